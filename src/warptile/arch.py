@@ -1,0 +1,114 @@
+"""GPU generations and one measured GPU: limits and rates, each with its source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from warptile.errors import UnsupportedError
+
+
+@dataclass(frozen=True)
+class Arch:
+    """What a compute capability can do. Limits: CUDA C++ Programming Guide, "Technical specifications per compute capability".
+
+    Attributes:
+        name: the target as the compiler spells it, such as ``"sm_90a"``.
+        capability: compute capability times ten.
+        shared_bytes_per_block: most shared memory a block may have, dynamic part opted in to.
+        shared_bytes_per_sm: shared memory of one multiprocessor.
+        max_warps_per_sm: resident warps of one multiprocessor.
+        max_blocks_per_sm: resident blocks of one multiprocessor.
+        registers_per_sm: 32-bit registers of one multiprocessor.
+        has_cp_async: ``cp.async`` copies global to shared memory without registers (sm_80 on).
+    """
+
+    name: str
+    capability: int
+    shared_bytes_per_block: int
+    shared_bytes_per_sm: int
+    max_warps_per_sm: int
+    max_blocks_per_sm: int
+    registers_per_sm: int = 65536
+
+    @property
+    def has_cp_async(self) -> bool:
+        """Whether ``cp.async`` exists."""
+        return self.capability >= 80
+
+
+_KIB = 1024
+ARCHES = {
+    arch.name: arch
+    for arch in (
+        Arch("sm_75", 75, 64 * _KIB, 64 * _KIB, 32, 16),
+        Arch("sm_80", 80, 163 * _KIB, 164 * _KIB, 64, 32),
+        Arch("sm_86", 86, 99 * _KIB, 100 * _KIB, 48, 16),
+        Arch("sm_87", 87, 163 * _KIB, 164 * _KIB, 48, 16),
+        Arch("sm_89", 89, 99 * _KIB, 100 * _KIB, 48, 24),
+        Arch("sm_90", 90, 227 * _KIB, 228 * _KIB, 64, 32),
+        Arch("sm_90a", 90, 227 * _KIB, 228 * _KIB, 64, 32),
+        Arch("sm_100a", 100, 227 * _KIB, 228 * _KIB, 64, 32),
+        Arch("sm_120a", 120, 99 * _KIB, 100 * _KIB, 48, 24),
+    )
+}
+
+REFERENCE_ARCH = "sm_90a"
+"""The architecture that predictions and records are made for."""
+
+
+def arch(name: str) -> Arch:
+    """The architecture called ``name``.
+
+    Raises:
+        UnsupportedError: warptile does not know it; the message lists those it does.
+    """
+    found = ARCHES.get(name)
+    if found is None:
+        raise UnsupportedError(f"arch: got {name!r}; warptile knows {', '.join(ARCHES)}, such as arch='sm_90a'")
+    return found
+
+
+@dataclass(frozen=True)
+class Device:
+    """One GPU model as measured. Rates in TFLOP/s (TOP/s), bandwidths in bytes a second, latencies in seconds.
+
+    ``tensor_tflops`` is the issue rate of ``mma.sync`` (and so of WMMA) with operands in registers.
+    """
+
+    name: str
+    arch: str
+    multiprocessors: int
+    clock_hz: float
+    l2_bytes: int
+    dram_bytes_per_s: float
+    l2_bytes_per_s: float
+    shared_bytes_per_clock_per_sm: int
+    fp32_tflops: float
+    tensor_tflops: dict[str, float]
+    launch_s: float
+
+
+H200 = Device(
+    name="NVIDIA H200",
+    arch="sm_90a",
+    multiprocessors=132,
+    clock_hz=1.74e9,
+    l2_bytes=60 * 2**20,
+    dram_bytes_per_s=4.3e12,
+    l2_bytes_per_s=7.0e12,
+    shared_bytes_per_clock_per_sm=128,
+    fp32_tflops=63.6,
+    tensor_tflops={
+        "float16": 647.0,
+        "bfloat16": 647.0,
+        "tfloat32": 322.0,
+        "float64": 33.0,
+        "int8": 1285.0,
+        "uint8": 1285.0,
+        "int4": 46.0,
+        "uint4": 46.0,
+        "bit1": 9800.0,
+    },  # fmt: skip
+    launch_s=3e-6,
+)
+"""Issue and copy rates measured on an H200 SXM, 2026-11-20, driver 580.159, CUDA 13.0 (wmma float64 is m8n8k4)."""

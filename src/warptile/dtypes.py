@@ -1,0 +1,84 @@
+"""Element types: their names in NumPy, torch, CUDA C++ and PTX, and the accumulators each may use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from warptile.errors import DTypeError
+
+
+@dataclass(frozen=True)
+class DType:
+    """One element type of a matrix.
+
+    Attributes:
+        name: warptile's name, as given to ``--dtype``.
+        bits: storage bits of one element (``tfloat32`` is stored as a float32).
+        kind: ``"float"``, ``"int"`` (signed), ``"uint"`` or ``"bit"``.
+        cuda: the CUDA C++ storage type.
+        ptx: the type suffix PTX uses for it in ``wmma`` and ``mma`` instructions.
+        numpy: name of the NumPy (or ml_dtypes) storage type.
+        torch: name of the torch type, or None where torch has none.
+        accumulators: names of the legal accumulator types, the default first.
+        mantissa_bits: explicit fraction bits (0 for integers); unit roundoff is 2**-(mantissa_bits + 1).
+    """
+
+    name: str
+    bits: int
+    kind: str
+    cuda: str
+    ptx: str
+    numpy: str
+    torch: str | None
+    accumulators: tuple[str, ...]
+    mantissa_bits: int = 0
+
+    @property
+    def bytes(self) -> float:
+        """Storage bytes of one element (fractional for sub-byte types)."""
+        return self.bits / 8
+
+    @property
+    def unit_roundoff(self) -> float:
+        """Half the gap between 1 and the next number: u of the standard error bounds; 0 for integers."""
+        return 0.0 if self.kind != "float" else 2.0 ** -(self.mantissa_bits + 1)
+
+
+_ALL = (
+    DType("float16", 16, "float", "__half", "f16", "float16", "float16", ("float32", "float16"), 10),
+    DType("bfloat16", 16, "float", "__nv_bfloat16", "bf16", "bfloat16", "bfloat16", ("float32",), 7),
+    DType("float32", 32, "float", "float", "f32", "float32", "float32", ("float32",), 23),
+    DType("tfloat32", 32, "float", "float", "tf32", "float32", "float32", ("float32",), 10),
+    DType("float64", 64, "float", "double", "f64", "float64", "float64", ("float64",), 52),
+    DType("int8", 8, "int", "signed char", "s8", "int8", "int8", ("int32",)),
+    DType("uint8", 8, "uint", "unsigned char", "u8", "uint8", "uint8", ("int32",)),
+    DType("int4", 4, "int", "warptile::int4_packed", "s4", "int4", None, ("int32",)),
+    DType("uint4", 4, "uint", "warptile::uint4_packed", "u4", "uint4", None, ("int32",)),
+    DType("bit1", 1, "bit", "warptile::bit_packed", "b1", "uint8", None, ("int32",)),
+    DType("int32", 32, "int", "int", "s32", "int32", "int32", ("int32",)),
+)
+
+DTYPES: dict[str, DType] = {dtype.name: dtype for dtype in _ALL}
+
+_ALIASES = {
+    "f16": "float16", "half": "float16", "fp16": "float16", "bf16": "bfloat16", "f32": "float32",
+    "fp32": "float32", "tf32": "tfloat32", "f64": "float64", "double": "float64", "s8": "int8", "u8": "uint8",
+    "s4": "int4", "u4": "uint4", "b1": "bit1", "s32": "int32",
+}  # fmt: skip
+
+
+def dtype(name: str | DType) -> DType:
+    """The element type called ``name`` (its own name or a usual short one such as ``"bf16"``).
+
+    Raises:
+        DTypeError: no such type; the message lists the known ones.
+    """
+    if isinstance(name, DType):
+        return name
+    found = DTYPES.get(_ALIASES.get(name, name))
+    if found is None:
+        known = ", ".join(DTYPES)
+        raise DTypeError(
+            f"dtype: got {name!r}, which warptile does not know; it takes one of {known}, such as dtype='float16'"
+        )
+    return found

@@ -1,0 +1,103 @@
+"""Lanes and registers: the NumPy axis along which every thread of a wave of blocks executes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warptile.ptx.instruction import Register
+
+Array = NDArray[Any]
+Index = slice | NDArray[np.intp]
+
+WARP = 32
+POISON_BYTE = 0xFF
+"""Uninitialised memory and registers hold this byte: a NaN in every float type, -1 in every integer."""
+
+REGISTER_BYTES = {
+    "b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "bf16": 2,
+    "b32": 4, "u32": 4, "s32": 4, "f32": 4, "f16x2": 4, "bf16x2": 4,
+    "b64": 8, "u64": 8, "s64": 8, "f64": 8, "b128": 16,
+}  # fmt: skip
+"""Bytes of every PTX register type; ``pred`` is a NumPy bool."""
+
+_STORAGE = {1: np.dtype(np.uint8), 2: np.dtype(np.uint16), 4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
+
+
+class Active:
+    """The lanes that execute one instruction together.
+
+    Attributes:
+        index: what selects them from a per-lane array: a slice, or a sorted array of lane numbers.
+        count: how many they are.
+    """
+
+    __slots__ = ("_lanes", "_warp_count", "count", "index")
+
+    def __init__(self, index: Index, count: int) -> None:
+        self.index = index
+        self.count = count
+        self._warp_count = -1
+        self._lanes: NDArray[np.intp] | None = None
+
+    @staticmethod
+    def of(lanes: NDArray[np.intp]) -> Active:
+        """The given lanes, sorted and distinct; a contiguous run becomes a slice."""
+        count = len(lanes)
+        if count and int(lanes[-1]) - int(lanes[0]) + 1 == count:
+            return Active(slice(int(lanes[0]), int(lanes[-1]) + 1), count)
+        return Active(lanes, count)
+
+    @property
+    def lanes(self) -> NDArray[np.intp]:
+        """The lane numbers as an array."""
+        if self._lanes is None:
+            index = self.index
+            self._lanes = np.arange(index.start, index.stop, dtype=np.intp) if isinstance(index, slice) else index
+        return self._lanes
+
+    @property
+    def warp_count(self) -> int:
+        """Warps that have at least one lane here."""
+        if self._warp_count < 0:
+            index = self.index
+            if isinstance(index, slice):
+                self._warp_count = (index.stop - 1) // WARP - index.start // WARP + 1 if self.count else 0
+            else:
+                self._warp_count = int(np.count_nonzero(np.diff(index // WARP))) + 1 if self.count else 0
+        return self._warp_count
+
+    def where(self, mask: NDArray[np.bool_]) -> Active:
+        """The lanes of this set for which ``mask`` (one element per active lane) holds."""
+        return Active.of(self.lanes[mask])
+
+
+class RegisterFile:
+    """One array per PTX register, of its width, over all lanes; made when first asked for, full of poison."""
+
+    def __init__(self, lane_capacity: int) -> None:
+        self.lane_capacity = lane_capacity
+        self._arrays: dict[str, Array] = {}
+
+    def array(self, register: Register) -> Array:
+        """The storage of ``register``: unsigned of its width, bool for a predicate, (lanes, 2) uint64 for b128."""
+        found = self._arrays.get(register.name)
+        if found is None:
+            if register.type == "pred":
+                found = np.zeros(self.lane_capacity, dtype=np.bool_)
+            else:
+                size = REGISTER_BYTES[register.type]
+                if size == 16:
+                    found = np.empty((self.lane_capacity, 2), dtype=np.uint64)
+                else:
+                    found = np.empty(self.lane_capacity, dtype=_STORAGE[size])
+                found.view(np.uint8).fill(POISON_BYTE)
+            self._arrays[register.name] = found
+        return found
+
+    def poison(self) -> None:
+        """Forget every value, as at the start of a new wave of blocks."""
+        for array in self._arrays.values():
+            array.view(np.uint8).fill(0 if array.dtype == np.bool_ else POISON_BYTE)

@@ -1,0 +1,136 @@
+"""Every exception that warptile raises on purpose.
+
+Each message says which operand or file, what was given, what is needed, and a call that would work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class WarptileError(Exception):
+    """Root of all errors raised on purpose by warptile."""
+
+
+class ShapeError(WarptileError, ValueError):
+    """Operand shapes that do not multiply, broadcast or match."""
+
+
+class DTypeError(WarptileError, TypeError):
+    """An element type that is unknown, or a combination that no kernel takes."""
+
+
+class LayoutError(WarptileError, ValueError):
+    """Strides, alignment or memory that an operation cannot use as it is."""
+
+
+class EpilogueError(WarptileError, ValueError):
+    """An epilogue expression that cannot be traced or fused."""
+
+
+class UnsupportedError(WarptileError, NotImplementedError):
+    """A legal request that this rung, architecture or backend does not take."""
+
+
+class CompileError(WarptileError, RuntimeError):
+    """NVRTC or ptxas refused a source, or a rung compiled with a defect it must not have.
+
+    Attributes:
+        log: the compiler's whole log.
+        line: the first source line that the log names, as ``file(line)``, or None.
+    """
+
+    def __init__(self, message: str, log: str = "", line: str | None = None) -> None:
+        super().__init__(message)
+        self.log = log
+        self.line = line
+
+
+class DeviceError(WarptileError, RuntimeError):
+    """The CUDA driver returned an error.
+
+    Attributes:
+        driver_name: the driver's own name for it, such as ``CUDA_ERROR_ILLEGAL_ADDRESS``, or None.
+    """
+
+    def __init__(self, message: str, driver_name: str | None = None) -> None:
+        super().__init__(message)
+        self.driver_name = driver_name
+
+
+class NoDeviceError(DeviceError):
+    """A GPU was asked for and there is none (no driver, or no device)."""
+
+
+@dataclass(frozen=True)
+class SourceLocation:
+    """Where an instruction stands: its PTX line and, from ``.loc``, its CUDA line."""
+
+    ptx_line: int
+    file: str | None = None
+    line: int | None = None
+
+    def __str__(self) -> str:
+        ptx = f"PTX line {self.ptx_line}"
+        return f"{self.file}:{self.line} ({ptx})" if self.file and self.line else ptx
+
+
+class EmulationError(WarptileError, RuntimeError):
+    """The emulated program did something that is not allowed.
+
+    Attributes:
+        kernel: entry name of the kernel, or None while a module is being read.
+        location: the instruction, or None when no single one is to blame.
+    """
+
+    def __init__(self, message: str, *, kernel: str | None = None, location: SourceLocation | None = None):
+        where = "".join(
+            f" {part}" for part in (f"in {kernel}" if kernel else "", f"at {location}" if location else "") if part
+        )
+        super().__init__(f"{message}{' [' + where.strip() + ']' if where else ''}")
+        self.kernel = kernel
+        self.location = location
+
+
+class PtxSyntaxError(EmulationError, ValueError):
+    """PTX text that cannot be read."""
+
+
+class UnknownInstruction(EmulationError):
+    """An instruction or modifier that the emulator does not know. It never guesses."""
+
+
+class IllegalAddress(EmulationError):
+    """An access outside every buffer, or outside its state space."""
+
+
+class MisalignedAccess(EmulationError):
+    """An access that is not a multiple of its own size."""
+
+
+class UninitializedRead(EmulationError):
+    """A read of memory that nothing has written, or whose asynchronous copy has not been waited for."""
+
+
+class UnwrittenOutput(EmulationError):
+    """An output element that the kernel never wrote."""
+
+
+class ConflictingWrites(EmulationError):
+    """An output element written twice with different values."""
+
+
+class DivergentCollective(EmulationError):
+    """A warp-wide instruction that not all of its lanes executed together."""
+
+
+class DataRace(EmulationError):
+    """Two accesses to the same bytes, at least one a write, with nothing that orders them."""
+
+
+class Deadlock(EmulationError):
+    """No thread can make progress."""
+
+
+class KernelTrap(EmulationError):
+    """The kernel executed ``trap``, or an assertion in it failed."""

@@ -1,0 +1,102 @@
+"""What is to be computed: D = alpha * A @ B + beta * C, as a frozen description without any data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+from warptile.dtypes import DType
+from warptile.errors import DTypeError, ShapeError
+
+MAX_ALIGNMENT_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One matrix in memory.
+
+    Attributes:
+        dtype: element type.
+        major: ``"row"`` (a row is contiguous) or ``"col"`` (a column is contiguous).
+        leading_dimension: elements from one row (column) to the next.
+        alignment_bytes: largest power of two, at most 16, that divides the base address and the byte distance of
+            every row (column); it decides how wide a load may be.
+    """
+
+    dtype: DType
+    major: str
+    leading_dimension: int
+    alignment_bytes: int = MAX_ALIGNMENT_BYTES
+
+    def __post_init__(self) -> None:
+        assert self.major in ("row", "col"), self.major
+        assert self.alignment_bytes in (1, 2, 4, 8, 16), self.alignment_bytes
+
+    @property
+    def vector_elements(self) -> int:
+        """Elements of the widest legal load: ``alignment_bytes`` over the element's bytes, at least one."""
+        return max(1, self.alignment_bytes * 8 // self.dtype.bits)
+
+
+def alignment_of(*byte_distances: int) -> int:
+    """Largest power of two, at most 16, that divides all the given addresses and byte distances."""
+    return gcd(MAX_ALIGNMENT_BYTES, *byte_distances)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """D[m, n] = alpha * (A[m, k] @ B[k, n]) + beta * C[m, n].
+
+    ``c`` is None when beta is zero: C is then never read. D is row-major, as C is.
+    """
+
+    m: int
+    n: int
+    k: int
+    a: Operand
+    b: Operand
+    c: Operand | None
+    d: Operand
+    accumulator: DType
+
+    def __post_init__(self) -> None:
+        if min(self.m, self.n, self.k) < 0:
+            raise ShapeError(
+                f"m, n, k: got {(self.m, self.n, self.k)}; every extent must be >= 0, such as (193, 161, 97)"
+            )
+        if self.a.dtype != self.b.dtype:
+            raise DTypeError(
+                f"a is {self.a.dtype.name} and b is {self.b.dtype.name}; both operands need one type: b.astype('{self.a.dtype.name}')"
+            )
+
+    @property
+    def flops(self) -> int:
+        """Floating-point (or integer) operations: 2 m n k."""
+        return 2 * self.m * self.n * self.k
+
+    @staticmethod
+    def dense(
+        m: int,
+        n: int,
+        k: int,
+        dtype: DType,
+        *,
+        out: DType,
+        accumulator: DType,
+        b_major: str = "row",
+        with_c: bool = False,
+    ) -> Problem:
+        """Contiguous row-major A, C and D, and B as [K, N] (``"row"``) or stored as [N, K] (``"col"``)."""
+
+        def operand(element: DType, columns: int, major: str = "row") -> Operand:
+            columns = max(columns, 1)
+            return Operand(element, major, columns, alignment_of(columns * element.bits // 8))
+
+        return Problem(
+            m, n, k,
+            a=operand(dtype, k),
+            b=operand(dtype, n if b_major == "row" else k, b_major),
+            c=operand(out, n) if with_c else None,
+            d=operand(out, n),
+            accumulator=accumulator,
+        )  # fmt: skip

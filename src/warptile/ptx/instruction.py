@@ -1,0 +1,213 @@
+"""PTX as records: what the parser returns and the emulator executes. Knows nothing of matrix multiplication."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from warptile.errors import SourceLocation
+
+
+@dataclass(frozen=True)
+class Register:
+    """A register by name, with its declared type (``"pred"``, ``"b32"``, ``"f32"``, ``"u64"``, ``"b128"`` ...)."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class SpecialRegister:
+    """``%tid.x``, ``%laneid``, ``%clock64`` and the like, name with its component, without the percent sign."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Immediate:
+    """A literal. ``bits`` is set for ``0f``/``0d`` literals (their raw bits, ``width`` 32 or 64); else ``value`` holds it."""
+
+    value: int | float
+    bits: int | None = None
+    width: int | None = None
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """The address of a variable, parameter or function, plus a constant number of bytes."""
+
+    name: str
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Address:
+    """``[base + offset]``: base is a register, a variable, or None for an absolute address."""
+
+    base: Register | Symbol | None
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Vector:
+    """``{a, b, c, d}``; an element ``_`` (a sink) is None."""
+
+    elements: tuple[Operand | None, ...]
+
+
+@dataclass(frozen=True)
+class Negated:
+    """``!%p``, as an operand of setp, selp and the like."""
+
+    register: Register
+
+
+@dataclass(frozen=True)
+class Paired:
+    """``%p|%q``: the two destinations of setp, shfl, vote and the like; a sink is None."""
+
+    first: Register | None
+    second: Register | None
+
+
+@dataclass(frozen=True)
+class Sink:
+    """``_`` as a whole destination."""
+
+
+@dataclass(frozen=True)
+class Label:
+    """A branch target."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """``(a, b)`` in a call."""
+
+    elements: tuple[Operand, ...]
+
+
+Operand = (
+    Register | SpecialRegister | Immediate | Symbol | Address | Vector | Negated | Paired | Sink | Label | Arguments
+)
+
+
+@dataclass(frozen=True)
+class Inlined:
+    """One step of the inline chain of a ``.loc``: the function and where it was called."""
+
+    function: str
+    file: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One PTX instruction, whole.
+
+    ``ld.global.nc.v4.f32 {...}, [%rd1+16];`` has opcode ``"ld"`` and modifiers ``("global", "nc", "v4", "f32")``;
+    sub-qualifiers keep their colons: ``("L1::no_allocate",)``.
+
+    Attributes:
+        opcode: text before the first dot.
+        modifiers: the dotted rest, in order.
+        operands: destination first, as written.
+        predicate: guard register, or None.
+        predicate_negated: the guard is ``@!p``.
+        location: PTX line and CUDA line; of an inlined function, the line of its body.
+        inlined: where that body was inlined, innermost first.
+        text: the statement as written, without the semicolon, for messages.
+    """
+
+    opcode: str
+    modifiers: tuple[str, ...]
+    operands: tuple[Operand, ...]
+    location: SourceLocation
+    text: str
+    predicate: Register | None = None
+    predicate_negated: bool = False
+    inlined: tuple[Inlined, ...] = ()
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable in a state space.
+
+    Attributes:
+        name: its symbol; unique in the module (local names are as the compiler mangled them).
+        space: ``"shared"``, ``"global"``, ``"const"``, ``"local"`` or ``"param"``.
+        type: element type, such as ``"b8"`` or ``"f32"``.
+        alignment_bytes: from ``.align``, else the element's size.
+        size_bytes: of the whole variable; 0 for an unsized ``extern`` array (dynamic shared memory).
+        extern: declared ``.extern``.
+        initializer: bytes it starts with, or None. Addresses of other symbols in it stand in ``relocations``.
+        relocations: ``(byte offset, symbol, addend)``.
+    """
+
+    name: str
+    space: str
+    type: str
+    alignment_bytes: int
+    size_bytes: int
+    extern: bool = False
+    initializer: bytes | None = None
+    relocations: tuple[tuple[int, str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Function:
+    """An ``.entry`` or a ``.func``.
+
+    Attributes:
+        name: symbol.
+        entry: it is a kernel.
+        parameters: in order, each a Variable in space ``"param"`` (of a .func possibly a Register instead).
+        returns: of a .func.
+        registers: every declared register by name.
+        variables: shared, local and param variables declared in the body.
+        body: instructions in order; None for a mere declaration (``.extern .func vprintf``).
+        labels: name -> index into body (one past the end is legal).
+        branch_targets: name of a ``.branchtargets``/``.calltargets`` list -> its labels.
+        directives: performance directives such as ``{"maxntid": (256, 1, 1), "reqntid": ...}``.
+    """
+
+    name: str
+    entry: bool
+    parameters: tuple[Variable | Register, ...]
+    returns: tuple[Variable | Register, ...] = ()
+    registers: dict[str, Register] = field(default_factory=dict)
+    variables: tuple[Variable, ...] = ()
+    body: tuple[Instruction, ...] | None = None
+    labels: dict[str, int] = field(default_factory=dict)
+    branch_targets: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    directives: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Module:
+    """One PTX file.
+
+    Attributes:
+        version: such as ``(9, 0)``.
+        target: such as ``"sm_90a"``.
+        address_size: 64 (32-bit modules are refused).
+        files: number of each ``.file`` -> its name.
+        variables: module-scope variables.
+        functions: by symbol, entries and others.
+    """
+
+    version: tuple[int, int]
+    target: str
+    address_size: int
+    files: dict[int, str]
+    variables: tuple[Variable, ...]
+    functions: dict[str, Function]
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """Names of the kernels, in file order."""
+        return tuple(name for name, function in self.functions.items() if function.entry)

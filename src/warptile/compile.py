@@ -30,7 +30,7 @@ _MAIN = "kernel.cu"
 _ERROR_LINE = re.compile(
     r"^(?P<line>[^\s(][^\n(]*\(\d+\)): (?:catastrophic |internal )?error[^:\n]*: (?P<text>.*)$", re.M
 )
-_PTXAS_ERROR = re.compile(r"^ *ptxas.*(?:error|fatal)\s*:\s*(?P<text>.*)$", re.M)
+_PTXAS_ERROR = re.compile(r"^ptxas.*(?:error|fatal)\s*:\s*(?P<text>.*)$", re.M)
 _ARCH = re.compile(r"sm_(\d+)([af]?)")
 _NAME_MAP = "__nv_name_map"
 _COSTLY = re.compile(r"^.*(?:Potential Performance Loss|setmaxnreg ignored|\(C75\d\d\)).*$", re.M | re.I)
@@ -182,7 +182,7 @@ def _portable_ptx(ptx: bytes, cuda_folder: Path) -> bytes:
 
 def _portable_log(log: bytes, cuda_folder: Path) -> str:
     """The compiler's log without machine paths and without times, which would differ from run to run."""
-    lines = _portable(log.decode(errors="replace").rstrip("\0 \n"), cuda_folder).splitlines()
+    lines = _portable(log.decode(errors="replace").replace("\0", "").rstrip(), cuda_folder).splitlines()
     return "\n".join(line for line in lines if "Compile time" not in line)
 
 

@@ -24,7 +24,7 @@ class SpecialRegister:
 
 @dataclass(frozen=True)
 class Immediate:
-    """A literal. ``bits`` is set for ``0f``/``0d`` literals (their raw bits, ``width`` 32 or 64); else ``value`` holds it."""
+    """A literal. ``bits`` is set for ``0f``/``0d`` literals: their raw bits, ``width`` 32 or 64; ``value`` always is."""
 
     value: int | float
     bits: int | None = None
@@ -45,6 +45,14 @@ class Address:
 
     base: Register | Symbol | None
     offset: int = 0
+
+
+@dataclass(frozen=True)
+class TensorAddress:
+    """``[base, {x, y}]``: a tensor map (or a texture) and the coordinates in it, innermost first."""
+
+    base: Address
+    coordinates: Vector
 
 
 @dataclass(frozen=True)
@@ -89,7 +97,18 @@ class Arguments:
 
 
 Operand = (
-    Register | SpecialRegister | Immediate | Symbol | Address | Vector | Negated | Paired | Sink | Label | Arguments
+    Register
+    | SpecialRegister
+    | Immediate
+    | Symbol
+    | Address
+    | TensorAddress
+    | Vector
+    | Negated
+    | Paired
+    | Sink
+    | Label
+    | Arguments
 )
 
 

@@ -1,0 +1,33 @@
+// simt-naive: one thread, one element. Every operand element comes from global memory each time it is needed.
+#pragma once
+
+#include "tile/scale.cuh"
+
+namespace warptile {
+
+// A block of BM x BN threads computes a BM x BN tile of D. Threads that are neighbours in a warp are neighbours in
+// a row of D, so their loads of a row-major B coalesce and their loads of A are one broadcast.
+template <typename ELEMENT, typename ACCUMULATOR, typename OUT, bool B_COLUMN_MAJOR, unsigned BM, unsigned BN>
+__global__ void __launch_bounds__(BM * BN)
+    simt_naive(const ELEMENT* a, const ELEMENT* b, const OUT* c, OUT* d, int m, int n, int k, long long lda,
+               long long ldb, long long ldc, long long ldd, typename Scale<ACCUMULATOR>::type alpha,
+               typename Scale<ACCUMULATOR>::type beta) {
+    const unsigned tiles_n = tiles_along(n, BN);
+    const unsigned row = blockIdx.x / tiles_n * BM + threadIdx.x / BN;
+    const unsigned column = blockIdx.x % tiles_n * BN + threadIdx.x % BN;
+    if (row >= m || column >= n) return;
+
+    const ELEMENT* a_element = a + row * lda;                                  // A[row, 0]
+    const ELEMENT* b_element = b + (B_COLUMN_MAJOR ? column * ldb : column);  // B[0, column]
+    const long long b_step = B_COLUMN_MAJOR ? 1 : ldb;                         // from B[i, column] to B[i + 1, column]
+
+    ACCUMULATOR sum = 0;
+    for (int i = 0; i < k; ++i) {
+        sum += static_cast<ACCUMULATOR>(*a_element) * static_cast<ACCUMULATOR>(*b_element);
+        a_element += 1;
+        b_element += b_step;
+    }
+    d[row * ldd + column] = scaled<OUT>(sum, alpha, beta, c + row * ldc + column);
+}
+
+}  // namespace warptile

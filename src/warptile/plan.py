@@ -1,0 +1,224 @@
+"""From a problem to the kernel that runs it: candidates, which of them are legal, what each costs, the choice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from warptile import arch as arches
+from warptile.arch import REFERENCE_ARCH, Arch
+from warptile.errors import DTypeError, ShapeError, UnsupportedError
+from warptile.launch import Argument, LaunchSpec, Pointer, Scalar
+from warptile.predict import Prediction, predict
+from warptile.problem import Operand, Problem
+from warptile.rungs import RUNGS, Config, Rung
+from warptile.rungs import rung as rung_named
+
+SCALE_TYPE = {"float16": "f32", "float32": "f32", "float64": "f64", "int32": "s32"}
+"""PTX type of alpha and beta for each accumulator: as ``Scale`` in kernels/tile/scale.cuh."""
+
+MAX_THREADS = 1024
+"""Most threads of a block: CUDA C++ Programming Guide, "Technical specifications per compute capability"."""
+
+WORTH_LEAVING_DEFAULT = 0.9
+"""A candidate replaces a rung's default configuration when its predicted time is below this share of the default's."""
+
+Choice = tuple[Rung, Config]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a problem will be run, and why.
+
+    Attributes:
+        problem: what is computed.
+        rung: the kernel.
+        config: its tunables.
+        arch: architecture to compile for.
+        prediction: predicted time and what bounds it, on the reference GPU.
+        rejected: what was not taken, as (rung or configuration, reason).
+    """
+
+    problem: Problem
+    rung: Rung
+    config: Config
+    arch: str
+    prediction: Prediction
+    rejected: tuple[tuple[str, str], ...] = ()
+
+    def launch(self, entry: str, alpha: float = 1, beta: float = 0) -> LaunchSpec:
+        """The launch of the compiled kernel whose lowered symbol is ``entry``.
+
+        Raises:
+            ShapeError: D is empty, so that there is nothing to launch, or beta is not zero and there is no C.
+            DTypeError: alpha or beta is not a whole number and the accumulator is an integer.
+        """
+        problem, config = self.problem, self.config
+        if problem.m == 0 or problem.n == 0:
+            raise ShapeError(f"D is {problem.m} x {problem.n}: there is nothing to launch; return the empty D")
+        if beta != 0 and problem.c is None:
+            raise ShapeError(f"beta is {beta} and the problem has no C; give c, or beta=0")
+        return LaunchSpec(
+            entry=entry,
+            grid=self.rung.grid(problem, config),
+            block=self.rung.threads(problem, config),
+            arguments=_arguments(problem, alpha, beta),
+            dynamic_shared_bytes=self.rung.dynamic_shared_bytes(problem, config),
+        )
+
+    def explain(self) -> str:
+        """The choice as readable text: problem, kernel, launch, what bounds it, and what was rejected and why."""
+        problem, rung, prediction = self.problem, self.rung, self.prediction
+        blocks, threads = rung.grid(problem, self.config)[0], rung.threads(problem, self.config)[0]
+        shared_bytes = rung.dynamic_shared_bytes(problem, self.config)
+        lines = [
+            f"D[{problem.m}, {problem.n}] = A[{problem.m}, {problem.k}] @ B[{problem.k}, {problem.n}], "
+            f"{problem.a.dtype.name} -> {problem.d.dtype.name}, accumulated in {problem.accumulator.name}",
+            f"rung       {rung.name}: {rung.idea}",
+            f"config     {config_text(self.config)}",
+            f"launch     {blocks} blocks of {threads} threads, {shared_bytes} bytes of dynamic shared memory, {self.arch}",
+            f"predicted  {prediction.time_ms:.4g} ms, {prediction.tflops:.4g} TFLOP/s on the {prediction.arch}, "
+            f"bound by {prediction.bound}",
+            "           " + ", ".join(f"{name} {time_ms:.4g} ms" for name, time_ms in prediction.terms.items()),
+        ]
+        if self.rejected:
+            lines.append("rejected")
+            lines += [f"  {name}: {reason}" for name, reason in self.rejected]
+        return "\n".join(lines)
+
+
+def make_plan(
+    problem: Problem, *, rung: str | None = None, config: Config | None = None, arch: str = REFERENCE_ARCH
+) -> Plan:
+    """The plan for ``problem``.
+
+    With a ``config``, that one (its ``rung`` must be named). With a ``rung`` alone, its default configuration, or the
+    cheapest legal one where the default is illegal. With neither, the highest legal rung of the ladder, in its default
+    configuration unless another is predicted to be clearly faster.
+
+    Raises:
+        UnsupportedError: no such rung or architecture, or nothing legal; the message gives each reason.
+    """
+    target = arches.arch(arch)
+    if config is not None and rung is None:
+        raise UnsupportedError("config was given without a rung; name it, such as rung='simt-warptile'")
+    rungs = tuple(RUNGS.values())[::-1] if rung is None else (rung_named(rung),)
+    rejected: list[tuple[str, str]] = []
+    for each in rungs:
+        choices: tuple[Choice, ...] = ((each, config),) if config is not None else candidates(each, problem)
+        legal, refused = split_by_legality(choices, problem, target)
+        if not legal:
+            rejected.append((each.name, _common_reason(refused)))
+            continue
+        costs = [cost(choice, problem) for choice in legal]
+        best = choose(costs, keep_first=rung is not None and legal[0] == choices[0])
+        rejected += refused
+        rejected += [
+            (_label(choice), f"predicted {costs[i].time_ms:.4g} ms, against {costs[best].time_ms:.4g} ms")
+            for i, choice in enumerate(legal)
+            if i != best
+        ]
+        return Plan(problem, legal[best][0], legal[best][1], arch, costs[best], tuple(rejected))
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in rejected)
+    raise UnsupportedError(f"no rung takes this problem on {arch}. {reasons}")
+
+
+def candidates(rung: Rung, problem: Problem) -> tuple[Choice, ...]:
+    """Every configuration of ``rung`` worth looking at, its default first, each once."""
+    configs = [rung.default_config(problem), *rung.candidates(problem)]
+    unique = {config_text(config): config for config in reversed(configs)}
+    return tuple((rung, config) for config in reversed(unique.values()))
+
+
+def illegal(rung: Rung, problem: Problem, config: Config, arch: Arch) -> str | None:
+    """Why ``rung`` cannot run ``problem`` in ``config`` on ``arch``, or None."""
+    if arch.capability < rung.min_arch:
+        return f"it needs compute capability {rung.min_arch / 10} and {arch.name} has {arch.capability / 10}"
+    reason = rung.illegal(problem, config)
+    if reason is not None:
+        return reason
+    threads = rung.threads(problem, config)[0]
+    if threads > MAX_THREADS:
+        return f"it has {threads} threads in a block; {MAX_THREADS} is the most"
+    shared_bytes = rung.dynamic_shared_bytes(problem, config)
+    if shared_bytes > arch.shared_bytes_per_block:
+        return (
+            f"it needs {shared_bytes} bytes of shared memory; a block of {arch.name} has {arch.shared_bytes_per_block}"
+        )
+    return None
+
+
+def split_by_legality(
+    choices: Iterable[Choice], problem: Problem, arch: Arch
+) -> tuple[list[Choice], list[tuple[str, str]]]:
+    """The legal choices, and the others as (configuration, reason)."""
+    legal: list[Choice] = []
+    refused: list[tuple[str, str]] = []
+    for rung, config in choices:
+        reason = illegal(rung, problem, config, arch)
+        if reason is None:
+            legal.append((rung, config))
+        else:
+            refused.append((_label((rung, config)), reason))
+    return legal, refused
+
+
+def cost(choice: Choice, problem: Problem) -> Prediction:
+    """Predicted time of one choice on the reference GPU."""
+    rung, config = choice
+    return predict(rung, problem, config)
+
+
+def choose(costs: list[Prediction], *, keep_first: bool) -> int:
+    """Index of the choice to take: the first (the default) if it is kept or not clearly slower, else the cheapest."""
+    cheapest = min(range(len(costs)), key=lambda i: costs[i].time_ms)
+    if keep_first or costs[cheapest].time_ms > WORTH_LEAVING_DEFAULT * costs[0].time_ms:
+        return 0
+    return cheapest
+
+
+def config_text(config: Config) -> str:
+    """A configuration as one line, such as ``BM=128 BN=128 BK=16``."""
+    return " ".join(f"{name}={value}" for name, value in config.items())
+
+
+def _label(choice: Choice) -> str:
+    return f"{choice[0].name} {config_text(choice[1])}"
+
+
+def _common_reason(refused: list[tuple[str, str]]) -> str:
+    """The reasons for which all configurations of one rung were refused, each once."""
+    return "; ".join(dict.fromkeys(reason for _, reason in refused))
+
+
+def _arguments(problem: Problem, alpha: float, beta: float) -> tuple[Argument, ...]:
+    """The kernel's parameters in the order of the ABI that all simt and wmma rungs share."""
+
+    def leading(operand: Operand | None) -> Scalar:
+        return Scalar("s64", operand.leading_dimension if operand is not None else 0)
+
+    return (
+        Pointer("A"),
+        Pointer("B"),
+        Pointer("C" if problem.c is not None else None),
+        Pointer("D"),
+        Scalar("s32", problem.m),
+        Scalar("s32", problem.n),
+        Scalar("s32", problem.k),
+        leading(problem.a),
+        leading(problem.b),
+        leading(problem.c),
+        leading(problem.d),
+        _scale("alpha", alpha, problem),
+        _scale("beta", beta, problem),
+    )
+
+
+def _scale(name: str, value: float, problem: Problem) -> Scalar:
+    """alpha or beta as a kernel parameter, whose type follows the accumulator's."""
+    scalar_type = SCALE_TYPE[problem.accumulator.name]
+    if scalar_type != "s32":
+        return Scalar(scalar_type, float(value))
+    if value != int(value):
+        raise DTypeError(f"{name} is {value}; with a {problem.accumulator.name} accumulator it must be a whole number")
+    return Scalar(scalar_type, int(value))

@@ -1,0 +1,79 @@
+"""Constraints that rungs share, each stated once: operand types and majors, and the size of a linear grid.
+
+A check returns None or a reason, never an empty one, so that checks are joined by `or`; a later one may rely on the
+earlier ones having passed.
+"""
+
+from __future__ import annotations
+
+from warptile.problem import Problem
+from warptile.rungs.rung import Config
+
+MAX_GRID_BLOCKS = 2**31 - 1
+"""Most blocks along x of a grid: CUDA C++ Programming Guide, "Technical specifications per compute capability"."""
+
+OUTPUTS_OF_ACCUMULATOR = {
+    "float16": ("float16", "bfloat16", "float32"),
+    "float32": ("float16", "bfloat16", "float32"),
+    "float64": ("float64",),
+    "int32": ("int32",),
+}
+"""Types of C and D that the epilogue can make from each accumulator."""
+
+
+def ceil_div(extent: int, tile: int) -> int:
+    """Tiles of ``tile`` elements that cover ``extent``."""
+    return -(-extent // tile)
+
+
+def blocks(problem: Problem, config: Config) -> int:
+    """Blocks of a launch that gives each BM x BN tile of D one block; zero when D is empty."""
+    return ceil_div(problem.m, config["BM"]) * ceil_div(problem.n, config["BN"])
+
+
+def operand_reason(
+    problem: Problem, dtypes: tuple[str, ...], accumulators: tuple[str, ...] | None = None
+) -> str | None:
+    """Why operands of these types and majors cannot be taken, or None.
+
+    Args:
+        problem: what is asked for.
+        dtypes: operand types that the rung takes.
+        accumulators: accumulator types that the rung has; None means the default one of the operands' type.
+    """
+    element = problem.a.dtype
+    if element.name not in dtypes:
+        return f"operands are {element.name}; it takes {', '.join(dtypes)}"
+    allowed = accumulators or element.accumulators[:1]
+    if problem.accumulator.name not in allowed:
+        return f"the accumulator is {problem.accumulator.name}; for {element.name} it has {', '.join(allowed)}"
+    outputs = OUTPUTS_OF_ACCUMULATOR[problem.accumulator.name]
+    if problem.d.dtype.name not in outputs:
+        return (
+            f"D is {problem.d.dtype.name}; from a {problem.accumulator.name} accumulator it writes {', '.join(outputs)}"
+        )
+    if problem.c is not None and problem.c.dtype != problem.d.dtype:
+        return f"C is {problem.c.dtype.name} and D is {problem.d.dtype.name}; they need one type"
+    for name, operand in (("A", problem.a), ("C", problem.c), ("D", problem.d)):
+        if operand is not None and operand.major != "row":
+            return f"{name} is {operand.major}-major; it needs row-major"
+    return None
+
+
+def keys_reason(config: Config, keys: tuple[str, ...]) -> str | None:
+    """Why the configuration's names are wrong, or None: it needs exactly ``keys``, each at least one."""
+    if set(config) != set(keys):
+        return f"the configuration has {', '.join(sorted(config)) or 'nothing'}; it needs {', '.join(keys)}"
+    small = [key for key in keys if config[key] < 1]
+    return f"{small[0]} is {config[small[0]]}; it must be at least 1" if small else None
+
+
+def grid_reason(problem: Problem, config: Config) -> str | None:
+    """Why one block for each tile does not fit into a linear grid, or None."""
+    count = blocks(problem, config)
+    if count > MAX_GRID_BLOCKS:
+        return (
+            f"D of {problem.m} x {problem.n} has {count} tiles of {config['BM']} x {config['BN']}; a grid has at most "
+            f"{MAX_GRID_BLOCKS} blocks: take larger tiles or split the problem"
+        )
+    return None

@@ -1,0 +1,494 @@
+"""The CUDA driver API: the only module that calls libcuda.
+
+Everything happens in the device's primary context, the one that torch and the CUDA runtime use, so addresses and
+streams of theirs can be used here and ours there. Every return code is checked. Handles are plain integers.
+"""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType, TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from warptile.errors import DeviceError, LayoutError, NoDeviceError
+from warptile.launch import Dim3
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_NO_DEVICE = frozenset(
+    {
+        "CUDA_ERROR_NO_DEVICE",
+        "CUDA_ERROR_STUB_LIBRARY",
+        "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+        "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE",
+        "CUDA_ERROR_SYSTEM_NOT_READY",
+    }
+)
+_FATAL = frozenset(
+    {
+        "CUDA_ERROR_ILLEGAL_ADDRESS",
+        "CUDA_ERROR_LAUNCH_TIMEOUT",
+        "CUDA_ERROR_ASSERT",
+        "CUDA_ERROR_HARDWARE_STACK_ERROR",
+        "CUDA_ERROR_ILLEGAL_INSTRUCTION",
+        "CUDA_ERROR_MISALIGNED_ADDRESS",
+        "CUDA_ERROR_INVALID_ADDRESS_SPACE",
+        "CUDA_ERROR_INVALID_PC",
+        "CUDA_ERROR_LAUNCH_FAILED",
+    }
+)
+_EMULATOR = "without a GPU, warptile.matmul(a, b, backend='emulator') computes on the CPU"
+_log = logging.getLogger("warptile.gpu")
+
+
+@cache
+def _cuda() -> ModuleType:
+    """The driver bindings, with the driver loaded and initialised.
+
+    Raises:
+        NoDeviceError: no bindings, no driver, or no device.
+    """
+    try:
+        from cuda.bindings import driver
+    except ImportError as error:
+        raise NoDeviceError(
+            f"cuda-bindings cannot be imported ({error}); python3 -m pip install 'cuda-bindings>=13.0,<14'"
+        ) from error
+    try:
+        (status,) = driver.cuInit(0)
+    # The bindings' loader raises RuntimeError where libcuda is absent or too old to have a function.
+    except (RuntimeError, OSError) as error:
+        raise NoDeviceError(f"no NVIDIA driver ({error}); {_EMULATOR}") from error
+    if int(status) != 0:
+        raise NoDeviceError(f"the NVIDIA driver does not start ({status.name}); {_EMULATOR}", status.name)
+    (status, count) = driver.cuDeviceGetCount()
+    if int(status) != 0 or count == 0:
+        raise NoDeviceError(f"there is no NVIDIA GPU; {_EMULATOR}", "CUDA_ERROR_NO_DEVICE")
+    return driver  # type: ignore[no-any-return]
+
+
+def check(answer: tuple[Any, ...], doing: str) -> Any:
+    """The value of a driver call: None, one value, or a tuple of several.
+
+    Args:
+        answer: what the binding returned, its status first.
+        doing: what the call was for, as the message's first words.
+
+    Raises:
+        NoDeviceError: the driver says that there is no usable device.
+        DeviceError: any other status but success.
+    """
+    status, *values = answer
+    if int(status) == 0:
+        return None if not values else values[0] if len(values) == 1 else tuple(values)
+    name = str(getattr(status, "name", status))
+    words = _explain(status)
+    if name in _NO_DEVICE:
+        raise NoDeviceError(f"{doing}: {name} ({words}); {_EMULATOR}", name)
+    fatal = "; the GPU context is lost: start a new process" if name in _FATAL else ""
+    raise DeviceError(f"{doing}: {name} ({words}){fatal}", name)
+
+
+def _explain(status: Any) -> str:
+    """The driver's own sentence for a status."""
+    try:
+        _, words = _cuda().cuGetErrorString(status)
+    except DeviceError:
+        words = None
+    return words.decode() if isinstance(words, bytes) else "no description"
+
+
+def available() -> bool:
+    """Whether there is a driver and at least one GPU. Never raises."""
+    try:
+        _cuda()
+    except NoDeviceError:
+        return False
+    return True
+
+
+def device_count() -> int:
+    """Number of GPUs, 0 without a driver."""
+    return int(check(_cuda().cuDeviceGetCount(), "counting devices")) if available() else 0
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """One GPU and its driver."""
+
+    ordinal: int
+    name: str
+    capability: tuple[int, int]
+    multiprocessors: int
+    memory_bytes: int
+    l2_bytes: int
+    shared_bytes_per_block: int
+    clock_hz: float
+    driver_cuda: tuple[int, int]
+    uuid: str
+
+    @property
+    def arch(self) -> str:
+        """The target whose cubin this GPU runs with all its features: ``sm_90a``, ``sm_89``."""
+        major, minor = self.capability
+        return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
+
+    def runs(self, arch: str) -> bool:
+        """Whether a cubin for ``arch`` runs here: same major and no newer minor; forms with ``a`` only on their own."""
+        digits = arch.removeprefix("sm_").rstrip("af")
+        major, minor = int(digits[:-1]), int(digits[-1])
+        if arch.endswith("a"):
+            return (major, minor) == self.capability
+        return major == self.capability[0] and minor <= self.capability[1]
+
+
+def device_info(ordinal: int | None = None) -> DeviceInfo:
+    """What the driver says about a GPU, by default the current context's, or the first.
+
+    Raises:
+        NoDeviceError: there is none.
+    """
+    cuda = _cuda()
+    ordinal = current_device() if ordinal is None else ordinal
+    device = check(cuda.cuDeviceGet(ordinal), f"device {ordinal}")
+
+    def attribute(name: str) -> int:
+        key = getattr(cuda.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(check(cuda.cuDeviceGetAttribute(key, device), f"device {ordinal}: {name}"))
+
+    version = int(check(cuda.cuDriverGetVersion(), "driver version"))
+    name = check(cuda.cuDeviceGetName(256, device), f"device {ordinal}: name")
+    uuid = check(cuda.cuDeviceGetUuid(device), f"device {ordinal}: identifier")
+    digits = bytes(uuid.bytes).hex()
+    return DeviceInfo(
+        ordinal=ordinal,
+        name=name.split(b"\0", 1)[0].decode(),
+        capability=(attribute("COMPUTE_CAPABILITY_MAJOR"), attribute("COMPUTE_CAPABILITY_MINOR")),
+        multiprocessors=attribute("MULTIPROCESSOR_COUNT"),
+        memory_bytes=int(check(cuda.cuDeviceTotalMem(device), f"device {ordinal}: memory")),
+        l2_bytes=attribute("L2_CACHE_SIZE"),
+        shared_bytes_per_block=attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
+        clock_hz=attribute("CLOCK_RATE") * 1e3,
+        driver_cuda=(version // 1000, version % 1000 // 10),
+        uuid="GPU-" + "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])),
+    )
+
+
+def current_device() -> int:
+    """Ordinal of the current context's device, or 0 where this thread has no context yet."""
+    cuda = _cuda()
+    if int(check(cuda.cuCtxGetCurrent(), "current context")) == 0:
+        return 0
+    return int(check(cuda.cuCtxGetDevice(), "current device"))
+
+
+@cache
+def _primary(ordinal: int) -> Any:
+    """The primary context of a device, kept for the life of the process."""
+    cuda = _cuda()
+    device = check(cuda.cuDeviceGet(ordinal), f"device {ordinal}")
+    return check(cuda.cuDevicePrimaryCtxRetain(device), f"device {ordinal}: primary context")
+
+
+def enter(ordinal: int | None = None) -> int:
+    """Make the primary context of a device current in this thread and return the device's ordinal.
+
+    By default the device whose context is current already (torch's choice), else the first.
+    """
+    ordinal = current_device() if ordinal is None else ordinal
+    cuda = _cuda()
+    context = _primary(ordinal)
+    if int(check(cuda.cuCtxGetCurrent(), "current context")) != int(context):
+        check(cuda.cuCtxSetCurrent(context), f"device {ordinal}: entering its context")
+    return ordinal
+
+
+@contextmanager
+def on_device(ordinal: int) -> Iterator[None]:
+    """Work in the primary context of a device, then in the one that was current before."""
+    cuda = _cuda()
+    context = _primary(ordinal)
+    if int(check(cuda.cuCtxGetCurrent(), "current context")) == int(context):
+        yield
+        return
+    check(cuda.cuCtxPushCurrent(context), f"device {ordinal}: entering its context")
+    try:
+        yield
+    finally:
+        check(cuda.cuCtxPopCurrent(), f"device {ordinal}: leaving its context")
+
+
+def synchronize() -> None:
+    """Wait for all work of the current device; errors of earlier launches show here."""
+    check(_cuda().cuCtxSynchronize(), "waiting for the GPU")
+
+
+def _release(ordinal: int, function: str, handle: Any) -> None:
+    """Give a handle back from a finalizer: failures are logged, as nobody can act on them there."""
+    try:
+        with on_device(ordinal):
+            check(getattr(_cuda(), function)(handle), function)
+    except DeviceError as error:
+        # At exit the driver may be gone already; after a fatal error every call fails.
+        _log.debug("%s", error)
+
+
+class _Owned:
+    """A driver object that is given back once: by `close`, at the end of a ``with``, or when collected."""
+
+    def __init__(self, handle: Any, function: str) -> None:
+        self.ordinal = current_device()
+        self.handle = int(handle)
+        self._finalizer = weakref.finalize(self, _release, self.ordinal, function, handle)
+
+    def close(self) -> None:
+        """Give it back now; doing so again is no error."""
+        self._finalizer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Allocation(_Owned):
+    """Device memory. ``address`` is where it starts (256-byte aligned), ``size_bytes`` how much was asked for."""
+
+    def __init__(self, size_bytes: int) -> None:
+        enter()
+        pointer = check(_cuda().cuMemAlloc(max(size_bytes, 1)), f"allocating {size_bytes} bytes")
+        super().__init__(pointer, "cuMemFree")
+        self.size_bytes = size_bytes
+
+    @property
+    def address(self) -> int:
+        """Device address of the first byte."""
+        return self.handle
+
+    @classmethod
+    def from_array(cls, array: np.ndarray) -> Allocation:
+        """New memory that holds a copy of ``array``."""
+        made = cls(array.nbytes)
+        made.from_host(array)
+        return made
+
+    def from_host(self, array: np.ndarray, offset_bytes: int = 0) -> None:
+        """Copy a C-contiguous array here; it has arrived when this returns, for every stream.
+
+        Raises:
+            LayoutError: the array is not C-contiguous or does not fit.
+        """
+        self._fits(array, offset_bytes)
+        if array.nbytes:
+            cuda = _cuda()
+            with on_device(self.ordinal):
+                destination = cuda.CUdeviceptr(self.address + offset_bytes)
+                check(cuda.cuMemcpyHtoD(destination, array.ctypes.data, array.nbytes), "copying to the GPU")
+                # A copy from pageable memory may still be under way: streams that do not wait for stream 0 would race.
+                check(cuda.cuStreamSynchronize(0), "copying to the GPU")
+
+    def to_host(self, array: np.ndarray, offset_bytes: int = 0) -> np.ndarray:
+        """Wait for the GPU, then fill a C-contiguous array from here; returns the array.
+
+        Raises:
+            LayoutError: the array is not C-contiguous, not writable, or larger than what is here.
+        """
+        self._fits(array, offset_bytes)
+        if not array.flags.writeable:
+            raise LayoutError("array: it is read-only; give a writable one, such as np.empty(shape, dtype)")
+        if array.nbytes:
+            cuda = _cuda()
+            with on_device(self.ordinal):
+                synchronize()
+                origin = cuda.CUdeviceptr(self.address + offset_bytes)
+                check(cuda.cuMemcpyDtoH(array.ctypes.data, origin, array.nbytes), "copying from the GPU")
+        return array
+
+    def _fits(self, array: np.ndarray, offset_bytes: int) -> None:
+        if not array.flags.c_contiguous:
+            raise LayoutError("array: it is not C-contiguous; give np.ascontiguousarray(array)")
+        if offset_bytes < 0 or offset_bytes + array.nbytes > self.size_bytes:
+            raise LayoutError(
+                f"array: {array.nbytes} bytes at offset {offset_bytes} exceed the allocation of {self.size_bytes} "
+                f"bytes; allocate Allocation({offset_bytes + array.nbytes})"
+            )
+
+    def fill(self, byte: int) -> None:
+        """Set every byte, and wait for it."""
+        if self.size_bytes:
+            cuda = _cuda()
+            with on_device(self.ordinal):
+                check(cuda.cuMemsetD8(cuda.CUdeviceptr(self.address), byte, self.size_bytes), "filling GPU memory")
+                check(cuda.cuStreamSynchronize(0), "filling GPU memory")
+
+
+class Stream(_Owned):
+    """A stream of its own, which does not wait for the default stream. ``handle`` is what launches take."""
+
+    def __init__(self) -> None:
+        enter()
+        cuda = _cuda()
+        stream = check(cuda.cuStreamCreate(int(cuda.CUstream_flags.CU_STREAM_NON_BLOCKING)), "making a stream")
+        super().__init__(stream, "cuStreamDestroy")
+
+    def synchronize(self) -> None:
+        """Wait for all work in the stream."""
+        synchronize_stream(self.handle)
+
+
+def synchronize_stream(stream: int) -> None:
+    """Wait for all work in a stream, anyone's; 0 is the default stream."""
+    cuda = _cuda()
+    check(cuda.cuStreamSynchronize(cuda.CUstream(stream)), "waiting for a stream")
+
+
+class Event(_Owned):
+    """A point in a stream, with its time."""
+
+    def __init__(self) -> None:
+        enter()
+        super().__init__(check(_cuda().cuEventCreate(0), "making an event"), "cuEventDestroy")
+        self._event = _cuda().CUevent(self.handle)
+
+    def record(self, stream: int = 0) -> None:
+        """Mark the end of what the stream has been given so far."""
+        cuda = _cuda()
+        check(cuda.cuEventRecord(self._event, cuda.CUstream(stream)), "recording an event")
+
+    def synchronize(self) -> None:
+        """Wait until the GPU has passed this point."""
+        check(_cuda().cuEventSynchronize(self._event), "waiting for an event")
+
+    def elapsed_ms(self, later: Event) -> float:
+        """Milliseconds from this event to a later one, both passed."""
+        return float(check(_cuda().cuEventElapsedTime(self._event, later._event), "time between events"))
+
+
+class Graph(_Owned):
+    """Work recorded once from a stream, to be launched many times at almost no host cost."""
+
+    def __init__(self, executable: Any) -> None:
+        super().__init__(executable, "cuGraphExecDestroy")
+
+    @classmethod
+    @contextmanager
+    def capture(cls, stream: int) -> Iterator[list[Graph]]:
+        """Record what the block gives to ``stream`` (not 0) instead of running it.
+
+        The list that the ``with`` binds holds the graph after the block. If the block raises, so does this.
+        """
+        cuda = _cuda()
+        handle = cuda.CUstream(stream)
+        mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+        made: list[Graph] = []
+        check(cuda.cuStreamBeginCapture(handle, mode), "beginning a capture")
+        try:
+            yield made
+        except BaseException:
+            # Ends the capture so that the stream can be used again; its own failure would hide the block's.
+            _, abandoned = cuda.cuStreamEndCapture(handle)
+            if abandoned is not None and int(abandoned):
+                cuda.cuGraphDestroy(abandoned)
+            raise
+        graph = check(cuda.cuStreamEndCapture(handle), "ending a capture")
+        try:
+            made.append(cls(check(cuda.cuGraphInstantiate(graph, 0), "instantiating a graph")))
+        finally:
+            check(cuda.cuGraphDestroy(graph), "dropping a recorded graph")
+
+    def launch(self, stream: int) -> None:
+        """Run the recorded work once in ``stream``."""
+        cuda = _cuda()
+        check(cuda.cuGraphLaunch(cuda.CUgraphExec(self.handle), cuda.CUstream(stream)), "launching a graph")
+
+
+class Module(_Owned):
+    """A cubin loaded into the current device."""
+
+    def __init__(self, cubin: bytes) -> None:
+        enter()
+        super().__init__(check(_cuda().cuModuleLoadData(cubin), "loading a cubin"), "cuModuleUnload")
+
+    def function(self, entry: str) -> Function:
+        """The kernel called ``entry``. It is good for as long as the module is."""
+        cuda = _cuda()
+        handle = check(cuda.cuModuleGetFunction(cuda.CUmodule(self.handle), entry.encode()), f"finding kernel {entry}")
+        return Function(handle, entry, self.ordinal)
+
+
+class Function:
+    """A kernel of a loaded module."""
+
+    def __init__(self, handle: Any, entry: str, ordinal: int) -> None:
+        self._handle = handle
+        self.entry = entry
+        self.ordinal = ordinal
+
+    def attribute(self, name: str) -> int:
+        """An attribute, such as ``"NUM_REGS"`` or ``"SHARED_SIZE_BYTES"``."""
+        cuda = _cuda()
+        key = getattr(cuda.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
+        return int(check(cuda.cuFuncGetAttribute(key, self._handle), f"{self.entry}: {name}"))
+
+    def set_attribute(self, name: str, value: int) -> None:
+        """Set an attribute, such as ``"MAX_DYNAMIC_SHARED_SIZE_BYTES"``."""
+        cuda = _cuda()
+        key = getattr(cuda.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
+        check(cuda.cuFuncSetAttribute(self._handle, key, value), f"{self.entry}: setting {name} to {value}")
+
+    def blocks_per_multiprocessor(self, threads: int, dynamic_shared_bytes: int) -> int:
+        """Blocks that fit on one multiprocessor at a time."""
+        answer = _cuda().cuOccupancyMaxActiveBlocksPerMultiprocessor(self._handle, threads, dynamic_shared_bytes)
+        return int(check(answer, f"{self.entry}: occupancy"))
+
+    def launch(
+        self, grid: Dim3, block: Dim3, cluster: Dim3, dynamic_shared_bytes: int, stream: int, parameters: int
+    ) -> None:
+        """Queue one launch in the current context.
+
+        Args:
+            grid: blocks in x, y, z.
+            block: threads in x, y, z.
+            cluster: blocks of a cluster in x, y, z.
+            dynamic_shared_bytes: dynamic shared memory of a block.
+            stream: the stream's handle.
+            parameters: host address of an array of addresses, one for each kernel parameter; read before this returns.
+        """
+        cuda = _cuda()
+        if cluster == (1, 1, 1):
+            answer = cuda.cuLaunchKernel(
+                self._handle, *grid, *block, dynamic_shared_bytes, cuda.CUstream(stream), parameters, 0
+            )
+        else:
+            answer = cuda.cuLaunchKernelEx(
+                _cluster_config(cuda, grid, block, cluster, dynamic_shared_bytes, stream), self._handle, parameters, 0
+            )
+        if int(answer[0]) != 0:
+            check(answer, f"launching {self.entry} with grid {grid}, block {block}, cluster {cluster}, "
+                          f"{dynamic_shared_bytes} bytes of dynamic shared memory")  # fmt: skip
+
+
+def _cluster_config(
+    cuda: ModuleType, grid: Dim3, block: Dim3, cluster: Dim3, dynamic_shared_bytes: int, stream: int
+) -> Any:
+    """The launch configuration of a kernel with clusters."""
+    attribute = cuda.CUlaunchAttribute()
+    attribute.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+    attribute.value.clusterDim.x, attribute.value.clusterDim.y, attribute.value.clusterDim.z = cluster
+    config = cuda.CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ = grid
+    config.blockDimX, config.blockDimY, config.blockDimZ = block
+    config.sharedMemBytes = dynamic_shared_bytes
+    config.hStream = cuda.CUstream(stream)
+    config.attrs = [attribute]
+    config.numAttrs = 1
+    return config

@@ -1,0 +1,175 @@
+"""Compiled kernels on the GPU: load a cubin, pack a `LaunchSpec`'s arguments, launch on the caller's stream."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import struct
+from collections.abc import Mapping
+
+from warptile.compile import CompiledKernel
+from warptile.errors import LayoutError, UnsupportedError
+from warptile.gpu import driver
+from warptile.launch import Argument, LaunchSpec, Pointer
+
+PLAIN_DYNAMIC_SHARED_BYTES = 48 * 1024
+"""Dynamic shared memory that a kernel may use without asking (CUDA C++ Programming Guide, "Shared Memory")."""
+
+PORTABLE_CLUSTER_BLOCKS = 8
+"""Blocks of a cluster that every GPU with clusters takes (CUDA C++ Programming Guide, "Thread Block Clusters")."""
+
+_SLOT_BYTES = 8
+_CODES = {"s32": "<i", "u32": "<I", "s64": "<q", "u64": "<Q", "f16": "<e", "f32": "<f", "f64": "<d"}
+
+
+def _encode(argument: Argument, pointers: Mapping[str, int]) -> bytes:
+    """The bytes of one kernel parameter, little endian."""
+    if isinstance(argument, Pointer):
+        if argument.operand is None:
+            return struct.pack("<Q", 0)
+        return struct.pack("<Q", pointers[argument.operand] + argument.offset_bytes)
+    if not argument.type.startswith("f"):
+        return struct.pack(_CODES[argument.type], argument.value)
+    try:
+        return struct.pack(_CODES[argument.type], argument.value)
+    except OverflowError:
+        # Too large for the type: infinity, as NumPy's and the compiler's conversions give.
+        return struct.pack(_CODES[argument.type], math.copysign(math.inf, argument.value))
+
+
+class Arguments:
+    """Kernel parameters in host memory, as the driver reads them; they live as long as this object.
+
+    Attributes:
+        address: host address of an array with the address of each parameter.
+    """
+
+    def __init__(self, spec: LaunchSpec, pointers: Mapping[str, int]) -> None:
+        """Pack the arguments of ``spec``, operands at the device addresses ``pointers``.
+
+        Raises:
+            LayoutError: an operand has no address.
+        """
+        missing = [name for name in spec.operands if name not in pointers]
+        if missing:
+            raise LayoutError(
+                f"pointers: {spec.entry} needs an address for {', '.join(spec.operands)} and got "
+                f"{', '.join(pointers) or 'none'}; add {', '.join(missing)}, such as {{'{missing[0]}': tensor.data_ptr()}}"
+            )
+        count = len(spec.arguments)
+        self._values = (ctypes.c_char * (_SLOT_BYTES * max(count, 1)))()
+        self._addresses = (ctypes.c_void_p * max(count, 1))()
+        start = ctypes.addressof(self._values)
+        for position, argument in enumerate(spec.arguments):
+            encoded = _encode(argument, pointers)
+            offset = position * _SLOT_BYTES
+            self._values[offset : offset + len(encoded)] = encoded
+            self._addresses[position] = start + offset
+        self.address = ctypes.addressof(self._addresses)
+
+
+class LoadedKernel:
+    """A kernel on one GPU, ready to launch."""
+
+    def __init__(self, kernel: CompiledKernel, module: driver.Module, device: driver.DeviceInfo) -> None:
+        self.kernel = kernel
+        self.device = device
+        self._module = module
+        self._function = module.function(kernel.entry)
+        self._dynamic_shared_bytes = PLAIN_DYNAMIC_SHARED_BYTES
+        self._large_clusters = False
+
+    def launch(self, spec: LaunchSpec, pointers: Mapping[str, int], stream: int = 0) -> None:
+        """Queue one launch; it does not wait for it. A grid without blocks does nothing.
+
+        Args:
+            spec: what to launch.
+            pointers: device address of each operand that the spec names.
+            stream: handle of the caller's stream; 0 is the default stream.
+
+        Raises:
+            LayoutError: an operand has no address.
+            UnsupportedError: the spec is of another kernel, or needs more shared memory than a block can have.
+            DeviceError: the driver refuses the launch. Errors of the kernel itself show at the next synchronisation.
+        """
+        self.prepare(spec, pointers).launch(stream)
+
+    def prepare(self, spec: LaunchSpec, pointers: Mapping[str, int]) -> PreparedLaunch:
+        """Check and pack a launch once, to queue it many times at less host cost. Raises as `launch` does."""
+        if spec.entry != self.kernel.entry:
+            raise UnsupportedError(
+                f"spec: it launches {spec.entry}, this kernel is {self.kernel.entry}; load(...) the kernel it names"
+            )
+        self._allow(spec)
+        return PreparedLaunch(self, self._function, spec, Arguments(spec, pointers))
+
+    def _allow(self, spec: LaunchSpec) -> None:
+        """Opt in to what ``spec`` needs beyond the plain limits."""
+        wanted = spec.dynamic_shared_bytes
+        most = self.device.shared_bytes_per_block - self.kernel.resources.static_shared_bytes
+        if wanted > most:
+            raise UnsupportedError(
+                f"{spec.entry}: {wanted} bytes of dynamic shared memory; a block on {self.device.name} can have {most} "
+                f"beside its {self.kernel.resources.static_shared_bytes} static ones; take a smaller tile or fewer stages"
+            )
+        with driver.on_device(self.device.ordinal):
+            if wanted > self._dynamic_shared_bytes:
+                self._function.set_attribute("MAX_DYNAMIC_SHARED_SIZE_BYTES", wanted)
+                self._dynamic_shared_bytes = wanted
+            if math.prod(spec.cluster) > PORTABLE_CLUSTER_BLOCKS and not self._large_clusters:
+                self._function.set_attribute("NON_PORTABLE_CLUSTER_SIZE_ALLOWED", 1)
+                self._large_clusters = True
+
+    def blocks_per_multiprocessor(self, spec: LaunchSpec) -> int:
+        """Blocks of ``spec`` that one multiprocessor holds at a time, as the driver computes it."""
+        self._allow(spec)
+        with driver.on_device(self.device.ordinal):
+            return self._function.blocks_per_multiprocessor(math.prod(spec.block), spec.dynamic_shared_bytes)
+
+    def attribute(self, name: str) -> int:
+        """What the driver says of the kernel: ``"NUM_REGS"``, ``"LOCAL_SIZE_BYTES"``, ``"SHARED_SIZE_BYTES"`` ..."""
+        with driver.on_device(self.device.ordinal):
+            return self._function.attribute(name)
+
+    def close(self) -> None:
+        """Unload the kernel. Launches still running must have ended."""
+        self._module.close()
+
+
+class PreparedLaunch:
+    """A checked launch with its packed arguments: fixed operands, any stream, any number of times."""
+
+    def __init__(self, kernel: LoadedKernel, function: driver.Function, spec: LaunchSpec, arguments: Arguments) -> None:
+        self._kernel = kernel  # keeps the module loaded
+        self._function = function
+        self._spec = spec
+        self._arguments = arguments
+        self._empty = 0 in spec.grid
+
+    def launch(self, stream: int = 0) -> None:
+        """Queue the launch; it does not wait for it."""
+        if self._empty:
+            return
+        spec = self._spec
+        with driver.on_device(self._function.ordinal):
+            self._function.launch(
+                spec.grid, spec.block, spec.cluster, spec.dynamic_shared_bytes, stream, self._arguments.address
+            )
+
+
+def load(kernel: CompiledKernel, ordinal: int | None = None) -> LoadedKernel:
+    """Load a compiled kernel onto a GPU: by default the one whose context is current, else the first.
+
+    Raises:
+        NoDeviceError: there is no GPU.
+        UnsupportedError: the kernel was compiled for an architecture that the GPU does not run.
+        DeviceError: the driver refuses the cubin.
+    """
+    ordinal = driver.enter(ordinal)
+    device = driver.device_info(ordinal)
+    if not device.runs(kernel.arch):
+        raise UnsupportedError(
+            f"arch: {kernel.entry} was compiled for {kernel.arch}, which {device.name} (compute capability "
+            f"{device.capability[0]}.{device.capability[1]}) does not run; compile with arch='{device.arch}'"
+        )
+    return LoadedKernel(kernel, driver.Module(kernel.cubin), device)

@@ -388,7 +388,8 @@ class Graph(_Owned):
         """
         cuda = _cuda()
         handle = cuda.CUstream(stream)
-        mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+        # Relaxed: libraries that allocate at their first call, and finalizers of other objects, may run meanwhile.
+        mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
         made: list[Graph] = []
         check(cuda.cuStreamBeginCapture(handle, mode), "beginning a capture")
         try:

@@ -54,7 +54,8 @@ class Arguments:
         if missing:
             raise LayoutError(
                 f"pointers: {spec.entry} needs an address for {', '.join(spec.operands)} and got "
-                f"{', '.join(pointers) or 'none'}; add {', '.join(missing)}, such as {{'{missing[0]}': tensor.data_ptr()}}"
+                f"{', '.join(pointers) or 'none'}; add {', '.join(missing)}, such as "
+                f"pointers={{'{missing[0]}': tensor.data_ptr()}}"
             )
         count = len(spec.arguments)
         self._values = (ctypes.c_char * (_SLOT_BYTES * max(count, 1)))()
@@ -63,7 +64,7 @@ class Arguments:
         for position, argument in enumerate(spec.arguments):
             encoded = _encode(argument, pointers)
             offset = position * _SLOT_BYTES
-            self._values[offset : offset + len(encoded)] = encoded
+            ctypes.memmove(start + offset, encoded, len(encoded))
             self._addresses[position] = start + offset
         self.address = ctypes.addressof(self._addresses)
 
@@ -110,7 +111,8 @@ class LoadedKernel:
         if wanted > most:
             raise UnsupportedError(
                 f"{spec.entry}: {wanted} bytes of dynamic shared memory; a block on {self.device.name} can have {most} "
-                f"beside its {self.kernel.resources.static_shared_bytes} static ones; take a smaller tile or fewer stages"
+                f"beside its {self.kernel.resources.static_shared_bytes} static ones; take a smaller tile or fewer "
+                f"stages"
             )
         with driver.on_device(self.device.ordinal):
             if wanted > self._dynamic_shared_bytes:

@@ -24,7 +24,7 @@ class SpecialRegister:
 
 @dataclass(frozen=True)
 class Immediate:
-    """A literal. ``bits`` is set for ``0f``/``0d`` literals: their raw bits, ``width`` 32 or 64; ``value`` always is."""
+    """A literal. ``bits`` is set for ``0f``/``0d`` literals: raw bits of ``width`` 32 or 64; ``value`` always is."""
 
     value: int | float
     bits: int | None = None

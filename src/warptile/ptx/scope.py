@@ -42,7 +42,7 @@ SPECIAL_REGISTERS = frozenset(
         "aggr_smem_size",
         "dynamic_smem_size",
         "current_graph_exec",
-    ]  # fmt: skip
+    ]
 )
 """Every special register of PTX ISA 9, without the percent sign."""
 

@@ -296,7 +296,7 @@ def returned(result: ArrayView, like: ArrayView) -> Any:
 
 
 def host_bytes(source: ArrayView) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """The host memory from the first element of ``source`` to its last, gaps included, as bytes; not a copy."""
+    """The host memory from the lowest element of ``source`` to its highest, gaps included, as bytes; not a copy."""
     assert source.device is None
     low, high = source.byte_range()
     if low == high:

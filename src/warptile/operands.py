@@ -36,6 +36,7 @@ class Product:
 
     Attributes:
         problem: one matrix of the batch.
+        like: the caller's ``a``, whose framework makes the result.
         batch: extents of the leading axes of the result; empty for a single matrix.
         vectors: whether a and b came as 1-D arrays, whose axis the result lacks.
         result_shape: shape of the result as the caller sees it.
@@ -48,6 +49,7 @@ class Product:
     """
 
     problem: Problem
+    like: ArrayView
     batch: Shape
     vectors: tuple[bool, bool]
     result_shape: Shape
@@ -126,6 +128,7 @@ def arrange(
     )
     return Product(
         problem,
+        left,
         batch,
         vectors,
         result_shape,

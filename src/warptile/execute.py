@@ -1,0 +1,226 @@
+"""The last step of the pipeline: a plan, its compiled kernel and memory, on the emulator or on the GPU.
+
+Both backends take the same `Plan` and the same `LaunchSpec`; they differ in who reads it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+
+from warptile import arrays
+from warptile.arch import ARCHES, REFERENCE_ARCH
+from warptile.arrays import ArrayView, Shape
+from warptile.compile import CompiledKernel, compile_source
+from warptile.errors import LayoutError, NoDeviceError, UnsupportedError
+from warptile.launch import Access, Rows
+from warptile.plan import Plan
+from warptile.source import Source, translation_unit
+
+BACKENDS = ("gpu", "emulator")
+NOTHING = 16
+"""Bytes given to an operand that has no element (K = 0): an address that is never used."""
+
+_log = logging.getLogger("warptile")
+
+
+class Backend(Protocol):
+    """Where a plan runs: its name, the architecture to compile for, and the running of it."""
+
+    name: str
+    arch: str
+
+    def run(
+        self, plan: Plan, operands: Mapping[str, ArrayView], indices: list[Shape], alpha: float, beta: float
+    ) -> None:
+        """Run ``plan`` once for each index of the leading axes of ``operands`` ("A", "B", "C", "D")."""
+
+
+def compiled(plan: Plan) -> CompiledKernel:
+    """The kernel of ``plan``: compiled once a process, and once a machine through the cache on disk."""
+    return _compiled(translation_unit(plan.rung, plan.problem, plan.config), plan.arch)
+
+
+@lru_cache(maxsize=512)
+def _compiled(source: Source, arch: str) -> CompiledKernel:
+    return compile_source(source, arch)
+
+
+def output_access(plan: Plan) -> Access:
+    """D: every element must have been written when the launch is over."""
+    problem = plan.problem
+    size = problem.d.dtype.bits // 8
+    rows = Rows(problem.m, problem.n, size, problem.d.leading_dimension * size)
+    return Access(writes=True, complete=rows)
+
+
+# --- choosing --------------------------------------------------------------------------------------------------------
+
+
+def has_gpu() -> bool:
+    """Whether a GPU and its driver are there."""
+    from warptile.gpu import driver
+
+    return driver.available()
+
+
+def choose_backend(requested: str | None, *operands: ArrayView) -> Backend:
+    """The backend that was asked for; by default a GPU if there is one, else the emulator, said once on the log.
+
+    ``WARPTILE_BACKEND`` stands in for a missing request; ``WARPTILE_ARCH`` is the architecture that the emulator takes.
+
+    Raises:
+        UnsupportedError: no such backend.
+        NoDeviceError: ``"gpu"`` and there is none.
+        LayoutError: operands in a GPU's memory and the emulator asked for.
+    """
+    source = "backend" if requested else "WARPTILE_BACKEND"
+    name = requested or os.environ.get("WARPTILE_BACKEND") or "auto"
+    if name not in (*BACKENDS, "auto"):
+        raise UnsupportedError(f"{source}: got {name!r}; it takes 'gpu', 'emulator' or 'auto' (the default)")
+    on_device = next((operand for operand in operands if operand.device is not None), None)
+    if name == "emulator" and on_device is not None:
+        raise LayoutError(
+            f"{on_device.name} is on cuda:{on_device.device} and the emulator takes arrays in host memory; "
+            f"give {on_device.name}.cpu(), or backend='gpu'"
+        )
+    if name == "gpu" and not has_gpu():
+        raise NoDeviceError(
+            f"{source}='gpu': there is no NVIDIA GPU with a driver here; `warptile doctor` says what is missing, "
+            f"and backend='emulator' works without one"
+        )
+    if name == "auto":
+        name = "gpu" if on_device is not None or has_gpu() else "emulator"
+        _say(name)
+    if name == "emulator":
+        return EmulatorBackend(os.environ.get("WARPTILE_ARCH") or REFERENCE_ARCH)
+    return GpuBackend(on_device.device if on_device else None)
+
+
+@lru_cache(maxsize=2)
+def _say(name: str) -> None:
+    if name == "gpu":
+        _log.info("running on the GPU")
+    else:
+        _log.warning("no GPU: kernels run on the emulator, which checks and counts but is slow")
+
+
+# --- the emulator ----------------------------------------------------------------------------------------------------
+
+
+class EmulatorBackend:
+    """Runs the PTX of a kernel on the CPU, on the user's own host memory."""
+
+    name = "emulator"
+
+    def __init__(self, arch: str = REFERENCE_ARCH, schedule: str = "latest") -> None:
+        self.arch = arch
+        self.schedule = schedule
+
+    def run(
+        self, plan: Plan, operands: Mapping[str, ArrayView], indices: list[Shape], alpha: float, beta: float
+    ) -> None:
+        """Run ``plan`` once for each index of the leading axes of ``operands``."""
+        kernel = compiled(plan)
+        for index in indices:
+            buffers = {name: arrays.host_bytes(operand.at(index)) for name, operand in operands.items()}
+            self.emulate(plan, kernel, buffers, alpha, beta)
+
+    def emulate(
+        self, plan: Plan, kernel: CompiledKernel, buffers: Mapping[str, np.ndarray[Any, Any]], alpha: float, beta: float
+    ) -> Any:
+        """Run one launch on ``buffers``, changed in place; returns the emulator's report."""
+        from warptile.emulator import emulate
+
+        spec = plan.launch(kernel.entry, alpha, beta)
+        named = {name: buffers[name] if buffers[name].size else np.zeros(NOTHING, np.uint8) for name in spec.operands}
+        accesses = {name: output_access(plan) if name == "D" else Access() for name in spec.operands}
+        return emulate(_module(kernel.ptx), spec, named, accesses=accesses, arch=self.arch, schedule=self.schedule)
+
+
+@lru_cache(maxsize=64)
+def _module(ptx: bytes) -> Any:
+    from warptile.ptx import parse
+
+    return parse(ptx.decode())
+
+
+# --- the GPU ---------------------------------------------------------------------------------------------------------
+
+
+class GpuBackend:
+    """Runs the cubin of a kernel on a GPU: on its memory in place, on host memory through a copy there and back."""
+
+    name = "gpu"
+
+    def __init__(self, ordinal: int | None = None) -> None:
+        from warptile.gpu import driver
+
+        self.info = driver.device_info(ordinal)
+        native = self.info.arch
+        self.arch = native if native in ARCHES else next((a for a in reversed(ARCHES) if self.info.runs(a)), native)
+
+    def load(self, kernel: CompiledKernel) -> Any:
+        """The kernel on this GPU; loaded once a process."""
+        return _loaded(kernel, self.info.ordinal)
+
+    def run(
+        self, plan: Plan, operands: Mapping[str, ArrayView], indices: list[Shape], alpha: float, beta: float
+    ) -> None:
+        """Run ``plan`` once for each index of the leading axes of ``operands``.
+
+        Operands on the GPU: queued on the caller's current stream, without waiting. In host memory: finished on return.
+        """
+        kernel = compiled(plan)
+        loaded = self.load(kernel)
+        spec = plan.launch(kernel.entry, alpha, beta)
+        staged = {name: self._staged(operand) for name, operand in operands.items()}
+        stream = operands["D"].stream
+        for index in indices:
+            pointers = {name: each.view.at(index).pointer for name, each in staged.items()}
+            loaded.launch(spec, pointers, stream)
+        staged.pop("D").give_back(copied=True)
+        for each in staged.values():
+            each.give_back(copied=False)
+
+    def _staged(self, operand: ArrayView) -> _Staged:
+        if operand.device is not None:
+            return _Staged(operand, None, None)
+        from warptile.gpu import driver
+
+        host = arrays.host_bytes(operand)
+        with driver.on_device(self.info.ordinal):
+            memory = driver.Allocation.from_array(host)
+        pointer = memory.address + operand.pointer - operand.byte_range()[0]
+        return _Staged(replace(operand, pointer=pointer, device=self.info.ordinal), memory, host)
+
+
+@dataclass(frozen=True)
+class _Staged:
+    """An operand on the GPU and, if its home is the host, the copy that it lives in for the time of a call."""
+
+    view: ArrayView
+    memory: Any
+    host: np.ndarray[Any, Any] | None
+
+    def give_back(self, *, copied: bool) -> None:
+        """Free the copy; with ``copied``, first wait for the GPU and bring the bytes home."""
+        if self.memory is None:
+            return
+        if copied:
+            self.memory.to_host(self.host)
+        self.memory.close()
+
+
+@lru_cache(maxsize=512)
+def _loaded(kernel: CompiledKernel, ordinal: int) -> Any:
+    from warptile.gpu import driver, executor
+
+    with driver.on_device(ordinal):
+        return executor.load(kernel, ordinal)

@@ -1,0 +1,214 @@
+"""matmul: arrays -> Problem -> Plan -> source -> cubin or PTX -> LaunchSpec -> GPU or emulator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from warptile import arrays
+from warptile.errors import LayoutError, ShapeError, UnsupportedError
+from warptile.execute import Backend, choose_backend
+from warptile.operands import Product, arrange
+from warptile.plan import Plan, make_plan
+from warptile.problem import Operand, Problem
+
+
+def matmul(
+    a: Any,
+    b: Any,
+    /,
+    c: Any = None,
+    *,
+    alpha: float = 1,
+    beta: float = 0,
+    out: Any = None,
+    out_dtype: str | None = None,
+    accumulate: str | None = None,
+    precision: str | None = None,
+    epilogue: Any = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    rung: str | None = None,
+    config: Mapping[str, int] | None = None,
+    backend: str | None = None,
+    **epilogue_tensors: Any,
+) -> Any:
+    """``alpha * a @ b + beta * c``, as an array of the same kind as ``a``.
+
+    Args:
+        a: (..., M, K) or (K,): NumPy, torch, CuPy or JAX, any strides; float16, bfloat16,
+            float32, float64, int8 or uint8.
+        b: (..., K, N) or (K,), of the same type and in the same place.
+        c: broadcastable to the result and of its type; never read when beta is 0.
+        alpha: factor of the product.
+        beta: factor of ``c``.
+        out: where to write the result; returned.
+        out_dtype: type of the result; by default that of the operands (int32 for 8-bit integers).
+        accumulate: ``"float16"`` to accumulate float16 operands in float16 instead of float32.
+        precision: ``"tf32"`` to let float32 operands use tensor cores at 11 significant bits.
+        epilogue: not available yet.
+        scale_a: not available yet.
+        scale_b: not available yet.
+        rung: name of the kernel to use instead of the best one.
+        config: that kernel's tunables.
+        backend: ``"gpu"``, ``"emulator"``, or None for a GPU if there is one.
+        **epilogue_tensors: not available yet.
+
+    Raises:
+        ShapeError: shapes that do not multiply or broadcast.
+        DTypeError: element types that no kernel takes together.
+        LayoutError: arrays in different places, or an ``out`` that cannot be written.
+        UnsupportedError: a rung, configuration or option that does not take this problem.
+        NoDeviceError: ``backend="gpu"`` without a GPU.
+    """
+    _refuse_what_comes_later(epilogue=epilogue, scale_a=scale_a, scale_b=scale_b, **epilogue_tensors)
+    product = arrange(a, b, c, out, beta=beta, out_dtype=out_dtype, accumulate=accumulate, precision=precision)
+    executor = choose_backend(backend, product.a)
+    chosen = _planned(product.problem, rung, _frozen(config), executor.arch)
+    return _run(chosen, executor, product, alpha, beta)
+
+
+def plan(
+    a: Any,
+    b: Any,
+    /,
+    c: Any = None,
+    *,
+    alpha: float = 1,
+    beta: float = 0,
+    out: Any = None,
+    out_dtype: str | None = None,
+    accumulate: str | None = None,
+    precision: str | None = None,
+    epilogue: Any = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    rung: str | None = None,
+    config: Mapping[str, int] | None = None,
+    backend: str | None = None,
+    **epilogue_tensors: Any,
+) -> MatmulPlan:
+    """How `matmul` would multiply these arrays, as a plan that explains itself and can be called again and again.
+
+    Arguments and errors are those of `matmul`; nothing is computed.
+    """
+    _refuse_what_comes_later(epilogue=epilogue, scale_a=scale_a, scale_b=scale_b, **epilogue_tensors)
+    product = arrange(a, b, c, out, beta=beta, out_dtype=out_dtype, accumulate=accumulate, precision=precision)
+    executor = choose_backend(backend, product.a)
+    chosen = _planned(product.problem, rung, _frozen(config), executor.arch)
+    return MatmulPlan(chosen, executor, product.batch, product.copies, alpha, beta, precision)
+
+
+@dataclass(frozen=True)
+class MatmulPlan:
+    """A chosen kernel for arrays of one shape, type and layout.
+
+    Attributes:
+        plan: problem, rung, configuration, prediction and what was rejected.
+        backend: where it runs.
+        batch: leading axes of the result; one launch for each index.
+        copies: what has to be copied before a launch, and why.
+        alpha: factor of the product.
+        beta: factor of C.
+        precision: as given to `plan`.
+    """
+
+    plan: Plan
+    backend: Backend
+    batch: tuple[int, ...]
+    copies: tuple[str, ...]
+    alpha: float
+    beta: float
+    precision: str | None
+
+    def explain(self) -> str:
+        """The kernel, why it was chosen, what bounds it, what was rejected, and what is copied."""
+        lines = [self.plan.explain(), f"backend    {self.backend.name}, {self.backend.arch}"]
+        if self.batch:
+            lines.append(f"batch      {self.batch}: one launch for each matrix")
+        lines += [f"copy       {sentence}" for sentence in self.copies]
+        return "\n".join(lines)
+
+    def __call__(self, a: Any, b: Any, /, c: Any = None, *, out: Any = None) -> Any:
+        """Multiply arrays like those that the plan was made for.
+
+        Raises:
+            ShapeError: another shape or type than the plan's.
+            LayoutError: another layout, or memory aligned less than the plan's kernel needs.
+        """
+        problem = self.plan.problem
+        product = arrange(
+            a,
+            b,
+            c,
+            out,
+            beta=self.beta,
+            out_dtype=problem.d.dtype.name,
+            accumulate=problem.accumulator.name,
+            precision=self.precision,
+        )
+        _check_fits(problem, product.problem)
+        return _run(self.plan, self.backend, product, self.alpha, self.beta)
+
+
+def _run(chosen: Plan, executor: Backend, product: Product, alpha: float, beta: float) -> Any:
+    """Launch ``chosen`` for each matrix of the batch and hand back what the caller expects."""
+    out = product.out
+    direct = product.target is not None and out is not None
+    result = out if direct else arrays.empty(product.like, product.result_shape, chosen.problem.d.dtype)
+    assert result is not None
+    if not product.empty:
+        operands = {"A": product.a, "B": product.b, "D": product.target or product.as_matrices(result)}
+        if product.c is not None:
+            operands["C"] = product.c
+        executor.run(chosen, operands, list(product.indices()), alpha, beta)
+    if out is not None and not direct:
+        arrays.assign(out, result)
+    return arrays.returned(out or result, product.like)
+
+
+@lru_cache(maxsize=4096)
+def _planned(problem: Problem, rung: str | None, config: tuple[tuple[str, int], ...] | None, arch: str) -> Plan:
+    return make_plan(problem, rung=rung, config=None if config is None else dict(config), arch=arch)
+
+
+def _frozen(config: Mapping[str, int] | None) -> tuple[tuple[str, int], ...] | None:
+    return None if config is None else tuple(config.items())
+
+
+def _refuse_what_comes_later(**options: Any) -> None:
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise UnsupportedError(
+            f"{', '.join(given)}: not available yet; matmul computes alpha * a @ b + beta * c, "
+            f"so call matmul(a, b, c, beta=1) and apply the rest to its result"
+        )
+
+
+def _check_fits(made_for: Problem, given: Problem) -> None:
+    """Raise unless a kernel made for one problem can run the other: all equal, alignment equal or better."""
+    if (made_for.m, made_for.n, made_for.k) != (given.m, given.n, given.k) or made_for.a.dtype != given.a.dtype:
+        raise ShapeError(
+            f"this plan is for m, n, k = {made_for.m}, {made_for.n}, {made_for.k} of {made_for.a.dtype.name}; "
+            f"the arrays are {given.m}, {given.n}, {given.k} of {given.a.dtype.name}: "
+            f"make another with warptile.plan(a, b)"
+        )
+    pairs = zip(
+        "abcd", (made_for.a, made_for.b, made_for.c, made_for.d), (given.a, given.b, given.c, given.d), strict=True
+    )
+    for name, planned, operand in pairs:
+        if not _operand_fits(planned, operand):
+            raise LayoutError(
+                f"{name}: this plan is for {planned}, and it is {operand}; make another with warptile.plan(a, b)"
+            )
+
+
+def _operand_fits(planned: Operand | None, operand: Operand | None) -> bool:
+    if planned is None or operand is None:
+        return planned is operand
+    return (
+        operand.alignment_bytes >= planned.alignment_bytes
+        and replace(operand, alignment_bytes=planned.alignment_bytes) == planned
+    )

@@ -9,7 +9,7 @@ from warptile.errors import UnsupportedError
 
 @dataclass(frozen=True)
 class Arch:
-    """What a compute capability can do. Limits: CUDA C++ Programming Guide, "Technical specifications per compute capability".
+    """What a compute capability can do. Limits: CUDA C++ Programming Guide, "Compute Capabilities".
 
     Attributes:
         name: the target as the compiler spells it, such as ``"sm_90a"``.
@@ -108,7 +108,7 @@ H200 = Device(
         "int4": 46.0,
         "uint4": 46.0,
         "bit1": 9800.0,
-    },  # fmt: skip
+    },
     launch_s=3e-6,
 )
 """Issue and copy rates measured on an H200 SXM, 2026-11-20, driver 580.159, CUDA 13.0 (wmma float64 is m8n8k4)."""

@@ -6,7 +6,7 @@ A `LaunchSpec` names its operands ("A", "B", ...); an executor binds each name t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 Dim3 = tuple[int, int, int]
 
@@ -63,16 +63,24 @@ class LaunchSpec:
 
 
 @dataclass(frozen=True)
+class Rows:
+    """A rectangle in memory: ``count`` rows of ``columns`` elements, ``stride_bytes`` apart, the first at ``offset_bytes``."""
+
+    count: int
+    columns: int
+    element_bytes: int
+    stride_bytes: int
+    offset_bytes: int = 0
+
+
+@dataclass(frozen=True)
 class Access:
-    """How a kernel may use one operand: the emulator checks it, documents draw it.
+    """How a kernel may use one operand; the emulator checks it.
 
     Attributes:
-        reads: the kernel may read it.
-        writes: the kernel may write it.
-        complete: byte ranges ``(offset, length)`` that must all have been written when the launch is over, given as
-            rows: ``(offset_bytes, row_bytes, rows, row_stride_bytes)``.
+        writes: the kernel may write it; the caller's array is then updated.
+        complete: elements that must all have been written when the launch is over.
     """
 
-    reads: bool = True
     writes: bool = False
-    complete: tuple[int, int, int, int] | None = field(default=None)
+    complete: Rows | None = None

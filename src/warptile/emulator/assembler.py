@@ -47,9 +47,9 @@ class Operation:
 
     Attributes:
         run: executes the instruction for the active lanes. Never called with none.
-        collective: None for an ordinary instruction; ``"warp"`` when all 32 lanes of each warp must be here together
-            (``.aligned``): `run` is then only called with whole warps; ``"mask"`` when each lane waits for the lanes that
-            its `mask` names.
+        collective: None for an ordinary instruction; ``"warp"`` when all 32 lanes of each warp must be here
+            together (``.aligned``): `run` is then only called with whole warps; ``"mask"`` when each lane waits for
+            the lanes that its `mask` names.
         mask: for ``"mask"``, reads the 32-bit member mask.
     """
 

@@ -23,7 +23,12 @@ REGISTER_BYTES = {
 }  # fmt: skip
 """Bytes of every PTX register type; ``pred`` is a NumPy bool."""
 
-_STORAGE = {1: np.dtype(np.uint8), 2: np.dtype(np.uint16), 4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
+_STORAGE: dict[int, np.dtype[Any]] = {
+    1: np.dtype(np.uint8),
+    2: np.dtype(np.uint16),
+    4: np.dtype(np.uint32),
+    8: np.dtype(np.uint64),
+}
 
 
 class Active:

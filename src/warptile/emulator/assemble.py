@@ -1,0 +1,242 @@
+"""The program as steps: every instruction built once, control flow resolved to positions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from warptile.emulator import ops as _ops  # registers every builder
+from warptile.emulator import program as p
+from warptile.emulator.assembler import BUILDERS, Assembler, Modifiers, unknown
+from warptile.emulator.lanes import Active, Array
+from warptile.emulator.machine import Machine
+from warptile.emulator.ops import native
+from warptile.emulator.program import Layout, Routine, Step
+from warptile.errors import EmulationError, UnknownInstruction
+from warptile.ptx.instruction import (
+    Arguments,
+    Immediate,
+    Instruction,
+    Label,
+    Module,
+    Operand,
+    Register,
+    Symbol,
+    Variable,
+    Vector,
+)
+
+assert _ops is not None
+
+
+class CallPlan:
+    """A call: which bytes and registers go in and come out, and where the callee starts.
+
+    Attributes:
+        starts: function address -> first position (one entry for a direct call).
+        address: reads the callee's address for an indirect call; None for a direct one.
+    """
+
+    def __init__(
+        self,
+        starts: dict[int, int],
+        address: Callable[[Active], Array] | None,
+        before: dict[int, list[Callable[[Active], None]]],
+        after: dict[int, list[Callable[[Active], None]]],
+    ) -> None:
+        self.starts = starts
+        self.address = address
+        self.before = before
+        self.after = after
+
+
+def assemble(module: Module, layout: Layout, machine: Machine) -> list[Step]:
+    """Every step of the program, by position."""
+    steps: list[Step] = []
+    for routine in layout.routines.values():
+        machine.registers = routine.registers
+        machine.frame = _frame_of(layout, routine)
+        body = routine.function.body
+        assert body is not None
+        for instruction in body:
+            steps.append(_located(module, layout, machine, routine, instruction))
+            machine.count.place(instruction, len(steps) - 1)
+        steps.append(Step(p.EXIT if routine.function.entry else p.RETURN, None))
+    return steps
+
+
+def _frame_of(layout: Layout, routine: Routine) -> dict[str, int]:
+    name = routine.function.name
+    return {symbol: offset for (function, symbol), offset in layout.local.items() if function == name}
+
+
+def _located(module: Module, layout: Layout, machine: Machine, routine: Routine, instruction: Instruction) -> Step:
+    try:
+        step = _step(module, layout, machine, routine, instruction)
+    except EmulationError as error:
+        if error.location is not None:
+            raise
+        raise type(error)(
+            f"{instruction.text}: {error}", kernel=machine.kernel, location=instruction.location
+        ) from error
+    if instruction.predicate is not None:
+        predicate = machine.registers.array(instruction.predicate)
+        if instruction.predicate_negated:
+            step.guard = lambda active: ~predicate[active.index]
+        else:
+            step.guard = lambda active: predicate[active.index]
+        if step.kind == p.PLAIN and step.run is not None:
+            step.run, step.guard = _guarded(step.run, step.guard), None
+    return step
+
+
+def _guarded(run: Callable[[Active], None], guard: Callable[[Active], Any]) -> Callable[[Active], None]:
+    def run_where(active: Active) -> None:
+        mask = guard(active)
+        taken = int(np.count_nonzero(mask))
+        if taken == active.count:
+            run(active)
+        elif taken:
+            run(active.where(mask))
+
+    return run_where
+
+
+def _step(module: Module, layout: Layout, machine: Machine, routine: Routine, instruction: Instruction) -> Step:
+    opcode = instruction.opcode
+    assembler = Assembler(machine)
+    if opcode == "bra":
+        modifiers = Modifiers(instruction)
+        modifiers.flag("uni")
+        modifiers.done()
+        return Step(p.BRANCH, instruction, target=_target(routine, instruction.operands[0]))
+    if opcode == "brx":
+        return _indexed_branch(assembler, routine, instruction)
+    if opcode == "exit":
+        return Step(p.EXIT, instruction)
+    if opcode == "ret":
+        return Step(p.EXIT if routine.function.entry else p.RETURN, instruction)
+    if opcode == "call":
+        return _call(module, layout, machine, assembler, routine, instruction)
+    if opcode in ("bar", "barrier"):
+        parts = _ops.barrier.parse(instruction, assembler)
+        if parts.warp_mask is not None:
+            return Step(p.MASK_COLLECTIVE, instruction, run=_nothing, detail=parts.warp_mask)
+        return Step(p.BARRIER, instruction, detail=parts)
+    build = BUILDERS.get(opcode)
+    if build is None:
+        raise unknown(instruction, f"opcode {opcode} is not known to the emulator")
+    operation = build(instruction, assembler)
+    kind = {None: p.PLAIN, "warp": p.WARP_COLLECTIVE, "mask": p.MASK_COLLECTIVE}[operation.collective]
+    return Step(kind, instruction, run=operation.run, detail=operation.mask)
+
+
+def _nothing(active: Active) -> None:
+    """What `bar.warp.sync` does once everybody is there."""
+
+
+def _target(routine: Routine, operand: Operand) -> int:
+    if isinstance(operand, Label | Symbol):
+        return routine.position(operand.name)
+    raise UnknownInstruction(f"branch target {operand} is not a label")
+
+
+def _indexed_branch(assembler: Assembler, routine: Routine, instruction: Instruction) -> Step:
+    modifiers = Modifiers(instruction)
+    modifiers.need("idx")
+    modifiers.flag("uni")
+    modifiers.done()
+    index = assembler.source(instruction.operands[0], np.uint32)
+    table = instruction.operands[1]
+    assert isinstance(table, Label | Symbol), table
+    labels = routine.function.branch_targets[table.name]
+    targets = np.array([routine.position(label) for label in labels], dtype=np.int64)
+    return Step(p.INDEXED_BRANCH, instruction, detail=(index, targets))
+
+
+def _call(
+    module: Module, layout: Layout, machine: Machine, assembler: Assembler, routine: Routine, instruction: Instruction
+) -> Step:
+    modifiers = Modifiers(instruction)
+    modifiers.flag("uni")
+    modifiers.done()
+    operands = list(instruction.operands)
+    returns: tuple[Operand, ...] = ()
+    if operands and isinstance(operands[0], Arguments) and len(operands) > 1:
+        returns = operands[0].elements
+        del operands[0]
+    callee = operands.pop(0)
+    arguments: tuple[Operand, ...] = ()
+    if operands and isinstance(operands[0], Arguments):
+        arguments = operands[0].elements
+    if isinstance(callee, Symbol | Label) and callee.name in p.NATIVE_FUNCTIONS:
+        run = native.build(callee.name, returns, arguments, instruction, assembler)
+        return Step(p.PLAIN, instruction, run=run)
+    if isinstance(callee, Register):
+        names = [name for name in layout.routines if name != layout.entry.name]
+        address = assembler.source(callee, np.uint64)
+    elif isinstance(callee, Symbol | Label) and callee.name in layout.routines:
+        names, address = [callee.name], None
+    else:
+        raise unknown(instruction, f"calls {getattr(callee, 'name', callee)}, which this module does not define")
+    starts: dict[int, int] = {}
+    before: dict[int, list[Callable[[Active], None]]] = {}
+    after: dict[int, list[Callable[[Active], None]]] = {}
+    for name in names:
+        target = layout.routines[name]
+        if len(target.function.parameters) != len(arguments) or len(target.function.returns) != len(returns):
+            if address is None:
+                raise unknown(instruction, f"{name} takes {len(target.function.parameters)} arguments")
+            continue  # an indirect call cannot mean this function
+        starts[machine.symbols.get(name, 0)] = target.start
+        moves = [_move(layout, machine, routine, target, a, f, inward=True)
+                 for a, f in zip(arguments, target.function.parameters, strict=True)]  # fmt: skip
+        before[target.start] = moves
+        after[target.start] = [_move(layout, machine, routine, target, a, f, inward=False)
+                               for a, f in zip(returns, target.function.returns, strict=True)]  # fmt: skip
+    plan = CallPlan(starts, address, before, after)
+    return Step(p.CALL, instruction, target=next(iter(starts.values()), -1), detail=plan)
+
+
+def _move(
+    layout: Layout, machine: Machine, caller: Routine, callee: Routine, actual: Operand, formal: Variable | Register, *,
+    inward: bool,
+) -> Callable[[Active], None]:  # fmt: skip
+    """Copy one argument (inward) or result (outward) between a call's operand and the callee's own variable."""
+    space, origin = machine.memory.local_space, machine.memory.local_origin
+    if isinstance(formal, Register):
+        inner = callee.registers.array(formal)
+        if isinstance(actual, Register):
+            outer = caller.registers.array(actual)
+            source, target = (outer, inner) if inward else (inner, outer)
+
+            def move_register(active: Active) -> None:
+                target[active.index] = source[active.index]
+
+            return move_register
+        if inward and isinstance(actual, Immediate):
+            constant = Assembler(machine).source(actual, inner.dtype)
+
+            def move_constant(active: Active) -> None:
+                inner[active.index] = constant(active)
+
+            return move_constant
+        raise UnknownInstruction(f"argument {actual} for a parameter in a register")
+    if not isinstance(actual, Symbol):
+        raise UnknownInstruction(f"argument {actual} for a parameter in memory")
+    here = layout.local[caller.function.name, actual.name]
+    there = layout.local[callee.function.name, formal.name]
+    first, second = (here, there) if inward else (there, here)
+    width = np.arange(formal.size_bytes)
+
+    def move_bytes(active: Active) -> None:
+        start = origin[active.index][:, None] + width
+        space.data[start + second] = space.data[start + first]
+        space.shadow[start + second] = space.shadow[start + first]
+
+    return move_bytes
+
+
+__all__ = ["CallPlan", "Vector", "assemble"]

@@ -1,0 +1,326 @@
+"""One launch on the emulator: make memory, assemble the program, run blocks wave by wave, check and copy out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warptile.arch import arch as find_arch
+from warptile.emulator import program
+from warptile.emulator.assemble import assemble
+from warptile.emulator.counters import Counters, columns
+from warptile.emulator.lanes import Array
+from warptile.emulator.machine import SHARED_RESERVED_BYTES, Geometry, Machine
+from warptile.emulator.memory import GLOBAL_BASE, WRITTEN, GlobalSpace, Memory
+from warptile.emulator.schedule import Scheduler
+from warptile.errors import (
+    ConflictingWrites,
+    EmulationError,
+    LayoutError,
+    SourceLocation,
+    UnsupportedError,
+    UnwrittenOutput,
+)
+from warptile.launch import SCALAR_BYTES, Access, LaunchSpec, Pointer, Rows, Scalar
+from warptile.ptx.instruction import Module, Variable
+
+ALL_CHECKS = frozenset({"uninitialised", "writes"})
+"""``uninitialised``: reads of memory that nothing has written. ``writes``: outputs left unwritten, or written twice
+with different values by different threads. Bounds, alignment, collectives and deadlocks are always checked."""
+
+DEFAULT_CHECKS = ALL_CHECKS
+
+LANES_PER_WAVE = 1 << 17
+"""Blocks are run together up to about so many lanes; a larger grid takes several waves, in block order."""
+
+PARAMETERS = "kernel parameters"
+
+
+@dataclass(frozen=True)
+class LineCounters:
+    """What one CUDA source line (or PTX line, where there is none) did.
+
+    Attributes:
+        location: the line; ``ptx_line`` is that of its first instruction.
+        counters: as in `Report`, for this line.
+    """
+
+    location: SourceLocation
+    counters: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Report:
+    """The result of a launch.
+
+    Attributes:
+        counters: totals by the names of the command line's JSON, and what they are made of.
+        lines: the same per source line, in order.
+        output: what the kernel printed.
+        instructions: thread instructions executed are ``32 * counters["warp_instructions"]`` at most.
+        unfinished_copies: `cp.async` copies that the kernel never waited for.
+        steps: instructions that the scheduler issued, each for many lanes.
+    """
+
+    counters: dict[str, float]
+    lines: tuple[LineCounters, ...]
+    output: str
+    unfinished_copies: int
+    steps: int
+
+
+def emulate(
+    module: Module,
+    spec: LaunchSpec,
+    operands: Mapping[str, Array],
+    *,
+    accesses: Mapping[str, Access] | None = None,
+    arch: str,
+    schedule: str = "latest",
+    checks: frozenset[str] = DEFAULT_CHECKS,
+) -> Report:
+    """Run one kernel.
+
+    Args:
+        module: parsed PTX.
+        spec: what to launch; its pointers name ``operands``.
+        operands: C-contiguous arrays; those whose access says so are written and updated in place.
+        accesses: how each operand may be used; one that is not named may only be read.
+        arch: architecture to behave as, such as ``"sm_90a"``.
+        schedule: when asynchronous copies finish: ``latest``, ``earliest`` or ``random:SEED``.
+        checks: which of `ALL_CHECKS` to make.
+
+    Raises:
+        EmulationError: one of its subclasses, naming kernel, instruction and source line.
+    """
+    machine, layout = _prepare(module, spec, operands, accesses or {}, arch, schedule, checks)
+    steps = assemble(module, layout, machine)
+    geometry = machine.geometry
+    scheduler_entry = layout.routines[spec.entry].start
+    unfinished = 0
+    for first in range(0, geometry.total_blocks, geometry.blocks):
+        machine.start_wave(first, min(geometry.blocks, geometry.total_blocks - first))
+        for routine in layout.routines.values():
+            routine.registers.poison()
+        Scheduler(machine, steps, scheduler_entry).run()
+        unfinished += sum(len(batch.lanes) for batch in machine.copies.unfinished())
+    _check_outputs(machine, spec, operands, accesses or {}, checks)
+    for name, access in (accesses or {}).items():
+        if access.writes and name in spec.operands:
+            _bytes_of(name, operands[name])[:] = machine.global_space.content(name)
+    return Report(
+        counters=_totals(machine.count),
+        lines=_lines(machine.count, steps),
+        output="".join(machine.output),
+        unfinished_copies=unfinished,
+        steps=machine.steps,
+    )
+
+
+def _prepare(
+    module: Module,
+    spec: LaunchSpec,
+    operands: Mapping[str, Array],
+    accesses: Mapping[str, Access],
+    arch: str,
+    schedule: str,
+    checks: frozenset[str],
+) -> tuple[Machine, program.Layout]:
+    """Everything that exists before the first instruction."""
+    if not checks <= ALL_CHECKS:
+        raise UnsupportedError(
+            f"checks: got {', '.join(sorted(checks - ALL_CHECKS))}; there are {', '.join(sorted(ALL_CHECKS))}"
+        )
+    if spec.cluster != (1, 1, 1):
+        raise UnsupportedError(
+            f"cluster: got {spec.cluster}; the emulator runs kernels without clusters: cluster=(1, 1, 1)"
+        )
+    generation = find_arch(arch)
+    geometry = _geometry(spec)
+    layout = program.lay_out(
+        module,
+        spec.entry,
+        lanes=geometry.lanes,
+        dynamic_shared_bytes=spec.dynamic_shared_bytes,
+        shared_start=SHARED_RESERVED_BYTES,
+    )
+    used = layout.shared_bytes - SHARED_RESERVED_BYTES
+    if used > generation.shared_bytes_per_block:
+        raise UnsupportedError(
+            f"{spec.entry} uses {used} bytes of shared memory; {arch} gives a block {generation.shared_bytes_per_block}"
+        )
+    variables = {v.name: v for v in module.variables if v.space in ("global", "const")}
+    sizes = {PARAMETERS: 4096}
+    for name in spec.operands:
+        if name not in operands:
+            raise EmulationError(
+                f"operand {name} is in the launch but has no array; there are {', '.join(operands) or 'none'}"
+            )
+        sizes[name] = _bytes_of(name, operands[name]).size
+    sizes.update({name: variable.size_bytes for name, variable in variables.items()})
+    space = GlobalSpace(sizes)
+    symbols = {name: GLOBAL_BASE + space.named(name).start for name in variables}
+    symbols.update(layout.shared)
+    functions = [name for name, function in module.functions.items() if not function.entry]
+    symbols.update({name: program.FUNCTION_ADDRESS_BASE + 16 * i for i, name in enumerate(functions)})
+    for name in spec.operands:
+        space.fill(name, _bytes_of(name, operands[name]), writable=accesses.get(name, Access()).writes)
+    for variable in variables.values():
+        space.fill(variable.name, _initial(variable, symbols), writable=variable.space == "global")
+    symbols.update(_fill_parameters(space, layout.entry.parameters, spec))
+    memory = Memory(
+        space,
+        kernel=spec.entry,
+        blocks=geometry.blocks,
+        lanes=geometry.lanes,
+        shared_bytes=layout.shared_bytes,
+        local_bytes=layout.local_bytes,
+        check_uninitialised="uninitialised" in checks,
+    )
+    if "writes" in checks:
+        for name, access in accesses.items():
+            if access.complete is not None and name in sizes:
+                memory.writers[name] = np.full(sizes[name], -1, dtype=np.int64)
+    machine = Machine(
+        geometry,
+        memory,
+        Counters(layout.length),
+        kernel=spec.entry,
+        arch_capability=generation.capability,
+        symbols=symbols,
+        dynamic_shared_bytes=spec.dynamic_shared_bytes,
+        schedule=schedule,
+    )
+    return machine, layout
+
+
+def _geometry(spec: LaunchSpec) -> Geometry:
+    threads = spec.block[0] * spec.block[1] * spec.block[2]
+    if not 1 <= threads <= 1024 or min(*spec.grid, *spec.block) < 1:
+        raise UnsupportedError(
+            f"grid {spec.grid}, block {spec.block}: every extent is at least 1 and a block has at most 1024 threads"
+        )
+    total = spec.grid[0] * spec.grid[1] * spec.grid[2]
+    together = max(1, min(total, LANES_PER_WAVE // (-(-threads // 32) * 32)))
+    return Geometry(spec.grid, spec.block, together)
+
+
+def _bytes_of(name: str, array: Array) -> NDArray[np.uint8]:
+    if not array.flags.c_contiguous:
+        raise LayoutError(f"operand {name} is not C-contiguous; pass numpy.ascontiguousarray({name.lower()})")
+    return array.reshape(-1).view(np.uint8)
+
+
+def _initial(variable: Variable, symbols: Mapping[str, int]) -> bytes:
+    content = bytearray(variable.initializer or b"")
+    content += bytes(variable.size_bytes - len(content))
+    for offset, symbol, addend in variable.relocations:
+        if symbol not in symbols:
+            raise EmulationError(f"{variable.name} is initialised with the address of {symbol}, which has none")
+        content[offset : offset + 8] = (symbols[symbol] + addend).to_bytes(8, "little")
+    return bytes(content)
+
+
+def _fill_parameters(space: GlobalSpace, parameters: tuple[object, ...], spec: LaunchSpec) -> dict[str, int]:
+    """Lay the arguments out as the driver does: each at its alignment. Returns the address of each parameter."""
+    if len(parameters) != len(spec.arguments):
+        raise EmulationError(
+            f"{spec.entry} takes {len(parameters)} parameters and the launch gives {len(spec.arguments)}"
+        )
+    content = bytearray(space.named(PARAMETERS).size)
+    addresses = {}
+    top = 0
+    for number, (parameter, argument) in enumerate(zip(parameters, spec.arguments, strict=True)):
+        assert isinstance(parameter, Variable)
+        top = -(-top // parameter.alignment_bytes) * parameter.alignment_bytes
+        addresses[parameter.name] = GLOBAL_BASE + space.named(PARAMETERS).start + top
+        raw = _argument_bytes(space, argument)
+        if len(raw) != parameter.size_bytes:
+            raise EmulationError(
+                f"parameter {number} of {spec.entry} has {parameter.size_bytes} bytes, its argument {argument} {len(raw)}"
+            )
+        content[top : top + len(raw)] = raw
+        top += len(raw)
+    space.fill(PARAMETERS, bytes(content), writable=False)
+    return addresses
+
+
+def _argument_bytes(space: GlobalSpace, argument: Scalar | Pointer) -> bytes:
+    if isinstance(argument, Pointer):
+        address = 0
+        if argument.operand is not None:
+            address = GLOBAL_BASE + space.named(argument.operand).start + argument.offset_bytes
+        return address.to_bytes(8, "little")
+    kind, size = argument.type[0], SCALAR_BYTES[argument.type]
+    if kind == "f":
+        return np.array(argument.value, dtype=f"f{size}").tobytes()
+    return (int(argument.value) & ((1 << 8 * size) - 1)).to_bytes(size, "little")
+
+
+def _check_outputs(
+    machine: Machine,
+    spec: LaunchSpec,
+    operands: Mapping[str, Array],
+    accesses: Mapping[str, Access],
+    checks: frozenset[str],
+) -> None:
+    """Every element that must be written has been, and no two threads disagreed about one."""
+    if "writes" not in checks:
+        return
+    for name, access in accesses.items():
+        rows = access.complete
+        if rows is None or name not in spec.operands or not rows.count or not rows.columns:
+            continue
+        home = machine.global_space.named(name)
+        shadow = machine.global_space.shadow[home.start : home.start + home.size]
+        width = rows.columns * rows.element_bytes
+        places = rows.offset_bytes + np.arange(rows.count)[:, None] * rows.stride_bytes + np.arange(width)
+        missing = (shadow[places] & WRITTEN) == 0
+        if missing.any():
+            elements = missing.reshape(rows.count, rows.columns, rows.element_bytes).any(axis=2)
+            row, column = (int(x) for x in np.unravel_index(int(np.argmax(elements)), elements.shape))
+            raise UnwrittenOutput(
+                f"{name}[{row}, {column}] was never written: {int(elements.sum())} of {elements.size} elements "
+                f"are as they were before the launch",
+                kernel=spec.entry,
+            )
+    if machine.memory.conflict is not None:
+        name, place, instruction = machine.memory.conflict
+        rows = accesses[name].complete
+        assert rows is not None
+        row, column = _element(rows, place)
+        raise ConflictingWrites(
+            f"{name}[{row}, {column}] is written by two threads with different values: {instruction.text}",
+            kernel=spec.entry,
+            location=instruction.location,
+        )
+
+
+def _element(rows: Rows, place: int) -> tuple[int, int]:
+    row, rest = divmod(place - rows.offset_bytes, max(rows.stride_bytes, 1))
+    return row, rest // rows.element_bytes
+
+
+def _totals(count: Counters) -> dict[str, float]:
+    totals = count.total()
+    traffic = totals["global_load_bytes"] + totals["global_store_bytes"]
+    totals["arithmetic_intensity"] = totals["tensor_flops"] / traffic if traffic else 0.0
+    return totals
+
+
+def _lines(count: Counters, steps: list[program.Step]) -> tuple[LineCounters, ...]:
+    """The table of counts, summed by source line."""
+    rows: dict[tuple[str | None, int], list[int]] = {}
+    first: dict[tuple[str | None, int], SourceLocation] = {}
+    for position, step in enumerate(steps):
+        if step.location is None or not count.table[position].any():
+            continue
+        at = step.location
+        key = (at.file, at.line) if at.file and at.line else (None, at.ptx_line)
+        rows.setdefault(key, []).append(position)
+        first.setdefault(key, at)
+    ordered = sorted(rows, key=lambda key: (key[0] or "", key[1]))
+    return tuple(LineCounters(first[key], columns([count.table[i] for i in rows[key]])) for key in ordered)

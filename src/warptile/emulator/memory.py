@@ -1,0 +1,411 @@
+"""State spaces as byte arrays with a shadow: where a byte lies, whether it holds anything, and who put it there.
+
+Addresses. Global memory (with constants, parameters and the caller's buffers) starts at `GLOBAL_BASE`. Shared and local
+memory are windows of the generic address space, one copy per block and per lane: an address in a window is an offset
+into the executing lane's own copy.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warptile.emulator.lanes import POISON_BYTE, Active, Array
+from warptile.errors import IllegalAddress, MisalignedAccess, UninitializedRead
+from warptile.ptx.instruction import Instruction
+
+GLOBAL_BASE = 0x7F00_0000_0000
+SHARED_WINDOW = 0x7E00_0000_0000
+LOCAL_WINDOW = 0x7D00_0000_0000
+WINDOW_BYTES = 1 << 32
+GUARD_BYTES = 256
+"""Every global buffer starts at a multiple of this and is followed by at least as many bytes that belong to nobody."""
+
+MAPPED, INITIALISED, WRITTEN, IN_FLIGHT = 1, 2, 4, 8
+"""Shadow bits of a byte: it may be accessed; it holds a value; the kernel wrote it; an asynchronous copy will."""
+
+_WORD: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
+
+Offsets = NDArray[np.int64]
+
+
+class Space:
+    """Bytes and their shadow. An access is a power of two of up to 16 bytes, at a multiple of its size."""
+
+    def __init__(self, name: str, size_bytes: int) -> None:
+        self.name = name
+        padded = -(-max(size_bytes, 1) // 16) * 16
+        # Backed by 16-byte elements so that every wider view is aligned.
+        self.data: NDArray[np.uint8] = np.empty(padded // 16, dtype=np.complex128).view(np.uint8)
+        self.shadow: NDArray[np.uint8] = np.empty(padded // 16, dtype=np.complex128).view(np.uint8)
+        self._data: dict[int, Array] = {size: self.data.view(word) for size, word in _WORD.items()}
+        self._shadow: dict[int, Array] = {size: self.shadow.view(word) for size, word in _WORD.items() if size <= 8}
+        self.reset(0)
+
+    def reset(self, shadow: int) -> None:
+        """Poison every byte and set the whole shadow."""
+        self.data.fill(POISON_BYTE)
+        self.shadow.fill(shadow)
+
+    def gather(self, offsets: Offsets, size: int) -> Array:
+        """Elements of ``size`` bytes as unsigned integers (complex128 stands for 16 raw bytes)."""
+        words: Array = self._data[size][offsets >> (size.bit_length() - 1)]
+        return words
+
+    def scatter(self, offsets: Offsets, size: int, words: Array) -> None:
+        """Store elements of ``size`` bytes; of several to one place the last lane's stays."""
+        self._data[size][offsets >> (size.bit_length() - 1)] = words
+
+    def lacks(self, offsets: Offsets, size: int, bits: int, unwanted: int = 0) -> NDArray[np.bool_]:
+        """For each element: does some byte lack one of ``bits`` or have one of ``unwanted``?"""
+        part = min(size, 8)
+        word = _WORD[part]
+        mask = word(int.from_bytes(bytes([bits | unwanted]) * part, "little"))
+        want = word(int.from_bytes(bytes([bits]) * part, "little"))
+        table = self._shadow[part]
+        first = offsets >> (part.bit_length() - 1)
+        missing: NDArray[np.bool_] = (table[first] & mask) != want
+        if size == 16:
+            missing |= (table[first + 1] & mask) != want
+        return missing
+
+    def mark(self, offsets: Offsets, size: int, bits: int) -> None:
+        """Set the shadow of each element to exactly ``bits``."""
+        part = min(size, 8)
+        word = _WORD[part](int.from_bytes(bytes([bits]) * part, "little"))
+        first = offsets >> (part.bit_length() - 1)
+        self._shadow[part][first] = word
+        if size == 16:
+            self._shadow[part][first + 1] = word
+
+
+@dataclass
+class Allocation:
+    """One buffer, constant or parameter block in global memory, by offsets into the space."""
+
+    name: str
+    start: int
+    size: int
+    writable: bool
+    initialised: bool
+
+
+class GlobalSpace(Space):
+    """Global memory: named allocations with bands of unmapped bytes between them."""
+
+    def __init__(self, sizes: dict[str, int]) -> None:
+        self.allocations: list[Allocation] = []
+        top = GUARD_BYTES
+        for name, size in sizes.items():
+            self.allocations.append(Allocation(name, top, size, writable=True, initialised=False))
+            top += -(-size // GUARD_BYTES) * GUARD_BYTES + GUARD_BYTES
+        self._starts = [allocation.start for allocation in self.allocations]
+        super().__init__("global", top)
+        for allocation in self.allocations:
+            self.shadow[allocation.start : allocation.start + allocation.size] = MAPPED
+
+    def named(self, name: str) -> Allocation:
+        """The allocation called ``name``."""
+        return next(allocation for allocation in self.allocations if allocation.name == name)
+
+    def fill(self, name: str, content: NDArray[np.uint8] | bytes, *, writable: bool = True) -> None:
+        """Initialise an allocation with ``content``, which has its size."""
+        allocation = self.named(name)
+        allocation.writable, allocation.initialised = writable, True
+        raw = np.frombuffer(content, dtype=np.uint8)
+        self.data[allocation.start : allocation.start + allocation.size] = raw
+        self.shadow[allocation.start : allocation.start + allocation.size] = MAPPED | INITIALISED
+
+    def content(self, name: str) -> NDArray[np.uint8]:
+        """The bytes of an allocation (a view)."""
+        allocation = self.named(name)
+        return self.data[allocation.start : allocation.start + allocation.size]
+
+    def around(self, offset: int) -> Allocation | None:
+        """The last allocation that starts at or before ``offset``."""
+        position = bisect_right(self._starts, offset) - 1
+        return self.allocations[position] if position >= 0 else None
+
+
+class Memory:
+    """All state spaces of one wave of blocks, and the checks on every access."""
+
+    def __init__(
+        self,
+        global_space: GlobalSpace,
+        *,
+        kernel: str,
+        blocks: int,
+        lanes: int,
+        shared_bytes: int,
+        local_bytes: int,
+        check_uninitialised: bool = True,
+    ) -> None:
+        self.kernel = kernel
+        self.check_uninitialised = check_uninitialised
+        self.global_space = global_space
+        self.shared_bytes = shared_bytes
+        self.shared_stride = -(-shared_bytes // 128) * 128
+        self.local_bytes = local_bytes
+        self.local_stride = -(-local_bytes // 16) * 16
+        self.shared_space = Space("shared", blocks * self.shared_stride)
+        self.local_space = Space("local", lanes * self.local_stride)
+        lanes_per_block = lanes // blocks
+        self.shared_origin = (np.arange(lanes, dtype=np.int64) // lanes_per_block) * self.shared_stride
+        self.local_origin = np.arange(lanes, dtype=np.int64) * self.local_stride
+        self.writers: dict[str, NDArray[np.int64]] = {}
+        self.writer_ids: NDArray[np.int64] | None = None
+        self.conflict: tuple[str, int, Instruction] | None = None
+
+    def new_wave(self) -> None:
+        """Shared and local memory as a new set of blocks finds them: mapped and full of poison."""
+        self.shared_space.reset(MAPPED)
+        self.local_space.reset(MAPPED)
+
+    # -- addresses ---------------------------------------------------------------------------------------------
+
+    def resolve(
+        self, instruction: Instruction, active: Active, space: str, addresses: Array, size: int
+    ) -> tuple[Space, Offsets]:
+        """Addresses (one per active lane, or one row of several per lane) to a space and offsets into it.
+
+        All lanes must fall into one space; `split` separates a mixed generic access first.
+        """
+        signed = addresses.astype(np.int64)
+        if space == "generic":
+            space, signed = self._generic(instruction, active, signed)
+        if space == "shared":
+            return self.shared_space, self._windowed(
+                instruction, active, signed, size, "shared", self.shared_bytes, self.shared_origin
+            )
+        if space == "local":
+            return self.local_space, self._windowed(
+                instruction, active, signed, size, "local", self.local_bytes, self.local_origin
+            )
+        offsets = signed - GLOBAL_BASE
+        self._aligned(instruction, active, signed, size)
+        return self.global_space, offsets
+
+    def space_of(self, addresses: Array) -> NDArray[np.int8]:
+        """Which space each generic address belongs to: 0 global, 1 shared, 2 local."""
+        signed = addresses.astype(np.int64)
+        shared = (signed >= SHARED_WINDOW) & (signed < SHARED_WINDOW + WINDOW_BYTES)
+        local = (signed >= LOCAL_WINDOW) & (signed < LOCAL_WINDOW + WINDOW_BYTES)
+        return np.where(shared, 1, np.where(local, 2, 0)).astype(np.int8)
+
+    def _generic(self, instruction: Instruction, active: Active, signed: Offsets) -> tuple[str, Offsets]:
+        lowest, highest = int(signed.min()), int(signed.max())
+        for name, base in (("shared", SHARED_WINDOW), ("local", LOCAL_WINDOW)):
+            if base <= lowest and highest < base + WINDOW_BYTES:
+                return name, signed - base
+        if lowest >= GLOBAL_BASE:
+            return "global", signed
+        kinds = self.space_of(signed)
+        if len(np.unique(kinds)) > 1:
+            raise IllegalAddress(
+                f"{instruction.text}: one access with lanes in different state spaces", **self._where(instruction)
+            )
+        lane = self._lane_of(active, signed, signed == lowest)
+        raise IllegalAddress(
+            f"{instruction.text}: lane {lane} accesses {lowest:#x}, which lies in no buffer", **self._where(instruction)
+        )
+
+    def _windowed(
+        self,
+        instruction: Instruction,
+        active: Active,
+        offsets: Offsets,
+        size: int,
+        name: str,
+        limit: int,
+        origin: Offsets,
+    ) -> Offsets:
+        if offsets.size and (int(offsets.min()) < 0 or int(offsets.max()) + size > limit):
+            bad = (offsets < 0) | (offsets + size > limit)
+            value = int(offsets[bad].flat[0])
+            raise IllegalAddress(
+                f"{instruction.text}: lane {self._lane_of(active, offsets, bad)} accesses bytes {value}.."
+                f"{value + size - 1} of {limit} bytes of {name} memory",
+                **self._where(instruction),
+            )
+        self._aligned(instruction, active, offsets, size)
+        start = origin[active.index]
+        return offsets + (start if offsets.ndim == 1 else start.reshape(-1, *(1,) * (offsets.ndim - 1)))
+
+    def _aligned(self, instruction: Instruction, active: Active, addresses: Offsets, size: int) -> None:
+        if size > 1 and np.bitwise_or.reduce(addresses, axis=None) & (size - 1):
+            bad = (addresses & (size - 1)) != 0
+            raise MisalignedAccess(
+                f"{instruction.text}: lane {self._lane_of(active, addresses, bad)} accesses address "
+                f"{int(addresses[bad].flat[0]):#x}, which is not a multiple of {size} bytes",
+                **self._where(instruction),
+            )
+
+    def _lane_of(self, active: Active, addresses: Offsets, bad: NDArray[np.bool_]) -> int:
+        rows = bad.reshape(len(addresses), -1).any(axis=1)
+        first = int(np.argmax(rows))
+        return int(active.lanes[first]) if len(addresses) == active.count else first
+
+    def _where(self, instruction: Instruction) -> dict[str, Any]:
+        return {"kernel": self.kernel, "location": instruction.location}
+
+    # -- accesses ----------------------------------------------------------------------------------------------
+
+    def load(self, instruction: Instruction, active: Active, space: str, addresses: Array, size: int) -> Array:
+        """``size`` bytes for each address, as unsigned integers (complex128 stands for 16 bytes): checked."""
+        if space == "generic":
+            parts = self.split(active, addresses)
+            if parts is not None:
+                result: Array = np.empty(addresses.shape, dtype=_WORD[size])
+                for mask in parts:
+                    result[mask] = self.load(instruction, active.where(mask), space, addresses[mask], size)
+                return result
+        where, offsets = self.resolve(instruction, active, space, addresses, size)
+        self.check_read(instruction, active, where, offsets, size)
+        return where.gather(offsets, size)
+
+    def store(
+        self, instruction: Instruction, active: Active, space: str, addresses: Array, words: Array, size: int
+    ) -> None:
+        """Store one word of ``size`` bytes at each address: checked, and remembered as written."""
+        if space == "generic":
+            parts = self.split(active, addresses)
+            if parts is not None:
+                for mask in parts:
+                    self.store(instruction, active.where(mask), space, addresses[mask], words[mask], size)
+                return
+        where, offsets = self.resolve(instruction, active, space, addresses, size)
+        self.check_write(instruction, active, where, offsets, size, words)
+        where.scatter(offsets, size, words)
+        where.mark(offsets, size, MAPPED | INITIALISED | WRITTEN)
+
+    def split(self, active: Active, addresses: Array) -> list[NDArray[np.bool_]] | None:
+        """Masks of the lanes of each space, when a generic access has lanes in several; else None."""
+        if len(addresses) < 2 or int(addresses.min()) >= GLOBAL_BASE:
+            return None
+        first = addresses.reshape(len(addresses), -1)[:, 0]
+        kinds = self.space_of(first)
+        found = np.unique(kinds)
+        return None if len(found) < 2 else [kinds == kind for kind in found]
+
+    def check_read(self, instruction: Instruction, active: Active, where: Space, offsets: Offsets, size: int) -> None:
+        """Raise unless every byte is mapped and holds a value that has arrived."""
+        if isinstance(where, GlobalSpace) and offsets.size:
+            lowest, highest = int(offsets.min()), int(offsets.max()) + size
+            home = where.around(lowest)
+            if home is not None and highest <= home.start + home.size and home.initialised:
+                return
+            if lowest < 0 or highest > len(where.shadow):
+                self._outside(
+                    instruction, active, where, offsets, size, (offsets < 0) | (offsets + size > len(where.shadow))
+                )
+        missing = where.lacks(offsets, size, MAPPED | INITIALISED, unwanted=IN_FLIGHT)
+        if not missing.any():
+            return
+        unmapped = where.lacks(offsets, size, MAPPED)
+        if unmapped.any():
+            self._outside(instruction, active, where, offsets, size, unmapped)
+        pending = where.lacks(offsets, size, MAPPED, unwanted=IN_FLIGHT)
+        if pending.any():
+            raise UninitializedRead(
+                f"{instruction.text}: lane {self._lane_of(active, offsets, pending)} reads {where.name} memory at "
+                f"{self._describe(where, offsets, pending)} while an asynchronous copy into it has not been waited for",
+                **self._where(instruction),
+            )
+        if self.check_uninitialised:
+            raise UninitializedRead(
+                f"{instruction.text}: lane {self._lane_of(active, offsets, missing)} reads {where.name} memory at "
+                f"{self._describe(where, offsets, missing)}, which nothing has written",
+                **self._where(instruction),
+            )
+
+    def check_write(
+        self, instruction: Instruction, active: Active, where: Space, offsets: Offsets, size: int, words: Array | None
+    ) -> None:
+        """Raise unless every byte is mapped and writable; note writes by different threads that disagree."""
+        if not isinstance(where, GlobalSpace) or not offsets.size:
+            return
+        lowest, highest = int(offsets.min()), int(offsets.max()) + size
+        if lowest < 0 or highest > len(where.shadow):
+            self._outside(
+                instruction, active, where, offsets, size, (offsets < 0) | (offsets + size > len(where.shadow))
+            )
+        home = where.around(lowest)
+        if home is None or highest > home.start + home.size:
+            unmapped = where.lacks(offsets, size, MAPPED)
+            if unmapped.any():
+                self._outside(instruction, active, where, offsets, size, unmapped)
+            homes = {id(a): a for a in (where.around(int(offset)) for offset in offsets.flat) if a is not None}
+            targets = list(homes.values())
+        else:
+            targets = [home]
+        for target in targets:
+            if not target.writable:
+                raise IllegalAddress(
+                    f"{instruction.text}: writes {target.name}, which is read-only", **self._where(instruction)
+                )
+            if words is not None and target.name in self.writers and self.writer_ids is not None:
+                self._note_writers(instruction, active, where, target, offsets, size, words)
+
+    def _note_writers(
+        self,
+        instruction: Instruction,
+        active: Active,
+        where: Space,
+        target: Allocation,
+        offsets: Offsets,
+        size: int,
+        words: Array,
+    ) -> None:
+        assert self.writer_ids is not None
+        table = self.writers[target.name]
+        inside = (offsets >= target.start) & (offsets < target.start + target.size)
+        places = (offsets - target.start)[inside]
+        ids = np.broadcast_to(self.writer_ids[active.index].reshape(-1, *(1,) * (offsets.ndim - 1)), offsets.shape)[
+            inside
+        ]
+        other = (table[places] >= 0) & (table[places] != ids)
+        if other.any():
+            given = np.broadcast_to(words, offsets.shape)[inside]
+            held = where.gather(offsets[inside], size)
+            if size == 16:
+                pairs = np.ascontiguousarray(given).view(np.uint64) != held.view(np.uint64)
+                differs = other & pairs.reshape(-1, 2).any(axis=1)
+            else:
+                differs = other & (held != given)
+            if differs.any() and self.conflict is None:
+                self.conflict = (target.name, int(places[np.argmax(differs)]), instruction)
+        table[places] = ids
+
+    def _describe(self, where: Space, offsets: Offsets, bad: NDArray[np.bool_]) -> str:
+        value = int(offsets[bad].flat[0])
+        if isinstance(where, GlobalSpace):
+            home = where.around(value)
+            return f"{home.name}+{value - home.start}" if home else f"{value + GLOBAL_BASE:#x}"
+        stride = self.shared_stride if where is self.shared_space else self.local_stride
+        return f"byte {value % stride}"
+
+    def _outside(
+        self,
+        instruction: Instruction,
+        active: Active,
+        where: Space,
+        offsets: Offsets,
+        size: int,
+        bad: NDArray[np.bool_],
+    ) -> None:
+        value = int(offsets[bad].flat[0])
+        home = where.around(value) if isinstance(where, GlobalSpace) else None
+        place = (
+            f"{size} bytes at {home.name}+{value - home.start}, but {home.name} has {home.size} bytes"
+            if home is not None
+            else f"{size} bytes at {value + GLOBAL_BASE:#x}, which lies in no buffer"
+        )
+        raise IllegalAddress(
+            f"{instruction.text}: lane {self._lane_of(active, offsets, bad)} accesses {place}",
+            **self._where(instruction),
+        )

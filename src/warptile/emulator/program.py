@@ -1,0 +1,197 @@
+"""A PTX entry and everything it calls, laid out as one list of steps.
+
+Called functions stand before the entry, so that lanes inside a call (at lower positions) run before those that wait
+behind it, and lanes inside a loop before those that have left it: the scheduler always runs the lowest position.
+Registers and local variables are one set per function: recursion is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from warptile.emulator.lanes import RegisterFile
+from warptile.errors import EmulationError, SourceLocation, UnknownInstruction
+from warptile.ptx.instruction import Function, Instruction, Module, Operand, Register, Symbol, Variable
+
+PLAIN, WARP_COLLECTIVE, MASK_COLLECTIVE, BRANCH, INDEXED_BRANCH, CALL, RETURN, EXIT, BARRIER = range(9)
+
+FUNCTION_ADDRESS_BASE = 0x1000
+"""Addresses of functions, for calls through a pointer: 16 apart, in no memory."""
+
+NATIVE_FUNCTIONS = ("vprintf", "__assertfail")
+"""Functions that CUDA's run time supplies; the emulator does."""
+
+
+@dataclass(frozen=True)
+class Routine:
+    """A function placed in the program: its first position, and the arrays of its registers."""
+
+    function: Function
+    start: int
+    registers: RegisterFile
+
+    def position(self, label: str) -> int:
+        """Where a label of this function stands."""
+        found = self.function.labels.get(label)
+        if found is None:
+            raise UnknownInstruction(f"{self.function.name} has no label {label}")
+        return self.start + found
+
+
+@dataclass
+class Layout:
+    """Where everything lies before any instruction is built.
+
+    Attributes:
+        routines: reachable functions by name; the entry is last.
+        shared: address of each shared variable; ``shared_bytes`` is the end of the static and dynamic part.
+        local: by function and name, offset of each local variable and call parameter in a lane's frame of ``local_bytes``.
+        constants: module variables in global memory by name.
+        length: number of positions.
+    """
+
+    entry: Function
+    routines: dict[str, Routine] = field(default_factory=dict)
+    shared: dict[str, int] = field(default_factory=dict)
+    shared_bytes: int = 0
+    local: dict[tuple[str, str], int] = field(default_factory=dict)
+    local_bytes: int = 0
+    length: int = 0
+
+
+def lay_out(module: Module, entry: str, *, lanes: int, dynamic_shared_bytes: int, shared_start: int) -> Layout:
+    """Find what ``entry`` reaches and place functions, shared variables and local frames."""
+    function = module.functions.get(entry)
+    if function is None or not function.entry:
+        known = ", ".join(module.entries) or "none"
+        raise EmulationError(f"entry: got {entry!r}; this PTX has the kernels: {known}")
+    order = _reachable(module, function)
+    layout = Layout(function)
+    position = 0
+    for reached in order:
+        assert reached.body is not None
+        layout.routines[reached.name] = Routine(reached, position, RegisterFile(lanes))
+        position += len(reached.body) + 1  # one more: falling off the end is a return
+    layout.length = position
+    _place_shared(layout, module, order, dynamic_shared_bytes, shared_start)
+    top = 0
+    for reached in order:
+        for variable in _frame(reached):
+            top = _up(top, variable.alignment_bytes)
+            layout.local[reached.name, variable.name] = top
+            top += variable.size_bytes
+    layout.local_bytes = top
+    return layout
+
+
+def callee_names(module: Module, function: Function) -> list[str]:
+    """Functions that ``function`` calls by name, or whose address it (or the module) takes."""
+    names: dict[str, None] = {}
+    for instruction in function.body or ():
+        for operand in _flat(instruction.operands):
+            if isinstance(operand, Symbol) and operand.name in module.functions:
+                names[operand.name] = None
+    return list(names)
+
+
+def _flat(operands: tuple[Operand | None, ...]) -> list[Operand]:
+    found: list[Operand] = []
+    for operand in operands:
+        elements = getattr(operand, "elements", None)
+        if elements is not None:
+            found.extend(_flat(elements))
+        elif operand is not None:
+            found.append(operand)
+    return found
+
+
+def _reachable(module: Module, entry: Function) -> list[Function]:
+    """Every function that may run, callees first."""
+    done: dict[str, Function] = {}
+    path: list[str] = []
+    pointed = [symbol for variable in module.variables for _, symbol, _ in variable.relocations]
+
+    def visit(function: Function) -> None:
+        if function.name in path:
+            cycle = " -> ".join([*path[path.index(function.name) :], function.name])
+            raise UnknownInstruction(f"recursion ({cycle}): the emulator gives each function one set of registers")
+        if function.name in done or function.body is None:
+            return
+        path.append(function.name)
+        names = callee_names(module, function)
+        if function is entry:
+            names += [name for name in pointed if name in module.functions]
+        for name in names:
+            if name not in NATIVE_FUNCTIONS:
+                visit(module.functions[name])
+        path.pop()
+        done[function.name] = function
+
+    visit(entry)
+    return list(done.values())
+
+
+def _frame(function: Function) -> list[Variable]:
+    """Variables of a function that live once per lane: locals, and parameters of calls."""
+    frame = [v for v in function.variables if v.space in ("local", "param")]
+    if not function.entry:
+        frame += [v for v in (*function.parameters, *function.returns) if isinstance(v, Variable)]
+    return frame
+
+
+def _place_shared(
+    layout: Layout, module: Module, order: list[Function], dynamic_shared_bytes: int, shared_start: int
+) -> None:
+    variables = [v for v in module.variables if v.space == "shared"]
+    variables += [v for function in order for v in function.variables if v.space == "shared"]
+    top = shared_start
+    for variable in variables:
+        if variable.size_bytes:
+            top = _up(top, variable.alignment_bytes)
+            layout.shared[variable.name] = top
+            top += variable.size_bytes
+    unsized = [v for v in variables if not v.size_bytes]
+    if unsized or dynamic_shared_bytes:
+        # All unsized arrays are the same memory: the dynamic part, behind the static one.
+        top = _up(top, max([16, *(v.alignment_bytes for v in unsized)]))
+        layout.shared.update({v.name: top for v in unsized})
+        top += dynamic_shared_bytes
+    layout.shared_bytes = top
+
+
+def _up(value: int, multiple: int) -> int:
+    return -(-value // max(multiple, 1)) * max(multiple, 1)
+
+
+@dataclass
+class Step:
+    """One position of the program, ready to run.
+
+    Attributes:
+        kind: PLAIN, BRANCH, ...: what the scheduler does with it.
+        instruction: what stands there; None for the return behind a function's last instruction.
+        run: executes it for lanes whose guard holds (nothing for pure control flow).
+        guard: reads the guard predicate as a bool per active lane, negation applied; None without one.
+        target: position of a direct branch or call.
+        detail: what else the kind needs.
+    """
+
+    kind: int
+    instruction: Instruction | None
+    run: Callable[..., None] | None = None
+    guard: Callable[..., object] | None = None
+    target: int = -1
+    detail: object = None
+
+    @property
+    def location(self) -> SourceLocation | None:
+        """Where it stands."""
+        return self.instruction.location if self.instruction else None
+
+
+def register_of(operand: Operand) -> Register:
+    """The operand as a register, or an error."""
+    if not isinstance(operand, Register):
+        raise UnknownInstruction(f"{operand} must be a register")
+    return operand

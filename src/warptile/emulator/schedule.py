@@ -1,0 +1,428 @@
+"""The scheduler: which lanes run next, and who waits for whom.
+
+All lanes that stand at the same position run together. The lowest position goes first, which brings lanes that
+took different paths together again behind them. Independent thread scheduling is kept: a group that spins is put back
+when another has waited `PATIENCE` steps, and a warp-wide instruction waits for its lanes instead of assuming them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warptile.emulator import program as p
+from warptile.emulator.assemble import CallPlan
+from warptile.emulator.lanes import WARP, Active
+from warptile.emulator.machine import Machine
+from warptile.emulator.ops.barrier import Barrier
+from warptile.emulator.program import Step
+from warptile.errors import Deadlock, DivergentCollective, IllegalAddress
+
+PATIENCE = 4096
+"""Steps that a ready group waits at most while another one loops."""
+
+QUANTUM = 1024
+"""Steps that such a group may then run before the lowest position goes first again."""
+
+SPIN_STEPS = 3_000_000
+"""Steps without any store, barrier or exit after which the program is taken to spin forever."""
+
+NOWHERE = 1 << 62
+"""A position behind every program."""
+
+Lanes = NDArray[np.intp]
+
+
+@dataclass
+class Waiting:
+    """Lanes of one block that wait at a block barrier, from one position."""
+
+    position: int
+    lanes: Lanes
+    barrier: Barrier
+    predicate: NDArray[np.bool_] | None
+
+
+class Scheduler:
+    """Runs one wave of blocks to its end."""
+
+    def __init__(self, machine: Machine, steps: list[Step], entry: int) -> None:
+        self.machine = machine
+        self.steps = steps
+        self.entry = entry
+        self._ready: dict[int, list[Active]] = {}
+        self._since: dict[int, int] = {}
+        self._lowest = NOWHERE
+        self._collectives: dict[int, Lanes] = {}
+        self._barriers: dict[tuple[int, int], list[Waiting]] = {}
+        self._arrived: dict[tuple[int, int], int] = {}
+        self._expected: dict[tuple[int, int], int] = {}
+        self._returns: dict[int, NDArray[np.int64]] = {}
+        self._warps = machine.count.table[:, 0]
+
+    def run(self) -> None:
+        """Execute until every lane has exited."""
+        self._put(self.entry, Active.of(np.flatnonzero(self.machine.live)))
+        while self._ready:
+            self._execute(*self._take())
+            if not self._ready and self._collectives:
+                self._retry_collectives()
+        self._report_stuck()
+
+    # -- choosing ----------------------------------------------------------------------------------------------
+
+    def _put(self, position: int, active: Active) -> None:
+        if active.count:
+            self._ready.setdefault(position, []).append(active)
+            self._since.setdefault(position, self.machine.steps)
+            self._lowest = min(self._lowest, position)
+
+    def _take(self) -> tuple[int, Active, int]:
+        """The next group: its position, its lanes, and the step count until which it may pass others."""
+        position = min(self._ready)
+        until = 0
+        if len(self._ready) > 1:
+            oldest = min(self._since, key=self._since.__getitem__)
+            if self.machine.steps - self._since[oldest] > PATIENCE:
+                position, until = oldest, self.machine.steps + QUANTUM
+        groups = self._ready.pop(position)
+        del self._since[position]
+        self._lowest = min(self._ready, default=NOWHERE)
+        return position, groups[0] if len(groups) == 1 else _union(groups), until
+
+    def _must_yield(self) -> bool:
+        """After a backward branch: has somebody waited too long, or does everybody only spin?"""
+        machine = self.machine
+        if machine.steps - machine.last_effect > SPIN_STEPS:
+            raise Deadlock(
+                f"{SPIN_STEPS} steps without a store, a barrier or an exit: threads spin on a condition nobody will set",
+                kernel=machine.kernel,
+            )
+        return bool(self._since) and machine.steps - min(self._since.values()) > PATIENCE
+
+    # -- executing ---------------------------------------------------------------------------------------------
+
+    def _execute(self, position: int, active: Active, until: int) -> None:
+        """Run ``active`` from ``position`` until it splits, waits, ends, or stands at or behind another ready group."""
+        machine, steps, warps = self.machine, self.steps, self._warps
+        while True:
+            step = steps[position]
+            machine.steps += 1
+            warps[position] += active.warp_count
+            kind = step.kind
+            if kind == p.PLAIN:
+                step.run(active)  # type: ignore[misc]
+                position += 1
+            elif kind == p.BRANCH:
+                if step.guard is None:
+                    target = step.target
+                else:
+                    taken = cast(NDArray[np.bool_], step.guard(active))
+                    count = int(np.count_nonzero(taken))
+                    if 0 < count < active.count:
+                        self._put(step.target, active.where(taken))
+                        self._put(position + 1, active.where(~taken))
+                        return
+                    target = step.target if count else position + 1
+                if target <= position and self._must_yield():
+                    self._put(target, active)
+                    return
+                position = target
+            else:
+                going = active
+                if step.guard is not None:
+                    mask = cast(NDArray[np.bool_], step.guard(active))
+                    if not mask.all():
+                        self._put(position + 1, active.where(~mask))
+                        going = active.where(mask)
+                        if not going.count:
+                            return
+                following = self._special(kind, step, position, going)
+                if following is None:
+                    return
+                position, active = following
+            if position >= self._lowest and machine.steps >= until:
+                self._put(position, active)
+                return
+
+    def _special(self, kind: int, step: Step, position: int, active: Active) -> tuple[int, Active] | None:
+        """Everything that is neither plain nor a direct branch; where to go on with whom, or None."""
+        if kind == p.WARP_COLLECTIVE:
+            return self._warp_collective(step, position, active)
+        if kind == p.MASK_COLLECTIVE:
+            return self._mask_collective(step, position, active)
+        if kind == p.BARRIER:
+            return self._barrier(step, position, active)
+        if kind == p.EXIT:
+            self._exit(active)
+            return None
+        if kind == p.CALL:
+            return self._call(step, position, active)
+        if kind == p.RETURN:
+            return self._return(position, active)
+        assert kind == p.INDEXED_BRANCH
+        index, targets = cast(Any, step.detail)
+        chosen = np.broadcast_to(index(active), active.count)
+        if int(chosen.max()) >= len(targets):
+            raise IllegalAddress(
+                f"{step.instruction}: index {int(chosen.max())} of {len(targets)} targets", **self._where(step)
+            )
+        return self._scatter(active, targets[chosen])
+
+    def _scatter(self, active: Active, positions: NDArray[np.int64]) -> tuple[int, Active] | None:
+        first = int(positions[0])
+        if (positions == first).all():
+            return first, active
+        for position in np.unique(positions):
+            self._put(int(position), active.where(positions == position))
+        return None
+
+    def _call(self, step: Step, position: int, active: Active) -> tuple[int, Active] | None:
+        plan = cast(CallPlan, step.detail)
+        if plan.address is None:
+            self._enter(plan, step.target, position, active)
+            return step.target, active
+        addresses = np.broadcast_to(plan.address(active), active.count)
+        targets = np.array([plan.starts.get(int(a), -1) for a in addresses], dtype=np.int64)
+        if (targets < 0).any():
+            raise IllegalAddress(f"{step.instruction}: the pointer is no function's address", **self._where(step))
+        for target in np.unique(targets):
+            self._enter(plan, int(target), position, active.where(targets == target))
+        return self._scatter(active, targets)
+
+    def _enter(self, plan: CallPlan, target: int, position: int, active: Active) -> None:
+        for move in plan.before[target]:
+            move(active)
+        table = self._returns.setdefault(target, np.zeros(self.machine.geometry.lanes, dtype=np.int64))
+        table[active.index] = position
+
+    def _return(self, position: int, active: Active) -> tuple[int, Active] | None:
+        start = position_of_routine(self.steps, position)
+        calls = self._returns[start][active.index]
+        for call in np.unique(calls):
+            plan = cast(CallPlan, self.steps[int(call)].detail)
+            part = active.where(calls == call)
+            for move in plan.after[start]:
+                move(part)
+        return self._scatter(active, calls + 1)
+
+    def _exit(self, active: Active) -> None:
+        machine = self.machine
+        machine.live[active.index] = False
+        machine.last_effect = machine.steps
+        if self._barriers:
+            for block in np.unique(active.lanes // machine.geometry.lanes_per_block):
+                for key in [key for key in self._barriers if key[0] == block]:
+                    self._release_if_complete(key)
+
+    # -- warp collectives ----------------------------------------------------------------------------------------
+
+    def _warp_collective(self, step: Step, position: int, active: Active) -> tuple[int, Active] | None:
+        """All 32 lanes of a warp, together: whole warps run, the lanes of the others wait here for their siblings."""
+        parked = self._collectives.pop(position, None)
+        if parked is None and _whole_warps(active):
+            step.run(active)  # type: ignore[misc]
+            return position + 1, active
+        lanes = active.lanes if parked is None else np.union1d(parked, active.lanes)
+        present = np.bincount(lanes // WARP, minlength=self.machine.geometry.lanes // WARP)
+        whole = present[lanes // WARP] == WARP
+        if not whole.all():
+            self._collectives[position] = lanes[~whole]
+        if not whole.any():
+            return None
+        ready = Active.of(lanes[whole])
+        step.run(ready)  # type: ignore[misc]
+        return position + 1, ready
+
+    def _mask_collective(self, step: Step, position: int, active: Active) -> tuple[int, Active] | None:
+        """Each lane waits until every living lane that its mask names stands here too."""
+        parked = self._collectives.pop(position, None)
+        merged = active if parked is None else Active.of(np.union1d(parked, active.lanes))
+        lanes = merged.lanes
+        masks = np.broadcast_to(cast(Any, step.detail)(merged), merged.count).astype(np.uint64)
+        bits = np.uint64(1) << (lanes % WARP).astype(np.uint64)
+        if ((masks & bits) == 0).any():
+            lane = int(lanes[np.argmax((masks & bits) == 0)])
+            raise DivergentCollective(
+                f"{step.instruction}: lane {lane} executes it but is not in its own member mask", **self._where(step)
+            )
+        warps = self.machine.geometry.lanes // WARP
+        present = np.zeros(warps, dtype=np.uint64)
+        np.bitwise_or.at(present, lanes // WARP, bits)
+        live = self._live_masks()
+        absent = masks & live[lanes // WARP] & ~present[lanes // WARP]
+        here = absent == 0
+        # A lane may not go on while one that it was to meet still waits for somebody else.
+        held = np.zeros(warps, dtype=np.uint64)
+        while True:
+            held[:] = 0
+            np.bitwise_or.at(held, lanes[~here] // WARP, bits[~here])
+            more = here & ((masks & held[lanes // WARP]) != 0)
+            if not more.any():
+                break
+            here &= ~more
+        if not here.all():
+            self._collectives[position] = lanes[~here]
+        if not here.any():
+            return None
+        ready = merged if here.all() else Active.of(lanes[here])
+        step.run(ready)  # type: ignore[misc]
+        return position + 1, ready
+
+    def _live_masks(self) -> NDArray[np.uint64]:
+        weights = np.uint64(1) << np.arange(WARP, dtype=np.uint64)
+        masks: NDArray[np.uint64] = (self.machine.live.reshape(-1, WARP) * weights).sum(axis=1, dtype=np.uint64)
+        return masks
+
+    def _retry_collectives(self) -> None:
+        """Nobody else can run: lanes that waited for siblings which have exited since may go on."""
+        for position in list(self._collectives):
+            if self.steps[position].kind == p.MASK_COLLECTIVE:
+                lanes = self._collectives.pop(position)
+                following = self._mask_collective(self.steps[position], position, Active.of(lanes))
+                if following is not None:
+                    self._put(*following)
+
+    # -- block barriers ------------------------------------------------------------------------------------------
+
+    def _barrier(self, step: Step, position: int, active: Active) -> tuple[int, Active] | None:
+        machine = self.machine
+        barrier = cast(Barrier, step.detail)
+        machine.count.add(cast(Any, step.instruction), "barriers", active.warp_count)
+        machine.last_effect = machine.steps
+        everybody = active.count == int(np.count_nonzero(machine.live))
+        if (
+            everybody
+            and barrier.mode == "sync"
+            and barrier.threads is None
+            and not self._barriers
+            and not self._arrived
+        ):
+            return position + 1, active
+        identifiers = np.broadcast_to(barrier.identifier(active), active.count)
+        if int(identifiers.max()) > 15:
+            raise IllegalAddress(f"{step.instruction}: barrier {int(identifiers.max())} of 16", **self._where(step))
+        counts = None if barrier.threads is None else np.broadcast_to(barrier.threads(active), active.count)
+        predicate = None
+        if barrier.predicate is not None:
+            predicate = np.broadcast_to(barrier.predicate(active), active.count)
+        lanes = active.lanes
+        blocks = lanes // machine.geometry.lanes_per_block
+        keys = blocks * 16 + identifiers
+        for value in np.unique(keys):
+            key = (int(value) // 16, int(value) % 16)
+            mine = keys == value
+            if counts is not None:
+                expected = int(counts[mine][0])
+                if expected % WARP or expected == 0:
+                    raise DivergentCollective(
+                        f"{step.instruction}: {expected} threads is not a multiple of the warp size",
+                        **self._where(step),
+                    )
+                self._expected[key] = expected
+            if barrier.mode == "arrive":
+                self._arrived[key] = self._arrived.get(key, 0) + int(np.count_nonzero(mine))
+            else:
+                part = predicate[mine] if predicate is not None else None
+                self._barriers.setdefault(key, []).append(Waiting(position, lanes[mine], barrier, part))
+            self._release_if_complete(key)
+        if barrier.mode == "arrive":
+            return position + 1, active
+        return None
+
+    def _release_if_complete(self, key: tuple[int, int]) -> None:
+        waiting = self._barriers.get(key, [])
+        arrived = sum(len(w.lanes) for w in waiting) + self._arrived.get(key, 0)
+        expected = self._expected.get(key)
+        if expected is None:
+            per_block = self.machine.geometry.lanes_per_block
+            expected = int(np.count_nonzero(self.machine.live[key[0] * per_block : (key[0] + 1) * per_block]))
+        if arrived < expected or not waiting:
+            return
+        self._check_aligned(waiting)
+        del self._barriers[key]
+        self._arrived.pop(key, None)
+        self._expected.pop(key, None)
+        reduced = [w.predicate for w in waiting if w.predicate is not None]
+        for w in waiting:
+            active = Active.of(w.lanes)
+            if w.barrier.result is not None:
+                joined = np.concatenate(reduced)
+                value = {"popc": np.count_nonzero, "and": np.all, "or": np.any}[w.barrier.mode](joined)  # type: ignore[operator]
+                w.barrier.result(active, np.array([value]))
+            self._put(w.position + 1, active)
+
+    def _check_aligned(self, waiting: list[Waiting]) -> None:
+        """Threads of one warp must have come through the same aligned barrier instruction."""
+        if len({w.position for w in waiting}) < 2:
+            return
+        seen: dict[int, Waiting] = {}
+        for w in waiting:
+            for warp in np.unique(w.lanes // WARP):
+                other = seen.setdefault(int(warp), w)
+                if other.position != w.position and (other.barrier.aligned or w.barrier.aligned):
+                    raise DivergentCollective(
+                        f"warp {int(warp)} met one barrier from two places: {self._place(other.position)} and "
+                        f"{self._place(w.position)}",
+                        **self._where(self.steps[w.position]),
+                    )
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def _report_stuck(self) -> None:
+        """Nothing is ready: fine if nobody waits, else say who waits for what."""
+        if not self._collectives and not self._barriers:
+            return
+        lines = []
+        for position, lanes in self._collectives.items():
+            lines.append(f"{_some(lanes)} at {self._place(position)}, waiting for other lanes of their warps")
+        for (block, number), waiting in self._barriers.items():
+            for w in waiting:
+                lines.append(
+                    f"{_some(w.lanes)} at {self._place(w.position)}, in barrier {number} of block slot {block}"
+                )
+        positions = [*self._collectives, *(w.position for ws in self._barriers.values() for w in ws)]
+        step = self.steps[positions[0]]
+        if self._collectives:
+            raise DivergentCollective(
+                "not all lanes of a warp execute it together: " + "; ".join(lines), **self._where(step)
+            )
+        raise Deadlock("no thread can go on: " + "; ".join(lines), **self._where(step))
+
+    def _place(self, position: int) -> str:
+        step = self.steps[position]
+        return f"{step.instruction} [{step.location}]"
+
+    def _where(self, step: Step) -> dict[str, Any]:
+        return {"kernel": self.machine.kernel, "location": step.location}
+
+
+def position_of_routine(steps: list[Step], position: int) -> int:
+    """The first position of the routine that a return at ``position`` belongs to."""
+    start = position
+    while start > 0 and not (steps[start - 1].instruction is None):
+        start -= 1
+    return start
+
+
+def _whole_warps(active: Active) -> bool:
+    index = active.index
+    if isinstance(index, slice):
+        return bool(index.start % WARP == 0 and index.stop % WARP == 0)
+    return active.count % WARP == 0 and bool(
+        np.all(index.reshape(-1, WARP)[:, 0] + WARP - 1 == index[WARP - 1 :: WARP])
+    )
+
+
+def _union(groups: list[Active]) -> Active:
+    lanes = np.concatenate([group.lanes for group in groups])
+    lanes.sort()
+    return Active.of(lanes)
+
+
+def _some(lanes: Lanes) -> str:
+    shown = ", ".join(str(int(lane)) for lane in lanes[:4])
+    return f"{len(lanes)} lanes ({shown}{', ...' if len(lanes) > 4 else ''})"

@@ -56,14 +56,19 @@ class Headers:
     cuda: Mapping[str, bytes]
 
 
-def _folders() -> Iterator[Path]:
-    """Include folders worth a look: the wheels', then a toolkit's."""
+def wheel_folders() -> Iterator[Path]:
+    """Folders of CUDA's wheels (with ``include``, ``lib``, ``bin`` in them), newest release first."""
     try:
         spec = importlib.util.find_spec("nvidia")
     except (ImportError, ValueError):
         spec = None
     for parent in (spec.submodule_search_locations or ()) if spec else ():
-        yield from sorted(Path(parent).glob("cu1[3-9]/include"), reverse=True)
+        yield from sorted(Path(parent).glob("cu1[3-9]"), reverse=True)
+
+
+def _folders() -> Iterator[Path]:
+    """Include folders worth a look: the wheels', then a toolkit's."""
+    yield from (folder / "include" for folder in wheel_folders())
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if os.environ.get(variable):
             yield Path(os.environ[variable]) / "include"

@@ -1,0 +1,312 @@
+"""``warptile ladder``: climbs the ladder on real kernels, checks every result and prints the table."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+import warptile
+from warptile import ladder
+from warptile.dtypes import dtype as dtype_named
+from warptile.errors import UnsupportedError
+from warptile.execute import Backend, GpuBackend, choose_backend
+from warptile.ladder import Addresses, Ladder, Launch, ProblemSize, RungResult
+from warptile.problem import Problem
+from warptile.rungs import RUNGS, Rung, families
+from warptile.rungs import rung as rung_named
+
+BAR_WIDTH = 12
+RECORDED_SIZE = (4096, 4096, 4096)
+"""The record shown where nothing was measured: its size says more about a GPU than an emulated one does."""
+
+
+@click.command("ladder")
+@click.option("--family", default="all", show_default=True, help="simt, wmma, ... or all.")
+@click.option("--rung", "names", multiple=True, metavar="NAME", help="Only this rung; may be repeated.")
+@click.option("-m", type=click.IntRange(1), help="Rows of A and D.")
+@click.option("-n", type=click.IntRange(1), help="Columns of B and D.")
+@click.option("-k", type=click.IntRange(1), help="Columns of A, rows of B.")
+@click.option("--dtype", help="Operand type, such as float16; rungs that do not take it keep their own.")
+@click.option(
+    "--backend", type=click.Choice(["auto", "gpu", "emulator"]), help="Where to run: the GPU if there is one. [auto]"
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def command(
+    family: str,
+    names: tuple[str, ...],
+    m: int | None,
+    n: int | None,
+    k: int | None,
+    dtype: str | None,
+    backend: str | None,
+    as_json: bool,
+) -> int:
+    """Climb the ladder: compile each rung, run it, check it, count or time it.
+
+    Without a GPU the kernels' PTX runs on the emulator, on a small problem; with one they are timed beside cuBLAS.
+    """
+    rungs = chosen_rungs(family, names)
+    element = dtype_named(dtype).name if dtype else None
+    place = choose_backend(backend)
+    on_gpu = isinstance(place, GpuBackend)
+    defaults = ladder.GPU_SIZE if on_gpu else ladder.EMULATED_SIZE
+    size = (m or defaults[0], n or defaults[1], k or defaults[2])
+
+    with Baseline() if on_gpu else NoBaseline() as baseline:
+        results = tuple(
+            watched(
+                ladder.climb(rungs, size, place, dtype=element, baseline=baseline.launch, recorded=recorded),
+                [rung.name for rung in rungs],
+            )
+        )
+        document = Ladder(
+            backend=place.name,
+            problem=ProblemSize(*size, element or "float16"),
+            environment=environment(place, baseline.version),
+            rungs=results,
+        )
+    if as_json:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
+    else:
+        console = Console()
+        console.print(table(document))
+        for line in notes(document):
+            console.print(line, markup=False, highlight=False)
+    return status(results, named=bool(names))
+
+
+def chosen_rungs(family: str, names: Sequence[str]) -> list[Rung]:
+    """The rungs that the options select, in ladder order.
+
+    Raises:
+        UnsupportedError: no rung of that name.
+    """
+    if family != "all" and family not in families():
+        raise click.BadParameter(f"got {family!r}; it takes {', '.join(families())} or all", param_hint="--family")
+    wanted = {rung_named(name).name for name in names}
+    return [rung for rung in RUNGS.values() if family in ("all", rung.family) and (not wanted or rung.name in wanted)]
+
+
+def status(results: Sequence[RungResult], *, named: bool) -> int:
+    """Exit code: 1 when a result is wrong, 4 when a rung that was asked for by name is not taken here, else 0."""
+    if any(not result.correct and not result.unsupported for result in results):
+        return 1
+    refused = [result for result in results if result.unsupported]
+    return 4 if refused and (named or len(refused) == len(results)) else 0
+
+
+def watched(results: Any, names: Sequence[str]) -> Any:
+    """Hand the results on, with a progress bar on stderr where someone can see it."""
+    columns = (TextColumn("{task.description:<22}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task(names[0] if names else "", total=len(names))
+        for done, result in enumerate(results, 1):
+            progress.update(task, completed=done, description=names[min(done, len(names) - 1)])
+            yield result
+
+
+# --- what the figures are compared with ------------------------------------------------------------------------------
+
+
+def recorded(name: str, problem: Problem) -> dict[str, Any] | None:
+    """The committed result of a rung on the reference GPU: on this problem, else on the recorded size."""
+    from warptile.bench import records
+
+    sizes = dict.fromkeys([(problem.m, problem.n, problem.k), RECORDED_SIZE])
+    for m, n, k in sizes:
+        found = records.measured(
+            name, m, n, k, problem.a.dtype.name, accumulator=problem.accumulator.name, b_major=problem.b.major
+        )
+        if found is not None:
+            return {"m": m, "n": n, "k": k, **msgspec.to_builtins(found)}
+    return None
+
+
+class NoBaseline:
+    """Nothing to compare with."""
+
+    version: str | None = None
+    launch: Callable[[Problem, Sequence[Addresses]], Launch | None] | None = None
+
+    def __enter__(self) -> NoBaseline:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+class Baseline(NoBaseline):
+    """cuBLASLt's best algorithm, if its bindings are installed."""
+
+    def __init__(self) -> None:
+        from warptile.bench.baseline import WORKSPACE_BYTES, CublasLt
+        from warptile.gpu import driver
+
+        try:
+            self._library: CublasLt | None = CublasLt()
+        except UnsupportedError as error:
+            click.echo(f"no cuBLAS to compare with: {error}", err=True)
+            self._library = None
+            return
+        self._workspace = driver.Allocation(WORKSPACE_BYTES)
+        self.version = self._library.version
+        self.launch = self._launch
+
+    def _launch(self, problem: Problem, sets: Sequence[Addresses]) -> Launch | None:
+        """What queues the fastest of the library's algorithms, or None where it has none."""
+        from warptile.bench.records import ProblemKey
+        from warptile.gpu import timing
+
+        assert self._library is not None
+        key = ProblemKey(
+            problem.m,
+            problem.n,
+            problem.k,
+            problem.a.dtype.name,
+            problem.accumulator.name,
+            problem.d.dtype.name,
+            problem.b.major,
+        )
+        try:
+            product = self._library.product(key)
+        except UnsupportedError as error:
+            click.echo(f"no cuBLAS figure: {error}", err=True)
+            return None
+
+        def launch_of(algorithm: int) -> Launch:
+            def launch(index: int, stream: int) -> None:
+                at = sets[index]
+                product.launch(algorithm, at["A"], at["B"], at["D"], self._workspace.address, stream)
+
+            return launch
+
+        quick = timing.Schedule("cool", rounds=1, turn_ms=5.0, warm_up_ms=0.0)
+        candidates = {str(i): timing.Candidate(launch_of(i), len(sets)) for i in range(len(product))}
+        times = timing.compare(candidates, schedule=quick, method="events")
+        best = min(times, key=lambda name: times[name].median_ms)
+        return launch_of(int(best))
+
+    def __exit__(self, *error: object) -> None:
+        if self._library is not None:
+            self._workspace.close()
+            self._library.close()
+
+
+def environment(place: Backend, baseline: str | None) -> dict[str, Any]:
+    """Where the figures come from: versions, and the GPU if one was used."""
+    found: dict[str, Any] = {
+        "warptile": warptile.__version__,
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "arch": place.arch,
+        "gpu": None,
+        "driver_cuda": None,
+        "cublas": baseline,
+    }
+    for name in ("numpy", "cuda-bindings", "nvidia-cuda-nvrtc"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = None
+    if isinstance(place, GpuBackend):
+        found["gpu"] = place.info.name
+        found["driver_cuda"] = ".".join(map(str, place.info.driver_cuda))
+    return found
+
+
+# --- what people see -------------------------------------------------------------------------------------------------
+
+
+def table(document: Ladder) -> Table:
+    """The ladder as a table; ``*`` marks figures from the record."""
+    size = document.problem
+    where = document.environment["gpu"] or "the emulator"
+    made = Table(
+        title=f"D[{size.m}, {size.n}] = A[{size.m}, {size.k}] @ B[{size.k}, {size.n}] on {where}",
+        title_justify="left",
+        pad_edge=False,
+    )
+    for name, justify in (
+        ("rung", "left"), ("idea", "left"), ("type", "left"), ("correct", "left"), ("conflicts", "right"),
+        ("FLOP/byte", "right"), ("predicted (H200)", "right"), ("TFLOP/s", "right"), ("of cuBLAS", "right"), ("", "left"),
+    ):  # fmt: skip
+        made.add_column(name, justify=justify, no_wrap=name not in ("idea",), overflow="fold")  # type: ignore[arg-type]
+    speeds = [shown(result)[0] for result in document.rungs]
+    top = max((speed for speed in speeds if speed is not None), default=None)
+    for result, speed in zip(document.rungs, speeds, strict=True):
+        made.add_row(*row(result, size), bar(speed, top))
+    return made
+
+
+def row(result: RungResult, size: ProblemSize) -> list[str]:
+    """The cells of one rung, without its bar."""
+    loads = result.counters.get("global_load_bytes")
+    flops = 2 * size.m * size.n * size.k
+    conflicts = result.counters.get("shared_load_conflict_ratio")
+    has_shared = bool(result.counters.get("shared_load_wavefronts"))
+    predicted = result.predicted
+    speed, share, mark = shown(result)
+    return [
+        result.name,
+        result.idea,
+        result.dtype,
+        verdict(result),
+        f"{conflicts:.2f}" if conflicts is not None and has_shared else "-",
+        f"{flops / loads:.1f}" if loads else "-",
+        f"{predicted.bound} {predicted.tflops:.1f}" if predicted else "-",
+        f"{speed:.1f}{mark}" if speed is not None else "-",
+        f"{share:.1%}{mark}" if share is not None else "-",
+    ]
+
+
+def verdict(result: RungResult) -> str:
+    """Correctness in a word, with the largest error as a share of what is allowed."""
+    if result.unsupported:
+        return "not here"
+    if not result.correct:
+        return "[bold red]WRONG[/]"
+    return f"[green]yes[/] {result.error_ratio:.2f}"
+
+
+def shown(result: RungResult) -> tuple[float | None, float | None, str]:
+    """TFLOP/s, share of cuBLAS, and the mark of a recorded figure: from this run if it measured, else the record."""
+    if result.tflops is not None:
+        return result.tflops, result.of_cublas, ""
+    if result.measured is not None:
+        return result.measured["tflops"], result.measured["of_cublas"], "*"
+    return None, None, ""
+
+
+def bar(speed: float | None, top: float | None) -> str:
+    """A bar of eighths of a character, full at the fastest rung."""
+    if speed is None or not top:
+        return ""
+    eighths = round(speed / top * BAR_WIDTH * 8)
+    return "█" * (eighths // 8) + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[eighths % 8]
+
+
+def notes(document: Ladder) -> list[str]:
+    """What the table leaves out: failures in full, where recorded figures come from, what the columns mean."""
+    lines = [f"{result.name}: {result.failure}" for result in document.rungs if result.failure]
+    marked = next((result.measured for result in document.rungs if result.measured and result.tflops is None), None)
+    if marked:
+        lines.append(
+            f"* recorded: {marked['gpu']}, {marked['m']} x {marked['n']} x {marked['k']}, {marked['date']}, "
+            f"record {marked['record']}"
+        )
+    elif document.backend == "emulator":
+        lines.append("no recorded result for these rungs; TFLOP/s are measured on a GPU")
+    lines.append(
+        "correct: largest error as a share of its bound.  conflicts: shared-memory wavefronts over the ideal.  "
+        "FLOP/byte: 2mnk over bytes loaded."
+    )
+    return lines

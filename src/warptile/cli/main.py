@@ -1,0 +1,99 @@
+"""``warptile``: finds the command's file, runs it, and turns errors into messages and exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import pkgutil
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+import warptile
+from warptile import cli
+from warptile.errors import DTypeError, LayoutError, NoDeviceError, ShapeError, UnsupportedError, WarptileError
+
+CHECK_FAILED = 1
+USAGE = 2
+NO_GPU = 3
+UNSUPPORTED = 4
+INTERRUPTED = 130
+
+_EXIT_CODES: tuple[tuple[type[WarptileError], int], ...] = (
+    (ShapeError, USAGE),
+    (DTypeError, USAGE),
+    (LayoutError, USAGE),
+    (NoDeviceError, NO_GPU),
+    (UnsupportedError, UNSUPPORTED),
+)
+"""Exit code of each error; any other of warptile's own is `CHECK_FAILED`."""
+
+
+class CommandFiles(click.Group):
+    """A group whose commands are the modules beside this one that define ``command``; each is loaded when asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of the modules, in alphabetical order."""
+        return sorted(name for _, name, _ in pkgutil.iter_modules(cli.__path__) if name != "main")
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """The command of that name, or None."""
+        if name not in self.list_commands(ctx):
+            return None
+        found: click.Command = importlib.import_module(f"warptile.cli.{name}").command
+        return found
+
+
+@click.group(cls=CommandFiles, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(warptile.__version__, prog_name="warptile")
+def warptile_command() -> None:
+    """NVIDIA matrix multiplication: a ladder of real kernels, with and without a GPU.
+
+    Exit codes: 0 ok, 1 a check failed, 2 usage, 3 needs a GPU and there is none, 4 unsupported here, 130 interrupted.
+    """
+    level = os.environ.get("WARPTILE_LOG", "WARNING").upper()
+    if level not in logging.getLevelNamesMapping():
+        raise click.UsageError(f"WARPTILE_LOG: got {level!r}; it takes DEBUG, INFO, WARNING or ERROR")
+    logging.basicConfig(level=level, format="%(name)s: %(message)s", stream=sys.stderr)
+
+
+def exit_code(error: WarptileError) -> int:
+    """The exit code that stands for an error."""
+    return next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), CHECK_FAILED)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code; by default that of this process."""
+    try:
+        outcome: Any = warptile_command.main(
+            args=None if arguments is None else list(arguments), prog_name="warptile", standalone_mode=False
+        )
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        return INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except WarptileError as error:
+        click.echo(f"{type(error).__name__}: {error}", err=True)
+        return exit_code(error)
+    return outcome if isinstance(outcome, int) else 0
+
+
+def main() -> None:
+    """Entry point of the ``warptile`` script."""
+    try:
+        code = run()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has gone (`warptile ladder | head`): that is no error of ours, and nothing can be written any more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = CHECK_FAILED
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -240,7 +240,7 @@ def _fill_parameters(space: GlobalSpace, parameters: tuple[object, ...], spec: L
         raw = _argument_bytes(space, argument)
         if len(raw) != parameter.size_bytes:
             raise EmulationError(
-                f"parameter {number} of {spec.entry} has {parameter.size_bytes} bytes, its argument {argument} {len(raw)}"
+                f"parameter {number} of {spec.entry} has {parameter.size_bytes} bytes; {argument} has {len(raw)}"
             )
         content[top : top + len(raw)] = raw
         top += len(raw)

@@ -46,7 +46,8 @@ class Layout:
     Attributes:
         routines: reachable functions by name; the entry is last.
         shared: address of each shared variable; ``shared_bytes`` is the end of the static and dynamic part.
-        local: by function and name, offset of each local variable and call parameter in a lane's frame of ``local_bytes``.
+        local: by function and name, offset of each local variable and call parameter in a lane's frame;
+            ``local_bytes`` is the end.
         constants: module variables in global memory by name.
         length: number of positions.
     """

@@ -106,7 +106,7 @@ class Scheduler:
     # -- executing ---------------------------------------------------------------------------------------------
 
     def _execute(self, position: int, active: Active, until: int) -> None:
-        """Run ``active`` from ``position`` until it splits, waits, ends, or stands at or behind another ready group."""
+        """Run ``active`` from ``position`` until it splits, waits, ends, or reaches another ready group."""
         machine, steps, warps = self.machine, self.steps, self._warps
         while True:
             step = steps[position]
@@ -403,7 +403,7 @@ class Scheduler:
 def position_of_routine(steps: list[Step], position: int) -> int:
     """The first position of the routine that a return at ``position`` belongs to."""
     start = position
-    while start > 0 and not (steps[start - 1].instruction is None):
+    while start > 0 and steps[start - 1].instruction is not None:
         start -= 1
     return start
 

@@ -76,7 +76,8 @@ class Plan:
             f"{problem.a.dtype.name} -> {problem.d.dtype.name}, accumulated in {problem.accumulator.name}",
             f"rung       {rung.name}: {rung.idea}",
             f"config     {config_text(self.config)}",
-            f"launch     {blocks} blocks of {threads} threads, {shared_bytes} bytes of dynamic shared memory, {self.arch}",
+            f"launch     {blocks} blocks of {threads} threads, {shared_bytes} bytes of dynamic shared memory, "
+            f"{self.arch}",
             f"predicted  {prediction.time_ms:.4g} ms, {prediction.tflops:.4g} TFLOP/s on the {prediction.arch}, "
             f"bound by {prediction.bound}",
             "           " + ", ".join(f"{name} {time_ms:.4g} ms" for name, time_ms in prediction.terms.items()),

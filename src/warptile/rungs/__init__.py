@@ -8,7 +8,7 @@ from warptile.rungs.simt import SIMT_RUNGS
 
 try:
     from warptile.rungs.wmma import WMMA_RUNGS
-except ModuleNotFoundError:
+except ModuleNotFoundError:  # pragma: no cover
     WMMA_RUNGS = ()
 
 __all__ = ["RUNGS", "Config", "Rung", "families", "rung"]

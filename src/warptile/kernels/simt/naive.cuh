@@ -13,8 +13,8 @@ __global__ void __launch_bounds__(BM * BN)
                long long ldb, long long ldc, long long ldd, typename Scale<ACCUMULATOR>::type alpha,
                typename Scale<ACCUMULATOR>::type beta) {
     const unsigned tiles_n = tiles_along(n, BN);
-    const unsigned row = blockIdx.x / tiles_n * BM + threadIdx.x / BN;
-    const unsigned column = blockIdx.x % tiles_n * BN + threadIdx.x % BN;
+    const long long row = blockIdx.x / tiles_n * BM + threadIdx.x / BN;
+    const long long column = blockIdx.x % tiles_n * BN + threadIdx.x % BN;
     if (row >= m || column >= n) return;
 
     const ELEMENT* a_element = a + row * lda;                                  // A[row, 0]
@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(BM * BN)
         a_element += 1;
         b_element += b_step;
     }
-    d[row * ldd + column] = scaled<OUT>(sum, alpha, beta, c + row * ldc + column);
+    d[row * ldd + column] = scaled<OUT>(sum, alpha, beta, c + (row * ldc + column));
 }
 
 }  // namespace warptile

@@ -1,0 +1,95 @@
+// How a block tile is shared out among warps, lanes and registers.
+#pragma once
+
+#include "tile/scale.cuh"
+
+namespace warptile {
+
+template <typename TYPE, int WIDTH>
+struct __align__(WIDTH * sizeof(TYPE)) Vector {
+    TYPE element[WIDTH];
+};
+
+// A block's BM x BN tile is cut into warp tiles of WM x WN, and a warp tile among 32 lanes into TM x TN each. A lane's
+// rows are not neighbours: they come in pieces of PIECE rows (16 bytes of the staged type), LANES_M pieces apart, and
+// its columns likewise, so that at every load the lanes of a warp read one contiguous run of shared memory.
+template <typename STAGED, int BM, int BN, int WM, int WN, int TM, int TN>
+struct RegisterTile {
+    static constexpr int PIECE = 16 / sizeof(STAGED);
+    static constexpr int LANES_M = WM / TM, LANES_N = WN / TN;
+    static constexpr int WARPS_N = BN / WN, WARPS = BM / WM * WARPS_N, THREADS = WARPS * 32;
+    static_assert(BM % WM == 0 && BN % WN == 0, "a block tile is a whole number of warp tiles");
+    static_assert(WM % TM == 0 && WN % TN == 0 && LANES_M * LANES_N == 32, "a warp tile is 32 thread tiles");
+    static_assert(LANES_M >= 2 && LANES_N >= 2, "lanes are interleaved two by two");
+    static_assert(TM % PIECE == 0 && TN % PIECE == 0, "a thread tile is whole 16-byte pieces");
+
+    // Lanes in squares of two by two: with lane, lane ^ 1 or lane ^ 2 at the same address, the two quarters of a
+    // half-warp share one wavefront of a 16-byte load, for the fragments of A and of B alike.
+    static __device__ __forceinline__ int lane_m(int lane) { return lane / 2 % 2 + lane / 4 / (LANES_N / 2) * 2; }
+    static __device__ __forceinline__ int lane_n(int lane) { return lane % 2 + lane / 4 % (LANES_N / 2) * 2; }
+
+    // Row (column) in the block tile of this thread's first element.
+    static __device__ __forceinline__ int first_row() {
+        return threadIdx.x / 32 / WARPS_N * WM + lane_m(threadIdx.x % 32) * PIECE;
+    }
+    static __device__ __forceinline__ int first_column() {
+        return threadIdx.x / 32 % WARPS_N * WN + lane_n(threadIdx.x % 32) * PIECE;
+    }
+
+    // Distance from this thread's first row (column) to its i-th.
+    static constexpr __device__ __forceinline__ int row(int i) { return i / PIECE * LANES_M * PIECE + i % PIECE; }
+    static constexpr __device__ __forceinline__ int column(int j) { return j / PIECE * LANES_N * PIECE + j % PIECE; }
+
+    // Reads one k's worth of a staged operand, `COUNT` elements in pieces `LANES` pieces apart.
+    template <int LANES, int COUNT>
+    static __device__ __forceinline__ void load(STAGED (&fragment)[COUNT], const STAGED* first) {
+#pragma unroll
+        for (int piece = 0; piece < COUNT / PIECE; ++piece) {
+            const auto vector = *reinterpret_cast<const Vector<STAGED, PIECE>*>(first + piece * LANES * PIECE);
+#pragma unroll
+            for (int i = 0; i < PIECE; ++i) fragment[piece * PIECE + i] = vector.element[i];
+        }
+    }
+};
+
+// Stores a thread's accumulators, D_WIDTH of a row at once. The tile starts at (row, column) of D; n is a multiple of
+// D_WIDTH, so that a vector lies wholly inside or wholly outside.
+template <typename TILE, int D_WIDTH, typename OUT, typename ACCUMULATOR, int TM, int TN>
+__device__ __forceinline__ void store_registers(const ACCUMULATOR (&sum)[TM][TN], const OUT* c, OUT* d, long long row,
+                                                long long column, int m, int n, long long ldc, long long ldd,
+                                                typename Scale<ACCUMULATOR>::type alpha,
+                                                typename Scale<ACCUMULATOR>::type beta) {
+    using SCALE = typename Scale<ACCUMULATOR>::type;
+#pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        const long long to = row + TILE::row(i);
+        if (to >= m) continue;
+#pragma unroll
+        for (int j = 0; j < TN; j += D_WIDTH) {
+            const long long at = column + TILE::column(j);
+            if (at >= n) continue;
+            Vector<OUT, D_WIDTH> source{}, result;
+            if (beta != SCALE(0)) source = *reinterpret_cast<const Vector<OUT, D_WIDTH>*>(c + (to * ldc + at));
+#pragma unroll
+            for (int l = 0; l < D_WIDTH; ++l)
+                result.element[l] = scaled<OUT>(sum[i][j + l], alpha, beta, &source.element[l]);
+            *reinterpret_cast<Vector<OUT, D_WIDTH>*>(d + (to * ldd + at)) = result;
+        }
+    }
+}
+
+// Where a block's tile of D lies. Blocks go down groups of GROUP rows of tiles, column by column, so that those that
+// run at one time read few different tiles of A and of B, and L2 keeps them.
+struct BlockOrigin {
+    unsigned row, column;
+
+    template <int BM, int BN, int GROUP>
+    static __device__ __forceinline__ BlockOrigin grouped(int m, int n) {
+        const unsigned tiles_m = tiles_along(m, BM), tiles_n = tiles_along(n, BN);
+        const unsigned group = blockIdx.x / (GROUP * tiles_n), in_group = blockIdx.x % (GROUP * tiles_n);
+        const unsigned rows = min(static_cast<unsigned>(GROUP), tiles_m - group * GROUP);  // the last group is shorter
+        return {(group * GROUP + in_group % rows) * BM, in_group / rows * BN};
+    }
+};
+
+}  // namespace warptile

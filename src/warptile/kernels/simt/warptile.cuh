@@ -1,0 +1,113 @@
+// simt-warptile: three levels of tiles (block, warp, registers) on CUDA cores. A thread keeps TM x TN elements of D
+// in registers and reads TM + TN operands for TM * TN multiply-adds; shared memory holds STAGES tiles, filled by
+// cp.async while earlier ones are used; fragments are read one k ahead.
+#pragma once
+
+#include "simt/register_tile.cuh"
+#include "simt/staging.cuh"
+
+namespace warptile {
+
+// sum += a * b, every element of one fragment with every element of the other. Odd columns run backwards, so that two
+// multiply-adds in a row share an operand, which the register file then need not deliver twice.
+template <typename ACCUMULATOR, int TM, int TN>
+__device__ __forceinline__ void outer_product(ACCUMULATOR (&sum)[TM][TN], const ACCUMULATOR (&a)[TM],
+                                              const ACCUMULATOR (&b)[TN]) {
+#pragma unroll
+    for (int j = 0; j < TN; ++j)
+#pragma unroll
+        for (int step = 0; step < TM; ++step) {
+            const int i = j % 2 ? TM - 1 - step : step;
+            sum[i][j] += a[i] * b[j];
+        }
+}
+
+template <typename ELEMENT, typename ACCUMULATOR, typename OUT, bool B_COLUMN_MAJOR, int B_WIDTH, int D_WIDTH, int BM,
+          int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int BLOCKS, int GROUP>
+__global__ void __launch_bounds__(BM / WM * (BN / WN) * 32, BLOCKS)
+    simt_warptile(const ELEMENT* a, const ELEMENT* b, const OUT* c, OUT* d, int m, int n, int k, long long lda,
+                  long long ldb, long long ldc, long long ldd, typename Scale<ACCUMULATOR>::type alpha,
+                  typename Scale<ACCUMULATOR>::type beta) {
+    using TILE = RegisterTile<ACCUMULATOR, BM, BN, WM, WN, TM, TN>;
+    using A_OPERAND = TransposedOperand<ELEMENT, ACCUMULATOR, BM, BK, TILE::THREADS>;
+    using B_OPERAND =
+        typename SelectOperand<B_COLUMN_MAJOR, ELEMENT, ACCUMULATOR, BN, BK, TILE::THREADS, B_WIDTH>::type;
+    constexpr int STAGE = A_OPERAND::ELEMENTS + B_OPERAND::ELEMENTS;
+    static_assert(STAGES >= 2, "one stage is filled while another is used");
+    static_assert(BK % 2 == 0, "fragments alternate between two sets of registers");
+
+    extern __shared__ __align__(128) unsigned char shared_bytes[];  // STAGES times A's tile and B's
+    ACCUMULATOR* const stages = reinterpret_cast<ACCUMULATOR*>(shared_bytes);
+
+    const BlockOrigin origin = BlockOrigin::grouped<BM, BN, GROUP>(m, n);
+    A_OPERAND a_operand(a, lda, origin.row, m);
+    B_OPERAND b_operand(b, ldb, origin.column, n);
+
+    // The ragged tile comes first: all the others are whole, and the main loop needs no predicates.
+    const int tiles = tiles_along(k, BK), ragged = k - (tiles - 1) * BK;
+    if (tiles > 0) {
+        a_operand.template stage<false>(stages, ragged);
+        b_operand.template stage<false>(stages + A_OPERAND::ELEMENTS, ragged);
+    }
+    commit_copies();
+#pragma unroll
+    for (int tile = 1; tile < STAGES - 1; ++tile) {
+        if (tile < tiles) {
+            a_operand.template stage<true>(stages + tile * STAGE, BK);
+            b_operand.template stage<true>(stages + tile * STAGE + A_OPERAND::ELEMENTS, BK);
+        }
+        commit_copies();
+    }
+    wait_for_copies<STAGES - 2>();
+    __syncthreads();
+
+    // Where this thread reads the tile in use, and the stage that is filled next.
+    const ACCUMULATOR* a_read = stages + TILE::first_row();
+    const ACCUMULATOR* b_read = stages + A_OPERAND::ELEMENTS + TILE::first_column();
+    ACCUMULATOR* write = stages + (STAGES - 1) * STAGE;
+    int reading = 0, writing = STAGES - 1;
+
+    ACCUMULATOR sum[TM][TN] = {};
+    ACCUMULATOR a_fragment[2][TM], b_fragment[2][TN];
+    if (tiles > 0) {
+        TILE::template load<TILE::LANES_M>(a_fragment[0], a_read);
+        TILE::template load<TILE::LANES_N>(b_fragment[0], b_read);
+    }
+#pragma unroll 1
+    for (int tile = 0; tile < tiles; ++tile) {
+#pragma unroll
+        for (int l = 0; l < BK; ++l) {
+            const int now = l % 2, next = 1 - now;
+            if (l + 1 < BK) {
+                TILE::template load<TILE::LANES_M>(a_fragment[next], a_read + (l + 1) * A_OPERAND::PITCH);
+                TILE::template load<TILE::LANES_N>(b_fragment[next], b_read + (l + 1) * B_OPERAND::PITCH);
+            } else if (tile + 1 < tiles) {
+                // All fragments of this tile are in registers: past the barrier its stage may be overwritten, and
+                // the next tile has arrived.
+                wait_for_copies<STAGES - 2>();
+                __syncthreads();
+                const int step = reading + 1 == STAGES ? (1 - STAGES) * STAGE : STAGE;
+                reading = reading + 1 == STAGES ? 0 : reading + 1;
+                a_read += step;
+                b_read += step;
+                TILE::template load<TILE::LANES_M>(a_fragment[next], a_read);
+                TILE::template load<TILE::LANES_N>(b_fragment[next], b_read);
+            }
+            if (l == 0) {
+                if (tile + STAGES - 1 < tiles) {
+                    a_operand.template stage<true>(write, BK);
+                    b_operand.template stage<true>(write + A_OPERAND::ELEMENTS, BK);
+                    write += writing + 1 == STAGES ? (1 - STAGES) * STAGE : STAGE;
+                    writing = writing + 1 == STAGES ? 0 : writing + 1;
+                }
+                commit_copies();  // an empty group at the end, so that the count of groups still holds
+            }
+            outer_product(sum, a_fragment[now], b_fragment[now]);
+        }
+    }
+
+    store_registers<TILE, D_WIDTH>(sum, c, d, origin.row + TILE::first_row(), origin.column + TILE::first_column(), m, n,
+                                   ldc, ldd, alpha, beta);
+}
+
+}  // namespace warptile

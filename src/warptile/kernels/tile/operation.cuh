@@ -1,0 +1,170 @@
+// What a WMMA kernel computes with: element types, fragment shape, and the matrices in global memory.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <mma.h>
+
+#include "ptx/wmma_load.cuh"
+#include "tile/scale.cuh"
+
+namespace warptile {
+
+namespace wmma = nvcuda::wmma;
+
+// Types narrower than a byte are stored packed, lowest bits first.
+struct int4_packed {
+    unsigned char pair;
+};
+struct uint4_packed {
+    unsigned char pair;
+};
+struct bit_packed {
+    unsigned char octet;
+};
+
+// How WMMA names a storage type, and how many matrix elements one storage unit holds.
+template <typename ELEMENT>
+struct Storage {
+    using precision = ELEMENT;
+    static constexpr int ELEMENTS = 1;
+};
+template <>
+struct Storage<float> {
+    using precision = wmma::precision::tf32;
+    static constexpr int ELEMENTS = 1;
+};
+template <>
+struct Storage<int4_packed> {
+    using precision = wmma::experimental::precision::s4;
+    static constexpr int ELEMENTS = 2;
+};
+template <>
+struct Storage<uint4_packed> {
+    using precision = wmma::experimental::precision::u4;
+    static constexpr int ELEMENTS = 2;
+};
+template <>
+struct Storage<bit_packed> {
+    using precision = wmma::experimental::precision::b1;
+    static constexpr int ELEMENTS = 8;
+};
+
+template <typename LEFT, typename RIGHT>
+inline constexpr bool SAME = false;
+template <typename TYPE>
+inline constexpr bool SAME<TYPE, TYPE> = true;
+
+template <bool CONDITION, typename YES, typename NO>
+struct Choice {
+    using type = YES;
+};
+template <typename YES, typename NO>
+struct Choice<false, YES, NO> {
+    using type = NO;
+};
+
+// Types, major of B and fragment shape FM x FN x FK (in elements). A is row-major; B is [K, N] (row-major) or
+// stored as [N, K] (column-major).
+template <typename ELEMENT_, typename ACCUMULATOR_, typename OUT_, bool B_COLUMN_MAJOR_, int FM_, int FN_, int FK_>
+struct Operation {
+    using ELEMENT = ELEMENT_;
+    using ACCUMULATOR = ACCUMULATOR_;
+    using OUT = OUT_;
+    using SCALE = typename Scale<ACCUMULATOR>::type;
+    static constexpr bool B_COLUMN_MAJOR = B_COLUMN_MAJOR_;
+    static constexpr int FM = FM_, FN = FN_, FK = FK_;
+
+    // A unit is what is addressed: an element, or the byte that holds several. All depths below are in units.
+    static constexpr int ELEMENTS_PER_UNIT = Storage<ELEMENT>::ELEMENTS;
+    static constexpr int STEP = FK / ELEMENTS_PER_UNIT;  // depth of one fragment
+    static constexpr int PAD_UNIT = 16 / sizeof(ELEMENT);  // 16 bytes: every shared row starts on such a boundary
+
+    // Types whose load_matrix_sync does not find out by itself that a matrix is in shared memory.
+    static constexpr bool NEEDS_STATE_SPACE =
+        SAME<ELEMENT, __nv_bfloat16> || SAME<ELEMENT, float> || SAME<ELEMENT, double>;
+
+    using PRECISION = typename Storage<ELEMENT>::precision;
+    using B_LAYOUT = typename Choice<B_COLUMN_MAJOR, wmma::col_major, wmma::row_major>::type;
+    using A = wmma::fragment<wmma::matrix_a, FM, FN, FK, PRECISION, wmma::row_major>;
+    using B = wmma::fragment<wmma::matrix_b, FM, FN, FK, PRECISION, B_LAYOUT>;
+    using C = wmma::fragment<wmma::accumulator, FM, FN, FK, ACCUMULATOR>;
+
+    static_assert(ELEMENTS_PER_UNIT == 1 || B_COLUMN_MAJOR, "types narrower than a byte need B stored as [N, K]");
+};
+
+// TF32 keeps 10 of float's 23 fraction bits: round to nearest here, the tensor core would only cut them off.
+template <typename OPERATION, typename FRAGMENT>
+__device__ __forceinline__ void round_fragment(FRAGMENT& fragment) {
+    if constexpr (SAME<typename OPERATION::ELEMENT, float>) {
+#pragma unroll
+        for (int i = 0; i < fragment.num_elements; ++i) fragment.x[i] = wmma::__float_to_tf32(fragment.x[i]);
+    }
+}
+
+// Loads an A or B fragment from anywhere; rows (columns) of its matrix are `stride` units apart.
+template <typename OPERATION, typename FRAGMENT>
+__device__ __forceinline__ void load_fragment(FRAGMENT& fragment, const typename OPERATION::ELEMENT* matrix,
+                                              unsigned stride) {
+    if constexpr (OPERATION::ELEMENTS_PER_UNIT == 1) {
+        wmma::load_matrix_sync(fragment, matrix, stride);
+    } else {
+        wmma::load_matrix_sync(fragment, static_cast<const void*>(matrix), stride * OPERATION::ELEMENTS_PER_UNIT);
+    }
+    round_fragment<OPERATION>(fragment);
+}
+
+// The same from shared memory.
+template <typename OPERATION, typename FRAGMENT>
+__device__ __forceinline__ void load_shared_fragment(FRAGMENT& fragment, const typename OPERATION::ELEMENT* matrix,
+                                                     unsigned stride) {
+    if constexpr (OPERATION::NEEDS_STATE_SPACE) {
+        wmma_load_shared(fragment, matrix, stride);
+        round_fragment<OPERATION>(fragment);
+    } else {
+        load_fragment<OPERATION>(fragment, matrix, stride);
+    }
+}
+
+// c += a * b on the tensor core. For bits the product is AND and the sum counts ones.
+template <typename OPERATION>
+__device__ __forceinline__ void multiply_fragments(typename OPERATION::C& c, const typename OPERATION::A& a,
+                                                   const typename OPERATION::B& b) {
+    if constexpr (SAME<typename OPERATION::ELEMENT, bit_packed>) {
+        wmma::bmma_sync(c, a, b, c, wmma::experimental::bmmaBitOpAND, wmma::experimental::bmmaAccumulateOpPOPC);
+    } else {
+        wmma::mma_sync(c, a, b, c);
+    }
+}
+
+// D[m, n] = alpha * A[m, k] * B[k, n] + beta * C[m, n]. The kernels' parameters, with k, lda and ldb in units.
+template <typename OPERATION>
+struct Gemm {
+    using ELEMENT = typename OPERATION::ELEMENT;
+    using OUT = typename OPERATION::OUT;
+    using SCALE = typename OPERATION::SCALE;
+
+    const ELEMENT* a;
+    const ELEMENT* b;
+    const OUT* c;
+    OUT* d;
+    int m, n, k;
+    long long lda, ldb, ldc, ldd;
+    SCALE alpha, beta;
+
+    __device__ __forceinline__ Gemm(const ELEMENT* a, const ELEMENT* b, const OUT* c, OUT* d, int m, int n, int k,
+                                    long long lda, long long ldb, long long ldc, long long ldd, SCALE alpha, SCALE beta)
+        : a(a), b(b), c(c), d(d), m(m), n(n), k(k / OPERATION::ELEMENTS_PER_UNIT),
+          lda(lda / OPERATION::ELEMENTS_PER_UNIT), ldb(ldb / OPERATION::ELEMENTS_PER_UNIT), ldc(ldc), ldd(ldd),
+          alpha(alpha), beta(beta) {}
+
+    // Address of A[row, depth].
+    __device__ __forceinline__ const ELEMENT* a_at(int row, int depth) const { return a + row * lda + depth; }
+
+    // Address of B[depth, column].
+    __device__ __forceinline__ const ELEMENT* b_at(int depth, int column) const {
+        return OPERATION::B_COLUMN_MAJOR ? b + column * ldb + depth : b + depth * ldb + column;
+    }
+};
+
+}  // namespace warptile

@@ -133,14 +133,16 @@ def _read(path: Path) -> tuple[bytes, tuple[tuple[bool, str], ...]]:
     return _content(str(path), stat.st_mtime_ns, stat.st_size)
 
 
-def reachable(text: str, cuda_folder: Path, own_folder: Path = KERNELS) -> Headers:
+def reachable(text: str, cuda_folder: Path, own_folder: Path | None = None) -> Headers:
     """All headers that ``text`` includes, directly or through others, whatever the preprocessor's conditions.
 
     Includes that neither folder has are left out: conditions usually exclude them, and the compiler speaks up if not.
+    ``own_folder`` is `KERNELS` by default.
 
     Raises:
         CompileError: an include of a ``.cuh`` file that ``own_folder`` does not have.
     """
+    own_folder = KERNELS if own_folder is None else own_folder
     own: dict[str, bytes] = {}
     cuda: dict[str, bytes] = {}
     pending = [("<source>", quoted, name) for quoted, name in _includes(text.encode())]

@@ -1,0 +1,428 @@
+"""Records: what was measured, on what, when, and how, as JSON files that are committed with the code.
+
+A record is written once by a measurement and never edited. Tables in documents are generated from records
+(`warptile.bench.report`); nothing in a document is typed from one. The newest record of a kind wins.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from warptile.errors import WarptileError
+
+FOLDER = "data"
+"""Folder beside this module that holds the committed records."""
+
+
+class RecordError(WarptileError, ValueError):
+    """A record file that cannot be read."""
+
+
+class Spread(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Smallest, middle and largest of some samples."""
+
+    low: float
+    median: float
+    high: float
+
+    @staticmethod
+    def of(values: Iterable[float]) -> Spread:
+        """The spread of at least one value, none of which may be NaN."""
+        ordered = sorted(values)
+        assert ordered, "a spread needs at least one value"
+        assert not any(math.isnan(value) for value in ordered), "NaN has no place in a spread"
+        return Spread(ordered[0], statistics.median(ordered), ordered[-1])
+
+
+class Samples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Clocks, power and temperature while something ran, as the driver reported them."""
+
+    sm_clock_mhz: Spread
+    memory_clock_mhz: Spread
+    power_w: Spread
+    temperature_c: Spread
+    count: int
+
+
+class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The machine and the software of a measurement. ``samples`` covers the whole run."""
+
+    gpu: str
+    driver: str
+    cuda: str
+    nvrtc: str
+    baseline_library: str | None = None
+    python: str
+    power_cap_w: float | None = None
+    samples: Samples | None = None
+
+
+class ProblemKey(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
+    """Which product: extents, element types and the order of B (``"row"`` is [K, N], ``"col"`` is [N, K])."""
+
+    m: int
+    n: int
+    k: int
+    dtype: str
+    accumulator: str
+    out: str
+    b_major: str = "row"
+
+    @property
+    def flops(self) -> float:
+        """Operations: 2 m n k."""
+        return 2.0 * self.m * self.n * self.k
+
+    @property
+    def shape(self) -> str:
+        """The extents as people write them: ``4096^3`` or ``1000x1544x808``."""
+        return f"{self.m}^3" if self.m == self.n == self.k else f"{self.m}x{self.n}x{self.k}"
+
+    def tflops(self, time_ms: float) -> float:
+        """TFLOP/s (TOP/s for integers) of one product in ``time_ms``."""
+        return self.flops / time_ms / 1e9
+
+
+class Predicted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What `warptile.predict` said before the measurement."""
+
+    time_ms: float
+    bound: str
+    tflops: float
+    arch: str
+
+
+class Resources(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the compiled kernel takes: registers of a thread, shared memory of a block, bytes spilled by a thread."""
+
+    registers: int
+    shared_bytes: int
+    spill_bytes: int
+
+
+class Round(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One round of an interleaved comparison: milliseconds of one launch of the candidate and of the baseline."""
+
+    time_ms: float
+    baseline_ms: float
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One rung on one problem, beside the baseline of the same rounds.
+
+    Attributes:
+        rung: name of the rung.
+        problem: what was computed.
+        config: the rung's tunables.
+        rounds: every round, in order; empty when it was not run.
+        launches: launches of the candidate that were timed, in all rounds.
+        baseline_launches: launches of the baseline that were timed.
+        method: ``"events"`` or ``"graph"`` (replay).
+        baseline: which algorithm of the vendor's library was the best.
+        first_heuristic_ms: the vendor's first choice on the same problem, one launch.
+        error_ratio: largest error over its bound in the check before the measurement; above 1 is wrong.
+        note: why there are fewer rounds than usual, or none, or None.
+        failed: what went wrong, or None.
+    """
+
+    rung: str
+    problem: ProblemKey
+    config: dict[str, int]
+    rounds: tuple[Round, ...] = ()
+    launches: int = 0
+    baseline_launches: int = 0
+    method: str | None = None
+    baseline: str | None = None
+    first_heuristic_ms: float | None = None
+    error_ratio: float | None = None
+    resources: Resources | None = None
+    predicted: Predicted | None = None
+    samples: Samples | None = None
+    note: str | None = None
+    failed: str | None = None
+
+    @property
+    def time_ms(self) -> float | None:
+        """Median over the rounds, or None when there are none."""
+        return statistics.median(r.time_ms for r in self.rounds) if self.rounds else None
+
+    @property
+    def tflops(self) -> float | None:
+        """TFLOP/s of the median round."""
+        time_ms = self.time_ms
+        return None if time_ms is None else self.problem.tflops(time_ms)
+
+    @property
+    def baseline_ms(self) -> float | None:
+        """Median time of the baseline in the same rounds."""
+        return statistics.median(r.baseline_ms for r in self.rounds) if self.rounds else None
+
+    @property
+    def baseline_tflops(self) -> float | None:
+        """TFLOP/s of the baseline's median round."""
+        time_ms = self.baseline_ms
+        return None if time_ms is None else self.problem.tflops(time_ms)
+
+    @property
+    def ratio(self) -> Spread | None:
+        """Speed relative to the baseline, round by round: 1.0 is as fast, 2.0 is twice as fast."""
+        return Spread.of(r.baseline_ms / r.time_ms for r in self.rounds) if self.rounds else None
+
+
+class BaselineTime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the vendor's library does on one problem: its best and first heuristic, and torch.matmul."""
+
+    problem: ProblemKey
+    best_ms: float
+    first_ms: float
+    best: str
+    heuristics: int
+    torch_ms: float | None = None
+    notes: str = ""
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One rung's result on one problem against a float64 reference. ``error_ratio`` above 1 (or None) is wrong."""
+
+    rung: str
+    problem: ProblemKey
+    config: dict[str, int]
+    error_ratio: float | None
+    guards_intact: bool
+    unwritten: int
+    alpha: float = 1.0
+    beta: float = 0.0
+    failed: str | None = None
+
+    @property
+    def correct(self) -> bool:
+        """Everything written, nothing beyond it, and the error within its bound."""
+        ratio = self.error_ratio
+        return self.failed is None and self.guards_intact and self.unwritten == 0 and ratio is not None and ratio <= 1.0
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What Nsight Compute counted in one launch.
+
+    Attributes:
+        counters: under the names of the API's counter table.
+        metrics: Nsight Compute's own names and values.
+        by_opcode: counters of the source page, added up by machine instruction (``LDS``, ``HMMA``, ...).
+        stalls: share of warp samples by reason, largest first.
+    """
+
+    rung: str
+    problem: ProblemKey
+    config: dict[str, int]
+    counters: dict[str, float]
+    metrics: dict[str, float]
+    by_opcode: dict[str, dict[str, float]]
+    stalls: dict[str, float]
+    registers: int
+    occupancy: float | None = None
+    failed: str | None = None
+
+    @property
+    def top_stall(self) -> str | None:
+        """The reason most warp samples gave, or None when none was collected."""
+        return max(self.stalls, key=lambda reason: self.stalls[reason]) if self.stalls else None
+
+
+class Sanitized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One compute-sanitizer tool over one rung. ``errors`` None means that it did not finish."""
+
+    rung: str
+    tool: str
+    problems: tuple[ProblemKey, ...]
+    errors: int | None
+    messages: tuple[str, ...] = ()
+
+
+class Tried(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One configuration that the tuner measured: milliseconds of one launch in its last stage, or why it failed."""
+
+    config: dict[str, int]
+    stage: int
+    time_ms: float | None
+    failed: str | None = None
+
+
+class Tuning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A search over one rung's configurations for one problem, best first."""
+
+    rung: str
+    problem: ProblemKey
+    tried: tuple[Tried, ...]
+    candidates: int
+    illegal: int
+    best_rounds_ms: tuple[float, ...] = ()
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What all records say about themselves.
+
+    ``prediction`` was written before the run, ``notes`` after it: what was learned, and why a prediction missed.
+    """
+
+    date: str
+    git_hash: str
+    command: str
+    environment: Environment
+    prediction: str = ""
+    notes: str = ""
+    failures: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """Name of the record: its kind, GPU and date, which is also its file's name."""
+        kind = type(self).__name__.removesuffix("Record").lower()
+        gpu = "-".join(self.environment.gpu.lower().replace("nvidia", "").split())
+        stamp = self.date.replace(":", "").replace("-", "")[:15]
+        return f"{kind}-{gpu}-{stamp}"
+
+
+class LadderRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag="warptile.record.ladder/1"):
+    """Rungs beside the baseline over several sizes."""
+
+    regime: str
+    cells: tuple[Cell, ...]
+    baselines: tuple[BaselineTime, ...] = ()
+
+
+class CorrectnessRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag="warptile.record.correctness/1"):
+    """Rungs against a float64 reference."""
+
+    checks: tuple[Check, ...]
+
+
+class ProfileRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag="warptile.record.profile/1"):
+    """Hardware counters of rungs."""
+
+    profiles: tuple[Profile, ...]
+
+
+class SanitizerRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag="warptile.record.sanitizer/1"):
+    """compute-sanitizer over rungs on small problems."""
+
+    runs: tuple[Sanitized, ...]
+
+
+class TuningRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag="warptile.record.tuning/1"):
+    """Searches over configurations."""
+
+    tunings: tuple[Tuning, ...]
+
+
+AnyRecord = LadderRecord | CorrectnessRecord | ProfileRecord | SanitizerRecord | TuningRecord
+R = TypeVar("R", LadderRecord, CorrectnessRecord, ProfileRecord, SanitizerRecord, TuningRecord)
+
+
+def encode(record: AnyRecord) -> bytes:
+    """The record as indented JSON with a newline at its end."""
+    return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
+
+
+def decode(raw: bytes, name: str) -> AnyRecord:
+    """The record that ``raw`` holds; ``name`` is used in the error.
+
+    Raises:
+        RecordError: not JSON, an unknown schema, or a field that does not fit.
+    """
+    try:
+        found: AnyRecord = msgspec.json.decode(raw, type=AnyRecord)
+    except msgspec.MsgspecError as error:
+        raise RecordError(
+            f"record {name}: {error}; a record is a JSON file written by `python -m warptile.bench.campaign`"
+        ) from error
+    return found
+
+
+def write(record: AnyRecord, folder: Path) -> Path:
+    """Write the record to ``folder`` under its own name and return the path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{record.id}.json"
+    temporary = path.with_suffix(".tmp")
+    temporary.write_bytes(encode(record))
+    temporary.replace(path)
+    return path
+
+
+def load_folder(folder: Any) -> tuple[AnyRecord, ...]:
+    """All records of a folder (a Path or a package resource), oldest first."""
+    files = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".json")), key=lambda entry: entry.name)
+    found = [decode(entry.read_bytes(), entry.name) for entry in files]
+    return tuple(sorted(found, key=lambda record: record.date))
+
+
+@cache
+def committed() -> tuple[AnyRecord, ...]:
+    """The records that come with this package, oldest first; read once, on first use."""
+    folder = resources.files("warptile.bench") / FOLDER
+    return load_folder(folder) if folder.is_dir() else ()
+
+
+def newest(kind: type[R], among: Sequence[AnyRecord] | None = None) -> R | None:
+    """The newest record of a kind, or None."""
+    records = committed() if among is None else among
+    return next((record for record in reversed(records) if isinstance(record, kind)), None)
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A recorded result as the ladder shows it."""
+
+    time_ms: float
+    tflops: float
+    of_cublas: float
+    of_cublas_low: float
+    of_cublas_high: float
+    cublas_tflops: float
+    gpu: str
+    date: str
+    record: str
+    regime: str
+
+
+def _cells(records: Sequence[AnyRecord]) -> Iterator[tuple[LadderRecord, Cell]]:
+    for record in reversed(records):
+        if isinstance(record, LadderRecord):
+            for cell in record.cells:
+                yield record, cell
+
+
+def measured(
+    rung: str,
+    m: int,
+    n: int,
+    k: int,
+    dtype: str,
+    *,
+    accumulator: str | None = None,
+    b_major: str = "row",
+    among: Sequence[AnyRecord] | None = None,
+) -> Measured | None:
+    """The newest recorded result of ``rung`` on exactly this problem, or None when there is none.
+
+    ``accumulator`` None takes the type's usual one, which is the first that was recorded.
+    """
+    for record, cell in _cells(committed() if among is None else among):
+        key = cell.problem
+        wanted = (cell.rung, key.m, key.n, key.k, key.dtype, key.b_major) == (rung, m, n, k, dtype, b_major)
+        if not wanted or (accumulator is not None and key.accumulator != accumulator):
+            continue
+        time_ms, tflops, baseline, ratio = cell.time_ms, cell.tflops, cell.baseline_tflops, cell.ratio
+        if time_ms is None or tflops is None or baseline is None or ratio is None:
+            continue
+        return Measured(
+            time_ms=time_ms, tflops=tflops, of_cublas=ratio.median, of_cublas_low=ratio.low, of_cublas_high=ratio.high,
+            cublas_tflops=baseline, gpu=record.environment.gpu, date=record.date[:10], record=record.id,
+            regime=record.regime,
+        )  # fmt: skip
+    return None

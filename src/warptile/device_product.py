@@ -1,0 +1,220 @@
+"""One problem on a GPU: operands in several sets, launches of any plan for it, and the check of a result.
+
+Tuning and benchmarks use it; `matmul` works on the user's own arrays instead.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from warptile.arrays import numpy_dtype
+from warptile.dtypes import DType
+from warptile.execute import compiled
+from warptile.gpu import driver
+from warptile.gpu.executor import LoadedKernel, PreparedLaunch, load
+from warptile.gpu.timing import Candidate, operand_sets
+from warptile.plan import Plan
+from warptile.problem import Problem
+from warptile.reference import Reference, error_ratio, is_correct, reference
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+GUARD_BYTES = 256
+"""Canary before and behind D; a multiple of every alignment a kernel may rely on."""
+
+CANARY = 0xA5
+UNWRITTEN = 0xFF
+"""D is filled with it: NaN in every floating-point type, -1 in integers."""
+
+_BLOCK = 2**24 - 3
+"""Random numbers that are drawn; larger matrices repeat them, out of step with their rows."""
+
+TENSOR_PRODUCTS_PER_ROUNDING = 8
+"""Products that tensor cores add before they round once (`warptile.reference.reference`): at least 8 since sm_80."""
+
+
+def products_per_rounding(family: str) -> int:
+    """How many products a rung of this family adds between two roundings, at least."""
+    return 1 if family == "simt" else TENSOR_PRODUCTS_PER_ROUNDING
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """The result of one launch against its reference.
+
+    Attributes:
+        error_ratio: largest error over its bound, over the rows that were compared; at most 1 is correct.
+        unwritten: elements of D that still hold what D was filled with, over the whole of D.
+        guards_intact: nothing before or behind D was written.
+        rows: rows that were compared.
+    """
+
+    error_ratio: float
+    unwritten: int
+    guards_intact: bool
+    rows: int
+
+    @property
+    def wrong(self) -> str | None:
+        """What is wrong, or None."""
+        if not self.guards_intact:
+            return "it wrote outside D"
+        if self.unwritten:
+            return f"{self.unwritten} elements of D were never written"
+        if not is_correct(self.error_ratio):
+            return f"wrong result: the error is {self.error_ratio:.3g} times its bound"
+        return None
+
+
+def draw(shape: tuple[int, int], dtype: DType, seed: int) -> Array:
+    """Normal data (integers: uniform over the type), quickly: large matrices repeat a block of 16 million numbers."""
+    count = math.prod(shape)
+    generator = np.random.default_rng(seed)
+    storage = numpy_dtype(dtype)
+    if dtype.kind == "float":
+        block: Array = generator.standard_normal(min(count, _BLOCK), dtype=np.float32).astype(storage)
+    else:
+        limits = np.iinfo(storage)
+        block = generator.integers(limits.min, limits.max, min(count, _BLOCK), storage, endpoint=True)
+    return (block if count <= _BLOCK else np.resize(block, count)).reshape(shape)
+
+
+def unwritten_elements(raw: Array, dtype: DType) -> int:
+    """How many elements of D (as bytes) still hold the fill. Integers may hold -1 rightly, so only a run counts there:
+    16 neighbours that are all -1."""
+    words = raw.view(f"u{dtype.bits // 8}")
+    untouched = words == np.iinfo(words.dtype).max
+    if dtype.kind == "float":
+        return int(np.count_nonzero(untouched))
+    runs = untouched[: len(untouched) // 16 * 16].reshape(-1, 16).all(axis=1)
+    return int(np.count_nonzero(runs)) * 16
+
+
+def set_bytes(problem: Problem) -> int:
+    """Bytes of one set of operands."""
+    elements = problem.m * problem.k + problem.k * problem.n
+    return (elements * problem.a.dtype.bits + problem.m * problem.n * problem.d.dtype.bits) // 8
+
+
+class DeviceProduct:
+    """Operands of one contiguous problem on the current GPU. Close it, or wait for it to be collected."""
+
+    def __init__(
+        self, problem: Problem, *, sets: int | None = None, seed: int = 0, alpha: float = 1, beta: float = 0
+    ) -> None:
+        """Draw and copy the operands.
+
+        Args:
+            problem: contiguous.
+            sets: sets of operands; by default as many as L2 cannot keep.
+            seed: of the random numbers.
+            alpha: factor of the product.
+            beta: factor of C, which the problem has if this is not zero.
+        """
+        assert beta == 0 or problem.c is not None, "beta without C"
+        self.alpha, self.beta = alpha, beta
+        driver.enter()
+        self.problem = problem
+        self.device = driver.device_info()
+        self.sets = operand_sets(set_bytes(problem), self.device.l2_bytes) if sets is None else sets
+        b_shape = (problem.k, problem.n) if problem.b.major == "row" else (problem.n, problem.k)
+        self.a = draw((problem.m, problem.k), problem.a.dtype, seed)
+        self._stored_b = draw(b_shape, problem.b.dtype, seed + 1)
+        self._d_bytes = problem.m * problem.n * problem.d.dtype.bits // 8
+        self._a = [self._copy(self.a, index) for index in range(self.sets)]
+        self._b = [self._copy(self._stored_b, index) for index in range(self.sets)]
+        self._d = [driver.Allocation(self._d_bytes + 2 * GUARD_BYTES) for _ in range(self.sets)]
+        self.c = None if problem.c is None else draw((problem.m, problem.n), problem.c.dtype, seed + 2)
+        self._c = None if self.c is None else driver.Allocation.from_array(self.c)
+        self._loaded: dict[str, LoadedKernel] = {}
+
+    @property
+    def b(self) -> Array:
+        """B as [K, N], whatever its order in memory."""
+        return self._stored_b if self.problem.b.major == "row" else self._stored_b.T
+
+    def _copy(self, array: Array, index: int) -> driver.Allocation:
+        """Set number ``index``: the same numbers, begun at another place."""
+        flat = array.reshape(-1)
+        start = (index * 1_000_003) % max(len(flat), 1)
+        memory = driver.Allocation(array.nbytes)
+        memory.from_host(flat[start:])
+        if start:
+            memory.from_host(flat[:start], offset_bytes=(len(flat) - start) * flat.itemsize)
+        return memory
+
+    def pointers(self, index: int) -> dict[str, int]:
+        """Device addresses of one set."""
+        found = {
+            "A": self._a[index].address,
+            "B": self._b[index].address,
+            "D": self._d[index].address + GUARD_BYTES,
+        }
+        return found if self._c is None else {**found, "C": self._c.address}
+
+    def loaded(self, plan: Plan) -> LoadedKernel:
+        """The plan's kernel on this GPU; compiled and loaded once."""
+        kernel = compiled(plan)
+        if kernel.key not in self._loaded:
+            self._loaded[kernel.key] = load(kernel)
+        return self._loaded[kernel.key]
+
+    def unload(self, plan: Plan) -> None:
+        """Give the plan's kernel back."""
+        kernel = self._loaded.pop(compiled(plan).key, None)
+        if kernel is not None:
+            kernel.close()
+
+    def candidate(self, plan: Plan) -> Candidate:
+        """Launches of ``plan`` over all sets, for `warptile.gpu.timing`."""
+        kernel = self.loaded(plan)
+        spec = plan.launch(kernel.kernel.entry, self.alpha, self.beta)
+        prepared: list[PreparedLaunch] = [kernel.prepare(spec, self.pointers(index)) for index in range(self.sets)]
+
+        def launch(index: int, stream: int) -> None:
+            prepared[index].launch(stream)
+
+        return Candidate(launch, self.sets)
+
+    def reference(self, rows: Array | None = None, *, products_per_rounding: int = 1) -> Reference:
+        """What the first set's product should be, for some rows or all of them."""
+        chosen = slice(None) if rows is None else rows
+        return reference(
+            self.problem, self.a[chosen], self.b, None if self.c is None else self.c[chosen],
+            alpha=self.alpha, beta=self.beta, products_per_rounding=products_per_rounding,
+        )  # fmt: skip
+
+    def check(self, plan: Plan, expected: Reference, rows: Array | None = None) -> CheckResult:
+        """Launch ``plan`` once on the first set, and compare D with ``expected`` (of ``rows``, or of all of them)."""
+        kernel = self.loaded(plan)
+        memory = self._d[0]
+        canary = np.full(GUARD_BYTES, CANARY, np.uint8)
+        memory.fill(UNWRITTEN)
+        memory.from_host(canary)
+        memory.from_host(canary, offset_bytes=GUARD_BYTES + self._d_bytes)
+        kernel.launch(plan.launch(kernel.kernel.entry, self.alpha, self.beta), self.pointers(0))
+        got = memory.to_host(np.empty(self._d_bytes + 2 * GUARD_BYTES, np.uint8))
+        before, inside, behind = np.split(got, (GUARD_BYTES, GUARD_BYTES + self._d_bytes))
+        element = self.problem.d.dtype
+        d = inside.view(numpy_dtype(element)).reshape(self.problem.m, self.problem.n)
+        compared = d if rows is None else d[rows]
+        return CheckResult(
+            error_ratio=error_ratio(compared, expected),
+            unwritten=unwritten_elements(inside, element),
+            guards_intact=bool(np.all(before == CANARY) and np.all(behind == CANARY)),
+            rows=len(compared),
+        )
+
+    def close(self) -> None:
+        """Give all memory and kernels back."""
+        for kernel in self._loaded.values():
+            kernel.close()
+        self._loaded.clear()
+        for memory in (*self._a, *self._b, *self._d):
+            memory.close()
+        if self._c is not None:
+            self._c.close()

@@ -1,0 +1,1 @@
+"""Tensor-core and data-movement instructions, each described once, as data."""

@@ -47,8 +47,9 @@ __global__ void __launch_bounds__(TILE::THREADS, MIN_BLOCKS)
                 // barrier nobody reads the present one any more: the next tile's copies may overwrite it.
                 cp_async_wait_group<STAGES - 2>();
                 __syncthreads();
+                // At the end there is no next stage, and the present one is read again, for nothing.
                 filling = reading;
-                reading = reading + 1 == STAGES ? 0 : reading + 1;
+                if (tile + 1 < stream.tiles_k) reading = reading + 1 == STAGES ? 0 : reading + 1;
             }
             fragments[(step + 1) % 2].load(memory.stages[reading], (step + 1) % STEPS * OPERATION::STEP);
             if (step == 0) {

@@ -14,13 +14,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from warptile import arrays
+from warptile import arrays, tuned
 from warptile.arch import ARCHES, REFERENCE_ARCH
 from warptile.arrays import ArrayView, Shape
 from warptile.compile import CompiledKernel, compile_source
 from warptile.errors import LayoutError, NoDeviceError, UnsupportedError
 from warptile.launch import Access, Rows
-from warptile.plan import Plan
+from warptile.plan import Plan, make_plan
+from warptile.problem import Problem
 from warptile.source import Source, translation_unit
 
 BACKENDS = ("gpu", "emulator")
@@ -31,15 +32,44 @@ _log = logging.getLogger("warptile")
 
 
 class Backend(Protocol):
-    """Where a plan runs: its name, the architecture to compile for, and the running of it."""
+    """Where a plan runs: its name, the architecture to compile for, and the model of the GPU or None."""
 
     name: str
     arch: str
+    gpu: str | None
 
     def run(
         self, plan: Plan, operands: Mapping[str, ArrayView], indices: list[Shape], alpha: float, beta: float
     ) -> None:
         """Run ``plan`` once for each index of the leading axes of ``operands`` ("A", "B", "C", "D")."""
+
+
+def planned(
+    problem: Problem, backend: Backend, *, rung: str | None = None, config: Mapping[str, int] | None = None
+) -> Plan:
+    """The plan for ``problem`` on ``backend``, in the configuration that tuning found there, if it did.
+
+    Raises:
+        UnsupportedError: as `warptile.plan.make_plan`.
+    """
+    frozen = None if config is None else tuple(config.items())
+    return _planned(problem, rung, frozen, backend.arch, backend.gpu, tuned.mode())
+
+
+@lru_cache(maxsize=4096)
+def _planned(
+    problem: Problem,
+    rung: str | None,
+    config: tuple[tuple[str, int], ...] | None,
+    arch: str,
+    gpu: str | None,
+    autotune: str,
+) -> Plan:
+    plan = make_plan(problem, rung=rung, config=None if config is None else dict(config), arch=arch)
+    found = tuned.config_for(plan.rung, problem, gpu) if config is None and gpu is not None else None
+    if found is None:
+        return plan
+    return replace(make_plan(problem, rung=plan.rung.name, config=found, arch=arch), rejected=plan.rejected)
 
 
 def compiled(plan: Plan) -> CompiledKernel:
@@ -118,6 +148,7 @@ class EmulatorBackend:
     """Runs the PTX of a kernel on the CPU, on the user's own host memory."""
 
     name = "emulator"
+    gpu: str | None = None
 
     def __init__(self, arch: str = REFERENCE_ARCH, schedule: str = "latest") -> None:
         self.arch = arch
@@ -163,6 +194,7 @@ class GpuBackend:
         from warptile.gpu import driver
 
         self.info = driver.device_info(ordinal)
+        self.gpu: str | None = self.info.name
         native = self.info.arch
         self.arch = native if native in ARCHES else next((a for a in reversed(ARCHES) if self.info.runs(a)), native)
 

@@ -7,19 +7,19 @@ of `warptile ladder --json` are the fields of `RungResult`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from warptile.compile import CompiledKernel
+from warptile.device_product import DeviceProduct, products_per_rounding
 from warptile.dtypes import DTYPES, DType
 from warptile.errors import UnsupportedError, WarptileError
-from warptile.execute import Backend, EmulatorBackend, GpuBackend, compiled
+from warptile.execute import Backend, EmulatorBackend, GpuBackend, compiled, planned
 from warptile.operands import OUTPUTS
-from warptile.plan import Plan, make_plan
+from warptile.plan import Plan
 from warptile.problem import Problem
 from warptile.reference import (
     Array,
@@ -39,13 +39,10 @@ EMULATED_SIZE = (192, 160, 96)
 GPU_SIZE = (4096, 4096, 4096)
 
 CHECKED_FLOPS = 3e11
-"""Larger products are checked on one random row of each stripe of `STRIPE_ROWS` rows, and everywhere for NaN."""
+"""Larger products are compared on one random row of each stripe of `STRIPE_ROWS` rows; that every element was written
+and nothing else was is checked everywhere."""
 
 STRIPE_ROWS = 32
-
-TENSOR_CORE_PRODUCTS = 8
-"""Products that tensor cores of sm_80 and later add before they round once (see `warptile.reference`)."""
-
 TURN_MS = 250.0
 WARM_UP_MS = 300.0
 
@@ -160,19 +157,21 @@ def climb(
         baseline: on the GPU, what each rung is timed beside.
         recorded: looks up earlier results.
     """
-    checks: dict[tuple[str, str, str, str, int], _Check] = {}
-    for rung in rungs:
-        plan: Plan | None = None
-        try:
-            plan = plan_for(rung, size, backend.arch, dtype)
-            key = (*_types(plan.problem), plan.problem.b.major, products_per_rounding(rung))
-            check = checks.setdefault(key, _Check(plan.problem, products_per_rounding(rung), seed))
-            yield _climbed(plan, backend, check, baseline, recorded)
-        except (WarptileError, MemoryError) as error:
-            yield _failed(rung, plan, error, recorded)
+    place: _Emulator | _Gpu
+    if isinstance(backend, EmulatorBackend):
+        place = _Emulator(backend, seed)
+    elif isinstance(backend, GpuBackend):
+        place = _Gpu(backend, seed, baseline)
+    else:
+        raise UnsupportedError(f"backend {backend.name}: the ladder runs on 'gpu' and 'emulator'")
+    try:
+        for rung in rungs:
+            yield _climbed(rung, size, backend, dtype, place, recorded)
+    finally:
+        place.close()
 
 
-def plan_for(rung: Rung, size: tuple[int, int, int], arch: str, dtype: str | None = None) -> Plan:
+def plan_for(rung: Rung, size: tuple[int, int, int], backend: Backend, dtype: str | None = None) -> Plan:
     """The plan of one rung: in ``dtype`` if the rung takes it, else in the rung's usual type.
 
     Raises:
@@ -182,16 +181,11 @@ def plan_for(rung: Rung, size: tuple[int, int, int], arch: str, dtype: str | Non
     reason: UnsupportedError | None = None
     for problem in (problem for name in names for problem in _problems(DTYPES[name], size)):
         try:
-            return make_plan(problem, rung=rung.name, arch=arch)
+            return planned(problem, backend, rung=rung.name)
         except UnsupportedError as error:
             reason = reason or error
     assert reason is not None
     raise reason
-
-
-def products_per_rounding(rung: Rung) -> int:
-    """How many products a rung adds before it rounds once: its kernel's instruction decides."""
-    return 1 if rung.family == "simt" else TENSOR_CORE_PRODUCTS
 
 
 def _problems(element: DType, size: tuple[int, int, int]) -> Iterator[Problem]:
@@ -206,80 +200,39 @@ def _types(problem: Problem) -> tuple[str, str, str]:
     return problem.a.dtype.name, problem.accumulator.name, problem.d.dtype.name
 
 
-@dataclass
-class _Check:
-    """Operands of one type and what their product should be; shared by the rungs that take that type."""
-
-    problem: Problem
-    products_per_rounding: int
-    seed: int
-
-    @cached_property
-    def operands(self) -> tuple[Array, Array]:
-        """A (m, k) and B as it is stored: (k, n), or (n, k) where B is column-major."""
-        problem, generator = self.problem, np.random.default_rng(self.seed)
-        b_shape = (problem.k, problem.n) if problem.b.major == "row" else (problem.n, problem.k)
-        return (
-            random_operand((problem.m, problem.k), problem.a.dtype, generator),
-            random_operand(b_shape, problem.b.dtype, generator),
-        )
-
-    @cached_property
-    def rows(self) -> Array:
-        """Rows that are checked: all, or one of each stripe where all would take too long."""
-        problem = self.problem
-        if problem.flops <= CHECKED_FLOPS:
-            return np.arange(problem.m)
-        stripes = np.arange(0, problem.m, STRIPE_ROWS)
-        picked: Array = stripes + np.random.default_rng(self.seed).integers(0, STRIPE_ROWS, stripes.size)
-        return np.minimum(picked, problem.m - 1)
-
-    @cached_property
-    def expected(self) -> Reference:
-        """The product of the checked rows, with its bound."""
-        a, b = self.operands
-        b = b if self.problem.b.major == "row" else b.T
-        return reference(self.problem, a[self.rows], b, products_per_rounding=self.products_per_rounding)
-
-    def judge(self, d: Array) -> tuple[float, str | None]:
-        """The error ratio of a result, and what is wrong with it or None."""
-        if not np.isfinite(d).all():
-            return float("inf"), "D has elements that are not finite, or were never written"
-        checked = d[self.rows]
-        ratio = error_ratio(checked, self.expected)
-        if is_correct(ratio):
-            return ratio, None
-        wrong = first_wrong(checked, self.expected)
-        assert wrong is not None
-        (row, column), got, want = wrong
-        return ratio, f"D[{self.rows[row]}, {column}] is {got}, which is not {want} within its error bound"
-
-
 def _climbed(
-    plan: Plan, backend: Backend, check: _Check, baseline: BaselineMaker | None, recorded: Recorded | None
+    rung: Rung,
+    size: tuple[int, int, int],
+    backend: Backend,
+    dtype: str | None,
+    place: _Emulator | _Gpu,
+    recorded: Recorded | None,
 ) -> RungResult:
-    kernel = compiled(plan)
-    if isinstance(backend, EmulatorBackend):
-        run = _emulated(plan, kernel, backend, check)
-    elif isinstance(backend, GpuBackend):
-        run = _on_gpu(plan, kernel, backend, check, baseline)
-    else:
-        raise UnsupportedError(f"backend {backend.name}: the ladder runs on 'gpu' and 'emulator'")
+    plan: Plan | None = None
+    resources: Resources | None = None
+    try:
+        plan = plan_for(rung, size, backend, dtype)
+        kernel = compiled(plan)
+        resources = Resources(
+            kernel.resources.registers,
+            kernel.resources.static_shared_bytes + rung.dynamic_shared_bytes(plan.problem, plan.config),
+            kernel.resources.spill_bytes,
+        )
+        run = place.run(plan, kernel)
+    except (WarptileError, MemoryError) as error:
+        run = _Run(failure=f"{type(error).__name__}: {error}", unsupported=isinstance(error, UnsupportedError))
     return RungResult(
-        **_who(plan.rung, plan),
+        **_who(rung, plan),
         correct=run.failure is None,
         error_ratio=run.ratio,
         failure=run.failure,
-        resources=Resources(
-            kernel.resources.registers,
-            kernel.resources.static_shared_bytes + plan.rung.dynamic_shared_bytes(plan.problem, plan.config),
-            kernel.resources.spill_bytes,
-        ),
+        unsupported=run.unsupported,
+        resources=resources,
         counters=run.counters,
         time_ms=run.time_ms,
-        tflops=None if run.time_ms is None else plan.problem.flops / run.time_ms / 1e9,
+        tflops=None if run.time_ms is None or plan is None else plan.problem.flops / run.time_ms / 1e9,
         of_cublas=run.of_baseline,
-        measured=recorded(plan.rung.name, plan.problem) if recorded else None,
+        measured=recorded(rung.name, plan.problem) if recorded and plan is not None else None,
     )
 
 
@@ -307,102 +260,127 @@ def _who(rung: Rung, plan: Plan | None) -> dict[str, Any]:
     return who
 
 
-def _failed(rung: Rung, plan: Plan | None, error: Exception, recorded: Recorded | None) -> RungResult:
-    return RungResult(
-        **_who(rung, plan),
-        correct=False,
-        failure=f"{type(error).__name__}: {error}",
-        unsupported=isinstance(error, UnsupportedError),
-        measured=recorded(rung.name, plan.problem) if recorded and plan is not None else None,
-    )
-
-
 @dataclass(frozen=True)
 class _Run:
-    ratio: float
-    failure: str | None
-    counters: dict[str, float]
+    """What became of one rung."""
+
+    ratio: float | None = None
+    failure: str | None = None
+    unsupported: bool = False
+    counters: dict[str, float] = field(default_factory=dict)
     time_ms: float | None = None
     of_baseline: float | None = None
 
 
-def _emulated(plan: Plan, kernel: CompiledKernel, backend: EmulatorBackend, check: _Check) -> _Run:
-    """One emulated launch. The emulator itself refuses accesses outside the operands and unwritten outputs."""
-    a, b = check.operands
-    d = guarded(plan.problem.m, plan.problem.n, plan.problem.d.dtype).matrix.copy()
-    report = backend.emulate(plan, kernel, {"A": a, "B": b, "D": d}, alpha=1, beta=0)
-    ratio, failure = check.judge(d)
-    counters = dict(report.counters)
-    traffic = counters["global_load_bytes"] + counters["global_store_bytes"]
-    if not counters["tensor_flops"] and traffic:
-        counters["arithmetic_intensity"] = plan.problem.flops / traffic
-    return _Run(ratio, failure, counters)
+class _Emulator:
+    """Runs rungs on the emulator, those of one type on the same operands."""
+
+    def __init__(self, backend: EmulatorBackend, seed: int) -> None:
+        self._backend = backend
+        self._seed = seed
+        self._operands: dict[tuple[str, ...], tuple[Array, Array]] = {}
+        self._expected: dict[tuple[str | int, ...], Reference] = {}
+
+    def run(self, plan: Plan, kernel: CompiledKernel) -> _Run:
+        """One launch. The emulator itself refuses accesses outside the operands and outputs left unwritten."""
+        problem = plan.problem
+        a, b = self._drawn(problem)
+        d = guarded(problem.m, problem.n, problem.d.dtype).matrix.copy()
+        report = self._backend.emulate(plan, kernel, {"A": a, "B": b, "D": d}, alpha=1, beta=0)
+        counters = dict(report.counters)
+        traffic = counters["global_load_bytes"] + counters["global_store_bytes"]
+        if not counters["tensor_flops"] and traffic:
+            counters["arithmetic_intensity"] = problem.flops / traffic
+        expected = self._reference(problem, products_per_rounding(plan.rung.family))
+        ratio = error_ratio(d, expected)
+        return _Run(ratio, _complaint(d, expected, ratio), counters=counters)
+
+    def _drawn(self, problem: Problem) -> tuple[Array, Array]:
+        """A (m, k) and B as it is stored: (k, n), or (n, k) where B is column-major."""
+        key = (problem.a.dtype.name, problem.b.major)
+        if key not in self._operands:
+            generator = np.random.default_rng(self._seed)
+            b_shape = (problem.k, problem.n) if problem.b.major == "row" else (problem.n, problem.k)
+            a = random_operand((problem.m, problem.k), problem.a.dtype, generator)
+            self._operands[key] = a, random_operand(b_shape, problem.b.dtype, generator)
+        return self._operands[key]
+
+    def _reference(self, problem: Problem, together: int) -> Reference:
+        key = (*_types(problem), problem.b.major, together)
+        if key not in self._expected:
+            a, b = self._drawn(problem)
+            b = b if problem.b.major == "row" else b.T
+            self._expected[key] = reference(problem, a, b, products_per_rounding=together)
+        return self._expected[key]
+
+    def close(self) -> None:
+        """Nothing to give back."""
 
 
-# --- on the GPU ------------------------------------------------------------------------------------------------------
+class _Gpu:
+    """Runs rungs on a GPU, checks them, and times them over operand sets that L2 cannot hold."""
+
+    def __init__(self, backend: GpuBackend, seed: int, baseline: BaselineMaker | None) -> None:
+        self._backend = backend
+        self._seed = seed
+        self._maker = baseline
+        self._key: tuple[str, ...] | None = None
+        self._product: DeviceProduct | None = None
+        self._baseline: Launch | None = None
+        self._rows: Array | None = None
+        self._expected: dict[int, Reference] = {}
+
+    def run(self, plan: Plan, kernel: CompiledKernel) -> _Run:
+        """One checked launch, then interleaved rounds beside the baseline."""
+        from warptile.gpu import driver, timing
+
+        with driver.on_device(self._backend.info.ordinal):
+            product = self._at(plan.problem)
+            together = products_per_rounding(plan.rung.family)
+            if together not in self._expected:
+                self._expected[together] = product.reference(self._rows, products_per_rounding=together)
+            checked = product.check(plan, self._expected[together], self._rows)
+            candidates = {}
+            if self._baseline is not None:
+                candidates["baseline"] = timing.Candidate(self._baseline, product.sets)
+            candidates["rung"] = product.candidate(plan)
+            schedule = timing.Schedule("sustained", turn_ms=TURN_MS, warm_up_ms=WARM_UP_MS)
+            times = timing.compare(candidates, schedule=schedule)
+            product.unload(plan)
+        ratio = timing.speed_ratio(times["rung"], times["baseline"]).median if self._baseline is not None else None
+        return _Run(checked.error_ratio, checked.wrong, time_ms=times["rung"].median_ms, of_baseline=ratio)
+
+    def _at(self, problem: Problem) -> DeviceProduct:
+        """Operands of this problem's types; those of the types before are given back."""
+        key = (*_types(problem), problem.b.major)
+        if self._product is None or key != self._key:
+            self.close()
+            self._product = DeviceProduct(problem, seed=self._seed)
+            self._key, self._expected = key, {}
+            self._rows = _stripe_rows(problem.m, self._seed) if problem.flops > CHECKED_FLOPS else None
+            sets = [self._product.pointers(index) for index in range(self._product.sets)]
+            self._baseline = self._maker(problem, sets) if self._maker is not None else None
+        return self._product
+
+    def close(self) -> None:
+        """Give the operands back."""
+        if self._product is not None:
+            self._product.close()
+            self._product = None
 
 
-def _on_gpu(
-    plan: Plan, kernel: CompiledKernel, backend: GpuBackend, check: _Check, baseline: BaselineMaker | None
-) -> _Run:
-    """A checked launch into guarded memory, then timing over operand sets that L2 cannot hold."""
-    from warptile.gpu import driver
-
-    with driver.on_device(backend.info.ordinal):
-        loaded = backend.load(kernel)
-        spec = plan.launch(kernel.entry)
-        a, b = check.operands
-        target = guarded(plan.problem.m, plan.problem.n, plan.problem.d.dtype)
-        with (
-            driver.Allocation.from_array(a) as device_a,
-            driver.Allocation.from_array(b) as device_b,
-            driver.Allocation.from_array(target.memory) as device_d,
-        ):
-            pointers = {"A": device_a.address, "B": device_b.address, "D": device_d.address + target.offset_bytes}
-            loaded.launch(spec, pointers, 0)
-            device_d.to_host(target.memory)
-        ratio, failure = check.judge(target.matrix)
-        damage = target.damage()
-        if damage is not None:
-            failure = f"it wrote outside D: {damage}"
-        time_ms, of_baseline = _timed(plan, backend, loaded, spec, (a, b), baseline)
-    return _Run(ratio, failure, {}, time_ms, of_baseline)
+def _stripe_rows(m: int, seed: int) -> Array:
+    """One random row of each stripe of `STRIPE_ROWS` rows, so that every tile has some."""
+    stripes = np.arange(0, m, STRIPE_ROWS)
+    picked: Array = stripes + np.random.default_rng(seed).integers(0, STRIPE_ROWS, stripes.size)
+    return np.minimum(picked, m - 1)
 
 
-def _timed(
-    plan: Plan,
-    backend: GpuBackend,
-    loaded: Any,
-    spec: Any,
-    operands: tuple[Array, Array],
-    baseline: BaselineMaker | None,
-) -> tuple[float, float | None]:
-    """Milliseconds of one launch and the speed relative to the baseline of the same rounds, if there is one."""
-    from warptile.gpu import driver, timing
-
-    problem = plan.problem
-    d_bytes = problem.m * problem.n * problem.d.dtype.bits // 8
-    set_bytes = sum(operand.nbytes for operand in operands) + d_bytes
-    count = timing.operand_sets(set_bytes, backend.info.l2_bytes)
-    memory = [
-        {"A": driver.Allocation.from_array(operands[0]), "B": driver.Allocation.from_array(operands[1]),
-         "D": driver.Allocation(d_bytes)}
-        for _ in range(count)
-    ]  # fmt: skip
-    try:
-        sets = [{name: allocation.address for name, allocation in one.items()} for one in memory]
-        prepared = [loaded.prepare(spec, addresses) for addresses in sets]
-        candidates = {}
-        other = baseline(problem, sets) if baseline is not None else None
-        if other is not None:
-            candidates["baseline"] = timing.Candidate(other, count)
-        candidates[plan.rung.name] = timing.Candidate(lambda index, stream: prepared[index].launch(stream), count)
-        schedule = timing.Schedule("sustained", turn_ms=TURN_MS, warm_up_ms=WARM_UP_MS)
-        times = timing.compare(candidates, schedule=schedule)
-    finally:
-        for one in memory:
-            for allocation in one.values():
-                allocation.close()
-    own = times[plan.rung.name]
-    ratio = timing.speed_ratio(own, times["baseline"]).median if other is not None else None
-    return own.median_ms, ratio
+def _complaint(d: Array, expected: Reference, ratio: float) -> str | None:
+    """What is wrong with a result, naming the first element, or None."""
+    if is_correct(ratio):
+        return None
+    wrong = first_wrong(d, expected)
+    assert wrong is not None
+    (row, column), got, want = wrong
+    return f"D[{row}, {column}] is {got}, which is not {want} within its error bound"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 from warptile import arrays
 from warptile.errors import LayoutError, ShapeError, UnsupportedError
-from warptile.execute import Backend, choose_backend
+from warptile.execute import Backend, choose_backend, planned
 from warptile.operands import Product, arrange
-from warptile.plan import Plan, make_plan
+from warptile.plan import Plan
 from warptile.problem import Operand, Problem
 
 
@@ -66,7 +65,7 @@ def matmul(
     _refuse_what_comes_later(epilogue=epilogue, scale_a=scale_a, scale_b=scale_b, **epilogue_tensors)
     product = arrange(a, b, c, out, beta=beta, out_dtype=out_dtype, accumulate=accumulate, precision=precision)
     executor = choose_backend(backend, product.a)
-    chosen = _planned(product.problem, rung, _frozen(config), executor.arch)
+    chosen = planned(product.problem, executor, rung=rung, config=config)
     return _run(chosen, executor, product, alpha, beta)
 
 
@@ -97,7 +96,7 @@ def plan(
     _refuse_what_comes_later(epilogue=epilogue, scale_a=scale_a, scale_b=scale_b, **epilogue_tensors)
     product = arrange(a, b, c, out, beta=beta, out_dtype=out_dtype, accumulate=accumulate, precision=precision)
     executor = choose_backend(backend, product.a)
-    chosen = _planned(product.problem, rung, _frozen(config), executor.arch)
+    chosen = planned(product.problem, executor, rung=rung, config=config)
     return MatmulPlan(chosen, executor, product.batch, product.copies, alpha, beta, precision)
 
 
@@ -169,15 +168,6 @@ def _run(chosen: Plan, executor: Backend, product: Product, alpha: float, beta: 
     return arrays.returned(out or result, product.like)
 
 
-@lru_cache(maxsize=4096)
-def _planned(problem: Problem, rung: str | None, config: tuple[tuple[str, int], ...] | None, arch: str) -> Plan:
-    return make_plan(problem, rung=rung, config=None if config is None else dict(config), arch=arch)
-
-
-def _frozen(config: Mapping[str, int] | None) -> tuple[tuple[str, int], ...] | None:
-    return None if config is None else tuple(config.items())
-
-
 def _refuse_what_comes_later(**options: Any) -> None:
     given = [name for name, value in options.items() if value is not None]
     if given:
@@ -198,10 +188,10 @@ def _check_fits(made_for: Problem, given: Problem) -> None:
     pairs = zip(
         "abcd", (made_for.a, made_for.b, made_for.c, made_for.d), (given.a, given.b, given.c, given.d), strict=True
     )
-    for name, planned, operand in pairs:
-        if not _operand_fits(planned, operand):
+    for name, wanted, operand in pairs:
+        if not _operand_fits(wanted, operand):
             raise LayoutError(
-                f"{name}: this plan is for {planned}, and it is {operand}; make another with warptile.plan(a, b)"
+                f"{name}: this plan is for {wanted}, and it is {operand}; make another with warptile.plan(a, b)"
             )
 
 

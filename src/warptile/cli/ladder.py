@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 
 import click
 import msgspec
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -25,6 +27,12 @@ from warptile.rungs import RUNGS, Rung, families
 from warptile.rungs import rung as rung_named
 
 BAR_WIDTH = 12
+FILE_WIDTH = 160
+"""Columns of the table where it is not written to a terminal."""
+
+IDEAS_FROM_WIDTH = 120
+"""Narrower terminals get the table without the column of ideas."""
+
 RECORDED_SIZE = (4096, 4096, 4096)
 """The record shown where nothing was measured: its size says more about a GPU than an emulated one does."""
 
@@ -77,8 +85,8 @@ def command(
     if as_json:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
     else:
-        console = Console()
-        console.print(table(document))
+        console = Console() if sys.stdout.isatty() or "COLUMNS" in os.environ else Console(width=FILE_WIDTH)
+        console.print(table(document, ideas=console.width >= IDEAS_FROM_WIDTH))
         for line in notes(document):
             console.print(line, markup=False, highlight=False)
     return status(results, named=bool(names))
@@ -163,7 +171,9 @@ class Baseline(NoBaseline):
 
     def _launch(self, problem: Problem, sets: Sequence[Addresses]) -> Launch | None:
         """What queues the fastest of the library's algorithms, or None where it has none."""
+        from warptile.bench.baseline import fastest
         from warptile.bench.records import ProblemKey
+        from warptile.bench.sweep import SCREEN
         from warptile.gpu import timing
 
         assert self._library is not None
@@ -189,11 +199,10 @@ class Baseline(NoBaseline):
 
             return launch
 
-        quick = timing.Schedule("cool", rounds=1, turn_ms=5.0, warm_up_ms=0.0)
-        candidates = {str(i): timing.Candidate(launch_of(i), len(sets)) for i in range(len(product))}
-        times = timing.compare(candidates, schedule=quick, method="events")
-        best = min(times, key=lambda name: times[name].median_ms)
-        return launch_of(int(best))
+        def time_ms(algorithm: int) -> float:
+            return timing.time_launches(launch_of(algorithm), sets=len(sets), schedule=SCREEN).median_ms
+
+        return launch_of(fastest(len(product), time_ms).index)
 
     def __exit__(self, *error: object) -> None:
         if self._library is not None:
@@ -226,24 +235,27 @@ def environment(place: Backend, baseline: str | None) -> dict[str, Any]:
 # --- what people see -------------------------------------------------------------------------------------------------
 
 
-def table(document: Ladder) -> Table:
+def table(document: Ladder, *, ideas: bool = True) -> Table:
     """The ladder as a table; ``*`` marks figures from the record."""
     size = document.problem
     where = document.environment["gpu"] or "the emulator"
     made = Table(
         title=f"D[{size.m}, {size.n}] = A[{size.m}, {size.k}] @ B[{size.k}, {size.n}] on {where}",
         title_justify="left",
+        title_style="bold",
         pad_edge=False,
+        box=box.SIMPLE_HEAD,
     )
-    for name, justify in (
-        ("rung", "left"), ("idea", "left"), ("type", "left"), ("correct", "left"), ("conflicts", "right"),
-        ("FLOP/byte", "right"), ("predicted (H200)", "right"), ("TFLOP/s", "right"), ("of cuBLAS", "right"), ("", "left"),
-    ):  # fmt: skip
-        made.add_column(name, justify=justify, no_wrap=name not in ("idea",), overflow="fold")  # type: ignore[arg-type]
+    for name in ("rung", "idea", "type", "correct") if ideas else ("rung", "type", "correct"):
+        made.add_column(name, no_wrap=name != "idea")
+    for name in ("conflicts", "FLOP/byte", "predicted H200", "TFLOP/s", "of cuBLAS"):
+        made.add_column(name, justify="right")
+    made.add_column("", no_wrap=True, min_width=BAR_WIDTH)
     speeds = [shown(result)[0] for result in document.rungs]
     top = max((speed for speed in speeds if speed is not None), default=None)
     for result, speed in zip(document.rungs, speeds, strict=True):
-        made.add_row(*row(result, size), bar(speed, top))
+        name, idea, *cells = row(result, size)
+        made.add_row(name, *([idea] if ideas else []), *cells, bar(speed, top))
     return made
 
 

@@ -1,0 +1,263 @@
+"""``warptile emulate``: runs any PTX file on the CPU."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import ml_dtypes  # noqa: F401  (registers its types with NumPy, whose files may hold them)
+import msgspec
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from warptile.arch import REFERENCE_ARCH
+from warptile.emulator import ALL_CHECKS, DEFAULT_CHECKS, Report, emulate
+from warptile.errors import UnsupportedError
+from warptile.launch import Access, Argument, Dim3, LaunchSpec, Pointer, Scalar
+from warptile.ptx import parse
+from warptile.ptx.instruction import Function, Module, Variable
+
+SCALARS = {
+    "i32": "s32", "s32": "s32", "u32": "u32", "i64": "s64", "s64": "s64", "u64": "u64", "f16": "f16", "f32": "f32",
+    "f64": "f64",
+}  # fmt: skip
+"""Spelling on the command line -> type in a `LaunchSpec`."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """One ``--arg``: the kernel's argument and, for a buffer, its file and content."""
+
+    argument: Argument
+    path: Path | None = None
+    array: np.ndarray[Any, Any] | None = None
+    written: bool = False
+
+
+def extent(context: click.Context, parameter: click.Parameter, text: str) -> Dim3:
+    """Three extents from ``X``, ``X,Y`` or ``X,Y,Z``, missing ones 1."""
+    try:
+        extents = [int(part) for part in text.split(",")]
+    except ValueError:
+        extents = []
+    if not 1 <= len(extents) <= 3 or min(extents) < 1:
+        raise click.BadParameter(f"got {text!r}; it takes one to three whole numbers from 1, such as 8,4,1")
+    x, y, z = [*extents, 1, 1][:3]
+    return x, y, z
+
+
+def arguments(context: click.Context, parameter: click.Parameter, specs: tuple[str, ...]) -> tuple[Given, ...]:
+    """Every ``--arg``, with its file read."""
+    return tuple(argument(spec) for spec in specs)
+
+
+def argument(spec: str) -> Given:
+    """A kernel argument from ``i32:5``, ``f32:1.5``, ``in:PATH.npy`` or ``inout:PATH.npy``.
+
+    Raises:
+        UnsupportedError: a tensor map.
+        click.BadParameter: anything else, a value that does not fit, or a file that cannot be read.
+    """
+    kind, colon, text = spec.partition(":")
+    if kind == "tensormap":
+        raise UnsupportedError(
+            f"--arg {spec}: tensor maps come with the Hopper rungs; "
+            f"kernels that take plain buffers work: in:PATH.npy, inout:PATH.npy"
+        )
+    if not colon or (kind not in SCALARS and kind not in ("in", "inout")):
+        raise click.BadParameter(f"got {spec!r}; it takes {', '.join(SCALARS)}, in or inout, such as i32:5 or in:a.npy")
+    if kind in SCALARS:
+        return Given(scalar(SCALARS[kind], text))
+    try:
+        array = np.load(text, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise click.BadParameter(f"{text}: not a readable .npy file ({error}); numpy.save makes one") from None
+    if not isinstance(array, np.ndarray):
+        raise click.BadParameter(f"{text}: an archive of several arrays; save one with numpy.save")
+    return Given(Pointer(None), Path(text), np.array(array, order="C"), kind == "inout")
+
+
+def scalar(kind: str, text: str) -> Scalar:
+    """A scalar of PTX type ``kind``."""
+    try:
+        value: int | float = float(text) if kind[0] == "f" else int(text, 0)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is no {kind}") from None
+    if kind[0] != "f":
+        bits = int(kind[1:])
+        low, high = (0, 2**bits - 1) if kind[0] == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+        if not low <= value <= high:
+            raise click.BadParameter(f"{text} does not fit into {kind}, which holds {low} to {high}")
+    return Scalar(kind, value)
+
+
+@click.command("emulate")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--entry", help="Kernel to run; may be left out when the file has one.")
+@click.option("--arch", default=REFERENCE_ARCH, show_default=True, help="Architecture to behave as.")
+@click.option("--grid", callback=extent, metavar="X,Y,Z", default="1", show_default=True, help="Blocks.")
+@click.option("--block", callback=extent, metavar="X,Y,Z", default="1", show_default=True, help="Threads of a block.")
+@click.option(
+    "--cluster", callback=extent, metavar="X,Y,Z", default="1", show_default=True, help="Blocks of a cluster."
+)
+@click.option("--smem", type=click.IntRange(0), default=0, metavar="BYTES", help="Dynamic shared memory of a block.")
+@click.option(
+    "--arg", "given", callback=arguments, metavar="SPEC", multiple=True, help="One for each kernel parameter, in order."
+)
+@click.option("--out-dir", type=click.Path(file_okay=False, path_type=Path), help="Where inout buffers are written.")
+@click.option("--schedule", default="latest", show_default=True, help="latest, earliest or random:SEED.")
+@click.option("--check", "checks", help=f"Of {','.join(sorted(ALL_CHECKS))}; by default all, and '' for none.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def command(
+    file: Path,
+    entry: str | None,
+    arch: str,
+    grid: Dim3,
+    block: Dim3,
+    cluster: Dim3,
+    smem: int,
+    given: tuple[Given, ...],
+    out_dir: Path | None,
+    schedule: str,
+    checks: str | None,
+    as_json: bool,
+) -> None:
+    """Run a kernel of a PTX file on the CPU, checked and counted.
+
+    Each --arg is i32:5, u64:7, f32:1.5, in:PATH.npy or inout:PATH.npy: a device buffer initialised from the file,
+    which is written to --out-dir under the same name afterwards.
+    """
+    if any(one.written for one in given) and out_dir is None:
+        raise click.UsageError("an inout: argument needs --out-dir DIR to be written to")
+    names = written_names(given)
+    module = parse(text_of(file))
+    function = entry_named(module, entry)
+    check_arguments(function, given)
+    spec = LaunchSpec(
+        entry=function.name,
+        grid=grid,
+        block=block,
+        arguments=tuple(Pointer(names[i]) if one.path else one.argument for i, one in enumerate(given)),
+        cluster=cluster,
+        dynamic_shared_bytes=smem,
+    )
+    buffers = {names[i]: one.array.reshape(-1).view(np.uint8) for i, one in enumerate(given) if one.array is not None}
+    report = emulate(
+        module,
+        spec,
+        buffers,
+        accesses={names[i]: Access(writes=one.written) for i, one in enumerate(given) if one.path},
+        arch=arch,
+        schedule=schedule,
+        checks=DEFAULT_CHECKS if checks is None else frozenset(filter(None, checks.split(","))),
+    )
+    written = []
+    for one in given:
+        if one.written and one.path is not None and out_dir is not None and one.array is not None:
+            out_dir.mkdir(parents=True, exist_ok=True)
+            np.save(out_dir / one.path.name, one.array)
+            written.append(str(out_dir / one.path.name))
+    if as_json:
+        sys.stdout.write(document(function.name, arch, report, written) + "\n")
+    else:
+        show(function.name, report, written)
+
+
+def text_of(file: Path) -> str:
+    """The PTX text of a file."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"{file}: not readable as PTX text ({error})", param_hint="FILE") from None
+
+
+def written_names(given: tuple[Given, ...]) -> dict[int, str]:
+    """A name for each buffer argument: its file's, with a number where two arguments name the same file.
+
+    Two ``inout`` buffers must not end in one file.
+    """
+    names: dict[int, str] = {}
+    targets: set[str] = set()
+    for position, one in enumerate(given):
+        if one.path is None:
+            continue
+        if one.written and one.path.name in targets:
+            raise click.UsageError(f"two inout: arguments would be written to {one.path.name}; rename one of the files")
+        targets |= {one.path.name} if one.written else set()
+        name = one.path.name
+        names[position] = name if name not in names.values() else f"{name} (argument {position})"
+    return names
+
+
+def entry_named(module: Module, name: str | None) -> Function:
+    """The kernel called ``name``, or the file's only one."""
+    entries = module.entries
+    if name is None and len(entries) == 1:
+        return module.functions[entries[0]]
+    if name not in entries:
+        got = f"got {name!r}" if name else "left out"
+        raise click.BadParameter(f"{got}; the file has {', '.join(entries) or 'no kernel'}", param_hint="--entry")
+    return module.functions[name]
+
+
+def check_arguments(function: Function, given: tuple[Given, ...]) -> None:
+    """Number and size of the arguments must be the kernel's."""
+    parameters = [each for each in function.parameters if isinstance(each, Variable)]
+    shown = ", ".join(f"{each.type}{f'[{each.size_bytes}]' if each.size_bytes > 8 else ''}" for each in parameters)
+    if len(parameters) != len(given):
+        raise click.UsageError(
+            f"{function.name} takes {len(parameters)} parameters ({shown}) and got {len(given)} --arg; "
+            f"give one for each, in order"
+        )
+    for position, (parameter, one) in enumerate(zip(parameters, given, strict=True)):
+        size = 8 if not isinstance(one.argument, Scalar) else math.ceil(int(one.argument.type[1:]) / 8)
+        if size != parameter.size_bytes:
+            raise click.UsageError(
+                f"--arg {position} has {size} bytes and parameter {position} of {function.name} is {parameter.type} "
+                f"of {parameter.size_bytes} bytes"
+            )
+
+
+def document(entry: str, arch: str, report: Report, written: list[str]) -> str:
+    """The JSON document."""
+    lines = [
+        {
+            "file": line.location.file,
+            "line": line.location.line,
+            "ptx_line": line.location.ptx_line,
+            "counters": line.counters,
+        }
+        for line in report.lines
+    ]
+    content = {
+        "schema": "warptile.emulate/1",
+        "entry": entry,
+        "arch": arch,
+        "counters": report.counters,
+        "unfinished_copies": report.unfinished_copies,
+        "output": report.output,
+        "written": written,
+        "lines": lines,
+    }
+    return msgspec.json.format(msgspec.json.encode(content), indent=2).decode()
+
+
+def show(entry: str, report: Report, written: list[str]) -> None:
+    """The report for people: what the kernel printed, its counters, the files written."""
+    console = Console()
+    if report.output:
+        sys.stdout.write(report.output + ("" if report.output.endswith("\n") else "\n"))
+        sys.stdout.flush()
+    made = Table(title=entry, title_justify="left", show_header=False)
+    made.add_column("counter")
+    made.add_column("value", justify="right")
+    for name, value in report.counters.items():
+        made.add_row(name, f"{value:,.0f}" if value == int(value) else f"{value:,.3f}")
+    console.print(made)
+    for path in written:
+        console.print(f"wrote {path}", markup=False, highlight=False)

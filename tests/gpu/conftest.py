@@ -1,0 +1,14 @@
+"""GPU tests: skipped as a whole where there is no GPU."""
+
+import pytest
+
+from warptile.gpu import driver
+
+
+def pytest_collection_modifyitems(items):
+    """Mark every test of this folder, and skip it without a GPU."""
+    here = pytest.mark.skipif(not driver.available(), reason="needs an NVIDIA GPU")
+    for item in items:
+        if "gpu" in item.path.parent.parts[-1:]:
+            item.add_marker(pytest.mark.gpu)
+            item.add_marker(here)

@@ -244,8 +244,9 @@ class Guarded:
         distance = int(hit[0]) - self.offset_bytes
         if distance < 0:
             return f"{-distance} bytes before the first element"
-        row, byte = divmod(distance, self.matrix.strides[0])
-        return f"row {row}, {byte - columns * self.matrix.itemsize} bytes behind its last element"
+        row = min(distance // self.matrix.strides[0], rows - 1)
+        behind = distance - row * self.matrix.strides[0] - columns * self.matrix.itemsize
+        return f"row {row}, {behind} bytes behind its last element"
 
 
 def guarded(rows: int, columns: int, dtype: DType, gap_elements: int = 0) -> Guarded:

@@ -1,0 +1,131 @@
+"""f16 and bf16, alone and in pairs (PTX ISA, "Half Precision Floating Point Instructions").
+
+Sums and products are computed in float32 or float64, where they are exact or far enough from the halfway points of the
+16-bit format, and rounded once to the nearest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from warptile.emulator.assembler import Assembler, Modifiers, Operation, unknown
+from warptile.emulator.formats import F16, SMALL_FLOATS, SmallFloat, flush_subnormals, rectify, saturate
+from warptile.emulator.lanes import Array
+from warptile.emulator.ops.float import extremum_modifiers
+from warptile.emulator.ops.typed import elementwise, typed
+from warptile.emulator.rounding import to_odd_product_sum
+from warptile.ptx.instruction import Instruction
+
+_TYPES = "f16 f16x2 bf16 bf16x2"
+
+
+def through_f32(
+    small: SmallFloat, function: Callable[..., Array], narrow: Callable[[Array], Array], *, ftz: bool = False
+) -> Callable[..., Array]:
+    """``function`` of float32 values, as one of 16-bit registers; .ftz flushes sources and result."""
+    widen, tiny = small.widen, small.tiny
+    if ftz:
+
+        def flushed(*registers: Array) -> Array:
+            values = [flush_subnormals(widen(register), tiny) for register in registers]
+            return narrow(flush_subnormals(function(*values), tiny))
+
+        return flushed
+
+    def plain(*registers: Array) -> Array:
+        return narrow(function(*[widen(register) for register in registers]))
+
+    return plain
+
+
+def _sum(small: SmallFloat) -> tuple[Callable[..., Array], Callable[[Array], Array]]:
+    return np.add, small.narrow
+
+
+def _difference(small: SmallFloat) -> tuple[Callable[..., Array], Callable[[Array], Array]]:
+    return np.subtract, small.narrow
+
+
+def _product(small: SmallFloat) -> tuple[Callable[..., Array], Callable[[Array], Array]]:
+    if small.format is F16:  # 22 bits, far from the ends of float32
+        return np.multiply, small.narrow
+    return (lambda a, b: a.astype(np.float64) * b), small.narrow_exactly
+
+
+def _product_sum(small: SmallFloat) -> tuple[Callable[..., Array], Callable[[Array], Array]]:
+    def fused(a: Array, b: Array, c: Array) -> Array:
+        return to_odd_product_sum(a.astype(np.float64), b.astype(np.float64), c.astype(np.float64))
+
+    return fused, small.narrow_exactly
+
+
+_ARITHMETIC = {"add": _sum, "sub": _difference, "mul": _product, "fma": _product_sum}
+
+
+@typed("add sub mul fma", _TYPES)
+def arithmetic(instruction: Instruction, assembler: Assembler) -> Operation:
+    """``add``, ``sub``, ``mul``, ``fma``, to the nearest; .ftz and .sat for f16, .relu for fma."""
+    modifiers = Modifiers(instruction)
+    small = SMALL_FLOATS[modifiers.last()]
+    opcode = instruction.opcode
+    if opcode == "fma":
+        modifiers.need("rn")
+    else:
+        modifiers.take("rn")
+    ftz, sat = modifiers.flag("ftz"), modifiers.flag("sat")
+    relu = opcode == "fma" and modifiers.flag("relu")
+    modifiers.done()
+    if (ftz or sat) and small.format is not F16:
+        raise unknown(instruction, f".{'ftz' if ftz else 'sat'} is not for .{small.name}")
+    function, narrow = _ARITHMETIC[opcode](small)
+    if sat or relu:
+        clamp = saturate if sat else rectify
+        unclamped = function
+
+        def function(*values: Array) -> Array:
+            return clamp(unclamped(*values))
+
+    operation = through_f32(small, function, narrow, ftz=ftz)
+    count = 4 if opcode == "fma" else 3
+    return elementwise(instruction, assembler, operation, *[small.storage] * count, quiet=True)
+
+
+@typed("neg abs", _TYPES)
+def sign_change(instruction: Instruction, assembler: Assembler) -> Operation:
+    """``neg`` and ``abs``: of the sign bits."""
+    modifiers = Modifiers(instruction)
+    small = SMALL_FLOATS[modifiers.last()]
+    ftz = modifiers.flag("ftz")
+    modifiers.done()
+    if ftz and small.format is not F16:
+        raise unknown(instruction, f".ftz is not for .{small.name}")
+    signs = small.storage(0x80008000 if small.pair else 0x8000)
+    opposite = instruction.opcode == "neg"
+    if not ftz:
+        if opposite:
+            return elementwise(instruction, assembler, lambda a: a ^ signs, small.storage, small.storage)
+        return elementwise(instruction, assembler, lambda a: a & ~signs, small.storage, small.storage)
+    function = through_f32(small, np.negative if opposite else np.abs, small.narrow, ftz=True)
+    return elementwise(instruction, assembler, function, small.storage, small.storage, quiet=True)
+
+
+@typed("min max", _TYPES)
+def minimum_or_maximum(instruction: Instruction, assembler: Assembler) -> Operation:
+    """``min``, ``max`` with .ftz (f16), .NaN, .xorsign.abs."""
+    modifiers = Modifiers(instruction)
+    small = SMALL_FLOATS[modifiers.last()]
+    ftz = modifiers.flag("ftz")
+    function = extremum_modifiers(instruction, modifiers)
+    modifiers.done()
+    if ftz and small.format is not F16:
+        raise unknown(instruction, f".ftz is not for .{small.name}")
+    count = len(instruction.operands)
+    return elementwise(
+        instruction,
+        assembler,
+        through_f32(small, function, small.narrow, ftz=ftz),
+        *[small.storage] * count,
+        quiet=True,
+    )

@@ -5,11 +5,7 @@ from __future__ import annotations
 from warptile.errors import UnsupportedError
 from warptile.rungs.rung import Config, Rung
 from warptile.rungs.simt import SIMT_RUNGS
-
-try:
-    from warptile.rungs.wmma import WMMA_RUNGS
-except ModuleNotFoundError:  # pragma: no cover
-    WMMA_RUNGS = ()
+from warptile.rungs.wmma import WMMA_RUNGS
 
 __all__ = ["RUNGS", "Config", "Rung", "families", "rung"]
 

@@ -6,6 +6,8 @@ earlier ones having passed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from warptile.problem import Problem
 from warptile.rungs.rung import Config
 
@@ -19,6 +21,11 @@ OUTPUTS_OF_ACCUMULATOR = {
     "int32": ("int32",),
 }
 """Types of C and D that the epilogue can make from each accumulator."""
+
+
+def first_reason(reasons: Iterable[str | None]) -> str | None:
+    """The first reason that is not None. Give a generator: later checks may rely on earlier ones having passed."""
+    return next((reason for reason in reasons if reason is not None), None)
 
 
 def ceil_div(extent: int, tile: int) -> int:

@@ -13,8 +13,8 @@ ANY_DTYPE = ("float32", "float16", "bfloat16", "float64", "tfloat32", "int8", "u
 MAX_THREADS = 1024
 STATIC_SHARED_BYTES = 48 * 1024
 REGISTERS = 65536
-ADDRESS_REGISTERS = 24
-"""Registers of a simt-warptile thread beside accumulators and fragments: addresses, sizes and the loop."""
+OTHER_REGISTERS = 20
+"""Registers of a simt-warptile thread beside values and pointers: where it reads and writes, sizes, the loop."""
 LANES_K = 8
 """Lanes of a warp that copy neighbouring k of one row: ``LANES_K`` of kernels/simt/staging.cuh."""
 ENOUGH_BLOCKS = 96
@@ -195,7 +195,7 @@ def _copy_reason(problem: Problem, config: Config, threads: int, staged_bits: in
 
 # --- simt-warptile ------------------------------------------------------------------------------------------------
 
-WARPTILE_KEYS = (*TILE_KEYS, "STAGES", "BLOCKS", "GROUP")
+WARPTILE_KEYS = (*TILE_KEYS, "STAGES", "MIN_BLOCKS", "GROUP")
 WARPTILE_DTYPES = ("float32", "float64", "float16", "bfloat16", "int8", "uint8")
 
 
@@ -211,14 +211,17 @@ def _warptile_illegal(problem: Problem, config: Config) -> str | None:
 
 
 def _register_reason(problem: Problem, config: Config) -> str | None:
-    """Why a thread's registers do not suffice, or None: accumulators, two sets of fragments and addresses must fit
-    into its share of the register file, which BLOCKS resident blocks divide among them."""
+    """Why a thread's registers do not suffice, or None: accumulators, two sets of fragments, a pointer for each row
+    that it copies and OTHER_REGISTERS must fit into its share of the register file, divided by MIN_BLOCKS."""
     tm, tn, threads = config["TM"], config["TN"], _tiled_thread_count(config)
-    needed = (tm * tn + 2 * (tm + tn)) * problem.accumulator.bits // 32 + ADDRESS_REGISTERS
-    available = min(255, REGISTERS // (config["BLOCKS"] * threads) // 8 * 8)
+    rows = threads // LANES_K
+    pointers = config["BM"] // rows + (config["BN"] // rows if problem.b.major == "col" else 1)
+    values = (tm * tn + 2 * (tm + tn)) * problem.accumulator.bits // 32
+    needed = values + 2 * pointers + OTHER_REGISTERS
+    available = min(255, REGISTERS // (config["MIN_BLOCKS"] * threads) // 8 * 8)
     if needed > available:
         return (
-            f"a thread needs about {needed} registers for a tile of {tm} x {tn}; {config['BLOCKS']} blocks of "
+            f"a thread needs about {needed} registers for a tile of {tm} x {tn}; {config['MIN_BLOCKS']} blocks of "
             f"{threads} threads leave it {available}"
         )
     return None
@@ -255,29 +258,43 @@ WARPTILE_CANDIDATES = tuple(
         (128, 256, 8, 64, 64, 16, 8, 4, 1, 8),
         (128, 256, 16, 128, 32, 16, 8, 3, 1, 8),
         (256, 128, 16, 32, 128, 8, 16, 3, 1, 8),
-        (256, 256, 8, 64, 64, 16, 8, 3, 1, 4),
         # 8 x 8 a thread: more warps to hide latency behind, 16 operands for 64 multiply-adds
         (128, 128, 16, 64, 32, 8, 8, 3, 2, 8),
-        (128, 128, 8, 64, 32, 8, 8, 4, 2, 8),
-        (128, 128, 16, 32, 64, 8, 8, 3, 2, 8),
-        (128, 64, 16, 64, 32, 8, 8, 3, 4, 8),
+        (128, 128, 16, 64, 32, 8, 8, 4, 2, 8),
+        (128, 128, 16, 32, 64, 8, 8, 3, 1, 8),
+        (128, 64, 16, 64, 32, 8, 8, 3, 3, 8),
         # small tiles for small problems
         (64, 64, 16, 32, 32, 8, 4, 3, 4, 8),
         (64, 32, 16, 32, 16, 4, 4, 3, 4, 8),
         (32, 32, 16, 16, 32, 4, 4, 3, 8, 8),
     )
 )
-"""What a search over simt-warptile tries, values in the order of `WARPTILE_KEYS`."""
+"""What a search over simt-warptile tries for 32-bit accumulators, values in the order of `WARPTILE_KEYS`."""
+
+FLOAT64_CANDIDATES = tuple(
+    _warptile_config(*values)
+    for values in (
+        (128, 128, 8, 64, 32, 8, 8, 3, 1, 8),
+        (128, 128, 16, 64, 32, 8, 8, 3, 1, 8),
+        (64, 128, 8, 64, 32, 8, 8, 4, 2, 8),
+        (128, 64, 8, 32, 32, 8, 4, 4, 1, 8),
+        (64, 64, 16, 32, 32, 8, 4, 3, 3, 8),
+        (64, 64, 8, 32, 32, 8, 4, 4, 3, 8),
+        (64, 32, 16, 32, 16, 4, 4, 3, 4, 8),
+        (32, 32, 8, 16, 32, 4, 4, 3, 8, 8),
+    )
+)
+"""The same for float64, whose values take two registers each."""
+
+
+def _warptile_candidates(problem: Problem) -> tuple[Config, ...]:
+    return FLOAT64_CANDIDATES if problem.accumulator.bits == 64 else WARPTILE_CANDIDATES
 
 
 def _warptile_default(problem: Problem) -> Config:
-    """Large tiles where D has enough of them for the GPU's multiprocessors, else smaller ones."""
-    if problem.accumulator.name == "float64":
-        large, small = (128, 64, 8, 32, 32, 8, 4, 4, 2, 8), (32, 32, 8, 16, 32, 4, 4, 3, 4, 8)
-    else:
-        large, small = (128, 128, 16, 64, 64, 16, 8, 3, 2, 8), (64, 32, 16, 32, 16, 4, 4, 3, 4, 8)
-    enough = blocks(problem, _warptile_config(*large)) >= ENOUGH_BLOCKS
-    return _warptile_config(*(large if enough else small))
+    """The first candidate where D has enough of its tiles for the GPU's multiprocessors, else the smallest tile."""
+    large, *_, small = _warptile_candidates(problem)
+    return large if blocks(problem, large) >= ENOUGH_BLOCKS else small
 
 
 WARPTILE = Rung(
@@ -289,7 +306,7 @@ WARPTILE = Rung(
     min_arch=70,
     dtypes=WARPTILE_DTYPES,
     default_config=_warptile_default,
-    candidates=lambda problem: (_warptile_default(problem), *WARPTILE_CANDIDATES),
+    candidates=_warptile_candidates,
     illegal=_warptile_illegal,
     name_expression=_warptile_name,
     grid=_linear_grid,
@@ -325,7 +342,6 @@ HALF2_CANDIDATES: tuple[Config, ...] = tuple(
         (256, 128, 16, 64, 64, 16, 8),
         (128, 128, 16, 64, 32, 8, 8),
         (64, 64, 16, 64, 32, 8, 8),
-        (64, 32, 16, 64, 32, 8, 8),
     )
 )
 

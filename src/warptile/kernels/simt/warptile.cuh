@@ -23,8 +23,8 @@ __device__ __forceinline__ void outer_product(ACCUMULATOR (&sum)[TM][TN], const 
 }
 
 template <typename ELEMENT, typename ACCUMULATOR, typename OUT, bool B_COLUMN_MAJOR, int B_WIDTH, int D_WIDTH, int BM,
-          int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int BLOCKS, int GROUP>
-__global__ void __launch_bounds__(BM / WM * (BN / WN) * 32, BLOCKS)
+          int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int MIN_BLOCKS, int GROUP>
+__global__ void __launch_bounds__(BM / WM * (BN / WN) * 32, MIN_BLOCKS)
     simt_warptile(const ELEMENT* a, const ELEMENT* b, const OUT* c, OUT* d, int m, int n, int k, long long lda,
                   long long ldb, long long ldc, long long ldd, typename Scale<ACCUMULATOR>::type alpha,
                   typename Scale<ACCUMULATOR>::type beta) {

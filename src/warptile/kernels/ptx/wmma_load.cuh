@@ -33,10 +33,12 @@ template <>
 struct Spelled<__nv_bfloat16> {
     static constexpr char TEXT[] = "bf16";
 };
+#if __CUDA_ARCH__ >= 800
 template <>
 struct Spelled<nvcuda::wmma::precision::tf32> {
     static constexpr char TEXT[] = "tf32";
 };
+#endif
 template <>
 struct Spelled<double> {
     static constexpr char TEXT[] = "f64";

@@ -29,11 +29,13 @@ struct Storage {
     using precision = ELEMENT;
     static constexpr int ELEMENTS = 1;
 };
+#if __CUDA_ARCH__ >= 800
 template <>
 struct Storage<float> {
     using precision = wmma::precision::tf32;
     static constexpr int ELEMENTS = 1;
 };
+#endif
 template <>
 struct Storage<int4_packed> {
     using precision = wmma::experimental::precision::s4;
@@ -90,16 +92,22 @@ struct Operation {
     using B = wmma::fragment<wmma::matrix_b, FM, FN, FK, PRECISION, B_LAYOUT>;
     using C = wmma::fragment<wmma::accumulator, FM, FN, FK, ACCUMULATOR>;
 
+#if __CUDA_ARCH__ < 800
+    static_assert(!NEEDS_STATE_SPACE && !SAME<ELEMENT, bit_packed>,
+                  "fragments of bfloat16, TF32, float64 and (for AND) bits need sm_80");
+#endif
     static_assert(ELEMENTS_PER_UNIT == 1 || B_COLUMN_MAJOR, "types narrower than a byte need B stored as [N, K]");
 };
 
 // TF32 keeps 10 of float's 23 fraction bits: round to nearest here, the tensor core would only cut them off.
 template <typename OPERATION, typename FRAGMENT>
 __device__ __forceinline__ void round_fragment(FRAGMENT& fragment) {
+#if __CUDA_ARCH__ >= 800
     if constexpr (SAME<typename OPERATION::ELEMENT, float>) {
 #pragma unroll
         for (int i = 0; i < fragment.num_elements; ++i) fragment.x[i] = wmma::__float_to_tf32(fragment.x[i]);
     }
+#endif
 }
 
 // Loads an A or B fragment from anywhere; rows (columns) of its matrix are `stride` units apart.
@@ -130,11 +138,13 @@ __device__ __forceinline__ void load_shared_fragment(FRAGMENT& fragment, const t
 template <typename OPERATION>
 __device__ __forceinline__ void multiply_fragments(typename OPERATION::C& c, const typename OPERATION::A& a,
                                                    const typename OPERATION::B& b) {
+#if __CUDA_ARCH__ >= 800
     if constexpr (SAME<typename OPERATION::ELEMENT, bit_packed>) {
         wmma::bmma_sync(c, a, b, c, wmma::experimental::bmmaBitOpAND, wmma::experimental::bmmaAccumulateOpPOPC);
-    } else {
-        wmma::mma_sync(c, a, b, c);
+        return;
     }
+#endif
+    if constexpr (!SAME<typename OPERATION::ELEMENT, bit_packed>) wmma::mma_sync(c, a, b, c);
 }
 
 // D[m, n] = alpha * A[m, k] * B[k, n] + beta * C[m, n]. The kernels' parameters, with k, lda and ldb in units.

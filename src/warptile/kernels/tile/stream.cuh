@@ -61,11 +61,16 @@ struct BlockStream {
           a(gemm.a_at(row, 0), gemm.lda, TILE::BK),
           b(gemm.b_at(0, column), gemm.ldb, OPERATION::B_COLUMN_MAJOR ? TILE::BK : TILE::BK * gemm.ldb) {}
 
+    // Starts the copies of the next tile, which is one of the whole ones.
+    __device__ __forceinline__ void stage_whole(STAGE& stage) {
+        a.stage(stage.a);
+        b.stage(stage.b);
+    }
+
     // Starts the copies of tile number `tile`; tiles are asked for in order, and past the last one nothing happens.
-    __device__ __forceinline__ void stage(STAGE& stage, int tile) {
+    __device__ __forceinline__ void stage_any(STAGE& stage, int tile) {
         if (tile < whole_tiles) {
-            a.stage(stage.a);
-            b.stage(stage.b);
+            stage_whole(stage);
         } else if (tile < tiles_k) {
             constexpr bool COLUMN_MAJOR = OPERATION::B_COLUMN_MAJOR;
             const int depth = tile * TILE::BK, columns = gemm.n - column, left = gemm.k - depth;

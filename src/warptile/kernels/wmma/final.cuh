@@ -30,35 +30,42 @@ __global__ void __launch_bounds__(TILE::THREADS, MIN_BLOCKS)
 
     BlockStream<AsyncCopy, OPERATION, TILE, WIDTHS, PAD> stream(gemm, row, column);
     for (int ahead = 0; ahead < STAGES - 1; ++ahead) {
-        stream.stage(memory.stages[ahead], ahead);
+        stream.stage_any(memory.stages[ahead], ahead);
         cp_async_commit_group();
     }
     cp_async_wait_group<STAGES - 2>();
     __syncthreads();  // the first stage is full
     fragments[0].load(memory.stages[0], 0);
 
-    int reading = 0, filling = STAGES - 1;
-#pragma unroll 1
-    for (int tile = 0; tile < stream.tiles_k; ++tile) {
+    int tile = 0, reading = 0, filling = STAGES - 1;
+    // Multiplies `tile`, whose first fragments are loaded, while `stage_next` starts the copies of a later one.
+    const auto multiply_tile = [&](auto stage_next) {
 #pragma unroll
         for (int step = 0; step < STEPS; ++step) {
             if (step == STEPS - 1) {
                 // The next step's fragments are in the next stage: it must have arrived, for every thread. After the
                 // barrier nobody reads the present one any more: the next tile's copies may overwrite it.
+                // At the end there is no next stage, and the present one is read again, for nothing.
                 cp_async_wait_group<STAGES - 2>();
                 __syncthreads();
-                // At the end there is no next stage, and the present one is read again, for nothing.
                 filling = reading;
                 if (tile + 1 < stream.tiles_k) reading = reading + 1 == STAGES ? 0 : reading + 1;
             }
             fragments[(step + 1) % 2].load(memory.stages[reading], (step + 1) % STEPS * OPERATION::STEP);
             if (step == 0) {
-                stream.stage(memory.stages[filling], tile + STAGES - 1);
-                cp_async_commit_group();
+                stage_next(memory.stages[filling], tile + STAGES - 1);
+                cp_async_commit_group();  // empty past the last tile: the wait counts groups, not tiles
             }
             multiply<ZIGZAG>(accumulators, fragments[step % 2]);
         }
-    }
+    };
+    // While the tile to fetch is whole the loop's body has no branch: the compiler spreads copies, loads and products.
+#pragma unroll 1
+    for (; tile + STAGES - 1 < stream.whole_tiles; ++tile)
+        multiply_tile([&](auto& stage, int) { stream.stage_whole(stage); });
+#pragma unroll 1
+    for (; tile < stream.tiles_k; ++tile)
+        multiply_tile([&](auto& stage, int next) { stream.stage_any(stage, next); });
     __syncthreads();  // the stages turn into patches
     store_rows<WIDTHS::D>(accumulators, memory.patches, gemm, row, column);
 }

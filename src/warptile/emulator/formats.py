@@ -32,7 +32,8 @@ def flush_subnormals(value: Array, tiny: Any = TINY_F32) -> Array:
 def saturate(value: Array) -> Array:
     """What .sat does: into [0, 1], a NaN to +0."""
     one = value.dtype.type(1)
-    return np.where(value > 0, np.minimum(value, one), value.dtype.type(0))
+    answer: Array = np.where(value > 0, np.minimum(value, one), value.dtype.type(0))
+    return answer
 
 
 def rectify(value: Array) -> Array:

@@ -1,7 +1,6 @@
 """Single-precision sums, products and fused multiply-adds as compiled ufuncs: one pass, one rounding, canonical NaN.
 
-NumPy has no fused multiply-add, and would need a second pass for the NaN. The functions are compiled when first asked
-for and kept on disk by numba; importing numba is put off until then.
+NumPy has no fused multiply-add, and would need a second pass for the NaN. Each is compiled when first asked for.
 """
 
 from __future__ import annotations
@@ -10,7 +9,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+import numba
 import numpy as np
+from numba.extending import intrinsic
 
 from warptile.emulator.lanes import Array
 
@@ -23,18 +24,30 @@ def compiled(name: str, type_name: str) -> Callable[..., Array]:
 
     f64 results keep the NaN of the processor: PTX does not say which one comes out.
     """
-    if type_name == "f64" and name != "fma":
-        return {"add": np.add, "sub": np.subtract, "mul": np.multiply}[name]
-    import numba
-
     letter = "f4" if type_name == "f32" else "f8"
+    functions: dict[tuple[str, str], Callable[..., Any]] = {
+        ("add", "f32"): _add,
+        ("sub", "f32"): _subtract,
+        ("mul", "f32"): _multiply,
+        ("fma", "f32"): _multiply_add,
+        ("fma", "f64"): _multiply_add_f64,
+    }
+    function = functions.get((name, type_name))
+    if function is None:
+        return {"add": np.add, "sub": np.subtract, "mul": np.multiply}[name]
     signature = f"{letter}({', '.join([letter] * (3 if name == 'fma' else 2))})"
-    function = {"add": _add, "sub": _subtract, "mul": _multiply}.get(name) or _fused(type_name)
-    try:
-        found: Callable[..., Array] = numba.vectorize([signature], cache=True)(function)
-    except RuntimeError:  # numba finds no folder that it may write to
-        found = numba.vectorize([signature])(function)
+    found: Callable[..., Array] = numba.vectorize([signature])(function)  # type: ignore[no-untyped-call]
     return found
+
+
+@intrinsic
+def _fused(context: Any, a: Any, b: Any, c: Any) -> Any:
+    """a * b + c, rounded once: LLVM's ``fma``."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.fma(*arguments)
+
+    return a(a, b, c), generate
 
 
 def _add(a: Any, b: Any) -> Any:
@@ -52,25 +65,10 @@ def _multiply(a: Any, b: Any) -> Any:
     return product if product == product else _NAN
 
 
-def _fused(type_name: str) -> Callable[[Any, Any, Any], Any]:
-    from numba.extending import intrinsic
+def _multiply_add(a: Any, b: Any, c: Any) -> Any:
+    result: Any = _fused(a, b, c)  # type: ignore[call-arg]
+    return result if result == result else _NAN
 
-    @intrinsic
-    def fused(context: Any, a: Any, b: Any, c: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.fma(*arguments)
 
-        return a(a, b, c), generate
-
-    if type_name == "f64":
-
-        def multiply_add_f64(a: Any, b: Any, c: Any) -> Any:
-            return fused(a, b, c)
-
-        return multiply_add_f64
-
-    def multiply_add(a: Any, b: Any, c: Any) -> Any:
-        result = fused(a, b, c)
-        return result if result == result else _NAN
-
-    return multiply_add
+def _multiply_add_f64(a: Any, b: Any, c: Any) -> Any:
+    return _fused(a, b, c)  # type: ignore[call-arg]

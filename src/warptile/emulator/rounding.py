@@ -25,7 +25,7 @@ _ALIASES = {"AMD64": "x86_64", "arm64": "aarch64"}
 
 
 def rounded(function: Callable[..., Array], direction: str | None) -> Callable[..., Array]:
-    """``function``, whose floating-point operations round in ``direction``: ``rn`` (or None), ``rz``, ``rm`` or ``rp``."""
+    """``function``, whose float operations round in ``direction``: ``rn`` (or None), ``rz``, ``rm`` or ``rp``."""
     if direction is None or direction == "rn":
         return function
     set_direction, codes = _control()
@@ -106,14 +106,16 @@ def to_grid(value: Array, precision: int, minimum_exponent: int, direction: str)
     """
     exponent = np.frexp(value)[1]
     quantum = np.maximum(exponent - precision, minimum_exponent - precision + 1)
-    return np.ldexp(to_integral(np.ldexp(value, -quantum), direction), quantum)
+    answer: Array = np.ldexp(to_integral(np.ldexp(value, -quantum), direction), quantum)
+    return answer
 
 
 def to_integral(value: Array, direction: str) -> Array:
     """Round to an integer, as a float of the same type; the sign of zero stays."""
     if direction == "rna":
         whole = np.trunc(value)
-        return whole + np.copysign(np.abs(value - whole) >= 0.5, value)
+        answer: Array = whole + np.copysign(np.abs(value - whole) >= 0.5, value)
+        return answer
     return _INTEGRAL[direction](value)
 
 

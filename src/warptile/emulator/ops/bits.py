@@ -52,7 +52,7 @@ def _bits(name: str) -> np.dtype[Any]:
 
 def _of_two(table: int) -> Callable[[Array, Array], Array]:
     """The function of b and c whose value for bits (b, c) is bit ``2b + c`` of ``table``."""
-    return (
+    functions: tuple[Callable[..., Any], ...] = (
         lambda b, c: _U32(0),
         lambda b, c: ~(b | c),
         lambda b, c: ~b & c,
@@ -69,7 +69,8 @@ def _of_two(table: int) -> Callable[[Array, Array], Array]:
         lambda b, c: b | ~c,
         lambda b, c: b | c,
         lambda b, c: _U32(0xFFFFFFFF),
-    )[table]
+    )
+    return functions[table]
 
 
 def lookup(table: int) -> Callable[[Array, Array, Array], Array]:
@@ -333,7 +334,8 @@ def extract_field(instruction: Instruction, assembler: Assembler) -> Operation:
             sign_place = np.minimum(position + length - _U32(1), _U32(width - 1))
             sign = ((bits >> sign_place.astype(unsigned)) & one).astype(bool) & (length != 0)
             field = field | np.where(sign, all_ones ^ mask, unsigned.type(0))
-        return field.view(kind)
+        answer: Array = field.view(kind)
+        return answer
 
     return elementwise(instruction, assembler, extract, kind, kind, _U32, _U32)
 
@@ -351,7 +353,8 @@ def insert_field(instruction: Instruction, assembler: Assembler) -> Operation:
         position = np.minimum(position & _U32(255), width).astype(kind)
         length = np.minimum(length & _U32(255), width).astype(kind)
         mask = ((one << length) - one) << position
-        return (b & ~mask) | ((a << position) & mask)
+        answer: Array = (b & ~mask) | ((a << position) & mask)
+        return answer
 
     return elementwise(instruction, assembler, insert, kind, kind, kind, _U32, _U32)
 
@@ -385,6 +388,7 @@ def extend(instruction: Instruction, assembler: Assembler) -> Operation:
     def extended(a: Array, n: Array) -> Array:
         n = n & _U32(31) if wrap else np.minimum(n, _U32(32))
         up = (_U32(32) - n).astype(kind)
-        return (a << up) >> up
+        answer: Array = (a << up) >> up
+        return answer
 
     return elementwise(instruction, assembler, extended, kind, kind, _U32)

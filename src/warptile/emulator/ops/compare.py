@@ -95,7 +95,7 @@ class _Comparison:
 
 @builder("setp")
 def set_predicate(instruction: Instruction, assembler: Assembler) -> Operation:
-    """``setp.cmp{.bool}.type p{|q}, a, b{, {!}c}``: p = t op c, q = !t op c; for pairs, p is the low half and q the high."""
+    """``setp.cmp{.bool}.type p{|q}, a, b{, {!}c}``: p = t op c, q = !t op c; of pairs, p is the low half."""
     modifiers = Modifiers(instruction)
     kind = modifiers.last()
     combine = modifiers.take(*_COMBINE)
@@ -182,7 +182,11 @@ def select(instruction: Instruction, assembler: Assembler) -> Operation:
     modifiers = Modifiers(instruction)
     kind = _bits(instruction, modifiers.last())
     modifiers.done()
-    return elementwise(instruction, assembler, lambda a, b, p: np.where(p, a, b), kind, kind, kind, np.bool_)
+    return elementwise(instruction, assembler, _where, kind, kind, kind, np.bool_)
+
+
+def _where(a: Array, b: Array, p: Array) -> Array:
+    return np.where(p, a, b)
 
 
 @builder("slct")

@@ -173,7 +173,8 @@ def _exact_f64(a: Array) -> Array:
     if a.dtype.itemsize < 8:
         return a.astype(np.float64)
     low = (a.view(np.uint64) & _LOW).astype(np.float64)
-    return (a >> a.dtype.type(32)).astype(np.float64) * _TWO_32 + low
+    answer: Array = (a >> a.dtype.type(32)).astype(np.float64) * _TWO_32 + low
+    return answer
 
 
 def _odd_f64(a: Array) -> Array:
@@ -293,7 +294,8 @@ def _pair_encoder(instruction: Instruction, target: str, options: _Options) -> F
         def encode_small(value: Array) -> Array:
             value = rectify(value) if options.relu else value
             code = small.format.encode(value.astype(np.float64), direction, saturate_finite=options.finite)
-            return code[..., 0] | (code[..., 1] << np.uint32(16))
+            answer: Array = code[..., 0] | (code[..., 1] << np.uint32(16))
+            return answer
 
         return encode_small
     if direction != "rn" or not options.finite:
@@ -304,7 +306,8 @@ def _pair_encoder(instruction: Instruction, target: str, options: _Options) -> F
     def encode_narrow(value: Array) -> Array:
         value = rectify(value) if options.relu else value
         code = narrow.encode(value.astype(np.float64), "rn", saturate_finite=True)
-        return (code[..., 0] | (code[..., 1] << shift)).astype(np.uint8 if narrow.bits == 4 else np.uint16)
+        answer: Array = (code[..., 0] | (code[..., 1] << shift)).astype(np.uint8 if narrow.bits == 4 else np.uint16)
+        return answer
 
     return encode_narrow
 
@@ -315,7 +318,7 @@ def _pair_decoder(narrow: Format) -> Function:
     return lambda a: narrow.decode(np.stack([a & mask, (a >> shift) & mask], axis=-1))
 
 
-# -- cvt.pack ------------------------------------------------------------------------------------------------------------
+# -- cvt.pack ---------------------------------------------------------------------------------------------------------
 
 
 def _pack(instruction: Instruction, assembler: Assembler, modifiers: Modifiers) -> Operation:

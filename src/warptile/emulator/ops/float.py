@@ -74,12 +74,14 @@ def sign_change(instruction: Instruction, assembler: Assembler) -> Operation:
     if instruction.opcode == "neg":
 
         def change(a: Array) -> Array:
-            return (a.view(bits) ^ sign).view(kind)
+            changed: Array = (a.view(bits) ^ sign).view(kind)
+            return changed
 
     else:
 
         def change(a: Array) -> Array:
-            return (a.view(bits) & ~sign).view(kind)
+            changed: Array = (a.view(bits) & ~sign).view(kind)
+            return changed
 
     return elementwise(instruction, assembler, with_effects(change, ftz=ftz), kind, kind)
 
@@ -182,11 +184,12 @@ def exact_quotient(opcode: str, name: str) -> Callable[..., Array]:
     """``div``, ``rcp`` or ``sqrt`` before rounding modes: IEEE's own operations."""
     kind = FLOATS[name]
     one = np.ones(1, dtype=kind)
-    function: Callable[..., Array] = {
+    functions: dict[str, Callable[..., Array]] = {
         "div": np.divide,
         "rcp": lambda a: np.divide(one, a),
         "sqrt": np.sqrt,
-    }[opcode]
+    }
+    function = functions[opcode]
     return (lambda *values: canonical_f32(function(*values))) if name == "f32" else function
 
 

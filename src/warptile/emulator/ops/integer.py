@@ -137,7 +137,8 @@ def _high(kind: np.dtype[Any]) -> Callable[[Array, Array], Array]:
         high = a1 * b1 + (middle >> _32) + (other >> _32)
         if kind.kind == "i":
             high = high - np.where(a < 0, ub, np.uint64(0)) - np.where(b < 0, ua, np.uint64(0))
-        return high.view(kind)
+        answer: Array = high.view(kind)
+        return answer
 
     return high64
 
@@ -245,7 +246,8 @@ def product_of_24_bits(instruction: Instruction, assembler: Assembler) -> Operat
 
     def low24(value: Array) -> Array:
         shifted = (value.view(np.uint32) << np.uint32(8)).view(kind)
-        return (shifted >> kind.type(8)).astype(wide)
+        answer: Array = (shifted >> kind.type(8)).astype(wide)
+        return answer
 
     def multiply(a: Array, b: Array) -> Array:
         whole = low24(a) * low24(b)
@@ -354,6 +356,7 @@ def dot_product(instruction: Instruction, assembler: Assembler) -> Operation:
 
     def dot(a: Array, b: Array, c: Array) -> Array:
         factors = pieces(a, left).astype(np.int64), pieces(b, right)[:, start:stop].astype(np.int64)
-        return ((factors[0] * factors[1]).sum(axis=1) + c).astype(np.uint32)
+        answer: Array = ((factors[0] * factors[1]).sum(axis=1) + c).astype(np.uint32)
+        return answer
 
     return elementwise(instruction, assembler, dot, *[np.uint32] * 4)

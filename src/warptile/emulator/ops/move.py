@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from warptile.emulator.assembler import Assembler, Modifiers, Operation, builder, unknown
+from warptile.emulator.assembler import Assembler, Modifiers, Operation, Source, builder, unknown
 from warptile.emulator.lanes import REGISTER_BYTES, Active, Array
 from warptile.emulator.ops.typed import FLOATS, INTEGERS, elementwise
 from warptile.ptx.instruction import Immediate, Instruction, Operand, Register, SpecialRegister, Vector
@@ -14,7 +14,7 @@ _CLOCKS = ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "glo
 
 @builder("mov")
 def move(instruction: Instruction, assembler: Assembler) -> Operation:
-    """``mov.type d, a``: a register, a literal, the address of a variable, a special register, ``{...}`` on either side."""
+    """``mov.type d, a``: a register, a literal, an address, a special register, ``{...}`` on either side."""
     modifiers = Modifiers(instruction)
     name = modifiers.last()
     modifiers.done()
@@ -63,7 +63,7 @@ def _words(instruction: Instruction, assembler: Assembler, name: str) -> Operati
                 packed[:, place] = value
             return packed.view(np.uint8)
 
-        read_bytes = gather
+        read_bytes: Source = gather
     else:
         read_bytes = _whole_reader(instruction, assembler, source, whole)
     if isinstance(target, Vector):
@@ -94,7 +94,7 @@ def _part_bytes(instruction: Instruction, whole: int, vector: Vector) -> int:
     return whole // count
 
 
-def _whole_reader(instruction: Instruction, assembler: Assembler, source: Operand, whole: int):  # type: ignore[no-untyped-def]
+def _whole_reader(instruction: Instruction, assembler: Assembler, source: Operand, whole: int) -> Source:
     if whole < 16:
         read = assembler.source(source, f"u{whole}")
 

@@ -107,9 +107,11 @@ def silently(run: Callable[[Active], None]) -> Callable[[Active], None]:
 def pieces(packed: Array, part: Any) -> Array:
     """The parts of packed registers, lowest first, as an array (lanes, parts)."""
     kind = np.dtype(part)
-    return np.ascontiguousarray(packed).view(kind).reshape(-1, packed.dtype.itemsize // kind.itemsize)
+    answer: Array = np.ascontiguousarray(packed).view(kind).reshape(-1, packed.dtype.itemsize // kind.itemsize)
+    return answer
 
 
 def joined(parts: Array, whole: Any) -> Array:
     """Back from (lanes, parts) to one packed value a lane."""
-    return np.ascontiguousarray(parts).view(whole).reshape(-1)
+    answer: Array = np.ascontiguousarray(parts).view(whole).reshape(-1)
+    return answer

@@ -127,8 +127,8 @@ def make_plan(
 def candidates(rung: Rung, problem: Problem) -> tuple[Choice, ...]:
     """Every configuration of ``rung`` worth looking at, its default first, each once."""
     configs = [rung.default_config(problem), *rung.candidates(problem)]
-    unique = {config_text(config): config for config in reversed(configs)}
-    return tuple((rung, config) for config in reversed(unique.values()))
+    unique = {config_text(config): config for config in configs}
+    return tuple((rung, config) for config in unique.values())
 
 
 def illegal(rung: Rung, problem: Problem, config: Config, arch: Arch) -> str | None:

@@ -27,7 +27,7 @@ from warptile.rungs.rung import Config, Rung
 from warptile.source import Source, translation_unit
 from warptile.tuned import Entry, ProblemClass, Search, Table, source_of
 
-PRUNE_FACTOR = 4.0
+PRUNE_FACTOR = 2.0
 """A configuration predicted to take this many times the best prediction is not measured: predictions of one rung's
 configurations are far better than that."""
 
@@ -115,9 +115,17 @@ class Candidates:
 
 
 def select(
-    rung: Rung, problem: Problem, arch: str, *, limit: int | None = None, factor: float = PRUNE_FACTOR
+    rung: Rung,
+    problem: Problem,
+    arch: str,
+    *,
+    limit: int | None = None,
+    factor: float = PRUNE_FACTOR,
+    always: Sequence[Config] = (),
 ) -> Candidates:
-    """The legal configurations worth measuring, the best prediction first. The default is always among them.
+    """The legal configurations worth measuring, the best prediction first.
+
+    The default and those of ``always`` are among them whatever is predicted, beyond the limit if need be.
 
     Raises:
         UnsupportedError: none is legal.
@@ -132,8 +140,8 @@ def select(
     kept = [i for i in order if times[i] <= factor * times[order[0]]]
     if limit is not None:
         kept = kept[: max(limit, 1)]
-    if legal[0][1] == offered[0][1] and 0 not in kept:
-        kept = [*kept[:-1], 0] if limit is not None and len(kept) >= limit else [*kept, 0]
+    wanted = {config_text(config) for config in (offered[0][1], *always)}
+    kept += [i for i in order if i not in kept and config_text(legal[i][1]) in wanted]
     return Candidates(tuple(legal[i][1] for i in kept), len(offered), len(refused), len(legal) - len(kept))
 
 
@@ -408,6 +416,7 @@ def tune_on_gpu(
     *,
     table: Table | None = None,
     configs: Sequence[Config] | None = None,
+    always: Sequence[Config] = (),
     limit: int | None = None,
     fresh: bool = False,
     stages: Sequence[Stage] = STAGES,
@@ -421,6 +430,7 @@ def tune_on_gpu(
         problem: contiguous, without C.
         table: where results are kept; by default this GPU model's.
         configs: measure these (the legal ones of them) instead of the rung's candidates.
+        always: configurations that are measured whatever is predicted for them.
         limit: measure at most so many, the best predictions.
         fresh: measure everything again.
         stages: the stages of the search.
@@ -437,7 +447,7 @@ def tune_on_gpu(
     driver.enter()
     device = driver.device_info()
     table = table or Table(device.name)
-    selected = select(rung, problem, device.arch, limit=limit)
+    selected = select(rung, problem, device.arch, limit=limit, always=always)
     if configs is not None:
         choices = [(rung, config) for config in configs]
         legal, refused = split_by_legality(choices, problem, arches.arch(device.arch))

@@ -9,6 +9,7 @@ Documentation: cuBLAS, "Using the cuBLASLt API". Bindings: nvmath-python, `nvmat
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
@@ -64,6 +65,9 @@ _TYPES = {
     ("float64", "float64", "float64"): Types("COMPUTE_64F", _F64, _F64, _F64),
     ("int8", "int32", "int32"): Types("COMPUTE_32I", "CUDA_R_32I", "CUDA_R_8I", "CUDA_R_32I"),
 }
+TORCH_TYPES = (("float16", "float32"), ("bfloat16", "float32"), ("float32", "float32"))
+"""Operand and accumulator types of torch.matmul without any setting."""
+
 _SCALE_NUMPY = {"CUDA_R_32F": "float32", "CUDA_R_16F": "float16", "CUDA_R_64F": "float64", "CUDA_R_32I": "int32"}
 
 
@@ -245,3 +249,43 @@ def fastest(count: int, time_ms: Callable[[int], float]) -> Best:
         times[index] = min(times[index], time_ms(index))
     best = min(times, key=lambda i: times[i])
     return Best(best, times[best], times.get(0, float("inf")), tuple(failed))
+
+
+@dataclass(frozen=True)
+class TorchLaunch:
+    """torch.matmul over sets of random operands, with torch's own settings."""
+
+    torch: Any
+    pairs: tuple[tuple[Any, Any], ...]
+    out: Any
+
+    @property
+    def sets(self) -> int:
+        """Sets of operands."""
+        return len(self.pairs)
+
+    def __call__(self, index: int, stream: int) -> None:
+        """Queue one product on a stream."""
+        with self.torch.cuda.stream(self.torch.cuda.ExternalStream(stream)):
+            self.torch.matmul(*self.pairs[index], out=self.out)
+
+
+def torch_launch(key: ProblemKey, sets: int) -> TorchLaunch:
+    """What people call: torch.matmul.
+
+    Raises:
+        UnsupportedError: torch is not installed, or multiplies no such types by default.
+    """
+    if (key.dtype, key.accumulator) not in TORCH_TYPES:
+        raise UnsupportedError(f"torch.matmul does not do {key.dtype} with {key.accumulator} accumulators by default")
+    try:
+        torch: Any = importlib.import_module("torch")
+    except ImportError as error:
+        raise UnsupportedError("torch is not installed; pip install 'warptile[torch]' adds it") from error
+    kind = getattr(torch, key.dtype)
+
+    def normal(rows: int, columns: int) -> Any:
+        return torch.randn(rows, columns, dtype=kind, device="cuda")
+
+    pairs = tuple((normal(key.m, key.k), normal(key.k, key.n)) for _ in range(sets))
+    return TorchLaunch(torch, pairs, torch.empty(key.m, key.n, dtype=kind, device="cuda"))

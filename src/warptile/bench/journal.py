@@ -93,8 +93,16 @@ class Journal:
         }
 
     def forget_failures(self) -> None:
-        """Let failed tasks run again: rewrite the file without them."""
-        kept = [event for event in self._events.values() if event.event == DONE]
+        """Let failed tasks run again."""
+        self._keep(DONE)
+
+    def forget_unfinished(self) -> None:
+        """Let tasks run again that were stopped through no fault of theirs."""
+        self._keep(DONE, FAILED)
+
+    def _keep(self, *events: str) -> None:
+        """Rewrite the file with the last event of each task, if it is one of these."""
+        kept = [event for event in self._events.values() if event.event in events]
         temporary = self.path.with_suffix(".tmp")
         temporary.write_bytes(b"".join(msgspec.json.encode(event) + b"\n" for event in kept))
         temporary.replace(self.path)

@@ -84,6 +84,7 @@ COLUMNS = {
 
 _OPCODE = re.compile(r"^\s*(?:@!?U?P[T\d]+\s+)?([A-Z][A-Z0-9]*)")
 _STALL = re.compile(r"^smsp__average_warps_issue_stalled_(\w+?)_per_issue_active\.ratio$")
+_KEPT = re.compile(r"(gpu|launch|l1tex|lts|dram|sm)__|smsp__(sass|inst)_|memory_l|smsp__average_warps_issue")
 _LAUNCHED = re.compile(r"^warptile-launch (\d+) (ok|.+)$", re.MULTILINE)
 _METRIC_NAME = re.compile(r"[a-z]+__[a-z0-9_]+(?:\.[a-z_.]+)?")
 
@@ -94,6 +95,8 @@ class LaunchRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rung: str
     problem: ProblemKey
     config: dict[str, int]
+    alpha: float = 1.0
+    beta: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -277,7 +280,7 @@ def to_profile(request: LaunchRequest, metrics: Mapping[str, float], instruction
         problem=request.problem,
         config=dict(request.config),
         counters=api_counters(metrics, opcodes),
-        metrics=dict(metrics),
+        metrics={name: value for name, value in metrics.items() if _KEPT.match(name)},
         by_opcode=opcodes,
         stalls=stalls_of(metrics),
         registers=int(metrics.get("launch__registers_per_thread", 0)),
@@ -340,7 +343,7 @@ class NcuRun:
     version: str
 
 
-def profile(requests: Sequence[LaunchRequest], *, with_lines: bool = False, timeout_s: float = 300.0) -> NcuRun:
+def profile(requests: Sequence[LaunchRequest], *, with_lines: bool = False, timeout_s: float = 200.0) -> NcuRun:
     """Run every request once under Nsight Compute, in one process of its own, clocks left alone.
 
     Raises:

@@ -129,6 +129,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         baseline: which algorithm of the vendor's library was the best.
         first_heuristic_ms: the vendor's first choice on the same problem, one launch.
         error_ratio: largest error over its bound in the check before the measurement; above 1 is wrong.
+        tuned: whether the configuration comes from a search.
         note: why there are fewer rounds than usual, or none, or None.
         failed: what went wrong, or None.
     """
@@ -146,6 +147,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     resources: Resources | None = None
     predicted: Predicted | None = None
     samples: Samples | None = None
+    tuned: bool = False
     note: str | None = None
     failed: str | None = None
 
@@ -185,6 +187,7 @@ class BaselineTime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     first_ms: float
     best: str
     heuristics: int
+    best_index: int
     torch_ms: float | None = None
     notes: str = ""
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from warptile.bench.records import ProblemKey
 from warptile.dtypes import dtype
+from warptile.errors import UnsupportedError
+from warptile.plan import make_plan
 from warptile.problem import Problem
+from warptile.rungs.rung import Config, Rung
 
 SIZES = (1024, 2048, 4096, 8192, 16384)
 """Extents of the square products of T3's table."""
@@ -42,7 +46,16 @@ class Group:
 F16_F32 = Group("f16, f32 accumulate", "float16", "float32", "float16")
 F16_F16 = Group("f16, f16 accumulate", "float16", "float16", "float16")
 F32 = Group("f32", "float32", "float32", "float32")
+BF16 = Group("bf16", "bfloat16", "float32", "bfloat16")
+TF32 = Group("tf32", "tfloat32", "float32", "float32")
+F64 = Group("f64", "float64", "float64", "float64")
+S8 = Group("s8", "int8", "int32", "int32")
+U8 = Group("u8", "uint8", "int32", "int32")
 GROUPS = (F16_F32, F16_F16, F32)
+"""What is swept over all sizes."""
+
+OTHER_GROUPS = (BF16, TF32, F64, S8, U8)
+"""Types that are checked, and not swept."""
 
 
 def to_problem(key: ProblemKey, *, with_c: bool = False) -> Problem:
@@ -61,8 +74,26 @@ def to_key(problem: Problem) -> ProblemKey:
     )  # fmt: skip
 
 
-def rung_groups(family: str, dtypes: tuple[str, ...], name: str) -> tuple[Group, ...]:
-    """The groups a rung is measured in: FP32 rungs against FP32, packed halves and WMMA against float16."""
-    if family == "simt":
-        return (F16_F16,) if "half2" in name else (F32,)
-    return tuple(group for group in (F16_F32, F16_F16) if group.dtype in dtypes)
+@lru_cache(maxsize=256)
+def groups_of(rung: Rung, arch: str, groups: tuple[Group, ...] = GROUPS) -> tuple[Group, ...]:
+    """The groups whose problems a rung takes, and that it is compared in.
+
+    FP32 rungs are compared with FP32. Rungs of float16 are compared in both accumulators where they take both.
+    """
+    found = []
+    for group in groups:
+        if group.dtype == "float16" and "float32" in rung.dtypes:
+            continue
+        problem = to_problem(group.key(512, 512, 512))
+        if group.dtype in rung.dtypes and default_config(rung, problem, arch) is not None:
+            found.append(group)
+    return tuple(found)
+
+
+@lru_cache(maxsize=4096)
+def default_config(rung: Rung, problem: Problem, arch: str) -> Config | None:
+    """The configuration an untuned plan takes, or None when none is legal."""
+    try:
+        return make_plan(problem, rung=rung.name, arch=arch).config
+    except UnsupportedError:
+        return None

@@ -1,0 +1,238 @@
+"""Measure everything a release needs on one GPU, in stages that can be stopped, resumed and repeated.
+
+    python -m warptile.bench.campaign --out DIR --stage all --minutes 9
+
+writes a journal, the tuned configurations and one record of each kind to DIR. The work runs in a worker process: a
+kernel that faults or hangs takes only that process down, is noted as failed, and the next process goes on with the
+rest. Run it again with the same DIR (or ``--previous`` naming a copy of it) to go on; finished tasks are not repeated.
+
+    python -m warptile.bench.campaign --adopt DIR --notes "what was learned"
+
+puts DIR's records with the package's.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+import msgspec
+
+from warptile.bench import stages
+from warptile.bench.environment import describe, git_hash, now
+from warptile.bench.journal import Journal, Task, run_tasks
+from warptile.bench.records import FOLDER, decode, encode, write
+from warptile.bench.workloads import SIZES
+from warptile.errors import DeviceError
+from warptile.rungs import RUNGS
+from warptile.rungs import rung as rung_named
+from warptile.tune import compile_ahead
+
+STALL_S = 260.0
+"""A worker whose journal has not grown for so long hangs, and is killed. (A whole search is one task: its own table
+grows, and counts.)"""
+
+TIME_LEFT_S = 20.0
+"""A worker starts no task when less than this is left."""
+
+STATUS_TIME = 75
+"""Exit status of a worker that ran out of time."""
+
+
+def say(text: str) -> None:
+    """Progress, at once."""
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
+
+
+def _work(out: Path, rungs: Sequence[str], sizes: Sequence[int]) -> stages.Work:
+    chosen = tuple(rung_named(name) for name in rungs) if rungs else tuple(RUNGS.values())
+    return stages.Work(Journal(out / "journal.jsonl"), chosen, tuple(sizes), tuned_folder=out / "tuned", say=say)
+
+
+def compile_stage(stage: str, work: stages.Work) -> None:
+    """Compile a stage's kernels in parallel into the cache; what does not compile is said, and fails in its task."""
+    sources = stages.sources_of(stage, work)
+    start_s = time.monotonic()
+    failed = [made for _, made in compile_ahead(sources, work.arch) if isinstance(made, str)]
+    say(f"{stage}: {len(sources)} kernels in {time.monotonic() - start_s:.0f} s, {len(failed)} do not compile")
+    for reason in dict.fromkeys(failed):
+        say(f"  {reason}")
+
+
+def worker(stage: str, work: stages.Work, until_s: float) -> int:
+    """Run a stage's tasks until ``until_s`` of the clock; the exit status."""
+    start_s = time.monotonic()
+    counts = {"done": 0}
+
+    def expired() -> bool:
+        return time.time() > until_s - TIME_LEFT_S
+
+    def announced() -> Iterator[Task]:
+        for name, task in work.tasks(stage):
+            if not work.journal.settled(name):
+                counts["done"] += 1
+                say(name)
+            yield name, task
+
+    with work.sampler:
+        try:
+            left = run_tasks(work.journal, announced(), say=say, fatal=(DeviceError,), expired=expired)
+        finally:
+            if counts["done"]:
+                work.journal.finish(f"environment/{stage}", work.environment(start_s))
+    return STATUS_TIME if left else 0
+
+
+def supervise(stage: str, out: Path, arguments: Sequence[str], until_s: float) -> bool:
+    """Run workers for a stage until it is done; False when time ran out."""
+    command = [sys.executable, "-m", "warptile.bench.campaign", "--worker", stage, "--out", str(out), *arguments]
+    command += ["--until", str(until_s)]
+    before = -1
+    while True:
+        status = _watch(command, out, until_s)
+        journal = Journal(out / "journal.jsonl")
+        if status in (0, STATUS_TIME):
+            return status == 0
+        reason = "the worker hung and was killed" if status is None else f"the worker ended with status {status}"
+        stuck = journal.fail_unfinished(reason)
+        say(f"{stage}: {reason}{f' in {stuck[0]}' if stuck else ''}")
+        settled = len(journal.path.read_bytes().splitlines()) if journal.path.exists() else 0
+        if settled <= before:
+            say(f"{stage}: nothing was settled since the last worker; giving the stage up")
+            return True
+        before = settled
+        if time.time() > until_s - TIME_LEFT_S:
+            return False
+
+
+def _newest_write(out: Path) -> float:
+    files = [out / "journal.jsonl", *(out / "tuned").glob("*.jsonl")]
+    return max((file.stat().st_mtime for file in files if file.exists()), default=0.0)
+
+
+def _watch(command: Sequence[str], out: Path, until_s: float) -> int | None:
+    """Run a worker; its exit status, or None when it hung. One that outlives the time is ended."""
+    started = time.time()
+    process = subprocess.Popen(command, env=dict(os.environ))
+    try:
+        while process.poll() is None:
+            time.sleep(0.5)
+            if time.time() > until_s:
+                process.terminate()
+                try:
+                    process.wait(timeout=10)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                Journal(out / "journal.jsonl").forget_unfinished()
+                return STATUS_TIME
+            if time.time() - max(started, _newest_write(out)) > STALL_S:
+                process.kill()
+                process.wait()
+                return None
+    except KeyboardInterrupt:
+        process.terminate()
+        process.wait()
+        raise
+    return process.returncode
+
+
+def write_records(out: Path, command: str, commit: str) -> None:
+    """Records of all that the journal has, one file a kind."""
+    journal = Journal(out / "journal.jsonl")
+    about = describe(None)
+    for record in stages.records_of(journal, date=now(), git_hash=commit, command=command, environment=about):
+        kind = type(record).__name__.removesuffix("Record").lower()
+        (out / f"{kind}.json").write_bytes(encode(record))
+        say(f"{kind}.json: {len(record.failures)} failures")
+        for failure in record.failures:
+            say(f"  {failure}")
+
+
+def adopt(source: Path, notes: str, prediction: str, target: Path | None = None) -> list[Path]:
+    """Put the records of a folder with the package's, under their own names."""
+    folder = target or Path(__file__).parent / FOLDER
+    written = []
+    for path in sorted(source.glob("*.json")):
+        record = decode(path.read_bytes(), path.name)
+        changes = {name: text for name, text in (("notes", notes), ("prediction", prediction)) if text}
+        written.append(write(msgspec.structs.replace(record, **changes), folder))
+    return written
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for journal, tuned configurations and records.")
+@click.option("--stage", "chosen", multiple=True, type=click.Choice((*stages.STAGES, "all")), default=("all",))
+@click.option("--rung", "rungs", multiple=True, help="Only these rungs.")
+@click.option("--size", "sizes", multiple=True, type=int, default=SIZES, show_default=True, help="Sizes of the sweep.")
+@click.option("--minutes", type=float, default=60.0, show_default=True, help="Start nothing that ends later.")
+@click.option("--git", "commit", default=None, help="Commit of the sources, where there is no checkout to ask.")
+@click.option("--previous", type=click.Path(path_type=Path), help="Folder of an earlier run to go on from.")
+@click.option("--retry", is_flag=True, help="Let failed tasks run again.")
+@click.option("--adopt", "adopted", type=click.Path(path_type=Path), help="Put the records of a folder in the package.")
+@click.option("--notes", default="", help="With --adopt: what was learned.")
+@click.option("--prediction", default="", help="With --adopt: what had been predicted.")
+@click.option("--worker", "as_worker", type=click.Choice(stages.STAGES), hidden=True)
+@click.option("--until", type=float, default=None, hidden=True)
+def main(
+    out: Path | None,
+    chosen: tuple[str, ...],
+    rungs: tuple[str, ...],
+    sizes: tuple[int, ...],
+    minutes: float,
+    commit: str | None,
+    previous: Path | None,
+    retry: bool,
+    adopted: Path | None,
+    notes: str,
+    prediction: str,
+    as_worker: str | None,
+    until: float | None,
+) -> None:
+    """Measure everything a release needs on one GPU, in stages that can be stopped, resumed and repeated."""
+    if adopted is not None:
+        for path in adopt(adopted, notes, prediction):
+            click.echo(path.name)
+        return
+    if out is None:
+        raise click.UsageError("--out is needed: a folder for the results, such as --out campaign")
+    until_s = until if until is not None else time.time() + 60 * minutes
+    if as_worker is not None:
+        sys.exit(worker(as_worker, _work(out, rungs, sizes), until_s))
+    _begin(out, previous, retry)
+    arguments = [word for name in rungs for word in ("--rung", name)]
+    arguments += [word for size in sizes for word in ("--size", str(size))]
+    wanted = stages.STAGES if "all" in chosen else tuple(stage for stage in stages.STAGES if stage in chosen)
+    command = "python -m warptile.bench.campaign " + " ".join(f"--stage {stage}" for stage in wanted)
+    try:
+        for stage in wanted:
+            compile_stage(stage, _work(out, rungs, sizes))
+            if not supervise(stage, out, arguments, until_s):
+                say(f"{stage}: out of time; run the same command again to go on")
+                break
+    finally:
+        write_records(out, command, commit or git_hash())
+
+
+def _begin(out: Path, previous: Path | None, retry: bool) -> None:
+    """Make the folder, take over an earlier run's journal and table, and forget failures if asked to."""
+    out.mkdir(parents=True, exist_ok=True)
+    if previous is not None and not (out / "journal.jsonl").exists():
+        for file in (previous / "journal.jsonl", *sorted((previous / "tuned").glob("*.jsonl"))):
+            if file.exists():
+                target = out / file.relative_to(previous)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, target)
+    journal = Journal(out / "journal.jsonl")
+    journal.forget_unfinished()
+    if retry:
+        journal.forget_failures()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Launch each rung of a list once: the program that runs under Nsight Compute and compute-sanitizer.
+
+    python -m warptile.bench.launch_once REQUESTS.json
+
+Operands have memory of exactly their size, so that an access beyond them is seen. After each launch, and after it has
+ended, one line says so; a launch that failed says why, and the rest goes on.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from warptile.arrays import numpy_dtype
+from warptile.bench.profile import LaunchRequest
+from warptile.bench.workloads import to_problem
+from warptile.device_product import draw
+from warptile.execute import compiled
+from warptile.gpu import driver, executor
+from warptile.plan import make_plan
+
+
+def launch(request: LaunchRequest, arch: str) -> None:
+    """Compile, copy, launch and wait."""
+    problem = to_problem(request.problem, with_c=request.beta != 0)
+    plan = make_plan(problem, rung=request.rung, config=request.config, arch=arch)
+    kernel = compiled(plan)
+    b_shape = (problem.k, problem.n) if problem.b.major == "row" else (problem.n, problem.k)
+    d_shape = (problem.m, problem.n)
+    memory = {
+        "A": driver.Allocation.from_array(draw((problem.m, problem.k), problem.a.dtype, 0)),
+        "B": driver.Allocation.from_array(draw(b_shape, problem.b.dtype, 1)),
+        "D": driver.Allocation.from_array(np.zeros(d_shape, numpy_dtype(problem.d.dtype))),
+    }
+    if problem.c is not None:
+        memory["C"] = driver.Allocation.from_array(draw(d_shape, problem.c.dtype, 2))
+    spec = plan.launch(kernel.entry, request.alpha, request.beta)
+    executor.load(kernel).launch(spec, {name: each.address for name, each in memory.items()})
+    driver.synchronize()
+    for each in memory.values():
+        each.close()
+
+
+def main(path: str) -> int:
+    """Launch all requests of a file; 1 when one failed."""
+    requests = msgspec.json.decode(Path(path).read_bytes(), type=list[LaunchRequest])
+    driver.enter()
+    arch = driver.device_info().arch
+    failures = 0
+    for index, request in enumerate(requests):
+        try:
+            launch(request, arch)
+            answer = "ok"
+        except Exception as error:
+            failures += 1
+            answer = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        print(f"warptile-launch {index} {answer}", flush=True)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

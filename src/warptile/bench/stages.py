@@ -1,0 +1,335 @@
+"""The stages of a campaign: which tasks each has, and the records they become.
+
+A stage's tasks run in a worker process (`warptile.bench.campaign`), their results lie in a journal, and records are
+built from the journal at any time: from all of it or from what there is so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from warptile.arch import REFERENCE_ARCH
+from warptile.bench import correctness, sweep
+from warptile.bench.environment import Sampler, describe
+from warptile.bench.journal import Journal, Task
+from warptile.bench.profile import LaunchRequest, NcuRun, profile
+from warptile.bench.records import (
+    AnyRecord,
+    BaselineTime,
+    Cell,
+    Check,
+    CorrectnessRecord,
+    Environment,
+    LadderRecord,
+    ProblemKey,
+    Profile,
+    ProfileRecord,
+    Sanitized,
+    SanitizerRecord,
+    Tried,
+    Tuning,
+    TuningRecord,
+)
+from warptile.bench.sanitize import TOOLS, run
+from warptile.bench.workloads import (
+    COUNTER_SHAPES,
+    F16_F16,
+    F16_F32,
+    F32,
+    PROFILE_SIZE,
+    SIZES,
+    SMALL_SHAPES,
+    Group,
+    default_config,
+    groups_of,
+    to_problem,
+)
+from warptile.plan import Plan, config_text, make_plan
+from warptile.rungs import RUNGS
+from warptile.rungs.rung import Config, Rung
+from warptile.rungs.wmma import nine
+from warptile.source import Source, translation_unit
+from warptile.tune import Outcome, Progress, Stage, tune_on_gpu
+from warptile.tuned import Table
+
+STAGES = ("correctness", "tune", "sweep", "ncu", "sanitize")
+"""In the order in which they run: later stages use what earlier ones found."""
+
+FULL_SIZE = 4096
+"""The extent on which the whole space of a rung is searched."""
+
+LIMIT = 320
+"""Configurations that a whole search measures at most, the best predictions, beside those that are always tried."""
+
+HANDED_ON = 24
+"""The best configurations of the whole search, which the large sizes try."""
+
+TUNED = (("wmma-final", F16_F32), ("wmma-final", F16_F16), ("simt-warptile", F32), ("simt-half2", F16_F16))
+"""What is tuned."""
+
+
+@dataclass
+class Work:
+    """What a worker shares between its tasks."""
+
+    journal: Journal
+    rungs: tuple[Rung, ...]
+    sizes: tuple[int, ...] = SIZES
+    tuned_folder: Path | None = None
+    arch: str = REFERENCE_ARCH
+    say: Callable[[str], None] = print
+    sampler: Sampler = field(default_factory=Sampler)
+
+    @cached_property
+    def bench(self) -> sweep.Bench:
+        """Operands and baseline of the sweep."""
+        return sweep.Bench(self.sampler, tuned_folder=self.tuned_folder)
+
+    @cached_property
+    def checker(self) -> correctness.Checker:
+        """Operands and references of the checks."""
+        return correctness.Checker(self.arch)
+
+    def baseline_of(self, key: ProblemKey) -> BaselineTime:
+        """The result of a baseline's task."""
+        name = f"baseline/{sweep.key_name(key)}"
+        found: BaselineTime | None = self.journal.results(BaselineTime, name).get(name)
+        if found is None:
+            raise LookupError(f"{name} has no result: {self.journal.failures(name).get(name, 'it did not run')}")
+        return found
+
+    def tasks(self, stage: str) -> Iterator[Task]:
+        """The tasks of a stage."""
+        yield from _TASKS[stage](self)
+
+    def environment(self, start_s: float) -> Environment:
+        """This machine, with the samples since ``start_s``."""
+        library = self.bench.baseline_library if "bench" in self.__dict__ else None
+        return describe(self.sampler.since(start_s), library)
+
+
+def group_for(rung: Rung, arch: str) -> Group | None:
+    """The group in which a rung is profiled: its first."""
+    groups = groups_of(rung, arch)
+    return groups[0] if groups else None
+
+
+# --- tasks -----------------------------------------------------------------------------------------------------------
+
+
+def _correctness(work: Work) -> Iterator[Task]:
+    yield from correctness.tasks(work.rungs, work.checker)
+
+
+def _sweep(work: Work) -> Iterator[Task]:
+    yield from sweep.tasks(work.rungs, work.arch, lambda: work.bench, work.baseline_of, work.sizes)
+
+
+def _tune(work: Work) -> Iterator[Task]:
+    chosen = {rung.name for rung in work.rungs}
+    pairs = [(RUNGS[name], group) for name, group in TUNED if name in chosen]
+    order = [FULL_SIZE, *(size for size in (8192, 16384, 2048, 1024) if size in work.sizes)]
+    for size in order:
+        for rung, group in pairs:
+            key = group.key(size, size, size)
+            if group in groups_of(rung, work.arch):
+                yield (
+                    f"tune/{sweep.key_name(key)}/{rung.name}",
+                    lambda rung=rung, key=key: tune_one(work, rung, key),  # type: ignore[misc]
+                )
+
+
+def tune_one(work: Work, rung: Rung, key: ProblemKey) -> Tuning:
+    """Search one rung's configurations for one problem."""
+    from warptile.gpu import driver
+
+    driver.enter()
+    configs: Sequence[Config] | None = None
+    if key.m > FULL_SIZE:
+        whole = msgspec.structs.replace(key, m=FULL_SIZE, n=FULL_SIZE, k=FULL_SIZE)
+        name = f"tune/{sweep.key_name(whole)}/{rung.name}"
+        found = work.journal.results(Tuning, name).get(name)
+        if found is not None:
+            configs = [tried.config for tried in found.tried if tried.time_ms is not None][:HANDED_ON]
+    problem = to_problem(key)
+
+    def report(progress: Progress) -> None:
+        if progress.done == progress.total:
+            work.say(f"  {rung.name} {key.shape}: {progress.doing} {progress.total}, best {progress.best_ms} ms")
+
+    outcome = tune_on_gpu(
+        rung, problem, table=Table(driver.device_info().name, work.tuned_folder), configs=configs,
+        always=nine(problem) if rung.name == "wmma-final" else (), limit=LIMIT, report=report,
+        stages=(Stage(10_000, 4.0), Stage(48, 40.0), Stage(8, 150.0, rounds=5)),
+    )  # fmt: skip
+    return to_tuning(outcome, key)
+
+
+def to_tuning(outcome: Outcome, key: ProblemKey) -> Tuning:
+    """A search as a record keeps it."""
+    return Tuning(
+        rung=outcome.search.rung,
+        problem=key,
+        tried=tuple(Tried(config=e.config, stage=e.stage, time_ms=e.time_ms, failed=e.failed) for e in outcome.entries),
+        candidates=outcome.candidates,
+        illegal=outcome.illegal,
+        best_rounds_ms=outcome.best.rounds_ms if outcome.best else (),
+    )
+
+
+def _request(rung: Rung, key: ProblemKey, arch: str, *, beta: float = 0.0) -> list[LaunchRequest]:
+    """A launch in the configuration of the small problem and, where it is legal, in that of a large one."""
+    problem = to_problem(key, with_c=beta != 0)
+    large = to_problem(msgspec.structs.replace(key, m=FULL_SIZE, n=FULL_SIZE, k=FULL_SIZE))
+    configs = [default_config(rung, each, arch) for each in (problem, large)]
+    legal = {config_text(c): c for c in configs if c is not None and rung.illegal(problem, c) is None}
+    alpha = 1.0 if beta == 0 else 0.5
+    return [LaunchRequest(rung.name, key, dict(config), alpha, beta) for config in legal.values()]
+
+
+def profile_requests(rungs: Sequence[Rung], arch: str, shape: tuple[int, int, int]) -> list[LaunchRequest]:
+    """Each rung on one problem of its first group."""
+    grouped = [(rung, group_for(rung, arch)) for rung in rungs]
+    return [
+        request
+        for rung, group in grouped
+        if group is not None
+        for request in _request(rung, group.key(*shape), arch)
+    ]  # fmt: skip
+
+
+def sanitize_requests(rungs: Sequence[Rung], arch: str) -> list[LaunchRequest]:
+    """Each rung on the small problems, once with a C."""
+    requests = [request for shape in SMALL_SHAPES for request in profile_requests(rungs, arch, shape)]
+    for rung in rungs:
+        group = group_for(rung, arch)
+        if group is not None:
+            requests += _request(rung, group.key(*SMALL_SHAPES[1]), arch, beta=2.0)
+    return sorted(requests, key=lambda request: [rung.name for rung in rungs].index(request.rung))
+
+
+def _ncu(work: Work) -> Iterator[Task]:
+    """All rungs of a problem in one run of Nsight Compute; when that fails, each rung in a run of its own."""
+    square = (PROFILE_SIZE,) * 3
+    for shape in (square, *COUNTER_SHAPES):
+        requests = profile_requests(work.rungs, work.arch, shape)
+        label = "x".join(map(str, shape))
+        yield f"ncu/{label}", lambda requests=requests: profiles_of(profile(requests))  # type: ignore[misc]
+        if f"ncu/{label}" in work.journal.failures():
+            for rung in work.rungs:
+                mine = [request for request in requests if request.rung == rung.name]
+                yield f"ncu/{label}/{rung.name}", lambda mine=mine: profiles_of(profile(mine))  # type: ignore[misc]
+
+
+def profiles_of(found: NcuRun) -> list[Profile]:
+    """The profiles of a run; metrics that had to be dropped are said."""
+    if found.dropped_metrics:
+        print(f"ncu: this GPU lacks {', '.join(found.dropped_metrics)}")
+    return list(found.profiles)
+
+
+def _sanitize(work: Work) -> Iterator[Task]:
+    """All rungs under each tool; a rung that was not reached then runs on its own."""
+    requests = sanitize_requests(work.rungs, work.arch)
+    for tool in TOOLS:
+        name = f"sanitize/{tool}"
+        yield name, lambda tool=tool: list(run(tool, requests))  # type: ignore[misc]
+        done = work.journal.results(list[Sanitized], name).get(name, [])
+        finished = {each.rung for each in done if each.errors is not None}
+        for rung in work.rungs:
+            mine = [request for request in requests if request.rung == rung.name]
+            if rung.name not in finished and mine:
+                yield f"{name}/{rung.name}", lambda tool=tool, mine=mine: list(run(tool, mine))  # type: ignore[misc]
+
+
+_TASKS: dict[str, Callable[[Work], Iterator[Task]]] = {
+    "correctness": _correctness,
+    "tune": _tune,
+    "sweep": _sweep,
+    "ncu": _ncu,
+    "sanitize": _sanitize,
+}
+
+
+# --- compiling ahead -------------------------------------------------------------------------------------------------
+
+
+def plans_of(stage: str, work: Work) -> Iterator[Plan]:
+    """The plans whose kernels a stage needs; tuning compiles its own."""
+    if stage == "correctness":
+        for rung, key, _, beta in correctness.plan_checks(work.rungs, work.arch):
+            yield make_plan(to_problem(key, with_c=beta != 0), rung=rung.name, arch=work.arch)
+    elif stage == "sweep":
+        for key, rungs in sweep.plan_cells(work.rungs, work.arch, work.sizes):
+            for rung in rungs:
+                yield make_plan(to_problem(key), rung=rung.name, arch=work.arch)
+    elif stage in ("ncu", "sanitize"):
+        requests = sanitize_requests(work.rungs, work.arch)
+        if stage == "ncu":
+            shapes = ((PROFILE_SIZE,) * 3, *COUNTER_SHAPES)
+            requests = [r for shape in shapes for r in profile_requests(work.rungs, work.arch, shape)]
+        for request in requests:
+            problem = to_problem(request.problem, with_c=request.beta != 0)
+            yield make_plan(problem, rung=request.rung, config=request.config, arch=work.arch)
+
+
+def sources_of(stage: str, work: Work) -> list[Source]:
+    """Every translation unit that a stage needs, each once."""
+    return list(dict.fromkeys(translation_unit(p.rung, p.problem, p.config) for p in plans_of(stage, work)))
+
+
+# --- records ---------------------------------------------------------------------------------------------------------
+
+
+def records_of(
+    journal: Journal, *, date: str, git_hash: str, command: str, environment: Environment
+) -> list[AnyRecord]:
+    """One record of each kind that the journal has results for.
+
+    ``environment`` stands in for a stage whose worker died before it could say what it ran on.
+    """
+
+    def about(stage: str, *prefixes: str) -> dict[str, Any]:
+        found = journal.results(Environment, f"environment/{stage}").get(f"environment/{stage}")
+        failures = [f"{task}: {reason}" for prefix in prefixes for task, reason in journal.failures(prefix).items()]
+        return {
+            "date": date, "git_hash": git_hash, "command": command, "environment": found or environment,
+            "failures": tuple(failures),
+        }  # fmt: skip
+
+    made: list[AnyRecord] = []
+    checks = tuple(journal.results(Check, "check/").values())
+    if checks:
+        made.append(CorrectnessRecord(checks=checks, **about("correctness", "check/")))
+    cells = tuple(journal.results(Cell, "cell/").values())
+    if cells:
+        baselines = tuple(journal.results(BaselineTime, "baseline/").values())
+        made.append(
+            LadderRecord(regime="sustained", cells=cells, baselines=baselines, **about("sweep", "cell/", "baseline/"))
+        )
+    tunings = tuple(journal.results(Tuning, "tune/").values())
+    if tunings:
+        made.append(TuningRecord(tunings=tunings, **about("tune", "tune/")))
+    profiles = tuple(one for found in journal.results(list[Profile], "ncu/").values() for one in found)
+    if profiles:
+        made.append(ProfileRecord(profiles=profiles, **about("ncu", "ncu/")))
+    runs = latest_runs([one for found in journal.results(list[Sanitized], "sanitize/").values() for one in found])
+    if runs:
+        made.append(SanitizerRecord(runs=runs, **about("sanitize", "sanitize/")))
+    return made
+
+
+def latest_runs(runs: Sequence[Sanitized]) -> tuple[Sanitized, ...]:
+    """One result for each rung and tool: a finished one rather than one that was not reached."""
+    kept: dict[tuple[str, str], Sanitized] = {}
+    for each in runs:
+        known = kept.get((each.rung, each.tool))
+        if known is None or known.errors is None:
+            kept[each.rung, each.tool] = each
+    return tuple(kept.values())

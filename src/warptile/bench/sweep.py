@@ -1,0 +1,200 @@
+"""The ladder over all sizes, each rung beside the vendor library's best, as tasks of a journal."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from warptile.bench.baseline import WORKSPACE_BYTES, CublasLt, Product, fastest, torch_launch
+from warptile.bench.environment import Sampler
+from warptile.bench.journal import Task
+from warptile.bench.measure import CELL_CAP_MS, SWEEP, compare, runner_for
+from warptile.bench.records import BaselineTime, Cell, Predicted, ProblemKey, Resources
+from warptile.bench.workloads import GROUPS, SIZES, groups_of, to_problem
+from warptile.device_product import DeviceProduct, products_per_rounding
+from warptile.gpu import driver
+from warptile.gpu.timing import Candidate, Schedule
+from warptile.plan import Plan, make_plan
+from warptile.reference import Reference
+from warptile.rungs.rung import Rung
+from warptile.tuned import config_for
+
+CHECKED_ROWS = 16
+"""Rows that are compared with a float64 reference before a cell is measured; the correctness record compares all."""
+
+SCREEN_MS = 25.0
+"""How long each algorithm of the vendor's library runs while the best is looked for."""
+
+
+class Bench:
+    """Operands, baseline and reference of the problem at hand; a new problem replaces them."""
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        *,
+        schedule: Schedule = SWEEP,
+        cap_ms: float = CELL_CAP_MS,
+        tuned_folder: Path | None = None,
+    ) -> None:
+        driver.enter()
+        self._tuned_folder = tuned_folder
+        self.device = driver.device_info()
+        self._sampler = sampler
+        self._schedule = schedule
+        self._cap_ms = cap_ms
+        self._cublas = CublasLt()
+        self._workspace = driver.Allocation(WORKSPACE_BYTES)
+        self._stream = driver.Stream()
+        self._key: ProblemKey | None = None
+        self._product: DeviceProduct | None = None
+        self._library: Product | None = None
+        self._rows: Any = None
+        self._expected: dict[int, Reference] = {}
+
+    @property
+    def baseline_library(self) -> str:
+        """Name and version of the vendor's library."""
+        return self._cublas.version
+
+    def _at(self, key: ProblemKey) -> tuple[DeviceProduct, Product]:
+        if self._product is None or self._library is None or self._key != key:
+            self.close()
+            self._product = DeviceProduct(to_problem(key), seed=key.m)
+            self._library = self._cublas.product(key)
+            rows = np.random.default_rng(key.m).choice(key.m, min(CHECKED_ROWS, key.m), replace=False)
+            self._key, self._rows, self._expected = key, np.sort(rows), {}
+        return self._product, self._library
+
+    def close(self) -> None:
+        """Give the operands back; the next problem brings its own."""
+        if self._product is not None:
+            self._product.close()
+        if self._library is not None:
+            self._library.close()
+        self._product, self._library, self._key = None, None, None
+
+    def _baseline_candidate(self, product: DeviceProduct, library: Product, algorithm: int) -> Candidate:
+        pointers = [product.pointers(index) for index in range(product.sets)]
+        workspace = self._workspace.address
+
+        def launch(index: int, stream: int) -> None:
+            at = pointers[index]
+            library.launch(algorithm, at["A"], at["B"], at["D"], workspace, stream)
+
+        return Candidate(launch, product.sets)
+
+    def _reference(self, rung: Rung, product: DeviceProduct) -> Reference:
+        together = products_per_rounding(rung.family)
+        if together not in self._expected:
+            self._expected[together] = product.reference(self._rows, products_per_rounding=together)
+        return self._expected[together]
+
+    def baseline(self, key: ProblemKey) -> BaselineTime:
+        """The library's best algorithm, its first, and torch.matmul where torch is installed."""
+        product, library = self._at(key)
+
+        best = fastest(len(library), lambda i: self._screen(self._baseline_candidate(product, library, i)))
+        torch_ms, note = self._torch_ms(key)
+        notes = "; ".join([*best.failed, *([note] if note else [])])
+        return BaselineTime(
+            problem=key, best_ms=best.best_ms, first_ms=best.first_ms, best=library.name(best.index),
+            heuristics=len(library), best_index=best.index, torch_ms=torch_ms, notes=notes,
+        )  # fmt: skip
+
+    def _screen(self, candidate: Candidate) -> float:
+        """A quick look: milliseconds of one launch."""
+        runner, one_ms = runner_for(candidate, self._stream.handle)
+        if one_ms >= SCREEN_MS:
+            return one_ms
+        elapsed_ms, launches = runner.run(max(1, round(SCREEN_MS / one_ms)))
+        return elapsed_ms / launches
+
+    def _torch_ms(self, key: ProblemKey) -> tuple[float | None, str | None]:
+        """Time of torch.matmul with torch's own settings, or why there is none."""
+        try:
+            launch = torch_launch(key, self._product.sets if self._product else 1)
+            return self._screen(Candidate(launch, launch.sets)), None
+        except Exception as error:  # torch raises its own types; the baseline does without it
+            return None, f"torch.matmul: {type(error).__name__}: {error}"
+
+    def cell(self, rung: Rung, key: ProblemKey, baseline: BaselineTime) -> Cell:
+        """Check one rung on some rows, then measure it beside the library's best."""
+        product, library = self._at(key)
+        tuned = config_for(rung, product.problem, self.device.name, self._tuned_folder)
+        plan = make_plan(product.problem, rung=rung.name, config=tuned, arch=self.device.arch)
+        resources = product.loaded(plan).kernel.resources
+        described = Cell(
+            rung=rung.name, problem=key, config=dict(plan.config), baseline=baseline.best,
+            first_heuristic_ms=baseline.first_ms, predicted=predicted(plan),
+            resources=Resources(
+                resources.registers,
+                resources.static_shared_bytes + rung.dynamic_shared_bytes(product.problem, plan.config),
+                resources.spill_bytes,
+            ),
+            tuned=tuned is not None,
+        )  # fmt: skip
+        found = product.check(plan, self._reference(rung, product), self._rows)
+        ratio = found.error_ratio if math.isfinite(found.error_ratio) else None
+        if found.wrong is not None:
+            return msgspec.structs.replace(described, error_ratio=ratio, failed=found.wrong)
+        start_s = time.monotonic()
+        stream = self._stream.handle
+        base, base_ms = runner_for(self._baseline_candidate(product, library, baseline.best_index), stream)
+        candidate, one_ms = runner_for(product.candidate(plan), stream)
+        measured = compare(candidate, one_ms, base, base_ms, schedule=self._schedule, cap_ms=self._cap_ms)
+        product.unload(plan)
+        return msgspec.structs.replace(
+            described, error_ratio=ratio, rounds=measured.rounds, launches=measured.launches,
+            baseline_launches=measured.baseline_launches, method=measured.method, note=measured.note,
+            samples=self._sampler.since(start_s),
+        )  # fmt: skip
+
+
+def predicted(plan: Plan) -> Predicted:
+    """The plan's prediction as a record keeps it."""
+    said = plan.prediction
+    return Predicted(said.time_ms, said.bound, said.tflops, said.arch)
+
+
+def plan_cells(
+    rungs: Sequence[Rung], arch: str, sizes: Sequence[int] = SIZES
+) -> Iterator[tuple[ProblemKey, tuple[Rung, ...]]]:
+    """Problems with the rungs that are measured on them; the sizes that documents show first come first."""
+    order = sorted(sizes, key=lambda size: (abs(math.log2(size / 4096)), size))
+    for size in order:
+        for group in GROUPS:
+            taking = tuple(rung for rung in rungs if group in groups_of(rung, arch))
+            if taking:
+                yield group.key(size, size, size), taking
+
+
+def key_name(key: ProblemKey) -> str:
+    """A problem as part of a task's name."""
+    return f"{key.shape}/{key.dtype}-{key.accumulator}"
+
+
+def tasks(
+    rungs: Sequence[Rung],
+    arch: str,
+    bench: Callable[[], Bench],
+    baseline_of: Callable[[ProblemKey], BaselineTime],
+    sizes: Sequence[int] = SIZES,
+) -> Iterator[Task]:
+    """Baselines and cells as tasks: for each problem its baseline, then its rungs.
+
+    ``baseline_of`` finds the result of a baseline's task; it raises when there is none, and the cell then fails.
+    """
+    for key, taking in plan_cells(rungs, arch, sizes):
+        yield f"baseline/{key_name(key)}", lambda key=key: bench().baseline(key)  # type: ignore[misc]
+        for rung in taking:
+            yield (
+                f"cell/{key_name(key)}/{rung.name}",
+                lambda key=key, rung=rung: bench().cell(rung, key, baseline_of(key)),  # type: ignore[misc]
+            )

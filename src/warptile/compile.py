@@ -8,7 +8,10 @@ GPU, and the PTX, for the emulator, and ptxas says what the kernel costs. warpti
 from __future__ import annotations
 
 import logging
+import os
 import re
+import subprocess
+import tempfile
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -277,10 +280,50 @@ def _from_entry(entry: Entry) -> CompiledKernel | None:
     return CompiledKernel(kept.entry, kept.arch, ptx, cubin, kept.resources, kept.log, kept.compiler, entry.key)
 
 
+def disassemble(cubin: bytes) -> str:
+    """SASS of a cubin, as nvdisasm prints it with line information.
+
+    Raises:
+        UnsupportedError: nvdisasm is not installed, or does not take the cubin.
+    """
+    nvdisasm = headers.program("nvdisasm")
+    if nvdisasm is None:
+        raise UnsupportedError("nvdisasm is not installed; python3 -m pip install 'warptile[sass]' adds it")
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        command = [str(nvdisasm), "--print-code", "--print-line-info", file.name]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise UnsupportedError(f"nvdisasm: {done.stderr.strip() or f'exit code {done.returncode}'}")
+    return done.stdout
+
+
+def _dump(source: Source, kernel: CompiledKernel) -> None:
+    """Write what WARPTILE_DUMP lists (of ``cu,ptx,cubin,sass``) into the folder ``warptile-dump`` here."""
+    wanted = [word for word in os.environ.get("WARPTILE_DUMP", "").split(",") if word]
+    unknown = sorted(set(wanted) - {"cu", "ptx", "cubin", "sass"})
+    if unknown:
+        raise UnsupportedError(f"WARPTILE_DUMP: got {','.join(unknown)}; it takes some of cu,ptx,cubin,sass")
+    if not wanted:
+        return
+    name = re.sub(r"\W+", "-", source.name_expression.removeprefix("warptile::")).strip("-")[:80]
+    folder = Path("warptile-dump")
+    folder.mkdir(exist_ok=True)
+    for word in wanted:
+        if word == "sass":
+            content = disassemble(kernel.cubin).encode()
+        else:
+            content = {"cu": source.text.encode(), "ptx": kernel.ptx, "cubin": kernel.cubin}[word]
+        (folder / f"{name}-{kernel.arch}-{kernel.key[:8]}.{word}").write_bytes(content)
+
+
 def compile_source(
     source: Source, arch: str, *, options: tuple[str, ...] = (), cache: Cache | EllipsisType | None = ...
 ) -> CompiledKernel:
     """Compile one instantiation for one architecture, or take it from the cache.
+
+    With WARPTILE_DUMP, a list of ``cu,ptx,cubin,sass``, these are also written into the folder ``warptile-dump``.
 
     Args:
         source: translation unit and the name expression of its kernel.
@@ -291,7 +334,7 @@ def compile_source(
     Raises:
         CompileError: NVRTC or ptxas refuse the source, wgmma was serialised, a register budget was ignored, registers
             spill in a source that does not allow it, or NVRTC or CUDA's headers are not installed.
-        UnsupportedError: NVRTC does not know ``arch``.
+        UnsupportedError: NVRTC does not know ``arch``, or WARPTILE_DUMP asks for something unknown.
     """
     kept = Cache() if isinstance(cache, EllipsisType) else cache
     _check_arch(arch)
@@ -319,4 +362,5 @@ def compile_source(
             )
             kept.put(key, msgspec.to_builtins(metadata), {"cubin": kernel.cubin, "ptx": kernel.ptx})
         _log.info("compiled %s for %s: %s", source.name_expression, arch, kernel.resources)
+    _dump(source, kernel)
     return kernel

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import os
 import platform
 import re
 import shutil
@@ -184,22 +183,13 @@ def check_cache() -> Finding:
     return Finding("cache", "ok", f"{cache.folder}, {count} kernels")
 
 
-def sass_tool(name: str) -> Path | None:
-    """The disassembler called ``name`` (``nvdisasm``, ``cuobjdump``): the wheel's, else the one on the PATH."""
-    for folder in headers.wheel_folders():
-        if os.access(folder / "bin" / name, os.X_OK):
-            return folder / "bin" / name
-    found = shutil.which(name)
-    return Path(found) if found else None
-
-
 def check_extra(extra: str) -> Finding:
     """Whether the parts of an optional extra are installed."""
     name = f"extra {extra}"
     fix = f"python3 -m pip install 'warptile[{extra}]'"
     if extra == "sass":
-        absent = [tool for tool in _SASS_TOOLS if sass_tool(tool) is None]
-        found = [str(sass_tool(tool)) for tool in _SASS_TOOLS if tool not in absent]
+        absent = [tool for tool in _SASS_TOOLS if headers.program(tool) is None]
+        found = [str(headers.program(tool)) for tool in _SASS_TOOLS if tool not in absent]
     else:
         absent = [project for project, module in EXTRAS[extra] if importlib.util.find_spec(module) is None]
         found = [f"{project} {_version(project)}" for project, _ in EXTRAS[extra] if project not in absent]

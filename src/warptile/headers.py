@@ -1,4 +1,4 @@
-"""Which headers a kernel source reaches, and where CUDA's own headers are.
+"""Which headers a kernel source reaches, and where CUDA's own headers and programs are.
 
 warptile's kernel headers travel to the compiler in memory, so a machine's folders never show in its output;
 CUDA's headers come from the wheels' include folder, or from a toolkit where the wheels lack some.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -64,6 +65,15 @@ def wheel_folders() -> Iterator[Path]:
         spec = None
     for parent in (spec.submodule_search_locations or ()) if spec else ():
         yield from sorted(Path(parent).glob("cu1[3-9]"), reverse=True)
+
+
+def program(name: str) -> Path | None:
+    """A program of CUDA's, such as ``"nvdisasm"`` or ``"cuobjdump"``: a wheel's, else the one on the PATH."""
+    for folder in wheel_folders():
+        if os.access(folder / "bin" / name, os.X_OK):
+            return folder / "bin" / name
+    found = shutil.which(name)
+    return Path(found) if found else None
 
 
 def _folders() -> Iterator[Path]:

@@ -390,6 +390,14 @@ def test_an_archive_that_no_export_wrote_is_refused_whole(filled, tmp_path, chan
     assert sorted(os.listdir(tmp_path)) == ["bad.zip", "cache", "good.zip"]
 
 
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_an_archive_with_a_member_twice_is_refused(filled, tmp_path):
+    filled.export_to(tmp_path / "good.zip")
+    _rewritten(tmp_path / "good.zip", tmp_path / "bad.zip", lambda name, data: [(name, data)] * 2)
+    with pytest.raises(UnsupportedError, match="is there twice"):
+        filled.import_from(tmp_path / "bad.zip")
+
+
 def test_what_is_no_archive_is_refused(filled, tmp_path):
     (tmp_path / "text.zip").write_text("no archive")
     filled.export_to(tmp_path / "good.zip")

@@ -404,3 +404,35 @@ def test_the_compilers_version_agrees_with_its_release():
     major, minor = nvrtc_release()
     assert compiler_version().startswith(f"NVRTC {major}.{minor}.")
     assert {"sm_75", "sm_80", "sm_90"} <= set(supported_arches())
+
+
+def test_what_warptile_dump_lists_is_written_here(tmp_path, monkeypatch, cache):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WARPTILE_DUMP", "cu,ptx,cubin,sass")
+    for _ in ("compiled", "from the cache"):
+        kernel = compile_source(PLAIN, ARCH, cache=cache)
+        files = {file.suffix: file for file in (tmp_path / "warptile-dump").iterdir()}
+        assert sorted(file.name for file in files.values()) == [
+            f"copy-4-sm_90a-{kernel.key[:8]}.{suffix}" for suffix in ("cu", "cubin", "ptx", "sass")
+        ]
+        assert files[".cu"].read_text() == PLAIN.text
+        assert files[".ptx"].read_bytes() == kernel.ptx
+        assert files[".cubin"].read_bytes() == kernel.cubin
+        assert "EXIT" in files[".sass"].read_text()
+        for file in files.values():
+            file.unlink()
+
+
+def test_an_unknown_word_in_warptile_dump_is_refused(monkeypatch):
+    monkeypatch.setenv("WARPTILE_DUMP", "ptx,elf")
+    with pytest.raises(UnsupportedError, match="got elf; it takes some of cu,ptx,cubin,sass"):
+        compile_source(SMALL, ARCH, cache=None)
+
+
+def test_without_nvdisasm_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(headers, "program", lambda name: None)
+    with pytest.raises(UnsupportedError, match=r"pip install 'warptile\[sass\]'"):
+        compile_module.disassemble(b"")
+    monkeypatch.undo()
+    with pytest.raises(UnsupportedError, match="nvdisasm"):
+        compile_module.disassemble(b"no cubin")

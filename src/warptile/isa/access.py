@@ -1,4 +1,4 @@
-"""How a fragment gets from memory into registers and back: the requests that a warp makes, as the compiled code shows them.
+"""How a fragment gets from memory into registers and back: the requests of a warp, as the compiled code shows them.
 
 A matrix in memory has a slow axis (one leading dimension from row to row of memory) and a fast axis (consecutive
 elements). `requests` derives from a fragment's layout what NVIDIA's assembler emits for it; that these are the same
@@ -82,7 +82,7 @@ def requests(
 
 
 def _runs_along_fast_axis(seen: FragmentLayout) -> bool:
-    """Whether the elements of a register (or, of one-element registers, neighbouring registers) are consecutive in memory."""
+    """Whether the elements of a register, or neighbouring registers of one element, are consecutive in memory."""
     if seen.element:
         return seen.element[0] == (0, 1)
     return bool(seen.register) and seen.register[0] == (0, 1)
@@ -132,7 +132,7 @@ def _transposed_words(seen: FragmentLayout) -> tuple[Request, ...]:
                 tuple(fast + 2 * (lane % 4) for lane in lanes),
                 (register,),
                 transposed=True,
-            )  # fmt: skip
+            )
         )
     return tuple(tiles)
 
@@ -152,6 +152,6 @@ def _ldmatrix(seen: FragmentLayout, matrices: int, *, transposed: bool) -> tuple
                 tuple(fast for _, fast in corners for _ in range(MATRIX_ROWS)),
                 group,
                 transposed=transposed,
-            )  # fmt: skip
+            )
         )
     return tuple(groups)

@@ -1,8 +1,8 @@
 """Fragments: which element of a matrix lies in which register of which lane.
 
-Every fragment of NVIDIA's warp-level matrix instructions is a linear layout: each bit of the lane number, of the register
-number and of the position inside a register moves the element by a fixed number of rows and columns, and the steps of
-the bits that are set add up. Twelve pairs of numbers therefore say all there is to say.
+Every fragment of NVIDIA's warp-level matrix instructions is a linear layout: each bit of the lane number, of the
+register number and of the position inside a register moves the element by a fixed number of rows and columns, and the
+steps of the bits that are set add up. A dozen pairs of numbers therefore say all there is to say.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class FragmentLayout:
     def __post_init__(self) -> None:
         if self.register_bits not in (32, 64) or self.register_bits != self.element_bits << len(self.element):
             raise ValueError(
-                f"{self.register_bits}-bit registers do not hold 2**{len(self.element)} {self.element_bits}-bit elements"
+                f"{1 << len(self.element)} elements of {self.element_bits} bits do not fill {self.register_bits} bits"
             )
         if len(self.lane) != LANE_BITS:
             raise ValueError(f"a warp has {LANE_BITS} lane bits, not {len(self.lane)}")
@@ -126,12 +126,12 @@ def coordinates(layout: FragmentLayout) -> NDArray[np.int64]:
 @cache
 def gather_index(layout: FragmentLayout) -> NDArray[np.intp]:
     """For each element of the matrix in row-major order, where it stands in an array of (lane, register, position)."""
-    places = coordinates(layout)
-    keep = np.zeros(layout.registers, dtype=bool)
-    keep[list(layout.distinct)] = True
-    flat = np.arange(places.size // 2, dtype=np.intp).reshape(places.shape[:-1])
+    distinct = list(layout.distinct)
+    places = coordinates(layout)[:, distinct]
+    flat = np.arange(1 << LANE_BITS + len(layout.register) + len(layout.element), dtype=np.intp)
+    flat = flat.reshape(1 << LANE_BITS, layout.registers, layout.elements)[:, distinct]
     index = np.empty((layout.rows, layout.columns), dtype=np.intp)
-    index[places[:, keep, :, 0], places[:, keep, :, 1]] = flat[:, keep]
+    index[places[..., 0], places[..., 1]] = flat
     index.setflags(write=False)
     return index.ravel()
 

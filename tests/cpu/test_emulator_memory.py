@@ -75,7 +75,7 @@ def test_shared_memory_is_poisoned_again_for_every_wave(monkeypatch: pytest.Monk
     assert out.tolist() == [100, 101, 102, 103]
     with pytest.raises(UninitializedRead):
         run_cuda("""__global__ void k(int* o) {
-                      __shared__ int s[1];
+                      __shared__ volatile int s[1];
                       if (blockIdx.x < 2) s[0] = 5;
                       __syncthreads();
                       if (threadIdx.x == 31) o[blockIdx.x] = s[0];

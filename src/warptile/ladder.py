@@ -177,7 +177,8 @@ def plan_for(rung: Rung, size: tuple[int, int, int], backend: Backend, dtype: st
     Raises:
         UnsupportedError: the rung takes this problem in no type, or not on this architecture.
     """
-    names = list(dict.fromkeys(([dtype] if dtype in rung.dtypes else []) + list(rung.dtypes)))
+    taken = types_taken(rung)
+    names = dict.fromkeys([*([dtype] if dtype in taken else []), *taken])
     reason: UnsupportedError | None = None
     for problem in (problem for name in names for problem in _problems(DTYPES[name], size)):
         try:
@@ -188,10 +189,15 @@ def plan_for(rung: Rung, size: tuple[int, int, int], backend: Backend, dtype: st
     raise reason
 
 
+def types_taken(rung: Rung) -> tuple[str, ...]:
+    """Operand types that the ladder can draw and check for a rung, its usual one first."""
+    return tuple(name for name in rung.dtypes if name in OUTPUTS)
+
+
 def _problems(element: DType, size: tuple[int, int, int]) -> Iterator[Problem]:
     """Dense problems in the order in which people would want them."""
     for accumulator in element.accumulators:
-        for out in OUTPUTS.get(element.name, ("int32",)):
+        for out in OUTPUTS[element.name]:
             for b_major in ("row", "col"):
                 yield Problem.dense(*size, element, out=DTYPES[out], accumulator=DTYPES[accumulator], b_major=b_major)
 

@@ -97,7 +97,7 @@ def plan(
     product = arrange(a, b, c, out, beta=beta, out_dtype=out_dtype, accumulate=accumulate, precision=precision)
     executor = choose_backend(backend, product.a)
     chosen = planned(product.problem, executor, rung=rung, config=config)
-    return MatmulPlan(chosen, executor, product.batch, product.copies, alpha, beta, precision)
+    return MatmulPlan(chosen, executor, product.batch, product.copies, alpha, beta, out_dtype, accumulate, precision)
 
 
 @dataclass(frozen=True)
@@ -111,6 +111,8 @@ class MatmulPlan:
         copies: what has to be copied before a launch, and why.
         alpha: factor of the product.
         beta: factor of C.
+        out_dtype: as given to `plan`.
+        accumulate: as given to `plan`.
         precision: as given to `plan`.
     """
 
@@ -120,6 +122,8 @@ class MatmulPlan:
     copies: tuple[str, ...]
     alpha: float
     beta: float
+    out_dtype: str | None
+    accumulate: str | None
     precision: str | None
 
     def explain(self) -> str:
@@ -137,18 +141,17 @@ class MatmulPlan:
             ShapeError: another shape or type than the plan's.
             LayoutError: another layout, or memory aligned less than the plan's kernel needs.
         """
-        problem = self.plan.problem
         product = arrange(
             a,
             b,
             c,
             out,
             beta=self.beta,
-            out_dtype=problem.d.dtype.name,
-            accumulate=problem.accumulator.name,
+            out_dtype=self.out_dtype,
+            accumulate=self.accumulate,
             precision=self.precision,
         )
-        _check_fits(problem, product.problem)
+        _check_fits(self.plan.problem, product.problem)
         return _run(self.plan, self.backend, product, self.alpha, self.beta)
 
 

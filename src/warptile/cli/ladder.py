@@ -19,12 +19,11 @@ from rich.table import Table
 import warptile
 from warptile import ladder
 from warptile.dtypes import dtype as dtype_named
-from warptile.errors import UnsupportedError
+from warptile.errors import DTypeError, UnsupportedError
 from warptile.execute import Backend, GpuBackend, choose_backend
 from warptile.ladder import Addresses, Ladder, Launch, ProblemSize, RungResult
 from warptile.problem import Problem
 from warptile.rungs import RUNGS, Rung, families
-from warptile.rungs import rung as rung_named
 
 BAR_WIDTH = 12
 FILE_WIDTH = 160
@@ -32,6 +31,9 @@ FILE_WIDTH = 160
 
 IDEAS_FROM_WIDTH = 120
 """Narrower terminals get the table without the column of ideas."""
+
+SCREEN_MS = 25.0
+"""How long each of cuBLAS's algorithms runs while the best one is looked for."""
 
 RECORDED_SIZE = (4096, 4096, 4096)
 """The record shown where nothing was measured: its size says more about a GPU than an emulated one does."""
@@ -63,7 +65,7 @@ def command(
     Without a GPU the kernels' PTX runs on the emulator, on a small problem; with one they are timed beside cuBLAS.
     """
     rungs = chosen_rungs(family, names)
-    element = dtype_named(dtype).name if dtype else None
+    element = element_name(dtype, rungs)
     place = choose_backend(backend)
     on_gpu = isinstance(place, GpuBackend)
     defaults = ladder.GPU_SIZE if on_gpu else ladder.EMULATED_SIZE
@@ -96,12 +98,32 @@ def chosen_rungs(family: str, names: Sequence[str]) -> list[Rung]:
     """The rungs that the options select, in ladder order.
 
     Raises:
-        UnsupportedError: no rung of that name.
+        click.BadParameter: no such family or rung, or the rung is of another family.
     """
     if family != "all" and family not in families():
         raise click.BadParameter(f"got {family!r}; it takes {', '.join(families())} or all", param_hint="--family")
-    wanted = {rung_named(name).name for name in names}
-    return [rung for rung in RUNGS.values() if family in ("all", rung.family) and (not wanted or rung.name in wanted)]
+    unknown = [name for name in names if name not in RUNGS]
+    if unknown:
+        raise click.BadParameter(f"got {unknown[0]!r}; the ladder has {', '.join(RUNGS)}", param_hint="--rung")
+    chosen = [rung for rung in RUNGS.values() if family in ("all", rung.family) and (not names or rung.name in names)]
+    if not chosen:
+        raise click.BadParameter(f"{', '.join(names)} is not of the family {family}", param_hint="--rung")
+    return chosen
+
+
+def element_name(given: str | None, rungs: Sequence[Rung]) -> str | None:
+    """The operand type that ``--dtype`` names, by its full name.
+
+    Raises:
+        DTypeError: unknown, or none of the rungs takes it.
+    """
+    if given is None:
+        return None
+    name = dtype_named(given).name
+    taken = dict.fromkeys(each for rung in rungs for each in ladder.types_taken(rung))
+    if name not in taken:
+        raise DTypeError(f"--dtype: got {given!r}, which none of these rungs takes; they take {', '.join(taken)}")
+    return name
 
 
 def status(results: Sequence[RungResult], *, named: bool) -> int:
@@ -173,7 +195,6 @@ class Baseline(NoBaseline):
         """What queues the fastest of the library's algorithms, or None where it has none."""
         from warptile.bench.baseline import fastest
         from warptile.bench.records import ProblemKey
-        from warptile.bench.sweep import SCREEN
         from warptile.gpu import timing
 
         assert self._library is not None
@@ -199,8 +220,10 @@ class Baseline(NoBaseline):
 
             return launch
 
+        screen = timing.Schedule("sustained", rounds=1, turn_ms=SCREEN_MS, warm_up_ms=0.0)
+
         def time_ms(algorithm: int) -> float:
-            return timing.time_launches(launch_of(algorithm), sets=len(sets), schedule=SCREEN).median_ms
+            return timing.time_launches(launch_of(algorithm), sets=len(sets), schedule=screen).median_ms
 
         return launch_of(fastest(len(product), time_ms).index)
 

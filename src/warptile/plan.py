@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from warptile import arch as arches
 from warptile.arch import REFERENCE_ARCH, Arch
@@ -22,6 +23,9 @@ MAX_THREADS = 1024
 
 WORTH_LEAVING_DEFAULT = 0.9
 """A candidate replaces a rung's default configuration when its predicted time is below this share of the default's."""
+
+USUAL, USUAL_SIZE = 20, 4096
+"""How many of a rung's candidates a plan looks at, and the extents for which they are listed."""
 
 Choice = tuple[Rung, Config]
 
@@ -125,10 +129,28 @@ def make_plan(
 
 
 def candidates(rung: Rung, problem: Problem) -> tuple[Choice, ...]:
-    """Every configuration of ``rung`` worth looking at, its default first, each once."""
-    configs = [rung.default_config(problem), *rung.candidates(problem)]
+    """The default configuration of ``rung`` and the first USUAL of its others; the rest are for tuning."""
+    configs = (rung.default_config(problem), *_usual(rung.name, _of_usual_size(problem)))
     unique = {config_text(config): config for config in configs}
     return tuple((rung, config) for config in unique.values())
+
+
+def _of_usual_size(problem: Problem) -> Problem:
+    """The problem with every extent and leading dimension replaced by USUAL_SIZE: types, majors and alignment stay."""
+
+    def operand(matrix: Operand) -> Operand:
+        return replace(matrix, leading_dimension=USUAL_SIZE)
+
+    c = operand(problem.c) if problem.c is not None else None
+    a, b, d = operand(problem.a), operand(problem.b), operand(problem.d)
+    return replace(problem, m=USUAL_SIZE, n=USUAL_SIZE, k=USUAL_SIZE, a=a, b=b, c=c, d=d)
+
+
+@lru_cache(maxsize=64)
+def _usual(name: str, problem: Problem) -> tuple[Config, ...]:
+    """The first candidates of a rung. A rung may list hundreds, so they are listed once for problems that differ in
+    sizes alone; legality is decided later, for the problem itself."""
+    return rung_named(name).candidates(problem)[:USUAL]
 
 
 def illegal(rung: Rung, problem: Problem, config: Config, arch: Arch) -> str | None:

@@ -147,7 +147,8 @@ def predict(rung: Rung, problem: Problem, config: Config, device: Device = H200)
 
 def resident_blocks(rung: Rung, problem: Problem, config: Config, device: Device) -> int:
     """Blocks of this shape that one multiprocessor holds at once: its limits of warps, blocks, shared memory and
-    registers, the last with a thread's registers taken as its accumulators, two sets of fragments and 40 more."""
+    registers, the last with a thread's registers taken as one and a half times its accumulators and 40 more, or what
+    MIN_BLOCKS makes the compiler keep to."""
     arch = arches.arch(device.arch)
     threads = rung.threads(problem, config)[0]
     shared_bytes = max(rung.dynamic_shared_bytes(problem, config), 1)
@@ -160,7 +161,7 @@ def resident_blocks(rung: Rung, problem: Problem, config: Config, device: Device
         arch.max_blocks_per_sm,
         arch.max_warps_per_sm * WARP_LANES // threads,
         arch.shared_bytes_per_sm // (shared_bytes + 1024),
-        arch.registers_per_sm // (registers * threads),
+        max(arch.registers_per_sm // (registers * threads), config.get("MIN_BLOCKS", 1)),
     )
     return max(1, min(limits))
 

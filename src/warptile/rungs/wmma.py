@@ -107,11 +107,11 @@ def _name(kernel: str, problem: Problem, config: Config, *, loads: bool = True, 
 
 
 def _geometry(problem: Problem, config: Config) -> Geometry:
-    return Geometry(problem, config, patch_columns=config["FN"], fragment_sets=2 if "STAGES" in config else 1)
+    return Geometry(problem, config, fragment_sets=2 if "STAGES" in config else 1)
 
 
 def _final_geometry(problem: Problem, config: Config) -> Geometry:
-    return Geometry(problem, config, patch_columns=config["WN"], fragment_sets=2)
+    return Geometry(problem, config, whole_rows=True, fragment_sets=2)
 
 
 def _naive_as_tile(config: Config) -> dict[str, int]:

@@ -79,13 +79,13 @@ class Geometry:
     Attributes:
         problem: what is computed.
         config: the tunables; those that a rung does not have are as if they were PAD=0, STAGES=1.
-        patch_columns: columns of the patch through which accumulators leave: FN, or WN where a row leaves at once.
+        whole_rows: accumulators leave a row of fragments at a time, not one by one.
         fragment_sets: sets of fragments that are alive at one time.
     """
 
     problem: Problem
     config: Config
-    patch_columns: int
+    whole_rows: bool = False
     fragment_sets: int = 1
 
     @property
@@ -110,9 +110,12 @@ class Geometry:
 
     @property
     def patch_bytes(self) -> int:
-        """Bytes of one warp's patch: ``Patch``."""
+        """Bytes of one warp's patch: ``Patch`` for one fragment, ``RowPatch`` for a row of them."""
         each = self.problem.accumulator.bits // 8
-        row_bytes = self.patch_columns * each + VECTOR_BYTES
+        row_bytes = self.config["FN"] * each
+        if self.whole_rows:
+            row_bytes = self.config["WN"] * each
+            row_bytes += _round_up(row_bytes, SHARED_ALIGNMENT_BYTES) // SHARED_ALIGNMENT_BYTES * VECTOR_BYTES
         return _round_up(self.config["FM"] * row_bytes, SHARED_ALIGNMENT_BYTES)
 
     @property

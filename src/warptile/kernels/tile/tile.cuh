@@ -38,18 +38,29 @@ struct Stage {
         b;
 };
 
-// One accumulator fragment a warp, on its way out; the pad spreads rows over banks.
-template <typename OPERATION, int COLUMNS = OPERATION::FN>
+// One accumulator fragment of a warp on its way out. Without a pad: a warp reads it back 32 elements in a row.
+template <typename OPERATION>
 struct __align__(128) Patch {
-    static constexpr int STRIDE = COLUMNS + 16 / sizeof(typename OPERATION::ACCUMULATOR);
+    static constexpr int STRIDE = OPERATION::FN;
     typename OPERATION::ACCUMULATOR elements[OPERATION::FM * STRIDE];
 };
 
+// A row of a warp's fragments, FM x COLUMNS, on its way out. Lanes read vectors of it that lie 32 bytes apart: 16 bytes
+// of nothing after each 128 send the other half of a quarter-warp to the banks in between.
+template <typename OPERATION, int COLUMNS>
+struct __align__(128) RowPatch {
+    using ACCUMULATOR = typename OPERATION::ACCUMULATOR;
+    static constexpr int LINE = 128 / sizeof(ACCUMULATOR), GAP = 16 / sizeof(ACCUMULATOR);
+    static __device__ constexpr int skewed(int column) { return column + column / LINE * GAP; }
+    static constexpr int STRIDE = COLUMNS + (COLUMNS + LINE - 1) / LINE * GAP;
+    ACCUMULATOR elements[OPERATION::FM * STRIDE];
+};
+
 // A block's shared memory: stages while it multiplies, patches once it stores.
-template <typename OPERATION, typename TILE, int PAD = 0, int STAGES = 1, int PATCH_COLUMNS = OPERATION::FN>
+template <typename OPERATION, typename TILE, int PAD = 0, int STAGES = 1, typename PATCH = Patch<OPERATION>>
 union BlockMemory {
     Stage<OPERATION, TILE, PAD> stages[STAGES];
-    Patch<OPERATION, PATCH_COLUMNS> patches[TILE::WARPS];
+    PATCH patches[TILE::WARPS];
 };
 
 }  // namespace warptile

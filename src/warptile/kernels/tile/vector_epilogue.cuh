@@ -5,21 +5,32 @@
 
 namespace warptile {
 
-// Scales WIDTH elements of a row and stores them at (row, column) of D with one access; C is read with one access.
+// WIDTH neighbouring elements that are moved in one access.
+template <typename ELEMENT, int WIDTH>
+struct __align__(WIDTH * sizeof(ELEMENT)) Vector {
+    ELEMENT elements[WIDTH];
+};
+
+// Scales WIDTH elements of a row and stores them at (row, column) of D with one access; C is read with one access,
+// the accumulators with as few as 16 bytes each allow.
 template <int WIDTH, typename OPERATION>
 __device__ __forceinline__ void store_vector(const typename OPERATION::ACCUMULATOR* from, const Gemm<OPERATION>& gemm,
                                              long long row, long long column) {
     using OUT = typename OPERATION::OUT;
-    struct __align__(WIDTH * sizeof(OUT)) Vector {
-        OUT elements[WIDTH];
-    };
-    Vector source, result;
+    using ACCUMULATOR = typename OPERATION::ACCUMULATOR;
+    constexpr int FITS = 16 / sizeof(ACCUMULATOR), READ = WIDTH < FITS ? WIDTH : FITS;
+    __align__(16) ACCUMULATOR sums[WIDTH];
+#pragma unroll
+    for (int i = 0; i < WIDTH; i += READ)
+        *reinterpret_cast<Vector<ACCUMULATOR, READ>*>(sums + i) =
+            *reinterpret_cast<const Vector<ACCUMULATOR, READ>*>(from + i);
+    Vector<OUT, WIDTH> source, result;
     if (gemm.beta != typename OPERATION::SCALE(0))
-        source = *reinterpret_cast<const Vector*>(gemm.c + (row * gemm.ldc + column));
+        source = *reinterpret_cast<const Vector<OUT, WIDTH>*>(gemm.c + (row * gemm.ldc + column));
 #pragma unroll
     for (int i = 0; i < WIDTH; ++i)
-        result.elements[i] = scaled<OUT>(from[i], gemm.alpha, gemm.beta, &source.elements[i]);
-    *reinterpret_cast<Vector*>(gemm.d + (row * gemm.ldd + column)) = result;
+        result.elements[i] = scaled<OUT>(sums[i], gemm.alpha, gemm.beta, &source.elements[i]);
+    *reinterpret_cast<Vector<OUT, WIDTH>*>(gemm.d + (row * gemm.ldd + column)) = result;
 }
 
 // Stores the warp's tile where the block tile starts at (row, column). Each warp turns one row of fragments (FM x WN)
@@ -27,9 +38,10 @@ __device__ __forceinline__ void store_vector(const typename OPERATION::ACCUMULAT
 // The patches lie where the stages were: no warp may still be reading those.
 template <int WIDTH, typename OPERATION, typename TILE>
 __device__ __forceinline__ void store_rows(const Accumulators<OPERATION, TILE>& accumulators,
-                                           Patch<OPERATION, TILE::WN>* patches, const Gemm<OPERATION>& gemm, int row,
+                                           RowPatch<OPERATION, TILE::WN>* patches, const Gemm<OPERATION>& gemm, int row,
                                            int column) {
-    constexpr int STRIDE = Patch<OPERATION, TILE::WN>::STRIDE, PER_ROW = TILE::WN / WIDTH;
+    using PATCH = RowPatch<OPERATION, TILE::WN>;
+    constexpr int STRIDE = PATCH::STRIDE, PER_ROW = TILE::WN / WIDTH;
     static_assert(TILE::WN % WIDTH == 0, "a row of a warp tile is a whole number of vectors");
     auto* patch = patches[threadIdx.x / 32].elements;
     const int lane = threadIdx.x % 32, columns = gemm.n - column - TILE::warp_column();
@@ -39,7 +51,8 @@ __device__ __forceinline__ void store_rows(const Accumulators<OPERATION, TILE>& 
     for (int i = 0; i < accumulators.ROWS; ++i) {
 #pragma unroll
         for (int j = 0; j < accumulators.COLUMNS; ++j)
-            wmma::store_matrix_sync(patch + j * OPERATION::FN, accumulators.at[i][j], STRIDE, wmma::mem_row_major);
+            wmma::store_matrix_sync(patch + PATCH::skewed(j * OPERATION::FN), accumulators.at[i][j], STRIDE,
+                                    wmma::mem_row_major);
         __syncwarp();
         const int first_row = row + TILE::warp_row() + i * OPERATION::FM, rows = gemm.m - first_row;
         const int first_column = column + TILE::warp_column();
@@ -47,7 +60,7 @@ __device__ __forceinline__ void store_rows(const Accumulators<OPERATION, TILE>& 
 #pragma unroll 4
             for (int index = lane; index < OPERATION::FM * PER_ROW; index += 32) {
                 const int patch_row = index / PER_ROW, patch_column = index % PER_ROW * WIDTH;
-                store_vector<WIDTH>(patch + patch_row * STRIDE + patch_column, gemm, first_row + patch_row,
+                store_vector<WIDTH>(patch + patch_row * STRIDE + PATCH::skewed(patch_column), gemm, first_row + patch_row,
                                     first_column + patch_column);
             }
         } else {
@@ -55,7 +68,7 @@ __device__ __forceinline__ void store_rows(const Accumulators<OPERATION, TILE>& 
             for (int index = lane; index < OPERATION::FM * TILE::WN; index += 32) {
                 const int patch_row = index / TILE::WN, patch_column = index % TILE::WN;
                 if (patch_row < rows && patch_column < columns)
-                    store_vector<1>(patch + patch_row * STRIDE + patch_column, gemm, first_row + patch_row,
+                    store_vector<1>(patch + patch_row * STRIDE + PATCH::skewed(patch_column), gemm, first_row + patch_row,
                                     first_column + patch_column);
             }
         }

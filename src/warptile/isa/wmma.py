@@ -188,7 +188,7 @@ SHAPES: tuple[WmmaShape, ...] = (
     *_INT8,
     # Two steps of k = 4 for each half of the columns, not the single HMMA.1688 of mma.m16n8k8.
     WmmaShape("m16n16k8", 16, 16, 8, "tf32", ("f32",), 80, (Native(80, "HMMA.1684.TF32", 4, 4),)),
-    WmmaShape("m8n8k4", 8, 8, 4, "f64", ("f64",), 80, (Native(80, "DMMA.884", 1, 4),)),
+    WmmaShape("m8n8k4", 8, 8, 4, "f64", ("f64",), 80, (Native(80, "DMMA.884", 1, 4), Native(90, "DMMA.8x8x4", 1, 4))),
     *_INT4,
     WmmaShape(
         "m8n8k128", 8, 8, 128, "b1", ("s32",), 75,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -22,6 +22,7 @@ from warptile.dtypes import dtype as dtype_named
 from warptile.errors import DTypeError, UnsupportedError
 from warptile.execute import Backend, GpuBackend, choose_backend
 from warptile.ladder import Addresses, Ladder, Launch, ProblemSize, RungResult
+from warptile.predict import Prediction
 from warptile.problem import Problem
 from warptile.rungs import RUNGS, Rung, families
 
@@ -88,7 +89,8 @@ def command(
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
     else:
         console = Console() if sys.stdout.isatty() or "COLUMNS" in os.environ else Console(width=FILE_WIDTH)
-        console.print(table(document, ideas=console.width >= IDEAS_FROM_WIDTH))
+        predicted = {} if on_gpu else predictions(rungs, place, element)
+        console.print(table(document, predicted, ideas=console.width >= IDEAS_FROM_WIDTH))
         for line in notes(document):
             console.print(line, markup=False, highlight=False)
     return status(results, named=bool(names))
@@ -258,8 +260,19 @@ def environment(place: Backend, baseline: str | None) -> dict[str, Any]:
 # --- what people see -------------------------------------------------------------------------------------------------
 
 
-def table(document: Ladder, *, ideas: bool = True) -> Table:
-    """The ladder as a table; ``*`` marks figures from the record."""
+def predictions(rungs: Sequence[Rung], place: Backend, dtype: str | None) -> dict[str, Prediction]:
+    """What each rung should reach on the reference GPU at the recorded size, which suits a GPU."""
+    found = {}
+    for rung in rungs:
+        try:
+            found[rung.name] = ladder.plan_for(rung, RECORDED_SIZE, place, dtype).prediction
+        except UnsupportedError:
+            continue  # its row says already that it is not taken here
+    return found
+
+
+def table(document: Ladder, at_recorded_size: Mapping[str, Prediction], *, ideas: bool = True) -> Table:
+    """The ladder as a table; ``*`` marks figures that are of the recorded size, and not of this run."""
     size = document.problem
     where = document.environment["gpu"] or "the emulator"
     made = Table(
@@ -267,28 +280,29 @@ def table(document: Ladder, *, ideas: bool = True) -> Table:
         title_justify="left",
         title_style="bold",
         pad_edge=False,
+        collapse_padding=True,
         box=box.SIMPLE_HEAD,
     )
     for name in ("rung", "idea", "type", "correct") if ideas else ("rung", "type", "correct"):
         made.add_column(name, no_wrap=name != "idea")
-    for name in ("conflicts", "FLOP/byte", "predicted H200", "TFLOP/s", "of cuBLAS"):
+    for name in ("conflicts", "FLOP/byte", "predicted", "TFLOP/s", "of cuBLAS"):
         made.add_column(name, justify="right")
-    made.add_column("", no_wrap=True, min_width=BAR_WIDTH)
+    made.add_column("", no_wrap=True, min_width=BAR_WIDTH if ideas else 0)
     speeds = [shown(result)[0] for result in document.rungs]
     top = max((speed for speed in speeds if speed is not None), default=None)
     for result, speed in zip(document.rungs, speeds, strict=True):
-        name, idea, *cells = row(result, size)
+        name, idea, *cells = row(result, size, at_recorded_size.get(result.name))
         made.add_row(name, *([idea] if ideas else []), *cells, bar(speed, top))
     return made
 
 
-def row(result: RungResult, size: ProblemSize) -> list[str]:
-    """The cells of one rung, without its bar."""
+def row(result: RungResult, size: ProblemSize, elsewhere: Prediction | None = None) -> list[str]:
+    """The cells of one rung, without its bar; ``elsewhere`` is its prediction at the recorded size."""
     loads = result.counters.get("global_load_bytes")
     flops = 2 * size.m * size.n * size.k
     conflicts = result.counters.get("shared_load_conflict_ratio")
     has_shared = bool(result.counters.get("shared_load_wavefronts"))
-    predicted = result.predicted
+    predicted = elsewhere or result.predicted
     speed, share, mark = shown(result)
     return [
         result.name,
@@ -297,7 +311,7 @@ def row(result: RungResult, size: ProblemSize) -> list[str]:
         verdict(result),
         f"{conflicts:.2f}" if conflicts is not None and has_shared else "-",
         f"{flops / loads:.1f}" if loads else "-",
-        f"{predicted.bound} {predicted.tflops:.1f}" if predicted else "-",
+        f"{predicted.bound} {predicted.tflops:.1f}{'*' if elsewhere else ''}" if predicted else "-",
         f"{speed:.1f}{mark}" if speed is not None else "-",
         f"{share:.1%}{mark}" if share is not None else "-",
     ]
@@ -332,14 +346,16 @@ def bar(speed: float | None, top: float | None) -> str:
 def notes(document: Ladder) -> list[str]:
     """What the table leaves out: failures in full, where recorded figures come from, what the columns mean."""
     lines = [f"{result.name}: {result.failure}" for result in document.rungs if result.failure]
-    marked = next((result.measured for result in document.rungs if result.measured and result.tflops is None), None)
-    if marked:
-        lines.append(
-            f"* recorded: {marked['gpu']}, {marked['m']} x {marked['n']} x {marked['k']}, {marked['date']}, "
-            f"record {marked['record']}"
-        )
-    elif document.backend == "emulator":
-        lines.append("no recorded result for these rungs; TFLOP/s are measured on a GPU")
+    if document.backend == "emulator":
+        m, n, k = RECORDED_SIZE
+        lines.append(f"* on the H200 at {m} x {n} x {k}: predicted, and measured where a record is named below")
+    marked = [result.measured for result in document.rungs if result.measured and result.tflops is None]
+    sources = dict.fromkeys(
+        (each["record"], each["gpu"], each["date"], each["m"], each["n"], each["k"]) for each in marked
+    )
+    lines += [f"* recorded: {gpu}, {m} x {n} x {k}, {date}, record {name}" for name, gpu, date, m, n, k in sources]
+    if document.backend == "emulator" and not sources:
+        lines.append("  no record for these rungs: TFLOP/s are measured on a GPU")
     lines.append(
         "correct: largest error as a share of its bound.  conflicts: shared-memory wavefronts over the ideal.  "
         "FLOP/byte: 2mnk over bytes loaded."

@@ -1,0 +1,172 @@
+"""``warptile emulate``: a PTX file of any origin, arrays in files, and what wrong calls are told."""
+
+import json
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from warptile.cli.main import run
+
+AXPY = """
+.version 8.0
+.target sm_80
+.address_size 64
+
+.visible .entry axpy(.param .u64 x, .param .u64 y, .param .f32 factor, .param .u32 count)
+{
+    .reg .pred %p<2>;
+    .reg .b32 %r<8>;
+    .reg .f32 %f<4>;
+    .reg .b64 %rd<8>;
+    ld.param.u64 %rd1, [x];
+    ld.param.u64 %rd2, [y];
+    ld.param.f32 %f1, [factor];
+    ld.param.u32 %r1, [count];
+    mov.u32 %r2, %ctaid.x;
+    mov.u32 %r3, %ntid.x;
+    mov.u32 %r4, %tid.x;
+    mad.lo.s32 %r5, %r2, %r3, %r4;
+    setp.ge.u32 %p1, %r5, %r1;
+    @%p1 bra DONE;
+    mul.wide.u32 %rd3, %r5, 4;
+    add.s64 %rd4, %rd1, %rd3;
+    add.s64 %rd5, %rd2, %rd3;
+    ld.global.f32 %f2, [%rd4];
+    ld.global.f32 %f3, [%rd5];
+    fma.rn.f32 %f3, %f1, %f2, %f3;
+    st.global.f32 [%rd5], %f3;
+DONE:
+    ret;
+}
+"""
+
+STRANGE = AXPY.replace("fma.rn.f32", "frobnicate.f32").replace("axpy", "strange")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "axpy.ptx").write_text(AXPY)
+    (tmp_path / "two.ptx").write_text(AXPY + AXPY.split(".address_size 64")[1].replace("axpy", "again"))
+    (tmp_path / "strange.ptx").write_text(STRANGE)
+    (tmp_path / "broken.ptx").write_text(AXPY.replace("ret;", "ret"))
+    (tmp_path / "binary.ptx").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "not.npy").write_text("not an array")
+    generator = np.random.default_rng(0)
+    np.save("x.npy", generator.standard_normal(50).astype(np.float32))
+    np.save("y.npy", generator.standard_normal(50).astype(np.float32))
+    np.save("many.npy", np.array([1, "two", None], dtype=object), allow_pickle=True)
+    return tmp_path
+
+
+GOOD = ["--arg", "in:x.npy", "--arg", "inout:y.npy", "--arg", "f32:2.5", "--arg", "u32:50"]
+LAUNCH = ["--grid", "2", "--block", "32,1,1"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_kernel_runs_and_its_buffer_comes_back(capsys):
+    assert run(["emulate", "axpy.ptx", *LAUNCH, *GOOD, "--out-dir", "out/deep", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    x, y, d = np.load("x.npy"), np.load("y.npy"), np.load("out/deep/y.npy")
+    assert np.array_equal(d, (2.5 * x.astype(np.float64) + y).astype(np.float32))
+    assert d.shape == (50,)
+    assert (document["schema"], document["entry"], document["arch"]) == ("warptile.emulate/1", "axpy", "sm_90a")
+    assert document["written"] == ["out/deep/y.npy"]
+    assert document["counters"]["global_load_bytes"] == 2 * 50 * 4
+    assert document["counters"]["global_store_bytes"] == 50 * 4
+    by_line = sum(line["counters"]["global_load_bytes"] for line in document["lines"])
+    assert by_line == document["counters"]["global_load_bytes"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_people_get_a_table(capsys):
+    assert run(["emulate", "axpy.ptx", "--entry", "axpy", *LAUNCH, *GOOD, "--out-dir", "."]) == 0
+    text = capsys.readouterr().out
+    assert "global_load_bytes" in text
+    assert "wrote y.npy" in text
+
+
+@pytest.mark.usefixtures("folder")
+def test_an_in_buffer_is_never_written(capsys):
+    arguments = ["--arg", "inout:x.npy", "--arg", "in:y.npy", "--arg", "f32:1", "--arg", "u32:50"]
+    assert run(["emulate", "axpy.ptx", *LAUNCH, *arguments, "--out-dir", "out"]) == 1
+    assert "y.npy" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("folder")
+def test_memory_outside_a_buffer_is_an_error_with_its_place(capsys):
+    arguments = [*GOOD[:-1], "u32:51"]
+    assert run(["emulate", "axpy.ptx", *LAUNCH, *arguments, "--out-dir", "out"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("IllegalAddress")
+    assert "axpy" in error
+    assert "PTX line" in error
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["missing.ptx", *GOOD], 2, "does not exist"),
+        (["binary.ptx", *GOOD, "--out-dir", "."], 2, "not readable as PTX"),
+        (["broken.ptx", *GOOD, "--out-dir", "."], 1, "PtxSyntaxError"),
+        (["strange.ptx", *GOOD, "--out-dir", "."], 1, "UnknownInstruction: frobnicate"),
+        (["axpy.ptx", "--entry", "saxpy", *GOOD, "--out-dir", "."], 2, "got 'saxpy'; the file has axpy"),
+        (["two.ptx", *GOOD, "--out-dir", "."], 2, "left out; the file has axpy, again"),
+        (["axpy.ptx", *GOOD[:-2], "--out-dir", "."], 2, "takes 4 parameters (u64, u64, f32, u32) and got 3"),
+        (["axpy.ptx", *GOOD[:-1], "u64:50", "--out-dir", "."], 2, "parameter 3 of axpy is u32 of 4 bytes"),
+        (["axpy.ptx", *GOOD[:-2], "--arg", "in:x.npy", "--out-dir", "."], 2, "--arg 3 has 8 bytes"),
+        (["axpy.ptx", *GOOD], 2, "--out-dir"),
+        (["axpy.ptx", "--arg", "in:gone.npy"], 2, "gone.npy: not a readable .npy"),
+        (["axpy.ptx", "--arg", "in:not.npy"], 2, "not a readable .npy"),
+        (["axpy.ptx", "--arg", "in:many.npy"], 2, "not a readable .npy"),
+        (["axpy.ptx", "--arg", "i32:3000000000"], 2, "does not fit into s32"),
+        (["axpy.ptx", "--arg", "u32:-1"], 2, "does not fit into u32"),
+        (["axpy.ptx", "--arg", "f32:much"], 2, "is no f32"),
+        (["axpy.ptx", "--arg", "i7:1"], 2, "in:a.npy"),
+        (["axpy.ptx", "--arg", "5"], 2, "in:a.npy"),
+        (["axpy.ptx", "--arg", "tensormap:t.json"], 4, "tensor maps come with the Hopper rungs"),
+        (["axpy.ptx", "--grid", "0", *GOOD], 2, "got '0'"),
+        (["axpy.ptx", "--block", "1,2,3,4", *GOOD], 2, "8,4,1"),
+        (["axpy.ptx", "--block", "2048", *GOOD, "--out-dir", "."], 4, "1024 threads"),
+        (["axpy.ptx", "--arch", "sm_7", *GOOD, "--out-dir", "."], 4, "sm_90a"),
+        (["axpy.ptx", "--check", "spelling", *GOOD, "--out-dir", "."], 4, "spelling"),
+        (["axpy.ptx", "--schedule", "never", *GOOD, "--out-dir", "."], 4, "never"),
+        (["axpy.ptx", "--cluster", "2", *GOOD, "--out-dir", "."], 4, "cluster"),
+        (["axpy.ptx", "--arg", "inout:y.npy", "--arg", "inout:y.npy", "--out-dir", "."], 2, "rename one"),
+    ],
+)
+def test_wrong_calls_have_their_exit_codes(arguments, code, words, capsys):
+    before = np.load("y.npy")
+    assert run(["emulate", *arguments]) == code
+    said = capsys.readouterr()
+    assert words in " ".join(said.err.split())
+    assert said.out == ""
+    assert np.array_equal(np.load("y.npy"), before)
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3)),
+        np.arange(6).astype(ml_dtypes.bfloat16).reshape(3, 2),
+        np.float32(4),
+        np.zeros((3, 0), np.float32),
+    ],
+    ids=["by columns", "bfloat16", "no axes", "empty"],
+)
+def test_any_array_file_comes_back_as_it_was(array):
+    np.save("y.npy", array)
+    arguments = ["--arg", "in:x.npy", "--arg", "inout:y.npy", "--arg", "f32:1", "--arg", "u32:0"]
+    assert run(["emulate", "axpy.ptx", *arguments, "--out-dir", "out", "--check", "", "--json"]) == 0
+    before, after = np.load("y.npy"), np.load("out/y.npy")
+    assert (after.shape, after.dtype, after.tobytes()) == (before.shape, before.dtype, before.tobytes())
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_same_file_may_be_two_buffers():
+    arguments = ["--arg", "in:y.npy", "--arg", "inout:y.npy", "--arg", "f32:1", "--arg", "u32:50"]
+    assert run(["emulate", "axpy.ptx", *LAUNCH, *arguments, "--out-dir", "out", "--json"]) == 0
+    assert np.array_equal(np.load("out/y.npy"), 2 * np.load("y.npy"))

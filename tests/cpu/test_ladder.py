@@ -1,0 +1,303 @@
+"""Climbing the ladder: real kernels on the emulator, what a failure looks like, and the document that is printed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import msgspec
+import numpy as np
+import pytest
+from rich.console import Console
+
+from warptile import execute, ladder
+from warptile.cli import ladder as cli_ladder
+from warptile.cli.main import run
+from warptile.errors import ConflictingWrites, UnsupportedError
+from warptile.execute import EmulatorBackend
+from warptile.ladder import Ladder, Predicted, ProblemSize, Resources, RungResult
+from warptile.rungs import RUNGS, families
+
+COUNTERS = {
+    "warp_instructions", "tensor_instructions", "tensor_flops", "global_load_requests", "global_load_sectors",
+    "global_store_sectors", "global_load_bytes", "global_store_bytes", "shared_load_wavefronts",
+    "shared_load_wavefronts_ideal", "shared_store_wavefronts", "shared_store_wavefronts_ideal",
+    "shared_load_conflict_ratio", "shared_store_conflict_ratio", "barriers", "arithmetic_intensity",
+}  # fmt: skip
+"""Names that the command line promises."""
+
+
+@pytest.fixture
+def emulator(monkeypatch):
+    monkeypatch.setattr(execute, "has_gpu", lambda: False)
+    monkeypatch.delenv("WARPTILE_BACKEND", raising=False)
+
+
+def climbed(names, size=(37, 29, 23), **options):
+    return list(ladder.climb([RUNGS[name] for name in names], size, EmulatorBackend(), **options))
+
+
+@pytest.mark.parametrize("family", families())
+def test_every_rung_is_correct_on_a_ragged_problem(family):
+    names = [name for name, rung in RUNGS.items() if rung.family == family]
+    results = climbed(names, (65, 33, 49))
+    assert [result.name for result in results] == names
+    for result in results:
+        assert result.correct, result.failure
+        assert 0 < result.error_ratio <= 1
+        assert result.counters.keys() >= COUNTERS
+        assert result.resources.registers > 0
+        assert result.resources.spill_bytes == 0
+        assert result.predicted.bound in {"dram", "l2", "shared", "tensor", "issue", "latency"}
+        assert (result.time_ms, result.tflops, result.of_cublas) == (None, None, None)
+
+
+def test_a_rung_keeps_its_own_type_when_it_does_not_take_the_one_asked_for():
+    (half,) = climbed(["simt-half2"], dtype="float32")
+    (naive,) = climbed(["simt-naive"], dtype="float16")
+    assert (half.dtype, naive.dtype) == ("float16", "float16")
+    (naive,) = climbed(["simt-naive"])
+    assert naive.dtype == "float32"
+
+
+def test_traffic_of_the_naive_rung_is_counted_exactly():
+    m, n, k = 16, 32, 8
+    (naive,) = climbed(["simt-naive"], (m, n, k), dtype="float32")
+    assert naive.counters["global_load_bytes"] == 2 * m * n * k * 4
+    assert naive.counters["global_store_bytes"] == m * n * 4
+    traffic = 2 * m * n * k * 4 + m * n * 4
+    assert naive.counters["arithmetic_intensity"] == 2 * m * n * k / traffic
+
+
+class Broken(EmulatorBackend):
+    """Runs a kernel, then spoils its result."""
+
+    def __init__(self, spoil):
+        super().__init__()
+        self.spoil = spoil
+
+    def emulate(self, plan, kernel, buffers, alpha, beta):
+        report = super().emulate(plan, kernel, buffers, alpha, beta)
+        self.spoil(buffers["D"])
+        return report
+
+
+def test_a_wrong_element_is_named():
+    def spoil(d):
+        d[3, 5] += 1
+
+    (result,) = ladder.climb([RUNGS["simt-naive"]], (8, 8, 8), Broken(spoil))
+    assert not result.correct
+    assert result.error_ratio > 1
+    assert result.failure.startswith("D[3, 5] is ")
+    assert not result.unsupported
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_value_that_is_not_finite_is_not_passed_over(value):
+    (result,) = ladder.climb([RUNGS["simt-naive"]], (8, 8, 8), Broken(lambda d: d.__setitem__((0, 1), value)))
+    assert (result.correct, result.error_ratio) == (False, float("inf"))
+    assert "D[0, 1]" in result.failure
+
+
+def test_an_error_of_one_rung_does_not_end_the_climb():
+    class Refusing(EmulatorBackend):
+        def emulate(self, plan, kernel, buffers, alpha, beta):
+            if plan.rung.name == "simt-naive":
+                raise ConflictingWrites("D[0, 0] is written by two threads")
+            return super().emulate(plan, kernel, buffers, alpha, beta)
+
+    first, second = ladder.climb([RUNGS["simt-naive"], RUNGS["simt-shared"]], (8, 8, 8), Refusing())
+    assert (first.correct, first.failure) == (False, "ConflictingWrites: D[0, 0] is written by two threads")
+    assert second.correct
+
+
+def test_a_rung_that_the_architecture_lacks_is_not_wrong_but_not_here():
+    (result,) = ladder.climb([RUNGS["wmma-async"]], (8, 8, 8), EmulatorBackend("sm_75"))
+    assert (result.correct, result.unsupported, result.error_ratio) == (False, True, None)
+    assert "8.0" in result.failure
+    assert cli_ladder.status([result], named=True) == 4
+    assert cli_ladder.status([result], named=False) == 4
+    good = replace_result(result, correct=True, unsupported=False)
+    assert cli_ladder.status([good, result], named=False) == 0
+    assert cli_ladder.status([good, result], named=True) == 4
+    assert cli_ladder.status([good, replace_result(result, unsupported=False)], named=True) == 1
+
+
+def replace_result(result, **changes):
+    return msgspec.structs.replace(result, **changes)
+
+
+def test_an_unknown_backend_is_refused():
+    class Elsewhere:
+        name, arch, gpu = "elsewhere", "sm_90a", None
+
+    with pytest.raises(UnsupportedError, match="elsewhere"):
+        list(ladder.climb([RUNGS["simt-naive"]], (8, 8, 8), Elsewhere()))
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("emulator")
+def test_json_is_one_document_with_every_field(capsys):
+    assert (
+        run(["ladder", "--rung", "simt-naive", "--rung", "simt-shared", "-m", "9", "-n", "7", "-k", "5", "--json"]) == 0
+    )
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "warptile.ladder/1"
+    assert document["backend"] == "emulator"
+    assert document["problem"] == {"m": 9, "n": 7, "k": 5, "dtype": "float16"}
+    assert document["environment"]["nvidia-cuda-nvrtc"]
+    assert [rung["name"] for rung in document["rungs"]] == ["simt-naive", "simt-shared"]
+    for rung in document["rungs"]:
+        assert rung.keys() >= {
+            "name", "family", "arch", "correct", "error_ratio", "config", "resources", "counters", "time_ms", "tflops",
+            "of_cublas", "predicted", "measured",
+        }  # fmt: skip
+        assert rung["resources"].keys() == {"registers", "shared_bytes", "spill_bytes"}
+        assert rung["predicted"].keys() == {"time_ms", "bound", "tflops", "arch"}
+        assert rung["arch"].startswith("sm_")
+
+
+@pytest.mark.usefixtures("emulator")
+def test_the_table_has_a_row_for_each_rung(capsys):
+    assert run(["ladder", "--family", "simt", "-m", "9", "-n", "7", "-k", "5"]) == 0
+    text = capsys.readouterr().out
+    for name, rung in RUNGS.items():
+        assert (name in text) == (rung.family == "simt")
+    assert "4096 x 4096 x 4096" in text
+
+
+@pytest.mark.usefixtures("emulator")
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--backend", "gpu"], 3, "no NVIDIA GPU"),
+        (["--rung", "wmma-finale"], 2, "wmma-final"),
+        (["--family", "cute"], 2, "simt"),
+        (["--family", "simt", "--rung", "wmma-final"], 2, "not of the family simt"),
+        (["--dtype", "float15"], 2, "float16"),
+        (["--dtype", "int32"], 2, "none of these rungs takes"),
+        (["-m", "0"], 2, "x>=1"),
+        (["--wings"], 2, "No such option"),
+    ],
+)
+def test_wrong_calls_have_their_exit_codes(arguments, code, words, capsys):
+    assert run(["ladder", *arguments]) == code
+    said = capsys.readouterr()
+    assert words in said.err
+    assert said.out == ""
+
+
+@pytest.mark.usefixtures("emulator")
+def test_a_wrong_result_is_exit_code_1(monkeypatch, capsys):
+    monkeypatch.setattr(
+        ladder._Emulator, "run", lambda self, plan, kernel: ladder._Run(7.5, "D[0, 0] is 1, which is not 2")
+    )
+    assert run(["ladder", "--rung", "simt-naive", "-m", "4", "-n", "4", "-k", "4"]) == 1
+    text = capsys.readouterr().out
+    assert "WRONG" in text
+    assert "simt-naive: D[0, 0] is 1, which is not 2" in text
+
+
+def test_interrupting_ends_with_130(tmp_path):
+    command = [sys.executable, "-m", "warptile.cli.main", "ladder", "--backend", "emulator", "-m", "3000", "-n", "3000"]
+    started = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    time.sleep(3)
+    started.send_signal(signal.SIGINT)
+    _, err = started.communicate(timeout=60)
+    assert started.returncode == 130, err
+    assert b"interrupted" in err
+
+
+# --- what is drawn ---------------------------------------------------------------------------------------------------
+
+
+def drawn(*rungs, backend="emulator", width=200):
+    document = Ladder(
+        backend=backend,
+        problem=ProblemSize(64, 32, 16, "float16"),
+        environment={"gpu": "NVIDIA H200" if backend == "gpu" else None},
+        rungs=rungs,
+    )
+    console = Console(width=width, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    with console.file:
+        console.print(cli_ladder.table(document, {}))
+    return console.export_text() + "\n".join(cli_ladder.notes(document))
+
+
+GOOD = RungResult(
+    name="wmma-naive", family="wmma", idea="one warp", arch="sm_70", dtype="float16", out_dtype="float16",
+    accumulator="float32", correct=True, error_ratio=0.21, config={}, resources=Resources(32, 0, 0),
+    counters={"global_load_bytes": 8192.0, "shared_load_wavefronts": 8.0, "shared_load_conflict_ratio": 4.0},
+    predicted=Predicted(0.1, "l2", 33.25, "H200"),
+)  # fmt: skip
+RECORD = {"m": 4096, "n": 4096, "k": 4096, "tflops": 55.5, "of_cublas": 0.08, "gpu": "NVIDIA H200",
+          "date": "2026-11-20", "record": "ladder-h200-1"}  # fmt: skip
+
+
+def test_a_row_shows_what_was_counted_and_predicted():
+    text = drawn(GOOD)
+    for words in ("yes 0.21", "4.00", "8.0", "l2 33.2"):
+        assert words in text
+    assert 2 * 64 * 32 * 16 / 8192 == 8.0
+
+
+def test_recorded_figures_are_marked_and_measured_ones_are_not():
+    text = drawn(replace_result(GOOD, measured=RECORD))
+    assert "55.5*" in text
+    assert "8.0%*" in text
+    assert "record ladder-h200-1" in text
+    measured = replace_result(GOOD, measured=RECORD, time_ms=1.0, tflops=77.7, of_cublas=0.5)
+    text = drawn(measured, backend="gpu")
+    assert "77.7 " in text
+    assert "50.0%" in text
+    assert "55.5" not in text
+    assert "*" not in text
+
+
+def test_bars_are_in_proportion():
+    assert cli_ladder.bar(10.0, 10.0) == "█" * cli_ladder.BAR_WIDTH
+    assert cli_ladder.bar(5.0, 10.0) == "█" * (cli_ladder.BAR_WIDTH // 2)
+    assert cli_ladder.bar(10 / 96, 10.0) == "▏"
+    assert cli_ladder.bar(None, 10.0) == ""
+    assert cli_ladder.bar(1.0, None) == ""
+
+
+def test_the_baseline_is_asked_only_on_a_gpu():
+    def never(problem, sets):
+        raise AssertionError("no baseline on the emulator")
+
+    (result,) = climbed(["simt-naive"], baseline=never)
+    assert result.correct
+
+
+def test_records_are_looked_up_for_the_problem_that_ran():
+    asked = []
+
+    def recorded(name, problem):
+        asked.append((name, problem.m, problem.n, problem.k, problem.a.dtype.name))
+        return RECORD
+
+    (result,) = climbed(["simt-naive"], (4, 6, 8), recorded=recorded)
+    assert asked == [("simt-naive", 4, 6, 8, "float32")]
+    assert result.measured == RECORD
+
+
+def test_large_products_are_checked_on_a_row_of_every_stripe():
+    rows = ladder._stripe_rows(1000, seed=1)
+    assert np.array_equal(rows // ladder.STRIPE_ROWS, np.arange(32))
+    assert rows.max() < 1000
+
+
+def test_an_architecture_that_nobody_knows_is_named():
+    with pytest.raises(UnsupportedError, match=r"sm_1.*sm_90a"):
+        ladder.plan_for(RUNGS["simt-naive"], (4, 4, 4), EmulatorBackend("sm_1"))

@@ -10,6 +10,7 @@ There is no ``__contains__``: between the question and the read another process 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import logging
 import os
@@ -299,8 +300,8 @@ class Cache:
                 # Renaming onto a folder that is not empty fails, so of many writers exactly one succeeds.
                 os.rename(temporary, final)
                 return
-            except OSError:
-                if not os.path.lexists(final):
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                     raise
             try:
                 self._load(key)

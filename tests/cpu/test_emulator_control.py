@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from emulation import run_cuda
+
 from warptile.errors import Deadlock, DivergentCollective, KernelTrap, UnknownInstruction
 from warptile.launch import Scalar
 
@@ -181,7 +181,10 @@ def test_switches_become_indexed_branches() -> None:
 def test_recursion_is_refused_by_name() -> None:
     with pytest.raises(UnknownInstruction, match="recursion"):
         run_cuda(
-            """__device__ __noinline__ int f(int n, int* p) { if (n <= p[0]) return 1; return f(n - 1, p) * 3 + f(n - 2, p); }
+            """__device__ __noinline__ int f(int n, int* p) {
+                 if (n <= p[0]) return 1;
+                 return f(n - 1, p) * 3 + f(n - 2, p);
+               }
                __global__ void k(int* out) { out[0] = f(out[1], out); }""",
             "k", [np.zeros(2, dtype=np.int32)], outputs={0: False},
         )  # fmt: skip

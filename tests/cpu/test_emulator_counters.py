@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from emulation import run_cuda
+
 from warptile.launch import Scalar
 
 ACCESS = """
@@ -82,7 +82,9 @@ def test_counts_belong_to_source_lines() -> None:
 
 
 def test_a_predicated_access_counts_only_its_lanes() -> None:
-    source = "__global__ void k(float* o, const float* a, int n) { if (threadIdx.x < n) o[threadIdx.x] = a[threadIdx.x]; }"
+    source = (
+        "__global__ void k(float* o, const float* a, int n) { if (threadIdx.x < n) o[threadIdx.x] = a[threadIdx.x]; }"
+    )
     counters = run_cuda(source, "k", [np.zeros(64, np.float32), np.zeros(64, np.float32), Scalar("s32", 40)],
                         block=64, outputs={0: False}).counters  # fmt: skip
     assert counters["global_load_requests"] == 2  # both warps have lanes that load

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from emulation import run_cuda
+
 from warptile.errors import (
     ConflictingWrites,
     IllegalAddress,
@@ -44,7 +44,9 @@ def test_a_null_pointer() -> None:
 
 def test_a_misaligned_vector_load() -> None:
     with pytest.raises(MisalignedAccess, match="not a multiple of 16"):
-        run_cuda("__global__ void k(float4* o, const float* a) { o[threadIdx.x] = *(const float4*)(a + 4 * threadIdx.x + 1); }",
+        run_cuda("""__global__ void k(float4* o, const float* a) {
+                      o[threadIdx.x] = *(const float4*)(a + 4 * threadIdx.x + 1);
+                    }""",
                  "k", [np.zeros(128, np.float32), np.zeros(256, np.float32)])  # fmt: skip
 
 
@@ -92,7 +94,9 @@ def test_shared_memory_ends_where_it_ends() -> None:
 
 
 def test_more_shared_memory_than_the_architecture_has() -> None:
-    source = "__global__ void k(int* o) { extern __shared__ int s[]; s[threadIdx.x] = 1; o[threadIdx.x] = s[threadIdx.x]; }"
+    source = (
+        "__global__ void k(int* o) { extern __shared__ int s[]; s[threadIdx.x] = 1; o[threadIdx.x] = s[threadIdx.x]; }"
+    )
     run_cuda(source, "k", [np.zeros(32, np.int32)], shared=200 * 1024)
     with pytest.raises(UnsupportedError, match="sm_75"):
         run_cuda(source, "k", [np.zeros(32, np.int32)], shared=200 * 1024, arch="sm_75")
@@ -100,7 +104,9 @@ def test_more_shared_memory_than_the_architecture_has() -> None:
 
 def test_an_output_element_that_is_never_written_is_named() -> None:
     with pytest.raises(UnwrittenOutput, match=r"0\[0, 5\] was never written: 1 of 32"):
-        run_cuda("__global__ void k(int* o) { if (threadIdx.x != 5) o[threadIdx.x] = 0; }", "k", [np.zeros(32, np.int32)])
+        run_cuda(
+            "__global__ void k(int* o) { if (threadIdx.x != 5) o[threadIdx.x] = 0; }", "k", [np.zeros(32, np.int32)]
+        )
 
 
 def test_two_threads_that_write_different_values_to_one_place() -> None:

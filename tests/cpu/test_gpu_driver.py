@@ -139,6 +139,15 @@ def test_giving_back_after_a_lost_context_does_not_raise(device):
     memory.close()
 
 
+def test_a_module_is_unloaded_only_after_its_launches_have_ended(device):
+    device.cuModuleLoadData = lambda cubin: (Status.CUDA_SUCCESS, 55)
+    device.cuModuleUnload = lambda module: (device.calls.append(("unload", module)) or Status.CUDA_SUCCESS,)
+    module = driver.Module(b"cubin")
+    device.calls.clear()
+    del module
+    assert device.calls == ["wait", ("unload", 55)]
+
+
 def test_the_current_context_is_kept_and_restored(device):
     assert driver.enter() == 0
     assert driver.enter() == 0

@@ -117,6 +117,15 @@ def test_launches_in_one_stream_follow_each_other():
         assert set(memory.to_host(np.empty(32, np.float32))) == {50.0}
 
 
+def test_a_kernel_that_is_dropped_right_after_its_launch_still_ends():
+    with driver.Allocation(4 * 32) as memory:
+        memory.fill(0)
+        loaded = _load(SLOW_THEN_ADD)
+        loaded.launch(_spec(loaded, Pointer("D"), Scalar("s32", 20000)), {"D": memory.address})
+        del loaded
+        assert set(memory.to_host(np.empty(32, np.float32))) == {1.0}
+
+
 def test_a_grid_without_blocks_does_nothing():
     loaded = _load(SLOW_THEN_ADD)
     loaded.launch(_spec(loaded, Pointer("D"), Scalar("s32", 1), grid=(0, 1, 1)), {"D": 0})

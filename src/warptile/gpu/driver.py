@@ -233,6 +233,8 @@ def _release(ordinal: int, function: str, handle: Any) -> None:
     """Give a handle back from a finalizer: failures are logged, as nobody can act on them there."""
     try:
         with on_device(ordinal):
+            if function == "cuModuleUnload":
+                synchronize()  # a launch of one of its kernels may still be running, its owner gone already
             check(getattr(_cuda(), function)(handle), function)
     except DeviceError as error:
         # At exit the driver may be gone already; after a fatal error every call fails.

@@ -90,7 +90,7 @@ class Format:
         if self.infinity and not saturate_finite:
             code = np.where(over | np.isinf(grid), self._infinity_code, code)
         code = code | (np.signbit(grid).astype(np.int64) << (self.bits - 1))
-        missing = self._largest_code if self.nan is None else self.nan
+        missing = (1 << (self.bits - 1)) - 1 if self.nan is None else self.nan  # else the largest number
         return np.where(not_a_number, missing, code).astype(np.uint32)
 
     def decode(self, code: Array) -> Array:
@@ -104,10 +104,6 @@ class Format:
     @property
     def _infinity_code(self) -> int:
         return ((1 << self._exponent_bits) - 1) << (self.precision - 1)
-
-    @property
-    def _largest_code(self) -> int:
-        return int(self.encode(np.array([self.maximum]), "rz")[0])
 
     @cached_property
     def _values(self) -> Array:

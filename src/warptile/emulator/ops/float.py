@@ -130,7 +130,7 @@ def extremum(opcode: str, *, nan: bool, xorsign: bool) -> Callable[..., Array]:
     gives the result the product of the signs.
     """
     lowest = opcode == "min"
-    choose: Callable[[Array, Array], Array] = np.fmin if lowest else np.fmax
+    first_wins: Callable[[Array, Array], Array] = np.less if lowest else np.greater
 
     def extreme(a: Array, b: Array) -> Array:
         if xorsign:
@@ -139,7 +139,7 @@ def extremum(opcode: str, *, nan: bool, xorsign: bool) -> Callable[..., Array]:
         bits = np.dtype(f"u{a.dtype.itemsize}")
         # equal numbers differ at most in the sign of zero: its bit decides
         tie = (a.view(bits) | b.view(bits)) if lowest else (a.view(bits) & b.view(bits))
-        found = np.where(a == b, tie.view(a.dtype), choose(a, b))
+        found = np.where(a == b, tie.view(a.dtype), np.where(first_wins(a, b) | np.isnan(b), a, b))
         if nan:
             found = np.where(np.isnan(a) | np.isnan(b), a.dtype.type(np.nan), found)
         if xorsign:

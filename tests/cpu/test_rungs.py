@@ -129,3 +129,11 @@ def test_more_registers_than_there_are():
     given = problem(4096, 4096, 4096, "float32")
     config = {**warptile.default_config(given), "MIN_BLOCKS": 4}
     assert "4 blocks of 128 threads leave it 128" in (warptile.illegal(given, config) or "")
+
+
+def test_a_group_of_blocks_is_counted_in_32_bits():
+    warptile = rung("simt-warptile")
+    given = problem(1, 2**31 - 1, 1, "float32")
+    config = warptile.default_config(given)
+    assert warptile.illegal(given, config) is None
+    assert "a group has fewer than 2**32" in (warptile.illegal(given, {**config, "GROUP": 2**10}) or "")

@@ -6,7 +6,7 @@ from math import gcd
 
 from warptile.launch import Dim3
 from warptile.problem import Problem
-from warptile.rungs.legality import blocks, grid_reason, keys_reason, operand_reason
+from warptile.rungs.legality import blocks, ceil_div, grid_reason, keys_reason, operand_reason
 from warptile.rungs.rung import Config, Rung
 
 ANY_DTYPE = ("float32", "float16", "bfloat16", "float64", "tfloat32", "int8", "uint8")
@@ -207,6 +207,7 @@ def _warptile_illegal(problem: Problem, config: Config) -> str | None:
         or (f"STAGES is {config['STAGES']}; one is filled while another is used: 2" if config["STAGES"] < 2 else None)
         or _register_reason(problem, config)
         or grid_reason(problem, config)
+        or _group_reason(problem, config)
     )
 
 
@@ -224,6 +225,14 @@ def _register_reason(problem: Problem, config: Config) -> str | None:
             f"a thread needs about {needed} registers for a tile of {tm} x {tn}; {config['MIN_BLOCKS']} blocks of "
             f"{threads} threads leave it {available}"
         )
+    return None
+
+
+def _group_reason(problem: Problem, config: Config) -> str | None:
+    """Why blocks cannot be numbered, or None: a group's blocks are counted in 32 bits."""
+    tiles_n = ceil_div(problem.n, config["BN"])
+    if config["GROUP"] * tiles_n >= 2**32:
+        return f"GROUP is {config['GROUP']} rows of {tiles_n} tiles; a group has fewer than 2**32 of them"
     return None
 
 

@@ -21,7 +21,7 @@ from typing import Protocol
 from warptile import arch as arches
 from warptile.compile import CompiledKernel, compile_source, compiler_version
 from warptile.errors import DeviceError, UnsupportedError, WarptileError
-from warptile.plan import Plan, candidates, config_text, cost, make_plan, split_by_legality
+from warptile.plan import Plan, config_text, cost, make_plan, split_by_legality
 from warptile.problem import Problem
 from warptile.rungs.rung import Config, Rung
 from warptile.source import Source, translation_unit
@@ -114,6 +114,12 @@ class Candidates:
     pruned: int
 
 
+def offered_by(rung: Rung, problem: Problem) -> tuple[tuple[Rung, Config], ...]:
+    """The default configuration of a rung and all others that it knows, each once."""
+    configs = (rung.default_config(problem), *rung.candidates(problem))
+    return tuple((rung, config) for config in {config_text(config): config for config in configs}.values())
+
+
 def select(
     rung: Rung,
     problem: Problem,
@@ -130,7 +136,7 @@ def select(
     Raises:
         UnsupportedError: none is legal.
     """
-    offered = candidates(rung, problem)
+    offered = offered_by(rung, problem)
     legal, refused = split_by_legality(offered, problem, arches.arch(arch))
     if not legal:
         reasons = "; ".join(dict.fromkeys(reason for _, reason in refused))

@@ -1,0 +1,126 @@
+"""What the source texts claim, as data: the claim, its conditions, and which measurement answers it.
+
+The published numbers are theirs. What was measured comes from records when a page is made; the sentence that says why
+the two differ stands beside the claim and holds no measured number.
+
+Source texts: T0 "Tensor cores I: the WMMA GEMM", T1 "tensor cores from WMMA to WGMMA" (A100 guide), T2 "Teaching the
+tensor-core rebuild", T3 the WMMA HGEMM worklog (eight kernels, A100-40GB).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from warptile.bench.workloads import F16_F16, F16_F32, F32, Group
+
+OF_CUBLAS, TFLOPS, STEP, INTENSITY, CONFLICTS = "of cuBLAS", "TFLOP/s", "times previous", "FLOP/byte", "conflict ratio"
+UNITS = (OF_CUBLAS, TFLOPS, STEP, INTENSITY, CONFLICTS)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One published figure.
+
+    Attributes:
+        source: which text.
+        rung: the rung that answers it.
+        unit: one of `UNITS`. A step is the speed relative to ``previous``.
+        published: the figure; shares are fractions.
+        conditions: under which it was published.
+        group: the types of our measurement.
+        size: extent of our measurement.
+        previous: the rung that a step starts from.
+        why: why ours may differ.
+    """
+
+    source: str
+    rung: str
+    unit: str
+    published: float
+    conditions: str
+    group: Group
+    why: str
+    size: int = 4096
+    previous: str | None = None
+
+    def __post_init__(self) -> None:
+        assert self.unit in UNITS, self.unit
+        assert (self.unit == STEP) == (self.previous is not None), self
+
+
+_A100 = "A100"
+_A100_40 = "A100-40GB, f16 accumulators"
+_FASTER = "An absolute speed of another GPU: only the share of its library and the direction of the step carry over."
+_WGMMA = (
+    "On Hopper cuBLAS uses wgmma, which WMMA's mma.sync instructions cannot reach: the chip issues them at about two "
+    "thirds of that rate, so every share of cuBLAS shrinks by as much."
+)
+_STEP = "The direction is what carries over; its size depends on what bounds the kernel on each GPU."
+
+_WORKLOG = (
+    ("wmma-block", 42.6, 0.16, None),
+    ("wmma-vectorized", 74.3, 0.27, "wmma-block"),
+    ("wmma-async", 82.6, 0.30, "wmma-vectorized"),
+    ("wmma-padded", 154.5, 0.57, "wmma-async"),
+    ("wmma-multistage", 189.0, 0.69, "wmma-padded"),
+    ("wmma-double-buffer", 189.8, 0.70, "wmma-multistage"),
+    ("wmma-dynamic-smem", 186.8, 0.69, "wmma-double-buffer"),
+    ("wmma-final", 195.7, 0.72, "wmma-dynamic-smem"),
+)
+"""T3's kernels 1 to 8: rung, TFLOP/s, share of cuBLAS, and the kernel before."""
+
+
+def _worklog() -> tuple[Claim, ...]:
+    found: list[Claim] = []
+    published = {rung: tflops for rung, tflops, _, _ in _WORKLOG}
+    for number, (rung, tflops, share, previous) in enumerate(_WORKLOG, 1):
+        source = f"T3 kernel {number}"
+        found.append(Claim(source, rung, TFLOPS, tflops, _A100_40, F16_F16, _FASTER))
+        found.append(Claim(source, rung, OF_CUBLAS, share, _A100_40, F16_F16, _WGMMA))
+        if previous is not None:
+            step = tflops / published[previous]
+            found.append(Claim(source, rung, STEP, step, _A100_40, F16_F16, _STEP, previous=previous))
+    return tuple(found)
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim("T0", "simt-warptile", OF_CUBLAS, 0.937, "FP32 on CUDA cores", F32,
+          "The tile sizes and the copies are this project's own, and cuBLAS's FP32 kernel differs between GPUs."),
+    Claim("T3", "simt-warptile", OF_CUBLAS, 0.89, "FP32 on CUDA cores", F32,
+          "As above: another kernel of the same kind, against another cuBLAS."),
+    Claim("T1", "simt-warptile", TFLOPS, 7.1, _A100, F32, _FASTER),
+    Claim("T1", "simt-half2", TFLOPS, 14.8, _A100, F16_F16, _FASTER),
+    Claim("T0, T2", "wmma-naive", OF_CUBLAS, 0.08, "operands straight from global memory", F16_F32,
+          "The kernel is bound by its loads through L1 and L2, the library by the tensor cores: the share follows the "
+          "ratio of the two, which differs between GPUs."),
+    Claim("T0, T2", "wmma-naive", INTENSITY, 4.0, "counted, not timed", F16_F32,
+          "2 x 16 x 16 x 16 operations for two 16 x 16 fragments of two-byte elements; it does not depend on the GPU.",
+          size=2048),
+    Claim("T1", "wmma-naive", TFLOPS, 28.0, _A100, F16_F32, _FASTER),
+    Claim("T1", "wmma-shared", TFLOPS, 95.0, _A100, F16_F32, _FASTER),
+    Claim("T1", "wmma-multistage", TFLOPS, 135.0, "A100, two buffers", F16_F32, _FASTER),
+    *_worklog(),
+    Claim("T3 kernel 4", "wmma-padded", CONFLICTS, 1.0, "rows padded by 8 halves", F16_F32,
+          "Counted from addresses: eight rows of 80 bytes fall into distinct groups of four banks.", size=2048),
+)  # fmt: skip
+"""Every claim, in the order of the ladder's texts."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A goal of this project: ``rung`` reaches at least ``at_least`` (in ``unit``) on the reference GPU."""
+
+    rung: str
+    unit: str
+    at_least: float
+    group: Group
+    said: str
+    size: int = 4096
+
+
+TARGETS = (
+    Target("simt-warptile", OF_CUBLAS, 0.937, F32, "T0's share of cuBLAS FP32"),
+    Target("wmma-naive", OF_CUBLAS, 0.08, F16_F32, "T0's share of cuBLAS"),
+    Target("wmma-final", TFLOPS, 420.0, F16_F32, "0.65 of what mma.sync can issue"),
+)
+"""What the ladder is held to."""

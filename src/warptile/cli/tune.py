@@ -1,0 +1,145 @@
+"""`warptile tune`: find a rung's fastest configuration on this GPU, and keep it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from warptile.problem import Problem
+    from warptile.tune import Outcome
+    from warptile.tune import Progress as TuneProgress
+
+SHOWN = 20
+
+
+@click.command("tune")
+@click.argument("name", metavar="[RUNG]", default="wmma-final")
+@click.option("-m", default=4096, show_default=True, type=click.IntRange(1), help="Rows of A and D.")
+@click.option("-n", default=4096, show_default=True, type=click.IntRange(1), help="Columns of B and D.")
+@click.option("-k", default=4096, show_default=True, type=click.IntRange(1), help="Columns of A, rows of B.")
+@click.option("--dtype", default=None, help="Operand type, by default the rung's usual one.")
+@click.option("--accumulate", default=None, help="Accumulator type, by default the operand type's usual one.")
+@click.option(
+    "--b-major", type=click.Choice(["row", "col"]), default="row", show_default=True, help="B as [K, N] or [N, K]."
+)
+@click.option("--limit", type=click.IntRange(1), default=None, help="Measure at most so many, the best predictions.")
+@click.option(
+    "--resume/--fresh", default=True, show_default=True, help="Use what was measured before, or measure again."
+)
+@click.option(
+    "--top", default=SHOWN, show_default=True, type=click.IntRange(1), help="Configurations that are printed."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document with every configuration.")
+def command(
+    name: str,
+    m: int,
+    n: int,
+    k: int,
+    dtype: str | None,
+    accumulate: str | None,
+    b_major: str,
+    limit: int | None,
+    resume: bool,
+    top: int,
+    as_json: bool,
+) -> int:
+    """Measure RUNG's configurations on this GPU and keep the fastest for `matmul` (WARPTILE_AUTOTUNE=cached).
+
+    Every result is on disk as soon as it is measured: interrupt it, and the same command goes on where it was.
+    """
+    from warptile.dtypes import dtype as dtype_named
+    from warptile.operands import OUTPUTS
+    from warptile.problem import Problem
+    from warptile.rungs import rung as rung_named
+    from warptile.tune import tune_on_gpu
+
+    rung = rung_named(name)
+    element = dtype_named(dtype or rung.dtypes[0])
+    accumulator = dtype_named(accumulate or element.accumulators[0])
+    problem = Problem.dense(
+        m, n, k, element, out=dtype_named(OUTPUTS[element.name][0]), accumulator=accumulator, b_major=b_major
+    )
+    always = always_tried(name, problem)
+    with progress_bar(name) as report:
+        outcome = tune_on_gpu(rung, problem, always=always, limit=limit, fresh=not resume, report=report)
+    if as_json:
+        document = {
+            "schema": "warptile.tune/1", "gpu": outcome.search.gpu, "rung": name, "reused": outcome.reused,
+            "candidates": outcome.candidates, "illegal": outcome.illegal, "pruned": outcome.pruned,
+            "entries": outcome.entries,
+        }  # fmt: skip
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
+    else:
+        console = Console() if sys.stdout.isatty() else Console(width=160)
+        console.print(table(outcome, problem, top))
+    return 0 if outcome.best is not None else 1
+
+
+def always_tried(name: str, problem: Problem) -> tuple[Any, ...]:
+    """Configurations that are measured whatever is predicted for them."""
+    if name != "wmma-final":
+        return ()
+    from warptile.rungs.wmma import nine
+
+    return nine(problem)
+
+
+@contextmanager
+def progress_bar(name: str) -> Iterator[Callable[[TuneProgress], None]]:
+    """A bar on stderr: what is being done, how far it is, and the best so far."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+               TextColumn("{task.fields[best]}"))  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(name, total=None, best="")
+
+        def report(progress: TuneProgress) -> None:
+            best = "" if progress.best_ms is None else f"best {progress.best_ms:.4f} ms"
+            bar.update(
+                task, description=f"{name}: {progress.doing}", completed=progress.done, total=progress.total, best=best
+            )
+
+        yield report
+
+
+def table(outcome: Outcome, problem: Problem, top: int) -> Table:
+    """Configuration, ms, TFLOP/s, best marked; failures at the end are counted, not listed."""
+    from warptile.plan import config_text
+
+    measured = [entry for entry in outcome.entries if entry.time_ms is not None]
+    failed = [entry for entry in outcome.entries if entry.time_ms is None]
+    shape = f"{problem.m} x {problem.n} x {problem.k}"
+    known = "known before" if outcome.reused else "measured"
+    made = Table(
+        title=f"{outcome.search.rung} {shape} {problem.a.dtype.name} on {outcome.search.gpu}",
+        caption=f"{len(measured)} of {outcome.candidates} configurations {known}, {len(failed)} failed, "
+        f"{outcome.pruned} left out by prediction, {outcome.illegal} illegal",
+    )
+    made.add_column("configuration")
+    made.add_column("ms", justify="right")
+    made.add_column("TFLOP/s", justify="right")
+    made.add_column("")
+    for position, entry in enumerate(measured[:top]):
+        assert entry.time_ms is not None
+        mark = "best" if position == 0 else ""
+        style = "bold" if position == 0 else None
+        made.add_row(
+            config_text(entry.config),
+            f"{entry.time_ms:.4f}",
+            f"{problem.flops / entry.time_ms / 1e9:.1f}",
+            mark,
+            style=style,
+        )
+    for entry in failed[:3]:
+        made.add_row(config_text(entry.config), "–", "–", entry.failed or "failed", style="dim")
+    return made

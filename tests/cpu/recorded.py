@@ -1,0 +1,113 @@
+"""Records made up for tests: their numbers are round, so that tables show where each came from."""
+
+from warptile.bench.records import (
+    BaselineTime,
+    Cell,
+    Check,
+    CorrectnessRecord,
+    Environment,
+    LadderRecord,
+    Predicted,
+    Profile,
+    ProfileRecord,
+    Resources,
+    Round,
+    Samples,
+    Sanitized,
+    SanitizerRecord,
+    Spread,
+    Tried,
+    Tuning,
+    TuningRecord,
+)
+from warptile.bench.workloads import F16_F16, F16_F32, F32, groups_of, to_problem
+from warptile.rungs import RUNGS
+from warptile.rungs.wmma import nine
+
+SAMPLES = Samples(Spread(1500, 1700, 1900), Spread(3200, 3200, 3200), Spread(600, 690, 700), Spread(40, 50, 60), 20)
+
+
+def environment(**changes):
+    given = {"gpu": "NVIDIA H200", "driver": "580.1", "cuda": "13.0", "nvrtc": "13.0.88", "python": "3.12.0"}
+    return Environment(**{**given, "baseline_library": "cublasLt 13.1.2", "samples": SAMPLES, **changes})
+
+
+def about(date="2026-11-20T12:00:00Z", **changes):
+    return {"date": date, "git_hash": "0123456789ab", "command": "a command", "environment": environment(**changes)}
+
+
+def cell(rung="wmma-final", group=F16_F32, size=4096, *, time_ms=0.5, baseline_ms=0.25, **changes):
+    rounds = tuple(Round(time_ms * wobble, baseline_ms * wobble) for wobble in (0.9, 1.0, 1.1))
+    given = {
+        "config": {"BM": 128}, "rounds": rounds, "launches": 30, "baseline_launches": 60, "method": "events",
+        "baseline": "heuristic 1", "error_ratio": 0.2, "resources": Resources(128, 65536, 0),
+        "predicted": Predicted(0.4, "tensor", 343.6, "H200"),
+    }  # fmt: skip
+    return Cell(rung=rung, problem=group.key(size, size, size), **{**given, **changes})
+
+
+def baseline(group=F16_F32, size=4096, best_ms=0.25):
+    return BaselineTime(
+        problem=group.key(size, size, size), best_ms=best_ms, first_ms=best_ms * 2, best="heuristic 1", heuristics=8,
+        best_index=1, torch_ms=best_ms * 2,
+    )  # fmt: skip
+
+
+def ladder_record(date="2026-11-20T12:00:00Z"):
+    """Every rung at 4096 in its groups, each half as fast as the next, and one size more of wmma-final."""
+    cells = []
+    for position, rung in enumerate(RUNGS.values()):
+        cells += [cell(rung.name, group, time_ms=64.0 / 2**position) for group in groups_of(rung, "sm_90a")]
+    cells.append(cell("wmma-final", F16_F32, 1024, time_ms=0.02, baseline_ms=0.01))
+    cells.append(cell("simt-naive", F32, 16384, rounds=(), note="one launch takes 30.0 s; a cell has 20 s"))
+    cells.append(cell("wmma-block", F16_F16, 8192, rounds=(), failed="it wrote outside D"))
+    baselines = (baseline(), baseline(size=1024, best_ms=0.01))
+    return LadderRecord(regime="sustained", cells=tuple(cells), baselines=baselines, **about(date))
+
+
+def profile(rung="wmma-padded", size=2048, **changes):
+    given = {
+        "counters": {"shared_load_wavefronts": 3000.0, "shared_load_wavefronts_ideal": 2000.0,
+                     "shared_load_conflict_ratio": 1.5, "global_load_bytes": 4.294967296e9, "global_load_sectors": 77.0,
+                     "warp_instructions": 123456.0},
+        "metrics": {"smsp__inst_executed.sum": 123456.0}, "by_opcode": {"LDS": {"instructions": 10.0}},
+        "stalls": {"long_scoreboard": 0.6, "barrier": 0.4}, "registers": 122, "occupancy": 24.9,
+    }  # fmt: skip
+    return Profile(rung=rung, problem=F16_F32.key(size, size, size), config={"BM": 128}, **{**given, **changes})
+
+
+def profile_record():
+    return ProfileRecord(profiles=(profile(), profile("wmma-naive")), **about())
+
+
+def check(rung="wmma-final", **changes):
+    given = {"error_ratio": 0.25, "guards_intact": True, "unwritten": 0}
+    return Check(rung=rung, problem=F16_F32.key(1000, 1544, 808), config={"BM": 128}, **{**given, **changes})
+
+
+def correctness_record():
+    return CorrectnessRecord(checks=(check(), check(error_ratio=0.5), check("wmma-naive", unwritten=3)), **about())
+
+
+def sanitizer_record():
+    key = F16_F32.key(64, 64, 64)
+    runs = (
+        Sanitized(rung="wmma-final", tool="memcheck", problems=(key,), errors=0),
+        Sanitized(rung="wmma-final", tool="racecheck", problems=(key,), errors=None, messages=("not reached",)),
+    )
+    return SanitizerRecord(runs=runs, **about())
+
+
+def tuning_record():
+    key = F16_F32.key(4096, 4096, 4096)
+    configs = nine(to_problem(key))
+    best = Tried(config={**configs[0], "GROUP": 3}, stage=2, time_ms=0.25)
+    tried = [Tried(config=dict(config), stage=0, time_ms=0.5 + i / 10) for i, config in enumerate(configs[:-1])]
+    failed = Tried(config=dict(configs[-1]), stage=0, time_ms=None, failed="CompileError: it spills")
+    unlisted = Tried(config={**configs[0], "GROUP": 5}, stage=0, time_ms=0.75)
+    tuning = Tuning(rung="wmma-final", problem=key, tried=(best, *tried, unlisted, failed), candidates=700, illegal=3)
+    return TuningRecord(tunings=(tuning,), **about())
+
+
+def all_records():
+    return (ladder_record(), profile_record(), correctness_record(), sanitizer_record(), tuning_record())

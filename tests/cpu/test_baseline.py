@@ -1,0 +1,93 @@
+"""The baseline's arithmetic of layouts and its choice of an algorithm, without the library."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+from warptile.bench.baseline import CublasLt, fastest, layouts, torch_launch, types_of
+from warptile.bench.records import ProblemKey
+from warptile.errors import UnsupportedError
+
+TYPES = ("float64", "float64", "float64")
+
+
+def column_major(memory, layout):
+    """A library's view of some memory: ``rows`` by ``columns``, column after column."""
+    assert layout.leading_dimension == layout.rows
+    return memory.reshape(layout.columns, layout.rows).T
+
+
+@pytest.mark.parametrize("b_major", ["row", "col"])
+def test_the_library_computes_our_product(b_major):
+    m, n, k = 3, 5, 7
+    generator = np.random.default_rng(0)
+    a, b = generator.standard_normal((m, k)), generator.standard_normal((k, n))
+    stored_b = np.ascontiguousarray(b if b_major == "row" else b.T)
+    first, second, result, transposed = layouts(ProblemKey(m, n, k, *TYPES, b_major))
+    left = column_major(stored_b.reshape(-1), first)
+    product = (left.T if transposed else left) @ column_major(a.reshape(-1), second)
+    assert (result.rows, result.columns) == product.shape
+    d = np.empty(m * n)
+    column_major(d, result)[:] = product
+    np.testing.assert_allclose(d.reshape(m, n), a @ b)
+
+
+def test_float32_is_true_float32_and_tf32_is_asked_for():
+    assert types_of(ProblemKey(8, 8, 8, "float32", "float32", "float32")).compute == "COMPUTE_32F"
+    assert types_of(ProblemKey(8, 8, 8, "tfloat32", "float32", "float32")).compute == "COMPUTE_32F_FAST_TF32"
+
+
+def test_accumulators_of_float16_are_kept_apart():
+    wide = types_of(ProblemKey(8, 8, 8, "float16", "float32", "float16"))
+    narrow = types_of(ProblemKey(8, 8, 8, "float16", "float16", "float16"))
+    assert (wide.compute, narrow.compute) == ("COMPUTE_32F", "COMPUTE_16F")
+    assert (wide.scale, narrow.scale) == ("CUDA_R_32F", "CUDA_R_16F")
+
+
+def test_types_without_a_baseline_are_refused_by_name():
+    with pytest.raises(UnsupportedError, match=r"got uint8/int32/int32 .* such as a key with dtype='float16'"):
+        types_of(ProblemKey(8, 8, 8, "uint8", "int32", "int32"))
+
+
+def test_the_fastest_algorithm_wins_whatever_its_place():
+    times = {0: 2.0, 1: 3.0, 2: 1.0, 3: 5.0}
+    best = fastest(4, times.__getitem__)
+    assert (best.index, best.best_ms, best.first_ms, best.failed) == (2, 1.0, 2.0, ())
+
+
+def test_one_hiccup_does_not_choose():
+    calls = []
+
+    def time_ms(index):
+        calls.append(index)
+        return [1.0, 1.2][index] + (9.0 if calls == [0] else 0.0)
+
+    assert fastest(2, time_ms).index == 0
+
+
+def test_an_algorithm_that_fails_is_named_and_left_out():
+    def time_ms(index):
+        if index != 1:
+            raise RuntimeError("not supported")
+        return 4.0
+
+    best = fastest(3, time_ms)
+    assert (best.index, best.best_ms, best.first_ms) == (1, 4.0, float("inf"))
+    assert best.failed == ("heuristic 0: not supported", "heuristic 2: not supported")
+
+
+def test_when_all_fail_there_is_no_baseline():
+    with pytest.raises(UnsupportedError, match="every algorithm failed: heuristic 0: no"):
+        fastest(1, lambda index: (_ for _ in ()).throw(RuntimeError("no")))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("nvmath") is not None, reason="nvmath-python is installed")
+def test_without_its_bindings_the_message_says_how_to_get_them():
+    with pytest.raises(UnsupportedError, match=r"pip install 'warptile\[bench\]'"):
+        CublasLt()
+
+
+def test_torch_is_not_a_baseline_for_types_it_does_not_multiply():
+    with pytest.raises(UnsupportedError, match=r"torch\.matmul does not do float16 with float16 accumulators"):
+        torch_launch(ProblemKey(8, 8, 8, "float16", "float16", "float16"), 1)

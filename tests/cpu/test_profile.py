@@ -1,0 +1,204 @@
+"""Reading Nsight Compute's pages: numbers, launches, instructions, lines, and the names they get."""
+
+import pytest
+
+from warptile.bench.lines import busiest, from_emulator, from_ncu, short_name, text_of
+from warptile.bench.profile import (
+    LaunchRequest,
+    api_counters,
+    by_opcode,
+    launched,
+    number,
+    opcode_of,
+    parse_lines,
+    parse_raw,
+    parse_sass,
+    stalls_of,
+    to_profile,
+    unknown_metrics,
+    unprofiled,
+)
+from warptile.bench.workloads import F16_F32
+from warptile.emulator import LineCounters
+from warptile.errors import SourceLocation
+
+RAW = (
+    "==PROF== Connected to process 7\n"
+    '"ID","Process ID","Kernel Name","Block Size","gpu__time_duration.sum","smsp__inst_executed.sum",'
+    '"launch__registers_per_thread","sm__warps_active.avg.pct_of_peak_sustained_active",'
+    '"smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio",'
+    '"smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio",'
+    '"smsp__average_warps_issue_stalled_selected_per_issue_active.ratio","l1tex__nothing.sum"\n'
+    '"","","","","nsecond","inst","register/thread","%","inst","inst","inst",""\n'
+    '"0","7","wmma_padded","(256, 1, 1)","1,234,567","8,192","122","24.5","1.0","3.0","1.0","n/a"\n'
+    '"1","7","wmma_naive","(128, 1, 1)","2,000","16","40","50","0","0","1","n/a"\n'
+)
+HEADER = (
+    '"Address","Source","# Samples","Instructions Executed","L1 Wavefronts Shared","L1 Wavefronts Shared Ideal",'
+    '"L2 Theoretical Sectors Global"\n'
+)
+SASS = (
+    '"Kernel Name","first"\n' + HEADER
+    + '"0x10","      @!P0 LDG.E.128 R4, [R2.64]","5","100","-","-","1,600"\n'
+    + '"0x20","      STS.128 [R8], R4","1","100","800","400","-"\n'
+    + '"0x30","      LDSM.16.M88.4 R4, [R9]","2","50","200","200","-"\n'
+    + '"0x40","      LDS R4, [R9+0x4]","2","50","150","50","-"\n'
+    + '"0x50","      HMMA.16816.F32 R4, R8, R12, R4","9","400","-","-","-"\n'
+    + '"0x60","      @P1 LDGSTS.E.BYPASS.128 [R3], [R6.64]","9","10","40","40","160"\n'
+    + '"0x70","      BAR.SYNC.DEFER_BLOCKING 0x0","3","60","-","-","-"\n'
+    + '"0x80","      STG.E [R2.64], R4","3","20","-","-","80"\n'
+    + '"Kernel Name","second"\n'
+    + HEADER.replace("Instructions Executed", "inst_executed")
+    + '"0x10","      EXIT","0","7","0","0","0"\n'
+)  # fmt: skip
+LINES = (
+    '"File Path","/somewhere/kernels/wmma/padded.cuh"\n"Function Name","first"\n'
+    '"Line No","Source","Address","Source","Instructions Executed","L1 Wavefronts Shared"\n'
+    '"30","  if (x == "no") { y, z; }","","","999","999"\n'
+    '"","","0x10","      LDS R4, [R9]","8","16"\n'
+    '"","","0x20","      IADD3 R1, R1, 1, RZ","8","0"\n'
+    '"31","  plain();","","","5","0"\n'
+    '"","","0x30","      EXIT","5","0"\n'
+    '"File Path","/elsewhere/mma.hpp"\n"Function Name","first"\n'
+    '"Line No","Source","Address","Source","Instructions Executed","L1 Wavefronts Shared"\n'
+    '"7","deep","","","3","0"\n'
+    '"","","0x40","      HMMA.16816.F32 R4, R8, R12, R4","3","0"\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("1,234.5", 1234.5), ("7", 7.0), ("n/a", None), ("-", None), ("", None), ("(128, 1, 1)", None)]
+)
+def test_numbers_as_nsight_compute_prints_them(text, value):
+    assert number(text) == value
+
+
+def test_the_raw_page_has_a_row_for_each_launch():
+    first, second = parse_raw(RAW)
+    assert first["gpu__time_duration.sum"] == 1_234_567
+    assert second["smsp__inst_executed.sum"] == 16
+    assert "l1tex__nothing.sum" not in first
+    assert parse_raw("==ERROR== nothing was profiled\n") == []
+
+
+@pytest.mark.parametrize(
+    ("sass", "opcode"),
+    [
+        ("      LDS.128 R4, [R2]", "LDS"), ("@!P0 LDG.E R0, [R2]", "LDG"), ("  @UP0 UIADD3 UR4, UR4", "UIADD3"),
+        ("@!PT LDS RZ, [RZ]", "LDS"), (".L_x_3:", None), ("", None),
+    ],
+)  # fmt: skip
+def test_the_operation_of_an_instruction(sass, opcode):
+    assert opcode_of(sass) == opcode
+
+
+def test_the_source_page_keeps_launches_and_both_spellings_of_its_columns():
+    first, second = parse_sass(SASS)
+    assert len(first) == 8
+    assert first[1].counters == {
+        "samples": 1,
+        "instructions": 100,
+        "shared_wavefronts": 800,
+        "shared_wavefronts_ideal": 400,
+    }
+    assert second[0].counters == {"instructions": 7}
+
+
+def test_api_counters_have_their_own_instructions():
+    first, _ = parse_sass(SASS)
+    metrics = {"smsp__inst_executed.sum": 790.0, "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum": 110.0}
+    assert api_counters(metrics, by_opcode(first)) == {
+        "warp_instructions": 790.0,
+        "global_load_requests": 110.0,
+        "tensor_instructions": 400.0,
+        "barriers": 60.0,
+        "global_load_sectors": 1600.0 + 160.0,  # LDG and LDGSTS
+        "global_store_sectors": 80.0,
+        "shared_load_wavefronts": 200.0 + 150.0,  # LDSM and LDS
+        "shared_load_wavefronts_ideal": 200.0 + 50.0,
+        "shared_load_conflict_ratio": 350.0 / 250.0,
+        "shared_store_wavefronts": 800.0 + 40.0,  # STS and LDGSTS
+        "shared_store_wavefronts_ideal": 400.0 + 40.0,
+        "shared_store_conflict_ratio": 840.0 / 440.0,
+    }
+
+
+def test_no_shared_memory_is_no_conflict():
+    assert api_counters({}, {"EXIT": {"instructions": 1.0}})["shared_load_conflict_ratio"] == 1.0
+
+
+def test_what_was_not_collected_is_left_out():
+    assert api_counters({}, {}) == {}
+
+
+def test_stalls_are_shares_without_the_warps_that_issued():
+    assert stalls_of(parse_raw(RAW)[0]) == {"long_scoreboard": 0.75, "barrier": 0.25}
+    assert stalls_of(parse_raw(RAW)[1]) == {}
+
+
+def test_a_launch_as_a_record_keeps_it():
+    request = LaunchRequest("wmma-padded", F16_F32.key(256, 256, 128), {"BM": 128})
+    made = to_profile(request, parse_raw(RAW)[0], parse_sass(SASS)[0])
+    assert (made.registers, made.occupancy, made.top_stall) == (122, 24.5, "long_scoreboard")
+    assert made.by_opcode["HMMA"]["instructions"] == 400
+    assert unprofiled(request, "it trapped").failed == "it trapped"
+
+
+def test_source_lines_add_up_their_instructions_and_not_the_sums_above_them():
+    (lines,) = parse_lines(LINES)
+    by_place = {(line.file.split("/")[-1], line.line): line for line in lines}
+    assert by_place["padded.cuh", 30].counters == {"instructions": 16, "shared_wavefronts": 16}
+    assert by_place["padded.cuh", 30].opcodes == {"LDS": 1, "IADD3": 1}
+    assert by_place["padded.cuh", 31].counters == {"instructions": 5}
+    assert by_place["mma.hpp", 7].counters == {"instructions": 3}
+
+
+def test_launches_that_failed_keep_the_others_in_order():
+    output = "warptile-launch 0 ok\n==PROF== x\nwarptile-launch 1 DeviceError: no\nwarptile-launch 2 ok\n"
+    assert launched(output) == ([0, 2], {1: "DeviceError: no"})
+
+
+def test_metrics_that_the_gpu_lacks_are_found_in_the_errors():
+    asked = ["sm__inst_executed_pipe_tensor_op_imma.sum", "gpu__time_duration.sum"]
+    output = (
+        "==ERROR== Failed to find metric sm__inst_executed_pipe_tensor_op_imma.sum\n==PROF== gpu__time_duration.sum\n"
+    )
+    assert unknown_metrics(output, asked) == asked[:1]
+    assert unknown_metrics("==ERROR== The application returned an error code (1).\n", asked) == []
+
+
+def test_files_are_named_within_the_kernels_folder():
+    assert short_name("/home/someone/site/warptile/kernels/wmma/padded.cuh") == "wmma/padded.cuh"
+    assert short_name("wmma/padded.cuh") == "wmma/padded.cuh"
+    assert short_name("/usr/include/other.h") == "/usr/include/other.h"
+    assert text_of("wmma/padded.cuh", 1) != ""
+    assert text_of("wmma/padded.cuh", 10**6) == text_of("/usr/include/other.h", 1) == ""
+
+
+def test_both_sources_give_the_same_table():
+    fields = ("load_sectors", "store_sectors", "load_wavefronts", "store_wavefronts", "load_wavefronts_ideal",
+              "store_wavefronts_ideal")  # fmt: skip
+    counters = {f"{'global' if 'sectors' in name else 'shared'}_{name}": 1.0 for name in fields}
+    emulated = LineCounters(SourceLocation(9, "wmma/padded.cuh", 30), {**counters, "warp_instructions": 16.0})
+    (mine,) = from_emulator([emulated])
+    assert (mine.file, mine.line, mine.warp_instructions) == ("wmma/padded.cuh", 30, 16)
+    assert (mine.global_sectors, mine.shared_wavefronts, mine.shared_wavefronts_ideal) == (2, 2, 2)
+    theirs = from_ncu(parse_lines(LINES)[0])
+    assert (theirs[0].file, theirs[0].line, theirs[0].warp_instructions, theirs[0].shared_wavefronts) == (
+        "wmma/padded.cuh", 30, 16, 16,
+    )  # fmt: skip
+    assert theirs[0].text == mine.text
+
+
+def test_an_instruction_without_a_cuda_line_stands_under_its_ptx_line():
+    counters = dict.fromkeys(
+        [f"{space}_{kind}_{what}" for space, what in (("global", "sectors"), ("shared", "wavefronts"),
+         ("shared", "wavefronts_ideal")) for kind in ("load", "store")], 0.0,
+    )  # fmt: skip
+    (line,) = from_emulator([LineCounters(SourceLocation(41), {**counters, "warp_instructions": 2.0})])
+    assert (line.file, line.line, line.text, line.conflict_ratio) == ("PTX", 41, "", None)
+
+
+def test_the_busiest_lines_come_in_source_order():
+    lines = from_ncu(parse_lines(LINES)[0])
+    assert [(line.file, line.line) for line in busiest(lines, 2)] == [("wmma/padded.cuh", 30), ("wmma/padded.cuh", 31)]

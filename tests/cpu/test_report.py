@@ -1,0 +1,196 @@
+"""Documents hold what the records give, and nothing that was typed."""
+
+import re
+from pathlib import Path
+
+import pytest
+from recorded import all_records, ladder_record, profile_record
+
+from warptile.bench.claims import CLAIMS, STEP, TARGETS, TFLOPS, Claim
+from warptile.bench.report import NOTHING, Report, check, update
+from warptile.bench.workloads import F16_F32, SIZES, groups_of
+from warptile.cli.main import run
+from warptile.errors import UnsupportedError
+from warptile.rungs import RUNGS
+
+ROOT = Path(__file__).parents[2]
+TABLES = ("ladder", "sizes", "sizes-f16", "sizes-f32", "autotune", "counters", "correctness", "claims", "targets")
+
+
+@pytest.fixture(scope="module")
+def report():
+    return Report(all_records())
+
+
+def rows(text):
+    """Cells of a table's rows by their first cell, the header left out."""
+    lines = [line[2:-2].split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    return {line[0]: line[1:] for line in lines[2:]}
+
+
+def speed(time_ms, size=4096):
+    return f"{2 * size**3 / time_ms / 1e9:.1f}"
+
+
+def test_this_repositorys_documents_are_what_its_records_give():
+    assert check(ROOT) == [], "run: warptile report"
+
+
+def test_the_ladder_has_a_row_for_every_rung(report):
+    found = rows(report.table_ladder())
+    assert list(found) == [f"`{name}`" for name in RUNGS]
+    last = len(RUNGS) - 1
+    idea, conflicts, predicted, tflops, share = found["`wmma-final`"]
+    assert (idea, conflicts) == (RUNGS["wmma-final"].idea, "–")
+    assert (predicted, tflops) == ("343.6 (tensor)", speed(64.0 / 2**last))
+    assert share == f"{100 * 0.25 / (64.0 / 2**last):.1f} %"
+    assert found["`wmma-padded`"][1] == "1.50"
+
+
+def test_every_table_says_where_it_comes_from(report):
+    for name in TABLES:
+        text = report.block("table", name)
+        assert re.search(
+            r"\*2026-11-20, NVIDIA H200, driver 580\.1, CUDA 13\.0, .*record `\w+-h200-\w+`\.\*\n$", text
+        ), name
+        assert "SM clock 1700 MHz and 690 W" in text
+
+
+def test_sizes_show_what_was_measured_and_a_dash_for_the_rest(report):
+    found = rows(report.table_sizes())
+    assert found["`wmma-final`"][0] == f"{speed(0.02, 1024)} (50.0 %)"
+    assert found["`wmma-final`"][SIZES.index(8192)] == "–"
+    assert found["cuBLASLt, best"] == [speed(0.01, 1024), "–", speed(0.25), "–", "–"]
+    assert found["torch.matmul"][0] == speed(0.02, 1024)
+    assert "`simt-naive`" not in found
+    assert rows(report.table_sizes_f32())["`simt-naive`"][SIZES.index(16384)] == "– (–)"
+
+
+def test_the_autotune_table_has_the_nine_and_the_best_marked(report):
+    found = rows(report.table_autotune())
+    assert len(found) == 10
+    best = next(iter(found.values()))
+    assert (best[0], best[2]) == ("0.2500", "**best**")
+    assert sum("**best**" in row[2] for row in found.values()) == 1
+    assert any(row == ["–", "–", "CompileError: it spills"] for row in found.values())
+    assert "10 configurations measured, 1 failed, of 700 in the space." in report.table_autotune()
+
+
+def test_counters_come_from_the_profiled_size(report):
+    found = rows(report.table_counters())
+    assert found["`wmma-padded`"] == ["3,000", "1.50", "–", "77", "123,456", "122", "25 %", "long_scoreboard"]
+    assert found["`wmma-final`"] == ["–"] * 8
+
+
+def test_correctness_counts_what_passed(report):
+    found = rows(report.table_correctness())
+    assert found["`wmma-final`"] == ["2 of 2", "0.500", "memcheck: 0, racecheck: ?"]
+    assert found["`wmma-naive`"][0] == "0 of 1"
+
+
+def test_a_claim_stands_beside_what_was_measured(report):
+    position = {name: i for i, name in enumerate(RUNGS)}
+    text = report.table_claims()
+    assert text.count("\n| ") == len(CLAIMS) + 1
+    padded = next(line for line in text.splitlines() if "| `wmma-padded` |" in line and "154.5" in line)
+    assert f"| {speed(64.0 / 2 ** position['wmma-padded'])} TFLOP/s |" in padded
+    step = next(line for line in text.splitlines() if "| `wmma-padded` |" in line and " x |" in line)
+    assert step.split(" | ")[4] == "2.00 x"  # the made-up record doubles from rung to rung
+    naive = next(line for line in text.splitlines() if "| `wmma-naive` |" in line and "FLOP/byte" in line)
+    assert "| 4.00 FLOP/byte | counted, not timed; here f16, f32 accumulate, 2048^3 | 4.00 FLOP/byte |" in naive
+
+
+def test_targets_are_met_or_not(report):
+    found = rows(report.table_targets())
+    assert found["`wmma-final`"][2] == ("yes" if 2 * 4096**3 / (64.0 / 2 ** (len(RUNGS) - 1)) / 1e9 >= 420 else "no")
+    assert found["`wmma-naive`"][2] == "no"
+
+
+def test_a_rungs_page_has_its_speed_its_step_and_its_counters(report):
+    text = report.measured("wmma-padded")
+    lines = [line for line in text.splitlines() if line.startswith("| f16, f32 accumulate | 4096^3 ")]
+    assert lines == [lines[0]]
+    assert lines[0].split(" | ")[6] == "2.00"  # times previous rung
+    assert "| top stall | long_scoreboard, 60.0 % |" in text
+    failed = report.measured("wmma-block")
+    assert "it wrote outside D" in failed
+
+
+def test_without_records_a_block_says_so():
+    empty = Report([])
+    for name in TABLES:
+        assert empty.block("table", name) == NOTHING + "\n"
+    assert empty.measured("simt-naive") == NOTHING + "\n"
+
+
+def test_a_counter_record_alone_fills_its_own_tables_only():
+    some = Report([profile_record()])
+    assert some.table_ladder() == NOTHING + "\n"
+    assert "3,000" in some.table_counters()
+
+
+def test_unknown_tables_and_rungs_are_errors(report):
+    with pytest.raises(UnsupportedError, match=r"table: got 'nope'; there are .*ladder.*sizes"):
+        report.block("table", "nope")
+    with pytest.raises(UnsupportedError, match="got 'nope'"):
+        report.block("measured", "nope")
+
+
+def test_documents_are_rewritten_between_their_markers_only(tmp_path, report):
+    readme, page = tmp_path / "README.md", tmp_path / "docs" / "rungs" / "wmma-final.md"
+    page.parent.mkdir(parents=True)
+    readme.write_text(
+        "before\n<!-- table:ladder -->\nold\n<!-- /table -->\nbetween\n<!-- table:sizes -->\n<!-- /table -->\n"
+    )
+    page.write_text("<!-- measured:wmma-final -->\n<!-- /measured -->\nafter")
+    (tmp_path / "docs" / "plain.md").write_text("no markers")
+    assert check(tmp_path, report) == [readme, page]
+    assert update(tmp_path, report) == [readme, page]
+    text = readme.read_text()
+    assert text.startswith("before\n<!-- table:ladder -->\n| rung |")
+    assert "old" not in text
+    assert "\nbetween\n" in text
+    assert page.read_text().endswith("<!-- /measured -->\nafter")
+    assert (check(tmp_path, report), update(tmp_path, report)) == ([], [])
+    readme.write_text(text.replace("343.6", "999.9"))
+    assert check(tmp_path, report) == [readme]
+
+
+def test_a_newer_record_makes_a_document_stale(tmp_path):
+    (tmp_path / "README.md").write_text("<!-- table:ladder -->\n<!-- /table -->\n")
+    old = ladder_record("2026-11-20T12:00:00Z")
+    update(tmp_path, Report([old]))
+    assert check(tmp_path, Report([old])) == []
+    assert check(tmp_path, Report([old, ladder_record("2026-11-21T12:00:00Z")])) == [tmp_path / "README.md"]
+
+
+def test_the_command_checks_and_writes(tmp_path, capsys):
+    readme = tmp_path / "README.md"
+    readme.write_text("<!-- table:claims -->\ntyped by hand\n<!-- /table -->\n")
+    assert run(["report", "--root", str(tmp_path), "--check"]) == 1
+    assert "not what the records give; run: warptile report" in capsys.readouterr().err
+    assert run(["report", "--root", str(tmp_path)]) == 0
+    assert run(["report", "--root", str(tmp_path), "--check"]) == 0
+    assert "typed by hand" not in readme.read_text()
+    assert run(["report", "--table", "nope"]) == 4
+
+
+def test_claims_are_of_rungs_and_groups_that_are_measured():
+    for claim in (*CLAIMS, *TARGETS):
+        assert claim.rung in RUNGS
+        assert claim.group in groups_of(RUNGS[claim.rung], "sm_90a")
+        assert claim.size in SIZES
+    steps = [claim for claim in CLAIMS if claim.unit == STEP]
+    assert all(RUNGS[claim.rung].previous == claim.previous for claim in steps)
+
+
+def test_explanations_hold_no_measured_number():
+    for claim in CLAIMS:
+        assert not re.search(r"\d+(\.\d+)? ?(TFLOP|%|percent)", claim.why), claim
+
+
+def test_a_step_needs_its_start():
+    with pytest.raises(AssertionError):
+        Claim("T3", "wmma-block", STEP, 1.0, "", F16_F32, "")
+    with pytest.raises(AssertionError):
+        Claim("T3", "wmma-block", TFLOPS, 1.0, "", F16_F32, "", previous="wmma-naive")

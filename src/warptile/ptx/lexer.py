@@ -95,7 +95,8 @@ class Cursor:
         """The current token, which must be an identifier; ``what`` names it in the error."""
         token = self.tokens[self.index]
         if not token or not (token[0].isalpha() or token[0] in "_$%"):
-            raise self.error(f"expected the name of a {what}, got {token or 'the end of the text'!r}")
+            article = "an" if what[0] in "aeiou" else "a"
+            raise self.error(f"expected the name of {article} {what}, got {token or 'the end of the text'!r}")
         self.index += 1
         return token
 

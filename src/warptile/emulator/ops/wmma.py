@@ -287,7 +287,7 @@ def _mma(
         warps = active.count // WARP
         a, b, c = (read(_stack(registers, active)) for read, registers in zip(matrices, sources, strict=True))
         product = multiply(a, b, c).reshape(warps, -1)
-        held = np.ascontiguousarray(product[:, scatter]).view(words[3]).reshape(active.count, -1)
+        held = np.ascontiguousarray(product.take(scatter, axis=1)).view(words[3]).reshape(active.count, -1)
         for register, target in enumerate(targets):
             target(active, held[:, register])
         machine.count.add(instruction, "tensor_instructions", count * warps)
@@ -326,8 +326,8 @@ def _reader(fragment: FragmentLayout, element: str, *, rows_first: bool) -> Call
 
     def read(registers: Fragments) -> Array:
         elements = registers.reshape(len(registers), -1).view(storage)
-        found: Array = elements[:, matrix]
-        return found
+        found: Array = elements.take(matrix.ravel(), axis=1)  # unlike elements[:, matrix], contiguous
+        return found.reshape(-1, *matrix.shape)
 
     return read
 

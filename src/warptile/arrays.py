@@ -137,18 +137,27 @@ def view(array: Any, name: str) -> ArrayView:
     )
 
 
-def element_type(name: str, operand: str) -> DType:
+def element_type(name: str, operand: str, remedy: str | None = None) -> DType:
     """The element type that a framework calls ``name``.
 
+    Args:
+        name: such as ``"bfloat16"``.
+        operand: whose type it is.
+        remedy: what the caller could write instead; by default NumPy's words for it.
+
     Raises:
+        UnsupportedError: an 8-bit float or a 4-bit integer, which matmul does not take yet.
         DTypeError: no kernel takes it; the message names ``operand`` and those that work.
     """
-    if name not in _ELEMENTS:
-        raise DTypeError(
-            f"{operand}: got element type {name}; it takes one of {', '.join(_ELEMENTS)}, "
-            f"such as {operand}.astype('float32')"
-        )
-    return DTYPES[name]
+    if name in _ELEMENTS:
+        return DTYPES[name]
+    words = (
+        f"{operand}: got element type {name}; it takes one of {', '.join(_ELEMENTS)}, "
+        f"such as {remedy or operand + '.astype(numpy.float32)'}"
+    )
+    if name.startswith(("float8", "int4", "uint4")):
+        raise UnsupportedError(f"{words} ({name} is not available yet)")
+    raise DTypeError(words)
 
 
 def numpy_dtype(dtype: DType) -> np.dtype[Any]:
@@ -193,7 +202,7 @@ def _view_torch(tensor: Any, name: str) -> ArrayView:
             f"{name}: requires a gradient, and warptile.matmul does not record one yet; "
             f"call it under torch.no_grad(), or give {name}.detach()"
         )
-    tensor = tensor.detach().resolve_neg()
+    tensor = tensor.resolve_neg()
     device = tensor.device.index if tensor.device.type == "cuda" else None
     return ArrayView(
         name,
@@ -202,7 +211,7 @@ def _view_torch(tensor: Any, name: str) -> ArrayView:
         tensor.data_ptr(),
         tuple(tensor.shape),
         tuple(tensor.stride()),
-        element_type(str(tensor.dtype).removeprefix("torch."), name),
+        element_type(str(tensor.dtype).removeprefix("torch."), name, f"{name}.to(torch.float32)"),
         device,
         STREAM_LEGACY if device is None else int(torch.cuda.current_stream(device).cuda_stream),
     )

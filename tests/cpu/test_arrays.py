@@ -52,6 +52,12 @@ def test_what_is_no_operand_is_named(array, words):
     assert "left" in str(caught.value)
 
 
+@pytest.mark.parametrize("dtype", [ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.int4])
+def test_types_that_come_later_are_refused_as_such(dtype):
+    with pytest.raises(UnsupportedError, match=r"a: got element type .*not available yet"):
+        arrays.view(np.zeros(4, dtype), "a")
+
+
 def test_memory_that_strides_cannot_describe_is_refused():
     records = np.zeros(4, np.dtype([("x", np.float32), ("y", np.uint8)]))
     with pytest.raises(LayoutError, match="no multiples"):

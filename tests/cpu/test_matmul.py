@@ -306,6 +306,11 @@ def test_torch_on_the_cpu():
         d = wt.matmul(a, b.T, **NAIVE)
         assert d.dtype == dtype
         assert torch.allclose(d, a @ b.T, atol=1e-1)
+        for out in (torch.empty(9, 11, dtype=dtype), torch.empty(11, 9, dtype=dtype).T):
+            assert wt.matmul(a, b.T, out=out, **NAIVE) is out
+            assert torch.equal(out, d)
+    with pytest.raises(wt.DTypeError, match=r"a.to\(torch.float32\)"):
+        wt.matmul(a.to(torch.complex64), b.T)
 
 
 def test_the_readme_runs(capsys, monkeypatch):

@@ -1,0 +1,155 @@
+"""matmul and the ladder on a GPU: types, shapes and layouts against float64, torch's memory and streams."""
+
+import json
+
+import numpy as np
+import pytest
+
+import warptile as wt
+from warptile.cli.main import run
+from warptile.dtypes import DTYPES
+from warptile.operands import arrange
+from warptile.reference import error_ratio, is_correct, random_operand, reference
+from warptile.rungs import RUNGS
+
+TYPES = ["float16", "bfloat16", "float32", "float64", "int8", "uint8"]
+
+
+def drawn(*shape, dtype="float32", seed=0):
+    return random_operand(shape, DTYPES[dtype], np.random.default_rng(seed))
+
+
+def assert_product(d, a, b, c=None, *, alpha=1, beta=0, **options):
+    expected = reference(arrange(a, b, c, beta=beta, **options).problem, a, b, c, alpha=alpha, beta=beta)
+    ratio = error_ratio(d, expected)
+    assert is_correct(ratio), ratio
+
+
+@pytest.fixture
+def torch():
+    found = pytest.importorskip("torch", reason="torch is not installed")
+    if not found.cuda.is_available():
+        pytest.skip("this torch has no CUDA")
+    return found
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("size", [(1, 1, 1), (193, 161, 97), (512, 256, 128), (331, 257, 509)])
+def test_numpy_arrays_go_there_and_back(dtype, size):
+    m, n, k = size
+    a, b = drawn(m, k, dtype=dtype), drawn(k, n, dtype=dtype, seed=1)
+    assert_product(wt.matmul(a, b, backend="gpu"), a, b)
+
+
+@pytest.mark.parametrize("name", RUNGS)
+def test_every_rung_with_alpha_beta_and_c(name):
+    dtype = RUNGS[name].dtypes[0]
+    options = {"accumulate": "float16"} if name == "simt-half2" else {}
+    a, b = drawn(131, 67, dtype=dtype), drawn(67, 151, dtype=dtype, seed=1)
+    c = drawn(131, 151, dtype=dtype, seed=2)
+    d = wt.matmul(a, b, c, alpha=0.5, beta=-1.5, rung=name, backend="gpu", **options)
+    assert_product(d, a, b, c, alpha=0.5, beta=-1.5, **options)
+
+
+def test_out_with_gaps_keeps_them():
+    a, b = drawn(70, 33), drawn(33, 50, seed=1)
+    frame = np.full((72, 60), 7.0, np.float32)
+    out = frame[1:71, 4:54]
+    assert wt.matmul(a, b, out=out, backend="gpu") is out
+    assert_product(np.ascontiguousarray(out), a, b)
+    out[...] = 7.0
+    assert np.array_equal(frame, np.full_like(frame, 7.0))
+
+
+def test_without_products_the_result_is_zero():
+    assert np.array_equal(wt.matmul(drawn(4, 0), drawn(0, 5), backend="gpu"), np.zeros((4, 5)))
+
+
+def test_the_same_call_gives_the_same_bits():
+    a, b = drawn(300, 200, dtype="float16"), drawn(200, 100, dtype="float16", seed=1)
+    first = wt.matmul(a, b, backend="gpu")
+    assert np.array_equal(wt.matmul(a, b, backend="gpu"), first)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_torch_tensors_stay_where_they_are(torch, dtype):
+    a, b = drawn(65, 48, dtype=dtype), drawn(48, 39, dtype=dtype, seed=1)
+
+    def there(x):
+        if dtype == "bfloat16":
+            return torch.from_numpy(x.view(np.int16)).view(torch.bfloat16).cuda()
+        return torch.from_numpy(x).cuda()
+
+    d = wt.matmul(there(a), there(b))
+    assert d.is_cuda
+    back = d.cpu().view(torch.int16).numpy().view(a.dtype) if dtype == "bfloat16" else d.cpu().numpy()
+    assert_product(back, a, b)
+
+
+def test_torch_layouts_and_batches(torch):
+    x = torch.randn(3, 2, 40, 24, device="cuda", dtype=torch.float16)
+    w = torch.randn(56, 24, device="cuda", dtype=torch.float16)
+    want = (x.double() @ w.double().T).half()
+    for operand in (x, x.transpose(2, 3).contiguous().transpose(2, 3), x.flip(0).flip(0)):
+        assert torch.allclose(wt.matmul(operand, w.T), want, atol=2e-2)
+    frame = torch.full((3, 2, 40, 60), 7.0, device="cuda", dtype=torch.float16)
+    out = frame[..., 1:57]
+    assert wt.matmul(x, w.T, out=out) is out
+    assert torch.allclose(out, want, atol=2e-2)
+    out.fill_(7.0)
+    assert bool((frame == 7.0).all())
+
+
+def test_torchs_current_stream_is_used(torch):
+    a = torch.randn(1024, 1024, device="cuda", dtype=torch.float16)
+    wt.matmul(a, a)
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(200_000_000)
+        filled = torch.full_like(a, 2.0)
+        d = wt.matmul(filled, a)
+        assert not stream.query()
+    stream.synchronize()
+    assert torch.allclose(d.float(), 2.0 * a.float().sum(0).expand_as(d), atol=0.5)
+
+
+def test_a_call_can_be_captured_in_a_graph(torch):
+    a = torch.randn(256, 128, device="cuda", dtype=torch.float16)
+    b = torch.randn(128, 64, device="cuda", dtype=torch.float16)
+    out = torch.empty(256, 64, device="cuda", dtype=torch.float16)
+    wt.matmul(a, b, out=out)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        wt.matmul(a, b, out=out)
+    a.copy_(torch.randn_like(a))
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.allclose(out, (a.double() @ b.double()).half(), atol=2e-2)
+
+
+def test_device_memory_and_the_emulator_do_not_go_together(torch):
+    a = torch.zeros(4, 4, device="cuda")
+    with pytest.raises(wt.LayoutError, match=r"a.cpu\(\)"):
+        wt.matmul(a, a, backend="emulator")
+    with pytest.raises(wt.LayoutError, match="host memory"):
+        wt.matmul(a, np.zeros((4, 4), np.float32))
+
+
+def test_gpu_and_emulator_agree_where_arithmetic_is_exact():
+    a, b = drawn(45, 70, dtype="int8"), drawn(70, 33, dtype="int8", seed=1)
+    assert np.array_equal(wt.matmul(a, b, backend="gpu"), wt.matmul(a, b, backend="emulator"))
+
+
+def test_the_ladder_is_timed(capsys):
+    names = ["simt-warptile", "wmma-final"]
+    chosen = [word for name in names for word in ("--rung", name)]
+    assert run(["ladder", *chosen, "--backend", "gpu", "-m", "1024", "-n", "768", "-k", "512", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["backend"] == "gpu"
+    assert document["environment"]["gpu"]
+    for rung in document["rungs"]:
+        assert rung["correct"]
+        assert rung["time_ms"] > 0
+        assert rung["tflops"] == pytest.approx(2 * 1024 * 768 * 512 / rung["time_ms"] / 1e9)

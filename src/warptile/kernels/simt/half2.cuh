@@ -13,7 +13,7 @@ namespace warptile {
 // accumulators are pairs of neighbours in a row of D; A's element is the same in both halves of its operand.
 template <typename OUT, bool B_COLUMN_MAJOR, int B_WIDTH, int D_WIDTH, int BM, int BN, int BK, int WM, int WN, int TM,
           int TN>
-__global__ void __launch_bounds__(BM / WM * (BN / WN) * 32)
+__global__ void __launch_bounds__(BM / WM * (BN / WN) * 32, 1)
     simt_half2(const __half* a, const __half* b, const OUT* c, OUT* d, int m, int n, int k, long long lda,
                long long ldb, long long ldc, long long ldd, float alpha, float beta) {
     using TILE = RegisterTile<__half, BM, BN, WM, WN, TM, TN>;

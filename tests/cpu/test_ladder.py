@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import msgspec
 import numpy as np
@@ -203,19 +202,16 @@ def test_a_wrong_result_is_exit_code_1(monkeypatch, capsys):
     assert "simt-naive: D[0, 0] is 1, which is not 2" in text
 
 
-def test_interrupting_ends_with_130(tmp_path):
-    command = [sys.executable, "-m", "warptile.cli.main", "ladder", "--backend", "emulator", "-m", "3000", "-n", "3000"]
-    started = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    time.sleep(3)
-    started.send_signal(signal.SIGINT)
-    _, err = started.communicate(timeout=60)
-    assert started.returncode == 130, err
-    assert b"interrupted" in err
+def test_interrupting_ends_with_130():
+    command = [sys.executable, "-m", "warptile.cli.main", "ladder", "-m", "3000", "-n", "3000"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "CUDA_VISIBLE_DEVICES": ""}
+    environment.pop("WARPTILE_BACKEND", None)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as started:
+        assert started.stderr is not None
+        assert b"no GPU" in started.stderr.readline()
+        started.send_signal(signal.SIGINT)
+        out, err = started.communicate(timeout=60)
+    assert (started.returncode, out, err.split()) == (130, b"", [b"interrupted"])
 
 
 # --- what is drawn ---------------------------------------------------------------------------------------------------

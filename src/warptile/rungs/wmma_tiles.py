@@ -38,8 +38,11 @@ MAX_THREADS = 1024
 WARP_LANES = 32
 REGISTERS_PER_SM = 65536
 MAX_REGISTERS = 255
-OVERHEAD_REGISTERS = 46
+OVERHEAD_REGISTERS = 48
 """Registers of addresses and loop state beside accumulators and fragments, as compiled kernels show them."""
+
+ROUNDING_REGISTERS = 16
+"""More of them, as compiled kernels show, where TF32 fragments are rounded in a stage of more than two steps."""
 
 
 def capability(problem: Problem) -> int:
@@ -130,12 +133,14 @@ class Geometry:
         config, problem = self.config, self.problem
         accumulators = config["WM"] * config["WN"] * problem.accumulator.bits
         fragments = (config["WM"] + config["WN"]) * config["FK"] * problem.a.dtype.bits * self.fragment_sets
-        return (accumulators + fragments) // 32 // WARP_LANES + OVERHEAD_REGISTERS
+        rounding = ROUNDING_REGISTERS if problem.a.dtype.name == "tfloat32" and config["BK"] > 2 * config["FK"] else 0
+        return (accumulators + fragments) // 32 // WARP_LANES + OVERHEAD_REGISTERS + rounding
 
     @property
     def register_limit(self) -> int:
-        """Registers a thread may have with MIN_BLOCKS blocks on a multiprocessor; allocated in eights."""
-        threads = self.threads * self.config.get("MIN_BLOCKS", 1)
+        """Registers a thread may have with MIN_BLOCKS blocks on a multiprocessor: its four parts have a quarter of the
+        registers and of a block's warps each, and give them out in eights."""
+        threads = _round_up(self.threads, 4 * WARP_LANES) * self.config.get("MIN_BLOCKS", 1)
         return min(MAX_REGISTERS, REGISTERS_PER_SM // threads // 8 * 8)
 
 

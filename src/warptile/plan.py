@@ -24,7 +24,7 @@ MAX_THREADS = 1024
 WORTH_LEAVING_DEFAULT = 0.9
 """A candidate replaces a rung's default configuration when its predicted time is below this share of the default's."""
 
-USUAL, USUAL_SIZE = 20, 4096
+USUAL, USUAL_SIZE = 24, 4096
 """How many of a rung's candidates a plan looks at, and the extents for which they are listed."""
 
 Choice = tuple[Rung, Config]

@@ -1,4 +1,4 @@
-"""One problem on a GPU: operands in several sets, launches of any plan for it, and the check of a result.
+"""One problem on a GPU: operands in several sets, launches of any plan for it, their timing, the check of a result.
 
 Tuning and benchmarks use it; `matmul` works on the user's own arrays instead.
 """
@@ -13,10 +13,11 @@ import numpy as np
 
 from warptile.arrays import numpy_dtype
 from warptile.dtypes import DType
+from warptile.errors import DeviceError
 from warptile.execute import compiled
 from warptile.gpu import driver
 from warptile.gpu.executor import LoadedKernel, PreparedLaunch, load
-from warptile.gpu.timing import Candidate, operand_sets
+from warptile.gpu.timing import Candidate, EventRunner, GraphRunner, Runner, operand_sets
 from warptile.plan import Plan
 from warptile.problem import Problem
 from warptile.reference import Reference, error_ratio, is_correct, reference
@@ -29,6 +30,15 @@ GUARD_BYTES = 256
 CANARY = 0xA5
 UNWRITTEN = 0xFF
 """D is filled with it: NaN in every floating-point type, -1 in integers."""
+
+SHORT_MS = 0.1
+"""Kernels shorter than this are timed by replaying a graph: the host queues a launch every 10 us or so."""
+
+GRAPH_MS = 1.0
+"""GPU time of one graph."""
+
+SLOW_MS = 1000.0
+"""A kernel slower than this is not launched again just to warm it up."""
 
 _BLOCK = 2**24 - 3
 """Random numbers that are drawn; larger matrices repeat them, out of step with their rows."""
@@ -98,6 +108,32 @@ def set_bytes(problem: Problem) -> int:
     """Bytes of one set of operands."""
     elements = problem.m * problem.k + problem.k * problem.n
     return (elements * problem.a.dtype.bits + problem.m * problem.n * problem.d.dtype.bits) // 8
+
+
+def estimate_ms(runner: Runner) -> float:
+    """Time of one launch. The first is thrown away (it loads the code) unless it is slow."""
+    first_ms, launches = runner.run(1)
+    first_ms /= launches
+    if first_ms >= SLOW_MS:
+        return first_ms
+    several = max(1, min(16, round(5.0 / max(first_ms, 1e-3))))
+    elapsed_ms, launches = runner.run(several)
+    return max(elapsed_ms / launches, 1e-4)
+
+
+def runner_for(candidate: Candidate, stream: int) -> tuple[Runner, float]:
+    """How to run a candidate, and its time: launch by launch, or, when it is short, by graph replay if it allows it."""
+    events = EventRunner(candidate, stream)
+    one_ms = estimate_ms(events)
+    if one_ms >= SHORT_MS:
+        return events, one_ms
+    try:
+        graph = GraphRunner(candidate, stream, max(1, round(GRAPH_MS / one_ms)))
+    except Exception as error:  # the vendor's library raises its own type where it cannot be captured
+        if isinstance(error, DeviceError) and "CAPTURE" not in (error.driver_name or ""):
+            raise
+        return events, one_ms
+    return graph, estimate_ms(graph)
 
 
 class DeviceProduct:

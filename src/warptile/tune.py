@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from warptile import arch as arches
 from warptile.compile import CompiledKernel, compile_source, compiler_version
@@ -27,9 +27,14 @@ from warptile.rungs.rung import Config, Rung
 from warptile.source import Source, translation_unit
 from warptile.tuned import Entry, ProblemClass, Search, Table, source_of
 
+if TYPE_CHECKING:
+    from warptile.gpu.timing import Runner
+
 PRUNE_FACTOR = 2.0
-"""A configuration predicted to take this many times the best prediction is not measured: predictions of one rung's
-configurations are far better than that."""
+"""A configuration predicted to take this many times the best prediction is not measured, if there are many."""
+
+NEVER_PRUNED = 64
+"""The best predictions, which are measured however far apart they are."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +148,8 @@ def select(
         raise UnsupportedError(f"tune: {rung.name} has no legal configuration for this problem on {arch}: {reasons}")
     times = [cost(choice, problem).time_ms for choice in legal]
     order = sorted(range(len(legal)), key=lambda i: times[i])
-    kept = [i for i in order if times[i] <= factor * times[order[0]]]
+    close = [i for i in order if times[i] <= factor * times[order[0]]]
+    kept = order[: max(len(close), NEVER_PRUNED)]
     if limit is not None:
         kept = kept[: max(limit, 1)]
     wanted = {config_text(config) for config in (offered[0][1], *always)}
@@ -377,6 +383,7 @@ class GpuMeter:
         import numpy as np
 
         from warptile import device_product
+        from warptile.gpu import driver
 
         self._rung = rung
         self._problem = problem
@@ -388,6 +395,8 @@ class GpuMeter:
             self._rows, products_per_rounding=device_product.products_per_rounding(rung.family)
         )
         self._plans: dict[str, Plan] = {}
+        self._stream = driver.Stream()
+        self._runners: dict[str, tuple[Runner, float]] = {}
 
     def _plan(self, config: Config) -> Plan:
         text = config_text(config)
@@ -401,11 +410,14 @@ class GpuMeter:
 
     def time_ms(self, config: Config, window_ms: float) -> float:
         """As `Meter.time_ms`, over operand sets that L2 cannot keep."""
-        from warptile.gpu import timing
+        from warptile.device_product import runner_for
 
-        candidate = self._product.candidate(self._plan(config))
-        schedule = timing.Schedule("sustained", rounds=1, turn_ms=window_ms, warm_up_ms=0.0)
-        return timing.time_launches(candidate.launch, sets=candidate.sets, schedule=schedule).median_ms
+        text = config_text(config)
+        if text not in self._runners:
+            self._runners[text] = runner_for(self._product.candidate(self._plan(config)), self._stream.handle)
+        runner, one_ms = self._runners[text]
+        elapsed_ms, launches = runner.run(max(1, round(window_ms / one_ms)))
+        return elapsed_ms / launches
 
     def lost(self, error: BaseException) -> bool:
         """As `Meter.lost`: an error of the GPU itself, after which its context answers nothing."""

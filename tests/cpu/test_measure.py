@@ -2,7 +2,8 @@
 
 import pytest
 
-from warptile.bench.measure import SWEEP, compare, estimate_ms
+from warptile.bench.measure import SWEEP, compare
+from warptile.device_product import estimate_ms
 from warptile.gpu.timing import take_turns
 
 

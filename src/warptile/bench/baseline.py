@@ -43,9 +43,9 @@ def types_of(key: ProblemKey) -> Types:
     Raises:
         UnsupportedError: cuBLASLt multiplies no such types.
     """
-    found = _TYPES.get((key.dtype, key.accumulator, key.out))
+    found = TYPES.get((key.dtype, key.accumulator, key.out))
     if found is None:
-        known = ", ".join("/".join(types) for types in _TYPES)
+        known = ", ".join("/".join(types) for types in TYPES)
         raise UnsupportedError(
             f"baseline: got {key.dtype}/{key.accumulator}/{key.out} (operand/accumulator/out), which has no cuBLASLt "
             f"baseline; it takes {known}, such as a key with dtype='float16', accumulator='float32', out='float16'"
@@ -54,7 +54,7 @@ def types_of(key: ProblemKey) -> Types:
 
 
 _F32, _F16, _BF16, _F64 = "CUDA_R_32F", "CUDA_R_16F", "CUDA_R_16BF", "CUDA_R_64F"
-_TYPES = {
+TYPES = {
     ("float16", "float32", "float16"): Types("COMPUTE_32F", _F32, _F16, _F16),
     ("float16", "float32", "float32"): Types("COMPUTE_32F", _F32, _F16, _F32),
     ("float16", "float16", "float16"): Types("COMPUTE_16F", _F16, _F16, _F16),
@@ -220,11 +220,12 @@ class Product:
 
 @dataclass(frozen=True)
 class Best:
-    """Which algorithm of a product is the fastest: milliseconds of one launch of it and of the first choice."""
+    """Which algorithm of a product is the fastest: milliseconds of one launch of it and of the first choice, if that
+    one works."""
 
     index: int
     best_ms: float
-    first_ms: float
+    first_ms: float | None
     failed: tuple[str, ...]
 
 
@@ -248,7 +249,7 @@ def fastest(count: int, time_ms: Callable[[int], float]) -> Best:
     for index in sorted(times, key=lambda i: times[i])[:4]:
         times[index] = min(times[index], time_ms(index))
     best = min(times, key=lambda i: times[i])
-    return Best(best, times[best], times.get(0, float("inf")), tuple(failed))
+    return Best(best, times[best], times.get(0), tuple(failed))
 
 
 @dataclass(frozen=True)

@@ -142,16 +142,18 @@ def _watch(command: Sequence[str], out: Path, until_s: float) -> int | None:
     return process.returncode
 
 
-def write_records(out: Path, command: str, commit: str) -> None:
-    """Records of all that the journal has, one file a kind."""
+def write_records(out: Path, command: str, commit: str) -> int:
+    """Records of all that the journal has, one file a kind; every failed task is said. How many there are."""
     journal = Journal(out / "journal.jsonl")
     about = describe(None)
     for record in stages.records_of(journal, date=now(), git_hash=commit, command=command, environment=about):
         kind = type(record).__name__.removesuffix("Record").lower()
         (out / f"{kind}.json").write_bytes(encode(record))
-        say(f"{kind}.json: {len(record.failures)} failures")
-        for failure in record.failures:
-            say(f"  {failure}")
+        say(f"{kind}.json written")
+    failures = journal.failures()
+    for task, reason in failures.items():
+        say(f"FAILED {task}: {reason}")
+    return len(failures)
 
 
 def adopt(source: Path, notes: str, prediction: str, target: Path | None = None) -> list[Path]:
@@ -194,7 +196,10 @@ def main(
     as_worker: str | None,
     until: float | None,
 ) -> None:
-    """Measure everything a release needs on one GPU, in stages that can be stopped, resumed and repeated."""
+    """Measure everything a release needs on one GPU, in stages that can be stopped, resumed and repeated.
+
+    Exit status 1 when a task failed; the others' results are written all the same.
+    """
     if adopted is not None:
         for path in adopt(adopted, notes, prediction):
             click.echo(path.name)
@@ -216,7 +221,8 @@ def main(
                 say(f"{stage}: out of time; run the same command again to go on")
                 break
     finally:
-        write_records(out, command, commit or git_hash())
+        failed = write_records(out, command, commit or git_hash())
+    sys.exit(1 if failed else 0)
 
 
 def _begin(out: Path, previous: Path | None, retry: bool) -> None:

@@ -10,17 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from warptile.bench.records import Round
-from warptile.errors import DeviceError
-from warptile.gpu.timing import Candidate, EventRunner, GraphRunner, Runner, Schedule, take_turns
-
-SHORT_MS = 0.1
-"""Kernels shorter than this are timed by replaying a graph: the host queues a launch every 10 us or so."""
-
-GRAPH_MS = 1.0
-"""GPU time of one graph."""
-
-SLOW_MS = 1000.0
-"""A kernel slower than this is not launched again just to warm it up."""
+from warptile.device_product import SLOW_MS
+from warptile.gpu.timing import Runner, Schedule, take_turns
 
 SWEEP = Schedule("sustained", rounds=3, turn_ms=400.0, warm_up_ms=200.0)
 """The regime that targets are stated in: the chip stays at its power limit. A sweep keeps it busy from cell to cell, so
@@ -39,32 +30,6 @@ class Comparison:
     baseline_launches: int = 0
     method: str = "events"
     note: str | None = None
-
-
-def estimate_ms(runner: Runner) -> float:
-    """Time of one launch. The first is thrown away (it loads the code) unless it is slow."""
-    first_ms, launches = runner.run(1)
-    first_ms /= launches
-    if first_ms >= SLOW_MS:
-        return first_ms
-    several = max(1, min(16, round(5.0 / max(first_ms, 1e-3))))
-    elapsed_ms, launches = runner.run(several)
-    return max(elapsed_ms / launches, 1e-4)
-
-
-def runner_for(candidate: Candidate, stream: int) -> tuple[Runner, float]:
-    """How to run a candidate, and its time: launch by launch, or, when it is short, by graph replay if it allows it."""
-    events = EventRunner(candidate, stream)
-    one_ms = estimate_ms(events)
-    if one_ms >= SHORT_MS:
-        return events, one_ms
-    try:
-        graph = GraphRunner(candidate, stream, max(1, round(GRAPH_MS / one_ms)))
-    except DeviceError as error:
-        if "CAPTURE" in (error.driver_name or ""):
-            return events, one_ms
-        raise
-    return graph, estimate_ms(graph)
 
 
 def compare(

@@ -29,6 +29,7 @@ import msgspec
 
 from warptile.bench.records import ProblemKey, Profile
 from warptile.errors import DeviceError, NoDeviceError
+from warptile.headers import KERNELS
 
 SECTIONS = ("LaunchStats", "Occupancy", "WarpStateStats", "SourceCounters")
 """Nsight Compute sections: launch, occupancy, stall reasons, and counters per machine instruction."""
@@ -355,7 +356,7 @@ def profile(requests: Sequence[LaunchRequest], *, with_lines: bool = False, time
         folder = Path(name)
         (folder / "requests.json").write_bytes(msgspec.json.encode(list(requests)))
         report = folder / "report.ncu-rep"
-        output, dropped = _collect(ncu, folder / "requests.json", report, timeout_s)
+        output, dropped = _collect(ncu, folder / "requests.json", report, timeout_s, with_lines=with_lines)
         made, failed = launched(output)
 
         def page(*arguments: str) -> str:
@@ -378,15 +379,17 @@ def profile(requests: Sequence[LaunchRequest], *, with_lines: bool = False, time
     return NcuRun(profiles, tuple(tuple(each) for each in lines), tuple(dropped), version.strip().splitlines()[-1])
 
 
-def _collect(ncu: str, requests: Path, report: Path, timeout_s: float) -> tuple[str, list[str]]:
+def _collect(ncu: str, requests: Path, report: Path, timeout_s: float, *, with_lines: bool) -> tuple[str, list[str]]:
     """Run the driver program under Nsight Compute; its output, and the metrics that had to be dropped."""
     asked = list(METRICS)
     dropped: list[str] = []
     program = [sys.executable, "-m", "warptile.bench.launch_once", str(requests)]
     for _ in range(3):
         command = [ncu, "--clock-control", "none", "--target-processes", "all", "--force-overwrite",
-                   "--kernel-name-base", "mangled", "--kernel-name", "regex:warptile", "--import-source", "yes",
+                   "--kernel-name-base", "mangled", "--kernel-name", "regex:warptile",
                    "--export", str(report)]  # fmt: skip
+        if with_lines:
+            command += ["--import-source", "yes", "--source-folders", str(KERNELS)]
         for section in SECTIONS:
             command += ["--section", section]
         command += ["--metrics", ",".join(asked), *program]

@@ -184,7 +184,7 @@ class BaselineTime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     problem: ProblemKey
     best_ms: float
-    first_ms: float
+    first_ms: float | None
     best: str
     heuristics: int
     best_index: int

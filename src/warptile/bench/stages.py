@@ -67,8 +67,12 @@ FULL_SIZE = 4096
 LIMIT = 320
 """Configurations that a whole search measures at most, the best predictions, beside those that are always tried."""
 
-HANDED_ON = 24
-"""The best configurations of the whole search, which the large sizes try."""
+HANDED_ON = 10
+"""The best configurations of the whole search, which the larger sizes try."""
+
+WHOLE = (Stage(10_000, 4.0), Stage(48, 40.0), Stage(8, 150.0, rounds=5))
+FEW = (Stage(10_000, 50.0), Stage(5, 150.0, rounds=3))
+"""Stages of a search of the whole space, and of one among a few good configurations."""
 
 TUNED = (("wmma-final", F16_F32), ("wmma-final", F16_F16), ("simt-warptile", F32), ("simt-half2", F16_F16))
 """What is tuned."""
@@ -166,7 +170,7 @@ def tune_one(work: Work, rung: Rung, key: ProblemKey) -> Tuning:
     outcome = tune_on_gpu(
         rung, problem, table=Table(driver.device_info().name, work.tuned_folder), configs=configs,
         always=nine(problem) if rung.name == "wmma-final" else (), limit=LIMIT, report=report,
-        stages=(Stage(10_000, 4.0), Stage(48, 40.0), Stage(8, 150.0, rounds=5)),
+        stages=WHOLE if configs is None else FEW,
     )  # fmt: skip
     return to_tuning(outcome, key)
 

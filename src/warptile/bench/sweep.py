@@ -14,10 +14,10 @@ import numpy as np
 from warptile.bench.baseline import WORKSPACE_BYTES, CublasLt, Product, fastest, torch_launch
 from warptile.bench.environment import Sampler
 from warptile.bench.journal import Task
-from warptile.bench.measure import CELL_CAP_MS, SWEEP, compare, runner_for
+from warptile.bench.measure import CELL_CAP_MS, SWEEP, compare
 from warptile.bench.records import BaselineTime, Cell, Predicted, ProblemKey, Resources
 from warptile.bench.workloads import GROUPS, SIZES, groups_of, to_problem
-from warptile.device_product import DeviceProduct, products_per_rounding
+from warptile.device_product import DeviceProduct, products_per_rounding, runner_for
 from warptile.gpu import driver
 from warptile.gpu.timing import Candidate, Schedule
 from warptile.plan import Plan, make_plan

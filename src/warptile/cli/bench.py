@@ -101,9 +101,11 @@ def table(base: BaselineTime, cells: list[Cell], *, with_torch: bool) -> Table:
         )
     made.add_section()
     rows = [("cuBLASLt, best", base.best_ms), ("cuBLASLt, first", base.first_ms)]
-    if with_torch and base.torch_ms is not None:
-        rows.append(("torch.matmul", base.torch_ms))
+    rows += [("torch.matmul", base.torch_ms)] if with_torch else []
     for label, time_ms in rows:
+        if time_ms is None:
+            made.add_row(label, "–", "–", "–", "", "not measured")
+            continue
         share = f"{100 * base.best_ms / time_ms:.1f} %"
         made.add_row(label, f"{time_ms:.4f}", f"{key.tflops(time_ms):.1f}", share, "", "")
     return made

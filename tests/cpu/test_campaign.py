@@ -1,0 +1,379 @@
+"""The campaign on a pretended GPU: every stage end to end, with rungs that are wrong, slow, or take the GPU down."""
+
+import subprocess
+import sys
+import time
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+from pretended_gpu import PretendedGpu
+from recorded import all_records, environment, ladder_record
+
+from warptile.bench import campaign, correctness, stages
+from warptile.bench.environment import Sampler
+from warptile.bench.journal import Journal
+from warptile.bench.profile import LaunchRequest, NcuRun, unprofiled
+from warptile.bench.records import (
+    Cell,
+    Check,
+    CorrectnessRecord,
+    LadderRecord,
+    Profile,
+    ProfileRecord,
+    Sanitized,
+    SanitizerRecord,
+    Tuning,
+    TuningRecord,
+    decode,
+    encode,
+)
+from warptile.bench.workloads import CORRECT_SHAPES, F16_F32, SIZES, groups_of
+from warptile.errors import DeviceError
+from warptile.plan import config_text
+from warptile.rungs import RUNGS
+from warptile.rungs.wmma import nine
+
+FOREVER = 4e9
+FEW = ("simt-naive", "wmma-naive", "wmma-final")
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    monkeypatch.setattr(correctness, "CORRECT_SHAPES", ((96, 80, 64), (40, 24, 72), (17, 19, 23)))
+    monkeypatch.setattr(stages, "FULL_SIZE", 64)
+    monkeypatch.setattr(stages, "LIMIT", 6)
+    monkeypatch.setattr(stages, "TUNED", (("wmma-final", F16_F32),))
+    monkeypatch.setattr(stages, "describe", lambda samples, library=None: environment(samples=samples))
+    monkeypatch.setattr("warptile.tune.compile_all", lambda *arguments, **options: {})
+    return PretendedGpu().install(monkeypatch)
+
+
+def work(out, names=FEW, sizes=(64,)):
+    sampler = Sampler(lambda: (1700.0, 3200.0, 690.0, 50.0), period_s=0.002)
+    return stages.Work(
+        Journal(out / "journal.jsonl"), tuple(RUNGS[name] for name in names), sizes, tuned_folder=out / "tuned",
+        say=lambda text: None, sampler=sampler,
+    )  # fmt: skip
+
+
+def records(out):
+    made = stages.records_of(
+        Journal(out / "journal.jsonl"), date="2026-11-20T12:00:00Z", git_hash="abc", command="c",
+        environment=environment(),
+    )  # fmt: skip
+    assert [decode(encode(record), "it") for record in made] == made
+    return {type(record): record for record in made}
+
+
+def test_correctness_covers_every_rung_shape_type_order_and_scale(gpu, tmp_path):
+    assert campaign.worker("correctness", work(tmp_path), FOREVER) == 0
+    checks = records(tmp_path)[CorrectnessRecord].checks
+    assert all(check.correct for check in checks)
+    assert {check.rung for check in checks} == set(FEW)
+    for name in FEW:
+        mine = [check for check in checks if check.rung == name]
+        assert {(c.problem.m, c.problem.n, c.problem.k) for c in mine} == set(correctness.CORRECT_SHAPES)
+        assert {"row", "col"} == {c.problem.b_major for c in mine}
+        assert {(1.0, 0.0), correctness.SCALED} == {(c.alpha, c.beta) for c in mine}
+        types = {"bfloat16", "tfloat32", "float64", "int8", "uint8"}
+        assert types | {"float32" if name.startswith("simt") else "float16"} == {c.problem.dtype for c in mine}
+
+
+@pytest.mark.parametrize(("defect", "field"), [("wrong", "error_ratio"), ("outside", "guards"), ("lazy", "unwritten")])
+def test_a_defect_is_found_in_its_rung_and_nowhere_else(gpu, tmp_path, defect, field):
+    getattr(gpu, defect).add("wmma-naive")
+    campaign.worker("correctness", work(tmp_path), FOREVER)
+    checks = records(tmp_path)[CorrectnessRecord].checks
+    half = [check for check in checks if check.rung == "wmma-naive" and check.problem.dtype == "float16"]
+    assert half
+    assert all(check.correct == (check.rung != "wmma-naive") for check in checks if check.problem.dtype == "float16")
+    found = {"error_ratio": half[0].error_ratio > 1 if half[0].error_ratio else False,
+             "guards": not half[0].guards_intact, "unwritten": half[0].unwritten > 0}  # fmt: skip
+    assert found[field]
+
+
+def test_the_sweep_measures_each_rung_beside_the_librarys_best(gpu, tmp_path):
+    gpu.time_ms = lambda rung, config: {"simt-naive": 8.0, "wmma-naive": 2.0, "wmma-final": 1.0}[rung]
+    assert campaign.worker("sweep", work(tmp_path), FOREVER) == 0
+    record = records(tmp_path)[LadderRecord]
+    speeds = {(cell.rung, cell.problem.accumulator): cell for cell in record.cells}
+    assert len(speeds) == 5  # simt-naive in f32, two WMMA rungs with both accumulators
+    naive = speeds["wmma-naive", "float32"]
+    assert [(r.time_ms, r.baseline_ms) for r in naive.rounds] == [(2.0, 0.5)] * 3
+    assert naive.ratio.median == 0.25
+    assert (naive.baseline, naive.first_heuristic_ms, naive.method) == ("heuristic 1", 0.75, "events")
+    assert naive.samples is not None
+    assert naive.error_ratio <= 1
+    assert (naive.resources.registers, naive.predicted.arch) == (100, "H200")
+    assert [base.best_index for base in record.baselines] == [1, 1, 1]
+    assert all("torch" in base.notes for base in record.baselines)
+    assert record.failures == ()
+    assert record.environment.samples.power_w.median == 690.0
+
+
+def test_short_kernels_are_timed_by_graph_replay(gpu, tmp_path):
+    gpu.time_ms = lambda rung, config: 0.01
+    gpu.library_ms = (0.02, 0.005)
+    campaign.worker("sweep", work(tmp_path, ["wmma-final"]), FOREVER)
+    for cell in records(tmp_path)[LadderRecord].cells:
+        assert cell.method == "graph"
+        assert cell.time_ms == pytest.approx(0.01)
+        assert cell.ratio.median == pytest.approx(0.5)
+
+
+def test_a_kernel_that_is_too_slow_is_left_out_and_says_so(gpu, tmp_path):
+    gpu.time_ms = lambda rung, config: 30_000.0 if rung == "simt-naive" else 9000.0
+    campaign.worker("sweep", work(tmp_path, ["simt-naive", "wmma-naive"]), FOREVER)
+    cells = {cell.rung: cell for cell in records(tmp_path)[LadderRecord].cells}
+    assert cells["simt-naive"].rounds == ()
+    assert "one launch takes 30.0 s" in cells["simt-naive"].note
+    assert len(cells["wmma-naive"].rounds) == 2
+    assert "2 of 3 rounds" in cells["wmma-naive"].note
+
+
+def test_a_wrong_rung_has_no_speed(gpu, tmp_path):
+    gpu.wrong.add("wmma-naive")
+    campaign.worker("sweep", work(tmp_path), FOREVER)
+    cells = [cell for cell in records(tmp_path)[LadderRecord].cells if cell.rung == "wmma-naive"]
+    assert all(cell.tflops is None and cell.failed.startswith("wrong result") for cell in cells)
+
+
+def test_a_rung_that_takes_the_gpu_down_loses_only_itself(gpu, tmp_path):
+    gpu.faults.add("wmma-naive")
+    with pytest.raises(DeviceError):
+        campaign.worker("sweep", work(tmp_path), FOREVER)
+    for _ in range(4):  # each new worker has a new context
+        gpu.alive = True
+        try:
+            campaign.worker("sweep", work(tmp_path), FOREVER)
+        except DeviceError:
+            continue
+        break
+    record = records(tmp_path)[LadderRecord]
+    assert {cell.rung for cell in record.cells} == {"simt-naive", "wmma-final"}
+    assert [failure.split(":")[0] for failure in record.failures] == [
+        "cell/64^3/float16-float32/wmma-naive", "cell/64^3/float16-float16/wmma-naive",
+    ]  # fmt: skip
+
+
+def test_a_worker_stops_in_time_and_the_next_goes_on(gpu, tmp_path):
+    assert campaign.worker("sweep", work(tmp_path), time.time()) == campaign.STATUS_TIME
+    assert records(tmp_path) == {}
+    assert campaign.worker("sweep", work(tmp_path), FOREVER) == 0
+    launches = gpu.launches
+    assert campaign.worker("sweep", work(tmp_path), FOREVER) == 0
+    assert gpu.launches == launches
+
+
+def test_tuning_finds_the_fast_one_and_the_sweep_uses_it(gpu, tmp_path):
+    key = F16_F32.key(64, 64, 64)
+    fast = config_text(nine(stages.to_problem(key))[2])
+    gpu.time_ms = lambda rung, config: 0.5 if config_text(config) == fast else 1.0 + sum(config.values()) / 1e6
+    assert campaign.worker("tune", work(tmp_path), FOREVER) == 0
+    tunings = records(tmp_path)[TuningRecord].tunings
+    mine = next(tuning for tuning in tunings if tuning.problem == key)
+    assert config_text(mine.tried[0].config) == fast
+    assert len(mine.best_rounds_ms) == 5
+    assert {config_text(config) for config in nine(stages.to_problem(key))} <= {
+        config_text(tried.config) for tried in mine.tried
+    }
+    campaign.worker("sweep", work(tmp_path), FOREVER)
+    cell = next(c for c in records(tmp_path)[LadderRecord].cells if c.rung == "wmma-final" and c.problem == key)
+    assert (config_text(cell.config), cell.tuned, cell.time_ms) == (fast, True, 0.5)
+
+
+def test_a_large_size_tries_what_was_best_on_the_whole_space(gpu, tmp_path, monkeypatch):
+    monkeypatch.setattr(stages, "HANDED_ON", 3)
+    gpu.time_ms = lambda rung, config: 1.0 + sum(config.values()) / 1e6
+    campaign.worker("tune", work(tmp_path, ["wmma-final"]), FOREVER)
+    state = work(tmp_path, ["wmma-final"])
+    found = stages.tune_one(state, RUNGS["wmma-final"], F16_F32.key(128, 128, 128))
+    whole = next(t for t in records(tmp_path)[TuningRecord].tunings if t.problem == F16_F32.key(64, 64, 64))
+    best = [config_text(tried.config) for tried in whole.tried[:3]]
+    assert sorted(config_text(tried.config) for tried in found.tried) == sorted(best)
+
+
+# --- counters and sanitizer ---
+
+
+def test_a_profile_that_fails_for_all_is_tried_for_each(tmp_path, monkeypatch):
+    asked = []
+
+    def profile(requests):
+        asked.append([request.rung for request in requests])
+        if len(requests) > 1 or requests[0].rung == "wmma-naive":
+            raise DeviceError("ncu wrote no report")
+        return NcuRun(tuple(unprofiled(request, "made up") for request in requests), (), (), "1")
+
+    monkeypatch.setattr(stages, "profile", profile)
+    monkeypatch.setattr(stages, "describe", lambda samples, library=None: environment())
+    for _ in range(30):
+        try:
+            campaign.worker("ncu", work(tmp_path), FOREVER)
+        except DeviceError:
+            continue
+        break
+    record = records(tmp_path)[ProfileRecord]
+    assert [profile.rung for profile in record.profiles].count("simt-naive") == 4
+    assert sum("wmma-naive" in failure for failure in record.failures) == 4
+    assert asked[0] == [name for name in asked[0] if name in FEW]
+
+
+def test_a_rung_the_sanitizer_did_not_reach_runs_on_its_own(tmp_path, monkeypatch):
+    def run(tool, requests):
+        names = dict.fromkeys(request.rung for request in requests)
+        reached = len(names) == 1
+        return tuple(
+            Sanitized(rung=name, tool=tool, problems=(), errors=0 if reached or name == "simt-naive" else None)
+            for name in names
+        )
+
+    monkeypatch.setattr(stages, "run", run)
+    monkeypatch.setattr(stages, "describe", lambda samples, library=None: environment())
+    assert campaign.worker("sanitize", work(tmp_path), FOREVER) == 0
+    runs = records(tmp_path)[SanitizerRecord].runs
+    assert sorted((one.rung, one.tool, one.errors) for one in runs) == sorted(
+        (name, tool, 0) for name in FEW for tool in ("memcheck", "racecheck")
+    )
+
+
+def test_requests_take_the_small_and_the_large_configuration():
+    requests = stages.sanitize_requests(tuple(RUNGS.values()), "sm_90a")
+    assert {request.rung for request in requests} == set(RUNGS)
+    assert any(request.beta != 0 for request in requests)
+    for request in requests:
+        assert RUNGS[request.rung].illegal(stages.to_problem(request.problem), request.config) is None
+    final = {config_text(request.config) for request in requests if request.rung == "wmma-final"}
+    assert len(final) >= 2
+
+
+# --- what the whole campaign is ---
+
+
+def test_every_rung_is_swept_over_every_size_and_checked_on_every_shape():
+    state = stages.Work(Journal.__new__(Journal), tuple(RUNGS.values()))
+    names = [name for name, _ in correctness.tasks(state.rungs, correctness.Checker("sm_90a"))]
+    assert len(names) == len(set(names))
+    cells = [name for name, _ in stages.sweep.tasks(state.rungs, "sm_90a", None, None)]
+    assert len(cells) == len(set(cells))
+    for rung in RUNGS.values():
+        assert groups_of(rung, "sm_90a")
+        for size in SIZES:
+            assert any(name.startswith(f"cell/{size}^3/") and name.endswith(f"/{rung.name}") for name in cells)
+        for m, n, k in CORRECT_SHAPES:
+            shape = f"{m}^3" if m == n == k else f"{m}x{n}x{k}"
+            assert any(name.startswith(f"check/{shape}/") and name.endswith(f"/{rung.name}") for name in names)
+
+
+def test_each_stage_knows_its_kernels():
+    state = stages.Work(Journal.__new__(Journal), (RUNGS["simt-naive"], RUNGS["wmma-final"]))
+    for stage in ("correctness", "sweep", "ncu", "sanitize"):
+        sources = stages.sources_of(stage, state)
+        assert sources
+        assert len(sources) == len(set(sources))
+        assert any("simt" in source.text for source in sources)
+
+
+# --- watching over workers ---
+
+
+def python(code):
+    return [sys.executable, "-c", code]
+
+
+def test_the_exit_status_of_a_worker_is_seen(tmp_path):
+    assert campaign._watch(python("raise SystemExit(3)"), tmp_path, FOREVER) == 3
+    assert campaign._watch(python("import os; os.kill(os.getpid(), 11)"), tmp_path, FOREVER) == -11
+
+
+def test_a_worker_that_hangs_is_killed(tmp_path, monkeypatch):
+    monkeypatch.setattr(campaign, "STALL_S", 0.6)
+    assert campaign._watch(python("import time; time.sleep(60)"), tmp_path, FOREVER) is None
+
+
+def test_a_worker_that_outlives_the_time_is_ended_and_its_task_is_not_blamed(tmp_path):
+    journal = Journal(tmp_path / "journal.jsonl")
+    journal.start("cell/a")
+    assert campaign._watch(python("import time; time.sleep(60)"), tmp_path, time.time() + 0.5) == campaign.STATUS_TIME
+    assert Journal(tmp_path / "journal.jsonl").fail_unfinished("x") == []
+
+
+def test_workers_follow_each_other_until_the_stage_is_done(tmp_path, monkeypatch):
+    def watch(command, out, until_s):
+        journal = Journal(out / "journal.jsonl")
+        for name in ("a", "crash", "b"):
+            if not journal.settled(name):
+                journal.start(name)
+                if name == "crash":
+                    return -11
+                journal.finish(name, 1)
+        return 0
+
+    monkeypatch.setattr(campaign, "_watch", watch)
+    assert campaign.supervise("sweep", tmp_path, [], FOREVER)
+    journal = Journal(tmp_path / "journal.jsonl")
+    assert journal.results(int).keys() == {"a", "b"}
+    assert journal.failures() == {"crash": "the worker ended with status -11"}
+
+
+def test_a_stage_whose_workers_do_nothing_is_given_up(tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(campaign, "_watch", lambda *arguments: calls.append(1) or 1)
+    assert campaign.supervise("sweep", tmp_path, [], FOREVER)
+    assert len(calls) == 2
+
+
+def test_without_a_gpu_every_failure_is_said_and_the_program_ends(tmp_path):
+    command = [sys.executable, "-m", "warptile.bench.campaign", "--out", str(tmp_path / "out"), "--stage", "ncu",
+               "--rung", "simt-naive", "--git", "abc"]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert "ncu: Nsight Compute is not on the PATH" in done.stdout
+    assert "ncu/2048x2048x2048" in done.stdout
+
+
+# --- taking records over ---
+
+
+def test_records_are_adopted_under_their_names_with_notes(tmp_path):
+    source, target = tmp_path / "out", tmp_path / "data"
+    source.mkdir()
+    for record in all_records():
+        (source / f"{type(record).__name__}.json").write_bytes(encode(record))
+    written = campaign.adopt(source, "what was learned", "what was said", target)
+    assert {path.name for path in written} == {f"{record.id}.json" for record in all_records()}
+    for path in written:
+        record = decode(path.read_bytes(), path.name)
+        assert (record.notes, record.prediction) == ("what was learned", "what was said")
+
+
+def test_a_run_goes_on_from_an_earlier_folder(tmp_path):
+    before, after = tmp_path / "before", tmp_path / "after"
+    Journal(before / "journal.jsonl").finish("a", 1)
+    Journal(before / "journal.jsonl").fail("b", "why")
+    (before / "tuned").mkdir()
+    (before / "tuned" / "nvidia-h200.jsonl").write_text("{}\n")
+    campaign._begin(after, before, retry=False)
+    assert Journal(after / "journal.jsonl").failures() == {"b": "why"}
+    assert (after / "tuned" / "nvidia-h200.jsonl").exists()
+    campaign._begin(after, before, retry=True)
+    assert not Journal(after / "journal.jsonl").settled("b")
+    assert Journal(after / "journal.jsonl").settled("a")
+
+
+def test_the_command_needs_a_folder():
+    outcome = CliRunner().invoke(campaign.main, [])
+    assert outcome.exit_code == 2
+    assert "--out is needed" in outcome.output
+
+
+def test_journal_results_are_records_fields(tmp_path):
+    journal = Journal(tmp_path / "journal.jsonl")
+    record = ladder_record()
+    journal.finish("cell/x", record.cells[0])
+    assert journal.results(Cell)["cell/x"] == record.cells[0]
+    assert msgspec.structs.fields(Check)
+    assert msgspec.structs.fields(Profile)
+    assert msgspec.structs.fields(Tuning)
+    assert LaunchRequest("a", F16_F32.key(1, 1, 1), {}).beta == 0

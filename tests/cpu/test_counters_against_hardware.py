@@ -1,0 +1,55 @@
+"""The emulator's counters equal the hardware's, for the same kernel on the same problem.
+
+The hardware's come from the newest profile record. Exact: wavefronts of shared memory, their ideal, and the sectors
+that global accesses ask for. Instruction counts differ by nature: a PTX instruction becomes one or several machine
+instructions.
+"""
+
+import numpy as np
+import pytest
+
+from warptile.arrays import numpy_dtype
+from warptile.bench.records import ProfileRecord, newest
+from warptile.bench.workloads import COUNTER_SHAPES, to_problem
+from warptile.device_product import draw
+from warptile.execute import EmulatorBackend, compiled
+from warptile.plan import make_plan
+
+EXACT = (
+    "shared_load_wavefronts",
+    "shared_load_wavefronts_ideal",
+    "shared_store_wavefronts",
+    "shared_store_wavefronts_ideal",
+    "global_load_sectors",
+    "global_store_sectors",
+)
+
+EXPLAINED: dict[tuple[str, str], str] = {}
+"""(rung, counter) -> why the two differ."""
+
+
+def recorded():
+    record = newest(ProfileRecord)
+    if record is None:
+        return []
+    return [p for p in record.profiles if (p.problem.m, p.problem.n, p.problem.k) in COUNTER_SHAPES and not p.failed]
+
+
+@pytest.mark.skipif(not recorded(), reason="no profile of the small problems is recorded yet")
+@pytest.mark.parametrize("profile", recorded(), ids=lambda profile: f"{profile.rung}-{profile.problem.shape}")
+def test_counters_equal_the_hardwares(profile):
+    problem = to_problem(profile.problem)
+    plan = make_plan(problem, rung=profile.rung, config=profile.config)
+    buffers = {
+        "A": draw((problem.m, problem.k), problem.a.dtype, 0),
+        "B": draw((problem.k, problem.n), problem.b.dtype, 1),
+        "D": np.zeros((problem.m, problem.n), numpy_dtype(problem.d.dtype)),
+    }
+    report = EmulatorBackend(plan.arch).emulate(plan, compiled(plan), buffers, 1.0, 0.0)
+    counted = {name: report.counters[name] for name in EXACT}
+    wrong = {
+        name: (value, profile.counters[name])
+        for name, value in counted.items()
+        if value != profile.counters[name] and (profile.rung, name) not in EXPLAINED
+    }
+    assert wrong == {}, "counter: (emulator, hardware)"

@@ -1,0 +1,113 @@
+"""Operands, launches and checks of a problem on a pretended GPU."""
+
+import numpy as np
+import pytest
+from pretended_gpu import PretendedGpu
+
+from warptile.device_product import (
+    CheckResult,
+    DeviceProduct,
+    draw,
+    products_per_rounding,
+    set_bytes,
+    unwritten_elements,
+)
+from warptile.dtypes import DTYPES, dtype
+from warptile.plan import make_plan
+from warptile.problem import Problem
+
+
+def dense(m, n, k, name="float16", out="float16", accumulator="float32", **options):
+    return Problem.dense(m, n, k, dtype(name), out=dtype(out), accumulator=dtype(accumulator), **options)
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    return PretendedGpu().install(monkeypatch)
+
+
+def test_data_is_normal_or_covers_the_integers():
+    half = draw((300, 200), DTYPES["float16"], 1)
+    assert half.dtype == np.float16
+    assert abs(float(half.astype(np.float64).mean())) < 0.02
+    assert float(half.astype(np.float64).std()) == pytest.approx(1.0, abs=0.02)
+    bytes_ = draw((300, 200), DTYPES["int8"], 1)
+    assert (bytes_.min(), bytes_.max()) == (-128, 127)
+    assert not np.array_equal(draw((30, 20), DTYPES["float32"], 1), draw((30, 20), DTYPES["float32"], 2))
+
+
+def test_a_large_matrix_repeats_a_block_out_of_step_with_its_rows(monkeypatch):
+    monkeypatch.setattr("warptile.device_product._BLOCK", 1021)
+    drawn = draw((64, 64), DTYPES["float32"], 0)
+    assert drawn.shape == (64, 64)
+    assert len({row.tobytes() for row in drawn}) == 64
+    np.testing.assert_array_equal(drawn.reshape(-1)[1021:2042], drawn.reshape(-1)[:1021])
+
+
+def test_operand_sets_outlast_l2(gpu):
+    problem = dense(1024, 1024, 1024)
+    assert set_bytes(problem) == 3 * 2 * 2**20
+    product = DeviceProduct(dense(256, 256, 256))
+    assert product.sets * set_bytes(product.problem) >= 4 * 60 * 2**20
+    product.close()
+
+
+def test_sets_hold_the_same_numbers_in_another_place(gpu):
+    product = DeviceProduct(dense(8, 16, 24), sets=2)
+    first, second = (memory.to_host(np.empty((8, 24), np.float16)) for memory in product._a)
+    np.testing.assert_array_equal(first, product.a)
+    assert not np.array_equal(first, second)
+    assert sorted(first.reshape(-1)) == sorted(second.reshape(-1))
+
+
+@pytest.mark.parametrize("b_major", ["row", "col"])
+@pytest.mark.parametrize(("alpha", "beta"), [(1, 0), (0.5, -1.5)])
+def test_a_right_result_passes_every_check(gpu, b_major, alpha, beta):
+    problem = dense(40, 24, 72, b_major=b_major, with_c=beta != 0)
+    product = DeviceProduct(problem, sets=1, alpha=alpha, beta=beta)
+    found = product.check(make_plan(problem, rung="wmma-naive"), product.reference())
+    assert found.wrong is None
+    assert (found.unwritten, found.guards_intact, found.rows) == (0, True, 40)
+
+
+@pytest.mark.parametrize(
+    ("defect", "message"),
+    [("wrong", "wrong result: the error is"), ("outside", "wrote outside D"), ("lazy", "24 elements of D were never")],
+)
+def test_defects_are_seen_even_where_no_row_is_compared(gpu, defect, message):
+    getattr(gpu, defect).add("wmma-naive")
+    problem = dense(40, 24, 72)
+    product = DeviceProduct(problem, sets=1)
+    rows = np.array([3])  # the lazy kernel skips the last row only
+    found = product.check(make_plan(problem, rung="wmma-naive"), product.reference(rows), rows)
+    assert message in found.wrong
+
+
+def test_the_check_repeats_after_a_right_result(gpu):
+    problem = dense(40, 24, 72)
+    product = DeviceProduct(problem, sets=1)
+    plan, expected = make_plan(problem, rung="wmma-naive"), product.reference()
+    assert product.check(plan, expected).wrong is None
+    gpu.lazy.add("wmma-naive")  # what the first launch left must not count
+    assert product.check(plan, expected).unwritten == 24
+
+
+def test_nan_is_wrong():
+    assert CheckResult(float("nan"), 0, True, 1).wrong.startswith("wrong result")
+    assert CheckResult(float("inf"), 0, True, 1).wrong.startswith("wrong result")
+    assert CheckResult(1.0, 0, True, 1).wrong is None
+
+
+def test_unwritten_integers_are_runs_of_the_fill():
+    d = np.zeros(64, np.int32)
+    d[5] = -1  # a result may be -1
+    assert unwritten_elements(d.view(np.uint8), DTYPES["int32"]) == 0
+    d[16:48] = -1
+    assert unwritten_elements(d.view(np.uint8), DTYPES["int32"]) == 32
+    half = np.zeros(64, np.uint16)
+    half[7] = 0xFFFF  # no float result has this pattern
+    assert unwritten_elements(half.view(np.uint8), DTYPES["float16"]) == 1
+
+
+def test_only_tensor_cores_add_several_products_at_once():
+    assert (products_per_rounding("simt"), products_per_rounding("wmma")) == (1, 8)

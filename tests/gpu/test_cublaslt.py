@@ -1,0 +1,53 @@
+"""cuBLASLt through its bindings computes our product, in every combination of types that has a baseline."""
+
+import numpy as np
+import pytest
+
+from warptile.bench.baseline import TYPES, WORKSPACE_BYTES
+from warptile.bench.records import ProblemKey
+from warptile.bench.workloads import to_problem
+from warptile.device_product import DeviceProduct
+
+pytestmark = pytest.mark.gpu
+M, N, K = 192, 320, 256
+
+
+@pytest.fixture(scope="module")
+def library():
+    pytest.importorskip("nvmath", reason="nvmath-python is not installed")
+    from warptile.bench.baseline import CublasLt
+    from warptile.gpu import driver
+
+    driver.enter()
+    with CublasLt() as made:
+        yield made
+
+
+@pytest.mark.parametrize("b_major", ["row", "col"])
+@pytest.mark.parametrize("types", TYPES, ids="-".join)
+def test_every_algorithm_computes_the_product(library, types, b_major):
+    from warptile.gpu import driver
+
+    key = ProblemKey(M, N, K, *types, b_major)
+    problem = to_problem(key)
+    operands = DeviceProduct(problem, sets=1)
+    product = library.product(key)
+    workspace = driver.Allocation(WORKSPACE_BYTES)
+    expected = operands.reference()
+    at = operands.pointers(0)
+    result = driver.Allocation(M * N * problem.d.dtype.bits // 8)
+    names = set()
+    for index in range(len(product)):
+        result.fill(0xFF)
+        product.launch(index, at["A"], at["B"], result.address, workspace.address, 0)
+        from warptile.arrays import numpy_dtype
+        from warptile.reference import error_ratio, is_correct
+
+        d = result.to_host(np.empty((M, N), numpy_dtype(problem.d.dtype)))
+        # Split-K adds partial sums in the accumulator's type once more: twice the bound of one sum.
+        assert is_correct(error_ratio(d, expected) / 2), product.name(index)
+        names.add(product.name(index))
+    assert len(names) == len(product)
+    assert library.version.startswith("cublasLt ")
+    product.close()
+    operands.close()

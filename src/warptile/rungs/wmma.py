@@ -214,7 +214,8 @@ def _final_candidates(problem: Problem) -> tuple[Config, ...]:
     found += [{**config, "MIN_BLOCKS": 2} for config in list(found)]
     for change in ({"GROUP": 1}, {"GROUP": 4}, {"GROUP": 16}, {"ZIGZAG": 0}):
         found += [{**config, **change} for config in nine(problem)]
-    return tuple(config for config in found if _final_illegal(problem, config) is None)
+    unique = {tuple(config.items()): config for config in found}
+    return tuple(config for config in unique.values() if _final_illegal(problem, config) is None)
 
 
 def _naive_candidates(problem: Problem) -> tuple[Config, ...]:

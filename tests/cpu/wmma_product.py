@@ -1,0 +1,107 @@
+"""One product through one WMMA rung on the emulator, operands with gaps between rows, compared with its reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from warptile.compile import compile_source
+from warptile.dtypes import DTYPES, DType
+from warptile.emulator import Report, emulate
+from warptile.launch import Access, Rows
+from warptile.plan import make_plan
+from warptile.problem import Operand, Problem, alignment_of
+from warptile.ptx import parse
+from warptile.reference import error_ratio, random_operand, reference
+from warptile.rungs.wmma_tiles import elements_per_unit
+from warptile.source import translation_unit
+
+OUT = {"float16": "float16", "bfloat16": "bfloat16", "tfloat32": "float32", "float64": "float64"}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came out: the largest error over its bound, whether gaps in D are as they were, and the counters."""
+
+    error_ratio: float
+    gaps_kept: bool
+    report: Report
+
+
+def storage(rows: int, leading: int, element: DType, generator: np.random.Generator) -> np.ndarray:
+    """Random rows of ``leading`` elements; types narrower than a byte packed."""
+    if element.bits >= 8:
+        return random_operand((rows, leading), element, generator)
+    return generator.integers(0, 256, (rows, leading * element.bits // 8), np.uint8)
+
+
+def unpacked(stored: np.ndarray, element: DType) -> np.ndarray:
+    """Stored rows as numbers: lowest bits first."""
+    if element.bits >= 8:
+        return stored
+    shifts = np.arange(8 // element.bits) * element.bits
+    values = (stored[..., None].astype(np.int64) >> shifts & (1 << element.bits) - 1).reshape(stored.shape[0], -1)
+    return np.where(values >= 8, values - 16, values) if element.name == "int4" else values
+
+
+def product(
+    rung: str,
+    m: int,
+    n: int,
+    k: int,
+    *,
+    dtype: str = "float16",
+    accumulator: str | None = None,
+    out: str | None = None,
+    b_major: str = "row",
+    alpha: float = 1,
+    beta: float = 0,
+    with_c: bool | None = None,
+    gap: int = 0,
+    config: Mapping[str, int] | None = None,
+    arch: str = "sm_90a",
+    schedule: str = "latest",
+) -> Result:
+    """Run it. ``gap`` units follow each row of every matrix; those of floating-point operands are NaN, and so is all
+    of C when beta is 0."""
+    element = DTYPES[dtype]
+    sums = DTYPES[accumulator or element.accumulators[0]]
+    result = DTYPES[out or OUT.get(dtype, sums.name)]
+    generator = np.random.default_rng([m, n, k])
+    with_c = beta != 0 if with_c is None else with_c
+
+    def matrix(rows: int, columns: int, of: DType, major: str = "row") -> tuple[Operand, np.ndarray]:
+        lines, extent = (rows, columns) if major == "row" else (columns, rows)
+        leading = extent + gap * max(1, 8 // of.bits)
+        stored = storage(lines, leading, of, generator)
+        if of.kind == "float":
+            stored[:, extent:] = np.nan
+        return Operand(of, major, leading, alignment_of(leading * of.bits // 8)), stored
+
+    a_operand, a = matrix(m, k, element)
+    b_operand, b = matrix(k, n, element, b_major)
+    c_operand, c = matrix(m, n, result)
+    d_operand, d = matrix(m, n, result)
+    if beta == 0 and result.kind == "float":
+        c[...] = np.nan
+    problem = Problem(m, n, k, a_operand, b_operand, c_operand if with_c else None, d_operand, sums)
+    plan = make_plan(problem, rung=rung, config=config, arch=arch)
+    kernel = compile_source(translation_unit(plan.rung, problem, plan.config), arch, cache=None)
+    before = d.copy()
+    rows = Rows(m, n, result.bits // 8, d_operand.leading_dimension * result.bits // 8)
+    report = emulate(
+        parse(kernel.ptx),
+        plan.launch(kernel.entry, alpha, beta),
+        {"A": a, "B": b, "D": d} | ({"C": c} if with_c else {}),
+        accesses={"D": Access(writes=True, complete=rows)},
+        arch=arch,
+        schedule=schedule,
+    )
+    a_values = unpacked(a, element)[:m, :k]
+    b_values = unpacked(b, element)[:k, :n] if b_major == "row" else unpacked(b, element)[:n, :k].T
+    expected = reference(problem, a_values, b_values, c[:m, :n] if with_c else None, alpha=alpha, beta=beta)
+    kept = before[:, n:].tobytes() == d[:, n:].tobytes()
+    assert elements_per_unit(problem) == max(1, 8 // element.bits)
+    return Result(error_ratio(d[:m, :n], expected), kept, report)

@@ -28,7 +28,7 @@ from warptile.source import Source
 VIRTUAL_FOLDER = "/warptile/kernels"
 """Where the compiler believes warptile's headers to be; removed again from PTX and logs."""
 
-_BASE_OPTIONS = ("-std=c++17", "-lineinfo", "--ptxas-options=-v")
+_BASE_OPTIONS = ("-std=c++17", "-lineinfo", "--ptxas-options=-v", "--no-cache")  # a cached cubin has no ptxas log
 _MAIN = "kernel.cu"
 _ERROR_LINE = re.compile(
     r"^(?P<line>[^\s(][^\n(]*\(\d+\)): (?:catastrophic |internal )?error[^:\n]*: (?P<text>.*)$", re.M

@@ -1,12 +1,20 @@
 """What Nsight Compute would count, per instruction and in total.
 
-Rules for one warp-wide request (each has a test with the arithmetic beside it):
+The rules for one warp-wide request were found with single-warp kernels under Nsight Compute on an H200; the table in
+docs/counters.md shows the patterns and what was read. Each rule has a test with the arithmetic beside it.
 
-- *global*: one request a warp instruction; sectors are the distinct aligned 32-byte pieces that its lanes touch.
-- *shared*: 32 banks of 4 bytes. A request of 4 bytes a lane or less is one pass of 32 lanes; 8 bytes, two passes of
-  16 lanes; 16 bytes, four passes of 8 lanes. A pass takes as many wavefronts as the most distinct words that fall
-  into one bank; lanes that read the same word share it. `ldmatrix` takes a pass for each 8x8 matrix.
-- *ideal*: the wavefronts that the same request would take without any bank conflict, which is its passes.
+- *Global.* One request a warp instruction; sectors are the distinct aligned 32-byte pieces that its lanes touch; bytes
+  are counted once however many lanes ask for them.
+- *Shared.* 32 banks of 4 bytes. Up to 4 bytes a lane, 32 lanes are one pass; 8 bytes, two passes of 16; 16 bytes,
+  four passes of 8. A pass takes as many wavefronts as the most distinct words in one bank. Two neighbouring passes of
+  a load become one when in the whole warp every lane i asks for what lane i ^ 1 asks for (or every lane for what
+  lane i ^ 2 asks for) and the joint pass has no conflict. `ldmatrix` takes a pass for each 8x8 matrix.
+- *`cp.async` past L1* (.cg, 16 bytes). Data moves in 32-byte pieces: of one global sector into one aligned 32-byte
+  block of shared memory. Sectors are the distinct pairs of global 128-byte line and shared block. For each half-warp,
+  global line and shared 128-byte line, a wavefront can take each sector to one block and fill each block from one.
+- *`cp.async` through L1* (.ca, 4 or 8 bytes). Lanes are dealt out to as many turns as banks conflict; each turn
+  takes a wavefront for every global line in it.
+- *Ideal* wavefronts are the passes: what the same request takes without any conflict.
 """
 
 from __future__ import annotations
@@ -22,6 +30,7 @@ from warptile.emulator.lanes import WARP, Active, Array
 from warptile.ptx.instruction import Instruction
 
 SECTOR_BYTES = 32
+LINE_BYTES = 128
 BANKS = 32
 
 FIELDS = (
@@ -46,64 +55,180 @@ _COLUMN = {name: column for column, name in enumerate(FIELDS)}
 
 
 @njit(cache=True)
-def _count_sectors(addresses: Any, warps: Any, size: int) -> tuple[int, int]:
-    """Requests and distinct sectors of accesses of ``size`` bytes whose lanes are grouped by warp."""
+def _count_sectors(addresses: Any, warps: Any, size: int) -> tuple[int, int, int]:
+    """Requests, distinct sectors and distinct elements of accesses of ``size`` bytes, lanes in order of warps."""
     requests = 0
     sectors = 0
-    seen = np.empty(WARP * 4, dtype=np.int64)
+    elements = 0
+    seen = np.empty(WARP * 2, dtype=np.int64)
     held = 0
+    start = 0
     warp = -1
     for i in range(len(addresses)):
         if warps[i] != warp:
             warp = warps[i]
             requests += 1
             held = 0
-        first = addresses[i] // SECTOR_BYTES
-        last = (addresses[i] + size - 1) // SECTOR_BYTES
-        for sector in range(first, last + 1):
+            start = i
+        fresh = True
+        for j in range(i - 1, start - 1, -1):
+            if addresses[j] == addresses[i]:
+                fresh = False
+                break
+        if not fresh:
+            continue
+        elements += 1
+        for sector in range(addresses[i] // SECTOR_BYTES, (addresses[i] + size - 1) // SECTOR_BYTES + 1):
             known = False
             for j in range(held - 1, -1, -1):
                 if seen[j] == sector:
                     known = True
                     break
             if not known:
-                if held < len(seen):
-                    seen[held] = sector
-                    held += 1
+                seen[held] = sector
+                held += 1
                 sectors += 1
-    return requests, sectors
+    return requests, sectors, elements
 
 
 @njit(cache=True)
-def _count_wavefronts(addresses: Any, groups: Any, size: int) -> tuple[int, int]:
-    """Passes and wavefronts of shared accesses; ``groups`` numbers the pass each lane belongs to, in order."""
-    passes = 0
-    wavefronts = 0
-    words_per_lane = max(1, size // 4)
-    words = np.empty((BANKS, WARP), dtype=np.int64)
-    held = np.zeros(BANKS, dtype=np.int64)
-    group = -1
-    most = 0
-    for i in range(len(addresses)):
-        if groups[i] != group:
-            wavefronts += most
-            group = groups[i]
-            passes += 1
-            held[:] = 0
-            most = 1
-        first = addresses[i] // 4
-        for word in range(first, first + words_per_lane):
-            bank = word % BANKS
+def _pass_wavefronts(addresses: Any, first: int, last: int, size: int, words: Any, held: Any) -> int:
+    """Wavefronts of one pass, lanes ``first`` to ``last``: the most distinct words in one bank."""
+    held[:] = 0
+    most = 1
+    for i in range(first, last):
+        word = addresses[i] // 4
+        for part in range(max(1, size // 4)):
+            bank = (word + part) % BANKS
             known = False
             for j in range(held[bank]):
-                if words[bank, j] == word:
+                if words[bank, j] == word + part:
                     known = True
                     break
             if not known:
-                words[bank, held[bank]] = word
+                words[bank, held[bank]] = word + part
                 held[bank] += 1
                 most = max(most, held[bank])
-    return passes, wavefronts + most
+    return most
+
+
+@njit(cache=True)
+def _neighbours_agree(addresses: Any, lanes: Any, first: int, last: int, distance: int) -> bool:
+    """Whether every active lane of a warp asks for the same as its neighbour, lane ^ distance."""
+    table = np.full(WARP, -1, dtype=np.int64)
+    for i in range(first, last):
+        table[lanes[i] % WARP] = addresses[i]
+    for i in range(WARP):
+        if table[i] >= 0 and table[i ^ distance] >= 0 and table[i] != table[i ^ distance]:
+            return False
+    return True
+
+
+@njit(cache=True)
+def _count_wavefronts(addresses: Any, lanes: Any, size: int, pass_lanes: int, joins: bool) -> tuple[int, int]:
+    """Passes and wavefronts of shared accesses of ``size`` bytes, ``pass_lanes`` neighbouring lanes to a pass."""
+    passes = 0
+    wavefronts = 0
+    words = np.empty((BANKS, WARP * 4), dtype=np.int64)
+    held = np.zeros(BANKS, dtype=np.int64)
+    start = 0
+    count = len(addresses)
+    while start < count:
+        end = start
+        warp = lanes[start] // WARP
+        while end < count and lanes[end] // WARP == warp:
+            end += 1
+        joined = joins and (
+            _neighbours_agree(addresses, lanes, start, end, 1) or _neighbours_agree(addresses, lanes, start, end, 2)
+        )
+        i = start
+        while i < end:
+            wide = i
+            while joined and wide < end and lanes[wide] // (2 * pass_lanes) == lanes[i] // (2 * pass_lanes):
+                wide += 1
+            if joined and _pass_wavefronts(addresses, i, wide, size, words, held) == 1:
+                passes += 1
+                wavefronts += 1
+                i = wide
+                continue
+            narrow = i
+            while narrow < end and lanes[narrow] // pass_lanes == lanes[i] // pass_lanes:
+                narrow += 1
+            passes += 1
+            wavefronts += _pass_wavefronts(addresses, i, narrow, size, words, held)
+            i = narrow
+        start = end
+    return passes, wavefronts
+
+
+@njit(cache=True)
+def _count_bypass(source: Any, target: Any, lanes: Any) -> tuple[int, int]:
+    """Sectors and wavefronts of 16-byte copies past L1."""
+    sectors = 0
+    wavefronts = 0
+    count = len(source)
+    counted = np.zeros(count, dtype=np.bool_)
+    for i in range(count):
+        fresh = True
+        j = i - 1
+        while j >= 0 and lanes[j] // WARP == lanes[i] // WARP:
+            if (
+                source[j] // LINE_BYTES == source[i] // LINE_BYTES
+                and target[j] // SECTOR_BYTES == target[i] // SECTOR_BYTES
+            ):
+                fresh = False
+                break
+            j -= 1
+        sectors += fresh
+        if counted[i]:
+            continue
+        # All copies of this half-warp from the same global line into the same shared line.
+        into = np.zeros((4, 4), dtype=np.bool_)
+        j = i
+        while j < count and lanes[j] // 16 == lanes[i] // 16:
+            if (
+                source[j] // LINE_BYTES == source[i] // LINE_BYTES
+                and target[j] // LINE_BYTES == target[i] // LINE_BYTES
+            ):
+                counted[j] = True
+                into[source[j] // SECTOR_BYTES % 4, target[j] // SECTOR_BYTES % 4] = True
+            j += 1
+        most = 1
+        for sector in range(4):
+            most = max(most, np.sum(into[sector]), np.sum(into[:, sector]))
+        wavefronts += most
+    return sectors, wavefronts
+
+
+@njit(cache=True)
+def _count_cached_copies(source: Any, target: Any, lanes: Any, size: int, pass_lanes: int) -> int:
+    """Wavefronts of copies through L1: turns by bank conflict, and in each turn one for every global line."""
+    wavefronts = 0
+    count = len(source)
+    turn = np.zeros(count, dtype=np.int64)
+    for i in range(count):
+        j = i - 1
+        while j >= 0 and lanes[j] // pass_lanes == lanes[i] // pass_lanes:
+            for a in range(size // 4):
+                for b in range(size // 4):
+                    word, other = target[i] // 4 + a, target[j] // 4 + b
+                    if word != other and word % BANKS == other % BANKS:
+                        turn[i] = max(turn[i], turn[j] + 1)
+            j -= 1
+        fresh = True
+        j = i - 1
+        while j >= 0 and lanes[j] // pass_lanes == lanes[i] // pass_lanes:
+            if turn[j] == turn[i] and source[j] // LINE_BYTES == source[i] // LINE_BYTES:
+                fresh = False
+                break
+            j -= 1
+        wavefronts += fresh
+    return wavefronts
+
+
+def _pass_lanes(size: int) -> int:
+    """Lanes of one pass: those that fill 128 bytes."""
+    return WARP // max(1, size // 4)
 
 
 class Counters:
@@ -125,12 +250,12 @@ class Counters:
         self, instruction: Instruction, active: Active, addresses: Array, size: int, *, write: bool
     ) -> None:
         """One global request per warp: ``size`` bytes at one address for each active lane."""
-        requests, sectors = _count_sectors(addresses.astype(np.int64), active.lanes // WARP, size)
+        requests, sectors, elements = _count_sectors(addresses.astype(np.int64), active.lanes // WARP, size)
         kind = "store" if write else "load"
         row = self.table[self._slot[id(instruction)]]
         row[_COLUMN[f"global_{kind}_requests"]] += requests
         row[_COLUMN[f"global_{kind}_sectors"]] += sectors
-        row[_COLUMN[f"global_{kind}_bytes"]] += size * len(addresses)
+        row[_COLUMN[f"global_{kind}_bytes"]] += size * elements
 
     def access_shared(
         self, instruction: Instruction, active: Active, addresses: Array, size: int, *, write: bool, pass_lanes: int = 0
@@ -139,10 +264,49 @@ class Counters:
 
         ``pass_lanes`` is the number of neighbouring lanes that one pass serves; by default as many as fill 128 bytes.
         """
-        lanes = active.lanes
-        together = pass_lanes or WARP // max(1, size // 4)
-        passes, wavefronts = _count_wavefronts(addresses.astype(np.int64), lanes // together, size)
-        kind = "store" if write else "load"
+        together = pass_lanes or _pass_lanes(size)
+        joins = not write and not pass_lanes and size > 4
+        passes, wavefronts = _count_wavefronts(addresses.astype(np.int64), active.lanes, size, together, joins)
+        self._add_shared("store" if write else "load", instruction, active, passes, wavefronts)
+
+    def copy_async(
+        self,
+        instruction: Instruction,
+        active: Active,
+        source: Array,
+        target: Array,
+        size: int,
+        *,
+        reads: NDArray[np.bool_],
+        past_l1: bool,
+    ) -> None:
+        """One `cp.async` per warp: ``size`` bytes from a global to a shared address for each lane that reads.
+
+        Lanes that read nothing write zeros: counted as plain stores beside the copies. Compilers split such copies in
+        ways that PTX does not show, so the wavefronts of zero-filled edges are an estimate.
+        """
+        lanes, place = active.lanes, target.astype(np.int64)
+        together = _pass_lanes(size)
+        passes, _ = _count_wavefronts(place, lanes, size, together, False)
+        wavefronts = 0
+        if not reads.all():
+            _, wavefronts = _count_wavefronts(place[~reads], lanes[~reads], size, together, False)
+            lanes, place, source = lanes[reads], place[reads], source[reads]
+        if len(lanes):
+            origin = source.astype(np.int64)
+            requests, sectors, elements = _count_sectors(origin, lanes // WARP, size)
+            if past_l1:
+                sectors, copied = _count_bypass(origin, place, lanes)
+            else:
+                copied = _count_cached_copies(origin, place, lanes, size, together)
+            wavefronts += copied
+            row = self.table[self._slot[id(instruction)]]
+            row[_COLUMN["global_load_requests"]] += requests
+            row[_COLUMN["global_load_sectors"]] += sectors
+            row[_COLUMN["global_load_bytes"]] += size * elements
+        self._add_shared("store", instruction, active, passes, wavefronts)
+
+    def _add_shared(self, kind: str, instruction: Instruction, active: Active, passes: int, wavefronts: int) -> None:
         row = self.table[self._slot[id(instruction)]]
         row[_COLUMN[f"shared_{kind}_requests"]] += active.warp_count
         row[_COLUMN[f"shared_{kind}_wavefronts"]] += wavefronts

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from warptile.emulator.fused import compiled
 from warptile.emulator.lanes import Array
 from warptile.emulator.rounding import to_grid, to_odd_f32
 
@@ -172,7 +173,7 @@ class SmallFloat:
 
 def widen_f16(bits: Array) -> Array:
     """float32 values of f16 bits."""
-    return np.ascontiguousarray(bits).view(np.float16).astype(np.float32)
+    return compiled("widen", "f16")(bits)
 
 
 def widen_bf16(bits: Array) -> Array:
@@ -181,8 +182,12 @@ def widen_bf16(bits: Array) -> Array:
 
 
 def narrow_f16(value: Array) -> Array:
-    """f16 bits of float32 or float64 values, to the nearest."""
-    return np.where(np.isnan(value), np.uint16(0x7FFF), value.astype(np.float16).view(np.uint16))
+    """f16 bits of float32 values, to the nearest."""
+    return compiled("narrow", "f16")(value)
+
+
+def _narrow_f16_exactly(value: Array) -> Array:
+    return narrow_f16(np.where(np.isinf(value), value.astype(np.float32), to_odd_f32(value)))
 
 
 def narrow_bf16(value: Array) -> Array:
@@ -205,9 +210,9 @@ def _packed(narrow: Callable[[Array], Array]) -> Callable[[Array], Array]:
 
 
 SMALL_FLOATS = {
-    "f16": SmallFloat("f16", F16, False, widen_f16, narrow_f16, narrow_f16),
+    "f16": SmallFloat("f16", F16, False, widen_f16, narrow_f16, _narrow_f16_exactly),
     "bf16": SmallFloat("bf16", BF16, False, widen_bf16, narrow_bf16, _narrow_bf16_exactly),
-    "f16x2": SmallFloat("f16x2", F16, True, _paired(widen_f16), _packed(narrow_f16), _packed(narrow_f16)),
+    "f16x2": SmallFloat("f16x2", F16, True, _paired(widen_f16), _packed(narrow_f16), _packed(_narrow_f16_exactly)),
     "bf16x2": SmallFloat(
         "bf16x2", BF16, True, _paired(widen_bf16), _packed(narrow_bf16), _packed(_narrow_bf16_exactly)
     ),

@@ -1,6 +1,7 @@
-"""Single-precision sums, products and fused multiply-adds as compiled ufuncs: one pass, one rounding, canonical NaN.
+"""Arithmetic as compiled ufuncs: one pass over the lanes, one rounding, canonical NaN.
 
-NumPy has no fused multiply-add, and would need a second pass for the NaN. Each is compiled when first asked for.
+NumPy has no fused multiply-add, needs a second pass for the NaN, and converts half precision one value at a time. Each
+function here is compiled when first asked for. 16-bit floats come and go as raw bits.
 """
 
 from __future__ import annotations
@@ -11,32 +12,34 @@ from typing import Any
 
 import numba
 import numpy as np
+from llvmlite import ir
+from numba.core import types
 from numba.extending import intrinsic
 
 from warptile.emulator.lanes import Array
 
 _NAN = np.uint32(0x7FFFFFFF).view(np.float32)
+_TINY = np.float32(2.0**-126)
+_LETTERS = {"f32": "f4", "f64": "f8", "f16": "u2", "bf16": "u2"}
+_SOURCES = {"fma": 3, "fma.ftz": 3, "widen": 1, "narrow": 1}
 
 
 @cache
 def compiled(name: str, type_name: str) -> Callable[..., Array]:
-    """The ufunc called ``name`` (``add``, ``sub``, ``mul``, ``fma``) for ``"f32"`` or ``"f64"``.
+    """The ufunc called ``name`` for values of type ``type_name``.
 
-    f64 results keep the NaN of the processor: PTX does not say which one comes out.
+    Names are ``add``, ``sub``, ``mul`` and ``fma`` for f32, f64, f16 and bf16; the same with ``.ftz``, ``min`` and
+    ``max`` for f32; ``widen`` (f16 to float32) and ``narrow`` (float32 to f16, to the nearest). f64 results keep the
+    NaN of the processor: PTX does not say which one comes out.
     """
-    letter = "f4" if type_name == "f32" else "f8"
-    functions: dict[tuple[str, str], Callable[..., Any]] = {
-        ("add", "f32"): _add,
-        ("sub", "f32"): _subtract,
-        ("mul", "f32"): _multiply,
-        ("fma", "f32"): _multiply_add,
-        ("fma", "f64"): _multiply_add_f64,
-    }
-    function = functions.get((name, type_name))
-    if function is None:
+    if type_name == "f64" and name != "fma":
         return {"add": np.add, "sub": np.subtract, "mul": np.multiply}[name]
-    signature = f"{letter}({', '.join([letter] * (3 if name == 'fma' else 2))})"
-    found: Callable[..., Array] = numba.vectorize([signature])(function)  # type: ignore[no-untyped-call]
+    letter = _LETTERS[type_name]
+    result, source = {"widen": ("f4", "u2"), "narrow": ("u2", "f4")}.get(name, (letter, letter))
+    signature = f"{result}({', '.join([source] * _SOURCES.get(name, 2))})"
+    found: Callable[..., Array] = numba.vectorize([signature])(  # type: ignore[no-untyped-call]
+        _FUNCTIONS[name, type_name]
+    )
     return found
 
 
@@ -48,6 +51,31 @@ def _fused(context: Any, a: Any, b: Any, c: Any) -> Any:
         return builder.fma(*arguments)
 
     return a(a, b, c), generate
+
+
+@intrinsic
+def _bits(context: Any, value: Any) -> Any:
+    """The bits of a float."""
+    width = value.bitwidth
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], ir.IntType(width))
+
+    return (types.uint32 if width == 32 else types.uint64)(value), generate
+
+
+@intrinsic
+def _float(context: Any, bits: Any) -> Any:
+    """The float with the given bits."""
+    wide = bits.bitwidth == 64
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], ir.DoubleType() if wide else ir.FloatType())
+
+    return (types.float64 if wide else types.float32)(bits), generate
+
+
+# -- single and double precision ---------------------------------------------------------------------------------------
 
 
 def _add(a: Any, b: Any) -> Any:
@@ -72,3 +100,164 @@ def _multiply_add(a: Any, b: Any, c: Any) -> Any:
 
 def _multiply_add_f64(a: Any, b: Any, c: Any) -> Any:
     return _fused(a, b, c)  # type: ignore[call-arg]
+
+
+@numba.njit(forceinline=True)
+def _flush(a: Any) -> Any:
+    bits: Any = _bits(a)  # type: ignore[call-arg]
+    return _float(np.uint32(bits & 0x80000000)) if abs(a) < _TINY else a
+
+
+def _add_flushed(a: Any, b: Any) -> Any:
+    total = _flush(_flush(a) + _flush(b))
+    return total if total == total else _NAN
+
+
+def _subtract_flushed(a: Any, b: Any) -> Any:
+    difference = _flush(_flush(a) - _flush(b))
+    return difference if difference == difference else _NAN
+
+
+def _multiply_flushed(a: Any, b: Any) -> Any:
+    product = _flush(_flush(a) * _flush(b))
+    return product if product == product else _NAN
+
+
+def _multiply_add_flushed(a: Any, b: Any, c: Any) -> Any:
+    result: Any = _flush(_fused(_flush(a), _flush(b), _flush(c)))  # type: ignore[call-arg]
+    return result if result == result else _NAN
+
+
+def _minimum(a: Any, b: Any) -> Any:
+    tie: Any = _float(np.uint32(_bits(a) | _bits(b)))  # type: ignore[call-arg]
+    least = tie if a == b else (a if a < b or b != b else b)  # equal numbers differ at most in the sign of zero
+    return least if least == least else _NAN
+
+
+def _maximum(a: Any, b: Any) -> Any:
+    tie: Any = _float(np.uint32(_bits(a) & _bits(b)))  # type: ignore[call-arg]
+    most = tie if a == b else (a if a > b or b != b else b)
+    return most if most == most else _NAN
+
+
+# -- half precision ----------------------------------------------------------------------------------------------------
+
+
+@numba.njit(forceinline=True)
+def _widen_f16(h: Any) -> Any:
+    """float32 of f16 bits: the fields moved into place, the exponent biased anew. No branches: it vectorises."""
+    magnitude = np.uint32(h & 0x7FFF) << np.uint32(13)
+    # below the normal range there is no implicit one: as if there were, less that one
+    small: Any = _float(np.uint32(magnitude | np.uint32(0x38800000))) - np.float32(2.0**-14)  # type: ignore[call-arg]
+    bits = np.uint32(magnitude + np.uint32(0x38000000))
+    bits = np.uint32(magnitude | np.uint32(0x7F800000)) if magnitude >= 0x0F800000 else bits
+    bits = np.uint32(_bits(small)) if magnitude < 0x00800000 else bits
+    return _float(np.uint32(bits | (np.uint32(h & 0x8000) << np.uint32(16))))
+
+
+@numba.njit(forceinline=True)
+def _narrow_f16(a: Any) -> Any:
+    """f16 bits of a float32, to the nearest, ties to even. No branches: it vectorises."""
+    bits: Any = np.uint32(_bits(a))  # type: ignore[call-arg]
+    magnitude = np.uint32(bits & np.uint32(0x7FFFFFFF))
+    # below 2**-14, a sum with 0.5 has its last place where the result has
+    shifted: Any = _bits(_float(magnitude) + np.float32(0.5))
+    small = np.uint32(np.uint32(shifted) - np.uint32(0x3F000000))
+    tie = np.uint32((magnitude >> np.uint32(13)) & np.uint32(1))
+    code = np.uint32(np.uint32(magnitude - np.uint32(0x37FFF001)) + tie) >> np.uint32(13)
+    code = small if magnitude < np.uint32(0x38800000) else np.uint32(code)
+    code = np.uint32(0x7C00) if magnitude >= np.uint32(0x477FF000) else code
+    code = np.uint32(code | np.uint32((bits >> np.uint32(16)) & np.uint32(0x8000)))
+    code = np.uint32(0x7FFF) if magnitude > np.uint32(0x7F800000) else code
+    return np.uint16(code)
+
+
+@numba.njit(forceinline=True)
+def _widen_bf16(h: Any) -> Any:
+    return _float(np.uint32(np.uint32(h) << 16))  # type: ignore[call-arg]
+
+
+@numba.njit(forceinline=True)
+def _narrow_bf16(a: Any) -> Any:
+    bits: Any = _bits(a)  # type: ignore[call-arg]
+    if a != a:
+        return np.uint16(0x7FFF)
+    return np.uint16((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16)
+
+
+@numba.njit(forceinline=True)
+def _to_odd_f32(a: Any) -> Any:
+    """A float64 to float32, rounded to odd: rounding that once more is rounding the float64."""
+    near = np.float32(a)
+    back = np.float64(near)
+    bits: Any = np.uint32(_bits(near))  # type: ignore[call-arg]
+    cut = np.uint32(bits - np.uint32(1)) if abs(back) > abs(a) else bits
+    return _float(np.uint32(cut | np.uint32(1)) if abs(back - a) > 0 else bits)  # type: ignore[call-arg]
+
+
+@numba.njit(forceinline=True)
+def _odd_multiply_add(a: Any, b: Any, c: Any) -> Any:
+    """a * b + c of 16-bit floats, which multiply exactly in float64, rounded to odd there and then in float32."""
+    product, addend = np.float64(a) * np.float64(b), np.float64(c)
+    total = product + addend
+    other = total - product
+    error = (product - (total - other)) + (addend - other)
+    bits: Any = _bits(total)  # type: ignore[call-arg]
+    even = np.uint64(1) - (bits & np.uint64(1))
+    if error > 0 or error < 0:
+        bits = bits + even if (error > 0) == (total > 0) else bits - even
+    return _to_odd_f32(_float(np.uint64(bits)))
+
+
+def _add_f16(a: Any, b: Any) -> Any:
+    return _narrow_f16(_widen_f16(a) + _widen_f16(b))
+
+
+def _subtract_f16(a: Any, b: Any) -> Any:
+    return _narrow_f16(_widen_f16(a) - _widen_f16(b))
+
+
+def _multiply_f16(a: Any, b: Any) -> Any:
+    return _narrow_f16(_widen_f16(a) * _widen_f16(b))
+
+
+def _multiply_add_f16(a: Any, b: Any, c: Any) -> Any:
+    # where float64 does not hold the sum, the product is too small to matter or the result overflows
+    product = np.float64(_widen_f16(a)) * np.float64(_widen_f16(b))
+    return _narrow_f16(_to_odd_f32(product + np.float64(_widen_f16(c))))
+
+
+def _add_bf16(a: Any, b: Any) -> Any:
+    return _narrow_bf16(_widen_bf16(a) + _widen_bf16(b))
+
+
+def _subtract_bf16(a: Any, b: Any) -> Any:
+    return _narrow_bf16(_widen_bf16(a) - _widen_bf16(b))
+
+
+def _multiply_bf16(a: Any, b: Any) -> Any:
+    return _narrow_bf16(_to_odd_f32(np.float64(_widen_bf16(a)) * np.float64(_widen_bf16(b))))
+
+
+def _multiply_add_bf16(a: Any, b: Any, c: Any) -> Any:
+    return _narrow_bf16(_odd_multiply_add(_widen_bf16(a), _widen_bf16(b), _widen_bf16(c)))
+
+
+def _widen_f16_ufunc(h: Any) -> Any:
+    return _widen_f16(h)
+
+
+def _narrow_f16_ufunc(a: Any) -> Any:
+    return _narrow_f16(a)
+
+
+_FUNCTIONS: dict[tuple[str, str], Callable[..., Any]] = {
+    ("add", "f32"): _add, ("sub", "f32"): _subtract, ("mul", "f32"): _multiply, ("fma", "f32"): _multiply_add,
+    ("add.ftz", "f32"): _add_flushed, ("sub.ftz", "f32"): _subtract_flushed, ("mul.ftz", "f32"): _multiply_flushed,
+    ("fma.ftz", "f32"): _multiply_add_flushed, ("min", "f32"): _minimum, ("max", "f32"): _maximum,
+    ("fma", "f64"): _multiply_add_f64,
+    ("add", "f16"): _add_f16, ("sub", "f16"): _subtract_f16, ("mul", "f16"): _multiply_f16,
+    ("fma", "f16"): _multiply_add_f16, ("widen", "f16"): _widen_f16_ufunc, ("narrow", "f16"): _narrow_f16_ufunc,
+    ("add", "bf16"): _add_bf16, ("sub", "bf16"): _subtract_bf16, ("mul", "bf16"): _multiply_bf16,
+    ("fma", "bf16"): _multiply_add_bf16,
+}  # fmt: skip

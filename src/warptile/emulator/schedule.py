@@ -98,7 +98,7 @@ class Scheduler:
         machine = self.machine
         if machine.steps - machine.last_effect > SPIN_STEPS:
             raise Deadlock(
-                f"{SPIN_STEPS} steps without a store, a barrier or an exit: threads spin on a condition nobody will set",
+                f"{SPIN_STEPS} steps without a store, a barrier or an exit: threads spin for something nobody will do",
                 kernel=machine.kernel,
             )
         return bool(self._since) and machine.steps - min(self._since.values()) > PATIENCE
@@ -106,7 +106,7 @@ class Scheduler:
     # -- executing ---------------------------------------------------------------------------------------------
 
     def _execute(self, position: int, active: Active, until: int) -> None:
-        """Run ``active`` from ``position`` until it splits, waits, ends, or reaches another ready group."""
+        """Run ``active`` from ``position`` until it splits, waits, ends, or meets another ready group."""
         machine, steps, warps = self.machine, self.steps, self._warps
         while True:
             step = steps[position]

@@ -17,7 +17,7 @@ class Rung:
     """One kernel of the ladder: one file, one idea.
 
     The kernel ABI is one for all rungs of a family that computes D = alpha A B + beta C:
-    ``(const A*, const B*, const C*, D*, int m, int n, int k, int64 lda, int64 ldb, int64 ldc, int64 ldd, alpha, beta)``.
+    ``(const A*, const B*, const C*, D*, int m, n, k, int64 lda, ldb, ldc, ldd, alpha, beta)``.
 
     Attributes:
         name: such as ``"wmma-padded"``.

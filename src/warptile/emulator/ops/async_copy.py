@@ -74,11 +74,8 @@ def _build_issue(instruction: Instruction, assembler: Assembler, modifiers: Modi
         sources = source(active)
         targets = target(active)
         machine.copies.issue(instruction, active, targets, sources, source_bytes, size)
-        reads = source_bytes > 0
-        if reads.all():
-            machine.count.access_global(instruction, active, sources, size, write=False)
-        elif reads.any():
-            machine.count.access_global(instruction, active.where(reads), sources[reads], size, write=False)
-        machine.count.access_shared(instruction, active, targets, size, write=True)
+        machine.count.copy_async(
+            instruction, active, sources, targets, size, reads=source_bytes > 0, past_l1=cache == "cg"
+        )
 
     return Operation(issue)

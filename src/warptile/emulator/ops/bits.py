@@ -9,7 +9,7 @@ import numpy as np
 
 from warptile.emulator.assembler import Assembler, Modifiers, Operation, builder, unknown
 from warptile.emulator.lanes import Active, Array
-from warptile.emulator.ops.typed import INTEGERS, elementwise, pieces, typed
+from warptile.emulator.ops.typed import INTEGERS, elementwise, joined, pieces, typed
 from warptile.ptx.instruction import Immediate, Instruction, Paired
 
 _U32, _U64 = np.uint32, np.uint64
@@ -185,16 +185,7 @@ def permute(instruction: Instruction, assembler: Assembler) -> Operation:
     if isinstance(selector, Immediate):
         control = int(selector.value) & 0xFFFFFFFF
         picks = [control >> (4 * i) & 15 for i in range(4)] if mode is None else _BYTE_MODES[mode][control & 3]
-        order = [pick & 7 for pick in picks]
-        signs = np.array([0x80 if pick & 8 else 0 for pick in picks], dtype=np.uint8)
-        replicated = bool(signs.any())
-
-        def fixed(a: Array, b: Array, c: Array) -> Array:
-            chosen = pieces(_both(a, b), np.uint8)[:, order]
-            if replicated:
-                chosen = np.where(signs, np.where(chosen & 0x80, np.uint8(255), np.uint8(0)), chosen)
-            return np.ascontiguousarray(chosen).view(_U32).reshape(-1)
-
+        fixed = _fixed_permutation(picks)
         return elementwise(instruction, assembler, fixed, *[_U32] * 4)
     tables = None if mode is None else np.array(_BYTE_MODES[mode], dtype=_U32)
 
@@ -209,6 +200,35 @@ def permute(instruction: Instruction, assembler: Assembler) -> Operation:
         return result
 
     return elementwise(instruction, assembler, chosen_at_run_time, *[_U32] * 4)
+
+
+def _fixed_permutation(picks: list[int]) -> Callable[[Array, Array, Array], Array]:
+    """Bytes that the selector fixes: every run of neighbours that move together is one shift and one mask."""
+    if any(pick & 8 for pick in picks):
+        order = [pick & 7 for pick in picks]
+        signs = np.array([bool(pick & 8) for pick in picks])
+
+        def replicated(a: Array, b: Array, c: Array) -> Array:
+            chosen = pieces(_both(a, b), np.uint8)[:, order]
+            return joined(np.where(signs, np.where(chosen & 0x80, np.uint8(255), np.uint8(0)), chosen), np.uint32)
+
+        return replicated
+    masks: dict[tuple[bool, int], int] = {}
+    for place, pick in enumerate(picks):
+        move = pick >= 4, 8 * (place - (pick & 3))
+        masks[move] = masks.get(move, 0) | 0xFF << (8 * place)
+    moves = [(second, shift, _U32(mask)) for (second, shift), mask in masks.items()]
+
+    def moved(a: Array, b: Array, c: Array) -> Array:
+        result: Any = None
+        for second, shift, mask in moves:
+            source = b if second else a
+            part = (source << _U32(shift) if shift >= 0 else source >> _U32(-shift)) & mask
+            result = part if result is None else result | part
+        answer: Array = result
+        return answer
+
+    return moved
 
 
 def _both(a: Array, b: Array) -> Array:

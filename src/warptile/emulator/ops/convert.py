@@ -74,6 +74,9 @@ def convert(instruction: Instruction, assembler: Assembler) -> Operation:
         return elementwise(instruction, assembler, function, INTEGERS[target], INTEGERS[source])
     if source in _SCALAR_FLOATS and target in INTEGERS:
         return _float_to_integer(instruction, assembler, source, target, options)
+    if source in INTEGERS and target in ("f32", "f64") and options == _Options("rn", None, False, False, False, False):
+        wanted = np.float32 if target == "f32" else np.float64
+        return elementwise(instruction, assembler, lambda a: a.astype(wanted), wanted, INTEGERS[source])
     if target in _SCALAR_FLOATS and (source in INTEGERS or source in _SCALAR_FLOATS):
         read, storage = _reader(instruction, source, target, options)
         write, result = _writer(instruction, source, target, options)
@@ -104,9 +107,11 @@ def float_to_integer(target: str, direction: str, *, nan_is_top: bool) -> Functi
 
         def narrow(a: Array) -> Array:
             whole = to_integral(a.astype(np.float64), direction)
+            clamped = np.minimum(np.maximum(whole, limits.min), limits.max)
             missing = np.isnan(whole)
-            clamped = np.clip(np.where(missing, 0.0, whole), limits.min, limits.max).astype(kind)
-            return np.where(missing, nan_value, clamped)
+            if missing.any():
+                return np.where(missing, nan_value, np.where(missing, 0.0, clamped).astype(kind))
+            return clamped.astype(kind)
 
         return narrow
     top = 2.0 ** (bits - 1 if kind.kind == "i" else bits)

@@ -47,7 +47,10 @@ def arithmetic(instruction: Instruction, assembler: Assembler) -> Operation:
     ftz, sat = _effects(instruction, modifiers, name)
     modifiers.done()
     scalar = "f32" if name == "f32x2" else name
-    function = with_effects(rounded(compiled(opcode, scalar), direction), ftz=ftz, sat=sat)
+    if ftz and direction in (None, "rn"):
+        function = with_effects(compiled(f"{opcode}.ftz", scalar), sat=sat)
+    else:
+        function = with_effects(rounded(compiled(opcode, scalar), direction), ftz=ftz, sat=sat)
     kind: Any = FLOATS.get(name, np.dtype(np.uint64))
     if name == "f32x2":
         function = on_f32_pairs(function)
@@ -174,6 +177,8 @@ def minimum_or_maximum(instruction: Instruction, assembler: Assembler) -> Operat
         raise unknown(instruction, f"modifier of {instruction.opcode}.{name}")
     kind = FLOATS[name]
     count = len(instruction.operands)
+    if instruction.modifiers == ("f32",) and count == 3:
+        function = compiled(instruction.opcode, "f32")
     return elementwise(instruction, assembler, with_effects(function, ftz=ftz), *[kind] * count, quiet=True)
 
 

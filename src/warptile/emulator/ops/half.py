@@ -1,7 +1,7 @@
 """f16 and bf16, alone and in pairs (PTX ISA, "Half Precision Floating Point Instructions").
 
-Sums and products are computed in float32 or float64, where they are exact or far enough from the halfway points of the
-16-bit format, and rounded once to the nearest.
+Sums and products are rounded once, to the nearest: by a compiled function, or, with modifiers, through float32 and
+float64, where they are exact, rounded to odd, or far enough from the halfway points of the 16-bit format.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import numpy as np
 
 from warptile.emulator.assembler import Assembler, Modifiers, Operation, unknown
 from warptile.emulator.formats import F16, SMALL_FLOATS, SmallFloat, flush_subnormals, rectify, saturate
+from warptile.emulator.fused import compiled
 from warptile.emulator.lanes import Array
 from warptile.emulator.ops.float import extremum_modifiers
-from warptile.emulator.ops.typed import elementwise, typed
+from warptile.emulator.ops.typed import elementwise, joined, pieces, typed
 from warptile.emulator.rounding import to_odd_product_sum
 from warptile.ptx.instruction import Instruction
 
@@ -38,6 +39,15 @@ def through_f32(
         return narrow(function(*[widen(register) for register in registers]))
 
     return plain
+
+
+def on_halves(function: Callable[..., Array]) -> Callable[..., Array]:
+    """``function`` of 16-bit registers, as one of 32-bit registers that hold two."""
+
+    def packed(*registers: Array) -> Array:
+        return joined(function(*[pieces(register, np.uint16) for register in registers]), np.uint32)
+
+    return packed
 
 
 def _sum(small: SmallFloat) -> tuple[Callable[..., Array], Callable[[Array], Array]]:
@@ -79,6 +89,12 @@ def arithmetic(instruction: Instruction, assembler: Assembler) -> Operation:
     modifiers.done()
     if (ftz or sat) and small.format is not F16:
         raise unknown(instruction, f".{'ftz' if ftz else 'sat'} is not for .{small.name}")
+    count = 4 if opcode == "fma" else 3
+    if not (ftz or sat or relu):
+        plain = compiled(opcode, small.format.name)
+        return elementwise(
+            instruction, assembler, on_halves(plain) if small.pair else plain, *[small.storage] * count, quiet=True
+        )
     function, narrow = _ARITHMETIC[opcode](small)
     if sat or relu:
         clamp = saturate if sat else rectify
@@ -88,7 +104,6 @@ def arithmetic(instruction: Instruction, assembler: Assembler) -> Operation:
             return clamp(unclamped(*values))
 
     operation = through_f32(small, function, narrow, ftz=ftz)
-    count = 4 if opcode == "fma" else 3
     return elementwise(instruction, assembler, operation, *[small.storage] * count, quiet=True)
 
 

@@ -27,6 +27,13 @@ MODES = ("off", "cached", "on")
 NEAR = 1.0
 """How far a tuned problem may be from the one asked for, as the sum of |log2| of the ratios of M, N and K."""
 
+FILLS_A_GPU = 2048 * 2048
+"""Elements of D from which every GPU has many tiles to each multiprocessor."""
+
+GROWTH = 1 / 8
+"""Weight of an extent that is larger than the tuned one, once the tuned problem filled the GPU: more of the same tiles
+changes little in which tile is the best."""
+
 
 class ProblemClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What of a problem a tuned configuration depends on."""
@@ -53,11 +60,14 @@ class ProblemClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )  # fmt: skip
 
     def distance(self, other: ProblemClass) -> float:
-        """0 for the same problem, infinite when types, order or alignment differ, else as `NEAR` says."""
+        """How far ``other``, which is asked for, is from this tuned problem: 0 for the same one, infinite when types,
+        order or alignment differ, else as `NEAR` and `GROWTH` say."""
         mine, its = msgspec.structs.astuple(self), msgspec.structs.astuple(other)
         if mine[3:10] != its[3:10] or min(*mine[:3], *its[:3]) < 1:
             return math.inf
-        return sum(abs(math.log2(a / b)) for a, b in zip(mine[:3], its[:3], strict=True))
+        growth = GROWTH if self.m * self.n >= FILLS_A_GPU else 1.0
+        steps = [math.log2(b / a) for a, b in zip(mine[:3], its[:3], strict=True)]
+        return sum(growth * step if step > 0 else -step for step in steps)
 
 
 class Search(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

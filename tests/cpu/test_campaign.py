@@ -10,10 +10,10 @@ from click.testing import CliRunner
 from pretended_gpu import PretendedGpu
 from recorded import all_records, environment, ladder_record
 
-from warptile.bench import campaign, correctness, stages
+from warptile.bench import campaign, correctness, launch_once, stages
 from warptile.bench.environment import Sampler
 from warptile.bench.journal import Journal
-from warptile.bench.profile import LaunchRequest, NcuRun, unprofiled
+from warptile.bench.profile import LaunchRequest, NcuRun, ProfileError, launched, unprofiled
 from warptile.bench.records import (
     Cell,
     Check,
@@ -203,17 +203,12 @@ def test_a_profile_that_fails_for_all_is_tried_for_each(tmp_path, monkeypatch):
     def profile(requests):
         asked.append([request.rung for request in requests])
         if len(requests) > 1 or requests[0].rung == "wmma-naive":
-            raise DeviceError("ncu wrote no report")
+            raise ProfileError("ncu wrote no report")
         return NcuRun(tuple(unprofiled(request, "made up") for request in requests), (), (), "1")
 
     monkeypatch.setattr(stages, "profile", profile)
     monkeypatch.setattr(stages, "describe", lambda samples, library=None: environment())
-    for _ in range(30):
-        try:
-            campaign.worker("ncu", work(tmp_path), FOREVER)
-        except DeviceError:
-            continue
-        break
+    assert campaign.worker("ncu", work(tmp_path), FOREVER) == 0
     record = records(tmp_path)[ProfileRecord]
     assert [profile.rung for profile in record.profiles].count("simt-naive") == 4
     assert sum("wmma-naive" in failure for failure in record.failures) == 4
@@ -377,3 +372,22 @@ def test_journal_results_are_records_fields(tmp_path):
     assert msgspec.structs.fields(Profile)
     assert msgspec.structs.fields(Tuning)
     assert LaunchRequest("a", F16_F32.key(1, 1, 1), {}).beta == 0
+
+
+# --- the program under the profilers ---
+
+
+def test_each_request_is_launched_once_and_a_failing_one_says_so(gpu, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(launch_once, "compiled", gpu.compiled)
+    monkeypatch.setattr(launch_once.executor, "load", gpu.load)
+    shape = (40, 24, 72)
+    requests = stages.profile_requests(tuple(RUNGS[name] for name in FEW), "sm_90a", shape)
+    scaled = msgspec.structs.replace(requests[-1], alpha=0.5, beta=2.0)
+    broken = LaunchRequest("wmma-final", F16_F32.key(*shape), {"BM": 1})
+    path = tmp_path / "requests.json"
+    path.write_bytes(msgspec.json.encode([*requests, broken, scaled]))
+    assert launch_once.main(str(path)) == 1
+    made, failed = launched(capsys.readouterr().out)
+    assert made == [*range(len(requests)), len(requests) + 1]
+    assert failed[len(requests)].startswith("UnsupportedError: ")
+    assert gpu.launches == len(made)

@@ -243,15 +243,23 @@ def test_tuned_configurations_are_found_for_the_problem_and_its_neighbours(tmp_p
         for name, given, gpu in (
             ("same", PROBLEM, "NVIDIA H200"),
             ("near", problem(4096, 6144, 4096), "NVIDIA H200"),
-            ("far", problem(1024, 1024, 1024), "NVIDIA H200"),
+            ("much larger", problem(16384, 16384, 16384), "NVIDIA H200"),
+            ("far smaller", problem(1024, 1024, 1024), "NVIDIA H200"),
             ("other order", problem(b_major="col"), "NVIDIA H200"),
             ("other accumulator", problem(accumulator="float16"), "NVIDIA H200"),
             ("other alignment", problem(4096, 4095, 4096), "NVIDIA H200"),
             ("other GPU", PROBLEM, "NVIDIA A100"),
         )
     }
-    assert {name for name, value in found.items() if value == config} == {"same", "near"}
-    assert {name for name, value in found.items() if value is None} == set(found) - {"same", "near"}
+    assert {name for name, value in found.items() if value == config} == {"same", "near", "much larger"}
+    assert {name for name, value in found.items() if value is None} == set(found) - {"same", "near", "much larger"}
+
+
+def test_what_is_best_for_a_small_problem_says_nothing_about_a_large_one(tmp_path):
+    key = Search("NVIDIA H200", "c", RUNG.name, source_of(RUNG), ProblemClass.of(problem(512, 512, 512)))
+    Table("NVIDIA H200", tmp_path).append(entry(key, nine(PROBLEM)[0], winner=True))
+    assert config_for(RUNG, problem(1024, 512, 512), "NVIDIA H200", tmp_path) is not None
+    assert config_for(RUNG, problem(1024, 1024, 1024), "NVIDIA H200", tmp_path) is None
 
 
 def test_the_nearest_tuned_problem_wins_and_then_the_newest(tmp_path):

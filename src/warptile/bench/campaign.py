@@ -29,7 +29,7 @@ from warptile.bench.environment import describe, git_hash, now
 from warptile.bench.journal import Journal, Task, run_tasks
 from warptile.bench.records import FOLDER, decode, encode, write
 from warptile.bench.workloads import SIZES
-from warptile.errors import DeviceError
+from warptile.errors import DeviceError, NoDeviceError
 from warptile.rungs import RUNGS
 from warptile.rungs import rung as rung_named
 from warptile.tune import compile_ahead
@@ -43,6 +43,9 @@ TIME_LEFT_S = 20.0
 
 STATUS_TIME = 75
 """Exit status of a worker that ran out of time."""
+
+STATUS_LOST = 70
+"""Exit status of a worker whose GPU context was lost."""
 
 
 def say(text: str) -> None:
@@ -65,6 +68,11 @@ def compile_stage(stage: str, work: stages.Work) -> None:
         say(f"  {reason}")
 
 
+def loses_the_gpu(error: Exception) -> bool:
+    """Whether a process can do nothing more on the GPU after this error."""
+    return isinstance(error, DeviceError) and not isinstance(error, NoDeviceError)
+
+
 def worker(stage: str, work: stages.Work, until_s: float) -> int:
     """Run a stage's tasks until ``until_s`` of the clock; the exit status."""
     start_s = time.monotonic()
@@ -82,7 +90,7 @@ def worker(stage: str, work: stages.Work, until_s: float) -> int:
 
     with work.sampler:
         try:
-            left = run_tasks(work.journal, announced(), say=say, fatal=(DeviceError,), expired=expired)
+            left = run_tasks(work.journal, announced(), say=say, fatal=loses_the_gpu, expired=expired)
         finally:
             if counts["done"]:
                 work.journal.finish(f"environment/{stage}", work.environment(start_s))
@@ -142,11 +150,14 @@ def _watch(command: Sequence[str], out: Path, until_s: float) -> int | None:
     return process.returncode
 
 
-def write_records(out: Path, command: str, commit: str) -> int:
+def write_records(out: Path, command: str, commit: str, prediction: str = "") -> int:
     """Records of all that the journal has, one file a kind; every failed task is said. How many there are."""
     journal = Journal(out / "journal.jsonl")
     about = describe(None)
-    for record in stages.records_of(journal, date=now(), git_hash=commit, command=command, environment=about):
+    made = stages.records_of(
+        journal, date=now(), git_hash=commit, command=command, environment=about, prediction=prediction
+    )
+    for record in made:
         kind = type(record).__name__.removesuffix("Record").lower()
         (out / f"{kind}.json").write_bytes(encode(record))
         say(f"{kind}.json written")
@@ -178,7 +189,7 @@ def adopt(source: Path, notes: str, prediction: str, target: Path | None = None)
 @click.option("--retry", is_flag=True, help="Let failed tasks run again.")
 @click.option("--adopt", "adopted", type=click.Path(path_type=Path), help="Put the records of a folder in the package.")
 @click.option("--notes", default="", help="With --adopt: what was learned.")
-@click.option("--prediction", default="", help="With --adopt: what had been predicted.")
+@click.option("--prediction", default="", help="What is predicted, written before the run.")
 @click.option("--worker", "as_worker", type=click.Choice(stages.STAGES), hidden=True)
 @click.option("--until", type=float, default=None, hidden=True)
 def main(
@@ -208,7 +219,10 @@ def main(
         raise click.UsageError("--out is needed: a folder for the results, such as --out campaign")
     until_s = until if until is not None else time.time() + 60 * minutes
     if as_worker is not None:
-        sys.exit(worker(as_worker, _work(out, rungs, sizes), until_s))
+        try:
+            sys.exit(worker(as_worker, _work(out, rungs, sizes), until_s))
+        except DeviceError:
+            sys.exit(STATUS_LOST)  # the task's failure is in the journal and was said
     _begin(out, previous, retry)
     arguments = [word for name in rungs for word in ("--rung", name)]
     arguments += [word for size in sizes for word in ("--size", str(size))]
@@ -221,7 +235,7 @@ def main(
                 say(f"{stage}: out of time; run the same command again to go on")
                 break
     finally:
-        failed = write_records(out, command, commit or git_hash())
+        failed = write_records(out, command, commit or git_hash(), prediction)
     sys.exit(1 if failed else 0)
 
 

@@ -117,13 +117,13 @@ def run_tasks(
     tasks: Iterable[Task],
     *,
     say: Callable[[str], None],
-    fatal: tuple[type[BaseException], ...] = (),
+    fatal: Callable[[Exception], bool] = lambda error: False,
     expired: Callable[[], bool] = lambda: False,
 ) -> Sequence[str]:
     """Run the tasks that are not settled, one by one; the names of those left when time ran out.
 
-    A task that raises is noted as failed and the next one runs, except that an error of a ``fatal`` type is raised
-    again after it was noted: the process is then of no more use.
+    A task that raises is noted as failed and the next one runs, except that a ``fatal`` error is raised again after it
+    was noted: the process is then of no more use.
     """
     left: list[str] = []
     for name, work in tasks:
@@ -139,7 +139,7 @@ def run_tasks(
             reason = f"{type(error).__name__}: {error}"
             journal.fail(name, reason)
             say(f"{name}: FAILED {reason}")
-            if isinstance(error, fatal):
+            if fatal(error):
                 raise
         else:
             journal.finish(name, result)

@@ -28,7 +28,7 @@ from pathlib import Path
 import msgspec
 
 from warptile.bench.records import ProblemKey, Profile
-from warptile.errors import DeviceError, NoDeviceError
+from warptile.errors import NoDeviceError, WarptileError
 from warptile.headers import KERNELS
 
 SECTIONS = ("LaunchStats", "Occupancy", "WarpStateStats", "SourceCounters")
@@ -88,6 +88,10 @@ _STALL = re.compile(r"^smsp__average_warps_issue_stalled_(\w+?)_per_issue_active
 _KEPT = re.compile(r"(gpu|launch|l1tex|lts|dram|sm)__|smsp__(sass|inst)_|memory_l|smsp__average_warps_issue")
 _LAUNCHED = re.compile(r"^warptile-launch (\d+) (ok|.+)$", re.MULTILINE)
 _METRIC_NAME = re.compile(r"[a-z]+__[a-z0-9_]+(?:\.[a-z_.]+)?")
+
+
+class ProfileError(WarptileError, RuntimeError):
+    """Nsight Compute ran and gave no report."""
 
 
 class LaunchRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -349,7 +353,7 @@ def profile(requests: Sequence[LaunchRequest], *, with_lines: bool = False, time
 
     Raises:
         NoDeviceError: Nsight Compute is not installed.
-        DeviceError: it wrote no report; the message carries the end of its output.
+        ProfileError: it wrote no report; the message carries the end of its output.
     """
     ncu = find_ncu()
     with tempfile.TemporaryDirectory(prefix="warptile-ncu-") as name:
@@ -404,4 +408,4 @@ def _collect(ncu: str, requests: Path, report: Path, timeout_s: float, *, with_l
             break
         dropped += unknown
         asked = [metric for metric in asked if metric not in unknown]
-    raise DeviceError(f"ncu wrote no report (exit status {done.returncode}). End of its output:\n{output[-3000:]}")
+    raise ProfileError(f"ncu wrote no report (exit status {done.returncode}). End of its output:\n{output[-3000:]}")

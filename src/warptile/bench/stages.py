@@ -136,13 +136,14 @@ def _sweep(work: Work) -> Iterator[Task]:
 
 
 def _tune(work: Work) -> Iterator[Task]:
+    """The whole space first; sizes beyond it only for the tensor cores, as a CUDA-core kernel takes too long there."""
     chosen = {rung.name for rung in work.rungs}
     pairs = [(RUNGS[name], group) for name, group in TUNED if name in chosen]
     order = [FULL_SIZE, *(size for size in (8192, 16384, 2048, 1024) if size in work.sizes)]
     for size in order:
         for rung, group in pairs:
             key = group.key(size, size, size)
-            if group in groups_of(rung, work.arch):
+            if group in groups_of(rung, work.arch) and (size <= FULL_SIZE or rung.family != "simt"):
                 yield (
                     f"tune/{sweep.key_name(key)}/{rung.name}",
                     lambda rung=rung, key=key: tune_one(work, rung, key),  # type: ignore[misc]
@@ -292,7 +293,7 @@ def sources_of(stage: str, work: Work) -> list[Source]:
 
 
 def records_of(
-    journal: Journal, *, date: str, git_hash: str, command: str, environment: Environment
+    journal: Journal, *, date: str, git_hash: str, command: str, environment: Environment, prediction: str = ""
 ) -> list[AnyRecord]:
     """One record of each kind that the journal has results for.
 
@@ -304,7 +305,7 @@ def records_of(
         failures = [f"{task}: {reason}" for prefix in prefixes for task, reason in journal.failures(prefix).items()]
         return {
             "date": date, "git_hash": git_hash, "command": command, "environment": found or environment,
-            "failures": tuple(failures),
+            "failures": tuple(failures), "prediction": prediction,
         }  # fmt: skip
 
     made: list[AnyRecord] = []

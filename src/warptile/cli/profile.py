@@ -109,15 +109,14 @@ def _on_gpu(plan: Plan) -> tuple[tuple[LineCounts, ...], dict[str, float]]:
     """Counters of one launch under Nsight Compute.
 
     Raises:
-        DeviceError: it did not count.
+        ProfileError: it did not count.
     """
     from warptile.bench.lines import from_ncu
-    from warptile.bench.profile import LaunchRequest, profile
+    from warptile.bench.profile import LaunchRequest, ProfileError, profile
     from warptile.bench.workloads import to_key
-    from warptile.errors import DeviceError
 
     found = profile([LaunchRequest(plan.rung.name, to_key(plan.problem), dict(plan.config))], with_lines=True)
     one = found.profiles[0]
     if one.failed is not None:
-        raise DeviceError(f"profile {plan.rung.name}: {one.failed}")
+        raise ProfileError(f"profile {plan.rung.name}: {one.failed}")
     return from_ncu(found.lines[0] if found.lines else ()), one.counters

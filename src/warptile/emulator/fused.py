@@ -21,7 +21,7 @@ from warptile.emulator.lanes import Array
 _NAN = np.uint32(0x7FFFFFFF).view(np.float32)
 _TINY = np.float32(2.0**-126)
 _LETTERS = {"f32": "f4", "f64": "f8", "f16": "u2", "bf16": "u2"}
-_SOURCES = {"fma": 3, "fma.ftz": 3, "widen": 1, "narrow": 1}
+_SOURCES = {"fma": 3, "fma.ftz": 3, "odd fma": 3, "widen": 1, "narrow": 1}
 
 
 @cache
@@ -34,8 +34,12 @@ def compiled(name: str, type_name: str) -> Callable[..., Array]:
     """
     if type_name == "f64" and name != "fma":
         return {"add": np.add, "sub": np.subtract, "mul": np.multiply}[name]
+    if (name, type_name) == ("fma", "f16"):  # LLVM vectorises each half of it, but not both together
+        narrow, odd = compiled("narrow", "f16"), compiled("odd fma", "f16")
+        return lambda a, b, c: narrow(odd(a, b, c))
     letter = _LETTERS[type_name]
-    result, source = {"widen": ("f4", "u2"), "narrow": ("u2", "f4")}.get(name, (letter, letter))
+    shapes = {"widen": ("f4", "u2"), "narrow": ("u2", "f4"), "odd fma": ("f4", "u2")}
+    result, source = shapes.get(name, (letter, letter))
     signature = f"{result}({', '.join([source] * _SOURCES.get(name, 2))})"
     found: Callable[..., Array] = numba.vectorize([signature])(  # type: ignore[no-untyped-call]
         _FUNCTIONS[name, type_name]
@@ -192,7 +196,7 @@ def _to_odd_f32(a: Any) -> Any:
     back = np.float64(near)
     bits: Any = np.uint32(_bits(near))  # type: ignore[call-arg]
     cut = np.uint32(bits - np.uint32(1)) if abs(back) > abs(a) else bits
-    return _float(np.uint32(cut | np.uint32(1)) if abs(back - a) > 0 else bits)  # type: ignore[call-arg]
+    return _float(np.uint32(cut | np.uint32(1)) if abs(back - a) > 0 else bits)
 
 
 @numba.njit(forceinline=True)
@@ -221,10 +225,11 @@ def _multiply_f16(a: Any, b: Any) -> Any:
     return _narrow_f16(_widen_f16(a) * _widen_f16(b))
 
 
-def _multiply_add_f16(a: Any, b: Any, c: Any) -> Any:
+def _odd_multiply_add_f16(a: Any, b: Any, c: Any) -> Any:
+    """a * b + c of f16 bits, rounded to odd in float32."""
     # where float64 does not hold the sum, the product is too small to matter or the result overflows
     product = np.float64(_widen_f16(a)) * np.float64(_widen_f16(b))
-    return _narrow_f16(_to_odd_f32(product + np.float64(_widen_f16(c))))
+    return _to_odd_f32(product + np.float64(_widen_f16(c)))
 
 
 def _add_bf16(a: Any, b: Any) -> Any:
@@ -257,7 +262,7 @@ _FUNCTIONS: dict[tuple[str, str], Callable[..., Any]] = {
     ("fma.ftz", "f32"): _multiply_add_flushed, ("min", "f32"): _minimum, ("max", "f32"): _maximum,
     ("fma", "f64"): _multiply_add_f64,
     ("add", "f16"): _add_f16, ("sub", "f16"): _subtract_f16, ("mul", "f16"): _multiply_f16,
-    ("fma", "f16"): _multiply_add_f16, ("widen", "f16"): _widen_f16_ufunc, ("narrow", "f16"): _narrow_f16_ufunc,
+    ("odd fma", "f16"): _odd_multiply_add_f16, ("widen", "f16"): _widen_f16_ufunc, ("narrow", "f16"): _narrow_f16_ufunc,
     ("add", "bf16"): _add_bf16, ("sub", "bf16"): _subtract_bf16, ("mul", "bf16"): _multiply_bf16,
     ("fma", "bf16"): _multiply_add_bf16,
 }  # fmt: skip

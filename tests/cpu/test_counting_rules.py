@@ -1,4 +1,4 @@
-"""The counting rules give what Nsight Compute read for single-warp kernels on an H200 (tests/data/access_counts_h200.json)."""
+"""The counting rules give what Nsight Compute read on an H200 (tests/data/access_counts_h200.json)."""
 
 from __future__ import annotations
 

@@ -197,9 +197,11 @@ def nine(problem: Problem) -> tuple[Config, ...]:
 
 
 def _default_final(problem: Problem) -> Config:
-    """Of the legal ones among three of the nine, the largest that still gives a large GPU enough blocks, else the
-    smallest."""
-    choices = [config for config in (nine(problem)[i] for i in (6, 2, 0)) if _final_illegal(problem, config) is None]
+    """Of the legal ones among four of the nine, the first that still gives a large GPU enough blocks, else the last.
+
+    128 x 256 comes first with 128 bytes of depth: rows of A then fill all banks as they are staged, those of 64 bytes
+    and their pad do not."""
+    choices = [config for config in (nine(problem)[i] for i in (7, 6, 2, 0)) if _final_illegal(problem, config) is None]
     enough = [config for config in choices if blocks(problem, config) >= ENOUGH_BLOCKS]
     return (enough[:1] or choices[-1:] or [nine(problem)[0]])[0]
 

@@ -1,10 +1,15 @@
 """Reading Nsight Compute's pages: numbers, launches, instructions, lines, and the names they get."""
 
+import json
+
+import ncu_stand_in
 import pytest
 
 from warptile.bench.lines import busiest, from_emulator, from_ncu, short_name, text_of
 from warptile.bench.profile import (
+    METRICS,
     LaunchRequest,
+    ProfileError,
     api_counters,
     by_opcode,
     launched,
@@ -13,6 +18,7 @@ from warptile.bench.profile import (
     parse_lines,
     parse_raw,
     parse_sass,
+    profile,
     stalls_of,
     to_profile,
     unknown_metrics,
@@ -202,3 +208,51 @@ def test_an_instruction_without_a_cuda_line_stands_under_its_ptx_line():
 def test_the_busiest_lines_come_in_source_order():
     lines = from_ncu(parse_lines(LINES)[0])
     assert [(line.file, line.line) for line in busiest(lines, 2)] == [("wmma/padded.cuh", 30), ("wmma/padded.cuh", 31)]
+
+
+# --- calling it ---
+
+
+def calls(folder):
+    return [json.loads(line) for line in (folder / "calls").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("suffix", ["", "z"])
+def test_every_request_gets_the_counters_of_its_own_launch(tmp_path, monkeypatch, suffix):
+    ncu_stand_in.install(tmp_path, monkeypatch, raw=RAW, sass=SASS, suffix=suffix)
+    key = F16_F32.key(64, 64, 64)
+    configs = ({"BM": 1}, {}, {"BM": 2})  # the stand-in fails the launch without a configuration
+    found = profile([LaunchRequest("wmma-naive", key, config) for config in configs])
+    assert [one.failed for one in found.profiles] == [None, "UnsupportedError: no", None]
+    assert [one.registers for one in found.profiles] == [122, 0, 40]
+    assert found.profiles[0].counters["shared_load_wavefronts"] == 350
+    assert found.profiles[2].counters["barriers"] == 0
+    assert (found.lines, found.dropped_metrics, found.version) == ((), (), "Version 2025.3.1.0")
+    collecting = calls(tmp_path)[0]
+    assert collecting[collecting.index("--clock-control") + 1] == "none"
+
+
+def test_metrics_that_the_gpu_lacks_are_dropped_and_named(tmp_path, monkeypatch):
+    lacking = [METRICS[3], METRICS[-1]]
+    ncu_stand_in.install(tmp_path, monkeypatch, raw=RAW, sass=SASS, unknown=lacking)
+    found = profile([LaunchRequest("wmma-naive", F16_F32.key(64, 64, 64), {"BM": 1})])
+    assert found.dropped_metrics == tuple(lacking)
+    assert found.profiles[0].failed is None
+    asked = [call[call.index("--metrics") + 1].split(",") for call in calls(tmp_path) if "--metrics" in call]
+    assert [len(names) for names in asked] == [len(METRICS), len(METRICS) - 2]
+
+
+def test_lines_are_asked_for_with_our_sources(tmp_path, monkeypatch):
+    ncu_stand_in.install(tmp_path, monkeypatch, raw=RAW, sass=SASS, lines=LINES)
+    found = profile([LaunchRequest("wmma-padded", F16_F32.key(64, 64, 64), {"BM": 1})], with_lines=True)
+    assert next((line.file, line.line) for line in from_ncu(found.lines[0])) == ("wmma/padded.cuh", 30)
+    assert "--import-source" in calls(tmp_path)[0]
+
+
+def test_no_report_is_an_error_with_the_end_of_the_output(tmp_path, monkeypatch):
+    program = tmp_path / "ncu"
+    program.write_text("#!/bin/sh\necho ==ERROR== no permission\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(ProfileError, match=r"(?s)exit status 1.*no permission"):
+        profile([LaunchRequest("wmma-naive", F16_F32.key(64, 64, 64), {"BM": 1})])

@@ -66,6 +66,9 @@ METRICS = (
 )
 """Metrics beside those of the sections. One that this GPU lacks is dropped, and the record says so."""
 
+MOST_TRIES = 8
+"""How often a collection is tried again with fewer metrics."""
+
 TENSOR_OPCODES = ("HMMA", "IMMA", "DMMA", "BMMA", "HGMMA", "IGMMA", "QGMMA", "BGMMA")
 SHARED_LOADS = ("LDS", "LDSM")
 SHARED_STORES = ("STS", "LDGSTS")
@@ -87,7 +90,7 @@ _OPCODE = re.compile(r"^\s*(?:@!?U?P[T\d]+\s+)?([A-Z][A-Z0-9]*)")
 _STALL = re.compile(r"^smsp__average_warps_issue_stalled_(\w+?)_per_issue_active\.ratio$")
 _KEPT = re.compile(r"(gpu|launch|l1tex|lts|dram|sm)__|smsp__(sass|inst)_|memory_l|smsp__average_warps_issue")
 _LAUNCHED = re.compile(r"^warptile-launch (\d+) (ok|.+)$", re.MULTILINE)
-_METRIC_NAME = re.compile(r"[a-z]+__[a-z0-9_]+(?:\.[a-z_.]+)?")
+_METRIC_NAME = re.compile(r"[a-z0-9]+__[a-z0-9_]+(?:\.[a-z_.]+)?")
 
 
 class ProfileError(WarptileError, RuntimeError):
@@ -360,7 +363,7 @@ def profile(requests: Sequence[LaunchRequest], *, with_lines: bool = False, time
         folder = Path(name)
         (folder / "requests.json").write_bytes(msgspec.json.encode(list(requests)))
         report = folder / "report.ncu-rep"
-        output, dropped = _collect(ncu, folder / "requests.json", report, timeout_s, with_lines=with_lines)
+        report, output, dropped = _collect(ncu, folder / "requests.json", report, timeout_s, with_lines=with_lines)
         made, failed = launched(output)
 
         def page(*arguments: str) -> str:
@@ -383,12 +386,17 @@ def profile(requests: Sequence[LaunchRequest], *, with_lines: bool = False, time
     return NcuRun(profiles, tuple(tuple(each) for each in lines), tuple(dropped), version.strip().splitlines()[-1])
 
 
-def _collect(ncu: str, requests: Path, report: Path, timeout_s: float, *, with_lines: bool) -> tuple[str, list[str]]:
-    """Run the driver program under Nsight Compute; its output, and the metrics that had to be dropped."""
+def _collect(
+    ncu: str, requests: Path, report: Path, timeout_s: float, *, with_lines: bool
+) -> tuple[Path, str, list[str]]:
+    """Run the driver program under Nsight Compute: the report's file, the output, the metrics that had to be dropped.
+
+    Newer releases add a letter to the report's name.
+    """
     asked = list(METRICS)
     dropped: list[str] = []
     program = [sys.executable, "-m", "warptile.bench.launch_once", str(requests)]
-    for _ in range(3):
+    for _ in range(MOST_TRIES):
         command = [ncu, "--clock-control", "none", "--target-processes", "all", "--force-overwrite",
                    "--kernel-name-base", "mangled", "--kernel-name", "regex:warptile",
                    "--export", str(report)]  # fmt: skip
@@ -401,8 +409,9 @@ def _collect(ncu: str, requests: Path, report: Path, timeout_s: float, *, with_l
             command, capture_output=True, text=True, timeout=timeout_s, check=False, env=dict(os.environ)
         )
         output = done.stdout + done.stderr
-        if report.exists():
-            return output, dropped
+        written = sorted(report.parent.glob(f"{report.name}*"))
+        if written:
+            return written[0], output, dropped
         unknown = unknown_metrics(output, asked)
         if not unknown:
             break

@@ -189,9 +189,11 @@ def to_tuning(outcome: Outcome, key: ProblemKey) -> Tuning:
 
 
 def _request(rung: Rung, key: ProblemKey, arch: str, *, beta: float = 0.0) -> list[LaunchRequest]:
-    """A launch in the configuration of the small problem and, where it is legal, in that of a large one."""
+    """A launch in the configuration of the small problem and in that of a large one whose rows are aligned alike."""
     problem = to_problem(key, with_c=beta != 0)
-    large = to_problem(msgspec.structs.replace(key, m=FULL_SIZE, n=FULL_SIZE, k=FULL_SIZE))
+    large = to_problem(
+        msgspec.structs.replace(key, m=key.m + FULL_SIZE, n=key.n + FULL_SIZE, k=key.k + FULL_SIZE), with_c=beta != 0
+    )
     configs = [default_config(rung, each, arch) for each in (problem, large)]
     legal = {config_text(c): c for c in configs if c is not None and rung.illegal(problem, c) is None}
     alpha = 1.0 if beta == 0 else 0.5

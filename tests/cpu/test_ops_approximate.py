@@ -90,6 +90,8 @@ def test_quotients() -> None:
 
 def test_double_precision_approximations_have_a_zero_lower_half() -> None:
     a = np.array([3.0, 7.25, 1e300, 1e-300, 0.0, -0.0, np.inf, 5e-310, np.nan])
+    got = execute("rsqrt.approx.f64 d, a;", "f64 d a", a=a)
+    assert got[:4] == pytest.approx([1 / math.sqrt(x) for x in a[:4]], rel=2.0**-51)
     for opcode, function in (("rcp", lambda x: 1 / x), ("rsqrt", lambda x: 1 / math.sqrt(x))):
         got = execute(f"{opcode}.approx.ftz.f64 d, a;", "f64 d a", a=a)
         assert not (got.view(np.uint64) & np.uint64(0xFFFFFFFF)).any()

@@ -93,6 +93,7 @@ def test_pairs_give_the_low_half_first() -> None:
     assert (p.tolist(), q.tolist()) == ([True, False], [False, False])
     got = execute("set.le.f16x2.f16x2 d, a, b;", "b32 d a b", a=a, b=b)
     assert got.tolist() == [0x3C00_0000, 0x0000_3C00]
+    assert execute("set.gt.u32.f16x2 d, a, b;", "b32 d a b", a=a, b=b).tolist() == [0x0000_FFFF, 0]
     got = execute("set.eq.bf16x2.bf16x2 d, a, a;", "b32 d a", a=np.array([0x3F80_7FC0], dtype=np.uint32))
     assert got.tolist() == [0x3F80_0000]
 

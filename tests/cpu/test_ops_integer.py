@@ -392,3 +392,27 @@ def test_fns_examples_of_the_isa() -> None:
 def test_what_ptx_does_not_have_is_refused(text) -> None:
     with pytest.raises(UnknownInstruction):
         execute(text, "b64 d a")
+
+
+def test_video_instructions_work_part_by_part() -> None:
+    a, b = np.array([0x01FF80_7F], dtype=np.uint32), np.array([0x02017F_01], dtype=np.uint32)
+    c = np.array([1000], dtype=np.uint32)
+    for text, expected in (
+        ("vadd4.u32.u32.u32 d, a, b, c;", 0x0300FF80),
+        ("vadd4.s32.s32.s32.sat d, a, b, c;", 0x0300FF7F),
+        ("vadd4.u32.u32.u32.sat d, a, b, c;", 0x03FFFF80),
+        ("vsub4.s32.s32.s32.sat d, a, b, c;", 0xFFFE807E),
+        ("vabsdiff4.u32.u32.u32 d, a, b, c;", 0x01FE017E),
+        ("vabsdiff4.u32.u32.u32.add d, a, b, c;", 1000 + 0x01 + 0xFE + 0x01 + 0x7E),
+        ("vmax4.u32.u32.u32 d, a, b, c;", 0x02FF807F),
+        ("vmin4.s32.s32.s32 d, a, b, c;", 0x01FF8001),
+        ("vset4.u32.u32.gt d, a, b, c;", 0x00010101),
+        ("vset4.s32.s32.gt.add d, a, b, c;", 1001),
+        ("vabsdiff2.s32.s32.s32 d, a, b, c;", ((0x0201 - 0x01FF) << 16) | ((0x7F01 + 0x7F81) & 0xFFFF)),
+    ):
+        assert execute(text, "b32 d a b c", a=a, b=b, c=c)[0] == expected, text
+
+
+def test_relu_may_follow_the_type() -> None:
+    a = np.array([-5, 3], dtype=np.int32)
+    assert execute("max.s32.relu d, a, -7;", "s32 d a", a=a).tolist() == [0, 3]

@@ -486,6 +486,12 @@ def test_modifiers_keep_their_colons_and_may_stand_apart() -> None:
     assert first(f"{DECLARED} add .s32 %r1, %r1, 1;").modifiers == ("s32",)
 
 
+def test_directives_may_stand_together() -> None:
+    function = body_of("{.reg.b16 hl, hu; .shared.align 4.b8 s[8]; mov.b32 {hl,hu}, 7;}").functions["k"]
+    assert function.registers == {"hl": Register("hl", "b16"), "hu": Register("hu", "b16")}
+    assert (function.variables[0].alignment_bytes, function.variables[0].size_bytes) == (4, 8)
+
+
 integers = st.integers(0, 2**64 - 1)
 spellings = st.one_of(
     integers.map(lambda v: (str(v), v)),

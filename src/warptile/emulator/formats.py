@@ -192,9 +192,7 @@ def _narrow_f16_exactly(value: Array) -> Array:
 
 def narrow_bf16(value: Array) -> Array:
     """bf16 bits of float32 values, to the nearest."""
-    bits = value.view(np.uint32)
-    nearest = (bits + (np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1)))) >> np.uint32(16)
-    return np.where(np.isnan(value), np.uint16(0x7FFF), nearest.astype(np.uint16))
+    return compiled("narrow", "bf16")(value)
 
 
 def _narrow_bf16_exactly(value: Array) -> Array:

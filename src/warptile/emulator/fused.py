@@ -29,8 +29,8 @@ def compiled(name: str, type_name: str) -> Callable[..., Array]:
     """The ufunc called ``name`` for values of type ``type_name``.
 
     Names are ``add``, ``sub``, ``mul`` and ``fma`` for f32, f64, f16 and bf16; the same with ``.ftz``, ``min`` and
-    ``max`` for f32; ``widen`` (f16 to float32) and ``narrow`` (float32 to f16, to the nearest). f64 results keep the
-    NaN of the processor: PTX does not say which one comes out.
+    ``max`` for f32; ``widen`` (f16 to float32) and ``narrow`` (float32 to f16 or bf16, to the nearest). f64 results
+    keep the NaN of the processor: PTX does not say which one comes out.
     """
     if type_name == "f64" and name != "fma":
         return {"add": np.add, "sub": np.subtract, "mul": np.multiply}[name]
@@ -256,6 +256,10 @@ def _narrow_f16_ufunc(a: Any) -> Any:
     return _narrow_f16(a)
 
 
+def _narrow_bf16_ufunc(a: Any) -> Any:
+    return _narrow_bf16(a)
+
+
 _FUNCTIONS: dict[tuple[str, str], Callable[..., Any]] = {
     ("add", "f32"): _add, ("sub", "f32"): _subtract, ("mul", "f32"): _multiply, ("fma", "f32"): _multiply_add,
     ("add.ftz", "f32"): _add_flushed, ("sub.ftz", "f32"): _subtract_flushed, ("mul.ftz", "f32"): _multiply_flushed,
@@ -264,5 +268,5 @@ _FUNCTIONS: dict[tuple[str, str], Callable[..., Any]] = {
     ("add", "f16"): _add_f16, ("sub", "f16"): _subtract_f16, ("mul", "f16"): _multiply_f16,
     ("odd fma", "f16"): _odd_multiply_add_f16, ("widen", "f16"): _widen_f16_ufunc, ("narrow", "f16"): _narrow_f16_ufunc,
     ("add", "bf16"): _add_bf16, ("sub", "bf16"): _subtract_bf16, ("mul", "bf16"): _multiply_bf16,
-    ("fma", "bf16"): _multiply_add_bf16,
+    ("fma", "bf16"): _multiply_add_bf16, ("narrow", "bf16"): _narrow_bf16_ufunc,
 }  # fmt: skip

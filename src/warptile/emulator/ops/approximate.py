@@ -14,6 +14,7 @@ and that a comparison with a GPU must allow:
 ``lg2.approx``     absolute error 2**-22 for 0.5 to 2, else relative error 2**-22
 ``ex2.approx``     2 ulp (f32), relative error 2**-9.9 (f16), 2**-7 (bf16)
 ``tanh.approx``    relative error 2**-11 (f32), absolute error 2**-10.987 (f16), 2**-8 (bf16)
+``rsqrt.approx.f64``  not stated; here within 1.5 ulp
 ``*.ftz.f64``      the upper 32 bits of an approximation from the upper 32 bits; the lower 32 bits are 0
 =================  =====================================================================================
 """
@@ -34,10 +35,15 @@ from warptile.ptx.instruction import Instruction
 
 _UPPER = np.uint64(0xFFFFFFFF00000000)
 
+
+def _reciprocal_root(a: Array) -> Array:
+    return 1.0 / np.sqrt(a)
+
+
 _FUNCTIONS: dict[str, Callable[[Array], Array]] = {
     "rcp": lambda a: 1.0 / a,
     "sqrt": np.sqrt,
-    "rsqrt": lambda a: 1.0 / np.sqrt(a),
+    "rsqrt": _reciprocal_root,
     "sin": np.sin,
     "cos": np.cos,
     "lg2": np.log2,
@@ -49,10 +55,6 @@ _FUNCTIONS: dict[str, Callable[[Array], Array]] = {
 def _in_f64(function: Callable[..., Array]) -> Callable[..., Array]:
     """``function`` of float64 values, as one of float32 values that rounds once."""
     return lambda *values: canonical_f32(function(*[value.astype(np.float64) for value in values]).astype(np.float32))
-
-
-def _reciprocal_root(a: Array) -> Array:
-    return 1.0 / np.sqrt(a)
 
 
 @typed("rcp sqrt rsqrt", "f32 f64")
@@ -69,8 +71,10 @@ def function_of_one(instruction: Instruction, assembler: Assembler) -> Operation
     ftz = modifiers.flag("ftz")
     modifiers.done()
     if name == "f64":
+        if opcode == "rsqrt" and not ftz:
+            return elementwise(instruction, assembler, _reciprocal_root, np.float64, np.float64, quiet=True)
         if not ftz or opcode == "sqrt":
-            raise unknown(instruction, "of .f64 there are rcp.approx.ftz and rsqrt.approx.ftz")
+            raise unknown(instruction, "of .f64 there are rcp.approx.ftz, rsqrt.approx and rsqrt.approx.ftz")
         return elementwise(instruction, assembler, _upper_half(_FUNCTIONS[opcode]), np.float64, np.float64, quiet=True)
     if opcode == "tanh" and ftz:
         raise unknown(instruction, "tanh.approx.f32 has no .ftz")

@@ -147,13 +147,17 @@ def set_value(instruction: Instruction, assembler: Assembler) -> Operation:
     incoming = assembler.source(operands[3], np.bool_) if combine else None
     operator = _COMBINE[combine] if combine else None
     small = SMALL_FLOATS.get(result)
-    if comparison.pair != (small is not None and small.pair):
+    masks = comparison.pair and result in ("u32", "s32")
+    if comparison.pair != (masks or (small is not None and small.pair)):
         raise unknown(instruction, f"a comparison of .{kind} does not give .{result}")
     true: np.generic
     if small is not None:
         part = np.dtype(np.uint16)
         true = np.uint16(small.one)
         storage = np.dtype(small.storage)
+    elif masks:  # all ones in each half
+        part, storage = np.dtype(np.uint16), np.dtype(np.uint32)
+        true = np.uint16(0xFFFF)
     elif result == "f32":
         part = storage = FLOATS["f32"]
         true = np.float32(1)

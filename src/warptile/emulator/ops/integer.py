@@ -319,8 +319,8 @@ def sum_of_absolute_difference(instruction: Instruction, assembler: Assembler) -
 def extremum(instruction: Instruction, assembler: Assembler) -> Operation:
     """``min`` and ``max``, scalar or in pairs; .relu then takes nothing below zero."""
     modifiers = Modifiers(instruction)
+    relu = modifiers.flag("relu")  # before the type, or behind it as NVRTC writes it
     name = modifiers.last()
-    relu = modifiers.flag("relu")
     modifiers.done()
     if relu and name not in ("s32", "s16x2"):
         raise unknown(instruction, ".relu is for .s32 and .s16x2 only")

@@ -99,8 +99,7 @@ def _whole_reader(instruction: Instruction, assembler: Assembler, source: Operan
         read = assembler.source(source, f"u{whole}")
 
         def narrow(active: Active) -> Array:
-            value = np.broadcast_to(read(active), active.count)
-            return np.ascontiguousarray(value).view(np.uint8).reshape(active.count, whole)
+            return np.ascontiguousarray(read(active)).view(np.uint8).reshape(-1, whole)
 
         return narrow
     array = _wide_register(instruction, assembler, source)

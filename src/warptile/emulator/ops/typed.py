@@ -23,7 +23,7 @@ _BY_TYPE: dict[str, dict[str, Builder]] = {}
 
 
 def typed(opcodes: str, types: str) -> Callable[[B], B]:
-    """Register a builder for the given opcodes when their last modifier is one of the given types.
+    """Register a builder for the given opcodes when the last type among their modifiers is one of those given.
 
     >>> @typed("add sub", "u32 s32")
     ... def integer_sum(instruction, assembler): ...
@@ -44,11 +44,11 @@ def typed(opcodes: str, types: str) -> Callable[[B], B]:
 
 def _dispatch(instruction: Instruction, assembler: Assembler) -> Operation:
     table = _BY_TYPE[instruction.opcode]
-    kind = instruction.modifiers[-1] if instruction.modifiers else ""
-    found = table.get(kind)
-    if found is None:
-        raise unknown(instruction, f"{instruction.opcode} of type .{kind} is not known; known are .{', .'.join(table)}")
-    return found(instruction, assembler)
+    for kind in reversed(instruction.modifiers):  # the type is the last, but for ``max.s32.relu``
+        found = table.get(kind)
+        if found is not None:
+            return found(instruction, assembler)
+    raise unknown(instruction, f"{instruction.opcode} takes one of the types .{', .'.join(table)}")
 
 
 def elementwise(

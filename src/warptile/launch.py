@@ -64,7 +64,7 @@ class LaunchSpec:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows in memory: ``count`` of them, ``columns`` elements each, ``stride_bytes`` apart, from ``offset_bytes`` on."""
+    """Rows in memory: ``count`` of ``columns`` elements, ``stride_bytes`` apart, from ``offset_bytes`` on."""
 
     count: int
     columns: int

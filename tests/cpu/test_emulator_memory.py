@@ -145,7 +145,8 @@ def test_a_generic_access_with_lanes_in_two_spaces() -> None:
     run_cuda("""__global__ void k(int* o, int* g) {
                   __shared__ int s[32];
                   s[threadIdx.x] = threadIdx.x;
-                  volatile int* p = threadIdx.x % 2 ? (volatile int*)(s + threadIdx.x) : (volatile int*)(g + threadIdx.x);
+                  volatile int* p = threadIdx.x % 2 ? (volatile int*)(s + threadIdx.x)
+                                                    : (volatile int*)(g + threadIdx.x);
                   *p = *p + 1;
                   o[threadIdx.x] = *p;
                 }""", "k", [out, np.arange(1000, 1032, dtype=np.int32)], outputs={0: True, 1: False})  # fmt: skip

@@ -127,7 +127,7 @@ def test_explain_says_what_why_and_what_not():
     text = make_plan(problem(4096, 4096, 4096, "float32")).explain()
     assert "D[4096, 4096] = A[4096, 4096] @ B[4096, 4096], float32 -> float32" in text
     assert "rung       simt-warptile" in text
-    assert "1024 blocks of 128 threads" in text
+    assert "1024 blocks of 256 threads" in text
     assert "bound by" in text
     assert "wmma-final: operands are float32" in text
     assert "against" in text

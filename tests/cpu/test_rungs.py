@@ -128,7 +128,7 @@ def test_more_registers_than_there_are():
     warptile = rung("simt-warptile")
     given = problem(4096, 4096, 4096, "float32")
     config = {**warptile.default_config(given), "MIN_BLOCKS": 4}
-    assert "4 blocks of 128 threads leave it 128" in (warptile.illegal(given, config) or "")
+    assert "4 blocks of 256 threads leave it 64" in (warptile.illegal(given, config) or "")
 
 
 def test_a_group_of_blocks_is_counted_in_32_bits():

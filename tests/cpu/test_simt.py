@@ -94,7 +94,8 @@ M, N, K = 96, 64, 32
 
 def test_naive_reads_both_operands_for_every_multiply_add():
     counters = run(problem(M, N, K, "float32"), "simt-naive").report.counters
-    assert counters["global_load_bytes"] == M * N * K * 2 * 4
+    # A warp is 32 columns of one row: at each k it asks for one element of A and for 32 of B.
+    assert counters["global_load_bytes"] == 4 * (M * N * K // 32 + M * N * K)
     assert counters["global_store_bytes"] == M * N * 4
     assert counters["shared_load_requests"] == 0
 
@@ -118,7 +119,10 @@ def test_warptile_counts(b_major):
     warps = (M // bm) * (N // bn) * warps_per_block
     assert counters["shared_load_requests"] == warps * K * (config["TM"] + config["TN"]) // 4
     assert counters["shared_load_conflict_ratio"] == 1
-    assert counters["shared_store_conflict_ratio"] == 1
+    # cp.async writes a wavefront for every global line it reads. A (and B stored as [N, K]) is transposed: a warp copies
+    # 8 k of 4 rows, 4 lines where one pass of 32 banks would do. B as [K, N] goes as 4 rows of 128 bytes in 4 passes.
+    # A tile has 16 requests of the first kind an operand (64 wavefronts for 16 passes), 4 of the second (16 for 16).
+    assert counters["shared_store_conflict_ratio"] == {"row": (64 + 16) / (16 + 16), "col": 64 / 16}[b_major]
     # One barrier before the first tile and one between each two: K / BK tiles give K / BK barriers a warp.
     assert counters["barriers"] == warps * (K // config["BK"])
 
@@ -189,11 +193,13 @@ def test_the_inner_loop_is_multiply_adds():
     """At least 90 % of simt-warptile's PTX loop is fma: the rest is 16-byte loads and a few copies."""
     rung = RUNGS["simt-warptile"]
     given = problem(4096, 4096, 4096, "float32")
-    ptx = compile_source(translation_unit(rung, given, rung.default_config(given)), "sm_90a").ptx.decode()
+    config = rung.default_config(given)
+    ptx = compile_source(translation_unit(rung, given, config), "sm_90a").ptx.decode()
     lines = [line.strip() for line in ptx.splitlines()]
     at = [i for i, line in enumerate(lines) if line.startswith("fma.rn.f32")]
-    in_loop = 16 * 16 * 8  # BK * TM * TN
-    assert len(at) == in_loop + 16 * 8  # and beta * C of the epilogue
+    tile = config["TM"] * config["TN"]
+    in_loop = config["BK"] * tile
+    assert len(at) == in_loop + tile  # and beta * C of the epilogue
     span = lines[at[0] : at[in_loop - 1] + 1]
     instructions = [line for line in span if re.match(r"(@!?%p\d+ )?[a-z]", line) and line.endswith(";")]
     assert in_loop >= 0.9 * len(instructions)

@@ -4,19 +4,19 @@ The forms with a rounding modifier are exact and live in `float`. The ``.approx`
 float64 and rounded once, so they are closer to the true value than the hardware need be. The bounds that PTX ISA gives,
 and that a comparison with a GPU must allow:
 
-=================  =====================================================================================
-``div.approx``     2 ulp for divisors of magnitude 2**-126 to 2**126; larger divisors give 0 (NaN for infinity / it)
-``div.full``       2 ulp
-``rcp.approx``     1 ulp
-``sqrt.approx``    relative error 2**-23
-``rsqrt.approx``   relative error 2**-22.9
-``sin``, ``cos``   absolute error 2**-20.5 in [-2 pi, 2 pi]
-``lg2.approx``     absolute error 2**-22 for 0.5 to 2, else relative error 2**-22
-``ex2.approx``     2 ulp (f32), relative error 2**-9.9 (f16), 2**-7 (bf16)
-``tanh.approx``    relative error 2**-11 (f32), absolute error 2**-10.987 (f16), 2**-8 (bf16)
+====================  =================================================================================================
+``div.approx``        2 ulp for divisors of magnitude 2**-126 to 2**126; larger divisors give 0 (NaN for infinity / it)
+``div.full``          2 ulp
+``rcp.approx``        1 ulp
+``sqrt.approx``       relative error 2**-23
+``rsqrt.approx``      relative error 2**-22.9
+``sin``, ``cos``      absolute error 2**-20.5 in [-2 pi, 2 pi]
+``lg2.approx``        absolute error 2**-22 for 0.5 to 2, else relative error 2**-22
+``ex2.approx``        2 ulp (f32), relative error 2**-9.9 (f16), 2**-7 (bf16)
+``tanh.approx``       relative error 2**-11 (f32), absolute error 2**-10.987 (f16), 2**-8 (bf16)
 ``rsqrt.approx.f64``  not stated; here within 1.5 ulp
-``*.ftz.f64``      the upper 32 bits of an approximation from the upper 32 bits; the lower 32 bits are 0
-=================  =====================================================================================
+``*.ftz.f64``         the upper 32 bits of an approximation from the upper 32 bits; the lower 32 bits are 0
+====================  =================================================================================================
 """
 
 from __future__ import annotations

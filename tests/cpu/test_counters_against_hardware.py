@@ -1,21 +1,26 @@
 """The emulator's counters equal the hardware's, for the same kernel on the same problem.
 
-The hardware's come from the newest profile record. Exact: wavefronts of shared memory, their ideal, and the sectors
-that global accesses ask for. Instruction counts differ by nature: a PTX instruction becomes one or several machine
+The hardware's come from the newest profile record. Exact: wavefronts of shared memory, their ideal, and the requests
+and sectors of global accesses. Instruction counts differ by nature: a PTX instruction becomes one or several machine
 instructions.
 """
 
 import numpy as np
 import pytest
 
+from warptile import dtypes
 from warptile.arrays import numpy_dtype
 from warptile.bench.records import ProfileRecord, newest
 from warptile.bench.workloads import COUNTER_SHAPES, to_problem
 from warptile.device_product import draw
 from warptile.execute import EmulatorBackend, compiled
 from warptile.plan import make_plan
+from warptile.problem import Problem
+from warptile.rungs import RUNGS
 
 EXACT = (
+    "global_load_requests",
+    "global_store_requests",
     "shared_load_wavefronts",
     "shared_load_wavefronts_ideal",
     "shared_store_wavefronts",
@@ -24,8 +29,24 @@ EXACT = (
     "global_store_sectors",
 )
 
-EXPLAINED: dict[tuple[str, str], str] = {}
-"""(rung, counter) -> why the two differ."""
+WHOLE_TILES = COUNTER_SHAPES[0]
+
+
+def explained(rung: str, counter: str, shape: tuple[int, int, int]) -> str | None:
+    """Why the two differ, where they may: docs/counters.md, "Where PTX cannot tell"."""
+    if rung == "simt-shared" and counter.startswith("shared_load"):
+        return "ptxas merges four 4-byte loads of A into one of 16 bytes"
+    if shape != WHOLE_TILES and counter.startswith("shared_store") and "cp.async" in source_of(rung):
+        return "a copy that fills zeros at the edge becomes several machine instructions"
+    return None
+
+
+def source_of(rung: str) -> str:
+    """The PTX of a rung on a problem whose rows are aligned to 16 bytes: does it copy asynchronously?"""
+    dtype = dtypes.dtype(RUNGS[rung].dtypes[0])
+    accumulator = dtypes.dtype("float16" if rung == "simt-half2" else dtype.accumulators[0])
+    problem = Problem.dense(256, 256, 128, dtype, out=dtype, accumulator=accumulator)
+    return compiled(make_plan(problem, rung=rung)).ptx.decode()
 
 
 def recorded():
@@ -50,6 +71,6 @@ def test_counters_equal_the_hardwares(profile):
     wrong = {
         name: (value, profile.counters[name])
         for name, value in counted.items()
-        if value != profile.counters[name] and (profile.rung, name) not in EXPLAINED
+        if value != profile.counters[name] and explained(profile.rung, name, (problem.m, problem.n, problem.k)) is None
     }
     assert wrong == {}, "counter: (emulator, hardware)"

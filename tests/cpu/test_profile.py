@@ -112,7 +112,12 @@ def test_the_source_page_keeps_launches_and_both_spellings_of_its_columns():
 
 def test_api_counters_have_their_own_instructions():
     first, _ = parse_sass(SASS)
-    metrics = {"smsp__inst_executed.sum": 790.0, "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum": 110.0}
+    metrics = {
+        "smsp__inst_executed.sum": 790.0,
+        "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum": 110.0,
+        "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": 1760.0,
+        "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum": 80.0,
+    }
     assert api_counters(metrics, by_opcode(first)) == {
         "warp_instructions": 790.0,
         "global_load_requests": 110.0,

@@ -72,8 +72,6 @@ MOST_TRIES = 8
 TENSOR_OPCODES = ("HMMA", "IMMA", "DMMA", "BMMA", "HGMMA", "IGMMA", "QGMMA", "BGMMA")
 SHARED_LOADS = ("LDS", "LDSM")
 SHARED_STORES = ("STS", "LDGSTS")
-GLOBAL_LOADS = ("LDG", "LDGSTS")
-GLOBAL_STORES = ("STG",)
 
 COLUMNS = {
     "instructions": ("Instructions Executed", "inst_executed"),
@@ -253,6 +251,8 @@ def api_counters(metrics: Mapping[str, float], opcodes: Mapping[str, Mapping[str
     for name, metric in (
         ("global_load_requests", "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"),
         ("global_store_requests", "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum"),
+        ("global_load_sectors", "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"),
+        ("global_store_sectors", "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"),
         ("global_load_bytes", "smsp__sass_data_bytes_mem_global_op_ld.sum"),
         ("global_store_bytes", "smsp__sass_data_bytes_mem_global_op_st.sum"),
     ):
@@ -261,8 +261,6 @@ def api_counters(metrics: Mapping[str, float], opcodes: Mapping[str, Mapping[str
     if opcodes:
         found["tensor_instructions"] = total(TENSOR_OPCODES, "instructions")
         found["barriers"] = total(("BAR",), "instructions")
-        found["global_load_sectors"] = total(GLOBAL_LOADS, "global_sectors")
-        found["global_store_sectors"] = total(GLOBAL_STORES, "global_sectors")
         for kind, names in (("load", SHARED_LOADS), ("store", SHARED_STORES)):
             wavefronts, ideal = total(names, "shared_wavefronts"), total(names, "shared_wavefronts_ideal")
             found[f"shared_{kind}_wavefronts"] = wavefronts

@@ -151,7 +151,7 @@ class Assembler:
             view = _low_part(array, wanted)
             if view is None:
                 raise UnknownInstruction(f"operand {operand.name} is narrower than {wanted.name}")
-            return lambda active: view[active.index]
+            return _reader(view)
         if isinstance(operand, Immediate):
             constant = _immediate(operand, wanted)
         elif isinstance(operand, Symbol):
@@ -210,6 +210,16 @@ class Assembler:
     def width(self, operand: Operand) -> int | None:
         """Bytes of a register operand; None for anything else."""
         return REGISTER_BYTES.get(operand.type) if isinstance(operand, Register) else None
+
+
+def _reader(view: Array) -> Source:
+    """Reads the active lanes of a register: a view of it for a run of lanes, else a copy."""
+
+    def read(active: Active) -> Array:
+        index = active.index
+        return view[index] if isinstance(index, slice) else view.take(index)  # take: a third of the time of view[index]
+
+    return read
 
 
 def _low_part(array: Array, wanted: np.dtype[Any]) -> Array | None:

@@ -20,41 +20,60 @@ struct Accumulators {
     }
 };
 
+// Loads row `i` of this warp's fragments of A for the units of depth [depth, depth + STEP) of the stage.
+template <typename OPERATION, typename TILE, int PAD>
+__device__ __forceinline__ void load_a(typename OPERATION::A& a, const Stage<OPERATION, TILE, PAD>& stage, int i,
+                                       int depth) {
+    constexpr int STRIDE = decltype(stage.a)::STRIDE;
+    load_shared_fragment<OPERATION>(a, stage.a.units + (TILE::warp_row() + i * OPERATION::FM) * STRIDE + depth, STRIDE);
+}
+
+// Loads column `j` of this warp's fragments of B for the same depth.
+template <typename OPERATION, typename TILE, int PAD>
+__device__ __forceinline__ void load_b(typename OPERATION::B& b, const Stage<OPERATION, TILE, PAD>& stage, int j,
+                                       int depth) {
+    constexpr int STRIDE = decltype(stage.b)::STRIDE;
+    const int column = TILE::warp_column() + j * OPERATION::FN;
+    const int at = OPERATION::B_COLUMN_MAJOR ? column * STRIDE + depth : depth * STRIDE + column;
+    load_shared_fragment<OPERATION>(b, stage.b.units + at, STRIDE);
+}
+
 template <typename OPERATION, typename TILE>
 struct Fragments {
     static constexpr int ROWS = TILE::WM / OPERATION::FM, COLUMNS = TILE::WN / OPERATION::FN;
     typename OPERATION::A a[ROWS];
     typename OPERATION::B b[COLUMNS];
 
-    // Loads this warp's fragments for the units of depth [depth, depth + STEP) of the stage.
+    // Loads all of this warp's fragments for the units of depth [depth, depth + STEP) of the stage.
     template <int PAD>
     __device__ __forceinline__ void load(const Stage<OPERATION, TILE, PAD>& stage, int depth) {
-        constexpr int A_STRIDE = decltype(stage.a)::STRIDE, B_STRIDE = decltype(stage.b)::STRIDE;
-        const auto* a_tile = stage.a.units + TILE::warp_row() * A_STRIDE + depth;
-        const auto* b_tile = stage.b.units + (OPERATION::B_COLUMN_MAJOR ? TILE::warp_column() * B_STRIDE + depth
-                                                                       : depth * B_STRIDE + TILE::warp_column());
-        constexpr int B_NEXT = OPERATION::FN * (OPERATION::B_COLUMN_MAJOR ? B_STRIDE : 1);
 #pragma unroll
-        for (int i = 0; i < ROWS; ++i)
-            load_shared_fragment<OPERATION>(a[i], a_tile + i * OPERATION::FM * A_STRIDE, A_STRIDE);
+        for (int i = 0; i < ROWS; ++i) load_a(a[i], stage, i, depth);
 #pragma unroll
-        for (int j = 0; j < COLUMNS; ++j) load_shared_fragment<OPERATION>(b[j], b_tile + j * B_NEXT, B_STRIDE);
+        for (int j = 0; j < COLUMNS; ++j) load_b(b[j], stage, j, depth);
     }
 };
 
-// The warp's outer product of one step: every A fragment with every B fragment. ZIGZAG runs every other row
-// backwards, so that two products in a row always share an operand.
+// One fragment of A with each fragment of B: row `i` of the warp's outer product. ZIGZAG runs every other row
+// backwards, so that two neighbouring products always share an operand.
+template <bool ZIGZAG, typename OPERATION, typename TILE, int COLUMNS>
+__device__ __forceinline__ void multiply_row(Accumulators<OPERATION, TILE>& accumulators, int i,
+                                             const typename OPERATION::A& a,
+                                             const typename OPERATION::B (&b)[COLUMNS]) {
+#pragma unroll
+    for (int step = 0; step < COLUMNS; ++step) {
+        const int j = ZIGZAG && i % 2 ? COLUMNS - 1 - step : step;
+        multiply_fragments<OPERATION>(accumulators.at[i][j], a, b[j]);
+    }
+}
+
+// The warp's outer product of one step: every A fragment with every B fragment.
 template <bool ZIGZAG = false, typename OPERATION, typename TILE>
 __device__ __forceinline__ void multiply(Accumulators<OPERATION, TILE>& accumulators,
                                          const Fragments<OPERATION, TILE>& fragments) {
-    constexpr int ROWS = Accumulators<OPERATION, TILE>::ROWS, COLUMNS = Accumulators<OPERATION, TILE>::COLUMNS;
 #pragma unroll
-    for (int i = 0; i < ROWS; ++i)
-#pragma unroll
-        for (int step = 0; step < COLUMNS; ++step) {
-            const int j = ZIGZAG && i % 2 ? COLUMNS - 1 - step : step;
-            multiply_fragments<OPERATION>(accumulators.at[i][j], fragments.a[i], fragments.b[j]);
-        }
+    for (int i = 0; i < Accumulators<OPERATION, TILE>::ROWS; ++i)
+        multiply_row<ZIGZAG>(accumulators, i, fragments.a[i], fragments.b);
 }
 
 // The whole depth of a stage, one set of fragments.

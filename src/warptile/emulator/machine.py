@@ -18,6 +18,7 @@ SHARED_RESERVED_BYTES = 1024
 """The first bytes of a block's shared memory belong to the system (sm_80 on); variables start behind them."""
 
 CLOCK_NAMES = ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi")
+"""Special registers that change while a kernel runs."""
 
 
 class Geometry:

@@ -6,10 +6,9 @@ import numpy as np
 
 from warptile.emulator.assembler import Assembler, Modifiers, Operation, Source, builder, unknown
 from warptile.emulator.lanes import REGISTER_BYTES, Active, Array
+from warptile.emulator.machine import CLOCK_NAMES
 from warptile.emulator.ops.typed import FLOATS, INTEGERS, elementwise
 from warptile.ptx.instruction import Immediate, Instruction, Operand, Register, SpecialRegister, Vector
-
-_CLOCKS = ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi")
 
 
 @builder("mov")
@@ -25,7 +24,7 @@ def move(instruction: Instruction, assembler: Assembler) -> Operation:
         raise unknown(instruction, "only one side can be a vector")
     if name == "b128" or isinstance(source, Vector) or isinstance(target, Vector):
         return _words(instruction, assembler, name)
-    if isinstance(source, SpecialRegister) and source.name in _CLOCKS:
+    if isinstance(source, SpecialRegister) and source.name in CLOCK_NAMES:
         return _clock(instruction, assembler, source.name, name)
     kind = np.dtype(np.bool_) if name == "pred" else FLOATS.get(name) or INTEGERS.get(name)
     if kind is None or (kind.itemsize == 1 and name != "pred"):

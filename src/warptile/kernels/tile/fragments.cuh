@@ -20,12 +20,14 @@ struct Accumulators {
     }
 };
 
-// Loads row `i` of this warp's fragments of A for the units of depth [depth, depth + STEP) of the stage.
+// Loads row `i` of this warp's fragments of A for the units of depth [depth, depth + STEP) of the stage. What depends
+// on the warp comes first in the address: the rest is an offset in the instruction.
 template <typename OPERATION, typename TILE, int PAD>
 __device__ __forceinline__ void load_a(typename OPERATION::A& a, const Stage<OPERATION, TILE, PAD>& stage, int i,
                                        int depth) {
     constexpr int STRIDE = decltype(stage.a)::STRIDE;
-    load_shared_fragment<OPERATION>(a, stage.a.units + (TILE::warp_row() + i * OPERATION::FM) * STRIDE + depth, STRIDE);
+    const auto* warp_tile = stage.a.units + TILE::warp_row() * STRIDE;
+    load_shared_fragment<OPERATION>(a, warp_tile + depth + i * OPERATION::FM * STRIDE, STRIDE);
 }
 
 // Loads column `j` of this warp's fragments of B for the same depth.
@@ -33,9 +35,9 @@ template <typename OPERATION, typename TILE, int PAD>
 __device__ __forceinline__ void load_b(typename OPERATION::B& b, const Stage<OPERATION, TILE, PAD>& stage, int j,
                                        int depth) {
     constexpr int STRIDE = decltype(stage.b)::STRIDE;
-    const int column = TILE::warp_column() + j * OPERATION::FN;
-    const int at = OPERATION::B_COLUMN_MAJOR ? column * STRIDE + depth : depth * STRIDE + column;
-    load_shared_fragment<OPERATION>(b, stage.b.units + at, STRIDE);
+    constexpr int DEPTH_STEP = OPERATION::B_COLUMN_MAJOR ? 1 : STRIDE, COLUMN_STEP = OPERATION::B_COLUMN_MAJOR ? STRIDE : 1;
+    const auto* warp_tile = stage.b.units + TILE::warp_column() * COLUMN_STEP;
+    load_shared_fragment<OPERATION>(b, warp_tile + depth * DEPTH_STEP + j * OPERATION::FN * COLUMN_STEP, STRIDE);
 }
 
 template <typename OPERATION, typename TILE>

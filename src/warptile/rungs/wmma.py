@@ -16,11 +16,11 @@ from warptile.rungs.wmma_tiles import (
     Geometry,
     common_reasons,
     elements_per_unit,
-    even_steps_reason,
     output_reason,
     output_width,
     pad_reason,
     resource_reason,
+    sets_reason,
     stages_reason,
     tiling_reason,
     unit_bytes,
@@ -32,10 +32,7 @@ SHAPE_KEYS = ("FM", "FN", "FK")
 TILE_KEYS = ("BM", "BN", "BK", "WM", "WN", *SHAPE_KEYS)
 PADDED_KEYS = (*TILE_KEYS, "PAD")
 RING_KEYS = (*PADDED_KEYS, "STAGES")
-FINAL_KEYS = (*RING_KEYS, "GROUP", "ZIGZAG", "MIN_BLOCKS")
-
-ENOUGH_BLOCKS = 100
-"""Blocks below which `_default_final` prefers smaller tiles: most of a large GPU would idle."""
+FINAL_KEYS = (*RING_KEYS, "SETS", "GROUP", "ZIGZAG", "MIN_BLOCKS")
 
 
 # --- sizes --------------------------------------------------------------------------------------------------------
@@ -68,9 +65,9 @@ def _ring(problem: Problem, stages: int) -> dict[str, int]:
     return {**_padded(problem), "STAGES": stages}
 
 
-def _final(problem: Problem, *sizes: int, depth_bytes: int = 64, stages: int = 4) -> dict[str, int]:
-    choice = {**_tile(problem, *sizes), "BK": _depth(problem, depth_bytes), "PAD": _pad(problem), "STAGES": stages}
-    return {**choice, "GROUP": 8, "ZIGZAG": 1, "MIN_BLOCKS": 1}
+def _final(problem: Problem, *sizes: int, depth_bytes: int, stages: int, sets: int = 2) -> dict[str, int]:
+    choice = {**_tile(problem, *sizes), "BK": _depth(problem, depth_bytes), "PAD": _pad(problem)}
+    return {**choice, "STAGES": stages, "SETS": sets, "GROUP": 8, "ZIGZAG": 1, "MIN_BLOCKS": 1}
 
 
 # --- template arguments -------------------------------------------------------------------------------------------
@@ -111,7 +108,7 @@ def _geometry(problem: Problem, config: Config) -> Geometry:
 
 
 def _final_geometry(problem: Problem, config: Config) -> Geometry:
-    return Geometry(problem, config, whole_rows=True, fragment_sets=2)
+    return Geometry(problem, config, whole_rows=True, fragment_sets=2 if config["SETS"] == 2 else 0)
 
 
 def _naive_as_tile(config: Config) -> dict[str, int]:
@@ -166,7 +163,7 @@ def _final_illegal(problem: Problem, config: Config) -> str | None:
         common_reasons(problem, config, FINAL_KEYS)
         or (None if config["ZIGZAG"] in (0, 1) else f"ZIGZAG is {config['ZIGZAG']}; it is 0 or 1")
         or tiling_reason(config)
-        or even_steps_reason(config)
+        or sets_reason(config)
         or pad_reason(problem, config)
         or stages_reason(config)
         or vector_reason(problem, config)
@@ -178,32 +175,42 @@ def _final_illegal(problem: Problem, config: Config) -> str | None:
 # --- configurations -----------------------------------------------------------------------------------------------
 
 FINAL_SIZES = (
-    (64, 64, 32, 32, 64, 4),
-    (64, 128, 32, 64, 64, 4),
-    (128, 128, 64, 32, 64, 4),
-    (128, 128, 64, 64, 64, 4),
-    (128, 128, 64, 64, 128, 3),
-    (128, 256, 64, 64, 64, 3),
-    (128, 256, 64, 64, 64, 4),
-    (128, 256, 64, 64, 128, 3),
-    (256, 128, 64, 64, 64, 4),
+    (64, 64, 32, 32, 64, 4, 2),
+    (64, 128, 32, 64, 64, 4, 2),
+    (128, 128, 64, 32, 64, 4, 2),
+    (128, 128, 64, 64, 64, 4, 2),
+    (128, 128, 64, 64, 128, 3, 2),
+    (128, 256, 64, 64, 64, 4, 2),
+    (256, 128, 64, 64, 64, 4, 2),
+    (128, 256, 64, 64, 128, 3, 2),
+    (192, 256, 96, 64, 128, 3, 1),
 )
-"""This project's nine configurations of wmma-final: BM, BN, WM, WN, bytes of depth (64 are BK=32 halves), STAGES."""
+"""This project's nine configurations of wmma-final: BM, BN, WM, WN, bytes of depth (64 are 32 halves), STAGES, SETS."""
+
+ENOUGH_BLOCKS = {8: 300, 7: 100, 5: 100, 2: 100, 0: 0}
+"""Default choices among the nine, best first, each with the number of blocks from which a large GPU is kept busy."""
 
 
 def nine(problem: Problem) -> tuple[Config, ...]:
     """The nine configurations of wmma-final that are always tried, for the problem's types."""
-    return tuple(_final(problem, *sizes, depth_bytes=depth, stages=stages) for *sizes, depth, stages in FINAL_SIZES)
+    return tuple(
+        _final(problem, *sizes, depth_bytes=depth, stages=stages, sets=sets)
+        for *sizes, depth, stages, sets in FINAL_SIZES
+    )
 
 
 def _default_final(problem: Problem) -> Config:
-    """Of the legal ones among four of the nine, the first that still gives a large GPU enough blocks, else the last.
+    """The first of the default choices that is legal and has enough blocks.
 
-    128 x 256 comes first with 128 bytes of depth: rows of A then fill all banks as they are staged, those of 64 bytes
-    and their pad do not."""
-    choices = [config for config in (nine(problem)[i] for i in (7, 6, 2, 0)) if _final_illegal(problem, config) is None]
-    enough = [config for config in choices if blocks(problem, config) >= ENOUGH_BLOCKS]
-    return (enough[:1] or choices[-1:] or [nine(problem)[0]])[0]
+    Shared memory is what the large tiles are ranked by: reading fragments costs it 1 / WM + 1 / WN a multiply-add,
+    filling stages 1 / BM + 1 / BN, and more with 64 bytes of depth, whose padded rows fill banks badly, than with 128.
+    """
+    choices = nine(problem)
+    for index, enough in ENOUGH_BLOCKS.items():
+        config = choices[index]
+        if _final_illegal(problem, config) is None and blocks(problem, config) >= enough:
+            return config
+    return choices[0]
 
 
 def _final_candidates(problem: Problem) -> tuple[Config, ...]:
@@ -212,9 +219,10 @@ def _final_candidates(problem: Problem) -> tuple[Config, ...]:
     extents, warps = (64, 128, 192, 256), (32, 64, 96, 128)
     for bm, bn, wm, wn, depth, stages in product(extents, extents, warps, warps, (32, 64, 128), (2, 3, 4, 5)):
         if 2 <= bm * bn // (wm * wn) <= 16:
-            found.append(_final(problem, bm, bn, wm, wn, depth_bytes=depth, stages=stages))
+            sets = 1 if wm * wn > 64 * 64 else 2
+            found.append(_final(problem, bm, bn, wm, wn, depth_bytes=depth, stages=stages, sets=sets))
     found += [{**config, "MIN_BLOCKS": 2} for config in list(found)]
-    for change in ({"GROUP": 1}, {"GROUP": 4}, {"GROUP": 16}, {"ZIGZAG": 0}):
+    for change in ({"GROUP": 1}, {"GROUP": 4}, {"GROUP": 16}, {"ZIGZAG": 0}, {"SETS": 1}):
         found += [{**config, **change} for config in nine(problem)]
     unique = {tuple(config.items()): config for config in found}
     return tuple(config for config in unique.values() if _final_illegal(problem, config) is None)
@@ -371,7 +379,7 @@ WMMA_RUNGS: tuple[Rung, ...] = (
         candidates=_final_candidates,
         illegal=_final_illegal,
         name_expression=lambda problem, config: _name(
-            "wmma_final", problem, config, ring=("PAD", "STAGES", "GROUP", "ZIGZAG", "MIN_BLOCKS")
+            "wmma_final", problem, config, ring=("PAD", "STAGES", "SETS", "GROUP", "ZIGZAG", "MIN_BLOCKS")
         ),
         dynamic_shared_bytes=lambda problem, config: _final_geometry(problem, config).shared_bytes,
     ),

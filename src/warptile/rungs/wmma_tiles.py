@@ -41,8 +41,14 @@ MAX_REGISTERS = 255
 OVERHEAD_REGISTERS = 48
 """Registers of addresses and loop state beside accumulators and fragments, as compiled kernels show them."""
 
+PASSING_REGISTERS = 38
+"""The same where fragments of A pass by."""
+
 ROUNDING_REGISTERS = 16
-"""More of them, as compiled kernels show, where TF32 fragments are rounded in a stage of more than two steps."""
+"""More of them, as compiled kernels show, where TF32 fragments are rounded in passing or in more than two steps."""
+
+DIVISION_REGISTERS = 4
+"""More of them where the number of threads is no power of two and places in a tile take divisions."""
 
 
 def capability(problem: Problem) -> int:
@@ -83,7 +89,8 @@ class Geometry:
         problem: what is computed.
         config: the tunables; those that a rung does not have are as if they were PAD=0, STAGES=1.
         whole_rows: accumulators leave a row of fragments at a time, not one by one.
-        fragment_sets: sets of fragments that are alive at one time.
+        fragment_sets: sets of fragments that are alive at one time: one as a whole, two that take turns, or (0) those
+            of B and two of A that pass by.
     """
 
     problem: Problem
@@ -132,9 +139,15 @@ class Geometry:
         """Estimated registers of a thread: accumulators, fragments, and what addresses and the loop need."""
         config, problem = self.config, self.problem
         accumulators = config["WM"] * config["WN"] * problem.accumulator.bits
-        fragments = (config["WM"] + config["WN"]) * config["FK"] * problem.a.dtype.bits * self.fragment_sets
-        rounding = ROUNDING_REGISTERS if problem.a.dtype.name == "tfloat32" and config["BK"] > 2 * config["FK"] else 0
-        return (accumulators + fragments) // 32 // WARP_LANES + OVERHEAD_REGISTERS + rounding
+        if self.fragment_sets == 0:
+            rows, spare = config["WN"] + 2 * config["FM"], PASSING_REGISTERS
+        else:
+            rows, spare = (config["WM"] + config["WN"]) * self.fragment_sets, OVERHEAD_REGISTERS
+        fragments = rows * config["FK"] * problem.a.dtype.bits
+        rounded = problem.a.dtype.name == "tfloat32" and (self.fragment_sets == 0 or config["BK"] > 2 * config["FK"])
+        rounding = ROUNDING_REGISTERS if rounded else 0
+        divisions = 0 if self.threads & (self.threads - 1) == 0 else DIVISION_REGISTERS
+        return (accumulators + fragments) // 32 // WARP_LANES + spare + rounding + divisions
 
     @property
     def register_limit(self) -> int:
@@ -182,9 +195,11 @@ def tiling_reason(config: Config) -> str | None:
     return None
 
 
-def even_steps_reason(config: Config) -> str | None:
-    """Why two sets of fragments cannot take turns over stages, or None."""
-    if config["BK"] % (2 * config["FK"]):
+def sets_reason(config: Config) -> str | None:
+    """Why there cannot be so many sets of fragments, or why two cannot take turns over stages, or None."""
+    if config["SETS"] > 2:
+        return f"SETS is {config['SETS']}; fragments come in one set or two"
+    if config["SETS"] == 2 and config["BK"] % (2 * config["FK"]):
         return f"BK is {config['BK']}; two sets of fragments take turns, so it must be a multiple of {2 * config['FK']}"
     return None
 

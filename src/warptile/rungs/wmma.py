@@ -183,11 +183,11 @@ FINAL_SIZES = (
     (128, 256, 64, 64, 64, 4, 2),
     (256, 128, 64, 64, 64, 4, 2),
     (128, 256, 64, 64, 128, 3, 2),
-    (192, 256, 96, 64, 128, 3, 1),
+    (256, 128, 64, 64, 128, 3, 2),
 )
 """This project's nine configurations of wmma-final: BM, BN, WM, WN, bytes of depth (64 are 32 halves), STAGES, SETS."""
 
-ENOUGH_BLOCKS = {8: 300, 7: 100, 5: 100, 2: 100, 0: 0}
+ENOUGH_BLOCKS = {8: 100, 7: 100, 5: 100, 2: 100, 0: 0}
 """Default choices among the nine, best first, each with the number of blocks from which a large GPU is kept busy."""
 
 

@@ -119,7 +119,7 @@ def test_warptile_counts(b_major):
     warps = (M // bm) * (N // bn) * warps_per_block
     assert counters["shared_load_requests"] == warps * K * (config["TM"] + config["TN"]) // 4
     assert counters["shared_load_conflict_ratio"] == 1
-    # cp.async writes a wavefront for every global line it reads. A (and B stored as [N, K]) is transposed: a warp copies
+    # cp.async writes a wavefront for each global line it reads. A (and B stored as [N, K]) is transposed: a warp copies
     # 8 k of 4 rows, 4 lines where one pass of 32 banks would do. B as [K, N] goes as 4 rows of 128 bytes in 4 passes.
     # A tile has 16 requests of the first kind an operand (64 wavefronts for 16 passes), 4 of the second (16 for 16).
     assert counters["shared_store_conflict_ratio"] == {"row": (64 + 16) / (16 + 16), "col": 64 / 16}[b_major]

@@ -47,6 +47,13 @@ PASSING_REGISTERS = 38
 ROUNDING_REGISTERS = 16
 """More of them, as compiled kernels show, where TF32 fragments are rounded in passing or in more than two steps."""
 
+EMULATION_REGISTERS = 48
+"""More of them for 4-bit operands, whose products architectures from sm_90 on make of 8-bit ones."""
+
+SYNCHRONOUS_REGISTERS = 16
+"""More of them where fragments of A pass by and operands are too badly aligned for cp.async: copies hold data."""
+
+MIN_ASYNC_BYTES = 4
 DIVISION_REGISTERS = 4
 """More of them where the number of threads is no power of two and places in a tile take divisions."""
 
@@ -145,9 +152,12 @@ class Geometry:
             rows, spare = (config["WM"] + config["WN"]) * self.fragment_sets, OVERHEAD_REGISTERS
         fragments = rows * config["FK"] * problem.a.dtype.bits
         rounded = problem.a.dtype.name == "tfloat32" and (self.fragment_sets == 0 or config["BK"] > 2 * config["FK"])
-        rounding = ROUNDING_REGISTERS if rounded else 0
-        divisions = 0 if self.threads & (self.threads - 1) == 0 else DIVISION_REGISTERS
-        return (accumulators + fragments) // 32 // WARP_LANES + spare + rounding + divisions
+        extra = ROUNDING_REGISTERS if rounded else 0
+        extra += EMULATION_REGISTERS if problem.a.dtype.bits == 4 else 0
+        narrow = min(operand.alignment_bytes for operand in (problem.a, problem.b)) < MIN_ASYNC_BYTES
+        extra += SYNCHRONOUS_REGISTERS if narrow and self.fragment_sets == 0 else 0
+        extra += DIVISION_REGISTERS if self.threads & (self.threads - 1) else 0
+        return (accumulators + fragments) // 32 // WARP_LANES + spare + extra
 
     @property
     def register_limit(self) -> int:

@@ -41,8 +41,8 @@ struct VectorCopy {
 template <typename ELEMENT, int WIDTH_>
 struct AsyncCopy {
     static constexpr int WIDTH = WIDTH_;
-    static constexpr int IN_FLIGHT = 16;
     static constexpr int BYTES = WIDTH * sizeof(ELEMENT);
+    static constexpr int IN_FLIGHT = BYTES == 16 ? 64 : 16;
     static __device__ __forceinline__ void whole(ELEMENT* shared, const ELEMENT* global) {
         if constexpr (BYTES >= 4) {
             cp_async<BYTES>(shared, global);

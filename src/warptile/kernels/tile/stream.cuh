@@ -14,6 +14,9 @@ struct OperandStream {
     static constexpr int ROWS_A_PASS = THREADS / PER_ROW;
     static constexpr bool REGULAR = THREADS % PER_ROW == 0 && TILE::ROWS % (ROWS_A_PASS ? ROWS_A_PASS : 1) == 0;
 
+    // Copies without a loop between them: all of those of 16 bytes; narrow ones are many, and each holds an address.
+    static constexpr int AT_ONCE = COPY::IN_FLIGHT > 16 ? COPY::IN_FLIGHT : 8;
+
     const ELEMENT* from;          // this thread's first vector of the tile that is staged next
     long long to_next_pass;       // from a row of this pass to the same row of the next
     long long to_next_tile;       // from a tile to the tile that is staged after it
@@ -29,7 +32,7 @@ struct OperandStream {
     // Stages the next tile, which must lie inside the matrix.
     __device__ __forceinline__ void stage(TILE& tile) {
         const ELEMENT* global = from;
-#pragma unroll
+#pragma unroll AT_ONCE
         for (int row = 0; row < TILE::ROWS; row += ROWS_A_PASS) {
             COPY::whole(tile.units + shared_offset + row * TILE::STRIDE, global);
             global += to_next_pass;

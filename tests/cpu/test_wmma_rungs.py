@@ -168,6 +168,16 @@ def test_final_reads_shared_memory_without_conflicts() -> None:
         assert ok("wmma-final", 128, 256, 64, config=config)["shared_load_conflict_ratio"] == 1
 
 
+def test_final_fills_padded_rows_as_derived() -> None:
+    # 384 rows of 128 bytes a stage (256 of A, 2 * 64 of B). A row starts 16 bytes further on than the one before,
+    # modulo 128: eight rows take 1 + 3 * 2 + (3 + 4 + 4 + 3) wavefronts. Reading: 8 warps, 4 steps, 8 fragments of 4.
+    config = nine(problem())[8]
+    assert (config["BM"], config["BN"], config["BK"], config["WM"], config["WN"]) == (256, 128, 64, 64, 64)
+    six, seven = (ok("wmma-final", 256, 128, 64 * tiles, config=config) for tiles in (6, 7))
+    assert seven["shared_store_wavefronts"] - six["shared_store_wavefronts"] == 384 * 21 // 8
+    assert seven["shared_load_wavefronts"] - six["shared_load_wavefronts"] == 8 * 4 * 8 * 4
+
+
 # --- configurations -----------------------------------------------------------------------------------------------
 
 

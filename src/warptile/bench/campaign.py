@@ -158,9 +158,8 @@ def write_records(out: Path, command: str, commit: str, prediction: str = "") ->
         journal, date=now(), git_hash=commit, command=command, environment=about, prediction=prediction
     )
     for record in made:
-        kind = type(record).__name__.removesuffix("Record").lower()
-        (out / f"{kind}.json").write_bytes(encode(record))
-        say(f"{kind}.json written")
+        (out / f"{record.kind}.json").write_bytes(encode(record))
+        say(f"{record.kind}.json written")
     failures = journal.failures()
     for task, reason in failures.items():
         say(f"FAILED {task}: {reason}")

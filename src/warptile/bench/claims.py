@@ -108,7 +108,10 @@ CLAIMS: tuple[Claim, ...] = (
 
 @dataclass(frozen=True)
 class Target:
-    """A goal of this project: ``rung`` reaches at least ``at_least`` (in ``unit``) on the reference GPU."""
+    """A goal of this project: ``rung`` reaches at least ``at_least`` (in ``unit``) on the reference GPU.
+
+    ``cool`` holds it to short bursts before the chip meets its power limit, as issue rates are measured.
+    """
 
     rung: str
     unit: str
@@ -116,11 +119,14 @@ class Target:
     group: Group
     said: str
     size: int = 4096
+    cool: bool = False
 
 
 TARGETS = (
     Target("simt-warptile", OF_CUBLAS, 0.937, F32, "T0's share of cuBLAS FP32"),
     Target("wmma-naive", OF_CUBLAS, 0.08, F16_F32, "T0's share of cuBLAS"),
-    Target("wmma-final", TFLOPS, 420.0, F16_F32, "0.65 of what mma.sync can issue"),
+    Target("wmma-final", TFLOPS, 420.0, F16_F32, "0.65 of what mma.sync can issue, before power throttling", cool=True),
+    Target("wmma-final", TFLOPS, 518.0, F16_F32, "0.8 of the same: the aim", cool=True),
+    Target("wmma-final", TFLOPS, 420.0, F16_F32, "the same 420, sustained at the power limit"),
 )
 """What the ladder is held to."""

@@ -284,20 +284,29 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     failures: tuple[str, ...] = ()
 
     @property
+    def kind(self) -> str:
+        """What it holds, in one word for the names of files."""
+        return type(self).__name__.removesuffix("Record").lower()
+
+    @property
     def id(self) -> str:
         """Name of the record: its kind, GPU and date, which is also its file's name."""
-        kind = type(self).__name__.removesuffix("Record").lower()
         gpu = "-".join(self.environment.gpu.lower().replace("nvidia", "").split())
         stamp = self.date.replace(":", "").replace("-", "")[:15]
-        return f"{kind}-{gpu}-{stamp}"
+        return f"{self.kind}-{gpu}-{stamp}"
 
 
 class LadderRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag="warptile.record.ladder/1"):
-    """Rungs beside the baseline over several sizes."""
+    """Rungs beside the baseline over several sizes, in one regime: ``"sustained"`` or ``"cool"``."""
 
     regime: str
     cells: tuple[Cell, ...]
     baselines: tuple[BaselineTime, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """``"ladder"``, or ``"ladder-cool"``."""
+        return "ladder" if self.regime == "sustained" else f"ladder-{self.regime}"
 
 
 class CorrectnessRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag="warptile.record.correctness/1"):
@@ -378,6 +387,12 @@ def newest(kind: type[R], among: Sequence[AnyRecord] | None = None) -> R | None:
     return next((record for record in reversed(records) if isinstance(record, kind)), None)
 
 
+def newest_ladder(regime: str, among: Sequence[AnyRecord] | None = None) -> LadderRecord | None:
+    """The newest ladder that was measured in a regime, or None."""
+    records = committed() if among is None else among
+    return newest(LadderRecord, [r for r in records if isinstance(r, LadderRecord) and r.regime == regime])
+
+
 class Measured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A recorded result as the ladder shows it."""
 
@@ -395,7 +410,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 def _cells(records: Sequence[AnyRecord]) -> Iterator[tuple[LadderRecord, Cell]]:
     for record in reversed(records):
-        if isinstance(record, LadderRecord):
+        if isinstance(record, LadderRecord) and record.regime == "sustained":
             for cell in record.cells:
                 yield record, cell
 

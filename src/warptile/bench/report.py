@@ -26,6 +26,7 @@ from warptile.bench.records import (
     TuningRecord,
     committed,
     newest,
+    newest_ladder,
 )
 from warptile.bench.workloads import F16_F16, F16_F32, F32, PROFILE_SIZE, SIZES, Group
 from warptile.errors import UnsupportedError
@@ -91,18 +92,23 @@ class Report:
 
     @cached_property
     def _ladder(self) -> LadderRecord | None:
-        return newest(LadderRecord, self._records)
+        return newest_ladder("sustained", self._records)
+
+    @cached_property
+    def _cool_ladder(self) -> LadderRecord | None:
+        return newest_ladder("cool", self._records)
 
     @cached_property
     def _profiles(self) -> ProfileRecord | None:
         return newest(ProfileRecord, self._records)
 
-    def cell(self, name: str, group: Group, size: int) -> Cell | None:
+    def cell(self, name: str, group: Group, size: int, *, cool: bool = False) -> Cell | None:
         """The recorded cell of a rung, or None."""
-        if self._ladder is None:
+        record = self._cool_ladder if cool else self._ladder
+        if record is None:
             return None
         key = group.key(size, size, size)
-        return next((cell for cell in self._ladder.cells if cell.rung == name and cell.problem == key), None)
+        return next((cell for cell in record.cells if cell.rung == name and cell.problem == key), None)
 
     def baseline(self, group: Group, size: int) -> BaselineTime | None:
         """The recorded baseline of a problem, or None."""
@@ -287,15 +293,37 @@ class Report:
     def _answer(self, claim: Claim) -> float | None:
         return self.value(claim.rung, claim.unit, claim.group, claim.size, claim.previous)
 
+    def table_cool(self) -> str:
+        """The ladder in short bursts on a cool chip, beside what it sustains."""
+        if self._cool_ladder is None:
+            return NOTHING + "\n"
+        rows: list[Row] = []
+        sizes = sorted({cell.problem.m for cell in self._cool_ladder.cells})
+        for name in RUNGS:
+            group = group_of_rung(name)
+            figures: list[str] = []
+            for size in sizes:
+                for cell in (self.cell(name, group, size, cool=True), self.cell(name, group, size)):
+                    share = percent(cell.ratio.median) if cell and cell.ratio else "–"
+                    figures.append(f"{number(cell.tflops)} ({share})" if cell else "–")
+            rows.append((f"`{name}`", *figures))
+        header = ("rung", *(f"{size}, {regime}" for size in sizes for regime in ("cool", "sustained")))
+        return markdown(header, rows) + "\n" + origin(self._cool_ladder)
+
     def table_targets(self) -> str:
         """What the ladder is held to, and whether it gets there."""
         if self._ladder is None:
             return NOTHING + "\n"
         rows = [self._target_row(target) for target in TARGETS]
-        return markdown(("rung", "target", "measured", "met"), rows, right=2) + "\n" + origin(self._ladder)
+        origins = [origin(record) for record in (self._ladder, self._cool_ladder) if record is not None]
+        return markdown(("rung", "target", "measured", "met"), rows, right=2) + "\n" + "\n".join(origins)
 
     def _target_row(self, target: Target) -> Row:
-        found = self.value(target.rung, target.unit, target.group, target.size)
+        if target.cool:
+            cell = self.cell(target.rung, target.group, target.size, cool=True)
+            found = cell.tflops if cell is not None else None
+        else:
+            found = self.value(target.rung, target.unit, target.group, target.size)
         met = "–" if found is None else ("yes" if found >= target.at_least else "no")
         wanted = f"{_in_unit(target.at_least, target.unit)} ({target.said})"
         return (f"`{target.rung}`", wanted, _in_unit(found, target.unit), met)

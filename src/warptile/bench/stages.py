@@ -50,6 +50,7 @@ from warptile.bench.workloads import (
     groups_of,
     to_problem,
 )
+from warptile.gpu.timing import COOL, SUSTAINED
 from warptile.plan import Plan, config_text, make_plan
 from warptile.rungs import RUNGS
 from warptile.rungs.rung import Config, Rung
@@ -58,11 +59,14 @@ from warptile.source import Source, translation_unit
 from warptile.tune import Outcome, Progress, Stage, tune_on_gpu
 from warptile.tuned import Table
 
-STAGES = ("correctness", "tune", "sweep", "ncu", "sanitize")
+STAGES = ("correctness", "tune", "sweep", "cool", "ncu", "sanitize")
 """In the order in which they run: later stages use what earlier ones found."""
 
 FULL_SIZE = 4096
 """The extent on which the whole space of a rung is searched."""
+
+COOL_SIZES = (4096, 8192)
+"""The extents that are also measured in short bursts on a cool chip."""
 
 LIMIT = 320
 """Configurations that a whole search measures at most, the best predictions, beside those that are always tried."""
@@ -96,6 +100,11 @@ class Work:
         return sweep.Bench(self.sampler, tuned_folder=self.tuned_folder)
 
     @cached_property
+    def cool_bench(self) -> sweep.Bench:
+        """The same in short bursts with pauses, before the chip meets its power limit."""
+        return sweep.Bench(self.sampler, schedule=COOL, tuned_folder=self.tuned_folder)
+
+    @cached_property
     def checker(self) -> correctness.Checker:
         """Operands and references of the checks."""
         return correctness.Checker(self.arch)
@@ -114,7 +123,8 @@ class Work:
 
     def environment(self, start_s: float) -> Environment:
         """This machine, with the samples since ``start_s``."""
-        library = self.bench.baseline_library if "bench" in self.__dict__ else None
+        bench = self.__dict__.get("bench") or self.__dict__.get("cool_bench")
+        library = bench.baseline_library if bench is not None else None
         return describe(self.sampler.since(start_s), library)
 
 
@@ -133,6 +143,13 @@ def _correctness(work: Work) -> Iterator[Task]:
 
 def _sweep(work: Work) -> Iterator[Task]:
     yield from sweep.tasks(work.rungs, work.arch, lambda: work.bench, work.baseline_of, work.sizes)
+
+
+def _cool(work: Work) -> Iterator[Task]:
+    sizes = tuple(size for size in COOL_SIZES if size in work.sizes)
+    yield from sweep.tasks(
+        work.rungs, work.arch, lambda: work.cool_bench, work.baseline_of, sizes, groups=(F16_F32, F32), prefix="cool"
+    )
 
 
 def _tune(work: Work) -> Iterator[Task]:
@@ -259,6 +276,7 @@ _TASKS: dict[str, Callable[[Work], Iterator[Task]]] = {
     "correctness": _correctness,
     "tune": _tune,
     "sweep": _sweep,
+    "cool": _cool,
     "ncu": _ncu,
     "sanitize": _sanitize,
 }
@@ -272,8 +290,8 @@ def plans_of(stage: str, work: Work) -> Iterator[Plan]:
     if stage == "correctness":
         for rung, key, _, beta in correctness.plan_checks(work.rungs, work.arch):
             yield make_plan(to_problem(key, with_c=beta != 0), rung=rung.name, arch=work.arch)
-    elif stage == "sweep":
-        for key, rungs in sweep.plan_cells(work.rungs, work.arch, work.sizes):
+    elif stage in ("sweep", "cool"):
+        for key, rungs in sweep.plan_cells(work.rungs, work.arch, work.sizes if stage == "sweep" else COOL_SIZES):
             for rung in rungs:
                 yield make_plan(to_problem(key), rung=rung.name, arch=work.arch)
     elif stage in ("ncu", "sanitize"):
@@ -314,12 +332,12 @@ def records_of(
     checks = tuple(journal.results(Check, "check/").values())
     if checks:
         made.append(CorrectnessRecord(checks=checks, **about("correctness", "check/")))
-    cells = tuple(journal.results(Cell, "cell/").values())
-    if cells:
-        baselines = tuple(journal.results(BaselineTime, "baseline/").values())
-        made.append(
-            LadderRecord(regime="sustained", cells=cells, baselines=baselines, **about("sweep", "cell/", "baseline/"))
-        )
+    baselines = tuple(journal.results(BaselineTime, "baseline/").values())
+    for stage, prefix, regime in (("sweep", "cell/", SUSTAINED.regime), ("cool", "cool/", COOL.regime)):
+        cells = tuple(journal.results(Cell, prefix).values())
+        if cells:
+            about_it = about(stage, prefix, "baseline/")
+            made.append(LadderRecord(regime=regime, cells=cells, baselines=baselines, **about_it))
     tunings = tuple(journal.results(Tuning, "tune/").values())
     if tunings:
         made.append(TuningRecord(tunings=tunings, **about("tune", "tune/")))

@@ -16,7 +16,7 @@ from warptile.bench.environment import Sampler
 from warptile.bench.journal import Task
 from warptile.bench.measure import CELL_CAP_MS, SWEEP, compare
 from warptile.bench.records import BaselineTime, Cell, Predicted, ProblemKey, Resources
-from warptile.bench.workloads import GROUPS, SIZES, groups_of, to_problem
+from warptile.bench.workloads import GROUPS, SIZES, Group, groups_of, to_problem
 from warptile.device_product import DeviceProduct, products_per_rounding, runner_for
 from warptile.gpu import driver
 from warptile.gpu.timing import Candidate, Schedule
@@ -164,12 +164,12 @@ def predicted(plan: Plan) -> Predicted:
 
 
 def plan_cells(
-    rungs: Sequence[Rung], arch: str, sizes: Sequence[int] = SIZES
+    rungs: Sequence[Rung], arch: str, sizes: Sequence[int] = SIZES, groups: Sequence[Group] = GROUPS
 ) -> Iterator[tuple[ProblemKey, tuple[Rung, ...]]]:
     """Problems with the rungs that are measured on them; the sizes that documents show first come first."""
     order = sorted(sizes, key=lambda size: (abs(math.log2(size / 4096)), size))
     for size in order:
-        for group in GROUPS:
+        for group in groups:
             taking = tuple(rung for rung in rungs if group in groups_of(rung, arch))
             if taking:
                 yield group.key(size, size, size), taking
@@ -186,15 +186,18 @@ def tasks(
     bench: Callable[[], Bench],
     baseline_of: Callable[[ProblemKey], BaselineTime],
     sizes: Sequence[int] = SIZES,
+    *,
+    groups: Sequence[Group] = GROUPS,
+    prefix: str = "cell",
 ) -> Iterator[Task]:
-    """Baselines and cells as tasks: for each problem its baseline, then its rungs.
+    """Baselines and cells as tasks: for each problem its baseline, then its rungs, named after ``prefix``.
 
     ``baseline_of`` finds the result of a baseline's task; it raises when there is none, and the cell then fails.
     """
-    for key, taking in plan_cells(rungs, arch, sizes):
+    for key, taking in plan_cells(rungs, arch, sizes, groups):
         yield f"baseline/{key_name(key)}", lambda key=key: bench().baseline(key)  # type: ignore[misc]
         for rung in taking:
             yield (
-                f"cell/{key_name(key)}/{rung.name}",
+                f"{prefix}/{key_name(key)}/{rung.name}",
                 lambda key=key, rung=rung: bench().cell(rung, key, baseline_of(key)),  # type: ignore[misc]
             )

@@ -155,8 +155,10 @@ def _usual(name: str, problem: Problem) -> tuple[Config, ...]:
 
 def illegal(rung: Rung, problem: Problem, config: Config, arch: Arch) -> str | None:
     """Why ``rung`` cannot run ``problem`` in ``config`` on ``arch``, or None."""
-    if arch.capability < rung.min_arch:
-        return f"it needs compute capability {rung.min_arch / 10} and {arch.name} has {arch.capability / 10}"
+    needed = max(rung.min_arch, rung.capability(problem))
+    if arch.capability < needed:
+        given = "" if needed == rung.min_arch else f"with {problem.a.dtype.name} operands "
+        return f"{given}it needs compute capability {needed / 10} and {arch.name} has {arch.capability / 10}"
     reason = rung.illegal(problem, config)
     if reason is not None:
         return reason

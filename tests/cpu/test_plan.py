@@ -114,6 +114,14 @@ def test_what_cannot_be_planned_says_why(arguments, message):
         make_plan(problem(64, 64, 64, "float32"), **arguments)
 
 
+def test_a_type_that_the_architecture_lacks():
+    given = problem(64, 64, 64, "bfloat16")
+    message = "with bfloat16 operands it needs compute capability 8.0 and sm_75 has 7.5"
+    with pytest.raises(UnsupportedError, match=message):
+        make_plan(given, rung="wmma-shared", arch="sm_75")
+    assert make_plan(given, arch="sm_75").rung.family == "simt"
+
+
 def test_more_shared_memory_than_the_architecture_has():
     given = problem(4096, 4096, 4096, "float32")
     warptile = RUNGS["simt-warptile"]

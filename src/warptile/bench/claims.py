@@ -56,6 +56,18 @@ _WGMMA = (
     "thirds of that rate, so every share of cuBLAS shrinks by as much."
 )
 _STEP = "The direction is what carries over; its size depends on what bounds the kernel on each GPU."
+_STEPS = {
+    "wmma-async": "Both kernels wait for fragment loads with bank conflicts (stalls on the short scoreboard and the "
+    "memory pipe), so copies past the registers win little before the padding; with float32 accumulators they win.",
+    "wmma-double-buffer": "The loop still holds the test for ragged tiles, and the compiler does not keep two sets of "
+    "fragments alive: fewer registers than the rung before, more stalls on the short scoreboard. In wmma-final, whose "
+    "loop is one basic block, the two sets pay.",
+    "wmma-dynamic-smem": "A longer ring hides a latency that two resident blocks already hide; as published, it wins "
+    "nothing by itself.",
+    "wmma-final": "Larger block tiles than the worklog's, which Hopper's 227 KB of shared memory allow, and a main "
+    "loop without branches.",
+}
+"""Why a step of the worklog comes out as it does, from the counters of the profile record."""
 
 _WORKLOG = (
     ("wmma-block", 42.6, 0.16, None),
@@ -79,7 +91,8 @@ def _worklog() -> tuple[Claim, ...]:
         found.append(Claim(source, rung, OF_CUBLAS, share, _A100_40, F16_F16, _WGMMA))
         if previous is not None:
             step = tflops / published[previous]
-            found.append(Claim(source, rung, STEP, step, _A100_40, F16_F16, _STEP, previous=previous))
+            why = _STEPS.get(rung, _STEP)
+            found.append(Claim(source, rung, STEP, step, _A100_40, F16_F16, why, previous=previous))
     return tuple(found)
 
 
@@ -94,7 +107,8 @@ CLAIMS: tuple[Claim, ...] = (
           "The kernel is bound by its loads through L1 and L2, the library by the tensor cores: the share follows the "
           "ratio of the two, which differs between GPUs."),
     Claim("T0, T2", "wmma-naive", INTENSITY, 4.0, "counted, not timed", F16_F32,
-          "2 x 16 x 16 x 16 operations for two 16 x 16 fragments of two-byte elements; it does not depend on the GPU.",
+          "Per byte of the sectors that are moved: a lane's 4-byte load of a fragment uses half of each sector it "
+          "touches. Per byte asked for it is twice that, 2 x 16 x 16 x 16 operations for two fragments of 512 bytes.",
           size=2048),
     Claim("T1", "wmma-naive", TFLOPS, 28.0, _A100, F16_F32, _FASTER),
     Claim("T1", "wmma-shared", TFLOPS, 95.0, _A100, F16_F32, _FASTER),

@@ -82,6 +82,10 @@ def group_of_rung(name: str) -> Group:
     return F16_F16 if name == "simt-half2" else F32
 
 
+SECTOR_BYTES = 32
+"""What L1 moves at once."""
+
+
 class Report:
     """Tables from some records; by default the committed ones."""
 
@@ -132,8 +136,8 @@ class Report:
                 return None
             if unit == CONFLICTS:
                 return profile.counters.get("shared_load_conflict_ratio")
-            loaded_bytes = profile.counters.get("global_load_bytes")
-            return profile.problem.flops / loaded_bytes if loaded_bytes else None
+            sectors = profile.counters.get("global_load_sectors")
+            return profile.problem.flops / (SECTOR_BYTES * sectors) if sectors else None
         cell = self.cell(name, group, size)
         if cell is None or cell.tflops is None:
             return None

@@ -35,6 +35,7 @@ class Rung:
         grid: (problem, config) -> blocks.
         threads: (problem, config) -> threads of a block.
         dynamic_shared_bytes: (problem, config) -> dynamic shared memory of a block.
+        capability: problem -> compute capability times ten that its operands' type needs; at least ``min_arch`` counts.
         may_spill: a spill in this rung is part of its lesson, and no build failure.
     """
 
@@ -52,4 +53,5 @@ class Rung:
     grid: Callable[[Problem, Config], Dim3]
     threads: Callable[[Problem, Config], Dim3]
     dynamic_shared_bytes: Callable[[Problem, Config], int]
+    capability: Callable[[Problem], int] = lambda problem: 0
     may_spill: bool = False

@@ -14,6 +14,7 @@ from warptile.rungs.wmma_tiles import (
     MAX_DYNAMIC_SHARED_BYTES,
     MAX_STATIC_SHARED_BYTES,
     Geometry,
+    capability,
     common_reasons,
     elements_per_unit,
     output_reason,
@@ -287,6 +288,7 @@ def _rung(
         grid=_linear_grid,
         threads=threads,
         dynamic_shared_bytes=dynamic_shared_bytes,
+        capability=capability,
     )
 
 

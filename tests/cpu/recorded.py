@@ -68,7 +68,8 @@ def ladder_record(date="2026-11-20T12:00:00Z"):
 def profile(rung="wmma-padded", size=2048, **changes):
     given = {
         "counters": {"shared_load_wavefronts": 3000.0, "shared_load_wavefronts_ideal": 2000.0,
-                     "shared_load_conflict_ratio": 1.5, "global_load_bytes": 4.294967296e9, "global_load_sectors": 4.294967296e9 / 32,
+                     "shared_load_conflict_ratio": 1.5, "global_load_bytes": 4.294967296e9,
+                    "global_load_sectors": 2**27,
                      "warp_instructions": 123456.0},
         "metrics": {"smsp__inst_executed.sum": 123456.0}, "by_opcode": {"LDS": {"instructions": 10.0}},
         "stalls": {"long_scoreboard": 0.6, "barrier": 0.4}, "registers": 122, "occupancy": 24.9,

@@ -78,7 +78,7 @@ def test_the_autotune_table_has_the_nine_and_the_best_marked(report):
 
 def test_counters_come_from_the_profiled_size(report):
     found = rows(report.table_counters())
-    assert found["`wmma-padded`"] == ["3,000", "1.50", "–", "77", "123,456", "122", "25 %", "long_scoreboard"]
+    assert found["`wmma-padded`"] == ["3,000", "1.50", "–", "134,217,728", "123,456", "122", "25 %", "long_scoreboard"]
     assert found["`wmma-final`"] == ["–"] * 8
 
 

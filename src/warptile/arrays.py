@@ -165,6 +165,20 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
     return np.dtype(dtype.numpy)
 
 
+def packed(values: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+    """Rows as they are stored: elements narrower than a byte together in bytes, the first in the lowest bits.
+
+    ``values`` (rows, columns) holds one element each; the columns of such types fill whole bytes.
+    """
+    if dtype.bits >= 8:
+        return values
+    together = 8 // dtype.bits
+    parts = (values.astype(np.uint8) & ((1 << dtype.bits) - 1)).reshape(values.shape[0], -1, together)
+    shifted = parts << (np.arange(together, dtype=np.uint8) * np.uint8(dtype.bits))
+    stored: np.ndarray[Any, Any] = np.bitwise_or.reduce(shifted, axis=2)
+    return stored
+
+
 def _view_numpy(array: np.ndarray[Any, Any], name: str) -> ArrayView:
     if not array.dtype.isnative:
         raise DTypeError(f"{name}: got byte order {array.dtype.str!r}; it takes native order: {name}.astype('=f4')")

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from warptile.arrays import packed
 from warptile.compile import CompiledKernel
 from warptile.device_product import DeviceProduct, products_per_rounding
 from warptile.dtypes import DTYPES, DType
@@ -37,6 +38,9 @@ EMULATED_SIZE = (192, 160, 96)
 """m, n, k without a GPU: a ragged grid of 128 x 128 tiles and three steps of 32, small enough for the whole ladder."""
 
 GPU_SIZE = (4096, 4096, 4096)
+
+LADDER_OUTPUTS = {**OUTPUTS, "int4": ("int32",), "uint4": ("int32",), "bit1": ("int32",)}
+"""Output types of each operand type: `matmul`'s, and those of types narrower than a byte, which it does not take."""
 
 CHECKED_FLOPS = 3e11
 """Larger products are compared on one random row of each stripe of `STRIPE_ROWS` rows; that every element was written
@@ -191,13 +195,13 @@ def plan_for(rung: Rung, size: tuple[int, int, int], backend: Backend, dtype: st
 
 def types_taken(rung: Rung) -> tuple[str, ...]:
     """Operand types that the ladder can draw and check for a rung, its usual one first."""
-    return tuple(name for name in rung.dtypes if name in OUTPUTS)
+    return tuple(name for name in rung.dtypes if name in LADDER_OUTPUTS)
 
 
 def _problems(element: DType, size: tuple[int, int, int]) -> Iterator[Problem]:
     """Dense problems in the order in which people would want them."""
     for accumulator in element.accumulators:
-        for out in OUTPUTS[element.name]:
+        for out in LADDER_OUTPUTS[element.name]:
             for b_major in ("row", "col"):
                 yield Problem.dense(*size, element, out=DTYPES[out], accumulator=DTYPES[accumulator], b_major=b_major)
 
@@ -250,7 +254,7 @@ def _who(rung: Rung, plan: Plan | None) -> dict[str, Any]:
         "idea": rung.idea,
         "arch": f"sm_{rung.min_arch}",
         "dtype": rung.dtypes[0],
-        "out_dtype": OUTPUTS.get(rung.dtypes[0], ("int32",))[0],
+        "out_dtype": LADDER_OUTPUTS[rung.dtypes[0]][0],
         "accumulator": DTYPES[rung.dtypes[0]].accumulators[0],
     }
     if plan is not None:
@@ -292,7 +296,8 @@ class _Emulator:
         problem = plan.problem
         a, b = self._drawn(problem)
         d = guarded(problem.m, problem.n, problem.d.dtype).matrix.copy()
-        report = self._backend.emulate(plan, kernel, {"A": a, "B": b, "D": d}, alpha=1, beta=0)
+        stored = {"A": packed(a, problem.a.dtype), "B": packed(b, problem.b.dtype), "D": d}
+        report = self._backend.emulate(plan, kernel, stored, alpha=1, beta=0)
         counters = dict(report.counters)
         traffic = counters["global_load_bytes"] + counters["global_store_bytes"]
         if not counters["tensor_flops"] and traffic:
@@ -340,6 +345,11 @@ class _Gpu:
         """One checked launch, then interleaved rounds beside the baseline."""
         from warptile.gpu import driver, timing
 
+        if plan.problem.a.dtype.bits < 8:
+            raise UnsupportedError(
+                f"{plan.problem.a.dtype.name}: the ladder draws types narrower than a byte on the emulator only; "
+                "add --backend emulator"
+            )
         with driver.on_device(self._backend.info.ordinal):
             product = self._at(plan.problem)
             together = products_per_rounding(plan.rung.family)

@@ -210,6 +210,9 @@ def random_operand(shape: tuple[int, ...], dtype: DType, generator: np.random.Ge
     storage = numpy_dtype(dtype)
     if dtype.kind == "float":
         return generator.standard_normal(shape).astype(storage)
+    if dtype.bits < 8:  # one element in each byte; `warptile.arrays.packed` stores them
+        low = -(1 << (dtype.bits - 1)) if dtype.kind == "int" else 0
+        return generator.integers(low, low + (1 << dtype.bits), shape, np.int8)
     limits = np.iinfo(storage)
     return generator.integers(limits.min, limits.max, shape, storage, endpoint=True)
 

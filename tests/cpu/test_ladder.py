@@ -12,8 +12,10 @@ import pytest
 from rich.console import Console
 
 from warptile import execute, ladder
+from warptile.arrays import packed
 from warptile.cli import ladder as cli_ladder
 from warptile.cli.main import run
+from warptile.dtypes import DTYPES
 from warptile.errors import ConflictingWrites, UnsupportedError
 from warptile.execute import EmulatorBackend
 from warptile.ladder import Ladder, Predicted, ProblemSize, Resources, RungResult
@@ -70,6 +72,19 @@ def test_traffic_of_the_naive_rung_is_counted_exactly():
     assert naive.counters["global_store_bytes"] == m * n * 4
     traffic = loaded + m * n * 4
     assert naive.counters["arithmetic_intensity"] == 2 * m * n * k / traffic
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint4", "bit1"])
+def test_types_narrower_than_a_byte_climb_too(dtype):
+    results = climbed(["wmma-naive", "wmma-final"], (40, 24, 64), dtype=dtype)
+    assert [(r.correct, r.dtype, r.out_dtype, r.error_ratio) for r in results] == [(True, dtype, "int32", 0.0)] * 2
+
+
+def test_elements_are_packed_lowest_bits_first():
+    assert packed(np.array([[1, -1, 7, -8]], np.int8), DTYPES["int4"]).tolist() == [[0xF1, 0x87]]
+    assert packed(np.array([[1, 0, 0, 0, 0, 0, 1, 1]], np.uint8), DTYPES["bit1"]).tolist() == [[0b11000001]]
+    wide = np.zeros((2, 3), np.int8)
+    assert packed(wide, DTYPES["int8"]) is wide
 
 
 class Broken(EmulatorBackend):

@@ -12,7 +12,7 @@ VENV ?= .venv
 ARGS ?=
 
 ifeq ($(strip $(VENV)),)
-  RUN := PYTHONPATH=src $(PYTHON)
+  RUN := PYTHONPATH=src$${PYTHONPATH:+:$$PYTHONPATH} $(PYTHON)
   INSTALLED :=
 else
   RUN := $(VENV)/bin/python

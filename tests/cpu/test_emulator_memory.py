@@ -25,6 +25,12 @@ def test_reading_one_element_past_a_buffer_names_the_buffer_and_the_lane() -> No
                  [np.zeros(32, np.int32), np.zeros(32, np.int32)])  # fmt: skip
 
 
+def test_the_first_lane_outside_is_named_even_when_others_leave_the_whole_memory() -> None:
+    source = "__global__ void k(int* o, const int* a) { int i = blockIdx.x * 32 + threadIdx.x; o[i] = a[i]; }"
+    with pytest.raises(IllegalAddress, match=r"lane 64 accesses 4 bytes at 1\+256, but 1 has 256 bytes"):
+        run_cuda(source, "k", [np.zeros(256, np.int32), np.zeros(64, np.int32)], grid=8)
+
+
 def test_writing_before_a_buffer() -> None:
     with pytest.raises(IllegalAddress, match="lane 0"):
         run_cuda("__global__ void k(int* o) { o[int(threadIdx.x) - 1] = 1; }", "k", [np.zeros(32, np.int32)])

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from warptile.emulator import ops as _ops  # registers every builder
+from warptile.emulator import ops  # importing it registers every builder
 from warptile.emulator import program as p
 from warptile.emulator.assembler import BUILDERS, Assembler, Modifiers, unknown
 from warptile.emulator.lanes import Active, Array
@@ -25,10 +25,7 @@ from warptile.ptx.instruction import (
     Register,
     Symbol,
     Variable,
-    Vector,
 )
-
-assert _ops is not None
 
 
 class CallPlan:
@@ -121,7 +118,7 @@ def _step(module: Module, layout: Layout, machine: Machine, routine: Routine, in
     if opcode == "call":
         return _call(module, layout, machine, assembler, routine, instruction)
     if opcode in ("bar", "barrier"):
-        parts = _ops.barrier.parse(instruction, assembler)
+        parts = ops.barrier.parse(instruction, assembler)
         if parts.warp_mask is not None:
             return Step(p.MASK_COLLECTIVE, instruction, run=_nothing, detail=parts.warp_mask)
         return Step(p.BARRIER, instruction, detail=parts)
@@ -237,6 +234,3 @@ def _move(
         space.shadow[start + second] = space.shadow[start + first]
 
     return move_bytes
-
-
-__all__ = ["CallPlan", "Vector", "assemble"]

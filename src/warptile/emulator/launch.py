@@ -60,7 +60,6 @@ class Report:
         counters: totals by the names of the command line's JSON, and what they are made of.
         lines: the same per source line, in order.
         output: what the kernel printed.
-        instructions: thread instructions executed are ``32 * counters["warp_instructions"]`` at most.
         unfinished_copies: `cp.async` copies that the kernel never waited for.
         steps: instructions that the scheduler issued, each for many lanes.
     """

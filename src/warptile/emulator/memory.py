@@ -300,9 +300,7 @@ class Memory:
             if home is not None and highest <= home.start + home.size and home.initialised:
                 return
             if lowest < 0 or highest > len(where.shadow):
-                self._outside(
-                    instruction, active, where, offsets, size, (offsets < 0) | (offsets + size > len(where.shadow))
-                )
+                self._outside(instruction, active, where, offsets, size, _unmapped(where, offsets, size))
         missing = where.lacks(offsets, size, MAPPED | INITIALISED, unwanted=IN_FLIGHT)
         if not missing.any():
             return
@@ -331,9 +329,7 @@ class Memory:
             return
         lowest, highest = int(offsets.min()), int(offsets.max()) + size
         if lowest < 0 or highest > len(where.shadow):
-            self._outside(
-                instruction, active, where, offsets, size, (offsets < 0) | (offsets + size > len(where.shadow))
-            )
+            self._outside(instruction, active, where, offsets, size, _unmapped(where, offsets, size))
         home = where.around(lowest)
         if home is None or highest > home.start + home.size:
             unmapped = where.lacks(offsets, size, MAPPED)
@@ -409,3 +405,9 @@ class Memory:
             f"{instruction.text}: lane {self._lane_of(active, offsets, bad)} accesses {place}",
             **self._where(instruction),
         )
+
+
+def _unmapped(where: Space, offsets: Offsets, size: int) -> NDArray[np.bool_]:
+    """Which accesses fall outside every buffer, those before and behind the whole space included."""
+    inside = (offsets >= 0) & (offsets + size <= len(where.shadow))
+    return ~inside | where.lacks(np.where(inside, offsets, 0), size, MAPPED)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warptile.emulator.assembler import Assembler, Destination, Modifiers, Operation, Source, builder, unknown
+from warptile.emulator.assembler import Assembler, Modifiers, Operation, builder, unknown
 from warptile.emulator.lanes import Active, Array
 from warptile.emulator.memory import INITIALISED, MAPPED, WRITTEN
 from warptile.emulator.ops.memory import TYPE_BYTES, address_source, take_access_hints, take_space
@@ -153,6 +153,3 @@ def _apply(
         rest = np.delete(rest, first)
     where.mark(offsets, size, MAPPED | INITIALISED | WRITTEN)
     return old
-
-
-__all__ = ["Destination", "Source"]

@@ -311,11 +311,9 @@ def _no_effect(active: Active) -> None:
     """Nothing that a value depends on."""
 
 
-@builder("prefetch", "prefetchu", "applypriority", "discard", "fence", "membar", "nanosleep", "pmevent")
+@builder("prefetch", "prefetchu", "applypriority", "fence", "membar", "nanosleep", "pmevent")
 def build_no_effect(instruction: Instruction, assembler: Assembler) -> Operation:
     """Prefetches, fences and pauses: memory is sequentially consistent here, so they change no value."""
-    if instruction.opcode == "discard":
-        raise unknown(instruction, "discard leaves memory without a value")
     if instruction.opcode == "nanosleep":
         assembler.source(instruction.operands[0] if instruction.operands else Immediate(0), np.uint32)
     return Operation(_no_effect)

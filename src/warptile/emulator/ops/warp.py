@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from warptile.emulator.assembler import Assembler, Modifiers, Operation, Source, builder, unknown
 from warptile.emulator.lanes import WARP, Active, Array
-from warptile.ptx.instruction import Immediate, Instruction, Paired, Register, Sink
+from warptile.ptx.instruction import Instruction, Paired, Sink
 
 Masks = NDArray[np.uint64]
 
@@ -244,6 +244,3 @@ def build_election(instruction: Instruction, assembler: Assembler) -> Operation:
         elected(active, lowest == warps.bit)
 
     return Operation(elect, "mask", members)
-
-
-__all__ = ["Immediate", "Register", "Warps"]

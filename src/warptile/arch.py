@@ -112,4 +112,4 @@ H200 = Device(
     launch_s=3e-6,
 )
 """Issue and copy rates measured on an H200 SXM, 2026-11-20, driver 580.159, CUDA 13.0; wmma float64 is m8n8k4, the
-clock is that of a tensor-core loop at the 700 W cap. ``l2_bytes_per_s`` and ``launch_s`` are assumptions, not measured."""
+clock is that of a tensor-core loop at the 700 W cap. ``l2_bytes_per_s`` and ``launch_s`` are assumptions."""

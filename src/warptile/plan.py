@@ -155,13 +155,17 @@ def _usual(name: str, problem: Problem) -> tuple[Config, ...]:
 
 def illegal(rung: Rung, problem: Problem, config: Config, arch: Arch) -> str | None:
     """Why ``rung`` cannot run ``problem`` in ``config`` on ``arch``, or None."""
-    needed = max(rung.min_arch, rung.capability(problem))
-    if arch.capability < needed:
-        given = "" if needed == rung.min_arch else f"with {problem.a.dtype.name} operands "
-        return f"{given}it needs compute capability {needed / 10} and {arch.name} has {arch.capability / 10}"
+    if arch.capability < rung.min_arch:
+        return f"it needs compute capability {rung.min_arch / 10} and {arch.name} has {arch.capability / 10}"
     reason = rung.illegal(problem, config)
     if reason is not None:
         return reason
+    needed = rung.capability(problem, config)
+    if arch.capability < needed:
+        return (
+            f"with {problem.a.dtype.name} operands it needs compute capability {needed / 10} and {arch.name} has "
+            f"{arch.capability / 10}"
+        )
     threads = rung.threads(problem, config)[0]
     if threads > MAX_THREADS:
         return f"it has {threads} threads in a block; {MAX_THREADS} is the most"

@@ -16,7 +16,7 @@ from warptile.plan import make_plan
 from warptile.problem import Operand, Problem, alignment_of
 from warptile.ptx import parse
 from warptile.reference import error_ratio, random_operand, reference
-from warptile.rungs.wmma_tiles import elements_per_unit
+from warptile.rungs.tensor_tiles import elements_per_unit
 from warptile.source import Source, translation_unit
 
 OUT = {"float16": "float16", "bfloat16": "bfloat16", "tfloat32": "float32", "float64": "float64"}

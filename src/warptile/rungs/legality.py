@@ -19,6 +19,8 @@ OUTPUTS_OF_ACCUMULATOR = {
     "float32": ("float16", "bfloat16", "float32"),
     "float64": ("float64",),
     "int32": ("int32",),
+    "int32_saturating": ("int32",),
+    "int32_xor": ("int32",),
 }
 """Types of C and D that the epilogue can make from each accumulator."""
 
@@ -39,7 +41,10 @@ def blocks(problem: Problem, config: Config) -> int:
 
 
 def operand_reason(
-    problem: Problem, dtypes: tuple[str, ...], accumulators: tuple[str, ...] | None = None
+    problem: Problem,
+    dtypes: tuple[str, ...],
+    accumulators: tuple[str, ...] | None = None,
+    a_majors: tuple[str, ...] = ("row",),
 ) -> str | None:
     """Why operands of these types and majors cannot be taken, or None.
 
@@ -47,6 +52,7 @@ def operand_reason(
         problem: what is asked for.
         dtypes: operand types that the rung takes.
         accumulators: accumulator types that the rung has; None means the default one of the operands' type.
+        a_majors: majors in which it reads A.
     """
     element = problem.a.dtype
     if element.name not in dtypes:
@@ -61,8 +67,9 @@ def operand_reason(
         )
     if problem.c is not None and problem.c.dtype != problem.d.dtype:
         return f"C is {problem.c.dtype.name} and D is {problem.d.dtype.name}; they need one type"
-    for name, operand in (("A", problem.a), ("C", problem.c), ("D", problem.d)):
-        if operand is not None and operand.major != "row":
+    majors = (("A", problem.a, a_majors), ("C", problem.c, ("row",)), ("D", problem.d, ("row",)))
+    for name, operand, taken in majors:
+        if operand is not None and operand.major not in taken:
             return f"{name} is {operand.major}-major; it needs row-major"
     return None
 

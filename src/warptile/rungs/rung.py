@@ -35,7 +35,8 @@ class Rung:
         grid: (problem, config) -> blocks.
         threads: (problem, config) -> threads of a block.
         dynamic_shared_bytes: (problem, config) -> dynamic shared memory of a block.
-        capability: problem -> compute capability times ten that its operands' type needs; at least ``min_arch`` counts.
+        capability: (problem, config) -> compute capability times ten that the operands' type and the configuration's
+            instruction need; at least ``min_arch`` counts.
         may_spill: a spill in this rung is part of its lesson, and no build failure.
     """
 
@@ -53,5 +54,5 @@ class Rung:
     grid: Callable[[Problem, Config], Dim3]
     threads: Callable[[Problem, Config], Dim3]
     dynamic_shared_bytes: Callable[[Problem, Config], int]
-    capability: Callable[[Problem], int] = lambda problem: 0
+    capability: Callable[[Problem, Config], int] = lambda problem, config: 0
     may_spill: bool = False

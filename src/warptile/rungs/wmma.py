@@ -9,24 +9,26 @@ from warptile.launch import Dim3
 from warptile.problem import Problem
 from warptile.rungs.legality import blocks
 from warptile.rungs.rung import Config, Rung
-from warptile.rungs.wmma_tiles import (
-    FRAGMENTS,
+from warptile.rungs.tensor_tiles import (
     MAX_DYNAMIC_SHARED_BYTES,
     MAX_STATIC_SHARED_BYTES,
+    elements_per_unit,
+    output_width,
+    resource_reason,
+    stages_reason,
+    unit_bytes,
+    width,
+)
+from warptile.rungs.wmma_tiles import (
+    FRAGMENTS,
     Geometry,
     capability,
     common_reasons,
-    elements_per_unit,
     output_reason,
-    output_width,
     pad_reason,
-    resource_reason,
     sets_reason,
-    stages_reason,
     tiling_reason,
-    unit_bytes,
     vector_reason,
-    width,
 )
 
 SHAPE_KEYS = ("FM", "FN", "FK")
@@ -288,7 +290,7 @@ def _rung(
         grid=_linear_grid,
         threads=threads,
         dynamic_shared_bytes=dynamic_shared_bytes,
-        capability=capability,
+        capability=lambda problem, config: capability(problem),
     )
 
 

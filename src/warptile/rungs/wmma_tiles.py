@@ -1,15 +1,25 @@
-"""Sizes that follow from a WMMA configuration, and every constraint on one: the Python side of tile/tile.cuh.
-
-A *unit* is what a kernel addresses: an element, or for types narrower than a byte the byte that holds several.
-"""
+"""Sizes that follow from a WMMA configuration, and every constraint on one: the Python side of tile/tile.cuh."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from warptile.problem import Operand, Problem
+from warptile.problem import Problem
 from warptile.rungs.legality import grid_reason, keys_reason, operand_reason
 from warptile.rungs.rung import Config
+from warptile.rungs.tensor_tiles import (
+    VECTOR_BYTES,
+    WARP_LANES,
+    elements_per_unit,
+    multiple_reason,
+    output_width,
+    packing_reason,
+    register_limit,
+    round_up,
+    shape_reason,
+    unit_bytes,
+    width,
+)
 
 FRAGMENTS: dict[str, tuple[tuple[int, int, int], ...]] = {
     "float16": ((16, 16, 16), (32, 8, 16), (8, 32, 16)),
@@ -24,20 +34,14 @@ FRAGMENTS: dict[str, tuple[tuple[int, int, int], ...]] = {
 }
 """Fragment shapes (FM, FN, FK) of each operand type, the usual one first: PTX ISA, "Matrix Shape", wmma."""
 
+ACCUMULATORS = ("float16", "float32", "float64", "int32")
+"""Accumulator types of fragments. Integer sums wrap around, bits are multiplied by AND."""
+
 CAPABILITY = {"float16": 70, "int8": 72, "uint8": 72, "int4": 75, "uint4": 75}
 """Compute capability times ten that the fragments of a type need; 80 for those not listed (bits: for AND)."""
 
 MAY_BE_ZERO = ("PAD", "ZIGZAG")
-VECTOR_BYTES = 16
 SHARED_ALIGNMENT_BYTES = 128
-MAX_STATIC_SHARED_BYTES = 48 * 1024
-MAX_DYNAMIC_SHARED_BYTES = 227 * 1024
-"""Most shared memory of a block on the architecture that has most; a plan checks its own architecture's."""
-
-MAX_THREADS = 1024
-WARP_LANES = 32
-REGISTERS_PER_SM = 65536
-MAX_REGISTERS = 255
 OVERHEAD_REGISTERS = 48
 """Registers of addresses and loop state beside accumulators and fragments, as compiled kernels show them."""
 
@@ -61,31 +65,6 @@ DIVISION_REGISTERS = 4
 def capability(problem: Problem) -> int:
     """Compute capability times ten that WMMA needs for the operands' type, such as 80 for bfloat16."""
     return CAPABILITY.get(problem.a.dtype.name, 80)
-
-
-def elements_per_unit(problem: Problem) -> int:
-    """Operand elements in one unit: 1, or 2 (int4) or 8 (bits) to a byte."""
-    return max(1, 8 // problem.a.dtype.bits)
-
-
-def unit_bytes(problem: Problem) -> int:
-    """Bytes of one unit."""
-    return max(8, problem.a.dtype.bits) // 8
-
-
-def width(operand: Operand, bytes_each: int) -> int:
-    """Units of ``bytes_each`` that one access may move: as wide as the operand's alignment, 16 bytes at most."""
-    return max(1, operand.alignment_bytes // bytes_each)
-
-
-def output_width(problem: Problem) -> int:
-    """Elements of C and D that one access may move."""
-    each = problem.d.dtype.bits // 8
-    return min(width(operand, each) for operand in (problem.c, problem.d) if operand is not None)
-
-
-def _round_up(value: int, multiple: int) -> int:
-    return -(-value // multiple) * multiple
 
 
 @dataclass(frozen=True)
@@ -115,8 +94,8 @@ class Geometry:
         """Bytes of a shared tile of ``rows`` x ``columns`` units: ``SharedTile``."""
         each = unit_bytes(self.problem)
         pad = self.config.get("PAD", 0) // elements_per_unit(self.problem)
-        stride_bytes = _round_up((columns + pad) * each, VECTOR_BYTES)
-        return _round_up(rows * stride_bytes, SHARED_ALIGNMENT_BYTES)
+        stride_bytes = round_up((columns + pad) * each, VECTOR_BYTES)
+        return round_up(rows * stride_bytes, SHARED_ALIGNMENT_BYTES)
 
     @property
     def stage_bytes(self) -> int:
@@ -132,8 +111,8 @@ class Geometry:
         row_bytes = self.config["FN"] * each
         if self.whole_rows:
             row_bytes = self.config["WN"] * each
-            row_bytes += _round_up(row_bytes, SHARED_ALIGNMENT_BYTES) // SHARED_ALIGNMENT_BYTES * VECTOR_BYTES
-        return _round_up(self.config["FM"] * row_bytes, SHARED_ALIGNMENT_BYTES)
+            row_bytes += round_up(row_bytes, SHARED_ALIGNMENT_BYTES) // SHARED_ALIGNMENT_BYTES * VECTOR_BYTES
+        return round_up(self.config["FM"] * row_bytes, SHARED_ALIGNMENT_BYTES)
 
     @property
     def shared_bytes(self) -> int:
@@ -161,48 +140,19 @@ class Geometry:
 
     @property
     def register_limit(self) -> int:
-        """Registers a thread may have with MIN_BLOCKS blocks on a multiprocessor: its four parts have a quarter of the
-        registers and of a block's warps each, and give them out in eights."""
-        threads = _round_up(self.threads, 4 * WARP_LANES) * self.config.get("MIN_BLOCKS", 1)
-        return min(MAX_REGISTERS, REGISTERS_PER_SM // threads // 8 * 8)
+        """Registers a thread may have with MIN_BLOCKS blocks on a multiprocessor."""
+        return register_limit(self.threads, self.config.get("MIN_BLOCKS", 1))
 
 
 def type_reason(problem: Problem) -> str | None:
     """Why the operands cannot be taken by WMMA at all, or None."""
-    reason = operand_reason(problem, tuple(FRAGMENTS), problem.a.dtype.accumulators)
-    packed = elements_per_unit(problem)
-    if reason is not None or packed == 1:
-        return reason
-    name = problem.a.dtype.name
-    if problem.b.major != "col":
-        return f"B is [K, N]; {name} fragments need B stored as [N, K], a column's bits side by side"
-    extents = {
-        "K": problem.k,
-        "A's leading dimension": problem.a.leading_dimension,
-        "B's leading dimension": problem.b.leading_dimension,
-    }
-    for what, extent in extents.items():
-        if extent % packed:
-            return f"{what} is {extent}; {name} packs {packed} elements into a byte and needs a multiple of {packed}"
-    return None
-
-
-def fragment_reason(problem: Problem, config: Config) -> str | None:
-    """Why the fragment shape is none of the operand type's, or None."""
-    shape = (config["FM"], config["FN"], config["FK"])
-    shapes = FRAGMENTS[problem.a.dtype.name]
-    if shape in shapes:
-        return None
-    known = ", ".join("m{}n{}k{}".format(*each) for each in shapes)
-    return f"FM, FN, FK are {shape}; {problem.a.dtype.name} has {known}"
+    accumulators = tuple(name for name in problem.a.dtype.accumulators if name in ACCUMULATORS)
+    return operand_reason(problem, tuple(FRAGMENTS), accumulators) or packing_reason(problem)
 
 
 def tiling_reason(config: Config) -> str | None:
     """Why the levels of tiling do not divide each other, or None."""
-    for outer, inner in (("BM", "WM"), ("BN", "WN"), ("WM", "FM"), ("WN", "FN"), ("BK", "FK")):
-        if config[outer] % config[inner]:
-            return f"{outer} is {config[outer]}; it must be a multiple of {inner}, which is {config[inner]}"
-    return None
+    return multiple_reason(config, (("BM", "WM"), ("BN", "WN"), ("WM", "FM"), ("WN", "FN"), ("BK", "FK")))
 
 
 def sets_reason(config: Config) -> str | None:
@@ -211,13 +161,6 @@ def sets_reason(config: Config) -> str | None:
         return f"SETS is {config['SETS']}; fragments come in one set or two"
     if config["SETS"] == 2 and config["BK"] % (2 * config["FK"]):
         return f"BK is {config['BK']}; two sets of fragments take turns, so it must be a multiple of {2 * config['FK']}"
-    return None
-
-
-def stages_reason(config: Config) -> str | None:
-    """Why the ring is too short, or None."""
-    if config["STAGES"] < 2:
-        return f"STAGES is {config['STAGES']}; a ring needs at least 2: one to fill beside the one that is read"
     return None
 
 
@@ -252,29 +195,12 @@ def output_reason(problem: Problem, config: Config) -> str | None:
     return None
 
 
-def resource_reason(geometry: Geometry, max_shared_bytes: int) -> str | None:
-    """Why a block needs more threads, registers or shared memory than there are, or None."""
-    if geometry.threads > MAX_THREADS:
-        return f"the block has {geometry.threads} threads; at most {MAX_THREADS}: take larger warp tiles"
-    if geometry.registers > geometry.register_limit:
-        return (
-            f"a thread needs about {geometry.registers} registers and has {geometry.register_limit}; "
-            "take smaller warp tiles or fewer warps"
-        )
-    if geometry.shared_bytes > max_shared_bytes:
-        return (
-            f"the block needs {geometry.shared_bytes} bytes of shared memory; at most {max_shared_bytes}: "
-            "take smaller tiles or fewer stages"
-        )
-    return None
-
-
 def common_reasons(problem: Problem, config: Config, keys: tuple[str, ...]) -> str | None:
     """The reasons that all rungs share, in the order in which they build on each other."""
     counted = {name: value + (name in MAY_BE_ZERO) for name, value in config.items()}
     return (
         type_reason(problem)
         or keys_reason(counted, keys)
-        or fragment_reason(problem, config)
+        or shape_reason(FRAGMENTS, problem, config)
         or grid_reason(problem, config)
     )

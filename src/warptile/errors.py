@@ -64,15 +64,23 @@ class NoDeviceError(DeviceError):
 
 @dataclass(frozen=True)
 class SourceLocation:
-    """Where an instruction stands: its PTX line and, from ``.loc``, its CUDA line."""
+    """Where an instruction stands: its PTX line and, from ``.loc``, its CUDA line.
+
+    Attributes:
+        callers: of an inlined function, file and line of the call, and of the call around it, outwards.
+    """
 
     ptx_line: int
     file: str | None = None
     line: int | None = None
+    callers: tuple[tuple[str, int], ...] = ()
 
     def __str__(self) -> str:
         ptx = f"PTX line {self.ptx_line}"
-        return f"{self.file}:{self.line} ({ptx})" if self.file and self.line else ptx
+        if not (self.file and self.line):
+            return ptx
+        called = "".join(f", called at {file}:{line}" for file, line in self.callers)
+        return f"{self.file}:{self.line}{called} ({ptx})"
 
 
 class EmulationError(WarptileError, RuntimeError):
@@ -109,7 +117,11 @@ class MisalignedAccess(EmulationError):
 
 
 class UninitializedRead(EmulationError):
-    """A read of memory that nothing has written, or whose asynchronous copy has not been waited for."""
+    """A read of memory or of a register that nothing has written, or of a copy that has not been waited for."""
+
+
+class AccumulatorOverflow(EmulationError):
+    """A tensor core made an infinity of finite numbers: the accumulator's type is too narrow."""
 
 
 class UnwrittenOutput(EmulationError):

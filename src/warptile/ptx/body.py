@@ -206,7 +206,8 @@ class Body:
         if "//" in written or "/*" in written:
             written = _COMMENT.sub(" ", written)
         debug = self.debug
-        location = SourceLocation(cursor.line(start), debug.file, debug.line)
+        callers = tuple((step.file, step.line) for step in debug.inlined if step.file and step.line)
+        location = SourceLocation(cursor.line(start), debug.file, debug.line, callers)
         self.instructions.append(
             Instruction(
                 opcode,

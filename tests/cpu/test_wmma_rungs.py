@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from wmma_product import product
+from tensor_product import product
 
 from warptile.compile import compile_source
 from warptile.dtypes import DTYPES

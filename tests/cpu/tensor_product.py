@@ -1,4 +1,4 @@
-"""One product through one WMMA rung on the emulator, operands with gaps between rows, compared with its reference."""
+"""One product through one tensor-core rung on the emulator, operands with gaps between rows, compared with its reference."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from warptile.reference import error_ratio, random_operand, reference
 from warptile.rungs.tensor_tiles import elements_per_unit
 from warptile.source import Source, translation_unit
 
-OUT = {"float16": "float16", "bfloat16": "bfloat16", "tfloat32": "float32", "float64": "float64"}
+OUT = {"float16": "float16", "bfloat16": "bfloat16", "tfloat32": "float32", "float64": "float64"} | dict.fromkeys(
+    ("float8_e4m3", "float8_e5m2"), "bfloat16"
+)
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ def product(
     dtype: str = "float16",
     accumulator: str | None = None,
     out: str | None = None,
+    a_major: str = "row",
     b_major: str = "row",
     alpha: float = 1,
     beta: float = 0,
@@ -88,7 +91,7 @@ def product(
             stored[:, extent:] = np.nan
         return Operand(of, major, leading, alignment_of(leading * of.bits // 8)), stored
 
-    a_operand, a = matrix(m, k, element)
+    a_operand, a = matrix(m, k, element, a_major)
     b_operand, b = matrix(k, n, element, b_major)
     c_operand, c = matrix(m, n, result)
     d_operand, d = matrix(m, n, result)
@@ -107,7 +110,7 @@ def product(
         arch=arch,
         schedule=schedule,
     )
-    a_values = unpacked(a, element)[:m, :k]
+    a_values = unpacked(a, element)[:m, :k] if a_major == "row" else unpacked(a, element)[:k, :m].T
     b_values = unpacked(b, element)[:k, :n] if b_major == "row" else unpacked(b, element)[:n, :k].T
     expected = reference(problem, a_values, b_values, c[:m, :n] if with_c else None, alpha=alpha, beta=beta)
     kept = before[:, n:].tobytes() == d[:, n:].tobytes()

@@ -109,7 +109,8 @@ class FragmentLayout:
 
 
 def _powers(size: int) -> list[int]:
-    return [1 << bit for bit in range(size.bit_length() - 1)]
+    """The powers of two whose sums are all numbers below ``size``; none if there is no such set."""
+    return [1 << bit for bit in range(size.bit_length() - 1)] if size.bit_count() == 1 else [0]
 
 
 @cache

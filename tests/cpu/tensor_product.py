@@ -1,4 +1,4 @@
-"""One product through one tensor-core rung on the emulator, operands with gaps between rows, compared with its reference."""
+"""One product through one tensor-core rung on the emulator, rows with gaps between them, against its reference."""
 
 from __future__ import annotations
 

@@ -1,0 +1,202 @@
+"""The ``mma.sync`` rungs: what each takes, its tunables, and its launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from warptile.launch import Dim3
+from warptile.problem import Problem
+from warptile.rungs.legality import blocks
+from warptile.rungs.mma_tiles import INSTRUCTIONS, Geometry, capability, common_reasons
+from warptile.rungs.rung import Config, Rung
+from warptile.rungs.tensor_tiles import (
+    MAX_DYNAMIC_SHARED_BYTES,
+    MAX_STATIC_SHARED_BYTES,
+    elements_per_unit,
+    output_width,
+    resource_reason,
+    stages_reason,
+    unit_bytes,
+    width,
+)
+
+SHAPE_KEYS = ("FM", "FN", "FK")
+TILE_KEYS = ("BM", "BN", "BK", "WM", "WN", *SHAPE_KEYS)
+RING_KEYS = (*TILE_KEYS, "STAGES")
+
+
+# --- sizes --------------------------------------------------------------------------------------------------------
+
+
+def _tile(problem: Problem, bm: int = 128, bn: int = 128, wm: int = 64, wn: int = 32) -> dict[str, int]:
+    """Rows of 128 bytes of depth: 64 halves."""
+    fm, fn, fk = INSTRUCTIONS.get(problem.a.dtype.name, INSTRUCTIONS["float16"])[0]
+    depth = 128 * 8 // problem.a.dtype.bits
+    return {"BM": bm, "BN": bn, "BK": depth, "WM": wm, "WN": wn, "FM": fm, "FN": fn, "FK": fk}
+
+
+def _ring(problem: Problem, stages: int) -> dict[str, int]:
+    return {**_tile(problem), "STAGES": stages}
+
+
+# --- template arguments -------------------------------------------------------------------------------------------
+
+
+def operation_type(problem: Problem, config: Config) -> str:
+    """The kernels' operation: element, accumulator and output types, majors, and the instruction's FM and FK."""
+    types = f"{problem.a.dtype.cuda}, {problem.accumulator.cuda}, {problem.d.dtype.cuda}"
+    majors = ", ".join("true" if operand.major == "col" else "false" for operand in (problem.a, problem.b))
+    return f"warptile::MmaOperation<{types}, {majors}, {config['FM']}, {config['FK']}>"
+
+
+def tile_type(problem: Problem, config: Config) -> str:
+    """The kernels' tile, its depth in units."""
+    depth = config["BK"] // elements_per_unit(problem)
+    return f"warptile::MmaTile<{config['BM']}, {config['BN']}, {depth}, {config['WM']}, {config['WN']}>"
+
+
+def widths_type(problem: Problem) -> str:
+    """Units that one access to A, to B, and to C and D may move."""
+    each = unit_bytes(problem)
+    return f"warptile::Widths<{width(problem.a, each)}, {width(problem.b, each)}, {output_width(problem)}>"
+
+
+def _name(kernel: str, problem: Problem, config: Config, *, loads: bool = True, ring: tuple[str, ...] = ()) -> str:
+    """The instantiation of ``kernel``; ``loads`` if it takes vector widths, ``ring`` the keys that follow."""
+    arguments = [operation_type(problem, config), tile_type(problem, config)]
+    arguments += [widths_type(problem)] if loads else []
+    arguments += [str(config[key]) for key in ring]
+    return f"warptile::{kernel}<{', '.join(arguments)}>"
+
+
+# --- legality -----------------------------------------------------------------------------------------------------
+
+
+def _illegal(
+    keys: tuple[str, ...], geometry: Callable[[Problem, Config], Geometry], *, dynamic: bool
+) -> Callable[[Problem, Config], str | None]:
+    most = MAX_DYNAMIC_SHARED_BYTES if dynamic else MAX_STATIC_SHARED_BYTES
+
+    def illegal(problem: Problem, config: Config) -> str | None:
+        return (
+            common_reasons(problem, config, keys)
+            or (stages_reason(config) if "STAGES" in keys else None)
+            or resource_reason(geometry(problem, config), most)
+        )
+
+    return illegal
+
+
+# --- configurations -----------------------------------------------------------------------------------------------
+
+
+def _tile_candidates(default: Callable[[Problem], Config]) -> Callable[[Problem], tuple[Config, ...]]:
+    """The default with other block and warp tiles, then with the type's other instructions."""
+    sizes = ((128, 128, 64, 32), (128, 128, 64, 64), (128, 128, 32, 64), (128, 64, 32, 32), (64, 64, 32, 32))
+
+    def candidates(problem: Problem) -> tuple[Config, ...]:
+        base = default(problem)
+        shapes = INSTRUCTIONS.get(problem.a.dtype.name, ())[1:]
+        tiles = [{**base, "BM": bm, "BN": bn, "WM": wm, "WN": wn} for bm, bn, wm, wn in sizes]
+        return (*tiles, *({**base, "FM": fm, "FN": fn, "FK": fk} for fm, fn, fk in shapes))
+
+    return candidates
+
+
+# --- rungs --------------------------------------------------------------------------------------------------------
+
+
+def _linear_grid(problem: Problem, config: Config) -> Dim3:
+    return (blocks(problem, config), 1, 1)
+
+
+def _threads(problem: Problem, config: Config) -> Dim3:
+    return (Geometry(problem, config).threads, 1, 1)
+
+
+def _one_stage(problem: Problem, config: Config) -> Geometry:
+    return Geometry(problem, config)
+
+
+def _two_stages(problem: Problem, config: Config) -> Geometry:
+    return Geometry(problem, config, stages=2)
+
+
+def _stages(problem: Problem, config: Config) -> Geometry:
+    return Geometry(problem, config, stages=config["STAGES"], fragment_sets=2)
+
+
+def _rung(
+    name: str,
+    idea: str,
+    previous: str,
+    *,
+    default: Callable[[Problem], Config],
+    geometry: Callable[[Problem, Config], Geometry],
+    keys: tuple[str, ...] = TILE_KEYS,
+    loads: bool = True,
+    dynamic: bool = False,
+) -> Rung:
+    kernel = name.replace("-", "_")
+    ring = tuple(key for key in keys if key not in TILE_KEYS)
+    return Rung(
+        name=name,
+        family="mma",
+        idea=idea,
+        file=f"mma/{kernel.removeprefix('mma_')}.cuh",
+        previous=previous,
+        min_arch=80,
+        dtypes=tuple(INSTRUCTIONS),
+        default_config=default,
+        candidates=_tile_candidates(default),
+        illegal=_illegal(keys, geometry, dynamic=dynamic),
+        name_expression=lambda problem, config: _name(kernel, problem, config, loads=loads, ring=ring),
+        grid=_linear_grid,
+        threads=_threads,
+        dynamic_shared_bytes=lambda problem, config: geometry(problem, config).shared_bytes if dynamic else 0,
+        capability=capability,
+    )
+
+
+MMA_RUNGS: tuple[Rung, ...] = (
+    _rung(
+        "mma-naive",
+        "ldmatrix and mma.sync by hand on tiles in shared memory, staged one element at a time",
+        "wmma-final",
+        default=_tile,
+        geometry=_one_stage,
+        loads=False,
+    ),
+    _rung(
+        "mma-vectorized",
+        "operands are staged 16 bytes at a time, the loops unrolled",
+        "mma-naive",
+        default=_tile,
+        geometry=_one_stage,
+    ),
+    _rung(
+        "mma-swizzled",
+        "16-byte pieces of each shared row change places by XOR: no bank conflicts, no padding",
+        "mma-vectorized",
+        default=_tile,
+        geometry=_one_stage,
+    ),
+    _rung(
+        "mma-double-buffer",
+        "cp.async into one of two buffers while the other is multiplied",
+        "mma-swizzled",
+        default=_tile,
+        geometry=_two_stages,
+        dynamic=True,
+    ),
+    _rung(
+        "mma-multistage",
+        "a ring of stages, two sets of fragments, every address worked out before the loop",
+        "mma-double-buffer",
+        default=lambda problem: _ring(problem, 3),
+        geometry=_stages,
+        keys=RING_KEYS,
+        dynamic=True,
+    ),
+)
+"""The mma family in ladder order."""

@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
-import ml_dtypes  # noqa: F401  (registers bfloat16 with NumPy)
+import ml_dtypes  # noqa: F401  (registers bfloat16 and the 8-bit floats with NumPy)
 import numpy as np
 
 from warptile.dtypes import DTYPES, DType
@@ -22,8 +22,13 @@ Shape = tuple[int, ...]
 STREAM_LEGACY = 0
 """The driver's default stream."""
 
-_ELEMENTS = ("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32")
-"""Element types that arrays of a framework come in."""
+_ELEMENTS = {
+    DTYPES[name].numpy: DTYPES[name]
+    for name in (
+        "float16", "bfloat16", "float32", "float64", "float8_e4m3", "float8_e5m2", "int8", "uint8", "int32",
+    )
+}  # fmt: skip
+"""Element types that arrays of a framework come in, by the name that NumPy, ml_dtypes and torch share."""
 
 
 @dataclass(frozen=True)
@@ -146,11 +151,11 @@ def element_type(name: str, operand: str, remedy: str | None = None) -> DType:
         remedy: what the caller could write instead; by default NumPy's words for it.
 
     Raises:
-        UnsupportedError: an 8-bit float or a 4-bit integer, which matmul does not take yet.
+        UnsupportedError: another 8-bit float or a 4-bit integer, which matmul does not take.
         DTypeError: no kernel takes it; the message names ``operand`` and those that work.
     """
     if name in _ELEMENTS:
-        return DTYPES[name]
+        return _ELEMENTS[name]
     words = (
         f"{operand}: got element type {name}; it takes one of {', '.join(_ELEMENTS)}, "
         f"such as {remedy or operand + '.astype(numpy.float32)'}"
@@ -292,7 +297,9 @@ def empty(like: ArrayView, shape: Shape, dtype: DType) -> ArrayView:
     """New uninitialised row-major memory of the same kind, and on the same device, as ``like``."""
     if like.framework == "torch":
         torch = sys.modules["torch"]
-        return _view_torch(torch.empty(shape, dtype=getattr(torch, dtype.name), device=like.array.device), "out")
+        return _view_torch(
+            torch.empty(shape, dtype=getattr(torch, dtype.torch or dtype.name), device=like.array.device), "out"
+        )
     if like.framework == "cupy":
         return _view_cuda_interface(sys.modules["cupy"].empty(shape, dtype=numpy_dtype(dtype)), "out", "cupy")
     if like.framework == "cuda":

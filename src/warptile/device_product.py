@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from warptile.arrays import numpy_dtype
+from warptile.arrays import numpy_dtype, packed
 from warptile.dtypes import DType
 from warptile.errors import DeviceError
 from warptile.execute import compiled
@@ -20,7 +20,7 @@ from warptile.gpu.executor import LoadedKernel, PreparedLaunch, load
 from warptile.gpu.timing import Candidate, EventRunner, GraphRunner, Runner, operand_sets
 from warptile.plan import Plan
 from warptile.problem import Problem
-from warptile.reference import Reference, error_ratio, is_correct, reference
+from warptile.reference import Reference, error_ratio, is_correct, random_operand, reference, stored_shape
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -81,15 +81,17 @@ class CheckResult:
 
 
 def draw(shape: tuple[int, int], dtype: DType, seed: int) -> Array:
-    """Normal data (integers: uniform over the type), quickly: large matrices repeat a block of 16 million numbers."""
+    """Normal data (integers: uniform over the type), quickly: large matrices repeat a block of 16 million numbers.
+
+    Types narrower than a byte come one element in each byte; `warptile.arrays.packed` stores them.
+    """
     count = math.prod(shape)
     generator = np.random.default_rng(seed)
     storage = numpy_dtype(dtype)
     if dtype.kind == "float":
         block: Array = generator.standard_normal(min(count, _BLOCK), dtype=np.float32).astype(storage)
     else:
-        limits = np.iinfo(storage)
-        block = generator.integers(limits.min, limits.max, min(count, _BLOCK), storage, endpoint=True)
+        block = random_operand((min(count, _BLOCK),), dtype, generator)
     return (block if count <= _BLOCK else np.resize(block, count)).reshape(shape)
 
 
@@ -157,21 +159,28 @@ class DeviceProduct:
         self.problem = problem
         self.device = driver.device_info()
         self.sets = operand_sets(set_bytes(problem), self.device.l2_bytes) if sets is None else sets
-        b_shape = (problem.k, problem.n) if problem.b.major == "row" else (problem.n, problem.k)
-        self.a = draw((problem.m, problem.k), problem.a.dtype, seed)
-        self._stored_b = draw(b_shape, problem.b.dtype, seed + 1)
+        self._stored_a = draw(stored_shape(problem.m, problem.k, problem.a), problem.a.dtype, seed)
+        self._stored_b = draw(stored_shape(problem.k, problem.n, problem.b), problem.b.dtype, seed + 1)
         self._d_bytes = problem.m * problem.n * problem.d.dtype.bits // 8
-        self._a = [self._copy(self.a, index) for index in range(self.sets)]
-        self._b = [self._copy(self._stored_b, index) for index in range(self.sets)]
+        self._a = self._copies(packed(self._stored_a, problem.a.dtype))
+        self._b = self._copies(packed(self._stored_b, problem.b.dtype))
         self._d = [driver.Allocation(self._d_bytes + 2 * GUARD_BYTES) for _ in range(self.sets)]
         self.c = None if problem.c is None else draw((problem.m, problem.n), problem.c.dtype, seed + 2)
         self._c = None if self.c is None else driver.Allocation.from_array(self.c)
         self._loaded: dict[str, LoadedKernel] = {}
 
     @property
+    def a(self) -> Array:
+        """A as [M, K], whatever its order in memory."""
+        return self._stored_a if self.problem.a.major == "row" else self._stored_a.T
+
+    @property
     def b(self) -> Array:
         """B as [K, N], whatever its order in memory."""
         return self._stored_b if self.problem.b.major == "row" else self._stored_b.T
+
+    def _copies(self, array: Array) -> list[driver.Allocation]:
+        return [self._copy(array, index) for index in range(self.sets)]
 
     def _copy(self, array: Array, index: int) -> driver.Allocation:
         """Set number ``index``: the same numbers, begun at another place."""

@@ -31,6 +31,7 @@ from warptile.reference import (
     is_correct,
     random_operand,
     reference,
+    stored_shape,
 )
 from warptile.rungs import Rung
 
@@ -307,19 +308,20 @@ class _Emulator:
         return _Run(ratio, _complaint(d, expected, ratio), counters=counters)
 
     def _drawn(self, problem: Problem) -> tuple[Array, Array]:
-        """A (m, k) and B as it is stored: (k, n), or (n, k) where B is column-major."""
-        key = (problem.a.dtype.name, problem.b.major)
+        """A and B as they are stored: (m, k) and (k, n), or (k, m) and (n, k) where they are column-major."""
+        key = (problem.a.dtype.name, problem.a.major, problem.b.major)
         if key not in self._operands:
             generator = np.random.default_rng(self._seed)
-            b_shape = (problem.k, problem.n) if problem.b.major == "row" else (problem.n, problem.k)
-            a = random_operand((problem.m, problem.k), problem.a.dtype, generator)
-            self._operands[key] = a, random_operand(b_shape, problem.b.dtype, generator)
+            a = random_operand(stored_shape(problem.m, problem.k, problem.a), problem.a.dtype, generator)
+            b = random_operand(stored_shape(problem.k, problem.n, problem.b), problem.b.dtype, generator)
+            self._operands[key] = a, b
         return self._operands[key]
 
     def _reference(self, problem: Problem, together: int) -> Reference:
-        key = (*_types(problem), problem.b.major, together)
+        key = (*_types(problem), problem.a.major, problem.b.major, together)
         if key not in self._expected:
             a, b = self._drawn(problem)
+            a = a if problem.a.major == "row" else a.T
             b = b if problem.b.major == "row" else b.T
             self._expected[key] = reference(problem, a, b, products_per_rounding=together)
         return self._expected[key]
@@ -345,11 +347,6 @@ class _Gpu:
         """One checked launch, then interleaved rounds beside the baseline."""
         from warptile.gpu import driver, timing
 
-        if plan.problem.a.dtype.bits < 8:
-            raise UnsupportedError(
-                f"{plan.problem.a.dtype.name}: the ladder draws types narrower than a byte on the emulator only; "
-                "add --backend emulator"
-            )
         with driver.on_device(self._backend.info.ordinal):
             product = self._at(plan.problem)
             together = products_per_rounding(plan.rung.family)
@@ -368,7 +365,7 @@ class _Gpu:
 
     def _at(self, problem: Problem) -> DeviceProduct:
         """Operands of this problem's types; those of the types before are given back."""
-        key = (*_types(problem), problem.b.major)
+        key = (*_types(problem), problem.a.major, problem.b.major)
         if self._product is None or key != self._key:
             self.close()
             self._product = DeviceProduct(problem, seed=self._seed)

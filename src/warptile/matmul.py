@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from warptile import arrays
 from warptile.errors import LayoutError, ShapeError, UnsupportedError
 from warptile.execute import Backend, choose_backend, planned
-from warptile.operands import Product, arrange
-from warptile.plan import Plan
+from warptile.operands import Product, arrange, scale_factor
+from warptile.plan import Plan, a_majors
 from warptile.problem import Operand, Problem
 
 
@@ -38,18 +39,20 @@ def matmul(
 
     Args:
         a: (..., M, K) or (K,): NumPy, torch, CuPy or JAX, any strides; float16, bfloat16,
-            float32, float64, int8 or uint8.
+            float32, float64, float8 (e4m3fn or e5m2), int8 or uint8.
         b: (..., K, N) or (K,), of the same type and in the same place.
         c: broadcastable to the result and of its type; never read when beta is 0.
         alpha: factor of the product.
         beta: factor of ``c``.
         out: where to write the result; returned.
-        out_dtype: type of the result; by default that of the operands (int32 for 8-bit integers).
-        accumulate: ``"float16"`` to accumulate float16 operands in float16 instead of float32.
+        out_dtype: type of the result; by default that of the operands (int32 for 8-bit integers, bfloat16 for float8).
+            Floats of 16 and 8 bits give ``"float16"``, ``"bfloat16"`` or ``"float32"``.
+        accumulate: ``"float16"`` to accumulate float16 or float8 operands in float16 instead of float32,
+            ``"int32_saturating"`` for integer sums that stop at int32's ends instead of wrapping around.
         precision: ``"tf32"`` to let float32 operands use tensor cores at 11 significant bits.
         epilogue: not available yet.
-        scale_a: not available yet.
-        scale_b: not available yet.
+        scale_a: factor of a float8 ``a``: a number, or an array of one element in host memory.
+        scale_b: the same of ``b``.
         rung: name of the kernel to use instead of the best one.
         config: that kernel's tunables.
         backend: ``"gpu"``, ``"emulator"``, or None for a GPU if there is one.
@@ -62,11 +65,14 @@ def matmul(
         UnsupportedError: a rung, configuration or option that does not take this problem.
         NoDeviceError: ``backend="gpu"`` without a GPU.
     """
-    _refuse_what_comes_later(epilogue=epilogue, scale_a=scale_a, scale_b=scale_b, **epilogue_tensors)
-    product = arrange(a, b, c, out, beta=beta, out_dtype=out_dtype, accumulate=accumulate, precision=precision)
-    executor = choose_backend(backend, product.a)
+    _refuse_what_comes_later(epilogue=epilogue, **epilogue_tensors)
+    left = arrays.view(a, "a")
+    factor = alpha * scale_factor(scale_a, "scale_a", left) * scale_factor(scale_b, "scale_b", left)
+    types = _Types(out_dtype, accumulate, precision)
+    executor = choose_backend(backend, left)
+    product = _arranged(a, b, c, out, beta, types, rung, executor)
     chosen = planned(product.problem, executor, rung=rung, config=config)
-    return _run(chosen, executor, product, alpha, beta)
+    return _run(chosen, executor, product, factor, beta)
 
 
 def plan(
@@ -93,11 +99,23 @@ def plan(
 
     Arguments and errors are those of `matmul`; nothing is computed.
     """
-    _refuse_what_comes_later(epilogue=epilogue, scale_a=scale_a, scale_b=scale_b, **epilogue_tensors)
-    product = arrange(a, b, c, out, beta=beta, out_dtype=out_dtype, accumulate=accumulate, precision=precision)
-    executor = choose_backend(backend, product.a)
+    _refuse_what_comes_later(epilogue=epilogue, **epilogue_tensors)
+    left = arrays.view(a, "a")
+    factor = alpha * scale_factor(scale_a, "scale_a", left) * scale_factor(scale_b, "scale_b", left)
+    types = _Types(out_dtype, accumulate, precision)
+    executor = choose_backend(backend, left)
+    product = _arranged(a, b, c, out, beta, types, rung, executor)
     chosen = planned(product.problem, executor, rung=rung, config=config)
-    return MatmulPlan(chosen, executor, product.batch, product.copies, alpha, beta, out_dtype, accumulate, precision)
+    return MatmulPlan(chosen, executor, product.batch, product.copies, factor, beta, types)
+
+
+@dataclass(frozen=True)
+class _Types:
+    """What a caller says about types, as given to `matmul`."""
+
+    out_dtype: str | None
+    accumulate: str | None
+    precision: str | None
 
 
 @dataclass(frozen=True)
@@ -109,11 +127,9 @@ class MatmulPlan:
         backend: where it runs.
         batch: leading axes of the result; one launch for each index.
         copies: what has to be copied before a launch, and why.
-        alpha: factor of the product.
+        alpha: factor of the product, with the scales of float8 operands in it.
         beta: factor of C.
-        out_dtype: as given to `plan`.
-        accumulate: as given to `plan`.
-        precision: as given to `plan`.
+        types: what was said about types.
     """
 
     plan: Plan
@@ -122,9 +138,7 @@ class MatmulPlan:
     copies: tuple[str, ...]
     alpha: float
     beta: float
-    out_dtype: str | None
-    accumulate: str | None
-    precision: str | None
+    types: _Types
 
     def explain(self) -> str:
         """The kernel, why it was chosen, what bounds it, what was rejected, and what is copied."""
@@ -141,18 +155,19 @@ class MatmulPlan:
             ShapeError: another shape or type than the plan's.
             LayoutError: another layout, or memory aligned less than the plan's kernel needs.
         """
-        product = arrange(
-            a,
-            b,
-            c,
-            out,
-            beta=self.beta,
-            out_dtype=self.out_dtype,
-            accumulate=self.accumulate,
-            precision=self.precision,
-        )
+        product = _arranged(a, b, c, out, self.beta, self.types, self.plan.rung.name, self.backend)
         _check_fits(self.plan.problem, product.problem)
         return _run(self.plan, self.backend, product, self.alpha, self.beta)
+
+
+def _arranged(
+    a: Any, b: Any, c: Any, out: Any, beta: float, types: _Types, rung: str | None, executor: Backend
+) -> Product:
+    """The operands in layouts that the rung takes, or the one that the plan will choose."""
+    return arrange(
+        a, b, c, out, beta=beta, out_dtype=types.out_dtype, accumulate=types.accumulate, precision=types.precision,
+        a_majors=partial(a_majors, rung, executor.arch),
+    )  # fmt: skip
 
 
 def _run(chosen: Plan, executor: Backend, product: Product, alpha: float, beta: float) -> Any:

@@ -5,7 +5,7 @@ Shapes follow the array API's ``matmul``: a 1-D operand is promoted, leading axe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -15,19 +15,24 @@ import numpy as np
 from warptile import arrays
 from warptile.arrays import ArrayView, Shape
 from warptile.dtypes import DTYPES, DType
-from warptile.errors import DTypeError, LayoutError, ShapeError
+from warptile.errors import DTypeError, LayoutError, ShapeError, UnsupportedError
 from warptile.problem import Operand, Problem, alignment_of
 
 OUTPUTS = {
-    "float16": ("float16", "float32"),
-    "bfloat16": ("bfloat16", "float32"),
+    "float16": ("float16", "bfloat16", "float32"),
+    "bfloat16": ("bfloat16", "float16", "float32"),
     "float32": ("float32",),
     "tfloat32": ("float32",),
     "float64": ("float64",),
+    "float8_e4m3": ("bfloat16", "float16", "float32"),
+    "float8_e5m2": ("bfloat16", "float16", "float32"),
     "int8": ("int32",),
     "uint8": ("int32",),
 }
 """Result types of each operand type, the default first."""
+
+MajorsOf = Callable[[DType, DType, DType], tuple[str, ...]]
+"""From operand, accumulator and output types to the majors in which A may be given."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,7 @@ class Product:
         batch: extents of the leading axes of the result; empty for a single matrix.
         vectors: whether a and b came as 1-D arrays, whose axis the result lacks.
         result_shape: shape of the result as the caller sees it.
-        a: (\\*batch, m, k), row-major matrices.
+        a: (\\*batch, m, k), matrices of ``problem.a.major``.
         b: (\\*batch, k, n), matrices of ``problem.b.major``.
         c: (\\*batch, m, n), or None when beta is zero.
         target: where the caller wants the result, when the kernel can write there; else None.
@@ -84,10 +89,12 @@ def arrange(
     out_dtype: str | None = None,
     accumulate: str | None = None,
     precision: str | None = None,
+    a_majors: MajorsOf = lambda element, accumulator, output: ("row",),
 ) -> Product:
     """Check the operands against each other and bring each into a layout that the kernels take.
 
-    An operand whose inner stride is 1 is used in place, B by rows or by columns; any other is copied once.
+    B is used in place where its rows or its columns are contiguous, A where it lies in one of ``a_majors`` of the
+    operand, accumulator and output types, C by rows; anything else is copied once.
 
     Raises:
         ShapeError: shapes that do not multiply or broadcast, or C missing although beta is not zero.
@@ -107,7 +114,7 @@ def arrange(
     result_shape = batch + ((m,) if left.ndim > 1 else ()) + ((n,) if right.ndim > 1 else ())
 
     copies: list[str] = []
-    a_matrices = _in_layout(_promoted(left, a_shape, column=False), ("row",), copies)
+    a_matrices = _in_layout(_promoted(left, a_shape, column=False), a_majors(element, accumulator, output), copies)
     b_matrices = _in_layout(_promoted(right, b_shape, column=True), ("row", "col"), copies)
     c_matrices = None
     if beta != 0:
@@ -139,6 +146,39 @@ def arrange(
         destination,
         tuple(copies),
     )
+
+
+def scale_factor(value: Any, name: str, a: ArrayView) -> float:
+    """One scale of a float8 operand, which the kernels apply as a part of alpha.
+
+    Args:
+        value: a number, an array with one element in host memory, or None for 1.
+        name: ``"scale_a"`` or ``"scale_b"``, for messages.
+        a: the operand, whose type must be a float8.
+
+    Raises:
+        DTypeError: the operands are of another type.
+        ShapeError: more than one scale.
+        UnsupportedError: a scale in a GPU's memory, which could not be read without waiting for the GPU.
+    """
+    if value is None:
+        return 1.0
+    if not a.dtype.name.startswith("float8"):
+        raise DTypeError(f"{name}: it is for float8 operands; a is {a.dtype.name}: give alpha={name} instead")
+    if isinstance(value, (int, float, np.generic)):
+        return float(value)
+    scale = arrays.view(value, name)
+    if scale.size != 1:
+        raise ShapeError(
+            f"{name}: got shape {scale.shape}; it is one factor for the whole operand, such as {name}=0.5 "
+            f"(scale rows or columns of the result afterwards)"
+        )
+    if scale.device is not None:
+        raise UnsupportedError(
+            f"{name}: it is on cuda:{scale.device}; scales are read on the host when the product is queued: "
+            f"give {name}=float({name}), once, where waiting for the GPU does no harm"
+        )
+    return float(scale.array.reshape(()))
 
 
 # --- element types -----------------------------------------------------------------------------------------------
@@ -248,7 +288,7 @@ def _same_place(first: ArrayView, other: ArrayView) -> None:
 def _by_rows(matrices: ArrayView) -> bool:
     """Whether each matrix in the last two axes has contiguous rows that do not overlap."""
     (rows, columns), (row_stride, column_stride) = matrices.shape[-2:], matrices.strides[-2:]
-    return 0 in (rows, columns) or ((columns == 1 or column_stride == 1) and (rows == 1 or row_stride >= columns))
+    return matrices.size == 0 or ((columns == 1 or column_stride == 1) and (rows == 1 or row_stride >= columns))
 
 
 def _by_columns(matrices: ArrayView) -> bool:
@@ -273,9 +313,9 @@ def _in_layout(matrices: ArrayView, majors: tuple[str, ...], copies: list[str]) 
     return arrays.contiguous(matrices)
 
 
-def _b_major(matrices: ArrayView) -> str:
-    """B's major; a single column is read as one, so that its loads can be wide."""
-    single_column = matrices.shape[-1] == 1 and _by_columns(matrices)
+def _major(matrices: ArrayView) -> str:
+    """By rows where it can be read so; but a B of a single column as that column, so that its loads can be wide."""
+    single_column = matrices.name == "b" and matrices.shape[-1] == 1 and _by_columns(matrices)
     return "col" if single_column or not _by_rows(matrices) else "row"
 
 
@@ -283,7 +323,7 @@ def _operand(matrices: ArrayView, element: DType) -> Operand:
     """The kernel's view of one matrix of the batch."""
     rows, columns = matrices.shape[-2:]
     row_stride, column_stride = matrices.strides[-2:]
-    major = _b_major(matrices) if matrices.name == "b" else "row"
+    major = _major(matrices)
     inner, outer, outer_stride = (columns, rows, row_stride) if major == "row" else (rows, columns, column_stride)
     leading = outer_stride if outer > 1 and inner > 0 else max(inner, 1)
     distances = [

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from warptile import arch as arches
 from warptile.arch import REFERENCE_ARCH, Arch
+from warptile.dtypes import DType
 from warptile.errors import DTypeError, ShapeError, UnsupportedError
 from warptile.launch import Argument, LaunchSpec, Pointer, Scalar
 from warptile.predict import Prediction, predict
@@ -15,7 +16,9 @@ from warptile.problem import Operand, Problem
 from warptile.rungs import RUNGS, Config, Rung
 from warptile.rungs import rung as rung_named
 
-SCALE_TYPE = {"float16": "f32", "float32": "f32", "float64": "f64", "int32": "s32"}
+SCALE_TYPE = {
+    "float16": "f32", "float32": "f32", "float64": "f64", "int32": "s32", "int32_saturating": "s32", "int32_xor": "s32",
+}  # fmt: skip
 """PTX type of alpha and beta for each accumulator: as ``Scale`` in kernels/tile/scale.cuh."""
 
 MAX_THREADS = 1024
@@ -126,6 +129,20 @@ def make_plan(
         return Plan(problem, legal[best][0], legal[best][1], arch, costs[best], tuple(rejected))
     reasons = "; ".join(f"{name}: {reason}" for name, reason in rejected)
     raise UnsupportedError(f"no rung takes this problem on {arch}. {reasons}")
+
+
+@lru_cache(maxsize=256)
+def a_majors(rung: str | None, arch: str, element: DType, accumulator: DType, out: DType) -> tuple[str, ...]:
+    """Majors in which A may be given to the rung called ``rung``, or to the one that a plan takes for these types."""
+    size = (USUAL_SIZE,) * 3
+    by_rows, by_columns = (
+        Problem.dense(*size, element, out=out, accumulator=accumulator, a_major=major) for major in ("row", "col")
+    )
+    try:
+        make_plan(by_columns, rung=make_plan(by_rows, rung=rung, arch=arch).rung.name, arch=arch)
+    except UnsupportedError:
+        return ("row",)
+    return ("row", "col")
 
 
 def candidates(rung: Rung, problem: Problem) -> tuple[Choice, ...]:

@@ -84,10 +84,12 @@ class Problem:
         *,
         out: DType,
         accumulator: DType,
+        a_major: str = "row",
         b_major: str = "row",
         with_c: bool = False,
     ) -> Problem:
-        """Contiguous row-major A, C and D, and B as [K, N] (``"row"``) or stored as [N, K] (``"col"``)."""
+        """Contiguous matrices: A as [M, K] (``"row"``) or stored as [K, M] (``"col"``), B as [K, N] or stored as
+        [N, K], row-major C and D."""
 
         def operand(element: DType, columns: int, major: str = "row") -> Operand:
             columns = max(columns, 1)
@@ -95,7 +97,7 @@ class Problem:
 
         return Problem(
             m, n, k,
-            a=operand(dtype, k),
+            a=operand(dtype, k if a_major == "row" else m, a_major),
             b=operand(dtype, n if b_major == "row" else k, b_major),
             c=operand(out, n) if with_c else None,
             d=operand(out, n),

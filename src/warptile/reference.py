@@ -24,6 +24,9 @@ A kernel computes ``D = fl_out(alpha * acc + beta * C)`` with ``acc`` a sum of k
   one of the output's.
 
 Integers must be equal, modulo 2**32 as CUDA's int32 wraps.
+
+8-bit floats need no rule of their own: their products have at most 8 bits, and on sm_90 `mma.sync` computes with them
+as float16.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ import numpy as np
 from warptile.arrays import numpy_dtype
 from warptile.dtypes import DType
 from warptile.errors import UnsupportedError
-from warptile.problem import Problem
+from warptile.problem import Operand, Problem
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -47,8 +50,7 @@ GUARD_ELEMENTS = 64
 """Elements of canary before and after a guarded matrix: more than the widest access that a kernel makes."""
 
 _CANARY = 0xA5
-_MIN_EXPONENT = {"float16": -14, "float64": -1022}
-_MAX_EXPONENT = {"float16": 15, "float64": 1023}
+_INT32 = np.iinfo(np.int32)
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,8 @@ class Reference:
     Attributes:
         d: alpha * A @ B + beta * C.
         bound: largest permitted absolute error of each element.
-        overflow: magnitude from which the output type may round to infinity.
+        overflow: the output type's largest finite number: rounding may reach infinity just above it, and so may an
+            overflow in a step before.
     """
 
     d: Array
@@ -89,7 +92,7 @@ def reference(
             for any kernel; tensor cores add 8 or more (PTX ISA leaves it open; sm_80 and later were measured).
     """
     if problem.a.dtype.kind != "float":
-        exact = int(alpha) * _integer_product(a, b)
+        exact = int(alpha) * _integer_sum(problem.accumulator.name, a, b)
         if c is not None and beta != 0:
             exact = exact + int(beta) * c.astype(np.int64)
         wrapped = exact.astype(np.int32).astype(np.int64)
@@ -100,7 +103,7 @@ def reference(
     addend = np.zeros(()) if c is None or beta == 0 else beta * c.astype(np.float64)
     exact = product + addend
     bound = error_bound(problem, a.shape[-1], exact, magnitude, np.abs(addend), alpha, products_per_rounding)
-    return Reference(exact, bound, _overflow(problem.d.dtype))
+    return Reference(exact, bound, problem.d.dtype.largest)
 
 
 def error_bound(
@@ -174,6 +177,17 @@ def first_wrong(d: Array, expected: Reference) -> tuple[tuple[int, ...], float, 
     return None
 
 
+def _integer_sum(accumulator: str, a: Array, b: Array) -> Array:
+    """What an integer accumulator holds. One that saturates does so after each of its additions, so that the clipped
+    sum is right where sums do not leave int32's range and come back."""
+    total = _integer_product(a, b)
+    if accumulator == "int32_xor":  # ones of a XOR b: those of a and those of b, less twice those of both
+        total = a.sum(axis=1, dtype=np.int64)[:, None] + b.sum(axis=0, dtype=np.int64)[None, :] - 2 * total
+    if accumulator == "int32_saturating":
+        total = np.clip(total, _INT32.min, _INT32.max)
+    return total
+
+
 def _integer_product(a: Array, b: Array) -> Array:
     """Exact integer product. float64 carries integers to 2**53; an 8-bit product needs 16 bits and k fewer than 37."""
     product: Array = (a.astype(np.float64) @ b.astype(np.float64)).astype(np.int64)
@@ -194,12 +208,7 @@ def _growth(roundings: int, accumulator: DType) -> float:
 
 
 def _smallest_subnormal(dtype: DType) -> float:
-    return float(2.0 ** (_MIN_EXPONENT.get(dtype.name, -126) - dtype.mantissa_bits)) if dtype.kind == "float" else 0.0
-
-
-def _overflow(dtype: DType) -> float:
-    """Largest finite number: rounding may reach infinity just above it (and an overflow in a step before)."""
-    return float((2 - 2.0**-dtype.mantissa_bits) * 2.0 ** _MAX_EXPONENT.get(dtype.name, 127))
+    return float(2.0 ** (dtype.min_exponent - dtype.mantissa_bits)) if dtype.kind == "float" else 0.0
 
 
 # --- inputs and outputs of a check -----------------------------------------------------------------------------------
@@ -210,11 +219,20 @@ def random_operand(shape: tuple[int, ...], dtype: DType, generator: np.random.Ge
     storage = numpy_dtype(dtype)
     if dtype.kind == "float":
         return generator.standard_normal(shape).astype(storage)
-    if dtype.bits < 8:  # one element in each byte; `warptile.arrays.packed` stores them
-        low = -(1 << (dtype.bits - 1)) if dtype.kind == "int" else 0
-        return generator.integers(low, low + (1 << dtype.bits), shape, np.int8)
-    limits = np.iinfo(storage)
-    return generator.integers(limits.min, limits.max, shape, storage, endpoint=True)
+    low, high = value_range(dtype)
+    # Narrower than a byte: one element in each byte; `warptile.arrays.packed` stores them.
+    return generator.integers(low, high, shape, storage if dtype.bits >= 8 else np.int8, endpoint=True)
+
+
+def value_range(dtype: DType) -> tuple[int, int]:
+    """Smallest and largest value of an integer type."""
+    low = -(1 << (dtype.bits - 1)) if dtype.kind == "int" else 0
+    return low, int(dtype.largest)
+
+
+def stored_shape(rows: int, columns: int, operand: Operand) -> tuple[int, int]:
+    """Shape of a matrix as it lies in memory, one element in each place."""
+    return (rows, columns) if operand.major == "row" else (columns, rows)
 
 
 @dataclass(frozen=True)

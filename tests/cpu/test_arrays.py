@@ -9,7 +9,7 @@ import pytest
 
 from warptile import arrays
 from warptile.errors import DTypeError, LayoutError, ShapeError, UnsupportedError
-from warptile.operands import arrange
+from warptile.operands import arrange, scale_factor
 
 
 def test_a_numpy_view_says_where_and_how():
@@ -52,7 +52,14 @@ def test_what_is_no_operand_is_named(array, words):
     assert "left" in str(caught.value)
 
 
-@pytest.mark.parametrize("dtype", [ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.int4])
+@pytest.mark.parametrize(
+    ("storage", "name"), [(ml_dtypes.float8_e4m3fn, "float8_e4m3"), (ml_dtypes.float8_e5m2, "float8_e5m2")]
+)
+def test_float8_is_an_element_type(storage, name):
+    assert arrays.view(np.zeros(3, storage), "a").dtype.name == name
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.float8_e4m3, ml_dtypes.float8_e4m3b11fnuz, ml_dtypes.int4])
 def test_types_that_come_later_are_refused_as_such(dtype):
     with pytest.raises(UnsupportedError, match=r"a: got element type .*not available yet"):
         arrays.view(np.zeros(4, dtype), "a")
@@ -200,6 +207,35 @@ def test_any_other_a_is_copied_once_and_said_so(a, words):
     assert product.problem.a.leading_dimension == 17
 
 
+def by_rows_or_columns(element, accumulator, out):
+    return ("row", "col")
+
+
+def test_an_a_by_columns_is_used_in_place_where_the_kernel_takes_it():
+    stored = zeros(17, 6)[:, 1:]
+    product = arrange(stored.T, zeros(17, 9), a_majors=by_rows_or_columns)
+    assert (product.problem.a.major, product.problem.a.leading_dimension) == ("col", 6)
+    assert product.problem.a.alignment_bytes == 4
+    assert product.a.pointer == stored.ctypes.data
+    assert product.copies == ()
+    assert arrange(zeros(5, 17), zeros(17, 9), a_majors=by_rows_or_columns).problem.a.major == "row"
+    strided = arrange(zeros(5, 34)[:, ::2], zeros(17, 9), a_majors=by_rows_or_columns)
+    assert strided.problem.a.major == "row"
+    assert "the kernels read it by rows or by columns" in strided.copies[0]
+
+
+def test_what_the_kernel_takes_is_asked_for_the_types_at_hand():
+    asked = []
+
+    def majors(element, accumulator, out):
+        asked.append((element.name, accumulator.name, out.name))
+        return ("row",)
+
+    given = zeros(17, 5, dtype=np.float16).T
+    assert arrange(given, zeros(17, 9, dtype=np.float16), out_dtype="float32", a_majors=majors).copies
+    assert asked == [("float16", "float32", "float32")]
+
+
 @pytest.mark.parametrize(("column", "alignment"), [(0, 16), (1, 2), (2, 4), (4, 8), (8, 16)])
 def test_alignment_follows_address_and_rows(column, alignment):
     base = zeros(8, 64, dtype=np.float16)
@@ -267,6 +303,10 @@ def test_types_that_do_not_go_together_are_named():
         arrange(zeros(2, 2), zeros(2, 2), accumulate="float16")
     with pytest.raises(DTypeError, match="out_dtype: got 'float16'; float32 operands give float32"):
         arrange(zeros(2, 2), zeros(2, 2), out_dtype="float16")
+    with pytest.raises(DTypeError, match="out_dtype: got 'float8_e4m3'; float8_e4m3 operands give bfloat16 or"):
+        arrange(zeros(2, 2, dtype="float8_e4m3fn"), zeros(2, 2, dtype="float8_e4m3fn"), out_dtype="float8_e4m3")
+    with pytest.raises(DTypeError, match="accumulate: got 'int32_xor'; int8 operands accumulate in int32 or"):
+        arrange(zeros(2, 2, dtype=np.int8), zeros(2, 2, dtype=np.int8), accumulate="int32_xor")
     with pytest.raises(DTypeError, match="int32"):
         arrange(zeros(2, 2, dtype=np.int32), zeros(2, 2, dtype=np.int32))
 
@@ -282,11 +322,34 @@ def test_types_that_do_not_go_together_are_named():
         ("float64", {}, "float64", "float64"),
         ("int8", {}, "int32", "int32"),
         ("uint8", {}, "int32", "int32"),
+        ("int8", {"accumulate": "int32_saturating"}, "int32", "int32_saturating"),
+        ("float16", {"out_dtype": "bfloat16"}, "bfloat16", "float32"),
+        ("bfloat16", {"out_dtype": "float16"}, "float16", "float32"),
+        ("float8_e4m3fn", {}, "bfloat16", "float32"),
+        ("float8_e5m2", {"out_dtype": "float32", "accumulate": "float16"}, "float32", "float16"),
     ],
 )
 def test_result_types(dtype, options, out, accumulator):
     problem = arrange(zeros(2, 3, dtype=dtype), zeros(3, 2, dtype=dtype), **options).problem
     assert (problem.d.dtype.name, problem.accumulator.name) == (out, accumulator)
+
+
+@pytest.mark.parametrize("value", [0.5, np.float64(0.5), np.array(0.5), np.array([[0.5]], np.float16)])
+def test_a_scale_is_one_number_on_the_host(value):
+    assert scale_factor(value, "scale_a", arrays.view(zeros(2, 2, dtype="float8_e5m2"), "a")) == 0.5
+    assert scale_factor(None, "scale_a", arrays.view(zeros(2, 2), "a")) == 1.0
+
+
+def test_other_scales_are_told_what_would_work():
+    eighth = arrays.view(zeros(2, 2, dtype="float8_e4m3fn"), "a")
+    with pytest.raises(ShapeError, match=r"scale_b: got shape \(2,\); it is one factor"):
+        scale_factor(np.ones(2), "scale_b", eighth)
+    with pytest.raises(DTypeError, match="scale_a: it is for float8 operands; a is float32: give alpha"):
+        scale_factor(2.0, "scale_a", arrays.view(zeros(2, 2), "a"))
+    one = FakeDeviceArray()
+    one.__cuda_array_interface__["shape"] = ()
+    with pytest.raises(UnsupportedError, match=r"scale_a: it is on cuda:0; .*float\(scale_a\)"):
+        scale_factor(one, "scale_a", eighth)
 
 
 def test_tf32_only_when_asked_for():

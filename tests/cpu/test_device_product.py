@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from pretended_gpu import PretendedGpu
 
+from warptile.arrays import packed
 from warptile.device_product import (
     CheckResult,
     DeviceProduct,
@@ -111,3 +112,22 @@ def test_unwritten_integers_are_runs_of_the_fill():
 
 def test_only_tensor_cores_add_several_products_at_once():
     assert (products_per_rounding("simt"), products_per_rounding("wmma")) == (1, 8)
+
+
+@pytest.mark.parametrize(("name", "together"), [("int4", 2), ("bit1", 8)])
+def test_narrow_operands_are_stored_packed(gpu, name, together):
+    product = DeviceProduct(dense(8, 16, 64, name, "int32", "int32", b_major="col"), sets=2)
+    stored = product._a[0].to_host(np.empty((8, 64 // together), np.uint8))
+    np.testing.assert_array_equal(stored, packed(product.a, DTYPES[name]))
+    assert product.b.shape == (64, 16)
+    want = product.a.astype(np.int64) @ product.b.astype(np.int64)
+    np.testing.assert_array_equal(product.reference().d, want)
+    product.close()
+
+
+def test_a_may_lie_by_columns(gpu):
+    product = DeviceProduct(dense(8, 16, 24, a_major="col"), sets=1)
+    assert product.a.shape == (8, 24)
+    stored = product._a[0].to_host(np.empty((24, 8), np.float16))
+    np.testing.assert_array_equal(stored.T, product.a)
+    product.close()

@@ -192,3 +192,41 @@ def test_random_integers_use_the_whole_type():
     drawn = random_operand((1000, 10), DTYPES["int8"], np.random.default_rng(0))
     assert (drawn.min(), drawn.max(), drawn.dtype) == (-128, 127, np.int8)
     assert random_operand((2, 2), DTYPES["bfloat16"], np.random.default_rng(0)).dtype == ml_dtypes.bfloat16
+
+
+def test_saturating_sums_stop_at_the_ends_of_int32():
+    what = problem("uint8", out="int32", accumulator="int32_saturating", m=2, n=1, k=40000)
+    a = np.stack([np.full(40000, 255, np.uint8), np.ones(40000, np.uint8)])
+    b = np.full((40000, 1), 255, np.uint8)
+    assert reference(what, a, b).d.tolist() == [[2**31 - 1], [40000 * 255]]
+    wrapping = problem("uint8", out="int32", m=2, n=1, k=40000)
+    assert reference(wrapping, a, b).d[0, 0] == 40000 * 255 * 255 - 2**32
+
+
+def test_bits_are_compared_by_xor_or_met_by_and():
+    generator = np.random.default_rng(0)
+    a, b = (random_operand(shape, DTYPES["bit1"], generator) for shape in ((3, 200), (200, 5)))
+    different = (a[:, :, None] != b[None, :, :]).sum(axis=1)
+    both = (a[:, :, None] & b[None, :, :]).sum(axis=1)
+    assert np.array_equal(reference(problem("bit1", out="int32", accumulator="int32_xor"), a, b).d, different)
+    assert np.array_equal(reference(problem("bit1", out="int32"), a, b).d, both)
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3", "float8_e5m2"])
+@pytest.mark.parametrize("out", ["float32", "bfloat16", "float16"])
+def test_float8_products_are_bound_by_accumulator_and_output(dtype, out):
+    what = problem(dtype, out=out)
+    a, b = operands(what)
+    expected = reference(what, a, b)
+    right = sequential(a, b, np.float32, truncated32).astype(ml_dtypes.bfloat16 if out == "bfloat16" else out)
+    assert error_ratio(right, expected) <= 1
+    wrong = right.copy()
+    wrong[3, 2] *= 1 + 8 * DTYPES[out].unit_roundoff
+    wrong[3, 2] += 1e-3
+    assert error_ratio(wrong, expected) > 1
+
+
+@pytest.mark.parametrize(("name", "low", "high"), [("int4", -8, 7), ("uint4", 0, 15), ("bit1", 0, 1)])
+def test_narrow_integers_use_the_whole_type(name, low, high):
+    drawn = random_operand((1000, 10), DTYPES[name], np.random.default_rng(0))
+    assert (drawn.min(), drawn.max(), drawn.dtype) == (low, high, np.int8)

@@ -9,6 +9,7 @@ import numpy as np
 
 from warptile.emulator import ops  # importing it registers every builder
 from warptile.emulator import program as p
+from warptile.emulator import registers_check
 from warptile.emulator.assembler import BUILDERS, Assembler, Modifiers, unknown
 from warptile.emulator.lanes import Active, Array
 from warptile.emulator.machine import Machine
@@ -61,6 +62,11 @@ def assemble(module: Module, layout: Layout, machine: Machine) -> list[Step]:
             steps.append(_located(module, layout, machine, routine, instruction))
             machine.count.place(instruction, len(steps) - 1)
         steps.append(Step(p.EXIT if routine.function.entry else p.RETURN, None))
+        if machine.memory.check_uninitialised:
+            registers_check.watch(routine, steps[routine.start :], machine.kernel)
+        for step in steps[routine.start :]:
+            if step.kind == p.PLAIN and step.run is not None and step.guard is not None:
+                step.run, step.guard = _guarded(step.run, step.guard), None
     return steps
 
 
@@ -70,22 +76,22 @@ def _frame_of(layout: Layout, routine: Routine) -> dict[str, int]:
 
 
 def _located(module: Module, layout: Layout, machine: Machine, routine: Routine, instruction: Instruction) -> Step:
+    assembler = Assembler(machine)
     try:
-        step = _step(module, layout, machine, routine, instruction)
+        step = _step(module, layout, machine, routine, instruction, assembler)
     except EmulationError as error:
         if error.location is not None:
             raise
         raise type(error)(
             f"{instruction.text}: {error}", kernel=machine.kernel, location=instruction.location
         ) from error
+    step.reads, step.writes = tuple(assembler.reads), tuple(assembler.writes)
     if instruction.predicate is not None:
         predicate = machine.registers.array(instruction.predicate)
         if instruction.predicate_negated:
             step.guard = lambda active: ~predicate[active.index]
         else:
             step.guard = lambda active: predicate[active.index]
-        if step.kind == p.PLAIN and step.run is not None:
-            step.run, step.guard = _guarded(step.run, step.guard), None
     return step
 
 
@@ -101,9 +107,10 @@ def _guarded(run: Callable[[Active], None], guard: Callable[[Active], Any]) -> C
     return run_where
 
 
-def _step(module: Module, layout: Layout, machine: Machine, routine: Routine, instruction: Instruction) -> Step:
+def _step(
+    module: Module, layout: Layout, machine: Machine, routine: Routine, instruction: Instruction, assembler: Assembler
+) -> Step:
     opcode = instruction.opcode
-    assembler = Assembler(machine)
     if opcode == "bra":
         modifiers = Modifiers(instruction)
         modifiers.flag("uni")
@@ -178,6 +185,7 @@ def _call(
         names, address = [callee.name], None
     else:
         raise unknown(instruction, f"calls {getattr(callee, 'name', callee)}, which this module does not define")
+    assembler.writes += [operand.name for operand in returns if isinstance(operand, Register)]
     starts: dict[int, int] = {}
     before: dict[int, list[Callable[[Active], None]]] = {}
     after: dict[int, list[Callable[[Active], None]]] = {}

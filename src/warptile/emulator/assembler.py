@@ -128,10 +128,15 @@ class Modifiers:
 
 
 class Assembler:
-    """What a builder may ask: the machine, and its operands as functions of the active lanes."""
+    """What a builder may ask: the machine, and its operands as functions of the active lanes.
+
+    ``reads`` and ``writes`` are the names of the registers that were asked for: what the instruction does to them.
+    """
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
+        self.reads: list[str] = []
+        self.writes: list[str] = []
 
     def source(self, operand: Operand, dtype: Any) -> Source:
         """Read ``operand`` as ``dtype``. A register wider than the type gives its low bits; bool reads a predicate.
@@ -140,8 +145,11 @@ class Assembler:
         """
         wanted = np.dtype(dtype)
         if isinstance(operand, Negated):
+            self.reads.append(operand.register.name)
             plain = self.machine.registers.array(operand.register)
             return lambda active: ~plain[active.index]
+        if isinstance(operand, Register):
+            self.reads.append(operand.name)
         if isinstance(operand, Register | SpecialRegister):
             array = (
                 self.machine.special(operand.name)
@@ -169,6 +177,7 @@ class Assembler:
             return lambda active, values: None
         if not isinstance(operand, Register):
             raise UnknownInstruction(f"operand {operand} cannot be written")
+        self.writes.append(operand.name)
         array = self.machine.registers.array(operand)
         if array.dtype == np.bool_:
             if written != np.bool_:

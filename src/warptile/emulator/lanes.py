@@ -79,12 +79,49 @@ class Active:
         return Active.of(self.lanes[mask])
 
 
+class Unwritten:
+    """Which lanes of a register hold nothing that the kernel wrote.
+
+    Attributes:
+        lanes: one flag each.
+        some: whether any is set; once all are clear, keeping them so costs one look.
+    """
+
+    __slots__ = ("lanes", "some")
+
+    def __init__(self, lane_capacity: int) -> None:
+        self.lanes: NDArray[np.bool_] = np.ones(lane_capacity, dtype=np.bool_)
+        self.some = True
+
+    def set(self, active: Active, unwritten: NDArray[np.bool_] | None) -> None:
+        """One flag per active lane; None for none set."""
+        if unwritten is not None:
+            self.lanes[active.index] = unwritten
+            self.some = True
+        elif self.some:
+            self.lanes[active.index] = False
+            self.some = bool(self.lanes.any())
+
+    def among(self, active: Active) -> NDArray[np.bool_] | None:
+        """The flags of the active lanes, or None if none of them is set."""
+        if not self.some:
+            return None
+        flags = self.lanes[active.index]
+        return flags if flags.any() else None
+
+    def forget(self) -> None:
+        """Set them all."""
+        self.lanes.fill(True)
+        self.some = True
+
+
 class RegisterFile:
     """One array per PTX register, of its width, over all lanes; made when first asked for, full of poison."""
 
     def __init__(self, lane_capacity: int) -> None:
         self.lane_capacity = lane_capacity
         self._arrays: dict[str, Array] = {}
+        self._unwritten: dict[str, Unwritten] = {}
 
     def array(self, register: Register) -> Array:
         """The storage of ``register``: unsigned of its width, bool for a predicate, (lanes, 2) uint64 for b128."""
@@ -102,7 +139,16 @@ class RegisterFile:
             self._arrays[register.name] = found
         return found
 
+    def unwritten(self, name: str) -> Unwritten:
+        """The flags of a register; only who asks for them keeps them up to date."""
+        found = self._unwritten.get(name)
+        if found is None:
+            found = self._unwritten[name] = Unwritten(self.lane_capacity)
+        return found
+
     def poison(self) -> None:
         """Forget every value, as at the start of a new wave of blocks."""
+        for unwritten in self._unwritten.values():
+            unwritten.forget()
         for array in self._arrays.values():
             array.view(np.uint8).fill(0 if array.dtype == np.bool_ else POISON_BYTE)

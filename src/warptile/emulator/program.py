@@ -176,6 +176,8 @@ class Step:
         guard: reads the guard predicate as a bool per active lane, negation applied; None without one.
         target: position of a direct branch or call.
         detail: what else the kind needs.
+        reads: registers that it reads, without the guard's.
+        writes: registers that it writes.
     """
 
     kind: int
@@ -184,6 +186,8 @@ class Step:
     guard: Callable[..., object] | None = None
     target: int = -1
     detail: object = None
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
 
     @property
     def location(self) -> SourceLocation | None:

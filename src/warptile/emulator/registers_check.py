@@ -1,0 +1,180 @@
+"""Registers that are read before anything has written them, where their value matters.
+
+A dataflow over each function finds the reads that some path reaches without a write, or with a value computed from such
+a register. Most functions have none, and pay nothing. For the registers of the others a shadow says, lane by lane,
+whether the value is one that the kernel made: arithmetic hands doubt on, and an instruction that lets the value out
+(a store, an address, a tensor core, a guard) reports it. Compilers leave undefined values where they reach nothing, so
+reading alone is no mistake. What `shfl`, `vote` and the like return counts as written, and so do arguments of calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warptile.emulator import program as p
+from warptile.emulator.lanes import Active, RegisterFile
+from warptile.emulator.program import Routine, Step
+from warptile.errors import UninitializedRead
+from warptile.ptx.instruction import Instruction, Register
+
+LETS_OUT = frozenset({"st", "ld", "ldu", "red", "atom", "cp", "mma", "wmma", "ldmatrix", "stmatrix"})
+"""Instructions that report what they read: it is stored, multiplied, or used as an address."""
+
+EXCHANGES = frozenset({"shfl", "vote", "match", "redux", "movmatrix"})
+"""Instructions whose result comes from other lanes too: it counts as written."""
+
+
+def watch(routine: Routine, steps: list[Step], kernel: str) -> None:
+    """Make the steps of one function report such reads. Guards must not have been folded into ``run`` yet."""
+    doubtful = doubtful_reads(routine, steps)
+    if not any(doubtful):
+        return
+    # What a call or a barrier without `run` writes cannot be followed: such registers are taken as written.
+    followed = set().union(*doubtful) - {name for step in steps if step.run is None for name in step.writes}
+    followed -= _formals(routine)
+    watcher = _Watcher(routine.registers, kernel)
+    for step, reads in zip(steps, doubtful, strict=True):
+        instruction = step.instruction
+        if instruction is None:
+            continue
+        guard = instruction.predicate.name if instruction.predicate is not None else ""
+        if step.guard is not None and guard in reads & followed:
+            step.guard = watcher.reporting(step.guard, instruction, [guard])
+        if step.run is None:
+            continue
+        read = [name for name in dict.fromkeys(step.reads) if name in reads & followed]
+        written = [name for name in dict.fromkeys(step.writes) if name in followed]
+        if read and _lets_out(instruction):
+            step.run = watcher.reporting(step.run, instruction, read)
+        if written:
+            step.run = watcher.noting(step.run, instruction, read if _hands_on(instruction) else [], written)
+
+
+def doubtful_reads(routine: Routine, steps: list[Step]) -> list[frozenset[str]]:
+    """For each step, the registers among its reads (and its guard) that may hold nothing, or come from nothing."""
+    bit: dict[str, int] = {}
+
+    def bits(names: Iterable[str]) -> int:
+        mask = 0
+        for name in names:
+            mask |= bit.setdefault(name, 1 << len(bit))
+        return mask
+
+    effects = []
+    for step in steps:
+        instruction = step.instruction
+        guard = bits([instruction.predicate.name]) if instruction and instruction.predicate else 0
+        hands_on = instruction is not None and _hands_on(instruction)
+        effects.append((bits(step.reads), bits(step.writes), guard, hands_on))
+    blocks = _blocks(steps, routine.start)
+    held = dict.fromkeys(blocks, (1 << len(bit)) - 1)  # registers that hold a value on every path to a block
+    held[0] = bits(_formals(routine))
+    pending = list(reversed(blocks))
+    while pending:
+        leader = pending.pop()
+        behind, following = blocks[leader]
+        holding = held[leader]
+        for effect in effects[leader:behind]:
+            holding = _after(holding, *effect)
+        for successor in following:
+            if held[successor] & ~holding:
+                held[successor] &= holding
+                pending.append(successor)
+    nothing: frozenset[str] = frozenset()
+    found = []
+    for leader, (behind, _) in blocks.items():
+        holding = held[leader]
+        for effect in effects[leader:behind]:
+            missing = (effect[0] | effect[2]) & ~holding
+            found.append(frozenset(name for name, one in bit.items() if one & missing) if missing else nothing)
+            holding = _after(holding, *effect)
+    return found
+
+
+def _after(holding: int, reads: int, writes: int, guard: int, hands_on: bool) -> int:
+    """Which registers hold a value behind an instruction."""
+    if hands_on and reads & ~holding:
+        return holding & ~writes
+    return holding if guard else holding | writes
+
+
+def _blocks(steps: list[Step], start: int) -> dict[int, tuple[int, list[int]]]:
+    """Basic blocks in order: first position -> the position behind it and the blocks that may follow."""
+    following: dict[int, list[int]] = {}
+    for position, step in enumerate(steps):
+        if step.kind in (p.BRANCH, p.INDEXED_BRANCH, p.RETURN, p.EXIT):
+            after = following[position + 1] = [] if step.guard is None else [position + 1]
+            if step.kind == p.BRANCH:
+                after.append(step.target - start)
+            elif step.kind == p.INDEXED_BRANCH:
+                after += [int(target) - start for target in step.detail[1]]  # type: ignore[index]
+    leaders = sorted({0, *following, *(target for after in following.values() for target in after)} - {len(steps)})
+    ends = [*leaders[1:], len(steps)]
+    return {leader: (end, following.get(end, [end])) for leader, end in zip(leaders, ends, strict=True)}
+
+
+def _lets_out(instruction: Instruction) -> bool:
+    return instruction.opcode in LETS_OUT and not any(m.startswith("param") for m in instruction.modifiers)
+
+
+def _hands_on(instruction: Instruction) -> bool:
+    return not _lets_out(instruction) and instruction.opcode not in EXCHANGES
+
+
+def _formals(routine: Routine) -> set[str]:
+    """Parameters of a function that are registers: its caller writes them."""
+    return {formal.name for formal in routine.function.parameters if isinstance(formal, Register)}
+
+
+class _Watcher:
+    """Wraps what steps of one function do, with the shadows of its registers."""
+
+    def __init__(self, registers: RegisterFile, kernel: str) -> None:
+        self.registers = registers
+        self.kernel = kernel
+        self.origins: dict[str, str] = {}  # of a register computed from one that nothing has written: where, from what
+
+    def reporting(self, run: Callable[..., Any], instruction: Instruction, names: list[str]) -> Callable[..., Any]:
+        """``run``, after a look at the registers that it reads."""
+        flags = [(name, self.registers.unwritten(name)) for name in names]
+
+        def reported(active: Active) -> Any:
+            for name, unwritten in flags:
+                missing = unwritten.among(active)
+                if missing is not None:
+                    lane = int(active.lanes[int(np.argmax(missing))])
+                    raise UninitializedRead(
+                        f"{instruction.text}: lane {lane} uses register {name}, "
+                        f"{self.origins.get(name, '')}which nothing has written",
+                        kernel=self.kernel,
+                        location=instruction.location,
+                    )
+            return run(active)
+
+        return reported
+
+    def noting(
+        self, run: Callable[..., Any], instruction: Instruction, read: list[str], written: list[str]
+    ) -> Callable[[Active], None]:
+        """``run``, which leaves ``written`` as doubtful as what it ``read``."""
+        inherited = [(name, self.registers.unwritten(name)) for name in read]
+        targets = [self.registers.unwritten(name) for name in written]
+
+        def noted(active: Active) -> None:
+            doubt: NDArray[np.bool_] | None = None
+            for name, unwritten in inherited:
+                missing = unwritten.among(active)
+                if missing is not None:
+                    doubt = missing if doubt is None else doubt | missing
+                    here = f"computed at {instruction.location} from {name}, "
+                    for target in written:
+                        self.origins[target] = self.origins.get(name, here)
+            run(active)
+            for unwritten in targets:
+                unwritten.set(active, doubt)
+
+        return noted

@@ -5,23 +5,14 @@
 #include <cuda_fp16.h>
 #include <mma.h>
 
+#include "ptx/elements.cuh"
 #include "ptx/wmma_load.cuh"
 #include "tile/scale.cuh"
+#include "tile/traits.cuh"
 
 namespace warptile {
 
 namespace wmma = nvcuda::wmma;
-
-// Types narrower than a byte are stored packed, lowest bits first.
-struct int4_packed {
-    unsigned char pair;
-};
-struct uint4_packed {
-    unsigned char pair;
-};
-struct bit_packed {
-    unsigned char octet;
-};
 
 // How WMMA names a storage type, and how many matrix elements one storage unit holds.
 template <typename ELEMENT>
@@ -50,20 +41,6 @@ template <>
 struct Storage<bit_packed> {
     using precision = wmma::experimental::precision::b1;
     static constexpr int ELEMENTS = 8;
-};
-
-template <typename LEFT, typename RIGHT>
-inline constexpr bool SAME = false;
-template <typename TYPE>
-inline constexpr bool SAME<TYPE, TYPE> = true;
-
-template <bool CONDITION, typename YES, typename NO>
-struct Choice {
-    using type = YES;
-};
-template <typename YES, typename NO>
-struct Choice<false, YES, NO> {
-    using type = NO;
 };
 
 // Types, major of B and fragment shape FM x FN x FK (in elements). A is row-major; B is [K, N] (row-major) or

@@ -2,36 +2,9 @@
 #pragma once
 
 #include "tile/fragments.cuh"
+#include "tile/vector.cuh"
 
 namespace warptile {
-
-// WIDTH neighbouring elements that are moved in one access.
-template <typename ELEMENT, int WIDTH>
-struct __align__(WIDTH * sizeof(ELEMENT)) Vector {
-    ELEMENT elements[WIDTH];
-};
-
-// Scales WIDTH elements of a row and stores them at (row, column) of D with one access; C is read with one access,
-// the accumulators with as few as 16 bytes each allow.
-template <int WIDTH, typename OPERATION>
-__device__ __forceinline__ void store_vector(const typename OPERATION::ACCUMULATOR* from, const Gemm<OPERATION>& gemm,
-                                             long long row, long long column) {
-    using OUT = typename OPERATION::OUT;
-    using ACCUMULATOR = typename OPERATION::ACCUMULATOR;
-    constexpr int FITS = 16 / sizeof(ACCUMULATOR), READ = WIDTH < FITS ? WIDTH : FITS;
-    __align__(16) ACCUMULATOR sums[WIDTH];
-#pragma unroll
-    for (int i = 0; i < WIDTH; i += READ)
-        *reinterpret_cast<Vector<ACCUMULATOR, READ>*>(sums + i) =
-            *reinterpret_cast<const Vector<ACCUMULATOR, READ>*>(from + i);
-    Vector<OUT, WIDTH> source, result;
-    if (gemm.beta != typename OPERATION::SCALE(0))
-        source = *reinterpret_cast<const Vector<OUT, WIDTH>*>(gemm.c + (row * gemm.ldc + column));
-#pragma unroll
-    for (int i = 0; i < WIDTH; ++i)
-        result.elements[i] = scaled<OUT>(sums[i], gemm.alpha, gemm.beta, &source.elements[i]);
-    *reinterpret_cast<Vector<OUT, WIDTH>*>(gemm.d + (row * gemm.ldd + column)) = result;
-}
 
 // Stores the warp's tile where the block tile starts at (row, column). Each warp turns one row of fragments (FM x WN)
 // into a matrix in its patch, then reads it back so that neighbouring lanes write neighbouring vectors of a row of D.

@@ -1,0 +1,183 @@
+// From global memory into panels: three ways to copy, one walk over a tile.
+#pragma once
+
+#include "ptx/cp_async.cuh"
+#include "tile/block_tile.cuh"
+#include "tile/mma_operation.cuh"
+#include "tile/panels.cuh"
+
+namespace warptile {
+
+// BYTES in one load and one store, through registers.
+template <int BYTES_>
+struct PacketCopy {
+    static constexpr int BYTES = BYTES_;
+    static __device__ __forceinline__ void whole(unsigned shared, const char* global) {
+        store_shared(shared, *reinterpret_cast<const Packet<BYTES>*>(global));
+    }
+    // Only the first `valid` bytes, a multiple of UNIT, are there; the rest becomes zero.
+    template <int UNIT>
+    static __device__ __forceinline__ void part(unsigned shared, const char* global, int valid) {
+        if (valid >= BYTES) {
+            whole(shared, global);
+        } else {
+#pragma unroll
+            for (int byte = 0; byte < BYTES; byte += UNIT) {
+                Packet<UNIT> unit{};
+                if (byte < valid) unit = *reinterpret_cast<const Packet<UNIT>*>(global + byte);
+                store_shared(shared + byte, unit);
+            }
+        }
+    }
+};
+
+// BYTES by cp.async, through no register. Operands that are aligned to less than its 4 bytes are copied synchronously:
+// the barrier that follows every wait makes those visible as well.
+template <int BYTES_>
+struct AsyncPacketCopy {
+    static constexpr int BYTES = BYTES_;
+    static __device__ __forceinline__ void whole(unsigned shared, const char* global) {
+        if constexpr (BYTES >= 4) {
+            cp_async<BYTES>(shared, global);
+        } else {
+            PacketCopy<BYTES>::whole(shared, global);
+        }
+    }
+    template <int UNIT>
+    static __device__ __forceinline__ void part(unsigned shared, const char* global, int valid) {
+        if constexpr (BYTES >= 4) {
+            cp_async_zero_fill<BYTES>(shared, global, valid);
+        } else {
+            PacketCopy<BYTES>::template part<UNIT>(shared, global, valid);
+        }
+    }
+};
+
+// Bytes that one access to A, B or D may move: what the operands' alignment allows.
+template <int A_, int B_, int D_>
+struct AccessBytes {
+    static constexpr int A = A_, B = B_, D = D_;
+};
+
+// One operand on its way through the stages, as one thread sees it: neighbouring threads copy neighbouring packets of a
+// line. Tiles are staged in order of K.
+//
+// Lines past the matrix's edge are never needed: K-major, the last line is copied in their place, for D's rows
+// (columns) that they make are not stored. The ends of lines, and lines past the end of K, are filled with zeros.
+template <typename COPY, typename PANELS, int THREADS>
+struct PanelStream {
+    static constexpr int UNIT = PANELS::UNIT_BYTES, LINE_PACKETS = PANELS::LINE_BYTES / COPY::BYTES;
+    static constexpr int PACKETS = PANELS::LINES * LINE_PACKETS;
+    static constexpr int PASSES = (PACKETS + THREADS - 1) / THREADS;
+    // With a whole number of lines a pass, a thread stays at one place of its lines.
+    static constexpr bool STRAIGHT = THREADS % LINE_PACKETS == 0 && PACKETS % THREADS == 0;
+    static constexpr int LINES_A_PASS = STRAIGHT ? THREADS / LINE_PACKETS : 0;
+    // With a whole number of eight lines a pass, swizzling does the same in each.
+    static constexpr bool EVEN = STRAIGHT && LINES_A_PASS % 8 == 0;
+
+    const char* from;         // this thread's first packet of the tile that is staged next, were all of it there
+    long long line_bytes;     // from a line to the next
+    long long to_next_tile;   // bytes from a tile to the one that is staged after it
+    int line, byte;           // this thread's first packet in the tile
+    int last_line;            // K-major: the last line inside the matrix, else the number of lines left
+    int bytes_left;           // bytes of a line inside the matrix; K-major: of those that are left
+    unsigned shared_offset;   // of the first packet
+
+    // `origin` is the tile's corner in the matrix, of which `extent` rows (columns) and `depth` units of K are left.
+    __device__ __forceinline__ PanelStream(const typename PANELS::ELEMENT* origin, long long ld, int extent, int depth)
+        : line_bytes(ld * UNIT), line(threadIdx.x / LINE_PACKETS), byte(threadIdx.x % LINE_PACKETS * COPY::BYTES) {
+        to_next_tile = PANELS::K_MAJOR ? PANELS::LINE_BYTES : PANELS::DEPTH * line_bytes;
+        last_line = PANELS::K_MAJOR ? min(extent, PANELS::EXTENT) - 1 : depth;
+        bytes_left = (PANELS::K_MAJOR ? depth : min(extent, PANELS::EXTENT)) * UNIT;
+        from = reinterpret_cast<const char*>(origin) + line * line_bytes + byte;
+        shared_offset = PANELS::offset(line, byte);
+    }
+
+    // Stages the next tile, which must lie inside the matrix.
+    __device__ __forceinline__ void stage_whole(unsigned panels) {
+        const char* global = from;
+#pragma unroll
+        for (int pass = 0; pass < PASSES; ++pass) {
+            if constexpr (STRAIGHT) {
+                COPY::whole(panels + placed(pass), global);
+                global += LINES_A_PASS * line_bytes;
+            } else {
+                const int index = pass * THREADS + threadIdx.x;
+                if (PACKETS % THREADS != 0 && index >= PACKETS) break;
+                const int l = index / LINE_PACKETS, b = index % LINE_PACKETS * COPY::BYTES;
+                COPY::whole(panels + PANELS::offset(l, b), from + (l - line) * line_bytes + (b - byte));
+            }
+        }
+        advance();
+    }
+
+    // Stages the next tile, whatever of it is there.
+    __device__ __forceinline__ void stage_part(unsigned panels) {
+        // A rolled loop where a tile takes many small packets: unrolled, its predicates would fill the registers.
+#pragma unroll PASSES <= 16 ? PASSES : 1
+        for (int pass = 0; pass < PASSES; ++pass) {
+            const int index = pass * THREADS + threadIdx.x;
+            if (PACKETS % THREADS != 0 && index >= PACKETS) break;
+            const int l = STRAIGHT ? line + pass * LINES_A_PASS : index / LINE_PACKETS;
+            const int b = STRAIGHT ? byte : index % LINE_PACKETS * COPY::BYTES;
+            const int there = PANELS::K_MAJOR ? min(l, last_line) : l;
+            const bool outside = !PANELS::K_MAJOR && l >= last_line;
+            const int valid = outside ? 0 : min(max(bytes_left - b, 0), COPY::BYTES);
+            const char* global = from + (there - line) * line_bytes + (b - byte);
+            COPY::template part<UNIT>(panels + PANELS::offset(l, b), global, valid);
+        }
+        advance();
+    }
+
+  private:
+    __device__ __forceinline__ unsigned placed(int pass) const {
+        if constexpr (EVEN) return shared_offset + pass * LINES_A_PASS * PANELS::ROW_BYTES;
+        return PANELS::offset(line + pass * LINES_A_PASS, byte);
+    }
+
+    __device__ __forceinline__ void advance() {
+        from += to_next_tile;
+        if (PANELS::K_MAJOR) {
+            bytes_left -= PANELS::LINE_BYTES;
+        } else {
+            last_line -= PANELS::DEPTH;
+        }
+    }
+};
+
+// Both operands of the block tile whose corner is at (row, column) of D.
+template <template <int> class COPY, typename OPERATION, typename TILE, typename ACCESS, bool SWIZZLED>
+struct MmaStream {
+    using STAGE = MmaStage<OPERATION, TILE, SWIZZLED>;
+    using STREAM_A = PanelStream<COPY<ACCESS::A>, typename STAGE::A, TILE::THREADS>;
+    using STREAM_B = PanelStream<COPY<ACCESS::B>, typename STAGE::B, TILE::THREADS>;
+
+    const int tiles_k;      // tiles along K
+    const int whole_tiles;  // the first tiles, which are copied without predicates
+    STREAM_A a;
+    STREAM_B b;
+
+    __device__ __forceinline__ MmaStream(const MmaGemm<OPERATION>& gemm, int row, int column)
+        : tiles_k(tiles_along(gemm.k, TILE::BK)),
+          whole_tiles(gemm.m - row >= TILE::BM && gemm.n - column >= TILE::BN ? gemm.k / TILE::BK : 0),
+          a(gemm.a + (OPERATION::A_COLUMN_MAJOR ? row : row * gemm.lda), gemm.lda, gemm.m - row, gemm.k),
+          b(gemm.b + (OPERATION::B_COLUMN_MAJOR ? column * gemm.ldb : column), gemm.ldb, gemm.n - column, gemm.k) {}
+
+    // Stages the next tile, which is one of the whole ones.
+    __device__ __forceinline__ void stage_whole(unsigned stage) {
+        a.stage_whole(stage);
+        b.stage_whole(stage + STAGE::B_OFFSET);
+    }
+
+    // Stages the next tile, which is number `tile`; past the last one nothing happens.
+    __device__ __forceinline__ void stage_any(unsigned stage, int tile) {
+        if (tile < whole_tiles) {
+            stage_whole(stage);
+        } else if (tile < tiles_k) {
+            a.stage_part(stage);
+            b.stage_part(stage + STAGE::B_OFFSET);
+        }
+    }
+};
+
+}  // namespace warptile

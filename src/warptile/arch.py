@@ -72,7 +72,9 @@ def arch(name: str) -> Arch:
 class Device:
     """One GPU model as measured. Rates in TFLOP/s (TOP/s), bandwidths in bytes a second, latencies in seconds.
 
-    ``tensor_tflops`` is the issue rate of ``mma.sync`` (and so of WMMA) with operands in registers.
+    ``tensor_tflops`` is the issue rate of ``mma.sync`` with operands in registers, at the largest shape of each type;
+    ``wmma_tflops`` that of WMMA where it has only a slower shape; ``sparse_tflops`` that of ``mma.sp``, counting the
+    products with zeros that it leaves out.
     """
 
     name: str
@@ -85,7 +87,18 @@ class Device:
     shared_bytes_per_clock_per_sm: int
     fp32_tflops: float
     tensor_tflops: dict[str, float]
+    wmma_tflops: dict[str, float]
+    sparse_tflops: dict[str, float]
     launch_s: float
+
+    def tensor_rate(self, family: str, dtype: str) -> float:
+        """TFLOP/s (TOP/s) at which a family of rungs can issue its instructions on operands of a type."""
+        return self.wmma_tflops.get(dtype, self.tensor_tflops[dtype]) if family == "wmma" else self.tensor_tflops[dtype]
+
+    def sparse_rate(self, dtype: str) -> float:
+        """The same of ``mma.sp``; types that were not measured gain what float16 gains, which is an assumption."""
+        gain = self.sparse_tflops["float16"] / self.tensor_tflops["float16"]
+        return self.sparse_tflops.get(dtype, self.tensor_tflops[dtype] * gain)
 
 
 H200 = Device(
@@ -102,14 +115,20 @@ H200 = Device(
         "float16": 647.0,
         "bfloat16": 647.0,
         "tfloat32": 322.0,
-        "float64": 33.0,
+        "float64": 66.0,
+        "float8_e4m3": 647.0,
+        "float8_e5m2": 647.0,
         "int8": 1285.0,
         "uint8": 1285.0,
         "int4": 46.0,
         "uint4": 46.0,
         "bit1": 9800.0,
     },
+    wmma_tflops={"float64": 33.0},
+    sparse_tflops={"float16": 953.0, "bfloat16": 953.0},
     launch_s=3e-6,
 )
-"""Issue and copy rates measured on an H200 SXM, 2026-11-20, driver 580.159, CUDA 13.0; wmma float64 is m8n8k4, the
-clock is that of a tensor-core loop at the 700 W cap. ``l2_bytes_per_s`` and ``launch_s`` are assumptions."""
+"""Issue and copy rates measured on an H200 SXM, 2026-11-20, driver 580.159, CUDA 13.0. float64 is m16n8k16, for WMMA
+m8n8k4. 8-bit floats have float16's rate: sm_90's machine code unpacks them (F2FP) and multiplies by HMMA, two for each
+m16n8k32. The clock is that of a tensor-core loop at the 700 W cap. ``l2_bytes_per_s`` and ``launch_s`` are
+assumptions."""

@@ -40,6 +40,7 @@ SHARED_LATENCY_CLOCKS = 30
 
 WARP_LANES = 32
 ISSUE_PER_CLOCK = 4
+PANEL_BYTES = 128
 L2_SHARE_FOR_OPERANDS = 0.6
 """Share of L2 that operands can count on: the H200's L2 is two halves that keep some lines twice. An assumption."""
 
@@ -76,6 +77,11 @@ class Mechanism:
         vector: global loads and shared stores move 16 bytes where alignment allows.
         asynchronous: ``cp.async`` copies without registers: one instruction where a load and a store were two.
         pad_elements: elements added to each row of a shared tile.
+        swizzled: rows of a shared tile are at most 128 bytes, and their 16-byte pieces change places by XOR: fragment
+            loads have no conflicts and no padding.
+        panels: rows of a shared tile are at most 128 bytes; wider tiles are several of them side by side.
+        a_density: share of A that is stored and moved: half of a 2:4 sparse one.
+        stages: buffers in shared memory, where the configuration does not say.
         interleaved: fragment loads are 16 bytes, by lanes ordered so that two quarters of a warp share a wavefront.
     """
 
@@ -83,6 +89,10 @@ class Mechanism:
     vector: bool = True
     asynchronous: bool = True
     pad_elements: int = 0
+    swizzled: bool = False
+    panels: bool = False
+    a_density: float = 1.0
+    stages: int = 1
     interleaved: bool = False
 
 
@@ -96,10 +106,28 @@ MECHANISMS = {
     "wmma-block": Mechanism(vector=False, asynchronous=False),
     "wmma-vectorized": Mechanism(asynchronous=False),
     "wmma-async": Mechanism(),
+    "mma-naive": Mechanism(vector=False, asynchronous=False, panels=True),
+    "mma-vectorized": Mechanism(asynchronous=False, panels=True),
+    "mma-swizzled": Mechanism(asynchronous=False, panels=True, swizzled=True),
+    "mma-double-buffer": Mechanism(panels=True, swizzled=True, stages=2),
+    "mma-sparse": Mechanism(panels=True, swizzled=True, a_density=0.5),
 }
-"""Rungs whose mechanism is not that of the rest: ``cp.async`` into rows padded by 8 elements."""
+"""Rungs whose mechanism is not their family's."""
 
-PADDED = Mechanism(pad_elements=8)
+FAMILY = {
+    "simt": Mechanism(pad_elements=8),
+    "wmma": Mechanism(pad_elements=8),
+    "mma": Mechanism(panels=True, swizzled=True),
+}
+"""How the rest of a family moves operands: ``cp.async`` into padded or swizzled rows."""
+
+UNPACKED = {"float8_e4m3": 12, "float8_e5m2": 12}
+"""Instructions that unpack the operands of one m16n8k32 to float16 on sm_90: two for each of its six registers."""
+
+
+def mechanism_of(rung: Rung) -> Mechanism:
+    """How a rung moves operands."""
+    return MECHANISMS.get(rung.name, FAMILY[rung.family])
 
 
 @dataclass(frozen=True)
@@ -121,7 +149,7 @@ def predict(rung: Rung, problem: Problem, config: Config, device: Device = H200)
     """Predicted time of ``rung`` on ``device``; see the module's text for the formulas."""
     if problem.m == 0 or problem.n == 0:
         return Prediction(0.0, "latency", 0.0, _short(device), {})
-    mechanism = MECHANISMS.get(rung.name, PADDED)
+    mechanism = mechanism_of(rung)
     count = blocks(problem, config)
     steps = max(1, ceil_div(problem.k, config.get("BK", _fragment_k(rung, problem))))
     step = _step(rung, problem, config, mechanism, device)
@@ -129,9 +157,10 @@ def predict(rung: Rung, problem: Problem, config: Config, device: Device = H200)
     resident = resident_blocks(rung, problem, config, device)
     clock_ms = 1e3 / device.clock_hz
     issue_clocks = max(step.instructions / ISSUE_PER_CLOCK, 0.0 if rung.family != "simt" else step.math_clocks)
+    l2_bytes = count * _operand_bytes(problem, mechanism.a_density * config["BM"] + config["BN"])
     terms = {
-        "dram": _dram_bytes(problem, config, device, resident) / device.dram_bytes_per_s * 1e3,
-        "l2": count * _operand_bytes(problem, config["BM"] + config["BN"]) / device.l2_bytes_per_s * 1e3,
+        "dram": _dram_bytes(problem, config, mechanism, device, resident) / device.dram_bytes_per_s * 1e3,
+        "l2": l2_bytes / device.l2_bytes_per_s * 1e3,
         "shared": per_multiprocessor * steps * step.wavefronts * clock_ms,
         "issue": per_multiprocessor * steps * issue_clocks * clock_ms,
         "latency": _latency_clocks(problem, config, mechanism, step, steps, device)
@@ -152,7 +181,7 @@ def resident_blocks(rung: Rung, problem: Problem, config: Config, device: Device
     arch = arches.arch(device.arch)
     threads = rung.threads(problem, config)[0]
     shared_bytes = max(rung.dynamic_shared_bytes(problem, config), 1)
-    if rung.dynamic_shared_bytes(problem, config) == 0 and MECHANISMS.get(rung.name, PADDED).staged:
+    if rung.dynamic_shared_bytes(problem, config) == 0 and mechanism_of(rung).staged:
         element_bytes = problem.a.dtype.bytes
         shared_bytes = ceil((config["BM"] + config["BN"]) * config.get("BK", 1) * element_bytes)
     accumulators = config["BM"] * config["BN"] * problem.accumulator.bits / 32 / threads
@@ -180,7 +209,7 @@ def _operand_bytes(problem: Problem, elements_per_k: float) -> float:
     return elements_per_k * problem.k * problem.a.dtype.bytes
 
 
-def _dram_bytes(problem: Problem, config: Config, device: Device, resident: int) -> float:
+def _dram_bytes(problem: Problem, config: Config, mechanism: Mechanism, device: Device, resident: int) -> float:
     """Bytes to and from DRAM.
 
     At least every matrix once. If A and B fit into L2 together, that is all. If not, each wave of
@@ -188,12 +217,13 @@ def _dram_bytes(problem: Problem, config: Config, device: Device, resident: int)
     s * (BM + BN) * K elements; the sum over all waves is never less than A and B once.
     """
     d_bytes = problem.m * problem.n * problem.d.dtype.bytes * (1 if problem.c is None else 2)
-    once = _operand_bytes(problem, problem.m + problem.n)
+    once = _operand_bytes(problem, mechanism.a_density * problem.m + problem.n)
     if once <= device.l2_bytes * L2_SHARE_FOR_OPERANDS:
         return once + d_bytes
     wave = device.multiprocessors * resident
     waves = ceil_div(blocks(problem, config), wave)
-    return max(once, waves * _operand_bytes(problem, wave**0.5 * (config["BM"] + config["BN"]))) + d_bytes
+    tiles = mechanism.a_density * config["BM"] + config["BN"]
+    return max(once, waves * _operand_bytes(problem, wave**0.5 * tiles)) + d_bytes
 
 
 def _step(rung: Rung, problem: Problem, config: Config, mechanism: Mechanism, device: Device) -> Step:
@@ -201,15 +231,17 @@ def _step(rung: Rung, problem: Problem, config: Config, mechanism: Mechanism, de
     bm, bn, bk = config["BM"], config["BN"], config.get("BK", _fragment_k(rung, problem))
     multiply_adds = bm * bn * bk
     read_instructions, read_wavefronts = _operand_reads(rung, problem, config, mechanism)
-    copy_instructions, copy_wavefronts = _copies(problem, mechanism, (bm + bn) * bk)
+    copy_instructions, copy_wavefronts = _copies(problem, mechanism, (mechanism.a_density * bm + bn) * bk)
     if rung.family == "simt":
         packed = 2 if rung.name == "simt-half2" else 1
         math_instructions = multiply_adds / WARP_LANES / packed
         math_clocks = multiply_adds / packed / MULTIPLY_ADD_LANES[problem.accumulator.name]
     else:
-        rate = device.tensor_tflops[problem.a.dtype.name] * 1e12 / device.multiprocessors / device.clock_hz
+        rate = tensor_rate(rung, problem, config, device) * 1e12 / device.multiprocessors / device.clock_hz
         math_clocks = 2 * multiply_adds / rate
-        math_instructions = multiply_adds / _tensor_multiply_adds(problem)
+        each = _tensor_multiply_adds(rung, problem, config)
+        unpacking = UNPACKED.get(problem.a.dtype.name, 0) / (16 * 8 * 32)
+        math_instructions = multiply_adds * (1 / each + unpacking)
     return Step(
         wavefronts=read_wavefronts + copy_wavefronts,
         instructions=math_instructions + read_instructions + copy_instructions,
@@ -217,8 +249,20 @@ def _step(rung: Rung, problem: Problem, config: Config, mechanism: Mechanism, de
     )
 
 
-def _tensor_multiply_adds(problem: Problem) -> int:
-    """Multiply-adds of one tensor instruction: m16n8 with 256 bits of k (16 f16, 8 tf32, 32 s8); m8n8k4 for f64."""
+def tensor_rate(rung: Rung, problem: Problem, config: Config, device: Device) -> float:
+    """TFLOP/s at which the rung's instruction issues. float64's m8n8k4 has WMMA's rate wherever it is used."""
+    name = problem.a.dtype.name
+    if mechanism_of(rung).a_density < 1:
+        return device.sparse_rate(name)
+    small = name == "float64" and config.get("FM") == 8
+    return device.tensor_rate("wmma" if small else rung.family, name)
+
+
+def _tensor_multiply_adds(rung: Rung, problem: Problem, config: Config) -> int:
+    """Multiply-adds of one tensor instruction: the configuration's own. A WMMA fragment is several of m16n8 with 256
+    bits of k (16 f16, 8 tf32, 32 s8), and m8n8k4 for f64."""
+    if rung.family == "mma":
+        return config["FM"] * config["FN"] * config["FK"]
     return 8 * 8 * 4 if problem.a.dtype.name == "float64" else 16 * 8 * (256 // problem.a.dtype.bits)
 
 
@@ -231,7 +275,7 @@ def _operand_reads(rung: Rung, problem: Problem, config: Config, mechanism: Mech
     * Register tiles (simt-warptile, simt-half2): a thread reads TM + TN elements at each k, 16 bytes at a time. A
       warp's 16-byte load is four wavefronts, two where pairs of lanes read the same address.
     * Tensor cores: a warp reads (WM + WN) * BK elements a step, 512 bytes an instruction (ldmatrix.x4), 128 bytes a
-      wavefront times the conflict ratio of the row pitch.
+      wavefront times the conflict ratio of the row pitch; swizzled rows have none.
     """
     bm, bn, bk = config["BM"], config["BN"], config.get("BK", _fragment_k(rung, problem))
     if rung.family == "simt" and "TM" not in config:
@@ -245,14 +289,23 @@ def _operand_reads(rung: Rung, problem: Problem, config: Config, mechanism: Mech
         reads = warps * bk * (config["TM"] + config["TN"]) * shared_bytes / 16
         return reads, reads * (2 if mechanism.interleaved else 4)
     element_bytes = problem.a.dtype.bytes
-    a_bytes, b_bytes = warps * warp_m * bk * element_bytes, warps * warp_n * bk * element_bytes
+    a_bytes = warps * warp_m * bk * element_bytes * mechanism.a_density
+    b_bytes = warps * warp_n * bk * element_bytes
     if not mechanism.staged:
         # Rows of 32 bytes: one 32-byte sector a row, four rows' worth of data path a wavefront at best.
         return (a_bytes + b_bytes) / 128, (a_bytes + b_bytes) / 32
-    a_ratio = row_conflict_ratio((bk + mechanism.pad_elements) * element_bytes)
-    b_columns = bn if problem.b.major == "row" else bk
-    b_ratio = row_conflict_ratio((b_columns + mechanism.pad_elements) * element_bytes)
+    a_ratio = _read_ratio(bk if problem.a.major == "row" else bm, mechanism, element_bytes)
+    b_ratio = _read_ratio(bn if problem.b.major == "row" else bk, mechanism, element_bytes)
     return (a_bytes + b_bytes) / 512, (a_bytes * a_ratio + b_bytes * b_ratio) / 128
+
+
+def _read_ratio(columns: int, mechanism: Mechanism, element_bytes: float) -> float:
+    """Conflict ratio of fragment reads from a shared tile whose rows hold ``columns`` elements."""
+    if mechanism.swizzled:
+        return 1.0
+    row_bytes = columns * element_bytes
+    pitch_bytes = min(row_bytes, PANEL_BYTES) if mechanism.panels else row_bytes
+    return row_conflict_ratio(pitch_bytes + mechanism.pad_elements * element_bytes)
 
 
 def row_conflict_ratio(pitch_bytes: float) -> float:
@@ -265,11 +318,12 @@ def row_conflict_ratio(pitch_bytes: float) -> float:
     return float(max(groups.count(group) for group in groups))
 
 
-def _copies(problem: Problem, mechanism: Mechanism, elements: int) -> tuple[float, float]:
+def _copies(problem: Problem, mechanism: Mechanism, elements: float) -> tuple[float, float]:
     """Instructions and wavefronts that stage ``elements`` operand elements: bytes over what an instruction moves.
 
-    A load and a store for each piece, or one ``cp.async``. simt-warptile transposes A with 4-byte copies; they are
-    counted as 16-byte ones here, an error of below a tenth of its instructions.
+    A load and a store for each piece, or one ``cp.async``, whose bytes cross the data path once. simt-warptile
+    transposes A with 4-byte copies; they are counted as 16-byte ones here, an error of below a tenth of its
+    instructions.
     """
     if not mechanism.staged:
         return 0.0, 0.0
@@ -277,7 +331,8 @@ def _copies(problem: Problem, mechanism: Mechanism, elements: int) -> tuple[floa
     piece_bytes = max(float(aligned_bytes), problem.a.dtype.bytes)
     pieces = elements * problem.a.dtype.bytes / piece_bytes / WARP_LANES
     wavefronts_per_piece = max(1.0, piece_bytes * WARP_LANES / 128)
-    return pieces * (1 if mechanism.asynchronous else 2), pieces * wavefronts_per_piece * 2
+    passes = 1 if mechanism.asynchronous else 2
+    return pieces * passes, pieces * wavefronts_per_piece * passes
 
 
 def _latency_clocks(
@@ -290,7 +345,7 @@ def _latency_clocks(
     the compiler keeps about four steps of loads in flight.
     """
     alone = max(step.math_clocks, step.wavefronts, step.instructions / ISSUE_PER_CLOCK)
-    stages = config.get("STAGES", 1)
+    stages = config.get("STAGES", mechanism.stages)
     if not mechanism.staged:
         each = max(alone, L2_LATENCY_CLOCKS / 4)
     elif stages == 1:

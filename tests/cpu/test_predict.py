@@ -4,14 +4,18 @@ import pytest
 from simt_product import problem
 
 from warptile.arch import H200
-from warptile.predict import predict, resident_blocks, row_conflict_ratio
+from warptile.dtypes import dtype
+from warptile.predict import FAMILY, predict, resident_blocks, row_conflict_ratio, tensor_rate
+from warptile.problem import Problem
 from warptile.rungs import RUNGS
+from warptile.rungs.mma import MMA_RUNGS
 
 LARGE = (4096, 4096, 4096)
+MMA = {rung.name: rung for rung in MMA_RUNGS}
 
 
 def predicted(name, given, **change):
-    rung = RUNGS[name]
+    rung = MMA.get(name) or RUNGS[name]
     return predict(rung, given, {**rung.default_config(given), **change})
 
 
@@ -108,3 +112,47 @@ def test_resident_blocks_follow_the_scarcest_resource():
     assert resident_blocks(warptile, given, {**config, "STAGES": 8}, H200) == 1
     # 256 threads of at most 64 warps: 8 blocks, whatever else.
     assert resident_blocks(RUNGS["simt-naive"], given, {"BM": 8, "BN": 32}, H200) <= 8
+
+
+# --- mma.sync --------------------------------------------------------------------------------------------------------
+
+
+def test_the_swizzle_takes_eight_way_conflicts_out_of_the_prediction():
+    given = problem(*LARGE, "float16", b_major="col")
+    before, after = predicted("mma-vectorized", given), predicted("mma-swizzled", given)
+    # A block reads (64 + 32) x 64 halves for each of 8 warps, and copies (128 + 128) x 64 in and out of the data path:
+    # 98304 / 128 wavefronts of reads, 8 times with rows 128 bytes apart; 32768 / 128 twice for the copies.
+    reads, copies = 8 * 96 * 64 * 2 / 128, 2 * 256 * 64 * 2 / 128
+    assert before.terms["shared"] / after.terms["shared"] == pytest.approx((8 * reads + copies) / (reads + copies))
+
+
+@pytest.mark.parametrize(("a_major", "b_major"), [("row", "row"), ("row", "col"), ("col", "row"), ("col", "col")])
+def test_swizzled_panels_cost_the_same_in_every_major(a_major, b_major):
+    element = dtype("float16")
+    given = Problem.dense(*LARGE, element, out=element, accumulator=dtype("float32"), a_major=a_major, b_major=b_major)
+    same = predicted("mma-multistage", problem(*LARGE, "float16", out="float16"))
+    assert predicted("mma-multistage", given).terms == pytest.approx(same.terms)
+
+
+@pytest.mark.parametrize(
+    ("element", "shape", "rate"),
+    [("float16", {}, 647), ("float64", {}, 66), ("float64", {"FM": 8, "FK": 4}, 33), ("float8_e4m3", {}, 647)],
+)
+def test_an_instruction_has_its_own_rate(element, shape, rate):
+    given = problem(*LARGE, element, out="float32" if element == "float8_e4m3" else None)
+    rung = MMA["mma-multistage"]
+    assert tensor_rate(rung, given, {**rung.default_config(given), **shape}, H200) == rate
+    assert H200.tensor_rate("wmma", "float64") == 33
+
+
+def test_unpacking_float8_is_issued_too():
+    given = problem(*LARGE, "float8_e4m3", out="float32")
+    eighth = predicted("mma-multistage", given)
+    plain = predicted("mma-multistage", problem(*LARGE, "int8"))
+    # 13 instructions where int8 has one: 16 x 8 x 32 multiply-adds each, on 132 multiprocessors of 4 a clock.
+    more = 12 * 4096**3 / (16 * 8 * 32) / 4 * (8 / (1024 / 132)) / 132 / H200.clock_hz * 1e3
+    assert eighth.terms["issue"] - plain.terms["issue"] == pytest.approx(more)
+
+
+def test_every_family_has_a_mechanism():
+    assert set(FAMILY) >= {rung.family for rung in RUNGS.values()}

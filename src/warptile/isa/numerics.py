@@ -52,16 +52,17 @@ class Accumulation:
         terms: products that one step adds at most.
         fraction_bits: bits kept below the largest term's exponent.
         smallest_exponent: terms are aligned to this exponent at least.
+        lost_bits: low fraction bits of an f32 result that are always zero.
     """
 
     terms: int
     fraction_bits: int
     smallest_exponent: int = -133
+    lost_bits: int = 0
 
     def __post_init__(self) -> None:
-        # A product, below 4 * 2**fraction_bits, must fit a signed 32-bit integer with every bit it has.
-        if self.terms < 1 or not 20 <= self.fraction_bits <= 28:
-            raise ValueError(f"{self}: products are kept in 32-bit integers with 20 to 28 fraction bits")
+        if self.terms < 1 or not 1 <= self.fraction_bits <= 40 or not 0 <= self.lost_bits <= 23:
+            raise ValueError(f"{self}: such an adder is not known")
 
 
 NAN_BITS = {"f32": 0x7FFFFFFF, "f16": 0x7FFF}

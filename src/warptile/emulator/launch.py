@@ -27,9 +27,10 @@ from warptile.errors import (
 from warptile.launch import SCALAR_BYTES, Access, LaunchSpec, Pointer, Rows, Scalar
 from warptile.ptx.instruction import Module, Variable
 
-ALL_CHECKS = frozenset({"uninitialised", "writes"})
-"""``uninitialised``: reads of memory that nothing has written. ``writes``: outputs left unwritten, or written twice
-with different values by different threads. Bounds, alignment, collectives and deadlocks are always checked."""
+ALL_CHECKS = frozenset({"overflow", "uninitialised", "writes"})
+"""``uninitialised``: reads of memory, and uses of registers, that nothing has written. ``writes``: outputs left
+unwritten, or written twice with different values by different threads. ``overflow``: f16 accumulators that become
+infinite. Bounds, alignment, collectives and deadlocks are always checked."""
 
 DEFAULT_CHECKS = ALL_CHECKS
 
@@ -192,6 +193,7 @@ def _prepare(
         symbols=symbols,
         dynamic_shared_bytes=spec.dynamic_shared_bytes,
         schedule=schedule,
+        checks=checks,
     )
     return machine, layout
 

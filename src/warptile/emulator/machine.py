@@ -66,6 +66,7 @@ class Machine:
         symbols: Mapping[str, int],
         dynamic_shared_bytes: int,
         schedule: str,
+        checks: frozenset[str] = frozenset(),
         multiprocessors: int = 132,
     ) -> None:
         self.geometry = geometry
@@ -73,6 +74,7 @@ class Machine:
         self.count = counters
         self.kernel = kernel
         self.arch_capability = arch_capability
+        self.checks = checks
         self.symbols = dict(symbols)
         self.frame: dict[str, int] = {}
         self.multiprocessors = multiprocessors

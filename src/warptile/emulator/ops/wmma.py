@@ -13,6 +13,7 @@ from warptile.emulator import accumulate
 from warptile.emulator.assembler import Assembler, Modifiers, Operation, Source, builder, unknown
 from warptile.emulator.lanes import WARP, Active, Array
 from warptile.emulator.ops.memory import address_source, count_access
+from warptile.emulator.overflow import overflow_check
 from warptile.errors import DivergentCollective, MisalignedAccess
 from warptile.isa import wmma
 from warptile.isa.access import Request
@@ -282,11 +283,14 @@ def _mma(
     ]  # fmt: skip
     count = wmma.native_count(shape, capability, operation)
     scatter = scatter_index(fragments[3])
+    check = overflow_check(instruction, machine, fragments[3], shape.type, addend, result)
 
     def run(active: Active) -> None:
         warps = active.count // WARP
         a, b, c = (read(_stack(registers, active)) for read, registers in zip(matrices, sources, strict=True))
         product = multiply(a, b, c).reshape(warps, -1)
+        if check is not None:
+            check(active, a, b, c, product)
         held = np.ascontiguousarray(product.take(scatter, axis=1)).view(words[3]).reshape(active.count, -1)
         for register, target in enumerate(targets):
             target(active, held[:, register])

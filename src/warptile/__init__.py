@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         WarptileError,
     )
     from warptile.matmul import MatmulPlan, matmul, plan
+    from warptile.sparse import SparseMatrix, sparsify
 
 __version__ = "0.1.0"
 
@@ -37,15 +38,18 @@ __all__ = [
     "MatmulPlan",
     "NoDeviceError",
     "ShapeError",
+    "SparseMatrix",
     "UnsupportedError",
     "WarptileError",
     "__version__",
     "matmul",
     "plan",
+    "sparsify",
 ]
 
 _HOME = {name: "warptile.errors" for name in __all__ if name.endswith("Error")}
 _HOME |= dict.fromkeys(("MatmulPlan", "matmul", "plan"), "warptile.matmul")
+_HOME |= dict.fromkeys(("SparseMatrix", "sparsify"), "warptile.sparse")
 
 
 def __getattr__(name: str) -> Any:

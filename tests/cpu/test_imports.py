@@ -16,6 +16,7 @@ ROOT = PACKAGE.parents[1]
 ORDER = (
     ("errors", "dtypes"),
     ("arch", "isa", "arrays", "launch"),
+    ("frameworks", "sparse"),
     ("problem", "operands", "reference"),
     ("rungs",),
     ("predict",),

@@ -6,8 +6,10 @@ Of tensor instructions that round by rules of their own, every word is kept. Whe
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +51,20 @@ def chained_rows(tensor: TensorProbe, rows: Words, found: Words, tiles: int) -> 
 def scalar_answers(scalar: ScalarProbe, run: Run, *, seed: int = SEED) -> Words:
     """The results of all rows."""
     return run(scalar.probe, scalar.rows(seed))
+
+
+@cache
+def vectors() -> dict[str, np.ndarray]:
+    """All that is stored, by instruction."""
+    with np.load(VECTORS) as stored:
+        found = {name: stored[name] for name in stored.files}
+    names = json.loads(HEADER.read_text())["scalars"]
+    return found | dict(zip(names, found.pop("scalars"), strict=True))
+
+
+def scalar_checksums(answers: Words) -> np.ndarray:
+    """What is stored of a scalar instruction's answers."""
+    return checksums(answers, len(answers) // CHECKSUMS)
 
 
 def checksums(words: Words, rows: int) -> np.ndarray:

@@ -137,7 +137,25 @@ class DivergentCollective(EmulationError):
 
 
 class DataRace(EmulationError):
-    """Two accesses to the same bytes, at least one a write, with nothing that orders them."""
+    """Two accesses to the same bytes, at least one a write, with nothing that orders them.
+
+    Attributes:
+        kind: what came first and what second: ``write-read``, ``read-write`` or ``write-write``.
+        first: where the access stands that came first; ``location`` is that of the second.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kernel: str | None = None,
+        location: SourceLocation | None = None,
+        kind: str = "",
+        first: SourceLocation | None = None,
+    ) -> None:
+        super().__init__(message, kernel=kernel, location=location)
+        self.kind = kind
+        self.first = first
 
 
 class Deadlock(EmulationError):

@@ -72,6 +72,11 @@ class Rows:
     stride_bytes: int
     offset_bytes: int = 0
 
+    def element(self, byte: int) -> tuple[int, int]:
+        """Row and column of the element that holds a byte, counted from the start of the operand."""
+        row, rest = divmod(byte - self.offset_bytes, max(self.stride_bytes, 1))
+        return row, rest // self.element_bytes
+
 
 @dataclass(frozen=True)
 class Access:

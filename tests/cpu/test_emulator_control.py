@@ -46,7 +46,13 @@ def test_a_lock_taken_by_every_thread_in_turn() -> None:
         """__global__ void k(int* out) {
              bool done = false;
              while (!done) {
-               if (atomicCAS(out, 0, 1) == 0) { out[1] = out[1] + 1; __threadfence(); atomicExch(out, 0); done = true; }
+               if (atomicCAS(out, 0, 1) == 0) {
+                 __threadfence();
+                 out[1] = out[1] + 1;
+                 __threadfence();
+                 atomicExch(out, 0);
+                 done = true;
+               }
              }
            }""",
         "k", [out], block=64, grid=2, outputs={0: False},

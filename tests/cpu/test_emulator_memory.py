@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from emulation import run_cuda
 
+from warptile.emulator import DEFAULT_CHECKS
 from warptile.errors import (
     ConflictingWrites,
+    DataRace,
     IllegalAddress,
     MisalignedAccess,
     UninitializedRead,
@@ -117,9 +119,10 @@ def test_an_output_element_that_is_never_written_is_named() -> None:
 
 def test_two_threads_that_write_different_values_to_one_place() -> None:
     source = "__global__ void k(int* o, int c) { o[threadIdx.x] = 0; o[threadIdx.x ^ 1] = c * threadIdx.x; }"
+    writes = frozenset({"writes"})
     with pytest.raises(ConflictingWrites, match=r"0\[0, \d+\]"):
-        run_cuda(source, "k", [np.zeros(32, np.int32), Scalar("s32", 1)])
-    run_cuda(source, "k", [np.zeros(32, np.int32), Scalar("s32", 0)])
+        run_cuda(source, "k", [np.zeros(32, np.int32), Scalar("s32", 1)], checks=writes)
+    run_cuda(source, "k", [np.zeros(32, np.int32), Scalar("s32", 0)], checks=writes)
 
 
 def test_local_arrays_are_private_to_a_thread() -> None:
@@ -192,12 +195,14 @@ def test_asynchronous_copies_that_are_waited_for(schedule: str, bytes_read: int)
     np.testing.assert_array_equal(out, swapped.sum(axis=0))
 
 
-def test_a_missing_wait_is_found_only_when_copies_are_late() -> None:
+def test_a_missing_wait_is_found_when_copies_are_late_and_is_a_race_at_all_times() -> None:
     arrays = [np.zeros((32, 4), np.int32), np.ones((64, 4), np.int32), Scalar("s32", 16)]
     source = COPY.format(first=1, second=1)
     with pytest.raises(UninitializedRead, match="has not been waited for"):
         run_cuda(source, "k", arrays, schedule="latest")
-    run_cuda(source, "k", arrays, schedule="earliest")
+    with pytest.raises(DataRace, match="has not waited for its copy"):
+        run_cuda(source, "k", arrays, schedule="earliest")
+    run_cuda(source, "k", arrays, schedule="earliest", checks=DEFAULT_CHECKS - {"races"})
 
 
 def test_an_asynchronous_copy_checks_its_source() -> None:

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from warptile.emulator import ops  # importing it registers every builder
+from warptile.emulator import ops, registers_check  # importing ops registers every builder
 from warptile.emulator import program as p
-from warptile.emulator import registers_check
-from warptile.emulator.assembler import BUILDERS, Assembler, Modifiers, unknown
+from warptile.emulator.assembler import BUILDERS, Assembler, Modifiers, Run, Source, unknown
 from warptile.emulator.lanes import Active, Array
 from warptile.emulator.machine import Machine
 from warptile.emulator.ops import native
@@ -127,7 +126,8 @@ def _step(
     if opcode in ("bar", "barrier"):
         parts = ops.barrier.parse(instruction, assembler)
         if parts.warp_mask is not None:
-            return Step(p.MASK_COLLECTIVE, instruction, run=_nothing, detail=parts.warp_mask)
+            run = _warp_barrier(machine, parts.warp_mask)
+            return Step(p.MASK_COLLECTIVE, instruction, run=run, detail=parts.warp_mask)
         return Step(p.BARRIER, instruction, detail=parts)
     build = BUILDERS.get(opcode)
     if build is None:
@@ -137,8 +137,12 @@ def _step(
     return Step(kind, instruction, run=operation.run, detail=operation.mask)
 
 
-def _nothing(active: Active) -> None:
-    """What `bar.warp.sync` does once everybody is there."""
+def _warp_barrier(machine: Machine, mask: Source) -> Run:
+    """What `bar.warp.sync` does once everybody is there: it orders, and changes nothing else."""
+    races = machine.memory.races
+    if races is None:
+        return lambda active: None
+    return lambda active: races.warp_barrier(active, mask(active))
 
 
 def _target(routine: Routine, operand: Operand) -> int:

@@ -7,6 +7,7 @@ The source is read and the destination written when a copy finishes; until then 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,10 +55,12 @@ class PendingCopies:
         self._random = np.random.default_rng(int(schedule.partition(":")[2] or 0))
         self._committed: NDArray[np.int64] = np.zeros(lanes, dtype=np.int64)
         self._batches: list[Batch] = []
+        self._unwaited: list[Batch] = []  # for the check of races: finished or not
 
     def new_wave(self) -> None:
         """No lane has issued anything."""
         self._batches.clear()
+        self._unwaited.clear()
         self._committed[:] = 0
 
     def issue(
@@ -76,6 +79,9 @@ class PendingCopies:
             instruction, active.lanes, target_offsets, source_offsets, source_bytes.astype(np.int64), size,
             self._committed[active.index].copy(),
         )  # fmt: skip
+        if memory.races is not None:
+            memory.races.copy_issued(batch)
+            self._unwaited.append(batch)
         if self._schedule == "earliest":
             self._finish(batch)
             return
@@ -91,37 +97,24 @@ class PendingCopies:
         """`cp.async.wait_group keep`: finish all but each lane's last ``keep`` groups; None is `wait_all`."""
         waiting = np.zeros(len(self._committed), dtype=np.bool_)
         waiting[active.index] = True
+
+        def due(batch: Batch) -> NDArray[np.bool_]:
+            if keep is None:
+                return waiting[batch.lanes]
+            return waiting[batch.lanes] & (batch.group < self._committed[batch.lanes] - keep)
+
         self._finish_some()
-        rest: list[Batch] = []
-        for batch in self._batches:
-            due = waiting[batch.lanes]
-            if keep is not None:
-                due &= batch.group < self._committed[batch.lanes] - keep
-            self._divide(batch, due, rest)
-        self._batches = rest
+        self._batches = _without(self._batches, due, self._finish)
+        if self._memory.races is not None:
+            self._unwaited = _without(self._unwaited, due, self._memory.races.copy_waited)
 
     def unfinished(self) -> list[Batch]:
         """Copies that nothing has waited for (a kernel may end with them)."""
         return self._batches
 
     def _finish_some(self) -> None:
-        if not self._schedule.startswith("random"):
-            return
-        rest: list[Batch] = []
-        for batch in self._batches:
-            self._divide(batch, self._random.random(len(batch.lanes)) < 0.25, rest)
-        self._batches = rest
-
-    def _divide(self, batch: Batch, due: NDArray[np.bool_], rest: list[Batch]) -> None:
-        """Finish the ``due`` copies of a batch; what is left of it goes to ``rest``."""
-        if due.all():
-            self._finish(batch)
-            return
-        if not due.any():
-            rest.append(batch)
-            return
-        self._finish(_part(batch, due))
-        rest.append(_part(batch, ~due))
+        if self._schedule.startswith("random"):
+            self._batches = _without(self._batches, lambda b: self._random.random(len(b.lanes)) < 0.25, self._finish)
 
     def _finish(self, batch: Batch) -> None:
         memory = self._memory
@@ -149,6 +142,23 @@ class PendingCopies:
             if not part.any():
                 break
             self._memory.check_read(instruction, active.where(part), where, offsets[part] + position, 1)
+
+
+def _without(
+    batches: list[Batch], due: Callable[[Batch], NDArray[np.bool_]], use: Callable[[Batch], None]
+) -> list[Batch]:
+    """``use`` the copies that are ``due``; what is left of the batches."""
+    rest: list[Batch] = []
+    for batch in batches:
+        chosen = due(batch)
+        if chosen.all():
+            use(batch)
+        elif not chosen.any():
+            rest.append(batch)
+        else:
+            use(_part(batch, chosen))
+            rest.append(_part(batch, ~chosen))
+    return rest
 
 
 def _part(batch: Batch, mask: NDArray[np.bool_]) -> Batch:

@@ -15,6 +15,7 @@ from warptile.emulator.counters import Counters, columns
 from warptile.emulator.lanes import Array
 from warptile.emulator.machine import SHARED_RESERVED_BYTES, Geometry, Machine
 from warptile.emulator.memory import GLOBAL_BASE, WRITTEN, GlobalSpace, Memory
+from warptile.emulator.races import Grid, Races
 from warptile.emulator.schedule import Scheduler
 from warptile.errors import (
     ConflictingWrites,
@@ -24,13 +25,14 @@ from warptile.errors import (
     UnsupportedError,
     UnwrittenOutput,
 )
-from warptile.launch import SCALAR_BYTES, Access, LaunchSpec, Pointer, Rows, Scalar
+from warptile.launch import SCALAR_BYTES, Access, LaunchSpec, Pointer, Scalar
 from warptile.ptx.instruction import Module, Variable
 
-ALL_CHECKS = frozenset({"overflow", "uninitialised", "writes"})
+ALL_CHECKS = frozenset({"overflow", "races", "uninitialised", "writes"})
 """``uninitialised``: reads of memory, and uses of registers, that nothing has written. ``writes``: outputs left
 unwritten, or written twice with different values by different threads. ``overflow``: f16 accumulators that become
-infinite. Bounds, alignment, collectives and deadlocks are always checked."""
+infinite. ``races``: accesses of different threads to one place that nothing orders. Bounds, alignment, collectives and
+deadlocks are always checked."""
 
 DEFAULT_CHECKS = ALL_CHECKS
 
@@ -180,6 +182,14 @@ def _prepare(
         local_bytes=layout.local_bytes,
         check_uninitialised="uninitialised" in checks,
     )
+    if "races" in checks:
+        memory.races = Races(
+            memory,
+            Grid(spec.grid, spec.block, geometry.lanes_per_block),
+            geometry.lanes,
+            rows={name: access.complete for name, access in accesses.items() if access.complete is not None},
+            shared=layout.shared,
+        )
     if "writes" in checks:
         for name, access in accesses.items():
             if access.complete is not None and name in sizes:
@@ -292,17 +302,12 @@ def _check_outputs(
         name, place, instruction = machine.memory.conflict
         rows = accesses[name].complete
         assert rows is not None
-        row, column = _element(rows, place)
+        row, column = rows.element(place)
         raise ConflictingWrites(
             f"{name}[{row}, {column}] is written by two threads with different values: {instruction.text}",
             kernel=spec.entry,
             location=instruction.location,
         )
-
-
-def _element(rows: Rows, place: int) -> tuple[int, int]:
-    row, rest = divmod(place - rows.offset_bytes, max(rows.stride_bytes, 1))
-    return row, rest // rows.element_bytes
 
 
 def _totals(count: Counters) -> dict[str, float]:

@@ -102,6 +102,8 @@ class Machine:
         self.live = geometry.exists & (np.arange(geometry.lanes) < blocks * geometry.lanes_per_block)
         self.memory.new_wave()
         self.copies.new_wave()
+        if self.memory.races is not None:
+            self.memory.races.start_wave(first_block * geometry.lanes_per_block, self.live)
         thread = np.arange(geometry.lanes) % geometry.lanes_per_block
         self.memory.writer_ids = ids.astype(np.int64) * geometry.lanes_per_block + thread
 

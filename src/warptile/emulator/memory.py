@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 from warptile.emulator.lanes import POISON_BYTE, Active, Array
 from warptile.errors import IllegalAddress, MisalignedAccess, UninitializedRead
 from warptile.ptx.instruction import Instruction
+
+if TYPE_CHECKING:
+    from warptile.emulator.races import Races
 
 GLOBAL_BASE = 0x7F00_0000_0000
 SHARED_WINDOW = 0x7E00_0000_0000
@@ -160,6 +163,7 @@ class Memory:
         self.writers: dict[str, NDArray[np.int64]] = {}
         self.writer_ids: NDArray[np.int64] | None = None
         self.conflict: tuple[str, int, Instruction] | None = None
+        self.races: Races | None = None
 
     def new_wave(self) -> None:
         """Shared and local memory as a new set of blocks finds them: mapped and full of poison."""
@@ -266,6 +270,8 @@ class Memory:
                 return result
         where, offsets = self.resolve(instruction, active, space, addresses, size)
         self.check_read(instruction, active, where, offsets, size)
+        if self.races is not None:
+            self.races.read(instruction, active, where, offsets, size)
         return where.gather(offsets, size)
 
     def store(
@@ -280,6 +286,8 @@ class Memory:
                 return
         where, offsets = self.resolve(instruction, active, space, addresses, size)
         self.check_write(instruction, active, where, offsets, size, words)
+        if self.races is not None:
+            self.races.write(instruction, active, where, offsets, size)
         where.scatter(offsets, size, words)
         where.mark(offsets, size, MAPPED | INITIALISED | WRITTEN)
 

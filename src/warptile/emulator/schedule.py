@@ -62,6 +62,7 @@ class Scheduler:
         self._expected: dict[tuple[int, int], int] = {}
         self._returns: dict[int, NDArray[np.int64]] = {}
         self._warps = machine.count.table[:, 0]
+        self._races = machine.memory.races
 
     def run(self) -> None:
         """Execute until every lane has exited."""
@@ -301,6 +302,8 @@ class Scheduler:
             and not self._barriers
             and not self._arrived
         ):
+            if self._races is not None:
+                self._races.all_blocks()
             return position + 1, active
         identifiers = np.broadcast_to(barrier.identifier(active), active.count)
         if int(identifiers.max()) > 15:
@@ -325,6 +328,8 @@ class Scheduler:
                 self._expected[key] = expected
             if barrier.mode == "arrive":
                 self._arrived[key] = self._arrived.get(key, 0) + int(np.count_nonzero(mine))
+                if self._races is not None:
+                    self._races.arrive(*key, lanes[mine])
             else:
                 part = predicate[mine] if predicate is not None else None
                 self._barriers.setdefault(key, []).append(Waiting(position, lanes[mine], barrier, part))
@@ -346,6 +351,8 @@ class Scheduler:
         del self._barriers[key]
         self._arrived.pop(key, None)
         self._expected.pop(key, None)
+        if self._races is not None:
+            self._races.barrier(*key, np.concatenate([w.lanes for w in waiting]))
         reduced = [w.predicate for w in waiting if w.predicate is not None]
         for w in waiting:
             active = Active.of(w.lanes)

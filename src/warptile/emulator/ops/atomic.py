@@ -137,6 +137,8 @@ def _apply(
     where, offsets = memory.resolve(instruction, active, space, addresses, size)
     memory.check_read(instruction, active, where, offsets, size)
     memory.check_write(instruction, active, where, offsets, size, None)
+    if memory.races is not None:
+        memory.races.atomic(instruction, active, where, offsets, size)
     old = np.empty(active.count, dtype=raw)
     rest: NDArray[np.intp] = np.arange(active.count)
     while len(rest):

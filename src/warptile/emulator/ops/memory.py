@@ -311,9 +311,18 @@ def _no_effect(active: Active) -> None:
     """Nothing that a value depends on."""
 
 
-@builder("prefetch", "prefetchu", "applypriority", "fence", "membar", "nanosleep", "pmevent")
+@builder("fence", "membar")
+def build_fence(instruction: Instruction, assembler: Assembler) -> Operation:
+    """Fences: memory is sequentially consistent here, so they change no value, only what is a race."""
+    races = assembler.machine.memory.races
+    if races is None or "proxy" in instruction.modifiers:
+        return Operation(_no_effect)
+    return Operation(lambda active: races.fence(instruction, active))
+
+
+@builder("prefetch", "prefetchu", "applypriority", "nanosleep", "pmevent")
 def build_no_effect(instruction: Instruction, assembler: Assembler) -> Operation:
-    """Prefetches, fences and pauses: memory is sequentially consistent here, so they change no value."""
+    """Prefetches and pauses, which change no value."""
     if instruction.opcode == "nanosleep":
         assembler.source(instruction.operands[0] if instruction.operands else Immediate(0), np.uint32)
     return Operation(_no_effect)

@@ -1,0 +1,158 @@
+"""Vector clocks of all threads of a wave, kept small: who knows how far which thread has come.
+
+Every thread has a clock, which goes on when the thread releases something. That a thread is *past* a clock value is
+known to others through three things, from the cheap to the general: the floor of its block (a barrier of the whole
+block), the floor of its warp (`bar.warp.sync` of the whole warp), and the thread's own *knowledge*: a sorted table of
+keys (a block, a warp or a thread) and clocks that threads share and never change. Only partial barriers, partial
+masks, and flags make knowledge; a kernel with plain barriers has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warptile.emulator.lanes import WARP
+
+Lanes = NDArray[np.intp]
+Clock = NDArray[np.int32]
+
+
+class Clocks:
+    """The clocks of one wave.
+
+    Attributes:
+        first_thread: number, in the whole grid, of the thread in lane 0.
+        clock: of each lane.
+        block_floor: for each block, the clock below which all its threads know all its accesses.
+        warp_floor: the same for each warp.
+        known: for each lane, which table of knowledge it has; 0 is the empty one.
+        starts: where in ``keys`` and ``values`` each table starts (and the last one ends).
+        shape: lanes of a block, and how far the keys of neighbouring blocks are apart.
+    """
+
+    def __init__(self, lanes: int, lanes_per_block: int) -> None:
+        self.lanes_per_block = lanes_per_block
+        self.warps_per_block = lanes_per_block // WARP
+        self.shape = (lanes_per_block, 1 + self.warps_per_block + lanes_per_block)
+        self.first_thread = 0
+        self.clock: Clock = np.ones(lanes, dtype=np.int32)
+        self.block_floor: Clock = np.ones(lanes // lanes_per_block, dtype=np.int32)
+        self.warp_floor: Clock = np.ones(lanes // WARP, dtype=np.int32)
+        self.known: NDArray[np.int32] = np.zeros(lanes, dtype=np.int32)
+        self.starts: NDArray[np.int64] = np.zeros(2, dtype=np.int64)
+        self.keys: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self.values: Clock = np.zeros(0, dtype=np.int32)
+        self._tables = 1
+        self._unions: dict[tuple[int, ...], int] = {}
+
+    def start_wave(self, first_thread: int) -> None:
+        """New threads, which know nothing. What older waves have released stays."""
+        self.first_thread = first_thread
+        for array in (self.clock, self.block_floor, self.warp_floor):
+            array.fill(1)
+        self.known.fill(0)
+
+    # -- barriers ----------------------------------------------------------------------------------------------
+
+    def join_blocks(self, blocks: Lanes | slice) -> None:
+        """A barrier of all threads of each of some blocks. Threads that have exited count as arrived."""
+        rows = self.clock.reshape(-1, self.lanes_per_block)
+        top = rows[blocks].max(axis=1) + 1
+        rows[blocks] = top[:, None]
+        self.block_floor[blocks] = top
+        self._share(self.known.reshape(-1, self.lanes_per_block), blocks)
+
+    def join_warps(self, warps: Lanes | slice) -> None:
+        """`bar.warp.sync` of all lanes of each of some warps."""
+        rows = self.clock.reshape(-1, WARP)
+        top = rows[warps].max(axis=1) + 1
+        rows[warps] = top[:, None]
+        self.warp_floor[warps] = top
+        self._share(self.known.reshape(-1, WARP), warps)
+
+    def join(self, lanes: Lanes, arrived: Iterable[int] = ()) -> None:
+        """A barrier among some lanes of a block, and what others released when they arrived."""
+        self.known[lanes] = self.union([self.release(lanes), *arrived])
+
+    def _share(self, rows: NDArray[np.int32], chosen: Lanes | slice) -> None:
+        """What one lane of a row knows, all of them know."""
+        if self._tables == 1:
+            return
+        held = rows[chosen]
+        differ = np.flatnonzero(held.min(axis=1) != held.max(axis=1))
+        if len(differ):
+            numbers = np.arange(len(rows))[chosen][differ]
+            for number in numbers.tolist():
+                rows[number] = self.union(np.unique(rows[number]).tolist())
+
+    # -- knowledge ---------------------------------------------------------------------------------------------
+
+    def release(self, lanes: Lanes) -> int:
+        """Everything that some lanes of a block have done and know, as a table; their clocks go on.
+
+        Lanes that are a whole warp get one clock and one entry.
+        """
+        warps, inverse, counts = np.unique(lanes // WARP, return_inverse=True, return_counts=True)
+        whole = warps[counts == WARP]
+        rows = self.clock.reshape(-1, WARP)
+        rows[whole] = rows[whole].max(axis=1)[:, None]
+        floors = np.where(counts == WARP, rows[warps, 0] + 1, self.warp_floor[warps]).astype(np.int32)
+        single = lanes[(counts != WARP)[inverse]]
+        block = int(lanes[0]) // self.lanes_per_block
+        table = self._entries(single, self.clock[single], warps, floors, int(self.block_floor[block]))
+        self.clock[lanes] += 1
+        return self.union([*np.unique(self.known[lanes]).tolist(), table])
+
+    def release_as_of(self, lane: int, clock: int, block_floor: int, warp_floor: int, known: int) -> int:
+        """What one lane had done and knew at an earlier moment, as a table."""
+        one, warp = np.array([lane]), np.array([lane // WARP])
+        table = self._entries(
+            one, np.array([clock], dtype=np.int32), warp, np.array([warp_floor], dtype=np.int32), block_floor
+        )
+        return self.union([known, table])
+
+    def union(self, tables: Iterable[int]) -> int:
+        """The table that holds the larger clock of each key of some tables."""
+        parts = tuple(sorted({table for table in tables if table}))
+        if len(parts) < 2:
+            return parts[0] if parts else 0
+        found = self._unions.get(parts)
+        if found is None:
+            runs = [slice(*self.starts[part : part + 2].tolist()) for part in parts]
+            keys = np.concatenate([self.keys[run] for run in runs])
+            values = np.concatenate([self.values[run] for run in runs])
+            found = self._unions[parts] = self._add(keys, values)
+        return found
+
+    def _entries(self, lanes: Lanes, clock: Clock, warps: Lanes, warp_floors: Clock, block_floor: int) -> int:
+        """A table that says: a block is past its floor, its ``warps`` past theirs, and ``lanes`` past ``clock``."""
+        per_block, stride = self.shape
+        threads = self.first_thread + lanes
+        first_warp = self.first_thread // WARP + warps
+        block = first_warp[:1] // self.warps_per_block
+        keys = np.concatenate((
+            block * stride,
+            block * stride + 1 + first_warp % self.warps_per_block,
+            block * stride + 1 + self.warps_per_block + threads % per_block,
+        ))  # fmt: skip
+        return self._add(keys, np.concatenate(([block_floor], warp_floors, clock + 1)))
+
+    def _add(self, keys: NDArray[np.int64], values: NDArray[np.int64] | Clock) -> int:
+        """A new table; of several clocks of one key the largest counts."""
+        order = np.argsort(keys, kind="stable")
+        keys, values = keys[order], values[order]
+        first = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
+        number = self._tables
+        start = int(self.starts[number])
+        end = start + len(first)
+        if end > len(self.keys):
+            self.keys, self.values = np.resize(self.keys, 2 * end), np.resize(self.values, 2 * end)
+        self.keys[start:end], self.values[start:end] = keys[first], np.maximum.reduceat(values, first)
+        if number + 1 >= len(self.starts):
+            self.starts = np.resize(self.starts, 2 * (number + 1))
+        self.starts[number + 1] = end
+        self._tables += 1
+        return number

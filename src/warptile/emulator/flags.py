@@ -1,0 +1,154 @@
+"""Order through memory: releases and acquires, fences, and the flags that carry them from thread to thread.
+
+PTX ISA, "Memory Consistency Model". A write is a *release* if it says so, or if it is strong (atomic, relaxed,
+volatile) and a fence stands before it in its own thread. A strong read of what it wrote, or of what atomics have made
+of that since, is an *acquire* if it says so, or once a fence follows it in its own thread. Both must have a scope that
+includes the other thread. Then everything that the writer did or knew before the release lies behind the reader.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warptile.emulator.clocks import Clocks, Lanes
+from warptile.emulator.history import ANYWHERE, WEAK, WITHIN_BLOCK
+from warptile.emulator.lanes import WARP
+from warptile.ptx.instruction import Instruction
+
+_SCOPES = {"cta": WITHIN_BLOCK, "cluster": ANYWHERE, "gpu": ANYWHERE, "sys": ANYWHERE, "gl": ANYWHERE}
+
+
+@dataclass(frozen=True)
+class Order:
+    """What an access or a fence says about order.
+
+    Attributes:
+        strength: WEAK, or for whose threads it is strong.
+        acquires: a read that is an acquire by itself.
+        releases: a write that is a release by itself.
+    """
+
+    strength: int
+    acquires: bool = False
+    releases: bool = False
+
+    @staticmethod
+    def of(instruction: Instruction) -> Order:
+        """The order of a load, a store, an atomic or a fence."""
+        words = instruction.modifiers
+        scope = next((_SCOPES[word] for word in words if word in _SCOPES), ANYWHERE)
+        if instruction.opcode in ("fence", "membar"):
+            return Order(scope, acquires="release" not in words, releases="acquire" not in words)
+        semantics = next((word for word in words if word in ("acquire", "release", "acq_rel")), "")
+        strong = bool(semantics) or instruction.opcode in ("atom", "red")
+        strong = strong or any(word in ("relaxed", "volatile", "mmio") for word in words)
+        return Order(
+            scope if strong else WEAK, semantics in ("acquire", "acq_rel"), semantics in ("release", "acq_rel")
+        )
+
+
+class Flags:
+    """What strong writes have released, and what strong reads may come to acquire.
+
+    Tables of knowledge (see `Clocks`) are kept by strength: what threads of the same block get, and what all get.
+    """
+
+    def __init__(self, clocks: Clocks) -> None:
+        lanes = len(clocks.clock)
+        self._clocks = clocks
+        self._released: dict[tuple[str, int], tuple[int, int, int]] = {}  # place: block, table for it, table for all
+        self._pending: NDArray[np.int32] = np.zeros((2, lanes), dtype=np.int32)
+        self._fenced: NDArray[np.int32] = np.zeros((2, 4, lanes), dtype=np.int32)
+        self._fences = False
+
+    def start_wave(self) -> None:
+        """New threads: no fence, nothing seen. What older waves have released stays."""
+        self._pending.fill(0)
+        self._fenced.fill(0)
+        self._fences = False
+
+    def idle(self, order: Order) -> bool:
+        """Whether accesses of this order neither release nor acquire anything now."""
+        return not (self._fences or self._released or order.acquires or order.releases)
+
+    def pending(self, lane: int) -> bool:
+        """Whether a lane has read a flag and would acquire something by a fence."""
+        return bool(self._pending[:, lane].any())
+
+    def fence(self, lanes: Lanes, order: Order) -> None:
+        """`fence` or `membar`: strong reads before it become acquires, strong writes behind it releases."""
+        clocks = self._clocks
+        levels = range(order.strength)
+        if order.acquires and self._pending.any():
+            for lane in lanes[self._pending[: order.strength, lanes].any(axis=0)].tolist():
+                seen = [int(self._pending[level, lane]) for level in levels]
+                clocks.known[lane] = clocks.union([int(clocks.known[lane]), *seen])
+                self._pending[: order.strength, lane] = 0
+        if order.releases:
+            self._fences = True
+            blocks, warps = lanes // clocks.lanes_per_block, lanes // WARP
+            state = (clocks.clock[lanes], clocks.block_floor[blocks], clocks.warp_floor[warps], clocks.known[lanes])
+            for level in levels:
+                self._fenced[level][:, lanes] = state
+            clocks.clock[lanes] += 1
+
+    def read(self, space: str, offsets: NDArray[np.int64], lanes: Lanes, order: Order) -> None:
+        """Strong reads of flags at some offsets."""
+        if not self._released:
+            return
+        clocks = self._clocks
+        for offset, lane in zip(offsets.tolist(), lanes.tolist(), strict=True):
+            found = self._released.get((space, offset))
+            if found is None:
+                continue
+            block, narrow, wide = found
+            same = block == self._block(lane)
+            table = narrow if same else wide
+            if not table or (order.strength != ANYWHERE and not same):
+                continue
+            if order.acquires:
+                clocks.known[lane] = clocks.union([int(clocks.known[lane]), table])
+            else:
+                level = 0 if same else 1
+                self._pending[level, lane] = clocks.union([int(self._pending[level, lane]), table])
+
+    def write(
+        self, space: str, offsets: NDArray[np.int64], lanes: Lanes, order: Order, *, exchange: bool = False
+    ) -> None:
+        """Strong writes of flags at some offsets; with ``exchange`` atomics, which keep what was released before."""
+        if not order.releases and not self._fences:
+            if self._released and not exchange:
+                for offset in offsets.tolist():
+                    self._released.pop((space, offset), None)
+            return
+        for offset, lane in zip(offsets.tolist(), lanes.tolist(), strict=True):
+            narrow, wide = self._released_by(lane, order)
+            place, block = (space, offset), self._block(lane)
+            before = self._released.get(place) if exchange else None
+            if before is not None:
+                union = self._clocks.union
+                # What one block alone may know is lost when an atomic of another block comes between.
+                narrow = union([narrow, before[1] if before[0] == block else before[2]])
+                wide = union([wide, before[2]])
+            if narrow or wide:
+                self._released[place] = block, narrow, wide
+            else:
+                self._released.pop(place, None)
+
+    def _released_by(self, lane: int, order: Order) -> tuple[int, int]:
+        """What a strong write of ``lane`` releases to its block, and to all."""
+        clocks = self._clocks
+        if order.releases:
+            table = clocks.release(np.array([lane]))
+            return table, table if order.strength == ANYWHERE else 0
+        tables = []
+        for level in range(2):
+            clock, block_floor, warp_floor, known = self._fenced[level, :, lane].tolist()
+            tables.append(clocks.release_as_of(lane, clock, block_floor, warp_floor, known) if clock else 0)
+        return tables[0], tables[1] if order.strength == ANYWHERE else 0
+
+    def _block(self, lane: int) -> int:
+        return (self._clocks.first_thread + lane) // self._clocks.lanes_per_block

@@ -1,0 +1,179 @@
+"""The last accesses to every place of a memory, and the compiled loop that holds a new one against them.
+
+A place is a run of bytes as long as the shortest access so far. Of each are kept its last write and two reads since
+then (the first, and the last one from another warp): thread, clock and what the instruction was. This is the scheme of
+FastTrack (Flanagan and Freund, PLDI 2009), with two readers in the place of a vector clock of all of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from warptile.emulator.clocks import Clocks
+from warptile.emulator.lanes import WARP
+
+WRITE, FIRST_READ, OTHER_READ = 0, 3, 6
+"""Columns of a place at which its accesses start: thread (from 1; 0 is none; negative is an unfinished copy that the
+thread issued), clock, and tag (number of the instruction times 4, plus its `strength`)."""
+COLUMNS = 9
+
+READING, WRITING, COPYING_FROM, COPYING_TO = range(4)
+"""What an access does. A copy that has been issued reads and writes, and no thread knows it to be over, not even the
+one that issued it, until that one has waited for it."""
+
+WEAK, WITHIN_BLOCK, ANYWHERE = 0, 1, 2
+"""Strength of an access: plain, or atomic (volatile, relaxed, ...) for threads of the block, or for all."""
+
+Table = NDArray[np.int32]
+Places = NDArray[np.int64]
+
+
+class History:
+    """What has been done to ``size`` bytes, all of it by the threads that `clocks` knows."""
+
+    def __init__(self, size: int, clocks: Clocks) -> None:
+        self._size = size
+        self._clocks = clocks
+        self.shift = 4
+        self.table: Table = np.zeros((-(-size // 16), COLUMNS), dtype=np.int32)
+
+    def place(self, offsets: Places, size: int) -> tuple[Places, int]:
+        """The first place of each access of ``size`` bytes, and how many places it covers."""
+        while 1 << self.shift > size:
+            self.table = np.repeat(self.table, 2, axis=0)
+            self.shift -= 1
+        return offsets >> self.shift, size >> self.shift
+
+    def access(
+        self, offsets: Places, size: int, lanes: NDArray[np.intp], doing: int, tag: int
+    ) -> tuple[int, int, int, Table] | None:
+        """Enter one access for each lane; None, or the first that nothing orders after an earlier one.
+
+        Of that: its number, its offset, and the other access: its column and the three values there.
+        """
+        first, count = self.place(offsets, size)
+        clocks = self._clocks
+        found = _access(
+            self.table, first, count, lanes, doing, tag, clocks.first_thread, clocks.shape, clocks.clock,
+            clocks.block_floor, clocks.warp_floor, clocks.known, clocks.starts, clocks.keys, clocks.values,
+        )  # fmt: skip
+        if found < 0:
+            return None
+        found, column = divmod(found, COLUMNS)
+        index, piece = divmod(found, count)
+        other = self.table[first[index] + piece, column : column + 3].copy()
+        return index, int(offsets[index]) + (piece << self.shift), column, other
+
+    def finish_copies(self, offsets: Places, size: int, lanes: NDArray[np.intp], tag: int) -> None:
+        """The lanes' own copies are over: from now on their accesses are like any other."""
+        first, count = self.place(offsets, size)
+        rows = (first[:, None] + np.arange(count)).ravel()
+        lanes = np.repeat(lanes, count)
+        threads = (self._clocks.first_thread + lanes + 1).astype(np.int32)
+        for column in (WRITE, FIRST_READ, OTHER_READ):
+            own = (self.table[rows, column] == -threads) & (self.table[rows, column + 2] == tag)
+            self.table[rows[own], column] = threads[own]
+            self.table[rows[own], column + 1] = self._clocks.clock[lanes[own]]
+
+
+@numba.njit
+def _search(keys: Any, values: Any, low: int, high: int, key: int) -> int:
+    """The value of ``key`` in a sorted range, or 0."""
+    end = high
+    while low < high:
+        middle = (low + high) >> 1
+        if keys[middle] < key:
+            low = middle + 1
+        else:
+            high = middle
+    return values[low] if low < end and keys[low] == key else 0
+
+
+@numba.njit
+def _ordered(
+    thread: int, clock: int, lane: int, first_thread: int, shape: Any, block_floor: Any, warp_floor: Any, known: Any,
+    starts: Any, keys: Any, values: Any,
+) -> bool:  # fmt: skip
+    """Does ``lane`` know that ``thread`` (from 0) is past ``clock``?"""
+    lanes_per_block, stride = shape[0], shape[1]
+    block, inner = thread // lanes_per_block, thread % lanes_per_block
+    if block == (first_thread + lane) // lanes_per_block:
+        if clock < block_floor[lane // lanes_per_block]:
+            return True
+        if (first_thread + lane) // WARP == thread // WARP and clock < warp_floor[lane // WARP]:
+            return True
+    more = known[lane]
+    if more == 0:
+        return False
+    low, high = starts[more], starts[more + 1]
+    base = block * stride
+    if clock < _search(keys, values, low, high, base):
+        return True
+    if clock < _search(keys, values, low, high, base + 1 + inner // WARP):
+        return True
+    last = _search(keys, values, low, high, base + 1 + lanes_per_block // WARP + inner)
+    return bool(clock < last)
+
+
+@numba.njit
+def _access(
+    table: Any, first: Any, count: int, lanes: Any, doing: int, tag: int, first_thread: int, shape: Any, clock: Any,
+    block_floor: Any, warp_floor: Any, known: Any, starts: Any, keys: Any, values: Any,
+) -> int:  # fmt: skip
+    """Enter accesses one after the other; -1, or (number * count + piece) * COLUMNS + column of the first conflict."""
+    lanes_per_block = shape[0]
+    strength = tag & 3
+    reading = doing in (READING, COPYING_FROM)
+    sign = -1 if doing >= COPYING_FROM else 1
+    for i in range(len(first)):
+        lane = lanes[i]
+        me = first_thread + lane + 1
+        now = clock[lane]
+        for piece in range(count):
+            row = table[first[i] + piece]
+            for column in range(WRITE, COLUMNS, 3):
+                other = row[column]
+                if other == 0 or other == me or (column != WRITE and reading):
+                    continue
+                allies = row[column + 2] & 3
+                if strength < allies:
+                    allies = strength
+                if allies == ANYWHERE or (
+                    allies == WITHIN_BLOCK and (other - 1) // lanes_per_block == (me - 1) // lanes_per_block
+                ):
+                    continue
+                if other < 0 or not _ordered(
+                    other - 1, row[column + 1], lane, first_thread, shape, block_floor, warp_floor, known, starts,
+                    keys, values,
+                ):  # fmt: skip
+                    return (i * count + piece) * COLUMNS + column
+            if not reading:
+                row[WRITE] = sign * me
+                row[WRITE + 1] = now
+                row[WRITE + 2] = tag
+                row[FIRST_READ] = 0
+                row[OTHER_READ] = 0
+                continue
+            column = FIRST_READ
+            held = row[FIRST_READ]
+            if held < 0 or (held != 0 and held != me and not _ordered(
+                held - 1, row[FIRST_READ + 1], lane, first_thread, shape, block_floor, warp_floor, known, starts, keys,
+                values,
+            )):  # fmt: skip
+                column = OTHER_READ
+                second = row[OTHER_READ]
+                if (
+                    second != 0
+                    and second != me
+                    and (second - 1) // WARP != (held - 1) // WARP
+                    and (me - 1) // WARP == (held - 1) // WARP
+                ):
+                    continue
+            row[column] = sign * me
+            row[column + 1] = now
+            row[column + 2] = tag
+    return -1

@@ -1,0 +1,305 @@
+"""Races: two accesses to the same bytes by different threads, one of them a write, with nothing that orders them.
+
+What orders accesses is what the PTX memory model says, not what the emulator happens to do: it executes one
+instruction after the other, and reports what the hardware may do otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warptile.emulator.clocks import Clocks, Lanes
+from warptile.emulator.copies import Batch
+from warptile.emulator.flags import Flags, Order
+from warptile.emulator.history import COPYING_FROM, COPYING_TO, READING, WRITE, WRITING, History
+from warptile.emulator.lanes import WARP, Active, Array
+from warptile.emulator.memory import GlobalSpace, Memory, Offsets, Space
+from warptile.errors import DataRace
+from warptile.launch import Dim3, Rows
+from warptile.ptx.instruction import Instruction
+
+
+@dataclass(frozen=True)
+class Grid:
+    """How threads are numbered and named: those of a block follow each other, padded to whole warps."""
+
+    grid: Dim3
+    block: Dim3
+    lanes_per_block: int
+
+    def name(self, thread: int) -> str:
+        """A thread by its indices."""
+        block, inner = divmod(thread, self.lanes_per_block)
+        bx, by, _ = self.block
+        gx, gy, _ = self.grid
+        place = (inner % bx, inner // bx % by, inner // (bx * by))
+        where = (block % gx, block // gx % gy, block // (gx * gy))
+        return f"thread ({', '.join(map(str, place))}) of block ({', '.join(map(str, where))})"
+
+
+class Races:
+    """Follows every access to shared and to written global memory, and everything that orders accesses.
+
+    Raises `DataRace` from the access that comes second.
+
+    Args:
+        memory: whose accesses are followed.
+        grid: names of threads.
+        lanes: of a full wave.
+        rows: of operands that are matrices, how their elements lie.
+        shared: addresses of shared variables.
+    """
+
+    def __init__(
+        self, memory: Memory, grid: Grid, lanes: int, *, rows: Mapping[str, Rows], shared: Mapping[str, int]
+    ) -> None:
+        self._memory = memory
+        self._grid = grid
+        self._live: NDArray[np.bool_] = np.zeros(lanes, dtype=np.bool_)
+        self._rows = rows
+        self._shared = sorted((address, name) for name, address in shared.items())
+        self._clocks = Clocks(lanes, grid.lanes_per_block)
+        self._flags = Flags(self._clocks)
+        self._histories: dict[str, History] = {}
+        self._numbers: dict[int, int] = {}
+        self._instructions: list[tuple[Instruction, Order]] = []
+        self._arrived: dict[tuple[int, int], list[int]] = {}
+
+    def start_wave(self, first_thread: int, live: NDArray[np.bool_]) -> None:
+        """A new set of blocks, with shared memory of its own; ``live`` is kept up to date by the machine."""
+        self._live = live
+        self._clocks.start_wave(first_thread)
+        self._flags.start_wave()
+        self._histories.pop("shared", None)
+        self._arrived.clear()
+
+    # -- accesses ----------------------------------------------------------------------------------------------
+
+    def read(self, instruction: Instruction, active: Active, where: Space, offsets: Offsets, size: int) -> None:
+        """A load by each active lane."""
+        self._plain(READING, instruction, active, where, offsets, size)
+
+    def write(self, instruction: Instruction, active: Active, where: Space, offsets: Offsets, size: int) -> None:
+        """A store by each active lane."""
+        self._plain(WRITING, instruction, active, where, offsets, size)
+
+    def _plain(
+        self, doing: int, instruction: Instruction, active: Active, where: Space, offsets: Offsets, size: int
+    ) -> None:
+        for home, lanes, places in self._parts(active.lanes, where, offsets, size):
+            number, order = self._known(instruction)
+            self._enter(home, doing, instruction, number * 4 + order.strength, lanes, places, size)
+            if order.strength:
+                use = self._flags.read if doing == READING else self._flags.write
+                use(home.name, places, lanes, order)
+
+    def atomic(self, instruction: Instruction, active: Active, where: Space, offsets: Offsets, size: int) -> None:
+        """An atomic by each active lane, in lane order."""
+        for home, lanes, places in self._parts(active.lanes, where, offsets, size):
+            number, order = self._known(instruction)
+            tag = number * 4 + order.strength
+            if self._flags.idle(order):
+                self._enter(home, WRITING, instruction, tag, lanes, places, size)
+                continue
+            for i in range(len(lanes)):
+                one = slice(i, i + 1)
+                if instruction.opcode == "atom":
+                    self._flags.read(home.name, places[one], lanes[one], order)
+                self._enter(home, WRITING, instruction, tag, lanes[one], places[one], size)
+                self._flags.write(home.name, places[one], lanes[one], order, exchange=True)
+
+    def _parts(self, lanes: Lanes, where: Space, offsets: Offsets, size: int) -> Iterator[tuple[_Home, Lanes, Offsets]]:
+        """Accesses by what they lie in, with offsets into that; without those to memory that nobody may write."""
+        memory = self._memory
+        if where is memory.shared_space:
+            yield _Home("shared", len(where.data)), lanes, offsets
+            return
+        if not isinstance(where, GlobalSpace) or not offsets.size:
+            return
+        lowest, highest = int(offsets.min()), int(offsets.max())
+        first, last = where.around(lowest), where.around(highest)
+        assert first is not None
+        assert last is not None
+        if first is last:
+            if first.writable:
+                yield _Home(first.name, first.size), lanes, offsets - first.start
+            return
+        for home in where.allocations:
+            inside = (offsets >= home.start) & (offsets < home.start + home.size)
+            if home.writable and inside.any():
+                yield _Home(home.name, home.size), lanes[inside], offsets[inside] - home.start
+
+    def _known(self, instruction: Instruction) -> tuple[int, Order]:
+        number = self._numbers.get(id(instruction))
+        if number is None:
+            number = self._numbers[id(instruction)] = len(self._instructions)
+            self._instructions.append((instruction, Order.of(instruction)))
+        return number, self._instructions[number][1]
+
+    def _history(self, home: _Home) -> History:
+        found = self._histories.get(home.name)
+        if found is None:
+            found = self._histories[home.name] = History(home.size, self._clocks)
+        return found
+
+    def _enter(
+        self, home: _Home, doing: int, instruction: Instruction, tag: int, lanes: Lanes, places: Offsets, size: int
+    ) -> None:
+        conflict = self._history(home).access(places, size, lanes, doing, tag)
+        if conflict is not None:
+            index, offset, column, other = conflict
+            other_instruction = self._instructions[int(other[2]) >> 2][0]
+            second = _Party(instruction, self._clocks.first_thread + int(lanes[index]), doing)
+            did = (WRITING if column == WRITE else READING) + (COPYING_FROM if other[0] < 0 else 0)
+            first = _Party(other_instruction, abs(int(other[0])) - 1, did)
+            raise self._race(home, offset, first, second)
+
+    # -- asynchronous copies -------------------------------------------------------------------------------------
+
+    def copy_issued(self, batch: Batch) -> None:
+        """Each lane starts a copy: a thread of its own, which nobody has waited for."""
+        number, _ = self._known(batch.instruction)
+        for doing, home, lanes, places, size in self._copy_parts(batch):
+            self._enter(home, doing, batch.instruction, number * 4, lanes, places, size)
+
+    def copy_waited(self, batch: Batch) -> None:
+        """Each lane has waited for its copy, which now lies behind it like its own accesses."""
+        number, _ = self._known(batch.instruction)
+        for _, home, lanes, places, size in self._copy_parts(batch):
+            self._history(home).finish_copies(places, size, lanes, number * 4)
+
+    def _copy_parts(self, batch: Batch) -> Iterator[tuple[int, _Home, Lanes, Offsets, int]]:
+        """What a batch reads (copies of whole size, and single bytes of the others) and what it writes."""
+        memory = self._memory
+        whole = batch.source_bytes >= batch.size
+        space = memory.global_space
+        for home, lanes, places in self._parts(batch.lanes[whole], space, batch.source[whole], batch.size):
+            yield COPYING_FROM, home, lanes, places, batch.size
+        for byte in range(int(batch.source_bytes[~whole].max(initial=0))):
+            part = ~whole & (batch.source_bytes > byte)
+            for home, lanes, places in self._parts(batch.lanes[part], space, batch.source[part] + byte, 1):
+                yield COPYING_FROM, home, lanes, places, 1
+        yield COPYING_TO, _Home("shared", len(memory.shared_space.data)), batch.lanes, batch.target, batch.size
+
+    # -- order -----------------------------------------------------------------------------------------------------
+
+    def all_blocks(self) -> None:
+        """A barrier of every living thread of every block."""
+        self._clocks.join_blocks(slice(None))
+
+    def arrive(self, block: int, number: int, lanes: Lanes) -> None:
+        """`bar.arrive`: what these lanes have done is behind those who wait for barrier ``number``."""
+        self._arrived.setdefault((block, number), []).append(self._clocks.release(lanes))
+
+    def barrier(self, block: int, number: int, lanes: Lanes) -> None:
+        """A barrier of one block completes, with ``lanes`` waiting at it."""
+        arrived = self._arrived.pop((block, number), [])
+        per_block = self._grid.lanes_per_block
+        living = int(np.count_nonzero(self._live[block * per_block : (block + 1) * per_block]))
+        if len(lanes) == living and not arrived:
+            self._clocks.join_blocks(np.array([block]))
+        else:
+            self._clocks.join(np.sort(lanes), arrived)
+
+    def warp_barrier(self, active: Active, masks: Array) -> None:
+        """`bar.warp.sync`: lanes of a warp that name each other."""
+        lanes = active.lanes
+        weights = np.uint64(1) << np.arange(WARP, dtype=np.uint64)
+        living = (self._live.reshape(-1, WARP) * weights).sum(axis=1, dtype=np.uint64)
+        masks = np.broadcast_to(masks, active.count).astype(np.uint64)
+        warps = lanes // WARP
+        whole = (living[warps] & ~masks) == 0
+        if whole.any():
+            self._clocks.join_warps(np.unique(warps[whole]))
+        if not whole.all():
+            groups = warps[~whole].astype(np.uint64) << np.uint64(WARP) | masks[~whole]
+            for group in np.unique(groups):
+                self._clocks.join(lanes[~whole][groups == group])
+
+    def fence(self, instruction: Instruction, active: Active) -> None:
+        """`fence` and `membar`."""
+        self._flags.fence(active.lanes, self._known(instruction)[1])
+
+    # -- reports ---------------------------------------------------------------------------------------------------
+
+    def _race(self, home: _Home, offset: int, first: _Party, second: _Party) -> DataRace:
+        kind = f"{_NOUN[first.doing]}-{_NOUN[second.doing]}"
+        now = f"{self._grid.name(second.thread)} {_NOW[second.doing]} it with {second.instruction.text}"
+        before = f"{self._grid.name(first.thread)} {_BEFORE[first.doing]} it with {first.instruction.text}"
+        return DataRace(
+            f"{kind} race on {self._place(home, offset)}: {now}; {before} at {first.instruction.location}, "
+            f"and nothing orders the two: {self._missing(first, second)}",
+            kernel=self._memory.kernel,
+            location=second.instruction.location,
+            kind=kind,
+            first=first.instruction.location,
+        )
+
+    def _place(self, home: _Home, offset: int) -> str:
+        if home.name != "shared":
+            rows = self._rows.get(home.name)
+            if rows is None:
+                return f"{home.name}+{offset}"
+            row, column = rows.element(offset)
+            return f"{home.name}[{row}, {column}]"
+        offset %= self._memory.shared_stride
+        below = [(address, name) for address, name in self._shared if address <= offset]
+        if not below:
+            return f"shared memory, byte {offset}"
+        address, name = below[-1]
+        return f"shared memory, {_unmangled(name)}+{offset - address}"
+
+    def _missing(self, first: _Party, second: _Party) -> str:
+        """What would order the two."""
+        per_block = self._grid.lanes_per_block
+        if first.doing >= COPYING_FROM:
+            if first.thread == second.thread:
+                return "the thread has not waited for its own copy (cp.async.wait_group or wait_all)"
+            return "the copying thread has not waited for its copy (cp.async.wait_group or wait_all, then a barrier)"
+        if self._flags.pending(second.thread - self._clocks.first_thread):
+            return (
+                "a flag was read, but no fence stands between that and this access (__threadfence(), or ld.acquire)"
+            )
+        if first.thread // per_block != second.thread // per_block:
+            return (
+                "blocks run in any order; a flag orders them if it is written behind a fence (or with release) and "
+                "read before a fence (or with acquire), by strong accesses: atomic, volatile, relaxed"
+            )
+        if first.instruction.opcode == "cp" and first.doing == WRITING:
+            return "the copying thread has waited for its copy, but no barrier between that wait and this access"
+        if first.thread // WARP == second.thread // WARP:
+            return "no __syncwarp() (bar.warp.sync) or barrier between them, and lanes of a warp need not keep step"
+        return "no barrier (__syncthreads()) between them"
+
+
+@dataclass(frozen=True)
+class _Home:
+    """Memory with a history of its own: shared memory of all blocks, or an allocation."""
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True)
+class _Party:
+    """One of the two sides of a race: which thread did what with which instruction."""
+
+    instruction: Instruction
+    thread: int
+    doing: int
+
+
+_NOUN = ("read", "write", "read", "write")
+_NOW = ("reads", "writes", "starts a copy from", "starts a copy into")
+_BEFORE = ("read", "wrote", "started a copy from", "started a copy into")
+
+
+def _unmangled(name: str) -> str:
+    """The variable of a mangled name such as ``_ZZ6kernelPfE4tile``."""
+    found = re.search(r"E(\d+)(\w+)$", name)
+    return found.group(2)[: int(found.group(1))] if found else name

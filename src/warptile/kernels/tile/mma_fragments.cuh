@@ -32,6 +32,13 @@ struct Placement {
     }
 };
 
+// TF32 keeps 10 of float's 23 fraction bits: round to nearest here, the tensor core would only cut them off.
+__device__ __forceinline__ unsigned rounded_to_tf32(unsigned word) {
+    unsigned result;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(result) : "f"(__uint_as_float(word)));
+    return result;
+}
+
 // Loads one operand's slabs of a warp. FOR_A says how the words of a slab are ordered: A's are half + 2 * part, where
 // part counts along K; B's are part + PARTS * half, two fragments after each other.
 template <typename PANELS, bool FOR_A>
@@ -144,13 +151,6 @@ struct SlabReader {
         load_matrices<TRANSPOSED>(four, address);
 #pragma unroll
         for (int i = 0; i < 4; ++i) words[i] = four[i];
-    }
-
-    // TF32 keeps 10 of float's 23 fraction bits: round to nearest here, the tensor core would only cut them off.
-    static __device__ __forceinline__ unsigned rounded_to_tf32(unsigned word) {
-        unsigned result;
-        asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(result) : "f"(__uint_as_float(word)));
-        return result;
     }
 };
 

@@ -1,0 +1,330 @@
+// mma-sparse: of every four elements of A along K two are stored (of float32 one of two), and metadata says which. mma.sp
+// picks the rows of B that they meet, so one instruction covers twice the depth with the same registers of A.
+#pragma once
+
+#include "tile/mma_epilogue.cuh"
+#include "tile/mma_staging.cuh"
+#include "tile/raster.cuh"
+
+namespace warptile {
+
+// Metadata of a block's rows of A for the depth of a stage. A step is 64 bytes of K, of which A stores 32; in each, the
+// 32-bit words of the 32 lanes for ROWS rows follow each other: `warptile.sparse`, "packed metadata".
+template <typename OPERATION, typename TILE>
+struct Metadata {
+    static constexpr int ROWS = sizeof(typename OPERATION::ELEMENT) == 1 ? 16 : 32;
+    static constexpr int STEPS = TILE::BK / (2 * OPERATION::STEP), GROUPS = TILE::BM / ROWS, GROUP_BYTES = 128;
+    static constexpr int BYTES = STEPS * GROUPS * GROUP_BYTES;
+    static constexpr int WARP_GROUPS = TILE::WM / ROWS;
+    static_assert(TILE::BK % (4 * OPERATION::STEP) == 0, "two sets of fragments take turns: an even number of steps");
+    static_assert(TILE::WM % 32 == 0, "a warp tile is whole groups of rows");
+
+    // Where the word of this lane lies for the first group of this warp's rows.
+    static __device__ __forceinline__ unsigned offset() {
+        return TILE::warp_row() / ROWS * GROUP_BYTES + threadIdx.x % 32 * 4;
+    }
+};
+
+// One step of depth BK in shared memory: the stored half of A, then B, then A's metadata.
+template <typename OPERATION, typename TILE>
+struct SparseStage {
+    using A = Panels<typename OPERATION::ELEMENT, TILE::BM, TILE::BK / 2, true, true>;
+    using B = Panels<typename OPERATION::ELEMENT, TILE::BN, TILE::BK, OPERATION::B_COLUMN_MAJOR, true>;
+    static constexpr int B_OFFSET = A::BYTES, METADATA_OFFSET = B_OFFSET + B::BYTES;
+    static constexpr int BYTES = METADATA_OFFSET + Metadata<OPERATION, TILE>::BYTES;
+};
+
+// Metadata on its way through the stages. Groups of rows and steps past the matrix's end are never needed, but the
+// instruction wants legal metadata: the last ones are copied in their place.
+template <typename OPERATION, typename TILE>
+struct MetadataStream {
+    using METADATA = Metadata<OPERATION, TILE>;
+    static constexpr int STEP_PACKETS = METADATA::GROUPS * METADATA::GROUP_BYTES / 16;
+    static constexpr int PACKETS = METADATA::STEPS * STEP_PACKETS;
+
+    const char* from;      // the block's first group at the next tile's first step
+    long long step_bytes;  // from a step to the next
+    int last_group;        // the last one inside the matrix, counted from the block's first
+    int steps_left;
+
+    __device__ __forceinline__ MetadataStream(const unsigned* metadata, int m, int k, int row)
+        : step_bytes(static_cast<long long>(tiles_along(m, METADATA::ROWS)) * METADATA::GROUP_BYTES),
+          last_group((m - row - 1) / METADATA::ROWS), steps_left(tiles_along(k, 2 * OPERATION::STEP)) {
+        from = reinterpret_cast<const char*>(metadata) + row / METADATA::ROWS * METADATA::GROUP_BYTES;
+    }
+
+    // Stages the next tile; WHOLE says that it has all its steps.
+    template <bool WHOLE>
+    __device__ __forceinline__ void stage(unsigned shared) {
+#pragma unroll
+        for (int first = 0; first < PACKETS; first += TILE::THREADS) {
+            const int index = first + static_cast<int>(threadIdx.x);
+            if (PACKETS % TILE::THREADS != 0 && index >= PACKETS) break;
+            const int step = index / STEP_PACKETS, byte = index % STEP_PACKETS * 16;
+            const int group = min(byte / METADATA::GROUP_BYTES, last_group);
+            cp_async<16>(shared + index * 16, from + (WHOLE ? step : min(step, steps_left - 1)) * step_bytes +
+                                                  group * METADATA::GROUP_BYTES + byte % METADATA::GROUP_BYTES);
+        }
+        from += METADATA::STEPS * step_bytes;
+        steps_left -= METADATA::STEPS;
+    }
+};
+
+// A, B and metadata of the block tile whose corner is at (row, column) of D.
+template <typename OPERATION, typename TILE, typename ACCESS>
+struct SparseStream {
+    using STAGE = SparseStage<OPERATION, TILE>;
+    const int tiles_k;      // tiles along K
+    const int whole_tiles;  // the first tiles, which are copied without predicates
+    PanelStream<AsyncPacketCopy<ACCESS::A>, typename STAGE::A, TILE::THREADS> a;
+    PanelStream<AsyncPacketCopy<ACCESS::B>, typename STAGE::B, TILE::THREADS> b;
+    MetadataStream<OPERATION, TILE> metadata;
+
+    __device__ __forceinline__ SparseStream(const MmaGemm<OPERATION>& gemm, const unsigned* metadata, int row, int column)
+        : tiles_k(tiles_along(gemm.k, TILE::BK)),
+          whole_tiles(gemm.m - row >= TILE::BM && gemm.n - column >= TILE::BN ? gemm.k / TILE::BK : 0),
+          a(gemm.a + row * gemm.lda, gemm.lda, gemm.m - row, gemm.k / 2),
+          b(gemm.b + (OPERATION::B_COLUMN_MAJOR ? column * gemm.ldb : column), gemm.ldb, gemm.n - column, gemm.k),
+          metadata(metadata, gemm.m, gemm.k, row) {}
+
+    // Stages the next tile, which is one of the whole ones.
+    __device__ __forceinline__ void stage_whole(unsigned stage) {
+        a.stage_whole(stage);
+        b.stage_whole(stage + STAGE::B_OFFSET);
+        metadata.template stage<true>(stage + STAGE::METADATA_OFFSET);
+    }
+
+    // Stages the next tile, which is number `tile`; past the last one nothing happens.
+    __device__ __forceinline__ void stage_any(unsigned stage, int tile) {
+        if (tile < whole_tiles) {
+            stage_whole(stage);
+        } else if (tile < tiles_k) {
+            a.stage_part(stage);
+            b.stage_part(stage + STAGE::B_OFFSET);
+            metadata.template stage<false>(stage + STAGE::METADATA_OFFSET);
+        }
+    }
+};
+
+// Loads strips of B: 16 columns (32 of TF32 that is not K-major), one step deep. A fragment has four words, and the
+// instruction wants them in four neighbouring registers: where ldmatrix can, it fills them at once.
+template <typename PANELS>
+struct StripReader {
+    using SLABS = SlabReader<PANELS, false>;
+    static constexpr int SIZE = PANELS::UNIT_BYTES, WORDS = 4, STEP_BYTES = 64, STEP_LINES = STEP_BYTES / SIZE;
+    static constexpr int TOGETHER = SLABS::PLACEMENT::SLABS, FRAGMENTS = 2 * TOGETHER;
+    static constexpr bool MATRICES = PANELS::K_MAJOR || SIZE == 2;
+
+    unsigned from;  // MATRICES: what this lane reads first, in the panels
+    SLABS slabs;    // otherwise: two dense steps make one
+
+    // `start` is the warp's first column in the block tile.
+    __device__ __forceinline__ explicit StripReader(int start) : slabs(start) {
+        const int matrix = threadIdx.x % 32 / 8, row = threadIdx.x % 8;
+        from = PANELS::K_MAJOR ? PANELS::offset(start + row, 16 * matrix)
+                               : PANELS::offset(8 * matrix + row, start * SIZE);
+    }
+
+    __device__ __forceinline__ void load(unsigned (&words)[FRAGMENTS][WORDS], unsigned panels, int strip, int step) const {
+        constexpr int ROW_BYTES = PANELS::ROW_BYTES, PANEL_BYTES = PANELS::PANEL_BYTES;
+        if constexpr (MATRICES) {
+#pragma unroll
+            for (int j = 0; j < FRAGMENTS; ++j) {
+                const int column = 8 * (strip * FRAGMENTS + j), byte = PANELS::K_MAJOR ? step * STEP_BYTES : column * SIZE;
+                const int lines = PANELS::K_MAJOR ? column : step * STEP_LINES;
+                load_matrices<!PANELS::K_MAJOR>(words[j], panels + (from ^ byte % ROW_BYTES) +
+                                                              byte / ROW_BYTES * PANEL_BYTES + lines * ROW_BYTES);
+                if constexpr (SIZE == 4) {
+#pragma unroll
+                    for (int word = 0; word < WORDS; ++word) words[j][word] = rounded_to_tf32(words[j][word]);
+                }
+            }
+        } else {
+            unsigned halves[2][FRAGMENTS][WORDS / 2];
+#pragma unroll
+            for (int half = 0; half < 2; ++half)
+                slabs.load(&halves[half][0][0], panels, strip * TOGETHER, 2 * step + half);
+#pragma unroll
+            for (int j = 0; j < FRAGMENTS; ++j)
+#pragma unroll
+                for (int word = 0; word < WORDS; ++word) words[j][word] = halves[word / 2][j][word % 2];
+        }
+    }
+};
+
+// Reads a warp's fragments out of stages: of A a whole step's, of B a strip's.
+template <typename OPERATION, typename TILE>
+struct SparseReader {
+    using STAGE = SparseStage<OPERATION, TILE>;
+    using METADATA = Metadata<OPERATION, TILE>;
+    using READER_A = SlabReader<typename STAGE::A, true>;
+    using READER_B = StripReader<typename STAGE::B>;
+    static constexpr int SLABS = TILE::WM / 16, STRIPS = TILE::WN / 8 / READER_B::FRAGMENTS;
+    static_assert(TILE::WN % (8 * READER_B::FRAGMENTS) == 0, "a warp tile is whole strips");
+
+    struct A {
+        unsigned slabs[SLABS][4];
+        unsigned metadata[METADATA::WARP_GROUPS];
+    };
+    struct Strip {
+        unsigned fragments[READER_B::FRAGMENTS][4];
+    };
+
+    READER_A a;
+    READER_B b;
+    unsigned metadata;
+
+    __device__ __forceinline__ SparseReader()
+        : a(TILE::warp_row()), b(TILE::warp_column()), metadata(STAGE::METADATA_OFFSET + METADATA::offset()) {}
+
+    // The slabs of A that are loaded while strip `strip` of the step before is multiplied: an even share; and with the
+    // first of them the metadata.
+    __device__ __forceinline__ void load_share(A& fragments, unsigned stage, int step, int strip) const {
+#pragma unroll
+        for (int i = 0; i < SLABS; ++i)
+            if (i * STRIPS / SLABS == strip) a.load(fragments.slabs[i], stage, i, step);
+        if (strip == 0) {
+#pragma unroll
+            for (int i = 0; i < METADATA::WARP_GROUPS; ++i)
+                fragments.metadata[i] =
+                    load_shared_word(stage + metadata + (step * METADATA::GROUPS + i) * METADATA::GROUP_BYTES);
+        }
+    }
+
+    __device__ __forceinline__ void load_strip(Strip& fragments, unsigned stage, int step, int strip) const {
+        b.load(fragments.fragments, stage + STAGE::B_OFFSET, strip, step);
+    }
+
+  private:
+    static __device__ __forceinline__ unsigned load_shared_word(unsigned address) {
+        unsigned word;
+        asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(address));
+        return word;
+    }
+};
+
+// Adds the products of slab `i` of A, with PARITY i % 2, and one strip. A word of metadata of 16- and 32-bit elements
+// serves two slabs, and the selector says which; 8-bit elements have one for each.
+template <int PARITY, typename OPERATION, typename TILE, typename READER = SparseReader<OPERATION, TILE>>
+__device__ __forceinline__ void multiply_slab(MmaAccumulators<OPERATION, TILE>& accumulators, int i,
+                                              const typename READER::A& a, const typename READER::Strip& b, int strip) {
+    constexpr int SLABS_A_WORD = READER::METADATA::ROWS / 16, FRAGMENTS = READER::READER_B::FRAGMENTS;
+    using INSTRUCTION = SparseMma<typename OPERATION::ELEMENT, typename OPERATION::ACCUMULATOR, 16, 8, 2 * OPERATION::FK,
+                                  SLABS_A_WORD == 2 ? PARITY : 0>;
+#pragma unroll
+    for (int step = 0; step < FRAGMENTS; ++step) {
+        const int j = PARITY ? FRAGMENTS - 1 - step : step;
+        INSTRUCTION::multiply(accumulators.at[i][strip * FRAGMENTS + j], a.slabs[i], b.fragments[j],
+                              a.metadata[i / SLABS_A_WORD]);
+    }
+}
+
+// Where the main loop stands: the tile that is multiplied, its stage, the stage after it, and the one before it, which
+// is filled next; stages by their distance from the first in bytes.
+template <int STAGES, int STAGE_BYTES>
+struct SparseRing {
+    int tile = 0;
+    unsigned before = (STAGES - 1) * STAGE_BYTES, reading = 0, next = STAGE_BYTES;
+
+    __device__ __forceinline__ void advance() {
+        ++tile;
+        before = reading;
+        reading = next;
+        next = next == (STAGES - 1) * STAGE_BYTES ? 0 : next + STAGE_BYTES;
+    }
+};
+
+// Multiplies ring.tile. Fragments of A come in two sets that take turns from step to step, strips of B in two that take
+// turns within one; the first of both are loaded already. The last step loads from the next stage.
+template <bool WHOLE, int STAGES, typename OPERATION, typename TILE, typename READER, typename STREAM, typename RING>
+__device__ __forceinline__ void multiply_sparse_tile(MmaAccumulators<OPERATION, TILE>& accumulators,
+                                                     typename READER::A (&a)[2], typename READER::Strip (&b)[2],
+                                                     const READER& reader, STREAM& stream, unsigned stages, RING& ring) {
+    constexpr int STEPS = READER::METADATA::STEPS, STRIPS = READER::STRIPS;
+    // At the end there is no next tile, and nothing to load.
+    const bool goes_on = WHOLE || ring.tile + 1 < stream.tiles_k;
+#pragma unroll
+    for (int step = 0; step < STEPS; ++step) {
+        const bool last = step == STEPS - 1;
+        if (last) {
+            // The next stage must have arrived, for every thread. Behind the barrier nobody reads the stage before this
+            // one any more: it is filled. This one is still read, by strips of B.
+            cp_async_wait_group<STAGES - 3>();
+            __syncthreads();
+        }
+        const unsigned ahead = stages + (last ? ring.next : ring.reading);
+#pragma unroll
+        for (int strip = 0; strip < STRIPS; ++strip) {
+            const int turn = (step * STRIPS + strip) % 2;
+            if (strip + 1 < STRIPS) {
+                reader.load_strip(b[1 - turn], stages + ring.reading, step, strip + 1);
+            } else if (!last || goes_on) {
+                reader.load_strip(b[1 - turn], ahead, (step + 1) % STEPS, 0);
+            }
+            if (!last || goes_on) reader.load_share(a[(step + 1) % 2], ahead, (step + 1) % STEPS, strip);
+            if (last && strip == 0) {
+                if constexpr (WHOLE) {
+                    stream.stage_whole(stages + ring.before);
+                } else {
+                    stream.stage_any(stages + ring.before, ring.tile + STAGES - 1);
+                }
+                cp_async_commit_group();  // empty past the last tile: the waits count groups, not tiles
+            }
+#pragma unroll
+            for (int i = 0; i < TILE::WM / 16; i += 2) {
+                multiply_slab<0>(accumulators, i, a[step % 2], b[turn], strip);
+                multiply_slab<1>(accumulators, i + 1, a[step % 2], b[turn], strip);
+            }
+        }
+    }
+    ring.advance();
+}
+
+// A is [m, k / 2], the stored elements; `metadata` belongs to it, packed. OPERATION is the dense one whose fragments of
+// A have the same registers.
+template <typename OPERATION, typename TILE, typename ACCESS, int STAGES, int GROUP, int MIN_BLOCKS>
+__global__ void __launch_bounds__(TILE::THREADS, MIN_BLOCKS)
+    mma_sparse(const typename OPERATION::ELEMENT* a, const typename OPERATION::ELEMENT* b,
+               const typename OPERATION::OUT* c, typename OPERATION::OUT* d, int m, int n, int k, long long lda,
+               long long ldb, long long ldc, long long ldd, typename OPERATION::SCALE alpha,
+               typename OPERATION::SCALE beta, const unsigned* metadata) {
+    const MmaGemm<OPERATION> gemm{a, b, c, d, m, n, k, lda, ldb, ldc, ldd, alpha, beta};
+    const auto position = grouped_tile<GROUP>(blockIdx.x, tiles_along(m, TILE::BM), tiles_along(n, TILE::BN));
+    const int row = position.row * TILE::BM, column = position.column * TILE::BN;
+    static_assert(!OPERATION::A_COLUMN_MAJOR, "A is stored along K");
+    static_assert(STAGES >= 3, "a ring has a stage to fill beside the one that is read and the one that is read next");
+    extern __shared__ __align__(128) unsigned char memory[];
+    const unsigned stages = shared_address(memory);
+    using READER = SparseReader<OPERATION, TILE>;
+    constexpr int STAGE_BYTES = READER::STAGE::BYTES;
+
+    MmaAccumulators<OPERATION, TILE> accumulators;
+    accumulators.zero();
+    const READER reader;
+    SparseStream<OPERATION, TILE, ACCESS> stream(gemm, metadata, row, column);
+    for (int ahead = 0; ahead < STAGES - 1; ++ahead) {
+        stream.stage_any(stages + ahead * STAGE_BYTES, ahead);
+        cp_async_commit_group();
+    }
+    typename READER::A fragments[2];
+    typename READER::Strip strips[2];
+    cp_async_wait_group<STAGES - 2>();
+    __syncthreads();  // the first stage is full
+    if (stream.tiles_k > 0) {
+#pragma unroll
+        for (int strip = 0; strip < READER::STRIPS; ++strip) reader.load_share(fragments[0], stages, 0, strip);
+        reader.load_strip(strips[0], stages, 0, 0);
+    }
+    SparseRing<STAGES, STAGE_BYTES> ring;
+#pragma unroll 1
+    while (ring.tile + STAGES - 1 < stream.whole_tiles)
+        multiply_sparse_tile<true, STAGES>(accumulators, fragments, strips, reader, stream, stages, ring);
+#pragma unroll 1
+    while (ring.tile < stream.tiles_k)
+        multiply_sparse_tile<false, STAGES>(accumulators, fragments, strips, reader, stream, stages, ring);
+    __syncthreads();  // the stages turn into patches
+    store_tile<ACCESS::D / static_cast<int>(sizeof(typename OPERATION::OUT))>(
+        accumulators, reinterpret_cast<MmaPatch<OPERATION, TILE>*>(memory), gemm, row, column);
+}
+
+}  // namespace warptile

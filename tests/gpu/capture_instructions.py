@@ -70,8 +70,6 @@ def header() -> dict[str, object]:
         "compiler": compiler_version(),
         "date": environment.now(),
         "git_hash": environment.git_hash(),
-        "seed": captured.SEED,
-        "tiles_of_each_kind": captured.TILES,
     }
 
 
@@ -109,7 +107,7 @@ def capture(folder: Path) -> None:
     np.savez_compressed(folder / "instructions_h200.npz", scalars=np.stack(scalar_sums), **vectors)
     np.savez_compressed(folder / "words_tensor.npz", **more)
     np.savez_compressed(folder / "words_scalar.npz", **differing)
-    about = {**header(), "scalars": list(scalars)}
+    about = {**header(), "seed": captured.SEED, "tiles_of_each_kind": captured.TILES, "scalars": list(scalars)}
     (folder / "instructions_h200.json").write_text(json.dumps(about, indent=1) + "\n")
     print(
         f"{len(tensors)} tensor and {len(scalars)} scalar instructions; the emulator differs in {len(differing)} scalar"

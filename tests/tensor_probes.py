@@ -13,7 +13,7 @@ import numpy as np
 
 from probes import Probe, Words, registers
 from random_words import stream
-from warptile.isa import mma, wmma
+from warptile.isa import mma, sparse, wmma
 
 LANES = 32
 CAPABILITY = 90
@@ -240,22 +240,6 @@ def _floats(
 # -- the instructions --------------------------------------------------------------------------------------------------
 
 
-def _bits(element: str) -> int:
-    return FLOATS[element][0] if element in FLOATS else INTEGERS[element]
-
-
-def _tensor(
-    name: str, a: str, b: str, c: str, d: str, m: int, n: int, k: int, *, nibbles: tuple[int, ...] | None = None,
-    instruction: str | None = None, suffix: str = "",
-) -> TensorProbe:  # fmt: skip
-    width = max(32, _bits(a))
-    stored = k // 2 if nibbles else k
-    counts = (m * stored * _bits(a) // LANES // width, k * n * _bits(b) // LANES // width,
-              m * n * _bits(c) // LANES // max(32, _bits(c)))  # fmt: skip
-    results = m * n * _bits(d) // LANES // max(32, _bits(d))
-    return _probe(name, a, b, c, d, counts, results, nibbles, instruction or name, suffix)
-
-
 def _probe(
     name: str, a: str, b: str, c: str, d: str, counts: tuple[int, int, int], results: int,
     nibbles: tuple[int, ...] | None, instruction: str, suffix: str,
@@ -271,10 +255,6 @@ def _probe(
     types = (kind,) * total + (("b32",) if nibbles else ())
     probe = Probe(name, statement, types, (kind,) * results, block=LANES)
     return TensorProbe(probe, a, b, c, d, counts, nibbles, copies)
-
-
-_ORDERED = (0x4, 0x8, 0x9, 0xC, 0xD, 0xE)
-_SINGLE = (0x4, 0xE)
 
 
 def _dense() -> list[TensorProbe]:
@@ -303,28 +283,20 @@ def _dense_probe(
 
 def _sparse() -> list[TensorProbe]:
     found = []
-
-    def add(k: int, d: str, a: str, b: str, nibbles: tuple[int, ...], selectors: int, flags: str = "") -> None:
-        base = f"mma.sp::ordered_metadata.sync.aligned.m16n8k{k}.row.col{flags}.{d}.{a}.{b}.{d}"
-        for selector in range(selectors):
-            name = f"{base} selector {selector}"
-            found.append(_tensor(name, a, b, d, d, 16, 8, k, nibbles=nibbles, instruction=base, suffix=f", {selector}"))
-
-    for k, selectors in ((16, 4), (32, 2)):
-        for d in ("f16", "f32"):
-            add(k, d, "f16", "f16", _ORDERED, selectors)
-        add(k, "f32", "bf16", "bf16", _ORDERED, selectors)
-    for k, selectors in ((8, 4), (16, 2)):
-        add(k, "f32", "tf32", "tf32", _SINGLE, selectors)
-    for a in ("e4m3", "e5m2"):
-        for b in ("e4m3", "e5m2"):
-            add(64, "f32", a, b, _ORDERED, 1)
-    for family, depths in (("8", (32, 64)), ("4", (64, 128))):
-        for k, selectors in zip(depths, (2, 1), strict=True):
-            for a in ("s" + family, "u" + family):
-                for b in ("s" + family, "u" + family):
-                    for saturate in ("", ".satfinite"):
-                        add(k, "s32", a, b, _ORDERED, selectors, saturate)
+    for shape in sparse.SHAPES:
+        if shape.capability > CAPABILITY:
+            continue
+        for types in sparse.type_lists(shape):
+            for saturate in (False, True)[: 1 + shape.saturates]:
+                for selector in range(shape.selectors):
+                    opcode = shape.opcode(types, saturate=saturate)
+                    d, a, b, c = types
+                    counts = tuple(
+                        shape.fragment(role, element).registers for role, element in (("a", a), ("b", b), ("c", c))
+                    )
+                    results = shape.fragment("c", d).registers
+                    name, nibbles = f"{opcode} selector {selector}", tuple(shape.positions)
+                    found.append(_probe(name, a, b, c, d, counts, results, nibbles, opcode, f", {selector}"))
     return found
 
 

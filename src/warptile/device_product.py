@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from warptile.arrays import numpy_dtype, packed
-from warptile.dtypes import DType
+from warptile.dtypes import DTYPES, DType
 from warptile.errors import DeviceError
 from warptile.execute import compiled
 from warptile.gpu import driver
@@ -47,9 +47,10 @@ TENSOR_PRODUCTS_PER_ROUNDING = 8
 """Products that tensor cores add before they round once (`warptile.reference.reference`): at least 8 since sm_80."""
 
 
-def products_per_rounding(family: str) -> int:
-    """How many products a rung of this family adds between two roundings, at least."""
-    return 1 if family == "simt" else TENSOR_PRODUCTS_PER_ROUNDING
+def products_per_rounding(family: str, element: DType) -> int:
+    """How many products a rung of this family adds between two roundings, at least: float64 ones are fused multiply-adds
+    on tensor cores too."""
+    return 1 if family == "simt" or element.name == "float64" else TENSOR_PRODUCTS_PER_ROUNDING
 
 
 @dataclass(frozen=True)
@@ -60,13 +61,18 @@ class CheckResult:
         error_ratio: largest error over its bound, over the rows that were compared; at most 1 is correct.
         unwritten: elements of D that still hold what D was filled with, over the whole of D.
         guards_intact: nothing before or behind D was written.
-        rows: rows that were compared.
+        d: the rows that were compared.
     """
 
     error_ratio: float
     unwritten: int
     guards_intact: bool
-    rows: int
+    d: Array
+
+    @property
+    def rows(self) -> int:
+        """How many rows were compared."""
+        return len(self.d)
 
     @property
     def wrong(self) -> str | None:
@@ -142,7 +148,14 @@ class DeviceProduct:
     """Operands of one contiguous problem on the current GPU. Close it, or wait for it to be collected."""
 
     def __init__(
-        self, problem: Problem, *, sets: int | None = None, seed: int = 0, alpha: float = 1, beta: float = 0
+        self,
+        problem: Problem,
+        *,
+        sets: int | None = None,
+        seed: int = 0,
+        alpha: float = 1,
+        beta: float = 0,
+        offset_elements: int = 0,
     ) -> None:
         """Draw and copy the operands.
 
@@ -152,6 +165,8 @@ class DeviceProduct:
             seed: of the random numbers.
             alpha: factor of the product.
             beta: factor of C, which the problem has if this is not zero.
+            offset_elements: distance of each matrix from the 256-byte boundary that memory begins at; the problem is
+                `Problem.displaced` by as much.
         """
         assert beta == 0 or problem.c is not None, "beta without C"
         self.alpha, self.beta = alpha, beta
@@ -161,12 +176,14 @@ class DeviceProduct:
         self.sets = operand_sets(set_bytes(problem), self.device.l2_bytes) if sets is None else sets
         self._stored_a = draw(stored_shape(problem.m, problem.k, problem.a), problem.a.dtype, seed)
         self._stored_b = draw(stored_shape(problem.k, problem.n, problem.b), problem.b.dtype, seed + 1)
+        self._seed, self._offset = seed, offset_elements
         self._d_bytes = problem.m * problem.n * problem.d.dtype.bits // 8
+        self._d_begin = GUARD_BYTES + offset_elements * problem.d.dtype.bits // 8
         self._a = self._copies(packed(self._stored_a, problem.a.dtype))
         self._b = self._copies(packed(self._stored_b, problem.b.dtype))
-        self._d = [driver.Allocation(self._d_bytes + 2 * GUARD_BYTES) for _ in range(self.sets)]
+        self._d = [driver.Allocation(self._d_begin + self._d_bytes + GUARD_BYTES) for _ in range(self.sets)]
         self.c = None if problem.c is None else draw((problem.m, problem.n), problem.c.dtype, seed + 2)
-        self._c = None if self.c is None else driver.Allocation.from_array(self.c)
+        self._c = None if self.c is None else self._copy(self.c, 0)
         self._loaded: dict[str, LoadedKernel] = {}
 
     @property
@@ -186,20 +203,23 @@ class DeviceProduct:
         """Set number ``index``: the same numbers, begun at another place."""
         flat = array.reshape(-1)
         start = (index * 1_000_003) % max(len(flat), 1)
-        memory = driver.Allocation(array.nbytes)
-        memory.from_host(flat[start:])
+        begin = self._offset * flat.itemsize
+        memory = driver.Allocation(begin + array.nbytes)
+        memory.from_host(flat[start:], offset_bytes=begin)
         if start:
-            memory.from_host(flat[:start], offset_bytes=(len(flat) - start) * flat.itemsize)
+            memory.from_host(flat[:start], offset_bytes=begin + (len(flat) - start) * flat.itemsize)
         return memory
 
     def pointers(self, index: int) -> dict[str, int]:
         """Device addresses of one set."""
+        element_bytes = max(self.problem.a.dtype.bits, 8) // 8
         found = {
-            "A": self._a[index].address,
-            "B": self._b[index].address,
-            "D": self._d[index].address + GUARD_BYTES,
+            "A": self._a[index].address + self._offset * element_bytes,
+            "B": self._b[index].address + self._offset * element_bytes,
+            "D": self._d[index].address + self._d_begin,
         }
-        return found if self._c is None else {**found, "C": self._c.address}
+        c_begin = self._d_begin - GUARD_BYTES
+        return found if self._c is None else {**found, "C": self._c.address + c_begin}
 
     def loaded(self, plan: Plan) -> LoadedKernel:
         """The plan's kernel on this GPU; compiled and loaded once."""
@@ -225,6 +245,16 @@ class DeviceProduct:
 
         return Candidate(launch, self.sets)
 
+    def exact_before_rounding(self, rows: Array) -> Array:
+        """Some rows of the first set's product of the numbers that were drawn, before they became the operands' type."""
+        problem, float32 = self.problem, DTYPES["float32"]
+        a = draw(stored_shape(problem.m, problem.k, problem.a), float32, self._seed)
+        b = draw(stored_shape(problem.k, problem.n, problem.b), float32, self._seed + 1)
+        a = a if problem.a.major == "row" else a.T
+        b = b if problem.b.major == "row" else b.T
+        product: Array = a[rows].astype(np.float64) @ b.astype(np.float64)
+        return product
+
     def reference(self, rows: Array | None = None, *, products_per_rounding: int = 1) -> Reference:
         """What the first set's product should be, for some rows or all of them."""
         chosen = slice(None) if rows is None else rows
@@ -237,13 +267,13 @@ class DeviceProduct:
         """Launch ``plan`` once on the first set, and compare D with ``expected`` (of ``rows``, or of all of them)."""
         kernel = self.loaded(plan)
         memory = self._d[0]
-        canary = np.full(GUARD_BYTES, CANARY, np.uint8)
+        canary = np.full(self._d_begin, CANARY, np.uint8)
         memory.fill(UNWRITTEN)
         memory.from_host(canary)
-        memory.from_host(canary, offset_bytes=GUARD_BYTES + self._d_bytes)
+        memory.from_host(canary[:GUARD_BYTES], offset_bytes=self._d_begin + self._d_bytes)
         kernel.launch(plan.launch(kernel.kernel.entry, self.alpha, self.beta), self.pointers(0))
-        got = memory.to_host(np.empty(self._d_bytes + 2 * GUARD_BYTES, np.uint8))
-        before, inside, behind = np.split(got, (GUARD_BYTES, GUARD_BYTES + self._d_bytes))
+        got = memory.to_host(np.empty(self._d_begin + self._d_bytes + GUARD_BYTES, np.uint8))
+        before, inside, behind = np.split(got, (self._d_begin, self._d_begin + self._d_bytes))
         element = self.problem.d.dtype
         d = inside.view(numpy_dtype(element)).reshape(self.problem.m, self.problem.n)
         compared = d if rows is None else d[rows]
@@ -251,7 +281,7 @@ class DeviceProduct:
             error_ratio=error_ratio(compared, expected),
             unwritten=unwritten_elements(inside, element),
             guards_intact=bool(np.all(before == CANARY) and np.all(behind == CANARY)),
-            rows=len(compared),
+            d=compared,
         )
 
     def close(self) -> None:

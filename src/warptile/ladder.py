@@ -303,7 +303,7 @@ class _Emulator:
         traffic = counters["global_load_bytes"] + counters["global_store_bytes"]
         if not counters["tensor_flops"] and traffic:
             counters["arithmetic_intensity"] = problem.flops / traffic
-        expected = self._reference(problem, products_per_rounding(plan.rung.family))
+        expected = self._reference(problem, products_per_rounding(plan.rung.family, problem.a.dtype))
         ratio = error_ratio(d, expected)
         return _Run(ratio, _complaint(d, expected, ratio), counters=counters)
 
@@ -349,7 +349,7 @@ class _Gpu:
 
         with driver.on_device(self._backend.info.ordinal):
             product = self._at(plan.problem)
-            together = products_per_rounding(plan.rung.family)
+            together = products_per_rounding(plan.rung.family, plan.problem.a.dtype)
             if together not in self._expected:
                 self._expected[together] = product.reference(self._rows, products_per_rounding=together)
             checked = product.check(plan, self._expected[together], self._rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 
 from warptile.dtypes import DType
@@ -74,6 +74,16 @@ class Problem:
     def flops(self) -> int:
         """Floating-point (or integer) operations: 2 m n k."""
         return 2 * self.m * self.n * self.k
+
+    def displaced(self, elements: int) -> Problem:
+        """The same with each matrix ``elements`` (of a byte at least) further on in memory, maybe less aligned."""
+
+        def moved(operand: Operand) -> Operand:
+            distance = elements * max(operand.dtype.bits, 8) // 8
+            return replace(operand, alignment_bytes=alignment_of(operand.alignment_bytes, distance))
+
+        c = moved(self.c) if self.c is not None else None
+        return replace(self, a=moved(self.a), b=moved(self.b), c=c, d=moved(self.d))
 
     @staticmethod
     def dense(

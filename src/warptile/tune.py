@@ -391,9 +391,8 @@ class GpuMeter:
         self._product = device_product.DeviceProduct(problem, seed=seed)
         rows = np.random.default_rng(seed).choice(problem.m, min(CHECKED_ROWS, problem.m), replace=False)
         self._rows = np.sort(rows)
-        self._expected = self._product.reference(
-            self._rows, products_per_rounding=device_product.products_per_rounding(rung.family)
-        )
+        together = device_product.products_per_rounding(rung.family, problem.a.dtype)
+        self._expected = self._product.reference(self._rows, products_per_rounding=together)
         self._plans: dict[str, Plan] = {}
         self._stream = driver.Stream()
         self._runners: dict[str, tuple[Runner, float]] = {}

@@ -49,6 +49,7 @@ class ProblemClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     b_alignment: int
     d_alignment: int
     with_c: bool
+    a_major: str = "row"
 
     @staticmethod
     def of(problem: Problem) -> ProblemClass:
@@ -56,14 +57,14 @@ class ProblemClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return ProblemClass(
             problem.m, problem.n, problem.k, problem.a.dtype.name, problem.accumulator.name, problem.d.dtype.name,
             problem.b.major, problem.a.alignment_bytes, problem.b.alignment_bytes, problem.d.alignment_bytes,
-            problem.c is not None,
+            problem.c is not None, problem.a.major,
         )  # fmt: skip
 
     def distance(self, other: ProblemClass) -> float:
         """How far ``other``, which is asked for, is from this tuned problem: 0 for the same one, infinite when types,
         order or alignment differ, else as `NEAR` and `GROWTH` say."""
         mine, its = msgspec.structs.astuple(self), msgspec.structs.astuple(other)
-        if mine[3:10] != its[3:10] or min(*mine[:3], *its[:3]) < 1:
+        if mine[3:10] != its[3:10] or self.a_major != other.a_major or min(*mine[:3], *its[:3]) < 1:
             return math.inf
         growth = GROWTH if self.m * self.n >= FILLS_A_GPU else 1.0
         steps = [math.log2(b / a) for a, b in zip(mine[:3], its[:3], strict=True)]

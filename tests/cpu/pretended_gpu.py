@@ -10,14 +10,23 @@ from warptile import device_product
 from warptile.arrays import numpy_dtype
 from warptile.bench import sweep
 from warptile.compile import CompiledKernel, Resources
-from warptile.errors import DeviceError
+from warptile.errors import DeviceError, UnsupportedError
 from warptile.gpu import driver
 from warptile.plan import config_text
+from warptile.reference import stored_shape
 
 DEVICE = driver.DeviceInfo(
     ordinal=0, name="NVIDIA H200", capability=(9, 0), multiprocessors=132, memory_bytes=2**37, l2_bytes=60 * 2**20,
     shared_bytes_per_block=232448, clock_hz=1.7e9, driver_cuda=(13, 0), uuid="GPU-0",
 )  # fmt: skip
+
+
+def unpacked(stored, element):
+    """Elements narrower than a byte, one in each byte, from rows of bytes that hold the first in their lowest bits."""
+    shifts = np.arange(8 // element.bits) * element.bits
+    values = (stored[:, :, None] >> shifts) & ((1 << element.bits) - 1)
+    values = values.reshape(len(stored), -1).astype(np.int64)
+    return values - ((values >> 3) << 4) if element.name == "int4" else values
 
 
 class PretendedGpu:
@@ -28,6 +37,7 @@ class PretendedGpu:
         faults: names of rungs whose launch loses the context.
         wrong: names of rungs whose result is off; ``outside``: that write behind D; ``lazy``: that skip the last row.
         library_ms: milliseconds of each of the library's algorithms.
+        without_library: operand types that the library does not multiply.
     """
 
     def __init__(self):
@@ -36,6 +46,7 @@ class PretendedGpu:
         self.time_ms = lambda rung, config: 1.0
         self.faults, self.wrong, self.outside, self.lazy = set(), set(), set(), set()
         self.library_ms = (0.75, 0.5, 1.0)
+        self.without_library = set()
         self.plans = {}
         self.alive = True
 
@@ -127,6 +138,8 @@ class PretendedGpu:
             version = "cublasLt 13.1.2"
 
             def product(self, key):
+                if key.dtype in gpu.without_library:
+                    raise UnsupportedError(f"baseline: no {key.dtype}")
                 return Product()
 
         monkeypatch.setattr(driver, "enter", lambda ordinal=None: 0)
@@ -174,17 +187,24 @@ class PretendedGpu:
         problem, name = plan.problem, plan.rung.name
 
         def at(operand, shape, element):
-            size = int(np.prod(shape)) * numpy_dtype(element).itemsize
+            assert pointers[operand] % getattr(problem, operand.lower()).alignment_bytes == 0
+            size = int(np.prod(shape)) * element.bits // 8
             memory = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(pointers[operand]))
+            if element.bits < 8:
+                return unpacked(memory.reshape(shape[0], -1), element)
             return memory.view(numpy_dtype(element)).reshape(shape)
 
         m, n, k = problem.m, problem.n, problem.k
-        a = at("A", (m, k), problem.a.dtype)
-        b = at("B", (k, n) if problem.b.major == "row" else (n, k), problem.b.dtype)
+        a = at("A", stored_shape(m, k, problem.a), problem.a.dtype)
+        a = a if problem.a.major == "row" else a.T
+        b = at("B", stored_shape(k, n, problem.b), problem.b.dtype)
         alpha, beta = (argument.value for argument in spec.arguments[-2:])
         d = at("D", (m, n), problem.d.dtype)
         wide = np.int64 if problem.a.dtype.kind != "float" else np.float64
-        product = a.astype(wide) @ (b if problem.b.major == "row" else b.T).astype(wide)
+        b = b if problem.b.major == "row" else b.T
+        product = a.astype(wide) @ b.astype(wide)
+        if problem.accumulator.name == "int32_xor":
+            product = (a[:, :, None] != b[None]).sum(axis=1)
         result = alpha * product
         if beta:
             result = result + beta * at("C", (m, n), problem.c.dtype).astype(np.float64)

@@ -5,7 +5,7 @@ import importlib.util
 import numpy as np
 import pytest
 
-from warptile.bench.baseline import CublasLt, fastest, layouts, torch_launch, types_of
+from warptile.bench.baseline import CublasLt, fastest, layouts, torch_launch, transposes, types_of
 from warptile.bench.records import ProblemKey
 from warptile.errors import UnsupportedError
 
@@ -18,15 +18,19 @@ def column_major(memory, layout):
     return memory.reshape(layout.columns, layout.rows).T
 
 
+@pytest.mark.parametrize("a_major", ["row", "col"])
 @pytest.mark.parametrize("b_major", ["row", "col"])
-def test_the_library_computes_our_product(b_major):
+def test_the_library_computes_our_product(a_major, b_major):
     m, n, k = 3, 5, 7
     generator = np.random.default_rng(0)
     a, b = generator.standard_normal((m, k)), generator.standard_normal((k, n))
     stored_b = np.ascontiguousarray(b if b_major == "row" else b.T)
-    first, second, result, transposed = layouts(ProblemKey(m, n, k, *TYPES, b_major))
-    left = column_major(stored_b.reshape(-1), first)
-    product = (left.T if transposed else left) @ column_major(a.reshape(-1), second)
+    stored_a = np.ascontiguousarray(a if a_major == "row" else a.T)
+    key = ProblemKey(m, n, k, *TYPES, b_major, a_major)
+    first, second, result = layouts(key)
+    left, right = column_major(stored_b.reshape(-1), first), column_major(stored_a.reshape(-1), second)
+    first_transposed, second_transposed = transposes(key)
+    product = (left.T if first_transposed else left) @ (right.T if second_transposed else right)
     assert (result.rows, result.columns) == product.shape
     d = np.empty(m * n)
     column_major(d, result)[:] = product
@@ -46,6 +50,7 @@ def test_accumulators_of_float16_are_kept_apart():
 
 
 def test_types_without_a_baseline_are_refused_by_name():
+    assert types_of(ProblemKey(8, 8, 8, "float8_e4m3", "float32", "bfloat16")).operand == "CUDA_R_8F_E4M3"
     with pytest.raises(UnsupportedError, match=r"got uint8/int32/int32 .* such as a key with dtype='float16'"):
         types_of(ProblemKey(8, 8, 8, "uint8", "int32", "int32"))
 

@@ -94,9 +94,9 @@ def test_the_check_repeats_after_a_right_result(gpu):
 
 
 def test_nan_is_wrong():
-    assert CheckResult(float("nan"), 0, True, 1).wrong.startswith("wrong result")
-    assert CheckResult(float("inf"), 0, True, 1).wrong.startswith("wrong result")
-    assert CheckResult(1.0, 0, True, 1).wrong is None
+    assert CheckResult(float("nan"), 0, True, np.zeros(1)).wrong.startswith("wrong result")
+    assert CheckResult(float("inf"), 0, True, np.zeros(1)).wrong.startswith("wrong result")
+    assert CheckResult(1.0, 0, True, np.zeros(1)).wrong is None
 
 
 def test_unwritten_integers_are_runs_of_the_fill():
@@ -111,7 +111,9 @@ def test_unwritten_integers_are_runs_of_the_fill():
 
 
 def test_only_tensor_cores_add_several_products_at_once():
-    assert (products_per_rounding("simt"), products_per_rounding("wmma")) == (1, 8)
+    half, double = DTYPES["float16"], DTYPES["float64"]
+    assert (products_per_rounding("simt", half), products_per_rounding("wmma", half)) == (1, 8)
+    assert products_per_rounding("mma", double) == 1
 
 
 @pytest.mark.parametrize(("name", "together"), [("int4", 2), ("bit1", 8)])

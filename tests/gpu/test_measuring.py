@@ -25,7 +25,7 @@ def test_every_rung_passes_the_check_with_a_c(name):
     problem = to_problem(key, with_c=True)
     product = DeviceProduct(problem, sets=1, alpha=0.5, beta=-1.5)
     plan = make_plan(problem, rung=name, arch=product.device.arch)
-    expected = product.reference(products_per_rounding=products_per_rounding(rung.family))
+    expected = product.reference(products_per_rounding=products_per_rounding(rung.family, problem.a.dtype))
     assert product.check(plan, expected).wrong is None
     product.close()
 

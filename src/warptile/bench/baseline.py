@@ -2,7 +2,7 @@
 
 cuBLASLt multiplies column-major matrices. A row-major D = A B is the column-major D^T = B^T A^T, so B goes in as the
 library's first operand and A as its second: with B stored [K, N] neither is transposed ("NN" in BLAS words), with B
-stored [N, K] the first is ("TN").
+stored [N, K] the first is ("TN"), with A stored [K, M] the second is.
 
 Documentation: cuBLAS, "Using the cuBLASLt API". Bindings: nvmath-python, `nvmath.bindings.cublasLt`.
 """
@@ -64,7 +64,12 @@ TYPES = {
     ("tfloat32", "float32", "float32"): Types("COMPUTE_32F_FAST_TF32", _F32, _F32, _F32),
     ("float64", "float64", "float64"): Types("COMPUTE_64F", _F64, _F64, _F64),
     ("int8", "int32", "int32"): Types("COMPUTE_32I", "CUDA_R_32I", "CUDA_R_8I", "CUDA_R_32I"),
+    ("float8_e4m3", "float32", "bfloat16"): Types("COMPUTE_32F", _F32, "CUDA_R_8F_E4M3", _BF16),
+    ("float8_e4m3", "float32", "float16"): Types("COMPUTE_32F", _F32, "CUDA_R_8F_E4M3", _F16),
+    ("float8_e4m3", "float32", "float32"): Types("COMPUTE_32F", _F32, "CUDA_R_8F_E4M3", _F32),
 }
+"""What cuBLASLt multiplies, by operand, accumulator and output types. Two e5m2 operands are not among it."""
+
 TORCH_TYPES = (("float16", "float32"), ("bfloat16", "float32"), ("float32", "float32"))
 """Operand and accumulator types of torch.matmul without any setting."""
 
@@ -80,11 +85,16 @@ class Layout:
     leading_dimension: int
 
 
-def layouts(key: ProblemKey) -> tuple[Layout, Layout, Layout, bool]:
-    """The library's first operand (our B), second operand (our A), result, and whether the first is transposed."""
-    transposed = key.b_major == "col"
-    first = Layout(key.k, key.n, key.k) if transposed else Layout(key.n, key.k, key.n)
-    return first, Layout(key.k, key.m, key.k), Layout(key.n, key.m, key.n), transposed
+def layouts(key: ProblemKey) -> tuple[Layout, Layout, Layout]:
+    """The library's first operand (our B), second operand (our A) and result, each as it lies in memory."""
+    first = Layout(key.k, key.n, key.k) if key.b_major == "col" else Layout(key.n, key.k, key.n)
+    second = Layout(key.m, key.k, key.m) if key.a_major == "col" else Layout(key.k, key.m, key.k)
+    return first, second, Layout(key.n, key.m, key.n)
+
+
+def transposes(key: ProblemKey) -> tuple[bool, bool]:
+    """Whether the library transposes its first operand (our B) and its second (our A)."""
+    return key.b_major == "col", key.a_major == "col"
 
 
 class CublasLt:
@@ -137,22 +147,23 @@ class Product:
         from nvmath import CudaDataType
 
         types = types_of(key)
-        first, second, result, transposed = layouts(key)
+        first, second, result = layouts(key)
         self.key = key
         self._lt = lt
         self._handle = handle
         self._scale = np.array([1, 0], dtype=_SCALE_NUMPY[types.scale])
         self._description = lt.matmul_desc_create(int(compute[types.compute]), int(CudaDataType[types.scale]))
-        if transposed:
-            self._set_transposed()
+        for attribute, transposed in zip(("TRANSA", "TRANSB"), transposes(key), strict=True):
+            if transposed:
+                self._set_transposed(attribute)
         operand, out = int(CudaDataType[types.operand]), int(CudaDataType[types.out])
         self._first = lt.matrix_layout_create(operand, first.rows, first.columns, first.leading_dimension)
         self._second = lt.matrix_layout_create(operand, second.rows, second.columns, second.leading_dimension)
         self._result = lt.matrix_layout_create(out, result.rows, result.columns, result.leading_dimension)
         self._algorithms = self._ask()
 
-    def _set_transposed(self) -> None:
-        attribute = int(self._lt.MatmulDescAttribute.TRANSA)
+    def _set_transposed(self, name: str) -> None:
+        attribute = int(self._lt.MatmulDescAttribute[name])
         value = np.array([1], dtype=self._lt.get_matmul_desc_attribute_dtype(attribute))  # CUBLAS_OP_T is 1
         self._lt.matmul_desc_set_attribute(self._description, attribute, value.ctypes.data, value.nbytes)
 

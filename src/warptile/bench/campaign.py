@@ -30,7 +30,7 @@ from warptile.bench.journal import Journal, Task, run_tasks
 from warptile.bench.records import FOLDER, decode, encode, write
 from warptile.bench.workloads import SIZES
 from warptile.errors import DeviceError, NoDeviceError
-from warptile.rungs import RUNGS
+from warptile.rungs import RUNGS, families
 from warptile.rungs import rung as rung_named
 from warptile.tune import compile_ahead
 
@@ -54,7 +54,7 @@ def say(text: str) -> None:
 
 
 def _work(out: Path, rungs: Sequence[str], sizes: Sequence[int]) -> stages.Work:
-    chosen = tuple(rung_named(name) for name in rungs) if rungs else tuple(RUNGS.values())
+    chosen = tuple(rung_named(name) for name in rungs)
     return stages.Work(Journal(out / "journal.jsonl"), chosen, tuple(sizes), tuned_folder=out / "tuned", say=say)
 
 
@@ -180,7 +180,8 @@ def adopt(source: Path, notes: str, prediction: str, target: Path | None = None)
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for journal, tuned configurations and records.")
 @click.option("--stage", "chosen", multiple=True, type=click.Choice((*stages.STAGES, "all")), default=("all",))
-@click.option("--rung", "rungs", multiple=True, help="Only these rungs.")
+@click.option("--rung", "names", multiple=True, help="Only these rungs.")
+@click.option("--family", "chosen_families", multiple=True, type=click.Choice(families()), help="Only these families.")
 @click.option("--size", "sizes", multiple=True, type=int, default=SIZES, show_default=True, help="Sizes of the sweep.")
 @click.option("--minutes", type=float, default=60.0, show_default=True, help="Start nothing that ends later.")
 @click.option("--git", "commit", default=None, help="Commit of the sources, where there is no checkout to ask.")
@@ -194,7 +195,8 @@ def adopt(source: Path, notes: str, prediction: str, target: Path | None = None)
 def main(
     out: Path | None,
     chosen: tuple[str, ...],
-    rungs: tuple[str, ...],
+    names: tuple[str, ...],
+    chosen_families: tuple[str, ...],
     sizes: tuple[int, ...],
     minutes: float,
     commit: str | None,
@@ -216,6 +218,9 @@ def main(
         return
     if out is None:
         raise click.UsageError("--out is needed: a folder for the results, such as --out campaign")
+    rungs = names or tuple(
+        rung.name for rung in RUNGS.values() if not chosen_families or rung.family in chosen_families
+    )
     until_s = until if until is not None else time.time() + 60 * minutes
     if as_worker is not None:
         try:
@@ -226,7 +231,9 @@ def main(
     arguments = [word for name in rungs for word in ("--rung", name)]
     arguments += [word for size in sizes for word in ("--size", str(size))]
     wanted = stages.STAGES if "all" in chosen else tuple(stage for stage in stages.STAGES if stage in chosen)
-    command = "python -m warptile.bench.campaign " + " ".join(f"--stage {stage}" for stage in wanted)
+    said = [*(f"--stage {stage}" for stage in wanted), *(f"--family {family}" for family in chosen_families)]
+    said += [f"--rung {name}" for name in names] + ([] if sizes == SIZES else [f"--size {size}" for size in sizes])
+    command = "python -m warptile.bench.campaign " + " ".join(said)
     try:
         for stage in wanted:
             compile_stage(stage, _work(out, rungs, sizes))

@@ -14,13 +14,14 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from warptile.arrays import numpy_dtype
+from warptile.arrays import numpy_dtype, packed
 from warptile.bench.profile import LaunchRequest
 from warptile.bench.workloads import to_problem
 from warptile.device_product import draw
 from warptile.execute import compiled
 from warptile.gpu import driver, executor
 from warptile.plan import make_plan
+from warptile.reference import stored_shape
 
 
 def launch(request: LaunchRequest, arch: str) -> None:
@@ -28,11 +29,12 @@ def launch(request: LaunchRequest, arch: str) -> None:
     problem = to_problem(request.problem, with_c=request.beta != 0)
     plan = make_plan(problem, rung=request.rung, config=request.config, arch=arch)
     kernel = compiled(plan)
-    b_shape = (problem.k, problem.n) if problem.b.major == "row" else (problem.n, problem.k)
     d_shape = (problem.m, problem.n)
+    a = draw(stored_shape(problem.m, problem.k, problem.a), problem.a.dtype, 0)
+    b = draw(stored_shape(problem.k, problem.n, problem.b), problem.b.dtype, 1)
     memory = {
-        "A": driver.Allocation.from_array(draw((problem.m, problem.k), problem.a.dtype, 0)),
-        "B": driver.Allocation.from_array(draw(b_shape, problem.b.dtype, 1)),
+        "A": driver.Allocation.from_array(packed(a, problem.a.dtype)),
+        "B": driver.Allocation.from_array(packed(b, problem.b.dtype)),
         "D": driver.Allocation.from_array(np.zeros(d_shape, numpy_dtype(problem.d.dtype))),
     }
     if problem.c is not None:

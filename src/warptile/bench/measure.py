@@ -17,6 +17,9 @@ SWEEP = Schedule("sustained", rounds=3, turn_ms=400.0, warm_up_ms=200.0)
 """The regime that targets are stated in: the chip stays at its power limit. A sweep keeps it busy from cell to cell, so
 the warm-up of one cell can be short."""
 
+BRIEF = Schedule("sustained", rounds=3, turn_ms=100.0, warm_up_ms=100.0)
+"""The same in less time, where many cells are compared with each other rather than with a target."""
+
 CELL_CAP_MS = 20_000.0
 """The most GPU time one candidate may take in a sweep."""
 

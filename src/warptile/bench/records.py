@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -66,7 +66,8 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ProblemKey(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
-    """Which product: extents, element types and the order of B (``"row"`` is [K, N], ``"col"`` is [N, K])."""
+    """Which product: extents, element types and the orders of B (``"row"`` is [K, N], ``"col"`` is [N, K]) and A
+    (``"row"`` is [M, K], ``"col"`` is [K, M])."""
 
     m: int
     n: int
@@ -75,6 +76,7 @@ class ProblemKey(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=
     accumulator: str
     out: str
     b_major: str = "row"
+    a_major: str = "row"
 
     @property
     def flops(self) -> float:
@@ -193,7 +195,10 @@ class BaselineTime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One rung's result on one problem against a float64 reference. ``error_ratio`` above 1 (or None) is wrong."""
+    """One rung's result on one problem against a float64 reference. ``error_ratio`` above 1 (or None) is wrong.
+
+    ``offset`` is the distance of each matrix, in elements, from where memory is aligned to 256 bytes.
+    """
 
     rung: str
     problem: ProblemKey
@@ -204,6 +209,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     alpha: float = 1.0
     beta: float = 0.0
     failed: str | None = None
+    offset: int = 0
 
     @property
     def correct(self) -> bool:
@@ -237,6 +243,64 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def top_stall(self) -> str | None:
         """The reason most warp samples gave, or None when none was collected."""
         return max(self.stalls, key=lambda reason: self.stalls[reason]) if self.stalls else None
+
+
+class Timed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Milliseconds of one launch, round by round, in one regime; the baseline's in the same rounds, if there is one."""
+
+    regime: str
+    rounds_ms: tuple[float, ...]
+    baseline_ms: tuple[float, ...] = ()
+
+
+class TypeCell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One rung in one combination of types and majors.
+
+    Attributes:
+        rung: name of the rung.
+        problem: what was computed.
+        config: the rung's tunables.
+        times: one entry a regime.
+        baseline: which algorithm of the vendor's library was the best, or None.
+        no_baseline: why there is none.
+        error_ratio: largest error over its bound, on the rows that were compared.
+        error: largest error against float64 over the root mean square of the result, the operands taken as they are.
+        drawn_error: the same against the product of the numbers before they were rounded to the operands' type.
+        resources: of the compiled kernel.
+        samples: clocks and power while it was measured.
+        tuned: whether the configuration comes from a search.
+        failed: what went wrong, or None.
+    """
+
+    rung: str
+    problem: ProblemKey
+    config: dict[str, int]
+    times: tuple[Timed, ...] = ()
+    baseline: str | None = None
+    no_baseline: str = ""
+    error_ratio: float | None = None
+    error: float | None = None
+    drawn_error: float | None = None
+    resources: Resources | None = None
+    samples: Samples | None = None
+    tuned: bool = False
+    failed: str | None = None
+
+    def timed(self, regime: str) -> Timed | None:
+        """The rounds of a regime, or None."""
+        return next((each for each in self.times if each.regime == regime and each.rounds_ms), None)
+
+    def tflops(self, regime: str) -> float | None:
+        """TFLOP/s (TOP/s) of the median round of a regime, zeros of a sparse operand counted."""
+        found = self.timed(regime)
+        return None if found is None else self.problem.tflops(statistics.median(found.rounds_ms))
+
+    def of_baseline(self, regime: str) -> float | None:
+        """Speed relative to the baseline: the median of the rounds' ratios."""
+        found = self.timed(regime)
+        if found is None or not found.baseline_ms:
+            return None
+        return statistics.median(base / own for own, base in zip(found.rounds_ms, found.baseline_ms, strict=True))
 
 
 class Sanitized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -333,8 +397,24 @@ class TuningRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag="w
     tunings: tuple[Tuning, ...]
 
 
-AnyRecord = LadderRecord | CorrectnessRecord | ProfileRecord | SanitizerRecord | TuningRecord
-R = TypeVar("R", LadderRecord, CorrectnessRecord, ProfileRecord, SanitizerRecord, TuningRecord)
+class TypesRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag="warptile.record.types/1"):
+    """The best tensor-core rungs in every combination of types: speed in both regimes, and error."""
+
+    cells: tuple[TypeCell, ...]
+
+
+class LayoutsRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag="warptile.record.layouts/1"):
+    """The four combinations of majors of A and B."""
+
+    cells: tuple[TypeCell, ...]
+
+
+AnyRecord = (
+    LadderRecord | CorrectnessRecord | ProfileRecord | SanitizerRecord | TuningRecord | TypesRecord | LayoutsRecord
+)
+R = TypeVar("R", bound=Record)
+T = TypeVar("T")
+K = TypeVar("K")
 
 
 def encode(record: AnyRecord) -> bytes:
@@ -393,6 +473,11 @@ def newest_ladder(regime: str, among: Sequence[AnyRecord] | None = None) -> Ladd
     return newest(LadderRecord, [r for r in records if isinstance(r, LadderRecord) and r.regime == regime])
 
 
+def latest(records: Iterable[R], items: Callable[[R], Iterable[T]], key: Callable[[T], K]) -> dict[K, tuple[R, T]]:
+    """Items of some records, oldest first, by a key: of two with the same key, that of the newer record."""
+    return {key(item): (record, item) for record in records for item in items(record)}
+
+
 class Measured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A recorded result as the ladder shows it."""
 
@@ -424,6 +509,7 @@ def measured(
     *,
     accumulator: str | None = None,
     b_major: str = "row",
+    a_major: str = "row",
     among: Sequence[AnyRecord] | None = None,
 ) -> Measured | None:
     """The newest recorded result of ``rung`` on exactly this problem, or None when there is none.
@@ -432,8 +518,9 @@ def measured(
     """
     for record, cell in _cells(committed() if among is None else among):
         key = cell.problem
-        wanted = (cell.rung, key.m, key.n, key.k, key.dtype, key.b_major) == (rung, m, n, k, dtype, b_major)
-        if not wanted or (accumulator is not None and key.accumulator != accumulator):
+        majors = (key.a_major, key.b_major) == (a_major, b_major)
+        wanted = (cell.rung, key.m, key.n, key.k, key.dtype) == (rung, m, n, k, dtype)
+        if not wanted or not majors or (accumulator is not None and key.accumulator != accumulator):
             continue
         time_ms, tflops, baseline, ratio = cell.time_ms, cell.tflops, cell.baseline_tflops, cell.ratio
         if time_ms is None or tflops is None or baseline is None or ratio is None:

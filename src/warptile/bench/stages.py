@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from warptile.arch import REFERENCE_ARCH
-from warptile.bench import correctness, sweep
+from warptile.bench import correctness, precision, sweep
 from warptile.bench.environment import Sampler, describe
 from warptile.bench.journal import Journal, Task
 from warptile.bench.profile import LaunchRequest, NcuRun, profile
@@ -27,6 +27,7 @@ from warptile.bench.records import (
     CorrectnessRecord,
     Environment,
     LadderRecord,
+    LayoutsRecord,
     ProblemKey,
     Profile,
     ProfileRecord,
@@ -35,16 +36,22 @@ from warptile.bench.records import (
     Tried,
     Tuning,
     TuningRecord,
+    TypeCell,
+    TypesRecord,
 )
 from warptile.bench.sanitize import TOOLS, run
 from warptile.bench.workloads import (
+    BF16,
     COUNTER_SHAPES,
     F16_F16,
     F16_F32,
     F32,
+    F64,
     PROFILE_SIZE,
+    S8,
     SIZES,
     SMALL_SHAPES,
+    TF32,
     Group,
     default_config,
     groups_of,
@@ -59,14 +66,14 @@ from warptile.source import Source, translation_unit
 from warptile.tune import Outcome, Progress, Stage, tune_on_gpu
 from warptile.tuned import Table
 
-STAGES = ("correctness", "tune", "sweep", "cool", "ncu", "sanitize")
+STAGES = ("correctness", "tune", "sweep", "cool", "types", "layouts", "ncu", "sanitize")
 """In the order in which they run: later stages use what earlier ones found."""
 
 FULL_SIZE = 4096
 """The extent on which the whole space of a rung is searched."""
 
-COOL_SIZES = (4096, 8192)
-"""The extents that are also measured in short bursts on a cool chip."""
+COOL_SIZES, COOL_GROUPS = (4096, 8192), (F16_F32, F32, BF16)
+"""What is also measured in short bursts on a cool chip."""
 
 LIMIT = 320
 """Configurations that a whole search measures at most, the best predictions, beside those that are always tried."""
@@ -78,7 +85,10 @@ WHOLE = (Stage(10_000, 4.0), Stage(48, 40.0), Stage(8, 150.0, rounds=5))
 FEW = (Stage(10_000, 50.0), Stage(5, 150.0, rounds=3))
 """Stages of a search of the whole space, and of one among a few good configurations."""
 
-TUNED = (("wmma-final", F16_F32), ("wmma-final", F16_F16), ("simt-warptile", F32), ("simt-half2", F16_F16))
+TUNED = (
+    ("wmma-final", F16_F32), ("wmma-final", F16_F16), ("simt-warptile", F32), ("simt-half2", F16_F16),
+    ("mma-final", F16_F32), ("mma-final", BF16),
+)  # fmt: skip
 """What is tuned."""
 
 
@@ -148,8 +158,18 @@ def _sweep(work: Work) -> Iterator[Task]:
 def _cool(work: Work) -> Iterator[Task]:
     sizes = tuple(size for size in COOL_SIZES if size in work.sizes)
     yield from sweep.tasks(
-        work.rungs, work.arch, lambda: work.cool_bench, work.baseline_of, sizes, groups=(F16_F32, F32), prefix="cool"
+        work.rungs, work.arch, lambda: work.cool_bench, work.baseline_of, sizes, groups=COOL_GROUPS, prefix="cool"
     )
+
+
+def _types(work: Work) -> Iterator[Task]:
+    planned = precision.plan_types(work.rungs, work.arch)
+    yield from precision.tasks("types", planned, lambda: work.bench, precision.BOTH_REGIMES)
+
+
+def _layouts(work: Work) -> Iterator[Task]:
+    planned = precision.plan_layouts(work.rungs, work.arch)
+    yield from precision.tasks("layouts", planned, lambda: work.bench, precision.ONE_LOOK)
 
 
 def _tune(work: Work) -> Iterator[Task]:
@@ -229,12 +249,15 @@ def profile_requests(rungs: Sequence[Rung], arch: str, shape: tuple[int, int, in
 
 
 def sanitize_requests(rungs: Sequence[Rung], arch: str) -> list[LaunchRequest]:
-    """Each rung on the small problems, once with a C."""
+    """Each rung on the small problems, once with a C; the mma family also on A and B that do not lie along K."""
     requests = [request for shape in SMALL_SHAPES for request in profile_requests(rungs, arch, shape)]
     for rung in rungs:
         group = group_for(rung, arch)
         if group is not None:
             requests += _request(rung, group.key(*SMALL_SHAPES[1]), arch, beta=2.0)
+        if rung.family == "mma":
+            for other in (F16_F32, TF32, F64, S8):  # each brings operands that lie along M and N in its own way
+                requests += _request(rung, other.key(*SMALL_SHAPES[1], "row", "col"), arch)
     return sorted(requests, key=lambda request: [rung.name for rung in rungs].index(request.rung))
 
 
@@ -277,6 +300,8 @@ _TASKS: dict[str, Callable[[Work], Iterator[Task]]] = {
     "tune": _tune,
     "sweep": _sweep,
     "cool": _cool,
+    "types": _types,
+    "layouts": _layouts,
     "ncu": _ncu,
     "sanitize": _sanitize,
 }
@@ -288,12 +313,16 @@ _TASKS: dict[str, Callable[[Work], Iterator[Task]]] = {
 def plans_of(stage: str, work: Work) -> Iterator[Plan]:
     """The plans whose kernels a stage needs; tuning compiles its own."""
     if stage == "correctness":
-        for rung, key, _, beta in correctness.plan_checks(work.rungs, work.arch):
-            yield make_plan(to_problem(key, with_c=beta != 0), rung=rung.name, arch=work.arch)
+        for planned in correctness.plan_checks(work.rungs, work.arch):
+            yield make_plan(planned.problem, rung=planned.rung.name, arch=work.arch)
     elif stage in ("sweep", "cool"):
         for key, rungs in sweep.plan_cells(work.rungs, work.arch, work.sizes if stage == "sweep" else COOL_SIZES):
             for rung in rungs:
                 yield make_plan(to_problem(key), rung=rung.name, arch=work.arch)
+    elif stage in ("types", "layouts"):
+        pairs = precision.plan_types if stage == "types" else precision.plan_layouts
+        for key, rung in pairs(work.rungs, work.arch):
+            yield make_plan(to_problem(key), rung=rung.name, arch=work.arch)
     elif stage in ("ncu", "sanitize"):
         requests = sanitize_requests(work.rungs, work.arch)
         if stage == "ncu":
@@ -341,6 +370,12 @@ def records_of(
     tunings = tuple(journal.results(Tuning, "tune/").values())
     if tunings:
         made.append(TuningRecord(tunings=tunings, **about("tune", "tune/")))
+    menu = tuple(journal.results(TypeCell, "types/").values())
+    if menu:
+        made.append(TypesRecord(cells=menu, **about("types", "types/")))
+    majors = tuple(journal.results(TypeCell, "layouts/").values())
+    if majors:
+        made.append(LayoutsRecord(cells=majors, **about("layouts", "layouts/")))
     profiles = tuple(one for found in journal.results(list[Profile], "ncu/").values() for one in found)
     if profiles:
         made.append(ProfileRecord(profiles=profiles, **about("ncu", "ncu/")))

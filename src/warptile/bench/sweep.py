@@ -11,18 +11,19 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from warptile.bench.baseline import WORKSPACE_BYTES, CublasLt, Product, fastest, torch_launch
+from warptile.bench.baseline import WORKSPACE_BYTES, Best, CublasLt, Product, fastest, torch_launch
 from warptile.bench.environment import Sampler
 from warptile.bench.journal import Task
 from warptile.bench.measure import CELL_CAP_MS, SWEEP, compare
-from warptile.bench.records import BaselineTime, Cell, Predicted, ProblemKey, Resources
+from warptile.bench.records import BaselineTime, Cell, Predicted, ProblemKey, Resources, Samples
 from warptile.bench.workloads import GROUPS, SIZES, Group, groups_of, to_problem
 from warptile.device_product import DeviceProduct, products_per_rounding, runner_for
+from warptile.errors import UnsupportedError
 from warptile.gpu import driver
 from warptile.gpu.timing import Candidate, Schedule
 from warptile.plan import Plan, make_plan
 from warptile.reference import Reference
-from warptile.rungs.rung import Rung
+from warptile.rungs.rung import Config, Rung
 from warptile.tuned import config_for
 
 CHECKED_ROWS = 16
@@ -55,6 +56,7 @@ class Bench:
         self._key: ProblemKey | None = None
         self._product: DeviceProduct | None = None
         self._library: Product | None = None
+        self.no_library = ""
         self._rows: Any = None
         self._expected: dict[int, Reference] = {}
 
@@ -63,14 +65,24 @@ class Bench:
         """Name and version of the vendor's library."""
         return self._cublas.version
 
-    def _at(self, key: ProblemKey) -> tuple[DeviceProduct, Product]:
-        if self._product is None or self._library is None or self._key != key:
+    def at(self, key: ProblemKey) -> tuple[DeviceProduct, Product | None]:
+        """Operands of a problem and the library's algorithms for it; None where it has none (`no_library` says why)."""
+        if self._product is None or self._key != key:
             self.close()
             self._product = DeviceProduct(to_problem(key), seed=key.m)
-            self._library = self._cublas.product(key)
+            try:
+                self._library, self.no_library = self._cublas.product(key), ""
+            except UnsupportedError as error:
+                self.no_library = str(error)
             rows = np.random.default_rng(key.m).choice(key.m, min(CHECKED_ROWS, key.m), replace=False)
             self._key, self._rows, self._expected = key, np.sort(rows), {}
         return self._product, self._library
+
+    def _with_library(self, key: ProblemKey) -> tuple[DeviceProduct, Product]:
+        product, library = self.at(key)
+        if library is None:
+            raise UnsupportedError(self.no_library)
+        return product, library
 
     def close(self) -> None:
         """Give the operands back; the next problem brings its own."""
@@ -80,7 +92,27 @@ class Bench:
             self._library.close()
         self._product, self._library, self._key = None, None, None
 
-    def _baseline_candidate(self, product: DeviceProduct, library: Product, algorithm: int) -> Candidate:
+    @property
+    def rows(self) -> Any:
+        """Rows of the problem at hand that are compared."""
+        return self._rows
+
+    @property
+    def stream(self) -> int:
+        """The stream of everything that is timed."""
+        return self._stream.handle
+
+    def samples_since(self, start_s: float) -> Samples | None:
+        """Clocks and power since a moment of `time.monotonic`."""
+        return self._sampler.since(start_s)
+
+    def tuned(self, rung: Rung) -> Config | None:
+        """The configuration that a search found for the problem at hand, or None."""
+        assert self._product is not None
+        return config_for(rung, self._product.problem, self.device.name, self._tuned_folder)
+
+    def baseline_candidate(self, product: DeviceProduct, library: Product, algorithm: int) -> Candidate:
+        """Launches of one of the library's algorithms."""
         pointers = [product.pointers(index) for index in range(product.sets)]
         workspace = self._workspace.address
 
@@ -90,23 +122,27 @@ class Bench:
 
         return Candidate(launch, product.sets)
 
-    def _reference(self, rung: Rung, product: DeviceProduct) -> Reference:
-        together = products_per_rounding(rung.family)
+    def reference(self, rung: Rung, product: DeviceProduct) -> Reference:
+        """What the compared rows should be."""
+        together = products_per_rounding(rung.family, product.problem.a.dtype)
         if together not in self._expected:
             self._expected[together] = product.reference(self._rows, products_per_rounding=together)
         return self._expected[together]
 
     def baseline(self, key: ProblemKey) -> BaselineTime:
         """The library's best algorithm, its first, and torch.matmul where torch is installed."""
-        product, library = self._at(key)
-
-        best = fastest(len(library), lambda i: self._screen(self._baseline_candidate(product, library, i)))
+        product, library = self._with_library(key)
+        best = self.best_algorithm(product, library)
         torch_ms, note = self._torch_ms(key)
         notes = "; ".join([*best.failed, *([note] if note else [])])
         return BaselineTime(
             problem=key, best_ms=best.best_ms, first_ms=best.first_ms, best=library.name(best.index),
             heuristics=len(library), best_index=best.index, torch_ms=torch_ms, notes=notes,
         )  # fmt: skip
+
+    def best_algorithm(self, product: DeviceProduct, library: Product) -> Best:
+        """The library's fastest algorithm."""
+        return fastest(len(library), lambda i: self._screen(self.baseline_candidate(product, library, i)))
 
     def _screen(self, candidate: Candidate) -> float:
         """A quick look: milliseconds of one launch."""
@@ -126,27 +162,21 @@ class Bench:
 
     def cell(self, rung: Rung, key: ProblemKey, baseline: BaselineTime) -> Cell:
         """Check one rung on some rows, then measure it beside the library's best."""
-        product, library = self._at(key)
-        tuned = config_for(rung, product.problem, self.device.name, self._tuned_folder)
+        product, library = self._with_library(key)
+        tuned = self.tuned(rung)
         plan = make_plan(product.problem, rung=rung.name, config=tuned, arch=self.device.arch)
-        resources = product.loaded(plan).kernel.resources
         described = Cell(
             rung=rung.name, problem=key, config=dict(plan.config), baseline=baseline.best,
             first_heuristic_ms=baseline.first_ms, predicted=predicted(plan),
-            resources=Resources(
-                resources.registers,
-                resources.static_shared_bytes + rung.dynamic_shared_bytes(product.problem, plan.config),
-                resources.spill_bytes,
-            ),
-            tuned=tuned is not None,
+            resources=resources_of(product, plan), tuned=tuned is not None,
         )  # fmt: skip
-        found = product.check(plan, self._reference(rung, product), self._rows)
+        found = product.check(plan, self.reference(rung, product), self._rows)
         ratio = found.error_ratio if math.isfinite(found.error_ratio) else None
         if found.wrong is not None:
             return msgspec.structs.replace(described, error_ratio=ratio, failed=found.wrong)
         start_s = time.monotonic()
         stream = self._stream.handle
-        base, base_ms = runner_for(self._baseline_candidate(product, library, baseline.best_index), stream)
+        base, base_ms = runner_for(self.baseline_candidate(product, library, baseline.best_index), stream)
         candidate, one_ms = runner_for(product.candidate(plan), stream)
         measured = compare(candidate, one_ms, base, base_ms, schedule=self._schedule, cap_ms=self._cap_ms)
         product.unload(plan)
@@ -155,6 +185,13 @@ class Bench:
             baseline_launches=measured.baseline_launches, method=measured.method, note=measured.note,
             samples=self._sampler.since(start_s),
         )  # fmt: skip
+
+
+def resources_of(product: DeviceProduct, plan: Plan) -> Resources:
+    """What the plan's kernel takes."""
+    found = product.loaded(plan).kernel.resources
+    shared_bytes = found.static_shared_bytes + plan.rung.dynamic_shared_bytes(product.problem, plan.config)
+    return Resources(found.registers, shared_bytes, found.spill_bytes)
 
 
 def predicted(plan: Plan) -> Predicted:
@@ -177,7 +214,8 @@ def plan_cells(
 
 def key_name(key: ProblemKey) -> str:
     """A problem as part of a task's name."""
-    return f"{key.shape}/{key.dtype}-{key.accumulator}"
+    usual = (key.a_major, key.b_major) == ("row", "row")
+    return f"{key.shape}/{key.dtype}-{key.accumulator}{'' if usual else f'-{key.a_major}-{key.b_major}'}"
 
 
 def tasks(

@@ -15,8 +15,14 @@ from warptile.rungs.rung import Config, Rung
 SIZES = (1024, 2048, 4096, 8192, 16384)
 """Extents of the square products of T3's table."""
 
+MMA_SIZES = (4096, 8192)
+"""Extents on which the mma family is measured."""
+
 CORRECT_SHAPES = ((4096, 4096, 4096), (1000, 1544, 808), (1009, 1013, 1019))
 """A large square, a ragged shape that 16-byte loads still fit, and three primes that they do not."""
+
+PACKED_SHAPE = (1009, 1013, 1016)
+"""The shape of primes with a K that fills whole bytes, which types narrower than a byte need."""
 
 SMALL_SHAPES = ((64, 64, 64), (193, 161, 97), (130, 72, 40))
 """Problems small enough for compute-sanitizer: one tile, odd extents, and partial tiles that keep 16-byte rows."""
@@ -38,9 +44,19 @@ class Group:
     accumulator: str
     out: str
 
-    def key(self, m: int, n: int, k: int, b_major: str = "row") -> ProblemKey:
+    def key(self, m: int, n: int, k: int, b_major: str = "row", a_major: str = "row") -> ProblemKey:
         """The problem of this group with the given extents."""
-        return ProblemKey(m, n, k, self.dtype, self.accumulator, self.out, b_major)
+        return ProblemKey(m, n, k, self.dtype, self.accumulator, self.out, b_major, a_major)
+
+    @property
+    def packed(self) -> bool:
+        """Whether operands are narrower than a byte: they lie along K, and fill whole bytes there."""
+        return dtype(self.dtype).bits < 8
+
+    @property
+    def majors(self) -> tuple[tuple[str, str], ...]:
+        """Majors of A and B that tensor cores can be given."""
+        return (("row", "col"),) if self.packed else (("row", "row"), ("row", "col"), ("col", "row"), ("col", "col"))
 
 
 F16_F32 = Group("f16, f32 accumulate", "float16", "float32", "float16")
@@ -51,37 +67,58 @@ TF32 = Group("tf32", "tfloat32", "float32", "float32")
 F64 = Group("f64", "float64", "float64", "float64")
 S8 = Group("s8", "int8", "int32", "int32")
 U8 = Group("u8", "uint8", "int32", "int32")
-GROUPS = (F16_F32, F16_F16, F32)
-"""What is swept over all sizes."""
+S8_SATURATING = Group("s8, saturating", "int8", "int32_saturating", "int32")
+U8_SATURATING = Group("u8, saturating", "uint8", "int32_saturating", "int32")
+S4 = Group("s4", "int4", "int32", "int32")
+U4 = Group("u4", "uint4", "int32", "int32")
+B1 = Group("b1, and", "bit1", "int32", "int32")
+B1_XOR = Group("b1, xor", "bit1", "int32_xor", "int32")
+E4M3 = Group("e4m3", "float8_e4m3", "float32", "bfloat16")
+E4M3_F16 = Group("e4m3, f16 accumulate", "float8_e4m3", "float16", "float16")
+E5M2 = Group("e5m2", "float8_e5m2", "float32", "bfloat16")
+GROUPS = (F16_F32, F16_F16, F32, BF16)
+"""What is swept over sizes; which families in which of them, `SWEPT` says."""
+
+_ALL_SIZES = (F16_F32, F16_F16, F32)
+SWEPT = {"simt": _ALL_SIZES, "wmma": _ALL_SIZES, "mma": (F16_F32, BF16)}
+"""The groups in which the rungs of a family are compared, if they take them."""
 
 OTHER_GROUPS = (BF16, TF32, F64, S8, U8)
 """Types that are checked, and not swept."""
 
+MMA_GROUPS = (
+    F16_F32, F16_F16, BF16, TF32, F64, S8, U8, S8_SATURATING, U8_SATURATING, S4, U4, B1, B1_XOR, E4M3, E4M3_F16, E5M2,
+)  # fmt: skip
+"""Every combination of types that the mma family is checked in."""
 
-def to_problem(key: ProblemKey, *, with_c: bool = False) -> Problem:
-    """The contiguous problem that a key names."""
+TYPE_GROUPS = (F16_F32, F16_F16, BF16, TF32, F64, E4M3, E5M2, S8, U8, S4, B1)
+"""The precision menu: what is measured once for each type."""
+
+
+def to_problem(key: ProblemKey, *, with_c: bool = False, offset: int = 0) -> Problem:
+    """The contiguous problem that a key names, its matrices ``offset`` elements from where memory is aligned."""
     return Problem.dense(
-        key.m, key.n, key.k, dtype(key.dtype),
-        out=dtype(key.out), accumulator=dtype(key.accumulator), b_major=key.b_major, with_c=with_c,
-    )  # fmt: skip
+        key.m, key.n, key.k, dtype(key.dtype), out=dtype(key.out), accumulator=dtype(key.accumulator),
+        a_major=key.a_major, b_major=key.b_major, with_c=with_c,
+    ).displaced(offset)  # fmt: skip
 
 
 def to_key(problem: Problem) -> ProblemKey:
     """The key of a contiguous problem."""
     return ProblemKey(
         problem.m, problem.n, problem.k, problem.a.dtype.name, problem.accumulator.name, problem.d.dtype.name,
-        problem.b.major,
+        problem.b.major, problem.a.major,
     )  # fmt: skip
 
 
 @lru_cache(maxsize=256)
-def groups_of(rung: Rung, arch: str, groups: tuple[Group, ...] = GROUPS) -> tuple[Group, ...]:
-    """The groups whose problems a rung takes, and that it is compared in.
+def groups_of(rung: Rung, arch: str, groups: tuple[Group, ...] | None = None) -> tuple[Group, ...]:
+    """The groups whose problems a rung takes; by default of those that its family is compared in.
 
     FP32 rungs are compared with FP32. Rungs of float16 are compared in both accumulators where they take both.
     """
     found = []
-    for group in groups:
+    for group in groups or SWEPT[rung.family]:
         if group.dtype == "float16" and "float32" in rung.dtypes:
             continue
         problem = to_problem(group.key(512, 512, 512))

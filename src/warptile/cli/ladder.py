@@ -156,8 +156,9 @@ def recorded(name: str, problem: Problem) -> dict[str, Any] | None:
     sizes = dict.fromkeys([(problem.m, problem.n, problem.k), RECORDED_SIZE])
     for m, n, k in sizes:
         found = records.measured(
-            name, m, n, k, problem.a.dtype.name, accumulator=problem.accumulator.name, b_major=problem.b.major
-        )
+            name, m, n, k, problem.a.dtype.name, accumulator=problem.accumulator.name, b_major=problem.b.major,
+            a_major=problem.a.major,
+        )  # fmt: skip
         if found is not None:
             return {"m": m, "n": n, "k": k, **msgspec.to_builtins(found)}
     return None
@@ -196,19 +197,11 @@ class Baseline(NoBaseline):
     def _launch(self, problem: Problem, sets: Sequence[Addresses]) -> Launch | None:
         """What queues the fastest of the library's algorithms, or None where it has none."""
         from warptile.bench.baseline import fastest
-        from warptile.bench.records import ProblemKey
+        from warptile.bench.workloads import to_key
         from warptile.gpu import timing
 
         assert self._library is not None
-        key = ProblemKey(
-            problem.m,
-            problem.n,
-            problem.k,
-            problem.a.dtype.name,
-            problem.accumulator.name,
-            problem.d.dtype.name,
-            problem.b.major,
-        )
+        key = to_key(problem)
         try:
             product = self._library.product(key)
         except UnsupportedError as error:

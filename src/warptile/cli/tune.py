@@ -59,7 +59,7 @@ def command(
     Every result is on disk as soon as it is measured: interrupt it, and the same command goes on where it was.
     """
     from warptile.dtypes import dtype as dtype_named
-    from warptile.operands import OUTPUTS
+    from warptile.ladder import LADDER_OUTPUTS
     from warptile.problem import Problem
     from warptile.rungs import rung as rung_named
     from warptile.tune import tune_on_gpu
@@ -68,7 +68,7 @@ def command(
     element = dtype_named(dtype or rung.dtypes[0])
     accumulator = dtype_named(accumulate or element.accumulators[0])
     problem = Problem.dense(
-        m, n, k, element, out=dtype_named(OUTPUTS[element.name][0]), accumulator=accumulator, b_major=b_major
+        m, n, k, element, out=dtype_named(LADDER_OUTPUTS[element.name][0]), accumulator=accumulator, b_major=b_major
     )
     always = always_tried(name, problem)
     with progress_bar(name) as report:

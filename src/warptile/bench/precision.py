@@ -1,0 +1,121 @@
+"""The precision menu: the best rungs in every combination of types, and in every combination of majors.
+
+Each is checked, its error against float64 is measured, and it is timed beside the vendor library's best algorithm for
+the same types and majors, or alone where the library has none.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from warptile.bench.journal import Task
+from warptile.bench.measure import BRIEF, SWEEP
+from warptile.bench.records import ProblemKey, Timed, TypeCell
+from warptile.bench.sweep import Bench, key_name, resources_of
+from warptile.bench.workloads import F64, TYPE_GROUPS, Group, default_config, to_problem
+from warptile.device_product import runner_for
+from warptile.gpu.timing import COOL, Runner, Schedule, take_turns
+from warptile.plan import make_plan
+from warptile.rungs.rung import Rung
+
+MENU = ("mma-final",)
+"""The rungs that are measured in every type."""
+
+MENU_SIZE, F64_SIZE, LAYOUT_SIZE = 8192, 4096, 4096
+BOTH_REGIMES = (SWEEP, replace(COOL, bursts=3))
+ONE_LOOK = (BRIEF,)
+
+
+def errors(d: Any, exact: Any) -> float:
+    """Largest error over the root mean square of what is exact."""
+    scale = math.sqrt(float(np.mean(np.square(exact, dtype=np.float64))))
+    return float(np.max(np.abs(d.astype(np.float64) - exact))) / scale if scale else 0.0
+
+
+def measure(bench: Bench, rung: Rung, key: ProblemKey, schedules: Sequence[Schedule]) -> TypeCell:
+    """Check one rung on some rows, measure its error, then its speed in each regime beside the library's best."""
+    product, library = bench.at(key)
+    tuned = bench.tuned(rung)
+    plan = make_plan(product.problem, rung=rung.name, config=tuned, arch=bench.device.arch)
+    expected = bench.reference(rung, product)
+    found = product.check(plan, expected, bench.rows)
+    described = TypeCell(
+        rung=rung.name, problem=key, config=dict(plan.config), resources=resources_of(product, plan),
+        tuned=tuned is not None, error_ratio=found.error_ratio if math.isfinite(found.error_ratio) else None,
+        no_baseline=bench.no_library,
+    )  # fmt: skip
+    if found.wrong is not None:
+        return msgspec.structs.replace(described, failed=found.wrong)
+    start_s = time.monotonic()
+    candidate, one_ms = runner_for(product.candidate(plan), bench.stream)
+    runners: dict[str, Runner] = {"candidate": candidate}
+    estimates_ms = {"candidate": one_ms}
+    name = None
+    if library is not None:
+        best = bench.best_algorithm(product, library)
+        name = library.name(best.index)
+        runner, base_ms = runner_for(bench.baseline_candidate(product, library, best.index), bench.stream)
+        runners, estimates_ms = {"baseline": runner, **runners}, {"baseline": base_ms, **estimates_ms}
+    times = tuple(_timed(runners, estimates_ms, schedule) for schedule in schedules)
+    product.unload(plan)
+    is_float = product.problem.a.dtype.kind == "float"
+    return msgspec.structs.replace(
+        described, times=times, baseline=name, error=errors(found.d, expected.d),
+        drawn_error=errors(found.d, product.exact_before_rounding(bench.rows)) if is_float else None,
+        samples=bench.samples_since(start_s),
+    )  # fmt: skip
+
+
+def _timed(runners: dict[str, Runner], estimates_ms: dict[str, float], schedule: Schedule) -> Timed:
+    measured = take_turns(runners, estimates_ms, schedule)
+    baseline = measured["baseline"][0] if "baseline" in measured else ()
+    return Timed(schedule.regime, measured["candidate"][0], baseline)
+
+
+# --- what is measured ------------------------------------------------------------------------------------------------
+
+
+def menu_key(group: Group) -> ProblemKey:
+    """The problem on which a type is shown: K contiguous in both operands, as every type and the library take it."""
+    size = F64_SIZE if group == F64 else MENU_SIZE
+    return group.key(size, size, size, b_major="col")
+
+
+def plan_types(rungs: Sequence[Rung], arch: str) -> Iterator[tuple[ProblemKey, Rung]]:
+    """Types with the rungs that take them."""
+    for group in TYPE_GROUPS:
+        key = menu_key(group)
+        yield from ((key, rung) for rung in rungs if rung.name in MENU and _takes(rung, key, arch))
+
+
+def plan_layouts(rungs: Sequence[Rung], arch: str) -> Iterator[tuple[ProblemKey, Rung]]:
+    """Every combination of majors of every type, with the rungs that take it."""
+    for group in TYPE_GROUPS:
+        for a_major, b_major in group.majors:
+            key = group.key(LAYOUT_SIZE, LAYOUT_SIZE, LAYOUT_SIZE, b_major, a_major)
+            yield from ((key, rung) for rung in rungs if rung.name in MENU and _takes(rung, key, arch))
+
+
+def _takes(rung: Rung, key: ProblemKey, arch: str) -> bool:
+    return default_config(rung, to_problem(key), arch) is not None
+
+
+def tasks(
+    prefix: str,
+    planned: Iterator[tuple[ProblemKey, Rung]],
+    bench: Callable[[], Bench],
+    schedules: Sequence[Schedule],
+) -> Iterator[Task]:
+    """One task for each problem and rung, whose result is a `TypeCell`."""
+    for key, rung in planned:
+        yield (
+            f"{prefix}/{key_name(key)}-{key.out}/{rung.name}",
+            lambda key=key, rung=rung: measure(bench(), rung, key, schedules),  # type: ignore[misc]
+        )

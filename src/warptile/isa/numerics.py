@@ -13,6 +13,9 @@ with an H200 word by word.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+Specials = Literal["ieee", "nan"]
 
 
 @dataclass(frozen=True)
@@ -24,12 +27,15 @@ class FloatFormat:
         exponent_bits: of the exponent field.
         fraction_bits: explicit significand bits that the tensor core reads.
         ignored_bits: low bits of the storage that it does not.
+        specials: whether the largest exponent is that of infinities and NaN (``ieee``), or of ordinary numbers but
+            for the largest fraction, which is NaN (``nan``).
     """
 
     bits: int
     exponent_bits: int
     fraction_bits: int
     ignored_bits: int = 0
+    specials: Specials = "ieee"
 
     def __post_init__(self) -> None:
         if 1 + self.exponent_bits + self.fraction_bits + self.ignored_bits != self.bits:
@@ -41,6 +47,8 @@ FORMATS = {
     "bf16": FloatFormat(16, 8, 7),
     "tf32": FloatFormat(32, 8, 10, ignored_bits=13),
     "f32": FloatFormat(32, 8, 23),
+    "e4m3": FloatFormat(8, 4, 3, specials="nan"),
+    "e5m2": FloatFormat(8, 5, 2),
 }
 
 
@@ -69,10 +77,34 @@ NAN_BITS = {"f32": 0x7FFFFFFF, "f16": 0x7FFF}
 """What a NaN result looks like."""
 
 # Bytes of A that one step consumes, and fraction bits of its sum, from this compute capability (times ten) on.
-_ADDERS = ((75, 16, 24), (80, 16, 24), (90, 32, 25))
+_ADDERS = ((70, 8, 23), (75, 16, 24), (80, 16, 24), (90, 32, 25))
+
+FLOAT8 = ("e4m3", "e5m2")
+
+
+def unpacks_float8(capability: int) -> bool:
+    """Whether ``mma`` has no adder for e4m3 and e5m2 on a compute capability, and multiplies them as f16.
+
+    That is then two sums, each of every second pair of products along k: the first starts from zero, the second from
+    the first, and C is added at last, rounded to the nearest.
+    """
+    return 90 <= capability < 120
+
+
+def has_quad_pairs(capability: int) -> bool:
+    """Whether ``mma.m8n8k4`` of f16 runs on tensor cores; else a routine of the compiler adds up in f32.
+
+    The routine for f32 accumulators is a chain of fused multiply-adds, to which C is added; that for f16 adds the last
+    two products to C, then the first two, each pair of them a product and a fused multiply-add (read from SASS).
+    """
+    return capability < 80
 
 
 def accumulation(element: str, capability: int) -> Accumulation:
-    """The adder for operands of type ``element`` (f16, bf16 or tf32) on a compute capability (times ten)."""
+    """The adder for floating-point operands of type ``element`` on a compute capability (times ten)."""
+    if element in FLOAT8 and capability < 90:
+        return Accumulation(16, 13, lost_bits=10)
+    if element in FLOAT8 and unpacks_float8(capability):
+        element = "f16"
     _, step_bytes, fraction_bits = [adder for adder in _ADDERS if adder[0] <= capability][-1]
     return Accumulation(step_bytes * 8 // FORMATS[element].bits, fraction_bits)

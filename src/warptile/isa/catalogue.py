@@ -1,0 +1,114 @@
+"""All tensor-core multiplications by name: what ``warptile isa`` lists and draws, and what is assembled to see SASS.
+
+A name is the family, the shape, a kind if there is one, the type of D, that of A, that of B or C where they differ, and
+what else tells instructions apart: ``mma.m16n8k16.f32.f16``, ``mma.m16n8k32.s32.s8.u8``, ``mma.m8n8k128.s32.b1.xor``,
+``mma.sp.m16n8k32.f32.f16``, ``wmma.m16n16k16.f32.f16``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from warptile.isa import mma, sparse, wmma
+from warptile.isa.fragments import FragmentLayout
+from warptile.isa.mma import ROW_COLUMN
+
+FAMILIES = ("mma", "mma.sp", "wmma")
+
+Shape = mma.MmaShape | sparse.SparseShape | wmma.WmmaShape
+
+NEWEST_COMMON = 90
+"""The capability (times ten) whose WMMA fragments are shown unless another is asked for."""
+
+
+@dataclass(frozen=True)
+class Multiplication:
+    """One instruction.
+
+    Attributes:
+        name: as warptile calls it.
+        family: one of `FAMILIES`.
+        shape: its row of `warptile.isa.mma`, `warptile.isa.sparse` or `warptile.isa.wmma`.
+        types: of D, A, B and C.
+        opcode: as PTX spells it.
+        capability: the first compute capability (times ten) that takes it, by the PTX ISA.
+        layouts: of A and B.
+        scaled: it takes block scales.
+    """
+
+    name: str
+    family: str
+    shape: Shape
+    types: tuple[str, str, str, str]
+    opcode: str
+    capability: int
+    layouts: tuple[str, str] = ROW_COLUMN
+    scaled: bool = False
+
+    def fragment(self, matrix: str, capability: int = NEWEST_COMMON) -> FragmentLayout:
+        """The layout of ``"a"``, ``"b"``, ``"c"`` or ``"d"``; of mma.sp, A is the compressed one."""
+        element = self.types["dabc".index(matrix)]
+        place = "c" if matrix == "d" else matrix
+        if isinstance(self.shape, wmma.WmmaShape):
+            return self.shape.fragment(place, element, max(capability, self.shape.capability))
+        if isinstance(self.shape, mma.MmaShape):
+            return self.shape.fragment(place, element, self.layouts)
+        return self.shape.fragment(place, element)
+
+
+def _name(family: str, shape: Shape, types: tuple[str, str, str, str], *rest: str) -> str:
+    result, left, right, addend = types
+    parts = [family, shape.name, getattr(shape, "kind", ""), result, left, right if right != left else ""]
+    parts += ["c" + addend if addend != result else "", *rest]
+    return ".".join(part for part in parts if part)
+
+
+def _of_mma(shape: mma.MmaShape) -> Iterator[Multiplication]:
+    for types in mma.type_lists(shape):
+        for layouts in shape.layouts:
+            told = layouts if layouts != ROW_COLUMN else ()
+            for operation, since in shape.operations or (("", shape.capability),):
+                for scale in shape.scales or (None,):
+                    opcode = shape.opcode(types, layouts=layouts, operation=operation, scale=scale)
+                    name = _name("mma", shape, types, *told, operation, *(scale or ()))
+                    yield Multiplication(name, "mma", shape, types, opcode, since, layouts, scale is not None)
+
+
+def _of_sparse(shape: sparse.SparseShape) -> Iterator[Multiplication]:
+    for types in sparse.type_lists(shape):
+        for scale in shape.scales or (None,):
+            name = _name("mma.sp", shape, types, *(scale or ()))
+            opcode = shape.opcode(types, scale=scale)
+            yield Multiplication(name, "mma.sp", shape, types, opcode, shape.capability, scaled=scale is not None)
+
+
+def _of_wmma(shape: wmma.WmmaShape) -> Iterator[Multiplication]:
+    for result in shape.accumulators:
+        for addend in shape.accumulators:
+            for operation, since in shape.operations or (("", shape.capability),):
+                types = (result, shape.type, shape.type, addend)
+                spelled = (result, addend) if shape.type == "f16" else types
+                bits = f".{operation}.popc" if operation else ""
+                opcode = f"wmma.mma{bits}.sync.aligned.row.col.{shape.name}.{'.'.join(spelled)}"
+                yield Multiplication(_name("wmma", shape, types, operation), "wmma", shape, types, opcode, since)
+
+
+@cache
+def multiplications() -> tuple[Multiplication, ...]:
+    """Every instruction: mma.sync, mma.sp, wmma.mma, in the order of their tables."""
+    found: list[Multiplication] = []
+    for dense in mma.SHAPES:
+        found += _of_mma(dense)
+    for half in sparse.SHAPES:
+        found += _of_sparse(half)
+    for warp in wmma.SHAPES:
+        found += _of_wmma(warp)
+    return tuple(found)
+
+
+@cache
+def by_name() -> dict[str, Multiplication]:
+    """The same by name."""
+    return {each.name: each for each in multiplications()}

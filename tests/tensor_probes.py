@@ -152,7 +152,10 @@ def _integers(kind: str, element: str, choice: np.ndarray) -> np.ndarray:
     return np.where(choice & np.uint64(1), np.uint64((1 << bits) - 1), np.uint64(0))
 
 
-_SPREAD = {"f16": 12, "bf16": 30, "tf32": 30, "f64": 200, "e4m3": 6, "e5m2": 10}
+_SPREAD = {
+    "f16": (12, 6), "bf16": (30, 15), "tf32": (30, 15), "f64": (200, 100), "e4m3": (6, 8), "e5m2": (14, 14),
+}  # fmt: skip
+"""How far exponents of the kind "exponents" reach below and above that of 1."""
 
 
 def _floats(
@@ -176,13 +179,10 @@ def _floats(
     near = between(bias - 2, bias + 1)
     field = near
     if kind in ("exponents", "cancellation", "ignored"):
-        spread = _SPREAD[operand]
-        high = spread // 2
-        if addend:
-            # Products reach twice as far; for cancellation C is small.
-            spread, high = min(2 * spread, bias - 1), (-spread // 2 if kind == "cancellation" else spread)
-            high = min(high, bias - 1)
-        field = between(max(bias - spread, 1), bias + high)
+        below, above = _SPREAD[operand]
+        if addend:  # products reach twice as far; for cancellation C is small
+            below, above = 2 * below, (-below // 2 if kind == "cancellation" else 2 * above)
+        field = between(max(bias - below, 1), bias + above)
     elif kind == "ties":
         ends = np.array([0, 1, (1 << fraction_bits) - 1, (1 << fraction_bits) - 2], np.uint64)
         if fraction_bits > 2:
@@ -193,11 +193,15 @@ def _floats(
         low = np.where(coin & np.uint64(4), pick % np.uint64(4), np.uint64(0))
         field = np.where(coin & np.uint64(1), low, near)
     elif kind == "tiny":
+        # Products near the smallest normal number, below it, and below the smallest number there is.
+        half, reach = operand_bias // 2, 30 if element == "f64" else 10
         if addend:
-            field = between(0, 24 if element != "f64" else 100)
+            field = between(0, 2 * reach) if number % 3 == 0 else np.zeros_like(pick)
+            part = part if number % 3 == 0 else part >> (coin % np.uint64(fraction_bits))
         else:
-            half = operand_bias // 2
-            field = between(half - 10, half + 8) if element != "f64" else between(half - 40, half + 20)
+            low, high = ((-reach, reach), (-2 * reach, -reach // 2), (-14, -10))[number % 3]
+            sign = sign if number % 3 < 2 else np.zeros_like(sign)  # what is cut then adds up
+            field = between(half + low, half + high)
     elif kind == "zeros":
         zero = (coin % np.uint64(10) < np.uint64(7)) | np.bool_(number == 0)
         if number == 1:  # A is all -0, B positive, C all -0

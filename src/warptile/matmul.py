@@ -10,7 +10,7 @@ from typing import Any
 from warptile import arrays
 from warptile.errors import LayoutError, ShapeError, UnsupportedError
 from warptile.execute import Backend, choose_backend, planned
-from warptile.operands import Product, arrange, scale_factor
+from warptile.operands import Product, arrange, scale_factor, stored
 from warptile.plan import Plan, a_majors
 from warptile.problem import Operand, Problem
 
@@ -39,7 +39,7 @@ def matmul(
 
     Args:
         a: (..., M, K) or (K,): NumPy, torch, CuPy or JAX, any strides; float16, bfloat16,
-            float32, float64, float8 (e4m3fn or e5m2), int8 or uint8.
+            float32, float64, float8 (e4m3fn or e5m2), int8 or uint8. Or 2:4 weights (M, K): `warptile.sparsify`.
         b: (..., K, N) or (K,), of the same type and in the same place.
         c: broadcastable to the result and of its type; never read when beta is 0.
         alpha: factor of the product.
@@ -66,7 +66,7 @@ def matmul(
         NoDeviceError: ``backend="gpu"`` without a GPU.
     """
     _refuse_what_comes_later(epilogue=epilogue, **epilogue_tensors)
-    left = arrays.view(a, "a")
+    left = stored(a)
     factor = alpha * scale_factor(scale_a, "scale_a", left) * scale_factor(scale_b, "scale_b", left)
     types = _Types(out_dtype, accumulate, precision)
     executor = choose_backend(backend, left)
@@ -100,7 +100,7 @@ def plan(
     Arguments and errors are those of `matmul`; nothing is computed.
     """
     _refuse_what_comes_later(epilogue=epilogue, **epilogue_tensors)
-    left = arrays.view(a, "a")
+    left = stored(a)
     factor = alpha * scale_factor(scale_a, "scale_a", left) * scale_factor(scale_b, "scale_b", left)
     types = _Types(out_dtype, accumulate, precision)
     executor = choose_backend(backend, left)
@@ -180,6 +180,8 @@ def _run(chosen: Plan, executor: Backend, product: Product, alpha: float, beta: 
         operands = {"A": product.a, "B": product.b, "D": product.target or product.as_matrices(result)}
         if product.c is not None:
             operands["C"] = product.c
+        if product.metadata is not None:
+            operands["E"] = product.metadata
         executor.run(chosen, operands, list(product.indices()), alpha, beta)
     if out is not None and not direct:
         arrays.assign(out, result)

@@ -6,7 +6,7 @@ Shapes follow the array API's ``matmul``: a 1-D operand is promoted, leading axe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -17,6 +17,7 @@ from warptile.arrays import ArrayView, Shape
 from warptile.dtypes import DTYPES, DType
 from warptile.errors import DTypeError, LayoutError, ShapeError, UnsupportedError
 from warptile.problem import Operand, Problem, alignment_of
+from warptile.sparse import SparseMatrix
 
 OUTPUTS = {
     "float16": ("float16", "bfloat16", "float32"),
@@ -51,6 +52,7 @@ class Product:
         target: where the caller wants the result, when the kernel can write there; else None.
         out: the caller's ``out``, or None.
         copies: what had to be copied first and why, one sentence each.
+        metadata: (\\*batch, steps, words), packed, of a sparse ``a``, whose matrices are then (m, k / 2); else None.
     """
 
     problem: Problem
@@ -64,6 +66,7 @@ class Product:
     target: ArrayView | None
     out: ArrayView | None
     copies: tuple[str, ...]
+    metadata: ArrayView | None = None
 
     @property
     def empty(self) -> bool:
@@ -101,20 +104,24 @@ def arrange(
         DTypeError: element types that do not go together.
         LayoutError: operands on different devices, or an ``out`` that cannot be written.
     """
-    left, right = arrays.view(a, "a"), arrays.view(b, "b")
+    sparse = isinstance(a, SparseMatrix)
+    _check_sides(a, b, precision)
+    left, right = stored(a), arrays.view(b, "b")
     _same_place(left, right)
     element = _operand_type(left, right, precision)
     accumulator = _accumulator(element, accumulate)
     output = _output_type(element, out_dtype, out)
 
-    a_shape, b_shape = _promoted_shapes(left, right)
-    batch = _batch_shape(left, right)
+    whole = replace(left, shape=a.shape) if sparse else left
+    a_shape, b_shape = _promoted_shapes(whole, right)
+    batch = _batch_shape(whole, right)
     (m, k), n = a_shape[-2:], b_shape[-1]
     vectors = (left.ndim == 1, right.ndim == 1)
     result_shape = batch + ((m,) if left.ndim > 1 else ()) + ((n,) if right.ndim > 1 else ())
 
     copies: list[str] = []
-    a_matrices = _in_layout(_promoted(left, a_shape, column=False), a_majors(element, accumulator, output), copies)
+    majors = ("row",) if sparse else a_majors(element, accumulator, output)
+    a_matrices = _in_layout(_promoted(left, a_shape, column=False), majors, copies)
     b_matrices = _in_layout(_promoted(right, b_shape, column=True), ("row", "col"), copies)
     c_matrices = None
     if beta != 0:
@@ -127,7 +134,7 @@ def arrange(
         m,
         n,
         k,
-        a=_operand(a_matrices, element),
+        a=replace(_operand(a_matrices, element), sparse=sparse),
         b=_operand(b_matrices, element),
         c=_operand(c_matrices, output) if c_matrices else None,
         d=_operand(target, output) if target else _fresh_operand(batch, m, n, output),
@@ -139,13 +146,37 @@ def arrange(
         batch,
         vectors,
         result_shape,
-        a_matrices.broadcast((*batch, m, k)),
+        a_matrices.broadcast((*batch, *a_matrices.shape[-2:])),
         b_matrices.broadcast((*batch, k, n)),
         c_matrices,
         target,
         destination,
         tuple(copies),
+        _metadata(a, batch) if sparse else None,
     )
+
+
+def stored(a: Any) -> ArrayView:
+    """What is in memory of ``a``: the kept values of a `SparseMatrix`, any other array itself."""
+    return arrays.view(a.values if isinstance(a, SparseMatrix) else a, "a")
+
+
+def _metadata(a: SparseMatrix, batch: Shape) -> ArrayView:
+    words = arrays.view(a.packed(), "a's metadata")
+    return words.broadcast((*batch, *words.shape))
+
+
+def _check_sides(a: Any, b: Any, precision: str | None) -> None:
+    """Raise where a sparse matrix stands on a side, or is to be multiplied in a precision, that no instruction has."""
+    if isinstance(b, SparseMatrix):
+        raise UnsupportedError(
+            f"b: got a SparseMatrix of shape {b.shape}; the tensor core takes the sparse operand on the left: with "
+            "weights w (N, K) and x (M, K), matmul(w, x.T).T is x @ w.T"
+        )
+    if isinstance(a, SparseMatrix) and a.element.name == "float32" and precision != "tf32":
+        raise UnsupportedError(
+            "a: a SparseMatrix of float32 is multiplied as TF32 only; say precision='tf32', or give a.to_dense()"
+        )
 
 
 def scale_factor(value: Any, name: str, a: ArrayView) -> float:

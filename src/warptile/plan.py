@@ -110,7 +110,8 @@ def make_plan(
     target = arches.arch(arch)
     if config is not None and rung is None:
         raise UnsupportedError("config was given without a rung; name it, such as rung='simt-warptile'")
-    rungs = tuple(RUNGS.values())[::-1] if rung is None else (rung_named(rung),)
+    taken = [each for each in RUNGS.values() if each.sparse == problem.a.sparse]
+    rungs = tuple(taken)[::-1] if rung is None else (rung_named(rung),)
     rejected: list[tuple[str, str]] = []
     for each in rungs:
         choices: tuple[Choice, ...] = ((each, config),) if config is not None else candidates(each, problem)
@@ -238,7 +239,7 @@ def _common_reason(refused: list[tuple[str, str]]) -> str:
 
 
 def _arguments(problem: Problem, alpha: float, beta: float) -> tuple[Argument, ...]:
-    """The kernel's parameters in the order of the ABI that all simt and wmma rungs share."""
+    """The kernel's parameters in the order of the ABI that all rungs share; behind them a sparse A's metadata."""
 
     def leading(operand: Operand | None) -> Scalar:
         return Scalar("s64", operand.leading_dimension if operand is not None else 0)
@@ -257,6 +258,7 @@ def _arguments(problem: Problem, alpha: float, beta: float) -> tuple[Argument, .
         leading(problem.d),
         _scale("alpha", alpha, problem),
         _scale("beta", beta, problem),
+        *([Pointer("E")] if problem.a.sparse else []),
     )
 
 

@@ -21,12 +21,14 @@ class Operand:
         leading_dimension: elements from one row (column) to the next.
         alignment_bytes: largest power of two, at most 16, that divides the base address and the byte distance of
             every row (column); it decides how wide a load may be.
+        sparse: half of the elements along K are stored, the others are zero; metadata says which (`warptile.sparse`).
     """
 
     dtype: DType
     major: str
     leading_dimension: int
     alignment_bytes: int = MAX_ALIGNMENT_BYTES
+    sparse: bool = False
 
     def __post_init__(self) -> None:
         assert self.major in ("row", "col"), self.major
@@ -97,17 +99,19 @@ class Problem:
         a_major: str = "row",
         b_major: str = "row",
         with_c: bool = False,
+        sparse: bool = False,
     ) -> Problem:
         """Contiguous matrices: A as [M, K] (``"row"``) or stored as [K, M] (``"col"``), B as [K, N] or stored as
-        [N, K], row-major C and D."""
+        [N, K], row-major C and D. With ``sparse`` A is stored as [M, K / 2] and metadata."""
 
         def operand(element: DType, columns: int, major: str = "row") -> Operand:
             columns = max(columns, 1)
             return Operand(element, major, columns, alignment_of(columns * element.bits // 8))
 
+        a = operand(dtype, k if a_major == "row" else m, a_major)
         return Problem(
             m, n, k,
-            a=operand(dtype, k if a_major == "row" else m, a_major),
+            a=replace(operand(dtype, k // 2), sparse=True) if sparse else a,
             b=operand(dtype, n if b_major == "row" else k, b_major),
             c=operand(out, n) if with_c else None,
             d=operand(out, n),

@@ -45,6 +45,8 @@ def operand_reason(
     dtypes: tuple[str, ...],
     accumulators: tuple[str, ...] | None = None,
     a_majors: tuple[str, ...] = ("row",),
+    *,
+    sparse: bool = False,
 ) -> str | None:
     """Why operands of these types and majors cannot be taken, or None.
 
@@ -53,7 +55,12 @@ def operand_reason(
         dtypes: operand types that the rung takes.
         accumulators: accumulator types that the rung has; None means the default one of the operands' type.
         a_majors: majors in which it reads A.
+        sparse: it takes a sparse A, and no other.
     """
+    if problem.a.sparse != sparse:
+        if sparse:
+            return "A is dense; it takes 2:4 weights, such as matmul(warptile.sparsify(a), b)"
+        return "A is sparse, half of it stored; it takes a dense A, such as a.to_dense()"
     element = problem.a.dtype
     if element.name not in dtypes:
         return f"operands are {element.name}; it takes {', '.join(dtypes)}"

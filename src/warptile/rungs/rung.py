@@ -38,6 +38,7 @@ class Rung:
         capability: (problem, config) -> compute capability times ten that the operands' type and the configuration's
             instruction need; at least ``min_arch`` counts.
         may_spill: a spill in this rung is part of its lesson, and no build failure.
+        sparse: A is a `warptile.SparseMatrix`; its metadata is one more parameter behind beta.
     """
 
     name: str
@@ -56,3 +57,4 @@ class Rung:
     dynamic_shared_bytes: Callable[[Problem, Config], int]
     capability: Callable[[Problem, Config], int] = lambda problem, config: 0
     may_spill: bool = False
+    sparse: bool = False

@@ -5,11 +5,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from exact_adder import bits_of, dot
 
 import wmma_cases
 from warptile.emulator import accumulate
 from warptile.isa import wmma
-from warptile.isa.numerics import FORMATS, NAN_BITS, accumulation
+from warptile.isa.numerics import accumulation
 
 RAW = {"f16": np.uint16, "bf16": np.uint16, "tf32": np.uint32, "f32": np.uint32}
 
@@ -27,67 +28,16 @@ def stacks(element, accumulator, kind, count=2, rows=4, columns=4, seed=3):
     return raw, (a.astype(float), b.astype(float), c.astype(float))
 
 
-def exponent_of(value, element):
-    """The exponent that the adder uses: the operand's own, of subnormals the smallest one, of zeros none."""
-    if value == 0:
-        return None
-    lowest = 2 - (1 << (FORMATS[element].exponent_bits - 1))
-    return max(math.frexp(value)[1] - 1, lowest)
-
-
-def cut(value, unit):
-    """A multiple of ``unit``, toward zero."""
-    return Fraction(math.trunc(value / unit)) * unit
-
-
-def to_f32(total):
-    """Toward zero."""
-    if total == 0:
-        return 0.0
-    exponent = max(math.floor(math.log2(abs(total))) + 1, -126)
-    while abs(total) < Fraction(2) ** exponent and exponent > -126:
-        exponent -= 1
-    if exponent > 127:
-        return math.copysign(math.inf, total)
-    return math.copysign(float(cut(total, Fraction(2) ** (exponent - 23))), total)
-
-
-def to_f16(total):
-    """To nearest even; zero is positive."""
-    with np.errstate(over="ignore"):
-        return float(np.float16(float(total))) + 0.0  # exact in float64: the sum has few bits
-
-
-def one_step(a, b, c, element, accumulator, model):
-    products = [float(x) * float(y) if np.isfinite(x) and np.isfinite(y) else x * y for x, y in zip(a, b, strict=True)]
-    if not all(map(math.isfinite, (*products, c))):
-        with np.errstate(invalid="ignore"):
-            return float(np.sum(np.array([p for p in (*products, c) if not math.isfinite(p)])))
-    terms = [
-        (Fraction(float(x)) * Fraction(float(y)), exponent_of(x, element) + exponent_of(y, element))
-        for x, y in zip(a, b, strict=True)
-        if x != 0 and y != 0
-    ]
-    if c != 0:
-        terms.append((Fraction(c), exponent_of(c, accumulator)))
-    largest = max([exponent for _, exponent in terms] + [model.smallest_exponent])
-    unit = Fraction(2) ** (largest - model.fraction_bits)
-    total = sum((cut(value, unit) for value, _ in terms), Fraction(0))
-    return to_f32(total) if accumulator == "f32" else to_f16(total)
-
-
 def expected(values, element, accumulator, model):
     a, b, c = values
-    out = np.empty(c.shape, np.float32 if accumulator == "f32" else np.float16)
+    out = np.empty(c.shape)
+    depth = a.shape[2]
+    steps = [range(start, min(start + model.terms, depth)) for start in range(0, depth, model.terms)]
+    types = (element, element, accumulator)
     with np.errstate(all="ignore"):
         for n, i, j in np.ndindex(c.shape):
-            total = float(c[n, i, j])
-            for start in range(0, a.shape[2], model.terms):
-                step = slice(start, start + model.terms)
-                total = one_step(a[n, i, step], b[n, j, step], total, element, accumulator, model)
-            out[n, i, j] = total
-    bits = out.view(RAW[accumulator])
-    return np.where(np.isnan(out), RAW[accumulator](NAN_BITS[accumulator]), bits)
+            out[n, i, j] = dot(a[n, i], b[n, j], float(c[n, i, j]), types, steps, model.fraction_bits)
+    return bits_of(out, accumulator)
 
 
 @pytest.mark.parametrize("kind", wmma_cases.FLOAT_KINDS)

@@ -143,6 +143,9 @@ ret;
     return buffer, report
 
 
+OWN_PLACE = "mov.u32 %r9, %laneid; mul.wide.u32 %rd2, %r9, 8; add.u64 %rd2, %rd2, %rd1;"
+"""%rd2 becomes the address of eight bytes of the lane's own."""
+
 EIGHT = "{" + ",".join(f"%r{i}" for i in range(8)) + "}"
 FOUR = "{" + ",".join(f"%r{i}" for i in range(4)) + "}"
 LOAD = f"wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {EIGHT}, "
@@ -179,19 +182,19 @@ def test_saturation_of_four_and_eight_bits():
         for mode, expected in ((".satfinite", top), ("", (top - 5 + most * most * k + 2**31) % 2**32 - 2**31)):
             body = f"""mov.b32 %r20, {word:#x}; mov.b32 %r21, {top - 5};
             wmma.mma.sync.aligned.row.col.{shape}.s32.{element}.{element}.s32{mode} {d}, {side}, {side}, {c};
-            st.global.b32 [%rd1], %r1;"""
+            {OWN_PLACE} st.global.b32 [%rd2], %r1;"""
             buffer, _ = run_ptx(body)
-            assert buffer[:4].view(np.int32).item() == expected
+            assert (buffer[:256].view(np.int32)[::2] == expected).all()
 
 
 def test_rounding_of_doubles_can_be_chosen():
     for rounding in ("", ".rn", ".rz", ".rp", ".rm"):
         body = f"""mov.f64 %fd1, 0d3C00000000000000; mov.f64 %fd2, 0d3FF0000000000000; mov.f64 %fd3, 0d3FF0000000000000;
         wmma.mma.sync.aligned.row.col.m8n8k4.f64.f64.f64.f64{rounding} {{%fd4,%fd5}}, {{%fd1}}, {{%fd2}}, {{%fd3,%fd3}};
-        st.global.f64 [%rd1], %fd4;"""
+        {OWN_PLACE} st.global.f64 [%rd2], %fd4;"""
         # 1 + 2**-63, four times over: each rounding up adds one unit in the last place, no other adds anything.
         buffer, _ = run_ptx(body)
-        assert buffer[:8].view(np.float64).item() == (1 + 4 * 2.0**-52 if rounding == ".rp" else 1)
+        assert (buffer[:256].view(np.float64) == (1 + 4 * 2.0**-52 if rounding == ".rp" else 1)).all()
 
 
 @pytest.mark.parametrize(
@@ -255,9 +258,9 @@ def test_lanes_that_disagree_are_named():
 def test_generic_addresses_reach_shared_memory():
     body = f"""mov.u32 %r9, %laneid; mul.wide.u32 %rd2, %r9, 16; add.u64 %rd3, %rd1, %rd2;
     mov.u64 %rd4, tile; add.u64 %rd5, %rd4, %rd2; cvta.shared.u64 %rd6, %rd4;
-    ld.global.v4.b32 {FOUR}, [%rd3]; st.shared.v4.b32 [%rd5], {FOUR};
+    ld.global.v4.b32 {FOUR}, [%rd3]; st.shared.v4.b32 [%rd5], {FOUR}; bar.warp.sync -1;
     wmma.load.c.sync.aligned.row.m16n16k16.f16 {FOUR}, [%rd6], 16;
-    wmma.store.d.sync.aligned.col.m16n16k16.f16 [%rd6], {FOUR}, 16;
+    wmma.store.d.sync.aligned.col.m16n16k16.f16 [%rd6], {FOUR}, 16; bar.warp.sync -1;
     ld.shared.v4.b32 {FOUR}, [%rd5]; st.global.v4.b32 [%rd3+1024], {FOUR};"""
     values = np.arange(256, dtype=np.float16)
     buffer, report = run_ptx(body, a=values, shared=512)

@@ -8,245 +8,305 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba import njit
 from numba.core import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from warptile.emulator.formats import canonical_f32
+from warptile.emulator.fused import compiled
 from warptile.emulator.lanes import Array
-from warptile.isa.numerics import FORMATS, NAN_BITS, Accumulation, FloatFormat
+from warptile.isa.numerics import FLOAT8, FORMATS, NAN_BITS, Accumulation
 
-FINITE, INFINITE, NOT_A_NUMBER = 0, 1, 2
-ZERO_EXPONENT = -10000
-"""Exponent of a zero: it aligns nothing."""
+BLOCK = 8
+"""Columns that are computed side by side; every instruction has a multiple of it."""
+
+_LOWEST_POWER = -1074
+_POWERS = np.ldexp(1.0, np.arange(_LOWEST_POWER, 1024))
+"""Every power of two that a float64 holds."""
+
+_F32_END = 2.0**128
+_F16_END = 65520.0
+"""The smallest magnitudes that become infinity: of f32 rounded toward zero, and of f16 rounded to the nearest."""
+
+
+@intrinsic
+def _trunc_intrinsic(typing_context: Any, x: Any) -> Any:
+    """x without its fraction, infinities and NaN as they are."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.call(builder.module.declare_intrinsic("llvm.trunc", [ir.DoubleType()]), arguments)
+
+    return types.float64(types.float64), generate
+
+
+_trunc: Any = _trunc_intrinsic  # its stub counts the typing context as an argument
 
 
 @njit(cache=True)
-def _decode(
-    raw: Any, exponent_bits: int, fraction_bits: int, ignored_bits: int, significands: Any, exponents: Any, kinds: Any
-) -> bool:
-    """Split values into signed significands (with ``fraction_bits`` fraction bits) and exponents; any special ones?"""
-    special = False
+def _decode(raw: Any, format_: Any, values: Any, powers: Any) -> None:
+    """Raw bits to values, and to the power of two that each is aligned by: 0 of what aligns nothing.
+
+    ``format_`` gives the exponent, fraction and ignored bits, and whether the largest exponent is that of infinity and
+    NaN: else only its largest fraction is NaN.
+    """
+    exponent_bits, fraction_bits, ignored_bits, ieee = format_
     bias = (1 << (exponent_bits - 1)) - 1
     top = (1 << exponent_bits) - 1
     for i in range(len(raw)):
-        value: Any = np.int64(raw[i]) >> ignored_bits
-        fraction: Any = value & ((1 << fraction_bits) - 1)
-        field = (value >> fraction_bits) & top
-        kinds[i] = FINITE
-        if field == top:
-            special = True
-            kinds[i] = INFINITE if fraction == 0 else NOT_A_NUMBER
-            fraction, exponent = 1, 0
-        elif field == 0:
-            exponent = 1 - bias
-        else:
+        word = np.int64(raw[i]) >> ignored_bits
+        fraction: Any = word & ((1 << fraction_bits) - 1)
+        field = (word >> fraction_bits) & top
+        exponent = max(field, 1) - bias
+        power = _POWERS[exponent - _LOWEST_POWER]
+        if field != 0:
             fraction |= 1 << fraction_bits
-            exponent = field - bias
+        size = np.float64(fraction) * _POWERS[exponent - fraction_bits - _LOWEST_POWER]
+        if field == top and (ieee or fraction == (2 << fraction_bits) - 1):
+            size = math.inf if ieee and fraction == 1 << fraction_bits else math.nan
+            power = 0.0
         if fraction == 0:
-            exponent = ZERO_EXPONENT
-        significands[i] = -fraction if (value >> (fraction_bits + exponent_bits)) & 1 else fraction
-        exponents[i] = exponent
-    return special
+            power = 0.0
+        values[i] = -size if (word >> (fraction_bits + exponent_bits)) & 1 else size
+        powers[i] = power
 
 
 @njit(cache=True)
-def _cut(significand: int, left: int) -> int:
-    """significand * 2**left, cut toward zero."""
-    if left >= 0:
-        return significand << left
-    if left < -62:
-        return 0
-    return significand >> -left if significand >= 0 else -((-significand) >> -left)
+def _round_to_f32(values: Any, singles: Any, words: Any, lost_bits: int, nan: int, bits: Any) -> None:
+    """Bits of f32 values, cut toward zero to all but ``lost_bits`` of the fraction.
 
-
-@njit(cache=True)
-def _round_to_f32(total: int, exponent: int) -> int:
-    """Bits of total * 2**exponent as an f32, cut toward zero; too large becomes infinity."""
-    if total == 0:
-        return 0
-    sign = 0x80000000 if total < 0 else 0
-    size = abs(total)
-    leading = math.frexp(float(size))[1] - 1 + exponent
-    if leading > 127:
-        return sign | 0x7F800000
-    lowest = max(leading, -126) - 23
-    fraction = _cut(size, exponent - lowest)
-    if leading < -126:
-        return sign | fraction
-    return sign | ((leading + 127) << 23) | (fraction & 0x7FFFFF)
-
-
-@njit(cache=True)
-def _round_to_f16(total: int, exponent: int) -> int:
-    """Bits of total * 2**exponent as an f16, rounded to nearest even; too large becomes infinity, zero is positive."""
-    if total == 0:
-        return 0
-    sign = 0x8000 if total < 0 else 0
-    size = abs(total)
-    leading = math.frexp(float(size))[1] - 1 + exponent
-    lowest = max(leading, -14) - 10
-    drop = lowest - exponent
-    if drop <= 0:
-        fraction = size << -drop
-    elif drop > 62:
-        fraction = 0
-    else:
-        fraction = size >> drop
-        half = 1 << (drop - 1)
-        remainder = size & ((1 << drop) - 1)
-        if remainder > half or (remainder == half and fraction & 1):
-            fraction += 1
-    if fraction == 0:
-        return 0
-    if leading < -14:
-        return sign | fraction  # a carry into bit 10 is the smallest normal number
-    result = ((leading + 15) << 10) + (fraction - 1024)
-    return sign | (result if result < 0x7C00 else 0x7C00)
-
-
-@njit(cache=True)
-def _special_sum(sa: Any, ka: Any, sb: Any, kb: Any, sc: int, kc: int) -> tuple[int, bool]:
-    """Of one step with special values: kind of the sum (FINITE if none matter) and its sign."""
-    positive = kc == INFINITE and sc > 0
-    negative = kc == INFINITE and sc < 0
-    if kc == NOT_A_NUMBER:
-        return NOT_A_NUMBER, False
-    for k in range(len(sa)):
-        if ka[k] == NOT_A_NUMBER or kb[k] == NOT_A_NUMBER:
-            return NOT_A_NUMBER, False
-        if ka[k] == INFINITE or kb[k] == INFINITE:
-            if sa[k] == 0 or sb[k] == 0:
-                return NOT_A_NUMBER, False
-            if (sa[k] < 0) != (sb[k] < 0):
-                negative = True
-            else:
-                positive = True
-    if positive and negative:
-        return NOT_A_NUMBER, False
-    return (INFINITE, negative) if positive or negative else (FINITE, False)
-
-
-@njit(cache=True)
-def _add_products(sa: Any, ea: Any, sb: Any, eb: Any, sc: Any, ec: Any, point: int, floor: int, kept: int) -> Any:
-    """One step without special values: the sum of cut terms, and the exponent they are aligned to.
-
-    All operands are int32 and the loops are straight, so that the compiler turns them into vector instructions.
+    ``singles`` is room for one float32 a value and ``words`` the same memory as integers.
     """
-    largest = np.int32(floor)
-    for k in range(len(sa)):
-        largest = max(largest, ea[k] + eb[k])
-    largest = max(largest, ec)
-    total = np.int64(0)
-    for k in range(len(sa)):
-        down = min(largest - ea[k] - eb[k], np.int32(31))
-        term = np.int32(sa[k] * sb[k]) << np.int32(point)
-        # Arithmetic shifts round down; adding ones below the cut to negative terms makes that toward zero.
-        term += (term >> np.int32(31)) & ((np.int32(1) << down) - np.int32(1))
-        total += np.int32(term) >> down
-    return total + _cut(sc, kept - (largest - ec)), largest
+    for j in range(BLOCK):
+        singles[j] = np.float32(values[j])
+    for j in range(BLOCK):
+        size = abs(values[j])
+        away = abs(np.float64(singles[j])) > size and size < _F32_END  # rounded to the nearest, which was too large
+        word = words[j] - np.uint32(1) if away else words[j]
+        if lost_bits and size < _F32_END:
+            word &= ~np.uint32((1 << lost_bits) - 1)
+        bits[j] = word if size == size else np.uint32(nan)  # a NaN equals nothing
+
+
+@njit(cache=True)
+def _round_to_f16(value: float, nan: int) -> int:
+    """Bits of a value as an f16, rounded to nearest even; too large becomes infinity, zero is positive."""
+    size = abs(value)
+    if math.isnan(size):
+        return nan
+    sign = 0x8000 if value < 0 else 0
+    if size >= _F16_END:
+        return sign | 0x7C00
+    exponent = max(math.frexp(size)[1] - 1, -14)
+    units = int(np.rint(size * _POWERS[10 - exponent - _LOWEST_POWER]))
+    # Of a normal number, units has bit 10 set, which adds one to the exponent field; a carry does so once more.
+    return sign | (((exponent + 14) << 10) + units) if units else 0
 
 
 @njit(cache=True)
 def _multiply(
-    a: Any, b: Any, c: Any, operand: Any, accumulator: Any, terms: int, kept: int, smallest: int, nan: int, out: Any
-) -> None:
+    a: Any, b: Any, c: Any, chosen: Any, left: Any, right: Any, accumulator: Any, terms: int, kept: int, smallest: int,
+    lost_bits: int, nan: int, out: Any,
+) -> None:  # fmt: skip
     """The steps of one instruction, for a stack of matrices.
 
-    ``operand`` and ``accumulator`` give (exponent, fraction, ignored) bits of the two formats; an accumulator with 5
+    A float64 holds everything exactly: a product and its power of two, the terms as integers of units of the last
+    place that is kept, and their sum. Infinities and NaN take their usual way through it.
+
+    ``chosen`` gives the place along B of each element of A: for each matrix and row, or one for all.
+    ``left``, ``right`` and ``accumulator`` are the formats of A, B and C as `_decode` takes them; an accumulator with 5
     exponent bits is f16, else f32.
     """
     count, rows, depth = a.shape
-    columns = b.shape[1]
+    columns, length = b.shape[1:]
     half = accumulator[0] == 5
-    sa = np.empty(rows * depth, np.int32)
-    ea = np.empty(rows * depth, np.int32)
-    ka = np.empty(rows * depth, np.uint8)
-    sb = np.empty(columns * depth, np.int32)
-    eb = np.empty(columns * depth, np.int32)
-    kb = np.empty(columns * depth, np.uint8)
-    sc = np.empty(1, np.int32)
-    ec = np.empty(1, np.int32)
-    kc = np.empty(1, np.uint8)
-    value = np.empty(1, np.uint32)
-    point = kept - 2 * operand[1]
+    a_values = np.empty(rows * depth)
+    a_powers = np.empty(rows * depth)
+    b_values = np.empty(length * columns)
+    b_powers = np.empty(length * columns)
+    b_turned = np.empty(length * columns, b.dtype)
+    c_values = np.empty(BLOCK)
+    c_powers = np.empty(BLOCK)
+    largest = np.empty(BLOCK)
+    scale = np.empty(BLOCK)
+    total = np.empty(BLOCK)
+    bits = np.empty(BLOCK, np.uint32)
+    singles = np.empty(BLOCK, np.float32)
+    words = singles.view(np.uint32)
+    unit = _POWERS[kept - _LOWEST_POWER]
+    floor = _POWERS[smallest - _LOWEST_POWER]
     for i in range(count):
-        special_a = _decode(a[i].ravel(), operand[0], operand[1], operand[2], sa, ea, ka)
-        special_b = _decode(b[i].ravel(), operand[0], operand[1], operand[2], sb, eb, kb)
+        _decode(a[i].ravel(), left, a_values, a_powers)
+        for column in range(columns):
+            for k in range(length):
+                b_turned[k * columns + column] = b[i, column, k]
+        _decode(b_turned, right, b_values, b_powers)
         for row in range(rows):
-            for column in range(columns):
-                value[0] = c[i, row, column]
+            places = chosen[i % chosen.shape[0], row % chosen.shape[1]]
+            for block in range(0, columns, BLOCK):
+                for j in range(BLOCK):
+                    bits[j] = c[i, row, block + j]
                 for start in range(0, depth, terms):
                     stop = min(start + terms, depth)
-                    x, y = (
-                        slice(row * depth + start, row * depth + stop),
-                        slice(column * depth + start, column * depth + stop),
-                    )
-                    special_c = _decode(value, accumulator[0], accumulator[1], accumulator[2], sc, ec, kc)
-                    if special_a or special_b or special_c:
-                        kind, below = _special_sum(sa[x], ka[x], sb[y], kb[y], sc[0], kc[0])
-                        if kind == NOT_A_NUMBER:
-                            value[0] = nan
-                            break
-                        if kind == INFINITE:
-                            value[0] = (0xFC00 if below else 0x7C00) if half else (0xFF800000 if below else 0x7F800000)
-                            continue
-                    total, largest = _add_products(
-                        sa[x], ea[x], sb[y], eb[y], sc[0], ec[0], point, smallest, kept - accumulator[1]
-                    )
+                    _decode(bits, accumulator, c_values, c_powers)
+                    for j in range(BLOCK):
+                        largest[j] = max(floor, c_powers[j])
+                    for k in range(start, stop):
+                        power = a_powers[row * depth + k]
+                        first = places[k] * columns + block
+                        for j in range(BLOCK):
+                            product = power * b_powers[first + j]
+                            largest[j] = product if product > largest[j] else largest[j]
+                    for j in range(BLOCK):
+                        scale[j] = unit / largest[j]
+                        total[j] = 0.0 + _trunc(c_values[j] * scale[j])  # a sum of nothing but -0 is +0
+                    for k in range(start, stop):
+                        value = a_values[row * depth + k]
+                        first = places[k] * columns + block
+                        for j in range(BLOCK):
+                            total[j] += _trunc(value * b_values[first + j] * scale[j])
+                    for j in range(BLOCK):
+                        total[j] /= scale[j]
                     if half:
-                        value[0] = _round_to_f16(total, largest - kept)
+                        for j in range(BLOCK):
+                            bits[j] = _round_to_f16(total[j], nan)
                     else:
-                        value[0] = _round_to_f32(total, largest - kept)
-                out[i, row, column] = value[0]
+                        _round_to_f32(total, singles, words, lost_bits, nan, bits)
+                for j in range(BLOCK):
+                    out[i, row, block + j] = bits[j]
 
 
-def _shape_of(format_: FloatFormat) -> tuple[int, int, int]:
-    return format_.exponent_bits, format_.fraction_bits, format_.ignored_bits
+def _shape_of(element: str) -> tuple[int, int, int, bool]:
+    format_ = FORMATS[element]
+    return format_.exponent_bits, format_.fraction_bits, format_.ignored_bits, format_.specials == "ieee"
 
 
-def multiply_float(a: Array, b: Array, c: Array, element: str, accumulator: str, model: Accumulation) -> Array:
-    """Floating-point operands as raw bits (uint16 or uint32); C and D are of type ``accumulator``, f16 or f32.
+def _places(depth: int, chosen: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    return np.arange(depth).reshape(1, 1, depth) if chosen is None else np.ascontiguousarray(chosen)
+
+
+def multiply_float(
+    a: Array,
+    b: Array,
+    c: Array,
+    element: str,
+    accumulator: str,
+    model: Accumulation,
+    *,
+    right: str | None = None,
+    chosen: NDArray[np.int64] | None = None,
+) -> Array:
+    """Floating-point operands as raw bits; C and D are of type ``accumulator``, f16 or f32.
 
     Args:
         a: (n, M, K) bits.
         b: (n, N, K) bits.
         c: (n, M, N) bits.
-        element: type of A and B.
+        element: type of A, and of B unless ``right`` says otherwise.
         accumulator: type of C and of the result.
         model: the adder.
+        right: type of B.
+        chosen: of a sparse A, whose K is that of its stored elements: (n, M, K) places along k of B.
     """
-    out = np.empty(c.shape, dtype=c.dtype)
+    missing = -b.shape[1] % BLOCK
+    if missing:  # of no instruction
+        b = np.concatenate([b, np.zeros((len(b), missing, b.shape[2]), b.dtype)], axis=1)
+        c = np.concatenate([c, np.zeros((*c.shape[:2], missing), c.dtype)], axis=2)
+    out: Array = np.empty(c.shape, dtype=np.uint32)
     _multiply(
-        np.ascontiguousarray(a), np.ascontiguousarray(b), np.ascontiguousarray(c), _shape_of(FORMATS[element]),
-        _shape_of(FORMATS[accumulator]), model.terms, model.fraction_bits, model.smallest_exponent,
-        NAN_BITS[accumulator], out,
+        np.ascontiguousarray(a, np.uint32), np.ascontiguousarray(b, np.uint32), np.ascontiguousarray(c, np.uint32),
+        _places(a.shape[2], chosen), _shape_of(element), _shape_of(right or element), _shape_of(accumulator),
+        model.terms, model.fraction_bits, model.smallest_exponent, model.lost_bits, NAN_BITS[accumulator], out,
     )  # fmt: skip
-    return out
+    return out[:, :, : out.shape[2] - missing].astype(c.dtype, copy=False)
+
+
+@cache
+def _as_f16() -> dict[str, Array]:
+    """Of every eight-bit float, the bits of the f16 of the same value."""
+    raw = np.arange(256, dtype=np.uint32)
+    tables = {}
+    for element in FLOAT8:
+        values, powers = np.empty(256), np.empty(256)
+        _decode(raw, _shape_of(element), values, powers)
+        tables[element] = np.where(np.isnan(values), NAN_BITS["f16"], values.astype(np.float16).view(np.uint16))
+    return tables
+
+
+def multiply_float8(
+    a: Array,
+    b: Array,
+    c: Array,
+    element: str,
+    accumulator: str,
+    model: Accumulation,
+    *,
+    right: str | None = None,
+    chosen: NDArray[np.int64] | None = None,
+) -> Array:
+    """The same of eight-bit floats where the adder is that of f16: see `warptile.isa.numerics.unpacks_float8`."""
+    tables = _as_f16()
+    a, b = tables[element][a], tables[right or element][b]
+    places: NDArray[np.int64] = np.broadcast_to(_places(a.shape[2], chosen), a.shape)
+    total: Array = np.zeros_like(c)
+    for first in (0, 2):
+        part = np.flatnonzero(np.arange(a.shape[2]) % 4 // 2 * 2 == first)
+        total = multiply_float(
+            a.take(part, axis=2), b, total, "f16", accumulator, model, chosen=places.take(part, axis=2)
+        )
+    word, kind = (np.uint16, np.float16) if accumulator == "f16" else (np.uint32, np.float32)
+    with np.errstate(all="ignore"):
+        added: Array = total.astype(word).view(kind) + c.astype(word).view(kind)
+    bits: Array = np.where(np.isnan(added), word(NAN_BITS[accumulator]), added.view(word))
+    return bits.astype(c.dtype, copy=False)
+
+
+def multiply_quads(a: Array, b: Array, c: Array, accumulator: str) -> Array:
+    """f16 operands with K = 4 where no tensor core takes them (see `warptile.isa.numerics.has_quad_pairs`)."""
+    x, y = (matrices.astype(np.uint16).view(np.float16).astype(np.float32) for matrices in (a, b))
+    factors = [(x[:, :, None, k], y[:, None, :, k]) for k in range(4)]
+    fma = compiled("fma", "f32")
+    with np.errstate(all="ignore"):
+        if accumulator == "f32":
+            total: Array = np.zeros(c.shape, np.float32)
+            for left, right in factors:
+                total = fma(left, right, total)
+            return canonical_f32(c.view(np.float32) + total).view(np.uint32)
+        first, last = (fma(*factors[k + 1], factors[k][0] * factors[k][1]) for k in (0, 2))
+        total = c.astype(np.uint16).view(np.float16).astype(np.float32) + last + first
+        return np.where(np.isnan(total), np.uint16(NAN_BITS["f16"]), total.astype(np.float16).view(np.uint16))
 
 
 @njit(cache=True)
-def _multiply_integer(a: Any, b: Any, c: Any, saturate: bool, out: Any) -> None:
+def _multiply_integer(a: Any, b: Any, c: Any, chosen: Any, saturate: bool, out: Any) -> None:
     count, rows, depth = a.shape
     columns = b.shape[1]
     for i in range(count):
         for row in range(rows):
+            places = chosen[i % chosen.shape[0], row % chosen.shape[1]]
             for column in range(columns):
                 total: Any = np.int64(c[i, row, column])
                 for k in range(depth):
-                    total += np.int64(a[i, row, k]) * np.int64(b[i, column, k])
+                    total += np.int64(a[i, row, k]) * np.int64(b[i, column, places[k]])
                 if saturate:
                     total = min(max(total, -(1 << 31)), (1 << 31) - 1)
                 out[i, row, column] = total & 0xFFFFFFFF
 
 
-def multiply_integer(a: Array, b: Array, c: NDArray[np.int32], *, saturate: bool) -> NDArray[np.int32]:
-    """Integer operands (int8 or uint8); the sum is exact and then wraps, or is held at the limits of int32."""
+def multiply_integer(
+    a: Array, b: Array, c: NDArray[np.int32], *, saturate: bool, chosen: NDArray[np.int64] | None = None
+) -> NDArray[np.int32]:
+    """Integer operands; the sum is exact and then wraps, or is held at the limits of int32."""
     out = np.empty(c.shape, dtype=np.uint32)
-    _multiply_integer(np.ascontiguousarray(a), np.ascontiguousarray(b), np.ascontiguousarray(c), saturate, out)
+    _multiply_integer(
+        np.ascontiguousarray(a, np.int32), np.ascontiguousarray(b, np.int32), np.ascontiguousarray(c),
+        _places(a.shape[2], chosen), saturate, out,
+    )  # fmt: skip
     return out.view(np.int32)
 
 

@@ -22,9 +22,16 @@ _INFINITY, _MAGNITUDE = 0x7C00, 0x7FFF
 
 
 def overflow_check(
-    instruction: Instruction, machine: Machine, fragment: FragmentLayout, element: str, addend: str, result: str
+    instruction: Instruction,
+    machine: Machine,
+    fragment: FragmentLayout,
+    types: tuple[str, str, str, str],
 ) -> Check | None:
-    """The check of one instruction whose D lies as ``fragment``; None if its result is not f16, or the check is off."""
+    """The check of one instruction with ``types`` of D, A, B and C whose D lies as ``fragment``.
+
+    None if its result is not f16, or the check is off.
+    """
+    result, left, right, addend = types
     if result != "f16" or "overflow" not in machine.checks:
         return None
     lane_of = np.empty(fragment.rows * fragment.columns, dtype=np.intp)
@@ -35,9 +42,10 @@ def overflow_check(
         infinite = (d.reshape(-1, fragment.rows, fragment.columns) & _MAGNITUDE) == _INFINITY
         if not infinite.any():
             return
-        rows: Array = np.asarray(finite(a, element).all(axis=2))
-        columns: Array = np.asarray(finite(b, element).all(axis=2))
-        made = infinite & rows[:, :, None] & columns[:, None, :] & finite(c, addend).reshape(infinite.shape)
+        rows: Array = np.asarray(finite(a, left).all(axis=2))
+        columns = np.asarray(finite(b, right).all(axis=2)).reshape(len(b), -1, fragment.columns)
+        columns = np.repeat(columns, fragment.rows // columns.shape[1], axis=1)  # of several products, each its own
+        made = infinite & rows[:, :, None] & columns & finite(c, addend).reshape(infinite.shape)
         if not made.any():
             return
         warp, row, column = (int(x) for x in np.unravel_index(int(np.argmax(made)), made.shape))

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from warptile.emulator import accumulate
 from warptile.emulator.assembler import Assembler, Modifiers, Operation, Source, builder, unknown
 from warptile.emulator.lanes import WARP, Active, Array
 from warptile.emulator.ops.memory import address_source, count_access
-from warptile.emulator.overflow import overflow_check
+from warptile.emulator.ops.mma import multiplication
+from warptile.emulator.products import Arithmetic, Operands
 from warptile.errors import DivergentCollective, MisalignedAccess
 from warptile.isa import wmma
 from warptile.isa.access import Request
-from warptile.isa.fragments import FragmentLayout, gather_index, scatter_index
-from warptile.isa.numerics import accumulation
 from warptile.isa.wmma import ELEMENT_BITS, WmmaShape
 from warptile.ptx.instruction import Instruction
 
@@ -207,9 +203,6 @@ def _stack(sources: list[Source], active: Active) -> Fragments:
 
 # -- wmma.mma ----------------------------------------------------------------------------------------------------
 
-Multiply = Callable[[Array, Array, Array], Array]
-"""(n, M, K) and (n, N, K) matrices with C to D, all of the fragments' own element types."""
-
 
 def _build_mma(instruction: Instruction, modifiers: Modifiers, assembler: Assembler) -> Operation:
     operation = modifiers.take("xor", "and")
@@ -239,8 +232,13 @@ def _build_mma(instruction: Instruction, modifiers: Modifiers, assembler: Assemb
     _check_architecture(instruction, assembler, shape)
     _check_operation(instruction, assembler, shape, operation)
     capability = assembler.machine.arch_capability
-    multiply = _multiplier(shape, result, addend, operation, capability, saturate=saturate, rounding=rounding or "rn")
-    return Operation(_mma(instruction, assembler, shape, result, addend, operation, multiply), collective="warp")
+    arithmetic = Arithmetic(
+        element, element, addend, result, capability, shape.on(capability).k, operation, saturate, rounding or "rn"
+    )
+    matrices = (("a", element), ("b", element), ("c", addend), ("c", result))
+    operands = Operands(arithmetic, *(shape.fragment(matrix, of, capability) for matrix, of in matrices))
+    native = wmma.native_count(shape, capability, operation)
+    return multiplication(instruction, assembler, operands, native=native, flops=shape.flops)
 
 
 def _check_operation(instruction: Instruction, assembler: Assembler, shape: WmmaShape, operation: str | None) -> None:
@@ -252,113 +250,3 @@ def _check_operation(instruction: Instruction, assembler: Assembler, shape: Wmma
         raise unknown(instruction, f"{shape.name}.{shape.type} takes the bit operations {', '.join(known) or 'none'}")
     if capability < known[operation]:
         raise unknown(instruction, f".{operation} needs sm_{known[operation]}, this machine is sm_{capability}")
-
-
-def _mma(
-    instruction: Instruction,
-    assembler: Assembler,
-    shape: WmmaShape,
-    result: str,
-    addend: str,
-    operation: str | None,
-    multiply: Multiply,
-) -> Callable[[Active], None]:
-    machine = assembler.machine
-    capability = machine.arch_capability
-    fragments = [
-        shape.fragment("a", shape.type, capability), shape.fragment("b", shape.type, capability),
-        shape.fragment("c", addend, capability), shape.fragment("c", result, capability),
-    ]  # fmt: skip
-    out, *inputs = instruction.operands
-    for operand, fragment in zip((*inputs, out), fragments, strict=True):
-        given = len(getattr(operand, "elements", (operand,)))
-        if given != fragment.registers:
-            raise unknown(instruction, f"takes {fragment.registers} registers where {given} are given")
-    words = [np.dtype(f"u{fragment.register_bits // 8}") for fragment in fragments]
-    sources = [assembler.sources(operand, word) for operand, word in zip(inputs, words, strict=False)]
-    targets = assembler.destinations(out, words[3])
-    matrices = [
-        _reader(fragments[0], shape.type, rows_first=True), _reader(fragments[1], shape.type, rows_first=False),
-        _reader(fragments[2], addend, rows_first=True),
-    ]  # fmt: skip
-    count = wmma.native_count(shape, capability, operation)
-    scatter = scatter_index(fragments[3])
-    check = overflow_check(instruction, machine, fragments[3], shape.type, addend, result)
-
-    def run(active: Active) -> None:
-        warps = active.count // WARP
-        a, b, c = (read(_stack(registers, active)) for read, registers in zip(matrices, sources, strict=True))
-        product = multiply(a, b, c).reshape(warps, -1)
-        if check is not None:
-            check(active, a, b, c, product)
-        held = np.ascontiguousarray(product.take(scatter, axis=1)).view(words[3]).reshape(active.count, -1)
-        for register, target in enumerate(targets):
-            target(active, held[:, register])
-        machine.count.add(instruction, "tensor_instructions", count * warps)
-        machine.count.add(instruction, "tensor_flops", shape.flops * warps)
-
-    return run
-
-
-_STORAGE = {
-    "f16": np.uint16, "bf16": np.uint16, "tf32": np.uint32, "f32": np.uint32, "f64": np.float64, "s8": np.int8,
-    "u8": np.uint8, "s32": np.int32,
-}  # fmt: skip
-"""How the matrices of `accumulate` hold an element: raw bits for floating-point types that NumPy lacks."""
-
-
-def _reader(fragment: FragmentLayout, element: str, *, rows_first: bool) -> Callable[[Fragments], Array]:
-    """Registers to matrices (n, rows, columns), or transposed for B."""
-    rows, columns = fragment.rows, fragment.columns
-    if element == "b1":
-        # Matrices of 32-bit words along k: the word of (row g, k = 32 t) lies in lane 4 g + t.
-        return lambda registers: registers.reshape(-1, 8, 4)
-    index = gather_index(fragment)
-    if element in ("s4", "u4"):
-        order = index.reshape(rows, columns) if rows_first else index.reshape(rows, columns).T
-
-        def read_nibbles(registers: Fragments) -> Array:
-            packed = registers.view(np.uint8).reshape(len(registers), -1)
-            low, high = packed & 15, packed >> 4
-            nibbles = np.stack([low, high], axis=-1).reshape(len(registers), -1)
-            values = (nibbles ^ 8).astype(np.int8) - np.int8(8) if element == "s4" else nibbles
-            return values[:, order]
-
-        return read_nibbles
-    storage = np.dtype(_STORAGE[element])
-    matrix = index.reshape(rows, columns) if rows_first else index.reshape(rows, columns).T
-
-    def read(registers: Fragments) -> Array:
-        elements = registers.reshape(len(registers), -1).view(storage)
-        found: Array = elements.take(matrix.ravel(), axis=1)  # unlike elements[:, matrix], contiguous
-        return found.reshape(-1, *matrix.shape)
-
-    return read
-
-
-def _multiplier(
-    shape: WmmaShape, result: str, addend: str, operation: str | None, capability: int, *, saturate: bool, rounding: str
-) -> Multiply:
-    """What multiplies matrices of these types on this architecture."""
-    element = shape.type
-    if element == "f64":
-        return lambda a, b, c: accumulate.multiply_double(a, b, c, rounding)
-    if element == "b1":
-        return lambda a, b, c: accumulate.multiply_bits(a, b, c, exclusive=operation == "xor")
-    if element in ("s8", "u8", "s4", "u4"):
-        return lambda a, b, c: accumulate.multiply_integer(a, b, c, saturate=saturate)
-    model = accumulation(element, capability)
-    model = replace(model, terms=min(model.terms, shape.on(capability).k))
-    # With one f16 and one f32 among C and D the machine computes in f32 and converts the other.
-    inner = "f16" if result == addend == "f16" else "f32"
-
-    def multiply(a: Array, b: Array, c: Array) -> Array:
-        if addend != inner:
-            c = c.view(np.float16).astype(np.float32).view(np.uint32)
-        d = accumulate.multiply_float(a, b, c, element, inner, model)
-        if result != inner:
-            with np.errstate(over="ignore"):
-                d = d.view(np.float32).astype(np.float16).view(np.uint16)
-        return d
-
-    return multiply

@@ -7,36 +7,48 @@ from collections.abc import Callable
 from warptile.launch import Dim3
 from warptile.problem import Problem
 from warptile.rungs.legality import blocks
-from warptile.rungs.mma_tiles import INSTRUCTIONS, Geometry, capability, common_reasons
+from warptile.rungs.mma_tiles import INSTRUCTIONS, Geometry, capability, common_reasons, step
 from warptile.rungs.rung import Config, Rung
 from warptile.rungs.tensor_tiles import (
     MAX_DYNAMIC_SHARED_BYTES,
     MAX_STATIC_SHARED_BYTES,
+    VECTOR_BYTES,
     elements_per_unit,
     output_width,
     resource_reason,
     stages_reason,
     unit_bytes,
-    width,
 )
 
 SHAPE_KEYS = ("FM", "FN", "FK")
-TILE_KEYS = ("BM", "BN", "BK", "WM", "WN", *SHAPE_KEYS)
-RING_KEYS = (*TILE_KEYS, "STAGES")
+SIZE_KEYS = ("BM", "BN", "BK", "WM", "WN", *SHAPE_KEYS)
+TILE_KEYS = (*SIZE_KEYS, "MIN_BLOCKS")
+RING_KEYS = (*SIZE_KEYS, "STAGES", "MIN_BLOCKS")
+
+WIDE = ("float64", "float8_e4m3", "float8_e5m2")
+"""Types whose operands take two registers for one."""
+
+ALL_REGISTERS = (*WIDE, "int8", "uint8")
+"""Types for which the compiler, left to itself, chooses so few registers that some spill."""
 
 
 # --- sizes --------------------------------------------------------------------------------------------------------
 
 
 def _tile(problem: Problem, bm: int = 128, bn: int = 128, wm: int = 64, wn: int = 32) -> dict[str, int]:
-    """Rows of 128 bytes of depth: 64 halves."""
+    """Lines of 128 bytes of depth: 64 halves. Doubles, and 8-bit floats, which are widened, fill twice the registers:
+    they get half of the tile."""
     fm, fn, fk = INSTRUCTIONS.get(problem.a.dtype.name, INSTRUCTIONS["float16"])[0]
-    depth = 128 * 8 // problem.a.dtype.bits
-    return {"BM": bm, "BN": bn, "BK": depth, "WM": wm, "WN": wn, "FM": fm, "FN": fn, "FK": fk}
+    if problem.a.dtype.name in WIDE:
+        bn, wm = bn // 2, wm // 2
+    sizes = {"BM": bm, "BN": bn, "BK": 128 * 8 // problem.a.dtype.bits, "WM": wm, "WN": wn}
+    return {**sizes, "FM": fm, "FN": fn, "FK": fk, "MIN_BLOCKS": 1 if problem.a.dtype.name in ALL_REGISTERS else 0}
 
 
 def _ring(problem: Problem, stages: int) -> dict[str, int]:
-    return {**_tile(problem), "STAGES": stages}
+    """At least two steps of depth, so that two sets of fragments can take turns."""
+    tile = _tile(problem)
+    return {**tile, "BK": max(tile["BK"], 2 * step(problem)), "STAGES": stages, "MIN_BLOCKS": tile["MIN_BLOCKS"]}
 
 
 # --- template arguments -------------------------------------------------------------------------------------------
@@ -52,19 +64,19 @@ def operation_type(problem: Problem, config: Config) -> str:
 def tile_type(problem: Problem, config: Config) -> str:
     """The kernels' tile, its depth in units."""
     depth = config["BK"] // elements_per_unit(problem)
-    return f"warptile::MmaTile<{config['BM']}, {config['BN']}, {depth}, {config['WM']}, {config['WN']}>"
+    return f"warptile::Tile<{config['BM']}, {config['BN']}, {depth}, {config['WM']}, {config['WN']}>"
 
 
-def widths_type(problem: Problem) -> str:
-    """Units that one access to A, to B, and to C and D may move."""
-    each = unit_bytes(problem)
-    return f"warptile::Widths<{width(problem.a, each)}, {width(problem.b, each)}, {output_width(problem)}>"
+def access_type(problem: Problem, *, vectors: bool = True) -> str:
+    """Bytes that one access to A, to B, and to C and D may move; without ``vectors`` a unit of A or B."""
+    unit, widest = unit_bytes(problem), VECTOR_BYTES if vectors else 1
+    a, b = (max(unit, min(operand.alignment_bytes, widest)) for operand in (problem.a, problem.b))
+    return f"warptile::AccessBytes<{a}, {b}, {output_width(problem) * problem.d.dtype.bits // 8}>"
 
 
-def _name(kernel: str, problem: Problem, config: Config, *, loads: bool = True, ring: tuple[str, ...] = ()) -> str:
-    """The instantiation of ``kernel``; ``loads`` if it takes vector widths, ``ring`` the keys that follow."""
-    arguments = [operation_type(problem, config), tile_type(problem, config)]
-    arguments += [widths_type(problem)] if loads else []
+def _name(kernel: str, problem: Problem, config: Config, *, vectors: bool = True, ring: tuple[str, ...] = ()) -> str:
+    """The instantiation of ``kernel``; ``ring`` are the keys that follow."""
+    arguments = [operation_type(problem, config), tile_type(problem, config), access_type(problem, vectors=vectors)]
     arguments += [str(config[key]) for key in ring]
     return f"warptile::{kernel}<{', '.join(arguments)}>"
 
@@ -134,11 +146,11 @@ def _rung(
     default: Callable[[Problem], Config],
     geometry: Callable[[Problem, Config], Geometry],
     keys: tuple[str, ...] = TILE_KEYS,
-    loads: bool = True,
+    vectors: bool = True,
     dynamic: bool = False,
 ) -> Rung:
     kernel = name.replace("-", "_")
-    ring = tuple(key for key in keys if key not in TILE_KEYS)
+    ring = tuple(key for key in keys if key not in SIZE_KEYS)
     return Rung(
         name=name,
         family="mma",
@@ -150,7 +162,7 @@ def _rung(
         default_config=default,
         candidates=_tile_candidates(default),
         illegal=_illegal(keys, geometry, dynamic=dynamic),
-        name_expression=lambda problem, config: _name(kernel, problem, config, loads=loads, ring=ring),
+        name_expression=lambda problem, config: _name(kernel, problem, config, vectors=vectors, ring=ring),
         grid=_linear_grid,
         threads=_threads,
         dynamic_shared_bytes=lambda problem, config: geometry(problem, config).shared_bytes if dynamic else 0,
@@ -165,7 +177,7 @@ MMA_RUNGS: tuple[Rung, ...] = (
         "wmma-final",
         default=_tile,
         geometry=_one_stage,
-        loads=False,
+        vectors=False,
     ),
     _rung(
         "mma-vectorized",

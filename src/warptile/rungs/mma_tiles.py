@@ -20,6 +20,7 @@ from warptile.rungs.tensor_tiles import (
     multiple_reason,
     packing_reason,
     register_limit,
+    round_up,
     shape_reason,
     unit_bytes,
 )
@@ -39,9 +40,25 @@ INSTRUCTIONS: dict[str, tuple[tuple[int, int, int], ...]] = {
 }
 """Instruction shapes (FM, FN, FK) that the kernels use for each operand type, the usual one first."""
 
-FRAGMENT_ROWS, FRAGMENT_COLUMNS = 16, 8
+SLAB = 16
+"""Rows of A, or columns of B, that a warp loads together: `SlabReader`."""
+
 PANEL_ROW_BYTES = (32, 64, 128)
-"""Bytes that a row of a panel may have; wider stages are several panels of the widest."""
+"""Bytes that a row of a panel may have; wider lines are several panels of the widest."""
+
+
+MAY_BE_ZERO = ("MIN_BLOCKS",)
+"""MIN_BLOCKS is zero where the compiler is left to choose a number of registers."""
+
+PATCH_GAP = 8
+"""Sums of nothing after each row of a patch."""
+
+PATCH_ALIGNMENT_BYTES = 128
+OVERHEAD_REGISTERS = 40
+"""Registers of addresses and loop state beside accumulators and fragments, as compiled kernels show them."""
+
+EMULATION_REGISTERS = {"int4": 48, "uint4": 48, "float8_e4m3": 48, "float8_e5m2": 48}
+"""More of them for types that sm_90 widens to 8-bit integers and to float16."""
 
 
 def capability(problem: Problem, config: Config) -> int:
@@ -63,23 +80,27 @@ def along_k(operand: Operand, *, is_a: bool) -> bool:
     return operand.major == ("row" if is_a else "col")
 
 
+def slab(operand: Operand, *, is_a: bool) -> int:
+    """Rows (columns) that a warp loads together: two slabs where 16 bytes hold four elements along M (N)."""
+    return 2 * SLAB if operand.dtype.bits == 32 and not along_k(operand, is_a=is_a) else SLAB
+
+
 @dataclass(frozen=True)
 class Geometry:
     """Sizes of one configuration for one problem.
 
     Attributes:
         problem: what is computed.
-        config: the tunables; those that a rung does not have are as if they were 1.
-        stages: of the ring in shared memory.
-        fragment_sets: sets of fragments that are alive at one time.
-        overhead_registers: registers of addresses and loop state, as compiled kernels show them.
+        config: the tunables.
+        stages: of shared memory.
+        fragment_sets: sets of fragments that are alive at one time: one as a whole, two that take turns, or (0) those
+            of B and two slabs of A that pass by.
     """
 
     problem: Problem
     config: Config
     stages: int = 1
     fragment_sets: int = 1
-    overhead_registers: int = 48
 
     @property
     def threads(self) -> int:
@@ -89,27 +110,38 @@ class Geometry:
 
     @property
     def stage_bytes(self) -> int:
-        """Bytes of one stage; panels have no gaps."""
+        """Bytes of one stage, whose panels have no gaps: ``MmaStage``."""
         depth = self.config["BK"] // elements_per_unit(self.problem)
         return (self.config["BM"] + self.config["BN"]) * depth * unit_bytes(self.problem)
 
     @property
+    def patch_bytes(self) -> int:
+        """Bytes of one warp's patch: ``MmaPatch``."""
+        row_bytes = (self.config["WN"] + PATCH_GAP) * self.problem.accumulator.bits // 8
+        return round_up(slab(self.problem.a, is_a=True) * row_bytes, PATCH_ALIGNMENT_BYTES)
+
+    @property
     def shared_bytes(self) -> int:
-        """Shared memory of a block."""
-        return self.stages * self.stage_bytes
+        """Shared memory of a block: stages while it multiplies, patches once it stores."""
+        return max(self.stages * self.stage_bytes, self.threads // WARP_LANES * self.patch_bytes)
 
     @property
     def registers(self) -> int:
         """Estimated registers of a thread: accumulators, fragments, and what addresses and the loop need."""
         config, problem = self.config, self.problem
         accumulators = config["WM"] * config["WN"] * problem.accumulator.bits
-        fragments = (config["WM"] + config["WN"]) * step(problem) * problem.a.dtype.bits * self.fragment_sets
-        return (accumulators + fragments) // 32 // WARP_LANES + self.overhead_registers
+        if self.fragment_sets == 0:
+            rows = config["WN"] + 2 * slab(problem.a, is_a=True)
+        else:
+            rows = (config["WM"] + config["WN"]) * self.fragment_sets
+        fragments = rows * step(problem) * problem.a.dtype.bits
+        extra = EMULATION_REGISTERS.get(problem.a.dtype.name, 0)
+        return (accumulators + fragments) // 32 // WARP_LANES + OVERHEAD_REGISTERS + extra
 
     @property
     def register_limit(self) -> int:
         """Registers a thread may have with MIN_BLOCKS blocks on a multiprocessor."""
-        return register_limit(self.threads, self.config.get("MIN_BLOCKS", 1))
+        return register_limit(self.threads, max(self.config["MIN_BLOCKS"], 1))
 
 
 def type_reason(problem: Problem) -> str | None:
@@ -120,33 +152,47 @@ def type_reason(problem: Problem) -> str | None:
 
 def tiling_reason(problem: Problem, config: Config) -> str | None:
     """Why the levels of tiling do not divide each other, or None."""
-    depth = step(problem)
-    fragments = {**config, "a fragment's rows": FRAGMENT_ROWS, "a fragment's columns": FRAGMENT_COLUMNS,
-                 "a step's depth": depth}  # fmt: skip
-    pairs = (("BM", "WM"), ("BN", "WN"), ("WM", "a fragment's rows"), ("WN", "a fragment's columns"),
-             ("BK", "a step's depth"))  # fmt: skip
-    return multiple_reason(fragments, pairs)
+    reason = multiple_reason(config, (("BM", "WM"), ("BN", "WN")))
+    if reason is not None:
+        return reason
+    units = {
+        "WM": (slab(problem.a, is_a=True), "rows of A are loaded {} at a time"),
+        "WN": (slab(problem.b, is_a=False), "columns of B are loaded {} at a time"),
+        "BK": (step(problem), "a step is {} deep"),
+    }
+    for key, (unit, why) in units.items():
+        if config[key] % unit:
+            return f"{key} is {config[key]}; {why.format(unit)}, so it must be a multiple of that"
+    return None
 
 
 def panel_reason(problem: Problem, config: Config) -> str | None:
-    """Why an operand's stage is no whole number of panels, or None."""
+    """Why an operand's stage is no whole number of panels, or a warp's part of a line none of theirs, or None."""
     widest = PANEL_ROW_BYTES[-1]
-    for name, operand, extent in (("A", problem.a, "BM"), ("B", problem.b, "BN")):
-        key = "BK" if along_k(operand, is_a=name == "A") else extent
-        row_bytes = config[key] * problem.a.dtype.bits // 8
-        if row_bytes not in PANEL_ROW_BYTES and row_bytes % widest:
+    for name, operand, block, warp in (("A", problem.a, "BM", "WM"), ("B", problem.b, "BN", "WN")):
+        k_major = along_k(operand, is_a=name == "A")
+        key = "BK" if k_major else block
+        line_bytes = config[key] * operand.dtype.bits // 8
+        if line_bytes not in PANEL_ROW_BYTES and line_bytes % widest:
             return (
-                f"{key} is {config[key]}, rows of {row_bytes} bytes in {name}'s stage; panels have rows of "
-                f"{', '.join(map(str, PANEL_ROW_BYTES))} bytes, wider stages are several of {widest}"
+                f"{key} is {config[key]}, {line_bytes} bytes in a line of {name}'s stage; panels have rows of "
+                f"{', '.join(map(str, PANEL_ROW_BYTES))} bytes, wider lines are several of {widest}"
+            )
+        part_bytes = config[warp] * operand.dtype.bits // 8
+        if not k_major and part_bytes % widest and widest % part_bytes:
+            return (
+                f"{warp} is {config[warp]}, {part_bytes} bytes of a line of {name}'s stage; it must divide {widest} or "
+                "be a multiple of it"
             )
     return None
 
 
 def common_reasons(problem: Problem, config: Config, keys: tuple[str, ...]) -> str | None:
     """The reasons that all rungs share, in the order in which they build on each other."""
+    counted = {name: value + (name in MAY_BE_ZERO) for name, value in config.items()}
     return (
         type_reason(problem)
-        or keys_reason(config, keys)
+        or keys_reason(counted, keys)
         or shape_reason(INSTRUCTIONS, problem, config)
         or tiling_reason(problem, config)
         or panel_reason(problem, config)

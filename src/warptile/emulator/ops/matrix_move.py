@@ -15,12 +15,11 @@ from warptile.emulator.lanes import WARP, Active, Array
 from warptile.emulator.memory import SHARED_WINDOW, WINDOW_BYTES
 from warptile.emulator.ops.memory import address_source
 from warptile.errors import IllegalAddress
+from warptile.isa.matrix_move import ROW_BYTES, find
 from warptile.ptx.instruction import Instruction
 
 MATRIX_ROWS = 8
-ROW_BYTES = 16
 _COUNTS = {"x1": 1, "x2": 2, "x4": 4}
-_CAPABILITIES = {"ldmatrix": 75, "movmatrix": 75, "stmatrix": 90}
 
 
 def _transposed(words: Array) -> Array:
@@ -36,9 +35,10 @@ def _begin(instruction: Instruction, assembler: Assembler) -> Modifiers:
     modifiers.need("aligned")
     modifiers.need("m8n8")
     modifiers.need("b16")
-    needed, capability = _CAPABILITIES[instruction.opcode], assembler.machine.arch_capability
-    if capability < needed:
-        raise unknown(instruction, f"{instruction.opcode} needs sm_{needed}, this machine is sm_{capability}")
+    form, capability = find(instruction.opcode), assembler.machine.arch_capability
+    assert form is not None
+    if capability < form.capability:
+        raise unknown(instruction, f"{instruction.opcode} needs sm_{form.capability}, this machine is sm_{capability}")
     return modifiers
 
 

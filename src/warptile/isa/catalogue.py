@@ -36,6 +36,7 @@ class Multiplication:
         capability: the first compute capability (times ten) that takes it, by the PTX ISA.
         layouts: of A and B.
         scaled: it takes block scales.
+        tags: what else is in the name: the kind, a bit operation, the scales.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Multiplication:
     capability: int
     layouts: tuple[str, str] = ROW_COLUMN
     scaled: bool = False
+    tags: tuple[str, ...] = ()
 
     def fragment(self, matrix: str, capability: int = NEWEST_COMMON) -> FragmentLayout:
         """The layout of ``"a"``, ``"b"``, ``"c"`` or ``"d"``; of mma.sp, A is the compressed one."""
@@ -65,6 +67,10 @@ def _name(family: str, shape: Shape, types: tuple[str, str, str, str], *rest: st
     return ".".join(part for part in parts if part)
 
 
+def _tags(*words: str) -> tuple[str, ...]:
+    return tuple(word for word in words if word)
+
+
 def _of_mma(shape: mma.MmaShape) -> Iterator[Multiplication]:
     for types in mma.type_lists(shape):
         for layouts in shape.layouts:
@@ -73,7 +79,8 @@ def _of_mma(shape: mma.MmaShape) -> Iterator[Multiplication]:
                 for scale in shape.scales or (None,):
                     opcode = shape.opcode(types, layouts=layouts, operation=operation, scale=scale)
                     name = _name("mma", shape, types, *told, operation, *(scale or ()))
-                    yield Multiplication(name, "mma", shape, types, opcode, since, layouts, scale is not None)
+                    tags = _tags(shape.kind, operation, *(scale or ()))
+                    yield Multiplication(name, "mma", shape, types, opcode, since, layouts, scale is not None, tags)
 
 
 def _of_sparse(shape: sparse.SparseShape) -> Iterator[Multiplication]:
@@ -81,7 +88,10 @@ def _of_sparse(shape: sparse.SparseShape) -> Iterator[Multiplication]:
         for scale in shape.scales or (None,):
             name = _name("mma.sp", shape, types, *(scale or ()))
             opcode = shape.opcode(types, scale=scale)
-            yield Multiplication(name, "mma.sp", shape, types, opcode, shape.capability, scaled=scale is not None)
+            tags = _tags(shape.kind, *(scale or ()))
+            yield Multiplication(
+                name, "mma.sp", shape, types, opcode, shape.capability, scaled=scale is not None, tags=tags
+            )
 
 
 def _of_wmma(shape: wmma.WmmaShape) -> Iterator[Multiplication]:
@@ -92,7 +102,8 @@ def _of_wmma(shape: wmma.WmmaShape) -> Iterator[Multiplication]:
                 spelled = (result, addend) if shape.type == "f16" else types
                 bits = f".{operation}.popc" if operation else ""
                 opcode = f"wmma.mma{bits}.sync.aligned.row.col.{shape.name}.{'.'.join(spelled)}"
-                yield Multiplication(_name("wmma", shape, types, operation), "wmma", shape, types, opcode, since)
+                name = _name("wmma", shape, types, operation)
+                yield Multiplication(name, "wmma", shape, types, opcode, since, tags=_tags(operation))
 
 
 @cache

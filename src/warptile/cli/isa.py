@@ -1,0 +1,235 @@
+"""``warptile isa``: the tables of tensor-core instructions, and pictures of their fragments."""
+
+from __future__ import annotations
+
+import colorsys
+import difflib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+import msgspec
+from rich import box
+from rich.color import Color
+from rich.console import Console
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from warptile.isa import matrix_move, native
+from warptile.isa.catalogue import Multiplication, by_name, multiplications
+from warptile.isa.drawing import CELL_WIDTH, MAX_WIDTH, Drawing, draw, draw_metadata, places
+from warptile.isa.matrix_move import MatrixMove
+from warptile.isa.sparse import SparseShape
+from warptile.isa.summary import cell, rows
+
+TABLE_WIDTH = 120
+"""Columns of a table that is not written to a terminal."""
+
+LANES = 32
+NEAR = 6
+"""Names that are offered for one that is unknown."""
+
+_STYLES = {"native": "green", "emulated": "yellow", "refused": "dim"}
+
+
+@click.command("isa")
+@click.argument("name", required=False)
+@click.option(
+    "--arch",
+    type=click.Choice(native.ARCHITECTURES),
+    help="One architecture: its machine code in full. [all, in short]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def command(name: str | None, arch: str | None, as_json: bool) -> None:
+    """Tensor-core instructions: what each becomes on each architecture, and which lane holds what.
+
+    With NAME, such as mma.m16n8k16.f32.f16, mma.sp.m16n8k32.f32.bf16, wmma.m16n16k16.f32.f16 or ldmatrix.x4.trans,
+    draws the fragments. A beginning of names, such as mma.sp, lists those.
+    """
+    if name in by_name():
+        show_multiplication(by_name()[name], arch, as_json=as_json)
+    elif name in moves():
+        show_move(name, *moves()[name], as_json=as_json)
+    else:
+        chosen = [each for each in multiplications() if name is None or f"{each.name}.".startswith(f"{name}.")]
+        if not chosen:
+            raise click.UsageError(unknown(str(name)))
+        show_table(chosen, arch, as_json=as_json)
+
+
+def moves() -> dict[str, tuple[MatrixMove, int, bool]]:
+    """The 16-bit forms of ldmatrix, stmatrix and movmatrix by name: the form, how many matrices, transposed."""
+    found = {}
+    for move in matrix_move.MOVES:
+        for count in move.counts if move.type == "b16" else ():
+            for transposed in move.transposed:
+                spelled = [move.instruction, "" if move.instruction == "movmatrix" else f"x{count}"]
+                name = ".".join(part for part in (*spelled, "trans" if transposed else "") if part)
+                found[name] = (move, count, transposed)
+    return found
+
+
+def unknown(name: str) -> str:
+    """What to say about a name that is none."""
+    known = [*by_name(), *moves()]
+    near = difflib.get_close_matches(name, known, n=NEAR, cutoff=0.5)
+    offered = f"did you mean {', '.join(near)}?" if near else "names are such as mma.m16n8k16.f32.f16 or ldmatrix.x4"
+    return f"no instruction is called {name!r}; {offered} `warptile isa` lists them all"
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+
+def show_table(chosen: Sequence[Multiplication], arch: str | None, *, as_json: bool) -> None:
+    """List instructions: in short for every architecture, or with their machine code on one."""
+    known = native.table()
+    if as_json:
+        write(
+            {"schema": "warptile.isa/1", "compiler": known.compiler, "instructions": [facts(e, arch) for e in chosen]}
+        )
+        return
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    if arch is None:
+        for heading in ("instruction", "A, B", "D", *(each.removeprefix("sm_") for each in native.ARCHITECTURES)):
+            made.add_column(heading, no_wrap=heading not in ("A, B", "instruction"), overflow="fold")
+        for row in rows(known, chosen):
+            shown = [known.of(each, row.names[0]) for each in native.ARCHITECTURES]
+            cells = [Text(text, style=_STYLES[o.status]) for text, o in zip(row.cells, shown, strict=True)]
+            made.add_row(row.instruction, row.operands, row.sums, *cells)
+        legend = "* with other instructions, such as those that unpack operands; – refused by the assembler"
+    else:
+        for heading in ("instruction", "", arch):
+            made.add_column(heading, overflow="fold")
+        for each in chosen:
+            outcome = known.of(arch, each.name)
+            others = ", ".join(f"{count} {name}" for name, count in outcome.other.items())
+            text = f"{outcome}: {others}" if others else str(outcome)
+            made.add_row(each.name, Text(outcome.status, style=_STYLES[outcome.status]), Text(text))
+        legend = "native: tensor cores alone; emulated: other instructions take part; refused: what the assembler says"
+    console = console_of(TABLE_WIDTH)
+    console.print(made)
+    console.print(f"{legend}.\nAs assembled by {known.compiler}.", markup=False, highlight=False)
+
+
+def facts(instruction: Multiplication, arch: str | None) -> dict[str, Any]:
+    """One instruction as plain data."""
+    known = native.table()
+    outcomes = {}
+    for each in native.ARCHITECTURES if arch is None else (arch,):
+        outcome = known.of(each, instruction.name)
+        outcomes[each] = {
+            "status": outcome.status, "tensor": outcome.tensor, "other": outcome.other, "reason": outcome.reason or None
+        }  # fmt: skip
+    return {
+        "name": instruction.name,
+        "opcode": instruction.opcode,
+        "types": dict(zip("dabc", instruction.types, strict=True)),
+        "capability": instruction.capability,
+        "outcomes": outcomes,
+    }
+
+
+# -- fragments ---------------------------------------------------------------------------------------------------------
+
+
+def show_multiplication(instruction: Multiplication, arch: str | None, *, as_json: bool) -> None:
+    """Draw A, B and C of one instruction."""
+    capability = int(arch.strip("sm_af")) if arch else max(90, instruction.capability)
+    layouts = {matrix: instruction.fragment(matrix, capability) for matrix in "abc"}
+    if as_json:
+        fragments = {matrix: places(layout) for matrix, layout in layouts.items()}
+        write({"schema": "warptile.isa/1", **facts(instruction, arch), "fragments": fragments})
+        return
+    known = native.table()
+    console = console_of(MAX_WIDTH)
+    heading(console, instruction.name, instruction.opcode, instruction.capability)
+    for each in native.ARCHITECTURES if arch is None else (arch,):
+        outcome = known.of(each, instruction.name)
+        said = f"  {each:8} {cell(outcome) if outcome.status == 'refused' else outcome}"
+        console.print(Text(said, style=_STYLES[outcome.status]))
+    compressed = isinstance(instruction.shape, SparseShape)
+    stacked = getattr(instruction.shape, "matrices", 1) > 1
+    axes = {"a": ("m", "stored" if compressed else "k"), "b": ("k", "n"), "c": ("m", "n")}
+    for matrix, layout in layouts.items():
+        element = instruction.types["dabc".index(matrix)]
+        title = f"{'C and D' if matrix == 'c' else matrix.upper()}: {layout.rows} x {layout.columns} of {element}"
+        title += ", the stored half" if matrix == "a" and compressed else ""
+        title += ", four products side by side" if stacked else ""
+        paint(console, draw(title, matrix, layout, axes[matrix]))
+        if matrix == "a" and isinstance(instruction.shape, SparseShape):
+            paint(console, draw_metadata(instruction.shape))
+
+
+def show_move(name: str, move: MatrixMove, count: int, transposed: bool, *, as_json: bool) -> None:
+    """Draw the matrices of one ldmatrix, stmatrix or movmatrix."""
+    layout = move.fragment(count, transposed=transposed)
+    opcode = move.opcode(count, transposed=transposed)
+    if as_json:
+        facts_of_move = {"name": name, "opcode": opcode, "capability": move.capability}
+        write({"schema": "warptile.isa/1", **facts_of_move, "fragments": {"r": places(layout)}})
+        return
+    console = console_of(MAX_WIDTH)
+    heading(console, name, opcode, move.capability)
+    if move.instruction == "movmatrix":
+        title, note = "the source, 8 x 8 16-bit elements, where the result has them", "the source's lanes hold rows"
+    else:
+        title = f"{count} matri{'x' if count == 1 else 'ces'} of 8 x 8 16-bit elements, rows as they lie in memory"
+        note = "row i lies at the address that lane i gives"
+    paint(console, draw(title, "r", layout, ("row", "column")))
+    console.print(Text(f"  {note}", style="dim"))
+
+
+def heading(console: Console, name: str, opcode: str, capability: int) -> None:
+    """The lines above the drawings."""
+    console.print(Text(name, style="bold"), Text(opcode), f"since sm_{capability}", sep="\n", highlight=False)
+
+
+def paint(console: Console, drawing: Drawing) -> None:
+    """Print a grid, every lane in a colour of its own."""
+    corner, labels = f"{drawing.down[0]}\\{drawing.across[0]}", drawing.down[1]
+    margin = max(len(corner), *(len(label) for label in labels))
+    console.print()
+    console.print(Text(drawing.title, style="bold"))
+    head = Text().append(f"{corner:>{margin}} ", style="dim")
+    for label in drawing.across[1]:
+        head.append(f"{label:^{CELL_WIDTH}}"[:CELL_WIDTH], style="dim")
+    print_line(console, head)
+    for label, cells in zip(labels, drawing.cells, strict=True):
+        line = Text().append(f"{label:>{margin}} ", style="dim")
+        for each in cells:
+            text = f"{each.lane:>2} {each.register}"
+            line.append(f"{text:<{CELL_WIDTH}}", style=Style(color=LANE_COLOURS[each.lane]))
+        print_line(console, line)
+    for note in drawing.notes:
+        console.print(Text(f"  {note}", style="dim"))
+
+
+def print_line(console: Console, line: Text) -> None:
+    """A line of a grid, whatever the width: folded it could not be read."""
+    line.rstrip()
+    console.print(line, no_wrap=True, overflow="ignore", crop=False)
+
+
+def colour(lane: int) -> Color:
+    """Eight hues for the groups of four lanes, four shades within."""
+    red, green, blue = colorsys.hsv_to_rgb(lane // 4 / 8, 0.75 - 0.15 * (lane % 4), 0.95 - 0.08 * (lane % 4))
+    return Color.from_rgb(255 * red, 255 * green, 255 * blue)
+
+
+LANE_COLOURS = tuple(colour(lane) for lane in range(LANES))
+
+
+# -- output ------------------------------------------------------------------------------------------------------------
+
+
+def console_of(file_width: int) -> Console:
+    """Standard output; in a file, lines are folded at ``file_width``."""
+    return Console() if sys.stdout.isatty() or "COLUMNS" in os.environ else Console(width=file_width)
+
+
+def write(document: dict[str, Any]) -> None:
+    """One JSON document."""
+    sys.stdout.write(msgspec.json.encode(document).decode() + "\n")

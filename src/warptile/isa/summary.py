@@ -1,0 +1,59 @@
+"""The catalogue in few rows: instructions that differ only in the types of A and B, and become the same, together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from warptile.isa.catalogue import Multiplication, Shape
+from warptile.isa.native import ARCHITECTURES, Outcome, Table
+from warptile.isa.wmma import WmmaShape
+
+REFUSED = "–"
+
+
+@dataclass(frozen=True)
+class Row:
+    """Some instructions.
+
+    Attributes:
+        instruction: family, shape, kind, and what else tells them from others.
+        operands: types that A and B have, in any combination.
+        sums: type of D, and of C where it differs.
+        cells: what they become, in the order of `ARCHITECTURES`.
+        names: of the instructions.
+    """
+
+    instruction: str
+    operands: str
+    sums: str
+    cells: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+def cell(outcome: Outcome) -> str:
+    """An outcome in a few characters: ``2 IMMA*``, the star for other instructions that take part."""
+    if outcome.status == "refused":
+        return REFUSED
+    count = sum(outcome.tensor.values())
+    made = "/".join(sorted({re.split(r"\W", name)[0] for name in outcome.tensor})) or "none"
+    return (f"{count} {made}" if count > 1 else made) + ("*" if outcome.status == "emulated" else "")
+
+
+def rows(table: Table, instructions: Iterable[Multiplication]) -> tuple[Row, ...]:
+    """The summary of ``instructions``, in their order."""
+    found: dict[tuple[Shape, tuple[str, ...], str, tuple[str, ...]], list[Multiplication]] = {}
+    for each in instructions:
+        result, _, _, addend = each.types
+        sums = result if result == addend else f"{result}, C {addend}"
+        cells = tuple(cell(table.of(arch, each.name)) for arch in ARCHITECTURES)
+        found.setdefault((each.shape, each.tags, sums, cells), []).append(each)
+    summary = []
+    for (shape, tags, sums, cells), same in found.items():
+        used = {element for each in same for element in each.types[1:3]}
+        order = (shape.type,) if isinstance(shape, WmmaShape) else shape.types
+        operands = ", ".join(element for element in order if element in used)
+        instruction = ".".join((same[0].family, shape.name, *tags))
+        summary.append(Row(instruction, operands, sums, cells, tuple(each.name for each in same)))
+    return tuple(summary)

@@ -87,6 +87,31 @@ def test_fragments_are_those_of_an_independent_description(name, shape_name, typ
             assert [(i % rows, i // rows) for i in indices] == list(map(tuple, places[lane].tolist()))
 
 
+# What the library lacks, as the PTX ISA's "Matrix Fragments for mma" has it: A's row and column and B's row of the i-th
+# element of lane 4 g + t; B's column is g.
+FORMULAS = [
+    ("m16n8k32", "s4", "", lambda i, t: (8 * (i >= 8), 8 * t + (i & 7)), lambda i, t: 8 * t + i),
+    ("m16n8k64", "e2m1", "mxf4", lambda i, t: (8 * (i % 16 >= 8), 8 * t + (i & 7) + 32 * (i >= 16)),
+     lambda i, t: 8 * t + (i & 7) + 32 * (i >= 8)),
+    ("m16n8k16", "e4m3", "", lambda i, t: (8 * (i >= 4), 4 * t + (i & 3)), lambda i, t: 4 * t + i),
+    ("m16n8k32", "e2m1", "f8f6f4", lambda i, t: (8 * (i % 8 >= 4), 4 * t + (i & 3) + 16 * (i >= 8)),
+     lambda i, t: 4 * t + (i & 3) + 16 * (i >= 4)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "element", "kind", "left", "right"), FORMULAS, ids=[f"{f[0]}-{f[1]}" for f in FORMULAS]
+)
+def test_fragments_are_those_of_the_ptx_isa(name, element, kind, left, right):
+    shape = mma.find(name, element, kind=kind)
+    a, b = (coordinates(shape.fragment(matrix, element)).reshape(32, -1, 2).tolist() for matrix in "ab")
+    for lane in range(32):
+        g, t = divmod(lane, 4)
+        rows_and_columns = [left(i, t) for i in range(len(a[lane]))]
+        assert a[lane] == [[g + down, column] for down, column in rows_and_columns]
+        assert b[lane] == [[right(i, t), g] for i in range(len(b[lane]))]
+
+
 def test_the_four_products_of_volta_lie_in_quad_pairs():
     shape = mma.find("m8n8k4", "f16")
     for layouts in shape.layouts:

@@ -16,7 +16,7 @@ struct Metadata {
     static constexpr int STEPS = TILE::BK / (2 * OPERATION::STEP), GROUPS = TILE::BM / ROWS, GROUP_BYTES = 128;
     static constexpr int BYTES = STEPS * GROUPS * GROUP_BYTES;
     static constexpr int WARP_GROUPS = TILE::WM / ROWS;
-    static_assert(TILE::BK % (4 * OPERATION::STEP) == 0, "two sets of fragments take turns: an even number of steps");
+    static_assert(TILE::BK % (2 * OPERATION::STEP) == 0, "a stage is a whole number of steps deep");
     static_assert(TILE::WM % 32 == 0, "a warp tile is whole groups of rows");
 
     // Where the word of this lane lies for the first group of this warp's rows.
@@ -65,6 +65,10 @@ struct MetadataStream {
             cp_async<16>(shared + index * 16, from + (WHOLE ? step : min(step, steps_left - 1)) * step_bytes +
                                                   group * METADATA::GROUP_BYTES + byte % METADATA::GROUP_BYTES);
         }
+    }
+
+    // Goes on to the next tile.
+    __device__ __forceinline__ void advance() {
         from += METADATA::STEPS * step_bytes;
         steps_left -= METADATA::STEPS;
     }
@@ -74,24 +78,33 @@ struct MetadataStream {
 template <typename OPERATION, typename TILE, typename ACCESS>
 struct SparseStream {
     using STAGE = SparseStage<OPERATION, TILE>;
+    using STREAM_A = PanelStream<AsyncPacketCopy<ACCESS::A>, typename STAGE::A, TILE::THREADS>;
+    using STREAM_B = PanelStream<AsyncPacketCopy<ACCESS::B>, typename STAGE::B, TILE::THREADS>;
+
     const int tiles_k;      // tiles along K
     const int whole_tiles;  // the first tiles, which are copied without predicates
-    PanelStream<AsyncPacketCopy<ACCESS::A>, typename STAGE::A, TILE::THREADS> a;
-    PanelStream<AsyncPacketCopy<ACCESS::B>, typename STAGE::B, TILE::THREADS> b;
+    STREAM_A a;
+    STREAM_B b;
     MetadataStream<OPERATION, TILE> metadata;
 
     __device__ __forceinline__ SparseStream(const MmaGemm<OPERATION>& gemm, const unsigned* metadata, int row, int column)
         : tiles_k(tiles_along(gemm.k, TILE::BK)),
           whole_tiles(gemm.m - row >= TILE::BM && gemm.n - column >= TILE::BN ? gemm.k / TILE::BK : 0),
-          a(gemm.a + row * gemm.lda, gemm.lda, gemm.m - row, gemm.k / 2),
-          b(gemm.b + (OPERATION::B_COLUMN_MAJOR ? column * gemm.ldb : column), gemm.ldb, gemm.n - column, gemm.k),
+          a(gemm.a + row * gemm.lda, gemm.lda, gemm.m - row, gemm.k / 2, threadIdx.x),
+          b(gemm.b + (OPERATION::B_COLUMN_MAJOR ? column * gemm.ldb : column), gemm.ldb, gemm.n - column, gemm.k,
+            threadIdx.x),
           metadata(metadata, gemm.m, gemm.k, row) {}
 
-    // Stages the next tile, which is one of the whole ones.
-    __device__ __forceinline__ void stage_whole(unsigned stage) {
-        a.stage_whole(stage);
-        b.stage_whole(stage + STAGE::B_OFFSET);
+    // Stages part `part` of PARTS of the next tile, which is one of the whole ones.
+    template <int PARTS = 1>
+    __device__ __forceinline__ void stage_whole(unsigned stage, int part = 0) {
+        constexpr int A = STREAM_A::PASSES, ALL = A + STREAM_B::PASSES;
+        const int first = part * ALL / PARTS, last = (part + 1) * ALL / PARTS;
+        a.stage_whole(stage, min(first, A), min(last, A));
+        b.stage_whole(stage + STAGE::B_OFFSET, max(first, A) - A, max(last, A) - A);
+        if (part < PARTS - 1) return;
         metadata.template stage<true>(stage + STAGE::METADATA_OFFSET);
+        advance();
     }
 
     // Stages the next tile, which is number `tile`; past the last one nothing happens.
@@ -102,7 +115,15 @@ struct SparseStream {
             a.stage_part(stage);
             b.stage_part(stage + STAGE::B_OFFSET);
             metadata.template stage<false>(stage + STAGE::METADATA_OFFSET);
+            advance();
         }
+    }
+
+  private:
+    __device__ __forceinline__ void advance() {
+        a.advance();
+        b.advance();
+        metadata.advance();
     }
 };
 
@@ -152,132 +173,114 @@ struct StripReader {
     }
 };
 
-// Reads a warp's fragments out of stages: of A a whole step's, of B a strip's.
+// Reads a warp's fragments out of stages: of A a whole step's, with their metadata, of B a strip's.
 template <typename OPERATION, typename TILE>
 struct SparseReader {
     using STAGE = SparseStage<OPERATION, TILE>;
     using METADATA = Metadata<OPERATION, TILE>;
-    using READER_A = SlabReader<typename STAGE::A, true>;
     using READER_B = StripReader<typename STAGE::B>;
     static constexpr int SLABS = TILE::WM / 16, STRIPS = TILE::WN / 8 / READER_B::FRAGMENTS;
+    static constexpr int SLABS_A_WORD = METADATA::ROWS / 16;  // of metadata
     static_assert(TILE::WN % (8 * READER_B::FRAGMENTS) == 0, "a warp tile is whole strips");
 
     struct A {
         unsigned slabs[SLABS][4];
         unsigned metadata[METADATA::WARP_GROUPS];
     };
-    struct Strip {
-        unsigned fragments[READER_B::FRAGMENTS][4];
-    };
+    using STRIP = unsigned[READER_B::FRAGMENTS][4];
 
-    READER_A a;
+    SlabReader<typename STAGE::A, true> a;
     READER_B b;
     unsigned metadata;
 
     __device__ __forceinline__ SparseReader()
         : a(TILE::warp_row()), b(TILE::warp_column()), metadata(STAGE::METADATA_OFFSET + METADATA::offset()) {}
 
-    // The slabs of A that are loaded while strip `strip` of the step before is multiplied: an even share; and with the
-    // first of them the metadata.
-    __device__ __forceinline__ void load_share(A& fragments, unsigned stage, int step, int strip) const {
-#pragma unroll
-        for (int i = 0; i < SLABS; ++i)
-            if (i * STRIPS / SLABS == strip) a.load(fragments.slabs[i], stage, i, step);
-        if (strip == 0) {
-#pragma unroll
-            for (int i = 0; i < METADATA::WARP_GROUPS; ++i)
-                fragments.metadata[i] =
-                    load_shared_word(stage + metadata + (step * METADATA::GROUPS + i) * METADATA::GROUP_BYTES);
+    // Slab `i` of A and, with the last slab that a word of metadata speaks of, that word.
+    __device__ __forceinline__ void load_slab(A& fragments, unsigned stage, int step, int i) const {
+        a.load(fragments.slabs[i], stage, i, step);
+        if (i % SLABS_A_WORD == SLABS_A_WORD - 1) {
+            const int group = i / SLABS_A_WORD;
+            const unsigned address = stage + metadata + (step * METADATA::GROUPS + group) * METADATA::GROUP_BYTES;
+            asm volatile("ld.shared.u32 %0, [%1];" : "=r"(fragments.metadata[group]) : "r"(address));
         }
     }
 
-    __device__ __forceinline__ void load_strip(Strip& fragments, unsigned stage, int step, int strip) const {
-        b.load(fragments.fragments, stage + STAGE::B_OFFSET, strip, step);
-    }
-
-  private:
-    static __device__ __forceinline__ unsigned load_shared_word(unsigned address) {
-        unsigned word;
-        asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(address));
-        return word;
+    __device__ __forceinline__ void load_strip(STRIP& fragments, unsigned stage, int step, int strip) const {
+        b.load(fragments, stage + STAGE::B_OFFSET, strip, step);
     }
 };
 
 // Adds the products of slab `i` of A, with PARITY i % 2, and one strip. A word of metadata of 16- and 32-bit elements
-// serves two slabs, and the selector says which; 8-bit elements have one for each.
+// serves two slabs, and the selector says which; 8-bit elements have one for each. Every other slab takes the strip
+// backwards, so that the fragment of B at which one ends is the one at which the next begins.
 template <int PARITY, typename OPERATION, typename TILE, typename READER = SparseReader<OPERATION, TILE>>
 __device__ __forceinline__ void multiply_slab(MmaAccumulators<OPERATION, TILE>& accumulators, int i,
-                                              const typename READER::A& a, const typename READER::Strip& b, int strip) {
-    constexpr int SLABS_A_WORD = READER::METADATA::ROWS / 16, FRAGMENTS = READER::READER_B::FRAGMENTS;
+                                              const typename READER::A& a, const typename READER::STRIP& b, int strip) {
+    constexpr int FRAGMENTS = READER::READER_B::FRAGMENTS;
     using INSTRUCTION = SparseMma<typename OPERATION::ELEMENT, typename OPERATION::ACCUMULATOR, 16, 8, 2 * OPERATION::FK,
-                                  SLABS_A_WORD == 2 ? PARITY : 0>;
+                                  READER::SLABS_A_WORD == 2 ? PARITY : 0>;
 #pragma unroll
     for (int step = 0; step < FRAGMENTS; ++step) {
         const int j = PARITY ? FRAGMENTS - 1 - step : step;
-        INSTRUCTION::multiply(accumulators.at[i][strip * FRAGMENTS + j], a.slabs[i], b.fragments[j],
-                              a.metadata[i / SLABS_A_WORD]);
+        INSTRUCTION::multiply(accumulators.at[i][strip * FRAGMENTS + j], a.slabs[i], b[j],
+                              a.metadata[i / READER::SLABS_A_WORD]);
     }
 }
 
-// Where the main loop stands: the tile that is multiplied, its stage, the stage after it, and the one before it, which
-// is filled next; stages by their distance from the first in bytes.
+// Where the main loop stands: the tile that is multiplied, and the stages that it is in and that is filled next, by
+// their distance from the first stage in bytes.
 template <int STAGES, int STAGE_BYTES>
 struct SparseRing {
     int tile = 0;
-    unsigned before = (STAGES - 1) * STAGE_BYTES, reading = 0, next = STAGE_BYTES;
+    unsigned reading = 0, filling = (STAGES - 1) * STAGE_BYTES;
 
+    // Past the present tile: its stage is filled next.
     __device__ __forceinline__ void advance() {
-        ++tile;
-        before = reading;
-        reading = next;
-        next = next == (STAGES - 1) * STAGE_BYTES ? 0 : next + STAGE_BYTES;
+        filling = reading;
+        reading = reading == (STAGES - 1) * STAGE_BYTES ? 0 : reading + STAGE_BYTES;
     }
 };
 
-// Multiplies ring.tile. Fragments of A come in two sets that take turns from step to step, strips of B in two that take
-// turns within one; the first of both are loaded already. The last step loads from the next stage.
+// Multiplies ring.tile. Strips of B pass by in two sets that take turns, each loaded while the one before it is
+// multiplied. Fragments of A stay for a step; with its last strip each is replaced by the next step's as soon as it is
+// used. The first of both are loaded already; the last strip of the tile loads from the next stage.
 template <bool WHOLE, int STAGES, typename OPERATION, typename TILE, typename READER, typename STREAM, typename RING>
-__device__ __forceinline__ void multiply_sparse_tile(MmaAccumulators<OPERATION, TILE>& accumulators,
-                                                     typename READER::A (&a)[2], typename READER::Strip (&b)[2],
-                                                     const READER& reader, STREAM& stream, unsigned stages, RING& ring) {
+__device__ __forceinline__ void multiply_sparse_tile(MmaAccumulators<OPERATION, TILE>& accumulators, typename READER::A& a,
+                                                     typename READER::STRIP (&b)[2], const READER& reader,
+                                                     STREAM& stream, unsigned stages, RING& ring) {
     constexpr int STEPS = READER::METADATA::STEPS, STRIPS = READER::STRIPS;
-    // At the end there is no next tile, and nothing to load.
-    const bool goes_on = WHOLE || ring.tile + 1 < stream.tiles_k;
+    static_assert(STEPS * STRIPS % 2 == 0, "two strips take turns: an even number of them in a stage");
 #pragma unroll
     for (int step = 0; step < STEPS; ++step) {
-        const bool last = step == STEPS - 1;
-        if (last) {
-            // The next stage must have arrived, for every thread. Behind the barrier nobody reads the stage before this
-            // one any more: it is filled. This one is still read, by strips of B.
-            cp_async_wait_group<STAGES - 3>();
-            __syncthreads();
-        }
-        const unsigned ahead = stages + (last ? ring.next : ring.reading);
 #pragma unroll
         for (int strip = 0; strip < STRIPS; ++strip) {
-            const int turn = (step * STRIPS + strip) % 2;
-            if (strip + 1 < STRIPS) {
-                reader.load_strip(b[1 - turn], stages + ring.reading, step, strip + 1);
-            } else if (!last || goes_on) {
-                reader.load_strip(b[1 - turn], ahead, (step + 1) % STEPS, 0);
+            const int turn = (step * STRIPS + strip) % 2, next_strip = (strip + 1) % STRIPS;
+            const int next_step = (step + (next_strip == 0)) % STEPS;
+            const bool ends_step = next_strip == 0, ends_tile = ends_step && next_step == 0;
+            if (ends_tile) {
+                // What comes next is in the next stage: it must have arrived, for every thread. Behind the barrier
+                // nobody reads the present one any more: the next tile's copies may overwrite it.
+                cp_async_wait_group<STAGES - 2>();
+                __syncthreads();
+                ring.advance();
             }
-            if (!last || goes_on) reader.load_share(a[(step + 1) % 2], ahead, (step + 1) % STEPS, strip);
-            if (last && strip == 0) {
-                if constexpr (WHOLE) {
-                    stream.stage_whole(stages + ring.before);
-                } else {
-                    stream.stage_any(stages + ring.before, ring.tile + STAGES - 1);
-                }
-                cp_async_commit_group();  // empty past the last tile: the waits count groups, not tiles
-            }
+            // At the end there is no next tile, and nothing to load.
+            const bool goes_on = WHOLE || !ends_tile || ring.tile + 1 < stream.tiles_k;
+            if (goes_on) reader.load_strip(b[1 - turn], stages + ring.reading, next_step, next_strip);
+            if (WHOLE && step == 0) stream.template stage_whole<STRIPS>(stages + ring.filling, strip);
+            if (!WHOLE && step == 0 && strip == 0) stream.stage_any(stages + ring.filling, ring.tile + STAGES - 1);
+            if (step == 0 && ends_step) cp_async_commit_group();  // empty past the last tile: waits count groups
 #pragma unroll
-            for (int i = 0; i < TILE::WM / 16; i += 2) {
-                multiply_slab<0>(accumulators, i, a[step % 2], b[turn], strip);
-                multiply_slab<1>(accumulators, i + 1, a[step % 2], b[turn], strip);
+            for (int i = 0; i < READER::SLABS; i += 2) {
+                multiply_slab<0>(accumulators, i, a, b[turn], strip);
+                if (ends_step && goes_on) reader.load_slab(a, stages + ring.reading, next_step, i);
+                multiply_slab<1>(accumulators, i + 1, a, b[turn], strip);
+                if (ends_step && goes_on) reader.load_slab(a, stages + ring.reading, next_step, i + 1);
             }
         }
     }
-    ring.advance();
+    ++ring.tile;
 }
 
 // A is [m, k / 2], the stored elements; `metadata` belongs to it, packed. OPERATION is the dense one whose fragments of
@@ -292,7 +295,7 @@ __global__ void __launch_bounds__(TILE::THREADS, MIN_BLOCKS)
     const auto position = grouped_tile<GROUP>(blockIdx.x, tiles_along(m, TILE::BM), tiles_along(n, TILE::BN));
     const int row = position.row * TILE::BM, column = position.column * TILE::BN;
     static_assert(!OPERATION::A_COLUMN_MAJOR, "A is stored along K");
-    static_assert(STAGES >= 3, "a ring has a stage to fill beside the one that is read and the one that is read next");
+    static_assert(STAGES >= 2, "a ring has a stage to fill beside the one that is read");
     extern __shared__ __align__(128) unsigned char memory[];
     const unsigned stages = shared_address(memory);
     using READER = SparseReader<OPERATION, TILE>;
@@ -306,13 +309,13 @@ __global__ void __launch_bounds__(TILE::THREADS, MIN_BLOCKS)
         stream.stage_any(stages + ahead * STAGE_BYTES, ahead);
         cp_async_commit_group();
     }
-    typename READER::A fragments[2];
-    typename READER::Strip strips[2];
+    typename READER::A fragments;
+    typename READER::STRIP strips[2];
     cp_async_wait_group<STAGES - 2>();
     __syncthreads();  // the first stage is full
     if (stream.tiles_k > 0) {
 #pragma unroll
-        for (int strip = 0; strip < READER::STRIPS; ++strip) reader.load_share(fragments[0], stages, 0, strip);
+        for (int i = 0; i < READER::SLABS; ++i) reader.load_slab(fragments, stages, 0, i);
         reader.load_strip(strips[0], stages, 0, 0);
     }
     SparseRing<STAGES, STAGE_BYTES> ring;

@@ -9,7 +9,7 @@ import pytest
 from emulation import run_cuda
 
 from warptile.emulator import DEFAULT_CHECKS
-from warptile.errors import DataRace, UninitializedRead
+from warptile.errors import DataRace, Deadlock, UninitializedRead
 from warptile.launch import Scalar
 
 NUMBERS = np.arange(256, dtype=np.int32)
@@ -492,7 +492,7 @@ def test_bytes_of_one_word_are_places_of_their_own() -> None:
 
 def test_a_chain_of_blocks_hands_on_what_it_has_been_given() -> None:
     # Block i reads what every block before it wrote, and has a flag from its direct predecessor only.
-    out = np.zeros(5, np.int32)
+    out = np.zeros(3, np.int32)
     run_cuda(
         FLAGS + """__device__ int state[12];
            __global__ void k(int* o) {
@@ -508,6 +508,33 @@ def test_a_chain_of_blocks_hands_on_what_it_has_been_given() -> None:
              if (threadIdx.x == 0) o[blockIdx.x] = sum;
              if (threadIdx.x == 40) STORE("release.gpu", &state[blockIdx.x], 1);
            }""",
-        "k", [out], block=64, grid=5,
+        "k", [out], block=64, grid=3,
     )  # fmt: skip
-    assert out.tolist() == [2**i - 1 for i in range(5)]
+    assert out.tolist() == [2**i - 1 for i in range(3)]
+
+
+COUNTED = (
+    NAMED
+    + """__global__ void k(int* o, const int* a) {
+          __shared__ int s[32];
+          if (threadIdx.x < 64) {
+            SYNC(1, COUNT);
+            o[threadIdx.x] = s[threadIdx.x % 32];
+          } else {
+            s[threadIdx.x - 64] = a[threadIdx.x];
+            ARRIVE(1, COUNT);
+          }
+        }"""
+)
+
+
+def test_a_named_barrier_with_a_wrong_count() -> None:
+    # Two warps consume what a third one produces. With 64 the consumers meet each other, with 128 they wait for nobody.
+    def run(count: int) -> None:
+        run_cuda(COUNTED.replace("COUNT", str(count)), "k", [np.zeros(64, np.int32), NUMBERS], block=96)
+
+    run(96)
+    with pytest.raises((DataRace, UninitializedRead), match=r"ld\.shared"):
+        run(64)
+    with pytest.raises(Deadlock):
+        run(128)

@@ -196,9 +196,12 @@ class Races:
         """`bar.arrive`: what these lanes have done is behind those who wait for barrier ``number``."""
         self._arrived.setdefault((block, number), []).append(self._clocks.release(lanes))
 
-    def barrier(self, block: int, number: int, lanes: Lanes) -> None:
-        """A barrier of one block completes, with ``lanes`` waiting at it."""
+    def barrier(self, block: int, number: int, waiting: list[Lanes]) -> None:
+        """A barrier of one block completes: those who waited go on."""
         arrived = self._arrived.pop((block, number), [])
+        if not waiting:
+            return
+        lanes = np.concatenate(waiting)
         per_block = self._grid.lanes_per_block
         living = int(np.count_nonzero(self._live[block * per_block : (block + 1) * per_block]))
         if len(lanes) == living and not arrived:
@@ -262,9 +265,7 @@ class Races:
                 return "the thread has not waited for its own copy (cp.async.wait_group or wait_all)"
             return "the copying thread has not waited for its copy (cp.async.wait_group or wait_all, then a barrier)"
         if self._flags.pending(second.thread - self._clocks.first_thread):
-            return (
-                "a flag was read, but no fence stands between that and this access (__threadfence(), or ld.acquire)"
-            )
+            return "a flag was read, but no fence stands between that and this access (__threadfence(), or ld.acquire)"
         if first.thread // per_block != second.thread // per_block:
             return (
                 "blocks run in any order; a flag orders them if it is written behind a fence (or with release) and "

@@ -325,34 +325,43 @@ class Scheduler:
                         f"{step.instruction}: {expected} threads is not a multiple of the warp size",
                         **self._where(step),
                     )
-                self._expected[key] = expected
-            if barrier.mode == "arrive":
-                self._arrived[key] = self._arrived.get(key, 0) + int(np.count_nonzero(mine))
-                if self._races is not None:
-                    self._races.arrive(*key, lanes[mine])
+                warps = lanes // WARP if int(np.count_nonzero(mine)) + self._present(key) > expected else lanes * 0
+                groups = [mine & (warps == warp) for warp in np.unique(warps[mine])]
             else:
-                part = predicate[mine] if predicate is not None else None
-                self._barriers.setdefault(key, []).append(Waiting(position, lanes[mine], barrier, part))
-            self._release_if_complete(key)
+                groups, expected = [mine], 0
+            for group in groups:  # with more than are expected, warp by warp: the rest is for the next time
+                if expected:
+                    self._expected[key] = expected
+                if barrier.mode == "arrive":
+                    self._arrived[key] = self._arrived.get(key, 0) + int(np.count_nonzero(group))
+                    if self._races is not None:
+                        self._races.arrive(*key, lanes[group])
+                else:
+                    part = predicate[group] if predicate is not None else None
+                    self._barriers.setdefault(key, []).append(Waiting(position, lanes[group], barrier, part))
+                self._release_if_complete(key)
         if barrier.mode == "arrive":
             return position + 1, active
         return None
 
+    def _present(self, key: tuple[int, int]) -> int:
+        """Threads that have come to a barrier so far."""
+        return sum(len(w.lanes) for w in self._barriers.get(key, ())) + self._arrived.get(key, 0)
+
     def _release_if_complete(self, key: tuple[int, int]) -> None:
         waiting = self._barriers.get(key, [])
-        arrived = sum(len(w.lanes) for w in waiting) + self._arrived.get(key, 0)
         expected = self._expected.get(key)
         if expected is None:
             per_block = self.machine.geometry.lanes_per_block
             expected = int(np.count_nonzero(self.machine.live[key[0] * per_block : (key[0] + 1) * per_block]))
-        if arrived < expected or not waiting:
+        if self._present(key) < expected:
             return
         self._check_aligned(waiting)
-        del self._barriers[key]
+        self._barriers.pop(key, None)
         self._arrived.pop(key, None)
         self._expected.pop(key, None)
         if self._races is not None:
-            self._races.barrier(*key, np.concatenate([w.lanes for w in waiting]))
+            self._races.barrier(*key, [w.lanes for w in waiting])
         reduced = [w.predicate for w in waiting if w.predicate is not None]
         for w in waiting:
             active = Active.of(w.lanes)

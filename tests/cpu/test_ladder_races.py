@@ -1,0 +1,59 @@
+"""No rung has a race, or misses a wait, under any schedule of its asynchronous copies."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from warptile.emulator import DEFAULT_CHECKS
+from warptile.errors import DataRace, UninitializedRead
+from warptile.execute import EmulatorBackend, compiled
+from warptile.ladder import climb, plan_for
+from warptile.rungs import RUNGS
+
+SIZE = (136, 72, 104)
+"""m, n, k: more than one block and more than one step of k, none of them full."""
+
+ODD_SIZE = (67, 35, 45)
+"""No row starts at a multiple of 16 bytes."""
+
+SYNCHRONISATION = re.compile(r"^\s*(bar\.sync|bar\.warp\.sync|barrier|cp\.async\.wait)", re.MULTILINE)
+
+
+DENSE = [name for name in RUNGS if name != "mma-sparse"]  # the ladder climbs with dense operands
+
+
+@pytest.mark.parametrize("schedule", ["latest", "earliest", "random:5"])
+@pytest.mark.parametrize("rung", DENSE)
+def test_a_rung_is_free_of_races(rung: str, schedule: str) -> None:
+    assert "races" in DEFAULT_CHECKS
+    [result] = climb([RUNGS[rung]], SIZE, EmulatorBackend(schedule=schedule))
+    assert result.failure is None
+
+
+@pytest.mark.parametrize("rung", DENSE)
+def test_a_rung_is_free_of_races_on_unaligned_rows(rung: str) -> None:
+    [result] = climb([RUNGS[rung]], ODD_SIZE, EmulatorBackend())
+    assert result.failure is None
+
+
+@pytest.mark.parametrize("rung", ["simt-shared", "simt-warptile", "simt-half2"])
+def test_every_barrier_of_a_rung_is_needed(rung: str) -> None:
+    backend = EmulatorBackend()
+    plan = plan_for(RUNGS[rung], SIZE, backend)
+    kernel = compiled(plan)
+    ptx = kernel.ptx.decode()
+    problem = plan.problem
+    m, n, k = SIZE
+    sizes = {"A": m * k * problem.a.dtype.bits, "B": k * n * problem.b.dtype.bits, "D": m * n * problem.d.dtype.bits}
+    buffers = {name: np.zeros(bits // 8, np.uint8) for name, bits in sizes.items()}
+    backend.emulate(plan, kernel, buffers, alpha=1, beta=0)
+    places = [match.start(1) for match in SYNCHRONISATION.finditer(ptx)]
+    assert len(places) >= 2
+    for start in places:
+        mutant = replace(kernel, ptx=f"{ptx[:start]}// {ptx[start:]}".encode())
+        with pytest.raises((DataRace, UninitializedRead)):
+            backend.emulate(plan, mutant, buffers, alpha=1, beta=0)

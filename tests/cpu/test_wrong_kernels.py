@@ -1,46 +1,59 @@
-"""Kernels with one planted mistake each: caught and named; their corrected twins pass."""
+"""Kernels with one planted mistake each: caught and named, with the source lines; their corrected twins pass."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import re
 
 import numpy as np
 import pytest
+from wrong_kernel import FOLDER, Case, WrongProduct, check_product
+from wrong_kernel_cases import CASES, page
 
-from warptile.compile import compile_source
-from warptile.emulator import emulate
 from warptile.errors import UnwrittenOutput
-from warptile.launch import Access, LaunchSpec, Pointer, Rows, Scalar
-from warptile.ptx import parse
-from warptile.source import Source
 
-WRONG_KERNELS = Path(__file__).parent.parent / "wrong_kernels"
+SCHEDULES = ("latest", "earliest", "random:7")
+DOCUMENT = FOLDER.parents[1] / "docs" / "wrong-kernels.md"
 
 
-def run_tiled(fragments_n: int, m: int, n: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-    text = (WRONG_KERNELS / "half_of_c_unwritten.cu").read_text()
-    kernel = compile_source(Source(text, f"tiled<{fragments_n}>"), "sm_90a", cache=None)
-    rng = np.random.default_rng(5)
-    a, b = (rng.standard_normal(shape).astype(np.float16) for shape in ((m, k), (k, n)))
-    c = np.full((m, n), np.nan, dtype=np.float32)
-    spec = LaunchSpec(
-        kernel.entry,
-        grid=(n // 128, m // 128, 1),
-        block=(256, 1, 1),
-        arguments=(Pointer("C"), Pointer("A"), Pointer("B"), Scalar("s32", n), Scalar("s32", k)),
-    )
-    access = Access(writes=True, complete=Rows(m, n, 4, 4 * n))
-    emulate(parse(kernel.ptx), spec, {"A": a, "B": b, "C": c}, accesses={"C": access}, arch="sm_90a")
-    return c, a.astype(np.float64) @ b.astype(np.float64)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_mistake_is_caught_and_named(case: Case) -> None:
+    with pytest.raises(case.error) as caught:
+        case.run(correct=False)
+    message = str(caught.value)
+    assert type(caught.value) is case.error
+    assert re.search(case.message, message), message
+    named = {int(line) for line in re.findall(r"\bkernel\.cu:(\d+)", message)}
+    for role, lines in case.reported_lines.items():
+        assert named & set(lines), f"{role}: none of the lines {lines} of {case.name}.cu is named in: {message}"
 
 
-def test_a_tiling_that_leaves_half_of_c_unwritten_is_refused_by_name() -> None:
-    # Warps 0 and 1 own columns 0..63 of the block's 128: the first element that nobody owns is C[0, 64], and of the
-    # 128 x 256 elements of two blocks half are missing.
-    with pytest.raises(UnwrittenOutput, match=r"C\[0, 64\] was never written: 16384 of 32768 .*tiled"):
-        run_tiled(2, 128, 256, 64)
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_corrected_twin_passes_under_every_schedule(case: Case, schedule: str) -> None:
+    case.run(schedule, correct=True)
 
 
-def test_its_corrected_twin_writes_everything() -> None:
-    c, exact = run_tiled(4, 128, 256, 64)
-    assert np.abs(c - exact).max() <= 64 * 2.0**-22 * np.abs(exact).max() * 8
+def test_every_kernel_is_here_and_says_what_is_wrong_with_it() -> None:
+    assert sorted(case.name for case in CASES) == sorted(path.stem for path in FOLDER.glob("*.cu"))
+    for case in CASES:
+        assert set(case.header) == {"Mistake", "On a GPU", "Fix"}, case.name
+        assert "MISTAKE" in case.text, case.name
+        assert case.reported_lines or case.error in (UnwrittenOutput, WrongProduct), case.name
+        assert max(map(len, case.text.splitlines())) <= 120, case.name
+
+
+def test_the_page_is_what_the_kernels_say() -> None:
+    assert DOCUMENT.read_text() == page(), "python tests/cpu/wrong_kernel_cases.py > docs/wrong-kernels.md"
+
+
+def test_a_wrong_product_is_described() -> None:
+    random = np.random.default_rng(3)
+    a, b = random.standard_normal((16, 16)), random.standard_normal((16, 24))
+    d = a @ b
+    check_product(d, a, b, bound=np.full(d.shape, 1e-12))
+    d[3, 5] = np.nan
+    d[4, 5] += 1e-9
+    with pytest.raises(
+        WrongProduct, match=r"D\[3, 5\] is nan and should be .*; 2 of 384 elements are wrong; rows 0, 1,"
+    ):
+        check_product(d, a, b, bound=np.full(d.shape, 1e-12))

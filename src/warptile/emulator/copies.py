@@ -56,6 +56,7 @@ class PendingCopies:
         self._committed: NDArray[np.int64] = np.zeros(lanes, dtype=np.int64)
         self._batches: list[Batch] = []
         self._unwaited: list[Batch] = []  # for the check of races: finished or not
+        memory.copy_into = self.into
 
     def new_wave(self) -> None:
         """No lane has issued anything."""
@@ -107,6 +108,13 @@ class PendingCopies:
         self._batches = _without(self._batches, due, self._finish)
         if self._memory.races is not None:
             self._unwaited = _without(self._unwaited, due, self._memory.races.copy_waited)
+
+    def into(self, offset: int, size: int) -> Instruction | None:
+        """The instruction of an unfinished copy to one of ``size`` bytes from ``offset`` on in shared space."""
+        for batch in self._batches:
+            if ((batch.target < offset + size) & (offset < batch.target + batch.size)).any():
+                return batch.instruction
+        return None
 
     def unfinished(self) -> list[Batch]:
         """Copies that nothing has waited for (a kernel may end with them)."""

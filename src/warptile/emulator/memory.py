@@ -8,6 +8,7 @@ into the executing lane's own copy.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -163,6 +164,7 @@ class Memory:
         self.writers: dict[str, NDArray[np.int64]] = {}
         self.writer_ids: NDArray[np.int64] | None = None
         self.conflict: tuple[str, int, Instruction] | None = None
+        self.copy_into: Callable[[int, int], Instruction | None] | None = None
         self.races: Races | None = None
 
     def new_wave(self) -> None:
@@ -317,9 +319,11 @@ class Memory:
             self._outside(instruction, active, where, offsets, size, unmapped)
         pending = where.lacks(offsets, size, MAPPED, unwanted=IN_FLIGHT)
         if pending.any():
+            copy = self.copy_into(int(offsets[pending].flat[0]), size) if self.copy_into is not None else None
             raise UninitializedRead(
                 f"{instruction.text}: lane {self._lane_of(active, offsets, pending)} reads {where.name} memory at "
-                f"{self._describe(where, offsets, pending)} while an asynchronous copy into it has not been waited for",
+                f"{self._describe(where, offsets, pending)} while an asynchronous copy into it "
+                f"has not been waited for{f': it was started at {copy.location}' if copy else ''}",
                 **self._where(instruction),
             )
         if self.check_uninitialised:

@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warptile.emulator.assembler import Assembler, Modifiers, Operation, Source, builder, unknown
-from warptile.emulator.lanes import WARP, Active, Array
+from warptile.emulator.lanes import POISON_BYTE, WARP, Active, Array
 from warptile.ptx.instruction import Instruction, Paired, Sink
 
 Masks = NDArray[np.uint64]
+
+_UNDEFINED = POISON_BYTE * 0x01010101
 
 
 class Warps:
@@ -40,9 +42,9 @@ class Warps:
         masks: Masks = table[self.row]
         return masks
 
-    def spread(self, values: Array) -> Array:
-        """A table of warps by lanes with each lane's value (zero where a lane is absent)."""
-        table = np.zeros((self.count, WARP), dtype=values.dtype)
+    def spread(self, values: Array, absent: int = 0) -> Array:
+        """A table of warps by lanes with each lane's value, ``absent`` where there is none."""
+        table = np.full((self.count, WARP), absent, dtype=values.dtype)
         table[self.row, self.lane] = values
         return table
 
@@ -92,7 +94,8 @@ def build_shuffle(instruction: Instruction, assembler: Assembler) -> Operation:
             other = lowest | (b & ~segment)
             good = other <= highest
         other = np.where(good, other, lane)
-        result = warps.spread(values)[warps.row, other]
+        # The value of a lane that takes no part is undefined: poison, as of memory that nothing has written.
+        result = warps.spread(values, absent=_UNDEFINED)[warps.row, other]
         target(active, result)
         inside(active, good)
 

@@ -1,13 +1,16 @@
-// The tiling of a published listing: a block of 8 warps for a 128 x 128 tile of C, each warp with FRAGMENTS_N columns of
-// fragments. With 2 (as published) the block owns 32 of its 64 fragments and half of C is never written; with 4 it owns all.
+// Mistake: a published tiling of 128 x 128 gives eight warps 2 x 2 fragments each: 32 of the 64 that there are, so
+// that half of the result is never written.
+// On a GPU: old memory shows through in half of the columns; right where it held the right result of an earlier run.
+// Fix: 2 x 4 fragments a warp.
 #include <cuda_fp16.h>
 #include <mma.h>
 
 using namespace nvcuda;
 
-template <int FRAGMENTS_N>
-__global__ void tiled(float* c, const __half* a, const __half* b, int n, int k) {
+template <bool CORRECT>
+__global__ void product(const __half* a, const __half* b, float* d, int m, int n, int k) {
     constexpr int BM = 128, BN = 128, BK = 32, PAD = 8, FRAGMENTS_M = 2;
+    constexpr int FRAGMENTS_N = CORRECT ? 4 : 2;  // MISTAKE
     __shared__ __half a_tile[BM][BK + PAD], b_tile[BK][BN + PAD];
     const int warp = threadIdx.x / 32;
     const int warp_row = warp / 2 * FRAGMENTS_M * 16, warp_column = warp % 2 * FRAGMENTS_N * 16;
@@ -37,6 +40,6 @@ __global__ void tiled(float* c, const __half* a, const __half* b, int n, int k) 
     }
     for (int i = 0; i < FRAGMENTS_M; ++i)
         for (int j = 0; j < FRAGMENTS_N; ++j)
-            wmma::store_matrix_sync(c + (row + warp_row + 16 * i) * n + column + warp_column + 16 * j, sum[i][j], n,
+            wmma::store_matrix_sync(d + (row + warp_row + 16 * i) * n + column + warp_column + 16 * j, sum[i][j], n,
                                     wmma::mem_row_major);
 }

@@ -1,0 +1,161 @@
+"""Run a kernel of tests/wrong_kernels, wrong or corrected, on the emulator, and hold what it gives to the product."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from warptile.compile import CompiledKernel, compile_source
+from warptile.dtypes import DTYPES
+from warptile.emulator import emulate
+from warptile.launch import Access, Argument, LaunchSpec, Pointer, Rows, Scalar
+from warptile.problem import Problem
+from warptile.ptx import parse
+from warptile.reference import reference
+from warptile.source import Source
+
+FOLDER = Path(__file__).parents[1] / "wrong_kernels"
+ARCH = "sm_90a"
+_HEADER = re.compile(
+    r"^// (Mistake|On a GPU|Fix): (.*(?:\n// .*?)*?)(?=\n// (?:Mistake|On a GPU|Fix): |\n(?!// ))", re.M
+)
+_REPORTED = re.compile(r"//.*\bREPORTED: (.*)$")
+
+
+class WrongProduct(AssertionError):
+    """A kernel ran to its end without a report, and D is not the product."""
+
+
+@lru_cache(maxsize=128)
+def _compiled(source: Source) -> CompiledKernel:
+    return compile_source(source, ARCH, options=(f"-I{FOLDER}",), cache=None)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kernel ``product<CORRECT>``, how it is launched, and what is said of the wrong one.
+
+    Attributes:
+        name: its file without the suffix.
+        error: the class of the report.
+        message: what its message must match.
+        size: m, n, k.
+        tile: rows and columns of D that a block owns.
+        threads: of a block.
+        element: type of A and B.
+        parameters: the kernel's parameters; ``A+4`` points 4 elements into A, whose rows are 8 longer; ``0`` is a null
+            pointer.
+        b_major: ``"col"`` when B is stored [N, K].
+        splits: blocks along z.
+        scale: factor of the operands.
+        shared: bytes of dynamic shared memory, of the wrong launch and of the right one.
+    """
+
+    name: str
+    error: type[Exception]
+    message: str
+    size: tuple[int, int, int]
+    tile: tuple[int, int]
+    threads: int
+    element: str = "float16"
+    parameters: str = "A B D m n k"
+    b_major: str = "row"
+    splits: int = 1
+    scale: float = 1.0
+    shared: tuple[int, int] = (0, 0)
+    text: str = field(init=False, repr=False, compare=False, default="")
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", (FOLDER / f"{self.name}.cu").read_text())
+
+    @cached_property
+    def header(self) -> dict[str, str]:
+        """The first comment of the file: ``Mistake``, ``On a GPU`` and ``Fix``."""
+        return {key: re.sub(r"\s*\n// ", " ", text).strip() for key, text in _HEADER.findall(self.text)}
+
+    @cached_property
+    def reported_lines(self) -> dict[str, list[int]]:
+        """Lines that end in ``REPORTED: role``, by role: the report names one of each role."""
+        roles: dict[str, list[int]] = {}
+        for number, line in enumerate(self.text.splitlines(), 1):
+            found = _REPORTED.search(line)
+            if found:
+                roles.setdefault(found[1].strip(), []).append(number)
+        return roles
+
+    def run(self, schedule: str = "latest", *, correct: bool) -> None:
+        """Run one of the twins.
+
+        Raises:
+            EmulationError: what the emulator has to say.
+            WrongProduct: it said nothing, but D is wrong.
+        """
+        kernel = _compiled(Source(self.text, f"product<{str(correct).lower()}>"))
+        m, n, k = self.size
+        element = DTYPES[self.element]
+        random = np.random.default_rng([m, n, k])
+        storage = np.float16 if self.element == "float16" else np.float32
+        pad = 8 if "A+" in self.parameters else 0
+        a = (self.scale * random.standard_normal((m, k + pad))).astype(storage)
+        b = (self.scale * random.standard_normal((k, n))).astype(storage)
+        d = np.zeros((m, n), np.float32)
+        stored_b = np.ascontiguousarray(b.T) if self.b_major == "col" else b
+        values = {"m": m, "n": n, "k": k, "lda": k + pad, "beta": 0.0}
+        arguments: list[Argument] = []
+        for parameter in self.parameters.split():
+            name, _, offset = parameter.partition("+")
+            if parameter in values:
+                arguments.append(Scalar("f32" if parameter == "beta" else "s32", values[parameter]))
+            else:
+                arguments.append(Pointer(None if name == "0" else name, a.itemsize * int(offset or 0)))
+        grid = (-(-n // self.tile[1]), -(-m // self.tile[0]), self.splits)
+        spec = LaunchSpec(
+            kernel.entry, grid, (self.threads, 1, 1), tuple(arguments), dynamic_shared_bytes=self.shared[correct]
+        )
+        access = Access(writes=True, complete=Rows(m, n, 4, 4 * n))
+        operands = {"A": a, "B": stored_b, "D": d}
+        report = emulate(parse(kernel.ptx), spec, operands, accesses={"D": access}, arch=ARCH, schedule=schedule)
+        assert report.unfinished_copies == 0
+        first = 4 if pad else 0
+        a = a[:, first : first + k]
+        problem = Problem.dense(m, n, k, element, out=DTYPES["float32"], accumulator=DTYPES["float32"])
+        check_product(d, a.astype(np.float64), b.astype(np.float64), reference(problem, a, b).bound)
+
+
+def check_product(d: np.ndarray, a: np.ndarray, b: np.ndarray, bound: np.ndarray) -> None:
+    """Raise WrongProduct, saying which elements are wrong and, where that is it, which other product D holds."""
+    expected = a @ b
+    wrong = ~(np.abs(d - expected) <= bound)
+    if not wrong.any():
+        return
+    row, column = (int(index[0]) for index in np.nonzero(wrong))
+    message = (
+        f"D[{row}, {column}] is {d[row, column]:g} and should be {expected[row, column]:g}; "
+        f"{wrong.sum()} of {wrong.size} elements are wrong"
+    )
+    for what, axis in (("rows", 1), ("columns", 0)):
+        right = np.flatnonzero(~wrong.any(axis=axis))
+        message += f"; {what} {', '.join(map(str, right))} are right" if right.size else ""
+    for what, (other_a, other_b) in _others(a, b).items():
+        if (np.abs(d - other_a @ other_b) <= bound).all():
+            message += f": this is the product with {what}"
+    raise WrongProduct(message)
+
+
+def _others(a: np.ndarray, b: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """What kernels multiply by mistake."""
+    (m, k), n = a.shape, b.shape[1]
+    found = {
+        "A read in the other major order": (a.T.reshape(m, k), b),
+        "B read in the other major order": (a, b.T.reshape(k, n)),
+    }
+    if not (m % 16 or n % 16 or k % 16):
+        blocks_b = b.reshape(k // 8, 8, n // 8, 8).swapaxes(1, 3).reshape(k, n)
+        quarters_a = a.reshape(m // 16, 2, 8, k // 16, 2, 8).swapaxes(1, 4).reshape(m, k)
+        found["each 8 x 8 block of B transposed"] = (a, blocks_b)
+        found["two quarters of each 16 x 16 block of A exchanged"] = (quarters_a, b)
+    return found

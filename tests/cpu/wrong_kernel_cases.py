@@ -1,0 +1,147 @@
+"""The kernels of tests/wrong_kernels: how each is launched, and what is said of it. Run it to write their page:
+
+python tests/cpu/wrong_kernel_cases.py > docs/wrong-kernels.md
+"""
+
+from __future__ import annotations
+
+import textwrap
+
+from wrong_kernel import Case, WrongProduct
+
+from warptile.errors import (
+    AccumulatorOverflow,
+    DataRace,
+    Deadlock,
+    DivergentCollective,
+    IllegalAddress,
+    MisalignedAccess,
+    UninitializedRead,
+    UnwrittenOutput,
+)
+
+SIMT = {"tile": (16, 16), "threads": 256, "element": "float32"}
+WARP = {"size": (32, 48, 64), "tile": (16, 16), "threads": 32}
+RING = {"size": (64, 48, 96), "tile": (32, 16), "threads": 64}
+STAGE_BYTES = (32 * 16 + 16 * 16) * 2
+IN_FLIGHT = "reads shared memory at byte .* while an asynchronous copy into it has not been waited for: it was started"
+
+CASES = (
+    Case("simt_read_before_barrier", DataRace, "write-read race on shared memory, [ab]_tile", (32, 48, 32), **SIMT),
+    Case("simt_overwritten_too_early", DataRace, "read-write race on shared memory, [ab]_tile", (32, 48, 32), **SIMT),
+    Case("simt_barrier_in_divergent_code", DivergentCollective, "one barrier from two places", (16, 24, 32), **SIMT),
+    Case(
+        "simt_named_barrier_too_many", Deadlock, "in barrier 1", (4, 64, 40),
+        tile=(1, 32), threads=96, element="float32",
+    ),
+    Case(
+        "simt_shuffle_in_divergent_code", DivergentCollective, "at shfl.sync", (4, 6, 52),
+        tile=(1, 1), threads=64, element="float32",
+    ),
+    Case("simt_read_past_k", IllegalAddress, "4 bytes at [AB].*, but [AB] has .* bytes", (20, 30, 13), **SIMT),
+    Case("simt_write_past_row_end", IllegalAddress, r"4 bytes at D\+2400, but D has 2400 bytes", (20, 30, 13), **SIMT),
+    Case("simt_split_k_without_atomics", DataRace, r"read-write race on D\[0, 0\]", (16, 32, 32), splits=2, **SIMT),
+    Case(
+        "simt_flag_without_fence", DataRace, "race on workspace.*a flag orders them if it is written behind a fence",
+        (16, 32, 32), splits=2, **SIMT,
+    ),
+    Case(
+        "simt_beta_zero_reads_c", IllegalAddress, "which lies in no buffer", (16, 32, 32),
+        parameters="A B 0 D m n k beta", **SIMT,
+    ),
+    # Warps 0 and 1 own columns 0..63 of the block's 128: the first element that nobody owns is D[0, 64], and of the
+    # 128 x 256 elements of two blocks half are missing.
+    Case(
+        "wmma_half_of_c_unwritten", UnwrittenOutput, r"D\[0, 64\] was never written: 16384 of 32768", (128, 256, 64),
+        tile=(128, 128), threads=256,
+    ),
+    Case("wmma_uninitialised_accumulator", UninitializedRead, "register %f.*, which nothing has written", **WARP),
+    Case("wmma_f16_accumulator_overflow", AccumulatorOverflow, "is infinite although", scale=100.0, **WARP),
+    Case(
+        "wmma_wrong_major", WrongProduct, "this is the product with B read in the other major order", (32, 64, 48),
+        tile=(16, 16), threads=32, b_major="col",
+    ),
+    Case("wmma_divergent", DivergentCollective, "48 lanes .* at wmma.load", (24, 48, 64), tile=(16, 16), threads=32),
+    Case("wmma_patch_without_syncwarp", DataRace, "write-read race on shared memory, patch.*no __syncwarp", **WARP),
+    Case(
+        "wmma_patch_of_all_warps", DataRace, "write-write race on shared memory, patches", (64, 48, 64),
+        tile=(32, 16), threads=64,
+    ),
+    Case("wmma_misaligned_pitch", MisalignedAccess, "leading dimension 20 elements is not a multiple of 16", **WARP),
+    Case("async_no_empty_groups", UninitializedRead, IN_FLIGHT, **RING),
+    Case("async_wait_one_too_few", UninitializedRead, IN_FLIGHT, **RING),
+    Case("async_no_wait", UninitializedRead, IN_FLIGHT, **RING),
+    Case("async_stale_fragment", UninitializedRead, IN_FLIGHT, **RING),
+    Case("async_wait_after_barrier", DataRace, "has waited for its copy, but no barrier between", **RING),
+    Case("async_stage_overwritten_too_early", DataRace, "stages.*starts a copy into it", **RING),
+    Case(
+        "async_misaligned_source", MisalignedAccess, "not a multiple of 16 bytes",
+        parameters="A+4 B D m n k lda", **RING,
+    ),
+    Case(
+        "async_too_little_shared_memory", IllegalAddress, "accesses bytes 4096.* of 4096 bytes of shared memory",
+        shared=(2 * STAGE_BYTES, 3 * STAGE_BYTES), **RING,
+    ),
+    Case(
+        "async_tail_not_filled", UninitializedRead, "reads shared memory at .*, which nothing has written",
+        (64, 48, 24), tile=(32, 16), threads=64,
+    ),
+    Case("mma_divergent", DivergentCollective, "96 lanes .* at mma.sync", **WARP),
+    Case("mma_uninitialised_accumulator", UninitializedRead, "uses register .*, which nothing has written", **WARP),
+    Case("mma_f16_accumulator_overflow", AccumulatorOverflow, "is infinite although", scale=100.0, **WARP),
+    Case("mma_read_before_barrier", DataRace, "write-read race on shared memory, tiles.*ldmatrix", **WARP),
+    Case("mma_misaligned_rows", MisalignedAccess, "ldmatrix.*not a multiple of 16 bytes", **WARP),
+    Case("mma_swizzle_on_store_only", WrongProduct, "wrong; rows 0, 8, 16, 24 are right$", **WARP),
+    Case("mma_b_not_transposed", WrongProduct, "this is the product with each 8 x 8 block of B transposed", **WARP),
+    Case("mma_quadrants_swapped", WrongProduct, "with two quarters of each 16 x 16 block of A exchanged", **WARP),
+    Case("mma_rows_written_twice", UnwrittenOutput, r"D\[8, 0\] was never written: 768 of 1536", **WARP),
+)  # fmt: skip
+
+FAMILIES = {
+    "simt": "CUDA cores",
+    "wmma": "WMMA",
+    "async": "Stages of `cp.async`",
+    "mma": "`mma.sync`",
+}
+INTRODUCTION = """# Wrong kernels
+
+Each kernel in `tests/wrong_kernels/` holds one mistake of a kind seen in the wild. A template argument switches it:
+`product<false>` is wrong, `product<true>` is its corrected twin. A test holds the emulator to both: the wrong one is
+refused with the error and the source lines named here, the twin passes without a report under three schedules of
+asynchronous copies and gives the right product. Most of these run on a GPU and give a right result most of the time.
+
+This page is written by `python tests/cpu/wrong_kernel_cases.py` from the comments of the kernels.
+"""
+
+
+def page() -> str:
+    """The page that lists them."""
+    parts = [INTRODUCTION]
+    for family, title in FAMILIES.items():
+        parts.append(f"\n## {title}\n")
+        for case in CASES:
+            if case.name.partition("_")[0] == family:
+                parts += ["\n", _wrapped(f"**{case.name}.** {_sentence(case.header['Mistake'])}"), "\n"]
+                points = {"On a GPU": case.header["On a GPU"], "Reported": reported(case), "Fix": case.header["Fix"]}
+                parts += [_wrapped(f"- {what}: {text}", "  ") for what, text in points.items()]
+    return "".join(parts)
+
+
+def reported(case: Case) -> str:
+    """The report in a few words: its class, and the lines that it names."""
+    if case.error is WrongProduct:
+        return "nothing; the product is compared with one in float64, and the comparison says what is wrong with it."
+    places = [f"line {' or '.join(map(str, lines))} ({role})" for role, lines in case.reported_lines.items()]
+    return f"`{case.error.__name__}`{', naming ' if places else ''}{' and '.join(places)}."
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _wrapped(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False) + "\n"
+
+
+if __name__ == "__main__":
+    print(page(), end="")

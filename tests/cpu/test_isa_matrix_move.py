@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
+from warptile.compile import compile_source
+from warptile.errors import CompileError
 from warptile.isa import matrix_move, mma
 from warptile.isa.access import requests
 from warptile.isa.fragments import coordinates
+from warptile.source import Source
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
@@ -54,3 +57,43 @@ def test_what_a_form_does_not_move_is_refused():
         matrix_move.find("ldmatrix").fragment(3, transposed=False)
     with pytest.raises(ValueError, match="16-bit"):
         matrix_move.find("ldmatrix", "m16n16", "b8").fragment(1, transposed=True)
+
+
+def kernel(move, count, transposed):
+    registers = range(count * move.registers_per_matrix)
+    vector = "{" + ", ".join(f"%{i}" for i in registers) + "}"
+    given = ", ".join(f'"r"(v[{i}])' for i in registers)
+    taken = ", ".join(f'"=r"(v[{i}])' for i in registers)
+    opcode = move.opcode(count, transposed=transposed)
+    statement = {
+        "ldmatrix": f'"{opcode} {vector}, [%{len(registers)}];" : {taken} : "r"(place)',
+        "stmatrix": f'"{opcode} [%{len(registers)}], {vector};" :: {given}, "r"(place)',
+        "movmatrix": f'"{opcode} %0, %1;" : "=r"(v[0]) : "r"(v[0])',
+    }[move.instruction]
+    return (
+        'extern "C" __global__ void k(unsigned* p) { __shared__ uint4 tile[256]; unsigned v[8] = {p[0], p[1], p[2]};'
+        f" unsigned place = __cvta_generic_to_shared(tile); asm volatile({statement});"
+        " for (int i = 0; i < 8; ++i) p[i] = v[i]; }"
+    )
+
+
+@pytest.mark.parametrize("move", matrix_move.MOVES, ids=lambda move: f"{move.instruction}-{move.shape}-{move.type}")
+def test_the_assembler_takes_every_form_from_its_architecture_on(move):
+    for count in (move.counts[0], move.counts[-1]):
+        for arch in ("sm_75", "sm_80", "sm_90a", "sm_100a"):
+            source = Source(kernel(move, count, move.transposed[-1]), "k", may_spill=True)
+            if int(arch.strip("sm_a")) >= move.capability:
+                compile_source(source, arch, cache=None)
+            else:
+                with pytest.raises(CompileError):
+                    compile_source(source, arch, cache=None)
+
+
+def test_the_assembler_takes_no_other_form():
+    bytes_straight = next(move for move in matrix_move.MOVES if move.shape == "m16n16")
+    for move, count, transposed in (
+        (bytes_straight, 1, False), (bytes_straight, 4, True), (matrix_move.find("movmatrix"), 1, False),
+    ):  # fmt: skip
+        assert count not in move.counts or transposed not in move.transposed
+        with pytest.raises(CompileError):
+            compile_source(Source(kernel(move, count, transposed), "k", may_spill=True), "sm_100a", cache=None)

@@ -2,15 +2,18 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
 from warptile import headers
 from warptile.bench import native as assembling
-from warptile.compile import compiler_version
-from warptile.isa import native, wmma
+from warptile.compile import compile_source, compiler_version
+from warptile.errors import CompileError
+from warptile.isa import mma, native, wmma
 from warptile.isa.catalogue import by_name, multiplications
 from warptile.isa.native import ARCHITECTURES, Outcome
+from warptile.source import Source
 
 TABLE = native.table()
 CAPABILITY = {arch: int(re.sub(r"\D", "", arch)) for arch in ARCHITECTURES}
@@ -36,7 +39,10 @@ def differing(arch, instructions):
 @assembles
 def test_the_table_is_what_the_assembler_makes_for_sm_90a():
     same_compiler()
-    assert differing("sm_90a", multiplications()) == {}
+    # All that it takes, and of what it refuses, one by one, those with one type.
+    chosen = [m for m in multiplications() if status("sm_90a", m.name) != "refused" or m.types[1] == m.types[2]]
+    assert len(chosen) > 150
+    assert differing("sm_90a", chosen) == {}
 
 
 SAMPLE = (
@@ -109,6 +115,40 @@ def test_what_generations_gained_and_lost():
     # Hopper's large f64 shapes are one instruction there and several on Blackwell.
     large = [TABLE.of(arch, "mma.m16n8k16.f64.f64").tensor for arch in ("sm_90a", "sm_100a")]
     assert large == [{"DMMA.16x8x16": 1}, {"DMMA.8x8x4": 8}]
+
+
+def compiles(instruction, opcode, arch="sm_90a"):
+    text = assembling.kernel("k0", replace(instruction, opcode=opcode), CAPABILITY[arch])
+    try:
+        compile_source(Source(text, "k0", may_spill=True), arch, cache=None)
+    except CompileError:
+        return False
+    return True
+
+
+def test_modifiers_in_the_tables_are_those_that_the_assembler_takes():
+    for name in ("mma.m16n8k8.f64.f64", "mma.m8n8k16.s32.s8", "mma.m16n8k64.s32.s4", "mma.m16n8k16.f32.f16",
+                 "mma.m16n8k32.f32.e4m3", "mma.sp.m16n8k64.s32.u8", "mma.sp.m16n8k32.f32.f16"):  # fmt: skip
+        each = by_name()[name]
+        types = ".".join(each.types)
+        assert compiles(each, each.opcode.replace(types, f"satfinite.{types}")) == each.shape.saturates
+        for rounding in mma.ROUNDINGS:
+            taken = rounding in getattr(each.shape, "roundings", ())
+            assert compiles(each, each.opcode.replace(types, f"{rounding}.{types}")) == taken
+        if each.family == "mma":
+            for layouts in ("row.row", "col.col", "col.row"):
+                assert not compiles(each, each.opcode.replace("row.col", layouts))
+    mixed = by_name()["mma.m16n8k16.f32.f16"]
+    for types in ("f32.f16.bf16.f32", "f32.bf16.f16.f32", "f32.e4m3.f16.f32"):
+        assert not compiles(mixed, mixed.opcode.replace("f32.f16.f16.f32", types))
+
+
+def test_sparse_spellings_in_the_table_are_those_that_the_assembler_takes():
+    for name in ("mma.sp.m16n8k32.f32.f16", "mma.sp.m16n8k64.f32.e4m3", "mma.sp.m16n8k64.f16.e4m3",
+                 "mma.sp.m16n8k64.f8f6f4.f32.e2m1"):  # fmt: skip
+        each = by_name()[name]
+        plain = each.opcode.replace("sp::ordered_metadata", "sp")
+        assert compiles(each, plain, "sm_120a") == ("sp" in each.shape.variants)
 
 
 def test_reading_undoes_writing(tmp_path, monkeypatch):

@@ -21,7 +21,8 @@ ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_12
 """The targets of the table, oldest first."""
 
 FAMILY_SPECIFIC = 100
-"""From this compute capability (times ten) on, what is new is for one family of GPUs each: newer ones may lack it."""
+"""From this compute capability (times ten) on, what is new is for one family of GPUs each. Newer ones may lack it, and
+there are no C++ wrappers of it."""
 
 Status = Literal["native", "emulated", "refused"]
 

@@ -94,8 +94,8 @@ def unpacks_float8(capability: int) -> bool:
 def has_quad_pairs(capability: int) -> bool:
     """Whether ``mma.m8n8k4`` of f16 runs on tensor cores; else a routine of the compiler adds up in f32.
 
-    The routine for f32 accumulators is a chain of fused multiply-adds, to which C is added; that for f16 adds the last
-    two products to C, then the first two, each pair of them a product and a fused multiply-add (read from SASS).
+    The routine for f32 accumulators is a chain of fused multiply-adds, to which C is added; that for f16 adds the first
+    two products to C, then the last two, each pair of them a product and a fused multiply-add (read from SASS).
     """
     return capability < 80
 

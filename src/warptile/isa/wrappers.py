@@ -13,6 +13,7 @@ from pathlib import Path
 
 from warptile.isa import mma, sparse
 from warptile.isa.fragments import FragmentLayout
+from warptile.isa.native import FAMILY_SPECIFIC
 
 FILE = Path(__file__).resolve().parents[1] / "kernels" / "ptx" / "mma.cuh"
 
@@ -25,9 +26,6 @@ ELEMENTS = {
 
 _REGISTERS = {"f32": ("float", "f"), "f64": ("double", "d")}
 """C++ type of a register and its constraint in asm; ``unsigned`` and ``r`` where not listed."""
-
-_FAMILY_SPECIFIC = 100
-"""From this capability (times ten) on, the tables' new rows are for one family of GPUs each and get no wrapper."""
 
 _WIDTH = 120
 
@@ -120,7 +118,7 @@ def wrappers() -> tuple[Wrapper, ...]:
     found = []
     shapes: tuple[Shape, ...] = (*mma.SHAPES, *sparse.SHAPES)
     for shape in shapes:
-        if shape.capability >= _FAMILY_SPECIFIC or getattr(shape, "matrices", 1) > 1:
+        if shape.capability >= FAMILY_SPECIFIC or getattr(shape, "matrices", 1) > 1:
             continue
         for element in shape.types:
             for name, sum_type, options, capability in _ways_to_add(shape):

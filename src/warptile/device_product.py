@@ -19,8 +19,9 @@ from warptile.gpu import driver
 from warptile.gpu.executor import LoadedKernel, PreparedLaunch, load
 from warptile.gpu.timing import Candidate, EventRunner, GraphRunner, Runner, operand_sets
 from warptile.plan import Plan
-from warptile.problem import Problem
+from warptile.problem import Operand, Problem
 from warptile.reference import Reference, error_ratio, is_correct, random_operand, reference, stored_shape
+from warptile.sparse import sparsify
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -40,6 +41,9 @@ GRAPH_MS = 1.0
 SLOW_MS = 1000.0
 """A kernel slower than this is not launched again just to warm it up."""
 
+DENSE = "dense A"
+"""Address of the whole of a sparse A, zeros included, for libraries that multiply it as a dense one."""
+
 _BLOCK = 2**24 - 3
 """Random numbers that are drawn; larger matrices repeat them, out of step with their rows."""
 
@@ -48,8 +52,8 @@ TENSOR_PRODUCTS_PER_ROUNDING = 8
 
 
 def products_per_rounding(family: str, element: DType) -> int:
-    """How many products a rung of this family adds between two roundings, at least: float64 ones are fused multiply-adds
-    on tensor cores too."""
+    """How many products a rung of this family adds between two roundings, at least. float64 ones are fused
+    multiply-adds on tensor cores too."""
     return 1 if family == "simt" or element.name == "float64" else TENSOR_PRODUCTS_PER_ROUNDING
 
 
@@ -99,6 +103,15 @@ def draw(shape: tuple[int, int], dtype: DType, seed: int) -> Array:
     else:
         block = random_operand((min(count, _BLOCK),), dtype, generator)
     return (block if count <= _BLOCK else np.resize(block, count)).reshape(shape)
+
+
+def stored_operand(drawn: Array, operand: Operand) -> tuple[Array, dict[str, Array]]:
+    """A as drawn, in the shape in which it lies in memory, made 2:4 sparse where it is to be: the matrix that is
+    multiplied, and what is stored of it by the names of a launch's operands."""
+    if not operand.sparse:
+        return drawn, {"A": packed(drawn, operand.dtype)}
+    matrix = sparsify(drawn)
+    return matrix.to_dense(), {"A": matrix.values, "E": matrix.packed()}
 
 
 def unwritten_elements(raw: Array, dtype: DType) -> int:
@@ -174,12 +187,15 @@ class DeviceProduct:
         self.problem = problem
         self.device = driver.device_info()
         self.sets = operand_sets(set_bytes(problem), self.device.l2_bytes) if sets is None else sets
-        self._stored_a = draw(stored_shape(problem.m, problem.k, problem.a), problem.a.dtype, seed)
+        whole = stored_shape(problem.m, problem.k, problem.a)
+        self._stored_a, of_a = stored_operand(draw(whole, problem.a.dtype, seed), problem.a)
         self._stored_b = draw(stored_shape(problem.k, problem.n, problem.b), problem.b.dtype, seed + 1)
         self._seed, self._offset = seed, offset_elements
         self._d_bytes = problem.m * problem.n * problem.d.dtype.bits // 8
         self._d_begin = GUARD_BYTES + offset_elements * problem.d.dtype.bits // 8
-        self._a = self._copies(packed(self._stored_a, problem.a.dtype))
+        self._of_a = {name: self._copies(array) for name, array in of_a.items()}
+        if problem.a.sparse:
+            self._of_a[DENSE] = self._copies(self._stored_a)
         self._b = self._copies(packed(self._stored_b, problem.b.dtype))
         self._d = [driver.Allocation(self._d_begin + self._d_bytes + GUARD_BYTES) for _ in range(self.sets)]
         self.c = None if problem.c is None else draw((problem.m, problem.n), problem.c.dtype, seed + 2)
@@ -200,7 +216,7 @@ class DeviceProduct:
         return [self._copy(array, index) for index in range(self.sets)]
 
     def _copy(self, array: Array, index: int) -> driver.Allocation:
-        """Set number ``index``: the same numbers, begun at another place."""
+        """Set number ``index``: the same numbers, begun at another place; behind `offset_elements`."""
         flat = array.reshape(-1)
         start = (index * 1_000_003) % max(len(flat), 1)
         begin = self._offset * flat.itemsize
@@ -212,12 +228,9 @@ class DeviceProduct:
 
     def pointers(self, index: int) -> dict[str, int]:
         """Device addresses of one set."""
-        element_bytes = max(self.problem.a.dtype.bits, 8) // 8
-        found = {
-            "A": self._a[index].address + self._offset * element_bytes,
-            "B": self._b[index].address + self._offset * element_bytes,
-            "D": self._d[index].address + self._d_begin,
-        }
+        begin = self._offset * max(self.problem.a.dtype.bits, 8) // 8
+        found = {name: sets[index].address + (begin if name == "A" else 0) for name, sets in self._of_a.items()}
+        found |= {"B": self._b[index].address + begin, "D": self._d[index].address + self._d_begin}
         c_begin = self._d_begin - GUARD_BYTES
         return found if self._c is None else {**found, "C": self._c.address + c_begin}
 
@@ -246,13 +259,14 @@ class DeviceProduct:
         return Candidate(launch, self.sets)
 
     def exact_before_rounding(self, rows: Array) -> Array:
-        """Some rows of the first set's product of the numbers that were drawn, before they became the operands' type."""
+        """Some rows of the first set's product of the numbers that were drawn, before they got the operands' type."""
         problem, float32 = self.problem, DTYPES["float32"]
         a = draw(stored_shape(problem.m, problem.k, problem.a), float32, self._seed)
         b = draw(stored_shape(problem.k, problem.n, problem.b), float32, self._seed + 1)
         a = a if problem.a.major == "row" else a.T
         b = b if problem.b.major == "row" else b.T
-        product: Array = a[rows].astype(np.float64) @ b.astype(np.float64)
+        kept = a[rows] if not problem.a.sparse else np.where(self.a[rows] != 0, a[rows], 0)
+        product: Array = kept.astype(np.float64) @ b.astype(np.float64)
         return product
 
     def reference(self, rows: Array | None = None, *, products_per_rounding: int = 1) -> Reference:
@@ -289,7 +303,7 @@ class DeviceProduct:
         for kernel in self._loaded.values():
             kernel.close()
         self._loaded.clear()
-        for memory in (*self._a, *self._b, *self._d):
+        for memory in (*(each for sets in self._of_a.values() for each in sets), *self._b, *self._d):
             memory.close()
         if self._c is not None:
             self._c.close()

@@ -15,7 +15,7 @@ import numpy as np
 
 from warptile.arrays import packed
 from warptile.compile import CompiledKernel
-from warptile.device_product import DeviceProduct, products_per_rounding
+from warptile.device_product import DeviceProduct, products_per_rounding, stored_operand
 from warptile.dtypes import DTYPES, DType
 from warptile.errors import UnsupportedError, WarptileError
 from warptile.execute import Backend, EmulatorBackend, GpuBackend, compiled, planned
@@ -185,7 +185,7 @@ def plan_for(rung: Rung, size: tuple[int, int, int], backend: Backend, dtype: st
     taken = types_taken(rung)
     names = dict.fromkeys([*([dtype] if dtype in taken else []), *taken])
     reason: UnsupportedError | None = None
-    for problem in (problem for name in names for problem in _problems(DTYPES[name], size)):
+    for problem in (problem for name in names for problem in _problems(DTYPES[name], size, sparse=rung.sparse)):
         try:
             return planned(problem, backend, rung=rung.name)
         except UnsupportedError as error:
@@ -199,12 +199,19 @@ def types_taken(rung: Rung) -> tuple[str, ...]:
     return tuple(name for name in rung.dtypes if name in LADDER_OUTPUTS)
 
 
-def _problems(element: DType, size: tuple[int, int, int]) -> Iterator[Problem]:
+def _problems(element: DType, size: tuple[int, int, int], *, sparse: bool) -> Iterator[Problem]:
     """Dense problems in the order in which people would want them."""
     for accumulator in element.accumulators:
         for out in LADDER_OUTPUTS[element.name]:
             for b_major in ("row", "col"):
-                yield Problem.dense(*size, element, out=DTYPES[out], accumulator=DTYPES[accumulator], b_major=b_major)
+                yield Problem.dense(
+                    *size, element, out=DTYPES[out], accumulator=DTYPES[accumulator], b_major=b_major, sparse=sparse
+                )
+
+
+def _arrangement(problem: Problem) -> str:
+    """How A and B lie in memory, and whether A is sparse."""
+    return f"{problem.a.major} {problem.b.major}{' sparse' if problem.a.sparse else ''}"
 
 
 def _types(problem: Problem) -> tuple[str, str, str]:
@@ -289,15 +296,15 @@ class _Emulator:
     def __init__(self, backend: EmulatorBackend, seed: int) -> None:
         self._backend = backend
         self._seed = seed
-        self._operands: dict[tuple[str, ...], tuple[Array, Array]] = {}
+        self._operands: dict[tuple[str, str], tuple[Array, Array, dict[str, Array]]] = {}
         self._expected: dict[tuple[str | int, ...], Reference] = {}
 
     def run(self, plan: Plan, kernel: CompiledKernel) -> _Run:
         """One launch. The emulator itself refuses accesses outside the operands and outputs left unwritten."""
         problem = plan.problem
-        a, b = self._drawn(problem)
+        _, b, of_a = self._drawn(problem)
         d = guarded(problem.m, problem.n, problem.d.dtype).matrix.copy()
-        stored = {"A": packed(a, problem.a.dtype), "B": packed(b, problem.b.dtype), "D": d}
+        stored = {**of_a, "B": packed(b, problem.b.dtype), "D": d}
         report = self._backend.emulate(plan, kernel, stored, alpha=1, beta=0)
         counters = dict(report.counters)
         traffic = counters["global_load_bytes"] + counters["global_store_bytes"]
@@ -307,20 +314,22 @@ class _Emulator:
         ratio = error_ratio(d, expected)
         return _Run(ratio, _complaint(d, expected, ratio), counters=counters)
 
-    def _drawn(self, problem: Problem) -> tuple[Array, Array]:
-        """A and B as they are stored: (m, k) and (k, n), or (k, m) and (n, k) where they are column-major."""
-        key = (problem.a.dtype.name, problem.a.major, problem.b.major)
+    def _drawn(self, problem: Problem) -> tuple[Array, Array, dict[str, Array]]:
+        """A and B as they lie in memory, (m, k) and (k, n), or (k, m) and (n, k) where they are column-major, and what
+        is stored of A."""
+        key = (problem.a.dtype.name, _arrangement(problem))
         if key not in self._operands:
             generator = np.random.default_rng(self._seed)
             a = random_operand(stored_shape(problem.m, problem.k, problem.a), problem.a.dtype, generator)
             b = random_operand(stored_shape(problem.k, problem.n, problem.b), problem.b.dtype, generator)
-            self._operands[key] = a, b
+            a, of_a = stored_operand(a, problem.a)
+            self._operands[key] = a, b, of_a
         return self._operands[key]
 
     def _reference(self, problem: Problem, together: int) -> Reference:
-        key = (*_types(problem), problem.a.major, problem.b.major, together)
+        key = (*_types(problem), _arrangement(problem), together)
         if key not in self._expected:
-            a, b = self._drawn(problem)
+            a, b, _ = self._drawn(problem)
             a = a if problem.a.major == "row" else a.T
             b = b if problem.b.major == "row" else b.T
             self._expected[key] = reference(problem, a, b, products_per_rounding=together)
@@ -365,7 +374,7 @@ class _Gpu:
 
     def _at(self, problem: Problem) -> DeviceProduct:
         """Operands of this problem's types; those of the types before are given back."""
-        key = (*_types(problem), problem.a.major, problem.b.major)
+        key = (*_types(problem), _arrangement(problem))
         if self._product is None or key != self._key:
             self.close()
             self._product = DeviceProduct(problem, seed=self._seed)

@@ -256,7 +256,7 @@ def test_every_rung_is_swept_over_every_size_and_checked_on_every_shape():
         assert groups_of(rung, "sm_90a")
         for size in SIZES:
             assert any(name.startswith(f"cell/{size}^3/") and name.endswith(f"/{rung.name}") for name in cells)
-        for m, n, k in CORRECT_SHAPES:
+        for m, n, k in CORRECT_SHAPES[: 2 if rung.sparse else 3]:  # a sparse A has whole groups of K
             shape = f"{m}^3" if m == n == k else f"{m}x{n}x{k}"
             assert any(name.startswith(f"check/{shape}/") and name.endswith(f"/{rung.name}") for name in names)
 

@@ -6,6 +6,7 @@ from pretended_gpu import PretendedGpu
 
 from warptile.arrays import packed
 from warptile.device_product import (
+    DENSE,
     CheckResult,
     DeviceProduct,
     draw,
@@ -55,7 +56,7 @@ def test_operand_sets_outlast_l2(gpu):
 
 def test_sets_hold_the_same_numbers_in_another_place(gpu):
     product = DeviceProduct(dense(8, 16, 24), sets=2)
-    first, second = (memory.to_host(np.empty((8, 24), np.float16)) for memory in product._a)
+    first, second = (memory.to_host(np.empty((8, 24), np.float16)) for memory in product._of_a["A"])
     np.testing.assert_array_equal(first, product.a)
     assert not np.array_equal(first, second)
     assert sorted(first.reshape(-1)) == sorted(second.reshape(-1))
@@ -119,7 +120,7 @@ def test_only_tensor_cores_add_several_products_at_once():
 @pytest.mark.parametrize(("name", "together"), [("int4", 2), ("bit1", 8)])
 def test_narrow_operands_are_stored_packed(gpu, name, together):
     product = DeviceProduct(dense(8, 16, 64, name, "int32", "int32", b_major="col"), sets=2)
-    stored = product._a[0].to_host(np.empty((8, 64 // together), np.uint8))
+    stored = product._of_a["A"][0].to_host(np.empty((8, 64 // together), np.uint8))
     np.testing.assert_array_equal(stored, packed(product.a, DTYPES[name]))
     assert product.b.shape == (64, 16)
     want = product.a.astype(np.int64) @ product.b.astype(np.int64)
@@ -130,6 +131,34 @@ def test_narrow_operands_are_stored_packed(gpu, name, together):
 def test_a_may_lie_by_columns(gpu):
     product = DeviceProduct(dense(8, 16, 24, a_major="col"), sets=1)
     assert product.a.shape == (8, 24)
-    stored = product._a[0].to_host(np.empty((24, 8), np.float16))
+    stored = product._of_a["A"][0].to_host(np.empty((24, 8), np.float16))
     np.testing.assert_array_equal(stored.T, product.a)
+    product.close()
+
+
+def test_a_sparse_a_is_stored_as_its_kept_half_with_metadata(gpu):
+    product = DeviceProduct(dense(32, 16, 64, sparse=True), sets=1)
+    groups = (product.a.reshape(32, 16, 4) != 0).sum(axis=2)
+    assert groups.max() == 2
+    kept = product._of_a["A"][0].to_host(np.empty((32, 32), np.float16))
+    np.testing.assert_array_equal(kept[0][kept[0] != 0], product.a[0][product.a[0] != 0])
+    whole = product._of_a[DENSE][0].to_host(np.empty((32, 64), np.float16))
+    np.testing.assert_array_equal(whole, product.a)
+    assert product.pointers(0).keys() == {"A", "E", DENSE, "B", "D"}
+    rows = np.array([3, 30])
+    exact = product.exact_before_rounding(rows)
+    assert np.max(np.abs(exact - product.reference(rows).d)) < 0.05
+    product.close()
+
+
+def test_matrices_may_begin_anywhere(gpu):
+    problem = dense(8, 16, 24, with_c=True).displaced(3)
+    assert {operand.alignment_bytes for operand in (problem.a, problem.b, problem.c, problem.d)} == {2}
+    product = DeviceProduct(problem, sets=1, beta=1.0, offset_elements=3)
+    assert {address % 256 for name, address in product.pointers(0).items()} == {6}
+    plan = make_plan(problem, rung="wmma-naive")
+    found = product.check(plan, product.reference(products_per_rounding=8))
+    assert found.wrong is None
+    gpu.outside.add("wmma-naive")
+    assert product.check(plan, product.reference(products_per_rounding=8)).wrong == "it wrote outside D"
     product.close()

@@ -6,15 +6,19 @@ from pathlib import Path
 import pytest
 from recorded import all_records, ladder_record, profile_record
 
+from warptile.bench import precision
 from warptile.bench.claims import CLAIMS, STEP, TARGETS, TFLOPS, Claim
-from warptile.bench.report import NOTHING, Report, check, update
-from warptile.bench.workloads import F16_F32, SIZES, groups_of
+from warptile.bench.found import NOTHING
+from warptile.bench.report import Report, check, update
+from warptile.bench.workloads import BF16, E4M3, F16_F32, F64, S4, SIZES, TYPE_GROUPS, groups_of, menu_key
 from warptile.cli.main import run
 from warptile.errors import UnsupportedError
 from warptile.rungs import RUNGS
 
 ROOT = Path(__file__).parents[2]
 TABLES = ("ladder", "sizes", "sizes-f16", "sizes-f32", "autotune", "counters", "correctness", "claims", "targets")
+MENU_TABLES = ("mma", "mma-sizes", "precision", "layouts")
+POSITION = {name: i for i, name in enumerate(RUNGS)}
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +43,7 @@ def test_this_repositorys_documents_are_what_its_records_give():
 def test_the_ladder_has_a_row_for_every_rung(report):
     found = rows(report.table_ladder())
     assert list(found) == [f"`{name}`" for name in RUNGS]
-    last = len(RUNGS) - 1
+    last = POSITION["wmma-final"]
     idea, conflicts, predicted, tflops, share = found["`wmma-final`"]
     assert (idea, conflicts) == (RUNGS["wmma-final"].idea, "–")
     assert (predicted, tflops) == ("343.6 (tensor)", speed(64.0 / 2**last))
@@ -48,7 +52,7 @@ def test_the_ladder_has_a_row_for_every_rung(report):
 
 
 def test_every_table_says_where_it_comes_from(report):
-    for name in TABLES:
+    for name in (*TABLES, *MENU_TABLES):
         text = report.block("table", name)
         assert re.search(
             r"\*2026-11-20, NVIDIA H200, driver 580\.1, CUDA 13\.0, .*record `\w+-h200-\w+`\.\*\n$", text
@@ -89,11 +93,10 @@ def test_correctness_counts_what_passed(report):
 
 
 def test_a_claim_stands_beside_what_was_measured(report):
-    position = {name: i for i, name in enumerate(RUNGS)}
     text = report.table_claims()
     assert text.count("\n| ") == len(CLAIMS) + 1
     padded = next(line for line in text.splitlines() if "| `wmma-padded` |" in line and "154.5" in line)
-    assert f"| {speed(64.0 / 2 ** position['wmma-padded'])} TFLOP/s |" in padded
+    assert f"| {speed(64.0 / 2 ** POSITION['wmma-padded'])} TFLOP/s |" in padded
     step = next(line for line in text.splitlines() if "| `wmma-padded` |" in line and " x |" in line)
     assert step.split(" | ")[4] == "2.00 x"  # the made-up record doubles from rung to rung
     naive = next(line for line in text.splitlines() if "| `wmma-naive` |" in line and "FLOP/byte" in line)
@@ -102,8 +105,51 @@ def test_a_claim_stands_beside_what_was_measured(report):
 
 def test_targets_are_met_or_not(report):
     found = rows(report.table_targets())
-    assert found["`wmma-final`"][2] == ("yes" if 2 * 4096**3 / (64.0 / 2 ** (len(RUNGS) - 1)) / 1e9 >= 420 else "no")
+    targets = [line for line in report.table_targets().splitlines() if line.startswith("| `wmma-final` | 420.0")]
+    reached = float(speed(64.0 / 2 ** POSITION["wmma-final"]))
+    assert targets[1].split(" | ")[3].removesuffix(" |") == ("yes" if reached >= 420 else "no")
     assert found["`wmma-naive`"][2] == "no"
+
+
+def test_the_menu_shows_speed_of_limit_and_library_and_error(report):
+    found = rows(report.table_precision())
+    assert list(found) == [group.name for group in TYPE_GROUPS]
+    cool, sustained = 2 * 8192**3 / 1.8 / 1e9, 2 * 8192**3 / 2.0 / 1e9
+    half = found[F16_F32.name]
+    assert half[:6] == ["`mma-final`", f"{cool:.1f}", f"{sustained:.1f}", "647", f"{100 * cool / 647:.1f} %", "75.0 %"]
+    assert half[6:10] == ["2.5e-04", "5.0e-04", "65504", "6.1e-05"]
+    assert found[S4.name][5:8] == ["–", "exact", "–"]
+    assert found[E4M3.name][1] == "–"
+
+
+def test_layouts_stand_side_by_side_and_a_failure_is_said(report):
+    found = rows(report.table_layouts())
+    speed_of = f"{2 * 4096**3 / 0.25 / 1e9:.1f}"
+    assert found[F16_F32.name] == [f"{speed_of} (80.0 %)"] * 3 + ["it wrote outside D"]
+    assert found[S4.name] == ["–"] * 4
+    assert found[F64.name] == ["–"] * 4
+
+
+def test_the_mma_family_has_both_types_and_regimes(report):
+    lines = [line for line in report.table_mma_sizes().splitlines() if line.startswith("| `mma-final`")]
+    mine = speed(64.0 / 2 ** POSITION["mma-final"])
+    assert [line.split(" | ")[1] for line in lines] == [F16_F32.name, BF16.name]
+    assert all(line.split(" | ")[2].startswith(mine) for line in lines)
+    assert rows(report.table_mma())["`mma-swizzled`"] == ["122", "64", "25 %", "1.00", "–", "long_scoreboard"]
+
+
+def test_what_a_newer_record_lacks_comes_from_the_older(report):
+    newer = ladder_record("2026-11-21T12:00:00Z", names=("mma-final",))
+    both = Report([*all_records(), newer])
+    text = both.table_ladder()
+    assert rows(text) == rows(report.table_ladder())
+    assert "record `ladder-h200-20261120T120000`" in text
+    assert "record `ladder-h200-20261121T120000`" in text
+
+
+def test_a_claim_about_indices_counts_integer_instructions(report):
+    line = next(line for line in report.table_claims().splitlines() if "indices were hoisted" in line)
+    assert line.split(" | ")[4] == "25.0 %"  # 30 of 120 in the made-up record
 
 
 def test_a_rungs_page_has_its_speed_its_step_and_its_counters(report):
@@ -121,6 +167,9 @@ def test_without_records_a_block_says_so():
     for name in TABLES:
         assert empty.block("table", name) == NOTHING + "\n"
     assert empty.measured("simt-naive") == NOTHING + "\n"
+    for name in MENU_TABLES:
+        assert "Not measured yet" in empty.block("table", name)
+    assert rows(empty.table_precision()).keys() == {group.name for group in TYPE_GROUPS}
 
 
 def test_a_counter_record_alone_fills_its_own_tables_only():
@@ -177,11 +226,16 @@ def test_the_command_checks_and_writes(tmp_path, capsys):
 
 def test_claims_are_of_rungs_and_groups_that_are_measured():
     for claim in (*CLAIMS, *TARGETS):
-        assert claim.rung in RUNGS
-        assert claim.group in groups_of(RUNGS[claim.rung], "sm_90a")
-        assert claim.size in SIZES
-    steps = [claim for claim in CLAIMS if claim.unit == STEP]
-    assert all(RUNGS[claim.rung].previous == claim.previous for claim in steps)
+        rung = RUNGS[claim.rung]
+        if claim.menu:
+            assert claim.group in TYPE_GROUPS
+            assert (menu_key(claim.group, sparse=rung.sparse), rung) in precision.plan_types([rung], "sm_90a")
+        else:
+            assert claim.group in groups_of(rung, "sm_90a")
+            assert claim.size in SIZES
+    for step in (*CLAIMS, *TARGETS):
+        if step.unit == STEP:
+            assert RUNGS[step.rung].previous == step.previous
 
 
 def test_explanations_hold_no_measured_number():

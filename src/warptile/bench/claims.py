@@ -4,17 +4,18 @@ The published numbers are theirs. What was measured comes from records when a pa
 the two differ stands beside the claim and holds no measured number.
 
 Source texts: T0 "Tensor cores I: the WMMA GEMM", T1 "tensor cores from WMMA to WGMMA" (A100 guide), T2 "Teaching the
-tensor-core rebuild", T3 the WMMA HGEMM worklog (eight kernels, A100-40GB).
+tensor-core rebuild", T3 the WMMA HGEMM worklog (eight kernels, A100-40GB), T4 "Tensor cores III: to cuBLAS speed".
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from warptile.bench.workloads import F16_F16, F16_F32, F32, Group
+from warptile.bench.workloads import BF16, F16_F16, F16_F32, F32, F64, S8, TF32, Group
 
 OF_CUBLAS, TFLOPS, STEP, INTENSITY, CONFLICTS = "of cuBLAS", "TFLOP/s", "times previous", "FLOP/byte", "conflict ratio"
-UNITS = (OF_CUBLAS, TFLOPS, STEP, INTENSITY, CONFLICTS)
+OF_LIMIT, INDEX, REGISTERS = "of what the instruction can issue", "index arithmetic", "registers"
+UNITS = (OF_CUBLAS, TFLOPS, STEP, INTENSITY, CONFLICTS, OF_LIMIT, INDEX, REGISTERS)
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Claim:
         size: extent of our measurement.
         previous: the rung that a step starts from.
         why: why ours may differ.
+        menu: the measurement is that of the precision menu, at its own size.
     """
 
     source: str
@@ -42,6 +44,7 @@ class Claim:
     why: str
     size: int = 4096
     previous: str | None = None
+    menu: bool = False
 
     def __post_init__(self) -> None:
         assert self.unit in UNITS, self.unit
@@ -82,6 +85,22 @@ _WORKLOG = (
 """T3's kernels 1 to 8: rung, TFLOP/s, share of cuBLAS, and the kernel before."""
 
 
+_AMPERE = "Ampere"
+_MMA = (
+    "Published against a cuBLAS that used mma.sync itself. On Hopper cuBLAS uses wgmma: mma.sync issues at about two "
+    "thirds of that rate, so the share of what the instruction can issue is the fair measure (targets below)."
+)
+_EIGHT = "Counted from addresses: eight rows 128 bytes apart start in the same four banks."
+_ONE = (
+    "Counted from addresses. The published mask, `col ^ ((row & 0b1100) >> 2)`, uses two bits of the row, of which one "
+    "varies over the eight rows of an ldmatrix, and cannot do it; the 16-byte piece XOR the row's three low bits does."
+)
+_HOISTED = (
+    "Integer instructions (IMAD, IADD3, LOP3, LEA, SHF, ISETP and their uniform forms) of all that were executed. In a "
+    "kernel with constant tile sizes the compiler hoists most by itself."
+)
+
+
 def _worklog() -> tuple[Claim, ...]:
     found: list[Claim] = []
     published = {rung: tflops for rung, tflops, _, _ in _WORKLOG}
@@ -116,6 +135,24 @@ CLAIMS: tuple[Claim, ...] = (
     *_worklog(),
     Claim("T3 kernel 4", "wmma-padded", CONFLICTS, 1.0, "rows padded by 8 halves", F16_F32,
           "Counted from addresses: eight rows of 80 bytes fall into distinct groups of four banks.", size=2048),
+    Claim("T4", "mma-naive", OF_CUBLAS, 0.08, _AMPERE, F16_F32, _MMA),
+    Claim("T4", "mma-vectorized", OF_CUBLAS, 0.24, _AMPERE, F16_F32, _MMA),
+    Claim("T2", "mma-vectorized", CONFLICTS, 8.0, "rows of 128 bytes, no swizzle", F16_F32, _EIGHT, size=2048),
+    Claim("T2, T4", "mma-swizzled", CONFLICTS, 1.0, '"the counter reads literally 0"', F16_F32, _ONE, size=2048),
+    Claim("T2, T4", "mma-swizzled", STEP, 2.0, "25 % to 50 % of cuBLAS", F16_F32,
+          "The loads of fragments take an eighth of the time; what is left is waiting for global memory, which this "
+          "rung still does not overlap with anything.", previous="mma-vectorized"),
+    Claim("T4", "mma-swizzled", OF_CUBLAS, 0.50, _AMPERE, F16_F32, _MMA),
+    Claim("T4", "mma-double-buffer", OF_CUBLAS, 0.70, _AMPERE, F16_F32, _MMA),
+    Claim("T4", "mma-double-buffer", INDEX, 0.92, "before its indices were hoisted", F16_F32, _HOISTED, size=2048),
+    Claim("T4", "mma-final", OF_CUBLAS, 0.96, _AMPERE, F16_F32, _MMA, size=8192),
+    Claim("T4", "mma-final", OF_CUBLAS, 0.96, _AMPERE, BF16, _MMA, size=8192),
+    Claim("T4", "mma-final", REGISTERS, 165, "warp tiles of 64 x 64", F16_F32,
+          "128 of them are accumulators; the rest are fragments, addresses and what the compiler keeps of the next "
+          "step. Fewer would not let another block in, as shared memory is full.", size=8192),
+    Claim("T1", "mma-sparse", STEP, 2.0, "2:4 weights, twice the dense rate", F16_F32,
+          "The instruction does twice the products of a dense one but issues at less than the dense rate on this chip, "
+          "and B, the metadata and the epilogue are moved as before.", size=8192, previous="mma-final", menu=True),
 )  # fmt: skip
 """Every claim, in the order of the ladder's texts."""
 
@@ -124,7 +161,8 @@ CLAIMS: tuple[Claim, ...] = (
 class Target:
     """A goal of this project: ``rung`` reaches at least ``at_least`` (in ``unit``) on the reference GPU.
 
-    ``cool`` holds it to short bursts before the chip meets its power limit, as issue rates are measured.
+    ``cool`` holds it to short bursts before the chip meets its power limit, as issue rates are measured. ``menu`` takes
+    the precision menu's measurement, at its own size, and ``previous`` is where a step starts.
     """
 
     rung: str
@@ -134,13 +172,23 @@ class Target:
     said: str
     size: int = 4096
     cool: bool = False
+    menu: bool = False
+    previous: str | None = None
 
 
+_ISSUED = "of what mma.sync can issue in {}, before power throttling"
 TARGETS = (
     Target("simt-warptile", OF_CUBLAS, 0.937, F32, "T0's share of cuBLAS FP32"),
     Target("wmma-naive", OF_CUBLAS, 0.08, F16_F32, "T0's share of cuBLAS"),
     Target("wmma-final", TFLOPS, 420.0, F16_F32, "0.65 of what mma.sync can issue, before power throttling", cool=True),
     Target("wmma-final", TFLOPS, 518.0, F16_F32, "0.8 of the same: the aim", cool=True),
     Target("wmma-final", TFLOPS, 420.0, F16_F32, "the same 420, sustained at the power limit"),
+    Target("mma-final", OF_LIMIT, 0.92, F16_F32, _ISSUED.format("f16"), size=8192, cool=True),
+    Target("mma-final", OF_LIMIT, 0.92, BF16, _ISSUED.format("bf16"), size=8192, cool=True),
+    Target("mma-final", OF_LIMIT, 0.90, TF32, _ISSUED.format("tf32"), size=8192, cool=True, menu=True),
+    Target("mma-final", OF_LIMIT, 0.90, S8, _ISSUED.format("s8"), size=8192, cool=True, menu=True),
+    Target("mma-final", OF_CUBLAS, 0.95, F64, "cuBLAS in f64", menu=True),
+    Target("mma-sparse", STEP, 1.3, F16_F32, "mma-final's speed in f16", size=8192, menu=True, previous="mma-final"),
+    Target("mma-sparse", STEP, 1.3, BF16, "mma-final's speed in bf16", size=8192, menu=True, previous="mma-final"),
 )
 """What the ladder is held to."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
 
 from warptile.bench import workloads
 from warptile.bench.journal import Task
@@ -27,8 +30,8 @@ from warptile.rungs.rung import Rung
 SCALED = (0.5, -1.5)
 """alpha and beta of the checks that have a C."""
 
-LAST = "mma-final"
-"""The rung that is checked in every way."""
+LAST = ("mma-final", "mma-sparse")
+"""The rungs that are checked in every way."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ class Planned:
         key = self.key
         words = [key.dtype, key.accumulator, key.b_major]
         words += ["a-col"] if key.a_major == "col" else []
+        words += ["sparse"] if key.sparse else []
         words += ["scaled"] if self.beta != 0 else []
         words += [f"offset{self.offset}"] if self.offset else []
         return f"check/{key.shape}/{'-'.join(words)}/{self.rung.name}"
@@ -113,37 +117,41 @@ def _of_all(rungs: Sequence[Rung], arch: str) -> Iterator[Planned]:
     for shape in CORRECT_SHAPES:
         for group in GROUPS:
             taking = [rung for rung in rungs if group in own[rung.name]]
-            yield from (Planned(rung, group.key(*shape)) for rung in taking)
+            yield from _taken(taking, group.key(*shape), arch)
             if shape == CORRECT_SHAPES[0]:
                 continue
-            yield from (Planned(rung, group.key(*shape), alpha, beta) for rung in taking)
-            columns = group.key(*shape, b_major="col")
-            yield from (Planned(rung, columns) for rung in taking if _takes(rung, columns, arch))
+            yield from _taken(taking, group.key(*shape), arch, alpha=alpha, beta=beta)
+            yield from _taken(taking, group.key(*shape, b_major="col"), arch)
         if shape != CORRECT_SHAPES[0]:
             for group in OTHER_GROUPS:
                 taking = [rung for rung in rungs if group in others[rung.name]]
-                yield from (Planned(rung, group.key(*shape)) for rung in taking)
+                yield from _taken(taking, group.key(*shape), arch)
 
 
 def _of_mma(rungs: Sequence[Rung], arch: str) -> Iterator[Planned]:
     """Every combination of types. The shape of primes, whose rows are aligned to an element alone, in both equal majors
-    for every rung; for the last one also the shape that 16-byte loads fit, all majors, and matrices that begin one
-    element into memory."""
+    for every rung; for the last ones also the shape that 16-byte loads fit, all majors, and matrices that begin one
+    element into memory. A sparse A needs a K of whole groups."""
     family = [rung for rung in rungs if rung.family == "mma"]
-    last = [rung for rung in family if rung.name == LAST]
+    last = [rung for rung in family if rung.name in LAST]
+    sparse = [rung for rung in family if rung.sparse]
     _, aligned, odd = CORRECT_SHAPES
     for group in MMA_GROUPS:
         primes = PACKED_SHAPE if group.packed else odd
         for a_major, b_major in group.majors:
-            key, wide = group.key(*primes, b_major, a_major), group.key(*aligned, b_major, a_major)
             taking = family if group.packed or a_major == b_major else last
-            yield from (Planned(rung, key) for rung in taking if _takes(rung, key, arch))
+            yield from _taken(taking, group.key(*primes, b_major, a_major), arch)
             for offset in (0, 1):
-                yield from (Planned(rung, wide, offset=offset) for rung in last if _takes(rung, wide, arch))
+                yield from _taken(last, group.key(*aligned, b_major, a_major), arch, offset=offset)
+            yield from _taken(sparse, group.key(*PACKED_SHAPE, b_major, a_major), arch)
 
 
-def _takes(rung: Rung, key: ProblemKey, arch: str) -> bool:
-    return workloads.default_config(rung, to_problem(key), arch) is not None
+def _taken(rungs: Sequence[Rung], key: ProblemKey, arch: str, **how: Any) -> Iterator[Planned]:
+    """Checks of one problem by the rungs that take it, with a sparse A where they take no other."""
+    for rung in rungs:
+        mine = msgspec.structs.replace(key, sparse=rung.sparse)
+        if workloads.default_config(rung, to_problem(mine), arch) is not None:
+            yield Planned(rung, mine, **how)
 
 
 def tasks(rungs: Sequence[Rung], checker: Checker) -> Iterator[Task]:

@@ -17,7 +17,7 @@ import numpy as np
 from warptile.arrays import numpy_dtype, packed
 from warptile.bench.profile import LaunchRequest
 from warptile.bench.workloads import to_problem
-from warptile.device_product import draw
+from warptile.device_product import draw, stored_operand
 from warptile.execute import compiled
 from warptile.gpu import driver, executor
 from warptile.plan import make_plan
@@ -31,9 +31,10 @@ def launch(request: LaunchRequest, arch: str) -> None:
     kernel = compiled(plan)
     d_shape = (problem.m, problem.n)
     a = draw(stored_shape(problem.m, problem.k, problem.a), problem.a.dtype, 0)
+    _, of_a = stored_operand(a, problem.a)
     b = draw(stored_shape(problem.k, problem.n, problem.b), problem.b.dtype, 1)
     memory = {
-        "A": driver.Allocation.from_array(packed(a, problem.a.dtype)),
+        **{name: driver.Allocation.from_array(array) for name, array in of_a.items()},
         "B": driver.Allocation.from_array(packed(b, problem.b.dtype)),
         "D": driver.Allocation.from_array(np.zeros(d_shape, numpy_dtype(problem.d.dtype))),
     }

@@ -19,16 +19,12 @@ from warptile.bench.journal import Task
 from warptile.bench.measure import BRIEF, SWEEP
 from warptile.bench.records import ProblemKey, Timed, TypeCell
 from warptile.bench.sweep import Bench, key_name, resources_of
-from warptile.bench.workloads import F64, TYPE_GROUPS, Group, default_config, to_problem
+from warptile.bench.workloads import LAYOUT_SIZE, MENU, TYPE_GROUPS, default_config, menu_key, to_problem
 from warptile.device_product import runner_for
 from warptile.gpu.timing import COOL, Runner, Schedule, take_turns
 from warptile.plan import make_plan
 from warptile.rungs.rung import Rung
 
-MENU = ("mma-final",)
-"""The rungs that are measured in every type."""
-
-MENU_SIZE, F64_SIZE, LAYOUT_SIZE = 8192, 4096, 4096
 BOTH_REGIMES = (SWEEP, replace(COOL, bursts=3))
 ONE_LOOK = (BRIEF,)
 
@@ -82,17 +78,14 @@ def _timed(runners: dict[str, Runner], estimates_ms: dict[str, float], schedule:
 # --- what is measured ------------------------------------------------------------------------------------------------
 
 
-def menu_key(group: Group) -> ProblemKey:
-    """The problem on which a type is shown: K contiguous in both operands, as every type and the library take it."""
-    size = F64_SIZE if group == F64 else MENU_SIZE
-    return group.key(size, size, size, b_major="col")
-
-
 def plan_types(rungs: Sequence[Rung], arch: str) -> Iterator[tuple[ProblemKey, Rung]]:
     """Types with the rungs that take them."""
     for group in TYPE_GROUPS:
         key = menu_key(group)
-        yield from ((key, rung) for rung in rungs if rung.name in MENU and _takes(rung, key, arch))
+        for rung in rungs:
+            mine = msgspec.structs.replace(key, sparse=rung.sparse)
+            if rung.name in MENU and _takes(rung, mine, arch):
+                yield mine, rung
 
 
 def plan_layouts(rungs: Sequence[Rung], arch: str) -> Iterator[tuple[ProblemKey, Rung]]:
@@ -100,7 +93,7 @@ def plan_layouts(rungs: Sequence[Rung], arch: str) -> Iterator[tuple[ProblemKey,
     for group in TYPE_GROUPS:
         for a_major, b_major in group.majors:
             key = group.key(LAYOUT_SIZE, LAYOUT_SIZE, LAYOUT_SIZE, b_major, a_major)
-            yield from ((key, rung) for rung in rungs if rung.name in MENU and _takes(rung, key, arch))
+            yield from ((key, rung) for rung in rungs if rung.name == MENU[0] and _takes(rung, key, arch))
 
 
 def _takes(rung: Rung, key: ProblemKey, arch: str) -> bool:

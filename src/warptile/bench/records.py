@@ -66,8 +66,8 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ProblemKey(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
-    """Which product: extents, element types and the orders of B (``"row"`` is [K, N], ``"col"`` is [N, K]) and A
-    (``"row"`` is [M, K], ``"col"`` is [K, M])."""
+    """Which product: extents, element types, the orders of B (``"row"`` is [K, N], ``"col"`` is [N, K]) and A
+    (``"row"`` is [M, K], ``"col"`` is [K, M]), and whether A is 2:4 sparse."""
 
     m: int
     n: int
@@ -77,10 +77,11 @@ class ProblemKey(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=
     out: str
     b_major: str = "row"
     a_major: str = "row"
+    sparse: bool = False
 
     @property
     def flops(self) -> float:
-        """Operations: 2 m n k."""
+        """Operations: 2 m n k, those with a sparse operand's zeros among them."""
         return 2.0 * self.m * self.n * self.k
 
     @property

@@ -8,33 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
 from pathlib import Path
 
-from warptile.bench.claims import CLAIMS, CONFLICTS, INTENSITY, OF_CUBLAS, STEP, TARGETS, TFLOPS, Claim, Target
-from warptile.bench.records import (
-    AnyRecord,
-    BaselineTime,
-    Cell,
-    CorrectnessRecord,
-    LadderRecord,
-    Profile,
-    ProfileRecord,
-    Record,
-    SanitizerRecord,
-    Tuning,
-    TuningRecord,
-    committed,
-    newest,
-    newest_ladder,
-)
-from warptile.bench.workloads import F16_F16, F16_F32, F32, PROFILE_SIZE, SIZES, Group
+from warptile.bench import isa_tables, menu
+from warptile.bench.claims import CLAIMS, INDEX, OF_CUBLAS, OF_LIMIT, REGISTERS, STEP, TARGETS, TFLOPS, Claim, Target
+from warptile.bench.found import NOTHING, Found
+from warptile.bench.markdown import Row, count, markdown, number, percent
+from warptile.bench.readings import READINGS
+from warptile.bench.records import AnyRecord, CorrectnessRecord, LadderRecord, ProfileRecord, Tuning
+from warptile.bench.workloads import BF16, F16_F16, F16_F32, F32, PROFILE_SIZE, SIZES, Group, to_problem
 from warptile.errors import UnsupportedError
 from warptile.plan import config_text
 from warptile.rungs import RUNGS, rung
 from warptile.rungs.wmma import nine
-
-NOTHING = "*No record yet; `python -m warptile.bench.campaign` on a GPU writes one.*"
 
 SHOWN_SIZE = 4096
 """Extent of the ladder's main table."""
@@ -42,37 +28,6 @@ SHOWN_SIZE = 4096
 _BLOCK = re.compile(r"(<!-- (table|measured):([\w-]+) -->\n)(.*?)(<!-- /\2 -->)", re.DOTALL)
 
 _BASELINE_ROWS = (("cuBLASLt, best", "best_ms"), ("cuBLASLt, first", "first_ms"), ("torch.matmul", "torch_ms"))
-
-Row = Sequence[str]
-
-
-def markdown(header: Row, rows: Iterable[Row], right: int = 1) -> str:
-    """A table whose first ``right`` columns are aligned left and the others right."""
-    marks = ["---" if column < right else "---:" for column in range(len(header))]
-    return "\n".join("| " + " | ".join(row) + " |" for row in (header, marks, *rows)) + "\n"
-
-
-def number(value: float | None, digits: int = 1) -> str:
-    """A number with a fixed count of digits, or a dash."""
-    return "–" if value is None else f"{value:.{digits}f}"
-
-
-def percent(value: float | None) -> str:
-    """A share as a percentage, or a dash."""
-    return "–" if value is None else f"{100 * value:.1f} %"
-
-
-def origin(record: Record) -> str:
-    """One line on where a table's figures come from."""
-    about = record.environment
-    parts = [about.gpu, f"driver {about.driver}", f"CUDA {about.cuda}", f"NVRTC {about.nvrtc}"]
-    if about.baseline_library:
-        parts.append(about.baseline_library)
-    if about.samples is not None:
-        clock, power = about.samples.sm_clock_mhz, about.samples.power_w
-        parts.append(f"SM clock {clock.median:.0f} MHz and {power.median:.0f} W at the median")
-    parts.append(f"commit {record.git_hash}")
-    return f"*{record.date[:10]}, {', '.join(parts)}; record `{record.id}`.*\n"
 
 
 def group_of_rung(name: str) -> Group:
@@ -82,82 +37,21 @@ def group_of_rung(name: str) -> Group:
     return F16_F16 if name == "simt-half2" else F32
 
 
-SECTOR_BYTES = 32
-"""What L1 moves at once."""
-
-
 class Report:
     """Tables from some records; by default the committed ones."""
 
     def __init__(self, records: Sequence[AnyRecord] | None = None) -> None:
-        self._records = committed() if records is None else tuple(records)
-
-    # --- looking things up ---
-
-    @cached_property
-    def _ladder(self) -> LadderRecord | None:
-        return newest_ladder("sustained", self._records)
-
-    @cached_property
-    def _cool_ladder(self) -> LadderRecord | None:
-        return newest_ladder("cool", self._records)
-
-    @cached_property
-    def _profiles(self) -> ProfileRecord | None:
-        return newest(ProfileRecord, self._records)
-
-    def cell(self, name: str, group: Group, size: int, *, cool: bool = False) -> Cell | None:
-        """The recorded cell of a rung, or None."""
-        record = self._cool_ladder if cool else self._ladder
-        if record is None:
-            return None
-        key = group.key(size, size, size)
-        return next((cell for cell in record.cells if cell.rung == name and cell.problem == key), None)
-
-    def baseline(self, group: Group, size: int) -> BaselineTime | None:
-        """The recorded baseline of a problem, or None."""
-        if self._ladder is None:
-            return None
-        key = group.key(size, size, size)
-        return next((found for found in self._ladder.baselines if found.problem == key), None)
-
-    def profile(self, name: str, size: int = PROFILE_SIZE) -> Profile | None:
-        """The recorded counters of a rung at a square size, or None."""
-        if self._profiles is None:
-            return None
-        mine = [each for each in self._profiles.profiles if each.rung == name and not each.failed]
-        return next((each for each in mine if each.problem.m == each.problem.n == each.problem.k == size), None)
-
-    def value(self, name: str, unit: str, group: Group, size: int, previous: str | None = None) -> float | None:
-        """A measured figure in the unit of a claim, or None when it is not recorded."""
-        if unit in (INTENSITY, CONFLICTS):
-            profile = self.profile(name, size)
-            if profile is None:
-                return None
-            if unit == CONFLICTS:
-                return profile.counters.get("shared_load_conflict_ratio")
-            sectors = profile.counters.get("global_load_sectors")
-            return profile.problem.flops / (SECTOR_BYTES * sectors) if sectors else None
-        cell = self.cell(name, group, size)
-        if cell is None or cell.tflops is None:
-            return None
-        if unit == TFLOPS:
-            return cell.tflops
-        if unit == OF_CUBLAS:
-            return cell.ratio.median if cell.ratio else None
-        assert unit == STEP
-        before = self.cell(previous, group, size) if previous else None
-        return cell.tflops / before.tflops if before is not None and before.tflops else None
+        self._found = Found(records)
 
     # --- tables ---
 
     def table_ladder(self) -> str:
         """Every rung at one size, beside cuBLAS and the prediction."""
-        if self._ladder is None:
+        if not self._found.has(LadderRecord, "sustained"):
             return NOTHING + "\n"
         rows = []
         for name, each in RUNGS.items():
-            cell, profile = self.cell(name, group_of_rung(name), SHOWN_SIZE), self.profile(name)
+            cell, profile = self._found.cell(name, group_of_rung(name), SHOWN_SIZE), self._found.profile(name)
             predicted = cell.predicted if cell else None
             said = f"{predicted.tflops:.1f} ({predicted.bound})" if predicted else "–"
             conflicts = profile.counters.get("shared_load_conflict_ratio") if profile else None
@@ -168,16 +62,17 @@ class Report:
         header = ("rung", "idea", "conflict ratio", "predicted TFLOP/s (bound)", "TFLOP/s", "of cuBLAS")
         text = (
             f"\n{SHOWN_SIZE}^3, sustained, normal data; float32 for `simt`, float16 with float32 accumulation for "
-            "`wmma`, float16 throughout for `simt-half2`; each beside cuBLASLt's best algorithm for the same types.\n\n"
+            "`wmma` and `mma`, float16 throughout for `simt-half2`; each beside cuBLASLt's best algorithm for the same "
+            "types.\n\n"
         )
-        return markdown(header, rows, right=2) + text + origin(self._ladder)
+        return markdown(header, rows, right=2) + text + self._found.origins()
 
     def _sizes(self, groups: Callable[[str], Group], names: Iterable[str], baseline: Group | None) -> str:
-        if self._ladder is None:
+        if not self._found.has(LadderRecord, "sustained"):
             return NOTHING + "\n"
         rows: list[Row] = []
         for name in names:
-            cells = [self.cell(name, groups(name), size) for size in SIZES]
+            cells = [self._found.cell(name, groups(name), size) for size in SIZES]
             if not any(cells):
                 continue
             figures = []
@@ -186,13 +81,13 @@ class Report:
                 figures.append("–" if cell is None else f"{number(cell.tflops)} ({percent(share)})")
             rows.append((f"`{name}`", *figures))
         if baseline is not None:
-            found = [self.baseline(baseline, size) for size in SIZES]
+            found = [self._found.baseline(baseline, size) for size in SIZES]
             for label, field in _BASELINE_ROWS:
                 times: list[float | None] = [getattr(each, field) if each else None for each in found]
                 if any(times):
                     speeds = [e.problem.tflops(t) if e and t else None for e, t in zip(found, times, strict=True)]
                     rows.append((label, *(number(speed) for speed in speeds)))
-        return markdown(("rung", *(str(size) for size in SIZES)), rows) + "\n" + origin(self._ladder)
+        return markdown(("rung", *(str(size) for size in SIZES)), rows) + "\n" + self._found.origins()
 
     def table_sizes(self) -> str:
         """TFLOP/s and share of cuBLAS over the sizes of T3's table, float32 accumulation."""
@@ -208,21 +103,13 @@ class Report:
 
     def table_autotune(self) -> str:
         """The nine configurations of wmma-final that are always tried, and the best found."""
-        record = newest(TuningRecord, self._records)
-        tuning = None if record is None else self._tuning(record, "wmma-final", F16_F32, SHOWN_SIZE)
-        if record is None or tuning is None:
+        tuning = self._found.tuning("wmma-final", F16_F32, SHOWN_SIZE)
+        if tuning is None:
             return NOTHING + "\n"
-        return self._tuned_table(tuning) + "\n" + origin(record)
-
-    @staticmethod
-    def _tuning(record: TuningRecord, name: str, group: Group, size: int) -> Tuning | None:
-        key = group.key(size, size, size)
-        return next((each for each in record.tunings if each.rung == name and each.problem == key), None)
+        return self._tuned_table(tuning) + "\n" + self._found.origins()
 
     @staticmethod
     def _tuned_table(tuning: Tuning) -> str:
-        from warptile.bench.workloads import to_problem
-
         best = tuning.tried[0]
         always = {config_text(config) for config in nine(to_problem(tuning.problem))}
         shown = [tried for tried in tuning.tried if tried is best or config_text(tried.config) in always]
@@ -239,50 +126,47 @@ class Report:
 
     def table_counters(self) -> str:
         """What Nsight Compute counted in each rung at one size."""
-        record = self._profiles
-        if record is None:
+        if not self._found.has(ProfileRecord):
             return NOTHING + "\n"
         rows = []
         for name in RUNGS:
-            profile = self.profile(name)
+            profile = self._found.profile(name)
             if profile is None:
                 rows.append((f"`{name}`", *["–"] * 8))
                 continue
-            count = profile.counters.get
-            conflicts = number(count("shared_load_conflict_ratio"), 2)
+            counted = profile.counters.get
+            conflicts = number(counted("shared_load_conflict_ratio"), 2)
             rows.append(
                 (
-                    f"`{name}`", _count(count("shared_load_wavefronts")), conflicts,
-                    number(count("shared_store_conflict_ratio"), 2), _count(count("global_load_sectors")),
-                    _count(count("warp_instructions")), str(profile.registers),
+                    f"`{name}`", count(counted("shared_load_wavefronts")), conflicts,
+                    number(counted("shared_store_conflict_ratio"), 2), count(counted("global_load_sectors")),
+                    count(counted("warp_instructions")), str(profile.registers),
                     "–" if profile.occupancy is None else f"{profile.occupancy:.0f} %", profile.top_stall or "–",
                 )
             )  # fmt: skip
         header = ("rung", "shared load wavefronts", "load conflicts", "store conflicts", "global load sectors",
                   "warp instructions", "registers", "occupancy", "top stall")  # fmt: skip
-        return markdown(header, rows) + f"\n{PROFILE_SIZE}^3, one launch each. " + origin(record)
+        return markdown(header, rows) + f"\n{PROFILE_SIZE}^3, one launch each.\n\n" + self._found.origins()
 
     def table_correctness(self) -> str:
         """Every rung against float64 and under compute-sanitizer."""
-        checks, sanitized = newest(CorrectnessRecord, self._records), newest(SanitizerRecord, self._records)
-        if checks is None:
+        if not self._found.has(CorrectnessRecord):
             return NOTHING + "\n"
         rows = []
         for name in RUNGS:
-            mine = [check for check in checks.checks if check.rung == name]
+            mine = self._found.checks(name)
             wrong = [check for check in mine if not check.correct]
             worst = max((check.error_ratio for check in mine if check.error_ratio is not None), default=None)
-            runs = [run for run in sanitized.runs if run.rung == name] if sanitized else []
-            clean = [f"{run.tool}: {'?' if run.errors is None else run.errors}" for run in runs]
+            clean = [f"{run.tool}: {'?' if run.errors is None else run.errors}" for run in self._found.sanitized(name)]
             rows.append(
                 (f"`{name}`", f"{len(mine) - len(wrong)} of {len(mine)}", number(worst, 3), ", ".join(clean) or "–")
             )
         header = ("rung", "checks passed", "largest error / bound", "compute-sanitizer errors")
-        return markdown(header, rows) + "\n" + origin(checks)
+        return markdown(header, rows) + "\n" + self._found.origins()
 
     def table_claims(self) -> str:
         """Every claim of the source texts with what was measured, and why they differ."""
-        if self._ladder is None:
+        if not self._found.has(LadderRecord, "sustained"):
             return NOTHING + "\n"
         rows = [
             (claim.source, f"`{claim.rung}`", _in_unit(claim.published, claim.unit), _asked(claim),
@@ -292,59 +176,88 @@ class Report:
         header = ("source", "rung", "claimed", "conditions", "measured here", "why they differ")
         marks = ("---", "---", "---:", "---", "---:", "---")
         lines = [header, marks, *rows]
-        return "\n".join("| " + " | ".join(row) + " |" for row in lines) + "\n\n" + origin(self._ladder)
+        return "\n".join("| " + " | ".join(row) + " |" for row in lines) + "\n\n" + self._found.origins()
 
     def _answer(self, claim: Claim) -> float | None:
-        return self.value(claim.rung, claim.unit, claim.group, claim.size, claim.previous)
+        if claim.menu:
+            return self._found.of_menu(claim.rung, claim.unit, claim.group, claim.previous)
+        return self._found.value(claim.rung, claim.unit, claim.group, claim.size, claim.previous)
 
     def table_cool(self) -> str:
         """The ladder in short bursts on a cool chip, beside what it sustains."""
-        if self._cool_ladder is None:
+        if not self._found.has(LadderRecord, "cool"):
             return NOTHING + "\n"
         rows: list[Row] = []
-        sizes = sorted({cell.problem.m for cell in self._cool_ladder.cells})
+        sizes = self._found.sizes("cool")
         for name in RUNGS:
             group = group_of_rung(name)
             figures: list[str] = []
             for size in sizes:
-                for cell in (self.cell(name, group, size, cool=True), self.cell(name, group, size)):
+                for cell in (self._found.cell(name, group, size, cool=True), self._found.cell(name, group, size)):
                     share = percent(cell.ratio.median) if cell and cell.ratio else "–"
                     figures.append(f"{number(cell.tflops)} ({share})" if cell else "–")
             rows.append((f"`{name}`", *figures))
         header = ("rung", *(f"{size}, {regime}" for size in sizes for regime in ("cool", "sustained")))
-        return markdown(header, rows) + "\n" + origin(self._cool_ladder)
+        return markdown(header, rows) + "\n" + self._found.origins()
+
+    def table_isa(self) -> str:
+        """What every tensor-core instruction becomes on every architecture."""
+        return isa_tables.isa_table()
+
+    def table_isa_claims(self) -> str:
+        """T1's precision table with what assembled code shows."""
+        return isa_tables.claims_table()
 
     def table_targets(self) -> str:
         """What the ladder is held to, and whether it gets there."""
-        if self._ladder is None:
+        if not self._found.has(LadderRecord, "sustained"):
             return NOTHING + "\n"
         rows = [self._target_row(target) for target in TARGETS]
-        origins = [origin(record) for record in (self._ladder, self._cool_ladder) if record is not None]
-        return markdown(("rung", "target", "measured", "met"), rows, right=2) + "\n" + "\n".join(origins)
+        return markdown(("rung", "target", "measured", "met"), rows, right=2) + "\n" + self._found.origins()
 
     def _target_row(self, target: Target) -> Row:
-        if target.cool:
-            cell = self.cell(target.rung, target.group, target.size, cool=True)
-            found = cell.tflops if cell is not None else None
+        asked = (target.rung, target.unit, target.group)
+        if target.menu:
+            found = self._found.of_menu(*asked, target.previous, cool=target.cool)
         else:
-            found = self.value(target.rung, target.unit, target.group, target.size)
+            found = self._found.value(*asked, target.size, target.previous, cool=target.cool)
         met = "–" if found is None else ("yes" if found >= target.at_least else "no")
         wanted = f"{_in_unit(target.at_least, target.unit)} ({target.said})"
         return (f"`{target.rung}`", wanted, _in_unit(found, target.unit), met)
 
+    def table_readings(self) -> str:
+        """What reading the source texts shows, with the file that shows it again."""
+        rows = [(each.source, each.said, each.shown, f"`{each.evidence}`") for each in READINGS]
+        return markdown(("source", "what it says", "what follows", "shown by"), rows, right=4)
+
+    def table_mma(self) -> str:
+        """What the mma family takes of a multiprocessor, and its bank conflicts before and after the swizzle."""
+        return menu.resources_table(self._found)
+
+    def table_mma_sizes(self) -> str:
+        """The mma family in float16 and bfloat16, sustained and cool."""
+        return menu.sizes_table(self._found)
+
+    def table_precision(self) -> str:
+        """The precision menu: every type with its speed, its error, its range and when to use it."""
+        return menu.types_table(self._found)
+
+    def table_layouts(self) -> str:
+        """Every type in the four combinations of majors."""
+        return menu.layouts_table(self._found)
+
     def measured(self, name: str) -> str:
         """The block of a rung's own page: its speed over the sizes, its step, its counters and the prediction."""
         each = rung(name)
-        if self._ladder is None:
+        if not self._found.has(LadderRecord, "sustained"):
             return NOTHING + "\n"
-        groups = [g for g in (F32, F16_F32, F16_F16) if any(self.cell(name, g, size) for size in SIZES)]
         rows = []
-        for group in groups:
+        for group in (F32, F16_F32, F16_F16, BF16):
             for size in SIZES:
-                cell = self.cell(name, group, size)
+                cell = self._found.cell(name, group, size)
                 if cell is None:
                     continue
-                before = self.cell(each.previous, group, size) if each.previous else None
+                before = self._found.cell(each.previous, group, size) if each.previous else None
                 step = cell.tflops / before.tflops if cell.tflops and before and before.tflops else None
                 said = cell.predicted
                 rows.append(
@@ -357,17 +270,17 @@ class Report:
                 )  # fmt: skip
         header = ("types", "size", "predicted TFLOP/s", "bound", "measured TFLOP/s", "of cuBLAS",
                   "times previous rung", "")  # fmt: skip
-        text = markdown(header, rows) + "\n" + origin(self._ladder)
-        profile = self.profile(name)
-        if profile is not None and self._profiles is not None:
-            counters = [(f"`{key}`", _count(value)) for key, value in sorted(profile.counters.items())]
+        text = markdown(header, rows) + "\n" + self._found.origins() if rows else NOTHING + "\n"
+        profile = self._found.profile(name)
+        if profile is not None:
+            counters = [(f"`{key}`", count(value)) for key, value in sorted(profile.counters.items())]
             counters.append(("registers a thread", str(profile.registers)))
             if profile.occupancy is not None:
                 counters.append(("achieved occupancy", f"{profile.occupancy:.0f} %"))
             if profile.top_stall:
                 counters.append(("top stall", f"{profile.top_stall}, {percent(profile.stalls[profile.top_stall])}"))
             text += f"\nNsight Compute at {profile.problem.shape}:\n\n" + markdown(("counter", "count"), counters)
-            text += "\n" + origin(self._profiles)
+            text += "\n" + self._found.origins()
         return text
 
     # --- documents ---
@@ -396,19 +309,15 @@ class Report:
         return _BLOCK.sub(replace, text)
 
 
-def _count(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:,.0f}" if value == int(value) else f"{value:.3f}"
-
-
 def _in_unit(value: float | None, unit: str) -> str:
     if value is None:
         return "–"
-    if unit == OF_CUBLAS:
+    if unit in (OF_CUBLAS, OF_LIMIT, INDEX):
         return percent(value)
     if unit == STEP:
         return f"{value:.2f} x"
+    if unit == REGISTERS:
+        return f"{value:.0f} registers"
     return f"{value:.1f} TFLOP/s" if unit == TFLOPS else f"{value:.2f} {unit}"
 
 

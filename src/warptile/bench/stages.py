@@ -244,7 +244,7 @@ def profile_requests(rungs: Sequence[Rung], arch: str, shape: tuple[int, int, in
         request
         for rung, group in grouped
         if group is not None
-        for request in _request(rung, group.key(*shape), arch)
+        for request in _request(rung, group.key(*shape, sparse=rung.sparse), arch)
     ]  # fmt: skip
 
 
@@ -254,8 +254,9 @@ def sanitize_requests(rungs: Sequence[Rung], arch: str) -> list[LaunchRequest]:
     for rung in rungs:
         group = group_for(rung, arch)
         if group is not None:
-            requests += _request(rung, group.key(*SMALL_SHAPES[1]), arch, beta=2.0)
-        if rung.family == "mma":
+            shape = SMALL_SHAPES[2] if rung.sparse else SMALL_SHAPES[1]
+            requests += _request(rung, group.key(*shape, sparse=rung.sparse), arch, beta=2.0)
+        if rung.family == "mma" and not rung.sparse:
             for other in (F16_F32, TF32, F64, S8):  # each brings operands that lie along M and N in its own way
                 requests += _request(rung, other.key(*SMALL_SHAPES[1], "row", "col"), arch)
     return sorted(requests, key=lambda request: [rung.name for rung in rungs].index(request.rung))

@@ -17,7 +17,7 @@ from warptile.bench.journal import Task
 from warptile.bench.measure import CELL_CAP_MS, SWEEP, compare
 from warptile.bench.records import BaselineTime, Cell, Predicted, ProblemKey, Resources, Samples
 from warptile.bench.workloads import GROUPS, SIZES, Group, groups_of, to_problem
-from warptile.device_product import DeviceProduct, products_per_rounding, runner_for
+from warptile.device_product import DENSE, DeviceProduct, products_per_rounding, runner_for
 from warptile.errors import UnsupportedError
 from warptile.gpu import driver
 from warptile.gpu.timing import Candidate, Schedule
@@ -118,7 +118,7 @@ class Bench:
 
         def launch(index: int, stream: int) -> None:
             at = pointers[index]
-            library.launch(algorithm, at["A"], at["B"], at["D"], workspace, stream)
+            library.launch(algorithm, at.get(DENSE, at["A"]), at["B"], at["D"], workspace, stream)
 
         return Candidate(launch, product.sets)
 
@@ -207,15 +207,17 @@ def plan_cells(
     order = sorted(sizes, key=lambda size: (abs(math.log2(size / 4096)), size))
     for size in order:
         for group in groups:
-            taking = tuple(rung for rung in rungs if group in groups_of(rung, arch))
-            if taking:
-                yield group.key(size, size, size), taking
+            for sparse in (False, True):
+                taking = tuple(rung for rung in rungs if rung.sparse == sparse and group in groups_of(rung, arch))
+                if taking:
+                    yield group.key(size, size, size, sparse=sparse), taking
 
 
 def key_name(key: ProblemKey) -> str:
     """A problem as part of a task's name."""
     usual = (key.a_major, key.b_major) == ("row", "row")
-    return f"{key.shape}/{key.dtype}-{key.accumulator}{'' if usual else f'-{key.a_major}-{key.b_major}'}"
+    words = [key.dtype, key.accumulator, *([] if usual else [key.a_major, key.b_major])]
+    return f"{key.shape}/{'-'.join(words + (['sparse'] if key.sparse else []))}"
 
 
 def tasks(

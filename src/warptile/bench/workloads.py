@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from warptile.arch import H200
 from warptile.bench.records import ProblemKey
 from warptile.dtypes import dtype
 from warptile.errors import UnsupportedError
 from warptile.plan import make_plan
+from warptile.predict import tensor_rate
 from warptile.problem import Problem
+from warptile.rungs import RUNGS
 from warptile.rungs.rung import Config, Rung
 
 SIZES = (1024, 2048, 4096, 8192, 16384)
@@ -44,9 +47,11 @@ class Group:
     accumulator: str
     out: str
 
-    def key(self, m: int, n: int, k: int, b_major: str = "row", a_major: str = "row") -> ProblemKey:
+    def key(
+        self, m: int, n: int, k: int, b_major: str = "row", a_major: str = "row", *, sparse: bool = False
+    ) -> ProblemKey:
         """The problem of this group with the given extents."""
-        return ProblemKey(m, n, k, self.dtype, self.accumulator, self.out, b_major, a_major)
+        return ProblemKey(m, n, k, self.dtype, self.accumulator, self.out, b_major, a_major, sparse)
 
     @property
     def packed(self) -> bool:
@@ -95,11 +100,23 @@ TYPE_GROUPS = (F16_F32, F16_F16, BF16, TF32, F64, E4M3, E5M2, S8, U8, S4, B1)
 """The precision menu: what is measured once for each type."""
 
 
+MENU = ("mma-final", "mma-sparse")
+"""The rungs that are measured in every type that they take."""
+
+MENU_SIZE, F64_SIZE, LAYOUT_SIZE = 8192, 4096, 4096
+
+
+def menu_key(group: Group, *, sparse: bool = False) -> ProblemKey:
+    """The problem on which a type is shown: K contiguous in both operands, as every type and the library take it."""
+    size = F64_SIZE if group == F64 else MENU_SIZE
+    return group.key(size, size, size, b_major="col", sparse=sparse)
+
+
 def to_problem(key: ProblemKey, *, with_c: bool = False, offset: int = 0) -> Problem:
     """The contiguous problem that a key names, its matrices ``offset`` elements from where memory is aligned."""
     return Problem.dense(
         key.m, key.n, key.k, dtype(key.dtype), out=dtype(key.out), accumulator=dtype(key.accumulator),
-        a_major=key.a_major, b_major=key.b_major, with_c=with_c,
+        a_major=key.a_major, b_major=key.b_major, with_c=with_c, sparse=key.sparse,
     ).displaced(offset)  # fmt: skip
 
 
@@ -107,8 +124,14 @@ def to_key(problem: Problem) -> ProblemKey:
     """The key of a contiguous problem."""
     return ProblemKey(
         problem.m, problem.n, problem.k, problem.a.dtype.name, problem.accumulator.name, problem.d.dtype.name,
-        problem.b.major, problem.a.major,
+        problem.b.major, problem.a.major, problem.a.sparse,
     )  # fmt: skip
+
+
+def limit_tflops(name: str, key: ProblemKey) -> float:
+    """TFLOP/s (TOP/s) at which the reference GPU can issue the instruction of a tensor-core rung."""
+    rung = RUNGS[name]
+    return tensor_rate(rung, to_problem(key), {}, H200)
 
 
 @lru_cache(maxsize=256)
@@ -121,7 +144,7 @@ def groups_of(rung: Rung, arch: str, groups: tuple[Group, ...] | None = None) ->
     for group in groups or SWEPT[rung.family]:
         if group.dtype == "float16" and "float32" in rung.dtypes:
             continue
-        problem = to_problem(group.key(512, 512, 512))
+        problem = to_problem(group.key(512, 512, 512, sparse=rung.sparse))
         if group.dtype in rung.dtypes and default_config(rung, problem, arch) is not None:
             found.append(group)
     return tuple(found)

@@ -1,0 +1,251 @@
+"""What records say about one thing: of what several records measured, the newest counts.
+
+Whatever is looked up is remembered, so that a table can name the records that its figures come from (`Found.origins`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import Protocol, TypeVar
+
+from warptile.bench.claims import CONFLICTS, INDEX, INTENSITY, OF_CUBLAS, OF_LIMIT, REGISTERS, STEP, TFLOPS
+from warptile.bench.records import (
+    AnyRecord,
+    BaselineTime,
+    Cell,
+    Check,
+    CorrectnessRecord,
+    LadderRecord,
+    LayoutsRecord,
+    ProblemKey,
+    Profile,
+    ProfileRecord,
+    R,
+    Record,
+    Sanitized,
+    SanitizerRecord,
+    T,
+    Tuning,
+    TuningRecord,
+    TypeCell,
+    TypesRecord,
+    committed,
+    latest,
+)
+from warptile.bench.workloads import PROFILE_SIZE, Group, limit_tflops, menu_key
+from warptile.rungs import RUNGS
+
+NOTHING = "*No record yet; `python -m warptile.bench.campaign` on a GPU writes one.*"
+SECTOR_BYTES = 32
+"""What L1 moves at once."""
+
+INTEGER_OPCODES = (
+    "IMAD", "IADD3", "IADD", "LEA", "LOP3", "SHF", "ISETP", "IMNMX", "UIMAD", "UIADD3", "ULEA", "ULOP3", "USHF",
+    "UISETP",
+)  # fmt: skip
+"""Machine instructions that compute indices, addresses and loop conditions; MOV and predicate logic are left out."""
+
+
+class _OfRung(Protocol):
+    @property
+    def rung(self) -> str: ...
+
+
+O = TypeVar("O", bound=_OfRung)  # noqa: E741
+
+
+def origin(record: Record) -> str:
+    """One line on where figures come from."""
+    about = record.environment
+    parts = [about.gpu, f"driver {about.driver}", f"CUDA {about.cuda}", f"NVRTC {about.nvrtc}"]
+    if about.baseline_library:
+        parts.append(about.baseline_library)
+    if about.samples is not None:
+        clock, power = about.samples.sm_clock_mhz, about.samples.power_w
+        parts.append(f"SM clock {clock.median:.0f} MHz and {power.median:.0f} W at the median")
+    parts.append(f"commit {record.git_hash}")
+    return f"*{record.date[:10]}, {', '.join(parts)}; record `{record.id}`.*\n"
+
+
+class Found:
+    """Lookups in some records, oldest first; by default the committed ones."""
+
+    def __init__(self, records: Sequence[AnyRecord] | None = None) -> None:
+        self._records = committed() if records is None else tuple(records)
+        self._used: dict[str, Record] = {}
+
+    # --- where figures come from ---
+
+    def _take(self, found: tuple[Record, T] | None) -> T | None:
+        """An item that will be shown: its record is named by the next `origins`."""
+        if found is None:
+            return None
+        record, item = found
+        self._used[record.id] = record
+        return item
+
+    def origins(self) -> str:
+        """One line for each record that something was taken from since this was last asked."""
+        lines = [origin(record) for record in sorted(self._used.values(), key=lambda record: record.date)]
+        self._used.clear()
+        return "\n".join(lines)
+
+    def has(self, kind: type[Record], regime: str | None = None) -> bool:
+        """Whether there is any record of a kind (a ladder's: of a regime)."""
+        return any(regime is None or getattr(record, "regime", None) == regime for record in self._of(kind))
+
+    # --- all of a kind, the newest of each ---
+
+    def _of(self, kind: type[R]) -> list[R]:
+        return [record for record in self._records if isinstance(record, kind)]
+
+    def _ladders(self, regime: str) -> list[LadderRecord]:
+        return [record for record in self._of(LadderRecord) if record.regime == regime]
+
+    @cached_property
+    def _cells(self) -> dict[str, dict[tuple[str, ProblemKey], tuple[LadderRecord, Cell]]]:
+        return {
+            regime: latest(self._ladders(regime), lambda record: record.cells, lambda cell: (cell.rung, cell.problem))
+            for regime in ("sustained", "cool")
+        }
+
+    @cached_property
+    def _baselines(self) -> dict[ProblemKey, tuple[LadderRecord, BaselineTime]]:
+        return latest(self._ladders("sustained"), lambda record: record.baselines, lambda each: each.problem)
+
+    @cached_property
+    def _profiles(self) -> dict[tuple[str, ProblemKey], tuple[ProfileRecord, Profile]]:
+        def first_of_each(record: ProfileRecord) -> Iterable[Profile]:  # a problem may have two configurations
+            return reversed([each for each in record.profiles if not each.failed])
+
+        return latest(self._of(ProfileRecord), first_of_each, lambda each: (each.rung, each.problem))
+
+    @cached_property
+    def _types(self) -> dict[tuple[str, ProblemKey], tuple[TypesRecord, TypeCell]]:
+        return latest(self._of(TypesRecord), lambda record: record.cells, lambda cell: (cell.rung, cell.problem))
+
+    @cached_property
+    def _layouts(self) -> dict[tuple[str, ProblemKey], tuple[LayoutsRecord, TypeCell]]:
+        return latest(self._of(LayoutsRecord), lambda record: record.cells, lambda cell: (cell.rung, cell.problem))
+
+    @cached_property
+    def _tunings(self) -> dict[tuple[str, ProblemKey], tuple[TuningRecord, Tuning]]:
+        return latest(self._of(TuningRecord), lambda record: record.tunings, lambda each: (each.rung, each.problem))
+
+    def _of_rung(self, kind: type[R], items: Callable[[R], Iterable[O]], name: str) -> list[O]:
+        """All that the newest record with a rung says about it."""
+        for record in reversed(self._of(kind)):
+            mine = [item for item in items(record) if item.rung == name]
+            if mine:
+                return self._take((record, mine)) or []
+        return []
+
+    # --- one thing ---
+
+    def sizes(self, regime: str) -> tuple[int, ...]:
+        """Extents of the square products of a regime's ladders."""
+        return tuple(sorted({key.m for _, key in self._cells[regime]}))
+
+    def cell(self, name: str, group: Group, size: int, *, cool: bool = False) -> Cell | None:
+        """The recorded cell of a rung, or None."""
+        return self._take(self._cells["cool" if cool else "sustained"].get((name, _square(name, group, size))))
+
+    def baseline(self, group: Group, size: int) -> BaselineTime | None:
+        """The recorded baseline of a problem, or None."""
+        return self._take(self._baselines.get(group.key(size, size, size)))
+
+    def profile(self, name: str, size: int = PROFILE_SIZE) -> Profile | None:
+        """The recorded counters of a rung at a square size, or None."""
+        for (rung, key), found in self._profiles.items():
+            if rung == name and key.m == key.n == key.k == size:
+                return self._take(found)
+        return None
+
+    def small_profiles(self, shapes: Sequence[tuple[int, int, int]]) -> list[Profile]:
+        """Every profile of some shapes, in each configuration: all that the newest record with the rung has."""
+        found: dict[str, list[Profile]] = {}
+        for record in self._of(ProfileRecord):
+            mine = [each for each in record.profiles if not each.failed]
+            for name in dict.fromkeys(each.rung for each in mine):
+                found[name] = [p for p in mine if p.rung == name and (p.problem.m, p.problem.n, p.problem.k) in shapes]
+        return [profile for profiles in found.values() for profile in profiles]
+
+    def type_cell(self, name: str, key: ProblemKey) -> TypeCell | None:
+        """A rung in one type of the precision menu, or None."""
+        return self._take(self._types.get((name, key)))
+
+    def layout_cell(self, name: str, key: ProblemKey) -> TypeCell | None:
+        """A rung in one combination of majors, or None."""
+        return self._take(self._layouts.get((name, key)))
+
+    def tuning(self, name: str, group: Group, size: int) -> Tuning | None:
+        """The recorded search of a rung on a square problem, or None."""
+        return self._take(self._tunings.get((name, _square(name, group, size))))
+
+    def checks(self, name: str) -> list[Check]:
+        """Every check of a rung."""
+        return self._of_rung(CorrectnessRecord, lambda record: record.checks, name)
+
+    def sanitized(self, name: str) -> list[Sanitized]:
+        """What compute-sanitizer said about a rung."""
+        return self._of_rung(SanitizerRecord, lambda record: record.runs, name)
+
+    def value(
+        self, name: str, unit: str, group: Group, size: int, previous: str | None = None, *, cool: bool = False
+    ) -> float | None:
+        """A measured figure in the unit of a claim, or None when it is not recorded."""
+        if unit in (INTENSITY, CONFLICTS, INDEX):
+            profile = self.profile(name, size)
+            return None if profile is None else _counted(profile, unit)
+        cell = self.cell(name, group, size, cool=cool)
+        if unit == REGISTERS:
+            return float(cell.resources.registers) if cell is not None and cell.resources is not None else None
+        if cell is None or cell.tflops is None:
+            return None
+        if unit == TFLOPS:
+            return cell.tflops
+        if unit == OF_CUBLAS:
+            return cell.ratio.median if cell.ratio else None
+        if unit == OF_LIMIT:
+            return cell.tflops / limit_tflops(name, cell.problem)
+        assert unit == STEP
+        before = self.cell(previous, group, size, cool=cool) if previous else None
+        return cell.tflops / before.tflops if before is not None and before.tflops else None
+
+    def of_menu(
+        self, name: str, unit: str, group: Group, previous: str | None = None, *, cool: bool = False
+    ) -> float | None:
+        """The same from the precision menu, at its own size."""
+        regime = "cool" if cool else "sustained"
+        key = menu_key(group, sparse=RUNGS[name].sparse)
+        cell = self.type_cell(name, key)
+        speed = None if cell is None else cell.tflops(regime)
+        if cell is None or speed is None:
+            return None
+        if unit == TFLOPS:
+            return speed
+        if unit == OF_CUBLAS:
+            return cell.of_baseline(regime)
+        if unit == OF_LIMIT:
+            return speed / limit_tflops(name, key)
+        assert unit == STEP
+        before = self.type_cell(previous, menu_key(group)) if previous else None
+        start = None if before is None else before.tflops(regime)
+        return speed / start if start else None
+
+
+def _square(name: str, group: Group, size: int) -> ProblemKey:
+    return group.key(size, size, size, sparse=RUNGS[name].sparse)
+
+
+def _counted(profile: Profile, unit: str) -> float | None:
+    """A figure in a unit that is counted, not timed."""
+    if unit == CONFLICTS:
+        return profile.counters.get("shared_load_conflict_ratio")
+    if unit == INTENSITY:
+        sectors = profile.counters.get("global_load_sectors")
+        return profile.problem.flops / (SECTOR_BYTES * sectors) if sectors else None
+    executed = {opcode: counters.get("instructions", 0.0) for opcode, counters in profile.by_opcode.items()}
+    total = sum(executed.values())
+    return sum(executed.get(opcode, 0.0) for opcode in INTEGER_OPCODES) / total if total else None

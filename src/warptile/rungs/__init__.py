@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from warptile.errors import UnsupportedError
+from warptile.rungs.mma import MMA_RUNGS
+from warptile.rungs.mma_sparse import MMA_SPARSE
 from warptile.rungs.rung import Config, Rung
 from warptile.rungs.simt import SIMT_RUNGS
 from warptile.rungs.wmma import WMMA_RUNGS
 
 __all__ = ["RUNGS", "Config", "Rung", "families", "rung"]
 
-RUNGS: dict[str, Rung] = {rung.name: rung for rung in (*SIMT_RUNGS, *WMMA_RUNGS)}
+RUNGS: dict[str, Rung] = {rung.name: rung for rung in (*SIMT_RUNGS, *WMMA_RUNGS, *MMA_RUNGS, MMA_SPARSE)}
 """Every rung by name, in ladder order."""
 
 
@@ -26,5 +28,5 @@ def rung(name: str) -> Rung:
 
 
 def families() -> tuple[str, ...]:
-    """The families of rungs, in ladder order, such as ``("simt", "wmma")``."""
+    """The families of rungs, in ladder order, such as ``("simt", "wmma", "mma")``."""
     return tuple(dict.fromkeys(rung.family for rung in RUNGS.values()))

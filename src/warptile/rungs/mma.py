@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 
 from warptile.launch import Dim3
 from warptile.problem import Problem
 from warptile.rungs.legality import blocks
-from warptile.rungs.mma_tiles import INSTRUCTIONS, Geometry, capability, common_reasons, step
+from warptile.rungs.mma_tiles import INSTRUCTIONS, Geometry, capability, common_reasons, sets_reason, step
 from warptile.rungs.rung import Config, Rung
 from warptile.rungs.tensor_tiles import (
     MAX_DYNAMIC_SHARED_BYTES,
@@ -24,6 +25,7 @@ SHAPE_KEYS = ("FM", "FN", "FK")
 SIZE_KEYS = ("BM", "BN", "BK", "WM", "WN", *SHAPE_KEYS)
 TILE_KEYS = (*SIZE_KEYS, "MIN_BLOCKS")
 RING_KEYS = (*SIZE_KEYS, "STAGES", "MIN_BLOCKS")
+FINAL_KEYS = (*SIZE_KEYS, "STAGES", "SETS", "GROUP", "MIN_BLOCKS")
 
 WIDE = ("float64", "float8_e4m3", "float8_e5m2")
 """Types whose operands take two registers for one."""
@@ -35,14 +37,18 @@ ALL_REGISTERS = (*WIDE, "int8", "uint8")
 # --- sizes --------------------------------------------------------------------------------------------------------
 
 
+def _shape_keys(shape: tuple[int, int, int]) -> dict[str, int]:
+    return dict(zip(SHAPE_KEYS, shape, strict=True))
+
+
 def _tile(problem: Problem, bm: int = 128, bn: int = 128, wm: int = 64, wn: int = 32) -> dict[str, int]:
     """Lines of 128 bytes of depth: 64 halves. Doubles, and 8-bit floats, which are widened, fill twice the registers:
     they get half of the tile."""
-    fm, fn, fk = INSTRUCTIONS.get(problem.a.dtype.name, INSTRUCTIONS["float16"])[0]
+    shape = INSTRUCTIONS.get(problem.a.dtype.name, INSTRUCTIONS["float16"])[0]
     if problem.a.dtype.name in WIDE:
         bn, wm = bn // 2, wm // 2
     sizes = {"BM": bm, "BN": bn, "BK": 128 * 8 // problem.a.dtype.bits, "WM": wm, "WN": wn}
-    return {**sizes, "FM": fm, "FN": fn, "FK": fk, "MIN_BLOCKS": 1 if problem.a.dtype.name in ALL_REGISTERS else 0}
+    return {**sizes, **_shape_keys(shape), "MIN_BLOCKS": 1 if problem.a.dtype.name in ALL_REGISTERS else 0}
 
 
 def _ring(problem: Problem, stages: int) -> dict[str, int]:
@@ -84,6 +90,22 @@ def _name(kernel: str, problem: Problem, config: Config, *, vectors: bool = True
 # --- legality -----------------------------------------------------------------------------------------------------
 
 
+def _one_stage(problem: Problem, config: Config) -> Geometry:
+    return Geometry(problem, config)
+
+
+def _two_stages(problem: Problem, config: Config) -> Geometry:
+    return Geometry(problem, config, stages=2)
+
+
+def _stages(problem: Problem, config: Config) -> Geometry:
+    return Geometry(problem, config, stages=config["STAGES"], fragment_sets=2)
+
+
+def _final_geometry(problem: Problem, config: Config) -> Geometry:
+    return Geometry(problem, config, stages=config["STAGES"], fragment_sets=2 if config["SETS"] == 2 else 0)
+
+
 def _illegal(
     keys: tuple[str, ...], geometry: Callable[[Problem, Config], Geometry], *, dynamic: bool
 ) -> Callable[[Problem, Config], str | None]:
@@ -93,10 +115,14 @@ def _illegal(
         return (
             common_reasons(problem, config, keys)
             or (stages_reason(config) if "STAGES" in keys else None)
+            or (sets_reason(problem, config) if "SETS" in keys else None)
             or resource_reason(geometry(problem, config), most)
         )
 
     return illegal
+
+
+_final_illegal = _illegal(FINAL_KEYS, _final_geometry, dynamic=True)
 
 
 # --- configurations -----------------------------------------------------------------------------------------------
@@ -110,9 +136,73 @@ def _tile_candidates(default: Callable[[Problem], Config]) -> Callable[[Problem]
         base = default(problem)
         shapes = INSTRUCTIONS.get(problem.a.dtype.name, ())[1:]
         tiles = [{**base, "BM": bm, "BN": bn, "WM": wm, "WN": wn} for bm, bn, wm, wn in sizes]
-        return (*tiles, *({**base, "FM": fm, "FN": fn, "FK": fk} for fm, fn, fk in shapes))
+        return (*tiles, *({**base, **_shape_keys(shape)} for shape in shapes))
 
     return candidates
+
+
+FINAL_SIZES = (
+    (256, 128, 64, 64, 128, 4, 2),
+    (128, 256, 64, 64, 128, 4, 2),
+    (128, 128, 64, 32, 128, 4, 2),
+    (128, 64, 32, 32, 128, 4, 2),
+    (64, 64, 32, 32, 128, 4, 2),
+)
+"""Sizes that are always tried: BM, BN, WM, WN, bytes of depth (128 are 64 halves), STAGES, SETS."""
+
+FLOAT8_SIZES = ((128, 64, 32, 32, 128, 4, 2), (64, 128, 32, 32, 128, 4, 2), (64, 64, 32, 32, 128, 4, 2))
+"""The same for 8-bit floats."""
+
+FLOAT64_SIZES = ((128, 64, 32, 32, 256, 4, 1), (64, 128, 32, 32, 256, 4, 1), (64, 64, 32, 16, 256, 4, 2))
+"""The same for doubles."""
+
+SIZES_OF_TYPE = {
+    "float64": FLOAT64_SIZES,
+    **dict.fromkeys(("float8_e4m3", "float8_e5m2"), FLOAT8_SIZES),
+    **dict.fromkeys(("int8", "uint8"), FINAL_SIZES[1:]),
+    **dict.fromkeys(("int4", "uint4", "bit1"), FINAL_SIZES[2:]),
+}
+"""Where registers do not suffice for all of `FINAL_SIZES`."""
+
+ENOUGH_BLOCKS = 100
+"""Blocks from which a large GPU is kept busy."""
+
+
+def usual(problem: Problem) -> tuple[Config, ...]:
+    """The configurations of mma-final that are always tried, for the problem's types."""
+    return tuple(_final(problem, *sizes) for sizes in SIZES_OF_TYPE.get(problem.a.dtype.name, FINAL_SIZES))
+
+
+def _final(
+    problem: Problem, bm: int, bn: int, wm: int, wn: int, depth_bytes: int, stages: int, sets: int
+) -> dict[str, int]:
+    tile = _tile(problem)
+    depth = depth_bytes * 8 // problem.a.dtype.bits
+    sizes = {"BM": bm, "BN": bn, "BK": depth, "WM": wm, "WN": wn} | {key: tile[key] for key in SHAPE_KEYS}
+    return {**sizes, "STAGES": stages, "SETS": sets, "GROUP": 8, "MIN_BLOCKS": 1}
+
+
+def _default_final(problem: Problem) -> Config:
+    """The first of the usual sizes that is legal and has enough blocks, else the last that is legal."""
+    legal = [config for config in usual(problem) if _final_illegal(problem, config) is None]
+    large = (config for config in legal if blocks(problem, config) >= ENOUGH_BLOCKS)
+    return next(large, (legal or list(usual(problem)))[-1])
+
+
+def _final_candidates(problem: Problem) -> tuple[Config, ...]:
+    """The usual sizes, then every tile, depth and ring that is legal, then other groups, sets and instructions."""
+    found = list(usual(problem))
+    extents, warps = (64, 128, 192, 256), (32, 64, 96, 128)
+    for bm, bn, wm, wn, depth, stages in product(extents, extents, warps, warps, (64, 128, 256), (2, 3, 4, 5, 6)):
+        if bm % wm == 0 and bn % wn == 0 and 2 <= bm * bn // (wm * wn) <= 16:
+            sets = 1 if wm * wn > 64 * 64 else 2
+            found.append(_final(problem, bm, bn, wm, wn, depth, stages, sets))
+    found += [{**config, "MIN_BLOCKS": 2} for config in list(found)]
+    shapes = INSTRUCTIONS.get(problem.a.dtype.name, ())[1:]
+    for change in ({"GROUP": 1}, {"GROUP": 4}, {"GROUP": 16}, {"SETS": 1}, *map(_shape_keys, shapes)):
+        found += [{**config, **change} for config in usual(problem)]
+    unique = {tuple(config.items()): config for config in found}
+    return tuple(config for config in unique.values() if _final_illegal(problem, config) is None)
 
 
 # --- rungs --------------------------------------------------------------------------------------------------------
@@ -126,18 +216,6 @@ def _threads(problem: Problem, config: Config) -> Dim3:
     return (Geometry(problem, config).threads, 1, 1)
 
 
-def _one_stage(problem: Problem, config: Config) -> Geometry:
-    return Geometry(problem, config)
-
-
-def _two_stages(problem: Problem, config: Config) -> Geometry:
-    return Geometry(problem, config, stages=2)
-
-
-def _stages(problem: Problem, config: Config) -> Geometry:
-    return Geometry(problem, config, stages=config["STAGES"], fragment_sets=2)
-
-
 def _rung(
     name: str,
     idea: str,
@@ -146,6 +224,7 @@ def _rung(
     default: Callable[[Problem], Config],
     geometry: Callable[[Problem, Config], Geometry],
     keys: tuple[str, ...] = TILE_KEYS,
+    candidates: Callable[[Problem], tuple[Config, ...]] | None = None,
     vectors: bool = True,
     dynamic: bool = False,
 ) -> Rung:
@@ -160,7 +239,7 @@ def _rung(
         min_arch=80,
         dtypes=tuple(INSTRUCTIONS),
         default_config=default,
-        candidates=_tile_candidates(default),
+        candidates=candidates or _tile_candidates(default),
         illegal=_illegal(keys, geometry, dynamic=dynamic),
         name_expression=lambda problem, config: _name(kernel, problem, config, vectors=vectors, ring=ring),
         grid=_linear_grid,
@@ -208,6 +287,16 @@ MMA_RUNGS: tuple[Rung, ...] = (
         default=lambda problem: _ring(problem, 3),
         geometry=_stages,
         keys=RING_KEYS,
+        dynamic=True,
+    ),
+    _rung(
+        "mma-final",
+        "fragments run ahead across stages, no branch in the main loop, grouped blocks, tuned sizes",
+        "mma-multistage",
+        default=_default_final,
+        candidates=_final_candidates,
+        geometry=_final_geometry,
+        keys=FINAL_KEYS,
         dynamic=True,
     ),
 )

@@ -93,8 +93,8 @@ class Geometry:
         problem: what is computed.
         config: the tunables.
         stages: of shared memory.
-        fragment_sets: sets of fragments that are alive at one time: one as a whole, two that take turns, or (0) those
-            of B and two slabs of A that pass by.
+        fragment_sets: sets of fragments that are alive at one time: one as a whole, two that take turns, or (0) two of
+            B and only what is loaded together of A, twice.
     """
 
     problem: Problem
@@ -131,7 +131,7 @@ class Geometry:
         config, problem = self.config, self.problem
         accumulators = config["WM"] * config["WN"] * problem.accumulator.bits
         if self.fragment_sets == 0:
-            rows = config["WN"] + 2 * slab(problem.a, is_a=True)
+            rows = 2 * (config["WN"] + slab(problem.a, is_a=True))
         else:
             rows = (config["WM"] + config["WN"]) * self.fragment_sets
         fragments = rows * step(problem) * problem.a.dtype.bits
@@ -184,6 +184,19 @@ def panel_reason(problem: Problem, config: Config) -> str | None:
                 f"{warp} is {config[warp]}, {part_bytes} bytes of a line of {name}'s stage; it must divide {widest} or "
                 "be a multiple of it"
             )
+    return None
+
+
+def sets_reason(problem: Problem, config: Config) -> str | None:
+    """Why there cannot be so many sets of fragments, or why what they hold cannot take turns, or None."""
+    if config["SETS"] > 2:
+        return f"SETS is {config['SETS']}; fragments come in one set or two"
+    turns = {"BK": (2 * step(problem), "steps")}
+    if config["SETS"] == 1:
+        turns["WM"] = (2 * slab(problem.a, is_a=True), "groups of rows")
+    for key, (unit, what) in turns.items():
+        if config[key] % unit:
+            return f"{key} is {config[key]}; {what} take turns two by two, so it must be a multiple of {unit}"
     return None
 
 

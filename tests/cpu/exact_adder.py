@@ -30,7 +30,7 @@ def cut(value: Fraction, unit: Fraction) -> Fraction:
 
 
 def to_f32(total: Fraction, fraction_bits: int = 23) -> float:
-    """Toward zero, keeping ``fraction_bits``."""
+    """Toward zero, keeping ``fraction_bits``; zero is positive."""
     if total == 0:
         return 0.0
     exponent = max(math.floor(math.log2(abs(total))) + 1, -126)
@@ -38,7 +38,7 @@ def to_f32(total: Fraction, fraction_bits: int = 23) -> float:
         exponent -= 1
     if exponent > 127:
         return math.copysign(math.inf, total)
-    return math.copysign(float(cut(total, Fraction(2) ** (exponent - fraction_bits))), total)
+    return float(cut(total, Fraction(2) ** (exponent - fraction_bits)))
 
 
 def to_f16(total: Fraction) -> float:

@@ -362,7 +362,7 @@ def test_four_small_products_are_a_routine_of_plain_arithmetic(each):
 
     if each.types[0] == each.types[3] == "f16":
         first, last = (fused(i + 1, (left[..., i] * right[..., i]).astype(np.float32)) for i in (0, 2))
-        expected = c + last + first
+        expected = c + first + last
     else:
         total = np.zeros_like(c)
         for i in range(4):

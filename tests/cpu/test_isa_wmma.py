@@ -177,8 +177,9 @@ def test_records_that_contradict_themselves_are_refused():
         Request("ldmatrix", 16, (0,) * 8, (0,) * 8, (0, 1))
     with pytest.raises(ValueError, match="add up"):
         FloatFormat(16, 5, 11)
-    with pytest.raises(ValueError, match="fraction bits"):
-        Accumulation(16, 40)
+    for terms, fraction_bits in ((0, 24), (16, 0), (16, 41)):
+        with pytest.raises(ValueError, match="such an adder is not known"):
+            Accumulation(terms, fraction_bits)
 
 
 def test_steps_of_the_adders():

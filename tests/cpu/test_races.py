@@ -354,6 +354,20 @@ TWINS = {
         "", "__threadfence();", "write-read", "a flag was read, but no fence stands between", grid=8,
         inputs=(np.zeros(8, np.int32),), outputs={0: False, 1: False},
     ),
+    "a fence in front of the barrier instead of behind it": Twins(
+        """__device__ unsigned done;
+           __global__ void k(int* o, int* part) {
+             part[blockIdx.x * 64 + threadIdx.x] = threadIdx.x;  // first
+             @
+             if (threadIdx.x == 0) {
+               bool last = atomicAdd(&done, 1) == gridDim.x - 1;
+               __threadfence();
+               if (last) for (int i = 0; i < 64; ++i) o[i] = part[i] + part[64 + i];  // second
+             }
+           }""",
+        "__threadfence(); __syncthreads();", "__syncthreads(); __threadfence();", "write-read",
+        "blocks run in any order", grid=2, inputs=(np.zeros(128, np.int32),), outputs={0: False, 1: False},
+    ),
     "a fence for the block's own threads only": Twins(
         FLAGS + """__global__ void k(int* o) {
              if (threadIdx.x) return;
@@ -488,6 +502,21 @@ def test_bytes_of_one_word_are_places_of_their_own() -> None:
         "k", [out], block=64,
     )  # fmt: skip
     assert out.tolist() == [t + 1 for t in range(64)]
+
+
+def test_a_thread_that_has_ended_has_arrived_at_all_barriers() -> None:
+    out = np.zeros(32, np.int32)
+    run_cuda(
+        """__global__ void k(int* o) {
+             __shared__ int s[96];
+             s[threadIdx.x] = threadIdx.x;
+             if (threadIdx.x >= 32) return;
+             __syncthreads();
+             o[threadIdx.x] = s[threadIdx.x] + s[threadIdx.x + 64];
+           }""",
+        "k", [out], block=96,
+    )  # fmt: skip
+    assert out.tolist() == [2 * t + 64 for t in range(32)]
 
 
 def test_a_chain_of_blocks_hands_on_what_it_has_been_given() -> None:

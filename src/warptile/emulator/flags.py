@@ -18,7 +18,8 @@ from warptile.emulator.history import ANYWHERE, WEAK, WITHIN_BLOCK
 from warptile.emulator.lanes import WARP
 from warptile.ptx.instruction import Instruction
 
-_SCOPES = {"cta": WITHIN_BLOCK, "cluster": ANYWHERE, "gpu": ANYWHERE, "sys": ANYWHERE, "gl": ANYWHERE}
+_SCOPES = {"cta": WITHIN_BLOCK, "cluster": WITHIN_BLOCK, "gpu": ANYWHERE, "sys": ANYWHERE, "gl": ANYWHERE}
+"""Threads that each scope names; without clusters, every block is a cluster of its own."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +64,14 @@ class Flags:
         self._pending: NDArray[np.int32] = np.zeros((2, lanes), dtype=np.int32)
         self._fenced: NDArray[np.int32] = np.zeros((2, 4, lanes), dtype=np.int32)
         self._fences = False
+        self._tables: dict[tuple[int, int], int] = {}  # what a fence has published: by lane and clock at the fence
 
     def start_wave(self) -> None:
         """New threads: no fence, nothing seen. What older waves have released stays."""
         self._pending.fill(0)
         self._fenced.fill(0)
         self._fences = False
+        self._tables.clear()
 
     def idle(self, order: Order) -> bool:
         """Whether accesses of this order neither release nor acquire anything now."""
@@ -144,11 +147,19 @@ class Flags:
         if order.releases:
             table = clocks.release(np.array([lane]))
             return table, table if order.strength == ANYWHERE else 0
-        tables = []
-        for level in range(2):
-            clock, block_floor, warp_floor, known = self._fenced[level, :, lane].tolist()
-            tables.append(clocks.release_as_of(lane, clock, block_floor, warp_floor, known) if clock else 0)
-        return tables[0], tables[1] if order.strength == ANYWHERE else 0
+        narrow, wide = (self._published(lane, level) for level in (0, 1))
+        return narrow, wide if order.strength == ANYWHERE else 0
+
+    def _published(self, lane: int, level: int) -> int:
+        """What the lane's last fence of a scope stands behind."""
+        clock, block_floor, warp_floor, known = self._fenced[level, :, lane].tolist()
+        if not clock:
+            return 0
+        table = self._tables.get((lane, clock))
+        if table is None:
+            table = self._clocks.release_as_of(lane, clock, block_floor, warp_floor, known)
+            self._tables[lane, clock] = table
+        return table
 
     def _block(self, lane: int) -> int:
         return (self._clocks.first_thread + lane) // self._clocks.lanes_per_block

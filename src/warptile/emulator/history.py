@@ -43,10 +43,17 @@ class History:
 
     def place(self, offsets: Places, size: int) -> tuple[Places, int]:
         """The first place of each access of ``size`` bytes, and how many places it covers."""
-        while 1 << self.shift > size:
-            self.table = np.repeat(self.table, 2, axis=0)
-            self.shift -= 1
+        if 1 << self.shift > size:
+            self._refine(size.bit_length() - 1)
         return offsets >> self.shift, size >> self.shift
+
+    def _refine(self, shift: int) -> None:
+        """Make places smaller; each gets what was known of the larger one. What was never used takes no memory."""
+        parts = 1 << self.shift - shift
+        used = np.flatnonzero(self.table.any(axis=1))
+        finer = np.zeros((len(self.table) * parts, COLUMNS), dtype=np.int32)
+        finer[(used[:, None] * parts + np.arange(parts)).ravel()] = np.repeat(self.table[used], parts, axis=0)
+        self.table, self.shift = finer, shift
 
     def access(
         self, offsets: Places, size: int, lanes: NDArray[np.intp], doing: int, tag: int

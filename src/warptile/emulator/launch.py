@@ -39,6 +39,9 @@ DEFAULT_CHECKS = ALL_CHECKS
 LANES_PER_WAVE = 1 << 17
 """Blocks are run together up to about so many lanes; a larger grid takes several waves, in block order."""
 
+SHARED_BYTES_PER_WAVE = 1 << 25
+"""And up to about so much dynamic shared memory: what all multiprocessors of a large GPU hold at once."""
+
 PARAMETERS = "kernel parameters"
 
 
@@ -216,6 +219,8 @@ def _geometry(spec: LaunchSpec) -> Geometry:
         )
     total = spec.grid[0] * spec.grid[1] * spec.grid[2]
     together = max(1, min(total, LANES_PER_WAVE // (-(-threads // 32) * 32)))
+    if spec.dynamic_shared_bytes:
+        together = max(1, min(together, SHARED_BYTES_PER_WAVE // spec.dynamic_shared_bytes))
     return Geometry(spec.grid, spec.block, together)
 
 

@@ -16,7 +16,7 @@ def predicted(time_ms):
 
 @pytest.mark.parametrize(
     ("element", "rung"),
-    [("float16", "wmma-final"), ("bfloat16", "wmma-final"), ("float32", "simt-warptile"), ("int8", "wmma-final")],
+    [("float16", "mma-final"), ("bfloat16", "mma-final"), ("float32", "simt-warptile"), ("int8", "mma-final")],
 )
 @pytest.mark.parametrize("shape", [(4096, 4096, 4096), (193, 161, 97), (1, 1, 1)])
 def test_the_highest_rung_that_takes_the_types(element, rung, shape):

@@ -147,8 +147,9 @@ def test_an_instruction_has_its_own_rate(element, shape, rate):
 
 def test_unpacking_float8_is_issued_too():
     given = problem(*LARGE, "float8_e4m3", out="float32")
+    tile = RUNGS["mma-multistage"].default_config(given)
     eighth = predicted("mma-multistage", given)
-    plain = predicted("mma-multistage", problem(*LARGE, "int8"))
+    plain = predicted("mma-multistage", problem(*LARGE, "int8"), **tile)
     # 13 instructions where int8 has one: 16 x 8 x 32 multiply-adds each, on 132 multiprocessors of 4 a clock.
     more = 12 * 4096**3 / (16 * 8 * 32) / 4 * (8 / (1024 / 132)) / 132 / H200.clock_hz * 1e3
     assert eighth.terms["issue"] - plain.terms["issue"] == pytest.approx(more)

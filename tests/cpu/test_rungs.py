@@ -19,9 +19,17 @@ def accumulator_of(each):
 
 
 def test_the_ladder_has_its_families_in_order():
-    assert families() == ("simt", "wmma")
+    assert families() == ("simt", "wmma", "mma")
     assert list(RUNGS)[:4] == ["simt-naive", "simt-shared", "simt-warptile", "simt-half2"]
-    assert len(RUNGS) == 14
+    assert list(RUNGS)[14:] == [
+        "mma-naive",
+        "mma-vectorized",
+        "mma-swizzled",
+        "mma-double-buffer",
+        "mma-multistage",
+        "mma-final",
+        "mma-sparse",
+    ]
 
 
 def test_an_unknown_rung_is_refused_with_the_names_there_are():

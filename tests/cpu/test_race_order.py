@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from warptile.emulator.clocks import Clocks
-from warptile.emulator.history import COPYING_TO, READING, WRITING, History, _ordered
+from warptile.emulator.history import COPYING_TO, READING, WRITING, History
 
 BLOCKS, PER_BLOCK = 3, 64
 LANES = BLOCKS * PER_BLOCK
@@ -79,13 +79,9 @@ class Both:
                     reference.acquire(np.array([lane]), known)
 
     def ordered(self, thread: int, clock: int, lane: int) -> bool:
-        c = self.clocks
-        return bool(
-            _ordered(
-                thread + c.first_thread, clock, lane, c.first_thread, c.shape, c.block_floor, c.warp_floor, c.known,
-                c.starts, c.keys, c.values,
-            )
-        )  # fmt: skip
+        history = History(16, self.clocks)
+        history.table[0, :3] = self.clocks.first_thread + thread + 1, clock, 0  # a write
+        return history.access(np.array([0]), 16, np.array([lane]), READING, tag=0) is None
 
 
 @pytest.mark.parametrize("kinds", ["bw", "bwp", "bBwprraaa", "praa", "wraa"])

@@ -65,7 +65,7 @@ class History:
         first, count = self.place(offsets, size)
         clocks = self._clocks
         found = _access(
-            self.table, first, count, lanes, doing, tag, clocks.first_thread, clocks.shape, clocks.clock,
+            self.table.reshape(-1), first, count, lanes, doing, tag, clocks.first_thread, clocks.shape, clocks.clock,
             clocks.block_floor, clocks.warp_floor, clocks.known, clocks.starts, clocks.keys, clocks.values,
         )  # fmt: skip
         if found < 0:
@@ -101,23 +101,15 @@ def _search(keys: Any, values: Any, low: int, high: int, key: int) -> int:
 
 
 @numba.njit
-def _ordered(
-    thread: int, clock: int, lane: int, first_thread: int, shape: Any, block_floor: Any, warp_floor: Any, known: Any,
-    starts: Any, keys: Any, values: Any,
+def _published(
+    thread: int, clock: int, table: int, shape: Any, starts: Any, keys: Any, values: Any
 ) -> bool:  # fmt: skip
-    """Does ``lane`` know that ``thread`` (from 0) is past ``clock``?"""
-    lanes_per_block, stride = shape[0], shape[1]
-    block, inner = thread // lanes_per_block, thread % lanes_per_block
-    if block == (first_thread + lane) // lanes_per_block:
-        if clock < block_floor[lane // lanes_per_block]:
-            return True
-        if (first_thread + lane) // WARP == thread // WARP and clock < warp_floor[lane // WARP]:
-            return True
-    more = known[lane]
-    if more == 0:
+    """Does a table of knowledge say that ``thread`` (from 0) is past ``clock``?"""
+    if table == 0:
         return False
-    low, high = starts[more], starts[more + 1]
-    base = block * stride
+    lanes_per_block, stride = shape
+    low, high = starts[table], starts[table + 1]
+    base, inner = thread // lanes_per_block * stride, thread % lanes_per_block
     if clock < _search(keys, values, low, high, base):
         return True
     if clock < _search(keys, values, low, high, base + 1 + inner // WARP):
@@ -131,56 +123,65 @@ def _access(
     table: Any, first: Any, count: int, lanes: Any, doing: int, tag: int, first_thread: int, shape: Any, clock: Any,
     block_floor: Any, warp_floor: Any, known: Any, starts: Any, keys: Any, values: Any,
 ) -> int:  # fmt: skip
-    """Enter accesses one after the other; -1, or (number * count + piece) * COLUMNS + column of the first conflict."""
+    """Enter accesses one after the other; -1, or (number * count + piece) * COLUMNS + column of the first conflict.
+
+    ``table`` is flat. Threads are counted from 1 here, so that 0 is none.
+    """
     lanes_per_block = shape[0]
     strength = tag & 3
     reading = doing in (READING, COPYING_FROM)
     sign = -1 if doing >= COPYING_FROM else 1
+    held_columns = FIRST_READ if reading else COLUMNS  # a read conflicts with the write only
+    block_first = block_end = passed = 0
     for i in range(len(first)):
         lane = lanes[i]
         me = first_thread + lane + 1
         now = clock[lane]
+        if not block_first <= me < block_end:
+            block = lane // lanes_per_block
+            block_first = first_thread + block * lanes_per_block + 1
+            block_end = block_first + lanes_per_block
+            passed = block_floor[block]
+        warp = lane // WARP
+        warp_first = first_thread + warp * WARP + 1
+        warp_passed = warp_floor[warp]
         for piece in range(count):
-            row = table[first[i] + piece]
-            for column in range(WRITE, COLUMNS, 3):
-                other = row[column]
-                if other == 0 or other == me or (column != WRITE and reading):
+            row = (first[i] + piece) * COLUMNS
+            for column in range(0, held_columns, 3):
+                other = table[row + column]
+                if other == 0 or other == me:
                     continue
-                allies = row[column + 2] & 3
-                if strength < allies:
-                    allies = strength
-                if allies == ANYWHERE or (
-                    allies == WITHIN_BLOCK and (other - 1) // lanes_per_block == (me - 1) // lanes_per_block
-                ):
+                near = block_first <= other < block_end
+                since = table[row + column + 1]
+                if near and (since < passed or (since < warp_passed and warp_first <= other < warp_first + WARP)):
                     continue
-                if other < 0 or not _ordered(
-                    other - 1, row[column + 1], lane, first_thread, shape, block_floor, warp_floor, known, starts,
-                    keys, values,
-                ):  # fmt: skip
+                allies = min(strength, table[row + column + 2] & 3)
+                if allies == ANYWHERE or (allies == WITHIN_BLOCK and near):
+                    continue
+                if other < 0 or not _published(other - 1, since, known[lane], shape, starts, keys, values):
                     return (i * count + piece) * COLUMNS + column
             if not reading:
-                row[WRITE] = sign * me
-                row[WRITE + 1] = now
-                row[WRITE + 2] = tag
-                row[FIRST_READ] = 0
-                row[OTHER_READ] = 0
+                table[row + WRITE] = sign * me
+                table[row + WRITE + 1] = now
+                table[row + WRITE + 2] = tag
+                table[row + FIRST_READ] = 0
+                table[row + OTHER_READ] = 0
                 continue
-            column = FIRST_READ
-            held = row[FIRST_READ]
-            if held < 0 or (held != 0 and held != me and not _ordered(
-                held - 1, row[FIRST_READ + 1], lane, first_thread, shape, block_floor, warp_floor, known, starts, keys,
-                values,
-            )):  # fmt: skip
-                column = OTHER_READ
-                second = row[OTHER_READ]
-                if (
-                    second != 0
-                    and second != me
-                    and (second - 1) // WARP != (held - 1) // WARP
-                    and (me - 1) // WARP == (held - 1) // WARP
+            column = row + FIRST_READ
+            held = table[column]
+            if held not in (0, me):
+                since = table[column + 1]
+                near = block_first <= held < block_end
+                behind = near and (since < passed or (since < warp_passed and warp_first <= held < warp_first + WARP))
+                if not behind and (
+                    held < 0 or not _published(held - 1, since, known[lane], shape, starts, keys, values)
                 ):
-                    continue
-            row[column] = sign * me
-            row[column + 1] = now
-            row[column + 2] = tag
+                    column = row + OTHER_READ
+                    other = table[column]
+                    mine = warp_first <= held < warp_first + WARP
+                    if mine and other not in (0, me) and not warp_first <= other < warp_first + WARP:
+                        continue
+            table[column] = sign * me
+            table[column + 1] = now
+            table[column + 2] = tag
     return -1

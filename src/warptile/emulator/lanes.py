@@ -109,11 +109,6 @@ class Unwritten:
         flags = self.lanes[active.index]
         return flags if flags.any() else None
 
-    def forget(self) -> None:
-        """Set them all."""
-        self.lanes.fill(True)
-        self.some = True
-
 
 class RegisterFile:
     """One array per PTX register, of its width, over all lanes; made when first asked for, full of poison."""
@@ -146,9 +141,10 @@ class RegisterFile:
             found = self._unwritten[name] = Unwritten(self.lane_capacity)
         return found
 
-    def poison(self) -> None:
-        """Forget every value, as at the start of a new wave of blocks."""
+    def poison(self, live: NDArray[np.bool_]) -> None:
+        """Forget every value, as at the start of a new wave of blocks whose ``live`` lanes have a thread."""
         for unwritten in self._unwritten.values():
-            unwritten.forget()
+            unwritten.lanes[:] = live
+            unwritten.some = True
         for array in self._arrays.values():
             array.view(np.uint8).fill(0 if array.dtype == np.bool_ else POISON_BYTE)

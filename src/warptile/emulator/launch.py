@@ -109,7 +109,7 @@ def emulate(
     for first in range(0, geometry.total_blocks, geometry.blocks):
         machine.start_wave(first, min(geometry.blocks, geometry.total_blocks - first))
         for routine in layout.routines.values():
-            routine.registers.poison()
+            routine.registers.poison(machine.live)
         Scheduler(machine, steps, scheduler_entry).run()
         unfinished += sum(len(batch.lanes) for batch in machine.copies.unfinished())
     _check_outputs(machine, spec, operands, accesses or {}, checks)

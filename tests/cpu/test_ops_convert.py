@@ -128,7 +128,21 @@ def test_float_to_narrower_float(mode, source, target, data) -> None:
     text = f"cvt.{'' if exact_pair else mode + '.'}{target}.{source} d, a;"
     got = execute(text, f"b{WIDTH[target]} d, b{WIDTH[source]} a", a=a)
     for code, result in zip(codes, got.tolist(), strict=True):
-        assert result == expected_float(exact.decode(code, source), target, mode), (text, hex(code), hex(result))
+        value = exact.decode(code, source)
+        wanted = kept_nan(code, source, target) if math.isnan(value) else None
+        assert result == (wanted or expected_float(value, target, mode)), (text, hex(code), hex(result))
+
+
+def kept_nan(code: int, source: str, target: str) -> int | None:
+    """NaN that keeps its sign and upper bits: made quiet on its way from f64, as it is from bf16 to f32."""
+    if (source, target) == ("bf16", "f32"):
+        return code << 16
+    if source != "f64":
+        return None
+    exponent_bits, fraction_bits = exact.FORMATS[target]
+    quiet = ((2 << exponent_bits) - 1) << (fraction_bits - 1)
+    payload = (code & ((1 << 52) - 1)) >> (52 - fraction_bits)
+    return (code >> 63) << (exponent_bits + fraction_bits) | quiet | payload
 
 
 def expected_float(value: float, target: str, mode: str) -> int | None:
@@ -144,7 +158,8 @@ def test_tf32(mode, codes) -> None:
     got = execute(f"cvt.{mode}.tf32.f32 d, a;", "b32 d a", a=np.array(codes, dtype=np.uint32))
     for code, result in zip(codes, got.tolist(), strict=True):
         value = exact.decode(code, "f32")
-        expected = 0x7FFFFFFF if math.isnan(value) else expected_float(value, "tf32", mode) << 13
+        missing = (code if mode == "rna" else 0x7FFFFFFF) & 0xFFFFE000  # cut, or the usual one
+        expected = missing if math.isnan(value) else expected_float(value, "tf32", mode) << 13
         assert result == expected, (hex(code), hex(result), hex(expected))
 
 
@@ -152,7 +167,7 @@ def test_satfinite_keeps_the_largest_number() -> None:
     a = np.array([1e30, -1e30, np.inf, np.nan, 1.0], dtype=np.float32)
     assert execute("cvt.rn.satfinite.f16.f32 d, a;", "b16 d, f32 a", a=a).tolist() == [
         0x7BFF, 0xFBFF, 0x7BFF, 0x7FFF, 0x3C00]  # fmt: skip
-    assert execute("cvt.rna.satfinite.tf32.f32 d, a;", "b32 d, f32 a", a=a).tolist()[2:4] == [0x7F7FE000, 0x7FFFFFFF]
+    assert execute("cvt.rna.satfinite.tf32.f32 d, a;", "b32 d, f32 a", a=a).tolist()[2:4] == [0x7F7FE000, 0x7FFFE000]
 
 
 @settings(max_examples=20, deadline=None)

@@ -168,7 +168,7 @@ def test_results_that_are_not_numbers_are_the_canonical_nan() -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(columns=rows("f32", 2))
-def test_sign_operations_touch_the_sign_only(columns) -> None:
+def test_sign_operations_touch_the_sign_of_numbers_only(columns) -> None:
     top = 0x80000000
     for (a, b), neg, absolute, copied in zip(
         columns,
@@ -177,7 +177,26 @@ def test_sign_operations_touch_the_sign_only(columns) -> None:
         run("copysign.f32 d, a, b;", "f32", columns),
         strict=True,
     ):
-        assert (neg, absolute, copied) == (a ^ top, a & ~top, (b & ~top) | (a & top))
+        changed = (0x7FFFFFFF, 0x7FFFFFFF) if exact.is_nan(a, "f32") else (a ^ top, a & ~top)
+        assert (neg, absolute, copied) == (*changed, (b & ~top) | (a & top))
+
+
+def test_nan_of_double_precision() -> None:
+    """Of b, else of c, else of a, made quiet, sign and payload kept; a new one is negative."""
+    a, b, c = (np.array([code] * 4, np.uint64) for code in (0x7FF0000000000001, 0xFFF8000000000002, 0x7FFC000000000003))
+    one, endless = np.full(4, 1.0), np.full(4, np.inf)
+    for text, first, second, third, wanted in (
+        ("fma.rn.f64 d, a, b, c;", a, b, c, 0xFFF8000000000002),
+        ("fma.rn.f64 d, a, b, c;", a, one, c, 0x7FFC000000000003),
+        ("fma.rz.f64 d, a, b, c;", a, one, one, 0x7FF8000000000001),
+        ("sub.rn.f64 d, a, b;", a, b, c, 0xFFF8000000000002),
+        ("sub.rn.f64 d, a, b;", endless, endless, c, 0xFFF8000000000000),
+        ("max.f64 d, a, b;", b, a, c, 0x7FF8000000000001),
+        ("neg.f64 d, a;", b, a, c, 0xFFF8000000000002),
+        ("abs.f64 d, a;", a, b, c, 0x7FF8000000000001),
+    ):
+        got = execute(text, "f64 d a b c", a=first, b=second, c=third)
+        assert got.view(np.uint64).tolist() == [wanted] * 4, text
 
 
 def test_testp_classes() -> None:

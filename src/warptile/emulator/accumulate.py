@@ -7,7 +7,6 @@ are (n, M, N). Floating-point matrices come and go as raw bits.
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from functools import cache
 from typing import Any
 
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from warptile.emulator.formats import canonical_f32
 from warptile.emulator.fused import compiled
 from warptile.emulator.lanes import Array
+from warptile.emulator.rounding import rounded
 from warptile.isa.numerics import FLOAT8, FORMATS, NAN_BITS, Accumulation
 
 BLOCK = 8
@@ -78,7 +78,7 @@ def _decode(raw: Any, format_: Any, values: Any, powers: Any) -> None:
 
 @njit(cache=True)
 def _round_to_f32(values: Any, singles: Any, words: Any, lost_bits: int, nan: int, bits: Any) -> None:
-    """Bits of f32 values, cut toward zero to all but ``lost_bits`` of the fraction.
+    """Bits of f32 values, cut toward zero to all but ``lost_bits`` of the fraction; zero is positive.
 
     ``singles`` is room for one float32 a value and ``words`` the same memory as integers.
     """
@@ -90,6 +90,8 @@ def _round_to_f32(values: Any, singles: Any, words: Any, lost_bits: int, nan: in
         word = words[j] - np.uint32(1) if away else words[j]
         if lost_bits and size < _F32_END:
             word &= ~np.uint32((1 << lost_bits) - 1)
+        if word == np.uint32(0x80000000):  # what is cut to zero is positive
+            word = np.uint32(0)
         bits[j] = word if size == size else np.uint32(nan)  # a NaN equals nothing
 
 
@@ -278,7 +280,7 @@ def multiply_quads(a: Array, b: Array, c: Array, accumulator: str) -> Array:
                 total = fma(left, right, total)
             return canonical_f32(c.view(np.float32) + total).view(np.uint32)
         first, last = (fma(*factors[k + 1], factors[k][0] * factors[k][1]) for k in (0, 2))
-        total = c.astype(np.uint16).view(np.float16).astype(np.float32) + last + first
+        total = c.astype(np.uint16).view(np.float16).astype(np.float32) + first + last
         return np.where(np.isnan(total), np.uint16(NAN_BITS["f16"]), total.astype(np.float16).view(np.uint16))
 
 
@@ -333,69 +335,13 @@ def multiply_bits(a: Array, b: Array, c: NDArray[np.int32], *, exclusive: bool) 
     return out.view(np.int32)
 
 
-@intrinsic
-def _fused(typing_context: Any, x: Any, y: Any, z: Any) -> Any:
-    """x * y + z, rounded once."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.fma(*arguments)
-
-    return types.float64(types.float64, types.float64, types.float64), generate
-
-
-_fma: Any = _fused  # its stub counts the typing context as an argument
-
-
-@njit(cache=True)
-def _multiply_double(a: Any, b: Any, c: Any, out: Any) -> None:
-    count, rows, depth = a.shape
-    columns = b.shape[1]
-    for i in range(count):
-        for row in range(rows):
-            for column in range(columns):
-                total = c[i, row, column]
-                for k in range(depth):
-                    total = _fma(a[i, row, k], b[i, column, k], total)
-                out[i, row, column] = total
-
-
 def multiply_double(
     a: NDArray[np.float64], b: NDArray[np.float64], c: NDArray[np.float64], rounding: str
 ) -> NDArray[np.float64]:
     """f64 operands: a chain of fused multiply-adds in order of k, each rounded ``rn``, ``rz``, ``rm`` or ``rp``."""
-    out = np.empty(c.shape, dtype=np.float64)
-    if rounding == "rn":
-        _multiply_double(np.ascontiguousarray(a), np.ascontiguousarray(b), np.ascontiguousarray(c), out)
-        return out
-    for place in np.ndindex(c.shape):
-        total = float(c[place])
-        for x, y in zip(a[place[0], place[1]], b[place[0], place[2]], strict=True):
-            total = _directed_fma(float(x), float(y), total, rounding)
-        out[place] = total
-    return out
-
-
-def _directed_fma(x: float, y: float, z: float, rounding: str) -> float:
-    """x * y + z rounded toward zero (rz), down (rm) or up (rp): exact arithmetic, then one neighbour at most."""
-    if not (np.isfinite(x) and np.isfinite(y) and np.isfinite(z)):
-        with np.errstate(all="ignore"):
-            return float(np.float64(x) * np.float64(y) + np.float64(z))
-    exact = Fraction(x) * Fraction(y) + Fraction(z)
-    if exact == 0:
-        product_negative = bool(np.signbit(x)) != bool(np.signbit(y))
-        same_sign = (x == 0 or y == 0) and product_negative == bool(np.signbit(z)) and z == 0
-        negative = product_negative if same_sign else rounding == "rm"
-        return -0.0 if negative else 0.0
-    up = rounding == "rp" or (rounding == "rz" and exact < 0)
-    limit = float(np.finfo(np.float64).max)
-    if abs(exact) > Fraction(limit):
-        size = np.inf if up == (exact > 0) else limit
-        return float(np.copysign(size, 1 if exact > 0 else -1))
-    nearest = float(exact)  # Python divides big integers correctly rounded
-    if nearest == 0:
-        nearest = float(np.copysign(0.0, 1 if exact > 0 else -1))
-    if up and Fraction(nearest) < exact:
-        return float(np.nextafter(nearest, np.inf))
-    if not up and Fraction(nearest) > exact:
-        return float(np.nextafter(nearest, -np.inf))
-    return nearest
+    fma = rounded(compiled("fma", "f64"), rounding)
+    total: Array = c
+    with np.errstate(all="ignore"):
+        for k in range(a.shape[2]):
+            total = fma(a[:, :, None, k], b[:, None, :, k], total)
+    return total

@@ -25,6 +25,12 @@ def canonical_f32(value: Array) -> Array:
     return np.where(np.isnan(value), NAN_F32, value)
 
 
+def quiet_f64(value: Array) -> Array:
+    """float64 NaN made quiet, sign and payload kept: what the hardware passes on."""
+    quiet: Array = (value.view(np.uint64) | np.uint64(1 << 51)).view(np.float64)
+    return quiet
+
+
 def flush_subnormals(value: Array, tiny: Any = TINY_F32) -> Array:
     """What .ftz does: magnitudes below ``tiny`` become a zero of the same sign."""
     return np.where(np.abs(value) < tiny, np.copysign(value.dtype.type(0), value), value)

@@ -20,6 +20,8 @@ from warptile.emulator.lanes import Array
 
 _NAN = np.uint32(0x7FFFFFFF).view(np.float32)
 _TINY = np.float32(2.0**-126)
+_QUIET = np.uint64(1 << 51)
+_NEW_NAN = np.uint64(0xFFF8 << 48)
 _LETTERS = {"f32": "f4", "f64": "f8", "f16": "u2", "bf16": "u2"}
 _SOURCES = {"fma": 3, "fma.ftz": 3, "odd fma": 3, "widen": 1, "narrow": 1}
 
@@ -29,11 +31,8 @@ def compiled(name: str, type_name: str) -> Callable[..., Array]:
     """The ufunc called ``name`` for values of type ``type_name``.
 
     Names are ``add``, ``sub``, ``mul`` and ``fma`` for f32, f64, f16 and bf16; the same with ``.ftz``, ``min`` and
-    ``max`` for f32; ``widen`` (f16 to float32) and ``narrow`` (float32 to f16 or bf16, to the nearest). f64 results
-    keep the NaN of the processor: PTX does not say which one comes out.
+    ``max`` for f32; ``widen`` (f16 to float32) and ``narrow`` (float32 to f16 or bf16, to the nearest).
     """
-    if type_name == "f64" and name != "fma":
-        return {"add": np.add, "sub": np.subtract, "mul": np.multiply}[name]
     if (name, type_name) == ("fma", "f16"):  # LLVM vectorises each half of it, but not both together
         narrow, odd = compiled("narrow", "f16"), compiled("odd fma", "f16")
         return lambda a, b, c: narrow(odd(a, b, c))
@@ -102,8 +101,32 @@ def _multiply_add(a: Any, b: Any, c: Any) -> Any:
     return result if result == result else _NAN
 
 
+@numba.njit(forceinline=True)
+def _quiet_nan(a: Any, b: Any, c: Any) -> Any:
+    """The NaN that a double-precision instruction gives: of b, else of c, else of a, made quiet; or a new one."""
+    found = b if b != b else (c if c != c else a)
+    bits: Any = _bits(found)  # type: ignore[call-arg]
+    return _float(np.uint64(bits | _QUIET)) if found != found else _float(_NEW_NAN)
+
+
+def _add_f64(a: Any, b: Any) -> Any:
+    total = a + b
+    return total if total == total else _quiet_nan(a, b, b)
+
+
+def _subtract_f64(a: Any, b: Any) -> Any:
+    difference = a - b
+    return difference if difference == difference else _quiet_nan(a, b, b)
+
+
+def _multiply_f64(a: Any, b: Any) -> Any:
+    product = a * b
+    return product if product == product else _quiet_nan(a, b, b)
+
+
 def _multiply_add_f64(a: Any, b: Any, c: Any) -> Any:
-    return _fused(a, b, c)  # type: ignore[call-arg]
+    result: Any = _fused(a, b, c)  # type: ignore[call-arg]
+    return result if result == result else _quiet_nan(a, b, c)
 
 
 @numba.njit(forceinline=True)
@@ -264,6 +287,7 @@ _FUNCTIONS: dict[tuple[str, str], Callable[..., Any]] = {
     ("add", "f32"): _add, ("sub", "f32"): _subtract, ("mul", "f32"): _multiply, ("fma", "f32"): _multiply_add,
     ("add.ftz", "f32"): _add_flushed, ("sub.ftz", "f32"): _subtract_flushed, ("mul.ftz", "f32"): _multiply_flushed,
     ("fma.ftz", "f32"): _multiply_add_flushed, ("min", "f32"): _minimum, ("max", "f32"): _maximum,
+    ("add", "f64"): _add_f64, ("sub", "f64"): _subtract_f64, ("mul", "f64"): _multiply_f64,
     ("fma", "f64"): _multiply_add_f64,
     ("add", "f16"): _add_f16, ("sub", "f16"): _subtract_f16, ("mul", "f16"): _multiply_f16,
     ("odd fma", "f16"): _odd_multiply_add_f16, ("widen", "f16"): _widen_f16_ufunc, ("narrow", "f16"): _narrow_f16_ufunc,

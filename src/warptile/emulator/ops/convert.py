@@ -80,6 +80,8 @@ def convert(instruction: Instruction, assembler: Assembler) -> Operation:
     if target in _SCALAR_FLOATS and (source in INTEGERS or source in _SCALAR_FLOATS):
         read, storage = _reader(instruction, source, target, options)
         write, result = _writer(instruction, source, target, options)
+        if source == "f64" and target in ("f32", "f16", "bf16") and not options.sat:
+            write = _keeping_nan(write, target, result)
         return elementwise(instruction, assembler, lambda a: write(read(a)), result, storage, quiet=True)
     return _pairs(instruction, assembler, source, target, options)
 
@@ -146,6 +148,24 @@ def _float_to_integer(
 # -- to floats ---------------------------------------------------------------------------------------------------------
 
 
+def _keeping_nan(write: Function, target: str, result: Any) -> Function:
+    """``write`` of float64 values, but for NaN: they become quiet and keep their sign and upper bits."""
+    kind = np.dtype(result)
+    word = np.dtype(f"u{kind.itemsize}")
+    exponent_bits = 5 if target == "f16" else 8
+    fraction_bits = 8 * kind.itemsize - 1 - exponent_bits
+    top = ((2 << exponent_bits) - 1) << (fraction_bits - 1)  # infinity's exponent and the quiet bit
+
+    def kept(a: Array) -> Array:
+        bits = a.view(np.uint64)
+        sign = bits >> np.uint64(63) << np.uint64(8 * kind.itemsize - 1)
+        payload = (bits & np.uint64((1 << 52) - 1)) >> np.uint64(52 - fraction_bits)
+        nan = (sign | payload | np.uint64(top)).astype(word).view(kind)
+        return np.where(np.isnan(a), nan, write(a))
+
+    return kept
+
+
 def _float_reader(name: str) -> tuple[Function, Any]:
     """Exact float32 (float64 for .f64) values of a register, and the type to read it as."""
     small = SMALL_FLOATS.get(name)
@@ -168,8 +188,10 @@ def _reader(instruction: Instruction, source: str, target: str, options: _Option
     read, storage = _float_reader(source)
     if source == "tf32":
         raise unknown(instruction, "a .tf32 is read as .f32")
-    if not (options.ftz and source == "f32"):
+    if not (options.ftz and source == "f32") or target == "f16":  # to f16, subnormals count all the same
         return read, storage
+    if target == "f64":
+        return (lambda a: flush_subnormals(canonical_f32(read(a)))), storage
     return (lambda a: flush_subnormals(read(a))), storage
 
 
@@ -220,7 +242,8 @@ def _writer(instruction: Instruction, source: str, target: str, options: _Option
     elif target == "f32":
         storage = np.float32
         steps.append(rounded(lambda a: a.astype(np.float32), direction))
-        steps.append(canonical_f32)
+        if source != "bf16":  # whose bits are moved, and no more
+            steps.append(canonical_f32)
         if options.ftz:
             steps.append(flush_subnormals)
     elif target == "tf32":
@@ -253,8 +276,10 @@ def _chain(steps: list[Function]) -> Function:
 
 
 def _tf32(value: Array, direction: str, finite: bool) -> Array:
+    """Bits of tf32. NaN becomes the usual one, but .rna only cuts it, which can leave an infinity."""
     code = TF32.encode(value.astype(np.float64), direction, saturate_finite=finite) << np.uint32(13)
-    return np.where(np.isnan(value), np.uint32(0x7FFFFFFF), code)
+    missing = value.view(np.uint32) if direction == "rna" and not finite else np.uint32(0x7FFFFFFF)
+    return np.where(np.isnan(value), missing & np.uint32(0xFFFFE000), code)
 
 
 # -- pairs -------------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from warptile.emulator.assembler import Assembler, Modifiers, Operation, builder, unknown
-from warptile.emulator.formats import TINY_F32, canonical_f32, flush_subnormals, saturate
+from warptile.emulator.formats import TINY_F32, canonical_f32, flush_subnormals, quiet_f64, saturate
 from warptile.emulator.fused import compiled
 from warptile.emulator.lanes import Array
 from warptile.emulator.ops.typed import FLOATS, elementwise, joined, pieces, typed
@@ -66,7 +66,7 @@ def _effects(instruction: Instruction, modifiers: Modifiers, name: str) -> tuple
 
 @typed("neg abs", "f32 f64")
 def sign_change(instruction: Instruction, assembler: Assembler) -> Operation:
-    """``neg`` and ``abs``: of the sign bit alone, a NaN's too."""
+    """``neg`` and ``abs``. Of NaN, f32 gives the usual one and f64 the operand made quiet: additions do the work."""
     modifiers = Modifiers(instruction)
     name = modifiers.last()
     ftz, _ = _effects(instruction, modifiers, name)
@@ -74,19 +74,13 @@ def sign_change(instruction: Instruction, assembler: Assembler) -> Operation:
     kind = FLOATS[name]
     bits = np.dtype(f"u{kind.itemsize}")
     sign = bits.type(1 << (8 * kind.itemsize - 1))
-    if instruction.opcode == "neg":
+    opposite = instruction.opcode == "neg"
 
-        def change(a: Array) -> Array:
-            changed: Array = (a.view(bits) ^ sign).view(kind)
-            return changed
+    def change(a: Array) -> Array:
+        changed = ((a.view(bits) ^ sign) if opposite else (a.view(bits) & ~sign)).view(kind)
+        return canonical_f32(changed) if name == "f32" else np.where(np.isnan(a), quiet_f64(a), changed)
 
-    else:
-
-        def change(a: Array) -> Array:
-            changed: Array = (a.view(bits) & ~sign).view(kind)
-            return changed
-
-    return elementwise(instruction, assembler, with_effects(change, ftz=ftz), kind, kind)
+    return elementwise(instruction, assembler, with_effects(change, ftz=ftz), kind, kind, quiet=True)
 
 
 @builder("copysign")
@@ -147,7 +141,7 @@ def extremum(opcode: str, *, nan: bool, xorsign: bool) -> Callable[..., Array]:
             found = np.where(np.isnan(a) | np.isnan(b), a.dtype.type(np.nan), found)
         if xorsign:
             found = np.copysign(found, np.where(negative, -1, 1).astype(a.dtype))
-        return canonical_f32(found) if a.dtype == np.float32 else found
+        return canonical_f32(found) if a.dtype == np.float32 else np.where(np.isnan(found), quiet_f64(b), found)
 
     return extreme
 
@@ -198,6 +192,16 @@ def exact_quotient(opcode: str, name: str) -> Callable[..., Array]:
     return (lambda *values: canonical_f32(function(*values))) if name == "f32" else function
 
 
+def _flushed_before_rounding(function: Callable[..., Array], cut: Callable[..., Array]) -> Callable[..., Array]:
+    """``function``, but zero where the result cut toward zero is flushed: rounding away does not save it."""
+
+    def flushed(*values: Array) -> Array:
+        result, least = function(*values), cut(*values)
+        return np.where(least == 0, least, result)
+
+    return flushed
+
+
 def correctly_rounded(instruction: Instruction, assembler: Assembler, name: str, direction: str) -> Operation:
     """``div``, ``rcp`` and ``sqrt`` with a rounding modifier."""
     modifiers = Modifiers(instruction)
@@ -207,7 +211,10 @@ def correctly_rounded(instruction: Instruction, assembler: Assembler, name: str,
     modifiers.done()
     if sat:
         raise unknown(instruction, ".sat is not for it")
-    function = with_effects(rounded(exact_quotient(instruction.opcode, name), direction), ftz=ftz)
+    exact = exact_quotient(instruction.opcode, name)
+    function = with_effects(rounded(exact, direction), ftz=ftz)
+    if ftz and direction in ("rm", "rp"):
+        function = _flushed_before_rounding(function, with_effects(rounded(exact, "rz"), ftz=True))
     count = len(instruction.operands)
     if count != (3 if instruction.opcode == "div" else 2):
         raise unknown(instruction, f"got {count} operands")

@@ -109,20 +109,25 @@ def arithmetic(instruction: Instruction, assembler: Assembler) -> Operation:
 
 @typed("neg abs", _TYPES)
 def sign_change(instruction: Instruction, assembler: Assembler) -> Operation:
-    """``neg`` and ``abs``: of the sign bits."""
+    """``neg`` and ``abs``: of the sign bits; a NaN becomes the usual one."""
     modifiers = Modifiers(instruction)
     small = SMALL_FLOATS[modifiers.last()]
     ftz = modifiers.flag("ftz")
     modifiers.done()
     if ftz and small.format is not F16:
         raise unknown(instruction, f".ftz is not for .{small.name}")
-    signs = small.storage(0x80008000 if small.pair else 0x8000)
     opposite = instruction.opcode == "neg"
-    if not ftz:
-        if opposite:
-            return elementwise(instruction, assembler, lambda a: a ^ signs, small.storage, small.storage)
-        return elementwise(instruction, assembler, lambda a: a & ~signs, small.storage, small.storage)
-    function = through_f32(small, np.negative if opposite else np.abs, small.narrow, ftz=True)
+    infinity = np.uint16(0x7C00 if small.format is F16 else 0x7F80)
+
+    def change(a: Array) -> Array:
+        magnitude = a & np.uint16(0x7FFF)
+        changed = a ^ np.uint16(0x8000) if opposite else magnitude
+        return np.where(magnitude > infinity, np.uint16(0x7FFF), changed)
+
+    if ftz:
+        function = through_f32(small, np.negative if opposite else np.abs, small.narrow, ftz=True)
+    else:
+        function = on_halves(change) if small.pair else change
     return elementwise(instruction, assembler, function, small.storage, small.storage, quiet=True)
 
 

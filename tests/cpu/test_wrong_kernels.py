@@ -7,21 +7,26 @@ import re
 import numpy as np
 import pytest
 from wrong_kernel import FOLDER, Case, WrongProduct, check_product
-from wrong_kernel_cases import CASES, page
+from wrong_kernel_cases import CASES, IN_FLIGHT, page
 
-from warptile.errors import UnwrittenOutput
+from warptile.errors import DataRace, UnwrittenOutput
 
 SCHEDULES = ("latest", "earliest", "random:7")
 DOCUMENT = FOLDER.parents[1] / "docs" / "wrong-kernels.md"
 
 
+@pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_mistake_is_caught_and_named(case: Case) -> None:
-    with pytest.raises(case.error) as caught:
-        case.run(correct=False)
+def test_the_mistake_is_caught_and_named(case: Case, schedule: str) -> None:
+    # A copy that nobody has waited for is still under way in the default schedule. It may as well have landed: then the
+    # read is a race.
+    landed = schedule != "latest" and case.message is IN_FLIGHT
+    with pytest.raises((case.error, DataRace) if landed else case.error) as caught:
+        case.run(schedule, correct=False)
     message = str(caught.value)
-    assert type(caught.value) is case.error
-    assert re.search(case.message, message), message
+    if not landed:
+        assert type(caught.value) is case.error
+        assert re.search(case.message, message), message
     named = {int(line) for line in re.findall(r"\bkernel\.cu:(\d+)", message)}
     for role, lines in case.reported_lines.items():
         assert named & set(lines), f"{role}: none of the lines {lines} of {case.name}.cu is named in: {message}"

@@ -11,7 +11,7 @@ from warptile.launch import Dim3
 from warptile.problem import Problem
 from warptile.rungs.legality import blocks, grid_reason, keys_reason, operand_reason
 from warptile.rungs.mma import access_type, operation_type, tile_type
-from warptile.rungs.mma_tiles import SLAB, panel_reason, slab
+from warptile.rungs.mma_tiles import SLAB, along_k, panel_reason, slab
 from warptile.rungs.rung import Config, Rung
 from warptile.rungs.tensor_tiles import (
     MAX_DYNAMIC_SHARED_BYTES,
@@ -22,6 +22,7 @@ from warptile.rungs.tensor_tiles import (
     resource_reason,
     round_up,
     shape_reason,
+    stages_reason,
 )
 from warptile.sparse import STEP_BYTES, group_width, packed_rows
 
@@ -37,18 +38,18 @@ INSTRUCTIONS: dict[str, tuple[tuple[int, int, int], ...]] = {
 """Instruction shape (FM, FN, FK) of each operand type: the one whose A fills four registers."""
 
 KEYS = ("BM", "BN", "BK", "WM", "WN", "FM", "FN", "FK", "STAGES", "GROUP", "MIN_BLOCKS")
-MIN_STAGES = 3
-TURN_BYTES = 2 * STEP_BYTES
-"""Depth of a tile is a multiple of this: two sets of fragments of A take turns from step to step."""
-
-OVERHEAD_REGISTERS = 48
+OVERHEAD_REGISTERS = 60
 """Registers of addresses and loop state beside accumulators and fragments, as compiled kernels show them."""
 
-UNPACKING_REGISTERS = 96
-"""More of them for 8-bit floats, which architectures without native products of them unpack to float16 in registers."""
+ACROSS_REGISTERS = 12
+"""More of them where B is not stored along K: its addresses move by rows."""
 
-NARROW_REGISTERS = 32
+NARROW_REGISTERS = 40
 """More of them where operands are aligned to less than 16 bytes: many small copies, each with its address."""
+
+UNPACKING_REGISTERS = 14
+"""More of them, for each instruction of a stage, for 8-bit floats: sm_90 unpacks them to float16 and moves A between
+lanes, for many instructions at once."""
 
 
 @dataclass(frozen=True)
@@ -88,17 +89,25 @@ class Geometry:
     def registers(self) -> int:
         """Estimated registers of a thread."""
         config, problem = self.config, self.problem
+        element = problem.a.dtype
         accumulators = config["WM"] * config["WN"] * problem.accumulator.bits // 32 // WARP_LANES
-        a = config["WM"] // SLAB * 4 + config["WM"] // packed_rows(problem.a.dtype)
-        strip = slab(problem.b, is_a=False) // 8 * 4
-        extra = UNPACKING_REGISTERS if problem.a.dtype.name.startswith("float8") else 0
-        narrow = min(operand.alignment_bytes for operand in (problem.a, problem.b)) < 16
-        return accumulators + 2 * (a + strip) + OVERHEAD_REGISTERS + extra + NARROW_REGISTERS * narrow
+        a = config["WM"] // SLAB * 4 + config["WM"] // packed_rows(element)
+        strips = 2 * slab(problem.b, is_a=False) // 8 * 4
+        extra = 0 if along_k(problem.b, is_a=False) else ACROSS_REGISTERS
+        extra += NARROW_REGISTERS if min(each.alignment_bytes for each in (problem.a, problem.b)) < 16 else 0
+        if element.name.startswith("float8"):
+            extra += UNPACKING_REGISTERS * (config["WM"] // 16) * (config["WN"] // 8) * _steps(problem, config)
+        return accumulators + a + strips + OVERHEAD_REGISTERS + extra
 
     @property
     def register_limit(self) -> int:
         """Registers a thread may have with MIN_BLOCKS blocks on a multiprocessor."""
         return register_limit(self.threads, self.config["MIN_BLOCKS"])
+
+
+def _steps(problem: Problem, config: Config) -> int:
+    """Steps of a stage: instructions along K."""
+    return config["BK"] * problem.a.dtype.bits // 8 // STEP_BYTES
 
 
 # --- legality -----------------------------------------------------------------------------------------------------
@@ -123,24 +132,19 @@ def _tiling_reason(problem: Problem, config: Config) -> str | None:
     reason = multiple_reason(config, (("BM", "WM"), ("BN", "WN")))
     if reason is not None:
         return reason
-    columns, turn = slab(problem.b, is_a=False), TURN_BYTES * 8 // problem.a.dtype.bits
+    strip = slab(problem.b, is_a=False)
     units = {
-        "WM": (2 * SLAB, "metadata comes for {} rows"),
-        "WN": (columns, "columns of B are loaded {} at a time"),
-        "BK": (turn, "two steps that take turns are {} deep"),
+        "WM": (packed_rows(problem.a.dtype), "metadata comes for {} rows"),
+        "WN": (strip, "columns of B are loaded {} at a time"),
+        "BK": (STEP_BYTES * 8 // problem.a.dtype.bits, "a step is {} deep"),
     }
     for key, (unit, why) in units.items():
         if config[key] % unit:
             return f"{key} is {config[key]}; {why.format(unit)}, so it must be a multiple of that"
-    return None
-
-
-def _ring_reason(config: Config) -> str | None:
-    """Why the ring is too short, or None."""
-    if config["STAGES"] < MIN_STAGES:
+    if _steps(problem, config) * (config["WN"] // strip) % 2:
         return (
-            f"STAGES is {config['STAGES']}; a ring needs at least {MIN_STAGES}: one to fill beside the one that is "
-            "read and the one that is read next"
+            f"BK and WN are {config['BK']} and {config['WN']}; strips of B, {strip} columns and one step deep, take "
+            "turns in two sets, so their number must be even"
         )
     return None
 
@@ -161,7 +165,7 @@ def _illegal(problem: Problem, config: Config) -> str | None:
         or _tiling_reason(problem, config)
         or panel_reason(problem, {**config, "BK": config["BK"] // 2})
         or panel_reason(problem, config)
-        or _ring_reason(config)
+        or stages_reason(config)
         or _output_reason(problem, config)
         or grid_reason(problem, config)
         or resource_reason(Geometry(problem, config), MAX_DYNAMIC_SHARED_BYTES)
@@ -177,15 +181,20 @@ def _capability(problem: Problem, config: Config) -> int:
 
 SIZES = (
     (256, 128, 64, 64, 128, 5),
+    (256, 128, 64, 64, 256, 3),
+    (192, 192, 96, 48, 128, 5),
     (128, 256, 64, 64, 128, 4),
-    (128, 128, 64, 64, 128, 4),
-    (128, 128, 64, 32, 128, 4),
-    (128, 64, 32, 32, 128, 4),
-    (64, 64, 32, 32, 128, 4),
+    (128, 128, 64, 64, 128, 5),
+    (128, 128, 64, 32, 128, 5),
+    (128, 64, 32, 32, 128, 5),
+    (64, 64, 32, 32, 128, 5),
+    (128, 64, 32, 32, 64, 5),
+    (64, 64, 32, 32, 64, 5),
+    (64, 64, 16, 32, 64, 5),
 )
 """Sizes that are always tried: BM, BN, WM, WN, dense bytes of depth (128 are 64 halves), STAGES."""
 
-ENOUGH_BLOCKS = {0: 100, 2: 100, 3: 60, 4: 60, 5: 0}
+ENOUGH_BLOCKS = {0: 100, 4: 100, 5: 60, 6: 60, 7: 0, 8: 60, 9: 0, 10: 0}
 """Default choices among them, best first, each with the number of blocks from which a large GPU is kept busy."""
 
 
@@ -208,8 +217,8 @@ def _default(problem: Problem) -> Config:
 def _candidates(problem: Problem) -> tuple[Config, ...]:
     """The usual sizes, then every tile, depth and number of stages that is legal, then other groups."""
     found = [_sized(problem, *sizes) for sizes in SIZES]
-    extents, warps = (64, 128, 192, 256), (32, 64, 96, 128)
-    for bm, bn, wm, wn, depth, stages in product(extents, extents, warps, warps, (128, 256), (3, 4, 5, 6)):
+    extents, warps = (64, 128, 192, 256), (16, 32, 48, 64, 96, 128)
+    for bm, bn, wm, wn, depth, stages in product(extents, extents, warps, warps, (64, 128, 256), (3, 4, 5, 6)):
         if 2 <= bm * bn // (wm * wn) <= 16:
             found.append(_sized(problem, bm, bn, wm, wn, depth, stages))
     found += [{**config, "MIN_BLOCKS": 2} for config in list(found)]

@@ -17,7 +17,7 @@ struct Metadata {
     static constexpr int BYTES = STEPS * GROUPS * GROUP_BYTES;
     static constexpr int WARP_GROUPS = TILE::WM / ROWS;
     static_assert(TILE::BK % (2 * OPERATION::STEP) == 0, "a stage is a whole number of steps deep");
-    static_assert(TILE::WM % 32 == 0, "a warp tile is whole groups of rows");
+    static_assert(TILE::WM % ROWS == 0, "a warp tile is whole groups of rows");
 
     // Where the word of this lane lies for the first group of this warp's rows.
     static __device__ __forceinline__ unsigned offset() {
@@ -251,6 +251,7 @@ __device__ __forceinline__ void multiply_sparse_tile(MmaAccumulators<OPERATION, 
                                                      STREAM& stream, unsigned stages, RING& ring) {
     constexpr int STEPS = READER::METADATA::STEPS, STRIPS = READER::STRIPS;
     static_assert(STEPS * STRIPS % 2 == 0, "two strips take turns: an even number of them in a stage");
+    constexpr int PARTS = STEPS > 1 ? STRIPS : STRIPS - 1;  // of the copies: all are started before the tile ends
 #pragma unroll
     for (int step = 0; step < STEPS; ++step) {
 #pragma unroll
@@ -268,15 +269,23 @@ __device__ __forceinline__ void multiply_sparse_tile(MmaAccumulators<OPERATION, 
             // At the end there is no next tile, and nothing to load.
             const bool goes_on = WHOLE || !ends_tile || ring.tile + 1 < stream.tiles_k;
             if (goes_on) reader.load_strip(b[1 - turn], stages + ring.reading, next_step, next_strip);
-            if (WHOLE && step == 0) stream.template stage_whole<STRIPS>(stages + ring.filling, strip);
-            if (!WHOLE && step == 0 && strip == 0) stream.stage_any(stages + ring.filling, ring.tile + STAGES - 1);
-            if (step == 0 && ends_step) cp_async_commit_group();  // empty past the last tile: waits count groups
+            if (step == 0 && strip < PARTS) {
+                if constexpr (WHOLE) {
+                    stream.template stage_whole<PARTS>(stages + ring.filling, strip);
+                } else if (strip == 0) {
+                    stream.stage_any(stages + ring.filling, ring.tile + STAGES - 1);
+                }
+                // The waits count groups, not tiles: past the last tile they are empty.
+                if (strip == PARTS - 1) cp_async_commit_group();
+            }
 #pragma unroll
-            for (int i = 0; i < READER::SLABS; i += 2) {
-                multiply_slab<0>(accumulators, i, a, b[turn], strip);
+            for (int i = 0; i < READER::SLABS; ++i) {
+                if (i % 2 == 0) {
+                    multiply_slab<0>(accumulators, i, a, b[turn], strip);
+                } else {
+                    multiply_slab<1>(accumulators, i, a, b[turn], strip);
+                }
                 if (ends_step && goes_on) reader.load_slab(a, stages + ring.reading, next_step, i);
-                multiply_slab<1>(accumulators, i + 1, a, b[turn], strip);
-                if (ends_step && goes_on) reader.load_slab(a, stages + ring.reading, next_step, i + 1);
             }
         }
     }

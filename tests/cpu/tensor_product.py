@@ -19,9 +19,10 @@ from warptile.reference import error_ratio, random_operand, reference
 from warptile.rungs.tensor_tiles import elements_per_unit
 from warptile.source import Source, translation_unit
 
-OUT = {"float16": "float16", "bfloat16": "bfloat16", "tfloat32": "float32", "float64": "float64"} | dict.fromkeys(
+OUT = {name: name for name in ("float16", "bfloat16", "float64")} | dict.fromkeys(
     ("float8_e4m3", "float8_e5m2"), "bfloat16"
 )
+"""Types of C and D where they are not the accumulator's own."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def product(
     of C when beta is 0."""
     element = DTYPES[dtype]
     sums = DTYPES[accumulator or element.accumulators[0]]
-    result = DTYPES[out or OUT.get(dtype, sums.name)]
+    result = DTYPES[out or OUT.get(dtype, "int32" if sums.kind == "int" else "float32")]
     generator = np.random.default_rng([m, n, k])
     with_c = beta != 0 if with_c is None else with_c
 

@@ -133,7 +133,7 @@ def _tile_candidates(default: Callable[[Problem], Config]) -> Callable[[Problem]
     sizes = ((128, 128, 64, 32), (128, 128, 64, 64), (128, 128, 32, 64), (128, 64, 32, 32), (64, 64, 32, 32))
 
     def candidates(problem: Problem) -> tuple[Config, ...]:
-        base = default(problem)
+        base = {**default(problem), "MIN_BLOCKS": 1}
         shapes = INSTRUCTIONS.get(problem.a.dtype.name, ())[1:]
         tiles = [{**base, "BM": bm, "BN": bn, "WM": wm, "WN": wn} for bm, bn, wm, wn in sizes]
         return (*tiles, *({**base, **_shape_keys(shape)} for shape in shapes))

@@ -193,6 +193,8 @@ def sets_reason(problem: Problem, config: Config) -> str | None:
         return f"SETS is {config['SETS']}; fragments come in one set or two"
     turns = {"BK": (2 * step(problem), "steps")}
     if config["SETS"] == 1:
+        if config["STAGES"] < 3:
+            return f"STAGES is {config['STAGES']}; with one set of fragments two are read and one is filled: at least 3"
         turns["WM"] = (2 * slab(problem.a, is_a=True), "groups of rows")
     for key, (unit, what) in turns.items():
         if config[key] % unit:

@@ -22,9 +22,9 @@ __global__ void __launch_bounds__(TILE::THREADS, MIN_BLOCKS)
     accumulators.zero();
     const MmaReader<OPERATION, TILE, true> reader;
 
-    stage_operands<AsyncPacketCopy, STAGE, TILE, ACCESS, 8>(stages, gemm, row, column, 0);
-    cp_async_commit_group();
     const int tiles_k = tiles_along(gemm.k, TILE::BK);
+    if (tiles_k > 0) stage_operands<AsyncPacketCopy, STAGE, TILE, ACCESS, 8>(stages, gemm, row, column, 0);
+    cp_async_commit_group();
     for (int tile = 0; tile < tiles_k; ++tile) {
         cp_async_wait_group<0>();  // this thread's part of `tile` has arrived
         __syncthreads();           // everybody's has, and nobody reads the other stage any more

@@ -193,9 +193,9 @@ class DeviceProduct:
         self._seed, self._offset = seed, offset_elements
         self._d_bytes = problem.m * problem.n * problem.d.dtype.bits // 8
         self._d_begin = GUARD_BYTES + offset_elements * problem.d.dtype.bits // 8
-        self._of_a = {name: self._copies(array) for name, array in of_a.items()}
+        self._of_a = {name: self._copies(array, displaced=name == "A") for name, array in of_a.items()}
         if problem.a.sparse:
-            self._of_a[DENSE] = self._copies(self._stored_a)
+            self._of_a[DENSE] = self._copies(self._stored_a, displaced=False)
         self._b = self._copies(packed(self._stored_b, problem.b.dtype))
         self._d = [driver.Allocation(self._d_begin + self._d_bytes + GUARD_BYTES) for _ in range(self.sets)]
         self.c = None if problem.c is None else draw((problem.m, problem.n), problem.c.dtype, seed + 2)
@@ -212,14 +212,14 @@ class DeviceProduct:
         """B as [K, N], whatever its order in memory."""
         return self._stored_b if self.problem.b.major == "row" else self._stored_b.T
 
-    def _copies(self, array: Array) -> list[driver.Allocation]:
-        return [self._copy(array, index) for index in range(self.sets)]
+    def _copies(self, array: Array, *, displaced: bool = True) -> list[driver.Allocation]:
+        return [self._copy(array, index, displaced=displaced) for index in range(self.sets)]
 
-    def _copy(self, array: Array, index: int) -> driver.Allocation:
-        """Set number ``index``: the same numbers, begun at another place; behind `offset_elements`."""
+    def _copy(self, array: Array, index: int, *, displaced: bool = True) -> driver.Allocation:
+        """Set number ``index``: the same numbers, begun at another place; a displaced one behind `offset_elements`."""
         flat = array.reshape(-1)
         start = (index * 1_000_003) % max(len(flat), 1)
-        begin = self._offset * flat.itemsize
+        begin = self._offset * flat.itemsize if displaced else 0
         memory = driver.Allocation(begin + array.nbytes)
         memory.from_host(flat[start:], offset_bytes=begin)
         if start:

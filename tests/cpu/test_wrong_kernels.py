@@ -6,10 +6,10 @@ import re
 
 import numpy as np
 import pytest
-from wrong_kernel import FOLDER, Case, WrongProduct, check_product
-from wrong_kernel_cases import CASES, IN_FLIGHT, page
 
 from warptile.errors import DataRace, UnwrittenOutput
+from wrong_kernel import FOLDER, Case, WrongProduct, check_product
+from wrong_kernel_cases import CASES, IN_FLIGHT, page
 
 SCHEDULES = ("latest", "earliest", "random:7")
 DOCUMENT = FOLDER.parents[1] / "docs" / "wrong-kernels.md"
@@ -48,7 +48,7 @@ def test_every_kernel_is_here_and_says_what_is_wrong_with_it() -> None:
 
 
 def test_the_page_is_what_the_kernels_say() -> None:
-    assert DOCUMENT.read_text() == page(), "python tests/cpu/wrong_kernel_cases.py > docs/wrong-kernels.md"
+    assert DOCUMENT.read_text() == page(), "python tests/wrong_kernel_cases.py > docs/wrong-kernels.md"
 
 
 def test_a_wrong_product_is_described() -> None:

@@ -1,13 +1,11 @@
 """The kernels of tests/wrong_kernels: how each is launched, and what is said of it. Run it to write their page:
 
-python tests/cpu/wrong_kernel_cases.py > docs/wrong-kernels.md
+python tests/wrong_kernel_cases.py > docs/wrong-kernels.md
 """
 
 from __future__ import annotations
 
 import textwrap
-
-from wrong_kernel import Case, WrongProduct
 
 from warptile.errors import (
     AccumulatorOverflow,
@@ -19,6 +17,7 @@ from warptile.errors import (
     UninitializedRead,
     UnwrittenOutput,
 )
+from wrong_kernel import Case, WrongProduct
 
 SIMT = {"tile": (16, 16), "threads": 256, "element": "float32"}
 WARP = {"size": (32, 48, 64), "tile": (16, 16), "threads": 32}
@@ -110,7 +109,7 @@ Each kernel in `tests/wrong_kernels/` holds one mistake of a kind seen in the wi
 refused with the error and the source lines named here, the twin passes without a report under three schedules of
 asynchronous copies and gives the right product. Most of these run on a GPU and give a right result most of the time.
 
-This page is written by `python tests/cpu/wrong_kernel_cases.py` from the comments of the kernels.
+This page is written by `python tests/wrong_kernel_cases.py` from the comments of the kernels.
 """
 
 

@@ -1,4 +1,4 @@
-"""Run a kernel of tests/wrong_kernels, wrong or corrected, on the emulator, and hold what it gives to the product."""
+"""A kernel of tests/wrong_kernels, wrong or corrected: compile it, run it on the emulator, hold D to the product."""
 
 from __future__ import annotations
 
@@ -18,11 +18,9 @@ from warptile.ptx import parse
 from warptile.reference import reference
 from warptile.source import Source
 
-FOLDER = Path(__file__).parents[1] / "wrong_kernels"
+FOLDER = Path(__file__).parent / "wrong_kernels"
 ARCH = "sm_90a"
-_HEADER = re.compile(
-    r"^// (Mistake|On a GPU|Fix): (.*(?:\n// .*?)*?)(?=\n// (?:Mistake|On a GPU|Fix): |\n(?!// ))", re.M
-)
+_HEADER = re.compile(r"^// (Mistake|On a GPU|Fix): (.*(?:\n// (?!On a GPU: |Fix: ).*)*)", re.M)
 _REPORTED = re.compile(r"//.*\bREPORTED: (.*)$")
 
 
@@ -33,6 +31,22 @@ class WrongProduct(AssertionError):
 @lru_cache(maxsize=128)
 def _compiled(source: Source) -> CompiledKernel:
     return compile_source(source, ARCH, options=(f"-I{FOLDER}",), cache=None)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A compiled kernel, its launch and operands, and what D should be: ``a @ b``, off by ``bound`` at most."""
+
+    kernel: CompiledKernel
+    spec: LaunchSpec
+    operands: dict[str, np.ndarray]
+    a: np.ndarray
+    b: np.ndarray
+    bound: np.ndarray
+
+    def check(self, d: np.ndarray) -> None:
+        """Raise WrongProduct if this is not D."""
+        check_product(d, self.a, self.b, self.bound)
 
 
 @dataclass(frozen=True)
@@ -88,12 +102,22 @@ class Case:
         return roles
 
     def run(self, schedule: str = "latest", *, correct: bool) -> None:
-        """Run one of the twins.
+        """Run one of the twins on the emulator.
 
         Raises:
             EmulationError: what the emulator has to say.
             WrongProduct: it said nothing, but D is wrong.
         """
+        launch = self.launch(correct)
+        d = launch.operands["D"]
+        access = {"D": Access(writes=True, complete=Rows(*d.shape, d.itemsize, d.strides[0]))}
+        module = parse(launch.kernel.ptx)
+        report = emulate(module, launch.spec, launch.operands, accesses=access, arch=ARCH, schedule=schedule)
+        assert report.unfinished_copies == 0
+        launch.check(d)
+
+    def launch(self, correct: bool) -> Launch:
+        """One of the twins, compiled, with new operands."""
         kernel = _compiled(Source(self.text, f"product<{str(correct).lower()}>"))
         m, n, k = self.size
         element = DTYPES[self.element]
@@ -116,14 +140,12 @@ class Case:
         spec = LaunchSpec(
             kernel.entry, grid, (self.threads, 1, 1), tuple(arguments), dynamic_shared_bytes=self.shared[correct]
         )
-        access = Access(writes=True, complete=Rows(m, n, 4, 4 * n))
-        operands = {"A": a, "B": stored_b, "D": d}
-        report = emulate(parse(kernel.ptx), spec, operands, accesses={"D": access}, arch=ARCH, schedule=schedule)
-        assert report.unfinished_copies == 0
         first = 4 if pad else 0
-        a = a[:, first : first + k]
+        inside = a[:, first : first + k]
         problem = Problem.dense(m, n, k, element, out=DTYPES["float32"], accumulator=DTYPES["float32"])
-        check_product(d, a.astype(np.float64), b.astype(np.float64), reference(problem, a, b).bound)
+        bound = reference(problem, inside, b).bound
+        operands = {"A": a, "B": stored_b, "D": d}
+        return Launch(kernel, spec, operands, inside.astype(np.float64), b.astype(np.float64), bound)
 
 
 def check_product(d: np.ndarray, a: np.ndarray, b: np.ndarray, bound: np.ndarray) -> None:

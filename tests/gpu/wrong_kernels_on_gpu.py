@@ -1,0 +1,93 @@
+"""What a GPU makes of the kernels in tests/wrong_kernels: in how many runs each twin gives a wrong product.
+
+python3 tests/gpu/wrong_kernels_on_gpu.py --out FOLDER
+
+Each twin runs in a process of its own, as some fault and some never end; it is killed after a while. Writes
+``wrong_kernels.json``, which belongs in tests/data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
+
+import numpy as np
+
+from warptile.errors import DeviceError
+from warptile.gpu import driver, executor
+from wrong_kernel import WrongProduct
+from wrong_kernel_cases import CASES
+
+RUNS = 200
+SECONDS = 60
+PROCESSES = 8
+
+
+def count_wrong(name: str, correct: bool) -> dict[str, object]:
+    """Run one twin `RUNS` times."""
+    case = next(case for case in CASES if case.name == name)
+    launch = case.launch(correct)
+    wrong = 0
+    try:
+        for _ in range(RUNS):
+            memory = {key: driver.Allocation.from_array(array) for key, array in launch.operands.items()}
+            loaded = executor.load(launch.kernel)  # anew: one of them keeps flags in its module
+            loaded.launch(launch.spec, {key: allocation.address for key, allocation in memory.items()})
+            driver.synchronize()
+            d = memory["D"].to_host(np.empty_like(launch.operands["D"]))
+            for resource in (loaded, *memory.values()):
+                resource.close()
+            try:
+                launch.check(d)
+            except WrongProduct:
+                wrong += 1
+    except DeviceError as error:
+        return {"error": error.driver_name or str(error)}
+    return {"wrong": wrong}
+
+
+def in_a_process(name: str, correct: bool) -> dict[str, object]:
+    """The same, survived."""
+    command = [sys.executable, __file__, "--name", name, *(["--correct"] if correct else [])]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return {"error": "does not end"}
+    lines = done.stdout.strip().splitlines()
+    if not lines:
+        return {"error": (done.stderr.strip().splitlines() or ["no output"])[-1]}
+    found: dict[str, object] = json.loads(lines[-1])
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--name")
+    parser.add_argument("--correct", action="store_true")
+    given = parser.parse_args()
+    if given.name:
+        print(json.dumps(count_wrong(given.name, given.correct)), flush=True)
+        return
+    gpu = driver.device_info().name
+    twins = [(case.name, correct) for case in CASES for correct in (False, True)]
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        found = list(pool.map(lambda twin: in_a_process(*twin), twins))
+    results: dict[str, dict[str, object]] = {}
+    for (name, correct), result in zip(twins, found, strict=True):
+        results.setdefault(name, {})["corrected" if correct else "wrong"] = result
+        print(name, correct, result)
+    given.out.mkdir(parents=True, exist_ok=True)
+    record = {"gpu": gpu, "runs": RUNS, "kernels": results}
+    (given.out / "wrong_kernels.json").write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

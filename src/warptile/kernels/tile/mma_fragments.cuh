@@ -41,14 +41,13 @@ __device__ __forceinline__ unsigned rounded_to_tf32(unsigned word) {
 
 // Loads one operand's slabs of a warp. FOR_A says how the words of a slab are ordered: A's are half + 2 * part, where
 // part counts along K; B's are part + PARTS * half, two fragments after each other.
-template <typename PANELS, bool FOR_A>
+template <typename PANELS, bool FOR_A, int STEP_BYTES = 32>
 struct SlabReader {
     static constexpr int SIZE = PANELS::UNIT_BYTES;
     static constexpr bool K_MAJOR = PANELS::K_MAJOR, DOUBLE = SIZE == 8;
     using WORD = typename Choice<DOUBLE, double, unsigned>::type;
     using PLACEMENT = Placement<SIZE, K_MAJOR>;
-    static constexpr int PARTS = DOUBLE ? 4 : 2, WORDS = 2 * PARTS;
-    static constexpr int STEP_BYTES = DOUBLE ? 128 : 32, STEP_LINES = STEP_BYTES / SIZE;
+    static constexpr int PARTS = STEP_BYTES / (DOUBLE ? 32 : 16), WORDS = 2 * PARTS, STEP_LINES = STEP_BYTES / SIZE;
 
     unsigned from;       // what this lane reads first, in the panels
     unsigned selectors;  // 8-bit, not K-major: how bytes are picked for the first half; for the second half plus 0x1111
@@ -85,7 +84,7 @@ struct SlabReader {
 #pragma unroll
                 for (int half = 0; half < 2; ++half)
 #pragma unroll
-                    for (int pair = 0; pair < 2; ++pair) {
+                    for (int pair = 0; pair < PARTS / 2; ++pair) {
                         // Chunks t and 4 + t of a row: K 2 t, 2 t + 1 and 8 + 2 t, 9 + 2 t.
                         double two[2];
                         load_shared(two, (address ^ pair * 64) + half * 8 * ROW_BYTES);
@@ -167,8 +166,8 @@ struct MmaFragments {
 template <typename OPERATION, typename TILE, bool SWIZZLED>
 struct MmaReader {
     using STAGE = MmaStage<OPERATION, TILE, SWIZZLED>;
-    using READER_A = SlabReader<typename STAGE::A, true>;
-    using READER_B = SlabReader<typename STAGE::B, false>;
+    using READER_A = SlabReader<typename STAGE::A, true, OPERATION::STEP_BYTES>;
+    using READER_B = SlabReader<typename STAGE::B, false, OPERATION::STEP_BYTES>;
     static constexpr int TOGETHER_A = READER_A::PLACEMENT::SLABS, TOGETHER_B = READER_B::PLACEMENT::SLABS;
     using FRAGMENTS = MmaFragments<OPERATION, TILE>;
     static_assert(FRAGMENTS::SLABS_A % TOGETHER_A == 0 && FRAGMENTS::SLABS_B % TOGETHER_B == 0,
@@ -189,12 +188,16 @@ struct MmaReader {
         a.load(words, stage, slab, step);
     }
 
-    // All columns of B.
+    // Columns of B, in LOADS_B loads: number `load` of them, or all.
+    static constexpr int LOADS_B = FRAGMENTS::SLABS_B / TOGETHER_B;
+    __device__ __forceinline__ void load_b(typename OPERATION::WORD (&words)[TILE::WN / 8][OPERATION::B_WORDS],
+                                           unsigned stage, int load, int step) const {
+        b.load(&words[2 * TOGETHER_B * load][0], stage + STAGE::B_OFFSET, TOGETHER_B * load, step);
+    }
     __device__ __forceinline__ void load_b(typename OPERATION::WORD (&words)[TILE::WN / 8][OPERATION::B_WORDS],
                                            unsigned stage, int step) const {
 #pragma unroll
-        for (int slab = 0; slab < FRAGMENTS::SLABS_B; slab += TOGETHER_B)
-            b.load(&words[2 * slab][0], stage + STAGE::B_OFFSET, slab, step);
+        for (int load = 0; load < LOADS_B; ++load) load_b(words, stage, load, step);
     }
 
     __device__ __forceinline__ void load(FRAGMENTS& fragments, unsigned stage, int step) const {

@@ -42,9 +42,9 @@ inline constexpr int ELEMENTS_IN<bit_packed> = 8;
 // Types, majors and instruction shape FM x 8 x FK (FK in elements). A is stored [M, K] or, column-major, [K, M]; B is
 // stored [K, N] or, column-major, [N, K].
 //
-// Whatever the type, a warp multiplies 16 x 8 *fragments* of one STEP of depth: 32 bytes of K (128 for float64). All
-// types then have the same registers, the m16n8k16 layout of f16 counted in bytes, and a smaller instruction is applied
-// to parts of them: its K halves are consecutive registers, its M halves alternate ones.
+// Whatever the type, a warp multiplies 16 x 8 *fragments* of one STEP of depth: 32 bytes of K (64 or 128 for float64).
+// All types then have the same registers, the m16n8k16 layout of f16 counted in bytes, and a smaller instruction is
+// applied to parts of them: its K halves are consecutive registers, its M halves alternate ones.
 template <typename ELEMENT_, typename ACCUMULATOR_, typename OUT_, bool A_COLUMN_MAJOR_, bool B_COLUMN_MAJOR_, int FM_,
           int FK_>
 struct MmaOperation {
@@ -62,11 +62,11 @@ struct MmaOperation {
 
     // A unit is what is addressed: an element, or the byte that holds several. All depths below are in units.
     static constexpr int ELEMENTS_PER_UNIT = ELEMENTS_IN<ELEMENT>;
-    static constexpr int STEP_BYTES = DOUBLE ? 128 : 32;
+    static constexpr int STEP_BYTES = DOUBLE ? (FK == 16 ? 128 : 64) : 32;
     static constexpr int STEP = STEP_BYTES / sizeof(ELEMENT);
 
     // Registers of a fragment. A has two of them for the two halves of its rows, then the next ones further on in K.
-    static constexpr int A_WORDS = DOUBLE ? 8 : 4, B_WORDS = A_WORDS / 2;
+    static constexpr int A_WORDS = STEP_BYTES * 16 / 32 / sizeof(WORD), B_WORDS = A_WORDS / 2;
     static constexpr int C_REGISTERS = 4 / Sum<ACCUMULATOR>::A_REGISTER;
 
     static_assert(FM == 16 || FM == 8, "instructions have 16 or 8 rows");

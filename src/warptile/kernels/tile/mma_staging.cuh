@@ -74,18 +74,22 @@ struct PanelStream {
     static constexpr int LINES_A_PASS = STRAIGHT ? THREADS / LINE_PACKETS : 0;
     // With a whole number of eight lines a pass, swizzling does the same in each.
     static constexpr bool EVEN = STRAIGHT && LINES_A_PASS % 8 == 0;
+    // Copies that are written out one after the other: all, unless there are many, or each holds a register.
+    static constexpr int AT_ONCE = COPY::BYTES < 4 ? 4 : PASSES <= 16 ? PASSES : 8;
 
     const char* from;         // this thread's first packet of the tile that is staged next, were all of it there
     long long line_bytes;     // from a line to the next
     long long to_next_tile;   // bytes from a tile to the one that is staged after it
-    int line, byte;           // this thread's first packet in the tile
+    int thread;               // this thread's number among the THREADS
+    int line, byte;           // its first packet in the tile
     int last_line;            // K-major: the last line inside the matrix, else the number of lines left
     int bytes_left;           // bytes of a line inside the matrix; K-major: of those that are left
     unsigned shared_offset;   // of the first packet
 
     // `origin` is the tile's corner in the matrix, of which `extent` rows (columns) and `depth` units of K are left.
-    __device__ __forceinline__ PanelStream(const typename PANELS::ELEMENT* origin, long long ld, int extent, int depth)
-        : line_bytes(ld * UNIT), line(threadIdx.x / LINE_PACKETS), byte(threadIdx.x % LINE_PACKETS * COPY::BYTES) {
+    __device__ __forceinline__ PanelStream(const typename PANELS::ELEMENT* origin, long long ld, int extent, int depth,
+                                           int thread)
+        : line_bytes(ld * UNIT), thread(thread), line(thread / LINE_PACKETS), byte(thread % LINE_PACKETS * COPY::BYTES) {
         to_next_tile = PANELS::K_MAJOR ? PANELS::LINE_BYTES : PANELS::DEPTH * line_bytes;
         last_line = PANELS::K_MAJOR ? min(extent, PANELS::EXTENT) - 1 : depth;
         bytes_left = (PANELS::K_MAJOR ? depth : min(extent, PANELS::EXTENT)) * UNIT;
@@ -93,22 +97,19 @@ struct PanelStream {
         shared_offset = PANELS::offset(line, byte);
     }
 
-    // Stages the next tile, which must lie inside the matrix.
-    __device__ __forceinline__ void stage_whole(unsigned panels) {
-        const char* global = from;
-#pragma unroll
-        for (int pass = 0; pass < PASSES; ++pass) {
+    // Stages passes [first, last) of the next tile, which must lie inside the matrix; `advance` ends the tile.
+    __device__ __forceinline__ void stage_whole(unsigned panels, int first = 0, int last = PASSES) {
+#pragma unroll AT_ONCE
+        for (int pass = first; pass < last; ++pass) {
             if constexpr (STRAIGHT) {
-                COPY::whole(panels + placed(pass), global);
-                global += LINES_A_PASS * line_bytes;
+                COPY::whole(panels + placed(pass), from + pass * LINES_A_PASS * line_bytes);
             } else {
-                const int index = pass * THREADS + threadIdx.x;
+                const int index = pass * THREADS + thread;
                 if (PACKETS % THREADS != 0 && index >= PACKETS) break;
                 const int l = index / LINE_PACKETS, b = index % LINE_PACKETS * COPY::BYTES;
                 COPY::whole(panels + PANELS::offset(l, b), from + (l - line) * line_bytes + (b - byte));
             }
         }
-        advance();
     }
 
     // Stages the next tile, whatever of it is there.
@@ -116,7 +117,7 @@ struct PanelStream {
         // A rolled loop where a tile takes many small packets: unrolled, its predicates would fill the registers.
 #pragma unroll PASSES <= 16 ? PASSES : 1
         for (int pass = 0; pass < PASSES; ++pass) {
-            const int index = pass * THREADS + threadIdx.x;
+            const int index = pass * THREADS + thread;
             if (PACKETS % THREADS != 0 && index >= PACKETS) break;
             const int l = STRAIGHT ? line + pass * LINES_A_PASS : index / LINE_PACKETS;
             const int b = STRAIGHT ? byte : index % LINE_PACKETS * COPY::BYTES;
@@ -126,15 +127,9 @@ struct PanelStream {
             const char* global = from + (there - line) * line_bytes + (b - byte);
             COPY::template part<UNIT>(panels + PANELS::offset(l, b), global, valid);
         }
-        advance();
     }
 
-  private:
-    __device__ __forceinline__ unsigned placed(int pass) const {
-        if constexpr (EVEN) return shared_offset + pass * LINES_A_PASS * PANELS::ROW_BYTES;
-        return PANELS::offset(line + pass * LINES_A_PASS, byte);
-    }
-
+    // Goes on to the next tile.
     __device__ __forceinline__ void advance() {
         from += to_next_tile;
         if (PANELS::K_MAJOR) {
@@ -143,30 +138,45 @@ struct PanelStream {
             last_line -= PANELS::DEPTH;
         }
     }
+
+  private:
+    __device__ __forceinline__ unsigned placed(int pass) const {
+        if constexpr (EVEN) return shared_offset + pass * LINES_A_PASS * PANELS::ROW_BYTES;
+        return PANELS::offset(line + pass * LINES_A_PASS, byte);
+    }
 };
 
-// Both operands of the block tile whose corner is at (row, column) of D.
-template <template <int> class COPY, typename OPERATION, typename TILE, typename ACCESS, bool SWIZZLED>
+// Both operands of the block tile whose corner is at (row, column) of D, copied by THREADS threads.
+template <template <int> class COPY, typename OPERATION, typename TILE, typename ACCESS, bool SWIZZLED,
+          int THREADS = TILE::THREADS>
 struct MmaStream {
     using STAGE = MmaStage<OPERATION, TILE, SWIZZLED>;
-    using STREAM_A = PanelStream<COPY<ACCESS::A>, typename STAGE::A, TILE::THREADS>;
-    using STREAM_B = PanelStream<COPY<ACCESS::B>, typename STAGE::B, TILE::THREADS>;
+    using STREAM_A = PanelStream<COPY<ACCESS::A>, typename STAGE::A, THREADS>;
+    using STREAM_B = PanelStream<COPY<ACCESS::B>, typename STAGE::B, THREADS>;
 
     const int tiles_k;      // tiles along K
     const int whole_tiles;  // the first tiles, which are copied without predicates
     STREAM_A a;
     STREAM_B b;
 
-    __device__ __forceinline__ MmaStream(const MmaGemm<OPERATION>& gemm, int row, int column)
+    __device__ __forceinline__ MmaStream(const MmaGemm<OPERATION>& gemm, int row, int column,
+                                         int thread = threadIdx.x)
         : tiles_k(tiles_along(gemm.k, TILE::BK)),
           whole_tiles(gemm.m - row >= TILE::BM && gemm.n - column >= TILE::BN ? gemm.k / TILE::BK : 0),
-          a(gemm.a + (OPERATION::A_COLUMN_MAJOR ? row : row * gemm.lda), gemm.lda, gemm.m - row, gemm.k),
-          b(gemm.b + (OPERATION::B_COLUMN_MAJOR ? column * gemm.ldb : column), gemm.ldb, gemm.n - column, gemm.k) {}
+          a(gemm.a + (OPERATION::A_COLUMN_MAJOR ? row : row * gemm.lda), gemm.lda, gemm.m - row, gemm.k,
+            thread),
+          b(gemm.b + (OPERATION::B_COLUMN_MAJOR ? column * gemm.ldb : column), gemm.ldb, gemm.n - column, gemm.k,
+            thread) {}
 
-    // Stages the next tile, which is one of the whole ones.
-    __device__ __forceinline__ void stage_whole(unsigned stage) {
-        a.stage_whole(stage);
-        b.stage_whole(stage + STAGE::B_OFFSET);
+    // Stages part `part` of PARTS of the next tile, which is one of the whole ones: its copies can be spread over the
+    // multiplication of a tile.
+    template <int PARTS = 1>
+    __device__ __forceinline__ void stage_whole(unsigned stage, int part = 0) {
+        constexpr int A = STREAM_A::PASSES, ALL = A + STREAM_B::PASSES;
+        const int first = part * ALL / PARTS, last = (part + 1) * ALL / PARTS;
+        a.stage_whole(stage, min(first, A), min(last, A));
+        b.stage_whole(stage + STAGE::B_OFFSET, max(first, A) - A, max(last, A) - A);
+        if (part == PARTS - 1) advance();
     }
 
     // Stages the next tile, which is number `tile`; past the last one nothing happens.
@@ -176,7 +186,14 @@ struct MmaStream {
         } else if (tile < tiles_k) {
             a.stage_part(stage);
             b.stage_part(stage + STAGE::B_OFFSET);
+            advance();
         }
+    }
+
+  private:
+    __device__ __forceinline__ void advance() {
+        a.advance();
+        b.advance();
     }
 };
 

@@ -27,8 +27,8 @@ from warptile.rungs.tensor_tiles import (
 from warptile.sparse import STEP_BYTES, group_width, packed_rows
 
 INSTRUCTIONS: dict[str, tuple[tuple[int, int, int], ...]] = {
-    "bfloat16": ((16, 8, 32),),
     "float16": ((16, 8, 32),),
+    "bfloat16": ((16, 8, 32),),
     "tfloat32": ((16, 8, 16),),
     "int8": ((16, 8, 64),),
     "uint8": ((16, 8, 64),),

@@ -131,7 +131,7 @@ struct SparseStream {
 // instruction wants them in four neighbouring registers: where ldmatrix can, it fills them at once.
 template <typename PANELS>
 struct StripReader {
-    using SLABS = SlabReader<PANELS, false>;
+    using SLABS = SlabReader<PANELS, false, 32>;
     static constexpr int SIZE = PANELS::UNIT_BYTES, WORDS = 4, STEP_BYTES = 64, STEP_LINES = STEP_BYTES / SIZE;
     static constexpr int TOGETHER = SLABS::PLACEMENT::SLABS, FRAGMENTS = 2 * TOGETHER;
     static constexpr bool MATRICES = PANELS::K_MAJOR || SIZE == 2;
@@ -189,7 +189,7 @@ struct SparseReader {
     };
     using STRIP = unsigned[READER_B::FRAGMENTS][4];
 
-    SlabReader<typename STAGE::A, true> a;
+    SlabReader<typename STAGE::A, true, OPERATION::STEP_BYTES> a;
     READER_B b;
     unsigned metadata;
 

@@ -54,7 +54,7 @@ def _tile(problem: Problem, bm: int = 128, bn: int = 128, wm: int = 64, wn: int 
 def _ring(problem: Problem, stages: int) -> dict[str, int]:
     """At least two steps of depth, so that two sets of fragments can take turns."""
     tile = _tile(problem)
-    return {**tile, "BK": max(tile["BK"], 2 * step(problem)), "STAGES": stages, "MIN_BLOCKS": tile["MIN_BLOCKS"]}
+    return {**tile, "BK": max(tile["BK"], 2 * step(problem, tile)), "STAGES": stages, "MIN_BLOCKS": tile["MIN_BLOCKS"]}
 
 
 # --- template arguments -------------------------------------------------------------------------------------------
@@ -148,13 +148,13 @@ FINAL_SIZES = (
     (128, 64, 32, 32, 128, 4, 2),
     (64, 64, 32, 32, 128, 4, 2),
 )
-"""Sizes that are always tried: BM, BN, WM, WN, bytes of depth (128 are 64 halves), STAGES, SETS."""
+"""Sizes that are always tried: BM, BN, WM, WN, bytes of depth (128 are 64 halves), STAGES, SETS, MIN_BLOCKS if not 1."""
 
 FLOAT8_SIZES = ((128, 64, 32, 32, 128, 4, 2), (64, 128, 32, 32, 128, 4, 2), (64, 64, 32, 32, 128, 4, 2))
 """The same for 8-bit floats."""
 
-FLOAT64_SIZES = ((128, 64, 32, 32, 256, 4, 1), (64, 128, 32, 32, 256, 4, 1), (64, 64, 32, 16, 256, 4, 2))
-"""The same for doubles."""
+FLOAT64_SIZES = ((64, 64, 32, 32, 128, 4, 2, 2), (128, 64, 32, 32, 128, 4, 2), (64, 128, 32, 32, 128, 4, 2))
+"""The same for doubles; two small blocks on a multiprocessor fill each other's pauses."""
 
 SIZES_OF_TYPE = {
     "float64": FLOAT64_SIZES,
@@ -174,12 +174,12 @@ def usual(problem: Problem) -> tuple[Config, ...]:
 
 
 def _final(
-    problem: Problem, bm: int, bn: int, wm: int, wn: int, depth_bytes: int, stages: int, sets: int
+    problem: Problem, bm: int, bn: int, wm: int, wn: int, depth_bytes: int, stages: int, sets: int, min_blocks: int = 1
 ) -> dict[str, int]:
     tile = _tile(problem)
     depth = depth_bytes * 8 // problem.a.dtype.bits
     sizes = {"BM": bm, "BN": bn, "BK": depth, "WM": wm, "WN": wn} | {key: tile[key] for key in SHAPE_KEYS}
-    return {**sizes, "STAGES": stages, "SETS": sets, "GROUP": 8, "MIN_BLOCKS": 1}
+    return {**sizes, "STAGES": stages, "SETS": sets, "GROUP": 8, "MIN_BLOCKS": min_blocks}
 
 
 def _default_final(problem: Problem) -> Config:

@@ -1,7 +1,7 @@
 """Sizes that follow from a configuration of the mma family, and every constraint on one: the Python side of
 tile/panels.cuh and tile/mma_operation.cuh.
 
-A warp's step is 16 x 8 of D for each fragment and 32 bytes of depth (16 doubles for float64), whatever the type; an
+A warp's step is 16 x 8 of D for each fragment and 32 bytes of depth (8 or 16 doubles for float64), whatever the type; an
 instruction with a smaller FM or FK is a split of it. A stage is cut into *panels* with rows of at most 128 bytes, along
 K where the operand is stored along K, else along M (N).
 """
@@ -29,7 +29,7 @@ INSTRUCTIONS: dict[str, tuple[tuple[int, int, int], ...]] = {
     "float16": ((16, 8, 16), (16, 8, 8)),
     "bfloat16": ((16, 8, 16), (16, 8, 8)),
     "tfloat32": ((16, 8, 8), (16, 8, 4)),
-    "float64": ((16, 8, 16), (16, 8, 8), (16, 8, 4), (8, 8, 4)),
+    "float64": ((16, 8, 8), (16, 8, 16), (16, 8, 4), (8, 8, 4)),
     "int8": ((16, 8, 32), (16, 8, 16)),
     "uint8": ((16, 8, 32), (16, 8, 16)),
     "int4": ((16, 8, 64), (16, 8, 32)),
@@ -70,9 +70,9 @@ def capability(problem: Problem, config: Config) -> int:
     return max(shape.capability, dict(shape.operations).get("and", 0))
 
 
-def step(problem: Problem) -> int:
-    """Elements of depth of a warp's step: 32 bytes, or 16 doubles."""
-    return 16 if problem.a.dtype.bits == 64 else 256 // problem.a.dtype.bits
+def step(problem: Problem, config: Config) -> int:
+    """Elements of depth of a warp's step: 32 bytes; of doubles 8, or 16 where the instruction takes so many."""
+    return max(8, config["FK"]) if problem.a.dtype.bits == 64 else 256 // problem.a.dtype.bits
 
 
 def along_k(operand: Operand, *, is_a: bool) -> bool:
@@ -134,7 +134,7 @@ class Geometry:
             rows = 2 * (config["WN"] + slab(problem.a, is_a=True))
         else:
             rows = (config["WM"] + config["WN"]) * self.fragment_sets
-        fragments = rows * step(problem) * problem.a.dtype.bits
+        fragments = rows * step(problem, config) * problem.a.dtype.bits
         extra = EMULATION_REGISTERS.get(problem.a.dtype.name, 0)
         return (accumulators + fragments) // 32 // WARP_LANES + OVERHEAD_REGISTERS + extra
 
@@ -158,7 +158,7 @@ def tiling_reason(problem: Problem, config: Config) -> str | None:
     units = {
         "WM": (slab(problem.a, is_a=True), "rows of A are loaded {} at a time"),
         "WN": (slab(problem.b, is_a=False), "columns of B are loaded {} at a time"),
-        "BK": (step(problem), "a step is {} deep"),
+        "BK": (step(problem, config), "a step is {} deep"),
     }
     for key, (unit, why) in units.items():
         if config[key] % unit:
@@ -191,7 +191,7 @@ def sets_reason(problem: Problem, config: Config) -> str | None:
     """Why there cannot be so many sets of fragments, or why what they hold cannot take turns, or None."""
     if config["SETS"] > 2:
         return f"SETS is {config['SETS']}; fragments come in one set or two"
-    turns = {"BK": (2 * step(problem), "steps")}
+    turns = {"BK": (2 * step(problem, config), "steps")}
     if config["SETS"] == 1:
         if config["STAGES"] < 3:
             return f"STAGES is {config['STAGES']}; with one set of fragments two are read and one is filled: at least 3"

@@ -148,7 +148,7 @@ FINAL_SIZES = (
     (128, 64, 32, 32, 128, 4, 2),
     (64, 64, 32, 32, 128, 4, 2),
 )
-"""Sizes that are always tried: BM, BN, WM, WN, bytes of depth (128 are 64 halves), STAGES, SETS, MIN_BLOCKS if not 1."""
+"""Sizes that are always tried: BM, BN, WM, WN, bytes of depth (128: 64 halves), STAGES, SETS, MIN_BLOCKS if not 1."""
 
 FLOAT8_SIZES = ((128, 64, 32, 32, 128, 4, 2), (64, 128, 32, 32, 128, 4, 2), (64, 64, 32, 32, 128, 4, 2))
 """The same for 8-bit floats."""

@@ -1,8 +1,8 @@
 """Sizes that follow from a configuration of the mma family, and every constraint on one: the Python side of
 tile/panels.cuh and tile/mma_operation.cuh.
 
-A warp's step is 16 x 8 of D for each fragment and 32 bytes of depth (8 or 16 doubles for float64), whatever the type; an
-instruction with a smaller FM or FK is a split of it. A stage is cut into *panels* with rows of at most 128 bytes, along
+A warp's step is 16 x 8 of D for each fragment and 32 bytes of depth (8 or 16 doubles), whatever the type; an instruction
+with a smaller FM or FK is a split of it. A stage is cut into *panels* with rows of at most 128 bytes, along
 K where the operand is stored along K, else along M (N).
 """
 

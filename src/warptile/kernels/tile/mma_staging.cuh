@@ -83,7 +83,7 @@ struct PanelStream {
     int thread;               // this thread's number among the THREADS
     int line, byte;           // its first packet in the tile
     int last_line;            // K-major: the last line inside the matrix, else the number of lines left
-    int bytes_left;           // bytes of a line inside the matrix; K-major: of those that are left
+    int units_left;           // units of a line inside the matrix; K-major: of those that are left
     unsigned shared_offset;   // of the first packet
 
     // `origin` is the tile's corner in the matrix, of which `extent` rows (columns) and `depth` units of K are left.
@@ -92,7 +92,7 @@ struct PanelStream {
         : line_bytes(ld * UNIT), thread(thread), line(thread / LINE_PACKETS), byte(thread % LINE_PACKETS * COPY::BYTES) {
         to_next_tile = PANELS::K_MAJOR ? PANELS::LINE_BYTES : PANELS::DEPTH * line_bytes;
         last_line = PANELS::K_MAJOR ? min(extent, PANELS::EXTENT) - 1 : depth;
-        bytes_left = (PANELS::K_MAJOR ? depth : min(extent, PANELS::EXTENT)) * UNIT;
+        units_left = PANELS::K_MAJOR ? depth : extent;
         from = reinterpret_cast<const char*>(origin) + line * line_bytes + byte;
         shared_offset = PANELS::offset(line, byte);
     }
@@ -123,7 +123,7 @@ struct PanelStream {
             const int b = STRAIGHT ? byte : index % LINE_PACKETS * COPY::BYTES;
             const int there = PANELS::K_MAJOR ? min(l, last_line) : l;
             const bool outside = !PANELS::K_MAJOR && l >= last_line;
-            const int valid = outside ? 0 : min(max(bytes_left - b, 0), COPY::BYTES);
+            const int valid = outside ? 0 : min(max(units_left - b / UNIT, 0), COPY::BYTES / UNIT) * UNIT;
             const char* global = from + (there - line) * line_bytes + (b - byte);
             COPY::template part<UNIT>(panels + PANELS::offset(l, b), global, valid);
         }
@@ -133,7 +133,7 @@ struct PanelStream {
     __device__ __forceinline__ void advance() {
         from += to_next_tile;
         if (PANELS::K_MAJOR) {
-            bytes_left -= PANELS::LINE_BYTES;
+            units_left -= PANELS::DEPTH;
         } else {
             last_line -= PANELS::DEPTH;
         }

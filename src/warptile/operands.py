@@ -120,8 +120,9 @@ def arrange(
     result_shape = batch + ((m,) if left.ndim > 1 else ()) + ((n,) if right.ndim > 1 else ())
 
     copies: list[str] = []
-    majors = ("row",) if sparse else a_majors(element, accumulator, output)
-    a_matrices = _in_layout(_promoted(left, a_shape, column=False), majors, copies)
+    a_promoted = _promoted(left, a_shape, column=False)
+    majors = ("row",) if sparse or _by_rows(a_promoted) else a_majors(element, accumulator, output)
+    a_matrices = _in_layout(a_promoted, majors, copies)
     b_matrices = _in_layout(_promoted(right, b_shape, column=True), ("row", "col"), copies)
     c_matrices = None
     if beta != 0:

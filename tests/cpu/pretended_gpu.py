@@ -10,6 +10,7 @@ from warptile import device_product
 from warptile.arrays import numpy_dtype
 from warptile.bench import sweep
 from warptile.compile import CompiledKernel, Resources
+from warptile.device_product import DENSE
 from warptile.errors import DeviceError, UnsupportedError
 from warptile.gpu import driver
 from warptile.plan import config_text
@@ -187,7 +188,8 @@ class PretendedGpu:
         problem, name = plan.problem, plan.rung.name
 
         def at(operand, shape, element):
-            assert pointers[operand] % getattr(problem, operand.lower()).alignment_bytes == 0
+            if operand != DENSE:
+                assert pointers[operand] % getattr(problem, operand.lower()).alignment_bytes == 0
             size = int(np.prod(shape)) * element.bits // 8
             memory = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(pointers[operand]))
             if element.bits < 8:
@@ -195,10 +197,10 @@ class PretendedGpu:
             return memory.view(numpy_dtype(element)).reshape(shape)
 
         m, n, k = problem.m, problem.n, problem.k
-        a = at("A", stored_shape(m, k, problem.a), problem.a.dtype)
+        a = at(DENSE if problem.a.sparse else "A", stored_shape(m, k, problem.a), problem.a.dtype)
         a = a if problem.a.major == "row" else a.T
         b = at("B", stored_shape(k, n, problem.b), problem.b.dtype)
-        alpha, beta = (argument.value for argument in spec.arguments[-2:])
+        alpha, beta = (argument.value for argument in spec.arguments[11:13])
         d = at("D", (m, n), problem.d.dtype)
         wide = np.int64 if problem.a.dtype.kind != "float" else np.float64
         b = b if problem.b.major == "row" else b.T

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -10,7 +11,7 @@ from click.testing import CliRunner
 from pretended_gpu import PretendedGpu
 from recorded import all_records, environment, ladder_record
 
-from warptile.bench import campaign, correctness, launch_once, stages
+from warptile.bench import campaign, correctness, launch_once, precision, stages, workloads
 from warptile.bench.environment import Sampler
 from warptile.bench.journal import Journal
 from warptile.bench.profile import LaunchRequest, NcuRun, ProfileError, launched, unprofiled
@@ -19,16 +20,18 @@ from warptile.bench.records import (
     Check,
     CorrectnessRecord,
     LadderRecord,
+    LayoutsRecord,
     Profile,
     ProfileRecord,
     Sanitized,
     SanitizerRecord,
     Tuning,
     TuningRecord,
+    TypesRecord,
     decode,
     encode,
 )
-from warptile.bench.workloads import CORRECT_SHAPES, F16_F32, SIZES, groups_of
+from warptile.bench.workloads import CORRECT_SHAPES, F16_F32, MENU, MMA_GROUPS, SIZES, TYPE_GROUPS, groups_of
 from warptile.errors import DeviceError
 from warptile.plan import config_text
 from warptile.rungs import RUNGS
@@ -192,6 +195,78 @@ def test_a_large_size_tries_what_was_best_on_the_whole_space(gpu, tmp_path, monk
     whole = next(t for t in records(tmp_path)[TuningRecord].tunings if t.problem == F16_F32.key(64, 64, 64))
     best = [config_text(tried.config) for tried in whole.tried[:3]]
     assert sorted(config_text(tried.config) for tried in found.tried) == sorted(best)
+
+
+# --- types and majors ---
+
+
+@pytest.fixture
+def small_menu(gpu, monkeypatch):
+    monkeypatch.setattr(workloads, "MENU_SIZE", 64)
+    monkeypatch.setattr(workloads, "F64_SIZE", 32)
+    monkeypatch.setattr(precision, "LAYOUT_SIZE", 64)
+    monkeypatch.setattr(precision, "BOTH_REGIMES", tuple(replace(each, pause_s=0) for each in precision.BOTH_REGIMES))
+    monkeypatch.setattr("warptile.device_product.operand_sets", lambda set_bytes, l2_bytes: 2)
+    return gpu
+
+
+def test_the_menu_measures_every_type_in_both_regimes(small_menu, tmp_path):
+    small_menu.time_ms = lambda rung, config: 0.25 if rung == "mma-sparse" else 0.5
+    small_menu.without_library = {"uint8", "int4", "bit1", "float8_e5m2"}
+    assert campaign.worker("types", work(tmp_path, MENU), FOREVER) == 0
+    record = records(tmp_path)[TypesRecord]
+    assert record.failures == ()
+    cells = {(cell.rung, cell.problem.dtype, cell.problem.accumulator): cell for cell in record.cells}
+    dense = {name for rung, name, _ in cells if rung == "mma-final"}
+    assert dense == {group.dtype for group in TYPE_GROUPS}
+    assert {"float16", "bfloat16", "int8"} <= {name for rung, name, _ in cells if rung == "mma-sparse"} <= dense
+    half = cells["mma-final", "float16", "float32"]
+    assert [(each.regime, each.rounds_ms) for each in half.times] == [("sustained", (0.5,) * 3), ("cool", (0.5,) * 3)]
+    assert (half.baseline, half.of_baseline("cool"), half.no_baseline) == ("heuristic 1", 1.0, "")
+    assert half.error_ratio <= 1
+    assert 0 < half.error < half.drawn_error < 1e-2
+    assert cells["mma-sparse", "float16", "float32"].of_baseline("sustained") == 2.0
+    narrow = cells["mma-final", "int4", "int32"]
+    assert (narrow.error, narrow.drawn_error, narrow.of_baseline("cool")) == (0.0, None, None)
+    assert narrow.no_baseline == "baseline: no int4"
+    assert cells["mma-final", "float64", "float64"].error < 1e-14
+    eighth = cells["mma-final", "float8_e4m3", "float32"]
+    assert eighth.error < 1e-2 < eighth.drawn_error
+
+
+def test_every_combination_of_majors_is_measured(small_menu, tmp_path):
+    small_menu.wrong.add("mma-sparse")  # which has no choice of A's major and no part in this
+    assert campaign.worker("layouts", work(tmp_path, MENU), FOREVER) == 0
+    cells = records(tmp_path)[LayoutsRecord].cells
+    assert {cell.rung for cell in cells} == {"mma-final"}
+    for group in TYPE_GROUPS:
+        mine = [
+            c.problem for c in cells if (c.problem.dtype, c.problem.accumulator) == (group.dtype, group.accumulator)
+        ]
+        assert {(key.a_major, key.b_major) for key in mine} == set(group.majors)
+    assert all(cell.tflops("sustained") and cell.tflops("cool") is None for cell in cells)
+
+
+def test_a_wrong_type_has_no_speed(small_menu, tmp_path):
+    small_menu.wrong.add("mma-final")
+    campaign.worker("types", work(tmp_path, ["mma-final"]), FOREVER)
+    cells = records(tmp_path)[TypesRecord].cells
+    assert cells
+    assert all(cell.times == () and cell.failed.startswith("wrong result") for cell in cells)
+
+
+def test_the_mma_family_is_checked_in_every_type_major_and_alignment(gpu, tmp_path):
+    names = ("mma-swizzled", "mma-final", "mma-sparse")
+    planned = list(correctness.plan_checks([RUNGS[name] for name in names], "sm_90a"))
+    assert len({each.name for each in planned}) == len(planned)
+    final = [each for each in planned if each.rung.name == "mma-final"]
+    for group in MMA_GROUPS:
+        mine = [e for e in final if (e.key.dtype, e.key.accumulator) == (group.dtype, group.accumulator)]
+        assert {(each.key.a_major, each.key.b_major) for each in mine} == set(group.majors)
+        assert {each.offset for each in mine} == {0, 1}
+    assert all(each.key.sparse == (each.rung.name == "mma-sparse") for each in planned)
+    alignments = {each.problem.a.alignment_bytes for each in final if each.key.dtype == "int8"}
+    assert {1, 8} <= alignments
 
 
 # --- counters and sanitizer ---

@@ -62,10 +62,9 @@ def test_which_rung_each_type_gets():
         return wt.plan(a, a, backend="emulator", **options).plan.rung
 
     assert rung_of("float32").name == "simt-warptile"
-    assert rung_of("float32", precision="tf32").family == "wmma"
-    assert rung_of("float16").family == "wmma"
-    assert rung_of("bfloat16").family == "wmma"
-    assert rung_of("int8").family == "wmma"
+    assert rung_of("float32", precision="tf32").name == "mma-final"
+    for dtype in ("float16", "bfloat16", "float64", "int8", "uint8", "float8_e4m3", "float8_e5m2"):
+        assert rung_of(dtype).name == "mma-final"
 
 
 @pytest.mark.parametrize(
@@ -163,13 +162,65 @@ def test_the_same_call_gives_the_same_bits():
     assert np.array_equal(wt.matmul(a, b, backend="emulator"), first)
 
 
-@pytest.mark.parametrize("name", RUNGS)
+@pytest.mark.parametrize("name", [name for name, rung in RUNGS.items() if not rung.sparse])
 def test_every_rung_through_the_drop_in_on_ragged_sizes(name):
     dtype = RUNGS[name].dtypes[0]
     a, b, c = drawn(67, 45, dtype=dtype), drawn(45, 83, dtype=dtype, seed=1), drawn(67, 83, dtype=dtype, seed=2)
     options = {"accumulate": "float16"} if name == "simt-half2" else {}
     d = wt.matmul(a, b, c, alpha=0.5, beta=-1.5, rung=name, backend="emulator", **options)
     assert_product(d, a, b, c, alpha=0.5, beta=-1.5, **options)
+
+
+# --- types -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3", "float8_e5m2"])
+@pytest.mark.parametrize("out_dtype", ["bfloat16", "float32"])
+def test_float8_with_scales(dtype, out_dtype):
+    a, b = drawn(21, 45, dtype=dtype), drawn(45, 19, dtype=dtype, seed=1)
+    options = {"out_dtype": out_dtype, "backend": "emulator"}
+    d = wt.matmul(a, b, scale_a=0.5, scale_b=np.array([[3.0]]), alpha=2.0, **options)
+    assert d.dtype == out_dtype
+    assert np.array_equal(d, wt.matmul(a, b, alpha=3.0, **options))
+    exact = 3.0 * (a.astype(np.float64) @ b.astype(np.float64))
+    assert np.allclose(d.astype(np.float64), exact, rtol=2**-8 if out_dtype == "bfloat16" else 1e-6, atol=1e-4)
+    plan = wt.plan(a, b, scale_a=0.5, scale_b=3.0, alpha=2.0, **options)
+    assert np.array_equal(plan(a, b), d)
+
+
+def test_scales_are_for_float8():
+    with pytest.raises(wt.DTypeError, match="scale_a: it is for float8 operands; a is float32: give alpha"):
+        wt.matmul(drawn(4, 5), drawn(5, 3), scale_a=2.0, backend="emulator")
+
+
+def test_integer_sums_saturate_when_asked():
+    k = 33_100
+    assert k * 255**2 > 2**31
+    a, b = np.full((1, k), 255, np.uint8), np.full((k, 1), 255, np.uint8)
+    assert wt.matmul(a, b, accumulate="int32_saturating", backend="emulator")[0, 0] == 2**31 - 1
+
+
+def test_float16_operands_give_bfloat16_when_asked():
+    a, b = drawn(9, 40, dtype="float16"), drawn(40, 7, dtype="float16", seed=1)
+    d = wt.matmul(a, b, out_dtype="bfloat16", backend="emulator")
+    assert d.dtype == ml_dtypes.bfloat16
+    assert np.allclose(d.astype(np.float64), a.astype(np.float64) @ b.astype(np.float64), rtol=1e-2, atol=1e-1)
+
+
+@pytest.mark.parametrize(("dtype", "rung"), [("float16", None), ("int8", None), ("float16", "wmma-naive")])
+def test_an_a_by_columns_is_copied_only_where_the_kernel_needs_rows(dtype, rung):
+    a, b = drawn(45, 21, dtype=dtype).T, drawn(45, 19, dtype=dtype, seed=1)
+    plan = wt.plan(a, b, rung=rung, backend="emulator")
+    assert plan.plan.problem.a.major == ("col" if rung is None else "row")
+    assert ("stored by columns" in plan.explain()) == (rung is not None)
+    assert_product(plan(a, b), a, b)
+
+
+def test_where_the_architecture_lacks_the_rung_an_a_by_columns_is_copied(monkeypatch):
+    monkeypatch.setenv("WARPTILE_ARCH", "sm_75")
+    plan = wt.plan(drawn(48, 32, dtype="float16").T, drawn(48, 16, dtype="float16"), backend="emulator")
+    assert plan.plan.rung.family == "wmma"
+    assert "stored by columns" in plan.explain()
 
 
 # --- plans -----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from warptile.bench import workloads
 from warptile.bench.journal import Task
 from warptile.bench.records import Check, ProblemKey
 from warptile.bench.workloads import (
@@ -18,6 +17,7 @@ from warptile.bench.workloads import (
     MMA_GROUPS,
     OTHER_GROUPS,
     PACKED_SHAPE,
+    default_config,
     groups_of,
     to_problem,
 )
@@ -86,7 +86,8 @@ class Checker:
     def check(self, planned: Planned) -> Check:
         """Compile, launch once, compare every element."""
         product, rung = self._at(planned), planned.rung
-        plan = make_plan(product.problem, rung=rung.name, arch=self.arch)
+        config = default_config(rung, product.problem, self.arch)
+        plan = make_plan(product.problem, rung=rung.name, config=config, arch=self.arch)
         together = products_per_rounding(rung.family, product.problem.a.dtype)
         if together not in self._expected:
             self._expected[together] = product.reference(products_per_rounding=together)
@@ -150,7 +151,7 @@ def _taken(rungs: Sequence[Rung], key: ProblemKey, arch: str, **how: Any) -> Ite
     """Checks of one problem by the rungs that take it, with a sparse A where they take no other."""
     for rung in rungs:
         mine = msgspec.structs.replace(key, sparse=rung.sparse)
-        if workloads.default_config(rung, to_problem(mine), arch) is not None:
+        if default_config(rung, to_problem(mine), arch) is not None:
             yield Planned(rung, mine, **how)
 
 

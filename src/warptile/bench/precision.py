@@ -39,7 +39,8 @@ def measure(bench: Bench, rung: Rung, key: ProblemKey, schedules: Sequence[Sched
     """Check one rung on some rows, measure its error, then its speed in each regime beside the library's best."""
     product, library = bench.at(key)
     tuned = bench.tuned(rung)
-    plan = make_plan(product.problem, rung=rung.name, config=tuned, arch=bench.device.arch)
+    config = tuned or default_config(rung, product.problem, bench.device.arch)
+    plan = make_plan(product.problem, rung=rung.name, config=config, arch=bench.device.arch)
     expected = bench.reference(rung, product)
     found = product.check(plan, expected, bench.rows)
     described = TypeCell(

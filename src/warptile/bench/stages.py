@@ -59,6 +59,7 @@ from warptile.bench.workloads import (
 )
 from warptile.gpu.timing import COOL, SUSTAINED
 from warptile.plan import Plan, config_text, make_plan
+from warptile.problem import Problem
 from warptile.rungs import RUNGS
 from warptile.rungs.rung import Config, Rung
 from warptile.rungs.wmma import nine
@@ -315,15 +316,15 @@ def plans_of(stage: str, work: Work) -> Iterator[Plan]:
     """The plans whose kernels a stage needs; tuning compiles its own."""
     if stage == "correctness":
         for planned in correctness.plan_checks(work.rungs, work.arch):
-            yield make_plan(planned.problem, rung=planned.rung.name, arch=work.arch)
+            yield _planned(planned.rung, planned.problem, work.arch)
     elif stage in ("sweep", "cool"):
         for key, rungs in sweep.plan_cells(work.rungs, work.arch, work.sizes if stage == "sweep" else COOL_SIZES):
             for rung in rungs:
-                yield make_plan(to_problem(key), rung=rung.name, arch=work.arch)
+                yield _planned(rung, to_problem(key), work.arch)
     elif stage in ("types", "layouts"):
         pairs = precision.plan_types if stage == "types" else precision.plan_layouts
         for key, rung in pairs(work.rungs, work.arch):
-            yield make_plan(to_problem(key), rung=rung.name, arch=work.arch)
+            yield _planned(rung, to_problem(key), work.arch)
     elif stage in ("ncu", "sanitize"):
         requests = sanitize_requests(work.rungs, work.arch)
         if stage == "ncu":
@@ -332,6 +333,10 @@ def plans_of(stage: str, work: Work) -> Iterator[Plan]:
         for request in requests:
             problem = to_problem(request.problem, with_c=request.beta != 0)
             yield make_plan(problem, rung=request.rung, config=request.config, arch=work.arch)
+
+
+def _planned(rung: Rung, problem: Problem, arch: str) -> Plan:
+    return make_plan(problem, rung=rung.name, config=default_config(rung, problem, arch), arch=arch)
 
 
 def sources_of(stage: str, work: Work) -> list[Source]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from warptile import arch as arches
 from warptile.arch import H200
 from warptile.bench.records import ProblemKey
 from warptile.dtypes import dtype
 from warptile.errors import UnsupportedError
-from warptile.plan import make_plan
+from warptile.plan import illegal, make_plan
 from warptile.predict import tensor_rate
 from warptile.problem import Problem
 from warptile.rungs import RUNGS
@@ -153,6 +154,9 @@ def groups_of(rung: Rung, arch: str, groups: tuple[Group, ...] | None = None) ->
 @lru_cache(maxsize=4096)
 def default_config(rung: Rung, problem: Problem, arch: str) -> Config | None:
     """The configuration an untuned plan takes, or None when none is legal."""
+    usual = rung.default_config(problem)
+    if illegal(rung, problem, usual, arches.arch(arch)) is None:
+        return usual
     try:
         return make_plan(problem, rung=rung.name, arch=arch).config
     except UnsupportedError:

@@ -158,7 +158,7 @@ def test_memory_errors_are_named():
         run(ONE + "[%place+8];")
     with pytest.raises(IllegalAddress, match="of shared memory"):
         run(ONE + f"[%place+{TILE_BYTES}];")
-    with pytest.raises(IllegalAddress, match=r"lane 0 accesses 0x7f\w+, which is not in shared memory"):
+    with pytest.raises(IllegalAddress, match=r"thread \(0, .* accesses 0x7f\w+, which is not in shared memory"):
         run(ONE.replace(".shared", "") + "[%rd1];")
     with pytest.raises(IllegalAddress, match="which is not in shared memory"):
         run("stmatrix.sync.aligned.m8n8.x1.b16 [%rd1], {%r0};")

@@ -6,181 +6,19 @@ are (n, M, N). Floating-point matrices come and go as raw bits.
 
 from __future__ import annotations
 
-import math
 from functools import cache
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
 from numba import njit
-from numba.core import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from warptile.emulator import adder, octets
 from warptile.emulator.formats import canonical_f32
 from warptile.emulator.fused import compiled
 from warptile.emulator.lanes import Array
 from warptile.emulator.rounding import rounded
 from warptile.isa.numerics import FLOAT8, FORMATS, NAN_BITS, Accumulation
-
-BLOCK = 8
-"""Columns that are computed side by side; every instruction has a multiple of it."""
-
-_LOWEST_POWER = -1074
-_POWERS = np.ldexp(1.0, np.arange(_LOWEST_POWER, 1024))
-"""Every power of two that a float64 holds."""
-
-_F32_END = 2.0**128
-_F16_END = 65520.0
-"""The smallest magnitudes that become infinity: of f32 rounded toward zero, and of f16 rounded to the nearest."""
-
-
-@intrinsic
-def _trunc_intrinsic(typing_context: Any, x: Any) -> Any:
-    """x without its fraction, infinities and NaN as they are."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.call(builder.module.declare_intrinsic("llvm.trunc", [ir.DoubleType()]), arguments)
-
-    return types.float64(types.float64), generate
-
-
-_trunc: Any = _trunc_intrinsic  # its stub counts the typing context as an argument
-
-
-@njit(cache=True)
-def _decode(raw: Any, format_: Any, values: Any, powers: Any) -> None:
-    """Raw bits to values, and to the power of two that each is aligned by: 0 of what aligns nothing.
-
-    ``format_`` gives the exponent, fraction and ignored bits, and whether the largest exponent is that of infinity and
-    NaN: else only its largest fraction is NaN.
-    """
-    exponent_bits, fraction_bits, ignored_bits, ieee = format_
-    bias = (1 << (exponent_bits - 1)) - 1
-    top = (1 << exponent_bits) - 1
-    for i in range(len(raw)):
-        word = np.int64(raw[i]) >> ignored_bits
-        fraction: Any = word & ((1 << fraction_bits) - 1)
-        field = (word >> fraction_bits) & top
-        exponent = max(field, 1) - bias
-        power = _POWERS[exponent - _LOWEST_POWER]
-        if field != 0:
-            fraction |= 1 << fraction_bits
-        size = np.float64(fraction) * _POWERS[exponent - fraction_bits - _LOWEST_POWER]
-        if field == top and (ieee or fraction == (2 << fraction_bits) - 1):
-            size = math.inf if ieee and fraction == 1 << fraction_bits else math.nan
-            power = 0.0
-        if fraction == 0:
-            power = 0.0
-        values[i] = -size if (word >> (fraction_bits + exponent_bits)) & 1 else size
-        powers[i] = power
-
-
-@njit(cache=True)
-def _round_to_f32(values: Any, singles: Any, words: Any, lost_bits: int, nan: int, bits: Any) -> None:
-    """Bits of f32 values, cut toward zero to all but ``lost_bits`` of the fraction; zero is positive.
-
-    ``singles`` is room for one float32 a value and ``words`` the same memory as integers.
-    """
-    for j in range(BLOCK):
-        singles[j] = np.float32(values[j])
-    for j in range(BLOCK):
-        size = abs(values[j])
-        away = abs(np.float64(singles[j])) > size and size < _F32_END  # rounded to the nearest, which was too large
-        word = words[j] - np.uint32(1) if away else words[j]
-        if lost_bits and size < _F32_END:
-            word &= ~np.uint32((1 << lost_bits) - 1)
-        if word == np.uint32(0x80000000):  # what is cut to zero is positive
-            word = np.uint32(0)
-        bits[j] = word if size == size else np.uint32(nan)  # a NaN equals nothing
-
-
-@njit(cache=True)
-def _round_to_f16(value: float, nan: int) -> int:
-    """Bits of a value as an f16, rounded to nearest even; too large becomes infinity, zero is positive."""
-    size = abs(value)
-    if math.isnan(size):
-        return nan
-    sign = 0x8000 if value < 0 else 0
-    if size >= _F16_END:
-        return sign | 0x7C00
-    exponent = max(math.frexp(size)[1] - 1, -14)
-    units = int(np.rint(size * _POWERS[10 - exponent - _LOWEST_POWER]))
-    # Of a normal number, units has bit 10 set, which adds one to the exponent field; a carry does so once more.
-    return sign | (((exponent + 14) << 10) + units) if units else 0
-
-
-@njit(cache=True)
-def _multiply(
-    a: Any, b: Any, c: Any, chosen: Any, left: Any, right: Any, accumulator: Any, terms: int, kept: int, smallest: int,
-    lost_bits: int, nan: int, out: Any,
-) -> None:  # fmt: skip
-    """The steps of one instruction, for a stack of matrices.
-
-    A float64 holds everything exactly: a product and its power of two, the terms as integers of units of the last
-    place that is kept, and their sum. Infinities and NaN take their usual way through it.
-
-    ``chosen`` gives the place along B of each element of A: for each matrix and row, or one for all.
-    ``left``, ``right`` and ``accumulator`` are the formats of A, B and C as `_decode` takes them; an accumulator with 5
-    exponent bits is f16, else f32.
-    """
-    count, rows, depth = a.shape
-    columns, length = b.shape[1:]
-    half = accumulator[0] == 5
-    a_values = np.empty(rows * depth)
-    a_powers = np.empty(rows * depth)
-    b_values = np.empty(length * columns)
-    b_powers = np.empty(length * columns)
-    b_turned = np.empty(length * columns, b.dtype)
-    c_values = np.empty(BLOCK)
-    c_powers = np.empty(BLOCK)
-    largest = np.empty(BLOCK)
-    scale = np.empty(BLOCK)
-    total = np.empty(BLOCK)
-    bits = np.empty(BLOCK, np.uint32)
-    singles = np.empty(BLOCK, np.float32)
-    words = singles.view(np.uint32)
-    unit = _POWERS[kept - _LOWEST_POWER]
-    floor = _POWERS[smallest - _LOWEST_POWER]
-    for i in range(count):
-        _decode(a[i].ravel(), left, a_values, a_powers)
-        for column in range(columns):
-            for k in range(length):
-                b_turned[k * columns + column] = b[i, column, k]
-        _decode(b_turned, right, b_values, b_powers)
-        for row in range(rows):
-            places = chosen[i % chosen.shape[0], row % chosen.shape[1]]
-            for block in range(0, columns, BLOCK):
-                for j in range(BLOCK):
-                    bits[j] = c[i, row, block + j]
-                for start in range(0, depth, terms):
-                    stop = min(start + terms, depth)
-                    _decode(bits, accumulator, c_values, c_powers)
-                    for j in range(BLOCK):
-                        largest[j] = max(floor, c_powers[j])
-                    for k in range(start, stop):
-                        power = a_powers[row * depth + k]
-                        first = places[k] * columns + block
-                        for j in range(BLOCK):
-                            product = power * b_powers[first + j]
-                            largest[j] = product if product > largest[j] else largest[j]
-                    for j in range(BLOCK):
-                        scale[j] = unit / largest[j]
-                        total[j] = 0.0 + _trunc(c_values[j] * scale[j])  # a sum of nothing but -0 is +0
-                    for k in range(start, stop):
-                        value = a_values[row * depth + k]
-                        first = places[k] * columns + block
-                        for j in range(BLOCK):
-                            total[j] += _trunc(value * b_values[first + j] * scale[j])
-                    for j in range(BLOCK):
-                        total[j] /= scale[j]
-                    if half:
-                        for j in range(BLOCK):
-                            bits[j] = _round_to_f16(total[j], nan)
-                    else:
-                        _round_to_f32(total, singles, words, lost_bits, nan, bits)
-                for j in range(BLOCK):
-                    out[i, row, block + j] = bits[j]
 
 
 def _shape_of(element: str) -> tuple[int, int, int, bool]:
@@ -215,14 +53,16 @@ def multiply_float(
         right: type of B.
         chosen: of a sparse A, whose K is that of its stored elements: (n, M, K) places along k of B.
     """
-    missing = -b.shape[1] % BLOCK
+    missing = -b.shape[1] % octets.WIDTH
     if missing:  # of no instruction
         b = np.concatenate([b, np.zeros((len(b), missing, b.shape[2]), b.dtype)], axis=1)
         c = np.concatenate([c, np.zeros((*c.shape[:2], missing), c.dtype)], axis=2)
     out: Array = np.empty(c.shape, dtype=np.uint32)
-    _multiply(
-        np.ascontiguousarray(a, np.uint32), np.ascontiguousarray(b, np.uint32), np.ascontiguousarray(c, np.uint32),
-        _places(a.shape[2], chosen), _shape_of(element), _shape_of(right or element), _shape_of(accumulator),
+    adder.multiply(
+        np.ascontiguousarray(a, np.uint32), np.ascontiguousarray(b.swapaxes(1, 2), np.uint32),
+        np.ascontiguousarray(c, np.uint32), _places(a.shape[2], chosen),
+        _shape_of(element), _shape_of(right or element), _shape_of(accumulator),
+        adder.F16 if accumulator == "f16" else adder.F32,
         model.terms, model.fraction_bits, model.smallest_exponent, model.lost_bits, NAN_BITS[accumulator], out,
     )  # fmt: skip
     return out[:, :, : out.shape[2] - missing].astype(c.dtype, copy=False)
@@ -235,7 +75,7 @@ def _as_f16() -> dict[str, Array]:
     tables = {}
     for element in FLOAT8:
         values, powers = np.empty(256), np.empty(256)
-        _decode(raw, _shape_of(element), values, powers)
+        adder.decode(raw, _shape_of(element), values, powers)
         tables[element] = np.where(np.isnan(values), NAN_BITS["f16"], values.astype(np.float16).view(np.uint16))
     return tables
 

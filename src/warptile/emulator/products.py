@@ -115,11 +115,10 @@ class Operands:
         self, arithmetic: Arithmetic, a: FragmentLayout, b: FragmentLayout, c: FragmentLayout, d: FragmentLayout,
         *, matrices: int = 1,
     ) -> None:  # fmt: skip
-        across = b.transposed()
         if arithmetic.left == "b1":  # as 32-bit words along k
-            a, across = (k_operand(layout.rows, layout.columns // 32, 32) for layout in (a, across))
+            a, b = k_operand(a.rows, a.columns // 32, 32), k_operand(b.columns, b.rows // 32, 32).transposed()
         self.a = FragmentCodec(a, signed=arithmetic.left in SIGNED)
-        self.b = FragmentCodec(across, signed=arithmetic.right in SIGNED)
+        self.b = FragmentCodec(b, signed=arithmetic.right in SIGNED)
         self.c = FragmentCodec(c)
         self.d = FragmentCodec(d)
         self.types = (arithmetic.result, arithmetic.left, arithmetic.right, arithmetic.addend)
@@ -128,7 +127,7 @@ class Operands:
 
     def product(self, a: Array, b: Array, c: Array, chosen: Chosen = None, check: Check | None = None) -> Array:
         """Registers of whole warps (see `warptile.emulator.fragments`), to those of D."""
-        left, right, addend = self.a.matrices(a), self.b.matrices(b), self.c.matrices(c)
+        left, right, addend = self.a.matrices(a), self.b.matrices(b).swapaxes(1, 2), self.c.matrices(c)
         result = self._multiply(self._each(left), self._each(right), self._each(addend), chosen)
         if check is not None:
             check(left, right, addend, result)

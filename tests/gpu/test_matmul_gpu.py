@@ -13,6 +13,8 @@ from warptile.reference import error_ratio, is_correct, random_operand, referenc
 from warptile.rungs import RUNGS
 
 TYPES = ["float16", "bfloat16", "float32", "float64", "int8", "uint8"]
+EIGHTHS = ["float8_e4m3", "float8_e5m2"]
+DENSE = [name for name, rung in RUNGS.items() if not rung.sparse]
 
 
 def drawn(*shape, dtype="float32", seed=0):
@@ -33,7 +35,7 @@ def torch():
     return found
 
 
-@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("dtype", [*TYPES, *EIGHTHS])
 @pytest.mark.parametrize("size", [(1, 1, 1), (193, 161, 97), (512, 256, 128), (331, 257, 509)])
 def test_numpy_arrays_go_there_and_back(dtype, size):
     m, n, k = size
@@ -41,7 +43,35 @@ def test_numpy_arrays_go_there_and_back(dtype, size):
     assert_product(wt.matmul(a, b, backend="gpu"), a, b)
 
 
-@pytest.mark.parametrize("name", RUNGS)
+@pytest.mark.parametrize("majors", ["row row", "row col", "col row", "col col"])
+@pytest.mark.parametrize("dtype", ["float16", "float64", "int8", "float8_e4m3"])
+def test_every_combination_of_majors_stays_where_it_is(torch, dtype, majors):
+    a, b = drawn(67, 45, dtype=dtype), drawn(45, 83, dtype=dtype, seed=1)
+
+    def there(x, major):
+        stored = x if major == "row" else np.ascontiguousarray(x.T)
+        memory = torch.from_numpy(np.ascontiguousarray(stored).view(np.uint8)).cuda()
+        tensor = memory.view(getattr(torch, DTYPES[dtype].torch)).reshape(stored.shape)
+        return tensor if major == "row" else tensor.T
+
+    a_major, b_major = majors.split()
+    plan = wt.plan(there(a, a_major), there(b, b_major), out_dtype=None)
+    assert plan.copies == ()
+    assert (plan.plan.problem.a.major, plan.plan.problem.b.major) == (a_major, b_major)
+    d = plan(there(a, a_major), there(b, b_major)).cpu()
+    assert_product(d.view(torch.int16).numpy().view("bfloat16") if dtype in EIGHTHS else d.numpy(), a, b)
+
+
+def test_float8_with_scales_on_the_host_alone(torch):
+    a = torch.randn(64, 48, device="cuda").to(torch.float8_e4m3fn)
+    b = torch.randn(32, 48, device="cuda").to(torch.float8_e4m3fn).T
+    d = wt.matmul(a, b, scale_a=0.5, scale_b=torch.tensor(4.0))
+    assert torch.allclose(d.float(), 2 * (a.float() @ b.float()), rtol=2**-7, atol=1e-3)
+    with pytest.raises(wt.UnsupportedError, match=r"scale_a: it is on cuda:0; .*float\(scale_a\)"):
+        wt.matmul(a, b, scale_a=torch.tensor(0.5, device="cuda"))
+
+
+@pytest.mark.parametrize("name", DENSE)
 def test_every_rung_with_alpha_beta_and_c(name):
     dtype = RUNGS[name].dtypes[0]
     options = {"accumulate": "float16"} if name == "simt-half2" else {}
@@ -140,6 +170,15 @@ def test_device_memory_and_the_emulator_do_not_go_together(torch):
 def test_gpu_and_emulator_agree_where_arithmetic_is_exact():
     a, b = drawn(45, 70, dtype="int8"), drawn(70, 33, dtype="int8", seed=1)
     assert np.array_equal(wt.matmul(a, b, backend="gpu"), wt.matmul(a, b, backend="emulator"))
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint4", "bit1", *EIGHTHS])
+def test_every_type_of_the_mma_family_is_timed(capsys, dtype):
+    command = ["ladder", "--rung", "mma-final", "--dtype", dtype, "--backend", "gpu", "-m", "512", "-n", "384"]
+    assert run([*command, "-k", "1024", "--json"]) == 0
+    (rung,) = json.loads(capsys.readouterr().out)["rungs"]
+    assert (rung["dtype"], rung["correct"]) == (dtype, True)
+    assert rung["time_ms"] > 0
 
 
 def test_the_ladder_is_timed(capsys):

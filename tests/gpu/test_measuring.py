@@ -21,7 +21,7 @@ def test_every_rung_passes_the_check_with_a_c(name):
     rung = RUNGS[name]
     from warptile.bench.workloads import groups_of
 
-    key = groups_of(rung, "sm_90a")[0].key(200, 168, 88)
+    key = groups_of(rung, "sm_90a")[0].key(200, 168, 88, sparse=rung.sparse)
     problem = to_problem(key, with_c=True)
     product = DeviceProduct(problem, sets=1, alpha=0.5, beta=-1.5)
     plan = make_plan(problem, rung=name, arch=product.device.arch)

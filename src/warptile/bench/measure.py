@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from warptile.bench.records import Round
 from warptile.device_product import SLOW_MS
-from warptile.gpu.timing import Runner, Schedule, take_turns
+from warptile.gpu.timing import COOL, Runner, Schedule, take_turns
 
 SWEEP = Schedule("sustained", rounds=3, turn_ms=400.0, warm_up_ms=200.0)
 """The regime that targets are stated in: the chip stays at its power limit. A sweep keeps it busy from cell to cell, so
@@ -19,6 +19,9 @@ the warm-up of one cell can be short."""
 
 BRIEF = Schedule("sustained", rounds=3, turn_ms=100.0, warm_up_ms=100.0)
 """The same in less time, where many cells are compared with each other rather than with a target."""
+
+SHORT_COOL = replace(COOL, bursts=3)
+"""Bursts on a cool chip, as many as a sweep has time for."""
 
 CELL_CAP_MS = 20_000.0
 """The most GPU time one candidate may take in a sweep."""

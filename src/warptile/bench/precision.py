@@ -9,23 +9,22 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from warptile.bench.journal import Task
-from warptile.bench.measure import BRIEF, SWEEP
+from warptile.bench.measure import BRIEF, SHORT_COOL, SWEEP
 from warptile.bench.records import ProblemKey, Timed, TypeCell
 from warptile.bench.sweep import Bench, key_name, resources_of
 from warptile.bench.workloads import LAYOUT_SIZE, MENU, TYPE_GROUPS, default_config, menu_key, to_problem
 from warptile.device_product import runner_for
-from warptile.gpu.timing import COOL, Runner, Schedule, take_turns
+from warptile.gpu.timing import Runner, Schedule, take_turns
 from warptile.plan import make_plan
 from warptile.rungs.rung import Rung
 
-BOTH_REGIMES = (SWEEP, replace(COOL, bursts=3))
+BOTH_REGIMES = (SWEEP, SHORT_COOL)
 ONE_LOOK = (BRIEF,)
 
 

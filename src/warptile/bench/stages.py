@@ -18,6 +18,7 @@ from warptile.arch import REFERENCE_ARCH
 from warptile.bench import correctness, precision, sweep
 from warptile.bench.environment import Sampler, describe
 from warptile.bench.journal import Journal, Task
+from warptile.bench.measure import SHORT_COOL
 from warptile.bench.profile import LaunchRequest, NcuRun, profile
 from warptile.bench.records import (
     AnyRecord,
@@ -113,7 +114,7 @@ class Work:
     @cached_property
     def cool_bench(self) -> sweep.Bench:
         """The same in short bursts with pauses, before the chip meets its power limit."""
-        return sweep.Bench(self.sampler, schedule=COOL, tuned_folder=self.tuned_folder)
+        return sweep.Bench(self.sampler, schedule=SHORT_COOL, tuned_folder=self.tuned_folder)
 
     @cached_property
     def checker(self) -> correctness.Checker:

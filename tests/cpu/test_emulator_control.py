@@ -122,7 +122,7 @@ def test_a_barrier_met_by_half_of_a_warp_names_both_places() -> None:
 
 def test_a_deadlock_says_who_waits_for_what() -> None:
     out = np.zeros(64, dtype=np.int32)
-    with pytest.raises(Deadlock, match=r"32 lanes .* in barrier 3"):
+    with pytest.raises(Deadlock, match=r"32 threads, .* in barrier 3"):
         run_cuda(
             """__global__ void k(int* out) {
                  if (threadIdx.x < 32) asm volatile("bar.sync 3, 64;" ::: "memory");
@@ -206,12 +206,12 @@ def test_printf_and_assert() -> None:
         }""".replace("#include <cassert>", "")
     report = run_cuda(source, "k", [out, Scalar("s32", 4)], block=3)
     assert report.output == "".join(f"t{t} {t * 1.5:5.2f} text {1 << 40}|" for t in range(3))
-    with pytest.raises(KernelTrap, match=r"assertion failed: threadIdx.x < limit .*lane 2"):
+    with pytest.raises(KernelTrap, match=r"assertion failed: threadIdx.x < limit .*thread \(2, 0, 0\)"):
         run_cuda(source, "k", [out, Scalar("s32", 2)], block=3)
 
 
 def test_trap_ends_the_launch() -> None:
-    with pytest.raises(KernelTrap, match="first by lane 5"):
+    with pytest.raises(KernelTrap, match=r"first by thread \(5, 0, 0\)"):
         run_cuda("__global__ void k(int* out) { out[threadIdx.x] = 0; if (threadIdx.x >= 5) __trap(); }", "k",
                  [np.zeros(32, dtype=np.int32)])  # fmt: skip
 

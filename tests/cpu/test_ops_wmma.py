@@ -249,9 +249,9 @@ def test_memory_errors_are_named():
 
 def test_lanes_that_disagree_are_named():
     body = "mov.u32 %r9, %laneid; mul.wide.u32 %rd2, %r9, 32; add.u64 %rd2, %rd1, %rd2;\n"
-    with pytest.raises(DivergentCollective, match="same address; lane 1"):
+    with pytest.raises(DivergentCollective, match=r"same address; thread \(1, 0, 0\)"):
         run_ptx(body + LOAD + "[%rd2], 16;")
-    with pytest.raises(DivergentCollective, match="same stride; lane 1"):
+    with pytest.raises(DivergentCollective, match=r"same stride; thread \(1, 0, 0\)"):
         run_ptx("mov.u32 %r9, %laneid; shl.b32 %r9, %r9, 4;\n" + LOAD + "[%rd1], %r9;")
 
 

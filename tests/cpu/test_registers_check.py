@@ -42,7 +42,8 @@ ret;
 
 def test_a_store_of_a_register_that_nothing_wrote() -> None:
     with pytest.raises(
-        UninitializedRead, match=r"st\.global\.b32 \[%rd2\], %r7: lane 0 uses register %r7, which nothing"
+        UninitializedRead,
+        match=r"st\.global\.b32 \[%rd2\], %r7: thread \(0, 0, 0\) of block \(0, 0, 0\) uses register %r7, which nothing",
     ):
         run("st.global.b32 [%rd2], %r7;")
 
@@ -76,7 +77,7 @@ def test_every_way_out_is_watched(body: str) -> None:
 def test_lanes_are_told_apart() -> None:
     part = "setp.lt.u32 %p1, %r1, 20;\n@%p1 mov.b32 %r7, 3;\n"
     assert run(part + "@%p1 st.global.b32 [%rd2], %r7;").tolist() == [3] * 20 + [0] * 12
-    with pytest.raises(UninitializedRead, match="lane 20 uses register %r7"):
+    with pytest.raises(UninitializedRead, match=r"thread \(20, 0, 0\) of block \(0, 0, 0\) uses register %r7"):
         run(part + "st.global.b32 [%rd2], %r7;")
 
 
@@ -130,7 +131,7 @@ def test_ordinary_kernels_have_nothing_to_watch(name: str, monkeypatch: pytest.M
     kernel = compiled_once(translation_unit(plan.rung, problem, plan.config), "sm_90a")
     found: list[bool] = []
 
-    def look(routine: object, steps: list[object], kernel: str) -> None:
+    def look(routine: object, steps: list[object], memory: object) -> None:
         found.extend(map(bool, registers_check.doubtful_reads(routine, steps)))  # type: ignore[arg-type]
 
     monkeypatch.setattr(registers_check, "watch", look)

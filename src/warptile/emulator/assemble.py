@@ -62,7 +62,7 @@ def assemble(module: Module, layout: Layout, machine: Machine) -> list[Step]:
             machine.count.place(instruction, len(steps) - 1)
         steps.append(Step(p.EXIT if routine.function.entry else p.RETURN, None))
         if machine.memory.check_uninitialised:
-            registers_check.watch(routine, steps[routine.start :], machine.kernel)
+            registers_check.watch(routine, steps[routine.start :], machine.memory)
         for step in steps[routine.start :]:
             if step.kind == p.PLAIN and step.run is not None and step.guard is not None:
                 step.run, step.guard = _guarded(step.run, step.guard), None

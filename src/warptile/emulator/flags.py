@@ -73,9 +73,11 @@ class Flags:
         self._fences = False
         self._tables.clear()
 
-    def idle(self, order: Order) -> bool:
-        """Whether accesses of this order neither release nor acquire anything now."""
-        return not (self._fences or self._released or order.acquires or order.releases)
+    def idle(self, space: str, offsets: NDArray[np.int64], lanes: Lanes, order: Order) -> bool:
+        """Whether these accesses neither release nor acquire anything."""
+        if order.acquires or order.releases or (self._fences and self._fenced[0, 0, lanes].any()):
+            return False
+        return not self._released or not any((space, offset) in self._released for offset in offsets.tolist())
 
     def pending(self, lane: int) -> bool:
         """Whether a lane has read a flag and would acquire something by a fence."""

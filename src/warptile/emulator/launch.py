@@ -15,7 +15,7 @@ from warptile.emulator.counters import Counters, columns
 from warptile.emulator.lanes import Array
 from warptile.emulator.machine import SHARED_RESERVED_BYTES, Geometry, Machine
 from warptile.emulator.memory import GLOBAL_BASE, WRITTEN, GlobalSpace, Memory
-from warptile.emulator.races import Grid, Races
+from warptile.emulator.races import Races
 from warptile.emulator.schedule import Scheduler
 from warptile.errors import (
     ConflictingWrites,
@@ -183,12 +183,13 @@ def _prepare(
         lanes=geometry.lanes,
         shared_bytes=layout.shared_bytes,
         local_bytes=layout.local_bytes,
+        thread_name=geometry.name,
         check_uninitialised="uninitialised" in checks,
     )
     if "races" in checks:
         memory.races = Races(
             memory,
-            Grid(spec.grid, spec.block, geometry.lanes_per_block),
+            geometry,
             geometry.lanes,
             rows={name: access.complete for name, access in accesses.items() if access.complete is not None},
             shared=layout.shared,

@@ -43,6 +43,15 @@ class Geometry:
         self.lanes = blocks * self.lanes_per_block
         self.exists: NDArray[np.bool_] = np.arange(self.lanes) % self.lanes_per_block < self.threads
 
+    def name(self, thread: int) -> str:
+        """A thread of the grid by its indices; those of a block follow each other, padded to whole warps."""
+        block, inner = divmod(thread, self.lanes_per_block)
+        bx, by, _ = self.block
+        gx, gy, _ = self.grid
+        place = (inner % bx, inner // bx % by, inner // (bx * by))
+        where = (block % gx, block // gx % gy, block // (gx * gy))
+        return f"thread ({', '.join(map(str, place))}) of block ({', '.join(map(str, where))})"
+
     @property
     def total_blocks(self) -> int:
         """Blocks of the whole grid."""
@@ -104,8 +113,7 @@ class Machine:
         self.copies.new_wave()
         if self.memory.races is not None:
             self.memory.races.start_wave(first_block * geometry.lanes_per_block, self.live)
-        thread = np.arange(geometry.lanes) % geometry.lanes_per_block
-        self.memory.writer_ids = ids.astype(np.int64) * geometry.lanes_per_block + thread
+        self.memory.first_thread = first_block * geometry.lanes_per_block
 
     def special(self, name: str) -> Array:
         """A special register as one value per lane."""

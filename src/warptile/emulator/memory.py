@@ -147,9 +147,11 @@ class Memory:
         lanes: int,
         shared_bytes: int,
         local_bytes: int,
+        thread_name: Callable[[int], str],
         check_uninitialised: bool = True,
     ) -> None:
         self.kernel = kernel
+        self.thread_name = thread_name
         self.check_uninitialised = check_uninitialised
         self.global_space = global_space
         self.shared_bytes = shared_bytes
@@ -162,7 +164,7 @@ class Memory:
         self.shared_origin = (np.arange(lanes, dtype=np.int64) // lanes_per_block) * self.shared_stride
         self.local_origin = np.arange(lanes, dtype=np.int64) * self.local_stride
         self.writers: dict[str, NDArray[np.int64]] = {}
-        self.writer_ids: NDArray[np.int64] | None = None
+        self.first_thread = 0
         self.conflict: tuple[str, int, Instruction] | None = None
         self.copy_into: Callable[[int, int], Instruction | None] | None = None
         self.races: Races | None = None
@@ -215,9 +217,10 @@ class Memory:
             raise IllegalAddress(
                 f"{instruction.text}: one access with lanes in different state spaces", **self._where(instruction)
             )
-        lane = self._lane_of(active, signed, signed == lowest)
         raise IllegalAddress(
-            f"{instruction.text}: lane {lane} accesses {lowest:#x}, which lies in no buffer", **self._where(instruction)
+            f"{instruction.text}: {self._thread_of(active, signed, signed == lowest)} accesses {lowest:#x}, "
+            "which lies in no buffer",
+            **self._where(instruction),
         )
 
     def _windowed(
@@ -234,7 +237,7 @@ class Memory:
             bad = (offsets < 0) | (offsets + size > limit)
             value = int(offsets[bad].flat[0])
             raise IllegalAddress(
-                f"{instruction.text}: lane {self._lane_of(active, offsets, bad)} accesses bytes {value}.."
+                f"{instruction.text}: {self._thread_of(active, offsets, bad)} accesses bytes {value}.."
                 f"{value + size - 1} of {limit} bytes of {name} memory",
                 **self._where(instruction),
             )
@@ -246,15 +249,19 @@ class Memory:
         if size > 1 and np.bitwise_or.reduce(addresses, axis=None) & (size - 1):
             bad = (addresses & (size - 1)) != 0
             raise MisalignedAccess(
-                f"{instruction.text}: lane {self._lane_of(active, addresses, bad)} accesses address "
+                f"{instruction.text}: {self._thread_of(active, addresses, bad)} accesses address "
                 f"{int(addresses[bad].flat[0]):#x}, which is not a multiple of {size} bytes",
                 **self._where(instruction),
             )
 
-    def _lane_of(self, active: Active, addresses: Offsets, bad: NDArray[np.bool_]) -> int:
+    def thread(self, lane: int | np.intp) -> str:
+        """The thread in a lane of this wave, by its indices."""
+        return self.thread_name(self.first_thread + int(lane))
+
+    def _thread_of(self, active: Active, addresses: Offsets, bad: NDArray[np.bool_]) -> str:
+        """The first thread with a ``bad`` address."""
         rows = bad.reshape(len(addresses), -1).any(axis=1)
-        first = int(np.argmax(rows))
-        return int(active.lanes[first]) if len(addresses) == active.count else first
+        return self.thread(active.lanes[np.argmax(rows)])
 
     def _where(self, instruction: Instruction) -> dict[str, Any]:
         return {"kernel": self.kernel, "location": instruction.location}
@@ -321,14 +328,14 @@ class Memory:
         if pending.any():
             copy = self.copy_into(int(offsets[pending].flat[0]), size) if self.copy_into is not None else None
             raise UninitializedRead(
-                f"{instruction.text}: lane {self._lane_of(active, offsets, pending)} reads {where.name} memory at "
+                f"{instruction.text}: {self._thread_of(active, offsets, pending)} reads {where.name} memory at "
                 f"{self._describe(where, offsets, pending)} while an asynchronous copy into it "
                 f"has not been waited for{f': it was started at {copy.location}' if copy else ''}",
                 **self._where(instruction),
             )
         if self.check_uninitialised:
             raise UninitializedRead(
-                f"{instruction.text}: lane {self._lane_of(active, offsets, missing)} reads {where.name} memory at "
+                f"{instruction.text}: {self._thread_of(active, offsets, missing)} reads {where.name} memory at "
                 f"{self._describe(where, offsets, missing)}, which nothing has written",
                 **self._where(instruction),
             )
@@ -356,7 +363,7 @@ class Memory:
                 raise IllegalAddress(
                     f"{instruction.text}: writes {target.name}, which is read-only", **self._where(instruction)
                 )
-            if words is not None and target.name in self.writers and self.writer_ids is not None:
+            if words is not None and target.name in self.writers:
                 self._note_writers(instruction, active, where, target, offsets, size, words)
 
     def _note_writers(
@@ -369,13 +376,11 @@ class Memory:
         size: int,
         words: Array,
     ) -> None:
-        assert self.writer_ids is not None
         table = self.writers[target.name]
         inside = (offsets >= target.start) & (offsets < target.start + target.size)
         places = (offsets - target.start)[inside]
-        ids = np.broadcast_to(self.writer_ids[active.index].reshape(-1, *(1,) * (offsets.ndim - 1)), offsets.shape)[
-            inside
-        ]
+        threads = (self.first_thread + active.lanes).reshape(-1, *(1,) * (offsets.ndim - 1))
+        ids = np.broadcast_to(threads, offsets.shape)[inside]
         other = (table[places] >= 0) & (table[places] != ids)
         if other.any():
             given = np.broadcast_to(words, offsets.shape)[inside]
@@ -414,7 +419,7 @@ class Memory:
             else f"{size} bytes at {value + GLOBAL_BASE:#x}, which lies in no buffer"
         )
         raise IllegalAddress(
-            f"{instruction.text}: lane {self._lane_of(active, offsets, bad)} accesses {place}",
+            f"{instruction.text}: {self._thread_of(active, offsets, bad)} accesses {place}",
             **self._where(instruction),
         )
 

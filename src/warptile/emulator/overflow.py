@@ -49,10 +49,11 @@ def overflow_check(
         if not made.any():
             return
         warp, row, column = (int(x) for x in np.unravel_index(int(np.argmax(made)), made.shape))
-        lane = int(active.lanes[warp * WARP + int(lane_of[row * fragment.columns + column])])
+        lane = active.lanes[warp * WARP + lane_of[row * fragment.columns + column]]
+        thread = machine.memory.thread(lane)
         raise AccumulatorOverflow(
-            f"{instruction.text}: row {row}, column {column} of the result, in lane {lane}, is infinite although the "
-            "operands are finite; f16 ends at 65504: accumulate in f32, or scale the operands",
+            f"{instruction.text}: row {row}, column {column} of the result is infinite, in {thread}, "
+            "although the operands are finite; f16 ends at 65504: accumulate in f32, or scale the operands",
             kernel=machine.kernel,
             location=instruction.location,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,26 +21,14 @@ from warptile.emulator.history import COPYING_FROM, COPYING_TO, READING, WRITE, 
 from warptile.emulator.lanes import WARP, Active, Array
 from warptile.emulator.memory import GlobalSpace, Memory, Offsets, Space
 from warptile.errors import DataRace
-from warptile.launch import Dim3, Rows
+from warptile.launch import Rows
 from warptile.ptx.instruction import Instruction
 
+if TYPE_CHECKING:
+    from warptile.emulator.machine import Geometry
 
-@dataclass(frozen=True)
-class Grid:
-    """How threads are numbered and named: those of a block follow each other, padded to whole warps."""
-
-    grid: Dim3
-    block: Dim3
-    lanes_per_block: int
-
-    def name(self, thread: int) -> str:
-        """A thread by its indices."""
-        block, inner = divmod(thread, self.lanes_per_block)
-        bx, by, _ = self.block
-        gx, gy, _ = self.grid
-        place = (inner % bx, inner // bx % by, inner // (bx * by))
-        where = (block % gx, block // gx % gy, block // (gx * gy))
-        return f"thread ({', '.join(map(str, place))}) of block ({', '.join(map(str, where))})"
+FULL_MASK = 0xFFFFFFFF
+"""The member mask that names every lane of a warp."""
 
 
 class Races:
@@ -49,21 +38,21 @@ class Races:
 
     Args:
         memory: whose accesses are followed.
-        grid: names of threads.
+        geometry: names of threads.
         lanes: of a full wave.
         rows: of operands that are matrices, how their elements lie.
         shared: addresses of shared variables.
     """
 
     def __init__(
-        self, memory: Memory, grid: Grid, lanes: int, *, rows: Mapping[str, Rows], shared: Mapping[str, int]
+        self, memory: Memory, geometry: Geometry, lanes: int, *, rows: Mapping[str, Rows], shared: Mapping[str, int]
     ) -> None:
         self._memory = memory
-        self._grid = grid
+        self._geometry = geometry
         self._live: NDArray[np.bool_] = np.zeros(lanes, dtype=np.bool_)
         self._rows = rows
         self._shared = sorted((address, name) for name, address in shared.items())
-        self._clocks = Clocks(lanes, grid.lanes_per_block)
+        self._clocks = Clocks(lanes, geometry.lanes_per_block)
         self._flags = Flags(self._clocks)
         self._histories: dict[str, History] = {}
         self._numbers: dict[int, int] = {}
@@ -103,15 +92,15 @@ class Races:
         for home, lanes, places in self._parts(active.lanes, where, offsets, size):
             number, order = self._known(instruction)
             tag = number * 4 + order.strength
-            if self._flags.idle(order):
+            if self._flags.idle(home.name, places, lanes, order):
                 self._enter(home, WRITING, instruction, tag, lanes, places, size)
                 continue
-            for i in range(len(lanes)):
-                one = slice(i, i + 1)
+            apart = instruction.opcode == "red" or len(np.unique(places)) == len(places)
+            for some in [slice(None)] if apart else [slice(i, i + 1) for i in range(len(lanes))]:
                 if instruction.opcode == "atom":
-                    self._flags.read(home.name, places[one], lanes[one], order)
-                self._enter(home, WRITING, instruction, tag, lanes[one], places[one], size)
-                self._flags.write(home.name, places[one], lanes[one], order, exchange=True)
+                    self._flags.read(home.name, places[some], lanes[some], order)
+                self._enter(home, WRITING, instruction, tag, lanes[some], places[some], size)
+                self._flags.write(home.name, places[some], lanes[some], order, exchange=True)
 
     def _parts(self, lanes: Lanes, where: Space, offsets: Offsets, size: int) -> Iterator[tuple[_Home, Lanes, Offsets]]:
         """Accesses by what they lie in, with offsets into that; without those to memory that nobody may write."""
@@ -202,7 +191,7 @@ class Races:
         if not waiting:
             return
         lanes = np.concatenate(waiting)
-        per_block = self._grid.lanes_per_block
+        per_block = self._geometry.lanes_per_block
         living = int(np.count_nonzero(self._live[block * per_block : (block + 1) * per_block]))
         if len(lanes) == living and not arrived:
             self._clocks.join_blocks(np.array([block]))
@@ -211,18 +200,19 @@ class Races:
 
     def warp_barrier(self, active: Active, masks: Array) -> None:
         """`bar.warp.sync`: lanes of a warp that name each other."""
-        lanes = active.lanes
+        warps = active.lanes // WARP
+        if (masks == FULL_MASK).all():
+            self._clocks.join_warps(np.unique(warps))
+            return
         weights = np.uint64(1) << np.arange(WARP, dtype=np.uint64)
         living = (self._live.reshape(-1, WARP) * weights).sum(axis=1, dtype=np.uint64)
         masks = np.broadcast_to(masks, active.count).astype(np.uint64)
-        warps = lanes // WARP
         whole = (living[warps] & ~masks) == 0
         if whole.any():
             self._clocks.join_warps(np.unique(warps[whole]))
-        if not whole.all():
-            groups = warps[~whole].astype(np.uint64) << np.uint64(WARP) | masks[~whole]
-            for group in np.unique(groups):
-                self._clocks.join(lanes[~whole][groups == group])
+        groups = warps.astype(np.uint64) << np.uint64(WARP) | masks
+        for group in np.unique(groups[~whole]):
+            self._clocks.join(active.lanes[groups == group])
 
     def fence(self, instruction: Instruction, active: Active) -> None:
         """`fence` and `membar`."""
@@ -232,8 +222,8 @@ class Races:
 
     def _race(self, home: _Home, offset: int, first: _Party, second: _Party) -> DataRace:
         kind = f"{_NOUN[first.doing]}-{_NOUN[second.doing]}"
-        now = f"{self._grid.name(second.thread)} {_NOW[second.doing]} it with {second.instruction.text}"
-        before = f"{self._grid.name(first.thread)} {_BEFORE[first.doing]} it with {first.instruction.text}"
+        now = f"{self._geometry.name(second.thread)} {_NOW[second.doing]} it with {second.instruction.text}"
+        before = f"{self._geometry.name(first.thread)} {_BEFORE[first.doing]} it with {first.instruction.text}"
         return DataRace(
             f"{kind} race on {self._place(home, offset)}: {now}; {before} at {first.instruction.location}, "
             f"and nothing orders the two: {self._missing(first, second)}",
@@ -259,7 +249,7 @@ class Races:
 
     def _missing(self, first: _Party, second: _Party) -> str:
         """What would order the two."""
-        per_block = self._grid.lanes_per_block
+        per_block = self._geometry.lanes_per_block
         if first.doing >= COPYING_FROM:
             if first.thread == second.thread:
                 return "the thread has not waited for its own copy (cp.async.wait_group or wait_all)"

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from warptile.emulator import program as p
 from warptile.emulator.lanes import Active, RegisterFile
+from warptile.emulator.memory import Memory
 from warptile.emulator.program import Routine, Step
 from warptile.errors import UninitializedRead
 from warptile.ptx.instruction import Instruction, Register
@@ -28,7 +29,7 @@ EXCHANGES = frozenset({"shfl", "vote", "match", "redux", "movmatrix"})
 """Instructions whose result comes from other lanes too: it counts as written."""
 
 
-def watch(routine: Routine, steps: list[Step], kernel: str) -> None:
+def watch(routine: Routine, steps: list[Step], memory: Memory) -> None:
     """Make the steps of one function report such reads. Guards must not have been folded into ``run`` yet."""
     doubtful = doubtful_reads(routine, steps)
     if not any(doubtful):
@@ -36,7 +37,7 @@ def watch(routine: Routine, steps: list[Step], kernel: str) -> None:
     # What a call or a barrier without `run` writes cannot be followed: such registers are taken as written.
     followed = set().union(*doubtful) - {name for step in steps if step.run is None for name in step.writes}
     followed -= _formals(routine)
-    watcher = _Watcher(routine.registers, kernel)
+    watcher = _Watcher(routine.registers, memory)
     for step, reads in zip(steps, doubtful, strict=True):
         instruction = step.instruction
         if instruction is None:
@@ -133,9 +134,9 @@ def _formals(routine: Routine) -> set[str]:
 class _Watcher:
     """Wraps what steps of one function do, with the shadows of its registers."""
 
-    def __init__(self, registers: RegisterFile, kernel: str) -> None:
+    def __init__(self, registers: RegisterFile, memory: Memory) -> None:
         self.registers = registers
-        self.kernel = kernel
+        self.memory = memory
         self.origins: dict[str, str] = {}  # of a register computed from one that nothing has written: where, from what
 
     def reporting(self, run: Callable[..., Any], instruction: Instruction, names: list[str]) -> Callable[..., Any]:
@@ -146,11 +147,11 @@ class _Watcher:
             for name, unwritten in flags:
                 missing = unwritten.among(active)
                 if missing is not None:
-                    lane = int(active.lanes[int(np.argmax(missing))])
+                    lane = active.lanes[np.argmax(missing)]
                     raise UninitializedRead(
-                        f"{instruction.text}: lane {lane} uses register {name}, "
+                        f"{instruction.text}: {self.memory.thread(lane)} uses register {name}, "
                         f"{self.origins.get(name, '')}which nothing has written",
-                        kernel=self.kernel,
+                        kernel=self.memory.kernel,
                         location=instruction.location,
                     )
             return run(active)

@@ -246,9 +246,9 @@ class Scheduler:
         masks = np.broadcast_to(cast(Any, step.detail)(merged), merged.count).astype(np.uint64)
         bits = np.uint64(1) << (lanes % WARP).astype(np.uint64)
         if ((masks & bits) == 0).any():
-            lane = int(lanes[np.argmax((masks & bits) == 0)])
+            thread = self.machine.memory.thread(lanes[np.argmax((masks & bits) == 0)])
             raise DivergentCollective(
-                f"{step.instruction}: lane {lane} executes it but is not in its own member mask", **self._where(step)
+                f"{step.instruction}: {thread} executes it but is not in its own member mask", **self._where(step)
             )
         warps = self.machine.geometry.lanes // WARP
         present = np.zeros(warps, dtype=np.uint64)
@@ -394,12 +394,9 @@ class Scheduler:
             return
         lines = []
         for position, lanes in self._collectives.items():
-            lines.append(f"{_some(lanes)} at {self._place(position)}, waiting for other lanes of their warps")
-        for (block, number), waiting in self._barriers.items():
-            for w in waiting:
-                lines.append(
-                    f"{_some(w.lanes)} at {self._place(w.position)}, in barrier {number} of block slot {block}"
-                )
+            lines.append(f"{self._some(lanes)} at {self._place(position)}, waiting for other lanes of their warps")
+        for (_, number), waiting in self._barriers.items():
+            lines += [f"{self._some(w.lanes)} at {self._place(w.position)}, in barrier {number}" for w in waiting]
         positions = [*self._collectives, *(w.position for ws in self._barriers.values() for w in ws)]
         step = self.steps[positions[0]]
         if self._collectives:
@@ -407,6 +404,9 @@ class Scheduler:
                 "not all lanes of a warp execute it together: " + "; ".join(lines), **self._where(step)
             )
         raise Deadlock("no thread can go on: " + "; ".join(lines), **self._where(step))
+
+    def _some(self, lanes: Lanes) -> str:
+        return f"{len(lanes)} threads, first {self.machine.memory.thread(lanes[0])},"
 
     def _place(self, position: int) -> str:
         step = self.steps[position]
@@ -437,8 +437,3 @@ def _union(groups: list[Active]) -> Active:
     lanes = np.concatenate([group.lanes for group in groups])
     lanes.sort()
     return Active.of(lanes)
-
-
-def _some(lanes: Lanes) -> str:
-    shown = ", ".join(str(int(lane)) for lane in lanes[:4])
-    return f"{len(lanes)} lanes ({shown}{', ...' if len(lanes) > 4 else ''})"

@@ -62,9 +62,10 @@ class _Rows:
             outside = (addresses < SHARED_WINDOW) | (addresses >= SHARED_WINDOW + WINDOW_BYTES)
             if outside.any():
                 first = int(np.argmax(outside))
+                thread = self.machine.memory.thread(active.lanes[first])
                 raise IllegalAddress(
-                    f"{self.instruction.text}: lane {int(active.lanes[first])} accesses {int(addresses[first]):#x}, "
-                    f"which is not in shared memory",
+                    f"{self.instruction.text}: {thread} accesses {int(addresses[first]):#x}, "
+                    "which is not in shared memory",
                     kernel=self.machine.kernel,
                     location=self.instruction.location,
                 )

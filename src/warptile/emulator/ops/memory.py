@@ -334,9 +334,9 @@ def build_trap(instruction: Instruction, assembler: Assembler) -> Operation:
     machine = assembler.machine
 
     def trap(active: Active) -> None:
-        thread = int(active.lanes[0])
+        thread = machine.memory.thread(active.lanes[0])
         raise KernelTrap(
-            f"{instruction.text}: executed by {active.count} threads, first by lane {thread}",
+            f"{instruction.text}: executed by {active.count} threads, first by {thread}",
             kernel=machine.kernel,
             location=instruction.location,
         )

@@ -165,9 +165,10 @@ def _stored(instruction: Instruction, assembler: Assembler, shape: SparseShape) 
             warp, row, element = (int(i) for i in np.argwhere(columns < 0)[0])
             nibble = element // (shape.group // 2)
             lane, shift = shape.metadata_place(row, nibble, number)
+            thread = machine.memory.thread(active.lanes[warp * WARP + lane])
             held = int(words[warp, lane]) >> shift & 15
             raise EmulationError(
-                f"{instruction.text}: lane {int(active.lanes[warp * WARP + lane])} gives {held:#x} as metadata of row "
+                f"{instruction.text}: {thread} gives {held:#x} as metadata of row "
                 f"{row}, columns {nibble * shape.group} to {(nibble + 1) * shape.group - 1}; legal are "
                 f"{', '.join(f'{legal:#x}' for legal in shape.positions)}",
                 kernel=machine.kernel,

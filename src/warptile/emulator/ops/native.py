@@ -33,8 +33,9 @@ def build(
             lane = Active.of(active.lanes[:1])
             message, file, line, function = (int(read(lane)[0]) for read in reads[:4])
             where = f"{_text(assembler, lane, file)}:{line & 0xFFFFFFFF}, in {_text(assembler, lane, function)}"
+            thread = machine.memory.thread(active.lanes[0])
             raise KernelTrap(
-                f"assertion failed: {_text(assembler, lane, message)} ({where}), thread in lane {int(active.lanes[0])}",
+                f"assertion failed: {_text(assembler, lane, message)} ({where}), {thread}",
                 kernel=machine.kernel,
                 location=instruction.location,
             )

@@ -165,9 +165,9 @@ class _Transfer:
         first = rows[:, 0]
         differs = rows != first[:, None]
         if differs.any():
-            lane = int(active.lanes[int(np.argmax(differs))])
+            thread = self.machine.memory.thread(active.lanes[np.argmax(differs)])
             raise DivergentCollective(
-                f"{self.instruction.text}: all lanes of a warp must give the same {what}; lane {lane} gives "
+                f"{self.instruction.text}: all lanes of a warp must give the same {what}; {thread} gives "
                 f"{int(rows.ravel()[np.argmax(differs)]):#x}, the first lane of its warp another",
                 kernel=self.machine.kernel,
                 location=self.instruction.location,

@@ -5,6 +5,7 @@ python tests/wrong_kernel_cases.py > docs/wrong-kernels.md
 
 from __future__ import annotations
 
+import json
 import textwrap
 
 from warptile.errors import (
@@ -17,13 +18,14 @@ from warptile.errors import (
     UninitializedRead,
     UnwrittenOutput,
 )
-from wrong_kernel import Case, WrongProduct
+from wrong_kernel import FOLDER, Case, WrongProduct
 
 SIMT = {"tile": (16, 16), "threads": 256, "element": "float32"}
 WARP = {"size": (32, 48, 64), "tile": (16, 16), "threads": 32}
 RING = {"size": (64, 48, 96), "tile": (32, 16), "threads": 64}
 STAGE_BYTES = (32 * 16 + 16 * 16) * 2
 IN_FLIGHT = "reads shared memory at byte .* while an asynchronous copy into it has not been waited for: it was started"
+OVERFLOW = "the result is infinite, in thread .*, although the operands are finite"
 
 CASES = (
     Case("simt_read_before_barrier", DataRace, "write-read race on shared memory, [ab]_tile", (32, 48, 32), **SIMT),
@@ -55,7 +57,7 @@ CASES = (
         tile=(128, 128), threads=256,
     ),
     Case("wmma_uninitialised_accumulator", UninitializedRead, "register %f.*, which nothing has written", **WARP),
-    Case("wmma_f16_accumulator_overflow", AccumulatorOverflow, "is infinite, in thread .* although", scale=100.0, **WARP),
+    Case("wmma_f16_accumulator_overflow", AccumulatorOverflow, OVERFLOW, scale=100.0, **WARP),
     Case(
         "wmma_wrong_major", WrongProduct, "this is the product with B read in the other major order", (32, 64, 48),
         tile=(16, 16), threads=32, b_major="col",
@@ -87,7 +89,7 @@ CASES = (
     ),
     Case("mma_divergent", DivergentCollective, "96 threads, .* at mma.sync", **WARP),
     Case("mma_uninitialised_accumulator", UninitializedRead, "uses register .*, which nothing has written", **WARP),
-    Case("mma_f16_accumulator_overflow", AccumulatorOverflow, "is infinite, in thread .* although", scale=100.0, **WARP),
+    Case("mma_f16_accumulator_overflow", AccumulatorOverflow, OVERFLOW, scale=100.0, **WARP),
     Case("mma_read_before_barrier", DataRace, "write-read race on shared memory, tiles.*ldmatrix", **WARP),
     Case("mma_misaligned_rows", MisalignedAccess, "ldmatrix.*not a multiple of 16 bytes", **WARP),
     Case("mma_swizzle_on_store_only", WrongProduct, "wrong; rows 0, 8, 16, 24 are right$", **WARP),
@@ -95,6 +97,10 @@ CASES = (
     Case("mma_quadrants_swapped", WrongProduct, "with two quarters of each 16 x 16 block of A exchanged", **WARP),
     Case("mma_rows_written_twice", UnwrittenOutput, r"D\[8, 0\] was never written: 768 of 1536", **WARP),
 )  # fmt: skip
+
+RECORD_FILE = FOLDER.parent / "data" / "wrong_kernels_h200.json"
+RECORD = json.loads(RECORD_FILE.read_text()) if RECORD_FILE.exists() else {"kernels": {}}
+"""What `tests/gpu/wrong_kernels_on_gpu.py` found."""
 
 FAMILIES = {
     "simt": "CUDA cores",
@@ -107,7 +113,7 @@ INTRODUCTION = """# Wrong kernels
 Each kernel in `tests/wrong_kernels/` holds one mistake of a kind seen in the wild. A template argument switches it:
 `product<false>` is wrong, `product<true>` is its corrected twin. A test holds the emulator to both: the wrong one is
 refused with the error and the source lines named here, the twin passes without a report under three schedules of
-asynchronous copies and gives the right product. Most of these run on a GPU and give a right result most of the time.
+asynchronous copies and gives the right product.
 
 This page is written by `python tests/wrong_kernel_cases.py` from the comments of the kernels.
 """
@@ -121,9 +127,22 @@ def page() -> str:
         for case in CASES:
             if case.name.partition("_")[0] == family:
                 parts += ["\n", _wrapped(f"**{case.name}.** {_sentence(case.header['Mistake'])}"), "\n"]
-                points = {"On a GPU": case.header["On a GPU"], "Reported": reported(case), "Fix": case.header["Fix"]}
-                parts += [_wrapped(f"- {what}: {text}", "  ") for what, text in points.items()]
+                points = {
+                    "On a GPU": case.header["On a GPU"],
+                    "On an H200": measured(case.name),
+                    "Reported": reported(case),
+                    "Fix": case.header["Fix"],
+                }
+                parts += [_wrapped(f"- {what}: {text}", "  ") for what, text in points.items() if text]
     return "".join(parts)
+
+
+def measured(name: str) -> str:
+    """What became of the wrong kernel on the GPU of the record; nothing without one."""
+    found = RECORD["kernels"].get(name, {}).get("wrong", {})
+    if "error" in found:
+        return f"`{found['error']}`." if found["error"].startswith("CUDA") else f"{found['error']}."
+    return f"a wrong product in {found['wrong']} of {RECORD['runs']} runs." if found else ""
 
 
 def reported(case: Case) -> str:

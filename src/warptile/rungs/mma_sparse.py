@@ -45,7 +45,7 @@ ACROSS_REGISTERS = 12
 """More of them where B is not stored along K: its addresses move by rows."""
 
 NARROW_REGISTERS = 40
-"""More of them where operands are aligned to less than 16 bytes: many small copies, each with its address."""
+"""More of them where operands are aligned to less than 8 bytes: many small copies, each with its address."""
 
 UNPACKING_REGISTERS = 14
 """More of them, for each instruction of a stage, for 8-bit floats: sm_90 unpacks them to float16 and moves A between
@@ -94,7 +94,7 @@ class Geometry:
         a = config["WM"] // SLAB * 4 + config["WM"] // packed_rows(element)
         strips = 2 * slab(problem.b, is_a=False) // 8 * 4
         extra = 0 if along_k(problem.b, is_a=False) else ACROSS_REGISTERS
-        extra += NARROW_REGISTERS if min(each.alignment_bytes for each in (problem.a, problem.b)) < 16 else 0
+        extra += NARROW_REGISTERS if min(each.alignment_bytes for each in (problem.a, problem.b)) < 8 else 0
         if element.name.startswith("float8"):
             extra += UNPACKING_REGISTERS * (config["WM"] // 16) * (config["WN"] // 8) * _steps(problem, config)
         return accumulators + a + strips + OVERHEAD_REGISTERS + extra

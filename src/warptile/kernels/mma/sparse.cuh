@@ -220,6 +220,7 @@ __device__ __forceinline__ void multiply_slab(MmaAccumulators<OPERATION, TILE>& 
     constexpr int FRAGMENTS = READER::READER_B::FRAGMENTS;
     using INSTRUCTION = SparseMma<typename OPERATION::ELEMENT, typename OPERATION::ACCUMULATOR, 16, 8, 2 * OPERATION::FK,
                                   READER::SLABS_A_WORD == 2 ? PARITY : 0>;
+    static_assert(INSTRUCTION::A_REGISTERS == 4, "the instruction is the one whose A fills four registers");
 #pragma unroll
     for (int step = 0; step < FRAGMENTS; ++step) {
         const int j = PARITY ? FRAGMENTS - 1 - step : step;

@@ -1,22 +1,23 @@
 """The emulator's counters equal the hardware's, for the same kernel on the same problem.
 
-The hardware's come from the newest profile record. Exact: wavefronts of shared memory, their ideal, and the requests
-and sectors of global accesses. Instruction counts differ by nature: a PTX instruction becomes one or several machine
-instructions.
+The hardware's come from the newest profile record that has the rung. Exact: wavefronts of shared memory, their ideal,
+and the requests and sectors of global accesses. Instruction counts differ by nature: a PTX instruction becomes one or
+several machine instructions.
 """
 
 import numpy as np
 import pytest
 
 from warptile import dtypes
-from warptile.arrays import numpy_dtype
-from warptile.bench.records import ProfileRecord, newest
+from warptile.arrays import numpy_dtype, packed
+from warptile.bench.found import Found
 from warptile.bench.workloads import COUNTER_SHAPES, to_problem
 from warptile.compile import compile_source
-from warptile.device_product import draw
+from warptile.device_product import draw, stored_operand
 from warptile.execute import EmulatorBackend, compiled
 from warptile.plan import make_plan
 from warptile.problem import Problem
+from warptile.reference import stored_shape
 from warptile.rungs import RUNGS
 from warptile.source import translation_unit
 
@@ -50,15 +51,12 @@ def source_of(rung: str) -> str:
     """The PTX of a rung on a problem whose rows are aligned to 16 bytes: does it copy asynchronously?"""
     dtype = dtypes.dtype(RUNGS[rung].dtypes[0])
     accumulator = dtypes.dtype("float16" if rung == "simt-half2" else dtype.accumulators[0])
-    problem = Problem.dense(256, 256, 128, dtype, out=dtype, accumulator=accumulator)
+    problem = Problem.dense(256, 256, 128, dtype, out=dtype, accumulator=accumulator, sparse=RUNGS[rung].sparse)
     return compiled(make_plan(problem, rung=rung)).ptx.decode()
 
 
 def recorded():
-    record = newest(ProfileRecord)
-    if record is None:
-        return []
-    return [p for p in record.profiles if (p.problem.m, p.problem.n, p.problem.k) in COUNTER_SHAPES and not p.failed]
+    return Found().small_profiles(COUNTER_SHAPES)
 
 
 @pytest.mark.skipif(not recorded(), reason="no profile of the small problems is recorded yet")
@@ -66,9 +64,11 @@ def recorded():
 def test_counters_equal_the_hardwares(profile):
     problem = to_problem(profile.problem)
     plan = make_plan(problem, rung=profile.rung, config=profile.config)
+    _, of_a = stored_operand(draw(stored_shape(problem.m, problem.k, problem.a), problem.a.dtype, 0), problem.a)
+    b = draw(stored_shape(problem.k, problem.n, problem.b), problem.b.dtype, 1)
     buffers = {
-        "A": draw((problem.m, problem.k), problem.a.dtype, 0),
-        "B": draw((problem.k, problem.n), problem.b.dtype, 1),
+        **of_a,
+        "B": packed(b, problem.b.dtype),
         "D": np.zeros((problem.m, problem.n), numpy_dtype(problem.d.dtype)),
     }
     wrong = counted_otherwise(profile, plan, compiled(plan), buffers)

@@ -194,10 +194,12 @@ def test_scales_are_for_float8():
 
 
 def test_integer_sums_saturate_when_asked():
-    k = 33_100
-    assert k * 255**2 > 2**31
-    a, b = np.full((1, k), 255, np.uint8), np.full((k, 1), 255, np.uint8)
-    assert wt.matmul(a, b, accumulate="int32_saturating", backend="emulator")[0, 0] == 2**31 - 1
+    a, b = drawn(9, 70, dtype="int8"), drawn(70, 8, dtype="int8", seed=1)
+    plan = wt.plan(a, b, accumulate="int32_saturating", backend="emulator")
+    assert plan.plan.problem.accumulator.name == "int32_saturating"
+    assert np.array_equal(plan(a, b), a.astype(np.int32) @ b.astype(np.int32))
+    with pytest.raises(wt.UnsupportedError, match="the accumulator is int32_saturating"):
+        wt.matmul(a, b, accumulate="int32_saturating", rung="wmma-naive", backend="emulator")
 
 
 def test_float16_operands_give_bfloat16_when_asked():

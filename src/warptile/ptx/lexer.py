@@ -9,8 +9,8 @@ from warptile.errors import PtxSyntaxError, SourceLocation
 
 _TOKEN = re.compile(
     r"""
-    (?P<skip>[\s\0]+|//[^\n]*|/\*.*?\*/)
-  | 0[fF][0-9a-fA-F]{8}(?![\w$])
+    (
+    0[fF][0-9a-fA-F]{8}(?![\w$])
   | 0[dD][0-9a-fA-F]{16}(?![\w$])
   | 0[xX][0-9a-fA-F]+U?(?![\w$])
   | 0[bB][01]+U?(?![\w$])
@@ -21,7 +21,11 @@ _TOKEN = re.compile(
   | %?[A-Za-z_$][\w$%]*(?:(?:\.|::)[\w$]+)*
   | "(?:[^"\\\n]|\\.)*"
   | <<|>>|<=|>=|==|!=|&&|\|\|
-  | [-+*/%~!&|^?:;,=<>@(){}\[\]]
+  | [-+*%~!&|^?:;,=<>@(){}\[\]]
+  | /(?![/*])
+    )
+    [\s\0]*
+  | [\s\0]+|//[^\n]*|/\*.*?\*/
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -53,8 +57,8 @@ class Cursor:
             if start != end:
                 raise self._error_at(end, "no PTX token starts here")
             end = match.end()
-            if match.lastgroup is None:
-                add_token(match.group())
+            if match.lastindex:
+                add_token(match[1])
                 add_start(start)
         if end != len(text):
             raise self._error_at(end, "no PTX token starts here")

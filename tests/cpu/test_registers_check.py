@@ -41,10 +41,7 @@ ret;
 
 
 def test_a_store_of_a_register_that_nothing_wrote() -> None:
-    with pytest.raises(
-        UninitializedRead,
-        match=r"st\.global\.b32 \[%rd2\], %r7: thread \(0, 0, 0\) of block \(0, 0, 0\) uses register %r7, which nothing",
-    ):
+    with pytest.raises(UninitializedRead, match=r"thread \(0, 0, 0\) of block \(0, 0, 0\) uses register %r7, which"):
         run("st.global.b32 [%rd2], %r7;")
 
 
@@ -72,6 +69,32 @@ def test_what_reaches_nothing_is_no_mistake() -> None:
 def test_every_way_out_is_watched(body: str) -> None:
     with pytest.raises(UninitializedRead, match="which nothing has written"):
         run(body)
+
+
+@pytest.mark.parametrize(
+    "joined",
+    [
+        "and.pred %p3, %p1, %p2;",
+        "and.pred %p3, %p2, %p1;",
+        "not.pred %p0, %p1;\nnot.pred %p2, %p2;\nor.pred %p3, %p0, %p2;\nnot.pred %p3, %p3;",
+        "setp.gt.and.s32 %p3, %r7, 0, %p1;",
+        "not.pred %p0, %p1;\nsetp.gt.and.s32 %p3, %r7, 0, !%p0;",
+        "selp.b32 %r9, %r7, 0, %p1;\nsetp.gt.s32 %p3, %r9, 0;",
+        "selp.b32 %r9, 1, 0, %p1;\nneg.s32 %r9, %r9;\nand.b32 %r9, %r9, %r7;\nsetp.gt.s32 %p3, %r9, 0;",
+    ],
+)
+def test_a_condition_without_a_branch_is_no_mistake(joined: str) -> None:
+    """``valid && x > 0``, where x is only set when valid: in lanes below 20, of which lane 0 holds a 0."""
+    body = """
+setp.lt.u32 %p0, %r1, {set};
+@%p0 mov.b32 %r7, %r1;
+setp.lt.u32 %p1, %r1, 20;
+setp.gt.s32 %p2, %r7, 0;
+"""
+    store = "@%p3 st.global.b32 [%rd2], 1;"
+    assert run(body.format(set=20) + joined + store).tolist() == [0] + [1] * 19 + [0] * 12
+    with pytest.raises(UninitializedRead, match=r"thread \(18, 0, 0\) .* uses register %p3, computed at"):
+        run(body.format(set=18) + joined + store)
 
 
 def test_lanes_are_told_apart() -> None:

@@ -3,8 +3,9 @@
 A dataflow over each function finds the reads that some path reaches without a write, or with a value computed from such
 a register. Most functions have none, and pay nothing. For the registers of the others a shadow says, lane by lane,
 whether the value is one that the kernel made: arithmetic hands doubt on, and an instruction that lets the value out
-(a store, an address, a tensor core, a guard) reports it. Compilers leave undefined values where they reach nothing, so
-reading alone is no mistake. What `shfl`, `vote` and the like return counts as written, and so do arguments of calls.
+(a store, an address, a tensor core, a guard) reports it. Compilers leave undefined values where nothing depends on
+them, so reading alone is no mistake, nor is joining a false predicate with an undefined one. What `shfl`, `vote` and
+the like return counts as written, and so do arguments of calls.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warptile.emulator import program as p
-from warptile.emulator.lanes import Active, RegisterFile
+from warptile.emulator.assembler import Source
+from warptile.emulator.lanes import Active, Array, RegisterFile
 from warptile.emulator.memory import Memory
 from warptile.emulator.program import Routine, Step
 from warptile.errors import UninitializedRead
-from warptile.ptx.instruction import Instruction, Register
+from warptile.ptx.instruction import Instruction, Negated, Operand, Register
 
 LETS_OUT = frozenset({"st", "ld", "ldu", "red", "atom", "cp", "mma", "wmma", "ldmatrix", "stmatrix"})
 """Instructions that report what they read: it is stored, multiplied, or used as an address."""
@@ -131,6 +133,10 @@ def _formals(routine: Routine) -> set[str]:
     return {formal.name for formal in routine.function.parameters if isinstance(formal, Register)}
 
 
+Condition = Callable[[Active], Array]
+"""For each active lane: does it hold?"""
+
+
 class _Watcher:
     """Wraps what steps of one function do, with the shadows of its registers."""
 
@@ -163,19 +169,71 @@ class _Watcher:
     ) -> Callable[[Active], None]:
         """``run``, which leaves ``written`` as doubtful as what it ``read``."""
         inherited = [(name, self.registers.unwritten(name)) for name in read]
+        matters = self._conditions(instruction, read)
         targets = [self.registers.unwritten(name) for name in written]
 
         def noted(active: Active) -> None:
             doubt: NDArray[np.bool_] | None = None
             for name, unwritten in inherited:
                 missing = unwritten.among(active)
-                if missing is not None:
-                    doubt = missing if doubt is None else doubt | missing
-                    here = f"computed at {instruction.location} from {name}, "
-                    for target in written:
-                        self.origins[target] = self.origins.get(name, here)
+                if missing is None:
+                    continue
+                if name in matters:
+                    missing = missing & matters[name](active)
+                doubt = missing if doubt is None else doubt | missing
+                here = f"computed at {instruction.location} from {name}, "
+                for target in written:
+                    self.origins[target] = self.origins.get(name, here)
             run(active)
             for unwritten in targets:
                 unwritten.set(active, doubt)
 
         return noted
+
+    def _conditions(self, instruction: Instruction, doubtful: list[str]) -> dict[str, Condition]:
+        """In which lanes the value of an operand matters, where that depends on another one.
+
+        Compilers work out ``a && b`` without a branch, b undefined where a is false.
+        """
+        first, second, last = (*instruction.operands[1:4], None, None, None)[:3]
+        found: list[tuple[Operand | None, Condition | None]] = []
+        if instruction.opcode == "selp":
+            chosen = self._value(last)
+            found = [(first, chosen), (second, None if chosen is None else lambda active: ~chosen(active))]
+        elif instruction.opcode in ("and", "or"):
+            found = [(first, self._decides(instruction, second, doubtful))]
+            found.append((second, self._decides(instruction, first, doubtful)))
+        elif instruction.opcode == "setp" and {"and", "or"} & set(instruction.modifiers):
+            decides = self._decides(instruction, last, doubtful)
+            found = [(first, decides), (second, decides)]
+        return {
+            operand.name: condition
+            for operand, condition in found
+            if isinstance(operand, Register) and condition is not None
+        }
+
+    def _decides(self, instruction: Instruction, other: Operand | None, doubtful: list[str]) -> Condition | None:
+        """Where the other operand of an `and` (or `or`) leaves a say to this one: it is not 0 (not all ones)."""
+        read = self._value(other)
+        if read is None:
+            return None
+        absorbs_ones = instruction.opcode == "or" or "or" in instruction.modifiers
+        name = getattr(other, "name", "")
+        unwritten = self.registers.unwritten(name).lanes if name in doubtful else None
+
+        def decides(active: Active) -> Array:
+            value = read(active)
+            undecided = np.asarray((~value if absorbs_ones else value) != 0)
+            return undecided if unwritten is None else undecided | unwritten[active.index]
+
+        return decides
+
+    def _value(self, operand: Operand | None) -> Source | None:
+        """Reads a register or the negation of a predicate; None for anything else."""
+        if isinstance(operand, Negated):
+            negated = self.registers.array(operand.register)
+            return lambda active: ~negated[active.index]
+        if isinstance(operand, Register):
+            plain = self.registers.array(operand)
+            return lambda active: plain[active.index]
+        return None

@@ -160,16 +160,9 @@ def _access(
                     continue
                 if other < 0 or not _published(other - 1, since, known[lane], shape, starts, keys, values):
                     return (i * count + piece) * COLUMNS + column
-            if not reading:
-                table[row + WRITE] = sign * me
-                table[row + WRITE + 1] = now
-                table[row + WRITE + 2] = tag
-                table[row + FIRST_READ] = 0
-                table[row + OTHER_READ] = 0
-                continue
-            column = row + FIRST_READ
+            column = row + WRITE if not reading else row + FIRST_READ
             held = table[column]
-            if held not in (0, me):
+            if reading and held not in (0, me):
                 since = table[column + 1]
                 near = block_first <= held < block_end
                 behind = near and (since < passed or (since < warp_passed and warp_first <= held < warp_first + WARP))
@@ -181,6 +174,11 @@ def _access(
                     mine = warp_first <= held < warp_first + WARP
                     if mine and other not in (0, me) and not warp_first <= other < warp_first + WARP:
                         continue
+            if not reading:
+                table[row + FIRST_READ] = 0
+                table[row + OTHER_READ] = 0
+            if table[column] == me and table[column + 1] == now and table[column + 2] & 3 < strength:
+                continue  # who does not know of the weak access does not know of this one either
             table[column] = sign * me
             table[column + 1] = now
             table[column + 2] = tag

@@ -114,6 +114,17 @@ def stored_operand(drawn: Array, operand: Operand) -> tuple[Array, dict[str, Arr
     return matrix.to_dense(), {"A": matrix.values, "E": matrix.packed()}
 
 
+def host_operands(problem: Problem, seed: int = 0) -> dict[str, Array]:
+    """Everything that one launch reads and writes, by the names of its operands, as it lies in memory; D is zero."""
+    _, found = stored_operand(draw(stored_shape(problem.m, problem.k, problem.a), problem.a.dtype, seed), problem.a)
+    b = draw(stored_shape(problem.k, problem.n, problem.b), problem.b.dtype, seed + 1)
+    found["B"] = packed(b, problem.b.dtype)
+    if problem.c is not None:
+        found["C"] = draw((problem.m, problem.n), problem.c.dtype, seed + 2)
+    found["D"] = np.zeros((problem.m, problem.n), numpy_dtype(problem.d.dtype))
+    return found
+
+
 def unwritten_elements(raw: Array, dtype: DType) -> int:
     """How many elements of D (as bytes) still hold the fill. Integers may hold -1 rightly, so only a run counts there:
     16 neighbours that are all -1."""

@@ -5,19 +5,16 @@ and the requests and sectors of global accesses. Instruction counts differ by na
 several machine instructions.
 """
 
-import numpy as np
 import pytest
 
 from warptile import dtypes
-from warptile.arrays import numpy_dtype, packed
 from warptile.bench.found import Found
 from warptile.bench.workloads import COUNTER_SHAPES, to_problem
 from warptile.compile import compile_source
-from warptile.device_product import draw, stored_operand
+from warptile.device_product import host_operands
 from warptile.execute import EmulatorBackend, compiled
 from warptile.plan import make_plan
 from warptile.problem import Problem
-from warptile.reference import stored_shape
 from warptile.rungs import RUNGS
 from warptile.source import translation_unit
 
@@ -64,13 +61,7 @@ def recorded():
 def test_counters_equal_the_hardwares(profile):
     problem = to_problem(profile.problem)
     plan = make_plan(problem, rung=profile.rung, config=profile.config)
-    _, of_a = stored_operand(draw(stored_shape(problem.m, problem.k, problem.a), problem.a.dtype, 0), problem.a)
-    b = draw(stored_shape(problem.k, problem.n, problem.b), problem.b.dtype, 1)
-    buffers = {
-        **of_a,
-        "B": packed(b, problem.b.dtype),
-        "D": np.zeros((problem.m, problem.n), numpy_dtype(problem.d.dtype)),
-    }
+    buffers = host_operands(problem)
     wrong = counted_otherwise(profile, plan, compiled(plan), buffers)
     for _ in range(COMPILATIONS):
         if not wrong:

@@ -12,16 +12,13 @@ import sys
 from pathlib import Path
 
 import msgspec
-import numpy as np
 
-from warptile.arrays import numpy_dtype, packed
 from warptile.bench.profile import LaunchRequest
 from warptile.bench.workloads import to_problem
-from warptile.device_product import draw, stored_operand
+from warptile.device_product import host_operands
 from warptile.execute import compiled
 from warptile.gpu import driver, executor
 from warptile.plan import make_plan
-from warptile.reference import stored_shape
 
 
 def launch(request: LaunchRequest, arch: str) -> None:
@@ -29,17 +26,7 @@ def launch(request: LaunchRequest, arch: str) -> None:
     problem = to_problem(request.problem, with_c=request.beta != 0)
     plan = make_plan(problem, rung=request.rung, config=request.config, arch=arch)
     kernel = compiled(plan)
-    d_shape = (problem.m, problem.n)
-    a = draw(stored_shape(problem.m, problem.k, problem.a), problem.a.dtype, 0)
-    _, of_a = stored_operand(a, problem.a)
-    b = draw(stored_shape(problem.k, problem.n, problem.b), problem.b.dtype, 1)
-    memory = {
-        **{name: driver.Allocation.from_array(array) for name, array in of_a.items()},
-        "B": driver.Allocation.from_array(packed(b, problem.b.dtype)),
-        "D": driver.Allocation.from_array(np.zeros(d_shape, numpy_dtype(problem.d.dtype))),
-    }
-    if problem.c is not None:
-        memory["C"] = driver.Allocation.from_array(draw(d_shape, problem.c.dtype, 2))
+    memory = {name: driver.Allocation.from_array(array) for name, array in host_operands(problem).items()}
     spec = plan.launch(kernel.entry, request.alpha, request.beta)
     executor.load(kernel).launch(spec, {name: each.address for name, each in memory.items()})
     driver.synchronize()

@@ -86,22 +86,11 @@ def command(
 
 def _emulated(plan: Plan, place: Any) -> tuple[tuple[LineCounts, ...], dict[str, float]]:
     """Counters of one emulated launch."""
-    import numpy as np
-
-    from warptile.arrays import numpy_dtype
     from warptile.bench.lines import from_emulator
+    from warptile.device_product import host_operands
     from warptile.execute import compiled
-    from warptile.reference import random_operand
 
-    problem = plan.problem
-    generator = np.random.default_rng(0)
-    b_shape = (problem.k, problem.n) if problem.b.major == "row" else (problem.n, problem.k)
-    buffers = {
-        "A": random_operand((problem.m, problem.k), problem.a.dtype, generator),
-        "B": random_operand(b_shape, problem.b.dtype, generator),
-        "D": np.zeros((problem.m, problem.n), numpy_dtype(problem.d.dtype)),
-    }
-    report = place.emulate(plan, compiled(plan), buffers, 1.0, 0.0)
+    report = place.emulate(plan, compiled(plan), host_operands(plan.problem), 1.0, 0.0)
     return from_emulator(report.lines), dict(report.counters)
 
 

@@ -15,6 +15,9 @@ struct MmaRing {
     int tile = 0;
     unsigned reading = 0, filling = AHEAD * STAGE_BYTES;
 
+    // Over how many of a tile's STEPS its copies are spread: few where the next tile already waits for them.
+    static __device__ constexpr int copy_steps(int steps) { return AHEAD > 1 ? steps - 1 : (steps + 3) / 4; }
+
     // The stage after the one at `offset`.
     static __device__ __forceinline__ unsigned after(unsigned offset) {
         return offset == (STAGES - 1) * STAGE_BYTES ? 0 : offset + STAGE_BYTES;
@@ -49,6 +52,7 @@ __device__ __forceinline__ void multiply_by_turns(MmaAccumulators<OPERATION, TIL
                                                   MmaFragments<OPERATION, TILE> (&fragments)[2], const READER& reader,
                                                   STREAM& stream, unsigned stages, RING& ring) {
     constexpr int STEPS = TILE::BK / OPERATION::STEP;
+    constexpr int COPY_STEPS = RING::copy_steps(STEPS);
     static_assert(STEPS % 2 == 0, "the two sets of fragments take turns: an even number of steps");
 #pragma unroll
     for (int step = 0; step < STEPS; ++step) {
@@ -57,7 +61,7 @@ __device__ __forceinline__ void multiply_by_turns(MmaAccumulators<OPERATION, TIL
         // At the end there is no next tile to load from.
         if (WHOLE || step < STEPS - 1 || ring.tile + 1 < stream.tiles_k)
             reader.load(fragments[(step + 1) % 2], stages + ring.reading, (step + 1) % STEPS);
-        if (step < STEPS - 1) ring.template stage_ahead<WHOLE, STEPS - 1>(stream, stages, step);
+        if (step < COPY_STEPS) ring.template stage_ahead<WHOLE, COPY_STEPS>(stream, stages, step);
         accumulators.multiply(fragments[step % 2]);
     }
     ++ring.tile;
@@ -79,7 +83,7 @@ __device__ __forceinline__ void multiply_in_passing(MmaAccumulators<OPERATION, T
                                                     PassingFragments<OPERATION, TILE, READER::TOGETHER_A>& fragments,
                                                     const READER& reader, STREAM& stream, unsigned stages, RING& ring) {
     constexpr int TOGETHER = READER::TOGETHER_A, GROUPS = TILE::WM / 16 / TOGETHER, STEPS = TILE::BK / OPERATION::STEP;
-    constexpr int LOADS_B = READER::LOADS_B, SPREAD = GROUPS > 1 ? GROUPS - 1 : 1;
+    constexpr int COPY_STEPS = RING::copy_steps(STEPS), LOADS_B = READER::LOADS_B, SPREAD = GROUPS > 1 ? GROUPS - 1 : 1;
     static_assert(GROUPS % 2 == 0, "the two places for rows of A take turns: an even number of groups");
     static_assert(STEPS % 2 == 0, "the two places for B take turns: an even number of steps");
     const unsigned present = stages + ring.reading;
@@ -103,7 +107,8 @@ __device__ __forceinline__ void multiply_in_passing(MmaAccumulators<OPERATION, T
                 for (int load = group * LOADS_B / SPREAD; load < (group + 1) * LOADS_B / SPREAD && load < LOADS_B; ++load)
                     reader.load_b(fragments.b[(step + 1) % 2], following, load, (step + 1) % STEPS);
             }
-            if (!last) ring.template stage_ahead<WHOLE, (STEPS - 1) * GROUPS>(stream, stages, step * GROUPS + group);
+            if (step < COPY_STEPS)
+                ring.template stage_ahead<WHOLE, COPY_STEPS * GROUPS>(stream, stages, step * GROUPS + group);
 #pragma unroll
             for (int i = 0; i < TOGETHER; ++i)
                 accumulators.multiply_row(group * TOGETHER + i, fragments.a[group % 2][i], fragments.b[step % 2]);

@@ -114,8 +114,8 @@ struct PanelStream {
 
     // Stages the next tile, whatever of it is there.
     __device__ __forceinline__ void stage_part(unsigned panels) {
-        // A rolled loop where a tile takes many small packets: unrolled, its predicates would fill the registers.
-#pragma unroll PASSES <= 16 ? PASSES : 1
+        // Hardly unrolled: the predicates of more copies would take registers from the main loop.
+#pragma unroll 2
         for (int pass = 0; pass < PASSES; ++pass) {
             const int index = pass * THREADS + thread;
             if (PACKETS % THREADS != 0 && index >= PACKETS) break;

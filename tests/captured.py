@@ -1,7 +1,8 @@
 """What an H200 answered to the probes: which rows each instruction got, and how the answers are kept.
 
 Of tensor instructions that round by rules of their own, every word is kept. Where arithmetic alone gives the result
-(integers, f64, conversions, rounded and packed arithmetic) a checksum of every few rows is enough.
+(integers, f64, conversions, rounded and packed arithmetic) a checksum of every few rows is enough. Of approximations
+that the emulator does not model in every bit, some words are kept.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ TILES = 3
 
 CHECKSUMS = 32
 """Of a scalar instruction: one for each part of its rows."""
+
+APPROXIMATE_ROWS = 2048
+"""Of an approximation that the emulator does not give bit for bit: the words of its first rows are kept."""
 
 Run = Callable[[Probe, Words], Words]
 """Runs a probe on rows of input: on the GPU, or `Probe.emulated`."""
@@ -62,9 +66,9 @@ def vectors() -> dict[str, np.ndarray]:
     return found | dict(zip(names, found.pop("scalars"), strict=True))
 
 
-def scalar_checksums(answers: Words) -> np.ndarray:
+def kept_of_scalar(scalar: ScalarProbe, answers: Words) -> np.ndarray:
     """What is stored of a scalar instruction's answers."""
-    return checksums(answers, len(answers) // CHECKSUMS)
+    return checksums(answers, len(answers) // CHECKSUMS) if scalar.exact else answers[:APPROXIMATE_ROWS]
 
 
 def checksums(words: Words, rows: int) -> np.ndarray:

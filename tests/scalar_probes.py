@@ -43,6 +43,11 @@ class ScalarProbe:
     def name(self) -> str:
         return self.probe.name
 
+    @property
+    def exact(self) -> bool:
+        """Whether the emulator gives the hardware's bits: all but MUFU's 32-bit functions and what is made of them."""
+        return self.group != "approximation" or self.types[0] not in ("f32", "f64")
+
     def rows(self, seed: int) -> Words:
         """Its inputs; instructions with the same operand types get the same."""
         exhaustive = all(_REGISTER[kind] == "b16" for kind in self.types[:1])
@@ -142,6 +147,9 @@ def _floats(kind: str, position: int, count: int, seed: int, *, single: bool) ->
         [kinds == 0, kinds == 1, kinds <= 4, kinds == 5, kinds == 6], [part, chosen, part, tie, halves], special_part
     )
     code = (sign << np.uint64(exponent_bits + fraction_bits)) | (field << np.uint64(fraction_bits)) | fraction
+    if kind == "f64" and single:  # just below the smallest normal float32
+        under = np.uint64((bias - 127) << 52) + np.uint64(1 << 52) - (np.uint64(1) << c % np.uint64(34))
+        code = np.where(kinds == 7, np.where(c >> np.uint64(60) == 0, under | sign << np.uint64(63), code), code)
     if position % 3:  # so that kinds meet
         code = np.roll(code, position % 3 * 8 + position)
         shuffled = stream(seed, "order", position, shape=count)
@@ -150,22 +158,34 @@ def _floats(kind: str, position: int, count: int, seed: int, *, single: bool) ->
 
 
 def _related(types: tuple[str, ...], columns: list[np.ndarray], seed: int) -> list[np.ndarray]:
-    """Sums that nearly cancel, and equal operands, for some of the rows."""
-    if len(types) < 2 or len(set(types)) > 1 or types[0] not in ("f32", "f64", "f16x2", "bf16x2", "f32x2"):
+    """In some rows: sums that nearly cancel, equal operands, results just below the smallest normal number."""
+    if len(set(types)) > 1 or types[0] not in ("f32", "f64", "f16", "bf16", "f16x2", "bf16x2") or len(types) == 1:
         return columns
     count = len(columns[0])
     turn = np.arange(count) % 16
-    signs = {"f32": 1 << 31, "f64": 1 << 63, "f32x2": 1 << 63 | 1 << 31}.get(types[0], 0x80008000)
+    base = types[0].removesuffix("x2")
     nudge = stream(seed, "nudge", types[0], shape=count) & np.uint64(3)
-    opposite = columns[0] ^ np.uint64(signs) ^ nudge
-    columns[1] = np.where(turn == 3, opposite, np.where(turn == 11, columns[0], columns[1]))
+    if types[0] != "f16" and types[0] != "bf16":
+        signs = {"f32": 1 << 31, "f64": 1 << 63}.get(types[0], 0x80008000)
+        opposite = columns[0] ^ np.uint64(signs) ^ nudge
+        columns[1] = np.where(turn == 3, opposite, np.where(turn == 11, columns[0], columns[1]))
     if len(types) == 3 and types[0] in ("f32", "f64"):
         real, bits = (np.float32, np.uint32) if types[0] == "f32" else (np.float64, np.uint64)
         with np.errstate(all="ignore"):
             a, b = (column.astype(bits).view(real) for column in columns[:2])
             product = (-(a * b)).view(bits).astype(np.uint64)
         columns[2] = np.where((turn % 4 == 2) & np.isfinite(a) & np.isfinite(b), product ^ nudge, columns[2])
-    return columns
+    # (1 + i u)(1 - i u) with u the last place of 1, and its square root of the smallest normal number as a factor each.
+    exponent_bits, fraction_bits = _FLOATS[base]
+    bias = (1 << (exponent_bits - 1)) - 1
+    i = (np.arange(count, dtype=np.uint64) // np.uint64(16)) % np.uint64(1 << (fraction_bits // 2))
+    sign = (nudge & np.uint64(1)) << np.uint64(exponent_bits + fraction_bits)
+    above = np.uint64((bias - (bias - 1) // 2) << fraction_bits) + i + sign
+    below = np.uint64((bias - (bias - 1 - (bias - 1) // 2)) << fraction_bits) - i - i
+    edge = [above, below, np.zeros(count, np.uint64)][: len(types)]
+    if types[0].endswith("x2"):
+        edge = [low | low << np.uint64(16) for low in edge]
+    return [np.where(turn == 5, at, column) for at, column in zip(edge, columns, strict=True)]
 
 
 # -- the instructions --------------------------------------------------------------------------------------------------

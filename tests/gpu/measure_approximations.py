@@ -1,9 +1,10 @@
 """How far the GPU's approximations are from the truth, over every input there is.
 
 ``python3 tests/gpu/measure_approximations.py --out DIR`` writes ``approximations_h200.json``: for each instruction, the
-largest errors over all 2**32 inputs (for each sign and exponent of the input, in units of the last place, relative and
-absolute), how many results are not the nearest float, and a checksum of all results. References are computed on the GPU
-in double precision. ``--dense`` adds ``dense_*.npz``: results of whole binades, for finding out how they are made.
+largest errors over all 2**32 inputs (in units of the last place, relative and absolute), how many results are not the
+nearest float, and a checksum of all results; and ``approximations_h200.npz``: the largest errors for each sign and
+exponent of the input. References are computed on the GPU in double precision. ``--dense`` adds ``dense_*.npz``: results
+of whole binades, for finding out how they are made.
 """
 
 from __future__ import annotations
@@ -170,8 +171,8 @@ def source() -> str:
     return text
 
 
-def sweep(module: driver.Module, swept: Swept) -> dict[str, object]:
-    """All inputs of one instruction."""
+def sweep(module: driver.Module, swept: Swept) -> tuple[dict[str, object], np.ndarray]:
+    """All inputs of one instruction: what is said of them together, and the largest errors of each bin."""
     found = np.zeros(1 + 5 * BINS, np.uint64)
     with driver.Allocation.from_array(found) as memory:
         spec = LaunchSpec(f"sweep_{swept.entry}", (BINS * 64, 1, 1), (256, 1, 1), (Pointer("out"),))
@@ -181,7 +182,7 @@ def sweep(module: driver.Module, swept: Swept) -> dict[str, object]:
         memory.to_host(found)
     table = found[1:].reshape(BINS, 5)
     errors = (table[:, :3] >> np.uint64(32)).astype(np.uint32).view(np.float32)
-    return {
+    summary = {
         "checksum": f"{int(found[0]):016x}",
         "not_nearest": int(table[:, 3].sum()),
         "odd": [[bin, int(count)] for bin, count in enumerate(table[:, 4]) if count],
@@ -189,11 +190,11 @@ def sweep(module: driver.Module, swept: Swept) -> dict[str, object]:
             name: {
                 "error": float(errors[:, i].max()),
                 "input": f"{int(table[int(errors[:, i].argmax()), i]) & 0xFFFFFFFF:08x}",
-                "bins": [float(f"{e:.7g}") for e in errors[:, i]],
             }
             for i, name in enumerate(("ulp", "relative", "absolute"))
         },
     }
+    return summary, errors
 
 
 def dump(module: driver.Module, instruction: str, first: float, binades: int) -> np.ndarray:
@@ -228,13 +229,14 @@ def main() -> None:
     driver.enter()
     kernel = compile_source(Source(source(), f"sweep_{SWEPT[0].entry}", may_spill=True), driver.device_info().arch)
     with driver.Module(kernel.cubin) as module:
-        about = header() | {"instructions": {swept.instruction: sweep(module, swept) for swept in SWEPT}}
-        (options.out / "approximations_h200.json").write_text(json.dumps(about) + "\n")
-        for name, entry in about["instructions"].items():
-            largest = {
-                kind: (entry["largest"][kind]["error"], entry["largest"][kind]["input"]) for kind in entry["largest"]
-            }
-            print(name, entry["checksum"], entry["not_nearest"], len(entry["odd"]), largest)
+        found = {swept.instruction: sweep(module, swept) for swept in SWEPT}
+        about = header() | {"instructions": {name: summary for name, (summary, _) in found.items()}}
+        (options.out / "approximations_h200.json").write_text(json.dumps(about, indent=1) + "\n")
+        np.savez_compressed(
+            options.out / "approximations_h200.npz", **{name: errors for name, (_, errors) in found.items()}
+        )
+        for name, summary in about["instructions"].items():
+            print(name, summary)
         if options.dense:
             for part, chosen in enumerate((DENSE[:3], DENSE[3:5], DENSE[5:])):
                 arrays = {}

@@ -25,13 +25,17 @@ _TYPES = "f16 f16x2 bf16 bf16x2"
 def through_f32(
     small: SmallFloat, function: Callable[..., Array], narrow: Callable[[Array], Array], *, ftz: bool = False
 ) -> Callable[..., Array]:
-    """``function`` of float32 values, as one of 16-bit registers; .ftz flushes sources and result."""
+    """``function`` of float32 values, as one of 16-bit registers; .ftz flushes sources and result.
+
+    A result is flushed if it is subnormal when rounded to the usual number of bits, were there no least exponent.
+    """
     widen, tiny = small.widen, small.tiny
     if ftz:
+        almost = tiny * np.float32(1 - 2.0 ** -(small.format.precision + 1))
 
         def flushed(*registers: Array) -> Array:
             values = [flush_subnormals(widen(register), tiny) for register in registers]
-            return narrow(flush_subnormals(function(*values), tiny))
+            return narrow(flush_subnormals(function(*values), almost))
 
         return flushed
 

@@ -59,7 +59,7 @@ CASES = (
     Case("wmma_uninitialised_accumulator", UninitializedRead, "register %f.*, which nothing has written", **WARP),
     Case("wmma_f16_accumulator_overflow", AccumulatorOverflow, OVERFLOW, scale=100.0, **WARP),
     Case(
-        "wmma_wrong_major", WrongProduct, "this is the product with B read in the other major order", (32, 64, 48),
+        "wmma_wrong_major", WrongProduct, "the product with B read in the other major order", (32, 64, 48),
         tile=(16, 16), threads=32, b_major="col",
     ),
     Case("wmma_divergent", DivergentCollective, "48 threads, .* at wmma.load", (24, 48, 64), tile=(16, 16), threads=32),
@@ -92,9 +92,9 @@ CASES = (
     Case("mma_f16_accumulator_overflow", AccumulatorOverflow, OVERFLOW, scale=100.0, **WARP),
     Case("mma_read_before_barrier", DataRace, "write-read race on shared memory, tiles.*ldmatrix", **WARP),
     Case("mma_misaligned_rows", MisalignedAccess, "ldmatrix.*not a multiple of 16 bytes", **WARP),
-    Case("mma_swizzle_on_store_only", WrongProduct, "wrong; rows 0, 8, 16, 24 are right$", **WARP),
-    Case("mma_b_not_transposed", WrongProduct, "this is the product with each 8 x 8 block of B transposed", **WARP),
-    Case("mma_quadrants_swapped", WrongProduct, "with two quarters of each 16 x 16 block of A exchanged", **WARP),
+    Case("mma_swizzle_on_store_only", WrongProduct, "1344 of 1536 elements are wrong; rows 0, 8, 16, 24 are right$", **WARP),
+    Case("mma_b_not_transposed", WrongProduct, "the product with each 8 x 8 block of B transposed", **WARP),
+    Case("mma_quadrants_swapped", WrongProduct, "the product with two quarters of each 16 x 16 block of A exchanged", **WARP),
     Case("mma_rows_written_twice", UnwrittenOutput, r"D\[8, 0\] was never written: 768 of 1536", **WARP),
 )  # fmt: skip
 
@@ -148,7 +148,7 @@ def measured(name: str) -> str:
 def reported(case: Case) -> str:
     """The report in a few words: its class, and the lines that it names."""
     if case.error is WrongProduct:
-        return "nothing; the product is compared with one in float64, and the comparison says what is wrong with it."
+        return f'by the comparison with a product in float64: "{case.message.rstrip("$")}".'
     places = [f"line {' or '.join(map(str, lines))} ({role})" for role, lines in case.reported_lines.items()]
     return f"`{case.error.__name__}`{', naming ' if places else ''}{' and '.join(places)}."
 

@@ -1,5 +1,5 @@
 // Mistake: a barrier, but no wait: `__syncthreads()` says nothing of copies that are still under way.
-// On a GPU: zeros or the tile before, in the first columns of depth most of all.
+// On a GPU: what the stage held before: nothing, or the tile before this one.
 // Fix: `cp.async.wait_group`, and then the barrier.
 #include "ptx/cp_async.cuh"
 #include "ring.h"

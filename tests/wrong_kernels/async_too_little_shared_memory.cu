@@ -1,5 +1,5 @@
 // Mistake: the launch asks for one stage less of dynamic shared memory than the ring has.
-// On a GPU: a fault at best; where the next block's memory follows, that block's tiles are overwritten.
+// On a GPU: a fault, or nothing where the memory of a block is rounded up by as much.
 // Fix: STAGES * sizeof(Stage) bytes, stated beside the kernel.
 #include "ptx/cp_async.cuh"
 #include "ring.h"

@@ -1,6 +1,6 @@
-// Mistake: sums are kept in f16, at twice the range that the operands need and not at that of their products.
+// Mistake: sums are kept in f16, which ends at 65504: the operands fit, their sums do not.
 // On a GPU: infinities in the largest elements.
-// Fix: `Mma<__half, float, 16, 8, 16>`, which costs registers but no time.
+// Fix: `Mma<__half, float, 16, 8, 16>`: twice the registers for the sums.
 #include "ptx/matrix_move.cuh"
 #include "ptx/mma.cuh"
 #include "ptx/shared.cuh"

@@ -1,6 +1,5 @@
 // Mistake: the 16-byte chunks of A are stored at swizzled places, chunk ^ (row & 7), and loaded from plain ones.
-// On a GPU: the chunks of a row change places along the depth. Rows 0 and 8 of a tile come out right, no others, and
-// the conflict counter reads a perfect 0.
+// On a GPU: the chunks of a row change places along the depth. Rows 0 and 8 of a tile come out right, no others.
 // Fix: one function for the place of a chunk, used by the store and by the load.
 #include "ptx/matrix_move.cuh"
 #include "ptx/mma.cuh"

@@ -1,5 +1,5 @@
 // Mistake: the accumulators are declared and never set to zero.
-// On a GPU: whatever the registers held; zero in a fresh context, so that the first test passes.
+// On a GPU: whatever the registers held; that may be zero, so that the first test passes.
 // Fix: `float sum[2][4] = {};`
 #include "ptx/matrix_move.cuh"
 #include "ptx/mma.cuh"

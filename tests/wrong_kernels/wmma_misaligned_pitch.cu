@@ -1,6 +1,6 @@
 // Mistake: rows in shared memory are padded by 4 halves to spread them over the banks, so that every other row begins
 // in the middle of 16 bytes.
-// On a GPU: a misaligned address, or with other compilers a result that is right and slow.
+// On a GPU: undefined; a misaligned address where the load becomes an `ldmatrix`.
 // Fix: pad by 8 halves: rows of a fragment start at multiples of 16 bytes.
 #include <cuda_fp16.h>
 #include <mma.h>

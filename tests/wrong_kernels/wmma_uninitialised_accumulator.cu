@@ -1,5 +1,5 @@
 // Mistake: the accumulator fragment is never set to zero.
-// On a GPU: registers of a fresh kernel are often zero, so it passes its tests; the next caller gets noise.
+// On a GPU: whatever the registers held; that may be zero, so that the first test passes.
 // Fix: `wmma::fill_fragment` before the loop.
 #include <cuda_fp16.h>
 #include <mma.h>

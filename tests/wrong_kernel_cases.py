@@ -92,9 +92,15 @@ CASES = (
     Case("mma_f16_accumulator_overflow", AccumulatorOverflow, OVERFLOW, scale=100.0, **WARP),
     Case("mma_read_before_barrier", DataRace, "write-read race on shared memory, tiles.*ldmatrix", **WARP),
     Case("mma_misaligned_rows", MisalignedAccess, "ldmatrix.*not a multiple of 16 bytes", **WARP),
-    Case("mma_swizzle_on_store_only", WrongProduct, "1344 of 1536 elements are wrong; rows 0, 8, 16, 24 are right$", **WARP),
+    Case(
+        "mma_swizzle_on_store_only", WrongProduct, "1344 of 1536 elements are wrong; rows 0, 8, 16, 24 are right$",
+        **WARP,
+    ),
     Case("mma_b_not_transposed", WrongProduct, "the product with each 8 x 8 block of B transposed", **WARP),
-    Case("mma_quadrants_swapped", WrongProduct, "the product with two quarters of each 16 x 16 block of A exchanged", **WARP),
+    Case(
+        "mma_quadrants_swapped", WrongProduct, "the product with two quarters of each 16 x 16 block of A exchanged",
+        **WARP,
+    ),
     Case("mma_rows_written_twice", UnwrittenOutput, r"D\[8, 0\] was never written: 768 of 1536", **WARP),
 )  # fmt: skip
 

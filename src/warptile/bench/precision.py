@@ -18,7 +18,15 @@ from warptile.bench.journal import Task
 from warptile.bench.measure import BRIEF, SHORT_COOL, SWEEP
 from warptile.bench.records import ProblemKey, Timed, TypeCell
 from warptile.bench.sweep import Bench, key_name, resources_of
-from warptile.bench.workloads import LAYOUT_SIZE, MENU, TYPE_GROUPS, default_config, menu_key, to_problem
+from warptile.bench.workloads import (
+    LAYOUT_SIZE,
+    MENU,
+    SPARSE_GROUPS,
+    TYPE_GROUPS,
+    default_config,
+    menu_key,
+    to_problem,
+)
 from warptile.device_product import runner_for
 from warptile.gpu.timing import Runner, Schedule, take_turns
 from warptile.plan import make_plan
@@ -84,7 +92,8 @@ def plan_types(rungs: Sequence[Rung], arch: str) -> Iterator[tuple[ProblemKey, R
         key = menu_key(group)
         for rung in rungs:
             mine = msgspec.structs.replace(key, sparse=rung.sparse)
-            if rung.name in MENU and _takes(rung, mine, arch):
+            wanted = rung.name in MENU and (not rung.sparse or group in SPARSE_GROUPS)
+            if wanted and _takes(rung, mine, arch):
                 yield mine, rung
 
 

@@ -100,6 +100,9 @@ MMA_GROUPS = (
 TYPE_GROUPS = (F16_F32, F16_F16, BF16, TF32, F64, E4M3, E5M2, S8, U8, S4, B1)
 """The precision menu: what is measured once for each type."""
 
+SPARSE_GROUPS = (F16_F32, BF16, TF32, E4M3, S8)
+"""The types in which the menu has a sparse A as well."""
+
 
 MENU = ("mma-final", "mma-sparse")
 """The rungs that are measured in every type that they take."""

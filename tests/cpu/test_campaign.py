@@ -278,6 +278,18 @@ def test_the_mma_family_is_checked_in_every_type_major_and_alignment(gpu, tmp_pa
     assert {1, 8} <= alignments
 
 
+def test_every_check_of_the_mma_family_passes_where_products_are_right(gpu, tmp_path, monkeypatch):
+    monkeypatch.setattr(correctness, "PACKED_SHAPE", (17, 19, 24))
+    state = work(tmp_path, ["mma-final", "mma-sparse"])
+    assert campaign.worker("correctness", state, FOREVER) == 0
+    record = records(tmp_path)[CorrectnessRecord]
+    assert record.failures == ()
+    assert [check for check in record.checks if not check.correct] == []
+    assert {check.offset for check in record.checks} == {0, 1}
+    assert {check.problem.accumulator for check in record.checks} >= {"int32_saturating", "int32_xor", "float16"}
+    assert {check.problem.sparse for check in record.checks} == {False, True}
+
+
 # --- counters and sanitizer ---
 
 

@@ -86,25 +86,27 @@ class Clocks:
         if len(differ):
             numbers = np.arange(len(rows))[chosen][differ]
             for number in numbers.tolist():
-                rows[number] = self.union(np.unique(rows[number]).tolist())
+                rows[number] = self.union(_distinct(rows[number]))
 
     # -- knowledge ---------------------------------------------------------------------------------------------
 
     def release(self, lanes: Lanes) -> int:
-        """Everything that some lanes of a block have done and know, as a table; their clocks go on.
+        """Everything that some lanes of a block, in order, have done and know, as a table; their clocks go on.
 
         Lanes that are a whole warp get one clock and one entry.
         """
-        warps, inverse, counts = np.unique(lanes // WARP, return_inverse=True, return_counts=True)
-        whole = warps[counts == WARP]
+        starts = np.flatnonzero(np.diff(lanes // WARP, prepend=-1))
+        counts = np.diff(starts, append=len(lanes))
+        warps = lanes[starts] // WARP
+        whole = counts == WARP
         rows = self.clock.reshape(-1, WARP)
-        rows[whole] = rows[whole].max(axis=1)[:, None]
-        floors = np.where(counts == WARP, rows[warps, 0] + 1, self.warp_floor[warps]).astype(np.int32)
-        single = lanes[(counts != WARP)[inverse]]
+        rows[warps[whole]] = rows[warps[whole]].max(axis=1)[:, None]
+        floors = np.where(whole, rows[warps, 0] + 1, self.warp_floor[warps])
+        single = lanes[np.repeat(~whole, counts)]
         block = int(lanes[0]) // self.lanes_per_block
         table = self._entries(single, self.clock[single], warps, floors, int(self.block_floor[block]))
         self.clock[lanes] += 1
-        return self.union([*np.unique(self.known[lanes]).tolist(), table])
+        return self.union([*_distinct(self.known[lanes]), table])
 
     def release_as_of(self, lane: int, clock: int, block_floor: int, warp_floor: int, known: int) -> int:
         """What one lane had done and knew at an earlier moment, as a table."""
@@ -156,3 +158,9 @@ class Clocks:
         self.starts[number + 1] = end
         self._tables += 1
         return number
+
+
+def _distinct(tables: NDArray[np.int32]) -> list[int]:
+    """The tables that some lanes have; mostly it is one."""
+    first = int(tables[0])
+    return [first] if (tables == first).all() else np.unique(tables).tolist()

@@ -5,6 +5,7 @@ emulator's are taken here over a sample of each bin: 512 bins, by sign and expon
 """
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from one_instruction import execute
 from random_words import stream
 
 DATA = Path(__file__).parents[1] / "data"
+PAGE = Path(__file__).parents[2] / "docs" / "numerics.md"
 SUMMARY = json.loads((DATA / "approximations_h200.json").read_text())["instructions"]
 SAMPLES = 64
 WORSE = 1.6
@@ -81,3 +83,24 @@ def test_upper_halves_are_within_the_error_of_the_gpu(name):
 def test_the_summary_is_that_of_the_bins(name):
     for i, metric in enumerate(("ulp", "relative", "absolute")):
         assert hardware(name)[:, i].max() == pytest.approx(SUMMARY[name]["largest"][metric]["error"], rel=1e-6)
+
+
+def test_the_page_says_what_was_measured():
+    """Its table: results that are not the nearest, and errors in units of the last place or as powers of 2."""
+    rows = re.findall(r"^\| `([\w.]+)` \|[^|]*\| ([^|]*) \| ([\d.]+)% \|", PAGE.read_text(), re.M)
+    assert len(rows) == 14
+    for name, said, share in rows:
+        assert f"{SUMMARY[name]['not_nearest'] / 2**32:.1%}" == f"{share}%", name
+        bins, largest = hardware(name), SUMMARY[name]["largest"]
+        angles = [bins[np.r_[:top, 256 : 256 + top], 2].max() for top in (129, 130)]
+        errors = [*angles, bins[126:128, 2].max(), np.delete(bins[:255, 1], [126, 127]).max()]
+        errors.append(largest["relative"]["error"])
+        four, eight, near, far, relative = (f"2^{np.log2(error):.2f}" if error else "0" for error in errors)
+        wanted = {
+            "sin": f"absolute {four} below 4, {eight} below 8",
+            "lg2": f"absolute {near} there, else relative {far}",
+            "tanh": f"relative {relative}",
+        }
+        wanted["cos"] = wanted["sin"]
+        kind = "tanh" if name.endswith("f64") else name.split(".")[0]
+        assert said == wanted.get(kind, f"{largest['ulp']['error']:.3f} ulp"), name

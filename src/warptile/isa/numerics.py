@@ -3,11 +3,11 @@
 One step adds a number of exact products and the accumulator. Every term has a significand (of an operand in [1, 2),
 below 1 for subnormals, which keep the smallest normal exponent) and the exponent of its operands' exponents added up.
 All terms are shifted to the largest exponent, cut (toward zero) to some fraction bits, added exactly, and the sum is
-rounded once: toward zero for f32, to nearest even for f16. An instruction with a larger k makes several steps, in order
-of k.
+rounded once: toward zero for f32, to nearest even for f16; what becomes zero is positive. An instruction with a larger
+k makes several steps, in order of k. ``mma.sp`` adds the products of the stored elements, and counts only these.
 
-Sources: Xie et al., "MMA-Sim" (arXiv 2511.10909); Khattak and Mikaitis (arXiv 2512.07004). The sm_90 rows were compared
-with an H200 word by word.
+Sources: Xie et al., "MMA-Sim" (arXiv 2511.10909); Khattak and Mikaitis (arXiv 2512.07004). What sm_90 does was compared
+with an H200 word by word, instruction by instruction (``tests/data/instructions_h200.npz``).
 """
 
 from __future__ import annotations

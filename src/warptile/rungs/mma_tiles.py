@@ -1,8 +1,8 @@
 """Sizes that follow from a configuration of the mma family, and every constraint on one: the Python side of
 tile/panels.cuh and tile/mma_operation.cuh.
 
-A warp's step is 16 x 8 of D for each fragment and 32 bytes of depth (8 or 16 doubles), whatever the type; an instruction
-with a smaller FM or FK is a split of it. A stage is cut into *panels* with rows of at most 128 bytes, along
+A warp's step is 16 x 8 of D for each fragment and 32 bytes of depth (8 or 16 doubles), whatever the type; a smaller
+instruction is applied to parts of it. A stage is cut into *panels* with rows of at most 128 bytes, along
 K where the operand is stored along K, else along M (N).
 """
 
@@ -50,9 +50,6 @@ PANEL_ROW_BYTES = (32, 64, 128)
 MAY_BE_ZERO = ("MIN_BLOCKS",)
 """MIN_BLOCKS is zero where the compiler is left to choose a number of registers."""
 
-PATCH_GAP = 8
-"""Sums of nothing after each row of a patch."""
-
 PATCH_ALIGNMENT_BYTES = 128
 OVERHEAD_REGISTERS = 40
 """Registers of addresses and loop state beside accumulators and fragments, as compiled kernels show them."""
@@ -83,6 +80,11 @@ def along_k(operand: Operand, *, is_a: bool) -> bool:
 def slab(operand: Operand, *, is_a: bool) -> int:
     """Rows (columns) that a warp loads together: two slabs where 16 bytes hold four elements along M (N)."""
     return 2 * SLAB if operand.dtype.bits == 32 and not along_k(operand, is_a=is_a) else SLAB
+
+
+def patch_bytes(rows: int, columns: int, sum_bits: int) -> int:
+    """Bytes of a warp's patch, ``MmaPatch``: after each row eight sums of nothing."""
+    return round_up(rows * (columns + 8) * sum_bits // 8, PATCH_ALIGNMENT_BYTES)
 
 
 @dataclass(frozen=True)
@@ -117,8 +119,7 @@ class Geometry:
     @property
     def patch_bytes(self) -> int:
         """Bytes of one warp's patch: ``MmaPatch``."""
-        row_bytes = (self.config["WN"] + PATCH_GAP) * self.problem.accumulator.bits // 8
-        return round_up(slab(self.problem.a, is_a=True) * row_bytes, PATCH_ALIGNMENT_BYTES)
+        return patch_bytes(slab(self.problem.a, is_a=True), self.config["WN"], self.problem.accumulator.bits)
 
     @property
     def shared_bytes(self) -> int:

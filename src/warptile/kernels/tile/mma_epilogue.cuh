@@ -39,6 +39,28 @@ struct __align__(128) MmaPatch {
     }
 };
 
+// WIDTH sums of a patch. Where they take two reads, vectors of neighbouring lanes lie 32 bytes apart: every other four
+// lanes read their second half first, so that eight lanes together meet all banks.
+template <int WIDTH, typename SUM>
+__device__ __forceinline__ Vector<SUM, WIDTH> read_vector(const SUM* from) {
+    if constexpr (WIDTH * sizeof(SUM) <= 16) {
+        return *reinterpret_cast<const Vector<SUM, WIDTH>*>(from);
+    } else {
+        using HALF = Vector<SUM, WIDTH / 2>;
+        static_assert(sizeof(HALF) == 16, "at most two reads of 16 bytes");
+        const auto* halves = reinterpret_cast<const HALF*>(from);
+        const int first = threadIdx.x / 4 % 2;
+        const HALF one = halves[first], other = halves[1 - first];
+        Vector<SUM, WIDTH> sums;
+#pragma unroll
+        for (int i = 0; i < WIDTH / 2; ++i) {
+            sums.elements[i] = first ? other.elements[i] : one.elements[i];
+            sums.elements[WIDTH / 2 + i] = first ? one.elements[i] : other.elements[i];
+        }
+        return sums;
+    }
+}
+
 // Stores the warp's tile where the block tile starts at (row, column) of D, up to WIDTH elements in one access. The
 // patches lie where the stages were: no warp may still be reading those.
 template <int WIDTH, typename OPERATION, typename TILE>
@@ -65,9 +87,9 @@ __device__ __forceinline__ void store_tile(const MmaAccumulators<OPERATION, TILE
             const int r = index / PER_ROW, c = index % PER_ROW * WIDTH;
             const auto* from = patch.sums + r * PATCH::STRIDE + c;
             if (r < rows && c + WIDTH <= columns) {
-                store_vector<WIDTH>(from, gemm, first_row + r, first_column + c);
+                store_vector(read_vector<WIDTH>(from), gemm, first_row + r, first_column + c);
             } else if (r < rows) {
-                for (int e = 0; c + e < columns; ++e) store_vector<1>(from + e, gemm, first_row + r, first_column + c + e);
+                for (int e = 0; c + e < columns; ++e) store_vector(read_vector<1>(from + e), gemm, first_row + r, first_column + c + e);
             }
         }
         __syncwarp();

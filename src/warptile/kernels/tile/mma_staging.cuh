@@ -20,6 +20,8 @@ struct PacketCopy {
     static __device__ __forceinline__ void part(unsigned shared, const char* global, int valid) {
         if (valid >= BYTES) {
             whole(shared, global);
+        } else if (valid <= 0) {
+            store_shared(shared, Packet<BYTES>{});
         } else {
 #pragma unroll
             for (int byte = 0; byte < BYTES; byte += UNIT) {

@@ -11,7 +11,7 @@ from warptile.launch import Dim3
 from warptile.problem import Problem
 from warptile.rungs.legality import blocks, grid_reason, keys_reason, operand_reason
 from warptile.rungs.mma import access_type, operation_type, tile_type
-from warptile.rungs.mma_tiles import SLAB, along_k, panel_reason, slab
+from warptile.rungs.mma_tiles import SLAB, along_k, panel_reason, patch_bytes, slab
 from warptile.rungs.rung import Config, Rung
 from warptile.rungs.tensor_tiles import (
     MAX_DYNAMIC_SHARED_BYTES,
@@ -20,7 +20,6 @@ from warptile.rungs.tensor_tiles import (
     output_width,
     register_limit,
     resource_reason,
-    round_up,
     shape_reason,
     stages_reason,
 )
@@ -37,14 +36,14 @@ INSTRUCTIONS: dict[str, tuple[tuple[int, int, int], ...]] = {
 }
 """Instruction shape (FM, FN, FK) of each operand type: the one whose A fills four registers."""
 
-KEYS = ("BM", "BN", "BK", "WM", "WN", "FM", "FN", "FK", "STAGES", "GROUP", "MIN_BLOCKS")
-OVERHEAD_REGISTERS = 60
+KEYS = ("BM", "BN", "BK", "WM", "WN", "FM", "FN", "FK", "STAGES", "SETS", "GROUP", "MIN_BLOCKS")
+OVERHEAD_REGISTERS = 40
 """Registers of addresses and loop state beside accumulators and fragments, as compiled kernels show them."""
 
-ACROSS_REGISTERS = 12
+ACROSS_REGISTERS = 20
 """More of them where B is not stored along K: its addresses move by rows."""
 
-NARROW_REGISTERS = 40
+NARROW_REGISTERS = 54
 """More of them where operands are aligned to less than 8 bytes: many small copies, each with its address."""
 
 UNPACKING_REGISTERS = 14
@@ -82,7 +81,7 @@ class Geometry:
     @property
     def shared_bytes(self) -> int:
         """Shared memory of a block: the ring while it multiplies, a row of fragments of each warp once it stores."""
-        patch = round_up(SLAB * (self.config["WN"] + 8) * self.problem.accumulator.bits // 8, 128)
+        patch = patch_bytes(SLAB, self.config["WN"], self.problem.accumulator.bits)
         return max(self.config["STAGES"] * self.stage_bytes, self.threads // WARP_LANES * patch)
 
     @property
@@ -91,7 +90,7 @@ class Geometry:
         config, problem = self.config, self.problem
         element = problem.a.dtype
         accumulators = config["WM"] * config["WN"] * problem.accumulator.bits // 32 // WARP_LANES
-        a = config["WM"] // SLAB * 4 + config["WM"] // packed_rows(element)
+        a = (config["WM"] // SLAB * 4 + config["WM"] // packed_rows(element)) * config["SETS"]
         strips = 2 * slab(problem.b, is_a=False) // 8 * 4
         extra = 0 if along_k(problem.b, is_a=False) else ACROSS_REGISTERS
         extra += NARROW_REGISTERS if min(each.alignment_bytes for each in (problem.a, problem.b)) < 8 else 0
@@ -141,12 +140,23 @@ def _tiling_reason(problem: Problem, config: Config) -> str | None:
     for key, (unit, why) in units.items():
         if config[key] % unit:
             return f"{key} is {config[key]}; {why.format(unit)}, so it must be a multiple of that"
+    if config["SETS"] > 2:
+        return f"SETS is {config['SETS']}; fragments of A come in one set or two"
+    if _steps(problem, config) % config["SETS"]:
+        return f"BK is {config['BK']}, one step; two sets of fragments of A take turns, so it must be an even number"
     if _steps(problem, config) * (config["WN"] // strip) % 2:
         return (
             f"BK and WN are {config['BK']} and {config['WN']}; strips of B, {strip} columns and one step deep, take "
             "turns in two sets, so their number must be even"
         )
     return None
+
+
+def _ring_reason(config: Config) -> str | None:
+    """Why the ring is too short, or None."""
+    if config["SETS"] == 2 and config["STAGES"] == 2:
+        return "STAGES is 2; with two sets of fragments two stages are read at a time, and a ring needs at least 3"
+    return stages_reason(config)
 
 
 def _output_reason(problem: Problem, config: Config) -> str | None:
@@ -165,7 +175,7 @@ def _illegal(problem: Problem, config: Config) -> str | None:
         or _tiling_reason(problem, config)
         or panel_reason(problem, {**config, "BK": config["BK"] // 2})
         or panel_reason(problem, config)
-        or stages_reason(config)
+        or _ring_reason(config)
         or _output_reason(problem, config)
         or grid_reason(problem, config)
         or resource_reason(Geometry(problem, config), MAX_DYNAMIC_SHARED_BYTES)
@@ -180,29 +190,31 @@ def _capability(problem: Problem, config: Config) -> int:
 # --- configurations -----------------------------------------------------------------------------------------------
 
 SIZES = (
-    (256, 128, 64, 64, 128, 5),
-    (256, 128, 64, 64, 256, 3),
-    (192, 192, 96, 48, 128, 5),
-    (128, 256, 64, 64, 128, 4),
-    (128, 128, 64, 64, 128, 5),
-    (128, 128, 64, 32, 128, 5),
-    (128, 64, 32, 32, 128, 5),
-    (64, 64, 32, 32, 128, 5),
-    (128, 64, 32, 32, 64, 5),
-    (64, 64, 32, 32, 64, 5),
-    (64, 64, 16, 32, 64, 5),
+    (256, 128, 64, 64, 256, 3, 2),
+    (256, 128, 64, 64, 128, 5, 1),
+    (192, 192, 96, 48, 128, 5, 1),
+    (128, 256, 64, 64, 128, 4, 1),
+    (128, 128, 64, 64, 128, 5, 1),
+    (128, 128, 64, 32, 128, 5, 1),
+    (128, 64, 32, 32, 128, 5, 1),
+    (64, 64, 32, 32, 128, 5, 1),
+    (128, 64, 32, 32, 64, 5, 1),
+    (64, 64, 32, 32, 64, 5, 1),
+    (64, 64, 16, 32, 64, 5, 1),
 )
-"""Sizes that are always tried: BM, BN, WM, WN, dense bytes of depth (128 are 64 halves), STAGES."""
+"""Sizes that are always tried: BM, BN, WM, WN, dense bytes of depth (128 are 64 halves), STAGES, SETS."""
 
-ENOUGH_BLOCKS = {0: 100, 4: 100, 5: 60, 6: 60, 7: 0, 8: 60, 9: 0, 10: 0}
+ENOUGH_BLOCKS = {0: 100, 1: 100, 4: 100, 5: 60, 6: 60, 7: 0, 8: 60, 9: 0, 10: 0}
 """Default choices among them, best first, each with the number of blocks from which a large GPU is kept busy."""
 
 
-def _sized(problem: Problem, bm: int, bn: int, wm: int, wn: int, depth_bytes: int, stages: int) -> dict[str, int]:
+def _sized(
+    problem: Problem, bm: int, bn: int, wm: int, wn: int, depth_bytes: int, stages: int, sets: int
+) -> dict[str, int]:
     fm, fn, fk = INSTRUCTIONS.get(problem.a.dtype.name, INSTRUCTIONS["float16"])[0]
     depth = depth_bytes * 8 // problem.a.dtype.bits
     shape = {"BM": bm, "BN": bn, "BK": depth, "WM": wm, "WN": wn, "FM": fm, "FN": fn, "FK": fk}
-    return {**shape, "STAGES": stages, "GROUP": 8, "MIN_BLOCKS": 1}
+    return {**shape, "STAGES": stages, "SETS": sets, "GROUP": 8, "MIN_BLOCKS": 1}
 
 
 def _default(problem: Problem) -> Config:
@@ -220,7 +232,7 @@ def _candidates(problem: Problem) -> tuple[Config, ...]:
     extents, warps = (64, 128, 192, 256), (16, 32, 48, 64, 96, 128)
     for bm, bn, wm, wn, depth, stages in product(extents, extents, warps, warps, (64, 128, 256), (3, 4, 5, 6)):
         if 2 <= bm * bn // (wm * wn) <= 16:
-            found.append(_sized(problem, bm, bn, wm, wn, depth, stages))
+            found += [_sized(problem, bm, bn, wm, wn, depth, stages, sets) for sets in (1, 2)]
     found += [{**config, "MIN_BLOCKS": 2} for config in list(found)]
     found += [{**_sized(problem, *SIZES[0]), "GROUP": group} for group in (1, 4, 16)]
     unique = {tuple(config.items()): config for config in found}
@@ -236,7 +248,7 @@ def _name(problem: Problem, config: Config) -> str:
         operation_type(problem, {**config, "FK": config["FK"] // 2}),
         tile_type(problem, config),
         access_type(problem),
-        *(str(config[key]) for key in ("STAGES", "GROUP", "MIN_BLOCKS")),
+        *(str(config[key]) for key in ("STAGES", "SETS", "GROUP", "MIN_BLOCKS")),
     ]
     return f"warptile::mma_sparse<{', '.join(arguments)}>"
 

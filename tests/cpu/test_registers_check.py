@@ -137,6 +137,19 @@ def test_what_a_call_returns_is_written() -> None:
     assert run(body, functions=functions).tolist() == list(range(1, 33))
 
 
+def test_a_load_of_local_memory_counts_where_its_value_does() -> None:
+    local = """
+.local .b32 kept[2];
+setp.lt.u32 %p1, %r1, 20;
+@%p1 st.local.b32 [kept], %r1;
+ld.local.b32 %r7, [kept];
+"""
+    chosen = "selp.b32 %r8, %r7, 50, %p1;\nst.global.b32 [%rd2], %r8;"
+    assert run(local + chosen).tolist() == [*range(20), *[50] * 12]
+    with pytest.raises(UninitializedRead, match=r"\(20, 0, 0\) .* %r7, read at PTX line 14 from local memory, which"):
+        run(local + "st.global.b32 [%rd2], %r7;")
+
+
 def test_who_asks_for_no_check_gets_none() -> None:
     run("st.global.b32 [%rd2], %r7;", checks=DEFAULT_CHECKS - {"uninitialised"})
 

@@ -166,6 +166,7 @@ class Memory:
         self.writers: dict[str, NDArray[np.int64]] = {}
         self.first_thread = 0
         self.conflict: tuple[str, int, Instruction] | None = None
+        self.undefined: NDArray[np.bool_] | None = None  # lanes whose last `loads_local` found nothing
         self.copy_into: Callable[[int, int], Instruction | None] | None = None
         self.races: Races | None = None
 
@@ -333,7 +334,9 @@ class Memory:
                 f"has not been waited for{f': it was started at {copy.location}' if copy else ''}",
                 **self._where(instruction),
             )
-        if self.check_uninitialised:
+        if self.check_uninitialised and loads_local(instruction):
+            self.undefined = missing if self.undefined is None else self.undefined | missing
+        elif self.check_uninitialised:
             raise UninitializedRead(
                 f"{instruction.text}: {self._thread_of(active, offsets, missing)} reads {where.name} memory at "
                 f"{self._describe(where, offsets, missing)}, which nothing has written",
@@ -422,6 +425,14 @@ class Memory:
             f"{instruction.text}: {self._thread_of(active, offsets, bad)} accesses {place}",
             **self._where(instruction),
         )
+
+
+def loads_local(instruction: Instruction) -> bool:
+    """An `ld.local`: compilers move it ahead of its condition, so it may find nothing.
+
+    Such a read is no mistake until its value gets out (`registers_check`).
+    """
+    return instruction.opcode == "ld" and "local" in instruction.modifiers
 
 
 def _unmapped(where: Space, offsets: Offsets, size: int) -> NDArray[np.bool_]:

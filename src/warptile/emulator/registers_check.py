@@ -4,8 +4,8 @@ A dataflow over each function finds the reads that some path reaches without a w
 a register. Most functions have none, and pay nothing. For the registers of the others a shadow says, lane by lane,
 whether the value is one that the kernel made: arithmetic hands doubt on, and an instruction that lets the value out
 (a store, an address, a tensor core, a guard) reports it. Compilers leave undefined values where nothing depends on
-them, so reading alone is no mistake, nor is joining a false predicate with an undefined one. What `shfl`, `vote` and
-the like return counts as written, and so do arguments of calls.
+them, so reading alone is no mistake, nor is joining a false predicate with an undefined one. Loads of local memory are
+treated alike. What `shfl`, `vote` and the like return counts as written, and so do arguments of calls.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from warptile.emulator import program as p
 from warptile.emulator.assembler import Source
 from warptile.emulator.lanes import Active, Array, RegisterFile
-from warptile.emulator.memory import Memory
+from warptile.emulator.memory import Memory, loads_local
 from warptile.emulator.program import Routine, Step
 from warptile.errors import UninitializedRead
 from warptile.ptx.instruction import Instruction, Negated, Operand, Register
@@ -72,7 +72,8 @@ def doubtful_reads(routine: Routine, steps: list[Step]) -> list[frozenset[str]]:
         instruction = step.instruction
         guard = bits([instruction.predicate.name]) if instruction and instruction.predicate else 0
         hands_on = instruction is not None and _hands_on(instruction)
-        effects.append((bits(step.reads), bits(step.writes), guard, hands_on))
+        uncertain = instruction is not None and loads_local(instruction)
+        effects.append((bits(step.reads), bits(step.writes), guard, hands_on, uncertain))
     blocks = _blocks(steps, routine.start)
     held = dict.fromkeys(blocks, (1 << len(bit)) - 1)  # registers that hold a value on every path to a block
     held[0] = bits(_formals(routine))
@@ -98,9 +99,9 @@ def doubtful_reads(routine: Routine, steps: list[Step]) -> list[frozenset[str]]:
     return found
 
 
-def _after(holding: int, reads: int, writes: int, guard: int, hands_on: bool) -> int:
+def _after(holding: int, reads: int, writes: int, guard: int, hands_on: bool, uncertain: bool) -> int:
     """Which registers hold a value behind an instruction."""
-    if hands_on and reads & ~holding:
+    if uncertain or (hands_on and reads & ~holding):
         return holding & ~writes
     return holding if guard else holding | writes
 
@@ -170,6 +171,7 @@ class _Watcher:
         """``run``, which leaves ``written`` as doubtful as what it ``read``."""
         inherited = [(name, self.registers.unwritten(name)) for name in read]
         matters = self._conditions(instruction, read)
+        memory = self.memory
         targets = [self.registers.unwritten(name) for name in written]
 
         def noted(active: Active) -> None:
@@ -184,7 +186,12 @@ class _Watcher:
                 here = f"computed at {instruction.location} from {name}, "
                 for target in written:
                     self.origins[target] = self.origins.get(name, here)
+            memory.undefined = None
             run(active)
+            if memory.undefined is not None:
+                doubt = memory.undefined
+                for target in written:
+                    self.origins[target] = f"read at {instruction.location} from local memory, "
             for unwritten in targets:
                 unwritten.set(active, doubt)
 

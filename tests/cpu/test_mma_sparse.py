@@ -107,14 +107,16 @@ def test_sums_of_whole_numbers_are_exact():
 
 
 @pytest.mark.parametrize("schedule", ["latest", "earliest", "random:7"])
-def test_the_ring_does_not_depend_on_when_copies_land(schedule):
-    ok(72, 80, 500, schedule=schedule)
+@pytest.mark.parametrize("sets", [1, 2])
+def test_the_ring_does_not_depend_on_when_copies_land(sets, schedule):
+    config = {**RUNG.default_config(problem(size=(64, 64, 500))), "SETS": sets, "STAGES": 1 + sets}
+    ok(64, 80, 500, config=config, schedule=schedule)
 
 
 @pytest.mark.parametrize("schedule", ["latest", "random:3"])
 def test_a_stage_of_one_step(schedule):
     # The copies of a tile are then started before its only barrier.
-    config = {**RUNG.default_config(problem(size=(64, 96, 200))), "BK": STEP // 2, "STAGES": 3}
+    config = {**RUNG.default_config(problem(size=(64, 96, 200))), "BK": STEP // 2, "STAGES": 3, "SETS": 1}
     ok(64, 96, 200, config=config, schedule=schedule)
 
 
@@ -127,10 +129,10 @@ def test_small_products(size):
 
 
 def test_a_large_tile():
-    # 130 rows and 96 columns of one 256 x 128 tile; 48 of 64 elements of depth in its last stage.
-    config = {**RUNG.default_config(problem(size=(8192, 8192, 8192))), "STAGES": 3}
+    # 130 rows and 96 columns of one 256 x 128 tile; 112 of 128 elements of depth in its last stage.
+    config = RUNG.default_config(problem(size=(8192, 8192, 8192)))
     assert (config["BM"], config["BN"], config["WM"], config["WN"]) == (256, 128, 64, 64)
-    ok(130, 96, 112, b_major="col", config=config)
+    ok(130, 96, 240, b_major="col", config=config)
 
 
 @pytest.mark.parametrize(("dtype", "accumulate"), [("float16", "float16"), ("int8", "int32_saturating")])
@@ -202,7 +204,7 @@ def test_defaults_compile_without_spills(dtype, size, b_major):
 
 
 BASE = {"BM": 64, "BN": 64, "BK": 64, "WM": 32, "WN": 32, "FM": 16, "FN": 8, "FK": 32, "STAGES": 3, "GROUP": 8}
-BASE |= {"MIN_BLOCKS": 1}
+BASE |= {"SETS": 1, "MIN_BLOCKS": 1}
 
 
 @pytest.mark.parametrize(
@@ -215,6 +217,9 @@ BASE |= {"MIN_BLOCKS": 1}
         ({"BK": 32, "WN": 16}, "strips of B, 16 columns and one step deep, take turns in two sets"),
         ({"BK": 96}, "BK is 48, 96 bytes in a line of A's stage"),
         ({"STAGES": 1}, "a ring needs at least 2"),
+        ({"SETS": 2, "STAGES": 2}, "a ring needs at least 3"),
+        ({"SETS": 2, "BK": 32}, "BK is 32, one step; two sets"),
+        ({"SETS": 3}, "one set or two"),
         ({"FK": 16}, r"FM, FN, FK are \(16, 8, 16\); float16 has m16n8k32"),
     ],
 )

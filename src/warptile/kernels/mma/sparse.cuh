@@ -229,73 +229,83 @@ __device__ __forceinline__ void multiply_slab(MmaAccumulators<OPERATION, TILE>& 
     }
 }
 
-// Where the main loop stands: the tile that is multiplied, and the stages that it is in and that is filled next, by
-// their distance from the first stage in bytes.
+// Where the main loop stands: the tile that is multiplied, its stage, the one before it, which is filled next, and the
+// one after it; stages by their distance from the first in bytes.
 template <int STAGES, int STAGE_BYTES>
 struct SparseRing {
     int tile = 0;
-    unsigned reading = 0, filling = (STAGES - 1) * STAGE_BYTES;
+    unsigned before = (STAGES - 1) * STAGE_BYTES, reading = 0, next = STAGE_BYTES;
 
-    // Past the present tile: its stage is filled next.
     __device__ __forceinline__ void advance() {
-        filling = reading;
-        reading = reading == (STAGES - 1) * STAGE_BYTES ? 0 : reading + STAGE_BYTES;
+        ++tile;
+        before = reading;
+        reading = next;
+        next = next == (STAGES - 1) * STAGE_BYTES ? 0 : next + STAGE_BYTES;
     }
 };
 
-// Multiplies ring.tile. Strips of B pass by in two sets that take turns, each loaded while the one before it is
-// multiplied. Fragments of A stay for a step; with its last strip each is replaced by the next step's as soon as it is
-// used. The first of both are loaded already; the last strip of the tile loads from the next stage.
-template <bool WHOLE, int STAGES, typename OPERATION, typename TILE, typename READER, typename STREAM, typename RING>
-__device__ __forceinline__ void multiply_sparse_tile(MmaAccumulators<OPERATION, TILE>& accumulators, typename READER::A& a,
-                                                     typename READER::STRIP (&b)[2], const READER& reader,
-                                                     STREAM& stream, unsigned stages, RING& ring) {
-    constexpr int STEPS = READER::METADATA::STEPS, STRIPS = READER::STRIPS;
-    static_assert(STEPS * STRIPS % 2 == 0, "two strips take turns: an even number of them in a stage");
-    constexpr int PARTS = STEPS > 1 ? STRIPS : STRIPS - 1;  // of the copies: all are started before the tile ends
+// Multiplies ring.tile, strip by strip; the first strip of B and the first step's fragments of A are loaded already.
+//
+// Strips of B come in two sets, each loaded while the one before it is multiplied. With SETS == 2 so do the fragments of
+// A: the next step's are loaded a few with each strip. With SETS == 1 each is replaced as soon as the last strip of its
+// step has used it.
+//
+// What comes after the tile is in the next stage, which must have arrived, for every thread: that is the barrier. It
+// also says that nobody is in the tile before any more, whose stage is filled: with one set before the barrier, the one
+// of that tile having been its end; with two behind it.
+template <bool WHOLE, int STAGES, int SETS, typename OPERATION, typename TILE, typename READER, typename STREAM,
+          typename RING>
+__device__ __forceinline__ void multiply_sparse_tile(MmaAccumulators<OPERATION, TILE>& accumulators,
+                                                     typename READER::A (&a)[SETS], typename READER::STRIP (&b)[2],
+                                                     const READER& reader, STREAM& stream, unsigned stages, RING& ring) {
+    constexpr int STEPS = READER::METADATA::STEPS, STRIPS = READER::STRIPS, SLABS = READER::SLABS, ALL = STEPS * STRIPS;
+    static_assert(ALL % 2 == 0 && STEPS % SETS == 0, "sets take turns: a stage has an even number of them");
+    constexpr int BARRIER = SETS == 1 ? ALL - 1 : ALL - STRIPS;
+    constexpr int FIRST_COPY = SETS == 1 ? 0 : BARRIER, PARTS = SETS == 1 ? ALL - 1 : STRIPS;
 #pragma unroll
-    for (int step = 0; step < STEPS; ++step) {
+    for (int at = 0; at < ALL; ++at) {
+        const int step = at / STRIPS, strip = at % STRIPS, next = (at + 1) % ALL;
+        if (at == BARRIER) {
+            cp_async_wait_group<STAGES - 1 - SETS>();
+            __syncthreads();
+        }
+        // At the end there is no next tile, and nothing to load.
+        const bool more = WHOLE || ring.tile + 1 < stream.tiles_k;
+        if (next > 0 || more)
+            reader.load_strip(b[next % 2], stages + (next == 0 ? ring.next : ring.reading), next / STRIPS, next % STRIPS);
+        const bool last_step = step == STEPS - 1, a_follows = !last_step || more;
+        const unsigned a_stage = stages + (last_step ? ring.next : ring.reading);
+        auto& coming = a[(step + 1) % SETS];
+        if (SETS == 2 && a_follows) {
 #pragma unroll
-        for (int strip = 0; strip < STRIPS; ++strip) {
-            const int turn = (step * STRIPS + strip) % 2, next_strip = (strip + 1) % STRIPS;
-            const int next_step = (step + (next_strip == 0)) % STEPS;
-            const bool ends_step = next_strip == 0, ends_tile = ends_step && next_step == 0;
-            if (ends_tile) {
-                // What comes next is in the next stage: it must have arrived, for every thread. Behind the barrier
-                // nobody reads the present one any more: the next tile's copies may overwrite it.
-                cp_async_wait_group<STAGES - 2>();
-                __syncthreads();
-                ring.advance();
+            for (int i = 0; i < SLABS; ++i)
+                if (i * STRIPS / SLABS == strip) reader.load_slab(coming, a_stage, (step + 1) % STEPS, i);
+        }
+        if (at >= FIRST_COPY && at < FIRST_COPY + PARTS) {
+            if constexpr (WHOLE) {
+                stream.template stage_whole<PARTS>(stages + ring.before, at - FIRST_COPY);
+            } else if (at == FIRST_COPY) {
+                stream.stage_any(stages + ring.before, ring.tile + STAGES - 1);
             }
-            // At the end there is no next tile, and nothing to load.
-            const bool goes_on = WHOLE || !ends_tile || ring.tile + 1 < stream.tiles_k;
-            if (goes_on) reader.load_strip(b[1 - turn], stages + ring.reading, next_step, next_strip);
-            if (step == 0 && strip < PARTS) {
-                if constexpr (WHOLE) {
-                    stream.template stage_whole<PARTS>(stages + ring.filling, strip);
-                } else if (strip == 0) {
-                    stream.stage_any(stages + ring.filling, ring.tile + STAGES - 1);
-                }
-                // The waits count groups, not tiles: past the last tile they are empty.
-                if (strip == PARTS - 1) cp_async_commit_group();
-            }
+            // The waits count groups, not tiles: past the last tile they are empty.
+            if (at == FIRST_COPY + PARTS - 1) cp_async_commit_group();
+        }
 #pragma unroll
-            for (int i = 0; i < READER::SLABS; ++i) {
-                if (i % 2 == 0) {
-                    multiply_slab<0>(accumulators, i, a, b[turn], strip);
-                } else {
-                    multiply_slab<1>(accumulators, i, a, b[turn], strip);
-                }
-                if (ends_step && goes_on) reader.load_slab(a, stages + ring.reading, next_step, i);
+        for (int i = 0; i < SLABS; ++i) {
+            if (i % 2 == 0) {
+                multiply_slab<0>(accumulators, i, a[step % SETS], b[at % 2], strip);
+            } else {
+                multiply_slab<1>(accumulators, i, a[step % SETS], b[at % 2], strip);
             }
+            if (SETS == 1 && strip == STRIPS - 1 && a_follows) reader.load_slab(coming, a_stage, (step + 1) % STEPS, i);
         }
     }
-    ++ring.tile;
+    ring.advance();
 }
 
 // A is [m, k / 2], the stored elements; `metadata` belongs to it, packed. OPERATION is the dense one whose fragments of
 // A have the same registers.
-template <typename OPERATION, typename TILE, typename ACCESS, int STAGES, int GROUP, int MIN_BLOCKS>
+template <typename OPERATION, typename TILE, typename ACCESS, int STAGES, int SETS, int GROUP, int MIN_BLOCKS>
 __global__ void __launch_bounds__(TILE::THREADS, MIN_BLOCKS)
     mma_sparse(const typename OPERATION::ELEMENT* a, const typename OPERATION::ELEMENT* b,
                const typename OPERATION::OUT* c, typename OPERATION::OUT* d, int m, int n, int k, long long lda,
@@ -305,7 +315,8 @@ __global__ void __launch_bounds__(TILE::THREADS, MIN_BLOCKS)
     const auto position = grouped_tile<GROUP>(blockIdx.x, tiles_along(m, TILE::BM), tiles_along(n, TILE::BN));
     const int row = position.row * TILE::BM, column = position.column * TILE::BN;
     static_assert(!OPERATION::A_COLUMN_MAJOR, "A is stored along K");
-    static_assert(STAGES >= 2, "a ring has a stage to fill beside the one that is read");
+    static_assert(SETS == 1 || SETS == 2, "fragments of A come in one set or two");
+    static_assert(STAGES >= 1 + SETS, "a ring has a stage to fill beside those that are read: two with two sets");
     extern __shared__ __align__(128) unsigned char memory[];
     const unsigned stages = shared_address(memory);
     using READER = SparseReader<OPERATION, TILE>;
@@ -319,22 +330,22 @@ __global__ void __launch_bounds__(TILE::THREADS, MIN_BLOCKS)
         stream.stage_any(stages + ahead * STAGE_BYTES, ahead);
         cp_async_commit_group();
     }
-    typename READER::A fragments;
+    typename READER::A fragments[SETS];
     typename READER::STRIP strips[2];
     cp_async_wait_group<STAGES - 2>();
     __syncthreads();  // the first stage is full
     if (stream.tiles_k > 0) {
 #pragma unroll
-        for (int i = 0; i < READER::SLABS; ++i) reader.load_slab(fragments, stages, 0, i);
+        for (int i = 0; i < READER::SLABS; ++i) reader.load_slab(fragments[0], stages, 0, i);
         reader.load_strip(strips[0], stages, 0, 0);
     }
     SparseRing<STAGES, STAGE_BYTES> ring;
 #pragma unroll 1
     while (ring.tile + STAGES - 1 < stream.whole_tiles)
-        multiply_sparse_tile<true, STAGES>(accumulators, fragments, strips, reader, stream, stages, ring);
+        multiply_sparse_tile<true, STAGES, SETS>(accumulators, fragments, strips, reader, stream, stages, ring);
 #pragma unroll 1
     while (ring.tile < stream.tiles_k)
-        multiply_sparse_tile<false, STAGES>(accumulators, fragments, strips, reader, stream, stages, ring);
+        multiply_sparse_tile<false, STAGES, SETS>(accumulators, fragments, strips, reader, stream, stages, ring);
     __syncthreads();  // the stages turn into patches
     store_tile<ACCESS::D / static_cast<int>(sizeof(typename OPERATION::OUT))>(
         accumulators, reinterpret_cast<MmaPatch<OPERATION, TILE>*>(memory), gemm, row, column);

@@ -17,6 +17,7 @@ from warptile.emulator.machine import SHARED_RESERVED_BYTES, Geometry, Machine
 from warptile.emulator.memory import GLOBAL_BASE, WRITTEN, GlobalSpace, Memory
 from warptile.emulator.races import Races
 from warptile.emulator.schedule import Scheduler
+from warptile.emulator.writers import Writers
 from warptile.errors import (
     ConflictingWrites,
     EmulationError,
@@ -195,9 +196,8 @@ def _prepare(
             shared=layout.shared,
         )
     if "writes" in checks:
-        for name, access in accesses.items():
-            if access.complete is not None and name in sizes:
-                memory.writers[name] = np.full(sizes[name], -1, dtype=np.int64)
+        whole = [name for name, access in accesses.items() if access.complete is not None and name in sizes]
+        memory.writers = Writers({name: sizes[name] for name in whole})
     machine = Machine(
         geometry,
         memory,
@@ -304,8 +304,9 @@ def _check_outputs(
                 f"are as they were before the launch",
                 kernel=spec.entry,
             )
-    if machine.memory.conflict is not None:
-        name, place, instruction = machine.memory.conflict
+    conflict = machine.memory.writers.conflict if machine.memory.writers is not None else None
+    if conflict is not None:
+        name, place, instruction = conflict
         rows = accesses[name].complete
         assert rows is not None
         row, column = rows.element(place)

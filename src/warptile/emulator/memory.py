@@ -10,12 +10,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from warptile.emulator.lanes import POISON_BYTE, Active, Array
+from warptile.emulator.writers import Writers
 from warptile.errors import IllegalAddress, MisalignedAccess, UninitializedRead
 from warptile.ptx.instruction import Instruction
 
@@ -163,9 +165,8 @@ class Memory:
         lanes_per_block = lanes // blocks
         self.shared_origin = (np.arange(lanes, dtype=np.int64) // lanes_per_block) * self.shared_stride
         self.local_origin = np.arange(lanes, dtype=np.int64) * self.local_stride
-        self.writers: dict[str, NDArray[np.int64]] = {}
+        self.writers: Writers | None = None
         self.first_thread = 0
-        self.conflict: tuple[str, int, Instruction] | None = None
         self.undefined: NDArray[np.bool_] | None = None  # lanes whose last `loads_local` found nothing
         self.copy_into: Callable[[int, int], Instruction | None] | None = None
         self.races: Races | None = None
@@ -366,36 +367,14 @@ class Memory:
                 raise IllegalAddress(
                     f"{instruction.text}: writes {target.name}, which is read-only", **self._where(instruction)
                 )
-            if words is not None and target.name in self.writers:
-                self._note_writers(instruction, active, where, target, offsets, size, words)
-
-    def _note_writers(
-        self,
-        instruction: Instruction,
-        active: Active,
-        where: Space,
-        target: Allocation,
-        offsets: Offsets,
-        size: int,
-        words: Array,
-    ) -> None:
-        table = self.writers[target.name]
-        inside = (offsets >= target.start) & (offsets < target.start + target.size)
-        places = (offsets - target.start)[inside]
-        threads = (self.first_thread + active.lanes).reshape(-1, *(1,) * (offsets.ndim - 1))
-        ids = np.broadcast_to(threads, offsets.shape)[inside]
-        other = (table[places] >= 0) & (table[places] != ids)
-        if other.any():
-            given = np.broadcast_to(words, offsets.shape)[inside]
-            held = where.gather(offsets[inside], size)
-            if size == 16:
-                pairs = np.ascontiguousarray(given).view(np.uint64) != held.view(np.uint64)
-                differs = other & pairs.reshape(-1, 2).any(axis=1)
-            else:
-                differs = other & (held != given)
-            if differs.any() and self.conflict is None:
-                self.conflict = (target.name, int(places[np.argmax(differs)]), instruction)
-        table[places] = ids
+            if words is not None and self.writers is not None and self.writers.follow(target.name):
+                inside = (offsets >= target.start) & (offsets < target.start + target.size)
+                threads = (self.first_thread + active.lanes).reshape(-1, *(1,) * (offsets.ndim - 1))
+                writers, given = (np.broadcast_to(each, offsets.shape)[inside] for each in (threads, words))
+                written = offsets[inside]
+                place = written - target.start
+                held = partial(where.gather, written, size)
+                self.writers.note(target.name, instruction, place, writers, given, held)
 
     def _describe(self, where: Space, offsets: Offsets, bad: NDArray[np.bool_]) -> str:
         value = int(offsets[bad].flat[0])

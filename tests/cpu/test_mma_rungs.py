@@ -229,6 +229,14 @@ def test_staging_in_16_bytes() -> None:
         assert each["shared_store_wavefronts"] == each["shared_store_wavefronts_ideal"] == 2 * 64 * 64 * 2 / 128
 
 
+@pytest.mark.parametrize("out", ["float16", "float32"])
+def test_final_meets_no_conflict_at_all(out: str) -> None:
+    # Neither in the ring nor on the way out: 128 columns of D are whole vectors.
+    counters = ok("mma-final", 128, 128, 192, out=out, config={**small("mma-final", "float16"), "WN": 64})
+    assert counters["shared_load_conflict_ratio"] == 1
+    assert counters["shared_store_conflict_ratio"] == 1
+
+
 # --- configurations -----------------------------------------------------------------------------------------------
 
 

@@ -30,7 +30,7 @@ FINAL_KEYS = (*SIZE_KEYS, "STAGES", "SETS", "GROUP", "MIN_BLOCKS")
 WIDE = ("float64", "float8_e4m3", "float8_e5m2")
 """Types whose operands take two registers for one."""
 
-ALL_REGISTERS = ("float64", "int8", "uint8")
+ALL_REGISTERS = (*WIDE, "int8", "uint8")
 """Types for which the compiler, left to itself, chooses so few registers that some spill."""
 
 
@@ -133,9 +133,7 @@ def _tile_candidates(default: Callable[[Problem], Config]) -> Callable[[Problem]
     sizes = ((128, 128, 64, 32), (128, 128, 64, 64), (128, 128, 32, 64), (128, 64, 32, 32), (64, 64, 32, 32))
 
     def candidates(problem: Problem) -> tuple[Config, ...]:
-        base = default(problem)
-        if not problem.a.dtype.name.startswith("float8"):
-            base = {**base, "MIN_BLOCKS": 1}
+        base = {**default(problem), "MIN_BLOCKS": 1}
         shapes = INSTRUCTIONS.get(problem.a.dtype.name, ())[1:]
         tiles = [{**base, "BM": bm, "BN": bn, "WM": wm, "WN": wn} for bm, bn, wm, wn in sizes]
         return (*tiles, *({**base, **_shape_keys(shape)} for shape in shapes))
@@ -152,8 +150,8 @@ FINAL_SIZES = (
 )
 """Sizes that are always tried: BM, BN, WM, WN, bytes of depth (128: 64 halves), STAGES, SETS, MIN_BLOCKS if not 1."""
 
-FLOAT8_SIZES = ((128, 64, 32, 32, 128, 4, 2, 0), (64, 128, 32, 32, 128, 4, 2, 0), (64, 64, 32, 32, 128, 4, 2, 0))
-"""The same for 8-bit floats. Given all registers, the compiler unpacks so many operands at once that some spill."""
+FLOAT8_SIZES = ((128, 64, 32, 32, 128, 4, 2), (64, 128, 32, 32, 128, 4, 2), (64, 64, 32, 32, 128, 4, 2))
+"""The same for 8-bit floats."""
 
 FLOAT64_SIZES = ((64, 64, 32, 32, 128, 4, 2, 2), (128, 64, 32, 32, 128, 4, 2), (64, 128, 32, 32, 128, 4, 2))
 """The same for doubles; two small blocks on a multiprocessor fill each other's pauses."""
@@ -195,11 +193,10 @@ def _final_candidates(problem: Problem) -> tuple[Config, ...]:
     """The usual sizes, then every tile, depth and ring that is legal, then other groups, sets and instructions."""
     found = list(usual(problem))
     extents, warps = (64, 128, 192, 256), (32, 64, 96, 128)
-    min_blocks = 0 if problem.a.dtype.name.startswith("float8") else 1
     for bm, bn, wm, wn, depth, stages in product(extents, extents, warps, warps, (64, 128, 256), (2, 3, 4, 5, 6)):
         if bm % wm == 0 and bn % wn == 0 and 2 <= bm * bn // (wm * wn) <= 16:
             sets = 1 if wm * wn > 64 * 64 else 2
-            found.append(_final(problem, bm, bn, wm, wn, depth, stages, sets, min_blocks))
+            found.append(_final(problem, bm, bn, wm, wn, depth, stages, sets))
     found += [{**config, "MIN_BLOCKS": 2} for config in list(found)]
     shapes = INSTRUCTIONS.get(problem.a.dtype.name, ())[1:]
     for change in ({"GROUP": 1}, {"GROUP": 4}, {"GROUP": 16}, {"SETS": 1}, *map(_shape_keys, shapes)):

@@ -219,7 +219,7 @@ def scale_factor(value: Any, name: str, a: ArrayView) -> float:
 def _operand_type(a: ArrayView, b: ArrayView, precision: str | None) -> DType:
     if a.dtype != b.dtype:
         raise DTypeError(
-            f"a is {a.dtype.name} and b is {b.dtype.name}; both operands need one type: b.astype('{a.dtype.name}')"
+            f"a is {a.dtype.name} and b is {b.dtype.name}; both operands need one type: b.astype('{a.dtype.numpy}')"
         )
     if a.dtype.name not in OUTPUTS:
         raise DTypeError(
@@ -386,7 +386,7 @@ def _addend(c: Any, a: ArrayView, output: DType, shape: Shape, beta: float) -> A
     _same_place(a, addend)
     if addend.dtype != output:
         raise DTypeError(
-            f"c is {addend.dtype.name} and the result is {output.name}; they need one type: c.astype('{output.name}')"
+            f"c is {addend.dtype.name} and the result is {output.name}; they need one type: c.astype('{output.numpy}')"
         )
     return addend.broadcast(shape)
 

@@ -69,7 +69,7 @@ class Problem:
         if self.a.dtype != self.b.dtype:
             raise DTypeError(
                 f"a is {self.a.dtype.name} and b is {self.b.dtype.name}; both operands need one type: "
-                f"b.astype('{self.a.dtype.name}')"
+                f"b.astype('{self.a.dtype.numpy}')"
             )
 
     @property

@@ -198,6 +198,7 @@ class Baseline(NoBaseline):
         """What queues the fastest of the library's algorithms, or None where it has none."""
         from warptile.bench.baseline import fastest
         from warptile.bench.workloads import to_key
+        from warptile.device_product import DENSE
         from warptile.gpu import timing
 
         assert self._library is not None
@@ -211,7 +212,7 @@ class Baseline(NoBaseline):
         def launch_of(algorithm: int) -> Launch:
             def launch(index: int, stream: int) -> None:
                 at = sets[index]
-                product.launch(algorithm, at["A"], at["B"], at["D"], self._workspace.address, stream)
+                product.launch(algorithm, at.get(DENSE, at["A"]), at["B"], at["D"], self._workspace.address, stream)
 
             return launch
 

@@ -68,9 +68,9 @@ BINS = 512
 """By the upper nine bits of the input: sign and exponent of a float."""
 
 DENSE = (
-    ("rcp.approx.ftz.f32", 1.0, 1), ("rsqrt.approx.ftz.f32", 1.0, 2), ("sqrt.approx.ftz.f32", 1.0, 1),
+    ("rcp.approx.ftz.f32", 1.0, 1), ("rsqrt.approx.ftz.f32", 1.0, 2), ("sqrt.approx.ftz.f32", 1.0, 2),
     ("ex2.approx.ftz.f32", 1.0, 1), ("lg2.approx.ftz.f32", 0.5, 2), ("sin.approx.ftz.f32", 0.5, 2),
-    ("cos.approx.ftz.f32", 1.0, 1), ("tanh.approx.f32", 0.25, 3),
+    ("cos.approx.ftz.f32", 1.0, 1), ("tanh.approx.f32", 2.0**-8, 11),
 )  # fmt: skip
 """Instruction, first input and number of binades."""
 
@@ -238,7 +238,7 @@ def main() -> None:
         for name, summary in about["instructions"].items():
             print(name, summary)
         if options.dense:
-            for part, chosen in enumerate((DENSE[:3], DENSE[3:5], DENSE[5:])):
+            for part, chosen in enumerate((DENSE[:3], DENSE[3:7], DENSE[7:])):
                 arrays = {}
                 for instruction, first, binades in chosen:
                     for name, array in compact(dump(module, instruction, first, binades)).items():

@@ -15,6 +15,7 @@ from warptile.problem import Operand, Problem
 from warptile.rungs.legality import grid_reason, keys_reason, operand_reason
 from warptile.rungs.rung import Config
 from warptile.rungs.tensor_tiles import (
+    VECTOR_BYTES,
     WARP_LANES,
     elements_per_unit,
     multiple_reason,
@@ -56,6 +57,13 @@ OVERHEAD_REGISTERS = 40
 
 EMULATION_REGISTERS = {"int4": 48, "uint4": 48, "float8_e4m3": 48, "float8_e5m2": 48}
 """More of them for types that sm_90 widens to 8-bit integers and to float16."""
+
+
+MANY_COPIES, COPY_REGISTERS = 16, 24
+"""More of them where a thread has more than so many copies of a stage, as compiled kernels show."""
+
+DIVISION_REGISTERS = 8
+"""More of them where the number of threads is no power of two and places in a stage take divisions."""
 
 
 def capability(problem: Problem, config: Config) -> int:
@@ -137,6 +145,8 @@ class Geometry:
             rows = (config["WM"] + config["WN"]) * self.fragment_sets
         fragments = rows * step(problem, config) * problem.a.dtype.bits
         extra = EMULATION_REGISTERS.get(problem.a.dtype.name, 0)
+        extra += COPY_REGISTERS if self.stage_bytes > MANY_COPIES * VECTOR_BYTES * self.threads else 0
+        extra += DIVISION_REGISTERS if self.threads & (self.threads - 1) else 0
         return (accumulators + fragments) // 32 // WARP_LANES + OVERHEAD_REGISTERS + extra
 
     @property

@@ -190,6 +190,7 @@ def _capability(problem: Problem, config: Config) -> int:
 # --- configurations -----------------------------------------------------------------------------------------------
 
 SIZES = (
+    (256, 128, 64, 64, 256, 3, 1),
     (256, 128, 64, 64, 256, 3, 2),
     (256, 128, 64, 64, 128, 5, 1),
     (192, 192, 96, 48, 128, 5, 1),
@@ -204,7 +205,7 @@ SIZES = (
 )
 """Sizes that are always tried: BM, BN, WM, WN, dense bytes of depth (128 are 64 halves), STAGES, SETS."""
 
-ENOUGH_BLOCKS = {0: 100, 1: 100, 4: 100, 5: 60, 6: 60, 7: 0, 8: 60, 9: 0, 10: 0}
+ENOUGH_BLOCKS = {0: 100, 2: 100, 5: 100, 6: 60, 7: 60, 8: 0, 9: 60, 10: 0, 11: 0}
 """Default choices among them, best first, each with the number of blocks from which a large GPU is kept busy."""
 
 

@@ -50,7 +50,7 @@ struct MetadataStream {
     __device__ __forceinline__ MetadataStream(const unsigned* metadata, int m, int k, int row)
         : step_bytes(static_cast<long long>(tiles_along(m, METADATA::ROWS)) * METADATA::GROUP_BYTES),
           last_group((m - row - 1) / METADATA::ROWS), steps_left(tiles_along(k, 2 * OPERATION::STEP)) {
-        from = reinterpret_cast<const char*>(metadata) + row / METADATA::ROWS * METADATA::GROUP_BYTES;
+        from = reinterpret_cast<const char*>(metadata) + static_cast<long long>(row / METADATA::ROWS) * METADATA::GROUP_BYTES;
     }
 
     // Stages the next tile; WHOLE says that it has all its steps.
@@ -261,7 +261,8 @@ __device__ __forceinline__ void multiply_sparse_tile(MmaAccumulators<OPERATION, 
     constexpr int STEPS = READER::METADATA::STEPS, STRIPS = READER::STRIPS, SLABS = READER::SLABS, ALL = STEPS * STRIPS;
     static_assert(ALL % 2 == 0 && STEPS % SETS == 0, "sets take turns: a stage has an even number of them");
     constexpr int BARRIER = SETS == 1 ? ALL - 1 : ALL - STRIPS;
-    constexpr int FIRST_COPY = SETS == 1 ? 0 : BARRIER, PARTS = SETS == 1 ? ALL - 1 : STRIPS;
+    // The copies are started in parts, spread over the strips; many parts would take registers.
+    constexpr int FIRST_COPY = SETS == 1 ? 0 : BARRIER, PARTS = SETS == 2 ? STRIPS : ALL - 1 < 8 ? ALL - 1 : 8;
 #pragma unroll
     for (int at = 0; at < ALL; ++at) {
         const int step = at / STRIPS, strip = at % STRIPS, next = (at + 1) % ALL;

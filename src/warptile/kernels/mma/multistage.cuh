@@ -1,5 +1,5 @@
-// mma-multistage: a ring of STAGES stages, two sets of fragments, and addresses that only move: what a thread copies and
-// reads is worked out before the loop, and inside it pointers advance by constants.
+// mma-multistage: a ring of STAGES stages, two sets of fragments, and addresses that only move: what a thread copies
+// and reads is worked out before the loop, and inside it pointers advance by constants.
 #pragma once
 
 #include "tile/mma_epilogue.cuh"

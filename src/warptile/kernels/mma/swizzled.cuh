@@ -1,5 +1,5 @@
-// mma-swizzled: the 16-byte chunks of each row in shared memory change places by an XOR with the row, so that eight rows
-// of one column of chunks lie in different banks. No padding, and every row stays in its own 128 bytes.
+// mma-swizzled: the 16-byte chunks of each row in shared memory change places by an XOR with the row, so that eight
+// rows of one column of chunks lie in different banks. No padding, and every row stays in its own 128 bytes.
 #pragma once
 
 #include "tile/mma_stage.cuh"

@@ -13,9 +13,9 @@ inline constexpr int MMA_MEMORY_BYTES = STAGES * STAGE::BYTES > TILE::WARPS * in
                                             ? STAGES * STAGE::BYTES
                                             : TILE::WARPS * int(sizeof(MmaPatch<OPERATION, TILE>));
 
-// Copies one operand's tile, `origin` its corner in the matrix, of which `extent` rows (columns) and `depth` units of K
-// are left; what lies outside becomes zero. WHOLE says that nothing does. Neighbouring threads copy neighbouring packets
-// of a line.
+// Copies one operand's tile, `origin` its corner in the matrix, of which `extent` rows (columns) and `depth` units of
+// K are left; what lies outside becomes zero. WHOLE says that nothing does. Neighbouring threads copy neighbouring
+// packets of a line.
 template <typename COPY, typename PANELS, int THREADS, bool WHOLE, int UNROLL>
 __device__ __forceinline__ void copy_panels(unsigned panels, const typename PANELS::ELEMENT* origin, long long ld,
                                             int extent, int depth) {
@@ -38,8 +38,8 @@ __device__ __forceinline__ void copy_panels(unsigned panels, const typename PANE
     }
 }
 
-// The same with the choice made once for the block: tiles inside the matrix carry no predicates. UNROLL copies are under
-// way at once; those with predicates stay a rolled loop, or they would take registers from the main loop.
+// The same with the choice made once for the block: tiles inside the matrix carry no predicates. UNROLL copies are
+// under way at once; those with predicates stay a rolled loop, or they would take registers from the main loop.
 template <typename COPY, typename PANELS, int THREADS, int UNROLL>
 __device__ __forceinline__ void stage_panels(unsigned panels, const typename PANELS::ELEMENT* origin, long long ld,
                                              int extent, int depth) {

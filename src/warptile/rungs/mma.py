@@ -142,8 +142,8 @@ def _tile_candidates(default: Callable[[Problem], Config]) -> Callable[[Problem]
 
 
 FINAL_SIZES = (
-    (256, 128, 64, 64, 128, 4, 2),
-    (128, 256, 64, 64, 128, 4, 2),
+    (256, 128, 64, 64, 128, 3, 2),
+    (128, 256, 64, 64, 128, 3, 2),
     (128, 128, 64, 32, 128, 4, 2),
     (128, 64, 32, 32, 128, 4, 2),
     (64, 64, 32, 32, 128, 4, 2),
@@ -153,14 +153,23 @@ FINAL_SIZES = (
 FLOAT8_SIZES = ((128, 64, 32, 32, 128, 4, 2), (64, 128, 32, 32, 128, 4, 2), (64, 64, 32, 32, 128, 4, 2))
 """The same for 8-bit floats."""
 
-FLOAT64_SIZES = ((64, 64, 32, 32, 128, 4, 2, 2), (128, 64, 32, 32, 128, 4, 2), (64, 128, 32, 32, 128, 4, 2))
+FLOAT64_SIZES = (
+    (64, 64, 32, 32, 256, 3, 2, 2),
+    (64, 64, 32, 32, 128, 4, 2, 2),
+    (128, 64, 32, 32, 128, 4, 2),
+    (64, 128, 32, 32, 128, 4, 2),
+)
 """The same for doubles; two small blocks on a multiprocessor fill each other's pauses."""
+
+BIT_SIZES = ((128, 128, 64, 64, 128, 3, 2, 2), *FINAL_SIZES[2:])
+"""The same for bits, whose products take so little time that two blocks have to fill each other's pauses."""
 
 SIZES_OF_TYPE = {
     "float64": FLOAT64_SIZES,
     **dict.fromkeys(("float8_e4m3", "float8_e5m2"), FLOAT8_SIZES),
     **dict.fromkeys(("int8", "uint8"), FINAL_SIZES[1:]),
-    **dict.fromkeys(("int4", "uint4", "bit1"), FINAL_SIZES[2:]),
+    "bit1": BIT_SIZES,
+    **dict.fromkeys(("int4", "uint4"), FINAL_SIZES[2:]),
 }
 """Where registers do not suffice for all of `FINAL_SIZES`."""
 

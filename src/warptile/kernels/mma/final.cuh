@@ -104,7 +104,7 @@ __device__ __forceinline__ void multiply_in_passing(MmaAccumulators<OPERATION, T
             }
             if (more) {
 #pragma unroll
-                for (int load = group * LOADS_B / SPREAD; load < (group + 1) * LOADS_B / SPREAD && load < LOADS_B; ++load)
+                for (int load = group * LOADS_B / SPREAD; load < min((group + 1) * LOADS_B / SPREAD, LOADS_B); ++load)
                     reader.load_b(fragments.b[(step + 1) % 2], following, load, (step + 1) % STEPS);
             }
             if (step < COPY_STEPS)

@@ -89,7 +89,8 @@ __device__ __forceinline__ void store_tile(const MmaAccumulators<OPERATION, TILE
             if (r < rows && c + WIDTH <= columns) {
                 store_vector(read_vector<WIDTH>(from), gemm, first_row + r, first_column + c);
             } else if (r < rows) {
-                for (int e = 0; c + e < columns; ++e) store_vector(read_vector<1>(from + e), gemm, first_row + r, first_column + c + e);
+                for (int e = 0; c + e < columns; ++e)
+                    store_vector(read_vector<1>(from + e), gemm, first_row + r, first_column + c + e);
             }
         }
         __syncwarp();

@@ -79,7 +79,8 @@ struct SlabReader {
         constexpr int ROW_BYTES = PANELS::ROW_BYTES, PANEL_BYTES = PANELS::PANEL_BYTES;
         if constexpr (K_MAJOR) {
             const int byte = step * STEP_BYTES;
-            const unsigned address = stage + (from ^ byte % ROW_BYTES) + byte / ROW_BYTES * PANEL_BYTES + slab * 16 * ROW_BYTES;
+            const unsigned address =
+                stage + (from ^ byte % ROW_BYTES) + byte / ROW_BYTES * PANEL_BYTES + slab * 16 * ROW_BYTES;
             if constexpr (DOUBLE) {
 #pragma unroll
                 for (int half = 0; half < 2; ++half)

@@ -107,16 +107,16 @@ def test_sums_of_whole_numbers_are_exact():
 
 
 @pytest.mark.parametrize("schedule", ["latest", "earliest", "random:7"])
-@pytest.mark.parametrize("sets", [1, 2])
-def test_the_ring_does_not_depend_on_when_copies_land(sets, schedule):
-    config = {**RUNG.default_config(problem(size=(64, 64, 500))), "SETS": sets, "STAGES": 1 + sets}
+@pytest.mark.parametrize("stages", [2, 5])
+def test_the_ring_does_not_depend_on_when_copies_land(stages, schedule):
+    config = {**RUNG.default_config(problem(size=(64, 64, 500))), "STAGES": stages}
     ok(64, 80, 500, config=config, schedule=schedule)
 
 
 @pytest.mark.parametrize("schedule", ["latest", "random:3"])
 def test_a_stage_of_one_step(schedule):
     # The copies of a tile are then started before its only barrier.
-    config = {**RUNG.default_config(problem(size=(64, 96, 200))), "BK": STEP // 2, "STAGES": 3, "SETS": 1}
+    config = {**RUNG.default_config(problem(size=(64, 96, 200))), "BK": STEP // 2, "STAGES": 3}
     ok(64, 96, 200, config=config, schedule=schedule)
 
 
@@ -204,7 +204,7 @@ def test_defaults_compile_without_spills(dtype, size, b_major):
 
 
 BASE = {"BM": 64, "BN": 64, "BK": 64, "WM": 32, "WN": 32, "FM": 16, "FN": 8, "FK": 32, "STAGES": 3, "GROUP": 8}
-BASE |= {"SETS": 1, "MIN_BLOCKS": 1}
+BASE |= {"MIN_BLOCKS": 1}
 
 
 @pytest.mark.parametrize(
@@ -217,9 +217,6 @@ BASE |= {"SETS": 1, "MIN_BLOCKS": 1}
         ({"BK": 32, "WN": 16}, "strips of B, 16 columns and one step deep, take turns in two sets"),
         ({"BK": 96}, "BK is 48, 96 bytes in a line of A's stage"),
         ({"STAGES": 1}, "a ring needs at least 2"),
-        ({"SETS": 2, "STAGES": 2}, "a ring needs at least 3"),
-        ({"SETS": 2, "BK": 32}, "BK is 32, one step; two sets"),
-        ({"SETS": 3}, "one set or two"),
         ({"FK": 16}, r"FM, FN, FK are \(16, 8, 16\); float16 has m16n8k32"),
     ],
 )

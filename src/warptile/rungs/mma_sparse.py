@@ -36,7 +36,7 @@ INSTRUCTIONS: dict[str, tuple[tuple[int, int, int], ...]] = {
 }
 """Instruction shape (FM, FN, FK) of each operand type: the one whose A fills four registers."""
 
-KEYS = ("BM", "BN", "BK", "WM", "WN", "FM", "FN", "FK", "STAGES", "SETS", "GROUP", "MIN_BLOCKS")
+KEYS = ("BM", "BN", "BK", "WM", "WN", "FM", "FN", "FK", "STAGES", "GROUP", "MIN_BLOCKS")
 OVERHEAD_REGISTERS = 40
 """Registers of addresses and loop state beside accumulators and fragments, as compiled kernels show them."""
 
@@ -90,7 +90,7 @@ class Geometry:
         config, problem = self.config, self.problem
         element = problem.a.dtype
         accumulators = config["WM"] * config["WN"] * problem.accumulator.bits // 32 // WARP_LANES
-        a = (config["WM"] // SLAB * 4 + config["WM"] // packed_rows(element)) * config["SETS"]
+        a = config["WM"] // SLAB * 4 + config["WM"] // packed_rows(element)
         strips = 2 * slab(problem.b, is_a=False) // 8 * 4
         extra = 0 if along_k(problem.b, is_a=False) else ACROSS_REGISTERS
         extra += NARROW_REGISTERS if min(each.alignment_bytes for each in (problem.a, problem.b)) < 8 else 0
@@ -140,23 +140,12 @@ def _tiling_reason(problem: Problem, config: Config) -> str | None:
     for key, (unit, why) in units.items():
         if config[key] % unit:
             return f"{key} is {config[key]}; {why.format(unit)}, so it must be a multiple of that"
-    if config["SETS"] > 2:
-        return f"SETS is {config['SETS']}; fragments of A come in one set or two"
-    if _steps(problem, config) % config["SETS"]:
-        return f"BK is {config['BK']}, one step; two sets of fragments of A take turns, so it must be an even number"
     if _steps(problem, config) * (config["WN"] // strip) % 2:
         return (
             f"BK and WN are {config['BK']} and {config['WN']}; strips of B, {strip} columns and one step deep, take "
             "turns in two sets, so their number must be even"
         )
     return None
-
-
-def _ring_reason(config: Config) -> str | None:
-    """Why the ring is too short, or None."""
-    if config["SETS"] == 2 and config["STAGES"] == 2:
-        return "STAGES is 2; with two sets of fragments two stages are read at a time, and a ring needs at least 3"
-    return stages_reason(config)
 
 
 def _output_reason(problem: Problem, config: Config) -> str | None:
@@ -175,7 +164,7 @@ def _illegal(problem: Problem, config: Config) -> str | None:
         or _tiling_reason(problem, config)
         or panel_reason(problem, {**config, "BK": config["BK"] // 2})
         or panel_reason(problem, config)
-        or _ring_reason(config)
+        or stages_reason(config)
         or _output_reason(problem, config)
         or grid_reason(problem, config)
         or resource_reason(Geometry(problem, config), MAX_DYNAMIC_SHARED_BYTES)
@@ -190,32 +179,29 @@ def _capability(problem: Problem, config: Config) -> int:
 # --- configurations -----------------------------------------------------------------------------------------------
 
 SIZES = (
-    (256, 128, 64, 64, 256, 3, 1),
-    (256, 128, 64, 64, 256, 3, 2),
-    (256, 128, 64, 64, 128, 5, 1),
-    (192, 192, 96, 48, 128, 5, 1),
-    (128, 256, 64, 64, 128, 4, 1),
-    (128, 128, 64, 64, 128, 5, 1),
-    (128, 128, 64, 32, 128, 5, 1),
-    (128, 64, 32, 32, 128, 5, 1),
-    (64, 64, 32, 32, 128, 5, 1),
-    (128, 64, 32, 32, 64, 5, 1),
-    (64, 64, 32, 32, 64, 5, 1),
-    (64, 64, 16, 32, 64, 5, 1),
+    (256, 128, 64, 64, 256, 3),
+    (256, 128, 64, 64, 128, 5),
+    (192, 192, 96, 48, 128, 5),
+    (128, 256, 64, 64, 128, 4),
+    (128, 128, 64, 64, 256, 3),
+    (128, 128, 64, 32, 128, 5),
+    (128, 64, 32, 32, 128, 5),
+    (64, 64, 32, 32, 128, 5),
+    (128, 64, 32, 32, 64, 5),
+    (64, 64, 32, 32, 64, 5),
+    (64, 64, 16, 32, 64, 5),
 )
-"""Sizes that are always tried: BM, BN, WM, WN, dense bytes of depth (128 are 64 halves), STAGES, SETS."""
+"""Sizes that are always tried: BM, BN, WM, WN, dense bytes of depth (128 are 64 halves), STAGES."""
 
-ENOUGH_BLOCKS = {0: 100, 2: 100, 5: 100, 6: 60, 7: 60, 8: 0, 9: 60, 10: 0, 11: 0}
+ENOUGH_BLOCKS = {0: 100, 1: 100, 4: 100, 5: 60, 6: 60, 7: 0, 8: 60, 9: 0, 10: 0}
 """Default choices among them, best first, each with the number of blocks from which a large GPU is kept busy."""
 
 
-def _sized(
-    problem: Problem, bm: int, bn: int, wm: int, wn: int, depth_bytes: int, stages: int, sets: int
-) -> dict[str, int]:
+def _sized(problem: Problem, bm: int, bn: int, wm: int, wn: int, depth_bytes: int, stages: int) -> dict[str, int]:
     fm, fn, fk = INSTRUCTIONS.get(problem.a.dtype.name, INSTRUCTIONS["float16"])[0]
     depth = depth_bytes * 8 // problem.a.dtype.bits
     shape = {"BM": bm, "BN": bn, "BK": depth, "WM": wm, "WN": wn, "FM": fm, "FN": fn, "FK": fk}
-    return {**shape, "STAGES": stages, "SETS": sets, "GROUP": 8, "MIN_BLOCKS": 1}
+    return {**shape, "STAGES": stages, "GROUP": 8, "MIN_BLOCKS": 1}
 
 
 def _default(problem: Problem) -> Config:
@@ -233,7 +219,7 @@ def _candidates(problem: Problem) -> tuple[Config, ...]:
     extents, warps = (64, 128, 192, 256), (16, 32, 48, 64, 96, 128)
     for bm, bn, wm, wn, depth, stages in product(extents, extents, warps, warps, (64, 128, 256), (3, 4, 5, 6)):
         if 2 <= bm * bn // (wm * wn) <= 16:
-            found += [_sized(problem, bm, bn, wm, wn, depth, stages, sets) for sets in (1, 2)]
+            found.append(_sized(problem, bm, bn, wm, wn, depth, stages))
     found += [{**config, "MIN_BLOCKS": 2} for config in list(found)]
     found += [{**_sized(problem, *SIZES[0]), "GROUP": group} for group in (1, 4, 16)]
     unique = {tuple(config.items()): config for config in found}
@@ -249,7 +235,7 @@ def _name(problem: Problem, config: Config) -> str:
         operation_type(problem, {**config, "FK": config["FK"] // 2}),
         tile_type(problem, config),
         access_type(problem),
-        *(str(config[key]) for key in ("STAGES", "SETS", "GROUP", "MIN_BLOCKS")),
+        *(str(config[key]) for key in ("STAGES", "GROUP", "MIN_BLOCKS")),
     ]
     return f"warptile::mma_sparse<{', '.join(arguments)}>"
 

@@ -244,61 +244,47 @@ struct SparseRing {
     }
 };
 
-// Multiplies ring.tile, strip by strip; the first strip of B and the first step's fragments of A are loaded already.
-//
-// Strips of B come in two sets, each loaded while the one before it is multiplied. With SETS == 2 so do the fragments of
-// A: the next step's are loaded a few with each strip. With SETS == 1 each is replaced as soon as the last strip of its
-// step has used it.
-//
-// What comes after the tile is in the next stage, which must have arrived, for every thread: that is the barrier. It
-// also says that nobody is in the tile before any more, whose stage is filled: with one set before the barrier, the one
-// of that tile having been its end; with two behind it.
-template <bool WHOLE, int STAGES, int SETS, typename OPERATION, typename TILE, typename READER, typename STREAM,
-          typename RING>
-__device__ __forceinline__ void multiply_sparse_tile(MmaAccumulators<OPERATION, TILE>& accumulators,
-                                                     typename READER::A (&a)[SETS], typename READER::STRIP (&b)[2],
-                                                     const READER& reader, STREAM& stream, unsigned stages, RING& ring) {
-    constexpr int STEPS = READER::METADATA::STEPS, STRIPS = READER::STRIPS, SLABS = READER::SLABS, ALL = STEPS * STRIPS;
-    static_assert(ALL % 2 == 0 && STEPS % SETS == 0, "sets take turns: a stage has an even number of them");
-    constexpr int BARRIER = SETS == 1 ? ALL - 1 : ALL - STRIPS;
-    // The copies are started in parts, spread over the strips; many parts would take registers.
-    constexpr int FIRST_COPY = SETS == 1 ? 0 : BARRIER, PARTS = SETS == 2 ? STRIPS : ALL - 1 < 8 ? ALL - 1 : 8;
+// Multiplies ring.tile, strip by strip; its first strip of B and its first step's fragments of A are loaded already.
+// Strips of B come in two sets, each loaded while the one before it is multiplied. A fragment of A is replaced by the
+// next step's as soon as the last strip of its step has used it.
+template <bool WHOLE, int STAGES, typename OPERATION, typename TILE, typename READER, typename STREAM, typename RING>
+__device__ __forceinline__ void multiply_sparse_tile(MmaAccumulators<OPERATION, TILE>& accumulators, typename READER::A& a,
+                                                     typename READER::STRIP (&b)[2], const READER& reader,
+                                                     STREAM& stream, unsigned stages, RING& ring) {
+    constexpr int STEPS = READER::METADATA::STEPS, STRIPS = READER::STRIPS, ALL = STEPS * STRIPS;
+    static_assert(ALL % 2 == 0, "two sets of strips take turns: a stage has an even number of them");
+    // The copies are started in parts, one with each of the first strips, and before the tile's barrier.
+    constexpr int PARTS = ALL - 1 < 6 ? ALL - 1 : 6;
 #pragma unroll
     for (int at = 0; at < ALL; ++at) {
-        const int step = at / STRIPS, strip = at % STRIPS, next = (at + 1) % ALL;
-        if (at == BARRIER) {
-            cp_async_wait_group<STAGES - 1 - SETS>();
+        const int strip = at % STRIPS, next = (at + 1) % ALL, next_step = next / STRIPS;
+        if (next == 0) {
+            // What comes next is in the next stage: it must have arrived, for every thread. Behind the barrier nobody
+            // reads the present one any more: while the next tile is multiplied it is filled.
+            cp_async_wait_group<STAGES - 2>();
             __syncthreads();
         }
         // At the end there is no next tile, and nothing to load.
-        const bool more = WHOLE || ring.tile + 1 < stream.tiles_k;
-        if (next > 0 || more)
-            reader.load_strip(b[next % 2], stages + (next == 0 ? ring.next : ring.reading), next / STRIPS, next % STRIPS);
-        const bool last_step = step == STEPS - 1, a_follows = !last_step || more;
-        const unsigned a_stage = stages + (last_step ? ring.next : ring.reading);
-        auto& coming = a[(step + 1) % SETS];
-        if (SETS == 2 && a_follows) {
-#pragma unroll
-            for (int i = 0; i < SLABS; ++i)
-                if (i * STRIPS / SLABS == strip) reader.load_slab(coming, a_stage, (step + 1) % STEPS, i);
-        }
-        if (at >= FIRST_COPY && at < FIRST_COPY + PARTS) {
+        const bool more = WHOLE || next > 0 || ring.tile + 1 < stream.tiles_k;
+        const unsigned from = stages + (next == 0 ? ring.next : ring.reading);
+        if (more) reader.load_strip(b[next % 2], from, next_step, next % STRIPS);
+        if (at < PARTS) {
             if constexpr (WHOLE) {
-                stream.template stage_whole<PARTS>(stages + ring.before, at - FIRST_COPY);
-            } else if (at == FIRST_COPY) {
+                stream.template stage_whole<PARTS>(stages + ring.before, at);
+            } else if (at == 0) {
                 stream.stage_any(stages + ring.before, ring.tile + STAGES - 1);
             }
             // The waits count groups, not tiles: past the last tile they are empty.
-            if (at == FIRST_COPY + PARTS - 1) cp_async_commit_group();
+            if (at == PARTS - 1) cp_async_commit_group();
         }
 #pragma unroll
-        for (int i = 0; i < SLABS; ++i) {
+        for (int i = 0; i < READER::SLABS; ++i) {
             if (i % 2 == 0) {
-                multiply_slab<0>(accumulators, i, a[step % SETS], b[at % 2], strip);
+                multiply_slab<0>(accumulators, i, a, b[at % 2], strip);
             } else {
-                multiply_slab<1>(accumulators, i, a[step % SETS], b[at % 2], strip);
+                multiply_slab<1>(accumulators, i, a, b[at % 2], strip);
             }
-            if (SETS == 1 && strip == STRIPS - 1 && a_follows) reader.load_slab(coming, a_stage, (step + 1) % STEPS, i);
+            if (strip == STRIPS - 1 && more) reader.load_slab(a, from, next_step, i);
         }
     }
     ring.advance();
@@ -306,7 +292,7 @@ __device__ __forceinline__ void multiply_sparse_tile(MmaAccumulators<OPERATION, 
 
 // A is [m, k / 2], the stored elements; `metadata` belongs to it, packed. OPERATION is the dense one whose fragments of
 // A have the same registers.
-template <typename OPERATION, typename TILE, typename ACCESS, int STAGES, int SETS, int GROUP, int MIN_BLOCKS>
+template <typename OPERATION, typename TILE, typename ACCESS, int STAGES, int GROUP, int MIN_BLOCKS>
 __global__ void __launch_bounds__(TILE::THREADS, MIN_BLOCKS)
     mma_sparse(const typename OPERATION::ELEMENT* a, const typename OPERATION::ELEMENT* b,
                const typename OPERATION::OUT* c, typename OPERATION::OUT* d, int m, int n, int k, long long lda,
@@ -316,8 +302,7 @@ __global__ void __launch_bounds__(TILE::THREADS, MIN_BLOCKS)
     const auto position = grouped_tile<GROUP>(blockIdx.x, tiles_along(m, TILE::BM), tiles_along(n, TILE::BN));
     const int row = position.row * TILE::BM, column = position.column * TILE::BN;
     static_assert(!OPERATION::A_COLUMN_MAJOR, "A is stored along K");
-    static_assert(SETS == 1 || SETS == 2, "fragments of A come in one set or two");
-    static_assert(STAGES >= 1 + SETS, "a ring has a stage to fill beside those that are read: two with two sets");
+    static_assert(STAGES >= 2, "a ring has a stage to fill beside the one that is read");
     extern __shared__ __align__(128) unsigned char memory[];
     const unsigned stages = shared_address(memory);
     using READER = SparseReader<OPERATION, TILE>;
@@ -331,22 +316,22 @@ __global__ void __launch_bounds__(TILE::THREADS, MIN_BLOCKS)
         stream.stage_any(stages + ahead * STAGE_BYTES, ahead);
         cp_async_commit_group();
     }
-    typename READER::A fragments[SETS];
+    typename READER::A fragments;
     typename READER::STRIP strips[2];
     cp_async_wait_group<STAGES - 2>();
     __syncthreads();  // the first stage is full
     if (stream.tiles_k > 0) {
 #pragma unroll
-        for (int i = 0; i < READER::SLABS; ++i) reader.load_slab(fragments[0], stages, 0, i);
+        for (int i = 0; i < READER::SLABS; ++i) reader.load_slab(fragments, stages, 0, i);
         reader.load_strip(strips[0], stages, 0, 0);
     }
     SparseRing<STAGES, STAGE_BYTES> ring;
 #pragma unroll 1
     while (ring.tile + STAGES - 1 < stream.whole_tiles)
-        multiply_sparse_tile<true, STAGES, SETS>(accumulators, fragments, strips, reader, stream, stages, ring);
+        multiply_sparse_tile<true, STAGES>(accumulators, fragments, strips, reader, stream, stages, ring);
 #pragma unroll 1
     while (ring.tile < stream.tiles_k)
-        multiply_sparse_tile<false, STAGES, SETS>(accumulators, fragments, strips, reader, stream, stages, ring);
+        multiply_sparse_tile<false, STAGES>(accumulators, fragments, strips, reader, stream, stages, ring);
     __syncthreads();  // the stages turn into patches
     store_tile<ACCESS::D / static_cast<int>(sizeof(typename OPERATION::OUT))>(
         accumulators, reinterpret_cast<MmaPatch<OPERATION, TILE>*>(memory), gemm, row, column);

@@ -2,7 +2,7 @@
 
 Of tensor instructions that round by rules of their own, every word is kept. Where arithmetic alone gives the result
 (integers, f64, conversions, rounded and packed arithmetic) a checksum of every few rows is enough. Of approximations
-that the emulator does not model in every bit, some words are kept.
+some words are kept too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CHECKSUMS = 32
 """Of a scalar instruction: one for each part of its rows."""
 
 APPROXIMATE_ROWS = 2048
-"""Of an approximation that the emulator does not give bit for bit: the words of its first rows are kept."""
+"""Of an approximation of 32 or 64 bits: the words of its first rows are kept."""
 
 Run = Callable[[Probe, Words], Words]
 """Runs a probe on rows of input: on the GPU, or `Probe.emulated`."""
@@ -68,7 +68,7 @@ def vectors() -> dict[str, np.ndarray]:
 
 def kept_of_scalar(scalar: ScalarProbe, answers: Words) -> np.ndarray:
     """What is stored of a scalar instruction's answers."""
-    return checksums(answers, len(answers) // CHECKSUMS) if scalar.exact else answers[:APPROXIMATE_ROWS]
+    return checksums(answers, len(answers) // CHECKSUMS) if scalar.by_checksum else answers[:APPROXIMATE_ROWS]
 
 
 def checksums(words: Words, rows: int) -> np.ndarray:

@@ -44,8 +44,8 @@ class ScalarProbe:
         return self.probe.name
 
     @property
-    def exact(self) -> bool:
-        """Whether the emulator gives the hardware's bits: all but MUFU's 32-bit functions and what is made of them."""
+    def by_checksum(self) -> bool:
+        """Whether checksums of the results are kept, not words: of all but approximations of 32 and 64 bits."""
         return self.group != "approximation" or self.types[0] not in ("f32", "f64")
 
     def rows(self, seed: int) -> Words:
@@ -178,7 +178,7 @@ def _related(types: tuple[str, ...], columns: list[np.ndarray], seed: int) -> li
     # (1 + i u)(1 - i u) with u the last place of 1, and its square root of the smallest normal number as a factor each.
     exponent_bits, fraction_bits = _FLOATS[base]
     bias = (1 << (exponent_bits - 1)) - 1
-    i = (np.arange(count, dtype=np.uint64) // np.uint64(16)) % np.uint64(1 << (fraction_bits // 2))
+    i = np.arange(count, dtype=np.uint64) // np.uint64(16) * np.uint64(37) % np.uint64(1 << (fraction_bits // 2))
     sign = (nudge & np.uint64(1)) << np.uint64(exponent_bits + fraction_bits)
     above = np.uint64((bias - (bias - 1) // 2) << fraction_bits) + i + sign
     below = np.uint64((bias - (bias - 1 - (bias - 1) // 2)) << fraction_bits) - i - i
@@ -199,6 +199,12 @@ def _one(group: str, instruction: str, result: str, *types: str, spelled: str | 
     return ScalarProbe(Probe(instruction, statement, inputs, (_REGISTER[result],)), types, group)
 
 
+def _loses(source: str, target: str) -> bool:
+    """Whether the integer type ``target`` lacks values of ``source``: only then is there .sat."""
+    bits = int(target[1:]) - int(source[1:])
+    return bits < 0 or (target[0] != source[0] and (bits == 0 or source[0] == "s"))
+
+
 def _conversions() -> list[ScalarProbe]:
     found = []
 
@@ -217,7 +223,12 @@ def _conversions() -> list[ScalarProbe]:
             if target != "bf16" or source not in ("s8", "u8"):
                 for rounding in nearest:
                     add(f"cvt.{rounding}.{target}.{source}", target, source)
-        add(f"cvt.rn.sat.f32.{source}", "f32", source)
+        for target in ("f16", "f32", "f64"):
+            add(f"cvt.rn.sat.{target}.{source}", target, source)
+        for target in integers:
+            add(f"cvt.{target}.{source}", target, source)
+            if _loses(source, target):
+                add(f"cvt.sat.{target}.{source}", target, source)
     for rounding in nearest:
         for sat in ("", ".sat"):
             add(f"cvt.{rounding}{sat}.f32.f64", "f32", "f64")
@@ -245,13 +256,13 @@ def _conversions() -> list[ScalarProbe]:
     for kind in ("f16", "bf16"):
         for rounding in ("rn", "rz"):
             for relu in ("", ".relu"):
-                add(f"cvt.{rounding}{relu}.{kind}.f32", kind, "f32")
-                add(f"cvt.{rounding}{relu}.{kind}x2.f32", f"{kind}x2", "f32", "f32")
-                if kind == "f16":
-                    continue
+                for finite in ("", ".satfinite"):
+                    add(f"cvt.{rounding}{relu}{finite}.{kind}.f32", kind, "f32")
+                    add(f"cvt.{rounding}{relu}{finite}.{kind}x2.f32", f"{kind}x2", "f32", "f32")
     for rounding in directed:
         add(f"cvt.{rounding}.bf16.f32", "bf16", "f32")
     add("cvt.rna.tf32.f32", "tf32", "f32")
+    add("cvt.rna.satfinite.tf32.f32", "tf32", "f32")
     for rounding in ("rn", "rz"):
         for relu in ("", ".relu"):
             add(f"cvt.{rounding}{relu}.tf32.f32", "tf32", "f32")

@@ -1,4 +1,4 @@
-"""The emulator's approximations err about as much as an H200's, for operands of every sign and exponent.
+"""The emulator's approximations err no more than an H200's, for operands of every sign and exponent.
 
 The hardware's largest errors are known over all 2**32 operands (``tests/gpu/measure_approximations.py``); the
 emulator's are taken here over a sample of each bin: 512 bins, by sign and exponent.
@@ -18,8 +18,6 @@ DATA = Path(__file__).parents[1] / "data"
 PAGE = Path(__file__).parents[2] / "docs" / "numerics.md"
 SUMMARY = json.loads((DATA / "approximations_h200.json").read_text())["instructions"]
 SAMPLES = 64
-WORSE = 1.6
-"""Times the hardware's largest error: MUFU makes up for operands that it cuts, the emulator does not."""
 REFERENCES = {
     "rcp": lambda x: 1 / x, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "sin": np.sin, "cos": np.cos,
     "lg2": np.log2, "ex2": np.exp2, "tanh": np.tanh,
@@ -60,7 +58,7 @@ def test_single_precision_is_within_the_error_of_the_gpu(name):
     of_angles = name.startswith(("sin", "cos"))  # whose errors do not shrink with the result
     scaled, limits = (error, hardware(name)[:, 2]) if of_angles else (error / place, hardware(name)[:, 0])
     largest = scaled.max(axis=1, initial=0.0, where=number)
-    beyond = largest > WORSE * limits + 1e-9
+    beyond = largest > limits * 1.0001 + 1e-9
     assert not beyond.any(), (int(np.argmax(beyond)), largest[beyond][:3], limits[beyond][:3])
 
 
@@ -76,7 +74,7 @@ def test_upper_halves_are_within_the_error_of_the_gpu(name):
         exact = REFERENCES[name.split(".")[0]](x)
         number = np.isfinite(exact) & (np.abs(exact) >= tiny)
         relative = np.where(number, np.abs(got - exact) / np.abs(exact), 0.0).max(axis=1)
-    assert (relative <= WORSE * hardware(name)[:, 1]).all()
+    assert (relative <= hardware(name)[:, 1] * 1.0001).all()
 
 
 @pytest.mark.parametrize("name", SUMMARY)

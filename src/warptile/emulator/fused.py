@@ -20,6 +20,9 @@ from warptile.emulator.lanes import Array
 
 _NAN = np.uint32(0x7FFFFFFF).view(np.float32)
 _TINY = np.float32(2.0**-126)
+_UP = np.float32(2.0**64)
+"""What lifts a subnormal sum to where it is rounded to 24 bits."""
+
 _QUIET = np.uint64(1 << 51)
 _NEW_NAN = np.uint64(0xFFF8 << 48)
 _LETTERS = {"f32": "f4", "f64": "f8", "f16": "u2", "bf16": "u2"}
@@ -146,12 +149,18 @@ def _subtract_flushed(a: Any, b: Any) -> Any:
 
 
 def _multiply_flushed(a: Any, b: Any) -> Any:
-    product = _flush(_flush(a) * _flush(b))
+    a, b = _flush(a), _flush(b)
+    product = _flush(a * b)
+    if abs(product) == _TINY and abs((a * _UP) * b) < _TINY * _UP:
+        return _flush(product * np.float32(0.5))  # it was rounded up to the smallest normal number
     return product if product == product else _NAN
 
 
 def _multiply_add_flushed(a: Any, b: Any, c: Any) -> Any:
-    result: Any = _flush(_fused(_flush(a), _flush(b), _flush(c)))  # type: ignore[call-arg]
+    a, b, c = _flush(a), _flush(b), _flush(c)
+    result: Any = _flush(_fused(a, b, c))  # type: ignore[call-arg]
+    if abs(result) == _TINY and abs(_fused(a * _UP, b, c * _UP)) < _TINY * _UP:
+        return _flush(result * np.float32(0.5))
     return result if result == result else _NAN
 
 

@@ -276,10 +276,12 @@ def _chain(steps: list[Function]) -> Function:
 
 
 def _tf32(value: Array, direction: str, finite: bool) -> Array:
-    """Bits of tf32. NaN becomes the usual one, but .rna only cuts it, which can leave an infinity."""
+    """Bits of tf32. NaN becomes the usual one; .rna only cuts it, and .satfinite then takes one place off."""
     code = TF32.encode(value.astype(np.float64), direction, saturate_finite=finite) << np.uint32(13)
-    missing = value.view(np.uint32) if direction == "rna" and not finite else np.uint32(0x7FFFFFFF)
-    return np.where(np.isnan(value), missing & np.uint32(0xFFFFE000), code)
+    missing = (value.view(np.uint32) if direction == "rna" else np.uint32(0x7FFFFFFF)) & np.uint32(0xFFFFE000)
+    if direction == "rna" and finite:
+        missing = missing - np.uint32(0x2000)
+    return np.where(np.isnan(value), missing, code)
 
 
 # -- pairs -------------------------------------------------------------------------------------------------------------

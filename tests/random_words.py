@@ -15,11 +15,12 @@ def stream(seed: int, *names: object, shape: tuple[int, ...] | int) -> np.ndarra
     start = np.uint64((seed << 32 | zlib.crc32(text)) & (2**64 - 1))
     count = int(np.prod(shape))
     with np.errstate(over="ignore"):
-        state = _mix(np.full(1, start)) + _GOLDEN * (np.arange(count, dtype=np.uint64) + np.uint64(1))
-        return _mix(state).reshape(shape)
+        state = mix(np.full(1, start)) + _GOLDEN * (np.arange(count, dtype=np.uint64) + np.uint64(1))
+        return mix(state).reshape(shape)
 
 
-def _mix(state: np.ndarray) -> np.ndarray:
+def mix(state: np.ndarray) -> np.ndarray:
+    """The output of SplitMix64 for its states."""
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return state ^ (state >> np.uint64(31))

@@ -1,15 +1,18 @@
-"""The committed answers to the probes are those of this GPU."""
+"""The committed answers to the probes, and errors of the approximations, are those of this GPU."""
 
 import json
 
 import numpy as np
 import pytest
 from capture_instructions import Gpu
+from measure_approximations import SWEPT, source, sweep
 
 import captured
 from scalar_probes import SCALAR_PROBES
 from tensor_probes import TENSOR_PROBES
+from warptile.compile import compile_source
 from warptile.gpu import driver
+from warptile.source import Source
 
 pytestmark = pytest.mark.gpu
 
@@ -42,3 +45,22 @@ def test_scalar_instructions_answer_as_recorded(gpu):
         )
     ]
     assert not differing
+
+
+@pytest.mark.parametrize("swept", SWEPT, ids=lambda swept: swept.instruction)
+def test_approximations_answer_as_recorded(swept, sweeps):
+    """All 2**32 operands, by one checksum, and the largest errors."""
+    recorded = json.loads((captured.DATA / "approximations_h200.json").read_text())["instructions"]
+    summary, _ = sweep(sweeps, swept)
+    assert summary == recorded[swept.instruction]
+
+
+@pytest.fixture(scope="module")
+def sweeps():
+    recorded = json.loads((captured.DATA / "approximations_h200.json").read_text())["arch"]
+    arch = driver.device_info().arch
+    if arch != recorded:
+        pytest.skip(f"the checksums are of {recorded}")
+    kernel = compile_source(Source(source(), f"sweep_{SWEPT[0].entry}", may_spill=True), arch)
+    with driver.Module(kernel.cubin) as module:
+        yield module

@@ -1,5 +1,5 @@
-// mma-sparse: of every four elements of A along K two are stored (of float32 one of two), and metadata says which. mma.sp
-// picks the rows of B that they meet, so one instruction covers twice the depth with the same registers of A.
+// mma-sparse: of every four elements of A along K two are stored (of float32 one of two), and metadata says which.
+// mma.sp picks the rows of B that they meet: one instruction covers twice the depth with the same registers of A.
 #pragma once
 
 #include "tile/mma_epilogue.cuh"
@@ -50,7 +50,8 @@ struct MetadataStream {
     __device__ __forceinline__ MetadataStream(const unsigned* metadata, int m, int k, int row)
         : step_bytes(static_cast<long long>(tiles_along(m, METADATA::ROWS)) * METADATA::GROUP_BYTES),
           last_group((m - row - 1) / METADATA::ROWS), steps_left(tiles_along(k, 2 * OPERATION::STEP)) {
-        from = reinterpret_cast<const char*>(metadata) + static_cast<long long>(row / METADATA::ROWS) * METADATA::GROUP_BYTES;
+        const long long first_group = row / METADATA::ROWS;
+        from = reinterpret_cast<const char*>(metadata) + first_group * METADATA::GROUP_BYTES;
     }
 
     // Stages the next tile; WHOLE says that it has all its steps.
@@ -87,7 +88,8 @@ struct SparseStream {
     STREAM_B b;
     MetadataStream<OPERATION, TILE> metadata;
 
-    __device__ __forceinline__ SparseStream(const MmaGemm<OPERATION>& gemm, const unsigned* metadata, int row, int column)
+    __device__ __forceinline__ SparseStream(const MmaGemm<OPERATION>& gemm, const unsigned* metadata, int row,
+                                            int column)
         : tiles_k(tiles_along(gemm.k, TILE::BK)),
           whole_tiles(gemm.m - row >= TILE::BM && gemm.n - column >= TILE::BN ? gemm.k / TILE::BK : 0),
           a(gemm.a + row * gemm.lda, gemm.lda, gemm.m - row, gemm.k / 2, threadIdx.x),
@@ -146,12 +148,14 @@ struct StripReader {
                                : PANELS::offset(8 * matrix + row, start * SIZE);
     }
 
-    __device__ __forceinline__ void load(unsigned (&words)[FRAGMENTS][WORDS], unsigned panels, int strip, int step) const {
+    __device__ __forceinline__ void load(unsigned (&words)[FRAGMENTS][WORDS], unsigned panels, int strip,
+                                         int step) const {
         constexpr int ROW_BYTES = PANELS::ROW_BYTES, PANEL_BYTES = PANELS::PANEL_BYTES;
         if constexpr (MATRICES) {
 #pragma unroll
             for (int j = 0; j < FRAGMENTS; ++j) {
-                const int column = 8 * (strip * FRAGMENTS + j), byte = PANELS::K_MAJOR ? step * STEP_BYTES : column * SIZE;
+                const int column = 8 * (strip * FRAGMENTS + j);
+                const int byte = PANELS::K_MAJOR ? step * STEP_BYTES : column * SIZE;
                 const int lines = PANELS::K_MAJOR ? column : step * STEP_LINES;
                 load_matrices<!PANELS::K_MAJOR>(words[j], panels + (from ^ byte % ROW_BYTES) +
                                                               byte / ROW_BYTES * PANEL_BYTES + lines * ROW_BYTES);
@@ -218,8 +222,8 @@ template <int PARITY, typename OPERATION, typename TILE, typename READER = Spars
 __device__ __forceinline__ void multiply_slab(MmaAccumulators<OPERATION, TILE>& accumulators, int i,
                                               const typename READER::A& a, const typename READER::STRIP& b, int strip) {
     constexpr int FRAGMENTS = READER::READER_B::FRAGMENTS;
-    using INSTRUCTION = SparseMma<typename OPERATION::ELEMENT, typename OPERATION::ACCUMULATOR, 16, 8, 2 * OPERATION::FK,
-                                  READER::SLABS_A_WORD == 2 ? PARITY : 0>;
+    constexpr int FK = 2 * OPERATION::FK, SELECTOR = READER::SLABS_A_WORD == 2 ? PARITY : 0;
+    using INSTRUCTION = SparseMma<typename OPERATION::ELEMENT, typename OPERATION::ACCUMULATOR, 16, 8, FK, SELECTOR>;
     static_assert(INSTRUCTION::A_REGISTERS == 4, "the instruction is the one whose A fills four registers");
 #pragma unroll
     for (int step = 0; step < FRAGMENTS; ++step) {
@@ -248,9 +252,10 @@ struct SparseRing {
 // Strips of B come in two sets, each loaded while the one before it is multiplied. A fragment of A is replaced by the
 // next step's as soon as the last strip of its step has used it.
 template <bool WHOLE, int STAGES, typename OPERATION, typename TILE, typename READER, typename STREAM, typename RING>
-__device__ __forceinline__ void multiply_sparse_tile(MmaAccumulators<OPERATION, TILE>& accumulators, typename READER::A& a,
-                                                     typename READER::STRIP (&b)[2], const READER& reader,
-                                                     STREAM& stream, unsigned stages, RING& ring) {
+__device__ __forceinline__ void multiply_sparse_tile(MmaAccumulators<OPERATION, TILE>& accumulators,
+                                                     typename READER::A& a, typename READER::STRIP (&b)[2],
+                                                     const READER& reader, STREAM& stream, unsigned stages,
+                                                     RING& ring) {
     constexpr int STEPS = READER::METADATA::STEPS, STRIPS = READER::STRIPS, ALL = STEPS * STRIPS;
     static_assert(ALL % 2 == 0, "two sets of strips take turns: a stage has an even number of them");
     // The copies are started in parts, one with each of the first strips, and before the tile's barrier.

@@ -66,6 +66,14 @@ def test_sine_and_cosine_of_multiples_of_a_quarter_turn() -> None:
     assert cosine[2:5].tolist() == [1, 1, 1]
 
 
+def test_tanh_sees_seventeen_bits() -> None:
+    """From 2**-8 on, whatever it is interpolated from; smaller operands come back as they are."""
+    a = np.array([0x3B7FFFFF, 0x3B80003F, 0x3B800040, 0x40FFFFFF, 0x41000000], dtype=np.uint32).view(np.float32)
+    found = execute("tanh.approx.f32 d, a;", "b32 d a", a=a)
+    assert found.tolist()[:3] == [0x3B7FFFFF, 0x3B800000, 0x3B800040]
+    assert 0x3F7FFFF0 < found[3] <= found[4] == 0x3F800000
+
+
 def test_special_values() -> None:
     a = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, -1.0], dtype=np.float32)
     inf, nan = math.inf, math.nan

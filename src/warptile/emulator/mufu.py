@@ -135,15 +135,15 @@ def _wave(ahead: int) -> Function:
 _TANH_ROW_BITS = (0, 0, 0, 1, 1, 2, 2, 2, 3, 4, 3)
 """Of each binade from 2**-8 to 2**2."""
 
-_TANH_IS_ITS_OPERAND = float(np.uint32(0x3B810000).view(np.float32))
-_TANH_IS_ONE = 8.0
-_BELOW_EIGHT = np.nextafter(np.float32(8), np.float32(0))
+_TANH_IS_ITS_OPERAND = np.float32(2.0**-8)
+_TANH_IS_ONE = np.float32(8)
+_BELOW_ONE = np.nextafter(_TANH_IS_ONE, np.float32(0))
 
 
 def _tangent(a: Array) -> Array:
     """Seventeen bits below those that choose the row, whichever binade: further ones are not seen."""
     size = np.abs(a)
-    exponent, fraction = _split(np.fmax(np.fmin(size, _BELOW_EIGHT), np.float32(2.0**-8)))
+    exponent, fraction = _split(np.fmax(np.fmin(size, _BELOW_ONE), _TANH_IS_ITS_OPERAND))
     row_bits = np.array(_TANH_ROW_BITS)
     first_rows = np.cumsum(1 << row_bits) - (1 << row_bits)
     bits, first_row = row_bits[exponent + 8], first_rows[exponent + 8]

@@ -269,12 +269,15 @@ def _ncu(work: Work) -> Iterator[Task]:
     square = (PROFILE_SIZE,) * 3
     for shape in (square, *COUNTER_SHAPES):
         requests = profile_requests(work.rungs, work.arch, shape)
+        if not requests:  # none of the rungs takes such a problem
+            continue
         label = "x".join(map(str, shape))
         yield f"ncu/{label}", lambda requests=requests: profiles_of(profile(requests))  # type: ignore[misc]
         if f"ncu/{label}" in work.journal.failures():
             for rung in work.rungs:
                 mine = [request for request in requests if request.rung == rung.name]
-                yield f"ncu/{label}/{rung.name}", lambda mine=mine: profiles_of(profile(mine))  # type: ignore[misc]
+                if mine:
+                    yield f"ncu/{label}/{rung.name}", lambda mine=mine: profiles_of(profile(mine))  # type: ignore[misc]
 
 
 def profiles_of(found: NcuRun) -> list[Profile]:

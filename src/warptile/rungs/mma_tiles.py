@@ -55,8 +55,8 @@ PATCH_ALIGNMENT_BYTES = 128
 OVERHEAD_REGISTERS = 40
 """Registers of addresses and loop state beside accumulators and fragments, as compiled kernels show them."""
 
-EMULATION_REGISTERS = {"int4": 48, "uint4": 48, "float8_e4m3": 48, "float8_e5m2": 48}
-"""More of them for types that sm_90 widens to 8-bit integers and to float16."""
+EMULATION_REGISTERS = {"int4": 48, "uint4": 48, "float8_e4m3": 48, "float8_e5m2": 48, "int32_xor": 48}
+"""More of them for operands that sm_90 widens to 8-bit integers or float16, and for XOR, which it makes of AND."""
 
 
 MANY_COPIES, COPY_REGISTERS = 16, 24
@@ -144,7 +144,7 @@ class Geometry:
         else:
             rows = (config["WM"] + config["WN"]) * self.fragment_sets
         fragments = rows * step(problem, config) * problem.a.dtype.bits
-        extra = EMULATION_REGISTERS.get(problem.a.dtype.name, 0)
+        extra = max(EMULATION_REGISTERS.get(each.name, 0) for each in (problem.a.dtype, problem.accumulator))
         extra += COPY_REGISTERS if self.stage_bytes > MANY_COPIES * VECTOR_BYTES * self.threads else 0
         extra += DIVISION_REGISTERS if self.threads & (self.threads - 1) else 0
         return (accumulators + fragments) // 32 // WARP_LANES + OVERHEAD_REGISTERS + extra

@@ -95,4 +95,5 @@ def test_torch_weights_multiply(torch, kind):
     w = wt.SparseMatrix.from_torch(tensor)
     assert torch.equal(w.to_dense(), dense)
     x = torch.randn((512, 128), device="cuda").half()
-    assert torch.allclose(wt.matmul(w, x), torch.mm(tensor, x), rtol=1e-2, atol=1e-1)
+    # Beside the dense product: torch multiplies its CUTLASS form on compute capability 8.x only.
+    assert torch.allclose(wt.matmul(w, x), torch.mm(dense, x), rtol=1e-2, atol=1e-1)

@@ -41,6 +41,8 @@ def explained(rung: str, counter: str, shape: tuple[int, int, int]) -> str | Non
         return "ptxas merges four 4-byte loads of A into one of 16 bytes"
     if shape != WHOLE_TILES and counter.startswith("shared_store") and "cp.async" in source_of(rung):
         return "a copy that fills zeros at the edge becomes several machine instructions"
+    if rung == "mma-sparse" and counter.startswith("shared_store"):
+        return "warps without metadata to copy execute the copy switched off by a predicate, a wavefront each"
     return None
 
 

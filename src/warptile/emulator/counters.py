@@ -14,7 +14,7 @@ docs/counters.md shows the patterns and what was read. Each rule has a test with
   global line and shared 128-byte line, a wavefront can take each sector to one block and fill each block from one.
 - *`cp.async` through L1* (.ca, 4 or 8 bytes). Lanes are dealt out to as many turns as banks conflict; each turn
   takes a wavefront for every global line in it.
-- *Ideal* wavefronts are the passes: what the same request takes without any conflict.
+- *Ideal* wavefronts are the passes, or 128 bytes each of what the active lanes ask for if that is fewer.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ def _neighbours_agree(addresses: Any, lanes: Any, first: int, last: int, distanc
 
 @njit(cache=True)
 def _count_wavefronts(addresses: Any, lanes: Any, size: int, pass_lanes: int, joins: bool) -> tuple[int, int]:
-    """Passes and wavefronts of shared accesses of ``size`` bytes, ``pass_lanes`` neighbouring lanes to a pass."""
-    passes = 0
+    """Ideal and real wavefronts of shared accesses of ``size`` bytes, ``pass_lanes`` neighbouring lanes to a pass."""
+    ideal = 0
     wavefronts = 0
     words = np.empty((BANKS, WARP * 4), dtype=np.int64)
     held = np.zeros(BANKS, dtype=np.int64)
@@ -138,6 +138,7 @@ def _count_wavefronts(addresses: Any, lanes: Any, size: int, pass_lanes: int, jo
         warp = lanes[start] // WARP
         while end < count and lanes[end] // WARP == warp:
             end += 1
+        passes = 0
         joined = joins and (
             _neighbours_agree(addresses, lanes, start, end, 1) or _neighbours_agree(addresses, lanes, start, end, 2)
         )
@@ -157,8 +158,9 @@ def _count_wavefronts(addresses: Any, lanes: Any, size: int, pass_lanes: int, jo
             passes += 1
             wavefronts += _pass_wavefronts(addresses, i, narrow, size, words, held)
             i = narrow
+        ideal += min(passes, ((end - start) * size + BANKS * 4 - 1) // (BANKS * 4))
         start = end
-    return passes, wavefronts
+    return ideal, wavefronts
 
 
 @njit(cache=True)
@@ -266,8 +268,8 @@ class Counters:
         """
         together = pass_lanes or _pass_lanes(size)
         joins = not write and not pass_lanes and size > 4
-        passes, wavefronts = _count_wavefronts(addresses.astype(np.int64), active.lanes, size, together, joins)
-        self._add_shared("store" if write else "load", instruction, active, passes, wavefronts)
+        ideal, wavefronts = _count_wavefronts(addresses.astype(np.int64), active.lanes, size, together, joins)
+        self._add_shared("store" if write else "load", instruction, active, ideal, wavefronts)
 
     def copy_async(
         self,
@@ -287,7 +289,7 @@ class Counters:
         """
         lanes, place = active.lanes, target.astype(np.int64)
         together = _pass_lanes(size)
-        passes, _ = _count_wavefronts(place, lanes, size, together, False)
+        ideal, _ = _count_wavefronts(place, lanes, size, together, False)
         wavefronts = 0
         if not reads.all():
             _, wavefronts = _count_wavefronts(place[~reads], lanes[~reads], size, together, False)
@@ -304,13 +306,13 @@ class Counters:
             row[_COLUMN["global_load_requests"]] += requests
             row[_COLUMN["global_load_sectors"]] += sectors
             row[_COLUMN["global_load_bytes"]] += size * elements
-        self._add_shared("store", instruction, active, passes, wavefronts)
+        self._add_shared("store", instruction, active, ideal, wavefronts)
 
-    def _add_shared(self, kind: str, instruction: Instruction, active: Active, passes: int, wavefronts: int) -> None:
+    def _add_shared(self, kind: str, instruction: Instruction, active: Active, ideal: int, wavefronts: int) -> None:
         row = self.table[self._slot[id(instruction)]]
         row[_COLUMN[f"shared_{kind}_requests"]] += active.warp_count
         row[_COLUMN[f"shared_{kind}_wavefronts"]] += wavefronts
-        row[_COLUMN[f"shared_{kind}_wavefronts_ideal"]] += passes
+        row[_COLUMN[f"shared_{kind}_wavefronts_ideal"]] += ideal
 
     def total(self) -> dict[str, float]:
         """Sums over the program, with the ratios of API names derived from them."""

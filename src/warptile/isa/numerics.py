@@ -108,3 +108,10 @@ def accumulation(element: str, capability: int) -> Accumulation:
         element = "f16"
     _, step_bytes, fraction_bits = [adder for adder in _ADDERS if adder[0] <= capability][-1]
     return Accumulation(step_bytes * 8 // FORMATS[element].bits, fraction_bits)
+
+
+def group_accumulation(element: str) -> Accumulation:
+    """The adder of ``wgmma`` for floating-point operands of type ``element``."""
+    if element in FLOAT8:
+        return Accumulation(32, 13, lost_bits=10)
+    return accumulation(element, 90)

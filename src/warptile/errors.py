@@ -116,6 +116,10 @@ class MisalignedAccess(EmulationError):
     """An access that is not a multiple of its own size."""
 
 
+class IllegalInstruction(EmulationError):
+    """An instruction with operands at which the hardware raises "illegal instruction"."""
+
+
 class UninitializedRead(EmulationError):
     """A read of memory or of a register that nothing has written, or of a copy that has not been waited for."""
 
@@ -156,6 +160,10 @@ class DataRace(EmulationError):
         super().__init__(message, kernel=kernel, location=location)
         self.kind = kind
         self.first = first
+
+
+class MbarrierMisuse(EmulationError):
+    """An mbarrier used against its rules: not initialised, too many arrivals, a phase that cannot be waited for."""
 
 
 class Deadlock(EmulationError):

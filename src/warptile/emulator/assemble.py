@@ -133,6 +133,8 @@ def _step(
     if build is None:
         raise unknown(instruction, f"opcode {opcode} is not known to the emulator")
     operation = build(instruction, assembler)
+    if operation.wait is not None:
+        return Step(p.MBARRIER_WAIT, instruction, detail=operation.wait)
     kind = {None: p.PLAIN, "warp": p.WARP_COLLECTIVE, "mask": p.MASK_COLLECTIVE}[operation.collective]
     return Step(kind, instruction, run=operation.run, detail=operation.mask)
 

@@ -51,11 +51,13 @@ class Operation:
             together (``.aligned``): `run` is then only called with whole warps; ``"mask"`` when each lane waits for
             the lanes that its `mask` names.
         mask: for ``"mask"``, reads the 32-bit member mask.
+        wait: of an instruction that waits for an mbarrier, the `ops.mbarrier.Wait` that is run in the place of `run`.
     """
 
     run: Run
     collective: str | None = None
     mask: Source | None = None
+    wait: object = None
 
 
 Builder = Callable[[Instruction, "Assembler"], Operation]

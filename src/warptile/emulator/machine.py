@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from warptile.emulator.copies import PendingCopies
 from warptile.emulator.counters import Counters
 from warptile.emulator.lanes import WARP, Array, RegisterFile
+from warptile.emulator.mbarriers import Mbarriers
 from warptile.emulator.memory import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, GlobalSpace, Memory
 from warptile.errors import UnknownInstruction
 from warptile.launch import Dim3
@@ -24,9 +25,13 @@ CLOCK_NAMES = ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", 
 class Geometry:
     """Which thread of which block every lane of a wave is; blocks are padded to whole warps with lanes without threads.
 
+    Blocks are numbered cluster by cluster, and by their rank within one. Without clusters each is one of its own.
+
     Attributes:
         grid: blocks in x, y, z.
         block: threads in x, y, z.
+        cluster: blocks of a cluster in x, y, z.
+        cluster_blocks: blocks of a cluster.
         threads: threads of a block.
         lanes_per_block: the same, rounded up to whole warps.
         blocks: blocks of a full wave.
@@ -34,9 +39,11 @@ class Geometry:
         exists: for each lane, whether there is a thread behind it (in a full wave).
     """
 
-    def __init__(self, grid: Dim3, block: Dim3, blocks: int) -> None:
+    def __init__(self, grid: Dim3, block: Dim3, blocks: int, cluster: Dim3 = (1, 1, 1)) -> None:
         self.grid = grid
         self.block = block
+        self.cluster = cluster
+        self.cluster_blocks = cluster[0] * cluster[1] * cluster[2]
         self.threads = block[0] * block[1] * block[2]
         self.lanes_per_block = -(-self.threads // WARP) * WARP
         self.blocks = blocks
@@ -47,10 +54,27 @@ class Geometry:
         """A thread of the grid by its indices; those of a block follow each other, padded to whole warps."""
         block, inner = divmod(thread, self.lanes_per_block)
         bx, by, _ = self.block
-        gx, gy, _ = self.grid
         place = (inner % bx, inner // bx % by, inner // (bx * by))
-        where = (block % gx, block // gx % gy, block // (gx * gy))
-        return f"thread ({', '.join(map(str, place))}) of block ({', '.join(map(str, where))})"
+        return f"thread ({', '.join(map(str, place))}) of {self.block_name(block)}"
+
+    def block_name(self, number: int) -> str:
+        """A block of the grid by its indices."""
+        place = (int(index[0]) for index in self.block_indices(np.array([number])))
+        return f"block ({', '.join(map(str, place))})"
+
+    def cluster_indices(self, blocks: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
+        """The place of each block's cluster in the grid of clusters, in x, y, z."""
+        numbers = blocks // self.cluster_blocks
+        gx, gy, _ = (blocks // extent for blocks, extent in zip(self.grid, self.cluster, strict=True))
+        return numbers % gx, numbers // gx % gy, numbers // (gx * gy)
+
+    def block_indices(self, blocks: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
+        """The place of each block in the grid, in x, y, z."""
+        ranks = blocks % self.cluster_blocks
+        cx, cy, _ = self.cluster
+        within = (ranks % cx, ranks // cx % cy, ranks // (cx * cy))
+        clusters = self.cluster_indices(blocks)
+        return tuple(c * n + r for c, n, r in zip(clusters, self.cluster, within, strict=True))
 
     @property
     def total_blocks(self) -> int:
@@ -89,6 +113,7 @@ class Machine:
         self.multiprocessors = multiprocessors
         self.registers = RegisterFile(geometry.lanes)
         self.copies = PendingCopies(memory, schedule, geometry.lanes)
+        self.mbarriers = Mbarriers(memory, schedule)
         self.output: list[str] = []
         self.steps = 0
         self.last_effect = 0
@@ -104,13 +129,16 @@ class Machine:
         """Put the blocks ``first_block ...`` on the machine; fewer than a full wave leaves the rest without threads."""
         geometry = self.geometry
         ids = first_block + np.arange(geometry.lanes) // geometry.lanes_per_block
-        gx, gy, _ = geometry.grid
-        for name, value in (("ctaid.x", ids % gx), ("ctaid.y", ids // gx % gy), ("ctaid.z", ids // (gx * gy))):
-            self._special[name][:] = value
+        places = (("ctaid", geometry.block_indices(ids)), ("clusterid", geometry.cluster_indices(ids)))
+        for name, values in places:
+            for axis, value in zip("xyz", values, strict=True):
+                self._special[f"{name}.{axis}"][:] = value
         self._special["smid"][:] = ids % self.multiprocessors
         self.live = geometry.exists & (np.arange(geometry.lanes) < blocks * geometry.lanes_per_block)
         self.memory.new_wave()
+        self.memory.peers.start_wave(first_block, self.live)
         self.copies.new_wave()
+        self.mbarriers.new_wave()
         if self.memory.races is not None:
             self.memory.races.start_wave(first_block * geometry.lanes_per_block, self.live)
         self.memory.first_thread = first_block * geometry.lanes_per_block
@@ -142,6 +170,8 @@ class Machine:
         thread = np.arange(lanes) % geometry.lanes_per_block
         bx, by, bz = geometry.block
         lane = np.arange(lanes) % WARP
+        rank = np.arange(lanes) // geometry.lanes_per_block % geometry.cluster_blocks
+        cx, cy, cz = geometry.cluster
         bit = np.uint64(1) << lane.astype(np.uint64)
 
         def full(value: int, dtype: type = np.uint32) -> Array:
@@ -149,7 +179,8 @@ class Machine:
 
         values: dict[str, Array] = {
             "tid.x": thread % bx, "tid.y": thread // bx % by, "tid.z": thread // (bx * by),
-            "laneid": lane, "warpid": thread // WARP,
+            "laneid": lane, "warpid": thread // WARP, "cluster_ctarank": rank,
+            "cluster_ctaid.x": rank % cx, "cluster_ctaid.y": rank // cx % cy, "cluster_ctaid.z": rank // (cx * cy),
             "lanemask_eq": bit, "lanemask_lt": bit - np.uint64(1), "lanemask_le": 2 * bit - np.uint64(1),
             "lanemask_gt": ~(2 * bit - np.uint64(1)), "lanemask_ge": ~(bit - np.uint64(1)),
         }  # fmt: skip
@@ -164,14 +195,14 @@ class Machine:
             "total_smem_size": self.memory.shared_bytes, "aggr_smem_size": self.memory.shared_bytes,
             "reserved_smem_offset_begin": 0, "reserved_smem_offset_end": SHARED_RESERVED_BYTES,
             "reserved_smem_offset_cap": 0,
-            "nclusterid.x": gx, "nclusterid.y": gy, "nclusterid.z": gz,
-            "cluster_ctaid.x": 0, "cluster_ctaid.y": 0, "cluster_ctaid.z": 0, "cluster_ctarank": 0,
-            "cluster_nctaid.x": 1, "cluster_nctaid.y": 1, "cluster_nctaid.z": 1, "cluster_nctarank": 1,
+            "clusterid.x": 0, "clusterid.y": 0, "clusterid.z": 0, "clusterid.w": 0,
+            "nclusterid.x": gx // cx, "nclusterid.y": gy // cy, "nclusterid.z": gz // cz, "nclusterid.w": 1,
+            "cluster_nctaid.x": cx, "cluster_nctaid.y": cy, "cluster_nctaid.z": cz, "cluster_nctaid.w": 1,
+            "cluster_ctaid.w": 0, "cluster_nctarank": geometry.cluster_blocks,
         }  # fmt: skip
         special.update({name: full(value) for name, value in constants.items()})
         special["gridid"] = full(1, np.uint64)
-        for axis in "xyz":  # without clusters, every block is a cluster of its own
-            special[f"clusterid.{axis}"] = special[f"ctaid.{axis}"]
+        special["is_explicit_cluster"] = np.full(lanes, geometry.cluster_blocks > 1)
         return special
 
 

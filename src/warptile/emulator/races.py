@@ -7,7 +7,7 @@ instruction after the other, and reports what the hardware may do otherwise.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from warptile.emulator.clocks import Clocks, Lanes
 from warptile.emulator.copies import Batch
 from warptile.emulator.flags import Flags, Order
-from warptile.emulator.history import COPYING_FROM, COPYING_TO, READING, WRITE, WRITING, History
+from warptile.emulator.history import ANYWHERE, COPYING_FROM, COPYING_TO, READING, WEAK, WRITE, WRITING, History
 from warptile.emulator.lanes import WARP, Active, Array
 from warptile.emulator.memory import GlobalSpace, Memory, Offsets, Space
 from warptile.errors import DataRace
@@ -213,6 +213,28 @@ class Races:
         groups = warps.astype(np.uint64) << np.uint64(WARP) | masks
         for group in np.unique(groups[~whole]):
             self._clocks.join(active.lanes[groups == group])
+
+    def release(self, lanes: Lanes) -> int:
+        """What lanes of one block, in order, have done and know so far, as a table; what they do next is not in it."""
+        return self._clocks.release(lanes)
+
+    def union(self, tables: Iterable[int]) -> int:
+        """What is in any of some tables."""
+        return self._clocks.union(tables)
+
+    def acquire(self, lanes: Lanes, table: int) -> None:
+        """What a table holds lies behind these lanes."""
+        known = self._clocks.known
+        for held in np.unique(known[lanes]).tolist():
+            some = lanes[known[lanes] == held]
+            known[some] = self._clocks.union([held, table])
+
+    def mbarrier(self, instruction: Instruction, active: Active, offsets: Offsets, *, plain: bool = False) -> None:
+        """An operation on mbarriers, atomic to each other; making and ending one is ``plain``, so barriers must part it
+        from the others."""
+        home = _Home("shared", len(self._memory.shared_space.data))
+        tag = self._known(instruction)[0] * 4 + (WEAK if plain else ANYWHERE)
+        self._enter(home, WRITING, instruction, tag, active.lanes, offsets, 8)
 
     def fence(self, instruction: Instruction, active: Active) -> None:
         """`fence` and `membar`."""

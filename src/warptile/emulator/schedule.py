@@ -18,6 +18,7 @@ from warptile.emulator.assemble import CallPlan
 from warptile.emulator.lanes import WARP, Active
 from warptile.emulator.machine import Machine
 from warptile.emulator.ops.barrier import Barrier
+from warptile.emulator.ops.mbarrier import Wait
 from warptile.emulator.program import Step
 from warptile.errors import Deadlock, DivergentCollective, IllegalAddress
 
@@ -29,6 +30,9 @@ QUANTUM = 1024
 
 SPIN_STEPS = 3_000_000
 """Steps without any store, barrier or exit after which the program is taken to spin forever."""
+
+LONGEST_WAIT = 1 << 16
+"""Steps that others may loop until waits for an mbarrier return false."""
 
 NOWHERE = 1 << 62
 """A position behind every program."""
@@ -63,6 +67,7 @@ class Scheduler:
         self._returns: dict[int, NDArray[np.int64]] = {}
         self._warps = machine.count.table[:, 0]
         self._races = machine.memory.races
+        machine.mbarriers.wake = self._put
 
     def run(self) -> None:
         """Execute until every lane has exited."""
@@ -71,6 +76,8 @@ class Scheduler:
             self._execute(*self._take())
             if not self._ready and self._collectives:
                 self._retry_collectives()
+            if not self._ready and self.machine.mbarriers.parked:
+                self.machine.mbarriers.starve(self.machine.last_effect)
         self._report_stuck()
 
     # -- choosing ----------------------------------------------------------------------------------------------
@@ -102,6 +109,8 @@ class Scheduler:
                 f"{SPIN_STEPS} steps without a store, a barrier or an exit: threads spin for something nobody will do",
                 kernel=machine.kernel,
             )
+        if machine.mbarriers.parked and machine.steps - machine.mbarriers.parked_since > LONGEST_WAIT:
+            machine.mbarriers.refuse(machine.last_effect)
         return bool(self._since) and machine.steps - min(self._since.values()) > PATIENCE
 
     # -- executing ---------------------------------------------------------------------------------------------
@@ -157,6 +166,9 @@ class Scheduler:
             return self._mask_collective(step, position, active)
         if kind == p.BARRIER:
             return self._barrier(step, position, active)
+        if kind == p.MBARRIER_WAIT:
+            going = cast(Wait, step.detail).run(active, position)
+            return (position + 1, active.where(going)) if going.any() else None
         if kind == p.EXIT:
             self._exit(active)
             return None
@@ -390,16 +402,19 @@ class Scheduler:
 
     def _report_stuck(self) -> None:
         """Nothing is ready: fine if nobody waits, else say who waits for what."""
-        if not self._collectives and not self._barriers:
+        stuck = self.machine.mbarriers.stuck()
+        if not self._collectives and not self._barriers and not stuck:
             return
         lines = []
         for position, lanes in self._collectives.items():
             lines.append(f"{self._some(lanes)} at {self._place(position)}, waiting for other lanes of their warps")
         for (_, number), waiting in self._barriers.items():
             lines += [f"{self._some(w.lanes)} at {self._place(w.position)}, in barrier {number}" for w in waiting]
-        positions = [*self._collectives, *(w.position for ws in self._barriers.values() for w in ws)]
+        lines += [f"{self._some(parked.lanes)} at {self._place(parked.position)}, {why}" for parked, why in stuck]
+        positions = [*(parked.position for parked, _ in stuck), *self._collectives]
+        positions += (w.position for ws in self._barriers.values() for w in ws)
         step = self.steps[positions[0]]
-        if self._collectives:
+        if self._collectives and not stuck:
             raise DivergentCollective(
                 "not all lanes of a warp execute it together: " + "; ".join(lines), **self._where(step)
             )

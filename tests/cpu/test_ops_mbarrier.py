@@ -1,0 +1,247 @@
+"""mbarrier: phases, arrivals, bytes and waits, on small kernels."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from emulation import run_cuda
+
+from warptile.errors import DataRace, Deadlock, MbarrierMisuse, UnknownInstruction
+
+SCHEDULES = ("latest", "earliest", "random:1", "random:2")
+
+PREFIX = """
+typedef unsigned long long u64;
+__device__ unsigned at(const void* p) { return static_cast<unsigned>(__cvta_generic_to_shared(p)); }
+__device__ void init(u64* b, int n) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(at(b)), "r"(n) : "memory"); }
+__device__ u64 arrive(u64* b) {
+  u64 s; asm volatile("mbarrier.arrive.shared::cta.b64 %0, [%1];" : "=l"(s) : "r"(at(b)) : "memory"); return s;
+}
+__device__ u64 arrive(u64* b, int n) {
+  u64 s; asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 %0, [%1], %2;" : "=l"(s) : "r"(at(b)), "r"(n) : "memory");
+  return s;
+}
+__device__ void expect(u64* b, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(at(b)), "r"(bytes) : "memory");
+}
+__device__ void complete(u64* b, int bytes) {
+  asm volatile("mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [%0], %1;" :: "r"(at(b)), "r"(bytes) : "memory");
+}
+__device__ bool test(u64* b, unsigned parity) {
+  unsigned r;
+  asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+               : "=r"(r) : "r"(at(b)), "r"(parity) : "memory");
+  return r;
+}
+__device__ bool test_state(u64* b, u64 state) {
+  unsigned r;
+  asm volatile("{ .reg .pred p; mbarrier.test_wait.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+               : "=r"(r) : "r"(at(b)), "l"(state) : "memory");
+  return r;
+}
+__device__ bool once(u64* b, unsigned parity) {
+  unsigned r;
+  asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2, 1000; selp.u32 %0, 1, 0, p; }"
+               : "=r"(r) : "r"(at(b)), "r"(parity) : "memory");
+  return r;
+}
+__device__ void wait(u64* b, unsigned parity) { while (!once(b, parity)) ; }
+"""
+
+RING = (
+    PREFIX
+    + """__global__ void k(int* o) {  // 32 producers, 64 consumers, two stages
+  __shared__ int s[2][32];
+  __shared__ u64 full[2], empty[2];
+  if (threadIdx.x == 0) for (int i = 0; i < 2; ++i) { init(&full[i], 32); init(&empty[i], 64); }
+  __syncthreads();
+  int sum = 0;
+  #pragma unroll 1
+  for (int i = 0; i < 9; ++i) {
+    int stage = i % 2, turn = i / 2 % 2;
+    if (threadIdx.x < 32) {
+      EMPTY;
+      s[stage][threadIdx.x] = 100 * i + threadIdx.x;
+      arrive(&full[stage]);
+    } else {
+      FULL;
+      sum += s[stage][31 - threadIdx.x % 32];
+      arrive(&empty[stage]);
+    }
+  }
+  if (threadIdx.x >= 32) o[threadIdx.x - 32 + 64 * blockIdx.x] = sum;
+}"""
+)
+
+
+def ring(**replaced: str) -> str:
+    text = RING
+    for name, value in {"EMPTY": "wait(&empty[stage], turn ^ 1)", "FULL": "wait(&full[stage], turn)", **replaced}.items():
+        text = text.replace(name, value)
+    return text
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_ring_of_stages_between_producers_and_consumers(schedule: str) -> None:
+    out = np.zeros(64 * 3, np.int32)
+    run_cuda(ring(), "k", [out], block=96, grid=3, schedule=schedule)
+    expected = 100 * 36 + 9 * (31 - np.arange(192) % 32)
+    np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("schedule", ["latest", "random:3"])
+@pytest.mark.parametrize(
+    ("replaced", "kind"),
+    [
+        ({"EMPTY": "(void)0"}, "read-write|write-read|write-write"),
+        ({"FULL": "wait(&full[stage], turn ^ 1)"}, "write-read|read-write"),
+        ({"EMPTY": "wait(&empty[stage], turn)"}, "deadlock"),
+    ],
+)
+def test_what_waits_leave_out_is_reported(replaced: dict[str, str], kind: str, schedule: str) -> None:
+    with pytest.raises((DataRace, Deadlock, MbarrierMisuse)) as caught:
+        run_cuda(ring(**replaced), "k", [np.zeros(64, np.int32)], block=96, schedule=schedule)
+    if kind == "deadlock":
+        assert isinstance(caught.value, Deadlock)
+        assert "for phase 0 (parity 0) of the mbarrier" in str(caught.value)
+        assert "lacks 64 of 64 arrivals" in str(caught.value)
+    elif isinstance(caught.value, DataRace):
+        assert caught.value.kind in kind.split("|")
+
+
+def run_one(body: str, count: int = 8, block: int = 32, schedule: str = "latest") -> list[int]:
+    out = np.full(count, -1, np.int32)
+    run_cuda(
+        PREFIX + "__global__ void k(int* o) { __shared__ u64 b; int t = threadIdx.x;" + body + "}",
+        "k", [out], block=block, outputs={0: False}, schedule=schedule,
+    )  # fmt: skip
+    return out.tolist()
+
+
+def test_phases_and_parities_of_one_thread() -> None:
+    found = run_one(
+        """if (t) return;
+           init(&b, 2);
+           o[0] = test(&b, 0); o[1] = test(&b, 1);
+           u64 s = arrive(&b);
+           o[2] = test(&b, 0);
+           arrive(&b);
+           o[3] = test(&b, 0); o[4] = test(&b, 1); o[5] = test_state(&b, s);
+           s = arrive(&b, 2);
+           o[6] = test(&b, 1); o[7] = test(&b, 0);"""
+    )
+    assert found == [0, 1, 0, 1, 0, 1, 1, 0]
+
+
+def test_a_phase_waits_for_bytes_too() -> None:
+    found = run_one(
+        """if (t) return;
+           init(&b, 1);
+           expect(&b, 96); o[0] = test(&b, 0);
+           complete(&b, 64); o[1] = test(&b, 0);
+           complete(&b, 32); o[2] = test(&b, 0);
+           complete(&b, 16); o[3] = test(&b, 1);  // before they are expected
+           expect(&b, 16); o[4] = test(&b, 1);"""
+    )
+    assert found[:5] == [0, 0, 1, 0, 1]
+
+
+def test_states_count_pending_arrivals() -> None:
+    found = run_one(
+        """if (t == 0) init(&b, 40);
+           __syncwarp();
+           u64 s; unsigned n;
+           asm volatile("mbarrier.arrive.shared.b64 %0, [%1];" : "=l"(s) : "r"(at(&b)) : "memory");
+           asm volatile("mbarrier.pending_count.b64 %0, %1;" : "=r"(n) : "l"(s));
+           o[t] = n;""",
+        32,
+    )
+    assert sorted(found) == list(range(9, 41))
+
+
+def test_arriving_and_dropping_lowers_what_later_phases_expect() -> None:
+    found = run_one(
+        """if (t) return;
+           init(&b, 2);
+           asm volatile("mbarrier.arrive_drop.shared.b64 _, [%0];" :: "r"(at(&b)) : "memory");
+           arrive(&b); o[0] = test(&b, 0);
+           arrive(&b); o[1] = test(&b, 1);
+           asm volatile("mbarrier.inval.shared.b64 [%0];" :: "r"(at(&b)) : "memory");
+           init(&b, 1); o[2] = test(&b, 0); o[3] = test(&b, 1);"""
+    )
+    assert found[:4] == [1, 1, 0, 1]
+
+
+def test_more_arrivals_than_a_phase_takes_go_to_the_next_one() -> None:
+    found = run_one(
+        """if (t == 0) init(&b, 16);
+           __syncwarp();
+           u64 s = arrive(&b);  // 32 arrivals: two phases
+           if (t == 31) { o[0] = test_state(&b, s); o[1] = test(&b, 0); o[2] = test(&b, 1); }"""
+    )
+    assert found[:3] == [1, 0, 1]
+
+
+def test_a_wait_that_nobody_answers_returns_false_so_that_the_thread_may_do_it_itself() -> None:
+    assert run_one("if (t) return; init(&b, 1); if (!once(&b, 0)) { o[0] = 7; arrive(&b); } o[1] = once(&b, 0);")[
+        :2
+    ] == [7, 1]
+
+
+def test_generic_addresses() -> None:
+    found = run_one(
+        """if (t) return;
+           asm volatile("mbarrier.init.b64 [%0], 1;" :: "l"(&b) : "memory");
+           asm volatile("{ .reg .b64 s; mbarrier.arrive.b64 s, [%0]; }" :: "l"(&b) : "memory");
+           o[0] = test(&b, 0);"""
+    )
+    assert found[0] == 1
+
+
+@pytest.mark.parametrize("call", ["once(&b, 0)", "test(&b, 0)"])
+def test_a_deadlock_says_what_is_missing(call: str) -> None:
+    with pytest.raises(Deadlock) as caught:
+        run_one("if (t == 0) init(&b, 3); __syncwarp(); if (t == 5) expect(&b, 128); while (!" + call + ");")
+    text = str(caught.value)
+    assert "for phase 0 (parity 0) of the mbarrier at byte 1024" in text
+    assert "lacks 2 of 3 arrivals and 128 bytes" in text
+    assert "32 threads, first thread (0, 0, 0) of block (0, 0, 0)" in text
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("arrive(&b);", "is no mbarrier: mbarrier.init must come first"),
+        ("if (t == 0) { init(&b, 1); expect(&b, 8); arrive(&b); }", "waits for 0 of 1 arrivals and 8 bytes"),
+        ("if (t == 0) init(&b, 0);", "a count of 0; it is 1 to 1048575"),
+        ("if (t == 0) { init(&b, 1); complete(&b, 1048576); }", "becomes -1048576; it is at most 1048575"),
+        (
+            "if (t == 0) { init(&b, 1); u64 s = arrive(&b); arrive(&b); test_state(&b, s); }",
+            "waits for phase 0 .* which is in phase 2; only that one and the one before",
+        ),
+    ],
+)
+def test_misuse(body: str, message: str) -> None:
+    with pytest.raises(MbarrierMisuse, match=re.compile(message)) as caught:
+        run_one(body)
+    assert "thread (0, 0, 0) of block (0, 0, 0)" in str(caught.value)
+    assert caught.value.location is not None
+
+
+def test_an_mbarrier_in_global_memory_is_refused() -> None:
+    with pytest.raises(MbarrierMisuse, match="lies in shared memory, and this address in global memory"):
+        run_one('if (t == 0) asm volatile("mbarrier.init.b64 [%0], 1;" :: "l"(o) : "memory");')
+
+
+def test_using_an_mbarrier_that_another_thread_has_just_made_is_a_race() -> None:
+    with pytest.raises(DataRace, match="no barrier"):
+        run_one("if (t == 0) init(&b, 64); if (t >= 32) arrive(&b);", block=64)
+
+
+def test_modifiers_that_do_not_exist_are_refused() -> None:
+    from one_instruction import execute
+
+    with pytest.raises((UnknownInstruction, AttributeError)):
+        execute("mbarrier.arrive.sys.shared.b64 s, [r];", "b64 s, b32 r", r=np.zeros(4, np.uint32))

@@ -229,6 +229,39 @@ def synchronize() -> None:
     check(_cuda().cuCtxSynchronize(), "waiting for the GPU")
 
 
+def encode_tensor_map(
+    *,
+    dtype: str,
+    address: int,
+    dims: tuple[int, ...],
+    strides_bytes: tuple[int, ...],
+    box: tuple[int, ...],
+    element_strides: tuple[int, ...],
+    swizzle: str,
+    l2_promotion: str,
+    oob_fill: str,
+) -> bytes:
+    """A tiled tensor map as the 128 bytes that a kernel takes; words are the ends of the driver's names for them."""
+    cuda = _cuda()
+    made = check(
+        cuda.cuTensorMapEncodeTiled(
+            getattr(cuda.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{dtype}"),
+            len(dims),
+            address,
+            [cuda.cuuint64_t(each) for each in dims],
+            [cuda.cuuint64_t(each) for each in strides_bytes],
+            [cuda.cuuint32_t(each) for each in box],
+            [cuda.cuuint32_t(each) for each in element_strides],
+            cuda.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+            getattr(cuda.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{swizzle}"),
+            getattr(cuda.CUtensorMapL2promotion, f"CU_TENSOR_MAP_L2_PROMOTION_{l2_promotion}"),
+            getattr(cuda.CUtensorMapFloatOOBfill, f"CU_TENSOR_MAP_FLOAT_OOB_FILL_{oob_fill}"),
+        ),
+        f"encoding a tensor map of {dtype} with dims {dims}, strides {strides_bytes}, box {box}, swizzle {swizzle}",
+    )
+    return b"".join(int(word).to_bytes(8, "little") for word in made.opaque)
+
+
 def _release(ordinal: int, function: str, handle: Any) -> None:
     """Give a handle back from a finalizer: failures are logged, as nobody can act on them there."""
     try:

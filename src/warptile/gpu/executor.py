@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 from warptile.compile import CompiledKernel
 from warptile.errors import LayoutError, UnsupportedError
-from warptile.gpu import driver
-from warptile.launch import Argument, LaunchSpec, Pointer
+from warptile.gpu import driver, tensormap
+from warptile.launch import Argument, LaunchSpec, Pointer, TensorMap
 
 PLAIN_DYNAMIC_SHARED_BYTES = 48 * 1024
 """Dynamic shared memory that a kernel may use without asking (CUDA C++ Programming Guide, "Shared Memory")."""
@@ -18,7 +18,8 @@ PLAIN_DYNAMIC_SHARED_BYTES = 48 * 1024
 PORTABLE_CLUSTER_BLOCKS = 8
 """Blocks of a cluster that every GPU with clusters takes (CUDA C++ Programming Guide, "Thread Block Clusters")."""
 
-_SLOT_BYTES = 8
+_SLOT_BYTES = 64
+"""Parameters are packed this far apart at least: a tensor map is aligned to so much."""
 _CODES = {"s32": "<i", "u32": "<I", "s64": "<q", "u64": "<Q", "f16": "<e", "f32": "<f", "f64": "<d"}
 
 
@@ -28,6 +29,8 @@ def _encode(argument: Argument, pointers: Mapping[str, int]) -> bytes:
         if argument.operand is None:
             return struct.pack("<Q", 0)
         return struct.pack("<Q", pointers[argument.operand] + argument.offset_bytes)
+    if isinstance(argument, TensorMap):
+        return tensormap.encode(argument, pointers)
     if not argument.type.startswith("f"):
         return struct.pack(_CODES[argument.type], argument.value)
     try:
@@ -57,15 +60,15 @@ class Arguments:
                 f"{', '.join(pointers) or 'none'}; add {', '.join(missing)}, such as "
                 f"pointers={{'{missing[0]}': tensor.data_ptr()}}"
             )
-        count = len(spec.arguments)
-        self._values = (ctypes.c_char * (_SLOT_BYTES * max(count, 1)))()
-        self._addresses = (ctypes.c_void_p * max(count, 1))()
-        start = ctypes.addressof(self._values)
-        for position, argument in enumerate(spec.arguments):
-            encoded = _encode(argument, pointers)
-            offset = position * _SLOT_BYTES
-            ctypes.memmove(start + offset, encoded, len(encoded))
-            self._addresses[position] = start + offset
+        encoded = [_encode(argument, pointers) for argument in spec.arguments]
+        slots = [-(-len(each) // _SLOT_BYTES) * _SLOT_BYTES for each in encoded]
+        self._values = (ctypes.c_char * (sum(slots) + _SLOT_BYTES))()
+        self._addresses = (ctypes.c_void_p * max(len(encoded), 1))()
+        place = -(-ctypes.addressof(self._values) // _SLOT_BYTES) * _SLOT_BYTES
+        for position, (each, slot) in enumerate(zip(encoded, slots, strict=True)):
+            ctypes.memmove(place, each, len(each))
+            self._addresses[position] = place
+            place += slot
         self.address = ctypes.addressof(self._addresses)
 
 

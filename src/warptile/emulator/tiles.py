@@ -1,0 +1,173 @@
+"""Tensor copies as pure data movement: which 16 bytes of a tensor lie where in the box that a copy moves.
+
+A tensor map makes everything a multiple of 16 bytes: the start of the tensor, its strides and the rows of the box.
+The innermost coordinate has to be one too, so a copy moves *chunks* of 16 bytes, aligned on both sides, and only the
+last one of a row of the tensor may be partly outside (PTX ISA, "Tensors"; CUDA Driver API, cuTensorMapEncodeTiled).
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warptile.errors import UnsupportedError
+from warptile.isa.swizzle import CHUNK_BYTES, swizzled
+from warptile.launch import SWIZZLE_BYTES, TENSOR_MAP_BYTES, TENSOR_MAP_TYPES, TensorMap
+
+TILE_ALIGNMENT_BYTES = 128
+"""Of the box in shared memory."""
+
+NAN_PATTERNS = {"bf16": 0x7FF7}
+"""What ``oob_fill="nan"`` reads as, by element type, as far as hardware has shown it (an H200)."""
+
+_MAGIC = b"warptile"
+_FORMAT = struct.Struct("<8sQ5I4Q5B5B4B")
+_TYPES = tuple(TENSOR_MAP_TYPES)
+_SWIZZLES = tuple(SWIZZLE_BYTES)
+_PERIOD_BYTES = 1024
+"""The swizzle of an address depends on this many bytes around it."""
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """Where the chunks of the boxes at some coordinates lie: one row per box, in the box's order, innermost first.
+
+    Attributes:
+        places: byte offsets of the chunks from the start of the tensor; anything where none of it is inside.
+        inside: bytes of each chunk that belong to the tensor, 0 to 16: always the first ones.
+    """
+
+    places: NDArray[np.int64]
+    inside: NDArray[np.int64]
+
+
+def extents(tensor: TensorMap) -> tuple[int, ...]:
+    """Elements of a box along each dimension: fewer than ``box`` where only every n-th is taken.
+
+    The element stride of the innermost dimension has no effect without interleave, as on the hardware.
+    """
+    strides = (1, *tensor.element_strides[1:])
+    return tuple(-(-extent // stride) for extent, stride in zip(tensor.box, strides, strict=True))
+
+
+def box_bytes(tensor: TensorMap) -> int:
+    """Bytes that one copy moves, those outside the tensor included: what a transaction barrier counts."""
+    return int(np.prod(extents(tensor))) * tensor.element_bytes
+
+
+def chunks(tensor: TensorMap, coordinates: NDArray[np.int64]) -> Chunks:
+    """The chunks of the boxes at ``coordinates``, of shape (boxes, rank), innermost first.
+
+    Args:
+        tensor: the map.
+        coordinates: in elements; the innermost of each box is a multiple of 16 bytes.
+    """
+    count = len(coordinates)
+    start = coordinates[:, :1] * tensor.element_bytes
+    places = start + np.arange(0, tensor.box[0] * tensor.element_bytes, CHUNK_BYTES)
+    inside = np.where(places < 0, 0, np.clip(tensor.dims[0] * tensor.element_bytes - places, 0, CHUNK_BYTES))
+    outer = zip(extents(tensor)[1:], tensor.element_strides[1:], tensor.dims[1:], tensor.strides_bytes, strict=True)
+    for dimension, (extent, step, size, stride) in enumerate(outer, 1):
+        index = coordinates[:, dimension : dimension + 1] + np.arange(extent) * step
+        within = (index >= 0) & (index < size)
+        places = (places[:, None, :] + (index * stride)[:, :, None]).reshape(count, -1)
+        inside = (inside[:, None, :] * within[:, :, None]).reshape(count, -1)
+    return Chunks(places, inside)
+
+
+def slots(tensor: TensorMap, start: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Addresses in shared memory of the chunks of boxes that start at ``start``: one row per box, in the box's order.
+
+    Raises:
+        UnsupportedError: rows shorter than those that the swizzle permutes.
+    """
+    plain = start[:, None] + np.arange(0, box_bytes(tensor), CHUNK_BYTES)
+    span = SWIZZLE_BYTES[tensor.swizzle]
+    if not span:
+        return plain
+    if tensor.box[0] * tensor.element_bytes != span:
+        raise UnsupportedError(
+            f"tensor map of {tensor.operand}: rows of {tensor.box[0] * tensor.element_bytes} bytes under swizzle "
+            f"{tensor.swizzle}; the emulator knows rows of {span} bytes: box[0] = {span // tensor.element_bytes}"
+        )
+    table = np.array([swizzled(offset, span) for offset in range(0, _PERIOD_BYTES, CHUNK_BYTES)], dtype=np.int64)
+    permuted: NDArray[np.int64] = plain - plain % _PERIOD_BYTES + table[plain % _PERIOD_BYTES // CHUNK_BYTES]
+    return permuted
+
+
+def filled(tensor: TensorMap, words: NDArray[np.uint8], inside: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """Chunks as a load leaves them in shared memory: what lies outside the tensor replaced by the fill value.
+
+    Args:
+        tensor: the map.
+        words: bytes of the chunks, of shape (..., 16); what lies outside holds anything.
+        inside: as in `Chunks`, of shape (...).
+
+    Raises:
+        UnsupportedError: a NaN fill of a type whose NaN is not known.
+    """
+    if (inside == CHUNK_BYTES).all():
+        return words
+    outside = np.arange(CHUNK_BYTES) >= inside[..., None]
+    return np.where(outside, fill_chunk(tensor), words)
+
+
+def fill_chunk(tensor: TensorMap) -> NDArray[np.uint8]:
+    """A chunk of elements outside the tensor, 16 bytes."""
+    if tensor.oob_fill == "zero":
+        return np.zeros(CHUNK_BYTES, dtype=np.uint8)
+    if tensor.dtype not in NAN_PATTERNS:
+        raise UnsupportedError(
+            f"tensor map of {tensor.operand}: which NaN fills {tensor.dtype} is not known to the emulator; "
+            f"it knows {', '.join(NAN_PATTERNS)}; use oob_fill='zero'"
+        )
+    size = tensor.element_bytes
+    raw = NAN_PATTERNS[tensor.dtype].to_bytes(size, "little") * (CHUNK_BYTES // size)
+    return np.frombuffer(raw, dtype=np.uint8)
+
+
+def encode(tensor: TensorMap, address: int) -> bytes:
+    """A map as 128 bytes of memory: the emulator's own format, which kernels can copy but not look into.
+
+    Args:
+        tensor: the map.
+        address: where the tensor starts (the operand's address and ``offset_bytes``).
+    """
+    rank = len(tensor.dims)
+    missing = 5 - rank
+    raw = _FORMAT.pack(
+        _MAGIC, address,
+        *(d - 1 for d in tensor.dims), *(0,) * missing,
+        *tensor.strides_bytes, *(0,) * missing,
+        *(b - 1 for b in tensor.box), *(0,) * missing,
+        *tensor.element_strides, *(1,) * missing,
+        rank, _TYPES.index(tensor.dtype), _SWIZZLES.index(tensor.swizzle), tensor.oob_fill == "nan",
+    )  # fmt: skip
+    return raw.ljust(TENSOR_MAP_BYTES, b"\0")
+
+
+def decode(raw: bytes, operand: str) -> tuple[TensorMap, int] | None:
+    """The map in 128 bytes of memory and the address where its tensor starts; None if there is no map.
+
+    Args:
+        raw: what lies at the map's address.
+        operand: what to call its tensor in messages.
+    """
+    magic, address, *numbers = _FORMAT.unpack_from(raw)
+    if magic != _MAGIC:
+        return None
+    rank, dtype, swizzle, nan = numbers[19:]
+    tensor = TensorMap(
+        operand,
+        _TYPES[dtype],
+        dims=tuple(d + 1 for d in numbers[:rank]),
+        strides_bytes=tuple(numbers[5 : 5 + rank - 1]),
+        box=tuple(b + 1 for b in numbers[9 : 9 + rank]),
+        element_strides=tuple(numbers[14 : 14 + rank]),
+        swizzle=_SWIZZLES[swizzle],
+        oob_fill="nan" if nan else "zero",
+    )
+    return tensor, address

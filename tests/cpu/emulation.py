@@ -18,8 +18,9 @@ def run_cuda(
     name: str,
     arguments: list[np.ndarray | Scalar | None],
     *,
-    grid: int = 1,
+    grid: int | tuple[int, int, int] = 1,
     block: int = 32,
+    cluster: tuple[int, int, int] = (1, 1, 1),
     shared: int = 0,
     outputs: Mapping[int, bool] | None = None,
     schedule: str = "latest",
@@ -35,11 +36,12 @@ def run_cuda(
     operands = {str(i): a for i, a in enumerate(arguments) if isinstance(a, np.ndarray)}
     spec = LaunchSpec(
         kernel.entry,
-        (grid, 1, 1),
+        (grid, 1, 1) if isinstance(grid, int) else grid,
         (block, 1, 1),
         tuple(
             a if isinstance(a, Scalar) else Pointer(str(i) if a is not None else None) for i, a in enumerate(arguments)
         ),
+        cluster=cluster,
         dynamic_shared_bytes=shared,
     )
     accesses = {}

@@ -26,7 +26,7 @@ from warptile.errors import (
     UnsupportedError,
     UnwrittenOutput,
 )
-from warptile.launch import SCALAR_BYTES, Access, LaunchSpec, Pointer, Scalar
+from warptile.launch import SCALAR_BYTES, Access, Dim3, LaunchSpec, Pointer, Scalar
 from warptile.ptx.instruction import Module, Variable
 
 ALL_CHECKS = frozenset({"overflow", "races", "uninitialised", "writes"})
@@ -42,6 +42,9 @@ LANES_PER_WAVE = 1 << 17
 
 SHARED_BYTES_PER_WAVE = 1 << 25
 """And up to about so much dynamic shared memory: what all multiprocessors of a large GPU hold at once."""
+
+CLUSTER_BLOCKS = 16
+"""Blocks of the largest cluster; above 8 the kernel has to allow it on the GPU, which the launch does."""
 
 PARAMETERS = "kernel parameters"
 
@@ -140,12 +143,8 @@ def _prepare(
         raise UnsupportedError(
             f"checks: got {', '.join(sorted(checks - ALL_CHECKS))}; there are {', '.join(sorted(ALL_CHECKS))}"
         )
-    if spec.cluster != (1, 1, 1):
-        raise UnsupportedError(
-            f"cluster: got {spec.cluster}; the emulator runs kernels without clusters: cluster=(1, 1, 1)"
-        )
     generation = find_arch(arch)
-    geometry = _geometry(spec)
+    geometry = _geometry(spec, _cluster(module, spec, generation.capability))
     layout = program.lay_out(
         module,
         spec.entry,
@@ -179,12 +178,10 @@ def _prepare(
     symbols.update(_fill_parameters(space, layout.entry.parameters, spec))
     memory = Memory(
         space,
+        geometry,
         kernel=spec.entry,
-        blocks=geometry.blocks,
-        lanes=geometry.lanes,
         shared_bytes=layout.shared_bytes,
         local_bytes=layout.local_bytes,
-        thread_name=geometry.name,
         check_uninitialised="uninitialised" in checks,
     )
     if "races" in checks:
@@ -212,7 +209,27 @@ def _prepare(
     return machine, layout
 
 
-def _geometry(spec: LaunchSpec) -> Geometry:
+def _cluster(module: Module, spec: LaunchSpec, capability: int) -> Dim3:
+    """The blocks of a cluster: what the launch says, or else the kernel's own `__cluster_dims__`."""
+    entry = module.functions.get(spec.entry)
+    given = (*entry.directives.get("reqnctapercluster", ()), 1, 1, 1)[:3] if entry is not None else (1, 1, 1)
+    built = (given[0], given[1], given[2])
+    cluster = built if spec.cluster == (1, 1, 1) else spec.cluster
+    if built not in ((1, 1, 1), cluster):
+        raise UnsupportedError(f"cluster: got {spec.cluster}; {spec.entry} is compiled for clusters of {built}")
+    if cluster == (1, 1, 1):
+        return cluster
+    if capability < 90:
+        raise UnsupportedError(f"cluster: got {cluster}; clusters begin with sm_90, this is sm_{capability}")
+    blocks = cluster[0] * cluster[1] * cluster[2]
+    if min(cluster) < 1 or blocks > CLUSTER_BLOCKS:
+        raise UnsupportedError(f"cluster: got {cluster}, {blocks} blocks; a cluster has 1 to {CLUSTER_BLOCKS}")
+    if any(extent % size for extent, size in zip(spec.grid, cluster, strict=True)):
+        raise UnsupportedError(f"cluster: got {cluster} with grid {spec.grid}: the grid is not a multiple of it")
+    return cluster
+
+
+def _geometry(spec: LaunchSpec, cluster: Dim3) -> Geometry:
     threads = spec.block[0] * spec.block[1] * spec.block[2]
     if not 1 <= threads <= 1024 or min(*spec.grid, *spec.block) < 1:
         raise UnsupportedError(
@@ -222,7 +239,8 @@ def _geometry(spec: LaunchSpec) -> Geometry:
     together = max(1, min(total, LANES_PER_WAVE // (-(-threads // 32) * 32)))
     if spec.dynamic_shared_bytes:
         together = max(1, min(together, SHARED_BYTES_PER_WAVE // spec.dynamic_shared_bytes))
-    return Geometry(spec.grid, spec.block, together)
+    blocks = cluster[0] * cluster[1] * cluster[2]
+    return Geometry(spec.grid, spec.block, max(1, together // blocks) * blocks, cluster)
 
 
 def _bytes_of(name: str, array: Array) -> NDArray[np.uint8]:

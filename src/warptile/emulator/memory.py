@@ -17,11 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warptile.emulator.lanes import POISON_BYTE, Active, Array
+from warptile.emulator.peers import OWN_BYTES, Peers
 from warptile.emulator.writers import Writers
 from warptile.errors import IllegalAddress, MisalignedAccess, UninitializedRead
 from warptile.ptx.instruction import Instruction
 
 if TYPE_CHECKING:
+    from warptile.emulator.machine import Geometry
     from warptile.emulator.races import Races
 
 GLOBAL_BASE = 0x7F00_0000_0000
@@ -143,33 +145,33 @@ class Memory:
     def __init__(
         self,
         global_space: GlobalSpace,
+        geometry: Geometry,
         *,
         kernel: str,
-        blocks: int,
-        lanes: int,
         shared_bytes: int,
         local_bytes: int,
-        thread_name: Callable[[int], str],
         check_uninitialised: bool = True,
     ) -> None:
         self.kernel = kernel
-        self.thread_name = thread_name
+        self.thread_name = geometry.name
         self.check_uninitialised = check_uninitialised
         self.global_space = global_space
         self.shared_bytes = shared_bytes
         self.shared_stride = -(-shared_bytes // 128) * 128
         self.local_bytes = local_bytes
         self.local_stride = -(-local_bytes // 16) * 16
-        self.shared_space = Space("shared", blocks * self.shared_stride)
+        lanes = geometry.lanes
+        self.shared_space = Space("shared", geometry.blocks * self.shared_stride)
         self.local_space = Space("local", lanes * self.local_stride)
-        lanes_per_block = lanes // blocks
-        self.shared_origin = (np.arange(lanes, dtype=np.int64) // lanes_per_block) * self.shared_stride
+        self.shared_origin = (np.arange(lanes, dtype=np.int64) // geometry.lanes_per_block) * self.shared_stride
         self.local_origin = np.arange(lanes, dtype=np.int64) * self.local_stride
         self.writers: Writers | None = None
         self.first_thread = 0
         self.undefined: NDArray[np.bool_] | None = None  # lanes whose last `loads_local` found nothing
         self.copy_into: Callable[[int, int], Instruction | None] | None = None
         self.races: Races | None = None
+        self.clustered = geometry.cluster_blocks > 1
+        self.peers = Peers(geometry, kernel=kernel, shared_bytes=shared_bytes, shared_stride=self.shared_stride)
 
     def new_wave(self) -> None:
         """Shared and local memory as a new set of blocks finds them: mapped and full of poison."""
@@ -236,6 +238,8 @@ class Memory:
         origin: Offsets,
     ) -> Offsets:
         if offsets.size and (int(offsets.min()) < 0 or int(offsets.max()) + size > limit):
+            if name == "shared" and int(offsets.max()) >= OWN_BYTES:
+                return self.peers.locate(instruction, active, offsets, size)
             bad = (offsets < 0) | (offsets + size > limit)
             value = int(offsets[bad].flat[0])
             raise IllegalAddress(
@@ -382,7 +386,8 @@ class Memory:
             home = where.around(value)
             return f"{home.name}+{value - home.start}" if home else f"{value + GLOBAL_BASE:#x}"
         stride = self.shared_stride if where is self.shared_space else self.local_stride
-        return f"byte {value % stride}"
+        owner = f" of {self.peers.name(value // stride)}" if where is self.shared_space and self.clustered else ""
+        return f"byte {value % stride}{owner}"
 
     def _outside(
         self,

@@ -18,7 +18,7 @@ from warptile.emulator.assembler import (
 )
 from warptile.emulator.lanes import Active, Array
 from warptile.emulator.machine import window_base
-from warptile.emulator.memory import GLOBAL_BASE
+from warptile.emulator.memory import GLOBAL_BASE, SHARED_WINDOW
 from warptile.errors import KernelTrap, UnknownInstruction
 from warptile.ptx.instruction import Address, Immediate, Instruction, Operand, Register, Symbol, Vector
 
@@ -296,6 +296,7 @@ def build_address_conversion(instruction: Instruction, assembler: Assembler) -> 
 def build_is_space(instruction: Instruction, assembler: Assembler) -> Operation:
     """`isspacep.space`: whether a generic address lies in a space."""
     modifiers = Modifiers(instruction)
+    whole_cluster = "shared::cluster" in modifiers.rest
     space = take_space(modifiers)
     modifiers.done()
     kind = {"global": 0, "shared": 1, "local": 2}.get(space)
@@ -304,7 +305,15 @@ def build_is_space(instruction: Instruction, assembler: Assembler) -> Operation:
     target = assembler.destination(instruction.operands[0], np.bool_)
     read = assembler.source(instruction.operands[1], np.uint64)
     memory = assembler.machine.memory
-    return Operation(lambda active: target(active, memory.space_of(read(active)) == kind))
+
+    def test(active: Active) -> None:
+        addresses = np.broadcast_to(read(active), active.count)
+        inside = memory.space_of(addresses) == kind
+        if kind == 1 and not whole_cluster:  # .shared is .shared::cta
+            inside &= memory.peers.own(active.lanes, addresses.astype(np.int64) - SHARED_WINDOW)
+        target(active, inside)
+
+    return Operation(test)
 
 
 def _no_effect(active: Active) -> None:

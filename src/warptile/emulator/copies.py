@@ -8,12 +8,13 @@ The source is read and the destination written when a copy finishes; until then 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from warptile.emulator.lanes import Active, Array
+from warptile.emulator.mbarriers import Mbarriers
 from warptile.emulator.memory import IN_FLIGHT, INITIALISED, MAPPED, WRITTEN, Memory, Offsets, Space
 from warptile.errors import UnsupportedError
 from warptile.ptx.instruction import Instruction
@@ -24,7 +25,8 @@ class Batch:
     """The copies that one execution of one instruction issued.
 
     ``lanes`` in order; ``target`` and ``source`` are offsets into shared and global space; of each copy's ``size``
-    bytes the first ``source_bytes`` come from the source and the rest is zero. ``group`` is each lane's group number.
+    bytes the first ``source_bytes`` come from the source and the rest is zero. ``group`` is each lane's group number,
+    ``serial`` the number of the batch.
     """
 
     instruction: Instruction
@@ -34,6 +36,23 @@ class Batch:
     source_bytes: NDArray[np.int64]
     size: int
     group: NDArray[np.int64]
+    serial: int = 0
+
+
+@dataclass
+class Arrival:
+    """`cp.async.mbarrier.arrive`: lanes that arrive at one mbarrier once the copies that they have issued are over.
+
+    Those are the ones with a smaller ``serial``. For the check of races: ``released`` is what lies before the arrival,
+    and ``clock`` the clock of every lane then.
+    """
+
+    instruction: Instruction
+    lanes: NDArray[np.intp]
+    offset: int
+    serial: int
+    released: int
+    clock: NDArray[np.int32] | None
 
 
 def check_schedule(schedule: str) -> None:
@@ -48,7 +67,7 @@ def check_schedule(schedule: str) -> None:
 class PendingCopies:
     """All unfinished copies of a wave."""
 
-    def __init__(self, memory: Memory, schedule: str, lanes: int) -> None:
+    def __init__(self, memory: Memory, schedule: str, lanes: int, mbarriers: Mbarriers) -> None:
         check_schedule(schedule)
         self._memory = memory
         self._schedule = schedule
@@ -56,12 +75,17 @@ class PendingCopies:
         self._committed: NDArray[np.int64] = np.zeros(lanes, dtype=np.int64)
         self._batches: list[Batch] = []
         self._unwaited: list[Batch] = []  # for the check of races: finished or not
+        self._mbarriers = mbarriers
+        self._arrivals: list[Arrival] = []
+        self._serial = 0
+        mbarriers.finishers.append(self._finish_for)
         memory.copy_into = self.into
 
     def new_wave(self) -> None:
         """No lane has issued anything."""
         self._batches.clear()
         self._unwaited.clear()
+        self._arrivals.clear()
         self._committed[:] = 0
 
     def issue(
@@ -78,8 +102,9 @@ class PendingCopies:
             self._check_partial(instruction, active, where, source_offsets, source_bytes, size)
         batch = Batch(
             instruction, active.lanes, target_offsets, source_offsets, source_bytes.astype(np.int64), size,
-            self._committed[active.index].copy(),
+            self._committed[active.index].copy(), self._serial,
         )  # fmt: skip
+        self._serial += 1
         if memory.races is not None:
             memory.races.copy_issued(batch)
             self._unwaited.append(batch)
@@ -108,6 +133,61 @@ class PendingCopies:
         self._batches = _without(self._batches, due, self._finish)
         if self._memory.races is not None:
             self._unwaited = _without(self._unwaited, due, self._memory.races.copy_waited)
+        self._arrive_if_due()
+
+    def arrive(self, instruction: Instruction, active: Active, offsets: Offsets, *, increment: bool) -> None:
+        """`cp.async.mbarrier.arrive`: one arrival per lane when its copies so far are over.
+
+        ``increment`` (no `.noinc`) adds the arrival to what the phase waits for, so that it changes nothing.
+        """
+        races = self._memory.races
+        for offset in np.unique(offsets).tolist():
+            lanes = active.lanes[offsets == offset]
+            if increment:
+                self._mbarriers.expect_arrivals(instruction, lanes[0], offset, len(lanes))
+            clock = races.clock() if races is not None else None
+            released = races.release(lanes) if races is not None else 0
+            self._arrivals.append(Arrival(instruction, lanes, offset, self._serial, released, clock))
+        self._finish_some()
+        self._arrive_if_due()
+
+    def _arrive_if_due(self) -> None:
+        """Those arrive whose copies have finished."""
+        arrivals, self._arrivals = self._arrivals, []
+        for arrival in arrivals:
+            earlier = [batch.lanes for batch in self._batches if batch.serial < arrival.serial]
+            due = ~np.isin(arrival.lanes, np.concatenate(earlier)) if earlier else np.ones(len(arrival.lanes), np.bool_)
+            if not due.all():
+                self._arrivals.append(replace(arrival, lanes=arrival.lanes[~due]))
+            if due.any():
+                self._arrive(arrival, arrival.lanes[due])
+
+    def _arrive(self, arrival: Arrival, lanes: NDArray[np.intp]) -> None:
+        races = self._memory.races
+        if races is not None:
+            clock = arrival.clock
+
+            def seen(batch: Batch) -> NDArray[np.bool_]:
+                return np.isin(batch.lanes, lanes) & (batch.serial < arrival.serial)
+
+            self._unwaited = _without(self._unwaited, seen, lambda batch: races.copy_waited(batch, clock))
+        ones = np.ones(len(lanes), dtype=np.int64)
+        self._mbarriers.arrive(
+            arrival.instruction, lanes, arrival.offset, ones, releases=False, released=arrival.released
+        )
+
+    def _finish_for(self, offset: int) -> bool:
+        """Finish the copies that an arrival at an mbarrier which somebody waits for is to follow."""
+        for arrival in self._arrivals:
+            if arrival.offset == offset:
+
+                def due(batch: Batch, arrival: Arrival = arrival) -> NDArray[np.bool_]:
+                    return np.isin(batch.lanes, arrival.lanes) & (batch.serial < arrival.serial)
+
+                self._batches = _without(self._batches, due, self._finish)
+                self._arrive_if_due()
+                return True
+        return False
 
     def into(self, offset: int, size: int) -> Instruction | None:
         """The instruction of an unfinished copy to one of ``size`` bytes from ``offset`` on in shared space."""
@@ -178,4 +258,5 @@ def _part(batch: Batch, mask: NDArray[np.bool_]) -> Batch:
         batch.source_bytes[mask],
         batch.size,
         batch.group[mask],
+        batch.serial,
     )

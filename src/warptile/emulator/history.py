@@ -75,8 +75,11 @@ class History:
         other = self.table[first[index] + piece, column : column + 3].copy()
         return index, int(offsets[index]) + (piece << self.shift), column, other
 
-    def finish_copies(self, offsets: Places, size: int, lanes: NDArray[np.intp], tag: int) -> None:
-        """The lanes' own copies are over: from now on their accesses are like any other."""
+    def finish_copies(
+        self, offsets: Places, size: int, lanes: NDArray[np.intp], tag: int, clock: NDArray[np.int32] | None = None
+    ) -> None:
+        """The lanes' own copies are over: from now on their accesses are like any other, made at ``clock`` (now)."""
+        clock = self._clocks.clock if clock is None else clock
         first, count = self.place(offsets, size)
         rows = (first[:, None] + np.arange(count)).ravel()
         lanes = np.repeat(lanes, count)
@@ -84,7 +87,7 @@ class History:
         for column in (WRITE, FIRST_READ, OTHER_READ):
             own = (self.table[rows, column] == -threads) & (self.table[rows, column + 2] == tag)
             self.table[rows[own], column] = threads[own]
-            self.table[rows[own], column + 1] = self._clocks.clock[lanes[own]]
+            self.table[rows[own], column + 1] = clock[lanes[own]]
 
 
 @numba.njit

@@ -112,8 +112,8 @@ class Machine:
         self.frame: dict[str, int] = {}
         self.multiprocessors = multiprocessors
         self.registers = RegisterFile(geometry.lanes)
-        self.copies = PendingCopies(memory, schedule, geometry.lanes)
         self.mbarriers = Mbarriers(memory, schedule)
+        self.copies = PendingCopies(memory, schedule, geometry.lanes, self.mbarriers)
         self.output: list[str] = []
         self.steps = 0
         self.last_effect = 0

@@ -187,6 +187,17 @@ class Mbarriers:
             start = end
         return states
 
+    def expect_arrivals(self, instruction: Instruction, lane: Lane, offset: int, count: int) -> None:
+        """The current phase waits for ``count`` arrivals more."""
+        barrier = self.find(instruction, lane, offset)
+        barrier.pending += count
+        if barrier.pending > LARGEST_COUNT:
+            raise self._misuse(
+                instruction,
+                lane,
+                f"{self.name(offset)} waits for {barrier.pending} arrivals; it is at most {LARGEST_COUNT}",
+            )
+
     def expect_tx(self, instruction: Instruction, lane: Lane, offset: int, size: int) -> None:
         """`mbarrier.expect_tx`: the current phase waits for ``size`` bytes more."""
         self._count_bytes(instruction, lane, offset, size)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from warptile.emulator.clocks import Clocks, Lanes
+from warptile.emulator.clocks import Clock, Clocks, Lanes
 from warptile.emulator.copies import Batch
 from warptile.emulator.flags import Flags, Order
 from warptile.emulator.history import ANYWHERE, COPYING_FROM, COPYING_TO, READING, WEAK, WRITE, WRITING, History
@@ -156,11 +156,14 @@ class Races:
         for doing, home, lanes, places, size in self._copy_parts(batch):
             self._enter(home, doing, batch.instruction, number * 4, lanes, places, size)
 
-    def copy_waited(self, batch: Batch) -> None:
-        """Each lane has waited for its copy, which now lies behind it like its own accesses."""
+    def copy_waited(self, batch: Batch, clock: Clock | None = None) -> None:
+        """Each lane has waited for its copy, which now lies behind it like its own accesses.
+
+        With ``clock`` (of every lane) the copy was over for others, by an arrival, when its lane had come so far.
+        """
         number, _ = self._known(batch.instruction)
         for _, home, lanes, places, size in self._copy_parts(batch):
-            self._history(home).finish_copies(places, size, lanes, number * 4)
+            self._history(home).finish_copies(places, size, lanes, number * 4, clock)
 
     def _copy_parts(self, batch: Batch) -> Iterator[tuple[int, _Home, Lanes, Offsets, int]]:
         """What a batch reads (copies of whole size, and single bytes of the others) and what it writes."""
@@ -213,6 +216,10 @@ class Races:
         groups = warps.astype(np.uint64) << np.uint64(WARP) | masks
         for group in np.unique(groups[~whole]):
             self._clocks.join(active.lanes[groups == group])
+
+    def clock(self) -> Clock:
+        """How far every lane has come."""
+        return self._clocks.clock.copy()
 
     def release(self, lanes: Lanes) -> int:
         """What lanes of one block, in order, have done and know so far, as a table; what they do next is not in it."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from warptile.emulator.assembler import Assembler, Modifiers, Operation, builder, unknown
 from warptile.emulator.lanes import Active
+from warptile.emulator.ops.mbarrier import take_place
 from warptile.emulator.ops.memory import address_source, take_access_hints
 from warptile.ptx.instruction import Immediate, Instruction, Register
 
@@ -15,8 +16,10 @@ def build_copy(instruction: Instruction, assembler: Assembler) -> Operation:
     """`cp.async.{ca,cg}.shared.global`, `.commit_group`, `.wait_group` and `.wait_all`."""
     modifiers = Modifiers(instruction)
     modifiers.need("async")
-    if modifiers.flag("bulk") or modifiers.flag("mbarrier") or modifiers.flag("reduce"):
-        raise unknown(instruction, "bulk copies and mbarriers are not known to the emulator yet")
+    if modifiers.flag("bulk") or modifiers.flag("reduce"):
+        raise unknown(instruction, "bulk copies are not known to the emulator yet")
+    if modifiers.flag("mbarrier"):
+        return _build_arrive(instruction, assembler, modifiers)
     copies = assembler.machine.copies
     if modifiers.flag("commit_group"):
         modifiers.done()
@@ -32,6 +35,25 @@ def build_copy(instruction: Instruction, assembler: Assembler) -> Operation:
         keep = int(operand.value)
         return Operation(lambda active: copies.wait(active, keep))
     return _build_issue(instruction, assembler, modifiers)
+
+
+def _build_arrive(instruction: Instruction, assembler: Assembler, modifiers: Modifiers) -> Operation:
+    """`cp.async.mbarrier.arrive{.noinc} [addr]`."""
+    modifiers.need("arrive")
+    increment = not modifiers.flag("noinc")
+    modifiers.need("b64")
+    place = take_place(assembler, instruction, modifiers, instruction.operands[0])
+    modifiers.done()
+    machine = assembler.machine
+
+    def arrive(active: Active) -> None:
+        machine.last_effect = machine.steps
+        offsets = place.offsets(active)
+        if machine.memory.races is not None:
+            machine.memory.races.mbarrier(instruction, active, offsets)
+        machine.copies.arrive(instruction, active, offsets, increment=increment)
+
+    return Operation(arrive)
 
 
 def _build_issue(instruction: Instruction, assembler: Assembler, modifiers: Modifiers) -> Operation:

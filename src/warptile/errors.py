@@ -144,7 +144,8 @@ class DataRace(EmulationError):
     """Two accesses to the same bytes, at least one a write, with nothing that orders them.
 
     Attributes:
-        kind: what came first and what second: ``write-read``, ``read-write`` or ``write-write``.
+        kind: what came first and what second: ``write-read``, ``read-write`` or ``write-write``; ``start-access`` and
+            ``exit-access`` where a block's shared memory is used by another that does not know it to be there.
         first: where the access stands that came first; ``location`` is that of the second.
     """
 
@@ -164,6 +165,10 @@ class DataRace(EmulationError):
 
 class MbarrierMisuse(EmulationError):
     """An mbarrier used against its rules: not initialised, too many arrivals, a phase that cannot be waited for."""
+
+
+class ClusterMisuse(EmulationError):
+    """A cluster's barrier used against its rules: waited for without an arrival, or arrived at twice."""
 
 
 class Deadlock(EmulationError):

@@ -80,3 +80,29 @@ def test_clusters_that_cannot_be(grid, cluster, arch, words):
     source = "__global__ void k(int* o) { o[blockIdx.x] = 1; }"
     with pytest.raises(UnsupportedError, match=words):
         run_cuda(source, "k", [np.zeros(grid, np.int32)], grid=grid, cluster=cluster, arch=arch)
+
+
+RING = (
+    REACH
+    + """
+__global__ void k(int* o) {
+  __shared__ int s[64];
+  for (int round = 0; round < 3; ++round) {
+    s[threadIdx.x] = 1000 * round + 64 * blockIdx.x + threadIdx.x;
+    SYNC;
+    o[(round * gridDim.x + blockIdx.x) * 64 + threadIdx.x] = load(map(&s[63 - threadIdx.x], (rank() + 1) % 4));
+    SYNC;
+  }
+}
+"""
+)
+
+
+@pytest.mark.parametrize("lanes", [1 << 17, 64 * 9])
+def test_blocks_of_a_cluster_read_each_others_shared_memory(monkeypatch, lanes):
+    monkeypatch.setattr("warptile.emulator.launch.LANES_PER_WAVE", lanes)
+    out = np.zeros((3, 12, 64), np.int32)
+    run_cuda(RING, "k", [out], grid=12, block=64, cluster=(4, 1, 1))
+    for number, block in np.ndindex(3, 12):
+        neighbour = block // 4 * 4 + (block + 1) % 4
+        np.testing.assert_array_equal(out[number, block], 1000 * number + 64 * neighbour + 63 - np.arange(64))

@@ -123,6 +123,8 @@ def _step(
         return Step(p.EXIT if routine.function.entry else p.RETURN, instruction)
     if opcode == "call":
         return _call(module, layout, machine, assembler, routine, instruction)
+    if opcode == "barrier" and "cluster" in instruction.modifiers:
+        return Step(p.CLUSTER_BARRIER, instruction, detail=ops.cluster.parse_barrier(instruction))
     if opcode in ("bar", "barrier"):
         parts = ops.barrier.parse(instruction, assembler)
         if parts.warp_mask is not None:

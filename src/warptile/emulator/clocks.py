@@ -30,13 +30,13 @@ class Clocks:
         warp_floor: the same for each warp.
         known: for each lane, which table of knowledge it has; 0 is the empty one.
         starts: where in ``keys`` and ``values`` each table starts (and the last one ends).
-        shape: lanes of a block, and how far the keys of neighbouring blocks are apart.
+        shape: lanes of a block, how far the keys of neighbouring blocks are apart, and lanes of a cluster.
     """
 
-    def __init__(self, lanes: int, lanes_per_block: int) -> None:
+    def __init__(self, lanes: int, lanes_per_block: int, cluster_blocks: int = 1) -> None:
         self.lanes_per_block = lanes_per_block
         self.warps_per_block = lanes_per_block // WARP
-        self.shape = (lanes_per_block, 1 + self.warps_per_block + lanes_per_block)
+        self.shape = (lanes_per_block, 1 + self.warps_per_block + lanes_per_block, lanes_per_block * cluster_blocks)
         self.first_thread = 0
         self.clock: Clock = np.ones(lanes, dtype=np.int32)
         self.block_floor: Clock = np.ones(lanes // lanes_per_block, dtype=np.int32)
@@ -131,7 +131,7 @@ class Clocks:
 
     def _entries(self, lanes: Lanes, clock: Clock, warps: Lanes, warp_floors: Clock, block_floor: int) -> int:
         """A table that says: a block is past its floor, its ``warps`` past theirs, and ``lanes`` past ``clock``."""
-        per_block, stride = self.shape
+        per_block, stride, _ = self.shape
         threads = self.first_thread + lanes
         first_warp = self.first_thread // WARP + warps
         block = first_warp[:1] // self.warps_per_block

@@ -14,12 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warptile.emulator.clocks import Clocks, Lanes
-from warptile.emulator.history import ANYWHERE, WEAK, WITHIN_BLOCK
+from warptile.emulator.history import ANYWHERE, WEAK, WITHIN_BLOCK, WITHIN_CLUSTER
 from warptile.emulator.lanes import WARP
 from warptile.ptx.instruction import Instruction
 
-_SCOPES = {"cta": WITHIN_BLOCK, "cluster": WITHIN_BLOCK, "gpu": ANYWHERE, "sys": ANYWHERE, "gl": ANYWHERE}
+_SCOPES = {"cta": WITHIN_BLOCK, "cluster": WITHIN_CLUSTER, "gpu": ANYWHERE, "sys": ANYWHERE, "gl": ANYWHERE}
 """Threads that each scope names; without clusters, every block is a cluster of its own."""
+
+_LEVELS = range(ANYWHERE)
+"""Who is told: level 0 threads of the same block, 1 of the same cluster, 2 all. Strength *s* reaches levels below *s*."""
 
 
 @dataclass(frozen=True)
@@ -54,15 +57,15 @@ class Order:
 class Flags:
     """What strong writes have released, and what strong reads may come to acquire.
 
-    Tables of knowledge (see `Clocks`) are kept by strength: what threads of the same block get, and what all get.
+    Tables of knowledge (see `Clocks`) are kept by level: what threads of the block get, of the cluster, and all.
     """
 
     def __init__(self, clocks: Clocks) -> None:
         lanes = len(clocks.clock)
         self._clocks = clocks
-        self._released: dict[tuple[str, int], tuple[int, int, int]] = {}  # place: block, table for it, table for all
-        self._pending: NDArray[np.int32] = np.zeros((2, lanes), dtype=np.int32)
-        self._fenced: NDArray[np.int32] = np.zeros((2, 4, lanes), dtype=np.int32)
+        self._released: dict[tuple[str, int], tuple[int, list[int]]] = {}  # place: block, table for each level
+        self._pending: NDArray[np.int32] = np.zeros((len(_LEVELS), lanes), dtype=np.int32)
+        self._fenced: NDArray[np.int32] = np.zeros((len(_LEVELS), 4, lanes), dtype=np.int32)
         self._fences = False
         self._tables: dict[tuple[int, int], int] = {}  # what a fence has published: by lane and clock at the fence
 
@@ -109,15 +112,14 @@ class Flags:
             found = self._released.get((space, offset))
             if found is None:
                 continue
-            block, narrow, wide = found
-            same = block == self._block(lane)
-            table = narrow if same else wide
-            if not table or (order.strength != ANYWHERE and not same):
+            block, tables = found
+            level = self._level(block, self._block(lane))
+            table = tables[level]
+            if not table or order.strength <= level:
                 continue
             if order.acquires:
                 clocks.known[lane] = clocks.union([int(clocks.known[lane]), table])
             else:
-                level = 0 if same else 1
                 self._pending[level, lane] = clocks.union([int(self._pending[level, lane]), table])
 
     def write(
@@ -130,27 +132,29 @@ class Flags:
                     self._released.pop((space, offset), None)
             return
         for offset, lane in zip(offsets.tolist(), lanes.tolist(), strict=True):
-            narrow, wide = self._released_by(lane, order)
+            tables = self._released_by(lane, order)
             place, block = (space, offset), self._block(lane)
             before = self._released.get(place) if exchange else None
             if before is not None:
-                union = self._clocks.union
-                # What one block alone may know is lost when an atomic of another block comes between.
-                narrow = union([narrow, before[1] if before[0] == block else before[2]])
-                wide = union([wide, before[2]])
-            if narrow or wide:
-                self._released[place] = block, narrow, wide
+                # What one block (or cluster) alone may know is lost when an atomic of another comes between.
+                between = self._level(before[0], block)
+                tables = [self._clocks.union([tables[i], before[1][max(i, between)]]) for i in _LEVELS]
+            if any(tables):
+                self._released[place] = block, tables
             else:
                 self._released.pop(place, None)
 
-    def _released_by(self, lane: int, order: Order) -> tuple[int, int]:
-        """What a strong write of ``lane`` releases to its block, and to all."""
-        clocks = self._clocks
+    def _released_by(self, lane: int, order: Order) -> list[int]:
+        """What a strong write of ``lane`` releases to each level."""
         if order.releases:
-            table = clocks.release(np.array([lane]))
-            return table, table if order.strength == ANYWHERE else 0
-        narrow, wide = (self._published(lane, level) for level in (0, 1))
-        return narrow, wide if order.strength == ANYWHERE else 0
+            table = self._clocks.release(np.array([lane]))
+            return [table if level < order.strength else 0 for level in _LEVELS]
+        return [self._published(lane, level) if level < order.strength else 0 for level in _LEVELS]
+
+    def _level(self, block: int, other: int) -> int:
+        """How far apart two blocks are: 0 the same, 1 of one cluster, 2 neither."""
+        size = self._clocks.shape[2] // self._clocks.lanes_per_block
+        return 0 if block == other else 1 if block // size == other // size else 2
 
     def _published(self, lane: int, level: int) -> int:
         """What the lane's last fence of a scope stands behind."""

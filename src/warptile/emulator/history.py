@@ -25,8 +25,8 @@ READING, WRITING, COPYING_FROM, COPYING_TO = range(4)
 """What an access does. A copy that has been issued reads and writes, and no thread knows it to be over, not even the
 one that issued it, until that one has waited for it."""
 
-WEAK, WITHIN_BLOCK, ANYWHERE = 0, 1, 2
-"""Strength of an access: plain, or atomic (volatile, relaxed, ...) for threads of the block, or for all."""
+WEAK, WITHIN_BLOCK, WITHIN_CLUSTER, ANYWHERE = range(4)
+"""Strength of an access: plain, or atomic (volatile, relaxed, ...) for threads of the block, of the cluster, or for all."""
 
 Table = NDArray[np.int32]
 Places = NDArray[np.int64]
@@ -104,13 +104,13 @@ def _search(keys: Any, values: Any, low: int, high: int, key: int) -> int:
 
 
 @numba.njit
-def _published(
+def published(
     thread: int, clock: int, table: int, shape: Any, starts: Any, keys: Any, values: Any
 ) -> bool:  # fmt: skip
     """Does a table of knowledge say that ``thread`` (from 0) is past ``clock``?"""
     if table == 0:
         return False
-    lanes_per_block, stride = shape
+    lanes_per_block, stride, _ = shape
     low, high = starts[table], starts[table + 1]
     base, inner = thread // lanes_per_block * stride, thread % lanes_per_block
     if clock < _search(keys, values, low, high, base):
@@ -130,7 +130,7 @@ def _access(
 
     ``table`` is flat. Threads are counted from 1 here, so that 0 is none.
     """
-    lanes_per_block = shape[0]
+    lanes_per_block, _, lanes_per_cluster = shape
     strength = tag & 3
     reading = doing in (READING, COPYING_FROM)
     sign = -1 if doing >= COPYING_FROM else 1
@@ -159,9 +159,11 @@ def _access(
                 if near and (since < passed or (since < warp_passed and warp_first <= other < warp_first + WARP)):
                     continue
                 allies = min(strength, table[row + column + 2] & 3)
-                if allies == ANYWHERE or (allies == WITHIN_BLOCK and near):
+                if allies == ANYWHERE or (allies and near):
                     continue
-                if other < 0 or not _published(other - 1, since, known[lane], shape, starts, keys, values):
+                if allies == WITHIN_CLUSTER and (other - 1) // lanes_per_cluster == (me - 1) // lanes_per_cluster:
+                    continue
+                if other < 0 or not published(other - 1, since, known[lane], shape, starts, keys, values):
                     return (i * count + piece) * COLUMNS + column
             column = row + WRITE if not reading else row + FIRST_READ
             held = table[column]
@@ -170,7 +172,7 @@ def _access(
                 near = block_first <= held < block_end
                 behind = near and (since < passed or (since < warp_passed and warp_first <= held < warp_first + WARP))
                 if not behind and (
-                    held < 0 or not _published(held - 1, since, known[lane], shape, starts, keys, values)
+                    held < 0 or not published(held - 1, since, known[lane], shape, starts, keys, values)
                 ):
                     column = row + OTHER_READ
                     other = table[column]

@@ -15,6 +15,7 @@ from warptile.errors import EmulationError, SourceLocation, UnknownInstruction
 from warptile.ptx.instruction import Function, Instruction, Module, Operand, Register, Symbol, Variable
 
 PLAIN, WARP_COLLECTIVE, MASK_COLLECTIVE, BRANCH, INDEXED_BRANCH, CALL, RETURN, EXIT, BARRIER, MBARRIER_WAIT = range(10)
+CLUSTER_BARRIER = 10
 
 FUNCTION_ADDRESS_BASE = 0x1000
 """Addresses of functions, for calls through a pointer: 16 apart, in no memory."""

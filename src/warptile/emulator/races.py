@@ -19,6 +19,7 @@ from warptile.emulator.copies import Batch
 from warptile.emulator.flags import Flags, Order
 from warptile.emulator.history import ANYWHERE, COPYING_FROM, COPYING_TO, READING, WEAK, WRITE, WRITING, History
 from warptile.emulator.lanes import WARP, Active, Array
+from warptile.emulator.lifetimes import Lifetimes
 from warptile.emulator.memory import GlobalSpace, Memory, Offsets, Space
 from warptile.errors import DataRace
 from warptile.launch import Rows
@@ -52,7 +53,10 @@ class Races:
         self._live: NDArray[np.bool_] = np.zeros(lanes, dtype=np.bool_)
         self._rows = rows
         self._shared = sorted((address, name) for name, address in shared.items())
-        self._clocks = Clocks(lanes, geometry.lanes_per_block)
+        self._clocks = Clocks(lanes, geometry.lanes_per_block, geometry.cluster_blocks)
+        self._lifetimes: Lifetimes | None = None
+        if geometry.cluster_blocks > 1:
+            self._lifetimes = Lifetimes(self._clocks, geometry.cluster_blocks, memory.shared_stride)
         self._flags = Flags(self._clocks)
         self._histories: dict[str, History] = {}
         self._numbers: dict[int, int] = {}
@@ -66,6 +70,8 @@ class Races:
         self._flags.start_wave()
         self._histories.pop("shared", None)
         self._arrived.clear()
+        if self._lifetimes is not None:
+            self._lifetimes.start_wave()
 
     # -- accesses ----------------------------------------------------------------------------------------------
 
@@ -139,6 +145,10 @@ class Races:
     def _enter(
         self, home: _Home, doing: int, instruction: Instruction, tag: int, lanes: Lanes, places: Offsets, size: int
     ) -> None:
+        if self._lifetimes is not None and home.name == "shared" and doing in (READING, WRITING):
+            early = self._lifetimes.use(lanes, places, tag >> 2)
+            if early is not None:
+                raise self._too_early(instruction, *early)
         conflict = self._history(home).access(places, size, lanes, doing, tag)
         if conflict is not None:
             index, offset, column, other = conflict
@@ -243,6 +253,22 @@ class Races:
         tag = self._known(instruction)[0] * 4 + (WEAK if plain else ANYWHERE)
         self._enter(home, WRITING, instruction, tag, active.lanes, offsets, 8)
 
+    def met(self, lanes: Lanes) -> None:
+        """Lanes that have waited for their cluster's barrier."""
+        if self._lifetimes is not None:
+            self._lifetimes.met(lanes)
+
+    def exited(self, lanes: Lanes) -> None:
+        """The end of some threads; of a block, when they are its last."""
+        if self._lifetimes is None:
+            return
+        per_block = self._geometry.lanes_per_block
+        for block in np.unique(lanes // per_block).tolist():
+            if not self._live[block * per_block : (block + 1) * per_block].any():
+                late = self._lifetimes.exit(block)
+                if late is not None:
+                    raise self._too_late(block, *late)
+
     def fence(self, instruction: Instruction, active: Active) -> None:
         """`fence` and `membar`."""
         self._flags.fence(active.lanes, self._known(instruction)[1])
@@ -262,6 +288,29 @@ class Races:
             first=first.instruction.location,
         )
 
+    def _too_early(self, instruction: Instruction, lane: int, block: int) -> DataRace:
+        memory = self._memory
+        return DataRace(
+            f"{instruction.text}: {memory.thread(lane)} accesses shared memory of {memory.peers.name(block)}, which may "
+            "not have started yet: barrier.cluster.arrive and wait (cluster.sync()) must come before",
+            kernel=memory.kernel,
+            location=instruction.location,
+            kind="start-access",
+        )
+
+    def _too_late(self, block: int, lane: int, number: int) -> DataRace:
+        memory = self._memory
+        instruction = self._instructions[number][0]
+        return DataRace(
+            f"{instruction.text}: {memory.thread(lane)} accesses shared memory of {memory.peers.name(block)}, which may "
+            "have exited by then: nothing orders the access before the end of that block; "
+            "barrier.cluster.arrive and wait (cluster.sync()) must stand between them",
+            kernel=memory.kernel,
+            location=instruction.location,
+            kind="exit-access",
+            first=instruction.location,
+        )
+
     def _place(self, home: _Home, offset: int) -> str:
         if home.name != "shared":
             rows = self._rows.get(home.name)
@@ -269,12 +318,13 @@ class Races:
                 return f"{home.name}+{offset}"
             row, column = rows.element(offset)
             return f"{home.name}[{row}, {column}]"
-        offset %= self._memory.shared_stride
+        block, offset = divmod(offset, self._memory.shared_stride)
+        owner = f" of {self._memory.peers.name(block)}" if self._lifetimes is not None else ""
         below = [(address, name) for address, name in self._shared if address <= offset]
         if not below:
-            return f"shared memory, byte {offset}"
+            return f"shared memory{owner}, byte {offset}"
         address, name = below[-1]
-        return f"shared memory, {_unmangled(name)}+{offset - address}"
+        return f"shared memory{owner}, {_unmangled(name)}+{offset - address}"
 
     def _missing(self, first: _Party, second: _Party) -> str:
         """What would order the two."""
@@ -286,6 +336,12 @@ class Races:
         if self._flags.pending(second.thread - self._clocks.first_thread):
             return "a flag was read, but no fence stands between that and this access (__threadfence(), or ld.acquire)"
         if first.thread // per_block != second.thread // per_block:
+            per_cluster = per_block * self._geometry.cluster_blocks
+            if first.thread // per_cluster == second.thread // per_cluster:
+                return (
+                    "no barrier of their cluster between them (barrier.cluster.arrive, not .relaxed, and wait; "
+                    "cluster.sync())"
+                )
             return (
                 "blocks run in any order; a flag orders them if it is written behind a fence (or with release) and "
                 "read before a fence (or with acquire), by strong accesses: atomic, volatile, relaxed"

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from warptile.emulator import program as p
 from warptile.emulator.assemble import CallPlan
+from warptile.emulator.cluster_barriers import ClusterBarriers
 from warptile.emulator.lanes import WARP, Active
 from warptile.emulator.machine import Machine
 from warptile.emulator.ops.barrier import Barrier
@@ -68,6 +69,7 @@ class Scheduler:
         self._warps = machine.count.table[:, 0]
         self._races = machine.memory.races
         machine.mbarriers.wake = self._put
+        self._clusters = ClusterBarriers(machine, steps, self._put)
 
     def run(self) -> None:
         """Execute until every lane has exited."""
@@ -169,6 +171,11 @@ class Scheduler:
         if kind == p.MBARRIER_WAIT:
             going = cast(Wait, step.detail).run(active, position)
             return (position + 1, active.where(going)) if going.any() else None
+        if kind == p.CLUSTER_BARRIER:
+            machine = self.machine
+            machine.count.add(cast(Any, step.instruction), "barriers", active.warp_count)
+            machine.last_effect = machine.steps
+            return self._clusters.execute(step, position, active)
         if kind == p.EXIT:
             self._exit(active)
             return None
@@ -226,6 +233,9 @@ class Scheduler:
         machine = self.machine
         machine.live[active.index] = False
         machine.last_effect = machine.steps
+        self._clusters.exited(active.lanes)
+        if self._races is not None:
+            self._races.exited(active.lanes)
         if self._barriers:
             for block in np.unique(active.lanes // machine.geometry.lanes_per_block):
                 for key in [key for key in self._barriers if key[0] == block]:
@@ -402,7 +412,8 @@ class Scheduler:
 
     def _report_stuck(self) -> None:
         """Nothing is ready: fine if nobody waits, else say who waits for what."""
-        stuck = self.machine.mbarriers.stuck()
+        stuck = [(parked.position, parked.lanes, why) for parked, why in self.machine.mbarriers.stuck()]
+        stuck += self._clusters.stuck()
         if not self._collectives and not self._barriers and not stuck:
             return
         lines = []
@@ -410,8 +421,8 @@ class Scheduler:
             lines.append(f"{self._some(lanes)} at {self._place(position)}, waiting for other lanes of their warps")
         for (_, number), waiting in self._barriers.items():
             lines += [f"{self._some(w.lanes)} at {self._place(w.position)}, in barrier {number}" for w in waiting]
-        lines += [f"{self._some(parked.lanes)} at {self._place(parked.position)}, {why}" for parked, why in stuck]
-        positions = [*(parked.position for parked, _ in stuck), *self._collectives]
+        lines += [f"{self._some(lanes)} at {self._place(position)}, {why}" for position, lanes, why in stuck]
+        positions = [*(position for position, _, _ in stuck), *self._collectives]
         positions += (w.position for ws in self._barriers.values() for w in ws)
         step = self.steps[positions[0]]
         if self._collectives and not stuck:

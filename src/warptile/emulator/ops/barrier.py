@@ -34,7 +34,7 @@ class Barrier:
 
 
 def parse(instruction: Instruction, assembler: Assembler) -> Barrier:
-    """Read a `bar.*` or `barrier.*` instruction; `barrier.cluster` is not known."""
+    """Read a `bar.*` or `barrier.*` instruction; `barrier.cluster` is another (`ops.cluster`)."""
     modifiers = Modifiers(instruction)
     operands = list(instruction.operands)
     zero = assembler.source(Immediate(0), np.uint32)

@@ -1,7 +1,8 @@
-"""`mapa` and `getctarank`: addresses of shared memory of other blocks of the cluster."""
+"""Of clusters: `mapa` and `getctarank`, addresses of other blocks' shared memory; what `barrier.cluster` says."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,32 @@ from warptile.emulator.ops.memory import TYPE_BYTES
 from warptile.emulator.peers import Numbers
 from warptile.errors import IllegalAddress
 from warptile.ptx.instruction import Instruction, Operand
+
+
+@dataclass(frozen=True)
+class ClusterBarrier:
+    """One `barrier.cluster` instruction.
+
+    Attributes:
+        waits: whether it waits for the others, or only arrives.
+        aligned: all threads of a warp must execute it together.
+        orders: whether an arrival releases what its thread has done (all but `.relaxed`). A wait always acquires.
+    """
+
+    waits: bool
+    aligned: bool
+    orders: bool = True
+
+
+def parse_barrier(instruction: Instruction) -> ClusterBarrier:
+    """Read `barrier.cluster.arrive{.release, .relaxed}{.aligned}` or `barrier.cluster.wait{.acquire}{.aligned}`."""
+    modifiers = Modifiers(instruction)
+    modifiers.need("cluster")
+    waits = modifiers.need("arrive", "wait") == "wait"
+    relaxed = modifiers.take("acquire") if waits else modifiers.take("release", "relaxed")
+    aligned = modifiers.flag("aligned")
+    modifiers.done()
+    return ClusterBarrier(waits, aligned, relaxed != "relaxed")
 
 
 @builder("mapa")

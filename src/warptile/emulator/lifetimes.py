@@ -1,0 +1,90 @@
+"""Shared memory of another block of the cluster may be used while that block exists: from its start to its exit.
+
+Blocks of a cluster start together, but not at once: who reaches into another block's memory must know that it has
+started, by a wait for the cluster's barrier or by anything that a thread of that block has released. And a block may
+exit only when one of its threads knows that all such accesses are over.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from warptile.emulator.clocks import Clocks, Lanes
+from warptile.emulator.history import published
+
+
+class Lifetimes:
+    """Who has used whose shared memory, of the blocks of one wave.
+
+    Args:
+        clocks: of the wave.
+        cluster_blocks: blocks of a cluster.
+        shared_stride: how far the shared memories of two blocks are apart.
+    """
+
+    def __init__(self, clocks: Clocks, cluster_blocks: int, shared_stride: int) -> None:
+        lanes = len(clocks.clock)
+        self._clocks = clocks
+        self._blocks = cluster_blocks
+        self._stride = shared_stride
+        self._met: NDArray[np.bool_] = np.zeros(lanes // clocks.lanes_per_block, dtype=np.bool_)
+        # By the rank of the block whose memory it was, and the lane that used it: when last, and by which instruction.
+        self._when: NDArray[np.int32] = np.zeros((cluster_blocks, lanes), dtype=np.int32)
+        self._what: NDArray[np.int32] = np.zeros((cluster_blocks, lanes), dtype=np.int32)
+
+    def start_wave(self) -> None:
+        """Other blocks."""
+        self._met.fill(False)
+        self._when.fill(0)
+
+    def met(self, lanes: Lanes) -> None:
+        """Lanes that have waited for their cluster: all its blocks have started."""
+        self._met[np.unique(lanes // self._clocks.lanes_per_block)] = True
+
+    def use(self, lanes: Lanes, offsets: NDArray[np.int64], number: int) -> tuple[int, int] | None:
+        """Accesses with instruction ``number``; the first lane that uses a block which may not have started, and that."""
+        clocks = self._clocks
+        users, owners = lanes // clocks.lanes_per_block, offsets // self._stride
+        foreign = owners != users
+        if not foreign.any():
+            return None
+        lanes, users, owners = lanes[foreign], users[foreign], owners[foreign]
+        for index in np.flatnonzero(~self._met[users]).tolist():
+            lane, owner = int(lanes[index]), int(owners[index])
+            started = np.array([clocks.first_thread + owner * clocks.lanes_per_block])
+            if self._unknown(started, np.zeros(1, dtype=np.int32), int(clocks.known[lane])) >= 0:
+                return lane, owner
+        self._when[owners % self._blocks, lanes] = clocks.clock[lanes]
+        self._what[owners % self._blocks, lanes] = number
+        return None
+
+    def exit(self, block: int) -> tuple[int, int] | None:
+        """A block exits; the first lane, and its instruction's number, that it does not know to be done, or None."""
+        clocks = self._clocks
+        per_cluster = clocks.lanes_per_block * self._blocks
+        rank = block % self._blocks
+        start = block // self._blocks * per_cluster
+        users = start + np.flatnonzero(self._when[rank, start : start + per_cluster])
+        if not len(users):
+            return None
+        own = clocks.known[block * clocks.lanes_per_block : (block + 1) * clocks.lanes_per_block]
+        table = clocks.union(np.unique(own).tolist())
+        found = self._unknown(clocks.first_thread + users, self._when[rank, users], table)
+        return None if found < 0 else (int(users[found]), int(self._what[rank, users[found]]))
+
+    def _unknown(self, threads: NDArray[Any], since: NDArray[np.int32], table: int) -> int:
+        """The first thread that a table does not say to be past a clock, or -1."""
+        clocks = self._clocks
+        return int(_first_unknown(threads, since, table, clocks.shape, clocks.starts, clocks.keys, clocks.values))
+
+
+@numba.njit
+def _first_unknown(threads: Any, since: Any, table: int, shape: Any, starts: Any, keys: Any, values: Any) -> int:
+    for i in range(len(threads)):
+        if not published(threads[i], since[i], table, shape, starts, keys, values):
+            return i
+    return -1

@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 from emulation import run_cuda
 
-from warptile.errors import UnsupportedError
+from warptile.emulator import DEFAULT_CHECKS
+from warptile.errors import (
+    ClusterMisuse,
+    DataRace,
+    Deadlock,
+    DivergentCollective,
+    IllegalAddress,
+    MisalignedAccess,
+    UninitializedRead,
+    UnsupportedError,
+)
 
 REACH = """
 __device__ unsigned local_address(const void* p) { return static_cast<unsigned>(__cvta_generic_to_shared(p)); }
@@ -106,3 +116,193 @@ def test_blocks_of_a_cluster_read_each_others_shared_memory(monkeypatch, lanes):
     for number, block in np.ndindex(3, 12):
         neighbour = block // 4 * 4 + (block + 1) % 4
         np.testing.assert_array_equal(out[number, block], 1000 * number + 64 * neighbour + 63 - np.arange(64))
+
+
+def run_pair(body, *, elements=128, before="", checks=DEFAULT_CHECKS, complete=True, block=64):
+    """A kernel of two blocks of one cluster, with ``__shared__ int s[64]``."""
+    out = np.zeros(elements, np.int32)
+    run_cuda(
+        REACH + before + "__global__ void k(int* o) {\n__shared__ int s[64];\nint t = threadIdx.x;\n" + body + "\n}",
+        "k", [out], grid=2, block=block, cluster=(2, 1, 1), outputs={0: complete}, checks=checks,
+    )  # fmt: skip
+    return out
+
+
+def test_generic_addresses_atomics_and_questions_about_addresses():
+    out = run_pair(
+        """s[t] = 0;
+        SYNC;
+        unsigned long long mine = reinterpret_cast<unsigned long long>(s), other;
+        asm volatile("mapa.u64 %0, %1, %2;" : "=l"(other) : "l"(mine), "r"(rank() ^ 1));
+        int* peer = reinterpret_cast<int*>(other);
+        atomicAdd(&peer[0], t);
+        asm volatile("red.shared::cluster.add.u32 [%0], %1;" :: "r"(map(&s[1], rank() ^ 1)), "r"(2) : "memory");
+        int old;
+        unsigned third = map(&s[2], rank() ^ 1);
+        asm volatile("atom.shared::cluster.cas.b32 %0, [%1], 0, 7;" : "=r"(old) : "r"(third) : "memory");
+        if (t > 2) peer[t] = 100 * blockIdx.x + t;
+        SYNC;
+        if (t > 2) o[64 * blockIdx.x + t] = s[t];
+        unsigned r, q; int in_cluster, in_block, own;
+        asm volatile("getctarank.u64 %0, %1;" : "=r"(r) : "l"(other));
+        asm volatile("getctarank.shared::cluster.u32 %0, %1;" : "=r"(q) : "r"(local_address(s)));
+        asm volatile("{.reg .pred p; isspacep.shared::cluster p, %1; selp.s32 %0, 1, 0, p;}"
+                     : "=r"(in_cluster) : "l"(other));
+        asm volatile("{.reg .pred p; isspacep.shared::cta p, %1; selp.s32 %0, 1, 0, p;}" : "=r"(in_block) : "l"(other));
+        asm volatile("{.reg .pred p; isspacep.shared p, %1; selp.s32 %0, 1, 0, p;}" : "=r"(own) : "l"(mine));
+        if (t == 0) {
+          o[64 * blockIdx.x] = s[0]; o[64 * blockIdx.x + 1] = s[1] + 1000 * s[2];
+          o[64 * blockIdx.x + 2] = 10000 * r + 1000 * q + 100 * in_cluster + 10 * in_block + own;
+        }"""
+    ).reshape(2, 64)
+    assert (out[:, 0] == 63 * 64 // 2).all()
+    assert (out[:, 1] == 2 * 64 + 7000).all()
+    assert out[:, 2].tolist() == [10101, 1101]
+    np.testing.assert_array_equal(out[:, 3:], 100 * np.array([[1], [0]]) + np.arange(3, 64))
+
+
+def test_a_rank_that_the_cluster_does_not_have():
+    with pytest.raises(IllegalAddress, match=r"thread \(0, 0, 0\) of block \(1, 0, 0\) asks for the memory of rank 2"):
+        run_pair("SYNC; o[64 * blockIdx.x + t] = load(map(s, rank() + 1));")
+
+
+def test_past_the_end_of_another_blocks_shared_memory():
+    with pytest.raises(IllegalAddress, match=r"thread \(1, .* of 1280 bytes of shared memory of block \(1, 0, 0\)"):
+        run_pair("s[t] = t; SYNC; if (blockIdx.x == 0) o[t] = load(map(&s[63], 1) + 4 * t); SYNC;")
+    with pytest.raises(MisalignedAccess, match=r"of the shared memory of block \(1, 0, 0\), .* multiple of 4"):
+        run_pair("s[t] = t; SYNC; if (blockIdx.x == 0) o[t] = load(map(s, 1) + t); SYNC;")
+
+
+def test_an_address_that_no_block_of_the_cluster_has():
+    with pytest.raises(IllegalAddress, match="0x5000400, which belongs to no block of its cluster"):
+        run_pair("s[t] = t; SYNC; o[64 * blockIdx.x + t] = load(local_address(s) + (5u << 24)); SYNC;")
+
+
+def test_another_blocks_memory_takes_an_instruction_for_it():
+    with pytest.raises(IllegalAddress, match=r"\.shared::cluster or a generic address"):
+        run_pair(
+            """s[t] = t; SYNC; int v;
+            asm volatile("ld.shared.s32 %0, [%1];" : "=r"(v) : "r"(map(&s[t], rank() ^ 1)) : "memory");
+            SYNC; o[64 * blockIdx.x + t] = v;"""
+        )
+
+
+def test_shared_memory_of_another_block_that_nothing_has_written():
+    body = "if (blockIdx.x == 0 || t != 8) s[t] = t; SYNC; o[64 * blockIdx.x + t] = load(map(&s[t], rank() ^ 1)); SYNC;"
+    with pytest.raises(UninitializedRead, match=r"at byte 1056 of block \(1, 0, 0\), which nothing has written"):
+        run_pair(body)
+
+
+# -- barriers ------------------------------------------------------------------------------------------------------
+
+EXCHANGE = """s[t] = 64 * blockIdx.x + t;
+ARRIVE("@");
+WAIT("");
+o[64 * blockIdx.x + t] = load(map(&s[63 - t], rank() ^ 1));
+SYNC;"""
+
+
+def test_an_arrival_releases_unless_it_is_relaxed():
+    for how in ("", ".release", ".release.aligned", ".aligned"):
+        out = run_pair(EXCHANGE.replace("@", how))
+        np.testing.assert_array_equal(out.reshape(2, 64), 64 * np.array([[1], [0]]) + 63 - np.arange(64))
+    with pytest.raises(DataRace, match=r"write-read race on shared memory of block .*no barrier of their cluster"):
+        run_pair(EXCHANGE.replace("@", ".relaxed"))
+
+
+def test_a_flag_orders_blocks_of_a_cluster_if_its_scope_includes_them():
+    flag = """__shared__ int flag;
+    if (t == 0) flag = 0;
+    SYNC;
+    if (t == 0 && blockIdx.x == 1) {
+      store(map(&s[5], 0), 77);
+      asm volatile("st.release.@.shared::cluster.s32 [%0], 1;" :: "r"(map(&flag, 0)) : "memory");
+    } else if (t == 0) {
+      int v;
+      do asm volatile("ld.acquire.@.shared.s32 %0, [%1];" : "=r"(v) : "r"(local_address(&flag)) : "memory"); while (!v);
+      o[0] = s[5];
+    }
+    SYNC;"""
+    assert run_pair(flag.replace("@", "cluster"), complete=False)[0] == 77
+    assert run_pair(flag.replace("@", "gpu"), complete=False)[0] == 77
+    with pytest.raises(DataRace):
+        run_pair(flag.replace("@", "cta"), complete=False)
+
+
+def test_work_between_arrival_and_wait_is_not_ordered():
+    body = """ARRIVE(""); @ WAIT(""); o[64 * blockIdx.x + t] = load(map(&s[t], rank() ^ 1)); SYNC;"""
+    with pytest.raises(DataRace, match="write-read"):
+        run_pair(body.replace("@", "s[t] = t;"))
+    run_pair("s[t] = t; " + body.replace("@", "o[64 * blockIdx.x + t] = 1;"))
+
+
+def test_threads_that_have_exited_do_not_hold_the_clusters_barrier():
+    out = run_pair(
+        """s[t] = t + 64 * blockIdx.x;
+        if (blockIdx.x == 1 && t >= 32) return;
+        ARRIVE(""); WAIT("");
+        o[64 * blockIdx.x + t] = load(map(&s[63 - t], rank() ^ 1));
+        ARRIVE(""); WAIT("");""",
+        complete=False,
+    )
+    np.testing.assert_array_equal(out[:64], 127 - np.arange(64))
+
+
+def test_without_clusters_the_barrier_is_one_of_the_block():
+    out = np.zeros(128, np.int32)
+    run_cuda(
+        REACH + """__global__ void k(int* o) {
+          __shared__ int s[64];
+          s[threadIdx.x] = threadIdx.x; SYNC; o[64 * blockIdx.x + threadIdx.x] = s[63 - threadIdx.x];
+        }""", "k", [out], grid=2, block=64,
+    )  # fmt: skip
+    assert out.tolist() == 2 * list(range(63, -1, -1))
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "words"),
+    [
+        ('WAIT("");', ClusterMisuse, "waits for its cluster without having arrived"),
+        ('ARRIVE(""); WAIT(""); WAIT("");', ClusterMisuse, "waits for its cluster without having arrived"),
+        ('ARRIVE(""); ARRIVE("");', ClusterMisuse, "arrives a second time without having waited"),
+        ('if (blockIdx.x == 0) { ARRIVE(""); WAIT(""); } else asm volatile("bar.sync 1, 128;");', Deadlock,
+         r"in barrier 1; 64 threads, first thread \(0, 0, 0\) of block \(0, 0, 0\), at barrier.cluster.wait .* waiting "
+         r"for 64 threads of its cluster to arrive, first thread \(0, 0, 0\) of block \(1, 0, 0\)"),
+        ('if (t < 16) { ARRIVE(".aligned"); o[0] = 1; } else { ARRIVE(".aligned"); o[1] = 1; } WAIT("");',
+         DivergentCollective, "from 2 places"),
+    ],
+)  # fmt: skip
+def test_barriers_used_wrongly(body, error, words):
+    with pytest.raises(error, match=words):
+        run_pair(body, complete=False, checks=DEFAULT_CHECKS - {"writes", "races"})
+
+
+# -- while it exists -------------------------------------------------------------------------------------------------
+
+
+def test_a_block_that_exits_while_a_peer_may_still_use_its_shared_memory():
+    body = "s[t] = t; SYNC; o[64 * blockIdx.x + t] = load(map(&s[t], rank() ^ 1)); @"
+    with pytest.raises(DataRace, match=r"accesses shared memory of block \(.*\), which may have exited") as caught:
+        run_pair(body.replace("@", ""))
+    assert caught.value.kind == "exit-access"
+    run_pair(body.replace("@", "SYNC;"))
+
+
+def test_a_block_that_is_gone():
+    with pytest.raises(IllegalAddress, match=r"shared memory of block \(1, 0, 0\), which has exited"):
+        run_pair(
+            """s[t] = t; SYNC;
+            if (blockIdx.x == 1) return;
+            ARRIVE(""); WAIT("");
+            o[t] = load(map(&s[t], 1));""",
+            complete=False,
+        )
+
+
+def test_a_block_that_may_not_have_started():
+    body = "@ if (blockIdx.x == 0) store(map(&s[t], 1), t); SYNC; o[64 * blockIdx.x + t] = blockIdx.x ? s[t] : 0;"
+    with pytest.raises(DataRace, match=r"shared memory of block \(1, 0, 0\), which may not have started") as caught:
+        run_pair(body.replace("@", ""))
+    assert caught.value.kind == "start-access"
+    for how in ("", ".relaxed"):
+        assert run_pair(body.replace("@", f'ARRIVE("{how}"); WAIT("");')).tolist() == 64 * [0] + list(range(64))

@@ -56,6 +56,7 @@ class ClusterBarriers:
         self._steps = steps
         self._wake = wake
         self._lanes = geometry.lanes_per_block * geometry.cluster_blocks
+        self._exists = geometry.exists
         self._clusters: dict[int, _Cluster] = {}
         # Of every lane: the phase that it has arrived at without having waited, and where; or NOWHERE.
         self._arrived: NDArray[np.int64] = np.full(geometry.lanes, NOWHERE, dtype=np.int64)
@@ -91,9 +92,10 @@ class ClusterBarriers:
 
     def exited(self, lanes: Lanes) -> None:
         """The end of a thread counts as its arrival at every phase to come."""
-        for number in np.unique(lanes // self._lanes).tolist():
-            if number in self._clusters:
-                self._complete_if_due(number)
+        if self._clusters:
+            for number in np.unique(lanes // self._lanes).tolist():
+                if number in self._clusters:
+                    self._complete_if_due(number)
 
     def stuck(self) -> list[tuple[int, Lanes, str]]:
         """Who waits where, and for whom."""
@@ -122,10 +124,8 @@ class ClusterBarriers:
         self._check_aligned(np.arange(start, start + self._lanes), self._place, cluster.phase)
         races = self._machine.memory.races
         if races is not None:
-            part = slice(start, start + self._lanes)
-            self._release(
-                cluster, start + np.flatnonzero(self._machine.geometry.exists[part] & ~self._machine.live[part])
-            )
+            exists, live = (each[start : start + self._lanes] for each in (self._exists, self._machine.live))
+            self._release(cluster, start + np.flatnonzero(exists & ~live))
             cluster.released = races.union(cluster.tables)
         cluster.tables = []
         cluster.phase += 1
@@ -160,8 +160,8 @@ class ClusterBarriers:
         why = (
             "waits for its cluster without having arrived: barrier.cluster.arrive must come first, once for each wait"
             if barrier.waits
-            else f"arrives a second time without having waited: its last arrival was {self._at(int(self._place[lane]))}, "
-            "and barrier.cluster.wait must come in between"
+            else "arrives a second time without having waited (barrier.cluster.wait) since its arrival with "
+            f"{self._at(int(self._place[lane]))}"
         )
         raise ClusterMisuse(f"{step.instruction}: {self._machine.memory.thread(lane)} {why}", **self._where(step))
 

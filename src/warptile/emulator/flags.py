@@ -22,7 +22,7 @@ _SCOPES = {"cta": WITHIN_BLOCK, "cluster": WITHIN_CLUSTER, "gpu": ANYWHERE, "sys
 """Threads that each scope names; without clusters, every block is a cluster of its own."""
 
 _LEVELS = range(ANYWHERE)
-"""Who is told: level 0 threads of the same block, 1 of the same cluster, 2 all. Strength *s* reaches levels below *s*."""
+"""Who is told: level 0 threads of the same block, 1 of the same cluster, 2 all. A strength reaches the levels below."""
 
 
 @dataclass(frozen=True)

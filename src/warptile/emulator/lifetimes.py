@@ -46,7 +46,7 @@ class Lifetimes:
         self._met[np.unique(lanes // self._clocks.lanes_per_block)] = True
 
     def use(self, lanes: Lanes, offsets: NDArray[np.int64], number: int) -> tuple[int, int] | None:
-        """Accesses with instruction ``number``; the first lane that uses a block which may not have started, and that."""
+        """Accesses with instruction ``number``; the first lane that uses one not known to have started, and it."""
         clocks = self._clocks
         users, owners = lanes // clocks.lanes_per_block, offsets // self._stride
         foreign = owners != users

@@ -16,7 +16,9 @@ from warptile.emulator.lanes import Array
 from warptile.emulator.machine import SHARED_RESERVED_BYTES, Geometry, Machine
 from warptile.emulator.memory import GLOBAL_BASE, WRITTEN, GlobalSpace, Memory
 from warptile.emulator.races import Races
+from warptile.emulator.register_pool import initial_count
 from warptile.emulator.schedule import Scheduler
+from warptile.emulator.tiles import encode
 from warptile.emulator.writers import Writers
 from warptile.errors import (
     ConflictingWrites,
@@ -26,7 +28,7 @@ from warptile.errors import (
     UnsupportedError,
     UnwrittenOutput,
 )
-from warptile.launch import SCALAR_BYTES, Access, Dim3, LaunchSpec, Pointer, Scalar
+from warptile.launch import SCALAR_BYTES, Access, Argument, Dim3, LaunchSpec, Pointer, TensorMap
 from warptile.ptx.instruction import Module, Variable
 
 ALL_CHECKS = frozenset({"overflow", "races", "uninitialised", "writes"})
@@ -115,7 +117,9 @@ def emulate(
         for routine in layout.routines.values():
             routine.registers.poison(machine.live)
         Scheduler(machine, steps, scheduler_entry).run()
-        unfinished += sum(len(batch.lanes) for batch in machine.copies.unfinished())
+        machine.products.end_wave()
+        unfinished += sum(len(batch.lanes) for batch in machine.copies.unfinished()) + machine.bulk.unfinished
+        machine.bulk.end_wave()
     _check_outputs(machine, spec, operands, accesses or {}, checks)
     for name, access in (accesses or {}).items():
         if access.writes and name in spec.operands:
@@ -205,6 +209,7 @@ def _prepare(
         dynamic_shared_bytes=spec.dynamic_shared_bytes,
         schedule=schedule,
         checks=checks,
+        registers_per_thread=initial_count(layout.entry.directives),
     )
     return machine, layout
 
@@ -283,7 +288,9 @@ def _fill_parameters(space: GlobalSpace, parameters: tuple[object, ...], spec: L
     return addresses
 
 
-def _argument_bytes(space: GlobalSpace, argument: Scalar | Pointer) -> bytes:
+def _argument_bytes(space: GlobalSpace, argument: Argument) -> bytes:
+    if isinstance(argument, TensorMap):
+        return encode(argument, GLOBAL_BASE + space.named(argument.operand).start + argument.offset_bytes)
     if isinstance(argument, Pointer):
         address = 0
         if argument.operand is not None:

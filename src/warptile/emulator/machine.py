@@ -7,11 +7,14 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from warptile.emulator.bulk import BulkCopies
 from warptile.emulator.copies import PendingCopies
 from warptile.emulator.counters import Counters
 from warptile.emulator.lanes import WARP, Array, RegisterFile
 from warptile.emulator.mbarriers import Mbarriers
 from warptile.emulator.memory import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, GlobalSpace, Memory
+from warptile.emulator.register_pool import RegisterPool
+from warptile.emulator.warpgroups import PendingProducts
 from warptile.errors import UnknownInstruction
 from warptile.launch import Dim3
 
@@ -101,6 +104,7 @@ class Machine:
         schedule: str,
         checks: frozenset[str] = frozenset(),
         multiprocessors: int = 132,
+        registers_per_thread: int | None = None,
     ) -> None:
         self.geometry = geometry
         self.memory = memory
@@ -113,7 +117,10 @@ class Machine:
         self.multiprocessors = multiprocessors
         self.registers = RegisterFile(geometry.lanes)
         self.mbarriers = Mbarriers(memory, schedule)
+        self.pool = RegisterPool(memory, geometry.lanes, geometry.lanes_per_block, registers_per_thread)
         self.copies = PendingCopies(memory, schedule, geometry.lanes, self.mbarriers)
+        self.bulk = BulkCopies(memory, self.mbarriers, schedule, geometry.lanes)
+        self.products = PendingProducts(memory, schedule, geometry.lanes)
         self.output: list[str] = []
         self.steps = 0
         self.last_effect = 0
@@ -138,7 +145,10 @@ class Machine:
         self.memory.new_wave()
         self.memory.peers.start_wave(first_block, self.live)
         self.copies.new_wave()
+        self.products.new_wave()
         self.mbarriers.new_wave()
+        self.pool.new_wave()
+        self.bulk.new_wave()
         if self.memory.races is not None:
             self.memory.races.start_wave(first_block * geometry.lanes_per_block, self.live)
         self.memory.first_thread = first_block * geometry.lanes_per_block

@@ -76,6 +76,7 @@ class Mbarriers:
         wake: what to do with lanes that go on: the position behind their wait, and the lanes.
         finishers: asked when nobody can run, with the offset of an mbarrier that somebody waits for: finish
             asynchronous work that will arrive there or bring bytes, and say whether there was any.
+        observers: told of the mbarrier when a wait for its last complete phase succeeds (when races are checked).
     """
 
     def __init__(self, memory: Memory, schedule: str) -> None:
@@ -89,6 +90,7 @@ class Mbarriers:
         self.parked_since = 0
         self.wake: Callable[[int, Active], None] = lambda position, active: None
         self.finishers: list[Callable[[int], bool]] = []
+        self.observers: list[Callable[[Mbarrier], None]] = []
 
     def new_wave(self) -> None:
         """Shared memory of new blocks holds no mbarrier."""
@@ -245,6 +247,8 @@ class Mbarriers:
     def acquire(self, barrier: Mbarrier, lanes: Lanes) -> None:
         """A wait of these lanes was successful: what was released before the phase completed lies behind them."""
         if self._memory.races is not None and barrier.released:
+            for observe in self.observers:
+                observe(barrier)
             self._memory.races.acquire(lanes, barrier.released)
 
     def refuses(self) -> bool:

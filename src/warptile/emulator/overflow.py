@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from warptile.emulator.lanes import WARP, Active, Array
-from warptile.emulator.machine import Machine
 from warptile.errors import AccumulatorOverflow
 from warptile.isa.fragments import FragmentLayout, scatter_index
 from warptile.isa.numerics import FORMATS
 from warptile.ptx.instruction import Instruction
+
+if TYPE_CHECKING:
+    from warptile.emulator.machine import Machine
 
 Check = Callable[[Active, Array, Array, Array, Array], None]
 """Given the active lanes, (n, M, K) A, (n, N, K) B, (n, M, N) C and D as raw bits: raises AccumulatorOverflow."""

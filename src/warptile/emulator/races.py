@@ -21,11 +21,14 @@ from warptile.emulator.history import ANYWHERE, COPYING_FROM, COPYING_TO, READIN
 from warptile.emulator.lanes import WARP, Active, Array
 from warptile.emulator.lifetimes import Lifetimes
 from warptile.emulator.memory import GlobalSpace, Memory, Offsets, Space
+from warptile.emulator.proxies import Proxies
 from warptile.errors import DataRace
+from warptile.isa.swizzle import CHUNK_BYTES
 from warptile.launch import Rows
 from warptile.ptx.instruction import Instruction
 
 if TYPE_CHECKING:
+    from warptile.emulator.bulk import Transfer
     from warptile.emulator.machine import Geometry
 
 FULL_MASK = 0xFFFFFFFF
@@ -58,6 +61,7 @@ class Races:
         if geometry.cluster_blocks > 1:
             self._lifetimes = Lifetimes(self._clocks, geometry.cluster_blocks, memory.shared_stride)
         self._flags = Flags(self._clocks)
+        self._proxies = Proxies(self._clocks)
         self._histories: dict[str, History] = {}
         self._numbers: dict[int, int] = {}
         self._instructions: list[tuple[Instruction, Order]] = []
@@ -68,6 +72,7 @@ class Races:
         self._live = live
         self._clocks.start_wave(first_thread)
         self._flags.start_wave()
+        self._proxies.start_wave()
         self._histories.pop("shared", None)
         self._arrived.clear()
         if self._lifetimes is not None:
@@ -175,6 +180,43 @@ class Races:
         for _, home, lanes, places, size in self._copy_parts(batch):
             self._history(home).finish_copies(places, size, lanes, number * 4, clock)
 
+    def bulk_issued(self, transfer: Transfer) -> tuple[int, int]:
+        """A lane starts a bulk copy. Returns its clock then, and what lies behind the copy, as a table."""
+        lane = np.array([transfer.lane], dtype=np.intp)
+        tag = self._bulk_tag(transfer)
+        for doing, places in ((COPYING_FROM, transfer.source), (COPYING_TO, transfer.target)):
+            for home, lanes, offsets in self._bulk_parts(transfer, places):
+                self._enter(home, doing, transfer.instruction, tag, lanes, offsets, CHUNK_BYTES)
+        clock = int(self._clocks.clock[transfer.lane])
+        return clock, self.release(lane) if transfer.barrier is not None else 0
+
+    def bulk_read_waited(self, transfer: Transfer) -> None:
+        """The lane has waited until its copy had read its source."""
+        self._bulk_over(transfer, transfer.source, None)
+
+    def bulk_written(self, transfer: Transfer) -> None:
+        """The copy is over: for who waits for its mbarrier, or for the lane, which has waited for its group."""
+        clock = transfer.clock if transfer.barrier is not None else None
+        if clock is not None:
+            self._bulk_over(transfer, transfer.source, clock)
+        self._bulk_over(transfer, transfer.target, clock)
+
+    def _bulk_over(self, transfer: Transfer, places: tuple[Space, Offsets], clock: int | None) -> None:
+        every = self._clocks.clock
+        at = every if clock is None else np.broadcast_to(np.int32(clock), every.shape)
+        for home, lanes, offsets in self._bulk_parts(transfer, places):
+            self._history(home).finish_copies(offsets, CHUNK_BYTES, lanes, self._bulk_tag(transfer), at)
+
+    def _bulk_tag(self, transfer: Transfer) -> int:
+        """Reductions are atomic to each other."""
+        return self._known(transfer.instruction)[0] * 4 + (ANYWHERE if transfer.reduction is not None else WEAK)
+
+    def _bulk_parts(self, transfer: Transfer, places: tuple[Space, Offsets]) -> Iterator[tuple[_Home, Lanes, Offsets]]:
+        where, offsets = places
+        if where is not self._memory.shared_space and transfer.fill is not None:
+            offsets = offsets[transfer.fill[1] > 0]
+        yield from self._parts(np.full(len(offsets), transfer.lane, dtype=np.intp), where, offsets, CHUNK_BYTES)
+
     def _copy_parts(self, batch: Batch) -> Iterator[tuple[int, _Home, Lanes, Offsets, int]]:
         """What a batch reads (copies of whole size, and single bytes of the others) and what it writes."""
         memory = self._memory
@@ -187,6 +229,20 @@ class Races:
             for home, lanes, places in self._parts(batch.lanes[part], space, batch.source[part] + byte, 1):
                 yield COPYING_FROM, home, lanes, places, 1
         yield COPYING_TO, _Home("shared", len(memory.shared_space.data)), batch.lanes, batch.target, batch.size
+
+    # -- wgmma -------------------------------------------------------------------------------------------------------
+
+    def operand_read(self, instruction: Instruction, lanes: Lanes, offsets: Offsets) -> None:
+        """Products that have been issued read 16 bytes of shared memory each, until they have been waited for."""
+        number, _ = self._known(instruction)
+        home = _Home("shared", len(self._memory.shared_space.data))
+        self._enter(home, COPYING_FROM, instruction, number * 4, lanes, offsets, 16)
+
+    def operand_waited(self, instruction: Instruction, lanes: Lanes, offsets: Offsets) -> None:
+        """The lanes' warps have waited for them."""
+        number, _ = self._known(instruction)
+        home = _Home("shared", len(self._memory.shared_space.data))
+        self._history(home).finish_copies(offsets, 16, lanes, number * 4)
 
     # -- order -----------------------------------------------------------------------------------------------------
 
@@ -273,15 +329,50 @@ class Races:
         """`fence` and `membar`."""
         self._flags.fence(active.lanes, self._known(instruction)[1])
 
+    def proxy_fence(self, active: Active, spaces: tuple[str, ...]) -> None:
+        """`fence.proxy.async`, for shared memory, global memory, or both."""
+        self._proxies.fence(active.lanes, spaces)
+
+    def through_async_proxy(
+        self, instruction: Instruction, lanes: Lanes, where: Space, offsets: Offsets, size: int
+    ) -> None:
+        """Bulk copies and `wgmma` that lanes start access these bytes, one offset per lane: raise if a plain write to
+        them lacks a proxy fence.
+
+        Whether anything orders the accesses at all is another question, and the caller's.
+        """
+        self._known(instruction)
+        for home, some, places in self._parts(lanes, where, offsets, size):
+            held = self._history(home).writes(places, size)
+            some = np.repeat(some, len(held) // max(len(some), 1))
+            tags, number = np.unique(held[:, 2] >> 2, return_inverse=True)
+            plain = np.array([not _asynchronous(self._instructions[tag][0]) for tag in tags.tolist()], dtype=np.bool_)
+            chosen = np.flatnonzero((held[:, 0] > 0) & plain[number]) if len(tags) else number
+            if not len(chosen):
+                continue
+            cases, first = np.unique(np.column_stack((some[chosen], held[chosen])), axis=0, return_index=True)
+            for (lane, thread, clock, tag), at in zip(cases.tolist(), first.tolist(), strict=True):
+                space = "shared" if home.name == "shared" else "global"
+                if self._proxies.missing(lane, space, thread - 1, clock):
+                    offset = int(places[chosen[at] * len(places) // len(held)])
+                    second = _Party(instruction, self._clocks.first_thread + lane, READING)
+                    other = _Party(self._instructions[tag >> 2][0], thread - 1, WRITING)
+                    raise self._race(
+                        home, offset, other, second,
+                        "the write went through the generic proxy, this goes through the async proxy, and no "
+                        "fence.proxy.async stands between them (behind the write, in the thread that wrote, before "
+                        "the barrier)",
+                    )  # fmt: skip
+
     # -- reports ---------------------------------------------------------------------------------------------------
 
-    def _race(self, home: _Home, offset: int, first: _Party, second: _Party) -> DataRace:
+    def _race(self, home: _Home, offset: int, first: _Party, second: _Party, missing: str | None = None) -> DataRace:
         kind = f"{_NOUN[first.doing]}-{_NOUN[second.doing]}"
         now = f"{self._geometry.name(second.thread)} {_NOW[second.doing]} it with {second.instruction.text}"
         before = f"{self._geometry.name(first.thread)} {_BEFORE[first.doing]} it with {first.instruction.text}"
         return DataRace(
             f"{kind} race on {self._place(home, offset)}: {now}; {before} at {first.instruction.location}, "
-            f"and nothing orders the two: {self._missing(first, second)}",
+            f"and nothing orders the two: {missing or self._missing(first, second)}",
             kernel=self._memory.kernel,
             location=second.instruction.location,
             kind=kind,
@@ -291,8 +382,8 @@ class Races:
     def _too_early(self, instruction: Instruction, lane: int, block: int) -> DataRace:
         memory = self._memory
         return DataRace(
-            f"{instruction.text}: {memory.thread(lane)} accesses shared memory of {memory.peers.name(block)}, which may "
-            "not have started yet: barrier.cluster.arrive and wait (cluster.sync()) must come before",
+            f"{instruction.text}: {memory.thread(lane)} accesses shared memory of {memory.peers.name(block)}, which "
+            "may not have started yet: barrier.cluster.arrive and wait (cluster.sync()) must come before",
             kernel=memory.kernel,
             location=instruction.location,
             kind="start-access",
@@ -302,8 +393,8 @@ class Races:
         memory = self._memory
         instruction = self._instructions[number][0]
         return DataRace(
-            f"{instruction.text}: {memory.thread(lane)} accesses shared memory of {memory.peers.name(block)}, which may "
-            "have exited by then: nothing orders the access before the end of that block; "
+            f"{instruction.text}: {memory.thread(lane)} accesses shared memory of {memory.peers.name(block)}, which "
+            "may have exited by then: nothing orders the access before the end of that block; "
             "barrier.cluster.arrive and wait (cluster.sync()) must stand between them",
             kernel=memory.kernel,
             location=instruction.location,
@@ -329,6 +420,13 @@ class Races:
     def _missing(self, first: _Party, second: _Party) -> str:
         """What would order the two."""
         per_block = self._geometry.lanes_per_block
+        if first.doing >= COPYING_FROM and "bulk" in first.instruction.modifiers:
+            return (
+                "nobody has waited for the copy (the phase of its mbarrier, or cp.async.bulk.wait_group by the thread "
+                "that started it, then a barrier)"
+            )
+        if first.doing >= COPYING_FROM and first.instruction.opcode == "wgmma":
+            return "the multiplying warp has not waited for its product (wgmma.wait_group, then a barrier)"
         if first.doing >= COPYING_FROM:
             if first.thread == second.thread:
                 return "the thread has not waited for its own copy (cp.async.wait_group or wait_all)"
@@ -373,6 +471,11 @@ class _Party:
 _NOUN = ("read", "write", "read", "write")
 _NOW = ("reads", "writes", "starts a copy from", "starts a copy into")
 _BEFORE = ("read", "wrote", "started a copy from", "started a copy into")
+
+
+def _asynchronous(instruction: Instruction) -> bool:
+    """Whether an instruction accesses memory through the async proxy."""
+    return instruction.opcode == "wgmma" or (instruction.opcode == "cp" and "bulk" in instruction.modifiers)
 
 
 def _unmangled(name: str) -> str:

@@ -6,6 +6,7 @@ import numpy as np
 
 from warptile.emulator.assembler import Assembler, Modifiers, Operation, builder, unknown
 from warptile.emulator.lanes import Active
+from warptile.emulator.ops import bulk
 from warptile.emulator.ops.mbarrier import take_place
 from warptile.emulator.ops.memory import address_source, take_access_hints
 from warptile.ptx.instruction import Immediate, Instruction, Register
@@ -15,9 +16,9 @@ from warptile.ptx.instruction import Immediate, Instruction, Register
 def build_copy(instruction: Instruction, assembler: Assembler) -> Operation:
     """`cp.async.{ca,cg}.shared.global`, `.commit_group`, `.wait_group` and `.wait_all`."""
     modifiers = Modifiers(instruction)
+    if "bulk" in modifiers.rest:
+        return bulk.build(instruction, assembler, modifiers)
     modifiers.need("async")
-    if modifiers.flag("bulk") or modifiers.flag("reduce"):
-        raise unknown(instruction, "bulk copies are not known to the emulator yet")
     if modifiers.flag("mbarrier"):
         return _build_arrive(instruction, assembler, modifiers)
     copies = assembler.machine.copies

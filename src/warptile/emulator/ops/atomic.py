@@ -74,7 +74,7 @@ def build_atomic(instruction: Instruction, assembler: Assembler) -> Operation:
     ] * count  # fmt: skip
     values = assembler.sources(operands[1], raw)
     replacement = assembler.source(operands[2], raw) if name == "cas" else None
-    combine = _combine(name, type_name)
+    combine = combination(name, type_name)
     returns = not isinstance(result, Sink)
 
     def run(active: Active) -> None:
@@ -94,7 +94,8 @@ def build_atomic(instruction: Instruction, assembler: Assembler) -> Operation:
     return Operation(run)
 
 
-def _combine(name: str, type_name: str) -> Combine | None:
+def combination(name: str, type_name: str) -> Combine | None:
+    """How old values and given ones combine, both as raw bits; None for a compare-and-swap."""
     if name == "cas":
         return None
     combine = _COMBINE[name]

@@ -171,6 +171,10 @@ class ClusterMisuse(EmulationError):
     """A cluster's barrier used against its rules: waited for without an arrival, or arrived at twice."""
 
 
+class RegisterMisuse(EmulationError):
+    """``setmaxnreg`` to fewer registers upwards, or to more downwards."""
+
+
 class Deadlock(EmulationError):
     """No thread can make progress."""
 

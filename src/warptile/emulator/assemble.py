@@ -63,6 +63,7 @@ def assemble(module: Module, layout: Layout, machine: Machine) -> list[Step]:
         steps.append(Step(p.EXIT if routine.function.entry else p.RETURN, None))
         if machine.memory.check_uninitialised:
             registers_check.watch(routine, steps[routine.start :], machine.memory)
+        machine.products.watch(routine.registers, steps[routine.start :])
         for step in steps[routine.start :]:
             if step.kind == p.PLAIN and step.run is not None and step.guard is not None:
                 step.run, step.guard = _guarded(step.run, step.guard), None
@@ -136,7 +137,8 @@ def _step(
         raise unknown(instruction, f"opcode {opcode} is not known to the emulator")
     operation = build(instruction, assembler)
     if operation.wait is not None:
-        return Step(p.MBARRIER_WAIT, instruction, detail=operation.wait)
+        kind = p.MBARRIER_WAIT if operation.collective is None else p.WARP_COLLECTIVE
+        return Step(kind, instruction, detail=operation.wait)
     kind = {None: p.PLAIN, "warp": p.WARP_COLLECTIVE, "mask": p.MASK_COLLECTIVE}[operation.collective]
     return Step(kind, instruction, run=operation.run, detail=operation.mask)
 

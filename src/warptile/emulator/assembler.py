@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from warptile.emulator.lanes import REGISTER_BYTES, Active, Array
 from warptile.errors import UnknownInstruction
@@ -51,13 +52,20 @@ class Operation:
             together (``.aligned``): `run` is then only called with whole warps; ``"mask"`` when each lane waits for
             the lanes that its `mask` names.
         mask: for ``"mask"``, reads the 32-bit member mask.
-        wait: of an instruction that waits for an mbarrier, the `ops.mbarrier.Wait` that is run in the place of `run`.
+        wait: of an instruction that may block, what is run in the place of `run` (a `Blocking`).
     """
 
     run: Run
     collective: str | None = None
     mask: Source | None = None
-    wait: object = None
+    wait: Blocking | None = None
+
+
+class Blocking(Protocol):
+    """An instruction whose lanes may have to wait."""
+
+    def run(self, active: Active, position: int) -> NDArray[np.bool_]:
+        """Execute it at ``position``; which lanes go on. The others are woken by whom they wait for."""
 
 
 Builder = Callable[[Instruction, "Assembler"], Operation]

@@ -26,7 +26,7 @@ READING, WRITING, COPYING_FROM, COPYING_TO = range(4)
 one that issued it, until that one has waited for it."""
 
 WEAK, WITHIN_BLOCK, WITHIN_CLUSTER, ANYWHERE = range(4)
-"""Strength of an access: plain, or atomic (volatile, relaxed, ...) for threads of the block, of the cluster, or for all."""
+"""Strength of an access: plain, or atomic (volatile, relaxed, ...) for threads of the block, the cluster, or all."""
 
 Table = NDArray[np.int32]
 Places = NDArray[np.int64]
@@ -75,6 +75,12 @@ class History:
         other = self.table[first[index] + piece, column : column + 3].copy()
         return index, int(offsets[index]) + (piece << self.shift), column, other
 
+    def writes(self, offsets: Places, size: int) -> Table:
+        """The last writes (thread, clock, tag) of every place of some accesses, those of one access together."""
+        first, count = self.place(offsets, size)
+        rows = (first[:, None] + np.arange(count)).ravel()
+        return self.table[rows, WRITE : WRITE + 3]
+
     def finish_copies(
         self, offsets: Places, size: int, lanes: NDArray[np.intp], tag: int, clock: NDArray[np.int32] | None = None
     ) -> None:
@@ -88,6 +94,16 @@ class History:
             own = (self.table[rows, column] == -threads) & (self.table[rows, column + 2] == tag)
             self.table[rows[own], column] = threads[own]
             self.table[rows[own], column + 1] = clock[lanes[own]]
+
+
+def knows(clocks: Clocks, lane: int, thread: int, clock: int, block_floor: int, warp_floor: int, known: int) -> bool:
+    """Does a lane, with these floors of its block and warp and this table, know that a thread is past ``clock``?"""
+    mine = clocks.first_thread + lane
+    if mine // clocks.lanes_per_block == thread // clocks.lanes_per_block and clock < block_floor:
+        return True
+    if mine // WARP == thread // WARP and clock < warp_floor:
+        return True
+    return bool(published(thread, clock, known, clocks.shape, clocks.starts, clocks.keys, clocks.values))
 
 
 @numba.njit

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from warptile.emulator import program as p
 from warptile.emulator.assemble import CallPlan
+from warptile.emulator.assembler import Blocking
 from warptile.emulator.cluster_barriers import ClusterBarriers
 from warptile.emulator.lanes import WARP, Active
 from warptile.emulator.machine import Machine
 from warptile.emulator.ops.barrier import Barrier
-from warptile.emulator.ops.mbarrier import Wait
 from warptile.emulator.program import Step
 from warptile.errors import Deadlock, DivergentCollective, IllegalAddress
 
@@ -68,7 +68,7 @@ class Scheduler:
         self._returns: dict[int, NDArray[np.int64]] = {}
         self._warps = machine.count.table[:, 0]
         self._races = machine.memory.races
-        machine.mbarriers.wake = self._put
+        machine.mbarriers.wake = machine.pool.wake = self._put
         self._clusters = ClusterBarriers(machine, steps, self._put)
 
     def run(self) -> None:
@@ -169,8 +169,7 @@ class Scheduler:
         if kind == p.BARRIER:
             return self._barrier(step, position, active)
         if kind == p.MBARRIER_WAIT:
-            going = cast(Wait, step.detail).run(active, position)
-            return (position + 1, active.where(going)) if going.any() else None
+            return self._run_collected(step, position, active)
         if kind == p.CLUSTER_BARRIER:
             machine = self.machine
             machine.count.add(cast(Any, step.instruction), "barriers", active.warp_count)
@@ -247,8 +246,7 @@ class Scheduler:
         """All 32 lanes of a warp, together: whole warps run, the lanes of the others wait here for their siblings."""
         parked = self._collectives.pop(position, None)
         if parked is None and _whole_warps(active):
-            step.run(active)  # type: ignore[misc]
-            return position + 1, active
+            return self._run_collected(step, position, active)
         lanes = active.lanes if parked is None else np.union1d(parked, active.lanes)
         present = np.bincount(lanes // WARP, minlength=self.machine.geometry.lanes // WARP)
         whole = present[lanes // WARP] == WARP
@@ -256,9 +254,15 @@ class Scheduler:
             self._collectives[position] = lanes[~whole]
         if not whole.any():
             return None
-        ready = Active.of(lanes[whole])
-        step.run(ready)  # type: ignore[misc]
-        return position + 1, ready
+        return self._run_collected(step, position, Active.of(lanes[whole]))
+
+    def _run_collected(self, step: Step, position: int, active: Active) -> tuple[int, Active] | None:
+        """Run an instruction for lanes that may all execute it now; some of them may have to wait for something."""
+        if step.detail is None:
+            step.run(active)  # type: ignore[misc]
+            return position + 1, active
+        going = cast(Blocking, step.detail).run(active, position)
+        return (position + 1, active.where(going)) if going.any() else None
 
     def _mask_collective(self, step: Step, position: int, active: Active) -> tuple[int, Active] | None:
         """Each lane waits until every living lane that its mask names stands here too."""
@@ -413,7 +417,7 @@ class Scheduler:
     def _report_stuck(self) -> None:
         """Nothing is ready: fine if nobody waits, else say who waits for what."""
         stuck = [(parked.position, parked.lanes, why) for parked, why in self.machine.mbarriers.stuck()]
-        stuck += self._clusters.stuck()
+        stuck += self._clusters.stuck() + self.machine.pool.stuck()
         if not self._collectives and not self._barriers and not stuck:
             return
         lines = []

@@ -1,4 +1,4 @@
-"""Loads, stores, address conversion, prefetches and fences."""
+"""Loads, stores, address conversion and prefetches."""
 
 from __future__ import annotations
 
@@ -318,15 +318,6 @@ def build_is_space(instruction: Instruction, assembler: Assembler) -> Operation:
 
 def _no_effect(active: Active) -> None:
     """Nothing that a value depends on."""
-
-
-@builder("fence", "membar")
-def build_fence(instruction: Instruction, assembler: Assembler) -> Operation:
-    """Fences: memory is sequentially consistent here, so they change no value, only what is a race."""
-    races = assembler.machine.memory.races
-    if races is None or "proxy" in instruction.modifiers:
-        return Operation(_no_effect)
-    return Operation(lambda active: races.fence(instruction, active))
 
 
 @builder("prefetch", "prefetchu", "applypriority", "nanosleep", "pmevent")

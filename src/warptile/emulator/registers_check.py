@@ -24,7 +24,9 @@ from warptile.emulator.program import Routine, Step
 from warptile.errors import UninitializedRead
 from warptile.ptx.instruction import Instruction, Negated, Operand, Register
 
-LETS_OUT = frozenset({"st", "ld", "ldu", "red", "atom", "cp", "mma", "wmma", "ldmatrix", "stmatrix", "mbarrier"})
+LETS_OUT = frozenset(
+    {"st", "ld", "ldu", "red", "atom", "cp", "mma", "wmma", "wgmma", "ldmatrix", "stmatrix", "mbarrier"}
+)
 """Instructions that report what they read: it is stored, multiplied, or used as an address."""
 
 EXCHANGES = frozenset({"shfl", "vote", "match", "redux", "movmatrix"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 from warptile.arch import REFERENCE_ARCH
+from warptile.cli import tensor_map_file
 from warptile.emulator import ALL_CHECKS, DEFAULT_CHECKS, Report, emulate
-from warptile.errors import UnsupportedError
-from warptile.launch import Access, Argument, Dim3, LaunchSpec, Pointer, Scalar
+from warptile.launch import TENSOR_MAP_BYTES, Access, Argument, Dim3, LaunchSpec, Pointer, Scalar, TensorMap
 from warptile.ptx import parse
 from warptile.ptx.instruction import Function, Module, Variable
 
@@ -57,29 +57,34 @@ def arguments(context: click.Context, parameter: click.Parameter, specs: tuple[s
 
 
 def argument(spec: str) -> Given:
-    """A kernel argument from ``i32:5``, ``f32:1.5``, ``in:PATH.npy`` or ``inout:PATH.npy``.
+    """A kernel argument from ``i32:5``, ``f32:1.5``, ``in:PATH.npy``, ``inout:PATH.npy`` or ``tensormap:PATH.json``.
 
     Raises:
-        UnsupportedError: a tensor map.
+        UnsupportedError: a tensor map of a kind that is not supported.
         click.BadParameter: anything else, a value that does not fit, or a file that cannot be read.
     """
     kind, colon, text = spec.partition(":")
-    if kind == "tensormap":
-        raise UnsupportedError(
-            f"--arg {spec}: tensor maps come with the Hopper rungs; "
-            f"kernels that take plain buffers work: in:PATH.npy, inout:PATH.npy"
+    if not colon or (kind not in SCALARS and kind not in ("in", "inout", "tensormap")):
+        raise click.BadParameter(
+            f"got {spec!r}; it takes {', '.join(SCALARS)}, in, inout or tensormap, such as i32:5 or in:a.npy"
         )
-    if not colon or (kind not in SCALARS and kind not in ("in", "inout")):
-        raise click.BadParameter(f"got {spec!r}; it takes {', '.join(SCALARS)}, in or inout, such as i32:5 or in:a.npy")
     if kind in SCALARS:
         return Given(scalar(SCALARS[kind], text))
+    if kind == "tensormap":
+        tensor, base, written = tensor_map_file.read(Path(text))
+        return Given(tensor, base, array_of(str(base)), written)
+    return Given(Pointer(None), Path(text), array_of(text), kind == "inout")
+
+
+def array_of(text: str) -> np.ndarray[Any, Any]:
+    """The array in a file, C-contiguous."""
     try:
         array = np.load(text, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise click.BadParameter(f"{text}: not a readable .npy file ({error}); numpy.save makes one") from None
     if not isinstance(array, np.ndarray):
         raise click.BadParameter(f"{text}: an archive of several arrays; save one with numpy.save")
-    return Given(Pointer(None), Path(text), np.array(array, order="C"), kind == "inout")
+    return np.array(array, order="C")
 
 
 def scalar(kind: str, text: str) -> Scalar:
@@ -130,11 +135,15 @@ def command(
     """Run a kernel of a PTX file on the CPU, checked and counted.
 
     Each --arg is i32:5, u64:7, f32:1.5, in:PATH.npy or inout:PATH.npy: a device buffer initialised from the file,
-    which is written to --out-dir under the same name afterwards.
+    which is written to --out-dir under the same name afterwards. tensormap:PATH.json is a tensor map in memory that
+    it shares with every other argument of the same file.
     """
     if any(one.written for one in given) and out_dir is None:
         raise click.UsageError("an inout: argument needs --out-dir DIR to be written to")
-    names = written_names(given)
+    names = buffer_names(given)
+    owners = {name: given[position] for position, name in reversed(names.items())}
+    written_names = {names[i] for i, one in enumerate(given) if one.written}
+    check_targets([owners[name] for name in written_names])
     module = parse(text_of(file))
     function = entry_named(module, entry)
     check_arguments(function, given)
@@ -142,25 +151,25 @@ def command(
         entry=function.name,
         grid=grid,
         block=block,
-        arguments=tuple(Pointer(names[i]) if one.path else one.argument for i, one in enumerate(given)),
+        arguments=tuple(named(one.argument, names.get(i)) for i, one in enumerate(given)),
         cluster=cluster,
         dynamic_shared_bytes=smem,
     )
-    buffers = {names[i]: one.array.reshape(-1).view(np.uint8) for i, one in enumerate(given) if one.array is not None}
+    arrays = {name: one.array for name, one in owners.items() if one.array is not None}
     report = emulate(
         module,
         spec,
-        buffers,
-        accesses={names[i]: Access(writes=one.written) for i, one in enumerate(given) if one.path},
+        {name: array.reshape(-1).view(np.uint8) for name, array in arrays.items()},
+        accesses={name: Access(writes=name in written_names) for name in owners},
         arch=arch,
         schedule=schedule,
         checks=DEFAULT_CHECKS if checks is None else frozenset(filter(None, checks.split(","))),
     )
     written = []
-    for one in given:
-        if one.written and one.path is not None and out_dir is not None and one.array is not None:
+    for name, one in owners.items():
+        if name in written_names and one.path is not None and out_dir is not None:
             out_dir.mkdir(parents=True, exist_ok=True)
-            np.save(out_dir / one.path.name, one.array)
+            np.save(out_dir / one.path.name, arrays[name])
             written.append(str(out_dir / one.path.name))
     if as_json:
         sys.stdout.write(document(function.name, arch, report, written) + "\n")
@@ -176,22 +185,39 @@ def text_of(file: Path) -> str:
         raise click.BadParameter(f"{file}: not readable as PTX text ({error})", param_hint="FILE") from None
 
 
-def written_names(given: tuple[Given, ...]) -> dict[int, str]:
+def buffer_names(given: tuple[Given, ...]) -> dict[int, str]:
     """A name for each buffer argument: its file's, with a number where two arguments name the same file.
 
-    Two ``inout`` buffers must not end in one file.
+    A tensor map has the buffer of another argument of the same file, if there is one.
     """
     names: dict[int, str] = {}
-    targets: set[str] = set()
     for position, one in enumerate(given):
         if one.path is None:
             continue
-        if one.written and one.path.name in targets:
-            raise click.UsageError(f"two inout: arguments would be written to {one.path.name}; rename one of the files")
-        targets |= {one.path.name} if one.written else set()
-        name = one.path.name
-        names[position] = name if name not in names.values() else f"{name} (argument {position})"
+        same = [
+            names[other]
+            for other in names
+            if TensorMap in (type(one.argument), type(given[other].argument))
+            and (given[other].path or Path()).resolve() == one.path.resolve()
+        ]
+        plain = one.path.name if one.path.name not in names.values() else f"{one.path.name} (argument {position})"
+        names[position] = same[0] if same else plain
     return names
+
+
+def check_targets(written: list[Given]) -> None:
+    """Two buffers must not end in one file."""
+    files = [one.path.name for one in written if one.path is not None]
+    for file in files:
+        if files.count(file) > 1:
+            raise click.UsageError(f"two inout: arguments would be written to {file}; rename one of the files")
+
+
+def named(argument: Argument, name: str | None) -> Argument:
+    """An argument whose operand is called ``name``; scalars, which have none, as they are."""
+    if name is None:
+        return argument
+    return replace(argument, operand=name) if isinstance(argument, TensorMap) else Pointer(name)
 
 
 def entry_named(module: Module, name: str | None) -> Function:
@@ -215,7 +241,11 @@ def check_arguments(function: Function, given: tuple[Given, ...]) -> None:
             f"give one for each, in order"
         )
     for position, (parameter, one) in enumerate(zip(parameters, given, strict=True)):
-        size = 8 if not isinstance(one.argument, Scalar) else math.ceil(int(one.argument.type[1:]) / 8)
+        size = 8
+        if isinstance(one.argument, Scalar):
+            size = math.ceil(int(one.argument.type[1:]) / 8)
+        elif isinstance(one.argument, TensorMap):
+            size = TENSOR_MAP_BYTES
         if size != parameter.size_bytes:
             raise click.UsageError(
                 f"--arg {position} has {size} bytes and parameter {position} of {function.name} is {parameter.type} "

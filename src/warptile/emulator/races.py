@@ -17,7 +17,17 @@ from numpy.typing import NDArray
 from warptile.emulator.clocks import Clock, Clocks, Lanes
 from warptile.emulator.copies import Batch
 from warptile.emulator.flags import Flags, Order
-from warptile.emulator.history import ANYWHERE, COPYING_FROM, COPYING_TO, READING, WEAK, WRITE, WRITING, History
+from warptile.emulator.history import (
+    ANYWHERE,
+    COPYING_FROM,
+    COPYING_TO,
+    READING,
+    WEAK,
+    WITHIN_CLUSTER,
+    WRITE,
+    WRITING,
+    History,
+)
 from warptile.emulator.lanes import WARP, Active, Array
 from warptile.emulator.lifetimes import Lifetimes
 from warptile.emulator.memory import GlobalSpace, Memory, Offsets, Space
@@ -187,6 +197,8 @@ class Races:
         for doing, places in ((COPYING_FROM, transfer.source), (COPYING_TO, transfer.target)):
             for home, lanes, offsets in self._bulk_parts(transfer, places):
                 self._enter(home, doing, transfer.instruction, tag, lanes, offsets, CHUNK_BYTES)
+                if doing == COPYING_FROM:
+                    self._through_async_proxy(home, transfer.instruction, lanes, offsets, CHUNK_BYTES)
         clock = int(self._clocks.clock[transfer.lane])
         return clock, self.release(lane) if transfer.barrier is not None else 0
 
@@ -230,6 +242,24 @@ class Races:
                 yield COPYING_FROM, home, lanes, places, 1
         yield COPYING_TO, _Home("shared", len(memory.shared_space.data)), batch.lanes, batch.target, batch.size
 
+    def departs(self, instruction: Instruction, lanes: Lanes, offsets: Offsets, size: int, atomic: bool) -> Departure:
+        """Lanes of any blocks start asynchronous stores to shared memory; `lands` ends them."""
+        tag = self._known(instruction)[0] * 4 + (WITHIN_CLUSTER if atomic else WEAK)
+        self._enter(self._shared_home, COPYING_TO, instruction, tag, lanes, offsets, size)
+        clock = self._clocks.clock.copy()
+        blocks = lanes // self._geometry.lanes_per_block
+        released = self.union(self.release(lanes[blocks == block]) for block in np.unique(blocks))
+        return Departure(lanes, offsets, size, tag, clock, released)
+
+    def lands(self, departure: Departure) -> None:
+        """Asynchronous stores are over, for those that acquire what was released behind them."""
+        each = departure
+        self._history(self._shared_home).finish_copies(each.offsets, each.size, each.lanes, each.tag, each.clock)
+
+    @property
+    def _shared_home(self) -> _Home:
+        return _Home("shared", len(self._memory.shared_space.data))
+
     # -- wgmma -------------------------------------------------------------------------------------------------------
 
     def operand_read(self, instruction: Instruction, lanes: Lanes, offsets: Offsets) -> None:
@@ -237,6 +267,7 @@ class Races:
         number, _ = self._known(instruction)
         home = _Home("shared", len(self._memory.shared_space.data))
         self._enter(home, COPYING_FROM, instruction, number * 4, lanes, offsets, 16)
+        self._through_async_proxy(home, instruction, lanes, offsets, 16)
 
     def operand_waited(self, instruction: Instruction, lanes: Lanes, offsets: Offsets) -> None:
         """The lanes' warps have waited for them."""
@@ -333,36 +364,30 @@ class Races:
         """`fence.proxy.async`, for shared memory, global memory, or both."""
         self._proxies.fence(active.lanes, spaces)
 
-    def through_async_proxy(
-        self, instruction: Instruction, lanes: Lanes, where: Space, offsets: Offsets, size: int
+    def _through_async_proxy(
+        self, home: _Home, instruction: Instruction, lanes: Lanes, places: Offsets, size: int
     ) -> None:
-        """Bulk copies and `wgmma` that lanes start access these bytes, one offset per lane: raise if a plain write to
-        them lacks a proxy fence.
-
-        Whether anything orders the accesses at all is another question, and the caller's.
-        """
-        self._known(instruction)
-        for home, some, places in self._parts(lanes, where, offsets, size):
-            held = self._history(home).writes(places, size)
-            some = np.repeat(some, len(held) // max(len(some), 1))
-            tags, number = np.unique(held[:, 2] >> 2, return_inverse=True)
-            plain = np.array([not _asynchronous(self._instructions[tag][0]) for tag in tags.tolist()], dtype=np.bool_)
-            chosen = np.flatnonzero((held[:, 0] > 0) & plain[number]) if len(tags) else number
-            if not len(chosen):
-                continue
-            cases, first = np.unique(np.column_stack((some[chosen], held[chosen])), axis=0, return_index=True)
-            for (lane, thread, clock, tag), at in zip(cases.tolist(), first.tolist(), strict=True):
-                space = "shared" if home.name == "shared" else "global"
-                if self._proxies.missing(lane, space, thread - 1, clock):
-                    offset = int(places[chosen[at] * len(places) // len(held)])
-                    second = _Party(instruction, self._clocks.first_thread + lane, READING)
-                    other = _Party(self._instructions[tag >> 2][0], thread - 1, WRITING)
-                    raise self._race(
-                        home, offset, other, second,
-                        "the write went through the generic proxy, this goes through the async proxy, and no "
-                        "fence.proxy.async stands between them (behind the write, in the thread that wrote, before "
-                        "the barrier)",
-                    )  # fmt: skip
+        """Bulk copies and `wgmma` that lanes start read these bytes: raise if a plain write lacks a proxy fence."""
+        held = self._history(home).writes(places, size)
+        starting = np.repeat(lanes, len(held) // max(len(lanes), 1))
+        tags, number = np.unique(held[:, 2] >> 2, return_inverse=True)
+        plain = np.array([not _asynchronous(self._instructions[tag][0]) for tag in tags.tolist()], dtype=np.bool_)
+        chosen = np.flatnonzero((held[:, 0] > 0) & plain[number])
+        if not len(chosen):
+            return
+        cases, first = np.unique(np.column_stack((starting[chosen], held[chosen])), axis=0, return_index=True)
+        space = "shared" if home.name == "shared" else "global"
+        for (lane, thread, clock, tag), at in zip(cases.tolist(), first.tolist(), strict=True):
+            if self._proxies.missing(lane, space, thread - 1, clock):
+                second = _Party(instruction, self._clocks.first_thread + lane, READING)
+                other = _Party(self._instructions[tag >> 2][0], thread - 1, WRITING)
+                offset = int(places[chosen[at] * len(places) // len(held)])
+                raise self._race(
+                    home, offset, other, second,
+                    "the write went through the generic proxy, this goes through the async proxy, and no "
+                    "fence.proxy.async stands between them (behind the write, in the thread that wrote, before the "
+                    "barrier)",
+                )  # fmt: skip
 
     # -- reports ---------------------------------------------------------------------------------------------------
 
@@ -449,6 +474,19 @@ class Races:
         if first.thread // WARP == second.thread // WARP:
             return "no __syncwarp() (bar.warp.sync) or barrier between them, and lanes of a warp need not keep step"
         return "no barrier (__syncthreads()) between them"
+
+
+@dataclass(frozen=True)
+class Departure:
+    """Asynchronous stores on their way: places and tag in the history, the lanes' clocks when they started, and a table
+    of what lay behind them then."""
+
+    lanes: Lanes
+    offsets: Offsets
+    size: int
+    tag: int
+    clock: NDArray[np.int32]
+    released: int
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from warptile.errors import (
     Deadlock,
     DivergentCollective,
     IllegalAddress,
+    MbarrierMisuse,
     MisalignedAccess,
     UninitializedRead,
     UnsupportedError,
@@ -118,12 +119,13 @@ def test_blocks_of_a_cluster_read_each_others_shared_memory(monkeypatch, lanes):
         np.testing.assert_array_equal(out[number, block], 1000 * number + 64 * neighbour + 63 - np.arange(64))
 
 
-def run_pair(body, *, elements=128, before="", checks=DEFAULT_CHECKS, complete=True, block=64):
+def run_pair(body, *, elements=128, before="", checks=DEFAULT_CHECKS, complete=True, block=64, schedule="latest"):
     """A kernel of two blocks of one cluster, with ``__shared__ int s[64]``."""
     out = np.zeros(elements, np.int32)
     run_cuda(
         REACH + before + "__global__ void k(int* o) {\n__shared__ int s[64];\nint t = threadIdx.x;\n" + body + "\n}",
         "k", [out], grid=2, block=block, cluster=(2, 1, 1), outputs={0: complete}, checks=checks,
+        schedule=schedule,
     )  # fmt: skip
     return out
 
@@ -306,3 +308,104 @@ def test_a_block_that_may_not_have_started():
     assert caught.value.kind == "start-access"
     for how in ("", ".relaxed"):
         assert run_pair(body.replace("@", f'ARRIVE("{how}"); WAIT("");')).tolist() == 64 * [0] + list(range(64))
+
+
+# -- asynchronous stores ---------------------------------------------------------------------------------------------
+
+ASYNC = """
+__device__ void init(unsigned b, int n) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(b), "r"(n) : "memory");
+}
+__device__ void expect(unsigned b, int bytes) {
+  asm volatile("{.reg .b64 s; mbarrier.arrive.expect_tx.shared.b64 s, [%0], %1;}" :: "r"(b), "r"(bytes) : "memory");
+}
+__device__ void wait(unsigned b, int parity) {
+  int done = 0;
+  while (!done) asm volatile("{.reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;"
+                             " selp.s32 %0, 1, 0, p;}" : "=r"(done) : "r"(b), "r"(parity) : "memory");
+}
+__device__ void send(unsigned to, int v, unsigned b) {
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.s32 [%0], %1, [%2];"
+               :: "r"(to), "r"(v), "r"(b) : "memory");
+}
+"""
+
+SEND = """__shared__ unsigned long long m;
+unsigned b = local_address(&m);
+if (t == 0) { init(b, 1); expect(b, @); }
+SYNC;
+send(map(&s[t], rank() ^ 1), 64 * blockIdx.x + t, map(&m, rank() ^ 1));
+%
+o[64 * blockIdx.x + t] = s[63 - t];
+SYNC;"""
+
+
+@pytest.mark.parametrize("schedule", ["latest", "earliest", "random:1", "random:2"])
+def test_asynchronous_stores_bring_their_bytes_to_an_mbarrier(schedule):
+    out = run_pair(SEND.replace("@", "256").replace("%", "wait(b, 0);"), before=ASYNC, schedule=schedule)
+    np.testing.assert_array_equal(out.reshape(2, 64), 64 * np.array([[1], [0]]) + 63 - np.arange(64))
+
+
+def test_an_asynchronous_store_that_nobody_waits_for():
+    with pytest.raises(UninitializedRead, match="an asynchronous copy into it has not been waited for"):
+        run_pair(SEND.replace("@", "256").replace("%", ""), before=ASYNC)
+    with pytest.raises(DataRace):
+        run_pair(SEND.replace("@", "256").replace("%", ""), before=ASYNC, schedule="earliest")
+
+
+def test_an_asynchronous_store_that_comes_when_its_block_may_be_gone():
+    body = SEND.replace("@", "256").replace("%", "").replace("s[63 - t]", "1")
+    with pytest.raises(IllegalAddress, match=r"shared memory of block \(0, 0, 0\), which ends without having waited"):
+        run_pair(body, before=ASYNC)
+
+
+def test_an_mbarrier_that_expects_more_bytes_than_come():
+    with pytest.raises(Deadlock, match=r"lacks 0 of 1 arrivals and 4 bytes"):
+        run_pair(SEND.replace("@", "260").replace("%", "wait(b, 0);"), before=ASYNC)
+
+
+def test_vectors_and_reductions_that_arrive_later():
+    out = run_pair(
+        """__shared__ unsigned long long m;
+        __shared__ alignas(16) int wide[256];
+        unsigned b = local_address(&m);
+        if (t < 2) s[t] = 100;
+        if (t == 0) { init(b, 1); expect(b, 64 * 16 + 64 * 4); }
+        SYNC;
+        unsigned there = map(&m, rank() ^ 1);
+        asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];"
+          :: "r"(map(&wide[4 * t], rank() ^ 1)), "r"(t), "r"(2 * t), "r"(3 * t), "r"(64 * blockIdx.x), "r"(there)
+          : "memory");
+        asm volatile("red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%0], %1, [%2];"
+          :: "r"(map(&s[t % 2], rank() ^ 1)), "r"(t), "r"(there) : "memory");
+        wait(b, 0);
+        o[64 * blockIdx.x + t] = wide[4 * t] + wide[4 * t + 1] + wide[4 * t + 2] + 1000 * wide[4 * t + 3] + s[t % 2];
+        SYNC;""",
+        before=ASYNC,
+    ).reshape(2, 64)
+    t = np.arange(64)
+    sums = 100 + np.where(t % 2, 32 * 32, 31 * 32)
+    np.testing.assert_array_equal(out, 6 * t + 64_000 * np.array([[1], [0]]) + sums)
+
+
+def test_the_place_and_the_mbarrier_belong_to_one_block():
+    body = SEND.replace("@", "256").replace("%", "wait(b, 0);").replace("map(&m, rank() ^ 1)", "map(&m, rank())")
+    with pytest.raises(MbarrierMisuse, match="shared memory of one block"):
+        run_pair(body, before=ASYNC)
+
+
+def test_an_arrival_at_another_blocks_mbarrier():
+    body = """__shared__ unsigned long long m;
+    unsigned b = local_address(&m);
+    if (t == 0) init(b, 64);
+    SYNC;
+    store(map(&s[t], rank() ^ 1), 64 * blockIdx.x + t);
+    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" :: "r"(map(&m, rank() ^ 1)) : "memory");
+    wait(b, 0);
+    o[64 * blockIdx.x + t] = s[63 - t];
+    @"""
+    out = run_pair(body.replace("@", ""), before=ASYNC)  # who has been waited for needs no barrier at the end
+    np.testing.assert_array_equal(out.reshape(2, 64), 64 * np.array([[1], [0]]) + 63 - np.arange(64))
+    one_way = body.replace("wait(b, 0);", "if (blockIdx.x == 0) wait(b, 0); else s[63 - t] = 1;").replace("@", "")
+    with pytest.raises(DataRace):
+        run_pair(one_way, before=ASYNC)

@@ -132,7 +132,8 @@ def _step(
             run = _warp_barrier(machine, parts.warp_mask)
             return Step(p.MASK_COLLECTIVE, instruction, run=run, detail=parts.warp_mask)
         return Step(p.BARRIER, instruction, detail=parts)
-    build = BUILDERS.get(opcode)
+    build = BUILDERS.get(f"{opcode}.async") if "async" in instruction.modifiers else None
+    build = build or BUILDERS.get(opcode)
     if build is None:
         raise unknown(instruction, f"opcode {opcode} is not known to the emulator")
     operation = build(instruction, assembler)

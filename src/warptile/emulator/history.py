@@ -177,7 +177,7 @@ def _access(
                 allies = min(strength, table[row + column + 2] & 3)
                 if allies == ANYWHERE or (allies and near):
                     continue
-                if allies == WITHIN_CLUSTER and (other - 1) // lanes_per_cluster == (me - 1) // lanes_per_cluster:
+                if allies == WITHIN_CLUSTER and (abs(other) - 1) // lanes_per_cluster == (me - 1) // lanes_per_cluster:
                     continue
                 if other < 0 or not published(other - 1, since, known[lane], shape, starts, keys, values):
                     return (i * count + piece) * COLUMNS + column

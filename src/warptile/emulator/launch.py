@@ -120,6 +120,7 @@ def emulate(
         machine.products.end_wave()
         unfinished += sum(len(batch.lanes) for batch in machine.copies.unfinished()) + machine.bulk.unfinished
         machine.bulk.end_wave()
+        machine.remote_stores.end_wave()
     _check_outputs(machine, spec, operands, accesses or {}, checks)
     for name, access in (accesses or {}).items():
         if access.writes and name in spec.operands:

@@ -14,6 +14,7 @@ from warptile.emulator.lanes import WARP, Array, RegisterFile
 from warptile.emulator.mbarriers import Mbarriers
 from warptile.emulator.memory import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, GlobalSpace, Memory
 from warptile.emulator.register_pool import RegisterPool
+from warptile.emulator.remote_stores import RemoteStores
 from warptile.emulator.warpgroups import PendingProducts
 from warptile.errors import UnknownInstruction
 from warptile.launch import Dim3
@@ -120,6 +121,7 @@ class Machine:
         self.pool = RegisterPool(memory, geometry.lanes, geometry.lanes_per_block, registers_per_thread)
         self.copies = PendingCopies(memory, schedule, geometry.lanes, self.mbarriers)
         self.bulk = BulkCopies(memory, self.mbarriers, schedule, geometry.lanes)
+        self.remote_stores = RemoteStores(memory, self.mbarriers, schedule)
         self.products = PendingProducts(memory, schedule, geometry.lanes)
         self.output: list[str] = []
         self.steps = 0
@@ -149,6 +151,7 @@ class Machine:
         self.mbarriers.new_wave()
         self.pool.new_wave()
         self.bulk.new_wave()
+        self.remote_stores.new_wave()
         if self.memory.races is not None:
             self.memory.races.start_wave(first_block * geometry.lanes_per_block, self.live)
         self.memory.first_thread = first_block * geometry.lanes_per_block

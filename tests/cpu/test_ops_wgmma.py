@@ -118,11 +118,12 @@ def a_registers(values, kind):
     return words
 
 
-def launch(image, body, *, results, declared="", buffers=None, schedule="latest", registers=None, **options):
+def launch(image, body, *, results, declared="", buffers=None, schedule="latest", registers=None, threads=128,
+           **options):  # fmt: skip
     """Run ``body`` on a warpgroup: it has D0.. (b32), the image in shared memory, and A0..A3 of its lane."""
     size = len(image.bytes)
     out = np.zeros((128, results), np.uint32)
-    given = {"S": image.bytes, "A": np.zeros((128, 4), np.uint32) if registers is None else registers}
+    given = {"S": image.bytes, "A": np.zeros((threads, 4), np.uint32) if registers is None else registers}
     given.update(buffers or {})
     given["D"] = out
     text = f"""
@@ -138,7 +139,7 @@ setp.eq.u32 %yes, %t, %t; not.pred %no, %yes;
 ld.param.u64 %p, [S]; mul.lo.u32 %i, %t, 4;
 copy: cvt.u64.u32 %q, %i; add.u64 %q, %q, %p; ld.global.u32 %w, [%q];
 mov.u32 %n0, tile; add.u32 %n0, %n0, %i; st.shared.u32 [%n0], %w;
-add.u32 %i, %i, 512; setp.lt.u32 %more, %i, {size}; @%more bra copy;
+add.u32 %i, %i, {4 * threads}; setp.lt.u32 %more, %i, {size}; @%more bra copy;
 ld.param.u64 %q, [A]; mad.wide.u32 %q, %t, 16, %q;
 {" ".join(f"ld.global.u32 %A{i}, [%q+{4 * i}];" for i in range(4))}
 fence.proxy.async;
@@ -148,7 +149,9 @@ ld.param.u64 %q, [D]; mad.wide.u32 %q, %t, {4 * results}, %q;
 {" ".join(f"st.global.u32 [%q+{4 * i}], %D{i};" for i in range(results))}
 ret;
 }}"""
-    spec = LaunchSpec("k", (1, 1, 1), (128, 1, 1), tuple(Pointer(name) for name in given), dynamic_shared_bytes=size)
+    spec = LaunchSpec(
+        "k", (1, 1, 1), (threads, 1, 1), tuple(Pointer(name) for name in given), dynamic_shared_bytes=size
+    )
     report = emulate(
         parse(text), spec, given, accesses={"D": Access(writes=True)}, arch="sm_90a", schedule=schedule, **options
     )
@@ -321,7 +324,7 @@ def test_f16_accumulators_that_overflow_are_reported():
 # -- order -----------------------------------------------------------------------------------------------------------
 
 
-def chain(body, *, schedule="latest", registers=None, checks=None, n=8, prepare=""):
+def chain(body, *, schedule="latest", registers=None, checks=None, n=8, prepare="", threads=128):
     """``body`` with PRODUCT (adds) and FIRST (does not) on f16 operands in shared memory."""
     image = Image()
     a, b = small((64, 16), "f16", 1), small((n, 16), "f16", 2)
@@ -332,10 +335,12 @@ def chain(body, *, schedule="latest", registers=None, checks=None, n=8, prepare=
     body = body.replace("FROM_A", f"{text.replace('%da', vector(4, 'A'))}%no, 1, 1, 0;\n")
     for word, what in (("FENCE", FENCE), ("COMMIT", COMMIT), ("WAIT1", WAIT.replace(" 0", " 1")), ("WAIT", WAIT)):
         body = body.replace(word, what + "\n")
-    options = {} if checks is None else {"checks": checks}
+    options = {"threads": threads} if checks is None else {"checks": checks}
+    if registers is None:
+        registers = np.concatenate([a_registers(a, "f16"), np.zeros((threads - 128, 4), np.uint32)])
     out, _ = launch(
         image, f"mov.b64 %da, {da}; mov.b64 %db, {db};\n{prepare}{body}", results=n // 2, schedule=schedule,
-        registers=a_registers(a, "f16") if registers is None else registers, **options,
+        registers=registers, **options,
     )  # fmt: skip
     return numbers(matrix(out, n, "f32"), "f32"), a @ b.T
 
@@ -395,12 +400,45 @@ def test_shared_memory_overwritten_too_early():
         chain(f"FENCE FIRST COMMIT bar.sync 0; {store} WAIT")
     found, want = chain(f"FENCE FIRST COMMIT WAIT bar.sync 0; {store}")
     assert (found == want).all()
-    with pytest.raises(DataRace, match=r"read it with wgmma.*nothing orders the two: no __syncwarp"):
-        chain(f"FENCE FIRST COMMIT WAIT {store}")
+    assert (chain(f"FENCE FIRST COMMIT WAIT {store}")[0] == want).all()  # whoever has waited may write
     late, want = chain(f"FENCE FIRST COMMIT bar.sync 0; {store} WAIT", checks=frozenset())
     assert (late != want).any()
     early, want = chain(f"FENCE FIRST COMMIT bar.sync 0; {store} WAIT", checks=frozenset(), schedule="earliest")
     assert (early == want).all()
+
+
+def pipeline(consumer, *, arriving=64, schedule="latest"):
+    """A fifth warp overwrites the operands when thread ``arriving`` of the warpgroup says so."""
+    prepare = """.reg .pred %done; .reg .b64 %old; mov.u32 %n1, tile; add.u32 %n1, %n1, 65528;
+setp.ne.u32 %more, %t, 0; @%more bra made; mbarrier.init.shared.b64 [%n1], 1; made: bar.sync 0;
+"""
+    return chain(
+        f"""setp.ge.u32 %more, %t, 128; @%more bra producer;
+{consumer} setp.ne.u32 %more, %t, {arriving}; @%more bra end;
+mbarrier.arrive.shared.b64 %old, [%n1]; bra end;
+producer: mbarrier.try_wait.parity.shared.b64 %done, [%n1], 0; @!%done bra producer;
+mov.u32 %n0, tile; mad.lo.u32 %n0, %t, 16, %n0; st.shared.u32 [%n0], %t; ret;
+end: WAIT
+""",
+        prepare=prepare, schedule=schedule, threads=160,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_one_thread_that_has_waited_speaks_for_its_warpgroup(schedule):
+    for arriving in (0, 64, 127):
+        found, want = pipeline("FENCE FIRST COMMIT WAIT", arriving=arriving, schedule=schedule)
+        assert (found == want).all()
+    with pytest.raises(DataRace, match=r"writes it with st.*a copy from it with wgmma.*has not waited for its product"):
+        pipeline("FENCE FIRST COMMIT", schedule=schedule)
+
+
+def test_plain_stores_need_a_proxy_fence():
+    store = "mov.u32 %n0, tile; mad.lo.u32 %n0, %t, 4, %n0; ld.shared.u32 %w, [%n0]; st.shared.u32 [%n0], %w;"
+    with pytest.raises(DataRace, match=r"fence\.proxy\.async"):
+        chain(f"{store} bar.sync 0; FENCE FIRST COMMIT WAIT")
+    found, want = chain(f"{store} fence.proxy.async; bar.sync 0; FENCE FIRST COMMIT WAIT")
+    assert (found == want).all()
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------------

@@ -116,6 +116,15 @@ class Clocks:
         )
         return self.union([known, table])
 
+    def past(self, lane: int) -> int:
+        """A table that says nothing but that one lane is past its clock, which goes on."""
+        per_block, stride, _ = self.shape
+        block, inner = divmod(self.first_thread + lane, per_block)
+        key = block * stride + 1 + self.warps_per_block + inner
+        table = self._add(np.array([key]), self.clock[lane : lane + 1] + 1)
+        self.clock[lane] += 1
+        return table
+
     def union(self, tables: Iterable[int]) -> int:
         """The table that holds the larger clock of each key of some tables."""
         parts = tuple(sorted({table for table in tables if table}))

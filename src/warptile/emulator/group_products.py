@@ -7,7 +7,7 @@ matrix of 64 rows, which costs less.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,7 @@ class Issue:
         adds: of each warp, whether C is added.
         chosen: of a sparse A, which columns are stored: (warps, 16, stored columns).
         done: D has been computed; the warps need not know of it yet.
+        over: of warpgroups of which a warp has waited for it, what the race check knows it by.
     """
 
     product: GroupProduct
@@ -56,14 +57,22 @@ class Issue:
     adds: NDArray[np.bool_]
     chosen: NDArray[np.int64] | None = None
     done: bool = False
+    over: dict[int, int] = field(default_factory=dict)
 
-    def part(self, mask: NDArray[np.bool_]) -> Issue:
+    def part(self, mask: NDArray[np.bool_] | NDArray[np.intp]) -> Issue:
         """The same of some of the warps."""
         a = None if self.a is None else self.a[mask]
         chosen = None if self.chosen is None else self.chosen[mask]
         return Issue(
-            self.product, self.warps[mask], self.group[mask], a, self.b[mask], self.adds[mask], chosen, self.done
-        )
+            self.product, self.warps[mask], self.group[mask], a, self.b[mask], self.adds[mask], chosen, self.done,
+            self.over,
+        )  # fmt: skip
+
+    def leading(self) -> Issue:
+        """The same, once for each warpgroup, as if by its first warp."""
+        _, first = np.unique(self.warps // WARPS, return_index=True)
+        leading = self.part(first)
+        return replace(leading, warps=leading.warps // WARPS * WARPS)
 
     def bands(self) -> Iterator[tuple[Issue, int]]:
         """Whole warpgroups with 4, and what is left, by place in the warpgroup, with 1."""
@@ -118,37 +127,30 @@ class GroupProduct:
     # -- shared memory -----------------------------------------------------------------------------------------
 
     def reads(self, issue: Issue) -> Iterator[tuple[NDArray[np.intp], Offsets]]:
-        """Which lane reads which chunk of shared memory: every warp its rows of A, and a quarter of B."""
-        for band, warps in issue.bands():
-            for matrix in "ab":
-                if matrix == "a" and band.a is None:
-                    continue
-                for some, offsets in self._chunks(band, warps, matrix):
-                    owner = self._owners(matrix, warps, offsets.shape[1:])
-                    leaders = band.warps[::warps][some]
-                    lanes = (leaders[:, None, None] // WARPS * WARPS + owner) * WARP
-                    mine = np.isin(owner, leaders[0] % WARPS + np.arange(warps))
-                    yield lanes[:, mine].ravel(), offsets[:, mine].ravel()
+        """Which lane reads which chunk of shared memory, of issues by the first warp of each warpgroup.
 
-    def _owners(self, matrix: str, warps: int, shape: tuple[int, ...]) -> NDArray[np.intp]:
-        """Of each chunk, the place in the warpgroup of the warp that it is counted for."""
-        if matrix == "b":
-            return np.arange(shape[0] * shape[1]).reshape(shape) * WARPS // (shape[0] * shape[1])
-        along = 1 if self.transposed[0] else 0
-        each: NDArray[np.intp] = np.arange(shape[along]) * warps // shape[along]
-        return np.broadcast_to(each[None, :] if along else each[:, None], shape)
+        The warpgroup reads together. It is all counted for its first lane.
+        """
+        for matrix, descriptors in (("a", issue.a), ("b", issue.b)):
+            if descriptors is not None:
+                for some, offsets in self._chunks(issue.warps, descriptors, matrix, WARPS):
+                    lanes = issue.warps[some] * WARP
+                    yield np.repeat(lanes, offsets[0].size), offsets.ravel()
 
-    def _chunks(self, band: Issue, warps: int, matrix: str) -> Iterator[tuple[NDArray[np.bool_], Offsets]]:
-        """Checked offsets of all chunks of one operand, for the descriptors of each swizzle; which they are."""
-        descriptors = band.b if matrix == "b" else band.a
-        assert descriptors is not None
-        words = descriptors[::warps].astype(np.int64)
+    def _chunks(
+        self, leading_warps: Warps, descriptors: Words, matrix: str, warps: int
+    ) -> Iterator[tuple[NDArray[np.bool_], Offsets]]:
+        """Checked offsets of all chunks of one operand, for the descriptors of each swizzle; which they are.
+
+        Of A the rows of ``warps`` warps, from the leading one's on.
+        """
+        words = descriptors.astype(np.int64)
         start, leading, stride = (((words >> place) & 0x3FFF) << 4 for place in (0, 16, 32))
         kinds = words >> 62 & 3
-        leaders = Active.of(band.warps[::warps] * WARP)
+        leaders = Active.of(leading_warps * WARP)
         rows, k, first = (self.shape.n, self.shape.k, 0) if matrix == "b" else (BAND * warps, self.shape.stored, 0)
         if matrix == "a" and warps == 1:
-            first = BAND * int(band.warps[0] % WARPS)
+            first = BAND * int(leading_warps[0] % WARPS)
         for kind in np.unique(kinds):
             some = kinds == kind
             try:
@@ -173,7 +175,9 @@ class GroupProduct:
         signed = element == "s8"
         word = np.dtype(f"{'i' if signed else 'u'}{max(bits // 8, 4 if bits == 1 else 1)}")
         found: Array | None = None
-        for some, offsets in self._chunks(band, warps, matrix):
+        descriptors = band.b if side else band.a
+        assert descriptors is not None
+        for some, offsets in self._chunks(band.warps[::warps], descriptors[::warps], matrix, warps):
             raw = self.memory.shared_space.gather(offsets, CHUNK_BYTES)
             elements = np.ascontiguousarray(raw).view(word)
             part = elements.astype(np.int32).view(np.uint32) if signed else elements.astype(np.uint32)

@@ -266,14 +266,18 @@ class Races:
         """Products that have been issued read 16 bytes of shared memory each, until they have been waited for."""
         number, _ = self._known(instruction)
         home = _Home("shared", len(self._memory.shared_space.data))
-        self._enter(home, COPYING_FROM, instruction, number * 4, lanes, offsets, 16)
-        self._through_async_proxy(home, instruction, lanes, offsets, 16)
+        self._enter(home, COPYING_FROM, instruction, number * 4, lanes, offsets, CHUNK_BYTES)
+        self._through_async_proxy(home, instruction, lanes, offsets, CHUNK_BYTES)
 
     def operand_waited(self, instruction: Instruction, lanes: Lanes, offsets: Offsets) -> None:
-        """The lanes' warps have waited for them."""
+        """They are over for who knows that these lanes are past their clocks: see `past`."""
         number, _ = self._known(instruction)
         home = _Home("shared", len(self._memory.shared_space.data))
-        self._history(home).finish_copies(offsets, 16, lanes, number * 4)
+        self._history(home).finish_copies(offsets, CHUNK_BYTES, lanes, number * 4)
+
+    def past(self, lane: int) -> int:
+        """A table that says nothing but that a lane is past its clock, which goes on."""
+        return self._clocks.past(lane)
 
     # -- order -----------------------------------------------------------------------------------------------------
 
@@ -473,7 +477,7 @@ class Races:
             return "the copying thread has waited for its copy, but no barrier between that wait and this access"
         if first.thread // WARP == second.thread // WARP:
             return "no __syncwarp() (bar.warp.sync) or barrier between them, and lanes of a warp need not keep step"
-        return "no barrier (__syncthreads()) between them"
+        return "no barrier (__syncthreads()) between them, and no mbarrier's phase"
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ not written; and what else than wgmma touched either of them needs a `wgmma.fenc
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,9 @@ from warptile.emulator.program import Step
 from warptile.errors import DataRace, DivergentCollective, UninitializedRead
 from warptile.isa.wgmma import WARPS
 from warptile.ptx.instruction import Instruction
+
+if TYPE_CHECKING:
+    from warptile.emulator.races import Races
 
 
 class PendingProducts:
@@ -83,10 +87,11 @@ class PendingProducts:
         held.written[np.ix_(results, issue.warps)] = True
         for row in results:
             held.writer[row] = issue.product.instruction
-        races = self._memory.races
-        for lanes, offsets in issue.product.reads(issue):  # checks them too
-            if races is not None:
-                races.operand_read(issue.product.instruction, lanes, offsets)
+        races, first = self._memory.races, issue.warps % WARPS == 0
+        if first.any():
+            for lanes, offsets in issue.product.reads(issue.part(first)):  # checks them too
+                if races is not None:
+                    races.operand_read(issue.product.instruction, lanes, offsets)
         if self._schedule == "earliest":
             issue.product.compute(issue)
             issue.done = True
@@ -140,8 +145,20 @@ class PendingProducts:
         held.writing[np.ix_(results, issue.warps)] -= 1
         held.reading[np.ix_(sources, issue.warps)] -= 1
         if self._memory.races is not None:
-            for lanes, offsets in issue.product.reads(issue):
-                self._memory.races.operand_waited(issue.product.instruction, lanes, offsets)
+            self._order(self._memory.races, issue)
+
+    def _order(self, races: Races, issue: Issue) -> None:
+        """The warpgroup's reads lie behind every lane that has waited, whichever warp of it waited first."""
+        leading = issue.leading()
+        leading = leading.part(np.array([warp // WARPS not in issue.over for warp in leading.warps.tolist()]))
+        if len(leading.warps):
+            for lanes, offsets in issue.product.reads(leading):
+                races.operand_waited(issue.product.instruction, lanes, offsets)
+            for warp in leading.warps.tolist():
+                issue.over[warp // WARPS] = races.past(warp * WARP)
+        lanes = (issue.warps[:, None] * WARP + np.arange(WARP)).ravel()
+        for group in np.unique(issue.warps // WARPS).tolist():
+            races.acquire(lanes[lanes // (WARP * WARPS) == group], issue.over[group])
 
     # -- checks ------------------------------------------------------------------------------------------------
 

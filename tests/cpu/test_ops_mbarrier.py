@@ -301,3 +301,73 @@ def test_an_increment_leaves_the_arrivals_to_the_threads() -> None:
 def test_what_a_thread_does_behind_the_arrival_of_its_copies_is_not_covered() -> None:
     with pytest.raises(DataRace):
         copies('TRACK(".noinc", &b); s[threadIdx.x] = 3', schedule="earliest")
+
+
+ORDER = (
+    PREFIX
+    + """__device__ void arrive_relaxed(u64* b) {
+  u64 s;
+  asm volatile("mbarrier.arrive.relaxed.cta.shared::cta.b64 %0, [%1];" : "=l"(s) : "r"(at(b)) : "memory");
+}
+__device__ void wait_relaxed(u64* b, unsigned parity) {
+  asm volatile("{ .reg .pred p; again: mbarrier.try_wait.parity.relaxed.cta.shared::cta.b64 p, [%0], %1;"
+               "@!p bra again; }"
+               :: "r"(at(b)), "r"(parity) : "memory");
+}
+__global__ void k(int* o) {  // the first warp writes, the second one reads
+  __shared__ int s[32];
+  __shared__ u64 b;
+  int t = threadIdx.x % 32;
+  if (threadIdx.x == 0) init(&b, COUNT);
+  __syncthreads();
+  if (threadIdx.x < 32) { WRITER }
+  else { READER o[t] = s[31 - t]; }
+}"""
+)
+
+
+def order(writer: str, reader: str, count: int = 32, schedule: str = "latest") -> list[int]:
+    out = np.zeros(32, np.int32)
+    text = ORDER.replace("WRITER", writer).replace("READER", reader).replace("COUNT", str(count))
+    run_cuda(text, "k", [out], block=64, schedule=schedule)
+    return out.tolist()
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize(
+    ("writer", "reader", "count"),
+    [
+        ("s[t] = t; arrive(&b);", "wait(&b, 0);", 32),
+        ("s[t] = t; __syncwarp(); if (t == 0) arrive(&b);", "wait(&b, 0);", 1),
+        ("s[t] = t; __syncwarp(); if (t == 0) expect(&b, 8); if (t == 1) complete(&b, 8);", "wait(&b, 0);", 1),
+        ("s[t] = t; arrive(&b);", "if (t == 5) wait(&b, 0); __syncwarp();", 32),
+        ("s[t] = t; arrive(&b); wait(&b, 0); arrive(&b);", "arrive(&b); wait(&b, 0); arrive(&b); wait(&b, 1);", 64),
+        ("s[t] = t; arrive(&b);", "u64 v = arrive(&b); while (!test_state(&b, v)) ;", 64),
+    ],
+)
+def test_what_lies_before_an_arrival_lies_before_the_end_of_a_wait(
+    writer: str, reader: str, count: int, schedule: str
+) -> None:
+    assert order(writer, reader, count, schedule) == list(range(31, -1, -1))
+
+
+@pytest.mark.parametrize("schedule", ["latest", "random:2"])
+@pytest.mark.parametrize(
+    ("writer", "reader", "count"),
+    [
+        ("arrive(&b); s[t] = t;", "wait(&b, 0);", 32),
+        ("s[t] = t; arrive_relaxed(&b);", "wait(&b, 0);", 32),
+        ("s[t] = t; arrive(&b);", "wait_relaxed(&b, 0);", 32),
+        ("s[t] = t; if (t == 0) arrive(&b);", "wait(&b, 0);", 1),
+        ("s[t] = t; arrive(&b);", "if (t == 5) wait(&b, 0);", 32),
+        ("s[t] = t; arrive(&b);", "once(&b, 0);", 33),
+    ],
+)
+def test_what_no_phase_orders_is_a_race(writer: str, reader: str, count: int, schedule: str) -> None:
+    with pytest.raises(DataRace):
+        order(writer, reader, count, schedule)
+
+
+def test_a_thread_that_comes_too_late_for_a_phase_waits_for_the_one_that_looks_like_it() -> None:
+    with pytest.raises(Deadlock, match=r"for phase 2 \(parity 0\) of the mbarrier"):
+        order("s[t] = t; arrive(&b); wait(&b, 0); arrive(&b);", "wait(&b, 0);")

@@ -311,7 +311,8 @@ class Mbarriers:
     def name(self, offset: int) -> str:
         """An mbarrier by its place."""
         block, byte = divmod(offset, self._memory.shared_stride)
-        return f"the mbarrier at byte {byte} of the shared memory of block {block} of this wave"
+        first = int(np.searchsorted(self._memory.shared_origin, block * self._memory.shared_stride))
+        return f"the mbarrier at byte {byte} of the shared memory of {self._memory.thread(first).partition(' of ')[2]}"
 
     def _bytes_missing(self, barrier: Mbarrier) -> str:
         if not barrier.tx:

@@ -51,8 +51,10 @@ def by_offset(offsets: Offsets) -> Iterator[tuple[int, NDArray[np.intp]]]:
     if (offsets == first).all():
         yield first, np.arange(len(offsets))
         return
-    for offset in np.unique(offsets).tolist():
-        yield offset, np.flatnonzero(offsets == offset)
+    order = np.argsort(offsets, kind="stable")
+    starts = np.flatnonzero(np.diff(offsets[order])) + 1
+    for chosen in np.split(order, starts):
+        yield int(offsets[chosen[0]]), chosen
 
 
 def take_place(assembler: Assembler, instruction: Instruction, modifiers: Modifiers, operand: Operand) -> Place:

@@ -275,11 +275,13 @@ class Mbarriers:
 
     def starve(self, last_effect: int) -> None:
         """Nobody can run: finish asynchronous work that is waited for, or let waits return false."""
+        helped: set[int] = set()
         for offset in list(self._parked):
-            for finish in self.finishers:
-                if finish(offset):
-                    return
-        self.refuse(last_effect)
+            block = offset // self._memory.shared_stride
+            if block not in helped and any(finish(offset) for finish in self.finishers):
+                helped.add(block)  # one mbarrier of each block: as late as possible, and blocks keep step
+        if not helped:
+            self.refuse(last_effect)
 
     def refuse(self, last_effect: int) -> None:
         """Waits return false, unless they have done so too often while nothing happened (the last thing being at

@@ -102,6 +102,14 @@ CASES = (
         **WARP,
     ),
     Case("mma_rows_written_twice", UnwrittenOutput, r"D\[8, 0\] was never written: 768 of 1536", **WARP),
+    Case(
+        "cluster_exit_too_early", DataRace, r"block \(0, 0, 0\) accesses .* block \(0, 0, 1\), which may have exited by then",
+        (16, 32, 32), splits=2, **SIMT,
+    ),
+    Case(
+        "cluster_relaxed_arrival", DataRace, "write-read race on .*half.*no barrier of their cluster between them",
+        (16, 32, 32), splits=2, **SIMT,
+    ),
 )  # fmt: skip
 
 RECORD_FILE = FOLDER.parent / "data" / "wrong_kernels_h200.json"
@@ -113,6 +121,7 @@ FAMILIES = {
     "wmma": "WMMA",
     "async": "Stages of `cp.async`",
     "mma": "`mma.sync`",
+    "cluster": "Clusters",
 }
 INTRODUCTION = """# Wrong kernels
 

@@ -163,6 +163,24 @@ def test_generic_addresses_atomics_and_questions_about_addresses():
     np.testing.assert_array_equal(out[:, 3:], 100 * np.array([[1], [0]]) + np.arange(3, 64))
 
 
+def test_the_functions_that_cooperative_groups_are_made_of():
+    out = np.zeros((4, 64), np.int32)
+    run_cuda(
+        """__global__ void __cluster_dims__(4, 1, 1) k(int* o) {
+          __shared__ int s[64];
+          s[threadIdx.x] = 64 * blockIdx.x + threadIdx.x;
+          __cluster_barrier_arrive(); __cluster_barrier_wait();
+          unsigned next = (__clusterRelativeBlockRank() + 1) % __clusterSizeInBlocks();
+          const int* there = static_cast<const int*>(__cluster_map_shared_rank(s, next));
+          o[64 * blockIdx.x + threadIdx.x] = there[63 - threadIdx.x] + 1000 * __cluster_query_shared_rank(there);
+          __cluster_barrier_arrive(); __cluster_barrier_wait();
+        }""",
+        "k", [out], grid=4, block=64,
+    )  # fmt: skip
+    after = np.array([[1], [2], [3], [0]])
+    np.testing.assert_array_equal(out, 64 * after + 63 - np.arange(64) + 1000 * after)
+
+
 def test_a_rank_that_the_cluster_does_not_have():
     with pytest.raises(IllegalAddress, match=r"thread \(0, 0, 0\) of block \(1, 0, 0\) asks for the memory of rank 2"):
         run_pair("SYNC; o[64 * blockIdx.x + t] = load(map(s, rank() + 1));")

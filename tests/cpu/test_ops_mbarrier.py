@@ -224,6 +224,9 @@ def test_a_deadlock_says_what_is_missing(call: str) -> None:
         ("if (t == 0) { init(&b, 1); expect(&b, 8); arrive(&b); }", "waits for 0 of 1 arrivals and 8 bytes"),
         ("if (t == 0) init(&b, o[7] + 1);", "a count of 0; it is 1 to 1048575"),
         ("if (t == 0) { init(&b, 1); complete(&b, o[7] + 1048577); }", "becomes -1048576; it is at most 1048575"),
+        ("if (t == 0) { init(&b, 1); init(&b, 1); }", "again: mbarrier.inval must come before"),
+        ("if (t == 0) { init(&b, 1); o[0] = *(volatile int*)&b; }", "accesses .* where an mbarrier lies"),
+        ("if (t == 0) { init(&b, 1); ((volatile int*)&b)[1] = 3; }", "byte 1028, where an mbarrier lies"),
         (
             "if (t == 0) { init(&b, 1); u64 s = arrive(&b); arrive(&b); test_state(&b, s); }",
             "waits for phase 0 .* which is in phase 2; only that one and the one before",

@@ -95,6 +95,7 @@ class PendingCopies:
         memory = self._memory
         shared, target_offsets = memory.resolve(instruction, active, "shared", target, size)
         where, source_offsets = memory.resolve(instruction, active, "global", source, size)
+        memory.check_write(instruction, active, shared, target_offsets, size, None)
         reads = source_bytes > 0
         if reads.all():
             memory.check_read(instruction, active, where, source_offsets, size)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from warptile.emulator.assembler import Destination
 from warptile.emulator.lanes import Active
-from warptile.emulator.memory import INITIALISED, MAPPED, WRITTEN, Memory
+from warptile.emulator.memory import MAPPED, MBARRIER, Memory
 from warptile.errors import MbarrierMisuse
 from warptile.ptx.instruction import Instruction
 
@@ -95,6 +95,7 @@ class Mbarriers:
     def new_wave(self) -> None:
         """Shared memory of new blocks holds no mbarrier."""
         self._objects.clear()
+        self._memory.has_mbarriers = False
         self._parked.clear()
         self._refusals = 0
 
@@ -104,12 +105,13 @@ class Mbarriers:
         """`mbarrier.init`: phase 0, with ``count`` arrivals expected."""
         if not 1 <= count <= LARGEST_COUNT:
             raise self._misuse(instruction, lane, f"a count of {count}; it is 1 to {LARGEST_COUNT}")
-        if self._parked.get(offset):
-            raise self._misuse(instruction, lane, f"initialises {self.name(offset)} while threads wait for it")
+        if offset in self._objects:
+            raise self._misuse(
+                instruction, lane, f"initialises {self.name(offset)} again: mbarrier.inval must come before"
+            )
         self._objects[offset] = Mbarrier(count, count)
-        place = np.array([offset], dtype=np.int64)
-        self._memory.shared_space.scatter(place, BYTES, np.zeros(1, dtype=np.uint64))
-        self._memory.shared_space.mark(place, BYTES, MAPPED | INITIALISED | WRITTEN)
+        self._memory.shared_space.mark(np.array([offset], dtype=np.int64), BYTES, MAPPED | MBARRIER)
+        self._memory.has_mbarriers = True
 
     def inval(self, instruction: Instruction, lane: Lane, offset: int) -> None:
         """`mbarrier.inval`: the bytes are free for other use."""

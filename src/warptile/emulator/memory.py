@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from warptile.emulator.lanes import POISON_BYTE, Active, Array
 from warptile.emulator.peers import OWN_BYTES, Peers
 from warptile.emulator.writers import Writers
-from warptile.errors import IllegalAddress, MisalignedAccess, UninitializedRead
+from warptile.errors import IllegalAddress, MbarrierMisuse, MisalignedAccess, UninitializedRead
 from warptile.ptx.instruction import Instruction
 
 if TYPE_CHECKING:
@@ -33,8 +33,9 @@ WINDOW_BYTES = 1 << 32
 GUARD_BYTES = 256
 """Every global buffer starts at a multiple of this and is followed by at least as many bytes that belong to nobody."""
 
-MAPPED, INITIALISED, WRITTEN, IN_FLIGHT = 1, 2, 4, 8
-"""Shadow bits of a byte: it may be accessed; it holds a value; the kernel wrote it; an asynchronous copy will."""
+MAPPED, INITIALISED, WRITTEN, IN_FLIGHT, MBARRIER = 1, 2, 4, 8, 16
+"""Shadow bits of a byte: it may be accessed; it holds a value; the kernel wrote it; an asynchronous copy will; it is
+part of an mbarrier, which only `mbarrier` instructions may access."""
 
 _WORD: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
 
@@ -170,6 +171,7 @@ class Memory:
         self.undefined: NDArray[np.bool_] | None = None  # lanes whose last `loads_local` found nothing
         self.copy_into: Callable[[int, int], Instruction | None] | None = None
         self.races: Races | None = None
+        self.has_mbarriers = False
         self.clustered = geometry.cluster_blocks > 1
         self.peers = Peers(geometry, kernel=kernel, shared_bytes=shared_bytes, shared_stride=self.shared_stride)
 
@@ -330,6 +332,7 @@ class Memory:
         unmapped = where.lacks(offsets, size, MAPPED)
         if unmapped.any():
             self._outside(instruction, active, where, offsets, size, unmapped)
+        self._check_mbarriers(instruction, active, where, offsets, size)
         pending = where.lacks(offsets, size, MAPPED, unwanted=IN_FLIGHT)
         if pending.any():
             copy = self.copy_into(int(offsets[pending].flat[0]), size) if self.copy_into is not None else None
@@ -352,6 +355,8 @@ class Memory:
         self, instruction: Instruction, active: Active, where: Space, offsets: Offsets, size: int, words: Array | None
     ) -> None:
         """Raise unless every byte is mapped and writable; note writes by different threads that disagree."""
+        if where is self.shared_space and self.has_mbarriers:
+            self._check_mbarriers(instruction, active, where, offsets, size)
         if not isinstance(where, GlobalSpace) or not offsets.size:
             return
         lowest, highest = int(offsets.min()), int(offsets.max()) + size
@@ -379,6 +384,19 @@ class Memory:
                 place = written - target.start
                 held = partial(where.gather, written, size)
                 self.writers.note(target.name, instruction, place, writers, given, held)
+
+    def _check_mbarriers(
+        self, instruction: Instruction, active: Active, where: Space, offsets: Offsets, size: int
+    ) -> None:
+        """Raise if a plain access touches an mbarrier."""
+        touched = where.lacks(offsets, size, MAPPED, unwanted=MBARRIER)
+        if self.has_mbarriers and touched.any():
+            raise MbarrierMisuse(
+                f"{instruction.text}: {self._thread_of(active, offsets, touched)} accesses shared memory at "
+                f"{self._describe(where, offsets, touched)}, where an mbarrier lies: only mbarrier instructions "
+                "may, until mbarrier.inval",
+                **self._where(instruction),
+            )
 
     def _describe(self, where: Space, offsets: Offsets, bad: NDArray[np.bool_]) -> str:
         value = int(offsets[bad].flat[0])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from emulation import run_cuda
 
-from warptile.emulator import DEFAULT_CHECKS
+from warptile.emulator import DEFAULT_CHECKS, emulate
 from warptile.errors import (
     ClusterMisuse,
     DataRace,
@@ -18,6 +18,8 @@ from warptile.errors import (
     UninitializedRead,
     UnsupportedError,
 )
+from warptile.launch import Access, LaunchSpec, Pointer
+from warptile.ptx import parse
 
 REACH = """
 __device__ unsigned local_address(const void* p) { return static_cast<unsigned>(__cvta_generic_to_shared(p)); }
@@ -427,3 +429,52 @@ def test_an_arrival_at_another_blocks_mbarrier():
     one_way = body.replace("wait(b, 0);", "if (blockIdx.x == 0) wait(b, 0); else s[63 - t] = 1;").replace("@", "")
     with pytest.raises(DataRace):
         run_pair(one_way, before=ASYNC)
+
+
+def test_a_block_that_exits_before_a_peers_arrival():
+    body = """__shared__ unsigned long long m;
+    unsigned b = local_address(&m);
+    if (t == 0) init(b, 64);
+    SYNC;
+    if (blockIdx.x == 1)
+      asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" :: "r"(map(&m, 0)) : "memory");
+    @
+    o[64 * blockIdx.x + t] = t;"""
+    with pytest.raises(DataRace, match=r"mbarrier.arrive.* of block \(0, 0, 0\), which may have exited by then"):
+        run_pair(body.replace("@", ""), before=ASYNC)
+    run_pair(body.replace("@", "if (blockIdx.x == 0) wait(b, 0);"), before=ASYNC)
+
+
+def test_an_asynchronous_store_to_a_block_that_may_not_have_started():
+    body = SEND.replace("@", "256").replace("%", "wait(b, 0);").replace("SYNC;\nsend", "__syncthreads();\nsend")
+    with pytest.raises(DataRace, match="which may not have started yet"):
+        run_pair(body, before=ASYNC)
+
+
+PTX = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out)
+{
+  .reg .b32 %r<8>;
+  .reg .b64 %rd<8>;
+  .shared .align 8 .b8 s[32];
+  ld.param.u64 %rd1, [out];
+  mapa.shared::cluster.u32 %r1, s, 0;
+  mapa.shared::cluster.u64 %rd2, s, 0;
+  cvt.u32.u64 %r2, %rd2;
+  sub.u32 %r3, %r1, %r2;
+  st.shared.u32 [s+4], 77;
+  ld.shared::cluster.u32 %r4, [%r1+4];
+  ld.shared::cta.u32 %r5, [%rd2+4];
+  getctarank.shared::cluster.u32 %r6, s;
+  st.global.v4.u32 [%rd1], {%r3, %r4, %r5, %r6};
+  ret;
+}"""
+
+
+def test_addresses_of_variables_and_of_64_bits():
+    out = np.ones(4, np.uint32)
+    spec = LaunchSpec("k", (1, 1, 1), (1, 1, 1), (Pointer("o"),))
+    emulate(parse(PTX), spec, {"o": out}, accesses={"o": Access(writes=True)}, arch="sm_90a")
+    assert out.tolist() == [0, 77, 77, 0]  # a block's own rank is the block itself

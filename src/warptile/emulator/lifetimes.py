@@ -45,7 +45,7 @@ class Lifetimes:
         """Lanes that have waited for their cluster: all its blocks have started."""
         self._met[np.unique(lanes // self._clocks.lanes_per_block)] = True
 
-    def use(self, lanes: Lanes, offsets: NDArray[np.int64], number: int) -> tuple[int, int] | None:
+    def use(self, lanes: Lanes, offsets: NDArray[np.int64], number: int, *, at_once: bool) -> tuple[int, int] | None:
         """Accesses with instruction ``number``; the first lane that uses one not known to have started, and it."""
         clocks = self._clocks
         users, owners = lanes // clocks.lanes_per_block, offsets // self._stride
@@ -58,8 +58,9 @@ class Lifetimes:
             started = np.array([clocks.first_thread + owner * clocks.lanes_per_block])
             if self._unknown(started, np.zeros(1, dtype=np.int32), int(clocks.known[lane])) >= 0:
                 return lane, owner
-        self._when[owners % self._blocks, lanes] = clocks.clock[lanes]
-        self._what[owners % self._blocks, lanes] = number
+        if at_once:  # asynchronous ones end at an mbarrier, or by a wait of their thread
+            self._when[owners % self._blocks, lanes] = clocks.clock[lanes]
+            self._what[owners % self._blocks, lanes] = number
         return None
 
     def exit(self, block: int) -> tuple[int, int] | None:

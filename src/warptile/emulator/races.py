@@ -160,8 +160,8 @@ class Races:
     def _enter(
         self, home: _Home, doing: int, instruction: Instruction, tag: int, lanes: Lanes, places: Offsets, size: int
     ) -> None:
-        if self._lifetimes is not None and home.name == "shared" and doing in (READING, WRITING):
-            early = self._lifetimes.use(lanes, places, tag >> 2)
+        if self._lifetimes is not None and home.name == "shared":
+            early = self._lifetimes.use(lanes, places, tag >> 2, at_once=doing in (READING, WRITING))
             if early is not None:
                 raise self._too_early(instruction, *early)
         conflict = self._history(home).access(places, size, lanes, doing, tag)

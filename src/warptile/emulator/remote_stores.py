@@ -69,6 +69,7 @@ class RemoteStores:
         active = Active.of(store.lanes)
         if store.combine is not None:
             memory.check_read(store.instruction, active, memory.shared_space, store.offsets, store.size)
+        memory.check_write(store.instruction, active, memory.shared_space, store.offsets, store.size, None)
         if memory.races is not None:
             atomic = store.combine is not None
             store.departure = memory.races.departs(store.instruction, store.lanes, store.offsets, store.size, atomic)

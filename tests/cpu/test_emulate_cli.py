@@ -80,6 +80,19 @@ def test_a_kernel_runs_and_its_buffer_comes_back(capsys):
 
 
 @pytest.mark.usefixtures("folder")
+def test_a_kernel_runs_in_clusters(capsys):
+    text = AXPY.replace("%ctaid.x", "%cluster_ctarank").replace("sm_80", "sm_90")
+    with open("cluster.ptx", "w") as file:
+        file.write(text)
+    arguments = ["emulate", "cluster.ptx", *LAUNCH, *GOOD, "--out-dir", "out"]
+    assert run([*arguments, "--cluster", "2,1,1"]) == 0
+    x, y, d = np.load("x.npy"), np.load("y.npy"), np.load("out/y.npy")
+    assert np.array_equal(d, (2.5 * x.astype(np.float64) + y).astype(np.float32))
+    assert run(arguments) == 1  # every block is then the first of its cluster, and both write the same elements
+    assert "DataRace" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("folder")
 def test_people_get_a_table(capsys):
     assert run(["emulate", "axpy.ptx", "--entry", "axpy", *LAUNCH, *GOOD, "--out-dir", "."]) == 0
     text = capsys.readouterr().out

@@ -11,6 +11,7 @@ from test_bulk_copies import (
     LOAD_2D,
     SCHEDULES,
     STORE_1D,
+    STORE_2D,
     WAIT,
     box_of,
     into,
@@ -139,3 +140,14 @@ def test_a_copy_of_a_map_is_a_map() -> None:
     body += load(1024, f"{LOAD_2D} [%r3], [%rd7, {{8, 3}}], [%r2]") + out(1024)
     run(body, tensor, values, b)
     np.testing.assert_array_equal(b[:512], box_of(values, 8, 3, 100))
+
+
+def test_bytes_are_counted_inside_the_tensor() -> None:
+    values, tensor = matrix()
+    body = load(1024, f"{LOAD_2D} [%r3], [%rd1, {{64, 36}}], [%r2]")
+    body += f"@!%p1 {STORE_2D} [%rd1, {{64, 36}}], [%r3];\n@!%p1 {STORE_1D} [%rd2], [%r3+256], 48;\n"
+    report = run(body + COMMIT + "cp.async.bulk.wait_group 0;", tensor, values, np.zeros(64, np.uint32), writes="AB")
+    # 36 columns of 2 bytes in 4 rows; five chunks of 16 bytes in 4 rows; and 48 plain bytes.
+    assert report.counters["global_load_bytes"] == 36 * 2 * 4
+    assert report.counters["global_store_bytes"] == 5 * 16 * 4 + 48
+    assert report.counters["global_load_sectors"] == report.counters["global_store_sectors"] == 0

@@ -308,6 +308,12 @@ class Counters:
             row[_COLUMN["global_load_bytes"]] += size * elements
         self._add_shared("store", instruction, active, ideal, wavefronts)
 
+    def bulk(self, instruction: Instruction, *, loaded_bytes: int = 0, stored_bytes: int = 0) -> None:
+        """A bulk copy: bytes of global memory that it moves. It goes past L1, so it asks for no sectors there."""
+        row = self.table[self._slot[id(instruction)]]
+        row[_COLUMN["global_load_bytes"]] += loaded_bytes
+        row[_COLUMN["global_store_bytes"]] += stored_bytes
+
     def _add_shared(self, kind: str, instruction: Instruction, active: Active, ideal: int, wavefronts: int) -> None:
         row = self.table[self._slot[id(instruction)]]
         row[_COLUMN[f"shared_{kind}_requests"]] += active.warp_count

@@ -208,6 +208,11 @@ class _Copy:
             if size % CHUNK_BYTES:
                 raise self._illegal(lane, f"copies {size} bytes, which is no multiple of {CHUNK_BYTES}")
             steps = np.arange(0, size, CHUNK_BYTES)
+            machine.count.bulk(
+                self._instruction,
+                loaded_bytes=size if self._spaces[0] == "global" else 0,
+                stored_bytes=size if self._spaces[1] == "global" else 0,
+            )
             source = self._resolve(lane, self._spaces[0], int(read[row]) + steps)
             reduction = self._reduction(self._reduction_type or "") if self._reduction is not None else None
             for target, barrier in self._targets(active, row, lane):
@@ -231,6 +236,7 @@ class _Copy:
                 if self._loads:
                     fill_chunk(tensor)
                     inside = found.inside[0]
+                    machine.count.bulk(self._instruction, loaded_bytes=int(inside.sum()))
                     source = (machine.global_space, np.where(inside > 0, start + found.places[0], 0))
                     for target, barrier in self._targets(active, row, lane):
                         place = int(addresses[row]) if target is None else target(int(addresses[row]))
@@ -249,6 +255,7 @@ class _Copy:
     ) -> None:
         """What lies inside the tensor is written, in whole chunks, as the hardware does."""
         space, offsets = self._resolve(lane, "shared", slots(tensor, np.array([address]))[0])
+        self._machine.count.bulk(self._instruction, stored_bytes=CHUNK_BYTES * int(np.count_nonzero(inside)))
         reduction = None
         if self._reduction is not None:
             name = tensor.dtype

@@ -1,9 +1,13 @@
 """wgmma as data: fragments and shared-memory operands against a library's layouts, and the ISA's tables."""
 
+import json
+
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from tensor_layouts import Layout, Swizzle, atoms_nv
 
+from warptile.cli.isa import command
 from warptile.isa import wgmma
 from warptile.isa.numerics import FLOAT8, group_accumulation
 from warptile.isa.wgmma import Descriptor, accumulator_places, pattern
@@ -118,3 +122,41 @@ def test_one_step_adds_a_whole_instruction(family):
     model = group_accumulation(family.types[0])
     assert model.terms == family.k
     assert (model.fraction_bits, model.lost_bits) == ((13, 10) if family.types[0] in FLOAT8 else (25, 0))
+
+
+def test_names_and_opcodes():
+    names = wgmma.by_name()
+    shape, types = names["wgmma.m64n128k32.f16.e4m3.e5m2"]
+    assert shape.opcode(types) == "wgmma.mma_async.sync.aligned.m64n128k32.f16.e4m3.e5m2"
+    shape, types = names["wgmma.sp.m64n48k64.s32.s8"]
+    assert shape.opcode(types) == "wgmma.mma_async.sp.sync.aligned.m64n48k64.s32.s8.s8"
+    shape, types = names["wgmma.m64n8k256.s32.b1"]
+    assert shape.opcode(types).endswith("m64n8k256.s32.b1.b1.and.popc")
+    assert len(names) == 2 * (64 + 32 + 32 + 32 * 8 + 18 * 4) + 18
+    with pytest.raises(ValueError, match="does not multiply"):
+        shape.opcode(("f32", "b1", "b1"))
+
+
+def isa(*arguments):
+    result = CliRunner().invoke(command, arguments)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_the_command_lists_and_draws_them():
+    listed = isa("wgmma")
+    assert "wgmma.m64nNk16" in listed
+    assert "wgmma.m64nNk256" in listed
+    assert "k256" not in isa("wgmma.sp")
+    assert len(json.loads(isa("wgmma", "--json"))["instructions"]) + len(
+        json.loads(isa("wgmma.sp", "--json"))["instructions"]
+    ) == len(wgmma.by_name())
+    drawn = isa("wgmma.m64n128k16.f32.f16")
+    assert "A in registers: 16 x 16 of f16" in drawn
+    assert "64 in all" in drawn
+    facts = json.loads(isa("wgmma.m64n128k16.f32.f16", "--json"))
+    assert facts["registers"] == {"d": 64, "a": 4}
+    for lane, register in np.ndindex(32, 4):
+        assert facts["fragments"]["d"]["lanes"][lane][register] == [
+            list(divmod(int(accumulator_places(8, 32)[lane, register, 0]), 8))
+        ]

@@ -18,10 +18,11 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from warptile.isa import matrix_move, native
+from warptile.isa import matrix_move, native, wgmma
 from warptile.isa.catalogue import Multiplication, by_name, multiplications
 from warptile.isa.drawing import CELL_WIDTH, MAX_WIDTH, Drawing, draw, draw_metadata, places
 from warptile.isa.matrix_move import MatrixMove
+from warptile.isa.mma import ELEMENT_BITS, accumulator
 from warptile.isa.sparse import SparseShape
 from warptile.isa.summary import cell, rows
 
@@ -46,18 +47,25 @@ _STYLES = {"native": "green", "emulated": "yellow", "refused": "dim"}
 def command(name: str | None, arch: str | None, as_json: bool) -> None:
     """Tensor-core instructions: what each becomes on each architecture, and which lane holds what.
 
-    With NAME, such as mma.m16n8k16.f32.f16, mma.sp.m16n8k32.f32.bf16, wmma.m16n16k16.f32.f16 or ldmatrix.x4.trans,
-    draws the fragments. A beginning of names, such as mma.sp, lists those.
+    With NAME, such as mma.m16n8k16.f32.f16, mma.sp.m16n8k32.f32.bf16, wmma.m16n16k16.f32.f16, ldmatrix.x4.trans or
+    wgmma.m64n128k16.f32.f16, draws the fragments. A beginning of names, such as mma.sp, lists those.
     """
     if name in by_name():
         show_multiplication(by_name()[name], arch, as_json=as_json)
     elif name in moves():
         show_move(name, *moves()[name], as_json=as_json)
+    elif name in wgmma.by_name():
+        show_group(name, *wgmma.by_name()[name], as_json=as_json)
+    elif name in ("wgmma", "wgmma.sp"):
+        show_group_table(name, as_json=as_json)
     else:
         chosen = [each for each in multiplications() if name is None or f"{each.name}.".startswith(f"{name}.")]
         if not chosen:
             raise click.UsageError(unknown(str(name)))
         show_table(chosen, arch, as_json=as_json)
+        if name is None and not as_json and arch in (None, "sm_90a"):
+            for family in ("wgmma", "wgmma.sp"):
+                show_group_table(family, as_json=False)
 
 
 def moves() -> dict[str, tuple[MatrixMove, int, bool]]:
@@ -74,7 +82,7 @@ def moves() -> dict[str, tuple[MatrixMove, int, bool]]:
 
 def unknown(name: str) -> str:
     """What to say about a name that is none."""
-    known = [*by_name(), *moves()]
+    known = [*by_name(), *moves(), *wgmma.by_name()]
     near = difflib.get_close_matches(name, known, n=NEAR, cutoff=0.5)
     offered = f"did you mean {', '.join(near)}?" if near else "names are such as mma.m16n8k16.f32.f16 or ldmatrix.x4"
     return f"no instruction is called {name!r}; {offered} `warptile isa` lists them all"
@@ -180,6 +188,57 @@ def show_move(name: str, move: MatrixMove, count: int, transposed: bool, *, as_j
         note = "row i lies at the address that lane i gives"
     paint(console, draw(title, "r", layout, ("row", "column")))
     console.print(Text(f"  {note}", style="dim"))
+
+
+# -- warpgroups -------------------------------------------------------------------------------------------------------
+
+
+def show_group_table(family: str, *, as_json: bool) -> None:
+    """List the shapes and types of wgmma, or of its sparse form."""
+    chosen = {name: each for name, each in wgmma.by_name().items() if name.startswith(f"{family}.m")}
+    if as_json:
+        facts = [group_facts(name, *each) for name, each in chosen.items()]
+        write({"schema": "warptile.isa/1", "instructions": facts})
+        return
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for heading in ("instruction", "A, B", "D", "n", "MN-major", "negated", "satfinite"):
+        made.add_column(heading, overflow="fold")
+    is_sparse = family == "wgmma.sp"
+    for each in wgmma.FAMILIES:
+        if is_sparse <= each.sparse:
+            columns = "8 to 256, by 8" if each.columns == wgmma.EVERY_EIGHT else "8, 16, 24, 32 to 256 by 16"
+            flags = ("yes" if flag else "" for flag in (each.transposable, each.negatable, each.saturates))
+            shape = wgmma.GroupShape(each, 8, sparse=is_sparse).name.replace("n8k", "nNk")
+            made.add_row(f"{family}.{shape}", ", ".join(each.types), ", ".join(each.results), columns, *flags)
+    console = console_of(TABLE_WIDTH)
+    console.print(made)
+    console.print("For sm_90a alone: one machine instruction (HGMMA, QGMMA, IGMMA, BGMMA) of each of four warps.")
+
+
+def group_facts(name: str, shape: wgmma.GroupShape, types: tuple[str, str, str]) -> dict[str, Any]:
+    """One instruction as plain data."""
+    return {
+        "name": name, "opcode": shape.opcode(types), "types": dict(zip("dab", types, strict=True)),
+        "capability": wgmma.CAPABILITY, "registers": {"d": shape.registers(types[0]), "a": shape.fragment().registers},
+    }  # fmt: skip
+
+
+def show_group(name: str, shape: wgmma.GroupShape, types: tuple[str, str, str], *, as_json: bool) -> None:
+    """Draw A and D of the first warp of a warpgroup."""
+    held, sums = shape.fragment(), accumulator(16, 8, ELEMENT_BITS[types[0]])
+    if as_json:
+        fragments = {"a": places(held), "d": places(sums)}
+        write({"schema": "warptile.isa/1", **group_facts(name, shape, types), "fragments": fragments})
+        return
+    console = console_of(MAX_WIDTH)
+    heading(console, name, shape.opcode(types), wgmma.CAPABILITY)
+    stored = "stored" if shape.sparse else "k"
+    paint(console, draw(f"A in registers: {held.rows} x {held.columns} of {types[1]}", "a", held, ("m", stored)))
+    paint(console, draw(f"D: the first 8 of {shape.n} columns of {types[0]}", "d", sums, ("m", "n")))
+    console.print(
+        f"  the first warp's rows; each warp has the next 16. Every 8 columns of D take {sums.registers} registers, "
+        f"{shape.registers(types[0])} in all", style="dim", markup=False, highlight=False,
+    )  # fmt: skip
 
 
 def heading(console: Console, name: str, opcode: str, capability: int) -> None:

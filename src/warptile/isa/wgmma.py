@@ -116,6 +116,18 @@ class GroupShape:
         """A in the registers of one warp: its 16 rows."""
         return k_operand(ROWS // WARPS, self.stored, self.family.bits)
 
+    def opcode(self, types: tuple[str, str, str]) -> str:
+        """The instruction as PTX spells it, for ``types`` of D, A and B.
+
+        Raises:
+            ValueError: the family does not take them.
+        """
+        if types[0] not in self.family.results or not set(types[1:]) <= set(self.family.types):
+            raise ValueError(f"{self.name} does not multiply {types[1]} and {types[2]} to {types[0]}")
+        spelled = "wgmma.mma_async" + ".sp" * self.sparse
+        bits = ".and.popc" if types[1] == "b1" else ""
+        return f"{spelled}.sync.aligned.{self.name}.{'.'.join(types)}{bits}"
+
     def registers(self, result: str) -> int:
         """Registers of D in each lane."""
         return self.n // 2 * ELEMENT_BITS[result] // 32
@@ -160,6 +172,19 @@ def accumulator_places(n: int, bits: int, warps: int = WARPS) -> NDArray[np.intp
     places: NDArray[np.intp] = (row * n + column).reshape(32 * warps, -1, held).astype(np.intp)
     places.setflags(write=False)
     return places
+
+
+@cache
+def by_name() -> dict[str, tuple[GroupShape, tuple[str, str, str]]]:
+    """Every instruction, named as in `warptile.isa.catalogue` (``wgmma.m64n256k16.f32.f16``): its shape and types."""
+    found = {}
+    for (_, element, is_sparse), shape in shapes().items():
+        for result, left, right in type_lists(shape.family):
+            if left == element:
+                family = "wgmma.sp" if is_sparse else "wgmma"
+                parts = [family, shape.name, result, left, *([right] if right != left else [])]
+                found[".".join(parts)] = shape, (result, left, right)
+    return found
 
 
 # -- descriptors -------------------------------------------------------------------------------------------------------

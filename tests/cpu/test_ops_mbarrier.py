@@ -374,3 +374,34 @@ def test_what_no_phase_orders_is_a_race(writer: str, reader: str, count: int, sc
 def test_a_thread_that_comes_too_late_for_a_phase_waits_for_the_one_that_looks_like_it() -> None:
     with pytest.raises(Deadlock, match=r"for phase 2 \(parity 0\) of the mbarrier"):
         order("s[t] = t; arrive(&b); wait(&b, 0); arrive(&b);", "wait(&b, 0);")
+
+
+def test_arrivals_of_several_blocks_at_one_mbarrier() -> None:
+    text = (
+        PREFIX
+        + """__device__ unsigned in_first(const void* p) {
+  unsigned a;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(a) : "r"(at(p)));
+  return a;
+}
+__global__ void __cluster_dims__(2) k(int* o) {
+  __shared__ int s[64];
+  __shared__ u64 b;
+  int t = threadIdx.x + 32 * (blockIdx.x % 2);
+  if (threadIdx.x == 0) init(&b, 64);
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory");
+  asm volatile("st.shared::cluster.u32 [%0], %1;" :: "r"(in_first(&s[t])), "r"(t + (int)blockIdx.x) : "memory");
+
+  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" :: "r"(in_first(&b)) : "memory");
+  if (blockIdx.x % 2 == 0) {
+    wait(&b, 0);
+    for (int i = 0; i < 2; ++i) o[2 * (t + 16 * blockIdx.x) + i] = s[63 - 2 * t - i];
+  }
+  asm volatile("barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;" ::: "memory");
+}"""
+    )
+    out = np.zeros(128, np.int32)
+    run_cuda(text, "k", [out], grid=4)
+    first = np.arange(63, -1, -1) + (np.arange(63, -1, -1) >= 32)
+    np.testing.assert_array_equal(out, np.concatenate((first, first + 2)))

@@ -323,8 +323,9 @@ class Races:
         return self._clocks.clock.copy()
 
     def release(self, lanes: Lanes) -> int:
-        """What lanes of one block, in order, have done and know so far, as a table; what they do next is not in it."""
-        return self._clocks.release(lanes)
+        """What lanes, in order, have done and know so far, as a table; what they do next is not in it."""
+        starts = np.flatnonzero(np.diff(lanes // self._geometry.lanes_per_block)) + 1
+        return self._clocks.union([self._clocks.release(some) for some in np.split(lanes, starts)])
 
     def union(self, tables: Iterable[int]) -> int:
         """What is in any of some tables."""

@@ -74,6 +74,8 @@ class BulkCopies:
         self._committed: NDArray[np.int64] = np.zeros(lanes, dtype=np.int64)
         self._loads: list[Transfer] = []
         self._stores: list[Transfer] = []
+        self._read_stores: list[Transfer] = []  # those whose thread has waited for the reading
+        self._moving: list[Transfer] = []  # under a random schedule, what has not been written
         self._brought: list[tuple[Mbarrier, int, Transfer]] = []
         mbarriers.finishers.append(self.bring)
         mbarriers.observers.append(self.observed)
@@ -84,6 +86,8 @@ class BulkCopies:
         """No thread has started anything."""
         self._loads.clear()
         self._stores.clear()
+        self._read_stores.clear()
+        self._moving.clear()
         self._brought.clear()
         self._committed[:] = 0
 
@@ -107,6 +111,8 @@ class BulkCopies:
         if self._schedule == "earliest":
             self._write(transfer)
             self._loads = [each for each in self._loads if not each.written]
+        elif self._schedule.startswith("random"):
+            self._moving.append(transfer)
         self._finish_some()
 
     def commit(self, active: Active) -> None:
@@ -120,22 +126,24 @@ class BulkCopies:
         waiting = np.zeros(len(self._committed), dtype=np.bool_)
         waiting[active.index] = True
         races = self._memory.races
-        rest = []
-        for transfer in self._stores:
-            if not waiting[transfer.lane] or transfer.group >= self._committed[transfer.lane] - keep:
-                rest.append(transfer)
-                continue
+
+        def due(transfer: Transfer) -> bool:
+            return bool(waiting[transfer.lane] and transfer.group < self._committed[transfer.lane] - keep)
+
+        for transfer in filter(due, self._stores):
             self._read(transfer)
-            if races is not None and not transfer.read_waited:
+            if races is not None:
                 races.bulk_read_waited(transfer)
             transfer.read_waited = True
-            if read:
-                rest.append(transfer)
-                continue
+            self._read_stores.append(transfer)
+        self._stores = [transfer for transfer in self._stores if not transfer.read_waited]
+        if read:
+            return
+        for transfer in filter(due, self._read_stores):
             self._write(transfer)
             if races is not None:
                 races.bulk_written(transfer)
-        self._stores = rest
+        self._read_stores = [transfer for transfer in self._read_stores if not due(transfer)]
 
     def bring(self, offset: int) -> bool:
         """Finish every copy that brings bytes to the mbarrier at ``offset``; whether there was one."""
@@ -167,14 +175,14 @@ class BulkCopies:
             IllegalAddress: a copy from shared memory that its thread did not wait for.
         """
         for transfer in self._stores:
-            if not transfer.read_waited:
-                raise IllegalAddress(
-                    f"{transfer.instruction.text}: {self._memory.thread(transfer.lane)} ends before this copy has read "
-                    "shared memory, which then belongs to another block; it takes cp.async.bulk.commit_group and "
-                    "cp.async.bulk.wait_group.read 0 before the end",
-                    kernel=self._memory.kernel,
-                    location=transfer.instruction.location,
-                )
+            raise IllegalAddress(
+                f"{transfer.instruction.text}: {self._memory.thread(transfer.lane)} ends before this copy has read "
+                "shared memory, which then belongs to another block; it takes cp.async.bulk.commit_group and "
+                "cp.async.bulk.wait_group.read 0 before the end",
+                kernel=self._memory.kernel,
+                location=transfer.instruction.location,
+            )
+        for transfer in self._read_stores:
             self._write(transfer)
 
     @property
@@ -191,13 +199,14 @@ class BulkCopies:
         return self._other_copy_into(offset, size) if self._other_copy_into is not None else None
 
     def _finish_some(self) -> None:
-        if not self._schedule.startswith("random"):
+        if not self._moving:
             return
-        for transfer in [*self._loads, *self._stores]:
+        for transfer in self._moving:
             if self._random.random() < 0.25:
                 self._read(transfer)
             if self._random.random() < 0.25:
                 self._write(transfer)
+        self._moving = [each for each in self._moving if not each.written]
         self._loads = [each for each in self._loads if not each.written]
 
     def _check_source(self, transfer: Transfer, one: Active) -> None:
@@ -214,7 +223,7 @@ class BulkCopies:
             memory.check_read(transfer.instruction, one, space, places[None, whole], CHUNK_BYTES)
 
     def _read(self, transfer: Transfer) -> None:
-        if transfer.held is not None:
+        if transfer.held is not None or transfer.written:
             return
         space, places = transfer.source
         words = np.ascontiguousarray(space.gather(places, CHUNK_BYTES)).view(np.uint8).reshape(-1, CHUNK_BYTES)

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 from emulation import run_cuda
 
+from warptile.emulator import emulate
 from warptile.errors import DataRace, Deadlock, MbarrierMisuse, UninitializedRead, UnknownInstruction
+from warptile.launch import LaunchSpec
+from warptile.ptx import parse
 
 SCHEDULES = ("latest", "earliest", "random:1", "random:2")
 
@@ -250,13 +253,6 @@ def test_using_an_mbarrier_that_another_thread_has_just_made_is_a_race() -> None
         run_one("if (t == 0) init(&b, 64); if (t >= 32) arrive(&b);", block=64)
 
 
-def test_modifiers_that_do_not_exist_are_refused() -> None:
-    from one_instruction import execute
-
-    with pytest.raises((UnknownInstruction, AttributeError)):
-        execute("mbarrier.arrive.sys.shared.b64 s, [r];", "b64 s, b32 r", r=np.zeros(4, np.uint32))
-
-
 COPIES = (
     PREFIX
     + """#define COPY(to, from) \\
@@ -405,3 +401,36 @@ __global__ void __cluster_dims__(2) k(int* o) {
     run_cuda(text, "k", [out], grid=4)
     first = np.arange(63, -1, -1) + (np.arange(63, -1, -1) >= 32)
     np.testing.assert_array_equal(out, np.concatenate((first, first + 2)))
+
+
+def run_text(text: str) -> None:
+    """One thread, with an mbarrier of one arrival at the start of shared memory."""
+    module = parse(
+        ".version 8.7\n.target sm_90a\n.address_size 64\n.visible .entry k()\n{\n.reg .b64 s; .reg .b32 r; "
+        f".reg .pred p;\n.shared .align 8 .b64 b;\nmov.u32 r, b;\nmbarrier.init.shared.b64 [r], 1;\n{text}\nret;\n}}"
+    )
+    emulate(module, LaunchSpec("k", (1, 1, 1), (1, 1, 1), ()), {}, arch="sm_90a")
+
+
+def test_an_arrival_that_may_not_complete_its_phase() -> None:
+    with pytest.raises(MbarrierMisuse, match=r"completes phase 0 of the mbarrier .*, which \.noComplete forbids"):
+        run_text("mbarrier.arrive.noComplete.shared.b64 s, [r], 1;")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mbarrier.arrive.sys.shared.b64 s, [r];",
+        "mbarrier.arrive.global.b64 s, [r];",
+        "mbarrier.arrive.expect_tx.shared.b64 s, [r];",
+        "mbarrier.arrive.shared::cluster.b64 s, [r];",
+        "mbarrier.test_wait.parity.shared.b64 p, [r], 0, 10;",
+        "mbarrier.try_wait.parity.shared::cluster.b64 p, [r], 0;",
+        "mbarrier.peek.shared.b64 s, [r];",
+        "cp.async.mbarrier.arrive.relaxed.shared.b64 [r];",
+    ],
+)
+def test_what_does_not_exist_is_refused(text: str) -> None:
+    with pytest.raises(UnknownInstruction) as caught:
+        run_text(text)
+    assert caught.value.location is not None

@@ -43,7 +43,7 @@ def _build_arrive(instruction: Instruction, assembler: Assembler, modifiers: Mod
     modifiers.need("arrive")
     increment = not modifiers.flag("noinc")
     modifiers.need("b64")
-    place = take_place(assembler, instruction, modifiers, instruction.operands[0])
+    place = take_place(assembler, instruction, modifiers, instruction.operands[0], own=True)
     modifiers.done()
     machine = assembler.machine
 

@@ -15,7 +15,7 @@ from warptile.emulator.mbarriers import BYTES, Parked, split_state
 from warptile.emulator.memory import Offsets
 from warptile.emulator.ops.memory import address_source, take_space
 from warptile.errors import MbarrierMisuse
-from warptile.ptx.instruction import Immediate, Instruction, Operand
+from warptile.ptx.instruction import Immediate, Instruction, Operand, Sink
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,15 @@ def by_offset(offsets: Offsets) -> Iterator[tuple[int, NDArray[np.intp]]]:
         yield int(offsets[chosen[0]]), chosen
 
 
-def take_place(assembler: Assembler, instruction: Instruction, modifiers: Modifiers, operand: Operand) -> Place:
-    """The mbarrier operand of an instruction, its space taken from the modifiers."""
+def take_place(
+    assembler: Assembler, instruction: Instruction, modifiers: Modifiers, operand: Operand, *, own: bool = False
+) -> Place:
+    """The mbarrier operand of an instruction, its space taken from the modifiers.
+
+    Of the instructions for which it is the block's ``own``, none takes `.shared::cluster`.
+    """
+    if own and "shared::cluster" in modifiers.rest:
+        raise unknown(instruction, "means an mbarrier of the own block: .shared::cta")
     space = take_space(modifiers)
     if space not in ("shared", "generic", "shared::cluster"):
         raise unknown(instruction, f"an mbarrier lies in shared memory, not in .{space}")
@@ -77,7 +84,7 @@ def build_mbarrier(instruction: Instruction, assembler: Assembler) -> Operation:
 
 def _build_init(name: str, instruction: Instruction, assembler: Assembler, modifiers: Modifiers) -> Operation:
     """`mbarrier.init [addr], count` and `mbarrier.inval [addr]`."""
-    place = take_place(assembler, instruction, modifiers, instruction.operands[0])
+    place = take_place(assembler, instruction, modifiers, instruction.operands[0], own=True)
     modifiers.done()
     count = assembler.source(instruction.operands[1], np.uint32) if name == "init" else None
     machine = assembler.machine
@@ -103,6 +110,8 @@ def _build_arrive(name: str, instruction: Instruction, assembler: Assembler, mod
     relaxed = modifiers.take("release", "relaxed") == "relaxed"
     modifiers.take("cta", "cluster")
     target, *rest = instruction.operands
+    if "shared::cluster" in modifiers.rest and not isinstance(target, Sink):
+        raise unknown(instruction, "returns no state of an mbarrier that may be another block's: it takes _")
     place = take_place(assembler, instruction, modifiers, rest[0])
     modifiers.done()
     if len(rest) < 2 and (expects or not completes):
@@ -223,7 +232,7 @@ def _build_wait(name: str, instruction: Instruction, assembler: Assembler, modif
     relaxed = modifiers.take("acquire", "relaxed") == "relaxed"
     modifiers.take("cta", "cluster")
     target, address, wanted, *hint = instruction.operands
-    place = take_place(assembler, instruction, modifiers, address)
+    place = take_place(assembler, instruction, modifiers, address, own=True)
     modifiers.done()
     if len(hint) > (name == "try_wait"):
         raise unknown(instruction, "has too many operands")

@@ -96,3 +96,15 @@ def test_what_must_not_be_left_out():
     assert TEXT.count(last) == 1
     with pytest.raises(DataRace, match=r"read it with wgmma\.mma_async"):
         run(left, right, text=TEXT.replace(last, "  }\n"))
+
+
+@pytest.mark.parametrize("schedule", ["latest", "earliest", "random:5"])
+def test_a_loop_with_zeroed_accumulators(schedule):
+    """What the compiler makes of a loop that is not unrolled touches no register of a product in flight."""
+    first, last = TEXT.index("if (step == 0)"), TEXT.index("#pragma unroll\n    for (int inner")
+    text = TEXT[:first] + product(BOTH, 1) + "\n    " + TEXT[last:]
+    text = text.replace("#pragma unroll\n  for (unsigned step", "#pragma unroll 1\n  for (unsigned step")
+    text = text.replace(f"float d[{N // 2}];", f"float d[{N // 2}]; for (int i = 0; i < {N // 2}; ++i) d[i] = 0;")
+    random = np.random.default_rng(4)
+    left, right = (random.integers(-3, 4, (rows, K)).astype(np.float16) for rows in (128, N))
+    assert (run(left, right, text=text, schedule=schedule)[0] == left.astype(float) @ right.astype(float).T).all()

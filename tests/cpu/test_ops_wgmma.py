@@ -288,6 +288,32 @@ def test_sums_are_those_of_exact_arithmetic(kind, result):
         assert found[row, column] == want, (row, column)
 
 
+@pytest.mark.parametrize(("kind", "result"), [(k, r) for k, r in TYPES if r != "s32"])
+def test_the_accumulator_is_one_of_the_terms(kind, result):
+    a, b = hard((64, KS[kind]), kind, 15), hard((8, KS[kind]), kind, 16)
+    word, value = {"f32": ("0x40a4cccd", np.float32(5.15)), "f16": ("0x45264526", np.uint16(0x4526).view(np.float16))}[
+        result
+    ]
+    start = " ".join(f"mov.b32 %D{i}, {word};" for i in range(4 if result == "f32" else 2)) + FENCE
+    found = numbers(once(kind, result, 8, a, b, scale="%yes", before=start, checks=frozenset())[0], result)
+    eight = kind in ("e4m3", "e5m2")
+    for row in range(0, 64, 3):
+        want = dot(
+            a[row].tolist(), b[row % 8].tolist(), float(value), (kind, kind, result), [range(KS[kind])],
+            13 if eight else 25, 13 if eight and result == "f32" else 23,
+        )  # fmt: skip
+        assert found[row, row % 8] == want, row
+
+
+def test_infinities_and_nan():
+    a, b = np.zeros((64, 16)), np.ones((8, 16))
+    a[0, 3], a[1, 3], a[1, 4], a[2, 5] = np.inf, np.inf, -np.inf, np.nan
+    for kind in ("f16", "bf16"):
+        found, _ = once(kind, "f32", 8, a, b)
+        assert (found[:4, 0] == [0x7F800000, 0x7FFFFFFF, 0x7FFFFFFF, 0]).all()
+    assert (once("f16", "f16", 8, a, b)[0][:4, 7] == [0x7C00, 0x7FFF, 0x7FFF, 0]).all()
+
+
 @pytest.mark.parametrize("negate", [(-1, 1), (1, -1), (-1, -1)])
 @pytest.mark.parametrize("kind", ["f16", "tf32", "e5m2"])
 def test_negated_operands(negate, kind):

@@ -407,6 +407,14 @@ def test_a_missing_fence():
     assert (found == want).all()
 
 
+def test_a_fence_counts_for_the_warps_that_execute_it():
+    some = "setp.lt.u32 %more, %t, 32; @%more bra past; FENCE past:"
+    with pytest.raises(DataRace, match=r"thread \(0, 0, 0\) of .* has not executed wgmma\.fence"):
+        chain(f"{some} FIRST COMMIT WAIT")
+    with pytest.raises(DataRace, match=r"thread \(0, 0, 0\) of .* uses register %D2, which mov"):
+        chain(f"FENCE mov.b32 %D2, 0; {some} FIRST COMMIT WAIT")
+
+
 def test_an_accumulator_that_nothing_has_written():
     with pytest.raises(UninitializedRead, match=r"adds register %D0, which nothing has written; scale-d is true"):
         chain("FENCE PRODUCT COMMIT WAIT")

@@ -128,7 +128,8 @@ INTRODUCTION = """# Wrong kernels
 Each kernel in `tests/wrong_kernels/` holds one mistake of a kind seen in the wild. A template argument switches it:
 `product<false>` is wrong, `product<true>` is its corrected twin. A test holds the emulator to both: the wrong one is
 refused with the error and the source lines named here, the twin passes without a report under three schedules of
-asynchronous copies and gives the right product.
+asynchronous copies and gives the right product. What a GPU makes of a mistake is what the programming model lets
+expect; where wrong runs were counted on one, the line says how many.
 
 This page is written by `python tests/wrong_kernel_cases.py` from the comments of the kernels.
 """

@@ -56,8 +56,13 @@ def test_every_algorithm_computes_the_product(library, types, b_major, a_major):
         from warptile.reference import error_ratio, is_correct
 
         d = result.to_host(np.empty((M, N), numpy_dtype(problem.d.dtype)))
-        # Split-K adds partial sums in the accumulator's type once more: twice the bound of one sum.
-        assert is_correct(error_ratio(d, expected) / 2), product.name(index)
+        if types[0].startswith("float8"):
+            # Its sums keep 13 fraction bits, fewer than float32's bound allows: held by their norm.
+            error = np.linalg.norm(d.astype(np.float64) - expected.d)
+            assert error <= 2**-7 * np.linalg.norm(expected.d), product.name(index)
+        else:
+            # Split-K adds partial sums in the accumulator's type once more: twice the bound of one sum.
+            assert is_correct(error_ratio(d, expected) / 2), product.name(index)
         names.add(product.name(index))
     assert len(names) == len(product)
     assert library.version.startswith("cublasLt ")

@@ -11,7 +11,7 @@ __global__ void __launch_bounds__(TILE::THREADS, MIN_BLOCKS)
                       const typename OPERATION::OUT* c, typename OPERATION::OUT* d, int m, int n, int k, long long lda,
                       long long ldb, long long ldc, long long ldd, typename OPERATION::SCALE alpha,
                       typename OPERATION::SCALE beta) {
-    const MmaGemm<OPERATION> gemm{a, b, c, d, m, n, k, lda, ldb, ldc, ldd, alpha, beta};
+    const Gemm<OPERATION> gemm{a, b, c, d, m, n, k, lda, ldb, ldc, ldd, alpha, beta};
     const unsigned tiles_n = tiles_along(n, TILE::BN);
     const int row = blockIdx.x / tiles_n * TILE::BM, column = blockIdx.x % tiles_n * TILE::BN;
     using STAGE = MmaStage<OPERATION, TILE, true>;

@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(TILE::THREADS, MIN_BLOCKS)
               const typename OPERATION::OUT* c, typename OPERATION::OUT* d, int m, int n, int k, long long lda,
               long long ldb, long long ldc, long long ldd, typename OPERATION::SCALE alpha,
               typename OPERATION::SCALE beta) {
-    const MmaGemm<OPERATION> gemm{a, b, c, d, m, n, k, lda, ldb, ldc, ldd, alpha, beta};
+    const Gemm<OPERATION> gemm{a, b, c, d, m, n, k, lda, ldb, ldc, ldd, alpha, beta};
     const auto position = grouped_tile<GROUP>(blockIdx.x, tiles_along(m, TILE::BM), tiles_along(n, TILE::BN));
     const int row = position.row * TILE::BM, column = position.column * TILE::BN;
     static_assert(SETS == 1 || SETS == 2, "fragments come in one set or two");

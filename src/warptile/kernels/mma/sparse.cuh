@@ -88,13 +88,12 @@ struct SparseStream {
     STREAM_B b;
     MetadataStream<OPERATION, TILE> metadata;
 
-    __device__ __forceinline__ SparseStream(const MmaGemm<OPERATION>& gemm, const unsigned* metadata, int row,
+    __device__ __forceinline__ SparseStream(const Gemm<OPERATION>& gemm, const unsigned* metadata, int row,
                                             int column)
         : tiles_k(tiles_along(gemm.k, TILE::BK)),
           whole_tiles(gemm.m - row >= TILE::BM && gemm.n - column >= TILE::BN ? gemm.k / TILE::BK : 0),
-          a(gemm.a + row * gemm.lda, gemm.lda, gemm.m - row, gemm.k / 2, threadIdx.x),
-          b(gemm.b + (OPERATION::B_COLUMN_MAJOR ? column * gemm.ldb : column), gemm.ldb, gemm.n - column, gemm.k,
-            threadIdx.x),
+          a(gemm.a_at(row, 0), gemm.lda, gemm.m - row, gemm.k / 2),
+          b(gemm.b_at(0, column), gemm.ldb, gemm.n - column, gemm.k),
           metadata(metadata, gemm.m, gemm.k, row) {}
 
     // Stages part `part` of PARTS of the next tile, which is one of the whole ones.
@@ -303,7 +302,7 @@ __global__ void __launch_bounds__(TILE::THREADS, MIN_BLOCKS)
                const typename OPERATION::OUT* c, typename OPERATION::OUT* d, int m, int n, int k, long long lda,
                long long ldb, long long ldc, long long ldd, typename OPERATION::SCALE alpha,
                typename OPERATION::SCALE beta, const unsigned* metadata) {
-    const MmaGemm<OPERATION> gemm{a, b, c, d, m, n, k, lda, ldb, ldc, ldd, alpha, beta};
+    const Gemm<OPERATION> gemm{a, b, c, d, m, n, k, lda, ldb, ldc, ldd, alpha, beta};
     const auto position = grouped_tile<GROUP>(blockIdx.x, tiles_along(m, TILE::BM), tiles_along(n, TILE::BN));
     const int row = position.row * TILE::BM, column = position.column * TILE::BN;
     static_assert(!OPERATION::A_COLUMN_MAJOR, "A is stored along K");

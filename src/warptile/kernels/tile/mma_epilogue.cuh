@@ -65,7 +65,7 @@ __device__ __forceinline__ Vector<SUM, WIDTH> read_vector(const SUM* from) {
 // patches lie where the stages were: no warp may still be reading those.
 template <int WIDTH, typename OPERATION, typename TILE>
 __device__ __forceinline__ void store_tile(const MmaAccumulators<OPERATION, TILE>& accumulators,
-                                           MmaPatch<OPERATION, TILE>* patches, const MmaGemm<OPERATION>& gemm, int row,
+                                           MmaPatch<OPERATION, TILE>* patches, const Gemm<OPERATION>& gemm, int row,
                                            int column) {
     using PATCH = MmaPatch<OPERATION, TILE>;
     constexpr int PER_ROW = TILE::WN / WIDTH;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ptx/mma.cuh"
+#include "tile/gemm.cuh"
 #include "tile/scale.cuh"
 #include "tile/traits.cuh"
 
@@ -28,16 +29,6 @@ struct Sum<xor_int> {
     using type = int;
     static constexpr int A_REGISTER = 1;
 };
-
-// Matrix elements that one storage unit holds.
-template <typename ELEMENT>
-inline constexpr int ELEMENTS_IN = 1;
-template <>
-inline constexpr int ELEMENTS_IN<int4_packed> = 2;
-template <>
-inline constexpr int ELEMENTS_IN<uint4_packed> = 2;
-template <>
-inline constexpr int ELEMENTS_IN<bit_packed> = 8;
 
 // Types, majors and instruction shape FM x 8 x FK (FK in elements). A is stored [M, K] or, column-major, [K, M]; B is
 // stored [K, N] or, column-major, [N, K].
@@ -87,29 +78,6 @@ struct MmaOperation {
             }
         }
     }
-};
-
-// D[m, n] = alpha * A[m, k] * B[k, n] + beta * C[m, n]. The kernels' parameters, with k, lda and ldb in units.
-template <typename OPERATION>
-struct MmaGemm {
-    using ELEMENT = typename OPERATION::ELEMENT;
-    using OUT = typename OPERATION::OUT;
-    using SCALE = typename OPERATION::SCALE;
-
-    const ELEMENT* a;
-    const ELEMENT* b;
-    const OUT* c;
-    OUT* d;
-    int m, n, k;
-    long long lda, ldb, ldc, ldd;
-    SCALE alpha, beta;
-
-    __device__ __forceinline__ MmaGemm(const ELEMENT* a, const ELEMENT* b, const OUT* c, OUT* d, int m, int n, int k,
-                                       long long lda, long long ldb, long long ldc, long long ldd, SCALE alpha,
-                                       SCALE beta)
-        : a(a), b(b), c(c), d(d), m(m), n(n), k(k / OPERATION::ELEMENTS_PER_UNIT),
-          lda(lda / OPERATION::ELEMENTS_PER_UNIT), ldb(ldb / OPERATION::ELEMENTS_PER_UNIT), ldc(ldc), ldd(ldd),
-          alpha(alpha), beta(beta) {}
 };
 
 }  // namespace warptile

@@ -52,15 +52,12 @@ __device__ __forceinline__ void stage_panels(unsigned panels, const typename PAN
 
 // Brings the operands of depth [depth, depth + BK) of the block tile at (row, column) to the stage at `stage`.
 template <template <int> class COPY, typename STAGE, typename TILE, typename ACCESS, int UNROLL, typename OPERATION>
-__device__ __forceinline__ void stage_operands(unsigned stage, const MmaGemm<OPERATION>& gemm, int row, int column,
+__device__ __forceinline__ void stage_operands(unsigned stage, const Gemm<OPERATION>& gemm, int row, int column,
                                                int depth) {
     stage_panels<COPY<ACCESS::A>, typename STAGE::A, TILE::THREADS, UNROLL>(
-        stage, gemm.a + (OPERATION::A_COLUMN_MAJOR ? depth * gemm.lda + row : row * gemm.lda + depth), gemm.lda,
-        gemm.m - row, gemm.k - depth);
+        stage, gemm.a_at(row, depth), gemm.lda, gemm.m - row, gemm.k - depth);
     stage_panels<COPY<ACCESS::B>, typename STAGE::B, TILE::THREADS, UNROLL>(
-        stage + STAGE::B_OFFSET,
-        gemm.b + (OPERATION::B_COLUMN_MAJOR ? column * gemm.ldb + depth : depth * gemm.ldb + column), gemm.ldb,
-        gemm.n - column, gemm.k - depth);
+        stage + STAGE::B_OFFSET, gemm.b_at(depth, column), gemm.ldb, gemm.n - column, gemm.k - depth);
 }
 
 // The whole depth of a stage, one set of fragments.

@@ -82,16 +82,17 @@ struct PanelStream {
     const char* from;         // this thread's first packet of the tile that is staged next, were all of it there
     long long line_bytes;     // from a line to the next
     long long to_next_tile;   // bytes from a tile to the one that is staged after it
-    int thread;               // this thread's number among the THREADS
-    int line, byte;           // its first packet in the tile
+    int line, byte;           // this thread's first packet in the tile
     int last_line;            // K-major: the last line inside the matrix, else the number of lines left
     int units_left;           // units of a line inside the matrix; K-major: of those that are left
     unsigned shared_offset;   // of the first packet
 
     // `origin` is the tile's corner in the matrix, of which `extent` rows (columns) and `depth` units of K are left.
-    __device__ __forceinline__ PanelStream(const typename PANELS::ELEMENT* origin, long long ld, int extent, int depth,
-                                           int thread)
-        : line_bytes(ld * UNIT), thread(thread), line(thread / LINE_PACKETS), byte(thread % LINE_PACKETS * COPY::BYTES) {
+    __device__ __forceinline__ PanelStream(const typename PANELS::ELEMENT* origin, long long ld, int extent, int depth)
+        : line_bytes(ld * UNIT) {
+        const int thread = threadIdx.x;
+        line = thread / LINE_PACKETS;
+        byte = thread % LINE_PACKETS * COPY::BYTES;
         to_next_tile = PANELS::K_MAJOR ? PANELS::LINE_BYTES : PANELS::DEPTH * line_bytes;
         last_line = PANELS::K_MAJOR ? min(extent, PANELS::EXTENT) - 1 : depth;
         units_left = PANELS::K_MAJOR ? depth : extent;
@@ -106,7 +107,7 @@ struct PanelStream {
             if constexpr (STRAIGHT) {
                 COPY::whole(panels + placed(pass), from + pass * LINES_A_PASS * line_bytes);
             } else {
-                const int index = pass * THREADS + thread;
+                const int index = pass * THREADS + static_cast<int>(threadIdx.x);
                 if (PACKETS % THREADS != 0 && index >= PACKETS) break;
                 const int l = index / LINE_PACKETS, b = index % LINE_PACKETS * COPY::BYTES;
                 COPY::whole(panels + PANELS::offset(l, b), from + (l - line) * line_bytes + (b - byte));
@@ -119,7 +120,7 @@ struct PanelStream {
         // Hardly unrolled: the predicates of more copies would take registers from the main loop.
 #pragma unroll 2
         for (int pass = 0; pass < PASSES; ++pass) {
-            const int index = pass * THREADS + thread;
+            const int index = pass * THREADS + static_cast<int>(threadIdx.x);
             if (PACKETS % THREADS != 0 && index >= PACKETS) break;
             const int l = STRAIGHT ? line + pass * LINES_A_PASS : index / LINE_PACKETS;
             const int b = STRAIGHT ? byte : index % LINE_PACKETS * COPY::BYTES;
@@ -148,27 +149,23 @@ struct PanelStream {
     }
 };
 
-// Both operands of the block tile whose corner is at (row, column) of D, copied by THREADS threads.
-template <template <int> class COPY, typename OPERATION, typename TILE, typename ACCESS, bool SWIZZLED,
-          int THREADS = TILE::THREADS>
+// Both operands of the block tile whose corner is at (row, column) of D.
+template <template <int> class COPY, typename OPERATION, typename TILE, typename ACCESS, bool SWIZZLED>
 struct MmaStream {
     using STAGE = MmaStage<OPERATION, TILE, SWIZZLED>;
-    using STREAM_A = PanelStream<COPY<ACCESS::A>, typename STAGE::A, THREADS>;
-    using STREAM_B = PanelStream<COPY<ACCESS::B>, typename STAGE::B, THREADS>;
+    using STREAM_A = PanelStream<COPY<ACCESS::A>, typename STAGE::A, TILE::THREADS>;
+    using STREAM_B = PanelStream<COPY<ACCESS::B>, typename STAGE::B, TILE::THREADS>;
 
     const int tiles_k;      // tiles along K
     const int whole_tiles;  // the first tiles, which are copied without predicates
     STREAM_A a;
     STREAM_B b;
 
-    __device__ __forceinline__ MmaStream(const MmaGemm<OPERATION>& gemm, int row, int column,
-                                         int thread = threadIdx.x)
+    __device__ __forceinline__ MmaStream(const Gemm<OPERATION>& gemm, int row, int column)
         : tiles_k(tiles_along(gemm.k, TILE::BK)),
           whole_tiles(gemm.m - row >= TILE::BM && gemm.n - column >= TILE::BN ? gemm.k / TILE::BK : 0),
-          a(gemm.a + (OPERATION::A_COLUMN_MAJOR ? row : row * gemm.lda), gemm.lda, gemm.m - row, gemm.k,
-            thread),
-          b(gemm.b + (OPERATION::B_COLUMN_MAJOR ? column * gemm.ldb : column), gemm.ldb, gemm.n - column, gemm.k,
-            thread) {}
+          a(gemm.a_at(row, 0), gemm.lda, gemm.m - row, gemm.k),
+          b(gemm.b_at(0, column), gemm.ldb, gemm.n - column, gemm.k) {}
 
     // Stages part `part` of PARTS of the next tile, which is one of the whole ones: its copies can be spread over the
     // multiplication of a tile.

@@ -7,6 +7,7 @@
 
 #include "ptx/elements.cuh"
 #include "ptx/wmma_load.cuh"
+#include "tile/gemm.cuh"
 #include "tile/scale.cuh"
 #include "tile/traits.cuh"
 
@@ -14,33 +15,28 @@ namespace warptile {
 
 namespace wmma = nvcuda::wmma;
 
-// How WMMA names a storage type, and how many matrix elements one storage unit holds.
+// How WMMA names a storage type.
 template <typename ELEMENT>
 struct Storage {
     using precision = ELEMENT;
-    static constexpr int ELEMENTS = 1;
 };
 #if __CUDA_ARCH__ >= 800
 template <>
 struct Storage<float> {
     using precision = wmma::precision::tf32;
-    static constexpr int ELEMENTS = 1;
 };
 #endif
 template <>
 struct Storage<int4_packed> {
     using precision = wmma::experimental::precision::s4;
-    static constexpr int ELEMENTS = 2;
 };
 template <>
 struct Storage<uint4_packed> {
     using precision = wmma::experimental::precision::u4;
-    static constexpr int ELEMENTS = 2;
 };
 template <>
 struct Storage<bit_packed> {
     using precision = wmma::experimental::precision::b1;
-    static constexpr int ELEMENTS = 8;
 };
 
 // Types, major of B and fragment shape FM x FN x FK (in elements). A is row-major; B is [K, N] (row-major) or
@@ -51,11 +47,11 @@ struct Operation {
     using ACCUMULATOR = ACCUMULATOR_;
     using OUT = OUT_;
     using SCALE = typename Scale<ACCUMULATOR>::type;
-    static constexpr bool B_COLUMN_MAJOR = B_COLUMN_MAJOR_;
+    static constexpr bool A_COLUMN_MAJOR = false, B_COLUMN_MAJOR = B_COLUMN_MAJOR_;
     static constexpr int FM = FM_, FN = FN_, FK = FK_;
 
     // A unit is what is addressed: an element, or the byte that holds several. All depths below are in units.
-    static constexpr int ELEMENTS_PER_UNIT = Storage<ELEMENT>::ELEMENTS;
+    static constexpr int ELEMENTS_PER_UNIT = ELEMENTS_IN<ELEMENT>;
     static constexpr int STEP = FK / ELEMENTS_PER_UNIT;  // depth of one fragment
     static constexpr int PAD_UNIT = 16 / sizeof(ELEMENT);  // 16 bytes: every shared row starts on such a boundary
 
@@ -123,35 +119,5 @@ __device__ __forceinline__ void multiply_fragments(typename OPERATION::C& c, con
 #endif
     if constexpr (!SAME<typename OPERATION::ELEMENT, bit_packed>) wmma::mma_sync(c, a, b, c);
 }
-
-// D[m, n] = alpha * A[m, k] * B[k, n] + beta * C[m, n]. The kernels' parameters, with k, lda and ldb in units.
-template <typename OPERATION>
-struct Gemm {
-    using ELEMENT = typename OPERATION::ELEMENT;
-    using OUT = typename OPERATION::OUT;
-    using SCALE = typename OPERATION::SCALE;
-
-    const ELEMENT* a;
-    const ELEMENT* b;
-    const OUT* c;
-    OUT* d;
-    int m, n, k;
-    long long lda, ldb, ldc, ldd;
-    SCALE alpha, beta;
-
-    __device__ __forceinline__ Gemm(const ELEMENT* a, const ELEMENT* b, const OUT* c, OUT* d, int m, int n, int k,
-                                    long long lda, long long ldb, long long ldc, long long ldd, SCALE alpha, SCALE beta)
-        : a(a), b(b), c(c), d(d), m(m), n(n), k(k / OPERATION::ELEMENTS_PER_UNIT),
-          lda(lda / OPERATION::ELEMENTS_PER_UNIT), ldb(ldb / OPERATION::ELEMENTS_PER_UNIT), ldc(ldc), ldd(ldd),
-          alpha(alpha), beta(beta) {}
-
-    // Address of A[row, depth].
-    __device__ __forceinline__ const ELEMENT* a_at(int row, int depth) const { return a + row * lda + depth; }
-
-    // Address of B[depth, column].
-    __device__ __forceinline__ const ELEMENT* b_at(int depth, int column) const {
-        return OPERATION::B_COLUMN_MAJOR ? b + column * ldb + depth : b + depth * ldb + column;
-    }
-};
 
 }  // namespace warptile

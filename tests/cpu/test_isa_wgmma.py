@@ -138,7 +138,7 @@ def test_names_and_opcodes():
 
 
 def isa(*arguments):
-    result = CliRunner().invoke(command, arguments)
+    result = CliRunner(env={"COLUMNS": "120"}).invoke(command, arguments)
     assert result.exit_code == 0, result.output
     return result.output
 

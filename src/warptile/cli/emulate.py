@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from warptile.arch import REFERENCE_ARCH
-from warptile.cli import tensor_map_file
+from warptile.cli import _tensor_map_file
 from warptile.emulator import ALL_CHECKS, DEFAULT_CHECKS, Report, emulate
 from warptile.launch import TENSOR_MAP_BYTES, Access, Argument, Dim3, LaunchSpec, Pointer, Scalar, TensorMap
 from warptile.ptx import parse
@@ -71,7 +71,7 @@ def argument(spec: str) -> Given:
     if kind in SCALARS:
         return Given(scalar(SCALARS[kind], text))
     if kind == "tensormap":
-        tensor, base, written = tensor_map_file.read(Path(text))
+        tensor, base, written = _tensor_map_file.read(Path(text))
         return Given(tensor, base, array_of(str(base)), written)
     return Given(Pointer(None), Path(text), array_of(text), kind == "inout")
 

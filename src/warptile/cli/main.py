@@ -33,11 +33,15 @@ _EXIT_CODES: tuple[tuple[type[WarptileError], int], ...] = (
 
 
 class CommandFiles(click.Group):
-    """A group whose commands are the modules beside this one that define ``command``; each is loaded when asked for."""
+    """A group whose commands are the modules beside this one that define ``command``; each is loaded when asked for.
+
+    Modules whose names start with an underscore are parts of commands.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of the modules, in alphabetical order."""
-        return sorted(name for _, name, _ in pkgutil.iter_modules(cli.__path__) if name != "main")
+        names = (name for _, name, _ in pkgutil.iter_modules(cli.__path__))
+        return sorted(name for name in names if name != "main" and not name.startswith("_"))
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """The command of that name, or None."""

@@ -147,6 +147,7 @@ def climb(
     backend: Backend,
     *,
     dtype: str | None = None,
+    accumulate: str | None = None,
     seed: int = 1,
     baseline: BaselineMaker | None = None,
     recorded: Recorded | None = None,
@@ -158,6 +159,7 @@ def climb(
         size: m, n, k.
         backend: where to run.
         dtype: operand type of every rung that takes it; by default each rung's usual one.
+        accumulate: accumulator of every rung that has it for its operand type; by default the usual one.
         seed: of the normal random operands.
         baseline: on the GPU, what each rung is timed beside.
         recorded: looks up earlier results.
@@ -171,13 +173,16 @@ def climb(
         raise UnsupportedError(f"backend {backend.name}: the ladder runs on 'gpu' and 'emulator'")
     try:
         for rung in rungs:
-            yield _climbed(rung, size, backend, dtype, place, recorded)
+            yield _climbed(rung, size, backend, (dtype, accumulate), place, recorded)
     finally:
         place.close()
 
 
-def plan_for(rung: Rung, size: tuple[int, int, int], backend: Backend, dtype: str | None = None) -> Plan:
-    """The plan of one rung: in ``dtype`` if the rung takes it, else in the rung's usual type.
+def plan_for(
+    rung: Rung, size: tuple[int, int, int], backend: Backend, dtype: str | None = None, accumulate: str | None = None
+) -> Plan:
+    """The plan of one rung: in ``dtype`` if the rung takes it, else in the rung's usual type; adding as ``accumulate``
+    says if the rung does so for that type, else as usual.
 
     Raises:
         UnsupportedError: the rung takes this problem in no type, or not on this architecture.
@@ -185,7 +190,8 @@ def plan_for(rung: Rung, size: tuple[int, int, int], backend: Backend, dtype: st
     taken = types_taken(rung)
     names = dict.fromkeys([*([dtype] if dtype in taken else []), *taken])
     reason: UnsupportedError | None = None
-    for problem in (problem for name in names for problem in _problems(DTYPES[name], size, sparse=rung.sparse)):
+    problems = (each for name in names for each in _problems(DTYPES[name], size, accumulate, sparse=rung.sparse))
+    for problem in problems:
         try:
             return planned(problem, backend, rung=rung.name)
         except UnsupportedError as error:
@@ -199,9 +205,9 @@ def types_taken(rung: Rung) -> tuple[str, ...]:
     return tuple(name for name in rung.dtypes if name in LADDER_OUTPUTS)
 
 
-def _problems(element: DType, size: tuple[int, int, int], *, sparse: bool) -> Iterator[Problem]:
-    """Dense problems in the order in which people would want them."""
-    for accumulator in element.accumulators:
+def _problems(element: DType, size: tuple[int, int, int], accumulate: str | None, *, sparse: bool) -> Iterator[Problem]:
+    """Dense problems in the order in which people would want them, those that accumulate as asked first."""
+    for accumulator in sorted(element.accumulators, key=lambda name: name != accumulate):
         for out in LADDER_OUTPUTS[element.name]:
             for b_major in ("row", "col"):
                 yield Problem.dense(
@@ -222,14 +228,14 @@ def _climbed(
     rung: Rung,
     size: tuple[int, int, int],
     backend: Backend,
-    dtype: str | None,
+    types: tuple[str | None, str | None],
     place: _Emulator | _Gpu,
     recorded: Recorded | None,
 ) -> RungResult:
     plan: Plan | None = None
     resources: Resources | None = None
     try:
-        plan = plan_for(rung, size, backend, dtype)
+        plan = plan_for(rung, size, backend, *types)
         kernel = compiled(plan)
         resources = Resources(
             kernel.resources.registers,

@@ -112,3 +112,8 @@ def test_a_reader_that_leaves_is_no_traceback(tmp_path):
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert "Traceback" not in done.stderr
+
+
+def test_sums_that_a_type_does_not_have_are_refused(capsys):
+    assert run(["ladder", "--backend", "emulator", "--dtype", "bit1", "--accumulate", "float16"]) == 2
+    assert "the sums of bit1 operands are kept in int32, int32_xor" in capsys.readouterr().err

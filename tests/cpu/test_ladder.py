@@ -331,3 +331,18 @@ def test_large_products_are_checked_on_a_row_of_every_stripe():
 def test_an_architecture_that_nobody_knows_is_named():
     with pytest.raises(UnsupportedError, match=r"sm_1.*sm_90a"):
         ladder.plan_for(RUNGS["simt-naive"], (4, 4, 4), EmulatorBackend("sm_1"))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "accumulate"), [("bit1", "int32_xor"), ("int4", "int32_saturating"), ("float8_e4m3", "float16")]
+)
+def test_sums_are_kept_as_asked(dtype, accumulate):
+    (asked,) = climbed(["mma-final"], size=(33, 25, 128), dtype=dtype, accumulate=accumulate)
+    (usual,) = climbed(["mma-final"], size=(33, 25, 128), dtype=dtype)
+    assert (asked.dtype, asked.accumulator, asked.correct) == (dtype, accumulate, True)
+    assert usual.accumulator != accumulate
+
+
+def test_a_rung_without_such_sums_keeps_its_own():
+    (result,) = climbed(["wmma-naive"], size=(16, 16, 128), dtype="bit1", accumulate="int32_xor")
+    assert (result.dtype, result.accumulator, result.correct) == ("bit1", "int32", True)

@@ -18,6 +18,7 @@ from rich.table import Table
 
 import warptile
 from warptile import ladder
+from warptile.dtypes import DTYPES
 from warptile.dtypes import dtype as dtype_named
 from warptile.errors import DTypeError, UnsupportedError
 from warptile.execute import Backend, GpuBackend, choose_backend
@@ -47,6 +48,7 @@ RECORDED_SIZE = (4096, 4096, 4096)
 @click.option("-n", type=click.IntRange(1), help="Columns of B and D.")
 @click.option("-k", type=click.IntRange(1), help="Columns of A, rows of B.")
 @click.option("--dtype", help="Operand type, such as float16; rungs that do not take it keep their own.")
+@click.option("--accumulate", help="How sums are kept, such as float16; rungs that have no such sums keep their own.")
 @click.option(
     "--backend", type=click.Choice(["auto", "gpu", "emulator"]), help="Where to run: the GPU if there is one. [auto]"
 )
@@ -58,6 +60,7 @@ def command(
     n: int | None,
     k: int | None,
     dtype: str | None,
+    accumulate: str | None,
     backend: str | None,
     as_json: bool,
 ) -> int:
@@ -67,6 +70,7 @@ def command(
     """
     rungs = chosen_rungs(family, names)
     element = element_name(dtype, rungs)
+    sums = accumulator_name(accumulate, element, rungs)
     place = choose_backend(backend)
     on_gpu = isinstance(place, GpuBackend)
     defaults = ladder.GPU_SIZE if on_gpu else ladder.EMULATED_SIZE
@@ -75,7 +79,9 @@ def command(
     with Baseline() if on_gpu else NoBaseline() as baseline:
         results = tuple(
             watched(
-                ladder.climb(rungs, size, place, dtype=element, baseline=baseline.launch, recorded=recorded),
+                ladder.climb(
+                    rungs, size, place, dtype=element, accumulate=sums, baseline=baseline.launch, recorded=recorded
+                ),
                 [rung.name for rung in rungs],
             )
         )
@@ -89,7 +95,7 @@ def command(
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
     else:
         console = Console() if sys.stdout.isatty() or "COLUMNS" in os.environ else Console(width=FILE_WIDTH)
-        predicted = {} if on_gpu else predictions(rungs, place, element)
+        predicted = {} if on_gpu else predictions(rungs, place, element, sums)
         console.print(table(document, predicted, ideas=console.width >= IDEAS_FROM_WIDTH))
         for line in notes(document):
             console.print(line, markup=False, highlight=False)
@@ -125,6 +131,23 @@ def element_name(given: str | None, rungs: Sequence[Rung]) -> str | None:
     taken = dict.fromkeys(each for rung in rungs for each in ladder.types_taken(rung))
     if name not in taken:
         raise DTypeError(f"--dtype: got {given!r}, which none of these rungs takes; they take {', '.join(taken)}")
+    return name
+
+
+def accumulator_name(given: str | None, element: str | None, rungs: Sequence[Rung]) -> str | None:
+    """The accumulator that ``--accumulate`` names, by its full name.
+
+    Raises:
+        DTypeError: unknown, or no accumulator of the operand types in question.
+    """
+    if given is None:
+        return None
+    elements = [element] if element else dict.fromkeys(each for rung in rungs for each in ladder.types_taken(rung))
+    known = dict.fromkeys(each for name in elements for each in DTYPES[name].accumulators)
+    name = dtype_named(given).name
+    if name not in known:
+        of = f" of {element} operands" if element else ""
+        raise DTypeError(f"--accumulate: got {given!r}; the sums{of} are kept in {', '.join(known)}")
     return name
 
 
@@ -254,12 +277,14 @@ def environment(place: Backend, baseline: str | None) -> dict[str, Any]:
 # --- what people see -------------------------------------------------------------------------------------------------
 
 
-def predictions(rungs: Sequence[Rung], place: Backend, dtype: str | None) -> dict[str, Prediction]:
+def predictions(
+    rungs: Sequence[Rung], place: Backend, dtype: str | None, accumulate: str | None
+) -> dict[str, Prediction]:
     """What each rung should reach on the reference GPU at the recorded size, which suits a GPU."""
     found = {}
     for rung in rungs:
         try:
-            found[rung.name] = ladder.plan_for(rung, RECORDED_SIZE, place, dtype).prediction
+            found[rung.name] = ladder.plan_for(rung, RECORDED_SIZE, place, dtype, accumulate).prediction
         except UnsupportedError:
             continue  # its row says already that it is not taken here
     return found

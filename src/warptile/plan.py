@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -10,11 +11,12 @@ from warptile import arch as arches
 from warptile.arch import REFERENCE_ARCH, Arch
 from warptile.dtypes import DType
 from warptile.errors import DTypeError, ShapeError, UnsupportedError
-from warptile.launch import Argument, LaunchSpec, Pointer, Scalar
+from warptile.launch import Argument, Dim3, LaunchSpec, Pointer, Scalar
 from warptile.predict import Prediction, predict
 from warptile.problem import Operand, Problem
 from warptile.rungs import RUNGS, Config, Rung
 from warptile.rungs import rung as rung_named
+from warptile.rungs.rung import View
 
 SCALE_TYPE = {
     "float16": "f32", "float32": "f32", "float64": "f64", "int32": "s32", "int32_saturating": "s32", "int32_xor": "s32",
@@ -26,6 +28,12 @@ MAX_THREADS = 1024
 
 WORTH_LEAVING_DEFAULT = 0.9
 """A candidate replaces a rung's default configuration when its predicted time is below this share of the default's."""
+
+CLUSTER_CAPABILITY = 90
+"""Compute capability times ten from which blocks come in clusters."""
+
+MAX_CLUSTER_BLOCKS = 16
+"""Most blocks of a cluster on sm_90: CUDA C++ Programming Guide, "Thread Block Clusters" (above 8 not portable)."""
 
 USUAL, USUAL_SIZE = 24, 4096
 """How many of a rung's candidates a plan looks at, and the extents for which they are listed."""
@@ -53,8 +61,13 @@ class Plan:
     prediction: Prediction
     rejected: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def view(self) -> View:
+        """The problem as the kernel sees it, and what is copied for that."""
+        return self.rung.view(self.problem, self.config)
+
     def launch(self, entry: str, alpha: float = 1, beta: float = 0) -> LaunchSpec:
-        """The launch of the compiled kernel whose lowered symbol is ``entry``.
+        """The launch of the compiled product whose lowered symbol is ``entry``.
 
         Raises:
             ShapeError: D is empty, so that there is nothing to launch, or beta is not zero and there is no C.
@@ -69,7 +82,8 @@ class Plan:
             entry=entry,
             grid=self.rung.grid(problem, config),
             block=self.rung.threads(problem, config),
-            arguments=_arguments(problem, alpha, beta),
+            arguments=(*_arguments(self.view, alpha, beta), *self.rung.parameters(problem, config)),
+            cluster=self.rung.cluster(problem, config),
             dynamic_shared_bytes=self.rung.dynamic_shared_bytes(problem, config),
         )
 
@@ -192,6 +206,19 @@ def illegal(rung: Rung, problem: Problem, config: Config, arch: Arch) -> str | N
         return (
             f"it needs {shared_bytes} bytes of shared memory; a block of {arch.name} has {arch.shared_bytes_per_block}"
         )
+    return _illegal_cluster(rung.cluster(problem, config), rung.grid(problem, config), arch)
+
+
+def _illegal_cluster(cluster: Dim3, grid: Dim3, arch: Arch) -> str | None:
+    """Why ``grid`` cannot be launched in clusters of ``cluster`` blocks on ``arch``, or None."""
+    if cluster == (1, 1, 1):
+        return None
+    if arch.capability < CLUSTER_CAPABILITY:
+        return f"it has clusters of {cluster} blocks, which begin with sm_90; {arch.name} has none"
+    if not 1 <= math.prod(cluster) <= MAX_CLUSTER_BLOCKS:
+        return f"it has clusters of {cluster} blocks; a cluster has 1 to {MAX_CLUSTER_BLOCKS}"
+    if any(extent % size for extent, size in zip(grid, cluster, strict=True)):
+        return f"it has clusters of {cluster} blocks in a grid of {grid}, which is not a multiple of them"
     return None
 
 
@@ -238,15 +265,16 @@ def _common_reason(refused: list[tuple[str, str]]) -> str:
     return "; ".join(dict.fromkeys(reason for _, reason in refused))
 
 
-def _arguments(problem: Problem, alpha: float, beta: float) -> tuple[Argument, ...]:
+def _arguments(view: View, alpha: float, beta: float) -> tuple[Argument, ...]:
     """The kernel's parameters in the order of the ABI that all rungs share; behind them a sparse A's metadata."""
+    problem = view.problem
 
     def leading(operand: Operand | None) -> Scalar:
         return Scalar("s64", operand.leading_dimension if operand is not None else 0)
 
     return (
-        Pointer("A"),
-        Pointer("B"),
+        Pointer(view.a),
+        Pointer(view.b),
         Pointer("C" if problem.c is not None else None),
         Pointer("D"),
         Scalar("s32", problem.m),

@@ -5,11 +5,49 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from warptile.launch import Dim3
+from warptile.launch import Argument, Dim3
 from warptile.problem import Problem
+from warptile.rungs.copies import Copy
 
 Config = Mapping[str, int]
 """Values of a rung's tunables by name, such as ``{"BM": 128, "BN": 128, "BK": 32}``."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What a kernel is given in place of the user's problem.
+
+    The product may be turned round (D^T = B^T A^T, with ``a="B"``, ``b="A"``, m and n exchanged and every major
+    changed), and an operand may have been copied before (``a="copy of A"``). C and D never move: only the way they are
+    seen may change.
+
+    Attributes:
+        problem: the problem as the kernel sees it: m, n, k and leading dimensions are its parameters.
+        a: whose memory the kernel's A points to.
+        b: whose memory the kernel's B points to.
+        copies: what is copied before the product, in this order.
+    """
+
+    problem: Problem
+    a: str = "A"
+    b: str = "B"
+    copies: tuple[Copy, ...] = ()
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Memory that a kernel needs beside its operands.
+
+    Attributes:
+        name: as `Rung.parameters` name it; not one of A, B, C, D, E.
+        bytes: its size; it starts at a multiple of 256 bytes.
+        zero: all zeros before a launch, and the kernel leaves it so: flags and counters that nobody has to clear.
+            Else it holds anything.
+    """
+
+    name: str
+    bytes: int
+    zero: bool = False
 
 
 @dataclass(frozen=True)
@@ -17,7 +55,9 @@ class Rung:
     """One kernel of the ladder: one file, one idea.
 
     The kernel ABI is one for all rungs of a family that computes D = alpha A B + beta C:
-    ``(const A*, const B*, const C*, D*, int m, n, k, int64 lda, ldb, ldc, ldd, alpha, beta)``.
+    ``(const A*, const B*, const C*, D*, int m, n, k, int64 lda, ldb, ldc, ldd, alpha, beta)``,
+    then a sparse A's metadata, then what ``parameters`` gives. A, B, m, n, k and the leading dimensions are those of
+    the rung's ``view``.
 
     Attributes:
         name: such as ``"wmma-padded"``.
@@ -39,6 +79,11 @@ class Rung:
             instruction need; at least ``min_arch`` counts.
         may_spill: a spill in this rung is part of its lesson, and no build failure.
         sparse: A is a `warptile.SparseMatrix`; its metadata is one more parameter behind beta.
+        cluster: (problem, config) -> blocks of a cluster; the grid is a multiple of it.
+        view: (problem, config) -> the problem and the memory that the kernel is given.
+        parameters: (problem, config) -> further kernel parameters; they name operands, copies and workspaces.
+        workspaces: (problem, config) -> memory that the kernel needs beside operands and copies.
+        instructions: (problem, config) -> names of the instructions whose C++ wrappers the kernel needs.
     """
 
     name: str
@@ -58,3 +103,8 @@ class Rung:
     capability: Callable[[Problem, Config], int] = lambda problem, config: 0
     may_spill: bool = False
     sparse: bool = False
+    cluster: Callable[[Problem, Config], Dim3] = lambda problem, config: (1, 1, 1)
+    view: Callable[[Problem, Config], View] = lambda problem, config: View(problem)
+    parameters: Callable[[Problem, Config], tuple[Argument, ...]] = lambda problem, config: ()
+    workspaces: Callable[[Problem, Config], tuple[Workspace, ...]] = lambda problem, config: ()
+    instructions: Callable[[Problem, Config], tuple[str, ...]] = lambda problem, config: ()

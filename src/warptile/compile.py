@@ -232,7 +232,8 @@ def resources_of(log: str, entry: str) -> Resources:
 
 def _refuse_costly(source: Source, arch: str, log: str, resources: Resources) -> None:
     """Raise CompileError where the compiler gave up something that the rung is built on."""
-    defects = list(dict.fromkeys(match[0].strip() for match in _COSTLY.finditer(log)))
+    warnings = () if source.may_serialise else _COSTLY.finditer(log)
+    defects = list(dict.fromkeys(match[0].strip() for match in warnings))
     if resources.spill_bytes and not source.may_spill:
         defects.append(
             f"registers spill to local memory ({resources.spill_store_bytes} bytes stored, "
@@ -332,8 +333,8 @@ def compile_source(
         cache: where compiled kernels are kept; by default `Cache()`, None for none.
 
     Raises:
-        CompileError: NVRTC or ptxas refuse the source, wgmma was serialised, a register budget was ignored, registers
-            spill in a source that does not allow it, or NVRTC or CUDA's headers are not installed.
+        CompileError: NVRTC or ptxas refuse the source, wgmma was serialised, a register budget was ignored, or registers
+            spill, in a source that does not allow it, or NVRTC or CUDA's headers are not installed.
         UnsupportedError: NVRTC does not know ``arch``, or WARPTILE_DUMP asks for something unknown.
     """
     kept = Cache() if isinstance(cache, EllipsisType) else cache
@@ -345,6 +346,7 @@ def compile_source(
             "text": source.text,
             "name_expression": source.name_expression,
             "may_spill": int(source.may_spill),
+            "may_serialise": int(source.may_serialise),
             "own_headers": found.own,
             "cuda_headers": found.cuda,
             "options": (*_BASE_OPTIONS, *options),

@@ -19,11 +19,13 @@ class Source:
         text: CUDA C++; its headers are found in CUDA's include folder and in the package's ``kernels`` folder.
         name_expression: the C++ name of the kernel's instantiation, for NVRTC's name expressions.
         may_spill: a spill is part of this kernel's lesson, and no build failure.
+        may_serialise: what ptxas says of wgmma that it serialises, or of a setmaxnreg that it ignores, is none either.
     """
 
     text: str
     name_expression: str
     may_spill: bool = False
+    may_serialise: bool = False
 
 
 def translation_unit(rung: Rung, problem: Problem, config: Config) -> Source:

@@ -17,6 +17,7 @@ from warptile.emulator.register_pool import RegisterPool
 from warptile.emulator.remote_stores import RemoteStores
 from warptile.emulator.warpgroups import PendingProducts
 from warptile.errors import UnknownInstruction
+from warptile.isa.wgmma import WARPS
 from warptile.launch import Dim3
 
 SHARED_RESERVED_BYTES = 1024
@@ -27,7 +28,8 @@ CLOCK_NAMES = ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", 
 
 
 class Geometry:
-    """Which thread of which block every lane of a wave is; blocks are padded to whole warps with lanes without threads.
+    """Which thread of which block every lane of a wave is; blocks are padded with lanes without threads: to whole warps,
+    and where they have more than one warpgroup, to whole ones.
 
     Blocks are numbered cluster by cluster, and by their rank within one. Without clusters each is one of its own.
 
@@ -37,7 +39,7 @@ class Geometry:
         cluster: blocks of a cluster in x, y, z.
         cluster_blocks: blocks of a cluster.
         threads: threads of a block.
-        lanes_per_block: the same, rounded up to whole warps.
+        lanes_per_block: the same, padded.
         blocks: blocks of a full wave.
         lanes: lanes of a full wave.
         exists: for each lane, whether there is a thread behind it (in a full wave).
@@ -49,13 +51,14 @@ class Geometry:
         self.cluster = cluster
         self.cluster_blocks = cluster[0] * cluster[1] * cluster[2]
         self.threads = block[0] * block[1] * block[2]
-        self.lanes_per_block = -(-self.threads // WARP) * WARP
+        unit = WARP if self.threads <= WARP * WARPS else WARP * WARPS
+        self.lanes_per_block = -(-self.threads // unit) * unit
         self.blocks = blocks
         self.lanes = blocks * self.lanes_per_block
         self.exists: NDArray[np.bool_] = np.arange(self.lanes) % self.lanes_per_block < self.threads
 
     def name(self, thread: int) -> str:
-        """A thread of the grid by its indices; those of a block follow each other, padded to whole warps."""
+        """A thread of the grid by its indices; those of a block follow each other, and then its padding."""
         block, inner = divmod(thread, self.lanes_per_block)
         bx, by, _ = self.block
         place = (inner % bx, inner // bx % by, inner // (bx * by))
@@ -203,7 +206,7 @@ class Machine:
             "ntid.x": bx, "ntid.y": by, "ntid.z": bz, "nctaid.x": gx, "nctaid.y": gy, "nctaid.z": gz,
             "tid.w": 0, "ntid.w": 1, "ctaid.w": 0, "nctaid.w": 1,
             "ctaid.x": 0, "ctaid.y": 0, "ctaid.z": 0, "smid": 0, "nsmid": self.multiprocessors,
-            "nwarpid": geometry.lanes_per_block // WARP, "envreg0": 0,
+            "nwarpid": -(-geometry.threads // WARP), "envreg0": 0,
             "dynamic_smem_size": dynamic_shared_bytes,
             "total_smem_size": self.memory.shared_bytes, "aggr_smem_size": self.memory.shared_bytes,
             "reserved_smem_offset_begin": 0, "reserved_smem_offset_end": SHARED_RESERVED_BYTES,

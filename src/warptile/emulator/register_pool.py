@@ -103,8 +103,8 @@ class RegisterPool:
             held, free = int(self._count[warp]), int(self._free[block])
             why = (
                 f"for {(change.count - held) * WARP} registers more than the {held} a thread of its warp, while the "
-                f"pool of its block holds {free}: the block started with {self.initial} a thread, "
-                f"{(self.initial or 0) * WARP * self._warps_per_block} in all, and only setmaxnreg.dec gives some back"
+                f"pool of its block holds {free}: the block started with {self.initial} a thread, and only "
+                "setmaxnreg.dec gives some back"
             )
             lines.append((position, np.arange(warp * WARP, (warp + 1) * WARP), why))
         return lines

@@ -121,7 +121,7 @@ class Machine:
         self.multiprocessors = multiprocessors
         self.registers = RegisterFile(geometry.lanes)
         self.mbarriers = Mbarriers(memory, schedule)
-        self.pool = RegisterPool(memory, geometry.lanes, geometry.lanes_per_block, registers_per_thread)
+        self.pool = RegisterPool(memory, geometry, registers_per_thread)
         self.copies = PendingCopies(memory, schedule, geometry.lanes, self.mbarriers)
         self.bulk = BulkCopies(memory, self.mbarriers, schedule, geometry.lanes)
         self.remote_stores = RemoteStores(memory, self.mbarriers, schedule)

@@ -20,6 +20,7 @@ from warptile.errors import RegisterMisuse
 from warptile.ptx.instruction import Instruction
 
 if TYPE_CHECKING:
+    from warptile.emulator.machine import Geometry
     from warptile.emulator.memory import Memory
 
 STEP = 8
@@ -56,8 +57,10 @@ class RegisterPool:
         wake: what to do with lanes that go on: the position behind their instruction, and the lanes.
     """
 
-    def __init__(self, memory: Memory, lanes: int, lanes_per_block: int, initial: int | None) -> None:
+    def __init__(self, memory: Memory, geometry: Geometry, initial: int | None) -> None:
+        lanes, lanes_per_block = geometry.lanes, geometry.lanes_per_block
         self._memory = memory
+        self._warps = -(-geometry.threads // WARP)
         self._warps_per_block = lanes_per_block // WARP
         self.initial = initial
         self._count: NDArray[np.int64] = np.full(lanes // WARP, initial or 0, dtype=np.int64)
@@ -103,8 +106,8 @@ class RegisterPool:
             held, free = int(self._count[warp]), int(self._free[block])
             why = (
                 f"for {(change.count - held) * WARP} registers more than the {held} a thread of its warp, while the "
-                f"pool of its block holds {free}: the block started with {self.initial} a thread, and only "
-                "setmaxnreg.dec gives some back"
+                f"pool of its block holds {free}: the block started with {self.initial} a thread, "
+                f"{(self.initial or 0) * WARP * self._warps} in all, and only setmaxnreg.dec gives some back"
             )
             lines.append((position, np.arange(warp * WARP, (warp + 1) * WARP), why))
         return lines

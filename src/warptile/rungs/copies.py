@@ -9,13 +9,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from warptile.launch import LaunchSpec, Pointer, Rows, Scalar
 from warptile.problem import MAX_ALIGNMENT_BYTES, Operand
 
 LINE_BYTES = 128
 """Lines of a copy start at multiples of it where a line has so much: an L2 line (4 sectors of 32 bytes)."""
 
-UNIT_TYPE = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int"}
-"""C++ type of a unit of so many bytes: a copy moves bits, whatever they mean."""
+UNIT_BYTES = (1, 2, 4)
+"""Sizes of what is moved as one: a copy moves bits, whatever they mean."""
+
+FILE = "copy/lines.cuh"
+"""The kernels, below ``kernels/``."""
+
+WARP_LANES = 32
+THREADS = 256
+"""Threads of a block."""
+
+LINES_PER_THREAD = 4
+"""Lines of which a thread of ``copy_lines`` moves a piece: ``LINES`` there."""
+
+TILE_LINES, TILE_BYTES = 128, 128
+"""What a block of ``copy_transposed`` moves at a time."""
+
+MAX_GRID_Y = 65535
+"""Most blocks along y; blocks take further lines in turn."""
 
 
 def copy_of(name: str) -> str:
@@ -39,8 +56,9 @@ class Copy:
         unit_bytes: 1, 2 or 4.
         source_alignment_bytes: as `Operand.alignment_bytes` of the source.
         transposed: the target has ``units`` lines of ``lines`` units; else it has the source's lines.
-        target_stride: units from one line of the target to the next, a multiple of 16 bytes. What lies between the
-            end of a line and the next line is not written: nothing may read it, and a tensor copy does not.
+        target_stride: units from one line of the target to the next, a multiple of 16 bytes. A line is filled up to
+            16 bytes with zeros; what lies behind is not written: nothing may read it, and a tensor copy, which knows
+            the length of lines, does not.
     """
 
     source: str
@@ -54,7 +72,7 @@ class Copy:
     target_stride: int
 
     def __post_init__(self) -> None:
-        assert self.unit_bytes in UNIT_TYPE, self.unit_bytes
+        assert self.unit_bytes in UNIT_BYTES, self.unit_bytes
         assert min(self.lines, self.units) >= 0, self
         assert self.lines <= 1 or self.source_stride >= self.units, self
         assert self.target_stride >= self.target_units, self
@@ -80,6 +98,50 @@ class Copy:
     def moved_bytes(self) -> int:
         """Bytes that are read and written: twice the operand's."""
         return 2 * self.lines * self.units * self.unit_bytes
+
+    @property
+    def name_expression(self) -> str:
+        """The C++ name of the kernel's instantiation."""
+        return f"operand_copies::copy_{'transposed' if self.transposed else 'lines'}<{self.unit_bytes}>"
+
+    @property
+    def written(self) -> Rows:
+        """What of the target is written: its lines without what lies between them."""
+        return Rows(self.target_lines, self.target_units, self.unit_bytes, self.target_stride * self.unit_bytes)
+
+    def launch(self, entry: str) -> LaunchSpec:
+        """The launch of the compiled kernel whose lowered symbol is ``entry``; without blocks if nothing moves."""
+        line_bytes = self.units * self.unit_bytes
+        block = (THREADS, 1) if self.transposed else _lines_block(-(-line_bytes // MAX_ALIGNMENT_BYTES), self.lines)
+        if self.transposed:
+            along, across = TILE_BYTES, TILE_LINES
+        else:
+            along, across = block[0] * MAX_ALIGNMENT_BYTES, block[1] * LINES_PER_THREAD
+        return LaunchSpec(
+            entry=entry,
+            grid=(-(-line_bytes // along), min(-(-self.lines // across), MAX_GRID_Y), 1),
+            block=(*block, 1),
+            arguments=(
+                Pointer(self.source),
+                Pointer(self.target),
+                Scalar("s64", self.lines),
+                Scalar("s64", line_bytes),
+                Scalar("s64", self.source_stride * self.unit_bytes),
+                Scalar("s64", self.target_stride * self.unit_bytes),
+            ),
+        )
+
+
+def _lines_block(pieces: int, lines: int) -> tuple[int, int]:
+    """Threads along a line of so many pieces of 16 bytes, and along lines: a warp along a line if it is long enough,
+    more where there are few lines; powers of two."""
+
+    def power_of_two(least: int) -> int:
+        return 1 << max(least - 1, 0).bit_length()
+
+    along = min(power_of_two(pieces), WARP_LANES)
+    across = min(THREADS // along, power_of_two(-(-lines // LINES_PER_THREAD)))
+    return min(power_of_two(pieces), THREADS // across), across
 
 
 def padded_stride(units: int, unit_bytes: int) -> int:

@@ -1,0 +1,175 @@
+// Rewrites an operand before a product: its lines onto 16-byte boundaries, or its other axis into lines.
+//
+// A line is what is contiguous: a row of a row-major matrix, a column of a column-major one. Threads move pieces of 16
+// bytes, counted from the start of a line. Source lines may start at any multiple of a unit: a piece is cut out of two
+// aligned loads, so that global memory is read in full sectors whatever the stride. Nothing outside a line is read.
+// Target lines start at multiples of 16 bytes. The last piece of each is filled up with zeros; what lies between it and
+// the next line is not written.
+//
+// Not in namespace warptile: Nsight Compute is asked for kernels of that name, the products.
+#pragma once
+
+namespace operand_copies {
+
+constexpr unsigned PIECE = 16;
+
+template <int BYTES>
+struct Unit;
+template <>
+struct Unit<1> {
+    using type = unsigned char;
+};
+template <>
+struct Unit<2> {
+    using type = unsigned short;
+};
+template <>
+struct Unit<4> {
+    using type = unsigned;
+};
+
+// Bytes `shift` to `shift` + 15 of the 32 in low and high.
+__device__ __forceinline__ uint4 cut(uint4 low, uint4 high, unsigned shift) {
+    unsigned a = low.x, b = low.y, c = low.z, d = low.w, e = high.x, f = high.y, g = high.z;
+    if (shift & 8) a = c, b = d, c = e, d = f, e = g, f = high.w;
+    if (shift & 4) a = b, b = c, c = d, d = e, e = f;
+    const unsigned bits = shift % 4 * 8;
+    return make_uint4(__funnelshift_r(a, b, bits), __funnelshift_r(b, c, bits), __funnelshift_r(c, d, bits),
+                      __funnelshift_r(d, e, bits));
+}
+
+// The piece `offset` bytes into a line of `bytes` bytes; zeros behind the line's end.
+template <int UNIT_BYTES>
+__device__ __forceinline__ uint4 load_piece(const char* line, long long offset, long long bytes) {
+    using UNIT = typename Unit<UNIT_BYTES>::type;
+    const unsigned shift = static_cast<unsigned>(reinterpret_cast<unsigned long long>(line)) % PIECE;
+    const long long aligned = offset - shift;
+    if (aligned >= 0 && aligned + (shift ? 2 * PIECE : PIECE) <= bytes) {
+        const uint4* from = reinterpret_cast<const uint4*>(line + aligned);
+        return shift ? cut(__ldg(from), __ldg(from + 1), shift) : __ldg(from);
+    }
+    unsigned words[4] = {};
+#pragma unroll
+    for (int byte = 0; byte < static_cast<int>(PIECE); byte += UNIT_BYTES) {
+        if (offset + byte < bytes) {
+            const unsigned unit = *reinterpret_cast<const UNIT*>(line + offset + byte);
+            words[byte / 4] |= unit << byte % 4 * 8;
+        }
+    }
+    return make_uint4(words[0], words[1], words[2], words[3]);
+}
+
+// Each thread copies LINES pieces of as many lines, loads first. Blocks: x along the pieces of a line, y along lines.
+template <int UNIT_BYTES>
+__global__ void __launch_bounds__(256) copy_lines(const char* source, char* target, long long lines, long long bytes,
+                                                  long long source_stride, long long target_stride) {
+    constexpr int LINES = 4;
+    const long long offset = (static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x) * PIECE;
+    if (offset >= bytes) return;
+    const long long step = static_cast<long long>(gridDim.y) * blockDim.y;
+    for (long long line = blockIdx.y * blockDim.y + threadIdx.y; line < lines; line += LINES * step) {
+        uint4 pieces[LINES];
+#pragma unroll
+        for (int i = 0; i < LINES; ++i) {
+            const long long from = line + i * step;
+            if (from < lines) pieces[i] = load_piece<UNIT_BYTES>(source + from * source_stride, offset, bytes);
+        }
+#pragma unroll
+        for (int i = 0; i < LINES; ++i) {
+            const long long to = line + i * step;
+            if (to < lines) *reinterpret_cast<uint4*>(target + to * target_stride + offset) = pieces[i];
+        }
+    }
+}
+
+// Transposes 4 x 4 bytes: word i of the result has byte i of every word.
+__device__ __forceinline__ void transpose_bytes(const unsigned (&in)[4], unsigned (&out)[4]) {
+    const unsigned even01 = __byte_perm(in[0], in[1], 0x5140), odd01 = __byte_perm(in[0], in[1], 0x7362);
+    const unsigned even23 = __byte_perm(in[2], in[3], 0x5140), odd23 = __byte_perm(in[2], in[3], 0x7362);
+    out[0] = __byte_perm(even01, even23, 0x5410);
+    out[1] = __byte_perm(even01, even23, 0x7632);
+    out[2] = __byte_perm(odd01, odd23, 0x5410);
+    out[3] = __byte_perm(odd01, odd23, 0x7632);
+}
+
+// Piece `which` of the target's, of 16 bytes of one word's column: unit `which` of every word of the column.
+template <int UNIT_BYTES>
+__device__ __forceinline__ void transpose(const unsigned (&column)[16 / UNIT_BYTES], uint4 (&pieces)[4 / UNIT_BYTES]) {
+    if constexpr (UNIT_BYTES == 4) {
+        pieces[0] = make_uint4(column[0], column[1], column[2], column[3]);
+    } else if constexpr (UNIT_BYTES == 2) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const unsigned selector = half ? 0x7632 : 0x5410;
+            pieces[half] = make_uint4(__byte_perm(column[0], column[1], selector),
+                                      __byte_perm(column[2], column[3], selector),
+                                      __byte_perm(column[4], column[5], selector),
+                                      __byte_perm(column[6], column[7], selector));
+        }
+    } else {
+        unsigned out[4][4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const unsigned in[4] = {column[4 * i], column[4 * i + 1], column[4 * i + 2], column[4 * i + 3]};
+            transpose_bytes(in, out[i]);
+        }
+#pragma unroll
+        for (int unit = 0; unit < 4; ++unit)
+            pieces[unit] = make_uint4(out[0][unit], out[1][unit], out[2][unit], out[3][unit]);
+    }
+}
+
+// Each block of 256 threads moves tiles of 128 lines of 128 bytes through shared memory: pieces of source lines in,
+// pieces of target lines out. The eight pieces of a row change places by XOR with the number of the row's group (the
+// rows whose units share a target piece), so that neither way has bank conflicts: a quarter warp writes one whole row;
+// a warp reads four neighbouring words in eight groups.
+template <int UNIT_BYTES>
+__global__ void __launch_bounds__(256)
+    copy_transposed(const char* source, char* target, long long lines, long long bytes, long long source_stride,
+                    long long target_stride) {
+    constexpr unsigned ROWS = 128, ROW_PIECES = 8, THREADS = 256;
+    constexpr unsigned GROUP = PIECE / UNIT_BYTES, GROUPS = ROWS / GROUP, UNITS = 4 / UNIT_BYTES;
+    __shared__ uint4 tile[ROWS][ROW_PIECES];
+    const long long first_byte = static_cast<long long>(blockIdx.x) * ROW_PIECES * PIECE;
+    const long long step = static_cast<long long>(gridDim.y) * ROWS;
+    for (long long first_line = blockIdx.y * static_cast<long long>(ROWS); first_line < lines; first_line += step) {
+        uint4 in[ROWS * ROW_PIECES / THREADS];
+#pragma unroll
+        for (unsigned i = 0; i < ROWS * ROW_PIECES / THREADS; ++i) {
+            const unsigned row = (i * THREADS + threadIdx.x) / ROW_PIECES, piece = threadIdx.x % ROW_PIECES;
+            const long long line = first_line + row, offset = first_byte + piece * PIECE;
+            in[i] = make_uint4(0, 0, 0, 0);
+            if (line < lines && offset < bytes)
+                in[i] = load_piece<UNIT_BYTES>(source + line * source_stride, offset, bytes);
+        }
+#pragma unroll
+        for (unsigned i = 0; i < ROWS * ROW_PIECES / THREADS; ++i) {
+            const unsigned row = (i * THREADS + threadIdx.x) / ROW_PIECES, piece = threadIdx.x % ROW_PIECES;
+            tile[row][piece ^ row / GROUP % ROW_PIECES] = in[i];
+        }
+        __syncthreads();
+#pragma unroll
+        for (unsigned i = 0; i < GROUPS * ROW_PIECES * 4 / THREADS; ++i) {
+            // From the lowest: word of the piece (2 bits), piece and group, eight of each a warp's neighbours.
+            const unsigned item = i * THREADS + threadIdx.x;
+            const unsigned group = item % 8 + item / 256 * 8, word = item / 8 % 4, piece = item / 32 % 8;
+            const long long line = first_line + group * GROUP;
+            unsigned column[GROUP];
+#pragma unroll
+            for (unsigned row = 0; row < GROUP; ++row)
+                column[row] = reinterpret_cast<const unsigned*>(&tile[group * GROUP + row][piece ^ group % 8])[word];
+            uint4 pieces[UNITS];
+            transpose<UNIT_BYTES>(column, pieces);
+#pragma unroll
+            for (unsigned unit = 0; unit < UNITS; ++unit) {
+                const long long byte = first_byte + piece * PIECE + word * 4 + unit * UNIT_BYTES;
+                if (line < lines && byte < bytes)
+                    *reinterpret_cast<uint4*>(target + byte / UNIT_BYTES * target_stride + line * UNIT_BYTES) =
+                        pieces[unit];
+            }
+        }
+        __syncthreads();
+    }
+}
+
+}  // namespace operand_copies

@@ -1,0 +1,43 @@
+"""Copies of operands as tests on both executors make them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from warptile.launch import LaunchSpec, Pointer
+from warptile.rungs.copies import FILE, Copy, padded_stride
+from warptile.source import Source
+
+UNITS = {1: np.uint8, 2: np.uint16, 4: np.uint32}
+
+
+def copy(lines: int, units: int, stride: int, unit_bytes: int, transposed: bool) -> Copy:
+    """A copy of a source that is aligned to a unit only."""
+    target_stride = padded_stride(lines if transposed else units, unit_bytes)
+    return Copy("A", "copy of A", lines, units, stride, unit_bytes, unit_bytes, transposed, target_stride)
+
+
+def source_text(what: Copy) -> Source:
+    """The translation unit of a copy."""
+    return Source(f'#include "{FILE}"\n', what.name_expression)
+
+
+def moved(spec: LaunchSpec, offset_bytes: int) -> LaunchSpec:
+    """The launch with the source's first line so far into its memory."""
+    source, *others = spec.arguments
+    assert isinstance(source, Pointer)
+    return replace(spec, arguments=(replace(source, offset_bytes=offset_bytes), *others))
+
+
+def numbers(count: int, unit_bytes: int, seed: int = 0) -> np.ndarray:
+    """Random units, so that any slip shows in any byte."""
+    return np.random.default_rng(seed).integers(0, 2 ** (8 * unit_bytes), count, dtype=UNITS[unit_bytes])
+
+
+def expected(what: Copy, source: np.ndarray) -> np.ndarray:
+    """What the written part of the target holds; ``source`` begins with the first line."""
+    strides = (what.source_stride * what.unit_bytes, what.unit_bytes)
+    lines = np.lib.stride_tricks.as_strided(source, (what.lines, what.units), strides)
+    return lines.T if what.transposed else lines

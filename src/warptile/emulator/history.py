@@ -87,26 +87,10 @@ class History:
         """The lanes' own copies are over: from now on their accesses are like any other, made at ``clock`` (now)."""
         clock = self._clocks.clock if clock is None else clock
         first, count = self.place(offsets, size)
-        rows = (first[:, None] + np.arange(count)).ravel()
-        lanes = np.repeat(lanes, count)
-        threads = (self._clocks.first_thread + lanes + 1).astype(np.int32)
-        for column in (WRITE, FIRST_READ, OTHER_READ):
-            own = (self.table[rows, column] == -threads) & (self.table[rows, column + 2] == tag)
-            self.table[rows[own], column] = threads[own]
-            self.table[rows[own], column + 1] = clock[lanes[own]]
+        _finish(self.table.reshape(-1), first, count, lanes, tag, self._clocks.first_thread, clock)
 
 
-def knows(clocks: Clocks, lane: int, thread: int, clock: int, block_floor: int, warp_floor: int, known: int) -> bool:
-    """Does a lane, with these floors of its block and warp and this table, know that a thread is past ``clock``?"""
-    mine = clocks.first_thread + lane
-    if mine // clocks.lanes_per_block == thread // clocks.lanes_per_block and clock < block_floor:
-        return True
-    if mine // WARP == thread // WARP and clock < warp_floor:
-        return True
-    return bool(published(thread, clock, known, clocks.shape, clocks.starts, clocks.keys, clocks.values))
-
-
-@numba.njit
+@numba.njit(cache=True)
 def _search(keys: Any, values: Any, low: int, high: int, key: int) -> int:
     """The value of ``key`` in a sorted range, or 0."""
     end = high
@@ -119,7 +103,7 @@ def _search(keys: Any, values: Any, low: int, high: int, key: int) -> int:
     return values[low] if low < end and keys[low] == key else 0
 
 
-@numba.njit
+@numba.njit(cache=True)
 def published(
     thread: int, clock: int, table: int, shape: Any, starts: Any, keys: Any, values: Any
 ) -> bool:  # fmt: skip
@@ -137,7 +121,28 @@ def published(
     return bool(clock < last)
 
 
-@numba.njit
+@numba.njit(cache=True)
+def _tells(memo: Any, thread: int, clock: int, table: int, shape: Any, starts: Any, keys: Any, values: Any) -> bool:
+    """`published`, which remembers the last question and its answer: neighbouring places often have one past."""
+    if memo[0] != thread or memo[1] != clock or memo[2] != table:
+        memo[0], memo[1], memo[2] = thread, clock, table
+        memo[3] = published(thread, clock, table, shape, starts, keys, values)
+    return bool(memo[3] != 0)
+
+
+@numba.njit(cache=True)
+def _finish(table: Any, first: Any, count: int, lanes: Any, tag: int, first_thread: int, clock: Any) -> None:
+    """Turn what unfinished copies of these lanes have entered into accesses at the lanes' ``clock``."""
+    for i in range(len(first)):
+        thread = first_thread + lanes[i] + 1
+        for row in range(first[i] * COLUMNS, (first[i] + count) * COLUMNS, COLUMNS):
+            for column in range(row, row + COLUMNS, 3):
+                if table[column] == -thread and table[column + 2] == tag:
+                    table[column] = thread
+                    table[column + 1] = clock[lanes[i]]
+
+
+@numba.njit(cache=True)
 def _access(
     table: Any, first: Any, count: int, lanes: Any, doing: int, tag: int, first_thread: int, shape: Any, clock: Any,
     block_floor: Any, warp_floor: Any, known: Any, starts: Any, keys: Any, values: Any,
@@ -152,6 +157,7 @@ def _access(
     sign = -1 if doing >= COPYING_FROM else 1
     held_columns = FIRST_READ if reading else COLUMNS  # a read conflicts with the write only
     block_first = block_end = passed = 0
+    memo = np.full(4, -1, dtype=np.int64)
     for i in range(len(first)):
         lane = lanes[i]
         me = first_thread + lane + 1
@@ -179,7 +185,7 @@ def _access(
                     continue
                 if allies == WITHIN_CLUSTER and (abs(other) - 1) // lanes_per_cluster == (me - 1) // lanes_per_cluster:
                     continue
-                if other < 0 or not published(other - 1, since, known[lane], shape, starts, keys, values):
+                if other < 0 or not _tells(memo, other - 1, since, known[lane], shape, starts, keys, values):
                     return (i * count + piece) * COLUMNS + column
             column = row + WRITE if not reading else row + FIRST_READ
             held = table[column]
@@ -188,7 +194,7 @@ def _access(
                 near = block_first <= held < block_end
                 behind = near and (since < passed or (since < warp_passed and warp_first <= held < warp_first + WARP))
                 if not behind and (
-                    held < 0 or not published(held - 1, since, known[lane], shape, starts, keys, values)
+                    held < 0 or not _tells(memo, held - 1, since, known[lane], shape, starts, keys, values)
                 ):
                     column = row + OTHER_READ
                     other = table[column]

@@ -8,11 +8,14 @@ asynchronous operation, behind what ordered the write before it.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from warptile.emulator.clocks import Clocks, Lanes
-from warptile.emulator.history import knows
+from warptile.emulator.history import COLUMNS, WRITE, History, published
 from warptile.emulator.lanes import WARP
 
 SPACES = ("shared", "global")
@@ -49,18 +52,75 @@ class Proxies:
 
     def missing(self, lane: int, space: str, thread: int, clock: int) -> bool:
         """Whether no fence stands between a write of ``thread`` (from 0) at ``clock`` and an operation of ``lane``."""
-        clocks, number = self._clocks, SPACES.index(space)
-        writer = thread - clocks.first_thread
-        for fence in self._fences[number, :, writer].tolist() if 0 <= writer < len(clocks.clock) else []:
-            if fence >= clock and (writer == lane or self._past(lane, thread, fence)):
-                return False
-        if writer == lane or self._fences[number, 0, lane] < 0:
-            return True
-        block_floor, warp_floor, known = self._seen[number, :, lane].tolist()
-        return not knows(clocks, lane, thread, clock, block_floor, warp_floor, known)
+        return bool(_missing(lane, thread, clock, *self._state(space)))
 
-    def _past(self, lane: int, thread: int, clock: int) -> bool:
-        """Whether ``lane`` knows that a thread has come past ``clock``."""
-        clocks = self._clocks
-        floors = int(clocks.block_floor[lane // clocks.lanes_per_block]), int(clocks.warp_floor[lane // WARP])
-        return knows(clocks, lane, thread, clock, *floors, int(clocks.known[lane]))
+    def missing_somewhere(
+        self,
+        history: History,
+        offsets: NDArray[np.int64],
+        size: int,
+        lanes: Lanes,
+        space: str,
+        plain: NDArray[np.bool_],
+    ) -> bool:
+        """Whether that is so of the last write of some place that ``lanes`` read, ``size`` bytes each.
+
+        ``plain`` says of every instruction, by the number in its tags, whether it goes through the generic proxy.
+        """
+        first, count = history.place(offsets, size)
+        return bool(_missing_somewhere(history.table.reshape(-1), first, count, lanes, plain, *self._state(space)))
+
+    def _state(self, space: str) -> tuple[Any, ...]:
+        clocks, number = self._clocks, SPACES.index(space)
+        told = (clocks.first_thread, clocks.shape, clocks.starts, clocks.keys, clocks.values)
+        now = (clocks.block_floor, clocks.warp_floor, clocks.known)
+        return self._fences[number], self._seen[number], now, told
+
+
+@njit(cache=True)
+def _knows(lane: int, thread: int, clock: int, block_floor: int, warp_floor: int, known: int, told: Any) -> bool:
+    """Does a lane, with these floors of its block and warp and this table, know that a thread is past ``clock``?"""
+    first_thread, shape, starts, keys, values = told
+    mine = first_thread + lane
+    if mine // shape[0] == thread // shape[0] and clock < block_floor:
+        return True
+    if mine // WARP == thread // WARP and clock < warp_floor:
+        return True
+    return published(thread, clock, known, shape, starts, keys, values)
+
+
+@njit(cache=True)
+def _missing(lane: int, thread: int, clock: int, fences: Any, seen: Any, now: Any, told: Any) -> bool:
+    """`Proxies.missing` for one space: ``now`` holds the floors of blocks and of warps, and the lanes' knowledge."""
+    block_floors, warp_floors, known = now
+    block_floor, warp_floor = block_floors[lane // told[1][0]], warp_floors[lane // WARP]
+    writer = thread - told[0]
+    if 0 <= writer < fences.shape[1]:
+        for number in range(2):
+            fence = fences[number, writer]
+            if fence >= clock and (
+                writer == lane or _knows(lane, thread, fence, block_floor, warp_floor, known[lane], told)
+            ):
+                return False
+    if writer == lane or fences[0, lane] < 0:
+        return True
+    return not _knows(lane, thread, clock, seen[0, lane], seen[1, lane], seen[2, lane], told)
+
+
+@njit(cache=True)
+def _missing_somewhere(
+    table: Any, first: Any, count: int, lanes: Any, plain: Any, fences: Any, seen: Any, now: Any, told: Any
+) -> bool:
+    """`Proxies.missing_somewhere`, of a flat history; what has just been found right is not looked at again."""
+    last_lane, last_thread, last_clock = -1, 0, 0
+    for i in range(len(first)):
+        for row in range(first[i] * COLUMNS + WRITE, (first[i] + count) * COLUMNS, COLUMNS):
+            thread, clock = table[row], table[row + 1]
+            if thread <= 0 or not plain[table[row + 2] >> 2]:
+                continue
+            if lanes[i] == last_lane and thread == last_thread and clock == last_clock:
+                continue
+            if _missing(lanes[i], thread - 1, clock, fences, seen, now, told):
+                return True
+            last_lane, last_thread, last_clock = lanes[i], thread, clock
+    return False

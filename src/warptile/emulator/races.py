@@ -75,6 +75,7 @@ class Races:
         self._histories: dict[str, History] = {}
         self._numbers: dict[int, int] = {}
         self._instructions: list[tuple[Instruction, Order]] = []
+        self._plain_numbers: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)  # those of the generic proxy
         self._arrived: dict[tuple[int, int], list[int]] = {}
 
     def start_wave(self, first_thread: int, live: NDArray[np.bool_]) -> None:
@@ -149,6 +150,7 @@ class Races:
         if number is None:
             number = self._numbers[id(instruction)] = len(self._instructions)
             self._instructions.append((instruction, Order.of(instruction)))
+            self._plain_numbers = np.append(self._plain_numbers, not _asynchronous(instruction))
         return number, self._instructions[number][1]
 
     def _history(self, home: _Home) -> History:
@@ -373,15 +375,14 @@ class Races:
         self, home: _Home, instruction: Instruction, lanes: Lanes, places: Offsets, size: int
     ) -> None:
         """Bulk copies and `wgmma` that lanes start read these bytes: raise if a plain write lacks a proxy fence."""
-        held = self._history(home).writes(places, size)
-        starting = np.repeat(lanes, len(held) // max(len(lanes), 1))
-        tags, number = np.unique(held[:, 2] >> 2, return_inverse=True)
-        plain = np.array([not _asynchronous(self._instructions[tag][0]) for tag in tags.tolist()], dtype=np.bool_)
-        chosen = np.flatnonzero((held[:, 0] > 0) & plain[number])
-        if not len(chosen):
-            return
-        cases, first = np.unique(np.column_stack((starting[chosen], held[chosen])), axis=0, return_index=True)
         space = "shared" if home.name == "shared" else "global"
+        history = self._history(home)
+        if not self._proxies.missing_somewhere(history, places, size, lanes, space, self._plain_numbers):
+            return
+        held = history.writes(places, size)
+        starting = np.repeat(lanes, len(held) // max(len(lanes), 1))
+        chosen = np.flatnonzero((held[:, 0] > 0) & self._plain_numbers[held[:, 2] >> 2])
+        cases, first = np.unique(np.column_stack((starting[chosen], held[chosen])), axis=0, return_index=True)
         for (lane, thread, clock, tag), at in zip(cases.tolist(), first.tolist(), strict=True):
             if self._proxies.missing(lane, space, thread - 1, clock):
                 second = _Party(instruction, self._clocks.first_thread + lane, READING)

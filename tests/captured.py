@@ -77,6 +77,11 @@ def checksums(words: Words, rows: int) -> np.ndarray:
     return np.array([zlib.crc32(group.astype("<u4").tobytes()) for group in groups], np.uint32)
 
 
+def hexadecimal(sums: np.ndarray) -> str:
+    """Checksums as text, eight digits each."""
+    return "".join(f"{each:08x}" for each in sums.tolist())
+
+
 def kept(tensor: TensorProbe, answers: Words) -> np.ndarray:
     """What is stored of a tensor instruction's answers."""
     return checksums(answers, LANES) if tensor.exact else answers

@@ -95,9 +95,9 @@ class TensorProbe:
             choice = stream(seed, self.name, kind, number, role, "choice", shape=shape)
             fraction = stream(seed, self.name, kind, number, role, "fraction", shape=shape)
             if element in FLOATS:
-                codes[role] = _floats(kind, element, role, self.a, self.d, number, choice, fraction)
+                codes[role] = float_codes(kind, element, role, self.a, self.d, number, choice, fraction)
             else:
-                codes[role] = _integers(kind, element, choice)
+                codes[role] = integer_codes(kind, element, choice)
         if kind == "cancellation":
             bits = FLOATS[self.a][0]
             codes["a"][1::2] = codes["a"][0::2] ^ np.uint64(1 << (bits - 1))
@@ -105,14 +105,14 @@ class TensorProbe:
             codes["b"][1::2] = codes["b"][0::2] ^ (nudge << np.uint64(FLOATS[self.b][3]))
         for position, (role, element) in enumerate(zip("abc", (self.a, self.b, self.c), strict=True)):
             bits = FLOATS[element][0] if element in FLOATS else INTEGERS[element]
-            words = _packed(codes[role], bits)
+            words = packed(codes[role], bits)
             if self.copies is not None and position < 2:
                 words = words[:, list(self.copies[position])]
             columns.append(words)
         if self.sparse is not None:
             nibbles = np.array(self.sparse, np.uint64)
             picked = stream(seed, self.name, kind, number, "metadata", shape=(LANES, 8)) >> np.uint64(16)
-            columns.append(_packed(nibbles[picked % np.uint64(len(nibbles))], 4))
+            columns.append(packed(nibbles[picked % np.uint64(len(nibbles))], 4))
         return np.concatenate(columns, axis=1)
 
     def chained(self, rows: Words, results: Words) -> Words:
@@ -129,7 +129,7 @@ class TensorProbe:
         return changed
 
 
-def _packed(codes: np.ndarray, bits: int) -> Words:
+def packed(codes: np.ndarray, bits: int) -> Words:
     """Elements (lanes, elements) as words (lanes, words), lowest bits first."""
     if bits == 64:
         return np.ascontiguousarray(codes).view(np.uint32)
@@ -139,7 +139,7 @@ def _packed(codes: np.ndarray, bits: int) -> Words:
     return np.bitwise_or.reduce(grouped << shifts, axis=-1).astype(np.uint32)
 
 
-def _integers(kind: str, element: str, choice: np.ndarray) -> np.ndarray:
+def integer_codes(kind: str, element: str, choice: np.ndarray) -> np.ndarray:
     bits = INTEGERS[element]
     if kind == "random":
         if element == "s32":
@@ -158,7 +158,7 @@ _SPREAD = {
 """How far exponents of the kind "exponents" reach below and above that of 1."""
 
 
-def _floats(
+def float_codes(
     kind: str, element: str, role: str, operand: str, result: str, number: int, choice: np.ndarray, fraction: np.ndarray
 ) -> np.ndarray:
     """Bits of floats of one kind; ``operand`` is the type of A."""

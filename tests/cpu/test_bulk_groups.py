@@ -136,10 +136,12 @@ def test_a_copy_of_a_map_is_a_map() -> None:
     body = "@%p1 bra copied;\nadd.s64 %rd7, %rd2, 1024;\n"
     for word in range(0, 128, 8):
         body += f"ld.param.u64 %rd8, [map+{word}];\nst.global.u64 [%rd7+{word}], %rd8;\n"
-    body += "fence.proxy.async.global;\ncopied:\nbar.sync 0;\n"
+    body += "fence.proxy.tensormap::generic.acquire.gpu [%rd7], 128;\ncopied:\nbar.sync 0;\n"
     body += load(1024, f"{LOAD_2D} [%r3], [%rd7, {{8, 3}}], [%r2]") + out(1024)
     run(body, tensor, values, b)
     np.testing.assert_array_equal(b[:512], box_of(values, 8, 3, 100))
+    with pytest.raises(DataRace, match=r"that this kernel wrote, and no fence.proxy.tensormap::generic.acquire"):
+        run(body.replace("fence.proxy.tensormap::generic.acquire.gpu [%rd7], 128;", ""), tensor, values, b)
 
 
 def test_bytes_are_counted_inside_the_tensor() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from emulation import run_cuda
 
-from warptile.emulator import emulate
+from warptile.emulator import DEFAULT_CHECKS, emulate
 from warptile.errors import DataRace, Deadlock, MbarrierMisuse, UninitializedRead, UnknownInstruction
 from warptile.launch import LaunchSpec
 from warptile.ptx import parse
@@ -121,11 +121,13 @@ def test_what_waits_leave_out_is_reported(replaced: dict[str, str], kind: str, s
         assert caught.value.kind in kind.split("|")
 
 
-def run_one(body: str, count: int = 8, block: int = 32, schedule: str = "latest") -> list[int]:
+def run_one(
+    body: str, count: int = 8, block: int = 32, schedule: str = "latest", checks: frozenset[str] = DEFAULT_CHECKS
+) -> list[int]:
     out = np.full(count, -1, np.int32)
     run_cuda(
         PREFIX + "__global__ void k(int* o) { __shared__ u64 b; int t = threadIdx.x;" + body + "}",
-        "k", [out], block=block, outputs={0: False}, schedule=schedule,
+        "k", [out], block=block, outputs={0: False}, schedule=schedule, checks=checks,
     )  # fmt: skip
     return out.tolist()
 
@@ -241,6 +243,24 @@ def test_misuse(body: str, message: str) -> None:
         run_one(body)
     assert " of block (0, 0, 0)" in str(caught.value)
     assert caught.value.location is not None
+
+
+def test_memory_of_mbarriers_may_be_used_again_where_that_is_not_checked() -> None:
+    """As on the hardware: the bytes change. What the ISA calls undefined, code of compilers does (Triton 3.6)."""
+    body = """if (t == 0) { init(&b, 3); arrive(&b); init(&b, 1); arrive(&b); o[0] = test(&b, 0);
+                             *(volatile int*)&b = 7; o[1] = *(volatile int*)&b; }"""
+    with pytest.raises(MbarrierMisuse, match=r"again: mbarrier\.inval must come before"):
+        run_one(body)
+    unchecked = DEFAULT_CHECKS - {"reuse"}
+    assert run_one(body, checks=unchecked)[:2] == [1, 7]
+    with pytest.raises(MbarrierMisuse, match=r"is no mbarrier: mbarrier\.init must come first"):
+        run_one("if (t == 0) { init(&b, 2); ((volatile int*)&b)[1] = 3; arrive(&b); }", checks=unchecked)
+    for again in ("init(&b, 2);", "*(volatile int*)&b = 7;"):
+        with pytest.raises(MbarrierMisuse, match="while threads wait for it"):
+            run_one(
+                f"if (t == 0) init(&b, 2); __syncwarp(); if (t) wait(&b, 0); else {{ {again} }}",
+                checks=unchecked - {"races"},
+            )
 
 
 def test_an_mbarrier_in_global_memory_is_refused() -> None:

@@ -31,11 +31,12 @@ from warptile.errors import (
 from warptile.launch import SCALAR_BYTES, Access, Argument, Dim3, LaunchSpec, Pointer, TensorMap
 from warptile.ptx.instruction import Module, Variable
 
-ALL_CHECKS = frozenset({"overflow", "races", "uninitialised", "writes"})
+ALL_CHECKS = frozenset({"overflow", "races", "reuse", "uninitialised", "writes"})
 """``uninitialised``: reads of memory, and uses of registers, that nothing has written. ``writes``: outputs left
 unwritten, or written twice with different values by different threads. ``overflow``: f16 accumulators that become
-infinite. ``races``: accesses of different threads to one place that nothing orders. Bounds, alignment, collectives and
-deadlocks are always checked."""
+infinite. ``races``: accesses of different threads to one place that nothing orders. ``reuse``: memory of an mbarrier
+that becomes another one, or is written, without ``mbarrier.inval``. Bounds, alignment, collectives and deadlocks are
+always checked."""
 
 DEFAULT_CHECKS = ALL_CHECKS
 
@@ -188,6 +189,7 @@ def _prepare(
         shared_bytes=layout.shared_bytes,
         local_bytes=layout.local_bytes,
         check_uninitialised="uninitialised" in checks,
+        check_reuse="reuse" in checks,
     )
     if "races" in checks:
         memory.races = Races(

@@ -126,6 +126,7 @@ class Machine:
         self.bulk = BulkCopies(memory, self.mbarriers, schedule, geometry.lanes)
         self.remote_stores = RemoteStores(memory, self.mbarriers, schedule)
         self.products = PendingProducts(memory, schedule, geometry.lanes)
+        self.fenced_maps: set[int] = set()
         self.output: list[str] = []
         self.steps = 0
         self.last_effect = 0

@@ -87,6 +87,7 @@ class Mbarriers:
         self._parked: dict[int, list[Parked]] = {}
         self._refusals = 0
         self._effect = -1
+        memory.overwrite_mbarriers = self.overwrite
         self.parked_since = 0
         self.wake: Callable[[int, Active], None] = lambda position, active: None
         self.finishers: list[Callable[[int], bool]] = []
@@ -106,9 +107,11 @@ class Mbarriers:
         if not 1 <= count <= LARGEST_COUNT:
             raise self._misuse(instruction, lane, f"a count of {count}; it is 1 to {LARGEST_COUNT}")
         if offset in self._objects:
-            raise self._misuse(
-                instruction, lane, f"initialises {self.name(offset)} again: mbarrier.inval must come before"
-            )
+            if self._memory.check_reuse:
+                raise self._misuse(
+                    instruction, lane, f"initialises {self.name(offset)} again: mbarrier.inval must come before"
+                )
+            self._end(instruction, lane, offset, "initialises")
         self._objects[offset] = Mbarrier(count, count)
         self._memory.shared_space.mark(np.array([offset], dtype=np.int64), BYTES, MAPPED | MBARRIER)
         self._memory.has_mbarriers = True
@@ -116,8 +119,17 @@ class Mbarriers:
     def inval(self, instruction: Instruction, lane: Lane, offset: int) -> None:
         """`mbarrier.inval`: the bytes are free for other use."""
         self.find(instruction, lane, offset)
+        self._end(instruction, lane, offset, "invalidates")
+
+    def overwrite(self, instruction: Instruction, lane: Lane, first: int, size: int) -> None:
+        """A write of ``size`` bytes from offset ``first`` of shared space ends the objects that it touches."""
+        for offset in [each for each in self._objects if first - BYTES < each < first + size]:
+            self._end(instruction, lane, offset, "overwrites")
+
+    def _end(self, instruction: Instruction, lane: Lane, offset: int, verb: str) -> None:
+        """The object is no more, unless somebody waits for it."""
         if self._parked.get(offset):
-            raise self._misuse(instruction, lane, f"invalidates {self.name(offset)} while threads wait for it")
+            raise self._misuse(instruction, lane, f"{verb} {self.name(offset)} while threads wait for it")
         del self._objects[offset]
         self._memory.shared_space.mark(np.array([offset], dtype=np.int64), BYTES, MAPPED)
 

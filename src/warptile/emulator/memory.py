@@ -152,10 +152,12 @@ class Memory:
         shared_bytes: int,
         local_bytes: int,
         check_uninitialised: bool = True,
+        check_reuse: bool = True,
     ) -> None:
         self.kernel = kernel
         self.thread_name = geometry.name
         self.check_uninitialised = check_uninitialised
+        self.check_reuse = check_reuse
         self.global_space = global_space
         self.shared_bytes = shared_bytes
         self.shared_stride = -(-shared_bytes // 128) * 128
@@ -172,6 +174,7 @@ class Memory:
         self.copy_into: Callable[[int, int], Instruction | None] | None = None
         self.races: Races | None = None
         self.has_mbarriers = False
+        self.overwrite_mbarriers: Callable[[Instruction, int, int, int], None] | None = None
         self.clustered = geometry.cluster_blocks > 1
         self.peers = Peers(geometry, kernel=kernel, shared_bytes=shared_bytes, shared_stride=self.shared_stride)
 
@@ -356,7 +359,10 @@ class Memory:
     ) -> None:
         """Raise unless every byte is mapped and writable; note writes by different threads that disagree."""
         if where is self.shared_space and self.has_mbarriers:
-            self._check_mbarriers(instruction, active, where, offsets, size)
+            if self.check_reuse:
+                self._check_mbarriers(instruction, active, where, offsets, size)
+            else:
+                self._end_mbarriers(instruction, active, where, offsets, size)
         if not isinstance(where, GlobalSpace) or not offsets.size:
             return
         lowest, highest = int(offsets.min()), int(offsets.max()) + size
@@ -397,6 +403,16 @@ class Memory:
                 "may, until mbarrier.inval",
                 **self._where(instruction),
             )
+
+    def _end_mbarriers(
+        self, instruction: Instruction, active: Active, where: Space, offsets: Offsets, size: int
+    ) -> None:
+        """The mbarriers that a plain write touches are no more: its bytes are those of any other value."""
+        assert self.overwrite_mbarriers is not None
+        touched = where.lacks(offsets, size, MAPPED, unwanted=MBARRIER)
+        lanes = np.broadcast_to(active.lanes.reshape(-1, *(1,) * (offsets.ndim - 1)), offsets.shape)
+        for lane, offset in zip(lanes[touched].tolist(), offsets[touched].tolist(), strict=True):
+            self.overwrite_mbarriers(instruction, lane, offset, size)
 
     def _describe(self, where: Space, offsets: Offsets, bad: NDArray[np.bool_]) -> str:
         value = int(offsets[bad].flat[0])

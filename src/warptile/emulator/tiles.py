@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from warptile.errors import UnsupportedError
+from warptile.errors import LayoutError, UnsupportedError
 from warptile.isa.swizzle import CHUNK_BYTES, swizzled
 from warptile.launch import SWIZZLE_BYTES, TENSOR_MAP_BYTES, TENSOR_MAP_TYPES, TensorMap
 
@@ -24,7 +24,15 @@ NAN_PATTERNS = {"bf16": 0x7FF7}
 """What ``oob_fill="nan"`` reads as, by element type, as far as hardware has shown it (an H200)."""
 
 _MAGIC = b"warptile"
-_FORMAT = struct.Struct("<8sQ5I4Q5B5B4B")
+_FORMAT = struct.Struct("<8sQ5I4Q5B5B5BI")
+_PLACES = {
+    "global_address": range(1, 2), "global_dim": range(2, 7), "global_stride": range(7, 11), "box_dim": range(11, 16),
+    "element_stride": range(16, 21), "rank": range(21, 22), "elemtype": range(22, 23), "swizzle_mode": range(23, 24),
+    "fill_mode": range(24, 25), "interleave_layout": range(25, 26),
+}  # fmt: skip
+"""Which numbers of the format are which field, as ``tensormap.replace`` calls them. The last number has a bit for each
+other one that has been set."""
+
 _TYPES = tuple(TENSOR_MAP_TYPES)
 _SWIZZLES = tuple(SWIZZLE_BYTES)
 _PERIOD_BYTES = 1024
@@ -144,7 +152,7 @@ def encode(tensor: TensorMap, address: int) -> bytes:
         *tensor.strides_bytes, *(0,) * missing,
         *(b - 1 for b in tensor.box), *(0,) * missing,
         *tensor.element_strides, *(1,) * missing,
-        rank, _TYPES.index(tensor.dtype), _SWIZZLES.index(tensor.swizzle), tensor.oob_fill == "nan",
+        rank, _TYPES.index(tensor.dtype), _SWIZZLES.index(tensor.swizzle), tensor.oob_fill == "nan", 0, (1 << 26) - 1,
     )  # fmt: skip
     return raw.ljust(TENSOR_MAP_BYTES, b"\0")
 
@@ -155,11 +163,22 @@ def decode(raw: bytes, operand: str) -> tuple[TensorMap, int] | None:
     Args:
         raw: what lies at the map's address.
         operand: what to call its tensor in messages.
+
+    Raises:
+        LayoutError: the kernel has not set all fields, or set one to what it cannot be.
     """
-    magic, address, *numbers = _FORMAT.unpack_from(raw)
+    magic, address, *numbers, given = _FORMAT.unpack_from(raw)
     if magic != _MAGIC:
         return None
-    rank, dtype, swizzle, nan = numbers[19:]
+    rank, dtype, swizzle, nan, _ = numbers[19:]
+    unset = []
+    for name, places in _PLACES.items():
+        needed = max(rank - (name == "global_stride"), 0) if len(places) > 1 else 1
+        unset += [f"{name} {i}" if len(places) > 1 else name for i in range(needed) if not given >> places[i] & 1]
+    if unset:
+        raise LayoutError(f"tensor map of {operand}: tensormap.replace has not set {', '.join(unset)}")
+    if address % CHUNK_BYTES:
+        raise LayoutError(f"tensor map of {operand}: its tensor is at {address:#x}, no multiple of {CHUNK_BYTES}")
     tensor = TensorMap(
         operand,
         _TYPES[dtype],
@@ -171,3 +190,54 @@ def decode(raw: bytes, operand: str) -> tuple[TensorMap, int] | None:
         oob_fill="nan" if nan else "zero",
     )
     return tensor, address
+
+
+ELEMTYPES = ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", None, "f64", "bf16", "tf32")
+"""Types by their number as an ``elemtype`` (PTX ISA, ``tensormap.replace``); 8 is f32 with subnormals flushed."""
+
+
+def replaced(raw: bytes, field: str, ordinal: int, value: int) -> bytes:
+    """The map with one field changed, as ``tensormap.replace`` does; 128 zero bytes are a map with none set.
+
+    Args:
+        raw: 128 bytes.
+        field: as the instruction calls it: ``global_address``, ``rank`` (one less), ``box_dim``, ``global_dim``,
+            ``global_stride`` (in bytes), ``element_stride``, ``elemtype``, ``interleave_layout``, ``swizzle_mode``
+            or ``fill_mode``.
+        ordinal: which dimension's, for those that each dimension has.
+        value: the instruction's operand.
+
+    Raises:
+        LayoutError: neither a map nor zeros, or a value that the field cannot have.
+        UnsupportedError: one that the emulator does not know.
+    """
+    if not any(raw):
+        raw = _FORMAT.pack(_MAGIC, *(0,) * 26).ljust(TENSOR_MAP_BYTES, b"\0")
+    numbers = list(_FORMAT.unpack_from(raw))
+    if numbers[0] != _MAGIC:
+        raise LayoutError("there is no tensor map, nor 128 zero bytes to make one of")
+    places = _PLACES[field]
+    if not 0 <= ordinal < len(places):
+        raise LayoutError(f"{field} {ordinal}: there are 0 to {len(places) - 1}")
+    numbers[places[ordinal]] = _stored(field, value)
+    numbers[-1] |= 1 << places[ordinal]
+    return _FORMAT.pack(*numbers).ljust(TENSOR_MAP_BYTES, b"\0")
+
+
+def _stored(field: str, value: int) -> int:
+    """A field's value in the emulator's format."""
+    low, high = {
+        "global_dim": (1, 1 << 32), "box_dim": (1, 256), "element_stride": (1, 8), "rank": (0, 4),
+        "swizzle_mode": (0, 3), "fill_mode": (0, 1), "global_stride": (0, (1 << 40) - 1),
+        "elemtype": (0, len(ELEMTYPES) - 1),
+    }.get(field, (0, (1 << 64) - 1))  # fmt: skip
+    if not low <= value <= high:
+        raise LayoutError(f"{field} of {value}; it takes {low} to {high}")
+    if field == "interleave_layout" and value:
+        raise UnsupportedError(f"interleave_layout {value}; the emulator knows 0, none")
+    if field == "elemtype":
+        name = ELEMTYPES[value]
+        if name is None:
+            raise UnsupportedError(f"elemtype {value}, f32 with subnormals flushed, is not known to the emulator")
+        return _TYPES.index(name)
+    return value - 1 if field in ("global_dim", "box_dim") else value + 1 if field == "rank" else value

@@ -14,12 +14,19 @@ from warptile.emulator.bulk import Combine, Transfer
 from warptile.emulator.lanes import Active
 from warptile.emulator.machine import Machine
 from warptile.emulator.mbarriers import BYTES as MBARRIER_BYTES
-from warptile.emulator.memory import GLOBAL_BASE, Memory, Offsets, Space
+from warptile.emulator.memory import GLOBAL_BASE, WRITTEN, Memory, Offsets, Space
 from warptile.emulator.ops.atomic import combination
 from warptile.emulator.ops.memory import TYPE_BYTES, address_source
 from warptile.emulator.peers import OWN_BYTES, RANK_SHIFT
 from warptile.emulator.tiles import TILE_ALIGNMENT_BYTES, box_bytes, chunks, decode, fill_chunk, slots
-from warptile.errors import EmulationError, IllegalInstruction, MisalignedAccess, UnsupportedError
+from warptile.errors import (
+    DataRace,
+    EmulationError,
+    IllegalInstruction,
+    LayoutError,
+    MisalignedAccess,
+    UnsupportedError,
+)
 from warptile.isa.swizzle import CHUNK_BYTES
 from warptile.launch import TENSOR_MAP_BYTES, TensorMap
 from warptile.ptx.instruction import Immediate, Instruction, Operand, TensorAddress
@@ -122,15 +129,38 @@ class _TensorPlace:
                 **_where(memory, instruction),
             )
         memory.check_read(instruction, one, space, offsets, CHUNK_BYTES)
+        self._check_fenced(lane, space, offsets)
         raw = space.gather(offsets.reshape(-1), CHUNK_BYTES).tobytes()
         found = self._known.get(raw)
         if found is None:
             found = self._known[raw] = self._decoded(lane, raw)
         return found
 
+    def _check_fenced(self, lane: int, space: Space, offsets: Offsets) -> None:
+        """A map that this launch wrote is seen through the tensormap proxy behind a fence alone."""
+        memory, instruction = self._machine.memory, self._instruction
+        if space is not memory.global_space:
+            raise IllegalInstruction(
+                f"{instruction.text}: {memory.thread(lane)}: the tensor map lies in {space.name} memory; it takes one "
+                "in a parameter or in global memory",
+                **_where(memory, instruction),
+            )
+        written = not space.lacks(offsets, CHUNK_BYTES, WRITTEN).all()
+        if memory.races is not None and written and int(offsets.flat[0]) not in self._machine.fenced_maps:
+            raise DataRace(
+                f"{instruction.text}: {memory.thread(lane)} uses a tensor map that this kernel wrote, and no "
+                "fence.proxy.tensormap::generic.acquire of its address stands behind the write",
+                **_where(memory, instruction),
+            )
+
     def _decoded(self, lane: int, raw: bytes) -> tuple[TensorMap, int]:
         memory, instruction = self._machine.memory, self._instruction
-        read = decode(raw, "the kernel")
+        try:
+            read = decode(raw, "the kernel")
+        except LayoutError as error:
+            raise IllegalInstruction(
+                f"{instruction.text}: {memory.thread(lane)}: {error}", **_where(memory, instruction)
+            ) from error
         if read is None:
             raise IllegalInstruction(
                 f"{instruction.text}: {memory.thread(lane)}: there is no tensor map at its address; it takes the "

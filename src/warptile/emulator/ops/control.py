@@ -6,7 +6,10 @@ import numpy as np
 
 from warptile.emulator.assembler import Assembler, Modifiers, Operation, builder, unknown
 from warptile.emulator.lanes import Active
+from warptile.emulator.memory import GLOBAL_BASE
+from warptile.emulator.ops.memory import address_source
 from warptile.emulator.register_pool import STEP, Resize
+from warptile.launch import TENSOR_MAP_BYTES
 from warptile.ptx.instruction import Immediate, Instruction
 
 _SCOPES = ("cta", "cluster", "gpu", "sys", "gl")
@@ -19,6 +22,7 @@ def build_fence(instruction: Instruction, assembler: Assembler) -> Operation:
     modifiers = Modifiers(instruction)
     races = assembler.machine.memory.races
     spaces: tuple[str, ...] = ()
+    kind = ""
     through = modifiers.flag("proxy")
     if through:
         kind = modifiers.need(*_PROXIES)
@@ -35,11 +39,27 @@ def build_fence(instruction: Instruction, assembler: Assembler) -> Operation:
         raise unknown(instruction, "needs .acquire or .release, and .cluster")
     if scope is None and (semantics is not None or not through):
         raise unknown(instruction, f"needs one of .{', .'.join(_SCOPES)}")
+    if through and kind == "tensormap::generic":
+        return _map_fence(instruction, assembler, semantics)
     if races is None or (through and not spaces):
         return Operation(_no_effect)
     if through:
         return Operation(lambda active: races.proxy_fence(active, spaces))
     return Operation(lambda active: races.fence(instruction, active))
+
+
+def _map_fence(instruction: Instruction, assembler: Assembler, semantics: str | None) -> Operation:
+    """`fence.proxy.tensormap::generic`: with .acquire, copies may use the tensor map at the address behind it."""
+    if semantics == "release":
+        return Operation(_no_effect)
+    if semantics != "acquire" or len(instruction.operands) != 2:
+        raise unknown(instruction, "takes .release, or .acquire with [address], 128")
+    size = instruction.operands[1]
+    if not isinstance(size, Immediate) or size.value != TENSOR_MAP_BYTES:
+        raise unknown(instruction, f"the size must be {TENSOR_MAP_BYTES}")
+    address, _ = address_source(assembler, instruction.operands[0], "generic")
+    fenced = assembler.machine.fenced_maps
+    return Operation(lambda active: fenced.update((np.unique(address(active)) - GLOBAL_BASE).tolist()))
 
 
 @builder("setmaxnreg")

@@ -1,4 +1,4 @@
-"""From the registers of whole warps to matrices and back, by the layouts of `warptile.isa.fragments`.
+"""From the registers of whole warps or warpgroups to matrices and back, by the layouts of `warptile.isa`.
 
 Registers are an array of shape (registers, lanes), the lanes of whole warps one after the other; matrices are a stack
 of shape (warps, rows, columns) with one raw element of 32 or 64 bits in each place.
@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from warptile.emulator.assembler import Destination, Source
-from warptile.emulator.lanes import WARP, Active, Array
+from warptile.emulator.lanes import Active, Array
 from warptile.isa.fragments import FragmentLayout, scatter_index
 
 
@@ -33,55 +33,81 @@ def write_registers(targets: Sequence[Destination], active: Active, registers: A
 
 @njit(cache=True)
 def _gather_words(registers: Any, places: Any, matrices: Any) -> None:
-    """Every register to the place of its element; ``places`` are those of (lane, register), in this order."""
-    for warp in range(len(matrices)):
-        position = 0
-        for lane in range(WARP):
-            for register in range(len(registers)):
-                matrices[warp, places[position]] = registers[register, warp * WARP + lane]
-                position += 1
+    """Every register to the place of its element."""
+    count, lanes, _ = places.shape
+    for group in range(len(matrices)):
+        for register in range(count):
+            for lane in range(lanes):
+                matrices[group, places[register, lane, 0]] = registers[register, group * lanes + lane]
 
 
 @njit(cache=True)
 def _gather_parts(registers: Any, places: Any, bits: int, signed: bool, matrices: Any) -> None:
-    """Every element of 32-bit registers to its place; ``places`` are those of (lane, register, element)."""
+    """Every element of 32-bit registers to its place."""
+    count, lanes, elements = places.shape
     mask = np.uint32((1 << bits) - 1)
     sign = np.uint32(1 << (bits - 1)) if signed else np.uint32(0)
-    for warp in range(len(matrices)):
-        position = 0
-        for lane in range(WARP):
-            for register in range(len(registers)):
-                word = registers[register, warp * WARP + lane]
-                for _ in range(32 // bits):
+    for group in range(len(matrices)):
+        for register in range(count):
+            for lane in range(lanes):
+                word = registers[register, group * lanes + lane]
+                for element in range(elements):
                     part = word & mask
-                    matrices[warp, places[position]] = (part ^ sign) - sign
+                    matrices[group, places[register, lane, element]] = (part ^ sign) - sign
                     word >>= np.uint32(bits)
-                    position += 1
 
 
 @njit(cache=True)
 def _scatter_words(matrices: Any, places: Any, registers: Any) -> None:
     """`_gather_words` the other way round."""
-    for warp in range(len(matrices)):
-        position = 0
-        for lane in range(WARP):
-            for register in range(len(registers)):
-                registers[register, warp * WARP + lane] = matrices[warp, places[position]]
-                position += 1
+    count, lanes, _ = places.shape
+    for group in range(len(matrices)):
+        for register in range(count):
+            for lane in range(lanes):
+                registers[register, group * lanes + lane] = matrices[group, places[register, lane, 0]]
 
 
 @njit(cache=True)
 def _scatter_parts(matrices: Any, places: Any, bits: int, registers: Any) -> None:
     """`_gather_parts` the other way round, of unsigned elements."""
-    for warp in range(len(matrices)):
-        position = 0
-        for lane in range(WARP):
-            for register in range(len(registers)):
+    count, lanes, elements = places.shape
+    for group in range(len(matrices)):
+        for register in range(count):
+            for lane in range(lanes):
                 word = np.uint32(0)
-                for element in range(32 // bits):
-                    word |= matrices[warp, places[position]] << np.uint32(element * bits)
-                    position += 1
-                registers[register, warp * WARP + lane] = word
+                for element in range(elements):
+                    word |= matrices[group, places[register, lane, element]] << np.uint32(element * bits)
+                registers[register, group * lanes + lane] = word
+
+
+def to_matrices(registers: Array, places: Array, size: int, bits: int, *, signed: bool = False) -> Array:
+    """Elements of ``bits`` bits in registers to matrices of ``size`` places, one in each word: (groups, size).
+
+    Args:
+        registers: (registers, lanes), the lanes of the groups one after the other.
+        places: of the elements of one group: (registers, lanes, elements of a register).
+        size: elements of a matrix.
+        bits: of an element.
+        signed: elements of less than a register are signed integers.
+    """
+    _, lanes, elements = places.shape
+    found = np.empty((registers.shape[1] // lanes, size), dtype=registers.dtype)
+    if elements == 1:
+        _gather_words(registers, places, found)
+    else:
+        _gather_parts(registers, places, bits, signed, found)
+    return found
+
+
+def to_registers(matrices: Array, places: Array, bits: int) -> Array:
+    """The other way round, of raw elements; copies get what their originals hold."""
+    count, lanes, elements = places.shape
+    found = np.empty((count, len(matrices) * lanes), dtype=matrices.dtype)
+    if elements == 1:
+        _scatter_words(matrices, places, found)
+    else:
+        _scatter_parts(matrices, places, bits, found)
+    return found
 
 
 class FragmentCodec:
@@ -98,25 +124,18 @@ class FragmentCodec:
         self.registers = layout.registers
         self.word = np.dtype(f"u{layout.register_bits // 8}")
         self._signed = signed
-        self._places = scatter_index(layout)
+        places = scatter_index(layout).reshape(-1, layout.registers, layout.elements)
+        self._places = np.ascontiguousarray(places.swapaxes(0, 1))
 
     def matrices(self, registers: Array) -> Array:
         """Elements as numbers of the size of a register: raw bits, or their value if they are signed integers."""
         layout = self.layout
-        found = np.empty((registers.shape[1] // WARP, layout.rows * layout.columns), dtype=self.word)
-        if layout.elements == 1:
-            _gather_words(registers, self._places, found)
-        else:
-            _gather_parts(registers, self._places, layout.element_bits, self._signed, found)
+        words = np.ascontiguousarray(registers, self.word)
+        size = layout.rows * layout.columns
+        found = to_matrices(words, self._places, size, layout.element_bits, signed=self._signed)
         return found.reshape(-1, layout.rows, layout.columns)
 
     def registers_of(self, matrices: Array) -> Array:
         """Raw elements, one in each word, to registers; copies get what their originals hold."""
-        layout = self.layout
         flat = np.ascontiguousarray(matrices, self.word).reshape(len(matrices), -1)
-        found = np.empty((self.registers, len(flat) * WARP), dtype=self.word)
-        if layout.elements == 1:
-            _scatter_words(flat, self._places, found)
-        else:
-            _scatter_parts(flat, self._places, layout.element_bits, found)
-        return found
+        return to_registers(flat, self._places, self.layout.element_bits)

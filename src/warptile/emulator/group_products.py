@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from warptile.emulator import accumulate
 from warptile.emulator.assembler import Destination, Source
-from warptile.emulator.fragments import FragmentCodec, read_registers, write_registers
+from warptile.emulator.fragments import FragmentCodec, read_registers, to_matrices, to_registers, write_registers
 from warptile.emulator.held_registers import Held, Rows
 from warptile.emulator.lanes import WARP, Active, Array
 from warptile.emulator.memory import Memory, Offsets
@@ -205,8 +206,11 @@ class GroupProduct:
         if any(self.negated):
             sign = np.uint32(1 << FORMATS[left].bits - 1)
             a, b = (each ^ sign if negated else each for each, negated in zip((a, b), self.negated, strict=True))
-        c = read_registers(self.addends, active, np.uint32)
-        c[:, np.repeat(~band.adds, WARP)] = 0
+        c = np.zeros((len(self.addends), len(lanes)), np.uint32)
+        if band.adds.any():
+            c = read_registers(self.addends, active, np.uint32)
+            if not band.adds.all():
+                c[:, np.repeat(~band.adds, WARP)] = 0
         c = self._matrix(c, warps)
         chosen = None if band.chosen is None else band.chosen.reshape(len(b), BAND * warps, -1)
         d = self._multiply(a, b, c, chosen)
@@ -236,25 +240,15 @@ class GroupProduct:
     def _matrix(self, registers: Array, warps: int) -> Array:
         """Registers of D's layout to matrices (n, rows, N)."""
         bits = self._result_bits
-        places = accumulator_places(self.shape.n, bits, warps)
-        each = registers.reshape(len(registers), -1, WARP * warps).transpose(1, 2, 0)
-        found = np.empty((each.shape[0], BAND * warps * self.shape.n), np.uint32)
-        if bits == 32:
-            found[:, places[..., 0]] = each
-        else:
-            found[:, places[..., 0]] = each & np.uint32(0xFFFF)
-            found[:, places[..., 1]] = each >> np.uint32(16)
+        size = BAND * warps * self.shape.n
+        found = to_matrices(registers, _places(self.shape.n, bits, warps), size, bits)
         return found.reshape(-1, BAND * warps, self.shape.n)
 
     def _registers(self, matrices: Array, warps: int) -> Array:
         """The other way round."""
         bits = self._result_bits
-        places = accumulator_places(self.shape.n, bits, warps)
-        flat = matrices.reshape(len(matrices), -1).astype(np.uint32, copy=False)
-        words = flat[:, places[..., 0]]
-        if bits == 16:
-            words = words | flat[:, places[..., 1]] << np.uint32(16)
-        return np.ascontiguousarray(words.transpose(2, 0, 1).reshape(places.shape[1], -1))
+        flat = np.ascontiguousarray(matrices, np.uint32).reshape(len(matrices), -1)
+        return to_registers(flat, _places(self.shape.n, bits, warps), bits)
 
     @property
     def _result_bits(self) -> int:
@@ -277,3 +271,9 @@ class GroupProduct:
             kernel=self.memory.kernel,
             location=self.instruction.location,
         )
+
+
+@cache
+def _places(n: int, bits: int, warps: int) -> NDArray[np.intp]:
+    """`accumulator_places` by register first."""
+    return np.ascontiguousarray(accumulator_places(n, bits, warps).swapaxes(0, 1))

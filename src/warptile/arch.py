@@ -74,7 +74,8 @@ class Device:
 
     ``tensor_tflops`` is the issue rate of ``mma.sync`` with operands in registers, at the largest shape of each type;
     ``wmma_tflops`` that of WMMA where it has only a slower shape; ``sparse_tflops`` that of ``mma.sp``, counting the
-    products with zeros that it leaves out.
+    products with zeros that it leaves out. ``wgmma_tflops`` is the issue rate of ``wgmma`` with operands in shared memory
+    in short bursts, ``sparse_gain`` how much faster its sparse form is, by the same count.
     """
 
     name: str
@@ -89,6 +90,8 @@ class Device:
     tensor_tflops: dict[str, float]
     wmma_tflops: dict[str, float]
     sparse_tflops: dict[str, float]
+    wgmma_tflops: dict[str, float]
+    sparse_gain: float
     launch_s: float
 
     def tensor_rate(self, family: str, dtype: str) -> float:
@@ -126,6 +129,17 @@ H200 = Device(
     },
     wmma_tflops={"float64": 33.0},
     sparse_tflops={"float16": 953.0, "bfloat16": 953.0},
+    wgmma_tflops={
+        "float16": 928.0,
+        "bfloat16": 928.0,
+        "tfloat32": 427.0,
+        "float8_e4m3": 1843.0,
+        "float8_e5m2": 1843.0,
+        "int8": 1758.0,
+        "uint8": 1758.0,
+        "bit1": 15000.0,
+    },
+    sparse_gain=1646 / 928,
     launch_s=3e-6,
 )
 """Issue and copy rates measured on an H200 SXM, 2026-11-20, driver 580.159, CUDA 13.0. float64 is m16n8k16, for WMMA

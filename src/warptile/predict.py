@@ -11,7 +11,8 @@ BM * BN * BK multiply-adds. Per resource:
 * latency: what one block takes alone, step after step, when the steps' latencies are not hidden by other blocks.
 
 The last four are work of one multiprocessor: the one with the most blocks, ceil(blocks / multiprocessors), sets the
-time, so that a poor last wave shows. The prediction is the largest of the six plus the launch. It is a bound that a
+time, so that a poor last wave shows. The prediction is the largest of the six plus the launch, and before it a launch
+for each operand that the rung copies first: twice its bytes over the bandwidth of DRAM. It is a bound that a
 perfect schedule would reach; what a kernel loses against it is what its lesson is about.
 """
 
@@ -21,8 +22,10 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from warptile import arch as arches
+from warptile import predict_wgmma
 from warptile.arch import H200, Device
 from warptile.problem import Problem
+from warptile.rungs.copies import Copy
 from warptile.rungs.legality import blocks, ceil_div
 from warptile.rungs.rung import Config, Rung
 
@@ -54,11 +57,11 @@ class Prediction:
     """A predicted time.
 
     Attributes:
-        time_ms: the largest term, and the launch.
+        time_ms: the largest term of the product, its launch, and ``copies``.
         bound: name of the largest term.
         tflops: 2 m n k over that time.
         arch: name of the GPU it is for, such as ``"H200"``.
-        terms: milliseconds for each resource.
+        terms: milliseconds for each resource, and for ``copies`` where operands are copied first.
     """
 
     time_ms: float
@@ -149,6 +152,8 @@ def predict(rung: Rung, problem: Problem, config: Config, device: Device = H200)
     """Predicted time of ``rung`` on ``device``; see the module's text for the formulas."""
     if problem.m == 0 or problem.n == 0:
         return Prediction(0.0, "latency", 0.0, _short(device), {})
+    if rung.family == "wgmma":
+        return _prediction(rung, problem, config, device, predict_wgmma.terms(rung, problem, config, device))
     mechanism = mechanism_of(rung)
     count = blocks(problem, config)
     steps = max(1, ceil_div(problem.k, config.get("BK", _fragment_k(rung, problem))))
@@ -169,9 +174,23 @@ def predict(rung: Rung, problem: Problem, config: Config, device: Device = H200)
     }
     if rung.family != "simt":
         terms["tensor"] = per_multiprocessor * steps * step.math_clocks * clock_ms
+    return _prediction(rung, problem, config, device, terms)
+
+
+def _prediction(rung: Rung, problem: Problem, config: Config, device: Device, terms: dict[str, float]) -> Prediction:
+    """The largest of the terms, and the launch, behind the copies that the rung makes first."""
+    product_ms = max(terms.values()) + device.launch_s * 1e3
+    copies_ms = sum(copy_ms(copy, device) for copy in rung.view(problem, config).copies if copy.moved_bytes)
+    if copies_ms:
+        terms["copies"] = copies_ms
     bound = max(terms, key=lambda name: terms[name])
-    time_ms = terms[bound] + device.launch_s * 1e3
+    time_ms = product_ms + copies_ms
     return Prediction(time_ms, bound, problem.flops / time_ms / 1e9, _short(device), terms)
+
+
+def copy_ms(copy: Copy, device: Device = H200) -> float:
+    """Predicted time of the launch that rewrites one operand: every byte read and written once, and the launch."""
+    return (copy.moved_bytes / device.dram_bytes_per_s + device.launch_s) * 1e3
 
 
 def resident_blocks(rung: Rung, problem: Problem, config: Config, device: Device) -> int:

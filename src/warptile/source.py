@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from warptile.isa.wgmma_wrappers import wrapper
 from warptile.problem import Problem
 from warptile.rungs.rung import Config, Rung
 
@@ -31,9 +32,12 @@ class Source:
 def translation_unit(rung: Rung, problem: Problem, config: Config) -> Source:
     """The source of ``rung`` for ``problem`` in ``config``, which must be legal (``rung.illegal`` returns None).
 
-    Headers of element types come first and only when used: they are the slowest part of a compilation.
+    Headers of element types come first and only when used: they are the slowest part of a compilation. Then come the
+    wrappers of those instructions of which only the ones that are used are written.
     """
     used = {problem.a.dtype.cuda, problem.d.dtype.cuda, problem.accumulator.cuda}
     headers = [f"#include <{header}>" for name, header in TYPE_HEADERS.items() if name in used]
-    text = "\n".join([*headers, f'#include "{rung.file}"', ""])
+    instructions = rung.instructions(problem, config)
+    wrappers = ['#include "ptx/wgmma.cuh"', *map(wrapper, instructions)] if instructions else []
+    text = "\n".join([*headers, *wrappers, f'#include "{rung.file}"', ""])
     return Source(text, rung.name_expression(problem, config), rung.may_spill)

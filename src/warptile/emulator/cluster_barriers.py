@@ -87,6 +87,8 @@ class ClusterBarriers:
             self._place[lanes] = position
             if barrier.orders:
                 self._release(cluster, lanes)
+            elif self._machine.memory.races is not None:
+                cluster.tables.append(self._machine.memory.races.release_fenced(lanes))
             self._complete_if_due(number)
         return position + 1, active
 

@@ -151,6 +151,13 @@ class Flags:
             return [table if level < order.strength else 0 for level in _LEVELS]
         return [self._published(lane, level) if level < order.strength else 0 for level in _LEVELS]
 
+    def published(self, lanes: Lanes) -> list[int]:
+        """What the last fences of lanes stand behind, of those that reach the cluster."""
+        if not self._fences:
+            return []
+        level = WITHIN_CLUSTER - 1
+        return [self._published(lane, level) for lane in lanes[self._fenced[level, 0, lanes] != 0].tolist()]
+
     def _level(self, block: int, other: int) -> int:
         """How far apart two blocks are: 0 the same, 1 of one cluster, 2 neither."""
         size = self._clocks.shape[2] // self._clocks.lanes_per_block

@@ -329,6 +329,10 @@ class Races:
         starts = np.flatnonzero(np.diff(lanes // self._geometry.lanes_per_block)) + 1
         return self._clocks.union([self._clocks.release(some) for some in np.split(lanes, starts)])
 
+    def release_fenced(self, lanes: Lanes) -> int:
+        """What lanes have done and known before their last fence of the cluster's scope or a wider one."""
+        return self._clocks.union(self._flags.published(lanes))
+
     def union(self, tables: Iterable[int]) -> int:
         """What is in any of some tables."""
         return self._clocks.union(tables)

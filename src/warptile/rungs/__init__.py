@@ -7,11 +7,12 @@ from warptile.rungs.mma import MMA_RUNGS
 from warptile.rungs.mma_sparse import MMA_SPARSE
 from warptile.rungs.rung import Config, Rung
 from warptile.rungs.simt import SIMT_RUNGS
+from warptile.rungs.wgmma import WGMMA_RUNGS
 from warptile.rungs.wmma import WMMA_RUNGS
 
 __all__ = ["RUNGS", "Config", "Rung", "families", "rung"]
 
-RUNGS: dict[str, Rung] = {rung.name: rung for rung in (*SIMT_RUNGS, *WMMA_RUNGS, *MMA_RUNGS, MMA_SPARSE)}
+RUNGS: dict[str, Rung] = {rung.name: rung for rung in (*SIMT_RUNGS, *WMMA_RUNGS, *MMA_RUNGS, MMA_SPARSE, *WGMMA_RUNGS)}
 """Every rung by name, in ladder order."""
 
 

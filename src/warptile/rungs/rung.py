@@ -40,7 +40,7 @@ class Workspace:
 
     Attributes:
         name: as `Rung.parameters` name it; not one of A, B, C, D, E.
-        bytes: its size; it starts at a multiple of 256 bytes.
+        bytes: its size, more than none; it starts at a multiple of 256 bytes.
         zero: all zeros before a launch, and the kernel leaves it so: flags and counters that nobody has to clear.
             Else it holds anything.
     """
@@ -48,6 +48,10 @@ class Workspace:
     name: str
     bytes: int
     zero: bool = False
+
+    def __post_init__(self) -> None:
+        assert self.name not in tuple("ABCDE"), self.name
+        assert self.bytes > 0, self
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
-// ldmatrix: 8x8 matrices of 16-bit units from shared memory into the registers of a warp (sm_75 and later).
-// PTX ISA, "Warp-level matrix load instruction: ldmatrix".
+// ldmatrix and stmatrix: 8x8 matrices of 16-bit units between shared memory and the registers of a warp (sm_75, sm_90).
+// PTX ISA, "Warp-level matrix load instruction: ldmatrix", "Warp-level matrix store instruction: stmatrix".
 #pragma once
 
 namespace warptile {
@@ -16,6 +16,34 @@ __device__ __forceinline__ void load_matrices(unsigned (&words)[4], unsigned add
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                      : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
                      : "r"(address));
+    }
+}
+
+// Stores four matrices: the same, the other way.
+template <bool TRANSPOSED>
+__device__ __forceinline__ void store_matrices(unsigned address, const unsigned (&words)[4]) {
+    if constexpr (TRANSPOSED) {
+        asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+                     "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+                     : "memory");
+    } else {
+        asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(words[0]),
+                     "r"(words[1]), "r"(words[2]), "r"(words[3])
+                     : "memory");
+    }
+}
+
+// Stores two matrices; the addresses of lanes 16 to 31 are not used.
+template <bool TRANSPOSED>
+__device__ __forceinline__ void store_matrices(unsigned address, const unsigned (&words)[2]) {
+    if constexpr (TRANSPOSED) {
+        asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(address), "r"(words[0]),
+                     "r"(words[1])
+                     : "memory");
+    } else {
+        asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(address), "r"(words[0]),
+                     "r"(words[1])
+                     : "memory");
     }
 }
 

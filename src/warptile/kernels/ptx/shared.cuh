@@ -51,6 +51,32 @@ __device__ __forceinline__ void store_shared(unsigned address, Packet<16> packet
                  : "memory");
 }
 
+// Loads a packet from a shared address that is a multiple of its size.
+template <int BYTES>
+__device__ __forceinline__ Packet<BYTES> load_packet(unsigned address) {
+    Packet<BYTES> packet;
+    if constexpr (BYTES == 1) {
+        unsigned bits;
+        asm volatile("ld.shared.u8 %0, [%1];" : "=r"(bits) : "r"(address) : "memory");
+        packet.bits = static_cast<unsigned char>(bits);
+    } else if constexpr (BYTES == 2) {
+        asm volatile("ld.shared.u16 %0, [%1];" : "=h"(packet.bits) : "r"(address) : "memory");
+    } else if constexpr (BYTES == 4) {
+        asm volatile("ld.shared.u32 %0, [%1];" : "=r"(packet.bits) : "r"(address) : "memory");
+    } else if constexpr (BYTES == 8) {
+        asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+                     : "=r"(packet.bits.x), "=r"(packet.bits.y)
+                     : "r"(address)
+                     : "memory");
+    } else {
+        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(packet.bits.x), "=r"(packet.bits.y), "=r"(packet.bits.z), "=r"(packet.bits.w)
+                     : "r"(address)
+                     : "memory");
+    }
+    return packet;
+}
+
 // Loads 16 bytes as four words or as two doubles.
 __device__ __forceinline__ void load_shared(unsigned (&words)[4], unsigned address) {
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"

@@ -1,0 +1,56 @@
+// A warpgroup's part of D in registers, and its products.
+#pragma once
+
+#include "tile/wgmma_operation.cuh"
+#include "tile/wgmma_panels.cuh"
+
+namespace warptile {
+
+// BLOCKS blocks of 64 rows, each BN columns wide.
+template <typename OPERATION, typename TILE, int BLOCKS_>
+struct WgmmaAccumulators {
+    using INSTRUCTION = Wgmma<typename OPERATION::ELEMENT, typename OPERATION::ACCUMULATOR, TILE::BN>;
+    using STAGE = WgmmaStage<OPERATION, TILE>;
+    using SUM = typename OPERATION::SUM;
+    static constexpr int BLOCKS = BLOCKS_, EIGHTS = TILE::BN / 8, REGISTERS = INSTRUCTION::REGISTERS;
+    typename INSTRUCTION::REGISTER c[BLOCKS][REGISTERS];
+
+    // Starts the products with the stage at a shared address, of rows from `first_row` of it on; a group of their own.
+    // Unless they `add`, they begin the sums anew.
+    __device__ __forceinline__ void multiply(unsigned stage, int first_row, bool add) {
+        const unsigned long long a = STAGE::A::descriptor(stage) + STAGE::A::further(first_row, 0);
+        const unsigned long long b = STAGE::B::descriptor(stage + STAGE::B_OFFSET);
+        wgmma_fence();
+#pragma unroll
+        for (int slab = 0; slab < STAGE::A::SLABS; ++slab)
+#pragma unroll
+            for (int block = 0; block < BLOCKS; ++block)
+                INSTRUCTION::template multiply<OPERATION::A_COLUMN_MAJOR, !OPERATION::B_COLUMN_MAJOR>(
+                    c[block], a + STAGE::A::further(64 * block, slab), b + STAGE::B::further(0, slab), slab > 0 || add);
+        wgmma_commit_group();
+    }
+
+    // Keeps the sums where they are while products are under way.
+    __device__ __forceinline__ void pin_all() {
+#pragma unroll
+        for (int block = 0; block < BLOCKS; ++block) pin(c[block]);
+    }
+
+    // Neighbouring sums: of a block of rows, columns 8 `eight` + 2 (lane % 4) and the next, row lane / 4 of the warp's 16,
+    // or with `half` the row eight below. PTX ISA, "Register Fragments for wgmma.mma_async": matrix D.
+    __device__ __forceinline__ void pair(int block, int eight, int half, SUM& left, SUM& right) const {
+        if constexpr (sizeof(SUM) == 2) {
+            union {
+                unsigned word;
+                SUM sums[2];
+            } both = {c[block][2 * eight + half]};
+            left = both.sums[0];
+            right = both.sums[1];
+        } else {
+            left = c[block][4 * eight + 2 * half];
+            right = c[block][4 * eight + 2 * half + 1];
+        }
+    }
+};
+
+}  // namespace warptile

@@ -1,0 +1,31 @@
+// What a Hopper kernel multiplies: element types, majors, and how sums are kept.
+#pragma once
+
+#include "ptx/wgmma.cuh"
+#include "tile/gemm.cuh"
+#include "tile/scale.cuh"
+#include "tile/traits.cuh"
+
+namespace warptile {
+
+template <typename ELEMENT_, typename ACCUMULATOR_, typename OUT_, bool A_COLUMN_MAJOR_, bool B_COLUMN_MAJOR_,
+          bool D_COLUMN_MAJOR_>
+struct WgmmaOperation {
+    using ELEMENT = ELEMENT_;
+    using ACCUMULATOR = ACCUMULATOR_;
+    using OUT = OUT_;
+    using SUM = typename Choice<SAME<ACCUMULATOR, saturating_int>, int, ACCUMULATOR>::type;
+    using SCALE = typename Scale<SUM>::type;
+    static constexpr int ELEMENTS_PER_UNIT = ELEMENTS_IN<ELEMENT>;
+    static constexpr bool A_COLUMN_MAJOR = A_COLUMN_MAJOR_, B_COLUMN_MAJOR = B_COLUMN_MAJOR_;
+    static constexpr bool D_COLUMN_MAJOR = D_COLUMN_MAJOR_;
+};
+
+// A block computes BM x BN of D, BK units of depth at a time.
+template <int BM_, int BN_, int BK_>
+struct WgmmaTile {
+    static constexpr int BM = BM_, BN = BN_, BK = BK_;
+    static_assert(BM % 64 == 0 && BN % 8 == 0, "wgmma multiplies 64 rows by a multiple of 8 columns");
+};
+
+}  // namespace warptile

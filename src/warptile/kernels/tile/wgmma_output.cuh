@@ -1,0 +1,150 @@
+// From accumulators to D through shared memory: panels of 64 rows, written by stmatrix, stored by TMA or in vectors.
+#pragma once
+
+#include "ptx/matrix_move.cuh"
+#include "ptx/shared.cuh"
+#include "ptx/tensor_copy.cuh"
+#include "tile/swizzle.cuh"
+#include "tile/wgmma_store.cuh"
+
+namespace warptile {
+
+// The panels that 64 rows of a tile, BN columns wide, are stored in. A *line* of a panel is contiguous in D: W elements
+// of a row, or of a column where D is column-major; a panel has LINES of them.
+template <typename OUT, int BN, bool D_COLUMN_MAJOR>
+struct OutputPanels {
+    static constexpr int FITS = 128 / sizeof(OUT);
+
+    // The largest power of two up to `most` that divides BN.
+    static __device__ constexpr int part(int most) { return BN % most == 0 ? most : part(most / 2); }
+
+    static constexpr int W = D_COLUMN_MAJOR ? (FITS < 64 ? FITS : 64) : part(FITS);
+    static constexpr int LINES = D_COLUMN_MAJOR ? part(64) : 64;
+    static constexpr int ROW_BYTES = W * sizeof(OUT), BYTES = 64 * 128;
+    static constexpr int ROWS = D_COLUMN_MAJOR ? W : 64, COLUMNS = D_COLUMN_MAJOR ? LINES : W;
+    static constexpr int DOWN = 64 / ROWS, ACROSS = BN / COLUMNS, COUNT = DOWN * ACROSS;
+    static_assert(ROW_BYTES >= 16, "TMA moves rows of at least 16 bytes");
+
+    static __device__ __forceinline__ unsigned offset(unsigned line, unsigned byte) {
+        const unsigned inside = line * ROW_BYTES + byte;
+        if constexpr (ROW_BYTES >= 32) return swizzled<ROW_BYTES>(inside);
+        return inside;
+    }
+};
+
+// What a warpgroup stores: its buffers, two panels, take turns, so that one is filled while TMA reads the other.
+template <typename OPERATION, typename TILE, bool BY_TMA, int WIDTH>
+struct WgmmaOutput {
+    using OUT = typename OPERATION::OUT;
+    using PANELS = OutputPanels<OUT, TILE::BN, OPERATION::D_COLUMN_MAJOR>;
+    static constexpr int BUFFERS = 2, BYTES = BUFFERS * PANELS::BYTES;
+    const Gemm<OPERATION>& gemm;
+    const TensorMap& map;
+    unsigned buffers;
+    int barrier;
+    unsigned buffer = 0;
+
+    __device__ __forceinline__ void meet() const { named_barrier<WARPGROUP>(barrier); }
+
+    // Writes panel `panel` of a block of 64 rows into the buffer. `source(eight, half)` gives neighbouring elements, as
+    // `WgmmaAccumulators::pair` does.
+    template <typename SOURCE>
+    __device__ __forceinline__ void put(int panel, const SOURCE& source) const {
+        const unsigned to = buffers + buffer * PANELS::BYTES, lane = threadIdx.x % 32, warp = threadIdx.x % WARPGROUP / 32;
+        const int across = panel % PANELS::ACROSS, down = panel / PANELS::ACROSS;
+        constexpr int EIGHTS = PANELS::COLUMNS / 8;
+        if constexpr (sizeof(OUT) == 2) {
+            constexpr int TOGETHER = EIGHTS >= 2 ? 2 : 1;
+            const unsigned high = lane / 8 % 2, right = TOGETHER == 2 ? lane / 16 : 0;
+#pragma unroll
+            for (int eight = 0; eight < EIGHTS; eight += TOGETHER) {
+                unsigned words[2 * TOGETHER];
+#pragma unroll
+                for (int i = 0; i < 2 * TOGETHER; ++i) {
+                    const auto pair = source(across * EIGHTS + eight + i / 2, i % 2);
+                    words[i] = *reinterpret_cast<const unsigned*>(&pair);
+                }
+                if constexpr (OPERATION::D_COLUMN_MAJOR) {
+                    store_matrices<true>(to + PANELS::offset(8 * (eight + right) + lane % 8, 32 * warp + 16 * high), words);
+                } else {
+                    store_matrices<false>(to + PANELS::offset(16 * warp + lane % 16, 16 * (eight + right)), words);
+                }
+            }
+        } else {
+#pragma unroll
+            for (int eight = 0; eight < EIGHTS; ++eight)
+#pragma unroll
+                for (int half = 0; half < 2; ++half) {
+                    const auto pair = source(across * EIGHTS + eight, half);
+                    const unsigned row = 16 * warp + 8 * half + lane / 4, column = 8 * eight + lane % 4 * 2;
+                    if constexpr (OPERATION::D_COLUMN_MAJOR) {
+                        // A panel has 32 rows: those of two warps.
+                        if (row / PANELS::ROWS == down)
+#pragma unroll
+                            for (int i = 0; i < 2; ++i)
+                                store_shared(to + PANELS::offset(column + i, row % PANELS::ROWS * 4),
+                                             *reinterpret_cast<const Packet<4>*>(&pair.elements[i]));
+                    } else {
+                        store_shared(to + PANELS::offset(row, column * 4), *reinterpret_cast<const Packet<8>*>(&pair));
+                    }
+                }
+        }
+    }
+
+    // Stores panel `panel` of a block whose first element of D is (row, column), and goes on to the other buffer.
+    template <typename SOURCE>
+    __device__ __forceinline__ void store(int panel, int row, int column, const SOURCE& source) {
+        row += panel / PANELS::ACROSS * PANELS::ROWS;
+        column += panel % PANELS::ACROSS * PANELS::COLUMNS;
+        if constexpr (BY_TMA) {
+            // Only the thread that starts stores knows which have read their buffer.
+            if (threadIdx.x % WARPGROUP == 0) store_wait_group_read<BUFFERS - 1>();
+            meet();
+            put(panel, source);
+            fence_async_proxy();
+            meet();
+            if (threadIdx.x % WARPGROUP == 0) {
+                if (row < gemm.m && column < gemm.n)
+                    store_box(map, OPERATION::D_COLUMN_MAJOR ? row : column, OPERATION::D_COLUMN_MAJOR ? column : row,
+                              buffers + buffer * PANELS::BYTES);
+                store_commit_group();
+            }
+        } else {
+            put(panel, source);
+            meet();
+            copy_out(row, column);
+        }
+        buffer ^= 1;
+    }
+
+    // The buffer to D without TMA, WIDTH elements at a time, along lines.
+    __device__ __forceinline__ void copy_out(int row, int column) const {
+        using PACKET = Packet<WIDTH * static_cast<int>(sizeof(OUT))>;
+        constexpr int PER_LINE = PANELS::W / WIDTH;
+        const unsigned from = buffers + buffer * PANELS::BYTES;
+        const int first_line = OPERATION::D_COLUMN_MAJOR ? column : row, first = OPERATION::D_COLUMN_MAJOR ? row : column;
+        const int lines = (OPERATION::D_COLUMN_MAJOR ? gemm.n : gemm.m) - first_line;
+        const int elements = (OPERATION::D_COLUMN_MAJOR ? gemm.m : gemm.n) - first;
+#pragma unroll 4
+        for (int index = threadIdx.x % WARPGROUP; index < PANELS::LINES * PER_LINE; index += WARPGROUP) {
+            const int line = index / PER_LINE, element = index % PER_LINE * WIDTH;
+            if (line >= lines) break;
+            OUT* to = gemm.d + ((first_line + line) * gemm.ldd + first + element);
+            const unsigned at = from + PANELS::offset(line, element * sizeof(OUT));
+            if (element + WIDTH <= elements) {
+                *reinterpret_cast<PACKET*>(to) = load_packet<WIDTH * sizeof(OUT)>(at);
+            } else {
+#pragma unroll 1
+                for (int i = 0; element + i < elements; ++i)
+                    *reinterpret_cast<Packet<sizeof(OUT)>*>(to + i) = load_packet<sizeof(OUT)>(at + i * sizeof(OUT));
+            }
+        }
+    }
+
+    // No store reads the buffers any more.
+    __device__ __forceinline__ void finish() const {
+        if (BY_TMA && threadIdx.x % WARPGROUP == 0) store_wait_group_read<0>();
+    }
+};
+
+}  // namespace warptile

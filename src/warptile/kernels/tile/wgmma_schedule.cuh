@@ -1,0 +1,58 @@
+// Which tiles a block computes, one after the other, and over which part of the depth.
+#pragma once
+
+#include "tile/raster.cuh"
+
+namespace warptile {
+
+// `steps` steps of depth of one tile, from step `first` on. (row, column) is its first element of D.
+struct Work {
+    int row, column, first, steps;
+};
+
+// The tiles of D for blocks that stay. A *team* is a cluster of CLUSTER_M x CLUSTER_N blocks; it computes as many
+// neighbouring tiles together. Teams take whole tiles in turn, but of the last `streamed` ones they share the steps of
+// depth evenly ("stream-K": Osama et al., 2023, arXiv 2301.03598): a team may begin in the middle of a tile and end in the
+// middle of another. Splitting every tile over several teams ("split-K") is the case of more teams than tiles.
+template <typename TILE, int CLUSTER_M, int CLUSTER_N, int GROUP, bool ALONG_N>
+struct WgmmaSchedule {
+    int tiles_m, tiles_n, steps, whole, tile, teams, place_m, place_n;
+    long long at, end;
+
+    __device__ __forceinline__ WgmmaSchedule(int m, int n, int k, int streamed, int rank)
+        : tiles_m(tiles_along(m, TILE::BM * CLUSTER_M)), tiles_n(tiles_along(n, TILE::BN * CLUSTER_N)),
+          steps(max(1, static_cast<int>(tiles_along(k, TILE::BK)))), whole(tiles_m * tiles_n - streamed),
+          tile(blockIdx.x / (CLUSTER_M * CLUSTER_N)), teams(gridDim.x / (CLUSTER_M * CLUSTER_N)),
+          place_m(rank % CLUSTER_M), place_n(rank / CLUSTER_M),
+          at(static_cast<long long>(streamed) * steps * tile / teams),
+          end(static_cast<long long>(streamed) * steps * (tile + 1) / teams) {}
+
+    // The next work of this block; false when there is none.
+    __device__ __forceinline__ bool next(Work& work) {
+        int index = tile;
+        if (at < end) {
+            index = static_cast<int>(at / steps);
+            work.first = static_cast<int>(at - static_cast<long long>(index) * steps);
+            work.steps = static_cast<int>(min(static_cast<long long>(steps - work.first), end - at));
+            at += work.steps;
+            index += whole;
+        } else {
+            if (tile >= whole) return false;
+            tile += teams;
+            work.first = 0;
+            work.steps = steps;
+        }
+        TilePosition position;
+        if constexpr (ALONG_N) {
+            position = grouped_tile<GROUP>(index, tiles_n, tiles_m);
+            position = {position.column, position.row};
+        } else {
+            position = grouped_tile<GROUP>(index, tiles_m, tiles_n);
+        }
+        work.row = (position.row * CLUSTER_M + place_m) * TILE::BM;
+        work.column = (position.column * CLUSTER_N + place_n) * TILE::BN;
+        return true;
+    }
+};
+
+}  // namespace warptile

@@ -1,0 +1,147 @@
+// wgmma-final: one kernel for every type, layout and schedule of Hopper's tensor cores; all sizes are tuned.
+#pragma once
+
+#include "ptx/cluster.cuh"
+#include "tile/wgmma_output.cuh"
+#include "tile/wgmma_ring.cuh"
+#include "tile/wgmma_schedule.cuh"
+
+namespace warptile {
+
+// How the warps of a block divide the work.
+enum WgmmaMode {
+    COOPERATIVE,  // CONSUMERS warpgroups own parts of the rows of one tile
+    PINGPONG,     // two warpgroups own a tile each: one stores while the other multiplies
+};
+
+template <int STAGES_, int CONSUMERS_, int MODE_, int CLUSTER_M_, int CLUSTER_N_, int GROUP_, bool ALONG_N_, bool OVERLAP_,
+          bool STREAM_>
+struct WgmmaConfig {
+    static constexpr int STAGES = STAGES_, CONSUMERS = CONSUMERS_, MODE = MODE_;
+    static constexpr int CLUSTER_M = CLUSTER_M_, CLUSTER_N = CLUSTER_N_, CLUSTER = CLUSTER_M * CLUSTER_N, GROUP = GROUP_;
+    static constexpr bool ALONG_N = ALONG_N_, OVERLAP = OVERLAP_, STREAM = STREAM_;
+    static constexpr int THREADS = WARPGROUP * (CONSUMERS + 1);
+    // Of the registers of a multiprocessor, what two consumers and the producer get a thread.
+    static constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
+};
+
+template <typename OPERATION, typename TILE, typename CONFIG, bool STORE_BY_TMA, int STORE_WIDTH>
+__global__ void __launch_bounds__(CONFIG::THREADS, 1)
+    wgmma_final(const typename OPERATION::ELEMENT* a, const typename OPERATION::ELEMENT* b,
+                const typename OPERATION::OUT* c, typename OPERATION::OUT* d, int m, int n, int k, long long lda,
+                long long ldb, long long ldc, long long ldd, typename OPERATION::SCALE alpha,
+                typename OPERATION::SCALE beta, const __grid_constant__ TensorMap map_a,
+                const __grid_constant__ TensorMap map_b, const __grid_constant__ TensorMap map_d) {
+    constexpr int CONSUMERS = CONFIG::CONSUMERS, CLUSTER = CONFIG::CLUSTER, CLUSTER_M = CONFIG::CLUSTER_M;
+    constexpr bool PINGPONG_MODE = CONFIG::MODE == PINGPONG;
+    constexpr int TAKING = PINGPONG_MODE ? 1 : CONSUMERS;  // warpgroups that read a stage
+    constexpr int BLOCKS = TILE::BM / 64 / TAKING;         // of 64 rows, of a warpgroup
+    static_assert(TILE::BM % (64 * TAKING) == 0, "each warpgroup has whole blocks of 64 rows");
+    using STAGE = WgmmaStage<OPERATION, TILE>;
+    using RING = StageRing<CONFIG::STAGES, STAGE::BYTES>;
+    using OUTPUT = WgmmaOutput<OPERATION, TILE, STORE_BY_TMA, STORE_WIDTH>;
+    using SCHEDULE = WgmmaSchedule<TILE, CLUSTER_M, CONFIG::CLUSTER_N, CONFIG::GROUP, CONFIG::ALONG_N>;
+    extern __shared__ __align__(1024) unsigned char memory[];
+
+    const Gemm<OPERATION> gemm{a, b, c, d, m, n, k, lda, ldb, ldc, ldd, alpha, beta};
+    const unsigned stages = shared_address(memory), outputs = stages + CONFIG::STAGES * STAGE::BYTES;
+    const RING ring{stages, outputs + CONSUMERS * OUTPUT::BYTES};
+    const int group = warpgroup(), rank = CLUSTER > 1 ? cluster_rank() : 0;
+    constexpr int NEIGHBOURS = CLUSTER_M + CONFIG::CLUSTER_N - 1;  // blocks of the same row or column of the cluster
+    if (threadIdx.x == 0) {
+        prefetch_tensor_map(map_a);
+        prefetch_tensor_map(map_b);
+        if (STORE_BY_TMA) prefetch_tensor_map(map_d);
+        ring.init(TAKING * NEIGHBOURS);
+    }
+    if constexpr (CLUSTER > 1) {
+        cluster_barrier<true>();
+    } else {
+        __syncthreads();
+    }
+    SCHEDULE schedule(m, n, gemm.k, 0, rank);
+    Work work;
+    typename RING::POSITION position;
+
+    if (group == 0) {
+        if constexpr (CONSUMERS == 2) registers_down<CONFIG::PRODUCER_REGISTERS>();
+        if (threadIdx.x == 0) {
+            const int beyond = gemm.k > 0 ? 0 : TILE::BK;  // no depth: one step of zeros, from outside the matrices
+            while (schedule.next(work)) {
+                for (int step = work.first; step < work.first + work.steps; ++step) {
+                    mbarrier_wait(ring.empty(position.stage), position.parity ^ 1);
+                    const unsigned stage = ring.at(position.stage), full = ring.full(position.stage);
+                    const int depth = step * TILE::BK + beyond;
+                    mbarrier_arrive_expect(full, STAGE::BYTES);
+                    if constexpr (CONFIG::CLUSTER_N > 1) {
+                        constexpr unsigned ROW_OF_BLOCKS = [] {
+                            unsigned bits = 0;
+                            for (int i = 0; i < CONFIG::CLUSTER_N; ++i) bits |= 1u << i * CLUSTER_M;
+                            return bits;
+                        }();
+                        STAGE::A::template load_share<CONFIG::CLUSTER_N>(stage, map_a, work.row, depth, full, rank / CLUSTER_M,
+                                                                         ROW_OF_BLOCKS << rank % CLUSTER_M);
+                    } else {
+                        STAGE::A::load(stage, map_a, work.row, depth, full);
+                    }
+                    if constexpr (CLUSTER_M > 1) {
+                        constexpr unsigned COLUMN_OF_BLOCKS = (1u << CLUSTER_M) - 1;
+                        STAGE::B::template load_share<CLUSTER_M>(stage + STAGE::B_OFFSET, map_b, work.column, depth, full,
+                                                                 rank % CLUSTER_M,
+                                                                 COLUMN_OF_BLOCKS << rank / CLUSTER_M * CLUSTER_M);
+                    } else {
+                        STAGE::B::load(stage + STAGE::B_OFFSET, map_b, work.column, depth, full);
+                    }
+                    position.advance();
+                }
+            }
+        }
+    } else {
+        if constexpr (CONSUMERS == 2) registers_up<CONFIG::CONSUMER_REGISTERS>();
+        const int consumer = group - 1, first_row = PINGPONG_MODE ? 0 : consumer * BLOCKS * 64;
+        WgmmaAccumulators<OPERATION, TILE, BLOCKS> accumulators;
+        OUTPUT output{gemm, map_d, outputs + consumer * OUTPUT::BYTES, consumer + 1};
+
+        // Tells those who fill this stage, here and in neighbouring blocks, that this warpgroup has read it.
+        const auto release = [&](int stage) {
+            const int thread = threadIdx.x % WARPGROUP;
+            if constexpr (CLUSTER == 1) {
+                if (thread == 0) mbarrier_arrive(ring.empty(stage));
+            } else if (thread < CLUSTER && (thread % CLUSTER_M == rank % CLUSTER_M || thread / CLUSTER_M == rank / CLUSTER_M)) {
+                mbarrier_arrive_at(ring.empty(stage), thread);
+            }
+        };
+
+        while (schedule.next(work)) {
+            int previous = 0;
+            for (int step = 0; step < work.steps; ++step) {
+                mbarrier_wait(ring.full(position.stage), position.parity);
+                accumulators.multiply(ring.at(position.stage), first_row, step > 0);
+                wgmma_wait_group<1>();
+                if (step > 0) release(previous);
+                previous = position.stage;
+                position.advance();
+            }
+            wgmma_wait_group<0>();
+            accumulators.pin_all();
+            release(previous);
+#pragma unroll
+            for (int block = 0; block < BLOCKS; ++block) {
+                const int row = work.row + first_row + 64 * block;
+#pragma unroll
+                for (int panel = 0; panel < OUTPUT::PANELS::COUNT; ++panel)
+                    output.store(panel, row, work.column, [&](int eight, int half) {
+                        typename OPERATION::SUM left, right;
+                        accumulators.pair(block, eight, half, left, right);
+                        const int lane = threadIdx.x % 32, warp = threadIdx.x % WARPGROUP / 32;
+                        return finished(left, right, gemm, row + 16 * warp + 8 * half + lane / 4,
+                                        work.column + 8 * eight + lane % 4 * 2);
+                    });
+            }
+        }
+        output.finish();
+    }
+    if constexpr (CLUSTER > 1) cluster_barrier<false>();
+}
+
+}  // namespace warptile

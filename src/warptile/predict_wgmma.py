@@ -1,0 +1,71 @@
+"""Predicted time of a Hopper rung: what `warptile.predict` does, for blocks that stay and operands that TMA brings.
+
+A block computes BM x BN of D in steps of BK; copies, products and, from `wgmma-store` on, stores go on at the same time.
+
+* dram: operands and D once, operands again for each wave that L2 cannot serve.
+* l2: (1 / BM + 1 / BN) elements a multiply-add, of the cluster's tile, which shares what it loads.
+* shared: 128 bytes a clock: what TMA writes, and what the tensor cores read: B once for every 64 or 128 rows of a
+  warpgroup's instruction, A once for every instruction.
+* tensor: multiply-adds of whole tiles at the issue rate of ``wgmma``, for the multiprocessor with the most tiles.
+* epilogue: D through shared memory, where nothing hides it.
+* latency: the first stage's way from DRAM, and the launch.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from warptile.arch import Device
+from warptile.problem import Problem
+from warptile.rungs.legality import ceil_div
+from warptile.rungs.rung import Config, Rung
+
+DRAM_LATENCY_CLOCKS = 1000
+"""Clocks from a tensor copy to its bytes in shared memory. An assumption near published Hopper microbenchmarks."""
+
+L2_SHARE_FOR_OPERANDS = 0.6
+"""Share of L2 that operands can count on: two halves keep some lines twice. An assumption."""
+
+ROWS = 64
+
+
+def terms(rung: Rung, problem: Problem, config: Config, device: Device) -> dict[str, float]:
+    """Milliseconds for each resource."""
+    view = rung.view(problem, config)
+    seen = view.problem
+    bm, bn, bk = config["BM"], config["BN"], config["BK"]
+    cluster = prod(rung.cluster(problem, config))
+    blocks = prod(rung.grid(problem, config))
+    tiles = ceil_div(seen.m, bm) * ceil_div(seen.n, bn)
+    steps = max(1, ceil_div(seen.k, bk))
+    each_bytes, out_bytes = seen.a.dtype.bytes, seen.d.dtype.bytes
+    busy = min(blocks, device.multiprocessors)
+    turns = tiles / busy if config.get("STREAM") else ceil_div(tiles, busy)
+    clock_ms = 1e3 / device.clock_hz
+    rate = device.wgmma_tflops.get(problem.a.dtype.name, device.wgmma_tflops["float16"]) * 1e12
+    rate *= device.sparse_gain if problem.a.sparse else 1.0
+    math_clocks = 2 * bm * bn * bk / (rate / device.multiprocessors / device.clock_hz)
+    consumers = 1 if config.get("PINGPONG") else config.get("CONSUMERS", 1)
+    instructions_rows = bm // consumers
+    reads = bm * bk * each_bytes + bn * bk * each_bytes * consumers * max(1, instructions_rows // (2 * ROWS))
+    writes = (bm + bn) * bk * each_bytes
+    cm, cn = config.get("CM", 1), config.get("CN", 1)
+    loaded = tiles * steps * bk * each_bytes * (bm / cn + bn / cm)
+    once = (seen.m + seen.n) * seen.k * each_bytes
+    d_bytes = seen.m * seen.n * out_bytes * (1 if seen.c is None else 2)
+    waves = ceil_div(tiles, busy)
+    again = once if once <= device.l2_bytes * L2_SHARE_FOR_OPERANDS else waves * busy**0.5 * (bm + bn) * seen.k * each_bytes
+    found = {
+        "dram": (max(once, again) + d_bytes) / device.dram_bytes_per_s * 1e3,
+        "l2": (loaded + d_bytes) / device.l2_bytes_per_s * 1e3,
+        "shared": turns * steps * (reads + writes) / device.shared_bytes_per_clock_per_sm * clock_ms,
+        "tensor": turns * steps * math_clocks * clock_ms,
+    }
+    epilogue_clocks = 4 * bm * bn * out_bytes / device.shared_bytes_per_clock_per_sm
+    hidden = config.get("OVERLAP") or config.get("PINGPONG")
+    found["latency"] = (
+        (DRAM_LATENCY_CLOCKS * 2 + (epilogue_clocks if hidden else turns * epilogue_clocks)) * clock_ms
+        + max(found["tensor"], found["shared"])
+        + (0 if cluster == 1 else DRAM_LATENCY_CLOCKS * clock_ms)
+    )
+    return found

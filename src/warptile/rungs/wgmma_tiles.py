@@ -1,0 +1,312 @@
+"""Sizes that follow from a configuration of the wgmma family, and every constraint on one: the Python side of
+tile/wgmma_panels.cuh and tile/wgmma_output.cuh.
+
+Whatever the type, rows of a stage have 128 bytes, permuted by TMA, and an instruction takes 32 bytes of depth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from warptile.isa import wgmma
+from warptile.isa.wgmma_wrappers import SATURATED
+from warptile.launch import SWIZZLE_BYTES, Argument, TensorMap
+from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, Problem
+from warptile.rungs.copies import Copy, copied
+from warptile.rungs.legality import grid_reason, keys_reason, operand_reason
+from warptile.rungs.rung import Config, View
+from warptile.rungs.tensor_tiles import elements_per_unit, output_width, packing_reason, round_up, unit_bytes
+
+ROW_BYTES = 128
+"""Bytes of a row of a panel: the widest that TMA permutes."""
+
+STEP_BYTES = 32
+"""Bytes of depth of an instruction."""
+
+WARPGROUP = 128
+MAX_BOX = 256
+"""Most elements along one side of a box."""
+
+BUFFER_BYTES = 64 * ROW_BYTES
+OUTPUT_BUFFERS = 2
+"""A warpgroup stores through so many buffers of 64 rows of 128 bytes."""
+
+MBARRIER_BYTES = 8
+RESULTS = {"float16": "f16", "float32": "f32", "int32": "s32", "int32_saturating": "s32"}
+"""Type of D of the instruction for each accumulator."""
+
+MAP_TYPES = {16: {"f16": "f16", "bf16": "bf16"}, 32: {"tf32": "f32", "f32": "f32", "s32": "s32"}}
+"""Type of a tensor map's elements by bits and PTX's name; units of a byte, whatever they hold, are ``u8``."""
+
+DTYPES = ("bfloat16", "float16", "tfloat32", "float8_e4m3", "float8_e5m2", "int8", "uint8", "bit1")
+"""Operand types of the family."""
+
+OVERHEAD_REGISTERS = 38
+"""Registers of addresses and loop state beside accumulators, as compiled kernels show them."""
+
+
+# --- what the kernel sees -----------------------------------------------------------------------------------------
+
+
+def turned(problem: Problem) -> Problem:
+    """D^T = B^T A^T: the same memory, rows and columns exchanged."""
+
+    def flipped(operand: Operand) -> Operand:
+        return replace(operand, major={"row": "col", "col": "row"}[operand.major])
+
+    c = flipped(problem.c) if problem.c is not None else None
+    a, b, d = flipped(problem.b), flipped(problem.a), flipped(problem.d)
+    return replace(problem, m=problem.n, n=problem.m, a=a, b=b, c=c, d=d)
+
+
+def along_k(operand: Operand, *, is_a: bool) -> bool:
+    """Whether what is contiguous runs along K."""
+    return operand.major == ("row" if is_a else "col")
+
+
+def needs_copy(operand: Operand, *, is_a: bool) -> bool:
+    """Whether neither TMA nor the instruction take the operand as it lies."""
+    across = not along_k(operand, is_a=is_a) and operand.dtype.bits != 16
+    return across or operand.alignment_bytes < MAX_ALIGNMENT_BYTES
+
+
+def view(problem: Problem, config: Config) -> View:
+    """What the kernel sees: turned round if the configuration says so, operands copied where they lie badly."""
+    names = ("A", "B")
+    if config.get("SWAP", 0):
+        problem, names = turned(problem), ("B", "A")
+    copies: list[Copy] = []
+    seen, found = [], []
+    for operand, name, is_a in ((problem.a, names[0], True), (problem.b, names[1], False)):
+        if needs_copy(operand, is_a=is_a):
+            rows, columns = (problem.m, problem.k) if is_a else (problem.k, problem.n)
+            across = not along_k(operand, is_a=is_a) and operand.dtype.bits != 16
+            operand, copy = copied(name, operand, rows, columns, transposed=across)
+            copies.append(copy)
+            name = copy.target
+        seen.append(operand)
+        found.append(name)
+    return View(replace(problem, a=seen[0], b=seen[1]), *found, tuple(copies))
+
+
+# --- sizes --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Panels:
+    """One operand's part of a stage: ``WgmmaPanels``.
+
+    Attributes:
+        extent: rows of A or columns of B that a block needs.
+        depth: units of depth.
+        unit: bytes of a unit.
+        k_major: lines run along K.
+    """
+
+    extent: int
+    depth: int
+    unit: int
+    k_major: bool
+
+    @property
+    def row(self) -> int:
+        """Units of a row of a panel."""
+        return ROW_BYTES // self.unit
+
+    @property
+    def lines(self) -> int:
+        """Lines of a panel."""
+        return self.extent if self.k_major else self.depth
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all panels."""
+        return -(-(self.depth if self.k_major else self.extent) // self.row) * self.lines * ROW_BYTES
+
+
+def panels(seen: Problem, config: Config) -> tuple[Panels, Panels]:
+    """Those of A and of B of the problem as the kernel sees it."""
+    depth, unit = config["BK"] // elements_per_unit(seen), unit_bytes(seen)
+    return (
+        Panels(config["BM"], depth, unit, along_k(seen.a, is_a=True)),
+        Panels(config["BN"], depth, unit, along_k(seen.b, is_a=False)),
+    )
+
+
+def stage_bytes(seen: Problem, config: Config) -> int:
+    """Bytes of a stage: ``WgmmaStage``."""
+    return sum(each.bytes for each in panels(seen, config))
+
+
+@dataclass(frozen=True)
+class Output:
+    """The panels in which 64 rows of a tile are stored: ``OutputPanels``.
+
+    Attributes:
+        element_bytes: of an element of D.
+        bn: columns of the tile.
+        column_major: D's columns are contiguous.
+    """
+
+    element_bytes: int
+    bn: int
+    column_major: bool
+
+    def _part(self, most: int) -> int:
+        """The largest power of two up to ``most`` that divides BN."""
+        return next(part for part in (128, 64, 32, 16, 8) if part <= most and self.bn % part == 0)
+
+    @property
+    def box(self) -> tuple[int, int]:
+        """Elements of a line, and lines."""
+        fits = ROW_BYTES // self.element_bytes
+        if self.column_major:
+            return min(fits, 64), self._part(64)
+        return self._part(fits), 64
+
+    @property
+    def swizzle(self) -> str:
+        """The permutation of lines, as a tensor map names it."""
+        row_bytes = self.box[0] * self.element_bytes
+        return next((name for name, span in SWIZZLE_BYTES.items() if span == row_bytes), "none")
+
+
+def by_tma(seen: Problem) -> bool:
+    """Whether TMA may store D: it clips lines to 16 bytes, so lines must be whole ones."""
+    line = seen.n if seen.d.major == "row" else seen.m
+    return seen.d.alignment_bytes == MAX_ALIGNMENT_BYTES and line * seen.d.dtype.bits // 8 % MAX_ALIGNMENT_BYTES == 0
+
+
+# --- kernel parameters --------------------------------------------------------------------------------------------
+
+
+def _map_type(operand: Operand) -> str:
+    return MAP_TYPES.get(operand.dtype.bits, {}).get(operand.dtype.ptx, "u8")
+
+
+def operand_map(name: str, operand: Operand, extents: tuple[int, int], part: Panels, shares: int) -> TensorMap:
+    """The tensor map of A or B.
+
+    Args:
+        name: whose memory.
+        operand: how it lies.
+        extents: elements of a line, and lines.
+        part: what a stage holds of it.
+        shares: blocks that load a part of the lines each.
+    """
+    packed = max(1, 8 // operand.dtype.bits)
+    line, lines = extents
+    return TensorMap(
+        name,
+        _map_type(operand),
+        dims=(max(-(-line // packed), 1), max(lines, 1)),
+        strides_bytes=(operand.leading_dimension * operand.dtype.bits // 8,),
+        box=(part.row, part.lines // shares),
+        swizzle=f"{ROW_BYTES}B",
+        l2_promotion="128B",
+    )
+
+
+def maps(found: View, config: Config) -> tuple[Argument, ...]:
+    """The tensor maps of A and B, and of D; where TMA cannot store D, A's stands in for it and is not used."""
+    seen = found.problem
+    part_a, part_b = panels(seen, config)
+    lines_a = (seen.k, seen.m) if part_a.k_major else (seen.m, seen.k)
+    lines_b = (seen.k, seen.n) if part_b.k_major else (seen.n, seen.k)
+    a = operand_map(found.a, seen.a, lines_a, part_a, config.get("CN", 1))
+    b = operand_map(found.b, seen.b, lines_b, part_b, config.get("CM", 1))
+    return a, b, output_map(seen, config) if by_tma(seen) else a
+
+
+def output_map(seen: Problem, config: Config) -> TensorMap:
+    """The tensor map of D."""
+    each = seen.d.dtype.bits // 8
+    row_major = seen.d.major == "row"
+    output = Output(each, config["BN"], not row_major)
+    return TensorMap(
+        "D",
+        _map_type(seen.d),
+        dims=(seen.n, seen.m) if row_major else (seen.m, seen.n),
+        strides_bytes=(seen.d.leading_dimension * each,),
+        box=output.box,
+        swizzle=output.swizzle,
+    )
+
+
+# --- template arguments -------------------------------------------------------------------------------------------
+
+
+def operation_type(seen: Problem) -> str:
+    """The kernels' operation: element, accumulator and output types, and majors."""
+    types = f"{seen.a.dtype.cuda}, {seen.accumulator.cuda}, {seen.d.dtype.cuda}"
+    majors = ", ".join("true" if each.major == "col" else "false" for each in (seen.a, seen.b, seen.d))
+    return f"warptile::WgmmaOperation<{types}, {majors}>"
+
+
+def tile_type(seen: Problem, config: Config) -> str:
+    """The kernels' tile, its depth in units."""
+    return f"warptile::WgmmaTile<{config['BM']}, {config['BN']}, {config['BK'] // elements_per_unit(seen)}>"
+
+
+def store_width(seen: Problem) -> int:
+    """Elements of D that one access may store without TMA."""
+    return seen.d.vector_elements if seen.c is None else output_width(seen)
+
+
+def instruction(problem: Problem, config: Config) -> str:
+    """The name of the instruction: `warptile.isa.wgmma.by_name`."""
+    element, accumulator = problem.a.dtype, problem.accumulator.name
+    depth = STEP_BYTES * 8 // element.bits * (2 if problem.a.sparse else 1)
+    family = "wgmma.sp" if problem.a.sparse else "wgmma"
+    saturated = SATURATED if accumulator == "int32_saturating" else ""
+    return f"{family}.m{wgmma.ROWS}n{config['BN']}k{depth}.{RESULTS[accumulator]}.{element.ptx}{saturated}"
+
+
+# --- legality -----------------------------------------------------------------------------------------------------
+
+
+def type_reason(problem: Problem) -> str | None:
+    """Why the operands cannot be taken at all, or None."""
+    accumulators = tuple(name for name in problem.a.dtype.accumulators if name in RESULTS)
+    majors = ("row", "col")
+    return operand_reason(problem, DTYPES, accumulators, majors) or packing_reason(problem)
+
+
+def tile_reason(problem: Problem, config: Config) -> str | None:
+    """Why there is no such tile, or None."""
+    bm, bn = config["BM"], config["BN"]
+    if bm % wgmma.ROWS or bm > MAX_BOX:
+        return f"BM is {bm}; it must be a multiple of {wgmma.ROWS}, at most {MAX_BOX}"
+    family = next(each for each in wgmma.FAMILIES if problem.a.dtype.ptx in each.types)
+    if bn not in family.columns:
+        columns = "a multiple of 8" if len(family.columns) == 32 else "8, 24 or a multiple of 16"
+        return f"BN is {bn}; for {problem.a.dtype.name} it must be {columns}, at most {MAX_BOX}"
+    depth_bytes = config["BK"] * problem.a.dtype.bits // 8
+    if depth_bytes % ROW_BYTES:
+        unit = ROW_BYTES * 8 // problem.a.dtype.bits
+        return f"BK is {config['BK']}; rows of a stage have {ROW_BYTES} bytes, so it must be a multiple of {unit}"
+    part_a, part_b = panels(problem, config)
+    if max(part_a.lines, part_b.lines) > MAX_BOX:
+        return f"BK is {config['BK']}; a box has at most {MAX_BOX} lines"
+    return None
+
+
+def common_reasons(problem: Problem, config: Config, keys: tuple[str, ...], may_be_zero: tuple[str, ...]) -> str | None:
+    """The reasons that all rungs share, in the order in which they build on each other."""
+    counted = {name: value + (name in may_be_zero) for name, value in config.items()}
+    return (
+        type_reason(problem)
+        or keys_reason(counted, keys)
+        or tile_reason(view(problem, config).problem, config)
+        or grid_reason(problem, config)
+    )
+
+
+def accumulator_registers(problem: Problem, rows: int, columns: int) -> int:
+    """Registers of a thread for ``rows`` x ``columns`` sums of a warpgroup."""
+    return rows * columns * problem.accumulator.bits // 32 // WARPGROUP
+
+
+def shared_bytes(stages: int, each: int, output: int) -> int:
+    """Shared memory of a block: stages, output buffers, and two barriers for each stage."""
+    return stages * each + output + round_up(2 * stages * MBARRIER_BYTES, 16)

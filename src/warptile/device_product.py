@@ -12,12 +12,15 @@ from typing import Any
 import numpy as np
 
 from warptile.arrays import numpy_dtype, packed
+from warptile.compile import CompiledKernel
 from warptile.dtypes import DTYPES, DType
 from warptile.errors import DeviceError
-from warptile.execute import compiled
+from warptile.execute import compiled, copy_launches
 from warptile.gpu import driver
 from warptile.gpu.executor import LoadedKernel, PreparedLaunch, load
 from warptile.gpu.timing import Candidate, EventRunner, GraphRunner, Runner, operand_sets
+from warptile.gpu.workspaces import Workspaces
+from warptile.launch import LaunchSpec
 from warptile.plan import Plan
 from warptile.problem import Operand, Problem
 from warptile.reference import Reference, error_ratio, is_correct, random_operand, reference, stored_shape
@@ -66,12 +69,14 @@ class CheckResult:
         unwritten: elements of D that still hold what D was filled with, over the whole of D.
         guards_intact: nothing before or behind D was written.
         d: the rows that were compared.
+        left_behind: bytes that are not zero in workspaces that kernels must leave zero.
     """
 
     error_ratio: float
     unwritten: int
     guards_intact: bool
     d: Array
+    left_behind: int = 0
 
     @property
     def rows(self) -> int:
@@ -83,6 +88,8 @@ class CheckResult:
         """What is wrong, or None."""
         if not self.guards_intact:
             return "it wrote outside D"
+        if self.left_behind:
+            return f"{self.left_behind} bytes of workspaces that it must leave zero are not"
         if self.unwritten:
             return f"{self.unwritten} elements of D were never written"
         if not is_correct(self.error_ratio):
@@ -212,6 +219,7 @@ class DeviceProduct:
         self.c = None if problem.c is None else draw((problem.m, problem.n), problem.c.dtype, seed + 2)
         self._c = None if self.c is None else self._copy(self.c, 0)
         self._loaded: dict[str, LoadedKernel] = {}
+        self._workspaces = Workspaces()
 
     @property
     def a(self) -> Array:
@@ -247,25 +255,39 @@ class DeviceProduct:
 
     def loaded(self, plan: Plan) -> LoadedKernel:
         """The plan's kernel on this GPU; compiled and loaded once."""
-        kernel = compiled(plan)
+        return self._load(compiled(plan))
+
+    def _load(self, kernel: CompiledKernel) -> LoadedKernel:
         if kernel.key not in self._loaded:
             self._loaded[kernel.key] = load(kernel)
         return self._loaded[kernel.key]
 
     def unload(self, plan: Plan) -> None:
-        """Give the plan's kernel back."""
+        """Give the plan's kernel back; those of copies stay until the end."""
         kernel = self._loaded.pop(compiled(plan).key, None)
         if kernel is not None:
             kernel.close()
 
-    def candidate(self, plan: Plan) -> Candidate:
-        """Launches of ``plan`` over all sets, for `warptile.gpu.timing`."""
+    def _launches(self, plan: Plan) -> list[tuple[LoadedKernel, LaunchSpec]]:
+        """All launches of one product: copies, then the product's own."""
         kernel = self.loaded(plan)
-        spec = plan.launch(kernel.kernel.entry, self.alpha, self.beta)
-        prepared: list[PreparedLaunch] = [kernel.prepare(spec, self.pointers(index)) for index in range(self.sets)]
+        before = [(self._load(copying), spec) for copying, spec in copy_launches(plan)]
+        return [*before, (kernel, plan.launch(kernel.kernel.entry, self.alpha, self.beta))]
+
+    def candidate(self, plan: Plan) -> Candidate:
+        """Launches of ``plan`` over all sets, for `warptile.gpu.timing`; copies of operands are part of each.
+
+        Workspaces, and with them the targets of copies, are one for all sets and plans, as they are in one stream.
+        """
+        launches, beside = self._launches(plan), self._workspaces.pointers(plan.workspaces)
+        prepared: list[list[PreparedLaunch]] = [
+            [kernel.prepare(spec, self.pointers(index) | beside) for kernel, spec in launches]
+            for index in range(self.sets)
+        ]
 
         def launch(index: int, stream: int) -> None:
-            prepared[index].launch(stream)
+            for each in prepared[index]:
+                each.launch(stream)
 
         return Candidate(launch, self.sets)
 
@@ -290,13 +312,15 @@ class DeviceProduct:
 
     def check(self, plan: Plan, expected: Reference, rows: Array | None = None) -> CheckResult:
         """Launch ``plan`` once on the first set, and compare D with ``expected`` (of ``rows``, or of all of them)."""
-        kernel = self.loaded(plan)
+        launches, beside = self._launches(plan), self._workspaces.pointers(plan.workspaces)
+        self._workspaces.spoil()
         memory = self._d[0]
         canary = np.full(self._d_begin, CANARY, np.uint8)
         memory.fill(UNWRITTEN)
         memory.from_host(canary)
         memory.from_host(canary[:GUARD_BYTES], offset_bytes=self._d_begin + self._d_bytes)
-        kernel.launch(plan.launch(kernel.kernel.entry, self.alpha, self.beta), self.pointers(0))
+        for kernel, spec in launches:
+            kernel.launch(spec, self.pointers(0) | beside)
         got = memory.to_host(np.empty(self._d_begin + self._d_bytes + GUARD_BYTES, np.uint8))
         before, inside, behind = np.split(got, (self._d_begin, self._d_begin + self._d_bytes))
         element = self.problem.d.dtype
@@ -307,6 +331,7 @@ class DeviceProduct:
             unwritten=unwritten_elements(inside, element),
             guards_intact=bool(np.all(before == CANARY) and np.all(behind == CANARY)),
             d=compared,
+            left_behind=self._workspaces.leftovers(),
         )
 
     def close(self) -> None:
@@ -314,6 +339,7 @@ class DeviceProduct:
         for kernel in self._loaded.values():
             kernel.close()
         self._loaded.clear()
+        self._workspaces.close()
         for memory in (*(each for sets in self._of_a.values() for each in sets), *self._b, *self._d):
             memory.close()
         if self._c is not None:

@@ -132,6 +132,10 @@ class UnwrittenOutput(EmulationError):
     """An output element that the kernel never wrote."""
 
 
+class DirtyWorkspace(EmulationError):
+    """A workspace that a kernel finds full of zeros and has to leave so, and did not."""
+
+
 class ConflictingWrites(EmulationError):
     """An output element written twice with different values."""
 

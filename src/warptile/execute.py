@@ -18,14 +18,16 @@ from warptile import arrays, tuned
 from warptile.arch import ARCHES, REFERENCE_ARCH
 from warptile.arrays import ArrayView, Shape
 from warptile.compile import CompiledKernel, compile_source
-from warptile.errors import LayoutError, NoDeviceError, UnsupportedError
-from warptile.launch import Access, Rows
+from warptile.errors import DirtyWorkspace, LayoutError, NoDeviceError, UnsupportedError
+from warptile.launch import NOTHING, Access, LaunchSpec, Rows
 from warptile.plan import Plan, make_plan
 from warptile.problem import Problem
+from warptile.rungs import copies
+from warptile.rungs.copies import Copy
 from warptile.source import Source, translation_unit
 
 BACKENDS = ("gpu", "emulator")
-NOTHING = 16
+NO_ELEMENT_BYTES = 16
 """Bytes given to an operand that has no element (K = 0): an address that is never used."""
 
 _log = logging.getLogger("warptile")
@@ -75,6 +77,17 @@ def _planned(
 def compiled(plan: Plan) -> CompiledKernel:
     """The kernel of ``plan``: compiled once a process, and once a machine through the cache on disk."""
     return _compiled(translation_unit(plan.rung, plan.problem, plan.config), plan.arch)
+
+
+def compiled_copy(copy: Copy, arch: str) -> CompiledKernel:
+    """The kernel that rewrites an operand before the product: compiled as `compiled` does."""
+    return _compiled(Source(f'#include "{copies.FILE}"\n', copy.name_expression), arch)
+
+
+def copy_launches(plan: Plan) -> list[tuple[CompiledKernel, LaunchSpec]]:
+    """What has to be launched before the product of ``plan``, on the same stream and in this order."""
+    kernels = [compiled_copy(copy, plan.arch) for copy in plan.copies]
+    return [(kernel, copy.launch(kernel.entry)) for kernel, copy in zip(kernels, plan.copies, strict=True)]
 
 
 @lru_cache(maxsize=512)
@@ -166,13 +179,37 @@ class EmulatorBackend:
     def emulate(
         self, plan: Plan, kernel: CompiledKernel, buffers: Mapping[str, np.ndarray[Any, Any]], alpha: float, beta: float
     ) -> Any:
-        """Run one launch on ``buffers``, changed in place; returns the emulator's report."""
+        """Run the launches of one product on ``buffers``, changed in place; returns the emulator's report.
+
+        The report is that of the product's own launch: its counters are those that hardware counts of that kernel, and
+        its lines are of one source. What `Plan.copies` do before it is checked in the same way and not counted.
+
+        Raises:
+            EmulationError: as `warptile.emulator.emulate`; `DirtyWorkspace` where a kernel leaves something in a
+                workspace that it has to leave full of zeros.
+        """
         from warptile.emulator import emulate
 
+        named = {name: each if each.size else np.zeros(NO_ELEMENT_BYTES, np.uint8) for name, each in buffers.items()}
+        named |= {each.name: np.zeros(each.bytes, np.uint8) for each in plan.workspaces}
+        accesses = {"D": output_access(plan)}
+        for (copying, spec), copy in zip(copy_launches(plan), plan.copies, strict=True):
+            written = {copy.target: Access(writes=True, complete=copy.written, holds=NOTHING)}
+            emulate(_module(copying.ptx), spec, named, accesses=written, arch=self.arch, schedule=self.schedule)
+            accesses[copy.target] = Access(holds=copy.written)
+        asked = plan.rung.workspaces(plan.problem, plan.config)
+        accesses |= {each.name: Access(writes=True, holds=None if each.zero else NOTHING) for each in asked}
         spec = plan.launch(kernel.entry, alpha, beta)
-        named = {name: buffers[name] if buffers[name].size else np.zeros(NOTHING, np.uint8) for name in spec.operands}
-        accesses = {name: output_access(plan) if name == "D" else Access() for name in spec.operands}
-        return emulate(_module(kernel.ptx), spec, named, accesses=accesses, arch=self.arch, schedule=self.schedule)
+        report = emulate(_module(kernel.ptx), spec, named, accesses=accesses, arch=self.arch, schedule=self.schedule)
+        for each in asked:
+            if each.zero and named[each.name].any():
+                first = int(np.flatnonzero(named[each.name])[0])
+                raise DirtyWorkspace(
+                    f"workspace {each.name}: byte {first} of {each.bytes} is {named[each.name][first]} after the "
+                    f"launch; it must be zero again, as it was before",
+                    kernel=kernel.entry,
+                )
+        return report
 
 
 @lru_cache(maxsize=64)
@@ -209,14 +246,25 @@ class GpuBackend:
 
         Operands on the GPU: queued on the caller's current stream, without waiting. In host memory: finished on return.
         """
+        from warptile.gpu import driver, workspaces
+
         kernel = compiled(plan)
         loaded = self.load(kernel)
         spec = plan.launch(kernel.entry, alpha, beta)
+        copying = [(self.load(each), before) for each, before in copy_launches(plan)]
         staged = {name: self._staged(operand) for name, operand in operands.items()}
         stream = operands["D"].stream
-        for index in indices:
-            pointers = {name: each.view.at(index).pointer for name, each in staged.items()}
-            loaded.launch(spec, pointers, stream)
+        shared = workspaces.of_stream(self.info.ordinal, stream)
+        with shared.lock, driver.on_device(self.info.ordinal):
+            beside = shared.pointers(plan.workspaces)
+            earlier: dict[str, int] = {}
+            for index in indices:
+                pointers = {name: each.view.at(index).pointer for name, each in staged.items()} | beside
+                for (each, before), copy in zip(copying, plan.copies, strict=True):
+                    if earlier.get(copy.source) != pointers[copy.source]:  # else the batch shares this operand
+                        each.launch(before, pointers, stream)
+                loaded.launch(spec, pointers, stream)
+                earlier = pointers
         staged.pop("D").give_back(copied=True)
         for each in staged.values():
             each.give_back(copied=False)

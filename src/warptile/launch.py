@@ -188,7 +188,14 @@ class Access:
     Attributes:
         writes: the kernel may write it; the caller's array is then updated.
         complete: elements that must all have been written when the launch is over.
+        holds: elements that have a value before the launch, where it is not all of them; the kernel may read another
+            only after it has written it.
     """
 
     writes: bool = False
     complete: Rows | None = None
+    holds: Rows | None = None
+
+
+NOTHING = Rows(0, 0, 1, 0)
+"""No element."""

@@ -12,11 +12,12 @@ from warptile.arch import REFERENCE_ARCH, Arch
 from warptile.dtypes import DType
 from warptile.errors import DTypeError, ShapeError, UnsupportedError
 from warptile.launch import Argument, Dim3, LaunchSpec, Pointer, Scalar
-from warptile.predict import Prediction, predict
+from warptile.predict import Prediction, copy_ms, predict
 from warptile.problem import Operand, Problem
 from warptile.rungs import RUNGS, Config, Rung
 from warptile.rungs import rung as rung_named
-from warptile.rungs.rung import View
+from warptile.rungs.copies import Copy
+from warptile.rungs.rung import View, Workspace
 
 SCALE_TYPE = {
     "float16": "f32", "float32": "f32", "float64": "f64", "int32": "s32", "int32_saturating": "s32", "int32_xor": "s32",
@@ -66,6 +67,17 @@ class Plan:
         """The problem as the kernel sees it, and what is copied for that."""
         return self.rung.view(self.problem, self.config)
 
+    @property
+    def copies(self) -> tuple[Copy, ...]:
+        """The launches before the product's, in order. Copies of nothing (K = 0) are left out."""
+        return tuple(copy for copy in self.view.copies if copy.moved_bytes)
+
+    @property
+    def workspaces(self) -> tuple[Workspace, ...]:
+        """Memory that the launches need beside the operands: targets of copies, and what the kernel asks for."""
+        targets = (Workspace(copy.target, max(copy.target_bytes, 1)) for copy in self.view.copies)
+        return (*targets, *self.rung.workspaces(self.problem, self.config))
+
     def launch(self, entry: str, alpha: float = 1, beta: float = 0) -> LaunchSpec:
         """The launch of the compiled product whose lowered symbol is ``entry``.
 
@@ -90,15 +102,21 @@ class Plan:
     def explain(self) -> str:
         """The choice as readable text: problem, kernel, launch, what bounds it, and what was rejected and why."""
         problem, rung, prediction = self.problem, self.rung, self.prediction
-        blocks, threads = rung.grid(problem, self.config)[0], rung.threads(problem, self.config)[0]
-        shared_bytes = rung.dynamic_shared_bytes(problem, self.config)
+        grid, threads = rung.grid(problem, self.config), rung.threads(problem, self.config)[0]
+        cluster, shared_bytes = rung.cluster(problem, self.config), rung.dynamic_shared_bytes(problem, self.config)
+        clusters = f" in clusters of {cluster[0]} x {cluster[1]}" if cluster != (1, 1, 1) else ""
         lines = [
             f"D[{problem.m}, {problem.n}] = A[{problem.m}, {problem.k}] @ B[{problem.k}, {problem.n}], "
             f"{problem.a.dtype.name} -> {problem.d.dtype.name}, accumulated in {problem.accumulator.name}",
             f"rung       {rung.name}: {rung.idea}",
             f"config     {config_text(self.config)}",
-            f"launch     {blocks} blocks of {threads} threads, {shared_bytes} bytes of dynamic shared memory, "
-            f"{self.arch}",
+            *(f"launch     {copy_text(copy)}, predicted {copy_ms(copy):.4g} ms" for copy in self.copies),
+            f"launch     {math.prod(grid)} blocks of {threads} threads{clusters}, "
+            f"{shared_bytes} bytes of dynamic shared memory, {self.arch}",
+            *(
+                f"workspace  {each.name}: {each.bytes} bytes{', left zero' if each.zero else ''}"
+                for each in self.workspaces
+            ),
             f"predicted  {prediction.time_ms:.4g} ms, {prediction.tflops:.4g} TFLOP/s on the {prediction.arch}, "
             f"bound by {prediction.bound}",
             "           " + ", ".join(f"{name} {time_ms:.4g} ms" for name, time_ms in prediction.terms.items()),
@@ -249,6 +267,11 @@ def choose(costs: list[Prediction], *, keep_first: bool) -> int:
     if keep_first or costs[cheapest].time_ms > WORTH_LEAVING_DEFAULT * costs[0].time_ms:
         return 0
     return cheapest
+
+
+def copy_text(copy: Copy) -> str:
+    """A copy as part of a line, such as ``copy of A: 2 x 33538050 bytes, transposed``."""
+    return f"{copy.target}: 2 x {copy.moved_bytes // 2} bytes{', transposed' if copy.transposed else ''}"
 
 
 def config_text(config: Config) -> str:

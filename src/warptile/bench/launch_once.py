@@ -2,8 +2,8 @@
 
     python -m warptile.bench.launch_once REQUESTS.json
 
-Operands have memory of exactly their size, so that an access beyond them is seen. After each launch, and after it has
-ended, one line says so; a launch that failed says why, and the rest goes on.
+Operands and workspaces have memory of exactly their size, so that an access beyond them is seen. After each request's
+launches, and after they have ended, one line says so; a launch that failed says why, and the rest goes on.
 """
 
 from __future__ import annotations
@@ -16,19 +16,24 @@ import msgspec
 from warptile.bench.profile import LaunchRequest
 from warptile.bench.workloads import to_problem
 from warptile.device_product import host_operands
-from warptile.execute import compiled
+from warptile.execute import compiled, copy_launches
 from warptile.gpu import driver, executor
+from warptile.gpu.workspaces import UNKNOWN
 from warptile.plan import make_plan
 
 
 def launch(request: LaunchRequest, arch: str) -> None:
-    """Compile, copy, launch and wait."""
+    """Compile, copy, launch what comes before the product, launch the product, and wait."""
     problem = to_problem(request.problem, with_c=request.beta != 0)
     plan = make_plan(problem, rung=request.rung, config=request.config, arch=arch)
     kernel = compiled(plan)
     memory = {name: driver.Allocation.from_array(array) for name, array in host_operands(problem).items()}
-    spec = plan.launch(kernel.entry, request.alpha, request.beta)
-    executor.load(kernel).launch(spec, {name: each.address for name, each in memory.items()})
+    for workspace in plan.workspaces:
+        memory[workspace.name] = driver.Allocation(workspace.bytes)
+        memory[workspace.name].fill(0 if workspace.zero else UNKNOWN)
+    launches = [*copy_launches(plan), (kernel, plan.launch(kernel.entry, request.alpha, request.beta))]
+    for each_kernel, spec in launches:
+        executor.load(each_kernel).launch(spec, {name: each.address for name, each in memory.items()})
     driver.synchronize()
     for each in memory.values():
         each.close()

@@ -12,9 +12,9 @@ from warptile.arch import arch as find_arch
 from warptile.emulator import program
 from warptile.emulator.assemble import assemble
 from warptile.emulator.counters import Counters, columns
-from warptile.emulator.lanes import Array
+from warptile.emulator.lanes import POISON_BYTE, Array
 from warptile.emulator.machine import SHARED_RESERVED_BYTES, Geometry, Machine
-from warptile.emulator.memory import GLOBAL_BASE, WRITTEN, GlobalSpace, Memory
+from warptile.emulator.memory import GLOBAL_BASE, MAPPED, WRITTEN, GlobalSpace, Memory
 from warptile.emulator.races import Races
 from warptile.emulator.register_pool import initial_count
 from warptile.emulator.schedule import Scheduler
@@ -28,7 +28,7 @@ from warptile.errors import (
     UnsupportedError,
     UnwrittenOutput,
 )
-from warptile.launch import SCALAR_BYTES, Access, Argument, Dim3, LaunchSpec, Pointer, TensorMap
+from warptile.launch import SCALAR_BYTES, Access, Argument, Dim3, LaunchSpec, Pointer, Rows, TensorMap
 from warptile.ptx.instruction import Module, Variable
 
 ALL_CHECKS = frozenset({"overflow", "races", "reuse", "uninitialised", "writes"})
@@ -178,7 +178,10 @@ def _prepare(
     functions = [name for name, function in module.functions.items() if not function.entry]
     symbols.update({name: program.FUNCTION_ADDRESS_BASE + 16 * i for i, name in enumerate(functions)})
     for name in spec.operands:
-        space.fill(name, _bytes_of(name, operands[name]), writable=accesses.get(name, Access()).writes)
+        access = accesses.get(name, Access())
+        space.fill(name, _bytes_of(name, operands[name]), writable=access.writes)
+        if access.holds is not None:
+            _forget_all_but(space, name, access.holds)
     for variable in variables.values():
         space.fill(variable.name, _initial(variable, symbols), writable=variable.space == "global")
     symbols.update(_fill_parameters(space, layout.entry.parameters, spec))
@@ -255,6 +258,17 @@ def _bytes_of(name: str, array: Array) -> NDArray[np.uint8]:
     if not array.flags.c_contiguous:
         raise LayoutError(f"operand {name} is not C-contiguous; pass numpy.ascontiguousarray({name.lower()})")
     return array.reshape(-1).view(np.uint8)
+
+
+def _forget_all_but(space: GlobalSpace, name: str, rows: Rows) -> None:
+    """Make what an operand holds outside ``rows`` unknown, as if nothing had ever written it."""
+    home = space.named(name)
+    home.initialised = False
+    unknown = np.ones(home.size, dtype=np.bool_)
+    width = rows.columns * rows.element_bytes
+    unknown[rows.offset_bytes + np.arange(rows.count)[:, None] * rows.stride_bytes + np.arange(width)] = False
+    space.data[home.start : home.start + home.size][unknown] = POISON_BYTE
+    space.shadow[home.start : home.start + home.size][unknown] = MAPPED
 
 
 def _initial(variable: Variable, symbols: Mapping[str, int]) -> bytes:

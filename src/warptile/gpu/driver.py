@@ -357,13 +357,14 @@ class Allocation(_Owned):
                 f"bytes; allocate Allocation({offset_bytes + array.nbytes})"
             )
 
-    def fill(self, byte: int) -> None:
-        """Set every byte, and wait for it."""
+    def fill(self, byte: int, stream: int = 0) -> None:
+        """Set every byte, in a stream, and wait for it."""
         if self.size_bytes:
             cuda = _cuda()
             with on_device(self.ordinal):
-                check(cuda.cuMemsetD8(cuda.CUdeviceptr(self.address), byte, self.size_bytes), "filling GPU memory")
-                check(cuda.cuStreamSynchronize(0), "filling GPU memory")
+                address, handle = cuda.CUdeviceptr(self.address), cuda.CUstream(stream)
+                check(cuda.cuMemsetD8Async(address, byte, self.size_bytes, handle), "filling GPU memory")
+                check(cuda.cuStreamSynchronize(handle), "filling GPU memory")
 
 
 class Stream(_Owned):
@@ -445,6 +446,18 @@ class Graph(_Owned):
         """Run the recorded work once in ``stream``."""
         cuda = _cuda()
         check(cuda.cuGraphLaunch(cuda.CUgraphExec(self.handle), cuda.CUstream(stream)), "launching a graph")
+
+
+@contextmanager
+def outside_captures() -> Iterator[None]:
+    """Calls that no stream's capture is to record, such as allocations, are allowed inside while one is under way."""
+    cuda = _cuda()
+    relaxed = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    before = check(cuda.cuThreadExchangeStreamCaptureMode(relaxed), "leaving captures")
+    try:
+        yield
+    finally:
+        check(cuda.cuThreadExchangeStreamCaptureMode(before), "returning to captures")
 
 
 class Module(_Owned):

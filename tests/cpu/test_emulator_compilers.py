@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
+from typing import Any
 
+import ml_dtypes
 import numpy as np
+import pytest
 
-from warptile.emulator import emulate
+from warptile.cli.main import run
+from warptile.emulator import DEFAULT_CHECKS, emulate
+from warptile.errors import DataRace, MbarrierMisuse
 from warptile.launch import Access, LaunchSpec, Pointer, Rows, Scalar
 from warptile.ptx import parse
 
@@ -47,3 +54,116 @@ def test_a_wmma_kernel_compiled_by_nvcc_without_optimisation_calls_its_functions
     emulate(module, spec, {"A": a, "B": b, "C": c}, accesses={"C": access}, arch="sm_80")
     exact = 2 * (a.astype(np.float64) @ b.astype(np.float64))
     np.testing.assert_allclose(c, exact, rtol=1e-4, atol=1e-4)
+
+
+# -- products compiled by Triton, through `warptile emulate` -----------------------------------------------------------
+
+M, N, K = 200, 176, 144  # no multiple of the tile of 128 x 64 x 64, in any direction
+SCHEDULES = ("latest", "earliest", "random:7")
+
+
+def described(name: str, array: np.ndarray[Any, Any], box: tuple[int, int], **more: object) -> list[str]:
+    """What Triton's host passes for a descriptor: the tensor map, then its extents, then its strides in elements.
+
+    ``box`` is the ``block_size`` of the compiled kernel's metadata; a row of 128 bytes or fewer is its swizzle.
+    """
+    rows, columns = array.shape
+    size = array.itemsize
+    fields = {
+        "base": f"{name}.npy", "dtype": {1: "u8", 2: "f16"}[size], "dims": [columns, rows],
+        "strides_bytes": [columns * size], "box": box[::-1], "swizzle": f"{box[1] * size}B", **more,
+    }  # fmt: skip
+    Path(f"{name}.json").write_text(json.dumps(fields))
+    return [f"tensormap:{name}.json", f"i32:{rows}", f"i32:{columns}", f"i64:{columns}", "i64:1"]
+
+
+def emulated(file: str, arguments: list[str], shared: int, threads: int, *more: str) -> int:
+    """Three persistent blocks through the command line; its exit code."""
+    words = ["emulate", str(DATA / file), "--grid", "3", "--block", str(threads), "--smem", str(shared)]
+    words += [word for argument in arguments for word in ("--arg", argument)]
+    return run([*words, "--out-dir", "out", "--json", *more])
+
+
+def operands(kind: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    rng = np.random.default_rng(5)
+    a, b = rng.standard_normal((M, K)).astype(kind), rng.standard_normal((K, N)).astype(kind)
+    np.save("a.npy", a)
+    np.save("b.npy", b)
+    return a, b
+
+
+def check(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], found: np.ndarray[Any, Any], bits: int) -> None:
+    """Half a unit of the result's type, and what sums of tensor cores are off: cut to 25 bits, of e4m3 to 13."""
+    left, right = a.astype(np.float64), b.astype(np.float64)
+    exact = left @ right
+    lost = 2.0 ** (-12 if a.dtype.itemsize == 1 else -21)
+    bound = 2.0**-bits * np.abs(exact) + lost * (np.abs(left) @ np.abs(right))
+    assert (np.abs(found.astype(np.float64) - exact) <= bound).all()
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize(
+    ("file", "kind", "shared"),
+    [("triton_matmul.ptx", np.float16, 90136), ("triton_matmul_e4m3.ptx", ml_dtypes.float8_e4m3fn, 53296)],
+)
+def test_persistent_products_with_tensor_maps(
+    file: str, kind: Any, shared: int, schedule: str, capsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every check is on, races among them: the three blocks load, multiply and store in rings of three stages."""
+    monkeypatch.chdir(tmp_path)
+    a, b = operands(kind)
+    np.save("c.npy", np.full((M, N), np.nan, np.float16))
+    arguments = [*described("a", a, (128, 64)), *described("b", b, (64, 64))]
+    arguments += described("c", np.load("c.npy"), (128, 64), inout=True)
+    arguments += [f"i32:{extent}" for extent in (M, N, K)] + ["u64:0", "u64:0"]
+    assert emulated(file, arguments, shared, 128, "--schedule", schedule) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["unfinished_copies"] == 0
+    assert any(line["file"] == "triton_matmul.py" for line in report["lines"])
+    check(a, b, np.load("out/c.npy"), 11)
+
+
+SPECIALIZED = DATA / "triton_matmul_specialized.ptx"
+
+
+def specialized(text: str, schedule: str, checks: frozenset[str]) -> np.ndarray[Any, Any]:
+    """C of the kernel whose warpgroups have tasks of their own, and which makes its descriptors itself."""
+    rng = np.random.default_rng(5)
+    arrays = {
+        "a": rng.standard_normal((M, K)).astype(ml_dtypes.bfloat16),
+        "b": rng.standard_normal((K, N)).astype(ml_dtypes.bfloat16),
+        "c": np.full((M, N), np.nan, ml_dtypes.bfloat16),
+        "scratch": np.zeros(3 * 512, np.uint8),
+    }
+    arguments = [Pointer(name) for name in "abc"] + [Scalar("s32", extent) for extent in (M, N, K)]
+    arguments += [Pointer("scratch"), Pointer(None)]
+    spec = LaunchSpec("specialized", (3, 1, 1), (384, 1, 1), tuple(arguments), dynamic_shared_bytes=90584)
+    access = {"c": Access(writes=True, complete=Rows(M, N, 2, 2 * N)), "scratch": Access(writes=True)}
+    emulate(parse(text), spec, arrays, accesses=access, arch="sm_90a", schedule=schedule, checks=checks)
+    check(arrays["a"], arrays["b"], arrays["c"], 8)
+    return arrays["c"]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_warp_specialised_product_that_makes_its_tensor_maps(schedule: str) -> None:
+    """Triton 3.6 leaves two things that the ISA forbids and that change nothing: mbarriers nobody uses, in memory that
+    becomes tiles; and all 128 threads write one word, the same. With the second mended nothing else is a race."""
+    text = SPECIALIZED.read_text()
+    with pytest.raises(MbarrierMisuse, match=r"initialises the mbarrier .* again: mbarrier\.inval must come before"):
+        specialized(text, schedule, DEFAULT_CHECKS)
+    without = DEFAULT_CHECKS - {"reuse"}
+    with pytest.raises(DataRace, match=r"write-write race .* st\.shared\.v2\.b32"):
+        specialized(text, schedule, without)
+    specialized(text, schedule, without - {"races"})
+    mended, count = re.subn(r"(\tst\.shared\.v2\.b32 )(.*\{\d+, \d+\};)", r"\t@%p23\1\2", text)
+    assert count == 2
+    specialized(mended, schedule, without)
+
+
+def test_a_warp_specialised_product_without_one_of_its_fences() -> None:
+    fence = r"@%p\d+ fence\.proxy\.tensormap::generic\.acquire\.gpu .*;"
+    text, count = re.subn(fence, "", SPECIALIZED.read_text(), count=1)
+    assert count == 1
+    text = re.sub(r"(\tst\.shared\.v2\.b32 )(.*\{\d+, \d+\};)", r"\t@%p23\1\2", text)
+    with pytest.raises(DataRace, match=r"a tensor map that this kernel wrote, and no fence\.proxy\.tensormap"):
+        specialized(text, "latest", DEFAULT_CHECKS - {"reuse"})

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
 
+import warptile
+from warptile.arrays import numpy_dtype
 from warptile.compile import CompiledKernel, compile_source
 from warptile.dtypes import DTYPES
 from warptile.emulator import emulate
-from warptile.launch import Access, Argument, LaunchSpec, Pointer, Rows, Scalar
+from warptile.launch import Access, Argument, LaunchSpec, Pointer, Rows, Scalar, TensorMap
 from warptile.problem import Problem
 from warptile.ptx import parse
+from warptile.ptx.instruction import Module
 from warptile.reference import reference
 from warptile.source import Source
 
 FOLDER = Path(__file__).parent / "wrong_kernels"
+HEADERS = Path(warptile.__file__).parent / "kernels"
 ARCH = "sm_90a"
+MAP_TYPES = {"float16": "f16", "bfloat16": "bf16", "float32": "f32"}
 _HEADER = re.compile(r"^// (Mistake|On a GPU|Fix): (.*(?:\n// (?!On a GPU: |Fix: ).*)*)", re.M)
+_MAP = re.compile(r"(\w+)@(\d+)x(\d+)(?:/(\w+))?")
 _REPORTED = re.compile(r"//.*\bREPORTED: (.*)$")
 
 
@@ -28,9 +35,27 @@ class WrongProduct(AssertionError):
     """A kernel ran to its end without a report, and D is not the product."""
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=256)
 def _compiled(source: Source) -> CompiledKernel:
-    return compile_source(source, ARCH, options=(f"-I{FOLDER}",), cache=None)
+    return compile_source(source, ARCH, options=(f"-I{FOLDER}", f"-I{HEADERS}"), cache=None)
+
+
+@lru_cache(maxsize=256)
+def _parsed(ptx: bytes) -> Module:
+    return parse(ptx)
+
+
+def tensor_map(text: str, arrays: Mapping[str, np.ndarray]) -> TensorMap | None:
+    """The map that ``text`` spells, of one of these matrices: see `Case`; None if it spells none."""
+    found = _MAP.fullmatch(text)
+    if found is None:
+        return None
+    name, width, height, swizzle = found.groups()
+    rows, columns = arrays[name].shape
+    return TensorMap(
+        name, MAP_TYPES[arrays[name].dtype.name], (columns, rows), (arrays[name].strides[0],),
+        (int(width), int(height)), swizzle=swizzle or "128B",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -62,11 +87,13 @@ class Case:
         threads: of a block.
         element: type of A and B.
         parameters: the kernel's parameters; ``A+4`` points 4 elements into A, whose rows are 8 longer; ``0`` is a null
-            pointer.
+            pointer; ``A@64x32`` is a tensor map of A with boxes of 32 rows of 64 elements under the swizzle of 128
+            bytes, ``A@64x32/none`` one under none; ``WRONG|RIGHT`` differs between the twins.
         b_major: ``"col"`` when B is stored [N, K].
         splits: blocks along z.
         scale: factor of the operands.
         shared: bytes of dynamic shared memory, of the wrong launch and of the right one.
+        otherwise: what other schedules than the default may report instead.
     """
 
     name: str
@@ -81,6 +108,7 @@ class Case:
     splits: int = 1
     scale: float = 1.0
     shared: tuple[int, int] = (0, 0)
+    otherwise: tuple[type[Exception], ...] = ()
     text: str = field(init=False, repr=False, compare=False, default="")
 
     def __post_init__(self) -> None:
@@ -111,28 +139,33 @@ class Case:
         launch = self.launch(correct)
         d = launch.operands["D"]
         access = {"D": Access(writes=True, complete=Rows(*d.shape, d.itemsize, d.strides[0]))}
-        module = parse(launch.kernel.ptx)
+        module = _parsed(launch.kernel.ptx)
         report = emulate(module, launch.spec, launch.operands, accesses=access, arch=ARCH, schedule=schedule)
         assert report.unfinished_copies == 0
         launch.check(d)
 
     def launch(self, correct: bool) -> Launch:
         """One of the twins, compiled, with new operands."""
-        kernel = _compiled(Source(self.text, f"product<{str(correct).lower()}>"))
+        kernel = _compiled(Source(self.text, f"product<{str(correct).lower()}>", may_serialise=not correct))
         m, n, k = self.size
         element = DTYPES[self.element]
         random = np.random.default_rng([m, n, k])
-        storage = np.float16 if self.element == "float16" else np.float32
+        storage = numpy_dtype(element)
         pad = 8 if "A+" in self.parameters else 0
         a = (self.scale * random.standard_normal((m, k + pad))).astype(storage)
         b = (self.scale * random.standard_normal((k, n))).astype(storage)
         d = np.zeros((m, n), np.float32)
         stored_b = np.ascontiguousarray(b.T) if self.b_major == "col" else b
         values = {"m": m, "n": n, "k": k, "lda": k + pad, "beta": 0.0}
+        operands = {"A": a, "B": stored_b, "D": d}
         arguments: list[Argument] = []
-        for parameter in self.parameters.split():
+        for both in self.parameters.split():
+            parameter = both.split("|")[-1 if correct else 0]
             name, _, offset = parameter.partition("+")
-            if parameter in values:
+            described = tensor_map(parameter, operands)
+            if described is not None:
+                arguments.append(described)
+            elif parameter in values:
                 arguments.append(Scalar("f32" if parameter == "beta" else "s32", values[parameter]))
             else:
                 arguments.append(Pointer(None if name == "0" else name, a.itemsize * int(offset or 0)))
@@ -144,7 +177,6 @@ class Case:
         inside = a[:, first : first + k]
         problem = Problem.dense(m, n, k, element, out=DTYPES["float32"], accumulator=DTYPES["float32"])
         bound = reference(problem, inside, b).bound
-        operands = {"A": a, "B": stored_b, "D": d}
         return Launch(kernel, spec, operands, inside.astype(np.float64), b.astype(np.float64), bound)
 
 

@@ -14,6 +14,8 @@ from warptile.errors import (
     Deadlock,
     DivergentCollective,
     IllegalAddress,
+    IllegalInstruction,
+    MbarrierMisuse,
     MisalignedAccess,
     UninitializedRead,
     UnwrittenOutput,
@@ -23,6 +25,14 @@ from wrong_kernel import FOLDER, Case, WrongProduct
 SIMT = {"tile": (16, 16), "threads": 256, "element": "float32"}
 WARP = {"size": (32, 48, 64), "tile": (16, 16), "threads": 32}
 RING = {"size": (64, 48, 96), "tile": (32, 16), "threads": 64}
+HOPPER = {
+    "size": (64, 32, 256), "tile": (64, 32), "threads": 160, "b_major": "col", "parameters": "A@64x64 B@64x32 D n k",
+}  # fmt: skip
+TAIL = {**HOPPER, "size": (64, 32, 216)}
+FILLED = {**HOPPER, "threads": 128, "parameters": "A B D n k"}
+STORING = {**HOPPER, "parameters": "A@64x64 B@64x32 D@32x64/none k"}
+HALVES = {**HOPPER, "parameters": "A@64x64 B@64x32 D@16x64/none k"}
+CLUSTER = {**HOPPER, "size": (64, 64, 256), "parameters": "A@64x32 B@64x32 D n k"}
 STAGE_BYTES = (32 * 16 + 16 * 16) * 2
 IN_FLIGHT = "reads shared memory at byte .* while an asynchronous copy into it has not been waited for: it was started"
 OVERFLOW = "the result is infinite, in thread .*, although the operands are finite"
@@ -69,10 +79,10 @@ CASES = (
         tile=(32, 16), threads=64,
     ),
     Case("wmma_misaligned_pitch", MisalignedAccess, "leading dimension 20 elements is not a multiple of 16", **WARP),
-    Case("async_no_empty_groups", UninitializedRead, IN_FLIGHT, **RING),
-    Case("async_wait_one_too_few", UninitializedRead, IN_FLIGHT, **RING),
-    Case("async_no_wait", UninitializedRead, IN_FLIGHT, **RING),
-    Case("async_stale_fragment", UninitializedRead, IN_FLIGHT, **RING),
+    Case("async_no_empty_groups", UninitializedRead, IN_FLIGHT, otherwise=(DataRace,), **RING),
+    Case("async_wait_one_too_few", UninitializedRead, IN_FLIGHT, otherwise=(DataRace,), **RING),
+    Case("async_no_wait", UninitializedRead, IN_FLIGHT, otherwise=(DataRace,), **RING),
+    Case("async_stale_fragment", UninitializedRead, IN_FLIGHT, otherwise=(DataRace,), **RING),
     Case("async_wait_after_barrier", DataRace, "has waited for its copy, but no barrier between", **RING),
     Case("async_stage_overwritten_too_early", DataRace, "stages.*starts a copy into it", **RING),
     Case(
@@ -102,6 +112,55 @@ CASES = (
         **WARP,
     ),
     Case("mma_rows_written_twice", UnwrittenOutput, r"D\[8, 0\] was never written: 768 of 1536", **WARP),
+    Case("tma_parity", UninitializedRead, IN_FLIGHT, otherwise=(DataRace, Deadlock), **HOPPER),
+    Case("tma_too_few_bytes", DataRace, "nobody has waited for the copy", otherwise=(UninitializedRead,), **HOPPER),
+    Case("tma_too_many_bytes", Deadlock, "lacks 0 of 1 arrivals and 4096 bytes", **HOPPER),
+    Case("tma_tail_bytes", Deadlock, "with 7680 bytes more than were expected", **TAIL),
+    Case("tma_empty_not_waited", MbarrierMisuse, "waits for 0 of 1 arrivals", otherwise=(DataRace,), **HOPPER),
+    Case("tma_empty_count", Deadlock, "lacks 124 of 128 arrivals", **HOPPER),
+    Case("tma_every_lane_expects", MbarrierMisuse, "waits for 0 of 1 arrivals", **HOPPER),
+    Case("tma_ring_one_ahead", UninitializedRead, IN_FLIGHT, otherwise=(DataRace,), **HOPPER),
+    Case("tma_stale_tail", WrongProduct, " of 2048 elements are wrong", **TAIL),
+    Case("tma_coordinates_exchanged", WrongProduct, " of 2048 elements are wrong", **HOPPER),
+    Case("tma_stage_misaligned", MisalignedAccess, "it takes multiples of 128", **HOPPER),
+    Case("tma_map_on_stack", IllegalInstruction, "the tensor map lies in local memory", **HOPPER),
+    Case("tma_barrier_not_ready", DataRace, r"wrote it with mbarrier\.init", **HOPPER),
+    Case("tma_store_no_proxy_fence", DataRace, r"no fence\.proxy\.async stands between", **STORING),
+    Case("tma_store_buffer_reused", DataRace, "nobody has waited for the copy", **HALVES),
+    Case("tma_store_waited_by_another", DataRace, "nobody has waited for the copy", **HALVES),
+    Case("tma_store_exit_too_early", IllegalAddress, "ends before this copy has read", **STORING),
+    Case("tma_store_no_commit", IllegalAddress, "ends before this copy has read", **STORING),
+    Case("wgmma_no_proxy_fence", DataRace, r"no fence\.proxy\.async stands between", **FILLED),
+    Case("wgmma_no_fence", DataRace, r"has not executed wgmma\.fence", **HOPPER),
+    Case("wgmma_no_commit", DataRace, "has not waited for its product", **HOPPER),
+    Case("wgmma_read_before_wait", DataRace, "a register of a product that it has not waited for", **HOPPER),
+    Case("wgmma_released_before_wait", DataRace, "has not waited for its product", **HOPPER),
+    Case("wgmma_wait_one_too_many", DataRace, "has not waited for its product", **HOPPER),
+    Case("wgmma_uninitialised_sums", UninitializedRead, "which nothing has written", **HOPPER),
+    Case("wgmma_k_advance", UninitializedRead, IN_FLIGHT, otherwise=(DataRace,), **HOPPER),
+    Case(
+        "wgmma_swizzle_disagrees", WrongProduct, " of 2048 elements are wrong",
+        **{**HOPPER, "parameters": "A@64x64/none|A@64x64 B@64x32/none|B@64x32 D n k"},
+    ),
+    Case("wgmma_wrong_type", WrongProduct, "2048 of 2048 elements are wrong", **{**HOPPER, "element": "bfloat16"}),
+    Case(
+        "wgmma_b_not_transposed", UninitializedRead, IN_FLIGHT, otherwise=(DataRace,),
+        **{**HOPPER, "b_major": "row", "parameters": "A@64x64 B@32x64/64B D n k"},
+    ),
+    Case("wgmma_swizzle_not_aligned", WrongProduct, " of 2048 elements are wrong", **FILLED),
+    Case("wgmma_offsets_swapped", IllegalAddress, "of 13312 bytes of shared memory", **FILLED),
+    Case(
+        "wgmma_three_warps", DivergentCollective, "of its warpgroup warp 3 never",
+        **{**HOPPER, "size": (48, 32, 256), "parameters": "A@64x64 B@64x32 D m n k"},
+    ),
+    Case(
+        "wgmma_wrong_half_of_b", WrongProduct, "2048 of 4096 elements are wrong; columns 0, 1, 2, .*, 31 are right$",
+        **{**HOPPER, "size": (64, 64, 256), "tile": (64, 64), "threads": 288, "parameters": "A@64x64 B@64x64 D n k"},
+    ),
+    Case(
+        "wgmma_too_many_registers", Deadlock, "64512 in all",
+        **{**HOPPER, "size": (128, 32, 256), "tile": (128, 32), "threads": 384, "parameters": "A@64x128 B@64x32 D n k"},
+    ),
     Case(
         "cluster_exit_too_early", DataRace, r"accesses .* of block \(0, 0, 1\), which may have exited by then",
         (16, 32, 32), splits=2, **SIMT,
@@ -110,6 +169,15 @@ CASES = (
         "cluster_relaxed_arrival", DataRace, "write-read race on .*half.*no barrier of their cluster between them",
         (16, 32, 32), splits=2, **SIMT,
     ),
+    Case("cluster_multicast_mask", Deadlock, "lacks 0 of 1 arrivals and 4096 bytes", **CLUSTER),
+    Case("cluster_both_halves_in_one_place", DataRace, "write-write race on .*ring", **CLUSTER),
+    Case(
+        "cluster_bytes_of_own_copies", DataRace, "nobody has waited for the copy", otherwise=(UninitializedRead,),
+        **CLUSTER,
+    ),
+    Case("cluster_empty_in_one_block", DataRace, "read-write race on .*ring", **CLUSTER),
+    Case("cluster_barrier_not_ready", DataRace, "may not have started yet", **CLUSTER),
+    Case("cluster_exit_before_arrival", DataRace, "may have exited by then", **CLUSTER),
 )  # fmt: skip
 
 RECORD_FILE = FOLDER.parent / "data" / "wrong_kernels_h200.json"
@@ -121,6 +189,8 @@ FAMILIES = {
     "wmma": "WMMA",
     "async": "Stages of `cp.async`",
     "mma": "`mma.sync`",
+    "tma": "Tensor copies and mbarriers",
+    "wgmma": "`wgmma`",
     "cluster": "Clusters",
 }
 INTRODUCTION = """# Wrong kernels

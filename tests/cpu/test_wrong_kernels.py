@@ -7,9 +7,9 @@ import re
 import numpy as np
 import pytest
 
-from warptile.errors import DataRace, UnwrittenOutput
+from warptile.errors import UnwrittenOutput
 from wrong_kernel import FOLDER, Case, WrongProduct, check_product
-from wrong_kernel_cases import CASES, IN_FLIGHT, page
+from wrong_kernel_cases import CASES, page
 
 SCHEDULES = ("latest", "earliest", "random:7")
 DOCUMENT = FOLDER.parents[1] / "docs" / "wrong-kernels.md"
@@ -18,18 +18,17 @@ DOCUMENT = FOLDER.parents[1] / "docs" / "wrong-kernels.md"
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_mistake_is_caught_and_named(case: Case, schedule: str) -> None:
-    # A copy that nobody has waited for is still under way in the default schedule. It may as well have landed: then the
-    # read is a race.
-    landed = schedule != "latest" and case.message is IN_FLIGHT
-    with pytest.raises((case.error, DataRace) if landed else case.error) as caught:
+    # A copy that nobody has waited for is still under way in the default schedule. Under others it may have landed, or
+    # the kernel runs into the next trouble.
+    others = case.otherwise if schedule != "latest" else ()
+    with pytest.raises((case.error, *others)) as caught:
         case.run(schedule, correct=False)
-    message = str(caught.value)
-    if not landed:
-        assert type(caught.value) is case.error
-        assert re.search(case.message, message), message
+    message, instead = str(caught.value), type(caught.value) is not case.error
+    assert not instead or type(caught.value) in others
+    assert instead or re.search(case.message, message), message
     named = {int(line) for line in re.findall(r"\bkernel\.cu:(\d+)", message)}
-    for role, lines in case.reported_lines.items():
-        assert named & set(lines), f"{role}: none of the lines {lines} of {case.name}.cu is named in: {message}"
+    missing = {role: lines for role, lines in case.reported_lines.items() if not named & set(lines)}
+    assert not missing or (instead and len(missing) < len(case.reported_lines)), f"{missing} not named in: {message}"
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)

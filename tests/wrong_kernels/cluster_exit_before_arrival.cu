@@ -1,0 +1,35 @@
+// Mistake: two blocks of a cluster multiply the same rows of A. Each copies half of them into the shared memory of
+// both. A block is done and ends while the other's consumers have still to arrive at its empty barriers.
+// On a GPU: right while the blocks keep step; else an illegal address, or an arrival in another block's shared memory.
+// Fix: a barrier of the cluster at the end.
+#include "hopper.h"
+
+template <bool CORRECT>
+__global__ void __cluster_dims__(2, 1, 1) product(const __grid_constant__ TensorMap a,
+                                                  const __grid_constant__ TensorMap b, float* d, int n, int k) {
+    __shared__ Ring ring;
+    Accumulator sum;
+    const int rank = cluster_rank();
+    ring.start(1, 2 * CONSUMERS);
+    cluster_barrier<false>();
+    for (int tile = 0; tile < k / BK; ++tile) {
+        const int s = tile % STAGES, round = tile / STAGES;
+        if (producing()) {
+            wait(ring.empty[s], (round + 1) % 2);
+            expect(ring.full[s], sizeof(Stage));
+            load(ring.stages[s].a[rank * 32], a, tile * BK, blockIdx.y * BM + rank * 32, ring.full[s], 3);
+            load(ring.stages[s].b, b, tile * BK, blockIdx.x * BN, ring.full[s]);
+        }
+        if (consuming()) {
+            wait(ring.full[s], round % 2);
+            sum.fence();
+            sum.multiply(ring.stages[s]);
+            commit_products();
+            sum.wait<0>();
+            arrive_at(ring.empty[s], 0);  // REPORTED: arrives
+            arrive_at(ring.empty[s], 1);  // REPORTED: arrives
+        }
+    }
+    if (consuming()) sum.store(d, n);
+    if (CORRECT) cluster_barrier<false>();  // MISTAKE
+}

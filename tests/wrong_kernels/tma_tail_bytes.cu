@@ -1,0 +1,26 @@
+// Mistake: the depth is no multiple of 64, and the producer expects only those bytes of the last boxes that lie inside
+// the matrices. A copy brings, and counts, whole boxes: zeros where there is no matrix.
+// On a GPU: hangs: more bytes come than were expected, and the phase does not end.
+// Fix: always expect whole boxes.
+#include "hopper.h"
+
+template <bool CORRECT>
+__global__ void product(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, float* d, int n,
+                        int k) {
+    __shared__ Ring ring;
+    Accumulator sum;
+    const int tiles = (k + BK - 1) / BK;
+    ring.start();
+    if (consuming()) {
+        ring.consume(sum, tiles);  // REPORTED: waits
+        sum.store(d, n);
+    }
+    if (!producing()) return;
+    for (int tile = 0; tile < tiles; ++tile) {
+        const int s = tile % STAGES, round = tile / STAGES;
+        wait(ring.empty[s], (round + 1) % 2);
+        const int inside = k - tile * BK < BK ? k - tile * BK : BK;
+        expect(ring.full[s], CORRECT ? sizeof(Stage) : (BM + BN) * inside * sizeof(Half));  // MISTAKE
+        ring.copy(a, b, tile);
+    }
+}

@@ -1,0 +1,26 @@
+// Mistake: the products are never committed to a group, so that `wgmma.wait_group` has nothing to wait for.
+// On a GPU: wrong sums now and then, when a copy overtakes the products; where ptxas sees that the sums are used, it
+// waits by itself, with a warning.
+// Fix: `wgmma.commit_group` behind the products of each tile.
+#include "hopper.h"
+
+template <bool CORRECT>
+__global__ void product(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, float* d, int n,
+                        int k) {
+    __shared__ Ring ring;
+    Accumulator sum;
+    const int tiles = k / BK;
+    ring.start();
+    if (producing()) ring.produce(a, b, tiles);  // REPORTED: filled again
+    if (!consuming()) return;
+    for (int tile = 0; tile < tiles; ++tile) {
+        const int s = tile % STAGES, round = tile / STAGES;
+        wait(ring.full[s], round % 2);
+        sum.fence();
+        sum.multiply(ring.stages[s]);    // REPORTED: multiplied
+        if (CORRECT) commit_products();  // MISTAKE
+        sum.wait<0>();
+        arrive(ring.empty[s]);
+    }
+    sum.store(d, n);
+}

@@ -1,0 +1,27 @@
+// Mistake: the consumers declare a stage empty when they have issued the products that read it. These are asynchronous:
+// they may still read when the producer fills the stage again.
+// On a GPU: wrong sums now and then, when a copy overtakes the products.
+// Fix: wait for the products, then arrive at the empty barrier.
+#include "hopper.h"
+
+template <bool CORRECT>
+__global__ void product(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, float* d, int n,
+                        int k) {
+    __shared__ Ring ring;
+    Accumulator sum;
+    const int tiles = k / BK;
+    ring.start();
+    if (producing()) ring.produce(a, b, tiles);  // REPORTED: filled again
+    if (!consuming()) return;
+    for (int tile = 0; tile < tiles; ++tile) {
+        const int s = tile % STAGES, round = tile / STAGES;
+        wait(ring.full[s], round % 2);
+        sum.fence();
+        sum.multiply(ring.stages[s]);  // REPORTED: read
+        commit_products();
+        if (!CORRECT) arrive(ring.empty[s]);  // MISTAKE
+        sum.wait<0>();
+        if (CORRECT) arrive(ring.empty[s]);
+    }
+    sum.store(d, n);
+}

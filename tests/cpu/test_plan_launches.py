@@ -2,17 +2,23 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from warptile.arch import arch
+from toy_rung import TEXT, TOY, toy_problem, toy_view
+from warptile import execute
+from warptile.arch import H200, arch
 from warptile.dtypes import DTYPES
+from warptile.errors import DirtyWorkspace, UninitializedRead
+from warptile.execute import EmulatorBackend
 from warptile.launch import Pointer, Scalar, TensorMap
 from warptile.plan import Plan, illegal, make_plan
-from warptile.predict import Prediction
+from warptile.predict import Prediction, predict
 from warptile.problem import Problem
 from warptile.rungs import rung
 from warptile.rungs.copies import Copy, copied, padded_stride
-from warptile.rungs.rung import View
+from warptile.rungs.rung import View, Workspace
+from warptile.source import Source
 
 
 def problem(m=193, n=161, k=97, element="float16", **kwargs):
@@ -98,3 +104,96 @@ def test_lines_start_on_16_bytes_and_long_ones_on_128(units, unit_bytes, stride)
 def test_a_copy_whose_target_no_tensor_copy_can_read_is_refused():
     with pytest.raises(AssertionError):
         Copy("A", "copy of A", 3, 5, 5, 2, 2, False, 5)
+
+
+# --- a rung that asks for everything ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    """Plans and emulates the toy rung: returns (plan, buffers, report)."""
+    monkeypatch.setattr(
+        execute, "translation_unit", lambda rung, problem, config: Source(TEXT, rung.name_expression(problem, config))
+    )
+
+    def run(mistake=0, given=None, schedule="latest", alpha=1.0):
+        given = given or toy_problem()
+        config = {**TOY.default_config(given), "MISTAKE": mistake}
+        plan = Plan(given, TOY, config, "sm_90a", predict(TOY, given, config))
+        draw = np.random.default_rng(5).integers
+        buffers = {
+            "A": draw(-4, 5, (given.m, given.k)).astype(np.float16),
+            "B": draw(-4, 5, (given.k, given.n)).astype(np.float16),
+            "D": np.full((given.m, given.n), np.nan, np.float32),
+        }
+        kept = {name: each.copy() for name, each in buffers.items()}
+        report = EmulatorBackend(schedule=schedule).emulate(plan, execute.compiled(plan), buffers, alpha, 0)
+        assert all(np.array_equal(buffers[name], kept[name]) for name in "AB")
+        return plan, buffers, report
+
+    return run
+
+
+@pytest.mark.parametrize("schedule", ["latest", "earliest", "random:1"])
+def test_copies_a_tensor_map_a_cluster_and_workspaces_make_a_product(toy, schedule):
+    _, buffers, _ = toy(schedule=schedule, alpha=2.0)
+    assert np.array_equal(buffers["D"], 2 * (buffers["A"].astype(np.float32) @ buffers["B"].astype(np.float32)))
+
+
+def test_the_report_is_of_the_product_alone(toy):
+    plan, _, report = toy()
+    # Each of 256 threads stores one sum, 7 x 13 of them one element of D, and each block counts itself once.
+    assert report.counters["global_store_bytes"] == 4 * (256 + 7 * 13 + 2)
+    assert [copy.target for copy in plan.copies] == ["copy of A", "copy of B"]
+
+
+def test_a_counter_that_is_not_left_zero_is_named(toy):
+    with pytest.raises(DirtyWorkspace, match="workspace arrivals: byte 0 of 4 is 2 after the launch"):
+        toy(mistake=1)
+
+
+def test_what_a_workspace_held_before_is_unknown(toy):
+    with pytest.raises(UninitializedRead, match="sums"):
+        toy(mistake=2)
+
+
+def test_what_a_copy_has_not_written_is_unknown(toy):
+    with pytest.raises(UninitializedRead, match="copy of B"):
+        toy(mistake=3, given=toy_problem(k=17))
+
+
+def test_copies_and_workspaces_are_in_the_plans_text(toy):
+    plan, _, _ = toy()
+    text = plan.explain()
+    assert "launch     copy of A: 2 x 406 bytes, predicted" in text
+    assert "launch     copy of B: 2 x 754 bytes, transposed, predicted" in text
+    assert "2 blocks of 128 threads in clusters of 2 x 1" in text
+    assert "workspace  copy of A: 448 bytes\n" in text
+    assert "workspace  arrivals: 4 bytes, left zero" in text
+
+
+def test_copies_are_part_of_the_predicted_time():
+    given = problem(4096, 4096, 4096)
+
+    def copying(p, config):
+        seen, copy = copied("B", p.b, p.k, p.n, transposed=True)
+        return View(replace(p, b=seen), b=copy.target, copies=(copy,))
+
+    config = BASE.default_config(given)
+    without, with_copy = predict(BASE, given, config), predict(replace(BASE, view=copying), given, config)
+    copy_ms = 2 * 2 * 4096**2 / H200.dram_bytes_per_s * 1e3 + H200.launch_s * 1e3
+    assert with_copy.terms["copies"] == pytest.approx(copy_ms)
+    assert with_copy.time_ms == pytest.approx(without.time_ms + copy_ms)
+    assert "copies" not in without.terms
+
+
+def test_an_empty_operand_is_not_copied():
+    plan = planned(replace(BASE, view=toy_view), toy_problem(k=0))
+    assert plan.copies == ()
+    assert [(each.name, each.bytes) for each in plan.workspaces] == [("copy of A", 112), ("copy of B", 208)]
+
+
+@pytest.mark.parametrize("wrong", [("D", 4), ("sums", 0)])
+def test_a_workspace_without_size_or_with_an_operands_name_is_refused(wrong):
+    with pytest.raises(AssertionError):
+        Workspace(*wrong)

@@ -80,7 +80,7 @@ class Both:
 
     def ordered(self, thread: int, clock: int, lane: int) -> bool:
         history = History(16, self.clocks)
-        history.table[0, :3] = self.clocks.first_thread + thread + 1, clock, 0  # a write
+        history.write(0)[:] = self.clocks.first_thread + thread + 1, clock, 0  # a write
         return history.access(np.array([0]), 16, np.array([lane]), READING, tag=0) is None
 
 

@@ -1,8 +1,8 @@
 """The last accesses to every place of a memory, and the compiled loop that holds a new one against them.
 
-A place is a run of bytes as long as the shortest access so far. Of each are kept its last write and two reads since
-then (the first, and the last one from another warp): thread, clock and what the instruction was. This is the scheme of
-FastTrack (Flanagan and Freund, PLDI 2009), with two readers in the place of a vector clock of all of them.
+A place is a run of bytes as long as the shortest access to its page so far. Of each are kept its last write and two
+reads since then (the first, and the last one from another warp): thread, clock and what the instruction was. This is
+the scheme of FastTrack (Flanagan and Freund, PLDI 2009), with two readers in the place of a vector clock of all.
 """
 
 from __future__ import annotations
@@ -28,32 +28,44 @@ one that issued it, until that one has waited for it."""
 WEAK, WITHIN_BLOCK, WITHIN_CLUSTER, ANYWHERE = range(4)
 """Strength of an access: plain, or atomic (volatile, relaxed, ...) for threads of the block, the cluster, or all."""
 
+LONGEST = 4
+"""Logarithm of the bytes of the longest place: no access is longer."""
+
+PAGE = 10
+"""Logarithm of the bytes of a page, whose places are all equally long."""
+
 Table = NDArray[np.int32]
 Places = NDArray[np.int64]
 
 
 class History:
-    """What has been done to ``size`` bytes, all of it by the threads that `clocks` knows."""
+    """What has been done to ``size`` bytes, all of it by the threads that `clocks` knows.
+
+    Attributes:
+        shifts: of each page, the logarithm of the bytes of its places.
+        tables: for each such logarithm, `COLUMNS` numbers of every place one behind the other, whatever the page; those
+            of other pages mean nothing. What was never used takes no memory.
+    """
 
     def __init__(self, size: int, clocks: Clocks) -> None:
-        self._size = size
         self._clocks = clocks
-        self.shift = 4
-        self.table: Table = np.zeros((-(-size // 16), COLUMNS), dtype=np.int32)
+        self.shifts = np.full(-(-size // (1 << PAGE)), LONGEST, dtype=np.int64)
+        self.tables = tuple(self._table(shift) if shift == LONGEST else _NOTHING for shift in range(LONGEST + 1))
 
-    def place(self, offsets: Places, size: int) -> tuple[Places, int]:
-        """The first place of each access of ``size`` bytes, and how many places it covers."""
-        if 1 << self.shift > size:
-            self._refine(size.bit_length() - 1)
-        return offsets >> self.shift, size >> self.shift
+    def _table(self, shift: int) -> Table:
+        return np.zeros((len(self.shifts) << PAGE >> shift) * COLUMNS, dtype=np.int32)
 
-    def _refine(self, shift: int) -> None:
-        """Make places smaller; each gets what was known of the larger one. What was never used takes no memory."""
-        parts = 1 << self.shift - shift
-        used = np.flatnonzero(self.table.any(axis=1))
-        finer = np.zeros((len(self.table) * parts, COLUMNS), dtype=np.int32)
-        finer[(used[:, None] * parts + np.arange(parts)).ravel()] = np.repeat(self.table[used], parts, axis=0)
-        self.table, self.shift = finer, shift
+    def fit(self, offsets: Places, size: int) -> None:
+        """Make places at which something of ``size`` bytes is accessed no longer than that."""
+        shift = size.bit_length() - 1
+        if shift == LONGEST:
+            return
+        pages = offsets >> PAGE
+        coarse = np.unique(pages[self.shifts[pages] > shift])
+        if len(coarse):
+            if not len(self.tables[shift]):
+                self.tables = (*self.tables[:shift], self._table(shift), *self.tables[shift + 1 :])
+            _refine(self.tables, self.shifts, coarse, shift)
 
     def access(
         self, offsets: Places, size: int, lanes: NDArray[np.intp], doing: int, tag: int
@@ -62,32 +74,53 @@ class History:
 
         Of that: its number, its offset, and the other access: its column and the three values there.
         """
-        first, count = self.place(offsets, size)
+        self.fit(offsets, size)
         clocks = self._clocks
-        found = _access(
-            self.table.reshape(-1), first, count, lanes, doing, tag, clocks.first_thread, clocks.shape, clocks.clock,
-            clocks.block_floor, clocks.warp_floor, clocks.known, clocks.starts, clocks.keys, clocks.values,
+        index, offset, column = _access(
+            self.tables, self.shifts, offsets, size, lanes, doing, tag, clocks.first_thread, clocks.shape,
+            clocks.clock, clocks.block_floor, clocks.warp_floor, clocks.known, clocks.starts, clocks.keys,
+            clocks.values,
         )  # fmt: skip
-        if found < 0:
+        if index < 0:
             return None
-        found, column = divmod(found, COLUMNS)
-        index, piece = divmod(found, count)
-        other = self.table[first[index] + piece, column : column + 3].copy()
-        return index, int(offsets[index]) + (piece << self.shift), column, other
+        shift = self.shifts[offset >> PAGE]
+        place = (offset >> shift) * COLUMNS + column
+        return index, offset, column, self.tables[shift][place : place + 3].copy()
 
-    def writes(self, offsets: Places, size: int) -> Table:
-        """The last writes (thread, clock, tag) of every place of some accesses, those of one access together."""
-        first, count = self.place(offsets, size)
-        rows = (first[:, None] + np.arange(count)).ravel()
-        return self.table[rows, WRITE : WRITE + 3]
+    def write(self, offset: int) -> Table:
+        """The last write (thread, clock, tag) of the place of a byte."""
+        shift = self.shifts[offset >> PAGE]
+        place = (offset >> shift) * COLUMNS + WRITE
+        found: Table = self.tables[shift][place : place + 3]
+        return found
 
     def finish_copies(
         self, offsets: Places, size: int, lanes: NDArray[np.intp], tag: int, clock: NDArray[np.int32] | None = None
     ) -> None:
         """The lanes' own copies are over: from now on their accesses are like any other, made at ``clock`` (now)."""
         clock = self._clocks.clock if clock is None else clock
-        first, count = self.place(offsets, size)
-        _finish(self.table.reshape(-1), first, count, lanes, tag, self._clocks.first_thread, clock)
+        _finish(self.tables, self.shifts, offsets, size, lanes, tag, self._clocks.first_thread, clock)
+
+
+_NOTHING: Table = np.zeros(0, dtype=np.int32)
+
+
+@numba.njit(cache=True)
+def _refine(tables: Any, shifts: Any, pages: Any, shift: int) -> None:
+    """Make places of some pages shorter; each gets what was known of the longer one."""
+    for page in pages:
+        old, new, parts = tables[shifts[page]], tables[shift], 1 << shifts[page] - shift
+        for place in range(page << PAGE >> shift, (page + 1) << PAGE >> shift):
+            for column in range(COLUMNS):
+                new[place * COLUMNS + column] = old[place // parts * COLUMNS + column]
+        shifts[page] = shift
+
+
+@numba.njit(cache=True)
+def rows(shifts: Any, offset: int, size: int) -> tuple[int, int, int]:
+    """Where in which table the places of an access start and end: the table's number and two indices."""
+    shift = shifts[offset >> PAGE]
+    return shift, (offset >> shift) * COLUMNS, ((offset + size) >> shift) * COLUMNS
 
 
 @numba.njit(cache=True)
@@ -131,25 +164,28 @@ def _tells(memo: Any, thread: int, clock: int, table: int, shape: Any, starts: A
 
 
 @numba.njit(cache=True)
-def _finish(table: Any, first: Any, count: int, lanes: Any, tag: int, first_thread: int, clock: Any) -> None:
+def _finish(
+    tables: Any, shifts: Any, offsets: Any, size: int, lanes: Any, tag: int, first_thread: int, clock: Any
+) -> None:
     """Turn what unfinished copies of these lanes have entered into accesses at the lanes' ``clock``."""
-    for i in range(len(first)):
+    for i in range(len(offsets)):
         thread = first_thread + lanes[i] + 1
-        for row in range(first[i] * COLUMNS, (first[i] + count) * COLUMNS, COLUMNS):
-            for column in range(row, row + COLUMNS, 3):
-                if table[column] == -thread and table[column + 2] == tag:
-                    table[column] = thread
-                    table[column + 1] = clock[lanes[i]]
+        shift, start, end = rows(shifts, offsets[i], size)
+        table = tables[shift]
+        for column in range(start, end, 3):
+            if table[column] == -thread and table[column + 2] == tag:
+                table[column] = thread
+                table[column + 1] = clock[lanes[i]]
 
 
 @numba.njit(cache=True)
 def _access(
-    table: Any, first: Any, count: int, lanes: Any, doing: int, tag: int, first_thread: int, shape: Any, clock: Any,
-    block_floor: Any, warp_floor: Any, known: Any, starts: Any, keys: Any, values: Any,
-) -> int:  # fmt: skip
-    """Enter accesses one after the other; -1, or (number * count + piece) * COLUMNS + column of the first conflict.
+    tables: Any, shifts: Any, offsets: Any, size: int, lanes: Any, doing: int, tag: int, first_thread: int,
+    shape: Any, clock: Any, block_floor: Any, warp_floor: Any, known: Any, starts: Any, keys: Any, values: Any,
+) -> tuple[int, int, int]:  # fmt: skip
+    """Enter accesses one after the other; -1, or of the first conflict: the number, the offset, and the column.
 
-    ``table`` is flat. Threads are counted from 1 here, so that 0 is none.
+    Threads are counted from 1 here, so that 0 is none.
     """
     lanes_per_block, _, lanes_per_cluster = shape
     strength = tag & 3
@@ -157,8 +193,8 @@ def _access(
     sign = -1 if doing >= COPYING_FROM else 1
     held_columns = FIRST_READ if reading else COLUMNS  # a read conflicts with the write only
     block_first = block_end = passed = 0
-    memo = np.full(4, -1, dtype=np.int64)
-    for i in range(len(first)):
+    memos = np.full((4, 4), -1, dtype=np.int64)  # of the three accesses that a place has, and of the first read again
+    for i in range(len(offsets)):
         lane = lanes[i]
         me = first_thread + lane + 1
         now = clock[lane]
@@ -170,8 +206,9 @@ def _access(
         warp = lane // WARP
         warp_first = first_thread + warp * WARP + 1
         warp_passed = warp_floor[warp]
-        for piece in range(count):
-            row = (first[i] + piece) * COLUMNS
+        shift, start, end = rows(shifts, offsets[i], size)
+        table = tables[shift]
+        for row in range(start, end, COLUMNS):
             for column in range(0, held_columns, 3):
                 other = table[row + column]
                 if other == 0 or other == me:
@@ -185,8 +222,10 @@ def _access(
                     continue
                 if allies == WITHIN_CLUSTER and (abs(other) - 1) // lanes_per_cluster == (me - 1) // lanes_per_cluster:
                     continue
-                if other < 0 or not _tells(memo, other - 1, since, known[lane], shape, starts, keys, values):
-                    return (i * count + piece) * COLUMNS + column
+                if other < 0 or not _tells(
+                    memos[column // 3], other - 1, since, known[lane], shape, starts, keys, values
+                ):
+                    return i, row // COLUMNS << shift, column
             column = row + WRITE if not reading else row + FIRST_READ
             held = table[column]
             if reading and held not in (0, me):
@@ -194,7 +233,7 @@ def _access(
                 near = block_first <= held < block_end
                 behind = near and (since < passed or (since < warp_passed and warp_first <= held < warp_first + WARP))
                 if not behind and (
-                    held < 0 or not _tells(memo, held - 1, since, known[lane], shape, starts, keys, values)
+                    held < 0 or not _tells(memos[3], held - 1, since, known[lane], shape, starts, keys, values)
                 ):
                     column = row + OTHER_READ
                     other = table[column]
@@ -209,4 +248,4 @@ def _access(
             table[column] = sign * me
             table[column + 1] = now
             table[column + 2] = tag
-    return -1
+    return -1, 0, 0

@@ -15,7 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from warptile.emulator.clocks import Clocks, Lanes
-from warptile.emulator.history import COLUMNS, WRITE, History, published
+from warptile.emulator.history import COLUMNS, WRITE, History, published, rows
 from warptile.emulator.lanes import WARP
 
 SPACES = ("shared", "global")
@@ -50,11 +50,7 @@ class Proxies:
                 row[lanes] = values
         clocks.clock[lanes] += 1
 
-    def missing(self, lane: int, space: str, thread: int, clock: int) -> bool:
-        """Whether no fence stands between a write of ``thread`` (from 0) at ``clock`` and an operation of ``lane``."""
-        return bool(_missing(lane, thread, clock, *self._state(space)))
-
-    def missing_somewhere(
+    def first_missing(
         self,
         history: History,
         offsets: NDArray[np.int64],
@@ -62,13 +58,16 @@ class Proxies:
         lanes: Lanes,
         space: str,
         plain: NDArray[np.bool_],
-    ) -> bool:
-        """Whether that is so of the last write of some place that ``lanes`` read, ``size`` bytes each.
+    ) -> tuple[int, int] | None:
+        """Of what ``lanes`` read, ``size`` bytes each, the first place whose last write lacks a fence before the read.
 
         ``plain`` says of every instruction, by the number in its tags, whether it goes through the generic proxy.
+        Returns the number of the access and the offset of the place, or None.
         """
-        first, count = history.place(offsets, size)
-        return bool(_missing_somewhere(history.table.reshape(-1), first, count, lanes, plain, *self._state(space)))
+        number, offset = _first_missing(
+            history.tables, history.shifts, offsets, size, lanes, plain, *self._state(space)
+        )
+        return (number, offset) if number >= 0 else None
 
     def _state(self, space: str) -> tuple[Any, ...]:
         clocks, number = self._clocks, SPACES.index(space)
@@ -91,7 +90,10 @@ def _knows(lane: int, thread: int, clock: int, block_floor: int, warp_floor: int
 
 @njit(cache=True)
 def _missing(lane: int, thread: int, clock: int, fences: Any, seen: Any, now: Any, told: Any) -> bool:
-    """`Proxies.missing` for one space: ``now`` holds the floors of blocks and of warps, and the lanes' knowledge."""
+    """Whether no fence stands between a write of ``thread`` (from 0) at ``clock`` and an operation of ``lane``.
+
+    ``fences`` and ``seen`` are those of one space; ``now`` holds the floors of blocks and warps, and what lanes know.
+    """
     block_floors, warp_floors, known = now
     block_floor, warp_floor = block_floors[lane // told[1][0]], warp_floors[lane // WARP]
     writer = thread - told[0]
@@ -108,19 +110,22 @@ def _missing(lane: int, thread: int, clock: int, fences: Any, seen: Any, now: An
 
 
 @njit(cache=True)
-def _missing_somewhere(
-    table: Any, first: Any, count: int, lanes: Any, plain: Any, fences: Any, seen: Any, now: Any, told: Any
-) -> bool:
-    """`Proxies.missing_somewhere`, of a flat history; what has just been found right is not looked at again."""
+def _first_missing(
+    tables: Any, shifts: Any, offsets: Any, size: int, lanes: Any, plain: Any, fences: Any, seen: Any, now: Any,
+    told: Any,
+) -> tuple[int, int]:  # fmt: skip
+    """`Proxies.first_missing`; what has just been found right is not looked at again."""
     last_lane, last_thread, last_clock = -1, 0, 0
-    for i in range(len(first)):
-        for row in range(first[i] * COLUMNS + WRITE, (first[i] + count) * COLUMNS, COLUMNS):
+    for i in range(len(offsets)):
+        shift, start, end = rows(shifts, offsets[i], size)
+        table = tables[shift]
+        for row in range(start + WRITE, end + WRITE, COLUMNS):
             thread, clock = table[row], table[row + 1]
             if thread <= 0 or not plain[table[row + 2] >> 2]:
                 continue
             if lanes[i] == last_lane and thread == last_thread and clock == last_clock:
                 continue
             if _missing(lanes[i], thread - 1, clock, fences, seen, now, told):
-                return True
+                return i, row // COLUMNS << shift
             last_lane, last_thread, last_clock = lanes[i], thread, clock
-    return False
+    return -1, 0

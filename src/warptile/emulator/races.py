@@ -381,23 +381,19 @@ class Races:
         """Bulk copies and `wgmma` that lanes start read these bytes: raise if a plain write lacks a proxy fence."""
         space = "shared" if home.name == "shared" else "global"
         history = self._history(home)
-        if not self._proxies.missing_somewhere(history, places, size, lanes, space, self._plain_numbers):
+        found = self._proxies.first_missing(history, places, size, lanes, space, self._plain_numbers)
+        if found is None:
             return
-        held = history.writes(places, size)
-        starting = np.repeat(lanes, len(held) // max(len(lanes), 1))
-        chosen = np.flatnonzero((held[:, 0] > 0) & self._plain_numbers[held[:, 2] >> 2])
-        cases, first = np.unique(np.column_stack((starting[chosen], held[chosen])), axis=0, return_index=True)
-        for (lane, thread, clock, tag), at in zip(cases.tolist(), first.tolist(), strict=True):
-            if self._proxies.missing(lane, space, thread - 1, clock):
-                second = _Party(instruction, self._clocks.first_thread + lane, READING)
-                other = _Party(self._instructions[tag >> 2][0], thread - 1, WRITING)
-                offset = int(places[chosen[at] * len(places) // len(held)])
-                raise self._race(
-                    home, offset, other, second,
-                    "the write went through the generic proxy, this goes through the async proxy, and no "
-                    "fence.proxy.async stands between them (behind the write, in the thread that wrote, before the "
-                    "barrier)",
-                )  # fmt: skip
+        number, offset = found
+        thread, _, tag = history.write(offset).tolist()
+        raise self._race(
+            home,
+            offset,
+            _Party(self._instructions[tag >> 2][0], thread - 1, WRITING),
+            _Party(instruction, self._clocks.first_thread + int(lanes[number]), READING),
+            "the write went through the generic proxy, this goes through the async proxy, and no fence.proxy.async "
+            "stands between them (behind the write, in the thread that wrote, before the barrier)",
+        )
 
     # -- reports ---------------------------------------------------------------------------------------------------
 

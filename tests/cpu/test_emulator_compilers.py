@@ -167,3 +167,61 @@ def test_a_warp_specialised_product_without_one_of_its_fences() -> None:
     text = re.sub(r"(\tst\.shared\.v2\.b32 )(.*\{\d+, \d+\};)", r"\t@%p23\1\2", text)
     with pytest.raises(DataRace, match=r"a tensor map that this kernel wrote, and no fence\.proxy\.tensormap"):
         specialized(text, "latest", DEFAULT_CHECKS - {"reuse"})
+
+
+# -- libcu++: what NVRTC makes of cuda::barrier, cuda::memcpy_async and cuda::ptx --------------------------------------
+
+BARRIER = DATA / "nvcc_barrier.ptx"
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_ring_of_bulk_copies_on_barriers_of_libcudacxx(schedule: str) -> None:
+    x = np.random.default_rng(2).integers(-8, 8, (3, 5, 256)).astype(np.float32)
+    out = np.full((3, 256), np.nan, np.float32)
+    spec = LaunchSpec("sum_tiles", (3, 1, 1), (64, 1, 1), (Pointer("out"), Pointer("x"), Scalar("s32", 5)))
+    access = Access(writes=True, complete=Rows(3, 256, 4, 1024))
+    report = emulate(
+        parse(BARRIER.read_text()),
+        spec,
+        {"out": out, "x": x},
+        accesses={"out": access},
+        arch="sm_90a",
+        schedule=schedule,
+    )
+    np.testing.assert_array_equal(out, x.sum(axis=1))
+    assert report.counters["global_load_bytes"] == x.nbytes
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_each_thread_copies_several_parts_on_one_barrier(schedule: str) -> None:
+    x, out = np.arange(1000, dtype=np.int32), np.zeros(1000, np.int32)
+    arguments = (Pointer("out"), Pointer("x"), Scalar("s32", 1000))
+    spec = LaunchSpec("reversed", (1, 1, 1), (96, 1, 1), arguments, dynamic_shared_bytes=4000)
+    access = Access(writes=True, complete=Rows(1, 1000, 4, 4000))
+    emulate(
+        parse(BARRIER.read_text()),
+        spec,
+        {"out": out, "x": x},
+        accesses={"out": access},
+        arch="sm_90a",
+        schedule=schedule,
+    )
+    np.testing.assert_array_equal(out, x[::-1])
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_tensor_copies_through_libcudacxx(
+    schedule: str, capsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the command line; 20 rows of 100 numbers in rows of 104, so that the last boxes are partly outside."""
+    monkeypatch.chdir(tmp_path)
+    x = np.arange(20 * 104, dtype=np.uint16).reshape(20, 104)
+    np.save("x.npy", x)
+    np.save("y.npy", np.zeros_like(x))
+    for name, more in (("x", {}), ("y", {"inout": True})):
+        fields = {"base": f"{name}.npy", "dtype": "u16", "dims": [100, 20], "strides_bytes": [208], "box": [64, 8]}
+        Path(f"{name}.json").write_text(json.dumps(fields | more))
+    words = ["emulate", str(BARRIER), "--entry", "inverted", "--grid", "2,3", "--block", "96", "--schedule", schedule]
+    assert run([*words, "--arg", "tensormap:x.json", "--arg", "tensormap:y.json", "--out-dir", "out"]) == 0
+    y = np.load("out/y.npy")
+    np.testing.assert_array_equal(y[:, :100], ~x[:, :100])

@@ -287,8 +287,11 @@ class Mbarriers:
         """Whether anybody waits."""
         return bool(self._parked)
 
-    def starve(self, last_effect: int) -> None:
-        """Nobody can run: finish asynchronous work that is waited for, or let waits return false."""
+    def starve(self, last_effect: int) -> bool:
+        """Nobody can run: finish asynchronous work that is waited for, or let waits return false.
+
+        Whether there was such work: it may not have been all that a phase lacks.
+        """
         helped: set[int] = set()
         for offset in list(self._parked):
             block = offset // self._memory.shared_stride
@@ -296,6 +299,7 @@ class Mbarriers:
                 helped.add(block)  # one mbarrier of each block: as late as possible, and blocks keep step
         if not helped:
             self.refuse(last_effect)
+        return bool(helped)
 
     def refuse(self, last_effect: int) -> None:
         """Waits return false, unless they have done so too often while nothing happened (the last thing being at

@@ -78,8 +78,9 @@ class Scheduler:
             self._execute(*self._take())
             if not self._ready and self._collectives:
                 self._retry_collectives()
-            if not self._ready and self.machine.mbarriers.parked:
-                self.machine.mbarriers.starve(self.machine.last_effect)
+            while not self._ready and self.machine.mbarriers.parked:
+                if not self.machine.mbarriers.starve(self.machine.last_effect):
+                    break
         self._report_stuck()
 
     # -- choosing ----------------------------------------------------------------------------------------------

@@ -55,6 +55,7 @@ def _top(mantissa_bits: int, exponent: int) -> float:
 
 _F32 = ("float32",)
 _F32_F16 = ("float32", "float16")
+_F8 = ("float32", "float16", "float32_fast")
 _S32 = ("int32", "int32_saturating")
 _ALL = (
     DType("float16", 16, "float", "__half", "f16", "float16", "float16", _F32_F16, 10, -14, _top(10, 15)),
@@ -63,9 +64,9 @@ _ALL = (
     DType("tfloat32", 32, "float", "float", "tf32", "float32", "float32", _F32, 10, -126, _top(10, 127)),
     DType("float64", 64, "float", "double", "f64", "float64", "float64", ("float64",), 52, -1022, _top(52, 1023)),
     # e4m3 has no infinities: the all-ones pattern alone is NaN, so its largest number has one fraction bit fewer.
-    DType("float8_e4m3", 8, "float", "warptile::float8_e4m3", "e4m3", "float8_e4m3fn", "float8_e4m3fn", _F32_F16, 3, -6,
+    DType("float8_e4m3", 8, "float", "warptile::float8_e4m3", "e4m3", "float8_e4m3fn", "float8_e4m3fn", _F8, 3, -6,
           448.0),
-    DType("float8_e5m2", 8, "float", "warptile::float8_e5m2", "e5m2", "float8_e5m2", "float8_e5m2", _F32_F16, 2, -14,
+    DType("float8_e5m2", 8, "float", "warptile::float8_e5m2", "e5m2", "float8_e5m2", "float8_e5m2", _F8, 2, -14,
           _top(2, 15)),
     DType("int8", 8, "int", "signed char", "s8", "int8", "int8", _S32, largest=127),
     DType("uint8", 8, "uint", "unsigned char", "u8", "uint8", "uint8", _S32, largest=255),
@@ -73,7 +74,9 @@ _ALL = (
     DType("uint4", 4, "uint", "warptile::uint4_packed", "u4", "uint4", None, _S32, largest=15),
     DType("bit1", 1, "bit", "warptile::bit_packed", "b1", "uint8", None, ("int32", "int32_xor"), largest=1),
     DType("int32", 32, "int", "int", "s32", "int32", "int32", ("int32",), largest=2**31 - 1),
-    # Accumulators alone, stored as int32: sums that saturate at each instruction; ones counted of XOR instead of AND.
+    # Accumulators alone. Of 8-bit floats: sums as Hopper's tensor cores keep them, truncated to 13 bits of fraction.
+    DType("float32_fast", 32, "float", "warptile::fast_float", "f32", "float32", "float32", (), 12, -126, _top(13, 127)),
+    # Stored as int32: sums that saturate at each instruction; ones counted of XOR instead of AND.
     DType("int32_saturating", 32, "int", "warptile::saturating_int", "s32", "int32", "int32", (), largest=2**31 - 1),
     DType("int32_xor", 32, "int", "warptile::xor_int", "s32", "int32", "int32", (), largest=2**31 - 1),
 )  # fmt: skip

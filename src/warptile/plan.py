@@ -20,7 +20,8 @@ from warptile.rungs.copies import Copy
 from warptile.rungs.rung import View, Workspace
 
 SCALE_TYPE = {
-    "float16": "f32", "float32": "f32", "float64": "f64", "int32": "s32", "int32_saturating": "s32", "int32_xor": "s32",
+    "float16": "f32", "float32": "f32", "float32_fast": "f32", "float64": "f64", "int32": "s32",
+    "int32_saturating": "s32", "int32_xor": "s32",
 }  # fmt: skip
 """PTX type of alpha and beta for each accumulator: as ``Scale`` in kernels/tile/scale.cuh."""
 

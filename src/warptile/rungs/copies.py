@@ -56,9 +56,9 @@ class Copy:
         unit_bytes: 1, 2 or 4.
         source_alignment_bytes: as `Operand.alignment_bytes` of the source.
         transposed: the target has ``units`` lines of ``lines`` units; else it has the source's lines.
-        target_stride: units from one line of the target to the next, a multiple of 16 bytes. A line is filled up to
-            16 bytes with zeros; what lies behind is not written: nothing may read it, and a tensor copy, which knows
-            the length of lines, does not.
+        target_stride: units from one line of the target to the next, a multiple of 16 bytes. What lies between the
+            end of a line and the next line is not written, or holds anything: nothing may read it, and a tensor copy,
+            which knows how long lines are, does not.
     """
 
     source: str
@@ -102,7 +102,8 @@ class Copy:
     @property
     def name_expression(self) -> str:
         """The C++ name of the kernel's instantiation."""
-        return f"operand_copies::copy_{'transposed' if self.transposed else 'lines'}<{self.unit_bytes}>"
+        aligned = "true" if self.source_alignment_bytes >= MAX_ALIGNMENT_BYTES else "false"
+        return f"operand_copies::copy_{'transposed' if self.transposed else 'lines'}<{self.unit_bytes}, {aligned}>"
 
     @property
     def written(self) -> Rows:

@@ -17,6 +17,7 @@ MAX_GRID_BLOCKS = 2**31 - 1
 OUTPUTS_OF_ACCUMULATOR = {
     "float16": ("float16", "bfloat16", "float32"),
     "float32": ("float16", "bfloat16", "float32"),
+    "float32_fast": ("float16", "bfloat16", "float32"),
     "float64": ("float64",),
     "int32": ("int32",),
     "int32_saturating": ("int32",),

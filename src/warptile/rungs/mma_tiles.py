@@ -157,7 +157,7 @@ class Geometry:
 
 def type_reason(problem: Problem) -> str | None:
     """Why the operands cannot be taken by the family at all, or None."""
-    accumulators = problem.a.dtype.accumulators
+    accumulators = tuple(name for name in problem.a.dtype.accumulators if name != "float32_fast")
     return operand_reason(problem, tuple(INSTRUCTIONS), accumulators, ("row", "col")) or packing_reason(problem)
 
 

@@ -15,7 +15,18 @@ from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, Problem
 from warptile.rungs.copies import Copy, copied
 from warptile.rungs.legality import grid_reason, keys_reason, operand_reason
 from warptile.rungs.rung import Config, View
-from warptile.rungs.tensor_tiles import elements_per_unit, output_width, packing_reason, round_up, unit_bytes
+from warptile.rungs.tensor_tiles import (
+    MAX_DYNAMIC_SHARED_BYTES,
+    elements_per_unit,
+    output_width,
+    packing_reason,
+    round_up,
+    stages_reason,
+    unit_bytes,
+)
+
+ROWS = wgmma.ROWS
+"""Rows of an instruction."""
 
 ROW_BYTES = 128
 """Bytes of a row of a panel: the widest that TMA permutes."""
@@ -32,7 +43,7 @@ OUTPUT_BUFFERS = 2
 """A warpgroup stores through so many buffers of 64 rows of 128 bytes."""
 
 MBARRIER_BYTES = 8
-RESULTS = {"float16": "f16", "float32": "f32", "int32": "s32", "int32_saturating": "s32"}
+RESULTS = {"float16": "f16", "float32": "f32", "float32_fast": "f32", "int32": "s32", "int32_saturating": "s32"}
 """Type of D of the instruction for each accumulator."""
 
 MAP_TYPES = {16: {"f16": "f16", "bf16": "bf16"}, 32: {"tf32": "f32", "f32": "f32", "s32": "s32"}}
@@ -165,6 +176,12 @@ class Output:
         return self._part(fits), 64
 
     @property
+    def count(self) -> int:
+        """Panels of 64 rows."""
+        line, lines = self.box
+        return ROWS * self.bn // (line * lines)
+
+    @property
     def swizzle(self) -> str:
         """The permutation of lines, as a tensor map names it."""
         row_bytes = self.box[0] * self.element_bytes
@@ -259,7 +276,7 @@ def instruction(problem: Problem, config: Config) -> str:
     depth = STEP_BYTES * 8 // element.bits * (2 if problem.a.sparse else 1)
     family = "wgmma.sp" if problem.a.sparse else "wgmma"
     saturated = SATURATED if accumulator == "int32_saturating" else ""
-    return f"{family}.m{wgmma.ROWS}n{config['BN']}k{depth}.{RESULTS[accumulator]}.{element.ptx}{saturated}"
+    return f"{family}.m{ROWS}n{config['BN']}k{depth}.{RESULTS[accumulator]}.{element.ptx}{saturated}"
 
 
 # --- legality -----------------------------------------------------------------------------------------------------
@@ -275,8 +292,8 @@ def type_reason(problem: Problem) -> str | None:
 def tile_reason(problem: Problem, config: Config) -> str | None:
     """Why there is no such tile, or None."""
     bm, bn = config["BM"], config["BN"]
-    if bm % wgmma.ROWS or bm > MAX_BOX:
-        return f"BM is {bm}; it must be a multiple of {wgmma.ROWS}, at most {MAX_BOX}"
+    if bm % ROWS or bm > MAX_BOX:
+        return f"BM is {bm}; it must be a multiple of {ROWS}, at most {MAX_BOX}"
     family = next(each for each in wgmma.FAMILIES if problem.a.dtype.ptx in each.types)
     if bn not in family.columns:
         columns = "a multiple of 8" if len(family.columns) == 32 else "8, 24 or a multiple of 16"
@@ -300,6 +317,18 @@ def common_reasons(problem: Problem, config: Config, keys: tuple[str, ...], may_
         or tile_reason(view(problem, config).problem, config)
         or grid_reason(problem, config)
     )
+
+
+def promoted(problem: Problem) -> bool:
+    """Whether the sums of each stage are added to others in registers: ``WgmmaOperation::PROMOTED``."""
+    return problem.a.dtype.name.startswith("float8") and problem.accumulator.name == "float32"
+
+
+def shared_reason(needed: int) -> str | None:
+    """Why a block cannot have so much shared memory, or None."""
+    if needed > MAX_DYNAMIC_SHARED_BYTES:
+        return f"the block needs {needed} bytes of shared memory; at most {MAX_DYNAMIC_SHARED_BYTES}: take fewer stages"
+    return None
 
 
 def accumulator_registers(problem: Problem, rows: int, columns: int) -> int:

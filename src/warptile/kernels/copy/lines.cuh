@@ -2,9 +2,10 @@
 //
 // A line is what is contiguous: a row of a row-major matrix, a column of a column-major one. Threads move pieces of 16
 // bytes, counted from the start of a line. Source lines may start at any multiple of a unit: a piece is cut out of two
-// aligned loads, so that global memory is read in full sectors whatever the stride. Nothing outside a line is read.
-// Target lines start at multiples of 16 bytes. The last piece of each is filled up with zeros; what lies between it and
-// the next line is not written.
+// aligned loads, so that global memory is read in full sectors whatever the stride. These may reach into what lies
+// between two lines, never before the first unit or behind the last one of the source.
+// Target lines start at multiples of 16 bytes. What lies behind a line is not written from the next multiple of 16 bytes
+// on; up to there it holds anything.
 //
 // Not in namespace warptile: Nsight Compute is asked for kernels of that name, the products.
 #pragma once
@@ -38,42 +39,57 @@ __device__ __forceinline__ uint4 cut(uint4 low, uint4 high, unsigned shift) {
                       __funnelshift_r(d, e, bits));
 }
 
-// The piece `offset` bytes into a line of `bytes` bytes; zeros behind the line's end.
-template <int UNIT_BYTES>
-__device__ __forceinline__ uint4 load_piece(const char* line, long long offset, long long bytes) {
-    using UNIT = typename Unit<UNIT_BYTES>::type;
-    const unsigned shift = static_cast<unsigned>(reinterpret_cast<unsigned long long>(line)) % PIECE;
-    const long long aligned = offset - shift;
-    if (aligned >= 0 && aligned + (shift ? 2 * PIECE : PIECE) <= bytes) {
-        const uint4* from = reinterpret_cast<const uint4*>(line + aligned);
-        return shift ? cut(__ldg(from), __ldg(from + 1), shift) : __ldg(from);
-    }
-    unsigned words[4] = {};
+// Reads the pieces at COUNT ascending addresses, of which none may be aligned; all loads first, so that they are under
+// way together. ALIGNED: all are multiples of 16. Bytes outside [begin, end) are left zero.
+template <int UNIT_BYTES, bool ALIGNED, int COUNT>
+__device__ __forceinline__ void load_pieces(const char* const (&from)[COUNT], const char* begin, const char* end,
+                                            uint4 (&pieces)[COUNT]) {
+    constexpr unsigned READ = ALIGNED ? PIECE : 2 * PIECE;
+    unsigned shifts[COUNT];
 #pragma unroll
-    for (int byte = 0; byte < static_cast<int>(PIECE); byte += UNIT_BYTES) {
-        if (offset + byte < bytes) {
-            const unsigned unit = *reinterpret_cast<const UNIT*>(line + offset + byte);
-            words[byte / 4] |= unit << byte % 4 * 8;
+    for (int i = 0; i < COUNT; ++i)
+        shifts[i] = ALIGNED ? 0 : static_cast<unsigned>(reinterpret_cast<unsigned long long>(from[i])) % PIECE;
+    if (from[0] - begin >= shifts[0] && end - from[COUNT - 1] + shifts[COUNT - 1] >= READ) {
+        uint4 behind[COUNT];
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) {
+            const uint4* aligned = reinterpret_cast<const uint4*>(from[i] - shifts[i]);
+            pieces[i] = __ldg(aligned);
+            if constexpr (!ALIGNED) behind[i] = __ldg(aligned + 1);
         }
+        if constexpr (!ALIGNED) {
+#pragma unroll
+            for (int i = 0; i < COUNT; ++i) pieces[i] = cut(pieces[i], behind[i], shifts[i]);
+        }
+        return;
     }
-    return make_uint4(words[0], words[1], words[2], words[3]);
+    using UNIT = typename Unit<UNIT_BYTES>::type;
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+        unsigned words[4] = {};
+#pragma unroll
+        for (int byte = 0; byte < static_cast<int>(PIECE); byte += UNIT_BYTES)
+            if (end - from[i] > byte)
+                words[byte / 4] |= static_cast<unsigned>(*reinterpret_cast<const UNIT*>(from[i] + byte)) << byte % 4 * 8;
+        pieces[i] = make_uint4(words[0], words[1], words[2], words[3]);
+    }
 }
 
-// Each thread copies LINES pieces of as many lines, loads first. Blocks: x along the pieces of a line, y along lines.
-template <int UNIT_BYTES>
+// Each thread copies LINES pieces of as many lines. Blocks: x along the pieces of a line, y along lines.
+template <int UNIT_BYTES, bool ALIGNED>
 __global__ void __launch_bounds__(256) copy_lines(const char* source, char* target, long long lines, long long bytes,
                                                   long long source_stride, long long target_stride) {
     constexpr int LINES = 4;
     const long long offset = (static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x) * PIECE;
     if (offset >= bytes) return;
+    const char* end = source + (lines - 1) * source_stride + bytes;
     const long long step = static_cast<long long>(gridDim.y) * blockDim.y;
     for (long long line = blockIdx.y * blockDim.y + threadIdx.y; line < lines; line += LINES * step) {
+        const char* from[LINES];
         uint4 pieces[LINES];
 #pragma unroll
-        for (int i = 0; i < LINES; ++i) {
-            const long long from = line + i * step;
-            if (from < lines) pieces[i] = load_piece<UNIT_BYTES>(source + from * source_stride, offset, bytes);
-        }
+        for (int i = 0; i < LINES; ++i) from[i] = source + min(line + i * step, lines - 1) * source_stride + offset;
+        load_pieces<UNIT_BYTES, ALIGNED>(from, source, end, pieces);
 #pragma unroll
         for (int i = 0; i < LINES; ++i) {
             const long long to = line + i * step;
@@ -123,29 +139,31 @@ __device__ __forceinline__ void transpose(const unsigned (&column)[16 / UNIT_BYT
 // pieces of target lines out. The eight pieces of a row change places by XOR with the number of the row's group (the
 // rows whose units share a target piece), so that neither way has bank conflicts: a quarter warp writes one whole row;
 // a warp reads four neighbouring words in eight groups.
-template <int UNIT_BYTES>
+template <int UNIT_BYTES, bool ALIGNED>
 __global__ void __launch_bounds__(256)
     copy_transposed(const char* source, char* target, long long lines, long long bytes, long long source_stride,
                     long long target_stride) {
     constexpr unsigned ROWS = 128, ROW_PIECES = 8, THREADS = 256;
     constexpr unsigned GROUP = PIECE / UNIT_BYTES, GROUPS = ROWS / GROUP, UNITS = 4 / UNIT_BYTES;
+    constexpr unsigned EACH = ROWS * ROW_PIECES / THREADS;
     __shared__ uint4 tile[ROWS][ROW_PIECES];
+    const unsigned own_row = threadIdx.x / ROW_PIECES, own_piece = threadIdx.x % ROW_PIECES;
+    const char* end = source + (lines - 1) * source_stride + bytes;
     const long long first_byte = static_cast<long long>(blockIdx.x) * ROW_PIECES * PIECE;
     const long long step = static_cast<long long>(gridDim.y) * ROWS;
     for (long long first_line = blockIdx.y * static_cast<long long>(ROWS); first_line < lines; first_line += step) {
-        uint4 in[ROWS * ROW_PIECES / THREADS];
+        const char* from[EACH];
+        uint4 in[EACH];
 #pragma unroll
-        for (unsigned i = 0; i < ROWS * ROW_PIECES / THREADS; ++i) {
-            const unsigned row = (i * THREADS + threadIdx.x) / ROW_PIECES, piece = threadIdx.x % ROW_PIECES;
-            const long long line = first_line + row, offset = first_byte + piece * PIECE;
-            in[i] = make_uint4(0, 0, 0, 0);
-            if (line < lines && offset < bytes)
-                in[i] = load_piece<UNIT_BYTES>(source + line * source_stride, offset, bytes);
+        for (unsigned i = 0; i < EACH; ++i) {
+            const long long line = min(first_line + i * (THREADS / ROW_PIECES) + own_row, lines - 1);
+            from[i] = source + line * source_stride + first_byte + own_piece * PIECE;
         }
+        load_pieces<UNIT_BYTES, ALIGNED>(from, source, end, in);
 #pragma unroll
-        for (unsigned i = 0; i < ROWS * ROW_PIECES / THREADS; ++i) {
-            const unsigned row = (i * THREADS + threadIdx.x) / ROW_PIECES, piece = threadIdx.x % ROW_PIECES;
-            tile[row][piece ^ row / GROUP % ROW_PIECES] = in[i];
+        for (unsigned i = 0; i < EACH; ++i) {
+            const unsigned row = i * (THREADS / ROW_PIECES) + own_row;
+            tile[row][own_piece ^ row / GROUP % ROW_PIECES] = in[i];
         }
         __syncthreads();
 #pragma unroll

@@ -30,4 +30,7 @@ struct float8_e5m2 {
 struct saturating_int {};  // sums stop at the ends of int's range instead of wrapping around
 struct xor_int {};         // of bits: counts where A and B differ, not where both are one
 
+// Sums of 8-bit floats as wgmma makes them, with 13 bits of fraction. Sums in float are put together of such short ones.
+struct fast_float {};
+
 }  // namespace warptile

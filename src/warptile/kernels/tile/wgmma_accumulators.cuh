@@ -9,7 +9,7 @@ namespace warptile {
 // BLOCKS blocks of 64 rows, each BN columns wide.
 template <typename OPERATION, typename TILE, int BLOCKS_>
 struct WgmmaAccumulators {
-    using INSTRUCTION = Wgmma<typename OPERATION::ELEMENT, typename OPERATION::ACCUMULATOR, TILE::BN>;
+    using INSTRUCTION = Wgmma<typename OPERATION::ELEMENT, typename OPERATION::WITHIN, TILE::BN>;
     using STAGE = WgmmaStage<OPERATION, TILE>;
     using SUM = typename OPERATION::SUM;
     static constexpr int BLOCKS = BLOCKS_, EIGHTS = TILE::BN / 8, REGISTERS = INSTRUCTION::REGISTERS;
@@ -28,6 +28,28 @@ struct WgmmaAccumulators {
                 INSTRUCTION::template multiply<OPERATION::A_COLUMN_MAJOR, !OPERATION::B_COLUMN_MAJOR>(
                     c[block], a + STAGE::A::further(64 * block, slab), b + STAGE::B::further(0, slab), slab > 0 || add);
         wgmma_commit_group();
+    }
+
+    __device__ __forceinline__ void zero() {
+#pragma unroll
+        for (int block = 0; block < BLOCKS; ++block)
+#pragma unroll
+            for (int i = 0; i < REGISTERS; ++i) c[block][i] = 0;
+    }
+
+    // Adds what register `i` of a block stands for.
+    __device__ __forceinline__ void add(int block, int i, typename INSTRUCTION::REGISTER other) {
+        if constexpr (sizeof(SUM) == 2) {
+            asm("add.rn.f16x2 %0, %0, %1;" : "+r"(c[block][i]) : "r"(other));
+        } else {
+            c[block][i] += other;
+        }
+    }
+    __device__ __forceinline__ void add(const WgmmaAccumulators& others) {
+#pragma unroll
+        for (int block = 0; block < BLOCKS; ++block)
+#pragma unroll
+            for (int i = 0; i < REGISTERS; ++i) add(block, i, others.c[block][i]);
     }
 
     // Keeps the sums where they are while products are under way.

@@ -14,11 +14,16 @@ struct WgmmaOperation {
     using ELEMENT = ELEMENT_;
     using ACCUMULATOR = ACCUMULATOR_;
     using OUT = OUT_;
-    using SUM = typename Choice<SAME<ACCUMULATOR, saturating_int>, int, ACCUMULATOR>::type;
+    // How the instruction keeps sums, and what they are made of.
+    using WITHIN = typename Choice<SAME<ACCUMULATOR, fast_float>, float, ACCUMULATOR>::type;
+    using SUM = typename Choice<SAME<ACCUMULATOR, saturating_int>, int, WITHIN>::type;
     using SCALE = typename Scale<SUM>::type;
     static constexpr int ELEMENTS_PER_UNIT = ELEMENTS_IN<ELEMENT>;
     static constexpr bool A_COLUMN_MAJOR = A_COLUMN_MAJOR_, B_COLUMN_MAJOR = B_COLUMN_MAJOR_;
     static constexpr bool D_COLUMN_MAJOR = D_COLUMN_MAJOR_;
+    static constexpr bool FLOAT8 = SAME<ELEMENT, float8_e4m3> || SAME<ELEMENT, float8_e5m2>;
+    // The instruction's sums are short: those of each stage are added to others in registers.
+    static constexpr bool PROMOTED = FLOAT8 && SAME<ACCUMULATOR, float>;
 };
 
 // A block computes BM x BN of D, BK units of depth at a time.

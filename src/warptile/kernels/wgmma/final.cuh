@@ -3,6 +3,7 @@
 
 #include "ptx/cluster.cuh"
 #include "tile/wgmma_output.cuh"
+#include "tile/wgmma_partial.cuh"
 #include "tile/wgmma_ring.cuh"
 #include "tile/wgmma_schedule.cuh"
 
@@ -31,7 +32,8 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                 const typename OPERATION::OUT* c, typename OPERATION::OUT* d, int m, int n, int k, long long lda,
                 long long ldb, long long ldc, long long ldd, typename OPERATION::SCALE alpha,
                 typename OPERATION::SCALE beta, const __grid_constant__ TensorMap map_a,
-                const __grid_constant__ TensorMap map_b, const __grid_constant__ TensorMap map_d) {
+                const __grid_constant__ TensorMap map_b, const __grid_constant__ TensorMap map_d, int streamed,
+                unsigned char* places, unsigned* flags) {
     constexpr int CONSUMERS = CONFIG::CONSUMERS, CLUSTER = CONFIG::CLUSTER, CLUSTER_M = CONFIG::CLUSTER_M;
     constexpr bool PINGPONG_MODE = CONFIG::MODE == PINGPONG;
     constexpr int TAKING = PINGPONG_MODE ? 1 : CONSUMERS;  // warpgroups that read a stage
@@ -46,12 +48,15 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
     const Gemm<OPERATION> gemm{a, b, c, d, m, n, k, lda, ldb, ldc, ldd, alpha, beta};
     const unsigned stages = shared_address(memory), outputs = stages + CONFIG::STAGES * STAGE::BYTES;
     const RING ring{stages, outputs + CONSUMERS * OUTPUT::BYTES};
+    const unsigned turns = ring.barriers + RING::BARRIER_BYTES;  // a barrier for each consumer's turn to multiply
     const int group = warpgroup(), rank = CLUSTER > 1 ? cluster_rank() : 0;
     constexpr int NEIGHBOURS = CLUSTER_M + CONFIG::CLUSTER_N - 1;  // blocks of the same row or column of the cluster
     if (threadIdx.x == 0) {
         prefetch_tensor_map(map_a);
         prefetch_tensor_map(map_b);
         if (STORE_BY_TMA) prefetch_tensor_map(map_d);
+        if (PINGPONG_MODE)
+            for (int consumer = 0; consumer < CONSUMERS; ++consumer) mbarrier_init(turns + consumer * MBARRIER_BYTES, 1);
         ring.init(TAKING * NEIGHBOURS);
     }
     if constexpr (CLUSTER > 1) {
@@ -59,7 +64,7 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
     } else {
         __syncthreads();
     }
-    SCHEDULE schedule(m, n, gemm.k, 0, rank);
+    SCHEDULE schedule(m, n, gemm.k, CONFIG::STREAM ? streamed : 0, rank);
     Work work;
     typename RING::POSITION position;
 
@@ -112,31 +117,136 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
             }
         };
 
-        while (schedule.next(work)) {
-            int previous = 0;
-            for (int step = 0; step < work.steps; ++step) {
-                mbarrier_wait(ring.full(position.stage), position.parity);
-                accumulators.multiply(ring.at(position.stage), first_row, step > 0);
-                wgmma_wait_group<1>();
-                if (step > 0) release(previous);
-                previous = position.stage;
-                position.advance();
+        // One step of depth; what it returns is the stage that `afterwards` is called for once its products are over.
+        WgmmaAccumulators<OPERATION, TILE, BLOCKS> partial;
+        int previous = 0;
+        const auto start = [&](bool first) {
+            mbarrier_wait(ring.full(position.stage), position.parity);
+            if constexpr (OPERATION::PROMOTED) {
+                partial.multiply(ring.at(position.stage), first_row, false);
+            } else {
+                accumulators.multiply(ring.at(position.stage), first_row, !first);
             }
-            wgmma_wait_group<0>();
-            accumulators.pin_all();
-            release(previous);
+        };
+        const auto follow = [&](bool first) {
+            if constexpr (OPERATION::PROMOTED) {
+                wgmma_wait_group<0>();
+                partial.pin_all();
+                release(position.stage);
+                accumulators.add(partial);
+            } else {
+                wgmma_wait_group<1>();
+                if (!first) release(previous);
+                previous = position.stage;
+            }
+            position.advance();
+        };
+        const auto end = [&] {
+            if constexpr (!OPERATION::PROMOTED) {
+                wgmma_wait_group<0>();
+                accumulators.pin_all();
+                release(previous);
+            }
+        };
+
+        // Neighbouring elements of D, of this thread's sums in a block of 64 rows that begins at `row`.
+        const auto result = [&](int block, int eight, int half, int row, int column) {
+            typename OPERATION::SUM left, right;
+            accumulators.pair(block, eight, half, left, right);
+            const int lane = threadIdx.x % 32, warp = threadIdx.x % WARPGROUP / 32;
+            return finished(left, right, gemm, row + 16 * warp + 8 * half + lane / 4, column + 8 * eight + lane % 4 * 2);
+        };
+
+        if constexpr (CONFIG::OVERLAP) {
+            // A finished tile, packed, is stored between the products of the first steps of the next.
+            constexpr int PANELS = OUTPUT::PANELS::COUNT;
+            Vector<typename OPERATION::OUT, 2> held[BLOCKS][TILE::BN / 8][2];
+            int held_row = 0, held_column = 0;
+            bool holding = false;
+            const auto store_held = [&](int index) {
+                const int block = index / PANELS;
+                output.store(index % PANELS, held_row + 64 * block, held_column,
+                             [&](int eight, int half) { return held[block][eight][half]; });
+            };
+            while (schedule.next(work)) {
+                // The host sees to it that there are so many steps.
 #pragma unroll
-            for (int block = 0; block < BLOCKS; ++block) {
-                const int row = work.row + first_row + 64 * block;
+                for (int step = 0; step < BLOCKS * PANELS; ++step) {
+                    start(step == 0);
+                    if (holding) store_held(step);
+                    follow(step == 0);
+                }
+                for (int step = BLOCKS * PANELS; step < work.steps; ++step) {
+                    start(false);
+                    follow(false);
+                }
+                end();
+                held_row = work.row + first_row;
+                held_column = work.column;
+                holding = true;
 #pragma unroll
-                for (int panel = 0; panel < OUTPUT::PANELS::COUNT; ++panel)
-                    output.store(panel, row, work.column, [&](int eight, int half) {
-                        typename OPERATION::SUM left, right;
-                        accumulators.pair(block, eight, half, left, right);
-                        const int lane = threadIdx.x % 32, warp = threadIdx.x % WARPGROUP / 32;
-                        return finished(left, right, gemm, row + 16 * warp + 8 * half + lane / 4,
-                                        work.column + 8 * eight + lane % 4 * 2);
-                    });
+                for (int block = 0; block < BLOCKS; ++block)
+#pragma unroll
+                    for (int eight = 0; eight < TILE::BN / 8; ++eight)
+#pragma unroll
+                        for (int half = 0; half < 2; ++half)
+                            held[block][eight][half] = result(block, eight, half, held_row + 64 * block, held_column);
+            }
+            if (holding) {
+#pragma unroll
+                for (int step = 0; step < BLOCKS * PANELS; ++step) store_held(step);
+            }
+        } else {
+            unsigned turn_parity = 0;
+            for (int number = 0; schedule.next(work); ++number) {
+                if constexpr (PINGPONG_MODE) {
+                    if (number % 2 != consumer) {
+                        position.advance(work.steps);
+                        continue;
+                    }
+                    if (number > 0) {
+                        mbarrier_wait(turns + consumer * MBARRIER_BYTES, turn_parity);
+                        turn_parity ^= 1;
+                    }
+                }
+                if constexpr (OPERATION::PROMOTED || CONFIG::STREAM) {
+                    // Else the products seem to depend on what was done to the sums, and the compiler serialises them.
+                    accumulators.zero();
+                    accumulators.pin_all();
+                }
+                for (int step = 0; step < work.steps; ++step) {
+                    start(step == 0);
+                    follow(step == 0);
+                }
+                // All products are on their way: the other's may follow.
+                if (PINGPONG_MODE && threadIdx.x % WARPGROUP == 0)
+                    mbarrier_arrive(turns + (1 - consumer) * MBARRIER_BYTES);
+                end();
+                if constexpr (CONFIG::STREAM) {
+                    using PARTIAL = PartialSums<WgmmaAccumulators<OPERATION, TILE, BLOCKS>>;
+                    const PARTIAL partials{places, flags, consumer + 1};
+                    const auto place_of = [&](int team) { return (team * CLUSTER + rank) * CONSUMERS + consumer; };
+                    if (work.first > 0) {
+                        partials.put(place_of(schedule.team), accumulators);
+                        continue;
+                    }
+                    if (work.steps < schedule.steps) {
+                        // The rest of the depth is the teams' that follow, always added in the same order.
+                        const long long tile_end = schedule.at - work.steps + schedule.steps;
+                        for (int team = schedule.team + 1; schedule.begin_of(team) < tile_end; ++team)
+                            if (schedule.begin_of(team) < schedule.begin_of(team + 1))
+                                partials.add_to(accumulators, place_of(team));
+                    }
+                }
+#pragma unroll
+                for (int block = 0; block < BLOCKS; ++block) {
+                    const int row = work.row + first_row + 64 * block;
+#pragma unroll
+                    for (int panel = 0; panel < OUTPUT::PANELS::COUNT; ++panel)
+                        output.store(panel, row, work.column, [&](int eight, int half) {
+                            return result(block, eight, half, row, work.column);
+                        });
+                }
             }
         }
         output.finish();

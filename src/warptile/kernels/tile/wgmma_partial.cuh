@@ -1,0 +1,53 @@
+// Sums over a part of the depth, handed from one block to another through global memory.
+#pragma once
+
+#include "ptx/flag.cuh"
+#include "ptx/shared.cuh"
+#include "ptx/warpgroup.cuh"
+
+namespace warptile {
+
+// One place for each warpgroup of each block, with a flag that says that it is full. Flags are down when a launch begins
+// and when it ends.
+template <typename ACCUMULATORS>
+struct PartialSums {
+    static constexpr int WORDS = ACCUMULATORS::BLOCKS * ACCUMULATORS::REGISTERS, BYTES = WORDS * 4 * WARPGROUP;
+    static_assert(WORDS % 4 == 0, "registers leave in packets of four");
+    unsigned char* places;
+    unsigned* flags;
+    int barrier;  // of this warpgroup
+
+    // Thread `thread`'s packet `packet`: neighbouring threads lie next to each other.
+    __device__ __forceinline__ uint4* at(int place, int packet) const {
+        return reinterpret_cast<uint4*>(places + static_cast<long long>(place) * BYTES) + packet * WARPGROUP +
+               threadIdx.x % WARPGROUP;
+    }
+
+    __device__ __forceinline__ void put(int place, const ACCUMULATORS& sums) const {
+        const auto* words = reinterpret_cast<const unsigned*>(&sums.c[0][0]);
+#pragma unroll
+        for (int i = 0; i < WORDS; i += 4) *at(place, i / 4) = make_uint4(words[i], words[i + 1], words[i + 2], words[i + 3]);
+        named_barrier<WARPGROUP>(barrier);
+        if (threadIdx.x % WARPGROUP == 0) raise_flag(flags + place);
+    }
+
+    // Waits until the place is full, adds what is there, and lowers its flag.
+    __device__ __forceinline__ void add_to(ACCUMULATORS& sums, int place) const {
+        if (threadIdx.x % WARPGROUP == 0) wait_for_flag(flags + place);
+        named_barrier<WARPGROUP>(barrier);
+#pragma unroll
+        for (int i = 0; i < WORDS; i += 4) {
+            const uint4 packet = *at(place, i / 4);
+            const unsigned words[4] = {packet.x, packet.y, packet.z, packet.w};
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                using REGISTER = typename ACCUMULATORS::INSTRUCTION::REGISTER;
+                const int block = (i + j) / ACCUMULATORS::REGISTERS, number = (i + j) % ACCUMULATORS::REGISTERS;
+                sums.add(block, number, *reinterpret_cast<const REGISTER*>(&words[j]));
+            }
+        }
+        if (threadIdx.x % WARPGROUP == 0) lower_flag(flags + place);
+    }
+};
+
+}  // namespace warptile

@@ -7,16 +7,18 @@ from dataclasses import replace
 import numpy as np
 
 from warptile.launch import LaunchSpec, Pointer
+from warptile.problem import alignment_of
 from warptile.rungs.copies import FILE, Copy, padded_stride
 from warptile.source import Source
 
 UNITS = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 
 
-def copy(lines: int, units: int, stride: int, unit_bytes: int, transposed: bool) -> Copy:
-    """A copy of a source that is aligned to a unit only."""
+def copy(lines: int, units: int, stride: int, unit_bytes: int, transposed: bool, offset_units: int = 0) -> Copy:
+    """A copy of a source that lies so many units behind a multiple of 16 bytes."""
     target_stride = padded_stride(lines if transposed else units, unit_bytes)
-    return Copy("A", "copy of A", lines, units, stride, unit_bytes, unit_bytes, transposed, target_stride)
+    alignment_bytes = alignment_of(stride * unit_bytes, offset_units * unit_bytes)
+    return Copy("A", "copy of A", lines, units, stride, unit_bytes, alignment_bytes, transposed, target_stride)
 
 
 def source_text(what: Copy) -> Source:

@@ -89,8 +89,8 @@ def main(folder: str | None) -> int:
     for transposed in (False, True):
         for unit_bytes in UNITS:
             for shape in SHAPES:
-                for offset in (0, 1, 5):
-                    answer = wrong(copy(*shape, unit_bytes, transposed), offset)
+                for offset in (0, 1, 5, 16):
+                    answer = wrong(copy(*shape, unit_bytes, transposed, offset), offset)
                     failures += answer is not None
                     if answer is not None:
                         print(

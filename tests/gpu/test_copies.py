@@ -9,12 +9,12 @@ H200_BYTES_PER_S = 4.3e12
 """Reads and writes together, of copies (`warptile.arch.H200`)."""
 
 
-@pytest.mark.parametrize("offset", [0, 1, 5])
+@pytest.mark.parametrize("offset", [0, 1, 5, 16])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("unit_bytes", UNITS)
 @pytest.mark.parametrize("transposed", [False, True])
 def test_a_copy_is_the_same_bits_and_stays_in_its_target(transposed, unit_bytes, shape, offset):
-    assert wrong(copy(*shape, unit_bytes, transposed), offset) is None
+    assert wrong(copy(*shape, unit_bytes, transposed, offset), offset) is None
 
 
 @pytest.mark.parametrize(

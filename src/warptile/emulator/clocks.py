@@ -86,7 +86,7 @@ class Clocks:
         if len(differ):
             numbers = np.arange(len(rows))[chosen][differ]
             for number in numbers.tolist():
-                rows[number] = self.union(_distinct(rows[number]))
+                rows[number] = self.union(distinct(rows[number]))
 
     # -- knowledge ---------------------------------------------------------------------------------------------
 
@@ -95,6 +95,8 @@ class Clocks:
 
         Lanes that are a whole warp get one clock and one entry.
         """
+        if len(lanes) == 1:
+            return self._release_one(int(lanes[0]))
         starts = np.flatnonzero(np.diff(lanes // WARP, prepend=-1))
         counts = np.diff(starts, append=len(lanes))
         warps = lanes[starts] // WARP
@@ -106,14 +108,23 @@ class Clocks:
         block = int(lanes[0]) // self.lanes_per_block
         table = self._entries(single, self.clock[single], warps, floors, int(self.block_floor[block]))
         self.clock[lanes] += 1
-        return self.union([*_distinct(self.known[lanes]), table])
+        return self.union([*distinct(self.known[lanes]), table])
+
+    def _release_one(self, lane: int) -> int:
+        """`release` by one lane."""
+        block, warp = lane // self.lanes_per_block, lane // WARP
+        known, clock = int(self.known[lane]), int(self.clock[lane])
+        table = self.release_as_of(lane, clock, int(self.block_floor[block]), int(self.warp_floor[warp]), known)
+        self.clock[lane] += 1
+        return table
 
     def release_as_of(self, lane: int, clock: int, block_floor: int, warp_floor: int, known: int) -> int:
         """What one lane had done and knew at an earlier moment, as a table."""
-        one, warp = np.array([lane]), np.array([lane // WARP])
-        table = self._entries(
-            one, np.array([clock], dtype=np.int32), warp, np.array([warp_floor], dtype=np.int32), block_floor
-        )
+        _, stride, _ = self.shape
+        block, inner = divmod(self.first_thread + lane, self.lanes_per_block)
+        first = block * stride
+        keys = np.array([first, first + 1 + inner // WARP, first + 1 + self.warps_per_block + inner])
+        table = self._append(keys, np.array([block_floor, warp_floor, clock + 1], dtype=np.int32))
         return self.union([known, table])
 
     def past(self, lane: int) -> int:
@@ -121,7 +132,7 @@ class Clocks:
         per_block, stride, _ = self.shape
         block, inner = divmod(self.first_thread + lane, per_block)
         key = block * stride + 1 + self.warps_per_block + inner
-        table = self._add(np.array([key]), self.clock[lane : lane + 1] + 1)
+        table = self._append(np.array([key]), self.clock[lane : lane + 1] + 1)
         self.clock[lane] += 1
         return table
 
@@ -149,19 +160,23 @@ class Clocks:
             block * stride + 1 + first_warp % self.warps_per_block,
             block * stride + 1 + self.warps_per_block + threads % per_block,
         ))  # fmt: skip
-        return self._add(keys, np.concatenate(([block_floor], warp_floors, clock + 1)))
+        return self._append(keys, np.concatenate(([block_floor], warp_floors, clock + 1)))
 
     def _add(self, keys: NDArray[np.int64], values: NDArray[np.int64] | Clock) -> int:
         """A new table; of several clocks of one key the largest counts."""
         order = np.argsort(keys, kind="stable")
         keys, values = keys[order], values[order]
         first = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
+        return self._append(keys[first], np.maximum.reduceat(values, first))
+
+    def _append(self, keys: NDArray[np.int64], values: NDArray[np.int64] | Clock) -> int:
+        """A new table of keys that are in order."""
         number = self._tables
         start = int(self.starts[number])
-        end = start + len(first)
+        end = start + len(keys)
         if end > len(self.keys):
             self.keys, self.values = np.resize(self.keys, 2 * end), np.resize(self.values, 2 * end)
-        self.keys[start:end], self.values[start:end] = keys[first], np.maximum.reduceat(values, first)
+        self.keys[start:end], self.values[start:end] = keys, values
         if number + 1 >= len(self.starts):
             self.starts = np.resize(self.starts, 2 * (number + 1))
         self.starts[number + 1] = end
@@ -169,7 +184,7 @@ class Clocks:
         return number
 
 
-def _distinct(tables: NDArray[np.int32]) -> list[int]:
+def distinct(tables: NDArray[np.int32]) -> list[int]:
     """The tables that some lanes have; mostly it is one."""
     first = int(tables[0])
     return [first] if (tables == first).all() else np.unique(tables).tolist()

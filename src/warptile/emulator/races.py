@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from warptile.emulator.clocks import Clock, Clocks, Lanes
+from warptile.emulator.clocks import Clock, Clocks, Lanes, distinct
 from warptile.emulator.copies import Batch
 from warptile.emulator.flags import Flags, Order
 from warptile.emulator.history import (
@@ -326,7 +326,10 @@ class Races:
 
     def release(self, lanes: Lanes) -> int:
         """What lanes, in order, have done and know so far, as a table; what they do next is not in it."""
-        starts = np.flatnonzero(np.diff(lanes // self._geometry.lanes_per_block)) + 1
+        per_block = self._geometry.lanes_per_block
+        if lanes[0] // per_block == lanes[-1] // per_block:
+            return self._clocks.release(lanes)
+        starts = np.flatnonzero(np.diff(lanes // per_block)) + 1
         return self._clocks.union([self._clocks.release(some) for some in np.split(lanes, starts)])
 
     def release_fenced(self, lanes: Lanes) -> int:
@@ -340,9 +343,13 @@ class Races:
     def acquire(self, lanes: Lanes, table: int) -> None:
         """What a table holds lies behind these lanes."""
         known = self._clocks.known
-        for held in np.unique(known[lanes]).tolist():
-            some = lanes[known[lanes] == held]
-            known[some] = self._clocks.union([held, table])
+        held = distinct(known[lanes])
+        if len(held) == 1:
+            known[lanes] = self._clocks.union([*held, table])
+            return
+        for each in held:
+            some = lanes[known[lanes] == each]
+            known[some] = self._clocks.union([each, table])
 
     def mbarrier(self, instruction: Instruction, active: Active, offsets: Offsets, *, plain: bool = False) -> None:
         """An operation on mbarriers, atomic to each other; making and ending one is ``plain``, so barriers must part it

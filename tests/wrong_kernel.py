@@ -36,7 +36,8 @@ class WrongProduct(AssertionError):
 
 
 @lru_cache(maxsize=256)
-def _compiled(source: Source) -> CompiledKernel:
+def compiled(source: Source) -> CompiledKernel:
+    """A kernel of that folder."""
     return compile_source(source, ARCH, options=(f"-I{FOLDER}", f"-I{HEADERS}"), cache=None)
 
 
@@ -146,7 +147,7 @@ class Case:
 
     def launch(self, correct: bool) -> Launch:
         """One of the twins, compiled, with new operands."""
-        kernel = _compiled(Source(self.text, f"product<{str(correct).lower()}>", may_serialise=not correct))
+        kernel = compiled(Source(self.text, f"product<{str(correct).lower()}>", may_serialise=not correct))
         m, n, k = self.size
         element = DTYPES[self.element]
         random = np.random.default_rng([m, n, k])
@@ -193,11 +194,17 @@ def check_product(d: np.ndarray, a: np.ndarray, b: np.ndarray, bound: np.ndarray
     )
     for what, axis in (("rows", 1), ("columns", 0)):
         right = np.flatnonzero(~wrong.any(axis=axis))
-        message += f"; {what} {', '.join(map(str, right))} are right" if right.size else ""
+        message += f"; {what} {_runs(right)} are right" if right.size else ""
     for what, (other_a, other_b) in _others(a, b).items():
         if (np.abs(d - other_a @ other_b) <= bound).all():
             message += f": this is the product with {what}"
     raise WrongProduct(message)
+
+
+def _runs(numbers: np.ndarray) -> str:
+    """Numbers in order, those that follow each other as ``first to last``."""
+    runs = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
+    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
 
 
 def _others(a: np.ndarray, b: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:

@@ -7,8 +7,9 @@ import re
 import numpy as np
 import pytest
 
-from warptile.errors import UnwrittenOutput
-from wrong_kernel import FOLDER, Case, WrongProduct, check_product
+from warptile.errors import CompileError, UnwrittenOutput
+from warptile.source import Source
+from wrong_kernel import FOLDER, Case, WrongProduct, check_product, compiled
 from wrong_kernel_cases import CASES, page
 
 SCHEDULES = ("latest", "earliest", "random:7")
@@ -37,6 +38,18 @@ def test_the_corrected_twin_passes_under_every_schedule(case: Case, schedule: st
     case.run(schedule, correct=True)
 
 
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if "ptxas" in case.header["On a GPU"]], ids=lambda case: case.name
+)
+def test_ptxas_warns_of_some_of_them_too(case: Case) -> None:
+    warning = re.search(r"C75\d\d", case.header["On a GPU"])
+    assert warning
+    assert warning[0] in case.launch(correct=False).kernel.log
+    with pytest.raises(CompileError, match=warning[0]):
+        compiled(Source(case.text, "product<false>"))
+    assert compiled(Source(case.text, "product<true>"))
+
+
 def test_every_kernel_is_here_and_says_what_is_wrong_with_it() -> None:
     assert sorted(case.name for case in CASES) == sorted(path.stem for path in FOLDER.glob("*.cu"))
     for case in CASES:
@@ -58,6 +71,6 @@ def test_a_wrong_product_is_described() -> None:
     d[3, 5] = np.nan
     d[4, 5] += 1e-9
     with pytest.raises(
-        WrongProduct, match=r"D\[3, 5\] is nan and should be .*; 2 of 384 elements are wrong; rows 0, 1,"
+        WrongProduct, match=r"D\[3, 5\] is nan and should be .*; 2 of 384 elements are wrong; rows 0 to 2, 5 to 15 are"
     ):
         check_product(d, a, b, bound=np.full(d.shape, 1e-12))

@@ -1,6 +1,6 @@
 // Mistake: the depth is no multiple of 64. The producer copies whole tiles only; the consumers count the rest as one
 // tile more and take for it what lies in its stage.
-// On a GPU: a wrong product: a tile of some rounds before is multiplied twice.
+// On a GPU: a wrong product: what the stage holds of some rounds before is multiplied again.
 // Fix: both round up. The copies fill with zeros what lies beyond the depth.
 #include "hopper.h"
 

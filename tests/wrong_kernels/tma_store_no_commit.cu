@@ -20,7 +20,7 @@ __global__ void product(const __grid_constant__ TensorMap a, const __grid_consta
     named_barrier<CONSUMERS>(1);
     if (threadIdx.x == 0) {
         store(d, blockIdx.x * BN, blockIdx.y * BM, out);  // REPORTED: copied
-        if (CORRECT) store_commit_group();  // MISTAKE
+        if (CORRECT) store_commit_group();                // MISTAKE
         store_wait_group_read<0>();
     }
 }

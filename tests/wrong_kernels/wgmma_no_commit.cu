@@ -1,6 +1,6 @@
 // Mistake: the products are never committed to a group, so that `wgmma.wait_group` has nothing to wait for.
-// On a GPU: wrong sums now and then, when a copy overtakes the products; where ptxas sees that the sums are used, it
-// waits by itself, with a warning.
+// On a GPU: wrong sums now and then, when a copy overtakes the products, or when the sums are stored before the last of
+// them.
 // Fix: `wgmma.commit_group` behind the products of each tile.
 #include "hopper.h"
 

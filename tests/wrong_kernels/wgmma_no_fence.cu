@@ -1,7 +1,7 @@
 // Mistake: no `wgmma.fence` stands between the zeros that are written to the sums and the first product that adds to
 // them.
-// On a GPU: ptxas notices, inserts the fence and makes the products wait for each other, with a warning; without that,
-// sums that start with anything.
+// On a GPU: ptxas inserts the fence and lets each product wait for the one before, with a warning (C7520), which
+// warptile takes for an error; without that, sums that start with anything.
 // Fix: `wgmma.fence` before the first product, and whenever other instructions have touched its registers.
 #include "hopper.h"
 

@@ -1,6 +1,7 @@
 // Mistake: the sums of the last tile are stored while its products are still under way. The code waits one tile late,
 // so that the next copies overlap the products, and forgets that one group is left after the loop.
-// On a GPU: ptxas sees the registers' use and puts a wait of its own before it, with a warning; without it, old sums.
+// On a GPU: ptxas inserts a wait and lets each product wait for the one before, with a warning (C7518), which warptile
+// takes for an error; without that, old sums.
 // Fix: `wgmma.wait_group 0` behind the loop.
 #include "hopper.h"
 

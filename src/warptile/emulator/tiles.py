@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,9 +102,15 @@ def slots(tensor: TensorMap, start: NDArray[np.int64]) -> NDArray[np.int64]:
             f"tensor map of {tensor.operand}: rows of {tensor.box[0] * tensor.element_bytes} bytes under swizzle "
             f"{tensor.swizzle}; the emulator knows rows of {span} bytes: box[0] = {span // tensor.element_bytes}"
         )
-    table = np.array([swizzled(offset, span) for offset in range(0, _PERIOD_BYTES, CHUNK_BYTES)], dtype=np.int64)
-    permuted: NDArray[np.int64] = plain - plain % _PERIOD_BYTES + table[plain % _PERIOD_BYTES // CHUNK_BYTES]
+    permuted: NDArray[np.int64] = plain + _moves(span)[plain % _PERIOD_BYTES // CHUNK_BYTES]
     return permuted
+
+
+@cache
+def _moves(span: int) -> NDArray[np.int64]:
+    """How far the swizzle of ``span`` bytes moves each chunk of a period."""
+    offsets = range(0, _PERIOD_BYTES, CHUNK_BYTES)
+    return np.array([swizzled(offset, span) - offset for offset in offsets], dtype=np.int64)
 
 
 def filled(tensor: TensorMap, words: NDArray[np.uint8], inside: NDArray[np.int64]) -> NDArray[np.uint8]:

@@ -113,6 +113,7 @@ CASES = (
     ),
     Case("mma_rows_written_twice", UnwrittenOutput, r"D\[8, 0\] was never written: 768 of 1536", **WARP),
     Case("tma_parity", UninitializedRead, IN_FLIGHT, otherwise=(DataRace, Deadlock), **HOPPER),
+    Case("tma_parity_of_tile", UninitializedRead, IN_FLIGHT, otherwise=(DataRace, Deadlock), **HOPPER),
     Case("tma_too_few_bytes", DataRace, "nobody has waited for the copy", otherwise=(UninitializedRead,), **HOPPER),
     Case("tma_too_many_bytes", Deadlock, "lacks 0 of 1 arrivals and 4096 bytes", **HOPPER),
     Case("tma_tail_bytes", Deadlock, "with 7680 bytes more than were expected", **TAIL),
@@ -126,6 +127,7 @@ CASES = (
     Case("tma_map_on_stack", IllegalInstruction, "the tensor map lies in local memory", **HOPPER),
     Case("tma_barrier_not_ready", DataRace, r"wrote it with mbarrier\.init", **HOPPER),
     Case("tma_store_no_proxy_fence", DataRace, r"no fence\.proxy\.async stands between", **STORING),
+    Case("tma_store_fence_by_one_thread", DataRace, r"no fence\.proxy\.async stands between", **STORING),
     Case("tma_store_buffer_reused", DataRace, "nobody has waited for the copy", **HALVES),
     Case("tma_store_waited_by_another", DataRace, "nobody has waited for the copy", **HALVES),
     Case("tma_store_exit_too_early", IllegalAddress, "ends before this copy has read", **STORING),
@@ -152,6 +154,10 @@ CASES = (
     Case(
         "wgmma_three_warps", DivergentCollective, "of its warpgroup warp 3 never",
         **{**HOPPER, "size": (48, 32, 256), "parameters": "A@64x64 B@64x32 D m n k"},
+    ),
+    Case(
+        "wgmma_one_of_two_consumers", DataRace, "read-write race on shared memory, stages", otherwise=(Deadlock,),
+        **{**HOPPER, "size": (64, 64, 256), "tile": (64, 64), "threads": 288, "parameters": "A@64x64 B@64x64 D n k"},
     ),
     Case(
         "wgmma_wrong_half_of_b", WrongProduct, "2048 of 4096 elements are wrong; columns 0 to 31 are right$",

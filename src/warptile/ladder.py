@@ -103,7 +103,9 @@ class RungResult(msgspec.Struct, frozen=True, kw_only=True):
         unsupported: the failure is that this architecture or problem is not taken.
         config: tunables.
         resources: of the compiled kernel; None when it did not compile.
-        counters: from the emulator; empty on the GPU (``warptile profile`` counts there).
+        counters: of the product's launch, from the emulator; empty on the GPU (``warptile profile`` counts there).
+        copy_bytes: read and written by launches before the product, which rewrite operands: in ``time_ms``, but not in
+            ``counters``.
         time_ms: median on the GPU, else None.
         tflops: of ``time_ms``.
         of_cublas: speed relative to the baseline of the same rounds.
@@ -125,6 +127,7 @@ class RungResult(msgspec.Struct, frozen=True, kw_only=True):
     config: dict[str, int] = {}
     resources: Resources | None = None
     counters: dict[str, float] = {}
+    copy_bytes: int = 0
     time_ms: float | None = None
     tflops: float | None = None
     of_cublas: float | None = None
@@ -279,6 +282,7 @@ def _who(rung: Rung, plan: Plan | None) -> dict[str, Any]:
             "out_dtype": out,
             "accumulator": accumulator,
             "config": dict(plan.config),
+            "copy_bytes": sum(copy.moved_bytes for copy in plan.copies),
             "predicted": Predicted(prediction.time_ms, prediction.bound, prediction.tflops, prediction.arch),
         }
     return who

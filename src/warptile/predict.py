@@ -58,7 +58,7 @@ class Prediction:
 
     Attributes:
         time_ms: the largest term of the product, its launch, and ``copies``.
-        bound: name of the largest term.
+        bound: name of the product's largest term.
         tflops: 2 m n k over that time.
         arch: name of the GPU it is for, such as ``"H200"``.
         terms: milliseconds for each resource, and for ``copies`` where operands are copied first.
@@ -179,12 +179,11 @@ def predict(rung: Rung, problem: Problem, config: Config, device: Device = H200)
 
 def _prediction(rung: Rung, problem: Problem, config: Config, device: Device, terms: dict[str, float]) -> Prediction:
     """The largest of the terms, and the launch, behind the copies that the rung makes first."""
-    product_ms = max(terms.values()) + device.launch_s * 1e3
-    copies_ms = sum(copy_ms(copy, device) for copy in rung.view(problem, config).copies if copy.moved_bytes)
-    if copies_ms:
-        terms["copies"] = copies_ms
     bound = max(terms, key=lambda name: terms[name])
-    time_ms = product_ms + copies_ms
+    copies_ms = sum(copy_ms(copy, device) for copy in rung.view(problem, config).copies if copy.moved_bytes)
+    time_ms = terms[bound] + device.launch_s * 1e3 + copies_ms
+    if copies_ms:
+        terms = {**terms, "copies": copies_ms}
     return Prediction(time_ms, bound, problem.flops / time_ms / 1e9, _short(device), terms)
 
 

@@ -281,6 +281,12 @@ def test_a_row_shows_what_was_counted_and_predicted():
     assert 2 * 64 * 32 * 16 / 8192 == 8.0
 
 
+def test_copies_before_the_product_are_named():
+    text = drawn(replace_result(GOOD, copy_bytes=4096))
+    assert "wmma-naive: operands are copied first, 4096 bytes read and written" in text
+    assert "copied first" not in drawn(GOOD)
+
+
 def test_recorded_figures_are_marked_and_measured_ones_are_not():
     text = drawn(replace_result(GOOD, measured=RECORD))
     assert "55.5*" in text

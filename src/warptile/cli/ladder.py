@@ -365,6 +365,12 @@ def bar(speed: float | None, top: float | None) -> str:
 def notes(document: Ladder) -> list[str]:
     """What the table leaves out: failures in full, where recorded figures come from, what the columns mean."""
     lines = [f"{result.name}: {result.failure}" for result in document.rungs if result.failure]
+    lines += [
+        f"{result.name}: operands are copied first, {result.copy_bytes} bytes read and written: in its time, not in "
+        f"conflicts and FLOP/byte"
+        for result in document.rungs
+        if result.copy_bytes
+    ]
     if document.backend == "emulator":
         m, n, k = RECORDED_SIZE
         lines.append(f"* on the H200 at {m} x {n} x {k}: predicted, and measured where a record is named below")

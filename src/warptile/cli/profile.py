@@ -39,11 +39,11 @@ def command(
     top: int,
     as_json: bool,
 ) -> int:
-    """Counters per source line of one launch: from Nsight Compute on a GPU, from the emulator without; same table."""
+    """Counters per source line of the product's launch: from Nsight Compute on a GPU, from the emulator without; same table."""
     from warptile.bench.lines import busiest
     from warptile.execute import choose_backend
     from warptile.ladder import plan_for
-    from warptile.plan import config_text
+    from warptile.plan import config_text, copy_text
     from warptile.rungs import rung
 
     place = choose_backend(backend)
@@ -55,7 +55,7 @@ def command(
         document = {
             "schema": "warptile.profile/1", "backend": place.name, "rung": name, "config": dict(plan.config),
             "problem": {"m": problem.m, "n": problem.n, "k": problem.k, "dtype": problem.a.dtype.name},
-            "counters": totals, "lines": lines,
+            "counters": totals, "copy_bytes": sum(copy.moved_bytes for copy in plan.copies), "lines": lines,
         }  # fmt: skip
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
         return 0
@@ -81,6 +81,8 @@ def command(
     console.print(table)
     for counter in sorted(totals):
         console.print(f"{counter:32} {totals[counter]:>16,.2f}", markup=False, highlight=False)
+    for copy in plan.copies:
+        console.print(f"before it, not counted: {copy_text(copy)}", markup=False, highlight=False)
     return 0
 
 

@@ -39,7 +39,7 @@ def command(
     top: int,
     as_json: bool,
 ) -> int:
-    """Counters per source line of the product's launch: from Nsight Compute on a GPU, from the emulator without; same table."""
+    """Counters per source line of a product's launch: Nsight Compute's on a GPU, else the emulator's; one table."""
     from warptile.bench.lines import busiest
     from warptile.execute import choose_backend
     from warptile.ladder import plan_for

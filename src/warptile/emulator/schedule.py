@@ -7,7 +7,6 @@ when another has waited `PATIENCE` steps, and a warp-wide instruction waits for 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -16,10 +15,10 @@ from numpy.typing import NDArray
 from warptile.emulator import program as p
 from warptile.emulator.assemble import CallPlan
 from warptile.emulator.assembler import Blocking
+from warptile.emulator.block_barriers import BlockBarriers
 from warptile.emulator.cluster_barriers import ClusterBarriers
 from warptile.emulator.lanes import WARP, Active
 from warptile.emulator.machine import Machine
-from warptile.emulator.ops.barrier import Barrier
 from warptile.emulator.program import Step
 from warptile.errors import Deadlock, DivergentCollective, IllegalAddress
 
@@ -41,16 +40,6 @@ NOWHERE = 1 << 62
 Lanes = NDArray[np.intp]
 
 
-@dataclass
-class Waiting:
-    """Lanes of one block that wait at a block barrier, from one position."""
-
-    position: int
-    lanes: Lanes
-    barrier: Barrier
-    predicate: NDArray[np.bool_] | None
-
-
 class Scheduler:
     """Runs one wave of blocks to its end."""
 
@@ -62,13 +51,11 @@ class Scheduler:
         self._since: dict[int, int] = {}
         self._lowest = NOWHERE
         self._collectives: dict[int, Lanes] = {}
-        self._barriers: dict[tuple[int, int], list[Waiting]] = {}
-        self._arrived: dict[tuple[int, int], int] = {}
-        self._expected: dict[tuple[int, int], int] = {}
         self._returns: dict[int, NDArray[np.int64]] = {}
         self._warps = machine.count.table[:, 0]
         self._races = machine.memory.races
         machine.mbarriers.wake = machine.pool.wake = self._put
+        self._barriers = BlockBarriers(machine, steps, self._put)
         self._clusters = ClusterBarriers(machine, steps, self._put)
 
     def run(self) -> None:
@@ -168,7 +155,7 @@ class Scheduler:
         if kind == p.MASK_COLLECTIVE:
             return self._mask_collective(step, position, active)
         if kind == p.BARRIER:
-            return self._barrier(step, position, active)
+            return self._barriers.execute(step, position, active)
         if kind == p.MBARRIER_WAIT:
             return self._run_collected(step, position, active)
         if kind == p.CLUSTER_BARRIER:
@@ -236,10 +223,7 @@ class Scheduler:
         self._clusters.exited(active.lanes)
         if self._races is not None:
             self._races.exited(active.lanes)
-        if self._barriers:
-            for block in np.unique(active.lanes // machine.geometry.lanes_per_block):
-                for key in [key for key in self._barriers if key[0] == block]:
-                    self._release_if_complete(key)
+        self._barriers.exited(active.lanes)
 
     # -- warp collectives ----------------------------------------------------------------------------------------
 
@@ -314,121 +298,22 @@ class Scheduler:
                 if following is not None:
                     self._put(*following)
 
-    # -- block barriers ------------------------------------------------------------------------------------------
-
-    def _barrier(self, step: Step, position: int, active: Active) -> tuple[int, Active] | None:
-        machine = self.machine
-        barrier = cast(Barrier, step.detail)
-        machine.count.add(cast(Any, step.instruction), "barriers", active.warp_count)
-        machine.last_effect = machine.steps
-        everybody = active.count == int(np.count_nonzero(machine.live))
-        if (
-            everybody
-            and barrier.mode == "sync"
-            and barrier.threads is None
-            and not self._barriers
-            and not self._arrived
-        ):
-            if self._races is not None:
-                self._races.all_blocks()
-            return position + 1, active
-        identifiers = np.broadcast_to(barrier.identifier(active), active.count)
-        if int(identifiers.max()) > 15:
-            raise IllegalAddress(f"{step.instruction}: barrier {int(identifiers.max())} of 16", **self._where(step))
-        counts = None if barrier.threads is None else np.broadcast_to(barrier.threads(active), active.count)
-        predicate = None
-        if barrier.predicate is not None:
-            predicate = np.broadcast_to(barrier.predicate(active), active.count)
-        lanes = active.lanes
-        blocks = lanes // machine.geometry.lanes_per_block
-        keys = blocks * 16 + identifiers
-        for value in np.unique(keys):
-            key = (int(value) // 16, int(value) % 16)
-            mine = keys == value
-            if counts is not None:
-                expected = int(counts[mine][0])
-                if expected % WARP or expected == 0:
-                    raise DivergentCollective(
-                        f"{step.instruction}: {expected} threads is not a multiple of the warp size",
-                        **self._where(step),
-                    )
-                warps = lanes // WARP if int(np.count_nonzero(mine)) + self._present(key) > expected else lanes * 0
-                groups = [mine & (warps == warp) for warp in np.unique(warps[mine])]
-            else:
-                groups, expected = [mine], 0
-            for group in groups:  # with more than are expected, warp by warp: the rest is for the next time
-                if expected:
-                    self._expected[key] = expected
-                if barrier.mode == "arrive":
-                    self._arrived[key] = self._arrived.get(key, 0) + int(np.count_nonzero(group))
-                    if self._races is not None:
-                        self._races.arrive(*key, lanes[group])
-                else:
-                    part = predicate[group] if predicate is not None else None
-                    self._barriers.setdefault(key, []).append(Waiting(position, lanes[group], barrier, part))
-                self._release_if_complete(key)
-        if barrier.mode == "arrive":
-            return position + 1, active
-        return None
-
-    def _present(self, key: tuple[int, int]) -> int:
-        """Threads that have come to a barrier so far."""
-        return sum(len(w.lanes) for w in self._barriers.get(key, ())) + self._arrived.get(key, 0)
-
-    def _release_if_complete(self, key: tuple[int, int]) -> None:
-        waiting = self._barriers.get(key, [])
-        expected = self._expected.get(key)
-        if expected is None:
-            per_block = self.machine.geometry.lanes_per_block
-            expected = int(np.count_nonzero(self.machine.live[key[0] * per_block : (key[0] + 1) * per_block]))
-        if self._present(key) < expected:
-            return
-        self._check_aligned(waiting)
-        self._barriers.pop(key, None)
-        self._arrived.pop(key, None)
-        self._expected.pop(key, None)
-        if self._races is not None:
-            self._races.barrier(*key, [w.lanes for w in waiting])
-        reduced = [w.predicate for w in waiting if w.predicate is not None]
-        for w in waiting:
-            active = Active.of(w.lanes)
-            if w.barrier.result is not None:
-                joined = np.concatenate(reduced)
-                value = {"popc": np.count_nonzero, "and": np.all, "or": np.any}[w.barrier.mode](joined)  # type: ignore[operator]
-                w.barrier.result(active, np.array([value]))
-            self._put(w.position + 1, active)
-
-    def _check_aligned(self, waiting: list[Waiting]) -> None:
-        """Threads of one warp must have come through the same aligned barrier instruction."""
-        if len({w.position for w in waiting}) < 2:
-            return
-        seen: dict[int, Waiting] = {}
-        for w in waiting:
-            for warp in np.unique(w.lanes // WARP):
-                other = seen.setdefault(int(warp), w)
-                if other.position != w.position and (other.barrier.aligned or w.barrier.aligned):
-                    raise DivergentCollective(
-                        f"warp {int(warp)} met one barrier from two places: {self._place(other.position)} and "
-                        f"{self._place(w.position)}",
-                        **self._where(self.steps[w.position]),
-                    )
-
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def _report_stuck(self) -> None:
         """Nothing is ready: fine if nobody waits, else say who waits for what."""
         stuck = [(parked.position, parked.lanes, why) for parked, why in self.machine.mbarriers.stuck()]
         stuck += self._clusters.stuck() + self.machine.pool.stuck()
-        if not self._collectives and not self._barriers and not stuck:
+        at_barriers = self._barriers.stuck()
+        if not self._collectives and not at_barriers and not stuck:
             return
         lines = []
         for position, lanes in self._collectives.items():
             lines.append(f"{self._some(lanes)} at {self._place(position)}, waiting for other lanes of their warps")
-        for (_, number), waiting in self._barriers.items():
-            lines += [f"{self._some(w.lanes)} at {self._place(w.position)}, in barrier {number}" for w in waiting]
-        lines += [f"{self._some(lanes)} at {self._place(position)}, {why}" for position, lanes, why in stuck]
+        for position, lanes, why in [*at_barriers, *stuck]:
+            lines.append(f"{self._some(lanes)} at {self._place(position)}, {why}")
         positions = [*(position for position, _, _ in stuck), *self._collectives]
-        positions += (w.position for ws in self._barriers.values() for w in ws)
+        positions += (position for position, _, _ in at_barriers)
         step = self.steps[positions[0]]
         if self._collectives and not stuck:
             raise DivergentCollective(

@@ -20,7 +20,7 @@ from warptile.emulator.held_registers import Held, Rows
 from warptile.emulator.lanes import WARP, Active, Array
 from warptile.emulator.memory import Memory, Offsets
 from warptile.emulator.overflow import finite
-from warptile.errors import AccumulatorOverflow, UnknownInstruction
+from warptile.errors import AccumulatorOverflow
 from warptile.isa.mma import k_operand
 from warptile.isa.numerics import FORMATS, group_accumulation
 from warptile.isa.swizzle import CHUNK_BYTES
@@ -154,16 +154,11 @@ class GroupProduct:
             first = BAND * int(leading_warps[0] % WARPS)
         for kind in np.unique(kinds):
             some = kinds == kind
-            try:
-                found = pattern(
-                    rows, k, self.shape.family.bits, SWIZZLES[int(kind)],
-                    transposed=self.transposed[matrix == "b"], first=first,
-                )  # fmt: skip
-            except ValueError as error:
-                raise UnknownInstruction(
-                    f"{self.instruction.text}: {error}", kernel=self.memory.kernel, location=self.instruction.location
-                ) from error
-            addresses = found.addresses(start[some], leading[some], stride[some])
+            found = pattern(
+                rows, k, self.shape.family.bits, SWIZZLES[int(kind)],
+                transposed=self.transposed[matrix == "b"], first=first,
+            )  # fmt: skip
+            addresses = found.addresses(start[some], leading[some], stride[some], words[some] >> 49 & 7)
             active = leaders if some.all() else leaders.where(some)
             where, offsets = self.memory.resolve(self.instruction, active, "shared", addresses, CHUNK_BYTES)
             self.memory.check_read(self.instruction, active, where, offsets, CHUNK_BYTES)

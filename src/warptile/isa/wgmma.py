@@ -29,6 +29,9 @@ WARPS = 4
 CAPABILITY = 90
 """The compute capability (times ten) that has these instructions; no later one does."""
 
+ARCH = "sm_90a"
+"""The architecture that takes them."""
+
 EVERY_EIGHT = tuple(range(8, 257, 8))
 INTEGER_COLUMNS = (8, 16, 24, *range(32, 257, 16))
 """Values of n for floating-point types, and for integers and bits."""
@@ -201,7 +204,7 @@ class Descriptor:
         start: address of its first byte.
         leading: bytes; see `pattern`.
         stride: bytes; see `pattern`.
-        base_offset: the number of the 128-byte line, of eight, at which the permutation starts.
+        base_offset: at which of eight lines of 128 bytes the permutation starts; 0 where that is a multiple of 1024.
         swizzle: one of `SWIZZLES`.
     """
 
@@ -245,13 +248,22 @@ class Pattern:
     swizzle: int
 
     def addresses(
-        self, start: NDArray[np.int64], leading: NDArray[np.int64], stride: NDArray[np.int64]
+        self,
+        start: NDArray[np.int64],
+        leading: NDArray[np.int64],
+        stride: NDArray[np.int64],
+        base_offset: NDArray[np.int64] | int = 0,
     ) -> NDArray[np.int64]:
-        """Where every chunk lies, for many descriptors: shape (descriptors, ...)."""
+        """Where every chunk lies, for many descriptors: shape (descriptors, ...).
+
+        What is permuted are addresses, wherever the operand starts: bits 4 to 6 by the number of the 128-byte line,
+        counted from the base offset (settled on an H200, as all of `pattern`).
+        """
         start, leading, stride = (each[:, None, None] for each in (start, leading, stride))
         linear: NDArray[np.int64] = start + self.fixed + leading * self.leadings + stride * self.strides
         if self.swizzle:
-            linear = linear ^ (linear >> 7) % (self.swizzle // CHUNK_BYTES) * CHUNK_BYTES
+            line = (linear >> 7) - np.reshape(base_offset, (-1, 1, 1))
+            linear = linear ^ line % (self.swizzle // CHUNK_BYTES) * CHUNK_BYTES
         return linear
 
 
@@ -260,8 +272,8 @@ def pattern(rows: int, k: int, bits: int, swizzle: int, *, transposed: bool = Fa
     """How ``rows`` rows, from row ``first`` on, of ``k`` elements of ``bits`` bits lie.
 
     K-major: eight rows of a core matrix follow each other; after them comes, a stride further, the next one. Without
-    permutation rows have 16 bytes, and the next 16 along k are a leading offset further; with it they have as many
-    bytes as it has, and the leading offset is not used.
+    permutation rows have 16 bytes, with it as many as it has; what is further along k is a leading offset further. Only
+    a sparse product's B, of 64 bytes along k, in permuted rows of 32 uses that.
 
     MN-major (``transposed``; 16 bits only): the roles of k and rows change. Every eight of k follow each other; the
     next eight are a stride further, and the next rows a leading offset. Without permutation it is the other way round.
@@ -284,6 +296,5 @@ def pattern(rows: int, k: int, bits: int, swizzle: int, *, transposed: bool = Fa
     zero = np.zeros((rows, chunks), np.int64)
     if not swizzle:
         return Pattern(row % 8 * CHUNK_BYTES + zero, chunk + zero, row // 8 + zero, 0)
-    if chunks * CHUNK_BYTES > swizzle:
-        raise ValueError(f"{chunks * CHUNK_BYTES} bytes along k do not fit into permuted rows of {swizzle}")
-    return Pattern(row % 8 * swizzle + chunk * CHUNK_BYTES, zero, row // 8 + zero, swizzle)
+    wide = swizzle // CHUNK_BYTES
+    return Pattern(row % 8 * swizzle + chunk % wide * CHUNK_BYTES, chunk // wide + zero, row // 8 + zero, swizzle)

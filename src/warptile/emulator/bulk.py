@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from warptile.emulator.lanes import Active, Array
 from warptile.emulator.mbarriers import Mbarrier, Mbarriers
-from warptile.emulator.memory import IN_FLIGHT, INITIALISED, MAPPED, WRITTEN, Memory, Offsets, Space
+from warptile.emulator.memory import Memory
+from warptile.emulator.spaces import IN_FLIGHT, INITIALISED, MAPPED, WRITTEN, Offsets, Space
 from warptile.emulator.tiles import filled
 from warptile.errors import IllegalAddress
 from warptile.isa.swizzle import CHUNK_BYTES

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from warptile.emulator.lanes import Active, Array
 from warptile.emulator.mbarriers import Mbarriers
-from warptile.emulator.memory import IN_FLIGHT, INITIALISED, MAPPED, WRITTEN, Memory, Offsets, Space
+from warptile.emulator.memory import Memory
+from warptile.emulator.spaces import IN_FLIGHT, INITIALISED, MAPPED, WRITTEN, Offsets, Space
 from warptile.errors import UnsupportedError
 from warptile.ptx.instruction import Instruction
 

@@ -14,10 +14,11 @@ from warptile.emulator.assemble import assemble
 from warptile.emulator.counters import Counters, columns
 from warptile.emulator.lanes import POISON_BYTE, Array
 from warptile.emulator.machine import SHARED_RESERVED_BYTES, Geometry, Machine
-from warptile.emulator.memory import GLOBAL_BASE, MAPPED, WRITTEN, GlobalSpace, Memory
+from warptile.emulator.memory import GLOBAL_BASE, Memory
 from warptile.emulator.races import Races
 from warptile.emulator.register_pool import initial_count
 from warptile.emulator.schedule import Scheduler
+from warptile.emulator.spaces import MAPPED, WRITTEN, GlobalSpace
 from warptile.emulator.tiles import encode
 from warptile.emulator.writers import Writers
 from warptile.errors import (

@@ -12,9 +12,10 @@ from warptile.emulator.copies import PendingCopies
 from warptile.emulator.counters import Counters
 from warptile.emulator.lanes import WARP, Array, RegisterFile
 from warptile.emulator.mbarriers import Mbarriers
-from warptile.emulator.memory import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, GlobalSpace, Memory
+from warptile.emulator.memory import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, Memory
 from warptile.emulator.register_pool import RegisterPool
 from warptile.emulator.remote_stores import RemoteStores
+from warptile.emulator.spaces import GlobalSpace
 from warptile.emulator.warpgroups import PendingProducts
 from warptile.errors import UnknownInstruction
 from warptile.isa.wgmma import WARPS
@@ -28,8 +29,10 @@ CLOCK_NAMES = ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", 
 
 
 class Geometry:
-    """Which thread of which block every lane of a wave is; blocks are padded with lanes without threads: to whole warps,
-    and where they have more than one warpgroup, to whole ones.
+    """Which thread of which block every lane of a wave is.
+
+    Blocks are padded with lanes without threads: to whole warps, and where they have more than one warpgroup, to whole
+    ones.
 
     Blocks are numbered cluster by cluster, and by their rank within one. Without clusters each is one of its own.
 

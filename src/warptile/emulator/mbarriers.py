@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from warptile.emulator.assembler import Destination
 from warptile.emulator.lanes import Active
-from warptile.emulator.memory import MAPPED, MBARRIER, Memory
+from warptile.emulator.memory import Memory
+from warptile.emulator.spaces import MAPPED, MBARRIER
 from warptile.errors import MbarrierMisuse
 from warptile.ptx.instruction import Instruction
 

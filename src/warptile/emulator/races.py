@@ -30,8 +30,9 @@ from warptile.emulator.history import (
 )
 from warptile.emulator.lanes import WARP, Active, Array
 from warptile.emulator.lifetimes import Lifetimes
-from warptile.emulator.memory import GlobalSpace, Memory, Offsets, Space
+from warptile.emulator.memory import Memory
 from warptile.emulator.proxies import Proxies
+from warptile.emulator.spaces import GlobalSpace, Offsets, Space
 from warptile.errors import DataRace
 from warptile.isa.swizzle import CHUNK_BYTES
 from warptile.launch import Rows

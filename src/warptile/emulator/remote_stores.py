@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from warptile.emulator.lanes import Active, Array
 from warptile.emulator.mbarriers import Mbarriers
-from warptile.emulator.memory import IN_FLIGHT, INITIALISED, MAPPED, WRITTEN, Memory, Offsets
+from warptile.emulator.memory import Memory
 from warptile.emulator.races import Departure
+from warptile.emulator.spaces import IN_FLIGHT, INITIALISED, MAPPED, WRITTEN, Offsets
 from warptile.errors import IllegalAddress
 from warptile.ptx.instruction import Instruction
 

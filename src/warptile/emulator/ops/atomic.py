@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from warptile.emulator.assembler import Assembler, Modifiers, Operation, builder, unknown
 from warptile.emulator.lanes import Active, Array
-from warptile.emulator.memory import INITIALISED, MAPPED, WRITTEN
 from warptile.emulator.ops.memory import TYPE_BYTES, address_source, take_access_hints, take_space
+from warptile.emulator.spaces import INITIALISED, MAPPED, WRITTEN
 from warptile.ptx.instruction import Instruction, Sink
 
 Combine = Callable[[Array, Array], Array]

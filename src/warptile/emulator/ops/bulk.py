@@ -14,10 +14,11 @@ from warptile.emulator.bulk import Combine, Transfer
 from warptile.emulator.lanes import Active
 from warptile.emulator.machine import Machine
 from warptile.emulator.mbarriers import BYTES as MBARRIER_BYTES
-from warptile.emulator.memory import GLOBAL_BASE, WRITTEN, Memory, Offsets, Space
+from warptile.emulator.memory import GLOBAL_BASE, Memory
 from warptile.emulator.ops.atomic import combination
 from warptile.emulator.ops.memory import TYPE_BYTES, address_source
 from warptile.emulator.peers import OWN_BYTES, RANK_SHIFT
+from warptile.emulator.spaces import WRITTEN, Offsets, Space
 from warptile.emulator.tiles import TILE_ALIGNMENT_BYTES, box_bytes, chunks, decode, fill_chunk, slots
 from warptile.errors import (
     DataRace,

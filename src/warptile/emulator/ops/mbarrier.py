@@ -12,8 +12,8 @@ from warptile.emulator.assembler import Assembler, Destination, Modifiers, Opera
 from warptile.emulator.lanes import Active
 from warptile.emulator.machine import Machine
 from warptile.emulator.mbarriers import BYTES, Parked, split_state
-from warptile.emulator.memory import Offsets
 from warptile.emulator.ops.memory import address_source, take_space
+from warptile.emulator.spaces import Offsets
 from warptile.errors import MbarrierMisuse
 from warptile.ptx.instruction import Immediate, Instruction, Operand, Sink
 

@@ -2,6 +2,7 @@
 a number that each launch moves forward. Rungs can be slow, wrong, or take the context down."""
 
 import ctypes
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -36,6 +37,7 @@ class PretendedGpu:
     Attributes:
         time_ms: (rung, config) -> milliseconds of a launch.
         faults: names of rungs whose launch loses the context.
+        copied: of each copy before a product, its kernel and the names that its launch was given.
         wrong: names of rungs whose result is off; ``outside``: that write behind D; ``lazy``: that skip the last row.
         library_ms: milliseconds of each of the library's algorithms.
         without_library: operand types that the library does not multiply.
@@ -48,7 +50,7 @@ class PretendedGpu:
         self.faults, self.wrong, self.outside, self.lazy = set(), set(), set(), set()
         self.library_ms = (0.75, 0.5, 1.0)
         self.without_library = set()
-        self.plans = {}
+        self.plans, self.copied = {}, []
         self.alive = True
 
     def install(self, monkeypatch):
@@ -81,7 +83,7 @@ class PretendedGpu:
                 array.reshape(-1).view(np.uint8)[:] = self._view(offset_bytes, array.nbytes)
                 return array
 
-            def fill(self, byte):
+            def fill(self, byte, stream=0):
                 self._view(0, self.size_bytes)[:] = byte
 
             def close(self):
@@ -150,6 +152,7 @@ class PretendedGpu:
         monkeypatch.setattr(driver, "Event", Event)
         monkeypatch.setattr(driver, "Stream", Stream)
         monkeypatch.setattr(driver, "Graph", SimpleNamespace(capture=Capture))
+        monkeypatch.setattr(driver, "outside_captures", nullcontext)
         monkeypatch.setattr(device_product, "compiled", self.compiled)
         monkeypatch.setattr(device_product, "load", self.load)
         monkeypatch.setattr(sweep, "CublasLt", Library)
@@ -169,12 +172,15 @@ class PretendedGpu:
         return CompiledKernel(entry, plan.arch, b"", b"", Resources(100, 1024, 0, 0, 0), "", "pretended", key=entry)
 
     def load(self, kernel):
-        plan = self.plans[kernel.entry]
+        plan = self.plans.get(kernel.entry)
 
         def launch(spec, pointers, stream=0):
             self.check()
             assert spec.entry == kernel.entry
             self.launches += 1
+            if plan is None:
+                self.copied.append((kernel.entry, *(pointers[name] for name in spec.operands)))
+                return
             self.now_ms += self.time_ms(plan.rung.name, plan.config)
             if plan.rung.name in self.faults:
                 self.alive = False

@@ -18,8 +18,9 @@ from warptile.emulator.assembler import Destination, Source
 from warptile.emulator.fragments import FragmentCodec, read_registers, to_matrices, to_registers, write_registers
 from warptile.emulator.held_registers import Held, Rows
 from warptile.emulator.lanes import WARP, Active, Array
-from warptile.emulator.memory import Memory, Offsets
+from warptile.emulator.memory import Memory
 from warptile.emulator.overflow import finite
+from warptile.emulator.spaces import Offsets
 from warptile.errors import AccumulatorOverflow
 from warptile.isa.mma import k_operand
 from warptile.isa.numerics import FORMATS, group_accumulation

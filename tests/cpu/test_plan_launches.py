@@ -197,3 +197,10 @@ def test_an_empty_operand_is_not_copied():
 def test_a_workspace_without_size_or_with_an_operands_name_is_refused(wrong):
     with pytest.raises(AssertionError):
         Workspace(*wrong)
+
+
+def test_half_of_a_sparse_operand_is_copied():
+    operand = problem(32, 16, 70, sparse=True).a
+    seen, copy = copied("A", operand, 32, 70)
+    assert (copy.lines, copy.units, copy.source_stride) == (32, 35, 35)
+    assert seen.sparse

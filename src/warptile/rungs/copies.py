@@ -156,8 +156,9 @@ def copied(name: str, operand: Operand, rows: int, columns: int, *, transposed: 
     """The copy of an operand of ``rows`` x ``columns`` elements, and how the kernel sees it: on 16-byte boundaries,
     and with ``transposed`` in the other major.
 
-    Elements that share a byte can be copied, but not transposed.
+    Of a sparse operand half the columns are stored. Elements that share a byte can be copied, but not transposed.
     """
+    columns = columns // 2 if operand.sparse else columns
     elements_per_unit = max(1, 8 // operand.dtype.bits)
     assert not (transposed and elements_per_unit > 1), "elements that share a byte cannot be transposed"
     unit_bytes = max(operand.dtype.bits, 8) // 8

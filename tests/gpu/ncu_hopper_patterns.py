@@ -26,11 +26,13 @@ CHOSEN = re.compile(
     r"|^l1tex__m_(xbar2l1tex|l1tex2xbar)_[a-z]+_(bytes|sectors|requests)(_mem_global.*|_mem_shared.*|_pipe_.*)?$"
     r"|^lts__t_(sectors|requests|bytes)(_srcunit_tex)?(_op_(read|write|red))?$"
     r"|^smsp__(sass_)?inst_executed(_pipe_(tensor|lsu|uniform|tma)[a-z0-9_]*|_op_(shared|ld|st)[a-z_]*)?$"
-    r"|^smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared.*"
+    r"|^smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared.*|^smsp__sass_data_bytes_mem_(shared|global).*"
 )
 LEFT_OUT = re.compile(r"throughput|pct|cycles_|_hit|atom|texture|surface|local|_per_|average|evict|issue|lookup")
 FIRST = (
-    "smsp__inst_executed_pipe_tensor_op_gmma", "smsp__sass_inst_executed_op_tma_ld",
+    "smsp__inst_executed_pipe_tensor_op_gmma", "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_gmma",
+    "smsp__sass_data_bytes_mem_shared_op_gmma", "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_gmma",
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_gmma", "smsp__sass_inst_executed_op_tma_ld",
     "smsp__sass_inst_executed_op_tma_st", "smsp__sass_inst_executed_op_tma_red",
     "l1tex__m_xbar2l1tex_read_bytes", "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld",
     "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld_dest_self",
@@ -41,7 +43,7 @@ FIRST = (
     "l1tex__data_pipe_lsu_wavefronts_mem_shared", "lts__t_sectors_op_read", "lts__t_sectors_op_write",
     "lts__t_sectors_srcunit_tex_op_read", "lts__t_sectors_srcunit_tex_op_write", "smsp__inst_executed",
 )  # fmt: skip
-"""Metrics that public sources name for asynchronous copies and products; asked for in any case."""
+"""Metrics that name asynchronous copies and products; asked for in any case."""
 MOST_METRICS = 200
 
 
@@ -78,7 +80,7 @@ def metrics_of_the_chip(ncu: str) -> list[str]:
 
 def main() -> None:
     """Run ncu as often as it takes to leave out metrics that it does not know, and write what it gave."""
-    from warptile.bench.profile import find_ncu, parse_raw, parse_sass, unknown_metrics
+    from warptile.bench.profile import find_ncu, unknown_metrics
 
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
@@ -112,10 +114,21 @@ def main() -> None:
         imported = [ncu, "--import", str(written[0]), "--csv", "--print-units", "base", *arguments]
         return subprocess.run(imported, capture_output=True, text=True, timeout=200, check=True).stdout
 
-    rows = parse_raw(page("--page", "raw"))
-    machine = parse_sass(page("--page", "source", "--print-source", "sass"))
-    written[0].unlink()
-    machine += [[]] * (len(PATTERNS) - len(machine))
+    pages = {"raw": page("--page", "raw"), "sass": page("--page", "source", "--print-source", "sass")}
+    for name, content in pages.items():
+        (folder / f"{name}.csv").write_text(content)
+    digest(folder, asked)
+
+
+def digest(folder: Path, asked: list[str]) -> None:
+    """Make the record and the table of the pages that ncu gave."""
+    from warptile.bench.profile import parse_raw, parse_sass
+
+    rows = parse_raw((folder / "raw.csv").read_text())
+    machine = parse_sass((folder / "sass.csv").read_text())
+    if len(machine) != len(PATTERNS):
+        print(f"{len(machine)} listings of {len(PATTERNS)} launches: instructions are left out")
+        machine = [[] for _ in PATTERNS]
     found = [
         {
             "name": pattern.name,

@@ -74,8 +74,8 @@ class Device:
 
     ``tensor_tflops`` is the issue rate of ``mma.sync`` with operands in registers, at the largest shape of each type;
     ``wmma_tflops`` that of WMMA where it has only a slower shape; ``sparse_tflops`` that of ``mma.sp``, counting the
-    products with zeros that it leaves out. ``wgmma_tflops`` is the issue rate of ``wgmma`` with operands in shared memory
-    in short bursts, ``sparse_gain`` how much faster its sparse form is, by the same count.
+    products with zeros that it leaves out. ``wgmma_tflops`` is the issue rate of ``wgmma`` in short bursts, operands in
+    shared memory, ``sparse_gain`` how much faster its sparse form is, by the same count.
     """
 
     name: str

@@ -333,8 +333,8 @@ def compile_source(
         cache: where compiled kernels are kept; by default `Cache()`, None for none.
 
     Raises:
-        CompileError: NVRTC or ptxas refuse the source, wgmma was serialised, a register budget was ignored, or registers
-            spill, in a source that does not allow it, or NVRTC or CUDA's headers are not installed.
+        CompileError: NVRTC or ptxas refuse the source, wgmma was serialised, a register budget was ignored, or
+            registers spill, in a source that does not allow it, or NVRTC or CUDA's headers are not installed.
         UnsupportedError: NVRTC does not know ``arch``, or WARPTILE_DUMP asks for something unknown.
     """
     kept = Cache() if isinstance(cache, EllipsisType) else cache

@@ -1,6 +1,6 @@
 """Predicted time of a Hopper rung: what `warptile.predict` does, for blocks that stay and operands that TMA brings.
 
-A block computes BM x BN of D in steps of BK; copies, products and, from `wgmma-store` on, stores go on at the same time.
+A block computes BM x BN of D in steps of BK; copies and products, and in the later rungs stores, go on at one time.
 
 * dram: operands and D once, operands again for each wave that L2 cannot serve.
 * l2: (1 / BM + 1 / BN) elements a multiply-add, of the cluster's tile, which shares what it loads.
@@ -54,7 +54,9 @@ def terms(rung: Rung, problem: Problem, config: Config, device: Device) -> dict[
     once = (seen.m + seen.n) * seen.k * each_bytes
     d_bytes = seen.m * seen.n * out_bytes * (1 if seen.c is None else 2)
     waves = ceil_div(tiles, busy)
-    again = once if once <= device.l2_bytes * L2_SHARE_FOR_OPERANDS else waves * busy**0.5 * (bm + bn) * seen.k * each_bytes
+    again = (
+        once if once <= device.l2_bytes * L2_SHARE_FOR_OPERANDS else waves * busy**0.5 * (bm + bn) * seen.k * each_bytes
+    )
     found = {
         "dram": (max(once, again) + d_bytes) / device.dram_bytes_per_s * 1e3,
         "l2": (loaded + d_bytes) / device.l2_bytes_per_s * 1e3,

@@ -1,212 +1,225 @@
-"""The Hopper rungs: what each takes, its tunables, and its launch."""
+"""The Hopper rungs below wgmma-final: what each takes, its tunables, and its launch."""
 
 from __future__ import annotations
 
-from warptile.launch import Argument, Dim3, Pointer, Scalar
+from dataclasses import dataclass
+
+from warptile.launch import Argument, Dim3
 from warptile.problem import Problem
 from warptile.rungs import wgmma_tiles as tiles
-from warptile.rungs.legality import ceil_div
-from warptile.rungs.rung import Config, Rung, Workspace
-from warptile.rungs.tensor_tiles import stages_reason
-from warptile.rungs.wgmma_tiles import ROWS, WARPGROUP, accumulator_registers, common_reasons, stage_bytes
+from warptile.rungs.legality import blocks, ceil_div
+from warptile.rungs.rung import Config, Rung
+from warptile.rungs.tensor_tiles import output_width, stages_reason
+from warptile.rungs.wgmma_tiles import ROW_BYTES, ROWS, WARPGROUP, accumulator_registers, stage_bytes
 
-FINAL_KEYS = (
-    "BM", "BN", "BK", "STAGES", "CONSUMERS", "PINGPONG", "CM", "CN", "GROUP", "ALONG_N", "OVERLAP", "STREAM", "SPLITS", "SWAP", "SMS",
-)  # fmt: skip
-PARTIAL, FLAGS_OF_PARTIAL = "partial sums", "flags of partial sums"
-FLAGS = ("PINGPONG", "ALONG_N", "OVERLAP", "STREAM", "SWAP")
-"""Keys that are 0 or 1."""
+TILE_KEYS = ("BM", "BN", "BK")
+RING_KEYS = (*TILE_KEYS, "STAGES")
+STAYING_KEYS = (*RING_KEYS, "GROUP", "SMS")
 
-CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1))
-CONSUMER_REGISTERS = 240
-"""Of a thread that multiplies: ``CONSUMER_REGISTERS`` in wgmma/final.cuh."""
+DTYPES = tuple(name for name in tiles.DTYPES if name != "bit1")
+MULTIPROCESSORS = 132
+"""Blocks that stay: one on each multiprocessor of the reference GPU."""
 
-
-def _final_default(problem: Problem) -> Config:
-    return {
-        "BM": 128, "BN": 256, "BK": 128 * 8 // problem.a.dtype.bits, "STAGES": 4, "CONSUMERS": 2, "PINGPONG": 0, "CM": 1,
-        "CN": 1, "GROUP": 8, "ALONG_N": 0, "OVERLAP": 0, "STREAM": 0, "SPLITS": 1, "SWAP": 0, "SMS": 132,
-    }  # fmt: skip
+MAX_REGISTERS = 255
+REGISTERS_OF_TWO = 240
+"""Of a thread of two warpgroups that multiply beside one that does not."""
 
 
-def _final_shared(problem: Problem, config: Config) -> int:
-    output = config["CONSUMERS"] * tiles.OUTPUT_BUFFERS * tiles.BUFFER_BYTES
-    output += config["CONSUMERS"] * tiles.MBARRIER_BYTES
-    return tiles.shared_bytes(config["STAGES"], stage_bytes(tiles.view(problem, config).problem, config), output)
+@dataclass(frozen=True)
+class Kind:
+    """What tells one of these rungs from another.
+
+    Attributes:
+        keys: its tunables.
+        consumers: warpgroups that multiply.
+        parts: warpgroups that share a tile.
+        producer: a warpgroup of its own asks for tiles.
+        stays: blocks take one tile after the other.
+        cluster: blocks of a cluster, below each other.
+        stores: it stores by TMA, from shared memory.
+    """
+
+    keys: tuple[str, ...]
+    consumers: int = 1
+    parts: int = 1
+    producer: bool = True
+    stays: bool = False
+    cluster: int = 1
+    stores: bool = False
+
+    def threads(self) -> int:
+        """Threads of a block."""
+        return WARPGROUP * (self.consumers + self.producer)
+
+    def seen_config(self, config: Config) -> Config:
+        """The configuration with the cluster in it, as maps of operands need it."""
+        return {**config, "CM": self.cluster}
+
+    def shared_bytes(self, problem: Problem, config: Config) -> int:
+        """Shared memory of a block."""
+        each = stage_bytes(tiles.view(problem, config).problem, config)
+        if not self.producer:
+            return each + tiles.MBARRIER_BYTES
+        output = self.consumers * tiles.OUTPUT_BUFFERS * tiles.BUFFER_BYTES if self.stores else 0
+        turns = self.consumers * tiles.MBARRIER_BYTES
+        return tiles.shared_bytes(config["STAGES"], each, output) + turns
+
+    def illegal(self, problem: Problem, config: Config) -> str | None:
+        """Why this rung cannot run the problem, or None."""
+        reason = tiles.common_reasons(problem, config, self.keys, ())
+        if reason is not None:
+            return reason
+        rows = config["BM"] // self.parts
+        if config["BM"] % (ROWS * self.parts):
+            return f"BM is {config['BM']}; {self.parts} warpgroups need a multiple of {ROWS * self.parts}"
+        if "STAGES" in config and (reason := stages_reason(config)):
+            return reason
+        if self.cluster > config.get("SMS", self.cluster):
+            return f"SMS is {config['SMS']}; a cluster has {self.cluster} blocks"
+        seen = tiles.view(problem, config).problem
+        if tiles.promoted(seen):
+            return "sums of 8-bit floats are short: accumulate='float32_fast' or 'float16', or rung='wgmma-final'"
+        needed = accumulator_registers(seen, rows, config["BN"]) + tiles.OVERHEAD_REGISTERS
+        most = REGISTERS_OF_TWO if self.consumers == 2 else MAX_REGISTERS
+        if needed > most:
+            return f"a thread needs about {needed} registers and has {most}; take a smaller tile"
+        return tiles.shared_reason(self.shared_bytes(problem, config))
+
+    def grid(self, problem: Problem, config: Config) -> Dim3:
+        """Blocks: one for each tile, or as many as stay."""
+        seen = tiles.view(problem, config).problem
+        if not self.stays:
+            return (blocks(seen, config), 1, 1)
+        teams = ceil_div(seen.m, config["BM"] * self.cluster) * ceil_div(seen.n, config["BN"])
+        return (min(teams, config["SMS"] // self.cluster) * self.cluster, 1, 1)
+
+    def parameters(self, problem: Problem, config: Config) -> tuple[Argument, ...]:
+        """The tensor maps."""
+        found = tiles.maps(tiles.view(problem, config), self.seen_config(config))
+        return found if self.stores else found[:2]
+
+    def name_expression(self, kernel: str, problem: Problem, config: Config) -> str:
+        """The C++ name of the instantiation."""
+        seen = tiles.view(problem, config).problem
+        arguments = [tiles.operation_type(seen), tiles.tile_type(seen, config)]
+        if self.stores:
+            arguments += ["true" if tiles.by_tma(seen) else "false", str(tiles.store_width(seen))]
+        else:
+            arguments.append("true" if output_width(seen) >= 2 else "false")
+        arguments += [str(config[key]) for key in self.keys if key not in (*TILE_KEYS, "SMS")]
+        return f"warptile::{kernel}<{', '.join(arguments)}>"
 
 
-def _final_illegal(problem: Problem, config: Config) -> str | None:
-    reason = common_reasons(problem, config, FINAL_KEYS, FLAGS) or _division_reason(config) or _cluster_reason(config)
-    if reason is not None:
-        return reason
-    seen = tiles.view(problem, config).problem
-    return (
-        _overlap_reason(seen, config)
-        or _stream_reason(problem, config)
-        or _registers_reason(seen, config)
-        or tiles.shared_reason(_final_shared(problem, config))
+def _rung(
+    name: str, idea: str, previous: str, kind: Kind, sizes: tuple[int, int], stages: int, *others: tuple[int, int, int]
+) -> Rung:
+    """A rung whose usual tile is ``sizes`` with ``stages`` stages; ``others`` are further BM, BN, STAGES."""
+    kernel = name.replace("-", "_")
+
+    def config(problem: Problem, bm: int, bn: int, count: int) -> Config:
+        values = {
+            "BM": bm, "BN": bn, "BK": ROW_BYTES * 8 // problem.a.dtype.bits, "STAGES": count, "GROUP": 8,
+            "SMS": MULTIPROCESSORS,
+        }  # fmt: skip
+        return {key: values[key] for key in kind.keys}
+
+    def candidates(problem: Problem) -> tuple[Config, ...]:
+        return tuple(config(problem, *each) for each in ((*sizes, stages), *others))
+
+    return Rung(
+        name=name,
+        family="wgmma",
+        idea=idea,
+        file=f"wgmma/{kernel.removeprefix('wgmma_')}.cuh",
+        previous=previous,
+        min_arch=tiles.CAPABILITY,
+        dtypes=DTYPES,
+        default_config=lambda problem: config(problem, *sizes, stages),
+        candidates=candidates,
+        illegal=kind.illegal,
+        name_expression=lambda problem, chosen: kind.name_expression(kernel, problem, chosen),
+        grid=kind.grid,
+        threads=lambda problem, chosen: (kind.threads(), 1, 1),
+        dynamic_shared_bytes=kind.shared_bytes,
+        capability=lambda problem, chosen: tiles.CAPABILITY,
+        cluster=lambda problem, chosen: (kind.cluster, 1, 1),
+        view=tiles.view,
+        parameters=kind.parameters,
+        instructions=lambda problem, chosen: (tiles.instruction(problem, chosen),),
     )
 
 
-def _rows(config: Config) -> int:
-    """Rows of D that a warpgroup owns."""
-    return config["BM"] // (1 if config["PINGPONG"] else config["CONSUMERS"])
+COOPERATIVE = ((256, 128, 4), (128, 192, 4), (128, 128, 5))
 
-
-def _division_reason(config: Config) -> str | None:
-    """Why the warpgroups cannot divide the work so, or None."""
-    for key in FLAGS:
-        if config[key] > 1:
-            return f"{key} is {config[key]}; it is 0 or 1"
-    if config["CONSUMERS"] > 2:
-        return f"CONSUMERS is {config['CONSUMERS']}; one or two warpgroups multiply"
-    if config["PINGPONG"] and config["CONSUMERS"] != 2:
-        return "PINGPONG is 1 and CONSUMERS is not 2; two warpgroups take turns"
-    if _rows(config) % ROWS or not _rows(config):
-        return f"BM is {config['BM']}; each of {config['CONSUMERS']} warpgroups needs a multiple of {ROWS} rows"
-    return stages_reason(config)
-
-
-def _cluster_reason(config: Config) -> str | None:
-    """Why there is no such cluster, or None: what several blocks need is loaded in shares of whole groups of 8 lines."""
-    if (config["CM"], config["CN"]) not in CLUSTERS:
-        listed = ", ".join(f"{cm}x{cn}" for cm, cn in CLUSTERS)
-        return f"CM, CN are {config['CM']}, {config['CN']}; clusters are {listed}"
-    if config["CM"] * config["CN"] > config["SMS"]:
-        return f"SMS is {config['SMS']}; a cluster has {config['CM'] * config['CN']} blocks"
-    return None
-
-
-def _overlap_reason(seen: Problem, config: Config) -> str | None:
-    """Why a finished tile cannot be stored inside the next one's steps, or None."""
-    if not config["OVERLAP"]:
-        return None
-    if config["PINGPONG"] or config["STREAM"] or config["SPLITS"] > 1:
-        return "OVERLAP is 1; it goes with PINGPONG=0, STREAM=0, SPLITS=1"
-    if seen.d.dtype.bits != 16:
-        return f"OVERLAP is 1 and D is {seen.d.dtype.name}; a finished tile fits beside the next in 16 bits alone"
-    output = tiles.Output(seen.d.dtype.bits // 8, config["BN"], seen.d.major == "col")
-    needed, steps = _rows(config) // ROWS * output.count, ceil_div(seen.k, config["BK"])
-    if steps < needed:
-        return f"K is {seen.k}, {steps} steps of {config['BK']}; OVERLAP=1 stores in {needed} steps"
-    return None
-
-
-def _stream_reason(problem: Problem, config: Config) -> str | None:
-    """Why the depth of tiles cannot be shared, or None."""
-    if not config["STREAM"] and config["SPLITS"] == 1:
-        return None
-    if config["PINGPONG"]:
-        return "PINGPONG is 1; STREAM and SPLITS share the depth of cooperative tiles"
-    if config["STREAM"] and config["SPLITS"] > 1:
-        return f"STREAM is 1 and SPLITS is {config['SPLITS']}; one of them divides the depth"
-    if problem.accumulator.name == "int32_saturating":
-        return "sums saturate: they depend on their order, which STREAM and SPLITS change"
-    grid, steps = _final_grid(problem, config)[0], ceil_div(problem.k, config["BK"])
-    if grid > config["SMS"]:
-        return (
-            f"SPLITS is {config['SPLITS']}; {grid} blocks have to run at one time, on {config['SMS']} multiprocessors"
-        )
-    if steps < config["SPLITS"]:
-        return f"SPLITS is {config['SPLITS']}; K has {steps} steps of {config['BK']}"
-    return None
-
-
-def _registers_reason(seen: Problem, config: Config) -> str | None:
-    """Why a consumer's sums do not fit into its registers, or None."""
-    sums = accumulator_registers(seen, _rows(config), config["BN"])
-    needed = sums * (2 if tiles.promoted(seen) else 1) + tiles.OVERHEAD_REGISTERS
-    if config["OVERLAP"]:
-        needed += sums * 16 // seen.accumulator.bits
-    if needed > CONSUMER_REGISTERS:
-        return f"a thread needs about {needed} registers and has {CONSUMER_REGISTERS}; take a smaller tile"
-    return None
-
-
-def _final_name(problem: Problem, config: Config) -> str:
-    seen = tiles.view(problem, config).problem
-
-    def flag(key: str) -> str:
-        return "true" if config[key] else "false"
-
-    streams = "true" if config["STREAM"] or config["SPLITS"] > 1 else "false"
-    values = [config["STAGES"], config["CONSUMERS"], config["PINGPONG"], config["CM"], config["CN"], config["GROUP"]]
-    chosen = f"warptile::WgmmaConfig<{', '.join(map(str, values))}, {flag('ALONG_N')}, {flag('OVERLAP')}, {streams}>"
-    store = f"{'true' if tiles.by_tma(seen) else 'false'}, {tiles.store_width(seen)}"
-    return f"warptile::wgmma_final<{tiles.operation_type(seen)}, {tiles.tile_type(seen, config)}, {chosen}, {store}>"
-
-
-def _tiles(problem: Problem, config: Config) -> int:
-    """Tiles of D, those of a cluster counted as one."""
-    seen = tiles.view(problem, config).problem
-    return ceil_div(seen.m, config["BM"] * config["CM"]) * ceil_div(seen.n, config["BN"] * config["CN"])
-
-
-def _teams(problem: Problem, config: Config) -> int:
-    """Clusters of the launch, each with its share of the tiles."""
-    count = _tiles(problem, config)
-    if config["SPLITS"] > 1:
-        return count * config["SPLITS"]
-    most = max(config["SMS"] // (config["CM"] * config["CN"]), 1)
-    return most if config["STREAM"] else min(count, most)
-
-
-def _streamed(problem: Problem, config: Config) -> int:
-    """Tiles whose steps of depth are shared among all clusters: all of them when each is split, else those of the last
-    wave, where it is not full, and of the one before it."""
-    count, teams = _tiles(problem, config), _teams(problem, config)
-    if config["SPLITS"] > 1:
-        return count
-    if not config["STREAM"] or count % teams == 0:
-        return 0
-    return count - max(count // teams - 1, 0) * teams
-
-
-def _final_grid(problem: Problem, config: Config) -> Dim3:
-    return (_teams(problem, config) * config["CM"] * config["CN"], 1, 1)
-
-
-def _places(problem: Problem, config: Config) -> int:
-    """Warpgroups that may hand over partial sums."""
-    return _final_grid(problem, config)[0] * config["CONSUMERS"]
-
-
-def _final_workspaces(problem: Problem, config: Config) -> tuple[Workspace, ...]:
-    if not _streamed(problem, config):
-        return ()
-    count = _places(problem, config)
-    rows = config["BM"] // config["CONSUMERS"]
-    each = accumulator_registers(problem, rows, config["BN"]) * 4 * WARPGROUP
-    return Workspace(PARTIAL, count * each), Workspace(FLAGS_OF_PARTIAL, count * 4, zero=True)
-
-
-def _final_parameters(problem: Problem, config: Config) -> tuple[Argument, ...]:
-    names = [each.name for each in _final_workspaces(problem, config)] or [None, None]
-    streamed = Scalar("s32", _streamed(problem, config))
-    return (*tiles.maps(tiles.view(problem, config), config), streamed, *map(Pointer, names))
-
-
-WGMMA_FINAL = Rung(
-    name="wgmma-final",
-    family="wgmma",
-    idea="one kernel for every type, layout and schedule, tuned",
-    file="wgmma/final.cuh",
-    previous="mma-final",
-    min_arch=90,
-    dtypes=tiles.DTYPES,
-    default_config=_final_default,
-    candidates=lambda problem: (_final_default(problem),),
-    illegal=_final_illegal,
-    name_expression=_final_name,
-    grid=_final_grid,
-    threads=lambda problem, config: (WARPGROUP * (config["CONSUMERS"] + 1), 1, 1),
-    dynamic_shared_bytes=_final_shared,
-    capability=lambda problem, config: 90,
-    cluster=lambda problem, config: (config["CM"] * config["CN"], 1, 1),
-    view=tiles.view,
-    parameters=_final_parameters,
-    workspaces=_final_workspaces,
-    instructions=lambda problem, config: (tiles.instruction(problem, config),),
+WGMMA_RUNGS: tuple[Rung, ...] = (
+    _rung(
+        "wgmma-tma",
+        "the copy engine brings whole tiles, swizzled; a warpgroup multiplies them where they lie",
+        "mma-final",
+        Kind(TILE_KEYS, producer=False),
+        (128, 128),
+        1,
+        (64, 256, 1),
+        (64, 128, 1),
+        (128, 64, 1),
+    ),
+    _rung(
+        "wgmma-specialized",
+        "a warp that only asks for tiles, a warpgroup that only multiplies, a ring of stages between them",
+        "wgmma-tma",
+        Kind(RING_KEYS),
+        (128, 128),
+        5,
+        (64, 256, 4),
+        (128, 192, 4),
+        (64, 128, 6),
+    ),
+    _rung(
+        "wgmma-cooperative",
+        "two warpgroups share a tile twice as large; registers move to where the sums are",
+        "wgmma-specialized",
+        Kind(RING_KEYS, consumers=2, parts=2),
+        (128, 256),
+        4,
+        *COOPERATIVE,
+    ),
+    _rung(
+        "wgmma-persistent",
+        "a block stays and takes tile after tile, in an order that L2 likes",
+        "wgmma-cooperative",
+        Kind(STAYING_KEYS, consumers=2, parts=2, stays=True),
+        (128, 256),
+        4,
+        *COOPERATIVE,
+    ),
+    _rung(
+        "wgmma-multicast",
+        "clusters of two blocks: what both need of B is read once",
+        "wgmma-persistent",
+        Kind(STAYING_KEYS, consumers=2, parts=2, stays=True, cluster=2),
+        (128, 256),
+        4,
+        *COOPERATIVE,
+    ),
+    _rung(
+        "wgmma-store",
+        "stmatrix and TMA store the finished tile while the next one is multiplied",
+        "wgmma-persistent",
+        Kind(STAYING_KEYS, consumers=2, parts=2, stays=True, stores=True),
+        (128, 256),
+        4,
+        *COOPERATIVE,
+    ),
+    _rung(
+        "wgmma-pingpong",
+        "two warpgroups take turns on tiles of their own: one stores while the other multiplies",
+        "wgmma-store",
+        Kind(STAYING_KEYS, consumers=2, stays=True, stores=True),
+        (128, 128),
+        5,
+        (64, 256, 4),
+        (128, 192, 4),
+        (64, 128, 7),
+    ),
 )
-
-WGMMA_RUNGS = (WGMMA_FINAL,)
+"""The wgmma family in ladder order, without its last two."""

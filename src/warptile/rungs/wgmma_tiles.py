@@ -21,7 +21,6 @@ from warptile.rungs.tensor_tiles import (
     output_width,
     packing_reason,
     round_up,
-    stages_reason,
     unit_bytes,
 )
 
@@ -35,6 +34,9 @@ STEP_BYTES = 32
 """Bytes of depth of an instruction."""
 
 WARPGROUP = 128
+CAPABILITY = 90
+"""Compute capability times ten; compiled for sm_90a."""
+
 MAX_BOX = 256
 """Most elements along one side of a box."""
 
@@ -97,7 +99,7 @@ def view(problem: Problem, config: Config) -> View:
             name = copy.target
         seen.append(operand)
         found.append(name)
-    return View(replace(problem, a=seen[0], b=seen[1]), *found, tuple(copies))
+    return View(replace(problem, a=seen[0], b=seen[1]), found[0], found[1], tuple(copies))
 
 
 # --- sizes --------------------------------------------------------------------------------------------------------

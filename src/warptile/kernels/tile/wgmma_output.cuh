@@ -117,6 +117,18 @@ struct WgmmaOutput {
         buffer ^= 1;
     }
 
+    // Stores all that a warpgroup has of D, from (row, column) on.
+    template <typename ACCUMULATORS>
+    __device__ __forceinline__ void store_all(const ACCUMULATORS& accumulators, int row, int column) {
+#pragma unroll
+        for (int block = 0; block < ACCUMULATORS::BLOCKS; ++block)
+#pragma unroll
+            for (int panel = 0; panel < PANELS::COUNT; ++panel)
+                store(panel, row + 64 * block, column, [&](int eight, int half) {
+                    return result(accumulators, gemm, block, eight, half, row, column);
+                });
+    }
+
     // The buffer to D without TMA, WIDTH elements at a time, along lines.
     __device__ __forceinline__ void copy_out(int row, int column) const {
         using PACKET = Packet<WIDTH * static_cast<int>(sizeof(OUT))>;

@@ -17,25 +17,27 @@ struct Work {
 template <typename TILE, int CLUSTER_M, int CLUSTER_N, int GROUP, bool ALONG_N>
 struct WgmmaSchedule {
     int tiles_m, tiles_n, steps, whole, tile, teams, place_m, place_n, team;
-    long long shared, at, end;
+    int shared, at, end;  // steps of depth, counted over all shared tiles
 
     __device__ __forceinline__ WgmmaSchedule(int m, int n, int k, int streamed, int rank)
         : tiles_m(tiles_along(m, TILE::BM * CLUSTER_M)), tiles_n(tiles_along(n, TILE::BN * CLUSTER_N)),
           steps(max(1, static_cast<int>(tiles_along(k, TILE::BK)))), whole(tiles_m * tiles_n - streamed),
           tile(blockIdx.x / (CLUSTER_M * CLUSTER_N)), teams(gridDim.x / (CLUSTER_M * CLUSTER_N)),
           place_m(rank % CLUSTER_M), place_n(rank / CLUSTER_M), team(tile),
-          shared(static_cast<long long>(streamed) * steps), at(begin_of(team)), end(begin_of(team + 1)) {}
+          shared(streamed * steps), at(begin_of(team)), end(begin_of(team + 1)) {}
 
-    // Where the shared steps of a team begin, counted over all shared tiles.
-    __device__ __forceinline__ long long begin_of(int some_team) const { return shared * some_team / teams; }
+    // Where the shared steps of a team begin.
+    __device__ __forceinline__ int begin_of(int some_team) const {
+        return static_cast<int>(static_cast<long long>(shared) * some_team / teams);
+    }
 
     // The next work of this block; false when there is none.
     __device__ __forceinline__ bool next(Work& work) {
         int index = tile;
         if (at < end) {
-            index = static_cast<int>(at / steps);
-            work.first = static_cast<int>(at - static_cast<long long>(index) * steps);
-            work.steps = static_cast<int>(min(static_cast<long long>(steps - work.first), end - at));
+            index = at / steps;
+            work.first = at - index * steps;
+            work.steps = min(steps - work.first, end - at);
             at += work.steps;
             index += whole;
         } else {

@@ -27,6 +27,19 @@ __device__ __forceinline__ Vector<typename OPERATION::OUT, 2> finished(typename 
     return {scaled<OUT>(left, gemm.alpha, gemm.beta, &source[0]), scaled<OUT>(right, gemm.alpha, gemm.beta, &source[1])};
 }
 
+// Neighbouring elements of D, of this thread's sums in a block of 64 rows (`WgmmaAccumulators::pair`); the warpgroup's rows
+// begin at (row, column).
+template <typename OPERATION, typename ACCUMULATORS>
+__device__ __forceinline__ Vector<typename OPERATION::OUT, 2> result(const ACCUMULATORS& accumulators,
+                                                                     const Gemm<OPERATION>& gemm, int block, int eight,
+                                                                     int half, int row, int column) {
+    typename OPERATION::SUM left, right;
+    accumulators.pair(block, eight, half, left, right);
+    const int lane = threadIdx.x % 32, warp = threadIdx.x % WARPGROUP / 32;
+    return finished(left, right, gemm, row + 64 * block + 16 * warp + 8 * half + lane / 4,
+                    column + 8 * eight + lane % 4 * 2);
+}
+
 // Stores what a warpgroup has of D, from (row, column) on. With PAIRS rows of D are aligned to two elements.
 template <bool PAIRS, typename OPERATION, typename ACCUMULATORS>
 __device__ __forceinline__ void store_directly(const ACCUMULATORS& accumulators, const Gemm<OPERATION>& gemm, int row,

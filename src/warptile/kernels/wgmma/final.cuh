@@ -149,14 +149,6 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
             }
         };
 
-        // Neighbouring elements of D, of this thread's sums in a block of 64 rows that begins at `row`.
-        const auto result = [&](int block, int eight, int half, int row, int column) {
-            typename OPERATION::SUM left, right;
-            accumulators.pair(block, eight, half, left, right);
-            const int lane = threadIdx.x % 32, warp = threadIdx.x % WARPGROUP / 32;
-            return finished(left, right, gemm, row + 16 * warp + 8 * half + lane / 4, column + 8 * eight + lane % 4 * 2);
-        };
-
         if constexpr (CONFIG::OVERLAP) {
             // A finished tile, packed, is stored between the products of the first steps of the next.
             constexpr int PANELS = OUTPUT::PANELS::COUNT;
@@ -190,7 +182,8 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                     for (int eight = 0; eight < TILE::BN / 8; ++eight)
 #pragma unroll
                         for (int half = 0; half < 2; ++half)
-                            held[block][eight][half] = result(block, eight, half, held_row + 64 * block, held_column);
+                            held[block][eight][half] =
+                                result(accumulators, gemm, block, eight, half, held_row, held_column);
             }
             if (holding) {
 #pragma unroll
@@ -232,21 +225,13 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                     }
                     if (work.steps < schedule.steps) {
                         // The rest of the depth is the teams' that follow, always added in the same order.
-                        const long long tile_end = schedule.at - work.steps + schedule.steps;
+                        const int tile_end = schedule.at - work.steps + schedule.steps;
                         for (int team = schedule.team + 1; schedule.begin_of(team) < tile_end; ++team)
                             if (schedule.begin_of(team) < schedule.begin_of(team + 1))
                                 partials.add_to(accumulators, place_of(team));
                     }
                 }
-#pragma unroll
-                for (int block = 0; block < BLOCKS; ++block) {
-                    const int row = work.row + first_row + 64 * block;
-#pragma unroll
-                    for (int panel = 0; panel < OUTPUT::PANELS::COUNT; ++panel)
-                        output.store(panel, row, work.column, [&](int eight, int half) {
-                            return result(block, eight, half, row, work.column);
-                        });
-                }
+                output.store_all(accumulators, work.row + first_row, work.column);
             }
         }
         output.finish();

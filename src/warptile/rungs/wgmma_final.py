@@ -1,0 +1,212 @@
+"""wgmma-final: what it takes, its tunables, and its launch."""
+
+from __future__ import annotations
+
+from warptile.launch import Argument, Dim3, Pointer, Scalar
+from warptile.problem import Problem
+from warptile.rungs import wgmma_tiles as tiles
+from warptile.rungs.legality import ceil_div
+from warptile.rungs.rung import Config, Rung, Workspace
+from warptile.rungs.tensor_tiles import stages_reason
+from warptile.rungs.wgmma_tiles import ROWS, WARPGROUP, accumulator_registers, common_reasons, stage_bytes
+
+FINAL_KEYS = (
+    "BM", "BN", "BK", "STAGES", "CONSUMERS", "PINGPONG", "CM", "CN", "GROUP", "ALONG_N", "OVERLAP", "STREAM", "SPLITS",
+    "SWAP", "SMS",
+)  # fmt: skip
+PARTIAL, FLAGS_OF_PARTIAL = "partial sums", "flags of partial sums"
+FLAGS = ("PINGPONG", "ALONG_N", "OVERLAP", "STREAM", "SWAP")
+"""Keys that are 0 or 1."""
+
+CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1))
+CONSUMER_REGISTERS = 240
+"""Of a thread that multiplies: ``CONSUMER_REGISTERS`` in wgmma/final.cuh."""
+
+
+def _final_default(problem: Problem) -> Config:
+    return {
+        "BM": 128, "BN": 256, "BK": 128 * 8 // problem.a.dtype.bits, "STAGES": 4, "CONSUMERS": 2, "PINGPONG": 0,
+        "CM": 1, "CN": 1, "GROUP": 8, "ALONG_N": 0, "OVERLAP": 0, "STREAM": 0, "SPLITS": 1, "SWAP": 0, "SMS": 132,
+    }  # fmt: skip
+
+
+def _final_shared(problem: Problem, config: Config) -> int:
+    output = config["CONSUMERS"] * tiles.OUTPUT_BUFFERS * tiles.BUFFER_BYTES
+    output += config["CONSUMERS"] * tiles.MBARRIER_BYTES
+    return tiles.shared_bytes(config["STAGES"], stage_bytes(tiles.view(problem, config).problem, config), output)
+
+
+def _final_illegal(problem: Problem, config: Config) -> str | None:
+    reason = common_reasons(problem, config, FINAL_KEYS, FLAGS) or _division_reason(config) or _cluster_reason(config)
+    if reason is not None:
+        return reason
+    seen = tiles.view(problem, config).problem
+    return (
+        _overlap_reason(seen, config)
+        or _stream_reason(problem, config)
+        or _registers_reason(seen, config)
+        or tiles.shared_reason(_final_shared(problem, config))
+    )
+
+
+def _rows(config: Config) -> int:
+    """Rows of D that a warpgroup owns."""
+    return config["BM"] // (1 if config["PINGPONG"] else config["CONSUMERS"])
+
+
+def _division_reason(config: Config) -> str | None:
+    """Why the warpgroups cannot divide the work so, or None."""
+    for key in FLAGS:
+        if config[key] > 1:
+            return f"{key} is {config[key]}; it is 0 or 1"
+    if config["CONSUMERS"] > 2:
+        return f"CONSUMERS is {config['CONSUMERS']}; one or two warpgroups multiply"
+    if config["PINGPONG"] and config["CONSUMERS"] != 2:
+        return "PINGPONG is 1 and CONSUMERS is not 2; two warpgroups take turns"
+    if _rows(config) % ROWS or not _rows(config):
+        return f"BM is {config['BM']}; each of {config['CONSUMERS']} warpgroups needs a multiple of {ROWS} rows"
+    return stages_reason(config)
+
+
+def _cluster_reason(config: Config) -> str | None:
+    """Why there is no such cluster, or None."""
+    if (config["CM"], config["CN"]) not in CLUSTERS:
+        listed = ", ".join(f"{cm}x{cn}" for cm, cn in CLUSTERS)
+        return f"CM, CN are {config['CM']}, {config['CN']}; clusters are {listed}"
+    if config["CM"] * config["CN"] > config["SMS"]:
+        return f"SMS is {config['SMS']}; a cluster has {config['CM'] * config['CN']} blocks"
+    return None
+
+
+def _overlap_reason(seen: Problem, config: Config) -> str | None:
+    """Why a finished tile cannot be stored inside the next one's steps, or None."""
+    if not config["OVERLAP"]:
+        return None
+    if config["PINGPONG"] or config["STREAM"] or config["SPLITS"] > 1:
+        return "OVERLAP is 1; it goes with PINGPONG=0, STREAM=0, SPLITS=1"
+    if seen.d.dtype.bits != 16:
+        return f"OVERLAP is 1 and D is {seen.d.dtype.name}; a finished tile fits beside the next in 16 bits alone"
+    output = tiles.Output(seen.d.dtype.bits // 8, config["BN"], seen.d.major == "col")
+    needed, steps = _rows(config) // ROWS * output.count, ceil_div(seen.k, config["BK"])
+    if steps < needed:
+        return f"K is {seen.k}, {steps} steps of {config['BK']}; OVERLAP=1 stores in {needed} steps"
+    return None
+
+
+def _stream_reason(problem: Problem, config: Config) -> str | None:
+    """Why the depth of tiles cannot be shared, or None."""
+    if not config["STREAM"] and config["SPLITS"] == 1:
+        return None
+    if config["PINGPONG"]:
+        return "PINGPONG is 1; STREAM and SPLITS share the depth of cooperative tiles"
+    if config["STREAM"] and config["SPLITS"] > 1:
+        return f"STREAM is 1 and SPLITS is {config['SPLITS']}; one of them divides the depth"
+    if problem.accumulator.name == "int32_saturating":
+        return "sums saturate: they depend on their order, which STREAM and SPLITS change"
+    grid, steps = _final_grid(problem, config)[0], ceil_div(problem.k, config["BK"])
+    if grid > config["SMS"]:
+        return (
+            f"SPLITS is {config['SPLITS']}; {grid} blocks have to run at one time, on {config['SMS']} multiprocessors"
+        )
+    if steps < config["SPLITS"]:
+        return f"SPLITS is {config['SPLITS']}; K has {steps} steps of {config['BK']}"
+    return None
+
+
+def _registers_reason(seen: Problem, config: Config) -> str | None:
+    """Why a consumer's sums do not fit into its registers, or None."""
+    sums = accumulator_registers(seen, _rows(config), config["BN"])
+    needed = sums * (2 if tiles.promoted(seen) else 1) + tiles.OVERHEAD_REGISTERS
+    if config["OVERLAP"]:
+        needed += sums * 16 // seen.accumulator.bits
+    if needed > CONSUMER_REGISTERS:
+        return f"a thread needs about {needed} registers and has {CONSUMER_REGISTERS}; take a smaller tile"
+    return None
+
+
+def _final_name(problem: Problem, config: Config) -> str:
+    seen = tiles.view(problem, config).problem
+
+    def flag(key: str) -> str:
+        return "true" if config[key] else "false"
+
+    streams = "true" if config["STREAM"] or config["SPLITS"] > 1 else "false"
+    values = [config["STAGES"], config["CONSUMERS"], config["PINGPONG"], config["CM"], config["CN"], config["GROUP"]]
+    chosen = f"warptile::WgmmaConfig<{', '.join(map(str, values))}, {flag('ALONG_N')}, {flag('OVERLAP')}, {streams}>"
+    store = f"{'true' if tiles.by_tma(seen) else 'false'}, {tiles.store_width(seen)}"
+    return f"warptile::wgmma_final<{tiles.operation_type(seen)}, {tiles.tile_type(seen, config)}, {chosen}, {store}>"
+
+
+def _tiles(problem: Problem, config: Config) -> int:
+    """Tiles of D, those of a cluster counted as one."""
+    seen = tiles.view(problem, config).problem
+    return ceil_div(seen.m, config["BM"] * config["CM"]) * ceil_div(seen.n, config["BN"] * config["CN"])
+
+
+def _teams(problem: Problem, config: Config) -> int:
+    """Clusters of the launch, each with its share of the tiles."""
+    count = _tiles(problem, config)
+    if config["SPLITS"] > 1:
+        return count * config["SPLITS"]
+    most = max(config["SMS"] // (config["CM"] * config["CN"]), 1)
+    return most if config["STREAM"] else min(count, most)
+
+
+def _streamed(problem: Problem, config: Config) -> int:
+    """Tiles whose steps of depth are shared among all clusters: all of them when each is split, else those of the last
+    wave, where it is not full, and of the one before it."""
+    count, teams = _tiles(problem, config), _teams(problem, config)
+    if config["SPLITS"] > 1:
+        return count
+    if not config["STREAM"] or count % teams == 0:
+        return 0
+    return count - max(count // teams - 1, 0) * teams
+
+
+def _final_grid(problem: Problem, config: Config) -> Dim3:
+    return (_teams(problem, config) * config["CM"] * config["CN"], 1, 1)
+
+
+def _places(problem: Problem, config: Config) -> int:
+    """Warpgroups that may hand over partial sums."""
+    return _final_grid(problem, config)[0] * config["CONSUMERS"]
+
+
+def _final_workspaces(problem: Problem, config: Config) -> tuple[Workspace, ...]:
+    if not _streamed(problem, config):
+        return ()
+    count = _places(problem, config)
+    rows = config["BM"] // config["CONSUMERS"]
+    each = accumulator_registers(problem, rows, config["BN"]) * 4 * WARPGROUP
+    return Workspace(PARTIAL, count * each), Workspace(FLAGS_OF_PARTIAL, count * 4, zero=True)
+
+
+def _final_parameters(problem: Problem, config: Config) -> tuple[Argument, ...]:
+    streamed = _streamed(problem, config)
+    sums, flags = (PARTIAL, FLAGS_OF_PARTIAL) if streamed else (None, None)
+    maps = tiles.maps(tiles.view(problem, config), config)
+    return (*maps, Scalar("s32", streamed), Pointer(sums), Pointer(flags))
+
+
+WGMMA_FINAL = Rung(
+    name="wgmma-final",
+    family="wgmma",
+    idea="one kernel for every type, layout and schedule, tuned",
+    file="wgmma/final.cuh",
+    previous="wgmma-pingpong",
+    min_arch=90,
+    dtypes=tiles.DTYPES,
+    default_config=_final_default,
+    candidates=lambda problem: (_final_default(problem),),
+    illegal=_final_illegal,
+    name_expression=_final_name,
+    grid=_final_grid,
+    threads=lambda problem, config: (WARPGROUP * (config["CONSUMERS"] + 1), 1, 1),
+    dynamic_shared_bytes=_final_shared,
+    capability=lambda problem, config: 90,
+    cluster=lambda problem, config: (config["CM"] * config["CN"], 1, 1),
+    view=tiles.view,
+    parameters=_final_parameters,
+    workspaces=_final_workspaces,
+    instructions=lambda problem, config: (tiles.instruction(problem, config),),
+)

@@ -31,7 +31,7 @@ CHOSEN = re.compile(
 LEFT_OUT = re.compile(r"throughput|pct|cycles_|_hit|atom|texture|surface|local|_per_|average|evict|issue|lookup")
 FIRST = (
     "smsp__inst_executed_pipe_tensor_op_gmma", "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_gmma",
-    "smsp__sass_data_bytes_mem_shared_op_gmma", "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_gmma",
+    "smsp__sass_data_bytes_mem_shared_op_gmma", "sm__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_gmma",
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_gmma", "smsp__sass_inst_executed_op_tma_ld",
     "smsp__sass_inst_executed_op_tma_st", "smsp__sass_inst_executed_op_tma_red",
     "l1tex__m_xbar2l1tex_read_bytes", "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld",

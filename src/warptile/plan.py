@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from warptile import arch as arches
 from warptile.arch import REFERENCE_ARCH, Arch
@@ -63,17 +63,17 @@ class Plan:
     prediction: Prediction
     rejected: tuple[tuple[str, str], ...] = ()
 
-    @property
+    @cached_property
     def view(self) -> View:
         """The problem as the kernel sees it, and what is copied for that."""
         return self.rung.view(self.problem, self.config)
 
-    @property
+    @cached_property
     def copies(self) -> tuple[Copy, ...]:
         """The launches before the product's, in order. Copies of nothing (K = 0) are left out."""
         return tuple(copy for copy in self.view.copies if copy.moved_bytes)
 
-    @property
+    @cached_property
     def workspaces(self) -> tuple[Workspace, ...]:
         """Memory that the launches need beside the operands: targets of copies, and what the kernel asks for."""
         targets = (Workspace(copy.target, max(copy.target_bytes, 1)) for copy in self.view.copies)

@@ -116,10 +116,10 @@ def toy(monkeypatch):
         execute, "translation_unit", lambda rung, problem, config: Source(TEXT, rung.name_expression(problem, config))
     )
 
-    def run(mistake=0, given=None, schedule="latest", alpha=1.0):
+    def run(mistake=0, given=None, schedule="latest", alpha=1.0, rung=TOY):
         given = given or toy_problem()
         config = {**TOY.default_config(given), "MISTAKE": mistake}
-        plan = Plan(given, TOY, config, "sm_90a", predict(TOY, given, config))
+        plan = Plan(given, rung, config, "sm_90a", predict(rung, given, config))
         draw = np.random.default_rng(5).integers
         buffers = {
             "A": draw(-4, 5, (given.m, given.k)).astype(np.float16),
@@ -160,6 +160,15 @@ def test_what_a_workspace_held_before_is_unknown(toy):
 def test_what_a_copy_has_not_written_is_unknown(toy):
     with pytest.raises(UninitializedRead, match="copy of B"):
         toy(mistake=3, given=toy_problem(k=17))
+
+
+def test_a_tensor_map_that_takes_in_the_pad_is_caught(toy):
+    def too_wide(given, config):
+        tensor_map, *others = TOY.parameters(given, config)
+        return replace(tensor_map, dims=(given.k + 1, given.m)), *others
+
+    with pytest.raises(UninitializedRead, match="cp.async.bulk.tensor.*copy of A"):
+        toy(given=toy_problem(k=20), rung=replace(TOY, parameters=too_wide))
 
 
 def test_copies_and_workspaces_are_in_the_plans_text(toy):

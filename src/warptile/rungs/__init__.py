@@ -7,13 +7,13 @@ from warptile.rungs.mma import MMA_RUNGS
 from warptile.rungs.mma_sparse import MMA_SPARSE
 from warptile.rungs.rung import Config, Rung
 from warptile.rungs.simt import SIMT_RUNGS
-from warptile.rungs.wgmma import WGMMA_RUNGS
+from warptile.rungs.wgmma import WGMMA_RUNGS, WGMMA_SPARSE
 from warptile.rungs.wgmma_final import WGMMA_FINAL
 from warptile.rungs.wmma import WMMA_RUNGS
 
 __all__ = ["RUNGS", "Config", "Rung", "families", "rung"]
 
-_ALL = (*SIMT_RUNGS, *WMMA_RUNGS, *MMA_RUNGS, MMA_SPARSE, *WGMMA_RUNGS, WGMMA_FINAL)
+_ALL = (*SIMT_RUNGS, *WMMA_RUNGS, *MMA_RUNGS, MMA_SPARSE, *WGMMA_RUNGS, WGMMA_FINAL, WGMMA_SPARSE)
 
 RUNGS: dict[str, Rung] = {rung.name: rung for rung in _ALL}
 """Every rung by name, in ladder order."""

@@ -11,6 +11,7 @@ from warptile.rungs.legality import blocks, ceil_div
 from warptile.rungs.rung import Config, Rung
 from warptile.rungs.tensor_tiles import output_width, stages_reason
 from warptile.rungs.wgmma_tiles import ROW_BYTES, ROWS, WARPGROUP, accumulator_registers, stage_bytes
+from warptile.sparse import group_width
 
 TILE_KEYS = ("BM", "BN", "BK")
 RING_KEYS = (*TILE_KEYS, "STAGES")
@@ -21,6 +22,9 @@ MULTIPROCESSORS = 132
 """Blocks that stay: one on each multiprocessor of the reference GPU."""
 
 MAX_REGISTERS = 255
+METADATA_REGISTERS = 8
+"""Two sets of words of metadata for 64 rows."""
+
 REGISTERS_OF_TWO = 240
 """Of a thread of two warpgroups that multiply beside one that does not."""
 
@@ -37,6 +41,7 @@ class Kind:
         stays: blocks take one tile after the other.
         cluster: blocks of a cluster, below each other.
         stores: it stores by TMA, from shared memory.
+        sparse: A is stored by half, its metadata beside it.
     """
 
     keys: tuple[str, ...]
@@ -46,6 +51,7 @@ class Kind:
     stays: bool = False
     cluster: int = 1
     stores: bool = False
+    sparse: bool = False
 
     def threads(self) -> int:
         """Threads of a block."""
@@ -66,7 +72,7 @@ class Kind:
 
     def illegal(self, problem: Problem, config: Config) -> str | None:
         """Why this rung cannot run the problem, or None."""
-        reason = tiles.common_reasons(problem, config, self.keys, ())
+        reason = tiles.common_reasons(problem, config, self.keys, sparse=self.sparse)
         if reason is not None:
             return reason
         rows = config["BM"] // self.parts
@@ -76,10 +82,14 @@ class Kind:
             return reason
         if self.cluster > config.get("SMS", self.cluster):
             return f"SMS is {config['SMS']}; a cluster has {self.cluster} blocks"
+        if self.sparse and problem.k % group_width(problem.a.dtype):
+            width = group_width(problem.a.dtype)
+            return f"K is {problem.k}; a group of {problem.a.dtype.name} is {width} along K: a multiple of that"
         seen = tiles.view(problem, config).problem
         if tiles.promoted(seen):
             return "sums of 8-bit floats are short: accumulate='float32_fast' or 'float16', or rung='wgmma-final'"
         needed = accumulator_registers(seen, rows, config["BN"]) + tiles.OVERHEAD_REGISTERS
+        needed += METADATA_REGISTERS * rows // ROWS if self.sparse else 0
         most = REGISTERS_OF_TWO if self.consumers == 2 else MAX_REGISTERS
         if needed > most:
             return f"a thread needs about {needed} registers and has {most}; take a smaller tile"
@@ -117,8 +127,9 @@ def _rung(
     kernel = name.replace("-", "_")
 
     def config(problem: Problem, bm: int, bn: int, count: int) -> Config:
+        row_bytes = ROW_BYTES * (2 if kind.sparse else 1)
         values = {
-            "BM": bm, "BN": bn, "BK": ROW_BYTES * 8 // problem.a.dtype.bits, "STAGES": count, "GROUP": 8,
+            "BM": bm, "BN": bn, "BK": row_bytes * 8 // problem.a.dtype.bits, "STAGES": count, "GROUP": 8,
             "SMS": MULTIPROCESSORS,
         }  # fmt: skip
         return {key: values[key] for key in kind.keys}
@@ -134,6 +145,7 @@ def _rung(
         previous=previous,
         min_arch=tiles.CAPABILITY,
         dtypes=DTYPES,
+        sparse=kind.sparse,
         default_config=lambda problem: config(problem, *sizes, stages),
         candidates=candidates,
         illegal=kind.illegal,
@@ -222,4 +234,18 @@ WGMMA_RUNGS: tuple[Rung, ...] = (
         (64, 128, 7),
     ),
 )
-"""The wgmma family in ladder order, without its last two."""
+"""The wgmma family in ladder order, up to wgmma-final."""
+
+WGMMA_SPARSE = _rung(
+    "wgmma-sparse",
+    "2:4 sparsity: A at half its size and metadata, twice the depth in one instruction",
+    "wgmma-final",
+    Kind(STAYING_KEYS, consumers=2, parts=2, stays=True, stores=True, sparse=True),
+    (256, 128),
+    3,
+    (128, 256, 2),
+    (128, 192, 3),
+    (128, 128, 4),
+    (256, 192, 2),
+)
+"""2:4 weights."""

@@ -77,6 +77,11 @@ def along_k(operand: Operand, *, is_a: bool) -> bool:
     return operand.major == ("row" if is_a else "col")
 
 
+def stored_k(problem: Problem) -> int:
+    """Columns of A that are stored: half of them if it is sparse."""
+    return problem.k // 2 if problem.a.sparse else problem.k
+
+
 def needs_copy(operand: Operand, *, is_a: bool) -> bool:
     """Whether neither TMA nor the instruction take the operand as it lies."""
     across = not along_k(operand, is_a=is_a) and operand.dtype.bits != 16
@@ -140,8 +145,9 @@ class Panels:
 def panels(seen: Problem, config: Config) -> tuple[Panels, Panels]:
     """Those of A and of B of the problem as the kernel sees it."""
     depth, unit = config["BK"] // elements_per_unit(seen), unit_bytes(seen)
+    stored = depth // 2 if seen.a.sparse else depth
     return (
-        Panels(config["BM"], depth, unit, along_k(seen.a, is_a=True)),
+        Panels(config["BM"], stored, unit, along_k(seen.a, is_a=True)),
         Panels(config["BN"], depth, unit, along_k(seen.b, is_a=False)),
     )
 
@@ -230,7 +236,7 @@ def maps(found: View, config: Config) -> tuple[Argument, ...]:
     """The tensor maps of A and B, and of D; where TMA cannot store D, A's stands in for it and is not used."""
     seen = found.problem
     part_a, part_b = panels(seen, config)
-    lines_a = (seen.k, seen.m) if part_a.k_major else (seen.m, seen.k)
+    lines_a = (stored_k(seen), seen.m) if part_a.k_major else (seen.m, seen.k)
     lines_b = (seen.k, seen.n) if part_b.k_major else (seen.n, seen.k)
     a = operand_map(found.a, seen.a, lines_a, part_a, config.get("CN", 1))
     b = operand_map(found.b, seen.b, lines_b, part_b, config.get("CM", 1))
@@ -284,11 +290,12 @@ def instruction(problem: Problem, config: Config) -> str:
 # --- legality -----------------------------------------------------------------------------------------------------
 
 
-def type_reason(problem: Problem) -> str | None:
+def type_reason(problem: Problem, *, sparse: bool = False) -> str | None:
     """Why the operands cannot be taken at all, or None."""
     accumulators = tuple(name for name in problem.a.dtype.accumulators if name in RESULTS)
-    majors = ("row", "col")
-    return operand_reason(problem, DTYPES, accumulators, majors) or packing_reason(problem)
+    majors = ("row",) if sparse else ("row", "col")
+    dtypes = tuple(name for name in DTYPES if not sparse or name != "bit1")
+    return operand_reason(problem, dtypes, accumulators, majors, sparse=sparse) or packing_reason(problem)
 
 
 def tile_reason(problem: Problem, config: Config) -> str | None:
@@ -301,8 +308,9 @@ def tile_reason(problem: Problem, config: Config) -> str | None:
         columns = "a multiple of 8" if len(family.columns) == 32 else "8, 24 or a multiple of 16"
         return f"BN is {bn}; for {problem.a.dtype.name} it must be {columns}, at most {MAX_BOX}"
     depth_bytes = config["BK"] * problem.a.dtype.bits // 8
-    if depth_bytes % ROW_BYTES:
-        unit = ROW_BYTES * 8 // problem.a.dtype.bits
+    row_bytes = ROW_BYTES * (2 if problem.a.sparse else 1)
+    if depth_bytes % row_bytes:
+        unit = row_bytes * 8 // problem.a.dtype.bits
         return f"BK is {config['BK']}; rows of a stage have {ROW_BYTES} bytes, so it must be a multiple of {unit}"
     part_a, part_b = panels(problem, config)
     if max(part_a.lines, part_b.lines) > MAX_BOX:
@@ -310,11 +318,13 @@ def tile_reason(problem: Problem, config: Config) -> str | None:
     return None
 
 
-def common_reasons(problem: Problem, config: Config, keys: tuple[str, ...], may_be_zero: tuple[str, ...]) -> str | None:
+def common_reasons(
+    problem: Problem, config: Config, keys: tuple[str, ...], may_be_zero: tuple[str, ...] = (), *, sparse: bool = False
+) -> str | None:
     """The reasons that all rungs share, in the order in which they build on each other."""
     counted = {name: value + (name in may_be_zero) for name, value in config.items()}
     return (
-        type_reason(problem)
+        type_reason(problem, sparse=sparse)
         or keys_reason(counted, keys)
         or tile_reason(view(problem, config).problem, config)
         or grid_reason(problem, config)

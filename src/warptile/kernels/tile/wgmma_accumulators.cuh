@@ -6,29 +6,13 @@
 
 namespace warptile {
 
-// BLOCKS blocks of 64 rows, each BN columns wide.
-template <typename OPERATION, typename TILE, int BLOCKS_>
-struct WgmmaAccumulators {
-    using INSTRUCTION = Wgmma<typename OPERATION::ELEMENT, typename OPERATION::WITHIN, TILE::BN>;
-    using STAGE = WgmmaStage<OPERATION, TILE>;
-    using SUM = typename OPERATION::SUM;
-    static constexpr int BLOCKS = BLOCKS_, EIGHTS = TILE::BN / 8, REGISTERS = INSTRUCTION::REGISTERS;
+// BLOCKS blocks of 64 rows, each COLUMNS wide, as INSTRUCTION leaves them in registers.
+template <typename INSTRUCTION_, typename SUM_, int COLUMNS, int BLOCKS_>
+struct WgmmaSums {
+    using INSTRUCTION = INSTRUCTION_;
+    using SUM = SUM_;
+    static constexpr int BLOCKS = BLOCKS_, EIGHTS = COLUMNS / 8, REGISTERS = INSTRUCTION::REGISTERS;
     typename INSTRUCTION::REGISTER c[BLOCKS][REGISTERS];
-
-    // Starts the products with the stage at a shared address, of rows from `first_row` of it on; a group of their own.
-    // Unless they `add`, they begin the sums anew.
-    __device__ __forceinline__ void multiply(unsigned stage, int first_row, bool add) {
-        const unsigned long long a = STAGE::A::descriptor(stage) + STAGE::A::further(first_row, 0);
-        const unsigned long long b = STAGE::B::descriptor(stage + STAGE::B_OFFSET);
-        wgmma_fence();
-#pragma unroll
-        for (int slab = 0; slab < STAGE::A::SLABS; ++slab)
-#pragma unroll
-            for (int block = 0; block < BLOCKS; ++block)
-                INSTRUCTION::template multiply<OPERATION::A_COLUMN_MAJOR, !OPERATION::B_COLUMN_MAJOR>(
-                    c[block], a + STAGE::A::further(64 * block, slab), b + STAGE::B::further(0, slab), slab > 0 || add);
-        wgmma_commit_group();
-    }
 
     __device__ __forceinline__ void zero() {
 #pragma unroll
@@ -45,7 +29,7 @@ struct WgmmaAccumulators {
             c[block][i] += other;
         }
     }
-    __device__ __forceinline__ void add(const WgmmaAccumulators& others) {
+    __device__ __forceinline__ void add(const WgmmaSums& others) {
 #pragma unroll
         for (int block = 0; block < BLOCKS; ++block)
 #pragma unroll
@@ -72,6 +56,29 @@ struct WgmmaAccumulators {
             left = c[block][4 * eight + 2 * half];
             right = c[block][4 * eight + 2 * half + 1];
         }
+    }
+};
+
+// Sums of dense products with operands in stages.
+template <typename OPERATION, typename TILE, int BLOCKS>
+struct WgmmaAccumulators : WgmmaSums<Wgmma<typename OPERATION::ELEMENT, typename OPERATION::WITHIN, TILE::BN>,
+                                     typename OPERATION::SUM, TILE::BN, BLOCKS> {
+    using INSTRUCTION = Wgmma<typename OPERATION::ELEMENT, typename OPERATION::WITHIN, TILE::BN>;
+    using STAGE = WgmmaStage<OPERATION, TILE>;
+
+    // Starts the products with the stage at a shared address, of rows from `first_row` of it on; a group of their own.
+    // Unless they `add`, they begin the sums anew.
+    __device__ __forceinline__ void multiply(unsigned stage, int first_row, bool add) {
+        const unsigned long long a = STAGE::A::descriptor(stage) + STAGE::A::further(first_row, 0);
+        const unsigned long long b = STAGE::B::descriptor(stage + STAGE::B_OFFSET);
+        wgmma_fence();
+#pragma unroll
+        for (int slab = 0; slab < STAGE::A::SLABS; ++slab)
+#pragma unroll
+            for (int block = 0; block < BLOCKS; ++block)
+                INSTRUCTION::template multiply<OPERATION::A_COLUMN_MAJOR, !OPERATION::B_COLUMN_MAJOR>(
+                    this->c[block], a + STAGE::A::further(64 * block, slab), b + STAGE::B::further(0, slab), slab > 0 || add);
+        wgmma_commit_group();
     }
 };
 

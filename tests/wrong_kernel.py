@@ -59,6 +59,18 @@ def tensor_map(text: str, arrays: Mapping[str, np.ndarray]) -> TensorMap | None:
     )  # fmt: skip
 
 
+@lru_cache(maxsize=64)
+def matrices(size: tuple[int, int, int], element: str, scale: float, pad: int) -> tuple[np.ndarray, ...]:
+    """A (its rows padded by ``pad`` elements, half of them on each side), B [K, N], and what D may be off by."""
+    m, n, k = size
+    random = np.random.default_rng([m, n, k])
+    storage = numpy_dtype(DTYPES[element])
+    a = (scale * random.standard_normal((m, k + pad))).astype(storage)
+    b = (scale * random.standard_normal((k, n))).astype(storage)
+    problem = Problem.dense(m, n, k, DTYPES[element], out=DTYPES["float32"], accumulator=DTYPES["float32"])
+    return a, b, reference(problem, a[:, pad // 2 : pad // 2 + k], b).bound
+
+
 @dataclass(frozen=True)
 class Launch:
     """A compiled kernel, its launch and operands, and what D should be: ``a @ b``, off by ``bound`` at most."""
@@ -149,12 +161,8 @@ class Case:
         """One of the twins, compiled, with new operands."""
         kernel = compiled(Source(self.text, f"product<{str(correct).lower()}>", may_serialise=not correct))
         m, n, k = self.size
-        element = DTYPES[self.element]
-        random = np.random.default_rng([m, n, k])
-        storage = numpy_dtype(element)
         pad = 8 if "A+" in self.parameters else 0
-        a = (self.scale * random.standard_normal((m, k + pad))).astype(storage)
-        b = (self.scale * random.standard_normal((k, n))).astype(storage)
+        a, b, bound = matrices(self.size, self.element, self.scale, pad)
         d = np.zeros((m, n), np.float32)
         stored_b = np.ascontiguousarray(b.T) if self.b_major == "col" else b
         values = {"m": m, "n": n, "k": k, "lda": k + pad, "beta": 0.0}
@@ -174,10 +182,7 @@ class Case:
         spec = LaunchSpec(
             kernel.entry, grid, (self.threads, 1, 1), tuple(arguments), dynamic_shared_bytes=self.shared[correct]
         )
-        first = 4 if pad else 0
-        inside = a[:, first : first + k]
-        problem = Problem.dense(m, n, k, element, out=DTYPES["float32"], accumulator=DTYPES["float32"])
-        bound = reference(problem, inside, b).bound
+        inside = a[:, pad // 2 : pad // 2 + k]
         return Launch(kernel, spec, operands, inside.astype(np.float64), b.astype(np.float64), bound)
 
 

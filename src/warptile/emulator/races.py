@@ -6,8 +6,7 @@ instruction after the other, and reports what the hardware may do otherwise.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,12 +27,13 @@ from warptile.emulator.history import (
     WRITING,
     History,
 )
+from warptile.emulator.homes import Home, bulk_parts, copy_parts, parts, shared_home
 from warptile.emulator.lanes import WARP, Active, Array
 from warptile.emulator.lifetimes import Lifetimes
 from warptile.emulator.memory import Memory
 from warptile.emulator.proxies import Proxies
-from warptile.emulator.spaces import GlobalSpace, Offsets, Space
-from warptile.errors import DataRace
+from warptile.emulator.race_reports import Party, RaceReports
+from warptile.emulator.spaces import Offsets, Space
 from warptile.isa.swizzle import CHUNK_BYTES
 from warptile.launch import Rows
 from warptile.ptx.instruction import Instruction
@@ -65,13 +65,14 @@ class Races:
         self._memory = memory
         self._geometry = geometry
         self._live: NDArray[np.bool_] = np.zeros(lanes, dtype=np.bool_)
-        self._rows = rows
-        self._shared = sorted((address, name) for name, address in shared.items())
         self._clocks = Clocks(lanes, geometry.lanes_per_block, geometry.cluster_blocks)
         self._lifetimes: Lifetimes | None = None
         if geometry.cluster_blocks > 1:
             self._lifetimes = Lifetimes(self._clocks, geometry.cluster_blocks, memory.shared_stride)
         self._flags = Flags(self._clocks)
+        self._reports = RaceReports(
+            memory, geometry, rows, shared, lambda thread: self._flags.pending(thread - self._clocks.first_thread)
+        )
         self._proxies = Proxies(self._clocks)
         self._histories: dict[str, History] = {}
         self._numbers: dict[int, int] = {}
@@ -103,7 +104,7 @@ class Races:
     def _plain(
         self, doing: int, instruction: Instruction, active: Active, where: Space, offsets: Offsets, size: int
     ) -> None:
-        for home, lanes, places in self._parts(active.lanes, where, offsets, size):
+        for home, lanes, places in parts(self._memory, active.lanes, where, offsets, size):
             number, order = self._known(instruction)
             self._enter(home, doing, instruction, number * 4 + order.strength, lanes, places, size)
             if order.strength:
@@ -112,7 +113,7 @@ class Races:
 
     def atomic(self, instruction: Instruction, active: Active, where: Space, offsets: Offsets, size: int) -> None:
         """An atomic by each active lane, in lane order."""
-        for home, lanes, places in self._parts(active.lanes, where, offsets, size):
+        for home, lanes, places in parts(self._memory, active.lanes, where, offsets, size):
             number, order = self._known(instruction)
             tag = number * 4 + order.strength
             if self._flags.idle(home.name, places, lanes, order):
@@ -125,27 +126,6 @@ class Races:
                 self._enter(home, WRITING, instruction, tag, lanes[some], places[some], size)
                 self._flags.write(home.name, places[some], lanes[some], order, exchange=True)
 
-    def _parts(self, lanes: Lanes, where: Space, offsets: Offsets, size: int) -> Iterator[tuple[_Home, Lanes, Offsets]]:
-        """Accesses by what they lie in, with offsets into that; without those to memory that nobody may write."""
-        memory = self._memory
-        if where is memory.shared_space:
-            yield _Home("shared", len(where.data)), lanes, offsets
-            return
-        if not isinstance(where, GlobalSpace) or not offsets.size:
-            return
-        lowest, highest = int(offsets.min()), int(offsets.max())
-        first, last = where.around(lowest), where.around(highest)
-        assert first is not None
-        assert last is not None
-        if first is last:
-            if first.writable:
-                yield _Home(first.name, first.size), lanes, offsets - first.start
-            return
-        for home in where.allocations:
-            inside = (offsets >= home.start) & (offsets < home.start + home.size)
-            if home.writable and inside.any():
-                yield _Home(home.name, home.size), lanes[inside], offsets[inside] - home.start
-
     def _known(self, instruction: Instruction) -> tuple[int, Order]:
         number = self._numbers.get(id(instruction))
         if number is None:
@@ -154,34 +134,34 @@ class Races:
             self._plain_numbers = np.append(self._plain_numbers, not _asynchronous(instruction))
         return number, self._instructions[number][1]
 
-    def _history(self, home: _Home) -> History:
+    def _history(self, home: Home) -> History:
         found = self._histories.get(home.name)
         if found is None:
             found = self._histories[home.name] = History(home.size, self._clocks)
         return found
 
     def _enter(
-        self, home: _Home, doing: int, instruction: Instruction, tag: int, lanes: Lanes, places: Offsets, size: int
+        self, home: Home, doing: int, instruction: Instruction, tag: int, lanes: Lanes, places: Offsets, size: int
     ) -> None:
         if self._lifetimes is not None and home.name == "shared":
             early = self._lifetimes.use(lanes, places, tag >> 2, at_once=doing in (READING, WRITING))
             if early is not None:
-                raise self._too_early(instruction, *early)
+                raise self._reports.too_early(instruction, *early)
         conflict = self._history(home).access(places, size, lanes, doing, tag)
         if conflict is not None:
             index, offset, column, other = conflict
             other_instruction = self._instructions[int(other[2]) >> 2][0]
-            second = _Party(instruction, self._clocks.first_thread + int(lanes[index]), doing)
+            second = Party(instruction, self._clocks.first_thread + int(lanes[index]), doing)
             did = (WRITING if column == WRITE else READING) + (COPYING_FROM if other[0] < 0 else 0)
-            first = _Party(other_instruction, abs(int(other[0])) - 1, did)
-            raise self._race(home, offset, first, second)
+            first = Party(other_instruction, abs(int(other[0])) - 1, did)
+            raise self._reports.race(home, offset, first, second)
 
     # -- asynchronous copies -------------------------------------------------------------------------------------
 
     def copy_issued(self, batch: Batch) -> None:
         """Each lane starts a copy: a thread of its own, which nobody has waited for."""
         number, _ = self._known(batch.instruction)
-        for doing, home, lanes, places, size in self._copy_parts(batch):
+        for doing, home, lanes, places, size in copy_parts(self._memory, batch):
             self._enter(home, doing, batch.instruction, number * 4, lanes, places, size)
 
     def copy_waited(self, batch: Batch, clock: Clock | None = None) -> None:
@@ -190,7 +170,7 @@ class Races:
         With ``clock`` (of every lane) the copy was over for others, by an arrival, when its lane had come so far.
         """
         number, _ = self._known(batch.instruction)
-        for _, home, lanes, places, size in self._copy_parts(batch):
+        for _, home, lanes, places, size in copy_parts(self._memory, batch):
             self._history(home).finish_copies(places, size, lanes, number * 4, clock)
 
     def bulk_issued(self, transfer: Transfer) -> tuple[int, int]:
@@ -198,7 +178,7 @@ class Races:
         lane = np.array([transfer.lane], dtype=np.intp)
         tag = self._bulk_tag(transfer)
         for doing, places in ((COPYING_FROM, transfer.source), (COPYING_TO, transfer.target)):
-            for home, lanes, offsets in self._bulk_parts(transfer, places):
+            for home, lanes, offsets in bulk_parts(self._memory, transfer, places):
                 self._enter(home, doing, transfer.instruction, tag, lanes, offsets, CHUNK_BYTES)
                 if doing == COPYING_FROM:
                     self._through_async_proxy(home, transfer.instruction, lanes, offsets, CHUNK_BYTES)
@@ -219,36 +199,17 @@ class Races:
     def _bulk_over(self, transfer: Transfer, places: tuple[Space, Offsets], clock: int | None) -> None:
         every = self._clocks.clock
         at = every if clock is None else np.broadcast_to(np.int32(clock), every.shape)
-        for home, lanes, offsets in self._bulk_parts(transfer, places):
+        for home, lanes, offsets in bulk_parts(self._memory, transfer, places):
             self._history(home).finish_copies(offsets, CHUNK_BYTES, lanes, self._bulk_tag(transfer), at)
 
     def _bulk_tag(self, transfer: Transfer) -> int:
         """Reductions are atomic to each other."""
         return self._known(transfer.instruction)[0] * 4 + (ANYWHERE if transfer.reduction is not None else WEAK)
 
-    def _bulk_parts(self, transfer: Transfer, places: tuple[Space, Offsets]) -> Iterator[tuple[_Home, Lanes, Offsets]]:
-        where, offsets = places
-        if where is not self._memory.shared_space and transfer.fill is not None:
-            offsets = offsets[transfer.fill[1] > 0]
-        yield from self._parts(np.full(len(offsets), transfer.lane, dtype=np.intp), where, offsets, CHUNK_BYTES)
-
-    def _copy_parts(self, batch: Batch) -> Iterator[tuple[int, _Home, Lanes, Offsets, int]]:
-        """What a batch reads (copies of whole size, and single bytes of the others) and what it writes."""
-        memory = self._memory
-        whole = batch.source_bytes >= batch.size
-        space = memory.global_space
-        for home, lanes, places in self._parts(batch.lanes[whole], space, batch.source[whole], batch.size):
-            yield COPYING_FROM, home, lanes, places, batch.size
-        for byte in range(int(batch.source_bytes[~whole].max(initial=0))):
-            part = ~whole & (batch.source_bytes > byte)
-            for home, lanes, places in self._parts(batch.lanes[part], space, batch.source[part] + byte, 1):
-                yield COPYING_FROM, home, lanes, places, 1
-        yield COPYING_TO, _Home("shared", len(memory.shared_space.data)), batch.lanes, batch.target, batch.size
-
     def departs(self, instruction: Instruction, lanes: Lanes, offsets: Offsets, size: int, atomic: bool) -> Departure:
         """Lanes of any blocks start asynchronous stores to shared memory; `lands` ends them."""
         tag = self._known(instruction)[0] * 4 + (WITHIN_CLUSTER if atomic else WEAK)
-        self._enter(self._shared_home, COPYING_TO, instruction, tag, lanes, offsets, size)
+        self._enter(shared_home(self._memory), COPYING_TO, instruction, tag, lanes, offsets, size)
         clock = self._clocks.clock.copy()
         blocks = lanes // self._geometry.lanes_per_block
         released = self.union(self.release(lanes[blocks == block]) for block in np.unique(blocks))
@@ -257,26 +218,23 @@ class Races:
     def lands(self, departure: Departure) -> None:
         """Asynchronous stores are over, for those that acquire what was released behind them."""
         each = departure
-        self._history(self._shared_home).finish_copies(each.offsets, each.size, each.lanes, each.tag, each.clock)
-
-    @property
-    def _shared_home(self) -> _Home:
-        return _Home("shared", len(self._memory.shared_space.data))
+        self._history(shared_home(self._memory)).finish_copies(
+            each.offsets, each.size, each.lanes, each.tag, each.clock
+        )
 
     # -- wgmma -------------------------------------------------------------------------------------------------------
 
     def operand_read(self, instruction: Instruction, lanes: Lanes, offsets: Offsets) -> None:
         """Products that have been issued read 16 bytes of shared memory each, until they have been waited for."""
         number, _ = self._known(instruction)
-        home = _Home("shared", len(self._memory.shared_space.data))
+        home = shared_home(self._memory)
         self._enter(home, COPYING_FROM, instruction, number * 4, lanes, offsets, CHUNK_BYTES)
         self._through_async_proxy(home, instruction, lanes, offsets, CHUNK_BYTES)
 
     def operand_waited(self, instruction: Instruction, lanes: Lanes, offsets: Offsets) -> None:
         """They are over for who knows that these lanes are past their clocks: see `past`."""
         number, _ = self._known(instruction)
-        home = _Home("shared", len(self._memory.shared_space.data))
-        self._history(home).finish_copies(offsets, CHUNK_BYTES, lanes, number * 4)
+        self._history(shared_home(self._memory)).finish_copies(offsets, CHUNK_BYTES, lanes, number * 4)
 
     def past(self, lane: int) -> int:
         """A table that says nothing but that a lane is past its clock, which goes on."""
@@ -355,9 +313,8 @@ class Races:
     def mbarrier(self, instruction: Instruction, active: Active, offsets: Offsets, *, plain: bool = False) -> None:
         """An operation on mbarriers, atomic to each other; making and ending one is ``plain``, so barriers must part it
         from the others."""
-        home = _Home("shared", len(self._memory.shared_space.data))
         tag = self._known(instruction)[0] * 4 + (WEAK if plain else ANYWHERE)
-        self._enter(home, WRITING, instruction, tag, active.lanes, offsets, 8)
+        self._enter(shared_home(self._memory), WRITING, instruction, tag, active.lanes, offsets, 8)
 
     def met(self, lanes: Lanes) -> None:
         """Lanes that have waited for their cluster's barrier."""
@@ -373,7 +330,8 @@ class Races:
             if not self._live[block * per_block : (block + 1) * per_block].any():
                 late = self._lifetimes.exit(block)
                 if late is not None:
-                    raise self._too_late(block, *late)
+                    lane, number = late
+                    raise self._reports.too_late(self._instructions[number][0], lane, block)
 
     def fence(self, instruction: Instruction, active: Active) -> None:
         """`fence` and `membar`."""
@@ -384,7 +342,7 @@ class Races:
         self._proxies.fence(active.lanes, spaces)
 
     def _through_async_proxy(
-        self, home: _Home, instruction: Instruction, lanes: Lanes, places: Offsets, size: int
+        self, home: Home, instruction: Instruction, lanes: Lanes, places: Offsets, size: int
     ) -> None:
         """Bulk copies and `wgmma` that lanes start read these bytes: raise if a plain write lacks a proxy fence."""
         space = "shared" if home.name == "shared" else "global"
@@ -394,100 +352,14 @@ class Races:
             return
         number, offset = found
         thread, _, tag = history.write(offset).tolist()
-        raise self._race(
+        raise self._reports.race(
             home,
             offset,
-            _Party(self._instructions[tag >> 2][0], thread - 1, WRITING),
-            _Party(instruction, self._clocks.first_thread + int(lanes[number]), READING),
+            Party(self._instructions[tag >> 2][0], thread - 1, WRITING),
+            Party(instruction, self._clocks.first_thread + int(lanes[number]), READING),
             "the write went through the generic proxy, this goes through the async proxy, and no fence.proxy.async "
             "stands between them (behind the write, in the thread that wrote, before the barrier)",
         )
-
-    # -- reports ---------------------------------------------------------------------------------------------------
-
-    def _race(self, home: _Home, offset: int, first: _Party, second: _Party, missing: str | None = None) -> DataRace:
-        kind = f"{_NOUN[first.doing]}-{_NOUN[second.doing]}"
-        now = f"{self._geometry.name(second.thread)} {_NOW[second.doing]} it with {second.instruction.text}"
-        before = f"{self._geometry.name(first.thread)} {_BEFORE[first.doing]} it with {first.instruction.text}"
-        return DataRace(
-            f"{kind} race on {self._place(home, offset)}: {now}; {before} at {first.instruction.location}, "
-            f"and nothing orders the two: {missing or self._missing(first, second)}",
-            kernel=self._memory.kernel,
-            location=second.instruction.location,
-            kind=kind,
-            first=first.instruction.location,
-        )
-
-    def _too_early(self, instruction: Instruction, lane: int, block: int) -> DataRace:
-        memory = self._memory
-        return DataRace(
-            f"{instruction.text}: {memory.thread(lane)} accesses shared memory of {memory.peers.name(block)}, which "
-            "may not have started yet: barrier.cluster.arrive and wait (cluster.sync()) must come before",
-            kernel=memory.kernel,
-            location=instruction.location,
-            kind="start-access",
-        )
-
-    def _too_late(self, block: int, lane: int, number: int) -> DataRace:
-        memory = self._memory
-        instruction = self._instructions[number][0]
-        return DataRace(
-            f"{instruction.text}: {memory.thread(lane)} accesses shared memory of {memory.peers.name(block)}, which "
-            "may have exited by then: nothing orders the access before the end of that block; "
-            "barrier.cluster.arrive and wait (cluster.sync()) must stand between them",
-            kernel=memory.kernel,
-            location=instruction.location,
-            kind="exit-access",
-            first=instruction.location,
-        )
-
-    def _place(self, home: _Home, offset: int) -> str:
-        if home.name != "shared":
-            rows = self._rows.get(home.name)
-            if rows is None:
-                return f"{home.name}+{offset}"
-            row, column = rows.element(offset)
-            return f"{home.name}[{row}, {column}]"
-        block, offset = divmod(offset, self._memory.shared_stride)
-        owner = f" of {self._memory.peers.name(block)}" if self._lifetimes is not None else ""
-        below = [(address, name) for address, name in self._shared if address <= offset]
-        if not below:
-            return f"shared memory{owner}, byte {offset}"
-        address, name = below[-1]
-        return f"shared memory{owner}, {_unmangled(name)}+{offset - address}"
-
-    def _missing(self, first: _Party, second: _Party) -> str:
-        """What would order the two."""
-        per_block = self._geometry.lanes_per_block
-        if first.doing >= COPYING_FROM and "bulk" in first.instruction.modifiers:
-            return (
-                "nobody has waited for the copy (the phase of its mbarrier, or cp.async.bulk.wait_group by the thread "
-                "that started it, then a barrier)"
-            )
-        if first.doing >= COPYING_FROM and first.instruction.opcode == "wgmma":
-            return "the multiplying warp has not waited for its product (wgmma.wait_group, then a barrier)"
-        if first.doing >= COPYING_FROM:
-            if first.thread == second.thread:
-                return "the thread has not waited for its own copy (cp.async.wait_group or wait_all)"
-            return "the copying thread has not waited for its copy (cp.async.wait_group or wait_all, then a barrier)"
-        if self._flags.pending(second.thread - self._clocks.first_thread):
-            return "a flag was read, but no fence stands between that and this access (__threadfence(), or ld.acquire)"
-        if first.thread // per_block != second.thread // per_block:
-            per_cluster = per_block * self._geometry.cluster_blocks
-            if first.thread // per_cluster == second.thread // per_cluster:
-                return (
-                    "no barrier of their cluster between them (barrier.cluster.arrive, not .relaxed, and wait; "
-                    "cluster.sync())"
-                )
-            return (
-                "blocks run in any order; a flag orders them if it is written behind a fence (or with release) and "
-                "read before a fence (or with acquire), by strong accesses: atomic, volatile, relaxed"
-            )
-        if first.instruction.opcode == "cp" and first.doing == WRITING:
-            return "the copying thread has waited for its copy, but no barrier between that wait and this access"
-        if first.thread // WARP == second.thread // WARP:
-            return "no __syncwarp() (bar.warp.sync) or barrier between them, and lanes of a warp need not keep step"
-        return "no barrier (__syncthreads()) between them, and no mbarrier's phase"
 
 
 @dataclass(frozen=True)
@@ -503,34 +375,6 @@ class Departure:
     released: int
 
 
-@dataclass(frozen=True)
-class _Home:
-    """Memory with a history of its own: shared memory of all blocks, or an allocation."""
-
-    name: str
-    size: int
-
-
-@dataclass(frozen=True)
-class _Party:
-    """One of the two sides of a race: which thread did what with which instruction."""
-
-    instruction: Instruction
-    thread: int
-    doing: int
-
-
-_NOUN = ("read", "write", "read", "write")
-_NOW = ("reads", "writes", "starts a copy from", "starts a copy into")
-_BEFORE = ("read", "wrote", "started a copy from", "started a copy into")
-
-
 def _asynchronous(instruction: Instruction) -> bool:
     """Whether an instruction accesses memory through the async proxy."""
     return instruction.opcode == "wgmma" or (instruction.opcode == "cp" and "bulk" in instruction.modifiers)
-
-
-def _unmangled(name: str) -> str:
-    """The variable of a mangled name such as ``_ZZ6kernelPfE4tile``."""
-    found = re.search(r"E(\d+)(\w+)$", name)
-    return found.group(2)[: int(found.group(1))] if found else name

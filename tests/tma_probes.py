@@ -82,7 +82,7 @@ _BARRIER = "mbarrier::complete_tx::bytes"
 REDUCTIONS = {
     "add": ("u32", "s32", "u64", "f16", "bf16", "f32", "f64"),
     "min": ("u32", "s32", "u64", "s64", "f16", "bf16"), "max": ("u32", "s32", "u64", "s64", "f16", "bf16"),
-    "inc": ("u32",), "dec": ("u32",), "and": ("u32", "u64"), "or": ("s32", "s64"), "xor": ("u32", "u64"),
+    "inc": ("u32",), "dec": ("u32",), "and": ("u32", "u64"), "or": ("s32", "u64"), "xor": ("u32", "u64"),
 }  # fmt: skip
 """Element types that are reduced, through maps and without."""
 
@@ -307,10 +307,24 @@ def contents(kind: str, name: str, count: int) -> Words:
     """Words of memory: "counted" from 1, "counted higher", "random", or numbers of a floating-point type."""
     if kind.startswith("counted"):
         return np.arange(1, count + 1, dtype=np.uint32) + np.uint32(0x100000 if kind.endswith("higher") else 0)
+    if kind.startswith("ends of "):
+        return _ends(kind.removeprefix("ends of "), name, 4 * count)
     words = (stream(SEED, name, shape=count) >> np.uint64(32)).astype(np.uint32)
     if kind == "random":
         return words
     return _floats("f32" if kind == "tf32" else kind, name, 4 * count)
+
+
+def _ends(kind: str, name: str, size: int) -> Words:
+    """Zeros, ones, subnormal numbers, infinities and NaN, quiet or not, in every pair."""
+    bits, exponent_bits, fraction_bits, _ = FLOATS[kind]
+    top, least = (1 << exponent_bits) - 1, 1 << (fraction_bits - 1)
+    sizes = [0, 1, least, ((1 << (exponent_bits - 1)) - 1) << fraction_bits, top << fraction_bits]
+    sizes += [(top << fraction_bits) + part for part in (1, least, least + 3, 2 * least - 1)]
+    choice = stream(SEED, name, shape=size * 8 // bits)
+    codes = np.array(sizes, np.uint64)[(choice >> np.uint64(8)) % np.uint64(len(sizes))]
+    codes |= (choice & np.uint64(1)) << np.uint64(bits - 1)
+    return np.ascontiguousarray(codes.astype(f"<u{bits // 8}")).view(np.uint32)
 
 
 def _floats(kind: str, name: str, size: int) -> Words:
@@ -481,6 +495,10 @@ def _reductions() -> Iterator[Case]:
             yield Case(
                 named, f"bulk_{operation}_{dtype}", None, (64,), shared=32, size=3072, memory=data, image=data
             )  # fmt: skip
+            if dtype in FLOATS:
+                data = f"ends of {dtype}"
+                named = f"{operation} {dtype} of zeros, infinities and NaN"
+                yield Case(named, f"reduce_{operation}", tensor, (0, 0), memory=data, image=data)
 
 
 def _bulk() -> Iterator[Case]:
@@ -537,7 +555,19 @@ def _odd() -> Iterator[Case]:
     yield Case(
         "multicast to a block that is not there", "multicast", tensor, (0, 0), size=box_bytes(tensor), mask=5
     )  # fmt: skip
-    for operation, dtype in (("add", "tf32"), ("add", "s64"), ("min", "f32"), ("and", "f16"), ("inc", "u64")):
+    for operation, dtype in (
+        ("add", "tf32"),
+        ("add", "s64"),
+        ("min", "f32"),
+        ("and", "f16"),
+        ("inc", "u64"),
+        ("or", "s64"),
+        ("and", "f32"),
+        ("xor", "f64"),
+        ("and", "u16"),
+        ("inc", "s32"),
+        ("min", "f64"),
+    ):
         odd = _map(2, dtype, "none", row_bytes=512, inner_bytes=128, outer=(4,), dims=(16,))
         data = dtype if dtype in FLOATS else "random"
         yield Case(f"{operation} of {dtype}", f"reduce_{operation}", odd, (0, 0), memory=data, image=data)

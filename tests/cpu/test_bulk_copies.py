@@ -16,7 +16,6 @@ from warptile.errors import (
     IllegalInstruction,
     MisalignedAccess,
     UnknownInstruction,
-    UnsupportedError,
 )
 from warptile.isa.swizzle import swizzled
 from warptile.launch import Access, LaunchSpec, Pointer, TensorMap
@@ -263,18 +262,6 @@ def test_illegal_copies_are_told(instruction: str, error: type[EmulationError], 
         run(body, tensor, values, np.zeros(512, np.uint16), writes="AB")
     assert caught.value.location is not None
     assert caught.value.location.ptx_line > 20
-
-
-def test_what_hardware_has_not_shown_is_refused_with_its_line() -> None:
-    values, _ = matrix()
-    body = load(1024, f"{LOAD_2D} [%r3], [%rd1, {{0, 0}}], [%r2]")
-    for tensor, needed in (
-        (TensorMap("A", "u16", (100, 40), (208,), (32, 8), swizzle="128B"), "rows of 64 bytes"),
-        (TensorMap("A", "tf32", (50, 40), (208,), (32, 8), swizzle="128B"), "whether tf32 copies round"),
-        (TensorMap("A", "f16", (100, 40), (208,), (64, 64), swizzle="128B", oob_fill="nan"), "which NaN fills f16"),
-    ):
-        with pytest.raises(UnsupportedError, match=f"PTX line .*tensor map of A: {needed}"):
-            run(body, tensor, values, np.zeros(512, np.uint16))
 
 
 def test_too_few_bytes_expected_never_complete() -> None:

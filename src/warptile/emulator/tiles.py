@@ -21,8 +21,13 @@ from warptile.launch import SWIZZLE_BYTES, TENSOR_MAP_BYTES, TENSOR_MAP_TYPES, T
 TILE_ALIGNMENT_BYTES = 128
 """Of the box in shared memory."""
 
-NAN_PATTERNS = {"bf16": 0x7FF7}
-"""What ``oob_fill="nan"`` reads as, by element type, as far as hardware has shown it (an H200)."""
+NAN_FILL = 0x7FF7
+"""What every 16 bits read as under ``oob_fill="nan"``, whatever the type (an H200)."""
+
+TF32_NAN = 0x7FFFE000
+"""What a load through a tf32 map makes of NaN (an H200)."""
+
+_TF32_LOST_BITS = 13
 
 _MAGIC = b"warptile"
 _FORMAT = struct.Struct("<8sQ5I4Q5B5B5BI")
@@ -90,18 +95,14 @@ def chunks(tensor: TensorMap, coordinates: NDArray[np.int64]) -> Chunks:
 def slots(tensor: TensorMap, start: NDArray[np.int64]) -> NDArray[np.int64]:
     """Addresses in shared memory of the chunks of boxes that start at ``start``: one row per box, in the box's order.
 
-    Raises:
-        UnsupportedError: rows shorter than those that the swizzle permutes.
+    Under a swizzle rows lie as far apart as it permutes, however short they are. It permutes addresses, wherever the
+    box starts (both settled on an H200).
     """
-    plain = start[:, None] + np.arange(0, box_bytes(tensor), CHUNK_BYTES)
-    span = SWIZZLE_BYTES[tensor.swizzle]
+    offsets = np.arange(0, box_bytes(tensor), CHUNK_BYTES)
+    span, row_bytes = SWIZZLE_BYTES[tensor.swizzle], tensor.box[0] * tensor.element_bytes
     if not span:
-        return plain
-    if tensor.box[0] * tensor.element_bytes != span:
-        raise UnsupportedError(
-            f"tensor map of {tensor.operand}: rows of {tensor.box[0] * tensor.element_bytes} bytes under swizzle "
-            f"{tensor.swizzle}; the emulator knows rows of {span} bytes: box[0] = {span // tensor.element_bytes}"
-        )
+        return start[:, None] + offsets
+    plain = start[:, None] + offsets // row_bytes * span + offsets % row_bytes
     permuted: NDArray[np.int64] = plain + _moves(span)[plain % _PERIOD_BYTES // CHUNK_BYTES]
     return permuted
 
@@ -114,34 +115,34 @@ def _moves(span: int) -> NDArray[np.int64]:
 
 
 def filled(tensor: TensorMap, words: NDArray[np.uint8], inside: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Chunks as a load leaves them in shared memory: what lies outside the tensor replaced by the fill value.
+    """Chunks as a load leaves them in shared memory: tf32 rounded, what lies outside the tensor replaced.
 
     Args:
         tensor: the map.
         words: bytes of the chunks, of shape (..., 16); what lies outside holds anything.
         inside: as in `Chunks`, of shape (...).
-
-    Raises:
-        UnsupportedError: a NaN fill of a type whose NaN is not known.
     """
+    if tensor.dtype == "tf32":
+        words = as_tf32(words.view(np.uint32)).view(np.uint8)
     if (inside == CHUNK_BYTES).all():
         return words
     outside = np.arange(CHUNK_BYTES) >= inside[..., None]
     return np.where(outside, fill_chunk(tensor), words)
 
 
+def as_tf32(bits: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """f32 bits as a load through a tf32 map leaves them: rounded to the nearest, ties to even, subnormal ones too."""
+    unit = np.uint32(1 << _TF32_LOST_BITS)
+    ties = bits >> np.uint32(_TF32_LOST_BITS) & np.uint32(1)
+    rounded = bits + (unit // np.uint32(2) - np.uint32(1)) + ties & ~(unit - np.uint32(1))
+    nan = bits & np.uint32(0x7FFFFFFF) > np.uint32(0x7F800000)
+    return np.where(nan, np.uint32(TF32_NAN), rounded)
+
+
 def fill_chunk(tensor: TensorMap) -> NDArray[np.uint8]:
     """A chunk of elements outside the tensor, 16 bytes."""
-    if tensor.oob_fill == "zero":
-        return np.zeros(CHUNK_BYTES, dtype=np.uint8)
-    if tensor.dtype not in NAN_PATTERNS:
-        raise UnsupportedError(
-            f"tensor map of {tensor.operand}: which NaN fills {tensor.dtype} is not known to the emulator; "
-            f"it knows {', '.join(NAN_PATTERNS)}; use oob_fill='zero'"
-        )
-    size = tensor.element_bytes
-    raw = NAN_PATTERNS[tensor.dtype].to_bytes(size, "little") * (CHUNK_BYTES // size)
-    return np.frombuffer(raw, dtype=np.uint8)
+    fill = NAN_FILL if tensor.oob_fill == "nan" else 0
+    return np.full(CHUNK_BYTES // 2, fill, "<u2").view(np.uint8)
 
 
 def encode(tensor: TensorMap, address: int) -> bytes:

@@ -249,7 +249,7 @@ def encode_tensor_map(
             len(dims),
             address,
             [cuda.cuuint64_t(each) for each in dims],
-            [cuda.cuuint64_t(each) for each in strides_bytes],
+            [cuda.cuuint64_t(each) for each in strides_bytes or (16,)],  # not read, but an empty list is refused
             [cuda.cuuint32_t(each) for each in box],
             [cuda.cuuint32_t(each) for each in element_strides],
             cuda.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from warptile.emulator.assembler import Assembler, Modifiers, Operation, Source, unknown
 from warptile.emulator.bulk import Combine, Transfer
-from warptile.emulator.lanes import Active
+from warptile.emulator.lanes import Active, Array
 from warptile.emulator.machine import Machine
 from warptile.emulator.mbarriers import BYTES as MBARRIER_BYTES
 from warptile.emulator.memory import GLOBAL_BASE, Memory
@@ -19,21 +19,24 @@ from warptile.emulator.ops.atomic import combination
 from warptile.emulator.ops.memory import TYPE_BYTES, address_source
 from warptile.emulator.peers import OWN_BYTES, RANK_SHIFT
 from warptile.emulator.spaces import WRITTEN, Offsets, Space
-from warptile.emulator.tiles import TILE_ALIGNMENT_BYTES, box_bytes, chunks, decode, fill_chunk, slots
+from warptile.emulator.tiles import TILE_ALIGNMENT_BYTES, box_bytes, chunks, decode, slots
 from warptile.errors import (
     DataRace,
     EmulationError,
     IllegalInstruction,
     LayoutError,
     MisalignedAccess,
-    UnsupportedError,
 )
+from warptile.isa.numerics import NAN_BITS
 from warptile.isa.swizzle import CHUNK_BYTES
 from warptile.launch import TENSOR_MAP_BYTES, TensorMap
 from warptile.ptx.instruction import Immediate, Instruction, Operand, TensorAddress
 
 _REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
 _BITWISE = ("and", "or", "xor")
+_BITWISE_TYPES = ("u32", "s32", "u64")
+"""Types of maps that these take; an s64 is an illegal instruction on an H200."""
+
 _BARRIER = "mbarrier::complete_tx::bytes"
 _TENSOR_MAP_ALIGNMENT_BYTES = 64
 
@@ -262,24 +265,20 @@ class _Copy:
         addresses = np.broadcast_to(shared(active), active.count)
         for row, (lane, tensor, start, coordinates) in enumerate(self._tensor.each(active)):
             self._check_tensor(lane, tensor, coordinates, int(addresses[row]))
-            try:
-                found = chunks(tensor, coordinates)
-                if self._loads:
-                    fill_chunk(tensor)
-                    inside = found.inside[0]
-                    machine.count.bulk(self._instruction, loaded_bytes=int(inside.sum()))
-                    source = (machine.global_space, np.where(inside > 0, start + found.places[0], 0))
-                    for target, barrier in self._targets(active, row, lane):
-                        place = int(addresses[row]) if target is None else target(int(addresses[row]))
-                        where = self._resolve(lane, "shared", slots(tensor, np.array([place]))[0])
-                        machine.bulk.issue(Transfer(
-                            self._instruction, lane, source, where, fill=(tensor, inside), barrier=barrier,
-                            counted_bytes=box_bytes(tensor),
-                        ))  # fmt: skip
-                else:
-                    self._store(lane, tensor, start, found.places[0], found.inside[0] > 0, int(addresses[row]))
-            except UnsupportedError as error:
-                raise UnsupportedError(f"{self._instruction.text} at {self._instruction.location}: {error}") from error
+            found = chunks(tensor, coordinates)
+            if not self._loads:
+                self._store(lane, tensor, start, found.places[0], found.inside[0] > 0, int(addresses[row]))
+                continue
+            inside = found.inside[0]
+            machine.count.bulk(self._instruction, loaded_bytes=int(inside.sum()))
+            source = (machine.global_space, np.where(inside > 0, start + found.places[0], 0))
+            for target, barrier in self._targets(active, row, lane):
+                place = int(addresses[row]) if target is None else target(int(addresses[row]))
+                where = self._resolve(lane, "shared", slots(tensor, np.array([place]))[0])
+                machine.bulk.issue(Transfer(
+                    self._instruction, lane, source, where, fill=(tensor, inside), barrier=barrier,
+                    counted_bytes=box_bytes(tensor),
+                ))  # fmt: skip
 
     def _store(
         self, lane: int, tensor: TensorMap, start: int, places: Offsets, inside: NDArray[np.bool_], address: int
@@ -289,8 +288,8 @@ class _Copy:
         self._machine.count.bulk(self._instruction, stored_bytes=CHUNK_BYTES * int(np.count_nonzero(inside)))
         reduction = None
         if self._reduction is not None:
-            name = tensor.dtype
-            if any(each in self._instruction.modifiers for each in _BITWISE):
+            name = "f32" if tensor.dtype == "tf32" else tensor.dtype
+            if name in _BITWISE_TYPES and any(each in self._instruction.modifiers for each in _BITWISE):
                 name = f"b{8 * tensor.element_bytes}"
             reduction = self._reduction(name)
         self._machine.bulk.issue(Transfer(
@@ -309,11 +308,6 @@ class _Copy:
         if not self._loads and (coordinates < 0).any():
             raise self._illegal(
                 lane, f"a store to {tensor.operand} at coordinates {coordinates[0].tolist()}: none may be negative"
-            )
-        if tensor.dtype == "tf32":
-            raise UnsupportedError(
-                f"{self._instruction.text} at {self._instruction.location}: tensor map of {tensor.operand}: whether "
-                "tf32 copies round is not known to the emulator; use dtype 'f32'"
             )
         if address % TILE_ALIGNMENT_BYTES:
             raise MisalignedAccess(
@@ -371,7 +365,35 @@ def _reduction(instruction: Instruction, name: str, type_name: str) -> tuple[Com
         raise unknown(instruction, f"cannot {name} .{type_name}; it takes {', '.join(allowed)}")
     combine = combination(name, type_name)
     assert combine is not None
-    return combine, np.dtype(f"u{TYPE_BYTES[type_name]}")
+    return _as_memory_does(name, type_name, combine), np.dtype(f"u{TYPE_BYTES[type_name]}")
+
+
+_INFINITY = {"f16": 0x7C00, "bf16": 0x7F80, "f32": 0x7F800000, "f64": 0x7FF << 52}
+
+
+def _as_memory_does(name: str, type_name: str, combine: Combine) -> Combine:
+    """With the NaN and zeros that an H200 gives.
+
+    NaN is the usual one, but of f64 the given one, else the old one, as it is. -0 is less than +0.
+    """
+    if type_name not in _INFINITY:
+        return combine
+    infinity = _INFINITY[type_name]
+
+    def is_nan(bits: Array) -> Array:
+        return (bits << 1) > (infinity << 1)
+
+    def with_nan(old: Array, value: Array) -> Array:
+        found = combine(old, value)
+        if type_name == "f64":
+            return np.where(is_nan(value), value, np.where(is_nan(old), old, found))
+        if name in ("min", "max"):
+            zero = old | value if name == "min" else old & value
+            found = np.where(((old | value) << 1) == 0, zero, found)
+        usual = NAN_BITS["f32" if type_name == "f32" else "f16"]
+        return np.where(is_nan(found), found.dtype.type(usual), found)
+
+    return with_nan
 
 
 def _where(memory: Memory, instruction: Instruction) -> dict[str, Any]:

@@ -121,6 +121,7 @@ CASES = (
     Case("tma_empty_count", Deadlock, "lacks 124 of 128 arrivals", **HOPPER),
     Case("tma_every_lane_expects", MbarrierMisuse, "waits for 0 of 1 arrivals", **HOPPER),
     Case("tma_ring_one_ahead", UninitializedRead, IN_FLIGHT, otherwise=(DataRace,), **HOPPER),
+    Case("tma_wait_by_one_thread", UninitializedRead, IN_FLIGHT, otherwise=(DataRace,), **HOPPER),
     Case("tma_stale_tail", WrongProduct, "2046 of 2048 elements are wrong", **TAIL),
     Case("tma_coordinates_exchanged", WrongProduct, "2048 of 2048 elements are wrong", **HOPPER),
     Case("tma_stage_misaligned", MisalignedAccess, "it takes multiples of 128", **HOPPER),

@@ -67,7 +67,7 @@ class CheckResult:
     Attributes:
         error_ratio: largest error over its bound, over the rows that were compared; at most 1 is correct.
         unwritten: elements of D that still hold what D was filled with, over the whole of D.
-        guards_intact: nothing before or behind D was written.
+        guards_intact: nothing before or behind D, between its rows, or around the operands was written.
         d: the rows that were compared.
         left_behind: bytes that are not zero in workspaces that kernels must leave zero.
     """
@@ -95,6 +95,35 @@ class CheckResult:
         if not is_correct(self.error_ratio):
             return f"wrong result: the error is {self.error_ratio:.3g} times its bound"
         return None
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A matrix as it lies in memory: so many lines of so many stored units (bytes or larger), with gaps up to
+    ``stride`` units."""
+
+    lines: int
+    units: int
+    stride: int
+    unit_bytes: int
+
+    @staticmethod
+    def of(operand: Operand, lines: int, units: int) -> Rows:
+        """Those of an operand whose lines (as stored) have ``units`` units."""
+        bits = operand.dtype.bits
+        stride = operand.leading_dimension * min(bits, 8) // 8
+        return Rows(lines, units, max(stride, units), max(bits, 8) // 8)
+
+    @property
+    def bytes(self) -> int:
+        """All lines with all gaps."""
+        return self.lines * self.stride * self.unit_bytes
+
+    def spread(self, array: Array) -> Array:
+        """The matrix with gaps that hold what guard bands do."""
+        found = np.full(self.bytes, UNWRITTEN, np.uint8).view(array.dtype).reshape(self.lines, self.stride)
+        found[:, : self.units] = array
+        return found
 
 
 def draw(shape: tuple[int, int], dtype: DType, seed: int) -> Array:
@@ -187,17 +216,19 @@ class DeviceProduct:
         alpha: float = 1,
         beta: float = 0,
         offset_elements: int = 0,
+        displaced: str = "ABCD",
     ) -> None:
-        """Draw and copy the operands.
+        """Draw and copy the operands, each between guard bands that hold NaN (integers: -1).
 
         Args:
-            problem: contiguous.
+            problem: contiguous, or of one set with gaps between rows, which hold what guard bands do.
             sets: sets of operands; by default as many as L2 cannot keep.
             seed: of the random numbers.
             alpha: factor of the product.
             beta: factor of C, which the problem has if this is not zero.
-            offset_elements: distance of each matrix from the 256-byte boundary that memory begins at; the problem is
+            offset_elements: distance of matrices from the 256-byte boundary that memory begins at; the problem is
                 `Problem.displaced` by as much.
+            displaced: which matrices are.
         """
         assert beta == 0 or problem.c is not None, "beta without C"
         self.alpha, self.beta = alpha, beta
@@ -208,16 +239,18 @@ class DeviceProduct:
         whole = stored_shape(problem.m, problem.k, problem.a)
         self._stored_a, of_a = stored_operand(draw(whole, problem.a.dtype, seed), problem.a)
         self._stored_b = draw(stored_shape(problem.k, problem.n, problem.b), problem.b.dtype, seed + 1)
-        self._seed, self._offset = seed, offset_elements
-        self._d_bytes = problem.m * problem.n * problem.d.dtype.bits // 8
-        self._d_begin = GUARD_BYTES + offset_elements * problem.d.dtype.bits // 8
-        self._of_a = {name: self._copies(array, displaced=name == "A") for name, array in of_a.items()}
+        self._seed = seed
+        self._offsets = {name: offset_elements if name in displaced else 0 for name in "ABCD"}
+        self._d_rows = Rows.of(problem.d, problem.m, problem.n)
+        self._d_begin = GUARD_BYTES + self._offsets["D"] * problem.d.dtype.bits // 8
+        self._of_a = {name: self._copies(array, name) for name, array in of_a.items()}
         if problem.a.sparse:
-            self._of_a[DENSE] = self._copies(self._stored_a, displaced=False)
-        self._b = self._copies(packed(self._stored_b, problem.b.dtype))
-        self._d = [driver.Allocation(self._d_begin + self._d_bytes + GUARD_BYTES) for _ in range(self.sets)]
+            self._of_a[DENSE] = self._copies(self._stored_a, DENSE)
+        self._b = self._copies(packed(self._stored_b, problem.b.dtype), "B")
+        d_bytes = self._d_begin + self._d_rows.bytes + GUARD_BYTES
+        self._d = [driver.Allocation(d_bytes) for _ in range(self.sets)]
         self.c = None if problem.c is None else draw((problem.m, problem.n), problem.c.dtype, seed + 2)
-        self._c = None if self.c is None else self._copy(self.c, 0)
+        self._c = None if self.c is None else self._copy(self.c, 0, "C")
         self._loaded: dict[str, LoadedKernel] = {}
         self._workspaces = Workspaces()
 
@@ -231,15 +264,24 @@ class DeviceProduct:
         """B as [K, N], whatever its order in memory."""
         return self._stored_b if self.problem.b.major == "row" else self._stored_b.T
 
-    def _copies(self, array: Array, *, displaced: bool = True) -> list[driver.Allocation]:
-        return [self._copy(array, index, displaced=displaced) for index in range(self.sets)]
+    def _copies(self, array: Array, name: str) -> list[driver.Allocation]:
+        return [self._copy(array, index, name) for index in range(self.sets)]
 
-    def _copy(self, array: Array, index: int, *, displaced: bool = True) -> driver.Allocation:
-        """Set number ``index``: the same numbers, begun at another place; a displaced one behind `offset_elements`."""
+    def _copy(self, array: Array, index: int, name: str) -> driver.Allocation:
+        """Set number ``index`` of an operand between guard bands: the same numbers, begun at another place."""
+        operand = {"A": self.problem.a, "B": self.problem.b, "C": self.problem.c}.get(name)
+        begin = GUARD_BYTES + self._offsets.get(name, 0) * array.itemsize
+        if operand is not None and not operand.sparse:
+            rows = Rows.of(operand, *array.shape)
+            if rows.stride > array.shape[1]:
+                assert self.sets == 1, "gaps between rows are for checks, which take one set"
+                array = rows.spread(array)
         flat = array.reshape(-1)
         start = (index * 1_000_003) % max(len(flat), 1)
-        begin = self._offset * flat.itemsize if displaced else 0
-        memory = driver.Allocation(begin + array.nbytes)
+        memory = driver.Allocation(begin + array.nbytes + GUARD_BYTES)
+        band = np.full(begin, UNWRITTEN, np.uint8)
+        memory.from_host(band)
+        memory.from_host(band[:GUARD_BYTES], offset_bytes=begin + array.nbytes)
         memory.from_host(flat[start:], offset_bytes=begin)
         if start:
             memory.from_host(flat[:start], offset_bytes=begin + (len(flat) - start) * flat.itemsize)
@@ -247,11 +289,14 @@ class DeviceProduct:
 
     def pointers(self, index: int) -> dict[str, int]:
         """Device addresses of one set."""
-        begin = self._offset * max(self.problem.a.dtype.bits, 8) // 8
-        found = {name: sets[index].address + (begin if name == "A" else 0) for name, sets in self._of_a.items()}
-        found |= {"B": self._b[index].address + begin, "D": self._d[index].address + self._d_begin}
-        c_begin = self._d_begin - GUARD_BYTES
-        return found if self._c is None else {**found, "C": self._c.address + c_begin}
+        found = {name: sets[index].address + self._begin(name) for name, sets in self._of_a.items()}
+        found |= {"B": self._b[index].address + self._begin("B"), "D": self._d[index].address + self._d_begin}
+        return found if self._c is None else {**found, "C": self._c.address + self._begin("C")}
+
+    def _begin(self, name: str) -> int:
+        """Bytes of a matrix's memory before its first element."""
+        dtype = self.problem.d.dtype if name == "C" else self.problem.a.dtype
+        return GUARD_BYTES + self._offsets.get(name, 0) * max(dtype.bits, 8) // 8
 
     def loaded(self, plan: Plan) -> LoadedKernel:
         """The plan's kernel on this GPU; compiled and loaded once."""
@@ -311,28 +356,38 @@ class DeviceProduct:
         )  # fmt: skip
 
     def check(self, plan: Plan, expected: Reference, rows: Array | None = None) -> CheckResult:
-        """Launch ``plan`` once on the first set, and compare D with ``expected`` (of ``rows``, or of all of them)."""
+        """Launch ``plan`` once on the first set, and compare D with ``expected`` (of some rows, or of all of them)."""
         launches, beside = self._launches(plan), self._workspaces.pointers(plan.workspaces)
         self._workspaces.spoil()
-        memory = self._d[0]
+        memory, lies = self._d[0], self._d_rows
         canary = np.full(self._d_begin, CANARY, np.uint8)
         memory.fill(UNWRITTEN)
         memory.from_host(canary)
-        memory.from_host(canary[:GUARD_BYTES], offset_bytes=self._d_begin + self._d_bytes)
+        memory.from_host(canary[:GUARD_BYTES], offset_bytes=self._d_begin + lies.bytes)
         for kernel, spec in launches:
             kernel.launch(spec, self.pointers(0) | beside)
-        got = memory.to_host(np.empty(self._d_begin + self._d_bytes + GUARD_BYTES, np.uint8))
-        before, inside, behind = np.split(got, (self._d_begin, self._d_begin + self._d_bytes))
+        got = memory.to_host(np.empty(self._d_begin + lies.bytes + GUARD_BYTES, np.uint8))
+        before, inside, behind = np.split(got, (self._d_begin, self._d_begin + lies.bytes))
         element = self.problem.d.dtype
-        d = inside.view(numpy_dtype(element)).reshape(self.problem.m, self.problem.n)
+        whole = inside.view(numpy_dtype(element)).reshape(lies.lines, lies.stride)
+        d, gaps = np.ascontiguousarray(whole[:, : lies.units]), whole[:, lies.units :]
+        untouched = bool(np.all(before == CANARY) and np.all(behind == CANARY))
+        untouched &= bool(np.all(np.ascontiguousarray(gaps).view(np.uint8) == UNWRITTEN))
         compared = d if rows is None else d[rows]
         return CheckResult(
             error_ratio=error_ratio(compared, expected),
-            unwritten=unwritten_elements(inside, element),
-            guards_intact=bool(np.all(before == CANARY) and np.all(behind == CANARY)),
+            unwritten=unwritten_elements(d.reshape(-1).view(np.uint8), element),
+            guards_intact=untouched and self._operands_guarded(),
             d=compared,
             left_behind=self._workspaces.leftovers(),
         )
+
+    def _operands_guarded(self) -> bool:
+        """Whether the guard bands around the first set of operands are whole."""
+        band = np.empty(GUARD_BYTES, np.uint8)
+        memories = [*(sets[0] for sets in self._of_a.values()), self._b[0], *([self._c] if self._c else [])]
+        ends = [(memory, place) for memory in memories for place in (0, memory.size_bytes - GUARD_BYTES)]
+        return all(bool(np.all(memory.to_host(band, place) == UNWRITTEN)) for memory, place in ends)
 
     def close(self) -> None:
         """Give all memory and kernels back."""

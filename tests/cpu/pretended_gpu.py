@@ -38,7 +38,8 @@ class PretendedGpu:
         time_ms: (rung, config) -> milliseconds of a launch.
         faults: names of rungs whose launch loses the context.
         copied: of each copy before a product, its kernel and the names that its launch was given.
-        wrong: names of rungs whose result is off; ``outside``: that write behind D; ``lazy``: that skip the last row.
+        wrong: names of rungs whose result is off; ``outside``: that write behind D; ``lazy``: that skip the last row;
+            ``between``: that write behind the first row of D.
         library_ms: milliseconds of each of the library's algorithms.
         without_library: operand types that the library does not multiply.
     """
@@ -47,7 +48,7 @@ class PretendedGpu:
         self.now_ms = 0.0
         self.launches = 0
         self.time_ms = lambda rung, config: 1.0
-        self.faults, self.wrong, self.outside, self.lazy = set(), set(), set(), set()
+        self.faults, self.wrong, self.outside, self.lazy, self.between = set(), set(), set(), set(), set()
         self.library_ms = (0.75, 0.5, 1.0)
         self.without_library = set()
         self.plans, self.copied = {}, []
@@ -194,13 +195,16 @@ class PretendedGpu:
         problem, name = plan.problem, plan.rung.name
 
         def at(operand, shape, element):
+            columns = shape[1]
             if operand != DENSE:
-                assert pointers[operand] % getattr(problem, operand.lower()).alignment_bytes == 0
-            size = int(np.prod(shape)) * element.bits // 8
+                described = getattr(problem, operand.lower())
+                assert pointers[operand] % described.alignment_bytes == 0
+                columns = columns if described.sparse else described.leading_dimension
+            size = shape[0] * columns * element.bits // 8
             memory = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(pointers[operand]))
             if element.bits < 8:
-                return unpacked(memory.reshape(shape[0], -1), element)
-            return memory.view(numpy_dtype(element)).reshape(shape)
+                return unpacked(memory.reshape(shape[0], -1), element)[:, : shape[1]]
+            return memory.view(numpy_dtype(element)).reshape(shape[0], columns)[:, : shape[1]]
 
         m, n, k = problem.m, problem.n, problem.k
         a = at(DENSE if problem.a.sparse else "A", stored_shape(m, k, problem.a), problem.a.dtype)
@@ -222,4 +226,6 @@ class PretendedGpu:
         rows = m - 1 if name in self.lazy else m
         d[:rows] = result[:rows]
         if name in self.outside:
-            ctypes.memset(pointers["D"] + d.nbytes, 0, 2)
+            ctypes.memset(pointers["D"] + m * problem.d.leading_dimension * problem.d.dtype.bits // 8, 0, 2)
+        if name in self.between:
+            ctypes.memset(pointers["D"] + n * problem.d.dtype.bits // 8, 0, 1)

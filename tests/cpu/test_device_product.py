@@ -1,5 +1,8 @@
 """Operands, launches and checks of a problem on a pretended GPU."""
 
+import ctypes
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from pretended_gpu import PretendedGpu
@@ -7,6 +10,7 @@ from pretended_gpu import PretendedGpu
 from warptile.arrays import packed
 from warptile.device_product import (
     DENSE,
+    GUARD_BYTES,
     CheckResult,
     DeviceProduct,
     draw,
@@ -56,7 +60,7 @@ def test_operand_sets_outlast_l2(gpu):
 
 def test_sets_hold_the_same_numbers_in_another_place(gpu):
     product = DeviceProduct(dense(8, 16, 24), sets=2)
-    first, second = (memory.to_host(np.empty((8, 24), np.float16)) for memory in product._of_a["A"])
+    first, second = (memory.to_host(np.empty((8, 24), np.float16), GUARD_BYTES) for memory in product._of_a["A"])
     np.testing.assert_array_equal(first, product.a)
     assert not np.array_equal(first, second)
     assert sorted(first.reshape(-1)) == sorted(second.reshape(-1))
@@ -120,7 +124,7 @@ def test_only_tensor_cores_add_several_products_at_once():
 @pytest.mark.parametrize(("name", "together"), [("int4", 2), ("bit1", 8)])
 def test_narrow_operands_are_stored_packed(gpu, name, together):
     product = DeviceProduct(dense(8, 16, 64, name, "int32", "int32", b_major="col"), sets=2)
-    stored = product._of_a["A"][0].to_host(np.empty((8, 64 // together), np.uint8))
+    stored = product._of_a["A"][0].to_host(np.empty((8, 64 // together), np.uint8), GUARD_BYTES)
     np.testing.assert_array_equal(stored, packed(product.a, DTYPES[name]))
     assert product.b.shape == (64, 16)
     want = product.a.astype(np.int64) @ product.b.astype(np.int64)
@@ -131,7 +135,7 @@ def test_narrow_operands_are_stored_packed(gpu, name, together):
 def test_a_may_lie_by_columns(gpu):
     product = DeviceProduct(dense(8, 16, 24, a_major="col"), sets=1)
     assert product.a.shape == (8, 24)
-    stored = product._of_a["A"][0].to_host(np.empty((24, 8), np.float16))
+    stored = product._of_a["A"][0].to_host(np.empty((24, 8), np.float16), GUARD_BYTES)
     np.testing.assert_array_equal(stored.T, product.a)
     product.close()
 
@@ -140,9 +144,9 @@ def test_a_sparse_a_is_stored_as_its_kept_half_with_metadata(gpu):
     product = DeviceProduct(dense(32, 16, 64, sparse=True), sets=1)
     groups = (product.a.reshape(32, 16, 4) != 0).sum(axis=2)
     assert groups.max() == 2
-    kept = product._of_a["A"][0].to_host(np.empty((32, 32), np.float16))
+    kept = product._of_a["A"][0].to_host(np.empty((32, 32), np.float16), GUARD_BYTES)
     np.testing.assert_array_equal(kept[0][kept[0] != 0], product.a[0][product.a[0] != 0])
-    whole = product._of_a[DENSE][0].to_host(np.empty((32, 64), np.float16))
+    whole = product._of_a[DENSE][0].to_host(np.empty((32, 64), np.float16), GUARD_BYTES)
     np.testing.assert_array_equal(whole, product.a)
     assert product.pointers(0).keys() == {"A", "E", DENSE, "B", "D"}
     rows = np.array([3, 30])
@@ -162,3 +166,32 @@ def test_matrices_may_begin_anywhere(gpu):
     gpu.outside.add("wmma-naive")
     assert product.check(plan, product.reference(products_per_rounding=8)).wrong == "it wrote outside D"
     product.close()
+
+
+def padded(problem, elements):
+    parts = {name: getattr(problem, name) for name in "abcd" if getattr(problem, name) is not None}
+    return replace(
+        problem,
+        **{name: replace(part, leading_dimension=part.leading_dimension + elements) for name, part in parts.items()},
+    )
+
+
+@pytest.mark.parametrize("a_major", ["row", "col"])
+def test_rows_may_have_gaps_that_nothing_reads_or_writes(gpu, a_major):
+    problem = padded(dense(8, 16, 24, a_major=a_major, with_c=True), 8)
+    product = DeviceProduct(problem, sets=1, beta=1.0)
+    plan = make_plan(dense(8, 16, 24, with_c=True), rung="wmma-naive")
+    plan = replace(plan, problem=problem)
+    expected = product.reference(products_per_rounding=8)
+    assert product.check(plan, expected).wrong is None
+    gpu.between.add("wmma-naive")
+    assert product.check(plan, expected).wrong == "it wrote outside D"
+
+
+def test_a_write_around_an_operand_is_seen(gpu):
+    problem = dense(8, 16, 24)
+    product = DeviceProduct(problem, sets=1)
+    plan, expected = make_plan(problem, rung="wmma-naive"), product.reference(products_per_rounding=8)
+    assert product.check(plan, expected).wrong is None
+    ctypes.memset(product.pointers(0)["B"] - 1, 0, 1)
+    assert product.check(plan, expected).wrong == "it wrote outside D"

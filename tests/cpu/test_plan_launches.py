@@ -167,7 +167,7 @@ def test_a_tensor_map_that_takes_in_the_pad_is_caught(toy):
         tensor_map, *others = TOY.parameters(given, config)
         return replace(tensor_map, dims=(given.k + 1, given.m)), *others
 
-    with pytest.raises(UninitializedRead, match="cp.async.bulk.tensor.*copy of A"):
+    with pytest.raises(UninitializedRead, match=r"cp.async.bulk.tensor.*copy of A"):
         toy(given=toy_problem(k=20), rung=replace(TOY, parameters=too_wide))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from warptile.launch import Argument, Dim3, Pointer, Scalar
 from warptile.problem import Problem
+from warptile.rungs import wgmma_choice
 from warptile.rungs import wgmma_tiles as tiles
 from warptile.rungs.legality import ceil_div
 from warptile.rungs.rung import Config, Rung, Workspace
@@ -19,15 +20,11 @@ FLAGS = ("PINGPONG", "ALONG_N", "OVERLAP", "STREAM", "SWAP")
 """Keys that are 0 or 1."""
 
 CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1))
+STREAM_REGISTERS, CLUSTER_REGISTERS = 8, 4
+"""More of them where blocks hand sums on, and where these blocks are in clusters as well."""
+
 CONSUMER_REGISTERS = 240
 """Of a thread that multiplies: ``CONSUMER_REGISTERS`` in wgmma/final.cuh."""
-
-
-def _final_default(problem: Problem) -> Config:
-    return {
-        "BM": 128, "BN": 256, "BK": 128 * 8 // problem.a.dtype.bits, "STAGES": 4, "CONSUMERS": 2, "PINGPONG": 0,
-        "CM": 1, "CN": 1, "GROUP": 8, "ALONG_N": 0, "OVERLAP": 0, "STREAM": 0, "SPLITS": 1, "SWAP": 0, "SMS": 132,
-    }  # fmt: skip
 
 
 def _final_shared(problem: Problem, config: Config) -> int:
@@ -119,6 +116,8 @@ def _registers_reason(seen: Problem, config: Config) -> str | None:
     needed = sums * (2 if tiles.promoted(seen) else 1) + tiles.OVERHEAD_REGISTERS
     if config["OVERLAP"]:
         needed += sums * 16 // seen.accumulator.bits
+    if config["STREAM"] or config["SPLITS"] > 1:
+        needed += STREAM_REGISTERS + (CLUSTER_REGISTERS if config["CM"] * config["CN"] > 1 else 0)
     if needed > CONSUMER_REGISTERS:
         return f"a thread needs about {needed} registers and has {CONSUMER_REGISTERS}; take a smaller tile"
     return None
@@ -196,8 +195,8 @@ WGMMA_FINAL = Rung(
     previous="wgmma-pingpong",
     min_arch=90,
     dtypes=tiles.DTYPES,
-    default_config=_final_default,
-    candidates=lambda problem: (_final_default(problem),),
+    default_config=lambda problem: wgmma_choice.default(problem, _final_illegal),
+    candidates=lambda problem: wgmma_choice.candidates(problem, _final_illegal),
     illegal=_final_illegal,
     name_expression=_final_name,
     grid=_final_grid,

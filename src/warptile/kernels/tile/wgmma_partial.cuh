@@ -17,16 +17,17 @@ struct PartialSums {
     unsigned* flags;
     int barrier;  // of this warpgroup
 
-    // Thread `thread`'s packet `packet`: neighbouring threads lie next to each other.
-    __device__ __forceinline__ uint4* at(int place, int packet) const {
-        return reinterpret_cast<uint4*>(places + static_cast<long long>(place) * BYTES) + packet * WARPGROUP +
-               threadIdx.x % WARPGROUP;
+    // This thread's first packet of a place; its others follow WARPGROUP packets apart each: neighbours lie side by side.
+    __device__ __forceinline__ uint4* at(int place) const {
+        return reinterpret_cast<uint4*>(places + static_cast<long long>(place) * BYTES) + threadIdx.x % WARPGROUP;
     }
 
     __device__ __forceinline__ void put(int place, const ACCUMULATORS& sums) const {
         const auto* words = reinterpret_cast<const unsigned*>(&sums.c[0][0]);
+        uint4* to = at(place);
 #pragma unroll
-        for (int i = 0; i < WORDS; i += 4) *at(place, i / 4) = make_uint4(words[i], words[i + 1], words[i + 2], words[i + 3]);
+        for (int i = 0; i < WORDS; i += 4)
+            to[i / 4 * WARPGROUP] = make_uint4(words[i], words[i + 1], words[i + 2], words[i + 3]);
         named_barrier<WARPGROUP>(barrier);
         if (threadIdx.x % WARPGROUP == 0) raise_flag(flags + place);
     }
@@ -35,9 +36,10 @@ struct PartialSums {
     __device__ __forceinline__ void add_to(ACCUMULATORS& sums, int place) const {
         if (threadIdx.x % WARPGROUP == 0) wait_for_flag(flags + place);
         named_barrier<WARPGROUP>(barrier);
+        const uint4* from = at(place);
 #pragma unroll
         for (int i = 0; i < WORDS; i += 4) {
-            const uint4 packet = *at(place, i / 4);
+            const uint4 packet = from[i / 4 * WARPGROUP];
             const unsigned words[4] = {packet.x, packet.y, packet.z, packet.w};
 #pragma unroll
             for (int j = 0; j < 4; ++j) {

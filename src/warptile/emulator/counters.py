@@ -14,6 +14,10 @@ docs/counters.md shows the patterns and what was read. Each rule has a test with
   global line and shared 128-byte line, a wavefront can take each sector to one block and fill each block from one.
 - *`cp.async` through L1* (.ca, 4 or 8 bytes). Lanes are dealt out to as many turns as banks conflict; each turn
   takes a wavefront for every global line in it.
+- *`wgmma`* reads what its descriptors name once for the four warps together; eight chunks of 16 bytes that follow each
+  other in a core matrix lie in 32 different banks under every swizzle, so there are no conflicts and only bytes count.
+- *Bulk and tensor copies* count bytes: those that come to a block, in each block that a multicast names, and those that
+  leave. Global memory is read once by a multicast.
 - *Ideal* wavefronts are the passes, or 128 bytes each of what the active lanes ask for if that is fewer.
 """
 
@@ -37,12 +41,16 @@ FIELDS = (
     "warp_instructions",
     "tensor_instructions",
     "tensor_flops",
+    "tensor_operand_bytes",
     "global_load_requests",
     "global_load_sectors",
     "global_load_bytes",
     "global_store_requests",
     "global_store_sectors",
     "global_store_bytes",
+    "tma_load_bytes",
+    "tma_store_bytes",
+    "tma_reduce_bytes",
     "shared_load_requests",
     "shared_load_wavefronts",
     "shared_load_wavefronts_ideal",
@@ -308,11 +316,18 @@ class Counters:
             row[_COLUMN["global_load_bytes"]] += size * elements
         self._add_shared("store", instruction, active, ideal, wavefronts)
 
-    def bulk(self, instruction: Instruction, *, loaded_bytes: int = 0, stored_bytes: int = 0) -> None:
-        """A bulk copy: bytes of global memory that it moves. It goes past L1, so it asks for no sectors there."""
-        row = self.table[self._slot[id(instruction)]]
-        row[_COLUMN["global_load_bytes"]] += loaded_bytes
-        row[_COLUMN["global_store_bytes"]] += stored_bytes
+    def bulk_load(self, instruction: Instruction, size: int, blocks: int) -> None:
+        """A bulk copy of ``size`` bytes of global memory into the shared memory of each of some blocks.
+
+        It goes past L1, so it asks for no sectors there.
+        """
+        self.add(instruction, "global_load_bytes", size)
+        self.add(instruction, "tma_load_bytes", size * blocks)
+
+    def bulk_store(self, instruction: Instruction, size: int, *, reduces: bool) -> None:
+        """A bulk copy of ``size`` bytes to global memory, or a reduction there."""
+        self.add(instruction, "global_store_bytes", size)
+        self.add(instruction, "tma_reduce_bytes" if reduces else "tma_store_bytes", size)
 
     def _add_shared(self, kind: str, instruction: Instruction, active: Active, ideal: int, wavefronts: int) -> None:
         row = self.table[self._slot[id(instruction)]]

@@ -242,14 +242,14 @@ class _Copy:
             if size % CHUNK_BYTES:
                 raise self._illegal(lane, f"copies {size} bytes, which is no multiple of {CHUNK_BYTES}")
             steps = np.arange(0, size, CHUNK_BYTES)
-            machine.count.bulk(
-                self._instruction,
-                loaded_bytes=size if self._spaces[0] == "global" else 0,
-                stored_bytes=size if self._spaces[1] == "global" else 0,
-            )
             source = self._resolve(lane, self._spaces[0], int(read[row]) + steps)
             reduction = self._reduction(self._reduction_type or "") if self._reduction is not None else None
-            for target, barrier in self._targets(active, row, lane):
+            targets = list(self._targets(active, row, lane))
+            if self._spaces[0] == "global":
+                machine.count.bulk_load(self._instruction, size, len(targets))
+            elif self._spaces[1] == "global":
+                machine.count.bulk_store(self._instruction, size, reduces=reduction is not None)
+            for target, barrier in targets:
                 place = int(write[row]) if target is None else target(int(write[row]))
                 machine.bulk.issue(Transfer(
                     self._instruction, lane, source, self._resolve(lane, self._spaces[1], place + steps),
@@ -270,9 +270,10 @@ class _Copy:
                 self._store(lane, tensor, start, found.places[0], found.inside[0] > 0, int(addresses[row]))
                 continue
             inside = found.inside[0]
-            machine.count.bulk(self._instruction, loaded_bytes=int(inside.sum()))
             source = (machine.global_space, np.where(inside > 0, start + found.places[0], 0))
-            for target, barrier in self._targets(active, row, lane):
+            targets = list(self._targets(active, row, lane))
+            machine.count.bulk_load(self._instruction, int(inside.sum()), len(targets))
+            for target, barrier in targets:
                 place = int(addresses[row]) if target is None else target(int(addresses[row]))
                 where = self._resolve(lane, "shared", slots(tensor, np.array([place]))[0])
                 machine.bulk.issue(Transfer(
@@ -285,7 +286,8 @@ class _Copy:
     ) -> None:
         """What lies inside the tensor is written, in whole chunks, as the hardware does."""
         space, offsets = self._resolve(lane, "shared", slots(tensor, np.array([address]))[0])
-        self._machine.count.bulk(self._instruction, stored_bytes=CHUNK_BYTES * int(np.count_nonzero(inside)))
+        size = CHUNK_BYTES * int(np.count_nonzero(inside))
+        self._machine.count.bulk_store(self._instruction, size, reduces=self._reduction is not None)
         reduction = None
         if self._reduction is not None:
             name = "f32" if tensor.dtype == "tf32" else tensor.dtype

@@ -102,6 +102,7 @@ def _build_product(
     right_words = _descriptor(instruction, assembler, b, "B")
     stored = _stored(instruction, assembler, shape, left) if is_sparse else None
     products, count = machine.products, machine.count
+    read_bytes = (shape.n * shape.k + (0 if in_registers else wgmma.ROWS * shape.stored)) * shape.family.bits // 8
 
     def run(active: Active) -> None:
         warps = active.lanes[::WARP] // WARP
@@ -118,6 +119,8 @@ def _build_product(
         )
         count.add(instruction, "tensor_instructions", len(warps))
         count.add(instruction, "tensor_flops", shape.flops * len(warps))
+        warpgroups = int(np.count_nonzero(warps % wgmma.WARPS == 0))
+        count.add(instruction, "tensor_operand_bytes", read_bytes * warpgroups)
 
     return Operation(run, collective="warp")
 

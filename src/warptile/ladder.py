@@ -193,7 +193,7 @@ def plan_for(
     taken = types_taken(rung)
     names = dict.fromkeys([*([dtype] if dtype in taken else []), *taken])
     reason: UnsupportedError | None = None
-    problems = (each for name in names for each in _problems(DTYPES[name], size, accumulate, sparse=rung.sparse))
+    problems = (each for name in names for each in _problems(rung, DTYPES[name], size, accumulate))
     for problem in problems:
         try:
             return planned(problem, backend, rung=rung.name)
@@ -203,19 +203,27 @@ def plan_for(
     raise reason
 
 
+def usual_b_major(rung: Rung) -> str:
+    """How B lies in a rung's usual problem: ``"col"``, stored as [N, K], in the family whose instructions want K
+    contiguous in most types, else ``"row"``."""
+    return "col" if rung.family == "wgmma" else "row"
+
+
 def types_taken(rung: Rung) -> tuple[str, ...]:
     """Operand types that the ladder can draw and check for a rung, its usual one first."""
     return tuple(name for name in rung.dtypes if name in LADDER_OUTPUTS)
 
 
-def _problems(element: DType, size: tuple[int, int, int], accumulate: str | None, *, sparse: bool) -> Iterator[Problem]:
+def _problems(rung: Rung, element: DType, size: tuple[int, int, int], accumulate: str | None) -> Iterator[Problem]:
     """Dense problems in the order in which people would want them, those that accumulate as asked first."""
+    usual = usual_b_major(rung)
     for accumulator in sorted(element.accumulators, key=lambda name: name != accumulate):
         for out in LADDER_OUTPUTS[element.name]:
-            for b_major in ("row", "col"):
+            for b_major in sorted(("row", "col"), key=lambda name: name != usual):
                 yield Problem.dense(
-                    *size, element, out=DTYPES[out], accumulator=DTYPES[accumulator], b_major=b_major, sparse=sparse
-                )
+                    *size, element, out=DTYPES[out], accumulator=DTYPES[accumulator], b_major=b_major,
+                    sparse=rung.sparse,
+                )  # fmt: skip
 
 
 def _arrangement(problem: Problem) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from warptile import arch as arches
+from warptile.bench import wgmma_checks
 from warptile.bench.journal import Task
 from warptile.bench.records import Check, ProblemKey
 from warptile.bench.workloads import (
@@ -17,15 +19,19 @@ from warptile.bench.workloads import (
     MMA_GROUPS,
     OTHER_GROUPS,
     PACKED_SHAPE,
+    WGMMA_GROUPS,
+    Group,
     default_config,
     groups_of,
+    square,
     to_problem,
 )
 from warptile.device_product import DeviceProduct, products_per_rounding
-from warptile.plan import make_plan
+from warptile.dtypes import DTYPES
+from warptile.plan import Plan, illegal, make_plan
 from warptile.problem import Problem
 from warptile.reference import Reference
-from warptile.rungs.rung import Rung
+from warptile.rungs.rung import Config, Rung
 
 SCALED = (0.5, -1.5)
 """alpha and beta of the checks that have a C."""
@@ -36,18 +42,38 @@ LAST = ("mma-final", "mma-sparse")
 
 @dataclass(frozen=True)
 class Planned:
-    """One check: a rung on a problem with alpha, beta, and matrices that begin ``offset`` elements into memory."""
+    """One check: a rung on a problem with alpha and beta.
+
+    Attributes:
+        rung: the rung.
+        key: the problem.
+        alpha: factor of the product.
+        beta: factor of C, which there is unless it is zero.
+        offset: elements into memory at which matrices begin.
+        displaced: which of them.
+        padding: elements between their lines.
+        changes: of the usual configuration, or all of it.
+    """
 
     rung: Rung
     key: ProblemKey
     alpha: float = 1.0
     beta: float = 0.0
     offset: int = 0
+    displaced: str = "ABCD"
+    padding: int = 0
+    changes: tuple[tuple[str, int], ...] = ()
 
     @property
     def problem(self) -> Problem:
         """What is computed."""
-        return to_problem(self.key, with_c=self.beta != 0, offset=self.offset)
+        how = {"offset": self.offset, "displaced": self.displaced, "padding": self.padding}
+        return to_problem(self.key, with_c=self.beta != 0, **how)  # type: ignore[arg-type]
+
+    @property
+    def operands(self) -> tuple[object, ...]:
+        """What two checks have in common that share operands."""
+        return self.key, self.alpha, self.beta, self.offset, self.displaced, self.padding
 
     @property
     def name(self) -> str:
@@ -58,7 +84,16 @@ class Planned:
         words += ["sparse"] if key.sparse else []
         words += ["scaled"] if self.beta != 0 else []
         words += [f"offset{self.offset}"] if self.offset else []
-        return f"check/{key.shape}/{'-'.join(words)}/{self.rung.name}"
+        words += [self.displaced] if self.displaced != "ABCD" else []
+        words += [f"padding{self.padding}"] if self.padding else []
+        changed = ",".join(f"{name}{value}" for name, value in self.changes)
+        return f"check/{key.shape}/{'-'.join(words)}/{self.rung.name}{f'/{changed}' if changed else ''}"
+
+    def plan(self, arch: str) -> Plan:
+        """What is run."""
+        usual = default_config(self.rung, self.problem, arch) or {}
+        config = {**usual, **dict(self.changes)}
+        return make_plan(self.problem, rung=self.rung.name, config=config, arch=arch)
 
 
 class Checker:
@@ -71,14 +106,13 @@ class Checker:
         self._expected: dict[int, Reference] = {}
 
     def _at(self, planned: Planned) -> DeviceProduct:
-        at_hand = self._at_hand
-        if self._product is None or at_hand is None or replace(at_hand, rung=planned.rung) != planned:
+        if self._product is None or self._at_hand is None or self._at_hand.operands != planned.operands:
             if self._product is not None:
                 self._product.close()
             key = planned.key
             self._product = DeviceProduct(
                 planned.problem, sets=1, seed=key.m + key.n + key.k, alpha=planned.alpha, beta=planned.beta,
-                offset_elements=planned.offset,
+                offset_elements=planned.offset, displaced=planned.displaced,
             )  # fmt: skip
             self._at_hand, self._expected = planned, {}
         return self._product
@@ -86,19 +120,19 @@ class Checker:
     def check(self, planned: Planned) -> Check:
         """Compile, launch once, compare every element."""
         product, rung = self._at(planned), planned.rung
-        config = default_config(rung, product.problem, self.arch)
-        plan = make_plan(product.problem, rung=rung.name, config=config, arch=self.arch)
+        plan = planned.plan(self.arch)
         together = products_per_rounding(rung.family, product.problem.a.dtype)
         if together not in self._expected:
             self._expected[together] = product.reference(products_per_rounding=together)
         found = product.check(plan, self._expected[together])
         product.unload(plan)
         finite = math.isfinite(found.error_ratio)
+        failed = None if finite else "a NaN or infinity where the product has none"
         return Check(
             rung=rung.name, problem=planned.key, config=dict(plan.config), alpha=planned.alpha, beta=planned.beta,
-            offset=planned.offset, error_ratio=found.error_ratio if finite else None,
-            guards_intact=found.guards_intact, unwritten=found.unwritten,
-            failed=None if finite else "a NaN or infinity where the product has none",
+            offset=planned.offset, displaced=planned.displaced, padding=planned.padding,
+            error_ratio=found.error_ratio if finite else None, guards_intact=found.guards_intact,
+            unwritten=found.unwritten, failed=found.wrong if found.left_behind else failed,
         )  # fmt: skip
 
 
@@ -106,9 +140,12 @@ def plan_checks(rungs: Sequence[Rung], arch: str) -> Iterator[Planned]:
     """What is checked, ordered so that neighbours share operands and reference; nothing twice.
 
     Each rung's own groups on all shapes; on the ragged shapes also B stored as [N, K], alpha and beta with a C, and
-    the other types that it takes. The mma family in addition in all its types, majors and alignments.
+    the other types that it takes. The mma family in addition in all its types, majors and alignments. The wgmma family
+    in its own ways alone: `warptile.bench.wgmma_checks`.
     """
-    return iter(dict.fromkeys((*_of_all(rungs, arch), *_of_mma(rungs, arch))))
+    others = [rung for rung in rungs if rung.family != "wgmma"]
+    hopper = [rung for rung in rungs if rung.family == "wgmma"]
+    return iter(dict.fromkeys((*_of_all(others, arch), *_of_mma(others, arch), *_of_wgmma(hopper, arch))))
 
 
 def _of_all(rungs: Sequence[Rung], arch: str) -> Iterator[Planned]:
@@ -145,6 +182,59 @@ def _of_mma(rungs: Sequence[Rung], arch: str) -> Iterator[Planned]:
             for offset in (0, 1):
                 yield from _taken(last, group.key(*aligned, b_major, a_major), arch, offset=offset)
             yield from _taken(sparse, group.key(*PACKED_SHAPE, b_major, a_major), arch)
+
+
+def _of_wgmma(rungs: Sequence[Rung], arch: str) -> Iterator[Planned]:
+    """Every type in every layout at every alignment, C beside some, whole waves once, and the last rung's modes."""
+    alpha, beta = SCALED
+    for group in WGMMA_GROUPS:
+        for a_major, b_major in group.majors:
+            for place in wgmma_checks.PLACES:
+                taking = [rung for rung in rungs if place in wgmma_checks.places_of(rung.name, group, a_major, b_major)]
+                yield from _placed(taking, group, place, (a_major, b_major), arch)
+        if group in wgmma_checks.SCALED_GROUPS:
+            for place in (wgmma_checks.ALIGNED, wgmma_checks.ODD_N):
+                yield from _placed(rungs, group, place, ("row", "col"), arch, alpha=alpha, beta=beta)
+    for group in groups_of(rungs[0], arch) if rungs else ():
+        for rung in rungs:
+            key = msgspec.structs.replace(square(rung, group, 1), **dict(zip("mnk", wgmma_checks.LARGE, strict=True)))
+            yield from _taken([rung], key, arch)
+    for group, places in wgmma_checks.MODE_GROUPS:
+        for place in places:
+            for rung in rungs:
+                if rung.name == "wgmma-final":
+                    yield from _modes(rung, group, place, arch)
+
+
+def _placed(
+    rungs: Sequence[Rung], group: Group, place: wgmma_checks.Place, majors: tuple[str, str], arch: str, **how: Any
+) -> Iterator[Planned]:
+    """Checks where operands lie at some place; blocks that stay are few, if the place says so."""
+    a_major, b_major = majors
+    for rung in rungs:
+        key = group.key(*place.shape(group), b_major, a_major, sparse=rung.sparse)
+        try:
+            problem = to_problem(key, **place.how)
+        except AssertionError:
+            continue
+        config = default_config(rung, problem, arch)
+        if config is None:
+            continue
+        few = "SMS" in config and place.staying is not None
+        changes: tuple[tuple[str, int], ...] = (("SMS", place.staying),) if few and place.staying is not None else ()
+        if illegal(rung, problem, {**config, **dict(changes)}, arches.arch(arch)) is not None:
+            changes = ()
+        yield Planned(rung, key, changes=changes, **place.how, **how)
+
+
+def _modes(rung: Rung, group: Group, place: wgmma_checks.Place, arch: str) -> Iterator[Planned]:
+    """The modes of the last rung that a problem takes."""
+    key = group.key(*place.shape(group), "col")
+    problem = to_problem(key)
+    for mode in wgmma_checks.MODES:
+        config: Config = wgmma_checks.mode_config(mode, group, DTYPES[group.dtype].bits)
+        if illegal(rung, problem, config, arches.arch(arch)) is None:
+            yield Planned(rung, key, changes=tuple(config.items()))
 
 
 def _taken(rungs: Sequence[Rung], key: ProblemKey, arch: str, **how: Any) -> Iterator[Planned]:

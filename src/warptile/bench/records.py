@@ -198,7 +198,8 @@ class BaselineTime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One rung's result on one problem against a float64 reference. ``error_ratio`` above 1 (or None) is wrong.
 
-    ``offset`` is the distance of each matrix, in elements, from where memory is aligned to 256 bytes.
+    ``offset`` is the distance of the ``displaced`` matrices, in elements, from where memory is aligned to 256 bytes;
+    ``padding`` elements lie between lines.
     """
 
     rung: str
@@ -211,6 +212,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     beta: float = 0.0
     failed: str | None = None
     offset: int = 0
+    displaced: str = "ABCD"
+    padding: int = 0
 
     @property
     def correct(self) -> bool:

@@ -16,7 +16,7 @@ from warptile.bench.environment import Sampler
 from warptile.bench.journal import Task
 from warptile.bench.measure import CELL_CAP_MS, SWEEP, compare
 from warptile.bench.records import BaselineTime, Cell, Predicted, ProblemKey, Resources, Samples
-from warptile.bench.workloads import GROUPS, SIZES, Group, groups_of, to_problem
+from warptile.bench.workloads import GROUPS, SIZES, Group, groups_of, square, to_problem
 from warptile.device_product import DENSE, DeviceProduct, products_per_rounding, runner_for
 from warptile.errors import UnsupportedError
 from warptile.gpu import driver
@@ -207,10 +207,11 @@ def plan_cells(
     order = sorted(sizes, key=lambda size: (abs(math.log2(size / 4096)), size))
     for size in order:
         for group in groups:
-            for sparse in (False, True):
-                taking = tuple(rung for rung in rungs if rung.sparse == sparse and group in groups_of(rung, arch))
-                if taking:
-                    yield group.key(size, size, size, sparse=sparse), taking
+            taking: dict[ProblemKey, list[Rung]] = {}
+            for rung in rungs:
+                if group in groups_of(rung, arch):
+                    taking.setdefault(square(rung, group, size), []).append(rung)
+            yield from ((key, tuple(taken)) for key, taken in sorted(taking.items(), key=lambda each: each[0].sparse))
 
 
 def key_name(key: ProblemKey) -> str:

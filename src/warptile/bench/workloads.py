@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from warptile import arch as arches
@@ -10,9 +10,10 @@ from warptile.arch import H200
 from warptile.bench.records import ProblemKey
 from warptile.dtypes import dtype
 from warptile.errors import UnsupportedError
+from warptile.ladder import usual_b_major
 from warptile.plan import illegal, make_plan
 from warptile.predict import tensor_rate
-from warptile.problem import Problem
+from warptile.problem import Operand, Problem, alignment_of
 from warptile.rungs import RUNGS
 from warptile.rungs.rung import Config, Rung
 
@@ -20,7 +21,7 @@ SIZES = (1024, 2048, 4096, 8192, 16384)
 """Extents of the square products of T3's table."""
 
 MMA_SIZES = (4096, 8192)
-"""Extents on which the mma family is measured."""
+"""Extents on which the mma and the wgmma families are measured."""
 
 CORRECT_SHAPES = ((4096, 4096, 4096), (1000, 1544, 808), (1009, 1013, 1019))
 """A large square, a ragged shape that 16-byte loads still fit, and three primes that they do not."""
@@ -81,12 +82,14 @@ B1 = Group("b1, and", "bit1", "int32", "int32")
 B1_XOR = Group("b1, xor", "bit1", "int32_xor", "int32")
 E4M3 = Group("e4m3", "float8_e4m3", "float32", "bfloat16")
 E4M3_F16 = Group("e4m3, f16 accumulate", "float8_e4m3", "float16", "float16")
+E4M3_FAST = Group("e4m3, fast", "float8_e4m3", "float32_fast", "bfloat16")
 E5M2 = Group("e5m2", "float8_e5m2", "float32", "bfloat16")
+E5M2_FAST = Group("e5m2, fast", "float8_e5m2", "float32_fast", "bfloat16")
 GROUPS = (F16_F32, F16_F16, F32, BF16)
 """What is swept over sizes; which families in which of them, `SWEPT` says."""
 
 _ALL_SIZES = (F16_F32, F16_F16, F32)
-SWEPT = {"simt": _ALL_SIZES, "wmma": _ALL_SIZES, "mma": (F16_F32, BF16)}
+SWEPT = {"simt": _ALL_SIZES, "wmma": _ALL_SIZES, "mma": (F16_F32, BF16), "wgmma": (F16_F32, BF16)}
 """The groups in which the rungs of a family are compared, if they take them."""
 
 OTHER_GROUPS = (BF16, TF32, F64, S8, U8)
@@ -97,31 +100,80 @@ MMA_GROUPS = (
 )  # fmt: skip
 """Every combination of types that the mma family is checked in."""
 
-TYPE_GROUPS = (F16_F32, F16_F16, BF16, TF32, F64, E4M3, E5M2, S8, U8, S4, B1)
+WGMMA_GROUPS = (
+    BF16, F16_F32, F16_F16, TF32, S8, U8, S8_SATURATING, B1, E4M3, E4M3_FAST, E4M3_F16, E5M2, E5M2_FAST,
+)  # fmt: skip
+"""Every combination of types that the wgmma family is checked in."""
+
+TYPE_GROUPS = (F16_F32, F16_F16, BF16, TF32, F64, E4M3, E4M3_FAST, E5M2, E5M2_FAST, S8, U8, S4, B1)
 """The precision menu: what is measured once for each type."""
 
 SPARSE_GROUPS = (F16_F32, BF16, TF32, E4M3, S8)
 """The types in which the menu has a sparse A as well."""
 
 
-MENU = ("mma-final", "mma-sparse")
+MENU = ("mma-final", "mma-sparse", "wgmma-final", "wgmma-sparse")
 """The rungs that are measured in every type that they take."""
 
 MENU_SIZE, F64_SIZE, LAYOUT_SIZE = 8192, 4096, 4096
+SECOND_MENU_SIZE = 4096
+"""A further size of the menu, for the rungs of `AT_BOTH_SIZES`."""
+
+AT_BOTH_SIZES = ("wgmma-final", "wgmma-sparse")
+LAYOUT_GROUPS = {"mma-final": TYPE_GROUPS, "wgmma-final": (F16_F32, BF16, TF32, E4M3, E4M3_FAST, S8)}
+"""The rungs that are measured in every combination of majors, and in which types."""
+
+UNALIGNED = (
+    ((4095, 4096, 4096), 0, (4096, 4096, 4096)),
+    ((4096, 4095, 4096), 0, (4096, 4096, 4096)),
+    ((4096, 4096, 4095), 0, (4096, 4096, 4096)),
+    ((4095, 4095, 4095), 0, (4096, 4096, 4096)),
+    ((4096, 4096, 4094), 0, (4096, 4096, 4096)),
+    ((4096, 4096, 4092), 0, (4096, 4096, 4096)),
+    ((4096, 4096, 4096), 1, (4096, 4096, 4096)),
+    ((1024, 50257, 768), 0, (1024, 50304, 768)),
+    ((2048, 50257, 4096), 0, (2048, 50304, 4096)),
+)
+"""Problems whose rows or pointers are not aligned to 16 bytes: extents, elements by which matrices are displaced, and
+the extents of the aligned neighbour."""
 
 
-def menu_key(group: Group, *, sparse: bool = False) -> ProblemKey:
+def square(rung: Rung, group: Group, size: int) -> ProblemKey:
+    """The square problem on which a rung is measured: B as its family usually takes it."""
+    return group.key(size, size, size, b_major=usual_b_major(rung), sparse=rung.sparse)
+
+
+def menu_key(group: Group, *, sparse: bool = False, size: int | None = None) -> ProblemKey:
     """The problem on which a type is shown: K contiguous in both operands, as every type and the library take it."""
-    size = F64_SIZE if group == F64 else MENU_SIZE
+    size = size or (F64_SIZE if group == F64 else MENU_SIZE)
     return group.key(size, size, size, b_major="col", sparse=sparse)
 
 
-def to_problem(key: ProblemKey, *, with_c: bool = False, offset: int = 0) -> Problem:
-    """The contiguous problem that a key names, its matrices ``offset`` elements from where memory is aligned."""
-    return Problem.dense(
+def to_problem(
+    key: ProblemKey, *, with_c: bool = False, offset: int = 0, displaced: str = "ABCD", padding: int = 0
+) -> Problem:
+    """The problem that a key names.
+
+    Args:
+        key: extents, types and majors.
+        with_c: it has a C.
+        offset: elements from where memory is aligned to the beginning of matrices.
+        displaced: which matrices begin there.
+        padding: elements between lines, which are contiguous without it.
+    """
+    problem = Problem.dense(
         key.m, key.n, key.k, dtype(key.dtype), out=dtype(key.out), accumulator=dtype(key.accumulator),
         a_major=key.a_major, b_major=key.b_major, with_c=with_c, sparse=key.sparse,
-    ).displaced(offset)  # fmt: skip
+    )  # fmt: skip
+
+    def placed(name: str, operand: Operand) -> Operand:
+        stride, unit = operand.leading_dimension + padding, max(operand.dtype.bits, 8)
+        distances = [stride * operand.dtype.bits // 8] if padding else [operand.alignment_bytes]
+        distances += [offset * unit // 8] if name in displaced else []
+        return replace(operand, leading_dimension=stride, alignment_bytes=alignment_of(*distances))
+
+    c = placed("C", problem.c) if problem.c is not None else None
+    return replace(problem, a=placed("A", problem.a), b=placed("B", problem.b), c=c, d=placed("D", problem.d))
 
 
 def to_key(problem: Problem) -> ProblemKey:
@@ -135,6 +187,8 @@ def to_key(problem: Problem) -> ProblemKey:
 def limit_tflops(name: str, key: ProblemKey) -> float:
     """TFLOP/s (TOP/s) at which the reference GPU can issue the instruction of a tensor-core rung."""
     rung = RUNGS[name]
+    if rung.family == "wgmma":
+        return H200.wgmma_tflops[key.dtype] * (H200.sparse_gain if key.sparse else 1.0)
     return tensor_rate(rung, to_problem(key), {}, H200)
 
 
@@ -148,7 +202,7 @@ def groups_of(rung: Rung, arch: str, groups: tuple[Group, ...] | None = None) ->
     for group in groups or SWEPT[rung.family]:
         if group.dtype == "float16" and "float32" in rung.dtypes:
             continue
-        problem = to_problem(group.key(512, 512, 512, sparse=rung.sparse))
+        problem = to_problem(square(rung, group, 512))
         if group.dtype in rung.dtypes and default_config(rung, problem, arch) is not None:
             found.append(group)
     return tuple(found)

@@ -376,7 +376,7 @@ _INFINITY = {"f16": 0x7C00, "bf16": 0x7F80, "f32": 0x7F800000, "f64": 0x7FF << 5
 def _as_memory_does(name: str, type_name: str, combine: Combine) -> Combine:
     """With the NaN and zeros that an H200 gives.
 
-    NaN is the usual one, but of f64 the given one, else the old one, as it is. -0 is less than +0.
+    NaN is the usual one, but of f64 the given one, else the old one, as it is, else a new one. -0 is less than +0.
     """
     if type_name not in _INFINITY:
         return combine
@@ -388,6 +388,7 @@ def _as_memory_does(name: str, type_name: str, combine: Combine) -> Combine:
     def with_nan(old: Array, value: Array) -> Array:
         found = combine(old, value)
         if type_name == "f64":
+            found = np.where(is_nan(found), np.uint64(0xFFF8 << 48), found)
             return np.where(is_nan(value), value, np.where(is_nan(old), old, found))
         if name in ("min", "max"):
             zero = old | value if name == "min" else old & value

@@ -20,8 +20,9 @@ class Operand:
         major: ``"row"`` (a row is contiguous) or ``"col"`` (a column is contiguous).
         leading_dimension: elements from one row (column) to the next.
         alignment_bytes: largest power of two, at most 16, that divides the base address and the byte distance of
-            every row (column); it decides how wide a load may be.
+            every row (column) and of every matrix of a batch; it decides how wide a load may be.
         sparse: half of the elements along K are stored, the others are zero; metadata says which (`warptile.sparse`).
+        batch_stride: elements from one matrix of a batch to the next; 0: all share one, or there is one.
     """
 
     dtype: DType
@@ -29,10 +30,12 @@ class Operand:
     leading_dimension: int
     alignment_bytes: int = MAX_ALIGNMENT_BYTES
     sparse: bool = False
+    batch_stride: int = 0
 
     def __post_init__(self) -> None:
         assert self.major in ("row", "col"), self.major
         assert self.alignment_bytes in (1, 2, 4, 8, 16), self.alignment_bytes
+        assert self.batch_stride >= 0, self.batch_stride
 
     @property
     def vector_elements(self) -> int:
@@ -47,9 +50,13 @@ def alignment_of(*byte_distances: int) -> int:
 
 @dataclass(frozen=True)
 class Problem:
-    """D[m, n] = alpha * (A[m, k] @ B[k, n]) + beta * C[m, n].
+    """D[m, n] = alpha * (A[m, k] @ B[k, n]) + beta * C[m, n], for each of ``batch`` matrices.
 
     ``c`` is None when beta is zero: C is then never read. D is row-major, as C is.
+
+    Raises:
+        ShapeError: a negative extent, no matrix in the batch, or one whose matrices share D or are sparse.
+        DTypeError: A and B of different types.
     """
 
     m: int
@@ -60,6 +67,7 @@ class Problem:
     c: Operand | None
     d: Operand
     accumulator: DType
+    batch: int = 1
 
     def __post_init__(self) -> None:
         if min(self.m, self.n, self.k) < 0:
@@ -71,11 +79,35 @@ class Problem:
                 f"a is {self.a.dtype.name} and b is {self.b.dtype.name}; both operands need one type: "
                 f"b.astype('{self.a.dtype.numpy}')"
             )
+        self._check_batch()
+
+    def _check_batch(self) -> None:
+        if self.batch < 1:
+            raise ShapeError(f"batch: got {self.batch}; it is at least 1, a single matrix")
+        if self.batch > 1 and self.d.batch_stride == 0:
+            raise ShapeError(f"d: batch_stride is 0 and batch is {self.batch}; each product needs a D of its own")
+        if self.batch > 1 and self.a.sparse:
+            raise ShapeError(
+                f"a is sparse and batch is {self.batch}; only dense matrices come in batches: a.to_dense()"
+            )
+        strided = [name for name in "abcd" if getattr(getattr(self, name), "batch_stride", 0)]
+        if self.batch == 1 and strided:
+            raise ShapeError(f"{strided[0]}: batch_stride is not 0 and batch is 1; a single matrix has no next one")
 
     @property
     def flops(self) -> int:
-        """Floating-point (or integer) operations: 2 m n k."""
-        return 2 * self.m * self.n * self.k
+        """Floating-point (or integer) operations: 2 m n k of each matrix of the batch."""
+        return 2 * self.m * self.n * self.k * self.batch
+
+    @property
+    def single(self) -> Problem:
+        """One matrix of the batch, as it lies in memory."""
+
+        def alone(operand: Operand) -> Operand:
+            return replace(operand, batch_stride=0)
+
+        c = alone(self.c) if self.c is not None else None
+        return replace(self, a=alone(self.a), b=alone(self.b), c=c, d=alone(self.d), batch=1)
 
     def displaced(self, elements: int) -> Problem:
         """The same with each matrix ``elements`` (of a byte at least) further on in memory, maybe less aligned."""
@@ -100,20 +132,24 @@ class Problem:
         b_major: str = "row",
         with_c: bool = False,
         sparse: bool = False,
+        batch: int = 1,
     ) -> Problem:
         """Contiguous matrices: A as [M, K] (``"row"``) or stored as [K, M] (``"col"``), B as [K, N] or stored as
-        [N, K], row-major C and D. With ``sparse`` A is stored as [M, K / 2] and metadata."""
+        [N, K], row-major C and D, each ``batch`` times one after the other. With ``sparse`` A is stored as [M, K / 2]
+        and metadata."""
 
-        def operand(element: DType, columns: int, major: str = "row") -> Operand:
-            columns = max(columns, 1)
-            return Operand(element, major, columns, alignment_of(columns * element.bits // 8))
+        def operand(element: DType, rows: int, columns: int, major: str = "row") -> Operand:
+            lines, line = (rows, columns) if major == "row" else (columns, rows)
+            stride, line = max(lines, 1) * max(line, 1) if batch > 1 else 0, max(line, 1)
+            aligned = alignment_of(line * element.bits // 8, stride * element.bits // 8)
+            return Operand(element, major, line, aligned, batch_stride=stride)
 
-        a = operand(dtype, k if a_major == "row" else m, a_major)
         return Problem(
             m, n, k,
-            a=replace(operand(dtype, k // 2), sparse=True) if sparse else a,
-            b=operand(dtype, n if b_major == "row" else k, b_major),
-            c=operand(out, n) if with_c else None,
-            d=operand(out, n),
+            a=replace(operand(dtype, m, k // 2), sparse=True) if sparse else operand(dtype, m, k, a_major),
+            b=operand(dtype, k, n, b_major),
+            c=operand(out, m, n) if with_c else None,
+            d=operand(out, m, n),
             accumulator=accumulator,
+            batch=batch,
         )  # fmt: skip

@@ -38,7 +38,7 @@ def ceil_div(extent: int, tile: int) -> int:
 
 def blocks(problem: Problem, config: Config) -> int:
     """Blocks of a launch that gives each BM x BN tile of D one block; zero when D is empty."""
-    return ceil_div(problem.m, config["BM"]) * ceil_div(problem.n, config["BN"])
+    return ceil_div(problem.m, config["BM"]) * ceil_div(problem.n, config["BN"]) * problem.batch
 
 
 def operand_reason(
@@ -48,6 +48,7 @@ def operand_reason(
     a_majors: tuple[str, ...] = ("row",),
     *,
     sparse: bool = False,
+    batches: bool = False,
 ) -> str | None:
     """Why operands of these types and majors cannot be taken, or None.
 
@@ -57,7 +58,10 @@ def operand_reason(
         accumulators: accumulator types that the rung has; None means the default one of the operands' type.
         a_majors: majors in which it reads A.
         sparse: it takes a sparse A, and no other.
+        batches: it takes a batch of matrices in one launch.
     """
+    if problem.batch > 1 and not batches:
+        return f"the batch has {problem.batch} matrices; it takes one in a launch, such as problem.single"
     if problem.a.sparse != sparse:
         if sparse:
             return "A is dense; it takes 2:4 weights, such as matmul(warptile.sparsify(a), b)"
@@ -94,8 +98,9 @@ def grid_reason(problem: Problem, config: Config) -> str | None:
     """Why one block for each tile does not fit into a linear grid, or None."""
     count = blocks(problem, config)
     if count > MAX_GRID_BLOCKS:
+        extents = " x ".join(map(str, ([problem.batch] if problem.batch > 1 else []) + [problem.m, problem.n]))
         return (
-            f"D of {problem.m} x {problem.n} has {count} tiles of {config['BM']} x {config['BN']}; a grid has at most "
+            f"D of {extents} has {count} tiles of {config['BM']} x {config['BN']}; a grid has at most "
             f"{MAX_GRID_BLOCKS} blocks: take larger tiles or split the problem"
         )
     return None

@@ -324,7 +324,14 @@ class DeviceProduct:
 
         Workspaces, and with them the targets of copies, are one for all sets and plans, as they are in one stream.
         """
-        launches, beside = self._launches(plan), self._workspaces.pointers(plan.workspaces)
+        return self._candidate(plan, self._launches(plan))
+
+    def copies_candidate(self, plan: Plan) -> Candidate:
+        """The launches before the product alone."""
+        return self._candidate(plan, self._launches(plan)[:-1])
+
+    def _candidate(self, plan: Plan, launches: list[tuple[LoadedKernel, LaunchSpec]]) -> Candidate:
+        beside = self._workspaces.pointers(plan.workspaces)
         prepared: list[list[PreparedLaunch]] = [
             [kernel.prepare(spec, self.pointers(index) | beside) for kernel, spec in launches]
             for index in range(self.sets)

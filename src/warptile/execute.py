@@ -81,7 +81,12 @@ def compiled(plan: Plan) -> CompiledKernel:
 
 def compiled_copy(copy: Copy, arch: str) -> CompiledKernel:
     """The kernel that rewrites an operand before the product: compiled as `compiled` does."""
-    return _compiled(Source(f'#include "{copies.FILE}"\n', copy.name_expression), arch)
+    return _compiled(copy_source(copy), arch)
+
+
+def copy_source(copy: Copy) -> Source:
+    """The translation unit of a copy."""
+    return Source(f'#include "{copies.FILE}"\n', copy.name_expression)
 
 
 def copy_launches(plan: Plan) -> list[tuple[CompiledKernel, LaunchSpec]]:

@@ -376,10 +376,20 @@ CHECKED_ROWS = 64
 """Rows of D that are compared with a float64 reference for each configuration; every element must have been written."""
 
 
-class GpuMeter:
-    """Runs and times configurations of one rung on the current GPU."""
+WARM_UP_MS = 600.0
+"""How long the incumbent runs before anything is timed beside it: the chip is then at its power limit."""
 
-    def __init__(self, rung: Rung, problem: Problem, arch: str, seed: int = 0) -> None:
+
+class GpuMeter:
+    """Runs and times configurations of one rung on the current GPU.
+
+    With an incumbent, each configuration runs right behind it and for as long, and its time is the ratio of the two,
+    times the incumbent's first: all are compared on a chip that is as hot and as slow as it is at work.
+    """
+
+    def __init__(
+        self, rung: Rung, problem: Problem, arch: str, seed: int = 0, *, incumbent: Config | None = None
+    ) -> None:
         import numpy as np
 
         from warptile import device_product
@@ -396,6 +406,8 @@ class GpuMeter:
         self._plans: dict[str, Plan] = {}
         self._stream = driver.Stream()
         self._runners: dict[str, tuple[Runner, float]] = {}
+        self._incumbent = incumbent
+        self._incumbent_ms: float | None = None
 
     def _plan(self, config: Config) -> Plan:
         text = config_text(config)
@@ -409,6 +421,16 @@ class GpuMeter:
 
     def time_ms(self, config: Config, window_ms: float) -> float:
         """As `Meter.time_ms`, over operand sets that L2 cannot keep."""
+        if self._incumbent is None:
+            return self._run_ms(config, window_ms)
+        if self._incumbent_ms is None:
+            self._run_ms(self._incumbent, WARM_UP_MS)
+            self._incumbent_ms = self._run_ms(self._incumbent, window_ms)
+        beside_ms = self._run_ms(self._incumbent, window_ms)
+        return self._run_ms(config, window_ms) / beside_ms * self._incumbent_ms
+
+    def _run_ms(self, config: Config, window_ms: float) -> float:
+        """Milliseconds of one launch over a window."""
         from warptile.device_product import runner_for
 
         text = config_text(config)
@@ -438,6 +460,7 @@ def tune_on_gpu(
     fresh: bool = False,
     stages: Sequence[Stage] = STAGES,
     processes: int | None = None,
+    beside_first: bool = False,
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> Outcome:
     """Find the fastest configuration on the current GPU, from what is known already and by measuring the rest.
@@ -452,6 +475,7 @@ def tune_on_gpu(
         fresh: measure everything again.
         stages: the stages of the search.
         processes: compiler processes; by default one for each core.
+        beside_first: each configuration is timed right behind the first of them, on a chip at its power limit.
         report: called as the search goes on.
 
     Raises:
@@ -470,7 +494,8 @@ def tune_on_gpu(
         legal, refused = split_by_legality(choices, problem, arches.arch(device.arch))
         selected = Candidates(tuple(config for _, config in legal), len(choices), len(refused), 0)
     compile_all(rung, problem, selected.configs, device.arch, processes=processes, report=report)
-    meter = GpuMeter(rung, problem, device.arch)
+    incumbent = selected.configs[0] if beside_first and selected.configs else None
+    meter = GpuMeter(rung, problem, device.arch, incumbent=incumbent)
     try:
         return search(
             rung, problem, selected, meter, table,

@@ -27,14 +27,20 @@ WORKSPACE_BYTES = 64 * 2**20
 """Scratch memory the algorithms may use."""
 
 
+ALIGNMENT_BYTES = 256
+"""Where matrices begin unless something else is said, as the library assumes too."""
+
+
 @dataclass(frozen=True)
 class Types:
-    """cuBLASLt's words for one combination of types (names of its enumerations' members)."""
+    """cuBLASLt's words for one combination of types (names of its enumerations' members), and whether sums of 8-bit
+    floats may be short."""
 
     compute: str
     scale: str
     operand: str
     out: str
+    fast: bool = False
 
 
 def types_of(key: ProblemKey) -> Types:
@@ -67,6 +73,9 @@ TYPES = {
     ("float8_e4m3", "float32", "bfloat16"): Types("COMPUTE_32F", _F32, "CUDA_R_8F_E4M3", _BF16),
     ("float8_e4m3", "float32", "float16"): Types("COMPUTE_32F", _F32, "CUDA_R_8F_E4M3", _F16),
     ("float8_e4m3", "float32", "float32"): Types("COMPUTE_32F", _F32, "CUDA_R_8F_E4M3", _F32),
+    ("float8_e4m3", "float32_fast", "bfloat16"): Types("COMPUTE_32F", _F32, "CUDA_R_8F_E4M3", _BF16, fast=True),
+    ("float8_e4m3", "float32_fast", "float16"): Types("COMPUTE_32F", _F32, "CUDA_R_8F_E4M3", _F16, fast=True),
+    ("float8_e4m3", "float32_fast", "float32"): Types("COMPUTE_32F", _F32, "CUDA_R_8F_E4M3", _F32, fast=True),
 }
 """What cuBLASLt multiplies, by operand, accumulator and output types. Two e5m2 operands are not among it."""
 
@@ -131,19 +140,21 @@ class CublasLt:
     ) -> None:
         self.close()
 
-    def product(self, key: ProblemKey) -> Product:
-        """Ask for the algorithms of one problem.
+    def product(self, key: ProblemKey, alignment_bytes: int = ALIGNMENT_BYTES) -> Product:
+        """Ask for the algorithms of one problem whose matrices begin at multiples of ``alignment_bytes``.
 
         Raises:
             UnsupportedError: the library has no algorithm for it.
         """
-        return Product(self._lt, self._compute, self._handle, key)
+        return Product(self._lt, self._compute, self._handle, key, alignment_bytes)
 
 
 class Product:
     """One problem with its algorithms, the library's first choice first."""
 
-    def __init__(self, lt: Any, compute: Any, handle: int, key: ProblemKey) -> None:
+    def __init__(
+        self, lt: Any, compute: Any, handle: int, key: ProblemKey, alignment_bytes: int = ALIGNMENT_BYTES
+    ) -> None:
         from nvmath import CudaDataType
 
         types = types_of(key)
@@ -155,23 +166,28 @@ class Product:
         self._description = lt.matmul_desc_create(int(compute[types.compute]), int(CudaDataType[types.scale]))
         for attribute, transposed in zip(("TRANSA", "TRANSB"), transposes(key), strict=True):
             if transposed:
-                self._set_transposed(attribute)
+                self._set(attribute, 1)  # CUBLAS_OP_T
+        if types.fast:
+            self._set("FAST_ACCUM", 1)
         operand, out = int(CudaDataType[types.operand]), int(CudaDataType[types.out])
         self._first = lt.matrix_layout_create(operand, first.rows, first.columns, first.leading_dimension)
         self._second = lt.matrix_layout_create(operand, second.rows, second.columns, second.leading_dimension)
         self._result = lt.matrix_layout_create(out, result.rows, result.columns, result.leading_dimension)
-        self._algorithms = self._ask()
+        self._algorithms = self._ask(alignment_bytes)
 
-    def _set_transposed(self, name: str) -> None:
+    def _set(self, name: str, number: int) -> None:
         attribute = int(self._lt.MatmulDescAttribute[name])
-        value = np.array([1], dtype=self._lt.get_matmul_desc_attribute_dtype(attribute))  # CUBLAS_OP_T is 1
+        value = np.array([number], dtype=self._lt.get_matmul_desc_attribute_dtype(attribute))
         self._lt.matmul_desc_set_attribute(self._description, attribute, value.ctypes.data, value.nbytes)
 
-    def _ask(self) -> Any:
+    def _ask(self, alignment_bytes: int) -> Any:
         preference = self._lt.matmul_preference_create()
-        attribute = int(self._lt.MatmulPreferenceAttribute.MAX_WORKSPACE_BYTES)
-        limit = np.array([WORKSPACE_BYTES], dtype=np.uint64)
-        self._lt.matmul_preference_set_attribute(preference, attribute, limit.ctypes.data, limit.nbytes)
+        wanted: dict[str, Any] = {"MAX_WORKSPACE_BYTES": np.array([WORKSPACE_BYTES], dtype=np.uint64)}
+        if alignment_bytes != ALIGNMENT_BYTES:
+            wanted |= {f"MIN_ALIGNMENT_{name}_BYTES": np.array([alignment_bytes], dtype=np.uint32) for name in "ABCD"}
+        for name, value in wanted.items():
+            attribute = int(self._lt.MatmulPreferenceAttribute[name])
+            self._lt.matmul_preference_set_attribute(preference, attribute, value.ctypes.data, value.nbytes)
         found = np.zeros(HEURISTICS, dtype=self._lt.matmul_heuristic_result_dtype)
         count = np.zeros(1, dtype=np.int32)
         try:

@@ -19,8 +19,11 @@ from warptile.bench.measure import BRIEF, SHORT_COOL, SWEEP
 from warptile.bench.records import ProblemKey, Timed, TypeCell
 from warptile.bench.sweep import Bench, key_name, resources_of
 from warptile.bench.workloads import (
+    AT_BOTH_SIZES,
+    LAYOUT_GROUPS,
     LAYOUT_SIZE,
     MENU,
+    SECOND_MENU_SIZE,
     SPARSE_GROUPS,
     TYPE_GROUPS,
     default_config,
@@ -68,10 +71,12 @@ def measure(bench: Bench, rung: Rung, key: ProblemKey, schedules: Sequence[Sched
         runner, base_ms = runner_for(bench.baseline_candidate(product, library, best.index), bench.stream)
         runners, estimates_ms = {"baseline": runner, **runners}, {"baseline": base_ms, **estimates_ms}
     times = tuple(_timed(runners, estimates_ms, schedule) for schedule in schedules)
+    copies_ms = bench.copies_ms(product, plan)
     product.unload(plan)
     is_float = product.problem.a.dtype.kind == "float"
     return msgspec.structs.replace(
-        described, times=times, baseline=name, error=errors(found.d, expected.d),
+        described, times=times, baseline=name, error=errors(found.d, expected.d), copies_ms=copies_ms,
+        copied_bytes=sum(copy.moved_bytes for copy in plan.copies),
         drawn_error=errors(found.d, product.exact_before_rounding(bench.rows)) if is_float else None,
         samples=bench.samples_since(start_s),
     )  # fmt: skip
@@ -87,14 +92,15 @@ def _timed(runners: dict[str, Runner], estimates_ms: dict[str, float], schedule:
 
 
 def plan_types(rungs: Sequence[Rung], arch: str) -> Iterator[tuple[ProblemKey, Rung]]:
-    """Types with the rungs that take them."""
-    for group in TYPE_GROUPS:
-        key = menu_key(group)
-        for rung in rungs:
-            mine = msgspec.structs.replace(key, sparse=rung.sparse)
-            wanted = rung.name in MENU and (not rung.sparse or group in SPARSE_GROUPS)
-            if wanted and _takes(rung, mine, arch):
-                yield mine, rung
+    """Types with the rungs that take them, some at a further size."""
+    for size in (None, SECOND_MENU_SIZE):
+        for group in TYPE_GROUPS:
+            for rung in rungs:
+                mine = menu_key(group, sparse=rung.sparse, size=size)
+                wanted = rung.name in (MENU if size is None else AT_BOTH_SIZES)
+                wanted &= not rung.sparse or group in SPARSE_GROUPS
+                if wanted and _takes(rung, mine, arch):
+                    yield mine, rung
 
 
 def plan_layouts(rungs: Sequence[Rung], arch: str) -> Iterator[tuple[ProblemKey, Rung]]:
@@ -102,7 +108,9 @@ def plan_layouts(rungs: Sequence[Rung], arch: str) -> Iterator[tuple[ProblemKey,
     for group in TYPE_GROUPS:
         for a_major, b_major in group.majors:
             key = group.key(LAYOUT_SIZE, LAYOUT_SIZE, LAYOUT_SIZE, b_major, a_major)
-            yield from ((key, rung) for rung in rungs if rung.name == MENU[0] and _takes(rung, key, arch))
+            for rung in rungs:
+                if group in LAYOUT_GROUPS.get(rung.name, ()) and _takes(rung, key, arch):
+                    yield key, rung
 
 
 def _takes(rung: Rung, key: ProblemKey, arch: str) -> bool:

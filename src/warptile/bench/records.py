@@ -274,6 +274,8 @@ class TypeCell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         samples: clocks and power while it was measured.
         tuned: whether the configuration comes from a search.
         failed: what went wrong, or None.
+        copied_bytes: read and written by launches before the product, which are part of the time.
+        copies_ms: time of these launches alone, sustained.
     """
 
     rung: str
@@ -289,6 +291,8 @@ class TypeCell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     samples: Samples | None = None
     tuned: bool = False
     failed: str | None = None
+    copied_bytes: int = 0
+    copies_ms: float | None = None
 
     def timed(self, regime: str) -> Timed | None:
         """The rounds of a regime, or None."""
@@ -305,6 +309,65 @@ class TypeCell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if found is None or not found.baseline_ms:
             return None
         return statistics.median(base / own for own, base in zip(found.rounds_ms, found.baseline_ms, strict=True))
+
+
+class UnalignedCell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One rung on a problem that lies badly, beside an aligned neighbour and the baseline in the same rounds.
+
+    Attributes:
+        rung: name of the rung.
+        problem: what was computed.
+        offset: elements from where memory is aligned to the beginning of each matrix.
+        config: the rung's tunables.
+        neighbour: the aligned problem.
+        neighbour_config: the rung's tunables there.
+        rounds_ms: milliseconds of one launch, round by round, copies before it among them.
+        neighbour_ms: the same of the neighbour.
+        baseline_ms: the same of the vendor library's best on the problem itself.
+        baseline: which algorithm that was, or None.
+        no_baseline: why there is none.
+        copied_bytes: read and written by launches before the product.
+        copies_ms: time of these launches alone.
+        error_ratio: largest error over its bound, on the rows that were compared.
+        samples: clocks and power while it was measured.
+        failed: what went wrong, or None.
+    """
+
+    rung: str
+    problem: ProblemKey
+    offset: int
+    config: dict[str, int]
+    neighbour: ProblemKey
+    neighbour_config: dict[str, int] = {}
+    rounds_ms: tuple[float, ...] = ()
+    neighbour_ms: tuple[float, ...] = ()
+    baseline_ms: tuple[float, ...] = ()
+    baseline: str | None = None
+    no_baseline: str = ""
+    copied_bytes: int = 0
+    copies_ms: float | None = None
+    error_ratio: float | None = None
+    samples: Samples | None = None
+    failed: str | None = None
+
+    @property
+    def tflops(self) -> float | None:
+        """TFLOP/s of the median round."""
+        return self.problem.tflops(statistics.median(self.rounds_ms)) if self.rounds_ms else None
+
+    @property
+    def of_neighbour(self) -> float | None:
+        """TFLOP/s over those of the aligned neighbour, median of the rounds."""
+        pairs = zip(self.rounds_ms, self.neighbour_ms, strict=True)
+        share = self.problem.flops / self.neighbour.flops
+        return statistics.median(share * other / own for own, other in pairs) if self.rounds_ms else None
+
+    @property
+    def of_baseline(self) -> float | None:
+        """Speed relative to the baseline, median of the rounds."""
+        if not self.rounds_ms or not self.baseline_ms:
+            return None
+        return statistics.median(base / own for own, base in zip(self.rounds_ms, self.baseline_ms, strict=True))
 
 
 class Sanitized(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -413,8 +476,21 @@ class LayoutsRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag="
     cells: tuple[TypeCell, ...]
 
 
+class UnalignedRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag="warptile.record.unaligned/1"):
+    """Problems whose rows or pointers are not aligned, beside aligned neighbours."""
+
+    cells: tuple[UnalignedCell, ...]
+
+
 AnyRecord = (
-    LadderRecord | CorrectnessRecord | ProfileRecord | SanitizerRecord | TuningRecord | TypesRecord | LayoutsRecord
+    LadderRecord
+    | CorrectnessRecord
+    | ProfileRecord
+    | SanitizerRecord
+    | TuningRecord
+    | TypesRecord
+    | LayoutsRecord
+    | UnalignedRecord
 )
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")

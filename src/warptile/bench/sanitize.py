@@ -17,6 +17,10 @@ from warptile.bench.records import Sanitized
 from warptile.errors import NoDeviceError
 
 TOOLS = ("memcheck", "racecheck")
+WITHOUT_RACECHECK = ("wgmma",)
+"""Families that racecheck cannot judge: it does not follow the copies of TMA and the reads of wgmma into shared memory,
+nor the transaction barriers that order them. The emulator's race checker does."""
+
 MESSAGES_KEPT = 12
 
 _MARKER = re.compile(r"^warptile-launch (\d+) (ok|.+)$")

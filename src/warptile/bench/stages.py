@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from warptile.arch import REFERENCE_ARCH
-from warptile.bench import correctness, precision, sweep
+from warptile.bench import correctness, precision, sweep, unaligned
 from warptile.bench.environment import Sampler, describe
 from warptile.bench.journal import Journal, Task
 from warptile.bench.measure import SHORT_COOL
@@ -39,11 +39,15 @@ from warptile.bench.records import (
     TuningRecord,
     TypeCell,
     TypesRecord,
+    UnalignedCell,
+    UnalignedRecord,
 )
-from warptile.bench.sanitize import TOOLS, run
+from warptile.bench.sanitize import TOOLS, WITHOUT_RACECHECK, run
 from warptile.bench.workloads import (
     BF16,
     COUNTER_SHAPES,
+    E4M3,
+    E4M3_FAST,
     F16_F16,
     F16_F32,
     F32,
@@ -56,8 +60,10 @@ from warptile.bench.workloads import (
     Group,
     default_config,
     groups_of,
+    square,
     to_problem,
 )
+from warptile.execute import copy_source
 from warptile.gpu.timing import COOL, SUSTAINED
 from warptile.plan import Plan, config_text, make_plan
 from warptile.problem import Problem
@@ -68,7 +74,7 @@ from warptile.source import Source, translation_unit
 from warptile.tune import Outcome, Progress, Stage, tune_on_gpu
 from warptile.tuned import Table
 
-STAGES = ("correctness", "tune", "sweep", "cool", "types", "layouts", "ncu", "sanitize")
+STAGES = ("correctness", "tune", "sweep", "cool", "types", "layouts", "unaligned", "ncu", "sanitize")
 """In the order in which they run: later stages use what earlier ones found."""
 
 FULL_SIZE = 4096
@@ -87,9 +93,14 @@ WHOLE = (Stage(10_000, 4.0), Stage(48, 40.0), Stage(8, 150.0, rounds=5))
 FEW = (Stage(10_000, 50.0), Stage(5, 150.0, rounds=3))
 """Stages of a search of the whole space, and of one among a few good configurations."""
 
+AT_WORK = (Stage(10_000, 40.0), Stage(24, 120.0), Stage(6, 300.0, rounds=4))
+AT_WORK_FEW = (Stage(10_000, 120.0), Stage(5, 300.0, rounds=4))
+"""The same for kernels that meet the power limit: each configuration behind the best prediction, and for as long."""
+
 TUNED = (
     ("wmma-final", F16_F32), ("wmma-final", F16_F16), ("simt-warptile", F32), ("simt-half2", F16_F16),
-    ("mma-final", F16_F32), ("mma-final", BF16),
+    ("mma-final", F16_F32), ("mma-final", BF16), ("wgmma-final", BF16), ("wgmma-final", F16_F32),
+    ("wgmma-final", E4M3), ("wgmma-final", E4M3_FAST), ("wgmma-final", S8), ("wgmma-final", TF32),
 )  # fmt: skip
 """What is tuned."""
 
@@ -174,6 +185,10 @@ def _layouts(work: Work) -> Iterator[Task]:
     yield from precision.tasks("layouts", planned, lambda: work.bench, precision.ONE_LOOK)
 
 
+def _unaligned(work: Work) -> Iterator[Task]:
+    yield from unaligned.tasks(work.rungs, work.arch, lambda: work.bench)
+
+
 def _tune(work: Work) -> Iterator[Task]:
     """The whole space first; sizes beyond it only for the tensor cores, as a CUDA-core kernel takes too long there."""
     chosen = {rung.name for rung in work.rungs}
@@ -181,8 +196,9 @@ def _tune(work: Work) -> Iterator[Task]:
     order = [FULL_SIZE, *(size for size in (8192, 16384, 2048, 1024) if size in work.sizes)]
     for size in order:
         for rung, group in pairs:
-            key = group.key(size, size, size)
-            if group in groups_of(rung, work.arch) and (size <= FULL_SIZE or rung.family != "simt"):
+            key = square(rung, group, size)
+            larger = group in groups_of(rung, work.arch) and rung.family != "simt"
+            if default_config(rung, to_problem(key), work.arch) is not None and (size == FULL_SIZE or larger):
                 yield (
                     f"tune/{sweep.key_name(key)}/{rung.name}",
                     lambda rung=rung, key=key: tune_one(work, rung, key),  # type: ignore[misc]
@@ -207,10 +223,12 @@ def tune_one(work: Work, rung: Rung, key: ProblemKey) -> Tuning:
         if progress.done == progress.total:
             work.say(f"  {rung.name} {key.shape}: {progress.doing} {progress.total}, best {progress.best_ms} ms")
 
+    at_work = rung.family == "wgmma"
+    searched, among_few = (AT_WORK, AT_WORK_FEW) if at_work else (WHOLE, FEW)
     outcome = tune_on_gpu(
         rung, problem, table=Table(driver.device_info().name, work.tuned_folder), configs=configs,
         always=nine(problem) if rung.name == "wmma-final" else (), limit=LIMIT, report=report,
-        stages=WHOLE if configs is None else FEW,
+        stages=searched if configs is None else among_few, beside_first=at_work,
     )  # fmt: skip
     return to_tuning(outcome, key)
 
@@ -246,8 +264,14 @@ def profile_requests(rungs: Sequence[Rung], arch: str, shape: tuple[int, int, in
         request
         for rung, group in grouped
         if group is not None
-        for request in _request(rung, group.key(*shape, sparse=rung.sparse), arch)
-    ]  # fmt: skip
+        for request in _request(rung, _of_shape(rung, group, shape), arch)
+    ]
+
+
+def _of_shape(rung: Rung, group: Group, shape: tuple[int, int, int]) -> ProblemKey:
+    """A rung's usual problem with other extents."""
+    m, n, k = shape
+    return msgspec.structs.replace(square(rung, group, m), m=m, n=n, k=k)
 
 
 def sanitize_requests(rungs: Sequence[Rung], arch: str) -> list[LaunchRequest]:
@@ -257,7 +281,7 @@ def sanitize_requests(rungs: Sequence[Rung], arch: str) -> list[LaunchRequest]:
         group = group_for(rung, arch)
         if group is not None:
             shape = SMALL_SHAPES[2] if rung.sparse else SMALL_SHAPES[1]
-            requests += _request(rung, group.key(*shape, sparse=rung.sparse), arch, beta=2.0)
+            requests += _request(rung, _of_shape(rung, group, shape), arch, beta=2.0)
         if rung.family == "mma" and not rung.sparse:
             for other in (F16_F32, TF32, F64, S8):  # each brings operands that lie along M and N in its own way
                 requests += _request(rung, other.key(*SMALL_SHAPES[1], "row", "col"), arch)
@@ -289,13 +313,16 @@ def profiles_of(found: NcuRun) -> list[Profile]:
 
 def _sanitize(work: Work) -> Iterator[Task]:
     """All rungs under each tool; a rung that was not reached then runs on its own."""
-    requests = sanitize_requests(work.rungs, work.arch)
     for tool in TOOLS:
+        rungs = [rung for rung in work.rungs if tool == "memcheck" or rung.family not in WITHOUT_RACECHECK]
+        requests = sanitize_requests(rungs, work.arch)
+        if not requests:
+            continue
         name = f"sanitize/{tool}"
-        yield name, lambda tool=tool: list(run(tool, requests))  # type: ignore[misc]
+        yield name, lambda tool=tool, requests=requests: list(run(tool, requests))  # type: ignore[misc]
         done = work.journal.results(list[Sanitized], name).get(name, [])
         finished = {each.rung for each in done if each.errors is not None}
-        for rung in work.rungs:
+        for rung in rungs:
             mine = [request for request in requests if request.rung == rung.name]
             if rung.name not in finished and mine:
                 yield f"{name}/{rung.name}", lambda tool=tool, mine=mine: list(run(tool, mine))  # type: ignore[misc]
@@ -308,6 +335,7 @@ _TASKS: dict[str, Callable[[Work], Iterator[Task]]] = {
     "cool": _cool,
     "types": _types,
     "layouts": _layouts,
+    "unaligned": _unaligned,
     "ncu": _ncu,
     "sanitize": _sanitize,
 }
@@ -320,7 +348,7 @@ def plans_of(stage: str, work: Work) -> Iterator[Plan]:
     """The plans whose kernels a stage needs; tuning compiles its own."""
     if stage == "correctness":
         for planned in correctness.plan_checks(work.rungs, work.arch):
-            yield _planned(planned.rung, planned.problem, work.arch)
+            yield planned.plan(work.arch)
     elif stage in ("sweep", "cool"):
         for key, rungs in sweep.plan_cells(work.rungs, work.arch, work.sizes if stage == "sweep" else COOL_SIZES):
             for rung in rungs:
@@ -329,6 +357,10 @@ def plans_of(stage: str, work: Work) -> Iterator[Plan]:
         pairs = precision.plan_types if stage == "types" else precision.plan_layouts
         for key, rung in pairs(work.rungs, work.arch):
             yield _planned(rung, to_problem(key), work.arch)
+    elif stage == "unaligned":
+        for key, offset, neighbour, rung in unaligned.plan_unaligned(work.rungs, work.arch):
+            yield _planned(rung, to_problem(key, offset=offset), work.arch)
+            yield _planned(rung, to_problem(neighbour), work.arch)
     elif stage in ("ncu", "sanitize"):
         requests = sanitize_requests(work.rungs, work.arch)
         if stage == "ncu":
@@ -344,8 +376,12 @@ def _planned(rung: Rung, problem: Problem, arch: str) -> Plan:
 
 
 def sources_of(stage: str, work: Work) -> list[Source]:
-    """Every translation unit that a stage needs, each once."""
-    return list(dict.fromkeys(translation_unit(p.rung, p.problem, p.config) for p in plans_of(stage, work)))
+    """Every translation unit that a stage needs, each once, those of copies before products among them."""
+    found: dict[Source, None] = {}
+    for plan in plans_of(stage, work):
+        found[translation_unit(plan.rung, plan.problem, plan.config)] = None
+        found |= dict.fromkeys(copy_source(copy) for copy in plan.copies)
+    return list(found)
 
 
 # --- records ---------------------------------------------------------------------------------------------------------
@@ -386,6 +422,9 @@ def records_of(
     majors = tuple(journal.results(TypeCell, "layouts/").values())
     if majors:
         made.append(LayoutsRecord(cells=majors, **about("layouts", "layouts/")))
+    beside = tuple(journal.results(UnalignedCell, "unaligned/").values())
+    if beside:
+        made.append(UnalignedRecord(cells=beside, **about("unaligned", "unaligned/")))
     profiles = tuple(one for found in journal.results(list[Profile], "ncu/").values() for one in found)
     if profiles:
         made.append(ProfileRecord(profiles=profiles, **about("ncu", "ncu/")))

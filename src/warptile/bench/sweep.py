@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from warptile.bench.baseline import WORKSPACE_BYTES, Best, CublasLt, Product, fastest, torch_launch
+from warptile.bench.baseline import ALIGNMENT_BYTES, WORKSPACE_BYTES, Best, CublasLt, Product, fastest, torch_launch
 from warptile.bench.environment import Sampler
 from warptile.bench.journal import Task
 from warptile.bench.measure import CELL_CAP_MS, SWEEP, compare
@@ -22,6 +22,7 @@ from warptile.errors import UnsupportedError
 from warptile.gpu import driver
 from warptile.gpu.timing import Candidate, Schedule
 from warptile.plan import Plan, make_plan
+from warptile.problem import Problem
 from warptile.reference import Reference
 from warptile.rungs.rung import Config, Rung
 from warptile.tuned import config_for
@@ -45,7 +46,7 @@ class Bench:
         tuned_folder: Path | None = None,
     ) -> None:
         driver.enter()
-        self._tuned_folder = tuned_folder
+        self.tuned_folder = tuned_folder
         self.device = driver.device_info()
         self._sampler = sampler
         self._schedule = schedule
@@ -53,7 +54,7 @@ class Bench:
         self._cublas = CublasLt()
         self._workspace = driver.Allocation(WORKSPACE_BYTES)
         self._stream = driver.Stream()
-        self._key: ProblemKey | None = None
+        self._key: tuple[ProblemKey, int] | None = None
         self._product: DeviceProduct | None = None
         self._library: Product | None = None
         self.no_library = ""
@@ -65,17 +66,19 @@ class Bench:
         """Name and version of the vendor's library."""
         return self._cublas.version
 
-    def at(self, key: ProblemKey) -> tuple[DeviceProduct, Product | None]:
-        """Operands of a problem and the library's algorithms for it; None where it has none (`no_library` says why)."""
-        if self._product is None or self._key != key:
+    def at(self, key: ProblemKey, offset: int = 0) -> tuple[DeviceProduct, Product | None]:
+        """Operands of a problem, begun ``offset`` elements into memory, and the library's algorithms for it; None where
+        it has none (`no_library` says why)."""
+        if self._product is None or self._key != (key, offset):
             self.close()
-            self._product = DeviceProduct(to_problem(key), seed=key.m)
+            problem = to_problem(key, offset=offset)
+            self._product = DeviceProduct(problem, seed=key.m, offset_elements=offset)
             try:
-                self._library, self.no_library = self._cublas.product(key), ""
+                self._library, self.no_library = self._cublas.product(key, begin_of(problem, offset)), ""
             except UnsupportedError as error:
                 self.no_library = str(error)
             rows = np.random.default_rng(key.m).choice(key.m, min(CHECKED_ROWS, key.m), replace=False)
-            self._key, self._rows, self._expected = key, np.sort(rows), {}
+            self._key, self._rows, self._expected = (key, offset), np.sort(rows), {}
         return self._product, self._library
 
     def _with_library(self, key: ProblemKey) -> tuple[DeviceProduct, Product]:
@@ -109,7 +112,7 @@ class Bench:
     def tuned(self, rung: Rung) -> Config | None:
         """The configuration that a search found for the problem at hand, or None."""
         assert self._product is not None
-        return config_for(rung, self._product.problem, self.device.name, self._tuned_folder)
+        return config_for(rung, self._product.problem, self.device.name, self.tuned_folder)
 
     def baseline_candidate(self, product: DeviceProduct, library: Product, algorithm: int) -> Candidate:
         """Launches of one of the library's algorithms."""
@@ -152,6 +155,10 @@ class Bench:
         elapsed_ms, launches = runner.run(max(1, round(SCREEN_MS / one_ms)))
         return elapsed_ms / launches
 
+    def copies_ms(self, product: DeviceProduct, plan: Plan) -> float | None:
+        """Milliseconds of the launches before a product alone, or None where there are none."""
+        return self._screen(product.copies_candidate(plan)) if plan.copies else None
+
     def _torch_ms(self, key: ProblemKey) -> tuple[float | None, str | None]:
         """Time of torch.matmul with torch's own settings, or why there is none."""
         try:
@@ -185,6 +192,13 @@ class Bench:
             baseline_launches=measured.baseline_launches, method=measured.method, note=measured.note,
             samples=self._sampler.since(start_s),
         )  # fmt: skip
+
+
+def begin_of(problem: Problem, offset: int) -> int:
+    """The power of two that divides where all matrices begin, which are ``offset`` elements behind aligned memory."""
+    operands = (problem.a, problem.b, problem.d)
+    distances = [offset * max(operand.dtype.bits, 8) // 8 for operand in operands]
+    return math.gcd(ALIGNMENT_BYTES, *distances)
 
 
 def resources_of(product: DeviceProduct, plan: Plan) -> Resources:

@@ -88,6 +88,8 @@ class Kind:
         seen = tiles.view(problem, config).problem
         if tiles.promoted(seen):
             return "sums of 8-bit floats are short: accumulate='float32_fast' or 'float16', or rung='wgmma-final'"
+        if reason := tiles.shares_reason(seen, self.seen_config(config)):
+            return reason
         needed = accumulator_registers(seen, rows, config["BN"]) + tiles.OVERHEAD_REGISTERS
         needed += METADATA_REGISTERS * rows // ROWS if self.sparse else 0
         most = REGISTERS_OF_TWO if self.consumers == 2 else MAX_REGISTERS

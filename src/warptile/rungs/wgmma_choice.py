@@ -71,6 +71,7 @@ def guess(problem: Problem, config: Config) -> float:
     seen = tiles.turned(problem) if config["SWAP"] else problem
     bm, bn = config["BM"], config["BN"]
     count = ceil_div(seen.m, bm * config["CM"]) * ceil_div(seen.n, bn * config["CN"]) * config["CM"] * config["CN"]
+    count *= seen.batch
     depth_bytes = ceil_div(seen.k, config["BK"]) * config["BK"] * seen.a.dtype.bits // 8
     splits = config["SPLITS"]
     busy = min(count * splits, config["SMS"])
@@ -80,7 +81,8 @@ def guess(problem: Problem, config: Config) -> float:
     each += HIDDEN_TILE_CLOCKS if config["OVERLAP"] or turns == 1 else TILE_CLOCKS
     if splits > 1:
         each += START_CLOCKS + splits * bm * bn * 4 / PARTIAL_BYTES_PER_CLOCK
-    everything = (seen.m + seen.n) * depth_bytes + seen.m * seen.n * seen.d.dtype.bits / 8
+    lines = sum(extent * each for extent, each in zip((seen.m, seen.n), seen.operand_matrices, strict=True))
+    everything = lines * depth_bytes + seen.m * seen.n * seen.batch * seen.d.dtype.bits / 8
     longer, shorter = sorted((turns * each, everything / DRAM_BYTES_PER_CLOCK), reverse=True)
     return START_CLOCKS + longer + NOT_HIDDEN * shorter
 
@@ -103,7 +105,7 @@ def _made(problem: Problem, bm: int, bn: int, consumers: int, swap: int, depth: 
     }  # fmt: skip
     seen = tiles.view(problem, config).problem
     config["STAGES"] = max(_stages(seen, config), 2)
-    count = ceil_div(seen.m, bm) * ceil_div(seen.n, bn)
+    count = ceil_div(seen.m, bm) * ceil_div(seen.n, bn) * seen.batch
     if splits == 1 and count:
         # As few blocks as take no longer.
         config["SMS"] = ceil_div(count, ceil_div(count, MULTIPROCESSORS))
@@ -115,6 +117,7 @@ def usual(problem: Problem, illegal: Illegal) -> Iterator[Config]:
     guesses = []
     for bm, bn, consumers, swap in _shapes(problem):
         count = ceil_div(problem.n if swap else problem.m, bm) * ceil_div(problem.m if swap else problem.n, bn)
+        count *= problem.batch
         depth = ROW_BYTES if bm * bn > 64 * 128 or tiles.promoted(problem) else 2 * ROW_BYTES
         steps = ceil_div(problem.k * problem.a.dtype.bits // 8, depth)
         for splits in SPLITS:
@@ -140,7 +143,7 @@ def _clustered(problem: Problem, config: Config, illegal: Illegal) -> Config:
     seen = tiles.turned(problem) if config["SWAP"] else problem
     rows, columns = ceil_div(seen.m, config["BM"]), ceil_div(seen.n, config["BN"])
     clustered = {**config, "CM": 2, "SMS": config["SMS"] // 2 * 2}
-    if rows % 2 == 0 and rows * columns >= 8 * MULTIPROCESSORS and illegal(problem, clustered) is None:
+    if rows % 2 == 0 and rows * columns * problem.batch >= 8 * MULTIPROCESSORS and illegal(problem, clustered) is None:
         return clustered
     return config
 

@@ -34,12 +34,17 @@ def _final_shared(problem: Problem, config: Config) -> int:
 
 
 def _final_illegal(problem: Problem, config: Config) -> str | None:
-    reason = common_reasons(problem, config, FINAL_KEYS, FLAGS) or _division_reason(config) or _cluster_reason(config)
+    reason = (
+        common_reasons(problem, config, FINAL_KEYS, FLAGS, batches=True)
+        or _division_reason(config)
+        or _cluster_reason(config)
+    )
     if reason is not None:
         return reason
     seen = tiles.view(problem, config).problem
     return (
-        _overlap_reason(seen, config)
+        tiles.shares_reason(seen, config)
+        or _overlap_reason(seen, config)
         or _stream_reason(problem, config)
         or _registers_reason(seen, config)
         or tiles.shared_reason(_final_shared(problem, config))
@@ -100,6 +105,9 @@ def _stream_reason(problem: Problem, config: Config) -> str | None:
         return f"STREAM is 1 and SPLITS is {config['SPLITS']}; one of them divides the depth"
     if problem.accumulator.name == "int32_saturating":
         return "sums saturate: they depend on their order, which STREAM and SPLITS change"
+    registers = accumulator_registers(problem, _rows(config), config["BN"])
+    if registers % 4:
+        return f"BN is {config['BN']}; a thread's {registers} registers of sums leave in packets of four"
     grid, steps = _final_grid(problem, config)[0], ceil_div(problem.k, config["BK"])
     if grid > config["SMS"]:
         return (
@@ -123,23 +131,28 @@ def _registers_reason(seen: Problem, config: Config) -> str | None:
     return None
 
 
+def _cuda_bool(value: object) -> str:
+    return "true" if value else "false"
+
+
 def _final_name(problem: Problem, config: Config) -> str:
     seen = tiles.view(problem, config).problem
 
-    def flag(key: str) -> str:
-        return "true" if config[key] else "false"
-
-    streams = "true" if config["STREAM"] or config["SPLITS"] > 1 else "false"
+    streams = config["STREAM"] or config["SPLITS"] > 1
     values = [config["STAGES"], config["CONSUMERS"], config["PINGPONG"], config["CM"], config["CN"], config["GROUP"]]
-    chosen = f"warptile::WgmmaConfig<{', '.join(map(str, values))}, {flag('ALONG_N')}, {flag('OVERLAP')}, {streams}>"
+    batched = seen.batch > 1
+    shared = (batched and each.batch_stride == 0 for each in (seen.a, seen.b))
+    switches = (config["ALONG_N"], config["OVERLAP"], streams, batched, *shared)
+    chosen = f"warptile::WgmmaConfig<{', '.join(map(str, values))}, {', '.join(map(_cuda_bool, switches))}>"
     store = f"{'true' if tiles.by_tma(seen) else 'false'}, {tiles.store_width(seen)}"
     return f"warptile::wgmma_final<{tiles.operation_type(seen)}, {tiles.tile_type(seen, config)}, {chosen}, {store}>"
 
 
 def _tiles(problem: Problem, config: Config) -> int:
-    """Tiles of D, those of a cluster counted as one."""
+    """Tiles of all D of the batch, those of a cluster counted as one."""
     seen = tiles.view(problem, config).problem
-    return ceil_div(seen.m, config["BM"] * config["CM"]) * ceil_div(seen.n, config["BN"] * config["CN"])
+    each = ceil_div(seen.m, config["BM"] * config["CM"]) * ceil_div(seen.n, config["BN"] * config["CN"])
+    return each * seen.batch
 
 
 def _teams(problem: Problem, config: Config) -> int:
@@ -184,7 +197,9 @@ def _final_parameters(problem: Problem, config: Config) -> tuple[Argument, ...]:
     streamed = _streamed(problem, config)
     sums, flags = (PARTIAL, FLAGS_OF_PARTIAL) if streamed else (None, None)
     maps = tiles.maps(tiles.view(problem, config), config)
-    return (*maps, Scalar("s32", streamed), Pointer(sums), Pointer(flags))
+    strides = (each.batch_stride if each is not None else 0 for each in (problem.c, problem.d))
+    batch = (Scalar("s32", problem.batch), *(Scalar("s64", stride) for stride in strides))
+    return (*maps, Scalar("s32", streamed), Pointer(sums), Pointer(flags), *batch)
 
 
 WGMMA_FINAL = Rung(

@@ -48,8 +48,9 @@ MBARRIER_BYTES = 8
 RESULTS = {"float16": "f16", "float32": "f32", "float32_fast": "f32", "int32": "s32", "int32_saturating": "s32"}
 """Type of D of the instruction for each accumulator."""
 
-MAP_TYPES = {16: {"f16": "f16", "bf16": "bf16"}, 32: {"tf32": "f32", "f32": "f32", "s32": "s32"}}
-"""Type of a tensor map's elements by bits and PTX's name; units of a byte, whatever they hold, are ``u8``."""
+MAP_TYPES = {16: {"f16": "f16", "bf16": "bf16"}, 32: {"tf32": "tf32", "f32": "f32", "s32": "s32"}}
+"""Type of a tensor map's elements by bits and PTX's name; units of a byte, whatever they hold, are ``u8``.
+``tf32`` operands are rounded to 11 significant bits, to nearest, on their way."""
 
 DTYPES = ("bfloat16", "float16", "tfloat32", "float8_e4m3", "float8_e5m2", "int8", "uint8", "bit1")
 """Operand types of the family."""
@@ -209,7 +210,9 @@ def _map_type(operand: Operand) -> str:
     return MAP_TYPES.get(operand.dtype.bits, {}).get(operand.dtype.ptx, "u8")
 
 
-def operand_map(name: str, operand: Operand, extents: tuple[int, int], part: Panels, shares: int) -> TensorMap:
+def operand_map(
+    name: str, operand: Operand, extents: tuple[int, int], part: Panels, shares: int, batch: int = 1
+) -> TensorMap:
     """The tensor map of A or B.
 
     Args:
@@ -218,18 +221,31 @@ def operand_map(name: str, operand: Operand, extents: tuple[int, int], part: Pan
         extents: elements of a line, and lines.
         part: what a stage holds of it.
         shares: blocks that load a part of the lines each.
+        batch: matrices of the batch; with more than one a third dimension counts them.
     """
     packed = max(1, 8 // operand.dtype.bits)
     line, lines = extents
+    matrices, strides, one = _batch_dimension(operand, batch)
     return TensorMap(
         name,
         _map_type(operand),
-        dims=(max(-(-line // packed), 1), max(lines, 1)),
-        strides_bytes=(operand.leading_dimension * operand.dtype.bits // 8,),
-        box=(part.row, part.lines // shares),
+        dims=(max(-(-line // packed), 1), max(lines, 1), *matrices),
+        strides_bytes=strides,
+        box=(part.row, part.lines // shares, *one),
         swizzle=f"{ROW_BYTES}B",
         l2_promotion="128B",
     )
+
+
+def _batch_dimension(operand: Operand, batch: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Matrices, bytes from line to line and from matrix to matrix, and matrices of a box; a matrix that all products
+    share is the only one, at any distance."""
+    line_bytes = operand.leading_dimension * operand.dtype.bits // 8
+    if batch == 1:
+        return (), (line_bytes,), ()
+    if operand.batch_stride == 0:
+        return (1,), (line_bytes, line_bytes), (1,)
+    return (batch,), (line_bytes, operand.batch_stride * operand.dtype.bits // 8), (1,)
 
 
 def maps(found: View, config: Config) -> tuple[Argument, ...]:
@@ -238,8 +254,8 @@ def maps(found: View, config: Config) -> tuple[Argument, ...]:
     part_a, part_b = panels(seen, config)
     lines_a = (stored_k(seen), seen.m) if part_a.k_major else (seen.m, seen.k)
     lines_b = (seen.k, seen.n) if part_b.k_major else (seen.n, seen.k)
-    a = operand_map(found.a, seen.a, lines_a, part_a, config.get("CN", 1))
-    b = operand_map(found.b, seen.b, lines_b, part_b, config.get("CM", 1))
+    a = operand_map(found.a, seen.a, lines_a, part_a, config.get("CN", 1), seen.batch)
+    b = operand_map(found.b, seen.b, lines_b, part_b, config.get("CM", 1), seen.batch)
     return a, b, output_map(seen, config) if by_tma(seen) else a
 
 
@@ -248,12 +264,14 @@ def output_map(seen: Problem, config: Config) -> TensorMap:
     each = seen.d.dtype.bits // 8
     row_major = seen.d.major == "row"
     output = Output(each, config["BN"], not row_major)
+    line, lines = (seen.n, seen.m) if row_major else (seen.m, seen.n)
+    matrices, strides, one = _batch_dimension(seen.d, seen.batch)
     return TensorMap(
         "D",
         _map_type(seen.d),
-        dims=(seen.n, seen.m) if row_major else (seen.m, seen.n),
-        strides_bytes=(seen.d.leading_dimension * each,),
-        box=output.box,
+        dims=(line, lines, *matrices),
+        strides_bytes=strides,
+        box=(*output.box, *one),
         swizzle=output.swizzle,
     )
 
@@ -290,12 +308,25 @@ def instruction(problem: Problem, config: Config) -> str:
 # --- legality -----------------------------------------------------------------------------------------------------
 
 
-def type_reason(problem: Problem, *, sparse: bool = False) -> str | None:
+def type_reason(problem: Problem, *, sparse: bool = False, batches: bool = False) -> str | None:
     """Why the operands cannot be taken at all, or None."""
     accumulators = tuple(name for name in problem.a.dtype.accumulators if name in RESULTS)
     majors = ("row",) if sparse else ("row", "col")
     dtypes = tuple(name for name in DTYPES if not sparse or name != "bit1")
-    return operand_reason(problem, dtypes, accumulators, majors, sparse=sparse) or packing_reason(problem)
+    return (
+        operand_reason(problem, dtypes, accumulators, majors, sparse=sparse, batches=batches)
+        or packing_reason(problem)
+        or _batch_reason(problem)
+    )
+
+
+def _batch_reason(problem: Problem) -> str | None:
+    """Why a batch cannot be one launch, or None."""
+    if problem.batch > 1:
+        for name, operand, is_a in (("A", problem.a, True), ("B", problem.b, False)):
+            if needs_copy(operand, is_a=is_a):
+                return f"the batch has {problem.batch} matrices and {name} needs a copy first; that is made for one"
+    return None
 
 
 def tile_reason(problem: Problem, config: Config) -> str | None:
@@ -318,13 +349,28 @@ def tile_reason(problem: Problem, config: Config) -> str | None:
     return None
 
 
+def shares_reason(seen: Problem, config: Config) -> str | None:
+    """Why the blocks of a cluster cannot load equal parts of a stage for each other, or None."""
+    part_a, part_b = panels(seen, config)
+    for name, part, shares in (("A", part_a, config.get("CN", 1)), ("B", part_b, config.get("CM", 1))):
+        if part.lines % (8 * shares):
+            return f"a stage has {part.lines} lines of {name}; {shares} blocks load groups of 8 lines each"
+    return None
+
+
 def common_reasons(
-    problem: Problem, config: Config, keys: tuple[str, ...], may_be_zero: tuple[str, ...] = (), *, sparse: bool = False
+    problem: Problem,
+    config: Config,
+    keys: tuple[str, ...],
+    may_be_zero: tuple[str, ...] = (),
+    *,
+    sparse: bool = False,
+    batches: bool = False,
 ) -> str | None:
     """The reasons that all rungs share, in the order in which they build on each other."""
     counted = {name: value + (name in may_be_zero) for name, value in config.items()}
     return (
-        type_reason(problem, sparse=sparse)
+        type_reason(problem, sparse=sparse, batches=batches)
         or keys_reason(counted, keys)
         or tile_reason(view(problem, config).problem, config)
         or grid_reason(problem, config)

@@ -34,10 +34,33 @@ __device__ __forceinline__ void load_box(unsigned to, const TensorMap& map, int 
         : "memory");
 }
 
+// The same two of a matrix of a batch: the third coordinate is its number.
+__device__ __forceinline__ void load_box(unsigned to, const TensorMap& map, int x, int y, int matrix, unsigned barrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], "
+        "[%5];" ::"r"(to),
+        "l"(&map), "r"(x), "r"(y), "r"(matrix), "r"(barrier)
+        : "memory");
+}
+__device__ __forceinline__ void load_box(unsigned to, const TensorMap& map, int x, int y, int matrix, unsigned barrier,
+                                         unsigned short blocks) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+        "[%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
+        "l"(&map), "r"(x), "r"(y), "r"(matrix), "r"(barrier), "h"(blocks)
+        : "memory");
+}
+
 // Copies shared memory to the box at (x, y); what lies outside the matrix is left out.
 __device__ __forceinline__ void store_box(const TensorMap& map, int x, int y, unsigned from) {
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map), "r"(x),
                  "r"(y), "r"(from)
+                 : "memory");
+}
+
+__device__ __forceinline__ void store_box(const TensorMap& map, int x, int y, int matrix, unsigned from) {
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(&map),
+                 "r"(x), "r"(y), "r"(matrix), "r"(from)
                  : "memory");
 }
 

@@ -33,7 +33,7 @@ struct OutputPanels {
 };
 
 // What a warpgroup stores: its buffers, two panels, take turns, so that one is filled while TMA reads the other.
-template <typename OPERATION, typename TILE, bool BY_TMA, int WIDTH>
+template <typename OPERATION, typename TILE, bool BY_TMA, int WIDTH, bool BATCHED = false>
 struct WgmmaOutput {
     using OUT = typename OPERATION::OUT;
     using PANELS = OutputPanels<OUT, TILE::BN, OPERATION::D_COLUMN_MAJOR>;
@@ -43,6 +43,8 @@ struct WgmmaOutput {
     unsigned buffers;
     int barrier;
     unsigned buffer = 0;
+    int matrix = 0;  // of a batch
+    long long matrix_stride = 0;
 
     __device__ __forceinline__ void meet() const { named_barrier<WARPGROUP>(barrier); }
 
@@ -104,9 +106,14 @@ struct WgmmaOutput {
             fence_async_proxy();
             meet();
             if (threadIdx.x % WARPGROUP == 0) {
-                if (row < gemm.m && column < gemm.n)
-                    store_box(map, OPERATION::D_COLUMN_MAJOR ? row : column, OPERATION::D_COLUMN_MAJOR ? column : row,
-                              buffers + buffer * PANELS::BYTES);
+                if (row < gemm.m && column < gemm.n) {
+                    const int x = OPERATION::D_COLUMN_MAJOR ? row : column, y = OPERATION::D_COLUMN_MAJOR ? column : row;
+                    if constexpr (BATCHED) {
+                        store_box(map, x, y, matrix, buffers + buffer * PANELS::BYTES);
+                    } else {
+                        store_box(map, x, y, buffers + buffer * PANELS::BYTES);
+                    }
+                }
                 store_commit_group();
             }
         } else {
@@ -141,7 +148,7 @@ struct WgmmaOutput {
         for (int index = threadIdx.x % WARPGROUP; index < PANELS::LINES * PER_LINE; index += WARPGROUP) {
             const int line = index / PER_LINE, element = index % PER_LINE * WIDTH;
             if (line >= lines) break;
-            OUT* to = gemm.d + ((first_line + line) * gemm.ldd + first + element);
+            OUT* to = gemm.d + (matrix * matrix_stride + (first_line + line) * gemm.ldd + first + element);
             const unsigned at = from + PANELS::offset(line, element * sizeof(OUT));
             if (element + WIDTH <= elements) {
                 *reinterpret_cast<PACKET*>(to) = load_packet<WIDTH * sizeof(OUT)>(at);

@@ -18,25 +18,35 @@ struct WgmmaPanels {
     static_assert(K_MAJOR || (sizeof(ELEMENT) == 2 && DEPTH % 16 == 0), "lines along M or N: 16-bit elements alone");
     static_assert(LINES % 8 == 0 && LINES <= 256, "swizzling exchanges chunks of eight rows; a box has 256 at most");
 
-    // Starts the copies of what begins at row (column) `start` and at `depth`; their bytes count for `barrier`.
-    static __device__ __forceinline__ void load(unsigned to, const TensorMap& map, int start, int depth,
-                                                unsigned barrier) {
+    // Starts the copies of what begins at row (column) `start` and at `depth`; their bytes count for `barrier`. With
+    // BATCHED the map is one of several matrices.
+    template <bool BATCHED = false>
+    static __device__ __forceinline__ void load(unsigned to, const TensorMap& map, int start, int depth, unsigned barrier,
+                                                int matrix = 0) {
         const int x = K_MAJOR ? depth : start, y = K_MAJOR ? start : depth;
 #pragma unroll
         for (int panel = 0; panel < PANELS; ++panel)
-            load_box(to + panel * PANEL_BYTES, map, x + panel * ROW, y, barrier);
+            if constexpr (BATCHED) {
+                load_box(to + panel * PANEL_BYTES, map, x + panel * ROW, y, matrix, barrier);
+            } else {
+                load_box(to + panel * PANEL_BYTES, map, x + panel * ROW, y, barrier);
+            }
     }
 
     // Of SHARES parts of the lines, starts the copies of part `share` into all `blocks` of the cluster.
-    template <int SHARES>
+    template <int SHARES, bool BATCHED = false>
     static __device__ __forceinline__ void load_share(unsigned to, const TensorMap& map, int start, int depth,
-                                                      unsigned barrier, int share, unsigned short blocks) {
+                                                      unsigned barrier, int share, unsigned short blocks, int matrix = 0) {
         static_assert(LINES % (8 * SHARES) == 0, "shares of whole groups of eight lines");
         const int line = share * (LINES / SHARES);
         const int x = K_MAJOR ? depth : start, y = (K_MAJOR ? start : depth) + line;
 #pragma unroll
         for (int panel = 0; panel < PANELS; ++panel)
-            load_box(to + panel * PANEL_BYTES + line * 128, map, x + panel * ROW, y, barrier, blocks);
+            if constexpr (BATCHED) {
+                load_box(to + panel * PANEL_BYTES + line * 128, map, x + panel * ROW, y, matrix, barrier, blocks);
+            } else {
+                load_box(to + panel * PANEL_BYTES + line * 128, map, x + panel * ROW, y, barrier, blocks);
+            }
     }
 
     // Describes the operand at a shared address to wgmma: PTX ISA, "Matrix Descriptor Format". Groups of eight lines are

@@ -29,6 +29,7 @@ struct RingPosition {
 template <int STAGES_, int STAGE_BYTES>
 struct StageRing {
     static constexpr int STAGES = STAGES_;
+    static_assert(STAGES >= 2, "at least two stages: a stage is given back when the next one is being multiplied");
     static constexpr int BARRIER_BYTES = 2 * STAGES * MBARRIER_BYTES;
     using POSITION = RingPosition<STAGES>;
     unsigned stages, barriers;

@@ -5,23 +5,24 @@
 
 namespace warptile {
 
-// `steps` steps of depth of one tile, from step `first` on. (row, column) is its first element of D.
+// `steps` steps of depth of one tile, from step `first` on. (row, column) is its first element of D, of the batch's
+// matrix `matrix`.
 struct Work {
-    int row, column, first, steps;
+    int matrix, row, column, first, steps;
 };
 
 // The tiles of D for blocks that stay. A *team* is a cluster of CLUSTER_M x CLUSTER_N blocks; it computes as many
 // neighbouring tiles together. Teams take whole tiles in turn, but of the last `streamed` ones they share the steps of
 // depth evenly ("stream-K": Osama et al., 2023, arXiv 2301.03598): a team may begin in the middle of a tile and end in the
 // middle of another. Splitting every tile over several teams ("split-K") is the case of more teams than tiles.
-template <typename TILE, int CLUSTER_M, int CLUSTER_N, int GROUP, bool ALONG_N>
+template <typename TILE, int CLUSTER_M, int CLUSTER_N, int GROUP, bool ALONG_N, bool BATCHED = false>
 struct WgmmaSchedule {
     int tiles_m, tiles_n, steps, whole, tile, teams, place_m, place_n, team;
     int shared, at, end;  // steps of depth, counted over all shared tiles
 
-    __device__ __forceinline__ WgmmaSchedule(int m, int n, int k, int streamed, int rank)
+    __device__ __forceinline__ WgmmaSchedule(int m, int n, int k, int streamed, int rank, int batch = 1)
         : tiles_m(tiles_along(m, TILE::BM * CLUSTER_M)), tiles_n(tiles_along(n, TILE::BN * CLUSTER_N)),
-          steps(max(1, static_cast<int>(tiles_along(k, TILE::BK)))), whole(tiles_m * tiles_n - streamed),
+          steps(max(1, static_cast<int>(tiles_along(k, TILE::BK)))), whole(tiles_m * tiles_n * batch - streamed),
           tile(blockIdx.x / (CLUSTER_M * CLUSTER_N)), teams(gridDim.x / (CLUSTER_M * CLUSTER_N)),
           place_m(rank % CLUSTER_M), place_n(rank / CLUSTER_M), team(tile),
           shared(streamed * steps), at(begin_of(team)), end(begin_of(team + 1)) {}
@@ -45,6 +46,11 @@ struct WgmmaSchedule {
             tile += teams;
             work.first = 0;
             work.steps = steps;
+        }
+        work.matrix = 0;
+        if constexpr (BATCHED) {
+            work.matrix = index / (tiles_m * tiles_n);
+            index %= tiles_m * tiles_n;
         }
         TilePosition position;
         if constexpr (ALONG_N) {

@@ -16,12 +16,20 @@ enum WgmmaMode {
 };
 
 template <int STAGES_, int CONSUMERS_, int MODE_, int CLUSTER_M_, int CLUSTER_N_, int GROUP_, bool ALONG_N_, bool OVERLAP_,
-          bool STREAM_>
+          bool STREAM_, bool BATCHED_, bool SHARED_A_, bool SHARED_B_>
 struct WgmmaConfig {
     static constexpr int STAGES = STAGES_, CONSUMERS = CONSUMERS_, MODE = MODE_;
     static constexpr int CLUSTER_M = CLUSTER_M_, CLUSTER_N = CLUSTER_N_, CLUSTER = CLUSTER_M * CLUSTER_N, GROUP = GROUP_;
     static constexpr bool ALONG_N = ALONG_N_, OVERLAP = OVERLAP_, STREAM = STREAM_;
+    // Several matrices in one launch, of which all may share A or B.
+    static constexpr bool BATCHED = BATCHED_, SHARED_A = SHARED_A_, SHARED_B = SHARED_B_;
     static constexpr int THREADS = WARPGROUP * (CONSUMERS + 1);
+    // Bits of the blocks of a cluster that need the same rows of A as block 0, and the same columns of B.
+    static constexpr unsigned ROW_OF_BLOCKS = CLUSTER_N == 1 ? 1 : 1 | 1 << CLUSTER_M, COLUMN_OF_BLOCKS = (1 << CLUSTER_M) - 1;
+    static_assert(CLUSTER_N <= 2, "clusters are at most two blocks wide");
+    static_assert(MODE != PINGPONG || CONSUMERS == 2, "two warpgroups take turns");
+    static_assert(MODE != PINGPONG || !STREAM, "the depth of cooperative tiles is shared");
+    static_assert(!OVERLAP || (MODE == COOPERATIVE && !STREAM), "OVERLAP goes with whole, cooperative tiles");
     // Of the registers of a multiprocessor, what two consumers and the producer get a thread.
     static constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
 };
@@ -33,7 +41,7 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                 long long ldb, long long ldc, long long ldd, typename OPERATION::SCALE alpha,
                 typename OPERATION::SCALE beta, const __grid_constant__ TensorMap map_a,
                 const __grid_constant__ TensorMap map_b, const __grid_constant__ TensorMap map_d, int streamed,
-                unsigned char* places, unsigned* flags) {
+                unsigned char* places, unsigned* flags, int batch, long long matrix_stride_c, long long matrix_stride_d) {
     constexpr int CONSUMERS = CONFIG::CONSUMERS, CLUSTER = CONFIG::CLUSTER, CLUSTER_M = CONFIG::CLUSTER_M;
     constexpr bool PINGPONG_MODE = CONFIG::MODE == PINGPONG;
     constexpr int TAKING = PINGPONG_MODE ? 1 : CONSUMERS;  // warpgroups that read a stage
@@ -41,11 +49,12 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
     static_assert(TILE::BM % (64 * TAKING) == 0, "each warpgroup has whole blocks of 64 rows");
     using STAGE = WgmmaStage<OPERATION, TILE>;
     using RING = StageRing<CONFIG::STAGES, STAGE::BYTES>;
-    using OUTPUT = WgmmaOutput<OPERATION, TILE, STORE_BY_TMA, STORE_WIDTH>;
-    using SCHEDULE = WgmmaSchedule<TILE, CLUSTER_M, CONFIG::CLUSTER_N, CONFIG::GROUP, CONFIG::ALONG_N>;
+    using OUTPUT = WgmmaOutput<OPERATION, TILE, STORE_BY_TMA, STORE_WIDTH, CONFIG::BATCHED>;
+    using SCHEDULE =
+        WgmmaSchedule<TILE, CLUSTER_M, CONFIG::CLUSTER_N, CONFIG::GROUP, CONFIG::ALONG_N, CONFIG::BATCHED>;
     extern __shared__ __align__(1024) unsigned char memory[];
 
-    const Gemm<OPERATION> gemm{a, b, c, d, m, n, k, lda, ldb, ldc, ldd, alpha, beta};
+    Gemm<OPERATION> gemm{a, b, c, d, m, n, k, lda, ldb, ldc, ldd, alpha, beta};
     const unsigned stages = shared_address(memory), outputs = stages + CONFIG::STAGES * STAGE::BYTES;
     const RING ring{stages, outputs + CONSUMERS * OUTPUT::BYTES};
     const unsigned turns = ring.barriers + RING::BARRIER_BYTES;  // a barrier for each consumer's turn to multiply
@@ -64,7 +73,7 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
     } else {
         __syncthreads();
     }
-    SCHEDULE schedule(m, n, gemm.k, CONFIG::STREAM ? streamed : 0, rank);
+    SCHEDULE schedule(m, n, gemm.k, CONFIG::STREAM ? streamed : 0, rank, CONFIG::BATCHED ? batch : 1);
     Work work;
     typename RING::POSITION position;
 
@@ -78,24 +87,21 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                     const unsigned stage = ring.at(position.stage), full = ring.full(position.stage);
                     const int depth = step * TILE::BK + beyond;
                     mbarrier_arrive_expect(full, STAGE::BYTES);
+                    const int matrix_a = CONFIG::SHARED_A ? 0 : work.matrix, matrix_b = CONFIG::SHARED_B ? 0 : work.matrix;
                     if constexpr (CONFIG::CLUSTER_N > 1) {
-                        constexpr unsigned ROW_OF_BLOCKS = [] {
-                            unsigned bits = 0;
-                            for (int i = 0; i < CONFIG::CLUSTER_N; ++i) bits |= 1u << i * CLUSTER_M;
-                            return bits;
-                        }();
-                        STAGE::A::template load_share<CONFIG::CLUSTER_N>(stage, map_a, work.row, depth, full, rank / CLUSTER_M,
-                                                                         ROW_OF_BLOCKS << rank % CLUSTER_M);
+                        STAGE::A::template load_share<CONFIG::CLUSTER_N, CONFIG::BATCHED>(
+                            stage, map_a, work.row, depth, full, rank / CLUSTER_M,
+                            CONFIG::ROW_OF_BLOCKS << rank % CLUSTER_M, matrix_a);
                     } else {
-                        STAGE::A::load(stage, map_a, work.row, depth, full);
+                        STAGE::A::template load<CONFIG::BATCHED>(stage, map_a, work.row, depth, full, matrix_a);
                     }
                     if constexpr (CLUSTER_M > 1) {
-                        constexpr unsigned COLUMN_OF_BLOCKS = (1u << CLUSTER_M) - 1;
-                        STAGE::B::template load_share<CLUSTER_M>(stage + STAGE::B_OFFSET, map_b, work.column, depth, full,
-                                                                 rank % CLUSTER_M,
-                                                                 COLUMN_OF_BLOCKS << rank / CLUSTER_M * CLUSTER_M);
+                        STAGE::B::template load_share<CLUSTER_M, CONFIG::BATCHED>(
+                            stage + STAGE::B_OFFSET, map_b, work.column, depth, full, rank % CLUSTER_M,
+                            CONFIG::COLUMN_OF_BLOCKS << rank / CLUSTER_M * CLUSTER_M, matrix_b);
                     } else {
-                        STAGE::B::load(stage + STAGE::B_OFFSET, map_b, work.column, depth, full);
+                        STAGE::B::template load<CONFIG::BATCHED>(stage + STAGE::B_OFFSET, map_b, work.column, depth, full,
+                                                                 matrix_b);
                     }
                     position.advance();
                 }
@@ -105,7 +111,13 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
         if constexpr (CONSUMERS == 2) registers_up<CONFIG::CONSUMER_REGISTERS>();
         const int consumer = group - 1, first_row = PINGPONG_MODE ? 0 : consumer * BLOCKS * 64;
         WgmmaAccumulators<OPERATION, TILE, BLOCKS> accumulators;
-        OUTPUT output{gemm, map_d, outputs + consumer * OUTPUT::BYTES, consumer + 1};
+        OUTPUT output{gemm, map_d, outputs + consumer * OUTPUT::BYTES, consumer + 1, 0, 0, matrix_stride_d};
+        const auto take_matrix = [&] {
+            if constexpr (CONFIG::BATCHED) {
+                gemm.c = c + work.matrix * matrix_stride_c;
+                output.matrix = work.matrix;
+            }
+        };
 
         // Tells those who fill this stage, here and in neighbouring blocks, that this warpgroup has read it.
         const auto release = [&](int stage) {
@@ -153,10 +165,11 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
             // A finished tile, packed, is stored between the products of the first steps of the next.
             constexpr int PANELS = OUTPUT::PANELS::COUNT;
             Vector<typename OPERATION::OUT, 2> held[BLOCKS][TILE::BN / 8][2];
-            int held_row = 0, held_column = 0;
+            int held_matrix = 0, held_row = 0, held_column = 0;
             bool holding = false;
             const auto store_held = [&](int index) {
                 const int block = index / PANELS;
+                output.matrix = held_matrix;
                 output.store(index % PANELS, held_row + 64 * block, held_column,
                              [&](int eight, int half) { return held[block][eight][half]; });
             };
@@ -173,6 +186,8 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                     follow(false);
                 }
                 end();
+                take_matrix();
+                held_matrix = work.matrix;
                 held_row = work.row + first_row;
                 held_column = work.column;
                 holding = true;
@@ -231,6 +246,7 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                                 partials.add_to(accumulators, place_of(team));
                     }
                 }
+                take_matrix();
                 output.store_all(accumulators, work.row + first_row, work.column);
             }
         }

@@ -1,16 +1,25 @@
-"""Asynchronous copies and products one at a time: the emulator runs all kernels that Nsight Compute counts."""
+"""Asynchronous copies and products one at a time: the emulator counts what Nsight Compute did on an H200.
+
+tests/gpu/ncu_hopper_patterns.py reads the numbers in tests/data/hopper_counts_h200.json on a GPU.
+"""
 
 from __future__ import annotations
+
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from hopper_patterns import COPIES, GLOBAL_BYTES, PATTERNS, PRODUCTS, Pattern, text
+from hopper_patterns import GLOBAL_BYTES, PATTERNS, Pattern, text
 from warptile.compile import compile_source
 from warptile.emulator import emulate
 from warptile.launch import Access
 from warptile.ptx import parse
 from warptile.source import Source
+
+RECORDED = json.loads((Path(__file__).parent.parent / "data" / "hopper_counts_h200.json").read_text())
+COUNTS = {each["name"]: each for each in RECORDED["counts"]}
 
 
 def counters(pattern: Pattern) -> dict[str, float]:
@@ -25,35 +34,50 @@ def named(name: str) -> Pattern:
     return next(pattern for pattern in PATTERNS if pattern.name == name)
 
 
-@pytest.mark.parametrize("pattern", PRODUCTS, ids=lambda pattern: pattern.name)
-def test_a_product_reads_each_operand_once(pattern: Pattern) -> None:
+def test_every_pattern_is_recorded() -> None:
+    assert list(COUNTS) == [pattern.name for pattern in PATTERNS]
+    assert all(len(counts) > 1 for name, counts in COUNTS.items() if name not in ("nothing", "wait"))
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.name)
+def test_the_emulator_counts_what_the_hardware_counted(pattern: Pattern) -> None:
     found = counters(pattern)
-    assert found["tensor_instructions"] == 4 * pattern.facts["repeat"]
-    expected = pattern.facts["repeat"] * (pattern.facts["a_bytes"] + pattern.facts["b_bytes"])
-    assert found["tensor_operand_bytes"] == expected > 0
+    recorded = COUNTS[pattern.name]
+    assert {name: found[name] for name in RECORDED["metrics"]} == {
+        name: recorded.get(name, 0) for name in RECORDED["metrics"]
+    }
 
 
-def test_operands_of_some_products_by_hand() -> None:
-    # 64 rows of 16 halves, and 256 rows of 16 halves.
-    assert counters(named("wgmma m64n256k16 f32.f16.f16 sw128 A K B K"))["tensor_operand_bytes"] == 2048 + 8192
-    # A in registers: 128 rows of 16 halves.
-    assert counters(named("wgmma m64n128k16 f32.f16.f16 sw128 A registers B K"))["tensor_operand_bytes"] == 4096
-    # Sparse: of A half of 32 halves in 64 rows, of B 32 halves in 128 rows.
-    name = "wgmma m64n128k32 f32.f16.f16 sw128 A K B K sparse"
-    assert counters(named(name))["tensor_operand_bytes"] == 2048 + 8192
+@pytest.mark.parametrize(
+    ("name", "counter", "expected"),
+    [
+        ("wgmma m64n256k16 f32.f16.f16 sw128 A K B K", "tensor_operand_wavefronts", (64 + 256) * 16 * 2 / 128),
+        ("wgmma m64n128k16 f32.f16.f16 sw128 A registers B K", "tensor_operand_wavefronts", 128 * 16 * 2 / 128),
+        # Of A half of 32 halves is stored.
+        (
+            "wgmma m64n128k32 f32.f16.f16 sw128 A K B K sparse",
+            "tensor_operand_wavefronts",
+            (64 * 16 + 128 * 32) * 2 / 128,
+        ),
+        ("load bf16 64x64 sw128", "tma_load_sectors", 64 * 4),  # 64 rows of 128 bytes
+        ("load bf16 8x64", "tma_load_sectors", 64),  # rows of 16 bytes: half a sector each
+        ("load bf16 64x64 sw128 at 8,0", "tma_load_sectors", 64 * 5),  # rows start in the middle of a sector
+        ("load bf16 64x64 sw128 at 512,0", "tma_load_sectors", 64 * 4),  # nothing of it lies in the tensor
+        ("multicast by 1 of 2", "tma_load_sectors", 2 * 64 * 4),  # to both blocks
+        ("bulk load 4096 at 16", "tma_load_sectors", 4096 / 128 * 5),  # 32 pieces of 128 bytes
+        ("store bf16 64x64 sw128 at 480,0", "tma_store_sectors", 64 * 2),  # 32 of 64 columns
+        ("reduce f32 32x64 sw128", "tma_reduce_sectors", 64 * 4),
+        ("stmatrix x4 pitch 128", "shared_store_wavefronts", 4 * 8),  # the rows of a matrix in the same four banks
+    ],
+)
+def test_some_counts_by_hand(name: str, counter: str, expected: float) -> None:
+    assert COUNTS[name][counter] == expected
 
 
-@pytest.mark.parametrize("pattern", [each for each in COPIES if each.facts], ids=lambda pattern: pattern.name)
-def test_a_copy_moves_its_box_as_far_as_it_lies_in_the_tensor(pattern: Pattern) -> None:
-    found = counters(pattern)
-    inside = pattern.facts["box_bytes"]
-    if "at 480,0" in pattern.name or "at 0,992" in pattern.name:
-        inside //= 2  # 32 of 64 columns, or rows
-    if "at 512,0" in pattern.name:
-        inside = 0
-    stored, reduced = ("store" in pattern.name) * inside, ("reduce" in pattern.name) * inside
-    loaded = inside - stored - reduced
-    received = loaded * pattern.blocks  # a multicast comes to both blocks
-    assert (found["global_load_bytes"], found["tma_load_bytes"]) == (loaded, received)
-    assert (found["tma_store_bytes"], found["tma_reduce_bytes"]) == (stored, reduced)
-    assert found["global_store_bytes"] == stored + reduced
+def test_bytes_of_global_memory_are_those_in_the_tensor() -> None:
+    def found(name: str, counter: str) -> float:
+        return counters(next(pattern for pattern in PATTERNS if pattern.name == name))[counter]
+
+    assert found("load bf16 64x64 sw128 at 0,992", "global_load_bytes") == 32 * 64 * 2  # 32 of 64 rows
+    assert found("multicast by 2 of 2", "global_load_bytes") == 2 * 64 * 64 * 2  # two boxes, each read once
+    assert found("store bf16 8x64", "global_store_bytes") == 64 * 16

@@ -36,16 +36,16 @@ def test_it_is_right_under_every_schedule(cluster: int, blocks: int, schedule: s
 
 
 @pytest.mark.parametrize("cluster", [1, 2])
-def test_bytes_are_counted_by_where_they_go(cluster: int) -> None:
+def test_traffic_is_counted_by_where_it_goes(cluster: int) -> None:
     m, n, k = 256, 512, 128
     counters = product(m, n, k, cluster=cluster).counters
     tiles, steps = m // BM * (n // BN), k // BK
-    assert counters["tma_load_bytes"] == tiles * steps * STAGE_BYTES  # what comes to each block, whoever asked for it
+    assert counters["tma_load_sectors"] == tiles * steps * STAGE_BYTES / 32  # to each block, whoever asked for it
     assert counters["global_load_bytes"] == tiles * steps * (BM + BN // cluster) * BK * 2  # a cluster reads B once
-    assert counters["tma_store_bytes"] == counters["global_store_bytes"] == m * n * 2
-    assert counters["tma_reduce_bytes"] == 0
+    assert 32 * counters["tma_store_sectors"] == counters["global_store_bytes"] == m * n * 2
+    assert counters["tma_reduce_sectors"] == 0
     # Each of two warpgroups reads its 64 rows of A, and all of B.
-    assert counters["tensor_operand_bytes"] == tiles * steps * 2 * (64 + BN) * BK * 2
+    assert counters["tensor_operand_wavefronts"] == tiles * steps * 2 * (64 + BN) * BK * 2 / 128
     assert counters["tensor_flops"] == 2 * m * n * k
     assert counters["tensor_instructions"] == tiles * 2 * 4 * (k // 16)  # by each of four warps
     assert counters["shared_store_wavefronts"] == counters["shared_store_wavefronts_ideal"] == m * n * 2 / 128

@@ -4,8 +4,8 @@ Which of Nsight Compute's metrics each counter is (`api_counters`), and why that
 
 - shared wavefronts and their ideal come from the source page, added up by machine instruction: they are counted per
   instruction from the addresses it used, so they are exact and repeat from run to run, and loads (LDS, LDSM) stand
-  apart from stores (STS, LDGSTS). The unit's own counter ``l1tex__data_pipe_lsu_wavefronts_mem_shared`` also counts
-  cycles lost to other traffic; it is kept in the record beside them.
+  apart from stores (STS, STSM, LDGSTS). The unit's own counter ``l1tex__data_pipe_lsu_wavefronts_mem_shared`` also
+  counts cycles lost to other traffic; it is kept in the record beside them.
 - global sectors are ``memory_l2_theoretical_sectors_global`` of the same page: distinct 32-byte pieces a request asks
   for, whether or not L1 has them.
 """
@@ -58,6 +58,12 @@ METRICS = (
     "sm__inst_executed_pipe_tensor_op_hmma.sum",
     "sm__inst_executed_pipe_tensor_op_imma.sum",
     "sm__inst_executed_pipe_tensor_op_dmma.sum",
+    "sm__inst_executed_pipe_tensor_op_gmma.sum",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_gmma.sum",
+    "l1tex__m_xbar2l1tex_read_sectors_mem_global_op_tma_ld.sum",
+    "l1tex__m_l1tex2xbar_write_sectors_mem_global_op_tma_st.sum",
+    "l1tex__m_l1tex2xbar_write_sectors_mem_global_op_tma_red.sum",
+    "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_stsm.sum",
     "sm__warps_active.avg.pct_of_peak_sustained_active",
     "sm__throughput.avg.pct_of_peak_sustained_elapsed",
     "dram__bytes_read.sum",
@@ -71,7 +77,7 @@ MOST_TRIES = 8
 
 TENSOR_OPCODES = ("HMMA", "IMMA", "DMMA", "BMMA", "HGMMA", "IGMMA", "QGMMA", "BGMMA")
 SHARED_LOADS = ("LDS", "LDSM")
-SHARED_STORES = ("STS", "LDGSTS")
+SHARED_STORES = ("STS", "STSM", "LDGSTS")
 
 COLUMNS = {
     "instructions": ("Instructions Executed", "inst_executed"),
@@ -255,6 +261,10 @@ def api_counters(metrics: Mapping[str, float], opcodes: Mapping[str, Mapping[str
         ("global_store_sectors", "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"),
         ("global_load_bytes", "smsp__sass_data_bytes_mem_global_op_ld.sum"),
         ("global_store_bytes", "smsp__sass_data_bytes_mem_global_op_st.sum"),
+        ("tensor_operand_wavefronts", "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_gmma.sum"),
+        ("tma_load_sectors", "l1tex__m_xbar2l1tex_read_sectors_mem_global_op_tma_ld.sum"),
+        ("tma_store_sectors", "l1tex__m_l1tex2xbar_write_sectors_mem_global_op_tma_st.sum"),
+        ("tma_reduce_sectors", "l1tex__m_l1tex2xbar_write_sectors_mem_global_op_tma_red.sum"),
     ):
         if metric in metrics:
             found[name] = metrics[metric]

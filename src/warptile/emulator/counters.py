@@ -14,10 +14,11 @@ docs/counters.md shows the patterns and what was read. Each rule has a test with
   global line and shared 128-byte line, a wavefront can take each sector to one block and fill each block from one.
 - *`cp.async` through L1* (.ca, 4 or 8 bytes). Lanes are dealt out to as many turns as banks conflict; each turn
   takes a wavefront for every global line in it.
-- *`wgmma`* reads what its descriptors name once for the four warps together; eight chunks of 16 bytes that follow each
-  other in a core matrix lie in 32 different banks under every swizzle, so there are no conflicts and only bytes count.
-- *Bulk and tensor copies* count bytes: those that come to a block, in each block that a multicast names, and those that
-  leave. Global memory is read once by a multicast.
+- *`wgmma`* reads what its descriptors name once for the four warps together, 128 bytes a wavefront: the eight chunks of
+  16 bytes of a core matrix lie in 32 different banks under every swizzle, so there are no conflicts.
+- *Bulk and tensor copies* move pieces of at most 128 bytes of a row (of a bulk copy, from its start on). Sectors are
+  those that each piece touches: of loads for every block that gets them and whether or not they lie in the tensor, of
+  stores and reductions where they do.
 - *Ideal* wavefronts are the passes, or 128 bytes each of what the active lanes ask for if that is fewer.
 """
 
@@ -31,6 +32,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from warptile.emulator.lanes import WARP, Active, Array
+from warptile.isa.swizzle import CHUNK_BYTES
 from warptile.ptx.instruction import Instruction
 
 SECTOR_BYTES = 32
@@ -41,16 +43,16 @@ FIELDS = (
     "warp_instructions",
     "tensor_instructions",
     "tensor_flops",
-    "tensor_operand_bytes",
+    "tensor_operand_wavefronts",
     "global_load_requests",
     "global_load_sectors",
     "global_load_bytes",
     "global_store_requests",
     "global_store_sectors",
     "global_store_bytes",
-    "tma_load_bytes",
-    "tma_store_bytes",
-    "tma_reduce_bytes",
+    "tma_load_sectors",
+    "tma_store_sectors",
+    "tma_reduce_sectors",
     "shared_load_requests",
     "shared_load_wavefronts",
     "shared_load_wavefronts_ideal",
@@ -60,6 +62,20 @@ FIELDS = (
     "barriers",
 )
 _COLUMN = {name: column for column, name in enumerate(FIELDS)}
+
+
+def piece_sectors(places: NDArray[np.int64], row: int, inside: NDArray[np.bool_] | None = None) -> int:
+    """Sectors of a bulk or tensor copy: of each piece of up to 128 bytes of a row, those that it touches.
+
+    Args:
+        places: of all chunks of 16 bytes in global memory, in the order of the box.
+        row: chunks of one row of it.
+        inside: which chunks count; of each row the first ones.
+    """
+    sectors = places // SECTOR_BYTES
+    fresh = np.arange(len(places)) % row % (LINE_BYTES // CHUNK_BYTES) == 0
+    fresh[1:] |= sectors[1:] != sectors[:-1]
+    return int(np.count_nonzero(fresh if inside is None else fresh & inside))
 
 
 @njit(cache=True)
@@ -316,18 +332,18 @@ class Counters:
             row[_COLUMN["global_load_bytes"]] += size * elements
         self._add_shared("store", instruction, active, ideal, wavefronts)
 
-    def bulk_load(self, instruction: Instruction, size: int, blocks: int) -> None:
+    def bulk_load(self, instruction: Instruction, size: int, sectors: int, blocks: int) -> None:
         """A bulk copy of ``size`` bytes of global memory into the shared memory of each of some blocks.
 
         It goes past L1, so it asks for no sectors there.
         """
         self.add(instruction, "global_load_bytes", size)
-        self.add(instruction, "tma_load_bytes", size * blocks)
+        self.add(instruction, "tma_load_sectors", sectors * blocks)
 
-    def bulk_store(self, instruction: Instruction, size: int, *, reduces: bool) -> None:
+    def bulk_store(self, instruction: Instruction, size: int, sectors: int, *, reduces: bool) -> None:
         """A bulk copy of ``size`` bytes to global memory, or a reduction there."""
         self.add(instruction, "global_store_bytes", size)
-        self.add(instruction, "tma_reduce_bytes" if reduces else "tma_store_bytes", size)
+        self.add(instruction, "tma_reduce_sectors" if reduces else "tma_store_sectors", sectors)
 
     def _add_shared(self, kind: str, instruction: Instruction, active: Active, ideal: int, wavefronts: int) -> None:
         row = self.table[self._slot[id(instruction)]]

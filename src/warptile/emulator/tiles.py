@@ -72,6 +72,11 @@ def box_bytes(tensor: TensorMap) -> int:
     return int(np.prod(extents(tensor))) * tensor.element_bytes
 
 
+def row_chunks(tensor: TensorMap) -> int:
+    """Chunks of one row of a box."""
+    return tensor.box[0] * tensor.element_bytes // CHUNK_BYTES
+
+
 def chunks(tensor: TensorMap, coordinates: NDArray[np.int64]) -> Chunks:
     """The chunks of the boxes at ``coordinates``, of shape (boxes, rank), innermost first.
 

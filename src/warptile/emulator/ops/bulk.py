@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from warptile.emulator.assembler import Assembler, Modifiers, Operation, Source, unknown
 from warptile.emulator.bulk import Combine, Transfer
+from warptile.emulator.counters import piece_sectors
 from warptile.emulator.lanes import Active, Array
 from warptile.emulator.machine import Machine
 from warptile.emulator.mbarriers import BYTES as MBARRIER_BYTES
@@ -19,7 +20,7 @@ from warptile.emulator.ops.atomic import combination
 from warptile.emulator.ops.memory import TYPE_BYTES, address_source
 from warptile.emulator.peers import OWN_BYTES, RANK_SHIFT
 from warptile.emulator.spaces import WRITTEN, Offsets, Space
-from warptile.emulator.tiles import TILE_ALIGNMENT_BYTES, box_bytes, chunks, decode, slots
+from warptile.emulator.tiles import TILE_ALIGNMENT_BYTES, box_bytes, chunks, decode, row_chunks, slots
 from warptile.errors import (
     DataRace,
     EmulationError,
@@ -246,9 +247,11 @@ class _Copy:
             reduction = self._reduction(self._reduction_type or "") if self._reduction is not None else None
             targets = list(self._targets(active, row, lane))
             if self._spaces[0] == "global":
-                machine.count.bulk_load(self._instruction, size, len(targets))
+                sectors = piece_sectors(int(read[row]) + steps, len(steps))
+                machine.count.bulk_load(self._instruction, size, sectors, len(targets))
             elif self._spaces[1] == "global":
-                machine.count.bulk_store(self._instruction, size, reduces=reduction is not None)
+                sectors = piece_sectors(int(write[row]) + steps, len(steps))
+                machine.count.bulk_store(self._instruction, size, sectors, reduces=reduction is not None)
             for target, barrier in targets:
                 place = int(write[row]) if target is None else target(int(write[row]))
                 machine.bulk.issue(Transfer(
@@ -270,9 +273,11 @@ class _Copy:
                 self._store(lane, tensor, start, found.places[0], found.inside[0] > 0, int(addresses[row]))
                 continue
             inside = found.inside[0]
-            source = (machine.global_space, np.where(inside > 0, start + found.places[0], 0))
+            places = start + found.places[0]
+            source = (machine.global_space, np.where(inside > 0, places, 0))
             targets = list(self._targets(active, row, lane))
-            machine.count.bulk_load(self._instruction, int(inside.sum()), len(targets))
+            sectors = piece_sectors(places, row_chunks(tensor))
+            machine.count.bulk_load(self._instruction, int(inside.sum()), sectors, len(targets))
             for target, barrier in targets:
                 place = int(addresses[row]) if target is None else target(int(addresses[row]))
                 where = self._resolve(lane, "shared", slots(tensor, np.array([place]))[0])
@@ -287,7 +292,8 @@ class _Copy:
         """What lies inside the tensor is written, in whole chunks, as the hardware does."""
         space, offsets = self._resolve(lane, "shared", slots(tensor, np.array([address]))[0])
         size = CHUNK_BYTES * int(np.count_nonzero(inside))
-        self._machine.count.bulk_store(self._instruction, size, reduces=self._reduction is not None)
+        sectors = piece_sectors(start + places, row_chunks(tensor), inside)
+        self._machine.count.bulk_store(self._instruction, size, sectors, reduces=self._reduction is not None)
         reduction = None
         if self._reduction is not None:
             name = "f32" if tensor.dtype == "tf32" else tensor.dtype

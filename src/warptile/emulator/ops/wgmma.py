@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warptile.emulator.assembler import Assembler, Modifiers, Operation, Source, builder, unknown
+from warptile.emulator.counters import LINE_BYTES
 from warptile.emulator.group_products import GroupProduct, Issue
 from warptile.emulator.lanes import WARP, Active, Array
 from warptile.errors import DivergentCollective, EmulationError
@@ -120,7 +121,7 @@ def _build_product(
         count.add(instruction, "tensor_instructions", len(warps))
         count.add(instruction, "tensor_flops", shape.flops * len(warps))
         warpgroups = int(np.count_nonzero(warps % wgmma.WARPS == 0))
-        count.add(instruction, "tensor_operand_bytes", read_bytes * warpgroups)
+        count.add(instruction, "tensor_operand_wavefronts", read_bytes // LINE_BYTES * warpgroups)
 
     return Operation(run, collective="warp")
 

@@ -312,8 +312,10 @@ def torch_launch(key: ProblemKey, sets: int) -> TorchLaunch:
         raise UnsupportedError("torch is not installed; pip install 'warptile[torch]' adds it") from error
     kind = getattr(torch, key.dtype)
 
-    def normal(rows: int, columns: int) -> Any:
+    def normal(rows: int, columns: int, major: str) -> Any:
+        if major == "col":
+            return torch.randn(columns, rows, dtype=kind, device="cuda").t()
         return torch.randn(rows, columns, dtype=kind, device="cuda")
 
-    pairs = tuple((normal(key.m, key.k), normal(key.k, key.n)) for _ in range(sets))
+    pairs = tuple((normal(key.m, key.k, key.a_major), normal(key.k, key.n, key.b_major)) for _ in range(sets))
     return TorchLaunch(torch, pairs, torch.empty(key.m, key.n, dtype=kind, device="cuda"))

@@ -53,9 +53,10 @@ def say(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
 
 
-def _work(out: Path, rungs: Sequence[str], sizes: Sequence[int]) -> stages.Work:
+def _work(out: Path, rungs: Sequence[str], sizes: Sequence[int], types: Sequence[str] = ()) -> stages.Work:
     chosen = tuple(rung_named(name) for name in rungs)
-    return stages.Work(Journal(out / "journal.jsonl"), chosen, tuple(sizes), tuned_folder=out / "tuned", say=say)
+    journal = Journal(out / "journal.jsonl")
+    return stages.Work(journal, chosen, tuple(sizes), tuple(types), tuned_folder=out / "tuned", say=say)
 
 
 def compile_stage(stage: str, work: stages.Work) -> None:
@@ -183,6 +184,7 @@ def adopt(source: Path, notes: str, prediction: str, target: Path | None = None)
 @click.option("--rung", "names", multiple=True, help="Only these rungs.")
 @click.option("--family", "chosen_families", multiple=True, type=click.Choice(families()), help="Only these families.")
 @click.option("--size", "sizes", multiple=True, type=int, default=SIZES, show_default=True, help="Sizes of the sweep.")
+@click.option("--type", "types", multiple=True, help="Sweep and tune only these types, such as bf16.")
 @click.option("--minutes", type=float, default=60.0, show_default=True, help="Start nothing that ends later.")
 @click.option("--git", "commit", default=None, help="Commit of the sources, where there is no checkout to ask.")
 @click.option("--previous", type=click.Path(path_type=Path), help="Folder of an earlier run to go on from.")
@@ -198,6 +200,7 @@ def main(
     names: tuple[str, ...],
     chosen_families: tuple[str, ...],
     sizes: tuple[int, ...],
+    types: tuple[str, ...],
     minutes: float,
     commit: str | None,
     previous: Path | None,
@@ -224,19 +227,21 @@ def main(
     until_s = until if until is not None else time.time() + 60 * minutes
     if as_worker is not None:
         try:
-            sys.exit(worker(as_worker, _work(out, rungs, sizes), until_s))
+            sys.exit(worker(as_worker, _work(out, rungs, sizes, types), until_s))
         except DeviceError:
             sys.exit(STATUS_LOST)  # the task's failure is in the journal and was said
     _begin(out, previous, retry)
     arguments = [word for name in rungs for word in ("--rung", name)]
     arguments += [word for size in sizes for word in ("--size", str(size))]
+    arguments += [word for each in types for word in ("--type", each)]
     wanted = stages.STAGES if "all" in chosen else tuple(stage for stage in stages.STAGES if stage in chosen)
     said = [*(f"--stage {stage}" for stage in wanted), *(f"--family {family}" for family in chosen_families)]
     said += [f"--rung {name}" for name in names] + ([] if sizes == SIZES else [f"--size {size}" for size in sizes])
+    said += [f"--type {each}" for each in types]
     command = "python -m warptile.bench.campaign " + " ".join(said)
     try:
         for stage in wanted:
-            compile_stage(stage, _work(out, rungs, sizes))
+            compile_stage(stage, _work(out, rungs, sizes, types))
             if not supervise(stage, out, arguments, until_s):
                 say(f"{stage}: out of time; run the same command again to go on")
                 break

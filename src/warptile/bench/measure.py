@@ -20,7 +20,7 @@ the warm-up of one cell can be short."""
 BRIEF = Schedule("sustained", rounds=3, turn_ms=100.0, warm_up_ms=100.0)
 """The same in less time, where many cells are compared with each other rather than with a target."""
 
-SHORT_COOL = replace(COOL, bursts=3)
+SHORT_COOL = replace(COOL, bursts=2)
 """Bursts on a cool chip, as many as a sweep has time for."""
 
 CELL_CAP_MS = 20_000.0

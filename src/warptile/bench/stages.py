@@ -52,6 +52,7 @@ from warptile.bench.workloads import (
     F16_F32,
     F32,
     F64,
+    GROUPS,
     PROFILE_SIZE,
     S8,
     SIZES,
@@ -107,15 +108,20 @@ TUNED = (
 
 @dataclass
 class Work:
-    """What a worker shares between its tasks."""
+    """What a worker shares between its tasks. ``types`` limits the groups that are swept and tuned, by their names."""
 
     journal: Journal
     rungs: tuple[Rung, ...]
     sizes: tuple[int, ...] = SIZES
+    types: tuple[str, ...] = ()
     tuned_folder: Path | None = None
     arch: str = REFERENCE_ARCH
     say: Callable[[str], None] = print
     sampler: Sampler = field(default_factory=Sampler)
+
+    def wanted(self, groups: Sequence[Group]) -> tuple[Group, ...]:
+        """Those of some groups that are asked for."""
+        return tuple(group for group in groups if not self.types or group.name in self.types)
 
     @cached_property
     def bench(self) -> sweep.Bench:
@@ -165,14 +171,17 @@ def _correctness(work: Work) -> Iterator[Task]:
 
 
 def _sweep(work: Work) -> Iterator[Task]:
-    yield from sweep.tasks(work.rungs, work.arch, lambda: work.bench, work.baseline_of, work.sizes)
+    yield from sweep.tasks(
+        work.rungs, work.arch, lambda: work.bench, work.baseline_of, work.sizes, groups=work.wanted(GROUPS)
+    )
 
 
 def _cool(work: Work) -> Iterator[Task]:
     sizes = tuple(size for size in COOL_SIZES if size in work.sizes)
     yield from sweep.tasks(
-        work.rungs, work.arch, lambda: work.cool_bench, work.baseline_of, sizes, groups=COOL_GROUPS, prefix="cool"
-    )
+        work.rungs, work.arch, lambda: work.cool_bench, work.baseline_of, sizes, groups=work.wanted(COOL_GROUPS),
+        prefix="cool",
+    )  # fmt: skip
 
 
 def _types(work: Work) -> Iterator[Task]:
@@ -192,7 +201,8 @@ def _unaligned(work: Work) -> Iterator[Task]:
 def _tune(work: Work) -> Iterator[Task]:
     """The whole space first; sizes beyond it only for the tensor cores, as a CUDA-core kernel takes too long there."""
     chosen = {rung.name for rung in work.rungs}
-    pairs = [(RUNGS[name], group) for name, group in TUNED if name in chosen]
+    asked = work.wanted([group for _, group in TUNED])
+    pairs = [(RUNGS[name], group) for name, group in TUNED if name in chosen and group in asked]
     order = [FULL_SIZE, *(size for size in (8192, 16384, 2048, 1024) if size in work.sizes)]
     for size in order:
         for rung, group in pairs:

@@ -117,9 +117,9 @@ MENU = ("mma-final", "mma-sparse", "wgmma-final", "wgmma-sparse")
 
 MENU_SIZE, F64_SIZE, LAYOUT_SIZE = 8192, 4096, 4096
 SECOND_MENU_SIZE = 4096
-"""A further size of the menu, for the rungs of `AT_BOTH_SIZES`."""
+"""A further size of the menu, for the rungs of `AT_BOTH_SIZES`, in a brief look."""
 
-AT_BOTH_SIZES = ("wgmma-final", "wgmma-sparse")
+AT_BOTH_SIZES = ("wgmma-final",)
 LAYOUT_GROUPS = {"mma-final": TYPE_GROUPS, "wgmma-final": (F16_F32, BF16, TF32, E4M3, E4M3_FAST, S8)}
 """The rungs that are measured in every combination of majors, and in which types."""
 

@@ -7,8 +7,8 @@ import pytest
 
 from warptile.cli import isa
 from warptile.cli.main import run
-from warptile.isa import native
-from warptile.isa.catalogue import by_name, multiplications
+from warptile.isa import forms, native
+from warptile.isa.catalogue import FORMS, assembled, by_name, multiplications
 from warptile.isa.drawing import MAX_WIDTH, draw, draw_metadata
 from warptile.isa.summary import cell, rows
 
@@ -52,12 +52,15 @@ def test_one_architecture_shows_its_machine_code(capsys):
 
 def test_every_instruction_is_in_some_row():
     table = native.table()
-    summary = rows(table, multiplications())
-    assert sorted(name for row in summary for name in row.names) == sorted(by_name())
+    summary = rows(table, assembled())
+    known = {each.name: each for each in assembled()}
+    assert sorted(name for row in summary for name in row.names) == sorted(known)
     for row in summary:
         for name in row.names:
             assert row.cells == tuple(cell(table.of(arch, name)) for arch in native.ARCHITECTURES)
-            assert set(by_name()[name].types[1:3]) <= set(row.operands.split(", "))
+            assert set(known[name].types[1:3]) <= set(row.operands.split(", "))
+    (row,) = [row for row in summary if row.instruction == "wgmma.sp.m64nNk64" and row.sums == "f16"]
+    assert (row.operands, len(row.names)) == ("e4m3, e5m2", 4)
 
 
 def cells_of(text, title):
@@ -130,7 +133,8 @@ def test_drawings_of_every_family_stay_within_100_columns(capsys):
 def test_json_is_one_document(capsys):
     listed = json.loads(output(capsys, "--json").out)
     assert listed["schema"] == "warptile.isa/1"
-    assert len(listed["instructions"]) == len(multiplications())
+    assert len(listed["instructions"]) == len(assembled())
+    assert [form["name"] for form in listed["forms"]] == [form.name for form in FORMS]
     found = next(e for e in listed["instructions"] if e["name"] == "mma.m16n8k64.s32.u4")
     assert found["outcomes"]["sm_90a"]["tensor"] == {"IMMA.16832.U8.U8": 2}
     assert found["outcomes"]["sm_75"]["status"] == "refused"
@@ -151,12 +155,41 @@ def test_the_fragments_of_an_architecture_are_drawn(capsys):
     assert new != old
 
 
+def test_copies_and_synchronisation_are_listed_with_what_the_hardware_calls_them(capsys):
+    everything = " ".join(output(capsys).out.split())
+    for word in ("UBLKCP.S.G", "UTMALDG.5D", "UTMASTG.2D", "UTMAREDG", "SYNCS.PHASECHK.TRANS64.TRYWAIT", "USETMAXREG",
+                 "FENCE.VIEW.ASYNC", "ELECT", "STSM", "UCGABAR_ARV", "HGMMA", "QGMMA"):  # fmt: skip
+        assert word in everything
+    family = output(capsys, "tensor-map").out
+    assert "prefetch.tensormap" in family
+    assert "UTMACCTL.PF" in family
+    assert "mbarrier" not in family
+    copies = output(capsys, "cp.async.bulk").out
+    assert "UBLKCP.G.S" in copies
+    assert "UTMALDG" in copies
+    assert "mbarrier.init" not in copies
+    one = output(capsys, "setmaxnreg.inc").out
+    assert "multiples of 8" in one
+    assert re.search(r"sm_90 +Instruction 'setmaxnreg.inc' not supported", one)
+    assert re.search(r"sm_90a +USETMAXREG\.TRY_ALLOC\.CTAPOOL", one)
+    facts = json.loads(output(capsys, "mbarrier", "--json").out)["forms"]
+    assert {form["family"] for form in facts} == {"mbarrier"}
+    assert facts[0]["outcomes"]["sm_80"] == {"machine": ["STS.64"], "reason": None}
+
+
+def test_a_form_of_every_family_is_found_by_its_whole_name(capsys):
+    for form in {form.family: form for form in FORMS}.values():
+        assert form.does in " ".join(output(capsys, form.name).out.split())
+        assert str(forms.table().found["sm_90a"][form.name]) in output(capsys, form.name).out
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [
         ("mma.m16n8k16.f32.fp16", "mma.m16n8k16.f32.f16"),
         ("mma.sp.m16n8k32.f32.f1", "mma.sp.m16n8k32.f32.f16"),
         ("ldmatrix.x3", "ldmatrix.x4"),
+        ("mbarrier.try_wait.party", "mbarrier.try_wait.parity"),
         ("quux", "`warptile isa` lists them all"),
     ],
 )

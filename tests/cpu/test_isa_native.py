@@ -8,10 +8,17 @@ import pytest
 
 from warptile import headers
 from warptile.bench import native as assembling
-from warptile.compile import compile_source, compiler_version
+from warptile.compile import compile_source, compiler_version, disassemble
 from warptile.errors import CompileError
-from warptile.isa import mma, native, wmma
-from warptile.isa.catalogue import by_name, multiplications
+from warptile.isa import mma, native, wgmma, wmma
+from warptile.isa.catalogue import (
+    GROUP_COLUMNS,
+    Multiplication,
+    assembled,
+    by_name,
+    group_multiplications,
+    multiplications,
+)
 from warptile.isa.native import ARCHITECTURES, Outcome
 from warptile.source import Source
 
@@ -40,7 +47,7 @@ def differing(arch, instructions):
 def test_the_table_is_what_the_assembler_makes_for_sm_90a():
     same_compiler()
     # All that it takes, and of what it refuses, one by one, those with one type.
-    chosen = [m for m in multiplications() if status("sm_90a", m.name) != "refused" or m.types[1] == m.types[2]]
+    chosen = [m for m in assembled() if status("sm_90a", m.name) != "refused" or m.types[1] == m.types[2]]
     assert len(chosen) > 150
     assert differing("sm_90a", chosen) == {}
 
@@ -57,20 +64,71 @@ SAMPLE = (
 @pytest.mark.parametrize("arch", [arch for arch in ARCHITECTURES if arch != "sm_90a"])
 def test_a_sample_of_every_other_architecture_is_what_the_assembler_makes(arch):
     same_compiler()
-    assert differing(arch, [by_name()[name] for name in SAMPLE]) == {}
+    some = [by_name()[name] for name in SAMPLE] + [m for m in group_multiplications() if m.types[1] == "f16"]
+    assert differing(arch, some) == {}
+
+
+@assembles
+@pytest.mark.parametrize("from_registers", [False, True])
+def test_another_n_of_wgmma_changes_one_number(from_registers):
+    """The reason why the table holds one n: every n of f16, the ends of all types, A in shared memory or registers."""
+    same_compiler()
+    chosen = [
+        (name, *found)
+        for name, found in wgmma.by_name().items()
+        if found[0].n in (8, 256) or (found[1][:2] == ("f32", "f16") and not found[0].sparse)
+    ]
+    assert len(chosen) == 2 * 33 + 30
+    text = "".join(
+        assembling.group_kernel(f"k{i}", shape, types[0], shape.opcode(types), a_in_registers=from_registers)
+        for i, (_, shape, types) in enumerate(chosen)
+    )
+    compiled = compile_source(Source(text, "k0", may_spill=True), "sm_90a", cache=None)
+    made = assembling.instructions_of(disassemble(compiled.cubin))
+    for i, (name, shape, _) in enumerate(chosen):
+        found = assembling._outcome(made[f"k{i}"])
+        assert found == TABLE.of_group("sm_90a", name)
+        assert list(found.tensor) == [each for each in found.tensor if f".64x{shape.n}x{shape.k}" in each]
+        standing = by_group_name()[name.replace(f"n{shape.n}k", f"n{GROUP_COLUMNS}k")]
+        assert [each.replace(f"x{shape.n}x", f"x{GROUP_COLUMNS}x") for each in found.tensor] == list(
+            TABLE.of("sm_90a", standing.name).tensor
+        )
+
+
+def by_group_name() -> dict[str, Multiplication]:
+    return {each.name: each for each in group_multiplications()}
+
+
+def test_wgmma_stands_in_the_table_for_sm_90a_alone():
+    assert len(group_multiplications()) == 17 + 16
+    words = {"f16": "HGMMA", "bf16": "HGMMA", "tf32": "HGMMA", "e4m3": "QGMMA", "e5m2": "QGMMA", "s8": "IGMMA",
+             "u8": "IGMMA", "b1": "BGMMA"}  # fmt: skip
+    for each in group_multiplications():
+        assert [status(arch, each.name) for arch in ARCHITECTURES] == [
+            "native" if arch == "sm_90a" else "refused" for arch in ARCHITECTURES
+        ]
+        (machine,) = TABLE.of("sm_90a", each.name).tensor
+        assert machine.split(".")[0] == words[each.types[1]]
+        assert (".SP." in machine) == (each.family == "wgmma.sp")
+        assert "wgmma.mma_async" in TABLE.of("sm_120a", each.name).reason
+    assert str(TABLE.of_group("sm_90a", "wgmma.m64n256k32.f16.e4m3.e5m2")) == "QGMMA.64x256x32.F16.E4M3.E5M2"
+    assert TABLE.of_group("sm_100a", "wgmma.m64n8k16.f32.f16").status == "refused"
+    with pytest.raises(ValueError, match="lies in shared memory"):
+        by_group_name()["wgmma.m64n128k16.f32.f16"].fragment("b")
+    assert [by_group_name()["wgmma.m64n128k16.f32.f16"].fragment(m).registers for m in "adc"] == [4, 4, 4]
 
 
 def test_the_table_has_every_instruction_and_architecture():
     assert tuple(TABLE.outcomes) == ARCHITECTURES
     for outcomes in TABLE.outcomes.values():
-        assert list(outcomes) == [each.name for each in multiplications()]
+        assert list(outcomes) == [each.name for each in assembled()]
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_the_assembler_refuses_what_is_too_new_for_it_and_nothing_else(arch):
-    for each in multiplications():
+    for each in assembled():
         outcome = TABLE.of(arch, each.name)
-        too_new = CAPABILITY[arch] < each.capability
+        too_new = CAPABILITY[arch] < each.capability or each.only not in ("", arch)
         if arch == "sm_100a" and ".f8f6f4." in each.name and set(each.types[1:3]) <= {"e4m3", "e5m2"}:
             too_new = ".f16." in each.name and each.family == "mma.sp"  # taken as if it had no kind
         assert (outcome.status == "refused") == too_new, (each.name, str(outcome))
@@ -152,7 +210,7 @@ def test_sparse_spellings_in_the_table_are_those_that_the_assembler_takes():
 
 
 def test_reading_undoes_writing(tmp_path, monkeypatch):
-    rows = {arch: {each: TABLE.of(arch, each.name) for each in multiplications()} for arch in ARCHITECTURES}
+    rows = {arch: {each: TABLE.of(arch, each.name) for each in assembled()} for arch in ARCHITECTURES}
     text = native.to_json(TABLE.compiler, rows)
     assert text == native.FILE.read_text()
     assert json.loads(text)["schema"] == "warptile.native/1"
@@ -188,6 +246,6 @@ def test_machine_code_is_counted_but_for_what_moves_registers():
 	.section	.text.k1,"ax",@progbits
         /*0000*/               @P0 EXIT ;
 """
-    counted = assembling._kernels(text)
-    assert assembling._outcome(counted["k0"]) == Outcome({"HMMA.16816.F32": 1}, {"FADD": 2, "LDS": 1})
-    assert counted["k1"] == {"EXIT": 1}
+    found = assembling.instructions_of(text)
+    assert assembling._outcome(found["k0"]) == Outcome({"HMMA.16816.F32": 1}, {"FADD": 2, "LDS": 1})
+    assert found["k1"] == ["EXIT"]

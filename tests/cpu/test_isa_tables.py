@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from warptile.bench.isa_tables import CLAIMS, claims_table, isa_table
+from warptile.bench.isa_tables import CLAIMS, claims_table, forms_table, isa_table
 from warptile.bench.report import Report
 from warptile.isa import native
 from warptile.isa.catalogue import by_name
@@ -15,6 +15,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "isa.md"
 def test_the_page_is_what_the_tables_give():
     assert Report().render(PAGE.read_text()) == PAGE.read_text(), "run: warptile report"
     assert isa_table() in PAGE.read_text()
+    assert forms_table() in PAGE.read_text()
     assert claims_table() in PAGE.read_text()
 
 
@@ -36,3 +37,7 @@ def test_rows_say_what_became_of_each_instruction():
     assert lines[0].split(" | ")[3:] == [*native.ARCHITECTURES[:-1], "sm_120a |"]
     (line,) = [line for line in lines if line.startswith("| `mma.m16n8k256.xor` |")]
     assert line.split(" | ")[3:] == ["–", "BMMA", "BMMA", "BMMA", "2 BMMA\\*", "8 IMMA\\*", "8 IMMA\\* |"]
+    (line,) = [line for line in lines if line.startswith("| `wgmma.m64nNk256` |")]
+    assert line.split(" | ")[1:] == ["b1", "s32", *["–"] * 4, "BGMMA", "–", "– |"]
+    (line,) = [line for line in forms_table().splitlines() if line.startswith("| `setmaxnreg.dec` |")]
+    assert line.endswith("| sm_90a | `USETMAXREG.DEALLOC.CTAPOOL` |")

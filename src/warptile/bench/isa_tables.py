@@ -1,4 +1,4 @@
-"""Tables of docs/isa.md: what instructions become, and T1's precision table beside it.
+"""Tables of docs/isa.md: what instructions become, and T1's precision table beside them.
 
 T1 is "tensor cores from WMMA to WGMMA". What it says of types and shapes is data here; what assembled code shows comes
 from `warptile.isa.native`, and a claim that it contradicts must have a sentence that names the difference.
@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from warptile.bench.markdown import markdown
-from warptile.isa import native
-from warptile.isa.catalogue import by_name, multiplications
+from warptile.isa import forms, native
+from warptile.isa.catalogue import FORMS, assembled, by_name, multiplications
 from warptile.isa.native import ARCHITECTURES, Table
 from warptile.isa.summary import rows
 
@@ -99,8 +99,21 @@ def isa_table() -> str:
     header = ("instruction", "A, B", "D", *ARCHITECTURES)
     made = [
         (f"`{row.instruction}`", row.operands, row.sums, *(cell.replace("*", "\\*") for cell in row.cells))
-        for row in rows(table, multiplications())
+        for row in rows(table, assembled())
     ]
+    return markdown(header, made, right=len(header)) + f"\n*As assembled by {table.compiler}.*\n"
+
+
+def forms_table() -> str:
+    """Every copy and every instruction of synchronisation: what it does, asks for and becomes."""
+    table = forms.table()
+    made = []
+    for form in FORMS:
+        found = {arch: table.found[arch][form.name] for arch in forms.ARCHITECTURES}
+        takes = [arch for arch in forms.ARCHITECTURES if not found[arch].reason]
+        machine = str(found[HOPPER]).replace(" + ", "` + `")
+        made.append((f"`{form.name}`", form.does, form.limits, takes[0], f"`{machine}`"))
+    header = ("instruction", "what it does", "what it asks for", "first taken by", HOPPER)
     return markdown(header, made, right=len(header)) + f"\n*As assembled by {table.compiler}.*\n"
 
 

@@ -204,6 +204,10 @@ class Report:
         """What every tensor-core instruction becomes on every architecture."""
         return isa_tables.isa_table()
 
+    def table_isa_forms(self) -> str:
+        """Copies and synchronisation: what each becomes (docs/isa.md)."""
+        return isa_tables.forms_table()
+
     def table_isa_claims(self) -> str:
         """T1's precision table with what assembled code shows."""
         return isa_tables.claims_table()

@@ -1,4 +1,4 @@
-"""``warptile isa``: the tables of tensor-core instructions, and pictures of their fragments."""
+"""``warptile isa``: the tables of tensor-core and copy instructions, and pictures of fragments."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from warptile.cli import _isa_forms
 from warptile.isa import matrix_move, native, wgmma
-from warptile.isa.catalogue import Multiplication, by_name, multiplications
+from warptile.isa.catalogue import FORMS, Multiplication, assembled, by_name, group_multiplications
 from warptile.isa.drawing import CELL_WIDTH, MAX_WIDTH, Drawing, draw, draw_metadata, places
+from warptile.isa.forms import Form
 from warptile.isa.matrix_move import MatrixMove
 from warptile.isa.mma import ELEMENT_BITS, accumulator
 from warptile.isa.sparse import SparseShape
@@ -48,7 +50,8 @@ def command(name: str | None, arch: str | None, as_json: bool) -> None:
     """Tensor-core instructions: what each becomes on each architecture, and which lane holds what.
 
     With NAME, such as mma.m16n8k16.f32.f16, mma.sp.m16n8k32.f32.bf16, wmma.m16n16k16.f32.f16, ldmatrix.x4.trans or
-    wgmma.m64n128k16.f32.f16, draws the fragments. A beginning of names, such as mma.sp, lists those.
+    wgmma.m64n128k16.f32.f16, draws the fragments. A beginning of names, such as mma.sp, lists those. So it does for
+    copies and synchronisation: cp.async.bulk.tensor, mbarrier.try_wait, or a family of them, such as tensor-copy.
     """
     if name in by_name():
         show_multiplication(by_name()[name], arch, as_json=as_json)
@@ -58,14 +61,15 @@ def command(name: str | None, arch: str | None, as_json: bool) -> None:
         show_group(name, *wgmma.by_name()[name], as_json=as_json)
     elif name in ("wgmma", "wgmma.sp"):
         show_group_table(name, as_json=as_json)
+    elif name is not None and _isa_forms.named(name):
+        show_forms(_isa_forms.named(name), as_json=as_json)
     else:
-        chosen = [each for each in multiplications() if name is None or f"{each.name}.".startswith(f"{name}.")]
+        chosen = [each for each in assembled() if name is None or f"{each.name}.".startswith(f"{name}.")]
         if not chosen:
             raise click.UsageError(unknown(str(name)))
-        show_table(chosen, arch, as_json=as_json)
-        if name is None and not as_json and arch in (None, "sm_90a"):
-            for family in ("wgmma", "wgmma.sp"):
-                show_group_table(family, as_json=False)
+        show_table(chosen, arch, FORMS if name is None else (), as_json=as_json)
+        if name is None and not as_json and arch is None:
+            show_forms(FORMS, as_json=False)
 
 
 def moves() -> dict[str, tuple[MatrixMove, int, bool]]:
@@ -82,7 +86,7 @@ def moves() -> dict[str, tuple[MatrixMove, int, bool]]:
 
 def unknown(name: str) -> str:
     """What to say about a name that is none."""
-    known = [*by_name(), *moves(), *wgmma.by_name()]
+    known = [*by_name(), *moves(), *wgmma.by_name(), *(form.name for form in FORMS)]
     near = difflib.get_close_matches(name, known, n=NEAR, cutoff=0.5)
     offered = f"did you mean {', '.join(near)}?" if near else "names are such as mma.m16n8k16.f32.f16 or ldmatrix.x4"
     return f"no instruction is called {name!r}; {offered} `warptile isa` lists them all"
@@ -91,13 +95,18 @@ def unknown(name: str) -> str:
 # -- the table ---------------------------------------------------------------------------------------------------------
 
 
-def show_table(chosen: Sequence[Multiplication], arch: str | None, *, as_json: bool) -> None:
-    """List instructions: in short for every architecture, or with their machine code on one."""
+def show_table(
+    chosen: Sequence[Multiplication], arch: str | None, forms: Sequence[Form] = (), *, as_json: bool
+) -> None:
+    """List instructions: in short for every architecture, or with their machine code on one.
+
+    ``forms`` are for the JSON document alone.
+    """
     known = native.table()
     if as_json:
-        write(
-            {"schema": "warptile.isa/1", "compiler": known.compiler, "instructions": [facts(e, arch) for e in chosen]}
-        )
+        document = {"schema": "warptile.isa/1", "compiler": known.compiler}
+        described = {"instructions": [facts(each, arch) for each in chosen]}
+        write({**document, **described, **({"forms": [_isa_forms.facts(each) for each in forms]} if forms else {})})
         return
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     if arch is None:
@@ -190,6 +199,19 @@ def show_move(name: str, move: MatrixMove, count: int, transposed: bool, *, as_j
     console.print(Text(f"  {note}", style="dim"))
 
 
+# -- copies and synchronisation ---------------------------------------------------------------------------------------
+
+
+def show_forms(forms: Sequence[Form], *, as_json: bool) -> None:
+    """List forms, or show the only one."""
+    if as_json:
+        write({"schema": "warptile.isa/1", "forms": [_isa_forms.facts(each) for each in forms]})
+    elif len(forms) == 1:
+        _isa_forms.show(console_of(MAX_WIDTH), forms[0])
+    else:
+        _isa_forms.show_list(console_of(TABLE_WIDTH), forms)
+
+
 # -- warpgroups -------------------------------------------------------------------------------------------------------
 
 
@@ -210,9 +232,12 @@ def show_group_table(family: str, *, as_json: bool) -> None:
             flags = ("yes" if flag else "" for flag in (each.transposable, each.negatable, each.saturates))
             shape = wgmma.GroupShape(each, 8, sparse=is_sparse).name.replace("n8k", "nNk")
             made.add_row(f"{family}.{shape}", ", ".join(each.types), ", ".join(each.results), columns, *flags)
+    show_table(
+        [each for each in group_multiplications() if (each.family == "wgmma.sp") >= is_sparse], None, as_json=False
+    )
     console = console_of(TABLE_WIDTH)
     console.print(made)
-    console.print("For sm_90a alone: one machine instruction (HGMMA, QGMMA, IGMMA, BGMMA) of each of four warps.")
+    console.print("For sm_90a alone: one machine instruction, which the four warps execute together.")
 
 
 def group_facts(name: str, shape: wgmma.GroupShape, types: tuple[str, str, str]) -> dict[str, Any]:
@@ -220,6 +245,7 @@ def group_facts(name: str, shape: wgmma.GroupShape, types: tuple[str, str, str])
     return {
         "name": name, "opcode": shape.opcode(types), "types": dict(zip("dab", types, strict=True)),
         "capability": wgmma.CAPABILITY, "registers": {"d": shape.registers(types[0]), "a": shape.fragment().registers},
+        "machine": str(native.table().of_group(wgmma.ARCH, name)),
     }  # fmt: skip
 
 
@@ -232,6 +258,7 @@ def show_group(name: str, shape: wgmma.GroupShape, types: tuple[str, str, str], 
         return
     console = console_of(MAX_WIDTH)
     heading(console, name, shape.opcode(types), wgmma.CAPABILITY)
+    console.print(Text(f"  {wgmma.ARCH:8} {native.table().of_group(wgmma.ARCH, name)}", style=_STYLES["native"]))
     stored = "stored" if shape.sparse else "k"
     paint(console, draw(f"A in registers: {held.rows} x {held.columns} of {types[1]}", "a", held, ("m", stored)))
     paint(console, draw(f"D: the first 8 of {shape.n} columns of {types[0]}", "d", sums, ("m", "n")))

@@ -1,5 +1,7 @@
 """All tensor-core multiplications by name: what ``warptile isa`` lists and draws, and what is assembled to see SASS.
 
+Those of four warps, all of which `warptile.isa.wgmma` names, are here with one value of n for all.
+
 A name is the family, the shape, a kind if there is one, the type of D, that of A, that of B or C where they differ, and
 what else tells instructions apart: ``mma.m16n8k16.f32.f16``, ``mma.m16n8k32.s32.s8.u8``, ``mma.m8n8k128.s32.b1.xor``,
 ``mma.sp.m16n8k32.f32.f16``, ``wmma.m16n16k16.f32.f16``.
@@ -11,13 +13,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from warptile.isa import mma, sparse, wmma
+from warptile.isa import copies, mma, sparse, synchronisation, wgmma, wmma
+from warptile.isa.forms import Form
 from warptile.isa.fragments import FragmentLayout
 from warptile.isa.mma import ROW_COLUMN
 
-FAMILIES = ("mma", "mma.sp", "wmma")
+FAMILIES = ("mma", "mma.sp", "wmma", "wgmma", "wgmma.sp")
 
-Shape = mma.MmaShape | sparse.SparseShape | wmma.WmmaShape
+Shape = mma.MmaShape | sparse.SparseShape | wmma.WmmaShape | wgmma.GroupShape
 
 NEWEST_COMMON = 90
 """The capability (times ten) whose WMMA fragments are shown unless another is asked for."""
@@ -30,13 +33,14 @@ class Multiplication:
     Attributes:
         name: as warptile calls it.
         family: one of `FAMILIES`.
-        shape: its row of `warptile.isa.mma`, `warptile.isa.sparse` or `warptile.isa.wmma`.
+        shape: its row of `warptile.isa.mma`, `warptile.isa.sparse`, `warptile.isa.wmma` or `warptile.isa.wgmma`.
         types: of D, A, B and C.
         opcode: as PTX spells it.
         capability: the first compute capability (times ten) that takes it, by the PTX ISA.
         layouts: of A and B.
         scaled: it takes block scales.
         tags: what else is in the name: the kind, a bit operation, the scales.
+        only: the one architecture that takes it, by the PTX ISA; "" if later ones do too.
     """
 
     name: str
@@ -48,11 +52,23 @@ class Multiplication:
     layouts: tuple[str, str] = ROW_COLUMN
     scaled: bool = False
     tags: tuple[str, ...] = ()
+    only: str = ""
 
     def fragment(self, matrix: str, capability: int = NEWEST_COMMON) -> FragmentLayout:
-        """The layout of ``"a"``, ``"b"``, ``"c"`` or ``"d"``; of mma.sp, A is the compressed one."""
+        """The layout of ``"a"``, ``"b"``, ``"c"`` or ``"d"``; of mma.sp, A is the compressed one.
+
+        Of wgmma: what a warp holds of A, and of every eight columns of C and D.
+
+        Raises:
+            ValueError: B of wgmma, which lies in shared memory.
+        """
         element = self.types["dabc".index(matrix)]
         place = "c" if matrix == "d" else matrix
+        if isinstance(self.shape, wgmma.GroupShape):
+            if matrix == "b":
+                raise ValueError(f"B of {self.name} has no fragment: it lies in shared memory")
+            rows = wgmma.ROWS // wgmma.WARPS
+            return self.shape.fragment() if matrix == "a" else mma.accumulator(rows, 8, mma.ELEMENT_BITS[element])
         if isinstance(self.shape, wmma.WmmaShape):
             return self.shape.fragment(place, element, max(capability, self.shape.capability))
         if isinstance(self.shape, mma.MmaShape):
@@ -119,7 +135,37 @@ def multiplications() -> tuple[Multiplication, ...]:
     return tuple(found)
 
 
+GROUP_COLUMNS = 128
+"""n of those wgmma instructions that stand for all of their types: another n changes one number in the machine code."""
+
+
+@cache
+def group_multiplications() -> tuple[Multiplication, ...]:
+    """wgmma.mma_async of every type, dense and sparse, with n = `GROUP_COLUMNS`."""
+    found = []
+    for name, (shape, types) in wgmma.by_name().items():
+        if shape.n == GROUP_COLUMNS:
+            family = "wgmma.sp" if shape.sparse else "wgmma"
+            all_types = (*types, types[0])
+            opcode = shape.opcode(types)
+            found.append(Multiplication(name, family, shape, all_types, opcode, wgmma.CAPABILITY, only=wgmma.ARCH))
+    return tuple(sorted(found, key=lambda each: each.family))
+
+
+@cache
+def assembled() -> tuple[Multiplication, ...]:
+    """What `warptile.isa.native` has machine code of."""
+    return (*multiplications(), *group_multiplications())
+
+
 @cache
 def by_name() -> dict[str, Multiplication]:
-    """The same by name."""
+    """`multiplications` by name."""
     return {each.name: each for each in multiplications()}
+
+
+FORMS: tuple[Form, ...] = (
+    *copies.BULK, *copies.TENSOR, *copies.MAPS, *synchronisation.MBARRIER, *synchronisation.FENCES,
+    *synchronisation.CLUSTER, *synchronisation.WARP,
+)  # fmt: skip
+"""Copies and synchronisation, by family."""

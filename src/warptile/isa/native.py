@@ -1,19 +1,21 @@
 """Which architecture multiplies what on its tensor cores, and what the assembler makes of the rest.
 
 The table beside this file was made by ``python -m warptile.bench.native``: every instruction assembled for every
-architecture, disassembled and counted.
+architecture, disassembled and counted. Of ``wgmma``, which is one machine instruction whatever n is, it has one n of
+each combination of types.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from warptile.isa.catalogue import Multiplication, by_name
+from warptile.isa.catalogue import GROUP_COLUMNS, Multiplication, assembled
 
 FILE = Path(__file__).resolve().parent / "native.json"
 
@@ -71,6 +73,13 @@ class Table:
         """What the instruction called ``name`` becomes on ``arch``."""
         return self.outcomes[arch][name]
 
+    def of_group(self, arch: str, name: str) -> Outcome:
+        """The same of any ``wgmma``, such as ``wgmma.m64n256k16.f32.f16``."""
+        found = self.of(arch, re.sub(r"m64n\d+k", f"m64n{GROUP_COLUMNS}k", name))
+        n = re.findall(r"m64n(\d+)k", name)[0]
+        made = {machine.replace(f"64x{GROUP_COLUMNS}x", f"64x{n}x"): count for machine, count in found.tensor.items()}
+        return Outcome(made, found.other, found.reason)
+
 
 def to_json(compiler: str, table: Mapping[str, Mapping[Multiplication, Outcome]]) -> str:
     """The table's file: distinct outcomes once, and for each instruction its outcome on each architecture."""
@@ -82,8 +91,7 @@ def to_json(compiler: str, table: Mapping[str, Mapping[Multiplication, Outcome]]
         return distinct.setdefault(text, len(distinct))
 
     rows = ",\n".join(
-        f"  {json.dumps(name)}: {[number(table[arch][each]) for arch in ARCHITECTURES]}"
-        for name, each in by_name().items()
+        f"  {json.dumps(each.name)}: {[number(table[arch][each]) for arch in ARCHITECTURES]}" for each in assembled()
     )
     outcomes = ",\n".join(f"  {text}" for text in distinct)
     head = f'"schema": "warptile.native/1", "compiler": {json.dumps(compiler)}'

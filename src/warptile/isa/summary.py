@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from warptile.isa.catalogue import Multiplication, Shape
 from warptile.isa.native import ARCHITECTURES, Outcome, Table
+from warptile.isa.wgmma import GroupShape
 from warptile.isa.wmma import WmmaShape
 
 REFUSED = "–"
@@ -18,7 +19,8 @@ class Row:
     """Some instructions.
 
     Attributes:
-        instruction: family, shape, kind, and what else tells them from others.
+        instruction: family, shape, kind, and what else tells them from others; one that stands for all n of wgmma
+            has N in its place.
         operands: types that A and B have, in any combination.
         sums: type of D, and of C where it differs.
         cells: what they become, in the order of `ARCHITECTURES`.
@@ -52,8 +54,11 @@ def rows(table: Table, instructions: Iterable[Multiplication]) -> tuple[Row, ...
     summary = []
     for (shape, tags, sums, cells), same in found.items():
         used = {element for each in same for element in each.types[1:3]}
-        order = (shape.type,) if isinstance(shape, WmmaShape) else shape.types
+        if isinstance(shape, GroupShape):
+            order, name = shape.family.types, shape.name.replace(f"n{shape.n}", "nN")
+        else:
+            order, name = (shape.type,) if isinstance(shape, WmmaShape) else shape.types, shape.name
         operands = ", ".join(element for element in order if element in used)
-        instruction = ".".join((same[0].family, shape.name, *tags))
+        instruction = ".".join((same[0].family, name, *tags))
         summary.append(Row(instruction, operands, sums, cells, tuple(each.name for each in same)))
     return tuple(summary)

@@ -43,7 +43,8 @@ class Backend(Protocol):
     def run(
         self, plan: Plan, operands: Mapping[str, ArrayView], indices: list[Shape], alpha: float, beta: float
     ) -> None:
-        """Run ``plan`` once for each index of the leading axes of ``operands`` ("A", "B", "C", "D")."""
+        """Run ``plan`` once for each index of the leading axes of ``operands`` ("A", "B", "C", "D"); a plan for a batch
+        runs once, from the first matrix of each."""
 
 
 def planned(
@@ -55,7 +56,10 @@ def planned(
         UnsupportedError: as `warptile.plan.make_plan`.
     """
     frozen = None if config is None else tuple(config.items())
-    return _planned(problem, rung, frozen, backend.arch, backend.gpu, tuned.mode())
+    plan = _planned(problem, rung, frozen, backend.arch, backend.gpu, tuned.mode())
+    if isinstance(plan, str):
+        raise UnsupportedError(plan)
+    return plan
 
 
 @lru_cache(maxsize=4096)
@@ -66,8 +70,12 @@ def _planned(
     arch: str,
     gpu: str | None,
     autotune: str,
-) -> Plan:
-    plan = make_plan(problem, rung=rung, config=None if config is None else dict(config), arch=arch)
+) -> Plan | str:
+    """The plan, or why there is none."""
+    try:
+        plan = make_plan(problem, rung=rung, config=None if config is None else dict(config), arch=arch)
+    except UnsupportedError as error:
+        return str(error)
     found = tuned.config_for(plan.rung, problem, gpu) if config is None and gpu is not None else None
     if found is None:
         return plan
@@ -104,7 +112,14 @@ def output_access(plan: Plan) -> Access:
     """D: every element must have been written when the launch is over."""
     problem = plan.problem
     size = problem.d.dtype.bits // 8
-    rows = Rows(problem.m, problem.n, size, problem.d.leading_dimension * size)
+    rows = Rows(
+        problem.m,
+        problem.n,
+        size,
+        problem.d.leading_dimension * size,
+        matrices=problem.batch,
+        matrix_stride_bytes=problem.d.batch_stride * size,
+    )
     return Access(writes=True, complete=rows)
 
 

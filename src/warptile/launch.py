@@ -167,18 +167,29 @@ class LaunchSpec:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows in memory: ``count`` of ``columns`` elements, ``stride_bytes`` apart, from ``offset_bytes`` on."""
+    """Rows in memory: ``count`` of ``columns`` elements, ``stride_bytes`` apart, from ``offset_bytes`` on; all of that
+    ``matrices`` times, ``matrix_stride_bytes`` apart."""
 
     count: int
     columns: int
     element_bytes: int
     stride_bytes: int
     offset_bytes: int = 0
+    matrices: int = 1
+    matrix_stride_bytes: int = 0
 
-    def element(self, byte: int) -> tuple[int, int]:
-        """Row and column of the element that holds a byte, counted from the start of the operand."""
-        row, rest = divmod(byte - self.offset_bytes, max(self.stride_bytes, 1))
-        return row, rest // self.element_bytes
+    def element(self, byte: int) -> tuple[int, ...]:
+        """Row and column of the element that holds a byte, counted from the start of the operand; where there are
+        several matrices, the matrix before them."""
+        rest, stride = byte - self.offset_bytes, max(self.stride_bytes, 1)
+        if self.matrices == 1:
+            row, rest = divmod(rest, stride)
+            return row, rest // self.element_bytes
+        outer, inner = sorted((stride, max(self.matrix_stride_bytes, 1)), reverse=True)
+        first, rest = divmod(rest, outer)
+        second, rest = divmod(rest, inner)
+        matrix, row = (second, first) if outer == stride else (first, second)
+        return matrix, row, rest // self.element_bytes
 
 
 @dataclass(frozen=True)

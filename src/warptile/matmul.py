@@ -7,11 +7,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from warptile import arch as arches
 from warptile import arrays
+from warptile.arrays import Shape
+from warptile.batches import batched
 from warptile.errors import LayoutError, ShapeError, UnsupportedError
 from warptile.execute import Backend, choose_backend, planned
 from warptile.operands import Product, arrange, scale_factor, stored
-from warptile.plan import Plan, a_majors
+from warptile.plan import Plan, a_majors, illegal
 from warptile.problem import Operand, Problem
 
 
@@ -71,7 +74,7 @@ def matmul(
     types = _Types(out_dtype, accumulate, precision)
     executor = choose_backend(backend, left)
     product = _arranged(a, b, c, out, beta, types, rung, executor)
-    chosen = planned(product.problem, executor, rung=rung, config=config)
+    chosen, _ = _planned(product, executor, rung, config)
     return _run(chosen, executor, product, factor, beta)
 
 
@@ -105,8 +108,8 @@ def plan(
     types = _Types(out_dtype, accumulate, precision)
     executor = choose_backend(backend, left)
     product = _arranged(a, b, c, out, beta, types, rung, executor)
-    chosen = planned(product.problem, executor, rung=rung, config=config)
-    return MatmulPlan(chosen, executor, product.batch, product.copies, factor, beta, types)
+    chosen, apart = _planned(product, executor, rung, config)
+    return MatmulPlan(chosen, executor, product.batch, product.copies, factor, beta, types, apart)
 
 
 @dataclass(frozen=True)
@@ -125,11 +128,12 @@ class MatmulPlan:
     Attributes:
         plan: problem, rung, configuration, prediction and what was rejected.
         backend: where it runs.
-        batch: leading axes of the result; one launch for each index.
+        batch: leading axes of the result.
         copies: what has to be copied before a launch, and why.
         alpha: factor of the product, with the scales of float8 operands in it.
         beta: factor of C.
         types: what was said about types.
+        apart: why each matrix of the batch has a launch of its own; None where one launch takes all.
     """
 
     plan: Plan
@@ -139,12 +143,14 @@ class MatmulPlan:
     alpha: float
     beta: float
     types: _Types
+    apart: str | None = None
 
     def explain(self) -> str:
         """The kernel, why it was chosen, what bounds it, what was rejected, and what is copied."""
         lines = [self.plan.explain(), f"backend    {self.backend.name}, {self.backend.arch}"]
         if self.batch:
-            lines.append(f"batch      {self.batch}: one launch for each matrix")
+            launches = "one launch for all" if self.apart is None else f"one launch for each matrix: {self.apart}"
+            lines.append(f"batch      {self.batch}: {launches}")
         lines += [f"copy       {sentence}" for sentence in self.copies]
         return "\n".join(lines)
 
@@ -156,7 +162,16 @@ class MatmulPlan:
             LayoutError: another layout, or memory aligned less than the plan's kernel needs.
         """
         product = _arranged(a, b, c, out, self.beta, self.types, self.plan.rung.name, self.backend)
-        _check_fits(self.plan.problem, product.problem)
+        given = product.problem
+        if self.plan.problem.batch > 1:
+            whole = batched(product)
+            if isinstance(whole, str):
+                raise LayoutError(
+                    f"this plan is for a batch of {self.plan.problem.batch} in one launch, and {whole}; "
+                    f"make another with warptile.plan(a, b)"
+                )
+            given = whole
+        _check_fits(self.plan.problem, given)
         return _run(self.plan, self.backend, product, self.alpha, self.beta)
 
 
@@ -170,8 +185,22 @@ def _arranged(
     )  # fmt: skip
 
 
+def _planned(
+    product: Product, executor: Backend, rung: str | None, config: Mapping[str, int] | None
+) -> tuple[Plan, str | None]:
+    """The plan for the whole batch, or the one for each of its matrices and why the batch is not one launch."""
+    whole = batched(product)
+    if isinstance(whole, str):
+        return planned(product.problem, executor, rung=rung, config=config), whole
+    try:
+        return planned(whole, executor, rung=rung, config=config), None
+    except UnsupportedError as error:
+        plan = planned(product.problem, executor, rung=rung, config=config)
+        return plan, illegal(plan.rung, whole, plan.config, arches.arch(executor.arch)) or str(error)
+
+
 def _run(chosen: Plan, executor: Backend, product: Product, alpha: float, beta: float) -> Any:
-    """Launch ``chosen`` for each matrix of the batch and hand back what the caller expects."""
+    """Launch ``chosen`` for each matrix of the batch, or for all, and hand back what the caller expects."""
     out = product.out
     direct = product.target is not None and out is not None
     result = out if direct else arrays.empty(product.like, product.result_shape, chosen.problem.d.dtype)
@@ -182,7 +211,9 @@ def _run(chosen: Plan, executor: Backend, product: Product, alpha: float, beta: 
             operands["C"] = product.c
         if product.metadata is not None:
             operands["E"] = product.metadata
-        executor.run(chosen, operands, list(product.indices()), alpha, beta)
+        first: Shape = ()
+        launches = [first] if chosen.problem.batch > 1 else list(product.indices())
+        executor.run(chosen, operands, launches, alpha, beta)
     if out is not None and not direct:
         arrays.assign(out, result)
     return arrays.returned(out or result, product.like)
@@ -199,6 +230,11 @@ def _refuse_what_comes_later(**options: Any) -> None:
 
 def _check_fits(made_for: Problem, given: Problem) -> None:
     """Raise unless a kernel made for one problem can run the other: all equal, alignment equal or better."""
+    if made_for.batch != given.batch:
+        raise ShapeError(
+            f"this plan is for a batch of {made_for.batch} and the arrays are one of {given.batch}; "
+            f"make another with warptile.plan(a, b)"
+        )
     if (made_for.m, made_for.n, made_for.k) != (given.m, given.n, given.k) or made_for.a.dtype != given.a.dtype:
         raise ShapeError(
             f"this plan is for m, n, k = {made_for.m}, {made_for.n}, {made_for.k} of {made_for.a.dtype.name}; "

@@ -108,7 +108,8 @@ class Plan:
         clusters = f" in clusters of {cluster[0]} x {cluster[1]}" if cluster != (1, 1, 1) else ""
         lines = [
             f"D[{problem.m}, {problem.n}] = A[{problem.m}, {problem.k}] @ B[{problem.k}, {problem.n}], "
-            f"{problem.a.dtype.name} -> {problem.d.dtype.name}, accumulated in {problem.accumulator.name}",
+            f"{problem.a.dtype.name} -> {problem.d.dtype.name}, accumulated in {problem.accumulator.name}"
+            f"{f', {problem.batch} times' if problem.batch > 1 else ''}",
             f"rung       {rung.name}: {rung.idea}",
             f"config     {config_text(self.config)}",
             *(f"launch     {copy_text(copy)}, predicted {copy_ms(copy):.4g} ms" for copy in self.copies),
@@ -187,7 +188,8 @@ def candidates(rung: Rung, problem: Problem) -> tuple[Choice, ...]:
 
 
 def _of_usual_size(problem: Problem) -> Problem:
-    """The problem with every extent and leading dimension replaced by USUAL_SIZE: types, majors and alignment stay."""
+    """One matrix with every extent and leading dimension replaced by USUAL_SIZE: types, majors and alignment stay."""
+    problem = problem.single
 
     def operand(matrix: Operand) -> Operand:
         return replace(matrix, leading_dimension=USUAL_SIZE)

@@ -36,7 +36,7 @@ def terms(rung: Rung, problem: Problem, config: Config, device: Device) -> dict[
     bm, bn, bk = config["BM"], config["BN"], config["BK"]
     cluster = prod(rung.cluster(problem, config))
     blocks = prod(rung.grid(problem, config))
-    tiles = ceil_div(seen.m, bm) * ceil_div(seen.n, bn)
+    tiles = ceil_div(seen.m, bm) * ceil_div(seen.n, bn) * seen.batch
     steps = max(1, ceil_div(seen.k, bk))
     each_bytes, out_bytes = seen.a.dtype.bytes, seen.d.dtype.bytes
     busy = min(blocks, device.multiprocessors)
@@ -51,8 +51,9 @@ def terms(rung: Rung, problem: Problem, config: Config, device: Device) -> dict[
     writes = (bm + bn) * bk * each_bytes
     cm, cn = config.get("CM", 1), config.get("CN", 1)
     loaded = tiles * steps * bk * each_bytes * (bm / cn + bn / cm)
-    once = (seen.m + seen.n) * seen.k * each_bytes
-    d_bytes = seen.m * seen.n * out_bytes * (1 if seen.c is None else 2)
+    of_a, of_b = seen.operand_matrices
+    once = (seen.m * of_a + seen.n * of_b) * seen.k * each_bytes
+    d_bytes = seen.m * seen.n * seen.batch * out_bytes * (1 if seen.c is None else 2)
     waves = ceil_div(tiles, busy)
     again = (
         once if once <= device.l2_bytes * L2_SHARE_FOR_OPERANDS else waves * busy**0.5 * (bm + bn) * seen.k * each_bytes

@@ -100,6 +100,11 @@ class Problem:
         return 2 * self.m * self.n * self.k * self.batch
 
     @property
+    def operand_matrices(self) -> tuple[int, int]:
+        """Matrices of A and of B in memory: one, or as many as the batch has."""
+        return self.batch if self.a.batch_stride else 1, self.batch if self.b.batch_stride else 1
+
+    @property
     def single(self) -> Problem:
         """One matrix of the batch, as it lies in memory."""
 

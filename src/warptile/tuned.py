@@ -50,6 +50,7 @@ class ProblemClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     d_alignment: int
     with_c: bool
     a_major: str = "row"
+    batch: int = 1
 
     @staticmethod
     def of(problem: Problem) -> ProblemClass:
@@ -57,7 +58,7 @@ class ProblemClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return ProblemClass(
             problem.m, problem.n, problem.k, problem.a.dtype.name, problem.accumulator.name, problem.d.dtype.name,
             problem.b.major, problem.a.alignment_bytes, problem.b.alignment_bytes, problem.d.alignment_bytes,
-            problem.c is not None, problem.a.major,
+            problem.c is not None, problem.a.major, problem.batch,
         )  # fmt: skip
 
     def distance(self, other: ProblemClass) -> float:
@@ -66,8 +67,9 @@ class ProblemClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         mine, its = msgspec.structs.astuple(self), msgspec.structs.astuple(other)
         if mine[3:10] != its[3:10] or self.a_major != other.a_major or min(*mine[:3], *its[:3]) < 1:
             return math.inf
-        growth = GROWTH if self.m * self.n >= FILLS_A_GPU else 1.0
-        steps = [math.log2(b / a) for a, b in zip(mine[:3], its[:3], strict=True)]
+        growth = GROWTH if self.batch * self.m * self.n >= FILLS_A_GPU else 1.0
+        sizes = zip((*mine[:3], self.batch), (*its[:3], other.batch), strict=True)
+        steps = [math.log2(b / a) for a, b in sizes]
         return sum(growth * step if step > 0 else -step for step in steps)
 
 

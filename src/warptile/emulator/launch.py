@@ -266,10 +266,16 @@ def _forget_all_but(space: GlobalSpace, name: str, rows: Rows) -> None:
     home = space.named(name)
     home.initialised = False
     unknown = np.ones(home.size, dtype=np.bool_)
-    width = rows.columns * rows.element_bytes
-    unknown[rows.offset_bytes + np.arange(rows.count)[:, None] * rows.stride_bytes + np.arange(width)] = False
+    unknown[_places(rows)] = False
     space.data[home.start : home.start + home.size][unknown] = POISON_BYTE
     space.shadow[home.start : home.start + home.size][unknown] = MAPPED
+
+
+def _places(rows: Rows) -> NDArray[np.intp]:
+    """Where each byte of each row lies: (matrices, rows, bytes of a row)."""
+    starts = np.arange(rows.matrices)[:, None, None] * rows.matrix_stride_bytes
+    starts = starts + np.arange(rows.count)[:, None] * rows.stride_bytes
+    return rows.offset_bytes + starts + np.arange(rows.columns * rows.element_bytes)
 
 
 def _initial(variable: Variable, symbols: Mapping[str, int]) -> bytes:
@@ -336,14 +342,14 @@ def _check_outputs(
             continue
         home = machine.global_space.named(name)
         shadow = machine.global_space.shadow[home.start : home.start + home.size]
-        width = rows.columns * rows.element_bytes
-        places = rows.offset_bytes + np.arange(rows.count)[:, None] * rows.stride_bytes + np.arange(width)
+        places = _places(rows)
         missing = (shadow[places] & WRITTEN) == 0
         if missing.any():
-            elements = missing.reshape(rows.count, rows.columns, rows.element_bytes).any(axis=2)
-            row, column = (int(x) for x in np.unravel_index(int(np.argmax(elements)), elements.shape))
+            elements = missing.reshape(*places.shape[:2], rows.columns, rows.element_bytes).any(axis=3)
+            index = np.unravel_index(int(np.argmax(elements)), elements.shape)
+            shown = ", ".join(str(int(x)) for x in index[rows.matrices == 1 :])
             raise UnwrittenOutput(
-                f"{name}[{row}, {column}] was never written: {int(elements.sum())} of {elements.size} elements "
+                f"{name}[{shown}] was never written: {int(elements.sum())} of {elements.size} elements "
                 f"are as they were before the launch",
                 kernel=spec.entry,
             )
@@ -352,9 +358,9 @@ def _check_outputs(
         name, place, instruction = conflict
         rows = accesses[name].complete
         assert rows is not None
-        row, column = rows.element(place)
+        shown = ", ".join(map(str, rows.element(place)))
         raise ConflictingWrites(
-            f"{name}[{row}, {column}] is written by two threads with different values: {instruction.text}",
+            f"{name}[{shown}] is written by two threads with different values: {instruction.text}",
             kernel=spec.entry,
             location=instruction.location,
         )

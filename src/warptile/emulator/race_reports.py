@@ -102,8 +102,7 @@ class RaceReports:
             rows = self._rows.get(home.name)
             if rows is None:
                 return f"{home.name}+{offset}"
-            row, column = rows.element(offset)
-            return f"{home.name}[{row}, {column}]"
+            return f"{home.name}[{', '.join(map(str, rows.element(offset)))}]"
         block, offset = divmod(offset, self._memory.shared_stride)
         owner = f" of {self._memory.peers.name(block)}" if self._clustered else ""
         below = [(address, name) for address, name in self._shared if address <= offset]

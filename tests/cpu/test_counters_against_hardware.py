@@ -29,6 +29,9 @@ EXACT = (
     "global_store_sectors",
 )
 
+HOPPER = ("tensor_operand_wavefronts", "tma_load_sectors", "tma_store_sectors", "tma_reduce_sectors")
+"""The same of wgmma and tensor copies; older records lack them."""
+
 WHOLE_TILES = COUNTER_SHAPES[0]
 
 COMPILATIONS = 3
@@ -79,6 +82,6 @@ def counted_otherwise(profile, plan, kernel, buffers):
     shape = (plan.problem.m, plan.problem.n, plan.problem.k)
     return {
         name: (counters[name], profile.counters[name])
-        for name in EXACT
+        for name in (*EXACT, *(each for each in HOPPER if each in profile.counters))
         if counters[name] != profile.counters[name] and explained(profile.rung, name, shape) is None
     }

@@ -122,6 +122,7 @@ def test_api_counters_have_their_own_instructions():
         "warp_instructions": 790.0,
         "global_load_requests": 110.0,
         "tensor_instructions": 400.0,
+        "tensor_operand_wavefronts": 0.0,  # HMMA takes registers
         "barriers": 60.0,
         "global_load_sectors": 1600.0 + 160.0,  # LDG and LDGSTS
         "global_store_sectors": 80.0,
@@ -132,6 +133,19 @@ def test_api_counters_have_their_own_instructions():
         "shared_store_wavefronts_ideal": 400.0 + 40.0,
         "shared_store_conflict_ratio": 840.0 / 440.0,
     }
+
+
+def test_products_from_shared_memory_and_tensor_copies():
+    opcodes = {"HGMMA": {"instructions": 8.0, "shared_wavefronts": 160.0}, "STSM": {"shared_wavefronts": 4.0}}
+    metrics = {
+        "l1tex__m_xbar2l1tex_read_sectors_mem_global_op_tma_ld.sum": 1536.0,
+        "l1tex__m_l1tex2xbar_write_sectors_mem_global_op_tma_st.sum": 512.0,
+        "l1tex__m_l1tex2xbar_write_sectors_mem_global_op_tma_red.sum": 0.0,
+    }
+    found = api_counters(metrics, opcodes)
+    assert (found["tensor_instructions"], found["tensor_operand_wavefronts"]) == (8, 160)
+    assert (found["shared_load_wavefronts"], found["shared_store_wavefronts"]) == (0, 4)
+    assert [found[f"tma_{kind}_sectors"] for kind in ("load", "store", "reduce")] == [1536, 512, 0]
 
 
 def test_no_shared_memory_is_no_conflict():
@@ -190,10 +204,11 @@ def test_both_sources_give_the_same_table():
     fields = ("load_sectors", "store_sectors", "load_wavefronts", "store_wavefronts", "load_wavefronts_ideal",
               "store_wavefronts_ideal")  # fmt: skip
     counters = {f"{'global' if 'sectors' in name else 'shared'}_{name}": 1.0 for name in fields}
-    emulated = LineCounters(SourceLocation(9, "wmma/padded.cuh", 30), {**counters, "warp_instructions": 16.0})
+    counters |= {"warp_instructions": 16.0, "tensor_operand_wavefronts": 5.0}
+    emulated = LineCounters(SourceLocation(9, "wmma/padded.cuh", 30), counters)
     (mine,) = from_emulator([emulated])
     assert (mine.file, mine.line, mine.warp_instructions) == ("wmma/padded.cuh", 30, 16)
-    assert (mine.global_sectors, mine.shared_wavefronts, mine.shared_wavefronts_ideal) == (2, 2, 2)
+    assert (mine.global_sectors, mine.shared_wavefronts, mine.shared_wavefronts_ideal) == (2, 2 + 5, 2 + 5)
     theirs = from_ncu(parse_lines(LINES)[0])
     assert (theirs[0].file, theirs[0].line, theirs[0].warp_instructions, theirs[0].shared_wavefronts) == (
         "wmma/padded.cuh", 30, 16, 16,
@@ -206,7 +221,8 @@ def test_an_instruction_without_a_cuda_line_stands_under_its_ptx_line():
         [f"{space}_{kind}_{what}" for space, what in (("global", "sectors"), ("shared", "wavefronts"),
          ("shared", "wavefronts_ideal")) for kind in ("load", "store")], 0.0,
     )  # fmt: skip
-    (line,) = from_emulator([LineCounters(SourceLocation(41), {**counters, "warp_instructions": 2.0})])
+    counters |= {"warp_instructions": 2.0, "tensor_operand_wavefronts": 0.0}
+    (line,) = from_emulator([LineCounters(SourceLocation(41), counters)])
     assert (line.file, line.line, line.text, line.conflict_ratio) == ("PTX", 41, "", None)
 
 

@@ -58,6 +58,7 @@ def from_emulator(lines: Iterable[LineCounters]) -> tuple[LineCounts, ...]:
     found = []
     for each in lines:
         where, count = each.location, each.counters
+        operands = count["tensor_operand_wavefronts"]  # wgmma's, which have no conflicts
         file = short_name(where.file) if where.file else "PTX"
         line = where.line if where.file and where.line else where.ptx_line
         found.append(
@@ -65,9 +66,9 @@ def from_emulator(lines: Iterable[LineCounters]) -> tuple[LineCounts, ...]:
                 file=file, line=line, text=text_of(file, line),
                 warp_instructions=int(count["warp_instructions"]),
                 global_sectors=int(count["global_load_sectors"] + count["global_store_sectors"]),
-                shared_wavefronts=int(count["shared_load_wavefronts"] + count["shared_store_wavefronts"]),
+                shared_wavefronts=int(count["shared_load_wavefronts"] + count["shared_store_wavefronts"] + operands),
                 shared_wavefronts_ideal=int(
-                    count["shared_load_wavefronts_ideal"] + count["shared_store_wavefronts_ideal"]
+                    count["shared_load_wavefronts_ideal"] + count["shared_store_wavefronts_ideal"] + operands
                 ),
             )
         )  # fmt: skip

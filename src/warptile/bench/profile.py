@@ -261,7 +261,6 @@ def api_counters(metrics: Mapping[str, float], opcodes: Mapping[str, Mapping[str
         ("global_store_sectors", "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"),
         ("global_load_bytes", "smsp__sass_data_bytes_mem_global_op_ld.sum"),
         ("global_store_bytes", "smsp__sass_data_bytes_mem_global_op_st.sum"),
-        ("tensor_operand_wavefronts", "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_gmma.sum"),
         ("tma_load_sectors", "l1tex__m_xbar2l1tex_read_sectors_mem_global_op_tma_ld.sum"),
         ("tma_store_sectors", "l1tex__m_l1tex2xbar_write_sectors_mem_global_op_tma_st.sum"),
         ("tma_reduce_sectors", "l1tex__m_l1tex2xbar_write_sectors_mem_global_op_tma_red.sum"),
@@ -270,6 +269,7 @@ def api_counters(metrics: Mapping[str, float], opcodes: Mapping[str, Mapping[str
             found[name] = metrics[metric]
     if opcodes:
         found["tensor_instructions"] = total(TENSOR_OPCODES, "instructions")
+        found["tensor_operand_wavefronts"] = total(TENSOR_OPCODES, "shared_wavefronts")
         found["barriers"] = total(("BAR",), "instructions")
         for kind, names in (("load", SHARED_LOADS), ("store", SHARED_STORES)):
             wavefronts, ideal = total(names, "shared_wavefronts"), total(names, "shared_wavefronts_ideal")

@@ -17,7 +17,6 @@ TILE_KEYS = ("BM", "BN", "BK")
 RING_KEYS = (*TILE_KEYS, "STAGES")
 STAYING_KEYS = (*RING_KEYS, "GROUP", "SMS")
 
-DTYPES = tuple(name for name in tiles.DTYPES if name != "bit1")
 MULTIPROCESSORS = 132
 """Blocks that stay: one on each multiprocessor of the reference GPU."""
 
@@ -146,7 +145,7 @@ def _rung(
         file=f"wgmma/{kernel.removeprefix('wgmma_')}.cuh",
         previous=previous,
         min_arch=tiles.CAPABILITY,
-        dtypes=DTYPES,
+        dtypes=tuple(each for each in tiles.DTYPES if not kind.sparse or each != "bit1"),
         sparse=kind.sparse,
         default_config=lambda problem: config(problem, *sizes, stages),
         candidates=candidates,

@@ -63,6 +63,7 @@ struct WgmmaSums {
 template <typename OPERATION, typename TILE, int BLOCKS>
 struct WgmmaAccumulators : WgmmaSums<Wgmma<typename OPERATION::ELEMENT, typename OPERATION::WITHIN, TILE::BN>,
                                      typename OPERATION::SUM, TILE::BN, BLOCKS> {
+    static_assert(TILE::BM == 64 * BLOCKS || TILE::BM == 2 * 64 * BLOCKS, "one or two warpgroups, of blocks of 64 rows");
     using INSTRUCTION = Wgmma<typename OPERATION::ELEMENT, typename OPERATION::WITHIN, TILE::BN>;
     using STAGE = WgmmaStage<OPERATION, TILE>;
 

@@ -1,0 +1,439 @@
+"""The wgmma rungs: right for every type, major, alignment and schedule, in every configuration; one line between legal
+and illegal ones, drawn by Python and by the kernels alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from wgmma_product import Result, product, small
+
+from warptile.compile import compile_source
+from warptile.dtypes import DTYPES
+from warptile.errors import CompileError
+from warptile.problem import Problem
+from warptile.rungs import RUNGS
+from warptile.rungs import wgmma_tiles as tiles
+from warptile.rungs.rung import Config
+from warptile.rungs.wgmma import WGMMA_RUNGS
+from warptile.rungs.wgmma_final import CLUSTERS, FINAL_KEYS, WGMMA_FINAL
+from warptile.source import Source, translation_unit
+
+NAMES = (*(rung.name for rung in WGMMA_RUNGS if not rung.sparse), "wgmma-final")
+FINAL = "wgmma-final"
+MAJORS = (("row", "row"), ("row", "col"), ("col", "row"), ("col", "col"))
+SCHEDULES = ("latest", "earliest", "random:1")
+OFFSETS = (8, 1, 4, 2)
+"""Elements in front of a matrix, and between its lines: of 16 bits, aligned to 16, 2, 8 and 4 bytes."""
+
+PARTIAL_WAVE = {"SMS": 3, "STREAM": 1}
+
+
+def ok(*args: object, **kwargs: object) -> Result:
+    result = product(*args, **kwargs)  # type: ignore[arg-type]
+    assert result.error_ratio <= 1
+    assert result.guards_kept
+    assert result.report.unfinished_copies == 0
+    return result
+
+
+# --- every rung ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("major", range(4))
+@pytest.mark.parametrize("name", NAMES)
+def test_every_rung_in_every_major(name: str, major: int) -> None:
+    # Every rung also meets both types, three outputs, four alignments and three schedules.
+    turn = NAMES.index(name) + major
+    a_major, b_major = MAJORS[major]
+    place = OFFSETS[turn % 4]
+    result = ok(
+        name, 193, 161, 97, dtype=("float16", "bfloat16")[turn % 2], out=("float32", "float16", "bfloat16")[turn % 3],
+        a_major=a_major, b_major=b_major, alpha=-2, beta=(0, 3)[major % 2], gap=(place - 97 % place) % place + place,
+        offset=place, schedule=SCHEDULES[turn % 3],
+    )  # fmt: skip
+    assert all(not copy.transposed for copy in result.plan.copies)
+
+
+OTHER_TYPES = (
+    ("tfloat32", "float32", "float32"),
+    ("int8", "int32", "int32"),
+    ("uint8", "int32_saturating", "int32"),
+    ("float16", "float16", "float16"),
+    ("float8_e4m3", "float32_fast", "bfloat16"),
+    ("float8_e5m2", "float16", "float16"),
+)
+
+
+@pytest.mark.parametrize("types", OTHER_TYPES, ids=" ".join)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_rung_in_other_types(name: str, types: tuple[str, str, str]) -> None:
+    dtype, accumulator, out = types
+    turn = NAMES.index(name) + OTHER_TYPES.index(types)
+    a_major, b_major = MAJORS[turn % 4]
+    result = ok(
+        name, 130, 83, 75, dtype=dtype, accumulator=accumulator, out=out, a_major=a_major, b_major=b_major,
+        alpha=2, beta=(3, 0)[turn % 2], gap=turn % 3, offset=turn // 2 % 3, schedule=SCHEDULES[turn % 3],
+    )  # fmt: skip
+    transposed = {copy.source for copy in result.plan.copies if copy.transposed}
+    if dtype != "float16":  # wgmma takes others along K alone
+        assert transposed == {name for name, is_bad in (("A", a_major == "col"), ("B", b_major == "row")) if is_bad}
+
+
+@pytest.mark.parametrize("size", [(1, 70, 0), (70, 1, 33)])
+@pytest.mark.parametrize("name", NAMES)
+def test_hardly_any_depth_rows_or_columns(name: str, size: tuple[int, int, int]) -> None:
+    ok(name, *size, beta=2, offset=8, gap=7, b_major="col", schedule=SCHEDULES[NAMES.index(name) % 3])
+
+
+@pytest.mark.parametrize("name", ["wgmma-tma", "wgmma-store", FINAL])
+def test_beta_zero_never_reads_c(name: str) -> None:
+    ok(name, 100, 72, 40, with_c=True, beta=0, alpha=2)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_without_copies_where_tma_takes_the_operands(name: str) -> None:
+    result = ok(name, 136, 72, 200, a_major="col", out="float16", schedule=SCHEDULES[NAMES.index(name) % 3])
+    assert result.plan.copies == ()
+    # Whole lines of 16 bytes in D: a rung that stores by TMA does nothing else.
+    by_tma = name in ("wgmma-store", "wgmma-pingpong", FINAL)
+    assert (result.report.counters["global_store_requests"] == 0) == by_tma
+
+
+# --- wgmma-final --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dtype", "accumulator", "out"),
+    [
+        ("float8_e4m3", "float32", "float32"),
+        ("float8_e5m2", "float32", "float16"),
+        ("float16", "float16", "float32"),
+        ("float16", "float16", "bfloat16"),
+        ("bit1", "int32", "int32"),
+        ("uint8", "int32", "int32"),
+        ("int8", "int32_saturating", "int32"),
+        ("tfloat32", "float32", "bfloat16"),
+    ],
+)
+def test_final_in_other_types(dtype: str, accumulator: str, out: str) -> None:
+    a_major = "row" if dtype == "bit1" else "col"
+    ok(
+        FINAL, 131, 70, 328, dtype=dtype, accumulator=accumulator, out=out, a_major=a_major, b_major="col", beta=3,
+        gap=1, offset=1,
+    )  # fmt: skip
+
+
+HALF = {"dtype": "float16", "out": "float16"}
+CASES: tuple[tuple[dict[str, int], Mapping[str, object]], ...] = (
+    # One tile of a block after the other, of two warpgroups in turn.
+    ({"PINGPONG": 1}, HALF),
+    ({"PINGPONG": 1, "SMS": 4, "CM": 2, "ALONG_N": 1}, {"dtype": "bfloat16", "b_major": "col"}),
+    ({"PINGPONG": 1, "SMS": 2, "STAGES": 2}, {"dtype": "float8_e4m3", "out": "float32"}),
+    ({"PINGPONG": 1, "BM": 64, "SMS": 8, "CN": 2}, {"dtype": "int8", "beta": 3}),
+    # A finished tile is stored while the next is multiplied.
+    ({"OVERLAP": 1}, {**HALF, "beta": 2}),
+    ({"OVERLAP": 1, "BN": 128, "SMS": 1, "ALONG_N": 1}, {**HALF, "gap": 8, "offset": 8}),
+    ({"OVERLAP": 1, "CM": 2, "CN": 2, "SMS": 4}, {"dtype": "float16", "accumulator": "float16", "out": "bfloat16"}),
+    ({"OVERLAP": 1, "SWAP": 1, "BN": 40, "SMS": 4}, {**HALF, "beta": 2, "gap": 1}),
+    ({"OVERLAP": 1, "CONSUMERS": 1, "BM": 64, "SMS": 5}, {"dtype": "float8_e5m2", "out": "float16"}),
+    # Depth shared: of the last tiles, and of all.
+    (PARTIAL_WAVE, HALF),
+    ({**PARTIAL_WAVE, "BM": 64, "CONSUMERS": 1, "SMS": 7, "GROUP": 2}, {"dtype": "tfloat32", "beta": 2}),
+    ({**PARTIAL_WAVE, "CM": 2, "SMS": 6, "BM": 64, "CONSUMERS": 1}, {"dtype": "float8_e4m3", "out": "bfloat16"}),
+    ({**PARTIAL_WAVE, "SWAP": 1, "SMS": 4}, {"dtype": "float16", "accumulator": "float16", "out": "float16"}),
+    ({"SPLITS": 2, "SMS": 12}, {"dtype": "bfloat16", "out": "float32", "gap": 3}),
+    ({"SPLITS": 3, "SMS": 8, "BM": 256, "BN": 96}, {**HALF, "a_major": "col", "b_major": "col"}),
+    ({"SPLITS": 2, "SMS": 16, "CN": 2, "BN": 96}, {"dtype": "int8", "b_major": "col"}),
+    ({"SPLITS": 4, "SMS": 132, "SWAP": 1, "ALONG_N": 1}, {**HALF, "beta": -1}),
+    # Clusters whose blocks do not all have a tile.
+    ({"CM": 2, "CN": 1, "SMS": 5}, {"dtype": "bfloat16", "a_major": "col"}),
+    ({"CM": 1, "CN": 2, "SMS": 6, "GROUP": 1}, {"dtype": "float16", "b_major": "col"}),
+    ({"CM": 2, "CN": 2, "SMS": 8}, {"dtype": "uint8", "accumulator": "int32_saturating"}),
+    ({"CM": 4, "CN": 1, "SMS": 4, "BM": 64, "CONSUMERS": 1}, {"dtype": "float8_e4m3", "accumulator": "float32_fast"}),
+    ({"CM": 2, "CN": 2, "SMS": 4, "SWAP": 1, "STAGES": 5}, {"dtype": "tfloat32", "b_major": "col"}),
+    # D^T = B^T A^T.
+    ({"SWAP": 1}, {**HALF, "a_major": "col", "beta": 2}),
+    ({"SWAP": 1, "SMS": 1, "BN": 24}, {"dtype": "int8", "a_major": "col", "gap": 1}),
+    ({"SWAP": 1, "BN": 8, "SMS": 5}, {"dtype": "bfloat16", "out": "float32", "b_major": "col", "offset": 1}),
+    # Other tiles.
+    ({"BN": 8, "SMS": 8}, {"dtype": "float16", "b_major": "col"}),
+    ({"BN": 16, "SMS": 8}, {"dtype": "int8", "gap": 1}),
+    ({"BN": 24, "SMS": 8}, {"dtype": "float16", "accumulator": "float16", "out": "float16"}),
+    ({"BN": 40, "SMS": 4}, {"dtype": "bfloat16", "out": "float32"}),
+    ({"BN": 96, "SMS": 3}, {"dtype": "tfloat32", "a_major": "col"}),
+    ({"BN": 208, "SMS": 4}, {**HALF, "b_major": "col"}),
+    ({"BN": 256, "SMS": 2}, {"dtype": "bfloat16", "out": "bfloat16"}),
+    ({"BM": 64, "BN": 256, "CONSUMERS": 1}, {"dtype": "uint8"}),
+    ({"BM": 192, "CONSUMERS": 1}, {**HALF, "a_major": "col"}),
+    ({"BM": 256, "BN": 64}, {**HALF, "out": "float32", "offset": 2}),
+    # Two panels of depth.
+    ({"BK": 128}, {**HALF, "a_major": "col", "b_major": "col"}),
+    ({"BK": 128, "STAGES": 2, "SWAP": 1}, {"dtype": "float16", "b_major": "row"}),
+    ({"BK": 256, "BN": 80}, {"dtype": "int8"}),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "options"), CASES)
+def test_final_in_other_configurations(change: Config, options: Mapping[str, object]) -> None:
+    number = [id(each) for each, _ in CASES].index(id(change))
+    size = (150, 200, 328) if "BK" not in change else (130, 70, 300)
+    config = {**small(FINAL, str(options["dtype"])), **change}
+    ok(FINAL, *size, config=config, schedule=SCHEDULES[number % 3], **options)
+
+
+def test_cases_have_every_key_and_cluster() -> None:
+    usual = small(FINAL)
+    for key in FINAL_KEYS:
+        assert {change.get(key, usual[key]) for change, _ in CASES} - {usual[key]}, key
+    assert {(change.get("CM", 1), change.get("CN", 1)) for change, _ in CASES} == set(CLUSTERS)
+    assert {change["BN"] for change, _ in CASES if "BN" in change} >= {8, 16, 24, 40, 96, 208, 256}
+
+
+@st.composite
+def any_case(draw: st.DrawFn) -> tuple[str, tuple[int, int, int], Config, dict[str, object]]:
+    """A rung, sizes, a configuration and options that are legal together."""
+
+    def one(*values: object) -> object:
+        return draw(st.sampled_from(values))
+
+    name = str(one(FINAL, FINAL, *NAMES))
+    dtype = str(one(*RUNGS[name].dtypes))
+    element = DTYPES[dtype]
+    sums = str(one(*element.accumulators))
+    a_major, b_major = ("row", "col") if dtype == "bit1" else MAJORS[draw(st.integers(0, 3))]
+    out = "int32" if element.kind != "float" else str(one("float16", "bfloat16", "float32"))
+    m, n = draw(st.integers(1, 300)), draw(st.integers(1, 300))
+    k = draw(st.integers(0, 5)) * 64 * (8 if dtype == "bit1" else 1) + (
+        0 if dtype == "bit1" else draw(st.integers(0, 9))
+    )
+    panel = 1024 // element.bits
+    config: dict[str, int] = {
+        **small(name, dtype), "BM": one(64, 128, 256), "BN": one(8, 16, 32, 48, 64, 96, 128, 192, 256),
+        "BK": one(panel, panel, 2 * panel),
+    }  # type: ignore[dict-item]  # fmt: skip
+    if "STAGES" in config:
+        config["STAGES"] = draw(st.integers(2, 5))
+    if "SMS" in config:
+        config |= {"SMS": draw(st.integers(1, 9)), "GROUP": draw(st.integers(1, 3))}
+    if name == FINAL:
+        cm, cn = draw(st.sampled_from(CLUSTERS))
+        depth: dict[str, int] = one({}, {"OVERLAP": 1}, {"PINGPONG": 1}, {"STREAM": 1}, {"SPLITS": 2})  # type: ignore[assignment]
+        config |= {"CM": cm, "CN": cn, "CONSUMERS": draw(st.integers(1, 2)), **depth}
+        config |= {"ALONG_N": draw(st.integers(0, 1)), "SWAP": draw(st.integers(0, 1))}
+    options = {
+        "dtype": dtype, "accumulator": sums, "out": out, "a_major": a_major, "b_major": b_major, "beta": one(0, 2),
+        "gap": draw(st.integers(0, 9)), "offset": draw(st.integers(0, 8)), "schedule": one(*SCHEDULES),
+    }  # fmt: skip
+    return name, (m, n, k), config, options
+
+
+def _problem_of(size: tuple[int, int, int], options: Mapping[str, object]) -> Problem:
+    return Problem.dense(
+        *size, DTYPES[str(options["dtype"])], out=DTYPES[str(options["out"])],
+        accumulator=DTYPES[str(options["accumulator"])], a_major=str(options["a_major"]),
+        b_major=str(options["b_major"]),
+    )  # fmt: skip
+
+
+@settings(
+    max_examples=8,
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+)
+@given(any_case().filter(lambda case: RUNGS[case[0]].illegal(_problem_of(case[1], case[3]), case[2]) is None))
+def test_any_legal_case(case: tuple[str, tuple[int, int, int], Config, dict[str, object]]) -> None:
+    name, size, config, options = case
+    ok(name, *size, config=config, **options)
+
+
+# --- arithmetic ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8"])
+def test_as_many_products_as_tiles_need(dtype: str) -> None:
+    # 4 tiles of 128 x 64 and 3 steps of depth in each.
+    depth = 3 * 1024 // DTYPES[dtype].bits
+    for name in NAMES:
+        counters = ok(name, 256, 128, depth, dtype=dtype, b_major="col").report.counters
+        assert counters["tensor_flops"] == 2 * 256 * 128 * depth
+
+
+def test_multicast_reads_b_once() -> None:
+    # Four tiles; three stages each, of 128 rows of A and 64 columns of B, 128 bytes deep.
+    alone, together = (
+        ok(name, 256, 128, 192, config=small(name, SMS=4)).report.counters["global_load_bytes"]
+        for name in ("wgmma-persistent", "wgmma-multicast")
+    )
+    assert alone == 4 * 3 * (128 + 64) * 128
+    assert together == 4 * 3 * (128 + 64 / 2) * 128
+
+
+# --- configurations -----------------------------------------------------------------------------------------------
+
+
+def problem(
+    dtype: str = "float16",
+    size: tuple[int, int, int] = (4096, 4096, 4096),
+    a_major: str = "row",
+    b_major: str = "col",
+    accumulator: str = "",
+    out: str = "",
+) -> Problem:
+    element = DTYPES[dtype]
+    sums = DTYPES[accumulator or element.accumulators[0]]
+    result = DTYPES[out or ("int32" if sums.kind == "int" else "float16")]
+    return Problem.dense(*size, element, out=result, accumulator=sums, a_major=a_major, b_major=b_major)
+
+
+def compiles(name: str, of: Problem, config: Config) -> None:
+    """Without spills, and without products that the compiler puts one after the other: it raises for these."""
+    compile_source(translation_unit(RUNGS[name], of, config), "sm_90a", cache=None)
+
+
+BOUNDARIES = [
+    # A rung, a problem, what its small configuration is changed to, and what must not be, each with its reason.
+    ("wgmma-tma", problem(), {}, {"BM": 96}, "multiple of 64", "64 rows"),
+    ("wgmma-tma", problem(), {"BM": 256, "BN": 8}, {"BM": 320, "BN": 8}, "at most 256", "256 at most"),
+    ("wgmma-tma", problem(), {"BK": 128}, {"BK": 96}, "multiple of 64", "whole panels"),
+    ("wgmma-tma", problem("int8"), {"BK": 256}, {"BK": 64}, "multiple of 128", "whole panels"),
+    ("wgmma-tma", problem(a_major="col"), {"BM": 64, "BN": 8, "BK": 256}, {"BM": 64, "BN": 8, "BK": 320},
+     "a box has at most 256 lines", "256 at most"),
+    ("wgmma-cooperative", problem(), {"BM": 128}, {"BM": 192}, "multiple of 128", "blocks of 64 rows"),
+    ("wgmma-specialized", problem(), {"STAGES": 2}, {"STAGES": 1}, "at least 2", "at least two stages"),
+    ("wgmma-multicast", problem(), {"BN": 16}, {"BN": 24}, "2 blocks load groups of 8", "groups of eight lines"),
+    (FINAL, problem(), {"BM": 128}, {"BM": 64}, "multiple of 64 rows", "blocks of 64 rows"),
+    (FINAL, problem(), {"STAGES": 2}, {"STAGES": 1}, "at least 2", "at least two stages"),
+    (FINAL, problem(), {"PINGPONG": 1}, {"PINGPONG": 1, "CONSUMERS": 1}, "take turns", "take turns"),
+    (FINAL, problem(), {"CM": 4, "SMS": 4, "BN": 32}, {"CM": 4, "SMS": 4, "BN": 48}, "4 blocks load groups of 8",
+     "groups of eight lines"),
+    (FINAL, problem(), {"OVERLAP": 1}, {"OVERLAP": 1, "STREAM": 1}, "goes with", "goes with"),
+    (FINAL, problem(accumulator="float16"), {"STREAM": 1, "BN": 16}, {"STREAM": 1, "BN": 24}, "packets of four",
+     "packets of four"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "of", "within", "beyond", "reason", "asserted"), BOUNDARIES)
+def test_python_and_kernels_draw_the_same_line(
+    name: str, of: Problem, within: Config, beyond: Config, reason: str, asserted: str
+) -> None:
+    rung, dtype = RUNGS[name], of.a.dtype.name
+    assert rung.illegal(of, small(name, dtype, **within)) is None
+    compiles(name, of, small(name, dtype, **within))
+    assert re.search(reason, rung.illegal(of, small(name, dtype, **beyond)) or "")
+    with pytest.raises(CompileError, match=f"static assert[^\n]*{asserted}"):
+        compiles(name, of, small(name, dtype, **beyond))
+
+
+REASONS = [
+    ("wgmma-tma", problem("float64", out="float64"), {}, "operands are float64"),
+    ("wgmma-tma", problem(a_major="col"), {"BM": 0}, "BM is 0"),
+    ("wgmma-tma", problem(), {"BN": 12}, "a multiple of 8"),
+    ("wgmma-tma", problem("int8"), {"BN": 40}, "8, 24 or a multiple of 16"),
+    ("wgmma-tma", problem(), {"BN": 264}, "at most 256"),
+    ("wgmma-tma", problem("float8_e4m3"), {}, "float32_fast"),
+    ("wgmma-tma", problem(), {"BM": 128, "BN": 256}, "registers and has 255"),
+    ("wgmma-cooperative", problem(), {"BM": 256, "BN": 256}, "registers and has 240"),
+    ("wgmma-multicast", problem(), {"SMS": 1}, "a cluster has 2 blocks"),
+    ("wgmma-store", problem(), {"STAGES": 16}, "bytes of shared memory"),
+    ("wgmma-tma", problem(), {"BK": 1024, "BM": 64}, "bytes of shared memory"),
+    (FINAL, problem("bit1", b_major="row"), {}, r"B is \[K, N\]"),
+    (FINAL, problem(), {"OVERLAP": 2}, "OVERLAP is 2; it is 0 or 1"),
+    (FINAL, problem(), {"CONSUMERS": 3, "BM": 192}, "one or two warpgroups"),
+    (FINAL, problem(), {"CM": 1, "CN": 4, "SMS": 4}, "clusters are 1x1"),
+    (FINAL, problem(), {"CM": 2, "CN": 2, "SMS": 3}, "a cluster has 4 blocks"),
+    (FINAL, problem(out="float32"), {"OVERLAP": 1}, "in 16 bits alone"),
+    (FINAL, problem(size=(4096, 4096, 64)), {"OVERLAP": 1, "BN": 128}, "stores in 2 steps"),
+    (FINAL, problem(), {"PINGPONG": 1, "STREAM": 1}, "depth of cooperative tiles"),
+    (FINAL, problem(), {"SPLITS": 2, "STREAM": 1}, "one of them divides"),
+    (FINAL, problem("int8", accumulator="int32_saturating"), {"SPLITS": 2}, "depend on their order"),
+    (FINAL, problem(), {"SPLITS": 2}, "4096 blocks have to run at one time, on 3"),
+    (FINAL, problem(size=(64, 64, 64)), {"SPLITS": 2}, "K has 1 steps of 64"),
+    (FINAL, problem(), {"BM": 256, "BN": 256}, "registers and has 240"),
+    (FINAL, problem("float8_e4m3"), {"BM": 256, "BN": 128}, "registers and has 240"),
+    (FINAL, problem(), {"OVERLAP": 1, "BM": 256, "BN": 144}, "registers and has 240"),
+    (FINAL, problem(), {"STAGES": 9}, "bytes of shared memory"),
+    (FINAL, problem(size=(2**31 - 1, 2**31 - 1, 64)), {}, "take larger tiles"),
+]
+
+
+@pytest.mark.parametrize(("name", "of", "change", "reason"), REASONS)
+def test_what_cannot_be_taken_is_said(name: str, of: Problem, change: Config, reason: str) -> None:
+    dtype = of.a.dtype.name if of.a.dtype.name in RUNGS[FINAL].dtypes else "float16"
+    assert re.search(reason, RUNGS[name].illegal(of, small(name, dtype, **change)) or "legal")
+
+
+def test_a_configuration_has_every_key() -> None:
+    assert "it needs" in (RUNGS[FINAL].illegal(problem(), small("wgmma-store")) or "")
+
+
+@pytest.mark.parametrize("size", [(4096, 4096, 4096), (1, 1, 8), (4095, 33, 80), (8192, 16, 8192), (7, 9, 0)])
+@pytest.mark.parametrize("dtype", WGMMA_FINAL.dtypes)
+def test_every_default_is_legal(dtype: str, size: tuple[int, int, int]) -> None:
+    if dtype == "bit1":
+        size = (*size[:2], max(size[2], 8))  # no depth has no leading dimension that is whole bytes
+    for accumulator in DTYPES[dtype].accumulators:
+        for a_major, b_major in MAJORS if dtype != "bit1" else (("row", "col"),):
+            of = problem(dtype, size, a_major, b_major, accumulator)
+            for name in NAMES:
+                rung = RUNGS[name]
+                refused = rung.illegal(of, rung.default_config(of))
+                if accumulator == "int32_xor":
+                    assert "the accumulator is int32_xor" in (refused or ""), name
+                elif name != FINAL and dtype.startswith("float8") and accumulator == "float32":
+                    assert "sums of 8-bit floats are short" in (refused or ""), name
+                else:
+                    assert refused is None, name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_defaults_compile_without_spills(name: str) -> None:
+    turn = NAMES.index(name)
+    a_major, b_major = MAJORS[turn % 4]
+    of = problem(("float16", "bfloat16")[turn % 2], a_major=a_major, b_major=b_major)
+    config = RUNGS[name].default_config(of)
+    assert RUNGS[name].illegal(of, config) is None
+    compiles(name, of, config)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "accumulator"),
+    [
+        ("tfloat32", "float32"), ("int8", "int32"), ("float8_e4m3", "float32"), ("float8_e5m2", "float32_fast"),
+        ("float16", "float16"), ("bit1", "int32"),
+    ],
+)  # fmt: skip
+def test_final_compiles_without_spills_in_every_type(dtype: str, accumulator: str) -> None:
+    of = problem(dtype, accumulator=accumulator)
+    compiles(FINAL, of, RUNGS[FINAL].default_config(of))
+
+
+def test_stages_and_outputs_are_the_kernels() -> None:
+    """What Python counts of shared memory, and of boxes in it, the kernels count too."""
+    lines = []
+    for dtype in ("float16", "tfloat32", "int8", "bit1"):
+        for a_major, b_major in MAJORS if dtype == "float16" else (("row", "col"),):
+            for bn, swap in ((8, 0), (72, 0), (208, 1), (256, 1)):
+                of = problem(dtype, a_major=a_major, b_major=b_major, out="float32" if dtype == "tfloat32" else "")
+                config = small(FINAL, dtype, BN=bn, SWAP=swap)
+                seen = tiles.view(of, config).problem
+                operation, tile = tiles.operation_type(seen), tiles.tile_type(seen, config)
+                output = tiles.Output(seen.d.dtype.bits // 8, bn, seen.d.major == "col")
+                panels = f"warptile::OutputPanels<{operation}::OUT, {bn}, {operation}::D_COLUMN_MAJOR>"
+                facts = {
+                    f"warptile::WgmmaStage<{operation}, {tile}>::BYTES": tiles.stage_bytes(seen, config),
+                    f"{panels}::W": output.box[0],
+                    f"{panels}::LINES": output.box[1],
+                    f"{panels}::COUNT": output.count,
+                    f"{panels}::BYTES": tiles.BUFFER_BYTES,
+                }
+                lines += [f'static_assert({what} == {count}, "Python: {count}");' for what, count in facts.items()]
+    assert len(set(lines)) > 70
+    text = "\n".join([
+        "#include <cuda_fp16.h>", '#include "tile/wgmma_output.cuh"', *lines, "template <int> __global__ void none() {}"
+    ])  # fmt: skip
+    compile_source(Source(text, "none<0>"), "sm_90a", cache=None)

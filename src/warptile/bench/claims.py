@@ -176,6 +176,7 @@ class Target:
     previous: str | None = None
 
 
+_PUBLISHED = "about what published Hopper ladders show"
 _ISSUED = "of what mma.sync can issue in {}, before power throttling"
 TARGETS = (
     Target("simt-warptile", OF_CUBLAS, 0.937, F32, "T0's share of cuBLAS FP32"),
@@ -191,5 +192,12 @@ TARGETS = (
     Target("mma-final", OF_CUBLAS, 0.95, F64, "the same, sustained at the power limit", menu=True),
     Target("mma-sparse", STEP, 1.3, F16_F32, "mma-final's speed in f16", size=8192, menu=True, previous="mma-final"),
     Target("mma-sparse", STEP, 1.3, BF16, "mma-final's speed in bf16", size=8192, menu=True, previous="mma-final"),
+    Target("wgmma-tma", TFLOPS, 300.0, BF16, _PUBLISHED, size=8192),
+    Target("wgmma-specialized", TFLOPS, 500.0, BF16, _PUBLISHED, size=8192),
+    Target("wgmma-cooperative", TFLOPS, 600.0, BF16, _PUBLISHED, size=8192),
+    Target("wgmma-persistent", TFLOPS, 630.0, BF16, _PUBLISHED, size=8192),
+    Target("wgmma-store", TFLOPS, 660.0, BF16, _PUBLISHED, size=8192),
+    Target("wgmma-final", OF_CUBLAS, 0.95, BF16, "of cuBLAS, sustained"),
+    Target("wgmma-final", OF_CUBLAS, 0.95, BF16, "the same at twice the size", size=8192),
 )
 """What the ladder is held to."""

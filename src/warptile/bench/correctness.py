@@ -209,7 +209,7 @@ def _of_wgmma(rungs: Sequence[Rung], arch: str) -> Iterator[Planned]:
 def _placed(
     rungs: Sequence[Rung], group: Group, place: wgmma_checks.Place, majors: tuple[str, str], arch: str, **how: Any
 ) -> Iterator[Planned]:
-    """Checks where operands lie at some place; blocks that stay are few, if the place says so."""
+    """Checks where operands lie at some place."""
     a_major, b_major = majors
     for rung in rungs:
         key = group.key(*place.shape(group), b_major, a_major, sparse=rung.sparse)
@@ -217,14 +217,23 @@ def _placed(
             problem = to_problem(key, **place.how)
         except AssertionError:
             continue
-        config = default_config(rung, problem, arch)
-        if config is None:
-            continue
-        few = "SMS" in config and place.staying is not None
-        changes: tuple[tuple[str, int], ...] = (("SMS", place.staying),) if few and place.staying is not None else ()
-        if illegal(rung, problem, {**config, **dict(changes)}, arches.arch(arch)) is not None:
-            changes = ()
-        yield Planned(rung, key, changes=changes, **place.how, **how)
+        if default_config(rung, problem, arch) is not None:
+            yield Planned(rung, key, changes=_few_blocks(rung, problem, group, place, arch), **place.how, **how)
+
+
+def _few_blocks(
+    rung: Rung, problem: Problem, group: Group, place: wgmma_checks.Place, arch: str
+) -> tuple[tuple[str, int], ...]:
+    """What changes of the configuration so that few blocks stay for several tiles, if the place says so: the last rung
+    then has its usual tile, however small the problem is."""
+    config = default_config(rung, problem, arch) or {}
+    if place.staying is None or "SMS" not in config:
+        return ()
+    changes: Config = {"SMS": place.staying}
+    if rung.name == "wgmma-final":
+        changes = wgmma_checks.mode_config(changes, group, problem.a.dtype.bits)
+    legal = illegal(rung, problem, {**config, **changes}, arches.arch(arch)) is None
+    return tuple(changes.items()) if legal else ()
 
 
 def _modes(rung: Rung, group: Group, place: wgmma_checks.Place, arch: str) -> Iterator[Planned]:

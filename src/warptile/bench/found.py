@@ -30,10 +30,12 @@ from warptile.bench.records import (
     TuningRecord,
     TypeCell,
     TypesRecord,
+    UnalignedCell,
+    UnalignedRecord,
     committed,
     latest,
 )
-from warptile.bench.workloads import PROFILE_SIZE, Group, limit_tflops, menu_key
+from warptile.bench.workloads import PROFILE_SIZE, Group, limit_tflops, menu_key, square
 from warptile.rungs import RUNGS
 
 NOTHING = "*No record yet; `python -m warptile.bench.campaign` on a GPU writes one.*"
@@ -130,6 +132,11 @@ class Found:
         return latest(self._of(LayoutsRecord), lambda record: record.cells, lambda cell: (cell.rung, cell.problem))
 
     @cached_property
+    def _unaligned(self) -> dict[tuple[str, ProblemKey, int], tuple[UnalignedRecord, UnalignedCell]]:
+        records = self._of(UnalignedRecord)
+        return latest(records, lambda record: record.cells, lambda cell: (cell.rung, cell.problem, cell.offset))
+
+    @cached_property
     def _tunings(self) -> dict[tuple[str, ProblemKey], tuple[TuningRecord, Tuning]]:
         return latest(self._of(TuningRecord), lambda record: record.tunings, lambda each: (each.rung, each.problem))
 
@@ -178,6 +185,10 @@ class Found:
     def layout_cell(self, name: str, key: ProblemKey) -> TypeCell | None:
         """A rung in one combination of majors, or None."""
         return self._take(self._layouts.get((name, key)))
+
+    def unaligned_cell(self, name: str, key: ProblemKey, offset: int) -> UnalignedCell | None:
+        """A rung on a problem that lies badly, or None."""
+        return self._take(self._unaligned.get((name, key, offset)))
 
     def tuning(self, name: str, group: Group, size: int) -> Tuning | None:
         """The recorded search of a rung on a square problem, or None."""
@@ -236,7 +247,7 @@ class Found:
 
 
 def _square(name: str, group: Group, size: int) -> ProblemKey:
-    return group.key(size, size, size, sparse=RUNGS[name].sparse)
+    return square(RUNGS[name], group, size)
 
 
 def _counted(profile: Profile, unit: str) -> float | None:

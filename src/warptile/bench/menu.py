@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from warptile.bench.found import Found
 from warptile.bench.markdown import Row, markdown, number, percent, power
 from warptile.bench.records import Cell, TypeCell
@@ -9,7 +11,9 @@ from warptile.bench.workloads import (
     B1,
     BF16,
     E4M3,
+    E4M3_FAST,
     E5M2,
+    E5M2_FAST,
     F16_F16,
     F16_F32,
     F64,
@@ -22,8 +26,10 @@ from warptile.bench.workloads import (
     TYPE_GROUPS,
     U8,
     Group,
+    default_config,
     limit_tflops,
     menu_key,
+    to_problem,
 )
 from warptile.dtypes import DType, dtype
 from warptile.rungs import RUNGS
@@ -36,9 +42,11 @@ WHEN = {
     BF16: "training: float32's range, eight bits of significance",
     TF32: 'float32 data where three digits are enough: `precision="tf32"`',
     F64: "science; error as of a float64 dot product",
-    E4M3: "scaled weights and activations at half the memory; `mma.sync` unpacks it to float16 on Hopper, so it saves "
-    "bandwidth, not time in the tensor cores",
+    E4M3: "scaled weights and activations at half the memory; `mma.sync` unpacks it to float16 on Hopper, where only "
+    "`wgmma` multiplies it at twice the rate",
+    E4M3_FAST: "the same where sums may keep the 13 bits of fraction that Hopper's units add with: inference",
     E5M2: "gradients: range before precision; as e4m3 on Hopper",
+    E5M2_FAST: "the same with short sums",
     S8: "quantised inference: exact sums",
     U8: "the same for data without a sign",
     S4: "weights at four bits; Hopper emulates it on the int8 units, so only for memory",
@@ -73,7 +81,8 @@ def resources_table(found: Found) -> str:
     return markdown(header, rows) + "\n" + (found.origins() or NOT_YET)
 
 
-def _speed(cell: Cell | None) -> str:
+def speed_of(cell: Cell | None) -> str:
+    """TFLOP/s and share of cuBLASLt's best, or why there are none."""
     if cell is None or cell.tflops is None:
         return "–" if cell is None else cell.failed or cell.note or "–"
     return f"{number(cell.tflops)} ({percent(cell.ratio.median if cell.ratio else None)})"
@@ -88,7 +97,7 @@ def sizes_table(found: Found) -> str:
             limited = None
             for size in MMA_SIZES:
                 sustained, cool = found.cell(name, group, size), found.cell(name, group, size, cool=True)
-                row += [_speed(sustained), _speed(cool)]
+                row += [speed_of(sustained), speed_of(cool)]
                 if cool is not None and cool.tflops is not None:
                     limited = cool.tflops / limit_tflops(name, cool.problem)
             rows.append((*row, percent(limited)))
@@ -105,7 +114,7 @@ def types_table(found: Found) -> str:
         for name in MENU:
             key = menu_key(group, sparse=RUNGS[name].sparse)
             cell = found.type_cell(name, key)
-            if cell is None and name != MENU[0]:
+            if cell is None and name != _first(group):
                 continue
             cool = cell.tflops("cool") if cell else None
             rows.append(
@@ -121,6 +130,16 @@ def types_table(found: Found) -> str:
     marks = ("---", "---", *["---:"] * 9, "---")
     lines = "\n".join("| " + " | ".join(row) + " |" for row in (header, marks, *rows)) + "\n"
     return lines + "\n" + (found.origins() or NOT_YET)
+
+
+@cache
+def _first(group: Group) -> str:
+    """The first rung of the menu that takes a type: it has a row even where nothing was measured."""
+    return next(
+        name
+        for name in MENU
+        if not RUNGS[name].sparse and default_config(RUNGS[name], to_problem(menu_key(group)), "sm_90a") is not None
+    )
 
 
 def _error(value: float | None) -> str:
@@ -142,7 +161,8 @@ def _smallest(element: DType) -> str:
 def layouts_table(found: Found) -> str:
     """TOP/s of each type in the four combinations of majors, and the share of cuBLASLt's in the same one."""
     combinations = F16_F32.majors
-    rows = [(group.name, *(_in_majors(found, group, *majors) for majors in combinations)) for group in TYPE_GROUPS]
+    groups = [group for group in TYPE_GROUPS if _first(group) == MENU[0]]
+    rows = [(group.name, *(_in_majors(found, group, *majors) for majors in combinations)) for group in groups]
     header = ("type", *(f"A {a}, B {b}" for a, b in combinations))
     return markdown(header, rows) + "\n" + (found.origins() or NOT_YET)
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from warptile.bench import isa_tables, menu
+from warptile.bench import hopper, isa_tables, menu
 from warptile.bench.claims import CLAIMS, INDEX, OF_CUBLAS, OF_LIMIT, REGISTERS, STEP, TARGETS, TFLOPS, Claim, Target
 from warptile.bench.found import NOTHING, Found
 from warptile.bench.markdown import Row, count, markdown, number, percent
@@ -62,8 +62,8 @@ class Report:
         header = ("rung", "idea", "conflict ratio", "predicted TFLOP/s (bound)", "TFLOP/s", "of cuBLAS")
         text = (
             f"\n{SHOWN_SIZE}^3, sustained, normal data; float32 for `simt`, float16 with float32 accumulation for "
-            "`wmma` and `mma`, float16 throughout for `simt-half2`; each beside cuBLASLt's best algorithm for the same "
-            "types.\n\n"
+            "`wmma`, `mma` and `wgmma`, float16 throughout for `simt-half2`; B as [K, N], for `wgmma` as [N, K]; each "
+            "beside cuBLASLt's best algorithm for the same types and the same B.\n\n"
         )
         return markdown(header, rows, right=2) + text + self._found.origins()
 
@@ -249,6 +249,22 @@ class Report:
     def table_layouts(self) -> str:
         """Every type in the four combinations of majors."""
         return menu.layouts_table(self._found)
+
+    def table_wgmma(self) -> str:
+        """The wgmma family's gains from rung to rung, sustained and cool."""
+        return hopper.ladder_table(self._found)
+
+    def table_wgmma_types(self) -> str:
+        """wgmma-final in every type."""
+        return hopper.types_table(self._found)
+
+    def table_wgmma_layouts(self) -> str:
+        """wgmma-final in the four combinations of majors."""
+        return hopper.layouts_table(self._found)
+
+    def table_unaligned(self) -> str:
+        """wgmma-final on problems that lie badly."""
+        return hopper.unaligned_table(self._found)
 
     def measured(self, name: str) -> str:
         """The block of a rung's own page: its speed over the sizes, its step, its counters and the prediction."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from warptile.bench.workloads import BF16, E4M3, F16_F16, F16_F32, S8, TF32, Group
+from warptile.bench.workloads import BF16, E4M3, E5M2, F16_F16, F16_F32, S8, TF32, Group
 from warptile.rungs.rung import Config
 
 SHAPE = (400, 656, 640)
@@ -112,7 +112,7 @@ def mode_config(mode: Config, group: Group, bits: int) -> Config:
     tiles of half the width."""
     found = {**USUAL, "BK": 128 * 8 // bits * mode.get("DEPTH", 1), **mode}
     found.pop("DEPTH", None)
-    if group == E4M3 and found["BN"] > 128 and "BN" not in mode:
+    if group in (E4M3, E5M2) and found["BN"] > 128 and "BN" not in mode:
         found["BN"] = 128
     return found
 

@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from warptile.cli import _tensor_map_file
 from warptile.cli.main import run
 
 AXPY = """
@@ -246,6 +247,14 @@ def test_tensor_maps_from_files_share_the_memory_of_their_base(folder, capsys):
         ({"interleave": "16B"}, 4, "interleave '16B'"),
         ({"boxes": 1}, 2, "unknown field `boxes`"),
         ({"base": "nothing.npy"}, 2, "nothing.npy: not a readable .npy file"),
+        ({"box": [257, 4]}, 2, "box is (257, 4); it takes extents of 1 to 256"),
+        ({"swizzle": "32B"}, 2, "box is (16, 4); it takes at most 32 bytes innermost under swizzle 32B; it has 64"),
+        ({"box": [16]}, 2, "box is (16,); it takes 2 extents, as dims has"),
+        ({"strides_bytes": []}, 2, "strides_bytes is (); it takes 1: one for every dimension but the innermost"),
+        ({"strides_bytes": [72]}, 2, "strides_bytes is (72,); it takes multiples of 16"),
+        ({"offset_bytes": 8}, 2, "offset_bytes is 8; it takes a multiple of 16: the tensor starts at such an address"),
+        ({"dims": [0, 6]}, 2, "dims is (0, 6); it takes extents of 1 to 2^32"),
+        ({"dims": [16, 6, 1, 1, 1, 1]}, 2, "it takes one to five dimensions"),
     ],
 )
 def test_a_wrong_tensor_map_is_told(folder, capsys, change, code, said):
@@ -253,3 +262,55 @@ def test_a_wrong_tensor_map_is_told(folder, capsys, change, code, said):
     (folder / "t.json").write_text(json.dumps({**MAP, "base": "x.npy", **change}))
     assert run(["emulate", "tiles.ptx", "--arg", "tensormap:t.json"]) == code
     assert said in " ".join(capsys.readouterr().err.split())
+
+
+def told(capsys, folder, array, **fields):
+    """What is said of a map whose array lies in m.npy."""
+    np.save("m.npy", array)
+    (folder / "tiles.ptx").write_text(TILES)
+    (folder / "t.json").write_text(json.dumps({"base": "m.npy", **fields}))
+    assert run(["emulate", "tiles.ptx", "--arg", "tensormap:t.json"]) == 2
+    return " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("array", "wrong"),
+    [
+        (np.zeros((6, 16), np.float32), {"dtype": "f32", "dims": [16, 6], "strides_bytes": [64], "box": [300, 4]}),
+        (np.zeros((6, 16), np.float32), {"dtype": "f32", "dims": [16, 7], "strides_bytes": [64], "box": [16, 4]}),
+        (np.zeros((4, 6, 80), np.float16), {"dtype": "f16", "dims": [80, 6], "strides_bytes": [], "box": [8, 4]}),
+        (np.zeros((40, 64), ml_dtypes.bfloat16), {"dtype": "bf17", "dims": [64], "box": [64]}),
+        (np.zeros((9, 48), np.int8), {"dtype": "u8", "dims": [48, 9], "strides_bytes": [40], "box": [48, 9]}),
+        (np.zeros(96, np.int32), {"dtype": "s32", "dims": [97], "box": [16]}),
+    ],
+)
+def test_a_wrong_tensor_map_is_told_one_that_works(capsys, folder, array, wrong):
+    said = told(capsys, folder, array, **wrong)
+    _, found, example = said.partition("; all of m.npy is ")
+    assert found
+    given = json.loads(example.rpartition("}")[0] + "}")
+    (folder / "good.json").write_text(json.dumps(given))
+    tensor, _, _ = _tensor_map_file.read(folder / "good.json")
+    assert tensor.dims == array.shape[::-1]
+    assert tensor.element_bytes == array.dtype.itemsize
+
+
+def test_a_tensor_beyond_its_array_is_told(capsys, folder):
+    fields = {"dtype": "f32", "dims": [16, 6], "strides_bytes": [64], "box": [16, 4], "offset_bytes": 16}
+    said = told(capsys, folder, np.zeros((6, 16), np.float32), **fields)
+    assert "dims (16, 6) of f32 with strides_bytes (64,) from byte 16 take 400 bytes, and m.npy has 384" in said
+
+
+def test_rows_that_no_map_can_have_are_told_how_to_be_padded(capsys, folder):
+    said = told(capsys, folder, np.zeros((6, 9), np.float16), dtype="f16", dims=[9, 6], strides_bytes=[18], box=[8, 4])
+    assert "strides_bytes is (18,); it takes multiples of 16" in said
+    assert "m.npy has rows of 18 bytes: pad them to 32, a multiple of 16" in said
+
+
+def test_a_map_of_the_wrong_rank_is_told_where_it_is_used(folder, capsys):
+    np.save("a.npy", np.zeros(96, np.float32))
+    (folder / "tiles.ptx").write_text(TILES)
+    (folder / "t.json").write_text(json.dumps({"base": "a.npy", "dtype": "f32", "dims": [96], "box": [16]}))
+    given = ["--arg", "tensormap:t.json", "--arg", "tensormap:t.json", "--arg", "in:a.npy"]
+    assert run(["emulate", "tiles.ptx", *given]) == 1
+    assert "the tensor map has 1 dimensions and the copy takes 2" in " ".join(capsys.readouterr().err.split())

@@ -175,7 +175,8 @@ class _TensorPlace:
         tensor, address = read
         if len(tensor.dims) != len(self._coordinates):
             raise IllegalInstruction(
-                f"{instruction.text}: {memory.thread(lane)}: the tensor map has {len(tensor.dims)} dimensions",
+                f"{instruction.text}: {memory.thread(lane)}: the tensor map has {len(tensor.dims)} dimensions and the "
+                f"copy takes {len(self._coordinates)}: give the map as many dims and extents of its box",
                 **_where(memory, instruction),
             )
         home = memory.global_space.around(address - GLOBAL_BASE)

@@ -18,6 +18,16 @@ SHARED_BYTES = 80 * 1024
 ROW_BYTES = 1024
 """Of the tensors: 1024 rows of 1024 bytes."""
 
+METRICS = {
+    "tensor_instructions": "sm__inst_executed_pipe_tensor_op_gmma.sum",
+    "tensor_operand_wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_gmma.sum",
+    "tma_load_sectors": "l1tex__m_xbar2l1tex_read_sectors_mem_global_op_tma_ld.sum",
+    "tma_store_sectors": "l1tex__m_l1tex2xbar_write_sectors_mem_global_op_tma_st.sum",
+    "tma_reduce_sectors": "l1tex__m_l1tex2xbar_write_sectors_mem_global_op_tma_red.sum",
+    "shared_store_wavefronts": "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_stsm.sum",
+}
+"""Counters of the emulator that are compared, and which of Nsight Compute's metrics each is."""
+
 
 @dataclass(frozen=True)
 class Pattern:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hopper_patterns import GLOBAL_BYTES, PATTERNS, Pattern, text
+from hopper_patterns import GLOBAL_BYTES, METRICS, PATTERNS, Pattern, text
 from warptile.compile import compile_source
 from warptile.emulator import emulate
 from warptile.launch import Access
@@ -43,9 +43,7 @@ def test_every_pattern_is_recorded() -> None:
 def test_the_emulator_counts_what_the_hardware_counted(pattern: Pattern) -> None:
     found = counters(pattern)
     recorded = COUNTS[pattern.name]
-    assert {name: found[name] for name in RECORDED["metrics"]} == {
-        name: recorded.get(name, 0) for name in RECORDED["metrics"]
-    }
+    assert {name: found[name] for name in METRICS} == {name: recorded.get(name, 0) for name in METRICS}
 
 
 @pytest.mark.parametrize(

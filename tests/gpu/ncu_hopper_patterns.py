@@ -3,8 +3,8 @@
     python tests/gpu/ncu_hopper_patterns.py FOLDER
 
 writes into FOLDER ``metrics_gh100.txt`` (all metrics of the chip), ``hopper_counts.json`` (the value of every chosen
-metric for every pattern of tests/hopper_patterns.py, and the counters of every machine instruction) and ``table.txt``
-(the metrics that tell the patterns apart). Needs a GPU of compute capability 9.0 and ncu.
+metric for every pattern of tests/hopper_patterns.py), ``table.txt`` (the metrics that tell the patterns apart) and
+``counts.txt`` (what tests/data/hopper_counts_h200.json holds). Needs a GPU of compute capability 9.0 and ncu.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from hopper_patterns import GLOBAL_BYTES, PATTERNS, text
+from hopper_patterns import GLOBAL_BYTES, METRICS, PATTERNS, text
 
 CHOSEN = re.compile(
     r"tma|gmma|multicast|^l1tex__data_bank|^l1tex__data_pipe_(lsu_)?wavefronts(_mem_shared.*)?$"
@@ -32,6 +32,8 @@ LEFT_OUT = re.compile(r"throughput|pct|cycles_|_hit|atom|texture|surface|local|_
 FIRST = (
     "smsp__inst_executed_pipe_tensor_op_gmma", "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_gmma",
     "smsp__sass_data_bytes_mem_shared_op_gmma", "sm__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_gmma",
+    "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_stsm", "sm__inst_executed_pipe_tensor_op_gmma",
+    "l1tex__m_l1tex2xbar_write_sectors_mem_global_op_tma_st", "l1tex__m_l1tex2xbar_write_sectors_mem_global_op_tma_red",
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_gmma", "smsp__sass_inst_executed_op_tma_ld",
     "smsp__sass_inst_executed_op_tma_st", "smsp__sass_inst_executed_op_tma_red",
     "l1tex__m_xbar2l1tex_read_bytes", "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld",
@@ -96,7 +98,7 @@ def main() -> None:
     report = folder / "hopper.ncu-rep"
     for _ in range(8):
         command = [ncu, "--clock-control", "none", "--force-overwrite", "--kernel-name", "regex:hopper", "--export",
-                   str(report), "--section", "SourceCounters", "--metrics", ",".join(asked),
+                   str(report), "--metrics", ",".join(asked),
                    sys.executable, __file__, "--launch"]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, timeout=400, env=dict(os.environ), check=False)
         output = done.stdout + done.stderr
@@ -114,32 +116,31 @@ def main() -> None:
         imported = [ncu, "--import", str(written[0]), "--csv", "--print-units", "base", *arguments]
         return subprocess.run(imported, capture_output=True, text=True, timeout=200, check=True).stdout
 
-    pages = {"raw": page("--page", "raw"), "sass": page("--page", "source", "--print-source", "sass")}
-    for name, content in pages.items():
-        (folder / f"{name}.csv").write_text(content)
-    digest(folder, asked)
+    (folder / "raw.csv").write_text(page("--page", "raw"))
+    version = subprocess.run([ncu, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    digest(folder, asked, version.splitlines()[-1])
 
 
-def digest(folder: Path, asked: list[str]) -> None:
-    """Make the record and the table of the pages that ncu gave."""
-    from warptile.bench.profile import parse_raw, parse_sass
+def digest(folder: Path, asked: list[str], tool: str) -> None:
+    """Make the record and the tables of the page that ncu gave."""
+    from warptile.bench.profile import parse_raw
 
     rows = parse_raw((folder / "raw.csv").read_text())
-    machine = parse_sass((folder / "sass.csv").read_text())
-    if len(machine) != len(PATTERNS):
-        print(f"{len(machine)} listings of {len(PATTERNS)} launches: instructions are left out")
-        machine = [[] for _ in PATTERNS]
     found = [
-        {
-            "name": pattern.name,
-            "facts": pattern.facts,
-            "metrics": {name: row[name] for name in asked if name in row},
-            "instructions": [{"text": each.text, **each.counters} for each in instructions if each.counters],
-        }
-        for pattern, row, instructions in zip(PATTERNS, rows, machine, strict=True)
+        {"name": pattern.name, "facts": pattern.facts, "metrics": {name: row[name] for name in asked if name in row}}
+        for pattern, row in zip(PATTERNS, rows, strict=True)
     ]
-    (folder / "hopper_counts.json").write_text(json.dumps({"metrics": asked, "patterns": found}, indent=1))
+    (folder / "hopper_counts.json").write_text(json.dumps({"tool": tool, "patterns": found}, indent=1))
     write_table(folder / "table.txt", asked, found)
+    counts = [
+        {"name": each["name"]}
+        | {name: int(each["metrics"][m]) for name, m in METRICS.items() if each["metrics"].get(m)}
+        for each in found
+    ]
+    lines = ",\n".join("    " + json.dumps(each) for each in counts)
+    (folder / "counts.txt").write_text(
+        f'  "counts": [\n{lines}\n  ]\n'
+    )  # as tests/data/hopper_counts_h200.json has them
 
 
 def write_table(path: Path, asked: list[str], found: list[dict]) -> None:

@@ -81,7 +81,7 @@ class CheckResult:
     @property
     def rows(self) -> int:
         """How many rows were compared."""
-        return len(self.d)
+        return math.prod(self.d.shape[:-1])
 
     @property
     def wrong(self) -> str | None:
@@ -150,14 +150,33 @@ def stored_operand(drawn: Array, operand: Operand) -> tuple[Array, dict[str, Arr
     return matrix.to_dense(), {"A": matrix.values, "E": matrix.packed()}
 
 
+def stacked_shape(problem: Problem, name: str) -> tuple[int, int]:
+    """Shape of all matrices of operand ``name`` as they lie in memory, one behind the other."""
+    rows, columns = {"A": (problem.m, problem.k), "B": (problem.k, problem.n)}.get(name, (problem.m, problem.n))
+    operand = getattr(problem, name.lower())
+    lines, units = stored_shape(rows, columns, operand)
+    assert operand.batch_stride in (0, lines * operand.leading_dimension), "matrices of a batch follow each other"
+    return lines * (problem.batch if operand.batch_stride else 1), units
+
+
+def matrices_of(problem: Problem, name: str, stacked: Array) -> Array:
+    """Operand ``name``, all of whose matrices lie in ``stacked``, as (rows, columns), or as (batch, rows, columns)."""
+    operand = getattr(problem, name.lower())
+    each = stacked
+    if problem.batch > 1:
+        count = problem.batch if operand.batch_stride else 1
+        each = stacked.reshape(count, -1, stacked.shape[1])
+        each = np.broadcast_to(each, (problem.batch, *each.shape[1:]))
+    return each if operand.major == "row" else each.swapaxes(-1, -2)
+
+
 def host_operands(problem: Problem, seed: int = 0) -> dict[str, Array]:
     """Everything that one launch reads and writes, by the names of its operands, as it lies in memory; D is zero."""
-    _, found = stored_operand(draw(stored_shape(problem.m, problem.k, problem.a), problem.a.dtype, seed), problem.a)
-    b = draw(stored_shape(problem.k, problem.n, problem.b), problem.b.dtype, seed + 1)
-    found["B"] = packed(b, problem.b.dtype)
+    _, found = stored_operand(draw(stacked_shape(problem, "A"), problem.a.dtype, seed), problem.a)
+    found["B"] = packed(draw(stacked_shape(problem, "B"), problem.b.dtype, seed + 1), problem.b.dtype)
     if problem.c is not None:
-        found["C"] = draw((problem.m, problem.n), problem.c.dtype, seed + 2)
-    found["D"] = np.zeros((problem.m, problem.n), numpy_dtype(problem.d.dtype))
+        found["C"] = draw(stacked_shape(problem, "C"), problem.c.dtype, seed + 2)
+    found["D"] = np.zeros(stacked_shape(problem, "D"), numpy_dtype(problem.d.dtype))
     return found
 
 
@@ -174,8 +193,8 @@ def unwritten_elements(raw: Array, dtype: DType) -> int:
 
 def set_bytes(problem: Problem) -> int:
     """Bytes of one set of operands."""
-    elements = problem.m * problem.k + problem.k * problem.n
-    return (elements * problem.a.dtype.bits + problem.m * problem.n * problem.d.dtype.bits) // 8
+    elements = math.prod(stacked_shape(problem, "A")) + math.prod(stacked_shape(problem, "B"))
+    return (elements * problem.a.dtype.bits + math.prod(stacked_shape(problem, "D")) * problem.d.dtype.bits) // 8
 
 
 def estimate_ms(runner: Runner) -> float:
@@ -205,7 +224,8 @@ def runner_for(candidate: Candidate, stream: int) -> tuple[Runner, float]:
 
 
 class DeviceProduct:
-    """Operands of one contiguous problem on the current GPU. Close it, or wait for it to be collected."""
+    """Operands of one problem, whose matrices are contiguous, on the current GPU. Close it, or wait for it to be
+    collected."""
 
     def __init__(
         self,
@@ -221,7 +241,8 @@ class DeviceProduct:
         """Draw and copy the operands, each between guard bands that hold NaN (integers: -1).
 
         Args:
-            problem: contiguous, or of one set with gaps between rows, which hold what guard bands do.
+            problem: contiguous, or of one set with gaps between rows, which hold what guard bands do. Matrices of a
+                batch follow each other.
             sets: sets of operands; by default as many as L2 cannot keep.
             seed: of the random numbers.
             alpha: factor of the product.
@@ -236,12 +257,11 @@ class DeviceProduct:
         self.problem = problem
         self.device = driver.device_info()
         self.sets = operand_sets(set_bytes(problem), self.device.l2_bytes) if sets is None else sets
-        whole = stored_shape(problem.m, problem.k, problem.a)
-        self._stored_a, of_a = stored_operand(draw(whole, problem.a.dtype, seed), problem.a)
-        self._stored_b = draw(stored_shape(problem.k, problem.n, problem.b), problem.b.dtype, seed + 1)
+        self._stored_a, of_a = stored_operand(draw(stacked_shape(problem, "A"), problem.a.dtype, seed), problem.a)
+        self._stored_b = draw(stacked_shape(problem, "B"), problem.b.dtype, seed + 1)
         self._seed = seed
         self._offsets = {name: offset_elements if name in displaced else 0 for name in "ABCD"}
-        self._d_rows = Rows.of(problem.d, problem.m, problem.n)
+        self._d_rows = Rows.of(problem.d, *stacked_shape(problem, "D"))
         self._d_begin = GUARD_BYTES + self._offsets["D"] * problem.d.dtype.bits // 8
         self._of_a = {name: self._copies(array, name) for name, array in of_a.items()}
         if problem.a.sparse:
@@ -249,20 +269,21 @@ class DeviceProduct:
         self._b = self._copies(packed(self._stored_b, problem.b.dtype), "B")
         d_bytes = self._d_begin + self._d_rows.bytes + GUARD_BYTES
         self._d = [driver.Allocation(d_bytes) for _ in range(self.sets)]
-        self.c = None if problem.c is None else draw((problem.m, problem.n), problem.c.dtype, seed + 2)
-        self._c = None if self.c is None else self._copy(self.c, 0, "C")
+        stored_c = None if problem.c is None else draw(stacked_shape(problem, "C"), problem.c.dtype, seed + 2)
+        self.c = None if stored_c is None else matrices_of(problem, "C", stored_c)
+        self._c = None if stored_c is None else self._copy(stored_c, 0, "C")
         self._loaded: dict[str, LoadedKernel] = {}
         self._workspaces = Workspaces()
 
     @property
     def a(self) -> Array:
-        """A as [M, K], whatever its order in memory."""
-        return self._stored_a if self.problem.a.major == "row" else self._stored_a.T
+        """A as [M, K] or [batch, M, K], whatever its order in memory."""
+        return matrices_of(self.problem, "A", self._stored_a)
 
     @property
     def b(self) -> Array:
-        """B as [K, N], whatever its order in memory."""
-        return self._stored_b if self.problem.b.major == "row" else self._stored_b.T
+        """B as [K, N] or [batch, K, N], whatever its order in memory."""
+        return matrices_of(self.problem, "B", self._stored_b)
 
     def _copies(self, array: Array, name: str) -> list[driver.Allocation]:
         return [self._copy(array, index, name) for index in range(self.sets)]
@@ -344,21 +365,21 @@ class DeviceProduct:
         return Candidate(launch, self.sets)
 
     def exact_before_rounding(self, rows: Array) -> Array:
-        """Some rows of the first set's product of the numbers that were drawn, before they got the operands' type."""
+        """Some rows of the first set's product (of each matrix of a batch) of the numbers that were drawn, before they
+        got the operands' type."""
         problem, float32 = self.problem, DTYPES["float32"]
-        a = draw(stored_shape(problem.m, problem.k, problem.a), float32, self._seed)
-        b = draw(stored_shape(problem.k, problem.n, problem.b), float32, self._seed + 1)
-        a = a if problem.a.major == "row" else a.T
-        b = b if problem.b.major == "row" else b.T
-        kept = a[rows] if not problem.a.sparse else np.where(self.a[rows] != 0, a[rows], 0)
+        a = matrices_of(problem, "A", draw(stacked_shape(problem, "A"), float32, self._seed))
+        b = matrices_of(problem, "B", draw(stacked_shape(problem, "B"), float32, self._seed + 1))
+        a = a[..., rows, :]
+        kept = a if not problem.a.sparse else np.where(self.a[rows] != 0, a, 0)
         product: Array = kept.astype(np.float64) @ b.astype(np.float64)
         return product
 
     def reference(self, rows: Array | None = None, *, products_per_rounding: int = 1) -> Reference:
-        """What the first set's product should be, for some rows or all of them."""
+        """What the first set's product should be, for some rows (of each matrix of a batch) or all of them."""
         chosen = slice(None) if rows is None else rows
         return reference(
-            self.problem, self.a[chosen], self.b, None if self.c is None else self.c[chosen],
+            self.problem, self.a[..., chosen, :], self.b, None if self.c is None else self.c[..., chosen, :],
             alpha=self.alpha, beta=self.beta, products_per_rounding=products_per_rounding,
         )  # fmt: skip
 
@@ -380,7 +401,8 @@ class DeviceProduct:
         d, gaps = np.ascontiguousarray(whole[:, : lies.units]), whole[:, lies.units :]
         untouched = bool(np.all(before == CANARY) and np.all(behind == CANARY))
         untouched &= bool(np.all(np.ascontiguousarray(gaps).view(np.uint8) == UNWRITTEN))
-        compared = d if rows is None else d[rows]
+        shaped = matrices_of(self.problem, "D", d)
+        compared = shaped if rows is None else shaped[..., rows, :]
         return CheckResult(
             error_ratio=error_ratio(compared, expected),
             unwritten=unwritten_elements(d.reshape(-1).view(np.uint8), element),

@@ -87,7 +87,7 @@ def reference(
 
     Args:
         problem: its types decide the bound; its extents are not used, so that some rows alone can be checked.
-        a: (m, k), of the operands' type.
+        a: (m, k), of the operands' type. For a batch this and the others may have leading axes, which broadcast.
         b: (k, n).
         c: (m, n), of D's type; not read when beta is 0.
         alpha: factor of the product.
@@ -189,7 +189,8 @@ def _integer_sum(accumulator: str, a: Array, b: Array) -> Array:
     sum is right where sums do not leave int32's range and come back."""
     total = _integer_product(a, b)
     if accumulator == "int32_xor":  # ones of a XOR b: those of a and those of b, less twice those of both
-        total = a.sum(axis=1, dtype=np.int64)[:, None] + b.sum(axis=0, dtype=np.int64)[None, :] - 2 * total
+        ones_a, ones_b = a.sum(axis=-1, dtype=np.int64), b.sum(axis=-2, dtype=np.int64)
+        total = ones_a[..., :, None] + ones_b[..., None, :] - 2 * total
     if accumulator == "int32_saturating":
         total = np.clip(total, _INT32.min, _INT32.max)
     return total

@@ -192,7 +192,18 @@ class PretendedGpu:
         return SimpleNamespace(kernel=kernel, launch=launch, prepare=prepare, close=lambda: None)
 
     def compute(self, plan, spec, pointers):
-        problem, name = plan.problem, plan.rung.name
+        problem = plan.problem
+        operands = {"A": problem.a, "B": problem.b, "C": problem.c, "D": problem.d}
+        for index in range(problem.batch):
+            moved = {
+                name: index * operand.batch_stride * operand.dtype.bits // 8
+                for name, operand in operands.items()
+                if operand is not None
+            }
+            here = {name: address + moved.get(name, 0) for name, address in pointers.items()}
+            self.compute_one(problem.single, plan.rung.name, spec, here)
+
+    def compute_one(self, problem, name, spec, pointers):
 
         def at(operand, shape, element):
             columns = shape[1]

@@ -34,7 +34,7 @@ BLOCK_BYTES_PER_CLOCK = 45
 """At which a block gets operands."""
 
 COOPERATIVE = (
-    (128, 256), (256, 192), (256, 128), (128, 240), (128, 224), (128, 208), (128, 192), (128, 176), (128, 160),
+    (128, 256), (256, 128), (128, 240), (128, 224), (128, 208), (128, 192), (128, 176), (128, 160),
     (128, 144), (128, 128), (128, 112), (128, 96), (128, 64),
 )  # fmt: skip
 """Tiles of two warpgroups."""
@@ -164,6 +164,8 @@ def candidates(problem: Problem, illegal: Illegal) -> tuple[Config, ...]:
             {**full, "OVERLAP": 0, "STREAM": 1},
             {**full, "OVERLAP": 0, "STREAM": 1, "CM": 2},
         ]
+    wide = {**_made(problem, 256, 192, 2, 0, ROW_BYTES, 1), "SMS": MULTIPROCESSORS}
+    found += [wide, {**wide, "CM": 2}, {**wide, "STREAM": 1}]
     for bm, bn in ((128, 192), (128, 160), (128, 128), (64, 256), (64, 192), (64, 128)):
         base = {**_made(problem, bm, bn, 2, 0, ROW_BYTES, 1), "PINGPONG": 1}
         found += [base, {**base, "CM": 2}]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from warptile.emulator.clocks import Clocks
-from warptile.emulator.history import COPYING_TO, READING, WRITING, History
+from warptile.emulator.history import COPYING_TO, PAGE, READING, WRITE, WRITING, History
 
 BLOCKS, PER_BLOCK = 3, 64
 LANES = BLOCKS * PER_BLOCK
@@ -153,3 +153,22 @@ def test_a_copy_is_nobodys_until_it_has_been_waited_for() -> None:
     assert history.access(place + 8, 4, np.array([5]), READING, tag=4) is not None
     clocks.join_blocks(slice(None))
     assert history.access(place + 8, 4, np.array([5]), READING, tag=4) is None
+
+
+def test_places_are_as_short_as_the_shortest_access_to_their_page() -> None:
+    clocks = Clocks(32, 32)
+    history = History(4 << PAGE, clocks)
+    one, other, everywhere = np.array([3]), np.array([5]), np.arange(0, 4 << PAGE, 16)
+    assert history.access(everywhere, 16, np.repeat(one, len(everywhere)), WRITING, tag=4) is None
+    clocks.join_blocks(slice(None))
+    second = 1 << PAGE
+    assert history.access(np.array([second + 20]), 4, other, WRITING, tag=8) is None
+    assert history.shifts.tolist() == [4, 2, 4, 4]
+    assert history.access(np.array([second + 24]), 8, one, READING, tag=4) is None  # beside it, in the same 16 bytes
+    found = history.access(np.array([0, second + 16]), 16, np.repeat(one, 2), READING, tag=4)
+    assert found is not None
+    assert found[:3] == (1, second + 20, WRITE)
+    assert found[3].tolist() == [6, clocks.clock[5], 8]  # thread 5, counted from 1
+    assert history.access(np.array([2 * second - 1]), 1, one, READING, tag=4) is None
+    assert history.shifts.tolist() == [4, 0, 4, 4]
+    assert history.access(np.array([second + 22]), 1, one, READING, tag=4) is not None  # what was known is kept

@@ -4,8 +4,7 @@ A block computes BM x BN of D in steps of BK; copies and products, and in the la
 
 * dram: operands and D once, operands again for each wave that L2 cannot serve.
 * l2: (1 / BM + 1 / BN) elements a multiply-add, of the cluster's tile, which shares what it loads.
-* shared: 128 bytes a clock: what TMA writes, and what the tensor cores read: B once for every 64 or 128 rows of a
-  warpgroup's instruction, A once for every instruction.
+* shared: 128 bytes a clock: what TMA writes, and what the tensor cores read: A once, B once for every 64 rows.
 * tensor: multiply-adds of whole tiles at the issue rate of ``wgmma``, for the multiprocessor with the most tiles.
 * epilogue: D through shared memory, where nothing hides it.
 * latency: the first stage's way from DRAM, and the launch.
@@ -22,6 +21,10 @@ from warptile.rungs.rung import Config, Rung
 
 DRAM_LATENCY_CLOCKS = 1000
 """Clocks from a tensor copy to its bytes in shared memory. An assumption near published Hopper microbenchmarks."""
+
+TMA_BYTES_PER_S = 10e12
+"""From L2 to shared memory, all multiprocessors together. An estimate: wgmma-specialized with tiles of 128 x 128 moved
+9 TB/s (580 TFLOP/s at 4096^3 on an H200); requests of neighbouring multiprocessors for the same lines are joined."""
 
 L2_SHARE_FOR_OPERANDS = 0.6
 """Share of L2 that operands can count on: two halves keep some lines twice. An assumption."""
@@ -45,9 +48,7 @@ def terms(rung: Rung, problem: Problem, config: Config, device: Device) -> dict[
     rate = device.wgmma_tflops.get(problem.a.dtype.name, device.wgmma_tflops["float16"]) * 1e12
     rate *= device.sparse_gain if problem.a.sparse else 1.0
     math_clocks = 2 * bm * bn * bk / (rate / device.multiprocessors / device.clock_hz)
-    consumers = 1 if config.get("PINGPONG") else config.get("CONSUMERS", 1)
-    instructions_rows = bm // consumers
-    reads = bm * bk * each_bytes + bn * bk * each_bytes * consumers * max(1, instructions_rows // (2 * ROWS))
+    reads = (bm + bm // ROWS * bn) * bk * each_bytes
     writes = (bm + bn) * bk * each_bytes
     cm, cn = config.get("CM", 1), config.get("CN", 1)
     loaded = tiles * steps * bk * each_bytes * (bm / cn + bn / cm)
@@ -60,7 +61,7 @@ def terms(rung: Rung, problem: Problem, config: Config, device: Device) -> dict[
     )
     found = {
         "dram": (max(once, again) + d_bytes) / device.dram_bytes_per_s * 1e3,
-        "l2": (loaded + d_bytes) / device.l2_bytes_per_s * 1e3,
+        "l2": (loaded + d_bytes) / TMA_BYTES_PER_S * 1e3,
         "shared": turns * steps * (reads + writes) / device.shared_bytes_per_clock_per_sm * clock_ms,
         "tensor": turns * steps * math_clocks * clock_ms,
     }

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from pretended_gpu import PretendedGpu
 from recorded import all_records, environment, ladder_record
 
-from warptile.bench import campaign, correctness, launch_once, precision, stages, workloads
+from warptile.bench import campaign, correctness, launch_once, precision, stages, unaligned, wgmma_checks, workloads
 from warptile.bench.environment import Sampler
 from warptile.bench.journal import Journal
 from warptile.bench.profile import LaunchRequest, NcuRun, ProfileError, launched, unprofiled
@@ -28,17 +28,22 @@ from warptile.bench.records import (
     Tuning,
     TuningRecord,
     TypesRecord,
+    UnalignedRecord,
     decode,
     encode,
 )
 from warptile.bench.workloads import (
+    BF16,
     CORRECT_SHAPES,
     F16_F32,
+    LAYOUT_GROUPS,
     MENU,
     MMA_GROUPS,
     SIZES,
     SPARSE_GROUPS,
     TYPE_GROUPS,
+    WGMMA_GROUPS,
+    default_config,
     groups_of,
 )
 from warptile.errors import DeviceError
@@ -214,6 +219,7 @@ def small_menu(gpu, monkeypatch):
     monkeypatch.setattr(workloads, "MENU_SIZE", 64)
     monkeypatch.setattr(workloads, "F64_SIZE", 32)
     monkeypatch.setattr(precision, "LAYOUT_SIZE", 64)
+    monkeypatch.setattr(precision, "SECOND_MENU_SIZE", 48)
     monkeypatch.setattr(precision, "BOTH_REGIMES", tuple(replace(each, pause_s=0) for each in precision.BOTH_REGIMES))
     monkeypatch.setattr("warptile.device_product.operand_sets", lambda set_bytes, l2_bytes: 2)
     return gpu
@@ -228,6 +234,13 @@ def test_the_menu_measures_every_type_in_both_regimes(small_menu, tmp_path):
     cells = {(cell.rung, cell.problem.dtype, cell.problem.accumulator): cell for cell in record.cells}
     dense = {name for rung, name, _ in cells if rung == "mma-final"}
     assert dense == {group.dtype for group in TYPE_GROUPS}
+    hopper = [cell for cell in record.cells if cell.rung == "wgmma-final"]
+    types = {(c.problem.dtype, c.problem.accumulator) for c in hopper}
+    assert types == {(g.dtype, g.accumulator) for g in TYPE_GROUPS if g.name not in ("f64", "s4")}
+    for size, regimes in ((64, ["sustained", "cool"]), (48, ["sustained"])):
+        mine = [c for c in hopper if c.problem.m == size]
+        assert {(c.problem.dtype, c.problem.accumulator) for c in mine} == types
+        assert all([each.regime for each in c.times] == regimes for c in mine)
     assert {name for rung, name, _ in cells if rung == "mma-sparse"} == {group.dtype for group in SPARSE_GROUPS}
     half = cells["mma-final", "float16", "float32"]
     assert [(each.regime, each.rounds_ms) for each in half.times] == [("sustained", (0.5,) * 3), ("cool", (0.5,) * 3)]
@@ -247,12 +260,19 @@ def test_every_combination_of_majors_is_measured(small_menu, tmp_path):
     small_menu.wrong.add("mma-sparse")  # which has no choice of A's major and no part in this
     assert campaign.worker("layouts", work(tmp_path, MENU), FOREVER) == 0
     cells = records(tmp_path)[LayoutsRecord].cells
-    assert {cell.rung for cell in cells} == {"mma-final"}
-    for group in TYPE_GROUPS:
-        mine = [
-            c.problem for c in cells if (c.problem.dtype, c.problem.accumulator) == (group.dtype, group.accumulator)
-        ]
-        assert {(key.a_major, key.b_major) for key in mine} == set(group.majors)
+    assert {cell.rung for cell in cells} == set(LAYOUT_GROUPS)
+    for name, groups in LAYOUT_GROUPS.items():
+        for group in groups:
+            if default_config(RUNGS[name], stages.to_problem(group.key(64, 64, 64, "col")), "sm_90a") is None:
+                continue
+            types = (name, group.dtype, group.accumulator)
+            mine = [c.problem for c in cells if (c.rung, c.problem.dtype, c.problem.accumulator) == types]
+            assert {(key.a_major, key.b_major) for key in mine} == set(group.majors)
+    assert {bool(c.copied_bytes) for c in cells if c.problem.dtype == "int8" and c.rung == "wgmma-final"} == {
+        False,
+        True,
+    }
+    assert all((c.copies_ms is not None) == bool(c.copied_bytes) for c in cells)
     assert all(cell.tflops("sustained") and cell.tflops("cool") is None for cell in cells)
 
 
@@ -262,6 +282,80 @@ def test_a_wrong_type_has_no_speed(small_menu, tmp_path):
     cells = records(tmp_path)[TypesRecord].cells
     assert cells
     assert all(cell.times == () and cell.failed.startswith("wrong result") for cell in cells)
+
+
+def test_problems_that_lie_badly_are_timed_beside_their_neighbours(small_menu, tmp_path, monkeypatch):
+    cases = (((31, 48, 64), 0, (32, 48, 64)), ((32, 48, 63), 0, (32, 48, 64)), ((32, 48, 64), 1, (32, 48, 64)))
+    monkeypatch.setattr(unaligned, "UNALIGNED", cases)
+    names = ["wgmma-store", "wgmma-final"]
+    assert campaign.worker("unaligned", work(tmp_path, names), FOREVER) == 0
+    record = records(tmp_path)[UnalignedRecord]
+    assert record.failures == ()
+    found = {(cell.problem.k, cell.offset): cell for cell in record.cells}
+    assert len(record.cells) == len(cases)
+    assert {cell.rung for cell in record.cells} == {"wgmma-final"}
+    assert found[63, 0].of_neighbour == pytest.approx(63 / 64)  # as long, with less to do
+    assert found[64, 1].of_baseline == 0.5
+    assert [bool(found[key].copied_bytes) for key in ((64, 0), (63, 0), (64, 1))] == [False, True, True]
+    assert (found[64, 0].copies_ms, found[64, 1].neighbour.shape) == (None, "32x48x64")
+    small_menu.wrong.add("wgmma-final")
+    (tmp_path / "journal.jsonl").unlink()
+    campaign.worker("unaligned", work(tmp_path, names), FOREVER)
+    assert all(cell.failed and cell.tflops is None for cell in records(tmp_path)[UnalignedRecord].cells)
+
+
+def hopper_checks(names=("wgmma-tma", "wgmma-store", "wgmma-final")):
+    return list(correctness.plan_checks([RUNGS[name] for name in names], "sm_90a"))
+
+
+def test_the_wgmma_family_is_checked_in_every_type_layout_place_and_mode():
+    planned = hopper_checks()
+    assert len({each.name for each in planned}) == len(planned)
+    final = [each for each in planned if each.rung.name == "wgmma-final"]
+    places = {(place.grown, tuple(sorted(place.how.items()))) for place in wgmma_checks.PLACES}
+    for group in WGMMA_GROUPS:
+        mine = [e for e in final if (e.key.dtype, e.key.accumulator) == (group.dtype, group.accumulator)]
+        for majors in group.majors:
+            lie = [e for e in mine if (e.key.a_major, e.key.b_major) == majors and e.beta == 0]
+            kinds = {(e.key.m, e.key.n, e.key.k, e.offset, e.displaced, e.padding) for e in lie}
+            assert len(kinds) >= len(places), (group.name, majors)
+        assert {e.problem.a.alignment_bytes for e in mine} >= {16, max(1, mine[0].problem.a.dtype.bits // 8)}
+    store = [e for e in planned if e.rung.name == "wgmma-store"]
+    assert {(e.key.a_major, e.key.b_major) for e in store if e.key.dtype == "bfloat16"} == set(BF16.majors)
+    assert {e.plan("sm_90a").config["SMS"] for e in store} == {4, 132}
+
+
+def test_every_mode_of_the_last_rung_is_taken_in_bfloat16():
+    rung, problem = RUNGS["wgmma-final"], stages.to_problem(BF16.key(*wgmma_checks.SHAPE, "col"))
+    for mode in wgmma_checks.MODES:
+        config = wgmma_checks.mode_config(mode, BF16, 16)
+        assert rung.illegal(problem, config) is None, mode
+    texts = [config_text(wgmma_checks.mode_config(mode, BF16, 16)) for mode in wgmma_checks.MODES]
+    assert len(set(texts)) == len(texts)
+
+
+def test_checks_of_the_wgmma_family_pass_where_products_are_right(gpu, tmp_path, monkeypatch):
+    monkeypatch.setattr(wgmma_checks, "SHAPE", (16, 32, 128))
+    monkeypatch.setattr(wgmma_checks, "LARGE", (48, 48, 48))
+    monkeypatch.setattr(correctness, "WGMMA_GROUPS", WGMMA_GROUPS[:1] + WGMMA_GROUPS[7:9])
+    monkeypatch.setattr(wgmma_checks, "MODES", wgmma_checks.MODES[:2])
+    assert campaign.worker("correctness", work(tmp_path, ["wgmma-final"]), FOREVER) == 0
+    record = records(tmp_path)[CorrectnessRecord]
+    assert record.failures == ()
+    assert [check for check in record.checks if not check.correct] == []
+    assert {(check.offset, check.displaced, check.padding) for check in record.checks} == {
+        (0, "ABCD", 0), (1, "ABCD", 0), (1, "CD", 0), (0, "ABCD", 128), (0, "ABCD", 24),
+    }  # fmt: skip
+
+
+def test_a_write_between_rows_is_found_where_there_are_gaps(gpu, tmp_path, monkeypatch):
+    monkeypatch.setattr(wgmma_checks, "SHAPE", (16, 32, 128))
+    monkeypatch.setattr(wgmma_checks, "LARGE", (48, 48, 48))
+    monkeypatch.setattr(correctness, "WGMMA_GROUPS", WGMMA_GROUPS[:1])
+    gpu.between.add("wgmma-tma")
+    campaign.worker("correctness", work(tmp_path, ["wgmma-tma"]), FOREVER)
+    checks = records(tmp_path)[CorrectnessRecord].checks
+    assert all(check.guards_intact == (check.padding == 0) for check in checks if check.problem.dtype == "bfloat16")
 
 
 def test_the_mma_family_is_checked_in_every_type_major_and_alignment(gpu, tmp_path):
@@ -332,6 +426,7 @@ def test_a_rung_the_sanitizer_did_not_reach_runs_on_its_own(tmp_path, monkeypatc
 def test_requests_take_the_small_and_the_large_configuration():
     requests = stages.sanitize_requests(tuple(RUNGS.values()), "sm_90a")
     assert {request.rung for request in requests} == set(RUNGS)
+    assert {r.problem.b_major for r in requests if r.rung == "wgmma-final"} == {"col"}
     assert any(request.beta != 0 for request in requests)
     for request in requests:
         assert RUNGS[request.rung].illegal(stages.to_problem(request.problem), request.config) is None
@@ -352,7 +447,11 @@ def test_every_rung_is_swept_over_every_size_and_checked_on_every_shape():
         assert groups_of(rung, "sm_90a")
         for size in SIZES:
             assert any(name.startswith(f"cell/{size}^3/") and name.endswith(f"/{rung.name}") for name in cells)
-        for m, n, k in CORRECT_SHAPES[: 2 if rung.sparse else 3]:  # a sparse A has whole groups of K
+        if rung.family == "wgmma":
+            shapes = (wgmma_checks.LARGE, wgmma_checks.SHAPE)
+        else:
+            shapes = CORRECT_SHAPES[: 2 if rung.sparse else 3]  # a sparse A has whole groups of K
+        for m, n, k in shapes:
             shape = f"{m}^3" if m == n == k else f"{m}x{n}x{k}"
             assert any(name.startswith(f"check/{shape}/") and name.endswith(f"/{rung.name}") for name in names)
 
@@ -364,6 +463,26 @@ def test_each_stage_knows_its_kernels():
         assert sources
         assert len(sources) == len(set(sources))
         assert any("simt" in source.text for source in sources)
+    hopper = stages.Work(Journal.__new__(Journal), (RUNGS["wgmma-final"],), (4096,))
+    copying = [
+        source for source in stages.sources_of("unaligned", hopper) if "operand_copies" in source.name_expression
+    ]
+    assert copying
+
+
+def test_a_campaign_may_be_limited_to_types():
+    state = stages.Work(Journal.__new__(Journal), (RUNGS["wgmma-final"],), (4096,), types=("bf16",))
+    assert [name for name, _ in state.tasks("tune")] == ["tune/4096^3/bfloat16-float32-row-col/wgmma-final"]
+    assert all("/bfloat16" in name for name, _ in state.tasks("sweep"))
+
+
+def test_racecheck_leaves_out_what_it_cannot_follow(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(stages, "run", lambda tool, requests: asked.append((tool, {r.rung for r in requests})) or ())
+    monkeypatch.setattr(stages, "describe", lambda samples, library=None: environment())
+    campaign.worker("sanitize", work(tmp_path, ["mma-naive", "wgmma-tma"]), FOREVER)
+    assert ("memcheck", {"mma-naive", "wgmma-tma"}) in asked
+    assert {name for tool, names in asked for name in names if tool == "racecheck"} == {"mma-naive"}
 
 
 # --- watching over workers ---

@@ -1,6 +1,7 @@
-"""A matrix product as Hopper's fast kernels do it, for tests of the emulator: persistent blocks, a warp that fills a ring
-of stages by tensor copies (to both blocks of a cluster, if there are two), two warpgroups that multiply, and results
-that leave through shared memory by tensor copies.
+"""A matrix product as Hopper's fast kernels do it, for tests of the emulator.
+
+Persistent blocks, a warp that fills a ring of stages by tensor copies (to both blocks of a cluster, if there are two),
+two warpgroups that multiply, and results that leave through shared memory by tensor copies.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ __device__ void wait(u64* b, unsigned parity) {{
 }}
 __device__ void arrive(u64* b, unsigned rank) {{  // at the block of that rank
     asm volatile("{{ .reg .b32 far; mapa.shared::cluster.u32 far, %0, %1;"
-                 " mbarrier.arrive.release.cluster.shared::cluster.b64 _, [far]; }}" ::"r"(at(b)), "r"(rank) : "memory");
+                 " mbarrier.arrive.release.cluster.shared::cluster.b64 _, [far]; }}"
+                 ::"r"(at(b)), "r"(rank) : "memory");
 }}
 #define LOAD "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
 __device__ void load(void* to, const Map* map, u64* full, int x, int y) {{
@@ -49,7 +51,9 @@ __device__ void load_to_both(void* to, const Map* map, u64* full, int x, int y) 
                  ::"r"(at(to)), "l"(map), "r"(at(full)), "r"(x), "r"(y), "h"((short)3) : "memory");
 }}
 // K-major rows of 128 bytes under the 128-byte swizzle: groups of 8 rows lie 1024 bytes apart.
-__device__ u64 descriptor(const void* p) {{ return (u64)(at(p) >> 4 & 0x3FFF) | 1ull << 16 | 64ull << 32 | 1ull << 62; }}
+__device__ u64 descriptor(const void* p) {{
+    return (u64)(at(p) >> 4 & 0x3FFF) | 1ull << 16 | 64ull << 32 | 1ull << 62;
+}}
 __device__ void multiply(float (&d)[128], u64 a, u64 b, int adds) {{
     asm volatile("{{ .reg .pred p; setp.ne.b32 p, %130, 0;\\n"
                  "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {{{REGISTERS}}}, %128, %129, p, 1, 1, 0, 0; }}"
@@ -191,7 +195,8 @@ def run(
         kernel.entry, (grid, 1, 1), (384, 1, 1), (*maps, *sizes), cluster=(cluster, 1, 1), dynamic_shared_bytes=shared
     )
     report = emulate(
-        parse(kernel.ptx), spec, {"A": a, "B": b, "C": c}, accesses={"C": Access(writes=True, complete=Rows(m, n, 2, 2 * n))},
+        parse(kernel.ptx), spec, {"A": a, "B": b, "C": c},
+        accesses={"C": Access(writes=True, complete=Rows(m, n, 2, 2 * n))},
         arch="sm_90a", schedule=schedule, checks=checks,
     )  # fmt: skip
     return c, report

@@ -23,8 +23,10 @@ from warptile.bench.records import (
     TuningRecord,
     TypeCell,
     TypesRecord,
+    UnalignedCell,
+    UnalignedRecord,
 )
-from warptile.bench.workloads import F16_F16, F16_F32, F32, S4, groups_of, menu_key, to_problem
+from warptile.bench.workloads import BF16, F16_F16, F16_F32, F32, S4, S8, groups_of, menu_key, square, to_problem
 from warptile.rungs import RUNGS
 from warptile.rungs.wmma import nine
 
@@ -40,14 +42,14 @@ def about(date="2026-11-20T12:00:00Z", **changes):
     return {"date": date, "git_hash": "0123456789ab", "command": "a command", "environment": environment(**changes)}
 
 
-def cell(rung="wmma-final", group=F16_F32, size=4096, *, time_ms=0.5, baseline_ms=0.25, sparse=False, **changes):
+def cell(rung="wmma-final", group=F16_F32, size=4096, *, time_ms=0.5, baseline_ms=0.25, **changes):
     rounds = tuple(Round(time_ms * wobble, baseline_ms * wobble) for wobble in (0.9, 1.0, 1.1))
     given = {
         "config": {"BM": 128}, "rounds": rounds, "launches": 30, "baseline_launches": 60, "method": "events",
         "baseline": "heuristic 1", "error_ratio": 0.2, "resources": Resources(128, 65536, 0),
         "predicted": Predicted(0.4, "tensor", 343.6, "H200"),
     }  # fmt: skip
-    return Cell(rung=rung, problem=group.key(size, size, size, sparse=sparse), **{**given, **changes})
+    return Cell(rung=rung, problem=square(RUNGS[rung], group, size), **{**given, **changes})
 
 
 def baseline(group=F16_F32, size=4096, best_ms=0.25):
@@ -64,7 +66,7 @@ def ladder_record(date="2026-11-20T12:00:00Z", names=tuple(RUNGS)):
         if rung.name not in names:
             continue
         for group in groups_of(rung, "sm_90a"):
-            cells.append(cell(rung.name, group, time_ms=64.0 / 2**position, sparse=rung.sparse))
+            cells.append(cell(rung.name, group, time_ms=64.0 / 2**position))
     cells.append(cell("wmma-final", F16_F32, 1024, time_ms=0.02, baseline_ms=0.01))
     cells.append(cell("simt-naive", F32, 16384, rounds=(), note="one launch takes 30.0 s; a cell has 20 s"))
     cells.append(cell("wmma-block", F16_F16, 8192, rounds=(), failed="it wrote outside D"))
@@ -91,24 +93,46 @@ def profile_record():
     return ProfileRecord(profiles=(profile(), profile("wmma-naive"), swizzled, buffered), **about())
 
 
-def type_cell(key, **changes):
+def type_cell(key, rung="mma-final", **changes):
     times = (Timed("sustained", (1.9, 2.0, 2.1), (1.425, 1.5, 1.575)), Timed("cool", (1.8, 1.8, 1.8), (1.2, 1.2, 1.2)))
     given = {"config": {"BM": 256}, "times": times, "baseline": "heuristic 3", "error_ratio": 0.2, "error": 2.5e-4,
              "drawn_error": 5e-4, "resources": Resources(168, 196608, 0)}  # fmt: skip
-    return TypeCell(rung="mma-final", problem=key, **{**given, **changes})
+    return TypeCell(rung=rung, problem=key, **{**given, **changes})
 
 
 def types_record():
     alone = {"times": (Timed("sustained", (40.0,)),), "baseline": None, "no_baseline": "cuBLASLt has no s4"}
     packed = type_cell(menu_key(S4), error=0.0, drawn_error=None, **alone)
-    return TypesRecord(cells=(type_cell(menu_key(F16_F32)), packed), **about())
+    hopper = [type_cell(menu_key(BF16, size=size), rung="wgmma-final") for size in (None, 4096)]
+    return TypesRecord(cells=(type_cell(menu_key(F16_F32)), packed, *hopper), **about())
 
 
 def layouts_record():
     times = (Timed("sustained", (0.25,), (0.2,)),)
     keys = [F16_F32.key(4096, 4096, 4096, b_major, a_major) for a_major, b_major in F16_F32.majors]
     cells = [type_cell(key, times=times) for key in keys[:3]]
+    copied = {"rung": "wgmma-final", "copied_bytes": 2**25, "copies_ms": 0.05, "times": times}
+    cells.append(type_cell(S8.key(4096, 4096, 4096), **copied))
     return LayoutsRecord(cells=(*cells, type_cell(keys[3], times=(), failed="it wrote outside D")), **about())
+
+
+def unaligned_record():
+    """One neighbour at three quarters of the aligned speed, one at half, one that is wrong."""
+
+    def made(shape, offset, time_ms, **changes):
+        given = {"rounds_ms": (time_ms,) * 3, "neighbour_ms": (0.3,) * 3, "baseline_ms": (0.5,) * 3,
+                 "baseline": "heuristic 2", "error_ratio": 0.5, "copied_bytes": 2**27, "copies_ms": 0.1}  # fmt: skip
+        return UnalignedCell(
+            rung="wgmma-final", problem=BF16.key(*shape, b_major="col"), offset=offset, config={"BM": 128},
+            neighbour=BF16.key(4096, 4096, 4096, "col"), **{**given, **changes},
+        )  # fmt: skip
+
+    cells = (
+        made((4096, 4096, 4096), 1, 0.4),
+        made((4096, 4096, 4092), 0, 0.6, copied_bytes=0, copies_ms=None),
+        made((4095, 4096, 4096), 0, 0.4, rounds_ms=(), failed="it wrote outside D"),
+    )
+    return UnalignedRecord(cells=cells, **about())
 
 
 def check(rung="wmma-final", **changes):
@@ -143,5 +167,5 @@ def tuning_record():
 def all_records():
     return (
         ladder_record(), profile_record(), correctness_record(), sanitizer_record(), tuning_record(), types_record(),
-        layouts_record(),
+        layouts_record(), unaligned_record(),
     )  # fmt: skip

@@ -10,14 +10,14 @@ from warptile.bench import precision
 from warptile.bench.claims import CLAIMS, STEP, TARGETS, TFLOPS, Claim
 from warptile.bench.found import NOTHING
 from warptile.bench.report import Report, check, update
-from warptile.bench.workloads import BF16, E4M3, F16_F32, F64, S4, SIZES, TYPE_GROUPS, groups_of, menu_key
+from warptile.bench.workloads import BF16, E4M3, F16_F32, F64, S4, S8, SIZES, TYPE_GROUPS, groups_of, menu_key
 from warptile.cli.main import run
 from warptile.errors import UnsupportedError
 from warptile.rungs import RUNGS
 
 ROOT = Path(__file__).parents[2]
 TABLES = ("ladder", "sizes", "sizes-f16", "sizes-f32", "autotune", "counters", "correctness", "claims", "targets")
-MENU_TABLES = ("mma", "mma-sizes", "precision", "layouts")
+MENU_TABLES = ("mma", "mma-sizes", "precision", "layouts", "wgmma", "wgmma-types", "wgmma-layouts", "unaligned")
 POSITION = {name: i for i, name in enumerate(RUNGS)}
 
 
@@ -136,6 +136,41 @@ def test_the_mma_family_has_both_types_and_regimes(report):
     assert [line.split(" | ")[1] for line in lines] == [F16_F32.name, BF16.name]
     assert all(line.split(" | ")[2].startswith(mine) for line in lines)
     assert rows(report.table_mma())["`mma-swizzled`"] == ["122", "64", "25 %", "1.00", "–", "long_scoreboard"]
+
+
+def test_the_wgmma_family_shows_its_gains(report):
+    lines = [line.split(" | ") for line in report.table_wgmma().splitlines() if line.startswith("| `wgmma-store`")]
+    assert [line[1] for line in lines] == [BF16.name, F16_F32.name]
+    assert lines[0][2].startswith(speed(64.0 / 2 ** POSITION["wgmma-store"]))
+    between = POSITION["wgmma-store"] - POSITION[RUNGS["wgmma-store"].previous]
+    assert lines[0][3] == f"{2.0**between:.2f}"  # the made-up record doubles from rung to rung
+    assert lines[0][4:6] == ["–", "344"]
+
+
+def test_the_last_rungs_types_stand_at_both_sizes(report):
+    found = rows(report.table_wgmma_types())
+    assert F64.name not in found
+    assert S4.name not in found
+    speeds = [2 * size**3 / time_ms / 1e9 for size, time_ms in ((4096, 2.0), (8192, 2.0), (8192, 1.8))]
+    small, large, cool = (f"{each:.1f}" for each in speeds)
+    share = f"{100 * speeds[2] / 928:.1f} %"
+    assert found[BF16.name] == [f"{small} (75.0 %)", f"{large} (75.0 %)", f"{cool} (66.7 %)", "928", share]
+
+
+def test_layouts_say_what_copies_cost(report):
+    found = rows(report.table_wgmma_layouts())
+    assert found[S8.name][0] == f"{2 * 4096**3 / 0.25 / 1e9:.1f} (80.0 %), copies 20.0 %"
+    assert found[BF16.name] == ["–"] * 4
+
+
+def test_problems_that_lie_badly_stand_beside_their_neighbours(report):
+    found = rows(report.table_unaligned())
+    moved = found["4096^3, 1 element further on"]
+    assert moved[1:] == ["75.0 %", "125.0 %", "25.0 % of the time", "yes"]
+    assert moved[0] == speed(0.4)
+    assert found["4096x4096x4092"][2:] == ["83.3 %", "none", "no"]
+    assert found["4095x4096x4096"][0] == "it wrote outside D"
+    assert found["4095^3"] == ["–"] * 5
 
 
 def test_what_a_newer_record_lacks_comes_from_the_older(report):

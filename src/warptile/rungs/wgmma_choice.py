@@ -96,13 +96,18 @@ def _shapes(problem: Problem) -> Iterator[tuple[int, int, int, int]]:
             yield 64, bn, 1, swap
 
 
-def _made(problem: Problem, bm: int, bn: int, consumers: int, swap: int, depth: int, splits: int) -> Config:
-    """One configuration, its stages and multiprocessors filled in."""
-    config = {
+def _base(problem: Problem, bm: int, bn: int, consumers: int, swap: int, depth: int, splits: int) -> Config:
+    """One configuration of two stages and all multiprocessors."""
+    return {
         "BM": bm, "BN": bn, "BK": depth * 8 // problem.a.dtype.bits, "STAGES": 2, "CONSUMERS": consumers, "PINGPONG": 0,
         "CM": 1, "CN": 1, "GROUP": 8, "ALONG_N": 0, "OVERLAP": 0, "STREAM": 0, "SPLITS": splits, "SWAP": swap,
         "SMS": MULTIPROCESSORS,
     }  # fmt: skip
+
+
+def _made(problem: Problem, bm: int, bn: int, consumers: int, swap: int, depth: int, splits: int) -> Config:
+    """One configuration, its stages and multiprocessors filled in; of types that the kernel takes."""
+    config = {**_base(problem, bm, bn, consumers, swap, depth, splits)}
     seen = tiles.view(problem, config).problem
     config["STAGES"] = max(_stages(seen, config), 2)
     count = ceil_div(seen.m, bm) * ceil_div(seen.n, bn) * seen.batch
@@ -114,6 +119,8 @@ def _made(problem: Problem, bm: int, bn: int, consumers: int, swap: int, depth: 
 
 def usual(problem: Problem, illegal: Illegal) -> Iterator[Config]:
     """Legal configurations, the one that should be fastest first."""
+    if tiles.type_reason(problem, batches=True) is not None:
+        return
     guesses = []
     for bm, bn, consumers, swap in _shapes(problem):
         count = ceil_div(problem.n if swap else problem.m, bm) * ceil_div(problem.m if swap else problem.n, bn)
@@ -134,7 +141,7 @@ def default(problem: Problem, illegal: Illegal) -> Config:
     """The configuration that should be fastest; where none is legal, one whose refusal says why."""
     found = next(usual(problem, illegal), None)
     if found is None:
-        return _made(problem, 128, 128, 2, 0, ROW_BYTES, 1)
+        return _base(problem, 128, 128, 2, 0, ROW_BYTES, 1)
     return _clustered(problem, found, illegal)
 
 
@@ -151,6 +158,8 @@ def _clustered(problem: Problem, config: Config, illegal: Illegal) -> Config:
 def candidates(problem: Problem, illegal: Illegal) -> tuple[Config, ...]:
     """What a search tries: the best guesses, each with its neighbours in every other tunable."""
     best = list(islice(usual(problem, illegal), 10))
+    if not best:
+        return ()
     found = [default(problem, illegal), *best]
     for config in best[:5]:
         full = {**config, "SMS": MULTIPROCESSORS}

@@ -174,6 +174,7 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                              [&](int eight, int half) { return held[block][eight][half]; });
             };
             while (schedule.next(work)) {
+                if constexpr (OPERATION::PROMOTED) accumulators.zero();
                 // The host sees to it that there are so many steps.
 #pragma unroll
                 for (int step = 0; step < BLOCKS * PANELS; ++step) {

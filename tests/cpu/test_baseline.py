@@ -1,12 +1,17 @@
 """The baseline's arithmetic of layouts and its choice of an algorithm, without the library."""
 
+import ctypes
 import importlib.util
+import sys
+from collections import defaultdict
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from warptile.bench.baseline import CublasLt, fastest, layouts, torch_launch, transposes, types_of
+from warptile.bench.baseline import CublasLt, Product, fastest, layouts, torch_launch, transposes, types_of
 from warptile.bench.records import ProblemKey
+from warptile.bench.workloads import BF16, E4M3, E4M3_FAST
 from warptile.errors import UnsupportedError
 
 TYPES = ("float64", "float64", "float64")
@@ -96,3 +101,63 @@ def test_without_its_bindings_the_message_says_how_to_get_them():
 def test_torch_is_not_a_baseline_for_types_it_does_not_multiply():
     with pytest.raises(UnsupportedError, match=r"torch\.matmul does not do float16 with float16 accumulators"):
         torch_launch(ProblemKey(8, 8, 8, "float16", "float16", "float16"), 1)
+
+
+class FakeLt:
+    """cuBLASLt's bindings as far as a product needs them: attributes are noted by name."""
+
+    class cuBLASLtError(Exception):
+        pass
+
+    def __init__(self):
+        self.noted = {}
+        names = ("TRANSA", "TRANSB", "FAST_ACCUM")
+        self.MatmulDescAttribute = {name: index for index, name in enumerate(names)}
+        limits = ("MAX_WORKSPACE_BYTES", *(f"MIN_ALIGNMENT_{each}_BYTES" for each in "ABCD"))
+        limits = {name: index for index, name in enumerate(limits)}
+        self.MatmulPreferenceAttribute = type("Preference", (dict,), limits)(limits)
+        self.matmul_heuristic_result_dtype = np.dtype([("state", np.int32), ("algo", np.int64)])
+
+    def __getattr__(self, name):
+        return lambda *arguments: 0
+
+    def get_matmul_desc_attribute_dtype(self, attribute):
+        return np.int32
+
+    def _note(self, names, attribute, address, size):
+        kind = {4: ctypes.c_int32, 8: ctypes.c_int64}[size]
+        name = next(name for name, index in names.items() if index == attribute)
+        self.noted[name] = kind.from_address(address).value
+
+    def matmul_desc_set_attribute(self, description, attribute, address, size):
+        self._note(self.MatmulDescAttribute, attribute, address, size)
+
+    def matmul_preference_set_attribute(self, preference, attribute, address, size):
+        self._note(self.MatmulPreferenceAttribute, attribute, address, size)
+
+    def matmul_algo_get_heuristic(self, *arguments):
+        ctypes.c_int32.from_address(arguments[-1]).value = 1
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What the library is asked for a problem, by the names of its attributes."""
+    monkeypatch.setitem(sys.modules, "nvmath", SimpleNamespace(CudaDataType=defaultdict(int)))
+
+    def ask(key, **how):
+        lt = FakeLt()
+        assert len(Product(lt, defaultdict(int), 0, key, **how)) == 1
+        return lt.noted
+
+    return ask
+
+
+def test_matrices_that_begin_anywhere_are_said_to_the_library(asked):
+    key = BF16.key(64, 64, 64, "col")
+    assert not any("ALIGNMENT" in name for name in asked(key))
+    assert asked(key, alignment_bytes=2)["MIN_ALIGNMENT_B_BYTES"] == 2
+
+
+def test_short_sums_of_8_bit_floats_are_asked_for(asked):
+    assert "FAST_ACCUM" not in asked(E4M3.key(64, 64, 64, "col"))
+    assert asked(E4M3_FAST.key(64, 64, 64, "col"))["FAST_ACCUM"] == 1

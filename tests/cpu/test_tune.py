@@ -5,6 +5,7 @@ from collections import Counter
 from zlib import crc32
 
 import pytest
+from pretended_gpu import PretendedGpu
 
 from warptile import tuned
 from warptile.dtypes import dtype
@@ -14,7 +15,7 @@ from warptile.problem import Problem
 from warptile.rungs import RUNGS
 from warptile.rungs.wmma import nine
 from warptile.source import Source
-from warptile.tune import Stage, compile_ahead, compile_all, offered_by, search, select
+from warptile.tune import GpuMeter, Stage, compile_ahead, compile_all, offered_by, search, select
 from warptile.tuned import Entry, ProblemClass, Search, Table, config_for, source_of
 
 RUNG = RUNGS["wmma-final"]
@@ -173,6 +174,21 @@ def test_progress_names_the_stage_and_the_best(selected, table):
 
 
 # --- which configurations ---
+
+
+def test_a_chip_that_slows_down_changes_no_comparison_beside_the_incumbent(monkeypatch):
+    gpu = PretendedGpu().install(monkeypatch)
+    problem = Problem.dense(64, 64, 64, dtype("float16"), out=dtype("float16"), accumulator=dtype("float32"))
+    rung = RUNGS["wmma-naive"]
+    usual = rung.default_config(problem)
+    other = next(config for config in rung.candidates(problem) if config != usual)
+    gpu.time_ms = lambda rung, config: (0.9 if config == other else 1.0) * (1 + gpu.now_ms / 20_000)
+    alone, beside = GpuMeter(rung, problem, "sm_90a"), GpuMeter(rung, problem, "sm_90a", incumbent=usual)
+    times = [alone.time_ms(config, 500.0) for config in (usual, other)]
+    assert times[1] > 0.91 * times[0]
+    first, faster, again = (beside.time_ms(config, 500.0) for config in (usual, other, usual))
+    assert faster / first == pytest.approx(0.9, rel=0.05)
+    assert again / first == pytest.approx(1.0, rel=0.05)
 
 
 def test_the_space_has_hundreds_of_legal_configurations_and_the_nine():

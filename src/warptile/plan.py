@@ -210,6 +210,8 @@ def illegal(rung: Rung, problem: Problem, config: Config, arch: Arch) -> str | N
     """Why ``rung`` cannot run ``problem`` in ``config`` on ``arch``, or None."""
     if arch.capability < rung.min_arch:
         return f"it needs compute capability {rung.min_arch / 10} and {arch.name} has {arch.capability / 10}"
+    if rung.only_arch not in (None, arch.name):
+        return f"its instructions are those of {rung.only_arch}; {arch.name} does not have them"
     reason = rung.illegal(problem, config)
     if reason is not None:
         return reason

@@ -62,9 +62,10 @@ def test_which_rung_each_type_gets():
         return wt.plan(a, a, backend="emulator", **options).plan.rung
 
     assert rung_of("float32").name == "simt-warptile"
-    assert rung_of("float32", precision="tf32").name == "mma-final"
-    for dtype in ("float16", "bfloat16", "float64", "int8", "uint8", "float8_e4m3", "float8_e5m2"):
-        assert rung_of(dtype).name == "mma-final"
+    assert rung_of("float32", precision="tf32").name == "wgmma-final"
+    assert rung_of("float64").name == "mma-final"
+    for dtype in ("float16", "bfloat16", "int8", "uint8", "float8_e4m3", "float8_e5m2"):
+        assert rung_of(dtype).name == "wgmma-final"
 
 
 @pytest.mark.parametrize(
@@ -182,8 +183,7 @@ def test_float8_with_scales(dtype, out_dtype):
     d = wt.matmul(a, b, scale_a=0.5, scale_b=np.array([[3.0]]), alpha=2.0, **options)
     assert d.dtype == out_dtype
     assert np.array_equal(d, wt.matmul(a, b, alpha=3.0, **options))
-    exact = 3.0 * (a.astype(np.float64) @ b.astype(np.float64))
-    assert np.allclose(d.astype(np.float64), exact, rtol=2**-8 if out_dtype == "bfloat16" else 1e-6, atol=1e-4)
+    assert_product(d, a, b, alpha=3.0, out_dtype=out_dtype)
     plan = wt.plan(a, b, scale_a=0.5, scale_b=3.0, alpha=2.0, **options)
     assert np.array_equal(plan(a, b), d)
 

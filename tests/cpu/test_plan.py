@@ -16,11 +16,28 @@ def predicted(time_ms):
 
 @pytest.mark.parametrize(
     ("element", "rung"),
-    [("float16", "mma-final"), ("bfloat16", "mma-final"), ("float32", "simt-warptile"), ("int8", "mma-final")],
+    [
+        ("float16", "wgmma-final"),
+        ("bfloat16", "wgmma-final"),
+        ("float32", "simt-warptile"),
+        ("float64", "mma-final"),
+        ("int8", "wgmma-final"),
+    ],
 )
 @pytest.mark.parametrize("shape", [(4096, 4096, 4096), (193, 161, 97), (1, 1, 1)])
 def test_the_highest_rung_that_takes_the_types(element, rung, shape):
     assert make_plan(problem(*shape, element)).rung.name == rung
+
+
+@pytest.mark.parametrize(
+    ("arch", "rung"), [("sm_90", "mma-final"), ("sm_90a", "wgmma-final"), ("sm_100a", "mma-final")]
+)
+def test_warpgroups_multiply_on_hopper_alone(arch, rung):
+    given = problem(512, 512, 512, "float16")
+    assert make_plan(given, arch=arch).rung.name == rung
+    if arch != "sm_90a":
+        with pytest.raises(UnsupportedError, match=f"its instructions are those of sm_90a; {arch} does not have them"):
+            make_plan(given, rung="wgmma-final", arch=arch)
 
 
 def test_a_named_rung_keeps_its_default():

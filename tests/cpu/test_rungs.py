@@ -19,7 +19,7 @@ def accumulator_of(each):
 
 
 def test_the_ladder_has_its_families_in_order():
-    assert families() == ("simt", "wmma", "mma")
+    assert families() == ("simt", "wmma", "mma", "wgmma")
     assert list(RUNGS)[:4] == ["simt-naive", "simt-shared", "simt-warptile", "simt-half2"]
     assert list(RUNGS)[14:] == [
         "mma-naive",
@@ -29,6 +29,15 @@ def test_the_ladder_has_its_families_in_order():
         "mma-multistage",
         "mma-final",
         "mma-sparse",
+        "wgmma-tma",
+        "wgmma-specialized",
+        "wgmma-cooperative",
+        "wgmma-persistent",
+        "wgmma-multicast",
+        "wgmma-store",
+        "wgmma-pingpong",
+        "wgmma-final",
+        "wgmma-sparse",
     ]
 
 
@@ -42,7 +51,8 @@ def test_a_rung_names_a_file_a_predecessor_and_known_types(each):
     assert (KERNELS / each.file).is_file()
     names = list(RUNGS)
     before = names[names.index(each.name) - 1] if each.name != names[0] else None
-    assert each.previous == before
+    # Sparsity and multicast are steps aside: the next rung builds on the one before them.
+    assert each.previous == {"wgmma-tma": "mma-final", "wgmma-store": "wgmma-persistent"}.get(each.name, before)
     assert set(each.dtypes) <= set(DTYPES)
     assert rung(each.name) is each
 

@@ -81,6 +81,8 @@ class Rung:
         dynamic_shared_bytes: (problem, config) -> dynamic shared memory of a block.
         capability: (problem, config) -> compute capability times ten that the operands' type and the configuration's
             instruction need; at least ``min_arch`` counts.
+        only_arch: the one architecture that has its instructions, such as ``"sm_90a"``, or None: all from
+            ``min_arch`` on.
         may_spill: a spill in this rung is part of its lesson, and no build failure.
         sparse: A is a `warptile.SparseMatrix`; its metadata is one more parameter behind beta.
         cluster: (problem, config) -> blocks of a cluster; the grid is a multiple of it.
@@ -105,6 +107,7 @@ class Rung:
     threads: Callable[[Problem, Config], Dim3]
     dynamic_shared_bytes: Callable[[Problem, Config], int]
     capability: Callable[[Problem, Config], int] = lambda problem, config: 0
+    only_arch: str | None = None
     may_spill: bool = False
     sparse: bool = False
     cluster: Callable[[Problem, Config], Dim3] = lambda problem, config: (1, 1, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from warptile.isa import wgmma
 from warptile.launch import Argument, Dim3
 from warptile.problem import Problem
 from warptile.rungs import wgmma_tiles as tiles
@@ -145,6 +146,7 @@ def _rung(
         file=f"wgmma/{kernel.removeprefix('wgmma_')}.cuh",
         previous=previous,
         min_arch=tiles.CAPABILITY,
+        only_arch=wgmma.ARCH,
         dtypes=tuple(each for each in tiles.DTYPES if not kind.sparse or each != "bit1"),
         sparse=kind.sparse,
         default_config=lambda problem: config(problem, *sizes, stages),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from warptile.isa import wgmma
 from warptile.launch import Argument, Dim3, Pointer, Scalar
 from warptile.problem import Problem
 from warptile.rungs import wgmma_choice
@@ -209,6 +210,7 @@ WGMMA_FINAL = Rung(
     file="wgmma/final.cuh",
     previous="wgmma-pingpong",
     min_arch=90,
+    only_arch=wgmma.ARCH,
     dtypes=tiles.DTYPES,
     default_config=lambda problem: wgmma_choice.default(problem, _final_illegal),
     candidates=lambda problem: wgmma_choice.candidates(problem, _final_illegal),

@@ -238,9 +238,9 @@ def operand_map(
 
 
 def _batch_dimension(operand: Operand, batch: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Matrices, bytes from line to line and from matrix to matrix, and matrices of a box; a matrix that all products
-    share is the only one, at any distance."""
-    line_bytes = operand.leading_dimension * operand.dtype.bits // 8
+    """Matrices, bytes from line to line and from matrix to matrix, and matrices of a box. What is the only one of its
+    kind, a line or a matrix that all products share, may be at any distance from the next."""
+    line_bytes = round_up(operand.leading_dimension * operand.dtype.bits // 8, MAX_ALIGNMENT_BYTES)
     if batch == 1:
         return (), (line_bytes,), ()
     if operand.batch_stride == 0:

@@ -134,3 +134,13 @@ def summarize(tool: str, requests: Sequence[LaunchRequest], output: str) -> tupl
             for each in results
         ]
     return tuple(results)
+
+
+def latest_runs(runs: Sequence[Sanitized]) -> tuple[Sanitized, ...]:
+    """One result for each rung and tool: a finished one rather than one that was not reached."""
+    kept: dict[tuple[str, str], Sanitized] = {}
+    for each in runs:
+        known = kept.get((each.rung, each.tool))
+        if known is None or known.errors is None:
+            kept[each.rung, each.tool] = each
+    return tuple(kept.values())

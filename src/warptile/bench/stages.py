@@ -19,7 +19,7 @@ from warptile.bench import correctness, precision, sweep, unaligned
 from warptile.bench.environment import Sampler, describe
 from warptile.bench.journal import Journal, Task
 from warptile.bench.measure import SHORT_COOL
-from warptile.bench.profile import LaunchRequest, NcuRun, profile
+from warptile.bench.profile import NcuRun, profile
 from warptile.bench.records import (
     AnyRecord,
     BaselineTime,
@@ -42,7 +42,8 @@ from warptile.bench.records import (
     UnalignedCell,
     UnalignedRecord,
 )
-from warptile.bench.sanitize import TOOLS, WITHOUT_RACECHECK, run
+from warptile.bench.requests import profile_requests, sanitize_requests
+from warptile.bench.sanitize import TOOLS, WITHOUT_RACECHECK, latest_runs, run
 from warptile.bench.workloads import (
     BF16,
     COUNTER_SHAPES,
@@ -51,12 +52,10 @@ from warptile.bench.workloads import (
     F16_F16,
     F16_F32,
     F32,
-    F64,
     GROUPS,
     PROFILE_SIZE,
     S8,
     SIZES,
-    SMALL_SHAPES,
     TF32,
     Group,
     default_config,
@@ -66,7 +65,7 @@ from warptile.bench.workloads import (
 )
 from warptile.execute import copy_source
 from warptile.gpu.timing import COOL, SUSTAINED
-from warptile.plan import Plan, config_text, make_plan
+from warptile.plan import Plan, make_plan
 from warptile.problem import Problem
 from warptile.rungs import RUNGS
 from warptile.rungs.rung import Config, Rung
@@ -155,12 +154,6 @@ class Work:
         bench = self.__dict__.get("bench") or self.__dict__.get("cool_bench")
         library = bench.baseline_library if bench is not None else None
         return describe(self.sampler.since(start_s), library)
-
-
-def group_for(rung: Rung, arch: str) -> Group | None:
-    """The group in which a rung is profiled: its first."""
-    groups = groups_of(rung, arch)
-    return groups[0] if groups else None
 
 
 # --- tasks -----------------------------------------------------------------------------------------------------------
@@ -253,49 +246,6 @@ def to_tuning(outcome: Outcome, key: ProblemKey) -> Tuning:
         illegal=outcome.illegal,
         best_rounds_ms=outcome.best.rounds_ms if outcome.best else (),
     )
-
-
-def _request(rung: Rung, key: ProblemKey, arch: str, *, beta: float = 0.0) -> list[LaunchRequest]:
-    """A launch in the configuration of the small problem and in that of a large one whose rows are aligned alike."""
-    problem = to_problem(key, with_c=beta != 0)
-    large = to_problem(
-        msgspec.structs.replace(key, m=key.m + FULL_SIZE, n=key.n + FULL_SIZE, k=key.k + FULL_SIZE), with_c=beta != 0
-    )
-    configs = [default_config(rung, each, arch) for each in (problem, large)]
-    legal = {config_text(c): c for c in configs if c is not None and rung.illegal(problem, c) is None}
-    alpha = 1.0 if beta == 0 else 0.5
-    return [LaunchRequest(rung.name, key, dict(config), alpha, beta) for config in legal.values()]
-
-
-def profile_requests(rungs: Sequence[Rung], arch: str, shape: tuple[int, int, int]) -> list[LaunchRequest]:
-    """Each rung on one problem of its first group."""
-    grouped = [(rung, group_for(rung, arch)) for rung in rungs]
-    return [
-        request
-        for rung, group in grouped
-        if group is not None
-        for request in _request(rung, _of_shape(rung, group, shape), arch)
-    ]
-
-
-def _of_shape(rung: Rung, group: Group, shape: tuple[int, int, int]) -> ProblemKey:
-    """A rung's usual problem with other extents."""
-    m, n, k = shape
-    return msgspec.structs.replace(square(rung, group, m), m=m, n=n, k=k)
-
-
-def sanitize_requests(rungs: Sequence[Rung], arch: str) -> list[LaunchRequest]:
-    """Each rung on the small problems, once with a C; the mma family also on A and B that do not lie along K."""
-    requests = [request for shape in SMALL_SHAPES for request in profile_requests(rungs, arch, shape)]
-    for rung in rungs:
-        group = group_for(rung, arch)
-        if group is not None:
-            shape = SMALL_SHAPES[2] if rung.sparse else SMALL_SHAPES[1]
-            requests += _request(rung, _of_shape(rung, group, shape), arch, beta=2.0)
-        if rung.family == "mma" and not rung.sparse:
-            for other in (F16_F32, TF32, F64, S8):  # each brings operands that lie along M and N in its own way
-                requests += _request(rung, other.key(*SMALL_SHAPES[1], "row", "col"), arch)
-    return sorted(requests, key=lambda request: [rung.name for rung in rungs].index(request.rung))
 
 
 def _ncu(work: Work) -> Iterator[Task]:
@@ -442,13 +392,3 @@ def records_of(
     if runs:
         made.append(SanitizerRecord(runs=runs, **about("sanitize", "sanitize/")))
     return made
-
-
-def latest_runs(runs: Sequence[Sanitized]) -> tuple[Sanitized, ...]:
-    """One result for each rung and tool: a finished one rather than one that was not reached."""
-    kept: dict[tuple[str, str], Sanitized] = {}
-    for each in runs:
-        known = kept.get((each.rung, each.tool))
-        if known is None or known.errors is None:
-            kept[each.rung, each.tool] = each
-    return tuple(kept.values())

@@ -19,7 +19,7 @@ ORDER = (
     ("frameworks", "sparse"),
     ("problem", "operands", "reference"),
     ("rungs",),
-    ("predict",),
+    ("predict", "predict_wgmma", "batches"),
     ("plan",),
     ("source",),
     ("headers", "cache", "compile", "tuned"),

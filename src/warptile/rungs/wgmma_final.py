@@ -21,6 +21,9 @@ FLAGS = ("PINGPONG", "ALONG_N", "OVERLAP", "STREAM", "SWAP")
 """Keys that are 0 or 1."""
 
 CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1))
+PROMOTED_DEPTH = 128
+"""Products of 8-bit floats that are added in short sums before these are added in float32: those of a stage."""
+
 STREAM_REGISTERS, CLUSTER_REGISTERS = 8, 4
 """More of them where blocks hand sums on, and where these blocks are in clusters as well."""
 
@@ -44,7 +47,8 @@ def _final_illegal(problem: Problem, config: Config) -> str | None:
         return reason
     seen = tiles.view(problem, config).problem
     return (
-        tiles.shares_reason(seen, config)
+        _promotion_reason(seen, config)
+        or tiles.shares_reason(seen, config)
         or _overlap_reason(seen, config)
         or _stream_reason(problem, config)
         or _registers_reason(seen, config)
@@ -116,6 +120,13 @@ def _stream_reason(problem: Problem, config: Config) -> str | None:
         )
     if steps < config["SPLITS"]:
         return f"SPLITS is {config['SPLITS']}; K has {steps} steps of {config['BK']}"
+    return None
+
+
+def _promotion_reason(seen: Problem, config: Config) -> str | None:
+    """Why short sums would be too long, or None."""
+    if tiles.promoted(seen) and config["BK"] != PROMOTED_DEPTH:
+        return f"BK is {config['BK']}; with accumulate='float32' sums of 8-bit floats are {PROMOTED_DEPTH} long"
     return None
 
 
@@ -209,6 +220,7 @@ WGMMA_FINAL = Rung(
     idea="one kernel for every type, layout and schedule, tuned",
     file="wgmma/final.cuh",
     previous="wgmma-pingpong",
+    weighs=True,
     min_arch=90,
     only_arch=wgmma.ARCH,
     dtypes=tiles.DTYPES,

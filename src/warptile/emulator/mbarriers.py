@@ -289,7 +289,7 @@ class Mbarriers:
         return bool(self._parked)
 
     def starve(self, last_effect: int) -> bool:
-        """Nobody can run: finish asynchronous work that is waited for, or let waits return false.
+        """Nobody can run, or others only spin: finish asynchronous work that is waited for, or let waits return false.
 
         Whether there was such work: it may not have been all that a phase lacks.
         """

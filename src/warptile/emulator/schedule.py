@@ -31,8 +31,8 @@ QUANTUM = 1024
 SPIN_STEPS = 3_000_000
 """Steps without any store, barrier or exit after which the program is taken to spin forever."""
 
-LONGEST_WAIT = 1 << 16
-"""Steps that others may loop until waits for an mbarrier return false."""
+LONGEST_WAIT = 1 << 12
+"""Steps that others may loop until what is waited for at an mbarrier comes, or the waits return false."""
 
 NOWHERE = 1 << 62
 """A position behind every program."""
@@ -100,7 +100,8 @@ class Scheduler:
                 kernel=machine.kernel,
             )
         if machine.mbarriers.parked and machine.steps - machine.mbarriers.parked_since > LONGEST_WAIT:
-            machine.mbarriers.refuse(machine.last_effect)
+            machine.mbarriers.starve(machine.last_effect)
+            machine.mbarriers.parked_since = machine.steps
         return bool(self._since) and machine.steps - min(self._since.values()) > PATIENCE
 
     # -- executing ---------------------------------------------------------------------------------------------

@@ -2,10 +2,27 @@
 
 import pytest
 
-from products import PRODUCTS, digest, recorded
+from products import PRODUCTS, WGMMA_HASHES, WGMMA_PRODUCTS, digest, recorded
+from warptile.operands import arrange
+from warptile.rungs import RUNGS
 
 
 @pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.name)
 def test_equals_the_gpu(product):
     entry = recorded()[product.name]
     assert digest(product.run("emulator", entry["config"])) == entry["sha256"]
+
+
+@pytest.mark.skipif(not WGMMA_HASHES.exists(), reason=f"{WGMMA_HASHES.name} is to be captured on an H200")
+@pytest.mark.parametrize("product", WGMMA_PRODUCTS, ids=lambda product: product.name)
+def test_wgmma_equals_the_gpu(product):
+    entry = recorded(WGMMA_HASHES)[product.name]
+    assert entry["config"] == dict(product.fixed)
+    assert digest(product.run("emulator", entry["config"])) == entry["sha256"]
+
+
+def test_products_of_wgmma_are_legal_and_have_names_of_their_own():
+    assert len({product.name for product in WGMMA_PRODUCTS}) == len(WGMMA_PRODUCTS)
+    for product in WGMMA_PRODUCTS:
+        problem = arrange(*product.operands(), **dict(product.options)).problem
+        assert RUNGS[product.rung].illegal(problem, dict(product.fixed)) is None, product.name

@@ -75,7 +75,7 @@ def kernel(name: str, **flags: object) -> str:
     )
 
 
-SAMPLE = written()[:: len(written()) // 24]
+SAMPLE = written()[::29]
 
 
 def test_the_sample_has_every_element_and_some_of_each_kind() -> None:

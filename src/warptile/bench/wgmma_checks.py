@@ -82,7 +82,7 @@ MODES: tuple[Config, ...] = (
     {**_PINGPONG, "SMS": 3},
     {**_PINGPONG, "BM": 64, "BN": 256, "SMS": 4},
     {**_PINGPONG, "CM": 2, "SMS": 4},
-    {**_PINGPONG, "SWAP": 1, "SMS": 4},
+    {**_PINGPONG, "SWAP": 1, "BN": 64, "SMS": 4},
     {"OVERLAP": 1},
     {"OVERLAP": 1, "SMS": 4},
     {"OVERLAP": 1, "BN": 192, "SMS": 5},

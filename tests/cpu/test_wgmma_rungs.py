@@ -145,8 +145,8 @@ CASES: tuple[tuple[dict[str, int], Mapping[str, object]], ...] = (
     ({**PARTIAL_WAVE, "BM": 64, "CONSUMERS": 1, "SMS": 7, "GROUP": 2}, {"dtype": "tfloat32", "beta": 2}),
     ({**PARTIAL_WAVE, "CM": 2, "SMS": 6, "BM": 64, "CONSUMERS": 1}, {"dtype": "float8_e4m3", "out": "bfloat16"}),
     ({**PARTIAL_WAVE, "SWAP": 1, "SMS": 4}, {"dtype": "float16", "accumulator": "float16", "out": "float16"}),
-    ({"SPLITS": 2, "SMS": 12}, {"dtype": "bfloat16", "out": "float32", "gap": 3}),
-    ({"SPLITS": 3, "SMS": 8, "BM": 256, "BN": 96}, {**HALF, "a_major": "col", "b_major": "col"}),
+    ({"SPLITS": 2, "SMS": 16}, {"dtype": "bfloat16", "out": "float32", "gap": 3}),
+    ({"SPLITS": 3, "SMS": 9, "BM": 256, "BN": 96}, {**HALF, "a_major": "col", "b_major": "col"}),
     ({"SPLITS": 2, "SMS": 16, "CN": 2, "BN": 96}, {"dtype": "int8", "b_major": "col"}),
     ({"SPLITS": 4, "SMS": 132, "SWAP": 1, "ALONG_N": 1}, {**HALF, "beta": -1}),
     # Clusters whose blocks do not all have a tile.

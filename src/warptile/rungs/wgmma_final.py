@@ -25,8 +25,8 @@ PROMOTED_DEPTH = 128
 """Products of 8-bit floats that are added in short sums before these are added in float32: those of a stage."""
 
 TURNED_WIDE, TURNED_BY_TURNS = 64, 96
-"""Most sums of a thread whose D is stored by columns: of 32 bits, and where warpgroups take turns. With more of them the
-compiler runs out of registers."""
+"""Most sums of a thread whose D is stored by columns: of 32 bits, and where warpgroups take turns. With more of them
+the compiler runs out of registers."""
 
 STREAM_REGISTERS, CLUSTER_REGISTERS = 8, 4
 """More of them where blocks hand sums on, and where these blocks are in clusters as well."""
@@ -146,8 +146,8 @@ def _registers_reason(seen: Problem, config: Config) -> str | None:
         most = TURNED_WIDE if seen.d.dtype.bits == 32 else TURNED_BY_TURNS if config["PINGPONG"] else sums
         if sums > most:
             return (
-                f"SWAP is 1 and a thread has {sums} sums; columns of {seen.d.dtype.name} are stored from {most} at most: "
-                "take a smaller tile"
+                f"SWAP is 1 and a thread has {sums} sums; columns of {seen.d.dtype.name} are stored from {most} at "
+                "most: take a smaller tile"
             )
     if needed > CONSUMER_REGISTERS:
         return f"a thread needs about {needed} registers and has {CONSUMER_REGISTERS}; take a smaller tile"

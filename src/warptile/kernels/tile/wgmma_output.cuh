@@ -157,27 +157,66 @@ struct WgmmaOutput {
                 });
     }
 
-    // The buffer to D without TMA, WIDTH elements at a time, along lines.
+    // The buffer to D without TMA, along lines: 16 bytes at a time where lines start at multiples of that, else as far as
+    // whole lines lie inside D, what comes before and behind one by one.
     __device__ __forceinline__ void copy_out(int row, int column) const {
-        using PACKET = Packet<WIDTH * static_cast<int>(sizeof(OUT))>;
-        constexpr int PER_LINE = PANELS::W / WIDTH;
+        constexpr int SIZE = sizeof(OUT);
         const unsigned from = buffers + buffer * PANELS::BYTES;
         const int first_line = OPERATION::D_COLUMN_MAJOR ? column : row, first = OPERATION::D_COLUMN_MAJOR ? row : column;
         const int lines = (OPERATION::D_COLUMN_MAJOR ? gemm.n : gemm.m) - first_line;
         const int elements = (OPERATION::D_COLUMN_MAJOR ? gemm.m : gemm.n) - first;
+        OUT* to = gemm.d + (matrix * matrix_stride + first_line * gemm.ldd + first);
+        if (elements < PANELS::W) {
+            copy_pieces<1>(from, to, lines, elements);
+        } else if constexpr (WIDTH * SIZE == 16) {
+            copy_pieces<WIDTH>(from, to, lines, elements);
+        } else {
+            copy_shifted(from, to, lines);
+        }
+    }
+
+    // WIDTH_ elements at a time, of `lines` lines of `elements` elements at most.
+    template <int WIDTH_>
+    __device__ __forceinline__ void copy_pieces(unsigned from, OUT* to, int lines, int elements) const {
+        constexpr int SIZE = sizeof(OUT), PER_LINE = PANELS::W / WIDTH_;
 #pragma unroll 4
         for (int index = threadIdx.x % WARPGROUP; index < PANELS::LINES * PER_LINE; index += WARPGROUP) {
-            const int line = index / PER_LINE, element = index % PER_LINE * WIDTH;
-            if (line >= lines) break;
-            OUT* to = gemm.d + (matrix * matrix_stride + (first_line + line) * gemm.ldd + first + element);
-            const unsigned at = from + PANELS::offset(line, element * sizeof(OUT));
-            if (element + WIDTH <= elements) {
-                *reinterpret_cast<PACKET*>(to) = load_packet<WIDTH * sizeof(OUT)>(at);
-            } else {
-#pragma unroll 1
-                for (int i = 0; element + i < elements; ++i)
-                    *reinterpret_cast<Packet<sizeof(OUT)>*>(to + i) = load_packet<sizeof(OUT)>(at + i * sizeof(OUT));
-            }
+            const int line = index / PER_LINE, element = index % PER_LINE * WIDTH_;
+            if (line < lines && element + WIDTH_ <= elements)
+                *reinterpret_cast<Packet<WIDTH_ * SIZE>*>(to + (line * gemm.ldd + element)) =
+                    load_packet<WIDTH_ * SIZE>(from + PANELS::offset(line, element * SIZE));
+        }
+    }
+
+    // Whole lines that start anywhere. In each, 16 bytes of D at a time from the first multiple of 16 bytes on: they begin
+    // at any element of the buffer's line, so five words are read and shifted. As many elements remain as 16 bytes hold,
+    // some before and the others behind.
+    __device__ __forceinline__ void copy_shifted(unsigned from, OUT* to, int lines) const {
+        constexpr int SIZE = sizeof(OUT), TOGETHER = 16 / SIZE, PER_LINE = PANELS::W / TOGETHER;
+        const auto before = [&](int line) {
+            const auto address = reinterpret_cast<unsigned long long>(to + line * gemm.ldd);
+            return static_cast<int>((16 - address % 16) % 16) / SIZE;
+        };
+#pragma unroll 2
+        for (int index = threadIdx.x % WARPGROUP; index < PANELS::LINES * PER_LINE; index += WARPGROUP) {
+            const int line = index / PER_LINE, element = before(line) + index % PER_LINE * TOGETHER;
+            if (line >= lines || element + TOGETHER > PANELS::W) continue;
+            const unsigned byte = element * SIZE, start = byte / 4 * 4, shift = byte % 4 * 8;
+            unsigned words[5];
+#pragma unroll
+            for (int i = 0; i < 5; ++i)
+                words[i] = i < 4 || shift ? load_packet<4>(from + PANELS::offset(line, start + 4 * i)).bits : 0;
+            const uint4 packet = {__funnelshift_r(words[0], words[1], shift), __funnelshift_r(words[1], words[2], shift),
+                                  __funnelshift_r(words[2], words[3], shift), __funnelshift_r(words[3], words[4], shift)};
+            *reinterpret_cast<uint4*>(to + (line * gemm.ldd + element)) = packet;
+        }
+#pragma unroll 2
+        for (int index = threadIdx.x % WARPGROUP; index < PANELS::LINES * TOGETHER; index += WARPGROUP) {
+            const int line = index / TOGETHER, lead = before(line), number = index % TOGETHER;
+            if (line >= lines || lead == 0) continue;
+            const int element = number < lead ? number : PANELS::W - TOGETHER + number;
+            *reinterpret_cast<Packet<SIZE>*>(to + (line * gemm.ldd + element)) =
+                load_packet<SIZE>(from + PANELS::offset(line, element * SIZE));
         }
     }
 

@@ -32,8 +32,9 @@ _BASELINE_ROWS = (("cuBLASLt, best", "best_ms"), ("cuBLASLt, first", "first_ms")
 
 def group_of_rung(name: str) -> Group:
     """The types in which the ladder's main table shows a rung."""
-    if rung(name).family != "simt":
-        return F16_F32
+    family = rung(name).family
+    if family != "simt":
+        return BF16 if family == "wgmma" else F16_F32
     return F16_F16 if name == "simt-half2" else F32
 
 
@@ -62,8 +63,8 @@ class Report:
         header = ("rung", "idea", "conflict ratio", "predicted TFLOP/s (bound)", "TFLOP/s", "of cuBLAS")
         text = (
             f"\n{SHOWN_SIZE}^3, sustained, normal data; float32 for `simt`, float16 with float32 accumulation for "
-            "`wmma`, `mma` and `wgmma`, float16 throughout for `simt-half2`; B as [K, N], for `wgmma` as [N, K]; each "
-            "beside cuBLASLt's best algorithm for the same types and the same B.\n\n"
+            "`wmma` and `mma`, bfloat16 for `wgmma`, float16 throughout for `simt-half2`; B as [K, N], for `wgmma` as "
+            "[N, K]; each beside cuBLASLt's best algorithm for the same types and the same B.\n\n"
         )
         return markdown(header, rows, right=2) + text + self._found.origins()
 

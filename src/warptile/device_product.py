@@ -292,7 +292,7 @@ class DeviceProduct:
         """Set number ``index`` of an operand between guard bands: the same numbers, begun at another place."""
         operand = {"A": self.problem.a, "B": self.problem.b, "C": self.problem.c}.get(name)
         begin = GUARD_BYTES + self._offsets.get(name, 0) * array.itemsize
-        if operand is not None and not operand.sparse:
+        if operand is not None:
             rows = Rows.of(operand, *array.shape)
             if rows.stride > array.shape[1]:
                 assert self.sets == 1, "gaps between rows are for checks, which take one set"

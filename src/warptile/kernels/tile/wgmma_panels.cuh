@@ -33,20 +33,31 @@ struct WgmmaPanels {
             }
     }
 
-    // Of SHARES parts of the lines, starts the copies of part `share` into all `blocks` of the cluster.
+    // Of SHARES parts of the lines, starts the copies of part `share` into all `blocks` of the cluster. The matrix is
+    // `extent` long along M or N and `k` along K. A box beyond the end of lines must not go to several blocks: an H200
+    // then gave wrong products. One beyond the last line, zeros as well, takes its place.
     template <int SHARES, bool BATCHED = false>
     static __device__ __forceinline__ void load_share(unsigned to, const TensorMap& map, int start, int depth,
-                                                      unsigned barrier, int share, unsigned short blocks, int matrix = 0) {
+                                                      unsigned barrier, int share, unsigned short blocks, int extent, int k,
+                                                      int matrix = 0) {
         static_assert(LINES % (8 * SHARES) == 0, "shares of whole groups of eight lines");
-        const int line = share * (LINES / SHARES);
-        const int x = K_MAJOR ? depth : start, y = (K_MAJOR ? start : depth) + line;
+        const int line = share * (LINES / SHARES), length = K_MAJOR ? k : extent, lines = K_MAJOR ? extent : k;
 #pragma unroll
-        for (int panel = 0; panel < PANELS; ++panel)
-            if constexpr (BATCHED) {
-                load_box(to + panel * PANEL_BYTES + line * 128, map, x + panel * ROW, y, matrix, barrier, blocks);
-            } else {
-                load_box(to + panel * PANEL_BYTES + line * 128, map, x + panel * ROW, y, barrier, blocks);
+        for (int panel = 0; panel < PANELS; ++panel) {
+            int x = (K_MAJOR ? depth : start) + panel * ROW, y = (K_MAJOR ? start : depth) + line;
+            if constexpr (!K_MAJOR || PANELS > 1) {
+                if (x >= length) {
+                    x = 0;
+                    y = lines;
+                }
             }
+            const unsigned place = to + panel * PANEL_BYTES + line * 128;
+            if constexpr (BATCHED) {
+                load_box(place, map, x, y, matrix, barrier, blocks);
+            } else {
+                load_box(place, map, x, y, barrier, blocks);
+            }
+        }
     }
 
     // Describes the operand at a shared address to wgmma: PTX ISA, "Matrix Descriptor Format". Groups of eight lines are

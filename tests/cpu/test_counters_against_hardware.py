@@ -44,6 +44,8 @@ def explained(rung: str, counter: str, shape: tuple[int, int, int]) -> str | Non
         return "ptxas merges four 4-byte loads of A into one of 16 bytes"
     if shape != WHOLE_TILES and counter.startswith("shared_store") and "cp.async" in source_of(rung):
         return "a copy that fills zeros at the edge becomes several machine instructions"
+    if rung == "wgmma-sparse" and counter.startswith("global_load"):
+        return "ptxas leaves out loads of metadata for a step that does not come"
     if rung == "mma-sparse" and counter.startswith("shared_store"):
         return "warps without metadata to copy execute the copy switched off by a predicate, a wavefront each"
     return None
@@ -83,5 +85,13 @@ def counted_otherwise(profile, plan, kernel, buffers):
     return {
         name: (counters[name], profile.counters[name])
         for name in (*EXACT, *(each for each in HOPPER if each in profile.counters))
-        if counters[name] != profile.counters[name] and explained(profile.rung, name, shape) is None
+        if counters[name] != profile.counters[name]
+        and explained(profile.rung, name, shape) is None
+        and not nearly(counters[name], profile.counters[name], name, shape)
     }
+
+
+def nearly(emulated: float, measured: float, counter: str, shape: tuple[int, int, int]) -> bool:
+    """Where no rule is known: the hardware counts a few more sectors for tensor copies of ragged matrices, between none
+    and 14 in a hundred in what was measured (docs/counters.md, "Where PTX cannot tell")."""
+    return counter == "tma_load_sectors" and shape != WHOLE_TILES and 0.99 * emulated <= measured <= 1.15 * emulated

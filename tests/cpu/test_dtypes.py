@@ -16,6 +16,9 @@ def test_a_floats_range_is_its_storage_types(each):
     assert 2.0**each.min_exponent == float(limits.smallest_normal)
     if each.name == "tfloat32":  # float32's range at fewer bits
         assert each.largest == (2 - 2.0**-10) * 2.0**127
+    elif each.name == "float32_fast":  # sums truncated to 13 bits: twice the unit roundoff of rounding to as many
+        assert each.largest == (2 - 2.0**-13) * 2.0**127
+        assert each.unit_roundoff == 2.0**-13
     else:
         assert each.mantissa_bits == limits.nmant
         assert each.largest == float(limits.max)
@@ -31,8 +34,8 @@ def test_accumulators_are_types_themselves_and_those_alone_have_none():
     used = {name for each in DTYPES.values() for name in each.accumulators}
     assert used <= set(DTYPES)
     alone = {each.name for each in DTYPES.values() if not each.accumulators}
-    assert alone == {"int32_saturating", "int32_xor"}
-    assert {DTYPES[name].numpy for name in alone} == {"int32"}
+    assert alone == {"int32_saturating", "int32_xor", "float32_fast"}
+    assert {DTYPES[name].numpy for name in alone} == {"int32", "float32"}
 
 
 @pytest.mark.parametrize(

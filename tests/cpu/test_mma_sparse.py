@@ -274,7 +274,7 @@ def test_a_plan_explains_itself_and_takes_other_weights():
     w, x = (sparsify(matrix(32, 64, "float16", generator)) for _ in range(2)), matrix(64, 8, "float16", generator)
     first, second = w
     plan = wt.plan(first, x, backend="emulator")
-    assert "rung       mma-sparse" in plan.explain()
+    assert "rung       wgmma-sparse" in plan.explain()
     assert np.array_equal(plan(second, x), wt.matmul(second, x, backend="emulator"))
     with pytest.raises(LayoutError, match=r"a: this plan is for .* make another"):
         plan(second.to_dense(), x)

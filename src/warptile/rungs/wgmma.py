@@ -82,6 +82,8 @@ class Kind:
             return reason
         if self.cluster > config.get("SMS", self.cluster):
             return f"SMS is {config['SMS']}; a cluster has {self.cluster} blocks"
+        if self.sparse and problem.k == 0:
+            return "K is 0: there is no metadata to read; take rung='mma-sparse'"
         if self.sparse and problem.k % group_width(problem.a.dtype):
             width = group_width(problem.a.dtype)
             return f"K is {problem.k}; a group of {problem.a.dtype.name} is {width} along K: a multiple of that"

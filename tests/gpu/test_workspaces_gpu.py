@@ -1,6 +1,6 @@
 """Workspaces and copies on a real GPU: kept for each stream, found where they were by graphs, left zero.
 
-Also a program: ``PYTHONPATH=src python tests/gpu/test_workspaces.py`` runs every test without pytest.
+Also a program: ``PYTHONPATH=src python tests/gpu/test_workspaces_gpu.py`` runs every test without pytest.
 """
 
 import sys

@@ -23,7 +23,7 @@ from warptile.gpu.workspaces import Workspaces
 from warptile.launch import LaunchSpec
 from warptile.plan import Plan
 from warptile.problem import Operand, Problem
-from warptile.reference import Reference, error_ratio, is_correct, random_operand, reference, stored_shape
+from warptile.reference import SHORT_STEP, Reference, error_ratio, is_correct, random_operand, reference, stored_shape
 from warptile.sparse import sparsify
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -56,7 +56,9 @@ TENSOR_PRODUCTS_PER_ROUNDING = 8
 
 def products_per_rounding(family: str, element: DType) -> int:
     """How many products a rung of this family adds between two roundings, at least. float64 ones are fused
-    multiply-adds on tensor cores too."""
+    multiply-adds on tensor cores too; of 8-bit floats ``wgmma`` adds a step of 32."""
+    if family == "wgmma" and element.name.startswith("float8"):
+        return SHORT_STEP
     return 1 if family == "simt" or element.name == "float64" else TENSOR_PRODUCTS_PER_ROUNDING
 
 

@@ -50,6 +50,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 TRUNCATION = 2
 """An addition that truncates is off by up to twice the unit roundoff."""
 
+SHORT_STEP = 32
+"""Products of 8-bit floats that ``wgmma`` adds in a step. A kernel that is said to add fewer between two roundings, but
+more than one, has another instruction, whose sums are not short."""
+
 GUARD_ELEMENTS = 64
 """Elements of canary before and after a guarded matrix: more than the widest access that a kernel makes."""
 
@@ -131,7 +135,8 @@ def error_bound(
     roundings = -(-k // products_per_rounding)
     additions = DTYPES["float32"] if accumulator.name == "float32_fast" else accumulator
     relative = _growth(roundings + 2, additions)
-    if element.name.startswith("float8") and accumulator.name.startswith("float32"):
+    short = products_per_rounding == 1 or products_per_rounding >= SHORT_STEP
+    if short and element.name.startswith("float8") and accumulator.name.startswith("float32"):
         relative += _short_sums(accumulator, k)
     if element.name == "tfloat32":
         unit_in = TRUNCATION * element.unit_roundoff
@@ -204,7 +209,7 @@ def _integer_product(a: Array, b: Array) -> Array:
 
 def _short_sums(accumulator: DType, k: int) -> float:
     """What sums of 8-bit floats by ``wgmma`` may leave, relative to |A| |B|."""
-    steps = -(-k // 32)
+    steps = -(-k // SHORT_STEP)
     return 4 * math.sqrt(steps if accumulator.name == "float32_fast" else min(steps, 4)) * 2.0**-13
 
 

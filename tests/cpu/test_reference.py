@@ -223,6 +223,13 @@ def test_float8_products_are_bound_by_accumulator_and_output(dtype, out):
     wrong = right.copy()
     wrong[3, 2] += 0.5  # short sums of wgmma may be off by 0.06 here
     assert error_ratio(wrong, expected) > 1
+    # Of another instruction the sums are not short.
+    expected = reference(what, a, b, products_per_rounding=8)
+    assert error_ratio(right, expected) <= 1
+    wrong = right.copy()
+    wrong[3, 2] *= 1 + 8 * DTYPES[out].unit_roundoff
+    wrong[3, 2] += 1e-3
+    assert error_ratio(wrong, expected) > 1
 
 
 @pytest.mark.parametrize(("name", "low", "high"), [("int4", -8, 7), ("uint4", 0, 15), ("bit1", 0, 1)])

@@ -129,7 +129,8 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
             }
         };
 
-        // One step of depth; what it returns is the stage that `afterwards` is called for once its products are over.
+        // One step of depth in two parts: its products start, and the stage that was read before is given back. Between
+        // them there is time for something else. At the `end` all products are over.
         WgmmaAccumulators<OPERATION, TILE, BLOCKS> partial;
         int previous = 0;
         const auto start = [&](bool first) {

@@ -87,7 +87,7 @@ def guess(problem: Problem, config: Config) -> float:
     return START_CLOCKS + longer + NOT_HIDDEN * shorter
 
 
-def _shapes(problem: Problem) -> Iterator[tuple[int, int, int, int]]:
+def shapes(problem: Problem) -> Iterator[tuple[int, int, int, int]]:
     """BM, BN, CONSUMERS, SWAP."""
     for bm, bn in COOPERATIVE:
         yield bm, bn, 2, 0
@@ -105,7 +105,7 @@ def _base(problem: Problem, bm: int, bn: int, consumers: int, swap: int, depth: 
     }  # fmt: skip
 
 
-def _made(problem: Problem, bm: int, bn: int, consumers: int, swap: int, depth: int, splits: int) -> Config:
+def made(problem: Problem, bm: int, bn: int, consumers: int, swap: int, depth: int, splits: int) -> Config:
     """One configuration, its stages and multiprocessors filled in; of types that the kernel takes."""
     config = {**_base(problem, bm, bn, consumers, swap, depth, splits)}
     seen = tiles.view(problem, config).problem
@@ -122,7 +122,7 @@ def usual(problem: Problem, illegal: Illegal) -> Iterator[Config]:
     if tiles.type_reason(problem, batches=True) is not None:
         return
     guesses = []
-    for bm, bn, consumers, swap in _shapes(problem):
+    for bm, bn, consumers, swap in shapes(problem):
         count = ceil_div(problem.n if swap else problem.m, bm) * ceil_div(problem.m if swap else problem.n, bn)
         count *= problem.batch
         depth = ROW_BYTES if bm * bn > 64 * 128 or tiles.promoted(problem) else 2 * ROW_BYTES
@@ -130,7 +130,7 @@ def usual(problem: Problem, illegal: Illegal) -> Iterator[Config]:
         for splits in SPLITS:
             if splits > 1 and (count * splits > MULTIPROCESSORS or splits > steps):
                 break
-            config = _made(problem, bm, bn, consumers, swap, depth, splits)
+            config = made(problem, bm, bn, consumers, swap, depth, splits)
             guesses += [(guess(problem, chosen), chosen) for chosen in ({**config, "OVERLAP": 1}, config)]
     for _, config in sorted(guesses, key=lambda each: each[0]):
         if illegal(problem, config) is None:
@@ -173,10 +173,10 @@ def candidates(problem: Problem, illegal: Illegal) -> tuple[Config, ...]:
             {**full, "OVERLAP": 0, "STREAM": 1},
             {**full, "OVERLAP": 0, "STREAM": 1, "CM": 2},
         ]
-    wide = {**_made(problem, 256, 192, 2, 0, ROW_BYTES, 1), "SMS": MULTIPROCESSORS}
+    wide = {**made(problem, 256, 192, 2, 0, ROW_BYTES, 1), "SMS": MULTIPROCESSORS}
     found += [wide, {**wide, "CM": 2}, {**wide, "STREAM": 1}]
     for bm, bn in ((128, 192), (128, 160), (128, 128), (64, 256), (64, 192), (64, 128)):
-        base = {**_made(problem, bm, bn, 2, 0, ROW_BYTES, 1), "PINGPONG": 1}
+        base = {**made(problem, bm, bn, 2, 0, ROW_BYTES, 1), "PINGPONG": 1}
         found += [base, {**base, "CM": 2}]
     unique = {tuple(sorted(config.items())): config for config in found}
     return tuple(config for config in unique.values() if illegal(problem, config) is None)

@@ -1,0 +1,178 @@
+"""A dozen configurations of wgmma-final that differ: what a short search measures for one problem.
+
+The first is the planner's own choice, so that a search also says what that loses. For large problems the rest is a
+fixed list, as all that is predicted for them is alike: wide tiles, in schedules that have won on an H200. For all
+others it is picked by predicted clocks (`wgmma_choice.guess`), each one a little worse for every one before it that has
+the same tile, depth or split; then come variants of the best of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from warptile.problem import Problem
+from warptile.rungs import wgmma_choice as choice
+from warptile.rungs import wgmma_tiles as tiles
+from warptile.rungs.legality import ceil_div
+from warptile.rungs.rung import Config
+from warptile.rungs.wgmma_choice import MULTIPROCESSORS, SPLITS, Illegal, guess, made
+from warptile.rungs.wgmma_tiles import ROW_BYTES
+
+MOST = 14
+VARIANTS = 5
+"""How many of them are variants of the best picks."""
+
+LARGE_WAVES = 2
+"""A problem is large that has so many tiles of 128 x 256 for each multiprocessor."""
+
+SMALL, TURNED_ALONE = 128, 32
+"""A problem is small whose D has at most so many rows or columns. With fewer rows yet only turned tiles are tried, of
+all rows: what is 64 of an instruction are then columns."""
+
+FEWEST_STAGES = 3
+"""With two, a stage comes free only when the next one's products are under way: 0.72 of the speed of four (H200)."""
+
+MANY_SPLITS, SPLIT_STEPS = 8, 4
+"""Tiles are few that can be split so often, into parts of so many steps."""
+
+SAME_TILE, SAME_DEPTH, SAME_SPLIT = 0.08, 0.04, 0.06
+"""By how much each pick before makes the next one worse that is like it."""
+
+HOPELESS = 2.0
+"""A configuration is not picked whose predicted clocks are so many times the best."""
+
+
+def shortlist(problem: Problem, illegal: Illegal, most: int = MOST) -> tuple[Config, ...]:
+    """Legal configurations, the planner's own first; none where the kernel does not take the problem."""
+    own = choice.default(problem, illegal)
+    if illegal(problem, own) is not None:
+        return ()
+    found = [own]
+
+    def add(config: Config) -> None:
+        if config["OVERLAP"] and illegal(problem, config) is not None:
+            config = {**config, "OVERLAP": 0}
+        if len(found) < most and config not in found and illegal(problem, config) is None:
+            found.append(config)
+
+    if _wide_tiles(problem) >= LARGE_WAVES * MULTIPROCESSORS and min(problem.m, problem.n) > SMALL:
+        for config in _for_large(problem):
+            add(config)
+    for config in _split(problem):
+        add(config)
+    picked = _picked(problem, illegal, max(most - len(found) - VARIANTS, 3))
+    for config in picked:
+        add(config)
+    for config in picked[:3] or found[:1]:
+        for variant in _variants(problem, config):
+            add(variant)
+    return tuple(found)
+
+
+def fitted(problem: Problem, config: Config) -> Config:
+    """With as few multiprocessors as take no more turns."""
+    seen = tiles.turned(problem) if config["SWAP"] else problem
+    blocks = config["CM"] * config["CN"]
+    count = ceil_div(seen.m, config["BM"] * config["CM"]) * ceil_div(seen.n, config["BN"] * config["CN"]) * seen.batch
+    most = MULTIPROCESSORS // blocks
+    if config["SPLITS"] > 1 or config["STREAM"] or not count:
+        return {**config, "SMS": MULTIPROCESSORS}
+    return {**config, "SMS": ceil_div(count, ceil_div(count, most)) * blocks}
+
+
+def _wide_tiles(problem: Problem) -> int:
+    return ceil_div(problem.m, 128) * ceil_div(problem.n, 256) * problem.batch
+
+
+def _for_large(problem: Problem) -> Iterator[Config]:
+    """What has won on large problems, or may: overlapped stores, tiles of 256 x 192, warpgroups in turns."""
+
+    def tile(bm: int, bn: int, **changes: int) -> Config:
+        return fitted(problem, {**made(problem, bm, bn, 2, 0, ROW_BYTES, 1), **changes})
+
+    wide = tile(128, 256, OVERLAP=1)
+    pairs = tile(128, 256, OVERLAP=1, CM=2)
+    yield from (wide, pairs, tile(128, 256, OVERLAP=1, CN=2))
+    yield {**pairs, "SMS": MULTIPROCESSORS}
+    yield from (tile(256, 192, CM=2), tile(256, 192, STREAM=1), tile(256, 192, CM=2, STREAM=1), tile(256, 192))
+    yield tile(128, 192, PINGPONG=1, CM=2)
+    yield from ({**pairs, "GROUP": 16}, {**pairs, "ALONG_N": 1})
+    yield tile(256, 128, OVERLAP=1, CN=2)
+    yield from ({**wide, "SMS": MULTIPROCESSORS}, {**wide, "ALONG_N": 1})
+
+
+def _split(problem: Problem) -> Iterator[Config]:
+    """Where a few tiles are deep: all multiprocessors on square ones."""
+    row = ROW_BYTES * 8 // problem.a.dtype.bits
+    for bm, bn in ((64, 64), (64, 128), (128, 128)):
+        count = ceil_div(problem.m, bm) * ceil_div(problem.n, bn) * problem.batch
+        steps = ceil_div(problem.k, row)
+        fitting = [each for each in SPLITS if count * each <= MULTIPROCESSORS and SPLIT_STEPS * each <= steps]
+        if fitting and fitting[-1] >= MANY_SPLITS and min(problem.m, problem.n) > TURNED_ALONE:
+            yield made(problem, bm, bn, bm // 64, 0, ROW_BYTES, fitting[-1])
+
+
+def _tiles(problem: Problem) -> Iterator[tuple[int, int, int, int]]:
+    """BM, BN, CONSUMERS, SWAP of tiles that are not mostly empty."""
+    pairs = ((2 * bm, bn, 2, swap) for bm, bn, _, swap in choice.shapes(problem) if swap and bn <= SMALL)
+    covering = min((bn for bn in choice.SINGLE if bn >= problem.m), default=0)
+    for bm, bn, consumers, swap in (*choice.shapes(problem), *pairs):
+        seen = tiles.turned(problem) if swap else problem
+        if problem.m <= TURNED_ALONE and not (swap and bn == covering):
+            continue
+        if (bm <= 64 or bm < 2 * seen.m) and (bn <= 16 or bn < 2 * seen.n):
+            yield bm, bn, consumers, swap
+
+
+def _pool(problem: Problem) -> Iterator[Config]:
+    """Every tile in every depth of a stage and every split that may fit."""
+    row = ROW_BYTES * 8 // problem.a.dtype.bits
+    for bm, bn, consumers, swap in _tiles(problem):
+        seen = tiles.turned(problem) if swap else problem
+        count = ceil_div(seen.m, bm) * ceil_div(seen.n, bn) * seen.batch
+        for rows in (1, 2, 4):
+            steps = ceil_div(problem.k, row * rows)
+            for splits in SPLITS:
+                if splits > 1 and (count * splits > MULTIPROCESSORS or 2 * splits > steps):
+                    break
+                config = made(problem, bm, bn, consumers, swap, ROW_BYTES * rows, splits)
+                if config["STAGES"] >= FEWEST_STAGES:
+                    yield config if splits > 1 else {**config, "OVERLAP": 1}
+
+
+def _picked(problem: Problem, illegal: Illegal, count: int) -> list[Config]:
+    """The best predictions that are not all alike."""
+    left = [(guess(problem, config), config) for config in _pool(problem)]
+    best = min((clocks for clocks, _ in left), default=0.0)
+    left = sorted((each for each in left if each[0] <= HOPELESS * best), key=lambda each: each[0])
+    picked: list[Config] = []
+    while left and len(picked) < count:
+        scores = [clocks * _likeness(config, picked) for clocks, config in left]
+        _, config = left.pop(scores.index(min(scores)))
+        legal = next((each for each in (config, {**config, "OVERLAP": 0}) if illegal(problem, each) is None), None)
+        if legal is not None and legal not in picked:
+            picked.append(legal)
+    return picked
+
+
+def _likeness(config: Config, picked: list[Config]) -> float:
+    """One, and more for each pick that is like it."""
+    factor = 1.0
+    for other in picked:
+        factor += SAME_TILE * all(config[key] == other[key] for key in ("BM", "BN", "SWAP"))
+        factor += SAME_DEPTH * (config["BK"] == other["BK"])
+        factor += SAME_SPLIT * (config["SPLITS"] == other["SPLITS"])
+    return factor
+
+
+def _variants(problem: Problem, config: Config) -> Iterator[Config]:
+    """The same tile in other schedules."""
+    plain = {**config, "OVERLAP": 0, "SPLITS": 1}
+    if min(problem.m, problem.n) <= SMALL or config["SPLITS"] > 1:
+        yield fitted(problem, {**plain, "STREAM": 1})
+        yield fitted(problem, {**config, "CM" if config["SWAP"] else "CN": 2})
+        return
+    yield from (fitted(problem, {**config, "CM": 2}), fitted(problem, {**config, "CN": 2}))
+    yield fitted(problem, {**plain, "STREAM": 1})
+    if config["CONSUMERS"] == 2 and config["BN"] <= 192:
+        yield fitted(problem, {**plain, "PINGPONG": 1})

@@ -1,0 +1,58 @@
+"""The short list of wgmma-final: legal, different, the planner's own choice first, and what has won is on it."""
+
+import pytest
+
+from warptile.dtypes import dtype
+from warptile.problem import Problem
+from warptile.rungs import RUNGS
+from warptile.rungs.wgmma_shortlist import MOST, shortlist
+
+RUNG = RUNGS["wgmma-final"]
+OUT = {"float8_e4m3": "bfloat16", "int8": "int32", "tfloat32": "float32"}
+
+
+def listed(m, n, k, element="bfloat16", **majors):
+    of = dtype(element)
+    out, sums = dtype(OUT.get(element, element)), dtype(of.accumulators[0])
+    problem = Problem.dense(m, n, k, of, out=out, accumulator=sums, b_major="col", **majors)
+    return problem, shortlist(problem, RUNG.illegal)
+
+
+@pytest.mark.parametrize(
+    ("shape", "element"),
+    [
+        ((4096, 4096, 4096), "bfloat16"), ((4095, 4095, 4095), "float16"), ((1792, 1792, 1792), "bfloat16"),
+        ((16, 8192, 8192), "bfloat16"), ((128, 28672, 4096), "float8_e4m3"), ((256, 256, 65536), "bfloat16"),
+        ((4096, 4096, 4096), "int8"), ((8192, 8192, 8192), "tfloat32"), ((1, 1, 1), "bfloat16"),
+    ],
+)  # fmt: skip
+def test_all_are_legal_and_differ_and_the_planners_own_comes_first(shape, element):
+    problem, found = listed(*shape, element)
+    assert found[0] == RUNG.default_config(problem)
+    assert all(RUNG.illegal(problem, config) is None for config in found)
+    assert len({tuple(sorted(config.items())) for config in found}) == len(found) <= MOST
+    assert len(found) >= (8 if min(shape) > 1 else 1)
+
+
+def holds(found, **wanted):
+    return any(all(config[key] == value for key, value in wanted.items()) for config in found)
+
+
+def test_what_won_in_studies_is_among_them():
+    _, large = listed(8192, 8192, 8192)
+    assert holds(large, BM=128, BN=256, OVERLAP=1, CM=2, SMS=128)
+    assert holds(large, BM=256, BN=192, STREAM=1)
+    assert holds(large, PINGPONG=1, BN=192, CM=2)
+    _, few_rows = listed(16, 8192, 8192)
+    assert all(config["SWAP"] and config["BN"] == 16 for config in few_rows)
+    assert {config["BK"] for config in few_rows} == {64, 128, 256}
+    _, deep = listed(128, 128, 16384)
+    assert holds(deep, BM=64, BN=64, SPLITS=32)
+    assert holds(deep, BM=128, BN=128, SPLITS=64)
+    _, medium = listed(1792, 1792, 1792)
+    assert len({(config["BM"], config["BN"]) for config in medium}) >= 6
+
+
+def test_a_problem_that_the_kernel_does_not_take_has_none():
+    double = dtype("float64")
+    assert shortlist(Problem.dense(64, 64, 64, double, out=double, accumulator=double), RUNG.illegal) == ()

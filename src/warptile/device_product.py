@@ -6,6 +6,7 @@ Tuning and benchmarks use it; `matmul` works on the user's own arrays instead.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -225,6 +226,60 @@ def runner_for(candidate: Candidate, stream: int) -> tuple[Runner, float]:
     return graph, estimate_ms(graph)
 
 
+class Launcher:
+    """Kernels of plans on the current GPU, each loaded once, and the workspaces that their launches share."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, LoadedKernel] = {}
+        self.workspaces = Workspaces()
+
+    def loaded(self, plan: Plan) -> LoadedKernel:
+        """The plan's kernel; compiled and loaded once."""
+        return self._load(compiled(plan))
+
+    def _load(self, kernel: CompiledKernel) -> LoadedKernel:
+        if kernel.key not in self._loaded:
+            self._loaded[kernel.key] = load(kernel)
+        return self._loaded[kernel.key]
+
+    def unload(self, plan: Plan) -> None:
+        """Give the plan's kernel back; those of copies stay until the end."""
+        kernel = self._loaded.pop(compiled(plan).key, None)
+        if kernel is not None:
+            kernel.close()
+
+    def launches(self, plan: Plan, alpha: float = 1, beta: float = 0) -> list[tuple[LoadedKernel, LaunchSpec]]:
+        """All launches of one product: copies, then the product's own."""
+        kernel = self.loaded(plan)
+        before = [(self._load(copying), spec) for copying, spec in copy_launches(plan)]
+        return [*before, (kernel, plan.launch(kernel.kernel.entry, alpha, beta))]
+
+    def candidate(
+        self, plan: Plan, launches: Sequence[tuple[LoadedKernel, LaunchSpec]], pointers: Sequence[Mapping[str, int]]
+    ) -> Candidate:
+        """Those launches over sets of operands, for `warptile.gpu.timing`.
+
+        Workspaces, and with them the targets of copies, are one for all sets and plans, as they are in one stream.
+        """
+        beside = self.workspaces.pointers(plan.workspaces)
+        prepared: list[list[PreparedLaunch]] = [
+            [kernel.prepare(spec, {**of_set, **beside}) for kernel, spec in launches] for of_set in pointers
+        ]
+
+        def launch(index: int, stream: int) -> None:
+            for each in prepared[index]:
+                each.launch(stream)
+
+        return Candidate(launch, len(pointers))
+
+    def close(self) -> None:
+        """Give kernels and workspaces back."""
+        for kernel in self._loaded.values():
+            kernel.close()
+        self._loaded.clear()
+        self.workspaces.close()
+
+
 class DeviceProduct:
     """Operands of one problem, whose matrices are contiguous, on the current GPU. Close it, or wait for it to be
     collected."""
@@ -274,8 +329,7 @@ class DeviceProduct:
         stored_c = None if problem.c is None else draw(stacked_shape(problem, "C"), problem.c.dtype, seed + 2)
         self.c = None if stored_c is None else matrices_of(problem, "C", stored_c)
         self._c = None if stored_c is None else self._copy(stored_c, 0, "C")
-        self._loaded: dict[str, LoadedKernel] = {}
-        self._workspaces = Workspaces()
+        self._launcher = Launcher()
 
     @property
     def a(self) -> Array:
@@ -323,48 +377,25 @@ class DeviceProduct:
 
     def loaded(self, plan: Plan) -> LoadedKernel:
         """The plan's kernel on this GPU; compiled and loaded once."""
-        return self._load(compiled(plan))
-
-    def _load(self, kernel: CompiledKernel) -> LoadedKernel:
-        if kernel.key not in self._loaded:
-            self._loaded[kernel.key] = load(kernel)
-        return self._loaded[kernel.key]
+        return self._launcher.loaded(plan)
 
     def unload(self, plan: Plan) -> None:
         """Give the plan's kernel back; those of copies stay until the end."""
-        kernel = self._loaded.pop(compiled(plan).key, None)
-        if kernel is not None:
-            kernel.close()
-
-    def _launches(self, plan: Plan) -> list[tuple[LoadedKernel, LaunchSpec]]:
-        """All launches of one product: copies, then the product's own."""
-        kernel = self.loaded(plan)
-        before = [(self._load(copying), spec) for copying, spec in copy_launches(plan)]
-        return [*before, (kernel, plan.launch(kernel.kernel.entry, self.alpha, self.beta))]
+        self._launcher.unload(plan)
 
     def candidate(self, plan: Plan) -> Candidate:
-        """Launches of ``plan`` over all sets, for `warptile.gpu.timing`; copies of operands are part of each.
-
-        Workspaces, and with them the targets of copies, are one for all sets and plans, as they are in one stream.
-        """
-        return self._candidate(plan, self._launches(plan))
+        """Launches of ``plan`` over all sets; copies of operands are part of each."""
+        return self._launcher.candidate(plan, self._launches(plan), self._all_pointers())
 
     def copies_candidate(self, plan: Plan) -> Candidate:
         """The launches before the product alone."""
-        return self._candidate(plan, self._launches(plan)[:-1])
+        return self._launcher.candidate(plan, self._launches(plan)[:-1], self._all_pointers())
 
-    def _candidate(self, plan: Plan, launches: list[tuple[LoadedKernel, LaunchSpec]]) -> Candidate:
-        beside = self._workspaces.pointers(plan.workspaces)
-        prepared: list[list[PreparedLaunch]] = [
-            [kernel.prepare(spec, self.pointers(index) | beside) for kernel, spec in launches]
-            for index in range(self.sets)
-        ]
+    def _launches(self, plan: Plan) -> list[tuple[LoadedKernel, LaunchSpec]]:
+        return self._launcher.launches(plan, self.alpha, self.beta)
 
-        def launch(index: int, stream: int) -> None:
-            for each in prepared[index]:
-                each.launch(stream)
-
-        return Candidate(launch, self.sets)
+    def _all_pointers(self) -> list[dict[str, int]]:
+        return [self.pointers(index) for index in range(self.sets)]
 
     def exact_before_rounding(self, rows: Array) -> Array:
         """Some rows of the first set's product (of each matrix of a batch) of the numbers that were drawn, before they
@@ -387,8 +418,9 @@ class DeviceProduct:
 
     def check(self, plan: Plan, expected: Reference, rows: Array | None = None) -> CheckResult:
         """Launch ``plan`` once on the first set, and compare D with ``expected`` (of some rows, or of all of them)."""
-        launches, beside = self._launches(plan), self._workspaces.pointers(plan.workspaces)
-        self._workspaces.spoil()
+        workspaces = self._launcher.workspaces
+        launches, beside = self._launches(plan), workspaces.pointers(plan.workspaces)
+        workspaces.spoil()
         memory, lies = self._d[0], self._d_rows
         canary = np.full(self._d_begin, CANARY, np.uint8)
         memory.fill(UNWRITTEN)
@@ -410,7 +442,7 @@ class DeviceProduct:
             unwritten=unwritten_elements(d.reshape(-1).view(np.uint8), element),
             guards_intact=untouched and self._operands_guarded(),
             d=compared,
-            left_behind=self._workspaces.leftovers(),
+            left_behind=workspaces.leftovers(),
         )
 
     def _operands_guarded(self) -> bool:
@@ -422,10 +454,7 @@ class DeviceProduct:
 
     def close(self) -> None:
         """Give all memory and kernels back."""
-        for kernel in self._loaded.values():
-            kernel.close()
-        self._loaded.clear()
-        self._workspaces.close()
+        self._launcher.close()
         for memory in (*(each for sets in self._of_a.values() for each in sets), *self._b, *self._d):
             memory.close()
         if self._c is not None:

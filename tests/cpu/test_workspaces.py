@@ -84,10 +84,10 @@ def test_a_checked_product_is_copied_first_and_leaves_its_flags_zero(gpu):
     expected = product.reference()
     found = product.check(plan, expected)
     assert found.wrong is None
-    targets = product._workspaces.pointers(plan.workspaces)
+    targets = product._launcher.workspaces.pointers(plan.workspaces)
     assert [each[2] for each in gpu.copied] == [targets["copy of A"], targets["copy of B"]]
     assert [each[1] for each in gpu.copied] == [product.pointers(0)["A"], product.pointers(0)["B"]]
-    product._workspaces._zeros.newest.fill(1)
+    product._launcher.workspaces._zeros.newest.fill(1)
     assert product.check(plan, expected).wrong == "256 bytes of workspaces that it must leave zero are not"
     assert product.check(plan, expected).wrong is None
     product.close()

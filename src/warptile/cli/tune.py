@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +14,8 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+
+from warptile.errors import NoDeviceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
     from warptile.tune import Progress as TuneProgress
 
 SHOWN = 20
+SUITES = ("squares", "llm", "small", "ragged", "types")
+SUITE_HELP = "Search all problems of a suite in a few seconds each; several, or all of them."
 
 
 @click.command("tune")
@@ -41,6 +47,12 @@ SHOWN = 20
     "--top", default=SHOWN, show_default=True, type=click.IntRange(1), help="Configurations that are printed."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document with every configuration.")
+@click.option("--suite", "suites", multiple=True, type=click.Choice((*SUITES, "all")), help=SUITE_HELP)
+@click.option("--only", multiple=True, help="With --suite: problems whose name has this word, such as 8192x8192x8192.")
+@click.option("--minutes", type=float, default=60.0, show_default=True, help="With --suite: begin nothing after that.")
+@click.option("--out", type=click.Path(path_type=Path), help="With --suite: folder for what is found, not this user's.")
+@click.option("--compile-only", is_flag=True, help="With --suite: compile its kernels into the cache; needs no GPU.")
+@click.option("--processes", type=click.IntRange(1), default=None, help="Compiler processes; one for each core.")
 def command(
     name: str,
     m: int,
@@ -53,11 +65,22 @@ def command(
     resume: bool,
     top: int,
     as_json: bool,
+    suites: tuple[str, ...],
+    only: tuple[str, ...],
+    minutes: float,
+    out: Path | None,
+    compile_only: bool,
+    processes: int | None,
 ) -> int:
     """Measure RUNG's configurations on this GPU and keep the fastest for `matmul` (WARPTILE_AUTOTUNE=cached).
 
     Every result is on disk as soon as it is measured: interrupt it, and the same command goes on where it was.
+    With --suite, wgmma-final on all problems of a suite, a short list of configurations on each.
     """
+    if suites:
+        return tune_suites(SUITES if "all" in suites else suites, only, minutes, out, compile_only, processes)
+    if compile_only or only or out is not None:
+        raise click.UsageError("--compile-only, --only and --out go with --suite, such as --suite squares")
     from warptile.dtypes import dtype as dtype_named
     from warptile.ladder import LADDER_OUTPUTS
     from warptile.problem import Problem
@@ -84,6 +107,27 @@ def command(
         console = Console() if sys.stdout.isatty() else Console(width=160)
         console.print(table(outcome, problem, top))
     return 0 if outcome.best is not None else 1
+
+
+def tune_suites(
+    suites: tuple[str, ...],
+    only: tuple[str, ...],
+    minutes: float,
+    out: Path | None,
+    compile_only: bool,
+    processes: int | None,
+) -> int:
+    """Search the problems of some suites, or only compile for them; exit status 1 when time ran out or some did not."""
+    from warptile.bench import tuning
+    from warptile.execute import has_gpu
+    from warptile.tuned import folder
+
+    if compile_only:
+        return 1 if tuning.compile_only(tuning.tasks_of(suites, only), tuning.say, processes) else 0
+    if not has_gpu():
+        raise NoDeviceError("tune --suite: there is no NVIDIA GPU with a driver here; --compile-only works without one")
+    until_s = time.time() + 60 * minutes
+    return 0 if tuning.supervise(suites, only, out or folder(), until_s, tuning.say) else 1
 
 
 def always_tried(name: str, problem: Problem) -> tuple[Any, ...]:

@@ -1,0 +1,138 @@
+"""Searching suites on a GPU that is not there: all is noted, stopped runs go on, faults end nothing but themselves."""
+
+import time
+from dataclasses import replace
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+from pretended_gpu import DEVICE, PretendedGpu
+
+from warptile.bench import tuning
+from warptile.bench.tuning_shapes import SUITES, Shape, shapes
+from warptile.cli.tune import command
+from warptile.dtypes import dtype
+from warptile.errors import DeviceError
+from warptile.gpu import driver
+from warptile.plan import config_text
+from warptile.problem import Problem
+from warptile.rungs import RUNGS
+from warptile.tuned import Table
+
+BF16 = dtype("bfloat16")
+
+
+def shape(m, n, k):
+    return Shape("small", Problem.dense(m, n, k, BF16, out=BF16, accumulator=dtype("float32"), b_major="col"))
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    monkeypatch.setattr(
+        tuning, "compile_ahead", lambda sources, arch, processes: ((i, None) for i in range(len(sources)))
+    )
+    monkeypatch.setattr(tuning, "QUICK", (tuning.Stage(64, 0.1), tuning.Stage(3, 0.2, rounds=2)))
+    pretended = PretendedGpu().install(monkeypatch)
+    monkeypatch.setattr(driver, "device_info", lambda ordinal=None: replace(DEVICE, l2_bytes=20_000))
+    pretended.time_ms = lambda rung, config: 0.01 * config["STAGES"]
+    return pretended
+
+
+@pytest.fixture
+def tasks():
+    return [tuning.Task.of(shape(16, 128, 512)), tuning.Task.of(shape(72, 64, 256))]
+
+
+def entries(folder):
+    return list(Table(DEVICE.name, folder).entries())
+
+
+def run(tasks, folder, seconds=1000):
+    said = []
+    left = tuning.work(tasks, folder, time.time() + seconds, said.append)
+    return left, said
+
+
+def test_every_configuration_of_every_problem_is_noted_with_its_rounds(gpu, tasks, tmp_path):
+    left, said = run(tasks, tmp_path)
+    assert (left, len(said)) == (0, 2)
+    found = entries(tmp_path)
+    for task in tasks:
+        mine = [each for each in found if each.search.problem.m == task.shape.problem.m]
+        screened = {config_text(each.config) for each in mine if each.stage == 0}
+        assert screened == {config_text(config) for config in task.configs}
+        rounds = [each for each in mine if each.stage == 1 and not each.winner]
+        assert [len(each.rounds_ms) for each in rounds] == [2, 2, 2]
+        fewest = min(config["STAGES"] for config in task.configs)
+        assert [each.config["STAGES"] for each in mine if each.winner] == [fewest]
+    assert not tuning.doing_file(tmp_path).exists()
+
+
+def test_a_run_goes_on_where_time_ran_out(gpu, tasks, tmp_path):
+    assert run(tasks[:1], tmp_path)[0] == 0
+    launches, before = gpu.launches, len(entries(tmp_path))
+    assert run(tasks, tmp_path, seconds=0)[0] == 2
+    assert gpu.launches == launches
+    assert run(tasks[:1], tmp_path)[0] == 0
+    assert (gpu.launches, len(entries(tmp_path))) == (launches, before)
+
+
+def test_what_does_not_compile_is_noted_and_not_run(gpu, tasks, tmp_path, monkeypatch):
+    reason = "CompileError: it spills"
+    monkeypatch.setattr(
+        tuning,
+        "compile_ahead",
+        lambda sources, arch, processes: ((i, None if i else reason) for i in range(len(sources))),
+    )
+    run(tasks, tmp_path)
+    failed = [each for each in entries(tmp_path) if each.failed]
+    assert config_text(tasks[0].configs[0]) in {config_text(each.config) for each in failed}
+    assert all("it spills" in each.failed for each in failed)
+
+
+def test_a_lost_gpu_ends_the_worker_and_its_parent_knows_where(gpu, tasks, tmp_path):
+    gpu.faults.add("wgmma-final")
+    with pytest.raises(DeviceError, match="context is lost"):
+        run(tasks, tmp_path)
+    doing = msgspec.json.decode(tuning.doing_file(tmp_path).read_bytes(), type=tuning.Doing)
+    noted = entries(tmp_path)
+    assert [config_text(each.config) for each in noted] == [config_text(doing.config)]
+    assert "context is lost" in noted[0].failed
+
+
+def test_the_parent_notes_a_hang_and_starts_another_worker(tasks, tmp_path, monkeypatch):
+    search = tuning.Search(DEVICE.name, "c", "wgmma-final", "s", tuning.ProblemClass.of(tasks[0].shape.problem))
+    statuses = iter([None, tuning.STATUS_LOST, 0])
+
+    def watch(command, doing, until_s):
+        assert command[-3:] == ["small", "--only", "16x"]
+        doing.write_bytes(msgspec.json.encode(tuning.Doing(search, dict(tasks[0].configs[0]))))
+        return next(statuses)
+
+    monkeypatch.setattr(tuning, "_watch", watch)
+    assert tuning.supervise(["small"], ["16x"], tmp_path, time.time() + 100, lambda text: None)
+    assert [each.failed for each in entries(tmp_path)] == ["the worker hung"]
+
+
+def test_a_worker_that_never_measured_is_not_started_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(tuning, "_watch", lambda command, doing, until_s: 1)
+    assert not tuning.supervise(["small"], [], tmp_path, time.time() + 100, lambda text: None)
+
+
+def test_suites_name_each_problem_once_and_all_have_a_short_list():
+    found = shapes()
+    assert {each.suite for each in found} == set(SUITES)
+    assert len({each.name for each in found}) == len(found) >= 100
+    for each in found[:: len(found) // 12]:
+        assert tuning.Task.of(each).configs[0] == RUNGS["wgmma-final"].default_config(each.problem)
+
+
+def test_the_command_compiles_without_a_gpu_and_refuses_to_measure(monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        tuning, "compile_only", lambda tasks, say, processes: asked.append((len(tasks), processes)) or 0
+    )
+    arguments = ["--suite", "squares", "--only", "4096x4096x4096", "--compile-only", "--processes", "2"]
+    assert CliRunner().invoke(command, arguments, standalone_mode=False).return_value == 0
+    assert asked == [(len([each for each in shapes(("squares",)) if "4096x4096x4096" in each.name]), 2)]
+    assert CliRunner().invoke(command, ["--only", "x"]).exit_code == 2

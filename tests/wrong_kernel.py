@@ -106,6 +106,7 @@ class Case:
         splits: blocks along z.
         scale: factor of the operands.
         shared: bytes of dynamic shared memory, of the wrong launch and of the right one.
+        overlaps_previous: as `LaunchSpec.overlaps_previous`.
         otherwise: what other schedules than the default may report instead.
     """
 
@@ -121,6 +122,7 @@ class Case:
     splits: int = 1
     scale: float = 1.0
     shared: tuple[int, int] = (0, 0)
+    overlaps_previous: bool = False
     otherwise: tuple[type[Exception], ...] = ()
     text: str = field(init=False, repr=False, compare=False, default="")
 
@@ -180,8 +182,9 @@ class Case:
                 arguments.append(Pointer(None if name == "0" else name, a.itemsize * int(offset or 0)))
         grid = (-(-n // self.tile[1]), -(-m // self.tile[0]), self.splits)
         spec = LaunchSpec(
-            kernel.entry, grid, (self.threads, 1, 1), tuple(arguments), dynamic_shared_bytes=self.shared[correct]
-        )
+            kernel.entry, grid, (self.threads, 1, 1), tuple(arguments), dynamic_shared_bytes=self.shared[correct],
+            overlaps_previous=self.overlaps_previous,
+        )  # fmt: skip
         inside = a[:, pad // 2 : pad // 2 + k]
         return Launch(kernel, spec, operands, inside.astype(np.float64), b.astype(np.float64), bound)
 

@@ -185,6 +185,10 @@ CASES = (
     Case("cluster_empty_in_one_block", DataRace, "read-write race on .*ring", **CLUSTER),
     Case("cluster_barrier_not_ready", DataRace, "may not have started yet", **CLUSTER),
     Case("cluster_exit_before_arrival", DataRace, "may have exited by then", **CLUSTER),
+    Case(
+        "launch_copies_before_wait", DataRace, "accesses A and has not executed griddepcontrol.wait",
+        overlaps_previous=True, **HOPPER,
+    ),
 )  # fmt: skip
 
 RECORD_FILE = FOLDER.parent / "data" / "wrong_kernels_h200.json"
@@ -199,6 +203,7 @@ FAMILIES = {
     "tma": "Tensor copies and mbarriers",
     "wgmma": "`wgmma`",
     "cluster": "Clusters",
+    "launch": "Launches that overlap",
 }
 INTRODUCTION = """# Wrong kernels
 

@@ -149,7 +149,8 @@ class DataRace(EmulationError):
 
     Attributes:
         kind: what came first and what second: ``write-read``, ``read-write`` or ``write-write``; ``start-access`` and
-            ``exit-access`` where a block's shared memory is used by another that does not know it to be there.
+            ``exit-access`` where a block's shared memory is used by another that does not know it to be there;
+            ``launch-access`` and ``launch-end`` where a thread has not waited for the launch before its own.
         first: where the access stands that came first; ``location`` is that of the second.
     """
 

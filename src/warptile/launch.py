@@ -148,6 +148,8 @@ class LaunchSpec:
         block: threads in x, y, z.
         cluster: blocks of a cluster in x, y, z.
         dynamic_shared_bytes: dynamic shared memory of one block.
+        overlaps_previous: it may start while the launch before it in its stream still runs (programmatic dependent
+            launch): every thread executes ``griddepcontrol.wait`` before it touches an operand, and before it ends.
         arguments: one for each kernel parameter, in order.
     """
 
@@ -157,6 +159,7 @@ class LaunchSpec:
     arguments: tuple[Argument, ...]
     cluster: Dim3 = (1, 1, 1)
     dynamic_shared_bytes: int = 0
+    overlaps_previous: bool = False
 
     @property
     def operands(self) -> tuple[str, ...]:

@@ -98,6 +98,7 @@ class Plan:
             arguments=(*_arguments(self.view, alpha, beta), *self.rung.parameters(problem, config)),
             cluster=self.rung.cluster(problem, config),
             dynamic_shared_bytes=self.rung.dynamic_shared_bytes(problem, config),
+            overlaps_previous=self.rung.overlaps_previous,
         )
 
     def explain(self) -> str:

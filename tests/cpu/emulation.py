@@ -26,6 +26,7 @@ def run_cuda(
     schedule: str = "latest",
     arch: str = "sm_90a",
     checks: frozenset[str] = DEFAULT_CHECKS,
+    overlaps_previous: bool = False,
 ) -> Report:
     """Run kernel ``name`` of ``text``. Array arguments become buffers "0", "1", ... by position.
 
@@ -43,6 +44,7 @@ def run_cuda(
         ),
         cluster=cluster,
         dynamic_shared_bytes=shared,
+        overlaps_previous=overlaps_previous,
     )
     accesses = {}
     for position, complete in outputs.items():

@@ -3,6 +3,7 @@
 import ctypes
 import math
 import struct
+import types
 
 import pytest
 
@@ -76,9 +77,9 @@ class _Function:
     def set_attribute(self, name, value):
         self.calls.append((name, value))
 
-    def launch(self, grid, block, cluster, dynamic_shared_bytes, stream, parameters):
+    def launch(self, spec, stream, parameters):
         assert parameters
-        self.calls.append((grid, block, cluster, dynamic_shared_bytes, stream))
+        self.calls.append((spec.grid, spec.block, spec.cluster, spec.dynamic_shared_bytes, stream))
 
     def blocks_per_multiprocessor(self, threads, dynamic_shared_bytes):
         return 2048 // threads
@@ -142,6 +143,42 @@ def test_large_clusters_are_opted_in_to(function):
     assert [call[0] for call in function.calls] == [(3, 2, 1)]
     loaded.launch(_spec(cluster=(16, 1, 1)), {})
     assert ("NON_PORTABLE_CLUSTER_SIZE_ALLOWED", 1) in function.calls
+
+
+@pytest.fixture
+def launched(monkeypatch):
+    """Bindings that keep what they were asked to launch."""
+    kept = []
+
+    attribute = lambda: types.SimpleNamespace(value=types.SimpleNamespace(clusterDim=types.SimpleNamespace()))  # noqa: E731
+    ids = types.SimpleNamespace(
+        CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION="cluster",
+        CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION="early",
+    )
+    made = types.SimpleNamespace(
+        CUstream=int, CUlaunchConfig=types.SimpleNamespace, CUlaunchAttribute=attribute, CUlaunchAttributeID=ids,
+        cuLaunchKernel=lambda *given: kept.append(given) or (0,),
+        cuLaunchKernelEx=lambda config, *given: kept.append(config) or (0,),
+    )  # fmt: skip
+    monkeypatch.setattr(driver, "_cuda", lambda: made)
+    driver._launch_attributes.cache_clear()
+    yield kept
+    driver._launch_attributes.cache_clear()
+
+
+def test_a_launch_that_overlaps_the_one_before_says_so_to_the_driver(launched):
+    kernel = driver.Function("handle", "k", 0)
+    kernel.launch(_spec(), 5, 4096)
+    assert launched.pop() == ("handle", 3, 2, 1, 128, 1, 1, 0, 5, 4096, 0)
+    for cluster, expected in (((1, 1, 1), ["early"]), ((2, 1, 1), ["cluster", "early"])):
+        kernel.launch(_spec(overlaps_previous=True, cluster=cluster), 5, 4096)
+        config = launched.pop()
+        assert [each.id for each in config.attrs] == expected
+        assert config.numAttrs == len(expected)
+        assert config.attrs[-1].value.programmaticStreamSerializationAllowed == 1
+        assert (config.gridDimX, config.gridDimY, config.blockDimX, config.hStream) == (3, 2, 128, 5)
+    kernel.launch(_spec(cluster=(2, 1, 1)), 5, 4096)
+    assert [each.id for each in launched.pop().attrs] == ["cluster"]
 
 
 @pytest.mark.parametrize("grid", [(0, 1, 1), (4, 0, 1), (4, 4, 0)])

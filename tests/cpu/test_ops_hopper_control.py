@@ -8,7 +8,7 @@ from emulation import run_cuda
 
 from warptile.emulator import emulate
 from warptile.emulator.register_pool import initial_count
-from warptile.errors import Deadlock, EmulationError, RegisterMisuse
+from warptile.errors import DataRace, Deadlock, EmulationError, RegisterMisuse
 from warptile.launch import LaunchSpec
 from warptile.ptx import parse
 
@@ -103,6 +103,35 @@ def test_fences_and_hints_that_change_no_value() -> None:
         "k", [out],
     )  # fmt: skip
     assert (out >= 3).all()
+
+
+def wait_then_double(condition: str, overlaps: bool, early: str = "0") -> np.ndarray:
+    """Two blocks; threads for which ``condition`` holds wait for the launch before; ``early`` is evaluated before."""
+    data = np.arange(64, dtype=np.int32)
+    run_cuda(
+        f"""__global__ void k(int* o) {{
+             const int i = blockIdx.x * 32 + threadIdx.x, first = {early};
+             if ({condition}) asm volatile("griddepcontrol.wait;" ::: "memory");
+             else if (first == 0) return;
+             o[i] = o[i] * 2 + first;
+           }}""",
+        "k", [data], grid=2, outputs={0: False}, overlaps_previous=overlaps,
+    )  # fmt: skip
+    return data
+
+
+def test_a_launch_that_overlaps_the_one_before_waits_for_it_in_every_thread() -> None:
+    assert wait_then_double("true", True).tolist() == list(range(0, 128, 2))
+    early_read = r"ld\.volatile.*thread \(0, 0, 0\) of block \(0, 0, 0\) accesses 0 and has not"
+    with pytest.raises(DataRace, match=early_read) as at:
+        wait_then_double("true", True, early="*(volatile int*)(o + i)")
+    assert (at.value.kind, at.value.location.line) == ("launch-access", 2)
+    with pytest.raises(DataRace, match=r"thread \(9, 0, 0\) of block \(1, 0, 0\) ends and has not") as at:
+        wait_then_double("i != 41", True)
+    assert at.value.kind == "launch-end"
+    with pytest.raises(DataRace, match=r"thread \(9, 0, 0\) of block \(1, 0, 0\) accesses 0"):
+        wait_then_double("i != 41", True, early="1")
+    assert wait_then_double("i != 41", False, early="1")[41] == 83
 
 
 @pytest.mark.parametrize(

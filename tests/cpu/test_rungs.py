@@ -41,6 +41,11 @@ def test_the_ladder_has_its_families_in_order():
     ]
 
 
+@pytest.mark.parametrize("each", LADDER, ids=lambda each: each.name)
+def test_a_rung_may_start_early_if_its_kernel_waits(each):
+    assert each.overlaps_previous == ("wait_for_previous_launch();" in (KERNELS / each.file).read_text())
+
+
 def test_an_unknown_rung_is_refused_with_the_names_there_are():
     with pytest.raises(UnsupportedError, match=r"rung: got 'simt-fast'.*simt-naive.*wmma-final"):
         rung("simt-fast")

@@ -15,6 +15,7 @@ from warptile.emulator.counters import Counters, columns
 from warptile.emulator.lanes import POISON_BYTE, Array
 from warptile.emulator.machine import SHARED_RESERVED_BYTES, Geometry, Machine
 from warptile.emulator.memory import GLOBAL_BASE, Memory
+from warptile.emulator.previous_launch import PreviousLaunch
 from warptile.emulator.races import Races
 from warptile.emulator.register_pool import initial_count
 from warptile.emulator.schedule import Scheduler
@@ -35,7 +36,8 @@ from warptile.ptx.instruction import Module, Variable
 ALL_CHECKS = frozenset({"overflow", "races", "reuse", "uninitialised", "writes"})
 """``uninitialised``: reads of memory, and uses of registers, that nothing has written. ``writes``: outputs left
 unwritten, or written twice with different values by different threads. ``overflow``: f16 accumulators that become
-infinite. ``races``: accesses of different threads to one place that nothing orders. ``reuse``: memory of an mbarrier
+infinite. ``races``: accesses of different threads to one place that nothing orders, and accesses too early for a
+launch that overlaps the one before. ``reuse``: memory of an mbarrier
 that becomes another one, or is written, without ``mbarrier.inval``. Bounds, alignment, collectives and deadlocks are
 always checked."""
 
@@ -123,6 +125,8 @@ def emulate(
         unfinished += sum(len(batch.lanes) for batch in machine.copies.unfinished()) + machine.bulk.unfinished
         machine.bulk.end_wave()
         machine.remote_stores.end_wave()
+        if machine.memory.previous is not None:
+            machine.memory.previous.end_wave()
     _check_outputs(machine, spec, operands, accesses or {}, checks)
     for name, access in (accesses or {}).items():
         if access.writes and name in spec.operands:
@@ -203,6 +207,8 @@ def _prepare(
             rows={name: access.complete for name, access in accesses.items() if access.complete is not None},
             shared=layout.shared,
         )
+        if spec.overlaps_previous:
+            memory.previous = PreviousLaunch(geometry.lanes, spec.operands, spec.entry, memory.thread)
     if "writes" in checks:
         whole = [name for name, access in accesses.items() if access.complete is not None and name in sizes]
         memory.writers = Writers({name: sizes[name] for name in whole})

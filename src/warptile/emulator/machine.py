@@ -161,6 +161,8 @@ class Machine:
         self.remote_stores.new_wave()
         if self.memory.races is not None:
             self.memory.races.start_wave(first_block * geometry.lanes_per_block, self.live)
+        if self.memory.previous is not None:
+            self.memory.previous.start_wave(self.live)
         self.memory.first_thread = first_block * geometry.lanes_per_block
 
     def special(self, name: str) -> Array:

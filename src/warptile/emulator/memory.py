@@ -33,6 +33,7 @@ from warptile.ptx.instruction import Instruction
 
 if TYPE_CHECKING:
     from warptile.emulator.machine import Geometry
+    from warptile.emulator.previous_launch import PreviousLaunch
     from warptile.emulator.races import Races
 
 GLOBAL_BASE = 0x7F00_0000_0000
@@ -74,6 +75,7 @@ class Memory:
         self.undefined: NDArray[np.bool_] | None = None  # lanes whose last `loads_local` found nothing
         self.copy_into: Callable[[int, int], Instruction | None] | None = None
         self.races: Races | None = None
+        self.previous: PreviousLaunch | None = None
         self.has_mbarriers = False
         self.overwrite_mbarriers: Callable[[Instruction, int, int, int], None] | None = None
         self.clustered = geometry.cluster_blocks > 1
@@ -224,6 +226,8 @@ class Memory:
     def check_read(self, instruction: Instruction, active: Active, where: Space, offsets: Offsets, size: int) -> None:
         """Raise unless every byte is mapped and holds a value that has arrived."""
         if isinstance(where, GlobalSpace) and offsets.size:
+            if self.previous is not None:
+                self.previous.touch(instruction, active, where, offsets)
             lowest, highest = int(offsets.min()), int(offsets.max()) + size
             home = where.around(lowest)
             if home is not None and highest <= home.start + home.size and home.initialised:
@@ -266,6 +270,8 @@ class Memory:
                 self._end_mbarriers(instruction, active, where, offsets, size)
         if not isinstance(where, GlobalSpace) or not offsets.size:
             return
+        if self.previous is not None:
+            self.previous.touch(instruction, active, where, offsets)
         lowest, highest = int(offsets.min()), int(offsets.max()) + size
         if lowest < 0 or highest > len(where.shadow):
             self._outside(instruction, active, where, offsets, size, _unmapped(where, offsets, size))

@@ -16,7 +16,7 @@ from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from warptile.errors import DeviceError, LayoutError, NoDeviceError
-from warptile.launch import Dim3
+from warptile.launch import Dim3, LaunchSpec
 
 if TYPE_CHECKING:
     import numpy as np
@@ -499,45 +499,46 @@ class Function:
         answer = _cuda().cuOccupancyMaxActiveBlocksPerMultiprocessor(self._handle, threads, dynamic_shared_bytes)
         return int(check(answer, f"{self.entry}: occupancy"))
 
-    def launch(
-        self, grid: Dim3, block: Dim3, cluster: Dim3, dynamic_shared_bytes: int, stream: int, parameters: int
-    ) -> None:
+    def launch(self, spec: LaunchSpec, stream: int, parameters: int) -> None:
         """Queue one launch in the current context.
 
         Args:
-            grid: blocks in x, y, z.
-            block: threads in x, y, z.
-            cluster: blocks of a cluster in x, y, z.
-            dynamic_shared_bytes: dynamic shared memory of a block.
+            spec: its geometry, and whether it may start before the kernel before it has ended.
             stream: the stream's handle.
             parameters: host address of an array of addresses, one for each kernel parameter; read before this returns.
         """
         cuda = _cuda()
-        if cluster == (1, 1, 1):
-            answer = cuda.cuLaunchKernel(
-                self._handle, *grid, *block, dynamic_shared_bytes, cuda.CUstream(stream), parameters, 0
-            )
+        attributes = _launch_attributes(spec.cluster, spec.overlaps_previous)
+        if attributes:
+            config = cuda.CUlaunchConfig()
+            config.gridDimX, config.gridDimY, config.gridDimZ = spec.grid
+            config.blockDimX, config.blockDimY, config.blockDimZ = spec.block
+            config.sharedMemBytes = spec.dynamic_shared_bytes
+            config.hStream = cuda.CUstream(stream)
+            config.attrs, config.numAttrs = attributes, len(attributes)
+            answer = cuda.cuLaunchKernelEx(config, self._handle, parameters, 0)
         else:
-            answer = cuda.cuLaunchKernelEx(
-                _cluster_config(cuda, grid, block, cluster, dynamic_shared_bytes, stream), self._handle, parameters, 0
+            answer = cuda.cuLaunchKernel(
+                self._handle, *spec.grid, *spec.block, spec.dynamic_shared_bytes, cuda.CUstream(stream), parameters, 0
             )
         if int(answer[0]) != 0:
-            check(answer, f"launching {self.entry} with grid {grid}, block {block}, cluster {cluster}, "
-                          f"{dynamic_shared_bytes} bytes of dynamic shared memory")  # fmt: skip
+            check(answer, f"launching {self.entry} with grid {spec.grid}, block {spec.block}, cluster {spec.cluster}, "
+                          f"{spec.dynamic_shared_bytes} bytes of dynamic shared memory")  # fmt: skip
 
 
-def _cluster_config(
-    cuda: ModuleType, grid: Dim3, block: Dim3, cluster: Dim3, dynamic_shared_bytes: int, stream: int
-) -> Any:
-    """The launch configuration of a kernel with clusters."""
-    attribute = cuda.CUlaunchAttribute()
-    attribute.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-    attribute.value.clusterDim.x, attribute.value.clusterDim.y, attribute.value.clusterDim.z = cluster
-    config = cuda.CUlaunchConfig()
-    config.gridDimX, config.gridDimY, config.gridDimZ = grid
-    config.blockDimX, config.blockDimY, config.blockDimZ = block
-    config.sharedMemBytes = dynamic_shared_bytes
-    config.hStream = cuda.CUstream(stream)
-    config.attrs = [attribute]
-    config.numAttrs = 1
-    return config
+@cache
+def _launch_attributes(cluster: Dim3, overlaps_previous: bool) -> list[Any]:
+    """What a launch is given beside its geometry; made once, as that costs more than the launch."""
+    cuda = _cuda()
+    made = []
+    if cluster != (1, 1, 1):
+        clusters = cuda.CUlaunchAttribute()
+        clusters.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        clusters.value.clusterDim.x, clusters.value.clusterDim.y, clusters.value.clusterDim.z = cluster
+        made.append(clusters)
+    if overlaps_previous:
+        early = cuda.CUlaunchAttribute()
+        early.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        early.value.programmaticStreamSerializationAllowed = 1
+        made.append(early)
+    return made

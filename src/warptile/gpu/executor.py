@@ -155,11 +155,8 @@ class PreparedLaunch:
         """Queue the launch; it does not wait for it."""
         if self._empty:
             return
-        spec = self._spec
         with driver.on_device(self._function.ordinal):
-            self._function.launch(
-                spec.grid, spec.block, spec.cluster, spec.dynamic_shared_bytes, stream, self._arguments.address
-            )
+            self._function.launch(self._spec, stream, self._arguments.address)
 
 
 def load(kernel: CompiledKernel, ordinal: int | None = None) -> LoadedKernel:

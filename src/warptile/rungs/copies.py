@@ -130,6 +130,7 @@ class Copy:
                 Scalar("s64", self.source_stride * self.unit_bytes),
                 Scalar("s64", self.target_stride * self.unit_bytes),
             ),
+            overlaps_previous=True,
         )
 
 

@@ -85,6 +85,8 @@ class Rung:
             ``min_arch`` on.
         may_spill: a spill in this rung is part of its lesson, and no build failure.
         weighs: its default configuration is the cheapest of its candidates by a sum of its own: a plan takes it.
+        overlaps_previous: its kernel waits for the launch before by itself, so that it may start early: see
+            `warptile.launch.LaunchSpec`.
         sparse: A is a `warptile.SparseMatrix`; its metadata is one more parameter behind beta.
         cluster: (problem, config) -> blocks of a cluster; the grid is a multiple of it.
         view: (problem, config) -> the problem and the memory that the kernel is given.
@@ -111,6 +113,7 @@ class Rung:
     only_arch: str | None = None
     may_spill: bool = False
     weighs: bool = False
+    overlaps_previous: bool = False
     sparse: bool = False
     cluster: Callable[[Problem, Config], Dim3] = lambda problem, config: (1, 1, 1)
     view: Callable[[Problem, Config], View] = lambda problem, config: View(problem)

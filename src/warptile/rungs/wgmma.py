@@ -151,6 +151,7 @@ def _rung(
         only_arch=wgmma.ARCH,
         dtypes=tuple(each for each in tiles.DTYPES if not kind.sparse or each != "bit1"),
         sparse=kind.sparse,
+        overlaps_previous=kind.sparse,
         default_config=lambda problem: config(problem, *sizes, stages),
         candidates=candidates,
         illegal=kind.illegal,

@@ -232,6 +232,7 @@ WGMMA_FINAL = Rung(
     file="wgmma/final.cuh",
     previous="wgmma-pingpong",
     weighs=True,
+    overlaps_previous=True,
     min_arch=90,
     only_arch=wgmma.ARCH,
     dtypes=tiles.DTYPES,

@@ -83,8 +83,11 @@ def build_register_count(instruction: Instruction, assembler: Assembler) -> Oper
 def build_dependent_launch(instruction: Instruction, assembler: Assembler) -> Operation:
     """`griddepcontrol.{launch_dependents,wait}`: the launches before this one are over, and none follows."""
     modifiers = Modifiers(instruction)
-    modifiers.need("launch_dependents", "wait")
+    waits = modifiers.need("launch_dependents", "wait") == "wait"
     modifiers.done()
+    previous = assembler.machine.memory.previous
+    if waits and previous is not None:
+        return Operation(previous.waited)
     return Operation(_no_effect)
 
 

@@ -10,6 +10,8 @@
 // Not in namespace warptile: Nsight Compute is asked for kernels of that name, the products.
 #pragma once
 
+#include "ptx/dependent_launch.cuh"
+
 namespace operand_copies {
 
 constexpr unsigned PIECE = 16;
@@ -80,6 +82,8 @@ template <int UNIT_BYTES, bool ALIGNED>
 __global__ void __launch_bounds__(256) copy_lines(const char* source, char* target, long long lines, long long bytes,
                                                   long long source_stride, long long target_stride) {
     constexpr int LINES = 4;
+    warptile::allow_next_launch();
+    warptile::wait_for_previous_launch();
     const long long offset = (static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x) * PIECE;
     if (offset >= bytes) return;
     const char* end = source + (lines - 1) * source_stride + bytes;
@@ -147,6 +151,8 @@ __global__ void __launch_bounds__(256)
     constexpr unsigned GROUP = PIECE / UNIT_BYTES, GROUPS = ROWS / GROUP, UNITS = 4 / UNIT_BYTES;
     constexpr unsigned EACH = ROWS * ROW_PIECES / THREADS;
     __shared__ uint4 tile[ROWS][ROW_PIECES];
+    warptile::allow_next_launch();
+    warptile::wait_for_previous_launch();
     const unsigned own_row = threadIdx.x / ROW_PIECES, own_piece = threadIdx.x % ROW_PIECES;
     const char* end = source + (lines - 1) * source_stride + bytes;
     const long long first_byte = static_cast<long long>(blockIdx.x) * ROW_PIECES * PIECE;

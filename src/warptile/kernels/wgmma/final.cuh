@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ptx/cluster.cuh"
+#include "ptx/dependent_launch.cuh"
 #include "tile/wgmma_output.cuh"
 #include "tile/wgmma_partial.cuh"
 #include "tile/wgmma_ring.cuh"
@@ -73,6 +74,8 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
     } else {
         __syncthreads();
     }
+    allow_next_launch();
+    wait_for_previous_launch();
     SCHEDULE schedule(m, n, gemm.k, CONFIG::STREAM ? streamed : 0, rank, CONFIG::BATCHED ? batch : 1);
     Work work;
     typename RING::POSITION position;

@@ -2,6 +2,7 @@
 // straight into the registers of the warps that multiply.
 #pragma once
 
+#include "ptx/dependent_launch.cuh"
 #include "tile/wgmma_output.cuh"
 #include "tile/wgmma_pipeline.cuh"
 #include "tile/wgmma_schedule.cuh"
@@ -61,6 +62,8 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
     const RING ring{stages, outputs + CONSUMERS * OUTPUT::BYTES};
     if (threadIdx.x == 0) ring.init(CONSUMERS);
     __syncthreads();
+    allow_next_launch();
+    wait_for_previous_launch();
 
     WgmmaSchedule<TILE, 1, 1, GROUP, false> schedule(m, n, k, 0, 0);
     Work work;

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -71,7 +72,7 @@ class CheckResult:
         error_ratio: largest error over its bound, over the rows that were compared; at most 1 is correct.
         unwritten: elements of D that still hold what D was filled with, over the whole of D.
         guards_intact: nothing before or behind D, between its rows, or around the operands was written.
-        d: the rows that were compared.
+        d: the rows and columns that were compared.
         left_behind: bytes that are not zero in workspaces that kernels must leave zero.
     """
 
@@ -135,13 +136,22 @@ def draw(shape: tuple[int, int], dtype: DType, seed: int) -> Array:
     Types narrower than a byte come one element in each byte; `warptile.arrays.packed` stores them.
     """
     count = math.prod(shape)
+    if count <= _BLOCK:
+        return _drawn(count, dtype, seed).reshape(shape)
+    return np.resize(_block(dtype, seed), count).reshape(shape)
+
+
+@lru_cache(maxsize=4)
+def _block(dtype: DType, seed: int) -> Array:
+    """What large matrices repeat; several in a row repeat the same."""
+    return _drawn(_BLOCK, dtype, seed)
+
+
+def _drawn(count: int, dtype: DType, seed: int) -> Array:
     generator = np.random.default_rng(seed)
-    storage = numpy_dtype(dtype)
     if dtype.kind == "float":
-        block: Array = generator.standard_normal(min(count, _BLOCK), dtype=np.float32).astype(storage)
-    else:
-        block = random_operand((min(count, _BLOCK),), dtype, generator)
-    return (block if count <= _BLOCK else np.resize(block, count)).reshape(shape)
+        return generator.standard_normal(count, dtype=np.float32).astype(numpy_dtype(dtype))
+    return random_operand((count,), dtype, generator)
 
 
 def stored_operand(drawn: Array, operand: Operand) -> tuple[Array, dict[str, Array]]:
@@ -181,6 +191,12 @@ def host_operands(problem: Problem, seed: int = 0) -> dict[str, Array]:
         found["C"] = draw(stacked_shape(problem, "C"), problem.c.dtype, seed + 2)
     found["D"] = np.zeros(stacked_shape(problem, "D"), numpy_dtype(problem.d.dtype))
     return found
+
+
+def _chosen(matrix: Array, rows: Array | None, columns: Array | None) -> Array:
+    """Some rows and columns of a matrix, or of each of a batch; None is all of them."""
+    chosen = matrix if rows is None else matrix[..., rows, :]
+    return chosen if columns is None else chosen[..., columns]
 
 
 def unwritten_elements(raw: Array, dtype: DType) -> int:
@@ -397,27 +413,31 @@ class DeviceProduct:
     def _all_pointers(self) -> list[dict[str, int]]:
         return [self.pointers(index) for index in range(self.sets)]
 
-    def exact_before_rounding(self, rows: Array) -> Array:
-        """Some rows of the first set's product (of each matrix of a batch) of the numbers that were drawn, before they
-        got the operands' type."""
+    def exact_before_rounding(self, rows: Array, columns: Array | None = None) -> Array:
+        """Some rows (and columns) of the first set's product (of each matrix of a batch) of the numbers that were
+        drawn, before they got the operands' type."""
         problem, float32 = self.problem, DTYPES["float32"]
         a = matrices_of(problem, "A", draw(stacked_shape(problem, "A"), float32, self._seed))
         b = matrices_of(problem, "B", draw(stacked_shape(problem, "B"), float32, self._seed + 1))
-        a = a[..., rows, :]
+        a, b = a[..., rows, :], _chosen(b, None, columns)
         kept = a if not problem.a.sparse else np.where(self.a[rows] != 0, a, 0)
         product: Array = kept.astype(np.float64) @ b.astype(np.float64)
         return product
 
-    def reference(self, rows: Array | None = None, *, products_per_rounding: int = 1) -> Reference:
-        """What the first set's product should be, for some rows (of each matrix of a batch) or all of them."""
-        chosen = slice(None) if rows is None else rows
+    def reference(
+        self, rows: Array | None = None, columns: Array | None = None, *, products_per_rounding: int = 1
+    ) -> Reference:
+        """What the first set's product should be, for some rows and columns (of each matrix of a batch) or all."""
+        c = None if self.c is None else _chosen(self.c, rows, columns)
         return reference(
-            self.problem, self.a[..., chosen, :], self.b, None if self.c is None else self.c[..., chosen, :],
+            self.problem, _chosen(self.a, rows, None), _chosen(self.b, None, columns), c,
             alpha=self.alpha, beta=self.beta, products_per_rounding=products_per_rounding,
         )  # fmt: skip
 
-    def check(self, plan: Plan, expected: Reference, rows: Array | None = None) -> CheckResult:
-        """Launch ``plan`` once on the first set, and compare D with ``expected`` (of some rows, or of all of them)."""
+    def check(
+        self, plan: Plan, expected: Reference, rows: Array | None = None, columns: Array | None = None
+    ) -> CheckResult:
+        """Launch ``plan`` once on the first set, and compare D with ``expected`` (of some rows and columns, or all)."""
         workspaces = self._launcher.workspaces
         launches, beside = self._launches(plan), workspaces.pointers(plan.workspaces)
         workspaces.spoil()
@@ -436,7 +456,7 @@ class DeviceProduct:
         untouched = bool(np.all(before == CANARY) and np.all(behind == CANARY))
         untouched &= bool(np.all(np.ascontiguousarray(gaps).view(np.uint8) == UNWRITTEN))
         shaped = matrices_of(self.problem, "D", d)
-        compared = shaped if rows is None else shaped[..., rows, :]
+        compared = _chosen(shaped, rows, columns)
         return CheckResult(
             error_ratio=error_ratio(compared, expected),
             unwritten=unwritten_elements(d.reshape(-1).view(np.uint8), element),

@@ -33,12 +33,17 @@ NO_ELEMENT_BYTES = 16
 _log = logging.getLogger("warptile")
 
 
-class Backend(Protocol):
-    """Where a plan runs: its name, the architecture to compile for, and the model of the GPU or None."""
+class Place(Protocol):
+    """What a plan is made for: the architecture to compile for, and the model of the GPU or None."""
 
-    name: str
     arch: str
     gpu: str | None
+
+
+class Backend(Place, Protocol):
+    """Where a plan runs, and its name."""
+
+    name: str
 
     def run(
         self, plan: Plan, operands: Mapping[str, ArrayView], indices: list[Shape], alpha: float, beta: float
@@ -48,7 +53,7 @@ class Backend(Protocol):
 
 
 def planned(
-    problem: Problem, backend: Backend, *, rung: str | None = None, config: Mapping[str, int] | None = None
+    problem: Problem, backend: Place, *, rung: str | None = None, config: Mapping[str, int] | None = None
 ) -> Plan:
     """The plan for ``problem`` on ``backend``, in the configuration that tuning found there, if it did.
 

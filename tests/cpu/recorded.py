@@ -1,29 +1,31 @@
 """Records made up for tests: their numbers are round, so that tables show where each came from."""
 
-from warptile.bench.records import (
+from warptile.bench.measurements import (
     BaselineTime,
     Cell,
     Check,
-    CorrectnessRecord,
     Environment,
-    LadderRecord,
-    LayoutsRecord,
     Predicted,
     Profile,
-    ProfileRecord,
     Resources,
     Round,
     Samples,
     Sanitized,
-    SanitizerRecord,
     Spread,
     Timed,
     Tried,
     Tuning,
-    TuningRecord,
     TypeCell,
-    TypesRecord,
     UnalignedCell,
+)
+from warptile.bench.records import (
+    CorrectnessRecord,
+    LadderRecord,
+    LayoutsRecord,
+    ProfileRecord,
+    SanitizerRecord,
+    TuningRecord,
+    TypesRecord,
     UnalignedRecord,
 )
 from warptile.bench.workloads import BF16, F16_F16, F16_F32, F32, S4, S8, groups_of, menu_key, square, to_problem

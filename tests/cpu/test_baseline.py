@@ -6,11 +6,12 @@ import sys
 from collections import defaultdict
 from types import SimpleNamespace
 
+import msgspec
 import numpy as np
 import pytest
 
-from warptile.bench.baseline import CublasLt, Product, fastest, layouts, torch_launch, transposes, types_of
-from warptile.bench.records import ProblemKey
+from warptile.bench.baseline import CublasLt, Product, fastest, layouts, transposes, types_of
+from warptile.bench.measurements import ProblemKey
 from warptile.bench.workloads import BF16, E4M3, E4M3_FAST
 from warptile.errors import UnsupportedError
 
@@ -98,11 +99,6 @@ def test_without_its_bindings_the_message_says_how_to_get_them():
         CublasLt()
 
 
-def test_torch_is_not_a_baseline_for_types_it_does_not_multiply():
-    with pytest.raises(UnsupportedError, match=r"torch\.matmul does not do float16 with float16 accumulators"):
-        torch_launch(ProblemKey(8, 8, 8, "float16", "float16", "float16"), 1)
-
-
 class FakeLt:
     """cuBLASLt's bindings as far as a product needs them: attributes are noted by name."""
 
@@ -111,6 +107,8 @@ class FakeLt:
 
     def __init__(self):
         self.noted = {}
+        self.layouts, self.batches = [], {}
+        self.MatrixLayoutAttribute = {"BATCH_COUNT": 5, "STRIDED_BATCH_OFFSET": 6}
         names = ("TRANSA", "TRANSB", "FAST_ACCUM")
         self.MatmulDescAttribute = {name: index for index, name in enumerate(names)}
         limits = ("MAX_WORKSPACE_BYTES", *(f"MIN_ALIGNMENT_{each}_BYTES" for each in "ABCD"))
@@ -120,6 +118,17 @@ class FakeLt:
 
     def __getattr__(self, name):
         return lambda *arguments: 0
+
+    def matrix_layout_create(self, *what):
+        self.layouts.append(what)
+        return len(self.layouts)
+
+    def get_matrix_layout_attribute_dtype(self, attribute):
+        return {5: np.int32, 6: np.int64}[attribute]
+
+    def matrix_layout_set_attribute(self, layout, attribute, address, size):
+        kind = {(5, 4): ctypes.c_int32, (6, 8): ctypes.c_int64}[attribute, size]
+        self.batches[layout, attribute] = kind.from_address(address).value
 
     def get_matmul_desc_attribute_dtype(self, attribute):
         return np.int32
@@ -147,7 +156,7 @@ def asked(monkeypatch):
     def ask(key, **how):
         lt = FakeLt()
         assert len(Product(lt, defaultdict(int), 0, key, **how)) == 1
-        return lt.noted
+        return {**lt.noted, **lt.batches}
 
     return ask
 
@@ -161,3 +170,13 @@ def test_matrices_that_begin_anywhere_are_said_to_the_library(asked):
 def test_short_sums_of_8_bit_floats_are_asked_for(asked):
     assert "FAST_ACCUM" not in asked(E4M3.key(64, 64, 64, "col"))
     assert asked(E4M3_FAST.key(64, 64, 64, "col"))["FAST_ACCUM"] == 1
+
+
+def test_matrices_of_a_batch_follow_each_other_in_the_librarys_layouts(asked):
+    key = msgspec.structs.replace(BF16.key(48, 80, 64, "col"), batch=5)
+    count, stride = 5, 6
+    found = asked(key)
+    # The library's first operand is our B, its second our A, its result our D.
+    assert [found[layout, count] for layout in (1, 2, 3)] == [5, 5, 5]
+    assert [found[layout, stride] for layout in (1, 2, 3)] == [80 * 64, 48 * 64, 48 * 80]
+    assert not any(isinstance(name, tuple) for name in asked(BF16.key(48, 80, 64, "col")))

@@ -14,18 +14,14 @@ from recorded import all_records, environment, ladder_record
 from warptile.bench import campaign, correctness, launch_once, precision, stages, unaligned, wgmma_checks, workloads
 from warptile.bench.environment import Sampler
 from warptile.bench.journal import Journal
+from warptile.bench.measurements import Cell, Check, Profile, Sanitized, Tuning
 from warptile.bench.profile import LaunchRequest, NcuRun, ProfileError, launched, unprofiled
 from warptile.bench.records import (
-    Cell,
-    Check,
     CorrectnessRecord,
     LadderRecord,
     LayoutsRecord,
-    Profile,
     ProfileRecord,
-    Sanitized,
     SanitizerRecord,
-    Tuning,
     TuningRecord,
     TypesRecord,
     UnalignedRecord,

@@ -89,7 +89,7 @@ def test_bench_fails_when_a_rung_is_wrong(gpu, capsys):
 def test_bench_knows_its_baselines(capsys):
     assert run(["bench", "--baseline", "mkl"]) == USAGE
     assert "it takes cublaslt, torch" in capsys.readouterr().err
-    assert set(bench_command.SUITES) == {"ladder", "sizes"}
+    assert set(bench_command.LADDERS) == {"ladder", "sizes"}
 
 
 @pytest.mark.skipif(driver.available(), reason="there is a GPU")

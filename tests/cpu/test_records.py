@@ -7,7 +7,8 @@ import pytest
 from recorded import all_records, cell, ladder_record
 
 from warptile.bench import records
-from warptile.bench.records import RecordError, Round, Spread, committed, decode, encode, load_folder, measured, newest
+from warptile.bench.measurements import Round, Spread
+from warptile.bench.records import RecordError, committed, decode, encode, load_folder, measured, newest
 from warptile.bench.workloads import F16_F16, F16_F32
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from warptile.bench.baseline import TYPES, WORKSPACE_BYTES
-from warptile.bench.records import ProblemKey
+from warptile.bench.measurements import ProblemKey
 from warptile.bench.workloads import to_problem
 from warptile.device_product import DeviceProduct
 from warptile.errors import UnsupportedError

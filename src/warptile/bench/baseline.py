@@ -1,4 +1,4 @@
-"""The baseline: cuBLASLt, asked for its best algorithms and timed on each, and torch.matmul beside it.
+"""The baseline: cuBLASLt, asked for its best algorithms and timed on each.
 
 cuBLASLt multiplies column-major matrices. A row-major D = A B is the column-major D^T = B^T A^T, so B goes in as the
 library's first operand and A as its second: with B stored [K, N] neither is transposed ("NN" in BLAS words), with B
@@ -9,7 +9,6 @@ Documentation: cuBLAS, "Using the cuBLASLt API". Bindings: nvmath-python, `nvmat
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
@@ -17,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from warptile.bench.records import ProblemKey
+from warptile.bench.measurements import ProblemKey
 from warptile.errors import UnsupportedError
 
 HEURISTICS = 24
@@ -78,9 +77,6 @@ TYPES = {
     ("float8_e4m3", "float32_fast", "float32"): Types("COMPUTE_32F", _F32, "CUDA_R_8F_E4M3", _F32, fast=True),
 }
 """What cuBLASLt multiplies, by operand, accumulator and output types. Two e5m2 operands are not among it."""
-
-TORCH_TYPES = (("float16", "float32"), ("bfloat16", "float32"), ("float32", "float32"))
-"""Operand and accumulator types of torch.matmul without any setting."""
 
 _SCALE_NUMPY = {"CUDA_R_32F": "float32", "CUDA_R_16F": "float16", "CUDA_R_64F": "float64", "CUDA_R_32I": "int32"}
 
@@ -173,12 +169,21 @@ class Product:
         self._first = lt.matrix_layout_create(operand, first.rows, first.columns, first.leading_dimension)
         self._second = lt.matrix_layout_create(operand, second.rows, second.columns, second.leading_dimension)
         self._result = lt.matrix_layout_create(out, result.rows, result.columns, result.leading_dimension)
+        if key.batch > 1:
+            for made, layout in ((self._first, first), (self._second, second), (self._result, result)):
+                self._set_layout(made, "BATCH_COUNT", key.batch)
+                self._set_layout(made, "STRIDED_BATCH_OFFSET", layout.columns * layout.leading_dimension)
         self._algorithms = self._ask(alignment_bytes)
 
     def _set(self, name: str, number: int) -> None:
         attribute = int(self._lt.MatmulDescAttribute[name])
         value = np.array([number], dtype=self._lt.get_matmul_desc_attribute_dtype(attribute))
         self._lt.matmul_desc_set_attribute(self._description, attribute, value.ctypes.data, value.nbytes)
+
+    def _set_layout(self, layout: int, name: str, number: int) -> None:
+        attribute = int(self._lt.MatrixLayoutAttribute[name])
+        value = np.array([number], dtype=self._lt.get_matrix_layout_attribute_dtype(attribute))
+        self._lt.matrix_layout_set_attribute(layout, attribute, value.ctypes.data, value.nbytes)
 
     def _ask(self, alignment_bytes: int) -> Any:
         preference = self._lt.matmul_preference_create()
@@ -277,45 +282,3 @@ def fastest(count: int, time_ms: Callable[[int], float]) -> Best:
         times[index] = min(times[index], time_ms(index))
     best = min(times, key=lambda i: times[i])
     return Best(best, times[best], times.get(0), tuple(failed))
-
-
-@dataclass(frozen=True)
-class TorchLaunch:
-    """torch.matmul over sets of random operands, with torch's own settings."""
-
-    torch: Any
-    pairs: tuple[tuple[Any, Any], ...]
-    out: Any
-
-    @property
-    def sets(self) -> int:
-        """Sets of operands."""
-        return len(self.pairs)
-
-    def __call__(self, index: int, stream: int) -> None:
-        """Queue one product on a stream."""
-        with self.torch.cuda.stream(self.torch.cuda.ExternalStream(stream)):
-            self.torch.matmul(*self.pairs[index], out=self.out)
-
-
-def torch_launch(key: ProblemKey, sets: int) -> TorchLaunch:
-    """What people call: torch.matmul.
-
-    Raises:
-        UnsupportedError: torch is not installed, or multiplies no such types by default.
-    """
-    if (key.dtype, key.accumulator) not in TORCH_TYPES:
-        raise UnsupportedError(f"torch.matmul does not do {key.dtype} with {key.accumulator} accumulators by default")
-    try:
-        torch: Any = importlib.import_module("torch")
-    except ImportError as error:
-        raise UnsupportedError("torch is not installed; pip install 'warptile[torch]' adds it") from error
-    kind = getattr(torch, key.dtype)
-
-    def normal(rows: int, columns: int, major: str) -> Any:
-        if major == "col":
-            return torch.randn(columns, rows, dtype=kind, device="cuda").t()
-        return torch.randn(rows, columns, dtype=kind, device="cuda")
-
-    pairs = tuple((normal(key.m, key.k, key.a_major), normal(key.k, key.n, key.b_major)) for _ in range(sets))
-    return TorchLaunch(torch, pairs, torch.empty(key.m, key.n, dtype=kind, device="cuda"))

@@ -12,7 +12,7 @@ import msgspec
 from warptile import arch as arches
 from warptile.bench import wgmma_checks
 from warptile.bench.journal import Task
-from warptile.bench.records import Check, ProblemKey
+from warptile.bench.measurements import Check, ProblemKey
 from warptile.bench.workloads import (
     CORRECT_SHAPES,
     GROUPS,

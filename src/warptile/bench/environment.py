@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from warptile.bench.records import Environment, Samples, Spread
+from warptile.bench.measurements import Environment, Samples, Spread
 
 QUERY = ("clocks.sm", "clocks.mem", "power.draw", "temperature.gpu")
 """What one sample holds, in nvidia-smi's words: MHz, MHz, W, degrees Celsius."""

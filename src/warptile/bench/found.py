@@ -7,34 +7,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from warptile.bench.claims import CONFLICTS, INDEX, INTENSITY, OF_CUBLAS, OF_LIMIT, REGISTERS, STEP, TFLOPS
-from warptile.bench.records import (
-    AnyRecord,
+from warptile.bench.contest import Contest
+from warptile.bench.measurements import (
     BaselineTime,
     Cell,
     Check,
+    ProblemKey,
+    Profile,
+    Sanitized,
+    Tuning,
+    TypeCell,
+    UnalignedCell,
+)
+from warptile.bench.records import (
+    AnyRecord,
     CorrectnessRecord,
     LadderRecord,
     LayoutsRecord,
-    ProblemKey,
-    Profile,
     ProfileRecord,
     R,
     Record,
-    Sanitized,
     SanitizerRecord,
+    SuitesRecord,
     T,
-    Tuning,
     TuningRecord,
-    TypeCell,
     TypesRecord,
-    UnalignedCell,
     UnalignedRecord,
     committed,
     latest,
 )
+from warptile.bench.suites import Row
 from warptile.bench.workloads import PROFILE_SIZE, Group, limit_tflops, menu_key, square
 from warptile.rungs import RUNGS
 
@@ -137,6 +142,10 @@ class Found:
         return latest(records, lambda record: record.cells, lambda cell: (cell.rung, cell.problem, cell.offset))
 
     @cached_property
+    def _contests(self) -> dict[tuple[Any, ...], tuple[SuitesRecord, Contest]]:
+        return latest(self._of(SuitesRecord), lambda record: record.contests, lambda each: (each.suite, *each.row))
+
+    @cached_property
     def _tunings(self) -> dict[tuple[str, ProblemKey], tuple[TuningRecord, Tuning]]:
         return latest(self._of(TuningRecord), lambda record: record.tunings, lambda each: (each.rung, each.problem))
 
@@ -189,6 +198,10 @@ class Found:
     def unaligned_cell(self, name: str, key: ProblemKey, offset: int) -> UnalignedCell | None:
         """A rung on a problem that lies badly, or None."""
         return self._take(self._unaligned.get((name, key, offset)))
+
+    def contest(self, suite: str, row: Row) -> Contest | None:
+        """A row of a suite, or None."""
+        return self._take(self._contests.get((suite, row.problem, row.offset, row.max_sms, row.beside)))
 
     def tuning(self, name: str, group: Group, size: int) -> Tuning | None:
         """The recorded search of a rung on a square problem, or None."""

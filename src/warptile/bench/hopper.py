@@ -6,8 +6,8 @@ import statistics
 
 from warptile.bench.found import Found
 from warptile.bench.markdown import Row, markdown, number, percent
+from warptile.bench.measurements import TypeCell, UnalignedCell
 from warptile.bench.menu import NOT_YET, speed_of
-from warptile.bench.records import TypeCell, UnalignedCell
 from warptile.bench.workloads import (
     BF16,
     F16_F32,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from warptile.bench.records import Round
+from warptile.bench.measurements import Round
 from warptile.device_product import SLOW_MS
 from warptile.gpu.timing import COOL, Runner, Schedule, take_turns
 

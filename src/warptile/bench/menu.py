@@ -6,7 +6,7 @@ from functools import cache
 
 from warptile.bench.found import Found
 from warptile.bench.markdown import Row, markdown, number, percent, power
-from warptile.bench.records import Cell, TypeCell
+from warptile.bench.measurements import Cell, TypeCell
 from warptile.bench.workloads import (
     B1,
     BF16,

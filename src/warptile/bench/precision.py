@@ -16,7 +16,7 @@ import numpy as np
 
 from warptile.bench.journal import Task
 from warptile.bench.measure import BRIEF, SHORT_COOL, SWEEP
-from warptile.bench.records import ProblemKey, Timed, TypeCell
+from warptile.bench.measurements import ProblemKey, Timed, TypeCell
 from warptile.bench.sweep import Bench, key_name, resources_of
 from warptile.bench.workloads import (
     AT_BOTH_SIZES,
@@ -52,7 +52,7 @@ def measure(bench: Bench, rung: Rung, key: ProblemKey, schedules: Sequence[Sched
     config = tuned or default_config(rung, product.problem, bench.device.arch)
     plan = make_plan(product.problem, rung=rung.name, config=config, arch=bench.device.arch)
     expected = bench.reference(rung, product)
-    found = product.check(plan, expected, bench.rows)
+    found = bench.check(rung, product, plan)
     described = TypeCell(
         rung=rung.name, problem=key, config=dict(plan.config), resources=resources_of(product, plan),
         tuned=tuned is not None, error_ratio=found.error_ratio if math.isfinite(found.error_ratio) else None,
@@ -77,7 +77,7 @@ def measure(bench: Bench, rung: Rung, key: ProblemKey, schedules: Sequence[Sched
     return msgspec.structs.replace(
         described, times=times, baseline=name, error=errors(found.d, expected.d), copies_ms=copies_ms,
         copied_bytes=sum(copy.moved_bytes for copy in plan.copies),
-        drawn_error=errors(found.d, product.exact_before_rounding(bench.rows)) if is_float else None,
+        drawn_error=errors(found.d, bench.exact(product)) if is_float else None,
         samples=bench.samples_since(start_s),
     )  # fmt: skip
 

@@ -27,7 +27,7 @@ from pathlib import Path
 
 import msgspec
 
-from warptile.bench.records import ProblemKey, Profile
+from warptile.bench.measurements import ProblemKey, Profile
 from warptile.errors import NoDeviceError, WarptileError
 from warptile.headers import KERNELS
 

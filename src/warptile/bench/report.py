@@ -14,8 +14,9 @@ from warptile.bench import hopper, isa_tables, menu
 from warptile.bench.claims import CLAIMS, INDEX, OF_CUBLAS, OF_LIMIT, REGISTERS, STEP, TARGETS, TFLOPS, Claim, Target
 from warptile.bench.found import NOTHING, Found
 from warptile.bench.markdown import Row, count, markdown, number, percent
+from warptile.bench.measurements import Tuning
 from warptile.bench.readings import READINGS
-from warptile.bench.records import AnyRecord, CorrectnessRecord, LadderRecord, ProfileRecord, Tuning
+from warptile.bench.records import AnyRecord, CorrectnessRecord, LadderRecord, ProfileRecord
 from warptile.bench.workloads import BF16, F16_F16, F16_F32, F32, PROFILE_SIZE, SIZES, Group, to_problem
 from warptile.errors import UnsupportedError
 from warptile.plan import config_text

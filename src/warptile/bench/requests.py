@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from warptile.bench.measurements import ProblemKey
 from warptile.bench.profile import LaunchRequest
-from warptile.bench.records import ProblemKey
 from warptile.bench.workloads import (
     F16_F32,
     F64,

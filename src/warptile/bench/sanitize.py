@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
+from warptile.bench.measurements import Sanitized
 from warptile.bench.profile import LaunchRequest
-from warptile.bench.records import Sanitized
 from warptile.errors import NoDeviceError
 
 TOOLS = ("memcheck", "racecheck")

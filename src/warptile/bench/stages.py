@@ -19,27 +19,29 @@ from warptile.bench import correctness, precision, sweep, unaligned
 from warptile.bench.environment import Sampler, describe
 from warptile.bench.journal import Journal, Task
 from warptile.bench.measure import SHORT_COOL
-from warptile.bench.profile import NcuRun, profile
-from warptile.bench.records import (
-    AnyRecord,
+from warptile.bench.measurements import (
     BaselineTime,
     Cell,
     Check,
-    CorrectnessRecord,
     Environment,
-    LadderRecord,
-    LayoutsRecord,
     ProblemKey,
     Profile,
-    ProfileRecord,
     Sanitized,
-    SanitizerRecord,
     Tried,
     Tuning,
-    TuningRecord,
     TypeCell,
-    TypesRecord,
     UnalignedCell,
+)
+from warptile.bench.profile import NcuRun, profile
+from warptile.bench.records import (
+    AnyRecord,
+    CorrectnessRecord,
+    LadderRecord,
+    LayoutsRecord,
+    ProfileRecord,
+    SanitizerRecord,
+    TuningRecord,
+    TypesRecord,
     UnalignedRecord,
 )
 from warptile.bench.requests import profile_requests, sanitize_requests

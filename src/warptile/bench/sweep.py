@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from warptile.bench.baseline import ALIGNMENT_BYTES, WORKSPACE_BYTES, Best, CublasLt, Product, fastest, torch_launch
+from warptile.bench.baseline import ALIGNMENT_BYTES, WORKSPACE_BYTES, Best, CublasLt, Product, fastest
 from warptile.bench.environment import Sampler
 from warptile.bench.journal import Task
 from warptile.bench.measure import CELL_CAP_MS, SWEEP, compare
-from warptile.bench.records import BaselineTime, Cell, Predicted, ProblemKey, Resources, Samples
+from warptile.bench.measurements import BaselineTime, Cell, Predicted, ProblemKey, Resources, Samples
+from warptile.bench.torch_baseline import TorchLaunch, torch_launch
 from warptile.bench.workloads import GROUPS, SIZES, Group, groups_of, square, to_problem
-from warptile.device_product import DENSE, DeviceProduct, products_per_rounding, runner_for
+from warptile.device_product import DENSE, CheckResult, DeviceProduct, products_per_rounding, runner_for
 from warptile.errors import UnsupportedError
 from warptile.gpu import driver
 from warptile.gpu.timing import Candidate, Schedule
@@ -30,8 +31,16 @@ from warptile.tuned import config_for
 CHECKED_ROWS = 16
 """Rows that are compared with a float64 reference before a cell is measured; the correctness record compares all."""
 
-SCREEN_MS = 25.0
-"""How long each algorithm of the vendor's library runs while the best is looked for."""
+SEED = 1
+"""Of the operands: large ones of the same type then begin with the same numbers, which are drawn once."""
+
+CHECKED_ELEMENTS = 2**24
+"""Elements of B that go into the reference: of a larger B one random column of each of equally many stripes does."""
+
+SCREEN_MS, LEAST_SCREEN_MS = 25.0, 5.0
+SCREEN_LAUNCHES = 300
+"""How long each algorithm of the vendor's library runs while the best is looked for: so many launches, at least and at
+most so long."""
 
 
 class Bench:
@@ -59,6 +68,7 @@ class Bench:
         self._library: Product | None = None
         self.no_library = ""
         self._rows: Any = None
+        self._columns: Any = None
         self._expected: dict[int, Reference] = {}
 
     @property
@@ -72,13 +82,15 @@ class Bench:
         if self._product is None or self._key != (key, offset):
             self.close()
             problem = to_problem(key, offset=offset)
-            self._product = DeviceProduct(problem, seed=key.m, offset_elements=offset)
+            self._product = DeviceProduct(problem, seed=SEED, offset_elements=offset)
             try:
                 self._library, self.no_library = self._cublas.product(key, begin_of(problem, offset)), ""
             except UnsupportedError as error:
                 self.no_library = str(error)
-            rows = np.random.default_rng(key.m).choice(key.m, min(CHECKED_ROWS, key.m), replace=False)
-            self._key, self._rows, self._expected = (key, offset), np.sort(rows), {}
+            generator = np.random.default_rng(key.m)
+            self._rows = np.sort(generator.choice(key.m, min(CHECKED_ROWS, key.m), replace=False))
+            self._columns = columns_of_stripes(key, generator)
+            self._key, self._expected = (key, offset), {}
         return self._product, self._library
 
     def _with_library(self, key: ProblemKey) -> tuple[DeviceProduct, Product]:
@@ -95,10 +107,13 @@ class Bench:
             self._library.close()
         self._product, self._library, self._key = None, None, None
 
-    @property
-    def rows(self) -> Any:
-        """Rows of the problem at hand that are compared."""
-        return self._rows
+    def check(self, rung: Rung, product: DeviceProduct, plan: Plan) -> CheckResult:
+        """The result of one launch against some rows and columns of the reference."""
+        return product.check(plan, self.reference(rung, product), self._rows, self._columns)
+
+    def exact(self, product: DeviceProduct) -> Any:
+        """What is compared, of the numbers before they were rounded to the operands' type."""
+        return product.exact_before_rounding(self._rows, self._columns)
 
     @property
     def stream(self) -> int:
@@ -126,17 +141,18 @@ class Bench:
         return Candidate(launch, product.sets)
 
     def reference(self, rung: Rung, product: DeviceProduct) -> Reference:
-        """What the compared rows should be."""
+        """What the compared rows and columns should be."""
         together = products_per_rounding(rung.family, product.problem.a.dtype)
         if together not in self._expected:
-            self._expected[together] = product.reference(self._rows, products_per_rounding=together)
+            self._expected[together] = product.reference(self._rows, self._columns, products_per_rounding=together)
         return self._expected[together]
 
     def baseline(self, key: ProblemKey) -> BaselineTime:
         """The library's best algorithm, its first, and torch.matmul where torch is installed."""
         product, library = self._with_library(key)
         best = self.best_algorithm(product, library)
-        torch_ms, note = self._torch_ms(key)
+        torch, note = self.torch(key, product)
+        torch_ms = self._screen(Candidate(torch, torch.sets)) if torch is not None else None
         notes = "; ".join([*best.failed, *([note] if note else [])])
         return BaselineTime(
             problem=key, best_ms=best.best_ms, first_ms=best.first_ms, best=library.name(best.index),
@@ -152,20 +168,24 @@ class Bench:
         runner, one_ms = runner_for(candidate, self._stream.handle)
         if one_ms >= SCREEN_MS:
             return one_ms
-        elapsed_ms, launches = runner.run(max(1, round(SCREEN_MS / one_ms)))
+        wanted_ms = min(max(SCREEN_LAUNCHES * one_ms, LEAST_SCREEN_MS), SCREEN_MS)
+        elapsed_ms, launches = runner.run(max(1, round(wanted_ms / one_ms)))
         return elapsed_ms / launches
 
     def copies_ms(self, product: DeviceProduct, plan: Plan) -> float | None:
         """Milliseconds of the launches before a product alone, or None where there are none."""
         return self._screen(product.copies_candidate(plan)) if plan.copies else None
 
-    def _torch_ms(self, key: ProblemKey) -> tuple[float | None, str | None]:
-        """Time of torch.matmul with torch's own settings, or why there is none."""
+    def torch(self, key: ProblemKey, product: DeviceProduct) -> tuple[TorchLaunch | None, str]:
+        """torch's product of the same operands, tried once, or None and why there is none."""
+        pointers = [product.pointers(index) for index in range(product.sets)]
         try:
-            launch = torch_launch(key, self._product.sets if self._product else 1)
-            return self._screen(Candidate(launch, launch.sets)), None
-        except Exception as error:  # torch raises its own types; the baseline does without it
-            return None, f"torch.matmul: {type(error).__name__}: {error}"
+            launch = torch_launch(key, [{**at, "A": at.get(DENSE, at["A"])} for at in pointers])
+            launch(0, self.stream)
+            driver.synchronize()
+        except Exception as error:  # torch raises its own types; a comparison does without it
+            return None, f"torch: {type(error).__name__}: {error}"
+        return launch, ""
 
     def cell(self, rung: Rung, key: ProblemKey, baseline: BaselineTime) -> Cell:
         """Check one rung on some rows, then measure it beside the library's best."""
@@ -177,7 +197,7 @@ class Bench:
             first_heuristic_ms=baseline.first_ms, predicted=predicted(plan),
             resources=resources_of(product, plan), tuned=tuned is not None,
         )  # fmt: skip
-        found = product.check(plan, self.reference(rung, product), self._rows)
+        found = self.check(rung, product, plan)
         ratio = found.error_ratio if math.isfinite(found.error_ratio) else None
         if found.wrong is not None:
             return msgspec.structs.replace(described, error_ratio=ratio, failed=found.wrong)
@@ -192,6 +212,15 @@ class Bench:
             baseline_launches=measured.baseline_launches, method=measured.method, note=measured.note,
             samples=self._sampler.since(start_s),
         )  # fmt: skip
+
+
+def columns_of_stripes(key: ProblemKey, generator: np.random.Generator) -> Any:
+    """The columns that are compared: None for all, else one random column of each stripe of equal width."""
+    stripes = max(CHECKED_ELEMENTS // max(key.k * key.batch, 1), 1)
+    if stripes >= key.n:
+        return None
+    ends = np.linspace(0, key.n, stripes + 1).astype(np.int64)
+    return generator.integers(ends[:-1], ends[1:])
 
 
 def begin_of(problem: Problem, offset: int) -> int:
@@ -232,7 +261,7 @@ def key_name(key: ProblemKey) -> str:
     """A problem as part of a task's name."""
     usual = (key.a_major, key.b_major) == ("row", "row")
     words = [key.dtype, key.accumulator, *([] if usual else [key.a_major, key.b_major])]
-    return f"{key.shape}/{'-'.join(words + (['sparse'] if key.sparse else []))}"
+    return f"{key.shape.replace(' ', '-')}/{'-'.join(words + (['sparse'] if key.sparse else []))}"
 
 
 def tasks(

@@ -24,8 +24,8 @@ from typing import Any
 import msgspec
 
 from warptile.bench.environment import Sampler, describe
+from warptile.bench.measurements import Environment
 from warptile.bench.pool import Pool, PooledProduct
-from warptile.bench.records import Environment
 from warptile.bench.tuning_shapes import Shape, shapes
 from warptile.compile import compiler_version
 from warptile.device_product import Launcher, runner_for

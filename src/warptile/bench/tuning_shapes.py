@@ -77,7 +77,6 @@ def _all() -> list[Shape]:
     found += [_shape("types", extents, group) for extents in EIGHT_BITS for group in (E4M3_FAST, E4M3)]
     found += [_shape("types", extents, group) for extents in EIGHT_BITS[:2] for group in (S8, TF32)]
     found += [_shape("ragged", extents, offset=offset) for extents, offset, _ in UNALIGNED]
-    found += [_shape("ragged", (4090, 4090, 4090))]
     found += [_shape("small", (rows, *each)) for rows in TOKENS[1:] for each in WEIGHTS]
     found += [_shape("types", (1024, 1024, 1024), batch=64), _shape("types", (4096, 4096, 4096), out="float32")]
     found += [_shape("types", (8192, 8192, 8192), F16_F16)]

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from warptile import arch as arches
 from warptile.arch import H200
-from warptile.bench.records import ProblemKey
+from warptile.bench.measurements import ProblemKey
 from warptile.dtypes import dtype
 from warptile.errors import UnsupportedError
 from warptile.ladder import usual_b_major
@@ -128,6 +128,7 @@ UNALIGNED = (
     ((4096, 4095, 4096), 0, (4096, 4096, 4096)),
     ((4096, 4096, 4095), 0, (4096, 4096, 4096)),
     ((4095, 4095, 4095), 0, (4096, 4096, 4096)),
+    ((4090, 4090, 4090), 0, (4096, 4096, 4096)),
     ((4096, 4096, 4094), 0, (4096, 4096, 4096)),
     ((4096, 4096, 4092), 0, (4096, 4096, 4096)),
     ((4096, 4096, 4096), 1, (4096, 4096, 4096)),
@@ -163,7 +164,7 @@ def to_problem(
     """
     problem = Problem.dense(
         key.m, key.n, key.k, dtype(key.dtype), out=dtype(key.out), accumulator=dtype(key.accumulator),
-        a_major=key.a_major, b_major=key.b_major, with_c=with_c, sparse=key.sparse,
+        a_major=key.a_major, b_major=key.b_major, with_c=with_c, sparse=key.sparse, batch=key.batch,
     )  # fmt: skip
 
     def placed(name: str, operand: Operand) -> Operand:
@@ -180,7 +181,7 @@ def to_key(problem: Problem) -> ProblemKey:
     """The key of a contiguous problem."""
     return ProblemKey(
         problem.m, problem.n, problem.k, problem.a.dtype.name, problem.accumulator.name, problem.d.dtype.name,
-        problem.b.major, problem.a.major, problem.a.sparse,
+        problem.b.major, problem.a.major, problem.a.sparse, problem.batch,
     )  # fmt: skip
 
 

@@ -1,8 +1,9 @@
-"""`warptile bench`: rungs beside the vendor's library, in interleaved rounds."""
+"""`warptile bench`: products and rungs beside the vendor's library, in interleaved rounds."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -10,12 +11,17 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from warptile.cli import _suites
+
 if TYPE_CHECKING:
-    from warptile.bench.records import BaselineTime, Cell
+    from warptile.bench.measurements import BaselineTime, Cell
 
 BASELINES = ("cublaslt", "torch")
-SUITES = {"ladder": (4096,), "sizes": (1024, 2048, 4096, 8192, 16384)}
-"""Suite -> extents of its square products."""
+LADDERS = {"ladder": (4096,), "sizes": (1024, 2048, 4096, 8192, 16384)}
+"""Suites of rungs -> extents of their square products."""
+
+SUITES = ("squares", "llm", "ragged", "small", "types")
+"""Suites of products as plans take them: `warptile.bench.suites`."""
 
 
 def baseline_names(context: click.Context, parameter: click.Parameter, text: str) -> tuple[str, ...]:
@@ -28,18 +34,33 @@ def baseline_names(context: click.Context, parameter: click.Parameter, text: str
 
 
 @click.command("bench")
-@click.option("--suite", type=click.Choice(tuple(SUITES)), default="ladder", show_default=True)
-@click.option("--size", "sizes", multiple=True, type=click.IntRange(1), help="These extents instead of the suite's.")
-@click.option("--rung", "names", multiple=True, metavar="NAME", help="Only this rung; may be repeated.")
-@click.option("--baseline", "baselines", default="cublaslt", show_default=True, callback=baseline_names)
+@click.option("--suite", type=click.Choice((*LADDERS, *SUITES)), default="ladder", show_default=True)
+@click.option("--size", "sizes", multiple=True, type=click.IntRange(1), help="ladder, sizes: these extents instead.")
+@click.option("--rung", "names", multiple=True, metavar="NAME", help="ladder, sizes: only this rung; may be repeated.")
+@click.option("--baseline", "baselines", default="cublaslt", show_default=True, callback=baseline_names,
+              help="ladder, sizes: which to show.")  # fmt: skip
+@click.option("--only", multiple=True, metavar="TEXT", help="Other suites: only rows named so, such as '4096^3 bf16'.")
+@click.option("--brief", is_flag=True, help="Other suites: five short rounds, a look in a minute or two.")
+@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Other suites: write an SVG picture.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document with every round.")
 def command(
-    suite: str, sizes: tuple[int, ...], names: tuple[str, ...], baselines: tuple[str, ...], as_json: bool
+    suite: str,
+    sizes: tuple[int, ...],
+    names: tuple[str, ...],
+    baselines: tuple[str, ...],
+    only: tuple[str, ...],
+    brief: bool,
+    plot: Path | None,
+    as_json: bool,
 ) -> int:
-    """Time rungs beside cuBLASLt's best algorithm: sustained, interleaved, operands beyond L2, with spread.
+    """Time products beside cuBLASLt's best algorithm: sustained, interleaved, operands beyond L2, with spread.
 
-    A rung is called faster or slower only when every round says so.
+    ladder and sizes compare rungs; a rung is called faster or slower only when every round says so. The other suites
+    compare what warptile.matmul runs, with torch beside it, against the targets of the project; faster and slower mean
+    that the 95 % interval of the rounds (Student's t of their logarithms) leaves equality out.
     """
+    if suite in SUITES:
+        return _suites.run(suite, only=only, brief=brief, plot=plot, as_json=as_json)
     from warptile.bench.environment import Sampler
     from warptile.bench.sweep import Bench, plan_cells
     from warptile.rungs import RUNGS, rung
@@ -48,7 +69,7 @@ def command(
     results: list[tuple[BaselineTime, list[Cell]]] = []
     with Sampler() as sampler:
         bench = Bench(sampler)
-        for key, taking in plan_cells(chosen, bench.device.arch, sizes or SUITES[suite]):
+        for key, taking in plan_cells(chosen, bench.device.arch, sizes or LADDERS[suite]):
             click.echo(f"{key.shape} {key.dtype}, accumulated in {key.accumulator}: cuBLASLt", err=True)
             base = bench.baseline(key)
             cells = []

@@ -1,0 +1,153 @@
+"""One row of a suite as it was measured: several ways to the same product in the same rounds, and what they say.
+
+Speeds are compared round by round, as one way's run heats the next one's. A ratio is called more or less than 1 only
+when the 95 % interval of Student's t of the rounds' logarithms leaves 1 out: of rows that are equal one in twenty is
+called otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable
+
+import msgspec
+
+from warptile.bench.measurements import ProblemKey, Resources, Samples
+
+OURS, LIBRARY, TORCH, BESIDE = "ours", "cuBLASLt", "torch", "beside"
+"""Who takes part: warptile, the vendor library's best algorithm, torch, and warptile on another problem."""
+
+QUANTILES = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145)
+"""Student's t, 97.5 %, of 1, 2, 3, ... degrees of freedom."""
+
+
+class Turns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One participant: milliseconds of a launch in each round, launches timed, and how: ``"events"`` or ``"graph"``."""
+
+    who: str
+    rounds_ms: tuple[float, ...]
+    launches: int
+    method: str
+
+    @property
+    def time_ms(self) -> float:
+        """Median of the rounds."""
+        return statistics.median(self.rounds_ms)
+
+
+class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A speed over another's: median, smallest and largest of the rounds, and the 95 % interval of their mean."""
+
+    median: float
+    low: float
+    high: float
+    least: float
+    most: float
+
+    @staticmethod
+    def of(ratios: Iterable[float]) -> Share:
+        """The share of at least one round; one round alone has an interval without end."""
+        each = sorted(ratios)
+        assert each, "a share needs at least one round"
+        assert all(ratio > 0 for ratio in each), "a ratio of times is positive"
+        logs = [math.log(ratio) for ratio in each]
+        spread = math.inf
+        if len(each) > 1:
+            quantile = QUANTILES[min(len(each) - 1, len(QUANTILES)) - 1]
+            spread = quantile * statistics.stdev(logs) / math.sqrt(len(each))
+        mean = statistics.fmean(logs)
+        most = math.exp(mean + spread) if spread < math.inf else math.inf
+        return Share(statistics.median(each), each[0], each[-1], math.exp(mean - spread), most)
+
+    @property
+    def verdict(self) -> str:
+        """``"faster"``, ``"slower"`` or ``"equal"``, which means no difference beyond the rounds' spread."""
+        if self.least > 1:
+            return "faster"
+        return "slower" if self.most < 1 else "equal"
+
+
+class Contest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A product in the configuration that a plan takes, beside others.
+
+    Attributes:
+        suite: name of the suite.
+        problem: what was computed.
+        offset: elements from where memory is aligned to the beginning of each matrix.
+        max_sms: the most multiprocessors that it was given, or None for all.
+        rung: the kernel that the plan took.
+        config: its tunables.
+        tuned: whether these come from a table of searches.
+        turns: everybody's rounds, in the order of a round.
+        sets: operand sets that are rotated, so that L2 does not keep them.
+        regime: ``"sustained"``, with the milliseconds of one turn behind it.
+        turn_ms: of everybody in each round.
+        beside: the other product of ours, or None.
+        beside_rung: its kernel.
+        beside_config: its tunables.
+        baseline: which algorithm of the vendor's library was the best, or None.
+        no_baseline: why there is none.
+        torch: what torch's product is called, or None.
+        no_torch: why there is none.
+        copied_bytes: read and written by launches before the product, which are part of its time.
+        error_ratio: largest error over its bound, where it was compared; above 1 is wrong.
+        resources: of the compiled kernel.
+        samples: clocks and power while it was measured.
+        failed: what went wrong, or None.
+    """
+
+    suite: str
+    problem: ProblemKey
+    offset: int = 0
+    max_sms: int | None = None
+    rung: str
+    config: dict[str, int]
+    tuned: bool = False
+    turns: tuple[Turns, ...] = ()
+    sets: int = 1
+    regime: str = "sustained"
+    turn_ms: float = 0.0
+    beside: ProblemKey | None = None
+    beside_rung: str = ""
+    beside_config: dict[str, int] = {}
+    baseline: str | None = None
+    no_baseline: str = ""
+    torch: str | None = None
+    no_torch: str = ""
+    copied_bytes: int = 0
+    error_ratio: float | None = None
+    resources: Resources | None = None
+    samples: Samples | None = None
+    failed: str | None = None
+
+    @property
+    def row(self) -> tuple[ProblemKey, int, int | None, ProblemKey | None]:
+        """Which row of a suite it is."""
+        return self.problem, self.offset, self.max_sms, self.beside
+
+    def of(self, who: str) -> Turns | None:
+        """The rounds of a participant, or None."""
+        return next((each for each in self.turns if each.who == who and each.rounds_ms), None)
+
+    def tflops(self, who: str = OURS) -> float | None:
+        """TFLOP/s (TOP/s) of a participant's median round, zeros of a sparse operand counted."""
+        found = self.of(who)
+        key = self.beside if who == BESIDE else self.problem
+        return None if found is None or key is None else key.tflops(found.time_ms)
+
+    def share(self, who: str) -> Share | None:
+        """Our operations a second over a participant's, round by round."""
+        mine, other = self.of(OURS), self.of(who)
+        if mine is None or other is None:
+            return None
+        work = self.problem.flops / self.beside.flops if who == BESIDE and self.beside is not None else 1.0
+        pairs = zip(mine.rounds_ms, other.rounds_ms, strict=True)
+        return Share.of(work * theirs / ours for ours, theirs in pairs)
+
+    def weight_tb_per_s(self, element_bits: int) -> float | None:
+        """TB/s at which B is read, if it is read once: bytes of one B over the time of one launch."""
+        mine = self.of(OURS)
+        if mine is None:
+            return None
+        return self.problem.batch * self.problem.n * self.problem.k * element_bits / 8 / mine.time_ms / 1e9

@@ -1,0 +1,248 @@
+"""Suites: their rows are the issue's, what rounds say, targets met and missed, and the command on a pretended GPU."""
+
+import json
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+from pretended_gpu import PretendedGpu
+
+from warptile import device_product
+from warptile.bench import comparison, suites, sweep
+from warptile.bench.chart import svg
+from warptile.bench.contest import BESIDE, LIBRARY, OURS, TORCH, Contest, Share, Turns
+from warptile.bench.environment import Sampler
+from warptile.bench.standing import Measured, class_line, line, standings
+from warptile.bench.suites import SUITES, TARGETS, Row
+from warptile.bench.sweep import columns_of_stripes
+from warptile.bench.workloads import BF16, E4M3_FAST, S8, to_problem
+from warptile.cli.bench import SUITES as OFFERED
+from warptile.cli.main import USAGE, run
+from warptile.gpu.timing import Schedule
+
+ROWS = [row for rows in SUITES.values() for row in rows]
+SQUARE = BF16.key(64, 64, 64, "col")
+
+
+def contest(key=SQUARE, ours=(1.0, 1.0, 1.0), **changes):
+    """Who takes how long by ``theirs``, in the same rounds as ours."""
+    theirs = {LIBRARY: (2.0, 2.2, 1.8), **changes.pop("theirs", {})}
+    turns = tuple(
+        Turns(who=who, rounds_ms=rounds, launches=3, method="events") for who, rounds in {**theirs, OURS: ours}.items()
+    )
+    given = {"suite": "squares", "rung": "wgmma-final", "config": {}, "turns": turns}
+    return Contest(problem=key, **{**given, **changes})
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+def test_no_row_is_measured_twice_and_all_count_for_a_known_target():
+    known = {(row.problem, row.offset, row.max_sms, row.beside) for row in ROWS}
+    assert len(known) == len(ROWS)
+    assert {name for row in ROWS for name in row.classes} == set(TARGETS)
+    assert tuple(SUITES) == OFFERED
+
+
+def test_rows_whose_target_is_another_product_have_one():
+    for row in ROWS:
+        wanted = any(TARGETS[name].of == suites.BESIDE for name in row.classes)
+        assert wanted == (row.beside is not None), row.name
+
+
+def test_every_row_has_a_plan():
+    device = comparison.Device("sm_90a", None)
+    for row in ROWS:
+        own, *_ = comparison.plans_of(row, device)
+        assert own.rung.name == ("wgmma-sparse" if row.problem.sparse else "wgmma-final"), row.name
+        assert own.problem == to_problem(row.problem, offset=row.offset)
+        assert row.max_sms is None or own.config["SMS"] <= row.max_sms < 132
+
+
+def test_products_that_wait_for_memory_have_short_turns():
+    square, thin = comparison.schedule_of(Row(BF16.key(4096, 4096, 4096), ()), brief=True), Row(SQUARE, ())
+    assert square == comparison.BRIEF
+    assert comparison.schedule_of(thin, brief=True).turn_ms == comparison.BRIEF.turn_ms / 4
+    assert comparison.schedule_of(thin, brief=False).rounds == comparison.WHOLE.rounds
+
+
+# --- rounds ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_share_is_faster_or_slower_only_when_its_interval_says_so():
+    assert Share.of([1.01, 1.02, 1.015, 1.012, 1.018]).verdict == "faster"
+    assert Share.of([0.99, 0.98, 0.985]).verdict == "slower"
+    assert Share.of([1.001, 1.10, 1.02]).verdict == "equal"  # all rounds agree, but three so far apart prove nothing
+    assert Share.of([2.0]).verdict == "equal"
+
+
+def test_the_interval_is_students():
+    ratios = [1.0, 1.1, 1.2, 1.3, 1.4]
+    logs = np.log(ratios)
+    half = 2.776 * logs.std(ddof=1) / np.sqrt(5)
+    share = Share.of(reversed(ratios))
+    assert (share.low, share.median, share.high) == (1.0, 1.2, 1.4)
+    assert (share.least, share.most) == pytest.approx((np.exp(logs.mean() - half), np.exp(logs.mean() + half)))
+
+
+def test_what_stands_beside_is_compared_by_its_rate():
+    beside = BF16.key(64, 64, 32, "col")  # half the work
+    one = contest(ours=(1.0, 1.0), beside=beside, theirs={LIBRARY: (2.0, 2.0), BESIDE: (0.45, 0.55)})
+    assert one.share(BESIDE).median == pytest.approx(1.0)
+    assert one.share(LIBRARY).median == 2.0
+    assert one.share(TORCH) is None
+    assert one.tflops(BESIDE) == beside.tflops(0.5)
+
+
+def test_bytes_of_weights_are_those_of_b():
+    one = contest(E4M3_FAST.key(16, 8192, 4096, "col"), ours=(0.01,) * 3)
+    assert one.weight_tb_per_s(8) == pytest.approx(8192 * 4096 / 1e-5 / 1e12)
+    assert line(one)[-1] == "3.36"
+
+
+# --- targets ---------------------------------------------------------------------------------------------------------
+
+
+def beside_library(ratios):
+    """Rows of the large class with given speeds over the library's."""
+    rows = [Row(BF16.key(size, size, size, "col"), ("large",)) for size in range(1, len(ratios) + 1)]
+    return [
+        Measured(row, contest(row.problem, theirs={LIBRARY: (ratio,) * 3}))
+        for row, ratio in zip(rows, ratios, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ratios", "met"), [((1.03, 1.01, 1.03), True), ((1.01, 1.02, 1.01), False), ((1.3, 1.3, 0.97), False)]
+)
+def test_a_class_meets_its_target_by_mean_and_by_each(ratios, met):
+    (found,) = standings(beside_library(ratios))
+    assert (found.name, found.met, found.rows) == ("large", met, 3)
+    assert found.geomean == pytest.approx(np.prod(ratios) ** (1 / 3))
+    assert found.worst == min(ratios)
+    assert found.worst_row == f"{1 + ratios.index(min(ratios))}^3 bf16 TN"
+
+
+def test_a_class_with_a_row_that_was_not_measured_has_not_met_its_target():
+    measured = beside_library((1.1, 1.1))
+    missing = [measured[0], replace(measured[1], contest=None)]
+    failed = [measured[0], replace(measured[1], contest=contest(measured[1].row.problem, failed="wrong result"))]
+    for rows in (missing, failed):
+        (found,) = standings(rows)
+        assert (found.met, found.measured) == (False, 1)
+        assert class_line(found)[2] == "1 of 2"
+
+
+def test_without_a_figure_nothing_is_held_to_a_target():
+    row = Row(SQUARE, ("max-sms",), beside=SQUARE, max_sms=120)
+    (found,) = standings([Measured(row, contest(beside=SQUARE, theirs={BESIDE: (0.9,) * 3}))])
+    assert (found.met, found.geomean) == (None, pytest.approx(0.9))
+
+
+# --- pictures --------------------------------------------------------------------------------------------------------
+
+
+def test_a_picture_has_a_dot_for_every_row_that_is_compared():
+    wrong = contest(BF16.key(32, 32, 32), failed="wrong result")
+    alone = contest(S8.key(16, 16, 16), turns=())
+    text = svg("a < b", [contest(), contest(BF16.key(64, 64, 128), theirs={LIBRARY: (0.5,) * 3}), wrong, alone])
+    drawn = ET.fromstring(text)
+    space = "{http://www.w3.org/2000/svg}"
+    dots = [float(dot.get("cx")) for dot in drawn.iter(f"{space}circle")]
+    one = next(float(each.get("x")) for each in drawn.iter(f"{space}text") if each.text == "1")
+    assert len(dots) == 2
+    assert dots[0] > one > dots[1]
+    assert all(0 < dot < float(drawn.get("width")) for dot in dots)
+    titles = [each.text for each in drawn.iter(f"{space}title")]
+    assert titles[0] == "64^3 bf16 TN: 2.000 of cuBLASLt (1.800 to 2.200)"
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gpu(monkeypatch, tmp_path):
+    monkeypatch.setenv("WARPTILE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr("warptile.tune.compile_ahead", lambda *arguments, **options: iter(()))
+    monkeypatch.setattr(Sampler, "__enter__", lambda self: self)
+    monkeypatch.setattr(Sampler, "__exit__", lambda self, *error: None)
+    monkeypatch.setattr(device_product, "operand_sets", lambda *sizes: 3)
+    monkeypatch.setattr(comparison, "BRIEF", Schedule("sustained", rounds=3, turn_ms=2.0, warm_up_ms=0.0))
+    dense = BF16.key(128, 64, 64, "col")
+    rows = (
+        Row(SQUARE, ("large",)),
+        Row(BF16.key(64, 63, 64, "col"), ("unaligned",), beside=SQUARE),
+        Row(SQUARE, ("unaligned",), offset=1, beside=SQUARE),
+        Row(msgspec.structs.replace(SQUARE, batch=3), ("batch",)),
+        Row(msgspec.structs.replace(dense, sparse=True), ("sparse",), beside=dense),
+        Row(dense, ("max-sms",), beside=dense, max_sms=1),
+        Row(E4M3_FAST.key(64, 64, 64), ("e4m3-anywhere",), beside=E4M3_FAST.key(64, 64, 64, "col")),
+    )
+    monkeypatch.setitem(SUITES, "types", rows)
+    made = PretendedGpu().install(monkeypatch)
+    made.time_ms = lambda rung, config: 0.2 if rung == "wgmma-sparse" else 0.4 if config["SMS"] > 1 else 0.8
+    return made
+
+
+def test_the_command_measures_all_rows_beside_what_they_ask_for(gpu, capsys, tmp_path):
+    gpu.without_library.add("float8_e4m3")
+    assert run(["bench", "--suite", "types", "--brief", "--json", "--plot", str(tmp_path / "plot.svg")]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["schema"], document["suite"], document["brief"]) == ("warptile.bench/2", "types", True)
+    rows = {row["name"]: row for row in document["rows"]}
+    assert len(rows) == 7
+    square = rows["64^3 bf16 TN"]
+    assert square["speed_over"]["cuBLASLt"]["median"] == pytest.approx(0.5 / 0.4)
+    assert [turns["who"] for turns in square["turns"]] == [LIBRARY, OURS]
+    assert all(len(turns["rounds_ms"]) == 3 for turns in square["turns"])
+    assert "ImportError" in square["no_torch"] or "not installed" in square["no_torch"]
+    assert rows["64x63x64 bf16 TN"]["speed_over"]["beside"]["median"] == pytest.approx(63 / 64)
+    assert rows["128x64x64 bf16 TN sparse"]["speed_over"]["beside"]["median"] == pytest.approx(2.0)
+    assert rows["128x64x64 bf16 TN on 1 SMs"]["speed_over"]["beside"]["median"] == pytest.approx(0.5)
+    assert rows["3 of 64^3 bf16 TN"]["error_ratio"] <= 1
+    alone = rows["64^3 e4m3 fast NN"]
+    assert (alone["baseline"], alone["no_baseline"]) == (None, "baseline: no float8_e4m3")
+    assert list(alone["speed_over"]) == ["beside"]
+    classes = {each["name"]: each for each in document["classes"]}
+    assert classes["large"]["met"]
+    assert (classes["sparse"]["met"], classes["max-sms"]["met"]) == (True, None)
+    drawn = ET.parse(tmp_path / "plot.svg").getroot()
+    assert sum(1 for _ in drawn.iter("{http://www.w3.org/2000/svg}circle")) == 7
+
+
+def test_only_some_rows_as_a_table(gpu, capsys):
+    assert run(["bench", "--suite", "types", "--brief", "--only", "offset", "--only", "3 of"]) == 0
+    text = capsys.readouterr().out
+    assert [text.count(name) for name in ("offset 1", "3 of 64^3", "sparse")] == [
+        2,
+        2,
+        0,
+    ]  # row, and least of its class
+    assert run(["bench", "--suite", "types", "--only", "nothing"]) == USAGE
+    assert "the rows of types are '64^3 bf16 TN'" in capsys.readouterr().err
+
+
+def test_a_wrong_row_fails_the_command_and_leaves_the_others(gpu, capsys):
+    gpu.wrong.add("wgmma-sparse")
+    assert run(["bench", "--suite", "types", "--brief", "--only", "128x64x64"]) == 1
+    text = capsys.readouterr().out
+    assert "wrong result" in text
+    assert "50.0 % of 128x64x64 bf16 TN" in text
+
+
+def test_of_a_large_b_one_column_of_each_stripe_is_compared(monkeypatch):
+    monkeypatch.setattr(sweep, "CHECKED_ELEMENTS", 64 * 10)
+    generator = np.random.default_rng(0)
+    assert columns_of_stripes(BF16.key(8, 10, 64), generator) is None
+    found = columns_of_stripes(BF16.key(8, 100, 64), generator)
+    assert len(found) == 10
+    assert all(10 * stripe <= column < 10 * stripe + 10 for stripe, column in enumerate(found))
+
+
+def test_a_wrong_column_of_a_large_product_is_found(gpu, monkeypatch, capsys):
+    monkeypatch.setattr(sweep, "CHECKED_ELEMENTS", 64 * 8)
+    assert run(["bench", "--suite", "types", "--brief", "--only", "64^3 bf16 TN"]) == 0
+    gpu.wrong.add("wgmma-final")
+    assert run(["bench", "--suite", "types", "--brief", "--only", "64^3 bf16 TN"]) == 1

@@ -21,14 +21,7 @@ from test_bulk_copies import (
     run,
 )
 
-from warptile.errors import (
-    DataRace,
-    EmulationError,
-    IllegalAddress,
-    IllegalInstruction,
-    UninitializedRead,
-    UnknownInstruction,
-)
+from warptile.errors import DataRace, EmulationError, IllegalAddress, IllegalInstruction, UninitializedRead
 from warptile.launch import TensorMap
 
 NOTHING = np.zeros(16, dtype=np.uint8)
@@ -110,8 +103,6 @@ def test_a_reduction_in_another_block(schedule: str) -> None:
          r"another block's takes \.shared::cluster"),
         (f"{LOAD_2D}.multicast::cluster [%r3], [%rd1, {{0, 0}}], [%r2], %h1", IllegalInstruction,
          "multicast mask 0x7 in a cluster of 2 blocks"),
-        (f"{LOAD_2D}.multicast::cluster [%r3], [%rd1, {{104, 0}}], [%r2], %h1", UnknownInstruction,
-         "begins at 104, beyond the 100 elements of a row of A"),
     ],
 )  # fmt: skip
 def test_wrong_ways_to_other_blocks_are_told(copy: str, error: type[EmulationError], said: str) -> None:

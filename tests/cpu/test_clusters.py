@@ -183,6 +183,23 @@ def test_the_functions_that_cooperative_groups_are_made_of():
     np.testing.assert_array_equal(out, 64 * after + 63 - np.arange(64) + 1000 * after)
 
 
+def test_a_shared_address_says_whose_it_is():
+    out = np.zeros((4, 2), np.uint32)
+    run_cuda(
+        REACH
+        + """
+        __global__ void __cluster_dims__(4, 1, 1) k(unsigned* o) {
+          __shared__ int s[64];
+          if (threadIdx.x == 0) {
+            o[2 * blockIdx.x] = local_address(s) >> 24;
+            o[2 * blockIdx.x + 1] = map(s, 3) >> 24;
+          }
+        }""",
+        "k", [out], grid=4,
+    )  # fmt: skip
+    assert out.tolist() == [[0, 3], [1, 3], [2, 3], [3, 3]]
+
+
 def test_a_rank_that_the_cluster_does_not_have():
     with pytest.raises(IllegalAddress, match=r"thread \(0, 0, 0\) of block \(1, 0, 0\) asks for the memory of rank 2"):
         run_pair("SYNC; o[64 * blockIdx.x + t] = load(map(s, rank() + 1));")

@@ -151,7 +151,8 @@ class Assembler:
     def source(self, operand: Operand, dtype: Any) -> Source:
         """Read ``operand`` as ``dtype``. A register wider than the type gives its low bits; bool reads a predicate.
 
-        Immediates and symbol addresses are arrays of one element. A narrower register is an error of the PTX.
+        Immediates are arrays of one element, and so are most addresses of symbols. A narrower register is an error of
+        the PTX.
         """
         wanted = np.dtype(dtype)
         if isinstance(operand, Negated):
@@ -173,9 +174,9 @@ class Assembler:
         if isinstance(operand, Immediate):
             constant = _immediate(operand, wanted)
         elif isinstance(operand, Symbol):
-            constant = np.array([self.machine.address_of(operand.name) + operand.offset], dtype=np.uint64).astype(
-                wanted
-            )
+            constant = self.machine.addresses_of(operand.name, operand.offset).astype(wanted)
+            if len(constant) > 1:
+                return _reader(constant)
         else:
             raise UnknownInstruction(f"operand {operand} cannot be read as a value")
         return lambda active: constant

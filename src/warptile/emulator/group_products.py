@@ -161,6 +161,7 @@ class GroupProduct:
             )  # fmt: skip
             addresses = found.addresses(start[some], leading[some], stride[some], words[some] >> 49 & 7)
             active = leaders if some.all() else leaders.where(some)
+            addresses = addresses + self.memory.shared_base[active.index].reshape(-1, *(1,) * (addresses.ndim - 1))
             where, offsets = self.memory.resolve(self.instruction, active, "shared", addresses, CHUNK_BYTES)
             self.memory.check_read(self.instruction, active, where, offsets, CHUNK_BYTES)
             yield some, offsets

@@ -219,6 +219,7 @@ def _prepare(
         kernel=spec.entry,
         arch_capability=generation.capability,
         symbols=symbols,
+        shared=layout.shared,
         dynamic_shared_bytes=spec.dynamic_shared_bytes,
         schedule=schedule,
         checks=checks,

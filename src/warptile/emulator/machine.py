@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,6 +107,7 @@ class Machine:
         kernel: str,
         arch_capability: int,
         symbols: Mapping[str, int],
+        shared: Collection[str],
         dynamic_shared_bytes: int,
         schedule: str,
         checks: frozenset[str] = frozenset(),
@@ -120,6 +121,7 @@ class Machine:
         self.arch_capability = arch_capability
         self.checks = checks
         self.symbols = dict(symbols)
+        self.shared = frozenset(shared)
         self.frame: dict[str, int] = {}
         self.multiprocessors = multiprocessors
         self.registers = RegisterFile(geometry.lanes)
@@ -185,6 +187,12 @@ class Machine:
         if found is None:
             raise UnknownInstruction(f"symbol {symbol} has no address")
         return found
+
+    def addresses_of(self, symbol: str, offset: int = 0) -> Array:
+        """The same and ``offset`` bytes more: one element, or of shared memory in a cluster, one for each lane."""
+        place = np.array([self.address_of(symbol) + offset], dtype=np.int64)
+        own = self.memory.clustered and symbol in self.shared and symbol not in self.frame
+        return place + self.memory.shared_base if own else place
 
     def _fixed_special(self, dynamic_shared_bytes: int) -> dict[str, Array]:
         geometry = self.geometry

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warptile.emulator.lanes import Active, Array
-from warptile.emulator.peers import OWN_BYTES, Peers
+from warptile.emulator.peers import RANK_SHIFT, Peers
 from warptile.emulator.spaces import (
     IN_FLIGHT,
     INITIALISED,
@@ -79,6 +79,9 @@ class Memory:
         self.has_mbarriers = False
         self.overwrite_mbarriers: Callable[[Instruction, int, int, int], None] | None = None
         self.clustered = geometry.cluster_blocks > 1
+        blocks = np.arange(lanes, dtype=np.int64) // geometry.lanes_per_block
+        self.shared_base = blocks % geometry.cluster_blocks << RANK_SHIFT
+        """Of each lane, the shared address at which its block's memory begins."""
         self.peers = Peers(geometry, kernel=kernel, shared_bytes=shared_bytes, shared_stride=self.shared_stride)
 
     def new_wave(self) -> None:
@@ -99,6 +102,8 @@ class Memory:
         if space == "generic":
             space, signed = self._generic(instruction, active, signed)
         if space == "shared":
+            if self.clustered:
+                return self.shared_space, self._clustered(instruction, active, signed, size)
             return self.shared_space, self._windowed(
                 instruction, active, signed, size, "shared", self.shared_bytes, self.shared_origin
             )
@@ -146,8 +151,6 @@ class Memory:
         origin: Offsets,
     ) -> Offsets:
         if offsets.size and (int(offsets.min()) < 0 or int(offsets.max()) + size > limit):
-            if name == "shared" and int(offsets.max()) >= OWN_BYTES:
-                return self.peers.locate(instruction, active, offsets, size)
             bad = (offsets < 0) | (offsets + size > limit)
             value = int(offsets[bad].flat[0])
             raise IllegalAddress(
@@ -158,6 +161,14 @@ class Memory:
         self._aligned(instruction, active, offsets, size)
         start = origin[active.index]
         return offsets + (start if offsets.ndim == 1 else start.reshape(-1, *(1,) * (offsets.ndim - 1)))
+
+    def _clustered(self, instruction: Instruction, active: Active, addresses: Offsets, size: int) -> Offsets:
+        """Shared addresses in a cluster: most lie in the lane's own block, the others are its peers'."""
+        base = self.shared_base[active.index].reshape(-1, *(1,) * (addresses.ndim - 1))
+        own = addresses - base
+        if own.size and int(own.min()) >= 0 and int(own.max()) + size <= self.shared_bytes:
+            return self._windowed(instruction, active, own, size, "shared", self.shared_bytes, self.shared_origin)
+        return self.peers.locate(instruction, active, addresses, size)
 
     def _aligned(self, instruction: Instruction, active: Active, addresses: Offsets, size: int) -> None:
         if size > 1 and np.bitwise_or.reduce(addresses, axis=None) & (size - 1):

@@ -1,7 +1,8 @@
 """Blocks of a cluster that reach into each other's shared memory: which address belongs to whom, and who is alive.
 
-A shared address below `OWN_BYTES` lies in the memory of the block that uses it. `mapa` puts the rank of a block of the
-cluster, counted from 1, above it: such an address (of the shared::cluster window) means the same block to everybody.
+The shared memories of a cluster's blocks lie side by side in one window, that of shared::cluster: a shared address has
+the rank of its block from bit `RANK_SHIFT` on, as on the H200, and means the same block to everybody. The address of a
+variable, and what `cvta` makes of one, has it too.
 """
 
 from __future__ import annotations
@@ -57,8 +58,7 @@ class Peers:
         blocks = self._geometry.cluster_blocks
         own = self._own(lanes, addresses.ndim)
         ranks = addresses >> RANK_SHIFT
-        owners = np.where(ranks == 0, own, own - own % blocks + ranks - 1)
-        return np.where((ranks < 0) | (ranks > blocks), -1, owners)
+        return np.where((ranks < 0) | (ranks >= blocks), -1, own - own % blocks + ranks)
 
     def own(self, lanes: NDArray[np.intp], addresses: Numbers) -> NDArray[np.bool_]:
         """Whether each lane's shared address lies in the memory of its own block."""
@@ -83,10 +83,10 @@ class Peers:
                 **self._where(instruction),
             )
         self._exist(instruction, active, addresses, self.owners(active.lanes, addresses))
-        return (addresses & (OWN_BYTES - 1)) | (chosen + 1) << RANK_SHIFT
+        return (addresses & (OWN_BYTES - 1)) | chosen << RANK_SHIFT
 
     def locate(self, instruction: Instruction, active: Active, addresses: Numbers, size: int) -> Numbers:
-        """Offsets into the shared memory of all blocks of shared addresses, some with a rank; checked."""
+        """Offsets into the shared memory of all blocks of shared addresses; checked."""
         owners = self.owners(active.lanes, addresses)
         self._exist(instruction, active, addresses, owners)
         offsets = addresses & (OWN_BYTES - 1)

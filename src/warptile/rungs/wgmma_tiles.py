@@ -355,8 +355,6 @@ def shares_reason(seen: Problem, config: Config) -> str | None:
     for name, part, shares in (("A", part_a, config.get("CN", 1)), ("B", part_b, config.get("CM", 1))):
         if part.lines % (8 * shares):
             return f"a stage has {part.lines} lines of {name}; {shares} blocks load groups of 8 lines each"
-        if shares > 1 and seen.k == 0:
-            return f"K is 0: there is nothing of {name} that {shares} blocks could share; take no cluster"
     return None
 
 

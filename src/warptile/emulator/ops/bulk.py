@@ -314,13 +314,6 @@ class _Copy:
                 f"its innermost coordinate {inner} is {inner * tensor.element_bytes} bytes into a row of "
                 f"{tensor.operand}; it takes multiples of {CHUNK_BYTES} bytes",
             )
-        if self._mask is not None and inner >= tensor.dims[0]:
-            raise unknown(
-                self._instruction,
-                f"multicasts a box that begins at {inner}, beyond the {tensor.dims[0]} elements of a row of "
-                f"{tensor.operand}; products that had such boxes in a stage were wrong on an H200, and what becomes of "
-                "them is not settled",
-            )
         if not self._loads and (coordinates < 0).any():
             raise self._illegal(
                 lane, f"a store to {tensor.operand} at coordinates {coordinates[0].tolist()}: none may be negative"
@@ -349,7 +342,7 @@ class _Copy:
             if mask >> rank & 1:
 
                 def at(address: int, rank: int = rank) -> int:
-                    return (address & (OWN_BYTES - 1)) | (rank + 1) << RANK_SHIFT
+                    return (address & (OWN_BYTES - 1)) | rank << RANK_SHIFT
 
                 yield at, self._mbarrier(lane, at(barrier))
 

@@ -89,11 +89,13 @@ def address_source(assembler: Assembler, operand: Operand, space: str) -> tuple[
             return (read if not offset else lambda active: read(active) + offset), space
         return lambda active: read(active).astype(np.int64) + offset, space
     if isinstance(base, Symbol):
-        position = np.array([assembler.machine.address_of(base.name) + base.offset + int(offset)], dtype=np.int64)
+        position = assembler.machine.addresses_of(base.name, base.offset + int(offset))
         if space == "param":
             space = "local" if base.name in assembler.machine.frame else "global"
     else:
         position = np.array([int(offset)], dtype=np.int64)
+    if len(position) > 1:
+        return lambda active: position[active.index], space
     return lambda active: np.broadcast_to(position, active.count), space
 
 

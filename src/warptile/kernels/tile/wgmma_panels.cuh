@@ -33,24 +33,16 @@ struct WgmmaPanels {
             }
     }
 
-    // Of SHARES parts of the lines, starts the copies of part `share` into all `blocks` of the cluster. The matrix is
-    // `extent` long along M or N and `k` along K. A box beyond the end of lines must not go to several blocks: an H200
-    // then gave wrong products. One beyond the last line, zeros as well, takes its place.
+    // Of SHARES parts of the lines, starts the copies of part `share` into all `blocks` of the cluster.
     template <int SHARES, bool BATCHED = false>
     static __device__ __forceinline__ void load_share(unsigned to, const TensorMap& map, int start, int depth,
-                                                      unsigned barrier, int share, unsigned short blocks, int extent, int k,
+                                                      unsigned barrier, int share, unsigned short blocks,
                                                       int matrix = 0) {
         static_assert(LINES % (8 * SHARES) == 0, "shares of whole groups of eight lines");
-        const int line = share * (LINES / SHARES), length = K_MAJOR ? k : extent, lines = K_MAJOR ? extent : k;
+        const int line = share * (LINES / SHARES);
 #pragma unroll
         for (int panel = 0; panel < PANELS; ++panel) {
-            int x = (K_MAJOR ? depth : start) + panel * ROW, y = (K_MAJOR ? start : depth) + line;
-            if constexpr (!K_MAJOR || PANELS > 1) {
-                if (x >= length) {
-                    x = 0;
-                    y = lines;
-                }
-            }
+            const int x = (K_MAJOR ? depth : start) + panel * ROW, y = (K_MAJOR ? start : depth) + line;
             const unsigned place = to + panel * PANEL_BYTES + line * 128;
             if constexpr (BATCHED) {
                 load_box(place, map, x, y, matrix, barrier, blocks);
@@ -61,11 +53,13 @@ struct WgmmaPanels {
     }
 
     // Describes the operand at a shared address to wgmma: PTX ISA, "Matrix Descriptor Format". Groups of eight lines are
-    // 1024 bytes apart; where lines run along M or N the next 64 rows (columns) are a panel further on.
+    // 1024 bytes apart; where lines run along M or N the next 64 rows (columns) are a panel further on. In a cluster a
+    // shared address names its block above bit 23; a descriptor has room for the 18 bits that lie within a block, and the
+    // rank would become part of the distance between panels.
     static __device__ __forceinline__ unsigned long long descriptor(unsigned at) {
         constexpr unsigned long long SWIZZLE_128 = 1ull << 62, STRIDE = 1024ull >> 4 << 32;
         constexpr unsigned long long LEADING = static_cast<unsigned long long>(PANEL_BYTES) >> 4 << 16;
-        return SWIZZLE_128 | STRIDE | LEADING | at >> 4;
+        return SWIZZLE_128 | STRIDE | LEADING | (at & 0x3ffff) >> 4;
     }
 
     // How much further, in 16 bytes as a descriptor counts, row (column) `row` and the slab-th 32 bytes of depth lie.

@@ -94,14 +94,14 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                     if constexpr (CONFIG::CLUSTER_N > 1) {
                         STAGE::A::template load_share<CONFIG::CLUSTER_N, CONFIG::BATCHED>(
                             stage, map_a, work.row, depth, full, rank / CLUSTER_M,
-                            CONFIG::ROW_OF_BLOCKS << rank % CLUSTER_M, m, gemm.k, matrix_a);
+                            CONFIG::ROW_OF_BLOCKS << rank % CLUSTER_M, matrix_a);
                     } else {
                         STAGE::A::template load<CONFIG::BATCHED>(stage, map_a, work.row, depth, full, matrix_a);
                     }
                     if constexpr (CLUSTER_M > 1) {
                         STAGE::B::template load_share<CLUSTER_M, CONFIG::BATCHED>(
                             stage + STAGE::B_OFFSET, map_b, work.column, depth, full, rank % CLUSTER_M,
-                            CONFIG::COLUMN_OF_BLOCKS << rank / CLUSTER_M * CLUSTER_M, n, gemm.k, matrix_b);
+                            CONFIG::COLUMN_OF_BLOCKS << rank / CLUSTER_M * CLUSTER_M, matrix_b);
                     } else {
                         STAGE::B::template load<CONFIG::BATCHED>(stage + STAGE::B_OFFSET, map_b, work.column, depth, full,
                                                                  matrix_b);

@@ -43,8 +43,7 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
                 const int depth = step * TILE::BK + beyond;
                 mbarrier_arrive_expect(full, STAGE::BYTES);
                 STAGE::A::load(stage, map_a, work.row, depth, full);
-                STAGE::B::template load_share<BLOCKS>(stage + STAGE::B_OFFSET, map_b, work.column, depth, full, rank, BOTH,
-                                                       n, gemm.k);
+                STAGE::B::template load_share<BLOCKS>(stage + STAGE::B_OFFSET, map_b, work.column, depth, full, rank, BOTH);
                 position.advance();
             }
         }

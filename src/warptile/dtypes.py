@@ -37,6 +37,10 @@ class DType:
     min_exponent: int = 0
     largest: float = 0.0
 
+    def __hash__(self) -> int:
+        """Of the name, which no two share: problems are looked up often."""
+        return hash(self.name)
+
     @property
     def bytes(self) -> float:
         """Storage bytes of one element (fractional for sub-byte types)."""

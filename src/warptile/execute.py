@@ -81,10 +81,11 @@ def _planned(
         plan = make_plan(problem, rung=rung, config=None if config is None else dict(config), arch=arch)
     except UnsupportedError as error:
         return str(error)
-    found = tuned.config_for(plan.rung, problem, gpu) if config is None and gpu is not None else None
+    found = tuned.lookup(plan.rung, problem, gpu) if config is None and gpu is not None else None
     if found is None:
         return plan
-    return replace(make_plan(problem, rung=plan.rung.name, config=found, arch=arch), rejected=plan.rejected)
+    made = make_plan(problem, rung=plan.rung.name, config=found.config, arch=arch)
+    return replace(made, rejected=plan.rejected, origin=found.origin)
 
 
 def compiled(plan: Plan) -> CompiledKernel:

@@ -54,6 +54,7 @@ class Plan:
         arch: architecture to compile for.
         prediction: predicted time and what bounds it, on the reference GPU.
         rejected: what was not taken, as (rung or configuration, reason).
+        origin: where the configuration comes from.
     """
 
     problem: Problem
@@ -62,6 +63,7 @@ class Plan:
     arch: str
     prediction: Prediction
     rejected: tuple[tuple[str, str], ...] = ()
+    origin: str = "predicted"
 
     @cached_property
     def view(self) -> View:
@@ -113,6 +115,7 @@ class Plan:
             f"{f', {problem.batch} times' if problem.batch > 1 else ''}",
             f"rung       {rung.name}: {rung.idea}",
             f"config     {config_text(self.config)}",
+            f"origin     {self.origin}",
             *(f"launch     {copy_text(copy)}, predicted {copy_ms(copy):.4g} ms" for copy in self.copies),
             f"launch     {math.prod(grid)} blocks of {threads} threads{clusters}, "
             f"{shared_bytes} bytes of dynamic shared memory, {self.arch}",
@@ -155,14 +158,15 @@ def make_plan(
             rejected.append((each.name, _common_reason(refused)))
             continue
         costs = [cost(choice, problem) for choice in legal]
-        best = choose(costs, keep_first=(each.weighs or rung is not None) and legal[0] == choices[0])
+        best = choose(costs, keep_first=(each.weigh is not None or rung is not None) and legal[0] == choices[0])
         rejected += refused
         rejected += [
             (_label(choice), f"predicted {costs[i].time_ms:.4g} ms, against {costs[best].time_ms:.4g} ms")
             for i, choice in enumerate(legal)
             if i != best
         ]
-        return Plan(problem, legal[best][0], legal[best][1], arch, costs[best], tuple(rejected))
+        origin = "given" if config is not None else "predicted"
+        return Plan(problem, legal[best][0], legal[best][1], arch, costs[best], tuple(rejected), origin)
     reasons = "; ".join(f"{name}: {reason}" for name, reason in rejected)
     raise UnsupportedError(f"no rung takes this problem on {arch}. {reasons}")
 

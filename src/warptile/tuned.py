@@ -1,8 +1,15 @@
-"""What tuning found, kept on disk for each GPU, and looked up when a plan is made.
+"""What tuning found, looked up when a plan is made: this user's own table first, then the one that ships.
 
-One JSON document a line in ``tuned/<gpu>.jsonl`` below ``WARPTILE_CACHE_DIR`` or the platform's data folder; lines are
-appended with one write each, so a search can be stopped at any moment and several can run. A line that cannot be read
-is skipped. Entries are valid for one GPU model, one compiler and one content of the rung's source files.
+A user's table is one JSON document a line in ``tuned/<gpu>.jsonl`` below ``WARPTILE_CACHE_DIR`` or the platform's data
+folder; lines are appended with one write each, so a search can be stopped at any moment and several can run. A line
+that cannot be read is skipped. Its entries count for one GPU model and one content of the rung's source files.
+
+The table that ships (`warptile.shipped`) outlives edits of the kernel: its configurations are used for as long as they
+are legal, whatever the kernel's source has become; what it says of speed is of the commit that it names. It was taken
+on one GPU model and serves all others that run the rung.
+
+A problem that was not tuned takes what was best for the nearest one that was (`distance`), made for its own extents
+(`Rung.adapted`), where that is predicted to be little slower than the planner's own choice.
 """
 
 from __future__ import annotations
@@ -11,21 +18,25 @@ import hashlib
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
 import msgspec
 
+from warptile import shipped
 from warptile.errors import UnsupportedError
 from warptile.headers import KERNELS, reachable
-from warptile.problem import Problem
+from warptile.plan import cost
+from warptile.problem import MAX_ALIGNMENT_BYTES, Problem
+from warptile.rungs import rung as rung_named
 from warptile.rungs.rung import Config, Rung
 
 SCHEMA = "warptile.tuned/1"
 MODES = ("off", "cached", "on")
-NEAR = 1.0
-"""How far a tuned problem may be from the one asked for, as the sum of |log2| of the ratios of M, N and K."""
+NEAR = 2.0
+"""How far a tuned problem may be from the one asked for: `distance`."""
 
 FILLS_A_GPU = 2048 * 2048
 """Elements of D from which every GPU has many tiles to each multiprocessor."""
@@ -33,6 +44,25 @@ FILLS_A_GPU = 2048 * 2048
 GROWTH = 1 / 8
 """Weight of an extent that is larger than the tuned one, once the tuned problem filled the GPU: more of the same tiles
 changes little in which tile is the best."""
+
+DEPTH = 1 / 2
+"""Weight of K: of the extents the one that changes least in which tile is the best."""
+
+OTHER_MAJORS = 1.0
+"""Distance of a problem whose A or B lies the other way: the same tiles, from other boxes of memory."""
+
+FEW = (8, 16, 32, 64, 128)
+"""Rows or columns of a small D: up to each of them is a class of its own, for which instructions are as wide."""
+
+LIKE = {"float16": "bfloat16", "float8_e5m2": "float8_e4m3", "uint8": "int8"}
+"""Types that cost what another costs."""
+
+TRIED = 4
+"""Neighbours that are looked at, the nearest first."""
+
+WORSE = 1.1
+"""What a neighbour's configuration may lose here: its predicted time over that of the planner's own choice may be so
+many times what it was for the neighbour, where it was measured to be the better one whatever was predicted."""
 
 
 class ProblemClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,16 +91,41 @@ class ProblemClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             problem.c is not None, problem.a.major, problem.batch,
         )  # fmt: skip
 
+    @property
+    def extents(self) -> tuple[int, int, int, int]:
+        """M, N, K and the matrices of a batch."""
+        return self.m, self.n, self.k, self.batch
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What neighbours have in common: types that cost the same, a C or none, what is aligned, few rows or columns
+        and how few."""
+        aligned = (each == MAX_ALIGNMENT_BYTES for each in (self.a_alignment, self.b_alignment, self.d_alignment))
+        names = (LIKE.get(name, name) for name in (self.dtype, self.accumulator, self.out))
+        return (*names, self.with_c, *aligned, _few(self.m), _few(self.n))
+
     def distance(self, other: ProblemClass) -> float:
-        """How far ``other``, which is asked for, is from this tuned problem: 0 for the same one, infinite when types,
-        order or alignment differ, else as `NEAR` and `GROWTH` say."""
-        mine, its = msgspec.structs.astuple(self), msgspec.structs.astuple(other)
-        if mine[3:10] != its[3:10] or self.a_major != other.a_major or min(*mine[:3], *its[:3]) < 1:
+        """How far ``other``, which is asked for, is from this tuned problem of the same kind: 0 for the same extents.
+
+        The sum of |log2| of the ratios of extents, with `GROWTH`, `DEPTH` and `OTHER_MAJORS` as their weights; the rows
+        and columns of a small D do not count.
+        """
+        if min(*self.extents, *other.extents) < 1:
             return math.inf
         growth = GROWTH if self.batch * self.m * self.n >= FILLS_A_GPU else 1.0
-        sizes = zip((*mine[:3], self.batch), (*its[:3], other.batch), strict=True)
-        steps = [math.log2(b / a) for a, b in sizes]
-        return sum(growth * step if step > 0 else -step for step in steps)
+
+        def steps(mine: int, its: int) -> float:
+            step = math.log2(its / mine)
+            return growth * step if step > 0 else -step
+
+        found = DEPTH * abs(math.log2(other.k / self.k)) + steps(self.batch, other.batch)
+        found += sum(steps(mine, its) for mine, its in ((self.m, other.m), (self.n, other.n)) if not _few(mine))
+        return found + OTHER_MAJORS * ((self.a_major, self.b_major) != (other.a_major, other.b_major))
+
+
+def _few(extent: int) -> int:
+    """The class of a small extent, or 0."""
+    return next((most for most in FEW if extent <= most), 0)
 
 
 class Search(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -119,6 +174,11 @@ def folder() -> Path:
     chosen = os.environ.get("WARPTILE_CACHE_DIR")
     if chosen:
         return Path(chosen) / "tuned"
+    return _platforms_folder()
+
+
+@lru_cache(maxsize=1)
+def _platforms_folder() -> Path:
     import platformdirs
 
     return Path(platformdirs.user_data_dir("warptile")) / "tuned"
@@ -177,30 +237,158 @@ class Table:
         """The newest outcome of exactly this search, or None."""
         return next((entry for entry in reversed(self.of(search)) if entry.winner), None)
 
-    def nearest(self, rung: Rung, problem: Problem, compiler: str | None = None) -> Entry | None:
-        """The outcome for this problem, else for the nearest one within `NEAR`, else None."""
-        wanted, source = ProblemClass.of(problem), source_of(rung)
-        best: tuple[float, Entry] | None = None
-        for entry in self.entries():
-            search = entry.search
-            if not entry.winner or search.rung != rung.name or search.source != source:
-                continue
-            if compiler is not None and search.compiler != compiler:
-                continue
-            distance = search.problem.distance(wanted)
-            if distance <= NEAR and (best is None or distance <= best[0]):
-                best = distance, entry
-        return best[1] if best else None
+    def stamp(self) -> tuple[int, int] | None:
+        """What changes when the file does: time and size; None where there is no file."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size
 
 
-def config_for(rung: Rung, problem: Problem, gpu: str, where: Path | None = None) -> Config | None:
-    """The configuration that tuning found for ``problem`` on a GPU of model ``gpu``, or None.
+# --- looking up ------------------------------------------------------------------------------------------------------
 
-    None also when ``WARPTILE_AUTOTUNE`` is ``off``, and when the configuration is illegal for this very problem.
+
+@dataclass(frozen=True)
+class Found:
+    """A configuration from a table.
+
+    Attributes:
+        config: legal for the problem that was asked for.
+        origin: where it comes from, for `Plan.explain`.
+    """
+
+    config: Config
+    origin: str
+
+
+@dataclass(frozen=True)
+class Known:
+    """The outcome of one search: for which problem, the configuration, and where it was found, in words."""
+
+    problem: ProblemClass
+    config: Config
+    source: str
+
+
+@dataclass
+class Index:
+    """Outcomes by problem, and by kind of problem."""
+
+    exact: dict[ProblemClass, Known] = field(default_factory=dict)
+    kinds: dict[tuple[object, ...], list[Known]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(outcomes: Iterable[Known]) -> Index:
+        """Those outcomes, of which later ones of one problem replace earlier ones."""
+        index = Index({known.problem: known for known in outcomes})
+        for known in index.exact.values():
+            index.kinds.setdefault(known.problem.kind, []).append(known)
+        return index
+
+
+@lru_cache(maxsize=32)
+def _users(path: Path, gpu: str, rung: str, stamp: tuple[int, int]) -> Index:
+    """This user's outcomes for one rung, from a file as it was at ``stamp``."""
+    source = source_of(rung_named(rung))
+    table = Table(gpu, path.parent)
+    return Index.of(
+        Known(entry.search.problem, entry.config, f"on this {gpu}")
+        for entry in table.entries()
+        if entry.winner and entry.search.rung == rung and entry.search.source == source
+    )
+
+
+@lru_cache(maxsize=32)
+def _shipped(rung: str) -> Index:
+    """What ships for one rung."""
+    table = shipped.table(rung)
+    if table is None:
+        return Index()
+    return Index.of(
+        Known(ProblemClass(*entry.problem), dict(zip(table.keys, entry.config, strict=True)), table.words(entry))
+        for entry in table.entries
+    )
+
+
+def lookup(rung: Rung, problem: Problem, gpu: str, where: Path | None = None) -> Found | None:
+    """The configuration that tuning found for ``problem``, or for the nearest that was tuned, on a GPU of model
+    ``gpu``; None where nothing was, and where ``WARPTILE_AUTOTUNE`` is ``off``.
+
+    Args:
+        rung: whose configuration.
+        problem: what is to be computed.
+        gpu: model of the GPU that computes it.
+        where: folder of the user's table, by default `folder`.
     """
     if mode() == "off":
         return None
-    entry = Table(gpu, where).nearest(rung, problem)
-    if entry is None or rung.illegal(problem, entry.config) is not None:
+    table = _table(gpu, where or folder())
+    return _lookup(rung.name, problem, gpu, table.path, table.stamp())
+
+
+@lru_cache(maxsize=64)
+def _table(gpu: str, where: Path) -> Table:
+    return Table(gpu, where)
+
+
+@lru_cache(maxsize=4096)
+def _lookup(name: str, problem: Problem, gpu: str, path: Path, stamp: tuple[int, int] | None) -> Found | None:
+    rung, wanted = rung_named(name), ProblemClass.of(problem)
+    indices = [_users(path, gpu, name, stamp)] if stamp is not None else []
+    indices.append(_shipped(name))
+    for index in indices:
+        known = index.exact.get(wanted)
+        config = _made_legal(rung, problem, known) if known is not None else None
+        if known is not None and config is not None:
+            return Found(config, f"tuned for this problem {known.source}")
+    near = [(known.problem.distance(wanted), known) for index in indices for known in index.kinds.get(wanted.kind, ())]
+    near = sorted((each for each in near if each[0] <= NEAR), key=lambda each: each[0])[:TRIED]
+    if not near:
         return None
-    return entry.config
+    for _, known in near:
+        config = _made_legal(rung, problem, known)
+        if config is not None and _share(rung, problem, config) <= WORSE * _share_there(rung, problem, known):
+            m, n, k, _ = known.problem.extents
+            return Found(config, f"tuned for {m} x {n} x {k}, the nearest, {known.source}")
+    return None
+
+
+def _share(rung: Rung, problem: Problem, config: Config) -> float:
+    """Predicted time over that of the planner's own choice: by the rung's own sum or, where it has none, as any plan is
+    predicted."""
+    if rung.weigh is not None:
+        return rung.weigh(problem, config) / rung.weigh(problem, rung.default_config(problem))
+    return cost((rung, config), problem).time_ms / cost((rung, rung.default_config(problem)), problem).time_ms
+
+
+def _share_there(rung: Rung, problem: Problem, known: Known) -> float:
+    """The same of a tuned configuration where it was tuned, at least 1: a problem with the types of this one."""
+    m, n, k, batch = known.problem.extents
+    there = Problem.dense(
+        m, n, k, problem.a.dtype, out=problem.d.dtype, accumulator=problem.accumulator, a_major=known.problem.a_major,
+        b_major=known.problem.b_major, with_c=problem.c is not None, sparse=problem.a.sparse, batch=batch,
+    )  # fmt: skip
+    if rung.illegal(there, known.config) is not None:
+        return 1.0
+    return max(_share(rung, there, known.config), 1.0)
+
+
+def _made_legal(rung: Rung, problem: Problem, known: Known) -> Config | None:
+    """The configuration for this problem, or None where it is illegal. What it does not know of the rung's tunables is
+    as by default: an edit that adds one leaves the table in use."""
+    config: Mapping[str, int] = known.config
+    here = known.problem.extents == (problem.m, problem.n, problem.k, problem.batch)
+    if here and rung.illegal(problem, config) is None:
+        return config
+    own = rung.default_config(problem)
+    if config.keys() != own.keys():
+        config = {key: config.get(key, value) for key, value in own.items()}
+    config = rung.adapted(problem, config, known.problem.extents)
+    return config if rung.illegal(problem, config) is None else None
+
+
+def config_for(rung: Rung, problem: Problem, gpu: str, where: Path | None = None) -> Config | None:
+    """The configuration that `lookup` finds, or None."""
+    found = lookup(rung, problem, gpu, where)
+    return found.config if found is not None else None

@@ -22,7 +22,7 @@ ORDER = (
     ("predict", "predict_wgmma", "batches"),
     ("plan",),
     ("source",),
-    ("headers", "cache", "compile", "tuned"),
+    ("headers", "cache", "compile", "shipped", "tuned"),
     ("gpu", "ptx"),
     ("emulator",),
     ("execute", "device_product"),

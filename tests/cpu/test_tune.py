@@ -262,13 +262,16 @@ def test_tuned_configurations_are_found_for_the_problem_and_its_neighbours(tmp_p
             ("much larger", problem(16384, 16384, 16384), "NVIDIA H200"),
             ("far smaller", problem(1024, 1024, 1024), "NVIDIA H200"),
             ("other order", problem(b_major="col"), "NVIDIA H200"),
+            ("other order, and far", problem(1536, 1536, 4096, b_major="col"), "NVIDIA H200"),
+            ("few rows", problem(64, 4096, 4096), "NVIDIA H200"),
             ("other accumulator", problem(accumulator="float16"), "NVIDIA H200"),
             ("other alignment", problem(4096, 4095, 4096), "NVIDIA H200"),
             ("other GPU", PROBLEM, "NVIDIA A100"),
         )
     }
-    assert {name for name, value in found.items() if value == config} == {"same", "near", "much larger"}
-    assert {name for name, value in found.items() if value is None} == set(found) - {"same", "near", "much larger"}
+    served = {"same", "near", "much larger", "other order"}
+    assert {name for name, value in found.items() if value == config} == served
+    assert {name for name, value in found.items() if value is None} == set(found) - served
 
 
 def test_what_is_best_for_a_small_problem_says_nothing_about_a_large_one(tmp_path):

@@ -13,6 +13,10 @@ Config = Mapping[str, int]
 """Values of a rung's tunables by name, such as ``{"BM": 128, "BN": 128, "BK": 32}``."""
 
 
+Extents = tuple[int, int, int, int]
+"""M, N, K and the number of matrices of a batch."""
+
+
 @dataclass(frozen=True)
 class View:
     """What a kernel is given in place of the user's problem.
@@ -84,7 +88,10 @@ class Rung:
         only_arch: the one architecture that has its instructions, such as ``"sm_90a"``, or None: all from
             ``min_arch`` on.
         may_spill: a spill in this rung is part of its lesson, and no build failure.
-        weighs: its default configuration is the cheapest of its candidates by a sum of its own: a plan takes it.
+        weigh: (problem, config) -> its own prediction, a sum of clocks, by which its default configuration is the
+            cheapest of its candidates: a plan takes that. None: all is left to `warptile.predict`.
+        adapted: (problem, config, (m, n, k, batch) that it was tuned for) -> the same for this problem: what follows
+            from extents follows from these.
         overlaps_previous: its kernel waits for the launch before by itself, so that it may start early: see
             `warptile.launch.LaunchSpec`.
         sparse: A is a `warptile.SparseMatrix`; its metadata is one more parameter behind beta.
@@ -112,7 +119,8 @@ class Rung:
     capability: Callable[[Problem, Config], int] = lambda problem, config: 0
     only_arch: str | None = None
     may_spill: bool = False
-    weighs: bool = False
+    weigh: Callable[[Problem, Config], float] | None = None
+    adapted: Callable[[Problem, Config, Extents], Config] = lambda problem, config, tuned_for: config
     overlaps_previous: bool = False
     sparse: bool = False
     cluster: Callable[[Problem, Config], Dim3] = lambda problem, config: (1, 1, 1)

@@ -59,7 +59,7 @@ def step_clocks(bm: int, bn: int) -> float:
     return max(tensor, shared)
 
 
-def _stages(seen: Problem, config: Config) -> int:
+def stages(seen: Problem, config: Config) -> int:
     """As many as fit, 12 at most."""
     output = config["CONSUMERS"] * (tiles.OUTPUT_BUFFERS * tiles.BUFFER_BYTES + tiles.MBARRIER_BYTES)
     room = SHARED_BYTES - output - 2 * MOST_STAGES * tiles.MBARRIER_BYTES
@@ -109,7 +109,7 @@ def made(problem: Problem, bm: int, bn: int, consumers: int, swap: int, depth: i
     """One configuration, its stages and multiprocessors filled in; of types that the kernel takes."""
     config = {**_base(problem, bm, bn, consumers, swap, depth, splits)}
     seen = tiles.view(problem, config).problem
-    config["STAGES"] = max(_stages(seen, config), 2)
+    config["STAGES"] = max(stages(seen, config), 2)
     count = ceil_div(seen.m, bm) * ceil_div(seen.n, bn) * seen.batch
     if splits == 1 and count:
         # As few blocks as take no longer.

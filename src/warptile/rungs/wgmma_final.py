@@ -10,6 +10,7 @@ from warptile.rungs import wgmma_tiles as tiles
 from warptile.rungs.legality import ceil_div
 from warptile.rungs.rung import Config, Rung, Workspace
 from warptile.rungs.tensor_tiles import stages_reason
+from warptile.rungs.wgmma_neighbours import adapted
 from warptile.rungs.wgmma_tiles import ROWS, WARPGROUP, accumulator_registers, common_reasons, stage_bytes
 
 FINAL_KEYS = (
@@ -231,7 +232,8 @@ WGMMA_FINAL = Rung(
     idea="one kernel for every type, layout and schedule, tuned",
     file="wgmma/final.cuh",
     previous="wgmma-pingpong",
-    weighs=True,
+    weigh=wgmma_choice.guess,
+    adapted=lambda problem, config, tuned_for: adapted(problem, config, tuned_for, _final_illegal),
     overlaps_previous=True,
     min_arch=90,
     only_arch=wgmma.ARCH,

@@ -16,6 +16,7 @@ from warptile.rungs import wgmma_tiles as tiles
 from warptile.rungs.legality import ceil_div
 from warptile.rungs.rung import Config
 from warptile.rungs.wgmma_choice import MULTIPROCESSORS, SPLITS, Illegal, guess, made
+from warptile.rungs.wgmma_neighbours import fitted
 from warptile.rungs.wgmma_tiles import ROW_BYTES
 
 MOST = 14
@@ -67,17 +68,6 @@ def shortlist(problem: Problem, illegal: Illegal, most: int = MOST) -> tuple[Con
         for variant in _variants(problem, config):
             add(variant)
     return tuple(found)
-
-
-def fitted(problem: Problem, config: Config) -> Config:
-    """With as few multiprocessors as take no more turns."""
-    seen = tiles.turned(problem) if config["SWAP"] else problem
-    blocks = config["CM"] * config["CN"]
-    count = ceil_div(seen.m, config["BM"] * config["CM"]) * ceil_div(seen.n, config["BN"] * config["CN"]) * seen.batch
-    most = MULTIPROCESSORS // blocks
-    if config["SPLITS"] > 1 or config["STREAM"] or not count:
-        return {**config, "SMS": MULTIPROCESSORS}
-    return {**config, "SMS": ceil_div(count, ceil_div(count, most)) * blocks}
 
 
 def _wide_tiles(problem: Problem) -> int:

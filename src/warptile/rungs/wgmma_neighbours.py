@@ -1,0 +1,63 @@
+"""A configuration of wgmma-final that was tuned for one problem, made for another: the tile and the schedule stay, and
+what follows from extents is worked out again: multiprocessors, splits of the depth, stages, whether stores overlap."""
+
+from __future__ import annotations
+
+from warptile.problem import Problem
+from warptile.rungs import wgmma_tiles as tiles
+from warptile.rungs.legality import ceil_div
+from warptile.rungs.rung import Config, Extents
+from warptile.rungs.wgmma_choice import MULTIPROCESSORS, SPLITS, Illegal, stages
+
+
+def clusters(extents: Extents, config: Config) -> int:
+    """Tiles of D, those of a cluster counted as one."""
+    m, n, _, batch = extents
+    rows, columns = (n, m) if config["SWAP"] else (m, n)
+    return ceil_div(rows, config["BM"] * config["CM"]) * ceil_div(columns, config["BN"] * config["CN"]) * batch
+
+
+def extents_of(problem: Problem) -> Extents:
+    """Those of a problem."""
+    return problem.m, problem.n, problem.k, problem.batch
+
+
+def fitted(problem: Problem, config: Config) -> Config:
+    """With as few multiprocessors as take no more turns."""
+    return {**config, "SMS": _fewest(extents_of(problem), config)}
+
+
+def _fewest(extents: Extents, config: Config) -> int:
+    count, blocks = clusters(extents, config), config["CM"] * config["CN"]
+    if config["SPLITS"] > 1 or config["STREAM"] or not count:
+        return MULTIPROCESSORS
+    return ceil_div(count, ceil_div(count, MULTIPROCESSORS // blocks)) * blocks
+
+
+def adapted(problem: Problem, config: Config, tuned_for: Extents, illegal: Illegal) -> Config:
+    """A tuned configuration for another problem; it may still be illegal there.
+
+    Args:
+        problem: what is asked for.
+        config: what was best for another.
+        tuned_for: that one's extents.
+        illegal: the rung's own legality.
+    """
+    extents = extents_of(problem)
+    depth = ceil_div(problem.k, config["BK"])
+    splits = config["SPLITS"]
+    if splits > 1:
+        # The same share of the GPU: as many parts in all as there were.
+        parts = min(clusters(tuned_for, config) * splits, MULTIPROCESSORS // (config["CM"] * config["CN"]))
+        each = max(min(parts // max(clusters(extents, config), 1), depth), 1)
+        splits = max(split for split in SPLITS if split <= each)
+    changed = {**config, "SPLITS": splits}
+    whole = config["SMS"] == MULTIPROCESSORS != _fewest(tuned_for, config)
+    changed["SMS"] = MULTIPROCESSORS if whole else _fewest(extents, changed)
+    seen = tiles.view(problem, changed).problem
+    changed["STAGES"] = max(min(config["STAGES"], stages(seen, changed)), 2)
+    for overlap in (1, 0) if splits < config["SPLITS"] else (config["OVERLAP"], 0):
+        changed["OVERLAP"] = overlap
+        if illegal(problem, changed) is None:
+            break
+    return changed

@@ -189,6 +189,14 @@ def test_final_in_other_configurations(change: Config, options: Mapping[str, obj
     ok(FINAL, *size, config=config, schedule=SCHEDULES[number % 3], **options)
 
 
+def test_every_block_shares_the_depth_of_one_tile() -> None:
+    """As many blocks as multiprocessors: lanes add runs of them. Whoever comes first, bits are the same."""
+    config = small(FINAL, BM=64, BN=48, CONSUMERS=1, SPLITS=64, SMS=64)
+    options = {"config": config, "accumulator": "float16", "out": "float16", "b_major": "col", "beta": 2}
+    first, second = (ok(FINAL, 61, 43, 64 * 64 - 8, schedule=schedule, **options) for schedule in SCHEDULES[:2])
+    assert first.d.tobytes() == second.d.tobytes()
+
+
 def test_panels_of_a_shared_operand() -> None:
     # B's lines run along N: block 1 of a cluster finds the second and third panel by what a descriptor says.
     config = {**small("wgmma-multicast"), "BN": 192}
@@ -361,6 +369,7 @@ REASONS = [
     (FINAL, problem(), {"PINGPONG": 1, "STREAM": 1}, "depth of cooperative tiles"),
     (FINAL, problem(), {"SPLITS": 2, "STREAM": 1}, "one of them divides"),
     (FINAL, problem("int8", accumulator="int32_saturating"), {"SPLITS": 2}, "depend on their order"),
+    (FINAL, problem(), {"STREAM": 1, "CM": 4, "SMS": 132}, "132 blocks in clusters of four"),
     (FINAL, problem(), {"SPLITS": 2}, "4096 blocks have to run at one time, on 3"),
     (FINAL, problem(size=(64, 64, 64)), {"SPLITS": 2}, "K has 1 steps of 64"),
     (FINAL, problem(), {"BM": 256, "BN": 256}, "registers and has 240"),

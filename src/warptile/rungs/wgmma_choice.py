@@ -27,7 +27,10 @@ START_CLOCKS = 1500
 """From the launch to the first product."""
 
 PARTIAL_BYTES_PER_CLOCK = 30
-"""At which a block hands partial sums on."""
+"""At which a block writes its sums over a part of the depth, and reads as many of all blocks of the tile."""
+
+MEETING_CLOCKS = 3000
+"""Of the blocks of a tile between the two: memory fence, counter, the first bytes. An estimate."""
 
 DRAM_BYTES_PER_CLOCK = 2300
 BLOCK_BYTES_PER_CLOCK = 45
@@ -42,7 +45,12 @@ COOPERATIVE = (
 SINGLE = (256, 192, 160, 128, 96, 64, 48, 32, 24, 16, 8)
 """Columns of tiles of one warpgroup, 64 rows."""
 
-SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
+MOST_TURNED = 128
+"""Columns, that is rows of D, of tiles of two warpgroups that are turned round."""
+
+SPLITS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
+"""Parts into which the depth is split, beside the most that multiprocessors allow."""
+
 MOST_STAGES = 12
 SHARED_BYTES = 227 * 1024
 
@@ -72,15 +80,15 @@ def guess(problem: Problem, config: Config) -> float:
     bm, bn = config["BM"], config["BN"]
     count = ceil_div(seen.m, bm * config["CM"]) * ceil_div(seen.n, bn * config["CN"]) * config["CM"] * config["CN"]
     count *= seen.batch
-    depth_bytes = ceil_div(seen.k, config["BK"]) * config["BK"] * seen.a.dtype.bits // 8
-    splits = config["SPLITS"]
+    splits, steps = config["SPLITS"], ceil_div(seen.k, config["BK"])
     busy = min(count * splits, config["SMS"])
     turns = ceil_div(count * splits, busy)
-    operand_bytes = (bm + bn) * depth_bytes / splits
-    each = max(depth_bytes / splits / STEP_BYTES * step_clocks(bm, bn), operand_bytes / BLOCK_BYTES_PER_CLOCK)
+    step_bytes = config["BK"] * seen.a.dtype.bits // 8
+    depth_bytes, part_bytes = steps * step_bytes, ceil_div(steps, splits) * step_bytes
+    each = max(part_bytes / STEP_BYTES * step_clocks(bm, bn), (bm + bn) * part_bytes / BLOCK_BYTES_PER_CLOCK)
     each += HIDDEN_TILE_CLOCKS if config["OVERLAP"] or turns == 1 else TILE_CLOCKS
     if splits > 1:
-        each += START_CLOCKS + splits * bm * bn * 4 / PARTIAL_BYTES_PER_CLOCK
+        each += MEETING_CLOCKS + 2 * bm * bn * 4 / PARTIAL_BYTES_PER_CLOCK
     lines = sum(extent * each for extent, each in zip((seen.m, seen.n), seen.operand_matrices, strict=True))
     everything = lines * depth_bytes + seen.m * seen.n * seen.batch * seen.d.dtype.bits / 8
     longer, shorter = sorted((turns * each, everything / DRAM_BYTES_PER_CLOCK), reverse=True)
@@ -94,27 +102,41 @@ def shapes(problem: Problem) -> Iterator[tuple[int, int, int, int]]:
     for swap in (0, 1):
         for bn in SINGLE:
             yield 64, bn, 1, swap
+            if swap and bn <= MOST_TURNED:
+                yield 128, bn, 2, swap
 
 
-def _base(problem: Problem, bm: int, bn: int, consumers: int, swap: int, depth: int, splits: int) -> Config:
+def splits_of(count: int, steps: int) -> list[int]:
+    """Into how many parts the depth of ``count`` tiles may be split, from one on; each leaves shorter parts."""
+    most = min(MULTIPROCESSORS // max(count, 1), steps)
+    parts = (each for each in (most, *SPLITS) if 1 < each <= most)
+    return sorted({1, *(ceil_div(steps, ceil_div(steps, each)) for each in parts)})
+
+
+def _base(problem: Problem, bm: int, bn: int, consumers: int, swap: int, depth: int) -> Config:
     """One configuration of two stages and all multiprocessors."""
     return {
         "BM": bm, "BN": bn, "BK": depth * 8 // problem.a.dtype.bits, "STAGES": 2, "CONSUMERS": consumers, "PINGPONG": 0,
-        "CM": 1, "CN": 1, "GROUP": 8, "ALONG_N": 0, "OVERLAP": 0, "STREAM": 0, "SPLITS": splits, "SWAP": swap,
+        "CM": 1, "CN": 1, "GROUP": 8, "ALONG_N": 0, "OVERLAP": 0, "STREAM": 0, "SPLITS": 1, "SWAP": swap,
         "SMS": MULTIPROCESSORS,
     }  # fmt: skip
 
 
-def made(problem: Problem, bm: int, bn: int, consumers: int, swap: int, depth: int, splits: int) -> Config:
+def made(problem: Problem, bm: int, bn: int, consumers: int, swap: int, depth: int) -> Config:
     """One configuration, its stages and multiprocessors filled in; of types that the kernel takes."""
-    config = {**_base(problem, bm, bn, consumers, swap, depth, splits)}
+    config = {**_base(problem, bm, bn, consumers, swap, depth)}
     seen = tiles.view(problem, config).problem
     config["STAGES"] = max(stages(seen, config), 2)
     count = ceil_div(seen.m, bm) * ceil_div(seen.n, bn) * seen.batch
-    if splits == 1 and count:
+    if count:
         # As few blocks as take no longer.
         config["SMS"] = ceil_div(count, ceil_div(count, MULTIPROCESSORS))
     return config
+
+
+def split(config: Config, parts: int) -> Config:
+    """With every tile's depth in so many parts, on all multiprocessors."""
+    return {**config, "SPLITS": parts, "SMS": MULTIPROCESSORS} if parts > 1 else config
 
 
 def usual(problem: Problem, illegal: Illegal) -> Iterator[Config]:
@@ -127,11 +149,10 @@ def usual(problem: Problem, illegal: Illegal) -> Iterator[Config]:
         count *= problem.batch
         depth = ROW_BYTES if bm * bn > 64 * 128 or tiles.promoted(problem) else 2 * ROW_BYTES
         steps = ceil_div(problem.k * problem.a.dtype.bits // 8, depth)
-        for splits in SPLITS:
-            if splits > 1 and (count * splits > MULTIPROCESSORS or splits > steps):
-                break
-            config = made(problem, bm, bn, consumers, swap, depth, splits)
-            guesses += [(guess(problem, chosen), chosen) for chosen in ({**config, "OVERLAP": 1}, config)]
+        whole = made(problem, bm, bn, consumers, swap, depth)
+        guesses += [(guess(problem, chosen), chosen) for chosen in ({**whole, "OVERLAP": 1}, whole)]
+        for parts in splits_of(count, steps)[1:]:
+            guesses.append((guess(problem, split(whole, parts)), split(whole, parts)))
     for _, config in sorted(guesses, key=lambda each: each[0]):
         if illegal(problem, config) is None:
             yield config
@@ -141,7 +162,7 @@ def default(problem: Problem, illegal: Illegal) -> Config:
     """The configuration that should be fastest; where none is legal, one whose refusal says why."""
     found = next(usual(problem, illegal), None)
     if found is None:
-        return _base(problem, 128, 128, 2, 0, ROW_BYTES, 1)
+        return _base(problem, 128, 128, 2, 0, ROW_BYTES)
     return _clustered(problem, found, illegal)
 
 
@@ -173,10 +194,10 @@ def candidates(problem: Problem, illegal: Illegal) -> tuple[Config, ...]:
             {**full, "OVERLAP": 0, "STREAM": 1},
             {**full, "OVERLAP": 0, "STREAM": 1, "CM": 2},
         ]
-    wide = {**made(problem, 256, 192, 2, 0, ROW_BYTES, 1), "SMS": MULTIPROCESSORS}
+    wide = {**made(problem, 256, 192, 2, 0, ROW_BYTES), "SMS": MULTIPROCESSORS}
     found += [wide, {**wide, "CM": 2}, {**wide, "STREAM": 1}]
     for bm, bn in ((128, 192), (128, 160), (128, 128), (64, 256), (64, 192), (64, 128)):
-        base = {**made(problem, bm, bn, 2, 0, ROW_BYTES, 1), "PINGPONG": 1}
+        base = {**made(problem, bm, bn, 2, 0, ROW_BYTES), "PINGPONG": 1}
         found += [base, {**base, "CM": 2}]
     unique = {tuple(sorted(config.items())): config for config in found}
     return tuple(config for config in unique.values() if illegal(problem, config) is None)

@@ -35,6 +35,10 @@ STREAM_REGISTERS, CLUSTER_REGISTERS = 8, 4
 CONSUMER_REGISTERS = 240
 """Of a thread that multiplies: ``CONSUMER_REGISTERS`` in wgmma/final.cuh."""
 
+FOURS = wgmma_choice.MULTIPROCESSORS - 16
+"""Blocks in clusters of four that certainly run at one time: in each of eight GPCs two multiprocessors may be left
+over. Blocks that wait for each other must not wait for a place."""
+
 
 def _final_shared(problem: Problem, config: Config) -> int:
     output = config["CONSUMERS"] * tiles.OUTPUT_BUFFERS * tiles.BUFFER_BYTES
@@ -119,6 +123,8 @@ def _stream_reason(problem: Problem, config: Config) -> str | None:
     if registers % 4:
         return f"BN is {config['BN']}; a thread's {registers} registers of sums leave in packets of four"
     grid, steps = _final_grid(problem, config)[0], ceil_div(problem.k, config["BK"])
+    if config["CM"] * config["CN"] == 4 and grid > FOURS:
+        return f"{grid} blocks in clusters of four may find no place at one time; {FOURS} do"
     if grid > config["SMS"]:
         return (
             f"SPLITS is {config['SPLITS']}; {grid} blocks have to run at one time, on {config['SMS']} multiprocessors"
@@ -162,11 +168,10 @@ def _cuda_bool(value: object) -> str:
 def _final_name(problem: Problem, config: Config) -> str:
     seen = tiles.view(problem, config).problem
 
-    streams = config["STREAM"] or config["SPLITS"] > 1
     values = [config["STAGES"], config["CONSUMERS"], config["PINGPONG"], config["CM"], config["CN"], config["GROUP"]]
     batched = seen.batch > 1
     shared = (batched and each.batch_stride == 0 for each in (seen.a, seen.b))
-    switches = (config["ALONG_N"], config["OVERLAP"], streams, batched, *shared)
+    switches = (config["ALONG_N"], config["OVERLAP"], config["STREAM"], config["SPLITS"] > 1, batched, *shared)
     chosen = f"warptile::WgmmaConfig<{', '.join(map(str, values))}, {', '.join(map(_cuda_bool, switches))}>"
     store = f"{'true' if tiles.by_tma(seen) else 'false'}, {tiles.store_width(seen)}"
     return f"warptile::wgmma_final<{tiles.operation_type(seen)}, {tiles.tile_type(seen, config)}, {chosen}, {store}>"

@@ -15,7 +15,7 @@ from warptile.rungs import wgmma_choice as choice
 from warptile.rungs import wgmma_tiles as tiles
 from warptile.rungs.legality import ceil_div
 from warptile.rungs.rung import Config
-from warptile.rungs.wgmma_choice import MULTIPROCESSORS, SPLITS, Illegal, guess, made
+from warptile.rungs.wgmma_choice import MULTIPROCESSORS, Illegal, guess, made, split, splits_of
 from warptile.rungs.wgmma_neighbours import fitted
 from warptile.rungs.wgmma_tiles import ROW_BYTES
 
@@ -78,7 +78,7 @@ def _for_large(problem: Problem) -> Iterator[Config]:
     """What has won on large problems, or may: overlapped stores, tiles of 256 x 192, warpgroups in turns."""
 
     def tile(bm: int, bn: int, **changes: int) -> Config:
-        return fitted(problem, {**made(problem, bm, bn, 2, 0, ROW_BYTES, 1), **changes})
+        return fitted(problem, {**made(problem, bm, bn, 2, 0, ROW_BYTES), **changes})
 
     wide = tile(128, 256, OVERLAP=1)
     pairs = tile(128, 256, OVERLAP=1, CM=2)
@@ -97,16 +97,15 @@ def _split(problem: Problem) -> Iterator[Config]:
     for bm, bn in ((64, 64), (64, 128), (128, 128)):
         count = ceil_div(problem.m, bm) * ceil_div(problem.n, bn) * problem.batch
         steps = ceil_div(problem.k, row)
-        fitting = [each for each in SPLITS if count * each <= MULTIPROCESSORS and SPLIT_STEPS * each <= steps]
-        if fitting and fitting[-1] >= MANY_SPLITS and min(problem.m, problem.n) > TURNED_ALONE:
-            yield made(problem, bm, bn, bm // 64, 0, ROW_BYTES, fitting[-1])
+        most = max(each for each in splits_of(count, steps) if each == 1 or SPLIT_STEPS * each <= steps)
+        if most >= MANY_SPLITS and min(problem.m, problem.n) > TURNED_ALONE:
+            yield split(made(problem, bm, bn, bm // 64, 0, ROW_BYTES), most)
 
 
 def _tiles(problem: Problem) -> Iterator[tuple[int, int, int, int]]:
     """BM, BN, CONSUMERS, SWAP of tiles that are not mostly empty."""
-    pairs = ((2 * bm, bn, 2, swap) for bm, bn, _, swap in choice.shapes(problem) if swap and bn <= SMALL)
     covering = min((bn for bn in choice.SINGLE if bn >= problem.m), default=0)
-    for bm, bn, consumers, swap in (*choice.shapes(problem), *pairs):
+    for bm, bn, consumers, swap in choice.shapes(problem):
         seen = tiles.turned(problem) if swap else problem
         if problem.m <= TURNED_ALONE and not (swap and bn == covering):
             continue
@@ -122,12 +121,10 @@ def _pool(problem: Problem) -> Iterator[Config]:
         count = ceil_div(seen.m, bm) * ceil_div(seen.n, bn) * seen.batch
         for rows in (1, 2, 4):
             steps = ceil_div(problem.k, row * rows)
-            for splits in SPLITS:
-                if splits > 1 and (count * splits > MULTIPROCESSORS or 2 * splits > steps):
-                    break
-                config = made(problem, bm, bn, consumers, swap, ROW_BYTES * rows, splits)
-                if config["STAGES"] >= FEWEST_STAGES:
-                    yield config if splits > 1 else {**config, "OVERLAP": 1}
+            config = made(problem, bm, bn, consumers, swap, ROW_BYTES * rows)
+            if config["STAGES"] >= FEWEST_STAGES:
+                yield {**config, "OVERLAP": 1}
+                yield from (split(config, parts) for parts in splits_of(count, steps)[1:] if 2 * parts <= steps)
 
 
 def _picked(problem: Problem, illegal: Illegal, count: int) -> list[Config]:

@@ -21,19 +21,19 @@ struct WgmmaSums {
             for (int i = 0; i < REGISTERS; ++i) c[block][i] = 0;
     }
 
-    // Adds what register `i` of a block stands for.
-    __device__ __forceinline__ void add(int block, int i, typename INSTRUCTION::REGISTER other) {
+    // Adds what a register stands for.
+    static __device__ __forceinline__ void add(typename INSTRUCTION::REGISTER& sum, typename INSTRUCTION::REGISTER other) {
         if constexpr (sizeof(SUM) == 2) {
-            asm("add.rn.f16x2 %0, %0, %1;" : "+r"(c[block][i]) : "r"(other));
+            asm("add.rn.f16x2 %0, %0, %1;" : "+r"(sum) : "r"(other));
         } else {
-            c[block][i] += other;
+            sum += other;
         }
     }
     __device__ __forceinline__ void add(const WgmmaSums& others) {
 #pragma unroll
         for (int block = 0; block < BLOCKS; ++block)
 #pragma unroll
-            for (int i = 0; i < REGISTERS; ++i) add(block, i, others.c[block][i]);
+            for (int i = 0; i < REGISTERS; ++i) add(c[block][i], others.c[block][i]);
     }
 
     // Keeps the sums where they are while products are under way.

@@ -18,17 +18,24 @@ struct PartialSums {
     int barrier;  // of this warpgroup
 
     // This thread's first packet of a place; its others follow WARPGROUP packets apart each: neighbours lie side by side.
-    __device__ __forceinline__ uint4* at(int place) const {
-        return reinterpret_cast<uint4*>(places + static_cast<long long>(place) * BYTES) + threadIdx.x % WARPGROUP;
+    __device__ __forceinline__ uint4* at(int place) const { return packets(place) + threadIdx.x % WARPGROUP; }
+
+    __device__ __forceinline__ uint4* packets(int place) const {
+        return reinterpret_cast<uint4*>(places + static_cast<long long>(place) * BYTES);
     }
 
-    __device__ __forceinline__ void put(int place, const ACCUMULATORS& sums) const {
+    // Writes a place; done when the warpgroup has met.
+    __device__ __forceinline__ void write(int place, const ACCUMULATORS& sums) const {
         const auto* words = reinterpret_cast<const unsigned*>(&sums.c[0][0]);
         uint4* to = at(place);
 #pragma unroll
         for (int i = 0; i < WORDS; i += 4)
             to[i / 4 * WARPGROUP] = make_uint4(words[i], words[i + 1], words[i + 2], words[i + 3]);
         named_barrier<WARPGROUP>(barrier);
+    }
+
+    __device__ __forceinline__ void put(int place, const ACCUMULATORS& sums) const {
+        write(place, sums);
         if (threadIdx.x % WARPGROUP == 0) raise_flag(flags + place);
     }
 
@@ -45,7 +52,7 @@ struct PartialSums {
             for (int j = 0; j < 4; ++j) {
                 using REGISTER = typename ACCUMULATORS::INSTRUCTION::REGISTER;
                 const int block = (i + j) / ACCUMULATORS::REGISTERS, number = (i + j) % ACCUMULATORS::REGISTERS;
-                sums.add(block, number, *reinterpret_cast<const REGISTER*>(&words[j]));
+                sums.add(sums.c[block][number], *reinterpret_cast<const REGISTER*>(&words[j]));
             }
         }
         if (threadIdx.x % WARPGROUP == 0) lower_flag(flags + place);

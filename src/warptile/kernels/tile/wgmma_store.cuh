@@ -40,6 +40,20 @@ __device__ __forceinline__ Vector<typename OPERATION::OUT, 2> result(const ACCUM
                     column + 8 * eight + lane % 4 * 2);
 }
 
+// Finishes and stores two neighbouring sums as far as they lie inside D. With PAIRS rows of D are aligned to two elements.
+template <bool PAIRS, typename OPERATION>
+__device__ __forceinline__ void store_pair(typename OPERATION::SUM left, typename OPERATION::SUM right,
+                                           const Gemm<OPERATION>& gemm, int row, int column) {
+    if (row >= gemm.m || column >= gemm.n) return;
+    const auto pair = finished(left, right, gemm, row, column);
+    if (PAIRS && column + 1 < gemm.n) {
+        *reinterpret_cast<Vector<typename OPERATION::OUT, 2>*>(element_at<OPERATION>(gemm.d, gemm.ldd, row, column)) = pair;
+    } else {
+        *element_at<OPERATION>(gemm.d, gemm.ldd, row, column) = pair.elements[0];
+        if (column + 1 < gemm.n) *element_at<OPERATION>(gemm.d, gemm.ldd, row, column + 1) = pair.elements[1];
+    }
+}
+
 // Stores what a warpgroup has of D, from (row, column) on. With PAIRS rows of D are aligned to two elements.
 template <bool PAIRS, typename OPERATION, typename ACCUMULATORS>
 __device__ __forceinline__ void store_directly(const ACCUMULATORS& accumulators, const Gemm<OPERATION>& gemm, int row,
@@ -55,15 +69,7 @@ __device__ __forceinline__ void store_directly(const ACCUMULATORS& accumulators,
                 const int c = column + 8 * eight + lane % 4 * 2;
                 typename OPERATION::SUM left, right;
                 accumulators.pair(block, eight, half, left, right);
-                if (r >= gemm.m || c >= gemm.n) continue;
-                const auto pair = finished(left, right, gemm, r, c);
-                if (PAIRS && c + 1 < gemm.n) {
-                    *reinterpret_cast<Vector<typename OPERATION::OUT, 2>*>(
-                        element_at<OPERATION>(gemm.d, gemm.ldd, r, c)) = pair;
-                } else {
-                    *element_at<OPERATION>(gemm.d, gemm.ldd, r, c) = pair.elements[0];
-                    if (c + 1 < gemm.n) *element_at<OPERATION>(gemm.d, gemm.ldd, r, c + 1) = pair.elements[1];
-                }
+                store_pair<PAIRS>(left, right, gemm, r, c);
             }
         }
 }

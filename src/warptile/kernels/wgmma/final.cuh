@@ -7,6 +7,7 @@
 #include "tile/wgmma_partial.cuh"
 #include "tile/wgmma_ring.cuh"
 #include "tile/wgmma_schedule.cuh"
+#include "tile/wgmma_split.cuh"
 
 namespace warptile {
 
@@ -17,11 +18,13 @@ enum WgmmaMode {
 };
 
 template <int STAGES_, int CONSUMERS_, int MODE_, int CLUSTER_M_, int CLUSTER_N_, int GROUP_, bool ALONG_N_, bool OVERLAP_,
-          bool STREAM_, bool BATCHED_, bool SHARED_A_, bool SHARED_B_>
+          bool STREAM_, bool SPLIT_, bool BATCHED_, bool SHARED_A_, bool SHARED_B_>
 struct WgmmaConfig {
     static constexpr int STAGES = STAGES_, CONSUMERS = CONSUMERS_, MODE = MODE_;
     static constexpr int CLUSTER_M = CLUSTER_M_, CLUSTER_N = CLUSTER_N_, CLUSTER = CLUSTER_M * CLUSTER_N, GROUP = GROUP_;
-    static constexpr bool ALONG_N = ALONG_N_, OVERLAP = OVERLAP_, STREAM = STREAM_;
+    static constexpr bool ALONG_N = ALONG_N_, OVERLAP = OVERLAP_;
+    // Blocks share the depth of the last tiles, or of each tile.
+    static constexpr bool STREAM = STREAM_, SPLIT = SPLIT_, PARTIAL = STREAM || SPLIT;
     // Several matrices in one launch, of which all may share A or B.
     static constexpr bool BATCHED = BATCHED_, SHARED_A = SHARED_A_, SHARED_B = SHARED_B_;
     static constexpr int THREADS = WARPGROUP * (CONSUMERS + 1);
@@ -29,8 +32,9 @@ struct WgmmaConfig {
     static constexpr unsigned ROW_OF_BLOCKS = CLUSTER_N == 1 ? 1 : 1 | 1 << CLUSTER_M, COLUMN_OF_BLOCKS = (1 << CLUSTER_M) - 1;
     static_assert(CLUSTER_N <= 2, "clusters are at most two blocks wide");
     static_assert(MODE != PINGPONG || CONSUMERS == 2, "two warpgroups take turns");
-    static_assert(MODE != PINGPONG || !STREAM, "the depth of cooperative tiles is shared");
-    static_assert(!OVERLAP || (MODE == COOPERATIVE && !STREAM), "OVERLAP goes with whole, cooperative tiles");
+    static_assert(MODE != PINGPONG || !PARTIAL, "the depth of cooperative tiles is shared");
+    static_assert(!STREAM || !SPLIT, "the depth is shared in one way");
+    static_assert(!OVERLAP || (MODE == COOPERATIVE && !PARTIAL), "OVERLAP goes with whole, cooperative tiles");
     // Of the registers of a multiprocessor, what two consumers and the producer get a thread.
     static constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
 };
@@ -76,7 +80,7 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
     }
     allow_next_launch();
     wait_for_previous_launch();
-    SCHEDULE schedule(m, n, gemm.k, CONFIG::STREAM ? streamed : 0, rank, CONFIG::BATCHED ? batch : 1);
+    SCHEDULE schedule(m, n, gemm.k, CONFIG::PARTIAL ? streamed : 0, rank, CONFIG::BATCHED ? batch : 1);
     Work work;
     typename RING::POSITION position;
 
@@ -222,7 +226,7 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                         turn_parity ^= 1;
                     }
                 }
-                if constexpr (OPERATION::PROMOTED || CONFIG::STREAM) {
+                if constexpr (OPERATION::PROMOTED || CONFIG::PARTIAL) {
                     // Else the products seem to depend on what was done to the sums, and the compiler serialises them.
                     accumulators.zero();
                     accumulators.pin_all();
@@ -252,6 +256,16 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                     }
                 }
                 take_matrix();
+                if constexpr (CONFIG::SPLIT) {
+                    using SUMS = WgmmaAccumulators<OPERATION, TILE, BLOCKS>;
+                    if constexpr (CONFIG::BATCHED) gemm.d = d + work.matrix * matrix_stride_d;
+                    const int splits = schedule.teams / streamed, tile = schedule.team / splits;
+                    SplitSums<OPERATION, SUMS, STORE_WIDTH % 2 == 0 && !OPERATION::D_COLUMN_MAJOR>{
+                        gemm, {places, flags, consumer + 1}, flags + (tile * CLUSTER + rank) * CONSUMERS + consumer,
+                        (tile * splits * CLUSTER + rank) * CONSUMERS + consumer, CLUSTER * CONSUMERS,
+                        schedule.team % splits, splits, work.row + first_row, work.column}.finish(accumulators);
+                    break;  // a block has a part of one tile
+                }
                 output.store_all(accumulators, work.row + first_row, work.column);
             }
         }

@@ -7,7 +7,7 @@ from warptile.problem import Problem
 from warptile.rungs import wgmma_tiles as tiles
 from warptile.rungs.legality import ceil_div
 from warptile.rungs.rung import Config, Extents
-from warptile.rungs.wgmma_choice import MULTIPROCESSORS, SPLITS, Illegal, stages
+from warptile.rungs.wgmma_choice import MULTIPROCESSORS, Illegal, splits_of, stages
 
 
 def clusters(extents: Extents, config: Config) -> int:
@@ -50,7 +50,7 @@ def adapted(problem: Problem, config: Config, tuned_for: Extents, illegal: Illeg
         # The same share of the GPU: as many parts in all as there were.
         parts = min(clusters(tuned_for, config) * splits, MULTIPROCESSORS // (config["CM"] * config["CN"]))
         each = max(min(parts // max(clusters(extents, config), 1), depth), 1)
-        splits = max(split for split in SPLITS if split <= each)
+        splits = max(split for split in splits_of(clusters(extents, config), depth) if split <= each)
     changed = {**config, "SPLITS": splits}
     whole = config["SMS"] == MULTIPROCESSORS != _fewest(tuned_for, config)
     changed["SMS"] = MULTIPROCESSORS if whole else _fewest(extents, changed)

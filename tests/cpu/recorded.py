@@ -1,5 +1,6 @@
 """Records made up for tests: their numbers are round, so that tables show where each came from."""
 
+from warptile.bench.contest import Contest, Turns
 from warptile.bench.measurements import (
     BaselineTime,
     Cell,
@@ -24,10 +25,12 @@ from warptile.bench.records import (
     LayoutsRecord,
     ProfileRecord,
     SanitizerRecord,
+    SuitesRecord,
     TuningRecord,
     TypesRecord,
     UnalignedRecord,
 )
+from warptile.bench.suites import SUITES
 from warptile.bench.workloads import BF16, F16_F16, F16_F32, F32, S4, S8, groups_of, menu_key, square, to_problem
 from warptile.rungs import RUNGS
 from warptile.rungs.wmma import nine
@@ -137,6 +140,28 @@ def unaligned_record():
     return UnalignedRecord(cells=cells, **about())
 
 
+def contest(suite, row, ratios=(1.04, 1.05, 1.06), **changes):
+    """A row measured in as many rounds as ``ratios``, our speeds over the library's; what is beside takes as long."""
+    ours = (0.25,) * len(ratios)
+    theirs = {"cuBLASLt": tuple(0.25 * ratio for ratio in ratios), "torch": (0.5,) * len(ratios)}
+    theirs |= {"beside": ours} if row.beside else {}
+    turns = tuple(
+        Turns(who=who, rounds_ms=rounds, launches=30, method="events")
+        for who, rounds in {**theirs, "ours": ours}.items()
+    )
+    given = {"rung": "wgmma-final", "config": {"BM": 128}, "turns": turns, "turn_ms": 400.0, "baseline": "heuristic 4"}
+    which = {"problem": row.problem, "offset": row.offset, "max_sms": row.max_sms, "beside": row.beside}
+    return Contest(suite=suite, **which, **{**given, **changes})
+
+
+def suites_record(**changes):
+    """Every row of two suites, one of them wrong, and one row of a third."""
+    rows = [("squares", row) for row in SUITES["squares"]] + [("ragged", row) for row in SUITES["ragged"]]
+    contests = [contest(suite, row) for suite, row in rows] + [contest("small", SUITES["small"][0])]
+    contests[0] = contest(*rows[0], turns=(), failed="it wrote outside D")
+    return SuitesRecord(contests=tuple(contests), **about(**changes))
+
+
 def check(rung="wmma-final", **changes):
     given = {"error_ratio": 0.25, "guards_intact": True, "unwritten": 0}
     return Check(rung=rung, problem=F16_F32.key(1000, 1544, 808), config={"BM": 128}, **{**given, **changes})
@@ -169,5 +194,5 @@ def tuning_record():
 def all_records():
     return (
         ladder_record(), profile_record(), correctness_record(), sanitizer_record(), tuning_record(), types_record(),
-        layouts_record(), unaligned_record(),
+        layouts_record(), unaligned_record(), suites_record(),
     )  # fmt: skip

@@ -11,7 +11,17 @@ from click.testing import CliRunner
 from pretended_gpu import PretendedGpu
 from recorded import all_records, environment, ladder_record
 
-from warptile.bench import campaign, correctness, launch_once, precision, stages, unaligned, wgmma_checks, workloads
+from warptile.bench import (
+    campaign,
+    comparison,
+    correctness,
+    launch_once,
+    precision,
+    stages,
+    unaligned,
+    wgmma_checks,
+    workloads,
+)
 from warptile.bench.environment import Sampler
 from warptile.bench.journal import Journal
 from warptile.bench.measurements import Cell, Check, Profile, Sanitized, Tuning
@@ -22,12 +32,14 @@ from warptile.bench.records import (
     LayoutsRecord,
     ProfileRecord,
     SanitizerRecord,
+    SuitesRecord,
     TuningRecord,
     TypesRecord,
     UnalignedRecord,
     decode,
     encode,
 )
+from warptile.bench.suites import SUITES, Row
 from warptile.bench.workloads import (
     BF16,
     CORRECT_SHAPES,
@@ -143,6 +155,20 @@ def test_a_kernel_that_is_too_slow_is_left_out_and_says_so(gpu, tmp_path):
     assert "one launch takes 30.0 s" in cells["simt-naive"].note
     assert len(cells["wmma-naive"].rounds) == 2
     assert "2 of 3 rounds" in cells["wmma-naive"].note
+
+
+def test_suites_become_a_record_of_every_row(gpu, tmp_path, monkeypatch):
+    monkeypatch.setattr(comparison, "BRIEF", replace(comparison.BRIEF, turn_ms=1.0, warm_up_ms=0.0))
+    monkeypatch.setattr("warptile.device_product.operand_sets", lambda *sizes: 2)
+    rows = [Row(BF16.key(64, 64, depth, "col"), ("large",)) for depth in (64, 128, 192)]
+    monkeypatch.setitem(SUITES, "llm", tuple(rows))
+    state = replace(work(tmp_path), suites=("llm",), brief=True, only=("64x64x",))
+    assert len(stages.sources_of("suites", state)) in (1, 2)  # depths may have one kernel
+    assert campaign.worker("suites", state, FOREVER) == 0
+    record = records(tmp_path)[SuitesRecord]
+    assert [(each.suite, each.problem.k) for each in record.contests] == [("llm", 128), ("llm", 192)]
+    assert all(len(each.of("ours").rounds_ms) == comparison.BRIEF.rounds for each in record.contests)
+    assert record.id.startswith("suites-h200-")
 
 
 def test_a_wrong_rung_has_no_speed(gpu, tmp_path):

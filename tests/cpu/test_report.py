@@ -16,7 +16,8 @@ from warptile.errors import UnsupportedError
 from warptile.rungs import RUNGS
 
 ROOT = Path(__file__).parents[2]
-TABLES = ("ladder", "sizes", "sizes-f16", "sizes-f32", "autotune", "counters", "correctness", "claims", "targets")
+TABLES = ("ladder", "sizes", "sizes-f16", "sizes-f32", "autotune", "counters", "correctness", "claims", "targets",
+          "suite-targets", "suite-squares")  # fmt: skip
 MENU_TABLES = ("mma", "mma-sizes", "precision", "layouts", "wgmma", "wgmma-types", "wgmma-layouts", "unaligned")
 POSITION = {name: i for i, name in enumerate(RUNGS)}
 
@@ -34,6 +35,32 @@ def rows(text):
 
 def speed(time_ms, size=4096):
     return f"{2 * size**3 / time_ms / 1e9:.1f}"
+
+
+def test_suites_stand_row_by_row_and_their_targets_beside_them(report):
+    found = rows(report.table_suite_squares())
+    assert found["1024^3 bf16 TN"][0] == "it wrote outside D"
+    ours = speed(0.25)
+    assert found["4096^3 bf16 TN"] == [ours, "105.0 %", "104.0–106.0 %", "faster", "200.0 %", "", ""]
+    assert list(rows(report.table_suite_small())) == ["1x6144x4096 bf16 TN"]
+    assert report.table_suite_llm() == NOTHING + "\n"
+    targets = rows(report.table_suite_targets())
+    large = targets["large aligned bf16 and f16, all layouts"]
+    assert large == ["cuBLASLt", "7 of 19", "1.050", "1.02", "1.050", "0.98", large[6], "no"]  # llm has no record
+    unaligned = targets["unaligned, of the aligned neighbour's rate"]
+    assert (unaligned[1], unaligned[-1]) == ("10", "yes")
+    assert "Rounds: 3, of 400 ms for everybody, sustained." in report.table_suite_targets()
+
+
+def test_the_pictures_that_a_document_shows_are_written_beside_it(report, tmp_path):
+    page = tmp_path / "docs" / "page.md"
+    page.parent.mkdir()
+    page.write_text("<!-- table:suite-squares -->\n<!-- /table -->\n<!-- table:suite-llm -->\n<!-- /table -->\n")
+    picture = page.parent / "suites" / "squares.svg"
+    assert update(tmp_path, report) == [page, picture]
+    assert check(tmp_path, report) == []
+    picture.write_text("old")
+    assert check(tmp_path, report) == [picture]
 
 
 def test_this_repositorys_documents_are_what_its_records_give():

@@ -14,12 +14,14 @@ puts DIR's records with the package's.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -28,6 +30,7 @@ from warptile.bench import stages
 from warptile.bench.environment import describe, git_hash, now
 from warptile.bench.journal import Journal, Task, run_tasks
 from warptile.bench.records import FOLDER, decode, encode, write
+from warptile.bench.suites import SUITES
 from warptile.bench.workloads import SIZES
 from warptile.errors import DeviceError, NoDeviceError
 from warptile.rungs import RUNGS, families
@@ -53,10 +56,10 @@ def say(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
 
 
-def _work(out: Path, rungs: Sequence[str], sizes: Sequence[int], types: Sequence[str] = ()) -> stages.Work:
+def _work(out: Path, rungs: Sequence[str], sizes: Sequence[int], **limits: Any) -> stages.Work:
     chosen = tuple(rung_named(name) for name in rungs)
     journal = Journal(out / "journal.jsonl")
-    return stages.Work(journal, chosen, tuple(sizes), tuple(types), tuned_folder=out / "tuned", say=say)
+    return stages.Work(journal, chosen, tuple(sizes), tuned_folder=out / "tuned", say=say, **limits)
 
 
 def compile_stage(stage: str, work: stages.Work) -> None:
@@ -185,6 +188,10 @@ def adopt(source: Path, notes: str, prediction: str, target: Path | None = None)
 @click.option("--family", "chosen_families", multiple=True, type=click.Choice(families()), help="Only these families.")
 @click.option("--size", "sizes", multiple=True, type=int, default=SIZES, show_default=True, help="Sizes of the sweep.")
 @click.option("--type", "types", multiple=True, help="Sweep and tune only these types, such as bf16.")
+@click.option("--suite", "suites", multiple=True, type=click.Choice(tuple(SUITES)), default=tuple(SUITES),
+              help="Compare these suites.")  # fmt: skip
+@click.option("--only", multiple=True, help="Of suites only the rows named so, such as '4096^3 bf16'.")
+@click.option("--brief", is_flag=True, help="Suites in five short rounds.")
 @click.option("--minutes", type=float, default=60.0, show_default=True, help="Start nothing that ends later.")
 @click.option("--git", "commit", default=None, help="Commit of the sources, where there is no checkout to ask.")
 @click.option("--previous", type=click.Path(path_type=Path), help="Folder of an earlier run to go on from.")
@@ -201,6 +208,9 @@ def main(
     chosen_families: tuple[str, ...],
     sizes: tuple[int, ...],
     types: tuple[str, ...],
+    suites: tuple[str, ...],
+    only: tuple[str, ...],
+    brief: bool,
     minutes: float,
     commit: str | None,
     previous: Path | None,
@@ -224,24 +234,27 @@ def main(
     rungs = names or tuple(
         rung.name for rung in RUNGS.values() if not chosen_families or rung.family in chosen_families
     )
+    limits = {"types": types, "suites": suites, "only": only, "brief": brief}
     until_s = until if until is not None else time.time() + 60 * minutes
     if as_worker is not None:
         try:
-            sys.exit(worker(as_worker, _work(out, rungs, sizes, types), until_s))
+            sys.exit(worker(as_worker, _work(out, rungs, sizes, **limits), until_s))
         except DeviceError:
             sys.exit(STATUS_LOST)  # the task's failure is in the journal and was said
     _begin(out, previous, retry)
     arguments = [word for name in rungs for word in ("--rung", name)]
     arguments += [word for size in sizes for word in ("--size", str(size))]
-    arguments += [word for each in types for word in ("--type", each)]
+    named = [*(("--type", each) for each in types), *(("--only", each) for each in only)]
+    named += [] if suites == tuple(SUITES) else [("--suite", each) for each in suites]
+    arguments += [*(word for pair in named for word in pair), *(["--brief"] if brief else [])]
     wanted = stages.STAGES if "all" in chosen else tuple(stage for stage in stages.STAGES if stage in chosen)
     said = [*(f"--stage {stage}" for stage in wanted), *(f"--family {family}" for family in chosen_families)]
     said += [f"--rung {name}" for name in names] + ([] if sizes == SIZES else [f"--size {size}" for size in sizes])
-    said += [f"--type {each}" for each in types]
+    said += [*(f"{option} {shlex.quote(each)}" for option, each in named), *(["--brief"] if brief else [])]
     command = "python -m warptile.bench.campaign " + " ".join(said)
     try:
         for stage in wanted:
-            compile_stage(stage, _work(out, rungs, sizes, types))
+            compile_stage(stage, _work(out, rungs, sizes, **limits))
             if not supervise(stage, out, arguments, until_s):
                 say(f"{stage}: out of time; run the same command again to go on")
                 break

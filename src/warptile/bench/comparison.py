@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -69,7 +69,7 @@ def plans_of(row: Row, device: Device) -> Iterator[Plan]:
         yield plan_of(to_problem(row.beside), device)
 
 
-def sources_of(rows: Sequence[Row], device: Device) -> list[Source]:
+def sources_of(rows: Iterable[Row], device: Device) -> list[Source]:
     """Every translation unit that some rows need, each once; a row without a plan says so when it is measured."""
     found: dict[Source, None] = {}
     for row in rows:

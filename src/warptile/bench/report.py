@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from warptile.bench import hopper, isa_tables, menu
+from warptile.bench import hopper, isa_tables, menu, suite_tables
 from warptile.bench.claims import CLAIMS, INDEX, OF_CUBLAS, OF_LIMIT, REGISTERS, STEP, TARGETS, TFLOPS, Claim, Target
 from warptile.bench.found import NOTHING, Found
 from warptile.bench.markdown import Row, count, markdown, number, percent
@@ -268,6 +268,34 @@ class Report:
         """wgmma-final on problems that lie badly."""
         return hopper.unaligned_table(self._found)
 
+    def table_suite_targets(self) -> str:
+        """Every class of the suites' rows beside its target."""
+        return suite_tables.targets_table(self._found)
+
+    def table_suite_squares(self) -> str:
+        """Square products beside cuBLASLt and torch."""
+        return suite_tables.suite_table(self._found, "squares")
+
+    def table_suite_llm(self) -> str:
+        """Products of language models."""
+        return suite_tables.suite_table(self._found, "llm")
+
+    def table_suite_ragged(self) -> str:
+        """Products that lie badly."""
+        return suite_tables.suite_table(self._found, "ragged")
+
+    def table_suite_small(self) -> str:
+        """Few tokens, long sums, a batch."""
+        return suite_tables.suite_table(self._found, "small")
+
+    def table_suite_types(self) -> str:
+        """Other types, and what goes with them."""
+        return suite_tables.suite_table(self._found, "types")
+
+    def pictures(self) -> dict[str, str]:
+        """Pictures of the suites by their paths beside a document."""
+        return suite_tables.pictures(self._found)
+
     def measured(self, name: str) -> str:
         """The block of a rung's own page: its speed over the sizes, its step, its counters and the prediction."""
         each = rung(name)
@@ -354,20 +382,29 @@ def documents(root: Path) -> list[Path]:
     return [path for path in found if _BLOCK.search(path.read_text())]
 
 
+def rendered(root: Path, report: Report) -> dict[Path, str]:
+    """Every document as the records give it, and the pictures that it shows."""
+    found = {path: report.render(path.read_text()) for path in documents(root)}
+    shown = [
+        (path.parent / name, picture)
+        for name, picture in report.pictures().items()
+        for path, text in found.items()
+        if f"]({name})" in text
+    ]
+    return found | dict(shown)
+
+
 def update(root: Path, report: Report | None = None) -> list[Path]:
-    """Rewrite every document that is not what the records give; those that changed."""
+    """Rewrite every document and picture that is not what the records give; those that changed."""
     report = report or Report()
-    changed = []
-    for path in documents(root):
-        old = path.read_text()
-        new = report.render(old)
-        if new != old:
-            path.write_text(new)
-            changed.append(path)
-    return changed
+    wanted, stale = rendered(root, report), check(root, report)
+    for path in stale:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(wanted[path])
+    return stale
 
 
 def check(root: Path, report: Report | None = None) -> list[Path]:
-    """The documents that are not what the records give."""
-    report = report or Report()
-    return [path for path in documents(root) if report.render(path.read_text()) != path.read_text()]
+    """The documents and pictures that are not what the records give."""
+    wanted = rendered(root, report or Report())
+    return [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]

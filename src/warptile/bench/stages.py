@@ -15,7 +15,8 @@ from typing import Any
 import msgspec
 
 from warptile.arch import REFERENCE_ARCH
-from warptile.bench import correctness, precision, sweep, unaligned
+from warptile.bench import comparison, correctness, precision, sweep, unaligned
+from warptile.bench.contest import Contest
 from warptile.bench.environment import Sampler, describe
 from warptile.bench.journal import Journal, Task
 from warptile.bench.measure import SHORT_COOL
@@ -40,12 +41,14 @@ from warptile.bench.records import (
     LayoutsRecord,
     ProfileRecord,
     SanitizerRecord,
+    SuitesRecord,
     TuningRecord,
     TypesRecord,
     UnalignedRecord,
 )
 from warptile.bench.requests import profile_requests, sanitize_requests
 from warptile.bench.sanitize import TOOLS, WITHOUT_RACECHECK, latest_runs, run
+from warptile.bench.suites import SUITES, chosen
 from warptile.bench.workloads import (
     BF16,
     COUNTER_SHAPES,
@@ -76,7 +79,7 @@ from warptile.source import Source, translation_unit
 from warptile.tune import Outcome, Progress, Stage, tune_on_gpu
 from warptile.tuned import Table
 
-STAGES = ("correctness", "tune", "sweep", "cool", "types", "layouts", "unaligned", "ncu", "sanitize")
+STAGES = ("correctness", "tune", "sweep", "cool", "types", "layouts", "unaligned", "suites", "ncu", "sanitize")
 """In the order in which they run: later stages use what earlier ones found."""
 
 FULL_SIZE = 4096
@@ -109,12 +112,29 @@ TUNED = (
 
 @dataclass
 class Work:
-    """What a worker shares between its tasks. ``types`` limits the groups that are swept and tuned, by their names."""
+    """What a worker shares between its tasks.
+
+    Attributes:
+        journal: of what is done.
+        rungs: which are measured; suites take what plans take.
+        sizes: of the sweep.
+        types: limits the groups that are swept and tuned, by their names.
+        suites: which are compared.
+        brief: in short rounds.
+        only: limits the rows of suites, by parts of their names.
+        tuned_folder: where searches leave what they found.
+        arch: to compile for.
+        say: tells what goes on.
+        sampler: reads clocks and power.
+    """
 
     journal: Journal
     rungs: tuple[Rung, ...]
     sizes: tuple[int, ...] = SIZES
     types: tuple[str, ...] = ()
+    suites: tuple[str, ...] = tuple(SUITES)
+    brief: bool = False
+    only: tuple[str, ...] = ()
     tuned_folder: Path | None = None
     arch: str = REFERENCE_ARCH
     say: Callable[[str], None] = print
@@ -133,6 +153,13 @@ class Work:
     def cool_bench(self) -> sweep.Bench:
         """The same in short bursts with pauses, before the chip meets its power limit."""
         return sweep.Bench(self.sampler, schedule=SHORT_COOL, tuned_folder=self.tuned_folder)
+
+    @property
+    def device(self) -> comparison.Device:
+        """What plans of suites are made for: this GPU."""
+        from warptile.gpu import driver
+
+        return comparison.Device(self.arch, driver.device_info().name if driver.available() else None)
 
     @cached_property
     def checker(self) -> correctness.Checker:
@@ -191,6 +218,10 @@ def _layouts(work: Work) -> Iterator[Task]:
 
 def _unaligned(work: Work) -> Iterator[Task]:
     yield from unaligned.tasks(work.rungs, work.arch, lambda: work.bench)
+
+
+def _suites(work: Work) -> Iterator[Task]:
+    yield from comparison.tasks(work.suites, lambda: work.bench, brief=work.brief, only=work.only)
 
 
 def _tune(work: Work) -> Iterator[Task]:
@@ -298,6 +329,7 @@ _TASKS: dict[str, Callable[[Work], Iterator[Task]]] = {
     "types": _types,
     "layouts": _layouts,
     "unaligned": _unaligned,
+    "suites": _suites,
     "ncu": _ncu,
     "sanitize": _sanitize,
 }
@@ -339,6 +371,9 @@ def _planned(rung: Rung, problem: Problem, arch: str) -> Plan:
 
 def sources_of(stage: str, work: Work) -> list[Source]:
     """Every translation unit that a stage needs, each once, those of copies before products among them."""
+    if stage == "suites":
+        rows = [row for suite in work.suites for row in chosen(suite, work.only)]
+        return comparison.sources_of(rows, work.device)
     found: dict[Source, None] = {}
     for plan in plans_of(stage, work):
         found[translation_unit(plan.rung, plan.problem, plan.config)] = None
@@ -387,6 +422,9 @@ def records_of(
     beside = tuple(journal.results(UnalignedCell, "unaligned/").values())
     if beside:
         made.append(UnalignedRecord(cells=beside, **about("unaligned", "unaligned/")))
+    contests = tuple(journal.results(Contest, "suite/").values())
+    if contests:
+        made.append(SuitesRecord(contests=contests, **about("suites", "suite/")))
     profiles = tuple(one for found in journal.results(list[Profile], "ncu/").values() for one in found)
     if profiles:
         made.append(ProfileRecord(profiles=profiles, **about("ncu", "ncu/")))

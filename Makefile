@@ -25,7 +25,7 @@ ladder: $(INSTALLED)
 	@$(RUN) -m warptile.cli.main ladder $(ARGS)
 
 test: check
-	@$(RUN) -m pytest -n 2 -rs tests/cpu tests/gpu
+	@$(RUN) -m pytest -n 2 --dist worksteal -rs tests/cpu tests/gpu
 
 test-gpu: $(INSTALLED)
 	@$(RUN) -m pytest -rs tests/gpu

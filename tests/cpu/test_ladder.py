@@ -9,6 +9,7 @@ import sys
 import msgspec
 import numpy as np
 import pytest
+from covering import covering
 from rich.console import Console
 
 from warptile import execute, ladder
@@ -64,11 +65,15 @@ def test_a_sparse_rung_draws_weights_that_it_takes():
 
 
 @pytest.mark.parametrize(
-    "dtype",
-    ["bfloat16", "tfloat32", "float64", "int8", "uint8", "int4", "uint4", "bit1", "float8_e4m3", "float8_e5m2"],
+    ("name", "dtype"),
+    covering(
+        ("mma-final", "mma-naive"),
+        ("bfloat16", "tfloat32", "float64", "int8", "uint8", "int4", "uint4", "bit1", "float8_e4m3", "float8_e5m2"),
+        pairs=(),
+    ),
 )
-def test_every_type_is_reachable_through_the_mma_family(dtype):
-    (result,) = climbed(["mma-final"], (40, 24, 64), dtype=dtype)
+def test_every_type_is_reachable_through_the_mma_family(name, dtype):
+    (result,) = climbed([name], (40, 24, 64), dtype=dtype)
     assert (result.dtype, result.correct) == (dtype, True), result.failure
 
 
@@ -240,11 +245,17 @@ def test_interrupting_ends_with_130():
     command = [sys.executable, "-m", "warptile.cli.main", "ladder", "-m", "3000", "-n", "3000"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "CUDA_VISIBLE_DEVICES": ""}
     environment.pop("WARPTILE_BACKEND", None)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as started:
-        assert started.stderr is not None
-        assert b"no GPU" in started.stderr.readline()
-        started.send_signal(signal.SIGINT)
-        out, err = started.communicate(timeout=60)
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+    ) as started:  # fmt: skip
+        try:
+            assert started.stderr is not None
+            assert b"no GPU" in started.stderr.readline()
+            started.send_signal(signal.SIGINT)
+            out, err = started.communicate(timeout=60)
+        finally:
+            started.kill()
     assert (started.returncode, out, err.split()) == (130, b"", [b"interrupted"])
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import combinations
 
 import pytest
+from covering import covering
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from wgmma_product import Result, product, small
@@ -43,17 +45,19 @@ def ok(*args: object, **kwargs: object) -> Result:
 # --- every rung ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("major", range(4))
-@pytest.mark.parametrize("name", NAMES)
-def test_every_rung_in_every_major(name: str, major: int) -> None:
-    # Every rung also meets both types, three outputs, four alignments and three schedules.
-    turn = NAMES.index(name) + major
-    a_major, b_major = MAJORS[major]
-    place = OFFSETS[turn % 4]
+@pytest.mark.parametrize(
+    ("name", "a_major", "b_major", "dtype", "out", "place", "beta", "schedule"),
+    covering(
+        NAMES, ("row", "col"), ("row", "col"), ("float16", "bfloat16"), ("float32", "float16", "bfloat16"), OFFSETS,
+        (0, 3), SCHEDULES, pairs=((0, 1), (0, 2), *combinations(range(1, 8), 2)),
+    ),
+)  # fmt: skip
+def test_every_rung_in_every_major(
+    name: str, a_major: str, b_major: str, dtype: str, out: str, place: int, beta: int, schedule: str
+) -> None:
     result = ok(
-        name, 193, 161, 97, dtype=("float16", "bfloat16")[turn % 2], out=("float32", "float16", "bfloat16")[turn % 3],
-        a_major=a_major, b_major=b_major, alpha=-2, beta=(0, 3)[major % 2], gap=(place - 97 % place) % place + place,
-        offset=place, schedule=SCHEDULES[turn % 3],
+        name, 193, 161, 97, dtype=dtype, out=out, a_major=a_major, b_major=b_major, alpha=-2, beta=beta,
+        gap=(place - 97 % place) % place + place, offset=place, schedule=schedule,
     )  # fmt: skip
     assert all(not copy.transposed for copy in result.plan.copies)
 
@@ -68,23 +72,27 @@ OTHER_TYPES = (
 )
 
 
-@pytest.mark.parametrize("types", OTHER_TYPES, ids=" ".join)
-@pytest.mark.parametrize("name", NAMES)
-def test_every_rung_in_other_types(name: str, types: tuple[str, str, str]) -> None:
-    dtype, accumulator, out = types
-    turn = NAMES.index(name) + OTHER_TYPES.index(types)
-    a_major, b_major = MAJORS[turn % 4]
+@pytest.mark.parametrize(
+    ("name", "types", "majors", "beta", "gap", "schedule"),
+    covering(NAMES, OTHER_TYPES, MAJORS, (3, 0), (0, 1, 2), SCHEDULES, pairs=tuple(combinations(range(1, 6), 2))),
+    ids=str,
+)
+def test_every_rung_in_other_types(
+    name: str, types: tuple[str, str, str], majors: tuple[str, str], beta: int, gap: int, schedule: str
+) -> None:
+    (dtype, accumulator, out), (a_major, b_major) = types, majors
     result = ok(
         name, 130, 40, 75, dtype=dtype, accumulator=accumulator, out=out, a_major=a_major, b_major=b_major,
-        alpha=2, beta=(3, 0)[turn % 2], gap=turn % 3, offset=turn // 2 % 3, schedule=SCHEDULES[turn % 3],
+        alpha=2, beta=beta, gap=gap, offset=2 - gap, schedule=schedule,
     )  # fmt: skip
     transposed = {copy.source for copy in result.plan.copies if copy.transposed}
     if dtype != "float16":  # wgmma takes others along K alone
         assert transposed == {name for name, is_bad in (("A", a_major == "col"), ("B", b_major == "row")) if is_bad}
 
 
-@pytest.mark.parametrize("size", [(1, 70, 0), (70, 1, 33)])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("name", "size"), [(FINAL, (1, 70, 0)), *covering(NAMES[::-1], ((70, 1, 33), (1, 70, 0)), pairs=())]
+)
 def test_hardly_any_depth_rows_or_columns(name: str, size: tuple[int, int, int]) -> None:
     ok(name, *size, beta=2, offset=8, gap=7, b_major="col", schedule=SCHEDULES[NAMES.index(name) % 3])
 
@@ -272,13 +280,12 @@ def test_any_legal_case(case: tuple[str, tuple[int, int, int], Config, dict[str,
 # --- arithmetic ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", ["float16", "int8"])
-def test_as_many_products_as_tiles_need(dtype: str) -> None:
+@pytest.mark.parametrize(("name", "dtype"), covering(NAMES, ("float16", "int8"), pairs=()))
+def test_as_many_products_as_tiles_need(name: str, dtype: str) -> None:
     # 4 tiles of 128 x 64 and 3 steps of depth in each.
     depth = 3 * 1024 // DTYPES[dtype].bits
-    for name in NAMES:
-        counters = ok(name, 256, 128, depth, dtype=dtype, b_major="col").report.counters
-        assert counters["tensor_flops"] == 2 * 256 * 128 * depth
+    counters = ok(name, 256, 128, depth, dtype=dtype, b_major="col").report.counters
+    assert counters["tensor_flops"] == 2 * 256 * 128 * depth
 
 
 def test_multicast_reads_b_once() -> None:

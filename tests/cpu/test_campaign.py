@@ -12,6 +12,7 @@ from pretended_gpu import PretendedGpu
 from recorded import all_records, environment, ladder_record
 
 from warptile.bench import (
+    ahead,
     campaign,
     comparison,
     correctness,
@@ -163,7 +164,7 @@ def test_suites_become_a_record_of_every_row(gpu, tmp_path, monkeypatch):
     rows = [Row(BF16.key(64, 64, depth, "col"), ("large",)) for depth in (64, 128, 192)]
     monkeypatch.setitem(SUITES, "llm", tuple(rows))
     state = replace(work(tmp_path), suites=("llm",), brief=True, only=("64x64x",))
-    assert len(stages.sources_of("suites", state)) in (1, 2)  # depths may have one kernel
+    assert len(ahead.sources_of("suites", state)) in (1, 2)  # depths may have one kernel
     assert campaign.worker("suites", state, FOREVER) == 0
     record = records(tmp_path)[SuitesRecord]
     assert [(each.suite, each.problem.k) for each in record.contests] == [("llm", 128), ("llm", 192)]
@@ -481,14 +482,12 @@ def test_every_rung_is_swept_over_every_size_and_checked_on_every_shape():
 def test_each_stage_knows_its_kernels():
     state = stages.Work(Journal.__new__(Journal), (RUNGS["simt-naive"], RUNGS["wmma-final"]))
     for stage in ("correctness", "sweep", "ncu", "sanitize"):
-        sources = stages.sources_of(stage, state)
+        sources = ahead.sources_of(stage, state)
         assert sources
         assert len(sources) == len(set(sources))
         assert any("simt" in source.text for source in sources)
     hopper = stages.Work(Journal.__new__(Journal), (RUNGS["wgmma-final"],), (4096,))
-    copying = [
-        source for source in stages.sources_of("unaligned", hopper) if "operand_copies" in source.name_expression
-    ]
+    copying = [source for source in ahead.sources_of("unaligned", hopper) if "operand_copies" in source.name_expression]
     assert copying
 
 

@@ -26,7 +26,7 @@ from typing import Any
 import click
 import msgspec
 
-from warptile.bench import stages
+from warptile.bench import ahead, stages
 from warptile.bench.environment import describe, git_hash, now
 from warptile.bench.journal import Journal, Task, run_tasks
 from warptile.bench.records import FOLDER, decode, encode, write
@@ -64,7 +64,7 @@ def _work(out: Path, rungs: Sequence[str], sizes: Sequence[int], **limits: Any) 
 
 def compile_stage(stage: str, work: stages.Work) -> None:
     """Compile a stage's kernels in parallel into the cache; what does not compile is said, and fails in its task."""
-    sources = stages.sources_of(stage, work)
+    sources = ahead.sources_of(stage, work)
     start_s = time.monotonic()
     failed = [made for _, made in compile_ahead(sources, work.arch) if isinstance(made, str)]
     say(f"{stage}: {len(sources)} kernels in {time.monotonic() - start_s:.0f} s, {len(failed)} do not compile")

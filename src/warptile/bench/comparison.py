@@ -26,7 +26,6 @@ from warptile.gpu.timing import Candidate, Runner, Schedule, take_turns
 from warptile.plan import Plan, make_plan
 from warptile.problem import Problem
 from warptile.source import Source, translation_unit
-from warptile.tuned import config_for
 
 WHOLE = Schedule("sustained", rounds=7, turn_ms=400.0, warm_up_ms=400.0)
 BRIEF = Schedule("sustained", rounds=5, turn_ms=120.0, warm_up_ms=120.0)
@@ -59,7 +58,8 @@ def plan_of(problem: Problem, device: Device, max_sms: int | None = None) -> Pla
     if "SMS" not in plan.config:
         raise UnsupportedError(f"max_sms: {plan.rung.name} always takes all multiprocessors")
     config = {**plan.config, "SMS": min(plan.config["SMS"], max_sms)}
-    return make_plan(problem, rung=plan.rung.name, config=config, arch=device.arch)
+    made = make_plan(problem, rung=plan.rung.name, config=config, arch=device.arch)
+    return replace(made, origin=f"{plan.origin}, on {max_sms} multiprocessors at most")
 
 
 def plans_of(row: Row, device: Device) -> Iterator[Plan]:
@@ -104,8 +104,7 @@ def measure(bench: Bench, suite: str, row: Row, *, brief: bool = False) -> Conte
     described = Contest(
         suite=suite, problem=row.problem, offset=row.offset, max_sms=row.max_sms, beside=row.beside,
         rung=plan.rung.name, config=dict(plan.config), no_baseline=bench.no_library, sets=product.sets,
-        tuned=config_for(plan.rung, product.problem, device.gpu or "") is not None,
-        resources=resources_of(product, plan),
+        origin=plan.origin, resources=resources_of(product, plan),
         copied_bytes=sum(copy.moved_bytes for copy in plan.copies), regime=schedule.regime, turn_ms=schedule.turn_ms,
         error_ratio=found.error_ratio if math.isfinite(found.error_ratio) else None,
     )  # fmt: skip

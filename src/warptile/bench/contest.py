@@ -78,7 +78,7 @@ class Contest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         max_sms: the most multiprocessors that it was given, or None for all.
         rung: the kernel that the plan took.
         config: its tunables.
-        tuned: whether these come from a table of searches.
+        origin: where these come from, in words: a search of this problem, of one nearby, or a prediction.
         turns: everybody's rounds, in the order of a round.
         sets: operand sets that are rotated, so that L2 does not keep them.
         regime: ``"sustained"``, with the milliseconds of one turn behind it.
@@ -103,7 +103,7 @@ class Contest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     max_sms: int | None = None
     rung: str
     config: dict[str, int]
-    tuned: bool = False
+    origin: str = "predicted"
     turns: tuple[Turns, ...] = ()
     sets: int = 1
     regime: str = "sustained"

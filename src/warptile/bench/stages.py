@@ -48,7 +48,7 @@ from warptile.bench.records import (
 )
 from warptile.bench.requests import profile_requests, sanitize_requests
 from warptile.bench.sanitize import TOOLS, WITHOUT_RACECHECK, latest_runs, run
-from warptile.bench.suites import SUITES, chosen
+from warptile.bench.suites import SUITES
 from warptile.bench.workloads import (
     BF16,
     COUNTER_SHAPES,
@@ -68,14 +68,10 @@ from warptile.bench.workloads import (
     square,
     to_problem,
 )
-from warptile.execute import copy_source
 from warptile.gpu.timing import COOL, SUSTAINED
-from warptile.plan import Plan, make_plan
-from warptile.problem import Problem
 from warptile.rungs import RUNGS
 from warptile.rungs.rung import Config, Rung
 from warptile.rungs.wmma import nine
-from warptile.source import Source, translation_unit
 from warptile.tune import Outcome, Progress, Stage, tune_on_gpu
 from warptile.tuned import Table
 
@@ -333,52 +329,6 @@ _TASKS: dict[str, Callable[[Work], Iterator[Task]]] = {
     "ncu": _ncu,
     "sanitize": _sanitize,
 }
-
-
-# --- compiling ahead -------------------------------------------------------------------------------------------------
-
-
-def plans_of(stage: str, work: Work) -> Iterator[Plan]:
-    """The plans whose kernels a stage needs; tuning compiles its own."""
-    if stage == "correctness":
-        for planned in correctness.plan_checks(work.rungs, work.arch):
-            yield planned.plan(work.arch)
-    elif stage in ("sweep", "cool"):
-        for key, rungs in sweep.plan_cells(work.rungs, work.arch, work.sizes if stage == "sweep" else COOL_SIZES):
-            for rung in rungs:
-                yield _planned(rung, to_problem(key), work.arch)
-    elif stage in ("types", "layouts"):
-        pairs = precision.plan_types if stage == "types" else precision.plan_layouts
-        for key, rung in pairs(work.rungs, work.arch):
-            yield _planned(rung, to_problem(key), work.arch)
-    elif stage == "unaligned":
-        for key, offset, neighbour, rung in unaligned.plan_unaligned(work.rungs, work.arch):
-            yield _planned(rung, to_problem(key, offset=offset), work.arch)
-            yield _planned(rung, to_problem(neighbour), work.arch)
-    elif stage in ("ncu", "sanitize"):
-        requests = sanitize_requests(work.rungs, work.arch)
-        if stage == "ncu":
-            shapes = ((PROFILE_SIZE,) * 3, *COUNTER_SHAPES)
-            requests = [r for shape in shapes for r in profile_requests(work.rungs, work.arch, shape)]
-        for request in requests:
-            problem = to_problem(request.problem, with_c=request.beta != 0)
-            yield make_plan(problem, rung=request.rung, config=request.config, arch=work.arch)
-
-
-def _planned(rung: Rung, problem: Problem, arch: str) -> Plan:
-    return make_plan(problem, rung=rung.name, config=default_config(rung, problem, arch), arch=arch)
-
-
-def sources_of(stage: str, work: Work) -> list[Source]:
-    """Every translation unit that a stage needs, each once, those of copies before products among them."""
-    if stage == "suites":
-        rows = [row for suite in work.suites for row in chosen(suite, work.only)]
-        return comparison.sources_of(rows, work.device)
-    found: dict[Source, None] = {}
-    for plan in plans_of(stage, work):
-        found[translation_unit(plan.rung, plan.problem, plan.config)] = None
-        found |= dict.fromkeys(copy_source(copy) for copy in plan.copies)
-    return list(found)
 
 
 # --- records ---------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The tables of tuned configurations that ship with the package: ``data/tuned-<rung>.json``, one line an entry.
 
-They are made from records of searches (`warptile.bench.shipping`), never by hand. Numbers of an entry: its problem, in
+They are made from records of searches (`warptile.bench.shipping`), never by hand. An entry: its problem, in
 the order of `warptile.tuned.ProblemClass`; its configuration, in the order of ``keys``; TFLOP/s; that over cuBLASLt's
 best, or null where it was not measured; and which record it comes from.
 """
@@ -19,10 +19,12 @@ ProblemTuple = tuple[int, int, int, str, str, str, str, int, int, int, bool, str
 
 
 class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A record: its name and the commit at which it was taken."""
+    """A record: its name, the commit at which it was taken, and the hash of the rung's source files there
+    (`warptile.tuned.source_of`)."""
 
     record: str
     git_hash: str
+    source: str
 
 
 class ShippedEntry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -42,7 +44,6 @@ class ShippedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         schema: `SCHEMA`.
         gpu: the model that it was taken on.
         rung: whose configurations.
-        source: hash of the rung's source files when it was taken: `warptile.tuned.source_of`.
         origins: the records that it is made from.
         keys: names of a configuration's values.
         entries: the problems.
@@ -51,7 +52,6 @@ class ShippedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     schema: str
     gpu: str
     rung: str
-    source: str
     origins: tuple[Origin, ...]
     keys: tuple[str, ...]
     entries: tuple[ShippedEntry, ...]

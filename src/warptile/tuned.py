@@ -19,13 +19,14 @@ import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
 import msgspec
 
 from warptile import shipped
+from warptile.dtypes import DTYPES
 from warptile.errors import UnsupportedError
 from warptile.headers import KERNELS, reachable
 from warptile.plan import cost
@@ -90,6 +91,19 @@ class ProblemClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             problem.b.major, problem.a.alignment_bytes, problem.b.alignment_bytes, problem.d.alignment_bytes,
             problem.c is not None, problem.a.major, problem.batch,
         )  # fmt: skip
+
+    def problem(self, *, sparse: bool = False) -> Problem:
+        """The contiguous problem of this class, as badly aligned as it."""
+        problem = Problem.dense(
+            self.m, self.n, self.k, DTYPES[self.dtype], out=DTYPES[self.out], accumulator=DTYPES[self.accumulator],
+            a_major=self.a_major, b_major=self.b_major, with_c=self.with_c, sparse=sparse, batch=self.batch,
+        )  # fmt: skip
+        return replace(
+            problem,
+            a=replace(problem.a, alignment_bytes=self.a_alignment),
+            b=replace(problem.b, alignment_bytes=self.b_alignment),
+            d=replace(problem.d, alignment_bytes=self.d_alignment),
+        )
 
     @property
     def extents(self) -> tuple[int, int, int, int]:
@@ -363,12 +377,8 @@ def _share(rung: Rung, problem: Problem, config: Config) -> float:
 
 
 def _share_there(rung: Rung, problem: Problem, known: Known) -> float:
-    """The same of a tuned configuration where it was tuned, at least 1: a problem with the types of this one."""
-    m, n, k, batch = known.problem.extents
-    there = Problem.dense(
-        m, n, k, problem.a.dtype, out=problem.d.dtype, accumulator=problem.accumulator, a_major=known.problem.a_major,
-        b_major=known.problem.b_major, with_c=problem.c is not None, sparse=problem.a.sparse, batch=batch,
-    )  # fmt: skip
+    """The same of a tuned configuration where it was tuned, at least 1."""
+    there = known.problem.problem(sparse=problem.a.sparse)
     if rung.illegal(there, known.config) is not None:
         return 1.0
     return max(_share(rung, there, known.config), 1.0)

@@ -9,7 +9,8 @@ from click.testing import CliRunner
 from pretended_gpu import DEVICE, PretendedGpu
 
 from warptile.bench import tuning
-from warptile.bench.tuning_shapes import SUITES, Shape, shapes
+from warptile.bench.suites import SUITES
+from warptile.bench.tuning import Shape, shapes
 from warptile.cli.tune import command
 from warptile.dtypes import dtype
 from warptile.errors import DeviceError
@@ -23,7 +24,7 @@ BF16 = dtype("bfloat16")
 
 
 def shape(m, n, k):
-    return Shape("small", Problem.dense(m, n, k, BF16, out=BF16, accumulator=dtype("float32"), b_major="col"))
+    return Shape(f"{m}x{n}x{k}", Problem.dense(m, n, k, BF16, out=BF16, accumulator=dtype("float32"), b_major="col"))
 
 
 @pytest.fixture
@@ -119,11 +120,18 @@ def test_a_worker_that_never_measured_is_not_started_again(tmp_path, monkeypatch
     assert not tuning.supervise(["small"], [], tmp_path, time.time() + 100, lambda text: None)
 
 
-def test_suites_name_each_problem_once_and_all_have_a_short_list():
-    found = shapes()
-    assert {each.suite for each in found} == set(SUITES)
+def test_every_row_of_the_suites_is_searched_once():
+    found = shapes(tuple(SUITES))
     assert len({each.name for each in found}) == len(found) >= 100
-    for each in found[:: len(found) // 12]:
+    assert len({(each.problem, each.offset) for each in found}) == len(found)
+    rows = {row.name for suite in SUITES.values() for row in suite if not row.problem.sparse and row.max_sms is None}
+    missing = rows - {each.name for each in found}
+    assert missing == {"4096^3 f16 TN", "8192^3 f16 TN"}  # bf16 serves them
+    assert "1024x50304x768 bf16 TN" in {each.name for each in found}  # beside an unaligned one
+    displaced = next(each for each in found if each.offset)
+    assert displaced.problem.d.alignment_bytes == 2
+    assert [each.problem.m for each in found[-8:]] == [1] * 8
+    for each in found[:: len(found) // 8]:
         assert tuning.Task.of(each).configs[0] == RUNGS["wgmma-final"].default_config(each.problem)
 
 
@@ -132,7 +140,7 @@ def test_the_command_compiles_without_a_gpu_and_refuses_to_measure(monkeypatch):
     monkeypatch.setattr(
         tuning, "compile_only", lambda tasks, say, processes: asked.append((len(tasks), processes)) or 0
     )
-    arguments = ["--suite", "squares", "--only", "4096x4096x4096", "--compile-only", "--processes", "2"]
+    arguments = ["--suite", "squares", "--only", "4096^3", "--compile-only", "--processes", "2"]
     assert CliRunner().invoke(command, arguments, standalone_mode=False).return_value == 0
-    assert asked == [(len([each for each in shapes(("squares",)) if "4096x4096x4096" in each.name]), 2)]
+    assert asked == [(len([each for each in shapes(("squares",)) if "4096^3" in each.name]), 2)]
     assert CliRunner().invoke(command, ["--only", "x"]).exit_code == 2

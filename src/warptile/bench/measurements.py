@@ -12,6 +12,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from warptile.tuned import ProblemClass
+
 
 class Spread(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Smallest, middle and largest of some samples."""
@@ -388,3 +390,22 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     candidates: int
     illegal: int
     best_rounds_ms: tuple[float, ...] = ()
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One configuration in a short search, as one line: milliseconds of one launch in the brief look that all had, and
+    round by round where it was among the best; or why it failed."""
+
+    config: str
+    brief_ms: float | None = None
+    rounds_ms: tuple[float, ...] = ()
+    failed: str | None = None
+
+
+class Searched(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A short search over one rung's configurations for one problem, the best first."""
+
+    rung: str
+    source: str
+    problem: ProblemClass
+    tried: tuple[Attempt, ...]

@@ -22,6 +22,7 @@ from warptile.bench.measurements import (
     Environment,
     Profile,
     Sanitized,
+    Searched,
     Tuning,
     TypeCell,
     UnalignedCell,
@@ -124,6 +125,12 @@ class SuitesRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag="w
     contests: tuple[Contest, ...]
 
 
+class SearchesRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag="warptile.record.searches/1"):
+    """Short searches over many problems: what the tables of tuned configurations that ship are made from."""
+
+    searches: tuple[Searched, ...]
+
+
 AnyRecord = (
     LadderRecord
     | CorrectnessRecord
@@ -134,6 +141,7 @@ AnyRecord = (
     | LayoutsRecord
     | UnalignedRecord
     | SuitesRecord
+    | SearchesRecord
 )
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")

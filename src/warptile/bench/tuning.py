@@ -24,9 +24,10 @@ from typing import Any
 import msgspec
 
 from warptile.bench.environment import Sampler, describe
-from warptile.bench.measurements import Environment
+from warptile.bench.measurements import Environment, ProblemKey
 from warptile.bench.pool import Pool, PooledProduct
-from warptile.bench.tuning_shapes import Shape, shapes
+from warptile.bench.suites import SUITES, row_name
+from warptile.bench.workloads import to_problem
 from warptile.compile import compiler_version
 from warptile.device_product import Launcher, runner_for
 from warptile.dtypes import DType
@@ -34,12 +35,13 @@ from warptile.errors import CompileError, DeviceError
 from warptile.gpu import driver
 from warptile.gpu.timing import Runner
 from warptile.plan import config_text, make_plan
+from warptile.problem import Problem
 from warptile.rungs import RUNGS
 from warptile.rungs.rung import Config
 from warptile.rungs.wgmma_shortlist import shortlist
 from warptile.source import Source, translation_unit
 from warptile.tune import Candidates, Outcome, Stage, compile_ahead, search
-from warptile.tuned import Entry, ProblemClass, Search, Table, source_of
+from warptile.tuned import LIKE, Entry, ProblemClass, Search, Table, source_of
 
 RUNG = RUNGS["wgmma-final"]
 ARCH = "sm_90a"
@@ -67,6 +69,15 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
+class Shape:
+    """One problem of a suite: its name in the suite's words, and elements by which all matrices are displaced."""
+
+    name: str
+    problem: Problem
+    offset: int = 0
+
+
+@dataclass(frozen=True)
 class Task:
     """One problem with what is tried on it."""
 
@@ -81,7 +92,25 @@ class Task:
         return Task(shape, configs, tuple(translation_unit(RUNG, shape.problem, config) for config in configs))
 
 
-def tasks_of(suites: tuple[str, ...], only: Sequence[str] = ()) -> list[Task]:
+def shapes(suites: Sequence[str]) -> tuple[Shape, ...]:
+    """The problems of some suites, and those beside which they are shown, each once. Left out are sparse ones, those of
+    fewer multiprocessors, and those of types that cost what others do (`warptile.tuned.LIKE`). Problems of one row come
+    last: those of eight serve them."""
+    found: dict[object, Shape] = {}
+    for row in (row for suite in suites for row in SUITES[suite] if not row.problem.sparse):
+        for key, offset in ((row.problem, row.offset), (row.beside, 0)):
+            if key is not None:
+                problem = to_problem(key, offset=offset)
+                found.setdefault(_like(key, offset), Shape(row_name(key, offset), problem, offset))
+    return tuple(sorted(found.values(), key=lambda shape: shape.problem.m == 1))
+
+
+def _like(key: ProblemKey, offset: int) -> object:
+    dtype, out = (LIKE.get(name, name) for name in (key.dtype, key.out))
+    return msgspec.structs.replace(key, dtype=dtype, out=out), offset
+
+
+def tasks_of(suites: Sequence[str], only: Sequence[str] = ()) -> list[Task]:
     """The problems of some suites, or those of which the name has one of some words."""
     chosen = [shape for shape in shapes(suites) if not only or any(word in shape.name for word in only)]
     return [Task.of(shape) for shape in chosen]
@@ -316,7 +345,7 @@ def environment_file(folder: Path) -> Path:
     return folder / "environment.json"
 
 
-def worker(folder: Path, until_s: float, suites: tuple[str, ...], only: Sequence[str]) -> int:
+def worker(folder: Path, until_s: float, suites: Sequence[str], only: Sequence[str]) -> int:
     """A worker process; its exit status."""
     start_s = time.monotonic()
     with Sampler() as sampler:
@@ -334,4 +363,4 @@ def worker(folder: Path, until_s: float, suites: tuple[str, ...], only: Sequence
 if __name__ == "__main__":
     words = sys.argv[3:]
     cut = words.index("--only") if "--only" in words else len(words)
-    sys.exit(worker(Path(sys.argv[1]), float(sys.argv[2]), tuple(words[:cut]), words[cut + 1 :]))
+    sys.exit(worker(Path(sys.argv[1]), float(sys.argv[2]), words[:cut], words[cut + 1 :]))

@@ -1,0 +1,194 @@
+"""The tables that ship are made from records, and every configuration in them is legal, compiles without spills or
+serialised wgmma, and is right on the emulator. The last two take a few of them in an ordinary run, others after each
+change of the kernel, and all with WARPTILE_TEST_ALL_TUNED=1."""
+
+import os
+from functools import cache
+
+import msgspec
+import pytest
+from tensor_product import compiled_once
+from wgmma_product import product
+
+from warptile import shipped
+from warptile.bench.contest import LIBRARY, OURS, Contest, Turns
+from warptile.bench.environment import describe
+from warptile.bench.records import SearchesRecord, SuitesRecord, committed
+from warptile.bench.shipping import RECORDS, record_of, searches_of, ship, tables_of
+from warptile.bench.tuning import environment_file
+from warptile.bench.workloads import BF16, to_problem
+from warptile.plan import config_text
+from warptile.rungs import RUNGS
+from warptile.rungs.wgmma_neighbours import adapted
+from warptile.source import translation_unit
+from warptile.tuned import Entry, ProblemClass, Search, Table, source_of
+
+RUNG = RUNGS["wgmma-final"]
+ARCH = "sm_90a"
+KEY = BF16.key(4096, 4096, 4096, "col")
+CLASS = ProblemClass.of(to_problem(KEY))
+COMPILED, EMULATED = 3, 2
+
+
+def entries_of_a_search(problem=CLASS, source="s"):
+    """Two configurations in rounds, of which the second is the faster, one in the brief look alone, and a failure."""
+    search = Search("NVIDIA H200", "NVRTC 13.0.88", RUNG.name, source, problem)
+    configs = [{**RUNG.default_config(to_problem(KEY)), "GROUP": group} for group in (4, 8, 16, 32)]
+    made = [
+        Entry(search=search, config=config, stage=0, time_ms=0.2 + 0.01 * i) for i, config in enumerate(configs[:3])
+    ]
+    made.append(Entry(search=search, config=configs[3], stage=0, time_ms=None, failed="CompileError: it spills"))
+    for config, rounds in ((configs[0], (0.23, 0.21, 0.22)), (configs[1], (0.2, 0.2, 0.21))):
+        made.append(Entry(search=search, config=config, stage=1, time_ms=rounds[1], rounds_ms=rounds))
+    return [*made, msgspec.structs.replace(made[-1], winner=True)], [config_text(config) for config in configs]
+
+
+def test_a_search_becomes_a_list_the_best_first_with_all_its_times():
+    entries, texts = entries_of_a_search()
+    (found,) = searches_of(entries)
+    assert (found.problem, found.source, [each.config for each in found.tried]) == (
+        CLASS, "s", [texts[1], texts[0], texts[2], texts[3]],
+    )  # fmt: skip
+    assert (found.tried[0].brief_ms, found.tried[0].rounds_ms) == (0.21, (0.2, 0.2, 0.21))
+    assert found.tried[3].failed == "CompileError: it spills"
+
+
+def contest(config):
+    turns = [Turns(who=who, rounds_ms=rounds, launches=9, method="events") for who, rounds in (
+        (OURS, (0.2, 0.2)), (LIBRARY, (0.21, 0.21)))]  # fmt: skip
+    values = dict(word.split("=") for word in config.split())
+    ours = {key: int(value) for key, value in values.items()}
+    return Contest(suite="squares", problem=KEY, rung=RUNG.name, config=ours, turns=tuple(turns))
+
+
+def test_a_run_becomes_a_record_and_a_table_with_its_worth_beside_the_library(tmp_path, monkeypatch):
+    entries, texts = entries_of_a_search()
+    table = Table("nvidia-h200", tmp_path)
+    for entry in entries:
+        table.append(entry)
+    environment = msgspec.structs.replace(describe(None), gpu="NVIDIA H200")
+    environment_file(tmp_path).write_bytes(msgspec.json.encode(environment))
+    record = record_of(tmp_path, commit="abc", command="warptile tune --suite all")
+    assert record.kind == "searches"
+    suites = SuitesRecord(
+        date=record.date,
+        git_hash="abd",
+        command="warptile bench",
+        environment=environment,
+        contests=(contest(texts[1]),),
+    )
+    (made,) = tables_of([record, suites])
+    (entry,) = made.entries
+    assert (made.gpu, made.rung, made.origins[0].git_hash, made.origins[0].source) == (
+        "NVIDIA H200",
+        RUNG.name,
+        "abc",
+        "s",
+    )
+    assert config_text(dict(zip(made.keys, entry.config, strict=True))) == texts[1]
+    assert (entry.tflops, entry.of_cublaslt) == (round(2 * 4096**3 / 0.2e9, 1), 1.05)
+    monkeypatch.setattr(shipped, "FOLDER", tmp_path / "data")
+    shipped.table.cache_clear()
+    assert [path.name for path in ship([record])] == ["tuned-wgmma-final.json"]
+    assert shipped.table(RUNG.name).entries[0].of_cublaslt is None
+    shipped.table.cache_clear()
+
+
+def test_of_one_problem_the_newest_search_counts():
+    older, newer = (
+        SearchesRecord(
+            date=f"2026-11-2{day}T00:00:00Z", git_hash=f"{day}", command="", environment=describe(None),
+            searches=searches_of(entries_of_a_search(problem, f"source {day}")[0]),
+        )
+        for day, problem in ((1, CLASS), (2, CLASS))
+    )  # fmt: skip
+    (made,) = tables_of([older, newer])
+    assert [origin.git_hash for origin in made.origins] == ["2"]
+
+
+# --- what ships ------------------------------------------------------------------------------------------------------
+
+
+@cache
+def shipped_table():
+    return shipped.table(RUNG.name)
+
+
+def everything():
+    """(problem class, configuration) of all entries."""
+    table = shipped_table()
+    return [
+        (ProblemClass(*entry.problem), dict(zip(table.keys, entry.config, strict=True)))
+        for entry in (table.entries if table else ())
+    ]
+
+
+def kernels():
+    """An entry for each kernel that ships, in an order that changes with the kernel's source."""
+    found = {}
+    for problem, config in everything():
+        found.setdefault(translation_unit(RUNG, problem.problem(), config), (problem, config))
+    if not found:
+        return []
+    turn = int(source_of(RUNG), 16) % len(found)
+    pairs = list(found.items())
+    return pairs[turn:] + pairs[:turn]
+
+
+def taken(pairs, count):
+    return pairs if os.environ.get("WARPTILE_TEST_ALL_TUNED") else pairs[:count]
+
+
+def test_the_tables_are_those_of_the_records():
+    made = {shipped.path_of(table.rung).name: shipped.encode(table) for table in tables_of(committed())}
+    assert {path.name: path.read_bytes() for path in shipped.FOLDER.glob("*.json")} == made
+    assert RECORDS.is_dir()
+
+
+def test_the_table_was_taken_at_this_kernel():
+    """It stays in use when it was not (`warptile.tuned`): this says so, as a skip that is shown."""
+    table = shipped_table()
+    if table is None:
+        pytest.skip("no table ships")
+    older = [origin.record for origin in table.origins if origin.source != source_of(RUNG)]
+    if older:
+        pytest.skip(f"{RUNG.name} was edited since {', '.join(older)}; tune again when its speed may have changed")
+
+
+def test_every_configuration_is_legal_for_its_problem():
+    refused = {problem: RUNG.illegal(problem.problem(), config) for problem, config in everything()}
+    assert {problem: reason for problem, reason in refused.items() if reason} == {}
+    for problem in refused:
+        assert ProblemClass.of(problem.problem()) == problem
+
+
+def test_kernels_that_ship_compile_without_spills_or_serialised_products():
+    for source, _ in taken(kernels(), COMPILED):  # a spill or a serialised wgmma is a CompileError
+        assert compiled_once(source, ARCH).resources.spill_bytes == 0
+
+
+def small(problem, config):
+    """Extents of a cluster of tiles and a part of the next, with this problem's remainders by 16, and enough depth."""
+    rows, columns = config["BM"] * config["CM"], config["BN"] * config["CN"]
+    m, n = (columns, rows) if config["SWAP"] else (rows, columns)
+    wanted = (m + 8, n + 8, 5 * config["BK"])
+    return tuple(
+        min(extent, -(-(each - extent % 16) // 16) * 16 + extent % 16)
+        for each, extent in zip(wanted, problem.extents[:3], strict=True)
+    )
+
+
+def test_kernels_that_ship_are_right_on_the_emulator():
+    single = [(problem, config) for _, (problem, config) in kernels() if problem.batch == 1]
+    for problem, config in taken(single, EMULATED):
+        m, n, k = small(problem, config)
+        offset = int(problem.a_alignment < 16 and problem.k % 8 == 0)
+        natural = msgspec.structs.replace(problem, m=m, n=n, k=k)
+        made = adapted(natural.problem(), config, problem.extents, RUNG.illegal)
+        made = {**made, "SMS": min(made["SMS"], 8)}
+        found = product(
+            RUNG.name, m, n, k, dtype=problem.dtype, accumulator=problem.accumulator, out=problem.out,
+            a_major=problem.a_major, b_major=problem.b_major, config=made, offset=offset,
+        )  # fmt: skip
+        assert found.error_ratio <= 1, (problem, config)
+        assert found.guards_kept

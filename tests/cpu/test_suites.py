@@ -196,6 +196,7 @@ def test_the_command_measures_all_rows_beside_what_they_ask_for(gpu, capsys, tmp
     square = rows["64^3 bf16 TN"]
     assert square["speed_over"]["cuBLASLt"]["median"] == pytest.approx(0.5 / 0.4)
     assert [turns["who"] for turns in square["turns"]] == [LIBRARY, OURS]
+    assert (square["baseline"], square["first_heuristic"]) == ("heuristic 1", pytest.approx(0.5 / 0.75))
     assert all(len(turns["rounds_ms"]) == 3 for turns in square["turns"])
     assert "ImportError" in square["no_torch"] or "not installed" in square["no_torch"]
     assert rows["64x63x64 bf16 TN"]["speed_over"]["beside"]["median"] == pytest.approx(63 / 64)

@@ -115,7 +115,8 @@ def measure(bench: Bench, suite: str, row: Row, *, brief: bool = False) -> Conte
     if library is not None:
         best = bench.best_algorithm(product, library)
         candidates[LIBRARY] = bench.baseline_candidate(product, library, best.index)
-        described = msgspec.structs.replace(described, baseline=library.name(best.index))
+        first = best.best_ms / best.first_ms if best.first_ms else None
+        described = msgspec.structs.replace(described, baseline=library.name(best.index), first_heuristic=first)
     torch, no_torch = bench.torch(row.problem, product)
     if torch is not None:
         candidates[TORCH] = Candidate(torch, torch.sets)

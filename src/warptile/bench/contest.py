@@ -87,6 +87,7 @@ class Contest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         beside_rung: its kernel.
         beside_config: its tunables.
         baseline: which algorithm of the vendor's library was the best, or None.
+        first_heuristic: speed of the library's first choice over its best, from the search for the best, or None.
         no_baseline: why there is none.
         torch: what torch's product is called, or None.
         no_torch: why there is none.
@@ -112,6 +113,7 @@ class Contest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     beside_rung: str = ""
     beside_config: dict[str, int] = {}
     baseline: str | None = None
+    first_heuristic: float | None = None
     no_baseline: str = ""
     torch: str | None = None
     no_torch: str = ""

@@ -9,7 +9,7 @@ from html import escape
 from warptile.bench.contest import BESIDE, LIBRARY, Contest, Share
 from warptile.bench.suites import row_name
 
-LINE, TEXT, PLOT, EDGE = 18, 250, 460, 30
+LINE, TEXT, PLOT, EDGE = 18, 300, 460, 30
 """Pixels: height of a row, width of its name, of the axis, and around everything."""
 
 COLOURS = {"faster": "#1a7f37", "slower": "#c4432b", "equal": "#6e7781"}

@@ -68,3 +68,19 @@ def test_every_algorithm_computes_the_product(library, types, b_major, a_major):
     assert library.version.startswith("cublasLt ")
     product.close()
     operands.close()
+
+
+def test_a_batch_is_one_product(library):
+    from warptile.arrays import numpy_dtype
+    from warptile.gpu import driver
+    from warptile.reference import error_ratio, is_correct
+
+    key = ProblemKey(M, N, K, "bfloat16", "float32", "bfloat16", "col", batch=3)
+    product, operands = library.product(key), DeviceProduct(to_problem(key), sets=1)
+    workspace, at = driver.Allocation(WORKSPACE_BYTES), operands.pointers(0)
+    product.launch(0, at["A"], at["B"], at["D"], workspace.address, 0)
+    d = np.empty((3, M, N), numpy_dtype(operands.problem.d.dtype))
+    operands._d[0].to_host(d.reshape(-1).view(np.uint8), operands._d_begin)
+    assert is_correct(error_ratio(d, operands.reference(products_per_rounding=8)))
+    product.close()
+    operands.close()

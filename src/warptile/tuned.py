@@ -185,14 +185,13 @@ def _hash_of(file: str) -> str:
 
 def folder() -> Path:
     """Where tuned results are kept; read from the environment at each call."""
-    chosen = os.environ.get("WARPTILE_CACHE_DIR")
-    if chosen:
+    return _folder(os.environ.get("WARPTILE_CACHE_DIR") or None)
+
+
+@lru_cache(maxsize=8)
+def _folder(chosen: str | None) -> Path:
+    if chosen is not None:
         return Path(chosen) / "tuned"
-    return _platforms_folder()
-
-
-@lru_cache(maxsize=1)
-def _platforms_folder() -> Path:
     import platformdirs
 
     return Path(platformdirs.user_data_dir("warptile")) / "tuned"

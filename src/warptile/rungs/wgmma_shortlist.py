@@ -19,8 +19,8 @@ from warptile.rungs.wgmma_choice import MULTIPROCESSORS, Illegal, guess, made, s
 from warptile.rungs.wgmma_neighbours import fitted
 from warptile.rungs.wgmma_tiles import ROW_BYTES
 
-MOST = 14
-VARIANTS = 5
+MOST = 18
+VARIANTS = 7
 """How many of them are variants of the best picks."""
 
 LARGE_WAVES = 2
@@ -154,12 +154,12 @@ def _likeness(config: Config, picked: list[Config]) -> float:
 
 def _variants(problem: Problem, config: Config) -> Iterator[Config]:
     """The same tile in other schedules."""
-    plain = {**config, "OVERLAP": 0, "SPLITS": 1}
-    if min(problem.m, problem.n) <= SMALL or config["SPLITS"] > 1:
-        yield fitted(problem, {**plain, "STREAM": 1})
-        yield fitted(problem, {**config, "CM" if config["SWAP"] else "CN": 2})
-        return
-    yield from (fitted(problem, {**config, "CM": 2}), fitted(problem, {**config, "CN": 2}))
-    yield fitted(problem, {**plain, "STREAM": 1})
-    if config["CONSUMERS"] == 2 and config["BN"] <= 192:
-        yield fitted(problem, {**plain, "PINGPONG": 1})
+    streamed = fitted(problem, {**config, "OVERLAP": 0, "STREAM": 1})
+    if config["SPLITS"] > 1:
+        yield from (fitted(problem, {**config, "CN": 2}), fitted(problem, {**config, "CM": 2}))
+    elif min(problem.m, problem.n) <= SMALL:
+        yield from (fitted(problem, {**config, "CM" if config["SWAP"] else "CN": 2}), streamed)
+    else:
+        yield from (fitted(problem, {**config, "CM": 2}), fitted(problem, {**config, "CN": 2}), streamed)
+        if config["CONSUMERS"] == 2 and config["BN"] <= 192:
+            yield fitted(problem, {**config, "OVERLAP": 0, "PINGPONG": 1})

@@ -64,7 +64,7 @@ def shortlist(problem: Problem, illegal: Illegal, most: int = MOST) -> tuple[Con
     picked = _picked(problem, illegal, max(most - len(found) - VARIANTS, 3))
     for config in picked:
         add(config)
-    for config in picked[:3] or found[:1]:
+    for config in (own, *picked[:3]):
         for variant in _variants(problem, config):
             add(variant)
     return tuple(found)

@@ -140,7 +140,7 @@ def unaligned_record():
     return UnalignedRecord(cells=cells, **about())
 
 
-def contest(suite, row, ratios=(1.04, 1.05, 1.06), **changes):
+def contest(suite, row, ratios=(1.04, *[1.05] * 5, 1.06), **changes):
     """A row measured in as many rounds as ``ratios``, our speeds over the library's; what is beside takes as long."""
     ours = (0.25,) * len(ratios)
     theirs = {"cuBLASLt": tuple(0.25 * ratio for ratio in ratios), "torch": (0.5,) * len(ratios)}

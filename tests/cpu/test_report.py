@@ -49,7 +49,7 @@ def test_suites_stand_row_by_row_and_their_targets_beside_them(report):
     assert large == ["cuBLASLt", "7 of 19", "1.050", "1.02", "1.050", "0.98", large[6], "no"]  # llm has no record
     unaligned = targets["unaligned, of the aligned neighbour's rate"]
     assert (unaligned[1], unaligned[-1]) == ("10", "yes")
-    assert "Rounds: 3, of 400 ms for everybody, sustained." in report.table_suite_targets()
+    assert "Rounds: 7, of 400 ms for each (torch a quarter), sustained." in report.table_suite_targets()
 
 
 def test_the_pictures_that_a_document_shows_are_written_beside_it(report, tmp_path):

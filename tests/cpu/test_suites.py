@@ -12,7 +12,7 @@ from pretended_gpu import PretendedGpu
 from warptile import device_product
 from warptile.bench import comparison, suites, sweep
 from warptile.bench.chart import svg
-from warptile.bench.contest import BESIDE, LIBRARY, OURS, TORCH, Contest, Share, Turns
+from warptile.bench.contest import BESIDE, LIBRARY, OURS, TORCH, Contest, Share, Turns, outside
 from warptile.bench.environment import Sampler
 from warptile.bench.standing import Measured, class_line, line, standings
 from warptile.bench.suites import SUITES, TARGETS, Row
@@ -72,19 +72,37 @@ def test_products_that_wait_for_memory_have_short_turns():
 
 
 def test_a_share_is_faster_or_slower_only_when_its_interval_says_so():
-    assert Share.of([1.01, 1.02, 1.015, 1.012, 1.018]).verdict == "faster"
-    assert Share.of([0.99, 0.98, 0.985]).verdict == "slower"
-    assert Share.of([1.001, 1.10, 1.02]).verdict == "equal"  # all rounds agree, but three so far apart prove nothing
-    assert Share.of([2.0]).verdict == "equal"
+    seven = [1.01, 1.02, 1.015, 1.012, 1.018, 1.3, 1.01]
+    assert Share.of(seven).verdict == "faster"
+    assert Share.of([1 / ratio for ratio in seven]).verdict == "slower"
+    assert Share.of([*seven[:-1], 0.99]).verdict == "equal"
+    assert Share.of([*seven, 1.02, 0.9]).verdict == "faster"  # of nine one may stray
+    assert Share.of([*seven, 0.95, 0.9]).verdict == "equal"
+    assert Share.of([2.0] * 5).verdict == "equal"  # five coins show one side too often
 
 
-def test_the_interval_is_students():
-    ratios = [1.0, 1.1, 1.2, 1.3, 1.4]
-    logs = np.log(ratios)
-    half = 2.776 * logs.std(ddof=1) / np.sqrt(5)
+def test_the_interval_misses_the_median_in_one_of_twenty():
+    ratios = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8]
     share = Share.of(reversed(ratios))
-    assert (share.low, share.median, share.high) == (1.0, 1.2, 1.4)
-    assert (share.least, share.most) == pytest.approx((np.exp(logs.mean() - half), np.exp(logs.mean() + half)))
+    assert (share.low, share.median, share.high) == (1.0, 1.4, 1.8)
+    assert (share.least, share.most) == (1.1, 1.7)
+    drawn = np.sort(np.random.default_rng(0).lognormal(size=(20_000, 9)), axis=1)  # their median is 1
+    missed = np.mean((drawn[:, 1] > 1) | (drawn[:, -2] < 1))
+    assert missed == pytest.approx(2 * 10 / 2**9, abs=0.005)
+    assert [outside(rounds) for rounds in (5, 6, 8, 9, 11, 12)] == [None, 0, 0, 1, 1, 2]
+
+
+def test_what_stands_beside_is_timed_apart_where_the_library_lets_the_chip_cool(gpu):
+    row = SUITES["types"][1]
+    for library_ms, apart in ((0.5, False), (4.0, True)):
+        gpu.library_ms = (library_ms,)
+        bench = sweep.Bench(Sampler())
+        found = comparison.measure(bench, "types", row, brief=True)
+        bench.close()
+        assert [each.who for each in found.turns] == ([LIBRARY, OURS] if apart else [LIBRARY, BESIDE, OURS])
+        assert [each.who for each in found.near] == ([BESIDE, OURS] if apart else [])
+        assert found.share(BESIDE).median == pytest.approx(63 / 64)
+        assert found.share(LIBRARY).median == pytest.approx(library_ms / 0.4)
 
 
 def test_what_stands_beside_is_compared_by_its_rate():

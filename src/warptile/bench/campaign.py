@@ -191,7 +191,7 @@ def adopt(source: Path, notes: str, prediction: str, target: Path | None = None)
 @click.option("--suite", "suites", multiple=True, type=click.Choice(tuple(SUITES)), default=tuple(SUITES),
               help="Compare these suites.")  # fmt: skip
 @click.option("--only", multiple=True, help="Of suites only the rows named so, such as '4096^3 bf16'.")
-@click.option("--brief", is_flag=True, help="Suites in five short rounds.")
+@click.option("--brief", is_flag=True, help="Suites in short rounds.")
 @click.option("--minutes", type=float, default=60.0, show_default=True, help="Start nothing that ends later.")
 @click.option("--git", "commit", default=None, help="Commit of the sources, where there is no checkout to ask.")
 @click.option("--previous", type=click.Path(path_type=Path), help="Folder of an earlier run to go on from.")

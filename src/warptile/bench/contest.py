@@ -1,8 +1,10 @@
 """One row of a suite as it was measured: several ways to the same product in the same rounds, and what they say.
 
-Speeds are compared round by round, as one way's run heats the next one's. A ratio is called more or less than 1 only
-when the 95 % interval of Student's t of the rounds' logarithms leaves 1 out: of rows that are equal one in twenty is
-called otherwise.
+Speeds are compared round by round, as one way's run heats the next one's, and the median of the rounds' ratios counts.
+It is called more or less than 1 only when its 95 % interval leaves 1 out. The interval lies between two of the rounds: a
+round falls below the true median with probability 1/2, so that all but k rounds at each end miss it as often as n coins
+show at most k heads, twice. That assumes no normal distribution, which times at a power limit do not have: seven rounds
+must agree, of nine one may stray at each end.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from warptile.bench.measurements import ProblemKey, Resources, Samples
 OURS, LIBRARY, TORCH, BESIDE = "ours", "cuBLASLt", "torch", "beside"
 """Who takes part: warptile, the vendor library's best algorithm, torch, and warptile on another problem."""
 
-QUANTILES = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145)
-"""Student's t, 97.5 %, of 1, 2, 3, ... degrees of freedom."""
+MISSED = 0.05
+"""How often an interval may miss the true median."""
 
 
 class Turns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -37,7 +39,8 @@ class Turns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A speed over another's: median, smallest and largest of the rounds, and the 95 % interval of their mean."""
+    """A speed over another's: median, smallest and largest of the rounds, and the 95 % interval of the median (from 0 to
+    infinity where there are fewer than six rounds)."""
 
     median: float
     low: float
@@ -47,18 +50,13 @@ class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @staticmethod
     def of(ratios: Iterable[float]) -> Share:
-        """The share of at least one round; one round alone has an interval without end."""
+        """The share of at least one round."""
         each = sorted(ratios)
         assert each, "a share needs at least one round"
         assert all(ratio > 0 for ratio in each), "a ratio of times is positive"
-        logs = [math.log(ratio) for ratio in each]
-        spread = math.inf
-        if len(each) > 1:
-            quantile = QUANTILES[min(len(each) - 1, len(QUANTILES)) - 1]
-            spread = quantile * statistics.stdev(logs) / math.sqrt(len(each))
-        mean = statistics.fmean(logs)
-        most = math.exp(mean + spread) if spread < math.inf else math.inf
-        return Share(statistics.median(each), each[0], each[-1], math.exp(mean - spread), most)
+        inside = outside(len(each))
+        least, most = (0.0, math.inf) if inside is None else (each[inside], each[-1 - inside])
+        return Share(statistics.median(each), each[0], each[-1], least, most)
 
     @property
     def verdict(self) -> str:
@@ -66,6 +64,17 @@ class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.least > 1:
             return "faster"
         return "slower" if self.most < 1 else "equal"
+
+
+def outside(rounds: int) -> int | None:
+    """How many of so many rounds lie outside the median's interval at each end; None where all together are too few."""
+    found, heads = None, 0
+    for count in range(rounds):
+        heads += math.comb(rounds, count)
+        if 2 * heads > MISSED * 2**rounds:
+            break
+        found = count
+    return found
 
 
 class Contest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -80,6 +89,7 @@ class Contest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         config: its tunables.
         origin: where these come from, in words: a search of this problem, of one nearby, or a prediction.
         turns: everybody's rounds, in the order of a round.
+        near: rounds of what stands beside and of our product once more, where they had to be by themselves.
         sets: operand sets that are rotated, so that L2 does not keep them.
         regime: ``"sustained"``, with the milliseconds of one turn behind it.
         turn_ms: of everybody in each round.
@@ -106,6 +116,7 @@ class Contest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     config: dict[str, int]
     origin: str = "predicted"
     turns: tuple[Turns, ...] = ()
+    near: tuple[Turns, ...] = ()
     sets: int = 1
     regime: str = "sustained"
     turn_ms: float = 0.0
@@ -130,7 +141,7 @@ class Contest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def of(self, who: str) -> Turns | None:
         """The rounds of a participant, or None."""
-        return next((each for each in self.turns if each.who == who and each.rounds_ms), None)
+        return next((each for each in (*self.turns, *self.near) if each.who == who and each.rounds_ms), None)
 
     def tflops(self, who: str = OURS) -> float | None:
         """TFLOP/s (TOP/s) of a participant's median round, zeros of a sparse operand counted."""
@@ -140,8 +151,9 @@ class Contest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def share(self, who: str) -> Share | None:
         """Our operations a second over a participant's, round by round."""
-        mine, other = self.of(OURS), self.of(who)
-        if mine is None or other is None:
+        together = self.near if who == BESIDE and self.near else self.turns
+        mine, other = (next((each for each in together if each.who == name), None) for name in (OURS, who))
+        if mine is None or other is None or not mine.rounds_ms:
             return None
         work = self.problem.flops / self.beside.flops if who == BESIDE and self.beside is not None else 1.0
         pairs = zip(mine.rounds_ms, other.rounds_ms, strict=True)

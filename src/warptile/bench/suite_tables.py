@@ -55,6 +55,6 @@ def _protocol(contests: list[Contest]) -> str:
     if not turns:
         return "Nothing was timed."
     return (
-        f"Rounds: {' or '.join(map(str, rounds))}, of {' or '.join(f'{turn:.0f}' for turn in turns)} ms for everybody, "
+        f"Rounds: {' or '.join(map(str, rounds))}, of {' or '.join(f'{turn:.0f}' for turn in turns)} ms for each (torch a quarter), "
         f"{' or '.join(sorted({contest.regime for contest in contests}))}."
     )

@@ -40,7 +40,7 @@ def baseline_names(context: click.Context, parameter: click.Parameter, text: str
 @click.option("--baseline", "baselines", default="cublaslt", show_default=True, callback=baseline_names,
               help="ladder, sizes: which to show.")  # fmt: skip
 @click.option("--only", multiple=True, metavar="TEXT", help="Other suites: only rows named so, such as '4096^3 bf16'.")
-@click.option("--brief", is_flag=True, help="Other suites: five short rounds, a look in a minute or two.")
+@click.option("--brief", is_flag=True, help="Other suites: short rounds, a look in two minutes.")
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Other suites: write an SVG picture.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document with every round.")
 def command(
@@ -57,7 +57,7 @@ def command(
 
     ladder and sizes compare rungs; a rung is called faster or slower only when every round says so. The other suites
     compare what warptile.matmul runs, with torch beside it, against the targets of the project; faster and slower mean
-    that the 95 % interval of the rounds (Student's t of their logarithms) leaves equality out.
+    that the 95 % interval of the rounds' median leaves equality out.
     """
     if suite in SUITES:
         return _suites.run(suite, only=only, brief=brief, plot=plot, as_json=as_json)

@@ -226,11 +226,14 @@ def take_turns(
     estimates_ms: Mapping[str, float],
     schedule: Schedule,
     sleep: Callable[[float], None] = time.sleep,
+    portions: Mapping[str, float] | None = None,
 ) -> dict[str, tuple[tuple[float, ...], int]]:
     """Give every runner its turn in each round: milliseconds of one launch a round, and the launches timed.
 
-    The order is the mapping's, in every round: put the baseline first.
+    The order is the mapping's, in every round: put the baseline first. ``portions`` says who gets less than a whole
+    turn.
     """
+    portions = portions or {}
     for name, runner in runners.items():
         if schedule.warm_up_ms > 0:
             _burst(runner, estimates_ms[name], schedule.warm_up_ms / len(runners))
@@ -243,7 +246,7 @@ def take_turns(
                 if schedule.pause_s > 0:
                     sleep(schedule.pause_s)
                     runner.run(1)  # the chip wakes up outside the measured time
-                total_ms, launches = _burst(runner, estimates_ms[name], schedule.turn_ms)
+                total_ms, launches = _burst(runner, estimates_ms[name], schedule.turn_ms * portions.get(name, 1.0))
                 bursts_ms.append(total_ms / launches)
                 counts[name] += launches
             rounds_ms[name].append(statistics.median(bursts_ms))

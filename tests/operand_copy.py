@@ -8,29 +8,33 @@ import numpy as np
 
 from warptile.launch import LaunchSpec, Pointer
 from warptile.problem import alignment_of
-from warptile.rungs.copies import FILE, Copy, padded_stride
+from warptile.rungs.copies import FILE, Copy, copy_of, name_expression, padded_stride
 from warptile.source import Source
 
 UNITS = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 
 
-def copy(lines: int, units: int, stride: int, unit_bytes: int, transposed: bool, offset_units: int = 0) -> Copy:
+def copy(
+    lines: int, units: int, stride: int, unit_bytes: int, transposed: bool, offset_units: int = 0, name: str = "A"
+) -> Copy:
     """A copy of a source that lies so many units behind a multiple of 16 bytes."""
     target_stride = padded_stride(lines if transposed else units, unit_bytes)
     alignment_bytes = alignment_of(stride * unit_bytes, offset_units * unit_bytes)
-    return Copy("A", "copy of A", lines, units, stride, unit_bytes, alignment_bytes, transposed, target_stride)
+    return Copy(name, copy_of(name), lines, units, stride, unit_bytes, alignment_bytes, transposed, target_stride)
 
 
-def source_text(what: Copy) -> Source:
-    """The translation unit of a copy."""
-    return Source(f'#include "{FILE}"\n', what.name_expression)
+def source_text(*copies: Copy) -> Source:
+    """The translation unit of a launch that makes one or two copies."""
+    return Source(f'#include "{FILE}"\n', name_expression(copies))
 
 
-def moved(spec: LaunchSpec, offset_bytes: int) -> LaunchSpec:
-    """The launch with the source's first line so far into its memory."""
-    source, *others = spec.arguments
-    assert isinstance(source, Pointer)
-    return replace(spec, arguments=(replace(source, offset_bytes=offset_bytes), *others))
+def moved(spec: LaunchSpec, **offsets_bytes: int) -> LaunchSpec:
+    """The launch with the first lines of sources so far into their memory."""
+    arguments = (
+        replace(each, offset_bytes=offsets_bytes.get(each.operand or "", 0)) if isinstance(each, Pointer) else each
+        for each in spec.arguments
+    )
+    return replace(spec, arguments=tuple(arguments))
 
 
 def numbers(count: int, unit_bytes: int, seed: int = 0) -> np.ndarray:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Protocol
@@ -93,20 +93,26 @@ def compiled(plan: Plan) -> CompiledKernel:
     return _compiled(translation_unit(plan.rung, plan.problem, plan.config), plan.arch)
 
 
-def compiled_copy(copy: Copy, arch: str) -> CompiledKernel:
-    """The kernel that rewrites an operand before the product: compiled as `compiled` does."""
-    return _compiled(copy_source(copy), arch)
+def copy_source(made: Sequence[Copy]) -> Source:
+    """The translation unit of the launch that makes one or two copies."""
+    return Source(f'#include "{copies.FILE}"\n', copies.name_expression(made))
 
 
-def copy_source(copy: Copy) -> Source:
-    """The translation unit of a copy."""
-    return Source(f'#include "{copies.FILE}"\n', copy.name_expression)
+def sources(plan: Plan) -> list[Source]:
+    """Every translation unit that the launches of one product of ``plan`` need."""
+    product = translation_unit(plan.rung, plan.problem, plan.config)
+    return [product, copy_source(plan.copies)] if plan.copies else [product]
+
+
+def copy_launch(made: Sequence[Copy], arch: str) -> tuple[CompiledKernel, LaunchSpec]:
+    """The launch that makes one or two copies, and its kernel: compiled as `compiled` does."""
+    kernel = _compiled(copy_source(made), arch)
+    return kernel, copies.launch(made, kernel.entry)
 
 
 def copy_launches(plan: Plan) -> list[tuple[CompiledKernel, LaunchSpec]]:
-    """What has to be launched before the product of ``plan``, on the same stream and in this order."""
-    kernels = [compiled_copy(copy, plan.arch) for copy in plan.copies]
-    return [(kernel, copy.launch(kernel.entry)) for kernel, copy in zip(kernels, plan.copies, strict=True)]
+    """What has to be launched before the product of ``plan``, on the same stream: nothing, or all its copies."""
+    return [copy_launch(plan.copies, plan.arch)] if plan.copies else []
 
 
 @lru_cache(maxsize=512)
@@ -219,10 +225,10 @@ class EmulatorBackend:
         named = {name: each if each.size else np.zeros(NO_ELEMENT_BYTES, np.uint8) for name, each in buffers.items()}
         named |= {each.name: np.zeros(each.bytes, np.uint8) for each in plan.workspaces}
         accesses = {"D": output_access(plan)}
-        for (copying, spec), copy in zip(copy_launches(plan), plan.copies, strict=True):
-            written = {copy.target: Access(writes=True, complete=copy.written, holds=NOTHING)}
+        for copying, spec in copy_launches(plan):
+            written = {each.target: Access(writes=True, complete=each.written, holds=NOTHING) for each in plan.copies}
             emulate(_module(copying.ptx), spec, named, accesses=written, arch=self.arch, schedule=self.schedule)
-            accesses[copy.target] = Access(holds=copy.written)
+            accesses |= {each.target: Access(holds=each.written) for each in plan.copies}
         asked = plan.rung.workspaces(plan.problem, plan.config)
         accesses |= {each.name: Access(writes=True, holds=None if each.zero else NOTHING) for each in asked}
         spec = plan.launch(kernel.entry, alpha, beta)
@@ -277,7 +283,6 @@ class GpuBackend:
         kernel = compiled(plan)
         loaded = self.load(kernel)
         spec = plan.launch(kernel.entry, alpha, beta)
-        copying = [(self.load(each), before) for each, before in copy_launches(plan)]
         staged = {name: self._staged(operand) for name, operand in operands.items()}
         stream = operands["D"].stream
         shared = workspaces.of_stream(self.info.ordinal, stream)
@@ -286,9 +291,11 @@ class GpuBackend:
             earlier: dict[str, int] = {}
             for index in indices:
                 pointers = {name: each.view.at(index).pointer for name, each in staged.items()} | beside
-                for (each, before), copy in zip(copying, plan.copies, strict=True):
-                    if earlier.get(copy.source) != pointers[copy.source]:  # else the batch shares this operand
-                        each.launch(before, pointers, stream)
+                # An operand that the batch shares has been copied.
+                due = [each for each in plan.copies if earlier.get(each.source) != pointers[each.source]]
+                if due:
+                    copying, before = copy_launch(due, plan.arch)
+                    self.load(copying).launch(before, pointers, stream)
                 loaded.launch(spec, pointers, stream)
                 earlier = pointers
         staged.pop("D").give_back(copied=True)

@@ -12,7 +12,7 @@ from warptile.arch import REFERENCE_ARCH, Arch
 from warptile.dtypes import DType
 from warptile.errors import DTypeError, ShapeError, UnsupportedError
 from warptile.launch import Argument, Dim3, LaunchSpec, Pointer, Scalar
-from warptile.predict import Prediction, copy_ms, predict
+from warptile.predict import Prediction, copies_ms, predict
 from warptile.problem import Operand, Problem
 from warptile.rungs import RUNGS, Config, Rung
 from warptile.rungs import rung as rung_named
@@ -72,7 +72,7 @@ class Plan:
 
     @cached_property
     def copies(self) -> tuple[Copy, ...]:
-        """The launches before the product's, in order. Copies of nothing (K = 0) are left out."""
+        """What the launch before the product's copies, if there is one. Copies of nothing (K = 0) are left out."""
         return tuple(copy for copy in self.view.copies if copy.moved_bytes)
 
     @cached_property
@@ -109,6 +109,7 @@ class Plan:
         grid, threads = rung.grid(problem, self.config), rung.threads(problem, self.config)[0]
         cluster, shared_bytes = rung.cluster(problem, self.config), rung.dynamic_shared_bytes(problem, self.config)
         clusters = f" in clusters of {cluster[0]} x {cluster[1]}" if cluster != (1, 1, 1) else ""
+        copied = "; ".join(map(copy_text, self.copies))
         lines = [
             f"D[{problem.m}, {problem.n}] = A[{problem.m}, {problem.k}] @ B[{problem.k}, {problem.n}], "
             f"{problem.a.dtype.name} -> {problem.d.dtype.name}, accumulated in {problem.accumulator.name}"
@@ -116,7 +117,7 @@ class Plan:
             f"rung       {rung.name}: {rung.idea}",
             f"config     {config_text(self.config)}",
             f"origin     {self.origin}",
-            *(f"launch     {copy_text(copy)}, predicted {copy_ms(copy):.4g} ms" for copy in self.copies),
+            *([f"launch     {copied}, predicted {copies_ms(self.copies):.4g} ms"] if copied else []),
             f"launch     {math.prod(grid)} blocks of {threads} threads{clusters}, "
             f"{shared_bytes} bytes of dynamic shared memory, {self.arch}",
             *(

@@ -18,6 +18,7 @@ perfect schedule would reach; what a kernel loses against it is what its lesson 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil
 
@@ -180,16 +181,18 @@ def predict(rung: Rung, problem: Problem, config: Config, device: Device = H200)
 def _prediction(rung: Rung, problem: Problem, config: Config, device: Device, terms: dict[str, float]) -> Prediction:
     """The largest of the terms, and the launch, behind the copies that the rung makes first."""
     bound = max(terms, key=lambda name: terms[name])
-    copies_ms = sum(copy_ms(copy, device) for copy in rung.view(problem, config).copies if copy.moved_bytes)
-    time_ms = terms[bound] + device.launch_s * 1e3 + copies_ms
-    if copies_ms:
-        terms = {**terms, "copies": copies_ms}
+    copied_ms = copies_ms(rung.view(problem, config).copies, device)
+    time_ms = terms[bound] + device.launch_s * 1e3 + copied_ms
+    if copied_ms:
+        terms = {**terms, "copies": copied_ms}
     return Prediction(time_ms, bound, problem.flops / time_ms / 1e9, _short(device), terms)
 
 
-def copy_ms(copy: Copy, device: Device = H200) -> float:
-    """Predicted time of the launch that rewrites one operand: every byte read and written once, and the launch."""
-    return (copy.moved_bytes / device.dram_bytes_per_s + device.launch_s) * 1e3
+def copies_ms(copies: Sequence[Copy], device: Device = H200) -> float:
+    """Predicted time of the launch that rewrites operands: every byte read and written once, and the launch; none where
+    nothing is copied."""
+    moved_bytes = sum(copy.moved_bytes for copy in copies)
+    return (moved_bytes / device.dram_bytes_per_s + device.launch_s) * 1e3 if moved_bytes else 0.0
 
 
 def resident_blocks(rung: Rung, problem: Problem, config: Config, device: Device) -> int:

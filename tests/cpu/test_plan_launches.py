@@ -174,8 +174,7 @@ def test_a_tensor_map_that_takes_in_the_pad_is_caught(toy):
 def test_copies_and_workspaces_are_in_the_plans_text(toy):
     plan, _, _ = toy()
     text = plan.explain()
-    assert "launch     copy of A: 2 x 406 bytes, predicted" in text
-    assert "launch     copy of B: 2 x 754 bytes, transposed, predicted" in text
+    assert "launch     copy of A: 2 x 406 bytes; copy of B: 2 x 754 bytes, transposed, predicted" in text
     assert "2 blocks of 128 threads in clusters of 2 x 1" in text
     assert "workspace  copy of A: 448 bytes\n" in text
     assert "workspace  arrivals: 4 bytes, left zero" in text

@@ -85,8 +85,8 @@ def test_a_checked_product_is_copied_first_and_leaves_its_flags_zero(gpu):
     found = product.check(plan, expected)
     assert found.wrong is None
     targets = product._launcher.workspaces.pointers(plan.workspaces)
-    assert [each[2] for each in gpu.copied] == [targets["copy of A"], targets["copy of B"]]
-    assert [each[1] for each in gpu.copied] == [product.pointers(0)["A"], product.pointers(0)["B"]]
+    given = product.pointers(0) | targets
+    assert [each[1:] for each in gpu.copied] == [tuple(given[name] for name in ("A", "copy of A", "B", "copy of B"))]
     product._launcher.workspaces._zeros.newest.fill(1)
     assert product.check(plan, expected).wrong == "256 bytes of workspaces that it must leave zero are not"
     assert product.check(plan, expected).wrong is None
@@ -98,9 +98,10 @@ def test_copies_are_part_of_what_is_timed_in_every_set(gpu):
     candidate = product.candidate(plan)
     for index in (0, 1, 0):
         candidate.launch(index, 7)
-    assert gpu.launches == 9
-    assert [each[1] for each in gpu.copied] == [product.pointers(index)[name] for index in (0, 1, 0) for name in "AB"]
-    assert len({each[2] for each in gpu.copied}) == 2
+    assert gpu.launches == 6
+    sources = [(product.pointers(index)["A"], product.pointers(index)["B"]) for index in (0, 1, 0)]
+    assert [each[1::2] for each in gpu.copied] == sources
+    assert len({each[2::2] for each in gpu.copied}) == 1
     product.close()
 
 
@@ -126,9 +127,9 @@ def test_a_batch_copies_what_its_matrices_share_once(gpu, monkeypatch):
     views = {name: replace(arrays.view(array, name), device=0, stream=7) for name, array in on_gpu.items()}
     views["B"] = views["B"].broadcast((3, 29, 13))
     backend.run(plan, views, [(0,), (1,), (2,)], 1.0, 0.0)
-    copies = [kernel.entry for kernel, _ in execute.copy_launches(plan)]
+    both, of_a = (execute.copy_launch(some, plan.arch)[0].entry for some in (plan.copies, plan.copies[:1]))
     product = execute.compiled(plan).entry
-    assert [each[0] for each in launched] == [*copies, product, copies[0], product, copies[0], product]
+    assert [each[0] for each in launched] == [both, product, of_a, product, of_a, product]
     assert {each[3] for each in launched} == {7}
     given = launched[-1][2]
     assert given["A"] == on_gpu["A"][2].ctypes.data

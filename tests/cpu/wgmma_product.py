@@ -150,10 +150,10 @@ def product(
     buffers = {name: each.memory for name, each in matrices.items()}
     buffers |= {each.name: np.zeros(each.bytes, np.uint8) for each in plan.workspaces}
     accesses = {"D": Access(writes=True, complete=rows)}
-    for (copying, spec), copy in zip(copy_launches(plan), plan.copies, strict=True):
-        written = {copy.target: Access(writes=True, complete=copy.written, holds=NOTHING)}
+    for copying, spec in copy_launches(plan):
+        written = {each.target: Access(writes=True, complete=each.written, holds=NOTHING) for each in plan.copies}
         emulate(parse(copying.ptx), _moved(spec, matrices), buffers, accesses=written, arch=ARCH, schedule=schedule)
-        accesses[copy.target] = Access(holds=copy.written)
+        accesses |= {each.target: Access(holds=each.written) for each in plan.copies}
     asked = plan.rung.workspaces(problem, plan.config)
     accesses |= {each.name: Access(writes=True, holds=None if each.zero else NOTHING) for each in asked}
     spec = _moved(plan.launch(kernel.entry, alpha, beta), matrices)

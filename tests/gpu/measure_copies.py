@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from operand_copy import UNITS, copy, expected, moved, numbers, source_text
 from warptile.compile import compile_source
 from warptile.gpu import driver, executor, timing
-from warptile.rungs.copies import Copy
+from warptile.rungs.copies import Copy, launch
 
 GUARD_BYTES = 256
 CANARY = 0xA5
@@ -34,10 +34,10 @@ MEASURED = (
 """Lines, units, stride, bytes of a unit, transposed."""
 
 
-def load(what: Copy) -> executor.LoadedKernel:
-    """The copy's kernel on the current GPU."""
+def load(*copies: Copy) -> executor.LoadedKernel:
+    """The kernel of a launch that makes these copies, on the current GPU."""
     driver.enter()
-    return executor.load(compile_source(source_text(what), driver.device_info().arch))
+    return executor.load(compile_source(source_text(*copies), driver.device_info().arch))
 
 
 def wrong(what: Copy, offset_units: int) -> str | None:
@@ -50,7 +50,7 @@ def wrong(what: Copy, offset_units: int) -> str | None:
         target.fill(CANARY)
         offset_bytes = offset_units * what.unit_bytes
         pointers = {what.source: memory.address, what.target: target.address + GUARD_BYTES}
-        kernel.launch(moved(what.launch(kernel.kernel.entry), offset_bytes), pointers)
+        kernel.launch(moved(launch([what], kernel.kernel.entry), A=offset_bytes), pointers)
         got = target.to_host(np.empty(size + 2 * GUARD_BYTES, np.uint8))
     kernel.close()
     before, inside, behind = np.split(got, (GUARD_BYTES, GUARD_BYTES + size))
@@ -61,24 +61,25 @@ def wrong(what: Copy, offset_units: int) -> str | None:
     return f"{int(differ.sum())} units differ, the first at {np.argwhere(differ)[0]}" if differ.any() else None
 
 
-def measured(what: Copy, turn_ms: float = 30.0) -> dict[str, float | str | int | bool]:
-    """Time of a copy whose operands come from DRAM: sets in turn, more than L2 holds."""
-    kernel = load(what)
-    size = what.lines * what.source_stride * what.unit_bytes
-    sets = timing.operand_sets(size + what.target_bytes, driver.device_info().l2_bytes)
-    memory = [(driver.Allocation(size + 16), driver.Allocation(what.target_bytes)) for _ in range(sets)]
-    spec = moved(what.launch(kernel.kernel.entry), 0)
-    prepared = [
-        kernel.prepare(spec, {what.source: source.address, what.target: target.address}) for source, target in memory
-    ]
+def measured(*copies: Copy, turn_ms: float = 30.0) -> dict[str, float | str | int | bool]:
+    """Time of a launch that makes copies whose operands come from DRAM: sets in turn, more than L2 holds. What is said
+    of the operands is said of the first."""
+    kernel = load(*copies)
+    sizes = {each.source: each.lines * each.source_stride * each.unit_bytes + 16 for each in copies}
+    sizes |= {each.target: each.target_bytes for each in copies}
+    sets = timing.operand_sets(sum(sizes.values()), driver.device_info().l2_bytes)
+    memory = [{name: driver.Allocation(size) for name, size in sizes.items()} for _ in range(sets)]
+    spec = launch(copies, kernel.kernel.entry)
+    prepared = [kernel.prepare(spec, {name: each.address for name, each in one.items()}) for one in memory]
     schedule = timing.Schedule("sustained", rounds=3, turn_ms=turn_ms, warm_up_ms=turn_ms)
     took = timing.time_launches(lambda index, stream: prepared[index].launch(stream), sets=sets, schedule=schedule)
-    for each in (*(allocation for pair in memory for allocation in pair), kernel):
+    for each in (*(allocation for one in memory for allocation in one.values()), kernel):
         each.close()
+    what, moved_bytes = copies[0], sum(each.moved_bytes for each in copies)
     return {
-        "lines": what.lines, "units": what.units, "stride": what.source_stride, "unit_bytes": what.unit_bytes,
-        "transposed": what.transposed, "method": took.method, "time_us": took.median_ms * 1e3,
-        "tb_per_s": what.moved_bytes / took.median_ms / 1e9, "spread": took.spread,
+        "copies": len(copies), "lines": what.lines, "units": what.units, "stride": what.source_stride,
+        "unit_bytes": what.unit_bytes, "transposed": what.transposed, "method": took.method,
+        "time_us": took.median_ms * 1e3, "tb_per_s": moved_bytes / took.median_ms / 1e9, "spread": took.spread,
     }  # fmt: skip
 
 
@@ -98,10 +99,11 @@ def main(folder: str | None) -> int:
                         )
     print(f"{failures} copies were wrong", flush=True)
     found = [measured(copy(*each)) for each in MEASURED]
+    found += [measured(copy(*each), copy(*each, name="B")) for each in MEASURED]
     for each in found:
         print(
-            f"{each['lines']} x {each['units']} of {each['unit_bytes']} bytes, stride {each['stride']}, "
-            f"{'transposed' if each['transposed'] else 'straight'}: {each['time_us']:.1f} us, "
+            f"{each['copies']} times {each['lines']} x {each['units']} of {each['unit_bytes']} bytes, "
+            f"stride {each['stride']}, {'transposed' if each['transposed'] else 'straight'}: {each['time_us']:.1f} us, "
             f"{each['tb_per_s']:.2f} TB/s ({each['method']})"
         )
     if folder is not None:

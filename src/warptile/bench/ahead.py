@@ -9,11 +9,11 @@ from warptile.bench.requests import profile_requests, sanitize_requests
 from warptile.bench.stages import COOL_SIZES, Work
 from warptile.bench.suites import chosen
 from warptile.bench.workloads import COUNTER_SHAPES, PROFILE_SIZE, default_config, to_problem
-from warptile.execute import copy_source
+from warptile.execute import sources
 from warptile.plan import Plan, make_plan
 from warptile.problem import Problem
 from warptile.rungs.rung import Rung
-from warptile.source import Source, translation_unit
+from warptile.source import Source
 
 
 def plans_of(stage: str, work: Work) -> Iterator[Plan]:
@@ -54,6 +54,5 @@ def sources_of(stage: str, work: Work) -> list[Source]:
         return comparison.sources_of(rows, work.device)
     found: dict[Source, None] = {}
     for plan in plans_of(stage, work):
-        found[translation_unit(plan.rung, plan.problem, plan.config)] = None
-        found |= dict.fromkeys(copy_source(copy) for copy in plan.copies)
+        found |= dict.fromkeys(sources(plan))
     return list(found)

@@ -21,11 +21,11 @@ from warptile.bench.sweep import SEED, Bench, resources_of
 from warptile.bench.workloads import to_problem
 from warptile.device_product import DeviceProduct, runner_for
 from warptile.errors import UnsupportedError
-from warptile.execute import copy_source, planned
+from warptile.execute import planned, sources
 from warptile.gpu.timing import Candidate, Runner, Schedule, take_turns
 from warptile.plan import Plan, make_plan
 from warptile.problem import Problem
-from warptile.source import Source, translation_unit
+from warptile.source import Source
 
 WHOLE = Schedule("sustained", rounds=9, turn_ms=300.0, warm_up_ms=1000.0)
 BRIEF = Schedule("sustained", rounds=7, turn_ms=80.0, warm_up_ms=500.0)
@@ -85,8 +85,7 @@ def sources_of(rows: Iterable[Row], device: Device) -> list[Source]:
         except UnsupportedError:
             continue
         for plan in plans:
-            found[translation_unit(plan.rung, plan.problem, plan.config)] = None
-            found |= dict.fromkeys(copy_source(copy) for copy in plan.copies)
+            found |= dict.fromkeys(sources(plan))
     return list(found)
 
 

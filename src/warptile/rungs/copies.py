@@ -2,14 +2,15 @@
 
 Tensor copies (TMA) need a base address and line strides that are multiples of 16 bytes, and the warpgroup instructions
 of tf32, 8-bit floats and integers need both operands contiguous along K. An operand that lies otherwise is copied
-first, by a launch of its own on the same stream.
+first, by a launch before the product's on the same stream: one for all operands.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from warptile.launch import LaunchSpec, Pointer, Rows, Scalar
+from warptile.launch import Argument, LaunchSpec, Pointer, Rows, Scalar
 from warptile.problem import MAX_ALIGNMENT_BYTES, Operand
 
 LINE_BYTES = 128
@@ -22,17 +23,14 @@ FILE = "copy/lines.cuh"
 """The kernels, below ``kernels/``."""
 
 WARP_LANES = 32
-THREADS = 256
-"""Threads of a block."""
+THREADS, LINES = 256, 4
+"""Threads of a block, and lines of which each moves 16 bytes at a time: as in `FILE`."""
 
-LINES_PER_THREAD = 4
-"""Lines of which a thread of ``copy_lines`` moves a piece: ``LINES`` there."""
+TRANSPOSED_ALONG = 8
+"""Threads along the 128 bytes of a line that a block transposes at a time."""
 
-TILE_LINES, TILE_BYTES = 128, 128
-"""What a block of ``copy_transposed`` moves at a time."""
-
-MAX_GRID_Y = 65535
-"""Most blocks along y; blocks take further lines in turn."""
+MOST_BLOCKS = 132 * 4
+"""Blocks of a launch at most, all of which the reference GPU runs at one time; they take tiles in turn."""
 
 
 def copy_of(name: str) -> str:
@@ -100,50 +98,73 @@ class Copy:
         return 2 * self.lines * self.units * self.unit_bytes
 
     @property
-    def name_expression(self) -> str:
-        """The C++ name of the kernel's instantiation."""
+    def way(self) -> str:
+        """The C++ type that moves a tile."""
         aligned = "true" if self.source_alignment_bytes >= MAX_ALIGNMENT_BYTES else "false"
-        return f"operand_copies::copy_{'transposed' if self.transposed else 'lines'}<{self.unit_bytes}, {aligned}>"
+        return f"operand_copies::{'Transposed' if self.transposed else 'Straight'}<{self.unit_bytes}, {aligned}>"
+
+    @property
+    def threads_along(self) -> int:
+        """Threads of a block along a line, each with 16 bytes, a power of two: a warp if lines are long enough, more
+        where there are few lines."""
+        if self.transposed:
+            return TRANSPOSED_ALONG
+        pieces = power_of_two(-(-self.units * self.unit_bytes // MAX_ALIGNMENT_BYTES))
+        across = min(THREADS // min(pieces, WARP_LANES), power_of_two(-(-self.lines // LINES)))
+        return min(pieces, THREADS // across)
+
+    @property
+    def tiles(self) -> int:
+        """How often a block has to move what it moves at a time."""
+        along = self.threads_along
+        line_bytes = self.units * self.unit_bytes
+        return -(-line_bytes // (along * MAX_ALIGNMENT_BYTES)) * -(-self.lines // (THREADS // along * LINES))
 
     @property
     def written(self) -> Rows:
         """What of the target is written: its lines without what lies between them."""
         return Rows(self.target_lines, self.target_units, self.unit_bytes, self.target_stride * self.unit_bytes)
 
-    def launch(self, entry: str) -> LaunchSpec:
-        """The launch of the compiled kernel whose lowered symbol is ``entry``; without blocks if nothing moves."""
-        line_bytes = self.units * self.unit_bytes
-        block = (THREADS, 1) if self.transposed else _lines_block(-(-line_bytes // MAX_ALIGNMENT_BYTES), self.lines)
-        if self.transposed:
-            along, across = TILE_BYTES, TILE_LINES
-        else:
-            along, across = block[0] * MAX_ALIGNMENT_BYTES, block[1] * LINES_PER_THREAD
-        return LaunchSpec(
-            entry=entry,
-            grid=(-(-line_bytes // along), min(-(-self.lines // across), MAX_GRID_Y), 1),
-            block=(*block, 1),
-            arguments=(
-                Pointer(self.source),
-                Pointer(self.target),
-                Scalar("s64", self.lines),
-                Scalar("s64", line_bytes),
-                Scalar("s64", self.source_stride * self.unit_bytes),
-                Scalar("s64", self.target_stride * self.unit_bytes),
-            ),
-            overlaps_previous=True,
+    @property
+    def arguments(self) -> tuple[Argument, ...]:
+        """Of the kernel, for this copy."""
+        return (
+            Pointer(self.source),
+            Pointer(self.target),
+            Scalar("s64", self.lines),
+            Scalar("s64", self.units * self.unit_bytes),
+            Scalar("s64", self.source_stride * self.unit_bytes),
+            Scalar("s64", self.target_stride * self.unit_bytes),
+            Scalar("s32", self.threads_along),
         )
 
 
-def _lines_block(pieces: int, lines: int) -> tuple[int, int]:
-    """Threads along a line of so many pieces of 16 bytes, and along lines: a warp along a line if it is long enough,
-    more where there are few lines; powers of two."""
+def power_of_two(least: int) -> int:
+    """The least power of two that is not below ``least``."""
+    return 1 << max(least - 1, 0).bit_length()
 
-    def power_of_two(least: int) -> int:
-        return 1 << max(least - 1, 0).bit_length()
 
-    along = min(power_of_two(pieces), WARP_LANES)
-    across = min(THREADS // along, power_of_two(-(-lines // LINES_PER_THREAD)))
-    return min(power_of_two(pieces), THREADS // across), across
+def name_expression(copies: Sequence[Copy]) -> str:
+    """The C++ name of the kernel that makes one or two copies."""
+    return f"operand_copies::copy_{'one' if len(copies) == 1 else 'two'}<{', '.join(each.way for each in copies)}>"
+
+
+def launch(copies: Sequence[Copy], entry: str) -> LaunchSpec:
+    """The launch that makes one or two copies, of the compiled kernel whose lowered symbol is ``entry``; without blocks
+    if nothing moves."""
+    tiles = [each.tiles for each in copies]
+    blocks = min(sum(tiles), MOST_BLOCKS)
+    arguments = [argument for each in copies for argument in each.arguments]
+    if len(copies) == 2:
+        first = min(max(round(blocks * tiles[0] / max(sum(tiles), 1)), 1), blocks - 1)
+        arguments.append(Scalar("s32", first))
+    return LaunchSpec(
+        entry=entry,
+        grid=(blocks, 1, 1),
+        block=(THREADS, 1, 1),
+        arguments=tuple(arguments),
+        overlaps_previous=True,
+    )
 
 
 def padded_stride(units: int, unit_bytes: int) -> int:

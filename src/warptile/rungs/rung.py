@@ -29,7 +29,7 @@ class View:
         problem: the problem as the kernel sees it: m, n, k and leading dimensions are its parameters.
         a: whose memory the kernel's A points to.
         b: whose memory the kernel's B points to.
-        copies: what is copied before the product, in this order.
+        copies: what is copied before the product, by one launch: one or two operands.
     """
 
     problem: Problem

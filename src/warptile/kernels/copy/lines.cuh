@@ -14,7 +14,7 @@
 
 namespace operand_copies {
 
-constexpr unsigned PIECE = 16;
+constexpr int PIECE = 16;
 
 template <int BYTES>
 struct Unit;
@@ -41,6 +41,15 @@ __device__ __forceinline__ uint4 cut(uint4 low, uint4 high, unsigned shift) {
                       __funnelshift_r(d, e, bits));
 }
 
+// Behind `wait_for_previous_launch`, which orders no load that the compiler takes for one of constants.
+__device__ __forceinline__ uint4 load_piece(const char* from) {
+    uint4 piece;
+    asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(piece.x), "=r"(piece.y), "=r"(piece.z), "=r"(piece.w)
+                 : "l"(from));
+    return piece;
+}
+
 // Reads the pieces at COUNT ascending addresses, of which none may be aligned; all loads first, so that they are under
 // way together. ALIGNED: all are multiples of 16. Bytes outside [begin, end) are left zero.
 template <int UNIT_BYTES, bool ALIGNED, int COUNT>
@@ -55,9 +64,8 @@ __device__ __forceinline__ void load_pieces(const char* const (&from)[COUNT], co
         uint4 behind[COUNT];
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) {
-            const uint4* aligned = reinterpret_cast<const uint4*>(from[i] - shifts[i]);
-            pieces[i] = __ldg(aligned);
-            if constexpr (!ALIGNED) behind[i] = __ldg(aligned + 1);
+            pieces[i] = load_piece(from[i] - shifts[i]);
+            if constexpr (!ALIGNED) behind[i] = load_piece(from[i] - shifts[i] + PIECE);
         }
         if constexpr (!ALIGNED) {
 #pragma unroll
@@ -77,30 +85,40 @@ __device__ __forceinline__ void load_pieces(const char* const (&from)[COUNT], co
     }
 }
 
-// Each thread copies LINES pieces of as many lines. Blocks: x along the pieces of a line, y along lines.
+// One copy, as `Copy` of warptile/rungs/copies.py describes it; lengths and strides in bytes. A tile is what the THREADS of
+// a block move at a time: `across` along lines, each LINES pieces of as many lines.
+constexpr int THREADS = 256, LINES = 4;
+struct Operand {
+    const char* source;
+    char* target;
+    long long lines, bytes, source_stride, target_stride;
+    int along;  // threads along a line, a power of two
+
+    __device__ __forceinline__ const char* end() const { return source + (lines - 1) * source_stride + bytes; }
+};
+
+// Lines stay lines.
 template <int UNIT_BYTES, bool ALIGNED>
-__global__ void __launch_bounds__(256) copy_lines(const char* source, char* target, long long lines, long long bytes,
-                                                  long long source_stride, long long target_stride) {
-    constexpr int LINES = 4;
-    warptile::allow_next_launch();
-    warptile::wait_for_previous_launch();
-    const long long offset = (static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x) * PIECE;
-    if (offset >= bytes) return;
-    const char* end = source + (lines - 1) * source_stride + bytes;
-    const long long step = static_cast<long long>(gridDim.y) * blockDim.y;
-    for (long long line = blockIdx.y * blockDim.y + threadIdx.y; line < lines; line += LINES * step) {
+struct Straight {
+    static __device__ __forceinline__ void move(const Operand& operand, int tile_along, int tile_across) {
+        const int thread = threadIdx.x % operand.along, step = THREADS / operand.along;
+        const long long offset = (static_cast<long long>(tile_along) * operand.along + thread) * PIECE;
+        const long long line = static_cast<long long>(tile_across) * step * LINES + threadIdx.x / operand.along;
+        if (offset >= operand.bytes || line >= operand.lines) return;
         const char* from[LINES];
         uint4 pieces[LINES];
 #pragma unroll
-        for (int i = 0; i < LINES; ++i) from[i] = source + min(line + i * step, lines - 1) * source_stride + offset;
-        load_pieces<UNIT_BYTES, ALIGNED>(from, source, end, pieces);
+        for (int i = 0; i < LINES; ++i)
+            from[i] = operand.source + min(line + i * step, operand.lines - 1) * operand.source_stride + offset;
+        load_pieces<UNIT_BYTES, ALIGNED>(from, operand.source, operand.end(), pieces);
 #pragma unroll
         for (int i = 0; i < LINES; ++i) {
             const long long to = line + i * step;
-            if (to < lines) *reinterpret_cast<uint4*>(target + to * target_stride + offset) = pieces[i];
+            if (to < operand.lines)
+                *reinterpret_cast<uint4*>(operand.target + to * operand.target_stride + offset) = pieces[i];
         }
     }
-}
+};
 
 // Transposes 4 x 4 bytes: word i of the result has byte i of every word.
 __device__ __forceinline__ void transpose_bytes(const unsigned (&in)[4], unsigned (&out)[4]) {
@@ -139,36 +157,31 @@ __device__ __forceinline__ void transpose(const unsigned (&column)[16 / UNIT_BYT
     }
 }
 
-// Each block of 256 threads moves tiles of 128 lines of 128 bytes through shared memory: pieces of source lines in,
-// pieces of target lines out. The eight pieces of a row change places by XOR with the number of the row's group (the
-// rows whose units share a target piece), so that neither way has bank conflicts: a quarter warp writes one whole row;
-// a warp reads four neighbouring words in eight groups.
+// Units of a line come to lie in lines of their own. A tile, 128 lines of 128 bytes, goes through shared memory: pieces
+// of source lines in, pieces of target lines out. The eight pieces of a row change places by XOR with the number of the
+// row's group (the rows whose units share a target piece), so that neither way has bank conflicts: a quarter warp writes
+// one whole row; a warp reads four neighbouring words in eight groups.
 template <int UNIT_BYTES, bool ALIGNED>
-__global__ void __launch_bounds__(256)
-    copy_transposed(const char* source, char* target, long long lines, long long bytes, long long source_stride,
-                    long long target_stride) {
-    constexpr unsigned ROWS = 128, ROW_PIECES = 8, THREADS = 256;
-    constexpr unsigned GROUP = PIECE / UNIT_BYTES, GROUPS = ROWS / GROUP, UNITS = 4 / UNIT_BYTES;
-    constexpr unsigned EACH = ROWS * ROW_PIECES / THREADS;
-    __shared__ uint4 tile[ROWS][ROW_PIECES];
-    warptile::allow_next_launch();
-    warptile::wait_for_previous_launch();
-    const unsigned own_row = threadIdx.x / ROW_PIECES, own_piece = threadIdx.x % ROW_PIECES;
-    const char* end = source + (lines - 1) * source_stride + bytes;
-    const long long first_byte = static_cast<long long>(blockIdx.x) * ROW_PIECES * PIECE;
-    const long long step = static_cast<long long>(gridDim.y) * ROWS;
-    for (long long first_line = blockIdx.y * static_cast<long long>(ROWS); first_line < lines; first_line += step) {
-        const char* from[EACH];
-        uint4 in[EACH];
+struct Transposed {
+    static __device__ __forceinline__ void move(const Operand& operand, int tile_along, int tile_across) {
+        constexpr unsigned ROW_PIECES = 8, ROW_STEP = THREADS / ROW_PIECES, ROWS = LINES * ROW_STEP;
+        constexpr unsigned GROUP = PIECE / UNIT_BYTES, GROUPS = ROWS / GROUP, UNITS = 4 / UNIT_BYTES;
+        __shared__ uint4 tile[ROWS][ROW_PIECES];
+        const unsigned own_row = threadIdx.x / ROW_PIECES, own_piece = threadIdx.x % ROW_PIECES;
+        const long long first_byte = static_cast<long long>(tile_along) * ROW_PIECES * PIECE;
+        const long long first_line = static_cast<long long>(tile_across) * ROWS;
+        const char* from[LINES];
+        uint4 in[LINES];
 #pragma unroll
-        for (unsigned i = 0; i < EACH; ++i) {
-            const long long line = min(first_line + i * (THREADS / ROW_PIECES) + own_row, lines - 1);
-            from[i] = source + line * source_stride + first_byte + own_piece * PIECE;
+        for (unsigned i = 0; i < LINES; ++i) {
+            const long long line = min(first_line + i * ROW_STEP + own_row, operand.lines - 1);
+            from[i] = operand.source + line * operand.source_stride + first_byte + own_piece * PIECE;
         }
-        load_pieces<UNIT_BYTES, ALIGNED>(from, source, end, in);
+        load_pieces<UNIT_BYTES, ALIGNED>(from, operand.source, operand.end(), in);
+        __syncthreads();  // everyone has read the tile before
 #pragma unroll
-        for (unsigned i = 0; i < EACH; ++i) {
-            const unsigned row = i * (THREADS / ROW_PIECES) + own_row;
+        for (unsigned i = 0; i < LINES; ++i) {
+            const unsigned row = i * ROW_STEP + own_row;
             tile[row][own_piece ^ row / GROUP % ROW_PIECES] = in[i];
         }
         __syncthreads();
@@ -187,12 +200,47 @@ __global__ void __launch_bounds__(256)
 #pragma unroll
             for (unsigned unit = 0; unit < UNITS; ++unit) {
                 const long long byte = first_byte + piece * PIECE + word * 4 + unit * UNIT_BYTES;
-                if (line < lines && byte < bytes)
-                    *reinterpret_cast<uint4*>(target + byte / UNIT_BYTES * target_stride + line * UNIT_BYTES) =
-                        pieces[unit];
+                if (line < operand.lines && byte < operand.bytes)
+                    *reinterpret_cast<uint4*>(operand.target + byte / UNIT_BYTES * operand.target_stride +
+                                              line * UNIT_BYTES) = pieces[unit];
             }
         }
-        __syncthreads();
+    }
+};
+
+// All tiles of one copy, by some blocks in turn.
+template <typename WAY>
+__device__ __forceinline__ void copy_tiles(const Operand& operand, int block, int blocks) {
+    const int pieces = operand.along * PIECE;
+    const int across = THREADS / operand.along * LINES;
+    const int tiles_along = static_cast<int>((operand.bytes + pieces - 1) / pieces);
+    const int tiles = tiles_along * static_cast<int>((operand.lines + across - 1) / across);
+    for (int tile = block; tile < tiles; tile += blocks) WAY::move(operand, tile % tiles_along, tile / tiles_along);
+}
+
+template <typename WAY>
+__global__ void __launch_bounds__(THREADS)
+    copy_one(const char* source, char* target, long long lines, long long bytes, long long source_stride,
+             long long target_stride, int along) {
+    warptile::allow_next_launch();
+    warptile::wait_for_previous_launch();
+    copy_tiles<WAY>({source, target, lines, bytes, source_stride, target_stride, along}, blockIdx.x, gridDim.x);
+}
+
+// Two copies side by side: the first has the first `blocks` blocks.
+template <typename FIRST, typename SECOND>
+__global__ void __launch_bounds__(THREADS)
+    copy_two(const char* source, char* target, long long lines, long long bytes, long long source_stride,
+             long long target_stride, int along, const char* source2, char* target2, long long lines2, long long bytes2,
+             long long source_stride2, long long target_stride2, int along2, int blocks) {
+    warptile::allow_next_launch();
+    warptile::wait_for_previous_launch();
+    const int block = blockIdx.x;
+    if (block < blocks) {
+        copy_tiles<FIRST>({source, target, lines, bytes, source_stride, target_stride, along}, block, blocks);
+    } else {
+        copy_tiles<SECOND>({source2, target2, lines2, bytes2, source_stride2, target_stride2, along2}, block - blocks,
+                           gridDim.x - blocks);
     }
 }
 

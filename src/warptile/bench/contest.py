@@ -1,10 +1,10 @@
 """One row of a suite as it was measured: several ways to the same product in the same rounds, and what they say.
 
 Speeds are compared round by round, as one way's run heats the next one's, and the median of the rounds' ratios counts.
-It is called more or less than 1 only when its 95 % interval leaves 1 out. The interval lies between two of the rounds: a
-round falls below the true median with probability 1/2, so that all but k rounds at each end miss it as often as n coins
-show at most k heads, twice. That assumes no normal distribution, which times at a power limit do not have: seven rounds
-must agree, of nine one may stray at each end.
+It is called more or less than 1 only when its 95 % interval leaves 1 out. The interval lies between two of the rounds:
+each round falls below the true median with probability 1/2, so that all but k rounds at each end miss it as often as n
+coins show at most k heads, twice. That assumes no normal distribution, which times at a power limit do not have: seven
+rounds must agree, of nine one may stray at each end.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Turns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A speed over another's: median, smallest and largest of the rounds, and the 95 % interval of the median (from 0 to
-    infinity where there are fewer than six rounds)."""
+    """A speed over another's: median, smallest and largest of the rounds, and the 95 % interval of the median (from 0
+    to infinity where there are fewer than six rounds)."""
 
     median: float
     low: float

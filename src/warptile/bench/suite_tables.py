@@ -54,7 +54,6 @@ def _protocol(contests: list[Contest]) -> str:
     turns = sorted({contest.turn_ms for contest in contests if contest.turns})
     if not turns:
         return "Nothing was timed."
-    return (
-        f"Rounds: {' or '.join(map(str, rounds))}, of {' or '.join(f'{turn:.0f}' for turn in turns)} ms for each (torch a quarter), "
-        f"{' or '.join(sorted({contest.regime for contest in contests}))}."
-    )
+    counts, lengths = " or ".join(map(str, rounds)), " or ".join(f"{turn:.0f}" for turn in turns)
+    regimes = " or ".join(sorted({contest.regime for contest in contests}))
+    return f"Rounds: {counts}, of {lengths} ms for each (torch a quarter), {regimes}."

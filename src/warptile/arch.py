@@ -69,6 +69,39 @@ def arch(name: str) -> Arch:
 
 
 @dataclass(frozen=True)
+class WgmmaCosts:
+    """What the parts of wgmma-final cost on one GPU model: see `warptile.rungs.wgmma_cost`.
+
+    Clocks are of one multiprocessor at ``clock_hz``; energies in picojoules, of a 16-bit multiply or add and of a byte
+    moved; ``watts`` is what the power limit leaves for them. ``norm`` says how well the parts hide each other: the
+    greater, the better.
+    """
+
+    clock_hz: float
+    launch_us: float
+    start_clocks: float
+    step_clocks: float
+    stage_clocks: float
+    product_clocks: float
+    block_bytes_per_clock: float
+    cluster_clocks: float
+    tile_clocks: float
+    hidden_clocks: float
+    out_bytes_per_clock: float
+    meeting_clocks: float
+    partial_bytes_per_clock: float
+    dram_bytes_per_s: float
+    l2_bytes_per_s: float
+    l2_bytes: float
+    watts: float
+    flop_pj: float
+    shared_pj: float
+    l2_pj: float
+    dram_pj: float
+    norm: float
+
+
+@dataclass(frozen=True)
 class Device:
     """One GPU model as measured. Rates in TFLOP/s (TOP/s), bandwidths in bytes a second, latencies in seconds.
 
@@ -93,6 +126,7 @@ class Device:
     wgmma_tflops: dict[str, float]
     sparse_gain: float
     launch_s: float
+    wgmma_costs: WgmmaCosts
 
     def tensor_rate(self, family: str, dtype: str) -> float:
         """TFLOP/s (TOP/s) at which a family of rungs can issue its instructions on operands of a type."""
@@ -141,6 +175,30 @@ H200 = Device(
     },
     sparse_gain=1646 / 928,
     launch_s=3e-6,
+    wgmma_costs=WgmmaCosts(
+        clock_hz=1.9e9,
+        launch_us=2.0,
+        start_clocks=1500,
+        step_clocks=150,
+        stage_clocks=1000,
+        product_clocks=1.0,
+        block_bytes_per_clock=55,
+        cluster_clocks=40,
+        tile_clocks=500,
+        hidden_clocks=250,
+        out_bytes_per_clock=64,
+        meeting_clocks=3000,
+        partial_bytes_per_clock=60,
+        dram_bytes_per_s=4.3e12,
+        l2_bytes_per_s=13e12,
+        l2_bytes=36e6,
+        watts=580,
+        flop_pj=0.45,
+        shared_pj=1.0,
+        l2_pj=10,
+        dram_pj=40,
+        norm=6,
+    ),
 )
 """Issue and copy rates measured on an H200 SXM, 2026-11-20, driver 580.159, CUDA 13.0. float64 is m16n8k16, for WMMA
 m8n8k4. 8-bit floats have float16's rate: sm_90's machine code unpacks them (F2FP) and multiplies by HMMA, two for each

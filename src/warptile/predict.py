@@ -26,6 +26,7 @@ from warptile import arch as arches
 from warptile import predict_wgmma
 from warptile.arch import H200, Device
 from warptile.problem import Problem
+from warptile.rungs import wgmma_cost
 from warptile.rungs.copies import Copy
 from warptile.rungs.legality import blocks, ceil_div
 from warptile.rungs.rung import Config, Rung
@@ -153,6 +154,8 @@ def predict(rung: Rung, problem: Problem, config: Config, device: Device = H200)
     """Predicted time of ``rung`` on ``device``; see the module's text for the formulas."""
     if problem.m == 0 or problem.n == 0:
         return Prediction(0.0, "latency", 0.0, _short(device), {})
+    if rung.weigh is not None:
+        return _weighed(rung, problem, config, device)
     if rung.family == "wgmma":
         return _prediction(rung, problem, config, device, predict_wgmma.terms(rung, problem, config, device))
     mechanism = mechanism_of(rung)
@@ -181,8 +184,23 @@ def predict(rung: Rung, problem: Problem, config: Config, device: Device = H200)
 def _prediction(rung: Rung, problem: Problem, config: Config, device: Device, terms: dict[str, float]) -> Prediction:
     """The largest of the terms, and the launch, behind the copies that the rung makes first."""
     bound = max(terms, key=lambda name: terms[name])
+    return _with_copies(rung, problem, config, device, terms, bound, terms[bound] + device.launch_s * 1e3)
+
+
+def _weighed(rung: Rung, problem: Problem, config: Config, device: Device) -> Prediction:
+    """By the costs that were fitted to a rung's measured configurations."""
+    found = wgmma_cost.terms(problem, config, device.wgmma_costs)
+    terms = {name: microseconds / 1e3 for name, microseconds in found.items()}
+    bound = max((name for name in terms if name != "launch"), key=lambda name: terms[name])
+    time_ms = wgmma_cost.total(found, device.wgmma_costs) / 1e3
+    return _with_copies(rung, problem, config, device, terms, bound, time_ms)
+
+
+def _with_copies(
+    rung: Rung, problem: Problem, config: Config, device: Device, terms: dict[str, float], bound: str, time_ms: float
+) -> Prediction:
     copied_ms = copies_ms(rung.view(problem, config).copies, device)
-    time_ms = terms[bound] + device.launch_s * 1e3 + copied_ms
+    time_ms += copied_ms
     if copied_ms:
         terms = {**terms, "copies": copied_ms}
     return Prediction(time_ms, bound, problem.flops / time_ms / 1e9, _short(device), terms)

@@ -57,9 +57,6 @@ def compiled_once(source: Source, arch: str) -> CompiledKernel:
     return compile_source(source, arch, cache=None)
 
 
-parsed_once = lru_cache(maxsize=256)(parse)
-
-
 def product(
     rung: str,
     m: int,
@@ -107,7 +104,7 @@ def product(
     before = d.copy()
     rows = Rows(m, n, result.bits // 8, d_operand.leading_dimension * result.bits // 8)
     report = emulate(
-        parsed_once(kernel.ptx),
+        parse(kernel.ptx),
         plan.launch(kernel.entry, alpha, beta),
         {"A": a, "B": b, "D": d} | ({"C": c} if with_c else {}),
         accesses={"D": Access(writes=True, complete=rows)},

@@ -52,7 +52,7 @@ def test_every_rung_is_correct_on_a_ragged_problem(family):
         assert result.counters.keys() >= COUNTERS
         assert result.resources.registers > 0
         assert result.resources.spill_bytes == 0
-        assert result.predicted.bound in {"dram", "l2", "shared", "tensor", "issue", "latency"}
+        assert result.predicted.bound in {"dram", "l2", "shared", "tensor", "issue", "latency", "power"}
         assert (result.time_ms, result.tflops, result.of_cublas) == (None, None, None)
 
 

@@ -175,7 +175,7 @@ def test_a_neighbours_configuration_is_made_for_the_new_extents():
         for shape in ((256, 256, 32768), (256, 512, 65536), (256, 1024, 65536), (256, 256, 512))
     }
     assert list(made.values()) == [32, 16, 8, 8]
-    fewest, full = default(SQUARE, SMS=128), default(SQUARE, SMS=132)
+    fewest, full = (default(SQUARE, CM=1, CN=1, SMS=sms) for sms in (128, 132))
     larger = problem(4096, 4352, 4096)  # 544 tiles: five waves of 109
     assert adapted(larger, fewest, (4096, 4096, 4096, 1), RUNG.illegal)["SMS"] == 109
     assert adapted(larger, full, (4096, 4096, 4096, 1), RUNG.illegal)["SMS"] == 132

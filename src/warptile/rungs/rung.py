@@ -88,8 +88,9 @@ class Rung:
         only_arch: the one architecture that has its instructions, such as ``"sm_90a"``, or None: all from
             ``min_arch`` on.
         may_spill: a spill in this rung is part of its lesson, and no build failure.
-        weigh: (problem, config) -> its own prediction, a sum of clocks, by which its default configuration is the
-            cheapest of its candidates: a plan takes that. None: all is left to `warptile.predict`.
+        weigh: (problem, config) -> microseconds, predicted by costs fitted to what was measured of it, by which its
+            default configuration is the cheapest of its candidates: a plan takes that. None: all is left to the bounds
+            of `warptile.predict`.
         adapted: (problem, config, (m, n, k, batch) that it was tuned for) -> the same for this problem: what follows
             from extents follows from these.
         overlaps_previous: its kernel waits for the launch before by itself, so that it may start early: see

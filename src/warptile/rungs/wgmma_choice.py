@@ -1,9 +1,5 @@
-"""Configurations of wgmma-final that are worth trying for a problem, and a first guess at the best: a sum of clocks.
-
-Of one 32-byte step of depth of a BM x BN tile: the tensor cores take BM * BN / 128 clocks (whatever the type), shared
-memory moves 128 bytes a clock, written once by TMA and read by every instruction: 64 rows of A and all BN columns of B.
-Blocks take their tiles in turns; a tile costs a little beside its steps.
-"""
+"""Configurations of wgmma-final that are worth trying for a problem, the one of the least predicted cost first
+(`warptile.rungs.wgmma_cost`)."""
 
 from __future__ import annotations
 
@@ -13,32 +9,23 @@ from itertools import islice
 from warptile.problem import Problem
 from warptile.rungs import wgmma_tiles as tiles
 from warptile.rungs.legality import ceil_div
-from warptile.rungs.rung import Config
-from warptile.rungs.wgmma_tiles import ROW_BYTES, ROWS, STEP_BYTES
+from warptile.rungs.rung import Config, Extents
+from warptile.rungs.wgmma_cost import microseconds, microseconds_of
+from warptile.rungs.wgmma_tiles import ROW_BYTES
 
 MULTIPROCESSORS = 132
-TILE_CLOCKS = 700
-"""Of a tile beside its steps: its sums leave. An estimate, as the next four."""
+MOST_ROWS, MOST_ROWS_BYTES = 4, 64 * 128
+"""Rows of 128 bytes that a stage is deep at most, in tiles of at most so many elements; larger ones take one."""
 
-HIDDEN_TILE_CLOCKS = 250
-"""The same where they leave inside the next tile's steps."""
+FEWEST_STAGES = 3
+"""With two, a stage comes free only when the next one's products are under way: 0.72 of the speed of four (H200)."""
 
-START_CLOCKS = 1500
-"""From the launch to the first product."""
-
-PARTIAL_BYTES_PER_CLOCK = 30
-"""At which a block writes its sums over a part of the depth, and reads as many of all blocks of the tile."""
-
-MEETING_CLOCKS = 3000
-"""Of the blocks of a tile between the two: memory fence, counter, the first bytes. An estimate."""
-
-DRAM_BYTES_PER_CLOCK = 2300
-BLOCK_BYTES_PER_CLOCK = 45
-"""At which a block gets operands."""
+EXPANDED = 8
+"""Of so many of the best tiles other schedules are considered as well."""
 
 COOPERATIVE = (
     (128, 256), (256, 128), (128, 240), (128, 224), (128, 208), (128, 192), (128, 176), (128, 160),
-    (128, 144), (128, 128), (128, 112), (128, 96), (128, 64),
+    (128, 144), (128, 128), (128, 112), (128, 96), (128, 64), (256, 192), (256, 160),
 )  # fmt: skip
 """Tiles of two warpgroups."""
 
@@ -54,17 +41,9 @@ SPLITS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
 MOST_STAGES = 12
 SHARED_BYTES = 227 * 1024
 
-NOT_HIDDEN = 0.2
-"""Share of the shorter of the two, products and bytes from DRAM, that the longer does not hide."""
-
 Illegal = Callable[[Problem, Config], str | None]
-
-
-def step_clocks(bm: int, bn: int) -> float:
-    """Clocks of 32 bytes of depth: of the tensor cores or of shared memory."""
-    tensor = bm * bn / 128
-    shared = (bm + bm // ROWS * bn + bm + bn) * STEP_BYTES / 128
-    return max(tensor, shared)
+Shape = tuple[int, int, int, int]
+"""BM, BN, CONSUMERS, SWAP."""
 
 
 def stages(seen: Problem, config: Config) -> int:
@@ -74,29 +53,8 @@ def stages(seen: Problem, config: Config) -> int:
     return min(room // tiles.stage_bytes(seen, config), MOST_STAGES)
 
 
-def guess(problem: Problem, config: Config) -> float:
-    """Clocks that a legal configuration may take."""
-    seen = tiles.turned(problem) if config["SWAP"] else problem
-    bm, bn = config["BM"], config["BN"]
-    count = ceil_div(seen.m, bm * config["CM"]) * ceil_div(seen.n, bn * config["CN"]) * config["CM"] * config["CN"]
-    count *= seen.batch
-    splits, steps = config["SPLITS"], ceil_div(seen.k, config["BK"])
-    busy = min(count * splits, config["SMS"])
-    turns = ceil_div(count * splits, busy)
-    step_bytes = config["BK"] * seen.a.dtype.bits // 8
-    depth_bytes, part_bytes = steps * step_bytes, ceil_div(steps, splits) * step_bytes
-    each = max(part_bytes / STEP_BYTES * step_clocks(bm, bn), (bm + bn) * part_bytes / BLOCK_BYTES_PER_CLOCK)
-    each += HIDDEN_TILE_CLOCKS if config["OVERLAP"] or turns == 1 else TILE_CLOCKS
-    if splits > 1:
-        each += MEETING_CLOCKS + 2 * bm * bn * 4 / PARTIAL_BYTES_PER_CLOCK
-    lines = sum(extent * each for extent, each in zip((seen.m, seen.n), seen.operand_matrices, strict=True))
-    everything = lines * depth_bytes + seen.m * seen.n * seen.batch * seen.d.dtype.bits / 8
-    longer, shorter = sorted((turns * each, everything / DRAM_BYTES_PER_CLOCK), reverse=True)
-    return START_CLOCKS + longer + NOT_HIDDEN * shorter
-
-
-def shapes(problem: Problem) -> Iterator[tuple[int, int, int, int]]:
-    """BM, BN, CONSUMERS, SWAP."""
+def shapes(problem: Problem) -> Iterator[Shape]:
+    """Of all tiles."""
     for bm, bn in COOPERATIVE:
         yield bm, bn, 2, 0
     for swap in (0, 1):
@@ -124,14 +82,12 @@ def _base(problem: Problem, bm: int, bn: int, consumers: int, swap: int, depth: 
 
 def made(problem: Problem, bm: int, bn: int, consumers: int, swap: int, depth: int) -> Config:
     """One configuration, its stages and multiprocessors filled in; of types that the kernel takes."""
-    config = {**_base(problem, bm, bn, consumers, swap, depth)}
-    seen = tiles.view(problem, config).problem
-    config["STAGES"] = max(stages(seen, config), 2)
-    count = ceil_div(seen.m, bm) * ceil_div(seen.n, bn) * seen.batch
-    if count:
-        # As few blocks as take no longer.
-        config["SMS"] = ceil_div(count, ceil_div(count, MULTIPROCESSORS))
-    return config
+    return _made(problem, tiles.view(problem, {"SWAP": swap}).problem, (bm, bn, consumers, swap), depth)
+
+
+def _made(problem: Problem, seen: Problem, shape: Shape, depth: int) -> Config:
+    config = _base(problem, *shape, depth)
+    return fitted(problem, {**config, "STAGES": max(stages(seen, config), 2)})
 
 
 def split(config: Config, parts: int) -> Config:
@@ -139,21 +95,46 @@ def split(config: Config, parts: int) -> Config:
     return {**config, "SPLITS": parts, "SMS": MULTIPROCESSORS} if parts > 1 else config
 
 
+def pool(problem: Problem) -> Iterator[tuple[float, Config]]:
+    """Every tile that is not mostly empty, in every depth of a stage and every split of K, with its microseconds."""
+    views = [tiles.view(problem, {"SWAP": swap}).problem for swap in (0, 1)]
+    row = ROW_BYTES * 8 // problem.a.dtype.bits
+    promoted = tiles.promoted(problem)
+    for bm, bn, consumers, swap in shapes(problem):
+        seen = views[swap]
+        if (bm > 64 and bm >= 2 * seen.m) or (bn > 16 and bn >= 2 * seen.n):
+            continue
+        count = ceil_div(seen.m, bm) * ceil_div(seen.n, bn) * seen.batch
+        for rows in (1, 2, MOST_ROWS):
+            if rows > 1 and (bm * bn > MOST_ROWS_BYTES or promoted):
+                break
+            steps = ceil_div(problem.k, row * rows)
+            whole = _made(problem, seen, (bm, bn, consumers, swap), ROW_BYTES * rows)
+            if whole["STAGES"] < FEWEST_STAGES:
+                continue
+            found = [whole, *(split(whole, parts) for parts in splits_of(count, steps)[1:])]
+            if seen.d.dtype.bits == 16:
+                found.append({**whole, "OVERLAP": 1})
+            yield from ((microseconds_of(seen, config), config) for config in found)
+
+
+def schedules(problem: Problem, config: Config) -> Iterator[Config]:
+    """The same tile in other schedules."""
+    whole = {**config, "SPLITS": 1}
+    yield from (fitted(problem, {**config, change: 2}) for change in ("CM", "CN"))
+    yield fitted(problem, {**whole, "OVERLAP": 0, "STREAM": 1})
+    if config["CONSUMERS"] == 2 and config["SPLITS"] == 1:
+        yield fitted(problem, {**whole, "OVERLAP": 0, "PINGPONG": 1})
+
+
 def usual(problem: Problem, illegal: Illegal) -> Iterator[Config]:
     """Legal configurations, the one that should be fastest first."""
     if tiles.type_reason(problem, batches=True) is not None:
         return
-    guesses = []
-    for bm, bn, consumers, swap in shapes(problem):
-        count = ceil_div(problem.n if swap else problem.m, bm) * ceil_div(problem.m if swap else problem.n, bn)
-        count *= problem.batch
-        depth = ROW_BYTES if bm * bn > 64 * 128 or tiles.promoted(problem) else 2 * ROW_BYTES
-        steps = ceil_div(problem.k * problem.a.dtype.bits // 8, depth)
-        whole = made(problem, bm, bn, consumers, swap, depth)
-        guesses += [(guess(problem, chosen), chosen) for chosen in ({**whole, "OVERLAP": 1}, whole)]
-        for parts in splits_of(count, steps)[1:]:
-            guesses.append((guess(problem, split(whole, parts)), split(whole, parts)))
-    for _, config in sorted(guesses, key=lambda each: each[0]):
+    found = sorted(pool(problem), key=lambda each: each[0])
+    others = (config for _, best in found[:EXPANDED] for config in schedules(problem, best))
+    found += [(microseconds(problem, config), config) for config in others]
+    for _, config in sorted(found, key=lambda each: each[0]):
         if illegal(problem, config) is None:
             yield config
 
@@ -161,19 +142,32 @@ def usual(problem: Problem, illegal: Illegal) -> Iterator[Config]:
 def default(problem: Problem, illegal: Illegal) -> Config:
     """The configuration that should be fastest; where none is legal, one whose refusal says why."""
     found = next(usual(problem, illegal), None)
-    if found is None:
-        return _base(problem, 128, 128, 2, 0, ROW_BYTES)
-    return _clustered(problem, found, illegal)
+    return _base(problem, 128, 128, 2, 0, ROW_BYTES) if found is None else found
 
 
-def _clustered(problem: Problem, config: Config, illegal: Illegal) -> Config:
-    """With clusters of two where there is much to share: from eight waves on, and if rows of tiles come in pairs."""
-    seen = tiles.turned(problem) if config["SWAP"] else problem
-    rows, columns = ceil_div(seen.m, config["BM"]), ceil_div(seen.n, config["BN"])
-    clustered = {**config, "CM": 2, "SMS": config["SMS"] // 2 * 2}
-    if rows % 2 == 0 and rows * columns * problem.batch >= 8 * MULTIPROCESSORS and illegal(problem, clustered) is None:
-        return clustered
-    return config
+def clusters(extents: Extents, config: Config) -> int:
+    """Tiles of D, those of a cluster counted as one."""
+    m, n, _, batch = extents
+    rows, columns = (n, m) if config["SWAP"] else (m, n)
+    return ceil_div(rows, config["BM"] * config["CM"]) * ceil_div(columns, config["BN"] * config["CN"]) * batch
+
+
+def extents_of(problem: Problem) -> Extents:
+    """Those of a problem."""
+    return problem.m, problem.n, problem.k, problem.batch
+
+
+def fitted(problem: Problem, config: Config) -> Config:
+    """With as few multiprocessors as take no more turns."""
+    return {**config, "SMS": fewest(extents_of(problem), config)}
+
+
+def fewest(extents: Extents, config: Config) -> int:
+    """Multiprocessors that take no more turns than all do."""
+    count, blocks = clusters(extents, config), config["CM"] * config["CN"]
+    if config["SPLITS"] > 1 or config["STREAM"] or not count:
+        return MULTIPROCESSORS
+    return ceil_div(count, ceil_div(count, MULTIPROCESSORS // blocks)) * blocks
 
 
 def candidates(problem: Problem, illegal: Illegal) -> tuple[Config, ...]:
@@ -181,7 +175,7 @@ def candidates(problem: Problem, illegal: Illegal) -> tuple[Config, ...]:
     best = list(islice(usual(problem, illegal), 10))
     if not best:
         return ()
-    found = [default(problem, illegal), *best]
+    found = list(best)
     for config in best[:5]:
         full = {**config, "SMS": MULTIPROCESSORS}
         found += [{**config, **change} for change in (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from warptile.isa import wgmma
 from warptile.launch import Argument, Dim3, Pointer, Scalar
 from warptile.problem import Problem
-from warptile.rungs import wgmma_choice
+from warptile.rungs import wgmma_choice, wgmma_cost
 from warptile.rungs import wgmma_tiles as tiles
 from warptile.rungs.legality import ceil_div
 from warptile.rungs.rung import Config, Rung, Workspace
@@ -237,7 +237,7 @@ WGMMA_FINAL = Rung(
     idea="one kernel for every type, layout and schedule, tuned",
     file="wgmma/final.cuh",
     previous="wgmma-pingpong",
-    weigh=wgmma_choice.guess,
+    weigh=wgmma_cost.microseconds,
     adapted=lambda problem, config, tuned_for: adapted(problem, config, tuned_for, _final_illegal),
     overlaps_previous=True,
     min_arch=90,

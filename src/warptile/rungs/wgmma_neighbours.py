@@ -7,31 +7,15 @@ from warptile.problem import Problem
 from warptile.rungs import wgmma_tiles as tiles
 from warptile.rungs.legality import ceil_div
 from warptile.rungs.rung import Config, Extents
-from warptile.rungs.wgmma_choice import MULTIPROCESSORS, Illegal, splits_of, stages
-
-
-def clusters(extents: Extents, config: Config) -> int:
-    """Tiles of D, those of a cluster counted as one."""
-    m, n, _, batch = extents
-    rows, columns = (n, m) if config["SWAP"] else (m, n)
-    return ceil_div(rows, config["BM"] * config["CM"]) * ceil_div(columns, config["BN"] * config["CN"]) * batch
-
-
-def extents_of(problem: Problem) -> Extents:
-    """Those of a problem."""
-    return problem.m, problem.n, problem.k, problem.batch
-
-
-def fitted(problem: Problem, config: Config) -> Config:
-    """With as few multiprocessors as take no more turns."""
-    return {**config, "SMS": _fewest(extents_of(problem), config)}
-
-
-def _fewest(extents: Extents, config: Config) -> int:
-    count, blocks = clusters(extents, config), config["CM"] * config["CN"]
-    if config["SPLITS"] > 1 or config["STREAM"] or not count:
-        return MULTIPROCESSORS
-    return ceil_div(count, ceil_div(count, MULTIPROCESSORS // blocks)) * blocks
+from warptile.rungs.wgmma_choice import (
+    MULTIPROCESSORS,
+    Illegal,
+    clusters,
+    extents_of,
+    fewest,
+    splits_of,
+    stages,
+)
 
 
 def adapted(problem: Problem, config: Config, tuned_for: Extents, illegal: Illegal) -> Config:
@@ -52,8 +36,8 @@ def adapted(problem: Problem, config: Config, tuned_for: Extents, illegal: Illeg
         each = max(min(parts // max(clusters(extents, config), 1), depth), 1)
         splits = max(split for split in splits_of(clusters(extents, config), depth) if split <= each)
     changed = {**config, "SPLITS": splits}
-    whole = config["SMS"] == MULTIPROCESSORS != _fewest(tuned_for, config)
-    changed["SMS"] = MULTIPROCESSORS if whole else _fewest(extents, changed)
+    whole = config["SMS"] == MULTIPROCESSORS != fewest(tuned_for, config)
+    changed["SMS"] = MULTIPROCESSORS if whole else fewest(extents, changed)
     seen = tiles.view(problem, changed).problem
     changed["STAGES"] = max(min(config["STAGES"], stages(seen, changed)), 2)
     for overlap in (1, 0) if splits < config["SPLITS"] else (config["OVERLAP"], 0):

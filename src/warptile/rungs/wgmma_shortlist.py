@@ -2,7 +2,7 @@
 
 The first is the planner's own choice, so that a search also says what that loses. For large problems the rest is a
 fixed list, as all that is predicted for them is alike: wide tiles, in schedules that have won on an H200. For all
-others it is picked by predicted clocks (`wgmma_choice.guess`), each one a little worse for every one before it that has
+others it is picked by predicted time (`wgmma_cost`), each one a little worse for every one before it that has
 the same tile, depth or split; then come variants of the best of them.
 """
 
@@ -12,11 +12,9 @@ from collections.abc import Iterator
 
 from warptile.problem import Problem
 from warptile.rungs import wgmma_choice as choice
-from warptile.rungs import wgmma_tiles as tiles
 from warptile.rungs.legality import ceil_div
 from warptile.rungs.rung import Config
-from warptile.rungs.wgmma_choice import MULTIPROCESSORS, Illegal, guess, made, split, splits_of
-from warptile.rungs.wgmma_neighbours import fitted
+from warptile.rungs.wgmma_choice import MULTIPROCESSORS, Illegal, fitted, made, pool, schedules, split, splits_of
 from warptile.rungs.wgmma_tiles import ROW_BYTES
 
 MOST = 18
@@ -30,9 +28,6 @@ SMALL, TURNED_ALONE = 128, 32
 """A problem is small whose D has at most so many rows or columns. With fewer rows yet only turned tiles are tried, of
 all rows: what is 64 of an instruction are then columns."""
 
-FEWEST_STAGES = 3
-"""With two, a stage comes free only when the next one's products are under way: 0.72 of the speed of four (H200)."""
-
 MANY_SPLITS, SPLIT_STEPS = 8, 4
 """Tiles are few that can be split so often, into parts of so many steps."""
 
@@ -40,7 +35,7 @@ SAME_TILE, SAME_DEPTH, SAME_SPLIT = 0.08, 0.04, 0.06
 """By how much each pick before makes the next one worse that is like it."""
 
 HOPELESS = 2.0
-"""A configuration is not picked whose predicted clocks are so many times the best."""
+"""A configuration is not picked whose predicted time is so many times the best."""
 
 
 def shortlist(problem: Problem, illegal: Illegal, most: int = MOST) -> tuple[Config, ...]:
@@ -65,7 +60,7 @@ def shortlist(problem: Problem, illegal: Illegal, most: int = MOST) -> tuple[Con
     for config in picked:
         add(config)
     for config in (own, *picked[:3]):
-        for variant in _variants(problem, config):
+        for variant in schedules(problem, config):
             add(variant)
     return tuple(found)
 
@@ -102,42 +97,20 @@ def _split(problem: Problem) -> Iterator[Config]:
             yield split(made(problem, bm, bn, bm // 64, 0, ROW_BYTES), most)
 
 
-def _tiles(problem: Problem) -> Iterator[tuple[int, int, int, int]]:
-    """BM, BN, CONSUMERS, SWAP of tiles that are not mostly empty."""
-    covering = min((bn for bn in choice.SINGLE if bn >= problem.m), default=0)
-    for bm, bn, consumers, swap in choice.shapes(problem):
-        seen = tiles.turned(problem) if swap else problem
-        if problem.m <= TURNED_ALONE and not (swap and bn == covering):
-            continue
-        if (bm <= 64 or bm < 2 * seen.m) and (bn <= 16 or bn < 2 * seen.n):
-            yield bm, bn, consumers, swap
-
-
-def _pool(problem: Problem) -> Iterator[Config]:
-    """Every tile in every depth of a stage and every split that may fit."""
-    row = ROW_BYTES * 8 // problem.a.dtype.bits
-    for bm, bn, consumers, swap in _tiles(problem):
-        seen = tiles.turned(problem) if swap else problem
-        count = ceil_div(seen.m, bm) * ceil_div(seen.n, bn) * seen.batch
-        for rows in (1, 2, 4):
-            steps = ceil_div(problem.k, row * rows)
-            config = made(problem, bm, bn, consumers, swap, ROW_BYTES * rows)
-            if config["STAGES"] >= FEWEST_STAGES:
-                yield {**config, "OVERLAP": 1}
-                yield from (split(config, parts) for parts in splits_of(count, steps)[1:] if 2 * parts <= steps)
-
-
 def _picked(problem: Problem, illegal: Illegal, count: int) -> list[Config]:
     """The best predictions that are not all alike."""
-    left = [(guess(problem, config), config) for config in _pool(problem)]
-    best = min((clocks for clocks, _ in left), default=0.0)
+    covering = min((bn for bn in choice.SINGLE if bn >= problem.m), default=0)
+    left = list(pool(problem))
+    if problem.m <= TURNED_ALONE:
+        left = [(time, config) for time, config in left if config["SWAP"] and config["BN"] == covering]
+    best = min((time for time, _ in left), default=0.0)
     left = sorted((each for each in left if each[0] <= HOPELESS * best), key=lambda each: each[0])
     picked: list[Config] = []
     while left and len(picked) < count:
-        scores = [clocks * _likeness(config, picked) for clocks, config in left]
+        scores = [time * _likeness(config, picked) for time, config in left]
         _, config = left.pop(scores.index(min(scores)))
         legal = next((each for each in (config, {**config, "OVERLAP": 0}) if illegal(problem, each) is None), None)
-        if legal is not None and legal not in picked:
+        if legal is not None and not any({**other, "OVERLAP": legal["OVERLAP"]} == legal for other in picked):
             picked.append(legal)
     return picked
 
@@ -150,16 +123,3 @@ def _likeness(config: Config, picked: list[Config]) -> float:
         factor += SAME_DEPTH * (config["BK"] == other["BK"])
         factor += SAME_SPLIT * (config["SPLITS"] == other["SPLITS"])
     return factor
-
-
-def _variants(problem: Problem, config: Config) -> Iterator[Config]:
-    """The same tile in other schedules."""
-    streamed = fitted(problem, {**config, "OVERLAP": 0, "STREAM": 1})
-    if config["SPLITS"] > 1:
-        yield from (fitted(problem, {**config, "CN": 2}), fitted(problem, {**config, "CM": 2}))
-    elif min(problem.m, problem.n) <= SMALL:
-        yield from (fitted(problem, {**config, "CM" if config["SWAP"] else "CN": 2}), streamed)
-    else:
-        yield from (fitted(problem, {**config, "CM": 2}), fitted(problem, {**config, "CN": 2}), streamed)
-        if config["CONSUMERS"] == 2 and config["BN"] <= 192:
-            yield fitted(problem, {**config, "OVERLAP": 0, "PINGPONG": 1})

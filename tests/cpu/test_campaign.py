@@ -71,7 +71,7 @@ def gpu(monkeypatch):
     monkeypatch.setattr(stages, "LIMIT", 6)
     monkeypatch.setattr(stages, "TUNED", (("wmma-final", F16_F32),))
     monkeypatch.setattr(stages, "describe", lambda samples, library=None: environment(samples=samples))
-    monkeypatch.setattr("warptile.tune.compile_all", lambda *arguments, **options: {})
+    monkeypatch.setattr("warptile.tune_gpu.compile_all", lambda *arguments, **options: {})
     return PretendedGpu().install(monkeypatch)
 
 

@@ -27,7 +27,7 @@ ORDER = (
     ("emulator",),
     ("execute", "device_product"),
     ("matmul", "ladder", "doctor"),
-    ("tune",),
+    ("tune", "tune_gpu"),
     ("bench",),
     ("cli",),
 )

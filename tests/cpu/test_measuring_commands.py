@@ -20,7 +20,7 @@ SMALL = ["-m", "64", "-n", "64", "-k", "64"]
 def gpu(monkeypatch, tmp_path):
     monkeypatch.setenv("WARPTILE_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("WARPTILE_AUTOTUNE", raising=False)
-    monkeypatch.setattr("warptile.tune.compile_all", lambda *arguments, **options: {})
+    monkeypatch.setattr("warptile.tune_gpu.compile_all", lambda *arguments, **options: {})
     monkeypatch.setattr(Sampler, "__enter__", lambda self: self)
     monkeypatch.setattr(Sampler, "__exit__", lambda self, *error: None)
     return PretendedGpu().install(monkeypatch)

@@ -15,7 +15,8 @@ from warptile.problem import Problem
 from warptile.rungs import RUNGS
 from warptile.rungs.wmma import nine
 from warptile.source import Source
-from warptile.tune import GpuMeter, Stage, compile_ahead, compile_all, offered_by, search, select
+from warptile.tune import Stage, compile_ahead, compile_all, offered_by, search, select
+from warptile.tune_gpu import GpuMeter
 from warptile.tuned import Entry, ProblemClass, Search, Table, config_for, source_of
 
 RUNG = RUNGS["wmma-final"]

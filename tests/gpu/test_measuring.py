@@ -8,7 +8,8 @@ from warptile.device_product import DeviceProduct, products_per_rounding, runner
 from warptile.gpu import driver
 from warptile.plan import make_plan
 from warptile.rungs import RUNGS
-from warptile.tune import Stage, tune_on_gpu
+from warptile.tune import Stage
+from warptile.tune_gpu import tune_on_gpu
 from warptile.tuned import Table, config_for
 
 pytestmark = pytest.mark.gpu

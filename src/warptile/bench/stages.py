@@ -72,7 +72,8 @@ from warptile.gpu.timing import COOL, SUSTAINED
 from warptile.rungs import RUNGS
 from warptile.rungs.rung import Config, Rung
 from warptile.rungs.wmma import nine
-from warptile.tune import Outcome, Progress, Stage, tune_on_gpu
+from warptile.tune import Outcome, Progress, Stage
+from warptile.tune_gpu import tune_on_gpu
 from warptile.tuned import Table
 
 STAGES = ("correctness", "tune", "sweep", "cool", "types", "layouts", "unaligned", "suites", "ncu", "sanitize")

@@ -85,7 +85,7 @@ def command(
     from warptile.ladder import LADDER_OUTPUTS
     from warptile.problem import Problem
     from warptile.rungs import rung as rung_named
-    from warptile.tune import tune_on_gpu
+    from warptile.tune_gpu import tune_on_gpu
 
     rung = rung_named(name)
     element = dtype_named(dtype or rung.dtypes[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from wgmma_product import Result, product, small
 
+from warptile.arch import H200
 from warptile.compile import compile_source
 from warptile.dtypes import DTYPES
 from warptile.errors import CompileError
@@ -203,6 +205,15 @@ def test_every_block_shares_the_depth_of_one_tile() -> None:
     options = {"config": config, "accumulator": "float16", "out": "float16", "b_major": "col", "beta": 2}
     first, second = (ok(FINAL, 61, 43, 64 * 64 - 8, schedule=schedule, **options) for schedule in SCHEDULES[:2])
     assert first.d.tobytes() == second.d.tobytes()
+
+
+@pytest.mark.parametrize("swap", [0, 1])
+def test_weights_that_are_loaded_once(monkeypatch: pytest.MonkeyPatch, swap: int) -> None:
+    monkeypatch.setattr("warptile.rungs.wgmma_final.H200", replace(H200, l2_bytes=0))
+    config = {**small(FINAL), "SWAP": swap, "BM": 64, "BN": 64, "CONSUMERS": 1, "SMS": 2}
+    of = problem(size=(50, 200, 136))
+    assert ("true, false>" if swap else "false, true>") in RUNGS[FINAL].name_expression(of, config)
+    ok(FINAL, 50, 200, 136, config=config, b_major="col")
 
 
 def test_panels_of_a_shared_operand() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from warptile.arch import H200
 from warptile.isa import wgmma
 from warptile.launch import Argument, Dim3, Pointer, Scalar
 from warptile.problem import Problem
@@ -172,9 +173,18 @@ def _final_name(problem: Problem, config: Config) -> str:
     batched = seen.batch > 1
     shared = (batched and each.batch_stride == 0 for each in (seen.a, seen.b))
     switches = (config["ALONG_N"], config["OVERLAP"], config["STREAM"], config["SPLITS"] > 1, batched, *shared)
+    switches += _loaded_once(seen, config)
     chosen = f"warptile::WgmmaConfig<{', '.join(map(str, values))}, {', '.join(map(_cuda_bool, switches))}>"
     store = f"{'true' if tiles.by_tma(seen) else 'false'}, {tiles.store_width(seen)}"
     return f"warptile::wgmma_final<{tiles.operation_type(seen)}, {tiles.tile_type(seen, config)}, {chosen}, {store}>"
+
+
+def _loaded_once(seen: Problem, config: Config) -> tuple[bool, bool]:
+    """Whether A is loaded by one block alone and would fill L2, and whether B is: weights that few rows meet."""
+    sizes = (extent * seen.k * seen.a.dtype.bits // 8 > H200.l2_bytes for extent in (seen.m, seen.n))
+    others = (seen.n <= config["BN"] and config["CN"] == 1, seen.m <= config["BM"] and config["CM"] == 1)
+    of_a, of_b = (large and alone and seen.batch == 1 for large, alone in zip(sizes, others, strict=True))
+    return of_a, of_b
 
 
 def _tiles(problem: Problem, config: Config) -> int:

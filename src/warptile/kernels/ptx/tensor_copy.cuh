@@ -23,6 +23,17 @@ __device__ __forceinline__ void load_box(unsigned to, const TensorMap& map, int 
         : "memory");
 }
 
+// The same of bytes that nobody asks for again: they are the first to leave L2.
+__device__ __forceinline__ void load_box_once(unsigned to, const TensorMap& map, int x, int y, unsigned barrier) {
+    unsigned long long policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
+        "[%1, {%2, %3}], [%4], %5;" ::"r"(to),
+        "l"(&map), "r"(x), "r"(y), "r"(barrier), "l"(policy)
+        : "memory");
+}
+
 // The same into the shared memory of every block of the cluster whose bit of `blocks` is set, at the same address; there
 // the bytes count for that block's own barrier.
 __device__ __forceinline__ void load_box(unsigned to, const TensorMap& map, int x, int y, unsigned barrier,

@@ -19,8 +19,8 @@ struct WgmmaPanels {
     static_assert(LINES % 8 == 0 && LINES <= 256, "swizzling exchanges chunks of eight rows; a box has 256 at most");
 
     // Starts the copies of what begins at row (column) `start` and at `depth`; their bytes count for `barrier`. With
-    // BATCHED the map is one of several matrices.
-    template <bool BATCHED = false>
+    // BATCHED the map is one of several matrices; with ONCE this is the only time that its bytes are loaded.
+    template <bool BATCHED = false, bool ONCE = false>
     static __device__ __forceinline__ void load(unsigned to, const TensorMap& map, int start, int depth, unsigned barrier,
                                                 int matrix = 0) {
         const int x = K_MAJOR ? depth : start, y = K_MAJOR ? start : depth;
@@ -28,6 +28,8 @@ struct WgmmaPanels {
         for (int panel = 0; panel < PANELS; ++panel)
             if constexpr (BATCHED) {
                 load_box(to + panel * PANEL_BYTES, map, x + panel * ROW, y, matrix, barrier);
+            } else if constexpr (ONCE) {
+                load_box_once(to + panel * PANEL_BYTES, map, x + panel * ROW, y, barrier);
             } else {
                 load_box(to + panel * PANEL_BYTES, map, x + panel * ROW, y, barrier);
             }

@@ -18,7 +18,7 @@ enum WgmmaMode {
 };
 
 template <int STAGES_, int CONSUMERS_, int MODE_, int CLUSTER_M_, int CLUSTER_N_, int GROUP_, bool ALONG_N_, bool OVERLAP_,
-          bool STREAM_, bool SPLIT_, bool BATCHED_, bool SHARED_A_, bool SHARED_B_>
+          bool STREAM_, bool SPLIT_, bool BATCHED_, bool SHARED_A_, bool SHARED_B_, bool ONCE_A_, bool ONCE_B_>
 struct WgmmaConfig {
     static constexpr int STAGES = STAGES_, CONSUMERS = CONSUMERS_, MODE = MODE_;
     static constexpr int CLUSTER_M = CLUSTER_M_, CLUSTER_N = CLUSTER_N_, CLUSTER = CLUSTER_M * CLUSTER_N, GROUP = GROUP_;
@@ -27,6 +27,8 @@ struct WgmmaConfig {
     static constexpr bool STREAM = STREAM_, SPLIT = SPLIT_, PARTIAL = STREAM || SPLIT;
     // Several matrices in one launch, of which all may share A or B.
     static constexpr bool BATCHED = BATCHED_, SHARED_A = SHARED_A_, SHARED_B = SHARED_B_;
+    // A is loaded once in the launch, or B: L2 need not keep it.
+    static constexpr bool ONCE_A = ONCE_A_, ONCE_B = ONCE_B_;
     static constexpr int THREADS = WARPGROUP * (CONSUMERS + 1);
     // Bits of the blocks of a cluster that need the same rows of A as block 0, and the same columns of B.
     static constexpr unsigned ROW_OF_BLOCKS = CLUSTER_N == 1 ? 1 : 1 | 1 << CLUSTER_M, COLUMN_OF_BLOCKS = (1 << CLUSTER_M) - 1;
@@ -100,14 +102,14 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                             stage, map_a, work.row, depth, full, rank / CLUSTER_M,
                             CONFIG::ROW_OF_BLOCKS << rank % CLUSTER_M, matrix_a);
                     } else {
-                        STAGE::A::template load<CONFIG::BATCHED>(stage, map_a, work.row, depth, full, matrix_a);
+                        STAGE::A::template load<CONFIG::BATCHED, CONFIG::ONCE_A>(stage, map_a, work.row, depth, full, matrix_a);
                     }
                     if constexpr (CLUSTER_M > 1) {
                         STAGE::B::template load_share<CLUSTER_M, CONFIG::BATCHED>(
                             stage + STAGE::B_OFFSET, map_b, work.column, depth, full, rank % CLUSTER_M,
                             CONFIG::COLUMN_OF_BLOCKS << rank / CLUSTER_M * CLUSTER_M, matrix_b);
                     } else {
-                        STAGE::B::template load<CONFIG::BATCHED>(stage + STAGE::B_OFFSET, map_b, work.column, depth, full,
+                        STAGE::B::template load<CONFIG::BATCHED, CONFIG::ONCE_B>(stage + STAGE::B_OFFSET, map_b, work.column, depth, full,
                                                                  matrix_b);
                     }
                     position.advance();

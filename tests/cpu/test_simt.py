@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from covering import covering
 from simt_product import problem, run
 
 from warptile.compile import compile_source
@@ -22,9 +23,9 @@ def usual(name: str) -> dict[str, str]:
     return {"element": "float32"}
 
 
-@pytest.mark.parametrize("b_major", MAJORS)
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("shape", [(1, 1, 1), (64, 64, 64), (131, 67, 53)], ids=str)
+@pytest.mark.parametrize(
+    ("name", "shape", "b_major"), covering(NAMES, ((1, 1, 1), (64, 64, 64), (131, 67, 53)), MAJORS), ids=str
+)
 def test_every_shape(name, shape, b_major):
     result = run(problem(*shape, b_major=b_major, **usual(name)), name)
     assert result.correct, result.ratio
@@ -37,9 +38,7 @@ def test_k_of_zero_gives_beta_times_c(name):
     assert result.ratio == 0
 
 
-@pytest.mark.parametrize("b_major", MAJORS)
-@pytest.mark.parametrize("gap", [3, 4])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "gap", "b_major"), covering(NAMES, (3, 4), MAJORS))
 def test_alpha_beta_and_rows_with_gaps(name, gap, b_major):
     result = run(problem(45, 52, 29, b_major=b_major, gap=gap, with_c=True, **usual(name)), name, alpha=-2, beta=3)
     assert result.correct, result.ratio

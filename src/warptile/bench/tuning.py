@@ -65,6 +65,9 @@ TIME_LEFT_S = 6.0
 STATUS_TIME, STATUS_LOST = 75, 70
 """Exit statuses of a worker that ran out of time, and of one whose GPU context was lost."""
 
+RESERVED_CORES = 2
+"""Cores that compilers leave to what launches and checks."""
+
 Say = Callable[[str], None]
 
 
@@ -216,6 +219,7 @@ def work(tasks: Sequence[Task], folder: Path, until_s: float, say: Say, processe
     driver.enter()
     device = driver.device_info()
     done = 0
+    processes = processes or max((os.cpu_count() or 1) - RESERVED_CORES, 1)
     with Kernels([source for task in tasks for source in task.sources], ARCH, processes) as kernels:
         desk = _Desk(tasks, Table(device.name, folder), kernels, doing_file(folder), device.l2_bytes)
         for task in tasks:

@@ -269,6 +269,14 @@ def test_gaps_between_matrices_stay_as_they_are(launches):
     assert np.all(memory[::2] == 7)
 
 
+def test_matrices_that_storers_copy(launches):
+    # Rows of D have an odd pitch: warps beside the producer store a tile while the next is multiplied, of any matrix.
+    a, b = drawn(3, 72, 128, dtype="float16"), drawn(3, 128, 72, dtype="float16", seed=1)
+    memory = np.full((3, 72, 75), 7, np.float16)
+    assert_batch(launches, a, b, out=memory[:, :, :72], OVERLAP=1, SMS=1)
+    assert (memory[:, :, 72:] == 7).all()
+
+
 def test_two_leading_axes(launches):
     a, b = drawn(2, 2, 40, 64, dtype="float16"), drawn(64, 24, dtype="float16", seed=1)
     assert_batch(launches, a, b)

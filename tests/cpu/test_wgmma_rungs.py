@@ -150,6 +150,11 @@ CASES: tuple[tuple[dict[str, int], Mapping[str, object]], ...] = (
     ({"OVERLAP": 1, "CM": 2, "CN": 2, "SMS": 4}, {"dtype": "float16", "accumulator": "float16", "out": "bfloat16"}),
     ({"OVERLAP": 1, "SWAP": 1, "BN": 40, "SMS": 4}, {**HALF, "beta": 2, "gap": 1}),
     ({"OVERLAP": 1, "CONSUMERS": 1, "BM": 64, "SMS": 5}, {"dtype": "float8_e5m2", "out": "float16"}),
+    # The same where TMA cannot store it: warps beside the producer do. Lines of D begin anywhere and end in a panel.
+    ({"OVERLAP": 1, "SMS": 2}, {**HALF, "gap": 1, "offset": 3}),
+    ({"OVERLAP": 1, "BN": 128, "SMS": 1, "ALONG_N": 1}, {**HALF, "gap": 3, "beta": 2, "b_major": "col"}),
+    ({"OVERLAP": 1, "BM": 64, "CONSUMERS": 1, "CM": 2, "CN": 2, "SMS": 4}, {**HALF, "gap": 2, "offset": 1}),
+    ({"OVERLAP": 1, "SWAP": 1, "SMS": 1}, {"dtype": "bfloat16", "out": "bfloat16", "gap": 5}),
     # Depth shared: of the last tiles, and of all.
     (PARTIAL_WAVE, HALF),
     ({**PARTIAL_WAVE, "BM": 64, "CONSUMERS": 1, "SMS": 7, "GROUP": 2}, {"dtype": "tfloat32", "beta": 2}),
@@ -393,6 +398,8 @@ REASONS = [
     (FINAL, problem(), {"BM": 256, "BN": 256}, "registers and has 240"),
     (FINAL, problem("float8_e4m3"), {"BM": 256, "BN": 128}, "registers and has 240"),
     (FINAL, problem(), {"OVERLAP": 1, "BM": 256, "BN": 144}, "registers and has 240"),
+    (FINAL, problem(size=(4096, 4095, 4096)), {"OVERLAP": 1, "BN": 256, "SWAP": 1}, "registers and has 224"),
+    (FINAL, problem(size=(4096, 4095, 4096)), {"STREAM": 1, "BM": 256}, "a D that TMA cannot store"),
     (FINAL, problem(), {"STAGES": 9}, "bytes of shared memory"),
     (FINAL, problem(size=(2**31 - 1, 2**31 - 1, 64)), {}, "take larger tiles"),
 ]

@@ -48,8 +48,7 @@ Shape = tuple[int, int, int, int]
 
 def stages(seen: Problem, config: Config) -> int:
     """As many as fit, 12 at most."""
-    output = config["CONSUMERS"] * (tiles.OUTPUT_BUFFERS * tiles.BUFFER_BYTES + tiles.MBARRIER_BYTES)
-    room = SHARED_BYTES - output - 2 * MOST_STAGES * tiles.MBARRIER_BYTES
+    room = SHARED_BYTES - config["CONSUMERS"] * tiles.CONSUMER_BYTES - 2 * MOST_STAGES * tiles.MBARRIER_BYTES
     return min(room // tiles.stage_bytes(seen, config), MOST_STAGES)
 
 

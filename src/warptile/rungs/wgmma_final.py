@@ -33,8 +33,11 @@ the compiler runs out of registers."""
 STREAM_REGISTERS, CLUSTER_REGISTERS = 8, 4
 """More of them where blocks hand sums on, and where these blocks are in clusters as well."""
 
-CONSUMER_REGISTERS = 240
-"""Of a thread that multiplies: ``CONSUMER_REGISTERS`` in wgmma/final.cuh."""
+CONSUMER_REGISTERS, REGISTERS_BESIDE_STORERS = 240, 224
+"""Of a thread that multiplies: ``CONSUMER_REGISTERS`` and ``CONSUMER_REGISTERS_BESIDE`` in wgmma/final.cuh."""
+
+STORER_SAVES, STORER_COSTS = 6, 8
+"""Registers that a thread needs less where a storer copies rows of D in its place, and more where it copies columns."""
 
 FOURS = wgmma_choice.MULTIPROCESSORS - 16
 """Blocks in clusters of four that certainly run at one time: in each of eight GPCs two multiprocessors may be left
@@ -42,9 +45,8 @@ over. Blocks that wait for each other must not wait for a place."""
 
 
 def _final_shared(problem: Problem, config: Config) -> int:
-    output = config["CONSUMERS"] * tiles.OUTPUT_BUFFERS * tiles.BUFFER_BYTES
-    output += config["CONSUMERS"] * tiles.MBARRIER_BYTES
-    return tiles.shared_bytes(config["STAGES"], stage_bytes(tiles.view(problem, config).problem, config), output)
+    output, each = config["CONSUMERS"] * tiles.CONSUMER_BYTES, stage_bytes(tiles.view(problem, config).problem, config)
+    return tiles.shared_bytes(config["STAGES"], each, output)
 
 
 def _final_illegal(problem: Problem, config: Config) -> str | None:
@@ -135,6 +137,11 @@ def _stream_reason(problem: Problem, config: Config) -> str | None:
     return None
 
 
+def _has_storers(seen: Problem, config: Config) -> bool:
+    """Whether warps beside the producer copy finished tiles to D."""
+    return bool(config["OVERLAP"]) and not tiles.by_tma(seen)
+
+
 def _promotion_reason(seen: Problem, config: Config) -> str | None:
     """Why short sums would be too long, or None."""
     if tiles.promoted(seen) and config["BK"] != PROMOTED_DEPTH:
@@ -157,8 +164,17 @@ def _registers_reason(seen: Problem, config: Config) -> str | None:
                 f"SWAP is 1 and a thread has {sums} sums; columns of {seen.d.dtype.name} are stored from {most} at "
                 "most: take a smaller tile"
             )
-    if needed > CONSUMER_REGISTERS:
-        return f"a thread needs about {needed} registers and has {CONSUMER_REGISTERS}; take a smaller tile"
+    if config["STREAM"] and _rows(config) > ROWS and not tiles.by_tma(seen):
+        return (
+            f"STREAM is 1 and a warpgroup has {_rows(config)} rows of a D that TMA cannot store: with more than {ROWS} "
+            "the compiler runs out of registers"
+        )
+    has = CONSUMER_REGISTERS
+    if _has_storers(seen, config):
+        has = REGISTERS_BESIDE_STORERS
+        needed += STORER_COSTS if config["SWAP"] else -STORER_SAVES
+    if needed > has:
+        return f"a thread needs about {needed} registers and has {has}; take a smaller tile"
     return None
 
 

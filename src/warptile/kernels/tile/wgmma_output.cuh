@@ -2,57 +2,48 @@
 #pragma once
 
 #include "ptx/matrix_move.cuh"
-#include "ptx/shared.cuh"
 #include "ptx/tensor_copy.cuh"
-#include "tile/swizzle.cuh"
+#include "tile/wgmma_output_panels.cuh"
+#include "tile/wgmma_ring.cuh"
 #include "tile/wgmma_store.cuh"
 
 namespace warptile {
 
-// The panels that 64 rows of a tile, BN columns wide, are stored in. A *line* of a panel is contiguous in D: W elements
-// of a row, or of a column where D is column-major; a panel has LINES of them.
-template <typename OUT, int BN, bool D_COLUMN_MAJOR>
-struct OutputPanels {
-    static constexpr int FITS = 128 / sizeof(OUT);
-
-    // The largest power of two up to `most` that divides BN.
-    static __device__ constexpr int part(int most) { return BN % most == 0 ? most : part(most / 2); }
-
-    static constexpr int W = D_COLUMN_MAJOR ? (FITS < 64 ? FITS : 64) : part(FITS);
-    static constexpr int LINES = D_COLUMN_MAJOR ? part(64) : 64;
-    static constexpr int ROW_BYTES = W * sizeof(OUT), BYTES = 64 * 128;
-    static constexpr int ROWS = D_COLUMN_MAJOR ? W : 64, COLUMNS = D_COLUMN_MAJOR ? LINES : W;
-    static constexpr int DOWN = 64 / ROWS, ACROSS = BN / COLUMNS, COUNT = DOWN * ACROSS;
-    static_assert(ROW_BYTES >= 16, "TMA moves rows of at least 16 bytes");
-
-    static __device__ __forceinline__ unsigned offset(unsigned line, unsigned byte) {
-        const unsigned inside = line * ROW_BYTES + byte;
-        if constexpr (ROW_BYTES >= 32) return swizzled<ROW_BYTES>(inside);
-        return inside;
-    }
-};
-
-// What a warpgroup stores: its buffers, two panels, take turns, so that one is filled while TMA reads the other.
+// What a warpgroup stores: its buffers, two panels, take turns, so that one is filled while the other is read: by TMA, by
+// the warpgroup itself or by *storers*, warps that have nothing else to do.
 template <typename OPERATION, typename TILE, bool BY_TMA, int WIDTH, bool BATCHED = false>
 struct WgmmaOutput {
     using OUT = typename OPERATION::OUT;
     using PANELS = OutputPanels<OUT, TILE::BN, OPERATION::D_COLUMN_MAJOR>;
     static constexpr int BUFFERS = 2, BYTES = BUFFERS * PANELS::BYTES;
+    static constexpr bool ALIGNED = WIDTH * sizeof(OUT) == 16;
+    using RING = StageRing<BUFFERS, PANELS::BYTES>;
+    static constexpr int PLACE_BYTES = 16, HANDOVER_BYTES = RING::BARRIER_BYTES + BUFFERS * PLACE_BYTES;
     const Gemm<OPERATION>& gemm;
     const TensorMap& map;
-    unsigned buffers;
+    RING buffers;  // if there are storers with barriers, and behind them the places of panels
     int barrier;
-    unsigned buffer = 0;
     int matrix = 0;  // of a batch
     long long matrix_stride = 0;
+    typename RING::POSITION position;
 
     __device__ __forceinline__ void meet() const { named_barrier<WARPGROUP>(barrier); }
+    __device__ __forceinline__ unsigned buffer() const { return buffers.at(position.stage); }
+    __device__ __forceinline__ unsigned place_of(int stage) const {
+        return buffers.barriers + RING::BARRIER_BYTES + stage * PLACE_BYTES;
+    }
+
+    // The first row, or column, of panel `panel` of all that a warpgroup has.
+    static __device__ __forceinline__ int row_of(int panel) {
+        return panel / PANELS::COUNT * 64 + panel % PANELS::COUNT / PANELS::ACROSS * PANELS::ROWS;
+    }
+    static __device__ __forceinline__ int column_of(int panel) { return panel % PANELS::ACROSS * PANELS::COLUMNS; }
 
     // Writes panel `panel` of a block of 64 rows into the buffer. `source(eight, half)` gives neighbouring elements, as
     // `WgmmaAccumulators::pair` does.
     template <typename SOURCE>
     __device__ __forceinline__ void put(int panel, const SOURCE& source) const {
-        const unsigned to = buffers + buffer * PANELS::BYTES, lane = threadIdx.x % 32, warp = threadIdx.x % WARPGROUP / 32;
+        const unsigned to = buffer(), lane = BY_TMA ? threadIdx.x % 32 : lane_anew(), warp = threadIdx.x % WARPGROUP / 32;
         const int across = panel % PANELS::ACROSS, down = panel / PANELS::ACROSS;
         constexpr int EIGHTS = PANELS::COLUMNS / 8;
         if constexpr (sizeof(OUT) == 2) {
@@ -114,109 +105,80 @@ struct WgmmaOutput {
         }
     }
 
-    // Stores panel `panel` of a block whose first element of D is (row, column), and goes on to the other buffer.
+    // Stores panel `panel` of all from (row, column) on, and goes on to the other buffer.
     template <typename SOURCE>
     __device__ __forceinline__ void store(int panel, int row, int column, const SOURCE& source) {
-        row += panel / PANELS::ACROSS * PANELS::ROWS;
-        column += panel % PANELS::ACROSS * PANELS::COLUMNS;
+        row += row_of(panel);
+        column += column_of(panel);
         if constexpr (BY_TMA) {
             // Only the thread that starts stores knows which have read their buffer.
             if (threadIdx.x % WARPGROUP == 0) store_wait_group_read<BUFFERS - 1>();
             meet();
-            put(panel, source);
+            put(panel % PANELS::COUNT, source);
             fence_async_proxy();
             meet();
             if (threadIdx.x % WARPGROUP == 0) {
                 if (row < gemm.m && column < gemm.n) {
                     const int x = OPERATION::D_COLUMN_MAJOR ? row : column, y = OPERATION::D_COLUMN_MAJOR ? column : row;
                     if constexpr (BATCHED) {
-                        store_box(map, x, y, matrix, buffers + buffer * PANELS::BYTES);
+                        store_box(map, x, y, matrix, buffer());
                     } else {
-                        store_box(map, x, y, buffers + buffer * PANELS::BYTES);
+                        store_box(map, x, y, buffer());
                     }
                 }
                 store_commit_group();
             }
         } else {
-            put(panel, source);
+            put(panel % PANELS::COUNT, source);
             meet();
-            copy_out(row, column);
+            copy_panel<PANELS, ALIGNED, WARPGROUP / 32>(buffer(), gemm, matrix * matrix_stride, row, column,
+                                                        threadIdx.x % WARPGROUP / 32);
         }
-        buffer ^= 1;
+        position.advance();
     }
 
     // Stores all that a warpgroup has of D, from (row, column) on.
     template <typename ACCUMULATORS>
     __device__ __forceinline__ void store_all(const ACCUMULATORS& accumulators, int row, int column) {
 #pragma unroll
-        for (int block = 0; block < ACCUMULATORS::BLOCKS; ++block)
+        for (int panel = 0; panel < ACCUMULATORS::BLOCKS * PANELS::COUNT; ++panel)
+            store(panel, row, column, [&](int eight, int half) {
+                return result(accumulators, gemm, panel / PANELS::COUNT, eight, half, row, column);
+            });
+    }
+
+    // The same in two parts. A warpgroup puts a panel into a buffer that is empty, with where it belongs beside it;
+    template <typename SOURCE>
+    __device__ __forceinline__ void hand_over(int panel, int row, int column, const SOURCE& source) {
+        mbarrier_wait(buffers.empty(position.stage), position.parity ^ 1);
+        put(panel % PANELS::COUNT, source);
+        if (threadIdx.x % WARPGROUP == 0) {
+            const int place[] = {matrix, row + row_of(panel), column + column_of(panel)};
 #pragma unroll
-            for (int panel = 0; panel < PANELS::COUNT; ++panel)
-                store(panel, row + 64 * block, column, [&](int eight, int half) {
-                    return result(accumulators, gemm, block, eight, half, row, column);
-                });
-    }
-
-    // The buffer to D without TMA, along lines: 16 bytes at a time where lines start at multiples of that, else as far as
-    // whole lines lie inside D, what comes before and behind one by one.
-    __device__ __forceinline__ void copy_out(int row, int column) const {
-        constexpr int SIZE = sizeof(OUT);
-        const unsigned from = buffers + buffer * PANELS::BYTES;
-        const int first_line = OPERATION::D_COLUMN_MAJOR ? column : row, first = OPERATION::D_COLUMN_MAJOR ? row : column;
-        const int lines = (OPERATION::D_COLUMN_MAJOR ? gemm.n : gemm.m) - first_line;
-        const int elements = (OPERATION::D_COLUMN_MAJOR ? gemm.m : gemm.n) - first;
-        OUT* to = gemm.d + (matrix * matrix_stride + first_line * gemm.ldd + first);
-        if (elements < PANELS::W) {
-            copy_pieces<1>(from, to, lines, elements);
-        } else if constexpr (WIDTH * SIZE == 16) {
-            copy_pieces<WIDTH>(from, to, lines, elements);
-        } else {
-            copy_shifted(from, to, lines);
+            for (unsigned i = 0; i < 3; ++i) store_shared(place_of(position.stage) + 4 * i, Packet<4>{unsigned(place[i])});
         }
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) mbarrier_arrive(buffers.full(position.stage));
+        position.advance();
     }
 
-    // WIDTH_ elements at a time, of `lines` lines of `elements` elements at most.
-    template <int WIDTH_>
-    __device__ __forceinline__ void copy_pieces(unsigned from, OUT* to, int lines, int elements) const {
-        constexpr int SIZE = sizeof(OUT), PER_LINE = PANELS::W / WIDTH_;
-#pragma unroll 4
-        for (int index = threadIdx.x % WARPGROUP; index < PANELS::LINES * PER_LINE; index += WARPGROUP) {
-            const int line = index / PER_LINE, element = index % PER_LINE * WIDTH_;
-            if (line < lines && element + WIDTH_ <= elements)
-                *reinterpret_cast<Packet<WIDTH_ * SIZE>*>(to + (line * gemm.ldd + element)) =
-                    load_packet<WIDTH_ * SIZE>(from + PANELS::offset(line, element * SIZE));
-        }
-    }
-
-    // Whole lines that start anywhere. In each, 16 bytes of D at a time from the first multiple of 16 bytes on: they begin
-    // at any element of the buffer's line, so five words are read and shifted. As many elements remain as 16 bytes hold,
-    // some before and the others behind.
-    __device__ __forceinline__ void copy_shifted(unsigned from, OUT* to, int lines) const {
-        constexpr int SIZE = sizeof(OUT), TOGETHER = 16 / SIZE, PER_LINE = PANELS::W / TOGETHER;
-        const auto before = [&](int line) {
-            const auto address = reinterpret_cast<unsigned long long>(to + line * gemm.ldd);
-            return static_cast<int>((16 - address % 16) % 16) / SIZE;
-        };
-#pragma unroll 2
-        for (int index = threadIdx.x % WARPGROUP; index < PANELS::LINES * PER_LINE; index += WARPGROUP) {
-            const int line = index / PER_LINE, element = before(line) + index % PER_LINE * TOGETHER;
-            if (line >= lines || element + TOGETHER > PANELS::W) continue;
-            const unsigned byte = element * SIZE, start = byte / 4 * 4, shift = byte % 4 * 8;
-            unsigned words[5];
+    // its storer, one warp, copies it to D.
+    __device__ __forceinline__ void take_over() {
+        mbarrier_wait(buffers.full(position.stage), position.parity);
+        int place[3];
 #pragma unroll
-            for (int i = 0; i < 5; ++i)
-                words[i] = i < 4 || shift ? load_packet<4>(from + PANELS::offset(line, start + 4 * i)).bits : 0;
-            const uint4 packet = {__funnelshift_r(words[0], words[1], shift), __funnelshift_r(words[1], words[2], shift),
-                                  __funnelshift_r(words[2], words[3], shift), __funnelshift_r(words[3], words[4], shift)};
-            *reinterpret_cast<uint4*>(to + (line * gemm.ldd + element)) = packet;
-        }
-#pragma unroll 2
-        for (int index = threadIdx.x % WARPGROUP; index < PANELS::LINES * TOGETHER; index += WARPGROUP) {
-            const int line = index / TOGETHER, lead = before(line), number = index % TOGETHER;
-            if (line >= lines || lead == 0) continue;
-            const int element = number < lead ? number : PANELS::W - TOGETHER + number;
-            *reinterpret_cast<Packet<SIZE>*>(to + (line * gemm.ldd + element)) =
-                load_packet<SIZE>(from + PANELS::offset(line, element * SIZE));
+        for (unsigned i = 0; i < 3; ++i) place[i] = load_packet<4>(place_of(position.stage) + 4 * i).bits;
+        copy_panel<PANELS, ALIGNED, 1>(buffer(), gemm, place[0] * matrix_stride, place[1], place[2], 0);
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) mbarrier_arrive(buffers.empty(position.stage));
+        position.advance();
+    }
+
+    // Waits until all that was handed over has been read: from here on the warpgroup stores by itself.
+    __device__ __forceinline__ void take_back() {
+        for (int i = 0; i < BUFFERS; ++i) {
+            mbarrier_wait(buffers.empty(position.stage), position.parity ^ 1);
+            position.advance();
         }
     }
 

@@ -38,10 +38,10 @@ struct StageRing {
     __device__ __forceinline__ unsigned full(int stage) const { return barriers + stage * MBARRIER_BYTES; }
     __device__ __forceinline__ unsigned empty(int stage) const { return barriers + (STAGES + stage) * MBARRIER_BYTES; }
 
-    // By one thread, before all others use the ring: a stage is filled by one arrival and emptied by `readers`.
-    __device__ __forceinline__ void init(unsigned readers) const {
+    // By one thread, before all others use the ring: a stage is filled by `writers` arrivals and emptied by `readers`.
+    __device__ __forceinline__ void init(unsigned readers, unsigned writers = 1) const {
         for (int stage = 0; stage < STAGES; ++stage) {
-            mbarrier_init(full(stage), 1);
+            mbarrier_init(full(stage), writers);
             mbarrier_init(empty(stage), readers);
         }
         fence_mbarrier_init();

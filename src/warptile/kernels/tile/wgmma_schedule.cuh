@@ -32,6 +32,9 @@ struct WgmmaSchedule {
         return static_cast<int>(static_cast<long long>(shared) * some_team / teams);
     }
 
+    // Whole tiles that this team has still to take.
+    __device__ __forceinline__ int whole_tiles() const { return tile < whole ? (whole - 1 - tile) / teams + 1 : 0; }
+
     // The next work of this block; false when there is none.
     __device__ __forceinline__ bool next(Work& work) {
         int index = tile;

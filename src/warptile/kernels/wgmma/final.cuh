@@ -37,8 +37,10 @@ struct WgmmaConfig {
     static_assert(MODE != PINGPONG || !PARTIAL, "the depth of cooperative tiles is shared");
     static_assert(!STREAM || !SPLIT, "the depth is shared in one way");
     static_assert(!OVERLAP || (MODE == COOPERATIVE && !PARTIAL), "OVERLAP goes with whole, cooperative tiles");
-    // Of the registers of a multiprocessor, what two consumers and the producer get a thread.
+    // Of the registers of a multiprocessor, what the producer's warpgroup, with storers and without, and two consumers get a
+    // thread.
     static constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
+    static constexpr int STORER_REGISTERS = 56, CONSUMER_REGISTERS_BESIDE = 224;
 };
 
 template <typename OPERATION, typename TILE, typename CONFIG, bool STORE_BY_TMA, int STORE_WIDTH>
@@ -57,6 +59,9 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
     using STAGE = WgmmaStage<OPERATION, TILE>;
     using RING = StageRing<CONFIG::STAGES, STAGE::BYTES>;
     using OUTPUT = WgmmaOutput<OPERATION, TILE, STORE_BY_TMA, STORE_WIDTH, CONFIG::BATCHED>;
+    constexpr int PANELS = BLOCKS * OUTPUT::PANELS::COUNT;  // of D, of a warpgroup
+    // Warps beside the producer that copy panels to D where TMA cannot, one for each consumer, which goes on multiplying.
+    constexpr int STORERS = CONFIG::OVERLAP && !STORE_BY_TMA ? CONSUMERS : 0;
     using SCHEDULE =
         WgmmaSchedule<TILE, CLUSTER_M, CONFIG::CLUSTER_N, CONFIG::GROUP, CONFIG::ALONG_N, CONFIG::BATCHED>;
     extern __shared__ __align__(1024) unsigned char memory[];
@@ -65,6 +70,10 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
     const unsigned stages = shared_address(memory), outputs = stages + CONFIG::STAGES * STAGE::BYTES;
     const RING ring{stages, outputs + CONSUMERS * OUTPUT::BYTES};
     const unsigned turns = ring.barriers + RING::BARRIER_BYTES;  // a barrier for each consumer's turn to multiply
+    const auto buffers_of = [&](int consumer) -> typename OUTPUT::RING {
+        return {outputs + consumer * OUTPUT::BYTES,
+                turns + CONSUMERS * MBARRIER_BYTES + consumer * OUTPUT::HANDOVER_BYTES};
+    };
     const int group = warpgroup(), rank = CLUSTER > 1 ? cluster_rank() : 0;
     constexpr int NEIGHBOURS = CLUSTER_M + CONFIG::CLUSTER_N - 1;  // blocks of the same row or column of the cluster
     if (threadIdx.x == 0) {
@@ -73,6 +82,8 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
         if (STORE_BY_TMA) prefetch_tensor_map(map_d);
         if (PINGPONG_MODE)
             for (int consumer = 0; consumer < CONSUMERS; ++consumer) mbarrier_init(turns + consumer * MBARRIER_BYTES, 1);
+        if (STORERS > 0)
+            for (int consumer = 0; consumer < CONSUMERS; ++consumer) buffers_of(consumer).init(1, WARPGROUP / 32);
         ring.init(TAKING * NEIGHBOURS);
     }
     if constexpr (CLUSTER > 1) {
@@ -87,7 +98,7 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
     typename RING::POSITION position;
 
     if (group == 0) {
-        if constexpr (CONSUMERS == 2) registers_down<CONFIG::PRODUCER_REGISTERS>();
+        if constexpr (CONSUMERS == 2) registers_down<STORERS ? CONFIG::STORER_REGISTERS : CONFIG::PRODUCER_REGISTERS>();
         if (threadIdx.x == 0) {
             const int beyond = gemm.k > 0 ? 0 : TILE::BK;  // no depth: one step of zeros, from outside the matrices
             while (schedule.next(work)) {
@@ -115,12 +126,17 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                     position.advance();
                 }
             }
+        } else if (STORERS > 0 && threadIdx.x / 32 >= 1 && threadIdx.x / 32 <= STORERS) {
+            // All tiles but the last, which consumers copy: they have nothing else to do then.
+            OUTPUT output{gemm, map_d, buffers_of(threadIdx.x / 32 - 1), 0, 0, matrix_stride_d};
+            for (int panels = PANELS * (schedule.whole_tiles() - 1); panels > 0; --panels) output.take_over();
         }
     } else {
-        if constexpr (CONSUMERS == 2) registers_up<CONFIG::CONSUMER_REGISTERS>();
+        if constexpr (CONSUMERS == 2)
+            registers_up<STORERS ? CONFIG::CONSUMER_REGISTERS_BESIDE : CONFIG::CONSUMER_REGISTERS>();
         const int consumer = group - 1, first_row = PINGPONG_MODE ? 0 : consumer * BLOCKS * 64;
         WgmmaAccumulators<OPERATION, TILE, BLOCKS> accumulators;
-        OUTPUT output{gemm, map_d, outputs + consumer * OUTPUT::BYTES, consumer + 1, 0, 0, matrix_stride_d};
+        OUTPUT output{gemm, map_d, buffers_of(consumer), consumer + 1, 0, matrix_stride_d};
         const auto take_matrix = [&] {
             if constexpr (CONFIG::BATCHED) {
                 gemm.c = c + work.matrix * matrix_stride_c;
@@ -173,32 +189,31 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
 
         if constexpr (CONFIG::OVERLAP) {
             // A finished tile, packed, is stored between the products of the first steps of the next.
-            constexpr int PANELS = OUTPUT::PANELS::COUNT;
             Vector<typename OPERATION::OUT, 2> held[BLOCKS][TILE::BN / 8][2];
-            int held_matrix = 0, held_row = 0, held_column = 0;
+            int held_row = 0, held_column = 0;
             bool holding = false;
-            const auto store_held = [&](int index) {
-                const int block = index / PANELS;
-                output.matrix = held_matrix;
-                output.store(index % PANELS, held_row + 64 * block, held_column,
-                             [&](int eight, int half) { return held[block][eight][half]; });
+            const auto of_panel = [&](int panel) {
+                return [&, block = panel / OUTPUT::PANELS::COUNT](int eight, int half) { return held[block][eight][half]; };
             };
             while (schedule.next(work)) {
                 if constexpr (OPERATION::PROMOTED) accumulators.zero();
                 // The host sees to it that there are so many steps.
 #pragma unroll
-                for (int step = 0; step < BLOCKS * PANELS; ++step) {
+                for (int step = 0; step < PANELS; ++step) {
                     start(step == 0);
-                    if (holding) store_held(step);
+                    if constexpr (STORERS > 0) {
+                        if (holding) output.hand_over(step, held_row, held_column, of_panel(step));
+                    } else {
+                        if (holding) output.store(step, held_row, held_column, of_panel(step));
+                    }
                     follow(step == 0);
                 }
-                for (int step = BLOCKS * PANELS; step < work.steps; ++step) {
+                for (int step = PANELS; step < work.steps; ++step) {
                     start(false);
                     follow(false);
                 }
                 end();
                 take_matrix();
-                held_matrix = work.matrix;
                 held_row = work.row + first_row;
                 held_column = work.column;
                 holding = true;
@@ -212,8 +227,10 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                                 result(accumulators, gemm, block, eight, half, held_row, held_column);
             }
             if (holding) {
+                if constexpr (STORERS > 0) output.take_back();
 #pragma unroll
-                for (int step = 0; step < BLOCKS * PANELS; ++step) store_held(step);
+                for (int panel = 0; panel < PANELS; ++panel)
+                    output.store(panel, held_row, held_column, of_panel(panel));
             }
         } else {
             unsigned turn_parity = 0;

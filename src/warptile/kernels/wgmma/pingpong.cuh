@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
         registers_up<240>();
         const int consumer = group - 1;
         WgmmaAccumulators<OPERATION, TILE, TILE::BM / 64> accumulators;
-        OUTPUT output{gemm, map_d, pipeline.extra() + consumer * OUTPUT::BYTES, group};
+        OUTPUT output{gemm, map_d, {pipeline.extra() + consumer * OUTPUT::BYTES, 0}, group};
         for (int number = 0; schedule.next(work); ++number) {
             if (number % CONSUMERS != consumer) {
                 pipeline.position.advance(work.steps);  // the other's stages

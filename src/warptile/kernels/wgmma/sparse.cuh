@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
     } else {
         registers_up<240>();
         const int consumer = group - 1, first_row = consumer * BLOCKS * 64;
-        OUTPUT output{gemm, map_d, outputs + consumer * OUTPUT::BYTES, group};
+        OUTPUT output{gemm, map_d, {outputs + consumer * OUTPUT::BYTES, 0}, group};
         const SparseMetadata<OPERATION, BLOCKS, STAGE::STEPS> metadata(words, m, k);
         WgmmaSums<INSTRUCTION, typename OPERATION::SUM, TILE::BN, BLOCKS> accumulators;
         unsigned sets[2][BLOCKS][STAGE::STEPS];  // of metadata: what is multiplied, and what comes next

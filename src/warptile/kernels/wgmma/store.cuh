@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
         registers_up<240>();
         const int consumer = group - 1;
         WgmmaAccumulators<OPERATION, TILE, ROWS / 64> accumulators;
-        OUTPUT output{gemm, map_d, pipeline.extra() + consumer * OUTPUT::BYTES, group};
+        OUTPUT output{gemm, map_d, {pipeline.extra() + consumer * OUTPUT::BYTES, 0}, group};
         while (schedule.next(work)) {
             pipeline.multiply(accumulators, consumer * ROWS, work.steps, [&](int stage) { pipeline.release(stage); });
             output.store_all(accumulators, work.row + consumer * ROWS, work.column);

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import reduce
 from itertools import combinations, product
+from operator import or_
 from typing import Any
 
 ALL = os.environ.get("WARPTILE_TESTS") == "all"
@@ -19,13 +21,12 @@ def covering(*axes: Sequence[Any], pairs: Sequence[tuple[int, int]] | None = Non
     """Cases with one value of each axis.
 
     ``pairs`` are the axes, by number, every two values of which meet in an ordinary run: all by default. Of others
-    every value is taken, about equally often. The choice is the same in every process: the next case is the one with
-    the most that is still missing, then the one with the rarest values, then the first.
+    every value is taken, about equally often, and with as many of the rest as may be. The choice is the same in every
+    process: the next case is the one with the most that is still missing, and of these the first.
     """
-    together = tuple(combinations(range(len(axes)), min(3 if ALL else 2, len(axes))))
-    if pairs is not None and not ALL:
-        together = tuple(pairs)
-    chosen = _chosen(list(product(*(range(len(axis)) for axis in axes))), together)
+    groups = tuple(combinations(range(len(axes)), min(3 if ALL else 2, len(axes))))
+    needed = groups if pairs is None or ALL else tuple(pairs)
+    chosen = _chosen(list(product(*(range(len(axis)) for axis in axes))), needed, groups)
     return [tuple(axis[value] for axis, value in zip(axes, case, strict=True)) for case in chosen]
 
 
@@ -34,23 +35,33 @@ def alternating(cases: Sequence[Any]) -> list[Any]:
     return list(cases if ALL else cases[::2])
 
 
-def _chosen(every: list[tuple[int, ...]], together: tuple[tuple[int, ...], ...]) -> list[tuple[int, ...]]:
-    """Some of ``every`` case: each value of each axis, and of ``together``'s axes all values with each other."""
+def _chosen(
+    every: list[tuple[int, ...]], needed: tuple[tuple[int, ...], ...], liked: tuple[tuple[int, ...], ...]
+) -> list[tuple[int, ...]]:
+    """Some of ``every`` case: each value of each axis, of the axes of a group in ``needed`` all values with each other,
+    and many of those in ``liked``."""
+    alone = tuple((axis,) for axis in range(len(every[0])))
+    bits: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
 
-    def parts(case: tuple[int, ...]) -> set[tuple[tuple[int, int], ...]]:
-        values = tuple(enumerate(case))
-        return {(value,) for value in values} | {tuple(values[axis] for axis in axes) for axes in together}
+    def parts(case: tuple[int, ...], groups: tuple[tuple[int, ...], ...]) -> int:
+        """What a case has of each group, a bit each."""
+        found = 0
+        for group in groups:
+            found |= bits.setdefault((group, tuple([case[axis] for axis in group])), 1 << len(bits))
+        return found
 
-    wanted = {case: parts(case) for case in every}
-    missing = set().union(*wanted.values())
+    wanted = [parts(case, alone + needed) for case in every]
+    wished = [parts(case, liked) for case in every]
+    missing, fresh = reduce(or_, wanted), reduce(or_, wished)
     uses = {value: 0 for case in every for value in enumerate(case)}
     taken = []
     while missing:
-        case = min(
-            every, key=lambda each: (-len(wanted[each] & missing), sum(uses[value] for value in enumerate(each)))
-        )
-        missing -= wanted[case]
-        taken.append(case)
-        for value in enumerate(case):
+        most = max((has & missing).bit_count() for has in wanted)
+        best = [place for place, has in enumerate(wanted) if (has & missing).bit_count() == most]
+        place = min(best, key=lambda at: (sum(map(uses.get, enumerate(every[at]))), -(wished[at] & fresh).bit_count()))
+        missing &= ~wanted[place]
+        fresh &= ~wished[place]
+        taken.append(every[place])
+        for value in enumerate(every[place]):
             uses[value] += 1
     return sorted(taken)

@@ -57,6 +57,9 @@ def compiled_once(source: Source, arch: str) -> CompiledKernel:
     return compile_source(source, arch, cache=None)
 
 
+parsed_once = lru_cache(maxsize=256)(parse)
+
+
 def product(
     rung: str,
     m: int,
@@ -104,7 +107,7 @@ def product(
     before = d.copy()
     rows = Rows(m, n, result.bits // 8, d_operand.leading_dimension * result.bits // 8)
     report = emulate(
-        parse(kernel.ptx),
+        parsed_once(kernel.ptx),
         plan.launch(kernel.entry, alpha, beta),
         {"A": a, "B": b, "D": d} | ({"C": c} if with_c else {}),
         accesses={"D": Access(writes=True, complete=rows)},

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from itertools import combinations
 
 import pytest
-from tensor_product import product
+from covering import alternating, covering
+from tensor_product import compiled_once, product
 
 from warptile.compile import compile_source
 from warptile.dtypes import DTYPES
@@ -77,11 +79,16 @@ def test_every_major(dtype: str, a_major: str, b_major: str) -> None:
     assert counters["shared_load_conflict_ratio"] == 1
 
 
-@pytest.mark.parametrize("dtype", OF_EACH_SIZE)
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "mma-multistage"])
-def test_every_rung(name: str, dtype: str) -> None:
-    # Every rung meets all four majors, each in another type than its neighbours.
-    a_major, b_major = MAJORS[(NAMES.index(name) + OF_EACH_SIZE.index(dtype)) % 4]
+OTHER_NAMES = tuple(name for name in NAMES if name != "mma-multistage")
+
+
+@pytest.mark.parametrize(
+    ("name", "a_major", "b_major", "dtype"),
+    covering(
+        OTHER_NAMES, ("row", "col"), ("row", "col"), OF_EACH_SIZE, pairs=((0, 1), (0, 2), *combinations((1, 2, 3), 2))
+    ),
+)
+def test_every_rung(name: str, a_major: str, b_major: str, dtype: str) -> None:
     ok(
         name, 70, 40, 75, dtype=dtype, a_major=a_major, b_major=b_major, alpha=-2, beta=3, gap=1,
         config=small(name, dtype),
@@ -159,7 +166,7 @@ def test_other_instructions(dtype: str, shape: tuple[int, int, int]) -> None:
         assert counters["tensor_instructions"] == 32 * 32 * -(-264 // config["BK"]) * config["BK"] / (fm * fn * fk)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", alternating(NAMES[::-1]))
 def test_one_element(name: str) -> None:
     ok(name, 1, 1, 1, config=small(name, "float16"), a_major="col")
 
@@ -242,7 +249,7 @@ def test_final_meets_no_conflict_at_all(out: str) -> None:
 
 def resources_of(name: str, of: Problem, config: Config, arch: str = "sm_90a") -> int:
     """Static shared bytes of the kernel, which does not spill (`compile_source` would raise)."""
-    return compile_source(translation_unit(RUNGS[name], of, config), arch, cache=None).resources.static_shared_bytes
+    return compiled_once(translation_unit(RUNGS[name], of, config), arch).resources.static_shared_bytes
 
 
 @pytest.mark.parametrize("name", NAMES)

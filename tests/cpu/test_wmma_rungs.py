@@ -6,7 +6,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from tensor_product import product
+from covering import covering
+from tensor_product import compiled_once, product
 
 from warptile.compile import compile_source
 from warptile.dtypes import DTYPES
@@ -60,8 +61,9 @@ def test_one_element(name: str) -> None:
     ok(name, 1, 1, 1)
 
 
-@pytest.mark.parametrize("name", ["wmma-naive", "wmma-async", "wmma-final"])
-@pytest.mark.parametrize("out", ["float16", "float32"])
+@pytest.mark.parametrize(
+    ("name", "out"), covering(("wmma-naive", "wmma-async", "wmma-final"), ("float16", "float32"), pairs=())
+)
 def test_beta_zero_never_reads_c(name: str, out: str) -> None:
     ok(name, 64, 48, 33, with_c=True, beta=0, alpha=2, out=out)
 
@@ -72,8 +74,16 @@ def test_rings_do_not_depend_on_when_copies_land(name: str, schedule: str) -> No
     ok(name, 72, 80, 264, schedule=schedule)
 
 
-@pytest.mark.parametrize("name", ["wmma-naive", "wmma-vectorized", "wmma-final"])
-@pytest.mark.parametrize("dtype", ["bfloat16", "tfloat32", "float64", "int8", "uint8"])
+WHOLE_BYTES = ("bfloat16", "tfloat32", "float64", "int8", "uint8")
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        *(("wmma-final", dtype) for dtype in WHOLE_BYTES),
+        *covering(("wmma-naive", "wmma-vectorized"), WHOLE_BYTES, pairs=()),
+    ],
+)
 def test_every_type(name: str, dtype: str) -> None:
     ok(name, 70, 90, 75, dtype=dtype, alpha=2, beta=3, gap=1)
 
@@ -97,9 +107,10 @@ def test_float16_accumulators(name: str) -> None:
     ok(name, 70, 90, 75, accumulator="float16", beta=1, gap=8)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8"])
-@pytest.mark.parametrize("shape", [(32, 8, 16), (8, 32, 16)])
-@pytest.mark.parametrize("name", ["wmma-naive", "wmma-final"])
+@pytest.mark.parametrize(
+    ("name", "shape", "dtype"),
+    covering(("wmma-naive", "wmma-final"), ((32, 8, 16), (8, 32, 16)), ("float16", "bfloat16", "int8")),
+)
 def test_other_fragment_shapes(name: str, shape: tuple[int, int, int], dtype: str) -> None:
     fm, fn, fk = shape
     config = {**RUNGS[name].default_config(problem(dtype, (70, 90, 75))), "FM": fm, "FN": fn, "FK": fk}
@@ -130,10 +141,9 @@ def test_naive_moves_a_byte_for_four_flop() -> None:
 @pytest.mark.parametrize("name", STAGED)
 def test_staged_operands_serve_a_block_tile(name: str) -> None:
     # A block's step reads (BM + BN) * BK halves for 2 * BM * BN * BK FLOP: BM * BN / (BM + BN) FLOP a byte.
-    rung = RUNGS[name]
-    config = rung.default_config(problem(size=(256, 256, 64)))
-    counters = ok(name, 256, 256, 64, config=config)
+    config = RUNGS[name].default_config(problem(size=(256, 256, 64)))
     bm, bn = config["BM"], config["BN"]
+    counters = ok(name, bm, bn, 64, config=config)
     assert counters["tensor_flops"] / counters["global_load_bytes"] == bm * bn / (bm + bn)
 
 
@@ -183,19 +193,22 @@ def test_final_fills_padded_rows_as_derived() -> None:
 
 def compile_rung(name: str, of: Problem, config: Config, arch: str = "sm_90a") -> Source:
     source = translation_unit(RUNGS[name], of, config)
-    kernel = compile_source(source, arch, cache=None)
-    assert kernel.resources.spill_bytes == 0
+    assert compiled_once(source, arch).resources.spill_bytes == 0
     return source
 
 
-@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90a"])
-def test_defaults_compile_without_spills(arch: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "arch"),
+    [
+        *((rung.name, "sm_75") for rung in WMMA_RUNGS if rung.min_arch <= 75),
+        *covering(NAMES, ("sm_80", "sm_90a"), pairs=()),
+    ],
+)
+def test_defaults_compile_without_spills(name: str, arch: str) -> None:
     large = problem(size=(4096, 4096, 4096))
-    for rung in WMMA_RUNGS:
-        if int(arch[3:5]) >= rung.min_arch:
-            config = rung.default_config(large)
-            assert rung.illegal(large, config) is None
-            compile_rung(rung.name, large, config, arch)
+    config = RUNGS[name].default_config(large)
+    assert RUNGS[name].illegal(large, config) is None
+    compile_rung(name, large, config, arch)
 
 
 @pytest.mark.parametrize("dtype", [name for name in FRAGMENTS if name != "float16"])
@@ -251,8 +264,9 @@ def test_python_and_kernels_draw_the_same_line(name: str, config: Config, change
 def test_shared_memory_is_what_the_compiler_says(dtype: str, b_major: str) -> None:
     of = problem(dtype, b_major=b_major)
     rung = RUNGS["wmma-multistage"]
-    config = rung.default_config(of)
-    kernel = compile_source(translation_unit(rung, of, config), "sm_90a", cache=None)
+    config = {**rung.default_config(of), "BM": 64, "BN": 96, "WM": 32, "WN": 32}
+    assert rung.illegal(of, config) is None
+    kernel = compiled_once(translation_unit(rung, of, config), "sm_90a")
     geometry = Geometry(of, config)
     assert geometry.shared_bytes == kernel.resources.static_shared_bytes
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from tensor_product import OUT, compiled_once, storage, unpacked
+from tensor_product import OUT, compiled_once, parsed_once, storage, unpacked
 
 from warptile.dtypes import DTYPES, DType
 from warptile.emulator import Report, emulate
@@ -15,7 +15,6 @@ from warptile.execute import copy_launches
 from warptile.launch import NOTHING, Access, LaunchSpec, Pointer, Rows, TensorMap
 from warptile.plan import Plan, make_plan
 from warptile.problem import Operand, Problem, alignment_of
-from warptile.ptx import parse
 from warptile.reference import error_ratio, reference
 from warptile.rungs import RUNGS
 from warptile.rungs.rung import Config
@@ -152,12 +151,13 @@ def product(
     accesses = {"D": Access(writes=True, complete=rows)}
     for copying, spec in copy_launches(plan):
         written = {each.target: Access(writes=True, complete=each.written, holds=NOTHING) for each in plan.copies}
-        emulate(parse(copying.ptx), _moved(spec, matrices), buffers, accesses=written, arch=ARCH, schedule=schedule)
+        module, moved = parsed_once(copying.ptx), _moved(spec, matrices)
+        emulate(module, moved, buffers, accesses=written, arch=ARCH, schedule=schedule)
         accesses |= {each.target: Access(holds=each.written) for each in plan.copies}
     asked = plan.rung.workspaces(problem, plan.config)
     accesses |= {each.name: Access(writes=True, holds=None if each.zero else NOTHING) for each in asked}
     spec = _moved(plan.launch(kernel.entry, alpha, beta), matrices)
-    report = emulate(parse(kernel.ptx), spec, buffers, accesses=accesses, arch=ARCH, schedule=schedule)
+    report = emulate(parsed_once(kernel.ptx), spec, buffers, accesses=accesses, arch=ARCH, schedule=schedule)
     assert not any(buffers[each.name].any() for each in asked if each.zero)
 
     expected = reference(problem, a.values, b.values, c.values if c else None, alpha=alpha, beta=beta)

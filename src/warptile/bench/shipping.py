@@ -68,15 +68,14 @@ def record_of(folder: Path, *, commit: str, command: str, notes: str = "", predi
     Raises:
         UsageError: the folder has no finished search.
     """
-    searches = [
-        each for path in sorted(folder.glob("*.jsonl")) for each in searches_of(Table(path.stem, folder).entries())
-    ]
+    entries = [entry for path in sorted(folder.glob("*.jsonl")) for entry in Table(path.stem, folder).entries()]
+    searches = searches_of(entries)
     if not searches:
         raise click.UsageError(f"{folder}: no search ran to its end there; give the --out of `warptile tune --suite`")
     environment = msgspec.json.decode(environment_file(folder).read_bytes(), type=Environment)
     return SearchesRecord(
-        date=now(), git_hash=commit, command=command, environment=environment, prediction=prediction, notes=notes,
-        searches=tuple(searches),
+        date=max(entry.date for entry in entries) or now(), git_hash=commit, command=command, environment=environment,
+        prediction=prediction, notes=notes, searches=searches,
     )  # fmt: skip
 
 

@@ -43,7 +43,7 @@ def compiled(name: str, type_name: str) -> Callable[..., Array]:
     shapes = {"widen": ("f4", "u2"), "narrow": ("u2", "f4"), "odd fma": ("f4", "u2")}
     result, source = shapes.get(name, (letter, letter))
     signature = f"{result}({', '.join([source] * _SOURCES.get(name, 2))})"
-    found: Callable[..., Array] = numba.vectorize([signature])(  # type: ignore[no-untyped-call]
+    found: Callable[..., Array] = numba.vectorize([signature], cache=True)(  # type: ignore[no-untyped-call]
         _FUNCTIONS[name, type_name]
     )
     return found

@@ -83,7 +83,7 @@ class Lifetimes:
         return int(_first_unknown(threads, since, table, clocks.shape, clocks.starts, clocks.keys, clocks.values))
 
 
-@numba.njit
+@numba.njit(cache=True)
 def _first_unknown(threads: Any, since: Any, table: int, shape: Any, starts: Any, keys: Any, values: Any) -> int:
     for i in range(len(threads)):
         if not published(threads[i], since[i], table, shape, starts, keys, values):

@@ -46,7 +46,7 @@ def test_suites_stand_row_by_row_and_their_targets_beside_them(report):
     assert report.table_suite_llm() == NOTHING + "\n"
     targets = rows(report.table_suite_targets())
     large = targets["large aligned bf16 and f16, all layouts"]
-    assert large == ["cuBLASLt", "7 of 19", "1.050", "1.02", "1.050", "0.98", large[6], "no"]  # llm has no record
+    assert large == ["cuBLASLt", "7 of 19", "1.050", "1.02", "1.050", "0.98", large[6], "7, 0, 0", "–"]
     unaligned = targets["unaligned, of the aligned neighbour's rate"]
     assert (unaligned[1], unaligned[-1]) == ("10", "yes")
     assert "Rounds: 7, of 400 ms for each (torch a quarter), sustained." in report.table_suite_targets()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -14,7 +15,7 @@ from warptile.bench.markdown import Row as Line
 from warptile.bench.markdown import number, percent
 from warptile.bench.suites import BESIDE as OF_BESIDE
 from warptile.bench.suites import CUBLASLT as OF_LIBRARY
-from warptile.bench.suites import SUITES, TARGETS, WEIGHTS, Row, Target, row_name
+from warptile.bench.suites import TARGETS, WEIGHTS, Row, Target, row_name
 from warptile.dtypes import dtype
 
 HEADER = ("M x N x K, types, layout", "TFLOP/s", "of cuBLASLt", "rounds", "", "of torch", "beside", "TB/s of weights")
@@ -61,6 +62,12 @@ def figure(contest: Contest, target: Target) -> float | None:
     return share.median if share is not None else None
 
 
+def verdict(contest: Contest, target: Target) -> str:
+    """Whether a row is faster, slower or equal; nothing where its target is a rate."""
+    share = contest.share(WHO[target.of]) if target.of in WHO and not contest.failed else None
+    return share.verdict if share is not None else ""
+
+
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """A class of rows beside its target.
 
@@ -75,7 +82,11 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         worst_row: whose it is.
         wanted_geomean: the target's, or None.
         wanted_each: the target's, or None.
-        met: whether all rows were measured and the target is met; None where there is none.
+        faster: how many rows are faster than what they are compared with, beyond their rounds' spread.
+        equal: how many are neither.
+        slower: how many are slower.
+        met: whether the target is met; None where there is none, and where rows that were not measured decide. A row
+            that failed misses it.
     """
 
     name: str
@@ -88,7 +99,15 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     worst_row: str = ""
     wanted_geomean: float | None = None
     wanted_each: float | None = None
+    faster: int = 0
+    equal: int = 0
+    slower: int = 0
     met: bool | None = None
+
+    @property
+    def has_target(self) -> bool:
+        """Whether it is held to a figure."""
+        return self.wanted_geomean is not None or self.wanted_each is not None
 
 
 @dataclass(frozen=True)
@@ -97,11 +116,6 @@ class Measured:
 
     row: Row
     contest: Contest | None
-
-
-def of_suites(contests: Mapping[tuple[str, Row], Contest | None], suites: Sequence[str]) -> list[Measured]:
-    """Every row of some suites with its measurement."""
-    return [Measured(row, contests.get((suite, row))) for suite in suites for row in SUITES[suite]]
 
 
 def standings(measured: Sequence[Measured]) -> list[Standing]:
@@ -115,25 +129,31 @@ def _standing(name: str, target: Target, measured: Sequence[Measured]) -> Standi
     mine = [each for each in measured if name in each.row.classes]
     if not mine:
         return None
-    found = {each.row.name: figure(each.contest, target) for each in mine if each.contest is not None}
+    contests = {each.row.name: each.contest for each in mine if each.contest is not None}
+    found = {row: figure(contest, target) for row, contest in contests.items()}
     figures = {row: value for row, value in found.items() if value is not None}
+    verdicts = Counter(verdict(contest, target) for contest in contests.values())
     described = Standing(
         name=name, title=target.title, of=target.of, rows=len(mine), measured=len(figures),
-        wanted_geomean=target.geomean, wanted_each=target.each,
+        wanted_geomean=target.geomean, wanted_each=target.each, faster=verdicts["faster"], equal=verdicts["equal"],
+        slower=verdicts["slower"],
     )  # fmt: skip
     if not figures:
-        return msgspec.structs.replace(described, met=None if target.geomean is None and target.each is None else False)
+        return msgspec.structs.replace(described, met=False if found and described.has_target else None)
     worst = min(figures, key=lambda row: figures[row])
     geomean = math.exp(statistics.fmean(math.log(value) for value in figures.values()))
-    met: bool | None = None
-    if target.geomean is not None or target.each is not None:
-        met = len(figures) == len(mine)
-        met &= target.geomean is None or geomean >= target.geomean
-        met &= target.each is None or figures[worst] >= target.each
-    return msgspec.structs.replace(described, geomean=geomean, worst=figures[worst], worst_row=worst, met=met)
+    described = msgspec.structs.replace(described, geomean=geomean, worst=figures[worst], worst_row=worst)
+    missed = len(figures) < len(found) or figures[worst] < (target.each or 0)
+    if len(found) == len(mine):
+        missed |= geomean < (target.geomean or 0)
+    elif not missed:
+        return described
+    return msgspec.structs.replace(described, met=not missed if described.has_target else None)
 
 
-CLASS_HEADER = ("class", "of", "rows", "geomean", "target", "least", "target", "least of all", "met")
+CLASS_HEADER = (
+    "class", "of", "rows", "geomean", "target", "least", "target", "least of all", "faster, equal, slower", "met",
+)  # fmt: skip
 
 
 def class_line(standing: Standing) -> Line:
@@ -142,5 +162,6 @@ def class_line(standing: Standing) -> Line:
     met = {True: "yes", False: "no", None: "–"}[standing.met]
     return (
         standing.title, standing.of, rows, number(standing.geomean, 3), number(standing.wanted_geomean, 2),
-        number(standing.worst, 3), number(standing.wanted_each, 2), standing.worst_row, met,
+        number(standing.worst, 3), number(standing.wanted_each, 2), standing.worst_row,
+        f"{standing.faster}, {standing.equal}, {standing.slower}", met,
     )  # fmt: skip

@@ -33,8 +33,8 @@ def run(suite: str, *, only: tuple[str, ...], brief: bool, plot: Path | None, as
         _compile(rows, comparison.Device(bench.device.arch, bench.device.name))
         contests = [_measured(bench, suite, row, brief) for row in rows]
         bench.close()
-    measured = [standing.Measured(row, contest) for row, contest in zip(rows, contests, strict=True)]
-    found = standing.standings(measured)
+    by_row = dict(zip(rows, contests, strict=True))
+    found = standing.standings([standing.Measured(row, by_row.get(row)) for row in suites.SUITES[suite]])
     if plot is not None:
         title = f"{suite} on {bench.device.name}: speed over cuBLASLt's best, or the row beside"
         plot.write_text(chart.svg(title, contests))
@@ -48,7 +48,11 @@ def run(suite: str, *, only: tuple[str, ...], brief: bool, plot: Path | None, as
         console = Console() if sys.stdout.isatty() else Console(width=160)
         title = f"{suite}, {bench.device.name}, {bench.baseline_library}"
         console.print(_table(title, standing.HEADER, [standing.line(each) for each in contests]))
-        console.print(_table("targets", standing.CLASS_HEADER, [standing.class_line(each) for each in found]))
+        console.print(
+            _table(
+                f"targets of the rows in {suite}", standing.CLASS_HEADER, [standing.class_line(each) for each in found]
+            )
+        )
     return 1 if any(contest.failed for contest in contests) else 0
 
 

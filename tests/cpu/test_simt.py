@@ -142,21 +142,21 @@ def resources(rung, given, config, arch="sm_90a"):
 
 
 @pytest.mark.parametrize(
-    ("name", "b_major", "legal_at_least"),
+    ("name", "b_majors", "legal_at_least"),
     [
-        ("simt-naive", "row", 6),
-        ("simt-shared", "row", 4),
-        ("simt-warptile", "row", 12),
-        ("simt-warptile", "col", 12),
-        ("simt-half2", "row", 4),
+        ("simt-naive", ["row"], 6),
+        ("simt-shared", ["row"], 4),
+        ("simt-warptile", MAJORS, 12),
+        ("simt-half2", ["row"], 4),
     ],
 )
-def test_every_candidate_compiles_without_spills(name, b_major, legal_at_least):
+def test_every_candidate_compiles_without_spills(name, b_majors, legal_at_least):
     rung = RUNGS[name]
-    given = problem(4096, 4096, 4096, b_major=b_major, **usual(name))
-    legal = [config for config in rung.candidates(given) if rung.illegal(given, config) is None]
-    assert len(legal) >= legal_at_least
-    for config in legal:
+    problems = [problem(4096, 4096, 4096, b_major=b_major, **usual(name)) for b_major in b_majors]
+    for given in problems:
+        legal = [config for config in rung.candidates(given) if rung.illegal(given, config) is None]
+        assert len(legal) >= legal_at_least
+    for config, given in covering(legal, problems, pairs=()):
         assert resources(rung, given, config).spill_bytes == 0, config
 
 

@@ -142,6 +142,17 @@ def test_the_same_bits_twice():
             assert torch.equal(wt.matmul(a, b, **options), first), name
 
 
+def test_every_block_shares_one_tile():
+    torch = hopper()
+    config = {**WGMMA_PLAIN, "BM": 64, "BK": 64, "CONSUMERS": 1, "SPLITS": 132, "SMS": 132}
+    for gap, offset in ((0, 0), (3, 1)):
+        check(torch, "wgmma-final", "bfloat16", (61, 57, 140 * 64), ("row", "col"), gap, offset, 1, config=config)
+    a = torch.randn(64, 132 * 64, device="cuda", dtype=torch.float16)
+    b = torch.randn(64, 132 * 64, device="cuda", dtype=torch.float16).T
+    found = [wt.matmul(a, b, rung="wgmma-final", config=config) for _ in range(300)]
+    assert all(torch.equal(each, found[0]) for each in found)
+
+
 def test_workspaces_and_copies_in_a_graph():
     torch = hopper()
     # Odd rows: both operands are copied first, inside the graph.

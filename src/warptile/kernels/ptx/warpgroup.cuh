@@ -5,8 +5,11 @@ namespace warptile {
 
 inline constexpr int WARPGROUP = 128;
 
-// Number of this thread's warpgroup, known to the compiler to be the same in all lanes of a warp.
-__device__ __forceinline__ int warpgroup() { return __shfl_sync(0xffffffff, threadIdx.x / WARPGROUP, 0); }
+// What all lanes of a warp have the same, as the compiler then knows. All lanes execute it.
+__device__ __forceinline__ int same_in_all_lanes(int value) { return __shfl_sync(0xffffffff, value, 0); }
+
+// Number of this thread's warpgroup.
+__device__ __forceinline__ int warpgroup() { return same_in_all_lanes(threadIdx.x / WARPGROUP); }
 
 // Gives registers back to the block, or takes some of those that others gave: COUNT a thread from here on. All warps of
 // a warpgroup execute it. PTX ISA, "setmaxnreg".

@@ -11,6 +11,9 @@ struct RingPosition {
     int stage = 0;
     unsigned parity = 0;
 
+    // The stage before.
+    __device__ __forceinline__ int before() const { return stage == 0 ? STAGES - 1 : stage - 1; }
+
     __device__ __forceinline__ void advance() {
         if (++stage == STAGES) {
             stage = 0;

@@ -27,9 +27,10 @@ struct WgmmaSchedule {
           place_m(rank % CLUSTER_M), place_n(rank / CLUSTER_M), team(tile),
           shared(streamed * steps), at(begin_of(team)), end(begin_of(team + 1)) {}
 
-    // Where the shared steps of a team begin.
+    // Where the shared steps of a team begin: at shared * some_team / teams, without products of more than 32 bits.
     __device__ __forceinline__ int begin_of(int some_team) const {
-        return static_cast<int>(static_cast<long long>(shared) * some_team / teams);
+        const unsigned each = static_cast<unsigned>(shared) / teams, rest = static_cast<unsigned>(shared) % teams;
+        return each * some_team + rest * some_team / teams;
     }
 
     // Whole tiles that this team has still to take.

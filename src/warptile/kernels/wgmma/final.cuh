@@ -157,13 +157,15 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
         // One step of depth in two parts: its products start, and the stage that was read before is given back. Between
         // them there is time for something else. At the `end` all products are over.
         WgmmaAccumulators<OPERATION, TILE, BLOCKS> partial;
-        int previous = 0;
         const auto start = [&](bool first) {
+            // With STREAM the compiler does not see that all lanes are at the same stage, and moves every descriptor to a
+            // uniform register on its own, between the products.
+            const int stage = CONFIG::STREAM ? same_in_all_lanes(position.stage) : position.stage;
             mbarrier_wait(ring.full(position.stage), position.parity);
             if constexpr (OPERATION::PROMOTED) {
-                partial.multiply(ring.at(position.stage), first_row, false);
+                partial.multiply(ring.at(stage), first_row, false);
             } else {
-                accumulators.multiply(ring.at(position.stage), first_row, !first);
+                accumulators.multiply(ring.at(stage), first_row, !first);
             }
         };
         const auto follow = [&](bool first) {
@@ -174,8 +176,7 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                 accumulators.add(partial);
             } else {
                 wgmma_wait_group<1>();
-                if (!first) release(previous);
-                previous = position.stage;
+                if (!first) release(position.before());
             }
             position.advance();
         };
@@ -183,7 +184,7 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
             if constexpr (!OPERATION::PROMOTED) {
                 wgmma_wait_group<0>();
                 accumulators.pin_all();
-                release(previous);
+                release(position.before());
             }
         };
 

@@ -23,14 +23,14 @@ FILE = "copy/lines.cuh"
 """The kernels, below ``kernels/``."""
 
 WARP_LANES = 32
-THREADS, LINES = 256, 4
-"""Threads of a block, and lines of which each moves 16 bytes at a time: as in `FILE`."""
+THREADS = 256
+"""Threads of a block."""
+
+LINES, TRANSPOSED_LINES = 2, 4
+"""Lines of which a thread moves 16 bytes: as in `FILE`."""
 
 TRANSPOSED_ALONG = 8
-"""Threads along the 128 bytes of a line that a block transposes at a time."""
-
-MOST_BLOCKS = 132 * 4
-"""Blocks of a launch at most, all of which the reference GPU runs at one time; they take tiles in turn."""
+"""Threads along the 128 bytes of a line that a block transposes."""
 
 
 def copy_of(name: str) -> str:
@@ -115,10 +115,10 @@ class Copy:
 
     @property
     def tiles(self) -> int:
-        """How often a block has to move what it moves at a time."""
+        """Blocks that it takes."""
         along = self.threads_along
-        line_bytes = self.units * self.unit_bytes
-        return -(-line_bytes // (along * MAX_ALIGNMENT_BYTES)) * -(-self.lines // (THREADS // along * LINES))
+        across = THREADS // along * (TRANSPOSED_LINES if self.transposed else LINES)
+        return -(-self.units * self.unit_bytes // (along * MAX_ALIGNMENT_BYTES)) * -(-self.lines // across)
 
     @property
     def written(self) -> Rows:
@@ -152,15 +152,12 @@ def name_expression(copies: Sequence[Copy]) -> str:
 def launch(copies: Sequence[Copy], entry: str) -> LaunchSpec:
     """The launch that makes one or two copies, of the compiled kernel whose lowered symbol is ``entry``; without blocks
     if nothing moves."""
-    tiles = [each.tiles for each in copies]
-    blocks = min(sum(tiles), MOST_BLOCKS)
     arguments = [argument for each in copies for argument in each.arguments]
     if len(copies) == 2:
-        first = min(max(round(blocks * tiles[0] / max(sum(tiles), 1)), 1), blocks - 1)
-        arguments.append(Scalar("s32", first))
+        arguments.append(Scalar("s32", copies[0].tiles))
     return LaunchSpec(
         entry=entry,
-        grid=(blocks, 1, 1),
+        grid=(sum(each.tiles for each in copies), 1, 1),
         block=(THREADS, 1, 1),
         arguments=tuple(arguments),
         overlaps_previous=True,

@@ -85,21 +85,23 @@ __device__ __forceinline__ void load_pieces(const char* const (&from)[COUNT], co
     }
 }
 
-// One copy, as `Copy` of warptile/rungs/copies.py describes it; lengths and strides in bytes. A tile is what the THREADS of
-// a block move at a time: `across` along lines, each LINES pieces of as many lines.
-constexpr int THREADS = 256, LINES = 4;
+// One copy, as `Copy` of warptile/rungs/copies.py describes it; lengths and strides in bytes. A block moves a tile: each of
+// its threads a piece of LINES lines.
+constexpr int THREADS = 256;
 struct Operand {
     const char* source;
     char* target;
     long long lines, bytes, source_stride, target_stride;
-    int along;  // threads along a line, a power of two
+    int along;  // threads of a block along a line, a power of two
 
     __device__ __forceinline__ const char* end() const { return source + (lines - 1) * source_stride + bytes; }
 };
 
-// Lines stay lines.
+// Lines stay lines. Two of a thread's, with many blocks on a multiprocessor, are as fast on an H200 as the driver's copy of
+// aligned memory; more lines, or blocks that stay, are slower.
 template <int UNIT_BYTES, bool ALIGNED>
 struct Straight {
+    static constexpr int LINES = 2;
     static __device__ __forceinline__ void move(const Operand& operand, int tile_along, int tile_across) {
         const int thread = threadIdx.x % operand.along, step = THREADS / operand.along;
         const long long offset = (static_cast<long long>(tile_along) * operand.along + thread) * PIECE;
@@ -163,6 +165,7 @@ __device__ __forceinline__ void transpose(const unsigned (&column)[16 / UNIT_BYT
 // one whole row; a warp reads four neighbouring words in eight groups.
 template <int UNIT_BYTES, bool ALIGNED>
 struct Transposed {
+    static constexpr int LINES = 4;
     static __device__ __forceinline__ void move(const Operand& operand, int tile_along, int tile_across) {
         constexpr unsigned ROW_PIECES = 8, ROW_STEP = THREADS / ROW_PIECES, ROWS = LINES * ROW_STEP;
         constexpr unsigned GROUP = PIECE / UNIT_BYTES, GROUPS = ROWS / GROUP, UNITS = 4 / UNIT_BYTES;
@@ -178,7 +181,6 @@ struct Transposed {
             from[i] = operand.source + line * operand.source_stride + first_byte + own_piece * PIECE;
         }
         load_pieces<UNIT_BYTES, ALIGNED>(from, operand.source, operand.end(), in);
-        __syncthreads();  // everyone has read the tile before
 #pragma unroll
         for (unsigned i = 0; i < LINES; ++i) {
             const unsigned row = i * ROW_STEP + own_row;
@@ -208,14 +210,10 @@ struct Transposed {
     }
 };
 
-// All tiles of one copy, by some blocks in turn.
 template <typename WAY>
-__device__ __forceinline__ void copy_tiles(const Operand& operand, int block, int blocks) {
-    const int pieces = operand.along * PIECE;
-    const int across = THREADS / operand.along * LINES;
-    const int tiles_along = static_cast<int>((operand.bytes + pieces - 1) / pieces);
-    const int tiles = tiles_along * static_cast<int>((operand.lines + across - 1) / across);
-    for (int tile = block; tile < tiles; tile += blocks) WAY::move(operand, tile % tiles_along, tile / tiles_along);
+__device__ __forceinline__ void copy_tile(const Operand& operand, int tile) {
+    const int pieces = operand.along * PIECE, tiles_along = static_cast<int>((operand.bytes + pieces - 1) / pieces);
+    WAY::move(operand, tile % tiles_along, tile / tiles_along);
 }
 
 template <typename WAY>
@@ -224,23 +222,22 @@ __global__ void __launch_bounds__(THREADS)
              long long target_stride, int along) {
     warptile::allow_next_launch();
     warptile::wait_for_previous_launch();
-    copy_tiles<WAY>({source, target, lines, bytes, source_stride, target_stride, along}, blockIdx.x, gridDim.x);
+    copy_tile<WAY>({source, target, lines, bytes, source_stride, target_stride, along}, blockIdx.x);
 }
 
-// Two copies side by side: the first has the first `blocks` blocks.
+// Two copies side by side; the first has `tiles`.
 template <typename FIRST, typename SECOND>
 __global__ void __launch_bounds__(THREADS)
     copy_two(const char* source, char* target, long long lines, long long bytes, long long source_stride,
              long long target_stride, int along, const char* source2, char* target2, long long lines2, long long bytes2,
-             long long source_stride2, long long target_stride2, int along2, int blocks) {
+             long long source_stride2, long long target_stride2, int along2, int tiles) {
     warptile::allow_next_launch();
     warptile::wait_for_previous_launch();
     const int block = blockIdx.x;
-    if (block < blocks) {
-        copy_tiles<FIRST>({source, target, lines, bytes, source_stride, target_stride, along}, block, blocks);
+    if (block < tiles) {
+        copy_tile<FIRST>({source, target, lines, bytes, source_stride, target_stride, along}, block);
     } else {
-        copy_tiles<SECOND>({source2, target2, lines2, bytes2, source_stride2, target_stride2, along2}, block - blocks,
-                           gridDim.x - blocks);
+        copy_tile<SECOND>({source2, target2, lines2, bytes2, source_stride2, target_stride2, along2}, block - tiles);
     }
 }
 

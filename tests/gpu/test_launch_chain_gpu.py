@@ -40,6 +40,7 @@ class Case:
         configs: changes of a plain configuration, of which each product takes the next one; the rung's own for {}.
         copies: operands that are copied before each product.
         filled: the driver fills D in front of each product, so that none follows another kernel.
+        forked: two streams take launches in turn, each after an event behind the other's.
         sparse: a sparse square matrix times the one that takes turns, on the right.
     """
 
@@ -48,6 +49,7 @@ class Case:
     configs: tuple[dict[str, int], ...] = ({},)
     copies: int = 0
     filled: bool = False
+    forked: bool = False
     sparse: bool = False
 
     @property
@@ -74,6 +76,8 @@ CASES = {
     "copies": Case(300, 511, copies=2),
     "copies and workspaces": Case(300, 1021, SHARED_DEPTH, copies=2),
     "behind fills": Case(300, 512, filled=True),
+    "two streams": Case(300, 512, forked=True),
+    "two streams with copies": Case(300, 511, copies=2, forked=True),
     "sparse": Case(304, 512, sparse=True),
 }
 
@@ -92,6 +96,7 @@ class Chain:
         self.fixed = {name: driver.Allocation.from_array(array) for name, array in fixed.items()}
         self.workspaces = Workspaces()
         self.kernels, self.links = {}, []
+        self.other = driver.Stream() if case.forked else None
         plans = case.plans(driver.device_info().arch)
         assert {len(plan.copies) for plan in plans} == {case.copies}
         for number in range(LINKS):
@@ -109,15 +114,25 @@ class Chain:
                 beside = self.workspaces.pointers(plan.workspaces)
                 self.links.append(self.kernels[each.key].prepare(spec, pointers | beside).launch)
 
+        self.events = [driver.Event() for _ in self.links]
+        assert len(self.links) % 2 == 0  # two streams meet in the first one
+
     def reset(self):
         for memory in self.turns:
             memory.from_host(self.start)
 
     def launch(self, stream, *, wait=False):
-        for link in self.links:
-            link(stream)
-            if wait:
-                driver.synchronize()
+        if self.other is None or wait:
+            for link in self.links:
+                link(stream)
+                if wait:
+                    driver.synchronize()
+            return
+        turns = (stream, self.other.handle)
+        for number, (link, event) in enumerate(zip(self.links, self.events, strict=True)):
+            link(turns[number % 2])
+            event.record(turns[number % 2])
+            wait_for(event, turns[1 - number % 2])
 
     def result(self):
         driver.synchronize()
@@ -125,14 +140,21 @@ class Chain:
         return [memory.to_host(np.empty_like(self.start)).view(np.uint16) for memory in self.turns]
 
     def close(self):
-        for each in (*self.kernels.values(), *self.turns, *self.fixed.values(), self.workspaces):
+        for each in (*self.kernels.values(), *self.turns, *self.fixed.values(), self.workspaces, *self.events):
             each.close()
+        if self.other is not None:
+            self.other.close()
 
 
 def fill(memory: driver.Allocation, stream: int) -> None:
     cuda = driver._cuda()
     answer = cuda.cuMemsetD8Async(cuda.CUdeviceptr(memory.address), 0xFF, memory.size_bytes, cuda.CUstream(stream))
     driver.check(answer, "filling")
+
+
+def wait_for(event: driver.Event, stream: int) -> None:
+    cuda = driver._cuda()
+    driver.check(cuda.cuStreamWaitEvent(cuda.CUstream(stream), cuda.CUevent(event.handle), 0), "waiting for an event")
 
 
 def check(name):

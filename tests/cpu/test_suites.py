@@ -20,6 +20,7 @@ from warptile.bench.sweep import columns_of_stripes
 from warptile.bench.workloads import BF16, E4M3_FAST, S8, to_problem
 from warptile.cli.bench import SUITES as OFFERED
 from warptile.cli.main import USAGE, run
+from warptile.errors import CompileError
 from warptile.gpu.timing import Schedule
 
 ROWS = [row for rows in SUITES.values() for row in rows]
@@ -255,6 +256,20 @@ def test_a_wrong_row_fails_the_command_and_leaves_the_others(gpu, capsys):
     text = capsys.readouterr().out
     assert "wrong result" in text
     assert "50.0 % of 128x64x64 bf16 TN" in text
+
+
+def test_a_row_whose_kernel_does_not_compile_fails_and_leaves_the_others(gpu, monkeypatch, capsys):
+    def compiled(plan, made=device_product.compiled):
+        if plan.problem.batch > 1:
+            raise CompileError("it spills\nand the compiler has more to say")
+        return made(plan)
+
+    monkeypatch.setattr(device_product, "compiled", compiled)
+    assert run(["bench", "--suite", "types", "--brief", "--only", "3 of", "--only", "offset"]) == 1
+    text = capsys.readouterr().out
+    assert "CompileError: it spills" in text
+    assert "more to say" not in text
+    assert "100.0 % of 64^3 bf16 TN" in text
 
 
 def test_of_a_large_b_one_column_of_each_stripe_is_compared(monkeypatch):

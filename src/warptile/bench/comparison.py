@@ -20,7 +20,7 @@ from warptile.bench.suites import Row, chosen
 from warptile.bench.sweep import SEED, Bench, resources_of
 from warptile.bench.workloads import to_problem
 from warptile.device_product import DeviceProduct, runner_for
-from warptile.errors import UnsupportedError
+from warptile.errors import DeviceError, UnsupportedError, WarptileError
 from warptile.execute import planned, sources
 from warptile.gpu.timing import Candidate, Runner, Schedule, take_turns
 from warptile.plan import Plan, make_plan
@@ -98,6 +98,23 @@ def schedule_of(row: Row, brief: bool) -> Schedule:
     if key.flops / moved >= STREAMING:
         return schedule
     return replace(schedule, turn_ms=schedule.turn_ms * STREAMING_TURN, warm_up_ms=schedule.warm_up_ms * STREAMING_TURN)
+
+
+def attempt(bench: Bench, suite: str, row: Row, *, brief: bool = False) -> Contest:
+    """As `measure`; where there is no plan, or its kernel does not compile, a row that failed.
+
+    Raises:
+        DeviceError: the GPU failed; the process is of no more use.
+    """
+    try:
+        return measure(bench, suite, row, brief=brief)
+    except DeviceError:
+        raise
+    except WarptileError as error:
+        return Contest(
+            suite=suite, problem=row.problem, offset=row.offset, max_sms=row.max_sms, beside=row.beside, rung="",
+            config={}, failed=f"{type(error).__name__}: {error}",
+        )  # fmt: skip
 
 
 def measure(bench: Bench, suite: str, row: Row, *, brief: bool = False) -> Contest:
@@ -179,5 +196,5 @@ def tasks(
             beside = f"/beside-{row.beside.shape}" if row.beside else ""
             yield (
                 f"suite/{suite}/{row.name.replace(' ', '-')}{beside}",
-                lambda suite=suite, row=row: measure(bench(), suite, row, brief=brief),  # type: ignore[misc]
+                lambda suite=suite, row=row: attempt(bench(), suite, row, brief=brief),  # type: ignore[misc]
             )

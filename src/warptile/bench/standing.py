@@ -29,7 +29,7 @@ def line(contest: Contest) -> Line:
     """A row of `HEADER`: shares of the median round, and whether the rounds' 95 % interval leaves 1 out."""
     name = row_name(contest.problem, contest.offset, contest.max_sms)
     if contest.failed:
-        return (name, contest.failed, *["–"] * (len(HEADER) - 2))
+        return (name, contest.failed.splitlines()[0], *["–"] * (len(HEADER) - 2))
     library, torch, beside = (contest.share(who) for who in (LIBRARY, TORCH, BESIDE))
     near = ""
     if beside is not None and contest.beside is not None:

@@ -31,7 +31,7 @@ def run(suite: str, *, only: tuple[str, ...], brief: bool, plot: Path | None, as
     with Sampler() as sampler:
         bench = Bench(sampler)
         _compile(rows, comparison.Device(bench.device.arch, bench.device.name))
-        contests = [_measured(bench, suite, row, brief) for row in rows]
+        contests = [comparison.attempt(bench, suite, _said(row), brief=brief) for row in rows]
         bench.close()
     by_row = dict(zip(rows, contests, strict=True))
     found = standing.standings([standing.Measured(row, by_row.get(row)) for row in suites.SUITES[suite]])
@@ -67,22 +67,10 @@ def _compile(rows: tuple[Row, ...], device: Any) -> None:
         pass
 
 
-def _measured(bench: Any, suite: str, row: Row, brief: bool) -> Contest:
-    """A row, or why there is none; a lost GPU ends the suite."""
-    from warptile.bench.comparison import measure
-    from warptile.bench.contest import Contest
-    from warptile.errors import DeviceError, WarptileError
-
+def _said(row: Row) -> Row:
+    """The row, once its name was said."""
     click.echo(row.name, err=True)
-    try:
-        return measure(bench, suite, row, brief=brief)
-    except DeviceError:
-        raise
-    except WarptileError as error:
-        return Contest(
-            suite=suite, problem=row.problem, offset=row.offset, max_sms=row.max_sms, beside=row.beside, rung="",
-            config={}, failed=f"{type(error).__name__}: {error}",
-        )  # fmt: skip
+    return row
 
 
 def _row(contest: Contest) -> dict[str, Any]:

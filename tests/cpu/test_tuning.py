@@ -1,5 +1,6 @@
 """Searching suites on a GPU that is not there: all is noted, stopped runs go on, faults end nothing but themselves."""
 
+import sys
 import time
 from dataclasses import replace
 
@@ -66,7 +67,6 @@ def test_every_configuration_of_every_problem_is_noted_with_its_rounds(gpu, task
         assert [len(each.rounds_ms) for each in rounds] == [2, 2, 2]
         fewest = min(config["STAGES"] for config in task.configs)
         assert [each.config["STAGES"] for each in mine if each.winner] == [fewest]
-    assert not tuning.doing_file(tmp_path).exists()
 
 
 def test_a_run_goes_on_where_time_ran_out(gpu, tasks, tmp_path):
@@ -113,6 +113,14 @@ def test_the_parent_notes_a_hang_and_starts_another_worker(tasks, tmp_path, monk
     monkeypatch.setattr(tuning, "_watch", watch)
     assert tuning.supervise(["small"], ["16x"], tmp_path, time.time() + 100, lambda text: None)
     assert [each.failed for each in entries(tmp_path)] == ["the worker hung"]
+
+
+@pytest.mark.parametrize(("seconds", "status"), [("0.6", 0), ("30", None)])
+def test_a_worker_hangs_that_begins_nothing_new(tmp_path, monkeypatch, seconds, status):
+    monkeypatch.setattr(tuning, "STALL_S", 1.0)
+    doing = tuning.doing_file(tmp_path)
+    code = f"import pathlib, time; time.sleep(1.5); pathlib.Path({str(doing)!r}).touch(); time.sleep({seconds})"
+    assert tuning._watch([sys.executable, "-c", code], doing, time.time() + 100) == status
 
 
 def test_a_worker_that_never_measured_is_not_started_again(tmp_path, monkeypatch):

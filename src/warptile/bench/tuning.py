@@ -227,7 +227,6 @@ def work(tasks: Sequence[Task], folder: Path, until_s: float, say: Say, processe
                 break
             desk.search(task, say)
             done += 1
-    doing_file(folder).unlink(missing_ok=True)
     return len(tasks) - done
 
 
@@ -273,7 +272,8 @@ def _line(outcome: Outcome, task: Task) -> str:
     if best is None or best.time_ms is None:
         return f"nothing to show{failures}"
     own = next(entry for entry in outcome.entries if entry.config == dict(task.configs[0]))
-    beside = f", the planner's own {best.time_ms / own.time_ms:.3f} of it" if own.time_ms else ""
+    alike = own.time_ms and own.stage == best.stage  # else it was not among the few that ran in turn
+    beside = f", the planner's own {best.time_ms / own.time_ms:.3f} of it" if alike and own.time_ms else ""
     speed = task.shape.problem.flops / best.time_ms / 1e9
     return f"{speed:.1f} TFLOP/s, {config_text(best.config)}{beside}{failures}"
 
@@ -327,7 +327,7 @@ def _watch(command: Sequence[str], doing: Path, until_s: float) -> int | None:
             if time.time() > until_s + TIME_LEFT_S:
                 process.kill()
                 return STATUS_TIME
-            begun_s = doing.stat().st_mtime if doing.exists() else started_s + STALL_S
+            begun_s = max(doing.stat().st_mtime if doing.exists() else 0.0, started_s + STALL_S)
             if time.time() - begun_s > STALL_S:
                 process.kill()
                 process.wait()

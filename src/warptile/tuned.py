@@ -66,6 +66,10 @@ WORSE = 1.1
 many times what it was for the neighbour, where it was measured to be the better one whatever was predicted."""
 
 
+DOUBT = 0.03
+"""Of two neighbours the farther one has to lose less, by so much for each unit of distance."""
+
+
 class ProblemClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What of a problem a tuned configuration depends on."""
 
@@ -275,7 +279,7 @@ class Found:
     origin: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Known:
     """The outcome of one search: for which problem, the configuration, and where it was found, in words."""
 
@@ -359,28 +363,33 @@ def _lookup(name: str, problem: Problem, gpu: str, path: Path, stamp: tuple[int,
     near = sorted((each for each in near if each[0] <= NEAR), key=lambda each: each[0])[:TRIED]
     if not near:
         return None
-    for _, known in near:
+    own, best = _predicted(rung, problem, rung.default_config(problem)), None
+    for distance, known in near:
         config = _made_legal(rung, problem, known)
-        if config is not None and _share(rung, problem, config) <= WORSE * _share_there(rung, problem, known):
-            m, n, k, _ = known.problem.extents
-            return Found(config, f"tuned for {m} x {n} x {k}, the nearest, {known.source}")
-    return None
+        if config is not None:
+            loss = _predicted(rung, problem, config) / own / _share(rung, known, problem.a.sparse)
+            if loss <= WORSE and (best is None or loss * (1 + DOUBT * distance) < best[0]):
+                best = loss * (1 + DOUBT * distance), known, config
+    if best is None:
+        return None
+    m, n, k, _ = best[1].problem.extents
+    return Found(best[2], f"tuned for {m} x {n} x {k}, a neighbour, {best[1].source}")
 
 
-def _share(rung: Rung, problem: Problem, config: Config) -> float:
-    """Predicted time over that of the planner's own choice: by the rung's own sum or, where it has none, as any plan is
-    predicted."""
-    if rung.weigh is not None:
-        return rung.weigh(problem, config) / rung.weigh(problem, rung.default_config(problem))
-    return cost((rung, config), problem).time_ms / cost((rung, rung.default_config(problem)), problem).time_ms
+def _predicted(rung: Rung, problem: Problem, config: Config) -> float:
+    """By the rung's own sum or, where it has none, as any plan is predicted."""
+    return rung.weigh(problem, config) if rung.weigh is not None else cost((rung, config), problem).time_ms
 
 
-def _share_there(rung: Rung, problem: Problem, known: Known) -> float:
-    """The same of a tuned configuration where it was tuned, at least 1."""
-    there = known.problem.problem(sparse=problem.a.sparse)
+@lru_cache(maxsize=1024)
+def _share(rung: Rung, known: Known, sparse: bool) -> float:
+    """Predicted time of what was tuned, for the problem that it was tuned for, over that of the planner's own choice
+    there; at least 1."""
+    there = known.problem.problem(sparse=sparse)
     if rung.illegal(there, known.config) is not None:
         return 1.0
-    return max(_share(rung, there, known.config), 1.0)
+    own = _predicted(rung, there, rung.default_config(there))
+    return max(_predicted(rung, there, known.config) / own, 1.0)
 
 
 def _made_legal(rung: Rung, problem: Problem, known: Known) -> Config | None:

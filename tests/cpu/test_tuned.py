@@ -48,7 +48,7 @@ def ship(tmp_path, monkeypatch):
     monkeypatch.delenv("WARPTILE_AUTOTUNE", raising=False)
 
     def forget():
-        for cached in (shipped.table, tuned._shipped, tuned._users, tuned._lookup, _planned):
+        for cached in (shipped.table, tuned._shipped, tuned._users, tuned._lookup, tuned._share, _planned):
             cached.cache_clear()
 
     def put(*outcomes):
@@ -149,7 +149,7 @@ def test_neighbours_are_alike_in_type_alignment_and_size(ship, given, served):
     if served:
         assert (found.config["BM"], found.config["BN"], found.config["CM"]) == (128, 256, 2)
         assert RUNG.illegal(given, found.config) is None
-        assert "tuned for 4096 x 4096 x 4096, the nearest" in found.origin
+        assert "tuned for 4096 x 4096 x 4096, a neighbour" in found.origin
 
 
 def test_few_rows_have_classes(ship):

@@ -47,13 +47,13 @@ RUNG = RUNGS["wgmma-final"]
 ARCH = "sm_90a"
 
 QUICK = (Stage(64, 8.0), Stage(4, 60.0, rounds=3))
-LONG = (Stage(64, 16.0), Stage(4, 150.0, rounds=3))
+LONG = (Stage(64, 16.0), Stage(5, 150.0, rounds=3))
 """Stages for problems that do not meet the power limit, and for those that do."""
 
 LONG_FLOPS = 2.0**35
 """Operations from which a product meets the power limit if it runs for long."""
 
-WARM_UP_MS = 200.0
+WARM_UP_MS = 300.0
 """How long the best configuration of the brief look runs before the rounds of a problem that meets the limit."""
 
 STALL_S = 30.0

@@ -150,6 +150,7 @@ class LaunchSpec:
         dynamic_shared_bytes: dynamic shared memory of one block.
         overlaps_previous: it may start while the launch before it in its stream still runs (programmatic dependent
             launch): every thread executes ``griddepcontrol.wait`` before it touches an operand, and before it ends.
+        blocks_meet: blocks wait for each other, so that all of them have to run at one time.
         arguments: one for each kernel parameter, in order.
     """
 
@@ -160,6 +161,7 @@ class LaunchSpec:
     cluster: Dim3 = (1, 1, 1)
     dynamic_shared_bytes: int = 0
     overlaps_previous: bool = False
+    blocks_meet: bool = False
 
     @property
     def operands(self) -> tuple[str, ...]:

@@ -101,6 +101,7 @@ class Plan:
             cluster=self.rung.cluster(problem, config),
             dynamic_shared_bytes=self.rung.dynamic_shared_bytes(problem, config),
             overlaps_previous=self.rung.overlaps_previous,
+            blocks_meet=any(each.zero for each in self.workspaces),
         )
 
     def explain(self) -> str:

@@ -137,6 +137,15 @@ def test_more_shared_memory_than_a_block_can_have_is_refused_before_the_driver(f
     assert function.calls == []
 
 
+def test_blocks_that_wait_for_each_other_all_have_a_place(function):
+    loaded = _loaded(function)
+    for meet, blocks in ((True, 132), (False, 133)):
+        loaded.launch(_spec(grid=(blocks, 1, 1), blocks_meet=meet), {})
+    with pytest.raises(UnsupportedError, match="133 blocks wait for each other, and NVIDIA H200 has 132"):
+        loaded.launch(_spec(grid=(133, 1, 1), blocks_meet=True), {})
+    assert len(function.calls) == 2
+
+
 def test_large_clusters_are_opted_in_to(function):
     loaded = _loaded(function)
     loaded.launch(_spec(cluster=(2, 1, 1)), {})

@@ -93,7 +93,8 @@ class LoadedKernel:
 
         Raises:
             LayoutError: an operand has no address.
-            UnsupportedError: the spec is of another kernel, or needs more shared memory than a block can have.
+            UnsupportedError: the spec is of another kernel, needs more shared memory than a block can have, or more
+                multiprocessors for blocks that wait for each other than there are.
             DeviceError: the driver refuses the launch. Errors of the kernel itself show at the next synchronisation.
         """
         self.prepare(spec, pointers).launch(stream)
@@ -116,6 +117,12 @@ class LoadedKernel:
                 f"{spec.entry}: {wanted} bytes of dynamic shared memory; a block on {self.device.name} can have {most} "
                 f"beside its {self.kernel.resources.static_shared_bytes} static ones; take a smaller tile or fewer "
                 f"stages"
+            )
+        blocks, places = math.prod(spec.grid), self.device.multiprocessors
+        if spec.blocks_meet and blocks > places:
+            raise UnsupportedError(
+                f"{spec.entry}: its {blocks} blocks wait for each other, and {self.device.name} has {places} "
+                f"multiprocessors: some would never start; take a configuration with fewer blocks"
             )
         with driver.on_device(self.device.ordinal):
             if wanted > self._dynamic_shared_bytes:

@@ -45,8 +45,8 @@ class Workspace:
     Attributes:
         name: as `Rung.parameters` name it; not one of A, B, C, D, E.
         bytes: its size, more than none; it starts at a multiple of 256 bytes.
-        zero: all zeros before a launch, and the kernel leaves it so: flags and counters that nobody has to clear.
-            Else it holds anything.
+        zero: all zeros before a launch, and the kernel leaves it so: flags and counters, by which blocks wait for each
+            other, and which nobody has to clear. Else it holds anything.
     """
 
     name: str

@@ -58,7 +58,7 @@ FEW = (8, 16, 32, 64, 128)
 LIKE = {"float16": "bfloat16", "float8_e5m2": "float8_e4m3", "uint8": "int8"}
 """Types that cost what another costs."""
 
-TRIED = 4
+TRIED = 3
 """Neighbours that are looked at, the nearest first."""
 
 WORSE = 1.1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from warptile.arch import H200
 from warptile.isa import wgmma
 from warptile.launch import Argument, Dim3, Pointer, Scalar
@@ -269,7 +271,7 @@ WGMMA_FINAL = Rung(
     min_arch=90,
     only_arch=wgmma.ARCH,
     dtypes=tiles.DTYPES,
-    default_config=lambda problem: wgmma_choice.default(problem, _final_illegal),
+    default_config=lru_cache(maxsize=1024)(lambda problem: wgmma_choice.default(problem, _final_illegal)),
     candidates=lambda problem: wgmma_choice.candidates(problem, _final_illegal),
     illegal=_final_illegal,
     name_expression=_final_name,

@@ -150,6 +150,10 @@ CASES: tuple[tuple[dict[str, int], Mapping[str, object]], ...] = (
     ({"OVERLAP": 1, "CM": 2, "CN": 2, "SMS": 4}, {"dtype": "float16", "accumulator": "float16", "out": "bfloat16"}),
     ({"OVERLAP": 1, "SWAP": 1, "BN": 40, "SMS": 4}, {**HALF, "beta": 2, "gap": 1}),
     ({"OVERLAP": 1, "CONSUMERS": 1, "BM": 64, "SMS": 5}, {"dtype": "float8_e5m2", "out": "float16"}),
+    # Of wider types only a part of a tile can wait.
+    ({"OVERLAP": 1, "SMS": 1, "BN": 256}, {"dtype": "bfloat16", "out": "float32", "beta": 2}),
+    ({"OVERLAP": 1, "SMS": 2, "BN": 256, "STAGES": 2}, {"dtype": "tfloat32", "gap": 1, "offset": 3}),
+    ({"OVERLAP": 1, "SMS": 1, "SWAP": 1, "BN": 48}, {"dtype": "int8", "b_major": "col"}),
     # The same where TMA cannot store it: warps beside the producer do. Lines of D begin anywhere and end in a panel.
     ({"OVERLAP": 1, "SMS": 2}, {**HALF, "gap": 1, "offset": 3}),
     ({"OVERLAP": 1, "BN": 128, "SMS": 1, "ALONG_N": 1}, {**HALF, "gap": 3, "beta": 2, "b_major": "col"}),
@@ -387,7 +391,13 @@ REASONS = [
     (FINAL, problem(), {"CONSUMERS": 3, "BM": 192}, "one or two warpgroups"),
     (FINAL, problem(), {"CM": 1, "CN": 4, "SMS": 4}, "clusters are 1x1"),
     (FINAL, problem(), {"CM": 2, "CN": 2, "SMS": 3}, "a cluster has 4 blocks"),
-    (FINAL, problem(out="float32"), {"OVERLAP": 1}, "in 16 bits alone"),
+    (FINAL, problem(), {"OVERLAP": 1, "BM": 256, "BN": 192}, "nothing of a finished tile fits"),
+    (
+        FINAL,
+        problem("tfloat32", out="float32"),
+        {"OVERLAP": 1, "BN": 208, "SWAP": 1},
+        "nothing of a finished tile fits",
+    ),
     (FINAL, problem(size=(4096, 4096, 64)), {"OVERLAP": 1, "BN": 128}, "stores in 2 steps"),
     (FINAL, problem(), {"PINGPONG": 1, "STREAM": 1}, "depth of cooperative tiles"),
     (FINAL, problem(), {"SPLITS": 2, "STREAM": 1}, "one of them divides"),
@@ -397,9 +407,9 @@ REASONS = [
     (FINAL, problem(size=(64, 64, 64)), {"SPLITS": 2}, "K has 1 steps of 64"),
     (FINAL, problem(), {"BM": 256, "BN": 256}, "registers and has 240"),
     (FINAL, problem("float8_e4m3"), {"BM": 256, "BN": 128}, "registers and has 240"),
-    (FINAL, problem(), {"OVERLAP": 1, "BM": 256, "BN": 144}, "registers and has 240"),
     (FINAL, problem(size=(4096, 4095, 4096)), {"OVERLAP": 1, "BN": 256, "SWAP": 1}, "registers and has 224"),
     (FINAL, problem(size=(4096, 4095, 4096)), {"STREAM": 1, "BM": 256}, "a D that TMA cannot store"),
+    (FINAL, problem(size=(4096, 4095, 4096)), {"CN": 2, "SMS": 4, "BM": 256, "BN": 192}, "registers and has 240"),
     (FINAL, problem(), {"STAGES": 9}, "bytes of shared memory"),
     (FINAL, problem(size=(2**31 - 1, 2**31 - 1, 64)), {}, "take larger tiles"),
 ]

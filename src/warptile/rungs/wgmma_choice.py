@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from warptile.problem import Problem
+from warptile.rungs import wgmma_output as output
 from warptile.rungs import wgmma_tiles as tiles
 from warptile.rungs.legality import ceil_div
 from warptile.rungs.rung import Config, Extents
@@ -48,7 +49,7 @@ Shape = tuple[int, int, int, int]
 
 def stages(seen: Problem, config: Config) -> int:
     """As many as fit, 12 at most."""
-    room = SHARED_BYTES - config["CONSUMERS"] * tiles.CONSUMER_BYTES - 2 * MOST_STAGES * tiles.MBARRIER_BYTES
+    room = SHARED_BYTES - config["CONSUMERS"] * output.CONSUMER_BYTES - 2 * MOST_STAGES * tiles.MBARRIER_BYTES
     return min(room // tiles.stage_bytes(seen, config), MOST_STAGES)
 
 
@@ -112,7 +113,7 @@ def pool(problem: Problem) -> Iterator[tuple[float, Config]]:
             if whole["STAGES"] < FEWEST_STAGES:
                 continue
             found = [whole, *(split(whole, parts) for parts in splits_of(count, steps)[1:])]
-            if seen.d.dtype.bits == 16:
+            if output.panels(seen, whole)[1]:
                 found.append({**whole, "OVERLAP": 1})
             yield from ((microseconds_of(seen, config), config) for config in found)
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from warptile.arch import H200, WgmmaCosts
 from warptile.problem import Problem
+from warptile.rungs import wgmma_output as output
 from warptile.rungs import wgmma_tiles as tiles
 from warptile.rungs.legality import ceil_div
 from warptile.rungs.rung import Config
@@ -56,7 +57,12 @@ def terms_of(seen: Problem, config: Config, costs: WgmmaCosts) -> dict[str, floa
     elif splits > 1:
         turns, each = 1.0, ceil_div(steps, splits) * step
         extra = leaving / splits + costs.meeting_clocks + 2 * bm * bn * 4 / costs.partial_bytes_per_clock
-    elif config["OVERLAP"] or config["PINGPONG"]:
+    elif config["OVERLAP"]:
+        panels, held, _ = output.panels(seen, config)
+        at_once = (1 - held / panels) * leaving
+        turns, each = float(ceil_div(count, teams)), steps * step + costs.hidden_clocks + at_once
+        extra = leaving - at_once
+    elif config["PINGPONG"]:
         turns, each, extra = float(ceil_div(count, teams)), steps * step + costs.hidden_clocks, leaving
     else:
         turns, each, extra = float(ceil_div(count, teams)), steps * step + leaving, 0.0

@@ -9,6 +9,7 @@ from warptile.isa import wgmma
 from warptile.launch import Argument, Dim3, Pointer, Scalar
 from warptile.problem import Problem
 from warptile.rungs import wgmma_choice, wgmma_cost
+from warptile.rungs import wgmma_output as output
 from warptile.rungs import wgmma_tiles as tiles
 from warptile.rungs.legality import ceil_div
 from warptile.rungs.rung import Config, Rung, Workspace
@@ -41,14 +42,17 @@ CONSUMER_REGISTERS, REGISTERS_BESIDE_STORERS = 240, 224
 STORER_SAVES, STORER_COSTS = 6, 8
 """Registers that a thread needs less where a storer copies rows of D in its place, and more where it copies columns."""
 
+ABREAST_REGISTERS = 12
+"""More of them where it copies D itself, in a cluster two blocks wide."""
+
 FOURS = wgmma_choice.MULTIPROCESSORS - 16
 """Blocks in clusters of four that certainly run at one time: in each of eight GPCs two multiprocessors may be left
 over. Blocks that wait for each other must not wait for a place."""
 
 
 def _final_shared(problem: Problem, config: Config) -> int:
-    output, each = config["CONSUMERS"] * tiles.CONSUMER_BYTES, stage_bytes(tiles.view(problem, config).problem, config)
-    return tiles.shared_bytes(config["STAGES"], each, output)
+    each = stage_bytes(tiles.view(problem, config).problem, config)
+    return tiles.shared_bytes(config["STAGES"], each, config["CONSUMERS"] * output.CONSUMER_BYTES)
 
 
 def _final_illegal(problem: Problem, config: Config) -> str | None:
@@ -70,11 +74,6 @@ def _final_illegal(problem: Problem, config: Config) -> str | None:
     )
 
 
-def _rows(config: Config) -> int:
-    """Rows of D that a warpgroup owns."""
-    return config["BM"] // (1 if config["PINGPONG"] else config["CONSUMERS"])
-
-
 def _division_reason(config: Config) -> str | None:
     """Why the warpgroups cannot divide the work so, or None."""
     for key in FLAGS:
@@ -84,7 +83,7 @@ def _division_reason(config: Config) -> str | None:
         return f"CONSUMERS is {config['CONSUMERS']}; one or two warpgroups multiply"
     if config["PINGPONG"] and config["CONSUMERS"] != 2:
         return "PINGPONG is 1 and CONSUMERS is not 2; two warpgroups take turns"
-    if _rows(config) % ROWS or not _rows(config):
+    if output.rows(config) % ROWS or not output.rows(config):
         return f"BM is {config['BM']}; each of {config['CONSUMERS']} warpgroups needs a multiple of {ROWS} rows"
     return stages_reason(config)
 
@@ -105,12 +104,15 @@ def _overlap_reason(seen: Problem, config: Config) -> str | None:
         return None
     if config["PINGPONG"] or config["STREAM"] or config["SPLITS"] > 1:
         return "OVERLAP is 1; it goes with PINGPONG=0, STREAM=0, SPLITS=1"
-    if seen.d.dtype.bits != 16:
-        return f"OVERLAP is 1 and D is {seen.d.dtype.name}; a finished tile fits beside the next in 16 bits alone"
-    output = tiles.Output(seen.d.dtype.bits // 8, config["BN"], seen.d.major == "col")
-    needed, steps = _rows(config) // ROWS * output.count, ceil_div(seen.k, config["BK"])
-    if steps < needed:
-        return f"K is {seen.k}, {steps} steps of {config['BK']}; OVERLAP=1 stores in {needed} steps"
+    _, held, _ = output.panels(seen, config)
+    if held == 0:
+        return (
+            f"OVERLAP is 1 and a thread has {output.sums(seen, config)} registers of sums; nothing of a finished tile "
+            "fits beside them: take a smaller one"
+        )
+    steps = ceil_div(seen.k, config["BK"])
+    if steps < held:
+        return f"K is {seen.k}, {steps} steps of {config['BK']}; OVERLAP=1 stores in {held} steps"
     return None
 
 
@@ -124,7 +126,7 @@ def _stream_reason(problem: Problem, config: Config) -> str | None:
         return f"STREAM is 1 and SPLITS is {config['SPLITS']}; one of them divides the depth"
     if problem.accumulator.name == "int32_saturating":
         return "sums saturate: they depend on their order, which STREAM and SPLITS change"
-    registers = accumulator_registers(problem, _rows(config), config["BN"])
+    registers = accumulator_registers(problem, output.rows(config), config["BN"])
     if registers % 4:
         return f"BN is {config['BN']}; a thread's {registers} registers of sums leave in packets of four"
     grid, steps = _final_grid(problem, config)[0], ceil_div(problem.k, config["BK"])
@@ -153,10 +155,11 @@ def _promotion_reason(seen: Problem, config: Config) -> str | None:
 
 def _registers_reason(seen: Problem, config: Config) -> str | None:
     """Why a consumer's sums do not fit into its registers, or None."""
-    sums = accumulator_registers(seen, _rows(config), config["BN"])
-    needed = sums * (2 if tiles.promoted(seen) else 1) + tiles.OVERHEAD_REGISTERS
+    sums = accumulator_registers(seen, output.rows(config), config["BN"])
+    needed = output.sums(seen, config) + tiles.OVERHEAD_REGISTERS
     if config["OVERLAP"]:
-        needed += sums * 16 // seen.accumulator.bits
+        _, held, words = output.panels(seen, config)
+        needed += held * words
     if config["STREAM"] or config["SPLITS"] > 1:
         needed += STREAM_REGISTERS + (CLUSTER_REGISTERS if config["CM"] * config["CN"] > 1 else 0)
     if config["SWAP"]:
@@ -166,15 +169,17 @@ def _registers_reason(seen: Problem, config: Config) -> str | None:
                 f"SWAP is 1 and a thread has {sums} sums; columns of {seen.d.dtype.name} are stored from {most} at "
                 "most: take a smaller tile"
             )
-    if config["STREAM"] and _rows(config) > ROWS and not tiles.by_tma(seen):
+    if config["STREAM"] and output.rows(config) > ROWS and not tiles.by_tma(seen):
         return (
-            f"STREAM is 1 and a warpgroup has {_rows(config)} rows of a D that TMA cannot store: with more than {ROWS} "
-            "the compiler runs out of registers"
+            f"STREAM is 1 and a warpgroup has {output.rows(config)} rows of a D that TMA cannot store: with more than "
+            f"{ROWS} the compiler runs out of registers"
         )
     has = CONSUMER_REGISTERS
     if _has_storers(seen, config):
         has = REGISTERS_BESIDE_STORERS
         needed += STORER_COSTS if config["SWAP"] else -STORER_SAVES
+    elif config["CN"] > 1 and not tiles.by_tma(seen):
+        needed += ABREAST_REGISTERS
     if needed > has:
         return f"a thread needs about {needed} registers and has {has}; take a smaller tile"
     return None

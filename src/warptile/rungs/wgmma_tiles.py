@@ -45,9 +45,6 @@ OUTPUT_BUFFERS = 2
 """A warpgroup stores through so many buffers of 64 rows of 128 bytes."""
 
 MBARRIER_BYTES = 8
-CONSUMER_BYTES = OUTPUT_BUFFERS * BUFFER_BYTES + OUTPUT_BUFFERS * (2 * MBARRIER_BYTES + 16) + MBARRIER_BYTES
-"""Of a warpgroup of wgmma-final: its buffers, with two barriers and a place in D each, and a barrier for its turn."""
-
 RESULTS = {"float16": "f16", "float32": "f32", "float32_fast": "f32", "int32": "s32", "int32_saturating": "s32"}
 """Type of D of the instruction for each accumulator."""
 

@@ -174,6 +174,16 @@ struct WgmmaOutput {
         position.advance();
     }
 
+    // Stores a panel, or has it stored.
+    template <bool HAS_STORER, typename SOURCE>
+    __device__ __forceinline__ void leave(int panel, int row, int column, const SOURCE& source) {
+        if constexpr (HAS_STORER) {
+            hand_over(panel, row, column, source);
+        } else {
+            store(panel, row, column, source);
+        }
+    }
+
     // Waits until all that was handed over has been read: from here on the warpgroup stores by itself.
     __device__ __forceinline__ void take_back() {
         for (int i = 0; i < BUFFERS; ++i) {

@@ -20,6 +20,7 @@ struct OutputPanels {
     static constexpr int LINES = D_COLUMN_MAJOR ? part(64) : 64;
     static constexpr int ROW_BYTES = W * sizeof(OUT), BYTES = 64 * 128;
     static constexpr int ROWS = D_COLUMN_MAJOR ? W : 64, COLUMNS = D_COLUMN_MAJOR ? LINES : W;
+    static constexpr int WORDS = ROW_BYTES * LINES / 4 / 128;  // of a thread of the four warps that share it
     static constexpr int DOWN = 64 / ROWS, ACROSS = BN / COLUMNS, COUNT = DOWN * ACROSS;
     static_assert(ROW_BYTES >= 16, "TMA moves rows of at least 16 bytes");
 
@@ -82,20 +83,21 @@ __device__ __forceinline__ void copy_panel(unsigned from, const Gemm<OPERATION>&
         const auto other = [&](unsigned number) { return number < lead ? number : number + whole; };
         const unsigned here = from + PANELS::offset(at, piece * 16);
         const unsigned behind = from + PANELS::offset(at, min(piece + 1, PER_LINE - 1) * 16);
-        const unsigned single = piece < others ? other(piece) : 0, alone = from + PANELS::offset(at, single * SIZE);
-        OUT *packet_to = to + (lead + piece * TOGETHER), *single_to = to + single;
-#pragma unroll
-        for (int round = 0; round < ROUNDS; ++round) {
+        OUT* next = to + (lead + piece * TOGETHER);
+#pragma unroll 2
+        for (int round = 0; round < ROUNDS; ++round, next += SPAN * gemm.ldd) {
             const unsigned lower = round * SPAN * PANELS::ROW_BYTES;
-            const bool is_line = at + round * SPAN < lines;
             auto packet = load_packet<16>(here + lower);
             if (!ALIGNED) packet = shifted<SIZE>(packet, load_packet<16>(behind + lower), bytes);
-            if (is_line && piece * TOGETHER < whole) *reinterpret_cast<Packet<16>*>(packet_to) = packet;
-            packet_to += SPAN * gemm.ldd;
-            if constexpr (ROUNDS > 1) {
-                const auto value = load_packet<SIZE>(alone + lower);
-                if (is_line && piece < others) *reinterpret_cast<Packet<SIZE>*>(single_to) = value;
-                single_to += SPAN * gemm.ldd;
+            if (at + round * SPAN < lines && piece * TOGETHER < whole) *reinterpret_cast<Packet<16>*>(next) = packet;
+        }
+        if constexpr (ROUNDS > 1) {
+            const unsigned single = piece < others ? other(piece) : 0, alone = from + PANELS::offset(at, single * SIZE);
+            next = to + single;
+#pragma unroll 2
+            for (int round = 0; round < ROUNDS; ++round, next += SPAN * gemm.ldd) {
+                const auto value = load_packet<SIZE>(alone + round * SPAN * PANELS::ROW_BYTES);
+                if (at + round * SPAN < lines && piece < others) *reinterpret_cast<Packet<SIZE>*>(next) = value;
             }
         }
         // Other elements than one a thread and line: less than whole lines are inside D, or a line has few threads.

@@ -41,6 +41,8 @@ struct WgmmaConfig {
     // thread.
     static constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
     static constexpr int STORER_REGISTERS = 56, CONSUMER_REGISTERS_BESIDE = 224;
+    // Of a consumer's thread with OVERLAP, what sums and the part of a finished tile that waits have at most.
+    static constexpr int HELD_REGISTERS = 192;
 };
 
 template <typename OPERATION, typename TILE, typename CONFIG, bool STORE_BY_TMA, int STORE_WIDTH>
@@ -60,6 +62,12 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
     using RING = StageRing<CONFIG::STAGES, STAGE::BYTES>;
     using OUTPUT = WgmmaOutput<OPERATION, TILE, STORE_BY_TMA, STORE_WIDTH, CONFIG::BATCHED>;
     constexpr int PANELS = BLOCKS * OUTPUT::PANELS::COUNT;  // of D, of a warpgroup
+    // With OVERLAP as many panels as fit into registers beside the next tile's sums wait for its steps, the last ones.
+    constexpr int SUMS = BLOCKS * WgmmaAccumulators<OPERATION, TILE, BLOCKS>::REGISTERS * (OPERATION::PROMOTED ? 2 : 1);
+    constexpr int FIT = SUMS < CONFIG::HELD_REGISTERS ? (CONFIG::HELD_REGISTERS - SUMS) / OUTPUT::PANELS::WORDS : 0;
+    constexpr int HELD = FIT < PANELS ? FIT : PANELS, AT_ONCE = PANELS - HELD;
+    static_assert(!CONFIG::OVERLAP || HELD > 0, "a part of a finished tile fits beside the next");
+    static_assert(!CONFIG::OVERLAP || AT_ONCE == 0 || OUTPUT::PANELS::DOWN == 1, "a thread has a part of each panel");
     // Warps beside the producer that copy panels to D where TMA cannot, one for each consumer, which goes on multiplying.
     constexpr int STORERS = CONFIG::OVERLAP && !STORE_BY_TMA ? CONSUMERS : 0;
     using SCHEDULE =
@@ -127,9 +135,9 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                 }
             }
         } else if (STORERS > 0 && threadIdx.x / 32 >= 1 && threadIdx.x / 32 <= STORERS) {
-            // All tiles but the last, which consumers copy: they have nothing else to do then.
+            // All but what waits of the last tile, which consumers copy: they have nothing else to do then.
             OUTPUT output{gemm, map_d, buffers_of(threadIdx.x / 32 - 1), 0, 0, matrix_stride_d};
-            for (int panels = PANELS * (schedule.whole_tiles() - 1); panels > 0; --panels) output.take_over();
+            for (int panels = PANELS * schedule.whole_tiles() - HELD; panels > 0; --panels) output.take_over();
         }
     } else {
         if constexpr (CONSUMERS == 2)
@@ -189,27 +197,31 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
         };
 
         if constexpr (CONFIG::OVERLAP) {
-            // A finished tile, packed, is stored between the products of the first steps of the next.
+            // A finished tile, packed, is stored between the products of the first steps of the next, as far as it can wait.
             Vector<typename OPERATION::OUT, 2> held[BLOCKS][TILE::BN / 8][2];
             int held_row = 0, held_column = 0;
             bool holding = false;
             const auto of_panel = [&](int panel) {
                 return [&, block = panel / OUTPUT::PANELS::COUNT](int eight, int half) { return held[block][eight][half]; };
             };
+            const auto finish = [&](int panel) {
+                return [&, block = panel / OUTPUT::PANELS::COUNT](int eight, int half) {
+                    return result(accumulators, gemm, block, eight, half, held_row, held_column);
+                };
+            };
             while (schedule.next(work)) {
                 if constexpr (OPERATION::PROMOTED) accumulators.zero();
                 // The host sees to it that there are so many steps.
 #pragma unroll
-                for (int step = 0; step < PANELS; ++step) {
+                for (int step = 0; step < HELD; ++step) {
                     start(step == 0);
-                    if constexpr (STORERS > 0) {
-                        if (holding) output.hand_over(step, held_row, held_column, of_panel(step));
-                    } else {
-                        if (holding) output.store(step, held_row, held_column, of_panel(step));
+                    if (holding) {
+                        const int panel = AT_ONCE + step;
+                        output.template leave<(STORERS > 0)>(panel, held_row, held_column, of_panel(panel));
                     }
                     follow(step == 0);
                 }
-                for (int step = PANELS; step < work.steps; ++step) {
+                for (int step = HELD; step < work.steps; ++step) {
                     start(false);
                     follow(false);
                 }
@@ -219,18 +231,23 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                 held_column = work.column;
                 holding = true;
 #pragma unroll
-                for (int block = 0; block < BLOCKS; ++block)
+                for (int panel = 0; panel < AT_ONCE; ++panel)
+                    output.template leave<(STORERS > 0)>(panel, held_row, held_column, finish(panel));
 #pragma unroll
-                    for (int eight = 0; eight < TILE::BN / 8; ++eight)
+                for (int panel = AT_ONCE; panel < PANELS; ++panel)
 #pragma unroll
-                        for (int half = 0; half < 2; ++half)
-                            held[block][eight][half] =
-                                result(accumulators, gemm, block, eight, half, held_row, held_column);
+                    for (int eight = 0; eight < OUTPUT::PANELS::COLUMNS / 8; ++eight)
+#pragma unroll
+                        for (int half = 0; half < 2; ++half) {
+                            constexpr int WIDE = OUTPUT::PANELS::COLUMNS / 8;
+                            const int block = panel / OUTPUT::PANELS::COUNT, across = panel % OUTPUT::PANELS::ACROSS;
+                            held[block][across * WIDE + eight][half] = finish(panel)(across * WIDE + eight, half);
+                        }
             }
             if (holding) {
                 if constexpr (STORERS > 0) output.take_back();
 #pragma unroll
-                for (int panel = 0; panel < PANELS; ++panel)
+                for (int panel = AT_ONCE; panel < PANELS; ++panel)
                     output.store(panel, held_row, held_column, of_panel(panel));
             }
         } else {

@@ -1,0 +1,41 @@
+"""How wgmma-final lets finished tiles leave: sizes that follow from tile/wgmma_output.cuh and wgmma/final.cuh."""
+
+from __future__ import annotations
+
+from warptile.problem import Problem
+from warptile.rungs import wgmma_tiles as tiles
+from warptile.rungs.rung import Config
+from warptile.rungs.wgmma_tiles import MBARRIER_BYTES, OUTPUT_BUFFERS, ROWS, WARPGROUP
+
+PLACE_BYTES = 16
+CONSUMER_BYTES = OUTPUT_BUFFERS * (tiles.BUFFER_BYTES + 2 * MBARRIER_BYTES + PLACE_BYTES) + MBARRIER_BYTES
+"""Shared memory of a warpgroup that multiplies: its buffers, each with two barriers and a place in D, and a barrier for
+its turn."""
+
+HELD_REGISTERS = 192
+"""Of a thread, for sums and what waits of a finished tile: ``HELD_REGISTERS`` in wgmma/final.cuh."""
+
+
+def rows(config: Config) -> int:
+    """Rows of D that a warpgroup owns."""
+    return config["BM"] // (1 if config["PINGPONG"] else config["CONSUMERS"])
+
+
+def sums(seen: Problem, config: Config) -> int:
+    """Registers of a thread for sums; promoted ones are there twice."""
+    each = tiles.accumulator_registers(seen, rows(config), config["BN"])
+    return each * (2 if tiles.promoted(seen) else 1)
+
+
+def panels(seen: Problem, config: Config) -> tuple[int, int, int]:
+    """Panels in which a warpgroup's part of a tile leaves, those of them that can wait in registers for the next tile's
+    steps, and a thread's registers of each."""
+    element_bytes = seen.d.dtype.bits // 8
+    output = tiles.Output(element_bytes, config["BN"], seen.d.major == "col")
+    line, lines = output.box
+    words = line * lines * element_bytes // 4 // WARPGROUP
+    count = rows(config) // ROWS * output.count
+    held = min(count, max(HELD_REGISTERS - sums(seen, config), 0) // words)
+    if output.column_major and line < ROWS and held < count:
+        held = 0  # a thread has nothing of half of the panels
+    return count, held, words

@@ -73,7 +73,8 @@ class WgmmaCosts:
     """What the parts of wgmma-final cost on one GPU model: see `warptile.rungs.wgmma_cost`.
 
     Clocks are of one multiprocessor at ``clock_hz``; energies in picojoules, of a 16-bit multiply or add and of a byte
-    moved; ``watts`` is what the power limit leaves for them. ``norm`` says how well the parts hide each other: the
+    moved; ``watts`` is what the power limit leaves for them; ``missed`` the share of repeated loads that L2 does not serve.
+    ``norm`` says how well the parts hide each other: the
     greater, the better.
     """
 
@@ -92,7 +93,8 @@ class WgmmaCosts:
     partial_bytes_per_clock: float
     dram_bytes_per_s: float
     l2_bytes_per_s: float
-    l2_bytes: float
+    missed: float
+    row_gap_bytes: float
     watts: float
     flop_pj: float
     shared_pj: float
@@ -176,28 +178,29 @@ H200 = Device(
     sparse_gain=1646 / 928,
     launch_s=3e-6,
     wgmma_costs=WgmmaCosts(
-        clock_hz=1.9e9,
-        launch_us=2.0,
-        start_clocks=1500,
-        step_clocks=150,
+        clock_hz=1.9e+09,
+        launch_us=0.1591,
+        start_clocks=466.7,
+        step_clocks=180.4,
         stage_clocks=1000,
-        product_clocks=1.0,
-        block_bytes_per_clock=55,
-        cluster_clocks=40,
-        tile_clocks=500,
-        hidden_clocks=250,
-        out_bytes_per_clock=64,
-        meeting_clocks=3000,
-        partial_bytes_per_clock=60,
-        dram_bytes_per_s=4.3e12,
-        l2_bytes_per_s=13e12,
-        l2_bytes=36e6,
+        product_clocks=1.404,
+        block_bytes_per_clock=48.13,
+        cluster_clocks=166.4,
+        tile_clocks=12.7,
+        hidden_clocks=3686,
+        out_bytes_per_clock=7.831,
+        meeting_clocks=8437,
+        partial_bytes_per_clock=13.86,
+        dram_bytes_per_s=4.3e+12,
+        l2_bytes_per_s=15e12,
+        missed=0.01412,
+        row_gap_bytes=26.4,
         watts=580,
-        flop_pj=0.45,
-        shared_pj=1.0,
-        l2_pj=10,
-        dram_pj=40,
-        norm=6,
+        flop_pj=0.04115,
+        shared_pj=0.2963,
+        l2_pj=2.058,
+        dram_pj=6.585,
+        norm=3.81,
     ),
 )
 """Issue and copy rates measured on an H200 SXM, 2026-11-20, driver 580.159, CUDA 13.0. float64 is m16n8k16, for WMMA

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 
 import msgspec
 
@@ -26,15 +26,23 @@ from warptile.rungs.rung import Config
 from warptile.tuned import Entry, ProblemClass
 
 RUNG = "wgmma-final"
-SHARPNESS = 60.0
-"""How decidedly the softened choice takes the lowest prediction: 2 % of time is a factor of 3."""
+SHARPNESS = 40.0
+"""How decidedly the softened choice takes the lowest prediction: 3 % of time is a factor of 3."""
 
-ACCURACY_WEIGHT = 0.1
+ACCURACY_WEIGHT = 0.2
 """Of the mean distance of predicted times, as a logarithm, beside the loss of choices."""
 
 FACTORS = (1.5, 1.2, 1.1, 1.05, 1.02)
-KEPT = ("launch_us", "clock_hz")
-"""What is not fitted: launches are measured apart, and a clock is as good as all else that it scales."""
+KEPT = ("clock_hz", "dram_bytes_per_s", "watts")
+"""What is not fitted: figures of the GPU, what all else scales with, and how sharply the slowest part decides. Left free,
+they drift: sums of unlikely parts then describe the same runs a little better, and explain nothing."""
+
+RANGE = 5.0
+"""A constant may become so many times larger or smaller than it was: all of them are something that one can think of."""
+
+
+Times = dict[tuple[tuple[str, int], ...], float]
+"""Milliseconds of configurations."""
 
 
 @dataclass(frozen=True)
@@ -59,21 +67,25 @@ def problem_of(of: ProblemClass) -> Problem:
 
 
 def load(paths: Iterable[Path]) -> list[Measured]:
-    """All problems of tables: of each configuration the time of the latest stage it reached."""
-    times: dict[ProblemClass, dict[tuple[tuple[str, int], ...], tuple[int, float]]] = {}
+    """All problems of tables, with the configurations that were timed.
+
+    The first look at a configuration is short, on a chip that may be cooler than in the rounds that follow: looks are
+    multiplied by what the rounds of those that came so far took more, in the median.
+    """
+    times: dict[ProblemClass, tuple[Times, Times]] = {}
     for path in paths:
         for line in path.read_bytes().splitlines():
             entry = msgspec.json.decode(line, type=Entry)
-            if entry.search.rung != RUNG or entry.time_ms is None:
-                continue
-            of, config = times.setdefault(entry.search.problem, {}), tuple(sorted(entry.config.items()))
-            if config not in of or entry.stage >= of[config][0]:
-                of[config] = entry.stage, entry.time_ms
-    return [
-        Measured(problem_of(of), tuple((dict(config), time) for config, (_, time) in runs.items()))
-        for of, runs in times.items()
-        if len(runs) > 1
-    ]
+            if entry.search.rung == RUNG and entry.time_ms is not None:
+                looks, rounds = times.setdefault(entry.search.problem, ({}, {}))
+                (looks if entry.stage == 0 else rounds)[tuple(sorted(entry.config.items()))] = entry.time_ms
+    found = []
+    for of, (looks, rounds) in times.items():
+        longer = median([rounds[config] / looks[config] for config in rounds if config in looks] or [1.0])
+        runs = {config: time * longer for config, time in looks.items()} | rounds
+        if len(runs) > 1:
+            found.append(Measured(problem_of(of), tuple((dict(config), time) for config, time in runs.items())))
+    return found
 
 
 def predictions(measured: Measured, costs: WgmmaCosts) -> list[float]:
@@ -112,7 +124,10 @@ def fit(data: Sequence[Measured], start: WgmmaCosts) -> WgmmaCosts:
             improved = False
             for name in names:
                 for change in (factor, 1 / factor):
-                    tried = replace(best, **{name: getattr(best, name) * change})
+                    value = getattr(best, name) * change
+                    if not 1 / RANGE < value / getattr(start, name) < RANGE:
+                        continue
+                    tried = replace(best, **{name: value})
                     found = loss(data, tried)
                     if found < least - 1e-6:
                         best, least, improved = tried, found, True

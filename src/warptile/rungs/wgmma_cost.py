@@ -5,7 +5,8 @@
   each operand once, ``wgmma`` reads A once and B once for every 64 rows), or the way of its bytes from L2 and, with few
   stages, the time from giving a stage back to having it filled. Beside its steps a tile costs the way of its sums to D,
   unless something hides it; a split tile a meeting of its blocks.
-* dram: operands once, again for each wave where L2 cannot keep them, and D.
+* dram: operands once and, of what is loaded again, the part that L2 has no longer; and D. The shorter the piece of a row
+  that a step loads, the less DRAM gives.
 * l2: what all blocks load; blocks of a cluster share.
 * power: the energy of all that over the watts that are left. At its limit a GPU lowers its clock until they suffice.
 
@@ -71,14 +72,11 @@ def terms_of(seen: Problem, config: Config, costs: WgmmaCosts) -> dict[str, floa
     of_a, of_b = seen.operand_matrices
     k_bytes = steps * step_bytes
     once = (seen.m * of_a + seen.n * of_b) * k_bytes
-    working = min(count, teams)
-    tiles_once = count * cm * cn * splits
     loaded = count * k_bytes * cm * cn * (bm / cn + bn / cm)
-    waves = count / max(working, 1)
-    again = waves * (cm * cn * working) ** 0.5 * (bm + bn) * k_bytes if once > costs.l2_bytes else 0.0
     d_bytes = seen.m * seen.n * seen.batch * seen.d.dtype.bits / 8 * (1 if seen.c is None else 2)
-    dram_bytes = max(once, min(again, loaded)) + d_bytes
-    flops = tiles_once / splits * bm * bn * steps * config["BK"] * 2
+    missed = once + costs.missed * max(loaded - once, 0.0)
+    dram_bytes = missed * (1 + costs.row_gap_bytes / min(step_bytes, k_bytes)) + d_bytes
+    flops = count * cm * cn * bm * bn * steps * config["BK"] * 2
     sixteen = flops * element_bits / 16
     joules = (
         sixteen * costs.flop_pj

@@ -73,9 +73,8 @@ class WgmmaCosts:
     """What the parts of wgmma-final cost on one GPU model: see `warptile.rungs.wgmma_cost`.
 
     Clocks are of one multiprocessor at ``clock_hz``; energies in picojoules, of a 16-bit multiply or add and of a byte
-    moved; ``watts`` is what the power limit leaves for them; ``missed`` the share of repeated loads that L2 does not serve.
-    ``norm`` says how well the parts hide each other: the
-    greater, the better.
+    moved; ``watts`` is what the power limit leaves for them; ``missed`` is the share of repeated loads that L2 does not
+    serve. ``norm`` says how well the parts hide each other: the greater, the better.
     """
 
     clock_hz: float
@@ -178,7 +177,7 @@ H200 = Device(
     sparse_gain=1646 / 928,
     launch_s=3e-6,
     wgmma_costs=WgmmaCosts(
-        clock_hz=1.9e+09,
+        clock_hz=1.9e09,
         launch_us=0.1591,
         start_clocks=466.7,
         step_clocks=180.4,
@@ -191,7 +190,7 @@ H200 = Device(
         out_bytes_per_clock=7.831,
         meeting_clocks=8437,
         partial_bytes_per_clock=13.86,
-        dram_bytes_per_s=4.3e+12,
+        dram_bytes_per_s=4.3e12,
         l2_bytes_per_s=15e12,
         missed=0.01412,
         row_gap_bytes=26.4,

@@ -1,29 +1,25 @@
-"""Fit `warptile.arch.WgmmaCosts` to what searches measured: ``python -m warptile.bench.fit_costs TABLE.jsonl ...``.
+"""Fit `warptile.arch.WgmmaCosts` to the records of searches: ``python -m warptile.bench.fit_costs``.
 
-The table is what ``warptile tune`` keeps: for every problem the times of a dozen configurations. Constants are changed
-one by one, by smaller and smaller factors, as long as that lowers the loss: how much slower than the best measured
-configuration the predicted choice is (softly: close predictions share the choice), and a little how far predicted times
-are off. Problems are dealt into halves by a hash of their names; constants fitted to one half are judged on the other.
+A search has, for every problem, the times of a dozen configurations and more. Constants are changed one by one, by
+smaller and smaller factors, as long as that lowers the loss: how much slower than the best measured configuration the
+predicted choice is (softly: close predictions share the choice), and a little how far predicted times are off. Problems are dealt
+into halves by a hash of their names; constants fitted to one half are judged on the other.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from statistics import fmean, median
 
-import msgspec
-
 from warptile.arch import H200, WgmmaCosts
-from warptile.dtypes import dtype
+from warptile.bench.records import AnyRecord, SearchesRecord, committed, latest
+from warptile.bench.shipping import values_of
 from warptile.problem import Problem
 from warptile.rungs import wgmma_cost
 from warptile.rungs.rung import Config
-from warptile.tuned import Entry, ProblemClass
 
 RUNG = "wgmma-final"
 SHARPNESS = 40.0
@@ -34,15 +30,11 @@ ACCURACY_WEIGHT = 0.2
 
 FACTORS = (1.5, 1.2, 1.1, 1.05, 1.02)
 KEPT = ("clock_hz", "dram_bytes_per_s", "watts")
-"""What is not fitted: figures of the GPU, what all else scales with, and how sharply the slowest part decides. Left free,
-they drift: sums of unlikely parts then describe the same runs a little better, and explain nothing."""
+"""What is not fitted: figures of the GPU, and what all else scales with."""
 
 RANGE = 5.0
-"""A constant may become so many times larger or smaller than it was: all of them are something that one can think of."""
-
-
-Times = dict[tuple[tuple[str, int], ...], float]
-"""Milliseconds of configurations."""
+"""A constant may become so many times larger or smaller. Without limits they drift: sums of unlikely parts describe the
+same runs a little better, and explain nothing."""
 
 
 @dataclass(frozen=True)
@@ -58,33 +50,27 @@ class Measured:
         return min(time for _, time in self.runs)
 
 
-def problem_of(of: ProblemClass) -> Problem:
-    """A problem of the class, contiguous."""
-    return Problem.dense(
-        of.m, of.n, of.k, dtype(of.dtype), out=dtype(of.out), accumulator=dtype(of.accumulator),
-        a_major=of.a_major, b_major=of.b_major, with_c=of.with_c, batch=of.batch,
-    )  # fmt: skip
+def measured_in(records: Iterable[AnyRecord]) -> list[Measured]:
+    """All problems that searches of the rung were over, the newest of each, with the configurations that were timed.
 
-
-def load(paths: Iterable[Path]) -> list[Measured]:
-    """All problems of tables, with the configurations that were timed.
-
-    The first look at a configuration is short, on a chip that may be cooler than in the rounds that follow: looks are
+    The brief look at a configuration finds a chip that may be cooler than in the rounds that follow: looks are
     multiplied by what the rounds of those that came so far took more, in the median.
     """
-    times: dict[ProblemClass, tuple[Times, Times]] = {}
-    for path in paths:
-        for line in path.read_bytes().splitlines():
-            entry = msgspec.json.decode(line, type=Entry)
-            if entry.search.rung == RUNG and entry.time_ms is not None:
-                looks, rounds = times.setdefault(entry.search.problem, ({}, {}))
-                (looks if entry.stage == 0 else rounds)[tuple(sorted(entry.config.items()))] = entry.time_ms
+    searches = latest(
+        (each for each in records if isinstance(each, SearchesRecord)),
+        lambda record: [each for each in record.searches if each.rung == RUNG],
+        lambda searched: searched.problem,
+    )
     found = []
-    for of, (looks, rounds) in times.items():
-        longer = median([rounds[config] / looks[config] for config in rounds if config in looks] or [1.0])
-        runs = {config: time * longer for config, time in looks.items()} | rounds
+    for _, searched in searches.values():
+        timed = [each for each in searched.tried if each.brief_ms is not None]
+        longer = median([median(each.rounds_ms) / each.brief_ms for each in timed if each.rounds_ms] or [1.0])
+        runs = tuple(
+            (values_of(each.config), median(each.rounds_ms) if each.rounds_ms else each.brief_ms * longer)
+            for each in timed
+        )
         if len(runs) > 1:
-            found.append(Measured(problem_of(of), tuple((dict(config), time) for config, time in runs.items())))
+            found.append(Measured(searched.problem.problem(), runs))
     return found
 
 
@@ -148,9 +134,9 @@ def geomean(data: Sequence[Measured], costs: WgmmaCosts) -> float:
     return math.exp(fmean(math.log(share_of_best(each, costs)) for each in data))
 
 
-def main(arguments: Sequence[str]) -> None:
+def main() -> None:
     """Print what is found."""
-    data = load(map(Path, arguments))
+    data = measured_in(committed())
     costs = H200.wgmma_costs
     print(f"{len(data)} problems, {sum(len(each.runs) for each in data)} runs; as it is: {geomean(data, costs):.4f}")
     for train, test in (halves(data), halves(data)[::-1]):
@@ -167,4 +153,4 @@ def main(arguments: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

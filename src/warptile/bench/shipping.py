@@ -97,7 +97,7 @@ def tables_of(records: Sequence[AnyRecord]) -> tuple[ShippedTable, ...]:
             key=lambda pair: msgspec.structs.astuple(pair[1].problem)[::-1],
         )
         origins = {(record.id, each.source): record for record, each in of_rung}
-        keys = tuple(_values(of_rung[0][1].tried[0].config))
+        keys = tuple(values_of(of_rung[0][1].tried[0].config))
         places = list(origins)
         entries = tuple(_entry(each, keys, places.index((record.id, each.source)), ratios) for record, each in of_rung)
         made_from = tuple(Origin(ident, record.git_hash, source) for (ident, source), record in origins.items())
@@ -106,7 +106,7 @@ def tables_of(records: Sequence[AnyRecord]) -> tuple[ShippedTable, ...]:
     return tuple(tables)
 
 
-def _values(text: str) -> dict[str, int]:
+def values_of(text: str) -> dict[str, int]:
     """A configuration from its line."""
     return {key: int(value) for key, value in (word.split("=") for word in text.split())}
 
@@ -115,7 +115,7 @@ def _entry(
     each: Searched, keys: tuple[str, ...], origin: int, ratios: dict[tuple[str, ProblemClass, str], float]
 ) -> ShippedEntry:
     best = each.tried[0]
-    values, problem = _values(best.config), each.problem
+    values, problem = values_of(best.config), each.problem
     rounds = best.rounds_ms or (best.brief_ms,)
     operations = 2 * problem.m * problem.n * problem.k * problem.batch
     ratio = ratios.get((each.rung, problem, best.config))

@@ -5,8 +5,8 @@
   each operand once, ``wgmma`` reads A once and B once for every 64 rows), or the way of its bytes from L2 and, with few
   stages, the time from giving a stage back to having it filled. Beside its steps a tile costs the way of its sums to D,
   unless something hides it; a split tile a meeting of its blocks.
-* dram: operands once and, of what is loaded again, the part that L2 has no longer; and D. The shorter the piece of a row
-  that a step loads, the less DRAM gives.
+* dram: operands once and, of what is loaded again, the part that L2 has no longer; and D. The shorter the piece of a
+  row that a step loads, the less DRAM gives.
 * l2: what all blocks load; blocks of a cluster share.
 * power: the energy of all that over the watts that are left. At its limit a GPU lowers its clock until they suffice.
 

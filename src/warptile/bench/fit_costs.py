@@ -2,8 +2,8 @@
 
 A search has, for every problem, the times of a dozen configurations and more. Constants are changed one by one, by
 smaller and smaller factors, as long as that lowers the loss: how much slower than the best measured configuration the
-predicted choice is (softly: close predictions share the choice), and a little how far predicted times are off. Problems are dealt
-into halves by a hash of their names; constants fitted to one half are judged on the other.
+predicted choice is (softly: close predictions share the choice), and a little how far predicted times are off. Problems
+are dealt into halves by a hash of their names; constants fitted to one half are judged on the other.
 """
 
 from __future__ import annotations

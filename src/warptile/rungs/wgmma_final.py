@@ -42,8 +42,8 @@ CONSUMER_REGISTERS, REGISTERS_BESIDE_STORERS = 240, 224
 STORER_SAVES, STORER_COSTS = 6, 8
 """Registers that a thread needs less where a storer copies rows of D in its place, and more where it copies columns."""
 
-ABREAST_REGISTERS = 12
-"""More of them where it copies D itself, in a cluster two blocks wide."""
+COPY_REGISTERS = 12
+"""More of them where it copies D itself, in a cluster."""
 
 FOURS = wgmma_choice.MULTIPROCESSORS - 16
 """Blocks in clusters of four that certainly run at one time: in each of eight GPCs two multiprocessors may be left
@@ -178,8 +178,8 @@ def _registers_reason(seen: Problem, config: Config) -> str | None:
     if _has_storers(seen, config):
         has = REGISTERS_BESIDE_STORERS
         needed += STORER_COSTS if config["SWAP"] else -STORER_SAVES
-    elif config["CN"] > 1 and not tiles.by_tma(seen):
-        needed += ABREAST_REGISTERS
+    elif config["CM"] * config["CN"] > 1 and not tiles.by_tma(seen):
+        needed += COPY_REGISTERS
     if needed > has:
         return f"a thread needs about {needed} registers and has {has}; take a smaller tile"
     return None

@@ -234,15 +234,14 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                 for (int panel = 0; panel < AT_ONCE; ++panel)
                     output.template leave<(STORERS > 0)>(panel, held_row, held_column, finish(panel));
 #pragma unroll
-                for (int panel = AT_ONCE; panel < PANELS; ++panel)
+                for (int block = 0; block < BLOCKS; ++block)
 #pragma unroll
-                    for (int eight = 0; eight < OUTPUT::PANELS::COLUMNS / 8; ++eight)
+                    for (int eight = 0; eight < TILE::BN / 8; ++eight)
 #pragma unroll
-                        for (int half = 0; half < 2; ++half) {
-                            constexpr int WIDE = OUTPUT::PANELS::COLUMNS / 8;
-                            const int block = panel / OUTPUT::PANELS::COUNT, across = panel % OUTPUT::PANELS::ACROSS;
-                            held[block][across * WIDE + eight][half] = finish(panel)(across * WIDE + eight, half);
-                        }
+                        for (int half = 0; half < 2; ++half)
+                            if (block * OUTPUT::PANELS::COUNT + eight / (OUTPUT::PANELS::COLUMNS / 8) >= AT_ONCE)
+                                held[block][eight][half] =
+                                    result(accumulators, gemm, block, eight, half, held_row, held_column);
             }
             if (holding) {
                 if constexpr (STORERS > 0) output.take_back();

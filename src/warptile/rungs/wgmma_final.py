@@ -33,8 +33,12 @@ TURNED_WIDE, TURNED_BY_TURNS = 64, 96
 """Most sums of a thread whose D is stored by columns: of 32 bits, and where warpgroups take turns. With more of them
 the compiler runs out of registers."""
 
-STREAM_REGISTERS, CLUSTER_REGISTERS = 8, 4
-"""More of them where blocks hand sums on, and where these blocks are in clusters as well."""
+STREAM_REGISTERS, CLUSTER_REGISTERS, STREAM_WIDE_REGISTERS = 8, 4, 8
+"""More of them where blocks hand sums on, where these blocks are in clusters as well, and where with STREAM D has 32
+bits or is one of several."""
+
+STREAM_ABREAST = 96
+"""Most sums of a thread with STREAM in clusters of four, and with a D of 32 bits in those along N."""
 
 CONSUMER_REGISTERS, REGISTERS_BESIDE_STORERS = 240, 224
 """Of a thread that multiplies: ``CONSUMER_REGISTERS`` and ``CONSUMER_REGISTERS_BESIDE`` in wgmma/final.cuh."""
@@ -162,6 +166,13 @@ def _registers_reason(seen: Problem, config: Config) -> str | None:
         needed += held * words
     if config["STREAM"] or config["SPLITS"] > 1:
         needed += STREAM_REGISTERS + (CLUSTER_REGISTERS if config["CM"] * config["CN"] > 1 else 0)
+    if config["STREAM"] and (seen.d.dtype.bits == 32 or seen.batch > 1):
+        needed += STREAM_WIDE_REGISTERS
+    abreast = config["CN"] > 1 and (config["CM"] > 1 or seen.d.dtype.bits == 32)
+    if config["STREAM"] and abreast and sums > STREAM_ABREAST:
+        return (
+            f"STREAM is 1, CN is {config['CN']} and a thread has {sums} sums; {STREAM_ABREAST} fit: take a smaller tile"
+        )
     if config["SWAP"]:
         most = TURNED_WIDE if seen.d.dtype.bits == 32 else TURNED_BY_TURNS if config["PINGPONG"] else sums
         if sums > most:

@@ -41,6 +41,8 @@ struct WgmmaConfig {
     // thread.
     static constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
     static constexpr int STORER_REGISTERS = 56, CONSUMER_REGISTERS_BESIDE = 224;
+    // Where blocks share the depth of tiles of at most FEW_SUMS sums a thread: the producer has more to keep in mind.
+    static constexpr int PRODUCER_REGISTERS_PARTIAL = 40, CONSUMER_REGISTERS_PARTIAL = 232, FEW_SUMS = 160;
     // Of a consumer's thread with OVERLAP, what sums and the part of a finished tile that waits have at most.
     static constexpr int HELD_REGISTERS = 192;
 };
@@ -101,12 +103,15 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
     }
     allow_next_launch();
     wait_for_previous_launch();
+    constexpr bool PARTIAL_FEW = CONFIG::PARTIAL && SUMS <= CONFIG::FEW_SUMS;
     SCHEDULE schedule(m, n, gemm.k, CONFIG::PARTIAL ? streamed : 0, rank, CONFIG::BATCHED ? batch : 1);
     Work work;
     typename RING::POSITION position;
 
     if (group == 0) {
-        if constexpr (CONSUMERS == 2) registers_down<STORERS ? CONFIG::STORER_REGISTERS : CONFIG::PRODUCER_REGISTERS>();
+        if constexpr (CONSUMERS == 2) registers_down<STORERS       ? CONFIG::STORER_REGISTERS
+                                              : PARTIAL_FEW ? CONFIG::PRODUCER_REGISTERS_PARTIAL
+                                                            : CONFIG::PRODUCER_REGISTERS>();
         if (threadIdx.x == 0) {
             const int beyond = gemm.k > 0 ? 0 : TILE::BK;  // no depth: one step of zeros, from outside the matrices
             while (schedule.next(work)) {
@@ -141,7 +146,9 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
         }
     } else {
         if constexpr (CONSUMERS == 2)
-            registers_up<STORERS ? CONFIG::CONSUMER_REGISTERS_BESIDE : CONFIG::CONSUMER_REGISTERS>();
+            registers_up<STORERS       ? CONFIG::CONSUMER_REGISTERS_BESIDE
+                         : PARTIAL_FEW ? CONFIG::CONSUMER_REGISTERS_PARTIAL
+                                       : CONFIG::CONSUMER_REGISTERS>();
         const int consumer = group - 1, first_row = PINGPONG_MODE ? 0 : consumer * BLOCKS * 64;
         WgmmaAccumulators<OPERATION, TILE, BLOCKS> accumulators;
         OUTPUT output{gemm, map_d, buffers_of(consumer), consumer + 1, 0, matrix_stride_d};

@@ -93,6 +93,23 @@ def test_a_run_becomes_a_record_and_a_table_with_its_worth_beside_the_library(tm
     shipped.table.cache_clear()
 
 
+def test_what_has_become_illegal_gives_way_to_the_next_best():
+    (search,) = searches_of(entries_of_a_search()[0])
+    wrong, right = (search.tried[0].config.replace("BM=128", "BM=48"), search.tried[1].config)
+    tried = (msgspec.structs.replace(search.tried[0], config=wrong), *search.tried[1:])
+    older = tuple(
+        msgspec.structs.replace(each, config=" ".join(word for word in each.config.split() if "ALONG" not in word))
+        for each in tried
+    )
+    for attempts in (tried, older):
+        record = SearchesRecord(
+            date="2026-11-21T00:00:00Z", git_hash="1", command="", environment=describe(None),
+            searches=(msgspec.structs.replace(search, tried=attempts),),
+        )  # fmt: skip
+        (made,) = tables_of([record])
+        assert config_text(dict(zip(made.keys, made.entries[0].config, strict=True))) == right
+
+
 def test_of_one_problem_the_newest_search_counts():
     older, newer = (
         SearchesRecord(
@@ -140,7 +157,8 @@ def taken(pairs, count):
 
 def test_the_tables_are_those_of_the_records():
     made = {shipped.path_of(table.rung).name: shipped.encode(table) for table in tables_of(committed())}
-    assert {path.name: path.read_bytes() for path in shipped.FOLDER.glob("*.json")} == made
+    kept = {path.name: path.read_bytes() for path in shipped.FOLDER.glob("*.json")}
+    assert kept == made, "make them again: python -m warptile.bench.shipping"
     assert RECORDS.is_dir()
 
 

@@ -4,7 +4,8 @@
 
 puts what `warptile tune --suite ... --out DIR` found into a record with the package's, and makes the tables again from
 all records of searches; without a DIR it only makes the tables, which is due when a record of suites says what they are
-worth beside cuBLASLt.
+worth beside cuBLASLt, and when an edit has made a configuration illegal: the next best of its search then takes its
+place.
 """
 
 from __future__ import annotations
@@ -83,7 +84,8 @@ def record_of(folder: Path, *, commit: str, command: str, notes: str = "", predi
 
 
 def tables_of(records: Sequence[AnyRecord]) -> tuple[ShippedTable, ...]:
-    """A table for each rung that was searched, from records, oldest first: of each problem its newest search."""
+    """A table for each rung that was searched, from records, oldest first: of each problem its newest search, and of
+    that the best configuration that the rung takes today. A tunable that is newer than the search has its default."""
     newest = latest(
         [record for record in records if isinstance(record, SearchesRecord)],
         lambda record: record.searches,
@@ -97,9 +99,10 @@ def tables_of(records: Sequence[AnyRecord]) -> tuple[ShippedTable, ...]:
             key=lambda pair: msgspec.structs.astuple(pair[1].problem)[::-1],
         )
         origins = {(record.id, each.source): record for record, each in of_rung}
-        keys = tuple(values_of(of_rung[0][1].tried[0].config))
+        keys = tuple(RUNGS[name].default_config(of_rung[0][1].problem.problem()))
         places = list(origins)
-        entries = tuple(_entry(each, keys, places.index((record.id, each.source)), ratios) for record, each in of_rung)
+        found = (_entry(each, keys, places.index((record.id, each.source)), ratios) for record, each in of_rung)
+        entries = tuple(entry for entry in found if entry is not None)
         made_from = tuple(Origin(ident, record.git_hash, source) for (ident, source), record in origins.items())
         gpu = of_rung[0][0].environment.gpu
         tables.append(ShippedTable(shipped.SCHEMA, gpu, name, made_from, keys, entries))
@@ -111,18 +114,32 @@ def values_of(text: str) -> dict[str, int]:
     return {key: int(value) for key, value in (word.split("=") for word in text.split())}
 
 
+def _best(each: Searched) -> tuple[Attempt, dict[str, int]] | None:
+    """The first attempt that the rung takes today, and its configuration with all of today's tunables."""
+    rung, problem = RUNGS[each.rung], each.problem.problem()
+    own = rung.default_config(problem)
+    for attempt in each.tried:
+        values = values_of(attempt.config)
+        config = {key: values.get(key, default) for key, default in own.items()}
+        if attempt.failed is None and rung.illegal(problem, config) is None:
+            return attempt, config
+    return None
+
+
 def _entry(
     each: Searched, keys: tuple[str, ...], origin: int, ratios: dict[tuple[str, ProblemClass, str], float]
-) -> ShippedEntry:
-    best = each.tried[0]
-    values, problem = values_of(best.config), each.problem
-    rounds = best.rounds_ms or (best.brief_ms,)
+) -> ShippedEntry | None:
+    found = _best(each)
+    if found is None:
+        return None
+    (best, config), problem = found, each.problem
+    rounds = [time_ms for time_ms in best.rounds_ms or (best.brief_ms,) if time_ms is not None]
     operations = 2 * problem.m * problem.n * problem.k * problem.batch
-    ratio = ratios.get((each.rung, problem, best.config))
+    ratio = ratios.get((each.rung, problem, config_text(config)))
     return ShippedEntry(
         msgspec.structs.astuple(problem),
-        tuple(values[key] for key in keys),
-        round(operations / statistics.median(each for each in rounds if each is not None) / 1e9, 1),
+        tuple(config[key] for key in keys),
+        round(operations / statistics.median(rounds) / 1e9, 1),
         round(ratio, 3) if ratio is not None else None,
         origin,
     )

@@ -15,6 +15,10 @@ from warptile.rungs.wgmma_cost import microseconds, microseconds_of
 from warptile.rungs.wgmma_tiles import ROW_BYTES
 
 MULTIPROCESSORS = 132
+FOURS = MULTIPROCESSORS - 16
+"""Blocks in clusters of four that certainly run at one time: in each of eight GPCs two multiprocessors may be left
+over. Blocks that wait for each other must not wait for a place."""
+
 MOST_ROWS, MOST_ROWS_BYTES = 4, 64 * 128
 """Rows of 128 bytes that a stage is deep at most, in tiles of at most so many elements; larger ones take one."""
 

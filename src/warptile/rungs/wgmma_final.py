@@ -49,10 +49,6 @@ STORER_SAVES, STORER_COSTS = 6, 8
 COPY_REGISTERS = 12
 """More of them where it copies D itself, in a cluster."""
 
-FOURS = wgmma_choice.MULTIPROCESSORS - 16
-"""Blocks in clusters of four that certainly run at one time: in each of eight GPCs two multiprocessors may be left
-over. Blocks that wait for each other must not wait for a place."""
-
 
 def _final_shared(problem: Problem, config: Config) -> int:
     each = stage_bytes(tiles.view(problem, config).problem, config)
@@ -134,8 +130,8 @@ def _stream_reason(problem: Problem, config: Config) -> str | None:
     if registers % 4:
         return f"BN is {config['BN']}; a thread's {registers} registers of sums leave in packets of four"
     grid, steps = _final_grid(problem, config)[0], ceil_div(problem.k, config["BK"])
-    if config["CM"] * config["CN"] == 4 and grid > FOURS:
-        return f"{grid} blocks in clusters of four may find no place at one time; {FOURS} do"
+    if config["CM"] * config["CN"] == 4 and grid > wgmma_choice.FOURS:
+        return f"{grid} blocks in clusters of four may find no place at one time; {wgmma_choice.FOURS} do"
     if grid > config["SMS"]:
         return (
             f"SPLITS is {config['SPLITS']}; {grid} blocks have to run at one time, on {config['SMS']} multiprocessors"

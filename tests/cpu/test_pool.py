@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pytest
 from pretended_gpu import DEVICE, PretendedGpu
 
@@ -74,6 +75,16 @@ def test_sets_do_not_overlap_and_all_are_launched(gpu):
     for index in range(candidate.sets):
         candidate.launch(index, 7)
     assert (candidate.sets, gpu.launches) == (product.sets, product.sets)
+
+
+@pytest.mark.parametrize("b_major", ["row", "col"])
+def test_a_and_b_are_not_the_same_numbers_where_a_is_a_whole_block(gpu, monkeypatch, b_major):
+    monkeypatch.setattr("warptile.bench.pool.BLOCK", 64 * 64 - 3)
+    given = problem(64, 64, 64, a_major="col", b_major=b_major)
+    product = pooled(given)
+    expected = product.expected("mma")
+    assert product.check(make_plan(given, rung="mma-naive")).wrong is None
+    assert np.abs(expected.d).max() < 40  # of 64 products of normal numbers; 64 and more are sums of squares
 
 
 def test_a_pool_holds_the_largest_of_its_problems(gpu):

@@ -55,6 +55,12 @@ def _stacked_bytes(problem: Problem, name: str) -> int:
     return math.prod(stacked_shape(problem, name)) * operand.dtype.bits // 8
 
 
+def _gap_bytes(problem: Problem) -> int:
+    """Between A and B: where A takes about whole blocks, B would be the same numbers, and sums of one sign."""
+    each = problem.a.dtype.bits // 8
+    return _rounded(BLOCK // 3 * each) if _stacked_bytes(problem, "A") >= BLOCK // 2 * each else 0
+
+
 def sets_of(problem: Problem, l2_bytes: int) -> int:
     """Sets of operands that are used in turn, as many as L2 cannot keep."""
     return operand_sets(set_bytes(problem), l2_bytes)
@@ -75,7 +81,8 @@ class Pool:
         sizes, results = [PLACE_BYTES], [PLACE_BYTES]
         for problem in problems:
             sets = sets_of(problem, l2_bytes)
-            sizes.append(sets * sum(_rounded(_stacked_bytes(problem, name)) + PLACE_BYTES for name in "AB"))
+            operands = sum(_rounded(_stacked_bytes(problem, name)) + PLACE_BYTES for name in "AB")
+            sizes.append(sets * (operands + _gap_bytes(problem)))
             results.append(sets * (_rounded(_stacked_bytes(problem, "D")) + 2 * GUARD_BYTES + PLACE_BYTES))
         self.element = element
         each = element.bits // 8
@@ -111,6 +118,7 @@ class PooledProduct:
         each = problem.a.dtype.bits // 8
         self._shift, self._d_shift = offset_elements * each, offset_elements * problem.d.dtype.bits // 8
         self._a_bytes, self._b_bytes = (_rounded(_stacked_bytes(problem, name) + self._shift) for name in "AB")
+        self._a_bytes += _gap_bytes(problem)
         self._d_bytes = _stacked_bytes(problem, "D")
         self._d_pitch = _rounded(self._d_bytes + self._d_shift + 2 * GUARD_BYTES)
         self._matrix = problem.batch // 2

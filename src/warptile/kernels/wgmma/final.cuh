@@ -218,7 +218,9 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
             };
             while (schedule.next(work)) {
                 if constexpr (OPERATION::PROMOTED) accumulators.zero();
-                // The host sees to it that there are so many steps.
+                // The host sees to it that there are so many steps. A storer is slower than TMA: panels come to it further
+                // apart.
+                const int apart = STORERS > 0 ? work.steps / HELD : 1;
 #pragma unroll
                 for (int step = 0; step < HELD; ++step) {
                     start(step == 0);
@@ -227,8 +229,12 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                         output.template leave<(STORERS > 0)>(panel, held_row, held_column, of_panel(panel));
                     }
                     follow(step == 0);
+                    for (int further = 1; further < apart; ++further) {
+                        start(false);
+                        follow(false);
+                    }
                 }
-                for (int step = HELD; step < work.steps; ++step) {
+                for (int step = HELD * apart; step < work.steps; ++step) {
                     start(false);
                     follow(false);
                 }

@@ -153,7 +153,7 @@ CASES: tuple[tuple[dict[str, int], Mapping[str, object]], ...] = (
     # Of wider types only a part of a tile can wait.
     ({"OVERLAP": 1, "SMS": 1, "BN": 256}, {"dtype": "bfloat16", "out": "float32", "beta": 2}),
     ({"OVERLAP": 1, "SMS": 2, "BN": 256, "STAGES": 2}, {"dtype": "tfloat32", "gap": 1, "offset": 3}),
-    ({"OVERLAP": 1, "SMS": 1, "SWAP": 1, "BN": 48}, {"dtype": "int8", "b_major": "col"}),
+    ({"OVERLAP": 1, "SMS": 1, "SWAP": 1, "BN": 16}, {"dtype": "int8", "b_major": "col"}),
     # The same where TMA cannot store it: warps beside the producer do. Lines of D begin anywhere and end in a panel.
     ({"OVERLAP": 1, "SMS": 2}, {**HALF, "gap": 1, "offset": 3}),
     ({"OVERLAP": 1, "BN": 128, "SMS": 1, "ALONG_N": 1}, {**HALF, "gap": 3, "beta": 2, "b_major": "col"}),

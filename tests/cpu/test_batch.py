@@ -130,7 +130,7 @@ def test_split_depth_counts_tiles_of_every_matrix():
 
 
 def test_the_default_fills_the_chip_with_the_batch():
-    one, many = dense(256, 256, 4096, 1, out="float16"), dense(256, 256, 4096, 64, out="float16")
+    one, many = dense(256, 256, 32768, 1, out="float16"), dense(256, 256, 32768, 64, out="float16")
     assert FINAL.default_config(one)["SPLITS"] > 1
     plan = make_plan(many, rung="wgmma-final", arch="sm_90a")
     assert plan.config["SPLITS"] == 1

@@ -6,7 +6,7 @@ A `LaunchSpec` names its operands ("A", "B", ...); an executor binds each name t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from warptile.errors import DTypeError, LayoutError, UnsupportedError
 
@@ -42,6 +42,9 @@ TENSOR_MAP_TYPES = {
 SWIZZLE_BYTES = {"none": 0, "32B": 32, "64B": 64, "128B": 128}
 """Swizzle modes of a tensor map and the bytes of the rows that each permutes (isa/swizzle.py)."""
 
+TENSOR_START_BYTES = 16
+"""What the address of a tensor is a multiple of."""
+
 TENSOR_MAP_BYTES = 128
 """Size of a tensor map as a kernel parameter; it is aligned to 64 bytes."""
 
@@ -67,6 +70,7 @@ class TensorMap:
         interleave: ``"none"``.
         oob_fill: what elements outside the tensor read as: ``"zero"`` or ``"nan"`` (of float types).
         offset_bytes: where in the operand the tensor starts.
+        any_start: the tensor may start at any element: the map is that of `placed`.
         l2_promotion: granularity of requests to L2: ``"none"``, ``"64B"``, ``"128B"`` or ``"256B"``; no value
             depends on it.
 
@@ -87,6 +91,7 @@ class TensorMap:
     oob_fill: str = "zero"
     offset_bytes: int = 0
     l2_promotion: str = "none"
+    any_start: bool = False
 
     def __post_init__(self) -> None:
         if self.dtype not in TENSOR_MAP_TYPES:
@@ -107,8 +112,9 @@ class TensorMap:
                    self.strides_bytes, "multiples of 16 below 2^40")  # fmt: skip
         self._need(all(1 <= b <= 256 for b in self.box), "box", self.box, "extents of 1 to 256")
         self._need(all(1 <= s <= 8 for s in self.element_strides), "element_strides", self.element_strides, "1 to 8")
-        self._need(self.offset_bytes >= 0 and self.offset_bytes % 16 == 0, "offset_bytes", self.offset_bytes,
-                   "a multiple of 16: the tensor starts at such an address")  # fmt: skip
+        start = self.element_bytes if self.any_start else TENSOR_START_BYTES
+        self._need(self.offset_bytes >= 0 and self.offset_bytes % start == 0, "offset_bytes", self.offset_bytes,
+                   f"a multiple of {start}: the tensor starts at such an address")  # fmt: skip
         self._need(self.swizzle in SWIZZLE_BYTES, "swizzle", self.swizzle, f"one of {', '.join(SWIZZLE_BYTES)}")
         inner = self.box[0] * self.element_bytes
         self._need(inner % 16 == 0, "box", self.box, f"an innermost extent of a multiple of 16 bytes; it has {inner}")
@@ -125,6 +131,16 @@ class TensorMap:
     def element_bytes(self) -> int:
         """Bytes of an element."""
         return TENSOR_MAP_TYPES[self.dtype]
+
+    def placed(self, address: int) -> tuple[TensorMap, int]:
+        """The map of the tensor that starts at ``address``, and where it begins: as it is, and there; with
+        ``any_start`` at the multiple of 16 bytes before it, its rows longer by the elements between. These lie in the
+        same 16 bytes as the tensor's first: in the same allocation."""
+        early = address % TENSOR_START_BYTES if self.any_start else 0
+        if not early:
+            return self, address
+        longer = self.dims[0] + early // self.element_bytes
+        return replace(self, dims=(longer, *self.dims[1:])), address - early
 
     @property
     def _name(self) -> str:

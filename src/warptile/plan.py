@@ -12,11 +12,11 @@ from warptile.arch import REFERENCE_ARCH, Arch
 from warptile.dtypes import DType
 from warptile.errors import DTypeError, ShapeError, UnsupportedError
 from warptile.launch import Argument, Dim3, LaunchSpec, Pointer, Scalar
-from warptile.predict import Prediction, copies_ms, predict
+from warptile.predict import Prediction, predict
 from warptile.problem import Operand, Problem
 from warptile.rungs import RUNGS, Config, Rung
 from warptile.rungs import rung as rung_named
-from warptile.rungs.copies import Copy
+from warptile.rungs.copies import Copy, copies_ms
 from warptile.rungs.rung import View, Workspace
 
 SCALE_TYPE = {

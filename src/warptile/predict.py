@@ -18,7 +18,6 @@ perfect schedule would reach; what a kernel loses against it is what its lesson 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil
 
@@ -27,7 +26,7 @@ from warptile import predict_wgmma
 from warptile.arch import H200, Device
 from warptile.problem import Problem
 from warptile.rungs import wgmma_cost
-from warptile.rungs.copies import Copy
+from warptile.rungs.copies import copies_ms
 from warptile.rungs.legality import blocks, ceil_div
 from warptile.rungs.rung import Config, Rung
 
@@ -204,13 +203,6 @@ def _with_copies(
     if copied_ms:
         terms = {**terms, "copies": copied_ms}
     return Prediction(time_ms, bound, problem.flops / time_ms / 1e9, _short(device), terms)
-
-
-def copies_ms(copies: Sequence[Copy], device: Device = H200) -> float:
-    """Predicted time of the launch that rewrites operands: every byte read and written once, and the launch; none where
-    nothing is copied."""
-    moved_bytes = sum(copy.moved_bytes for copy in copies)
-    return (moved_bytes / device.dram_bytes_per_s + device.launch_s) * 1e3 if moved_bytes else 0.0
 
 
 def resident_blocks(rung: Rung, problem: Problem, config: Config, device: Device) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -32,6 +33,13 @@ def test_fields_are_spelt_as_the_driver_spells_them() -> None:
 def test_an_address_that_is_not_aligned_is_refused() -> None:
     with pytest.raises(LayoutError, match=r"tensor map of B: it starts at 0x1028, .* 16 bytes"):
         tensormap.fields(MAP, {"B": 0x1008})
+
+
+def test_a_tensor_that_starts_anywhere_is_mapped_from_the_16_bytes_of_its_first_element() -> None:
+    anywhere = replace(MAP, any_start=True, offset_bytes=6)
+    found = tensormap.fields(anywhere, {"B": 0x1004})
+    assert (found["address"], found["dims"], found["strides_bytes"]) == (0x1000, (105, 37), (208,))
+    assert tensormap.fields(anywhere, {"B": 0x100A})["dims"] == (100, 37)
 
 
 def test_the_driver_gets_every_field_and_the_kernel_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

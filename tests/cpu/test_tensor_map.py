@@ -54,6 +54,12 @@ def test_a_field_outside_the_limits_is_named(field: str, value: object, needed: 
         TensorMap(**{**GOOD, field: value})
 
 
+def test_a_tensor_that_may_start_anywhere_starts_at_an_element() -> None:
+    assert TensorMap(**{**GOOD, "any_start": True, "offset_bytes": 6}).offset_bytes == 6
+    with pytest.raises(LayoutError, match="offset_bytes is 5; it takes a multiple of 2"):
+        TensorMap(**{**GOOD, "any_start": True, "offset_bytes": 5})
+
+
 def test_limits_of_the_type() -> None:
     with pytest.raises(DTypeError, match="'e4m3'; it takes u8"):
         TensorMap(**{**GOOD, "dtype": "e4m3"})

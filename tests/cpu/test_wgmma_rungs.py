@@ -208,6 +208,37 @@ def test_final_in_other_configurations(change: Config, options: Mapping[str, obj
     ok(FINAL, *size, config=config, schedule=SCHEDULES[number % 3], **options)
 
 
+ANYWHERE: tuple[tuple[tuple[int, int, int], dict[str, int], Mapping[str, object]], ...] = (
+    # Pitches that are odd, even and multiples of four elements, behind every kind of start; more rows of D than classes
+    # have, and fewer than there are classes.
+    ((70, 40, 197), {"BM": 64, "BN": 16, "CONSUMERS": 1}, {**HALF, "offset": 3}),
+    ((136, 72, 194), {"BN": 32, "ALONG_N": 1}, {**HALF, "offset": 5, "beta": 2}),
+    ((3, 5, 62), {"BM": 64, "BN": 8, "CONSUMERS": 1, "BK": 128}, {"dtype": "bfloat16", "offset": 7, "gap": 2}),
+    ((200, 104, 204), {"BM": 128, "CONSUMERS": 1, "BN": 104}, {"dtype": "float16", "offset": 6, "out": "float32"}),
+    # D by TMA, and where lines of D run across: of 16 bits and of 32.
+    ((199, 128, 261), {"BM": 256, "BK": 128, "STAGES": 2}, {**HALF, "offset": 8, "gap": 8, "b_major": "row"}),
+    ((40, 200, 193), {"SWAP": 1, "BN": 40}, {"dtype": "bfloat16", "out": "bfloat16", "offset": 4, "beta": 2}),
+    ((16, 99, 331), {"SWAP": 1, "BM": 64, "BN": 16, "CONSUMERS": 1, "BK": 256}, {"dtype": "float16", "gap": 2}),
+    # Depth shared.
+    ((200, 120, 261), {"SPLITS": 2, "SMS": 16}, {**HALF, "offset": 2}),
+    ((16, 200, 197), {"SWAP": 1, "BN": 16, "SPLITS": 3, "SMS": 132}, {**HALF, "gap": 2, "offset": 5}),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("size", "change", "options"), ANYWHERE)
+def test_rows_of_a_begin_anywhere(
+    size: tuple[int, int, int], change: dict[str, int], options: Mapping[str, object]
+) -> None:
+    """Without a copy of A, whatever lies beside its rows: NaN, or the next row."""
+    config = {**small(FINAL), **change}
+    number = [id(each) for _, each, _ in ANYWHERE].index(id(change))
+    result = ok(FINAL, *size, config=config, schedule=SCHEDULES[number % 3], **{"b_major": "col", **options})
+    copied = {copy.source for copy in result.plan.copies}
+    assert ("B" if config["SWAP"] else "A") not in copied
+    late = {**config, "SPLITS": 1, "OVERLAP": 1}
+    assert {copy.source for copy in tiles.view(result.plan.problem, late).copies} > copied
+
+
 def test_every_block_shares_the_depth_of_one_tile() -> None:
     """As many blocks as multiprocessors: lanes add runs of them. Whoever comes first, bits are the same."""
     config = small(FINAL, BM=64, BN=48, CONSUMERS=1, SPLITS=64, SMS=64)
@@ -221,7 +252,7 @@ def test_weights_that_are_loaded_once(monkeypatch: pytest.MonkeyPatch, swap: int
     monkeypatch.setattr("warptile.rungs.wgmma_final.H200", replace(H200, l2_bytes=0))
     config = {**small(FINAL), "SWAP": swap, "BM": 64, "BN": 64, "CONSUMERS": 1, "SMS": 2}
     of = problem(size=(50, 200, 136))
-    assert ("true, false>" if swap else "false, true>") in RUNGS[FINAL].name_expression(of, config)
+    assert ("true, false, false>" if swap else "false, true, false>") in RUNGS[FINAL].name_expression(of, config)
     ok(FINAL, 50, 200, 136, config=config, b_major="col")
 
 

@@ -95,7 +95,8 @@ def _moved(spec: LaunchSpec, matrices: Mapping[str, _Matrix]) -> LaunchSpec:
 
     def moved(argument: object) -> object:
         if isinstance(argument, Pointer | TensorMap) and argument.operand in matrices:
-            return replace(argument, offset_bytes=matrices[argument.operand].rows.offset_bytes)
+            offset = argument.offset_bytes + matrices[argument.operand].rows.offset_bytes
+            return replace(argument, offset_bytes=offset)
         return argument
 
     return replace(spec, arguments=tuple(map(moved, spec.arguments)))  # type: ignore[arg-type]

@@ -130,6 +130,22 @@ def test_shared_depth_in_every_alignment():
             check(torch, "wgmma-final", "float16", (300, 200, 1000), ("row", "col"), gap, offset, 1, config=config)
 
 
+def test_rows_of_a_begin_anywhere():
+    torch = hopper()
+    flat = {**WGMMA_PLAIN, "BK": 64, "STAGES": 3}
+    configs = (
+        {**flat, "BM": 128, "BN": 128},
+        {**flat, "BM": 128, "BN": 64, "SWAP": 1, "SPLITS": 4},
+        {**flat, "BM": 64, "BN": 64, "BK": 256, "CONSUMERS": 1, "SWAP": 1},
+    )
+    for number, config in enumerate(configs):
+        size = (90, 520) if config["SWAP"] else (520, 90)
+        for offset in range(number, 8, 3):
+            for k in (1001 + 2 * offset, 4094):
+                options = {"config": config, "out_dtype": "bfloat16"}
+                check(torch, "wgmma-final", "bfloat16", (*size, k), ("row", "col"), 0, offset, 1, **options)
+
+
 def test_the_same_bits_twice():
     torch = hopper()
     a = torch.randn(1000, 3000, device="cuda", dtype=torch.float16)

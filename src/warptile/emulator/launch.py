@@ -321,7 +321,8 @@ def _fill_parameters(space: GlobalSpace, parameters: tuple[object, ...], spec: L
 
 def _argument_bytes(space: GlobalSpace, argument: Argument) -> bytes:
     if isinstance(argument, TensorMap):
-        return encode(argument, GLOBAL_BASE + space.named(argument.operand).start + argument.offset_bytes)
+        start = GLOBAL_BASE + space.named(argument.operand).start + argument.offset_bytes
+        return encode(*argument.placed(start))
     if isinstance(argument, Pointer):
         address = 0
         if argument.operand is not None:

@@ -7,15 +7,13 @@ from typing import Any
 
 from warptile.errors import LayoutError
 from warptile.gpu import driver
-from warptile.launch import TensorMap
+from warptile.launch import TENSOR_START_BYTES, TensorMap
 
 TYPE_NAMES = {
     "u8": "UINT8", "u16": "UINT16", "u32": "UINT32", "s32": "INT32", "u64": "UINT64", "s64": "INT64",
     "f16": "FLOAT16", "bf16": "BFLOAT16", "f32": "FLOAT32", "f64": "FLOAT64", "tf32": "TFLOAT32",
 }  # fmt: skip
 """Element type -> the end of the driver's name for it."""
-
-_ALIGNMENT_BYTES = 16
 
 
 def fields(tensor: TensorMap, pointers: Mapping[str, int]) -> dict[str, Any]:
@@ -24,11 +22,11 @@ def fields(tensor: TensorMap, pointers: Mapping[str, int]) -> dict[str, Any]:
     Raises:
         LayoutError: the tensor would not start at a multiple of 16 bytes.
     """
-    address = pointers[tensor.operand] + tensor.offset_bytes
-    if address % _ALIGNMENT_BYTES:
+    tensor, address = tensor.placed(pointers[tensor.operand] + tensor.offset_bytes)
+    if address % TENSOR_START_BYTES:
         raise LayoutError(
             f"tensor map of {tensor.operand}: it starts at {address:#x}, which is not a multiple of "
-            f"{_ALIGNMENT_BYTES} bytes; copy the operand to aligned memory"
+            f"{TENSOR_START_BYTES} bytes; copy the operand to aligned memory"
         )
     promoted = tensor.l2_promotion
     return {

@@ -15,6 +15,9 @@ REGISTERS = {"f16": ("unsigned", "r"), "f32": ("float", "f"), "s32": ("int", "r"
 """C++ type of a register of D, and its constraint in asm."""
 
 
+FRAGMENT_REGISTERS = 4
+"""Registers of A in each lane, whatever the type: 16 rows of 32 bytes for a warp."""
+
 SATURATED = ".satfinite"
 """Behind the name of an instruction whose integer sums stop at int32's ends."""
 
@@ -38,24 +41,45 @@ def wrapper(name: str) -> str:
         raise ValueError(f"{name} does not saturate")
     register, constraint = REGISTERS[result]
     count = shape.registers(result)
-    opcode = shape.opcode(types) + SATURATED * saturate
     accumulator = "saturating_int" if saturate else ACCUMULATORS[result]
     template = "SparseWgmma" if shape.sparse else "Wgmma"
+    opcode = shape.opcode(types) + SATURATED * saturate
+    methods = [_method(shape, opcode, count, register, constraint, fragments=False)]
+    if shape.family.transposable and not shape.sparse:
+        methods.append(_method(shape, opcode, count, register, constraint, fragments=True))
+    body = "".join(methods)
+    return (
+        f"namespace warptile {{\n"
+        f"template <>\nstruct {template}<{ELEMENTS[left]}, {accumulator}, {shape.n}> {{\n"
+        f"    using REGISTER = {register};\n"
+        f"    static constexpr int REGISTERS = {count};\n"
+        f"{body}}};\n}}  // namespace warptile\n"
+    )
+
+
+def _method(
+    shape: wgmma.GroupShape, opcode: str, count: int, register: str, constraint: str, *, fragments: bool
+) -> str:
+    """The function that issues the instruction: A in shared memory, or its fragments in registers."""
     operands = "{" + ", ".join(f"%{i}" for i in range(count)) + "}"
-    inputs = ['"l"(a)', '"l"(b)', '"r"(add)']
-    sources = f"%{count}, %{count + 1}"
-    parameters = f"{register} (&c)[{count}], unsigned long long a, unsigned long long b, "
+    parts = FRAGMENT_REGISTERS if fragments else 1
+    inputs = [f'"r"(a[{i}])' for i in range(parts)] if fragments else ['"l"(a)']
+    inputs += ['"l"(b)', '"r"(add)']
+    a = ", ".join(f"%{count + i}" for i in range(parts))
+    sources = f"{{{a}}}, %{count + parts}" if fragments else f"{a}, %{count + parts}"
+    parameters = "const unsigned (&a)[4], " if fragments else "unsigned long long a, "
+    parameters = f"{register} (&c)[{count}], {parameters}unsigned long long b, "
     if shape.sparse:
         inputs += ['"r"(metadata)', '"n"(SELECTOR)']
         sources += f", %{count + 3}, %{count + 4}"
         parameters += "unsigned metadata, "
     immediates = ", 1, 1" if shape.family.negatable else ""
     if shape.family.transposable:
-        first = count + len(inputs)
-        immediates += f", %{first}, %{first + 1}"
-        inputs += ['"n"(A_LINES_M)', '"n"(B_LINES_N)']
+        lines_across = ["B_LINES_N"] if fragments else ["A_LINES_M", "B_LINES_N"]
+        immediates += "".join(f", %{count + len(inputs) + i}" for i in range(len(lines_across)))
+        inputs += [f'"n"({each})' for each in lines_across]
     lines = [
-        f'            "{{\\n.reg .pred adds;\\nsetp.ne.b32 adds, %{count + 2}, 0;\\n{opcode} "',
+        f'            "{{\\n.reg .pred adds;\\nsetp.ne.b32 adds, %{count + parts + 1}, 0;\\n{opcode} "',
         *(f'            "{part}"' for part in _pieces(operands)),
         f'            ", {sources}, adds{immediates};\\n}}"',
         *_lines("            : ", (f'"+{constraint}"(c[{i}])' for i in range(count)), ""),
@@ -65,15 +89,13 @@ def wrapper(name: str) -> str:
     check = ""
     if not shape.family.transposable:
         check = '        static_assert(!A_LINES_M && !B_LINES_N, "lines along K, for elements other than 16 bits");\n'
+    elif fragments:
+        check = '        static_assert(!A_LINES_M, "fragments lie along K");\n'
     body = "\n".join(lines)
     return (
-        f"namespace warptile {{\n"
-        f"template <>\nstruct {template}<{ELEMENTS[left]}, {accumulator}, {shape.n}> {{\n"
-        f"    using REGISTER = {register};\n"
-        f"    static constexpr int REGISTERS = {count};\n"
         f"    template <{arguments}>\n"
         f"    static __device__ __forceinline__ void multiply({parameters}int add) {{\n{check}"
-        f"        asm volatile(\n{body}\n    }}\n}};\n}}  // namespace warptile\n"
+        f"        asm volatile(\n{body}\n    }}\n"
     )
 
 

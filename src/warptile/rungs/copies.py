@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from warptile.arch import H200, Device
 from warptile.launch import Argument, LaunchSpec, Pointer, Rows, Scalar
 from warptile.problem import MAX_ALIGNMENT_BYTES, Operand
 
@@ -162,6 +163,13 @@ def launch(copies: Sequence[Copy], entry: str) -> LaunchSpec:
         arguments=tuple(arguments),
         overlaps_previous=True,
     )
+
+
+def copies_ms(copies: Sequence[Copy], device: Device = H200) -> float:
+    """Predicted time of the launch that rewrites operands: every byte read and written once, and the launch; none where
+    nothing is copied."""
+    moved_bytes = sum(copy.moved_bytes for copy in copies)
+    return (moved_bytes / device.dram_bytes_per_s + device.launch_s) * 1e3 if moved_bytes else 0.0
 
 
 def padded_stride(units: int, unit_bytes: int) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from warptile.isa import wgmma
 from warptile.launch import Argument, Dim3
 from warptile.problem import Problem
+from warptile.rungs import wgmma_maps
 from warptile.rungs import wgmma_tiles as tiles
 from warptile.rungs.legality import blocks, ceil_div
 from warptile.rungs.rung import Config, Rung
@@ -109,7 +110,7 @@ class Kind:
 
     def parameters(self, problem: Problem, config: Config) -> tuple[Argument, ...]:
         """The tensor maps."""
-        found = tiles.maps(tiles.view(problem, config), self.seen_config(config))
+        found = wgmma_maps.operand_maps(tiles.view(problem, config), self.seen_config(config))
         return found if self.stores else found[:2]
 
     def name_expression(self, kernel: str, problem: Problem, config: Config) -> str:

@@ -10,7 +10,7 @@ from warptile.problem import Problem
 from warptile.rungs import wgmma_output as output
 from warptile.rungs import wgmma_tiles as tiles
 from warptile.rungs.legality import ceil_div
-from warptile.rungs.rung import Config, Extents
+from warptile.rungs.rung import Config, Extents, View
 from warptile.rungs.wgmma_cost import microseconds, microseconds_of
 from warptile.rungs.wgmma_tiles import ROW_BYTES
 
@@ -86,12 +86,13 @@ def _base(problem: Problem, bm: int, bn: int, consumers: int, swap: int, depth: 
 
 def made(problem: Problem, bm: int, bn: int, consumers: int, swap: int, depth: int) -> Config:
     """One configuration, its stages and multiprocessors filled in; of types that the kernel takes."""
-    return _made(problem, tiles.view(problem, {"SWAP": swap}).problem, (bm, bn, consumers, swap), depth)
+    config = _base(problem, bm, bn, consumers, swap, depth)
+    return fitted(problem, _filled(tiles.view(problem, config), config))
 
 
-def _made(problem: Problem, seen: Problem, shape: Shape, depth: int) -> Config:
-    config = _base(problem, *shape, depth)
-    return fitted(problem, {**config, "STAGES": max(stages(seen, config), 2)})
+def _filled(view: View, config: Config) -> Config:
+    """With as many stages as fit."""
+    return {**config, "STAGES": max(stages(view.problem, config), 2)}
 
 
 def split(config: Config, parts: int) -> Config:
@@ -101,25 +102,35 @@ def split(config: Config, parts: int) -> Config:
 
 def pool(problem: Problem) -> Iterator[tuple[float, Config]]:
     """Every tile that is not mostly empty, in every depth of a stage and every split of K, with its microseconds."""
-    views = [tiles.view(problem, {"SWAP": swap}).problem for swap in (0, 1)]
+    views: dict[tuple[int, int], View] = {}
+
+    def view(config: Config) -> View:
+        of = config["SWAP"], config["OVERLAP"]
+        if of not in views:
+            views[of] = tiles.view(problem, config)
+        return views[of]
+
+    extents = (problem.m, problem.n), (problem.n, problem.m)
     row = ROW_BYTES * 8 // problem.a.dtype.bits
     promoted = tiles.promoted(problem)
     for bm, bn, consumers, swap in shapes(problem):
-        seen = views[swap]
-        if (bm > 64 and bm >= 2 * seen.m) or (bn > 16 and bn >= 2 * seen.n):
+        m, n = extents[swap]
+        if (bm > 64 and bm >= 2 * m) or (bn > 16 and bn >= 2 * n):
             continue
-        count = ceil_div(seen.m, bm) * ceil_div(seen.n, bn) * seen.batch
+        count = ceil_div(m, bm) * ceil_div(n, bn) * problem.batch
         for rows in (1, 2, MOST_ROWS):
             if rows > 1 and (bm * bn > MOST_ROWS_BYTES or promoted):
                 break
             steps = ceil_div(problem.k, row * rows)
-            whole = _made(problem, seen, (bm, bn, consumers, swap), ROW_BYTES * rows)
+            base = _base(problem, bm, bn, consumers, swap, ROW_BYTES * rows)
+            whole = fitted(problem, _filled(view(base), base))
             if whole["STAGES"] < FEWEST_STAGES:
                 continue
             found = [whole, *(split(whole, parts) for parts in splits_of(count, steps)[1:])]
-            if output.panels(seen, whole)[1]:
-                found.append({**whole, "OVERLAP": 1})
-            yield from ((microseconds_of(seen, config), config) for config in found)
+            late = {**whole, "OVERLAP": 1}
+            if output.panels(view(late).problem, late)[1]:
+                found.append(_filled(view(late), late))
+            yield from ((microseconds_of(view(config), config), config) for config in found)
 
 
 def schedules(problem: Problem, config: Config) -> Iterator[Config]:

@@ -19,8 +19,9 @@ from warptile.arch import H200, WgmmaCosts
 from warptile.problem import Problem
 from warptile.rungs import wgmma_output as output
 from warptile.rungs import wgmma_tiles as tiles
+from warptile.rungs.copies import copies_ms
 from warptile.rungs.legality import ceil_div
-from warptile.rungs.rung import Config
+from warptile.rungs.rung import Config, View
 from warptile.rungs.wgmma_tiles import ROWS, STEP_BYTES
 
 SHARED_BYTES_PER_CLOCK = 128
@@ -43,6 +44,8 @@ def terms_of(seen: Problem, config: Config, costs: WgmmaCosts) -> dict[str, floa
     products = bm * bn / 128 * slabs
     stage_bytes = (bm + bn) * step_bytes
     moved = (bm + bm // ROWS * bn) * step_bytes + stage_bytes
+    if tiles.any_start(seen, config):
+        moved += bm * step_bytes // 2  # every other row begins at an odd element: two words for one
     fill = stage_bytes / costs.block_bytes_per_clock
     latency = max(fill, (costs.stage_clocks + fill) / (config["STAGES"] - 1), costs.step_clocks)
     step, bound = max(
@@ -102,10 +105,10 @@ def total(found: dict[str, float], costs: WgmmaCosts | None = None) -> float:
 
 
 def microseconds(problem: Problem, config: Config) -> float:
-    """What a legal configuration may take on an H200."""
-    return total(terms(problem, config))
+    """What a legal configuration may take on an H200, with what is copied before."""
+    return total(terms(problem, config)) + 1e3 * copies_ms(tiles.view(problem, config).copies)
 
 
-def microseconds_of(seen: Problem, config: Config) -> float:
-    """The same for the problem as the kernel sees it."""
-    return total(terms_of(seen, config, H200.wgmma_costs))
+def microseconds_of(view: View, config: Config) -> float:
+    """The same for what the kernel sees."""
+    return total(terms_of(view.problem, config, H200.wgmma_costs)) + 1e3 * copies_ms(view.copies)

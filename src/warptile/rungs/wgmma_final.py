@@ -8,7 +8,7 @@ from warptile.arch import H200
 from warptile.isa import wgmma
 from warptile.launch import Argument, Dim3, Pointer, Scalar
 from warptile.problem import Problem
-from warptile.rungs import wgmma_choice, wgmma_cost
+from warptile.rungs import wgmma_choice, wgmma_cost, wgmma_maps
 from warptile.rungs import wgmma_output as output
 from warptile.rungs import wgmma_tiles as tiles
 from warptile.rungs.legality import ceil_div
@@ -39,6 +39,9 @@ bits or is one of several."""
 
 STREAM_ABREAST = 96
 """Most sums of a thread with STREAM in clusters of four, and with a D of 32 bits in those along N."""
+
+FRAGMENT_REGISTERS, READER_REGISTERS = 8, 6
+"""More of them where A goes through registers: two fragments for each 64 rows, and where they begin in a stage."""
 
 CONSUMER_REGISTERS, REGISTERS_BESIDE_STORERS = 240, 224
 """Of a thread that multiplies: ``CONSUMER_REGISTERS`` and ``CONSUMER_REGISTERS_BESIDE`` in wgmma/final.cuh."""
@@ -157,6 +160,8 @@ def _registers_reason(seen: Problem, config: Config) -> str | None:
     """Why a consumer's sums do not fit into its registers, or None."""
     sums = accumulator_registers(seen, output.rows(config), config["BN"])
     needed = output.sums(seen, config) + tiles.OVERHEAD_REGISTERS
+    if tiles.any_start(seen, config):
+        needed += FRAGMENT_REGISTERS * output.rows(config) // ROWS + READER_REGISTERS
     if config["OVERLAP"]:
         _, held, words = output.panels(seen, config)
         needed += held * words
@@ -203,10 +208,13 @@ def _final_name(problem: Problem, config: Config) -> str:
     batched = seen.batch > 1
     shared = (batched and each.batch_stride == 0 for each in (seen.a, seen.b))
     switches = (config["ALONG_N"], config["OVERLAP"], config["STREAM"], config["SPLITS"] > 1, batched, *shared)
-    switches += _loaded_once(seen, config)
+    any_start = tiles.any_start(seen, config)
+    switches += (*_loaded_once(seen, config), any_start)
     chosen = f"warptile::WgmmaConfig<{', '.join(map(str, values))}, {', '.join(map(_cuda_bool, switches))}>"
     store = f"{'true' if tiles.by_tma(seen) else 'false'}, {tiles.store_width(seen)}"
-    return f"warptile::wgmma_final<{tiles.operation_type(seen)}, {tiles.tile_type(seen, config)}, {chosen}, {store}>"
+    maps = ", warptile::TensorMap" * ((tiles.CLASSES - 1) * any_start)
+    types = f"{tiles.operation_type(seen)}, {tiles.tile_type(seen, config)}, {chosen}"
+    return f"warptile::wgmma_final<{types}, {store}{maps}>"
 
 
 def _loaded_once(seen: Problem, config: Config) -> tuple[bool, bool]:
@@ -265,10 +273,12 @@ def _final_workspaces(problem: Problem, config: Config) -> tuple[Workspace, ...]
 def _final_parameters(problem: Problem, config: Config) -> tuple[Argument, ...]:
     streamed = _streamed(problem, config)
     sums, flags = (PARTIAL, FLAGS_OF_PARTIAL) if streamed else (None, None)
-    maps = tiles.maps(tiles.view(problem, config), config)
+    view = tiles.view(problem, config)
+    maps = wgmma_maps.operand_maps(view, config)
     strides = (each.batch_stride if each is not None else 0 for each in (problem.c, problem.d))
     batch = (Scalar("s32", problem.batch), *(Scalar("s64", stride) for stride in strides))
-    return (*maps, Scalar("s32", streamed), Pointer(sums), Pointer(flags), *batch)
+    others = wgmma_maps.other_class_maps(view, config)
+    return (*maps, Scalar("s32", streamed), Pointer(sums), Pointer(flags), *batch, *others)
 
 
 WGMMA_FINAL = Rung(

@@ -38,10 +38,10 @@ def adapted(problem: Problem, config: Config, tuned_for: Extents, illegal: Illeg
     changed = {**config, "SPLITS": splits}
     whole = config["SMS"] == MULTIPROCESSORS != fewest(tuned_for, config)
     changed["SMS"] = MULTIPROCESSORS if whole else fewest(extents, changed)
-    seen = tiles.view(problem, changed).problem
-    changed["STAGES"] = max(min(config["STAGES"], stages(seen, changed)), 2)
     for overlap in (1, 0) if splits < config["SPLITS"] else (config["OVERLAP"], 0):
         changed["OVERLAP"] = overlap
+        seen = tiles.view(problem, changed).problem
+        changed["STAGES"] = max(min(config["STAGES"], stages(seen, changed)), 2)
         if illegal(problem, changed) is None:
             break
     return changed

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from warptile.isa import wgmma
 from warptile.isa.wgmma_wrappers import SATURATED
-from warptile.launch import SWIZZLE_BYTES, Argument, TensorMap
+from warptile.launch import SWIZZLE_BYTES
 from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, Problem
 from warptile.rungs.copies import Copy, copied
 from warptile.rungs.legality import grid_reason, keys_reason, operand_reason
@@ -30,6 +30,13 @@ ROWS = wgmma.ROWS
 ROW_BYTES = 128
 """Bytes of a row of a panel: the widest that TMA permutes."""
 
+MOST_COLUMNS = 128
+"""Of D, where A's rows are taken as they lie badly: there A is read once, and to copy it doubles and triples the time.
+With many columns registers cost more than the copy (H200: 306 us against 232 at 4095^3)."""
+
+CLASSES = 8
+"""Rows of 16-bit elements that are so many apart begin equally far from a multiple of 16 bytes."""
+
 STEP_BYTES = 32
 """Bytes of depth of an instruction."""
 
@@ -47,10 +54,6 @@ OUTPUT_BUFFERS = 2
 MBARRIER_BYTES = 8
 RESULTS = {"float16": "f16", "float32": "f32", "float32_fast": "f32", "int32": "s32", "int32_saturating": "s32"}
 """Type of D of the instruction for each accumulator."""
-
-MAP_TYPES = {16: {"f16": "f16", "bf16": "bf16"}, 32: {"tf32": "tf32", "f32": "f32", "s32": "s32"}}
-"""Type of a tensor map's elements by bits and PTX's name; units of a byte, whatever they hold, are ``u8``.
-``tf32`` operands are rounded to 11 significant bits, to nearest, on their way."""
 
 DTYPES = ("bfloat16", "float16", "tfloat32", "float8_e4m3", "float8_e5m2", "int8", "uint8", "bit1")
 """Operand types of the family."""
@@ -89,15 +92,27 @@ def needs_copy(operand: Operand, *, is_a: bool) -> bool:
     return across or operand.alignment_bytes < MAX_ALIGNMENT_BYTES
 
 
+def any_start(seen: Problem, config: Config) -> bool:
+    """Whether rows of A that lie badly are taken as they lie, through registers, as wgmma-final alone does: of 16 bits,
+    along K, streamed past few columns, in the simplest schedule or with their depth split."""
+    a = seen.a
+    if a.alignment_bytes == MAX_ALIGNMENT_BYTES or a.dtype.bits != 16 or a.sparse or not along_k(a, is_a=True):
+        return False
+    if seen.n > MOST_COLUMNS or seen.batch > 1 or not seen.k or "SPLITS" not in config:
+        return False
+    return config["CM"] * config["CN"] == 1 and not (config["OVERLAP"] or config["PINGPONG"] or config["STREAM"])
+
+
 def view(problem: Problem, config: Config) -> View:
-    """What the kernel sees: turned round if the configuration says so, operands copied where they lie badly."""
+    """What the kernel sees: turned round if the configuration says so, operands copied where they lie badly and the
+    kernel does not take them so (`any_start`)."""
     names = ("A", "B")
     if config.get("SWAP", 0):
         problem, names = turned(problem), ("B", "A")
     copies: list[Copy] = []
     seen, found = [], []
     for operand, name, is_a in ((problem.a, names[0], True), (problem.b, names[1], False)):
-        if needs_copy(operand, is_a=is_a):
+        if needs_copy(operand, is_a=is_a) and not (is_a and any_start(problem, config)):
             rows, columns = (problem.m, problem.k) if is_a else (problem.k, problem.n)
             across = not along_k(operand, is_a=is_a) and operand.dtype.bits != 16
             operand, copy = copied(name, operand, rows, columns, transposed=across)
@@ -120,17 +135,26 @@ class Panels:
         depth: units of depth.
         unit: bytes of a unit.
         k_major: lines run along K.
+        any_start: lines are rows that begin at any element: ``WgmmaRows``.
     """
 
     extent: int
     depth: int
     unit: int
     k_major: bool
+    any_start: bool = False
 
     @property
     def row(self) -> int:
         """Units of a row of a panel."""
+        if self.any_start:
+            return self.depth // self.parts + MAX_ALIGNMENT_BYTES // self.unit
         return ROW_BYTES // self.unit
+
+    @property
+    def parts(self) -> int:
+        """Boxes in which rows that begin at any element come: one, or halves if that is too wide."""
+        return 1 + (self.depth + MAX_ALIGNMENT_BYTES // self.unit > MAX_BOX)
 
     @property
     def lines(self) -> int:
@@ -140,6 +164,8 @@ class Panels:
     @property
     def bytes(self) -> int:
         """Bytes of all panels."""
+        if self.any_start:
+            return self.parts * self.extent * self.row * self.unit
         return -(-(self.depth if self.k_major else self.extent) // self.row) * self.lines * ROW_BYTES
 
 
@@ -148,7 +174,7 @@ def panels(seen: Problem, config: Config) -> tuple[Panels, Panels]:
     depth, unit = config["BK"] // elements_per_unit(seen), unit_bytes(seen)
     stored = depth // 2 if seen.a.sparse else depth
     return (
-        Panels(config["BM"], stored, unit, along_k(seen.a, is_a=True)),
+        Panels(config["BM"], stored, unit, along_k(seen.a, is_a=True), any_start(seen, config)),
         Panels(config["BN"], depth, unit, along_k(seen.b, is_a=False)),
     )
 
@@ -201,79 +227,6 @@ def by_tma(seen: Problem) -> bool:
     """Whether TMA may store D: it clips lines to 16 bytes, so lines must be whole ones."""
     line = seen.n if seen.d.major == "row" else seen.m
     return seen.d.alignment_bytes == MAX_ALIGNMENT_BYTES and line * seen.d.dtype.bits // 8 % MAX_ALIGNMENT_BYTES == 0
-
-
-# --- kernel parameters --------------------------------------------------------------------------------------------
-
-
-def _map_type(operand: Operand) -> str:
-    return MAP_TYPES.get(operand.dtype.bits, {}).get(operand.dtype.ptx, "u8")
-
-
-def operand_map(
-    name: str, operand: Operand, extents: tuple[int, int], part: Panels, shares: int, batch: int = 1
-) -> TensorMap:
-    """The tensor map of A or B.
-
-    Args:
-        name: whose memory.
-        operand: how it lies.
-        extents: elements of a line, and lines.
-        part: what a stage holds of it.
-        shares: blocks that load a part of the lines each.
-        batch: matrices of the batch; with more than one a third dimension counts them.
-    """
-    packed = max(1, 8 // operand.dtype.bits)
-    line, lines = extents
-    matrices, strides, one = _batch_dimension(operand, batch)
-    return TensorMap(
-        name,
-        _map_type(operand),
-        dims=(max(-(-line // packed), 1), max(lines, 1), *matrices),
-        strides_bytes=strides,
-        box=(part.row, part.lines // shares, *one),
-        swizzle=f"{ROW_BYTES}B",
-        l2_promotion="128B",
-    )
-
-
-def _batch_dimension(operand: Operand, batch: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Matrices, bytes from line to line and from matrix to matrix, and matrices of a box. What is the only one of its
-    kind, a line or a matrix that all products share, may be at any distance from the next."""
-    line_bytes = round_up(operand.leading_dimension * operand.dtype.bits // 8, MAX_ALIGNMENT_BYTES)
-    if batch == 1:
-        return (), (line_bytes,), ()
-    if operand.batch_stride == 0:
-        return (1,), (line_bytes, line_bytes), (1,)
-    return (batch,), (line_bytes, operand.batch_stride * operand.dtype.bits // 8), (1,)
-
-
-def maps(found: View, config: Config) -> tuple[Argument, ...]:
-    """The tensor maps of A and B, and of D; where TMA cannot store D, A's stands in for it and is not used."""
-    seen = found.problem
-    part_a, part_b = panels(seen, config)
-    lines_a = (stored_k(seen), seen.m) if part_a.k_major else (seen.m, seen.k)
-    lines_b = (seen.k, seen.n) if part_b.k_major else (seen.n, seen.k)
-    a = operand_map(found.a, seen.a, lines_a, part_a, config.get("CN", 1), seen.batch)
-    b = operand_map(found.b, seen.b, lines_b, part_b, config.get("CM", 1), seen.batch)
-    return a, b, output_map(seen, config) if by_tma(seen) else a
-
-
-def output_map(seen: Problem, config: Config) -> TensorMap:
-    """The tensor map of D."""
-    each = seen.d.dtype.bits // 8
-    row_major = seen.d.major == "row"
-    output = Output(each, config["BN"], not row_major)
-    line, lines = (seen.n, seen.m) if row_major else (seen.m, seen.n)
-    matrices, strides, one = _batch_dimension(seen.d, seen.batch)
-    return TensorMap(
-        "D",
-        _map_type(seen.d),
-        dims=(line, lines, *matrices),
-        strides_bytes=strides,
-        box=(*output.box, *one),
-        swizzle=output.swizzle,
-    )
 
 
 # --- template arguments -------------------------------------------------------------------------------------------

@@ -6,8 +6,8 @@
 
 namespace warptile {
 
-// BLOCKS blocks of 64 rows, each COLUMNS wide, as INSTRUCTION leaves them in registers.
-template <typename INSTRUCTION_, typename SUM_, int COLUMNS, int BLOCKS_>
+// BLOCKS blocks of 64 rows, each COLUMNS wide, as INSTRUCTION leaves them in registers; with SPREAD in `spread` order.
+template <typename INSTRUCTION_, typename SUM_, int COLUMNS, int BLOCKS_, bool SPREAD = false>
 struct WgmmaSums {
     using INSTRUCTION = INSTRUCTION_;
     using SUM = SUM_;
@@ -42,6 +42,8 @@ struct WgmmaSums {
         for (int block = 0; block < BLOCKS; ++block) pin(c[block]);
     }
 
+    static __device__ __forceinline__ int row_of(int row) { return spread<SPREAD>(row); }
+
     // Neighbouring sums: of a block of rows, columns 8 `eight` + 2 (lane % 4) and the next, row lane / 4 of the warp's 16,
     // or with `half` the row eight below. PTX ISA, "Register Fragments for wgmma.mma_async": matrix D.
     __device__ __forceinline__ void pair(int block, int eight, int half, SUM& left, SUM& right) const {
@@ -59,13 +61,13 @@ struct WgmmaSums {
     }
 };
 
-// Sums of dense products with operands in stages.
-template <typename OPERATION, typename TILE, int BLOCKS>
+// Sums of dense products with operands in stages; with ANY_START rows of A begin at any element.
+template <typename OPERATION, typename TILE, int BLOCKS, bool ANY_START = false>
 struct WgmmaAccumulators : WgmmaSums<Wgmma<typename OPERATION::ELEMENT, typename OPERATION::WITHIN, TILE::BN>,
-                                     typename OPERATION::SUM, TILE::BN, BLOCKS> {
+                                     typename OPERATION::SUM, TILE::BN, BLOCKS, ANY_START> {
     static_assert(TILE::BM == 64 * BLOCKS || TILE::BM == 2 * 64 * BLOCKS, "one or two warpgroups, of blocks of 64 rows");
     using INSTRUCTION = Wgmma<typename OPERATION::ELEMENT, typename OPERATION::WITHIN, TILE::BN>;
-    using STAGE = WgmmaStage<OPERATION, TILE>;
+    using STAGE = WgmmaStage<OPERATION, TILE, ANY_START>;
 
     // Starts the products with the stage at a shared address, of rows from `first_row` of it on; a group of their own.
     // Unless they `add`, they begin the sums anew.
@@ -80,6 +82,27 @@ struct WgmmaAccumulators : WgmmaSums<Wgmma<typename OPERATION::ELEMENT, typename
                 INSTRUCTION::template multiply<OPERATION::A_COLUMN_MAJOR, !OPERATION::B_COLUMN_MAJOR>(
                     this->c[block], a + STAGE::A::further(64 * block, slab), b + STAGE::B::further(0, slab), slab > 0 || add);
         wgmma_commit_group();
+    }
+
+    // The same with A in registers: a group for each 16 of depth, during which the next one's fragments are loaded. At most
+    // two groups are under way, for there are two sets of registers.
+    template <typename READER>
+    __device__ __forceinline__ void multiply(const READER& reader, unsigned stage, int first_row, bool add) {
+        const unsigned long long b = STAGE::B::descriptor(stage + STAGE::B_OFFSET);
+        unsigned a[2][BLOCKS][4];
+#pragma unroll
+        for (int slab = 0; slab < STAGE::A::SLABS; ++slab) {
+            if (slab > 0) wgmma_wait_group<1>();
+#pragma unroll
+            for (int block = 0; block < BLOCKS; ++block)
+                reader.load(a[slab % 2][block], stage, first_row + 64 * block, slab);
+            wgmma_fence();
+#pragma unroll
+            for (int block = 0; block < BLOCKS; ++block)
+                INSTRUCTION::template multiply<false, !OPERATION::B_COLUMN_MAJOR>(
+                    this->c[block], a[slab % 2][block], b + STAGE::B::further(0, slab), slab > 0 || add);
+            wgmma_commit_group();
+        }
     }
 };
 

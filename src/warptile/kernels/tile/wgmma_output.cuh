@@ -11,7 +11,8 @@ namespace warptile {
 
 // What a warpgroup stores: its buffers, two panels, take turns, so that one is filled while the other is read: by TMA, by
 // the warpgroup itself or by *storers*, warps that have nothing else to do.
-template <typename OPERATION, typename TILE, bool BY_TMA, int WIDTH, bool BATCHED = false>
+// With SPREAD rows of accumulators are in `spread` order.
+template <typename OPERATION, typename TILE, bool BY_TMA, int WIDTH, bool BATCHED = false, bool SPREAD = false>
 struct WgmmaOutput {
     using OUT = typename OPERATION::OUT;
     using PANELS = OutputPanels<OUT, TILE::BN, OPERATION::D_COLUMN_MAJOR>;
@@ -46,7 +47,7 @@ struct WgmmaOutput {
         const unsigned to = buffer(), lane = BY_TMA ? threadIdx.x % 32 : lane_anew(), warp = threadIdx.x % WARPGROUP / 32;
         const int across = panel % PANELS::ACROSS, down = panel / PANELS::ACROSS;
         constexpr int EIGHTS = PANELS::COLUMNS / 8;
-        if constexpr (sizeof(OUT) == 2) {
+        if constexpr (sizeof(OUT) == 2 && !(SPREAD && OPERATION::D_COLUMN_MAJOR)) {
             constexpr int TOGETHER = EIGHTS >= 2 ? 2 : 1;
             const unsigned high = lane / 8 % 2, right = TOGETHER == 2 ? lane / 16 : 0;
 #pragma unroll
@@ -60,22 +61,23 @@ struct WgmmaOutput {
                 if constexpr (OPERATION::D_COLUMN_MAJOR) {
                     store_matrices<true>(to + PANELS::offset(8 * (eight + right) + lane % 8, 32 * warp + 16 * high), words);
                 } else {
-                    store_matrices<false>(to + PANELS::offset(16 * warp + lane % 16, 16 * (eight + right)), words);
+                    store_matrices<false>(to + PANELS::offset(spread<SPREAD>(16 * warp + lane % 16), 16 * (eight + right)), words);
                 }
             }
         } else if constexpr (OPERATION::D_COLUMN_MAJOR) {
-            // A panel has 32 rows: those of two warps.
+            // A panel of 32 bits has 32 rows: those of two warps. Spread rows that go together are of several.
 #pragma unroll
             for (int eight = 0; eight < EIGHTS; ++eight)
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
                     const auto pair = source(across * EIGHTS + eight, half);
-                    const unsigned row = 16 * warp + 8 * half + lane / 4, column = 8 * eight + lane % 4 * 2;
+                    const unsigned row = spread<SPREAD>(16 * warp + 8 * half + lane / 4);
+                    const unsigned column = 8 * eight + lane % 4 * 2;
                     if (row / PANELS::ROWS == down)
 #pragma unroll
                         for (int i = 0; i < 2; ++i)
-                            store_shared(to + PANELS::offset(column + i, row % PANELS::ROWS * 4),
-                                         *reinterpret_cast<const Packet<4>*>(&pair.elements[i]));
+                            store_shared(to + PANELS::offset(column + i, row % PANELS::ROWS * sizeof(OUT)),
+                                         *reinterpret_cast<const Packet<sizeof(OUT)>*>(&pair.elements[i]));
                 }
         } else {
             // Eight bytes a lane: of the four rows that go together, neighbours would meet in the two chunks that swizzling
@@ -87,7 +89,8 @@ struct WgmmaOutput {
                 if (eight & APART) continue;
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
-                    const unsigned row = 16 * warp + 8 * half + lane / 4, column = 8 * eight + lane % 4 * 2;
+                    const unsigned row = spread<SPREAD>(16 * warp + 8 * half + lane / 4);
+                    const unsigned column = 8 * eight + lane % 4 * 2;
                     const auto near = source(across * EIGHTS + eight, half);
                     if constexpr (APART == 0) {
                         store_shared(to + PANELS::offset(row, column * 4), *reinterpret_cast<const Packet<8>*>(&near));

@@ -1,7 +1,8 @@
 // One operand's part of a stage as TMA writes it and wgmma reads it: panels whose rows have 128 bytes, swizzled.
 #pragma once
 
-#include "ptx/tensor_copy.cuh"
+#include "tile/traits.cuh"
+#include "tile/wgmma_rows.cuh"
 
 namespace warptile {
 
@@ -54,6 +55,11 @@ struct WgmmaPanels {
         }
     }
 
+    // Nothing to know: `wgmma` reads panels itself.
+    struct Reader {
+        __device__ __forceinline__ Reader(const ELEMENT*, long long) {}
+    };
+
     // Describes the operand at a shared address to wgmma: PTX ISA, "Matrix Descriptor Format". Groups of eight lines are
     // 1024 bytes apart; where lines run along M or N the next 64 rows (columns) are a panel further on. In a cluster a
     // shared address names its block above bit 23; a descriptor has room for the 18 bits that lie within a block, and the
@@ -70,10 +76,11 @@ struct WgmmaPanels {
     }
 };
 
-// One step of depth in shared memory: A's panels, then B's.
-template <typename OPERATION, typename TILE>
+// One step of depth in shared memory: A's panels (rows, with ANY_START), then B's panels.
+template <typename OPERATION, typename TILE, bool ANY_START = false>
 struct WgmmaStage {
-    using A = WgmmaPanels<typename OPERATION::ELEMENT, TILE::BM, TILE::BK, !OPERATION::A_COLUMN_MAJOR>;
+    using A = typename Choice<ANY_START, WgmmaRows<typename OPERATION::ELEMENT, TILE::BM, TILE::BK>,
+                              WgmmaPanels<typename OPERATION::ELEMENT, TILE::BM, TILE::BK, !OPERATION::A_COLUMN_MAJOR>>::type;
     using B = WgmmaPanels<typename OPERATION::ELEMENT, TILE::BN, TILE::BK, OPERATION::B_COLUMN_MAJOR>;
     static constexpr int B_OFFSET = A::BYTES, BYTES = A::BYTES + B::BYTES;
     static_assert(B_OFFSET % 1024 == 0 && BYTES % 1024 == 0, "swizzled panels start at multiples of 1024 bytes");

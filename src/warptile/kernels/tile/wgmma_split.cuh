@@ -89,7 +89,7 @@ private:
 #pragma unroll
         for (int j = 0; j < 4; j += TOGETHER) {
             const int block = (i + j) / ACCUMULATORS::REGISTERS, number = (i + j) % ACCUMULATORS::REGISTERS / TOGETHER;
-            const int r = row + 64 * block + 16 * (thread / 32) + 8 * (number % 2) + thread % 32 / 4;
+            const int r = row + 64 * block + ACCUMULATORS::row_of(16 * (thread / 32) + 8 * (number % 2) + thread % 32 / 4);
             const int c = column + 8 * (number / 2) + thread % 4 * 2;
             const auto* pair = reinterpret_cast<const typename OPERATION::SUM*>(&sums[j]);
             store_pair<PAIRS>(pair[0], pair[1], gemm, r, c);

@@ -36,7 +36,7 @@ __device__ __forceinline__ Vector<typename OPERATION::OUT, 2> result(const ACCUM
     typename OPERATION::SUM left, right;
     accumulators.pair(block, eight, half, left, right);
     const int lane = threadIdx.x % 32, warp = threadIdx.x % WARPGROUP / 32;
-    return finished(left, right, gemm, row + 64 * block + 16 * warp + 8 * half + lane / 4,
+    return finished(left, right, gemm, row + 64 * block + accumulators.row_of(16 * warp + 8 * half + lane / 4),
                     column + 8 * eight + lane % 4 * 2);
 }
 
@@ -63,7 +63,7 @@ __device__ __forceinline__ void store_directly(const ACCUMULATORS& accumulators,
     for (int block = 0; block < ACCUMULATORS::BLOCKS; ++block)
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const int r = row + 64 * block + 16 * warp + 8 * half + lane / 4;
+            const int r = row + 64 * block + accumulators.row_of(16 * warp + 8 * half + lane / 4);
 #pragma unroll
             for (int eight = 0; eight < ACCUMULATORS::EIGHTS; ++eight) {
                 const int c = column + 8 * eight + lane % 4 * 2;

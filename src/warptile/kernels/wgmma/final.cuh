@@ -18,7 +18,8 @@ enum WgmmaMode {
 };
 
 template <int STAGES_, int CONSUMERS_, int MODE_, int CLUSTER_M_, int CLUSTER_N_, int GROUP_, bool ALONG_N_, bool OVERLAP_,
-          bool STREAM_, bool SPLIT_, bool BATCHED_, bool SHARED_A_, bool SHARED_B_, bool ONCE_A_, bool ONCE_B_>
+          bool STREAM_, bool SPLIT_, bool BATCHED_, bool SHARED_A_, bool SHARED_B_, bool ONCE_A_, bool ONCE_B_,
+          bool ANY_START_>
 struct WgmmaConfig {
     static constexpr int STAGES = STAGES_, CONSUMERS = CONSUMERS_, MODE = MODE_;
     static constexpr int CLUSTER_M = CLUSTER_M_, CLUSTER_N = CLUSTER_N_, CLUSTER = CLUSTER_M * CLUSTER_N, GROUP = GROUP_;
@@ -29,6 +30,8 @@ struct WgmmaConfig {
     static constexpr bool BATCHED = BATCHED_, SHARED_A = SHARED_A_, SHARED_B = SHARED_B_;
     // A is loaded once in the launch, or B: L2 need not keep it.
     static constexpr bool ONCE_A = ONCE_A_, ONCE_B = ONCE_B_;
+    // Rows of A begin at any element: they go through registers.
+    static constexpr bool ANY_START = ANY_START_;
     static constexpr int THREADS = WARPGROUP * (CONSUMERS + 1);
     // Bits of the blocks of a cluster that need the same rows of A as block 0, and the same columns of B.
     static constexpr unsigned ROW_OF_BLOCKS = CLUSTER_N == 1 ? 1 : 1 | 1 << CLUSTER_M, COLUMN_OF_BLOCKS = (1 << CLUSTER_M) - 1;
@@ -37,6 +40,8 @@ struct WgmmaConfig {
     static_assert(MODE != PINGPONG || !PARTIAL, "the depth of cooperative tiles is shared");
     static_assert(!STREAM || !SPLIT, "the depth is shared in one way");
     static_assert(!OVERLAP || (MODE == COOPERATIVE && !PARTIAL), "OVERLAP goes with whole, cooperative tiles");
+    static_assert(!ANY_START || (MODE == COOPERATIVE && CLUSTER == 1 && !OVERLAP && !STREAM && !BATCHED),
+                  "rows that begin at any element are one block's own, in the simplest schedule or with its depth split");
     // Of the registers of a multiprocessor, what the producer's warpgroup, with storers and without, and two consumers get a
     // thread.
     static constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
@@ -47,25 +52,29 @@ struct WgmmaConfig {
     static constexpr int HELD_REGISTERS = 192;
 };
 
-template <typename OPERATION, typename TILE, typename CONFIG, bool STORE_BY_TMA, int STORE_WIDTH>
+// `other_rows` are maps of rows of A whose remainder by eight is 1 to 7, with ANY_START; `map_a` is of the first.
+template <typename OPERATION, typename TILE, typename CONFIG, bool STORE_BY_TMA, int STORE_WIDTH, typename... MAPS>
 __global__ void __launch_bounds__(CONFIG::THREADS, 1)
     wgmma_final(const typename OPERATION::ELEMENT* a, const typename OPERATION::ELEMENT* b,
                 const typename OPERATION::OUT* c, typename OPERATION::OUT* d, int m, int n, int k, long long lda,
                 long long ldb, long long ldc, long long ldd, typename OPERATION::SCALE alpha,
                 typename OPERATION::SCALE beta, const __grid_constant__ TensorMap map_a,
                 const __grid_constant__ TensorMap map_b, const __grid_constant__ TensorMap map_d, int streamed,
-                unsigned char* places, unsigned* flags, int batch, long long matrix_stride_c, long long matrix_stride_d) {
+                unsigned char* places, unsigned* flags, int batch, long long matrix_stride_c, long long matrix_stride_d,
+                const __grid_constant__ MAPS... other_rows) {
     constexpr int CONSUMERS = CONFIG::CONSUMERS, CLUSTER = CONFIG::CLUSTER, CLUSTER_M = CONFIG::CLUSTER_M;
     constexpr bool PINGPONG_MODE = CONFIG::MODE == PINGPONG;
     constexpr int TAKING = PINGPONG_MODE ? 1 : CONSUMERS;  // warpgroups that read a stage
     constexpr int BLOCKS = TILE::BM / 64 / TAKING;         // of 64 rows, of a warpgroup
+    constexpr int READERS = CONFIG::ANY_START ? WARPGROUP / 32 : 1;  // of a stage, in a warpgroup: those who say that they have
     static_assert(TILE::BM % (64 * TAKING) == 0, "each warpgroup has whole blocks of 64 rows");
-    using STAGE = WgmmaStage<OPERATION, TILE>;
+    using STAGE = WgmmaStage<OPERATION, TILE, CONFIG::ANY_START>;
     using RING = StageRing<CONFIG::STAGES, STAGE::BYTES>;
-    using OUTPUT = WgmmaOutput<OPERATION, TILE, STORE_BY_TMA, STORE_WIDTH, CONFIG::BATCHED>;
+    using OUTPUT = WgmmaOutput<OPERATION, TILE, STORE_BY_TMA, STORE_WIDTH, CONFIG::BATCHED, CONFIG::ANY_START>;
+    using ACCUMULATORS = WgmmaAccumulators<OPERATION, TILE, BLOCKS, CONFIG::ANY_START>;
     constexpr int PANELS = BLOCKS * OUTPUT::PANELS::COUNT;  // of D, of a warpgroup
     // With OVERLAP as many panels as fit into registers beside the next tile's sums wait for its steps, the last ones.
-    constexpr int SUMS = BLOCKS * WgmmaAccumulators<OPERATION, TILE, BLOCKS>::REGISTERS * (OPERATION::PROMOTED ? 2 : 1);
+    constexpr int SUMS = BLOCKS * ACCUMULATORS::REGISTERS * (OPERATION::PROMOTED ? 2 : 1);
     constexpr int FIT = SUMS < CONFIG::HELD_REGISTERS ? (CONFIG::HELD_REGISTERS - SUMS) / OUTPUT::PANELS::WORDS : 0;
     constexpr int HELD = FIT < PANELS ? FIT : PANELS, AT_ONCE = PANELS - HELD;
     static_assert(!CONFIG::OVERLAP || HELD > 0, "a part of a finished tile fits beside the next");
@@ -88,13 +97,14 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
     constexpr int NEIGHBOURS = CLUSTER_M + CONFIG::CLUSTER_N - 1;  // blocks of the same row or column of the cluster
     if (threadIdx.x == 0) {
         prefetch_tensor_map(map_a);
+        (prefetch_tensor_map(other_rows), ...);
         prefetch_tensor_map(map_b);
         if (STORE_BY_TMA) prefetch_tensor_map(map_d);
         if (PINGPONG_MODE)
             for (int consumer = 0; consumer < CONSUMERS; ++consumer) mbarrier_init(turns + consumer * MBARRIER_BYTES, 1);
         if (STORERS > 0)
             for (int consumer = 0; consumer < CONSUMERS; ++consumer) buffers_of(consumer).init(1, WARPGROUP / 32);
-        ring.init(TAKING * NEIGHBOURS);
+        ring.init(TAKING * NEIGHBOURS * READERS);
     }
     if constexpr (CLUSTER > 1) {
         cluster_barrier<true>();
@@ -121,7 +131,10 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                     const int depth = step * TILE::BK + beyond;
                     mbarrier_arrive_expect(full, STAGE::BYTES);
                     const int matrix_a = CONFIG::SHARED_A ? 0 : work.matrix, matrix_b = CONFIG::SHARED_B ? 0 : work.matrix;
-                    if constexpr (CONFIG::CLUSTER_N > 1) {
+                    if constexpr (CONFIG::ANY_START) {
+                        const TensorMap* const maps[] = {&map_a, &other_rows...};
+                        STAGE::A::template load<CONFIG::ONCE_A>(stage, maps, work.row, depth, full);
+                    } else if constexpr (CONFIG::CLUSTER_N > 1) {
                         STAGE::A::template load_share<CONFIG::CLUSTER_N, CONFIG::BATCHED>(
                             stage, map_a, work.row, depth, full, rank / CLUSTER_M,
                             CONFIG::ROW_OF_BLOCKS << rank % CLUSTER_M, matrix_a);
@@ -150,7 +163,7 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                          : PARTIAL_FEW ? CONFIG::CONSUMER_REGISTERS_PARTIAL
                                        : CONFIG::CONSUMER_REGISTERS>();
         const int consumer = group - 1, first_row = PINGPONG_MODE ? 0 : consumer * BLOCKS * 64;
-        WgmmaAccumulators<OPERATION, TILE, BLOCKS> accumulators;
+        ACCUMULATORS accumulators;
         OUTPUT output{gemm, map_d, buffers_of(consumer), consumer + 1, 0, matrix_stride_d};
         const auto take_matrix = [&] {
             if constexpr (CONFIG::BATCHED) {
@@ -161,7 +174,8 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
 
         // Tells those who fill this stage, here and in neighbouring blocks, that this warpgroup has read it.
         const auto release = [&](int stage) {
-            const int thread = threadIdx.x % WARPGROUP;
+            if constexpr (CONFIG::ANY_START) __syncwarp();
+            const int thread = threadIdx.x % (WARPGROUP / READERS);
             if constexpr (CLUSTER == 1) {
                 if (thread == 0) mbarrier_arrive(ring.empty(stage));
             } else if (thread < CLUSTER && (thread % CLUSTER_M == rank % CLUSTER_M || thread / CLUSTER_M == rank / CLUSTER_M)) {
@@ -171,7 +185,8 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
 
         // One step of depth in two parts: its products start, and the stage that was read before is given back. Between
         // them there is time for something else. At the `end` all products are over.
-        WgmmaAccumulators<OPERATION, TILE, BLOCKS> partial;
+        ACCUMULATORS partial;
+        const typename STAGE::A::Reader reader(gemm.a, gemm.lda);
         const auto start = [&](bool first) {
             // With STREAM the compiler does not see that all lanes are at the same stage, and moves every descriptor to a
             // uniform register on its own, between the products.
@@ -179,6 +194,8 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
             mbarrier_wait(ring.full(position.stage), position.parity);
             if constexpr (OPERATION::PROMOTED) {
                 partial.multiply(ring.at(stage), first_row, false);
+            } else if constexpr (CONFIG::ANY_START) {
+                accumulators.multiply(reader, ring.at(stage), first_row, !first);
             } else {
                 accumulators.multiply(ring.at(stage), first_row, !first);
             }
@@ -289,7 +306,7 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                     mbarrier_arrive(turns + (1 - consumer) * MBARRIER_BYTES);
                 end();
                 if constexpr (CONFIG::STREAM) {
-                    using PARTIAL = PartialSums<WgmmaAccumulators<OPERATION, TILE, BLOCKS>>;
+                    using PARTIAL = PartialSums<ACCUMULATORS>;
                     const PARTIAL partials{places, flags, consumer + 1};
                     const auto place_of = [&](int team) { return (team * CLUSTER + rank) * CONSUMERS + consumer; };
                     if (work.first > 0) {
@@ -306,10 +323,9 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                 }
                 take_matrix();
                 if constexpr (CONFIG::SPLIT) {
-                    using SUMS = WgmmaAccumulators<OPERATION, TILE, BLOCKS>;
                     if constexpr (CONFIG::BATCHED) gemm.d = d + work.matrix * matrix_stride_d;
                     const int splits = schedule.teams / streamed, tile = schedule.team / splits;
-                    SplitSums<OPERATION, SUMS, STORE_WIDTH % 2 == 0 && !OPERATION::D_COLUMN_MAJOR>{
+                    SplitSums<OPERATION, ACCUMULATORS, STORE_WIDTH % 2 == 0 && !OPERATION::D_COLUMN_MAJOR>{
                         gemm, {places, flags, consumer + 1}, flags + (tile * CLUSTER + rank) * CONSUMERS + consumer,
                         (tile * splits * CLUSTER + rank) * CONSUMERS + consumer, CLUSTER * CONSUMERS,
                         schedule.team % splits, splits, work.row + first_row, work.column}.finish(accumulators);

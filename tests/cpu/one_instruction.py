@@ -39,6 +39,9 @@ class Bench:
     def address_of(self, symbol: str) -> int:
         return {"table": 0x4000, "table2": 0x5000}[symbol]
 
+    def addresses_of(self, symbol: str, offset: int = 0) -> Any:
+        return np.array([self.address_of(symbol) + offset], dtype=np.int64)
+
 
 def execute(text: str, registers: str, *, index: Any = None, lanes: int | None = None, **values: Any) -> Any:
     """Run the instructions ``text`` on registers declared by ``registers`` (``"f32 d a b, pred p"``).

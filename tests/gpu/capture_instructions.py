@@ -54,7 +54,7 @@ class Gpu:
             driver.Allocation.from_array(found) as target,
         ):
             packed = executor.Arguments(spec, {"source": source.address, "target": target.address})
-            self._functions[probe.entry].launch(spec.grid, spec.block, spec.cluster, 0, 0, packed.address)
+            self._functions[probe.entry].launch(spec, 0, packed.address)
             driver.synchronize()
             target.to_host(found)
         return found

@@ -42,7 +42,7 @@ class Gpu:
         try:
             packed = executor.Arguments(spec, {name: each.address for name, each in held.items()})
             function = self._module.function(spec.entry)
-            function.launch(spec.grid, spec.block, spec.cluster, 0, 0, packed.address)
+            function.launch(spec, 0, packed.address)
             driver.synchronize()
             return held[case.answer].to_host(operands[case.answer])
         finally:

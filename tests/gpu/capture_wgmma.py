@@ -42,7 +42,7 @@ class Gpu:
         ):
             packed = executor.Arguments(spec, {"source": given.address, "target": target.address})
             function = self._module.function(probe.entry)
-            function.launch(spec.grid, spec.block, spec.cluster, 0, 0, packed.address)
+            function.launch(spec, 0, packed.address)
             driver.synchronize()
             target.to_host(found)
         return found

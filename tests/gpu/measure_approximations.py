@@ -177,7 +177,7 @@ def sweep(module: driver.Module, swept: Swept) -> tuple[dict[str, object], np.nd
     with driver.Allocation.from_array(found) as memory:
         spec = LaunchSpec(f"sweep_{swept.entry}", (BINS * 64, 1, 1), (256, 1, 1), (Pointer("out"),))
         packed = executor.Arguments(spec, {"out": memory.address})
-        module.function(spec.entry).launch(spec.grid, spec.block, spec.cluster, 0, 0, packed.address)
+        module.function(spec.entry).launch(spec, 0, packed.address)
         driver.synchronize()
         memory.to_host(found)
     table = found[1:].reshape(BINS, 5)
@@ -205,7 +205,7 @@ def dump(module: driver.Module, instruction: str, first: float, binades: int) ->
         arguments = (Pointer("out"), Scalar("u32", start))
         spec = LaunchSpec(f"dump_{instruction.replace('.', '_')}", (count // 256, 1, 1), (256, 1, 1), arguments)
         packed = executor.Arguments(spec, {"out": memory.address})
-        module.function(spec.entry).launch(spec.grid, spec.block, spec.cluster, 0, 0, packed.address)
+        module.function(spec.entry).launch(spec, 0, packed.address)
         driver.synchronize()
         memory.to_host(found)
     return found

@@ -135,7 +135,7 @@ def test_rows_of_a_begin_anywhere():
     flat = {**WGMMA_PLAIN, "BK": 64, "STAGES": 3}
     configs = (
         {**flat, "BM": 128, "BN": 128},
-        {**flat, "BM": 128, "BN": 64, "SWAP": 1, "SPLITS": 4},
+        {**flat, "BM": 128, "BN": 64, "SWAP": 1, "SPLITS": 4, "SMS": 132},
         {**flat, "BM": 64, "BN": 64, "BK": 256, "CONSUMERS": 1, "SWAP": 1},
     )
     for number, config in enumerate(configs):

@@ -44,7 +44,7 @@ def run_on_gpu(module, case, buffers):
     try:
         assert {a.operand for a in spec.arguments if isinstance(a, Pointer)} == set(memory)
         packed = executor.Arguments(spec, {name: allocation.address for name, allocation in memory.items()})
-        module.function(case.name).launch(spec.grid, spec.block, spec.cluster, 0, 0, packed.address)
+        module.function(case.name).launch(spec, 0, packed.address)
         driver.synchronize()
         for name in wmma_cases.OUTPUTS:
             memory[name].to_host(buffers[name])

@@ -37,8 +37,9 @@ STREAM_REGISTERS, CLUSTER_REGISTERS, STREAM_WIDE_REGISTERS = 8, 4, 8
 """More of them where blocks hand sums on, where these blocks are in clusters as well, and where with STREAM D has 32
 bits or is one of several."""
 
-STREAM_ABREAST = 96
-"""Most sums of a thread with STREAM in clusters of four, and with a D of 32 bits in those along N."""
+STREAM_CLUSTERED, STREAM_COPYING = 96, 120
+"""Most sums of a thread with STREAM: in clusters of four, or in others where D has 32 bits or TMA cannot store it; and
+in no cluster where TMA cannot store it."""
 
 FRAGMENT_REGISTERS, READER_REGISTERS = 8, 6
 """More of them where A goes through registers: two fragments for each 64 rows, and where they begin in a stage."""
@@ -169,11 +170,12 @@ def _registers_reason(seen: Problem, config: Config) -> str | None:
         needed += STREAM_REGISTERS + (CLUSTER_REGISTERS if config["CM"] * config["CN"] > 1 else 0)
     if config["STREAM"] and (seen.d.dtype.bits == 32 or seen.batch > 1):
         needed += STREAM_WIDE_REGISTERS
-    abreast = config["CN"] > 1 and (config["CM"] > 1 or seen.d.dtype.bits == 32)
-    if config["STREAM"] and abreast and sums > STREAM_ABREAST:
-        return (
-            f"STREAM is 1, CN is {config['CN']} and a thread has {sums} sums; {STREAM_ABREAST} fit: take a smaller tile"
-        )
+    if config["STREAM"]:
+        clustered, copies = config["CM"] * config["CN"] > 1, not tiles.by_tma(seen)
+        wide = copies or seen.d.dtype.bits == 32 or min(config["CM"], config["CN"]) > 1
+        most = STREAM_CLUSTERED if clustered and wide else STREAM_COPYING if copies else sums
+        if sums > most:
+            return f"STREAM is 1 and a thread has {sums} sums; {most} fit here: take a smaller tile"
     if config["SWAP"]:
         most = TURNED_WIDE if seen.d.dtype.bits == 32 else TURNED_BY_TURNS if config["PINGPONG"] else sums
         if sums > most:

@@ -89,7 +89,7 @@ MODES: tuple[Config, ...] = (
     {"OVERLAP": 1, "CM": 2, "SMS": 4},
     {"STREAM": 1, "SMS": 5},
     {"STREAM": 1, "SMS": 7, "BN": 192},
-    {"STREAM": 1, "CM": 2, "SMS": 10},
+    {"STREAM": 1, "CM": 2, "SMS": 10, "BN": 192},
     {"SPLITS": 2},
     {"SPLITS": 3, "BN": 192},
     {"SPLITS": 4, "BM": 64, "CONSUMERS": 1},

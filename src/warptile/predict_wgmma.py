@@ -1,4 +1,5 @@
-"""Predicted time of a Hopper rung: what `warptile.predict` does, for blocks that stay and operands that TMA brings.
+"""Predicted time of a Hopper rung before the last: what `warptile.predict` does, for blocks that stay and operands that
+TMA brings. The last one, `wgmma-final`, has costs of its own: `warptile.rungs.wgmma_cost`.
 
 A block computes BM x BN of D in steps of BK; copies and products, and in the later rungs stores, go on at one time.
 
@@ -43,7 +44,7 @@ def terms(rung: Rung, problem: Problem, config: Config, device: Device) -> dict[
     steps = max(1, ceil_div(seen.k, bk))
     each_bytes, out_bytes = seen.a.dtype.bytes, seen.d.dtype.bytes
     busy = min(blocks, device.multiprocessors)
-    turns = tiles / busy if config.get("STREAM") else ceil_div(tiles, busy)
+    turns = ceil_div(tiles, busy)
     clock_ms = 1e3 / device.clock_hz
     rate = device.wgmma_tflops.get(problem.a.dtype.name, device.wgmma_tflops["float16"]) * 1e12
     rate *= device.sparse_gain if problem.a.sparse else 1.0
@@ -66,9 +67,8 @@ def terms(rung: Rung, problem: Problem, config: Config, device: Device) -> dict[
         "tensor": turns * steps * math_clocks * clock_ms,
     }
     epilogue_clocks = 4 * bm * bn * out_bytes / device.shared_bytes_per_clock_per_sm
-    hidden = config.get("OVERLAP") or config.get("PINGPONG")
     found["latency"] = (
-        (DRAM_LATENCY_CLOCKS * 2 + (epilogue_clocks if hidden else turns * epilogue_clocks)) * clock_ms
+        (DRAM_LATENCY_CLOCKS * 2 + turns * epilogue_clocks) * clock_ms
         + max(found["tensor"], found["shared"])
         + (0 if cluster == 1 else DRAM_LATENCY_CLOCKS * clock_ms)
     )

@@ -30,9 +30,10 @@ ROWS = wgmma.ROWS
 ROW_BYTES = 128
 """Bytes of a row of a panel: the widest that TMA permutes."""
 
-MOST_COLUMNS = 128
-"""Of D, where A's rows are taken as they lie badly: there A is read once, and to copy it doubles and triples the time.
-With many columns registers cost more than the copy (H200: 306 us against 232 at 4095^3)."""
+MOST_COLUMNS = 512
+"""Of D, where A's rows are taken as they lie badly: there A is read once or twice, and to copy it doubles and triples
+the time. With more columns registers cost more than the copy: 8192 rows of A with K = 8191 took 56 us against 107 for
+128 columns of D, 74 against 125 for 256, 147 against 164 for 512, and 4095^3 took 306 against 232 (H200)."""
 
 CLASSES = 8
 """Rows of 16-bit elements that are so many apart begin equally far from a multiple of 16 bytes."""

@@ -111,7 +111,6 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
     } else {
         __syncthreads();
     }
-    allow_next_launch();
     wait_for_previous_launch();
     constexpr bool PARTIAL_FEW = CONFIG::PARTIAL && SUMS <= CONFIG::FEW_SUMS;
     SCHEDULE schedule(m, n, gemm.k, CONFIG::PARTIAL ? streamed : 0, rank, CONFIG::BATCHED ? batch : 1);
@@ -334,6 +333,7 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                 output.store_all(accumulators, work.row + first_row, work.column);
             }
         }
+        allow_next_launch();
         output.finish();
     }
     if constexpr (CLUSTER > 1) cluster_barrier<false>();

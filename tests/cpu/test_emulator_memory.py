@@ -215,6 +215,10 @@ def test_an_asynchronous_copy_checks_its_source() -> None:
     with pytest.raises(IllegalAddress, match=r"thread \(31, 0, 0\)"):
         run_cuda(COPY.format(first=1, second=0), "k", [out, np.ones((63, 4), np.int32), Scalar("s32", 16)])
     run_cuda(COPY.format(first=1, second=0), "k", [out, np.ones((1, 4), np.int32), Scalar("s32", 0)])
+    ends = np.ones(63 * 4 + 2, np.int32)
+    run_cuda(COPY.format(first=1, second=0), "k", [out, ends, Scalar("s32", 8)])
+    with pytest.raises(IllegalAddress, match=r"thread \(31, 0, 0\)"):
+        run_cuda(COPY.format(first=1, second=0), "k", [out, ends, Scalar("s32", 9)])
 
 
 def test_unknown_schedule() -> None:

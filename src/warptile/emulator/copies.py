@@ -97,10 +97,9 @@ class PendingCopies:
         shared, target_offsets = memory.resolve(instruction, active, "shared", target, size)
         where, source_offsets = memory.resolve(instruction, active, "global", source, size)
         memory.check_write(instruction, active, shared, target_offsets, size, None)
-        reads = source_bytes > 0
-        if reads.all():
+        if (source_bytes == size).all():
             memory.check_read(instruction, active, where, source_offsets, size)
-        elif reads.any():
+        elif source_bytes.any():
             self._check_partial(instruction, active, where, source_offsets, source_bytes, size)
         batch = Batch(
             instruction, active.lanes, target_offsets, source_offsets, source_bytes.astype(np.int64), size,
@@ -223,7 +222,7 @@ class PendingCopies:
     def _check_partial(
         self, instruction: Instruction, active: Active, where: Space, offsets: Offsets, source_bytes: Array, size: int
     ) -> None:
-        """Check only the bytes that are read: each power-of-two piece of a partial copy."""
+        """Check only the bytes that are read: of a partial copy one after the other."""
         whole = source_bytes >= size
         if whole.any():
             self._memory.check_read(instruction, active.where(whole), where, offsets[whole], size)

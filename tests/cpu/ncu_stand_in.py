@@ -34,7 +34,7 @@ def install(folder, monkeypatch, *, raw, sass, lines="", unknown=(), suffix=""):
             requests = json.loads(pathlib.Path(arguments[-1]).read_text())
             for index, request in enumerate(requests):
                 print("==PROF== Profiling")
-                print(f"warptile-launch {{index}} " + ("ok" if request["config"] else "UnsupportedError: no"))
+                print(f"warptile-launch {{index}} " + ("ok" if request.get("config", True) else "UnsupportedError: no"))
             pathlib.Path(value("--export") + {suffix!r}).write_text("report")
         """)
     )

@@ -26,7 +26,8 @@ from warptile.bench import (
 from warptile.bench.environment import Sampler
 from warptile.bench.journal import Journal
 from warptile.bench.measurements import Cell, Check, Profile, Sanitized, Tuning
-from warptile.bench.profile import LaunchRequest, NcuRun, ProfileError, launched, unprofiled
+from warptile.bench.ncu import ProfileError, launched
+from warptile.bench.profile import LaunchRequest, NcuRun, unprofiled
 from warptile.bench.records import (
     CorrectnessRecord,
     LadderRecord,

@@ -6,22 +6,18 @@ import ncu_stand_in
 import pytest
 
 from warptile.bench.lines import busiest, from_emulator, from_ncu, short_name, text_of
+from warptile.bench.ncu import ProfileError, launched, number, parse_raw, unknown_metrics
 from warptile.bench.profile import (
     METRICS,
     LaunchRequest,
-    ProfileError,
     api_counters,
     by_opcode,
-    launched,
-    number,
     opcode_of,
     parse_lines,
-    parse_raw,
     parse_sass,
     profile,
     stalls_of,
     to_profile,
-    unknown_metrics,
     unprofiled,
 )
 from warptile.bench.workloads import F16_F32

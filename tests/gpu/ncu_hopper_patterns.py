@@ -82,7 +82,7 @@ def metrics_of_the_chip(ncu: str) -> list[str]:
 
 def main() -> None:
     """Run ncu as often as it takes to leave out metrics that it does not know, and write what it gave."""
-    from warptile.bench.profile import find_ncu, unknown_metrics
+    from warptile.bench.ncu import find_ncu, unknown_metrics
 
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
@@ -123,7 +123,7 @@ def main() -> None:
 
 def digest(folder: Path, asked: list[str], tool: str) -> None:
     """Make the record and the tables of the page that ncu gave."""
-    from warptile.bench.profile import parse_raw
+    from warptile.bench.ncu import parse_raw
 
     rows = parse_raw((folder / "raw.csv").read_text())
     found = [

@@ -51,7 +51,7 @@ def launch_all() -> None:
 
 @pytest.mark.gpu
 def test_nsight_compute_reads_the_recorded_counts() -> None:
-    from warptile.bench.profile import find_ncu
+    from warptile.bench.ncu import find_ncu
     from warptile.errors import WarptileError
 
     try:

@@ -52,6 +52,9 @@ def sources_of(stage: str, work: Work) -> list[Source]:
     if stage == "suites":
         rows = [row for suite in work.suites for row in chosen(suite, work.only)]
         return comparison.sources_of(rows, work.device)
+    if stage == "counters":
+        counted = [row for rows in work.rows_to_count.values() for row, _ in rows]
+        return comparison.sources_of(counted, work.device)
     found: dict[Source, None] = {}
     for plan in plans_of(stage, work):
         found |= dict.fromkeys(sources(plan))

@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,7 +26,7 @@ from pathlib import Path
 import msgspec
 
 from warptile.bench.measurements import ProblemKey, Profile
-from warptile.errors import NoDeviceError, WarptileError
+from warptile.bench.ncu import collect, find_ncu, launched, number, page, parse_raw
 from warptile.headers import KERNELS
 
 SECTIONS = ("LaunchStats", "Occupancy", "WarpStateStats", "SourceCounters")
@@ -72,9 +70,6 @@ METRICS = (
 )
 """Metrics beside those of the sections. One that this GPU lacks is dropped, and the record says so."""
 
-MOST_TRIES = 8
-"""How often a collection is tried again with fewer metrics."""
-
 TENSOR_OPCODES = ("HMMA", "IMMA", "DMMA", "BMMA", "HGMMA", "IGMMA", "QGMMA", "BGMMA")
 SHARED_LOADS = ("LDS", "LDSM")
 SHARED_STORES = ("STS", "STSM", "LDGSTS")
@@ -93,12 +88,6 @@ COLUMNS = {
 _OPCODE = re.compile(r"^\s*(?:@!?U?P[T\d]+\s+)?([A-Z][A-Z0-9]*)")
 _STALL = re.compile(r"^smsp__average_warps_issue_stalled_(\w+?)_per_issue_active\.ratio$")
 _KEPT = re.compile(r"(gpu|launch|l1tex|lts|dram|sm)__|smsp__(sass|inst)_|memory_l|smsp__average_warps_issue")
-_LAUNCHED = re.compile(r"^warptile-launch (\d+) (ok|.+)$", re.MULTILINE)
-_METRIC_NAME = re.compile(r"[a-z0-9]+__[a-z0-9_]+(?:\.[a-z_.]+)?")
-
-
-class ProfileError(WarptileError, RuntimeError):
-    """Nsight Compute ran and gave no report."""
 
 
 class LaunchRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -130,29 +119,6 @@ class Line:
     line: int
     counters: dict[str, float] = field(default_factory=dict)
     opcodes: dict[str, int] = field(default_factory=dict)
-
-
-def number(text: str) -> float | None:
-    """A number as Nsight Compute prints it (``1,234.5``), or None for ``n/a``, ``-`` and words."""
-    try:
-        return float(text.strip().replace(",", ""))
-    except ValueError:
-        return None
-
-
-def parse_raw(text: str) -> list[dict[str, float]]:
-    """The raw page (``--page raw --csv --print-units base``): one dict of metrics for each launch, in launch order."""
-    rows = [row for row in csv.reader(io.StringIO(text)) if row]
-    start = next((i for i, row in enumerate(rows) if row[0] == "ID"), None)
-    if start is None:
-        return []
-    header = rows[start]
-    launches = [row for row in rows[start + 1 :] if row[0].strip().isdigit() and len(row) == len(header)]
-    found = []
-    for row in launches:
-        values = {name: number(value) for name, value in zip(header, row, strict=True) if "__" in name}
-        found.append({name: value for name, value in values.items() if value is not None})
-    return found
 
 
 def opcode_of(sass: str) -> str | None:
@@ -312,43 +278,6 @@ def unprofiled(request: LaunchRequest, reason: str) -> Profile:
     )  # fmt: skip
 
 
-def launched(output: str) -> tuple[list[int], dict[int, str]]:
-    """From the driver program's output: indices of the launches made, in order, and reasons of those that failed."""
-    made: list[int] = []
-    failed: dict[int, str] = {}
-    for index, answer in _LAUNCHED.findall(output):
-        if answer == "ok":
-            made.append(int(index))
-        else:
-            failed[int(index)] = answer
-    return made, failed
-
-
-def unknown_metrics(output: str, asked: Sequence[str]) -> list[str]:
-    """Metrics that Nsight Compute's error lines name as unknown."""
-    lines = [line for line in output.splitlines() if "==ERROR==" in line or "==WARNING==" in line]
-    named = {name for line in lines for name in _METRIC_NAME.findall(line)}
-    stems = {name.split(".")[0] for name in named}
-    return [metric for metric in asked if metric in named or metric.split(".")[0] in stems]
-
-
-def find_ncu() -> str:
-    """Where Nsight Compute's command line is.
-
-    Raises:
-        NoDeviceError: it is not installed.
-    """
-    found = shutil.which("ncu") or next(
-        (str(path) for path in sorted(Path("/opt/nvidia/nsight-compute").glob("*/ncu"), reverse=True)), None
-    )
-    if found is None:
-        raise NoDeviceError(
-            "ncu: Nsight Compute is not on the PATH; install it with the CUDA toolkit, or count on the emulator: "
-            "warptile profile RUNG --backend emulator"
-        )
-    return found
-
-
 @dataclass(frozen=True)
 class NcuRun:
     """What a run of Nsight Compute gave: a profile for each request, and what it could not do."""
@@ -366,21 +295,19 @@ def profile(requests: Sequence[LaunchRequest], *, with_lines: bool = False, time
         NoDeviceError: Nsight Compute is not installed.
         ProfileError: it wrote no report; the message carries the end of its output.
     """
-    ncu = find_ncu()
+    options = ["--kernel-name-base", "mangled", "--kernel-name", "regex:warptile"]
+    options += ["--import-source", "yes", "--source-folders", str(KERNELS)] if with_lines else []
+    options += [word for section in SECTIONS for word in ("--section", section)]
     with tempfile.TemporaryDirectory(prefix="warptile-ncu-") as name:
-        folder = Path(name)
-        (folder / "requests.json").write_bytes(msgspec.json.encode(list(requests)))
-        report = folder / "report.ncu-rep"
-        report, output, dropped = _collect(ncu, folder / "requests.json", report, timeout_s, with_lines=with_lines)
+        asked = Path(name) / "requests.json"
+        asked.write_bytes(msgspec.json.encode(list(requests)))
+        program = [sys.executable, "-m", "warptile.bench.launch_once", str(asked)]
+        report, output, dropped = collect(program, Path(name) / "report.ncu-rep", METRICS, options, timeout_s)
         made, failed = launched(output)
-
-        def page(*arguments: str) -> str:
-            command = [ncu, "--import", str(report), "--csv", "--print-units", "base", *arguments]
-            return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=True).stdout
-
-        metrics = parse_raw(page("--page", "raw"))
-        instructions = parse_sass(page("--page", "source", "--print-source", "sass"))
-        lines = parse_lines(page("--page", "source", "--print-source", "cuda,sass")) if with_lines else []
+        metrics = parse_raw(page(report, "--page", "raw", timeout_s=timeout_s))
+        source = ("--page", "source", "--print-source")
+        instructions = parse_sass(page(report, *source, "sass", timeout_s=timeout_s))
+        lines = parse_lines(page(report, *source, "cuda,sass", timeout_s=timeout_s)) if with_lines else []
     found = {
         index: to_profile(requests[index], metrics[order], instructions[order] if order < len(instructions) else [])
         for order, index in enumerate(made)
@@ -390,39 +317,5 @@ def profile(requests: Sequence[LaunchRequest], *, with_lines: bool = False, time
         found.get(i) or unprofiled(request, failed.get(i, "no counters: see the record's failures"))
         for i, request in enumerate(requests)
     )
-    version = subprocess.run([ncu, "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
+    version = subprocess.run([find_ncu(), "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
     return NcuRun(profiles, tuple(tuple(each) for each in lines), tuple(dropped), version.strip().splitlines()[-1])
-
-
-def _collect(
-    ncu: str, requests: Path, report: Path, timeout_s: float, *, with_lines: bool
-) -> tuple[Path, str, list[str]]:
-    """Run the driver program under Nsight Compute: the report's file, the output, the metrics that had to be dropped.
-
-    Newer releases add a letter to the report's name.
-    """
-    asked = list(METRICS)
-    dropped: list[str] = []
-    program = [sys.executable, "-m", "warptile.bench.launch_once", str(requests)]
-    for _ in range(MOST_TRIES):
-        command = [ncu, "--clock-control", "none", "--target-processes", "all", "--force-overwrite",
-                   "--kernel-name-base", "mangled", "--kernel-name", "regex:warptile",
-                   "--export", str(report)]  # fmt: skip
-        if with_lines:
-            command += ["--import-source", "yes", "--source-folders", str(KERNELS)]
-        for section in SECTIONS:
-            command += ["--section", section]
-        command += ["--metrics", ",".join(asked), *program]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=timeout_s, check=False, env=dict(os.environ)
-        )
-        output = done.stdout + done.stderr
-        written = sorted(report.parent.glob(f"{report.name}*"))
-        if written:
-            return written[0], output, dropped
-        unknown = unknown_metrics(output, asked)
-        if not unknown:
-            break
-        dropped += unknown
-        asked = [metric for metric in asked if metric not in unknown]
-    raise ProfileError(f"ncu wrote no report (exit status {done.returncode}). End of its output:\n{output[-3000:]}")

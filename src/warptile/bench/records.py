@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from warptile.bench.contest import Contest
+from warptile.bench.counted import Counted
 from warptile.bench.measurements import (
     BaselineTime,
     Cell,
@@ -131,6 +132,12 @@ class SearchesRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag=
     searches: tuple[Searched, ...]
 
 
+class CountersRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag="warptile.record.counters/1"):
+    """Hardware counters of rows of the suites, as plans take them, and of what they are compared with."""
+
+    counted: tuple[Counted, ...]
+
+
 AnyRecord = (
     LadderRecord
     | CorrectnessRecord
@@ -142,6 +149,7 @@ AnyRecord = (
     | UnalignedRecord
     | SuitesRecord
     | SearchesRecord
+    | CountersRecord
 )
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")

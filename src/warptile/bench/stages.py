@@ -17,6 +17,7 @@ import msgspec
 from warptile.arch import REFERENCE_ARCH
 from warptile.bench import comparison, correctness, precision, sweep, unaligned
 from warptile.bench.contest import Contest
+from warptile.bench.counted import Counted
 from warptile.bench.environment import Sampler, describe
 from warptile.bench.journal import Journal, Task
 from warptile.bench.measure import SHORT_COOL
@@ -37,6 +38,7 @@ from warptile.bench.profile import NcuRun, profile
 from warptile.bench.records import (
     AnyRecord,
     CorrectnessRecord,
+    CountersRecord,
     LadderRecord,
     LayoutsRecord,
     ProfileRecord,
@@ -45,10 +47,12 @@ from warptile.bench.records import (
     TuningRecord,
     TypesRecord,
     UnalignedRecord,
+    committed,
 )
 from warptile.bench.requests import profile_requests, sanitize_requests
+from warptile.bench.row_counters import count, rows_to_count
 from warptile.bench.sanitize import TOOLS, WITHOUT_RACECHECK, latest_runs, run
-from warptile.bench.suites import SUITES
+from warptile.bench.suites import SUITES, Row
 from warptile.bench.workloads import (
     BF16,
     COUNTER_SHAPES,
@@ -76,7 +80,8 @@ from warptile.tune import Outcome, Progress, Stage
 from warptile.tune_gpu import tune_on_gpu
 from warptile.tuned import Table
 
-STAGES = ("correctness", "tune", "sweep", "cool", "types", "layouts", "unaligned", "suites", "ncu", "sanitize")
+STAGES = ("correctness", "tune", "sweep", "cool", "types", "layouts", "unaligned", "suites", "counters", "ncu",
+          "sanitize")  # fmt: skip
 """In the order in which they run: later stages use what earlier ones found."""
 
 FULL_SIZE = 4096
@@ -163,6 +168,13 @@ class Work:
         """Operands and references of the checks."""
         return correctness.Checker(self.arch)
 
+    @property
+    def rows_to_count(self) -> dict[str, list[tuple[Row, Contest]]]:
+        """Rows of suites whose counters are taken: as this journal measured them, or else as the records have them."""
+        known = [contest for record in committed() if isinstance(record, SuitesRecord) for contest in record.contests]
+        mine = self.journal.results(Contest, "suite/").values()
+        return rows_to_count([*known, *mine], self.suites, self.only)
+
     def baseline_of(self, key: ProblemKey) -> BaselineTime:
         """The result of a baseline's task."""
         name = f"baseline/{sweep.key_name(key)}"
@@ -219,6 +231,12 @@ def _unaligned(work: Work) -> Iterator[Task]:
 
 def _suites(work: Work) -> Iterator[Task]:
     yield from comparison.tasks(work.suites, lambda: work.bench, brief=work.brief, only=work.only)
+
+
+def _counters(work: Work) -> Iterator[Task]:
+    """One run of Nsight Compute for each suite that has rows to count."""
+    for suite, rows in work.rows_to_count.items():
+        yield f"counters/{suite}", lambda rows=rows: count(rows)  # type: ignore[misc]
 
 
 def _tune(work: Work) -> Iterator[Task]:
@@ -327,6 +345,7 @@ _TASKS: dict[str, Callable[[Work], Iterator[Task]]] = {
     "layouts": _layouts,
     "unaligned": _unaligned,
     "suites": _suites,
+    "counters": _counters,
     "ncu": _ncu,
     "sanitize": _sanitize,
 }
@@ -376,6 +395,9 @@ def records_of(
     contests = tuple(journal.results(Contest, "suite/").values())
     if contests:
         made.append(SuitesRecord(contests=contests, **about("suites", "suite/")))
+    counted = tuple(one for found in journal.results(list[Counted], "counters/").values() for one in found)
+    if counted:
+        made.append(CountersRecord(counted=counted, **about("counters", "counters/")))
     profiles = tuple(one for found in journal.results(list[Profile], "ncu/").values() for one in found)
     if profiles:
         made.append(ProfileRecord(profiles=profiles, **about("ncu", "ncu/")))

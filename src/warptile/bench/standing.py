@@ -151,6 +151,30 @@ def _standing(name: str, target: Target, measured: Sequence[Measured]) -> Standi
     return msgspec.structs.replace(described, met=not missed if described.has_target else None)
 
 
+def bound(target: Target, standing: Standing | None) -> float | None:
+    """The figure below which a row counts among those that make its class miss its target: the least that each row
+    may have and, where the mean is not reached, that mean; None where there is neither."""
+    least = target.each
+    if standing is not None and standing.geomean is not None and standing.geomean < (target.geomean or 0):
+        least = max(least or 0.0, target.geomean or 0.0)
+    return least
+
+
+def misses(measured: Sequence[Measured]) -> dict[str, list[Measured]]:
+    """Rows below their class's `bound`, by the class's name; one that failed is among them."""
+    held = {standing.name: standing for standing in standings(measured)}
+    found: dict[str, list[Measured]] = {}
+    for name, target in TARGETS.items():
+        least = bound(target, held.get(name))
+        for each in measured:
+            if least is None or each.contest is None or name not in each.row.classes:
+                continue
+            value = figure(each.contest, target)
+            if value is None or value < least:
+                found.setdefault(name, []).append(each)
+    return found
+
+
 CLASS_HEADER = (
     "class", "of", "rows", "geomean", "target", "least", "target", "least of all", "faster, equal, slower", "met",
 )  # fmt: skip

@@ -103,7 +103,8 @@ def _on_gpu(plan: Plan) -> tuple[tuple[LineCounts, ...], dict[str, float]]:
         ProfileError: it did not count.
     """
     from warptile.bench.lines import from_ncu
-    from warptile.bench.profile import LaunchRequest, ProfileError, profile
+    from warptile.bench.ncu import ProfileError
+    from warptile.bench.profile import LaunchRequest, profile
     from warptile.bench.workloads import to_key
 
     found = profile([LaunchRequest(plan.rung.name, to_key(plan.problem), dict(plan.config))], with_lines=True)

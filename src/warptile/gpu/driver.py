@@ -229,6 +229,16 @@ def synchronize() -> None:
     check(_cuda().cuCtxSynchronize(), "waiting for the GPU")
 
 
+@contextmanager
+def profiled() -> Iterator[None]:
+    """What a profiler that was told to wait (Nsight Compute's ``--profile-from-start off``) looks at."""
+    check(_cuda().cuProfilerStart(), "starting the profiler")
+    try:
+        yield
+    finally:
+        check(_cuda().cuProfilerStop(), "stopping the profiler")
+
+
 def encode_tensor_map(
     *,
     dtype: str,

@@ -1,0 +1,90 @@
+"""Launch rows of the suites, once each and as they ship: the program that runs under Nsight Compute.
+
+    python -m warptile.bench.count_rows REQUESTS.json
+
+Every participant has a stream of its own, by which its kernels are told from the next one's, and was launched before
+anything is counted, so that loading and workspaces are over. Dense operands are cut from one piece of random numbers.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+
+from warptile.bench.baseline import WORKSPACE_BYTES, CublasLt
+from warptile.bench.comparison import Device, plan_of
+from warptile.bench.pool import Pool, PooledProduct
+from warptile.bench.row_counters import CountRequest
+from warptile.bench.sweep import SEED, begin_of
+from warptile.bench.workloads import to_problem
+from warptile.device_product import DeviceProduct, Launcher
+from warptile.gpu import driver
+from warptile.gpu.timing import Candidate
+
+ONE_SET = 0
+"""The size of an L2 that keeps nothing: one set of operands. Nsight Compute empties the caches before each pass."""
+
+
+class Rows:
+    """Operands, kernels and the library for some rows."""
+
+    def __init__(self, requests: list[CountRequest]) -> None:
+        driver.enter()
+        about = driver.device_info()
+        self.device = Device(about.arch, about.name)
+        self._launcher, self._library = Launcher(), CublasLt()
+        self._workspace = driver.Allocation(WORKSPACE_BYTES)
+        problems = [to_problem(each.key, offset=each.offset) for each in requests if not each.key.sparse]
+        elements = dict.fromkeys(problem.a.dtype for problem in problems)
+        self._pools = {
+            element: Pool(element, [each for each in problems if each.a.dtype == element], ONE_SET, SEED)
+            for element in elements
+        }
+
+    def candidate(self, request: CountRequest) -> Candidate:
+        """Launches of one participant."""
+        problem = to_problem(request.key, offset=request.offset)
+        product: DeviceProduct | PooledProduct
+        if problem.a.sparse:
+            product = DeviceProduct(problem, sets=1, seed=SEED, offset_elements=request.offset)
+        else:
+            product = PooledProduct(
+                problem, self._pools[problem.a.dtype], self._launcher, ONE_SET, offset_elements=request.offset
+            )
+        if request.algorithm is None:
+            return product.candidate(plan_of(problem, self.device, request.max_sms))
+        library = self._library.product(request.key, begin_of(problem, request.offset))
+        names = [library.name(index) for index in range(len(library))]
+        if request.algorithm not in names:
+            raise LookupError(f"{self._library.version} does not offer {request.algorithm}: measure the suite again")
+        index, at = names.index(request.algorithm), product.pointers(0)
+        return Candidate(
+            lambda _, stream: library.launch(index, at["A"], at["B"], at["D"], self._workspace.address, stream), 1
+        )
+
+
+def main(path: str) -> int:
+    """Launch all requests of a file; 1 when one failed."""
+    requests = msgspec.json.decode(Path(path).read_bytes(), type=list[CountRequest])
+    rows, streams, failures = Rows(requests), [], 0
+    for index, request in enumerate(requests):
+        try:
+            candidate, stream = rows.candidate(request), driver.Stream()
+            streams.append(stream)  # kept, so that no later one takes its number
+            candidate.launch(0, stream.handle)
+            stream.synchronize()
+            with driver.profiled():
+                candidate.launch(0, stream.handle)
+                stream.synchronize()
+            answer = "ok"
+        except Exception as error:
+            failures += 1
+            answer = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        print(f"warptile-launch {index} {answer}", flush=True)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

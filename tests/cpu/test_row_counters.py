@@ -1,0 +1,141 @@
+"""Counters of the suites' rows: which rows, who takes part, and whose kernels are whose."""
+
+import json
+from contextlib import nullcontext
+
+import msgspec
+import ncu_stand_in
+import pytest
+from pretended_gpu import PretendedGpu
+
+from warptile.bench import count_rows, sweep
+from warptile.bench.contest import BESIDE, LIBRARY, OURS, Contest, Turns
+from warptile.bench.counted import CLOCK, METRICS, TIME, Counted, Kernel
+from warptile.bench.ncu import ProfileError, launched
+from warptile.bench.row_counters import CountRequest, assigned, count, participants, rows_to_count
+from warptile.bench.suites import SUITES
+from warptile.bench.workloads import BF16
+from warptile.gpu import driver
+
+KEY = BF16.key(64, 64, 64, "col")
+
+
+def contest(suite, row, ratio, config=None):
+    """Our product ``ratio`` times as fast as the library's best and as the row beside."""
+    names = (LIBRARY, *([BESIDE] if row.beside else []))
+    work = row.problem.flops / row.beside.flops if row.beside else 1.0
+    turns = [Turns(who=OURS, rounds_ms=(1.0, 1.0), launches=1, method="events")]
+    for who in names:
+        time_ms = ratio / work if who == BESIDE else ratio
+        turns.append(Turns(who=who, rounds_ms=(time_ms, time_ms), launches=1, method="events"))
+    return Contest(
+        suite=suite, problem=row.problem, offset=row.offset, max_sms=row.max_sms, beside=row.beside,
+        rung="wgmma-final", config=config or {}, turns=tuple(turns), baseline="heuristic 1",
+    )  # fmt: skip
+
+
+def named(suite, name):
+    return next(row for row in SUITES[suite] if row.name == name)
+
+
+def contests(slow):
+    """Every row with a figure of 1.1, but for those in ``slow``, by their names."""
+    rows = [(suite, row) for suite, each in SUITES.items() for row in each if "weights" not in row.classes]
+    return [contest(suite, row, slow.get(row.name, 1.5 if row.problem.sparse else 1.1)) for suite, row in rows]
+
+
+def test_rows_that_miss_are_those_below_their_own_bound():
+    slow = {"4096x4096x4094 bf16 TN": 0.5, "1024^3 bf16 TN": 0.95, "8192^3 s8 TN": 1.0}
+    found = rows_to_count(contests({**slow, "8192^3 s8 NN": 9.0, "4096^3 s8 NN": 9.0}), tuple(SUITES))
+    names = {suite: [row.name for row, _ in rows] for suite, rows in found.items()}
+    assert names == {"squares": ["1024^3 bf16 TN"], "ragged": ["4096x4096x4094 bf16 TN"]}
+
+
+def test_where_the_mean_is_missed_rows_below_it_are_counted_too():
+    medium = [row.name for suite in SUITES.values() for row in suite if "medium" in row.classes]
+    nn = {"8192^3 s8 NN": 9.0, "4096^3 s8 NN": 9.0}
+    all_rows = rows_to_count(contests({**dict.fromkeys(medium, 1.0), medium[0]: 1.04, **nn}), tuple(SUITES))
+    names = [row.name for rows in all_rows.values() for row, _ in rows]
+    assert names == medium[1:]
+
+
+def test_rows_may_be_named_and_the_newest_contest_counts():
+    row = named("llm", "4096^3 bf16 NN")
+    old, new = (contest("llm", row, 1.1, {"BM": size}) for size in (64, 128))
+    found = rows_to_count([old, new], ("llm",), ("4096^3 bf16 NN",))
+    assert [(each.name, one.config["BM"]) for each, one in found["llm"]] == [("4096^3 bf16 NN", 128)]
+    failed = msgspec.structs.replace(new, failed="it does not compile")
+    assert rows_to_count([old, failed], ("llm",), ("4096^3 bf16 NN",)) == {}
+
+
+def test_who_is_counted_is_what_the_target_compares_with():
+    square, ragged = named("squares", "1024^3 bf16 TN"), named("ragged", "4096x4096x4095 bf16 TN")
+    (_, mine), (library, theirs) = participants(square, contest("squares", square, 1.0))
+    assert (mine.algorithm, theirs.algorithm, library.who, library.rung) == (None, "heuristic 1", LIBRARY, "")
+    (_, mine), (beside, near) = participants(ragged, contest("ragged", ragged, 1.0))
+    assert (beside.who, near.key, mine.key) == (BESIDE, ragged.beside, ragged.problem)
+
+
+def asked(*names):
+    return [Counted(problem=KEY, who=name, config={"BM": 1}) for name in names]
+
+
+def kernel(name, stream, **metrics):
+    return name, {"launch__stream_id": stream, "l1tex__other.sum": 9.0, **metrics}
+
+
+def test_kernels_of_one_stream_are_one_participants():
+    kernels = [kernel("copy", 13.0), kernel("warptile", 13.0), kernel("gemm", 14.0), kernel("reduce", 14.0)]
+    output = "warptile-launch 0 ok\nwarptile-launch 1 DeviceError: no\nwarptile-launch 2 ok\n"
+    ours, broken, library = assigned(asked(OURS, BESIDE, LIBRARY), output, kernels)
+    assert [each.name for each in ours.kernels] == ["copy", "warptile"]
+    assert [each.name for each in library.kernels] == ["gemm", "reduce"]
+    assert ours.kernels[0].metrics == {"launch__stream_id": 13.0}
+    assert (broken.kernels, broken.failed) == ((), "DeviceError: no")
+    with pytest.raises(ProfileError, match="4 kernels in 2 streams, of 3 products"):
+        assigned(asked(*"abc"), output.replace("DeviceError: no", "ok"), kernels)
+
+
+def test_figures_add_up_kernels_and_weigh_shares_by_their_time():
+    long, short = ({TIME: time, CLOCK: clock} for time, clock in ((3.0, 2.0), (1.0, 4.0)))
+    both = Counted(problem=KEY, who=OURS, kernels=(Kernel("a", short), Kernel("b", long)))
+    assert (both.total(TIME), both.over_time(CLOCK), both.longest.name) == (4.0, 2.5, "b")
+    assert both.total("dram__bytes_read.sum") is both.over_time("dram__bytes_read.sum") is None
+
+
+def test_nsight_compute_is_run_over_the_rows_and_lacking_metrics_are_left_out(tmp_path, monkeypatch):
+    raw = (
+        f'"ID","Kernel Name","{TIME}","launch__stream_id"\n"","","ns",""\n"0","k<1, 2>","5","13"\n"1","gemm","7","14"\n'
+    )
+    ncu_stand_in.install(tmp_path, monkeypatch, raw=raw, sass="", unknown=[METRICS[2]])
+    row = named("squares", "1024^3 bf16 TN")
+    ours, library = count([(row, contest("squares", row, 0.9))])
+    assert [(each.who, each.kernels[0].name, each.total(TIME)) for each in (ours, library)] == [
+        (OURS, "k<1, 2>", 5.0), (LIBRARY, "gemm", 7.0),
+    ]  # fmt: skip
+    calls = [json.loads(line) for line in (tmp_path / "calls").read_text().splitlines()]
+    collecting = [call for call in calls if "--metrics" in call]
+    assert collecting[0][collecting[0].index("--profile-from-start") + 1] == "off"
+    assert [len(call[call.index("--metrics") + 1].split(",")) for call in collecting] == [len(METRICS), len(METRICS) - 1]
+
+
+def test_the_program_launches_ours_and_the_librarys_once_warm_and_once_counted(tmp_path, monkeypatch, capsys):
+    gpu = PretendedGpu().install(monkeypatch)
+    counted = []
+    monkeypatch.setattr(count_rows, "CublasLt", sweep.CublasLt)
+    monkeypatch.setattr(driver.Stream, "synchronize", lambda self: None, raising=False)
+    monkeypatch.setattr(driver, "profiled", lambda: counted.append(gpu.launches) or nullcontext(), raising=False)
+    requests = [
+        CountRequest(key=KEY), CountRequest(key=KEY, algorithm="heuristic 2"), CountRequest(key=KEY, algorithm="other"),
+        CountRequest(key=msgspec.structs.replace(KEY, sparse=True)), CountRequest(key=KEY, offset=1),
+    ]  # fmt: skip
+    path = tmp_path / "requests.json"
+    path.write_bytes(msgspec.json.encode(requests))
+    assert count_rows.main(str(path)) == 1
+    made, failed = launched(capsys.readouterr().out)
+    assert made == [0, 1, 3, 4]
+    assert "does not offer other" in failed[2]
+    assert counted[0] == 1
+
+
+# --- on a page -------------------------------------------------------------------------------------------------------

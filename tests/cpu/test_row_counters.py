@@ -116,7 +116,8 @@ def test_nsight_compute_is_run_over_the_rows_and_lacking_metrics_are_left_out(tm
     calls = [json.loads(line) for line in (tmp_path / "calls").read_text().splitlines()]
     collecting = [call for call in calls if "--metrics" in call]
     assert collecting[0][collecting[0].index("--profile-from-start") + 1] == "off"
-    assert [len(call[call.index("--metrics") + 1].split(",")) for call in collecting] == [len(METRICS), len(METRICS) - 1]
+    metrics = [call[call.index("--metrics") + 1].split(",") for call in collecting]
+    assert [len(each) for each in metrics] == [len(METRICS), len(METRICS) - 1]
 
 
 def test_the_program_launches_ours_and_the_librarys_once_warm_and_once_counted(tmp_path, monkeypatch, capsys):

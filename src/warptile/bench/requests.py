@@ -8,7 +8,9 @@ import msgspec
 
 from warptile.bench.measurements import ProblemKey
 from warptile.bench.profile import LaunchRequest
+from warptile.bench.wgmma_checks import SANITIZED, SHAPE, mode_config
 from warptile.bench.workloads import (
+    BF16,
     F16_F32,
     F64,
     S8,
@@ -63,7 +65,8 @@ def _of_shape(rung: Rung, group: Group, shape: tuple[int, int, int]) -> ProblemK
 
 
 def sanitize_requests(rungs: Sequence[Rung], arch: str) -> list[LaunchRequest]:
-    """Each rung on the small problems, once with a C; the mma family also on A and B that do not lie along K."""
+    """Each rung on the small problems, once with a C; the mma family also on A and B that do not lie along K, the last
+    rung of wgmma also in its modes."""
     requests = [request for shape in SMALL_SHAPES for request in profile_requests(rungs, arch, shape)]
     for rung in rungs:
         group = group_for(rung, arch)
@@ -73,4 +76,8 @@ def sanitize_requests(rungs: Sequence[Rung], arch: str) -> list[LaunchRequest]:
         if rung.family == "mma" and not rung.sparse:
             for other in (F16_F32, TF32, F64, S8):  # each brings operands that lie along M and N in its own way
                 requests += _request(rung, other.key(*SMALL_SHAPES[1], "row", "col"), arch)
+        if rung.name == "wgmma-final":
+            for grown, mode in SANITIZED:
+                key = BF16.key(*(extent + more for extent, more in zip(SHAPE, grown, strict=True)), "col")
+                requests.append(LaunchRequest(rung.name, key, mode_config(mode, BF16, 16)))
     return sorted(requests, key=lambda request: [rung.name for rung in rungs].index(request.rung))

@@ -107,6 +107,26 @@ MODES: tuple[Config, ...] = (
 out there; every one is taken in bfloat16."""
 
 
+SANITIZED: tuple[tuple[tuple[int, int, int], Config], ...] = (
+    ((0, 0, 0), {"OVERLAP": 1, "SMS": 4}),
+    ((0, -3, 0), {"OVERLAP": 1, "BN": 128, "SMS": 4}),
+    ((0, -3, 0), {"OVERLAP": 1, "BN": 64, "SWAP": 1, "SMS": 4}),
+    ((0, 0, 0), {**_PINGPONG, "SMS": 3}),
+    ((0, 0, 0), {"CM": 2, "CN": 2, "SMS": 8}),
+    ((0, 0, 0), {"SPLITS": 2}),
+    ((0, 0, 0), {"SPLITS": 2, "CN": 2}),
+    ((0, 0, 0), {"STREAM": 1, "SMS": 7, "BN": 192}),
+    ((0, 0, 0), {"STREAM": 1, "CM": 2, "SMS": 10, "BN": 192}),
+    ((1, 1, 1), {"SMS": 4}),
+    ((0, -600, 1), {"BM": 64, "BN": 56, "CONSUMERS": 1, "SMS": 4}),
+    ((0, -600, 1), {"BM": 64, "BN": 56, "CONSUMERS": 1, "SPLITS": 3}),
+)
+"""What compute-sanitizer looks at beside the small problems, in bfloat16: what is added to `SHAPE`, and what differs
+from `USUAL`. In order: D stored inside the next tile, by TMA and by storers, these by rows and by columns; warpgroups
+that take turns; clusters; depth that is split, without and with clusters, and shared; operands copied before; rows of A
+that begin at any element, through registers, without and with splits."""
+
+
 def mode_config(mode: Config, group: Group, bits: int) -> Config:
     """A whole configuration of wgmma-final for operands of so many bits: 8-bit floats with exact sums have room for
     tiles of half the width."""

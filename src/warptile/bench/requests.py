@@ -78,6 +78,7 @@ def sanitize_requests(rungs: Sequence[Rung], arch: str) -> list[LaunchRequest]:
                 requests += _request(rung, other.key(*SMALL_SHAPES[1], "row", "col"), arch)
         if rung.name == "wgmma-final":
             for grown, mode in SANITIZED:
-                key = BF16.key(*(extent + more for extent, more in zip(SHAPE, grown, strict=True)), "col")
-                requests.append(LaunchRequest(rung.name, key, mode_config(mode, BF16, 16)))
+                m, n, k = (extent + more for extent, more in zip(SHAPE, grown, strict=True))
+                config = dict(mode_config(mode, BF16, 16))
+                requests.append(LaunchRequest(rung.name, BF16.key(m, n, k, "col"), config))
     return sorted(requests, key=lambda request: [rung.name for rung in rungs].index(request.rung))

@@ -53,15 +53,21 @@ class Backend(Place, Protocol):
 
 
 def planned(
-    problem: Problem, backend: Place, *, rung: str | None = None, config: Mapping[str, int] | None = None
+    problem: Problem,
+    backend: Place,
+    *,
+    rung: str | None = None,
+    config: Mapping[str, int] | None = None,
+    max_sms: int | None = None,
 ) -> Plan:
-    """The plan for ``problem`` on ``backend``, in the configuration that tuning found there, if it did.
+    """The plan for ``problem`` on ``backend``, on ``max_sms`` multiprocessors at most, in the configuration that tuning
+    found there, if it did.
 
     Raises:
         UnsupportedError: as `warptile.plan.make_plan`.
     """
     frozen = None if config is None else tuple(config.items())
-    plan = _planned(problem, rung, frozen, backend.arch, backend.gpu, tuned.mode())
+    plan = _planned(problem, rung, frozen, max_sms, backend.arch, backend.gpu, tuned.mode())
     if isinstance(plan, str):
         raise UnsupportedError(plan)
     return plan
@@ -72,19 +78,21 @@ def _planned(
     problem: Problem,
     rung: str | None,
     config: tuple[tuple[str, int], ...] | None,
+    max_sms: int | None,
     arch: str,
     gpu: str | None,
     autotune: str,
 ) -> Plan | str:
     """The plan, or why there is none."""
     try:
-        plan = make_plan(problem, rung=rung, config=None if config is None else dict(config), arch=arch)
+        given = None if config is None else dict(config)
+        plan = make_plan(problem, rung=rung, config=given, arch=arch, max_sms=max_sms)
     except UnsupportedError as error:
         return str(error)
-    found = tuned.lookup(plan.rung, problem, gpu) if config is None and gpu is not None else None
+    found = tuned.lookup(plan.rung, problem, gpu, max_sms=max_sms) if config is None and gpu is not None else None
     if found is None:
         return plan
-    made = make_plan(problem, rung=plan.rung.name, config=found.config, arch=arch)
+    made = make_plan(problem, rung=plan.rung.name, config=found.config, arch=arch, max_sms=max_sms)
     return replace(made, rejected=plan.rejected, origin=found.origin)
 
 

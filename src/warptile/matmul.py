@@ -35,6 +35,7 @@ def matmul(
     scale_b: Any = None,
     rung: str | None = None,
     config: Mapping[str, int] | None = None,
+    max_sms: int | None = None,
     backend: str | None = None,
     **epilogue_tensors: Any,
 ) -> Any:
@@ -58,6 +59,8 @@ def matmul(
         scale_b: the same of ``b``.
         rung: name of the kernel to use instead of the best one.
         config: that kernel's tunables.
+        max_sms: the most multiprocessors that the product may take, all if None: others are left to other streams. What
+            is copied before it, operands that lie badly, takes all for that time (`MatmulPlan.explain` names them).
         backend: ``"gpu"``, ``"emulator"``, or None for a GPU if there is one.
         **epilogue_tensors: not available yet.
 
@@ -65,7 +68,8 @@ def matmul(
         ShapeError: shapes that do not multiply or broadcast.
         DTypeError: element types that no kernel takes together.
         LayoutError: arrays in different places, or an ``out`` that cannot be written.
-        UnsupportedError: a rung, configuration or option that does not take this problem.
+        UnsupportedError: a rung, configuration or option that does not take this problem; ``max_sms`` below 1, or with
+            problems whose kernels have a block for each tile and more tiles.
         NoDeviceError: ``backend="gpu"`` without a GPU.
     """
     _refuse_what_comes_later(epilogue=epilogue, **epilogue_tensors)
@@ -74,7 +78,7 @@ def matmul(
     types = _Types(out_dtype, accumulate, precision)
     executor = choose_backend(backend, left)
     product = _arranged(a, b, c, out, beta, types, rung, executor)
-    chosen, _ = _planned(product, executor, rung, config)
+    chosen, _ = _planned(product, executor, rung, config, max_sms)
     return _run(chosen, executor, product, factor, beta)
 
 
@@ -95,6 +99,7 @@ def plan(
     scale_b: Any = None,
     rung: str | None = None,
     config: Mapping[str, int] | None = None,
+    max_sms: int | None = None,
     backend: str | None = None,
     **epilogue_tensors: Any,
 ) -> MatmulPlan:
@@ -108,7 +113,7 @@ def plan(
     types = _Types(out_dtype, accumulate, precision)
     executor = choose_backend(backend, left)
     product = _arranged(a, b, c, out, beta, types, rung, executor)
-    chosen, apart = _planned(product, executor, rung, config)
+    chosen, apart = _planned(product, executor, rung, config, max_sms)
     return MatmulPlan(chosen, executor, product.batch, product.copies, factor, beta, types, apart)
 
 
@@ -186,17 +191,18 @@ def _arranged(
 
 
 def _planned(
-    product: Product, executor: Backend, rung: str | None, config: Mapping[str, int] | None
+    product: Product, executor: Backend, rung: str | None, config: Mapping[str, int] | None, max_sms: int | None
 ) -> tuple[Plan, str | None]:
     """The plan for the whole batch, or the one for each of its matrices and why the batch is not one launch."""
     whole = batched(product)
     if isinstance(whole, str):
-        return planned(product.problem, executor, rung=rung, config=config), whole
+        return planned(product.problem, executor, rung=rung, config=config, max_sms=max_sms), whole
     try:
-        return planned(whole, executor, rung=rung, config=config), None
+        return planned(whole, executor, rung=rung, config=config, max_sms=max_sms), None
     except UnsupportedError as error:
-        plan = planned(product.problem, executor, rung=rung, config=config)
-        return plan, illegal(plan.rung, whole, plan.config, arches.arch(executor.arch)) or str(error)
+        plan = planned(product.problem, executor, rung=rung, config=config, max_sms=max_sms)
+        target = arches.arch(executor.arch)
+        return plan, illegal(plan.rung, whole, plan.config, target, max_sms) or str(error)
 
 
 def _run(chosen: Plan, executor: Backend, product: Product, alpha: float, beta: float) -> Any:

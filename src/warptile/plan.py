@@ -55,6 +55,7 @@ class Plan:
         prediction: predicted time and what bounds it, on the reference GPU.
         rejected: what was not taken, as (rung or configuration, reason).
         origin: where the configuration comes from.
+        max_sms: the most multiprocessors that the product may take, or None for all.
     """
 
     problem: Problem
@@ -64,6 +65,7 @@ class Plan:
     prediction: Prediction
     rejected: tuple[tuple[str, str], ...] = ()
     origin: str = "predicted"
+    max_sms: int | None = None
 
     @cached_property
     def view(self) -> View:
@@ -100,7 +102,8 @@ class Plan:
             arguments=(*_arguments(self.view, alpha, beta), *self.rung.parameters(problem, config)),
             cluster=self.rung.cluster(problem, config),
             dynamic_shared_bytes=self.rung.dynamic_shared_bytes(problem, config),
-            overlaps_previous=self.rung.overlaps_previous,
+            # Blocks that come early stand beside those of the launch before.
+            overlaps_previous=self.rung.overlaps_previous and self.max_sms is None,
             blocks_meet=any(each.zero for each in self.workspaces),
         )
 
@@ -120,6 +123,7 @@ class Plan:
             f"origin     {self.origin}",
             *([f"launch     {copied}, predicted {copies_ms(self.copies):.4g} ms"] if copied else []),
             f"launch     {math.prod(grid)} blocks of {threads} threads{clusters}, "
+            f"{f'on {self.max_sms} multiprocessors at most, ' if self.max_sms is not None else ''}"
             f"{shared_bytes} bytes of dynamic shared memory, {self.arch}",
             *(
                 f"workspace  {each.name}: {each.bytes} bytes{', left zero' if each.zero else ''}"
@@ -136,26 +140,34 @@ class Plan:
 
 
 def make_plan(
-    problem: Problem, *, rung: str | None = None, config: Config | None = None, arch: str = REFERENCE_ARCH
+    problem: Problem,
+    *,
+    rung: str | None = None,
+    config: Config | None = None,
+    arch: str = REFERENCE_ARCH,
+    max_sms: int | None = None,
 ) -> Plan:
     """The plan for ``problem``.
 
     With a ``config``, that one (its ``rung`` must be named). With a ``rung`` alone, its default configuration, or the
     cheapest legal one where the default is illegal. With neither, the highest legal rung of the ladder, in its default
-    configuration unless another is predicted to be clearly faster.
+    configuration unless another is predicted to be clearly faster. With ``max_sms`` all of that among launches of at
+    most so many blocks.
 
     Raises:
         UnsupportedError: no such rung or architecture, or nothing legal; the message gives each reason.
     """
     target = arches.arch(arch)
+    if max_sms is not None and max_sms < 1:
+        raise UnsupportedError(f"max_sms is {max_sms}; a launch has a block at least, such as max_sms=120")
     if config is not None and rung is None:
         raise UnsupportedError("config was given without a rung; name it, such as rung='simt-warptile'")
     taken = [each for each in RUNGS.values() if each.sparse == problem.a.sparse]
     rungs = tuple(taken)[::-1] if rung is None else (rung_named(rung),)
     rejected: list[tuple[str, str]] = []
     for each in rungs:
-        choices: tuple[Choice, ...] = ((each, config),) if config is not None else candidates(each, problem)
-        legal, refused = split_by_legality(choices, problem, target)
+        choices: tuple[Choice, ...] = ((each, config),) if config is not None else candidates(each, problem, max_sms)
+        legal, refused = split_by_legality(choices, problem, target, max_sms)
         if not legal:
             rejected.append((each.name, _common_reason(refused)))
             continue
@@ -168,7 +180,7 @@ def make_plan(
             if i != best
         ]
         origin = "given" if config is not None else "predicted"
-        return Plan(problem, legal[best][0], legal[best][1], arch, costs[best], tuple(rejected), origin)
+        return Plan(problem, legal[best][0], legal[best][1], arch, costs[best], tuple(rejected), origin, max_sms)
     reasons = "; ".join(f"{name}: {reason}" for name, reason in rejected)
     raise UnsupportedError(f"no rung takes this problem on {arch}. {reasons}")
 
@@ -187,8 +199,18 @@ def a_majors(rung: str | None, arch: str, element: DType, accumulator: DType, ou
     return ("row", "col")
 
 
-def candidates(rung: Rung, problem: Problem) -> tuple[Choice, ...]:
-    """The default configuration of ``rung`` and the first USUAL of its others; the rest are for tuning."""
+def default_config(rung: Rung, problem: Problem, max_sms: int | None = None) -> Config:
+    """What ``rung`` takes where nothing is tuned, on so many multiprocessors if it knows of that."""
+    if max_sms is None or rung.default_on_fewer is None:
+        return rung.default_config(problem)
+    return rung.default_on_fewer(problem, max_sms)
+
+
+def candidates(rung: Rung, problem: Problem, max_sms: int | None = None) -> tuple[Choice, ...]:
+    """The default configuration of ``rung`` and the first USUAL of its others; the rest are for tuning. On fewer
+    multiprocessors than all, where the rung knows of that, the default alone."""
+    if max_sms is not None and rung.default_on_fewer is not None:
+        return ((rung, default_config(rung, problem, max_sms)),)
     configs = (rung.default_config(problem), *_usual(rung.name, _of_usual_size(problem)))
     unique = {config_text(config): config for config in configs}
     return tuple((rung, config) for config in unique.values())
@@ -213,8 +235,8 @@ def _usual(name: str, problem: Problem) -> tuple[Config, ...]:
     return rung_named(name).candidates(problem)[:USUAL]
 
 
-def illegal(rung: Rung, problem: Problem, config: Config, arch: Arch) -> str | None:
-    """Why ``rung`` cannot run ``problem`` in ``config`` on ``arch``, or None."""
+def illegal(rung: Rung, problem: Problem, config: Config, arch: Arch, max_sms: int | None = None) -> str | None:
+    """Why ``rung`` cannot run ``problem`` in ``config`` on ``arch``, in at most ``max_sms`` blocks, or None."""
     if arch.capability < rung.min_arch:
         return f"it needs compute capability {rung.min_arch / 10} and {arch.name} has {arch.capability / 10}"
     if rung.only_arch not in (None, arch.name):
@@ -236,7 +258,10 @@ def illegal(rung: Rung, problem: Problem, config: Config, arch: Arch) -> str | N
         return (
             f"it needs {shared_bytes} bytes of shared memory; a block of {arch.name} has {arch.shared_bytes_per_block}"
         )
-    return _illegal_cluster(rung.cluster(problem, config), rung.grid(problem, config), arch)
+    grid = rung.grid(problem, config)
+    if max_sms is not None and math.prod(grid) > max_sms:
+        return f"its launch has {math.prod(grid)} blocks; max_sms is {max_sms}"
+    return _illegal_cluster(rung.cluster(problem, config), grid, arch)
 
 
 def _illegal_cluster(cluster: Dim3, grid: Dim3, arch: Arch) -> str | None:
@@ -253,13 +278,13 @@ def _illegal_cluster(cluster: Dim3, grid: Dim3, arch: Arch) -> str | None:
 
 
 def split_by_legality(
-    choices: Iterable[Choice], problem: Problem, arch: Arch
+    choices: Iterable[Choice], problem: Problem, arch: Arch, max_sms: int | None = None
 ) -> tuple[list[Choice], list[tuple[str, str]]]:
     """The legal choices, and the others as (configuration, reason)."""
     legal: list[Choice] = []
     refused: list[tuple[str, str]] = []
     for rung, config in choices:
-        reason = illegal(rung, problem, config, arch)
+        reason = illegal(rung, problem, config, arch, max_sms)
         if reason is None:
             legal.append((rung, config))
         else:

@@ -29,7 +29,7 @@ from warptile import shipped
 from warptile.dtypes import DTYPES
 from warptile.errors import UnsupportedError
 from warptile.headers import KERNELS, reachable
-from warptile.plan import cost
+from warptile.plan import cost, default_config
 from warptile.problem import MAX_ALIGNMENT_BYTES, Problem
 from warptile.rungs import rung as rung_named
 from warptile.rungs.rung import Config, Rung
@@ -328,7 +328,9 @@ def _shipped(rung: str) -> Index:
     )
 
 
-def lookup(rung: Rung, problem: Problem, gpu: str, where: Path | None = None) -> Found | None:
+def lookup(
+    rung: Rung, problem: Problem, gpu: str, where: Path | None = None, max_sms: int | None = None
+) -> Found | None:
     """The configuration that tuning found for ``problem``, or for the nearest that was tuned, on a GPU of model
     ``gpu``; None where nothing was, and where ``WARPTILE_AUTOTUNE`` is ``off``.
 
@@ -337,11 +339,13 @@ def lookup(rung: Rung, problem: Problem, gpu: str, where: Path | None = None) ->
         problem: what is to be computed.
         gpu: model of the GPU that computes it.
         where: folder of the user's table, by default `folder`.
+        max_sms: the most multiprocessors that it may take, or None for all. What was tuned on more of them counts as a
+            neighbour's.
     """
     if mode() == "off":
         return None
     table = _table(gpu, where or folder())
-    return _lookup(rung.name, problem, gpu, table.path, table.stamp())
+    return _lookup(rung.name, problem, gpu, table.path, table.stamp(), max_sms)
 
 
 @lru_cache(maxsize=64)
@@ -350,30 +354,38 @@ def _table(gpu: str, where: Path) -> Table:
 
 
 @lru_cache(maxsize=4096)
-def _lookup(name: str, problem: Problem, gpu: str, path: Path, stamp: tuple[int, int] | None) -> Found | None:
+def _lookup(
+    name: str, problem: Problem, gpu: str, path: Path, stamp: tuple[int, int] | None, max_sms: int | None
+) -> Found | None:
     rung, wanted = rung_named(name), ProblemClass.of(problem)
     indices = [_users(path, gpu, name, stamp)] if stamp is not None else []
     indices.append(_shipped(name))
     for index in indices:
         known = index.exact.get(wanted)
         config = _made_legal(rung, problem, known) if known is not None else None
-        if known is not None and config is not None:
+        if known is not None and config is not None and _fits(rung, problem, config, max_sms):
             return Found(config, f"tuned for this problem {known.source}")
     near = [(known.problem.distance(wanted), known) for index in indices for known in index.kinds.get(wanted.kind, ())]
     near = sorted((each for each in near if each[0] <= NEAR), key=lambda each: each[0])[:TRIED]
     if not near:
         return None
-    own, best = _predicted(rung, problem, rung.default_config(problem)), None
+    own, best = _predicted(rung, problem, default_config(rung, problem, max_sms)), None
     for distance, known in near:
-        config = _made_legal(rung, problem, known)
-        if config is not None:
+        config = _made_legal(rung, problem, known, max_sms)
+        if config is not None and _fits(rung, problem, config, max_sms):
             loss = _predicted(rung, problem, config) / own / _share(rung, known, problem.a.sparse)
             if loss <= WORSE and (best is None or loss * (1 + DOUBT * distance) < best[0]):
                 best = loss * (1 + DOUBT * distance), known, config
     if best is None:
         return None
     m, n, k, _ = best[1].problem.extents
-    return Found(best[2], f"tuned for {m} x {n} x {k}, a neighbour, {best[1].source}")
+    nearness = "on more multiprocessors" if best[1].problem == wanted else "a neighbour"
+    return Found(best[2], f"tuned for {m} x {n} x {k}, {nearness}, {best[1].source}")
+
+
+def _fits(rung: Rung, problem: Problem, config: Config, max_sms: int | None) -> bool:
+    """Whether the launch has no more blocks than multiprocessors that it may take."""
+    return max_sms is None or math.prod(rung.grid(problem, config)) <= max_sms
 
 
 def _predicted(rung: Rung, problem: Problem, config: Config) -> float:
@@ -392,17 +404,17 @@ def _share(rung: Rung, known: Known, sparse: bool) -> float:
     return max(_predicted(rung, there, known.config) / own, 1.0)
 
 
-def _made_legal(rung: Rung, problem: Problem, known: Known) -> Config | None:
-    """The configuration for this problem, or None where it is illegal. What it does not know of the rung's tunables is
-    as by default: an edit that adds one leaves the table in use."""
+def _made_legal(rung: Rung, problem: Problem, known: Known, max_sms: int | None = None) -> Config | None:
+    """The configuration for this problem, on at most so many multiprocessors, or None where it is illegal. What it does
+    not know of the rung's tunables is as by default: an edit that adds one leaves the table in use."""
     config: Mapping[str, int] = known.config
     here = known.problem.extents == (problem.m, problem.n, problem.k, problem.batch)
-    if here and rung.illegal(problem, config) is None:
+    if here and rung.illegal(problem, config) is None and _fits(rung, problem, config, max_sms):
         return config
     own = rung.default_config(problem)
     if config.keys() != own.keys():
         config = {key: config.get(key, value) for key, value in own.items()}
-    config = rung.adapted(problem, config, known.problem.extents)
+    config = rung.adapted(problem, config, known.problem.extents, max_sms)
     return config if rung.illegal(problem, config) is None else None
 
 

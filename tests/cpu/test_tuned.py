@@ -85,13 +85,13 @@ def test_what_ships_serves_every_gpu_and_says_where_it_was_found(ship):
 
 def test_a_plan_for_a_gpu_takes_it_and_explains_it_and_one_for_the_emulator_does_not(ship):
     ship((SQUARE, TUNED))
-    plan = _planned(SQUARE, None, None, "sm_90a", GPU, "cached")
+    plan = _planned(SQUARE, None, None, None, "sm_90a", GPU, "cached")
     assert plan.config == TUNED
     assert "origin     tuned for this problem on an NVIDIA H200" in plan.explain()
-    untuned = _planned(SQUARE, None, None, "sm_90a", None, "cached")
+    untuned = _planned(SQUARE, None, None, None, "sm_90a", None, "cached")
     assert untuned.config == RUNG.default_config(SQUARE)
     assert "origin     predicted" in untuned.explain()
-    given = _planned(SQUARE, RUNG.name, tuple(default(SQUARE, GROUP=4).items()), "sm_90a", GPU, "cached")
+    given = _planned(SQUARE, RUNG.name, tuple(default(SQUARE, GROUP=4).items()), None, "sm_90a", GPU, "cached")
     assert given.config["GROUP"] == 4
     assert "origin     given" in given.explain()
 

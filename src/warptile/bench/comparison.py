@@ -23,8 +23,7 @@ from warptile.device_product import DeviceProduct, runner_for
 from warptile.errors import DeviceError, UnsupportedError, WarptileError
 from warptile.execute import planned, sources
 from warptile.gpu.timing import Candidate, Runner, Schedule, take_turns
-from warptile.plan import Plan, make_plan
-from warptile.problem import Problem
+from warptile.plan import Plan
 from warptile.source import Source
 
 WHOLE = Schedule("sustained", rounds=9, turn_ms=300.0, warm_up_ms=1000.0)
@@ -53,27 +52,11 @@ class Device:
     gpu: str | None
 
 
-def plan_of(problem: Problem, device: Device, max_sms: int | None = None) -> Plan:
-    """The plan that a call takes, on so many multiprocessors at most.
-
-    Raises:
-        UnsupportedError: there is none, or its kernel has no tunable for that.
-    """
-    plan = planned(problem, device)
-    if max_sms is None:
-        return plan
-    if "SMS" not in plan.config:
-        raise UnsupportedError(f"max_sms: {plan.rung.name} always takes all multiprocessors")
-    config = {**plan.config, "SMS": min(plan.config["SMS"], max_sms)}
-    made = make_plan(problem, rung=plan.rung.name, config=config, arch=device.arch)
-    return replace(made, origin=f"{plan.origin}, on {max_sms} multiprocessors at most")
-
-
 def plans_of(row: Row, device: Device) -> Iterator[Plan]:
     """The plans of a row: its own, and that of what stands beside."""
-    yield plan_of(to_problem(row.problem, offset=row.offset), device, row.max_sms)
+    yield planned(to_problem(row.problem, offset=row.offset), device, max_sms=row.max_sms)
     if row.beside is not None:
-        yield plan_of(to_problem(row.beside), device)
+        yield planned(to_problem(row.beside), device)
 
 
 def sources_of(rows: Iterable[Row], device: Device) -> list[Source]:
@@ -121,7 +104,7 @@ def measure(bench: Bench, suite: str, row: Row, *, brief: bool = False) -> Conte
     """Check our product on some rows, then give everybody their turns."""
     product, library = bench.at(row.problem, row.offset)
     device = Device(bench.device.arch, bench.device.name)
-    plan = plan_of(product.problem, device, row.max_sms)
+    plan = planned(product.problem, device, max_sms=row.max_sms)
     found = bench.check(plan.rung, product, plan)
     schedule = schedule_of(row, brief)
     described = Contest(
@@ -147,7 +130,7 @@ def measure(bench: Bench, suite: str, row: Row, *, brief: bool = False) -> Conte
     other = DeviceProduct(to_problem(row.beside), seed=SEED) if apart and row.beside is not None else None
     try:
         if row.beside is not None:
-            neighbour = plan_of((other or product).problem, device)
+            neighbour = planned((other or product).problem, device)
             candidates[BESIDE] = (other or product).candidate(neighbour)
             described = msgspec.structs.replace(
                 described, beside_rung=neighbour.rung.name, beside_config=dict(neighbour.config)

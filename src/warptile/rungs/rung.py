@@ -91,8 +91,10 @@ class Rung:
         weigh: (problem, config) -> microseconds, predicted by costs fitted to what was measured of it, by which its
             default configuration is the cheapest of its candidates: a plan takes that. None: all is left to the bounds
             of `warptile.predict`.
-        adapted: (problem, config, (m, n, k, batch) that it was tuned for) -> the same for this problem: what follows
-            from extents follows from these.
+        adapted: (problem, config, (m, n, k, batch) that it was tuned for, multiprocessors that it may take or None for
+            all) -> the same for this problem: what follows from extents follows from these.
+        default_on_fewer: (problem, multiprocessors) -> as ``default_config``, for a launch of at most so many blocks.
+            None: a launch has as many blocks as D has tiles.
         overlaps_previous: its kernel waits for the launch before by itself, so that it may start early: see
             `warptile.launch.LaunchSpec`.
         sparse: A is a `warptile.SparseMatrix`; its metadata is one more parameter behind beta.
@@ -121,7 +123,8 @@ class Rung:
     only_arch: str | None = None
     may_spill: bool = False
     weigh: Callable[[Problem, Config], float] | None = None
-    adapted: Callable[[Problem, Config, Extents], Config] = lambda problem, config, tuned_for: config
+    adapted: Callable[[Problem, Config, Extents, int | None], Config] = lambda problem, config, tuned_for, sms: config
+    default_on_fewer: Callable[[Problem, int], Config] | None = None
     overlaps_previous: bool = False
     sparse: bool = False
     cluster: Callable[[Problem, Config], Dim3] = lambda problem, config: (1, 1, 1)

@@ -142,6 +142,9 @@ def _rung(
     def candidates(problem: Problem) -> tuple[Config, ...]:
         return tuple(config(problem, *each) for each in ((*sizes, stages), *others))
 
+    def default_on_fewer(problem: Problem, sms: int) -> Config:
+        return {**config(problem, *sizes, stages), "SMS": min(sms, MULTIPROCESSORS)}
+
     return Rung(
         name=name,
         family="wgmma",
@@ -154,6 +157,7 @@ def _rung(
         sparse=kind.sparse,
         overlaps_previous=kind.sparse,
         default_config=lambda problem: config(problem, *sizes, stages),
+        default_on_fewer=default_on_fewer if kind.stays else None,
         candidates=candidates,
         illegal=kind.illegal,
         name_expression=lambda problem, chosen: kind.name_expression(kernel, problem, chosen),

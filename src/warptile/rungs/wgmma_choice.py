@@ -68,19 +68,21 @@ def shapes(problem: Problem) -> Iterator[Shape]:
                 yield 128, bn, 2, swap
 
 
-def splits_of(count: int, steps: int) -> list[int]:
+def splits_of(count: int, steps: int, sms: int = MULTIPROCESSORS) -> list[int]:
     """Into how many parts the depth of ``count`` tiles may be split, from one on; each leaves shorter parts."""
-    most = min(MULTIPROCESSORS // max(count, 1), steps)
+    most = min(sms // max(count, 1), steps)
     parts = (each for each in (most, *SPLITS) if 1 < each <= most)
     return sorted({1, *(ceil_div(steps, ceil_div(steps, each)) for each in parts)})
 
 
-def _base(problem: Problem, bm: int, bn: int, consumers: int, swap: int, depth: int) -> Config:
-    """One configuration of two stages and all multiprocessors."""
+def _base(
+    problem: Problem, bm: int, bn: int, consumers: int, swap: int, depth: int, sms: int = MULTIPROCESSORS
+) -> Config:
+    """One configuration of two stages on so many multiprocessors."""
     return {
         "BM": bm, "BN": bn, "BK": depth * 8 // problem.a.dtype.bits, "STAGES": 2, "CONSUMERS": consumers, "PINGPONG": 0,
         "CM": 1, "CN": 1, "GROUP": 8, "ALONG_N": 0, "OVERLAP": 0, "STREAM": 0, "SPLITS": 1, "SWAP": swap,
-        "SMS": MULTIPROCESSORS,
+        "SMS": sms,
     }  # fmt: skip
 
 
@@ -95,13 +97,14 @@ def _filled(view: View, config: Config) -> Config:
     return {**config, "STAGES": max(stages(view.problem, config), 2)}
 
 
-def split(config: Config, parts: int) -> Config:
+def split(config: Config, parts: int, sms: int = MULTIPROCESSORS) -> Config:
     """With every tile's depth in so many parts, on all multiprocessors."""
-    return {**config, "SPLITS": parts, "SMS": MULTIPROCESSORS} if parts > 1 else config
+    return {**config, "SPLITS": parts, "SMS": sms} if parts > 1 else config
 
 
-def pool(problem: Problem) -> Iterator[tuple[float, Config]]:
-    """Every tile that is not mostly empty, in every depth of a stage and every split of K, with its microseconds."""
+def pool(problem: Problem, sms: int = MULTIPROCESSORS) -> Iterator[tuple[float, Config]]:
+    """Every tile that is not mostly empty, in every depth of a stage and every split of K, with its microseconds on at
+    most so many multiprocessors."""
     views: dict[tuple[int, int], View] = {}
 
     def view(config: Config) -> View:
@@ -122,42 +125,42 @@ def pool(problem: Problem) -> Iterator[tuple[float, Config]]:
             if rows > 1 and (bm * bn > MOST_ROWS_BYTES or promoted):
                 break
             steps = ceil_div(problem.k, row * rows)
-            base = _base(problem, bm, bn, consumers, swap, ROW_BYTES * rows)
-            whole = fitted(problem, _filled(view(base), base))
+            base = _base(problem, bm, bn, consumers, swap, ROW_BYTES * rows, sms)
+            whole = fitted(problem, _filled(view(base), base), sms)
             if whole["STAGES"] < FEWEST_STAGES:
                 continue
-            found = [whole, *(split(whole, parts) for parts in splits_of(count, steps)[1:])]
+            found = [whole, *(split(whole, parts, sms) for parts in splits_of(count, steps, sms)[1:])]
             late = {**whole, "OVERLAP": 1}
             if output.panels(view(late).problem, late)[1]:
                 found.append(_filled(view(late), late))
             yield from ((microseconds_of(view(config), config), config) for config in found)
 
 
-def schedules(problem: Problem, config: Config) -> Iterator[Config]:
+def schedules(problem: Problem, config: Config, sms: int = MULTIPROCESSORS) -> Iterator[Config]:
     """The same tile in other schedules."""
     whole = {**config, "SPLITS": 1}
-    yield from (fitted(problem, {**config, change: 2}) for change in ("CM", "CN"))
-    yield fitted(problem, {**whole, "OVERLAP": 0, "STREAM": 1})
+    yield from (fitted(problem, {**config, change: 2}, sms) for change in ("CM", "CN"))
+    yield fitted(problem, {**whole, "OVERLAP": 0, "STREAM": 1}, sms)
     if config["CONSUMERS"] == 2 and config["SPLITS"] == 1:
-        yield fitted(problem, {**whole, "OVERLAP": 0, "PINGPONG": 1})
+        yield fitted(problem, {**whole, "OVERLAP": 0, "PINGPONG": 1}, sms)
 
 
-def usual(problem: Problem, illegal: Illegal) -> Iterator[Config]:
-    """Legal configurations, the one that should be fastest first."""
+def usual(problem: Problem, illegal: Illegal, sms: int = MULTIPROCESSORS) -> Iterator[Config]:
+    """Legal configurations on at most so many multiprocessors, the one that should be fastest first."""
     if tiles.type_reason(problem, batches=True) is not None:
         return
-    found = sorted(pool(problem), key=lambda each: each[0])
-    others = (config for _, best in found[:EXPANDED] for config in schedules(problem, best))
+    found = sorted(pool(problem, sms), key=lambda each: each[0])
+    others = (config for _, best in found[:EXPANDED] for config in schedules(problem, best, sms))
     found += [(microseconds(problem, config), config) for config in others]
     for _, config in sorted(found, key=lambda each: each[0]):
         if illegal(problem, config) is None:
             yield config
 
 
-def default(problem: Problem, illegal: Illegal) -> Config:
+def default(problem: Problem, illegal: Illegal, sms: int = MULTIPROCESSORS) -> Config:
     """The configuration that should be fastest; where none is legal, one whose refusal says why."""
-    found = next(usual(problem, illegal), None)
-    return _base(problem, 128, 128, 2, 0, ROW_BYTES) if found is None else found
+    found = next(usual(problem, illegal, sms), None)
+    return _base(problem, 128, 128, 2, 0, ROW_BYTES, sms) if found is None else found
 
 
 def clusters(extents: Extents, config: Config) -> int:
@@ -172,17 +175,17 @@ def extents_of(problem: Problem) -> Extents:
     return problem.m, problem.n, problem.k, problem.batch
 
 
-def fitted(problem: Problem, config: Config) -> Config:
-    """With as few multiprocessors as take no more turns."""
-    return {**config, "SMS": fewest(extents_of(problem), config)}
+def fitted(problem: Problem, config: Config, sms: int = MULTIPROCESSORS) -> Config:
+    """With as few of the multiprocessors as take no more turns."""
+    return {**config, "SMS": fewest(extents_of(problem), config, sms)}
 
 
-def fewest(extents: Extents, config: Config) -> int:
+def fewest(extents: Extents, config: Config, sms: int = MULTIPROCESSORS) -> int:
     """Multiprocessors that take no more turns than all do."""
     count, blocks = clusters(extents, config), config["CM"] * config["CN"]
-    if config["SPLITS"] > 1 or config["STREAM"] or not count:
-        return MULTIPROCESSORS
-    return ceil_div(count, ceil_div(count, MULTIPROCESSORS // blocks)) * blocks
+    if config["SPLITS"] > 1 or config["STREAM"] or not count or blocks > sms:
+        return sms
+    return ceil_div(count, ceil_div(count, sms // blocks)) * blocks
 
 
 def candidates(problem: Problem, illegal: Illegal) -> tuple[Config, ...]:

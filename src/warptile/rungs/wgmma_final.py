@@ -14,6 +14,7 @@ from warptile.rungs import wgmma_tiles as tiles
 from warptile.rungs.legality import ceil_div
 from warptile.rungs.rung import Config, Rung, Workspace
 from warptile.rungs.tensor_tiles import stages_reason
+from warptile.rungs.wgmma_choice import MULTIPROCESSORS
 from warptile.rungs.wgmma_neighbours import adapted
 from warptile.rungs.wgmma_tiles import ROWS, WARPGROUP, accumulator_registers, common_reasons, stage_bytes
 
@@ -290,7 +291,10 @@ WGMMA_FINAL = Rung(
     file="wgmma/final.cuh",
     previous="wgmma-pingpong",
     weigh=wgmma_cost.microseconds,
-    adapted=lambda problem, config, tuned_for: adapted(problem, config, tuned_for, _final_illegal),
+    adapted=lambda problem, config, tuned_for, sms: adapted(
+        problem, config, tuned_for, _final_illegal, min(sms or MULTIPROCESSORS, MULTIPROCESSORS)
+    ),
+    default_on_fewer=lambda problem, sms: wgmma_choice.default(problem, _final_illegal, min(sms, MULTIPROCESSORS)),
     overlaps_previous=True,
     min_arch=90,
     only_arch=wgmma.ARCH,

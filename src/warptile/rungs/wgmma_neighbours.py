@@ -18,7 +18,9 @@ from warptile.rungs.wgmma_choice import (
 )
 
 
-def adapted(problem: Problem, config: Config, tuned_for: Extents, illegal: Illegal) -> Config:
+def adapted(
+    problem: Problem, config: Config, tuned_for: Extents, illegal: Illegal, sms: int = MULTIPROCESSORS
+) -> Config:
     """A tuned configuration for another problem; it may still be illegal there.
 
     Args:
@@ -26,18 +28,19 @@ def adapted(problem: Problem, config: Config, tuned_for: Extents, illegal: Illeg
         config: what was best for another.
         tuned_for: that one's extents.
         illegal: the rung's own legality.
+        sms: multiprocessors that it may take.
     """
     extents = extents_of(problem)
     depth = ceil_div(problem.k, config["BK"])
     splits = config["SPLITS"]
     if splits > 1:
         # The same share of the GPU: as many parts in all as there were.
-        parts = min(clusters(tuned_for, config) * splits, MULTIPROCESSORS // (config["CM"] * config["CN"]))
+        parts = min(clusters(tuned_for, config) * splits, sms // (config["CM"] * config["CN"]))
         each = max(min(parts // max(clusters(extents, config), 1), depth), 1)
-        splits = max(split for split in splits_of(clusters(extents, config), depth) if split <= each)
+        splits = max(split for split in splits_of(clusters(extents, config), depth, sms) if split <= each)
     changed = {**config, "SPLITS": splits}
     whole = config["SMS"] == MULTIPROCESSORS != fewest(tuned_for, config)
-    changed["SMS"] = MULTIPROCESSORS if whole else fewest(extents, changed)
+    changed["SMS"] = sms if whole else fewest(extents, changed, sms)
     for overlap in (1, 0) if splits < config["SPLITS"] else (config["OVERLAP"], 0):
         changed["OVERLAP"] = overlap
         seen = tiles.view(problem, changed).problem

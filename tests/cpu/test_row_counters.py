@@ -2,6 +2,7 @@
 
 import json
 from contextlib import nullcontext
+from pathlib import Path
 
 import msgspec
 import ncu_stand_in
@@ -10,12 +11,19 @@ from pretended_gpu import PretendedGpu
 
 from warptile.bench import count_rows, sweep
 from warptile.bench.contest import BESIDE, LIBRARY, OURS, Contest, Turns
-from warptile.bench.counted import CLOCK, METRICS, TIME, Counted, Kernel
+from warptile.bench.counted import CLOCK, METRICS, REGISTERS, STALL, TENSOR, TIME, WARPS, Counted, Kernel
+from warptile.bench.environment import describe
+from warptile.bench.found import NOTHING, Found
+from warptile.bench.limits import misses_of
+from warptile.bench.measurements import Attempt, Searched
 from warptile.bench.ncu import ProfileError, launched
+from warptile.bench.records import CountersRecord, SearchesRecord, SuitesRecord
+from warptile.bench.report import Report
 from warptile.bench.row_counters import CountRequest, assigned, count, participants, rows_to_count
 from warptile.bench.suites import SUITES
-from warptile.bench.workloads import BF16
+from warptile.bench.workloads import BF16, to_problem
 from warptile.gpu import driver
+from warptile.tuned import ProblemClass
 
 KEY = BF16.key(64, 64, 64, "col")
 
@@ -140,3 +148,69 @@ def test_the_program_launches_ours_and_the_librarys_once_warm_and_once_counted(t
 
 
 # --- on a page -------------------------------------------------------------------------------------------------------
+
+
+def records(row, suite, **changes):
+    """A suites' record in which one row misses, and a record of its counters."""
+    ours = {**TILE, **changes.pop("measured", {})}
+    missed = contest(suite, row, 0.5, ours)
+    beside = msgspec.structs.replace(missed, beside_config=TILE) if row.beside else missed
+    found = []
+    for counted, _ in participants(row, beside):
+        share = 60.0 if counted.who == OURS else 80.0
+        values = {TIME: 2000.0, CLOCK: 1.5e9, TENSOR: share, "dram__bytes_read.sum": 3e6, "dram__bytes_write.sum": 1e6,
+                  REGISTERS: 168.0, WARPS: 18.0, STALL.format("barrier"): 2.0}  # fmt: skip
+        kernels = (Kernel("copy", values), Kernel("nvjet", {**values, TIME: 8000.0}))
+        found.append(msgspec.structs.replace(counted, kernels=kernels, **changes))
+    about = {"git_hash": "1", "command": "", "environment": describe(None)}
+    problem = ProblemClass.of(to_problem(row.problem, offset=row.offset))
+    tried = tuple(Attempt(config="", brief_ms=time_ms) for time_ms in (1.0, 1.1, 1.5))
+    search = Searched(rung="wgmma-final", source="", problem=problem, tried=tried)
+    return [
+        SearchesRecord(date="2026-11-21T00:00:00Z", searches=(search,), **about),
+        SuitesRecord(date="2026-11-22T00:00:00Z", contests=(beside,), **about),
+        CountersRecord(date="2026-11-22T00:00:01Z", counted=tuple(found), **about),
+    ]
+
+
+TILE = {"BM": 128, "BN": 256, "BK": 64, "STAGES": 4, "CM": 2}
+
+
+def lines(row, suite, name, **changes):
+    text = Report(records(row, suite, **changes)).block("table", f"limits-{name}")
+    return [line[2:-2].split(" | ") for line in text.splitlines() if line.startswith("| ")][2:]
+
+
+def test_a_miss_stands_with_its_counters_above_what_it_is_compared_with():
+    ours, theirs = lines(named("ragged", "4096x4096x4095 bf16 TN"), "ragged", "unaligned")
+    assert ours[:4] == [
+        "4096x4096x4095 bf16 TN", "0.500 (0.880)", "128x256x64 4 stages CM=2 behind 1 of copies", "3, half within 10 %",
+    ]  # fmt: skip
+    assert ours[4:7] == [f"{2 * 4096 * 4096 * 4095 / 928e6:.1f}", "1000.0", "10.0, 1500"]
+    assert (ours[7], ours[9], ours[-2], ours[-1].split(",")[0]) == ("60 %", "8.0", "168, 18 %", "barrier 2.0")
+    assert theirs[2] == "4096^3 bf16 TN: 128x256x64 4 stages CM=2 behind 1 of copies"
+    assert (theirs[5], theirs[7]) == ("500.1", "80 %")
+    _, library = lines(named("llm", "4096^3 bf16 NN"), "llm", "large")
+    assert (library[2], library[7]) == ("`nvjet`", "80 %")
+
+
+def test_counters_of_another_configuration_are_not_shown():
+    row = named("llm", "4096^3 bf16 NN")
+    ours, library = lines(row, "llm", "large", config={**TILE, "BM": 64})
+    assert (ours[2], ours[6:]) == ("128x256x64 4 stages CM=2", ["–"] * 11)
+    assert library[6:] == ["–"] * 11  # counted with a configuration, which the library has none of
+    ours, _ = lines(row, "llm", "large", failed="it was not reached")
+    assert ours[6:] == ["–"] * 11
+
+
+def test_a_class_that_misses_nothing_says_so():
+    made = records(named("llm", "4096^3 bf16 NN"), "llm")
+    assert Report(made).block("table", "limits-medium") == NOTHING + "\n"
+    good = contest("llm", named("llm", "768x8192x8192 bf16 TN"), 1.1)
+    reached = msgspec.structs.replace(made[1], contests=(good,))
+    assert Report([reached]).block("table", "limits-medium") == "Every row reaches its bound.\n"
+
+
+def test_every_class_that_misses_has_its_table_on_the_page():
+    page = (Path(__file__).parents[2] / "docs" / "limits.md").read_text()
+    assert [name for name in misses_of(Found()) if f"<!-- table:limits-{name} -->" not in page] == []

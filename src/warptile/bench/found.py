@@ -10,7 +10,8 @@ from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 from warptile.bench.claims import CONFLICTS, INDEX, INTENSITY, OF_CUBLAS, OF_LIMIT, REGISTERS, STEP, TFLOPS
-from warptile.bench.contest import Contest
+from warptile.bench.contest import BESIDE, LIBRARY, OURS, Contest
+from warptile.bench.counted import Counted
 from warptile.bench.measurements import (
     BaselineTime,
     Cell,
@@ -25,12 +26,14 @@ from warptile.bench.measurements import (
 from warptile.bench.records import (
     AnyRecord,
     CorrectnessRecord,
+    CountersRecord,
     LadderRecord,
     LayoutsRecord,
     ProfileRecord,
     R,
     Record,
     SanitizerRecord,
+    SearchesRecord,
     SuitesRecord,
     T,
     TuningRecord,
@@ -42,6 +45,7 @@ from warptile.bench.records import (
 from warptile.bench.suites import Row
 from warptile.bench.workloads import PROFILE_SIZE, Group, limit_tflops, menu_key, square
 from warptile.rungs import RUNGS
+from warptile.tuned import ProblemClass
 
 NOTHING = "*No record yet; `python -m warptile.bench.campaign` on a GPU writes one.*"
 SECTOR_BYTES = 32
@@ -146,6 +150,10 @@ class Found:
         return latest(self._of(SuitesRecord), lambda record: record.contests, lambda each: (each.suite, *each.row))
 
     @cached_property
+    def _counted(self) -> dict[tuple[Any, ...], tuple[CountersRecord, Counted]]:
+        return latest(self._of(CountersRecord), lambda record: record.counted, lambda each: (each.who, *each.row))
+
+    @cached_property
     def _tunings(self) -> dict[tuple[str, ProblemKey], tuple[TuningRecord, Tuning]]:
         return latest(self._of(TuningRecord), lambda record: record.tunings, lambda each: (each.rung, each.problem))
 
@@ -202,6 +210,25 @@ class Found:
     def contest(self, suite: str, row: Row) -> Contest | None:
         """A row of a suite, or None."""
         return self._take(self._contests.get((suite, row.problem, row.offset, row.max_sms, row.beside)))
+
+    def counted(self, contest: Contest, who: str) -> Counted | None:
+        """Counters of a participant of a row, if they were taken in the same configuration or algorithm; or None."""
+        found = self._counted.get((who, *contest.row))
+        known = {OURS: contest.config, BESIDE: contest.beside_config}.get(who, {})
+        if found is None or found[1].failed or found[1].config != known:
+            return None
+        if who == LIBRARY and found[1].algorithm != contest.baseline:
+            return None
+        return self._take(found)
+
+    def searched(self, rung: str, problem: ProblemClass) -> list[float]:
+        """Milliseconds of every configuration that the newest search of a problem looked at, in its brief look."""
+        for record in reversed(self._of(SearchesRecord)):
+            for each in record.searches:
+                if (each.rung, each.problem) == (rung, problem):
+                    self._used[record.id] = record
+                    return [tried.brief_ms for tried in each.tried if tried.brief_ms is not None]
+        return []
 
     def tuning(self, name: str, group: Group, size: int) -> Tuning | None:
         """The recorded search of a rung on a square problem, or None."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from warptile.bench import hopper, isa_tables, menu, suite_tables
+from warptile.bench import hopper, isa_tables, limits, menu, suite_tables, suites
 from warptile.bench.claims import CLAIMS, INDEX, OF_CUBLAS, OF_LIMIT, REGISTERS, STEP, TARGETS, TFLOPS, Claim, Target
 from warptile.bench.found import NOTHING, Found
 from warptile.bench.markdown import Row, count, markdown, number, percent
@@ -25,6 +25,9 @@ from warptile.rungs.wmma import nine
 
 SHOWN_SIZE = 4096
 """Extent of the ladder's main table."""
+
+LIMITS = "limits-"
+"""Before the name of a class of rows: the table of those that miss their bound."""
 
 _BLOCK = re.compile(r"(<!-- (table|measured):([\w-]+) -->\n)(.*?)(<!-- /\2 -->)", re.DOTALL)
 
@@ -343,6 +346,8 @@ class Report:
         """
         if kind == "measured":
             return self.measured(name)
+        if name.startswith(LIMITS) and name.removeprefix(LIMITS) in suites.TARGETS:
+            return limits.table(self._found, name.removeprefix(LIMITS))
         made: Callable[[], str] | None = getattr(self, f"table_{name.replace('-', '_')}", None)
         if made is None:
             tables = [each.removeprefix("table_").replace("_", "-") for each in dir(self) if each.startswith("table_")]

@@ -112,10 +112,11 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Measured:
-    """A row of a suite with what was measured, if it was."""
+    """A row of a suite with what was measured, if it was, and the suite's name, where it matters."""
 
     row: Row
     contest: Contest | None
+    suite: str = ""
 
 
 def standings(measured: Sequence[Measured]) -> list[Standing]:

@@ -14,12 +14,13 @@ from pathlib import Path
 import msgspec
 
 from warptile.bench.baseline import WORKSPACE_BYTES, CublasLt
-from warptile.bench.comparison import Device, plan_of
+from warptile.bench.comparison import Device
 from warptile.bench.pool import Pool, PooledProduct
 from warptile.bench.row_counters import CountRequest
 from warptile.bench.sweep import SEED, begin_of
 from warptile.bench.workloads import to_problem
 from warptile.device_product import DeviceProduct, Launcher
+from warptile.execute import planned
 from warptile.gpu import driver
 from warptile.gpu.timing import Candidate
 
@@ -54,7 +55,7 @@ class Rows:
                 problem, self._pools[problem.a.dtype], self._launcher, ONE_SET, offset_elements=request.offset
             )
         if request.algorithm is None:
-            return product.candidate(plan_of(problem, self.device, request.max_sms))
+            return product.candidate(planned(problem, self.device, max_sms=request.max_sms))
         library = self._library.product(request.key, begin_of(problem, request.offset))
         names = [library.name(index) for index in range(len(library))]
         if request.algorithm not in names:

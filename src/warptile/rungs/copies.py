@@ -27,11 +27,11 @@ WARP_LANES = 32
 THREADS = 256
 """Threads of a block."""
 
-LINES, TRANSPOSED_LINES = 2, 4
+LINES = 2
 """Lines of which a thread moves 16 bytes: as in `FILE`."""
 
-TRANSPOSED_ALONG = 8
-"""Threads along the 128 bytes of a line that a block transposes."""
+TRANSPOSED_ALONG, TRANSPOSED_LINES = 8, 128
+"""Pieces of 16 bytes along a line, and lines, that a block transposes: as in `FILE`."""
 
 
 def copy_of(name: str) -> str:
@@ -107,7 +107,7 @@ class Copy:
     @property
     def threads_along(self) -> int:
         """Threads of a block along a line, each with 16 bytes, a power of two: a warp if lines are long enough, more
-        where there are few lines."""
+        where there are few lines. Transposed: pieces of 16 bytes."""
         if self.transposed:
             return TRANSPOSED_ALONG
         pieces = power_of_two(-(-self.units * self.unit_bytes // MAX_ALIGNMENT_BYTES))
@@ -118,7 +118,7 @@ class Copy:
     def tiles(self) -> int:
         """Blocks that it takes."""
         along = self.threads_along
-        across = THREADS // along * (TRANSPOSED_LINES if self.transposed else LINES)
+        across = TRANSPOSED_LINES if self.transposed else THREADS // along * LINES
         return -(-self.units * self.unit_bytes // (along * MAX_ALIGNMENT_BYTES)) * -(-self.lines // across)
 
     @property

@@ -50,6 +50,18 @@ __device__ __forceinline__ uint4 load_piece(const char* from) {
     return piece;
 }
 
+// The 16 bytes at `from`; those outside [begin, end), whole units, are not read and zero.
+template <int UNIT_BYTES>
+__device__ __forceinline__ uint4 load_units(const char* from, const char* begin, const char* end) {
+    using UNIT = typename Unit<UNIT_BYTES>::type;
+    unsigned words[4] = {};
+#pragma unroll
+    for (int byte = 0; byte < PIECE; byte += UNIT_BYTES)
+        if (from - begin >= -byte && end - from > byte)
+            words[byte / 4] |= static_cast<unsigned>(*reinterpret_cast<const UNIT*>(from + byte)) << byte % 4 * 8;
+    return make_uint4(words[0], words[1], words[2], words[3]);
+}
+
 // Reads the pieces at COUNT ascending addresses, of which none may be aligned; all loads first, so that they are under
 // way together. ALIGNED: all are multiples of 16. Bytes outside [begin, end) are left zero.
 template <int UNIT_BYTES, bool ALIGNED, int COUNT>
@@ -73,20 +85,12 @@ __device__ __forceinline__ void load_pieces(const char* const (&from)[COUNT], co
         }
         return;
     }
-    using UNIT = typename Unit<UNIT_BYTES>::type;
 #pragma unroll
-    for (int i = 0; i < COUNT; ++i) {
-        unsigned words[4] = {};
-#pragma unroll
-        for (int byte = 0; byte < static_cast<int>(PIECE); byte += UNIT_BYTES)
-            if (end - from[i] > byte)
-                words[byte / 4] |= static_cast<unsigned>(*reinterpret_cast<const UNIT*>(from[i] + byte)) << byte % 4 * 8;
-        pieces[i] = make_uint4(words[0], words[1], words[2], words[3]);
-    }
+    for (int i = 0; i < COUNT; ++i) pieces[i] = load_units<UNIT_BYTES>(from[i], begin, end);
 }
 
-// One copy, as `Copy` of warptile/rungs/copies.py describes it; lengths and strides in bytes. A block moves a tile: each of
-// its threads a piece of LINES lines.
+// One copy, as `Copy` of warptile/rungs/copies.py describes it; lengths and strides in bytes. A block moves a
+// tile.
 constexpr int THREADS = 256;
 struct Operand {
     const char* source;
@@ -97,8 +101,8 @@ struct Operand {
     __device__ __forceinline__ const char* end() const { return source + (lines - 1) * source_stride + bytes; }
 };
 
-// Lines stay lines. Two of a thread's, with many blocks on a multiprocessor, are as fast on an H200 as the driver's copy of
-// aligned memory; more lines, or blocks that stay, are slower.
+// Lines stay lines; a thread moves a piece of LINES of them. With two, and many blocks on a multiprocessor, that is as fast
+// on an H200 as the driver's copy of aligned memory; more lines, or blocks that stay, are slower.
 template <int UNIT_BYTES, bool ALIGNED>
 struct Straight {
     static constexpr int LINES = 2;
@@ -159,44 +163,62 @@ __device__ __forceinline__ void transpose(const unsigned (&column)[16 / UNIT_BYT
     }
 }
 
-// Units of a line come to lie in lines of their own. A tile, 128 lines of 128 bytes, goes through shared memory: pieces
-// of source lines in, pieces of target lines out. The eight pieces of a row change places by XOR with the number of the
-// row's group (the rows whose units share a target piece), so that neither way has bank conflicts: a quarter warp writes
-// one whole row; a warp reads four neighbouring words in eight groups.
+// Units of a line come to lie in lines of their own. A tile, 128 lines of 128 bytes, goes through shared memory as it
+// lies in the source: a row holds the aligned pieces that have its part of a line, each read once. GROUP units that
+// follow each other in the target, a piece of it, are of as many lines; rows that are GROUP apart are shifted alike. A
+// warp reads four neighbouring words in each of eight groups, which begin an odd multiple of four banks apart: no two on
+// one bank.
 template <int UNIT_BYTES, bool ALIGNED>
 struct Transposed {
-    static constexpr int LINES = 4;
+    static constexpr unsigned ROWS = 128, PIECES = 8, ROW_PIECES = ALIGNED ? PIECES : PIECES + 1;
+    static constexpr unsigned COUNT = (ROWS * ROW_PIECES + THREADS - 1) / THREADS;
+    static constexpr unsigned GROUP = PIECE / UNIT_BYTES, GROUPS = ROWS / GROUP, UNITS = 4 / UNIT_BYTES;
+    static constexpr unsigned ROW_WORDS = ROW_PIECES * 4, GROUP_WORDS = GROUP * ROW_WORDS + 4;
+
+    // The first word in shared memory of a piece.
+    static __device__ __forceinline__ unsigned place(unsigned row, unsigned piece) {
+        return row / GROUP * GROUP_WORDS + row % GROUP * ROW_WORDS + piece * 4;
+    }
+
     static __device__ __forceinline__ void move(const Operand& operand, int tile_along, int tile_across) {
-        constexpr unsigned ROW_PIECES = 8, ROW_STEP = THREADS / ROW_PIECES, ROWS = LINES * ROW_STEP;
-        constexpr unsigned GROUP = PIECE / UNIT_BYTES, GROUPS = ROWS / GROUP, UNITS = 4 / UNIT_BYTES;
-        __shared__ uint4 tile[ROWS][ROW_PIECES];
-        const unsigned own_row = threadIdx.x / ROW_PIECES, own_piece = threadIdx.x % ROW_PIECES;
-        const long long first_byte = static_cast<long long>(tile_along) * ROW_PIECES * PIECE;
+        __shared__ __align__(PIECE) unsigned tile[GROUPS * GROUP_WORDS];
+        const long long first_byte = static_cast<long long>(tile_along) * PIECES * PIECE;
         const long long first_line = static_cast<long long>(tile_across) * ROWS;
-        const char* from[LINES];
-        uint4 in[LINES];
+        const unsigned start = static_cast<unsigned>(reinterpret_cast<unsigned long long>(operand.source));
+        const auto shift_of = [&](unsigned row) {  // bytes from where it begins to its part of a line
+            return ALIGNED ? 0 : (start + row % GROUP * static_cast<unsigned>(operand.source_stride)) % PIECE;
+        };
+        uint4 in[COUNT];
 #pragma unroll
-        for (unsigned i = 0; i < LINES; ++i) {
-            const long long line = min(first_line + i * ROW_STEP + own_row, operand.lines - 1);
-            from[i] = operand.source + line * operand.source_stride + first_byte + own_piece * PIECE;
+        for (unsigned i = 0; i < COUNT; ++i) {
+            const unsigned item = i * THREADS + threadIdx.x, row = item / ROW_PIECES, piece = item % ROW_PIECES;
+            const long long line = first_line + row;
+            const long long offset = line * operand.source_stride + first_byte + piece * PIECE - shift_of(row);
+            const char* const from = operand.source + offset;
+            in[i] = uint4{};
+            if (row >= ROWS || line >= operand.lines) continue;
+            const bool whole = from >= operand.source && operand.end() - from >= PIECE;
+            in[i] = whole ? load_piece(from) : load_units<UNIT_BYTES>(from, operand.source, operand.end());
         }
-        load_pieces<UNIT_BYTES, ALIGNED>(from, operand.source, operand.end(), in);
 #pragma unroll
-        for (unsigned i = 0; i < LINES; ++i) {
-            const unsigned row = i * ROW_STEP + own_row;
-            tile[row][own_piece ^ row / GROUP % ROW_PIECES] = in[i];
+        for (unsigned i = 0; i < COUNT; ++i) {
+            const unsigned item = i * THREADS + threadIdx.x, row = item / ROW_PIECES, piece = item % ROW_PIECES;
+            if (row < ROWS) *reinterpret_cast<uint4*>(&tile[place(row, piece)]) = in[i];
         }
         __syncthreads();
 #pragma unroll
-        for (unsigned i = 0; i < GROUPS * ROW_PIECES * 4 / THREADS; ++i) {
+        for (unsigned i = 0; i < GROUPS * PIECES * 4 / THREADS; ++i) {
             // From the lowest: word of the piece (2 bits), piece and group, eight of each a warp's neighbours.
             const unsigned item = i * THREADS + threadIdx.x;
             const unsigned group = item % 8 + item / 256 * 8, word = item / 8 % 4, piece = item / 32 % 8;
             const long long line = first_line + group * GROUP;
             unsigned column[GROUP];
 #pragma unroll
-            for (unsigned row = 0; row < GROUP; ++row)
-                column[row] = reinterpret_cast<const unsigned*>(&tile[group * GROUP + row][piece ^ group % 8])[word];
+            for (unsigned row = 0; row < GROUP; ++row) {
+                const unsigned shift = shift_of(row), at = place(group * GROUP + row, piece) + word + shift / 4;
+                column[row] = tile[at];
+                if (!ALIGNED && UNIT_BYTES < 4) column[row] = __funnelshift_r(column[row], tile[at + 1], shift % 4 * 8);
+            }
             uint4 pieces[UNITS];
             transpose<UNIT_BYTES>(column, pieces);
 #pragma unroll

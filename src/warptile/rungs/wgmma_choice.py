@@ -105,10 +105,10 @@ def split(config: Config, parts: int, sms: int = MULTIPROCESSORS) -> Config:
 def pool(problem: Problem, sms: int = MULTIPROCESSORS) -> Iterator[tuple[float, Config]]:
     """Every tile that is not mostly empty, in every depth of a stage and every split of K, with its microseconds on at
     most so many multiprocessors."""
-    views: dict[tuple[int, int], View] = {}
+    views: dict[tuple[int, int, int], View] = {}
 
     def view(config: Config) -> View:
-        of = config["SWAP"], config["OVERLAP"]
+        of = config["SWAP"], config["OVERLAP"], config["BN"]
         if of not in views:
             views[of] = tiles.view(problem, config)
         return views[of]

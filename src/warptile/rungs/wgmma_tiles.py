@@ -30,10 +30,11 @@ ROWS = wgmma.ROWS
 ROW_BYTES = 128
 """Bytes of a row of a panel: the widest that TMA permutes."""
 
-MOST_COLUMNS = 512
-"""Of D, where A's rows are taken as they lie badly: there A is read once or twice, and to copy it doubles and triples
-the time. With more columns registers cost more than the copy: 8192 rows of A with K = 8191 took 56 us against 107 for
-128 columns of D, 74 against 125 for 256, 147 against 164 for 512, and 4095^3 took 306 against 232 (H200)."""
+FEW_COLUMNS = 128
+"""Of D, where A's rows are taken as they lie badly, whatever the tile: A is read once or twice, and to copy it doubles
+and triples the time. With more of them it takes tiles as wide as D, or as half of it: 8192 rows of A with K = 8191 took
+56 us against 107 for 128 columns of D, 67 against 125 for 256 (tiles of 64 x 256), 136 against 164 for 512, but 193
+with tiles of 128 x 128; 4095^3 took 306 against 232 (H200)."""
 
 CLASSES = 8
 """Rows of 16-bit elements that are so many apart begin equally far from a multiple of 16 bytes."""
@@ -99,7 +100,9 @@ def any_start(seen: Problem, config: Config) -> bool:
     a = seen.a
     if a.alignment_bytes == MAX_ALIGNMENT_BYTES or a.dtype.bits != 16 or a.sparse or not along_k(a, is_a=True):
         return False
-    if seen.n > MOST_COLUMNS or seen.batch > 1 or not seen.k or "SPLITS" not in config:
+    if seen.batch > 1 or not seen.k or "SPLITS" not in config:
+        return False
+    if seen.n > max(FEW_COLUMNS, config["BN"]) and seen.n != 2 * config["BN"]:
         return False
     return config["CM"] * config["CN"] == 1 and not (config["OVERLAP"] or config["PINGPONG"] or config["STREAM"])
 

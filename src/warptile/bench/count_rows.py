@@ -36,6 +36,7 @@ class Rows:
         about = driver.device_info()
         self.device = Device(about.arch, about.name)
         self._launcher, self._library = Launcher(), CublasLt()
+        self._kept: list[DeviceProduct] = []  # a candidate has addresses alone
         self._workspace = driver.Allocation(WORKSPACE_BYTES)
         problems = [to_problem(each.key, offset=each.offset) for each in requests if not each.key.sparse]
         elements = dict.fromkeys(problem.a.dtype for problem in problems)
@@ -50,6 +51,7 @@ class Rows:
         product: DeviceProduct | PooledProduct
         if problem.a.sparse:
             product = DeviceProduct(problem, sets=1, seed=SEED, offset_elements=request.offset)
+            self._kept.append(product)
         else:
             product = PooledProduct(
                 problem, self._pools[problem.a.dtype], self._launcher, ONE_SET, offset_elements=request.offset

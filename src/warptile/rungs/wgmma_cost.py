@@ -27,8 +27,8 @@ from warptile.rungs.wgmma_tiles import ROWS, STEP_BYTES
 SHARED_BYTES_PER_CLOCK = 128
 
 FRAGMENT_CLOCKS = 60
-"""Of 64 rows of A that go through registers, for each 32 bytes of depth, beside their products: fitted to tiles of 64 or
-128 rows and 96 to 256 columns of 8192 rows with K = 8191, 62 to 193 us (H200)."""
+"""Of 64 rows of A that go through registers, for each 32 bytes of depth, beside their products: fitted to tiles of 64
+or 128 rows and 96 to 256 columns of 8192 rows with K = 8191, 62 to 193 us (H200)."""
 
 
 def terms(problem: Problem, config: Config, costs: WgmmaCosts | None = None) -> dict[str, float]:

@@ -58,7 +58,7 @@ from warptile.bench.workloads import (
 )
 from warptile.errors import DeviceError
 from warptile.plan import config_text
-from warptile.rungs import RUNGS, wgmma_tiles
+from warptile.rungs import RUNGS, wgmma_classes, wgmma_tiles
 from warptile.rungs.wmma import nine
 
 FOREVER = 4e9
@@ -460,7 +460,7 @@ def test_requests_take_the_small_and_the_large_configuration():
     assert {config["SPLITS"] for config, _ in mine} == {1, 2, 3}
     assert any(wgmma_tiles.any_start(problem, config) and config["SPLITS"] > 1 for config, problem in mine)
     assert any(len(wgmma_tiles.view(problem, config).copies) == 2 for config, problem in mine)
-    assert any(config["OVERLAP"] and not wgmma_tiles.by_tma(problem) for config, problem in mine)
+    assert any(config["OVERLAP"] and not wgmma_classes.stored_whole(problem) for config, problem in mine)
     final = {config_text(request.config) for request in requests if request.rung == "wmma-final"}
     assert len(final) >= 2
 

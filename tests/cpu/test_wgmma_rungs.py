@@ -239,6 +239,30 @@ def test_rows_of_a_begin_anywhere(
     assert {copy.source for copy in tiles.view(result.plan.problem, late).copies} > copied
 
 
+IN_CLASSES: tuple[tuple[tuple[int, int, int], dict[str, int], Mapping[str, object]], ...] = (
+    # Pitches that are odd, even and multiples of four elements, behind every kind of start; classes that have fewer
+    # rows than a tile. All of a row's panels but its ends are stored by TMA.
+    ((512, 197, 136), {"PINGPONG": 1, "SMS": 5}, HALF),
+    ((488, 200, 72), {"PINGPONG": 1, "SMS": 4, "GROUP": 3}, {"dtype": "bfloat16", "gap": 1, "offset": 3}),
+    ((480, 180, 72), {"CONSUMERS": 1, "BN": 48, "ALONG_N": 1, "SMS": 8}, {"dtype": "int8", "gap": 1, "offset": 1}),
+    ((1024, 132, 72), {"CONSUMERS": 1, "BN": 48, "CM": 2, "CN": 2, "SMS": 8}, {**HALF, "offset": 5}),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("size", "change", "options"), IN_CLASSES)
+def test_rows_of_d_begin_anywhere(
+    monkeypatch: pytest.MonkeyPatch, size: tuple[int, int, int], change: dict[str, int], options: Mapping[str, object]
+) -> None:
+    monkeypatch.setattr("warptile.rungs.wgmma_classes.MANY_COLUMNS", 64)
+    config = {**small(FINAL, str(options["dtype"])), "BM": 64, **change}
+    number = [id(each) for _, each, _ in IN_CLASSES].index(id(change))
+    result = ok(FINAL, *size, config=config, schedule=SCHEDULES[number % 3], b_major="col", **options)
+    assert result.plan.view.problem.batch == 8
+    counters = result.report.counters
+    assert 32 * counters["tma_store_sectors"] > 0.4 * result.d.nbytes
+    assert counters["global_store_requests"] > 0
+
+
 def test_every_block_shares_the_depth_of_one_tile() -> None:
     """As many blocks as multiprocessors: lanes add runs of them. Whoever comes first, bits are the same."""
     config = small(FINAL, BM=64, BN=48, CONSUMERS=1, SPLITS=64, SMS=64)
@@ -440,7 +464,7 @@ REASONS = [
     (FINAL, problem("float8_e4m3"), {"BM": 256, "BN": 128}, "registers and has 240"),
     (FINAL, problem(size=(4096, 4095, 4096)), {"OVERLAP": 1, "BN": 256, "SWAP": 1}, "registers and has 224"),
     (FINAL, problem(size=(4096, 4095, 4096)), {"STREAM": 1, "BM": 256}, "a D that TMA cannot store"),
-    (FINAL, problem(size=(4096, 4095, 4096)), {"CN": 2, "SMS": 4, "BM": 256, "BN": 192}, "registers and has 240"),
+    (FINAL, problem(size=(4092, 4095, 4096)), {"CN": 2, "SMS": 4, "BM": 256, "BN": 192}, "registers and has 240"),
     (FINAL, problem(), {"STAGES": 9}, "bytes of shared memory"),
     (FINAL, problem(size=(2**31 - 1, 2**31 - 1, 64)), {}, "take larger tiles"),
 ]

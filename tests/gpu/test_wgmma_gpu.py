@@ -146,6 +146,22 @@ def test_rows_of_a_begin_anywhere():
                 check(torch, "wgmma-final", "bfloat16", (*size, k), ("row", "col"), 0, offset, 1, **options)
 
 
+def test_rows_of_d_begin_anywhere():
+    """Where they are stored in classes, whatever the pitch and the start."""
+    torch = hopper()
+    flat = {**WGMMA_PLAIN, "BK": 64, "STAGES": 4, "SMS": 132}
+    configs = (
+        {**flat, "BM": 128, "BN": 192, "PINGPONG": 1},
+        {**flat, "BM": 64, "BN": 128, "PINGPONG": 1, "CM": 2, "CN": 2},
+        {**flat, "BM": 128, "BN": 256, "ALONG_N": 1},
+    )
+    for number, config in enumerate(configs):
+        for gap, offset in ((0, 0), (number, 1), (3, 5 + number)):
+            for out in ("bfloat16", "float32"):
+                options = {"config": config, "out_dtype": out}
+                check(torch, "wgmma-final", "bfloat16", (1024, 1111, 200), ("row", "col"), gap, offset, 0, **options)
+
+
 def test_the_same_bits_twice():
     torch = hopper()
     a = torch.randn(1000, 3000, device="cuda", dtype=torch.float16)

@@ -12,6 +12,7 @@ from warptile.rungs import wgmma_tiles as tiles
 from warptile.rungs.legality import blocks, ceil_div
 from warptile.rungs.rung import Config, Rung
 from warptile.rungs.tensor_tiles import output_width, stages_reason
+from warptile.rungs.wgmma_classes import stored_whole
 from warptile.rungs.wgmma_tiles import ROW_BYTES, ROWS, WARPGROUP, accumulator_registers, stage_bytes
 from warptile.sparse import group_width
 
@@ -118,7 +119,7 @@ class Kind:
         seen = tiles.view(problem, config).problem
         arguments = [tiles.operation_type(seen), tiles.tile_type(seen, config)]
         if self.stores:
-            arguments += ["true" if tiles.by_tma(seen) else "false", str(tiles.store_width(seen))]
+            arguments += ["true" if stored_whole(seen) else "false", str(tiles.store_width(seen))]
         else:
             arguments.append("true" if output_width(seen) >= 2 else "false")
         arguments += [str(config[key]) for key in self.keys if key not in (*TILE_KEYS, "SMS")]

@@ -22,6 +22,7 @@ from warptile.rungs import wgmma_tiles as tiles
 from warptile.rungs.copies import copies_ms
 from warptile.rungs.legality import ceil_div
 from warptile.rungs.rung import Config, View
+from warptile.rungs.wgmma_classes import columns
 from warptile.rungs.wgmma_tiles import ROWS, STEP_BYTES
 
 SHARED_BYTES_PER_CLOCK = 128
@@ -42,7 +43,7 @@ def terms_of(seen: Problem, config: Config, costs: WgmmaCosts) -> dict[str, floa
     element_bits = seen.a.dtype.bits
     step_bytes = config["BK"] * element_bits // 8
     steps, splits = max(1, ceil_div(seen.k, config["BK"])), config["SPLITS"]
-    count = ceil_div(seen.m, bm * cm) * ceil_div(seen.n, bn * cn) * seen.batch
+    count = ceil_div(seen.m, bm * cm) * ceil_div(columns(seen, config), bn * cn) * seen.batch
     teams = max(config["SMS"] // (cm * cn), 1)
     slabs = step_bytes / STEP_BYTES
     products = bm * bn / 128 * slabs

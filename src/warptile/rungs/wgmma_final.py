@@ -9,6 +9,7 @@ from warptile.isa import wgmma
 from warptile.launch import Argument, Dim3, Pointer, Scalar
 from warptile.problem import Problem
 from warptile.rungs import wgmma_choice, wgmma_cost, wgmma_maps
+from warptile.rungs import wgmma_classes as classes
 from warptile.rungs import wgmma_output as output
 from warptile.rungs import wgmma_tiles as tiles
 from warptile.rungs.legality import ceil_div
@@ -52,7 +53,7 @@ STORER_SAVES, STORER_COSTS = 6, 8
 """Registers that a thread needs less where a storer copies rows of D in its place, and more where it copies columns."""
 
 COPY_REGISTERS = 12
-"""More of them where it copies D itself, in a cluster."""
+"""More of them where it copies D itself, in a cluster: all of it, or the ends of rows of 32 bits."""
 
 
 def _final_shared(problem: Problem, config: Config) -> int:
@@ -148,7 +149,7 @@ def _stream_reason(problem: Problem, config: Config) -> str | None:
 
 def _has_storers(seen: Problem, config: Config) -> bool:
     """Whether warps beside the producer copy finished tiles to D."""
-    return bool(config["OVERLAP"]) and not tiles.by_tma(seen)
+    return bool(config["OVERLAP"]) and not classes.by_tma(seen, config)
 
 
 def _promotion_reason(seen: Problem, config: Config) -> str | None:
@@ -172,7 +173,7 @@ def _registers_reason(seen: Problem, config: Config) -> str | None:
     if config["STREAM"] and (seen.d.dtype.bits == 32 or seen.batch > 1):
         needed += STREAM_WIDE_REGISTERS
     if config["STREAM"]:
-        clustered, copies = config["CM"] * config["CN"] > 1, not tiles.by_tma(seen)
+        clustered, copies = config["CM"] * config["CN"] > 1, not classes.by_tma(seen, config)
         wide = copies or seen.d.dtype.bits == 32 or min(config["CM"], config["CN"]) > 1
         most = STREAM_CLUSTERED if clustered and wide else STREAM_COPYING if copies else sums
         if sums > most:
@@ -184,7 +185,7 @@ def _registers_reason(seen: Problem, config: Config) -> str | None:
                 f"SWAP is 1 and a thread has {sums} sums; columns of {seen.d.dtype.name} are stored from {most} at "
                 "most: take a smaller tile"
             )
-    if config["STREAM"] and output.rows(config) > ROWS and not tiles.by_tma(seen):
+    if config["STREAM"] and output.rows(config) > ROWS and not classes.by_tma(seen, config):
         return (
             f"STREAM is 1 and a warpgroup has {output.rows(config)} rows of a D that TMA cannot store: with more than "
             f"{ROWS} the compiler runs out of registers"
@@ -193,8 +194,9 @@ def _registers_reason(seen: Problem, config: Config) -> str | None:
     if _has_storers(seen, config):
         has = REGISTERS_BESIDE_STORERS
         needed += STORER_COSTS if config["SWAP"] else -STORER_SAVES
-    elif config["CM"] * config["CN"] > 1 and not tiles.by_tma(seen):
-        needed += COPY_REGISTERS
+    elif config["CM"] * config["CN"] > 1 and not classes.stored_whole(seen):
+        in_classes = classes.in_classes(seen, config) and seen.d.dtype.bits == 16
+        needed += 0 if in_classes else COPY_REGISTERS
     if needed > has:
         return f"a thread needs about {needed} registers and has {has}; take a smaller tile"
     return None
@@ -208,14 +210,15 @@ def _final_name(problem: Problem, config: Config) -> str:
     seen = tiles.view(problem, config).problem
 
     values = [config["STAGES"], config["CONSUMERS"], config["PINGPONG"], config["CM"], config["CN"], config["GROUP"]]
+    values.append(classes.CLASSES if classes.in_classes(seen, config) else 1)
     batched = seen.batch > 1
     shared = (batched and each.batch_stride == 0 for each in (seen.a, seen.b))
     switches = (config["ALONG_N"], config["OVERLAP"], config["STREAM"], config["SPLITS"] > 1, batched, *shared)
     any_start = tiles.any_start(seen, config)
     switches += (*_loaded_once(seen, config), any_start)
     chosen = f"warptile::WgmmaConfig<{', '.join(map(str, values))}, {', '.join(map(_cuda_bool, switches))}>"
-    store = f"{'true' if tiles.by_tma(seen) else 'false'}, {tiles.store_width(seen)}"
-    maps = ", warptile::TensorMap" * ((tiles.CLASSES - 1) * any_start)
+    store = f"{_cuda_bool(classes.by_tma(seen, config))}, {tiles.store_width(seen)}"
+    maps = ", warptile::TensorMap" * ((classes.CLASSES - 1) * any_start)
     types = f"{tiles.operation_type(seen)}, {tiles.tile_type(seen, config)}, {chosen}"
     return f"warptile::wgmma_final<{types}, {store}{maps}>"
 
@@ -231,7 +234,8 @@ def _loaded_once(seen: Problem, config: Config) -> tuple[bool, bool]:
 def _tiles(problem: Problem, config: Config) -> int:
     """Tiles of all D of the batch, those of a cluster counted as one."""
     seen = tiles.view(problem, config).problem
-    each = ceil_div(seen.m, config["BM"] * config["CM"]) * ceil_div(seen.n, config["BN"] * config["CN"])
+    columns = classes.columns(seen, config)
+    each = ceil_div(seen.m, config["BM"] * config["CM"]) * ceil_div(columns, config["BN"] * config["CN"])
     return each * seen.batch
 
 
@@ -278,8 +282,9 @@ def _final_parameters(problem: Problem, config: Config) -> tuple[Argument, ...]:
     sums, flags = (PARTIAL, FLAGS_OF_PARTIAL) if streamed else (None, None)
     view = tiles.view(problem, config)
     maps = wgmma_maps.operand_maps(view, config)
-    strides = (each.batch_stride if each is not None else 0 for each in (problem.c, problem.d))
-    batch = (Scalar("s32", problem.batch), *(Scalar("s64", stride) for stride in strides))
+    seen = view.problem
+    strides = (each.batch_stride if each is not None else 0 for each in (seen.c, seen.d))
+    batch = (Scalar("s32", seen.batch), *(Scalar("s64", stride) for stride in strides))
     others = wgmma_maps.other_class_maps(view, config)
     return (*maps, Scalar("s32", streamed), Pointer(sums), Pointer(flags), *batch, *others)
 

@@ -6,7 +6,8 @@ from warptile.launch import Argument, TensorMap
 from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, Problem
 from warptile.rungs.rung import Config, View
 from warptile.rungs.tensor_tiles import round_up
-from warptile.rungs.wgmma_tiles import CLASSES, ROW_BYTES, Output, Panels, by_tma, panels, stored_k
+from warptile.rungs.wgmma_classes import CLASSES, by_tma, in_classes
+from warptile.rungs.wgmma_tiles import ROW_BYTES, Output, Panels, panels, stored_k
 
 MAP_TYPES = {16: {"f16": "f16", "bf16": "bf16"}, 32: {"tf32": "tf32", "f32": "f32", "s32": "s32"}}
 """Type of a tensor map's elements by bits and PTX's name; units of a byte, whatever they hold, are ``u8``.
@@ -66,7 +67,7 @@ def operand_maps(found: View, config: Config) -> tuple[Argument, ...]:
     else:
         a = operand_map(found.a, seen.a, lines_a, part_a, config.get("CN", 1), seen.batch)
     b = operand_map(found.b, seen.b, lines_b, part_b, config.get("CM", 1), seen.batch)
-    return a, b, output_map(seen, config) if by_tma(seen) else a
+    return a, b, output_map(seen, config) if by_tma(seen, config) else a
 
 
 def class_map(name: str, seen: Problem, part: Panels, number: int) -> TensorMap:
@@ -95,12 +96,15 @@ def other_class_maps(found: View, config: Config) -> tuple[TensorMap, ...]:
 
 
 def output_map(seen: Problem, config: Config) -> TensorMap:
-    """The tensor map of D."""
+    """The tensor map of D. Of one in classes a row is a row of each class, one behind the other."""
     each = seen.d.dtype.bits // 8
     row_major = seen.d.major == "row"
     output = Output(each, config["BN"], not row_major)
     line, lines = (seen.n, seen.m) if row_major else (seen.m, seen.n)
     matrices, strides, one = _batch_dimension(seen.d, seen.batch)
+    classes = in_classes(seen, config)
+    if classes:
+        line, matrices, strides, one = seen.d.leading_dimension, (), (seen.d.leading_dimension * each,), ()
     return TensorMap(
         "D",
         _map_type(seen.d),
@@ -108,4 +112,5 @@ def output_map(seen: Problem, config: Config) -> TensorMap:
         strides_bytes=strides,
         box=(*output.box, *one),
         swizzle=output.swizzle,
+        any_start=classes,
     )

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 
 from warptile.problem import Problem
 from warptile.rungs import wgmma_choice as choice
-from warptile.rungs import wgmma_tiles as tiles
 from warptile.rungs.legality import ceil_div
 from warptile.rungs.rung import Config
 from warptile.rungs.wgmma_choice import MULTIPROCESSORS, Illegal, fitted, made, pool, schedules, split, splits_of
@@ -76,17 +75,12 @@ def _for_large(problem: Problem) -> Iterator[Config]:
     def tile(bm: int, bn: int, **changes: int) -> Config:
         return fitted(problem, {**made(problem, bm, bn, 2, 0, ROW_BYTES), **changes})
 
-    if tiles.promoted(problem):
-        # Sums are there twice: 128 x 256 does not fit.
-        yield tile(128, 128, OVERLAP=1)
-        yield {**tile(128, 128, OVERLAP=1), "SWAP": 1}
-        yield from (tile(128, 192), tile(128, 192, CM=2), tile(128, 176), tile(128, 144, OVERLAP=1))
     wide = tile(128, 256, OVERLAP=1)
     pairs = tile(128, 256, OVERLAP=1, CM=2)
     yield from (wide, pairs, tile(128, 256, OVERLAP=1, CN=2))
     yield {**pairs, "SMS": MULTIPROCESSORS}
     yield from (tile(256, 192, CM=2), tile(256, 192, STREAM=1), tile(256, 192, CM=2, STREAM=1), tile(256, 192))
-    yield tile(128, 192, PINGPONG=1, CM=2)
+    yield from (tile(128, 192, PINGPONG=1, CM=2), tile(128, 192, PINGPONG=1))
     yield from ({**pairs, "GROUP": 16}, {**pairs, "ALONG_N": 1})
     yield tile(256, 128, OVERLAP=1, CN=2)
     yield from ({**wide, "SMS": MULTIPROCESSORS}, {**wide, "ALONG_N": 1})

@@ -12,6 +12,7 @@ from warptile.isa import wgmma
 from warptile.isa.wgmma_wrappers import SATURATED
 from warptile.launch import SWIZZLE_BYTES
 from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, Problem
+from warptile.rungs import wgmma_classes as classes
 from warptile.rungs.copies import Copy, copied
 from warptile.rungs.legality import grid_reason, keys_reason, operand_reason
 from warptile.rungs.rung import Config, View
@@ -35,9 +36,6 @@ FEW_COLUMNS = 128
 and triples the time. With more of them it takes tiles as wide as D, or as half of it: 8192 rows of A with K = 8191 took
 56 us against 107 for 128 columns of D, 67 against 125 for 256 (tiles of 64 x 256), 136 against 164 for 512, but 193
 with tiles of 128 x 128; 4095^3 took 306 against 232 (H200)."""
-
-CLASSES = 8
-"""Rows of 16-bit elements that are so many apart begin equally far from a multiple of 16 bytes."""
 
 STEP_BYTES = 32
 """Bytes of depth of an instruction."""
@@ -109,7 +107,7 @@ def any_start(seen: Problem, config: Config) -> bool:
 
 def view(problem: Problem, config: Config) -> View:
     """What the kernel sees: turned round if the configuration says so, operands copied where they lie badly and the
-    kernel does not take them so (`any_start`)."""
+    kernel does not take them so (`any_start`), rows of D in classes where these lie badly (`wgmma_classes`)."""
     names = ("A", "B")
     if config.get("SWAP", 0):
         problem, names = turned(problem), ("B", "A")
@@ -124,7 +122,8 @@ def view(problem: Problem, config: Config) -> View:
             name = copy.target
         seen.append(operand)
         found.append(name)
-    return View(replace(problem, a=seen[0], b=seen[1]), found[0], found[1], tuple(copies))
+    product = classes.as_classes(replace(problem, a=seen[0], b=seen[1]), config)
+    return View(product, found[0], found[1], tuple(copies))
 
 
 # --- sizes --------------------------------------------------------------------------------------------------------
@@ -225,12 +224,6 @@ class Output:
         """The permutation of lines, as a tensor map names it."""
         row_bytes = self.box[0] * self.element_bytes
         return next((name for name, span in SWIZZLE_BYTES.items() if span == row_bytes), "none")
-
-
-def by_tma(seen: Problem) -> bool:
-    """Whether TMA may store D: it clips lines to 16 bytes, so lines must be whole ones."""
-    line = seen.n if seen.d.major == "row" else seen.m
-    return seen.d.alignment_bytes == MAX_ALIGNMENT_BYTES and line * seen.d.dtype.bits // 8 % MAX_ALIGNMENT_BYTES == 0
 
 
 # --- template arguments -------------------------------------------------------------------------------------------

@@ -11,8 +11,10 @@ namespace warptile {
 
 // What a warpgroup stores: its buffers, two panels, take turns, so that one is filled while the other is read: by TMA, by
 // the warpgroup itself or by *storers*, warps that have nothing else to do.
-// With SPREAD rows of accumulators are in `spread` order.
-template <typename OPERATION, typename TILE, bool BY_TMA, int WIDTH, bool BATCHED = false, bool SPREAD = false>
+// With SPREAD rows of accumulators are in `spread` order. With CLASSES > 1 the matrices of a batch are classes of rows of
+// one D (`WgmmaSchedule`): `map` has their rows side by side, and what of a panel is partly outside TMA cannot store.
+template <typename OPERATION, typename TILE, bool BY_TMA, int WIDTH, bool BATCHED = false, bool SPREAD = false,
+          int CLASSES = 1>
 struct WgmmaOutput {
     using OUT = typename OPERATION::OUT;
     using PANELS = OutputPanels<OUT, TILE::BN, OPERATION::D_COLUMN_MAJOR>;
@@ -24,7 +26,7 @@ struct WgmmaOutput {
     const TensorMap& map;
     RING buffers;  // if there are storers with barriers, and behind them the places of panels
     int barrier;
-    int matrix = 0;  // of a batch
+    int matrix = 0;  // of a batch; with CLASSES where its first row begins in D
     long long matrix_stride = 0;
     typename RING::POSITION position;
 
@@ -120,10 +122,17 @@ struct WgmmaOutput {
             put(panel % PANELS::COUNT, source);
             fence_async_proxy();
             meet();
+            bool whole = true;
+            if constexpr (CLASSES > 1) {
+                whole = column >= 0 && column + PANELS::COLUMNS <= gemm.n;
+                if (!whole) copy_elements<PANELS>(buffer(), gemm, matrix * matrix_stride, row, column);
+            }
             if (threadIdx.x % WARPGROUP == 0) {
-                if (row < gemm.m && column < gemm.n) {
+                if (CLASSES > 1 ? whole : row < gemm.m && column < gemm.n) {
                     const int x = OPERATION::D_COLUMN_MAJOR ? row : column, y = OPERATION::D_COLUMN_MAJOR ? column : row;
-                    if constexpr (BATCHED) {
+                    if constexpr (CLASSES > 1) {
+                        store_box(map, x + matrix + elements_early(gemm.d), y, buffer());
+                    } else if constexpr (BATCHED) {
                         store_box(map, x, y, matrix, buffer());
                     } else {
                         store_box(map, x, y, buffer());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ptx/shared.cuh"
+#include "ptx/warpgroup.cuh"
 #include "tile/gemm.cuh"
 #include "tile/swizzle.cuh"
 
@@ -109,6 +110,25 @@ __device__ __forceinline__ void copy_panel(unsigned from, const Gemm<OPERATION>&
                     if (at + round * SPAN < lines)
                         *reinterpret_cast<Packet<SIZE>*>(to + (round * SPAN * gemm.ldd + other(number))) =
                             load_packet<SIZE>(from + PANELS::offset(at + round * SPAN, other(number) * SIZE));
+    }
+}
+
+// Elements between the multiple of 16 bytes before an element and it.
+template <typename OUT>
+__device__ __forceinline__ int elements_early(const OUT* element) {
+    return static_cast<unsigned>(reinterpret_cast<unsigned long long>(element)) % 16 / sizeof(OUT);
+}
+
+// Copies what lies inside D of a panel, row-major, that may begin before its first column, one by one; by a warpgroup.
+template <typename PANELS, typename OPERATION>
+__device__ __forceinline__ void copy_elements(unsigned from, const Gemm<OPERATION>& gemm, long long matrix, int row, int column) {
+    constexpr unsigned SIZE = sizeof(typename OPERATION::OUT);
+#pragma unroll 1
+    for (unsigned i = lane_anew() + threadIdx.x % WARPGROUP / 32 * 32; i < PANELS::LINES * PANELS::W; i += WARPGROUP) {
+        const int line = i / PANELS::W, place = i % PANELS::W;
+        if (row + line < gemm.m && column + place >= 0 && column + place < gemm.n)
+            *reinterpret_cast<Packet<SIZE>*>(gemm.d + (matrix + (row + line) * gemm.ldd + column + place)) =
+                load_packet<SIZE>(from + PANELS::offset(line, place * SIZE));
     }
 }
 

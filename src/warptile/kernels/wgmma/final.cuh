@@ -17,12 +17,14 @@ enum WgmmaMode {
     PINGPONG,     // two warpgroups own a tile each: one stores while the other multiplies
 };
 
-template <int STAGES_, int CONSUMERS_, int MODE_, int CLUSTER_M_, int CLUSTER_N_, int GROUP_, bool ALONG_N_, bool OVERLAP_,
-          bool STREAM_, bool SPLIT_, bool BATCHED_, bool SHARED_A_, bool SHARED_B_, bool ONCE_A_, bool ONCE_B_,
-          bool ANY_START_>
+template <int STAGES_, int CONSUMERS_, int MODE_, int CLUSTER_M_, int CLUSTER_N_, int GROUP_, int CLASSES_,
+          bool ALONG_N_, bool OVERLAP_, bool STREAM_, bool SPLIT_, bool BATCHED_, bool SHARED_A_, bool SHARED_B_,
+          bool ONCE_A_, bool ONCE_B_, bool ANY_START_>
 struct WgmmaConfig {
     static constexpr int STAGES = STAGES_, CONSUMERS = CONSUMERS_, MODE = MODE_;
     static constexpr int CLUSTER_M = CLUSTER_M_, CLUSTER_N = CLUSTER_N_, CLUSTER = CLUSTER_M * CLUSTER_N, GROUP = GROUP_;
+    // So many matrices of the batch are classes of rows of one D.
+    static constexpr int CLASSES = CLASSES_;
     static constexpr bool ALONG_N = ALONG_N_, OVERLAP = OVERLAP_;
     // Blocks share the depth of the last tiles, or of each tile.
     static constexpr bool STREAM = STREAM_, SPLIT = SPLIT_, PARTIAL = STREAM || SPLIT;
@@ -40,6 +42,7 @@ struct WgmmaConfig {
     static_assert(MODE != PINGPONG || !PARTIAL, "the depth of cooperative tiles is shared");
     static_assert(!STREAM || !SPLIT, "the depth is shared in one way");
     static_assert(!OVERLAP || (MODE == COOPERATIVE && !PARTIAL), "OVERLAP goes with whole, cooperative tiles");
+    static_assert(CLASSES == 1 || (BATCHED && SHARED_B && !PARTIAL && !OVERLAP), "classes of rows share B, a tile each");
     static_assert(!ANY_START || (MODE == COOPERATIVE && CLUSTER == 1 && !OVERLAP && !STREAM && !BATCHED),
                   "rows that begin at any element are one block's own, in the simplest schedule or with its depth split");
     // Of the registers of a multiprocessor, what the producer's warpgroup, with storers and without, and two consumers get a
@@ -70,7 +73,7 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
     static_assert(TILE::BM % (64 * TAKING) == 0, "each warpgroup has whole blocks of 64 rows");
     using STAGE = WgmmaStage<OPERATION, TILE, CONFIG::ANY_START>;
     using RING = StageRing<CONFIG::STAGES, STAGE::BYTES>;
-    using OUTPUT = WgmmaOutput<OPERATION, TILE, STORE_BY_TMA, STORE_WIDTH, CONFIG::BATCHED, CONFIG::ANY_START>;
+    using OUTPUT = WgmmaOutput<OPERATION, TILE, STORE_BY_TMA, STORE_WIDTH, CONFIG::BATCHED, CONFIG::ANY_START, CONFIG::CLASSES>;
     using ACCUMULATORS = WgmmaAccumulators<OPERATION, TILE, BLOCKS, CONFIG::ANY_START>;
     constexpr int PANELS = BLOCKS * OUTPUT::PANELS::COUNT;  // of D, of a warpgroup
     // With OVERLAP as many panels as fit into registers beside the next tile's sums wait for its steps, the last ones.
@@ -82,7 +85,8 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
     // Warps beside the producer that copy panels to D where TMA cannot, one for each consumer, which goes on multiplying.
     constexpr int STORERS = CONFIG::OVERLAP && !STORE_BY_TMA ? CONSUMERS : 0;
     using SCHEDULE =
-        WgmmaSchedule<TILE, CLUSTER_M, CONFIG::CLUSTER_N, CONFIG::GROUP, CONFIG::ALONG_N, CONFIG::BATCHED>;
+        WgmmaSchedule<TILE, CLUSTER_M, CONFIG::CLUSTER_N, CONFIG::GROUP, CONFIG::ALONG_N, CONFIG::BATCHED, CONFIG::CLASSES,
+                      CONFIG::CLASSES == 1 ? 1 : 16 / sizeof(typename OPERATION::OUT)>;
     extern __shared__ __align__(1024) unsigned char memory[];
 
     Gemm<OPERATION> gemm{a, b, c, d, m, n, k, lda, ldb, ldc, ldd, alpha, beta};
@@ -113,7 +117,9 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
     }
     wait_for_previous_launch();
     constexpr bool PARTIAL_FEW = CONFIG::PARTIAL && SUMS <= CONFIG::FEW_SUMS;
-    SCHEDULE schedule(m, n, gemm.k, CONFIG::PARTIAL ? streamed : 0, rank, CONFIG::BATCHED ? batch : 1);
+    SCHEDULE schedule(m, n, gemm.k, CONFIG::PARTIAL ? streamed : 0, rank, CONFIG::BATCHED ? batch : 1,
+                      static_cast<unsigned>(reinterpret_cast<unsigned long long>(d)) / sizeof(typename OPERATION::OUT),
+                      static_cast<unsigned>(matrix_stride_d));
     Work work;
     typename RING::POSITION position;
 
@@ -163,9 +169,11 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                                        : CONFIG::CONSUMER_REGISTERS>();
         const int consumer = group - 1, first_row = PINGPONG_MODE ? 0 : consumer * BLOCKS * 64;
         ACCUMULATORS accumulators;
-        OUTPUT output{gemm, map_d, buffers_of(consumer), consumer + 1, 0, matrix_stride_d};
+        OUTPUT output{gemm, map_d, buffers_of(consumer), consumer + 1, 0, CONFIG::CLASSES > 1 ? 1 : matrix_stride_d};
         const auto take_matrix = [&] {
-            if constexpr (CONFIG::BATCHED) {
+            if constexpr (CONFIG::CLASSES > 1) {
+                output.matrix = work.matrix * static_cast<int>(matrix_stride_d);
+            } else if constexpr (CONFIG::BATCHED) {
                 gemm.c = c + work.matrix * matrix_stride_c;
                 output.matrix = work.matrix;
             }

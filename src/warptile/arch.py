@@ -89,6 +89,7 @@ class WgmmaCosts:
     hidden_clocks: float
     out_bytes_per_clock: float
     meeting_clocks: float
+    cluster_meeting_clocks: float
     partial_bytes_per_clock: float
     dram_bytes_per_s: float
     l2_bytes_per_s: float
@@ -189,6 +190,7 @@ H200 = Device(
         hidden_clocks=4597,
         out_bytes_per_clock=5.221,
         meeting_clocks=8102,
+        cluster_meeting_clocks=6000,
         partial_bytes_per_clock=12.71,
         dram_bytes_per_s=4.3e12,
         l2_bytes_per_s=1.127e13,
@@ -205,4 +207,6 @@ H200 = Device(
 """Issue and copy rates measured on an H200 SXM, 2026-11-20, driver 580.159, CUDA 13.0. float64 is m16n8k16, for WMMA
 m8n8k4. 8-bit floats have float16's rate: sm_90's machine code unpacks them (F2FP) and multiplies by HMMA, two for each
 m16n8k32. The clock is that of a tensor-core loop at the 700 W cap. ``l2_bytes_per_s`` and ``launch_s`` are
-assumptions. ``wgmma_costs`` are fitted to searches-h200-20261122T034818 and -T041535 (docs/planning.md)."""
+assumptions. ``wgmma_costs`` are fitted to searches-h200-20261122T034818 and -T041535 (docs/planning.md), but for
+``cluster_meeting_clocks``: no search had it yet, five tiles timed with sums through global and through shared memory
+have it."""

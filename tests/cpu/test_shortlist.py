@@ -46,6 +46,13 @@ def test_what_won_in_studies_is_among_them():
     _, few_rows = listed(16, 8192, 8192)
     assert all(config["SWAP"] and config["BN"] == 16 for config in few_rows)
     assert {config["BK"] for config in few_rows} == {64, 128, 256}
+    _, pairs = listed(128, 10240, 8192)
+    assert holds(pairs, BM=64, BN=160, CM=2, SMS=128)
+    assert holds(pairs, BM=128, BN=160, SPLITS=2)
+    _, turned = listed(128, 8192, 8192)
+    assert holds(turned, BM=128, BN=128, SPLITS=2, SWAP=1)
+    _, cut = listed(64, 28672, 8192)
+    assert holds(cut, BM=64, BN=112, CM=1, SMS=128)
     _, deep = listed(128, 128, 16384)
     assert holds(deep, BM=64, BN=64, SPLITS=32)
     assert holds(deep, BM=128, BN=128, SPLITS=64)

@@ -165,9 +165,11 @@ CASES: tuple[tuple[dict[str, int], Mapping[str, object]], ...] = (
     ({**PARTIAL_WAVE, "CM": 2, "SMS": 6, "BM": 64, "CONSUMERS": 1}, {"dtype": "float8_e4m3", "out": "bfloat16"}),
     ({**PARTIAL_WAVE, "SWAP": 1, "SMS": 4}, {"dtype": "float16", "accumulator": "float16", "out": "float16"}),
     ({"SPLITS": 2, "SMS": 16}, {"dtype": "bfloat16", "out": "float32", "gap": 3}),
-    ({"SPLITS": 3, "SMS": 9, "BM": 256, "BN": 96}, {**HALF, "a_major": "col", "b_major": "col"}),
+    ({"SPLITS": 3, "SMS": 18, "BM": 256, "BN": 96, "CM": 2}, {**HALF, "a_major": "col", "b_major": "col"}),
+    # In clusters along K, beside others.
     ({"SPLITS": 2, "SMS": 16, "CN": 2, "BN": 96}, {"dtype": "int8", "b_major": "col"}),
     ({"SPLITS": 4, "SMS": 132, "SWAP": 1, "ALONG_N": 1}, {**HALF, "beta": -1}),
+    ({"SPLITS": 4, "SMS": 132, "CM": 2, "BM": 256}, {"dtype": "float16", "accumulator": "float16", "gap": 1}),
     # Clusters whose blocks do not all have a tile.
     ({"CM": 2, "CN": 1, "SMS": 5}, {"dtype": "bfloat16", "a_major": "col"}),
     ({"CM": 1, "CN": 2, "SMS": 6, "GROUP": 1}, {"dtype": "float16", "b_major": "col"}),
@@ -261,6 +263,29 @@ def test_rows_of_d_begin_anywhere(
     counters = result.report.counters
     assert 32 * counters["tma_store_sectors"] > 0.4 * result.d.nbytes
     assert counters["global_store_requests"] > 0
+
+
+def test_where_splits_are_a_cluster() -> None:
+    """Then nothing goes through global memory."""
+
+    def clustered(size: tuple[int, int, int], **change: int) -> bool:
+        of, config = problem(size=size), {**small(FINAL), "SMS": 132, **change}
+        assert RUNGS[FINAL].illegal(of, config) is None
+        each = config["CM"] * config["CN"]
+        blocks = RUNGS[FINAL].cluster(of, config)[0]
+        assert (blocks == each) == bool(RUNGS[FINAL].workspaces(of, config))
+        assert blocks in (each, each * config["SPLITS"])
+        return blocks > each
+
+    one = (128, 64, 1024)
+    assert [splits for splits in range(2, 17) if clustered(one, SPLITS=splits)] == [2, 4, 8]
+    assert clustered(one, SPLITS=4, CN=2)
+    assert not clustered(one, SPLITS=8, CN=2)
+    assert not clustered(one, SPLITS=2, BN=8), "eight columns are not halved"
+    assert not clustered((256, 128, 1024), SPLITS=2, BM=256, BN=128, STAGES=2), "stages have no room for sums"
+    assert clustered((128, 66 * 64, 1024), SPLITS=2)
+    assert clustered((128, 29 * 64, 1024), SPLITS=4)
+    assert not clustered((128, 30 * 64, 1024), SPLITS=4), "clusters of four are not all there at one time"
 
 
 def test_every_block_shares_the_depth_of_one_tile() -> None:

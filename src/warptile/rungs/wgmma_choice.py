@@ -14,10 +14,9 @@ from warptile.rungs.rung import Config, Extents, View
 from warptile.rungs.wgmma_cost import microseconds, microseconds_of
 from warptile.rungs.wgmma_tiles import ROW_BYTES
 
-MULTIPROCESSORS = 132
-FOURS = MULTIPROCESSORS - 16
-"""Blocks in clusters of four that certainly run at one time: in each of eight GPCs two multiprocessors may be left
-over. Blocks that wait for each other must not wait for a place."""
+MULTIPROCESSORS, FOURS = tiles.PLACES[1], tiles.PLACES[4]
+"""Blocks that run at one time, of any kind and in clusters of four. Those that wait for each other must not wait for a
+place."""
 
 MOST_ROWS, MOST_ROWS_BYTES = 4, 64 * 128
 """Rows of 128 bytes that a stage is deep at most, in tiles of at most so many elements; larger ones take one."""
@@ -40,6 +39,9 @@ SINGLE = (256, 192, 160, 128, 96, 64, 48, 32, 24, 16, 8)
 MOST_TURNED = 128
 """Columns, that is rows of D, of tiles of two warpgroups that are turned round."""
 
+EVEN_TURNS = (1, 2, 3)
+"""Turns of all multiprocessors for which tiles are cut to measure."""
+
 SPLITS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
 """Parts into which the depth is split, beside the most that multiprocessors allow."""
 
@@ -57,15 +59,26 @@ def stages(seen: Problem, config: Config) -> int:
     return min(room // tiles.stage_bytes(seen, config), MOST_STAGES)
 
 
-def shapes(problem: Problem) -> Iterator[Shape]:
-    """Of all tiles."""
-    for bm, bn in COOPERATIVE:
-        yield bm, bn, 2, 0
+def shapes(problem: Problem) -> tuple[Shape, ...]:
+    """Of all tiles, each once."""
+    found = [(bm, bn, 2, 0) for bm, bn in COOPERATIVE]
     for swap in (0, 1):
         for bn in SINGLE:
-            yield 64, bn, 1, swap
+            found.append((64, bn, 1, swap))
             if swap and bn <= MOST_TURNED:
-                yield 128, bn, 2, swap
+                found.append((128, bn, 2, swap))
+    found += [(bm, bn, bm // 64, 0) for bm in (64, 128) for bn in even_columns(problem, bm)]
+    return tuple(dict.fromkeys(found))
+
+
+def even_columns(problem: Problem, bm: int) -> list[int]:
+    """Columns of tiles of BM rows that leave the fewest multiprocessors idle in their last turn, for one turn, two and
+    three: 80 of 10240 (128 tiles), 104 of 1280 with 1280 rows (130), 168 of 2304 with 2304 (252). Where tiles are as
+    wide at most."""
+    down = ceil_div(problem.m, bm) * problem.batch
+    across = (MULTIPROCESSORS * turns // down for turns in EVEN_TURNS)
+    columns = (8 * ceil_div(problem.n, 8 * each) for each in across if each)
+    return [each for each in columns if each <= tiles.MAX_BOX]
 
 
 def splits_of(count: int, steps: int, sms: int = MULTIPROCESSORS) -> list[int]:

@@ -4,7 +4,7 @@
   products (BM BN / 128 clocks for 32 bytes of depth, whatever the type), shared memory (128 bytes a clock: TMA writes
   each operand once, ``wgmma`` reads A once and B once for every 64 rows), or the way of its bytes from L2 and, with few
   stages, the time from giving a stage back to having it filled. Beside its steps a tile costs the way of its sums to D,
-  unless something hides it; a split tile a meeting of its blocks.
+  unless something hides it; a split tile a meeting of its blocks, a shorter one if these are a cluster.
 * dram: operands once and, of what is loaded again, the part that L2 has no longer; and D. The shorter the piece of a
   row that a step loads, the less DRAM gives.
 * l2: what all blocks load; blocks of a cluster share.
@@ -66,7 +66,10 @@ def terms_of(seen: Problem, config: Config, costs: WgmmaCosts) -> dict[str, floa
         extra = 2 * (costs.meeting_clocks + 2 * bm * bn * 4 / costs.partial_bytes_per_clock)
     elif splits > 1:
         turns, each = 1.0, ceil_div(steps, splits) * step
-        extra = leaving / splits + costs.meeting_clocks + 2 * bm * bn * 4 / costs.partial_bytes_per_clock
+        meeting, ways = costs.meeting_clocks, 2
+        if tiles.blocks_along_k(seen, config) > 1:
+            meeting, ways = costs.cluster_meeting_clocks, 1  # as fast as if sums went out and not back
+        extra = leaving / splits + meeting + ways * bm * bn * 4 / costs.partial_bytes_per_clock
     elif config["OVERLAP"]:
         panels, held, _ = output.panels(seen, config)
         at_once = (1 - held / panels) * leaving

@@ -209,7 +209,8 @@ def _cuda_bool(value: object) -> str:
 def _final_name(problem: Problem, config: Config) -> str:
     seen = tiles.view(problem, config).problem
 
-    values = [config["STAGES"], config["CONSUMERS"], config["PINGPONG"], config["CM"], config["CN"], config["GROUP"]]
+    values = [config["STAGES"], config["CONSUMERS"], config["PINGPONG"], config["CM"], config["CN"]]
+    values += [tiles.blocks_along_k(seen, config), config["GROUP"]]
     values.append(classes.CLASSES if classes.in_classes(seen, config) else 1)
     batched = seen.batch > 1
     shared = (batched and each.batch_stride == 0 for each in (seen.a, seen.b))
@@ -268,8 +269,18 @@ def _places(problem: Problem, config: Config) -> int:
     return _final_grid(problem, config)[0] * config["CONSUMERS"]
 
 
+def _through_global(problem: Problem, config: Config) -> bool:
+    """Whether blocks hand each other sums through global memory."""
+    return _streamed(problem, config) > 0 and tiles.blocks_along_k(tiles.view(problem, config).problem, config) == 1
+
+
+def _final_cluster(problem: Problem, config: Config) -> Dim3:
+    seen = tiles.view(problem, config).problem
+    return (config["CM"] * config["CN"] * tiles.blocks_along_k(seen, config), 1, 1)
+
+
 def _final_workspaces(problem: Problem, config: Config) -> tuple[Workspace, ...]:
-    if not _streamed(problem, config):
+    if not _through_global(problem, config):
         return ()
     count = _places(problem, config)
     rows = config["BM"] // config["CONSUMERS"]
@@ -278,15 +289,14 @@ def _final_workspaces(problem: Problem, config: Config) -> tuple[Workspace, ...]
 
 
 def _final_parameters(problem: Problem, config: Config) -> tuple[Argument, ...]:
-    streamed = _streamed(problem, config)
-    sums, flags = (PARTIAL, FLAGS_OF_PARTIAL) if streamed else (None, None)
+    sums, flags = (PARTIAL, FLAGS_OF_PARTIAL) if _through_global(problem, config) else (None, None)
     view = tiles.view(problem, config)
     maps = wgmma_maps.operand_maps(view, config)
     seen = view.problem
     strides = (each.batch_stride if each is not None else 0 for each in (seen.c, seen.d))
     batch = (Scalar("s32", seen.batch), *(Scalar("s64", stride) for stride in strides))
     others = wgmma_maps.other_class_maps(view, config)
-    return (*maps, Scalar("s32", streamed), Pointer(sums), Pointer(flags), *batch, *others)
+    return (*maps, Scalar("s32", _streamed(problem, config)), Pointer(sums), Pointer(flags), *batch, *others)
 
 
 WGMMA_FINAL = Rung(
@@ -312,7 +322,7 @@ WGMMA_FINAL = Rung(
     threads=lambda problem, config: (WARPGROUP * (config["CONSUMERS"] + 1), 1, 1),
     dynamic_shared_bytes=_final_shared,
     capability=lambda problem, config: 90,
-    cluster=lambda problem, config: (config["CM"] * config["CN"], 1, 1),
+    cluster=_final_cluster,
     view=tiles.view,
     parameters=_final_parameters,
     workspaces=_final_workspaces,

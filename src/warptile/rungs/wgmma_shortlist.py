@@ -15,6 +15,7 @@ from warptile.rungs import wgmma_choice as choice
 from warptile.rungs.legality import ceil_div
 from warptile.rungs.rung import Config
 from warptile.rungs.wgmma_choice import MULTIPROCESSORS, Illegal, fitted, made, pool, schedules, split, splits_of
+from warptile.rungs.wgmma_cost import microseconds
 from warptile.rungs.wgmma_tiles import ROW_BYTES
 
 MOST = 18
@@ -28,14 +29,18 @@ SMALL, TURNED_ALONE = 128, 32
 """A problem is small whose D has at most so many rows or columns. With fewer rows yet only turned tiles are tried, of
 all rows: what is 64 of an instruction are then columns."""
 
+WIDE = 160
+"""Columns of a tile of 64 rows; wider ones are slower than two turns of narrower ones."""
+
 MANY_SPLITS, SPLIT_STEPS = 8, 4
 """Tiles are few that can be split so often, into parts of so many steps."""
 
 SAME_TILE, SAME_DEPTH, SAME_SPLIT = 0.08, 0.04, 0.06
 """By how much each pick before makes the next one worse that is like it."""
 
-HOPELESS = 2.0
-"""A configuration is not picked whose predicted time is so many times the best."""
+HOPELESS, WASTEFUL = 2.0, 1.4
+"""A configuration is not picked whose predicted time is so many times the best, nor a variant so many times its
+pick's."""
 
 
 def shortlist(problem: Problem, illegal: Illegal, most: int = MOST) -> tuple[Config, ...]:
@@ -54,14 +59,15 @@ def shortlist(problem: Problem, illegal: Illegal, most: int = MOST) -> tuple[Con
     if _wide_tiles(problem) >= LARGE_WAVES * MULTIPROCESSORS and min(problem.m, problem.n) > SMALL:
         for config in _for_large(problem):
             add(config)
-    for config in _split(problem):
+    for config in (*_split(problem), *_few_rows(problem)):
         add(config)
     picked = _picked(problem, illegal, max(most - len(found) - VARIANTS, 3))
     for config in picked:
         add(config)
     for config in (own, *picked[:3]):
         for variant in schedules(problem, config):
-            add(variant)
+            if microseconds(problem, variant) <= WASTEFUL * microseconds(problem, config):
+                add(variant)
     return tuple(found)
 
 
@@ -99,6 +105,22 @@ def _split(problem: Problem) -> Iterator[Config]:
                 # Each operand is read once for four tiles: 4 % faster than in pairs at 256 x 256 x 65536.
                 yield {**split(tile, min(choice.FOURS // count, most)), "CM": 2, "CN": 2}
             yield split(tile, most)
+
+
+def _few_rows(problem: Problem) -> Iterator[Config]:
+    """Where rows are few and columns many: tiles cut so that one turn takes all of them, blocks of the same columns in
+    pairs; and twice as wide, in two blocks of a cluster that share the depth."""
+    if not TURNED_ALONE < problem.m <= SMALL:
+        return
+    pairs = ceil_div(problem.m, 64)
+    even = choice.even_columns(problem, 64)
+    for bn in [each for each in even if each <= WIDE][:1] or even[:1]:
+        yield fitted(problem, {**made(problem, 64, bn, 1, 0, ROW_BYTES * (2 if bn <= 128 else 1)), "CM": pairs})
+    if problem.m > 64:
+        for columns in choice.even_columns(problem, 128)[:1]:
+            yield split(made(problem, 128, 2 * columns, 2, 0, ROW_BYTES), 2)
+        if ceil_div(problem.n, 128) * 2 <= MULTIPROCESSORS:
+            yield split({**made(problem, 128, 128, 2, 0, ROW_BYTES), "SWAP": 1}, 2)
 
 
 def _picked(problem: Problem, illegal: Illegal, count: int) -> list[Config]:

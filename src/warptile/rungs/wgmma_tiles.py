@@ -14,7 +14,7 @@ from warptile.launch import SWIZZLE_BYTES
 from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, Problem
 from warptile.rungs import wgmma_classes as classes
 from warptile.rungs.copies import Copy, copied
-from warptile.rungs.legality import grid_reason, keys_reason, operand_reason
+from warptile.rungs.legality import ceil_div, grid_reason, keys_reason, operand_reason
 from warptile.rungs.rung import Config, View
 from warptile.rungs.tensor_tiles import (
     MAX_DYNAMIC_SHARED_BYTES,
@@ -36,6 +36,10 @@ FEW_COLUMNS = 128
 and triples the time. With more of them it takes tiles as wide as D, or as half of it: 8192 rows of A with K = 8191 took
 56 us against 107 for 128 columns of D, 67 against 125 for 256 (tiles of 64 x 256), 136 against 164 for 512, but 193
 with tiles of 128 x 128; 4095^3 took 306 against 232 (H200)."""
+
+PLACES = {1: 132, 2: 132, 4: 116, 8: 104}
+"""Blocks that certainly run at one time on an H200, in clusters of so many. A cluster's blocks are in one GPC, of eight
+of an even number of multiprocessors, 18 at most; 18, 18, 18, 18, 18, 14, 14 and 14 have the least room."""
 
 STEP_BYTES = 32
 """Bytes of depth of an instruction."""
@@ -342,6 +346,17 @@ def shared_reason(needed: int) -> str | None:
 def accumulator_registers(problem: Problem, rows: int, columns: int) -> int:
     """Registers of a thread for ``rows`` x ``columns`` sums of a warpgroup."""
     return rows * columns * problem.accumulator.bits // 32 // WARPGROUP
+
+
+def blocks_along_k(seen: Problem, config: Config) -> int:
+    """Blocks of a cluster that share a tile's depth and add their sums through shared memory: all SPLITS of them where
+    they can be in one cluster, clusters all have a place at one time, each block gets whole columns to finish, and sums
+    fit where stages were. Else one: sums go through global memory."""
+    splits = config.get("SPLITS", 1)
+    bm, bn, each = config["BM"], config["BN"], config["CM"] * config["CN"] * splits
+    tiles = ceil_div(seen.m, bm * config["CM"]) * ceil_div(seen.n, bn * config["CN"]) * seen.batch
+    fits = bm * bn * seen.accumulator.bits // 8 <= config["STAGES"] * stage_bytes(seen, config)
+    return splits if tiles * each <= PLACES.get(each, 0) and bn % (8 * splits) == 0 and fits else 1
 
 
 def shared_bytes(stages: int, each: int, output: int) -> int:

@@ -11,7 +11,8 @@ template <typename INSTRUCTION_, typename SUM_, int COLUMNS, int BLOCKS_, bool S
 struct WgmmaSums {
     using INSTRUCTION = INSTRUCTION_;
     using SUM = SUM_;
-    static constexpr int BLOCKS = BLOCKS_, EIGHTS = COLUMNS / 8, REGISTERS = INSTRUCTION::REGISTERS;
+    static constexpr int BLOCKS = BLOCKS_, EIGHTS = COLUMNS / 8;
+    static constexpr int REGISTERS = COLUMNS * sizeof(SUM) / 8;  // of a thread, for 64 rows
     typename INSTRUCTION::REGISTER c[BLOCKS][REGISTERS];
 
     __device__ __forceinline__ void zero() {
@@ -68,6 +69,9 @@ struct WgmmaAccumulators : WgmmaSums<Wgmma<typename OPERATION::ELEMENT, typename
     static_assert(TILE::BM == 64 * BLOCKS || TILE::BM == 2 * 64 * BLOCKS, "one or two warpgroups, of blocks of 64 rows");
     using INSTRUCTION = Wgmma<typename OPERATION::ELEMENT, typename OPERATION::WITHIN, TILE::BN>;
     using STAGE = WgmmaStage<OPERATION, TILE, ANY_START>;
+    // Sums of some of the columns.
+    template <int COLUMNS>
+    using Part = WgmmaSums<INSTRUCTION, typename OPERATION::SUM, COLUMNS, BLOCKS, ANY_START>;
 
     // Starts the products with the stage at a shared address, of rows from `first_row` of it on; a group of their own.
     // Unless they `add`, they begin the sums anew.

@@ -3,6 +3,7 @@
 
 #include "ptx/cluster.cuh"
 #include "ptx/dependent_launch.cuh"
+#include "tile/wgmma_cluster_sums.cuh"
 #include "tile/wgmma_output.cuh"
 #include "tile/wgmma_partial.cuh"
 #include "tile/wgmma_ring.cuh"
@@ -17,12 +18,14 @@ enum WgmmaMode {
     PINGPONG,     // two warpgroups own a tile each: one stores while the other multiplies
 };
 
-template <int STAGES_, int CONSUMERS_, int MODE_, int CLUSTER_M_, int CLUSTER_N_, int GROUP_, int CLASSES_,
-          bool ALONG_N_, bool OVERLAP_, bool STREAM_, bool SPLIT_, bool BATCHED_, bool SHARED_A_, bool SHARED_B_,
-          bool ONCE_A_, bool ONCE_B_, bool ANY_START_>
+template <int STAGES_, int CONSUMERS_, int MODE_, int CLUSTER_M_, int CLUSTER_N_, int CLUSTER_K_, int GROUP_,
+          int CLASSES_, bool ALONG_N_, bool OVERLAP_, bool STREAM_, bool SPLIT_, bool BATCHED_, bool SHARED_A_,
+          bool SHARED_B_, bool ONCE_A_, bool ONCE_B_, bool ANY_START_>
 struct WgmmaConfig {
     static constexpr int STAGES = STAGES_, CONSUMERS = CONSUMERS_, MODE = MODE_;
     static constexpr int CLUSTER_M = CLUSTER_M_, CLUSTER_N = CLUSTER_N_, CLUSTER = CLUSTER_M * CLUSTER_N, GROUP = GROUP_;
+    // So many times CLUSTER blocks of a cluster have the same tiles, each a part of their depth: all SPLITS of them, or one.
+    static constexpr int CLUSTER_K = CLUSTER_K_;
     // So many matrices of the batch are classes of rows of one D.
     static constexpr int CLASSES = CLASSES_;
     static constexpr bool ALONG_N = ALONG_N_, OVERLAP = OVERLAP_;
@@ -35,12 +38,13 @@ struct WgmmaConfig {
     // Rows of A begin at any element: they go through registers.
     static constexpr bool ANY_START = ANY_START_;
     static constexpr int THREADS = WARPGROUP * (CONSUMERS + 1);
-    // Bits of the blocks of a cluster that need the same rows of A as block 0, and the same columns of B.
+    // Bits of the blocks of a cluster that need the same rows of A as block 0 at the same depth, and the same columns of B.
     static constexpr unsigned ROW_OF_BLOCKS = CLUSTER_N == 1 ? 1 : 1 | 1 << CLUSTER_M, COLUMN_OF_BLOCKS = (1 << CLUSTER_M) - 1;
     static_assert(CLUSTER_N <= 2, "clusters are at most two blocks wide");
     static_assert(MODE != PINGPONG || CONSUMERS == 2, "two warpgroups take turns");
     static_assert(MODE != PINGPONG || !PARTIAL, "the depth of cooperative tiles is shared");
     static_assert(!STREAM || !SPLIT, "the depth is shared in one way");
+    static_assert(CLUSTER_K == 1 || SPLIT, "blocks of a cluster share the depth of a split tile");
     static_assert(!OVERLAP || (MODE == COOPERATIVE && !PARTIAL), "OVERLAP goes with whole, cooperative tiles");
     static_assert(CLASSES == 1 || (BATCHED && SHARED_B && !PARTIAL && !OVERLAP), "classes of rows share B, a tile each");
     static_assert(!ANY_START || (MODE == COOPERATIVE && CLUSTER == 1 && !OVERLAP && !STREAM && !BATCHED),
@@ -66,6 +70,7 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                 unsigned char* places, unsigned* flags, int batch, long long matrix_stride_c, long long matrix_stride_d,
                 const __grid_constant__ MAPS... other_rows) {
     constexpr int CONSUMERS = CONFIG::CONSUMERS, CLUSTER = CONFIG::CLUSTER, CLUSTER_M = CONFIG::CLUSTER_M;
+    constexpr int CLUSTER_K = CONFIG::CLUSTER_K;
     constexpr bool PINGPONG_MODE = CONFIG::MODE == PINGPONG;
     constexpr int TAKING = PINGPONG_MODE ? 1 : CONSUMERS;  // warpgroups that read a stage
     constexpr int BLOCKS = TILE::BM / 64 / TAKING;         // of 64 rows, of a warpgroup
@@ -73,7 +78,9 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
     static_assert(TILE::BM % (64 * TAKING) == 0, "each warpgroup has whole blocks of 64 rows");
     using STAGE = WgmmaStage<OPERATION, TILE, CONFIG::ANY_START>;
     using RING = StageRing<CONFIG::STAGES, STAGE::BYTES>;
-    using OUTPUT = WgmmaOutput<OPERATION, TILE, STORE_BY_TMA, STORE_WIDTH, CONFIG::BATCHED, CONFIG::ANY_START, CONFIG::CLASSES>;
+    using FINISHED = WgmmaTile<TILE::BM, TILE::BN / CLUSTER_K, TILE::BK>;  // what a block stores of a tile
+    using OUTPUT =
+        WgmmaOutput<OPERATION, FINISHED, STORE_BY_TMA, STORE_WIDTH, CONFIG::BATCHED, CONFIG::ANY_START, CONFIG::CLASSES>;
     using ACCUMULATORS = WgmmaAccumulators<OPERATION, TILE, BLOCKS, CONFIG::ANY_START>;
     constexpr int PANELS = BLOCKS * OUTPUT::PANELS::COUNT;  // of D, of a warpgroup
     // With OVERLAP as many panels as fit into registers beside the next tile's sums wait for its steps, the last ones.
@@ -97,7 +104,9 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
         return {outputs + consumer * OUTPUT::BYTES,
                 turns + CONSUMERS * MBARRIER_BYTES + consumer * OUTPUT::HANDOVER_BYTES};
     };
-    const int group = warpgroup(), rank = CLUSTER > 1 ? cluster_rank() : 0;
+    // Blocks of the same depth have ranks from `leader` on in their cluster, and this one is the `rank`-th of them.
+    const int place = CLUSTER * CLUSTER_K > 1 ? cluster_rank() : 0, rank = place % CLUSTER, leader = place - rank;
+    const int group = warpgroup();
     constexpr int NEIGHBOURS = CLUSTER_M + CONFIG::CLUSTER_N - 1;  // blocks of the same row or column of the cluster
     if (threadIdx.x == 0) {
         prefetch_tensor_map(map_a);
@@ -110,7 +119,7 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
             for (int consumer = 0; consumer < CONSUMERS; ++consumer) buffers_of(consumer).init(1, WARPGROUP / 32);
         ring.init(TAKING * NEIGHBOURS * READERS);
     }
-    if constexpr (CLUSTER > 1) {
+    if constexpr (CLUSTER * CLUSTER_K > 1) {
         cluster_barrier<true>();
     } else {
         __syncthreads();
@@ -142,14 +151,14 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                     } else if constexpr (CONFIG::CLUSTER_N > 1) {
                         STAGE::A::template load_share<CONFIG::CLUSTER_N, CONFIG::BATCHED>(
                             stage, map_a, work.row, depth, full, rank / CLUSTER_M,
-                            CONFIG::ROW_OF_BLOCKS << rank % CLUSTER_M, matrix_a);
+                            CONFIG::ROW_OF_BLOCKS << (leader + rank % CLUSTER_M), matrix_a);
                     } else {
                         STAGE::A::template load<CONFIG::BATCHED, CONFIG::ONCE_A>(stage, map_a, work.row, depth, full, matrix_a);
                     }
                     if constexpr (CLUSTER_M > 1) {
                         STAGE::B::template load_share<CLUSTER_M, CONFIG::BATCHED>(
                             stage + STAGE::B_OFFSET, map_b, work.column, depth, full, rank % CLUSTER_M,
-                            CONFIG::COLUMN_OF_BLOCKS << rank / CLUSTER_M * CLUSTER_M, matrix_b);
+                            CONFIG::COLUMN_OF_BLOCKS << (leader + rank / CLUSTER_M * CLUSTER_M), matrix_b);
                     } else {
                         STAGE::B::template load<CONFIG::BATCHED, CONFIG::ONCE_B>(stage + STAGE::B_OFFSET, map_b, work.column, depth, full,
                                                                  matrix_b);
@@ -162,6 +171,7 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
             OUTPUT output{gemm, map_d, buffers_of(threadIdx.x / 32 - 1), 0, 0, matrix_stride_d};
             for (int panels = PANELS * schedule.whole_tiles() - HELD; panels > 0; --panels) output.take_over();
         }
+        if constexpr (CLUSTER_K > 1) cluster_barrier<true>();  // consumers say that their sums can be read
     } else {
         if constexpr (CONSUMERS == 2)
             registers_up<STORERS       ? CONFIG::CONSUMER_REGISTERS_BESIDE
@@ -186,7 +196,7 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
             if constexpr (CLUSTER == 1) {
                 if (thread == 0) mbarrier_arrive(ring.empty(stage));
             } else if (thread < CLUSTER && (thread % CLUSTER_M == rank % CLUSTER_M || thread / CLUSTER_M == rank / CLUSTER_M)) {
-                mbarrier_arrive_at(ring.empty(stage), thread);
+                mbarrier_arrive_at(ring.empty(stage), leader + thread);
             }
         };
 
@@ -329,7 +339,13 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                     }
                 }
                 take_matrix();
-                if constexpr (CONFIG::SPLIT) {
+                if constexpr (CLUSTER_K > 1) {
+                    using SUMS = ClusterSums<ACCUMULATORS, CLUSTER_K, CONSUMERS>;
+                    const int number = place / CLUSTER;
+                    const SUMS sums{stages + consumer * SUMS::BYTES, rank, CLUSTER, number};
+                    output.store_all(sums.add(accumulators), work.row + first_row, work.column + number * FINISHED::BN);
+                    break;  // a block has a part of one tile
+                } else if constexpr (CONFIG::SPLIT) {
                     if constexpr (CONFIG::BATCHED) gemm.d = d + work.matrix * matrix_stride_d;
                     const int splits = schedule.teams / streamed, tile = schedule.team / splits;
                     SplitSums<OPERATION, ACCUMULATORS, STORE_WIDTH % 2 == 0 && !OPERATION::D_COLUMN_MAJOR>{
@@ -344,7 +360,7 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
         allow_next_launch();
         output.finish();
     }
-    if constexpr (CLUSTER > 1) cluster_barrier<false>();
+    if constexpr (CLUSTER * CLUSTER_K > 1) cluster_barrier<false>();
 }
 
 }  // namespace warptile

@@ -50,6 +50,7 @@ def test_what_won_in_studies_is_among_them():
     assert holds(pairs, BM=64, BN=160, CM=2, SMS=128)
     assert holds(pairs, BM=128, BN=160, SPLITS=2)
     _, turned = listed(128, 8192, 8192)
+    assert holds(turned, BM=64, BN=128, BK=64, CM=2, SMS=128)
     assert holds(turned, BM=128, BN=128, SPLITS=2, SWAP=1)
     _, cut = listed(64, 28672, 8192)
     assert holds(cut, BM=64, BN=112, CM=1, SMS=128)

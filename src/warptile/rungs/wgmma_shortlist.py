@@ -115,7 +115,8 @@ def _few_rows(problem: Problem) -> Iterator[Config]:
     pairs = ceil_div(problem.m, 64)
     even = choice.even_columns(problem, 64)
     for bn in [each for each in even if each <= WIDE][:1] or even[:1]:
-        yield fitted(problem, {**made(problem, 64, bn, 1, 0, ROW_BYTES * (2 if bn <= 128 else 1)), "CM": pairs})
+        for rows in (1, 2) if bn <= 128 else (1,):
+            yield fitted(problem, {**made(problem, 64, bn, 1, 0, ROW_BYTES * rows), "CM": pairs})
     if problem.m > 64:
         for columns in choice.even_columns(problem, 128)[:1]:
             yield split(made(problem, 128, 2 * columns, 2, 0, ROW_BYTES), 2)

@@ -43,6 +43,13 @@ def test_what_won_in_studies_is_among_them():
     assert holds(large, BM=128, BN=256, OVERLAP=1, CM=2, SMS=128)
     assert holds(large, BM=256, BN=192, STREAM=1)
     assert holds(large, PINGPONG=1, BN=192, CM=2)
+    _, exact = listed(8192, 8192, 8192, "float8_e4m3")
+    assert holds(exact, BM=128, BN=128, OVERLAP=1, SWAP=0)
+    assert holds(exact, BM=128, BN=128, OVERLAP=1, SWAP=1)
+    assert holds(exact, BM=128, BN=192)
+    assert holds(listed(8192, 8192, 8192, "tfloat32")[1], BM=128, BN=192, OVERLAP=1)
+    _, weights = listed(128, 28672, 4096, "float8_e4m3")
+    assert {config["OVERLAP"] for config in weights if config["BN"] == 112} == {0, 1}
     _, few_rows = listed(16, 8192, 8192)
     assert all(config["SWAP"] and config["BN"] == 16 for config in few_rows)
     assert {config["BK"] for config in few_rows} == {64, 128, 256}

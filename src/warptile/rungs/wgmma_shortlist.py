@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from warptile.problem import Problem
 from warptile.rungs import wgmma_choice as choice
+from warptile.rungs import wgmma_tiles as tiles
 from warptile.rungs.legality import ceil_div
 from warptile.rungs.rung import Config
 from warptile.rungs.wgmma_choice import MULTIPROCESSORS, Illegal, fitted, made, pool, schedules, split, splits_of
@@ -65,10 +66,17 @@ def shortlist(problem: Problem, illegal: Illegal, most: int = MOST) -> tuple[Con
     for config in picked:
         add(config)
     for config in (own, *picked[:3]):
-        for variant in schedules(problem, config):
+        for variant in (*_late(problem, config), *schedules(problem, config)):
             if microseconds(problem, variant) <= WASTEFUL * microseconds(problem, config):
                 add(variant)
     return tuple(found)
+
+
+def _late(problem: Problem, config: Config) -> Iterator[Config]:
+    """With overlapped stores, where blocks have more than one whole tile."""
+    blocks = choice.clusters(choice.extents_of(problem), config) * config["CM"] * config["CN"]
+    if blocks > config["SMS"] and config["SPLITS"] == 1:
+        yield {**config, "OVERLAP": 1}
 
 
 def _wide_tiles(problem: Problem) -> int:
@@ -81,6 +89,12 @@ def _for_large(problem: Problem) -> Iterator[Config]:
     def tile(bm: int, bn: int, **changes: int) -> Config:
         return fitted(problem, {**made(problem, bm, bn, 2, 0, ROW_BYTES), **changes})
 
+    if tiles.promoted(problem):
+        # Sums are there twice: wider tiles do not fit.
+        late = tile(128, 128, OVERLAP=1)
+        yield from (late, {**late, "SWAP": 1}, tile(128, 192), tile(128, 192, CM=2), tile(128, 176))
+    if problem.d.dtype.bits == 32:
+        yield from (tile(128, 192, OVERLAP=1), tile(128, 192, OVERLAP=1, GROUP=16))
     wide = tile(128, 256, OVERLAP=1)
     pairs = tile(128, 256, OVERLAP=1, CM=2)
     yield from (wide, pairs, tile(128, 256, OVERLAP=1, CN=2))

@@ -20,6 +20,9 @@ CLASSES = 8
 MANY_COLUMNS = 1024
 """Of D, least in classes: with fewer much of D would be at the ends of rows."""
 
+MOST_BLOCKS = 2
+"""Of a cluster; with four the producer, which also works out where tiles begin, runs out of registers."""
+
 MOST_SPARE_ROWS = 1 / 8
 """Of a class, that its tiles may have beyond it, as a part of its own."""
 
@@ -41,8 +44,9 @@ def in_classes(seen: Problem, config: Config) -> bool:
         return False
     if seen.b.batch_stride or seen.b.major != "col" or seen.c is not None or not seen.k or seen.n < MANY_COLUMNS:
         return False
-    whole = not config["STREAM"] and config["SPLITS"] == 1
-    return seen.d.major == "row" and seen.d.dtype.bits in (16, 32) and whole and not config["OVERLAP"]
+    if config["OVERLAP"] or config["STREAM"] or config["SPLITS"] > 1 or config["CM"] * config["CN"] > MOST_BLOCKS:
+        return False
+    return seen.d.major == "row" and seen.d.dtype.bits in (16, 32)
 
 
 def as_classes(seen: Problem, config: Config) -> Problem:

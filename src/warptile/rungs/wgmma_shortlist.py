@@ -107,7 +107,7 @@ def _for_large(problem: Problem) -> Iterator[Config]:
 
 
 def _split(problem: Problem) -> Iterator[Config]:
-    """Where a few tiles are deep: all multiprocessors on square ones."""
+    """Where a few tiles are deep: all multiprocessors on square ones, in pairs where these come out even."""
     row = ROW_BYTES * 8 // problem.a.dtype.bits
     for bm, bn in ((64, 64), (64, 128), (128, 128)):
         count = ceil_div(problem.m, bm) * ceil_div(problem.n, bn) * problem.batch
@@ -118,7 +118,7 @@ def _split(problem: Problem) -> Iterator[Config]:
             if ceil_div(problem.m, bm) % 2 == ceil_div(problem.n, bn) % 2 == 0:
                 # Each operand is read once for four tiles: 4 % faster than in pairs at 256 x 256 x 65536.
                 yield {**split(tile, min(choice.FOURS // count, most)), "CM": 2, "CN": 2}
-            yield split(tile, most)
+            yield {**split(tile, most), "CM": 2 - ceil_div(problem.m, bm) % 2}
 
 
 def _few_rows(problem: Problem) -> Iterator[Config]:

@@ -1,16 +1,19 @@
 """Copies of operands on the emulator: every unit, size, stride and offset, between guard bands, without races."""
 
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 import pytest
 
 from operand_copy import UNITS, copy, expected, moved, numbers, source_text
+from warptile.arch import H200
 from warptile.compile import compile_source
 from warptile.emulator import emulate
 from warptile.launch import Access
 from warptile.ptx import parse
-from warptile.rungs.copies import launch
+from warptile.rungs import copies as copies_module
+from warptile.rungs.copies import launch, name_expression
 
 UNWRITTEN = 0xA5
 
@@ -91,6 +94,15 @@ def test_two_operands_are_copied_side_by_side(transposed):
     copies = (copy(70, 130, 133, 4, transposed[0], 3), copy(200, 37, 41, 4, transposed[1], 3, "B"))
     assert launch(copies, "entry").grid == (sum(each.tiles for each in copies), 1, 1)
     assert_copied(*copies, offset_units=3)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_source_leaves_l2_first_where_only_what_is_written_fits(transposed, monkeypatch):
+    what = copy(37, 130, 131, 2, transposed, 1)
+    for l2_bytes, once in ((what.target_bytes - 1, "false"), (what.target_bytes, "true"), (what.moved_bytes, "false")):
+        monkeypatch.setattr(copies_module, "H200", replace(H200, l2_bytes=l2_bytes))
+        assert name_expression([what]).endswith(f", {once}>>")
+        assert_copied(what, offset_units=1)
 
 
 def test_stores_are_16_bytes_and_so_are_loads_away_from_the_ends_of_lines():

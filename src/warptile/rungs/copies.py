@@ -98,11 +98,11 @@ class Copy:
         """Bytes that are read and written: twice the operand's."""
         return 2 * self.lines * self.units * self.unit_bytes
 
-    @property
-    def way(self) -> str:
-        """The C++ type that moves a tile."""
-        aligned = "true" if self.source_alignment_bytes >= MAX_ALIGNMENT_BYTES else "false"
-        return f"operand_copies::{'Transposed' if self.transposed else 'Straight'}<{self.unit_bytes}, {aligned}>"
+    def way(self, once: bool) -> str:
+        """The C++ type that moves a tile, and tells L2 with ``once`` that the source is not read again."""
+        aligned = self.source_alignment_bytes >= MAX_ALIGNMENT_BYTES
+        switches = f"{self.unit_bytes}, {str(aligned).lower()}, {str(once).lower()}"
+        return f"operand_copies::{'Transposed' if self.transposed else 'Straight'}<{switches}>"
 
     @property
     def threads_along(self) -> int:
@@ -146,8 +146,14 @@ def power_of_two(least: int) -> int:
 
 
 def name_expression(copies: Sequence[Copy]) -> str:
-    """The C++ name of the kernel that makes one or two copies."""
-    return f"operand_copies::copy_{'one' if len(copies) == 1 else 'two'}<{', '.join(each.way for each in copies)}>"
+    """The C++ name of the kernel that makes one or two copies.
+
+    Sources leave L2 first where all that is read and written does not fit there and what is written does.
+    """
+    written = sum(each.target_bytes for each in copies)
+    once = written <= H200.l2_bytes < sum(each.moved_bytes for each in copies)
+    count = "one" if len(copies) == 1 else "two"
+    return f"operand_copies::copy_{count}<{', '.join(each.way(once) for each in copies)}>"
 
 
 def launch(copies: Sequence[Copy], entry: str) -> LaunchSpec:

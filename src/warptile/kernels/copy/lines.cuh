@@ -11,6 +11,7 @@
 #pragma once
 
 #include "ptx/dependent_launch.cuh"
+#include "ptx/shared.cuh"
 
 namespace operand_copies {
 
@@ -41,12 +42,22 @@ __device__ __forceinline__ uint4 cut(uint4 low, uint4 high, unsigned shift) {
                       __funnelshift_r(d, e, bits));
 }
 
-// Behind `wait_for_previous_launch`, which orders no load that the compiler takes for one of constants.
+// Behind `wait_for_previous_launch`, which orders no load that the compiler takes for one of constants. ONCE: what is read
+// leaves L2 first, so that what is written stays there for the product.
+template <bool ONCE>
 __device__ __forceinline__ uint4 load_piece(const char* from) {
     uint4 piece;
-    asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(piece.x), "=r"(piece.y), "=r"(piece.z), "=r"(piece.w)
-                 : "l"(from));
+    if constexpr (ONCE) {
+        unsigned long long policy;
+        asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+        asm volatile("ld.global.nc.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+                     : "=r"(piece.x), "=r"(piece.y), "=r"(piece.z), "=r"(piece.w)
+                     : "l"(from), "l"(policy));
+    } else {
+        asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(piece.x), "=r"(piece.y), "=r"(piece.z), "=r"(piece.w)
+                     : "l"(from));
+    }
     return piece;
 }
 
@@ -57,14 +68,14 @@ __device__ __forceinline__ uint4 load_units(const char* from, const char* begin,
     unsigned words[4] = {};
 #pragma unroll
     for (int byte = 0; byte < PIECE; byte += UNIT_BYTES)
-        if (from - begin >= -byte && end - from > byte)
+        if (end - from > byte && from + byte >= begin)
             words[byte / 4] |= static_cast<unsigned>(*reinterpret_cast<const UNIT*>(from + byte)) << byte % 4 * 8;
     return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
 // Reads the pieces at COUNT ascending addresses, of which none may be aligned; all loads first, so that they are under
 // way together. ALIGNED: all are multiples of 16. Bytes outside [begin, end) are left zero.
-template <int UNIT_BYTES, bool ALIGNED, int COUNT>
+template <int UNIT_BYTES, bool ALIGNED, bool ONCE, int COUNT>
 __device__ __forceinline__ void load_pieces(const char* const (&from)[COUNT], const char* begin, const char* end,
                                             uint4 (&pieces)[COUNT]) {
     constexpr unsigned READ = ALIGNED ? PIECE : 2 * PIECE;
@@ -76,8 +87,8 @@ __device__ __forceinline__ void load_pieces(const char* const (&from)[COUNT], co
         uint4 behind[COUNT];
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) {
-            pieces[i] = load_piece(from[i] - shifts[i]);
-            if constexpr (!ALIGNED) behind[i] = load_piece(from[i] - shifts[i] + PIECE);
+            pieces[i] = load_piece<ONCE>(from[i] - shifts[i]);
+            if constexpr (!ALIGNED) behind[i] = load_piece<ONCE>(from[i] - shifts[i] + PIECE);
         }
         if constexpr (!ALIGNED) {
 #pragma unroll
@@ -86,7 +97,7 @@ __device__ __forceinline__ void load_pieces(const char* const (&from)[COUNT], co
         return;
     }
 #pragma unroll
-    for (int i = 0; i < COUNT; ++i) pieces[i] = load_units<UNIT_BYTES>(from[i], begin, end);
+    for (int i = 0; i < COUNT; ++i) pieces[i] = load_units<UNIT_BYTES>(from[i], from[i], end);
 }
 
 // One copy, as `Copy` of warptile/rungs/copies.py describes it; lengths and strides in bytes. A block moves a
@@ -103,20 +114,22 @@ struct Operand {
 
 // Lines stay lines; a thread moves a piece of LINES of them. With two, and many blocks on a multiprocessor, that is as fast
 // on an H200 as the driver's copy of aligned memory; more lines, or blocks that stay, are slower.
-template <int UNIT_BYTES, bool ALIGNED>
+template <int UNIT_BYTES, bool ALIGNED, bool ONCE>
 struct Straight {
     static constexpr int LINES = 2;
     static __device__ __forceinline__ void move(const Operand& operand, int tile_along, int tile_across) {
         const int thread = threadIdx.x % operand.along, step = THREADS / operand.along;
         const long long offset = (static_cast<long long>(tile_along) * operand.along + thread) * PIECE;
         const long long line = static_cast<long long>(tile_across) * step * LINES + threadIdx.x / operand.along;
-        if (offset >= operand.bytes || line >= operand.lines) return;
         const char* from[LINES];
         uint4 pieces[LINES];
 #pragma unroll
         for (int i = 0; i < LINES; ++i)
             from[i] = operand.source + min(line + i * step, operand.lines - 1) * operand.source_stride + offset;
-        load_pieces<UNIT_BYTES, ALIGNED>(from, operand.source, operand.end(), pieces);
+        warptile::wait_for_previous_launch();
+        if (offset >= operand.bytes || line >= operand.lines) return;
+        load_pieces<UNIT_BYTES, ALIGNED, ONCE>(from, operand.source, operand.end(), pieces);
+        warptile::allow_next_launch();
 #pragma unroll
         for (int i = 0; i < LINES; ++i) {
             const long long to = line + i * step;
@@ -168,56 +181,63 @@ __device__ __forceinline__ void transpose(const unsigned (&column)[16 / UNIT_BYT
 // follow each other in the target, a piece of it, are of as many lines; rows that are GROUP apart are shifted alike. A
 // warp reads four neighbouring words in each of eight groups, which begin an odd multiple of four banks apart: no two on
 // one bank.
-template <int UNIT_BYTES, bool ALIGNED>
+template <int UNIT_BYTES, bool ALIGNED, bool ONCE>
 struct Transposed {
     static constexpr unsigned ROWS = 128, PIECES = 8, ROW_PIECES = ALIGNED ? PIECES : PIECES + 1;
     static constexpr unsigned COUNT = (ROWS * ROW_PIECES + THREADS - 1) / THREADS;
     static constexpr unsigned GROUP = PIECE / UNIT_BYTES, GROUPS = ROWS / GROUP, UNITS = 4 / UNIT_BYTES;
-    static constexpr unsigned ROW_WORDS = ROW_PIECES * 4, GROUP_WORDS = GROUP * ROW_WORDS + 4;
+    static constexpr unsigned ROW_BYTES = ROW_PIECES * PIECE, GROUP_BYTES = GROUP * ROW_BYTES + PIECE;
 
-    // The first word in shared memory of a piece.
-    static __device__ __forceinline__ unsigned place(unsigned row, unsigned piece) {
-        return row / GROUP * GROUP_WORDS + row % GROUP * ROW_WORDS + piece * 4;
+    static __device__ __forceinline__ unsigned place(unsigned row) {
+        return row / GROUP * GROUP_BYTES + row % GROUP * ROW_BYTES;
     }
 
-    static __device__ __forceinline__ void move(const Operand& operand, int tile_along, int tile_across) {
-        __shared__ __align__(PIECE) unsigned tile[GROUPS * GROUP_WORDS];
-        const long long first_byte = static_cast<long long>(tile_along) * PIECES * PIECE;
-        const long long first_line = static_cast<long long>(tile_across) * ROWS;
-        const unsigned start = static_cast<unsigned>(reinterpret_cast<unsigned long long>(operand.source));
-        const auto shift_of = [&](unsigned row) {  // bytes from where it begins to its part of a line
-            return ALIGNED ? 0 : (start + row % GROUP * static_cast<unsigned>(operand.source_stride)) % PIECE;
-        };
-        uint4 in[COUNT];
+    static __device__ __forceinline__ void load(unsigned tile, const Operand& operand, long long first_byte,
+                                                long long first_line) {
+        const char* const end = operand.end();
+        uint4 pieces[COUNT];
 #pragma unroll
         for (unsigned i = 0; i < COUNT; ++i) {
             const unsigned item = i * THREADS + threadIdx.x, row = item / ROW_PIECES, piece = item % ROW_PIECES;
             const long long line = first_line + row;
-            const long long offset = line * operand.source_stride + first_byte + piece * PIECE - shift_of(row);
-            const char* const from = operand.source + offset;
-            in[i] = uint4{};
-            if (row >= ROWS || line >= operand.lines) continue;
-            const bool whole = from >= operand.source && operand.end() - from >= PIECE;
-            in[i] = whole ? load_piece(from) : load_units<UNIT_BYTES>(from, operand.source, operand.end());
+            const char* from = operand.source + line * operand.source_stride + first_byte;
+            const unsigned shift = ALIGNED ? 0 : static_cast<unsigned>(reinterpret_cast<unsigned long long>(from)) % PIECE;
+            from += static_cast<int>(piece * PIECE - shift);
+            pieces[i] = uint4{};
+            if (row < ROWS && line < operand.lines && end > from) {
+                if (end - from >= PIECE && from >= operand.source) {
+                    pieces[i] = load_piece<ONCE>(from);
+                } else {
+                    pieces[i] = load_units<UNIT_BYTES>(from, ALIGNED ? from : operand.source, end);
+                }
+            }
         }
 #pragma unroll
         for (unsigned i = 0; i < COUNT; ++i) {
             const unsigned item = i * THREADS + threadIdx.x, row = item / ROW_PIECES, piece = item % ROW_PIECES;
-            if (row < ROWS) *reinterpret_cast<uint4*>(&tile[place(row, piece)]) = in[i];
+            if (row < ROWS) warptile::store_shared(tile + place(row) + piece * PIECE, warptile::Packet<PIECE>{pieces[i]});
         }
-        __syncthreads();
+    }
+
+    static __device__ __forceinline__ void store(unsigned tile, const Operand& operand, long long first_byte,
+                                                 long long first_line) {
+        const unsigned begin = static_cast<unsigned>(reinterpret_cast<unsigned long long>(operand.source));
+        const unsigned stride = static_cast<unsigned>(operand.source_stride);
 #pragma unroll
         for (unsigned i = 0; i < GROUPS * PIECES * 4 / THREADS; ++i) {
             // From the lowest: word of the piece (2 bits), piece and group, eight of each a warp's neighbours.
             const unsigned item = i * THREADS + threadIdx.x;
             const unsigned group = item % 8 + item / 256 * 8, word = item / 8 % 4, piece = item / 32 % 8;
             const long long line = first_line + group * GROUP;
+            const unsigned from = tile + group * GROUP_BYTES + piece * PIECE + word * 4;
             unsigned column[GROUP];
 #pragma unroll
             for (unsigned row = 0; row < GROUP; ++row) {
-                const unsigned shift = shift_of(row), at = place(group * GROUP + row, piece) + word + shift / 4;
-                column[row] = tile[at];
-                if (!ALIGNED && UNIT_BYTES < 4) column[row] = __funnelshift_r(column[row], tile[at + 1], shift % 4 * 8);
+                const unsigned shift = ALIGNED ? 0 : (begin + row * stride) % PIECE;
+                const unsigned at = from + row * ROW_BYTES + shift / 4 * 4;
+                column[row] = warptile::load_packet<4>(at).bits;
+                if (!ALIGNED && UNIT_BYTES < 4)
+                    column[row] = __funnelshift_r(column[row], warptile::load_packet<4>(at + 4).bits, shift % 4 * 8);
             }
             uint4 pieces[UNITS];
             transpose<UNIT_BYTES>(column, pieces);
@@ -230,6 +250,18 @@ struct Transposed {
             }
         }
     }
+
+    static __device__ __forceinline__ void move(const Operand& operand, int tile_along, int tile_across) {
+        __shared__ uint4 memory[GROUPS * GROUP_BYTES / PIECE];
+        const unsigned tile = warptile::shared_address(memory);
+        const long long first_byte = static_cast<long long>(tile_along) * PIECES * PIECE;
+        const long long first_line = static_cast<long long>(tile_across) * ROWS;
+        warptile::wait_for_previous_launch();
+        load(tile, operand, first_byte, first_line);
+        __syncthreads();
+        warptile::allow_next_launch();
+        store(tile, operand, first_byte, first_line);
+    }
 };
 
 template <typename WAY>
@@ -239,22 +271,18 @@ __device__ __forceinline__ void copy_tile(const Operand& operand, int tile) {
 }
 
 template <typename WAY>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, 4)
     copy_one(const char* source, char* target, long long lines, long long bytes, long long source_stride,
              long long target_stride, int along) {
-    warptile::allow_next_launch();
-    warptile::wait_for_previous_launch();
     copy_tile<WAY>({source, target, lines, bytes, source_stride, target_stride, along}, blockIdx.x);
 }
 
 // Two copies side by side; the first has `tiles`.
 template <typename FIRST, typename SECOND>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, 4)
     copy_two(const char* source, char* target, long long lines, long long bytes, long long source_stride,
              long long target_stride, int along, const char* source2, char* target2, long long lines2, long long bytes2,
              long long source_stride2, long long target_stride2, int along2, int tiles) {
-    warptile::allow_next_launch();
-    warptile::wait_for_previous_launch();
     const int block = blockIdx.x;
     if (block < tiles) {
         copy_tile<FIRST>({source, target, lines, bytes, source_stride, target_stride, along}, block);

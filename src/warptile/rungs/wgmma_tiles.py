@@ -353,6 +353,8 @@ def blocks_along_k(seen: Problem, config: Config) -> int:
     they can be in one cluster, clusters all have a place at one time, each block gets whole columns to finish, and sums
     fit where stages were. Else one: sums go through global memory."""
     splits = config.get("SPLITS", 1)
+    if splits == 1:
+        return 1
     bm, bn, each = config["BM"], config["BN"], config["CM"] * config["CN"] * splits
     tiles = ceil_div(seen.m, bm * config["CM"]) * ceil_div(seen.n, bn * config["CN"]) * seen.batch
     fits = bm * bn * seen.accumulator.bits // 8 <= config["STAGES"] * stage_bytes(seen, config)

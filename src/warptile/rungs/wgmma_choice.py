@@ -46,16 +46,18 @@ SPLITS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
 """Parts into which the depth is split, beside the most that multiprocessors allow."""
 
 MOST_STAGES = 12
-SHARED_BYTES = 227 * 1024
+SHARED_BYTES, RESERVED_BYTES = 227 * 1024, 1024
+"""Of a block that is alone on its multiprocessor, and what the system takes beside for each."""
 
 Illegal = Callable[[Problem, Config], str | None]
 Shape = tuple[int, int, int, int]
 """BM, BN, CONSUMERS, SWAP."""
 
 
-def stages(seen: Problem, config: Config) -> int:
-    """As many as fit, 12 at most."""
-    room = SHARED_BYTES - config["CONSUMERS"] * output.CONSUMER_BYTES - 2 * MOST_STAGES * tiles.MBARRIER_BYTES
+def stages(seen: Problem, config: Config, blocks: int = 1) -> int:
+    """As many as fit, 12 at most, with so many blocks on a multiprocessor."""
+    each = (SHARED_BYTES + RESERVED_BYTES) // blocks - RESERVED_BYTES
+    room = each - config["CONSUMERS"] * output.CONSUMER_BYTES - 2 * MOST_STAGES * tiles.MBARRIER_BYTES
     return min(room // tiles.stage_bytes(seen, config), MOST_STAGES)
 
 

@@ -17,7 +17,7 @@ from warptile.rungs.legality import ceil_div
 from warptile.rungs.rung import Config
 from warptile.rungs.wgmma_choice import MULTIPROCESSORS, Illegal, fitted, made, pool, schedules, split, splits_of
 from warptile.rungs.wgmma_cost import microseconds
-from warptile.rungs.wgmma_tiles import ROW_BYTES
+from warptile.rungs.wgmma_tiles import ROW_BYTES, view
 
 MOST = 18
 VARIANTS = 7
@@ -60,7 +60,7 @@ def shortlist(problem: Problem, illegal: Illegal, most: int = MOST) -> tuple[Con
     if _wide_tiles(problem) >= LARGE_WAVES * MULTIPROCESSORS and min(problem.m, problem.n) > SMALL:
         for config in _for_large(problem):
             add(config)
-    for config in (*_split(problem), *_few_rows(problem)):
+    for config in (*_split(problem), *_few_rows(problem), *_two_each(problem)):
         add(config)
     picked = _picked(problem, illegal, max(most - len(found) - VARIANTS, 3))
     for config in picked:
@@ -135,12 +135,28 @@ def _few_rows(problem: Problem) -> Iterator[Config]:
         for columns in choice.even_columns(problem, 128)[:1]:
             yield split(made(problem, 128, 2 * columns, 2, 0, ROW_BYTES), 2)
         if ceil_div(problem.n, 128) * 2 <= MULTIPROCESSORS:
-            yield split({**made(problem, 128, 128, 2, 0, ROW_BYTES), "SWAP": 1}, 2)
+            yield split(made(problem, 128, 128, 2, 1, ROW_BYTES), 2)
+
+
+def _two_each(problem: Problem) -> Iterator[Config]:
+    """Where very few rows meet more tiles of weights than there are multiprocessors, up to twice as many: all of them
+    at one time, two on some multiprocessors. Memory is what they wait for, and it serves all alike."""
+    count = ceil_div(problem.n, 64) * problem.batch
+    if problem.m > TURNED_ALONE or not MULTIPROCESSORS < count <= 2 * MULTIPROCESSORS:
+        return
+    for rows in (1, 2):
+        config = made(problem, 64, _covering(problem), 1, 1, ROW_BYTES * rows)
+        yield {**config, "STAGES": choice.stages(view(problem, config).problem, config, 2), "SMS": count}
+
+
+def _covering(problem: Problem) -> int:
+    """Columns of the narrowest turned tile that has all rows; zero where none has."""
+    return min((bn for bn in choice.SINGLE if bn >= problem.m), default=0)
 
 
 def _picked(problem: Problem, illegal: Illegal, count: int) -> list[Config]:
     """The best predictions that are not all alike."""
-    covering = min((bn for bn in choice.SINGLE if bn >= problem.m), default=0)
+    covering = _covering(problem)
     left = list(pool(problem))
     if problem.m <= TURNED_ALONE:
         left = [(time, config) for time, config in left if config["SWAP"] and config["BN"] == covering]

@@ -246,7 +246,11 @@ IN_CLASSES: tuple[tuple[tuple[int, int, int], dict[str, int], Mapping[str, objec
     # rows than a tile. All of a row's panels but its ends are stored by TMA.
     ((512, 197, 136), {"PINGPONG": 1, "SMS": 5}, HALF),
     ((488, 200, 72), {"PINGPONG": 1, "SMS": 4, "GROUP": 3}, {"dtype": "bfloat16", "gap": 1, "offset": 3}),
-    ((480, 180, 72), {"CONSUMERS": 1, "BN": 48, "ALONG_N": 1, "CN": 2, "SMS": 8}, {"dtype": "int8", "gap": 1, "offset": 1}),
+    (
+        (480, 180, 72),
+        {"CONSUMERS": 1, "BN": 48, "ALONG_N": 1, "CN": 2, "SMS": 8},
+        {"dtype": "int8", "gap": 1, "offset": 1},
+    ),
     ((1024, 132, 72), {"CONSUMERS": 1, "BN": 48, "CM": 2, "SMS": 8}, {**HALF, "offset": 5}),
 )  # fmt: skip
 

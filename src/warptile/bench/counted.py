@@ -7,7 +7,7 @@ import msgspec
 from warptile.bench.measurements import ProblemKey
 
 SECTOR_BYTES = 32
-"""What L2 moves at once."""
+"""What caches move at once."""
 
 TIME, CLOCK = "gpu__time_duration.sum", "sm__cycles_elapsed.avg.per_second"
 TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed"
@@ -16,6 +16,7 @@ HBM_BYTES = ("dram__bytes_read.sum", "dram__bytes_write.sum")
 L2 = "lts__lts2xbar_cycles_active.avg.pct_of_peak_sustained_elapsed"
 L2_SECTORS, L2_HITS = "lts__t_sectors_srcunit_tex.sum", "lts__t_sectors_srcunit_tex_lookup_hit.sum"
 L2_TO_SM = ("lts__t_sectors_srcunit_tex_op_read.sum", "l1tex__m_xbar2l1tex_read_bytes.sum")
+"""Sectors that L2 reads for multiprocessors, a multicast once; bytes that arrive there, a multicast at each block."""
 SHARED = "l1tex__data_pipe_lsu_wavefronts_mem_shared.avg.pct_of_peak_sustained_elapsed"
 ISSUE, INSTRUCTIONS = "smsp__issue_active.avg.pct_of_peak_sustained_elapsed", "smsp__inst_executed.sum"
 WARPS = "sm__warps_active.avg.pct_of_peak_sustained_active"

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from warptile.bench.claims import CONFLICTS, INDEX, INTENSITY, OF_CUBLAS, OF_LIMIT, REGISTERS, STEP, TFLOPS
 from warptile.bench.contest import BESIDE, LIBRARY, OURS, Contest
-from warptile.bench.counted import Counted
+from warptile.bench.counted import SECTOR_BYTES, Counted
 from warptile.bench.measurements import (
     BaselineTime,
     Cell,
@@ -48,9 +48,6 @@ from warptile.rungs import RUNGS
 from warptile.tuned import ProblemClass
 
 NOTHING = "*No record yet; `python -m warptile.bench.campaign` on a GPU writes one.*"
-SECTOR_BYTES = 32
-"""What L1 moves at once."""
-
 INTEGER_OPCODES = (
     "IMAD", "IADD3", "IADD", "LEA", "LOP3", "SHF", "ISETP", "IMNMX", "UIMAD", "UIADD3", "ULEA", "ULOP3", "USHF",
     "UISETP",

@@ -18,7 +18,7 @@ from warptile.tuned import ProblemClass
 
 HEADER = (
     "M x N x K, types, layout", "figure (bound)", "kernel", "searched", "least us", "us", "us alone, MHz", "tensor",
-    "HBM", "MB", "L2", "MB to SMs", "L2 hits", "shared", "issue", "registers, warps", "warps wait for",
+    "HBM", "MB", "L2", "MB from L2, to SMs", "L2 hits", "shared", "issue", "registers, warps", "warps wait for",
 )  # fmt: skip
 STALLS_SHOWN = 2
 _LEFT = 4
@@ -97,14 +97,15 @@ def _counters(found: Found, contest: Contest, who: str, turns: Turns | None) -> 
         return (_kernel(contest, who, None), sustained, *["–"] * (len(HEADER) - 6))
     time_ns, clock = mine.total(metrics.TIME), mine.over_time(metrics.CLOCK)
     longest, hits, sectors = mine.longest.metrics, mine.total(metrics.L2_HITS), mine.total(metrics.L2_SECTORS)
-    sent = mine.total("l1tex__m_xbar2l1tex_read_bytes.sum")
+    read, sent = (mine.total(metric) for metric in metrics.L2_TO_SM)
+    read = metrics.SECTOR_BYTES * read if read is not None else None
     moved = mine.total(*metrics.HBM_BYTES)
     waits = [f"{reason.replace('_', ' ')} {amount:.1f}" for reason, amount in list(mine.stalls.items())[:STALLS_SHOWN]]
     return (
         _kernel(contest, who, mine), sustained,
         f"{number(time_ns / 1e3 if time_ns else None)}, {number(clock / 1e6 if clock else None, 0)}",
         _share(mine.over_time(metrics.TENSOR)), _share(mine.over_time(metrics.HBM)), _megabytes(moved),
-        _share(mine.over_time(metrics.L2)), _megabytes(sent),
+        _share(mine.over_time(metrics.L2)), f"{_megabytes(read)}, {_megabytes(sent)}",
         _share(100 * hits / sectors if hits is not None and sectors else None),
         _share(mine.over_time(metrics.SHARED)), _share(mine.over_time(metrics.ISSUE)),
         f"{number(longest.get(metrics.REGISTERS), 0)}, {_share(longest.get(metrics.WARPS))}", ", ".join(waits),

@@ -130,14 +130,13 @@ def pool(problem: Problem, sms: int = MULTIPROCESSORS) -> Iterator[tuple[float, 
 
     extents = (problem.m, problem.n), (problem.n, problem.m)
     row = ROW_BYTES * 8 // problem.a.dtype.bits
-    promoted = tiles.promoted(problem)
     for bm, bn, consumers, swap in shapes(problem):
         m, n = extents[swap]
         if (bm > 64 and bm >= 2 * m) or (bn > 16 and bn >= 2 * n):
             continue
         count = ceil_div(m, bm) * ceil_div(n, bn) * problem.batch
         for rows in (1, 2, MOST_ROWS):
-            if rows > 1 and (bm * bn > MOST_ROWS_BYTES or promoted):
+            if rows > 1 and bm * bn > MOST_ROWS_BYTES:
                 break
             steps = ceil_div(problem.k, row * rows)
             base = _base(problem, bm, bn, consumers, swap, ROW_BYTES * rows, sms)

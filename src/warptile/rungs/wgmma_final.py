@@ -28,8 +28,6 @@ FLAGS = ("PINGPONG", "ALONG_N", "OVERLAP", "STREAM", "SWAP")
 """Keys that are 0 or 1."""
 
 CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1))
-PROMOTED_DEPTH = 128
-"""Products of 8-bit floats that are added in short sums before these are added in float32: those of a stage."""
 
 TURNED_WIDE, TURNED_BY_TURNS = 64, 96
 """Most sums of a thread whose D is stored by columns: of 32 bits, and where warpgroups take turns. With more of them
@@ -154,8 +152,9 @@ def _has_storers(seen: Problem, config: Config) -> bool:
 
 def _promotion_reason(seen: Problem, config: Config) -> str | None:
     """Why short sums would be too long, or None."""
-    if tiles.promoted(seen) and config["BK"] != PROMOTED_DEPTH:
-        return f"BK is {config['BK']}; with accumulate='float32' sums of 8-bit floats are {PROMOTED_DEPTH} long"
+    if tiles.promoted(seen) and config["BK"] % tiles.PROMOTED_DEPTH:
+        depth = f"multiples of {tiles.PROMOTED_DEPTH}"
+        return f"BK is {config['BK']}; with accumulate='float32' stages of 8-bit floats are {depth}"
     return None
 
 

@@ -22,9 +22,9 @@ def rows(config: Config) -> int:
 
 
 def sums(seen: Problem, config: Config) -> int:
-    """Registers of a thread for sums; promoted ones are there twice."""
+    """Registers of a thread for sums, and for the short ones of a stage: ``ShortSums``."""
     each = tiles.accumulator_registers(seen, rows(config), config["BN"])
-    return each * (2 if tiles.promoted(seen) else 1)
+    return each * (1 + config["BK"] // tiles.PROMOTED_DEPTH if tiles.promoted(seen) else 1)
 
 
 def panels(seen: Problem, config: Config) -> tuple[int, int, int]:

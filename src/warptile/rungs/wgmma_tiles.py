@@ -331,8 +331,12 @@ def common_reasons(
     )
 
 
+PROMOTED_DEPTH = 128
+"""Products of 8-bit floats that are added in short sums before these are added in float32: ``ShortSums``."""
+
+
 def promoted(problem: Problem) -> bool:
-    """Whether the sums of each stage are added to others in registers: ``WgmmaOperation::PROMOTED``."""
+    """Whether short sums are added to others in registers: ``WgmmaOperation::PROMOTED``."""
     return problem.a.dtype.name.startswith("float8") and problem.accumulator.name == "float32"
 
 

@@ -8,6 +8,7 @@
 #include "tile/wgmma_partial.cuh"
 #include "tile/wgmma_ring.cuh"
 #include "tile/wgmma_schedule.cuh"
+#include "tile/wgmma_short_sums.cuh"
 #include "tile/wgmma_split.cuh"
 
 namespace warptile {
@@ -84,7 +85,8 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
     using ACCUMULATORS = WgmmaAccumulators<OPERATION, TILE, BLOCKS, CONFIG::ANY_START>;
     constexpr int PANELS = BLOCKS * OUTPUT::PANELS::COUNT;  // of D, of a warpgroup
     // With OVERLAP as many panels as fit into registers beside the next tile's sums wait for its steps, the last ones.
-    constexpr int SUMS = BLOCKS * ACCUMULATORS::REGISTERS * (OPERATION::PROMOTED ? 2 : 1);
+    using SHORT_SUMS = ShortSums<OPERATION, TILE, BLOCKS>;
+    constexpr int SUMS = BLOCKS * ACCUMULATORS::REGISTERS * (OPERATION::PROMOTED ? 1 + SHORT_SUMS::PARTS : 1);
     constexpr int FIT = SUMS < CONFIG::HELD_REGISTERS ? (CONFIG::HELD_REGISTERS - SUMS) / OUTPUT::PANELS::WORDS : 0;
     constexpr int HELD = FIT < PANELS ? FIT : PANELS, AT_ONCE = PANELS - HELD;
     static_assert(!CONFIG::OVERLAP || HELD > 0, "a part of a finished tile fits beside the next");
@@ -202,7 +204,7 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
 
         // One step of depth in two parts: its products start, and the stage that was read before is given back. Between
         // them there is time for something else. At the `end` all products are over.
-        ACCUMULATORS partial;
+        SHORT_SUMS short_sums;
         const typename STAGE::A::Reader reader(gemm.a, gemm.lda);
         const auto start = [&](bool first) {
             // With STREAM the compiler does not see that all lanes are at the same stage, and moves every descriptor to a
@@ -210,7 +212,7 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
             const int stage = CONFIG::STREAM ? same_in_all_lanes(position.stage) : position.stage;
             mbarrier_wait(ring.full(position.stage), position.parity);
             if constexpr (OPERATION::PROMOTED) {
-                partial.multiply(ring.at(stage), first_row, false);
+                short_sums.multiply(ring.at(stage), first_row);
             } else if constexpr (CONFIG::ANY_START) {
                 accumulators.multiply(reader, ring.at(stage), first_row, !first);
             } else {
@@ -219,10 +221,7 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
         };
         const auto follow = [&](bool first) {
             if constexpr (OPERATION::PROMOTED) {
-                wgmma_wait_group<0>();
-                partial.pin_all();
-                release(position.stage);
-                accumulators.add(partial);
+                short_sums.add_to(accumulators, [&] { release(position.stage); });
             } else {
                 wgmma_wait_group<1>();
                 if (!first) release(position.before());

@@ -292,28 +292,6 @@ def test_where_splits_are_a_cluster() -> None:
     assert not clustered((128, 30 * 64, 1024), SPLITS=4), "clusters of four are not all there at one time"
 
 
-A_IN_CLASSES: tuple[tuple[tuple[int, int, int], dict[str, int], Mapping[str, object]], ...] = (
-    # A row less in some classes, a step more in some; TMA stores D, and does not.
-    ((500, 136, 121), {"SMS": 5}, {**HALF, "offset": 3}),
-    ((512, 136, 190), {"SMS": 4, "ALONG_N": 1}, {"dtype": "bfloat16", "out": "float32", "gap": 2, "offset": 4}),
-    ((1021, 72, 124), {"BM": 128, "CONSUMERS": 2, "SMS": 6}, {**HALF, "b_major": "row", "gap": 4, "offset": 5}),
-)
-
-
-@pytest.mark.parametrize(("size", "change", "options"), A_IN_CLASSES)
-def test_rows_of_a_begin_anywhere_beside_many_columns(
-    monkeypatch: pytest.MonkeyPatch, size: tuple[int, int, int], change: dict[str, int], options: Mapping[str, object]
-) -> None:
-    """Whatever lies beside its rows: NaN, or the next row."""
-    monkeypatch.setattr("warptile.rungs.wgmma_classes.MANY_COLUMNS", 64)
-    config = {**small(FINAL, str(options["dtype"])), "BM": 64, "CONSUMERS": 1, "OVERLAP": 1, **change}
-    number = [id(each) for _, each, _ in A_IN_CLASSES].index(id(change))
-    result = ok(FINAL, *size, config=config, schedule=SCHEDULES[number % 3], **{"b_major": "col", **options})
-    assert result.plan.view.rows == size[0]
-    assert [copy.source for copy in result.plan.copies] == ["B"]
-    assert result.plan.view.problem.b.major == "row"
-
-
 def test_every_block_shares_the_depth_of_one_tile() -> None:
     """As many blocks as multiprocessors: lanes add runs of them. Whoever comes first, bits are the same."""
     config = small(FINAL, BM=64, BN=48, CONSUMERS=1, SPLITS=64, SMS=64)

@@ -162,19 +162,6 @@ def test_rows_of_d_begin_anywhere():
                 check(torch, "wgmma-final", "bfloat16", (1024, 1111, 200), ("row", "col"), gap, offset, 0, **options)
 
 
-def test_rows_of_a_begin_anywhere_beside_many_columns():
-    """In classes, of equally many rows and not."""
-    torch = hopper()
-    flat = {**WGMMA_PLAIN, "BK": 64, "STAGES": 4, "SMS": 132, "OVERLAP": 1}
-    for number, (m, config) in enumerate(
-        ((1024, {**flat, "BM": 128, "BN": 256}), (1021, {**flat, "BM": 128, "BN": 128}))
-    ):
-        for gap, offset in ((0, number), (7, 1), (2, 5)):
-            for k in (1001, 1005):
-                options = {"config": config, "out_dtype": "bfloat16"}
-                check(torch, "wgmma-final", "bfloat16", (m, 1111, k), ("row", "col"), gap, offset, 0, **options)
-
-
 def test_the_same_bits_twice():
     torch = hopper()
     a = torch.randn(1000, 3000, device="cuda", dtype=torch.float16)

@@ -30,14 +30,12 @@ class View:
         a: whose memory the kernel's A points to.
         b: whose memory the kernel's B points to.
         copies: what is copied before the product, by one launch: one or two operands.
-        rows: of D, where the matrices of ``problem``'s batch are classes of them; else 0.
     """
 
     problem: Problem
     a: str = "A"
     b: str = "B"
     copies: tuple[Copy, ...] = ()
-    rows: int = 0
 
 
 @dataclass(frozen=True)

@@ -194,7 +194,7 @@ def _registers_reason(seen: Problem, config: Config) -> str | None:
         has = REGISTERS_BESIDE_STORERS
         needed += STORER_COSTS if config["SWAP"] else -STORER_SAVES
     elif config["CM"] * config["CN"] > 1 and not classes.stored_whole(seen):
-        in_classes = classes.d_in_classes(seen, config) and seen.d.dtype.bits == 16
+        in_classes = classes.in_classes(seen, config) and seen.d.dtype.bits == 16
         needed += 0 if in_classes else COPY_REGISTERS
     if needed > has:
         return f"a thread needs about {needed} registers and has {has}; take a smaller tile"
@@ -210,8 +210,7 @@ def _final_name(problem: Problem, config: Config) -> str:
 
     values = [config["STAGES"], config["CONSUMERS"], config["PINGPONG"], config["CM"], config["CN"]]
     values += [tiles.blocks_along_k(seen, config), config["GROUP"]]
-    a_in_classes = classes.a_in_classes(seen)
-    values.append(classes.CLASSES if a_in_classes or classes.d_in_classes(seen, config) else 1)
+    values.append(classes.CLASSES if classes.in_classes(seen, config) else 1)
     batched = seen.batch > 1
     shared = (batched and each.batch_stride == 0 for each in (seen.a, seen.b))
     switches = (config["ALONG_N"], config["OVERLAP"], config["STREAM"], config["SPLITS"] > 1, batched, *shared)
@@ -219,7 +218,7 @@ def _final_name(problem: Problem, config: Config) -> str:
     switches += (*_loaded_once(seen, config), any_start)
     chosen = f"warptile::WgmmaConfig<{', '.join(map(str, values))}, {', '.join(map(_cuda_bool, switches))}>"
     store = f"{_cuda_bool(classes.by_tma(seen, config))}, {tiles.store_width(seen)}"
-    maps = ", warptile::TensorMap" * ((classes.CLASSES - 1) * (any_start or a_in_classes))
+    maps = ", warptile::TensorMap" * ((classes.CLASSES - 1) * any_start)
     types = f"{tiles.operation_type(seen)}, {tiles.tile_type(seen, config)}, {chosen}"
     return f"warptile::wgmma_final<{types}, {store}{maps}>"
 
@@ -294,7 +293,7 @@ def _final_parameters(problem: Problem, config: Config) -> tuple[Argument, ...]:
     maps = wgmma_maps.operand_maps(view, config)
     seen = view.problem
     strides = (each.batch_stride if each is not None else 0 for each in (seen.c, seen.d))
-    batch = (Scalar("s32", view.rows or seen.batch), *(Scalar("s64", stride) for stride in strides))
+    batch = (Scalar("s32", seen.batch), *(Scalar("s64", stride) for stride in strides))
     others = wgmma_maps.other_class_maps(view, config)
     return (*maps, Scalar("s32", _streamed(problem, config)), Pointer(sums), Pointer(flags), *batch, *others)
 

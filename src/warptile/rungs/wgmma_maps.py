@@ -6,7 +6,7 @@ from warptile.launch import Argument, TensorMap
 from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, Problem
 from warptile.rungs.rung import Config, View
 from warptile.rungs.tensor_tiles import round_up
-from warptile.rungs.wgmma_classes import CLASSES, a_in_classes, by_tma, d_in_classes
+from warptile.rungs.wgmma_classes import CLASSES, by_tma, in_classes
 from warptile.rungs.wgmma_tiles import ROW_BYTES, Output, Panels, blocks_along_k, panels, stored_k
 
 MAP_TYPES = {16: {"f16": "f16", "bf16": "bf16"}, 32: {"tf32": "tf32", "f32": "f32", "s32": "s32"}}
@@ -62,9 +62,7 @@ def operand_maps(found: View, config: Config) -> tuple[Argument, ...]:
     part_a, part_b = panels(seen, config)
     lines_a = (stored_k(seen), seen.m) if part_a.k_major else (seen.m, seen.k)
     lines_b = (seen.k, seen.n) if part_b.k_major else (seen.n, seen.k)
-    if a_in_classes(seen):
-        a = swizzled_class_map(found, part_a, 0)
-    elif part_a.any_start:
+    if part_a.any_start:
         a = class_map(found.a, seen, part_a, 0)
     else:
         a = operand_map(found.a, seen.a, lines_a, part_a, config.get("CN", 1), seen.batch)
@@ -89,28 +87,9 @@ def class_map(name: str, seen: Problem, part: Panels, number: int) -> TensorMap:
     )
 
 
-def swizzled_class_map(found: View, part: Panels, number: int) -> TensorMap:
-    """The same of an A in classes, in boxes of whole panels."""
-    seen = found.problem
-    pitch_bytes = seen.a.batch_stride * part.unit
-    return TensorMap(
-        found.a,
-        _map_type(seen.a),
-        dims=(seen.k, -(-(found.rows - number) // CLASSES)),
-        strides_bytes=(CLASSES * pitch_bytes,),
-        box=(part.row, part.lines),
-        swizzle=f"{ROW_BYTES}B",
-        l2_promotion="128B",
-        offset_bytes=number * pitch_bytes,
-        any_start=True,
-    )
-
-
 def other_class_maps(found: View, config: Config) -> tuple[TensorMap, ...]:
     """Those of all classes but the first, where rows of A begin at any element."""
     part = panels(found.problem, config)[0]
-    if a_in_classes(found.problem):
-        return tuple(swizzled_class_map(found, part, number) for number in range(1, CLASSES))
     if not part.any_start:
         return ()
     return tuple(class_map(found.a, found.problem, part, number) for number in range(1, CLASSES))
@@ -123,7 +102,7 @@ def output_map(seen: Problem, config: Config) -> TensorMap:
     output = Output(each, config["BN"] // blocks_along_k(seen, config), not row_major)
     line, lines = (seen.n, seen.m) if row_major else (seen.m, seen.n)
     matrices, strides, one = _batch_dimension(seen.d, seen.batch)
-    classes = d_in_classes(seen, config)
+    classes = in_classes(seen, config)
     if classes:
         line, matrices, strides, one = seen.d.leading_dimension, (), (seen.d.leading_dimension * each,), ()
     return TensorMap(

@@ -111,26 +111,23 @@ def any_start(seen: Problem, config: Config) -> bool:
 
 def view(problem: Problem, config: Config) -> View:
     """What the kernel sees: turned round if the configuration says so, operands copied where they lie badly and the
-    kernel does not take them so (`any_start`), rows in classes where these lie badly (`wgmma_classes`)."""
+    kernel does not take them so (`any_start`), rows of D in classes where these lie badly (`wgmma_classes`)."""
     names = ("A", "B")
     if config.get("SWAP", 0):
         problem, names = turned(problem), ("B", "A")
-    in_classes = classes.takes_a_in_classes(problem, config)
     copies: list[Copy] = []
     seen, found = [], []
     for operand, name, is_a in ((problem.a, names[0], True), (problem.b, names[1], False)):
-        if needs_copy(operand, is_a=is_a) and not (is_a and (in_classes or any_start(problem, config))):
+        if needs_copy(operand, is_a=is_a) and not (is_a and any_start(problem, config)):
             rows, columns = (problem.m, problem.k) if is_a else (problem.k, problem.n)
-            lies_along_k = along_k(operand, is_a=is_a)
-            across = lies_along_k if in_classes else not lies_along_k and operand.dtype.bits != 16
+            across = not along_k(operand, is_a=is_a) and operand.dtype.bits != 16
             operand, copy = copied(name, operand, rows, columns, transposed=across)
             copies.append(copy)
             name = copy.target
         seen.append(operand)
         found.append(name)
-    product = replace(problem, a=seen[0], b=seen[1])
-    product = classes.as_batch(product) if in_classes else classes.in_classes(product, config)
-    return View(product, found[0], found[1], tuple(copies), problem.m if product.batch > problem.batch else 0)
+    product = classes.as_classes(replace(problem, a=seen[0], b=seen[1]), config)
+    return View(product, found[0], found[1], tuple(copies))
 
 
 # --- sizes --------------------------------------------------------------------------------------------------------

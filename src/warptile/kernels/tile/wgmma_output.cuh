@@ -12,12 +12,10 @@ namespace warptile {
 // What a warpgroup stores: its buffers, two panels, take turns, so that one is filled while the other is read: by TMA, by
 // the warpgroup itself or by *storers*, warps that have nothing else to do.
 // With SPREAD rows of accumulators are in `spread` order. With CLASSES > 1 the matrices of a batch are classes of rows of
-// one D (`WgmmaSchedule`): `map` has their rows side by side, and what of a panel is partly outside TMA cannot store. With
-// SHIFT_K it is A that lies badly, and classes may have a row more or less.
+// one D (`WgmmaSchedule`): `map` has their rows side by side, and what of a panel is partly outside TMA cannot store.
 template <typename OPERATION, typename TILE, bool BY_TMA, int WIDTH, bool BATCHED = false, bool SPREAD = false,
-          int CLASSES_ = 1, bool SHIFT_K = false>
+          int CLASSES = 1>
 struct WgmmaOutput {
-    static constexpr int CLASSES = SHIFT_K ? 1 : CLASSES_;
     using OUT = typename OPERATION::OUT;
     using PANELS = OutputPanels<OUT, TILE::BN, OPERATION::D_COLUMN_MAJOR>;
     static constexpr int BUFFERS = 2, BYTES = BUFFERS * PANELS::BYTES;
@@ -30,20 +28,12 @@ struct WgmmaOutput {
     int barrier;
     int matrix = 0;  // of a batch; with CLASSES where its first row begins in D
     long long matrix_stride = 0;
-    int all_rows = 0;  // with SHIFT_K: of D
     typename RING::POSITION position;
 
     __device__ __forceinline__ void meet() const { named_barrier<WARPGROUP>(barrier); }
     __device__ __forceinline__ unsigned buffer() const { return buffers.at(position.stage); }
     __device__ __forceinline__ unsigned place_of(int stage) const {
         return buffers.barriers + RING::BARRIER_BYTES + stage * PLACE_BYTES;
-    }
-
-    // D of one class of rows.
-    __device__ __forceinline__ Gemm<OPERATION> of_class(int number) const {
-        Gemm<OPERATION> found = gemm;
-        if constexpr (SHIFT_K) found.m = (all_rows - number + CLASSES_ - 1) / CLASSES_;
-        return found;
     }
 
     // The first row, or column, of panel `panel` of all that a warpgroup has.
@@ -153,7 +143,7 @@ struct WgmmaOutput {
         } else {
             put(panel % PANELS::COUNT, source);
             meet();
-            copy_panel<PANELS, ALIGNED, WARPGROUP / 32>(buffer(), of_class(matrix), matrix * matrix_stride, row, column,
+            copy_panel<PANELS, ALIGNED, WARPGROUP / 32>(buffer(), gemm, matrix * matrix_stride, row, column,
                                                         threadIdx.x % WARPGROUP / 32);
         }
         position.advance();
@@ -190,7 +180,7 @@ struct WgmmaOutput {
         int place[3];
 #pragma unroll
         for (unsigned i = 0; i < 3; ++i) place[i] = load_packet<4>(place_of(position.stage) + 4 * i).bits;
-        copy_panel<PANELS, ALIGNED, 1>(buffer(), of_class(place[0]), place[0] * matrix_stride, place[1], place[2], 0);
+        copy_panel<PANELS, ALIGNED, 1>(buffer(), gemm, place[0] * matrix_stride, place[1], place[2], 0);
         __syncwarp();
         if (threadIdx.x % 32 == 0) mbarrier_arrive(buffers.empty(position.stage));
         position.advance();

@@ -1,8 +1,6 @@
 // One operand's part of a stage as TMA writes it and wgmma reads it: panels whose rows have 128 bytes, swizzled.
 #pragma once
 
-#include "ptx/shared.cuh"
-#include "ptx/warpgroup.cuh"
 #include "tile/traits.cuh"
 #include "tile/wgmma_rows.cuh"
 
@@ -77,21 +75,6 @@ struct WgmmaPanels {
         return (K_MAJOR ? row * 128 + slab / 4 * PANEL_BYTES + slab % 4 * 32 : row / 64 * PANEL_BYTES + slab * 16 * 128) >> 4;
     }
 };
-
-// Clears the first `count` elements of 16 bits, less than eight, of BLOCKS blocks of 64 rows, swizzled, by a warpgroup.
-template <int BLOCKS>
-__device__ __forceinline__ void clear_first(unsigned rows, int count) {
-    constexpr unsigned ROWS = 64 * BLOCKS;
-    for (unsigned row = threadIdx.x % WARPGROUP; row < ROWS; row += WARPGROUP) {
-        const unsigned at = rows + row * 128 + row % 8 * 16;
-        auto packet = load_packet<16>(at);
-        packet.bits.x = count >= 2 ? 0 : packet.bits.x & 0xffff0000;
-        packet.bits.y = count >= 4 ? 0 : count == 3 ? packet.bits.y & 0xffff0000 : packet.bits.y;
-        packet.bits.z = count >= 6 ? 0 : count == 5 ? packet.bits.z & 0xffff0000 : packet.bits.z;
-        packet.bits.w = count == 7 ? packet.bits.w & 0xffff0000 : packet.bits.w;
-        store_shared(at, packet);
-    }
-}
 
 // One step of depth in shared memory: A's panels (rows, with ANY_START), then B's panels.
 template <typename OPERATION, typename TILE, bool ANY_START = false>

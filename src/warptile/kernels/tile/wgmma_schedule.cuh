@@ -9,7 +9,6 @@ namespace warptile {
 // matrix `matrix`.
 struct Work {
     int matrix, row, column, first, steps;
-    int early;  // with CLASSES: by so many elements a tile begins early
 };
 
 // The tiles of D for blocks that stay. A *team* is a cluster of CLUSTER_M x CLUSTER_N blocks; it computes as many
@@ -17,28 +16,24 @@ struct Work {
 // depth evenly ("stream-K": Osama et al., 2023, arXiv 2301.03598): a team may begin in the middle of a tile and end in the
 // middle of another. Splitting every tile over several teams ("split-K") is the case of more teams than tiles.
 //
-// With CLASSES > 1 the matrices of the batch are classes of rows of one product, row r of matrix q being row CLASSES r + q,
-// and ALIGNED elements are 16 bytes. Rows of a class begin equally far behind a multiple of 16 bytes. Where they are D's,
-// its tiles begin as many columns early, so that the first may begin, and the last end, outside; with SHIFT_K they are
-// A's, and its tiles begin so much early along K.
+// With CLASSES > 1 the matrices of the batch are classes of rows of one matrix D, row r of matrix q being row
+// CLASSES r + q of it, and ALIGNED elements are 16 bytes: the tiles of a class begin at multiples of 16 bytes of D, up to
+// ALIGNED - 1 columns before those of a matrix that begins so. The first may begin, the last may end outside.
 template <typename TILE, int CLUSTER_M, int CLUSTER_N, int GROUP, bool ALONG_N, bool BATCHED = false, int CLASSES = 1,
-          int ALIGNED = 1, bool SHIFT_K = false>
+          int ALIGNED = 1>
 struct WgmmaSchedule {
     int tiles_m, tiles_n, steps, whole, tile, teams, place_m, place_n, team;
     int shared, at, end;  // steps of depth, counted over all shared tiles
-    int depth;
-    unsigned begin, pitch;  // with CLASSES: where D, or A, begins and how far classes are apart, in elements
+    unsigned d, pitch;  // with CLASSES: where D begins and how far classes are apart, in elements
 
-    __device__ __forceinline__ WgmmaSchedule(int m, int n, int k, int streamed, int rank, int batch = 1,
-                                             unsigned begin = 0, unsigned pitch = 0)
+    __device__ __forceinline__ WgmmaSchedule(int m, int n, int k, int streamed, int rank, int batch = 1, unsigned d = 0,
+                                             unsigned pitch = 0)
         : tiles_m(tiles_along(m, TILE::BM * CLUSTER_M) * CLASSES),
-          tiles_n(tiles_along(SHIFT_K ? n : n + ALIGNED - 1, TILE::BN * CLUSTER_N)),
-          steps(max(1, static_cast<int>(tiles_along(k, TILE::BK)))),
-          whole(tiles_m * tiles_n * (CLASSES > 1 ? 1 : batch) - streamed),
+          tiles_n(tiles_along(n + ALIGNED - 1, TILE::BN * CLUSTER_N)),
+          steps(max(1, static_cast<int>(tiles_along(k, TILE::BK)))), whole(tiles_m * tiles_n * (CLASSES > 1 ? 1 : batch) - streamed),
           tile(blockIdx.x / (CLUSTER_M * CLUSTER_N)), teams(gridDim.x / (CLUSTER_M * CLUSTER_N)),
           place_m(rank % CLUSTER_M), place_n(rank / CLUSTER_M), team(tile),
-          shared(streamed * steps), at(begin_of(team)), end(begin_of(team + 1)), depth(k),
-          begin(begin), pitch(pitch) {}
+          shared(streamed * steps), at(begin_of(team)), end(begin_of(team + 1)), d(d), pitch(pitch) {}
 
     // Where the shared steps of a team begin: at shared * some_team / teams, without products of more than 32 bits.
     __device__ __forceinline__ int begin_of(int some_team) const {
@@ -82,14 +77,7 @@ struct WgmmaSchedule {
         }
         work.row = (position.row * CLUSTER_M + place_m) * TILE::BM;
         work.column = (position.column * CLUSTER_N + place_n) * TILE::BN;
-        if constexpr (CLASSES > 1) {
-            work.early = (begin + work.matrix * pitch) % ALIGNED;
-            if constexpr (SHIFT_K) {
-                work.steps = tiles_along(depth + work.early, TILE::BK);
-            } else {
-                work.column -= work.early;
-            }
-        }
+        if constexpr (CLASSES > 1) work.column -= (d + work.matrix * pitch) % ALIGNED;
         return true;
     }
 };

@@ -47,7 +47,7 @@ struct WgmmaConfig {
     static_assert(!STREAM || !SPLIT, "the depth is shared in one way");
     static_assert(CLUSTER_K == 1 || SPLIT, "blocks of a cluster share the depth of a split tile");
     static_assert(!OVERLAP || (MODE == COOPERATIVE && !PARTIAL), "OVERLAP goes with whole, cooperative tiles");
-    static_assert(CLASSES == 1 || (BATCHED && SHARED_B && !PARTIAL), "classes of rows share B, a tile each");
+    static_assert(CLASSES == 1 || (BATCHED && SHARED_B && !PARTIAL && !OVERLAP), "classes of rows share B, a tile each");
     static_assert(!ANY_START || (MODE == COOPERATIVE && CLUSTER == 1 && !OVERLAP && !STREAM && !BATCHED),
                   "rows that begin at any element are one block's own, in the simplest schedule or with its depth split");
     // Of the registers of a multiprocessor, what the producer's warpgroup, with storers and without, and two consumers get a
@@ -60,8 +60,7 @@ struct WgmmaConfig {
     static constexpr int HELD_REGISTERS = 192;
 };
 
-// `other_rows` are maps of rows of A whose remainder by eight is 1 to 7, with ANY_START and where A is in classes; `map_a`
-// is of the first. `batch` are matrices, or with CLASSES rows of D.
+// `other_rows` are maps of rows of A whose remainder by eight is 1 to 7, with ANY_START; `map_a` is of the first.
 template <typename OPERATION, typename TILE, typename CONFIG, bool STORE_BY_TMA, int STORE_WIDTH, typename... MAPS>
 __global__ void __launch_bounds__(CONFIG::THREADS, 1)
     wgmma_final(const typename OPERATION::ELEMENT* a, const typename OPERATION::ELEMENT* b,
@@ -71,8 +70,6 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                 const __grid_constant__ TensorMap map_b, const __grid_constant__ TensorMap map_d, int streamed,
                 unsigned char* places, unsigned* flags, int batch, long long matrix_stride_c, long long matrix_stride_d,
                 const __grid_constant__ MAPS... other_rows) {
-    // Classes are those of A, whose tiles are shifted along K, and not those of D.
-    constexpr bool SHIFT_K = CONFIG::CLASSES > 1 && !OPERATION::B_COLUMN_MAJOR;
     constexpr int CONSUMERS = CONFIG::CONSUMERS, CLUSTER = CONFIG::CLUSTER, CLUSTER_M = CONFIG::CLUSTER_M;
     constexpr int CLUSTER_K = CONFIG::CLUSTER_K;
     constexpr bool PINGPONG_MODE = CONFIG::MODE == PINGPONG;
@@ -84,8 +81,7 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
     using RING = StageRing<CONFIG::STAGES, STAGE::BYTES>;
     using FINISHED = WgmmaTile<TILE::BM, TILE::BN / CLUSTER_K, TILE::BK>;  // what a block stores of a tile
     using OUTPUT =
-        WgmmaOutput<OPERATION, FINISHED, STORE_BY_TMA, STORE_WIDTH, CONFIG::BATCHED, CONFIG::ANY_START, CONFIG::CLASSES,
-                    SHIFT_K>;
+        WgmmaOutput<OPERATION, FINISHED, STORE_BY_TMA, STORE_WIDTH, CONFIG::BATCHED, CONFIG::ANY_START, CONFIG::CLASSES>;
     using ACCUMULATORS = WgmmaAccumulators<OPERATION, TILE, BLOCKS, CONFIG::ANY_START>;
     constexpr int PANELS = BLOCKS * OUTPUT::PANELS::COUNT;  // of D, of a warpgroup
     // With OVERLAP as many panels as fit into registers beside the next tile's sums wait for its steps, the last ones.
@@ -97,10 +93,9 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
     static_assert(!CONFIG::OVERLAP || AT_ONCE == 0 || OUTPUT::PANELS::DOWN == 1, "a thread has a part of each panel");
     // Warps beside the producer that copy panels to D where TMA cannot, one for each consumer, which goes on multiplying.
     constexpr int STORERS = CONFIG::OVERLAP && !STORE_BY_TMA ? CONSUMERS : 0;
-    constexpr unsigned SIZE = SHIFT_K ? sizeof(typename OPERATION::ELEMENT) : sizeof(typename OPERATION::OUT);
     using SCHEDULE =
         WgmmaSchedule<TILE, CLUSTER_M, CONFIG::CLUSTER_N, CONFIG::GROUP, CONFIG::ALONG_N, CONFIG::BATCHED, CONFIG::CLASSES,
-                      CONFIG::CLASSES == 1 ? 1 : 16 / SIZE, SHIFT_K>;
+                      CONFIG::CLASSES == 1 ? 1 : 16 / sizeof(typename OPERATION::OUT)>;
     extern __shared__ __align__(1024) unsigned char memory[];
 
     Gemm<OPERATION> gemm{a, b, c, d, m, n, k, lda, ldb, ldc, ldd, alpha, beta};
@@ -134,8 +129,8 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
     wait_for_previous_launch();
     constexpr bool PARTIAL_FEW = CONFIG::PARTIAL && SUMS <= CONFIG::FEW_SUMS;
     SCHEDULE schedule(m, n, gemm.k, CONFIG::PARTIAL ? streamed : 0, rank, CONFIG::BATCHED ? batch : 1,
-                      static_cast<unsigned>(reinterpret_cast<unsigned long long>(SHIFT_K ? (const void*)a : d)) / SIZE,
-                      static_cast<unsigned>(SHIFT_K ? lda / CONFIG::CLASSES : matrix_stride_d));
+                      static_cast<unsigned>(reinterpret_cast<unsigned long long>(d)) / sizeof(typename OPERATION::OUT),
+                      static_cast<unsigned>(matrix_stride_d));
     Work work;
     typename RING::POSITION position;
 
@@ -149,17 +144,12 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                 for (int step = work.first; step < work.first + work.steps; ++step) {
                     mbarrier_wait(ring.empty(position.stage), position.parity ^ 1);
                     const unsigned stage = ring.at(position.stage), full = ring.full(position.stage);
-                    const int depth = step * TILE::BK + beyond, depth_b = SHIFT_K ? depth - work.early : depth;
+                    const int depth = step * TILE::BK + beyond;
                     mbarrier_arrive_expect(full, STAGE::BYTES);
                     const int matrix_a = CONFIG::SHARED_A ? 0 : work.matrix, matrix_b = CONFIG::SHARED_B ? 0 : work.matrix;
                     if constexpr (CONFIG::ANY_START) {
                         const TensorMap* const maps[] = {&map_a, &other_rows...};
                         STAGE::A::template load<CONFIG::ONCE_A>(stage, maps, work.row, depth, full);
-                    } else if constexpr (SHIFT_K) {
-                        const TensorMap* map = &map_a;
-                        int number = 0;
-                        ((map = work.matrix == ++number ? &other_rows : map), ...);
-                        STAGE::A::template load<false>(stage, *map, work.row, depth, full);
                     } else if constexpr (CONFIG::CLUSTER_N > 1) {
                         STAGE::A::template load_share<CONFIG::CLUSTER_N, CONFIG::BATCHED>(
                             stage, map_a, work.row, depth, full, rank / CLUSTER_M,
@@ -169,18 +159,18 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                     }
                     if constexpr (CLUSTER_M > 1) {
                         STAGE::B::template load_share<CLUSTER_M, CONFIG::BATCHED>(
-                            stage + STAGE::B_OFFSET, map_b, work.column, depth_b, full, rank % CLUSTER_M,
+                            stage + STAGE::B_OFFSET, map_b, work.column, depth, full, rank % CLUSTER_M,
                             CONFIG::COLUMN_OF_BLOCKS << (leader + rank / CLUSTER_M * CLUSTER_M), matrix_b);
                     } else {
-                        STAGE::B::template load<CONFIG::BATCHED, CONFIG::ONCE_B>(stage + STAGE::B_OFFSET, map_b, work.column,
-                                                                                 depth_b, full, matrix_b);
+                        STAGE::B::template load<CONFIG::BATCHED, CONFIG::ONCE_B>(stage + STAGE::B_OFFSET, map_b, work.column, depth, full,
+                                                                 matrix_b);
                     }
                     position.advance();
                 }
             }
         } else if (STORERS > 0 && threadIdx.x / 32 >= 1 && threadIdx.x / 32 <= STORERS) {
             // All but what waits of the last tile, which consumers copy: they have nothing else to do then.
-            OUTPUT output{gemm, map_d, buffers_of(threadIdx.x / 32 - 1), 0, 0, matrix_stride_d, batch};
+            OUTPUT output{gemm, map_d, buffers_of(threadIdx.x / 32 - 1), 0, 0, matrix_stride_d};
             for (int panels = PANELS * schedule.whole_tiles() - HELD; panels > 0; --panels) output.take_over();
         }
         if constexpr (CLUSTER_K > 1) cluster_barrier<true>();  // consumers say that their sums can be read
@@ -191,10 +181,9 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                                        : CONFIG::CONSUMER_REGISTERS>();
         const int consumer = group - 1, first_row = PINGPONG_MODE ? 0 : consumer * BLOCKS * 64;
         ACCUMULATORS accumulators;
-        constexpr bool OF_D = CONFIG::CLASSES > 1 && !SHIFT_K;
-        OUTPUT output{gemm, map_d, buffers_of(consumer), consumer + 1, 0, OF_D ? 1 : matrix_stride_d, batch};
+        OUTPUT output{gemm, map_d, buffers_of(consumer), consumer + 1, 0, CONFIG::CLASSES > 1 ? 1 : matrix_stride_d};
         const auto take_matrix = [&] {
-            if constexpr (OF_D) {
+            if constexpr (CONFIG::CLASSES > 1) {
                 output.matrix = work.matrix * static_cast<int>(matrix_stride_d);
             } else if constexpr (CONFIG::BATCHED) {
                 gemm.c = c + work.matrix * matrix_stride_c;
@@ -222,14 +211,6 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
             // uniform register on its own, between the products.
             const int stage = CONFIG::STREAM ? same_in_all_lanes(position.stage) : position.stage;
             mbarrier_wait(ring.full(position.stage), position.parity);
-            if constexpr (SHIFT_K) {
-                // What lies before a row of A is no part of it: times B's zeros it has to be zero, and may be NaN.
-                if (first && work.early > 0) {
-                    clear_first<BLOCKS>(ring.at(stage) + first_row * 128, work.early);
-                    fence_async_proxy();
-                    output.meet();
-                }
-            }
             if constexpr (OPERATION::PROMOTED) {
                 short_sums.multiply(ring.at(stage), first_row);
             } else if constexpr (CONFIG::ANY_START) {

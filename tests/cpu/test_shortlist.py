@@ -54,7 +54,7 @@ def test_what_won_in_studies_is_among_them():
     assert all(config["SWAP"] and config["BN"] == 16 for config in few_rows)
     assert {config["BK"] for config in few_rows} == {64, 128, 256}
     _, two_each = listed(16, 10240, 8192)
-    assert holds(two_each, BN=16, BK=64, STAGES=9, SMS=160)
+    assert holds(two_each, BN=16, BK=64, STAGES=10, SMS=160)
     _, pairs = listed(128, 10240, 8192)
     assert holds(pairs, BM=64, BN=160, CM=2, SMS=128)
     assert holds(pairs, BM=128, BN=160, SPLITS=2)

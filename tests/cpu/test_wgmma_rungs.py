@@ -555,19 +555,21 @@ def test_stages_and_outputs_are_the_kernels() -> None:
     lines = []
     for dtype in ("float16", "tfloat32", "int8", "bit1"):
         for a_major, b_major in MAJORS if dtype == "float16" else (("row", "col"),):
-            for bn, swap in ((8, 0), (72, 0), (208, 1), (256, 1)):
+            for bn, swap, most in ((8, 0, 128), (72, 0, 128), (72, 0, 0), (208, 0, 56), (208, 1, 128), (256, 1, 0)):
                 of = problem(dtype, a_major=a_major, b_major=b_major, out="float32" if dtype == "tfloat32" else "")
                 config = small(FINAL, dtype, BN=bn, SWAP=swap)
                 seen = tiles.view(of, config).problem
                 operation, tile = tiles.operation_type(seen), tiles.tile_type(seen, config)
-                output = tiles.Output(seen.d.dtype.bits // 8, bn, seen.d.major == "col")
-                panels = f"warptile::OutputPanels<{operation}::OUT, {bn}, {operation}::D_COLUMN_MAJOR>"
+                output = tiles.Output(seen.d.dtype.bits // 8, bn, seen.d.major == "col", most)
+                kind = f"{operation}, {tile}, {str(most > 0).lower()}, 1, false, false, 1, {str(most == 56).lower()}"
+                panels = f"warptile::WgmmaOutput<{kind}>::PANELS"
                 facts = {
                     f"warptile::WgmmaStage<{operation}, {tile}>::BYTES": tiles.stage_bytes(seen, config),
                     f"{panels}::W": output.box[0],
                     f"{panels}::LINES": output.box[1],
                     f"{panels}::COUNT": output.count,
-                    f"{panels}::BYTES": tiles.BUFFER_BYTES,
+                    f"{panels}::BYTES": output.bytes,
+                    f"{panels}::BUFFERS": output.buffers,
                 }
                 lines += [f'static_assert({what} == {count}, "Python: {count}");' for what, count in facts.items()]
     assert len(set(lines)) > 70

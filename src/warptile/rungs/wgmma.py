@@ -68,7 +68,8 @@ class Kind:
         each = stage_bytes(tiles.view(problem, config).problem, config)
         if not self.producer:
             return each + tiles.MBARRIER_BYTES
-        output = self.consumers * tiles.OUTPUT_BUFFERS * tiles.BUFFER_BYTES if self.stores else 0
+        panels = tiles.Output.of(tiles.view(problem, config).problem, config)
+        output = self.consumers * panels.buffers * panels.bytes if self.stores else 0
         turns = self.consumers * tiles.MBARRIER_BYTES
         return tiles.shared_bytes(config["STAGES"], each, output) + turns
 

@@ -57,29 +57,32 @@ Shape = tuple[int, int, int, int]
 def stages(seen: Problem, config: Config, blocks: int = 1) -> int:
     """As many as fit, 12 at most, with so many blocks on a multiprocessor."""
     each = (SHARED_BYTES + RESERVED_BYTES) // blocks - RESERVED_BYTES
-    room = each - config["CONSUMERS"] * output.CONSUMER_BYTES - 2 * MOST_STAGES * tiles.MBARRIER_BYTES
+    room = each - config["CONSUMERS"] * output.consumer_bytes(seen, config) - 2 * MOST_STAGES * tiles.MBARRIER_BYTES
     return min(room // tiles.stage_bytes(seen, config), MOST_STAGES)
 
 
-def shapes(problem: Problem) -> tuple[Shape, ...]:
-    """Of all tiles, each once."""
-    found = [(bm, bn, 2, 0) for bm, bn in COOPERATIVE]
+def shapes(problem: Problem, sms: int = MULTIPROCESSORS) -> tuple[Shape, ...]:
+    """Of all tiles, each once. Those cut to measure come turned round first: whatever their columns, they store D in
+    whole lines of 128 bytes, 2 to 6 % of the time of products of a turn or two (H200)."""
+    found = [(128, bn, 2, 1) for bn in even_columns(problem, 128, swap=1, sms=sms)]
+    found += [(bm, bn, 2, 0) for bm, bn in COOPERATIVE]
     for swap in (0, 1):
         for bn in SINGLE:
             found.append((64, bn, 1, swap))
             if swap and bn <= MOST_TURNED:
                 found.append((128, bn, 2, swap))
-    found += [(bm, bn, bm // 64, 0) for bm in (64, 128) for bn in even_columns(problem, bm)]
+    found += [(bm, bn, bm // 64, 0) for bm in (64, 128) for bn in even_columns(problem, bm, sms=sms)]
     return tuple(dict.fromkeys(found))
 
 
-def even_columns(problem: Problem, bm: int) -> list[int]:
+def even_columns(problem: Problem, bm: int, swap: int = 0, sms: int = MULTIPROCESSORS) -> list[int]:
     """Columns of tiles of BM rows that leave the fewest multiprocessors idle in their last turn, for one turn, two and
     three: 80 of 10240 (128 tiles), 104 of 1280 with 1280 rows (130), 168 of 2304 with 2304 (252). Where tiles are as
-    wide at most."""
-    down = ceil_div(problem.m, bm) * problem.batch
-    across = (MULTIPROCESSORS * turns // down for turns in EVEN_TURNS)
-    columns = (8 * ceil_div(problem.n, 8 * each) for each in across if each)
+    wide at most; of D turned round with SWAP."""
+    rows, columns_of_d = (problem.n, problem.m) if swap else (problem.m, problem.n)
+    down = ceil_div(rows, bm) * problem.batch
+    across = (sms * turns // down for turns in EVEN_TURNS)
+    columns = (8 * ceil_div(columns_of_d, 8 * each) for each in across if each)
     return [each for each in columns if each <= tiles.MAX_BOX]
 
 
@@ -130,7 +133,7 @@ def pool(problem: Problem, sms: int = MULTIPROCESSORS) -> Iterator[tuple[float, 
 
     extents = (problem.m, problem.n), (problem.n, problem.m)
     row = ROW_BYTES * 8 // problem.a.dtype.bits
-    for bm, bn, consumers, swap in shapes(problem):
+    for bm, bn, consumers, swap in shapes(problem, sms):
         m, n = extents[swap]
         if (bm > 64 and bm >= 2 * m) or (bn > 16 and bn >= 2 * n):
             continue

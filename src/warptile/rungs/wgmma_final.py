@@ -30,8 +30,8 @@ FLAGS = ("PINGPONG", "ALONG_N", "OVERLAP", "STREAM", "SWAP")
 CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1))
 
 TURNED_WIDE, TURNED_BY_TURNS = 64, 96
-"""Most sums of a thread whose D is stored by columns: of 32 bits, and where warpgroups take turns. With more of them
-the compiler runs out of registers."""
+"""Most sums of a thread whose D is stored by columns: of 32 bits, and where warpgroups take turns and operands do not
+have 16 bits or TMA does not store D. With more of them the compiler runs out of registers."""
 
 STREAM_REGISTERS, CLUSTER_REGISTERS, STREAM_WIDE_REGISTERS = 8, 4, 8
 """More of them where blocks hand sums on, where these blocks are in clusters as well, and where with STREAM D has 32
@@ -55,8 +55,9 @@ COPY_REGISTERS = 12
 
 
 def _final_shared(problem: Problem, config: Config) -> int:
-    each = stage_bytes(tiles.view(problem, config).problem, config)
-    return tiles.shared_bytes(config["STAGES"], each, config["CONSUMERS"] * output.CONSUMER_BYTES)
+    seen = tiles.view(problem, config).problem
+    each = config["CONSUMERS"] * output.consumer_bytes(seen, config)
+    return tiles.shared_bytes(config["STAGES"], stage_bytes(seen, config), each)
 
 
 def _final_illegal(problem: Problem, config: Config) -> str | None:
@@ -178,7 +179,8 @@ def _registers_reason(seen: Problem, config: Config) -> str | None:
         if sums > most:
             return f"STREAM is 1 and a thread has {sums} sums; {most} fit here: take a smaller tile"
     if config["SWAP"]:
-        most = TURNED_WIDE if seen.d.dtype.bits == 32 else TURNED_BY_TURNS if config["PINGPONG"] else sums
+        tight = config["PINGPONG"] and not (classes.stored_whole(seen) and seen.a.dtype.bits == 16)
+        most = TURNED_WIDE if seen.d.dtype.bits == 32 else TURNED_BY_TURNS if tight else sums
         if sums > most:
             return (
                 f"SWAP is 1 and a thread has {sums} sums; columns of {seen.d.dtype.name} are stored from {most} at "

@@ -7,7 +7,7 @@ from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, Problem
 from warptile.rungs.rung import Config, View
 from warptile.rungs.tensor_tiles import round_up
 from warptile.rungs.wgmma_classes import CLASSES, by_tma, in_classes
-from warptile.rungs.wgmma_tiles import ROW_BYTES, Output, Panels, blocks_along_k, panels, stored_k
+from warptile.rungs.wgmma_tiles import ROW_BYTES, Output, Panels, panels, stored_k
 
 MAP_TYPES = {16: {"f16": "f16", "bf16": "bf16"}, 32: {"tf32": "tf32", "f32": "f32", "s32": "s32"}}
 """Type of a tensor map's elements by bits and PTX's name; units of a byte, whatever they hold, are ``u8``.
@@ -97,14 +97,18 @@ def other_class_maps(found: View, config: Config) -> tuple[TensorMap, ...]:
 
 def output_map(seen: Problem, config: Config) -> TensorMap:
     """The tensor map of D. Of one in classes a row is a row of each class, one behind the other."""
-    each = seen.d.dtype.bits // 8
     row_major = seen.d.major == "row"
-    output = Output(each, config["BN"] // blocks_along_k(seen, config), not row_major)
+    output = Output.of(seen, config)
     line, lines = (seen.n, seen.m) if row_major else (seen.m, seen.n)
     matrices, strides, one = _batch_dimension(seen.d, seen.batch)
     classes = in_classes(seen, config)
     if classes:
-        line, matrices, strides, one = seen.d.leading_dimension, (), (seen.d.leading_dimension * each,), ()
+        line, matrices, strides, one = (
+            seen.d.leading_dimension,
+            (),
+            (seen.d.leading_dimension * output.element_bytes,),
+            (),
+        )
     return TensorMap(
         "D",
         _map_type(seen.d),

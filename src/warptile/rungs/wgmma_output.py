@@ -5,15 +5,18 @@ from __future__ import annotations
 from warptile.problem import Problem
 from warptile.rungs import wgmma_tiles as tiles
 from warptile.rungs.rung import Config
-from warptile.rungs.wgmma_tiles import MBARRIER_BYTES, OUTPUT_BUFFERS, ROWS, WARPGROUP
+from warptile.rungs.wgmma_tiles import MBARRIER_BYTES, ROWS, WARPGROUP
 
 PLACE_BYTES = 16
-CONSUMER_BYTES = OUTPUT_BUFFERS * (tiles.BUFFER_BYTES + 2 * MBARRIER_BYTES + PLACE_BYTES) + MBARRIER_BYTES
-"""Shared memory of a warpgroup that multiplies: its buffers, each with two barriers and a place in D, and a barrier for
-its turn."""
-
 HELD_REGISTERS = 192
 """Of a thread, for sums and what waits of a finished tile: ``HELD_REGISTERS`` in wgmma/final.cuh."""
+
+
+def consumer_bytes(seen: Problem, config: Config) -> int:
+    """Shared memory of a warpgroup that multiplies: its buffers, each with two barriers and a place in D, and a barrier
+    for its turn."""
+    output = tiles.Output.of(seen, config)
+    return output.buffers * (output.bytes + 2 * MBARRIER_BYTES + PLACE_BYTES) + MBARRIER_BYTES
 
 
 def rows(config: Config) -> int:
@@ -30,10 +33,9 @@ def sums(seen: Problem, config: Config) -> int:
 def panels(seen: Problem, config: Config) -> tuple[int, int, int]:
     """Panels in which a warpgroup's part of a tile leaves, those of them that can wait in registers for the next tile's
     steps, and a thread's registers of each."""
-    element_bytes = seen.d.dtype.bits // 8
-    output = tiles.Output(element_bytes, config["BN"], seen.d.major == "col")
+    output = tiles.Output.of(seen, config)
     line, lines = output.box
-    words = line * lines * element_bytes // 4 // WARPGROUP
+    words = line * lines * output.element_bytes // 4 // WARPGROUP
     count = rows(config) // ROWS * output.count
     held = min(count, max(HELD_REGISTERS - sums(seen, config), 0) // words)
     if output.column_major and line < ROWS and held < count:

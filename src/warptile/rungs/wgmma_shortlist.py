@@ -60,7 +60,7 @@ def shortlist(problem: Problem, illegal: Illegal, most: int = MOST) -> tuple[Con
     if _wide_tiles(problem) >= LARGE_WAVES * MULTIPROCESSORS and min(problem.m, problem.n) > SMALL:
         for config in _for_large(problem):
             add(config)
-    for config in (*_split(problem), *_few_rows(problem), *_two_each(problem)):
+    for config in (*_split(problem), *_few_rows(problem), *_two_each(problem), *_by_turns(problem)):
         add(config)
     picked = _picked(problem, illegal, max(most - len(found) - VARIANTS, 3))
     for config in picked:
@@ -152,6 +152,13 @@ def _two_each(problem: Problem) -> Iterator[Config]:
 def _covering(problem: Problem) -> int:
     """Columns of the narrowest turned tile that has all rows; zero where none has."""
     return min((bn for bn in choice.SINGLE if bn >= problem.m), default=0)
+
+
+def _by_turns(problem: Problem) -> Iterator[Config]:
+    """Turned tiles cut to measure, a warpgroup's each: of two turns or three they were often the best."""
+    if min(problem.m, problem.n) > SMALL:
+        for bn in choice.even_columns(problem, 128, swap=1):
+            yield fitted(problem, {**made(problem, 128, bn, 2, 1, ROW_BYTES), "PINGPONG": 1})
 
 
 def _picked(problem: Problem, illegal: Illegal, count: int) -> list[Config]:

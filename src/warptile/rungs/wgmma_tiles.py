@@ -51,9 +51,9 @@ CAPABILITY = 90
 MAX_BOX = 256
 """Most elements along one side of a box."""
 
-BUFFER_BYTES = 64 * ROW_BYTES
-OUTPUT_BUFFERS = 2
-"""A warpgroup stores through so many buffers of 64 rows of 128 bytes."""
+WIDEST, WIDEST_IN_BURSTS, WIDEST_OF_TWO = 128, 56, 72
+"""Columns of a panel of 16-bit elements that TMA stores, of one that it stores between products, and of one of which a
+warpgroup has two buffers, not one."""
 
 MBARRIER_BYTES = 8
 RESULTS = {"float16": "f16", "float32": "f32", "float32_fast": "f32", "int32": "s32", "int32_saturating": "s32"}
@@ -197,13 +197,35 @@ class Output:
 
     Attributes:
         element_bytes: of an element of D.
-        bn: columns of the tile.
+        bn: columns of the tile, or of the part of it that a block stores.
         column_major: D's columns are contiguous.
+        most: columns of a panel where it is as wide as may be, or 0.
     """
 
     element_bytes: int
     bn: int
     column_major: bool
+    most: int
+
+    @staticmethod
+    def of(seen: Problem, config: Config) -> Output:
+        """The panels of a problem as the kernel sees it."""
+        most = 0 if not classes.stored_whole(seen) else WIDEST_IN_BURSTS if config.get("OVERLAP") else WIDEST
+        columns = config["BN"] // (blocks_along_k(seen, config) if "SPLITS" in config else 1)
+        return Output(seen.d.dtype.bits // 8, columns, seen.d.major == "col", most)
+
+    @property
+    def _wide(self) -> bool:
+        return self.most > 0 and self.element_bytes == 2
+
+    def _columns(self) -> int:
+        """The most columns of a panel that divide BN and of which rows fall into different banks."""
+        if self.bn % 64 == 0:
+            return 64
+        if not self.column_major and self.bn % 32 == 0:
+            return 32
+        spread = (c for c in range(self.most, 8, -8) if self.column_major or c == 16 or c // 8 % 2 == 1)
+        return next((columns for columns in spread if self.bn % columns == 0), 8)
 
     def _part(self, most: int) -> int:
         """The largest power of two up to ``most`` that divides BN."""
@@ -214,8 +236,19 @@ class Output:
         """Elements of a line, and lines."""
         fits = ROW_BYTES // self.element_bytes
         if self.column_major:
-            return min(fits, 64), self._part(64)
-        return self._part(fits), 64
+            return min(fits, 64), self._columns() if self._wide else self._part(64)
+        return self._columns() if self._wide else self._part(fits), 64
+
+    @property
+    def bytes(self) -> int:
+        """A panel's buffer."""
+        line, lines = self.box
+        return line * lines * self.element_bytes if self._wide else 64 * ROW_BYTES
+
+    @property
+    def buffers(self) -> int:
+        """Of a warpgroup."""
+        return 1 if self.bytes > WIDEST_OF_TWO * ROW_BYTES else 2
 
     @property
     def count(self) -> int:

@@ -9,16 +9,17 @@
 
 namespace warptile {
 
-// What a warpgroup stores: its buffers, two panels, take turns, so that one is filled while the other is read: by TMA, by
-// the warpgroup itself or by *storers*, warps that have nothing else to do.
+// What a warpgroup stores: its buffers, two panels or a large one, take turns, so that one is filled while the other is
+// read: by TMA, by the warpgroup itself or by *storers*, warps that have nothing else to do.
 // With SPREAD rows of accumulators are in `spread` order. With CLASSES > 1 the matrices of a batch are classes of rows of
-// one D (`WgmmaSchedule`): `map` has their rows side by side, and what of a panel is partly outside TMA cannot store.
+// one D (`WgmmaSchedule`): `map` has their rows side by side, and what of a panel is partly outside TMA cannot store. What
+// TMA stores between products, in BURSTS, is in small panels.
 template <typename OPERATION, typename TILE, bool BY_TMA, int WIDTH, bool BATCHED = false, bool SPREAD = false,
-          int CLASSES = 1>
+          int CLASSES = 1, bool BURSTS = false>
 struct WgmmaOutput {
     using OUT = typename OPERATION::OUT;
-    using PANELS = OutputPanels<OUT, TILE::BN, OPERATION::D_COLUMN_MAJOR>;
-    static constexpr int BUFFERS = 2, BYTES = BUFFERS * PANELS::BYTES;
+    using PANELS = OutputPanels<OUT, TILE::BN, OPERATION::D_COLUMN_MAJOR, (!BY_TMA || CLASSES > 1) ? 0 : BURSTS ? 56 : 128>;
+    static constexpr int BUFFERS = PANELS::BUFFERS, BYTES = BUFFERS * PANELS::BYTES;
     static constexpr bool ALIGNED = WIDTH * sizeof(OUT) == 16;
     using RING = StageRing<BUFFERS, PANELS::BYTES>;
     static constexpr int PLACE_BYTES = 16, HANDOVER_BYTES = RING::BARRIER_BYTES + BUFFERS * PLACE_BYTES;
@@ -42,6 +43,25 @@ struct WgmmaOutput {
     }
     static __device__ __forceinline__ int column_of(int panel) { return panel % PANELS::ACROSS * PANELS::COLUMNS; }
 
+    // Writes COUNT times eight columns of a panel, from its eights number `eight` on, by one stmatrix; the panel's are
+    // those of the block from `first` on.
+    template <int COUNT, typename SOURCE>
+    static __device__ __forceinline__ void put_eights(unsigned to, unsigned lane, unsigned warp, int first, int eight,
+                                                      const SOURCE& source) {
+        const unsigned high = lane / 8 % 2, right = COUNT == 2 ? lane / 16 : 0;
+        unsigned words[2 * COUNT];
+#pragma unroll
+        for (int i = 0; i < 2 * COUNT; ++i) {
+            const auto pair = source(first + eight + i / 2, i % 2);
+            words[i] = *reinterpret_cast<const unsigned*>(&pair);
+        }
+        if constexpr (OPERATION::D_COLUMN_MAJOR) {
+            store_matrices<true>(to + PANELS::offset(8 * (eight + right) + lane % 8, 32 * warp + 16 * high), words);
+        } else {
+            store_matrices<false>(to + PANELS::offset(spread<SPREAD>(16 * warp + lane % 16), 16 * (eight + right)), words);
+        }
+    }
+
     // Writes panel `panel` of a block of 64 rows into the buffer. `source(eight, half)` gives neighbouring elements, as
     // `WgmmaAccumulators::pair` does.
     template <typename SOURCE>
@@ -50,22 +70,9 @@ struct WgmmaOutput {
         const int across = panel % PANELS::ACROSS, down = panel / PANELS::ACROSS;
         constexpr int EIGHTS = PANELS::COLUMNS / 8;
         if constexpr (sizeof(OUT) == 2 && !(SPREAD && OPERATION::D_COLUMN_MAJOR)) {
-            constexpr int TOGETHER = EIGHTS >= 2 ? 2 : 1;
-            const unsigned high = lane / 8 % 2, right = TOGETHER == 2 ? lane / 16 : 0;
 #pragma unroll
-            for (int eight = 0; eight < EIGHTS; eight += TOGETHER) {
-                unsigned words[2 * TOGETHER];
-#pragma unroll
-                for (int i = 0; i < 2 * TOGETHER; ++i) {
-                    const auto pair = source(across * EIGHTS + eight + i / 2, i % 2);
-                    words[i] = *reinterpret_cast<const unsigned*>(&pair);
-                }
-                if constexpr (OPERATION::D_COLUMN_MAJOR) {
-                    store_matrices<true>(to + PANELS::offset(8 * (eight + right) + lane % 8, 32 * warp + 16 * high), words);
-                } else {
-                    store_matrices<false>(to + PANELS::offset(spread<SPREAD>(16 * warp + lane % 16), 16 * (eight + right)), words);
-                }
-            }
+            for (int eight = 0; eight + 1 < EIGHTS; eight += 2) put_eights<2>(to, lane, warp, across * EIGHTS, eight, source);
+            if constexpr (EIGHTS % 2 == 1) put_eights<1>(to, lane, warp, across * EIGHTS, EIGHTS - 1, source);
         } else if constexpr (OPERATION::D_COLUMN_MAJOR) {
             // A panel of 32 bits has 32 rows: those of two warps. Spread rows that go together are of several.
 #pragma unroll
@@ -149,14 +156,24 @@ struct WgmmaOutput {
         position.advance();
     }
 
-    // Stores all that a warpgroup has of D, from (row, column) on.
-    template <typename ACCUMULATORS>
-    __device__ __forceinline__ void store_all(const ACCUMULATORS& accumulators, int row, int column) {
+    template <bool WITH_C, typename ACCUMULATORS>
+    __device__ __forceinline__ void store_panels(const ACCUMULATORS& accumulators, int row, int column) {
 #pragma unroll
         for (int panel = 0; panel < ACCUMULATORS::BLOCKS * PANELS::COUNT; ++panel)
             store(panel, row, column, [&](int eight, int half) {
-                return result(accumulators, gemm, panel / PANELS::COUNT, eight, half, row, column);
+                return result<WITH_C>(accumulators, gemm, panel / PANELS::COUNT, eight, half, row, column);
             });
+    }
+
+    // Stores all that a warpgroup has of D, from (row, column) on. Whether there is a C is asked once: asked for every eight
+    // columns it parts the packing into short pieces. (Of 32 bits, turned round, both ways do not fit into registers.)
+    template <typename ACCUMULATORS>
+    __device__ __forceinline__ void store_all(const ACCUMULATORS& accumulators, int row, int column) {
+        if (PANELS::WIDE && gemm.beta == typename OPERATION::SCALE(0)) {
+            store_panels<false>(accumulators, row, column);
+        } else {
+            store_panels<true>(accumulators, row, column);
+        }
     }
 
     // The same in two parts. A warpgroup puts a panel into a buffer that is empty, with where it belongs beside it;

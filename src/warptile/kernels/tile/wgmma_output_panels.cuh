@@ -10,16 +10,28 @@ namespace warptile {
 
 // The panels that 64 rows of a tile, BN columns wide, are stored in. A *line* of a panel is contiguous in D: W elements
 // of a row, or of a column where D is column-major; a panel has LINES of them.
-template <typename OUT, int BN, bool D_COLUMN_MAJOR>
+// Of 16-bit elements they have up to MOST columns, as many as may be: each costs a warpgroup two meetings. With MOST = 0
+// lines are powers of two.
+template <typename OUT, int BN, bool D_COLUMN_MAJOR, int MOST>
 struct OutputPanels {
     static constexpr int FITS = 128 / sizeof(OUT);
 
     // The largest power of two up to `most` that divides BN.
     static __device__ constexpr int part(int most) { return BN % most == 0 ? most : part(most / 2); }
 
-    static constexpr int W = D_COLUMN_MAJOR ? (FITS < 64 ? FITS : 64) : part(FITS);
-    static constexpr int LINES = D_COLUMN_MAJOR ? part(64) : 64;
-    static constexpr int ROW_BYTES = W * sizeof(OUT), BYTES = 64 * 128;
+    // Columns of a panel. Those of D may be any number of lines. Parts of rows are 128 or 64 bytes, or else an odd number
+    // of 16 bytes, of which eight that lie below each other fall into different banks without being swizzled.
+    static __device__ constexpr int columns() {
+        int some = BN % 64 == 0 ? 64 : !D_COLUMN_MAJOR && BN % 32 == 0 ? 32 : MOST;
+        while (some > 8 && (BN % some || !(D_COLUMN_MAJOR || some / 8 % 2 || (some & (some - 1)) == 0))) some -= 8;
+        return some;
+    }
+
+    static constexpr bool WIDE = MOST > 0 && sizeof(OUT) == 2;
+    static constexpr int W = D_COLUMN_MAJOR ? (FITS < 64 ? FITS : 64) : WIDE ? columns() : part(FITS);
+    static constexpr int LINES = !D_COLUMN_MAJOR ? 64 : WIDE ? columns() : part(64);
+    static constexpr int ROW_BYTES = W * sizeof(OUT), BYTES = WIDE ? ROW_BYTES * LINES : 64 * 128;
+    static constexpr int BUFFERS = BYTES <= 72 * 128 ? 2 : 1;
     static constexpr int ROWS = D_COLUMN_MAJOR ? W : 64, COLUMNS = D_COLUMN_MAJOR ? LINES : W;
     static constexpr int WORDS = ROW_BYTES * LINES / 4 / 128;  // of a thread of the four warps that share it
     static constexpr int DOWN = 64 / ROWS, ACROSS = BN / COLUMNS, COUNT = DOWN * ACROSS;
@@ -27,7 +39,7 @@ struct OutputPanels {
 
     static __device__ __forceinline__ unsigned offset(unsigned line, unsigned byte) {
         const unsigned inside = line * ROW_BYTES + byte;
-        if constexpr (ROW_BYTES >= 32) return swizzled<ROW_BYTES>(inside);
+        if constexpr (ROW_BYTES == 32 || ROW_BYTES == 64 || ROW_BYTES == 128) return swizzled<ROW_BYTES>(inside);
         return inside;
     }
 };

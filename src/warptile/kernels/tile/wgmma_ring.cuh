@@ -32,7 +32,6 @@ struct RingPosition {
 template <int STAGES_, int STAGE_BYTES>
 struct StageRing {
     static constexpr int STAGES = STAGES_;
-    static_assert(STAGES >= 2, "at least two stages: a stage is given back when the next one is being multiplied");
     static constexpr int BARRIER_BYTES = 2 * STAGES * MBARRIER_BYTES;
     using POSITION = RingPosition<STAGES>;
     unsigned stages, barriers;
@@ -43,6 +42,7 @@ struct StageRing {
 
     // By one thread, before all others use the ring: a stage is filled by `writers` arrivals and emptied by `readers`.
     __device__ __forceinline__ void init(unsigned readers, unsigned writers = 1) const {
+        static_assert(STAGES >= 2, "at least two stages: a stage is given back when the next one is being multiplied");
         for (int stage = 0; stage < STAGES; ++stage) {
             mbarrier_init(full(stage), writers);
             mbarrier_init(empty(stage), readers);

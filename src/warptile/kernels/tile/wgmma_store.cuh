@@ -13,30 +13,32 @@ __device__ __forceinline__ OUT* element_at(OUT* matrix, long long leading, int r
     return matrix + (OPERATION::D_COLUMN_MAJOR ? column * leading + row : row * leading + column);
 }
 
-// The two elements of D that begin at (row, column), made of two sums. C is read where beta is not zero.
-template <typename OPERATION>
+// The two elements of D that begin at (row, column), made of two sums. C is read where beta is not zero; without WITH_C it
+// is.
+template <bool WITH_C = true, typename OPERATION>
 __device__ __forceinline__ Vector<typename OPERATION::OUT, 2> finished(typename OPERATION::SUM left,
                                                                        typename OPERATION::SUM right,
                                                                        const Gemm<OPERATION>& gemm, int row, int column) {
     using OUT = typename OPERATION::OUT;
     OUT source[2] = {};
-    if (gemm.beta != typename OPERATION::SCALE(0) && row < gemm.m) {
+    const auto beta = WITH_C ? gemm.beta : typename OPERATION::SCALE(0);
+    if (beta != typename OPERATION::SCALE(0) && row < gemm.m) {
         if (column < gemm.n) source[0] = *element_at<OPERATION>(gemm.c, gemm.ldc, row, column);
         if (column + 1 < gemm.n) source[1] = *element_at<OPERATION>(gemm.c, gemm.ldc, row, column + 1);
     }
-    return {scaled<OUT>(left, gemm.alpha, gemm.beta, &source[0]), scaled<OUT>(right, gemm.alpha, gemm.beta, &source[1])};
+    return {scaled<OUT>(left, gemm.alpha, beta, &source[0]), scaled<OUT>(right, gemm.alpha, beta, &source[1])};
 }
 
 // Neighbouring elements of D, of this thread's sums in a block of 64 rows (`WgmmaAccumulators::pair`); the warpgroup's rows
 // begin at (row, column).
-template <typename OPERATION, typename ACCUMULATORS>
+template <bool WITH_C = true, typename OPERATION, typename ACCUMULATORS>
 __device__ __forceinline__ Vector<typename OPERATION::OUT, 2> result(const ACCUMULATORS& accumulators,
                                                                      const Gemm<OPERATION>& gemm, int block, int eight,
                                                                      int half, int row, int column) {
     typename OPERATION::SUM left, right;
     accumulators.pair(block, eight, half, left, right);
     const int lane = threadIdx.x % 32, warp = threadIdx.x % WARPGROUP / 32;
-    return finished(left, right, gemm, row + 64 * block + accumulators.row_of(16 * warp + 8 * half + lane / 4),
+    return finished<WITH_C>(left, right, gemm, row + 64 * block + accumulators.row_of(16 * warp + 8 * half + lane / 4),
                     column + 8 * eight + lane % 4 * 2);
 }
 

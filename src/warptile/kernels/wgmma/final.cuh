@@ -80,8 +80,8 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
     using STAGE = WgmmaStage<OPERATION, TILE, CONFIG::ANY_START>;
     using RING = StageRing<CONFIG::STAGES, STAGE::BYTES>;
     using FINISHED = WgmmaTile<TILE::BM, TILE::BN / CLUSTER_K, TILE::BK>;  // what a block stores of a tile
-    using OUTPUT =
-        WgmmaOutput<OPERATION, FINISHED, STORE_BY_TMA, STORE_WIDTH, CONFIG::BATCHED, CONFIG::ANY_START, CONFIG::CLASSES>;
+    using OUTPUT = WgmmaOutput<OPERATION, FINISHED, STORE_BY_TMA, STORE_WIDTH, CONFIG::BATCHED, CONFIG::ANY_START,
+                               CONFIG::CLASSES, CONFIG::OVERLAP>;
     using ACCUMULATORS = WgmmaAccumulators<OPERATION, TILE, BLOCKS, CONFIG::ANY_START>;
     constexpr int PANELS = BLOCKS * OUTPUT::PANELS::COUNT;  // of D, of a warpgroup
     // With OVERLAP as many panels as fit into registers beside the next tile's sums wait for its steps, the last ones.
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
         if (STORE_BY_TMA) prefetch_tensor_map(map_d);
         if (PINGPONG_MODE)
             for (int consumer = 0; consumer < CONSUMERS; ++consumer) mbarrier_init(turns + consumer * MBARRIER_BYTES, 1);
-        if (STORERS > 0)
+        if constexpr (STORERS > 0)
             for (int consumer = 0; consumer < CONSUMERS; ++consumer) buffers_of(consumer).init(1, WARPGROUP / 32);
         ring.init(TAKING * NEIGHBOURS * READERS);
     }
@@ -126,12 +126,17 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
     } else {
         __syncthreads();
     }
-    wait_for_previous_launch();
     constexpr bool PARTIAL_FEW = CONFIG::PARTIAL && SUMS <= CONFIG::FEW_SUMS;
     SCHEDULE schedule(m, n, gemm.k, CONFIG::PARTIAL ? streamed : 0, rank, CONFIG::BATCHED ? batch : 1,
                       static_cast<unsigned>(reinterpret_cast<unsigned long long>(d)) / sizeof(typename OPERATION::OUT),
                       static_cast<unsigned>(matrix_stride_d));
+    const int whole_tiles = schedule.whole_tiles();
     Work work;
+    // The first work is found while the launch before ends; in a cluster the producer has no registers to keep it in.
+    constexpr bool EARLY = CLUSTER * CLUSTER_K == 1;
+    const bool early = EARLY && schedule.next(work);
+    const auto first = [&] { return EARLY ? early : schedule.next(work); };
+    wait_for_previous_launch();
     typename RING::POSITION position;
 
     if (group == 0) {
@@ -140,7 +145,7 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                                                             : CONFIG::PRODUCER_REGISTERS>();
         if (threadIdx.x == 0) {
             const int beyond = gemm.k > 0 ? 0 : TILE::BK;  // no depth: one step of zeros, from outside the matrices
-            while (schedule.next(work)) {
+            for (bool more = first(); more; more = schedule.next(work)) {
                 for (int step = work.first; step < work.first + work.steps; ++step) {
                     mbarrier_wait(ring.empty(position.stage), position.parity ^ 1);
                     const unsigned stage = ring.at(position.stage), full = ring.full(position.stage);
@@ -171,7 +176,7 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
         } else if (STORERS > 0 && threadIdx.x / 32 >= 1 && threadIdx.x / 32 <= STORERS) {
             // All but what waits of the last tile, which consumers copy: they have nothing else to do then.
             OUTPUT output{gemm, map_d, buffers_of(threadIdx.x / 32 - 1), 0, 0, matrix_stride_d};
-            for (int panels = PANELS * schedule.whole_tiles() - HELD; panels > 0; --panels) output.take_over();
+            for (int panels = PANELS * whole_tiles - HELD; panels > 0; --panels) output.take_over();
         }
         if constexpr (CLUSTER_K > 1) cluster_barrier<true>();  // consumers say that their sums can be read
     } else {
@@ -249,7 +254,7 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                     return result(accumulators, gemm, block, eight, half, held_row, held_column);
                 };
             };
-            while (schedule.next(work)) {
+            for (bool more = first(); more; more = schedule.next(work)) {
                 if constexpr (OPERATION::PROMOTED) accumulators.zero();
                 // The host sees to it that there are so many steps. A storer is slower than TMA: panels come to it further
                 // apart.
@@ -297,7 +302,8 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
             }
         } else {
             unsigned turn_parity = 0;
-            for (int number = 0; schedule.next(work); ++number) {
+            int number = 0;
+            for (bool more = first(); more; ++number, more = schedule.next(work)) {
                 if constexpr (PINGPONG_MODE) {
                     if (number % 2 != consumer) {
                         position.advance(work.steps);

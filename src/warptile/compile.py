@@ -28,7 +28,8 @@ from warptile.source import Source
 VIRTUAL_FOLDER = "/warptile/kernels"
 """Where the compiler believes warptile's headers to be; removed again from PTX and logs."""
 
-_BASE_OPTIONS = ("-std=c++17", "-lineinfo", "--ptxas-options=-v", "--no-cache")  # a cached cubin has no ptxas log
+_BASE_OPTIONS = ("-std=c++17", "-lineinfo")
+_TO_CUBIN = ("--ptxas-options=-v", "--no-cache")  # a cached cubin has no ptxas log
 _MAIN = "kernel.cu"
 _ERROR_LINE = re.compile(
     r"^(?P<line>[^\s(][^\n(]*\(\d+\)): (?:catastrophic |internal )?error[^:\n]*: (?P<text>.*)$", re.M
@@ -244,11 +245,13 @@ def _refuse_costly(source: Source, arch: str, log: str, resources: Resources) ->
         raise CompileError(f"{source.name_expression} for {arch}: it compiled, but {'; '.join(defects)}", log)
 
 
-def _compile(source: Source, arch: str, options: tuple[str, ...], found: headers.Headers, key: str) -> CompiledKernel:
-    """Run NVRTC once."""
+def _run(
+    source: Source, arch: str, flags: tuple[str, ...], found: headers.Headers, wanted: tuple[str, ...]
+) -> tuple[str, str, list[bytes]]:
+    """Run NVRTC once: the kernel's lowered name, the log, and the outputs that are wanted."""
     nvrtc = _nvrtc()
     cuda_folder = headers.cuda_include_folder(nvrtc_release()[0])
-    flags = [*_BASE_OPTIONS, f"-arch={arch}", f"-I{cuda_folder}", *options]
+    flags = (*flags, f"-arch={arch}", f"-I{cuda_folder}")
     # A #line with an absolute name: NVRTC would otherwise put the current folder before the names of these headers.
     contents = [f'#line 1 "{VIRTUAL_FOLDER}/{name}"\n'.encode() + content for name, content in found.own.items()]
     names = [name.encode() for name in found.own]
@@ -262,13 +265,33 @@ def _compile(source: Source, arch: str, options: tuple[str, ...], found: headers
         if int(status) != 0:
             raise _refusal(source, arch, log)
         entry = _check(nvrtc, nvrtc.nvrtcGetLoweredName(program, expression)).decode()
-        ptx = _portable_ptx(_output(nvrtc, program, "PTX"), cuda_folder)
-        cubin = _output(nvrtc, program, "CUBIN")
+        made = [_output(nvrtc, program, what) for what in wanted]
     finally:
         nvrtc.nvrtcDestroyProgram(program)
+    return entry, log, [_portable_ptx(made[0], cuda_folder), *made[1:]]
+
+
+def _compile(source: Source, arch: str, options: tuple[str, ...], found: headers.Headers, key: str) -> CompiledKernel:
+    """Both outputs, and ptxas's verdict."""
+    flags = (*_BASE_OPTIONS, *_TO_CUBIN, *options)
+    entry, log, (ptx, cubin) = _run(source, arch, flags, found, ("PTX", "CUBIN"))
     resources = resources_of(log, entry)
     _refuse_costly(source, arch, log, resources)
     return CompiledKernel(entry, arch, ptx, cubin, resources, log, compiler_version(), key)
+
+
+def ptx_alone(source: Source, arch: str) -> tuple[str, bytes]:
+    """Entry and PTX of one instantiation, which is what the emulator takes, in half of the time: ptxas does not run, so
+    that nothing is known of spills, and there is no cubin. Nothing is cached.
+
+    Raises:
+        CompileError: NVRTC refuses the source, or it or CUDA's headers are not installed.
+        UnsupportedError: NVRTC does not know ``arch``.
+    """
+    _check_arch(arch)
+    found = headers.reachable(source.text, headers.cuda_include_folder(nvrtc_release()[0]))
+    entry, _, (ptx,) = _run(source, arch.replace("sm_", "compute_"), _BASE_OPTIONS, found, ("PTX",))
+    return entry, ptx
 
 
 def _from_entry(entry: Entry) -> CompiledKernel | None:
@@ -349,7 +372,7 @@ def compile_source(
             "may_serialise": int(source.may_serialise),
             "own_headers": found.own,
             "cuda_headers": found.cuda,
-            "options": (*_BASE_OPTIONS, *options),
+            "options": (*_BASE_OPTIONS, *_TO_CUBIN, *options),
             "compiler": compiler_version(),
             "arch": arch,
         }

@@ -15,6 +15,7 @@ from warptile.compile import (
     compile_source,
     compiler_version,
     nvrtc_release,
+    ptx_alone,
     resources_of,
     supported_arches,
 )
@@ -93,6 +94,20 @@ def test_one_compilation_gives_ptx_and_cubin_without_a_gpu():
     assert kernel.resources.spill_bytes == kernel.resources.stack_bytes == 0
     assert re.fullmatch(r"NVRTC \d+\.\d+\.\d+", kernel.compiler)
     assert f"'{kernel.entry}' for 'sm_90a'" in kernel.log
+
+
+def test_ptx_alone_is_that_of_the_whole_compilation(tmp_path, monkeypatch):
+    monkeypatch.setenv("WARPTILE_CACHE_DIR", str(tmp_path))
+    whole = compile_source(PLAIN, ARCH, cache=None)
+    entry, ptx = ptx_alone(PLAIN, ARCH)
+    body = lambda text: [line for line in text.splitlines() if line and not line.startswith(b"//")]  # noqa: E731
+    assert (entry, body(ptx)) == (whole.entry, body(whole.ptx))
+    assert ptx_alone(Source(SPILLS, "k"), ARCH)[0] == "_Z1kPf"  # nobody asks ptxas
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(CompileError, match="declares no such name"):
+        ptx_alone(Source("", "missing"), ARCH)
+    with pytest.raises(UnsupportedError, match="sm_12"):
+        ptx_alone(SMALL, "sm_12")
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90"])

@@ -1,13 +1,10 @@
 """The tables that ship are made from records, and every configuration in them is legal, compiles without spills or
-serialised wgmma, and is right on the emulator. The last two take a few of them in an ordinary run, others after each
-change of the kernel, and all with WARPTILE_TEST_ALL_TUNED=1."""
+serialised wgmma, and is right on the emulator: all kernels that they need, each once."""
 
-import os
 from functools import cache
 
 import msgspec
 import pytest
-from tensor_product import compiled_once
 from wgmma_product import product
 
 from warptile import shipped
@@ -17,9 +14,9 @@ from warptile.bench.records import SearchesRecord, SuitesRecord, committed
 from warptile.bench.shipping import RECORDS, record_of, searches_of, ship, tables_of
 from warptile.bench.tuning import environment_file
 from warptile.bench.workloads import BF16, to_problem
+from warptile.compile import compile_source
 from warptile.plan import config_text
-from warptile.rungs import RUNGS
-from warptile.rungs.wgmma_neighbours import adapted
+from warptile.rungs import RUNGS, wgmma_classes, wgmma_final, wgmma_tiles
 from warptile.source import translation_unit
 from warptile.tuned import Entry, ProblemClass, Search, Table, source_of
 
@@ -27,7 +24,8 @@ RUNG = RUNGS["wgmma-final"]
 ARCH = "sm_90a"
 KEY = BF16.key(4096, 4096, 4096, "col")
 CLASS = ProblemClass.of(to_problem(KEY))
-COMPILED, EMULATED = 3, 2
+SHARES = 12
+"""In so many parts the kernels that ship are tested."""
 
 
 def entries_of_a_search(problem=CLASS, source="s"):
@@ -139,20 +137,13 @@ def everything():
     ]
 
 
+@cache
 def kernels():
-    """An entry for each kernel that ships, in an order that changes with the kernel's source."""
+    """Each kernel that ships with the first entry that has it."""
     found = {}
     for problem, config in everything():
         found.setdefault(translation_unit(RUNG, problem.problem(), config), (problem, config))
-    if not found:
-        return []
-    turn = int(source_of(RUNG), 16) % len(found)
-    pairs = list(found.items())
-    return pairs[turn:] + pairs[:turn]
-
-
-def taken(pairs, count):
-    return pairs if os.environ.get("WARPTILE_TEST_ALL_TUNED") else pairs[:count]
+    return list(found.items())
 
 
 def test_the_tables_are_those_of_the_records():
@@ -179,43 +170,63 @@ def test_every_configuration_is_legal_for_its_problem():
         assert ProblemClass.of(problem.problem()) == problem
 
 
-def test_kernels_that_ship_compile_without_spills_or_serialised_products():
-    for source, _ in taken(kernels(), COMPILED):  # a spill or a serialised wgmma is a CompileError
-        assert compiled_once(source, ARCH).resources.spill_bytes == 0
-
-
 DEPTHS = (5, 9, 17, 33)
 """Steps of a small product: enough for stores that overlap them."""
 
+WIDE, MULTIPROCESSORS = 1024, 132
+"""Columns that the rules of a kernel call many."""
+
 
 def small(problem, config):
-    """Extents of a cluster of tiles and a part of the next, with this problem's remainders by 16, and the configuration
-    made for them, whose kernel is the same."""
+    """Extents of one cluster of tiles (in classes: in each class of rows) and a part of another along N, and along M
+    where the problem has such a part too, with its remainders by 16; and the configuration on fewer blocks."""
     rows, columns = config["BM"] * config["CM"], config["BN"] * config["CN"]
+    seen = wgmma_tiles.view(problem.problem(), config).problem
+    rows *= wgmma_classes.CLASSES if wgmma_classes.in_classes(seen, config) else 1
     m, n = (columns, rows) if config["SWAP"] else (rows, columns)
+    made = dict(config)
+    if config["SPLITS"] == 1:  # else all parts have to run at one time
+        taking = 1 if config["OVERLAP"] else 4  # with a second tile, inside whose steps the first is stored
+        made["SMS"] = min(config["SMS"], taking * config["CM"] * config["CN"])
+    another = 8 * (2 * config["SPLITS"] * config["CM"] * config["CN"] <= MULTIPROCESSORS)
     for steps in DEPTHS:
-        extents = (m + 8, n + 8, steps * config["BK"])
+        extents = (m + another * (problem.m % m > 0), n + another, max(steps, config["SPLITS"]) * config["BK"])
         small_m, small_n, k = (
             min(extent, -(-(each - extent % 16) // 16) * 16 + extent % 16)
             for each, extent in zip(extents, problem.extents[:3], strict=True)
         )
-        less = msgspec.structs.replace(problem, m=small_m, n=small_n, k=k).problem()
-        made = adapted(less, config, problem.extents, RUNG.illegal)
-        if made["OVERLAP"] == config["OVERLAP"]:
+        less = msgspec.structs.replace(problem, m=small_m, n=small_n, k=k)
+        if RUNG.illegal(less.problem(), made) is None:
             break
-    if made["SPLITS"] == 1:  # else all parts have to run at one time
-        made = {**made, "SMS": min(made["SMS"], 8)}
-    return (small_m, small_n, k), made
+    return less, made
 
 
-def test_kernels_that_ship_are_right_on_the_emulator():
-    single = [(problem, config) for _, (problem, config) in kernels() if problem.batch == 1]
-    for problem, config in taken(single, EMULATED):
-        (m, n, k), made = small(problem, config)
-        offset = int(problem.a_alignment < 16 and problem.k % 8 == 0)
-        found = product(
-            RUNG.name, m, n, k, dtype=problem.dtype, accumulator=problem.accumulator, out=problem.out,
-            a_major=problem.a_major, b_major=problem.b_major, config=made, offset=offset,
-        )  # fmt: skip
+def as_if_large(monkeypatch, problem, config):
+    """Make the kernel's rules about many columns, and about what fills L2, say of small extents what they say of
+    these."""
+    seen = wgmma_tiles.view(problem.problem(), config).problem
+    loaded_once = wgmma_final._loaded_once(seen, config)
+    monkeypatch.setattr(wgmma_final, "_loaded_once", lambda *_: loaded_once)
+    if seen.n >= WIDE:
+        monkeypatch.setattr(wgmma_classes, "MANY_COLUMNS", 1)
+        monkeypatch.setattr(wgmma_tiles, "FEW_COLUMNS", 0)
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_kernels_that_ship_neither_spill_nor_serialise_and_are_right_on_the_emulator(monkeypatch, share):
+    for source, (problem, config) in kernels()[share::SHARES]:
+        made = compile_source(source, ARCH, cache=None)  # a spill or a serialised wgmma is a CompileError
+        assert made.resources.spill_bytes == 0
+        if problem.batch > 1:  # tests/cpu/test_batch.py has small ones
+            continue
+        with monkeypatch.context() as patched:
+            as_if_large(patched, problem, config)
+            less, changed = small(problem, config)
+            assert translation_unit(RUNG, less.problem(), changed) == source, (problem, config)
+            found = product(
+                RUNG.name, less.m, less.n, less.k, dtype=problem.dtype, accumulator=problem.accumulator,
+                out=problem.out, a_major=problem.a_major, b_major=problem.b_major, config=changed,
+                offset=int(problem.a_alignment < 16 and problem.k % 8 == 0), kernel=(made.entry, made.ptx),
+            )  # fmt: skip
         assert found.error_ratio <= 1, (problem, config)
         assert found.guards_kept

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from tensor_product import OUT, compiled_once, parsed_once, storage, unpacked
+from tensor_product import OUT, parsed_once, ptx_once, storage, unpacked
 
 from warptile.dtypes import DTYPES, DType
 from warptile.emulator import Report, emulate
@@ -120,9 +120,10 @@ def product(
     offset: int = 0,
     config: Config | None = None,
     schedule: str = "latest",
+    kernel: tuple[str, bytes] | None = None,
 ) -> Result:
     """Run it. ``gap`` units follow each line of every matrix and ``offset`` lie before the first; C is NaN where beta
-    is 0.
+    is 0. ``kernel`` is the entry and PTX where they are there already.
 
     Raises:
         AssertionError: a workspace that has to be left zero is not.
@@ -144,7 +145,7 @@ def product(
     a, b, c, d = matrices["A"], matrices["B"], matrices.get("C"), matrices["D"]
     problem = Problem(m, n, k, a.operand, b.operand, c.operand if c else None, d.operand, sums)
     plan = make_plan(problem, rung=rung, config=config or small(rung, dtype), arch=ARCH)
-    kernel = compiled_once(translation_unit(plan.rung, problem, plan.config), ARCH)
+    entry, ptx = kernel or ptx_once(translation_unit(plan.rung, problem, plan.config), ARCH)
 
     before, rows = d.memory.copy(), d.rows
     buffers = {name: each.memory for name, each in matrices.items()}
@@ -157,8 +158,8 @@ def product(
         accesses |= {each.target: Access(holds=each.written) for each in plan.copies}
     asked = plan.rung.workspaces(problem, plan.config)
     accesses |= {each.name: Access(writes=True, holds=None if each.zero else NOTHING) for each in asked}
-    spec = _moved(plan.launch(kernel.entry, alpha, beta), matrices)
-    report = emulate(parsed_once(kernel.ptx), spec, buffers, accesses=accesses, arch=ARCH, schedule=schedule)
+    spec = _moved(plan.launch(entry, alpha, beta), matrices)
+    report = emulate(parsed_once(ptx), spec, buffers, accesses=accesses, arch=ARCH, schedule=schedule)
     assert not any(buffers[each.name].any() for each in asked if each.zero)
 
     expected = reference(problem, a.values, b.values, c.values if c else None, alpha=alpha, beta=beta)

@@ -237,6 +237,9 @@ class EmulatorBackend:
             written = {each.target: Access(writes=True, complete=each.written, holds=NOTHING) for each in plan.copies}
             emulate(_module(copying.ptx), spec, named, accesses=written, arch=self.arch, schedule=self.schedule)
             accesses |= {each.target: Access(holds=each.written) for each in plan.copies}
+        accesses |= {
+            each.target: Access(writes=True, complete=each.written, holds=NOTHING) for each in plan.view.beside
+        }
         asked = plan.rung.workspaces(plan.problem, plan.config)
         accesses |= {each.name: Access(writes=True, holds=None if each.zero else NOTHING) for each in asked}
         spec = plan.launch(kernel.entry, alpha, beta)

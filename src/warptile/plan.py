@@ -16,7 +16,7 @@ from warptile.predict import Prediction, predict
 from warptile.problem import Operand, Problem
 from warptile.rungs import RUNGS, Config, Rung
 from warptile.rungs import rung as rung_named
-from warptile.rungs.copies import Copy, copies_ms
+from warptile.rungs.copies import Copy, beside_ms, copies_ms
 from warptile.rungs.rung import View, Workspace
 
 SCALE_TYPE = {
@@ -80,7 +80,8 @@ class Plan:
     @cached_property
     def workspaces(self) -> tuple[Workspace, ...]:
         """Memory that the launches need beside the operands: targets of copies, and what the kernel asks for."""
-        targets = (Workspace(copy.target, max(copy.target_bytes, 1)) for copy in self.view.copies)
+        copies = (*self.view.copies, *self.view.beside)
+        targets = (Workspace(copy.target, max(copy.target_bytes, 1)) for copy in copies)
         return (*targets, *self.rung.workspaces(self.problem, self.config))
 
     def launch(self, entry: str, alpha: float = 1, beta: float = 0) -> LaunchSpec:
@@ -114,6 +115,7 @@ class Plan:
         cluster, shared_bytes = rung.cluster(problem, self.config), rung.dynamic_shared_bytes(problem, self.config)
         clusters = f" in clusters of {cluster[0]} x {cluster[1]}" if cluster != (1, 1, 1) else ""
         copied = "; ".join(map(copy_text, self.copies))
+        beside = "; ".join(map(copy_text, self.view.beside))
         lines = [
             f"D[{problem.m}, {problem.n}] = A[{problem.m}, {problem.k}] @ B[{problem.k}, {problem.n}], "
             f"{problem.a.dtype.name} -> {problem.d.dtype.name}, accumulated in {problem.accumulator.name}"
@@ -125,6 +127,7 @@ class Plan:
             f"launch     {math.prod(grid)} blocks of {threads} threads{clusters}, "
             f"{f'on {self.max_sms} multiprocessors at most, ' if self.max_sms is not None else ''}"
             f"{shared_bytes} bytes of dynamic shared memory, {self.arch}",
+            *([f"beside it  {beside}, predicted {beside_ms(self.view.beside):.4g} ms more"] if beside else []),
             *(
                 f"workspace  {each.name}: {each.bytes} bytes{', left zero' if each.zero else ''}"
                 for each in self.workspaces

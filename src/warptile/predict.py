@@ -26,7 +26,7 @@ from warptile import predict_wgmma
 from warptile.arch import H200, Device
 from warptile.problem import Problem
 from warptile.rungs import wgmma_cost
-from warptile.rungs.copies import copies_ms
+from warptile.rungs.copies import beside_ms, copies_ms
 from warptile.rungs.legality import blocks, ceil_div
 from warptile.rungs.rung import Config, Rung
 
@@ -198,7 +198,8 @@ def _weighed(rung: Rung, problem: Problem, config: Config, device: Device) -> Pr
 def _with_copies(
     rung: Rung, problem: Problem, config: Config, device: Device, terms: dict[str, float], bound: str, time_ms: float
 ) -> Prediction:
-    copied_ms = copies_ms(rung.view(problem, config).copies, device)
+    view = rung.view(problem, config)
+    copied_ms = copies_ms(view.copies, device) + beside_ms(view.beside, device)
     time_ms += copied_ms
     if copied_ms:
         terms = {**terms, "copies": copied_ms}

@@ -156,6 +156,7 @@ def product(
         module, moved = parsed_once(copying.ptx), _moved(spec, matrices)
         emulate(module, moved, buffers, accesses=written, arch=ARCH, schedule=schedule)
         accesses |= {each.target: Access(holds=each.written) for each in plan.copies}
+    accesses |= {each.target: Access(writes=True, complete=each.written, holds=NOTHING) for each in plan.view.beside}
     asked = plan.rung.workspaces(problem, plan.config)
     accesses |= {each.name: Access(writes=True, holds=None if each.zero else NOTHING) for each in asked}
     spec = _moved(plan.launch(entry, alpha, beta), matrices)

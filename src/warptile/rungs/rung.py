@@ -30,12 +30,14 @@ class View:
         a: whose memory the kernel's A points to.
         b: whose memory the kernel's B points to.
         copies: what is copied before the product, by one launch: one or two operands.
+        beside: the same by the product's kernel itself, while it multiplies.
     """
 
     problem: Problem
     a: str = "A"
     b: str = "B"
     copies: tuple[Copy, ...] = ()
+    beside: tuple[Copy, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from warptile.arch import H200, WgmmaCosts
 from warptile.problem import Problem
 from warptile.rungs import wgmma_output as output
 from warptile.rungs import wgmma_tiles as tiles
-from warptile.rungs.copies import copies_ms
+from warptile.rungs.copies import beside_ms, copies_ms
 from warptile.rungs.legality import ceil_div
 from warptile.rungs.rung import Config, View
 from warptile.rungs.wgmma_classes import columns
@@ -114,10 +114,14 @@ def total(found: dict[str, float], costs: WgmmaCosts | None = None) -> float:
 
 
 def microseconds(problem: Problem, config: Config) -> float:
-    """What a legal configuration may take on an H200, with what is copied before."""
-    return total(terms(problem, config)) + 1e3 * copies_ms(tiles.view(problem, config).copies)
+    """What a legal configuration may take on an H200, with what is copied."""
+    return total(terms(problem, config)) + _copies_us(tiles.view(problem, config))
+
+
+def _copies_us(view: View) -> float:
+    return 1e3 * (copies_ms(view.copies) + beside_ms(view.beside))
 
 
 def microseconds_of(view: View, config: Config) -> float:
     """The same for what the kernel sees."""
-    return total(terms_of(view.problem, config, H200.wgmma_costs)) + 1e3 * copies_ms(view.copies)
+    return total(terms_of(view.problem, config, H200.wgmma_costs)) + _copies_us(view)

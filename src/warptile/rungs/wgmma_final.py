@@ -8,7 +8,7 @@ from warptile.arch import H200
 from warptile.isa import wgmma
 from warptile.launch import Argument, Dim3, Pointer, Scalar
 from warptile.problem import Problem
-from warptile.rungs import wgmma_choice, wgmma_cost, wgmma_maps
+from warptile.rungs import wgmma_beside, wgmma_choice, wgmma_cost, wgmma_maps
 from warptile.rungs import wgmma_classes as classes
 from warptile.rungs import wgmma_output as output
 from warptile.rungs import wgmma_tiles as tiles
@@ -217,7 +217,7 @@ def _final_name(problem: Problem, config: Config) -> str:
     shared = (batched and each.batch_stride == 0 for each in (seen.a, seen.b))
     switches = (config["ALONG_N"], config["OVERLAP"], config["STREAM"], config["SPLITS"] > 1, batched, *shared)
     any_start = tiles.any_start(seen, config)
-    switches += (*_loaded_once(seen, config), any_start)
+    switches += (*_loaded_once(seen, config), any_start, bool(tiles.view(problem, config).beside))
     chosen = f"warptile::WgmmaConfig<{', '.join(map(str, values))}, {', '.join(map(_cuda_bool, switches))}>"
     store = f"{_cuda_bool(classes.by_tma(seen, config))}, {tiles.store_width(seen)}"
     maps = ", warptile::TensorMap" * ((classes.CLASSES - 1) * any_start)
@@ -281,6 +281,9 @@ def _final_cluster(problem: Problem, config: Config) -> Dim3:
 
 
 def _final_workspaces(problem: Problem, config: Config) -> tuple[Workspace, ...]:
+    view = tiles.view(problem, config)
+    if view.beside:
+        return (wgmma_beside.counters(view.problem, config),)
     if not _through_global(problem, config):
         return ()
     count = _places(problem, config)
@@ -296,8 +299,13 @@ def _final_parameters(problem: Problem, config: Config) -> tuple[Argument, ...]:
     seen = view.problem
     strides = (each.batch_stride if each is not None else 0 for each in (seen.c, seen.d))
     batch = (Scalar("s32", seen.batch), *(Scalar("s64", stride) for stride in strides))
-    others = wgmma_maps.other_class_maps(view, config)
-    return (*maps, Scalar("s32", _streamed(problem, config)), Pointer(sums), Pointer(flags), *batch, *others)
+    beside = {copy.target: copy for copy in view.beside}
+    lines = [beside.get(name) for name in (view.a, view.b)]
+    sources = (Pointer(copy.source if copy else None) for copy in lines)
+    pitches = (Scalar("s64", copy.source_stride * copy.unit_bytes if copy else 0) for copy in lines)
+    flags = wgmma_beside.SLICES if beside else flags
+    partial = (Scalar("s32", _streamed(problem, config)), Pointer(sums), Pointer(flags))
+    return (*maps, *partial, *batch, *sources, *pitches, *wgmma_maps.other_class_maps(view, config))
 
 
 WGMMA_FINAL = Rung(

@@ -12,6 +12,7 @@ from warptile.isa import wgmma
 from warptile.isa.wgmma_wrappers import SATURATED
 from warptile.launch import SWIZZLE_BYTES
 from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, Problem
+from warptile.rungs import wgmma_beside
 from warptile.rungs import wgmma_classes as classes
 from warptile.rungs.copies import Copy, copied
 from warptile.rungs.legality import ceil_div, grid_reason, keys_reason, operand_reason
@@ -111,7 +112,8 @@ def any_start(seen: Problem, config: Config) -> bool:
 
 def view(problem: Problem, config: Config) -> View:
     """What the kernel sees: turned round if the configuration says so, operands copied where they lie badly and the
-    kernel does not take them so (`any_start`), rows of D in classes where these lie badly (`wgmma_classes`)."""
+    kernel does not take them so (`any_start`), before the product or beside it (`wgmma_beside`), rows of D in classes
+    where these lie badly (`wgmma_classes`)."""
     names = ("A", "B")
     if config.get("SWAP", 0):
         problem, names = turned(problem), ("B", "A")
@@ -127,6 +129,8 @@ def view(problem: Problem, config: Config) -> View:
         seen.append(operand)
         found.append(name)
     product = classes.as_classes(replace(problem, a=seen[0], b=seen[1]), config)
+    if wgmma_beside.fits(product, (found[0], found[1]), copies, config, by_tma=classes.by_tma(product, config)):
+        return View(product, found[0], found[1], beside=tuple(copies))
     return View(product, found[0], found[1], tuple(copies))
 
 

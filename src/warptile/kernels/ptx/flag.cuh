@@ -19,14 +19,14 @@ __device__ __forceinline__ void wait_for_flag(const unsigned* flag) {
     } while (!raised);
 }
 
-// A counter of `members` that arrive and, when all of them have, leave: the last one leaves it at zero. What a member wrote
-// before it arrived can be read by those who have waited.
-__device__ __forceinline__ void arrive_at_counter(unsigned* counter, unsigned members) {
-    asm volatile("red.release.gpu.global.inc.u32 [%0], %1;" ::"l"(counter), "r"(2 * members - 1) : "memory");
+// A counter at which `members` arrive and which, when all of them have, `leavers` leave: the last one leaves it at zero.
+// What a member wrote before it arrived can be read by those who have waited.
+__device__ __forceinline__ void arrive_at_counter(unsigned* counter, unsigned members, unsigned leavers) {
+    asm volatile("red.release.gpu.global.inc.u32 [%0], %1;" ::"l"(counter), "r"(members + leavers - 1) : "memory");
 }
 
-__device__ __forceinline__ void leave_counter(unsigned* counter, unsigned members) {
-    asm volatile("red.relaxed.gpu.global.inc.u32 [%0], %1;" ::"l"(counter), "r"(2 * members - 1) : "memory");
+__device__ __forceinline__ void leave_counter(unsigned* counter, unsigned members, unsigned leavers) {
+    asm volatile("red.relaxed.gpu.global.inc.u32 [%0], %1;" ::"l"(counter), "r"(members + leavers - 1) : "memory");
 }
 
 __device__ __forceinline__ void wait_for_counter(const unsigned* counter, unsigned members) {

@@ -87,4 +87,7 @@ __device__ __forceinline__ void store_wait_group_read() {
 // Shows this thread's writes to shared memory to the copy engine and to the tensor cores.
 __device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
+// The same for global memory: plain writes before it and tensor copies behind it, on either side of what orders them.
+__device__ __forceinline__ void fence_async_proxy_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
+
 }  // namespace warptile

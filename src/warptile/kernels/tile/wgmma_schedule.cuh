@@ -44,6 +44,21 @@ struct WgmmaSchedule {
     // Whole tiles that this team has still to take.
     __device__ __forceinline__ int whole_tiles() const { return tile < whole ? (whole - 1 - tile) / teams + 1 : 0; }
 
+    // Turns of all teams, each taking one whole tile.
+    __device__ __forceinline__ int turns() const { return (whole + teams - 1) / teams; }
+
+    // Rows and columns of D, from the first on, in which all tiles of the first `turns` turns lie.
+    static __device__ __forceinline__ void extents(int m, int n, int turns, int& rows, int& columns) {
+        const int tiles_m = tiles_along(m, TILE::BM * CLUSTER_M), tiles_n = tiles_along(n, TILE::BN * CLUSTER_N);
+        const int grouped = ALONG_N ? tiles_n : tiles_m, along = ALONG_N ? tiles_m : tiles_n;
+        const int teams = gridDim.x / (CLUSTER_M * CLUSTER_N), tiles = min(turns * teams, tiles_m * tiles_n);
+        const int groups = (tiles + GROUP * along - 1) / (GROUP * along), high = min(GROUP, grouped);
+        const int wide = groups > 1 ? along : (tiles + high - 1) / high;
+        const int across = min(groups * GROUP, grouped);
+        rows = (ALONG_N ? wide : across) * TILE::BM * CLUSTER_M;
+        columns = (ALONG_N ? across : wide) * TILE::BN * CLUSTER_N;
+    }
+
     // The next work of this block; false when there is none.
     __device__ __forceinline__ bool next(Work& work) {
         int index = tile;

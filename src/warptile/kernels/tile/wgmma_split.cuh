@@ -25,9 +25,9 @@ struct SplitSums {
     __device__ __forceinline__ void finish(const ACCUMULATORS& sums) const {
         partial.write(first + split * stride, sums);
         if (threadIdx.x % WARPGROUP == 0) {
-            arrive_at_counter(counter, splits);
+            arrive_at_counter(counter, splits, splits);
             wait_for_counter(counter, splits);
-            leave_counter(counter, splits);
+            leave_counter(counter, splits, splits);
         }
         named_barrier<WARPGROUP>(partial.barrier);
         const int begin = PACKETS * split / splits, end = PACKETS * (split + 1) / splits;

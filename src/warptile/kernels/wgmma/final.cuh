@@ -4,6 +4,7 @@
 #include "ptx/cluster.cuh"
 #include "ptx/dependent_launch.cuh"
 #include "tile/wgmma_cluster_sums.cuh"
+#include "tile/wgmma_copies.cuh"
 #include "tile/wgmma_output.cuh"
 #include "tile/wgmma_partial.cuh"
 #include "tile/wgmma_ring.cuh"
@@ -21,7 +22,7 @@ enum WgmmaMode {
 
 template <int STAGES_, int CONSUMERS_, int MODE_, int CLUSTER_M_, int CLUSTER_N_, int CLUSTER_K_, int GROUP_,
           int CLASSES_, bool ALONG_N_, bool OVERLAP_, bool STREAM_, bool SPLIT_, bool BATCHED_, bool SHARED_A_,
-          bool SHARED_B_, bool ONCE_A_, bool ONCE_B_, bool ANY_START_>
+          bool SHARED_B_, bool ONCE_A_, bool ONCE_B_, bool ANY_START_, bool BESIDE_>
 struct WgmmaConfig {
     static constexpr int STAGES = STAGES_, CONSUMERS = CONSUMERS_, MODE = MODE_;
     static constexpr int CLUSTER_M = CLUSTER_M_, CLUSTER_N = CLUSTER_N_, CLUSTER = CLUSTER_M * CLUSTER_N, GROUP = GROUP_;
@@ -38,6 +39,8 @@ struct WgmmaConfig {
     static constexpr bool ONCE_A = ONCE_A_, ONCE_B = ONCE_B_;
     // Rows of A begin at any element: they go through registers.
     static constexpr bool ANY_START = ANY_START_;
+    // Warps beside the producer copy operands that lie badly, while the products of what they have copied are computed.
+    static constexpr bool BESIDE = BESIDE_;
     static constexpr int THREADS = WARPGROUP * (CONSUMERS + 1);
     // Bits of the blocks of a cluster that need the same rows of A as block 0 at the same depth, and the same columns of B.
     static constexpr unsigned ROW_OF_BLOCKS = CLUSTER_N == 1 ? 1 : 1 | 1 << CLUSTER_M, COLUMN_OF_BLOCKS = (1 << CLUSTER_M) - 1;
@@ -48,18 +51,21 @@ struct WgmmaConfig {
     static_assert(CLUSTER_K == 1 || SPLIT, "blocks of a cluster share the depth of a split tile");
     static_assert(!OVERLAP || (MODE == COOPERATIVE && !PARTIAL), "OVERLAP goes with whole, cooperative tiles");
     static_assert(CLASSES == 1 || (BATCHED && SHARED_B && !PARTIAL && !OVERLAP), "classes of rows share B, a tile each");
+    static_assert(!BESIDE || (OVERLAP && CONSUMERS == 2 && !BATCHED && !ANY_START), "copiers are beside overlapped stores");
     static_assert(!ANY_START || (MODE == COOPERATIVE && CLUSTER == 1 && !OVERLAP && !STREAM && !BATCHED),
                   "rows that begin at any element are one block's own, in the simplest schedule or with its depth split");
     // Of the registers of a multiprocessor, what the producer's warpgroup, with storers and without, and two consumers get a
     // thread.
     static constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
     static constexpr int STORER_REGISTERS = 56, CONSUMER_REGISTERS_BESIDE = 224;
+    static constexpr int COPIER_REGISTERS = 72, CONSUMER_REGISTERS_BESIDE_COPIERS = 216;
     // Where blocks share the depth of tiles of at most FEW_SUMS sums a thread: the producer has more to keep in mind.
     static constexpr int PRODUCER_REGISTERS_PARTIAL = 40, CONSUMER_REGISTERS_PARTIAL = 232, FEW_SUMS = 160;
     // Of a consumer's thread with OVERLAP, what sums and the part of a finished tile that waits have at most.
     static constexpr int HELD_REGISTERS = 192;
 };
 
+// With BESIDE A and B are the copies, of `source_a` and `source_b` (null: no copy), whose pitches are in bytes.
 // `other_rows` are maps of rows of A whose remainder by eight is 1 to 7, with ANY_START; `map_a` is of the first.
 template <typename OPERATION, typename TILE, typename CONFIG, bool STORE_BY_TMA, int STORE_WIDTH, typename... MAPS>
 __global__ void __launch_bounds__(CONFIG::THREADS, 1)
@@ -69,6 +75,7 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                 typename OPERATION::SCALE beta, const __grid_constant__ TensorMap map_a,
                 const __grid_constant__ TensorMap map_b, const __grid_constant__ TensorMap map_d, int streamed,
                 unsigned char* places, unsigned* flags, int batch, long long matrix_stride_c, long long matrix_stride_d,
+                const char* source_a, const char* source_b, long long source_pitch_a, long long source_pitch_b,
                 const __grid_constant__ MAPS... other_rows) {
     constexpr int CONSUMERS = CONFIG::CONSUMERS, CLUSTER = CONFIG::CLUSTER, CLUSTER_M = CONFIG::CLUSTER_M;
     constexpr int CLUSTER_K = CONFIG::CLUSTER_K;
@@ -140,13 +147,25 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
     typename RING::POSITION position;
 
     if (group == 0) {
-        if constexpr (CONSUMERS == 2) registers_down<STORERS       ? CONFIG::STORER_REGISTERS
+        if constexpr (CONSUMERS == 2) registers_down<STORERS           ? CONFIG::STORER_REGISTERS
+                                              : CONFIG::BESIDE ? CONFIG::COPIER_REGISTERS
                                               : PARTIAL_FEW ? CONFIG::PRODUCER_REGISTERS_PARTIAL
                                                             : CONFIG::PRODUCER_REGISTERS>();
+        constexpr int UNIT_BYTES = sizeof(typename OPERATION::ELEMENT), COPIERS = CONFIG::BESIDE ? WARPGROUP / 32 - 1 : 0;
+        static_assert(COPIERS == 0 || STORERS == 0, "copiers and storers are the same warps");
+        const auto lines = [](const char* source, const void* target, long long pitch, long long target_pitch, int count) {
+            return CopiedLines{source, static_cast<char*>(const_cast<void*>(target)), static_cast<unsigned>(pitch),
+                               static_cast<unsigned>(target_pitch) * UNIT_BYTES, source ? count : 0};
+        };
+        const WgmmaCopies<SCHEDULE, TILE::BK * UNIT_BYTES, UNIT_BYTES, COPIERS> copies{
+            m, n, lines(source_a, a, source_pitch_a, lda, m), lines(source_b, b, source_pitch_b, ldb, n), k * UNIT_BYTES, flags};
         if (threadIdx.x == 0) {
             const int beyond = gemm.k > 0 ? 0 : TILE::BK;  // no depth: one step of zeros, from outside the matrices
+            int turn = 0;  // with copies beside: whole tiles that this block has taken
             for (bool more = first(); more; more = schedule.next(work)) {
+                const bool copied_now = CONFIG::BESIDE && copies.has_slices(turn);
                 for (int step = work.first; step < work.first + work.steps; ++step) {
+                    if (copied_now && step % copies.STEPS == 0) copies.wait_for(turn * copies.slices() + step / copies.STEPS);
                     mbarrier_wait(ring.empty(position.stage), position.parity ^ 1);
                     const unsigned stage = ring.at(position.stage), full = ring.full(position.stage);
                     const int depth = step * TILE::BK + beyond;
@@ -172,7 +191,15 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
                     }
                     position.advance();
                 }
+                ++turn;
             }
+            // Who has no tile in the last turn leaves its counters all the same.
+            if constexpr (CONFIG::BESIDE)
+                for (; turn < schedule.turns(); ++turn)
+                    for (int slice = 0; copies.has_slices(turn) && slice < copies.slices(); ++slice)
+                        copies.wait_for(turn * copies.slices() + slice);
+        } else if (COPIERS > 0 && threadIdx.x >= 32) {
+            copies.run(blockIdx.x * COPIERS + threadIdx.x / 32 - 1);
         } else if (STORERS > 0 && threadIdx.x / 32 >= 1 && threadIdx.x / 32 <= STORERS) {
             // All but what waits of the last tile, which consumers copy: they have nothing else to do then.
             OUTPUT output{gemm, map_d, buffers_of(threadIdx.x / 32 - 1), 0, 0, matrix_stride_d};
@@ -181,7 +208,8 @@ __global__ void __launch_bounds__(CONFIG::THREADS, 1)
         if constexpr (CLUSTER_K > 1) cluster_barrier<true>();  // consumers say that their sums can be read
     } else {
         if constexpr (CONSUMERS == 2)
-            registers_up<STORERS       ? CONFIG::CONSUMER_REGISTERS_BESIDE
+            registers_up<STORERS           ? CONFIG::CONSUMER_REGISTERS_BESIDE
+                         : CONFIG::BESIDE ? CONFIG::CONSUMER_REGISTERS_BESIDE_COPIERS
                          : PARTIAL_FEW ? CONFIG::CONSUMER_REGISTERS_PARTIAL
                                        : CONFIG::CONSUMER_REGISTERS>();
         const int consumer = group - 1, first_row = PINGPONG_MODE ? 0 : consumer * BLOCKS * 64;

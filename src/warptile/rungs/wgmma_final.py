@@ -51,7 +51,8 @@ STORER_SAVES, STORER_COSTS = 6, 8
 """Registers that a thread needs less where a storer copies rows of D in its place, and more where it copies columns."""
 
 COPY_REGISTERS = 12
-"""More of them where it copies D itself, in a cluster: all of it, or the ends of rows of 32 bits."""
+"""More of them where it copies D itself, in a cluster: all of it, or the ends of rows, but those of 16 bits with
+PINGPONG."""
 
 
 def _final_shared(problem: Problem, config: Config) -> int:
@@ -196,8 +197,8 @@ def _registers_reason(seen: Problem, config: Config) -> str | None:
         has = REGISTERS_BESIDE_STORERS
         needed += STORER_COSTS if config["SWAP"] else -STORER_SAVES
     elif config["CM"] * config["CN"] > 1 and not classes.stored_whole(seen):
-        in_classes = classes.in_classes(seen, config) and seen.d.dtype.bits == 16
-        needed += 0 if in_classes else COPY_REGISTERS
+        in_turns = classes.in_classes(seen, config) and seen.d.dtype.bits == 16 and config["PINGPONG"]
+        needed += 0 if in_turns else COPY_REGISTERS
     if needed > has:
         return f"a thread needs about {needed} registers and has {has}; take a smaller tile"
     return None

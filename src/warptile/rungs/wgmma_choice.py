@@ -45,6 +45,9 @@ EVEN_TURNS = (1, 2, 3)
 SPLITS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
 """Parts into which the depth is split, beside the most that multiprocessors allow."""
 
+SQUARE_GROUP = 16
+"""Tiles of a group with which the first turn, of 128 tiles of 128 x 256, needs as many rows as columns: the fewest."""
+
 MOST_STAGES = 12
 SHARED_BYTES, RESERVED_BYTES = 227 * 1024, 1024
 """Of a block that is alone on its multiprocessor, and what the system takes beside for each."""
@@ -123,10 +126,10 @@ def split(config: Config, parts: int, sms: int = MULTIPROCESSORS) -> Config:
 def pool(problem: Problem, sms: int = MULTIPROCESSORS) -> Iterator[tuple[float, Config]]:
     """Every tile that is not mostly empty, in every depth of a stage and every split of K, with its microseconds on at
     most so many multiprocessors."""
-    views: dict[tuple[int, int, int], View] = {}
+    views: dict[tuple[int, ...], View] = {}
 
     def view(config: Config) -> View:
-        of = config["SWAP"], config["OVERLAP"], config["BN"]
+        of = tuple(config[key] for key in ("SWAP", "OVERLAP", "BM", "BN", "GROUP"))
         if of not in views:
             views[of] = tiles.view(problem, config)
         return views[of]
@@ -150,6 +153,9 @@ def pool(problem: Problem, sms: int = MULTIPROCESSORS) -> Iterator[tuple[float, 
             late = {**whole, "OVERLAP": 1}
             if output.panels(view(late).problem, late)[1]:
                 found.append(_filled(view(late), late))
+            square = {**late, "GROUP": SQUARE_GROUP}
+            if view(late).copies and view(square).beside:
+                found.append(_filled(view(square), square))
             yield from ((microseconds_of(view(config), config), config) for config in found)
 
 

@@ -98,8 +98,9 @@ def _for_large(problem: Problem) -> Iterator[Config]:
     wide = tile(128, 256, OVERLAP=1)
     pairs = tile(128, 256, OVERLAP=1, CM=2)
     yield from (wide, pairs, tile(128, 256, OVERLAP=1, CN=2))
-    if tiles.view(problem, wide).beside:
-        yield {**wide, "GROUP": 16}  # the first turn, which waits for its copies, needs the fewest lines
+    square = {**wide, "GROUP": choice.SQUARE_GROUP}
+    if tiles.view(problem, square).beside:
+        yield square
     yield {**pairs, "SMS": MULTIPROCESSORS}
     yield from (tile(256, 192, CM=2), tile(256, 192, STREAM=1), tile(256, 192, CM=2, STREAM=1), tile(256, 192))
     yield from (tile(128, 192, PINGPONG=1, CM=2), tile(128, 192, PINGPONG=1))

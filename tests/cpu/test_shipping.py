@@ -16,7 +16,7 @@ from warptile.bench.tuning import environment_file
 from warptile.bench.workloads import BF16, to_problem
 from warptile.compile import compile_source
 from warptile.plan import config_text
-from warptile.rungs import RUNGS, wgmma_classes, wgmma_final, wgmma_tiles
+from warptile.rungs import RUNGS, wgmma_beside, wgmma_classes, wgmma_final, wgmma_tiles
 from warptile.source import translation_unit
 from warptile.tuned import Entry, ProblemClass, Search, Table, source_of
 
@@ -181,7 +181,8 @@ def small(problem, config):
     """Extents of one cluster of tiles (in classes: in each class of rows) and a part of another along N, and along M
     where the problem has such a part too, with its remainders by 16; and the configuration on fewer blocks."""
     rows, columns = config["BM"] * config["CM"], config["BN"] * config["CN"]
-    seen = wgmma_tiles.view(problem.problem(), config).problem
+    view = wgmma_tiles.view(problem.problem(), config)
+    seen = view.problem
     rows *= wgmma_classes.CLASSES if wgmma_classes.in_classes(seen, config) else 1
     m, n = (columns, rows) if config["SWAP"] else (rows, columns)
     made = dict(config)
@@ -189,7 +190,7 @@ def small(problem, config):
         taking = 1 if config["OVERLAP"] else 4  # with a second tile, inside whose steps the first is stored
         made["SMS"] = min(config["SMS"], taking * config["CM"] * config["CN"])
     another = 8 * (2 * config["SPLITS"] * config["CM"] * config["CN"] <= MULTIPROCESSORS)
-    for steps in DEPTHS:
+    for steps in DEPTHS[2:] if view.beside else DEPTHS:  # lines that are copied in slices have a whole one
         extents = (m + another * (problem.m % m > 0), n + another, max(steps, config["SPLITS"]) * config["BK"])
         small_m, small_n, k = (
             min(extent, -(-(each - extent % 16) // 16) * 16 + extent % 16)
@@ -204,12 +205,16 @@ def small(problem, config):
 def as_if_large(monkeypatch, problem, config):
     """Make the kernel's rules about many columns, and about what fills L2, say of small extents what they say of
     these."""
-    seen = wgmma_tiles.view(problem.problem(), config).problem
+    view = wgmma_tiles.view(problem.problem(), config)
+    seen = view.problem
     loaded_once = wgmma_final._loaded_once(seen, config)
     monkeypatch.setattr(wgmma_final, "_loaded_once", lambda *_: loaded_once)
     if seen.n >= WIDE:
         monkeypatch.setattr(wgmma_classes, "MANY_COLUMNS", 1)
         monkeypatch.setattr(wgmma_tiles, "FEW_COLUMNS", 0)
+    if view.beside:
+        monkeypatch.setattr(wgmma_beside, "MOST_LINES", seen.m + seen.n)
+        monkeypatch.setattr(wgmma_beside, "LEAST_TURNS", 1)
 
 
 @pytest.mark.parametrize("share", range(SHARES))

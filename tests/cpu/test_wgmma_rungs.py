@@ -341,7 +341,9 @@ def test_weights_that_are_loaded_once(monkeypatch: pytest.MonkeyPatch, swap: int
     monkeypatch.setattr("warptile.rungs.wgmma_final.H200", replace(H200, l2_bytes=0))
     config = {**small(FINAL), "SWAP": swap, "BM": 64, "BN": 64, "CONSUMERS": 1, "SMS": 2}
     of = problem(size=(50, 200, 136))
-    assert ("true, false, false>" if swap else "false, true, false>") in RUNGS[FINAL].name_expression(of, config)
+    assert ("true, false, false, false>" if swap else "false, true, false, false>") in RUNGS[FINAL].name_expression(
+        of, config
+    )
     ok(FINAL, 50, 200, 136, config=config, b_major="col")
 
 
@@ -527,6 +529,7 @@ REASONS = [
     (FINAL, problem(size=(64, 64, 64)), {"SPLITS": 2}, "K has 1 steps of 64"),
     (FINAL, problem(), {"BM": 256, "BN": 256}, "registers and has 240"),
     (FINAL, problem("float8_e4m3"), {"BM": 256, "BN": 128}, "registers and has 240"),
+    (FINAL, problem("float8_e4m3"), {"CM": 2, "CN": 2, "SMS": 4}, "producer of such a cluster spills"),
     (FINAL, problem(size=(4096, 4095, 4096)), {"OVERLAP": 1, "BN": 256, "SWAP": 1}, "registers and has 224"),
     (FINAL, problem(size=(4096, 4095, 4096)), {"STREAM": 1, "BM": 256}, "a D that TMA cannot store"),
     (FINAL, problem(size=(4092, 4095, 4096)), {"CN": 2, "SMS": 4, "BM": 256, "BN": 192}, "registers and has 240"),

@@ -153,10 +153,12 @@ def _has_storers(seen: Problem, config: Config) -> bool:
 
 
 def _promotion_reason(seen: Problem, config: Config) -> str | None:
-    """Why short sums would be too long, or None."""
+    """Why sums of 8-bit floats cannot be promoted so, or None."""
     if tiles.promoted(seen) and config["BK"] % tiles.PROMOTED_DEPTH:
         depth = f"multiples of {tiles.PROMOTED_DEPTH}"
         return f"BK is {config['BK']}; with accumulate='float32' stages of 8-bit floats are {depth}"
+    if tiles.promoted(seen) and min(config["CM"], config["CN"]) > 1:
+        return "CM, CN are 2, 2; with accumulate='float32' of 8-bit floats the producer of such a cluster spills"
     return None
 
 

@@ -161,8 +161,8 @@ def make_plan(
         UnsupportedError: no such rung or architecture, or nothing legal; the message gives each reason.
     """
     target = arches.arch(arch)
-    if max_sms is not None and max_sms < 1:
-        raise UnsupportedError(f"max_sms is {max_sms}; a launch has a block at least, such as max_sms=120")
+    if max_sms is not None and (not isinstance(max_sms, int) or max_sms < 1):
+        raise UnsupportedError(f"max_sms is {max_sms!r}; it takes a whole number from 1 on, such as max_sms=120")
     if config is not None and rung is None:
         raise UnsupportedError("config was given without a rung; name it, such as rung='simt-warptile'")
     taken = [each for each in RUNGS.values() if each.sparse == problem.a.sparse]

@@ -99,7 +99,9 @@ def test_products_on_two_multiprocessors_are_right():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"max_sms": 0}, "max_sms is 0"),
+        ({"max_sms": 0}, "max_sms is 0; it takes a whole number"),
+        ({"max_sms": 1.5}, "max_sms is 1.5; it takes a whole number"),
+        ({"max_sms": "all"}, "max_sms is 'all'; it takes a whole number"),
         ({"max_sms": 4, "rung": "simt-warptile"}, r"its launch has \d+ blocks; max_sms is 4"),
         ({"max_sms": 4, "rung": "wgmma-final", "config": dict(FINAL.default_config(problem(4096, 4096, 4096)))},
          r"its launch has \d+ blocks; max_sms is 4"),

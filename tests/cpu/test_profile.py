@@ -6,7 +6,7 @@ import ncu_stand_in
 import pytest
 
 from warptile.bench.lines import busiest, from_emulator, from_ncu, short_name, text_of
-from warptile.bench.ncu import ProfileError, launched, number, parse_raw, unknown_metrics
+from warptile.bench.ncu import ProfileError, launch_each, launched, number, parse_raw, unknown_metrics
 from warptile.bench.profile import (
     METRICS,
     LaunchRequest,
@@ -174,9 +174,15 @@ def test_source_lines_add_up_their_instructions_and_not_the_sums_above_them():
     assert by_place["mma.hpp", 7].counters == {"instructions": 3}
 
 
-def test_launches_that_failed_keep_the_others_in_order():
-    output = "warptile-launch 0 ok\n==PROF== x\nwarptile-launch 1 DeviceError: no\nwarptile-launch 2 ok\n"
-    assert launched(output) == ([0, 2], {1: "DeviceError: no"})
+def test_launches_that_failed_keep_the_others_in_order(capsys):
+    def launch(request):
+        print("==PROF== x")
+        if request == "b":
+            raise ValueError("no\n  place")
+
+    assert launch_each("abc", launch) == 1
+    assert launched(capsys.readouterr().out) == ([0, 2], {1: "ValueError: no place"})
+    assert launch_each("ac", launch) == 0
 
 
 def test_metrics_that_the_gpu_lacks_are_found_in_the_errors():

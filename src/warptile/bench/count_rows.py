@@ -15,6 +15,7 @@ import msgspec
 
 from warptile.bench.baseline import WORKSPACE_BYTES, CublasLt
 from warptile.bench.comparison import Device
+from warptile.bench.ncu import launch_each
 from warptile.bench.pool import Pool, PooledProduct
 from warptile.bench.row_counters import CountRequest
 from warptile.bench.sweep import SEED, begin_of
@@ -71,22 +72,18 @@ class Rows:
 def main(path: str) -> int:
     """Launch all requests of a file; 1 when one failed."""
     requests = msgspec.json.decode(Path(path).read_bytes(), type=list[CountRequest])
-    rows, streams, failures = Rows(requests), [], 0
-    for index, request in enumerate(requests):
-        try:
-            candidate, stream = rows.candidate(request), driver.Stream()
-            streams.append(stream)  # kept, so that no later one takes its number
+    rows, streams = Rows(requests), []
+
+    def launch(request: CountRequest) -> None:
+        candidate, stream = rows.candidate(request), driver.Stream()
+        streams.append(stream)  # kept, so that no later one takes its number
+        candidate.launch(0, stream.handle)
+        stream.synchronize()
+        with driver.profiled():
             candidate.launch(0, stream.handle)
             stream.synchronize()
-            with driver.profiled():
-                candidate.launch(0, stream.handle)
-                stream.synchronize()
-            answer = "ok"
-        except Exception as error:
-            failures += 1
-            answer = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        print(f"warptile-launch {index} {answer}", flush=True)
-    return 1 if failures else 0
+
+    return launch_each(requests, launch)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from warptile.bench.ncu import launch_each
 from warptile.bench.profile import LaunchRequest
 from warptile.bench.workloads import to_problem
 from warptile.device_product import host_operands
@@ -44,16 +45,7 @@ def main(path: str) -> int:
     requests = msgspec.json.decode(Path(path).read_bytes(), type=list[LaunchRequest])
     driver.enter()
     arch = driver.device_info().arch
-    failures = 0
-    for index, request in enumerate(requests):
-        try:
-            launch(request, arch)
-            answer = "ok"
-        except Exception as error:
-            failures += 1
-            answer = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        print(f"warptile-launch {index} {answer}", flush=True)
-    return 1 if failures else 0
+    return launch_each(requests, lambda request: launch(request, arch))
 
 
 if __name__ == "__main__":

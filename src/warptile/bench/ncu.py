@@ -8,10 +8,13 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from warptile.errors import NoDeviceError, WarptileError
+
+Request = TypeVar("Request")
 
 MOST_TRIES = 8
 """How often a collection is tried again with fewer metrics."""
@@ -106,6 +109,21 @@ def parse_kernels(text: str) -> list[tuple[str, dict[str, float]]]:
 def parse_raw(text: str) -> list[dict[str, float]]:
     """The raw page: one dict of metrics for each launch, in launch order."""
     return [metrics for _, metrics in parse_kernels(text)]
+
+
+def launch_each(requests: Iterable[Request], launch: Callable[[Request], None]) -> int:
+    """The driver program's work: launch all requests and print a line for each, which `launched` reads; 1 when one
+    failed, which the others survive."""
+    failures = 0
+    for index, request in enumerate(requests):
+        try:
+            launch(request)
+            answer = "ok"
+        except Exception as error:
+            failures += 1
+            answer = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        print(f"warptile-launch {index} {answer}", flush=True)
+    return 1 if failures else 0
 
 
 def launched(output: str) -> tuple[list[int], dict[int, str]]:

@@ -127,9 +127,10 @@ def pool(problem: Problem, sms: int = MULTIPROCESSORS) -> Iterator[tuple[float, 
     """Every tile that is not mostly empty, in every depth of a stage and every split of K, with its microseconds on at
     most so many multiprocessors."""
     views: dict[tuple[int, ...], View] = {}
+    matters = ("SWAP",) if tiles.lies_well(problem) else ("SWAP", "OVERLAP", "BM", "BN", "GROUP")
 
     def view(config: Config) -> View:
-        of = tuple(config[key] for key in ("SWAP", "OVERLAP", "BM", "BN", "GROUP"))
+        of = tuple(config[key] for key in matters)
         if of not in views:
             views[of] = tiles.view(problem, config)
         return views[of]

@@ -51,7 +51,7 @@ def in_classes(seen: Problem, config: Config) -> bool:
 
 def as_classes(seen: Problem, config: Config) -> Problem:
     """The same product as a batch of classes of rows; as it is where that is not possible or of no use."""
-    if "SPLITS" not in config or seen.batch > 1 or seen.m % CLASSES:
+    if "SPLITS" not in config or seen.batch > 1 or seen.m % CLASSES or stored_whole(seen):
         return seen
     if seen.a.major != "row" or seen.a.alignment_bytes < MAX_ALIGNMENT_BYTES:
         return seen

@@ -97,6 +97,12 @@ def needs_copy(operand: Operand, *, is_a: bool) -> bool:
     return across or operand.alignment_bytes < MAX_ALIGNMENT_BYTES
 
 
+def lies_well(problem: Problem) -> bool:
+    """Whether the kernel takes all operands as they lie, whatever its configuration."""
+    copied = needs_copy(problem.a, is_a=True) or needs_copy(problem.b, is_a=False)
+    return not copied and classes.stored_whole(problem)
+
+
 def any_start(seen: Problem, config: Config) -> bool:
     """Whether rows of A that lie badly are taken as they lie, through registers, as wgmma-final alone does: of 16 bits,
     along K, streamed past few columns, in the simplest schedule or with their depth split."""

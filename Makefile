@@ -1,7 +1,8 @@
 # make ladder        set up .venv, then climb the ladder (on the GPU if there is one, else on the emulator)
-# make test          set up .venv, then `make check` and every test that needs no GPU
+# make test          set up .venv, then `make check` and the tests that need no GPU: every rung, type, check and planted bug
+# make test-all      the same with every combination of three parameters, which takes far longer
 # make test-gpu      the tests that need a GPU
-# make check         ruff (lint, format) and mypy --strict
+# make check         ruff (lint, format), clang-format, mypy --strict and the test of import directions
 #
 # PYTHON=python3.12  the interpreter that makes .venv (3.11 or newer)
 # VENV=              no environment at all: run with PYTHON and the packages that it already has
@@ -19,25 +20,34 @@ else
   INSTALLED := $(VENV)/.installed
 endif
 
-.PHONY: ladder test test-gpu check format clean
+CLANG_FORMAT := find src/warptile/kernels -name '*.cuh' | xargs $(RUN) -c 'from clang_format import clang_format; clang_format()'
+PYTEST := -m pytest --durations=15 -rs
+
+.PHONY: ladder test test-all test-gpu check format clean
 
 ladder: $(INSTALLED)
 	@$(RUN) -m warptile.cli.main ladder $(ARGS)
 
 test: check
-	@$(RUN) -m pytest -n 2 --dist worksteal -rs tests/cpu tests/gpu
+	@$(RUN) $(PYTEST) -n 2 --dist worksteal tests/cpu tests/gpu
+
+test-all: check
+	@WARPTILE_TESTS=all $(RUN) $(PYTEST) -n 2 --dist worksteal tests/cpu tests/gpu
 
 test-gpu: $(INSTALLED)
-	@$(RUN) -m pytest -rs tests/gpu
+	@$(RUN) $(PYTEST) tests/gpu
 
 check: $(INSTALLED)
 	@$(RUN) -m ruff check --quiet .
 	@$(RUN) -m ruff format --check --quiet .
+	@$(CLANG_FORMAT) --dry-run --Werror
 	@$(RUN) -m mypy
+	@$(RUN) -m pytest tests/cpu/repository/test_imports.py
 
 format: $(INSTALLED)
 	@$(RUN) -m ruff check --fix --quiet .
 	@$(RUN) -m ruff format --quiet .
+	@$(CLANG_FORMAT) -i
 
 clean:
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis

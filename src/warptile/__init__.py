@@ -6,12 +6,14 @@ Importing it loads no NumPy, no CUDA library and no framework; each public name 
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from warptile.api import MatmulPlan, matmul, plan
+    from warptile.arrays.sparse import SparseMatrix, sparsify
     from warptile.errors import (
+        ArgumentError,
+        ArgumentTypeError,
         CompileError,
         DeviceError,
         DTypeError,
@@ -23,12 +25,12 @@ if TYPE_CHECKING:
         UnsupportedError,
         WarptileError,
     )
-    from warptile.matmul import MatmulPlan, matmul, plan
-    from warptile.sparse import SparseMatrix, sparsify
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ArgumentError",
+    "ArgumentTypeError",
     "CompileError",
     "DTypeError",
     "DeviceError",
@@ -48,8 +50,8 @@ __all__ = [
 ]
 
 _HOME = {name: "warptile.errors" for name in __all__ if name.endswith("Error")}
-_HOME |= dict.fromkeys(("MatmulPlan", "matmul", "plan"), "warptile.matmul")
-_HOME |= dict.fromkeys(("SparseMatrix", "sparsify"), "warptile.sparse")
+_HOME |= dict.fromkeys(("MatmulPlan", "matmul", "plan"), "warptile.api")
+_HOME |= dict.fromkeys(("SparseMatrix", "sparsify"), "warptile.arrays.sparse")
 
 
 def __getattr__(name: str) -> Any:
@@ -62,14 +64,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-class _Package(ModuleType):
-    """Keeps a public function visible when a module of the same name (``matmul``, ``plan``) is imported."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if not (name in _HOME and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

@@ -15,10 +15,10 @@ class Arch:
         name: the target as the compiler spells it, such as ``"sm_90a"``.
         capability: compute capability times ten.
         shared_bytes_per_block: most shared memory a block may have, dynamic part opted in to.
-        shared_bytes_per_sm: shared memory of one multiprocessor.
-        max_warps_per_sm: resident warps of one multiprocessor.
-        max_blocks_per_sm: resident blocks of one multiprocessor.
-        registers_per_sm: 32-bit registers of one multiprocessor.
+        shared_bytes_per_sm: shared memory of one SM.
+        max_warps_per_sm: resident warps of one SM.
+        max_blocks_per_sm: resident CTAs of one SM.
+        registers_per_sm: 32-bit registers of one SM.
         has_cp_async: ``cp.async`` copies global to shared memory without registers (sm_80 on).
     """
 
@@ -35,6 +35,12 @@ class Arch:
         """Whether ``cp.async`` exists."""
         return self.capability >= 80
 
+
+MAX_THREADS = 1024
+"""Most threads of a block: CUDA C++ Programming Guide, "Technical specifications per compute capability"."""
+
+L2_SHARE_FOR_OPERANDS = 0.6
+"""Share of L2 that operands can count on: the H200's L2 is two halves that keep some lines twice. An assumption."""
 
 _KIB = 1024
 ARCHES = {
@@ -70,9 +76,9 @@ def arch(name: str) -> Arch:
 
 @dataclass(frozen=True)
 class WgmmaCosts:
-    """What the parts of wgmma-final cost on one GPU model: see `warptile.rungs.wgmma_cost`.
+    """What the parts of wgmma-final cost on one GPU model: see `warptile.rungs.wgmma.cost`.
 
-    Clocks are of one multiprocessor at ``clock_hz``; energies in picojoules, of a 16-bit multiply or add and of a byte
+    Clocks are of one SM at ``clock_hz``; energies in picojoules, of a 16-bit multiply or add and of a byte
     moved; ``watts`` is what the power limit leaves for them; ``missed`` is the share of repeated loads that L2 does not
     serve. ``norm`` says how well the parts hide each other: the greater, the better.
     """
@@ -207,6 +213,9 @@ H200 = Device(
 """Issue and copy rates measured on an H200 SXM, 2026-11-20, driver 580.159, CUDA 13.0. float64 is m16n8k16, for WMMA
 m8n8k4. 8-bit floats have float16's rate: sm_90's machine code unpacks them (F2FP) and multiplies by HMMA, two for each
 m16n8k32. The clock is that of a tensor-core loop at the 700 W cap. ``l2_bytes_per_s`` and ``launch_s`` are
-assumptions. ``wgmma_costs`` are fitted to searches-h200-20261122T034818 and -T041535 (docs/planning.md), but for
-``cluster_meeting_clocks``: no search had it yet, five tiles timed with sums through global and through shared memory
-have it."""
+assumptions. ``wgmma_costs`` are fitted to `WGMMA_COSTS_RECORDS` (docs/planning.md), but for ``cluster_meeting_clocks``:
+no search had it yet, five tiles timed with partial accumulators exchanged through global and through shared memory have
+it."""
+
+WGMMA_COSTS_RECORDS = ("searches-h200-20261122T034818", "searches-h200-20261122T041535")
+"""The records that ``H200.wgmma_costs`` are fitted to, which `warptile.bench.campaign.fit_costs` reads."""

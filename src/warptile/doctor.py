@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from warptile import headers
 from warptile.arch import ARCHES, REFERENCE_ARCH
-from warptile.cache import Cache
+from warptile.codegen import headers
+from warptile.codegen.cache import Cache
 from warptile.errors import DeviceError, NoDeviceError, WarptileError
 
 State = Literal["ok", "missing", "problem"]
@@ -57,7 +57,7 @@ class Finding:
 
 def check_nvrtc() -> Finding:
     """Whether NVRTC loads, and compiles for the reference architecture."""
-    from warptile.compile import compiler_version, supported_arches
+    from warptile.codegen.nvrtc import compiler_version, supported_arches
 
     try:
         version, arches = compiler_version(), supported_arches()
@@ -72,7 +72,7 @@ def check_nvrtc() -> Finding:
 
 def check_headers() -> Finding:
     """Whether one folder has all CUDA headers that the kernels include."""
-    from warptile.compile import nvrtc_release
+    from warptile.codegen.nvrtc import nvrtc_release
 
     try:
         folder = headers.cuda_include_folder(nvrtc_release()[0])
@@ -83,8 +83,8 @@ def check_headers() -> Finding:
 
 def check_compile() -> Finding:
     """Whether a kernel with all the headers really compiles, without the cache."""
-    from warptile.compile import compile_source
-    from warptile.source import Source
+    from warptile.codegen.nvrtc import compile_source
+    from warptile.codegen.translation_unit import Source
 
     text = (
         "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n#include <mma.h>\n"

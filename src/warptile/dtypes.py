@@ -78,10 +78,10 @@ _ALL = (
     DType("uint4", 4, "uint", "warptile::uint4_packed", "u4", "uint4", None, _S32, largest=15),
     DType("bit1", 1, "bit", "warptile::bit_packed", "b1", "uint8", None, ("int32", "int32_xor"), largest=1),
     DType("int32", 32, "int", "int", "s32", "int32", "int32", ("int32",), largest=2**31 - 1),
-    # Accumulators alone. Of 8-bit floats: sums as Hopper's tensor cores keep them, truncated to 13 bits of fraction.
+    # Accumulators alone. Of 8-bit floats: as Hopper's tensor cores accumulate, truncated to 13 bits of fraction.
     DType("float32_fast", 32, "float", "warptile::fast_float", "f32", "float32", "float32", (), 12, -126,
           _top(13, 127)),
-    # Stored as int32: sums that saturate at each instruction; ones counted of XOR instead of AND.
+    # Stored as int32: accumulators that saturate at each instruction; ones counted of XOR instead of AND.
     DType("int32_saturating", 32, "int", "warptile::saturating_int", "s32", "int32", "int32", (), largest=2**31 - 1),
     DType("int32_xor", 32, "int", "warptile::xor_int", "s32", "int32", "int32", (), largest=2**31 - 1),
 )  # fmt: skip

@@ -12,6 +12,14 @@ class WarptileError(Exception):
     """Root of all errors raised on purpose by warptile."""
 
 
+class ArgumentError(WarptileError, ValueError):
+    """An argument whose value is never legal, whatever the arrays are."""
+
+
+class ArgumentTypeError(WarptileError, TypeError):
+    """An argument of the wrong Python type, or one that the function does not have."""
+
+
 class ShapeError(WarptileError, ValueError):
     """Operand shapes that do not multiply, broadcast or match."""
 
@@ -51,11 +59,13 @@ class DeviceError(WarptileError, RuntimeError):
 
     Attributes:
         driver_name: the driver's own name for it, such as ``CUDA_ERROR_ILLEGAL_ADDRESS``, or None.
+        context_lost: the GPU's context answers nothing from now on; only a new process can use that GPU.
     """
 
-    def __init__(self, message: str, driver_name: str | None = None) -> None:
+    def __init__(self, message: str, driver_name: str | None = None, *, context_lost: bool = False) -> None:
         super().__init__(message)
         self.driver_name = driver_name
+        self.context_lost = context_lost
 
 
 class NoDeviceError(DeviceError):
@@ -64,7 +74,7 @@ class NoDeviceError(DeviceError):
 
 @dataclass(frozen=True)
 class SourceLocation:
-    """Where an instruction stands: its PTX line and, from ``.loc``, its CUDA line.
+    """Location of an instruction: its PTX line and, from ``.loc``, its CUDA line.
 
     Attributes:
         callers: of an inlined function, file and line of the call, and of the call around it, outwards.
@@ -128,6 +138,10 @@ class AccumulatorOverflow(EmulationError):
     """A tensor core made an infinity of finite numbers: the accumulator's type is too narrow."""
 
 
+class ParameterMismatch(EmulationError):
+    """Arguments of a launch whose number or sizes are not those of the kernel's parameters."""
+
+
 class UnwrittenOutput(EmulationError):
     """An output element that the kernel never wrote."""
 
@@ -151,7 +165,7 @@ class DataRace(EmulationError):
         kind: what came first and what second: ``write-read``, ``read-write`` or ``write-write``; ``start-access`` and
             ``exit-access`` where a block's shared memory is used by another that does not know it to be there;
             ``launch-access`` and ``launch-end`` where a thread has not waited for the launch before its own.
-        first: where the access stands that came first; ``location`` is that of the second.
+        first: location of the access that came first; ``location`` is that of the second.
     """
 
     def __init__(

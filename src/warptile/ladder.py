@@ -8,32 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from warptile.arrays import packed
-from warptile.compile import CompiledKernel
-from warptile.device_product import DeviceProduct, products_per_rounding, stored_operand
+from warptile.arrays.array_view import packed
+from warptile.arrays.operands import OUTPUTS
+from warptile.codegen.nvrtc import CompiledKernel
 from warptile.dtypes import DTYPES, DType
 from warptile.errors import UnsupportedError, WarptileError
-from warptile.execute import Backend, EmulatorBackend, GpuBackend, compiled, planned
-from warptile.operands import OUTPUTS
-from warptile.plan import Plan
+from warptile.planning.plan import Plan, illegal
 from warptile.problem import Problem
-from warptile.reference import (
+from warptile.rungs import Rung
+from warptile.runtime.execute import Backend, EmulatorBackend, GpuBackend, compiled, planned
+from warptile.runtime.host_operands import stored_operand
+from warptile.verify.reference import (
     Array,
     Reference,
     error_ratio,
     first_wrong,
     guarded,
     is_correct,
+    products_per_rounding,
     random_operand,
     reference,
     stored_shape,
 )
-from warptile.rungs import Rung
+
+if TYPE_CHECKING:
+    from warptile.runtime.device_product import DeviceProduct
 
 EMULATED_SIZE = (192, 160, 96)
 """m, n, k without a GPU: a ragged grid of 128 x 128 tiles and three steps of 32, small enough for the whole ladder."""
@@ -69,7 +73,7 @@ class ProblemSize(msgspec.Struct, frozen=True):
     dtype: str
 
 
-class Resources(msgspec.Struct, frozen=True):
+class CompiledResources(msgspec.Struct, frozen=True):
     """What a compiled kernel takes: registers of a thread, shared bytes of a block, spilled bytes of a thread."""
 
     registers: int
@@ -77,8 +81,8 @@ class Resources(msgspec.Struct, frozen=True):
     spill_bytes: int
 
 
-class Predicted(msgspec.Struct, frozen=True):
-    """`warptile.predict`'s figures."""
+class PredictedTime(msgspec.Struct, frozen=True):
+    """`warptile.planning.cost_bounds`'s figures."""
 
     time_ms: float
     bound: str
@@ -125,13 +129,13 @@ class RungResult(msgspec.Struct, frozen=True, kw_only=True):
     failure: str | None = None
     unsupported: bool = False
     config: dict[str, int] = {}
-    resources: Resources | None = None
+    resources: CompiledResources | None = None
     counters: dict[str, float] = {}
     copy_bytes: int = 0
     time_ms: float | None = None
     tflops: float | None = None
     of_cublas: float | None = None
-    predicted: Predicted | None = None
+    predicted: PredictedTime | None = None
     measured: dict[str, Any] | None = None
 
 
@@ -164,7 +168,7 @@ def climb(
         dtype: operand type of every rung that takes it; by default each rung's usual one.
         accumulate: accumulator of every rung that has it for its operand type; by default the usual one.
         seed: of the normal random operands.
-        baseline: on the GPU, what each rung is timed beside.
+        baseline: on the GPU, what each rung is compared with.
         recorded: looks up earlier results.
     """
     place: _Emulator | _Gpu
@@ -192,9 +196,18 @@ def plan_for(
     """
     taken = types_taken(rung)
     names = dict.fromkeys([*([dtype] if dtype in taken else []), *taken])
+    by_type = [list(_problems(rung, DTYPES[name], size, accumulate)) for name in names]
+    device = backend.device
+    # A legal default is found without listing candidates. Where there is none, those of one type say why.
+    legal = (
+        problem
+        for problems in by_type
+        for problem in problems
+        if illegal(rung, problem, rung.default_config(problem, device), device) is None
+    )
+    first = next(legal, None)
     reason: UnsupportedError | None = None
-    problems = (each for name in names for each in _problems(rung, DTYPES[name], size, accumulate))
-    for problem in problems:
+    for problem in [first] if first is not None else by_type[0]:
         try:
             return planned(problem, backend, rung=rung.name)
         except UnsupportedError as error:
@@ -227,7 +240,7 @@ def _problems(rung: Rung, element: DType, size: tuple[int, int, int], accumulate
 
 
 def _arrangement(problem: Problem) -> str:
-    """How A and B lie in memory, and whether A is sparse."""
+    """The layouts of A and B, and whether A is sparse, as a key."""
     return f"{problem.a.major} {problem.b.major}{' sparse' if problem.a.sparse else ''}"
 
 
@@ -244,18 +257,18 @@ def _climbed(
     recorded: Recorded | None,
 ) -> RungResult:
     plan: Plan | None = None
-    resources: Resources | None = None
+    resources: CompiledResources | None = None
     try:
         plan = plan_for(rung, size, backend, *types)
         kernel = compiled(plan)
-        resources = Resources(
+        resources = CompiledResources(
             kernel.resources.registers,
-            kernel.resources.static_shared_bytes + rung.dynamic_shared_bytes(plan.problem, plan.config),
+            kernel.resources.static_shared_bytes + plan.kernel.dynamic_shared_bytes,
             kernel.resources.spill_bytes,
         )
         run = place.run(plan, kernel)
     except (WarptileError, MemoryError) as error:
-        run = _Run(failure=f"{type(error).__name__}: {error}", unsupported=isinstance(error, UnsupportedError))
+        run = _RungRun(failure=f"{type(error).__name__}: {error}", unsupported=isinstance(error, UnsupportedError))
     return RungResult(
         **_who(rung, plan),
         correct=run.failure is None,
@@ -290,14 +303,14 @@ def _who(rung: Rung, plan: Plan | None) -> dict[str, Any]:
             "out_dtype": out,
             "accumulator": accumulator,
             "config": dict(plan.config),
-            "copy_bytes": sum(copy.moved_bytes for copy in plan.copies),
-            "predicted": Predicted(prediction.time_ms, prediction.bound, prediction.tflops, prediction.arch),
+            "copy_bytes": sum(copy.moved_bytes for copy in plan.kernel.repacks),
+            "predicted": PredictedTime(prediction.time_ms, prediction.bound, prediction.tflops, prediction.arch),
         }
     return who
 
 
 @dataclass(frozen=True)
-class _Run:
+class _RungRun:
     """What became of one rung."""
 
     ratio: float | None = None
@@ -317,7 +330,7 @@ class _Emulator:
         self._operands: dict[tuple[str, str], tuple[Array, Array, dict[str, Array]]] = {}
         self._expected: dict[tuple[str | int, ...], Reference] = {}
 
-    def run(self, plan: Plan, kernel: CompiledKernel) -> _Run:
+    def run(self, plan: Plan, kernel: CompiledKernel) -> _RungRun:
         """One launch. The emulator itself refuses accesses outside the operands and outputs left unwritten."""
         problem = plan.problem
         _, b, of_a = self._drawn(problem)
@@ -330,10 +343,10 @@ class _Emulator:
             counters["arithmetic_intensity"] = problem.flops / traffic
         expected = self._reference(problem, products_per_rounding(plan.rung.family, problem.a.dtype))
         ratio = error_ratio(d, expected)
-        return _Run(ratio, _complaint(d, expected, ratio), counters=counters)
+        return _RungRun(ratio, _complaint(d, expected, ratio), counters=counters)
 
     def _drawn(self, problem: Problem) -> tuple[Array, Array, dict[str, Array]]:
-        """A and B as they lie in memory, (m, k) and (k, n), or (k, m) and (n, k) where they are column-major, and what
+        """A and B as stored, (m, k) and (k, n), or (k, m) and (n, k) where they are column-major, and what
         is stored of A."""
         key = (problem.a.dtype.name, _arrangement(problem))
         if key not in self._operands:
@@ -370,8 +383,8 @@ class _Gpu:
         self._rows: Array | None = None
         self._expected: dict[int, Reference] = {}
 
-    def run(self, plan: Plan, kernel: CompiledKernel) -> _Run:
-        """One checked launch, then interleaved rounds beside the baseline."""
+    def run(self, plan: Plan, kernel: CompiledKernel) -> _RungRun:
+        """One checked launch, then rounds interleaved with the baseline."""
         from warptile.gpu import driver, timing
 
         with driver.on_device(self._backend.info.ordinal):
@@ -388,13 +401,15 @@ class _Gpu:
             times = timing.compare(candidates, schedule=schedule)
             product.unload(plan)
         ratio = timing.speed_ratio(times["rung"], times["baseline"]).median if self._baseline is not None else None
-        return _Run(checked.error_ratio, checked.wrong, time_ms=times["rung"].median_ms, of_baseline=ratio)
+        return _RungRun(checked.error_ratio, checked.wrong, time_ms=times["rung"].median_ms, of_baseline=ratio)
 
     def _at(self, problem: Problem) -> DeviceProduct:
         """Operands of this problem's types; those of the types before are given back."""
         key = (*_types(problem), _arrangement(problem))
         if self._product is None or key != self._key:
             self.close()
+            from warptile.runtime.device_product import DeviceProduct
+
             self._product = DeviceProduct(problem, seed=self._seed)
             self._key, self._expected = key, {}
             self._rows = _stripe_rows(problem.m, self._seed) if problem.flops > CHECKED_FLOPS else None

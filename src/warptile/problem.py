@@ -17,11 +17,13 @@ class Operand:
 
     Attributes:
         dtype: element type.
-        major: ``"row"`` (a row is contiguous) or ``"col"`` (a column is contiguous).
-        leading_dimension: elements from one row (column) to the next.
+        major: layout: ``"row"`` for row-major (a row is contiguous), ``"col"`` for column-major.
+        leading_dimension: elements from one row (column) to the next; of A and B ``alignment_bytes`` divides its
+            bytes also where there is a single row (column), since kernels form the address of the next one.
         alignment_bytes: largest power of two, at most 16, that divides the base address and the byte distance of
             every row (column) and of every matrix of a batch; it decides how wide a load may be.
-        sparse: half of the elements along K are stored, the others are zero; metadata says which (`warptile.sparse`).
+        sparse: half of the elements along K are stored, the others are zero; metadata says which
+        (`warptile.arrays.sparse`).
         batch_stride: elements from one matrix of a batch to the next; 0: all share one, or there is one.
     """
 
@@ -106,7 +108,7 @@ class Problem:
 
     @property
     def single(self) -> Problem:
-        """One matrix of the batch, as it lies in memory."""
+        """One matrix of the batch, in the same layout."""
 
         def alone(operand: Operand) -> Operand:
             return replace(operand, batch_stride=0)

@@ -14,16 +14,16 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
 import captured
 from probes import Probe, Words, translation_unit
 from scalar_probes import SCALAR_PROBES
 from tensor_probes import TENSOR_PROBES
-from warptile.bench import environment
-from warptile.compile import compile_source, compiler_version
-from warptile.gpu import driver, executor
-from warptile.source import Source
+from warptile.bench.protocol import environment
+from warptile.codegen.nvrtc import compile_source, compiler_version
+from warptile.codegen.translation_unit import Source
+from warptile.gpu import driver, loader
 
 MORE_TILES = 10
 """Of each kind in ``words_tensor.npz``."""
@@ -53,7 +53,7 @@ class Gpu:
             driver.Allocation.from_array(np.ascontiguousarray(rows)) as source,
             driver.Allocation.from_array(found) as target,
         ):
-            packed = executor.Arguments(spec, {"source": source.address, "target": target.address})
+            packed = loader.PackedArguments(spec, {"source": source.address, "target": target.address})
             self._functions[probe.entry].launch(spec, 0, packed.address)
             driver.synchronize()
             target.to_host(found)

@@ -1,7 +1,7 @@
 """Multiply on the GPU and write digests of the results: ``python3 tests/gpu/capture_products.py --out DIR``.
 
-``products_h200.json`` and ``wgmma_products_h200.json`` are the test data of ``tests/cpu/test_captured_products.py``.
-With ``--wgmma`` the second alone is made.
+``products_h200.json`` and ``wgmma_products_h200.json`` are the test data of
+``tests/cpu/emulator/test_captured_products.py``. With ``--wgmma`` the second alone is made.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import json
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
 from capture_instructions import header
-
 from products import HASHES, PRODUCTS, WGMMA_HASHES, WGMMA_PRODUCTS, Product, digest
 
 

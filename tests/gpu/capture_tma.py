@@ -1,7 +1,7 @@
 """Run every case of bulk and tensor copies on the GPU: ``python3 tests/gpu/capture_tma.py --out DIR``.
 
-``tma_h200.json`` is the test data of ``tests/cpu/test_captured_tma.py``: a checksum of each case's answer, and of the
-odd cases, each in a process of its own, the driver's error. ``words_tma.npz`` has the answers themselves.
+``tma_h200.json`` is the test data of ``tests/cpu/emulator/test_captured_tma.py``: a checksum of each case's answer, and
+of the odd cases, each in a process of its own, the driver's error. ``words_tma.npz`` has the answers themselves.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-import suites
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
 import captured
+import suites
 from tma_probes import ODD, SEED, SUITES, Case, Words, translation_unit
-from warptile.compile import compile_source
+from warptile.codegen.nvrtc import compile_source
 from warptile.errors import DeviceError
-from warptile.gpu import driver, executor
+from warptile.gpu import driver, loader
 
 ODD_SECONDS = 30
 """After so many an odd case is taken for one that hangs."""
@@ -40,7 +39,7 @@ class Gpu:
         operands, spec = case.operands(), case.launch()
         held = {name: driver.Allocation.from_array(array) for name, array in operands.items()}
         try:
-            packed = executor.Arguments(spec, {name: each.address for name, each in held.items()})
+            packed = loader.PackedArguments(spec, {name: each.address for name, each in held.items()})
             function = self._module.function(spec.entry)
             function.launch(spec, 0, packed.address)
             driver.synchronize()

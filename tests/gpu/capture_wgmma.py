@@ -1,6 +1,6 @@
 """Run every probe of wgmma on the GPU and write its answers: ``python3 tests/gpu/capture_wgmma.py --out DIR``.
 
-``wgmma_h200.json`` is the test data of ``tests/cpu/test_captured_wgmma.py``: a checksum of each case.
+``wgmma_h200.json`` is the test data of ``tests/cpu/emulator/test_captured_wgmma.py``: a checksum of each case.
 ``words_wgmma.npz`` has the words themselves, for finding out what the hardware does.
 """
 
@@ -12,15 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-import suites
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
 import captured
+import suites
 from probes import Words
-from warptile.compile import compile_source
-from warptile.gpu import driver, executor
-from warptile.source import Source
+from warptile.codegen.nvrtc import compile_source
+from warptile.codegen.translation_unit import Source
+from warptile.gpu import driver, loader
 from wgmma_probes import SEED, SUITES, GroupProbe
 
 
@@ -40,7 +39,7 @@ class Gpu:
             driver.Allocation.from_array(np.ascontiguousarray(source)) as given,
             driver.Allocation.from_array(found) as target,
         ):
-            packed = executor.Arguments(spec, {"source": given.address, "target": target.address})
+            packed = loader.PackedArguments(spec, {"source": given.address, "target": target.address})
             function = self._module.function(probe.entry)
             function.launch(spec, 0, packed.address)
             driver.synchronize()

@@ -17,14 +17,14 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
 from capture_instructions import header
-
-from warptile.compile import compile_source
-from warptile.gpu import driver, executor
-from warptile.launch import LaunchSpec, Pointer, Scalar
-from warptile.source import Source
+from warptile.codegen.nvrtc import compile_source
+from warptile.codegen.translation_unit import Source
+from warptile.gpu import driver, loader
+from warptile.launch.params import Pointer, Scalar
+from warptile.launch.spec import LaunchSpec
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def sweep(module: driver.Module, swept: Swept) -> tuple[dict[str, object], np.nd
     found = np.zeros(1 + 5 * BINS, np.uint64)
     with driver.Allocation.from_array(found) as memory:
         spec = LaunchSpec(f"sweep_{swept.entry}", (BINS * 64, 1, 1), (256, 1, 1), (Pointer("out"),))
-        packed = executor.Arguments(spec, {"out": memory.address})
+        packed = loader.PackedArguments(spec, {"out": memory.address})
         module.function(spec.entry).launch(spec, 0, packed.address)
         driver.synchronize()
         memory.to_host(found)
@@ -204,7 +204,7 @@ def dump(module: driver.Module, instruction: str, first: float, binades: int) ->
     with driver.Allocation.from_array(found) as memory:
         arguments = (Pointer("out"), Scalar("u32", start))
         spec = LaunchSpec(f"dump_{instruction.replace('.', '_')}", (count // 256, 1, 1), (256, 1, 1), arguments)
-        packed = executor.Arguments(spec, {"out": memory.address})
+        packed = loader.PackedArguments(spec, {"out": memory.address})
         module.function(spec.entry).launch(spec, 0, packed.address)
         driver.synchronize()
         memory.to_host(found)

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 from operand_copy import UNITS, copy, expected, moved, numbers, source_text
-from warptile.compile import compile_source
-from warptile.gpu import driver, executor, timing
-from warptile.rungs.copies import Copy, launch
+from warptile.codegen.nvrtc import compile_source
+from warptile.gpu import driver, loader, timing
+from warptile.rungs.repack import Repack, launch
 
 GUARD_BYTES = 256
 CANARY = 0xA5
@@ -34,13 +34,13 @@ MEASURED = (
 """Lines, units, stride, bytes of a unit, transposed."""
 
 
-def load(*copies: Copy) -> executor.LoadedKernel:
+def load(*copies: Repack) -> loader.LoadedKernel:
     """The kernel of a launch that makes these copies, on the current GPU."""
     driver.enter()
-    return executor.load(compile_source(source_text(*copies), driver.device_info().arch))
+    return loader.load(compile_source(source_text(*copies), driver.device_info().arch))
 
 
-def wrong(what: Copy, offset_units: int) -> str | None:
+def wrong(what: Repack, offset_units: int) -> str | None:
     """What is wrong with one copy whose source lies ``offset_units`` behind a 256-byte boundary, or None."""
     kernel = load(what)
     count = (what.lines - 1) * what.source_stride + what.units
@@ -61,7 +61,7 @@ def wrong(what: Copy, offset_units: int) -> str | None:
     return f"{int(differ.sum())} units differ, the first at {np.argwhere(differ)[0]}" if differ.any() else None
 
 
-def measured(*copies: Copy, turn_ms: float = 30.0) -> dict[str, float | str | int | bool]:
+def measured(*copies: Repack, turn_ms: float = 30.0) -> dict[str, float | str | int | bool]:
     """Time of a launch that makes copies whose operands come from DRAM: sets in turn, more than L2 holds. What is said
     of the operands is said of the first."""
     kernel = load(*copies)

@@ -1,5 +1,5 @@
 // One asynchronous operation of one thread or one warpgroup at a time, for Nsight Compute to count. The kernels that
-// multiply are made by tests/hopper_patterns.py and follow this text.
+// multiply are made by tests/support/hopper_patterns.py and follow this text.
 struct alignas(64) Map { unsigned long long words[16]; };
 typedef unsigned long long u64;
 

@@ -3,8 +3,8 @@
     python tests/gpu/ncu_hopper_patterns.py FOLDER
 
 writes into FOLDER ``metrics_gh100.txt`` (all metrics of the chip), ``hopper_counts.json`` (the value of every chosen
-metric for every pattern of tests/hopper_patterns.py), ``table.txt`` (the metrics that tell the patterns apart) and
-``counts.txt`` (what tests/data/hopper_counts_h200.json holds). Needs a GPU of compute capability 9.0 and ncu.
+metric for every pattern of tests/support/hopper_patterns.py), ``table.txt`` (the metrics that tell the patterns apart)
+and ``counts.txt`` (what tests/data/hopper_counts_h200.json holds). Needs a GPU of compute capability 9.0 and ncu.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 from hopper_patterns import GLOBAL_BYTES, METRICS, PATTERNS, text
 
 CHOSEN = re.compile(
@@ -51,10 +51,10 @@ MOST_METRICS = 200
 
 def launch_all() -> None:
     """Launch each pattern once, in order."""
-    from warptile.compile import compile_source
+    from warptile.codegen.nvrtc import compile_source
+    from warptile.codegen.translation_unit import Source
     from warptile.gpu import driver
-    from warptile.gpu.executor import load
-    from warptile.source import Source
+    from warptile.gpu.loader import load
 
     by_kernel = {pattern.kernel: pattern for pattern in PATTERNS}
     with ThreadPoolExecutor(8) as pool:
@@ -82,7 +82,7 @@ def metrics_of_the_chip(ncu: str) -> list[str]:
 
 def main() -> None:
     """Run ncu as often as it takes to leave out metrics that it does not know, and write what it gave."""
-    from warptile.bench.ncu import find_ncu, unknown_metrics
+    from warptile.bench.profiling.ncu import find_ncu, unknown_metrics
 
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
@@ -123,7 +123,7 @@ def main() -> None:
 
 def digest(folder: Path, asked: list[str], tool: str) -> None:
     """Make the record and the tables of the page that ncu gave."""
-    from warptile.bench.ncu import parse_raw
+    from warptile.bench.profiling.ncu import parse_raw
 
     rows = parse_raw((folder / "raw.csv").read_text())
     found = [

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from warptile.bench import environment
-from warptile.compile import compiler_version
+from warptile.bench.protocol import environment
+from warptile.codegen.nvrtc import compiler_version
 from warptile.gpu import driver
 
 SECONDS = 100

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 from access_patterns import PATTERNS
 
 HERE = Path(__file__).parent
@@ -28,11 +28,12 @@ SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
 
 def launch_all() -> None:
     """Launch each pattern once, in order."""
-    from warptile.compile import compile_source
+    from warptile.codegen.nvrtc import compile_source
+    from warptile.codegen.translation_unit import Source
     from warptile.gpu import driver
-    from warptile.gpu.executor import load
-    from warptile.launch import LaunchSpec, Pointer
-    from warptile.source import Source
+    from warptile.gpu.loader import load
+    from warptile.launch.params import Pointer
+    from warptile.launch.spec import LaunchSpec
 
     text = (HERE / "access_patterns.cu").read_text()
     matrix = driver.Allocation(1 << 20)
@@ -51,7 +52,7 @@ def launch_all() -> None:
 
 @pytest.mark.gpu
 def test_nsight_compute_reads_the_recorded_counts() -> None:
-    from warptile.bench.ncu import find_ncu
+    from warptile.bench.profiling.ncu import find_ncu
     from warptile.errors import WarptileError
 
     try:

@@ -4,15 +4,15 @@ import json
 
 import numpy as np
 import pytest
-from capture_instructions import Gpu
-from measure_approximations import SWEPT, source, sweep
 
 import captured
+from capture_instructions import Gpu
+from measure_approximations import SWEPT, source, sweep
 from scalar_probes import SCALAR_PROBES
 from tensor_probes import TENSOR_PROBES
-from warptile.compile import compile_source
+from warptile.codegen.nvrtc import compile_source
+from warptile.codegen.translation_unit import Source
 from warptile.gpu import driver
-from warptile.source import Source
 
 pytestmark = pytest.mark.gpu
 

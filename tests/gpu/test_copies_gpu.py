@@ -1,6 +1,7 @@
 """Copies of operands on a real GPU: bit for bit between guard bands, and near the bandwidth of memory."""
 
 import pytest
+
 from measure_copies import SHAPES, UNITS, copy, measured, wrong
 
 pytestmark = pytest.mark.gpu

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from warptile.bench.baseline import TYPES, WORKSPACE_BYTES
-from warptile.bench.measurements import ProblemKey
-from warptile.bench.workloads import to_problem
-from warptile.device_product import DeviceProduct
+from warptile.bench.baselines.cublaslt import TYPES, WORKSPACE_BYTES
+from warptile.bench.protocol.measurements import ProblemKey
+from warptile.bench.protocol.workloads import to_problem
 from warptile.errors import UnsupportedError
+from warptile.runtime.device_product import DeviceProduct
 
 pytestmark = pytest.mark.gpu
 M, N, K = 192, 320, 256
@@ -16,7 +16,7 @@ M, N, K = 192, 320, 256
 @pytest.fixture(scope="module")
 def library():
     pytest.importorskip("nvmath", reason="nvmath-python is not installed")
-    from warptile.bench.baseline import CublasLt
+    from warptile.bench.baselines.cublaslt import CublasLt
     from warptile.gpu import driver
 
     driver.enter()
@@ -52,8 +52,8 @@ def test_every_algorithm_computes_the_product(library, types, b_major, a_major):
     for index in range(len(product)):
         result.fill(0xFF)
         product.launch(index, at["A"], at["B"], result.address, workspace.address, 0)
-        from warptile.arrays import numpy_dtype
-        from warptile.reference import error_ratio, is_correct
+        from warptile.arrays.array_view import numpy_dtype
+        from warptile.verify.reference import error_ratio, is_correct
 
         d = result.to_host(np.empty((M, N), numpy_dtype(problem.d.dtype)))
         if types[0].startswith("float8"):
@@ -71,9 +71,9 @@ def test_every_algorithm_computes_the_product(library, types, b_major, a_major):
 
 
 def test_a_batch_is_one_product(library):
-    from warptile.arrays import numpy_dtype
+    from warptile.arrays.array_view import numpy_dtype
     from warptile.gpu import driver
-    from warptile.reference import error_ratio, is_correct
+    from warptile.verify.reference import error_ratio, is_correct
 
     key = ProblemKey(M, N, K, "bfloat16", "float32", "bfloat16", "col", batch=3)
     product, operands = library.product(key), DeviceProduct(to_problem(key), sets=1)

@@ -93,14 +93,15 @@ def test_another_thread_finds_its_context():
 
 
 _FAULT = """
-from warptile.compile import compile_source
+from warptile.codegen.nvrtc import compile_source
 from warptile.errors import DeviceError
-from warptile.gpu import driver, executor
-from warptile.launch import LaunchSpec, Scalar
-from warptile.source import Source
+from warptile.gpu import driver, loader
+from warptile.launch.params import Scalar
+from warptile.launch.spec import LaunchSpec
+from warptile.codegen.translation_unit import Source
 text = "__global__ void k(unsigned long long a) { *(float*)a = 1; }"
 kernel = compile_source(Source(text, "k"), driver.device_info().arch, cache=None)
-loaded = executor.load(kernel)
+loaded = loader.load(kernel)
 memory = driver.Allocation(16)
 loaded.launch(LaunchSpec(kernel.entry, (1, 1, 1), (32, 1, 1), (Scalar("u64", 64),)), {})
 try:

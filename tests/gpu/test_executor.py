@@ -3,18 +3,19 @@
 import numpy as np
 import pytest
 
-from warptile.compile import compile_source
+from warptile.codegen.nvrtc import compile_source
+from warptile.codegen.translation_unit import Source
 from warptile.errors import DeviceError, UnsupportedError
-from warptile.gpu import driver, executor
-from warptile.launch import LaunchSpec, Pointer, Scalar
-from warptile.source import Source
+from warptile.gpu import driver, loader
+from warptile.launch.params import Pointer, Scalar
+from warptile.launch.spec import LaunchSpec
 
 pytestmark = pytest.mark.gpu
 
 
 def _load(text, name="k", **options):
     kernel = compile_source(Source(text, name), driver.device_info().arch, cache=None, **options)
-    return executor.load(kernel)
+    return loader.load(kernel)
 
 
 def _spec(loaded, *arguments, **changes):
@@ -68,7 +69,7 @@ def test_dynamic_shared_memory_up_to_the_devices_limit(size_bytes):
         spec = _spec(loaded, Pointer("D"), Scalar("s32", count), dynamic_shared_bytes=size_bytes)
         loaded.launch(spec, {"D": memory.address})
         assert np.array_equal(memory.to_host(np.empty(count, np.float32)), np.arange(count)[::-1])
-        assert loaded.blocks_per_multiprocessor(spec) >= 1
+        assert loaded.ctas_per_sm(spec) >= 1
 
 
 def test_one_byte_more_is_refused():
@@ -97,6 +98,46 @@ def test_clusters_have_the_shape_that_was_asked_for(blocks):
         loaded.launch(_spec(loaded, Pointer("D"), grid=(32, 1, 1), cluster=(blocks, 1, 1)), {"D": memory.address})
         got = memory.to_host(np.empty(32, np.uint32)).tolist()
     assert got == [block % blocks + 100 * blocks for block in range(32)]
+
+
+ALL_ARRIVE = """
+__global__ void k(unsigned* arrived, unsigned* d) {
+  extern __shared__ char unused[];
+  const unsigned ctas = gridDim.x;
+  if (threadIdx.x == 0) {
+    atomicAdd(arrived, 1);
+    while (atomicAdd(arrived, 0) < ctas) __nanosleep(100);
+    d[blockIdx.x] = ctas;
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("size_bytes", [0, 128 * 1024])
+@pytest.mark.parametrize("cluster", [1, 2, 4, 8, 16])
+def test_as_many_ctas_as_the_driver_counts_can_wait_for_each_other(cluster, size_bytes):
+    device = driver.device_info()
+    if cluster > 1 and device.capability < (9, 0):
+        pytest.skip("clusters need compute capability 9.0")
+    size_bytes = min(size_bytes, device.shared_bytes_per_block)
+    loaded = _load(ALL_ARRIVE)
+
+    def spec(ctas):
+        return _spec(
+            loaded, Pointer("arrived"), Pointer("D"), grid=(ctas, 1, 1), cluster=(cluster, 1, 1), co_resident=True,
+            dynamic_shared_bytes=size_bytes,
+        )  # fmt: skip
+
+    most = loaded.co_resident_ctas(spec(cluster))
+    print(f"{device.name}: {most} CTAs in clusters of {cluster} with {size_bytes} bytes")
+    if size_bytes:
+        assert most >= device.limits.co_resident_ctas(cluster)
+    with driver.Allocation(4) as arrived, driver.Allocation(4 * most) as memory:
+        arrived.fill(0)
+        loaded.launch(spec(most), {"arrived": arrived.address, "D": memory.address})
+        assert set(memory.to_host(np.empty(most, np.uint32)).tolist()) == {most}
+        with pytest.raises(UnsupportedError, match=f"{most + cluster} CTAs.* wait for each other.* holds {most}"):
+            loaded.launch(spec(most + cluster), {"arrived": arrived.address, "D": memory.address})
 
 
 SLOW_THEN_ADD = """
@@ -151,7 +192,7 @@ def test_a_kernel_for_another_generation_is_refused():
     other = "sm_80" if driver.device_info().capability[0] != 8 else "sm_90a"
     kernel = compile_source(Source(SLOW_THEN_ADD, "k"), other, cache=None)
     with pytest.raises(UnsupportedError, match=driver.device_info().arch):
-        executor.load(kernel)
+        loader.load(kernel)
 
 
 def test_a_launch_can_be_captured_and_replayed():

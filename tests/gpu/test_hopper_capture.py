@@ -2,10 +2,10 @@
 
 import json
 
-import capture_tma
-import capture_wgmma
 import pytest
 
+import capture_tma
+import capture_wgmma
 import captured
 import tma_probes
 import wgmma_probes

@@ -15,17 +15,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 from products import WGMMA_PLAIN
-from warptile.arrays import numpy_dtype
+from warptile.arrays.array_view import numpy_dtype
+from warptile.arrays.sparse import sparsify
 from warptile.dtypes import DTYPES
-from warptile.execute import compiled, copy_launches
-from warptile.gpu import driver, executor
+from warptile.gpu import driver, loader
 from warptile.gpu.workspaces import Workspaces
-from warptile.plan import Plan, make_plan
+from warptile.planning.plan import Plan, make_plan
 from warptile.problem import Problem
-from warptile.reference import random_operand
-from warptile.sparse import sparsify
+from warptile.runtime.execute import compiled, copy_launches
+from warptile.verify.reference import random_operand
 
 LINKS = 24
 SHARED_DEPTH = ({"STREAM": 1, "SMS": 132}, {"SPLITS": 2, "SMS": 132})
@@ -98,7 +98,7 @@ class Chain:
         self.kernels, self.links = {}, []
         self.other = driver.Stream() if case.forked else None
         plans = case.plans(driver.device_info().arch)
-        assert {len(plan.copies) for plan in plans} == {case.copies}
+        assert {len(plan.kernel.repacks) for plan in plans} == {case.copies}
         for number in range(LINKS):
             plan = plans[number % len(plans)]
             source, target = self.turns[number % 2], self.turns[1 - number % 2]
@@ -110,8 +110,8 @@ class Chain:
             for each, spec in (*copy_launches(plan), (kernel, plan.launch(kernel.entry))):
                 assert spec.overlaps_previous
                 if each.key not in self.kernels:
-                    self.kernels[each.key] = executor.load(each)
-                beside = self.workspaces.pointers(plan.workspaces)
+                    self.kernels[each.key] = loader.load(each)
+                beside = self.workspaces.pointers(plan.kernel.workspaces)
                 self.links.append(self.kernels[each.key].prepare(spec, pointers | beside).launch)
 
         self.events = [driver.Event() for _ in self.links]

@@ -2,15 +2,16 @@
 
 import pytest
 
-from warptile.bench.environment import Sampler
-from warptile.bench.workloads import F16_F32, to_problem
-from warptile.device_product import DeviceProduct, products_per_rounding, runner_for
+from warptile.bench.protocol.environment import Sampler
+from warptile.bench.protocol.workloads import F16_F32, to_problem
 from warptile.gpu import driver
-from warptile.plan import make_plan
+from warptile.planning.plan import make_plan
+from warptile.planning.tuned_table import Table, config_for
 from warptile.rungs import RUNGS
-from warptile.tune import Stage
-from warptile.tune_gpu import tune_on_gpu
-from warptile.tuned import Table, config_for
+from warptile.runtime.device_product import DeviceProduct, runner_for
+from warptile.tuning.gpu_search import tune_on_gpu
+from warptile.tuning.search import Stage
+from warptile.verify.reference import products_per_rounding
 
 pytestmark = pytest.mark.gpu
 KEY = F16_F32.key(512, 512, 512)
@@ -20,7 +21,7 @@ STAGES = (Stage(100, 1.0), Stage(2, 5.0, rounds=2))
 @pytest.mark.parametrize("name", RUNGS)
 def test_every_rung_passes_the_check_with_a_c(name):
     rung = RUNGS[name]
-    from warptile.bench.workloads import groups_of
+    from warptile.bench.protocol.workloads import groups_of
 
     key = groups_of(rung, "sm_90a")[0].key(200, 168, 88, sparse=rung.sparse)
     problem = to_problem(key, with_c=True)
@@ -55,7 +56,7 @@ def test_tuning_keeps_a_winner_that_a_plan_then_takes(tmp_path):
 
 def test_a_cell_of_the_sweep_has_its_rounds_and_its_baseline(tmp_path):
     pytest.importorskip("nvmath", reason="nvmath-python is not installed")
-    from warptile.bench.sweep import Bench
+    from warptile.bench.campaign.ladder_sweep import Bench
     from warptile.gpu.timing import Schedule
 
     with Sampler() as sampler:

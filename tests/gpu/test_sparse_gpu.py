@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import warptile as wt
+from warptile.arrays.operands import arrange
 from warptile.dtypes import DTYPES
-from warptile.execute import GpuBackend
-from warptile.operands import arrange
-from warptile.plan import make_plan
-from warptile.reference import error_ratio, is_correct, random_operand, reference
+from warptile.planning.plan import make_plan
 from warptile.rungs.mma_sparse import INSTRUCTIONS
+from warptile.runtime.execute import GpuBackend
+from warptile.verify.reference import error_ratio, is_correct, random_operand, reference
 
 SIZES = [(1, 1, 4), (193, 161, 100), (331, 257, 516), (512, 384, 1024)]
 

@@ -2,11 +2,12 @@
 
 import pytest
 
-from warptile.compile import compile_source
-from warptile.gpu import driver, executor, timing
+from warptile.codegen.nvrtc import compile_source
+from warptile.codegen.translation_unit import Source
+from warptile.gpu import driver, loader, timing
 from warptile.gpu.timing import Candidate, Schedule
-from warptile.launch import LaunchSpec, Pointer, Scalar
-from warptile.source import Source
+from warptile.launch.params import Pointer, Scalar
+from warptile.launch.spec import LaunchSpec
 
 pytestmark = pytest.mark.gpu
 
@@ -34,7 +35,7 @@ def memory():
 def waiting(memory):
     """A function that makes the launch of a kernel of about the given microseconds."""
     kernel = compile_source(Source(WAIT, "k"), driver.device_info().arch, cache=None)
-    loaded = executor.load(kernel)
+    loaded = loader.load(kernel)
 
     def launch_of(microseconds):
         spec = LaunchSpec(kernel.entry, (1, 1, 1), (1, 1, 1), (Pointer("D"), Scalar("s32", microseconds * 1000)))

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from warptile.arrays import numpy_dtype
-from warptile.bench.measurements import ProblemKey
-from warptile.bench.torch_baseline import torch_launch
-from warptile.bench.workloads import BF16, E4M3_FAST, F16_F16, F16_F32, F32, S8, TF32, to_problem
-from warptile.device_product import DeviceProduct
+from warptile.arrays.array_view import numpy_dtype
+from warptile.bench.baselines.torch_matmul import torch_launch
+from warptile.bench.protocol.measurements import ProblemKey
+from warptile.bench.protocol.workloads import BF16, E4M3_FAST, F16_F16, F16_F32, F32, S8, TF32, to_problem
+from warptile.runtime.device_product import DeviceProduct
 
 pytestmark = pytest.mark.gpu
 KEYS = {
@@ -16,7 +16,7 @@ KEYS = {
     "batch": ProblemKey(192, 320, 256, "bfloat16", "float32", "bfloat16", "col", batch=3),
     "float32 output": ProblemKey(192, 320, 256, "bfloat16", "float32", "float32", "col"),
     "f16": F16_F32.key(192, 320, 256),
-    "f16 sums": F16_F16.key(192, 320, 256),
+    "f16 accumulators": F16_F16.key(192, 320, 256),
     "f32": F32.key(192, 320, 256),
     "tf32": TF32.key(192, 320, 256, "col"),
     "e4m3": E4M3_FAST.key(192, 320, 256, "col"),

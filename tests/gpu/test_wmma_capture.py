@@ -11,11 +11,11 @@ import pytest
 
 import wmma_cases
 from warptile.arch import arch as find_arch
-from warptile.compile import compile_source
-from warptile.gpu import driver, executor
-from warptile.launch import Pointer
+from warptile.codegen.nvrtc import compile_source
+from warptile.codegen.translation_unit import Source
+from warptile.gpu import driver, loader
+from warptile.launch.params import Pointer
 from warptile.ptx import parse
-from warptile.source import Source
 
 pytestmark = pytest.mark.gpu
 
@@ -43,7 +43,7 @@ def run_on_gpu(module, case, buffers):
     memory = {name: driver.Allocation.from_array(array) for name, array in buffers.items()}
     try:
         assert {a.operand for a in spec.arguments if isinstance(a, Pointer)} == set(memory)
-        packed = executor.Arguments(spec, {name: allocation.address for name, allocation in memory.items()})
+        packed = loader.PackedArguments(spec, {name: allocation.address for name, allocation in memory.items()})
         module.function(case.name).launch(spec, 0, packed.address)
         driver.synchronize()
         for name in wmma_cases.OUTPUTS:

@@ -10,16 +10,17 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from toy_rung import TEXT, TOY, toy_problem
-from warptile import arrays, execute
-from warptile.execute import GpuBackend
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+from toy_rung import TOY, toy_problem, toy_source
+from warptile.arrays import array_view
+from warptile.device import usual
 from warptile.gpu import driver
 from warptile.gpu.workspaces import Workspaces, of_stream
-from warptile.plan import Plan
-from warptile.predict import predict
-from warptile.rungs.rung import Workspace
-from warptile.source import Source
+from warptile.launch.workspace import Workspace
+from warptile.planning.cost_bounds import predict
+from warptile.planning.plan import Plan
+from warptile.runtime import execute
+from warptile.runtime.execute import GpuBackend
 
 SMALL = (Workspace("sums", 1000), Workspace("flags", 64, zero=True))
 LARGE = (Workspace("sums", 100_000), Workspace("more", 77), Workspace("flags", 4096, zero=True))
@@ -43,7 +44,7 @@ def capture_of_whole_process(stream):
 def toy_sources():
     """The toy rung's text in place of a file of the package."""
     real = execute.translation_unit
-    execute.translation_unit = lambda rung, problem, config: Source(TEXT, rung.name_expression(problem, config))
+    execute.translation_unit = toy_source
     try:
         yield
     finally:
@@ -52,11 +53,11 @@ def toy_sources():
 
 def toy_plan(problem, arch):
     config = TOY.default_config(problem)
-    return Plan(problem, TOY, config, arch, predict(TOY, problem, config))
+    return Plan(problem, TOY, config, predict(TOY, problem, config), device=usual(arch))
 
 
 class Matrix:
-    """A batch of matrices in GPU memory, as `warptile.arrays` sees an array of another library."""
+    """A batch of matrices in GPU memory, as `warptile.arrays.array_view` sees an array of another library."""
 
     def __init__(self, array, stream):
         self.memory = driver.Allocation.from_array(array)
@@ -77,7 +78,7 @@ def toy_operands(batch, stream=0, seed=3):
     b = draw(-4, 5, (given.k, given.n)).astype(np.float16)
     d = np.full((batch, given.m, given.n), np.nan, np.float32)
     matrices = {"A": Matrix(a, stream), "B": Matrix(b, stream), "D": Matrix(d, stream)}
-    views = {name: arrays.view(each, name.lower()) for name, each in matrices.items()}
+    views = {name: array_view.view(each, name.lower()) for name, each in matrices.items()}
     views["B"] = views["B"].broadcast((batch, given.k, given.n))
     return matrices, views, a.astype(np.float32) @ b.astype(np.float32)
 

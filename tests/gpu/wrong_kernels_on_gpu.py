@@ -1,4 +1,4 @@
-"""What a GPU makes of the kernels in tests/wrong_kernels: in how many runs each twin gives a wrong product.
+"""Runs the kernels of tests/wrong_kernels on a GPU and counts in how many runs each twin gives a wrong result.
 
 python3 tests/gpu/wrong_kernels_on_gpu.py --out FOLDER
 
@@ -18,14 +18,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
 import numpy as np
 
 from warptile.errors import DeviceError
-from warptile.gpu import driver, executor
-from wrong_kernel import WrongProduct
+from warptile.gpu import driver, loader
+from wrong_kernel import WrongResult, compiled
 from wrong_kernel_cases import CASES
 
 RUNS = 200
@@ -40,12 +40,13 @@ Twin = tuple[str, bool]
 def count_wrong(name: str, correct: bool) -> dict[str, object]:
     """Run one twin `RUNS` times."""
     case = next(case for case in CASES if case.name == name)
-    launch = case.launch(correct)
+    kernel = compiled(case.source(correct))
+    launch = case.launch(kernel.entry, correct)
     wrong = 0
     try:
         for _ in range(RUNS):
             memory = {key: driver.Allocation.from_array(array) for key, array in launch.operands.items()}
-            loaded = executor.load(launch.kernel)  # anew: one of them keeps flags in its module
+            loaded = loader.load(kernel)  # anew: one of them keeps flags in its module
             loaded.launch(launch.spec, {key: allocation.address for key, allocation in memory.items()})
             driver.synchronize()
             d = memory["D"].to_host(np.empty_like(launch.operands["D"]))
@@ -53,7 +54,7 @@ def count_wrong(name: str, correct: bool) -> dict[str, object]:
                 resource.close()
             try:
                 launch.check(d)
-            except WrongProduct:
+            except WrongResult:
                 wrong += 1
     except DeviceError as error:
         return {"error": error.driver_name or str(error)}

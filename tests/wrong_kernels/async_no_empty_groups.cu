@@ -1,13 +1,13 @@
-// Mistake: a ring as two published listings have it: a group is committed only while there is a tile to copy, and the
-// wait always leaves STAGES - 2 groups open. On the last tiles nothing new is committed, so the wait waits for
-// nothing.
-// On a GPU: mostly right, as the last copies have had long enough; wrong when memory is busy.
-// Fix: commit a group in every iteration, an empty one at the tail.
+// Bug: A multistage pipeline as in two published listings: a group is committed only while there is a tile to copy,
+// and the wait always leaves STAGES - 2 groups in flight. On the last tiles nothing new is committed, so the wait
+// covers nothing.
+// On a GPU: Mostly right, as the last copies have had enough time; wrong when memory is busy.
+// Fix: Commit a group in every iteration, an empty one at the tail.
 #include "ptx/cp_async.cuh"
 #include "ring.h"
 
 template <bool CORRECT>
-__global__ void product(const __half* a, const __half* b, float* d, int m, int n, int k) {
+__global__ void gemm(const __half* a, const __half* b, float* d, int m, int n, int k) {
     constexpr int STAGES = 3;
     __shared__ Stage stages[STAGES];
     WarpTile warp_tile;
@@ -21,7 +21,7 @@ __global__ void product(const __half* a, const __half* b, float* d, int m, int n
         __syncthreads();
         const int next = tile + STAGES - 1;
         if (next < tiles) copy_tile(stages[next % STAGES], a, b, n, k, next);  // REPORTED: copied
-        if (CORRECT || next < tiles) cp_async_commit_group();  // MISTAKE
+        if (CORRECT || next < tiles) cp_async_commit_group();  // BUG
         warp_tile.load(stages[tile % STAGES]);                 // REPORTED: read
         warp_tile.multiply();
     }

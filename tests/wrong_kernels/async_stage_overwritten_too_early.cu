@@ -1,12 +1,12 @@
-// Mistake: two stages and one barrier, in the wrong place: a fast warp starts the copies of the next tile into the
-// stage that a slower one still multiplies.
-// On a GPU: mostly right; wrong when warps drift apart, most of all with long multiplications.
-// Fix: a barrier at the end of the loop (or the copies behind the one that is there).
+// Bug: Two stages and one barrier in the wrong place: a fast warp starts copying the next tile into the stage that a
+// slower one still reads.
+// On a GPU: Mostly right; wrong when warps drift apart, most of all with long mainloop iterations.
+// Fix: A barrier at the end of the loop (or issue the copies after the existing one).
 #include "ptx/cp_async.cuh"
 #include "ring.h"
 
 template <bool CORRECT>
-__global__ void product(const __half* a, const __half* b, float* d, int m, int n, int k) {
+__global__ void gemm(const __half* a, const __half* b, float* d, int m, int n, int k) {
     __shared__ Stage stages[2];
     WarpTile warp_tile;
     const int tiles = k / BK;
@@ -19,7 +19,7 @@ __global__ void product(const __half* a, const __half* b, float* d, int m, int n
         __syncthreads();
         warp_tile.load(stages[tile % 2]);  // REPORTED: read
         warp_tile.multiply();
-        if (CORRECT) __syncthreads();  // MISTAKE
+        if (CORRECT) __syncthreads();  // BUG
     }
     warp_tile.store(d, n);
 }

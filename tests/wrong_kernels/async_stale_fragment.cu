@@ -1,12 +1,11 @@
-// Mistake: fragments are loaded one tile ahead, to hide the load behind the multiplication, but before the wait for
-// that tile.
-// On a GPU: fragments of the tile that was in the stage before, now and then.
-// Fix: wait and meet, then load the next tile's fragments.
+// Bug: Fragments are loaded one tile ahead, to hide the load behind the MMAs, but before the wait for that tile.
+// On a GPU: Now and then fragments of the tile that was in the stage before.
+// Fix: Wait and synchronize, then load the next tile's fragments.
 #include "ptx/cp_async.cuh"
 #include "ring.h"
 
 template <bool CORRECT>
-__global__ void product(const __half* a, const __half* b, float* d, int m, int n, int k) {
+__global__ void gemm(const __half* a, const __half* b, float* d, int m, int n, int k) {
     constexpr int STAGES = 3;
     __shared__ Stage stages[STAGES];
     WarpTile warp_tile;
@@ -23,7 +22,7 @@ __global__ void product(const __half* a, const __half* b, float* d, int m, int n
         const int next = tile + STAGES - 1;
         if (next < tiles) copy_tile(stages[next % STAGES], a, b, n, k, next);
         cp_async_commit_group();
-        if (!CORRECT && tile + 1 < tiles) warp_tile.load(stages[(tile + 1) % STAGES]);  // MISTAKE, REPORTED: read
+        if (!CORRECT && tile + 1 < tiles) warp_tile.load(stages[(tile + 1) % STAGES]);  // BUG, REPORTED: read
         cp_async_wait_group<STAGES - 2>();
         __syncthreads();
         if (CORRECT && tile + 1 < tiles) warp_tile.load(stages[(tile + 1) % STAGES]);

@@ -1,12 +1,12 @@
-// Mistake: the launch asks for one stage less of dynamic shared memory than the ring has.
-// On a GPU: a fault, or nothing where the memory of a block is rounded up by as much.
+// Bug: The launch requests one stage less of dynamic shared memory than the pipeline has.
+// On a GPU: A fault, or nothing where a CTA's allocation is rounded up by as much.
 // Fix: STAGES * sizeof(Stage) bytes, stated beside the kernel.
 #include "ptx/cp_async.cuh"
 #include "ring.h"
 
 template <bool CORRECT>
-__global__ void product(const __half* a, const __half* b, float* d, int m, int n, int k) {
-    constexpr int STAGES = 3;  // MISTAKE: launched with memory for two
+__global__ void gemm(const __half* a, const __half* b, float* d, int m, int n, int k) {
+    constexpr int STAGES = 3;  // BUG: launched with memory for two
     extern __shared__ Stage stages[];
     WarpTile warp_tile;
     const int tiles = k / BK;

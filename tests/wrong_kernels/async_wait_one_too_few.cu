@@ -1,11 +1,11 @@
-// Mistake: the wait leaves one group more open than the ring allows: that of the very tile that is read next.
-// On a GPU: mostly right, as in a ring without its empty groups.
-// Fix: of STAGES - 1 groups under way, all but STAGES - 2 must have arrived.
+// Bug: The wait leaves one group too many in flight: that of the very tile that is read next.
+// On a GPU: Mostly right, as in a pipeline without its empty groups.
+// Fix: Of STAGES - 1 groups in flight, leave at most STAGES - 2 pending.
 #include "ptx/cp_async.cuh"
 #include "ring.h"
 
 template <bool CORRECT>
-__global__ void product(const __half* a, const __half* b, float* d, int m, int n, int k) {
+__global__ void gemm(const __half* a, const __half* b, float* d, int m, int n, int k) {
     constexpr int STAGES = 3;
     __shared__ Stage stages[STAGES];
     WarpTile warp_tile;
@@ -15,7 +15,7 @@ __global__ void product(const __half* a, const __half* b, float* d, int m, int n
         cp_async_commit_group();
     }
     for (int tile = 0; tile < tiles; ++tile) {
-        cp_async_wait_group<CORRECT ? STAGES - 2 : STAGES - 1>();  // MISTAKE
+        cp_async_wait_group<CORRECT ? STAGES - 2 : STAGES - 1>();  // BUG
         __syncthreads();
         const int next = tile + STAGES - 1;
         if (next < tiles) copy_tile(stages[next % STAGES], a, b, n, k, next);  // REPORTED: copied

@@ -1,23 +1,23 @@
-// Mistake: two blocks of a cluster multiply the same rows of A. Each copies half of them into the shared memory of
-// both. Both put their half at the start of the tile.
-// On a GPU: a wrong product: one half in place of the other, and rows of a former tile, or of nothing.
-// Fix: a box lands at the same address in every block: the second one gives that of row 32.
+// Bug: Two CTAs of a cluster multiply the same rows of A, and each multicasts half of them to both. Both write their
+// half to the start of the tile.
+// On a GPU: A wrong result: one half in place of the other, and rows of an earlier tile, or of nothing.
+// Fix: A box lands at the same address in every CTA: the second passes that of row 32.
 #include "hopper.h"
 
 template <bool CORRECT>
-__global__ void __cluster_dims__(2, 1, 1) product(const __grid_constant__ TensorMap a,
+__global__ void __cluster_dims__(2, 1, 1) gemm(const __grid_constant__ TensorMap a,
                                                   const __grid_constant__ TensorMap b, float* d, int n, int k) {
     __shared__ Ring ring;
     Accumulator sum;
-    const int rank = cluster_rank();
+    const int rank = cluster_ctarank();
     ring.start(1, 2 * CONSUMERS);
-    cluster_barrier<false>();
+    cluster_sync();
     for (int tile = 0; tile < k / BK; ++tile) {
         const int s = tile % STAGES, round = tile / STAGES;
         if (producing()) {
             wait(ring.empty[s], (round + 1) % 2);
             expect(ring.full[s], sizeof(Stage));
-            Half* half = ring.stages[s].a[CORRECT ? rank * 32 : 0];  // MISTAKE
+            Half* half = ring.stages[s].a[CORRECT ? rank * 32 : 0];  // BUG
             load(half, a, tile * BK, blockIdx.y * BM + rank * 32, ring.full[s], 3);  // REPORTED: copied
             load(ring.stages[s].b, b, tile * BK, blockIdx.x * BN, ring.full[s]);
         }
@@ -25,12 +25,12 @@ __global__ void __cluster_dims__(2, 1, 1) product(const __grid_constant__ Tensor
             wait(ring.full[s], round % 2);
             sum.fence();
             sum.multiply(ring.stages[s]);
-            commit_products();
+            commit_wgmma();
             sum.wait<0>();
             arrive_at(ring.empty[s], 0);
             arrive_at(ring.empty[s], 1);
         }
     }
     if (consuming()) sum.store(d, n);
-    cluster_barrier<false>();
+    cluster_sync();
 }

@@ -1,17 +1,18 @@
-// Mistake: two blocks of a cluster multiply the same rows of A. Each copies half of them into the shared memory of
-// both. A block is done and ends while the other's consumers have still to arrive at its empty barriers.
-// On a GPU: right while the blocks keep step; else an illegal address, or an arrival in another block's shared memory.
-// Fix: a barrier of the cluster at the end.
+// Bug: Two CTAs of a cluster multiply the same rows of A, and each multicasts half of them to both. A CTA exits while
+// the other's consumers have yet to arrive at its empty barriers.
+// On a GPU: Right while the CTAs stay in step; otherwise an illegal address, or an arrival in another CTA's shared
+// memory.
+// Fix: A cluster barrier at the end.
 #include "hopper.h"
 
 template <bool CORRECT>
-__global__ void __cluster_dims__(2, 1, 1) product(const __grid_constant__ TensorMap a,
+__global__ void __cluster_dims__(2, 1, 1) gemm(const __grid_constant__ TensorMap a,
                                                   const __grid_constant__ TensorMap b, float* d, int n, int k) {
     __shared__ Ring ring;
     Accumulator sum;
-    const int rank = cluster_rank();
+    const int rank = cluster_ctarank();
     ring.start(1, 2 * CONSUMERS);
-    cluster_barrier<false>();
+    cluster_sync();
     for (int tile = 0; tile < k / BK; ++tile) {
         const int s = tile % STAGES, round = tile / STAGES;
         if (producing()) {
@@ -24,12 +25,12 @@ __global__ void __cluster_dims__(2, 1, 1) product(const __grid_constant__ Tensor
             wait(ring.full[s], round % 2);
             sum.fence();
             sum.multiply(ring.stages[s]);
-            commit_products();
+            commit_wgmma();
             sum.wait<0>();
             arrive_at(ring.empty[s], 0);  // REPORTED: arrives
             arrive_at(ring.empty[s], 1);  // REPORTED: arrives
         }
     }
     if (consuming()) sum.store(d, n);
-    if (CORRECT) cluster_barrier<false>();  // MISTAKE
+    if (CORRECT) cluster_sync();  // BUG
 }

@@ -1,4 +1,4 @@
-// What the kernels with stages of cp.async share: two warps compute 32 x 16 of D, 16 of depth at a time.
+// Shared by the kernels with cp.async stages. Two warps compute a 32 x 16 tile of D with k-blocks of 16.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -15,14 +15,14 @@ struct alignas(32) Stage {
     __half a[BM][BK], b[BK][BN];
 };
 
-// Starts the copies of tile number `tile`: 16 bytes of A by each thread, and of B by each of the first half.
+// Starts the copies of k-block `tile`: each thread copies 16 bytes of A, the first half also 16 bytes of B.
 __device__ __forceinline__ void copy_tile(Stage& stage, const __half* a, const __half* b, int n, int k, int tile) {
     const int i = threadIdx.x / 2, j = threadIdx.x % 2 * 8;
     cp_async<16>(&stage.a[i][j], a + (blockIdx.y * BM + i) * k + tile * BK + j);
     if (i < BK) cp_async<16>(&stage.b[i][j], b + (tile * BK + i) * n + blockIdx.x * BN + j);
 }
 
-// The 16 x 16 of D that a warp owns, and the fragments that it multiplies.
+// The 16 x 16 warp tile of D, and the fragments of the current k-block.
 struct WarpTile {
     wmma::fragment<wmma::matrix_a, 16, 16, 16, __half, wmma::row_major> a;
     wmma::fragment<wmma::matrix_b, 16, 16, 16, __half, wmma::row_major> b;

@@ -1,10 +1,10 @@
-// Mistake: nothing stands between the thread that initialises the barriers and those that use them.
-// On a GPU: right while the first warp is ahead; otherwise it hangs, or arrivals get lost.
-// Fix: `fence.mbarrier_init` behind the initialisation, then `__syncthreads()`.
+// Bug: Nothing orders the thread that initializes the mbarriers before those that use them.
+// On a GPU: Right while the first warp is ahead; otherwise it hangs, or arrivals are lost.
+// Fix: `fence.mbarrier_init` after the initialization, then `__syncthreads()`.
 #include "hopper.h"
 
 template <bool CORRECT>
-__global__ void product(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, float* d, int n,
+__global__ void gemm(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, float* d, int n,
                         int k) {
     __shared__ Ring ring;
     Accumulator sum;
@@ -16,7 +16,7 @@ __global__ void product(const __grid_constant__ TensorMap a, const __grid_consta
         }
         fence_mbarrier_init();
     }
-    if (CORRECT) __syncthreads();                // MISTAKE
+    if (CORRECT) __syncthreads();                // BUG
     if (producing()) ring.produce(a, b, tiles);  // REPORTED: used
     if (!consuming()) return;
     ring.consume(sum, tiles);  // REPORTED: used

@@ -1,15 +1,15 @@
-// Mistake: the empty barriers count every thread of the warpgroup, and one lane of each warp arrives.
-// On a GPU: hangs in the second round, when the producer waits for 124 arrivals more.
-// Fix: a barrier is initialised with as many arrivals as there will be.
+// Bug: The empty barriers count every thread of the warpgroup, but one lane of each warp arrives.
+// On a GPU: Hangs in the second round, when the producer waits for 124 more arrivals.
+// Fix: Initialize an mbarrier with the number of arrivals that will happen.
 #include "hopper.h"
 
 template <bool CORRECT>
-__global__ void product(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, float* d, int n,
+__global__ void gemm(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, float* d, int n,
                         int k) {
     __shared__ Ring ring;
     Accumulator sum;
     const int tiles = k / BK;
-    ring.start(1, CORRECT ? CONSUMERS / 32 : CONSUMERS);  // MISTAKE
+    ring.start(1, CORRECT ? CONSUMERS / 32 : CONSUMERS);  // BUG
     if (producing()) ring.produce(a, b, tiles);           // REPORTED: waits
     if (!consuming()) return;
     for (int tile = 0; tile < tiles; ++tile) {
@@ -17,7 +17,7 @@ __global__ void product(const __grid_constant__ TensorMap a, const __grid_consta
         wait(ring.full[s], round % 2);
         sum.fence();
         sum.multiply(ring.stages[s]);
-        commit_products();
+        commit_wgmma();
         sum.wait<0>();
         if (threadIdx.x % 32 == 0) arrive(ring.empty[s]);
     }

@@ -1,13 +1,13 @@
-// Mistake: a stage also holds the number of its tile, which makes it 16 bytes longer: the next one starts at no
-// multiple of 128 bytes, where a box must not be put.
-// On a GPU: a misaligned address or an illegal instruction.
-// Fix: stages at multiples of 1024 bytes, which is what the 128-byte swizzle repeats after.
+// Bug: A stage also holds the number of its tile, which makes it 16 bytes longer: the next one does not start at a
+// multiple of 128 bytes, as a box must.
+// On a GPU: A misaligned address or an illegal instruction.
+// Fix: Stages at multiples of 1024 bytes, the period of the 128-byte swizzle.
 #include "hopper.h"
 
 template <bool CORRECT>
-__global__ void product(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, float* d, int n,
+__global__ void gemm(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, float* d, int n,
                         int k) {
-    struct alignas(CORRECT ? 1024 : 16) Numbered {  // MISTAKE
+    struct alignas(CORRECT ? 1024 : 16) Numbered {  // BUG
         Half a[BM][BK], b[BN][BK];
         int tile;
     };
@@ -32,7 +32,7 @@ __global__ void product(const __grid_constant__ TensorMap a, const __grid_consta
             sum.fence();
             for (int i = 0; i < BK / 16; ++i)
                 sum.multiply(describe(stage.a) + i * NEXT_K, describe(stage.b) + i * NEXT_K);
-            commit_products();
+            commit_wgmma();
             sum.wait<0>();
         }
         __syncthreads();

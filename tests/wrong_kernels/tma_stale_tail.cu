@@ -1,17 +1,17 @@
-// Mistake: the depth is no multiple of 64. The producer copies whole tiles only; the consumers count the rest as one
-// tile more and take for it what lies in its stage.
-// On a GPU: a wrong product: what the stage holds of some rounds before is multiplied again.
-// Fix: both round up. The copies fill with zeros what lies beyond the depth.
+// Bug: K is not a multiple of 64. The producer copies whole k-blocks only; the consumers round up and multiply what
+// their stage holds for the last one.
+// On a GPU: A wrong result: what the stage holds from earlier rounds is multiplied again.
+// Fix: Both round up. TMA fills with zeros beyond the end of K.
 #include "hopper.h"
 
 template <bool CORRECT>
-__global__ void product(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, float* d, int n,
+__global__ void gemm(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, float* d, int n,
                         int k) {
     __shared__ Ring ring;
     Accumulator sum;
     const int tiles = (k + BK - 1) / BK;
     ring.start();
-    const int copied = CORRECT ? tiles : k / BK;  // MISTAKE
+    const int copied = CORRECT ? tiles : k / BK;  // BUG
     if (producing()) ring.produce(a, b, copied);
     if (!consuming()) return;
     for (int tile = 0; tile < tiles; ++tile) {
@@ -19,7 +19,7 @@ __global__ void product(const __grid_constant__ TensorMap a, const __grid_consta
         if (tile < copied) wait(ring.full[s], round % 2);
         sum.fence();
         sum.multiply(ring.stages[s]);
-        commit_products();
+        commit_wgmma();
         sum.wait<0>();
         if (tile < copied) arrive(ring.empty[s]);
     }

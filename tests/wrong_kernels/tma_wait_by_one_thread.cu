@@ -1,10 +1,10 @@
-// Mistake: one thread of the warpgroup waits for the copies, and the others rely on it without a barrier.
-// On a GPU: mostly right, as the four warps multiply together; nothing promises that the others see what was copied.
-// Fix: every thread waits, or a barrier of the warpgroup follows the wait of one.
+// Bug: One thread of the warpgroup waits for the copies, and the others rely on it without a barrier.
+// On a GPU: Mostly right, as the four warps multiply together; nothing guarantees that the others see the copied data.
+// Fix: Every thread waits, or a barrier of the warpgroup follows the wait of one.
 #include "hopper.h"
 
 template <bool CORRECT>
-__global__ void product(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, float* d, int n,
+__global__ void gemm(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, float* d, int n,
                         int k) {
     __shared__ Ring ring;
     Accumulator sum;
@@ -14,10 +14,10 @@ __global__ void product(const __grid_constant__ TensorMap a, const __grid_consta
     if (!consuming()) return;
     for (int tile = 0; tile < tiles; ++tile) {
         const int s = tile % STAGES, round = tile / STAGES;
-        if (CORRECT || threadIdx.x == CONSUMERS - 1) wait(ring.full[s], round % 2);  // MISTAKE
+        if (CORRECT || threadIdx.x == CONSUMERS - 1) wait(ring.full[s], round % 2);  // BUG
         sum.fence();
         sum.multiply(ring.stages[s]);  // REPORTED: read
-        commit_products();
+        commit_wgmma();
         sum.wait<0>();
         arrive(ring.empty[s]);
     }

@@ -1,12 +1,12 @@
-// What the mma.sync kernels share: one warp computes 16 x 16 of D, 16 of depth at a time, as two fragments of 8
+// Shared by the mma.sync kernels. One warp computes a 16 x 16 tile of D with k-blocks of 16, as two fragments of 8
 // columns.
 #pragma once
 
 #include <cuda_fp16.h>
 
-#include "ptx/matrix_move.cuh"
+#include "ptx/ldmatrix.cuh"
 #include "ptx/mma.cuh"
-#include "ptx/shared.cuh"
+#include "ptx/shared_memory.cuh"
 
 using namespace warptile;
 
@@ -14,21 +14,21 @@ struct alignas(16) Tiles {
     __half a[16][16], b[16][16];
 };
 
-// Copies the tiles of A and B at (row, depth) and (depth, column).
-__device__ __forceinline__ void fill(Tiles& tiles, const __half* a, const __half* b, int n, int k, int depth) {
+// Copies the tiles of A and B at (row, k0) and (k0, column).
+__device__ __forceinline__ void fill(Tiles& tiles, const __half* a, const __half* b, int n, int k, int k0) {
     for (int at = threadIdx.x; at < 256; at += 32) {
         const int i = at / 16, j = at % 16;
-        tiles.a[i][j] = a[(blockIdx.y * 16 + i) * k + depth + j];
-        tiles.b[i][j] = b[(depth + i) * n + blockIdx.x * 16 + j];
+        tiles.a[i][j] = a[(blockIdx.y * 16 + i) * k + k0 + j];
+        tiles.b[i][j] = b[(k0 + i) * n + blockIdx.x * 16 + j];
     }
 }
 
-// The fragment of A, and both of B, which lies in shared memory by rows.
+// Loads the fragment of A, and both fragments of B, which is row-major in shared memory.
 __device__ __forceinline__ void load_a(unsigned (&registers)[4], const Tiles& tiles) {
-    load_matrices<false>(registers, shared_address(&tiles.a[threadIdx.x % 16][threadIdx.x / 16 * 8]));
+    ldmatrix_x4<false>(registers, shared_address(&tiles.a[threadIdx.x % 16][threadIdx.x / 16 * 8]));
 }
 __device__ __forceinline__ void load_b(unsigned (&registers)[4], const Tiles& tiles) {
-    load_matrices<true>(registers, shared_address(&tiles.b[threadIdx.x % 16][threadIdx.x / 16 * 8]));
+    ldmatrix_x4<true>(registers, shared_address(&tiles.b[threadIdx.x % 16][threadIdx.x / 16 * 8]));
 }
 
 // Lane 4 g + t holds columns 2 t and 2 t + 1 of rows g and g + 8, of each fragment: f32, or two f16 in a register.

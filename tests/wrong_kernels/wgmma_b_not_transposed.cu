@@ -1,11 +1,11 @@
-// Mistake: B is stored by rows, [K, N], and its tile lies in shared memory like that: N-major. The instruction is told
-// that it is K-major.
-// On a GPU: a wrong product; the last rows are taken to lie in the next stage.
-// Fix: 1 for trans-b, which f16 and bf16 take.
+// Bug: B is row-major, [K, N], and so is its tile in shared memory: MN-major. The instruction is told that it is
+// K-major.
+// On a GPU: A wrong result; the last rows are read from the next stage.
+// Fix: 1 for trans-b, which f16 and bf16 support.
 #include "hopper.h"
 
 template <bool CORRECT>
-__global__ void product(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, float* d, int n,
+__global__ void gemm(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, float* d, int n,
                         int k) {
     __shared__ Ring ring;
     Accumulator sum;
@@ -28,10 +28,10 @@ __global__ void product(const __grid_constant__ TensorMap a, const __grid_consta
         sum.fence();
         for (int i = 0; i < BK / 16; ++i) {
             const Descriptor rows = describe(ring.stages[s].b, 16, 8 * ROW, SWIZZLE_64B) + i * ROW;
-            constexpr bool TRANSPOSED_B = CORRECT;  // MISTAKE
+            constexpr bool TRANSPOSED_B = CORRECT;  // BUG
             sum.multiply<false, TRANSPOSED_B>(describe(ring.stages[s].a) + i * NEXT_K, rows);  // REPORTED: read
         }
-        commit_products();
+        commit_wgmma();
         sum.wait<0>();
         arrive(ring.empty[s]);
     }

@@ -1,11 +1,11 @@
-// Mistake: the products are never committed to a group, so that `wgmma.wait_group` has nothing to wait for.
-// On a GPU: wrong sums now and then, when a copy overtakes the products, or when the sums are stored before the last of
-// them.
-// Fix: `wgmma.commit_group` behind the products of each tile.
+// Bug: The `wgmma`s are never committed to a group, so `wgmma.wait_group` has nothing to wait for.
+// On a GPU: Now and then wrong results, when a copy overtakes the `wgmma`s, or when the accumulators are stored before
+// the last of them.
+// Fix: `wgmma.commit_group` after the `wgmma`s of each tile.
 #include "hopper.h"
 
 template <bool CORRECT>
-__global__ void product(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, float* d, int n,
+__global__ void gemm(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, float* d, int n,
                         int k) {
     __shared__ Ring ring;
     Accumulator sum;
@@ -18,7 +18,7 @@ __global__ void product(const __grid_constant__ TensorMap a, const __grid_consta
         wait(ring.full[s], round % 2);
         sum.fence();
         sum.multiply(ring.stages[s]);    // REPORTED: multiplied
-        if (CORRECT) commit_products();  // MISTAKE
+        if (CORRECT) commit_wgmma();  // BUG
         sum.wait<0>();
         arrive(ring.empty[s]);
     }

@@ -1,11 +1,11 @@
-// Mistake: two warpgroups read each stage, and its empty barrier counts the arrivals of one. It is filled again while
-// the slower one still multiplies.
-// On a GPU: wrong sums when the two do not keep step; each tile makes two phases of the barrier, and it may hang.
-// Fix: count the arrivals of both.
+// Bug: Two warpgroups read each stage, but its empty barrier counts the arrivals of one. It is refilled while the
+// slower one still reads it.
+// On a GPU: Wrong results when the two drift apart; each tile completes two phases of the mbarrier, and it may hang.
+// Fix: Count the arrivals of both.
 #include "hopper.h"
 
 template <bool CORRECT>
-__global__ void product(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, float* d, int n,
+__global__ void gemm(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, float* d, int n,
                         int k) {
     struct alignas(1024) Wide {
         Half a[BM][BK], b[2][BN][BK];
@@ -14,7 +14,7 @@ __global__ void product(const __grid_constant__ TensorMap a, const __grid_consta
     __shared__ Barrier full[2], empty[2];
     Accumulator sum;
     if (threadIdx.x == 0) {
-        for (int i = 0; i < 2; ++i) init(full[i], 1), init(empty[i], CORRECT ? 2 * CONSUMERS : CONSUMERS);  // MISTAKE
+        for (int i = 0; i < 2; ++i) init(full[i], 1), init(empty[i], CORRECT ? 2 * CONSUMERS : CONSUMERS);  // BUG
         fence_mbarrier_init();
     }
     __syncthreads();
@@ -32,7 +32,7 @@ __global__ void product(const __grid_constant__ TensorMap a, const __grid_consta
         sum.fence();
         for (int i = 0; i < BK / 16; ++i)
             sum.multiply(describe(stage.a) + i * NEXT_K, describe(stage.b[group]) + i * NEXT_K);  // REPORTED: read
-        commit_products();
+        commit_wgmma();
         sum.wait<0>();
         arrive(empty[tile % 2]);
     }

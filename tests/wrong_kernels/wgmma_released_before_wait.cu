@@ -1,11 +1,11 @@
-// Mistake: the consumers declare a stage empty when they have issued the products that read it. These are asynchronous:
-// they may still read when the producer fills the stage again.
-// On a GPU: wrong sums now and then, when a copy overtakes the products.
-// Fix: wait for the products, then arrive at the empty barrier.
+// Bug: The consumers release a stage when they have issued the `wgmma`s that read it. These are asynchronous: they may
+// still read when the producer refills the stage.
+// On a GPU: Now and then wrong results, when a copy overtakes the `wgmma`s.
+// Fix: Wait for the `wgmma`s, then arrive at the empty barrier.
 #include "hopper.h"
 
 template <bool CORRECT>
-__global__ void product(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, float* d, int n,
+__global__ void gemm(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, float* d, int n,
                         int k) {
     __shared__ Ring ring;
     Accumulator sum;
@@ -18,8 +18,8 @@ __global__ void product(const __grid_constant__ TensorMap a, const __grid_consta
         wait(ring.full[s], round % 2);
         sum.fence();
         sum.multiply(ring.stages[s]);  // REPORTED: read
-        commit_products();
-        if (!CORRECT) arrive(ring.empty[s]);  // MISTAKE
+        commit_wgmma();
+        if (!CORRECT) arrive(ring.empty[s]);  // BUG
         sum.wait<0>();
         if (CORRECT) arrive(ring.empty[s]);
     }

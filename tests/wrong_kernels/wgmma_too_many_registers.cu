@@ -1,11 +1,11 @@
-// Mistake: two warpgroups of consumers raise their registers to 240 a thread, after the producer's has gone down to 40.
-// The block has 3 x 168 to share, and 2 x 240 + 40 is more.
-// On a GPU: hangs: the second warpgroup waits for registers that nobody gives back.
+// Bug: Two consumer warpgroups raise their registers to 240 per thread, after the producer has gone down to 40. The
+// CTA has 3 x 168 to share, and 2 x 240 + 40 is more.
+// On a GPU: Hangs: the second warpgroup waits for registers that nobody releases.
 // Fix: 232 for the consumers: 2 x 232 + 40 = 3 x 168.
 #include "hopper.h"
 
 template <bool CORRECT>
-__global__ void __launch_bounds__(384, 1) product(const __grid_constant__ TensorMap a,
+__global__ void __launch_bounds__(384, 1) gemm(const __grid_constant__ TensorMap a,
                                                   const __grid_constant__ TensorMap b, float* d, int n, int k) {
     struct alignas(1024) Tall {
         Half a[2][BM][BK], b[BN][BK];
@@ -17,9 +17,9 @@ __global__ void __launch_bounds__(384, 1) product(const __grid_constant__ Tensor
         fence_mbarrier_init();
     }
     __syncthreads();
-    const int group = warpgroup();
+    const int group = warpgroup_index();
     if (group == 2) {
-        registers_down<40>();
+        setmaxnreg_dec<40>();
         for (int tile = 0; tile < k / BK && threadIdx.x == 2 * CONSUMERS; ++tile) {
             Tall& stage = stages[tile % 2];
             wait(empty[tile % 2], (tile / 2 + 1) % 2);
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(384, 1) product(const __grid_constant__ Tensor
             load(stage.b, b, tile * BK, blockIdx.x * BN, full[tile % 2]);
         }
     } else {
-        registers_up<CORRECT ? 232 : 240>();  // MISTAKE, REPORTED: waits
+        setmaxnreg_inc<CORRECT ? 232 : 240>();  // BUG, REPORTED: waits
         Accumulator sum;
         for (int tile = 0; tile < k / BK; ++tile) {
             Tall& stage = stages[tile % 2];
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(384, 1) product(const __grid_constant__ Tensor
             sum.fence();
             for (int i = 0; i < BK / 16; ++i)
                 sum.multiply(describe(stage.a[group]) + i * NEXT_K, describe(stage.b) + i * NEXT_K);
-            commit_products();
+            commit_wgmma();
             sum.wait<0>();
             arrive(empty[tile % 2]);
         }

@@ -1,11 +1,11 @@
-// Mistake: products of two tiles may be under way, which is what `wait_group 1` allows, but the stage that is released
-// behind it is that of the latest tile and not that of the one before.
-// On a GPU: wrong sums now and then, when a copy overtakes the products.
-// Fix: release the stage of the tile before, or wait for all groups.
+// Bug: `wait_group 1` leaves the `wgmma`s of the latest tile in flight, but the stage released after it is that of the
+// latest tile and not that of the one before.
+// On a GPU: Now and then wrong results, when a copy overtakes the `wgmma`s.
+// Fix: Release the stage of the previous tile, or wait for all groups.
 #include "hopper.h"
 
 template <bool CORRECT>
-__global__ void product(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, float* d, int n,
+__global__ void gemm(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, float* d, int n,
                         int k) {
     __shared__ Ring ring;
     Accumulator sum;
@@ -18,8 +18,8 @@ __global__ void product(const __grid_constant__ TensorMap a, const __grid_consta
         wait(ring.full[s], round % 2);
         sum.fence();
         sum.multiply(ring.stages[s]);  // REPORTED: read
-        commit_products();
-        sum.wait<CORRECT ? 0 : 1>();  // MISTAKE
+        commit_wgmma();
+        sum.wait<CORRECT ? 0 : 1>();  // BUG
         arrive(ring.empty[s]);
     }
     sum.wait<0>();

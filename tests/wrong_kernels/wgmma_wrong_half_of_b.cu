@@ -1,10 +1,10 @@
-// Mistake: two warpgroups share the tile of A, each has 32 of 64 columns, and both multiply the first half of B's box.
-// On a GPU: a wrong product: the first 32 columns stand where the others belong, too.
-// Fix: each warpgroup starts its descriptors at its own half.
+// Bug: Two warpgroups share the tile of A, each has 32 of 64 columns, and both multiply the first half of B's box.
+// On a GPU: A wrong result: the first 32 columns appear where the others belong, too.
+// Fix: Each warpgroup starts its descriptors at its own half.
 #include "hopper.h"
 
 template <bool CORRECT>
-__global__ void product(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, float* d, int n,
+__global__ void gemm(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, float* d, int n,
                         int k) {
     struct alignas(1024) Wide {
         Half a[BM][BK], b[2][BN][BK];
@@ -30,10 +30,10 @@ __global__ void product(const __grid_constant__ TensorMap a, const __grid_consta
         wait(full[tile % 2], tile / 2 % 2);
         sum.fence();
         for (int i = 0; i < BK / 16; ++i) {
-            const int half = CORRECT ? group : 0;  // MISTAKE
+            const int half = CORRECT ? group : 0;  // BUG
             sum.multiply(describe(stage.a) + i * NEXT_K, describe(stage.b[half]) + i * NEXT_K);
         }
-        commit_products();
+        commit_wgmma();
         sum.wait<0>();
         arrive(empty[tile % 2]);
     }

@@ -1,16 +1,16 @@
-// Mistake: a published tiling of 128 x 128 gives eight warps 2 x 2 fragments each: 32 of the 64 that there are, so
-// that half of the result is never written.
-// On a GPU: old memory shows through in half of the columns; right where it held the right result of an earlier run.
-// Fix: 2 x 4 fragments a warp.
+// Bug: A published 128x128 tiling gives each of eight warps 2x2 fragments: 32 of the 64 fragments, so half of the
+// result is never written.
+// On a GPU: Half of the columns show old memory; right where it held the right result of an earlier run.
+// Fix: 2x4 fragments per warp.
 #include <cuda_fp16.h>
 #include <mma.h>
 
 using namespace nvcuda;
 
 template <bool CORRECT>
-__global__ void product(const __half* a, const __half* b, float* d, int m, int n, int k) {
+__global__ void gemm(const __half* a, const __half* b, float* d, int m, int n, int k) {
     constexpr int BM = 128, BN = 128, BK = 32, PAD = 8, FRAGMENTS_M = 2;
-    constexpr int FRAGMENTS_N = CORRECT ? 4 : 2;  // MISTAKE
+    constexpr int FRAGMENTS_N = CORRECT ? 4 : 2;  // BUG
     __shared__ __half a_tile[BM][BK + PAD], b_tile[BK][BN + PAD];
     const int warp = threadIdx.x / 32;
     const int warp_row = warp / 2 * FRAGMENTS_M * 16, warp_column = warp % 2 * FRAGMENTS_N * 16;
@@ -20,11 +20,11 @@ __global__ void product(const __half* a, const __half* b, float* d, int m, int n
     for (auto& fragments : sum)
         for (auto& fragment : fragments) wmma::fill_fragment(fragment, 0.0f);
 
-    for (int depth = 0; depth < k; depth += BK) {
+    for (int k0 = 0; k0 < k; k0 += BK) {
         for (int i = threadIdx.x; i < BM * BK; i += blockDim.x)
-            a_tile[i / BK][i % BK] = a[(row + i / BK) * k + depth + i % BK];
+            a_tile[i / BK][i % BK] = a[(row + i / BK) * k + k0 + i % BK];
         for (int i = threadIdx.x; i < BK * BN; i += blockDim.x)
-            b_tile[i / BN][i % BN] = b[(depth + i / BN) * n + column + i % BN];
+            b_tile[i / BN][i % BN] = b[(k0 + i / BN) * n + column + i % BN];
         __syncthreads();
         for (int step = 0; step < BK; step += 16)
             for (int i = 0; i < FRAGMENTS_M; ++i) {

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
+from rich.markup import escape
 from rich.text import Text
 
+from warptile.cli import _tables
+from warptile.cli._tables import Column
 from warptile.isa.catalogue import FORMS
 from warptile.isa.forms import ARCHITECTURES, Form, table
 
 SHOWN = "sm_90a"
 """The architecture whose machine code a list shows."""
+
+MACHINE_WIDTH = 31
+"""The longest name of a machine instruction, and a blank."""
 
 FAMILIES = tuple(dict.fromkeys(form.family for form in FORMS))
 
@@ -37,13 +41,15 @@ def facts(form: Form) -> dict[str, Any]:
 
 def show_list(console: Console, forms: Sequence[Form]) -> None:
     """Forms in short."""
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading, width in (("instruction", 46), ("what it does", 29), ("since", 6), (SHOWN, 32)):
-        made.add_column(heading, overflow="fold", width=width)
-    for form in forms:
-        found = table().found[SHOWN][form.name]
-        made.add_row(form.name, form.does, form.since, Text(str(found).replace(" + ", " +\n")))
-    console.print(made)
+    found = [escape(str(table().found[SHOWN][form.name]).replace(" + ", " +\n")) for form in forms]
+    columns = [
+        Column("instruction", [form.name for form in forms], left=True, least=24),
+        Column("what it does", [escape(form.does) for form in forms], left=True, least=20),
+        Column("since", [form.since for form in forms], rank=1, left=True),
+        Column(SHOWN, found, left=True, least=MACHINE_WIDTH),
+    ]
+    _tables.show(console, "", columns)
+    console.print()
     console.print(f"As assembled by {table().compiler}.", markup=False, highlight=False)
 
 

@@ -11,10 +11,10 @@ import msgspec
 import numpy as np
 
 from warptile.errors import DTypeError, LayoutError
-from warptile.launch import TENSOR_MAP_TYPES, TensorMap
+from warptile.launch.tensor_map import TENSOR_MAP_TYPES, TensorMap
 
 
-class Fields(msgspec.Struct, forbid_unknown_fields=True):
+class TensorMapFields(msgspec.Struct, forbid_unknown_fields=True):
     """The JSON document: the fields of `TensorMap`, with the array file ``base`` in the place of the operand."""
 
     base: str
@@ -41,7 +41,7 @@ def read(path: Path) -> tuple[TensorMap, Path, bool]:
         UnsupportedError: a map of a kind that is not supported.
     """
     try:
-        given = msgspec.json.decode(path.read_bytes(), type=Fields)
+        given = msgspec.json.decode(path.read_bytes(), type=TensorMapFields)
     except (OSError, msgspec.DecodeError) as error:
         raise click.BadParameter(
             f'{path}: no readable tensor map ({error}); it is JSON such as {{"base": "a.npy", "dtype": "bf16", '

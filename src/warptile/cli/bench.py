@@ -1,4 +1,4 @@
-"""`warptile bench`: products and rungs beside the vendor's library, in interleaved rounds."""
+"""`warptile bench`: time GEMMs and rungs against cuBLASLt in interleaved rounds."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 from rich.console import Console
-from rich.table import Table
+from rich.markup import escape
 
+from warptile.bench.protocol.suites import SUITES
 from warptile.cli import _suites
+from warptile.cli._names import RUNG, instead, one_of
+from warptile.cli._tables import Column, console_of, said_of, show
 
 if TYPE_CHECKING:
-    from warptile.bench.measurements import BaselineTime, Cell
+    from warptile.bench.protocol.measurements import BaselineTime, LadderCell
 
 BASELINES = ("cublaslt", "torch")
 LADDERS = {"ladder": (4096,), "sizes": (1024, 2048, 4096, 8192, 16384)}
-"""Suites of rungs -> extents of their square products."""
-
-SUITES = ("squares", "llm", "ragged", "small", "types")
-"""Suites of products as plans take them: `warptile.bench.suites`."""
+"""Suites of rungs -> extents of their square problems."""
 
 
 def baseline_names(context: click.Context, parameter: click.Parameter, text: str) -> tuple[str, ...]:
@@ -29,14 +29,16 @@ def baseline_names(context: click.Context, parameter: click.Parameter, text: str
     names = tuple(part.strip() for part in text.split(","))
     unknown = [name for name in names if name not in BASELINES]
     if unknown:
-        raise click.BadParameter(f"got {unknown[0]!r}; it takes {', '.join(BASELINES)}, such as cublaslt,torch")
+        raise click.BadParameter(f"{instead(unknown[0], BASELINES)}")
     return names
 
 
 @click.command("bench")
-@click.option("--suite", type=click.Choice((*LADDERS, *SUITES)), default="ladder", show_default=True)
+@click.option("--suite", type=one_of(*LADDERS, *SUITES), default="ladder", show_default=True,
+              help="What is measured.")  # fmt: skip
 @click.option("--size", "sizes", multiple=True, type=click.IntRange(1), help="ladder, sizes: these extents instead.")
-@click.option("--rung", "names", multiple=True, metavar="NAME", help="ladder, sizes: only this rung; may be repeated.")
+@click.option("--rung", "names", multiple=True, metavar="NAME", type=RUNG,
+              help="ladder, sizes: only this rung; may be repeated.")  # fmt: skip
 @click.option("--baseline", "baselines", default="cublaslt", show_default=True, callback=baseline_names,
               help="ladder, sizes: which to show.")  # fmt: skip
 @click.option("--only", multiple=True, metavar="TEXT", help="Other suites: only rows named so, such as '4096^3 bf16'.")
@@ -53,20 +55,28 @@ def command(
     plot: Path | None,
     as_json: bool,
 ) -> int:
-    """Time products beside cuBLASLt's best algorithm: sustained, interleaved, operands beyond L2, with spread.
+    """Time GEMMs against cuBLASLt's fastest algorithm. Needs a GPU.
+
+    Rounds are interleaved, sustained, and over operands that L2 cannot hold.
 
     ladder and sizes compare rungs; a rung is called faster or slower only when every round says so. The other suites
-    compare what warptile.matmul runs, with torch beside it, against the targets of the project; faster and slower mean
-    that the 95 % interval of the rounds' median leaves equality out.
+    compare what warptile.matmul runs with cuBLASLt and torch, and with the project's targets; faster and slower mean
+    that the 95 % confidence interval of the median excludes equality.
+
+    \b
+    Examples:
+      warptile bench --rung wgmma-final --size 4096
+      warptile bench --suite squares --brief
+      warptile bench --suite llm --json > llm.json
     """
     if suite in SUITES:
         return _suites.run(suite, only=only, brief=brief, plot=plot, as_json=as_json)
-    from warptile.bench.environment import Sampler
-    from warptile.bench.sweep import Bench, plan_cells
+    from warptile.bench.campaign.ladder_sweep import Bench, plan_cells
+    from warptile.bench.protocol.environment import Sampler
     from warptile.rungs import RUNGS, rung
 
     chosen = tuple(rung(name) for name in names) if names else tuple(RUNGS.values())
-    results: list[tuple[BaselineTime, list[Cell]]] = []
+    results: list[tuple[BaselineTime, list[LadderCell]]] = []
     with Sampler() as sampler:
         bench = Bench(sampler)
         for key, taking in plan_cells(chosen, bench.device.arch, sizes or LADDERS[suite]):
@@ -85,13 +95,13 @@ def command(
         }  # fmt: skip
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
     else:
-        console = Console() if sys.stdout.isatty() else Console(width=140)
+        console = console_of()
         for base, cells in results:
-            console.print(table(base, cells, with_torch="torch" in baselines))
+            draw(console, base, cells, with_torch="torch" in baselines)
     return 1 if any(cell.failed for _, cells in results for cell in cells) else 0
 
 
-def verdict(cell: Cell) -> str:
+def verdict(cell: LadderCell) -> str:
     """What the rounds agree on."""
     ratio = cell.ratio
     if cell.failed:
@@ -103,30 +113,38 @@ def verdict(cell: Cell) -> str:
     return "slower" if ratio.high < 1 else "no difference beyond the spread"
 
 
-def table(base: BaselineTime, cells: list[Cell], *, with_torch: bool) -> Table:
-    """Rungs of one problem, the baseline's own rows last."""
+def draw(console: Console, base: BaselineTime, cells: list[LadderCell], *, with_torch: bool) -> None:
+    """Print the rungs of one problem, the baseline's own rows last."""
     key = base.problem
-    made = Table(title=f"{key.shape} {key.dtype}, accumulated in {key.accumulator}; {base.best}")
-    made.add_column("rung")
-    for heading in ("ms", "TFLOP/s", "of cuBLASLt", "spread"):
-        made.add_column(heading, justify="right")
-    made.add_column("")
-    for cell in cells:
-        ratio = cell.ratio
-        if ratio is None or cell.time_ms is None or cell.tflops is None:
-            made.add_row(cell.rung, "–", "–", "–", "–", verdict(cell))
-            continue
-        spread = f"{100 * ratio.low:.1f}–{100 * ratio.high:.1f} %"
-        made.add_row(
-            cell.rung, f"{cell.time_ms:.4f}", f"{cell.tflops:.1f}", f"{100 * ratio.median:.1f} %", spread, verdict(cell)
-        )
-    made.add_section()
-    rows = [("cuBLASLt, best", base.best_ms), ("cuBLASLt, first", base.first_ms)]
-    rows += [("torch.matmul", base.torch_ms)] if with_torch else []
-    for label, time_ms in rows:
+    rows = [row(cell) for cell in cells]
+    library = [("cuBLASLt, best", base.best_ms), ("cuBLASLt, first", base.first_ms)]
+    library += [("torch.matmul", base.torch_ms)] if with_torch else []
+    for label, time_ms in library:
         if time_ms is None:
-            made.add_row(label, "–", "–", "–", "", "not measured")
-            continue
-        share = f"{100 * base.best_ms / time_ms:.1f} %"
-        made.add_row(label, f"{time_ms:.4f}", f"{key.tflops(time_ms):.1f}", share, "", "")
-    return made
+            rows.append((label, "–", "–", "–", "", "not measured"))
+        else:
+            share = f"{base.best_ms / time_ms:.3f}x"
+            rows.append((label, f"{time_ms:.4f}", f"{key.tflops(time_ms):.1f}", share, "", ""))
+    names, times, rates, shares, rounds, said = zip(*rows, strict=True)
+    columns = [
+        Column("rung", names, left=True),
+        Column("ms", times, rank=2),
+        Column("TFLOP/s", rates),
+        Column("speedup over\ncuBLASLt", shares),
+        Column("of all rounds", rounds, rank=1),
+        Column("", [escape(each) for each in said], left=True, least=20),
+    ]
+    title = f"{key.shape} {key.dtype}, accumulated in {key.accumulator}; {base.best}"
+    left_out = show(console, title, columns, sections=[len(cells) - 1])
+    for line in said_of(left_out, "a wider terminal or --json has them"):
+        console.print(line, markup=False, highlight=False)
+    console.print()
+
+
+def row(cell: LadderCell) -> tuple[str, str, str, str, str, str]:
+    """The cells of one rung."""
+    ratio = cell.ratio
+    if ratio is None or cell.time_ms is None or cell.tflops is None:
+        return (cell.rung, "–", "–", "–", "–", verdict(cell))
+    spread = f"{ratio.low:.3f}–{ratio.high:.3f}"
+    return (cell.rung, f"{cell.time_ms:.4f}", f"{cell.tflops:.1f}", f"{ratio.median:.3f}x", spread, verdict(cell))

@@ -10,15 +10,24 @@ import click
 if TYPE_CHECKING:
     from warptile.doctor import Finding
 
+FILE_WIDTH = 200
+"""A file or a pipe has no edge to fold lines at."""
+
 _MARKS = {"ok": ("ok", "green"), "missing": ("--", "yellow"), "problem": ("!!", "red")}
 
 
 @click.command("doctor")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(as_json: bool) -> None:
-    """Look at driver, GPU, NVRTC, headers, permissions, cache and extras; print the fix for each problem.
+    """Check the installation and print the fix for each problem.
 
-    Exits with 1 if something must be fixed; parts that are optional may be missing.
+    Looks at the driver, the GPU, NVRTC, CUDA's headers, permissions, the cache and optional extras. Exits with 1 if
+    something must be fixed; parts that are optional may be missing.
+
+    \b
+    Examples:
+      warptile doctor
+      warptile doctor --json
     """
     from warptile import doctor
 
@@ -35,9 +44,10 @@ def command(as_json: bool) -> None:
 
 
 def _print(findings: tuple[Finding, ...], healthy: bool) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from warptile.cli._tables import console_of
 
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)
@@ -48,9 +58,7 @@ def _print(findings: tuple[Finding, ...], healthy: bool) -> None:
         table.add_row(Text(mark, style=style), finding.name, Text(finding.detail))
         if finding.fix:
             table.add_row("", "", Text(f"fix: {finding.fix}", style="dim"))
-    console = Console()
-    if not console.is_terminal:
-        console.width = 200  # a file or a pipe has no edge to fold lines at
+    console = console_of(FILE_WIDTH)
     console.print(table)
     problems = sum(finding.state == "problem" for finding in findings)
     console.print("ready" if healthy else f"{problems} to fix", highlight=False)

@@ -15,12 +15,16 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from warptile.arch import REFERENCE_ARCH
+from warptile.arch import ARCHES, REFERENCE_ARCH
 from warptile.cli import _tensor_map_file
-from warptile.emulator import ALL_CHECKS, DEFAULT_CHECKS, Report, emulate
-from warptile.launch import TENSOR_MAP_BYTES, Access, Argument, Dim3, LaunchSpec, Pointer, Scalar, TensorMap
+from warptile.cli._names import OneOf
+from warptile.emulator import ALL_CHECKS, DEFAULT_CHECKS, EmulationReport, emulate
+from warptile.launch.access import Access
+from warptile.launch.params import Pointer, Scalar
+from warptile.launch.spec import Argument, Dim3, LaunchSpec
+from warptile.launch.tensor_map import TENSOR_MAP_BYTES, TensorMap
 from warptile.ptx import parse
-from warptile.ptx.instruction import Function, Module, Variable
+from warptile.ptx.instruction import PtxFunction, PtxModule, Variable
 
 SCALARS = {
     "i32": "s32", "s32": "s32", "u32": "u32", "i64": "s64", "s64": "s64", "u64": "u64", "f16": "f16", "f32": "f32",
@@ -30,7 +34,7 @@ SCALARS = {
 
 
 @dataclass(frozen=True)
-class Given:
+class KernelArgument:
     """One ``--arg``: the kernel's argument and, for a buffer, its file and content."""
 
     argument: Argument
@@ -51,12 +55,12 @@ def extent(context: click.Context, parameter: click.Parameter, text: str) -> Dim
     return x, y, z
 
 
-def arguments(context: click.Context, parameter: click.Parameter, specs: tuple[str, ...]) -> tuple[Given, ...]:
+def arguments(context: click.Context, parameter: click.Parameter, specs: tuple[str, ...]) -> tuple[KernelArgument, ...]:
     """Every ``--arg``, with its file read."""
     return tuple(argument(spec) for spec in specs)
 
 
-def argument(spec: str) -> Given:
+def argument(spec: str) -> KernelArgument:
     """A kernel argument from ``i32:5``, ``f32:1.5``, ``in:PATH.npy``, ``inout:PATH.npy`` or ``tensormap:PATH.json``.
 
     Raises:
@@ -69,11 +73,11 @@ def argument(spec: str) -> Given:
             f"got {spec!r}; it takes {', '.join(SCALARS)}, in, inout or tensormap, such as i32:5 or in:a.npy"
         )
     if kind in SCALARS:
-        return Given(scalar(SCALARS[kind], text))
+        return KernelArgument(scalar(SCALARS[kind], text))
     if kind == "tensormap":
         tensor, base, written = _tensor_map_file.read(Path(text))
-        return Given(tensor, base, array_of(str(base)), written)
-    return Given(Pointer(None), Path(text), array_of(text), kind == "inout")
+        return KernelArgument(tensor, base, array_of(str(base)), written)
+    return KernelArgument(Pointer(None), Path(text), array_of(text), kind == "inout")
 
 
 def array_of(text: str) -> np.ndarray[Any, Any]:
@@ -104,12 +108,13 @@ def scalar(kind: str, text: str) -> Scalar:
 @click.command("emulate")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--entry", help="Kernel to run; may be left out when the file has one.")
-@click.option("--arch", default=REFERENCE_ARCH, show_default=True, help="Architecture to behave as.")
-@click.option("--grid", callback=extent, metavar="X,Y,Z", default="1", show_default=True, help="Blocks.")
-@click.option("--block", callback=extent, metavar="X,Y,Z", default="1", show_default=True, help="Threads of a block.")
 @click.option(
-    "--cluster", callback=extent, metavar="X,Y,Z", default="1", show_default=True, help="Blocks of a cluster."
-)
+    "--arch", type=OneOf("arch", lambda: tuple(ARCHES)), default=REFERENCE_ARCH, show_default=True,
+    help="Architecture to behave as.",
+)  # fmt: skip
+@click.option("--grid", callback=extent, metavar="X,Y,Z", default="1", show_default=True, help="CTAs.")
+@click.option("--block", callback=extent, metavar="X,Y,Z", default="1", show_default=True, help="Threads of a block.")
+@click.option("--cluster", callback=extent, metavar="X,Y,Z", default="1", show_default=True, help="CTAs of a cluster.")
 @click.option("--smem", type=click.IntRange(0), default=0, metavar="BYTES", help="Dynamic shared memory of a block.")
 @click.option(
     "--arg", "given", callback=arguments, metavar="SPEC", multiple=True, help="One for each kernel parameter, in order."
@@ -126,17 +131,21 @@ def command(
     block: Dim3,
     cluster: Dim3,
     smem: int,
-    given: tuple[Given, ...],
+    given: tuple[KernelArgument, ...],
     out_dir: Path | None,
     schedule: str,
     checks: str | None,
     as_json: bool,
 ) -> None:
-    """Run a kernel of a PTX file on the CPU, checked and counted.
+    """Run a kernel of a PTX file on the CPU and check it.
 
-    Each --arg is i32:5, u64:7, f32:1.5, in:PATH.npy or inout:PATH.npy: a device buffer initialised from the file,
+    Each --arg is i32:5, u64:7, f32:1.5, in:PATH.npy or inout:PATH.npy: a device buffer initialized from the file,
     which is written to --out-dir under the same name afterwards. tensormap:PATH.json is a tensor map in memory that
     it shares with every other argument of the same file.
+
+    \b
+    Example, of a kernel add(const float* a, float* d, int n):
+      warptile emulate add.ptx --grid 2 --block 128 --arg in:a.npy --arg inout:d.npy --arg i32:256 --out-dir out
     """
     if any(one.written for one in given) and out_dir is None:
         raise click.UsageError("an inout: argument needs --out-dir DIR to be written to")
@@ -185,7 +194,7 @@ def text_of(file: Path) -> str:
         raise click.BadParameter(f"{file}: not readable as PTX text ({error})", param_hint="FILE") from None
 
 
-def buffer_names(given: tuple[Given, ...]) -> dict[int, str]:
+def buffer_names(given: tuple[KernelArgument, ...]) -> dict[int, str]:
     """A name for each buffer argument: its file's, with a number where two arguments name the same file.
 
     A tensor map has the buffer of another argument of the same file, if there is one.
@@ -205,7 +214,7 @@ def buffer_names(given: tuple[Given, ...]) -> dict[int, str]:
     return names
 
 
-def check_targets(written: list[Given]) -> None:
+def check_targets(written: list[KernelArgument]) -> None:
     """Two buffers must not end in one file."""
     files = [one.path.name for one in written if one.path is not None]
     for file in files:
@@ -220,7 +229,7 @@ def named(argument: Argument, name: str | None) -> Argument:
     return replace(argument, operand=name) if isinstance(argument, TensorMap) else Pointer(name)
 
 
-def entry_named(module: Module, name: str | None) -> Function:
+def entry_named(module: PtxModule, name: str | None) -> PtxFunction:
     """The kernel called ``name``, or the file's only one."""
     entries = module.entries
     if name is None and len(entries) == 1:
@@ -231,7 +240,7 @@ def entry_named(module: Module, name: str | None) -> Function:
     return module.functions[name]
 
 
-def check_arguments(function: Function, given: tuple[Given, ...]) -> None:
+def check_arguments(function: PtxFunction, given: tuple[KernelArgument, ...]) -> None:
     """Number and size of the arguments must be the kernel's."""
     parameters = [each for each in function.parameters if isinstance(each, Variable)]
     shown = ", ".join(f"{each.type}{f'[{each.size_bytes}]' if each.size_bytes > 8 else ''}" for each in parameters)
@@ -253,7 +262,7 @@ def check_arguments(function: Function, given: tuple[Given, ...]) -> None:
             )
 
 
-def document(entry: str, arch: str, report: Report, written: list[str]) -> str:
+def document(entry: str, arch: str, report: EmulationReport, written: list[str]) -> str:
     """The JSON document."""
     lines = [
         {
@@ -277,7 +286,7 @@ def document(entry: str, arch: str, report: Report, written: list[str]) -> str:
     return msgspec.json.format(msgspec.json.encode(content), indent=2).decode()
 
 
-def show(entry: str, report: Report, written: list[str]) -> None:
+def show(entry: str, report: EmulationReport, written: list[str]) -> None:
     """The report for people: what the kernel printed, its counters, the files written."""
     console = Console()
     if report.output:

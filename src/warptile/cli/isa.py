@@ -4,32 +4,38 @@ from __future__ import annotations
 
 import colorsys
 import difflib
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 import click
 import msgspec
-from rich import box
 from rich.color import Color
 from rich.console import Console
+from rich.markup import escape
 from rich.style import Style
-from rich.table import Table
 from rich.text import Text
 
 from warptile.cli import _isa_forms
-from warptile.isa import matrix_move, native, wgmma
+from warptile.cli._names import one_of
+from warptile.cli._tables import Column, console_of, said_of, show
+from warptile.isa import machine_code, matrix_move, wgmma
 from warptile.isa.catalogue import FORMS, Multiplication, assembled, by_name, group_multiplications
 from warptile.isa.drawing import CELL_WIDTH, MAX_WIDTH, Drawing, draw, draw_metadata, places
 from warptile.isa.forms import Form
 from warptile.isa.matrix_move import MatrixMove
 from warptile.isa.mma import ELEMENT_BITS, accumulator
-from warptile.isa.sparse import SparseShape
+from warptile.isa.mma_sp import SparseShape
 from warptile.isa.summary import cell, rows
 
 TABLE_WIDTH = 120
 """Columns of a table that is not written to a terminal."""
+
+NAME_WIDTH, OPERANDS_WIDTH, MACHINE_WIDTH, WORDS_WIDTH = 30, 12, 20, 14
+"""Names, lists and machine code are folded to no less."""
+
+FIRST_TO_GO = {"sm_86": 6, "sm_75": 5, "sm_100a": 4, "sm_89": 3, "sm_120a": 2, "sm_80": 1}
+"""Architectures whose columns are left out of a narrow table, the highest first."""
 
 LANES = 32
 NEAR = 6
@@ -42,16 +48,23 @@ _STYLES = {"native": "green", "emulated": "yellow", "refused": "dim"}
 @click.argument("name", required=False)
 @click.option(
     "--arch",
-    type=click.Choice(native.ARCHITECTURES),
+    type=one_of(*machine_code.ARCHITECTURES),
     help="One architecture: its machine code in full. [all, in short]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(name: str | None, arch: str | None, as_json: bool) -> None:
-    """Tensor-core instructions: what each becomes on each architecture, and which lane holds what.
+    """Show tensor-core instructions and who holds what.
 
-    With NAME, such as mma.m16n8k16.f32.f16, mma.sp.m16n8k32.f32.bf16, wmma.m16n16k16.f32.f16, ldmatrix.x4.trans or
-    wgmma.m64n128k16.f32.f16, draws the fragments. A beginning of names, such as mma.sp, lists those. So it does for
-    copies and synchronisation: cp.async.bulk.tensor, mbarrier.try_wait, or a family of them, such as tensor-copy.
+    Without NAME, lists them all with what each becomes on each architecture. With the name of one, such as
+    wmma.m16n16k16.f32.f16, ldmatrix.x4.trans or wgmma.m64n128k16.f32.f16, draws its fragments. With the beginning of
+    names, such as mma.sp, lists those. The same goes for copies and synchronization: cp.async.bulk.tensor,
+    mbarrier.try_wait, or a family of them, such as tensor-copy.
+
+    \b
+    Examples:
+      warptile isa mma.m16n8k16.f32.f16
+      warptile isa mma.sp --arch sm_90a
+      warptile isa tensor-copy --json
     """
     if name in by_name():
         show_multiplication(by_name()[name], arch, as_json=as_json)
@@ -102,40 +115,51 @@ def show_table(
 
     ``forms`` are for the JSON document alone.
     """
-    known = native.table()
+    known = machine_code.table()
     if as_json:
         document = {"schema": "warptile.isa/1", "compiler": known.compiler}
         described = {"instructions": [facts(each, arch) for each in chosen]}
         write({**document, **described, **({"forms": [_isa_forms.facts(each) for each in forms]} if forms else {})})
         return
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     if arch is None:
-        for heading in ("instruction", "A, B", "D", *(each.removeprefix("sm_") for each in native.ARCHITECTURES)):
-            made.add_column(heading, no_wrap=heading not in ("A, B", "instruction"), overflow="fold")
-        for row in rows(known, chosen):
-            shown = [known.of(each, row.names[0]) for each in native.ARCHITECTURES]
-            cells = [Text(text, style=_STYLES[o.status]) for text, o in zip(row.cells, shown, strict=True)]
-            made.add_row(row.instruction, row.operands, row.sums, *cells)
+        summary = rows(known, chosen)
+        columns = [
+            Column("instruction", [row.instruction for row in summary], left=True, least=NAME_WIDTH),
+            Column("A, B", [row.operands for row in summary], left=True, least=OPERANDS_WIDTH),
+            Column("D", [row.accumulators for row in summary], left=True),
+        ]
+        for place, each in enumerate(machine_code.ARCHITECTURES):
+            styles = [_STYLES[known.of(each, row.names[0]).status] for row in summary]
+            cells = [f"[{style}]{row.cells[place]}[/]" for style, row in zip(styles, summary, strict=True)]
+            columns.append(Column(each.removeprefix("sm_"), cells, rank=FIRST_TO_GO.get(each, 0), left=True))
         legend = "* with other instructions, such as those that unpack operands; – refused by the assembler"
     else:
-        for heading in ("instruction", "", arch):
-            made.add_column(heading, overflow="fold")
-        for each in chosen:
-            outcome = known.of(arch, each.name)
-            others = ", ".join(f"{count} {name}" for name, count in outcome.other.items())
-            text = f"{outcome}: {others}" if others else str(outcome)
-            made.add_row(each.name, Text(outcome.status, style=_STYLES[outcome.status]), Text(text))
+        outcomes = [known.of(arch, each.name) for each in chosen]
+        columns = [
+            Column("instruction", [each.name for each in chosen], left=True, least=NAME_WIDTH),
+            Column("", [f"[{_STYLES[each.status]}]{each.status}[/]" for each in outcomes], left=True),
+            Column(arch, [escape(machine_text(each)) for each in outcomes], left=True, least=MACHINE_WIDTH),
+        ]
         legend = "native: tensor cores alone; emulated: other instructions take part; refused: what the assembler says"
     console = console_of(TABLE_WIDTH)
-    console.print(made)
+    left_out = show(console, "", columns)
+    console.print()
+    for line in said_of(left_out, "--arch shows one architecture in full"):
+        console.print(line, markup=False, highlight=False)
     console.print(f"{legend}.\nAs assembled by {known.compiler}.", markup=False, highlight=False)
+
+
+def machine_text(outcome: machine_code.Outcome) -> str:
+    """What an instruction becomes, with all others that take part."""
+    others = ", ".join(f"{count} {name}" for name, count in outcome.other.items())
+    return f"{outcome}: {others}" if others else str(outcome)
 
 
 def facts(instruction: Multiplication, arch: str | None) -> dict[str, Any]:
     """One instruction as plain data."""
-    known = native.table()
+    known = machine_code.table()
     outcomes = {}
-    for each in native.ARCHITECTURES if arch is None else (arch,):
+    for each in machine_code.ARCHITECTURES if arch is None else (arch,):
         outcome = known.of(each, instruction.name)
         outcomes[each] = {
             "status": outcome.status, "tensor": outcome.tensor, "other": outcome.other, "reason": outcome.reason or None
@@ -160,10 +184,10 @@ def show_multiplication(instruction: Multiplication, arch: str | None, *, as_jso
         fragments = {matrix: places(layout) for matrix, layout in layouts.items()}
         write({"schema": "warptile.isa/1", **facts(instruction, arch), "fragments": fragments})
         return
-    known = native.table()
+    known = machine_code.table()
     console = console_of(MAX_WIDTH)
     heading(console, instruction.name, instruction.opcode, instruction.capability)
-    for each in native.ARCHITECTURES if arch is None else (arch,):
+    for each in machine_code.ARCHITECTURES if arch is None else (arch,):
         outcome = known.of(each, instruction.name)
         said = f"  {each:8} {cell(outcome) if outcome.status == 'refused' else outcome}"
         console.print(Text(said, style=_STYLES[outcome.status]))
@@ -222,21 +246,24 @@ def show_group_table(family: str, *, as_json: bool) -> None:
         facts = [group_facts(name, *each) for name, each in chosen.items()]
         write({"schema": "warptile.isa/1", "instructions": facts})
         return
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading in ("instruction", "A, B", "D", "n", "MN-major", "negated", "satfinite"):
-        made.add_column(heading, overflow="fold")
+    shown = []
     is_sparse = family == "wgmma.sp"
     for each in wgmma.FAMILIES:
         if is_sparse <= each.sparse:
             columns = "8 to 256, by 8" if each.columns == wgmma.EVERY_EIGHT else "8, 16, 24, 32 to 256 by 16"
             flags = ("yes" if flag else "" for flag in (each.transposable, each.negatable, each.saturates))
             shape = wgmma.GroupShape(each, 8, sparse=is_sparse).name.replace("n8k", "nNk")
-            made.add_row(f"{family}.{shape}", ", ".join(each.types), ", ".join(each.results), columns, *flags)
+            shown.append((f"{family}.{shape}", ", ".join(each.types), ", ".join(each.results), columns, *flags))
     show_table(
         [each for each in group_multiplications() if (each.family == "wgmma.sp") >= is_sparse], None, as_json=False
     )
     console = console_of(TABLE_WIDTH)
-    console.print(made)
+    headings = ("instruction", "A, B", "D", "n", "MN-major", "negated", "satfinite")
+    show(console, "", [
+        Column(heading, cells, left=True, least=WORDS_WIDTH if heading == "n" else 0)
+        for heading, cells in zip(headings, zip(*shown, strict=True), strict=True)
+    ])  # fmt: skip
+    console.print()
     console.print("For sm_90a alone: one machine instruction, which the four warps execute together.")
 
 
@@ -245,7 +272,7 @@ def group_facts(name: str, shape: wgmma.GroupShape, types: tuple[str, str, str])
     return {
         "name": name, "opcode": shape.opcode(types), "types": dict(zip("dab", types, strict=True)),
         "capability": wgmma.CAPABILITY, "registers": {"d": shape.registers(types[0]), "a": shape.fragment().registers},
-        "machine": str(native.table().of_group(wgmma.ARCH, name)),
+        "machine": str(machine_code.table().of_group(wgmma.ARCH, name)),
     }  # fmt: skip
 
 
@@ -258,7 +285,7 @@ def show_group(name: str, shape: wgmma.GroupShape, types: tuple[str, str, str], 
         return
     console = console_of(MAX_WIDTH)
     heading(console, name, shape.opcode(types), wgmma.CAPABILITY)
-    console.print(Text(f"  {wgmma.ARCH:8} {native.table().of_group(wgmma.ARCH, name)}", style=_STYLES["native"]))
+    console.print(Text(f"  {wgmma.ARCH:8} {machine_code.table().of_group(wgmma.ARCH, name)}", style=_STYLES["native"]))
     stored = "stored" if shape.sparse else "k"
     paint(console, draw(f"A in registers: {held.rows} x {held.columns} of {types[1]}", "a", held, ("m", stored)))
     paint(console, draw(f"D: the first 8 of {shape.n} columns of {types[0]}", "d", sums, ("m", "n")))
@@ -309,11 +336,6 @@ LANE_COLOURS = tuple(colour(lane) for lane in range(LANES))
 
 
 # -- output ------------------------------------------------------------------------------------------------------------
-
-
-def console_of(file_width: int) -> Console:
-    """Standard output; in a file, lines are folded at ``file_width``."""
-    return Console() if sys.stdout.isatty() or "COLUMNS" in os.environ else Console(width=file_width)
 
 
 def write(document: dict[str, Any]) -> None:

@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import click
 import msgspec
-from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 import warptile
-from warptile import ladder
+from warptile import ladder, measured
+from warptile.cli._names import BACKEND, DTYPE, RUNG, OneOf
+from warptile.cli._tables import Column, console_of, said_of, show
 from warptile.dtypes import DTYPES
 from warptile.dtypes import dtype as dtype_named
 from warptile.errors import DTypeError, UnsupportedError
-from warptile.execute import Backend, GpuBackend, choose_backend
 from warptile.ladder import Addresses, Ladder, Launch, ProblemSize, RungResult
-from warptile.predict import Prediction
+from warptile.planning.cost_bounds import Prediction
 from warptile.problem import Problem
 from warptile.rungs import RUNGS, Rung, families
+from warptile.runtime.execute import Backend, GpuBackend, choose_backend
 
 BAR_WIDTH = 12
-FILE_WIDTH = 160
-"""Columns of the table where it is not written to a terminal."""
-
-IDEAS_FROM_WIDTH = 120
-"""Narrower terminals get the table without the column of ideas."""
+IDEA_WIDTH = 30
+"""Where the ideas fit in so many columns, they are one of the table's."""
 
 SCREEN_MS = 25.0
 """How long each of cuBLAS's algorithms runs while the best one is looked for."""
@@ -42,16 +39,18 @@ RECORDED_SIZE = (4096, 4096, 4096)
 
 
 @click.command("ladder")
-@click.option("--family", default="all", show_default=True, help="simt, wmma, ... or all.")
-@click.option("--rung", "names", multiple=True, metavar="NAME", help="Only this rung; may be repeated.")
-@click.option("-m", type=click.IntRange(1), help="Rows of A and D.")
-@click.option("-n", type=click.IntRange(1), help="Columns of B and D.")
-@click.option("-k", type=click.IntRange(1), help="Columns of A, rows of B.")
-@click.option("--dtype", help="Operand type, such as float16; rungs that do not take it keep their own.")
-@click.option("--accumulate", help="How sums are kept, such as float16; rungs that have no such sums keep their own.")
 @click.option(
-    "--backend", type=click.Choice(["auto", "gpu", "emulator"]), help="Where to run: the GPU if there is one. [auto]"
-)
+    "--family", default="all", show_default=True, type=OneOf("family", lambda: (*families(), "all"), listed=True),
+    help="Only the rungs of this family.",
+)  # fmt: skip
+@click.option("--rung", "names", multiple=True, metavar="NAME", type=RUNG, help="Only this rung; may be repeated.")
+@click.option("-m", type=click.IntRange(1), help="Rows of A and D.  [4096 on a GPU, 192 on the emulator]")
+@click.option("-n", type=click.IntRange(1), help="Columns of B and D.  [4096 or 160]")
+@click.option("-k", type=click.IntRange(1), help="Columns of A, rows of B.  [4096 or 96]")
+@click.option("--dtype", type=DTYPE, help="Type of A and B, such as bf16; rungs that do not take it keep their own.")
+@click.option("--accumulate", type=DTYPE, help="Accumulator type, such as f16; rungs without it keep their own.")
+@click.option("--backend", type=BACKEND, help="Where to run; auto takes the GPU if there is one.  [auto]")
+@click.option("-v", "--verbose", is_flag=True, help="Print the idea of each rung, however narrow the terminal is.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(
     family: str,
@@ -62,11 +61,19 @@ def command(
     dtype: str | None,
     accumulate: str | None,
     backend: str | None,
+    verbose: bool,
     as_json: bool,
 ) -> int:
-    """Climb the ladder: compile each rung, run it, check it, count or time it.
+    """Run and check every kernel from naive to Hopper.
 
-    Without a GPU the kernels' PTX runs on the emulator, on a small problem; with one they are timed beside cuBLAS.
+    With a GPU, each kernel is timed against cuBLASLt in interleaved rounds. Without one, its PTX runs on the emulator,
+    on a small problem, and is counted.
+
+    \b
+    Examples:
+      warptile ladder
+      warptile ladder --family wgmma --verbose
+      warptile ladder --rung simt-naive --rung wgmma-final --dtype f16 --json
     """
     rungs = chosen_rungs(family, names)
     element = element_name(dtype, rungs)
@@ -94,11 +101,9 @@ def command(
     if as_json:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
     else:
-        console = Console() if sys.stdout.isatty() or "COLUMNS" in os.environ else Console(width=FILE_WIDTH)
+        console = console_of()
         predicted = {} if on_gpu else predictions(rungs, place, element, sums)
-        console.print(table(document, predicted, ideas=console.width >= IDEAS_FROM_WIDTH))
-        for line in notes(document):
-            console.print(line, markup=False, highlight=False)
+        draw(console, document, predicted, verbose=verbose)
     return status(results, named=bool(names))
 
 
@@ -106,13 +111,8 @@ def chosen_rungs(family: str, names: Sequence[str]) -> list[Rung]:
     """The rungs that the options select, in ladder order.
 
     Raises:
-        click.BadParameter: no such family or rung, or the rung is of another family.
+        click.BadParameter: none of the rungs is of that family.
     """
-    if family != "all" and family not in families():
-        raise click.BadParameter(f"got {family!r}; it takes {', '.join(families())} or all", param_hint="--family")
-    unknown = [name for name in names if name not in RUNGS]
-    if unknown:
-        raise click.BadParameter(f"got {unknown[0]!r}; the ladder has {', '.join(RUNGS)}", param_hint="--rung")
     chosen = [rung for rung in RUNGS.values() if family in ("all", rung.family) and (not names or rung.name in names)]
     if not chosen:
         raise click.BadParameter(f"{', '.join(names)} is not of the family {family}", param_hint="--rung")
@@ -159,10 +159,15 @@ def status(results: Sequence[RungResult], *, named: bool) -> int:
     return 4 if refused and (named or len(refused) == len(results)) else 0
 
 
-def watched(results: Any, names: Sequence[str]) -> Any:
-    """Hand the results on, with a progress bar on stderr where someone can see it."""
-    columns = (TextColumn("{task.description:<22}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+def watched(results: Iterable[RungResult], names: Sequence[str]) -> Iterator[RungResult]:
+    """Hand the results on and show progress on stderr: a bar in a terminal, else a line for each rung that is done."""
+    if not sys.stderr.isatty():
+        for done, result in enumerate(results, 1):
+            click.echo(f"{done}/{len(names)} {result.name}", err=True)
+            yield result
+        return
+    columns = (TextColumn("{task.description:<18}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(names[0] if names else "", total=len(names))
         for done, result in enumerate(results, 1):
             progress.update(task, completed=done, description=names[min(done, len(names) - 1)])
@@ -173,18 +178,8 @@ def watched(results: Any, names: Sequence[str]) -> Any:
 
 
 def recorded(name: str, problem: Problem) -> dict[str, Any] | None:
-    """The committed result of a rung on the reference GPU: on this problem, else on the recorded size."""
-    from warptile.bench import records
-
-    sizes = dict.fromkeys([(problem.m, problem.n, problem.k), RECORDED_SIZE])
-    for m, n, k in sizes:
-        found = records.measured(
-            name, m, n, k, problem.a.dtype.name, accumulator=problem.accumulator.name, b_major=problem.b.major,
-            a_major=problem.a.major,
-        )  # fmt: skip
-        if found is not None:
-            return {"m": m, "n": n, "k": k, **msgspec.to_builtins(found)}
-    return None
+    """The recorded result of a rung on the reference GPU: on this problem, else at the recorded size."""
+    return measured.find(name, problem, ((problem.m, problem.n, problem.k), RECORDED_SIZE))
 
 
 class NoBaseline:
@@ -204,7 +199,7 @@ class Baseline(NoBaseline):
     """cuBLASLt's best algorithm, if its bindings are installed."""
 
     def __init__(self) -> None:
-        from warptile.bench.baseline import WORKSPACE_BYTES, CublasLt
+        from warptile.bench.baselines.cublaslt import WORKSPACE_BYTES, CublasLt
         from warptile.gpu import driver
 
         try:
@@ -219,10 +214,10 @@ class Baseline(NoBaseline):
 
     def _launch(self, problem: Problem, sets: Sequence[Addresses]) -> Launch | None:
         """What queues the fastest of the library's algorithms, or None where it has none."""
-        from warptile.bench.baseline import fastest
-        from warptile.bench.workloads import to_key
-        from warptile.device_product import DENSE
+        from warptile.bench.baselines.cublaslt import fastest
+        from warptile.bench.protocol.workloads import to_key
         from warptile.gpu import timing
+        from warptile.runtime.device_product import DENSE
 
         assert self._library is not None
         key = to_key(problem)
@@ -290,50 +285,71 @@ def predictions(
     return found
 
 
-def table(document: Ladder, at_recorded_size: Mapping[str, Prediction], *, ideas: bool = True) -> Table:
-    """The ladder as a table; ``*`` marks figures that are of the recorded size, and not of this run."""
+def draw(
+    console: Console, document: Ladder, at_recorded_size: Mapping[str, Prediction], *, verbose: bool = False
+) -> None:
+    """Print the table, as many of its columns as fit, and the notes below it."""
     size = document.problem
     where = document.environment["gpu"] or "the emulator"
-    made = Table(
-        title=f"D[{size.m}, {size.n}] = A[{size.m}, {size.k}] @ B[{size.k}, {size.n}] on {where}",
-        title_justify="left",
-        title_style="bold",
-        pad_edge=False,
-        collapse_padding=True,
-        box=box.SIMPLE_HEAD,
+    title = f"D[{size.m}, {size.n}] = A[{size.m}, {size.k}] @ B[{size.k}, {size.n}] on {where}"
+    left_out = show(console, title, columns(document, at_recorded_size))
+    without_ideas = any(column.least for column in left_out)
+    console.print()
+    if without_ideas and verbose:
+        for result in document.rungs:
+            console.print(f"[bold]{result.name}[/]: {escape(result.idea)}", highlight=False)
+        console.print()
+    missing = [column for column in left_out if not (column.least and verbose)]
+    how = "a wider terminal or --json has them" + (
+        ", --verbose prints the ideas" if without_ideas and not verbose else ""
     )
-    for name in ("rung", "idea", "type", "correct") if ideas else ("rung", "type", "correct"):
-        made.add_column(name, no_wrap=name != "idea")
-    for name in ("conflicts", "FLOP/byte", "predicted", "TFLOP/s", "of cuBLAS"):
-        made.add_column(name, justify="right")
-    made.add_column("", no_wrap=True, min_width=BAR_WIDTH if ideas else 0)
-    speeds = [shown(result)[0] for result in document.rungs]
-    top = max((speed for speed in speeds if speed is not None), default=None)
-    for result, speed in zip(document.rungs, speeds, strict=True):
-        name, idea, *cells = row(result, size, at_recorded_size.get(result.name))
-        made.add_row(name, *([idea] if ideas else []), *cells, bar(speed, top))
-    return made
+    for line in (*notes(document), *said_of(missing, how)):
+        console.print(line, markup=False, highlight=False)
 
 
-def row(result: RungResult, size: ProblemSize, elsewhere: Prediction | None = None) -> list[str]:
-    """The cells of one rung, without its bar; ``elsewhere`` is its prediction at the recorded size."""
+def columns(document: Ladder, at_recorded_size: Mapping[str, Prediction]) -> list[Column]:
+    """The ladder's columns; ``*`` marks figures that are of the recorded size, and not of this run. Of what was not
+    counted there is none."""
+    results = document.rungs
+    predicted = [at_recorded_size.get(result.name) or result.predicted for result in results]
+    marks = ["*" if result.name in at_recorded_size else "" for result in results]
+    speeds = [shown(result) for result in results]
+    top = max((speed for speed, _, _ in speeds if speed is not None), default=None)
+    counted = [conflicts(result) for result in results], [intensity(result, document.problem) for result in results]
+    found = [
+        Column("rung", [result.name for result in results], left=True),
+        Column("idea", [escape(result.idea) for result in results], rank=8, left=True, least=IDEA_WIDTH),
+        Column("type", [DTYPES[result.dtype].ptx for result in results], rank=5, left=True),
+        Column("correct", [verdict(result) for result in results], left=True),
+        Column("bank\nconflicts", counted[0], rank=3),
+        Column("FLOP/\nbyte", counted[1], rank=6),
+        Column("limited\nby", [each.bound if each else "-" for each in predicted], rank=4, left=True),
+        Column("predicted\nTFLOP/s",
+               [f"{each.tflops:.1f}{mark}" if each else "-" for each, mark in zip(predicted, marks, strict=True)],
+               rank=2),
+        Column("measured\nTFLOP/s", [f"{each:.1f}{mark}" if each is not None else "-" for each, _, mark in speeds]),
+        Column("speedup\nover\ncuBLASLt",
+               [f"{speedup(share)}{mark}" if share is not None else "-" for _, share, mark in speeds], rank=1),
+        Column("", [bar(speed, top) for speed, _, _ in speeds], rank=7, left=True),
+    ]  # fmt: skip
+    return [column for column in found if any(cell not in ("-", "") for cell in column.cells)]
+
+
+def conflicts(result: RungResult) -> str:
+    """Shared-memory wavefronts of loads over the ideal; a dash where there are none or nothing was counted."""
+    ratio = result.counters.get("shared_load_conflict_ratio")
+    return f"{ratio:.2f}" if ratio is not None and result.counters.get("shared_load_wavefronts") else "-"
+
+
+def intensity(result: RungResult, size: ProblemSize) -> str:
+    """Operations of the product over the bytes that were loaded from global memory."""
     loads = result.counters.get("global_load_bytes")
-    flops = 2 * size.m * size.n * size.k
-    conflicts = result.counters.get("shared_load_conflict_ratio")
-    has_shared = bool(result.counters.get("shared_load_wavefronts"))
-    predicted = elsewhere or result.predicted
-    speed, share, mark = shown(result)
-    return [
-        result.name,
-        result.idea,
-        result.dtype,
-        verdict(result),
-        f"{conflicts:.2f}" if conflicts is not None and has_shared else "-",
-        f"{flops / loads:.1f}" if loads else "-",
-        f"{predicted.bound} {predicted.tflops:.1f}{'*' if elsewhere else ''}" if predicted else "-",
-        f"{speed:.1f}{mark}" if speed is not None else "-",
-        f"{share:.1%}{mark}" if share is not None else "-",
-    ]
+    return f"{2 * size.m * size.n * size.k / loads:.1f}" if loads else "-"
+
+
+def speedup(share: float) -> str:
+    """Two decimals, or three below 0.1."""
+    return f"{share:.2f}x" if share >= 0.0995 else f"{share:.3f}x"
 
 
 def verdict(result: RungResult) -> str:
@@ -366,8 +382,8 @@ def notes(document: Ladder) -> list[str]:
     """What the table leaves out: failures in full, where recorded figures come from, what the columns mean."""
     lines = [f"{result.name}: {result.failure}" for result in document.rungs if result.failure]
     lines += [
-        f"{result.name}: operands are copied first, {result.copy_bytes} bytes read and written: in its time, not in "
-        f"conflicts and FLOP/byte"
+        f"{result.name}: operands are repacked first, {result.copy_bytes} bytes read and written: in its time, not in "
+        f"bank conflicts and FLOP/byte"
         for result in document.rungs
         if result.copy_bytes
     ]
@@ -381,8 +397,14 @@ def notes(document: Ladder) -> list[str]:
     lines += [f"* recorded: {gpu}, {m} x {n} x {k}, {date}, record {name}" for name, gpu, date, m, n, k in sources]
     if document.backend == "emulator" and not sources:
         lines.append("  no record for these rungs: TFLOP/s are measured on a GPU")
-    lines.append(
-        "correct: largest error as a share of its bound.  conflicts: shared-memory wavefronts over the ideal.  "
-        "FLOP/byte: 2mnk over bytes loaded."
-    )
+    lines.append("correct: largest error as a share of its bound.  limited by: the slowest resource, as predicted.")
+    if document.backend == "emulator":
+        lines.append(
+            "bank conflicts: shared-memory wavefronts of loads over the ideal.  FLOP/byte: 2mnk over bytes loaded."
+        )
+    else:
+        lines.append(
+            "bank conflicts and FLOP/byte: not counted while kernels are timed; `warptile profile RUNG` counts them, "
+            "and so does --backend emulator."
+        )
     return lines

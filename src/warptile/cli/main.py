@@ -14,7 +14,17 @@ import click
 
 import warptile
 from warptile import cli
-from warptile.errors import DTypeError, LayoutError, NoDeviceError, ShapeError, UnsupportedError, WarptileError
+from warptile.cli._names import CommandGroup, instead
+from warptile.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    LayoutError,
+    NoDeviceError,
+    ShapeError,
+    UnsupportedError,
+    WarptileError,
+)
 
 CHECK_FAILED = 1
 USAGE = 2
@@ -23,6 +33,8 @@ UNSUPPORTED = 4
 INTERRUPTED = 130
 
 _EXIT_CODES: tuple[tuple[type[WarptileError], int], ...] = (
+    (ArgumentError, USAGE),
+    (ArgumentTypeError, USAGE),
     (ShapeError, USAGE),
     (DTypeError, USAGE),
     (LayoutError, USAGE),
@@ -32,8 +44,8 @@ _EXIT_CODES: tuple[tuple[type[WarptileError], int], ...] = (
 """Exit code of each error; any other of warptile's own is `CHECK_FAILED`."""
 
 
-class CommandFiles(click.Group):
-    """A group whose commands are the modules beside this one that define ``command``; each is loaded when asked for.
+class CommandFiles(CommandGroup):
+    """A group whose commands are the modules of this folder that define ``command``; each is loaded when asked for.
 
     Modules whose names start with an underscore are parts of commands.
     """
@@ -54,13 +66,19 @@ class CommandFiles(click.Group):
 @click.group(cls=CommandFiles, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(warptile.__version__, prog_name="warptile")
 def warptile_command() -> None:
-    """NVIDIA matrix multiplication: a ladder of real kernels, with and without a GPU.
+    """Matrix multiplication on NVIDIA GPUs: fast, readable kernels, which also run without a GPU.
+
+    \b
+    Examples:
+      warptile doctor                    # what is installed, and the fix for what is not
+      warptile ladder                    # every kernel from naive to Hopper
+      warptile isa mma.m16n8k16.f32.f16  # which lane of a warp holds which element
 
     Exit codes: 0 ok, 1 a check failed, 2 usage, 3 needs a GPU and there is none, 4 unsupported here, 130 interrupted.
     """
     level = os.environ.get("WARPTILE_LOG", "WARNING").upper()
     if level not in logging.getLevelNamesMapping():
-        raise click.UsageError(f"WARPTILE_LOG: got {level!r}; it takes DEBUG, INFO, WARNING or ERROR")
+        raise click.UsageError(f"WARPTILE_LOG: {instead(level, ('DEBUG', 'INFO', 'WARNING', 'ERROR'))}")
     logging.basicConfig(level=level, format="%(name)s: %(message)s", stream=sys.stderr)
 
 

@@ -7,26 +7,31 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
-from rich.console import Console
-from rich.table import Table
+from rich.markup import escape
+
+from warptile.cli._names import BACKEND, DTYPE, RUNG
+from warptile.cli._tables import Column, console_of, said_of, show
 
 if TYPE_CHECKING:
-    from warptile.bench.lines import LineCounts
-    from warptile.plan import Plan
+    from collections.abc import Sequence
+
+    from warptile.bench.profiling.source_lines import LineCounts
+    from warptile.planning.plan import Plan
 
 SMALL_SIZE = 128
 LARGE_SIZE = 2048
 SHOWN_LINES = 24
-SOURCE_WIDTH = 64
+SOURCE_WIDTH = 20
+"""A line of source is cut to no less; longer ones are shown where there is room."""
 
 
 @click.command("profile")
-@click.argument("name", metavar="RUNG")
+@click.argument("name", metavar="RUNG", type=RUNG)
 @click.option("-m", type=click.IntRange(1), help="Rows of A and D.")
 @click.option("-n", type=click.IntRange(1), help="Columns of B and D.")
 @click.option("-k", type=click.IntRange(1), help="Columns of A, rows of B.")
-@click.option("--dtype", help="Operand type, such as float16.")
-@click.option("--backend", type=click.Choice(["auto", "gpu", "emulator"]), help="What counts. [auto]")
+@click.option("--dtype", type=DTYPE, help="Type of A and B, such as f16.")
+@click.option("--backend", type=BACKEND, help="What counts; auto takes the GPU if there is one.  [auto]")
 @click.option("--top", default=SHOWN_LINES, show_default=True, type=click.IntRange(1), help="Lines that are printed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document with every line.")
 def command(
@@ -39,12 +44,21 @@ def command(
     top: int,
     as_json: bool,
 ) -> int:
-    """Counters per source line of a product's launch: Nsight Compute's on a GPU, else the emulator's; one table."""
-    from warptile.bench.lines import busiest
-    from warptile.execute import choose_backend
+    """Show what each source line of a rung's kernel costs.
+
+    The counters come from Nsight Compute on a GPU, and from the emulator without one; they have the same names and
+    meaning.
+
+    \b
+    Examples:
+      warptile profile mma-swizzled
+      warptile profile wgmma-final -m 256 -n 256 -k 128 --backend emulator
+    """
+    from warptile.bench.profiling.source_lines import busiest
     from warptile.ladder import plan_for
-    from warptile.plan import config_text, copy_text
+    from warptile.planning.plan import config_text, repack_text
     from warptile.rungs import rung
+    from warptile.runtime.execute import choose_backend
 
     place = choose_backend(backend)
     usual = LARGE_SIZE if place.name == "gpu" else SMALL_SIZE
@@ -55,42 +69,46 @@ def command(
         document = {
             "schema": "warptile.profile/1", "backend": place.name, "rung": name, "config": dict(plan.config),
             "problem": {"m": problem.m, "n": problem.n, "k": problem.k, "dtype": problem.a.dtype.name},
-            "counters": totals, "copy_bytes": sum(copy.moved_bytes for copy in plan.copies), "lines": lines,
+            "counters": totals, "copy_bytes": sum(copy.moved_bytes for copy in plan.kernel.repacks), "lines": lines,
         }  # fmt: skip
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
         return 0
     title = f"{name}, {problem.m} x {problem.n} x {problem.k} {problem.a.dtype.name}, {config_text(plan.config)}"
-    sampled = any(line.samples for line in lines)
-    table = Table(title=f"{title}; counted by {'Nsight Compute' if place.name == 'gpu' else 'the emulator'}")
-    table.add_column("line", no_wrap=True)
-    table.add_column("source", overflow="ellipsis", no_wrap=True, max_width=SOURCE_WIDTH)
-    headings = ("warp\ninstructions", "global\nsectors", "shared\nwavefronts", "ideal", "ratio")
-    for heading in (*headings, "samples") if sampled else headings:
-        table.add_column(heading, justify="right", no_wrap=True)
-
-    def row(line: LineCounts) -> list[str]:
-        ratio = line.conflict_ratio
-        cells = [f"{line.file}:{line.line}", line.text, f"{line.warp_instructions:,}", f"{line.global_sectors:,}",
-                 f"{line.shared_wavefronts:,}", f"{line.shared_wavefronts_ideal:,}",
-                 "" if ratio is None else f"{ratio:.2f}"]  # fmt: skip
-        return [*cells, f"{line.samples:,}"] if sampled else cells
-
-    for line in busiest(lines, top):
-        table.add_row(*row(line))
-    console = Console() if sys.stdout.isatty() else Console(width=160)
-    console.print(table)
+    counted_by = "Nsight Compute" if place.name == "gpu" else "the emulator"
+    console = console_of()
+    left_out = show(console, f"{title}; counted by {counted_by}", _columns(busiest(lines, top)))
+    console.print()
     for counter in sorted(totals):
         console.print(f"{counter:32} {totals[counter]:>16,.2f}", markup=False, highlight=False)
-    for copy in plan.copies:
-        console.print(f"before it, not counted: {copy_text(copy)}", markup=False, highlight=False)
+    for repack in plan.kernel.repacks:
+        console.print(f"before it, not counted: {repack_text(repack)}", markup=False, highlight=False)
+    for said in said_of(left_out, "a wider terminal or --json has them"):
+        console.print(said, markup=False, highlight=False)
     return 0
+
+
+def _columns(lines: Sequence[LineCounts]) -> list[Column]:
+    """A row for each line of source."""
+    ratios = [line.conflict_ratio for line in lines]
+    found = [
+        Column("line", [f"{line.file}:{line.line}" for line in lines], left=True),
+        Column("source", [escape(line.text) for line in lines], rank=1, left=True, least=SOURCE_WIDTH, cut=True),
+        Column("warp\ninstructions", [f"{line.warp_instructions:,}" for line in lines]),
+        Column("global\nsectors", [f"{line.global_sectors:,}" for line in lines], rank=3),
+        Column("shared\nwavefronts", [f"{line.shared_wavefronts:,}" for line in lines], rank=2),
+        Column("ideal", [f"{line.shared_wavefronts_ideal:,}" for line in lines], rank=5),
+        Column("bank\nconflicts", ["" if ratio is None else f"{ratio:.2f}" for ratio in ratios]),
+    ]
+    if any(line.samples for line in lines):
+        found.append(Column("samples", [f"{line.samples:,}" for line in lines], rank=4))
+    return found
 
 
 def _emulated(plan: Plan, place: Any) -> tuple[tuple[LineCounts, ...], dict[str, float]]:
     """Counters of one emulated launch."""
-    from warptile.bench.lines import from_emulator
-    from warptile.device_product import host_operands
-    from warptile.execute import compiled
+    from warptile.bench.profiling.source_lines import from_emulator
+    from warptile.runtime.execute import compiled
+    from warptile.runtime.host_operands import host_operands
 
     report = place.emulate(plan, compiled(plan), host_operands(plan.problem), 1.0, 0.0)
     return from_emulator(report.lines), dict(report.counters)
@@ -102,10 +120,10 @@ def _on_gpu(plan: Plan) -> tuple[tuple[LineCounts, ...], dict[str, float]]:
     Raises:
         ProfileError: it did not count.
     """
-    from warptile.bench.lines import from_ncu
-    from warptile.bench.ncu import ProfileError
-    from warptile.bench.profile import LaunchRequest, profile
-    from warptile.bench.workloads import to_key
+    from warptile.bench.profiling.ncu import ProfileError
+    from warptile.bench.profiling.profile import LaunchRequest, profile
+    from warptile.bench.profiling.source_lines import from_ncu
+    from warptile.bench.protocol.workloads import to_key
 
     found = profile([LaunchRequest(plan.rung.name, to_key(plan.problem), dict(plan.config))], with_lines=True)
     one = found.profiles[0]

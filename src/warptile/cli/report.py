@@ -6,6 +6,14 @@ from pathlib import Path
 
 import click
 
+from warptile.cli._names import OneOf
+
+
+def _tables() -> tuple[str, ...]:
+    from warptile.bench.report.documents import tables
+
+    return tables()
+
 
 @click.command("report")
 @click.option(
@@ -13,13 +21,23 @@ import click
     help="The checkout whose README.md and docs/ are meant.",
 )  # fmt: skip
 @click.option("--check", "only_check", is_flag=True, help="Change nothing; exit 1 when a document is not up to date.")
-@click.option("--table", "name", default=None, help="Print one table instead, such as ladder, sizes, claims, counters.")
+@click.option(
+    "--table", "name", type=OneOf("name", _tables), help="Print one table instead, such as ladder, sizes or claims."
+)
 def command(root: Path, only_check: bool, name: str | None) -> int:
-    """Write the measured tables of README.md and docs/ from the committed records."""
-    from warptile.bench.report import Report, check, update
+    """Write the tables of the documents from the records.
+
+    Rewrites the text between the markers of README.md and docs/ in a checkout.
+
+    \b
+    Examples:
+      warptile report --check
+      warptile report --table ladder
+    """
+    from warptile.bench.report.documents import DocumentTables, check, update
 
     if name is not None:
-        click.echo(Report().block("table", name), nl=False)
+        click.echo(DocumentTables().block("table", name), nl=False)
         return 0
     if only_check:
         stale = check(root)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Iterator
@@ -12,33 +13,34 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
+from warptile.bench.protocol.suites import SUITES
+from warptile.cli._names import DTYPE, RUNG, one_of
+from warptile.cli._tables import Column, console_of, show
 from warptile.errors import NoDeviceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from warptile.problem import Problem
-    from warptile.tune import Outcome
-    from warptile.tune import Progress as TuneProgress
+    from warptile.tuning.search import Progress as TuneProgress
+    from warptile.tuning.search import SearchOutcome
 
 SHOWN = 20
-SUITES = ("squares", "llm", "small", "ragged", "types")
+SHOWN_FAILURES = 3
 SUITE_HELP = "Search all problems of a suite in a few seconds each; several, or all of them."
 
 
 @click.command("tune")
-@click.argument("name", metavar="[RUNG]", default="wmma-final")
+@click.argument("name", metavar="RUNG", required=False, type=RUNG, default="wmma-final")
 @click.option("-m", default=4096, show_default=True, type=click.IntRange(1), help="Rows of A and D.")
 @click.option("-n", default=4096, show_default=True, type=click.IntRange(1), help="Columns of B and D.")
 @click.option("-k", default=4096, show_default=True, type=click.IntRange(1), help="Columns of A, rows of B.")
-@click.option("--dtype", default=None, help="Operand type, by default the rung's usual one.")
-@click.option("--accumulate", default=None, help="Accumulator type, by default the operand type's usual one.")
-@click.option(
-    "--b-major", type=click.Choice(["row", "col"]), default="row", show_default=True, help="B as [K, N] or [N, K]."
-)
+@click.option("--dtype", type=DTYPE, help="Type of A and B, by default the rung's usual one.")
+@click.option("--accumulate", type=DTYPE, help="Accumulator type, by default the operand type's usual one.")
+@click.option("--b-major", type=one_of("row", "col"), default="row", show_default=True, help="B as [K, N] or [N, K].")
 @click.option("--limit", type=click.IntRange(1), default=None, help="Measure at most so many, the best predictions.")
 @click.option(
     "--resume/--fresh", default=True, show_default=True, help="Use what was measured before, or measure again."
@@ -47,10 +49,10 @@ SUITE_HELP = "Search all problems of a suite in a few seconds each; several, or 
     "--top", default=SHOWN, show_default=True, type=click.IntRange(1), help="Configurations that are printed."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document with every configuration.")
-@click.option("--suite", "suites", multiple=True, type=click.Choice((*SUITES, "all")), help=SUITE_HELP)
+@click.option("--suite", "suites", multiple=True, type=one_of(*SUITES, "all"), help=SUITE_HELP)
 @click.option("--only", multiple=True, help="With --suite: problems whose name has this word, such as 8192x8192x8192.")
 @click.option("--minutes", type=float, default=60.0, show_default=True, help="With --suite: begin nothing after that.")
-@click.option("--out", type=click.Path(path_type=Path), help="With --suite: folder for what is found, not this user's.")
+@click.option("--out", type=click.Path(path_type=Path), help="With --suite: folder for the results.")
 @click.option("--compile-only", is_flag=True, help="With --suite: compile its kernels into the cache; needs no GPU.")
 @click.option("--processes", type=click.IntRange(1), default=None, help="Compiler processes; one for each core.")
 def command(
@@ -72,20 +74,29 @@ def command(
     compile_only: bool,
     processes: int | None,
 ) -> int:
-    """Measure RUNG's configurations on this GPU and keep the fastest for `matmul` (WARPTILE_AUTOTUNE=cached).
+    """Find a rung's fastest configuration on this GPU. Needs a GPU.
+
+    Without a name, RUNG is wmma-final. What is found is kept, and `warptile.matmul` uses it from then on, in processes
+    that already run too; WARPTILE_AUTOTUNE=off leaves it out.
 
     Every result is on disk as soon as it is measured: interrupt it, and the same command goes on where it was.
-    With --suite, wgmma-final on all problems of a suite, a short list of configurations on each.
+    With --suite, wgmma-final is searched on all problems of a suite, with a short list of configurations for each.
+
+    \b
+    Examples:
+      warptile tune wgmma-final -m 4096 -n 14336 -k 4096 --dtype bf16
+      warptile tune --suite llm --minutes 30 --out searches
+      warptile tune --suite squares --compile-only
     """
     if suites:
-        return tune_suites(SUITES if "all" in suites else suites, only, minutes, out, compile_only, processes)
+        return tune_suites(tuple(SUITES) if "all" in suites else suites, only, minutes, out, compile_only, processes)
     if compile_only or only or out is not None:
         raise click.UsageError("--compile-only, --only and --out go with --suite, such as --suite squares")
     from warptile.dtypes import dtype as dtype_named
     from warptile.ladder import LADDER_OUTPUTS
     from warptile.problem import Problem
     from warptile.rungs import rung as rung_named
-    from warptile.tune_gpu import tune_on_gpu
+    from warptile.tuning.gpu_search import tune_on_gpu
 
     rung = rung_named(name)
     element = dtype_named(dtype or rung.dtypes[0])
@@ -104,8 +115,7 @@ def command(
         }  # fmt: skip
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
     else:
-        console = Console() if sys.stdout.isatty() else Console(width=160)
-        console.print(table(outcome, problem, top))
+        draw(console_of(), outcome, problem, top)
     return 0 if outcome.best is not None else 1
 
 
@@ -118,16 +128,21 @@ def tune_suites(
     processes: int | None,
 ) -> int:
     """Search the problems of some suites, or only compile for them; exit status 1 when time ran out or some did not."""
-    from warptile.bench import tuning
-    from warptile.execute import has_gpu
-    from warptile.tuned import folder
+    from warptile.bench.campaign import suite_search
+    from warptile.planning.tuned_table import folder
+    from warptile.runtime.execute import has_gpu
 
     if compile_only:
-        return 1 if tuning.compile_only(tuning.tasks_of(suites, only), tuning.say, processes) else 0
+        return 1 if suite_search.compile_only(suite_search.tasks_of(suites, only), suite_search.say, processes) else 0
+    if out is None:
+        raise click.UsageError(
+            "--suite needs --out FOLDER for its results, such as --out searches; with "
+            f"--out {folder()} warptile.matmul uses them from then on"
+        )
     if not has_gpu():
         raise NoDeviceError("tune --suite: there is no NVIDIA GPU with a driver here; --compile-only works without one")
     until_s = time.time() + 60 * minutes
-    return 0 if tuning.supervise(suites, only, out or folder(), until_s, tuning.say) else 1
+    return 0 if suite_search.supervise(suites, only, out, until_s, suite_search.say) else 1
 
 
 def always_tried(name: str, problem: Problem) -> tuple[Any, ...]:
@@ -156,34 +171,31 @@ def progress_bar(name: str) -> Iterator[Callable[[TuneProgress], None]]:
         yield report
 
 
-def table(outcome: Outcome, problem: Problem, top: int) -> Table:
-    """Configuration, ms, TFLOP/s, best marked; failures at the end are counted, not listed."""
-    from warptile.plan import config_text
+def draw(console: Console, outcome: SearchOutcome, problem: Problem, top: int) -> None:
+    """Print configuration, ms and TFLOP/s, the best first and marked; of failures the first few with their reasons."""
+    from warptile.planning.plan import config_text
 
     measured = [entry for entry in outcome.entries if entry.time_ms is not None]
     failed = [entry for entry in outcome.entries if entry.time_ms is None]
+    shown = measured[:top]
+    times_ms = [entry.time_ms or math.inf for entry in shown]
+    dashes = ["–"] * len(failed[:SHOWN_FAILURES])
+    columns = [
+        Column("ms", [*(f"{time_ms:.4f}" for time_ms in times_ms), *dashes]),
+        Column("TFLOP/s", [*(f"{problem.flops / time_ms / 1e9:.1f}" for time_ms in times_ms), *dashes]),
+        Column("", ["[bold]best[/]", *[""] * (len(shown) - 1)][: len(shown)] + [""] * len(dashes), left=True),
+        Column(
+            "configuration",
+            [config_text(entry.config) for entry in shown]
+            + [escape(f"{config_text(entry.config)}: {entry.failed or 'failed'}") for entry in failed[:SHOWN_FAILURES]],
+            left=True, least=40,
+        ),
+    ]  # fmt: skip
     shape = f"{problem.m} x {problem.n} x {problem.k}"
+    show(console, f"{outcome.search.rung} {shape} {problem.a.dtype.name} on {outcome.search.gpu}", columns)
     known = "known before" if outcome.reused else "measured"
-    made = Table(
-        title=f"{outcome.search.rung} {shape} {problem.a.dtype.name} on {outcome.search.gpu}",
-        caption=f"{len(measured)} of {outcome.candidates} configurations {known}, {len(failed)} failed, "
-        f"{outcome.pruned} left out by prediction, {outcome.illegal} illegal",
-    )
-    made.add_column("configuration")
-    made.add_column("ms", justify="right")
-    made.add_column("TFLOP/s", justify="right")
-    made.add_column("")
-    for position, entry in enumerate(measured[:top]):
-        assert entry.time_ms is not None
-        mark = "best" if position == 0 else ""
-        style = "bold" if position == 0 else None
-        made.add_row(
-            config_text(entry.config),
-            f"{entry.time_ms:.4f}",
-            f"{problem.flops / entry.time_ms / 1e9:.1f}",
-            mark,
-            style=style,
-        )
-    for entry in failed[:3]:
-        made.add_row(config_text(entry.config), "–", "–", entry.failed or "failed", style="dim")
-    return made
+    console.print(
+        f"{len(measured)} of {outcome.candidates} configurations {known}, {len(failed)} failed, {outcome.pruned} left "
+        f"out by prediction, {outcome.illegal} illegal",
+        markup=False, highlight=False,
+    )  # fmt: skip

@@ -1,5 +1,5 @@
 """Executes PTX on any CPU: every lane an element of a NumPy array, every access checked and counted."""
 
-from warptile.emulator.launch import ALL_CHECKS, DEFAULT_CHECKS, LineCounters, Report, emulate
+from warptile.emulator.run_grid import ALL_CHECKS, DEFAULT_CHECKS, EmulationReport, LineCounters, emulate
 
-__all__ = ["ALL_CHECKS", "DEFAULT_CHECKS", "LineCounters", "Report", "emulate"]
+__all__ = ["ALL_CHECKS", "DEFAULT_CHECKS", "EmulationReport", "LineCounters", "emulate"]

@@ -1,4 +1,4 @@
-"""What Nsight Compute would count, per instruction and in total.
+"""Counts what Nsight Compute counts, per instruction and in total.
 
 The rules for one warp-wide request were found with single-warp kernels under Nsight Compute on an H200; the table in
 docs/counters.md shows the patterns and what was read. Each rule has a test with the arithmetic beside it.
@@ -9,16 +9,16 @@ docs/counters.md shows the patterns and what was read. Each rule has a test with
   four passes of 8. A pass takes as many wavefronts as the most distinct words in one bank. Two neighbouring passes of
   a load become one when in the whole warp every lane i asks for what lane i ^ 1 asks for (or every lane for what
   lane i ^ 2 asks for) and the joint pass has no conflict. `ldmatrix` takes a pass for each 8x8 matrix.
-- *`cp.async` past L1* (.cg, 16 bytes). Data moves in 32-byte pieces: of one global sector into one aligned 32-byte
+- *`cp.async` bypassing L1* (.cg, 16 bytes). Data moves in 32-byte pieces: of one global sector into one aligned 32-byte
   block of shared memory. Sectors are the distinct pairs of global 128-byte line and shared block. For each half-warp,
   global line and shared 128-byte line, a wavefront can take each sector to one block and fill each block from one.
-- *`cp.async` through L1* (.ca, 4 or 8 bytes). Lanes are dealt out to as many turns as banks conflict; each turn
-  takes a wavefront for every global line in it.
+- *`cp.async` through L1* (.ca, 4 or 8 bytes). Lanes are distributed over as many rounds as banks conflict; each
+  round takes a wavefront for every global line in it.
 - *`wgmma`* reads what its descriptors name once for the four warps together, 128 bytes a wavefront: the eight chunks of
   16 bytes of a core matrix lie in 32 different banks under every swizzle, so there are no conflicts.
 - *Bulk and tensor copies* move pieces of at most 128 bytes of a row (of a bulk copy, from its start on). Sectors are
-  those that each piece touches: of loads for every block that gets them and whether or not they lie in the tensor, of
-  stores and reductions where they do.
+  those that each piece touches: of loads in every destination CTA, inside the tensor or not; of stores and reductions
+  inside the tensor only.
 - *Ideal* wavefronts are the passes, or 128 bytes each of what the active lanes ask for if that is fewer.
 """
 
@@ -59,8 +59,14 @@ FIELDS = (
     "shared_store_requests",
     "shared_store_wavefronts",
     "shared_store_wavefronts_ideal",
+    "shared_async_copy_requests",
+    "shared_async_copy_wavefronts",
+    "shared_async_copy_wavefronts_ideal",
     "barriers",
 )
+SHARED_KINDS = ("load", "store", "async_copy")
+"""What accesses shared memory by its own counters: ``cp.async`` (LDGSTS) is no store (STS, STSM) to Nsight Compute."""
+
 _COLUMN = {name: column for column, name in enumerate(FIELDS)}
 
 
@@ -189,7 +195,7 @@ def _count_wavefronts(addresses: Any, lanes: Any, size: int, pass_lanes: int, jo
 
 @njit(cache=True)
 def _count_bypass(source: Any, target: Any, lanes: Any) -> tuple[int, int]:
-    """Sectors and wavefronts of 16-byte copies past L1."""
+    """Sectors and wavefronts of 16-byte copies that bypass L1."""
     sectors = 0
     wavefronts = 0
     count = len(source)
@@ -228,10 +234,10 @@ def _count_bypass(source: Any, target: Any, lanes: Any) -> tuple[int, int]:
 
 @njit(cache=True)
 def _count_cached_copies(source: Any, target: Any, lanes: Any, size: int, pass_lanes: int) -> int:
-    """Wavefronts of copies through L1: turns by bank conflict, and in each turn one for every global line."""
+    """Wavefronts of copies through L1: rounds by bank conflict, and in each round one for every global line."""
     wavefronts = 0
     count = len(source)
-    turn = np.zeros(count, dtype=np.int64)
+    rounds = np.zeros(count, dtype=np.int64)
     for i in range(count):
         j = i - 1
         while j >= 0 and lanes[j] // pass_lanes == lanes[i] // pass_lanes:
@@ -239,12 +245,12 @@ def _count_cached_copies(source: Any, target: Any, lanes: Any, size: int, pass_l
                 for b in range(size // 4):
                     word, other = target[i] // 4 + a, target[j] // 4 + b
                     if word != other and word % BANKS == other % BANKS:
-                        turn[i] = max(turn[i], turn[j] + 1)
+                        rounds[i] = max(rounds[i], rounds[j] + 1)
             j -= 1
         fresh = True
         j = i - 1
         while j >= 0 and lanes[j] // pass_lanes == lanes[i] // pass_lanes:
-            if turn[j] == turn[i] and source[j] // LINE_BYTES == source[i] // LINE_BYTES:
+            if rounds[j] == rounds[i] and source[j] // LINE_BYTES == source[i] // LINE_BYTES:
                 fresh = False
                 break
             j -= 1
@@ -304,12 +310,12 @@ class Counters:
         size: int,
         *,
         reads: NDArray[np.bool_],
-        past_l1: bool,
+        bypasses_l1: bool,
     ) -> None:
         """One `cp.async` per warp: ``size`` bytes from a global to a shared address for each lane that reads.
 
-        Lanes that read nothing write zeros: counted as plain stores beside the copies. Compilers split such copies in
-        ways that PTX does not show, so the wavefronts of zero-filled edges are an estimate.
+        Lanes that read nothing write zeros, with the wavefronts of stores. Compilers split such copies in ways that
+        PTX does not show, so the wavefronts of zero-filled edges are an estimate.
         """
         lanes, place = active.lanes, target.astype(np.int64)
         together = _pass_lanes(size)
@@ -321,7 +327,7 @@ class Counters:
         if len(lanes):
             origin = source.astype(np.int64)
             requests, sectors, elements = _count_sectors(origin, lanes // WARP, size)
-            if past_l1:
+            if bypasses_l1:
                 sectors, copied = _count_bypass(origin, place, lanes)
             else:
                 copied = _count_cached_copies(origin, place, lanes, size, together)
@@ -330,15 +336,15 @@ class Counters:
             row[_COLUMN["global_load_requests"]] += requests
             row[_COLUMN["global_load_sectors"]] += sectors
             row[_COLUMN["global_load_bytes"]] += size * elements
-        self._add_shared("store", instruction, active, ideal, wavefronts)
+        self._add_shared("async_copy", instruction, active, ideal, wavefronts)
 
-    def bulk_load(self, instruction: Instruction, size: int, sectors: int, blocks: int) -> None:
-        """A bulk copy of ``size`` bytes of global memory into the shared memory of each of some blocks.
+    def bulk_load(self, instruction: Instruction, size: int, sectors: int, ctas: int) -> None:
+        """A bulk copy of ``size`` bytes of global memory into the shared memory of each of ``ctas`` CTAs.
 
-        It goes past L1, so it asks for no sectors there.
+        It bypasses L1, so it requests no sectors there.
         """
         self.add(instruction, "global_load_bytes", size)
-        self.add(instruction, "tma_load_sectors", sectors * blocks)
+        self.add(instruction, "tma_load_sectors", sectors * ctas)
 
     def bulk_store(self, instruction: Instruction, size: int, sectors: int, *, reduces: bool) -> None:
         """A bulk copy of ``size`` bytes to global memory, or a reduction there."""
@@ -359,7 +365,7 @@ class Counters:
 
 def with_ratios(sums: dict[str, float]) -> dict[str, float]:
     """Add ``*_conflict_ratio`` (1.0 where there is no access) and keep everything else."""
-    for kind in ("load", "store"):
+    for kind in SHARED_KINDS:
         ideal = sums[f"shared_{kind}_wavefronts_ideal"]
         sums[f"shared_{kind}_conflict_ratio"] = sums[f"shared_{kind}_wavefronts"] / ideal if ideal else 1.0
     return sums

@@ -1,4 +1,4 @@
-"""Lanes and registers: the NumPy axis along which every thread of a wave of blocks executes."""
+"""Lanes and registers: the NumPy axis along which every thread of a wave of CTAs executes."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Active:
 
 
 class Unwritten:
-    """Which lanes of a register hold nothing that the kernel wrote.
+    """Which lanes of a register hold an undefined value.
 
     Attributes:
         lanes: one flag each.
@@ -142,7 +142,7 @@ class RegisterFile:
         return found
 
     def poison(self, live: NDArray[np.bool_]) -> None:
-        """Forget every value, as at the start of a new wave of blocks whose ``live`` lanes have a thread."""
+        """Forget every value, as at the start of a new wave of CTAs whose ``live`` lanes have a thread."""
         for unwritten in self._unwritten.values():
             unwritten.lanes[:] = live
             unwritten.some = True

@@ -1,4 +1,4 @@
-"""The state of one wave of blocks: geometry, special registers, symbols, memory, registers, pending copies."""
+"""The state of one wave of CTAs: geometry, special registers, symbols, memory, registers, pending copies."""
 
 from __future__ import annotations
 
@@ -7,100 +7,104 @@ from collections.abc import Collection, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from warptile.emulator.bulk import BulkCopies
-from warptile.emulator.copies import PendingCopies
+from warptile.device import REFERENCE
+from warptile.emulator.async_ops.bulk_copies import BulkCopies
+from warptile.emulator.async_ops.cp_async import PendingAsyncCopies
+from warptile.emulator.async_ops.remote_stores import RemoteStores
+from warptile.emulator.async_ops.wgmma_groups import PendingWgmmas
 from warptile.emulator.counters import Counters
 from warptile.emulator.lanes import WARP, Array, RegisterFile
-from warptile.emulator.mbarriers import Mbarriers
-from warptile.emulator.memory import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, Memory
-from warptile.emulator.register_pool import RegisterPool
-from warptile.emulator.remote_stores import RemoteStores
-from warptile.emulator.spaces import GlobalSpace
-from warptile.emulator.warpgroups import PendingProducts
+from warptile.emulator.memory.accesses import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, Memory
+from warptile.emulator.memory.spaces import GlobalSpace
+from warptile.emulator.sync.mbarriers import Mbarriers
+from warptile.emulator.sync.register_pool import RegisterPool
 from warptile.errors import UnknownInstruction
 from warptile.isa.wgmma import WARPS
-from warptile.launch import Dim3
+from warptile.launch.spec import Dim3
 
-SHARED_RESERVED_BYTES = 1024
-"""The first bytes of a block's shared memory belong to the system (sm_80 on); variables start behind them."""
+
+def shared_reserved_bytes(capability: int) -> int:
+    """How many of the first bytes of a CTA's shared memory belong to the system; variables start behind them."""
+    return 1024 if capability >= 80 else 0
+
 
 CLOCK_NAMES = ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi")
 """Special registers that change while a kernel runs."""
 
 
-class Geometry:
-    """Which thread of which block every lane of a wave is.
+class LaunchGeometry:
+    """Maps the lanes of a wave to threads and CTAs of the launch.
 
-    Blocks are padded with lanes without threads: to whole warps, and where they have more than one warpgroup, to whole
+    CTAs are padded with lanes without threads: to whole warps, and where they have more than one warpgroup, to whole
     ones.
 
-    Blocks are numbered cluster by cluster, and by their rank within one. Without clusters each is one of its own.
+    CTAs are numbered cluster by cluster, and by their rank within one. Without clusters each is one of its own.
 
     Attributes:
-        grid: blocks in x, y, z.
-        block: threads in x, y, z.
-        cluster: blocks of a cluster in x, y, z.
-        cluster_blocks: blocks of a cluster.
-        threads: threads of a block.
-        lanes_per_block: the same, padded.
-        blocks: blocks of a full wave.
+        grid: CTAs in x, y, z.
+        block: threads of a CTA in x, y, z.
+        cluster: CTAs of a cluster in x, y, z.
+        cluster_ctas: CTAs of a cluster.
+        threads: threads of a CTA.
+        lanes_per_cta: the same, padded.
+        ctas: CTAs of a full wave.
         lanes: lanes of a full wave.
         exists: for each lane, whether there is a thread behind it (in a full wave).
     """
 
-    def __init__(self, grid: Dim3, block: Dim3, blocks: int, cluster: Dim3 = (1, 1, 1)) -> None:
+    def __init__(self, grid: Dim3, block: Dim3, ctas: int, cluster: Dim3 = (1, 1, 1)) -> None:
         self.grid = grid
         self.block = block
         self.cluster = cluster
-        self.cluster_blocks = cluster[0] * cluster[1] * cluster[2]
+        self.cluster_ctas = cluster[0] * cluster[1] * cluster[2]
         self.threads = block[0] * block[1] * block[2]
         unit = WARP if self.threads <= WARP * WARPS else WARP * WARPS
-        self.lanes_per_block = -(-self.threads // unit) * unit
-        self.blocks = blocks
-        self.lanes = blocks * self.lanes_per_block
-        self.exists: NDArray[np.bool_] = np.arange(self.lanes) % self.lanes_per_block < self.threads
+        self.lanes_per_cta = -(-self.threads // unit) * unit
+        self.ctas = ctas
+        self.lanes = ctas * self.lanes_per_cta
+        self.exists: NDArray[np.bool_] = np.arange(self.lanes) % self.lanes_per_cta < self.threads
 
     def name(self, thread: int) -> str:
-        """A thread of the grid by its indices; those of a block follow each other, and then its padding."""
-        block, inner = divmod(thread, self.lanes_per_block)
+        """A thread of the grid by its indices; those of a CTA follow each other, and then its padding."""
+        cta, inner = divmod(thread, self.lanes_per_cta)
         bx, by, _ = self.block
         place = (inner % bx, inner // bx % by, inner // (bx * by))
-        return f"thread ({', '.join(map(str, place))}) of {self.block_name(block)}"
+        return f"thread ({', '.join(map(str, place))}) of {self.cta_name(cta)}"
 
-    def block_name(self, number: int) -> str:
-        """A block of the grid by its indices."""
-        place = (int(index[0]) for index in self.block_indices(np.array([number])))
+    def cta_name(self, number: int) -> str:
+        """A CTA of the grid by its indices."""
+        place = (int(index[0]) for index in self.cta_indices(np.array([number])))
         return f"block ({', '.join(map(str, place))})"
 
-    def cluster_indices(self, blocks: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
-        """The place of each block's cluster in the grid of clusters, in x, y, z."""
-        numbers = blocks // self.cluster_blocks
-        gx, gy, _ = (blocks // extent for blocks, extent in zip(self.grid, self.cluster, strict=True))
+    def cluster_indices(self, ctas: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
+        """The place of each CTA's cluster in the grid of clusters, in x, y, z."""
+        numbers = ctas // self.cluster_ctas
+        gx, gy, _ = (ctas // extent for ctas, extent in zip(self.grid, self.cluster, strict=True))
         return numbers % gx, numbers // gx % gy, numbers // (gx * gy)
 
-    def block_indices(self, blocks: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
-        """The place of each block in the grid, in x, y, z."""
-        ranks = blocks % self.cluster_blocks
+    def cta_indices(self, ctas: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
+        """The place of each CTA in the grid, in x, y, z."""
+        ranks = ctas % self.cluster_ctas
         cx, cy, _ = self.cluster
         within = (ranks % cx, ranks // cx % cy, ranks // (cx * cy))
-        clusters = self.cluster_indices(blocks)
+        clusters = self.cluster_indices(ctas)
         return tuple(c * n + r for c, n, r in zip(clusters, self.cluster, within, strict=True))
 
     @property
-    def total_blocks(self) -> int:
-        """Blocks of the whole grid."""
+    def total_ctas(self) -> int:
+        """CTAs of the whole grid."""
         return self.grid[0] * self.grid[1] * self.grid[2]
 
 
 class Machine:
-    """What operations act on. One machine serves all waves of a launch, one after the other.
+    """The state that operations act on; one machine runs all waves of a launch, one after the other.
 
     While a function is being assembled, ``registers`` and ``frame`` (offsets of its locals) are that function's.
     """
 
     def __init__(
         self,
-        geometry: Geometry,
+        geometry: LaunchGeometry,
         memory: Memory,
         counters: Counters,
         *,
@@ -111,7 +115,7 @@ class Machine:
         dynamic_shared_bytes: int,
         schedule: str,
         checks: frozenset[str] = frozenset(),
-        multiprocessors: int = 132,
+        multiprocessors: int = REFERENCE.multiprocessors,
         registers_per_thread: int | None = None,
     ) -> None:
         self.geometry = geometry
@@ -127,10 +131,10 @@ class Machine:
         self.registers = RegisterFile(geometry.lanes)
         self.mbarriers = Mbarriers(memory, schedule)
         self.pool = RegisterPool(memory, geometry, registers_per_thread)
-        self.copies = PendingCopies(memory, schedule, geometry.lanes, self.mbarriers)
+        self.copies = PendingAsyncCopies(memory, schedule, geometry.lanes, self.mbarriers)
         self.bulk = BulkCopies(memory, self.mbarriers, schedule, geometry.lanes)
         self.remote_stores = RemoteStores(memory, self.mbarriers, schedule)
-        self.products = PendingProducts(memory, schedule, geometry.lanes)
+        self.products = PendingWgmmas(memory, schedule, geometry.lanes)
         self.fenced_maps: set[int] = set()
         self.output: list[str] = []
         self.steps = 0
@@ -143,18 +147,18 @@ class Machine:
         """Global memory, which outlives a wave."""
         return self.memory.global_space
 
-    def start_wave(self, first_block: int, blocks: int) -> None:
-        """Put the blocks ``first_block ...`` on the machine; fewer than a full wave leaves the rest without threads."""
+    def start_wave(self, first_cta: int, ctas: int) -> None:
+        """Put the CTAs ``first_cta ...`` on the machine; fewer than a full wave leaves the rest without threads."""
         geometry = self.geometry
-        ids = first_block + np.arange(geometry.lanes) // geometry.lanes_per_block
-        places = (("ctaid", geometry.block_indices(ids)), ("clusterid", geometry.cluster_indices(ids)))
+        ids = first_cta + np.arange(geometry.lanes) // geometry.lanes_per_cta
+        places = (("ctaid", geometry.cta_indices(ids)), ("clusterid", geometry.cluster_indices(ids)))
         for name, values in places:
             for axis, value in zip("xyz", values, strict=True):
                 self._special[f"{name}.{axis}"][:] = value
         self._special["smid"][:] = ids % self.multiprocessors
-        self.live = geometry.exists & (np.arange(geometry.lanes) < blocks * geometry.lanes_per_block)
+        self.live = geometry.exists & (np.arange(geometry.lanes) < ctas * geometry.lanes_per_cta)
         self.memory.new_wave()
-        self.memory.peers.start_wave(first_block, self.live)
+        self.memory.peers.start_wave(first_cta, self.live)
         self.copies.new_wave()
         self.products.new_wave()
         self.mbarriers.new_wave()
@@ -162,10 +166,10 @@ class Machine:
         self.bulk.new_wave()
         self.remote_stores.new_wave()
         if self.memory.races is not None:
-            self.memory.races.start_wave(first_block * geometry.lanes_per_block, self.live)
+            self.memory.races.start_wave(first_cta * geometry.lanes_per_cta, self.live)
         if self.memory.previous is not None:
             self.memory.previous.start_wave(self.live)
-        self.memory.first_thread = first_block * geometry.lanes_per_block
+        self.memory.first_thread = first_cta * geometry.lanes_per_cta
 
     def special(self, name: str) -> Array:
         """A special register as one value per lane."""
@@ -197,10 +201,10 @@ class Machine:
     def _fixed_special(self, dynamic_shared_bytes: int) -> dict[str, Array]:
         geometry = self.geometry
         lanes = geometry.lanes
-        thread = np.arange(lanes) % geometry.lanes_per_block
+        thread = np.arange(lanes) % geometry.lanes_per_cta
         bx, by, bz = geometry.block
         lane = np.arange(lanes) % WARP
-        rank = np.arange(lanes) // geometry.lanes_per_block % geometry.cluster_blocks
+        rank = np.arange(lanes) // geometry.lanes_per_cta % geometry.cluster_ctas
         cx, cy, cz = geometry.cluster
         bit = np.uint64(1) << lane.astype(np.uint64)
 
@@ -223,16 +227,16 @@ class Machine:
             "nwarpid": -(-geometry.threads // WARP), "envreg0": 0,
             "dynamic_smem_size": dynamic_shared_bytes,
             "total_smem_size": self.memory.shared_bytes, "aggr_smem_size": self.memory.shared_bytes,
-            "reserved_smem_offset_begin": 0, "reserved_smem_offset_end": SHARED_RESERVED_BYTES,
+            "reserved_smem_offset_begin": 0, "reserved_smem_offset_end": shared_reserved_bytes(self.arch_capability),
             "reserved_smem_offset_cap": 0,
             "clusterid.x": 0, "clusterid.y": 0, "clusterid.z": 0, "clusterid.w": 0,
             "nclusterid.x": gx // cx, "nclusterid.y": gy // cy, "nclusterid.z": gz // cz, "nclusterid.w": 1,
             "cluster_nctaid.x": cx, "cluster_nctaid.y": cy, "cluster_nctaid.z": cz, "cluster_nctaid.w": 1,
-            "cluster_ctaid.w": 0, "cluster_nctarank": geometry.cluster_blocks,
+            "cluster_ctaid.w": 0, "cluster_nctarank": geometry.cluster_ctas,
         }  # fmt: skip
         special.update({name: full(value) for name, value in constants.items()})
         special["gridid"] = full(1, np.uint64)
-        special["is_explicit_cluster"] = np.full(lanes, geometry.cluster_blocks > 1)
+        special["is_explicit_cluster"] = np.full(lanes, geometry.cluster_ctas > 1)
         return special
 
 
@@ -241,4 +245,4 @@ def window_base(space: str) -> int:
     return {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(space, 0)
 
 
-__all__ = ["CLOCK_NAMES", "GLOBAL_BASE", "SHARED_RESERVED_BYTES", "Geometry", "Machine", "window_base"]
+__all__ = ["CLOCK_NAMES", "GLOBAL_BASE", "LaunchGeometry", "Machine", "shared_reserved_bytes", "window_base"]

@@ -1,7 +1,7 @@
 """A PTX entry and everything it calls, laid out as one list of steps.
 
-Called functions stand before the entry, so that lanes inside a call (at lower positions) run before those that wait
-behind it, and lanes inside a loop before those that have left it: the scheduler always runs the lowest position.
+Called functions precede the entry, so that lanes inside a call (at lower positions) run before those that wait after
+it, and lanes inside a loop before those that have left it: the scheduler always runs the lowest position.
 Registers and local variables are one set per function: recursion is refused.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from warptile.emulator.lanes import RegisterFile
 from warptile.errors import EmulationError, SourceLocation, UnknownInstruction
-from warptile.ptx.instruction import Function, Instruction, Module, Operand, Register, Symbol, Variable
+from warptile.ptx.instruction import Instruction, Operand, PtxFunction, PtxModule, Symbol, Variable
 
 PLAIN, WARP_COLLECTIVE, MASK_COLLECTIVE, BRANCH, INDEXED_BRANCH, CALL, RETURN, EXIT, BARRIER, MBARRIER_WAIT = range(10)
 CLUSTER_BARRIER = 10
@@ -28,7 +28,7 @@ NATIVE_FUNCTIONS = ("vprintf", "__assertfail")
 class Routine:
     """A function placed in the program: its first position, and the arrays of its registers."""
 
-    function: Function
+    function: PtxFunction
     start: int
     registers: RegisterFile
 
@@ -41,8 +41,8 @@ class Routine:
 
 
 @dataclass
-class Layout:
-    """Where everything lies before any instruction is built.
+class ProgramLayout:
+    """Positions of functions and addresses of variables, before any instruction is built.
 
     Attributes:
         routines: reachable functions by name; the entry is last.
@@ -53,7 +53,7 @@ class Layout:
         length: number of positions.
     """
 
-    entry: Function
+    entry: PtxFunction
     routines: dict[str, Routine] = field(default_factory=dict)
     shared: dict[str, int] = field(default_factory=dict)
     shared_bytes: int = 0
@@ -62,14 +62,16 @@ class Layout:
     length: int = 0
 
 
-def lay_out(module: Module, entry: str, *, lanes: int, dynamic_shared_bytes: int, shared_start: int) -> Layout:
+def lay_out(
+    module: PtxModule, entry: str, *, lanes: int, dynamic_shared_bytes: int, shared_start: int
+) -> ProgramLayout:
     """Find what ``entry`` reaches and place functions, shared variables and local frames."""
     function = module.functions.get(entry)
     if function is None or not function.entry:
         known = ", ".join(module.entries) or "none"
         raise EmulationError(f"entry: got {entry!r}; this PTX has the kernels: {known}")
     order = _reachable(module, function)
-    layout = Layout(function)
+    layout = ProgramLayout(function)
     position = 0
     for reached in order:
         assert reached.body is not None
@@ -87,7 +89,7 @@ def lay_out(module: Module, entry: str, *, lanes: int, dynamic_shared_bytes: int
     return layout
 
 
-def callee_names(module: Module, function: Function) -> list[str]:
+def callee_names(module: PtxModule, function: PtxFunction) -> list[str]:
     """Functions that ``function`` calls by name, or whose address it (or the module) takes."""
     names: dict[str, None] = {}
     for instruction in function.body or ():
@@ -108,13 +110,13 @@ def _flat(operands: tuple[Operand | None, ...]) -> list[Operand]:
     return found
 
 
-def _reachable(module: Module, entry: Function) -> list[Function]:
+def _reachable(module: PtxModule, entry: PtxFunction) -> list[PtxFunction]:
     """Every function that may run, callees first."""
-    done: dict[str, Function] = {}
+    done: dict[str, PtxFunction] = {}
     path: list[str] = []
     pointed = [symbol for variable in module.variables for _, symbol, _ in variable.relocations]
 
-    def visit(function: Function) -> None:
+    def visit(function: PtxFunction) -> None:
         if function.name in path:
             cycle = " -> ".join([*path[path.index(function.name) :], function.name])
             raise UnknownInstruction(f"recursion ({cycle}): the emulator gives each function one set of registers")
@@ -134,7 +136,7 @@ def _reachable(module: Module, entry: Function) -> list[Function]:
     return list(done.values())
 
 
-def _frame(function: Function) -> list[Variable]:
+def _frame(function: PtxFunction) -> list[Variable]:
     """Variables of a function that live once per lane: locals, and parameters of calls."""
     frame = [v for v in function.variables if v.space in ("local", "param")]
     if not function.entry:
@@ -143,7 +145,7 @@ def _frame(function: Function) -> list[Variable]:
 
 
 def _place_shared(
-    layout: Layout, module: Module, order: list[Function], dynamic_shared_bytes: int, shared_start: int
+    layout: ProgramLayout, module: PtxModule, order: list[PtxFunction], dynamic_shared_bytes: int, shared_start: int
 ) -> None:
     variables = [v for v in module.variables if v.space == "shared"]
     variables += [v for function in order for v in function.variables if v.space == "shared"]
@@ -167,7 +169,7 @@ def _up(value: int, multiple: int) -> int:
 
 
 @dataclass
-class Step:
+class ProgramStep:
     """One position of the program, ready to run.
 
     Attributes:
@@ -194,10 +196,3 @@ class Step:
     def location(self) -> SourceLocation | None:
         """Where it stands."""
         return self.instruction.location if self.instruction else None
-
-
-def register_of(operand: Operand) -> Register:
-    """The operand as a register, or an error."""
-    if not isinstance(operand, Register):
-        raise UnknownInstruction(f"{operand} must be a register")
-    return operand

@@ -10,13 +10,15 @@ import logging
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from warptile.arch import ARCHES
+from warptile.device import DeviceLimits
 from warptile.errors import DeviceError, LayoutError, NoDeviceError
-from warptile.launch import Dim3, LaunchSpec
+from warptile.launch.spec import Dim3, LaunchSpec
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,29 +50,41 @@ _log = logging.getLogger("warptile.gpu")
 
 
 @cache
+def _start() -> ModuleType | tuple[str, str | None]:
+    """The driver bindings, with the driver loaded and initialised; or why there is none, and the driver's name for it.
+
+    Failures are kept as successes are, for the life of the process: each try without a driver searches the disk for
+    libcuda.
+    """
+    try:
+        from cuda.bindings import driver
+    except ImportError as error:
+        fix = "python3 -m pip install 'cuda-bindings>=13.0,<14'"
+        return f"cuda-bindings cannot be imported ({error}); {fix}", None
+    try:
+        (status,) = driver.cuInit(0)
+    # The bindings' loader raises RuntimeError where libcuda is absent or too old to have a function.
+    except (RuntimeError, OSError) as error:
+        return f"no NVIDIA driver ({error}); {_EMULATOR}", None
+    if int(status) != 0:
+        return f"the NVIDIA driver does not start ({status.name}); {_EMULATOR}", status.name
+    (status, count) = driver.cuDeviceGetCount()
+    if int(status) != 0 or count == 0:
+        return f"there is no NVIDIA GPU; {_EMULATOR}", "CUDA_ERROR_NO_DEVICE"
+    return driver  # type: ignore[no-any-return]
+
+
+@cache
 def _cuda() -> ModuleType:
     """The driver bindings, with the driver loaded and initialised.
 
     Raises:
         NoDeviceError: no bindings, no driver, or no device.
     """
-    try:
-        from cuda.bindings import driver
-    except ImportError as error:
-        raise NoDeviceError(
-            f"cuda-bindings cannot be imported ({error}); python3 -m pip install 'cuda-bindings>=13.0,<14'"
-        ) from error
-    try:
-        (status,) = driver.cuInit(0)
-    # The bindings' loader raises RuntimeError where libcuda is absent or too old to have a function.
-    except (RuntimeError, OSError) as error:
-        raise NoDeviceError(f"no NVIDIA driver ({error}); {_EMULATOR}") from error
-    if int(status) != 0:
-        raise NoDeviceError(f"the NVIDIA driver does not start ({status.name}); {_EMULATOR}", status.name)
-    (status, count) = driver.cuDeviceGetCount()
-    if int(status) != 0 or count == 0:
-        raise NoDeviceError(f"there is no NVIDIA GPU; {_EMULATOR}", "CUDA_ERROR_NO_DEVICE")
-    return driver  # type: ignore[no-any-return]
+    started = _start()
+    if isinstance(started, tuple):
+        raise NoDeviceError(*started)
+    return started
 
 
 def check(answer: tuple[Any, ...], doing: str) -> Any:
@@ -91,8 +105,9 @@ def check(answer: tuple[Any, ...], doing: str) -> Any:
     words = _explain(status)
     if name in _NO_DEVICE:
         raise NoDeviceError(f"{doing}: {name} ({words}); {_EMULATOR}", name)
-    fatal = "; the GPU context is lost: start a new process" if name in _FATAL else ""
-    raise DeviceError(f"{doing}: {name} ({words}){fatal}", name)
+    lost = name in _FATAL
+    fatal = "; the GPU context is lost: start a new process" if lost else ""
+    raise DeviceError(f"{doing}: {name} ({words}){fatal}", name, context_lost=lost)
 
 
 def _explain(status: Any) -> str:
@@ -138,6 +153,13 @@ class DeviceInfo:
         """The target whose cubin this GPU runs with all its features: ``sm_90a``, ``sm_89``."""
         major, minor = self.capability
         return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
+
+    @property
+    def limits(self) -> DeviceLimits:
+        """What planning needs to know. The architecture is the newest that warptile knows and this GPU runs."""
+        native = self.arch
+        known = native if native in ARCHES else next((name for name in reversed(ARCHES) if self.runs(name)), native)
+        return DeviceLimits(self.name, known, self.multiprocessors, self.l2_bytes)
 
     def runs(self, arch: str) -> bool:
         """Whether a cubin for ``arch`` runs here: same major and no newer minor; forms with ``a`` only on their own."""
@@ -378,7 +400,7 @@ class Allocation(_Owned):
 
 
 class Stream(_Owned):
-    """A stream of its own, which does not wait for the default stream. ``handle`` is what launches take."""
+    """A new stream that does not synchronize with the default stream. ``handle`` is what launches take."""
 
     def __init__(self) -> None:
         enter()
@@ -504,10 +526,16 @@ class Function:
         key = getattr(cuda.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
         check(cuda.cuFuncSetAttribute(self._handle, key, value), f"{self.entry}: setting {name} to {value}")
 
-    def blocks_per_multiprocessor(self, threads: int, dynamic_shared_bytes: int) -> int:
-        """Blocks that fit on one multiprocessor at a time."""
+    def ctas_per_sm(self, threads: int, dynamic_shared_bytes: int) -> int:
+        """CTAs that are resident on one SM at a time."""
         answer = _cuda().cuOccupancyMaxActiveBlocksPerMultiprocessor(self._handle, threads, dynamic_shared_bytes)
         return int(check(answer, f"{self.entry}: occupancy"))
+
+    def co_resident_clusters(self, spec: LaunchSpec) -> int:
+        """Clusters of ``spec`` that the GPU holds at a time, with its SMs as they are spread over GPCs."""
+        config = _launch_config(replace(spec, overlaps_previous=False), 0)
+        answer = _cuda().cuOccupancyMaxActiveClusters(self._handle, config)
+        return int(check(answer, f"{self.entry}: occupancy in clusters of {spec.cluster}"))
 
     def launch(self, spec: LaunchSpec, stream: int, parameters: int) -> None:
         """Queue one launch in the current context.
@@ -518,15 +546,8 @@ class Function:
             parameters: host address of an array of addresses, one for each kernel parameter; read before this returns.
         """
         cuda = _cuda()
-        attributes = _launch_attributes(spec.cluster, spec.overlaps_previous)
-        if attributes:
-            config = cuda.CUlaunchConfig()
-            config.gridDimX, config.gridDimY, config.gridDimZ = spec.grid
-            config.blockDimX, config.blockDimY, config.blockDimZ = spec.block
-            config.sharedMemBytes = spec.dynamic_shared_bytes
-            config.hStream = cuda.CUstream(stream)
-            config.attrs, config.numAttrs = attributes, len(attributes)
-            answer = cuda.cuLaunchKernelEx(config, self._handle, parameters, 0)
+        if spec.overlaps_previous or spec.cluster != (1, 1, 1):
+            answer = cuda.cuLaunchKernelEx(_launch_config(spec, stream), self._handle, parameters, 0)
         else:
             answer = cuda.cuLaunchKernel(
                 self._handle, *spec.grid, *spec.block, spec.dynamic_shared_bytes, cuda.CUstream(stream), parameters, 0
@@ -534,6 +555,19 @@ class Function:
         if int(answer[0]) != 0:
             check(answer, f"launching {self.entry} with grid {spec.grid}, block {spec.block}, cluster {spec.cluster}, "
                           f"{spec.dynamic_shared_bytes} bytes of dynamic shared memory")  # fmt: skip
+
+
+def _launch_config(spec: LaunchSpec, stream: int) -> Any:
+    """A launch as the calls of the driver take it that know attributes."""
+    cuda = _cuda()
+    config = cuda.CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ = spec.grid
+    config.blockDimX, config.blockDimY, config.blockDimZ = spec.block
+    config.sharedMemBytes = spec.dynamic_shared_bytes
+    config.hStream = cuda.CUstream(stream)
+    attributes = _launch_attributes(spec.cluster, spec.overlaps_previous)
+    config.attrs, config.numAttrs = attributes, len(attributes)
+    return config
 
 
 @cache

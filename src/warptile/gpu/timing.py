@@ -1,4 +1,4 @@
-"""How long kernels take, measured so that the figure means something.
+"""Timing of kernels on the GPU, with comparable figures.
 
 Events around batches of launches; graph replay for kernels so short that gaps between launches would count; operand
 sets rotated so that small problems are not served from L2; candidates interleaved in rounds, as one candidate's run
@@ -347,5 +347,5 @@ def time_launches(
     method: str | None = None,
     stream: int | None = None,
 ) -> Timing:
-    """Time one thing on its own; see `compare`, which figures that are to be compared need."""
+    """Time one candidate alone; see `compare`, which figures that are to be compared need."""
     return compare({"it": Candidate(launch, sets)}, schedule=schedule, method=method, stream=stream)["it"]

@@ -1,6 +1,6 @@
 """Memory that launches need beside their operands, kept for each stream: made once, used by one launch after the other.
 
-cuBLAS keeps its workspace in the same way, for the same reason: work in one stream is in order, so that one piece of
+cuBLAS keeps its workspace in the same way, for the same reason: work in one stream is in order, so one piece of
 memory serves all of it, and a captured graph finds the memory where it was when it was captured. For that reason two
 graphs that were captured from one stream must not run at the same time.
 """
@@ -13,17 +13,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from warptile.gpu import driver
-from warptile.rungs.rung import Workspace
+from warptile.launch.workspace import Workspace
 
 ALIGNMENT_BYTES = 256
-"""Every workspace starts at a multiple of it, as operands that the driver allocates do."""
+"""Alignment of every workspace, as of memory that the driver allocates."""
 
 UNKNOWN = 0xFF
 """What `Workspaces.spoil` writes: NaN in every floating-point type, -1 in integers."""
 
 
 class _Arena:
-    """One piece of memory, cut up afresh by every launch. When it has to grow, the old one stays: graphs may use it."""
+    """Memory that every launch divides into its workspaces. When it grows, the old memory is kept: graphs may use
+    it."""
 
     def __init__(self, *, zero: bool) -> None:
         self._zero = zero
@@ -35,7 +36,7 @@ class _Arena:
         return self._pieces[-1] if self._pieces else None
 
     def addresses(self, wanted: Sequence[Workspace]) -> dict[str, int]:
-        """Where each workspace lies."""
+        """Device address of each workspace."""
         starts, top = {}, 0
         for each in wanted:
             starts[each.name] = top

@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from warptile.isa import copies, mma, sparse, synchronisation, wgmma, wmma
+from warptile.isa import bulk_copy, mma, mma_sp, synchronization, wgmma, wmma
 from warptile.isa.forms import Form
 from warptile.isa.fragments import FragmentLayout
 from warptile.isa.mma import ROW_COLUMN
 
 FAMILIES = ("mma", "mma.sp", "wmma", "wgmma", "wgmma.sp")
 
-Shape = mma.MmaShape | sparse.SparseShape | wmma.WmmaShape | wgmma.GroupShape
+Shape = mma.MmaShape | mma_sp.SparseShape | wmma.WmmaShape | wgmma.GroupShape
 
 NEWEST_COMMON = 90
 """The capability (times ten) whose WMMA fragments are shown unless another is asked for."""
@@ -33,7 +33,7 @@ class Multiplication:
     Attributes:
         name: as warptile calls it.
         family: one of `FAMILIES`.
-        shape: its row of `warptile.isa.mma`, `warptile.isa.sparse`, `warptile.isa.wmma` or `warptile.isa.wgmma`.
+        shape: its row of `warptile.isa.mma`, `warptile.isa.mma_sp`, `warptile.isa.wmma` or `warptile.isa.wgmma`.
         types: of D, A, B and C.
         opcode: as PTX spells it.
         capability: the first compute capability (times ten) that takes it, by the PTX ISA.
@@ -99,8 +99,8 @@ def _of_mma(shape: mma.MmaShape) -> Iterator[Multiplication]:
                     yield Multiplication(name, "mma", shape, types, opcode, since, layouts, scale is not None, tags)
 
 
-def _of_sparse(shape: sparse.SparseShape) -> Iterator[Multiplication]:
-    for types in sparse.type_lists(shape):
+def _of_sparse(shape: mma_sp.SparseShape) -> Iterator[Multiplication]:
+    for types in mma_sp.type_lists(shape):
         for scale in shape.scales or (None,):
             name = _name("mma.sp", shape, types, *(scale or ()))
             opcode = shape.opcode(types, scale=scale)
@@ -128,7 +128,7 @@ def multiplications() -> tuple[Multiplication, ...]:
     found: list[Multiplication] = []
     for dense in mma.SHAPES:
         found += _of_mma(dense)
-    for half in sparse.SHAPES:
+    for half in mma_sp.SHAPES:
         found += _of_sparse(half)
     for warp in wmma.SHAPES:
         found += _of_wmma(warp)
@@ -154,7 +154,7 @@ def group_multiplications() -> tuple[Multiplication, ...]:
 
 @cache
 def assembled() -> tuple[Multiplication, ...]:
-    """What `warptile.isa.native` has machine code of."""
+    """What `warptile.isa.machine_code` has machine code of."""
     return (*multiplications(), *group_multiplications())
 
 
@@ -165,7 +165,7 @@ def by_name() -> dict[str, Multiplication]:
 
 
 FORMS: tuple[Form, ...] = (
-    *copies.BULK, *copies.TENSOR, *copies.MAPS, *synchronisation.MBARRIER, *synchronisation.FENCES,
-    *synchronisation.CLUSTER, *synchronisation.WARP,
+    *bulk_copy.BULK, *bulk_copy.TENSOR, *bulk_copy.MAPS, *synchronization.MBARRIER, *synchronization.FENCES,
+    *synchronization.CLUSTER, *synchronization.WARP,
 )  # fmt: skip
 """Copies and synchronisation, by family."""

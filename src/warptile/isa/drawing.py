@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from warptile.isa.fragments import LANE_BITS, FragmentLayout, Step
-from warptile.isa.sparse import NIBBLES_PER_SEGMENT, SparseShape
+from warptile.isa.mma_sp import NIBBLES_PER_SEGMENT, SparseShape
 
 CELL_WIDTH = 6
 """Characters of a cell: lane, register, and a space."""

@@ -1,8 +1,8 @@
-"""Instructions that move data and keep threads in step, in the forms that matter, and what each becomes.
+"""Data movement and synchronization instructions in their essential forms, and the machine code of each.
 
-They came with Hopper: copies of blocks of memory by a unit of its own, barriers in shared memory that count bytes,
-clusters of blocks. `warptile.isa.copies` and `warptile.isa.synchronisation` list them, and ``python -m
-warptile.bench.forms``, which assembles each for each architecture, writes the table beside this file.
+Most came with Hopper: bulk and tensor copies by TMA, mbarriers that count bytes, thread block clusters.
+`warptile.isa.bulk_copy` and `warptile.isa.synchronization` list them, and ``python -m
+warptile.bench.campaign.survey_forms``, which assembles each for each architecture, writes the table beside this file.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class Form:
     """One instruction with its essential modifiers.
 
     Attributes:
-        name: as PTX spells it, as far as it tells this form from others; ``*`` where any of several may stand.
-        family: what it is listed with.
-        does: in few words.
-        limits: what it asks of its operands, from the PTX ISA.
+        name: as PTX spells it, up to what distinguishes this form; ``*`` for any of several modifiers.
+        family: heading that it is listed under.
+        does: its effect in a few words.
+        limits: requirements on its operands, from the PTX ISA.
         example: PTX, with ``<shared>``, ``<peer>``, ``<bar>``, ``<global>``, ``<map>``, ``<x>``, ``<size>``,
             ``<mask>``, ``<word>`` for operands and ``<d>``, ``<state>`` for results.
         since: the first architecture that takes it, by the PTX ISA.
-        own: what machine instructions of its begin with, where the example needs others too.
+        own: prefix of its machine instructions, where the example needs others as well.
     """
 
     name: str

@@ -1,8 +1,8 @@
-"""Fragments: which element of a matrix lies in which register of which lane.
+"""Fragments: which register of which lane holds each element of a matrix.
 
 Every fragment of NVIDIA's warp-level matrix instructions is a linear layout: each bit of the lane number, of the
-register number and of the position inside a register moves the element by a fixed number of rows and columns, and the
-steps of the bits that are set add up. A dozen pairs of numbers therefore say all there is to say.
+register number and of the position inside a register moves the element by a fixed number of rows and columns, its step,
+and the steps of all set bits add up. A dozen pairs of numbers therefore define a fragment.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def coordinates(layout: FragmentLayout) -> NDArray[np.int64]:
 
 @cache
 def gather_index(layout: FragmentLayout) -> NDArray[np.intp]:
-    """For each element of the matrix in row-major order, where it stands in an array of (lane, register, position)."""
+    """For each element of the matrix in row-major order, its index in an array of (lane, register, position)."""
     distinct = list(layout.distinct)
     places = coordinates(layout)[:, distinct]
     flat = np.arange(1 << LANE_BITS + len(layout.register) + len(layout.element), dtype=np.intp)

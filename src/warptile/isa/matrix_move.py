@@ -13,7 +13,7 @@ from functools import cache
 from warptile.isa.fragments import FragmentLayout, Step
 
 ROW_BYTES = 16
-"""What lies at each address."""
+"""Bytes at each address."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """``mma.sync``: shapes, types, modifiers and fragments of every warp-wide multiplication of registers.
 
-PTX ISA, "Multiply-and-Accumulate Instruction: mma". What the assembler makes of each is in `warptile.isa.native`.
+PTX ISA, "Multiply-and-Accumulate Instruction: mma". What the assembler makes of each is in `warptile.isa.machine_code`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class MmaShape:
         m: rows of A and C.
         n: columns of B and C.
         k: columns of A, rows of B.
-        types: element types that A and B may have, each on its own.
+        types: element types that A and B may have, independently of each other.
         accumulators: types of (D, C) that go together.
         capability: the first compute capability (times ten) whose assembler takes it.
         layouts: (layout of A, layout of B) that are legal.
@@ -235,7 +235,6 @@ SHAPES: tuple[MmaShape, ...] = (
 """Every shape and type, as NVRTC 13.0 takes them. Those with a kind are for sm_120a and its family alone."""
 
 NAMES = tuple(sorted({shape.name for shape in SHAPES}))
-KINDS = tuple(sorted({shape.kind for shape in SHAPES if shape.kind}))
 
 _BY_NAME = {(shape.name, element, shape.kind): shape for shape in SHAPES for element in shape.types}
 

@@ -1,10 +1,12 @@
-"""How tensor cores add: which products one step sums, how they are aligned and truncated, and how the sum is rounded.
+"""How tensor cores add: how many products one addition takes, how they are aligned and truncated, how the sum is
+rounded.
 
-One step adds a number of exact products and the accumulator. Every term has a significand (of an operand in [1, 2),
-below 1 for subnormals, which keep the smallest normal exponent) and the exponent of its operands' exponents added up.
-All terms are shifted to the largest exponent, cut (toward zero) to some fraction bits, added exactly, and the sum is
-rounded once: toward zero for f32, to nearest even for f16; what becomes zero is positive. An instruction with a larger
-k makes several steps, in order of k. ``mma.sp`` adds the products of the stored elements, and counts only these.
+One addition takes a number of exact products and the accumulator. Every term has a significand (of an operand in [1,
+2), below 1 for subnormals, which keep the smallest normal exponent) and the exponent of its operands' exponents added
+up. All terms are shifted to the largest exponent, cut (toward zero) to some fraction bits, added exactly, and the sum
+is rounded once: toward zero for f32, to nearest even for f16; what becomes zero is positive. An instruction with a
+larger k performs several additions, in order of k. ``mma.sp`` adds the products of the stored elements, and counts only
+these.
 
 Sources: Xie et al., "MMA-Sim" (arXiv 2511.10909); Khattak and Mikaitis (arXiv 2512.07004). What sm_90 does was compared
 with an H200 word by word, instruction by instruction (``tests/data/instructions_h200.npz``).
@@ -57,7 +59,7 @@ class Accumulation:
     """The adder of one architecture for one operand type.
 
     Attributes:
-        terms: products that one step adds at most.
+        terms: products that one addition takes at most.
         fraction_bits: bits kept below the largest term's exponent.
         smallest_exponent: terms are aligned to this exponent at least.
         lost_bits: low fraction bits of an f32 result that are always zero.
@@ -74,9 +76,9 @@ class Accumulation:
 
 
 NAN_BITS = {"f32": 0x7FFFFFFF, "f16": 0x7FFF}
-"""What a NaN result looks like."""
+"""Bits of a NaN result."""
 
-# Bytes of A that one step consumes, and fraction bits of its sum, from this compute capability (times ten) on.
+# Bytes of A that one addition consumes, and fraction bits of its sum, from this compute capability (times ten) on.
 _ADDERS = ((70, 8, 23), (75, 16, 24), (80, 16, 24), (90, 32, 25))
 
 FLOAT8 = ("e4m3", "e5m2")
@@ -85,14 +87,14 @@ FLOAT8 = ("e4m3", "e5m2")
 def unpacks_float8(capability: int) -> bool:
     """Whether ``mma`` has no adder for e4m3 and e5m2 on a compute capability, and multiplies them as f16.
 
-    That is then two sums, each of every second pair of products along k: the first starts from zero, the second from
-    the first, and C is added at last, rounded to the nearest.
+    It then takes two additions, each of every second pair of products along k: the first starts from zero, the second
+    from the result of the first, and C is added last, rounded to nearest.
     """
     return 90 <= capability < 120
 
 
 def has_quad_pairs(capability: int) -> bool:
-    """Whether ``mma.m8n8k4`` of f16 runs on tensor cores; else a routine of the compiler adds up in f32.
+    """Whether ``mma.m8n8k4`` of f16 runs on tensor cores; else the compiler emulates it in f32.
 
     The routine for f32 accumulators is a chain of fused multiply-adds, to which C is added; that for f16 adds the first
     two products to C, then the last two, each pair of them a product and a fused multiply-add (read from SASS).

@@ -1,7 +1,8 @@
-"""Where a byte of a tile lies in shared memory, so that rows, and columns of rows, fall into different banks.
+"""XOR swizzle of a tile in shared memory: rows, and columns of 16-byte chunks, fall into different banks.
 
-The permutation is TMA's (PTX ISA, "Tensor: swizzling modes"): within rows of 32, 64 or 128 bytes the 16-byte chunks
-change places, by one, two or three bits of the number of the 128-byte line. In CUDA: kernels/tile/swizzle.cuh.
+The permutation is TMA's (PTX ISA, "Tensor: swizzling modes"): within rows of 32, 64 or 128 bytes, the
+indices of 16-byte chunks are XORed with one, two or three bits of the number of the 128-byte line. In CUDA:
+kernels/tile/swizzle.cuh.
 """
 
 from __future__ import annotations
@@ -10,18 +11,18 @@ LINE_BYTES = 128
 """All banks once: what one wavefront moves."""
 
 CHUNK_BYTES = 16
-"""What stays together: a row of an ldmatrix, a 16-byte access."""
+"""Unit of the permutation: a row of an ldmatrix matrix, or one 16-byte access."""
 
 ROW_BYTES = (32, 64, 128)
-"""Lengths of rows that there is a permutation for."""
+"""Row lengths that have a swizzle mode."""
 
 
 def swizzled(offset: int, row_bytes: int) -> int:
-    """Where the byte at ``offset`` of a tile goes, in bytes from the tile's start; the function is its own inverse.
+    """Swizzled offset of the byte at ``offset`` of a tile; applying the function twice gives ``offset`` again.
 
     Args:
-        offset: as if rows of the tile lay below each other.
-        row_bytes: of one row of the tile; the tile starts at a multiple of ``8 * row_bytes`` (1024 for 128).
+        offset: from the start of the tile, whose rows are contiguous.
+        row_bytes: bytes of a row of the tile, which starts at a multiple of ``8 * row_bytes`` (1024 for 128).
 
     Raises:
         ValueError: there is no swizzle for such rows.

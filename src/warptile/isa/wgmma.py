@@ -1,10 +1,11 @@
 """``wgmma.mma_async``: shapes, types and operands of the multiplication by four warps together, a warpgroup.
 
-D and C have 64 rows, 16 of each warp. A lies in registers or in shared memory, B always in shared memory, where a
-descriptor of 64 bits says how. PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions".
+D and C have 64 rows, 16 for each warp. A is read from registers or from shared memory, B always from shared memory,
+whose layout a 64-bit matrix descriptor states. PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate
+Instructions".
 
-In shared memory everything is made of chunks of 16 bytes: of one row along k (K-major), or of one k along the rows
-(MN-major). Eight chunks side by side along the other dimension are a core matrix. See `pattern`.
+In shared memory operands consist of 16-byte chunks: along K of one row (K-major), or along the rows of one k
+(MN-major). Eight chunks that are adjacent along the other dimension form a core matrix. See `pattern`.
 """
 
 from __future__ import annotations
@@ -204,7 +205,7 @@ class Descriptor:
         start: address of its first byte.
         leading: bytes; see `pattern`.
         stride: bytes; see `pattern`.
-        base_offset: at which of eight lines of 128 bytes the permutation starts; 0 where that is a multiple of 1024.
+        base_offset: at which of eight 128-byte lines the swizzle pattern starts; 0 where that is a multiple of 1024.
         swizzle: one of `SWIZZLES`.
     """
 
@@ -216,15 +217,15 @@ class Descriptor:
 
     @staticmethod
     def decode(bits: int) -> Descriptor:
-        """The 64 bits that the instruction takes."""
+        """The descriptor that 64 bits state."""
         start, leading, stride = (((bits >> place) & 0x3FFF) << 4 for place in (0, 16, 32))
         return Descriptor(start, leading, stride, bits >> 49 & 7, SWIZZLES[bits >> 62 & 3])
 
     def encode(self) -> int:
-        """The other way round.
+        """The descriptor as the 64 bits that the instruction takes.
 
         Raises:
-            ValueError: a field does not fit, or is no multiple of 16 bytes.
+            ValueError: a field does not fit, or is not a multiple of 16 bytes.
         """
         for name, value in (("start", self.start), ("leading", self.leading), ("stride", self.stride)):
             if value % CHUNK_BYTES or not 0 <= value < 1 << 18:
@@ -237,7 +238,8 @@ class Descriptor:
 
 @dataclass(frozen=True)
 class Pattern:
-    """The chunks of an operand: each lies at ``start + fixed + leadings * leading + strides * stride``, then permuted.
+    """The chunks of an operand: the address of each is ``start + fixed + leadings * leading + strides * stride``, then
+    swizzled.
 
     The three arrays have the shape (rows, chunks along k) if K-major, (k, chunks along the rows) if MN-major.
     """
@@ -254,10 +256,10 @@ class Pattern:
         stride: NDArray[np.int64],
         base_offset: NDArray[np.int64] | int = 0,
     ) -> NDArray[np.int64]:
-        """Where every chunk lies, for many descriptors: shape (descriptors, ...).
+        """The address of every chunk, for many descriptors: shape (descriptors, ...).
 
-        What is permuted are addresses, wherever the operand starts: bits 4 to 6 by the number of the 128-byte line,
-        counted from the base offset (settled on an H200, as all of `pattern`).
+        The swizzle applies to addresses, not to offsets from the operand's start: it XORs bits 4 to 6 with the number
+        of the 128-byte line, counted from the base offset (checked on an H200, as all of `pattern`).
         """
         start, leading, stride = (each[:, None, None] for each in (start, leading, stride))
         linear: NDArray[np.int64] = start + self.fixed + leading * self.leadings + stride * self.strides
@@ -269,14 +271,15 @@ class Pattern:
 
 @cache
 def pattern(rows: int, k: int, bits: int, swizzle: int, *, transposed: bool = False, first: int = 0) -> Pattern:
-    """How ``rows`` rows, from row ``first`` on, of ``k`` elements of ``bits`` bits lie.
+    """The layout of an operand: ``rows`` rows from row ``first`` on, of ``k`` elements of ``bits`` bits.
 
-    K-major: eight rows of a core matrix follow each other; after them comes, a stride further, the next one. Without
-    permutation rows have 16 bytes, with it as many as it has; what is further along k is a leading offset further. Only
-    a sparse product's B, of 64 bytes along k, in permuted rows of 32 uses that.
+    K-major: the eight rows of a core matrix are contiguous, and the next core matrix along the rows is a stride offset
+    further. A row has 16 bytes without swizzle, else as many as the swizzle mode; elements further along K are a
+    leading offset further. Only the B of a sparse `wgmma`, 64 bytes along K in swizzled rows of 32, uses that.
 
-    MN-major (``transposed``; 16 bits only): the roles of k and rows change. Every eight of k follow each other; the
-    next eight are a stride further, and the next rows a leading offset. Without permutation it is the other way round.
+    MN-major (``transposed``; 16-bit elements only): K and rows change roles. Every eight of k are contiguous; the next
+    eight are a stride offset further, and the next rows a leading offset. Without swizzle the two offsets are
+    exchanged.
 
     Raises:
         ValueError: there is no such operand.
@@ -284,13 +287,13 @@ def pattern(rows: int, k: int, bits: int, swizzle: int, *, transposed: bool = Fa
     if transposed:
         if bits != 16:
             raise ValueError(f"only elements of 16 bits can be MN-major, not of {bits}")
-        depth, chunk = np.arange(k)[:, None], np.arange(first // 8, (first + rows) // 8)[None, :]
+        along_k, chunk = np.arange(k)[:, None], np.arange(first // 8, (first + rows) // 8)[None, :]
         zero = np.zeros((k, rows // 8), np.int64)
         if not swizzle:
-            return Pattern(depth % 8 * CHUNK_BYTES + zero, depth // 8 + zero, chunk + zero, 0)
+            return Pattern(along_k % 8 * CHUNK_BYTES + zero, along_k // 8 + zero, chunk + zero, 0)
         wide = swizzle // CHUNK_BYTES
-        fixed = depth % 8 * swizzle + chunk % wide * CHUNK_BYTES
-        return Pattern(fixed, chunk // wide + zero, depth // 8 + zero, swizzle)
+        fixed = along_k % 8 * swizzle + chunk % wide * CHUNK_BYTES
+        return Pattern(fixed, chunk // wide + zero, along_k // 8 + zero, swizzle)
     chunks = k * bits // (8 * CHUNK_BYTES)
     row, chunk = np.arange(first, first + rows)[:, None], np.arange(chunks)[None, :]
     zero = np.zeros((rows, chunks), np.int64)

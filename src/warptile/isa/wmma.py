@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from warptile.isa.access import Request, requests
+from warptile.isa.fragment_access import Request, requests
 from warptile.isa.fragments import SAME, FragmentLayout, Step
 
 Matrix = Literal["a", "b", "c"]
@@ -199,7 +199,6 @@ SHAPES: tuple[WmmaShape, ...] = (
 """Every shape and type. Which compiler takes which, and what it makes of it: NVRTC 13.0 and its disassembler."""
 
 _BY_NAME = {(shape.name, shape.type): shape for shape in SHAPES}
-ACCUMULATOR_SHAPES = {(shape.name, element) for shape in SHAPES for element in shape.accumulators}
 
 
 def find(shape: str, element: str) -> WmmaShape | None:

@@ -1,4 +1,4 @@
-"""PTX text to records: the lexer, the parser and what they return."""
+"""The PTX parser: text to data classes."""
 
 from warptile.ptx.parser import parse
 

@@ -1,4 +1,4 @@
-"""The body of a function: scopes, declarations, labels and instructions."""
+"""Parses the body of a function: scopes, declarations, labels and instructions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from warptile.errors import SourceLocation
-from warptile.ptx.debug import Debug
+from warptile.ptx.debug import DebugLines
 from warptile.ptx.expression import literal
 from warptile.ptx.instruction import Instruction, Label, Operand, Register, Symbol, Variable
 from warptile.ptx.lexer import Cursor
@@ -19,7 +19,7 @@ _SPACE_DIRECTIVES = (".param", ".local", ".shared", ".global", ".const")
 _LABELLED = (".callprototype", ".branchtargets", ".calltargets")
 
 
-class Body:
+class FunctionBody:
     """One function body while it is read; afterwards its parts, in one flat namespace.
 
     Attributes:
@@ -30,7 +30,7 @@ class Body:
         branch_targets: unique name of a list -> its labels (or functions).
     """
 
-    def __init__(self, cursor: Cursor, scope: Scope, names: Names, module_names: Names, debug: Debug) -> None:
+    def __init__(self, cursor: Cursor, scope: Scope, names: Names, module_names: Names, debug: DebugLines) -> None:
         self.cursor = cursor
         self.scope = scope
         self.names = names

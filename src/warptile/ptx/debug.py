@@ -10,8 +10,8 @@ from warptile.ptx.lexer import Cursor, unquote
 
 
 @dataclass
-class Debug:
-    """What the debug directives of a module say.
+class DebugLines:
+    """The debug directives of a module.
 
     Attributes:
         files: number of each ``.file`` -> its name.
@@ -29,7 +29,7 @@ class Debug:
     _chains: dict[tuple[int, int, int], tuple[Inlined, ...]] = field(default_factory=dict)
 
     @staticmethod
-    def of(cursor: Cursor) -> Debug:
+    def of(cursor: Cursor) -> DebugLines:
         """Look ahead: both tables stand at the end of a file, after the code that refers to them."""
         files: dict[int, str] = {}
         strings: dict[str, bytes] = {}
@@ -41,7 +41,7 @@ class Debug:
         for place in _places(tokens, ".section"):
             if tokens[place + 1] == ".debug_str":
                 strings.update(_strings(cursor, place + 2))
-        return Debug(files, strings)
+        return DebugLines(files, strings)
 
     def enter_function(self) -> None:
         """Forget the position: each function starts without one."""

@@ -1,4 +1,4 @@
-"""PTX as records: what the parser returns and the emulator executes. Knows nothing of matrix multiplication."""
+"""PTX as data classes: what the parser returns and the emulator executes."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Label:
 
 
 @dataclass(frozen=True)
-class Arguments:
+class CallArguments:
     """``(a, b)`` in a call."""
 
     elements: tuple[Operand, ...]
@@ -108,7 +108,7 @@ Operand = (
     | Paired
     | Sink
     | Label
-    | Arguments
+    | CallArguments
 )
 
 
@@ -178,7 +178,7 @@ class Variable:
 
 
 @dataclass(frozen=True)
-class Function:
+class PtxFunction:
     """An ``.entry`` or a ``.func``.
 
     Attributes:
@@ -207,7 +207,7 @@ class Function:
 
 
 @dataclass(frozen=True)
-class Module:
+class PtxModule:
     """One PTX file.
 
     Attributes:
@@ -224,7 +224,7 @@ class Module:
     address_size: int
     files: dict[int, str]
     variables: tuple[Variable, ...]
-    functions: dict[str, Function]
+    functions: dict[str, PtxFunction]
 
     @property
     def entries(self) -> tuple[str, ...]:

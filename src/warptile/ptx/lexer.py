@@ -1,4 +1,4 @@
-"""PTX text into tokens, by one compiled regular expression."""
+"""Splits PTX text into tokens with one compiled regular expression."""
 
 from __future__ import annotations
 

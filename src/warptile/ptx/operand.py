@@ -5,7 +5,7 @@ from __future__ import annotations
 from warptile.ptx.expression import constant, integer, starts_expression
 from warptile.ptx.instruction import (
     Address,
-    Arguments,
+    CallArguments,
     Label,
     Negated,
     Operand,
@@ -68,7 +68,7 @@ def vector(cursor: Cursor, scope: Scope) -> Vector:
     return Vector(tuple(elements))
 
 
-def arguments(cursor: Cursor, scope: Scope) -> Arguments:
+def arguments(cursor: Cursor, scope: Scope) -> CallArguments:
     """Read ``(a, b)`` of a call."""
     cursor.expect("(")
     elements: list[Operand] = []
@@ -77,7 +77,7 @@ def arguments(cursor: Cursor, scope: Scope) -> Arguments:
         if not cursor.accept(","):
             cursor.expect(")")
             break
-    return Arguments(tuple(elements))
+    return CallArguments(tuple(elements))
 
 
 def register(cursor: Cursor, scope: Scope) -> Register:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from warptile.errors import UnsupportedError
-from warptile.ptx.body import Body
-from warptile.ptx.debug import Debug
+from warptile.ptx.body import FunctionBody
+from warptile.ptx.debug import DebugLines
 from warptile.ptx.expression import integer, starts_expression
-from warptile.ptx.instruction import Function, Module, Register, Symbol, Variable
+from warptile.ptx.instruction import PtxFunction, PtxModule, Register, Symbol, Variable
 from warptile.ptx.lexer import Cursor
 from warptile.ptx.scope import Names, Scope
 from warptile.ptx.variable import TYPE_BYTES, declaration
@@ -20,7 +20,7 @@ _DIRECTIVES = {
 """Directives between the head of a function and its body."""
 
 
-def parse(text: str | bytes) -> Module:
+def parse(text: str | bytes) -> PtxModule:
     """Read a whole PTX file, as NVRTC, nvcc or Triton writes it.
 
     Names that scopes reuse (``{ .param .b32 param0; ... }``) are made unique: ``param0``, ``param0$1`` and so on.
@@ -41,14 +41,14 @@ class _ModuleParser:
         self.cursor = cursor
         self.scope = Scope()
         self.names = Names()
-        self.debug = Debug.of(cursor)
+        self.debug = DebugLines.of(cursor)
         self.variables: dict[str, Variable] = {}
-        self.functions: dict[str, Function] = {}
+        self.functions: dict[str, PtxFunction] = {}
         self.version: tuple[int, int] | None = None
         self.target: str | None = None
         self.address_size = 32
 
-    def module(self) -> Module:
+    def module(self) -> PtxModule:
         """Read to the end of the text."""
         cursor = self.cursor
         while cursor.current:
@@ -57,7 +57,7 @@ class _ModuleParser:
             missing = ".version" if self.version is None else ".target"
             raise cursor.error(f"a PTX file starts with .version and .target; there is no {missing}")
         self._refuse_32_bit()
-        return Module(
+        return PtxModule(
             self.version,
             self.target,
             self.address_size,
@@ -162,18 +162,18 @@ class _ModuleParser:
         directives = self._directives()
         if cursor.accept(";"):
             self.functions.setdefault(
-                name, Function(name, entry, tuple(parameters), tuple(returns), directives=directives)
+                name, PtxFunction(name, entry, tuple(parameters), tuple(returns), directives=directives)
             )
             return
         earlier = self.functions.get(name)
         if earlier is not None and earlier.body is not None:
             raise cursor.error(f"function {name!r} is defined twice", place)
         names = Names(self.names)
-        body = Body(cursor, scope, names, self.names, self.debug)
+        body = FunctionBody(cursor, scope, names, self.names, self.debug)
         returns = [body.parameter(parameter) for parameter in returns]
         parameters = [body.parameter(parameter) for parameter in parameters]
         body.read()
-        self.functions[name] = Function(
+        self.functions[name] = PtxFunction(
             name,
             entry,
             tuple(parameters),

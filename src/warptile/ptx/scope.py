@@ -48,7 +48,7 @@ SPECIAL_REGISTERS = frozenset(
 
 
 class Names:
-    """The names that are taken, where a name once given is never given again."""
+    """Allocates unique names; a name is never reused."""
 
     def __init__(self, parent: Names | None = None) -> None:
         self._taken: set[str] = set()

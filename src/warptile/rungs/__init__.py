@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
-from warptile.errors import UnsupportedError
+from difflib import get_close_matches
+
+from warptile.errors import ArgumentTypeError, UnsupportedError
+from warptile.rungs.kernel_spec import Config
 from warptile.rungs.mma import MMA_RUNGS
 from warptile.rungs.mma_sparse import MMA_SPARSE
-from warptile.rungs.rung import Config, Rung
+from warptile.rungs.mma_tma import MMA_TMA_RUNGS
+from warptile.rungs.rung import Rung
 from warptile.rungs.simt import SIMT_RUNGS
-from warptile.rungs.wgmma import WGMMA_RUNGS, WGMMA_SPARSE
-from warptile.rungs.wgmma_final import WGMMA_FINAL
+from warptile.rungs.wgmma.final import WGMMA_FINAL
+from warptile.rungs.wgmma.overlap import WGMMA_OVERLAP
+from warptile.rungs.wgmma.rungs import WGMMA_DEPENDENT_LAUNCH, WGMMA_RUNGS, WGMMA_SPARSE
+from warptile.rungs.wgmma.stream_k import WGMMA_STREAM_K
+from warptile.rungs.wgmma.two_level import WGMMA_TWO_LEVEL
 from warptile.rungs.wmma import WMMA_RUNGS
 
 __all__ = ["RUNGS", "Config", "Rung", "families", "rung"]
 
-_ALL = (*SIMT_RUNGS, *WMMA_RUNGS, *MMA_RUNGS, MMA_SPARSE, *WGMMA_RUNGS, WGMMA_FINAL, WGMMA_SPARSE)
+_ALL = (
+    *SIMT_RUNGS,
+    *WMMA_RUNGS,
+    *MMA_RUNGS,
+    MMA_SPARSE,
+    *MMA_TMA_RUNGS,
+    *WGMMA_RUNGS,
+    WGMMA_OVERLAP,
+    WGMMA_STREAM_K,
+    WGMMA_TWO_LEVEL,
+    WGMMA_DEPENDENT_LAUNCH,
+    WGMMA_FINAL,
+    WGMMA_SPARSE,
+)
 
 RUNGS: dict[str, Rung] = {rung.name: rung for rung in _ALL}
 """Every rung by name, in ladder order."""
@@ -23,11 +43,19 @@ def rung(name: str) -> Rung:
     """The rung called ``name``.
 
     Raises:
-        UnsupportedError: there is none; the message lists those there are.
+        UnsupportedError: there is none; the message names the nearest.
+        ArgumentTypeError: not a name.
     """
+    if not isinstance(name, str):
+        raise ArgumentTypeError(f"rung: got {name!r}; it takes a rung's name, such as rung='simt-naive'")
     found = RUNGS.get(name)
     if found is None:
-        raise UnsupportedError(f"rung: got {name!r}; the ladder has {', '.join(RUNGS)}, such as rung='simt-naive'")
+        nearest = get_close_matches(name, RUNGS, n=1)
+        hint = f"Did you mean rung={nearest[0]!r}? " if nearest else ""
+        raise UnsupportedError(
+            f"rung: got {name!r}, and there is no such rung. {hint}"
+            f"list(warptile.rungs.RUNGS) gives every name, such as rung='simt-naive'"
+        )
     return found
 
 

@@ -6,10 +6,8 @@ earlier ones having passed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from warptile.problem import Problem
-from warptile.rungs.rung import Config
+from warptile.rungs.kernel_spec import Config
 
 MAX_GRID_BLOCKS = 2**31 - 1
 """Most blocks along x of a grid: CUDA C++ Programming Guide, "Technical specifications per compute capability"."""
@@ -26,11 +24,6 @@ OUTPUTS_OF_ACCUMULATOR = {
 """Types of C and D that the epilogue can make from each accumulator."""
 
 
-def first_reason(reasons: Iterable[str | None]) -> str | None:
-    """The first reason that is not None. Give a generator: later checks may rely on earlier ones having passed."""
-    return next((reason for reason in reasons if reason is not None), None)
-
-
 def ceil_div(extent: int, tile: int) -> int:
     """Tiles of ``tile`` elements that cover ``extent``."""
     return -(-extent // tile)
@@ -45,7 +38,7 @@ def operand_reason(
     problem: Problem,
     dtypes: tuple[str, ...],
     accumulators: tuple[str, ...] | None = None,
-    a_majors: tuple[str, ...] = ("row",),
+    a_layouts: tuple[str, ...] = ("row",),
     *,
     sparse: bool = False,
     batches: bool = False,
@@ -56,7 +49,7 @@ def operand_reason(
         problem: what is asked for.
         dtypes: operand types that the rung takes.
         accumulators: accumulator types that the rung has; None means the default one of the operands' type.
-        a_majors: majors in which it reads A.
+        a_layouts: layouts in which it reads A.
         sparse: it takes a sparse A, and no other.
         batches: it takes a batch of matrices in one launch.
     """
@@ -79,7 +72,7 @@ def operand_reason(
         )
     if problem.c is not None and problem.c.dtype != problem.d.dtype:
         return f"C is {problem.c.dtype.name} and D is {problem.d.dtype.name}; they need one type"
-    majors = (("A", problem.a, a_majors), ("C", problem.c, ("row",)), ("D", problem.d, ("row",)))
+    majors = (("A", problem.a, a_layouts), ("C", problem.c, ("row",)), ("D", problem.d, ("row",)))
     for name, operand, taken in majors:
         if operand is not None and operand.major not in taken:
             return f"{name} is {operand.major}-major; it needs row-major"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import product
+from typing import ClassVar
 
-from warptile.launch import Dim3
+from warptile.device import REFERENCE, DeviceLimits
+from warptile.launch.params import Params
 from warptile.problem import Problem
+from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members
 from warptile.rungs.legality import blocks
-from warptile.rungs.mma_tiles import INSTRUCTIONS, Geometry, capability, common_reasons, sets_reason, step
-from warptile.rungs.rung import Config, Rung
+from warptile.rungs.mechanism import Mechanism
+from warptile.rungs.mma_tiles import INSTRUCTIONS, MmaResources, capability, common_reasons, mma_k, sets_reason
+from warptile.rungs.rung import Rung
 from warptile.rungs.tensor_tiles import (
     MAX_DYNAMIC_SHARED_BYTES,
     MAX_STATIC_SHARED_BYTES,
@@ -31,7 +34,7 @@ WIDE = ("float64", "float8_e4m3", "float8_e5m2")
 """Types whose operands take two registers for one."""
 
 ALL_REGISTERS = (*WIDE, "int8", "uint8")
-"""Types for which the compiler, left to itself, chooses so few registers that some spill."""
+"""Types for which the compiler, without MIN_BLOCKS, chooses so few registers that it spills."""
 
 
 # --- sizes --------------------------------------------------------------------------------------------------------
@@ -42,8 +45,8 @@ def _shape_keys(shape: tuple[int, int, int]) -> dict[str, int]:
 
 
 def _tile(problem: Problem, bm: int = 128, bn: int = 128, wm: int = 64, wn: int = 32) -> dict[str, int]:
-    """Lines of 128 bytes of depth: 64 halves. Doubles, and 8-bit floats, which are widened, fill twice the registers:
-    they get half of the tile."""
+    """A tile with 128 bytes of K: 64 halves. Doubles, and 8-bit floats, which are widened, take twice the registers
+    and get half of the tile."""
     shape = INSTRUCTIONS.get(problem.a.dtype.name, INSTRUCTIONS["float16"])[0]
     if problem.a.dtype.name in WIDE:
         bn, wm = bn // 2, wm // 2
@@ -52,25 +55,25 @@ def _tile(problem: Problem, bm: int = 128, bn: int = 128, wm: int = 64, wn: int 
 
 
 def _ring(problem: Problem, stages: int) -> dict[str, int]:
-    """At least two steps of depth, so that two sets of fragments can take turns."""
+    """At least two MMA-K blocks, so that fragments can be double-buffered."""
     tile = _tile(problem)
-    return {**tile, "BK": max(tile["BK"], 2 * step(problem, tile)), "STAGES": stages, "MIN_BLOCKS": tile["MIN_BLOCKS"]}
+    return {**tile, "BK": max(tile["BK"], 2 * mma_k(problem, tile)), "STAGES": stages, "MIN_BLOCKS": tile["MIN_BLOCKS"]}
 
 
 # --- template arguments -------------------------------------------------------------------------------------------
 
 
 def operation_type(problem: Problem, config: Config) -> str:
-    """The kernels' operation: element, accumulator and output types, majors, and the instruction's FM and FK."""
+    """The kernels' operation: element, accumulator and output types, layouts, and the instruction's FM and FK."""
     types = f"{problem.a.dtype.cuda}, {problem.accumulator.cuda}, {problem.d.dtype.cuda}"
-    majors = ", ".join("true" if operand.major == "col" else "false" for operand in (problem.a, problem.b))
-    return f"warptile::MmaOperation<{types}, {majors}, {config['FM']}, {config['FK']}>"
+    column_major = ", ".join("true" if operand.major == "col" else "false" for operand in (problem.a, problem.b))
+    return f"warptile::MmaOperation<{types}, {column_major}, {config['FM']}, {config['FK']}>"
 
 
 def tile_type(problem: Problem, config: Config) -> str:
-    """The kernels' tile, its depth in units."""
-    depth = config["BK"] // elements_per_unit(problem)
-    return f"warptile::Tile<{config['BM']}, {config['BN']}, {depth}, {config['WM']}, {config['WN']}>"
+    """The kernels' tile, its K extent in units."""
+    k_units = config["BK"] // elements_per_unit(problem)
+    return f"warptile::Tile<{config['BM']}, {config['BN']}, {k_units}, {config['WM']}, {config['WN']}>"
 
 
 def access_type(problem: Problem, *, vectors: bool = True) -> str:
@@ -80,66 +83,11 @@ def access_type(problem: Problem, *, vectors: bool = True) -> str:
     return f"warptile::AccessBytes<{a}, {b}, {output_width(problem) * problem.d.dtype.bits // 8}>"
 
 
-def _name(kernel: str, problem: Problem, config: Config, *, vectors: bool = True, ring: tuple[str, ...] = ()) -> str:
-    """The instantiation of ``kernel``; ``ring`` are the keys that follow."""
-    arguments = [operation_type(problem, config), tile_type(problem, config), access_type(problem, vectors=vectors)]
-    arguments += [str(config[key]) for key in ring]
-    return f"warptile::{kernel}<{', '.join(arguments)}>"
-
-
-# --- legality -----------------------------------------------------------------------------------------------------
-
-
-def _one_stage(problem: Problem, config: Config) -> Geometry:
-    return Geometry(problem, config)
-
-
-def _two_stages(problem: Problem, config: Config) -> Geometry:
-    return Geometry(problem, config, stages=2)
-
-
-def _stages(problem: Problem, config: Config) -> Geometry:
-    return Geometry(problem, config, stages=config["STAGES"], fragment_sets=2)
-
-
-def _final_geometry(problem: Problem, config: Config) -> Geometry:
-    return Geometry(problem, config, stages=config["STAGES"], fragment_sets=2 if config["SETS"] == 2 else 0)
-
-
-def _illegal(
-    keys: tuple[str, ...], geometry: Callable[[Problem, Config], Geometry], *, dynamic: bool
-) -> Callable[[Problem, Config], str | None]:
-    most = MAX_DYNAMIC_SHARED_BYTES if dynamic else MAX_STATIC_SHARED_BYTES
-
-    def illegal(problem: Problem, config: Config) -> str | None:
-        return (
-            common_reasons(problem, config, keys)
-            or (stages_reason(config) if "STAGES" in keys else None)
-            or (sets_reason(problem, config) if "SETS" in keys else None)
-            or resource_reason(geometry(problem, config), most)
-        )
-
-    return illegal
-
-
-_final_illegal = _illegal(FINAL_KEYS, _final_geometry, dynamic=True)
-
-
 # --- configurations -----------------------------------------------------------------------------------------------
 
 
-def _tile_candidates(default: Callable[[Problem], Config]) -> Callable[[Problem], tuple[Config, ...]]:
-    """The default with other block and warp tiles, then with the type's other instructions."""
-    sizes = ((128, 128, 64, 32), (128, 128, 64, 64), (128, 128, 32, 64), (128, 64, 32, 32), (64, 64, 32, 32))
-
-    def candidates(problem: Problem) -> tuple[Config, ...]:
-        base = {**default(problem), "MIN_BLOCKS": 1}
-        shapes = INSTRUCTIONS.get(problem.a.dtype.name, ())[1:]
-        tiles = [{**base, "BM": bm, "BN": bn, "WM": wm, "WN": wn} for bm, bn, wm, wn in sizes]
-        return (*tiles, *({**base, **_shape_keys(shape)} for shape in shapes))
-
-    return candidates
-
+TILE_SIZES = ((128, 128, 64, 32), (128, 128, 64, 64), (128, 128, 32, 64), (128, 64, 32, 32), (64, 64, 32, 32))
+"""Tiles that rungs without a list of their own try: BM, BN, WM, WN."""
 
 FINAL_SIZES = (
     (256, 128, 64, 64, 128, 3, 2),
@@ -148,7 +96,7 @@ FINAL_SIZES = (
     (128, 64, 32, 32, 128, 4, 2),
     (64, 64, 32, 32, 128, 4, 2),
 )
-"""Sizes that are always tried: BM, BN, WM, WN, bytes of depth (128: 64 halves), STAGES, SETS, MIN_BLOCKS if not 1."""
+"""Sizes that are always tried: BM, BN, WM, WN, bytes of K (128: 64 halves), STAGES, SETS, MIN_BLOCKS if not 1."""
 
 FLOAT8_SIZES = ((128, 64, 32, 32, 128, 4, 2), (64, 128, 32, 32, 128, 4, 2), (64, 64, 32, 32, 128, 4, 2))
 """The same for 8-bit floats."""
@@ -159,10 +107,10 @@ FLOAT64_SIZES = (
     (128, 64, 32, 32, 128, 4, 2),
     (64, 128, 32, 32, 128, 4, 2),
 )
-"""The same for doubles; two small blocks on a multiprocessor fill each other's pauses."""
+"""The same for doubles; two small CTAs on an SM hide each other's latencies."""
 
 BIT_SIZES = ((128, 128, 64, 64, 128, 3, 2, 2), *FINAL_SIZES[2:])
-"""The same for bits, whose products take so little time that two blocks have to fill each other's pauses."""
+"""The same for bits, whose MMAs take so little time that two CTAs on an SM have to hide each other's latencies."""
 
 SIZES_OF_TYPE = {
     "float64": FLOAT64_SIZES,
@@ -173,8 +121,8 @@ SIZES_OF_TYPE = {
 }
 """Where registers do not suffice for all of `FINAL_SIZES`."""
 
-ENOUGH_BLOCKS = 100
-"""Blocks from which a large GPU is kept busy."""
+BUSY_SHARE = 0.75
+"""A tile is the default where D has one for so large a share of the SMs."""
 
 
 def usual(problem: Problem) -> tuple[Config, ...]:
@@ -182,129 +130,199 @@ def usual(problem: Problem) -> tuple[Config, ...]:
     return tuple(_final(problem, *sizes) for sizes in SIZES_OF_TYPE.get(problem.a.dtype.name, FINAL_SIZES))
 
 
+def first_busy(rung: Rung, problem: Problem, configs: tuple[Config, ...], device: DeviceLimits) -> Config:
+    """The first of ``configs`` that is legal and keeps enough SMs busy, else the last that is legal, else the last."""
+    legal = [config for config in configs if rung.illegal(problem, config, device) is None]
+    large = (config for config in legal if blocks(problem, config) >= BUSY_SHARE * device.sms)
+    return next(large, (legal or list(configs))[-1])
+
+
 def _final(
-    problem: Problem, bm: int, bn: int, wm: int, wn: int, depth_bytes: int, stages: int, sets: int, min_blocks: int = 1
+    problem: Problem, bm: int, bn: int, wm: int, wn: int, k_bytes: int, stages: int, sets: int, min_blocks: int = 1
 ) -> dict[str, int]:
     tile = _tile(problem)
-    depth = depth_bytes * 8 // problem.a.dtype.bits
-    sizes = {"BM": bm, "BN": bn, "BK": depth, "WM": wm, "WN": wn} | {key: tile[key] for key in SHAPE_KEYS}
+    bk = k_bytes * 8 // problem.a.dtype.bits
+    sizes = {"BM": bm, "BN": bn, "BK": bk, "WM": wm, "WN": wn} | {key: tile[key] for key in SHAPE_KEYS}
     return {**sizes, "STAGES": stages, "SETS": sets, "GROUP": 8, "MIN_BLOCKS": min_blocks}
-
-
-def _default_final(problem: Problem) -> Config:
-    """The first of the usual sizes that is legal and has enough blocks, else the last that is legal."""
-    legal = [config for config in usual(problem) if _final_illegal(problem, config) is None]
-    large = (config for config in legal if blocks(problem, config) >= ENOUGH_BLOCKS)
-    return next(large, (legal or list(usual(problem)))[-1])
-
-
-def _final_candidates(problem: Problem) -> tuple[Config, ...]:
-    """The usual sizes, then every tile, depth and ring that is legal, then other groups, sets and instructions."""
-    found = list(usual(problem))
-    extents, warps = (64, 128, 192, 256), (32, 64, 96, 128)
-    for bm, bn, wm, wn, depth, stages in product(extents, extents, warps, warps, (64, 128, 256), (2, 3, 4, 5, 6)):
-        if bm % wm == 0 and bn % wn == 0 and 2 <= bm * bn // (wm * wn) <= 16:
-            sets = 1 if wm * wn > 64 * 64 else 2
-            found.append(_final(problem, bm, bn, wm, wn, depth, stages, sets))
-    found += [{**config, "MIN_BLOCKS": 2} for config in list(found)]
-    shapes = INSTRUCTIONS.get(problem.a.dtype.name, ())[1:]
-    for change in ({"GROUP": 1}, {"GROUP": 4}, {"GROUP": 16}, {"SETS": 1}, *map(_shape_keys, shapes)):
-        found += [{**config, **change} for config in usual(problem)]
-    unique = {tuple(config.items()): config for config in found}
-    return tuple(config for config in unique.values() if _final_illegal(problem, config) is None)
 
 
 # --- rungs --------------------------------------------------------------------------------------------------------
 
 
-def _linear_grid(problem: Problem, config: Config) -> Dim3:
-    return (blocks(problem, config), 1, 1)
+SWIZZLED = Mechanism(narrow_rows=True, swizzled=True)
+"""``cp.async`` into swizzled rows."""
 
 
-def _threads(problem: Problem, config: Config) -> Dim3:
-    return (Geometry(problem, config).threads, 1, 1)
+class MmaRung(Rung):
+    """What the mma.sync rungs share: one CTA for each tile of D, tiles of CTA, K, warp and instruction.
+
+    Attributes:
+        keys: its tunables; the kernel takes those behind the tile's as compile-time values.
+        stages: stages in shared memory, or 0 where the configuration says.
+        fragment_sets: sets of fragments that a thread holds.
+        vectors: operands are staged 16 bytes at a time.
+        dynamic: its stages are in dynamic shared memory.
+    """
+
+    family: ClassVar[str] = "mma"
+    min_arch = 80
+    dtypes = tuple(INSTRUCTIONS)
+
+    def __init__(
+        self,
+        name: str,
+        idea: str,
+        previous: str,
+        *,
+        keys: tuple[str, ...] = TILE_KEYS,
+        stages: int = 1,
+        vectors: bool = True,
+        dynamic: bool = False,
+        mechanism: Mechanism = SWIZZLED,
+    ) -> None:
+        self.name, self.idea, self.previous = name, idea, previous
+        self.keys, self.stages, self.vectors, self.dynamic = keys, stages, vectors, dynamic
+        self.mechanism = mechanism
+
+    def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:
+        """As `Rung.default_config`."""
+        return _tile(problem)
+
+    def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
+        """The default with other CTA and warp tiles, then with the type's other instructions."""
+        base = {**self.default_config(problem, device), "MIN_BLOCKS": 1}
+        shapes = INSTRUCTIONS.get(problem.a.dtype.name, ())[1:]
+        tiles = [{**base, "BM": bm, "BN": bn, "WM": wm, "WN": wn} for bm, bn, wm, wn in TILE_SIZES]
+        return (*tiles, *({**base, **_shape_keys(shape)} for shape in shapes))
+
+    def resources(self, problem: Problem, config: Config) -> MmaResources:
+        """What a CTA of a configuration takes of an SM."""
+        return MmaResources(problem, config, stages=self.stages)
+
+    def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
+        """As `Rung.illegal`."""
+        return (
+            common_reasons(problem, config, self.keys)
+            or (stages_reason(config) if "STAGES" in self.keys else None)
+            or (sets_reason(problem, config) if "SETS" in self.keys else None)
+            or resource_reason(
+                self.resources(problem, config), MAX_DYNAMIC_SHARED_BYTES if self.dynamic else MAX_STATIC_SHARED_BYTES
+            )
+        )
+
+    def resolve(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> KernelSpec:
+        """As `Rung.resolve`."""
+        view, resources = View(problem), self.resources(problem, config)
+        types = (
+            ("OPERATION", operation_type(problem, config)),
+            ("TILE", tile_type(problem, config)),
+            ("ACCESS", access_type(problem, vectors=self.vectors)),
+        )
+        tuned = {**config, "MIN_BLOCKS": self._min_blocks(problem, config)}
+        values = tuple((key, tuned[key]) for key in self.keys if key not in SIZE_KEYS)
+        return KernelSpec(
+            problem,
+            config,
+            view,
+            Instance(self.file, self.template, types, values),
+            grid=(blocks(problem, config), 1, 1),
+            block=(resources.threads, 1, 1),
+            params=Params(gemm_members(view)),
+            dynamic_shared_bytes=resources.shared_bytes if self.dynamic else 0,
+            capability=capability(problem, config),
+        )
+
+    def _min_blocks(self, problem: Problem, config: Config) -> int:
+        """CTAs per SM for which the kernel is compiled; 0 leaves the number of registers to the compiler.
+
+        Copies narrower than 16 bytes need more addresses at a time. The compiler, left to itself, then still keeps to
+        128 registers, and some spill: with such operands all registers of an SM are offered to one CTA.
+        """
+        aligned = min(problem.a.alignment_bytes, problem.b.alignment_bytes) >= VECTOR_BYTES
+        return config["MIN_BLOCKS"] if aligned else max(config["MIN_BLOCKS"], 1)
 
 
-def _rung(
-    name: str,
-    idea: str,
-    previous: str,
-    *,
-    default: Callable[[Problem], Config],
-    geometry: Callable[[Problem, Config], Geometry],
-    keys: tuple[str, ...] = TILE_KEYS,
-    candidates: Callable[[Problem], tuple[Config, ...]] | None = None,
-    vectors: bool = True,
-    dynamic: bool = False,
-) -> Rung:
-    kernel = name.replace("-", "_")
-    ring = tuple(key for key in keys if key not in SIZE_KEYS)
-    return Rung(
-        name=name,
-        family="mma",
-        idea=idea,
-        file=f"mma/{kernel.removeprefix('mma_')}.cuh",
-        previous=previous,
-        min_arch=80,
-        dtypes=tuple(INSTRUCTIONS),
-        default_config=default,
-        candidates=candidates or _tile_candidates(default),
-        illegal=_illegal(keys, geometry, dynamic=dynamic),
-        name_expression=lambda problem, config: _name(kernel, problem, config, vectors=vectors, ring=ring),
-        grid=_linear_grid,
-        threads=_threads,
-        dynamic_shared_bytes=lambda problem, config: geometry(problem, config).shared_bytes if dynamic else 0,
-        capability=capability,
-    )
+class MmaMultistage(MmaRung):
+    """A pipeline of STAGES stages, two sets of fragments."""
+
+    def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:
+        """As `Rung.default_config`."""
+        return _ring(problem, 3)
+
+    def resources(self, problem: Problem, config: Config) -> MmaResources:
+        """What a CTA of a configuration takes of an SM."""
+        return MmaResources(problem, config, stages=config["STAGES"], fragment_sets=2)
+
+
+class MmaFinal(MmaRung):
+    """All of it, tuned."""
+
+    def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:
+        """The first of the usual sizes that is legal and keeps enough SMs busy, else the last that is legal."""
+        return first_busy(self, problem, usual(problem), device)
+
+    def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
+        """The usual sizes, then every tile, K extent and pipeline that is legal, then other groups, sets and
+        instructions."""
+        found = list(usual(problem))
+        extents, warps = (64, 128, 192, 256), (32, 64, 96, 128)
+        for bm, bn, wm, wn, k_bytes, stages in product(extents, extents, warps, warps, (64, 128, 256), (2, 3, 4, 5, 6)):
+            if bm % wm == 0 and bn % wn == 0 and 2 <= bm * bn // (wm * wn) <= 16:
+                sets = 1 if wm * wn > 64 * 64 else 2
+                found.append(_final(problem, bm, bn, wm, wn, k_bytes, stages, sets))
+        # Two CTAs on an SM leave each thread no more registers than one does.
+        found = [config for config in found if self.illegal(problem, config, device) is None]
+        found += [{**config, "MIN_BLOCKS": 2} for config in list(found)]
+        shapes = INSTRUCTIONS.get(problem.a.dtype.name, ())[1:]
+        for change in ({"GROUP": 1}, {"GROUP": 4}, {"GROUP": 16}, {"SETS": 1}, *map(_shape_keys, shapes)):
+            found += [{**config, **change} for config in usual(problem)]
+        unique = {tuple(config.items()): config for config in found}
+        return tuple(config for config in unique.values() if self.illegal(problem, config, device) is None)
+
+    def resources(self, problem: Problem, config: Config) -> MmaResources:
+        """What a CTA of a configuration takes of an SM."""
+        return MmaResources(problem, config, stages=config["STAGES"], fragment_sets=2 if config["SETS"] == 2 else 0)
 
 
 MMA_RUNGS: tuple[Rung, ...] = (
-    _rung(
+    MmaRung(
         "mma-naive",
-        "ldmatrix and mma.sync by hand on tiles in shared memory, staged one element at a time",
+        "ldmatrix and mma.sync instead of WMMA, tiles staged one element at a time",
         "wmma-final",
-        default=_tile,
-        geometry=_one_stage,
         vectors=False,
+        mechanism=Mechanism(vector=False, asynchronous=False, narrow_rows=True),
     ),
-    _rung(
+    MmaRung(
         "mma-vectorized",
-        "operands are staged 16 bytes at a time, the loops unrolled",
+        "vectorized (16-byte) staging, unrolled loops",
         "mma-naive",
-        default=_tile,
-        geometry=_one_stage,
+        mechanism=Mechanism(asynchronous=False, narrow_rows=True),
     ),
-    _rung(
+    MmaRung(
         "mma-swizzled",
-        "16-byte pieces of each shared row change places by XOR: no bank conflicts, no padding",
+        "XOR swizzle of 16-byte chunks: no bank conflicts, no padding",
         "mma-vectorized",
-        default=_tile,
-        geometry=_one_stage,
+        mechanism=Mechanism(asynchronous=False, narrow_rows=True, swizzled=True),
     ),
-    _rung(
+    MmaRung(
         "mma-double-buffer",
-        "cp.async into one of two buffers while the other is multiplied",
+        "cp.async fills one of two stages while the other is multiplied",
         "mma-swizzled",
-        default=_tile,
-        geometry=_two_stages,
+        stages=2,
         dynamic=True,
+        mechanism=Mechanism(narrow_rows=True, swizzled=True, stages=2),
     ),
-    _rung(
+    MmaMultistage(
         "mma-multistage",
-        "a ring of stages, two sets of fragments, every address worked out before the loop",
+        "multistage pipeline, double-buffered fragments, precomputed addresses",
         "mma-double-buffer",
-        default=lambda problem: _ring(problem, 3),
-        geometry=_stages,
         keys=RING_KEYS,
         dynamic=True,
     ),
-    _rung(
+    MmaFinal(
         "mma-final",
-        "fragments run ahead across stages, no branch in the main loop, grouped blocks, tuned sizes",
+        "overlap across stages, branch-free mainloop, larger warp tiles, tuned",
         "mma-multistage",
-        default=_default_final,
-        candidates=_final_candidates,
-        geometry=_final_geometry,
         keys=FINAL_KEYS,
         dynamic=True,
     ),

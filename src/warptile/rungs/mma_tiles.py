@@ -1,9 +1,8 @@
 """Sizes that follow from a configuration of the mma family, and every constraint on one: the Python side of
-tile/panels.cuh and tile/mma_operation.cuh.
+tile/mma_stage.cuh and tile/mma_operation.cuh.
 
-A warp's step is 16 x 8 of D for each fragment and 32 bytes of depth (8 or 16 doubles), whatever the type; a smaller
-instruction is applied to parts of it. A stage is cut into *panels* with rows of at most 128 bytes, along
-K where the operand is stored along K, else along M (N).
+An MMA-K block is 32 bytes of K (8 or 16 doubles), whatever the type; a smaller instruction is applied to parts of it. A
+stage is split into smem tiles with rows of at most 128 bytes, along K for K-major operands, else along M (N).
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from dataclasses import dataclass
 
 from warptile.isa import mma
 from warptile.problem import Operand, Problem
+from warptile.rungs.kernel_spec import Config
 from warptile.rungs.legality import grid_reason, keys_reason, operand_reason
-from warptile.rungs.rung import Config
 from warptile.rungs.tensor_tiles import (
     VECTOR_BYTES,
     WARP_LANES,
@@ -41,11 +40,11 @@ INSTRUCTIONS: dict[str, tuple[tuple[int, int, int], ...]] = {
 }
 """Instruction shapes (FM, FN, FK) that the kernels use for each operand type, the usual one first."""
 
-SLAB = 16
-"""Rows of A, or columns of B, that a warp loads together: `SlabReader`."""
+LOADED_ROWS = 16
+"""Rows of A, or columns of B, that a warp loads together: ``FragmentLoader``."""
 
-PANEL_ROW_BYTES = (32, 64, 128)
-"""Bytes that a row of a panel may have; wider lines are several panels of the widest."""
+SMEM_ROW_BYTES = (32, 64, 128)
+"""Bytes that a row of a smem tile may have; wider lines are split into several tiles of the widest."""
 
 
 MAY_BE_ZERO = ("MIN_BLOCKS",)
@@ -53,17 +52,17 @@ MAY_BE_ZERO = ("MIN_BLOCKS",)
 
 PATCH_ALIGNMENT_BYTES = 128
 OVERHEAD_REGISTERS = 40
-"""Registers of addresses and loop state beside accumulators and fragments, as compiled kernels show them."""
+"""Registers for addresses and loop state, in addition to accumulators and fragments: from compiled kernels."""
 
 EMULATION_REGISTERS = {"int4": 48, "uint4": 48, "float8_e4m3": 48, "float8_e5m2": 48, "int32_xor": 48}
-"""More of them for operands that sm_90 widens to 8-bit integers or float16, and for XOR, which it makes of AND."""
+"""Further registers for operands that sm_90 widens to 8-bit integers or float16, and for XOR, which it makes of AND."""
 
 
 MANY_COPIES, COPY_REGISTERS = 16, 24
-"""More of them where a thread has more than so many copies of a stage, as compiled kernels show."""
+"""Further registers where a thread copies more than MANY_COPIES chunks of a stage: from compiled kernels."""
 
 DIVISION_REGISTERS = 8
-"""More of them where the number of threads is no power of two and places in a stage take divisions."""
+"""Further registers where the number of threads is not a power of two and stage addresses take divisions."""
 
 
 def capability(problem: Problem, config: Config) -> int:
@@ -75,36 +74,36 @@ def capability(problem: Problem, config: Config) -> int:
     return max(shape.capability, dict(shape.operations).get("and", 0))
 
 
-def step(problem: Problem, config: Config) -> int:
-    """Elements of depth of a warp's step: 32 bytes; of doubles 8, or 16 where the instruction takes so many."""
+def mma_k(problem: Problem, config: Config) -> int:
+    """Elements of an MMA-K block: 32 bytes; of doubles 8, or 16 where the instruction takes as many."""
     return max(8, config["FK"]) if problem.a.dtype.bits == 64 else 256 // problem.a.dtype.bits
 
 
-def along_k(operand: Operand, *, is_a: bool) -> bool:
-    """Whether neighbours in memory are neighbours along K: A stored as [M, K], B as [N, K]."""
+def k_major(operand: Operand, *, is_a: bool) -> bool:
+    """Whether the operand is contiguous along K: A stored as [M, K], B as [N, K]."""
     return operand.major == ("row" if is_a else "col")
 
 
-def slab(operand: Operand, *, is_a: bool) -> int:
-    """Rows (columns) that a warp loads together: two slabs where 16 bytes hold four elements along M (N)."""
-    return 2 * SLAB if operand.dtype.bits == 32 and not along_k(operand, is_a=is_a) else SLAB
+def loaded_rows(operand: Operand, *, is_a: bool) -> int:
+    """Rows (columns) that a warp loads together: twice as many where 16 bytes hold four elements along M (N)."""
+    return 2 * LOADED_ROWS if operand.dtype.bits == 32 and not k_major(operand, is_a=is_a) else LOADED_ROWS
 
 
 def patch_bytes(rows: int, columns: int, sum_bits: int) -> int:
-    """Bytes of a warp's patch, ``MmaPatch``: after each row eight sums of nothing."""
+    """Bytes of a warp's patch, ``MmaPatch``: each row is padded by eight accumulators."""
     return round_up(rows * (columns + 8) * sum_bits // 8, PATCH_ALIGNMENT_BYTES)
 
 
 @dataclass(frozen=True)
-class Geometry:
-    """Sizes of one configuration for one problem.
+class MmaResources:
+    """What a CTA of one configuration takes of an SM for one problem.
 
     Attributes:
         problem: what is computed.
         config: the tunables.
         stages: of shared memory.
-        fragment_sets: sets of fragments that are alive at one time: one as a whole, two that take turns, or (0) two of
-            B and only what is loaded together of A, twice.
+        fragment_sets: live sets of fragments: one, two (double-buffered), or (0) two of B and two of the rows of A
+            that are loaded together.
     """
 
     problem: Problem
@@ -114,24 +113,24 @@ class Geometry:
 
     @property
     def threads(self) -> int:
-        """Threads of a block."""
+        """Threads of a CTA."""
         config = self.config
         return (config["BM"] // config["WM"]) * (config["BN"] // config["WN"]) * WARP_LANES
 
     @property
     def stage_bytes(self) -> int:
-        """Bytes of one stage, whose panels have no gaps: ``MmaStage``."""
-        depth = self.config["BK"] // elements_per_unit(self.problem)
-        return (self.config["BM"] + self.config["BN"]) * depth * unit_bytes(self.problem)
+        """Bytes of one stage, whose smem tiles have no gaps: ``MmaStage``."""
+        k_units = self.config["BK"] // elements_per_unit(self.problem)
+        return (self.config["BM"] + self.config["BN"]) * k_units * unit_bytes(self.problem)
 
     @property
     def patch_bytes(self) -> int:
         """Bytes of one warp's patch: ``MmaPatch``."""
-        return patch_bytes(slab(self.problem.a, is_a=True), self.config["WN"], self.problem.accumulator.bits)
+        return patch_bytes(loaded_rows(self.problem.a, is_a=True), self.config["WN"], self.problem.accumulator.bits)
 
     @property
     def shared_bytes(self) -> int:
-        """Shared memory of a block: stages while it multiplies, patches once it stores."""
+        """Shared memory of a CTA: stages during the mainloop, patches during the epilogue."""
         return max(self.stages * self.stage_bytes, self.threads // WARP_LANES * self.patch_bytes)
 
     @property
@@ -140,10 +139,10 @@ class Geometry:
         config, problem = self.config, self.problem
         accumulators = config["WM"] * config["WN"] * problem.accumulator.bits
         if self.fragment_sets == 0:
-            rows = 2 * (config["WN"] + slab(problem.a, is_a=True))
+            rows = 2 * (config["WN"] + loaded_rows(problem.a, is_a=True))
         else:
             rows = (config["WM"] + config["WN"]) * self.fragment_sets
-        fragments = rows * step(problem, config) * problem.a.dtype.bits
+        fragments = rows * mma_k(problem, config) * problem.a.dtype.bits
         extra = max(EMULATION_REGISTERS.get(each.name, 0) for each in (problem.a.dtype, problem.accumulator))
         extra += COPY_REGISTERS if self.stage_bytes > MANY_COPIES * VECTOR_BYTES * self.threads else 0
         extra += DIVISION_REGISTERS if self.threads & (self.threads - 1) else 0
@@ -151,7 +150,7 @@ class Geometry:
 
     @property
     def register_limit(self) -> int:
-        """Registers a thread may have with MIN_BLOCKS blocks on a multiprocessor."""
+        """Registers that a thread may have with MIN_BLOCKS CTAs on an SM."""
         return register_limit(self.threads, max(self.config["MIN_BLOCKS"], 1))
 
 
@@ -167,9 +166,9 @@ def tiling_reason(problem: Problem, config: Config) -> str | None:
     if reason is not None:
         return reason
     units = {
-        "WM": (slab(problem.a, is_a=True), "rows of A are loaded {} at a time"),
-        "WN": (slab(problem.b, is_a=False), "columns of B are loaded {} at a time"),
-        "BK": (step(problem, config), "a step is {} deep"),
+        "WM": (loaded_rows(problem.a, is_a=True), "rows of A are loaded {} at a time"),
+        "WN": (loaded_rows(problem.b, is_a=False), "columns of B are loaded {} at a time"),
+        "BK": (mma_k(problem, config), "an MMA-K block is {} elements"),
     }
     for key, (unit, why) in units.items():
         if config[key] % unit:
@@ -177,20 +176,20 @@ def tiling_reason(problem: Problem, config: Config) -> str | None:
     return None
 
 
-def panel_reason(problem: Problem, config: Config) -> str | None:
-    """Why an operand's stage is no whole number of panels, or a warp's part of a line none of theirs, or None."""
-    widest = PANEL_ROW_BYTES[-1]
+def smem_row_reason(problem: Problem, config: Config) -> str | None:
+    """Why a line of a stage, or a warp's part of it, does not split into rows of smem tiles, or None."""
+    widest = SMEM_ROW_BYTES[-1]
     for name, operand, block, warp in (("A", problem.a, "BM", "WM"), ("B", problem.b, "BN", "WN")):
-        k_major = along_k(operand, is_a=name == "A")
-        key = "BK" if k_major else block
+        along_k = k_major(operand, is_a=name == "A")
+        key = "BK" if along_k else block
         line_bytes = config[key] * operand.dtype.bits // 8
-        if line_bytes not in PANEL_ROW_BYTES and line_bytes % widest:
+        if line_bytes not in SMEM_ROW_BYTES and line_bytes % widest:
             return (
-                f"{key} is {config[key]}, {line_bytes} bytes in a line of {name}'s stage; panels have rows of "
-                f"{', '.join(map(str, PANEL_ROW_BYTES))} bytes, wider lines are several of {widest}"
+                f"{key} is {config[key]}, {line_bytes} bytes in a line of {name}'s stage; smem tiles have rows of "
+                f"{', '.join(map(str, SMEM_ROW_BYTES))} bytes or multiples of {widest}"
             )
         part_bytes = config[warp] * operand.dtype.bits // 8
-        if not k_major and part_bytes % widest and widest % part_bytes:
+        if not along_k and part_bytes % widest and widest % part_bytes:
             return (
                 f"{warp} is {config[warp]}, {part_bytes} bytes of a line of {name}'s stage; it must divide {widest} or "
                 "be a multiple of it"
@@ -199,17 +198,19 @@ def panel_reason(problem: Problem, config: Config) -> str | None:
 
 
 def sets_reason(problem: Problem, config: Config) -> str | None:
-    """Why there cannot be so many sets of fragments, or why what they hold cannot take turns, or None."""
+    """Why there cannot be so many sets of fragments, or why they cannot be double-buffered, or None."""
     if config["SETS"] > 2:
         return f"SETS is {config['SETS']}; fragments come in one set or two"
-    turns = {"BK": (2 * step(problem, config), "steps")}
+    units = {"BK": (2 * mma_k(problem, config), "MMA-K blocks")}
     if config["SETS"] == 1:
         if config["STAGES"] < 3:
-            return f"STAGES is {config['STAGES']}; with one set of fragments two are read and one is filled: at least 3"
-        turns["WM"] = (2 * slab(problem.a, is_a=True), "groups of rows")
-    for key, (unit, what) in turns.items():
+            return (
+                f"STAGES is {config['STAGES']}; with one set of fragments it must be at least 3: two read, one filled"
+            )
+        units["WM"] = (2 * loaded_rows(problem.a, is_a=True), "groups of rows")
+    for key, (unit, what) in units.items():
         if config[key] % unit:
-            return f"{key} is {config[key]}; {what} take turns two by two, so it must be a multiple of {unit}"
+            return f"{key} is {config[key]}; {what} are double-buffered, so it must be a multiple of {unit}"
     return None
 
 
@@ -221,6 +222,6 @@ def common_reasons(problem: Problem, config: Config, keys: tuple[str, ...]) -> s
         or keys_reason(counted, keys)
         or shape_reason(INSTRUCTIONS, problem, config)
         or tiling_reason(problem, config)
-        or panel_reason(problem, config)
+        or smem_row_reason(problem, config)
         or grid_reason(problem, config)
     )

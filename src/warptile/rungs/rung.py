@@ -2,135 +2,102 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from typing import ClassVar
 
-from warptile.launch import Argument, Dim3
+from warptile.device import REFERENCE, DeviceLimits
 from warptile.problem import Problem
-from warptile.rungs.copies import Copy
-
-Config = Mapping[str, int]
-"""Values of a rung's tunables by name, such as ``{"BM": 128, "BN": 128, "BK": 32}``."""
-
+from warptile.rungs.kernel_spec import Config, KernelSpec
+from warptile.rungs.mechanism import Mechanism
 
 Extents = tuple[int, int, int, int]
 """M, N, K and the number of matrices of a batch."""
 
 
-@dataclass(frozen=True)
-class View:
-    """What a kernel is given in place of the user's problem.
-
-    The product may be turned round (D^T = B^T A^T, with ``a="B"``, ``b="A"``, m and n exchanged and every major
-    changed), and an operand may have been copied before (``a="copy of A"``). C and D never move: only the way they are
-    seen may change.
-
-    Attributes:
-        problem: the problem as the kernel sees it: m, n, k and leading dimensions are its parameters.
-        a: whose memory the kernel's A points to.
-        b: whose memory the kernel's B points to.
-        copies: what is copied before the product, by one launch: one or two operands.
-        beside: the same by the product's kernel itself, while it multiplies.
-    """
-
-    problem: Problem
-    a: str = "A"
-    b: str = "B"
-    copies: tuple[Copy, ...] = ()
-    beside: tuple[Copy, ...] = ()
-
-
-@dataclass(frozen=True)
-class Workspace:
-    """Memory that a kernel needs beside its operands.
-
-    Attributes:
-        name: as `Rung.parameters` name it; not one of A, B, C, D, E.
-        bytes: its size, more than none; it starts at a multiple of 256 bytes.
-        zero: all zeros before a launch, and the kernel leaves it so: flags and counters, by which blocks wait for each
-            other, and which nobody has to clear. Else it holds anything.
-    """
-
-    name: str
-    bytes: int
-    zero: bool = False
-
-    def __post_init__(self) -> None:
-        assert self.name not in tuple("ABCDE"), self.name
-        assert self.bytes > 0, self
-
-
-@dataclass(frozen=True)
-class Rung:
+class Rung(ABC):
     """One kernel of the ladder: one file, one idea.
 
-    The kernel ABI is one for all rungs of a family that computes D = alpha A B + beta C:
-    ``(const A*, const B*, const C*, D*, int m, n, k, int64 lda, ldb, ldc, ldd, alpha, beta)``,
-    then a sparse A's metadata, then what ``parameters`` gives. A, B, m, n, k and the leading dimensions are those of
-    the rung's ``view``.
+    Whatever depends on a device takes its limits, by default those of the reference GPU.
 
     Attributes:
         name: such as ``"wmma-padded"``.
-        family: ``"simt"``, ``"wmma"``, ...
+        family: ``"simt"``, ``"wmma"``, ``"mma"`` or ``"wgmma"``.
         idea: one line: what this rung adds.
-        file: path below ``kernels/``, such as ``"wmma/padded.cuh"``.
         previous: name of the rung it is compared with, or None.
         min_arch: compute capability times ten that its instructions need, such as 70.
-        dtypes: names of the operand types it takes, the usual one first.
-        default_config: problem -> the configuration used when nothing is tuned.
-        candidates: problem -> every configuration worth trying (legal ones and others).
-        illegal: (problem, config) -> None when this rung can run it, else the reason as a sentence that says what
-            was given and what would work. The single statement of each constraint on the Python side.
-        name_expression: (problem, config) -> the C++ name of the template instantiation.
-        grid: (problem, config) -> blocks.
-        threads: (problem, config) -> threads of a block.
-        dynamic_shared_bytes: (problem, config) -> dynamic shared memory of a block.
-        capability: (problem, config) -> compute capability times ten that the operands' type and the configuration's
-            instruction need; at least ``min_arch`` counts.
         only_arch: the one architecture that has its instructions, such as ``"sm_90a"``, or None: all from
             ``min_arch`` on.
+        dtypes: names of the operand types it takes, the usual one first.
         may_spill: a spill in this rung is part of its lesson, and no build failure.
-        weigh: (problem, config) -> microseconds, predicted by costs fitted to what was measured of it, by which its
-            default configuration is the cheapest of its candidates: a plan takes that. None: all is left to the bounds
-            of `warptile.predict`.
-        adapted: (problem, config, (m, n, k, batch) that it was tuned for, multiprocessors that it may take or None for
-            all) -> the same for this problem: what follows from extents follows from these.
-        default_on_fewer: (problem, multiprocessors) -> as ``default_config``, for a launch of at most so many blocks.
-            None: a launch has as many blocks as D has tiles.
-        overlaps_previous: its kernel waits for the launch before by itself, so that it may start early: see
-            `warptile.launch.LaunchSpec`.
-        sparse: A is a `warptile.SparseMatrix`; its metadata is one more parameter behind beta.
-        cluster: (problem, config) -> blocks of a cluster; the grid is a multiple of it.
-        view: (problem, config) -> the problem and the memory that the kernel is given.
-        parameters: (problem, config) -> further kernel parameters; they name operands, copies and workspaces.
-        workspaces: (problem, config) -> memory that the kernel needs beside operands and copies.
-        instructions: (problem, config) -> names of the instructions whose C++ wrappers the kernel needs.
+        sparse: A is a `warptile.SparseMatrix`; its metadata is one more operand, ``"E"``.
+        mechanism: how it moves operands.
+        estimates: its `estimate_us` is fitted to measurements and ranks its configurations.
+        automatic: a plan may take it where no rung is named.
+        persistent: a launch has no more CTAs than SMs, however many tiles D has.
     """
 
     name: str
-    family: str
+    family: ClassVar[str]
     idea: str
-    file: str
     previous: str | None
     min_arch: int
-    dtypes: tuple[str, ...]
-    default_config: Callable[[Problem], Config]
-    candidates: Callable[[Problem], tuple[Config, ...]]
-    illegal: Callable[[Problem, Config], str | None]
-    name_expression: Callable[[Problem, Config], str]
-    grid: Callable[[Problem, Config], Dim3]
-    threads: Callable[[Problem, Config], Dim3]
-    dynamic_shared_bytes: Callable[[Problem, Config], int]
-    capability: Callable[[Problem, Config], int] = lambda problem, config: 0
     only_arch: str | None = None
+    dtypes: tuple[str, ...]
     may_spill: bool = False
-    weigh: Callable[[Problem, Config], float] | None = None
-    adapted: Callable[[Problem, Config, Extents, int | None], Config] = lambda problem, config, tuned_for, sms: config
-    default_on_fewer: Callable[[Problem, int], Config] | None = None
-    overlaps_previous: bool = False
     sparse: bool = False
-    cluster: Callable[[Problem, Config], Dim3] = lambda problem, config: (1, 1, 1)
-    view: Callable[[Problem, Config], View] = lambda problem, config: View(problem)
-    parameters: Callable[[Problem, Config], tuple[Argument, ...]] = lambda problem, config: ()
-    workspaces: Callable[[Problem, Config], tuple[Workspace, ...]] = lambda problem, config: ()
-    instructions: Callable[[Problem, Config], tuple[str, ...]] = lambda problem, config: ()
+    mechanism: Mechanism = Mechanism()
+    estimates: bool = False
+    persistent: bool = False
+    automatic: bool = True
+
+    @property
+    def template(self) -> str:
+        """Name of the kernel template, such as ``"wmma_padded"``."""
+        return self.name.replace("-", "_")
+
+    @property
+    def file(self) -> str:
+        """Path of its source below ``kernels/``, such as ``"wmma/padded.cuh"``."""
+        return f"{self.family}/{self.template.removeprefix(self.family + '_')}.cuh"
+
+    @abstractmethod
+    def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:
+        """The configuration used when nothing is tuned; where none is legal, one whose refusal says why."""
+
+    @abstractmethod
+    def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
+        """Every configuration worth trying, legal ones and others."""
+
+    @abstractmethod
+    def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
+        """None when this rung can run ``problem`` in ``config``, else the reason as a sentence that says what was given
+        and what would work. The single statement of each constraint on the Python side."""
+
+    @abstractmethod
+    def resolve(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> KernelSpec:
+        """Everything that a launch needs. ``config`` must be legal."""
+
+    def estimate_us(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> float:
+        """Predicted microseconds of a legal configuration, where ``estimates`` says that there is such a model."""
+        raise NotImplementedError(f"{self.name} has no cost model of its own: see warptile.planning.cost_bounds")
+
+    def estimate_terms_us(
+        self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE
+    ) -> tuple[dict[str, float], float]:
+        """Predicted microseconds by limiting resource and of the whole GEMM, without repacking, where ``estimates``."""
+        raise NotImplementedError(f"{self.name} has no cost model of its own: see warptile.planning.cost_bounds")
+
+    def adapt(
+        self,
+        problem: Problem,
+        config: Config,
+        tuned_for: Extents,
+        device: DeviceLimits = REFERENCE,
+        tuned_on: DeviceLimits = REFERENCE,
+    ) -> Config:
+        """A configuration that was tuned for the extents ``tuned_for`` on ``tuned_on``, with what follows from extents
+        and SMs worked out for ``problem`` on ``device``; it may be illegal there."""
+        return config
+
+    def __repr__(self) -> str:
+        return f"<rung {self.name}>"

@@ -3,47 +3,77 @@
 from __future__ import annotations
 
 from math import gcd
+from typing import ClassVar
 
-from warptile.launch import Dim3
+from warptile.arch import MAX_THREADS
+from warptile.device import REFERENCE, DeviceLimits
+from warptile.launch.params import Params
 from warptile.problem import Problem
+from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members
 from warptile.rungs.legality import blocks, ceil_div, grid_reason, keys_reason, operand_reason
-from warptile.rungs.rung import Config, Rung
+from warptile.rungs.mechanism import Mechanism
+from warptile.rungs.rung import Rung
 
 ANY_DTYPE = ("float32", "float16", "bfloat16", "float64", "tfloat32", "int8", "uint8")
-MAX_THREADS = 1024
 STATIC_SHARED_BYTES = 48 * 1024
 REGISTERS = 65536
 OTHER_REGISTERS = 20
 """Registers of a simt-warptile thread beside values and pointers: where it reads and writes, sizes, the loop."""
 LANES_K = 8
 """Lanes of a warp that copy neighbouring k of one row: ``LANES_K`` of kernels/simt/staging.cuh."""
-ENOUGH_BLOCKS = 96
-"""Blocks from which large tiles are the default: about three quarters of an H200's multiprocessors busy."""
+BUSY_SHARE = 0.72
+"""Large tiles are the default where D has a tile for so large a share of the SMs."""
 
 
-def _flag(value: bool) -> str:
-    return "true" if value else "false"
+class SimtRung(Rung):
+    """What the CUDA-core rungs share: one CTA for each BM x BN tile of D, in a linear grid.
+
+    Attributes:
+        keys: its tunables; the kernel takes them as compile-time values.
+    """
+
+    family: ClassVar[str] = "simt"
+    min_arch = 70
+    keys: tuple[str, ...]
+
+    def threads(self, config: Config) -> int:
+        """Threads of a CTA: one for each element of the tile."""
+        return config["BM"] * config["BN"]
+
+    def dynamic_shared_bytes(self, problem: Problem, config: Config) -> int:
+        """Dynamic shared memory of a CTA."""
+        return 0
+
+    def widths(self, problem: Problem) -> tuple[tuple[str, int], ...]:
+        """Elements of one access, where the kernel takes them as compile-time values."""
+        return ()
+
+    def resolve(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> KernelSpec:
+        """As `Rung.resolve`."""
+        view = View(problem)
+        types = (
+            ("ELEMENT", problem.a.dtype.cuda),
+            ("ACCUMULATOR", problem.accumulator.cuda),
+            ("OUT", problem.d.dtype.cuda),
+        )
+        values = (
+            ("B_COLUMN_MAJOR", problem.b.major == "col"),
+            *self.widths(problem),
+            *((key, config[key]) for key in self.keys),
+        )
+        return KernelSpec(
+            problem,
+            config,
+            view,
+            Instance(self.file, self.template, types, values),
+            grid=(blocks(problem, config), 1, 1),
+            block=(self.threads(config), 1, 1),
+            params=Params(gemm_members(view)),
+            dynamic_shared_bytes=self.dynamic_shared_bytes(problem, config),
+        )
 
 
-def _types(problem: Problem) -> str:
-    """The template arguments that every kernel starts with: operand, accumulator and output type, major of B."""
-    a, accumulator, d = problem.a.dtype.cuda, problem.accumulator.cuda, problem.d.dtype.cuda
-    return f"{a}, {accumulator}, {d}, {_flag(problem.b.major == 'col')}"
-
-
-def _linear_grid(problem: Problem, config: Config) -> Dim3:
-    return (blocks(problem, config), 1, 1)
-
-
-def _no_dynamic_shared(problem: Problem, config: Config) -> int:
-    return 0
-
-
-# --- simt-naive ---------------------------------------------------------------------------------------------------
-
-
-def _thread_each(problem: Problem, config: Config) -> Dim3:
-    return (config["BM"] * config["BN"], 1, 1)
+# --- simt-naive and simt-shared: a thread for each element --------------------------------------------------------
 
 
 def _threads_reason(config: Config) -> str | None:
@@ -53,80 +83,72 @@ def _threads_reason(config: Config) -> str | None:
     return None
 
 
-def _naive_illegal(problem: Problem, config: Config) -> str | None:
-    return (
-        operand_reason(problem, ANY_DTYPE)
-        or keys_reason(config, ("BM", "BN"))
-        or _threads_reason(config)
-        or grid_reason(problem, config)
-    )
-
-
-NAIVE = Rung(
-    name="simt-naive",
-    family="simt",
-    idea="one thread computes one element, straight from global memory",
-    file="simt/naive.cuh",
-    previous=None,
-    min_arch=70,
-    dtypes=ANY_DTYPE,
-    default_config=lambda problem: {"BM": 8, "BN": 32},
-    candidates=lambda problem: tuple({"BM": bm, "BN": bn} for bn in (32, 16, 64) for bm in (8, 16, 4)),
-    illegal=_naive_illegal,
-    name_expression=lambda problem, config: f"warptile::simt_naive<{_types(problem)}, {config['BM']}, {config['BN']}>",
-    grid=_linear_grid,
-    threads=_thread_each,
-    dynamic_shared_bytes=_no_dynamic_shared,
-)
-
-# --- simt-shared --------------------------------------------------------------------------------------------------
-
-
-def _shared_illegal(problem: Problem, config: Config) -> str | None:
-    return (
-        operand_reason(problem, ANY_DTYPE)
-        or keys_reason(config, ("BM", "BN", "BK"))
-        or _threads_reason(config)
-        or _static_shared_reason(config["BK"] * (config["BM"] + config["BN"] + 1) * problem.accumulator.bits // 8)
-        or grid_reason(problem, config)
-    )
-
-
 def _static_shared_reason(shared_bytes: int) -> str | None:
     if shared_bytes > STATIC_SHARED_BYTES:
         return f"its tiles take {shared_bytes} bytes; without opting in a block has {STATIC_SHARED_BYTES}"
     return None
 
 
-SHARED = Rung(
-    name="simt-shared",
-    family="simt",
-    idea="a block stages tiles in shared memory and shares them among its threads",
-    file="simt/shared.cuh",
-    previous="simt-naive",
-    min_arch=70,
-    dtypes=ANY_DTYPE,
-    default_config=lambda problem: {"BM": 32, "BN": 32, "BK": 32},
-    candidates=lambda problem: tuple(
-        {"BM": bm, "BN": bn, "BK": bk} for bm, bn in ((32, 32), (16, 32), (16, 16)) for bk in (32, 16)
-    ),
-    illegal=_shared_illegal,
-    name_expression=lambda problem, config: (
-        f"warptile::simt_shared<{_types(problem)}, {config['BM']}, {config['BN']}, {config['BK']}>"
-    ),
-    grid=_linear_grid,
-    threads=_thread_each,
-    dynamic_shared_bytes=_no_dynamic_shared,
-)
+class SimtNaive(SimtRung):
+    """Every operand element comes from global memory each time it is needed."""
+
+    name = "simt-naive"
+    idea = "each thread computes one element of D, reading global memory directly"
+    previous = None
+    dtypes = ANY_DTYPE
+    mechanism = Mechanism(staged=False, vector=False, asynchronous=False)
+    keys = ("BM", "BN")
+
+    def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:
+        """As `Rung.default_config`."""
+        return {"BM": 8, "BN": 32}
+
+    def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
+        """As `Rung.candidates`."""
+        return tuple({"BM": bm, "BN": bn} for bn in (32, 16, 64) for bm in (8, 16, 4))
+
+    def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
+        """As `Rung.illegal`."""
+        return (
+            operand_reason(problem, ANY_DTYPE)
+            or keys_reason(config, self.keys)
+            or _threads_reason(config)
+            or grid_reason(problem, config)
+        )
+
+
+class SimtShared(SimtRung):
+    """The threads of a CTA share what they load, through shared memory."""
+
+    name = "simt-shared"
+    idea = "a block stages tiles of A and B in shared memory"
+    previous = "simt-naive"
+    dtypes = ANY_DTYPE
+    mechanism = Mechanism(vector=False, asynchronous=False)
+    keys = ("BM", "BN", "BK")
+
+    def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:
+        """As `Rung.default_config`."""
+        return {"BM": 32, "BN": 32, "BK": 32}
+
+    def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
+        """As `Rung.candidates`."""
+        return tuple({"BM": bm, "BN": bn, "BK": bk} for bm, bn in ((32, 32), (16, 32), (16, 16)) for bk in (32, 16))
+
+    def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
+        """As `Rung.illegal`."""
+        return (
+            operand_reason(problem, ANY_DTYPE)
+            or keys_reason(config, self.keys)
+            or _threads_reason(config)
+            or _static_shared_reason(config["BK"] * (config["BM"] + config["BN"] + 1) * problem.accumulator.bits // 8)
+            or grid_reason(problem, config)
+        )
 
 
 # --- register tiles: simt-warptile and simt-half2 -----------------------------------------------------------------
 
 TILE_KEYS = ("BM", "BN", "BK", "WM", "WN", "TM", "TN")
-
-
-def _tiled_threads(problem: Problem, config: Config) -> Dim3:
-    return (_tiled_thread_count(config), 1, 1)
 
 
 def _tiled_thread_count(config: Config) -> int:
@@ -171,7 +193,7 @@ def _tile_reason(problem: Problem, config: Config, staged_bits: int) -> str | No
         return f"a thread tile of {tm} x {tn} is not a whole number of 16-byte pieces of {piece}"
     threads = _tiled_thread_count(config)
     if threads > MAX_THREADS:
-        return f"it has {threads} threads in a block; {MAX_THREADS} is the most"
+        return f"it has {threads} threads in a CTA; {MAX_THREADS} is the most"
     return _copy_reason(problem, config, threads, staged_bits)
 
 
@@ -199,18 +221,6 @@ WARPTILE_KEYS = (*TILE_KEYS, "STAGES", "MIN_BLOCKS", "GROUP")
 WARPTILE_DTYPES = ("float32", "float64", "float16", "bfloat16", "int8", "uint8")
 
 
-def _warptile_illegal(problem: Problem, config: Config) -> str | None:
-    return (
-        operand_reason(problem, WARPTILE_DTYPES)
-        or keys_reason(config, WARPTILE_KEYS)
-        or _tile_reason(problem, config, problem.accumulator.bits)
-        or (f"STAGES is {config['STAGES']}; one is filled while another is used: 2" if config["STAGES"] < 2 else None)
-        or _register_reason(problem, config)
-        or grid_reason(problem, config)
-        or _group_reason(problem, config)
-    )
-
-
 def _register_reason(problem: Problem, config: Config) -> str | None:
     """Why a thread's registers do not suffice, or None: accumulators, two sets of fragments, a pointer for each row
     that it copies and OTHER_REGISTERS must fit into its share of the register file, divided by MIN_BLOCKS."""
@@ -234,17 +244,6 @@ def _group_reason(problem: Problem, config: Config) -> str | None:
     if config["GROUP"] * tiles_n >= 2**32:
         return f"GROUP is {config['GROUP']} rows of {tiles_n} tiles; a group has fewer than 2**32 of them"
     return None
-
-
-def _warptile_name(problem: Problem, config: Config) -> str:
-    bits = problem.accumulator.bits
-    numbers = [_b_width(problem, bits), _d_width(problem, bits), *(config[key] for key in WARPTILE_KEYS)]
-    return f"warptile::simt_warptile<{_types(problem)}, {', '.join(map(str, numbers))}>"
-
-
-def _warptile_shared_bytes(problem: Problem, config: Config) -> int:
-    bits = problem.accumulator.bits
-    return config["STAGES"] * _staged_elements(problem, config, bits) * bits // 8
 
 
 def _warptile_config(*values: int) -> Config:
@@ -300,53 +299,58 @@ FLOAT64_CANDIDATES = tuple(
 """The same for float64, whose values take two registers each."""
 
 
-def _warptile_candidates(problem: Problem) -> tuple[Config, ...]:
-    return FLOAT64_CANDIDATES if problem.accumulator.bits == 64 else WARPTILE_CANDIDATES
+class SimtWarptile(SimtRung):
+    """CTA, warp and register tiles."""
 
+    name = "simt-warptile"
+    idea = "block, warp and register tiles, fed by cp.async and 16-byte loads"
+    previous = "simt-shared"
+    dtypes = WARPTILE_DTYPES
+    mechanism = Mechanism(interleaved=True)
+    keys = WARPTILE_KEYS
 
-def _warptile_default(problem: Problem) -> Config:
-    """The first legal candidate if D has enough of its tiles for the GPU's multiprocessors, else the smallest tile."""
-    *_, small = candidates = _warptile_candidates(problem)
-    large = next((config for config in candidates if _warptile_illegal(problem, config) is None), small)
-    return large if blocks(problem, large) >= ENOUGH_BLOCKS else small
+    def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:
+        """The first legal candidate if D has enough of its tiles for the SMs, else the smallest tile."""
+        *_, small = candidates = self.candidates(problem, device)
+        large = next((config for config in candidates if self.illegal(problem, config, device) is None), small)
+        return large if blocks(problem, large) >= BUSY_SHARE * device.sms else small
 
+    def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
+        """As `Rung.candidates`."""
+        return FLOAT64_CANDIDATES if problem.accumulator.bits == 64 else WARPTILE_CANDIDATES
 
-WARPTILE = Rung(
-    name="simt-warptile",
-    family="simt",
-    idea="block, warp and register tiles: a thread owns TM x TN elements, fed by cp.async and 16-byte loads",
-    file="simt/warptile.cuh",
-    previous="simt-shared",
-    min_arch=70,
-    dtypes=WARPTILE_DTYPES,
-    default_config=_warptile_default,
-    candidates=_warptile_candidates,
-    illegal=_warptile_illegal,
-    name_expression=_warptile_name,
-    grid=_linear_grid,
-    threads=_tiled_threads,
-    dynamic_shared_bytes=_warptile_shared_bytes,
-)
+    def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
+        """As `Rung.illegal`."""
+        return (
+            operand_reason(problem, WARPTILE_DTYPES)
+            or keys_reason(config, WARPTILE_KEYS)
+            or _tile_reason(problem, config, problem.accumulator.bits)
+            or (
+                f"STAGES is {config['STAGES']}; one is filled while another is used: 2"
+                if config["STAGES"] < 2
+                else None
+            )
+            or _register_reason(problem, config)
+            or grid_reason(problem, config)
+            or _group_reason(problem, config)
+        )
+
+    def threads(self, config: Config) -> int:
+        """A warp for each warp tile."""
+        return _tiled_thread_count(config)
+
+    def dynamic_shared_bytes(self, problem: Problem, config: Config) -> int:
+        """All stages."""
+        bits = problem.accumulator.bits
+        return config["STAGES"] * _staged_elements(problem, config, bits) * bits // 8
+
+    def widths(self, problem: Problem) -> tuple[tuple[str, int], ...]:
+        """Elements of one copy of B and of one store to D."""
+        bits = problem.accumulator.bits
+        return ("B_WIDTH", _b_width(problem, bits)), ("D_WIDTH", _d_width(problem, bits))
 
 
 # --- simt-half2 ---------------------------------------------------------------------------------------------------
-
-
-def _half2_illegal(problem: Problem, config: Config) -> str | None:
-    return (
-        operand_reason(problem, ("float16",), ("float16",))
-        or keys_reason(config, TILE_KEYS)
-        or _tile_reason(problem, config, 16)
-        or _static_shared_reason(_staged_elements(problem, config, 16) * 2)
-        or grid_reason(problem, config)
-    )
-
-
-def _half2_name(problem: Problem, config: Config) -> str:
-    numbers = [_b_width(problem, 16), _d_width(problem, 16), *(config[key] for key in TILE_KEYS)]
-    types = f"{problem.d.dtype.cuda}, {_flag(problem.b.major == 'col')}"
-    return f"warptile::simt_half2<{types}, {', '.join(map(str, numbers))}>"
-
 
 HALF2_CANDIDATES: tuple[Config, ...] = tuple(
     dict(zip(TILE_KEYS, values, strict=True))
@@ -360,26 +364,43 @@ HALF2_CANDIDATES: tuple[Config, ...] = tuple(
 )
 
 
-def _half2_default(problem: Problem) -> Config:
-    large, small = HALF2_CANDIDATES[0], HALF2_CANDIDATES[-1]
-    return large if blocks(problem, large) >= ENOUGH_BLOCKS else small
+class SimtHalf2(SimtRung):
+    """float16 on CUDA cores, two elements in a register."""
+
+    name = "simt-half2"
+    idea = "float16 on CUDA cores: two multiply-adds per instruction (HFMA2)"
+    previous = "simt-warptile"
+    dtypes = ("float16",)
+    mechanism = Mechanism(asynchronous=False, interleaved=True, packed=2)
+    keys = TILE_KEYS
+
+    def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:
+        """The largest tile if D has enough of them for the SMs, else the smallest."""
+        large, small = HALF2_CANDIDATES[0], HALF2_CANDIDATES[-1]
+        return large if blocks(problem, large) >= BUSY_SHARE * device.sms else small
+
+    def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
+        """As `Rung.candidates`."""
+        return HALF2_CANDIDATES
+
+    def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
+        """As `Rung.illegal`."""
+        return (
+            operand_reason(problem, ("float16",), ("float16",))
+            or keys_reason(config, TILE_KEYS)
+            or _tile_reason(problem, config, 16)
+            or _static_shared_reason(_staged_elements(problem, config, 16) * 2)
+            or grid_reason(problem, config)
+        )
+
+    def threads(self, config: Config) -> int:
+        """A warp for each warp tile."""
+        return _tiled_thread_count(config)
+
+    def widths(self, problem: Problem) -> tuple[tuple[str, int], ...]:
+        """Elements of one copy of B and of one store to D."""
+        return ("B_WIDTH", _b_width(problem, 16)), ("D_WIDTH", _d_width(problem, 16))
 
 
-HALF2 = Rung(
-    name="simt-half2",
-    family="simt",
-    idea="float16 on CUDA cores: two multiply-adds an instruction, accumulated in float16",
-    file="simt/half2.cuh",
-    previous="simt-warptile",
-    min_arch=70,
-    dtypes=("float16",),
-    default_config=_half2_default,
-    candidates=lambda problem: HALF2_CANDIDATES,
-    illegal=_half2_illegal,
-    name_expression=_half2_name,
-    grid=_linear_grid,
-    threads=_tiled_threads,
-    dynamic_shared_bytes=_no_dynamic_shared,
-)
-
-SIMT_RUNGS = (NAIVE, SHARED, WARPTILE, HALF2)
+SIMT_RUNGS = (SimtNaive(), SimtShared(), SimtWarptile(), SimtHalf2())
+"""The CUDA-core family in ladder order."""

@@ -8,22 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
+from warptile.arch import MAX_THREADS
 from warptile.problem import Operand, Problem
-from warptile.rungs.rung import Config
+from warptile.rungs.kernel_spec import Config
 
 VECTOR_BYTES = 16
 MAX_STATIC_SHARED_BYTES = 48 * 1024
 MAX_DYNAMIC_SHARED_BYTES = 227 * 1024
 """Most shared memory of a block on the architecture that has most; a plan checks its own architecture's."""
 
-MAX_THREADS = 1024
+
 WARP_LANES = 32
 REGISTERS_PER_SM = 65536
 MAX_REGISTERS = 255
 
 
 class BlockNeeds(Protocol):
-    """What one block of a configuration takes from a multiprocessor."""
+    """What one CTA of a configuration takes from an SM."""
 
     @property
     def threads(self) -> int:
@@ -69,7 +70,7 @@ def round_up(value: int, multiple: int) -> int:
 
 
 def register_limit(threads: int, min_blocks: int) -> int:
-    """Registers a thread may have with ``min_blocks`` blocks on a multiprocessor: its four parts have a quarter of the
+    """Registers a thread may have with ``min_blocks`` CTAs on an SM: its four parts have a quarter of the
     registers and of a block's warps each, and give them out in eights."""
     return min(MAX_REGISTERS, REGISTERS_PER_SM // (round_up(threads, 4 * WARP_LANES) * min_blocks) // 8 * 8)
 

@@ -1,12 +1,12 @@
-"""Sizes that follow from a WMMA configuration, and every constraint on one: the Python side of tile/tile.cuh."""
+"""Sizes that follow from a WMMA configuration, and every constraint on one: the Python side of tile/wmma_stage.cuh."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from warptile.problem import Problem
+from warptile.rungs.kernel_spec import Config
 from warptile.rungs.legality import grid_reason, keys_reason, operand_reason
-from warptile.rungs.rung import Config
 from warptile.rungs.tensor_tiles import (
     VECTOR_BYTES,
     WARP_LANES,
@@ -43,23 +43,24 @@ CAPABILITY = {"float16": 70, "int8": 72, "uint8": 72, "int4": 75, "uint4": 75}
 MAY_BE_ZERO = ("PAD", "ZIGZAG")
 SHARED_ALIGNMENT_BYTES = 128
 OVERHEAD_REGISTERS = 48
-"""Registers of addresses and loop state beside accumulators and fragments, as compiled kernels show them."""
+"""Registers for addresses and loop state, in addition to accumulators and fragments: from compiled kernels."""
 
-PASSING_REGISTERS = 38
-"""The same where fragments of A pass by."""
+STREAMING_REGISTERS = 38
+"""The same where fragments of A are loaded one by one and used at once."""
 
 ROUNDING_REGISTERS = 16
-"""More of them, as compiled kernels show, where TF32 fragments are rounded in passing or in more than two steps."""
+"""Further registers where TF32 fragments are rounded as they are loaded, or in more than two k-blocks: from compiled
+kernels."""
 
 EMULATION_REGISTERS = 48
-"""More of them for 4-bit operands, whose products architectures from sm_90 on make of 8-bit ones."""
+"""Further registers for 4-bit operands, which architectures from sm_90 on multiply as 8-bit ones."""
 
 SYNCHRONOUS_REGISTERS = 16
-"""More of them where fragments of A pass by and operands are too badly aligned for cp.async: copies hold data."""
+"""Further registers where operands are aligned to less than cp.async needs, so that copies go through registers."""
 
 MIN_ASYNC_BYTES = 4
 DIVISION_REGISTERS = 4
-"""More of them where the number of threads is no power of two and places in a tile take divisions."""
+"""Further registers where the number of threads is not a power of two and tile addresses take divisions."""
 
 
 def capability(problem: Problem) -> int:
@@ -68,15 +69,14 @@ def capability(problem: Problem) -> int:
 
 
 @dataclass(frozen=True)
-class Geometry:
-    """Sizes of one configuration for one problem.
+class WmmaResources:
+    """What a CTA of one configuration takes of an SM for one problem.
 
     Attributes:
         problem: what is computed.
         config: the tunables; those that a rung does not have are as if they were PAD=0, STAGES=1.
-        whole_rows: accumulators leave a row of fragments at a time, not one by one.
-        fragment_sets: sets of fragments that are alive at one time: one as a whole, two that take turns, or (0) those
-            of B and two of A that pass by.
+        whole_rows: the epilogue stores a row of fragments at a time, not one fragment.
+        fragment_sets: live sets of fragments: one, two (double-buffered), or (0) all of B and two of A.
     """
 
     problem: Problem
@@ -86,7 +86,7 @@ class Geometry:
 
     @property
     def threads(self) -> int:
-        """Threads of a block."""
+        """Threads of a CTA."""
         config = self.config
         return (config["BM"] // config["WM"]) * (config["BN"] // config["WN"]) * WARP_LANES
 
@@ -100,9 +100,9 @@ class Geometry:
     @property
     def stage_bytes(self) -> int:
         """Bytes of one stage: ``Stage``."""
-        config, depth = self.config, self.config["BK"] // elements_per_unit(self.problem)
-        b = (config["BN"], depth) if self.problem.b.major == "col" else (depth, config["BN"])
-        return self._tile_bytes(config["BM"], depth) + self._tile_bytes(*b)
+        config, k_units = self.config, self.config["BK"] // elements_per_unit(self.problem)
+        b = (config["BN"], k_units) if self.problem.b.major == "col" else (k_units, config["BN"])
+        return self._tile_bytes(config["BM"], k_units) + self._tile_bytes(*b)
 
     @property
     def patch_bytes(self) -> int:
@@ -116,7 +116,7 @@ class Geometry:
 
     @property
     def shared_bytes(self) -> int:
-        """Shared memory of a block: ``BlockMemory``."""
+        """Shared memory of a CTA: ``BlockMemory``."""
         stages = self.config.get("STAGES", 1) * self.stage_bytes
         return max(stages, self.threads // WARP_LANES * self.patch_bytes)
 
@@ -126,7 +126,7 @@ class Geometry:
         config, problem = self.config, self.problem
         accumulators = config["WM"] * config["WN"] * problem.accumulator.bits
         if self.fragment_sets == 0:
-            rows, spare = config["WN"] + 2 * config["FM"], PASSING_REGISTERS
+            rows, spare = config["WN"] + 2 * config["FM"], STREAMING_REGISTERS
         else:
             rows, spare = (config["WM"] + config["WN"]) * self.fragment_sets, OVERHEAD_REGISTERS
         fragments = rows * config["FK"] * problem.a.dtype.bits
@@ -140,7 +140,7 @@ class Geometry:
 
     @property
     def register_limit(self) -> int:
-        """Registers a thread may have with MIN_BLOCKS blocks on a multiprocessor."""
+        """Registers that a thread may have with MIN_BLOCKS CTAs on an SM."""
         return register_limit(self.threads, self.config.get("MIN_BLOCKS", 1))
 
 
@@ -156,11 +156,11 @@ def tiling_reason(config: Config) -> str | None:
 
 
 def sets_reason(config: Config) -> str | None:
-    """Why there cannot be so many sets of fragments, or why two cannot take turns over stages, or None."""
+    """Why there cannot be so many sets of fragments, or why two cannot be double-buffered, or None."""
     if config["SETS"] > 2:
         return f"SETS is {config['SETS']}; fragments come in one set or two"
     if config["SETS"] == 2 and config["BK"] % (2 * config["FK"]):
-        return f"BK is {config['BK']}; two sets of fragments take turns, so it must be a multiple of {2 * config['FK']}"
+        return f"BK is {config['BK']}; with two sets of fragments it must be a multiple of {2 * config['FK']}"
     return None
 
 

@@ -1,11 +1,11 @@
-"""Every operation that the emulator knows. Importing this package registers them all."""
+"""The builders of all instructions; importing this package registers them."""
 
 import importlib
 import pkgutil
 
-from warptile.emulator.ops import barrier, cluster
+from warptile.emulator.ops import bar, cluster
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
 
-__all__ = ["barrier", "cluster"]
+__all__ = ["bar", "cluster"]

@@ -1,7 +1,8 @@
 """Division, roots and transcendental functions (PTX ISA, "Floating Point Instructions").
 
 The forms with a rounding modifier are exact and live in `float`. The ``.approx`` and ``.full`` forms are what ptxas
-makes of them for sm_90: one instruction of the multi-function unit (`warptile.emulator.mufu`), with multiplications
+makes of them for sm_90: one instruction of the multi-function unit (`warptile.emulator.arithmetic.mufu`), with
+multiplications
 before and after (of ``rsqrt.approx.f64`` a step of iteration). They give the bits of an H200; docs/numerics.md has how
 that was found, and how far the hardware is from the truth.
 """
@@ -12,17 +13,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from warptile.emulator.assembler import Assembler, Modifiers, Operation, unknown
-from warptile.emulator.formats import F16, SMALL_FLOATS, SmallFloat, canonical_f32, flush_subnormals
-from warptile.emulator.fused import compiled
+from warptile.emulator.arithmetic.formats import F16, SMALL_FLOATS, SmallFloat, canonical_f32, flush_subnormals
+from warptile.emulator.arithmetic.fused import compiled
+from warptile.emulator.arithmetic.mufu import FUNCTIONS, UPPER_HALVES
+from warptile.emulator.builders import Assembler, Modifiers, Operation, unknown
 from warptile.emulator.lanes import Array
-from warptile.emulator.mufu import FUNCTIONS, UPPER_HALVES
 from warptile.emulator.ops.float import ROUNDINGS, correctly_rounded
 from warptile.emulator.ops.half import on_halves
 from warptile.emulator.ops.typed import elementwise, typed
 from warptile.ptx.instruction import Instruction
 
-Function = Callable[..., Array]
+PtxFunction = Callable[..., Array]
 
 _SMALLEST = np.float32(2.0**-126)
 _LARGE = np.float32(2.0**126)
@@ -40,7 +41,7 @@ def _up(a: Array) -> Array:
     return np.where(np.abs(a) < _SMALLEST, np.float32(2.0**24), np.float32(1))
 
 
-def _lifted(name: str, undo: Callable[[Array], Array]) -> Function:
+def _lifted(name: str, undo: Callable[[Array], Array]) -> PtxFunction:
     def function(a: Array) -> Array:
         lift = _up(a)
         result = FUNCTIONS[name](a * lift)
@@ -55,7 +56,7 @@ def _exponential(a: Array) -> Array:
     return np.where(low, root * root, root)
 
 
-def _of_angle(name: str) -> Function:
+def _of_angle(name: str) -> PtxFunction:
     """Sine or cosine: radians become turns, rounded toward zero."""
     turn = np.float64(np.uint32(0x3E22F983).view(np.float32))
 
@@ -68,7 +69,7 @@ def _of_angle(name: str) -> Function:
     return function
 
 
-_SINGLE: dict[str, Function] = {
+_SINGLE: dict[str, PtxFunction] = {
     "rcp": _reciprocal,
     "sqrt": _lifted("sqrt", lambda y: y * np.float32(2.0**-12)),
     "rsqrt": _lifted("rsqrt", lambda y: y * np.float32(2.0**12)),
@@ -78,11 +79,11 @@ _SINGLE: dict[str, Function] = {
     "ex2": _exponential,
     "tanh": FUNCTIONS["tanh"],
 }
-_FLUSHED: dict[str, Function] = {**FUNCTIONS, "sin": _of_angle("sin"), "cos": _of_angle("cos")}
+_FLUSHED: dict[str, PtxFunction] = {**FUNCTIONS, "sin": _of_angle("sin"), "cos": _of_angle("cos")}
 """With .ftz, MUFU alone."""
 
 
-def _quotient(kind: str, *, ftz: bool) -> Function:
+def _quotient(kind: str, *, ftz: bool) -> PtxFunction:
     """``div.approx`` or ``div.full``: both operands scaled where the divisor asks for it, then a * (1 / b)."""
 
     def function(a: Array, b: Array) -> Array:
@@ -181,7 +182,7 @@ def half_function(instruction: Instruction, assembler: Assembler) -> Operation:
     )
 
 
-def _cut_to_half(small: SmallFloat, opcode: str) -> Function:
+def _cut_to_half(small: SmallFloat, opcode: str) -> PtxFunction:
     """MUFU's function of 16-bit registers."""
     infinity = np.uint32(0x7C00 if small.format is F16 else 0x7F80)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from warptile.emulator.assembler import Assembler, Modifiers, Operation, builder, unknown
+from warptile.emulator.builders import Assembler, Modifiers, Operation, builder, unknown
 from warptile.emulator.lanes import Active, Array
 from warptile.emulator.ops.typed import INTEGERS, elementwise, joined, pieces, typed
 from warptile.ptx.instruction import Immediate, Instruction, Paired
@@ -334,6 +334,25 @@ def reverse_bits(instruction: Instruction, assembler: Assembler) -> Operation:
 # -- fields ------------------------------------------------------------------------------------------------------------
 
 
+def _field_place(instruction: Instruction, width: int) -> Callable[[Array], Array]:
+    """What the hardware makes of a position or length in a register: at most ``width``, beyond which all are alike.
+
+    PTX takes values of 0 to 255. Of larger ones the compiled code decides (SASS of sm_75, sm_80, sm_90a and sm_100a):
+    32-bit fields go through PRMT, which cuts out the lowest byte, and then through shifts that clamp; 64-bit fields are
+    made of shifts of all 32 bits (SHF without .W, as of shl.b64, which clamp), (1 << length) - 1 among them.
+
+    Raises:
+        UnknownInstruction: a constant above 255, which ptxas refuses.
+    """
+    for operand in instruction.operands[-2:]:
+        if isinstance(operand, Immediate) and not 0 <= int(operand.value) <= 255:
+            raise unknown(instruction, f"{operand.value} is no position or length; those are 0 to 255")
+    limit = _U32(width)
+    if width == 32:
+        return lambda value: np.minimum(value & _U32(255), limit)
+    return lambda value: np.minimum(value, limit)
+
+
 @typed("bfe", "u32 u64 s32 s64")
 def extract_field(instruction: Instruction, assembler: Assembler) -> Operation:
     """``bfe d, a, position, length``; beyond the top, and in the sign of a signed field, the sign is repeated."""
@@ -342,14 +361,15 @@ def extract_field(instruction: Instruction, assembler: Assembler) -> Operation:
     modifiers.done()
     unsigned = np.dtype(f"u{kind.itemsize}")
     width = 8 * kind.itemsize
+    place = _field_place(instruction, width)
     one, all_ones = unsigned.type(1), unsigned.type(np.iinfo(unsigned).max)
 
     def extract(a: Array, position: Array, length: Array) -> Array:
         bits = a.view(unsigned)
-        position, length = position & _U32(255), length & _U32(255)
-        inside = np.minimum(length, width - np.minimum(position, _U32(width)))
+        position, length = place(position), place(length)
+        inside = np.minimum(length, _U32(width) - position)
         mask = (one << inside.astype(unsigned)) - one
-        field = (bits >> np.minimum(position, _U32(width)).astype(unsigned)) & mask
+        field = (bits >> position.astype(unsigned)) & mask
         if kind.kind == "i":
             sign_place = np.minimum(position + length - _U32(1), _U32(width - 1))
             sign = ((bits >> sign_place.astype(unsigned)) & one).astype(bool) & (length != 0)
@@ -366,12 +386,11 @@ def insert_field(instruction: Instruction, assembler: Assembler) -> Operation:
     modifiers = Modifiers(instruction)
     kind = INTEGERS[modifiers.last()]
     modifiers.done()
-    width = _U32(8 * kind.itemsize)
+    place = _field_place(instruction, 8 * kind.itemsize)
     one = kind.type(1)
 
     def insert(a: Array, b: Array, position: Array, length: Array) -> Array:
-        position = np.minimum(position & _U32(255), width).astype(kind)
-        length = np.minimum(length & _U32(255), width).astype(kind)
+        position, length = place(position).astype(kind), place(length).astype(kind)
         mask = ((one << length) - one) << position
         answer: Array = (b & ~mask) | ((a << position) & mask)
         return answer

@@ -1,4 +1,4 @@
-"""Of clusters: `mapa` and `getctarank`, addresses of other blocks' shared memory; what `barrier.cluster` says."""
+"""Cluster instructions: `mapa`, `getctarank` and `barrier.cluster`."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from warptile.emulator.assembler import Assembler, Modifiers, Operation, Source, builder, unknown
+from warptile.emulator.builders import Assembler, Modifiers, Operation, Source, builder, unknown
 from warptile.emulator.lanes import Active
-from warptile.emulator.memory import SHARED_WINDOW, WINDOW_BYTES
-from warptile.emulator.ops.memory import TYPE_BYTES
-from warptile.emulator.peers import Numbers
+from warptile.emulator.memory.accesses import SHARED_WINDOW, WINDOW_BYTES
+from warptile.emulator.memory.cluster_memory import Numbers
 from warptile.errors import IllegalAddress
 from warptile.ptx.instruction import Instruction, Operand
+from warptile.ptx.variable import TYPE_BYTES
 
 
 @dataclass(frozen=True)
-class ClusterBarrier:
+class ClusterBarrierInstruction:
     """One `barrier.cluster` instruction.
 
     Attributes:
@@ -31,7 +31,7 @@ class ClusterBarrier:
     orders: bool = True
 
 
-def parse_barrier(instruction: Instruction) -> ClusterBarrier:
+def parse_barrier(instruction: Instruction) -> ClusterBarrierInstruction:
     """Read `barrier.cluster.arrive{.release, .relaxed}{.aligned}` or `barrier.cluster.wait{.acquire}{.aligned}`."""
     modifiers = Modifiers(instruction)
     modifiers.need("cluster")
@@ -39,12 +39,12 @@ def parse_barrier(instruction: Instruction) -> ClusterBarrier:
     relaxed = modifiers.take("acquire") if waits else modifiers.take("release", "relaxed")
     aligned = modifiers.flag("aligned")
     modifiers.done()
-    return ClusterBarrier(waits, aligned, relaxed != "relaxed")
+    return ClusterBarrierInstruction(waits, aligned, relaxed != "relaxed")
 
 
 @builder("mapa")
 def build_map_address(instruction: Instruction, assembler: Assembler) -> Operation:
-    """`mapa{.shared::cluster}.type d, a, rank`: where ``a`` lies in the block of that rank; generic without a space."""
+    """`mapa{.shared::cluster}.type d, a, rank`: where ``a`` lies in the CTA of that rank; generic without a space."""
     kind, generic = _form(instruction)
     target = assembler.destination(instruction.operands[0], kind)
     read = _shared_source(instruction, assembler, instruction.operands[1], kind, generic=generic)
@@ -60,7 +60,7 @@ def build_map_address(instruction: Instruction, assembler: Assembler) -> Operati
 
 @builder("getctarank")
 def build_rank(instruction: Instruction, assembler: Assembler) -> Operation:
-    """`getctarank{.shared::cluster}.type d, a`: the rank of the block in whose shared memory ``a`` lies."""
+    """`getctarank{.shared::cluster}.type d, a`: the rank of the CTA in whose shared memory ``a`` lies."""
     kind, generic = _form(instruction)
     target = assembler.destination(instruction.operands[0], np.uint32)
     read = _shared_source(instruction, assembler, instruction.operands[1], kind, generic=generic)

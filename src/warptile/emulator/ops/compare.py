@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from warptile.emulator.assembler import Assembler, Destination, Modifiers, Operation, Source, builder, unknown
-from warptile.emulator.formats import SMALL_FLOATS, flush_subnormals
+from warptile.emulator.arithmetic.formats import SMALL_FLOATS, flush_subnormals
+from warptile.emulator.builders import Assembler, Destination, Modifiers, Operation, Source, builder, unknown
 from warptile.emulator.lanes import Active, Array
 from warptile.emulator.ops.typed import FLOATS, INTEGERS, elementwise, joined, silently
 from warptile.ptx.instruction import Instruction, Paired

@@ -1,15 +1,15 @@
-"""Fences, registers handed between warps, dependent launches, and cache policies."""
+"""Fences, `setmaxnreg`, `griddepcontrol` and cache policies."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from warptile.emulator.assembler import Assembler, Modifiers, Operation, builder, unknown
+from warptile.emulator.builders import Assembler, Modifiers, Operation, builder, unknown
 from warptile.emulator.lanes import Active
-from warptile.emulator.memory import GLOBAL_BASE
-from warptile.emulator.ops.memory import address_source
-from warptile.emulator.register_pool import STEP, Resize
-from warptile.launch import TENSOR_MAP_BYTES
+from warptile.emulator.memory.accesses import GLOBAL_BASE
+from warptile.emulator.ops.load_store import address_source
+from warptile.emulator.sync.register_pool import STEP, Resize
+from warptile.launch.tensor_map import TENSOR_MAP_BYTES
 from warptile.ptx.instruction import Immediate, Instruction
 
 _SCOPES = ("cta", "cluster", "gpu", "sys", "gl")
@@ -64,7 +64,7 @@ def _map_fence(instruction: Instruction, assembler: Assembler, semantics: str | 
 
 @builder("setmaxnreg")
 def build_register_count(instruction: Instruction, assembler: Assembler) -> Operation:
-    """`setmaxnreg.{inc,dec}.sync.aligned.u32 count`: give registers to the block's pool, or take them from it."""
+    """`setmaxnreg.{inc,dec}.sync.aligned.u32 count`: give registers to the CTA's pool, or take them from it."""
     modifiers = Modifiers(instruction)
     more = modifiers.need("inc", "dec") == "inc"
     for word in ("sync", "aligned", "u32"):

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from warptile.emulator.assembler import Assembler, Modifiers, Operation, builder, unknown
-from warptile.emulator.formats import (
+from warptile.emulator.arithmetic.formats import (
     NARROW,
     SMALL_FLOATS,
     TF32,
@@ -23,9 +22,10 @@ from warptile.emulator.formats import (
     rectify,
     saturate,
 )
+from warptile.emulator.arithmetic.rounding import rounded, to_integral
+from warptile.emulator.builders import Assembler, Modifiers, Operation, builder, unknown
 from warptile.emulator.lanes import Array
 from warptile.emulator.ops.typed import INTEGERS, elementwise
-from warptile.emulator.rounding import rounded, to_integral
 from warptile.ptx.instruction import Instruction
 
 _FLOAT_DIRECTIONS = ("rn", "rz", "rm", "rp", "rna")
@@ -35,7 +35,7 @@ _PRECISION = {"f16": 11, "bf16": 8, "tf32": 11, "f32": 24, "f64": 53}
 _LOW = np.uint64(0xFFFFFFFF)
 _TWO_32 = np.float64(2**32)
 
-Function = Callable[[Array], Array]
+PtxFunction = Callable[[Array], Array]
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def convert(instruction: Instruction, assembler: Assembler) -> Operation:
 # -- integers ----------------------------------------------------------------------------------------------------------
 
 
-def integer_to_integer(source: str, target: str, *, saturating: bool) -> Function:
+def integer_to_integer(source: str, target: str, *, saturating: bool) -> PtxFunction:
     """Sign- or zero-extend, cut off, or (``saturating``) clamp."""
     wanted = INTEGERS[target]
     if not saturating:
@@ -99,7 +99,7 @@ def integer_to_integer(source: str, target: str, *, saturating: bool) -> Functio
     return lambda a: np.clip(a, low, high).astype(wanted)
 
 
-def float_to_integer(target: str, direction: str, *, nan_is_top: bool) -> Function:
+def float_to_integer(target: str, direction: str, *, nan_is_top: bool) -> PtxFunction:
     """Round float32 or float64 values and clamp them to the range of ``target``."""
     kind = INTEGERS[target]
     limits = np.iinfo(kind)
@@ -148,7 +148,7 @@ def _float_to_integer(
 # -- to floats ---------------------------------------------------------------------------------------------------------
 
 
-def _keeping_nan(write: Function, target: str, result: Any) -> Function:
+def _keeping_nan(write: PtxFunction, target: str, result: Any) -> PtxFunction:
     """``write`` of float64 values, but for NaN: they become quiet and keep their sign and upper bits."""
     kind = np.dtype(result)
     word = np.dtype(f"u{kind.itemsize}")
@@ -166,7 +166,7 @@ def _keeping_nan(write: Function, target: str, result: Any) -> Function:
     return kept
 
 
-def _float_reader(name: str) -> tuple[Function, Any]:
+def _float_reader(name: str) -> tuple[PtxFunction, Any]:
     """Exact float32 (float64 for .f64) values of a register, and the type to read it as."""
     small = SMALL_FLOATS.get(name)
     if small is not None:
@@ -174,7 +174,7 @@ def _float_reader(name: str) -> tuple[Function, Any]:
     return (lambda a: a), np.float64 if name == "f64" else np.float32
 
 
-def _reader(instruction: Instruction, source: str, target: str, options: _Options) -> tuple[Function, Any]:
+def _reader(instruction: Instruction, source: str, target: str, options: _Options) -> tuple[PtxFunction, Any]:
     """What the target is rounded from: float values that are exact, or rounded to odd in float64."""
     if source in INTEGERS:
         kind = INTEGERS[source]
@@ -215,7 +215,7 @@ def _odd_f64(a: Array) -> Array:
     return np.where(negative, -value, value)
 
 
-def _writer(instruction: Instruction, source: str, target: str, options: _Options) -> tuple[Function, Any]:
+def _writer(instruction: Instruction, source: str, target: str, options: _Options) -> tuple[PtxFunction, Any]:
     """From exact values to register bits, with every modifier applied, and the type to write them as."""
     direction = options.direction or "rn"
     from_integer = source in INTEGERS
@@ -228,7 +228,7 @@ def _writer(instruction: Instruction, source: str, target: str, options: _Option
         raise unknown(instruction, "rounding to an integral float keeps the type")
     if options.finite and target in ("f32", "f64"):
         raise unknown(instruction, ".satfinite is for the narrow formats")
-    steps: list[Function] = []
+    steps: list[PtxFunction] = []
     if options.integral:
         integral = options.integral
         steps.append(lambda a: to_integral(a, integral))
@@ -263,7 +263,7 @@ def _writer(instruction: Instruction, source: str, target: str, options: _Option
     return _chain(steps), storage
 
 
-def _chain(steps: list[Function]) -> Function:
+def _chain(steps: list[PtxFunction]) -> PtxFunction:
     if len(steps) == 1:
         return steps[0]
 
@@ -315,7 +315,7 @@ def _pairs(instruction: Instruction, assembler: Assembler, source: str, target: 
     raise unknown(instruction, f"no conversion from .{source} to .{target}")
 
 
-def _pair_encoder(instruction: Instruction, target: str, options: _Options) -> Function:
+def _pair_encoder(instruction: Instruction, target: str, options: _Options) -> PtxFunction:
     """From float32 values (lanes, 2), low half first, to packed registers."""
     direction = options.direction or "rn"
     small = SMALL_FLOATS.get(target)
@@ -344,7 +344,7 @@ def _pair_encoder(instruction: Instruction, target: str, options: _Options) -> F
     return encode_narrow
 
 
-def _pair_decoder(narrow: Format) -> Function:
+def _pair_decoder(narrow: Format) -> PtxFunction:
     shift = 4 if narrow.bits == 4 else 8
     mask = (1 << narrow.bits) - 1
     return lambda a: narrow.decode(np.stack([a & mask, (a >> shift) & mask], axis=-1))

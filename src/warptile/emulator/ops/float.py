@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from warptile.emulator.assembler import Assembler, Modifiers, Operation, builder, unknown
-from warptile.emulator.formats import TINY_F32, canonical_f32, flush_subnormals, quiet_f64, saturate
-from warptile.emulator.fused import compiled
+from warptile.emulator.arithmetic.formats import TINY_F32, canonical_f32, flush_subnormals, quiet_f64, saturate
+from warptile.emulator.arithmetic.fused import compiled
+from warptile.emulator.arithmetic.rounding import rounded
+from warptile.emulator.builders import Assembler, Modifiers, Operation, builder, unknown
 from warptile.emulator.lanes import Array
 from warptile.emulator.ops.typed import FLOATS, elementwise, joined, pieces, typed
-from warptile.emulator.rounding import rounded
 from warptile.ptx.instruction import Instruction
 
 ROUNDINGS = ("rn", "rz", "rm", "rp")

@@ -10,13 +10,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from warptile.emulator.assembler import Assembler, Modifiers, Operation, unknown
-from warptile.emulator.formats import F16, SMALL_FLOATS, SmallFloat, flush_subnormals, rectify, saturate
-from warptile.emulator.fused import compiled
+from warptile.emulator.arithmetic.formats import F16, SMALL_FLOATS, SmallFloat, flush_subnormals, rectify, saturate
+from warptile.emulator.arithmetic.fused import compiled
+from warptile.emulator.arithmetic.rounding import to_odd_product_sum
+from warptile.emulator.async_ops.tensor_boxes import NAN_FILL
+from warptile.emulator.builders import Assembler, Modifiers, Operation, unknown
 from warptile.emulator.lanes import Array
 from warptile.emulator.ops.float import extremum_modifiers
 from warptile.emulator.ops.typed import elementwise, joined, pieces, typed
-from warptile.emulator.rounding import to_odd_product_sum
 from warptile.ptx.instruction import Instruction
 
 _TYPES = "f16 f16x2 bf16 bf16x2"
@@ -75,14 +76,29 @@ def _product_sum(small: SmallFloat) -> tuple[Callable[..., Array], Callable[[Arr
     return fused, small.narrow_exactly
 
 
+_OOB_NAN = np.uint16(NAN_FILL)
+"""Of either sign, it makes a product zero in an ``fma.oob``: of all 65536 words an H100 takes only these two so."""
+
+
+def zero_out_of_bounds(function: Callable[..., Array]) -> Callable[..., Array]:
+    """``function`` of a, b and c as 16-bit registers, but +0 where a or b is the NaN that stands for out of bounds."""
+
+    def guarded(a: Array, b: Array, c: Array) -> Array:
+        outside = ((a & np.uint16(0x7FFF)) == _OOB_NAN) | ((b & np.uint16(0x7FFF)) == _OOB_NAN)
+        return np.where(outside, np.uint16(0), function(a, b, c))
+
+    return guarded
+
+
 _ARITHMETIC = {"add": _sum, "sub": _difference, "mul": _product, "fma": _product_sum}
 
 
 @typed("add sub mul fma", _TYPES)
 def arithmetic(instruction: Instruction, assembler: Assembler) -> Operation:
-    """``add``, ``sub``, ``mul``, ``fma``, to the nearest; .ftz and .sat for f16, .relu for fma."""
+    """``add``, ``sub``, ``mul``, ``fma``, to the nearest; .ftz and .sat for f16, .relu and .oob for fma."""
     modifiers = Modifiers(instruction)
     small = SMALL_FLOATS[modifiers.last()]
+    single = SMALL_FLOATS[small.format.name]
     opcode = instruction.opcode
     if opcode == "fma":
         modifiers.need("rn")
@@ -90,25 +106,30 @@ def arithmetic(instruction: Instruction, assembler: Assembler) -> Operation:
         modifiers.take("rn")
     ftz, sat = modifiers.flag("ftz"), modifiers.flag("sat")
     relu = opcode == "fma" and modifiers.flag("relu")
+    oob = opcode == "fma" and modifiers.flag("oob")
     modifiers.done()
+    if oob and ftz:
+        raise unknown(instruction, ".oob and .ftz do not go together")
     if (ftz or sat) and small.format is not F16:
         raise unknown(instruction, f".{'ftz' if ftz else 'sat'} is not for .{small.name}")
     count = 4 if opcode == "fma" else 3
-    if not (ftz or sat or relu):
-        plain = compiled(opcode, small.format.name)
-        return elementwise(
-            instruction, assembler, on_halves(plain) if small.pair else plain, *[small.storage] * count, quiet=True
-        )
-    function, narrow = _ARITHMETIC[opcode](small)
-    if sat or relu:
-        clamp = saturate if sat else rectify
-        unclamped = function
+    if ftz or sat or relu:
+        function, narrow = _ARITHMETIC[opcode](single)
+        if sat or relu:
+            clamp = saturate if sat else rectify
+            unclamped = function
 
-        def function(*values: Array) -> Array:
-            return clamp(unclamped(*values))
+            def function(*values: Array) -> Array:
+                return clamp(unclamped(*values))
 
-    operation = through_f32(small, function, narrow, ftz=ftz)
-    return elementwise(instruction, assembler, operation, *[small.storage] * count, quiet=True)
+        operation = through_f32(single, function, narrow, ftz=ftz)
+    else:
+        operation = compiled(opcode, small.format.name)
+    if oob:
+        operation = zero_out_of_bounds(operation)
+    return elementwise(
+        instruction, assembler, on_halves(operation) if small.pair else operation, *[small.storage] * count, quiet=True
+    )
 
 
 @typed("neg abs", _TYPES)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from warptile.emulator.assembler import Assembler, Modifiers, Operation, builder, unknown
+from warptile.emulator.builders import Assembler, Modifiers, Operation, builder, unknown
 from warptile.emulator.lanes import Active, Array
 from warptile.emulator.ops.typed import INTEGERS, elementwise, joined, pieces, typed
 from warptile.ptx.instruction import Instruction, Register

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from warptile.emulator.assembler import Assembler, Modifiers, Operation, builder, unknown
+from warptile.emulator.builders import Assembler, Modifiers, Operation, builder, unknown
 from warptile.emulator.lanes import WARP, Active, Array
-from warptile.emulator.memory import SHARED_WINDOW, WINDOW_BYTES
-from warptile.emulator.ops.memory import address_source
+from warptile.emulator.memory.accesses import SHARED_WINDOW, WINDOW_BYTES
+from warptile.emulator.ops.load_store import address_source
 from warptile.errors import IllegalAddress
 from warptile.isa.matrix_move import ROW_BYTES, find
 from warptile.ptx.instruction import Instruction

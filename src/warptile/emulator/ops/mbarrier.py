@@ -8,19 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from warptile.emulator.assembler import Assembler, Destination, Modifiers, Operation, Source, builder, unknown
+from warptile.emulator.builders import Assembler, Destination, Modifiers, Operation, Source, builder, unknown
 from warptile.emulator.lanes import Active
 from warptile.emulator.machine import Machine
-from warptile.emulator.mbarriers import BYTES, Parked, split_state
-from warptile.emulator.ops.memory import address_source, take_space
-from warptile.emulator.spaces import Offsets
+from warptile.emulator.memory.spaces import Offsets
+from warptile.emulator.ops.load_store import address_source, take_space
+from warptile.emulator.sync.mbarriers import BYTES, ParkedThreads, split_state
 from warptile.errors import MbarrierMisuse
 from warptile.ptx.instruction import Immediate, Instruction, Operand, Sink
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where an instruction's mbarrier lies: a function of the active lanes to offsets into shared space."""
+class MbarrierAddress:
+    """The mbarrier operand of an instruction: from active lanes to offsets into shared memory."""
 
     machine: Machine
     instruction: Instruction
@@ -59,18 +59,18 @@ def by_offset(offsets: Offsets) -> Iterator[tuple[int, NDArray[np.intp]]]:
 
 def take_place(
     assembler: Assembler, instruction: Instruction, modifiers: Modifiers, operand: Operand, *, own: bool = False
-) -> Place:
+) -> MbarrierAddress:
     """The mbarrier operand of an instruction, its space taken from the modifiers.
 
-    Of the instructions for which it is the block's ``own``, none takes `.shared::cluster`.
+    Of the instructions for which it is the CTA's ``own``, none takes `.shared::cluster`.
     """
     if own and "shared::cluster" in modifiers.rest:
-        raise unknown(instruction, "means an mbarrier of the own block: .shared::cta")
+        raise unknown(instruction, "means an mbarrier of the own CTA: .shared::cta")
     space = take_space(modifiers)
     if space not in ("shared", "generic", "shared::cluster"):
         raise unknown(instruction, f"an mbarrier lies in shared memory, not in .{space}")
     address, space = address_source(assembler, operand, space)
-    return Place(assembler.machine, instruction, address, space)
+    return MbarrierAddress(assembler.machine, instruction, address, space)
 
 
 @builder("mbarrier")
@@ -111,7 +111,7 @@ def _build_arrive(name: str, instruction: Instruction, assembler: Assembler, mod
     modifiers.take("cta", "cluster")
     target, *rest = instruction.operands
     if "shared::cluster" in modifiers.rest and not isinstance(target, Sink):
-        raise unknown(instruction, "returns no state of an mbarrier that may be another block's: it takes _")
+        raise unknown(instruction, "returns no state of an mbarrier that may be another CTA's: it takes _")
     place = take_place(assembler, instruction, modifiers, rest[0])
     modifiers.done()
     if len(rest) < 2 and (expects or not completes):
@@ -177,7 +177,7 @@ def _column(source: Source, active: Active) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True)
-class Wait:
+class MbarrierWait:
     """A `test_wait` or `try_wait`, as the scheduler runs it.
 
     Attributes:
@@ -187,7 +187,7 @@ class Wait:
         acquires: not `.relaxed`.
     """
 
-    place: Place
+    place: MbarrierAddress
     wanted: Source
     parity: bool
     result: Destination
@@ -217,7 +217,7 @@ class Wait:
             if len(blocked) and not mbarriers.refuses():
                 going[blocked] = False
                 lanes = active.lanes[blocked]
-                parked = Parked(instruction, position, lanes, phase, self.result, self.acquires)
+                parked = ParkedThreads(instruction, position, lanes, phase, self.result, self.acquires)
                 mbarriers.park(offset, parked, machine.steps)
         if going.all():
             self.result(active, done)
@@ -240,7 +240,7 @@ def _build_wait(name: str, instruction: Instruction, assembler: Assembler, modif
         assembler.source(hint[0], np.uint32)
     read = assembler.source(wanted, np.uint32 if parity else np.uint64)
     result = assembler.destination(target, np.bool_)
-    return Operation(_never, wait=Wait(place, read, parity, result, not relaxed))
+    return Operation(_never, wait=MbarrierWait(place, read, parity, result, not relaxed))
 
 
 def _never(active: Active) -> None:

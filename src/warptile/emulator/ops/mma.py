@@ -7,17 +7,17 @@ from functools import cache, partial
 
 import numpy as np
 
-from warptile.emulator.assembler import Assembler, Modifiers, Operation, builder, unknown
-from warptile.emulator.fragments import read_registers, write_registers
+from warptile.emulator.arithmetic.fragment_data import read_registers, write_registers
+from warptile.emulator.arithmetic.warp_products import Arithmetic, Operands
+from warptile.emulator.builders import Assembler, Modifiers, Operation, builder, unknown
+from warptile.emulator.checks.f16_overflow import overflow_check
 from warptile.emulator.lanes import WARP, Active, Array
-from warptile.emulator.overflow import overflow_check
-from warptile.emulator.products import Arithmetic, Operands
 from warptile.errors import EmulationError
-from warptile.isa import catalogue, mma, sparse
+from warptile.isa import catalogue, mma, mma_sp
+from warptile.isa.machine_code import ARCHITECTURES, table
 from warptile.isa.mma import MmaShape
-from warptile.isa.native import ARCHITECTURES, table
+from warptile.isa.mma_sp import SparseShape
 from warptile.isa.numerics import has_quad_pairs
-from warptile.isa.sparse import SparseShape
 from warptile.ptx.instruction import Immediate, Instruction
 
 _LAYOUTS = ("row", "col")
@@ -27,14 +27,14 @@ _LAYOUTS = ("row", "col")
 def build_mma(instruction: Instruction, assembler: Assembler) -> Operation:
     """`mma.sync`, `mma.sp.sync` and `mma.sp::ordered_metadata.sync`."""
     modifiers = Modifiers(instruction)
-    variant = modifiers.take(*sparse.VARIANTS)
+    variant = modifiers.take(*mma_sp.VARIANTS)
     modifiers.need("sync")
     modifiers.need("aligned")
     operation = modifiers.take("xor", "and")
     if operation is not None:
         modifiers.need("popc")
     layouts = (modifiers.need(*_LAYOUTS), modifiers.need(*_LAYOUTS))
-    name = modifiers.need(*(sparse.NAMES if variant else mma.NAMES))
+    name = modifiers.need(*(mma_sp.NAMES if variant else mma.NAMES))
     kind = next((m for m in modifiers.rest if m.startswith("kind::")), None)
     if kind is not None:
         raise unknown(instruction, f"how sm_120 adds .{kind} is not known to the emulator")
@@ -43,7 +43,7 @@ def build_mma(instruction: Instruction, assembler: Assembler) -> Operation:
     if len(modifiers.rest) != 4:
         raise unknown(instruction, "needs the types of D, A, B and C")
     result, left, right, addend = types = modifiers.rest[0], modifiers.rest[1], modifiers.rest[2], modifiers.rest[3]
-    shape = sparse.find(name, left, right, result=result) if variant else mma.find(name, left, right)
+    shape = mma_sp.find(name, left, right, result=result) if variant else mma.find(name, left, right)
     if shape is None or (result, addend) not in shape.accumulators:
         raise unknown(instruction, f"{name} does not multiply .{left} by .{right} to .{result} with .{addend} added")
     _check(instruction, assembler, shape, layouts, operation, rounding, variant, saturate=saturate)
@@ -160,7 +160,7 @@ def _stored(instruction: Instruction, assembler: Assembler, shape: SparseShape) 
 
     def stored(active: Active) -> Array:
         words = np.broadcast_to(read(active), active.count).reshape(-1, WARP)
-        columns = sparse.stored_columns(shape, words, number)
+        columns = mma_sp.stored_columns(shape, words, number)
         if int(columns.min()) < 0:
             warp, row, element = (int(i) for i in np.argwhere(columns < 0)[0])
             nibble = element // (shape.group // 2)

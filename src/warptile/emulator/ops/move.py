@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from warptile.emulator.assembler import Assembler, Modifiers, Operation, Source, builder, unknown
+from warptile.emulator.builders import Assembler, Modifiers, Operation, Source, builder, unknown
 from warptile.emulator.lanes import REGISTER_BYTES, Active, Array
 from warptile.emulator.machine import CLOCK_NAMES
 from warptile.emulator.ops.typed import FLOATS, INTEGERS, elementwise

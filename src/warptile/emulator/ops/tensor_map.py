@@ -1,4 +1,4 @@
-"""``tensormap.replace`` and ``tensormap.cp_fenceproxy``: kernels that make tensor maps of their own.
+"""``tensormap.replace`` and ``tensormap.cp_fenceproxy``: kernels that modify tensor maps.
 
 PTX ISA, "Data Movement and Conversion Instructions: tensormap.replace" and "Parallel Synchronization and Communication
 Instructions: tensormap.cp_fenceproxy". A map is changed through plain accesses; copies look at it through a proxy of
@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from warptile.emulator.assembler import Assembler, Modifiers, Operation, builder, unknown
+from warptile.emulator.async_ops.tensor_boxes import replaced
+from warptile.emulator.builders import Assembler, Modifiers, Operation, builder, unknown
 from warptile.emulator.lanes import WARP, Active, Array
-from warptile.emulator.memory import GLOBAL_BASE, Memory
-from warptile.emulator.ops.memory import address_source
-from warptile.emulator.tiles import replaced
+from warptile.emulator.memory.accesses import GLOBAL_BASE, Memory
+from warptile.emulator.ops.load_store import address_source
 from warptile.errors import DivergentCollective, IllegalInstruction, LayoutError, UnsupportedError
 from warptile.isa.swizzle import CHUNK_BYTES
-from warptile.launch import TENSOR_MAP_BYTES
+from warptile.launch.tensor_map import TENSOR_MAP_BYTES
 from warptile.ptx.instruction import Immediate, Instruction
 
 _WHOLE = ("global_address", "rank", "elemtype", "interleave_layout", "swizzle_mode", "fill_mode")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from warptile.emulator.assembler import Assembler, B, Builder, Operation, builder, unknown
+from warptile.emulator.builders import Assembler, B, Builder, Operation, builder, unknown
 from warptile.emulator.lanes import Active, Array
 from warptile.ptx.instruction import Instruction
 

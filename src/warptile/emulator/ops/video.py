@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from warptile.emulator.assembler import Assembler, Modifiers, Operation, builder, unknown
+from warptile.emulator.builders import Assembler, Modifiers, Operation, builder, unknown
 from warptile.emulator.lanes import Array
 from warptile.emulator.ops.typed import elementwise, joined, pieces
 from warptile.ptx.instruction import Instruction

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warptile.emulator.assembler import Assembler, Modifiers, Operation, Source, builder, unknown
+from warptile.emulator.builders import Assembler, Modifiers, Operation, Source, builder, unknown
 from warptile.emulator.lanes import POISON_BYTE, WARP, Active, Array
 from warptile.ptx.instruction import Instruction, Paired, Sink
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from warptile.emulator.assembler import Assembler, Modifiers, Operation, Source, builder, unknown
+from warptile.emulator.arithmetic.wgmma_products import WgmmaIssue, WgmmaOperation
+from warptile.emulator.builders import Assembler, Modifiers, Operation, Source, builder, unknown
 from warptile.emulator.counters import LINE_BYTES
-from warptile.emulator.group_products import GroupProduct, Issue
 from warptile.emulator.lanes import WARP, Active, Array
 from warptile.errors import DivergentCollective, EmulationError
-from warptile.isa import sparse, wgmma
+from warptile.isa import mma_sp, wgmma
 from warptile.isa.wgmma import CAPABILITY, GroupShape
 from warptile.ptx.instruction import Immediate, Instruction, Operand, Register, Vector
 
@@ -88,7 +88,7 @@ def _build_product(
     addends = assembler.sources(out, np.uint32)
     for each in names[0]:  # whether they are read, scale-d says: `warpgroups` follows them
         assembler.reads.remove(each)
-    product = GroupProduct(
+    product = WgmmaOperation(
         instruction, shape, (result, left, right), machine.memory, held,
         rows=(held.rows(names[0]), held.rows(names[1])),
         targets=assembler.destinations(out, np.uint32),
@@ -108,7 +108,7 @@ def _build_product(
     def run(active: Active) -> None:
         warps = active.lanes[::WARP] // WARP
         products.issue(
-            Issue(
+            WgmmaIssue(
                 product,
                 warps,
                 products.committed(warps),
@@ -160,7 +160,7 @@ def _stored(
     instruction: Instruction, assembler: Assembler, shape: GroupShape, left: str
 ) -> Callable[[Active], NDArray[np.int64]]:
     """Reads the metadata, whose placement in each warp is that of mma.sp: which columns of A are stored."""
-    warp_shape = sparse.find(f"m16n8k{shape.k}", left)
+    warp_shape = mma_sp.find(f"m16n8k{shape.k}", left)
     assert warp_shape is not None
     metadata, selector = instruction.operands[3:5]
     number = _constant(instruction, selector, range(warp_shape.selectors))
@@ -169,7 +169,7 @@ def _stored(
 
     def stored(active: Active) -> NDArray[np.int64]:
         words = np.broadcast_to(read(active), active.count).reshape(-1, WARP)
-        columns = sparse.stored_columns(warp_shape, words, number)
+        columns = mma_sp.stored_columns(warp_shape, words, number)
         if int(columns.min()) < 0:
             warp, row, element = (int(i) for i in np.argwhere(columns < 0)[0])
             nibble = element // (warp_shape.group // 2)

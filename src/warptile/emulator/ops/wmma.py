@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warptile.emulator.assembler import Assembler, Modifiers, Operation, Source, builder, unknown
+from warptile.emulator.arithmetic.warp_products import Arithmetic, Operands
+from warptile.emulator.builders import Assembler, Modifiers, Operation, Source, builder, unknown
 from warptile.emulator.lanes import WARP, Active, Array
-from warptile.emulator.ops.memory import address_source, count_access
+from warptile.emulator.ops.load_store import address_source, count_access
 from warptile.emulator.ops.mma import multiplication
-from warptile.emulator.products import Arithmetic, Operands
 from warptile.errors import DivergentCollective, MisalignedAccess
 from warptile.isa import wmma
-from warptile.isa.access import Request
+from warptile.isa.fragment_access import Request
 from warptile.isa.wmma import ELEMENT_BITS, WmmaShape
 from warptile.ptx.instruction import Instruction
 

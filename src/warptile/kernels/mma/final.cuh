@@ -1,41 +1,44 @@
-// mma-final: a ring of stages without a branch in its main loop, fragments that run ahead across stages, blocks in
+// mma-final: a pipeline of stages without a branch in its mainloop, fragments that run ahead across stages, blocks in
 // groups, D in vectors; the tile sizes are tuned.
 #pragma once
 
 #include "tile/mma_epilogue.cuh"
+#include "tile/mma_mainloop.cuh"
 #include "tile/mma_staging.cuh"
 #include "tile/raster.cuh"
 
 namespace warptile {
 
-// Where the main loop stands: the tile that is multiplied, and the stages that it is in and that is filled next, by
+// The state of the mainloop: the tile that is multiplied, and the stages that it is in and that is filled next, by
 // their distance from the first stage in bytes. The copies are AHEAD tiles ahead.
 template <int STAGES, int AHEAD, int STAGE_BYTES>
-struct MmaRing {
+struct MmaMainloopState {
     int tile = 0;
     unsigned reading = 0, filling = AHEAD * STAGE_BYTES;
 
-    // Over how many of a tile's STEPS its copies are spread: few where the next tile already waits for them.
-    static __device__ constexpr int copy_steps(int steps) { return AHEAD > 1 ? steps - 1 : (steps + 3) / 4; }
+    // Over how many of a tile's K_BLOCKS its copies are spread: few where the next tile already waits for them.
+    static __device__ constexpr int copy_k_blocks(int k_blocks) {
+        return AHEAD > 1 ? k_blocks - 1 : (k_blocks + 3) / 4;
+    }
 
     // The stage after the one at `offset`.
     static __device__ __forceinline__ unsigned after(unsigned offset) {
         return offset == (STAGES - 1) * STAGE_BYTES ? 0 : offset + STAGE_BYTES;
     }
 
-    // Starts part `part` of PARTS of the copies of the tile AHEAD further on. With WHOLE that tile is whole: the main
-    // loop's body then has no branch.
-    template <bool WHOLE, int PARTS, typename STREAM>
-    __device__ __forceinline__ void stage_ahead(STREAM& stream, unsigned stages, int part) const {
+    // Starts part `part` of PARTS of the copies of the tile AHEAD further on. With WHOLE that tile is whole, and the
+    // mainloop's body has no branch.
+    template <bool WHOLE, int PARTS, typename ITERATOR>
+    __device__ __forceinline__ void stage_ahead(ITERATOR& iterator, unsigned stages, int part) const {
         if constexpr (WHOLE) {
-            stream.template stage_whole<PARTS>(stages + filling, part);
+            iterator.template stage_whole<PARTS>(stages + filling, part);
         } else if (part == 0) {
-            stream.stage_any(stages + filling, tile + AHEAD);
+            iterator.stage_any(stages + filling, tile + AHEAD);
         }
     }
 
     // Goes on to the next tile: ends the group of copies, an empty one past the last tile, for the wait counts groups,
-    // not tiles; and sees to it that the next tile has arrived, for every thread.
+    // not tiles; and makes sure that the next tile has arrived, for every thread.
     __device__ __forceinline__ void advance() {
         cp_async_commit_group();
         cp_async_wait_group<AHEAD - 1>();
@@ -45,130 +48,113 @@ struct MmaRing {
     }
 };
 
-// Multiplies ring.tile with two sets of fragments that take turns. The first step's are loaded already; the last step
-// loads the first of the next tile.
-template <bool WHOLE, typename OPERATION, typename TILE, typename READER, typename STREAM, typename RING>
-__device__ __forceinline__ void multiply_by_turns(MmaAccumulators<OPERATION, TILE>& accumulators,
-                                                  MmaFragments<OPERATION, TILE> (&fragments)[2], const READER& reader,
-                                                  STREAM& stream, unsigned stages, RING& ring) {
-    constexpr int STEPS = TILE::BK / OPERATION::STEP;
-    constexpr int COPY_STEPS = RING::copy_steps(STEPS);
-    static_assert(STEPS % 2 == 0, "the two sets of fragments take turns: an even number of steps");
-#pragma unroll
-    for (int step = 0; step < STEPS; ++step) {
-        // After the barrier nobody reads the present stage any more: the next copies overwrite it.
-        if (step == STEPS - 1) ring.advance();
-        // At the end there is no next tile to load from.
-        if (WHOLE || step < STEPS - 1 || ring.tile + 1 < stream.tiles_k)
-            reader.load(fragments[(step + 1) % 2], stages + ring.reading, (step + 1) % STEPS);
-        if (step < COPY_STEPS) ring.template stage_ahead<WHOLE, COPY_STEPS>(stream, stages, step);
-        accumulators.multiply(fragments[step % 2]);
-    }
-    ++ring.tile;
-}
-
-// Fragments for warp tiles whose accumulators leave no room for two sets: of B two steps, of A what is multiplied and
-// what comes next.
+// Fragments for warp tiles whose accumulators leave no room for two sets: of B two k-blocks, of A what is multiplied
+// and what comes next.
 template <typename OPERATION, typename TILE, int TOGETHER>
-struct PassingFragments {
+struct StreamedFragments {
     typename OPERATION::WORD a[2][TOGETHER][OPERATION::A_WORDS];
     typename OPERATION::WORD b[2][TILE::WN / 8][OPERATION::B_WORDS];
 };
 
-// Multiplies ring.tile with passing fragments of A. B's of the first step and A's first rows are loaded already; the
-// last step loads the first of the next tile. It still reads the present stage past the barrier: the stage that is
-// filled next is the one before it.
-template <bool WHOLE, typename OPERATION, typename TILE, typename READER, typename STREAM, typename RING>
-__device__ __forceinline__ void multiply_in_passing(MmaAccumulators<OPERATION, TILE>& accumulators,
-                                                    PassingFragments<OPERATION, TILE, READER::TOGETHER_A>& fragments,
-                                                    const READER& reader, STREAM& stream, unsigned stages, RING& ring) {
-    constexpr int TOGETHER = READER::TOGETHER_A, GROUPS = TILE::WM / 16 / TOGETHER, STEPS = TILE::BK / OPERATION::STEP;
-    constexpr int COPY_STEPS = RING::copy_steps(STEPS), LOADS_B = READER::LOADS_B, SPREAD = GROUPS > 1 ? GROUPS - 1 : 1;
-    static_assert(GROUPS % 2 == 0, "the two places for rows of A take turns: an even number of groups");
-    static_assert(STEPS % 2 == 0, "the two places for B take turns: an even number of steps");
-    const unsigned present = stages + ring.reading;
+// Multiplies state.tile with passing fragments of A. B's of the first k-block and A's first rows are loaded already;
+// the last k-block loads the first of the next tile. It still reads the present stage past the barrier: the stage that
+// is filled next is the one before it.
+template <bool WHOLE, typename OPERATION, typename TILE, typename LOADER, typename ITERATOR, typename STATE>
+__device__ __forceinline__ void multiply_streamed(MmaAccumulators<OPERATION, TILE>& accumulators,
+                                                  StreamedFragments<OPERATION, TILE, LOADER::TOGETHER_A>& fragments,
+                                                  const LOADER& loader, ITERATOR& iterator, unsigned stages,
+                                                  STATE& state) {
+    constexpr int TOGETHER = LOADER::TOGETHER_A, GROUPS = TILE::WM / 16 / TOGETHER,
+                  K_BLOCKS = TILE::BK / OPERATION::K_BLOCK;
+    constexpr int COPY_K_BLOCKS = STATE::copy_k_blocks(K_BLOCKS), LOADS_B = LOADER::LOADS_B;
+    constexpr int SPREAD = GROUPS > 1 ? GROUPS - 1 : 1;  // groups over which the loads of B are spread
+    static_assert(GROUPS % 2 == 0, "the two sets of rows of A alternate: an even number of groups");
+    static_assert(K_BLOCKS % 2 == 0, "the two sets of B alternate: an even number of k-blocks");
+    const unsigned present = stages + state.reading;
 #pragma unroll
-    for (int step = 0; step < STEPS; ++step) {
-        const bool last = step == STEPS - 1;
-        if (last) ring.advance();
-        const unsigned following = last ? stages + ring.reading : present;
+    for (int k_block = 0; k_block < K_BLOCKS; ++k_block) {
+        const bool last = k_block == K_BLOCKS - 1;
+        if (last) state.advance();
+        const unsigned following = last ? stages + state.reading : present;
         // At the end there is no next tile to load from.
-        const bool more = WHOLE || !last || ring.tile + 1 < stream.tiles_k;
+        const bool more = WHOLE || !last || state.tile + 1 < iterator.tiles_k;
 #pragma unroll
         for (int group = 0; group < GROUPS; ++group) {
             auto& coming = fragments.a[(group + 1) % 2];
             if (group + 1 < GROUPS) {
-                reader.load_a(&coming[0][0], present, (group + 1) * TOGETHER, step);
+                loader.load_a(&coming[0][0], present, (group + 1) * TOGETHER, k_block);
             } else if (more) {
-                reader.load_a(&coming[0][0], following, 0, (step + 1) % STEPS);
+                loader.load_a(&coming[0][0], following, 0, (k_block + 1) % K_BLOCKS);
             }
             if (more) {
 #pragma unroll
                 for (int load = group * LOADS_B / SPREAD; load < min((group + 1) * LOADS_B / SPREAD, LOADS_B); ++load)
-                    reader.load_b(fragments.b[(step + 1) % 2], following, load, (step + 1) % STEPS);
+                    loader.load_b(fragments.b[(k_block + 1) % 2], following, load, (k_block + 1) % K_BLOCKS);
             }
-            if (step < COPY_STEPS)
-                ring.template stage_ahead<WHOLE, COPY_STEPS * GROUPS>(stream, stages, step * GROUPS + group);
+            if (k_block < COPY_K_BLOCKS)
+                state.template stage_ahead<WHOLE, COPY_K_BLOCKS * GROUPS>(iterator, stages, k_block * GROUPS + group);
 #pragma unroll
             for (int i = 0; i < TOGETHER; ++i)
-                accumulators.multiply_row(group * TOGETHER + i, fragments.a[group % 2][i], fragments.b[step % 2]);
+                accumulators.multiply_row(group * TOGETHER + i, fragments.a[group % 2][i], fragments.b[k_block % 2]);
         }
     }
-    ++ring.tile;
+    ++state.tile;
 }
 
-template <typename OPERATION, typename TILE, typename ACCESS, int STAGES, int SETS, int GROUP, int MIN_BLOCKS>
-__global__ void __launch_bounds__(TILE::THREADS, MIN_BLOCKS)
-    mma_final(const typename OPERATION::ELEMENT* a, const typename OPERATION::ELEMENT* b,
-              const typename OPERATION::OUT* c, typename OPERATION::OUT* d, int m, int n, int k, long long lda,
-              long long ldb, long long ldc, long long ldd, typename OPERATION::SCALE alpha,
-              typename OPERATION::SCALE beta) {
-    const Gemm<OPERATION> gemm{a, b, c, d, m, n, k, lda, ldb, ldc, ldd, alpha, beta};
-    const auto position = grouped_tile<GROUP>(blockIdx.x, tiles_along(m, TILE::BM), tiles_along(n, TILE::BN));
+template <typename CONFIG>
+__global__ void __launch_bounds__(CONFIG::TILE::THREADS, CONFIG::MIN_BLOCKS)
+    mma_final(const __grid_constant__ GemmParams<typename CONFIG::OPERATION> params) {
+    using OPERATION = typename CONFIG::OPERATION;
+    using TILE = typename CONFIG::TILE;
+    using ACCESS = typename CONFIG::ACCESS;
+    constexpr int STAGES = CONFIG::STAGES, SETS = CONFIG::SETS, GROUP = CONFIG::GROUP;
+    const GemmParams<OPERATION> gemm = params.values();
+    const auto position = grouped_tile<GROUP>(blockIdx.x, tiles_along(gemm.m, TILE::BM), tiles_along(gemm.n, TILE::BN));
     const int row = position.row * TILE::BM, column = position.column * TILE::BN;
     static_assert(SETS == 1 || SETS == 2, "fragments come in one set or two");
     constexpr int AHEAD = SETS == 2 ? STAGES - 1 : STAGES - 2;
-    static_assert(AHEAD >= 1, "a ring has a stage to fill beside those that are read: two with one set of fragments");
+    static_assert(AHEAD >= 1,
+                  "a pipeline has a stage to fill beside those that are read: two with one set of fragments");
     extern __shared__ __align__(128) unsigned char memory[];
     const unsigned stages = shared_address(memory);
-    using STREAM = MmaStream<AsyncPacketCopy, OPERATION, TILE, ACCESS, true>;
-    using READER = MmaReader<OPERATION, TILE, true>;
-    using RING = MmaRing<STAGES, AHEAD, STREAM::STAGE::BYTES>;
+    using ITERATOR = MmaTileIterator<AsyncPacketCopy, OPERATION, TILE, ACCESS, true>;
+    using LOADER = MmaFragmentLoader<OPERATION, TILE, true>;
+    using STATE = MmaMainloopState<STAGES, AHEAD, ITERATOR::STAGE::BYTES>;
 
     MmaAccumulators<OPERATION, TILE> accumulators;
     accumulators.zero();
-    const READER reader;
-    STREAM stream(gemm, row, column);
+    const LOADER loader;
+    ITERATOR iterator(gemm, row, column);
     for (int ahead = 0; ahead < AHEAD; ++ahead) {
-        stream.stage_any(stages + ahead * STREAM::STAGE::BYTES, ahead);
+        iterator.stage_any(stages + ahead * ITERATOR::STAGE::BYTES, ahead);
         cp_async_commit_group();
     }
-    RING ring;
+    STATE state;
     cp_async_wait_group<AHEAD - 1>();
     __syncthreads();  // the first stage is full
     if constexpr (SETS == 2) {
         MmaFragments<OPERATION, TILE> fragments[2];
-        if (stream.tiles_k > 0) reader.load(fragments[0], stages, 0);
+        if (iterator.tiles_k > 0) loader.load(fragments[0], stages, 0);
 #pragma unroll 1
-        while (ring.tile + AHEAD < stream.whole_tiles)
-            multiply_by_turns<true>(accumulators, fragments, reader, stream, stages, ring);
+        while (state.tile + AHEAD < iterator.whole_tiles)
+            multiply_double_buffered<true>(accumulators, fragments, loader, iterator, stages, state);
 #pragma unroll 1
-        while (ring.tile < stream.tiles_k)
-            multiply_by_turns<false>(accumulators, fragments, reader, stream, stages, ring);
+        while (state.tile < iterator.tiles_k)
+            multiply_double_buffered<false>(accumulators, fragments, loader, iterator, stages, state);
     } else {
-        PassingFragments<OPERATION, TILE, READER::TOGETHER_A> fragments;
-        if (stream.tiles_k > 0) {
-            reader.load_b(fragments.b[0], stages, 0);
-            reader.load_a(&fragments.a[0][0][0], stages, 0, 0);
+        StreamedFragments<OPERATION, TILE, LOADER::TOGETHER_A> fragments;
+        if (iterator.tiles_k > 0) {
+            loader.load_b(fragments.b[0], stages, 0);
+            loader.load_a(&fragments.a[0][0][0], stages, 0, 0);
         }
 #pragma unroll 1
-        while (ring.tile + AHEAD < stream.whole_tiles)
-            multiply_in_passing<true>(accumulators, fragments, reader, stream, stages, ring);
+        while (state.tile + AHEAD < iterator.whole_tiles)
+            multiply_streamed<true>(accumulators, fragments, loader, iterator, stages, state);
 #pragma unroll 1
-        while (ring.tile < stream.tiles_k)
-            multiply_in_passing<false>(accumulators, fragments, reader, stream, stages, ring);
+        while (state.tile < iterator.tiles_k)
+            multiply_streamed<false>(accumulators, fragments, loader, iterator, stages, state);
     }
-    __syncthreads();  // the stages turn into patches
+    __syncthreads();  // the memory of the stages becomes that of the patches
     store_tile<ACCESS::D / static_cast<int>(sizeof(typename OPERATION::OUT))>(
         accumulators, reinterpret_cast<MmaPatch<OPERATION, TILE>*>(memory), gemm, row, column);
 }

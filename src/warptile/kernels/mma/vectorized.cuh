@@ -1,18 +1,18 @@
-// mma-vectorized: operands are brought up to 16 bytes at a time, several loads under way at once.
+// mma-vectorized: operands are brought up to 16 bytes at a time, several loads in flight at once.
 #pragma once
 
 #include "tile/mma_stage.cuh"
 
 namespace warptile {
 
-template <typename OPERATION, typename TILE, typename ACCESS, int MIN_BLOCKS>
-__global__ void __launch_bounds__(TILE::THREADS, MIN_BLOCKS)
-    mma_vectorized(const typename OPERATION::ELEMENT* a, const typename OPERATION::ELEMENT* b,
-                   const typename OPERATION::OUT* c, typename OPERATION::OUT* d, int m, int n, int k, long long lda,
-                   long long ldb, long long ldc, long long ldd, typename OPERATION::SCALE alpha,
-                   typename OPERATION::SCALE beta) {
-    const Gemm<OPERATION> gemm{a, b, c, d, m, n, k, lda, ldb, ldc, ldd, alpha, beta};
-    const unsigned tiles_n = tiles_along(n, TILE::BN);
+template <typename CONFIG>
+__global__ void __launch_bounds__(CONFIG::TILE::THREADS, CONFIG::MIN_BLOCKS)
+    mma_vectorized(const __grid_constant__ GemmParams<typename CONFIG::OPERATION> params) {
+    using OPERATION = typename CONFIG::OPERATION;
+    using TILE = typename CONFIG::TILE;
+    using ACCESS = typename CONFIG::ACCESS;
+    const GemmParams<OPERATION> gemm = params.values();
+    const unsigned tiles_n = tiles_along(gemm.n, TILE::BN);
     const int row = blockIdx.x / tiles_n * TILE::BM, column = blockIdx.x % tiles_n * TILE::BN;
     using STAGE = MmaStage<OPERATION, TILE, false>;
     __shared__ __align__(128) unsigned char memory[MMA_MEMORY_BYTES<STAGE, OPERATION, TILE>];
@@ -20,12 +20,12 @@ __global__ void __launch_bounds__(TILE::THREADS, MIN_BLOCKS)
 
     MmaAccumulators<OPERATION, TILE> accumulators;
     accumulators.zero();
-    const MmaReader<OPERATION, TILE, false> reader;
+    const MmaFragmentLoader<OPERATION, TILE, false> loader;
 
-    for (int depth = 0; depth < gemm.k; depth += TILE::BK) {
-        stage_operands<PacketCopy, STAGE, TILE, ACCESS, 8>(stage, gemm, row, column, depth);
+    for (int k_offset = 0; k_offset < gemm.k; k_offset += TILE::BK) {
+        stage_operands<PacketCopy, STAGE, TILE, ACCESS, 8>(stage, gemm, row, column, k_offset);
         __syncthreads();  // the stage is full
-        multiply_stage(accumulators, reader, stage);
+        multiply_stage(accumulators, loader, stage);
         __syncthreads();  // the stage may be overwritten
     }
     store_tile<ACCESS::D / int(sizeof(typename OPERATION::OUT))>(

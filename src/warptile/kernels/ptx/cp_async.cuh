@@ -2,7 +2,7 @@
 // PTX ISA, "Data Movement and Conversion Instructions: Asynchronous copy".
 #pragma once
 
-#include "ptx/shared.cuh"
+#include "ptx/shared_memory.cuh"
 
 namespace warptile {
 
@@ -46,7 +46,7 @@ __device__ __forceinline__ void cp_async_zero_fill(void* shared, const void* glo
 // Closes the group of this thread's copies since the last commit; the group may be empty.
 __device__ __forceinline__ void cp_async_commit_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-// Waits until at most PENDING of this thread's newest groups are still under way. Other threads' copies need a
+// Waits until at most PENDING of this thread's newest groups are still in flight. Other threads' copies need a
 // barrier on top.
 template <int PENDING>
 __device__ __forceinline__ void cp_async_wait_group() {

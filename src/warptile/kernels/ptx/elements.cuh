@@ -1,7 +1,7 @@
 // Element and accumulator types of tensor-core kernels, beyond those of C++ and of CUDA's headers.
 #pragma once
 
-// Named here, defined in cuda_fp16.h and cuda_bf16.h: who only names them need not include these slow headers.
+// Named here, defined in cuda_fp16.h and cuda_bf16.h: a file that only names them need not include these slow headers.
 struct __half;
 struct __nv_bfloat16;
 
@@ -26,11 +26,11 @@ struct float8_e5m2 {
     unsigned char bits;
 };
 
-// Accumulators that are int in memory and registers, and add in another way.
-struct saturating_int {};  // sums stop at the ends of int's range instead of wrapping around
+// Accumulators that are int in memory and registers, and add differently.
+struct saturating_int {};  // saturates at the ends of int's range instead of wrapping around
 struct xor_int {};         // of bits: counts where A and B differ, not where both are one
 
-// Sums of 8-bit floats as wgmma makes them, with 13 bits of fraction. Sums in float are put together of such short ones.
+// FP8 sums as wgmma accumulates them, with 13 fraction bits. With `float` they are promoted (two-level accumulation).
 struct fast_float {};
 
 }  // namespace warptile

@@ -1,6 +1,6 @@
 // mma.sync and mma.sp: one wrapper for each instruction whose A and B have the same type.
 //
-// Written by `python -m warptile.isa.wrappers --write` from the tables in isa/mma.py and isa/sparse.py: change those.
+// Written by `python -m warptile.isa.wrappers.mma --write` from the tables in isa/mma.py and isa/mma_sp.py: change those.
 // PTX ISA, "Multiply-and-Accumulate Instruction: mma" and "mma.sp". m8n8k4 of f16, four products in one, has none.
 #pragma once
 
@@ -29,7 +29,7 @@ struct SparseMma;
 #if __CUDA_ARCH__ >= 750
 template <>
 struct Mma<__half, __half, 16, 8, 8> : MmaRegisters<unsigned, unsigned, 2, 1, 2> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 "
             "{%0, %1}, {%2, %3}, {%4}, {%0, %1};"
             : "+r"(c[0]), "+r"(c[1])
@@ -38,7 +38,7 @@ struct Mma<__half, __half, 16, 8, 8> : MmaRegisters<unsigned, unsigned, 2, 1, 2>
 };
 template <>
 struct Mma<__half, float, 16, 8, 8> : MmaRegisters<unsigned, float, 2, 1, 4> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
             "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -47,7 +47,7 @@ struct Mma<__half, float, 16, 8, 8> : MmaRegisters<unsigned, float, 2, 1, 4> {
 };
 template <>
 struct Mma<signed char, int, 8, 8, 16> : MmaRegisters<unsigned, int, 1, 1, 2> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 "
             "{%0, %1}, {%2}, {%3}, {%0, %1};"
             : "+r"(c[0]), "+r"(c[1])
@@ -56,7 +56,7 @@ struct Mma<signed char, int, 8, 8, 16> : MmaRegisters<unsigned, int, 1, 1, 2> {
 };
 template <>
 struct Mma<signed char, saturating_int, 8, 8, 16> : MmaRegisters<unsigned, int, 1, 1, 2> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m8n8k16.row.col.satfinite.s32.s8.s8.s32 "
             "{%0, %1}, {%2}, {%3}, {%0, %1};"
             : "+r"(c[0]), "+r"(c[1])
@@ -65,7 +65,7 @@ struct Mma<signed char, saturating_int, 8, 8, 16> : MmaRegisters<unsigned, int, 
 };
 template <>
 struct Mma<unsigned char, int, 8, 8, 16> : MmaRegisters<unsigned, int, 1, 1, 2> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m8n8k16.row.col.s32.u8.u8.s32 "
             "{%0, %1}, {%2}, {%3}, {%0, %1};"
             : "+r"(c[0]), "+r"(c[1])
@@ -74,7 +74,7 @@ struct Mma<unsigned char, int, 8, 8, 16> : MmaRegisters<unsigned, int, 1, 1, 2> 
 };
 template <>
 struct Mma<unsigned char, saturating_int, 8, 8, 16> : MmaRegisters<unsigned, int, 1, 1, 2> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m8n8k16.row.col.satfinite.s32.u8.u8.s32 "
             "{%0, %1}, {%2}, {%3}, {%0, %1};"
             : "+r"(c[0]), "+r"(c[1])
@@ -83,7 +83,7 @@ struct Mma<unsigned char, saturating_int, 8, 8, 16> : MmaRegisters<unsigned, int
 };
 template <>
 struct Mma<int4_packed, int, 8, 8, 32> : MmaRegisters<unsigned, int, 1, 1, 2> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m8n8k32.row.col.s32.s4.s4.s32 "
             "{%0, %1}, {%2}, {%3}, {%0, %1};"
             : "+r"(c[0]), "+r"(c[1])
@@ -92,7 +92,7 @@ struct Mma<int4_packed, int, 8, 8, 32> : MmaRegisters<unsigned, int, 1, 1, 2> {
 };
 template <>
 struct Mma<int4_packed, saturating_int, 8, 8, 32> : MmaRegisters<unsigned, int, 1, 1, 2> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m8n8k32.row.col.satfinite.s32.s4.s4.s32 "
             "{%0, %1}, {%2}, {%3}, {%0, %1};"
             : "+r"(c[0]), "+r"(c[1])
@@ -101,7 +101,7 @@ struct Mma<int4_packed, saturating_int, 8, 8, 32> : MmaRegisters<unsigned, int, 
 };
 template <>
 struct Mma<uint4_packed, int, 8, 8, 32> : MmaRegisters<unsigned, int, 1, 1, 2> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m8n8k32.row.col.s32.u4.u4.s32 "
             "{%0, %1}, {%2}, {%3}, {%0, %1};"
             : "+r"(c[0]), "+r"(c[1])
@@ -110,7 +110,7 @@ struct Mma<uint4_packed, int, 8, 8, 32> : MmaRegisters<unsigned, int, 1, 1, 2> {
 };
 template <>
 struct Mma<uint4_packed, saturating_int, 8, 8, 32> : MmaRegisters<unsigned, int, 1, 1, 2> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m8n8k32.row.col.satfinite.s32.u4.u4.s32 "
             "{%0, %1}, {%2}, {%3}, {%0, %1};"
             : "+r"(c[0]), "+r"(c[1])
@@ -119,7 +119,7 @@ struct Mma<uint4_packed, saturating_int, 8, 8, 32> : MmaRegisters<unsigned, int,
 };
 template <>
 struct Mma<bit_packed, xor_int, 8, 8, 128> : MmaRegisters<unsigned, int, 1, 1, 2> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m8n8k128.row.col.s32.b1.b1.s32.xor.popc "
             "{%0, %1}, {%2}, {%3}, {%0, %1};"
             : "+r"(c[0]), "+r"(c[1])
@@ -131,7 +131,7 @@ struct Mma<bit_packed, xor_int, 8, 8, 128> : MmaRegisters<unsigned, int, 1, 1, 2
 #if __CUDA_ARCH__ >= 800
 template <>
 struct Mma<__half, __half, 16, 8, 16> : MmaRegisters<unsigned, unsigned, 4, 2, 2> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 "
             "{%0, %1}, {%2, %3, %4, %5}, {%6, %7}, {%0, %1};"
             : "+r"(c[0]), "+r"(c[1])
@@ -140,7 +140,7 @@ struct Mma<__half, __half, 16, 8, 16> : MmaRegisters<unsigned, unsigned, 4, 2, 2
 };
 template <>
 struct Mma<__half, float, 16, 8, 16> : MmaRegisters<unsigned, float, 4, 2, 4> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -149,7 +149,7 @@ struct Mma<__half, float, 16, 8, 16> : MmaRegisters<unsigned, float, 4, 2, 4> {
 };
 template <>
 struct Mma<__nv_bfloat16, float, 16, 8, 8> : MmaRegisters<unsigned, float, 2, 1, 4> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 "
             "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -158,7 +158,7 @@ struct Mma<__nv_bfloat16, float, 16, 8, 8> : MmaRegisters<unsigned, float, 2, 1,
 };
 template <>
 struct Mma<__nv_bfloat16, float, 16, 8, 16> : MmaRegisters<unsigned, float, 4, 2, 4> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -167,7 +167,7 @@ struct Mma<__nv_bfloat16, float, 16, 8, 16> : MmaRegisters<unsigned, float, 4, 2
 };
 template <>
 struct Mma<float, float, 16, 8, 4> : MmaRegisters<unsigned, float, 2, 1, 4> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32 "
             "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -176,7 +176,7 @@ struct Mma<float, float, 16, 8, 4> : MmaRegisters<unsigned, float, 2, 1, 4> {
 };
 template <>
 struct Mma<float, float, 16, 8, 8> : MmaRegisters<unsigned, float, 4, 2, 4> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -185,7 +185,7 @@ struct Mma<float, float, 16, 8, 8> : MmaRegisters<unsigned, float, 4, 2, 4> {
 };
 template <>
 struct Mma<double, double, 8, 8, 4> : MmaRegisters<double, double, 1, 1, 2> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 "
             "{%0, %1}, {%2}, {%3}, {%0, %1};"
             : "+d"(c[0]), "+d"(c[1])
@@ -194,7 +194,7 @@ struct Mma<double, double, 8, 8, 4> : MmaRegisters<double, double, 1, 1, 2> {
 };
 template <>
 struct Mma<signed char, int, 16, 8, 16> : MmaRegisters<unsigned, int, 2, 1, 4> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 "
             "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -203,7 +203,7 @@ struct Mma<signed char, int, 16, 8, 16> : MmaRegisters<unsigned, int, 2, 1, 4> {
 };
 template <>
 struct Mma<signed char, saturating_int, 16, 8, 16> : MmaRegisters<unsigned, int, 2, 1, 4> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k16.row.col.satfinite.s32.s8.s8.s32 "
             "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -212,7 +212,7 @@ struct Mma<signed char, saturating_int, 16, 8, 16> : MmaRegisters<unsigned, int,
 };
 template <>
 struct Mma<unsigned char, int, 16, 8, 16> : MmaRegisters<unsigned, int, 2, 1, 4> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k16.row.col.s32.u8.u8.s32 "
             "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -221,7 +221,7 @@ struct Mma<unsigned char, int, 16, 8, 16> : MmaRegisters<unsigned, int, 2, 1, 4>
 };
 template <>
 struct Mma<unsigned char, saturating_int, 16, 8, 16> : MmaRegisters<unsigned, int, 2, 1, 4> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k16.row.col.satfinite.s32.u8.u8.s32 "
             "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -230,7 +230,7 @@ struct Mma<unsigned char, saturating_int, 16, 8, 16> : MmaRegisters<unsigned, in
 };
 template <>
 struct Mma<signed char, int, 16, 8, 32> : MmaRegisters<unsigned, int, 4, 2, 4> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -239,7 +239,7 @@ struct Mma<signed char, int, 16, 8, 32> : MmaRegisters<unsigned, int, 4, 2, 4> {
 };
 template <>
 struct Mma<signed char, saturating_int, 16, 8, 32> : MmaRegisters<unsigned, int, 4, 2, 4> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k32.row.col.satfinite.s32.s8.s8.s32 "
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -248,7 +248,7 @@ struct Mma<signed char, saturating_int, 16, 8, 32> : MmaRegisters<unsigned, int,
 };
 template <>
 struct Mma<unsigned char, int, 16, 8, 32> : MmaRegisters<unsigned, int, 4, 2, 4> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 "
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -257,7 +257,7 @@ struct Mma<unsigned char, int, 16, 8, 32> : MmaRegisters<unsigned, int, 4, 2, 4>
 };
 template <>
 struct Mma<unsigned char, saturating_int, 16, 8, 32> : MmaRegisters<unsigned, int, 4, 2, 4> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k32.row.col.satfinite.s32.u8.u8.s32 "
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -266,7 +266,7 @@ struct Mma<unsigned char, saturating_int, 16, 8, 32> : MmaRegisters<unsigned, in
 };
 template <>
 struct Mma<int4_packed, int, 16, 8, 32> : MmaRegisters<unsigned, int, 2, 1, 4> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k32.row.col.s32.s4.s4.s32 "
             "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -275,7 +275,7 @@ struct Mma<int4_packed, int, 16, 8, 32> : MmaRegisters<unsigned, int, 2, 1, 4> {
 };
 template <>
 struct Mma<int4_packed, saturating_int, 16, 8, 32> : MmaRegisters<unsigned, int, 2, 1, 4> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k32.row.col.satfinite.s32.s4.s4.s32 "
             "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -284,7 +284,7 @@ struct Mma<int4_packed, saturating_int, 16, 8, 32> : MmaRegisters<unsigned, int,
 };
 template <>
 struct Mma<uint4_packed, int, 16, 8, 32> : MmaRegisters<unsigned, int, 2, 1, 4> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k32.row.col.s32.u4.u4.s32 "
             "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -293,7 +293,7 @@ struct Mma<uint4_packed, int, 16, 8, 32> : MmaRegisters<unsigned, int, 2, 1, 4> 
 };
 template <>
 struct Mma<uint4_packed, saturating_int, 16, 8, 32> : MmaRegisters<unsigned, int, 2, 1, 4> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k32.row.col.satfinite.s32.u4.u4.s32 "
             "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -302,7 +302,7 @@ struct Mma<uint4_packed, saturating_int, 16, 8, 32> : MmaRegisters<unsigned, int
 };
 template <>
 struct Mma<int4_packed, int, 16, 8, 64> : MmaRegisters<unsigned, int, 4, 2, 4> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32 "
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -311,7 +311,7 @@ struct Mma<int4_packed, int, 16, 8, 64> : MmaRegisters<unsigned, int, 4, 2, 4> {
 };
 template <>
 struct Mma<int4_packed, saturating_int, 16, 8, 64> : MmaRegisters<unsigned, int, 4, 2, 4> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k64.row.col.satfinite.s32.s4.s4.s32 "
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -320,7 +320,7 @@ struct Mma<int4_packed, saturating_int, 16, 8, 64> : MmaRegisters<unsigned, int,
 };
 template <>
 struct Mma<uint4_packed, int, 16, 8, 64> : MmaRegisters<unsigned, int, 4, 2, 4> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k64.row.col.s32.u4.u4.s32 "
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -329,7 +329,7 @@ struct Mma<uint4_packed, int, 16, 8, 64> : MmaRegisters<unsigned, int, 4, 2, 4> 
 };
 template <>
 struct Mma<uint4_packed, saturating_int, 16, 8, 64> : MmaRegisters<unsigned, int, 4, 2, 4> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k64.row.col.satfinite.s32.u4.u4.s32 "
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -338,7 +338,7 @@ struct Mma<uint4_packed, saturating_int, 16, 8, 64> : MmaRegisters<unsigned, int
 };
 template <>
 struct Mma<bit_packed, int, 8, 8, 128> : MmaRegisters<unsigned, int, 1, 1, 2> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m8n8k128.row.col.s32.b1.b1.s32.and.popc "
             "{%0, %1}, {%2}, {%3}, {%0, %1};"
             : "+r"(c[0]), "+r"(c[1])
@@ -347,7 +347,7 @@ struct Mma<bit_packed, int, 8, 8, 128> : MmaRegisters<unsigned, int, 1, 1, 2> {
 };
 template <>
 struct Mma<bit_packed, xor_int, 16, 8, 128> : MmaRegisters<unsigned, int, 2, 1, 4> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k128.row.col.s32.b1.b1.s32.xor.popc "
             "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -356,7 +356,7 @@ struct Mma<bit_packed, xor_int, 16, 8, 128> : MmaRegisters<unsigned, int, 2, 1, 
 };
 template <>
 struct Mma<bit_packed, int, 16, 8, 128> : MmaRegisters<unsigned, int, 2, 1, 4> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k128.row.col.s32.b1.b1.s32.and.popc "
             "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -365,7 +365,7 @@ struct Mma<bit_packed, int, 16, 8, 128> : MmaRegisters<unsigned, int, 2, 1, 4> {
 };
 template <>
 struct Mma<bit_packed, xor_int, 16, 8, 256> : MmaRegisters<unsigned, int, 4, 2, 4> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.xor.popc "
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -374,7 +374,7 @@ struct Mma<bit_packed, xor_int, 16, 8, 256> : MmaRegisters<unsigned, int, 4, 2, 
 };
 template <>
 struct Mma<bit_packed, int, 16, 8, 256> : MmaRegisters<unsigned, int, 4, 2, 4> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc "
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -384,7 +384,7 @@ struct Mma<bit_packed, int, 16, 8, 256> : MmaRegisters<unsigned, int, 4, 2, 4> {
 template <int SELECTOR>
 struct SparseMma<__half, __half, 16, 8, 16, SELECTOR> : MmaRegisters<unsigned, unsigned, 2, 2, 2> {
     static_assert(SELECTOR >= 0 && SELECTOR < 4, "selectors are below 4");
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b, unsigned metadata) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b, unsigned metadata) {
         asm("mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 "
             "{%0, %1}, {%2, %3}, {%4, %5}, {%0, %1}, %6, %7;"
             : "+r"(c[0]), "+r"(c[1])
@@ -394,7 +394,7 @@ struct SparseMma<__half, __half, 16, 8, 16, SELECTOR> : MmaRegisters<unsigned, u
 template <int SELECTOR>
 struct SparseMma<__half, float, 16, 8, 16, SELECTOR> : MmaRegisters<unsigned, float, 2, 2, 4> {
     static_assert(SELECTOR >= 0 && SELECTOR < 4, "selectors are below 4");
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b, unsigned metadata) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b, unsigned metadata) {
         asm("mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
             "{%0, %1, %2, %3}, {%4, %5}, {%6, %7}, {%0, %1, %2, %3}, %8, %9;"
             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -404,7 +404,7 @@ struct SparseMma<__half, float, 16, 8, 16, SELECTOR> : MmaRegisters<unsigned, fl
 template <int SELECTOR>
 struct SparseMma<__half, __half, 16, 8, 32, SELECTOR> : MmaRegisters<unsigned, unsigned, 4, 4, 2> {
     static_assert(SELECTOR >= 0 && SELECTOR < 2, "selectors are below 2");
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b, unsigned metadata) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b, unsigned metadata) {
         asm("mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f16.f16.f16.f16 "
             "{%0, %1}, {%2, %3, %4, %5}, {%6, %7, %8, %9}, {%0, %1}, %10, %11;"
             : "+r"(c[0]), "+r"(c[1])
@@ -415,7 +415,7 @@ struct SparseMma<__half, __half, 16, 8, 32, SELECTOR> : MmaRegisters<unsigned, u
 template <int SELECTOR>
 struct SparseMma<__half, float, 16, 8, 32, SELECTOR> : MmaRegisters<unsigned, float, 4, 4, 4> {
     static_assert(SELECTOR >= 0 && SELECTOR < 2, "selectors are below 2");
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b, unsigned metadata) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b, unsigned metadata) {
         asm("mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 "
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9, %10, %11}, {%0, %1, %2, %3}, %12, %13;"
             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -426,7 +426,7 @@ struct SparseMma<__half, float, 16, 8, 32, SELECTOR> : MmaRegisters<unsigned, fl
 template <int SELECTOR>
 struct SparseMma<__nv_bfloat16, float, 16, 8, 16, SELECTOR> : MmaRegisters<unsigned, float, 2, 2, 4> {
     static_assert(SELECTOR >= 0 && SELECTOR < 4, "selectors are below 4");
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b, unsigned metadata) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b, unsigned metadata) {
         asm("mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
             "{%0, %1, %2, %3}, {%4, %5}, {%6, %7}, {%0, %1, %2, %3}, %8, %9;"
             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -436,7 +436,7 @@ struct SparseMma<__nv_bfloat16, float, 16, 8, 16, SELECTOR> : MmaRegisters<unsig
 template <int SELECTOR>
 struct SparseMma<__nv_bfloat16, float, 16, 8, 32, SELECTOR> : MmaRegisters<unsigned, float, 4, 4, 4> {
     static_assert(SELECTOR >= 0 && SELECTOR < 2, "selectors are below 2");
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b, unsigned metadata) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b, unsigned metadata) {
         asm("mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32 "
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9, %10, %11}, {%0, %1, %2, %3}, %12, %13;"
             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -447,7 +447,7 @@ struct SparseMma<__nv_bfloat16, float, 16, 8, 32, SELECTOR> : MmaRegisters<unsig
 template <int SELECTOR>
 struct SparseMma<float, float, 16, 8, 8, SELECTOR> : MmaRegisters<unsigned, float, 2, 2, 4> {
     static_assert(SELECTOR >= 0 && SELECTOR < 4, "selectors are below 4");
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b, unsigned metadata) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b, unsigned metadata) {
         asm("mma.sp::ordered_metadata.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
             "{%0, %1, %2, %3}, {%4, %5}, {%6, %7}, {%0, %1, %2, %3}, %8, %9;"
             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -457,7 +457,7 @@ struct SparseMma<float, float, 16, 8, 8, SELECTOR> : MmaRegisters<unsigned, floa
 template <int SELECTOR>
 struct SparseMma<float, float, 16, 8, 16, SELECTOR> : MmaRegisters<unsigned, float, 4, 4, 4> {
     static_assert(SELECTOR >= 0 && SELECTOR < 2, "selectors are below 2");
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b, unsigned metadata) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b, unsigned metadata) {
         asm("mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32 "
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9, %10, %11}, {%0, %1, %2, %3}, %12, %13;"
             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -468,7 +468,7 @@ struct SparseMma<float, float, 16, 8, 16, SELECTOR> : MmaRegisters<unsigned, flo
 template <int SELECTOR>
 struct SparseMma<signed char, int, 16, 8, 32, SELECTOR> : MmaRegisters<unsigned, int, 2, 2, 4> {
     static_assert(SELECTOR >= 0 && SELECTOR < 2, "selectors are below 2");
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b, unsigned metadata) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b, unsigned metadata) {
         asm("mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
             "{%0, %1, %2, %3}, {%4, %5}, {%6, %7}, {%0, %1, %2, %3}, %8, %9;"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -478,7 +478,7 @@ struct SparseMma<signed char, int, 16, 8, 32, SELECTOR> : MmaRegisters<unsigned,
 template <int SELECTOR>
 struct SparseMma<signed char, saturating_int, 16, 8, 32, SELECTOR> : MmaRegisters<unsigned, int, 2, 2, 4> {
     static_assert(SELECTOR >= 0 && SELECTOR < 2, "selectors are below 2");
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b, unsigned metadata) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b, unsigned metadata) {
         asm("mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.satfinite.s32.s8.s8.s32 "
             "{%0, %1, %2, %3}, {%4, %5}, {%6, %7}, {%0, %1, %2, %3}, %8, %9;"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -488,7 +488,7 @@ struct SparseMma<signed char, saturating_int, 16, 8, 32, SELECTOR> : MmaRegister
 template <int SELECTOR>
 struct SparseMma<unsigned char, int, 16, 8, 32, SELECTOR> : MmaRegisters<unsigned, int, 2, 2, 4> {
     static_assert(SELECTOR >= 0 && SELECTOR < 2, "selectors are below 2");
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b, unsigned metadata) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b, unsigned metadata) {
         asm("mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 "
             "{%0, %1, %2, %3}, {%4, %5}, {%6, %7}, {%0, %1, %2, %3}, %8, %9;"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -498,7 +498,7 @@ struct SparseMma<unsigned char, int, 16, 8, 32, SELECTOR> : MmaRegisters<unsigne
 template <int SELECTOR>
 struct SparseMma<unsigned char, saturating_int, 16, 8, 32, SELECTOR> : MmaRegisters<unsigned, int, 2, 2, 4> {
     static_assert(SELECTOR >= 0 && SELECTOR < 2, "selectors are below 2");
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b, unsigned metadata) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b, unsigned metadata) {
         asm("mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.satfinite.s32.u8.u8.s32 "
             "{%0, %1, %2, %3}, {%4, %5}, {%6, %7}, {%0, %1, %2, %3}, %8, %9;"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -508,7 +508,7 @@ struct SparseMma<unsigned char, saturating_int, 16, 8, 32, SELECTOR> : MmaRegist
 template <int SELECTOR>
 struct SparseMma<signed char, int, 16, 8, 64, SELECTOR> : MmaRegisters<unsigned, int, 4, 4, 4> {
     static_assert(SELECTOR >= 0 && SELECTOR < 1, "selectors are below 1");
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b, unsigned metadata) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b, unsigned metadata) {
         asm("mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.s32.s8.s8.s32 "
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9, %10, %11}, {%0, %1, %2, %3}, %12, %13;"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -519,7 +519,7 @@ struct SparseMma<signed char, int, 16, 8, 64, SELECTOR> : MmaRegisters<unsigned,
 template <int SELECTOR>
 struct SparseMma<signed char, saturating_int, 16, 8, 64, SELECTOR> : MmaRegisters<unsigned, int, 4, 4, 4> {
     static_assert(SELECTOR >= 0 && SELECTOR < 1, "selectors are below 1");
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b, unsigned metadata) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b, unsigned metadata) {
         asm("mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.satfinite.s32.s8.s8.s32 "
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9, %10, %11}, {%0, %1, %2, %3}, %12, %13;"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -530,7 +530,7 @@ struct SparseMma<signed char, saturating_int, 16, 8, 64, SELECTOR> : MmaRegister
 template <int SELECTOR>
 struct SparseMma<unsigned char, int, 16, 8, 64, SELECTOR> : MmaRegisters<unsigned, int, 4, 4, 4> {
     static_assert(SELECTOR >= 0 && SELECTOR < 1, "selectors are below 1");
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b, unsigned metadata) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b, unsigned metadata) {
         asm("mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.s32.u8.u8.s32 "
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9, %10, %11}, {%0, %1, %2, %3}, %12, %13;"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -541,7 +541,7 @@ struct SparseMma<unsigned char, int, 16, 8, 64, SELECTOR> : MmaRegisters<unsigne
 template <int SELECTOR>
 struct SparseMma<unsigned char, saturating_int, 16, 8, 64, SELECTOR> : MmaRegisters<unsigned, int, 4, 4, 4> {
     static_assert(SELECTOR >= 0 && SELECTOR < 1, "selectors are below 1");
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b, unsigned metadata) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b, unsigned metadata) {
         asm("mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.satfinite.s32.u8.u8.s32 "
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9, %10, %11}, {%0, %1, %2, %3}, %12, %13;"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -552,7 +552,7 @@ struct SparseMma<unsigned char, saturating_int, 16, 8, 64, SELECTOR> : MmaRegist
 template <int SELECTOR>
 struct SparseMma<int4_packed, int, 16, 8, 64, SELECTOR> : MmaRegisters<unsigned, int, 2, 2, 4> {
     static_assert(SELECTOR >= 0 && SELECTOR < 2, "selectors are below 2");
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b, unsigned metadata) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b, unsigned metadata) {
         asm("mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32 "
             "{%0, %1, %2, %3}, {%4, %5}, {%6, %7}, {%0, %1, %2, %3}, %8, %9;"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -562,7 +562,7 @@ struct SparseMma<int4_packed, int, 16, 8, 64, SELECTOR> : MmaRegisters<unsigned,
 template <int SELECTOR>
 struct SparseMma<int4_packed, saturating_int, 16, 8, 64, SELECTOR> : MmaRegisters<unsigned, int, 2, 2, 4> {
     static_assert(SELECTOR >= 0 && SELECTOR < 2, "selectors are below 2");
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b, unsigned metadata) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b, unsigned metadata) {
         asm("mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.satfinite.s32.s4.s4.s32 "
             "{%0, %1, %2, %3}, {%4, %5}, {%6, %7}, {%0, %1, %2, %3}, %8, %9;"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -572,7 +572,7 @@ struct SparseMma<int4_packed, saturating_int, 16, 8, 64, SELECTOR> : MmaRegister
 template <int SELECTOR>
 struct SparseMma<uint4_packed, int, 16, 8, 64, SELECTOR> : MmaRegisters<unsigned, int, 2, 2, 4> {
     static_assert(SELECTOR >= 0 && SELECTOR < 2, "selectors are below 2");
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b, unsigned metadata) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b, unsigned metadata) {
         asm("mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.s32.u4.u4.s32 "
             "{%0, %1, %2, %3}, {%4, %5}, {%6, %7}, {%0, %1, %2, %3}, %8, %9;"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -582,7 +582,7 @@ struct SparseMma<uint4_packed, int, 16, 8, 64, SELECTOR> : MmaRegisters<unsigned
 template <int SELECTOR>
 struct SparseMma<uint4_packed, saturating_int, 16, 8, 64, SELECTOR> : MmaRegisters<unsigned, int, 2, 2, 4> {
     static_assert(SELECTOR >= 0 && SELECTOR < 2, "selectors are below 2");
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b, unsigned metadata) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b, unsigned metadata) {
         asm("mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.satfinite.s32.u4.u4.s32 "
             "{%0, %1, %2, %3}, {%4, %5}, {%6, %7}, {%0, %1, %2, %3}, %8, %9;"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -592,7 +592,7 @@ struct SparseMma<uint4_packed, saturating_int, 16, 8, 64, SELECTOR> : MmaRegiste
 template <int SELECTOR>
 struct SparseMma<int4_packed, int, 16, 8, 128, SELECTOR> : MmaRegisters<unsigned, int, 4, 4, 4> {
     static_assert(SELECTOR >= 0 && SELECTOR < 1, "selectors are below 1");
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b, unsigned metadata) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b, unsigned metadata) {
         asm("mma.sp::ordered_metadata.sync.aligned.m16n8k128.row.col.s32.s4.s4.s32 "
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9, %10, %11}, {%0, %1, %2, %3}, %12, %13;"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -603,7 +603,7 @@ struct SparseMma<int4_packed, int, 16, 8, 128, SELECTOR> : MmaRegisters<unsigned
 template <int SELECTOR>
 struct SparseMma<int4_packed, saturating_int, 16, 8, 128, SELECTOR> : MmaRegisters<unsigned, int, 4, 4, 4> {
     static_assert(SELECTOR >= 0 && SELECTOR < 1, "selectors are below 1");
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b, unsigned metadata) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b, unsigned metadata) {
         asm("mma.sp::ordered_metadata.sync.aligned.m16n8k128.row.col.satfinite.s32.s4.s4.s32 "
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9, %10, %11}, {%0, %1, %2, %3}, %12, %13;"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -614,7 +614,7 @@ struct SparseMma<int4_packed, saturating_int, 16, 8, 128, SELECTOR> : MmaRegiste
 template <int SELECTOR>
 struct SparseMma<uint4_packed, int, 16, 8, 128, SELECTOR> : MmaRegisters<unsigned, int, 4, 4, 4> {
     static_assert(SELECTOR >= 0 && SELECTOR < 1, "selectors are below 1");
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b, unsigned metadata) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b, unsigned metadata) {
         asm("mma.sp::ordered_metadata.sync.aligned.m16n8k128.row.col.s32.u4.u4.s32 "
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9, %10, %11}, {%0, %1, %2, %3}, %12, %13;"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -625,7 +625,7 @@ struct SparseMma<uint4_packed, int, 16, 8, 128, SELECTOR> : MmaRegisters<unsigne
 template <int SELECTOR>
 struct SparseMma<uint4_packed, saturating_int, 16, 8, 128, SELECTOR> : MmaRegisters<unsigned, int, 4, 4, 4> {
     static_assert(SELECTOR >= 0 && SELECTOR < 1, "selectors are below 1");
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b, unsigned metadata) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b, unsigned metadata) {
         asm("mma.sp::ordered_metadata.sync.aligned.m16n8k128.row.col.satfinite.s32.u4.u4.s32 "
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9, %10, %11}, {%0, %1, %2, %3}, %12, %13;"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -638,7 +638,7 @@ struct SparseMma<uint4_packed, saturating_int, 16, 8, 128, SELECTOR> : MmaRegist
 #if __CUDA_ARCH__ >= 890
 template <>
 struct Mma<float8_e4m3, __half, 16, 8, 16> : MmaRegisters<unsigned, unsigned, 2, 1, 2> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k16.row.col.f16.e4m3.e4m3.f16 "
             "{%0, %1}, {%2, %3}, {%4}, {%0, %1};"
             : "+r"(c[0]), "+r"(c[1])
@@ -647,7 +647,7 @@ struct Mma<float8_e4m3, __half, 16, 8, 16> : MmaRegisters<unsigned, unsigned, 2,
 };
 template <>
 struct Mma<float8_e4m3, float, 16, 8, 16> : MmaRegisters<unsigned, float, 2, 1, 4> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k16.row.col.f32.e4m3.e4m3.f32 "
             "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -656,7 +656,7 @@ struct Mma<float8_e4m3, float, 16, 8, 16> : MmaRegisters<unsigned, float, 2, 1, 
 };
 template <>
 struct Mma<float8_e5m2, __half, 16, 8, 16> : MmaRegisters<unsigned, unsigned, 2, 1, 2> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k16.row.col.f16.e5m2.e5m2.f16 "
             "{%0, %1}, {%2, %3}, {%4}, {%0, %1};"
             : "+r"(c[0]), "+r"(c[1])
@@ -665,7 +665,7 @@ struct Mma<float8_e5m2, __half, 16, 8, 16> : MmaRegisters<unsigned, unsigned, 2,
 };
 template <>
 struct Mma<float8_e5m2, float, 16, 8, 16> : MmaRegisters<unsigned, float, 2, 1, 4> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k16.row.col.f32.e5m2.e5m2.f32 "
             "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -674,7 +674,7 @@ struct Mma<float8_e5m2, float, 16, 8, 16> : MmaRegisters<unsigned, float, 2, 1, 
 };
 template <>
 struct Mma<float8_e4m3, __half, 16, 8, 32> : MmaRegisters<unsigned, unsigned, 4, 2, 2> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k32.row.col.f16.e4m3.e4m3.f16 "
             "{%0, %1}, {%2, %3, %4, %5}, {%6, %7}, {%0, %1};"
             : "+r"(c[0]), "+r"(c[1])
@@ -683,7 +683,7 @@ struct Mma<float8_e4m3, __half, 16, 8, 32> : MmaRegisters<unsigned, unsigned, 4,
 };
 template <>
 struct Mma<float8_e4m3, float, 16, 8, 32> : MmaRegisters<unsigned, float, 4, 2, 4> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 "
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -692,7 +692,7 @@ struct Mma<float8_e4m3, float, 16, 8, 32> : MmaRegisters<unsigned, float, 4, 2, 
 };
 template <>
 struct Mma<float8_e5m2, __half, 16, 8, 32> : MmaRegisters<unsigned, unsigned, 4, 2, 2> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k32.row.col.f16.e5m2.e5m2.f16 "
             "{%0, %1}, {%2, %3, %4, %5}, {%6, %7}, {%0, %1};"
             : "+r"(c[0]), "+r"(c[1])
@@ -701,7 +701,7 @@ struct Mma<float8_e5m2, __half, 16, 8, 32> : MmaRegisters<unsigned, unsigned, 4,
 };
 template <>
 struct Mma<float8_e5m2, float, 16, 8, 32> : MmaRegisters<unsigned, float, 4, 2, 4> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e5m2.f32 "
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -711,7 +711,7 @@ struct Mma<float8_e5m2, float, 16, 8, 32> : MmaRegisters<unsigned, float, 4, 2, 
 template <int SELECTOR>
 struct SparseMma<float8_e4m3, float, 16, 8, 64, SELECTOR> : MmaRegisters<unsigned, float, 4, 4, 4> {
     static_assert(SELECTOR >= 0 && SELECTOR < 1, "selectors are below 1");
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b, unsigned metadata) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b, unsigned metadata) {
         asm("mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.f32.e4m3.e4m3.f32 "
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9, %10, %11}, {%0, %1, %2, %3}, %12, %13;"
             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -722,7 +722,7 @@ struct SparseMma<float8_e4m3, float, 16, 8, 64, SELECTOR> : MmaRegisters<unsigne
 template <int SELECTOR>
 struct SparseMma<float8_e5m2, float, 16, 8, 64, SELECTOR> : MmaRegisters<unsigned, float, 4, 4, 4> {
     static_assert(SELECTOR >= 0 && SELECTOR < 1, "selectors are below 1");
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b, unsigned metadata) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b, unsigned metadata) {
         asm("mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.f32.e5m2.e5m2.f32 "
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9, %10, %11}, {%0, %1, %2, %3}, %12, %13;"
             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -735,7 +735,7 @@ struct SparseMma<float8_e5m2, float, 16, 8, 64, SELECTOR> : MmaRegisters<unsigne
 #if __CUDA_ARCH__ >= 900
 template <>
 struct Mma<double, double, 16, 8, 4> : MmaRegisters<double, double, 2, 1, 4> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64 "
             "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
             : "+d"(c[0]), "+d"(c[1]), "+d"(c[2]), "+d"(c[3])
@@ -744,7 +744,7 @@ struct Mma<double, double, 16, 8, 4> : MmaRegisters<double, double, 2, 1, 4> {
 };
 template <>
 struct Mma<double, double, 16, 8, 8> : MmaRegisters<double, double, 4, 2, 4> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 "
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
             : "+d"(c[0]), "+d"(c[1]), "+d"(c[2]), "+d"(c[3])
@@ -753,7 +753,7 @@ struct Mma<double, double, 16, 8, 8> : MmaRegisters<double, double, 4, 2, 4> {
 };
 template <>
 struct Mma<double, double, 16, 8, 16> : MmaRegisters<double, double, 8, 4, 4> {
-    static __device__ __forceinline__ void multiply(C* c, const AB* a, const AB* b) {
+    static __device__ __forceinline__ void mma_sync(C* c, const AB* a, const AB* b) {
         asm("mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64 "
             "{%0, %1, %2, %3}, {%4, %5, %6, %7, %8, %9, %10, %11}, {%12, %13, %14, %15}, {%0, %1, %2, %3};"
             : "+d"(c[0]), "+d"(c[1]), "+d"(c[2]), "+d"(c[3])

@@ -1,35 +1,37 @@
-// Warpgroups: four warps whose number starts at a multiple of four (sm_90).
+// Warpgroups: four consecutive warps, the first of them a multiple of four (sm_90).
 #pragma once
 
 namespace warptile {
 
 inline constexpr int WARPGROUP = 128;
 
-// What all lanes of a warp have the same, as the compiler then knows. All lanes execute it.
-__device__ __forceinline__ int same_in_all_lanes(int value) { return __shfl_sync(0xffffffff, value, 0); }
+// A value that is the same in all lanes. The shuffle tells the compiler so: what follows from it needs no divergent
+// code and fits into uniform registers. All lanes execute it.
+__device__ __forceinline__ int warp_uniform(int value) { return __shfl_sync(0xffffffff, value, 0); }
 
-// Number of this thread's warpgroup.
-__device__ __forceinline__ int warpgroup() { return same_in_all_lanes(threadIdx.x / WARPGROUP); }
+// Index of this thread's warpgroup in the CTA.
+__device__ __forceinline__ int warpgroup_index() { return warp_uniform(threadIdx.x / WARPGROUP); }
 
-// Gives registers back to the block, or takes some of those that others gave: COUNT a thread from here on. All warps of
-// a warpgroup execute it. PTX ISA, "setmaxnreg".
+// Register reallocation: releases registers to the CTA's pool, or takes some that other warps released; COUNT a thread
+// from here on. All warps of a warpgroup execute it. PTX ISA, "setmaxnreg".
 template <int COUNT>
-__device__ __forceinline__ void registers_down() {
+__device__ __forceinline__ void setmaxnreg_dec() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
 template <int COUNT>
-__device__ __forceinline__ void registers_up() {
+__device__ __forceinline__ void setmaxnreg_inc() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
 
-// Barrier `number` (1 to 15) among THREADS threads.
+// Named barrier `barrier` (1 to 15; 0 is __syncthreads) among THREADS threads. bar.sync is another spelling of
+// barrier.sync.aligned: PTX ISA, "Parallel Synchronization and Communication Instructions: bar, barrier".
 template <int THREADS>
-__device__ __forceinline__ void named_barrier(int number) {
-    asm volatile("barrier.sync.aligned %0, %1;" ::"r"(number), "n"(THREADS) : "memory");
+__device__ __forceinline__ void bar_sync(int barrier) {
+    asm volatile("barrier.sync.aligned %0, %1;" ::"r"(barrier), "n"(THREADS) : "memory");
 }
 template <int THREADS>
-__device__ __forceinline__ void named_barrier_arrive(int number) {
-    asm volatile("barrier.arrive.aligned %0, %1;" ::"r"(number), "n"(THREADS) : "memory");
+__device__ __forceinline__ void bar_arrive(int barrier) {
+    asm volatile("barrier.arrive.aligned %0, %1;" ::"r"(barrier), "n"(THREADS) : "memory");
 }
 
 }  // namespace warptile

@@ -4,18 +4,22 @@
 
 #include <cuda_fp16.h>
 
+#include "simt/operation.cuh"
 #include "simt/register_tile.cuh"
-#include "simt/staging.cuh"
+#include "simt/operand_staging.cuh"
 
 namespace warptile {
 
 // Tiles as in simt-warptile, staged as in simt-shared: one stage, a barrier before its use and one after. A thread's
 // accumulators are pairs of neighbours in a row of D; A's element is the same in both halves of its operand.
-template <typename OUT, bool B_COLUMN_MAJOR, int B_WIDTH, int D_WIDTH, int BM, int BN, int BK, int WM, int WN, int TM,
-          int TN>
-__global__ void __launch_bounds__(BM / WM * (BN / WN) * 32, 1)
-    simt_half2(const __half* a, const __half* b, const OUT* c, OUT* d, int m, int n, int k, long long lda,
-               long long ldb, long long ldc, long long ldd, float alpha, float beta) {
+template <typename CONFIG>
+__global__ void __launch_bounds__(CONFIG::BM / CONFIG::WM * (CONFIG::BN / CONFIG::WN) * 32, 1)
+    simt_half2(const __grid_constant__ GemmParams<SimtOperation<CONFIG>> params) {
+    using OUT = typename CONFIG::OUT;
+    constexpr bool B_COLUMN_MAJOR = CONFIG::B_COLUMN_MAJOR;
+    constexpr int B_WIDTH = CONFIG::B_WIDTH, D_WIDTH = CONFIG::D_WIDTH, BM = CONFIG::BM, BN = CONFIG::BN,
+                  BK = CONFIG::BK, WM = CONFIG::WM, WN = CONFIG::WN, TM = CONFIG::TM, TN = CONFIG::TN;
+    const auto [a, b, c, d, m, n, k, lda, ldb, ldc, ldd, alpha, beta] = params.values();
     using TILE = RegisterTile<__half, BM, BN, WM, WN, TM, TN>;
     using A_OPERAND = TransposedOperand<__half, __half, BM, BK, TILE::THREADS>;
     using B_OPERAND = typename SelectOperand<B_COLUMN_MAJOR, __half, __half, BN, BK, TILE::THREADS, B_WIDTH>::type;
@@ -26,7 +30,7 @@ __global__ void __launch_bounds__(BM / WM * (BN / WN) * 32, 1)
     A_OPERAND a_operand(a, lda, origin.row, m);
     B_OPERAND b_operand(b, ldb, origin.column, n);
 
-    __half2 sum[TM][TN / 2] = {};
+    __half2 accumulators[TM][TN / 2] = {};
     const int tiles = tiles_along(k, BK), ragged = k - (tiles - 1) * BK;
 #pragma unroll 1
     for (int tile = 0; tile < tiles; ++tile) {
@@ -50,7 +54,7 @@ __global__ void __launch_bounds__(BM / WM * (BN / WN) * 32, 1)
                 const __half2 b_pair = __halves2half2(b_fragment[j], b_fragment[j + 1]);
 #pragma unroll
                 for (int i = 0; i < TM; ++i)
-                    sum[i][j / 2] = __hfma2(__half2half2(a_fragment[i]), b_pair, sum[i][j / 2]);
+                    accumulators[i][j / 2] = __hfma2(__half2half2(a_fragment[i]), b_pair, accumulators[i][j / 2]);
             }
         }
         __syncthreads();
@@ -61,8 +65,8 @@ __global__ void __launch_bounds__(BM / WM * (BN / WN) * 32, 1)
     for (int i = 0; i < TM; ++i)
 #pragma unroll
         for (int j = 0; j < TN; j += 2) {
-            elements[i][j] = __low2half(sum[i][j / 2]);
-            elements[i][j + 1] = __high2half(sum[i][j / 2]);
+            elements[i][j] = __low2half(accumulators[i][j / 2]);
+            elements[i][j + 1] = __high2half(accumulators[i][j / 2]);
         }
     store_registers<TILE, D_WIDTH>(elements, c, d, origin.row + TILE::first_row(), origin.column + TILE::first_column(),
                                    m, n, ldc, ldd, alpha, beta);

@@ -1,33 +1,37 @@
 // simt-naive: one thread, one element. Every operand element comes from global memory each time it is needed.
 #pragma once
 
-#include "tile/scale.cuh"
+#include "simt/operation.cuh"
 
 namespace warptile {
 
 // A block of BM x BN threads computes a BM x BN tile of D. Threads that are neighbours in a warp are neighbours in
 // a row of D, so their loads of a row-major B coalesce and their loads of A are one broadcast.
-template <typename ELEMENT, typename ACCUMULATOR, typename OUT, bool B_COLUMN_MAJOR, unsigned BM, unsigned BN>
-__global__ void __launch_bounds__(BM * BN)
-    simt_naive(const ELEMENT* a, const ELEMENT* b, const OUT* c, OUT* d, int m, int n, int k, long long lda,
-               long long ldb, long long ldc, long long ldd, typename Scale<ACCUMULATOR>::type alpha,
-               typename Scale<ACCUMULATOR>::type beta) {
+template <typename CONFIG>
+__global__ void __launch_bounds__(CONFIG::BM* CONFIG::BN)
+    simt_naive(const __grid_constant__ GemmParams<SimtOperation<CONFIG>> params) {
+    using ELEMENT = typename CONFIG::ELEMENT;
+    using ACCUMULATOR = typename CONFIG::ACCUMULATOR;
+    using OUT = typename CONFIG::OUT;
+    constexpr bool B_COLUMN_MAJOR = CONFIG::B_COLUMN_MAJOR;
+    constexpr unsigned BM = CONFIG::BM, BN = CONFIG::BN;
+    const auto [a, b, c, d, m, n, k, lda, ldb, ldc, ldd, alpha, beta] = params.values();
     const unsigned tiles_n = tiles_along(n, BN);
     const long long row = blockIdx.x / tiles_n * BM + threadIdx.x / BN;
     const long long column = blockIdx.x % tiles_n * BN + threadIdx.x % BN;
     if (row >= m || column >= n) return;
 
-    const ELEMENT* a_element = a + row * lda;                                  // A[row, 0]
+    const ELEMENT* a_element = a + row * lda;                                 // A[row, 0]
     const ELEMENT* b_element = b + (B_COLUMN_MAJOR ? column * ldb : column);  // B[0, column]
-    const long long b_step = B_COLUMN_MAJOR ? 1 : ldb;                         // from B[i, column] to B[i + 1, column]
+    const long long b_step = B_COLUMN_MAJOR ? 1 : ldb;                        // from B[i, column] to B[i + 1, column]
 
-    ACCUMULATOR sum = 0;
+    ACCUMULATOR accumulator = 0;
     for (int i = 0; i < k; ++i) {
-        sum += static_cast<ACCUMULATOR>(*a_element) * static_cast<ACCUMULATOR>(*b_element);
+        accumulator += static_cast<ACCUMULATOR>(*a_element) * static_cast<ACCUMULATOR>(*b_element);
         a_element += 1;
         b_element += b_step;
     }
-    d[row * ldd + column] = scaled<OUT>(sum, alpha, beta, c + (row * ldc + column));
+    d[row * ldd + column] = scaled<OUT>(accumulator, alpha, beta, c + (row * ldc + column));
 }
 
 }  // namespace warptile

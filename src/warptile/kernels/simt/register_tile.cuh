@@ -55,9 +55,9 @@ struct RegisterTile {
 // Stores a thread's accumulators, D_WIDTH of a row at once. The tile starts at (row, column) of D; n is a multiple of
 // D_WIDTH, so that a vector lies wholly inside or wholly outside.
 template <typename TILE, int D_WIDTH, typename OUT, typename ACCUMULATOR, int TM, int TN>
-__device__ __forceinline__ void store_registers(const ACCUMULATOR (&sum)[TM][TN], const OUT* c, OUT* d, long long row,
-                                                long long column, int m, int n, long long ldc, long long ldd,
-                                                typename Scale<ACCUMULATOR>::type alpha,
+__device__ __forceinline__ void store_registers(const ACCUMULATOR (&accumulators)[TM][TN], const OUT* c, OUT* d,
+                                                long long row, long long column, int m, int n, long long ldc,
+                                                long long ldd, typename Scale<ACCUMULATOR>::type alpha,
                                                 typename Scale<ACCUMULATOR>::type beta) {
     using SCALE = typename Scale<ACCUMULATOR>::type;
 #pragma unroll
@@ -72,7 +72,7 @@ __device__ __forceinline__ void store_registers(const ACCUMULATOR (&sum)[TM][TN]
             if (beta != SCALE(0)) source = *reinterpret_cast<const Vector<OUT, D_WIDTH>*>(c + (to * ldc + at));
 #pragma unroll
             for (int l = 0; l < D_WIDTH; ++l)
-                result.element[l] = scaled<OUT>(sum[i][j + l], alpha, beta, &source.element[l]);
+                result.element[l] = scaled<OUT>(accumulators[i][j + l], alpha, beta, &source.element[l]);
             *reinterpret_cast<Vector<OUT, D_WIDTH>*>(d + (to * ldd + at)) = result;
         }
     }

@@ -2,18 +2,21 @@
 // a block and not once a thread.
 #pragma once
 
-#include "tile/scale.cuh"
+#include "simt/operation.cuh"
 
 namespace warptile {
 
-// A block of BM x BN threads computes a BM x BN tile of D, one element a thread, BK elements of depth at a time.
+// A block of BM x BN threads computes a BM x BN tile of D, one element a thread, BK elements along K at a time.
 // Tiles are kept in the accumulator's type: an element is converted once, on its way in.
-template <typename ELEMENT, typename ACCUMULATOR, typename OUT, bool B_COLUMN_MAJOR, unsigned BM, unsigned BN,
-          unsigned BK>
-__global__ void __launch_bounds__(BM * BN)
-    simt_shared(const ELEMENT* a, const ELEMENT* b, const OUT* c, OUT* d, int m, int n, int k, long long lda,
-                long long ldb, long long ldc, long long ldd, typename Scale<ACCUMULATOR>::type alpha,
-                typename Scale<ACCUMULATOR>::type beta) {
+template <typename CONFIG>
+__global__ void __launch_bounds__(CONFIG::BM* CONFIG::BN)
+    simt_shared(const __grid_constant__ GemmParams<SimtOperation<CONFIG>> params) {
+    using ELEMENT = typename CONFIG::ELEMENT;
+    using ACCUMULATOR = typename CONFIG::ACCUMULATOR;
+    using OUT = typename CONFIG::OUT;
+    constexpr bool B_COLUMN_MAJOR = CONFIG::B_COLUMN_MAJOR;
+    constexpr unsigned BM = CONFIG::BM, BN = CONFIG::BN, BK = CONFIG::BK;
+    const auto [a, b, c, d, m, n, k, lda, ldb, ldc, ldd, alpha, beta] = params.values();
     constexpr unsigned THREADS = BM * BN;
     __shared__ ACCUMULATOR a_tile[BM][BK];
     // B stored as [N, K] is read along K and written down a column: the odd pitch spreads that over the banks.
@@ -23,28 +26,28 @@ __global__ void __launch_bounds__(BM * BN)
     const unsigned block_row = blockIdx.x / tiles_n * BM, block_column = blockIdx.x % tiles_n * BN;
     const unsigned thread_row = threadIdx.x / BN, thread_column = threadIdx.x % BN;
 
-    ACCUMULATOR sum = 0;
-    for (unsigned depth = 0; depth < k; depth += BK) {
+    ACCUMULATOR accumulator = 0;
+    for (unsigned k_offset = 0; k_offset < k; k_offset += BK) {
         // Neighbouring threads copy neighbours in memory; what lies outside the matrix is staged as zero.
         for (unsigned index = threadIdx.x; index < BM * BK; index += THREADS) {
             const unsigned i = index / BK, l = index % BK;
-            const long long row = block_row + i, from = depth + l;
+            const long long row = block_row + i, from = k_offset + l;
             a_tile[i][l] = static_cast<ACCUMULATOR>(row < m && from < k ? a[row * lda + from] : ELEMENT{});
         }
         for (unsigned index = threadIdx.x; index < BK * BN; index += THREADS) {
             const unsigned l = B_COLUMN_MAJOR ? index % BK : index / BN, j = B_COLUMN_MAJOR ? index / BK : index % BN;
-            const long long from = depth + l, column = block_column + j;
+            const long long from = k_offset + l, column = block_column + j;
             const long long at = B_COLUMN_MAJOR ? column * ldb + from : from * ldb + column;
             b_tile[l][j] = static_cast<ACCUMULATOR>(from < k && column < n ? b[at] : ELEMENT{});
         }
         __syncthreads();
 #pragma unroll
-        for (unsigned l = 0; l < BK; ++l) sum += a_tile[thread_row][l] * b_tile[l][thread_column];
-        __syncthreads();  // nobody overwrites a tile that a slower warp still reads
+        for (unsigned l = 0; l < BK; ++l) accumulator += a_tile[thread_row][l] * b_tile[l][thread_column];
+        __syncthreads();  // no thread overwrites a tile that a slower warp still reads
     }
 
     const long long row = block_row + thread_row, column = block_column + thread_column;
-    if (row < m && column < n) d[row * ldd + column] = scaled<OUT>(sum, alpha, beta, c + (row * ldc + column));
+    if (row < m && column < n) d[row * ldd + column] = scaled<OUT>(accumulator, alpha, beta, c + (row * ldc + column));
 }
 
 }  // namespace warptile

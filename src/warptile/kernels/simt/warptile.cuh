@@ -3,31 +3,37 @@
 // cp.async while earlier ones are used; fragments are read one k ahead.
 #pragma once
 
+#include "simt/operation.cuh"
 #include "simt/register_tile.cuh"
-#include "simt/staging.cuh"
+#include "simt/operand_staging.cuh"
 
 namespace warptile {
 
-// sum += a * b, every element of one fragment with every element of the other. Odd columns run backwards, so that two
-// multiply-adds in a row share an operand, which the register file then need not deliver twice.
+// accumulators += a * b, every element of one fragment with every element of the other. Odd columns run backwards, so
+// that two multiply-adds in a row share an operand, which the register file then need not deliver twice.
 template <typename ACCUMULATOR, int TM, int TN>
-__device__ __forceinline__ void outer_product(ACCUMULATOR (&sum)[TM][TN], const ACCUMULATOR (&a)[TM],
+__device__ __forceinline__ void outer_product(ACCUMULATOR (&accumulators)[TM][TN], const ACCUMULATOR (&a)[TM],
                                               const ACCUMULATOR (&b)[TN]) {
 #pragma unroll
     for (int j = 0; j < TN; ++j)
 #pragma unroll
         for (int step = 0; step < TM; ++step) {
             const int i = j % 2 ? TM - 1 - step : step;
-            sum[i][j] += a[i] * b[j];
+            accumulators[i][j] += a[i] * b[j];
         }
 }
 
-template <typename ELEMENT, typename ACCUMULATOR, typename OUT, bool B_COLUMN_MAJOR, int B_WIDTH, int D_WIDTH, int BM,
-          int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int MIN_BLOCKS, int GROUP>
-__global__ void __launch_bounds__(BM / WM * (BN / WN) * 32, MIN_BLOCKS)
-    simt_warptile(const ELEMENT* a, const ELEMENT* b, const OUT* c, OUT* d, int m, int n, int k, long long lda,
-                  long long ldb, long long ldc, long long ldd, typename Scale<ACCUMULATOR>::type alpha,
-                  typename Scale<ACCUMULATOR>::type beta) {
+template <typename CONFIG>
+__global__ void __launch_bounds__(CONFIG::BM / CONFIG::WM * (CONFIG::BN / CONFIG::WN) * 32, CONFIG::MIN_BLOCKS)
+    simt_warptile(const __grid_constant__ GemmParams<SimtOperation<CONFIG>> params) {
+    using ELEMENT = typename CONFIG::ELEMENT;
+    using ACCUMULATOR = typename CONFIG::ACCUMULATOR;
+    using OUT = typename CONFIG::OUT;
+    constexpr bool B_COLUMN_MAJOR = CONFIG::B_COLUMN_MAJOR;
+    constexpr int B_WIDTH = CONFIG::B_WIDTH, D_WIDTH = CONFIG::D_WIDTH, BM = CONFIG::BM, BN = CONFIG::BN,
+                  BK = CONFIG::BK, WM = CONFIG::WM, WN = CONFIG::WN, TM = CONFIG::TM, TN = CONFIG::TN,
+                  STAGES = CONFIG::STAGES, GROUP = CONFIG::GROUP;
+    const auto [a, b, c, d, m, n, k, lda, ldb, ldc, ldd, alpha, beta] = params.values();
     using TILE = RegisterTile<ACCUMULATOR, BM, BN, WM, WN, TM, TN>;
     using A_OPERAND = TransposedOperand<ELEMENT, ACCUMULATOR, BM, BK, TILE::THREADS>;
     using B_OPERAND =
@@ -43,7 +49,7 @@ __global__ void __launch_bounds__(BM / WM * (BN / WN) * 32, MIN_BLOCKS)
     A_OPERAND a_operand(a, lda, origin.row, m);
     B_OPERAND b_operand(b, ldb, origin.column, n);
 
-    // The ragged tile comes first: all the others are whole, and the main loop needs no predicates.
+    // The ragged tile comes first: all the others are whole, and the mainloop needs no predicates.
     const int tiles = tiles_along(k, BK), ragged = k - (tiles - 1) * BK;
     if (tiles > 0) {
         a_operand.template stage<false>(stages, ragged);
@@ -67,7 +73,7 @@ __global__ void __launch_bounds__(BM / WM * (BN / WN) * 32, MIN_BLOCKS)
     ACCUMULATOR* write = stages + (STAGES - 1) * STAGE;
     int reading = 0, writing = STAGES - 1;
 
-    ACCUMULATOR sum[TM][TN] = {};
+    ACCUMULATOR accumulators[TM][TN] = {};
     ACCUMULATOR a_fragment[2][TM], b_fragment[2][TN];
     if (tiles > 0) {
         TILE::template load<TILE::LANES_M>(a_fragment[0], a_read);
@@ -102,12 +108,12 @@ __global__ void __launch_bounds__(BM / WM * (BN / WN) * 32, MIN_BLOCKS)
                 }
                 commit_copies();  // an empty group at the end, so that the count of groups still holds
             }
-            outer_product(sum, a_fragment[now], b_fragment[now]);
+            outer_product(accumulators, a_fragment[now], b_fragment[now]);
         }
     }
 
-    store_registers<TILE, D_WIDTH>(sum, c, d, origin.row + TILE::first_row(), origin.column + TILE::first_column(), m, n,
-                                   ldc, ldd, alpha, beta);
+    store_registers<TILE, D_WIDTH>(accumulators, c, d, origin.row + TILE::first_row(),
+                                   origin.column + TILE::first_column(), m, n, ldc, ldd, alpha, beta);
 }
 
 }  // namespace warptile

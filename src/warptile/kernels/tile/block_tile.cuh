@@ -3,7 +3,7 @@
 
 namespace warptile {
 
-// A block computes BM x BN of D, BK units of depth at a time; each of its warps owns WM x WN of that.
+// A block computes BM x BN of D, BK units along K at a time; each of its warps owns WM x WN of that.
 template <int BM_, int BN_, int BK_, int WM_, int WN_>
 struct Tile {
     static constexpr int BM = BM_, BN = BN_, BK = BK_, WM = WM_, WN = WN_;

@@ -15,10 +15,13 @@ inline constexpr int ELEMENTS_IN<uint4_packed> = 2;
 template <>
 inline constexpr int ELEMENTS_IN<bit_packed> = 8;
 
-// D[m, n] = alpha * A[m, k] * B[k, n] + beta * C[m, n]. The kernels' parameters, with k, lda and ldb in units.
+// D[m, n] = alpha * A[m, k] * B[k, n] + beta * C[m, n]: what every kernel takes, as one `__grid_constant__` struct or
+// as the first member of one. k, lda and ldb are in storage units. The host writes these members in this order
+// (rungs/kernel_spec.py, `gemm_members`).
 template <typename OPERATION>
-struct Gemm {
+struct GemmParams {
     using ELEMENT = typename OPERATION::ELEMENT;
+    using ACCUMULATOR = typename OPERATION::ACCUMULATOR;
     using OUT = typename OPERATION::OUT;
     using SCALE = typename OPERATION::SCALE;
 
@@ -30,20 +33,20 @@ struct Gemm {
     long long lda, ldb, ldc, ldd;
     SCALE alpha, beta;
 
-    __device__ __forceinline__ Gemm(const ELEMENT* a, const ELEMENT* b, const OUT* c, OUT* d, int m, int n, int k,
-                                    long long lda, long long ldb, long long ldc, long long ldd, SCALE alpha, SCALE beta)
-        : a(a), b(b), c(c), d(d), m(m), n(n), k(k / OPERATION::ELEMENTS_PER_UNIT),
-          lda(lda / OPERATION::ELEMENTS_PER_UNIT), ldb(ldb / OPERATION::ELEMENTS_PER_UNIT), ldc(ldc), ldd(ldd),
-          alpha(alpha), beta(beta) {}
-
-    // Address of A[row, depth].
-    __device__ __forceinline__ const ELEMENT* a_at(int row, int depth) const {
-        return OPERATION::A_COLUMN_MAJOR ? a + depth * lda + row : a + row * lda + depth;
+    // The members as values. A kernel that reads them through its parameter's address instead, or copies the struct as
+    // a whole, makes the compiler load them again behind every asm statement.
+    __device__ __forceinline__ GemmParams values() const {
+        return {a, b, c, d, m, n, k, lda, ldb, ldc, ldd, alpha, beta};
     }
 
-    // Address of B[depth, column].
-    __device__ __forceinline__ const ELEMENT* b_at(int depth, int column) const {
-        return OPERATION::B_COLUMN_MAJOR ? b + column * ldb + depth : b + depth * ldb + column;
+    // Address of A[row, k_offset].
+    __device__ __forceinline__ const ELEMENT* a_at(int row, int k_offset) const {
+        return OPERATION::A_COLUMN_MAJOR ? a + k_offset * lda + row : a + row * lda + k_offset;
+    }
+
+    // Address of B[k_offset, column].
+    __device__ __forceinline__ const ELEMENT* b_at(int k_offset, int column) const {
+        return OPERATION::B_COLUMN_MAJOR ? b + column * ldb + k_offset : b + k_offset * ldb + column;
     }
 };
 

@@ -1,59 +1,61 @@
-// From shared memory into the registers that mma.sync wants, for every type and both majors.
+// From shared memory into the registers that mma.sync wants, for every type and both layouts.
 //
-// Warps load *slabs*: 16 rows of A (one fragment) or 16 columns of B (two fragments), one step deep. Of a slab a lane
-// holds rows g and g + 8, g = lane / 4, and depths that depend on t = lane % 4. Which row of the matrix stands in which
-// row of a slab is free as long as the epilogue knows (`Placement`), and so is the order of K as long as A and B have
-// the same: that freedom is what makes 16-byte loads without bank conflicts out of every layout.
+// Warps load *16-tiles*: 16 rows of A (one fragment) or 16 columns of B (two fragments), one k-block deep. Of a 16-tile
+// a lane holds rows g and g + 8, g = lane / 4, and offsets along K that depend on t = lane % 4. Which row of the matrix
+// is which row of a 16-tile is free, as long as the epilogue knows (`Placement`); so is the order of K, as long as A
+// and B have the same. That freedom gives every layout 16-byte loads without bank conflicts.
 #pragma once
 
-#include "ptx/matrix_move.cuh"
-#include "ptx/shared.cuh"
+#include "ptx/ldmatrix.cuh"
+#include "ptx/shared_memory.cuh"
 #include "tile/block_tile.cuh"
 #include "tile/mma_operation.cuh"
 #include "tile/panels.cuh"
 
 namespace warptile {
 
-// Exchanges 16-byte chunks so that lanes 8 q .. 8 q + 7, which load together, meet chunks (rows) q and q + 4.
+// Exchanges 16-byte chunks so that lanes 8 q .. 8 q + 7, which load together, access chunks (rows) q and q + 4.
 __device__ __forceinline__ constexpr int interleaved(int g) { return g / 2 + g % 2 * 4; }
 
-// Which of the warp tile's rows (columns) stands in row `index` of half `half` of slab `slab`.
+// Which of the warp tile's rows (columns) is row `index` of half `half` of 16-tile `tile16`.
 template <int UNIT_BYTES, bool K_MAJOR>
 struct Placement {
-    static constexpr int SLABS = UNIT_BYTES == 4 && !K_MAJOR ? 2 : 1;  // slabs that are loaded together
+    static constexpr int TILES16 = UNIT_BYTES == 4 && !K_MAJOR ? 2 : 1;  // 16-tiles that are loaded together
     // Whether columns 2 t and 2 t + 1 of a fragment are neighbours in the matrix.
     static constexpr bool NEIGHBOURS = UNIT_BYTES == 2 || (UNIT_BYTES < 8 && K_MAJOR);
 
-    static __device__ __forceinline__ constexpr int at(int slab, int half, int index) {
-        if (UNIT_BYTES == 8 && K_MAJOR) return 16 * slab + 8 * half + interleaved(index);
-        if (K_MAJOR || UNIT_BYTES == 2) return 16 * slab + 8 * half + index;
-        if (UNIT_BYTES == 4) return slab / 2 * 32 + 4 * interleaved(index) + slab % 2 * 2 + half;
-        return 16 * slab + 2 * index + half;
+    static __device__ __forceinline__ constexpr int at(int tile16, int half, int index) {
+        if (UNIT_BYTES == 8 && K_MAJOR) return 16 * tile16 + 8 * half + interleaved(index);
+        if (K_MAJOR || UNIT_BYTES == 2) return 16 * tile16 + 8 * half + index;
+        if (UNIT_BYTES == 4) return tile16 / 2 * 32 + 4 * interleaved(index) + tile16 % 2 * 2 + half;
+        return 16 * tile16 + 2 * index + half;
     }
 };
 
-// TF32 keeps 10 of float's 23 fraction bits: round to nearest here, the tensor core would only cut them off.
+// TF32 keeps 10 of float's 23 fraction bits: round to nearest here, the tensor core would only truncate them.
 __device__ __forceinline__ unsigned rounded_to_tf32(unsigned word) {
     unsigned result;
     asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(result) : "f"(__uint_as_float(word)));
     return result;
 }
 
-// Loads one operand's slabs of a warp. FOR_A says how the words of a slab are ordered: A's are half + 2 * part, where
-// part counts along K; B's are part + PARTS * half, two fragments after each other.
-template <typename PANELS, bool FOR_A, int STEP_BYTES = 32>
-struct SlabReader {
+// Loads one operand's 16-tiles of a warp. FOR_A says how the words of a 16-tile are ordered: A's are half + 2 * part,
+// where part counts along K; B's are part + PARTS * half, two fragments after each other. ROUND_TF32: words in shared
+// memory are float's, to be rounded. (TMA rounds those that it copies.)
+template <typename PANELS, bool FOR_A, int K_BLOCK_BYTES = 32, bool ROUND_TF32 = true>
+struct FragmentLoader {
     static constexpr int SIZE = PANELS::UNIT_BYTES;
     static constexpr bool K_MAJOR = PANELS::K_MAJOR, DOUBLE = SIZE == 8;
     using WORD = typename Choice<DOUBLE, double, unsigned>::type;
     using PLACEMENT = Placement<SIZE, K_MAJOR>;
-    static constexpr int PARTS = STEP_BYTES / (DOUBLE ? 32 : 16), WORDS = 2 * PARTS, STEP_LINES = STEP_BYTES / SIZE;
+    static constexpr int PARTS = K_BLOCK_BYTES / (DOUBLE ? 32 : 16), WORDS = 2 * PARTS,
+                         K_BLOCK_LINES = K_BLOCK_BYTES / SIZE;
 
     unsigned from;       // what this lane reads first, in the panels
     unsigned selectors;  // 8-bit, not K-major: how bytes are picked for the first half; for the second half plus 0x1111
 
     // `start` is the warp's first row (column) in the block tile.
-    __device__ __forceinline__ explicit SlabReader(int start) : selectors(0) {
+    __device__ __forceinline__ explicit FragmentLoader(int start) : selectors(0) {
         const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, matrix = lane / 8, row = lane % 8;
         const int half = FOR_A ? matrix % 2 : matrix / 2, part = FOR_A ? matrix / 2 : matrix % 2;
         const int byte = start * SIZE;
@@ -74,13 +76,14 @@ struct SlabReader {
         }
     }
 
-    // Loads PLACEMENT::SLABS slabs from number `slab` on into `words`, at step `step` of the stage at `stage`.
-    __device__ __forceinline__ void load(WORD* words, unsigned stage, int slab, int step) const {
+    // Loads PLACEMENT::TILES16 16-tiles from number `tile16` on into `words`, at k-block `k_block` of the stage at
+    // `stage`.
+    __device__ __forceinline__ void load(WORD* words, unsigned stage, int tile16, int k_block) const {
         constexpr int ROW_BYTES = PANELS::ROW_BYTES, PANEL_BYTES = PANELS::PANEL_BYTES;
         if constexpr (K_MAJOR) {
-            const int byte = step * STEP_BYTES;
+            const int byte = k_block * K_BLOCK_BYTES;
             const unsigned address =
-                stage + (from ^ byte % ROW_BYTES) + byte / ROW_BYTES * PANEL_BYTES + slab * 16 * ROW_BYTES;
+                stage + (from ^ byte % ROW_BYTES) + byte / ROW_BYTES * PANEL_BYTES + tile16 * 16 * ROW_BYTES;
             if constexpr (DOUBLE) {
 #pragma unroll
                 for (int half = 0; half < 2; ++half)
@@ -88,7 +91,7 @@ struct SlabReader {
                     for (int pair = 0; pair < PARTS / 2; ++pair) {
                         // Chunks t and 4 + t of a row: K 2 t, 2 t + 1 and 8 + 2 t, 9 + 2 t.
                         double two[2];
-                        load_shared(two, (address ^ pair * 64) + half * 8 * ROW_BYTES);
+                        ld_shared(two, (address ^ pair * 64) + half * 8 * ROW_BYTES);
                         put(words, half, 2 * pair, two[0]);
                         put(words, half, 2 * pair + 1, two[1]);
                     }
@@ -96,15 +99,15 @@ struct SlabReader {
                 load_four<false>(words, address);
             }
         } else {
-            const int byte = slab * 16 * SIZE;
-            const unsigned address =
-                stage + (from ^ byte % ROW_BYTES) + byte / ROW_BYTES * PANEL_BYTES + step * STEP_LINES * ROW_BYTES;
+            const int byte = tile16 * 16 * SIZE;
+            const unsigned address = stage + (from ^ byte % ROW_BYTES) + byte / ROW_BYTES * PANEL_BYTES +
+                                     k_block * K_BLOCK_LINES * ROW_BYTES;
             if constexpr (DOUBLE) {
 #pragma unroll
                 for (int part = 0; part < PARTS; ++part) {
                     // Line 2 t + part % 2 + part / 2 * 8, of which an odd one has its chunks exchanged.
                     double two[2];
-                    load_shared(two, swapped(address, part % 2, 16) + (part % 2 + part / 2 * 8) * ROW_BYTES);
+                    ld_shared(two, swapped(address, part % 2, 16) + (part % 2 + part / 2 * 8) * ROW_BYTES);
                     put(words, 0, part, two[0]);
                     put(words, 1, part, two[1]);
                 }
@@ -112,27 +115,27 @@ struct SlabReader {
                 load_four<true>(words, address);
             } else if constexpr (SIZE == 1) {
                 unsigned pairs[4];
-                load_matrices<true>(pairs, address);
+                ldmatrix_x4<true>(pairs, address);
 #pragma unroll
                 for (int part = 0; part < PARTS; ++part)
 #pragma unroll
                     for (int half = 0; half < 2; ++half)
                         put(words, half, part,
-                            permute_bytes(pairs[2 * part], pairs[2 * part + 1], selectors + half * 0x1111));
+                            __byte_perm(pairs[2 * part], pairs[2 * part + 1], selectors + half * 0x1111));
             } else {
 #pragma unroll
                 for (int part = 0; part < PARTS; ++part) {
                     // Line t + 4 * part, which has its chunks exchanged by four more.
                     unsigned four[4];
-                    load_shared(four, swapped(address, part, 64) + part * 4 * ROW_BYTES);
+                    ld_shared(four, swapped(address, part, 64) + part * 4 * ROW_BYTES);
 #pragma unroll
                     for (int i = 0; i < 4; ++i) put(words + i / 2 * WORDS, i % 2, part, four[i]);
                 }
             }
         }
-        if constexpr (SIZE == 4) {
+        if constexpr (SIZE == 4 && ROUND_TF32) {
 #pragma unroll
-            for (int i = 0; i < PLACEMENT::SLABS * WORDS; ++i) words[i] = rounded_to_tf32(words[i]);
+            for (int i = 0; i < PLACEMENT::TILES16 * WORDS; ++i) words[i] = rounded_to_tf32(words[i]);
         }
     }
 
@@ -148,30 +151,30 @@ struct SlabReader {
     template <bool TRANSPOSED>
     static __device__ __forceinline__ void load_four(WORD* words, unsigned address) {
         unsigned four[4];
-        load_matrices<TRANSPOSED>(four, address);
+        ldmatrix_x4<TRANSPOSED>(four, address);
 #pragma unroll
         for (int i = 0; i < 4; ++i) words[i] = four[i];
     }
 };
 
-// The fragments of one step of a warp tile.
+// The fragments of one k-block of a warp tile.
 template <typename OPERATION, typename TILE>
 struct MmaFragments {
-    static constexpr int SLABS_A = TILE::WM / 16, SLABS_B = TILE::WN / 16;
-    static_assert(TILE::WM % 16 == 0 && TILE::WN % 16 == 0, "a warp tile is whole slabs of 16");
-    typename OPERATION::WORD a[SLABS_A][OPERATION::A_WORDS];
-    typename OPERATION::WORD b[2 * SLABS_B][OPERATION::B_WORDS];
+    static constexpr int TILES16_A = TILE::WM / 16, TILES16_B = TILE::WN / 16;
+    static_assert(TILE::WM % 16 == 0 && TILE::WN % 16 == 0, "a warp tile is whole tiles16 of 16");
+    typename OPERATION::WORD a[TILES16_A][OPERATION::A_WORDS];
+    typename OPERATION::WORD b[2 * TILES16_B][OPERATION::B_WORDS];
 };
 
 // Reads a warp's fragments out of stages.
-template <typename OPERATION, typename TILE, bool SWIZZLED>
-struct MmaReader {
+template <typename OPERATION, typename TILE, bool SWIZZLED, bool ROUND_TF32 = true>
+struct MmaFragmentLoader {
     using STAGE = MmaStage<OPERATION, TILE, SWIZZLED>;
-    using READER_A = SlabReader<typename STAGE::A, true, OPERATION::STEP_BYTES>;
-    using READER_B = SlabReader<typename STAGE::B, false, OPERATION::STEP_BYTES>;
-    static constexpr int TOGETHER_A = READER_A::PLACEMENT::SLABS, TOGETHER_B = READER_B::PLACEMENT::SLABS;
+    using LOADER_A = FragmentLoader<typename STAGE::A, true, OPERATION::K_BLOCK_BYTES, ROUND_TF32>;
+    using LOADER_B = FragmentLoader<typename STAGE::B, false, OPERATION::K_BLOCK_BYTES, ROUND_TF32>;
+    static constexpr int TOGETHER_A = LOADER_A::PLACEMENT::TILES16, TOGETHER_B = LOADER_B::PLACEMENT::TILES16;
     using FRAGMENTS = MmaFragments<OPERATION, TILE>;
-    static_assert(FRAGMENTS::SLABS_A % TOGETHER_A == 0 && FRAGMENTS::SLABS_B % TOGETHER_B == 0,
+    static_assert(FRAGMENTS::TILES16_A % TOGETHER_A == 0 && FRAGMENTS::TILES16_B % TOGETHER_B == 0,
                   "TF32 operands that are not K-major are loaded 32 rows (columns) at a time");
     static __device__ constexpr bool fits(int bytes) { return bytes % 128 == 0 || 128 % bytes == 0; }
     static_assert(STAGE::A::K_MAJOR || fits(TILE::WM * sizeof(typename OPERATION::ELEMENT)),
@@ -179,33 +182,34 @@ struct MmaReader {
     static_assert(STAGE::B::K_MAJOR || fits(TILE::WN * sizeof(typename OPERATION::ELEMENT)),
                   "a warp's part of a line is whole panels, or a panel is whole parts");
 
-    READER_A a;
-    READER_B b;
+    LOADER_A a;
+    LOADER_B b;
 
-    __device__ __forceinline__ MmaReader() : a(TILE::warp_row()), b(TILE::warp_column()) {}
+    __device__ __forceinline__ MmaFragmentLoader() : a(TILE::warp_row()), b(TILE::warp_column()) {}
 
-    // Rows of A: TOGETHER_A slabs from number `slab` on.
-    __device__ __forceinline__ void load_a(typename OPERATION::WORD* words, unsigned stage, int slab, int step) const {
-        a.load(words, stage, slab, step);
+    // Rows of A: TOGETHER_A 16-tiles from number `tile16` on.
+    __device__ __forceinline__ void load_a(typename OPERATION::WORD* words, unsigned stage, int tile16,
+                                           int k_block) const {
+        a.load(words, stage, tile16, k_block);
     }
 
     // Columns of B, in LOADS_B loads: number `load` of them, or all.
-    static constexpr int LOADS_B = FRAGMENTS::SLABS_B / TOGETHER_B;
+    static constexpr int LOADS_B = FRAGMENTS::TILES16_B / TOGETHER_B;
     __device__ __forceinline__ void load_b(typename OPERATION::WORD (&words)[TILE::WN / 8][OPERATION::B_WORDS],
-                                           unsigned stage, int load, int step) const {
-        b.load(&words[2 * TOGETHER_B * load][0], stage + STAGE::B_OFFSET, TOGETHER_B * load, step);
+                                           unsigned stage, int load, int k_block) const {
+        b.load(&words[2 * TOGETHER_B * load][0], stage + STAGE::B_OFFSET, TOGETHER_B * load, k_block);
     }
     __device__ __forceinline__ void load_b(typename OPERATION::WORD (&words)[TILE::WN / 8][OPERATION::B_WORDS],
-                                           unsigned stage, int step) const {
+                                           unsigned stage, int k_block) const {
 #pragma unroll
-        for (int load = 0; load < LOADS_B; ++load) load_b(words, stage, load, step);
+        for (int load = 0; load < LOADS_B; ++load) load_b(words, stage, load, k_block);
     }
 
-    __device__ __forceinline__ void load(FRAGMENTS& fragments, unsigned stage, int step) const {
+    __device__ __forceinline__ void load(FRAGMENTS& fragments, unsigned stage, int k_block) const {
 #pragma unroll
-        for (int slab = 0; slab < FRAGMENTS::SLABS_A; slab += TOGETHER_A)
-            load_a(&fragments.a[slab][0], stage, slab, step);
-        load_b(fragments.b, stage, step);
+        for (int tile16 = 0; tile16 < FRAGMENTS::TILES16_A; tile16 += TOGETHER_A)
+            load_a(&fragments.a[tile16][0], stage, tile16, k_block);
+        load_b(fragments.b, stage, k_block);
     }
 };
 
@@ -224,13 +228,13 @@ struct MmaAccumulators {
                 for (int r = 0; r < OPERATION::C_REGISTERS; ++r) at[i][j][r] = 0;
     }
 
-    // Adds the products of one slab of A; every other row of fragments goes backwards, so that the fragment of B at
+    // Issues the MMAs of one 16-tile of A; every other row of fragments goes backwards, so that the fragment of B at
     // which a row ends is the one at which the next begins.
     __device__ __forceinline__ void multiply_row(int i, const typename OPERATION::WORD* a,
                                                  const typename OPERATION::WORD (&b)[COLUMNS][OPERATION::B_WORDS]) {
 #pragma unroll
-        for (int step = 0; step < COLUMNS; ++step) {
-            const int j = i % 2 ? COLUMNS - 1 - step : step;
+        for (int number = 0; number < COLUMNS; ++number) {
+            const int j = i % 2 ? COLUMNS - 1 - number : number;
             OPERATION::multiply(at[i][j], a, b[j]);
         }
     }

@@ -13,7 +13,7 @@ template <int BYTES_>
 struct PacketCopy {
     static constexpr int BYTES = BYTES_;
     static __device__ __forceinline__ void whole(unsigned shared, const char* global) {
-        store_shared(shared, *reinterpret_cast<const Packet<BYTES>*>(global));
+        st_shared(shared, *reinterpret_cast<const Packet<BYTES>*>(global));
     }
     // Only the first `valid` bytes, a multiple of UNIT, are there; the rest becomes zero.
     template <int UNIT>
@@ -21,19 +21,19 @@ struct PacketCopy {
         if (valid >= BYTES) {
             whole(shared, global);
         } else if (valid <= 0) {
-            store_shared(shared, Packet<BYTES>{});
+            st_shared(shared, Packet<BYTES>{});
         } else {
 #pragma unroll
             for (int byte = 0; byte < BYTES; byte += UNIT) {
                 Packet<UNIT> unit{};
                 if (byte < valid) unit = *reinterpret_cast<const Packet<UNIT>*>(global + byte);
-                store_shared(shared + byte, unit);
+                st_shared(shared + byte, unit);
             }
         }
     }
 };
 
-// BYTES by cp.async, through no register. Operands that are aligned to less than its 4 bytes are copied synchronously:
+// BYTES by cp.async, bypassing registers. Operands that are aligned to less than its 4 bytes are copied synchronously:
 // the barrier that follows every wait makes those visible as well.
 template <int BYTES_>
 struct AsyncPacketCopy {
@@ -61,17 +61,17 @@ struct AccessBytes {
     static constexpr int A = A_, B = B_, D = D_;
 };
 
-// One operand on its way through the stages, as one thread sees it: neighbouring threads copy neighbouring packets of a
+// One operand as it is staged, as one thread sees it: neighbouring threads copy neighbouring packets of a
 // line. Tiles are staged in order of K.
 //
-// Lines past the matrix's edge are never needed: K-major, the last line is copied in their place, for D's rows
+// Lines past the matrix's edge are never needed: K-major, the last line is copied instead, for D's rows
 // (columns) that they make are not stored. The ends of lines, and lines past the end of K, are filled with zeros.
 template <typename COPY, typename PANELS, int THREADS>
-struct PanelStream {
+struct PanelIterator {
     static constexpr int UNIT = PANELS::UNIT_BYTES, LINE_PACKETS = PANELS::LINE_BYTES / COPY::BYTES;
     static constexpr int PACKETS = PANELS::LINES * LINE_PACKETS;
     static constexpr int PASSES = (PACKETS + THREADS - 1) / THREADS;
-    // With a whole number of lines a pass, a thread stays at one place of its lines.
+    // With a whole number of lines a pass, a thread stays at one offset within its lines.
     static constexpr bool STRAIGHT = THREADS % LINE_PACKETS == 0 && PACKETS % THREADS == 0;
     static constexpr int LINES_A_PASS = STRAIGHT ? THREADS / LINE_PACKETS : 0;
     // With a whole number of eight lines a pass, swizzling does the same in each.
@@ -79,23 +79,24 @@ struct PanelStream {
     // Copies that are written out one after the other: all, unless there are many, or each holds a register.
     static constexpr int AT_ONCE = COPY::BYTES < 4 ? 4 : PASSES <= 16 ? PASSES : 8;
 
-    const char* from;         // this thread's first packet of the tile that is staged next, were all of it there
-    long long line_bytes;     // from a line to the next
-    long long to_next_tile;   // bytes from a tile to the one that is staged after it
-    int line, byte;           // this thread's first packet in the tile
-    int last_line;            // K-major: the last line inside the matrix, else the number of lines left
-    int units_left;           // units of a line inside the matrix; K-major: of those that are left
-    unsigned shared_offset;   // of the first packet
+    const char* from;        // this thread's first packet of the tile that is staged next, were all of it there
+    long long line_bytes;    // from a line to the next
+    long long to_next_tile;  // bytes from a tile to the one that is staged after it
+    int line, byte;          // this thread's first packet in the tile
+    int last_line;           // K-major: the last line inside the matrix, else the number of lines left
+    int units_left;          // units of a line inside the matrix; K-major: of those that are left
+    unsigned shared_offset;  // of the first packet
 
-    // `origin` is the tile's corner in the matrix, of which `extent` rows (columns) and `depth` units of K are left.
-    __device__ __forceinline__ PanelStream(const typename PANELS::ELEMENT* origin, long long ld, int extent, int depth)
+    // `origin` is the tile's corner in the matrix, of which `extent` rows (columns) and `k_left` units of K are left.
+    __device__ __forceinline__ PanelIterator(const typename PANELS::ELEMENT* origin, long long ld, int extent,
+                                             int k_left)
         : line_bytes(ld * UNIT) {
         const int thread = threadIdx.x;
         line = thread / LINE_PACKETS;
         byte = thread % LINE_PACKETS * COPY::BYTES;
-        to_next_tile = PANELS::K_MAJOR ? PANELS::LINE_BYTES : PANELS::DEPTH * line_bytes;
-        last_line = PANELS::K_MAJOR ? min(extent, PANELS::EXTENT) - 1 : depth;
-        units_left = PANELS::K_MAJOR ? depth : extent;
+        to_next_tile = PANELS::K_MAJOR ? PANELS::LINE_BYTES : PANELS::K_EXTENT * line_bytes;
+        last_line = PANELS::K_MAJOR ? min(extent, PANELS::EXTENT) - 1 : k_left;
+        units_left = PANELS::K_MAJOR ? k_left : extent;
         from = reinterpret_cast<const char*>(origin) + line * line_bytes + byte;
         shared_offset = PANELS::offset(line, byte);
     }
@@ -117,7 +118,7 @@ struct PanelStream {
 
     // Stages the next tile, whatever of it is there.
     __device__ __forceinline__ void stage_part(unsigned panels) {
-        // Hardly unrolled: the predicates of more copies would take registers from the main loop.
+        // Hardly unrolled: the predicates of more copies would take registers from the mainloop.
 #pragma unroll 2
         for (int pass = 0; pass < PASSES; ++pass) {
             const int index = pass * THREADS + static_cast<int>(threadIdx.x);
@@ -136,9 +137,9 @@ struct PanelStream {
     __device__ __forceinline__ void advance() {
         from += to_next_tile;
         if (PANELS::K_MAJOR) {
-            units_left -= PANELS::DEPTH;
+            units_left -= PANELS::K_EXTENT;
         } else {
-            last_line -= PANELS::DEPTH;
+            last_line -= PANELS::K_EXTENT;
         }
     }
 
@@ -151,17 +152,17 @@ struct PanelStream {
 
 // Both operands of the block tile whose corner is at (row, column) of D.
 template <template <int> class COPY, typename OPERATION, typename TILE, typename ACCESS, bool SWIZZLED>
-struct MmaStream {
+struct MmaTileIterator {
     using STAGE = MmaStage<OPERATION, TILE, SWIZZLED>;
-    using STREAM_A = PanelStream<COPY<ACCESS::A>, typename STAGE::A, TILE::THREADS>;
-    using STREAM_B = PanelStream<COPY<ACCESS::B>, typename STAGE::B, TILE::THREADS>;
+    using ITERATOR_A = PanelIterator<COPY<ACCESS::A>, typename STAGE::A, TILE::THREADS>;
+    using ITERATOR_B = PanelIterator<COPY<ACCESS::B>, typename STAGE::B, TILE::THREADS>;
 
     const int tiles_k;      // tiles along K
     const int whole_tiles;  // the first tiles, which are copied without predicates
-    STREAM_A a;
-    STREAM_B b;
+    ITERATOR_A a;
+    ITERATOR_B b;
 
-    __device__ __forceinline__ MmaStream(const Gemm<OPERATION>& gemm, int row, int column)
+    __device__ __forceinline__ MmaTileIterator(const GemmParams<OPERATION>& gemm, int row, int column)
         : tiles_k(tiles_along(gemm.k, TILE::BK)),
           whole_tiles(gemm.m - row >= TILE::BM && gemm.n - column >= TILE::BN ? gemm.k / TILE::BK : 0),
           a(gemm.a_at(row, 0), gemm.lda, gemm.m - row, gemm.k),
@@ -171,7 +172,7 @@ struct MmaStream {
     // multiplication of a tile.
     template <int PARTS = 1>
     __device__ __forceinline__ void stage_whole(unsigned stage, int part = 0) {
-        constexpr int A = STREAM_A::PASSES, ALL = A + STREAM_B::PASSES;
+        constexpr int A = ITERATOR_A::PASSES, ALL = A + ITERATOR_B::PASSES;
         const int first = part * ALL / PARTS, last = (part + 1) * ALL / PARTS;
         a.stage_whole(stage, min(first, A), min(last, A));
         b.stage_whole(stage + STAGE::B_OFFSET, max(first, A) - A, max(last, A) - A);

@@ -1,4 +1,4 @@
-// Which tile of D a block computes: its number in launch order turned into a row and a column of tiles.
+// Rasterization: from a tile's number in launch order to its row and column of tiles.
 #pragma once
 
 namespace warptile {
@@ -7,8 +7,8 @@ struct TilePosition {
     int row, column;
 };
 
-// Blocks run down GROUP rows of tiles before they go on to the next column, so that the blocks that are resident at
-// one time cover a nearly square part of D and share its operands in L2. The last group may have fewer rows.
+// Tiles are numbered down GROUP rows before the next column, so that the CTAs that are resident at one time cover a
+// nearly square part of D and share its operands in L2 (threadblock swizzle). The last group may have fewer rows.
 template <int GROUP>
 __device__ __forceinline__ TilePosition grouped_tile(unsigned block, unsigned tiles_m, unsigned tiles_n) {
     const unsigned blocks_a_group = GROUP * tiles_n;

@@ -1,4 +1,4 @@
-// Questions about types that are answered while compiling.
+// Compile-time traits of types.
 #pragma once
 
 namespace warptile {

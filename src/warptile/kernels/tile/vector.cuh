@@ -11,9 +11,9 @@ struct __align__(WIDTH * sizeof(ELEMENT)) Vector {
     ELEMENT elements[WIDTH];
 };
 
-// Scales WIDTH sums and stores them at (row, column) of D with one access; C is read with one access.
-template <int WIDTH, typename SUM, typename GEMM>
-__device__ __forceinline__ void store_vector(const Vector<SUM, WIDTH>& sums, const GEMM& gemm, long long row,
+// Scales WIDTH values and stores them at (row, column) of D with one access; C is read with one access.
+template <int WIDTH, typename ACC_ELEMENT, typename GEMM>
+__device__ __forceinline__ void store_vector(const Vector<ACC_ELEMENT, WIDTH>& values, const GEMM& gemm, long long row,
                                              long long column) {
     using OUT = typename GEMM::OUT;
     Vector<OUT, WIDTH> source, result;
@@ -21,19 +21,22 @@ __device__ __forceinline__ void store_vector(const Vector<SUM, WIDTH>& sums, con
         source = *reinterpret_cast<const Vector<OUT, WIDTH>*>(gemm.c + (row * gemm.ldc + column));
 #pragma unroll
     for (int i = 0; i < WIDTH; ++i)
-        result.elements[i] = scaled<OUT>(sums.elements[i], gemm.alpha, gemm.beta, &source.elements[i]);
+        result.elements[i] = scaled<OUT, SATURATES<typename GEMM::ACCUMULATOR>>(values.elements[i], gemm.alpha,
+                                                                                gemm.beta, &source.elements[i]);
     *reinterpret_cast<Vector<OUT, WIDTH>*>(gemm.d + (row * gemm.ldd + column)) = result;
 }
 
-// The same with sums read from shared memory, with as few accesses as 16 bytes each allow.
-template <int WIDTH, typename SUM, typename GEMM>
-__device__ __forceinline__ void store_vector(const SUM* from, const GEMM& gemm, long long row, long long column) {
-    constexpr int FITS = 16 / sizeof(SUM), READ = WIDTH < FITS ? WIDTH : FITS;
-    Vector<SUM, WIDTH> sums;
+// The same with values read from shared memory, with as few accesses as 16 bytes each allow.
+template <int WIDTH, typename ACC_ELEMENT, typename GEMM>
+__device__ __forceinline__ void store_vector(const ACC_ELEMENT* from, const GEMM& gemm, long long row,
+                                             long long column) {
+    constexpr int FITS = 16 / sizeof(ACC_ELEMENT), READ = WIDTH < FITS ? WIDTH : FITS;
+    Vector<ACC_ELEMENT, WIDTH> values;
 #pragma unroll
     for (int i = 0; i < WIDTH; i += READ)
-        *reinterpret_cast<Vector<SUM, READ>*>(sums.elements + i) = *reinterpret_cast<const Vector<SUM, READ>*>(from + i);
-    store_vector(sums, gemm, row, column);
+        *reinterpret_cast<Vector<ACC_ELEMENT, READ>*>(values.elements + i) =
+            *reinterpret_cast<const Vector<ACC_ELEMENT, READ>*>(from + i);
+    store_vector(values, gemm, row, column);
 }
 
 }  // namespace warptile

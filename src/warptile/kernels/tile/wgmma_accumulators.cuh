@@ -1,110 +1,118 @@
-// A warpgroup's part of D in registers, and its products.
+// A warpgroup's accumulators and the wgmma instructions that add to them.
 #pragma once
 
 #include "tile/wgmma_operation.cuh"
-#include "tile/wgmma_panels.cuh"
+#include "tile/wgmma_smem_tile.cuh"
 
 namespace warptile {
 
-// BLOCKS blocks of 64 rows, each COLUMNS wide, as INSTRUCTION leaves them in registers; with SPREAD in `spread` order.
-template <typename INSTRUCTION_, typename SUM_, int COLUMNS, int BLOCKS_, bool SPREAD = false>
-struct WgmmaSums {
+// M64_BLOCKS blocks of 64 rows, each COLUMNS wide, in the registers in which INSTRUCTION leaves them. Along N the
+// layout repeats every eight columns (an *n8 block*). INTERLEAVED: rows are in the order of `block_row`.
+template <typename INSTRUCTION_, typename ACC_ELEMENT_, int COLUMNS, int M64_BLOCKS_, bool INTERLEAVED = false>
+struct AccumulatorTile {
     using INSTRUCTION = INSTRUCTION_;
-    using SUM = SUM_;
-    static constexpr int BLOCKS = BLOCKS_, EIGHTS = COLUMNS / 8;
-    static constexpr int REGISTERS = COLUMNS * sizeof(SUM) / 8;  // of a thread, for 64 rows
-    typename INSTRUCTION::REGISTER c[BLOCKS][REGISTERS];
+    using ACC_ELEMENT = ACC_ELEMENT_;
+    static constexpr int M64_BLOCKS = M64_BLOCKS_, N8_BLOCKS = COLUMNS / 8;
+    static constexpr int REGISTERS = COLUMNS * sizeof(ACC_ELEMENT) / 8;  // of a thread, for 64 rows
+    typename INSTRUCTION::REGISTER c[M64_BLOCKS][REGISTERS];
 
     __device__ __forceinline__ void zero() {
 #pragma unroll
-        for (int block = 0; block < BLOCKS; ++block)
+        for (int m64 = 0; m64 < M64_BLOCKS; ++m64)
 #pragma unroll
-            for (int i = 0; i < REGISTERS; ++i) c[block][i] = 0;
+            for (int i = 0; i < REGISTERS; ++i) c[m64][i] = 0;
     }
 
-    // Adds what a register stands for.
-    static __device__ __forceinline__ void add(typename INSTRUCTION::REGISTER& sum, typename INSTRUCTION::REGISTER other) {
-        if constexpr (sizeof(SUM) == 2) {
-            asm("add.rn.f16x2 %0, %0, %1;" : "+r"(sum) : "r"(other));
+    // Adds one register to another: one number, or two of float16.
+    static __device__ __forceinline__ void add(typename INSTRUCTION::REGISTER& accumulator,
+                                               typename INSTRUCTION::REGISTER other) {
+        if constexpr (sizeof(ACC_ELEMENT) == 2) {
+            asm("add.rn.f16x2 %0, %0, %1;" : "+r"(accumulator) : "r"(other));
         } else {
-            sum += other;
+            accumulator += other;
         }
     }
-    __device__ __forceinline__ void add(const WgmmaSums& others) {
+    __device__ __forceinline__ void add(const AccumulatorTile& other) {
 #pragma unroll
-        for (int block = 0; block < BLOCKS; ++block)
+        for (int m64 = 0; m64 < M64_BLOCKS; ++m64)
 #pragma unroll
-            for (int i = 0; i < REGISTERS; ++i) add(c[block][i], others.c[block][i]);
+            for (int i = 0; i < REGISTERS; ++i) add(c[m64][i], other.c[m64][i]);
     }
 
-    // Keeps the sums where they are while products are under way.
-    __device__ __forceinline__ void pin_all() {
+    // Keeps the compiler from moving accumulators to other registers while asynchronous wgmmas write them.
+    __device__ __forceinline__ void fence_operands() {
 #pragma unroll
-        for (int block = 0; block < BLOCKS; ++block) pin(c[block]);
+        for (int m64 = 0; m64 < M64_BLOCKS; ++m64) warpgroup_fence_operand(c[m64]);
     }
 
-    static __device__ __forceinline__ int row_of(int row) { return spread<SPREAD>(row); }
+    static __device__ __forceinline__ int row_of(int row) { return block_row<INTERLEAVED>(row); }
 
-    // Neighbouring sums: of a block of rows, columns 8 `eight` + 2 (lane % 4) and the next, row lane / 4 of the warp's 16,
-    // or with `half` the row eight below. PTX ISA, "Register Fragments for wgmma.mma_async": matrix D.
-    __device__ __forceinline__ void pair(int block, int eight, int half, SUM& left, SUM& right) const {
-        if constexpr (sizeof(SUM) == 2) {
+    // Two neighbouring elements of D in a block of 64 rows: columns 8 `n8` + 2 (lane % 4) and the next; row lane / 4 of
+    // the warp's 16, or with `half` the row eight below. PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16",
+    // matrix D.
+    __device__ __forceinline__ void pair(int m64, int n8, int half, ACC_ELEMENT& left, ACC_ELEMENT& right) const {
+        if constexpr (sizeof(ACC_ELEMENT) == 2) {
             union {
                 unsigned word;
-                SUM sums[2];
-            } both = {c[block][2 * eight + half]};
-            left = both.sums[0];
-            right = both.sums[1];
+                ACC_ELEMENT elements[2];
+            } both = {c[m64][2 * n8 + half]};
+            left = both.elements[0];
+            right = both.elements[1];
         } else {
-            left = c[block][4 * eight + 2 * half];
-            right = c[block][4 * eight + 2 * half + 1];
+            left = c[m64][4 * n8 + 2 * half];
+            right = c[m64][4 * n8 + 2 * half + 1];
         }
     }
 };
 
-// Sums of dense products with operands in stages; with ANY_START rows of A begin at any element.
-template <typename OPERATION, typename TILE, int BLOCKS, bool ANY_START = false>
-struct WgmmaAccumulators : WgmmaSums<Wgmma<typename OPERATION::ELEMENT, typename OPERATION::WITHIN, TILE::BN>,
-                                     typename OPERATION::SUM, TILE::BN, BLOCKS, ANY_START> {
-    static_assert(TILE::BM == 64 * BLOCKS || TILE::BM == 2 * 64 * BLOCKS, "one or two warpgroups, of blocks of 64 rows");
-    using INSTRUCTION = Wgmma<typename OPERATION::ELEMENT, typename OPERATION::WITHIN, TILE::BN>;
-    using STAGE = WgmmaStage<OPERATION, TILE, ANY_START>;
-    // Sums of some of the columns.
+// Accumulators of dense GEMMs whose operands are in stages.
+template <typename OPERATION, typename TILE, int M64_BLOCKS, bool UNALIGNED_A = false>
+struct WgmmaAccumulators
+    : AccumulatorTile<Wgmma<typename OPERATION::ELEMENT, typename OPERATION::MMA_ACCUMULATOR, TILE::BN>,
+                      typename OPERATION::ACC_ELEMENT, TILE::BN, M64_BLOCKS, UNALIGNED_A> {
+    static_assert(TILE::BM == 64 * M64_BLOCKS || TILE::BM == 2 * 64 * M64_BLOCKS,
+                  "one or two warpgroups share the rows");
+    using INSTRUCTION = Wgmma<typename OPERATION::ELEMENT, typename OPERATION::MMA_ACCUMULATOR, TILE::BN>;
+    using STAGE = WgmmaStage<OPERATION, TILE, UNALIGNED_A>;
+    // Accumulators of some of the columns.
     template <int COLUMNS>
-    using Part = WgmmaSums<INSTRUCTION, typename OPERATION::SUM, COLUMNS, BLOCKS, ANY_START>;
+    using Part = AccumulatorTile<INSTRUCTION, typename OPERATION::ACC_ELEMENT, COLUMNS, M64_BLOCKS, UNALIGNED_A>;
 
-    // Starts the products with the stage at a shared address, of rows from `first_row` of it on; a group of their own.
-    // Unless they `add`, they begin the sums anew.
-    __device__ __forceinline__ void multiply(unsigned stage, int first_row, bool add) {
-        const unsigned long long a = STAGE::A::descriptor(stage) + STAGE::A::further(first_row, 0);
+    // Issues the wgmmas of the stage at a shared address, rows from `first_row` of A on, as one group. Without
+    // `accumulate` they overwrite the accumulators.
+    __device__ __forceinline__ void multiply(unsigned stage, int first_row, bool accumulate) {
+        const unsigned long long a = STAGE::A::descriptor(stage) + STAGE::A::descriptor_offset(first_row, 0);
         const unsigned long long b = STAGE::B::descriptor(stage + STAGE::B_OFFSET);
         wgmma_fence();
 #pragma unroll
-        for (int slab = 0; slab < STAGE::A::SLABS; ++slab)
+        for (int k_block = 0; k_block < STAGE::A::K_BLOCKS; ++k_block)
 #pragma unroll
-            for (int block = 0; block < BLOCKS; ++block)
-                INSTRUCTION::template multiply<OPERATION::A_COLUMN_MAJOR, !OPERATION::B_COLUMN_MAJOR>(
-                    this->c[block], a + STAGE::A::further(64 * block, slab), b + STAGE::B::further(0, slab), slab > 0 || add);
+            for (int m64 = 0; m64 < M64_BLOCKS; ++m64)
+                INSTRUCTION::template mma_async<OPERATION::A_COLUMN_MAJOR, !OPERATION::B_COLUMN_MAJOR>(
+                    this->c[m64], a + STAGE::A::descriptor_offset(64 * m64, k_block),
+                    b + STAGE::B::descriptor_offset(0, k_block), k_block > 0 || accumulate);
         wgmma_commit_group();
     }
 
-    // The same with A in registers: a group for each 16 of depth, during which the next one's fragments are loaded. At most
-    // two groups are under way, for there are two sets of registers.
-    template <typename READER>
-    __device__ __forceinline__ void multiply(const READER& reader, unsigned stage, int first_row, bool add) {
+    // The same with A in registers: one group for each block of K, while the next block's fragments are loaded. There
+    // are two sets of registers, so that at most two groups are in flight.
+    template <typename FRAGMENT_LOADER>
+    __device__ __forceinline__ void multiply(const FRAGMENT_LOADER& loader, unsigned stage, int first_row,
+                                             bool accumulate) {
         const unsigned long long b = STAGE::B::descriptor(stage + STAGE::B_OFFSET);
-        unsigned a[2][BLOCKS][4];
+        unsigned a[2][M64_BLOCKS][4];
 #pragma unroll
-        for (int slab = 0; slab < STAGE::A::SLABS; ++slab) {
-            if (slab > 0) wgmma_wait_group<1>();
+        for (int k_block = 0; k_block < STAGE::A::K_BLOCKS; ++k_block) {
+            if (k_block > 0) wgmma_wait_group<1>();
 #pragma unroll
-            for (int block = 0; block < BLOCKS; ++block)
-                reader.load(a[slab % 2][block], stage, first_row + 64 * block, slab);
+            for (int m64 = 0; m64 < M64_BLOCKS; ++m64)
+                loader.load(a[k_block % 2][m64], stage, first_row + 64 * m64, k_block);
             wgmma_fence();
 #pragma unroll
-            for (int block = 0; block < BLOCKS; ++block)
-                INSTRUCTION::template multiply<false, !OPERATION::B_COLUMN_MAJOR>(
-                    this->c[block], a[slab % 2][block], b + STAGE::B::further(0, slab), slab > 0 || add);
+            for (int m64 = 0; m64 < M64_BLOCKS; ++m64)
+                INSTRUCTION::template mma_async<false, !OPERATION::B_COLUMN_MAJOR>(
+                    this->c[m64], a[k_block % 2][m64], b + STAGE::B::descriptor_offset(0, k_block),
+                    k_block > 0 || accumulate);
             wgmma_commit_group();
         }
     }

@@ -1,4 +1,4 @@
-// What a Hopper kernel multiplies: element types, majors, and how sums are kept.
+// What a Hopper kernel multiplies: element types, layouts, and how it accumulates.
 #pragma once
 
 #include "ptx/wgmma.cuh"
@@ -14,19 +14,19 @@ struct WgmmaOperation {
     using ELEMENT = ELEMENT_;
     using ACCUMULATOR = ACCUMULATOR_;
     using OUT = OUT_;
-    // How the instruction keeps sums, and what they are made of.
-    using WITHIN = typename Choice<SAME<ACCUMULATOR, fast_float>, float, ACCUMULATOR>::type;
-    using SUM = typename Choice<SAME<ACCUMULATOR, saturating_int>, int, WITHIN>::type;
-    using SCALE = typename Scale<SUM>::type;
+    // How the instruction accumulates, and the type of one accumulator element.
+    using MMA_ACCUMULATOR = typename Choice<SAME<ACCUMULATOR, fast_float>, float, ACCUMULATOR>::type;
+    using ACC_ELEMENT = typename Choice<SAME<ACCUMULATOR, saturating_int>, int, MMA_ACCUMULATOR>::type;
+    using SCALE = typename Scale<ACC_ELEMENT>::type;
     static constexpr int ELEMENTS_PER_UNIT = ELEMENTS_IN<ELEMENT>;
     static constexpr bool A_COLUMN_MAJOR = A_COLUMN_MAJOR_, B_COLUMN_MAJOR = B_COLUMN_MAJOR_;
     static constexpr bool D_COLUMN_MAJOR = D_COLUMN_MAJOR_;
     static constexpr bool FLOAT8 = SAME<ELEMENT, float8_e4m3> || SAME<ELEMENT, float8_e5m2>;
-    // The instruction's sums are short: those of each stage are added to others in registers.
+    // Two-level accumulation: the instruction keeps few bits of FP8 sums, so they are promoted to float32 registers.
     static constexpr bool PROMOTED = FLOAT8 && SAME<ACCUMULATOR, float>;
 };
 
-// A block computes BM x BN of D, BK units of depth at a time.
+// A CTA computes BM x BN of D in K tiles of BK units.
 template <int BM_, int BN_, int BK_>
 struct WgmmaTile {
     static constexpr int BM = BM_, BN = BN_, BK = BK_;

@@ -1,39 +1,40 @@
-// wgmma-cooperative: two warpgroups share a tile twice as large, so that each byte of B is multiplied twice as often. The
-// warps that only ask for tiles give their registers to those that hold the sums.
+// wgmma-cooperative: two warpgroups share a tile twice as large, so that each byte of B is used twice as often.
+// setmaxnreg moves registers from the producer's warps to the consumers, which hold the accumulators.
 #pragma once
 
-#include "tile/wgmma_pipeline.cuh"
-#include "tile/wgmma_store.cuh"
+#include "tile/wgmma_direct_epilogue.cuh"
+#include "tile/wgmma_mainloop.cuh"
+#include "tile/wgmma_params.cuh"
 
 namespace warptile {
 
-template <typename OPERATION, typename TILE, bool PAIRS, int STAGES>
+template <typename CONFIG>
 __global__ void __launch_bounds__(3 * WARPGROUP, 1)
-    wgmma_cooperative(const typename OPERATION::ELEMENT* a, const typename OPERATION::ELEMENT* b,
-                      const typename OPERATION::OUT* c, typename OPERATION::OUT* d, int m, int n, int k, long long lda,
-                      long long ldb, long long ldc, long long ldd, typename OPERATION::SCALE alpha,
-                      typename OPERATION::SCALE beta, const __grid_constant__ TensorMap map_a,
-                      const __grid_constant__ TensorMap map_b) {
+    wgmma_cooperative(const __grid_constant__ WgmmaParams<typename CONFIG::OPERATION> params) {
+    using OPERATION = typename CONFIG::OPERATION;
+    using TILE = typename CONFIG::TILE;
+    constexpr bool STORE_PAIRS = CONFIG::STORE_PAIRS;
+    constexpr int STAGES = CONFIG::STAGES;
+    const GemmParams<OPERATION> gemm = params.gemm.values();
     constexpr int CONSUMERS = 2, ROWS = TILE::BM / CONSUMERS;
-    using PIPELINE = WgmmaPipeline<OPERATION, TILE, STAGES>;
+    using MAINLOOP = WgmmaMainloop<OPERATION, TILE, STAGES>;
     extern __shared__ __align__(1024) unsigned char memory[];
-    const Gemm<OPERATION> gemm{a, b, c, d, m, n, k, lda, ldb, ldc, ldd, alpha, beta};
-    const int tiles_n = tiles_along(n, TILE::BN);
+    const int tiles_n = tiles_along(gemm.n, TILE::BN);
     const int row = blockIdx.x / tiles_n * TILE::BM, column = blockIdx.x % tiles_n * TILE::BN;
-    PIPELINE pipeline(memory);
-    if (threadIdx.x == 0) pipeline.ring.init(CONSUMERS);
+    MAINLOOP mainloop(memory);
+    if (threadIdx.x == 0) mainloop.pipeline.init(CONSUMERS);
     __syncthreads();
 
-    const int group = warpgroup();
+    const int group = warpgroup_index();
     if (group == 0) {
-        registers_down<24>();
-        if (threadIdx.x == 0) pipeline.fill(map_a, map_b, row, column, gemm.k);
+        setmaxnreg_dec<24>();
+        if (threadIdx.x == 0) mainloop.load(params.map_a, params.map_b, row, column, gemm.k);
     } else {
-        registers_up<240>();
+        setmaxnreg_inc<240>();
         const int first_row = (group - 1) * ROWS;
         WgmmaAccumulators<OPERATION, TILE, ROWS / 64> accumulators;
-        pipeline.multiply(accumulators, first_row, PIPELINE::steps(gemm.k), [&](int stage) { pipeline.release(stage); });
-        store_directly<PAIRS>(accumulators, gemm, row + first_row, column);
+        mainloop.mma(accumulators, first_row, MAINLOOP::k_tiles(gemm.k), [&](int stage) { mainloop.release(stage); });
+        store_directly<STORE_PAIRS>(accumulators, gemm, row + first_row, column);
     }
 }
 

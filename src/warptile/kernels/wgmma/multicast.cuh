@@ -1,66 +1,69 @@
-// wgmma-multicast: two blocks whose tiles lie below each other need the same columns of B. As a cluster they load half of
-// them each, and the copy engine writes what it reads once into the shared memory of both.
+// wgmma-multicast: two CTAs with tiles below each other need the same columns of B. As a cluster they load one half
+// each, and TMA multicasts it: what is read once is written to the shared memory of both.
 #pragma once
 
 #include "ptx/cluster.cuh"
-#include "tile/wgmma_pipeline.cuh"
-#include "tile/wgmma_schedule.cuh"
-#include "tile/wgmma_store.cuh"
+#include "tile/tile_scheduler.cuh"
+#include "tile/wgmma_direct_epilogue.cuh"
+#include "tile/wgmma_mainloop.cuh"
+#include "tile/wgmma_params.cuh"
 
 namespace warptile {
 
-template <typename OPERATION, typename TILE, bool PAIRS, int STAGES, int GROUP>
+template <typename CONFIG>
 __global__ void __launch_bounds__(3 * WARPGROUP, 1)
-    wgmma_multicast(const typename OPERATION::ELEMENT* a, const typename OPERATION::ELEMENT* b,
-                    const typename OPERATION::OUT* c, typename OPERATION::OUT* d, int m, int n, int k, long long lda,
-                    long long ldb, long long ldc, long long ldd, typename OPERATION::SCALE alpha,
-                    typename OPERATION::SCALE beta, const __grid_constant__ TensorMap map_a,
-                    const __grid_constant__ TensorMap map_b) {
-    constexpr int CONSUMERS = 2, ROWS = TILE::BM / CONSUMERS, BLOCKS = 2;
-    constexpr unsigned short BOTH = (1 << BLOCKS) - 1;
-    using PIPELINE = WgmmaPipeline<OPERATION, TILE, STAGES>;
-    using STAGE = typename PIPELINE::STAGE;
+    wgmma_multicast(const __grid_constant__ WgmmaParams<typename CONFIG::OPERATION> params) {
+    using OPERATION = typename CONFIG::OPERATION;
+    using TILE = typename CONFIG::TILE;
+    constexpr bool STORE_PAIRS = CONFIG::STORE_PAIRS;
+    constexpr int STAGES = CONFIG::STAGES, GROUP = CONFIG::GROUP;
+    const GemmParams<OPERATION> gemm = params.gemm.values();
+    constexpr int CONSUMERS = 2, ROWS = TILE::BM / CONSUMERS, CTAS = 2;
+    constexpr unsigned short BOTH = (1 << CTAS) - 1;
+    using MAINLOOP = WgmmaMainloop<OPERATION, TILE, STAGES>;
+    using STAGE = typename MAINLOOP::STAGE;
     extern __shared__ __align__(1024) unsigned char memory[];
-    const Gemm<OPERATION> gemm{a, b, c, d, m, n, k, lda, ldb, ldc, ldd, alpha, beta};
-    const int rank = cluster_rank();
-    PIPELINE pipeline(memory);
-    if (threadIdx.x == 0) pipeline.ring.init(CONSUMERS * BLOCKS);
-    cluster_barrier<true>();  // the other block's barriers are there too
+    const int rank = cluster_ctarank();
+    MAINLOOP mainloop(memory);
+    if (threadIdx.x == 0) mainloop.pipeline.init(CONSUMERS * CTAS);
+    cluster_sync_relaxed();  // the other CTA's barriers are initialised
 
-    WgmmaSchedule<TILE, BLOCKS, 1, GROUP, false> schedule(m, n, gemm.k, 0, rank);
-    Work work;
-    const int group = warpgroup();
-    auto& ring = pipeline.ring;
-    auto& position = pipeline.position;
+    TileScheduler<TILE, CTAS, 1, GROUP, false> scheduler(gemm.m, gemm.n, gemm.k, 0, rank);
+    WorkTile work;
+    const int group = warpgroup_index();
+    auto& pipeline = mainloop.pipeline;
+    auto& state = mainloop.state;
     if (group == 0) {
-        registers_down<24>();
-        const int beyond = gemm.k > 0 ? 0 : TILE::BK;
-        while (threadIdx.x == 0 && schedule.next(work)) {
-            for (int step = 0; step < work.steps; ++step) {
-                // Empty in both blocks; full once all bytes have come, those that the other block asks for too.
-                mbarrier_wait(ring.empty(position.stage), position.parity ^ 1);
-                const unsigned stage = ring.at(position.stage), full = ring.full(position.stage);
-                const int depth = step * TILE::BK + beyond;
-                mbarrier_arrive_expect(full, STAGE::BYTES);
-                STAGE::A::load(stage, map_a, work.row, depth, full);
-                STAGE::B::template load_share<BLOCKS>(stage + STAGE::B_OFFSET, map_b, work.column, depth, full, rank, BOTH);
-                position.advance();
+        setmaxnreg_dec<24>();
+        const int outside = gemm.k > 0 ? 0 : TILE::BK;
+        while (threadIdx.x == 0 && scheduler.next(work)) {
+            for (int k_tile = 0; k_tile < work.k_tiles; ++k_tile) {
+                // The stage is empty in both CTAs; it is full once all bytes have arrived, the other CTA's share too.
+                pipeline.producer_acquire(state);
+                const unsigned stage = pipeline.stage_address(state.stage), full = pipeline.full_barrier(state.stage);
+                const int k_offset = k_tile * TILE::BK + outside;
+                mbarrier_arrive_expect_tx(full, STAGE::BYTES);
+                STAGE::A::load(stage, params.map_a, work.row, k_offset, full);
+                STAGE::B::template load_multicast<CTAS>(stage + STAGE::B_OFFSET, params.map_b, work.column, k_offset,
+                                                        full, rank, BOTH);
+                state.advance();
             }
         }
     } else {
-        registers_up<240>();
+        setmaxnreg_inc<240>();
         const int first_row = (group - 1) * ROWS;
         WgmmaAccumulators<OPERATION, TILE, ROWS / 64> accumulators;
-        // Two threads tell one block each.
+        // Two threads arrive, at one CTA's barrier each.
         const auto release = [&](int stage) {
-            if (threadIdx.x % WARPGROUP < BLOCKS) mbarrier_arrive_at(ring.empty(stage), threadIdx.x % WARPGROUP);
+            if (threadIdx.x % WARPGROUP < CTAS)
+                mbarrier_arrive_remote(pipeline.empty_barrier(stage), threadIdx.x % WARPGROUP);
         };
-        while (schedule.next(work)) {
-            pipeline.multiply(accumulators, first_row, work.steps, release);
-            store_directly<PAIRS>(accumulators, gemm, work.row + first_row, work.column);
+        while (scheduler.next(work)) {
+            mainloop.mma(accumulators, first_row, work.k_tiles, release);
+            store_directly<STORE_PAIRS>(accumulators, gemm, work.row + first_row, work.column);
         }
     }
-    cluster_barrier<false>();  // the other block may still arrive at barriers here
+    cluster_sync();  // the other CTA may still arrive at this one's barriers
 }
 
 }  // namespace warptile

@@ -1,42 +1,43 @@
-// wgmma-persistent: a block stays on its multiprocessor and takes one tile after the other, in an order that L2 likes. While
-// a tile is stored, the next one's operands are already on their way.
+// wgmma-persistent: persistent CTAs, one for each SM, take one tile after the other in an order that reuses L2. While a
+// tile is stored, the next one's operands are already being loaded.
 #pragma once
 
-#include "tile/wgmma_pipeline.cuh"
-#include "tile/wgmma_schedule.cuh"
-#include "tile/wgmma_store.cuh"
+#include "tile/tile_scheduler.cuh"
+#include "tile/wgmma_direct_epilogue.cuh"
+#include "tile/wgmma_mainloop.cuh"
+#include "tile/wgmma_params.cuh"
 
 namespace warptile {
 
-template <typename OPERATION, typename TILE, bool PAIRS, int STAGES, int GROUP>
+template <typename CONFIG>
 __global__ void __launch_bounds__(3 * WARPGROUP, 1)
-    wgmma_persistent(const typename OPERATION::ELEMENT* a, const typename OPERATION::ELEMENT* b,
-                     const typename OPERATION::OUT* c, typename OPERATION::OUT* d, int m, int n, int k, long long lda,
-                     long long ldb, long long ldc, long long ldd, typename OPERATION::SCALE alpha,
-                     typename OPERATION::SCALE beta, const __grid_constant__ TensorMap map_a,
-                     const __grid_constant__ TensorMap map_b) {
+    wgmma_persistent(const __grid_constant__ WgmmaParams<typename CONFIG::OPERATION> params) {
+    using OPERATION = typename CONFIG::OPERATION;
+    using TILE = typename CONFIG::TILE;
+    constexpr bool STORE_PAIRS = CONFIG::STORE_PAIRS;
+    constexpr int STAGES = CONFIG::STAGES, GROUP = CONFIG::GROUP;
+    const GemmParams<OPERATION> gemm = params.gemm.values();
     constexpr int CONSUMERS = 2, ROWS = TILE::BM / CONSUMERS;
-    using PIPELINE = WgmmaPipeline<OPERATION, TILE, STAGES>;
+    using MAINLOOP = WgmmaMainloop<OPERATION, TILE, STAGES>;
     extern __shared__ __align__(1024) unsigned char memory[];
-    const Gemm<OPERATION> gemm{a, b, c, d, m, n, k, lda, ldb, ldc, ldd, alpha, beta};
-    PIPELINE pipeline(memory);
-    if (threadIdx.x == 0) pipeline.ring.init(CONSUMERS);
+    MAINLOOP mainloop(memory);
+    if (threadIdx.x == 0) mainloop.pipeline.init(CONSUMERS);
     __syncthreads();
 
-    WgmmaSchedule<TILE, 1, 1, GROUP, false> schedule(m, n, gemm.k, 0, 0);
-    Work work;
-    const int group = warpgroup();
+    TileScheduler<TILE, 1, 1, GROUP, false> scheduler(gemm.m, gemm.n, gemm.k, 0, 0);
+    WorkTile work;
+    const int group = warpgroup_index();
     if (group == 0) {
-        registers_down<24>();
+        setmaxnreg_dec<24>();
         if (threadIdx.x == 0)
-            while (schedule.next(work)) pipeline.fill(map_a, map_b, work.row, work.column, gemm.k);
+            while (scheduler.next(work)) mainloop.load(params.map_a, params.map_b, work.row, work.column, gemm.k);
     } else {
-        registers_up<240>();
+        setmaxnreg_inc<240>();
         const int first_row = (group - 1) * ROWS;
         WgmmaAccumulators<OPERATION, TILE, ROWS / 64> accumulators;
-        while (schedule.next(work)) {
-            pipeline.multiply(accumulators, first_row, work.steps, [&](int stage) { pipeline.release(stage); });
-            store_directly<PAIRS>(accumulators, gemm, work.row + first_row, work.column);
+        while (scheduler.next(work)) {
+            mainloop.mma(accumulators, first_row, work.k_tiles, [&](int stage) { mainloop.release(stage); });
+            store_directly<STORE_PAIRS>(accumulators, gemm, work.row + first_row, work.column);
         }
     }
 }

@@ -1,46 +1,47 @@
-// wgmma-store: sums leave as they came, by the copy engine: stmatrix puts them into swizzled panels in shared memory, a
-// tensor copy stores them, and the next tile is multiplied meanwhile.
+// wgmma-store: the epilogue uses TMA too: stmatrix writes D to swizzled subtiles in shared memory, TMA stores them to
+// global memory, and the next tile's mainloop runs meanwhile.
 #pragma once
 
-#include "tile/wgmma_output.cuh"
-#include "tile/wgmma_pipeline.cuh"
-#include "tile/wgmma_schedule.cuh"
+#include "tile/tile_scheduler.cuh"
+#include "tile/wgmma_epilogue.cuh"
+#include "tile/wgmma_mainloop.cuh"
+#include "tile/wgmma_params.cuh"
 
 namespace warptile {
 
-template <typename OPERATION, typename TILE, bool BY_TMA, int WIDTH, int STAGES, int GROUP>
+template <typename CONFIG>
 __global__ void __launch_bounds__(3 * WARPGROUP, 1)
-    wgmma_store(const typename OPERATION::ELEMENT* a, const typename OPERATION::ELEMENT* b,
-                const typename OPERATION::OUT* c, typename OPERATION::OUT* d, int m, int n, int k, long long lda,
-                long long ldb, long long ldc, long long ldd, typename OPERATION::SCALE alpha,
-                typename OPERATION::SCALE beta, const __grid_constant__ TensorMap map_a,
-                const __grid_constant__ TensorMap map_b, const __grid_constant__ TensorMap map_d) {
+    wgmma_store(const __grid_constant__ WgmmaStoreParams<typename CONFIG::OPERATION> params) {
+    using OPERATION = typename CONFIG::OPERATION;
+    using TILE = typename CONFIG::TILE;
+    constexpr bool STORE_BY_TMA = CONFIG::STORE_BY_TMA;
+    constexpr int STORE_WIDTH = CONFIG::STORE_WIDTH, STAGES = CONFIG::STAGES, GROUP = CONFIG::GROUP;
+    const GemmParams<OPERATION> gemm = params.gemm.values();
     constexpr int CONSUMERS = 2, ROWS = TILE::BM / CONSUMERS;
-    using OUTPUT = WgmmaOutput<OPERATION, TILE, BY_TMA, WIDTH>;
-    using PIPELINE = WgmmaPipeline<OPERATION, TILE, STAGES, CONSUMERS * OUTPUT::BYTES>;
+    using EPILOGUE = WgmmaEpilogue<OPERATION, TILE, STORE_BY_TMA, STORE_WIDTH>;
+    using MAINLOOP = WgmmaMainloop<OPERATION, TILE, STAGES, CONSUMERS * EPILOGUE::BYTES>;
     extern __shared__ __align__(1024) unsigned char memory[];
-    const Gemm<OPERATION> gemm{a, b, c, d, m, n, k, lda, ldb, ldc, ldd, alpha, beta};
-    PIPELINE pipeline(memory);
-    if (threadIdx.x == 0) pipeline.ring.init(CONSUMERS);
+    MAINLOOP mainloop(memory);
+    if (threadIdx.x == 0) mainloop.pipeline.init(CONSUMERS);
     __syncthreads();
 
-    WgmmaSchedule<TILE, 1, 1, GROUP, false> schedule(m, n, gemm.k, 0, 0);
-    Work work;
-    const int group = warpgroup();
+    TileScheduler<TILE, 1, 1, GROUP, false> scheduler(gemm.m, gemm.n, gemm.k, 0, 0);
+    WorkTile work;
+    const int group = warpgroup_index();
     if (group == 0) {
-        registers_down<24>();
+        setmaxnreg_dec<24>();
         if (threadIdx.x == 0)
-            while (schedule.next(work)) pipeline.fill(map_a, map_b, work.row, work.column, gemm.k);
+            while (scheduler.next(work)) mainloop.load(params.map_a, params.map_b, work.row, work.column, gemm.k);
     } else {
-        registers_up<240>();
+        setmaxnreg_inc<240>();
         const int consumer = group - 1;
         WgmmaAccumulators<OPERATION, TILE, ROWS / 64> accumulators;
-        OUTPUT output{gemm, map_d, {pipeline.extra() + consumer * OUTPUT::BYTES, 0}, group};
-        while (schedule.next(work)) {
-            pipeline.multiply(accumulators, consumer * ROWS, work.steps, [&](int stage) { pipeline.release(stage); });
-            output.store_all(accumulators, work.row + consumer * ROWS, work.column);
+        EPILOGUE epilogue{gemm, params.map_d, {mainloop.extra() + consumer * EPILOGUE::BYTES, 0}, group};
+        while (scheduler.next(work)) {
+            mainloop.mma(accumulators, consumer * ROWS, work.k_tiles, [&](int stage) { mainloop.release(stage); });
+            epilogue.store_all(accumulators, work.row + consumer * ROWS, work.column);
         }
-        output.finish();
+        epilogue.finish();
     }
 }
 

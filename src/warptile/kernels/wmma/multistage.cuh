@@ -1,21 +1,22 @@
-// wmma-multistage: a ring of STAGES stages. While the warps multiply one tile, the next STAGES - 1 are on their way.
+// wmma-multistage: a pipeline of STAGES stages. While the warps multiply one tile, the next STAGES - 1 are in flight.
 #pragma once
 
-#include "tile/epilogue.cuh"
-#include "tile/staging.cuh"
+#include "tile/wmma_epilogue.cuh"
+#include "tile/wmma_staging.cuh"
 
 namespace warptile {
 
-template <typename OPERATION, typename TILE, typename WIDTHS, int PAD, int STAGES>
-__global__ void __launch_bounds__(TILE::THREADS)
-    wmma_multistage(const typename OPERATION::ELEMENT* a, const typename OPERATION::ELEMENT* b,
-                    const typename OPERATION::OUT* c, typename OPERATION::OUT* d, int m, int n, int k, long long lda,
-                    long long ldb, long long ldc, long long ldd, typename OPERATION::SCALE alpha,
-                    typename OPERATION::SCALE beta) {
-    const Gemm<OPERATION> gemm{a, b, c, d, m, n, k, lda, ldb, ldc, ldd, alpha, beta};
-    const unsigned tiles_n = tiles_along(n, TILE::BN);
+template <typename CONFIG>
+__global__ void __launch_bounds__(CONFIG::TILE::THREADS)
+    wmma_multistage(const __grid_constant__ GemmParams<typename CONFIG::OPERATION> params) {
+    using OPERATION = typename CONFIG::OPERATION;
+    using TILE = typename CONFIG::TILE;
+    using WIDTHS = typename CONFIG::WIDTHS;
+    constexpr int PAD = CONFIG::PAD, STAGES = CONFIG::STAGES;
+    const GemmParams<OPERATION> gemm = params.values();
+    const unsigned tiles_n = tiles_along(gemm.n, TILE::BN);
     const int row = blockIdx.x / tiles_n * TILE::BM, column = blockIdx.x % tiles_n * TILE::BN;
-    static_assert(STAGES >= 2, "a ring has a stage to fill beside the one that is read");
+    static_assert(STAGES >= 2, "a pipeline has a stage to fill beside the one that is read");
     __shared__ BlockMemory<OPERATION, TILE, PAD, STAGES> memory;
 
     Accumulators<OPERATION, TILE> accumulators;
@@ -29,14 +30,14 @@ __global__ void __launch_bounds__(TILE::THREADS)
     }
     for (int tile = 0; tile < tiles_k; ++tile) {
         cp_async_wait_group<STAGES - 2>();  // this thread's part of `tile` has arrived
-        __syncthreads();                    // everybody's has, and nobody reads the stage of `tile` - 1 any more
+        __syncthreads();  // all threads' parts have, and no thread reads the stage of `tile` - 1 any more
         const int next = tile + STAGES - 1;
         if (next < tiles_k)
             stage_operands<AsyncCopy, TILE, WIDTHS>(memory.stages[next % STAGES], gemm, row, column, next * TILE::BK);
         cp_async_commit_group();  // empty at the tail: the wait above counts groups, not tiles
         multiply_stage(accumulators, memory.stages[tile % STAGES]);
     }
-    __syncthreads();  // the stages turn into patches
+    __syncthreads();  // the memory of the stages becomes that of the patches
     store_accumulators(accumulators, memory.patches, gemm, row, column);
 }
 

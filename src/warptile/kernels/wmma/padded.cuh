@@ -2,19 +2,20 @@
 // banks.
 #pragma once
 
-#include "tile/epilogue.cuh"
-#include "tile/staging.cuh"
+#include "tile/wmma_epilogue.cuh"
+#include "tile/wmma_staging.cuh"
 
 namespace warptile {
 
-template <typename OPERATION, typename TILE, typename WIDTHS, int PAD>
-__global__ void __launch_bounds__(TILE::THREADS)
-    wmma_padded(const typename OPERATION::ELEMENT* a, const typename OPERATION::ELEMENT* b,
-                const typename OPERATION::OUT* c, typename OPERATION::OUT* d, int m, int n, int k, long long lda,
-                long long ldb, long long ldc, long long ldd, typename OPERATION::SCALE alpha,
-                typename OPERATION::SCALE beta) {
-    const Gemm<OPERATION> gemm{a, b, c, d, m, n, k, lda, ldb, ldc, ldd, alpha, beta};
-    const unsigned tiles_n = tiles_along(n, TILE::BN);
+template <typename CONFIG>
+__global__ void __launch_bounds__(CONFIG::TILE::THREADS)
+    wmma_padded(const __grid_constant__ GemmParams<typename CONFIG::OPERATION> params) {
+    using OPERATION = typename CONFIG::OPERATION;
+    using TILE = typename CONFIG::TILE;
+    using WIDTHS = typename CONFIG::WIDTHS;
+    constexpr int PAD = CONFIG::PAD;
+    const GemmParams<OPERATION> gemm = params.values();
+    const unsigned tiles_n = tiles_along(gemm.n, TILE::BN);
     const int row = blockIdx.x / tiles_n * TILE::BM, column = blockIdx.x % tiles_n * TILE::BN;
     __shared__ BlockMemory<OPERATION, TILE, PAD> memory;
     auto& stage = memory.stages[0];
@@ -22,8 +23,8 @@ __global__ void __launch_bounds__(TILE::THREADS)
     Accumulators<OPERATION, TILE> accumulators;
     accumulators.zero();
 
-    for (int depth = 0; depth < gemm.k; depth += TILE::BK) {
-        stage_operands<AsyncCopy, TILE, WIDTHS>(stage, gemm, row, column, depth);
+    for (int k_offset = 0; k_offset < gemm.k; k_offset += TILE::BK) {
+        stage_operands<AsyncCopy, TILE, WIDTHS>(stage, gemm, row, column, k_offset);
         cp_async_commit_group();
         cp_async_wait_group<0>();
         __syncthreads();  // the stage is full

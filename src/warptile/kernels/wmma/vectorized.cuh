@@ -1,19 +1,19 @@
 // wmma-vectorized: operands come from global memory 16 bytes at a time, where their alignment allows it.
 #pragma once
 
-#include "tile/epilogue.cuh"
-#include "tile/staging.cuh"
+#include "tile/wmma_epilogue.cuh"
+#include "tile/wmma_staging.cuh"
 
 namespace warptile {
 
-template <typename OPERATION, typename TILE, typename WIDTHS>
-__global__ void __launch_bounds__(TILE::THREADS)
-    wmma_vectorized(const typename OPERATION::ELEMENT* a, const typename OPERATION::ELEMENT* b,
-                    const typename OPERATION::OUT* c, typename OPERATION::OUT* d, int m, int n, int k, long long lda,
-                    long long ldb, long long ldc, long long ldd, typename OPERATION::SCALE alpha,
-                    typename OPERATION::SCALE beta) {
-    const Gemm<OPERATION> gemm{a, b, c, d, m, n, k, lda, ldb, ldc, ldd, alpha, beta};
-    const unsigned tiles_n = tiles_along(n, TILE::BN);
+template <typename CONFIG>
+__global__ void __launch_bounds__(CONFIG::TILE::THREADS)
+    wmma_vectorized(const __grid_constant__ GemmParams<typename CONFIG::OPERATION> params) {
+    using OPERATION = typename CONFIG::OPERATION;
+    using TILE = typename CONFIG::TILE;
+    using WIDTHS = typename CONFIG::WIDTHS;
+    const GemmParams<OPERATION> gemm = params.values();
+    const unsigned tiles_n = tiles_along(gemm.n, TILE::BN);
     const int row = blockIdx.x / tiles_n * TILE::BM, column = blockIdx.x % tiles_n * TILE::BN;
     __shared__ BlockMemory<OPERATION, TILE> memory;
     auto& stage = memory.stages[0];
@@ -21,8 +21,8 @@ __global__ void __launch_bounds__(TILE::THREADS)
     Accumulators<OPERATION, TILE> accumulators;
     accumulators.zero();
 
-    for (int depth = 0; depth < gemm.k; depth += TILE::BK) {
-        stage_operands<VectorCopy, TILE, WIDTHS>(stage, gemm, row, column, depth);
+    for (int k_offset = 0; k_offset < gemm.k; k_offset += TILE::BK) {
+        stage_operands<VectorCopy, TILE, WIDTHS>(stage, gemm, row, column, k_offset);
         __syncthreads();  // the stage is full
         multiply_stage(accumulators, stage);
         __syncthreads();  // the stage may be overwritten

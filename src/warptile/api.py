@@ -1,0 +1,376 @@
+"""matmul: arrays -> Problem -> Plan -> source -> cubin or PTX -> LaunchSpec -> GPU or emulator."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import Any, Never
+
+from warptile.arrays import array_view
+from warptile.arrays.array_view import Shape
+from warptile.arrays.batches import batched
+from warptile.arrays.operands import Product, arrange, stored
+from warptile.arrays.options import (
+    beta_of,
+    number,
+    refuse_epilogue,
+    refuse_unknown,
+    scale_factor,
+    tunables,
+    whole_number,
+)
+from warptile.errors import LayoutError, ShapeError, UnsupportedError
+from warptile.planning.addend import Addend, Nothing
+from warptile.planning.plan import Plan, illegal, takes_column_major_a
+from warptile.problem import Operand, Problem
+from warptile.rungs import rung as rung_named
+from warptile.rungs.kernel_spec import scale_value
+from warptile.runtime.execute import Backend, choose_backend, planned
+
+
+def matmul(
+    a: Any,
+    b: Any,
+    /,
+    c: Any = None,
+    *,
+    alpha: float = 1,
+    beta: float | None = None,
+    out: Any = None,
+    out_dtype: Any = None,
+    accumulate: Any = None,
+    precision: str | None = None,
+    epilogue: None = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    rung: str | None = None,
+    config: Mapping[str, int] | None = None,
+    max_sms: int | None = None,
+    backend: str | None = None,
+    **unknown: Never,
+) -> Any:
+    """``alpha * a @ b + beta * c``, as an array of the same kind as ``a``.
+
+    Shapes follow NumPy's ``matmul``. Any of M, N and K may be 0: where K is 0 the result is ``beta * c`` (or zeros),
+    and where the result has no element nothing is launched.
+
+    Args:
+        a: (..., M, K) or (K,): NumPy, torch, CuPy or JAX, any strides; float16, bfloat16,
+            float32, float64, float8 (e4m3fn or e5m2), int8 or uint8. Or 2:4 weights (M, K): `warptile.sparsify`.
+        b: (..., K, N) or (K,), of the same type and in the same place.
+        c: broadcastable to the result and of its type; never read when beta is 0. This third argument is added, as in
+            ``torch.addmm``; where the result is to be written is said by ``out=``.
+        alpha: factor of the product. With 0, as in BLAS, ``a`` and ``b`` are not read: the result is ``beta * c``
+            whatever infinities and NaNs they hold.
+        beta: factor of ``c``; None is 1 where ``c`` is given.
+        out: where to write the result; returned. No two of its elements may share memory.
+        out_dtype: type of the result, as a name or a framework's dtype (``"float32"``, ``torch.float32``,
+            ``numpy.float32``); by default that of the operands (int32 for 8-bit integers, bfloat16 for float8).
+            Floats of 16 and 8 bits give float16, bfloat16 or float32.
+        accumulate: ``"float16"`` to accumulate float16 or float8 operands in float16 instead of float32;
+            ``"float32_fast"`` to keep float8 sums as Hopper's tensor cores do; ``"int32_saturating"`` for integers,
+            whose sums and result then stop at int32's ends instead of wrapping around. Or a framework's dtype.
+        precision: ``"tf32"`` to let float32 operands use tensor cores at 11 significant bits.
+        epilogue: fused epilogues are not available; only None is taken.
+        scale_a: factor of a float8 ``a``, applied with alpha: a number, or an array of one element on the host.
+        scale_b: the same of ``b``.
+        rung: name of the kernel to use instead of the best one. Where nothing is multiplied (K or alpha is 0) neither
+            it nor ``config`` is used.
+        config: that kernel's tunables.
+        max_sms: the most SMs that the GEMM may occupy, all if None; the others are left to other streams. A repacking
+            pass, for operands whose layout or alignment no kernel takes, occupies all SMs while it runs
+            (`MatmulPlan.explain` names such operands).
+        backend: ``"gpu"``, ``"emulator"``, or None for a GPU if there is one.
+
+    Returns:
+        ``out`` if it was given, else a new array of the framework and in the place of ``a``. Of two 1-D operands a
+        scalar: NumPy's for NumPy, an array without axes for the others.
+
+    Raises:
+        ArgumentError: an option whose value is never legal, such as ``max_sms=0``.
+        ArgumentTypeError: an option of the wrong Python type, or one that there is not.
+        ShapeError: shapes that do not multiply or broadcast, or beta without ``c``.
+        DTypeError: element types that no kernel takes together.
+        LayoutError: arrays in different places, or an ``out`` that cannot be written.
+        UnsupportedError: a rung, configuration or option that does not take this problem; ``max_sms`` with problems
+            whose kernels have a block for each tile and more tiles.
+        NoDeviceError: ``backend="gpu"`` without a GPU.
+    """
+    refuse_unknown("matmul", _keywords(matmul), unknown)
+    refuse_epilogue("matmul", epilogue)
+    call = _Call.checked(
+        a, c, alpha, beta, scale_a, scale_b, out_dtype, accumulate, precision, rung, config, max_sms, backend
+    )
+    product = call.arranged(a, b, c, out)
+    return _run(_planned(product, call)[0], product, call)
+
+
+def plan(
+    a: Any,
+    b: Any,
+    /,
+    c: Any = None,
+    *,
+    alpha: float = 1,
+    beta: float | None = None,
+    out: Any = None,
+    out_dtype: Any = None,
+    accumulate: Any = None,
+    precision: str | None = None,
+    epilogue: None = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    rung: str | None = None,
+    config: Mapping[str, int] | None = None,
+    max_sms: int | None = None,
+    backend: str | None = None,
+    **unknown: Never,
+) -> MatmulPlan:
+    """How `matmul` would multiply these arrays, as a plan that explains itself and can be called again and again.
+
+    Nothing is computed, copied or allocated: of ``a``, ``b``, ``c`` and ``out`` only types, layouts and addresses are
+    looked at.
+
+    Args:
+        a, b, c, alpha, beta, out, out_dtype, accumulate, precision, epilogue: as of `matmul`.
+        scale_a, scale_b, rung, config, max_sms, backend: as of `matmul`.
+
+    Returns:
+        The plan, for these arrays and for others of the same shapes, types and layouts.
+
+    Raises:
+        WarptileError: as `matmul`.
+    """
+    refuse_unknown("plan", _keywords(plan), unknown)
+    refuse_epilogue("plan", epilogue)
+    call = _Call.checked(
+        a, c, alpha, beta, scale_a, scale_b, out_dtype, accumulate, precision, rung, config, max_sms, backend
+    )
+    product = call.arranged(a, b, c, out, copy=False)
+    chosen, apart = _planned(product, call)
+    return MatmulPlan(chosen, product.batch, product.copies, call, apart)
+
+
+@lru_cache
+def _keywords(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Names that a function's arguments can be given by."""
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return tuple(name for name, each in inspect.signature(function).parameters.items() if each.kind in kinds)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """What a caller says beside the arrays, checked.
+
+    Attributes:
+        alpha: factor of the product, with the scales of float8 operands in it.
+        beta: factor of C.
+        beta_given: it was given; else it follows from whether there is a C.
+        out_dtype, accumulate, precision, rung, max_sms: as given.
+        config: names and whole numbers, or None.
+        backend: where it runs.
+    """
+
+    alpha: float
+    beta: float
+    beta_given: bool
+    out_dtype: Any
+    accumulate: Any
+    precision: str | None
+    rung: str | None
+    config: dict[str, int] | None
+    max_sms: int | None
+    backend: Backend
+
+    @staticmethod
+    def checked(
+        a: Any, c: Any, alpha: Any, beta: Any, scale_a: Any, scale_b: Any, out_dtype: Any, accumulate: Any,
+        precision: Any, rung: Any, config: Any, max_sms: Any, backend: Any,
+    ) -> _Call:  # fmt: skip
+        """The arguments of `matmul`, each in one form. What depends on other operands is checked by `arrange`."""
+        left = stored(a)
+        scale = scale_factor(scale_a, "scale_a", left) * scale_factor(scale_b, "scale_b", left)
+        if rung is not None:
+            rung_named(rung)
+        return _Call(
+            number(alpha, "alpha") * scale, beta_of(beta, c), beta is not None, out_dtype, accumulate, precision, rung,
+            tunables(config, rung), whole_number(max_sms, "max_sms"), choose_backend(backend, left),
+        )  # fmt: skip
+
+    def arranged(self, a: Any, b: Any, c: Any, out: Any, *, copy: bool = True) -> Product:
+        """The operands in layouts that the rung takes, or the one that the plan will choose."""
+        product = arrange(
+            a, b, c, out, alpha=self.alpha, beta=self.beta, out_dtype=self.out_dtype, accumulate=self.accumulate,
+            precision=self.precision, copy=copy,
+        )  # fmt: skip
+        problem = product.problem
+        types = problem.a.dtype, problem.accumulator, problem.d.dtype
+        if problem.a.major == "row" or takes_column_major_a(self.rung, self.backend.device, *types):
+            return product
+        return product.with_row_major_a(copy=copy)
+
+
+@dataclass(frozen=True)
+class MatmulPlan:
+    """A chosen kernel for arrays of one shape, type and layout.
+
+    Attributes:
+        plan: problem, rung, configuration, prediction and what was rejected. An `Addend` where nothing is multiplied
+            (K or alpha is 0), `Nothing` where the result has no element.
+        batch: leading axes of the result.
+        copies: what has to be copied before a launch, and why.
+        call: factors, types and backend.
+        apart: why each matrix of the batch has a launch of its own; None where one launch takes all.
+    """
+
+    plan: Plan | Addend | Nothing
+    batch: tuple[int, ...]
+    copies: tuple[str, ...]
+    call: _Call
+    apart: str | None = None
+
+    @property
+    def backend(self) -> Backend:
+        """Where it runs."""
+        return self.call.backend
+
+    @property
+    def alpha(self) -> float:
+        """Factor of the product, with the scales of float8 operands in it."""
+        return self.call.alpha
+
+    @property
+    def beta(self) -> float:
+        """Factor of C."""
+        return self.call.beta
+
+    def explain(self) -> str:
+        """The kernel, why it was chosen, what bounds it, what was rejected, and what is copied.
+
+        Returns:
+            Lines of text.
+        """
+        lines = [self.plan.explain(), f"backend    {self.backend.name}, {self.backend.arch}"]
+        if self.batch and not isinstance(self.plan, Nothing):
+            launches = "one launch for all" if self.apart is None else f"one launch for each matrix: {self.apart}"
+            lines.append(f"batch      {self.batch}: {launches}")
+        lines += [f"copy       {sentence}" for sentence in self.copies]
+        return "\n".join(lines)
+
+    def __call__(self, a: Any, b: Any, /, c: Any = None, *, out: Any = None) -> Any:
+        """Multiply arrays like those that the plan was made for.
+
+        Args:
+            a, b, c, out: as of `matmul`; alpha, beta and all else are the plan's.
+
+        Returns:
+            As `matmul`.
+
+        Raises:
+            ShapeError: another shape or type than the plan's, or a ``c`` for a plan that was made without.
+            LayoutError: another layout, or memory aligned less than the plan's kernel needs.
+        """
+        if c is not None and self.beta == 0 and not self.call.beta_given:
+            raise ShapeError(
+                "c: this plan was made without it and would not read it; make another: warptile.plan(a, b, c)"
+            )
+        product = self._fixed.arranged(a, b, c, out)
+        given = product.problem
+        if isinstance(self.plan, Nothing) and product.batch != self.batch:
+            raise ShapeError(
+                f"this plan is for a batch of {self.batch} and the arrays are one of {product.batch}; "
+                f"make another with warptile.plan(a, b)"
+            )
+        if self.plan.problem.batch > 1:
+            whole = batched(product)
+            if isinstance(whole, str):
+                raise LayoutError(
+                    f"this plan is for a batch of {self.plan.problem.batch} in one launch, and {whole}; "
+                    f"make another with warptile.plan(a, b)"
+                )
+            given = whole
+        _check_fits(self.plan.problem, given)
+        return _run(self.plan, product, self.call)
+
+    @property
+    def _fixed(self) -> _Call:
+        """The call with the rung that was chosen."""
+        return replace(self.call, rung=self.plan.rung.name) if isinstance(self.plan, Plan) else self.call
+
+
+def _planned(product: Product, call: _Call) -> tuple[Plan | Addend | Nothing, str | None]:
+    """The plan for the whole batch, or the one for each of its matrices and why the batch is not one launch."""
+    for name, factor in (("alpha", call.alpha), ("beta", call.beta)):
+        scale_value(name, factor, product.problem.accumulator)
+    if product.empty:
+        return Nothing(product.problem, product.result_shape), None
+    whole = batched(product)
+    problem, apart = (product.problem, whole) if isinstance(whole, str) else (whole, None)
+    if not product.reads_operands:
+        return Addend(problem, call.backend.device.occupying(call.max_sms)), apart
+    made = partial(planned, backend=call.backend, rung=call.rung, config=call.config, max_sms=call.max_sms)
+    try:
+        return made(problem), apart
+    except UnsupportedError as error:
+        if problem is product.problem:
+            raise
+        single = made(product.problem)
+        return single, illegal(single.rung, problem, single.config, single.device) or str(error)
+
+
+def _run(chosen: Plan | Addend | Nothing, product: Product, call: _Call) -> Any:
+    """Launch ``chosen`` for each matrix of the batch, or for all, and hand back what the caller expects."""
+    out = product.out
+    direct = product.target is not None and out is not None
+    result = out if direct else array_view.empty(product.like, product.result_shape, product.problem.d.dtype)
+    assert result is not None
+    if not isinstance(chosen, Nothing):
+        operands = {"D": product.target or product.as_matrices(result)}
+        if product.reads_operands:
+            operands |= {"A": product.a, "B": product.b}
+        if product.c is not None:
+            operands["C"] = product.c
+        if product.metadata is not None:
+            operands["E"] = product.metadata
+        first: Shape = ()
+        launches = [first] if chosen.problem.batch > 1 else list(product.indices())
+        call.backend.run(chosen, operands, launches, call.alpha, call.beta)
+    if out is None:
+        return array_view.returned(result, product.like)
+    if not direct:
+        array_view.assign(out, result)
+    return out.array
+
+
+def _check_fits(made_for: Problem, given: Problem) -> None:
+    """Raise unless a kernel made for one problem can run the other: all equal, alignment equal or better."""
+    if made_for.batch != given.batch:
+        raise ShapeError(
+            f"this plan is for a batch of {made_for.batch} and the arrays are one of {given.batch}; "
+            f"make another with warptile.plan(a, b)"
+        )
+    if (made_for.m, made_for.n, made_for.k) != (given.m, given.n, given.k) or made_for.a.dtype != given.a.dtype:
+        raise ShapeError(
+            f"this plan is for m, n, k = {made_for.m}, {made_for.n}, {made_for.k} of {made_for.a.dtype.name}; "
+            f"the arrays are {given.m}, {given.n}, {given.k} of {given.a.dtype.name}: "
+            f"make another with warptile.plan(a, b)"
+        )
+    pairs = zip(
+        "abcd", (made_for.a, made_for.b, made_for.c, made_for.d), (given.a, given.b, given.c, given.d), strict=True
+    )
+    for name, wanted, operand in pairs:
+        if not _operand_fits(wanted, operand):
+            raise LayoutError(
+                f"{name}: this plan is for {wanted}, and it is {operand}; make another with warptile.plan(a, b)"
+            )
+
+
+def _operand_fits(planned: Operand | None, operand: Operand | None) -> bool:
+    if planned is None or operand is None:
+        return planned is operand
+    return (
+        operand.alignment_bytes >= planned.alignment_bytes
+        and replace(operand, alignment_bytes=planned.alignment_bytes) == planned
+    )

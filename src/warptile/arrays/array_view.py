@@ -1,0 +1,405 @@
+"""A user's array, whatever made it, as an `ArrayView`: where it is, how it is laid out, which stream it lives on.
+
+NumPy, torch, CuPy, JAX and anything with ``__cuda_array_interface__``. A framework is touched only when
+an array of it is given; none is ever imported here for its own sake.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from dataclasses import dataclass, replace
+from math import gcd
+from typing import Any
+
+import ml_dtypes  # noqa: F401  (registers bfloat16 and the 8-bit floats with NumPy)
+import numpy as np
+
+from warptile.dtypes import DTYPES, DType
+from warptile.errors import DTypeError, LayoutError, ShapeError, UnsupportedError
+
+Shape = tuple[int, ...]
+
+STREAM_LEGACY = 0
+"""The driver's default stream."""
+
+_ELEMENTS = {
+    DTYPES[name].numpy: DTYPES[name]
+    for name in (
+        "float16", "bfloat16", "float32", "float64", "float8_e4m3", "float8_e5m2", "int8", "uint8", "int32",
+    )
+}  # fmt: skip
+"""Element types that arrays of a framework come in, by the name that NumPy, ml_dtypes and torch share."""
+
+
+@dataclass(frozen=True)
+class ArrayView:
+    """Memory that a user's array owns.
+
+    Attributes:
+        name: the operand in messages, such as ``"a"``.
+        array: the user's object; keeps the memory alive.
+        framework: ``"numpy"``, ``"torch"``, ``"cupy"``, ``"jax"`` or ``"cuda"`` (only the array interface is known).
+        pointer: address of the first element, on the host or the device.
+        shape: extents.
+        strides: elements (not bytes) from one index to the next.
+        dtype: element type.
+        device: CUDA ordinal, or None when the memory is the host's.
+        stream: handle of the caller's current stream on that device.
+        read_only: nothing may write here.
+        negated: the elements are the negatives of what is in memory (torch's negative bit).
+    """
+
+    name: str
+    array: Any
+    framework: str
+    pointer: int
+    shape: Shape
+    strides: Shape
+    dtype: DType
+    device: int | None = None
+    stream: int = STREAM_LEGACY
+    read_only: bool = False
+    negated: bool = False
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.bits // 8
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        count = 1
+        for extent in self.shape:
+            count *= extent
+        return count
+
+    def relaid(self, shape: Shape, strides: Shape) -> ArrayView:
+        """The same memory read with another shape and other strides."""
+        return replace(self, shape=shape, strides=strides)
+
+    def at(self, index: Shape) -> ArrayView:
+        """The sub-array at ``index`` of the leading axes."""
+        offset = sum(i * stride for i, stride in zip(index, self.strides, strict=False))
+        rest = len(index)
+        pointer = self.pointer + offset * self.element_bytes
+        return replace(self, pointer=pointer, shape=self.shape[rest:], strides=self.strides[rest:])
+
+    def broadcast(self, shape: Shape) -> ArrayView:
+        """The same memory with stride 0 along the axes that ``shape`` repeats (NumPy's rule)."""
+        missing = len(shape) - self.ndim
+        fits = missing >= 0 and all(
+            have in (1, want) for have, want in zip(self.shape, shape[max(missing, 0) :], strict=True)
+        )
+        if not fits:
+            raise ShapeError(
+                f"{self.name}: shape {self.shape} does not broadcast to {shape}; "
+                f"give it that shape, or extents of 1 where it repeats"
+            )
+        strides = (0,) * missing + tuple(
+            stride if have == want else 0
+            for have, want, stride in zip(self.shape, shape[missing:], self.strides, strict=True)
+        )
+        return self.relaid(shape, strides)
+
+    def byte_range(self) -> tuple[int, int]:
+        """Lowest address and one past the highest that any element occupies (equal when there is no element)."""
+        if self.size == 0:
+            return self.pointer, self.pointer
+        reach = [(extent - 1) * stride for extent, stride in zip(self.shape, self.strides, strict=True)]
+        low = sum(min(r, 0) for r in reach)
+        high = sum(max(r, 0) for r in reach) + 1
+        return self.pointer + low * self.element_bytes, self.pointer + high * self.element_bytes
+
+    def overlaps(self, other: ArrayView) -> bool:
+        """Whether the two may share bytes (judged by address ranges)."""
+        (low, high), (other_low, other_high) = self.byte_range(), other.byte_range()
+        return self.device == other.device and low < other_high and other_low < high
+
+    def overlaps_itself(self) -> bool:
+        """Whether two elements share memory. Where three or more axes interleave, they are taken to."""
+        if self.size == 0:
+            return False
+        axes = sorted((abs(s), extent) for s, extent in zip(self.strides, self.shape, strict=True) if extent > 1)
+        # An axis whose stride passes the span of all smaller ones only repeats what these do.
+        while axes and axes[-1][0] > sum(stride * (extent - 1) for stride, extent in axes[:-1]):
+            axes.pop()
+        if len(axes) != 2:
+            return bool(axes)
+        (small, small_extent), (large, large_extent) = axes
+        common = gcd(small, large)
+        return common == 0 or (large // common < small_extent and small // common < large_extent)
+
+
+def view(array: Any, name: str) -> ArrayView:
+    """What ``array`` is, without copying it (a JAX array is brought to the host).
+
+    Raises:
+        DTypeError: not an array, or an element type that no kernel takes.
+        LayoutError: memory that cannot be described by strides.
+    """
+    module = type(array).__module__.partition(".")[0]
+    if isinstance(array, np.ndarray):
+        return _view_numpy(array, name)
+    if module == "torch" and hasattr(array, "data_ptr"):
+        return _view_torch(array, name)
+    if module in ("jax", "jaxlib") and hasattr(array, "__array__"):
+        return replace(_view_numpy(np.asarray(array), name), array=array, framework="jax", read_only=True)
+    if hasattr(array, "__cuda_array_interface__"):
+        return _view_cuda_interface(array, name, "cupy" if module == "cupy" else "cuda")
+    raise DTypeError(
+        f"{name}: got {type(array).__name__}, which is not an array; it takes NumPy, torch, CuPy or JAX arrays, "
+        f"such as numpy.asarray({name}, dtype='float32')"
+    )
+
+
+def element_type(name: str, operand: str, framework: str = "numpy") -> DType:
+    """The element type that a framework calls ``name``.
+
+    Args:
+        name: such as ``"bfloat16"``.
+        operand: whose type it is.
+        framework: whose words a message uses.
+
+    Returns:
+        warptile's type.
+
+    Raises:
+        UnsupportedError: another 8-bit float or a 4-bit integer, which matmul does not take.
+        DTypeError: no kernel takes it; the message names ``operand``, the types that work, and a conversion.
+    """
+    if name in _ELEMENTS:
+        return _ELEMENTS[name]
+    results = operand in ("c", "out")
+    taken = ", ".join(known for known in _ELEMENTS if results or known != "int32")
+    words = f"{operand}: got element type {name}; it takes one of {taken}"
+    if operand == "out":
+        raise DTypeError(f"{words}; give an out of the result's type, or leave it out")
+    if name.startswith(("float8", "int4", "uint4")):
+        wider = {"f": "float32", "i": "int8", "u": "uint8"}[name[0]]
+        raise UnsupportedError(f"{words}; {name} is not available yet: {cast(operand, framework, DTYPES[wider])}")
+    raise DTypeError(f"{words}; {_remedy(name, operand, framework)}")
+
+
+def _remedy(name: str, operand: str, framework: str) -> str:
+    """What the caller can do with an operand of a type that no kernel takes."""
+    if name.startswith("complex"):
+        return (
+            "there are no complex kernels: multiply real and imaginary parts, such as "
+            "matmul(a.real, b.real) - matmul(a.imag, b.imag) for the real part"
+        )
+    if name == "bool":
+        return f"give it as integers: {cast(operand, framework, DTYPES['uint8'])}"
+    if name.startswith(("int", "uint")):
+        exact = cast(operand, framework, DTYPES["float64"])
+        return f"integers wider than 8 bits have no kernel; float64 holds them exactly up to 2**53: {exact}"
+    if name in ("float128", "float96", "longdouble"):
+        return f"float64 is the widest type: {cast(operand, framework, DTYPES['float64'])}"
+    if name.startswith("float"):
+        return f"convert it: {cast(operand, framework, DTYPES['float32'])}"
+    return f"its elements are not numbers; give an array of numbers as {operand}"
+
+
+def cast(operand: str, framework: str, dtype: DType) -> str:
+    """The call that converts an operand to ``dtype``, in the words of its framework."""
+    if framework == "torch":
+        return f"{operand}.to(torch.{dtype.torch})"
+    if framework == "cuda":
+        return f"torch.as_tensor({operand}).to(torch.{dtype.torch})"
+    return f"{operand}.astype('{dtype.numpy}')"
+
+
+def numpy_dtype(dtype: DType) -> np.dtype[Any]:
+    """NumPy's (or ml_dtypes') storage type of ``dtype``."""
+    return np.dtype(dtype.numpy)
+
+
+def packed(values: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+    """Rows as they are stored: elements narrower than a byte together in bytes, the first in the lowest bits.
+
+    ``values`` (rows, columns) holds one element each; the columns of such types fill whole bytes.
+    """
+    if dtype.bits >= 8:
+        return values
+    together = 8 // dtype.bits
+    parts = (values.astype(np.uint8) & ((1 << dtype.bits) - 1)).reshape(values.shape[0], -1, together)
+    shifted = parts << (np.arange(together, dtype=np.uint8) * np.uint8(dtype.bits))
+    stored: np.ndarray[Any, Any] = np.bitwise_or.reduce(shifted, axis=2)
+    return stored
+
+
+def _view_numpy(array: np.ndarray[Any, Any], name: str) -> ArrayView:
+    dtype = element_type(array.dtype.name, name)
+    if not array.dtype.isnative:
+        native = cast(name, "numpy", dtype)
+        raise DTypeError(f"{name}: got byte order {array.dtype.str!r}; it takes native order: {native}")
+    if any(stride % array.itemsize for stride in array.strides):
+        raise LayoutError(
+            f"{name}: strides {array.strides} bytes are no multiples of its {array.itemsize}-byte elements; "
+            f"copy it first: numpy.ascontiguousarray({name})"
+        )
+    if not array.flags.aligned:
+        raise LayoutError(
+            f"{name}: its address is no multiple of its {array.itemsize}-byte elements; copy it first: {name}.copy()"
+        )
+    return ArrayView(
+        name,
+        array,
+        "numpy",
+        int(array.__array_interface__["data"][0]),
+        array.shape,
+        tuple(stride // array.itemsize for stride in array.strides),
+        dtype,
+        read_only=not array.flags.writeable,
+    )
+
+
+def _view_torch(tensor: Any, name: str) -> ArrayView:
+    torch = sys.modules["torch"]
+    if tensor.layout != torch.strided or tensor.device.type not in ("cpu", "cuda"):
+        remedy = f"{name}.cpu()" if tensor.layout == torch.strided else f"{name}.to_dense()"
+        raise LayoutError(
+            f"{name}: got a {tensor.layout} tensor on {tensor.device}; it takes strided tensors on cpu or cuda, "
+            f"such as {remedy}"
+        )
+    if tensor.requires_grad and torch.is_grad_enabled():
+        raise UnsupportedError(
+            f"{name}: requires a gradient, and warptile.matmul does not record one yet; "
+            f"call it under torch.no_grad(), or give {name}.detach()"
+        )
+    device = tensor.device.index if tensor.device.type == "cuda" else None
+    return ArrayView(
+        name,
+        tensor,
+        "torch",
+        tensor.data_ptr(),
+        tuple(tensor.shape),
+        tuple(tensor.stride()),
+        element_type(str(tensor.dtype).removeprefix("torch."), name, "torch"),
+        device,
+        STREAM_LEGACY if device is None else int(torch.cuda.current_stream(device).cuda_stream),
+        negated=tensor.is_neg(),
+    )
+
+
+def _view_cuda_interface(array: Any, name: str, framework: str) -> ArrayView:
+    interface = array.__cuda_array_interface__
+    storage = np.dtype(interface["typestr"])
+    dtype = element_type(str(getattr(array, "dtype", storage)), name, framework)
+    shape = tuple(interface["shape"])
+    strides_bytes = interface.get("strides") or _row_major(shape, dtype.bits // 8)
+    stream = interface.get("stream") or STREAM_LEGACY
+    device = getattr(getattr(array, "device", None), "id", 0)
+    if framework == "cupy":
+        stream = sys.modules["cupy"].cuda.get_current_stream().ptr
+    pointer, read_only = interface["data"]
+    return ArrayView(
+        name,
+        array,
+        framework,
+        int(pointer),
+        shape,
+        tuple(stride // (dtype.bits // 8) for stride in strides_bytes),
+        dtype,
+        int(device),
+        int(stream),
+        bool(read_only),
+    )
+
+
+def _row_major(shape: Shape, unit: int = 1) -> Shape:
+    strides: list[int] = []
+    for extent in reversed(shape):
+        strides.insert(0, unit)
+        unit *= max(extent, 1)
+    return tuple(strides)
+
+
+def contiguous(source: ArrayView) -> ArrayView:
+    """A row-major copy with the shape of ``source``, made by its own framework on its own stream."""
+    if source.framework == "torch":
+        torch = sys.modules["torch"]
+        strided = torch.as_strided(source.array, source.shape, source.strides, source.array.storage_offset())
+        return _view_torch(strided.clone(memory_format=torch.contiguous_format), source.name)
+    if source.framework == "cupy":
+        cupy = sys.modules["cupy"]
+        strided = cupy.lib.stride_tricks.as_strided(source.array, source.shape, _byte_strides(source))
+        return _view_cuda_interface(cupy.ascontiguousarray(strided).copy(), source.name, "cupy")
+    if source.framework == "cuda":
+        raise LayoutError(
+            f"{source.name}: strides {source.strides} need a copy, which only its own framework can make; "
+            f"give a row-major {source.name} of shape {source.shape}"
+        )
+    host = source.array if isinstance(source.array, np.ndarray) else np.asarray(source.array)
+    # As integers of their size: NumPy makes no strided view of some of ml_dtypes' types.
+    words = np.lib.stride_tricks.as_strided(host.view(f"u{source.element_bytes}"), source.shape, _byte_strides(source))
+    return _view_numpy(np.array(words, order="C").view(host.dtype), source.name)
+
+
+def contiguous_layout(source: ArrayView) -> ArrayView:
+    """How `contiguous` would lay ``source`` out, without making the copy; it has no address yet."""
+    return replace(source, pointer=0, strides=_row_major(source.shape), negated=False)
+
+
+def _byte_strides(source: ArrayView) -> Shape:
+    return tuple(stride * source.element_bytes for stride in source.strides)
+
+
+def empty(like: ArrayView, shape: Shape, dtype: DType) -> ArrayView:
+    """New uninitialised row-major memory of the same kind, and on the same device, as ``like``."""
+    if like.framework == "torch":
+        torch = sys.modules["torch"]
+        return _view_torch(
+            torch.empty(shape, dtype=getattr(torch, dtype.torch or dtype.name), device=like.array.device), "out"
+        )
+    if like.framework == "cupy":
+        return _view_cuda_interface(sys.modules["cupy"].empty(shape, dtype=numpy_dtype(dtype)), "out", "cupy")
+    if like.framework == "cuda":
+        raise UnsupportedError(
+            f"{like.name}: a {type(like.array).__name__} says where its memory is but not how to make more; "
+            f"give out= of shape {shape} and type {dtype.name}"
+        )
+    return _view_numpy(np.empty(shape, numpy_dtype(dtype)), "out")
+
+
+def empty_call(like: ArrayView, shape: Shape, dtype: DType) -> str:
+    """The call that a user makes `empty` with, in the words of the framework."""
+    if like.framework in ("torch", "cuda"):
+        device = "cpu" if like.device is None else f"cuda:{like.device}"
+        return f"torch.empty({shape}, dtype=torch.{dtype.torch}, device='{device}')"
+    module = "cupy" if like.framework == "cupy" else "numpy"
+    return f"{module}.empty({shape}, '{dtype.numpy}')"
+
+
+def assign(target: ArrayView, source: ArrayView) -> None:
+    """Copy ``source`` into ``target`` (same shape and type), by their own framework."""
+    if target.framework == "torch":
+        target.array.copy_(source.array)
+    else:
+        target.array[...] = source.array
+
+
+def returned(result: ArrayView, like: ArrayView) -> Any:
+    """What the caller gets of a new result: an array of the framework that ``like`` came from; of NumPy a scalar where
+    there is no axis, as NumPy's own ``matmul`` returns it."""
+    if like.framework == "jax" and result.framework == "numpy":
+        return sys.modules["jax"].numpy.asarray(result.array)
+    if result.framework == "numpy" and result.ndim == 0:
+        return result.array[()]
+    return result.array
+
+
+def host_bytes(source: ArrayView) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """The host memory from the lowest element of ``source`` to its highest, gaps included, as bytes; not a copy."""
+    assert source.device is None
+    low, high = source.byte_range()
+    if low == high:
+        return np.zeros(0, np.uint8)
+    memory = (ctypes.c_uint8 * (high - low)).from_address(low)
+    return np.ctypeslib.as_array(memory)

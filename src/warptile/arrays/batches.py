@@ -1,0 +1,58 @@
+"""A batch as one problem: where the matrices of each operand have one stride, one launch computes all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from warptile.arrays.array_view import ArrayView, Shape
+from warptile.arrays.operands import Product
+from warptile.problem import Operand, Problem
+
+
+def batched(product: Product) -> Problem | str:
+    """The batch of ``product`` as one problem, or a sentence that says why it is not one."""
+    count = prod(product.batch)
+    if product.problem.a.sparse:
+        return "a is sparse, and only dense matrices come in batches"
+    if count < 2 or product.empty:
+        return f"there {'is one product' if count == 1 else 'are no products'}"
+    problem = product.problem
+    fresh = problem.m * problem.n
+    strides = {"a": batch_stride(product.a, product.batch), "b": batch_stride(product.b, product.batch)}
+    strides["c"] = 0 if product.c is None else batch_stride(product.c, product.batch)
+    strides["d"] = fresh if product.target is None else batch_stride(product.target, product.batch)
+    found = {name: stride for name, stride in strides.items() if stride is not None}
+    uneven = [name for name in strides if name not in found]
+    if uneven:
+        named = " and ".join("out" if name == "d" else name for name in uneven)
+        return f"the matrices of {named} have no single batch stride"
+    if found["d"] == 0:
+        return "the matrices of out share memory"
+
+    def apart(name: str, operand: Operand) -> Operand:
+        return replace(operand, batch_stride=found[name])
+
+    return replace(
+        problem,
+        a=apart("a", problem.a),
+        b=apart("b", problem.b),
+        c=None if problem.c is None else apart("c", problem.c),
+        d=apart("d", problem.d),
+        batch=count,
+    )
+
+
+def batch_stride(matrices: ArrayView, batch: Shape) -> int | None:
+    """Elements from each matrix to the next in row-major order of the leading axes ``batch``: 0 where all share one,
+    None where the stride varies or is negative."""
+    if matrices.size == 0:
+        return 0
+    axes = [(extent, stride) for extent, stride in zip(batch, matrices.strides, strict=False) if extent > 1]
+    stride = axes[-1][1] if axes else 0
+    expected = stride
+    for extent, found in reversed(axes):
+        if found != expected:
+            return None
+        expected = found * extent
+    return stride if stride >= 0 else None

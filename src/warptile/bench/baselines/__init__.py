@@ -1,0 +1,1 @@
+"""The libraries that kernels are compared with."""

@@ -1,0 +1,1 @@
+"""Counters from Nsight Compute and the emulator, and compute-sanitizer runs."""

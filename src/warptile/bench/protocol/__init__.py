@@ -1,0 +1,1 @@
+"""How comparisons are measured: suites, interleaved rounds, environments, records."""

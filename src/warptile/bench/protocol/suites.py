@@ -1,0 +1,202 @@
+"""The benchmark suites of ``warptile bench --suite``, and the performance targets of each class of rows.
+
+A row is one GEMM in the configuration that the planner takes. It is compared with cuBLASLt's fastest algorithm, with
+torch and, where its target says so, with a neighbour: another GEMM that warptile runs. A row counts for the target of
+each of its classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import msgspec
+
+from warptile.bench.protocol.measurements import ProblemKey
+from warptile.bench.protocol.workloads import BF16, E4M3, E4M3_FAST, F16_F16, F16_F32, S8, TF32, UNALIGNED, TypeGroup
+from warptile.device import REFERENCE
+
+CUBLASLT, NEIGHBOUR, WEIGHTS = "cuBLASLt", "beside", "TB/s"
+"""What a target is relative to: cuBLASLt's fastest, the neighbour, or nothing (a rate in TB/s)."""
+
+
+@dataclass(frozen=True)
+class ClassTarget:
+    """The performance target of a class of rows.
+
+    Attributes:
+        title: the rows in words.
+        of: `CUBLASLT`, `NEIGHBOUR` or `WEIGHTS`.
+        geomean: the least geometric mean over the rows, or None.
+        each: the least figure of any row, or None.
+    """
+
+    title: str
+    of: str
+    geomean: float | None = None
+    each: float | None = None
+
+
+FEWER_SMS = 120
+"""SMs of the rows that leave some of the GPU to other work."""
+
+CLASS_TARGETS = {
+    "large": ClassTarget("large aligned bf16 and f16, all layouts", CUBLASLT, geomean=1.02, each=0.98),
+    "medium": ClassTarget("medium sizes with a partial last wave", CUBLASLT, geomean=1.03, each=0.96),
+    "small": ClassTarget("small M, and small M and N with a long K", CUBLASLT, geomean=1.03, each=0.96),
+    "weights": ClassTarget("bandwidth of reading B at M <= 16, B of 8192x8192 and larger", WEIGHTS, each=4.1),
+    "batch": ClassTarget("batched GEMM, batch of 64", CUBLASLT, each=1.0),
+    "unaligned": ClassTarget("misaligned, relative to the aligned neighbour", NEIGHBOUR, each=0.88),
+    "e4m3-fast": ClassTarget("e4m3, fast accumulation", CUBLASLT, each=1.02),
+    "e4m3-exact": ClassTarget("e4m3, two-level accumulation", CUBLASLT, each=0.95),
+    "e4m3-anywhere": ClassTarget("e4m3, other layouts and misaligned, relative to aligned TN", NEIGHBOUR, each=0.85),
+    "s8": ClassTarget("s8, TN", CUBLASLT, each=1.0),
+    "s8-nn": ClassTarget("s8, NN", CUBLASLT, each=8.0),
+    "tf32": ClassTarget("tf32", CUBLASLT, each=1.03),
+    "sparse": ClassTarget("2:4 sparse bf16, relative to dense", NEIGHBOUR, each=1.4),
+    "f32-out": ClassTarget("bf16 with float32 output, relative to bf16 output", NEIGHBOUR, each=0.95),
+    "k-scaling": ClassTarget("scaling in K, relative to K = 4096", NEIGHBOUR, each=0.97),
+    "max-sms": ClassTarget(f"{FEWER_SMS} of {REFERENCE.sms} SMs, relative to all of them", NEIGHBOUR),
+    "f16-sums": ClassTarget("f16 with f16 accumulators", CUBLASLT),
+}
+"""The targets by class. Those without a figure are shown and not held to one."""
+
+
+@dataclass(frozen=True)
+class SuiteRow:
+    """One row of a suite.
+
+    Attributes:
+        problem: what is computed.
+        classes: names of `CLASS_TARGETS` that it counts for.
+        offset: elements from where memory is aligned to the beginning of each matrix.
+        neighbour: another GEMM that warptile runs in the same rounds, or None.
+        max_sms: the most SMs that the GEMM may occupy, or None for all.
+    """
+
+    problem: ProblemKey
+    classes: tuple[str, ...]
+    offset: int = 0
+    neighbour: ProblemKey | None = None
+    max_sms: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The row as a table shows it, such as ``4096^3 bf16 TN``."""
+        return row_name(self.problem, self.offset, self.max_sms)
+
+
+GROUP_NAMES = {
+    (group.dtype, group.accumulator, group.out): name
+    for group, name in (
+        (BF16, "bf16"), (F16_F32, "f16"), (F16_F16, "f16, f16 accumulators"), (TF32, "tf32"), (E4M3, "e4m3"),
+        (E4M3_FAST, "e4m3 fast"), (S8, "s8"), (TypeGroup("", "bfloat16", "float32", "float32"), "bf16 -> f32"),
+    )
+}  # fmt: skip
+
+
+def row_name(key: ProblemKey, offset: int = 0, max_sms: int | None = None) -> str:
+    """A problem as a table names it. The layout is in BLAS letters, B first (as cuBLASLt sees it): ``T`` is K-major."""
+    types = GROUP_NAMES.get((key.dtype, key.accumulator, key.out), f"{key.dtype}, {key.accumulator} -> {key.out}")
+    layout = ("T" if key.b_major == "col" else "N") + ("T" if key.a_major == "col" else "N")
+    words = [key.shape, types, layout, *(["sparse"] if key.sparse else [])]
+    words += [f"offset {offset}"] if offset else []
+    return " ".join([*words, *([f"on {max_sms} SMs"] if max_sms else [])])
+
+
+F32_OUT = TypeGroup("bf16 -> f32", "bfloat16", "float32", "float32")
+POWERS = (2048, 4096, 8192, 16384)
+STEPS = tuple(range(1024, 3585, 256))
+LAYOUTS = (("row", "row"), ("col", "row"), ("col", "col"))
+"""Layouts of A and B other than TN, in which both are K-major."""
+
+LARGE_SHAPES = ((8192, 4096, 14336), (8192, 28672, 4096), (4096, 8192, 28672))
+MEDIUM_SHAPES = ((512, 6144, 4096), (1024, 28672, 4096), (768, 8192, 8192))
+WEIGHT_SHAPES = (
+    (6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336),
+    (10240, 8192), (8192, 8192), (28672, 8192), (8192, 28672),
+)  # fmt: skip
+"""N and K of the GEMMs in a layer of Llama 3, first 8B, then 70B: fused query, key and value; output; gate and up
+(fused in 8B, each in 70B); down."""
+
+TOKENS = (1, 8, 16, 32, 64, 128)
+LONG_SHAPES = ((128, 128, 16384), (256, 256, 65536), (64, 64, 65536))
+FEW_TOKENS, MANY_WEIGHTS = 16, 8192 * 8192
+E4M3_SHAPES = ((4096, 4096, 4096), (8192, 8192, 8192), (8192, 28672, 4096), (128, 28672, 4096), (16, 28672, 4096))
+E4M3_UNALIGNED = ((4096, 4096, 4090), (4096, 4090, 4096))
+DEPTHS, DEPTH = (2048, 8192, 16384, 32768), 4096
+
+
+def _tn(group: TypeGroup, *shape: int) -> ProblemKey:
+    """The problem of a group with both operands K-major."""
+    m, n, k = shape if len(shape) == 3 else shape * 3
+    return group.key(m, n, k, "col")
+
+
+def squares() -> Iterator[SuiteRow]:
+    """Square GEMMs: powers of two, and sizes with a partial last wave."""
+    for size in sorted({*POWERS, *STEPS, 5120}):
+        classes = [*(["medium"] if size in STEPS else []), *(["large"] if size not in STEPS or size in POWERS else [])]
+        yield SuiteRow(_tn(BF16, size), tuple(classes))
+    for size in (4096, 8192):
+        yield SuiteRow(_tn(F16_F32, size), ("large",))
+
+
+def llm() -> Iterator[SuiteRow]:
+    """Language-model GEMMs with many tokens, and every layout of three large GEMMs."""
+    yield from (SuiteRow(_tn(BF16, *shape), ("large",)) for shape in LARGE_SHAPES)
+    yield from (SuiteRow(_tn(BF16, *shape), ("medium",)) for shape in MEDIUM_SHAPES)
+    for (m, n, k), (a_major, b_major) in product(((4096,) * 3, (8192,) * 3, LARGE_SHAPES[1]), LAYOUTS):
+        yield SuiteRow(BF16.key(m, n, k, b_major, a_major), ("large",))
+
+
+def ragged() -> Iterator[SuiteRow]:
+    """Leading dimensions or pointers that are not multiples of 16 bytes, each with its aligned neighbour."""
+    for shape, offset, neighbour in UNALIGNED:
+        yield SuiteRow(_tn(BF16, *shape), ("unaligned",), offset, _tn(BF16, *neighbour))
+
+
+def small() -> Iterator[SuiteRow]:
+    """Small M (decode shapes, limited by reading B); outputs too small to fill the GPU; a batch."""
+    for (n, k), m in product(WEIGHT_SHAPES, TOKENS):
+        read = m <= FEW_TOKENS and n * k >= MANY_WEIGHTS
+        yield SuiteRow(_tn(BF16, m, n, k), ("small", "weights") if read else ("small",))
+    yield from (SuiteRow(_tn(BF16, *shape), ("small",)) for shape in LONG_SHAPES)
+    yield SuiteRow(msgspec.structs.replace(_tn(BF16, 1024), batch=64), ("batch",))
+
+
+def types() -> Iterator[SuiteRow]:
+    """Other types, 2:4 sparsity, long K, and fewer SMs."""
+    yield from (SuiteRow(_tn(F16_F16, size), ("f16-sums",)) for size in (4096, 8192))
+    yield SuiteRow(_tn(F32_OUT, 4096), ("f32-out",), neighbour=_tn(BF16, 4096))
+    yield from (SuiteRow(_tn(TF32, size), ("tf32",)) for size in (4096, 8192))
+    for group, name in ((E4M3_FAST, "e4m3-fast"), (E4M3, "e4m3-exact")):
+        yield from (SuiteRow(_tn(group, *shape), (name,)) for shape in E4M3_SHAPES)
+        aligned = _tn(group, 4096)
+        for a_major, b_major in LAYOUTS:
+            yield SuiteRow(group.key(4096, 4096, 4096, b_major, a_major), ("e4m3-anywhere",), neighbour=aligned)
+        yield from (SuiteRow(_tn(group, *shape), ("e4m3-anywhere",), neighbour=aligned) for shape in E4M3_UNALIGNED)
+    yield from (SuiteRow(_tn(S8, size), ("s8",)) for size in (4096, 8192))
+    yield from (SuiteRow(S8.key(size, size, size), ("s8-nn",)) for size in (4096, 8192))
+    for size in (4096, 8192):
+        dense = _tn(BF16, size)
+        yield SuiteRow(msgspec.structs.replace(dense, sparse=True), ("sparse",), neighbour=dense)
+        yield SuiteRow(dense, ("max-sms",), neighbour=dense, max_sms=FEWER_SMS)
+    for depth in DEPTHS:
+        yield SuiteRow(_tn(BF16, 4096, 4096, depth), ("k-scaling",), neighbour=_tn(BF16, 4096, 4096, DEPTH))
+
+
+SUITES = {
+    "squares": tuple(squares()),
+    "llm": tuple(llm()),
+    "ragged": tuple(ragged()),
+    "small": tuple(small()),
+    "types": tuple(types()),
+}
+"""The rows by suite."""
+
+
+def chosen(suite: str, only: tuple[str, ...] = ()) -> tuple[SuiteRow, ...]:
+    """Rows of a suite; with ``only``, those whose name has one of its words."""
+    return tuple(row for row in SUITES[suite] if not only or any(word in row.name for word in only))

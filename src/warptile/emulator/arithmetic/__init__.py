@@ -1,0 +1,1 @@
+"""Exact arithmetic: IEEE rounding, small float formats, and the adder of a tensor core."""

@@ -1,0 +1,1 @@
+"""Asynchronous operations: queued when issued, retired by a schedule."""

@@ -1,0 +1,263 @@
+"""Pending `cp.async` copies, which complete when the schedule says, at the latest at their thread's wait.
+
+Schedules: ``latest`` (as late as the lane's own wait allows: a missing wait leaves the destination unreadable),
+``earliest`` (at once), ``random:SEED`` (each pending batch may finish at any later `cp.async` instruction).
+The source is read and the destination written when a copy finishes; until then the destination is marked in flight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warptile.emulator.lanes import Active, Array
+from warptile.emulator.memory.accesses import Memory
+from warptile.emulator.memory.spaces import IN_FLIGHT, INITIALISED, MAPPED, WRITTEN, Offsets, Space
+from warptile.emulator.sync.mbarriers import Mbarriers
+from warptile.errors import UnsupportedError
+from warptile.ptx.instruction import Instruction
+
+
+@dataclass
+class CopyBatch:
+    """The copies that one execution of one instruction issued.
+
+    ``lanes`` in order; ``target`` and ``source`` are offsets into shared and global space; of each copy's ``size``
+    bytes the first ``source_bytes`` come from the source and the rest is zero. ``group`` is each lane's group number,
+    ``serial`` the number of the batch.
+    """
+
+    instruction: Instruction
+    lanes: NDArray[np.intp]
+    target: Offsets
+    source: Offsets
+    source_bytes: NDArray[np.int64]
+    size: int
+    group: NDArray[np.int64]
+    serial: int = 0
+
+
+@dataclass
+class CopyArrival:
+    """`cp.async.mbarrier.arrive`: lanes that arrive at one mbarrier once the copies that they have issued are over.
+
+    Those are the ones with a smaller ``serial``. For the check of races: ``released`` is what lies before the arrival,
+    and ``clock`` the clock of every lane then.
+    """
+
+    instruction: Instruction
+    lanes: NDArray[np.intp]
+    offset: int
+    serial: int
+    released: int
+    clock: NDArray[np.int32] | None
+
+
+def check_schedule(schedule: str) -> None:
+    """Raise UnsupportedError unless ``schedule`` is ``latest``, ``earliest`` or ``random:SEED``."""
+    kind, _, seed = schedule.partition(":")
+    if not (schedule in ("latest", "earliest") or (kind == "random" and seed.isdigit())):
+        raise UnsupportedError(
+            f"schedule: got {schedule!r}; it is latest, earliest or random:SEED, such as schedule='random:7'"
+        )
+
+
+class PendingAsyncCopies:
+    """All unfinished copies of a wave."""
+
+    def __init__(self, memory: Memory, schedule: str, lanes: int, mbarriers: Mbarriers) -> None:
+        check_schedule(schedule)
+        self._memory = memory
+        self._schedule = schedule
+        self._random = np.random.default_rng(int(schedule.partition(":")[2] or 0))
+        self._committed: NDArray[np.int64] = np.zeros(lanes, dtype=np.int64)
+        self._batches: list[CopyBatch] = []
+        self._unwaited: list[CopyBatch] = []  # for the check of races: finished or not
+        self._mbarriers = mbarriers
+        self._arrivals: list[CopyArrival] = []
+        self._serial = 0
+        mbarriers.finishers.append(self._finish_for)
+        memory.copy_into = self.into
+
+    def new_wave(self) -> None:
+        """No lane has issued anything."""
+        self._batches.clear()
+        self._unwaited.clear()
+        self._arrivals.clear()
+        self._committed[:] = 0
+
+    def issue(
+        self, instruction: Instruction, active: Active, target: Array, source: Array, source_bytes: Array, size: int
+    ) -> None:
+        """Start one copy per active lane: shared addresses, global or generic source addresses; checked now."""
+        memory = self._memory
+        shared, target_offsets = memory.resolve(instruction, active, "shared", target, size)
+        where, source_offsets = memory.resolve(instruction, active, "global", source, size)
+        memory.check_write(instruction, active, shared, target_offsets, size, None)
+        if (source_bytes == size).all():
+            memory.check_read(instruction, active, where, source_offsets, size)
+        elif source_bytes.any():
+            self._check_partial(instruction, active, where, source_offsets, source_bytes, size)
+        batch = CopyBatch(
+            instruction, active.lanes, target_offsets, source_offsets, source_bytes.astype(np.int64), size,
+            self._committed[active.index].copy(), self._serial,
+        )  # fmt: skip
+        self._serial += 1
+        if memory.races is not None:
+            memory.races.copy_issued(batch)
+            self._unwaited.append(batch)
+        if self._schedule == "earliest":
+            self._finish(batch)
+            return
+        shared.mark(target_offsets, size, MAPPED | IN_FLIGHT)
+        self._batches.append(batch)
+        self._finish_some()
+
+    def commit(self, active: Active) -> None:
+        """`cp.async.commit_group`: what each lane has issued since its last commit becomes a group."""
+        self._committed[active.index] += 1
+
+    def wait(self, active: Active, keep: int | None) -> None:
+        """`cp.async.wait_group keep`: finish all but each lane's last ``keep`` groups; None is `wait_all`."""
+        waiting = np.zeros(len(self._committed), dtype=np.bool_)
+        waiting[active.index] = True
+
+        def due(batch: CopyBatch) -> NDArray[np.bool_]:
+            if keep is None:
+                return waiting[batch.lanes]
+            return waiting[batch.lanes] & (batch.group < self._committed[batch.lanes] - keep)
+
+        self._finish_some()
+        self._batches = _without(self._batches, due, self._finish)
+        if self._memory.races is not None:
+            self._unwaited = _without(self._unwaited, due, self._memory.races.copy_waited)
+        self._arrive_if_due()
+
+    def arrive(self, instruction: Instruction, active: Active, offsets: Offsets, *, increment: bool) -> None:
+        """`cp.async.mbarrier.arrive`: one arrival per lane when its copies so far are over.
+
+        ``increment`` (no `.noinc`) adds the arrival to what the phase waits for, so that it changes nothing.
+        """
+        races = self._memory.races
+        for offset in np.unique(offsets).tolist():
+            lanes = active.lanes[offsets == offset]
+            if increment:
+                self._mbarriers.expect_arrivals(instruction, lanes[0], offset, len(lanes))
+            clock = races.clock() if races is not None else None
+            released = races.release(lanes) if races is not None else 0
+            self._arrivals.append(CopyArrival(instruction, lanes, offset, self._serial, released, clock))
+        self._finish_some()
+        self._arrive_if_due()
+
+    def _arrive_if_due(self) -> None:
+        """Those arrive whose copies have finished."""
+        arrivals, self._arrivals = self._arrivals, []
+        for arrival in arrivals:
+            earlier = [batch.lanes for batch in self._batches if batch.serial < arrival.serial]
+            due = ~np.isin(arrival.lanes, np.concatenate(earlier)) if earlier else np.ones(len(arrival.lanes), np.bool_)
+            if not due.all():
+                self._arrivals.append(replace(arrival, lanes=arrival.lanes[~due]))
+            if due.any():
+                self._arrive(arrival, arrival.lanes[due])
+
+    def _arrive(self, arrival: CopyArrival, lanes: NDArray[np.intp]) -> None:
+        races = self._memory.races
+        if races is not None:
+            clock = arrival.clock
+
+            def seen(batch: CopyBatch) -> NDArray[np.bool_]:
+                return np.isin(batch.lanes, lanes) & (batch.serial < arrival.serial)
+
+            self._unwaited = _without(self._unwaited, seen, lambda batch: races.copy_waited(batch, clock))
+        ones = np.ones(len(lanes), dtype=np.int64)
+        self._mbarriers.arrive(
+            arrival.instruction, lanes, arrival.offset, ones, releases=False, released=arrival.released
+        )
+
+    def _finish_for(self, offset: int) -> bool:
+        """Finish the copies that an arrival at an mbarrier which somebody waits for is to follow."""
+        for arrival in self._arrivals:
+            if arrival.offset == offset:
+
+                def due(batch: CopyBatch, arrival: CopyArrival = arrival) -> NDArray[np.bool_]:
+                    return np.isin(batch.lanes, arrival.lanes) & (batch.serial < arrival.serial)
+
+                self._batches = _without(self._batches, due, self._finish)
+                self._arrive_if_due()
+                return True
+        return False
+
+    def into(self, offset: int, size: int) -> Instruction | None:
+        """The instruction of an unfinished copy to one of ``size`` bytes from ``offset`` on in shared space."""
+        for batch in self._batches:
+            if ((batch.target < offset + size) & (offset < batch.target + batch.size)).any():
+                return batch.instruction
+        return None
+
+    def unfinished(self) -> list[CopyBatch]:
+        """Copies that nothing has waited for (a kernel may end with them)."""
+        return self._batches
+
+    def _finish_some(self) -> None:
+        if self._schedule.startswith("random"):
+            self._batches = _without(self._batches, lambda b: self._random.random(len(b.lanes)) < 0.25, self._finish)
+
+    def _finish(self, batch: CopyBatch) -> None:
+        memory = self._memory
+        shared, size = memory.shared_space, batch.size
+        whole = batch.source_bytes >= size
+        if whole.all():
+            shared.scatter(batch.target, size, memory.global_space.gather(batch.source, size))
+        else:
+            lanes = np.arange(size)
+            take = lanes[None, :] < batch.source_bytes[:, None]
+            places = np.where(take, batch.source[:, None] + lanes, 0)
+            filled = np.where(take, memory.global_space.data[places], np.uint8(0))
+            shared.data[batch.target[:, None] + lanes] = filled
+        shared.mark(batch.target, size, MAPPED | INITIALISED | WRITTEN)
+
+    def _check_partial(
+        self, instruction: Instruction, active: Active, where: Space, offsets: Offsets, source_bytes: Array, size: int
+    ) -> None:
+        """Check only the bytes that are read: of a partial copy one after the other."""
+        whole = source_bytes >= size
+        if whole.any():
+            self._memory.check_read(instruction, active.where(whole), where, offsets[whole], size)
+        for position in range(size):
+            part = ~whole & (source_bytes > position)
+            if not part.any():
+                break
+            self._memory.check_read(instruction, active.where(part), where, offsets[part] + position, 1)
+
+
+def _without(
+    batches: list[CopyBatch], due: Callable[[CopyBatch], NDArray[np.bool_]], use: Callable[[CopyBatch], None]
+) -> list[CopyBatch]:
+    """``use`` the copies that are ``due``; what is left of the batches."""
+    rest: list[CopyBatch] = []
+    for batch in batches:
+        chosen = due(batch)
+        if chosen.all():
+            use(batch)
+        elif not chosen.any():
+            rest.append(batch)
+        else:
+            use(_part(batch, chosen))
+            rest.append(_part(batch, ~chosen))
+    return rest
+
+
+def _part(batch: CopyBatch, mask: NDArray[np.bool_]) -> CopyBatch:
+    return CopyBatch(
+        batch.instruction,
+        batch.lanes[mask],
+        batch.target[mask],
+        batch.source[mask],
+        batch.source_bytes[mask],
+        batch.size,
+        batch.group[mask],
+        batch.serial,
+    )

@@ -1,0 +1,1 @@
+"""Race detection and the other checks that observe memory and synchronization events."""

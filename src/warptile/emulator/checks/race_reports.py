@@ -1,0 +1,153 @@
+"""Words the report of a race: the two accesses, the address, and what would order them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from warptile.emulator.checks.access_history import COPYING_FROM, WRITING
+from warptile.emulator.lanes import WARP
+from warptile.emulator.memory.accesses import Memory
+from warptile.emulator.memory.allocations import Home
+from warptile.errors import DataRace
+from warptile.launch.access import Rows
+from warptile.ptx.instruction import Instruction
+
+if TYPE_CHECKING:
+    from warptile.emulator.machine import LaunchGeometry
+
+
+@dataclass(frozen=True)
+class RaceAccess:
+    """One of the two accesses of a race: which thread did what with which instruction."""
+
+    instruction: Instruction
+    thread: int
+    doing: int
+
+
+_NOUN = ("read", "write", "read", "write")
+_NOW = ("reads", "writes", "starts a copy from", "starts a copy into")
+_BEFORE = ("read", "wrote", "started a copy from", "started a copy into")
+
+
+class RaceReports:
+    """Makes `DataRace` errors.
+
+    Args:
+        memory: names threads of the wave and CTAs.
+        geometry: names threads of the grid.
+        rows: of operands that are matrices, how their elements lie.
+        shared: addresses of shared variables.
+        reads_flag: whether a thread has read a flag without a fence behind it.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        geometry: LaunchGeometry,
+        rows: Mapping[str, Rows],
+        shared: Mapping[str, int],
+        reads_flag: Callable[[int], bool],
+    ) -> None:
+        self._memory = memory
+        self._geometry = geometry
+        self._clustered = geometry.cluster_ctas > 1
+        self._rows = rows
+        self._shared = sorted((address, name) for name, address in shared.items())
+        self._reads_flag = reads_flag
+
+    def race(
+        self, home: Home, offset: int, first: RaceAccess, second: RaceAccess, missing: str | None = None
+    ) -> DataRace:
+        """Nothing orders two accesses; by default what is ``missing`` is worked out from the two."""
+        kind = f"{_NOUN[first.doing]}-{_NOUN[second.doing]}"
+        now = f"{self._geometry.name(second.thread)} {_NOW[second.doing]} it with {second.instruction.text}"
+        before = f"{self._geometry.name(first.thread)} {_BEFORE[first.doing]} it with {first.instruction.text}"
+        return DataRace(
+            f"{kind} race on {self._place(home, offset)}: {now}; {before} at {first.instruction.location}, "
+            f"and nothing orders the two: {missing or self._missing(first, second)}",
+            kernel=self._memory.kernel,
+            location=second.instruction.location,
+            kind=kind,
+            first=first.instruction.location,
+        )
+
+    def too_early(self, instruction: Instruction, lane: int, cta: int) -> DataRace:
+        """A lane uses shared memory of a CTA that may not be there yet."""
+        memory = self._memory
+        return DataRace(
+            f"{instruction.text}: {memory.thread(lane)} accesses shared memory of {memory.peers.name(cta)}, which "
+            "may not have started yet: barrier.cluster.arrive and wait (cluster.sync()) must come before",
+            kernel=memory.kernel,
+            location=instruction.location,
+            kind="start-access",
+        )
+
+    def too_late(self, instruction: Instruction, lane: int, cta: int) -> DataRace:
+        """A lane used shared memory of a CTA that may have been gone."""
+        memory = self._memory
+        return DataRace(
+            f"{instruction.text}: {memory.thread(lane)} accesses shared memory of {memory.peers.name(cta)}, which "
+            "may have exited by then: nothing orders the access before the end of that CTA; "
+            "barrier.cluster.arrive and wait (cluster.sync()) must stand between them",
+            kernel=memory.kernel,
+            location=instruction.location,
+            kind="exit-access",
+            first=instruction.location,
+        )
+
+    def _place(self, home: Home, offset: int) -> str:
+        if home.name != "shared":
+            rows = self._rows.get(home.name)
+            if rows is None:
+                return f"{home.name}+{offset}"
+            return f"{home.name}[{', '.join(map(str, rows.element(offset)))}]"
+        cta, offset = divmod(offset, self._memory.shared_stride)
+        owner = f" of {self._memory.peers.name(cta)}" if self._clustered else ""
+        below = [(address, name) for address, name in self._shared if address <= offset]
+        if not below:
+            return f"shared memory{owner}, byte {offset}"
+        address, name = below[-1]
+        return f"shared memory{owner}, {_unmangled(name)}+{offset - address}"
+
+    def _missing(self, first: RaceAccess, second: RaceAccess) -> str:
+        """What would order the two."""
+        per_cta = self._geometry.lanes_per_cta
+        if first.doing >= COPYING_FROM and "bulk" in first.instruction.modifiers:
+            return (
+                "nobody has waited for the copy (the phase of its mbarrier, or cp.async.bulk.wait_group by the thread "
+                "that started it, then a barrier)"
+            )
+        if first.doing >= COPYING_FROM and first.instruction.opcode == "wgmma":
+            return "the multiplying warp has not waited for its product (wgmma.wait_group, then a barrier)"
+        if first.doing >= COPYING_FROM:
+            if first.thread == second.thread:
+                return "the thread has not waited for its own copy (cp.async.wait_group or wait_all)"
+            return "the copying thread has not waited for its copy (cp.async.wait_group or wait_all, then a barrier)"
+        if self._reads_flag(second.thread):
+            return "a flag was read, but no fence stands between that and this access (__threadfence(), or ld.acquire)"
+        if first.thread // per_cta != second.thread // per_cta:
+            per_cluster = per_cta * self._geometry.cluster_ctas
+            if first.thread // per_cluster == second.thread // per_cluster:
+                return (
+                    "no barrier of their cluster between them (barrier.cluster.arrive, not .relaxed, and wait; "
+                    "cluster.sync())"
+                )
+            return (
+                "CTAs run in any order; a flag orders them if it is written behind a fence (or with release) and "
+                "read before a fence (or with acquire), by strong accesses: atomic, volatile, relaxed"
+            )
+        if first.instruction.opcode == "cp" and first.doing == WRITING:
+            return "the copying thread has waited for its copy, but no barrier between that wait and this access"
+        if first.thread // WARP == second.thread // WARP:
+            return "no __syncwarp() (bar.warp.sync) or barrier between them, and lanes of a warp need not keep step"
+        return "no barrier (__syncthreads()) between them, and no mbarrier's phase"
+
+
+def _unmangled(name: str) -> str:
+    """The variable of a mangled name such as ``_ZZ6kernelPfE4tile``."""
+    found = re.search(r"E(\d+)(\w+)$", name)
+    return found.group(2)[: int(found.group(1))] if found else name

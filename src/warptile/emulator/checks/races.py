@@ -1,0 +1,387 @@
+"""Detects data races: unordered accesses to the same bytes by different threads, at least one of them a write.
+
+The order of accesses is that of the PTX memory consistency model, not the order in which the emulator executes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warptile.emulator.async_ops.cp_async import CopyBatch
+from warptile.emulator.checks.access_history import (
+    ANYWHERE,
+    COPYING_FROM,
+    COPYING_TO,
+    READING,
+    WEAK,
+    WITHIN_CLUSTER,
+    WRITE,
+    WRITING,
+    AccessHistory,
+)
+from warptile.emulator.checks.acquire_release import AcquireReleaseState, MemoryOrder
+from warptile.emulator.checks.cta_lifetimes import CtaLifetimes
+from warptile.emulator.checks.proxies import ProxyFences
+from warptile.emulator.checks.race_reports import RaceAccess, RaceReports
+from warptile.emulator.checks.vector_clocks import Clock, Lanes, VectorClocks, distinct
+from warptile.emulator.lanes import WARP, Active, Array
+from warptile.emulator.memory.accesses import Memory
+from warptile.emulator.memory.allocations import Home, bulk_parts, copy_parts, parts, shared_home
+from warptile.emulator.memory.spaces import Offsets, Space
+from warptile.isa.swizzle import CHUNK_BYTES
+from warptile.launch.access import Rows
+from warptile.ptx.instruction import Instruction
+
+if TYPE_CHECKING:
+    from warptile.emulator.async_ops.bulk_copies import BulkTransfer
+    from warptile.emulator.machine import LaunchGeometry
+
+FULL_MASK = 0xFFFFFFFF
+"""The member mask that names every lane of a warp."""
+
+
+class RaceChecker:
+    """Checks every access to shared and to writable global memory against those that it is not ordered after.
+
+    Raises `DataRace` at the second of the two accesses.
+
+    Args:
+        memory: whose accesses are followed.
+        geometry: names of threads.
+        lanes: of a full wave.
+        rows: of operands that are matrices, how their elements lie.
+        shared: addresses of shared variables.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        geometry: LaunchGeometry,
+        lanes: int,
+        *,
+        rows: Mapping[str, Rows],
+        shared: Mapping[str, int],
+    ) -> None:
+        self._memory = memory
+        self._geometry = geometry
+        self._live: NDArray[np.bool_] = np.zeros(lanes, dtype=np.bool_)
+        self._clocks = VectorClocks(lanes, geometry.lanes_per_cta, geometry.cluster_ctas)
+        self._lifetimes: CtaLifetimes | None = None
+        if geometry.cluster_ctas > 1:
+            self._lifetimes = CtaLifetimes(self._clocks, geometry.cluster_ctas, memory.shared_stride)
+        self._flags = AcquireReleaseState(self._clocks)
+        self._reports = RaceReports(
+            memory, geometry, rows, shared, lambda thread: self._flags.pending(thread - self._clocks.first_thread)
+        )
+        self._proxies = ProxyFences(self._clocks)
+        self._histories: dict[str, AccessHistory] = {}
+        self._numbers: dict[int, int] = {}
+        self._instructions: list[tuple[Instruction, MemoryOrder]] = []
+        self._plain_numbers: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)  # those of the generic proxy
+        self._arrived: dict[tuple[int, int], list[int]] = {}
+
+    def start_wave(self, first_thread: int, live: NDArray[np.bool_]) -> None:
+        """A new set of CTAs, with shared memory of its own; ``live`` is kept up to date by the machine."""
+        self._live = live
+        self._clocks.start_wave(first_thread)
+        self._flags.start_wave()
+        self._proxies.start_wave()
+        self._histories.pop("shared", None)
+        self._arrived.clear()
+        if self._lifetimes is not None:
+            self._lifetimes.start_wave()
+
+    # -- accesses ----------------------------------------------------------------------------------------------
+
+    def read(self, instruction: Instruction, active: Active, where: Space, offsets: Offsets, size: int) -> None:
+        """A load by each active lane."""
+        self._plain(READING, instruction, active, where, offsets, size)
+
+    def write(self, instruction: Instruction, active: Active, where: Space, offsets: Offsets, size: int) -> None:
+        """A store by each active lane."""
+        self._plain(WRITING, instruction, active, where, offsets, size)
+
+    def _plain(
+        self, doing: int, instruction: Instruction, active: Active, where: Space, offsets: Offsets, size: int
+    ) -> None:
+        for home, lanes, places in parts(self._memory, active.lanes, where, offsets, size):
+            number, order = self._known(instruction)
+            self._enter(home, doing, instruction, number * 4 + order.strength, lanes, places, size)
+            if order.strength:
+                use = self._flags.read if doing == READING else self._flags.write
+                use(home.name, places, lanes, order)
+
+    def atomic(self, instruction: Instruction, active: Active, where: Space, offsets: Offsets, size: int) -> None:
+        """An atomic by each active lane, in lane order."""
+        for home, lanes, places in parts(self._memory, active.lanes, where, offsets, size):
+            number, order = self._known(instruction)
+            tag = number * 4 + order.strength
+            if self._flags.idle(home.name, places, lanes, order):
+                self._enter(home, WRITING, instruction, tag, lanes, places, size)
+                continue
+            apart = instruction.opcode == "red" or len(np.unique(places)) == len(places)
+            for some in [slice(None)] if apart else [slice(i, i + 1) for i in range(len(lanes))]:
+                if instruction.opcode == "atom":
+                    self._flags.read(home.name, places[some], lanes[some], order)
+                self._enter(home, WRITING, instruction, tag, lanes[some], places[some], size)
+                self._flags.write(home.name, places[some], lanes[some], order, exchange=True)
+
+    def _known(self, instruction: Instruction) -> tuple[int, MemoryOrder]:
+        number = self._numbers.get(id(instruction))
+        if number is None:
+            number = self._numbers[id(instruction)] = len(self._instructions)
+            self._instructions.append((instruction, MemoryOrder.of(instruction)))
+            self._plain_numbers = np.append(self._plain_numbers, not _asynchronous(instruction))
+        return number, self._instructions[number][1]
+
+    def _history(self, home: Home) -> AccessHistory:
+        found = self._histories.get(home.name)
+        if found is None:
+            found = self._histories[home.name] = AccessHistory(home.size, self._clocks)
+        return found
+
+    def _enter(
+        self, home: Home, doing: int, instruction: Instruction, tag: int, lanes: Lanes, places: Offsets, size: int
+    ) -> None:
+        if self._lifetimes is not None and home.name == "shared":
+            early = self._lifetimes.use(lanes, places, tag >> 2, at_once=doing in (READING, WRITING))
+            if early is not None:
+                raise self._reports.too_early(instruction, *early)
+        conflict = self._history(home).access(places, size, lanes, doing, tag)
+        if conflict is not None:
+            index, offset, column, other = conflict
+            other_instruction = self._instructions[int(other[2]) >> 2][0]
+            second = RaceAccess(instruction, self._clocks.first_thread + int(lanes[index]), doing)
+            did = (WRITING if column == WRITE else READING) + (COPYING_FROM if other[0] < 0 else 0)
+            first = RaceAccess(other_instruction, abs(int(other[0])) - 1, did)
+            raise self._reports.race(home, offset, first, second)
+
+    # -- asynchronous copies -------------------------------------------------------------------------------------
+
+    def copy_issued(self, batch: CopyBatch) -> None:
+        """Each lane starts a copy: a thread of its own, which nobody has waited for."""
+        number, _ = self._known(batch.instruction)
+        for doing, home, lanes, places, size in copy_parts(self._memory, batch):
+            self._enter(home, doing, batch.instruction, number * 4, lanes, places, size)
+
+    def copy_waited(self, batch: CopyBatch, clock: Clock | None = None) -> None:
+        """Each lane has waited for its copy, which now lies behind it like its own accesses.
+
+        With ``clock`` (of every lane) the copy was over for others, by an arrival, when its lane had come so far.
+        """
+        number, _ = self._known(batch.instruction)
+        for _, home, lanes, places, size in copy_parts(self._memory, batch):
+            self._history(home).finish_copies(places, size, lanes, number * 4, clock)
+
+    def bulk_issued(self, transfer: BulkTransfer) -> tuple[int, int]:
+        """A lane starts a bulk copy. Returns its clock then, and what lies behind the copy, as a table."""
+        lane = np.array([transfer.lane], dtype=np.intp)
+        tag = self._bulk_tag(transfer)
+        for doing, places in ((COPYING_FROM, transfer.source), (COPYING_TO, transfer.target)):
+            for home, lanes, offsets in bulk_parts(self._memory, transfer, places):
+                self._enter(home, doing, transfer.instruction, tag, lanes, offsets, CHUNK_BYTES)
+                if doing == COPYING_FROM:
+                    self._through_async_proxy(home, transfer.instruction, lanes, offsets, CHUNK_BYTES)
+        clock = int(self._clocks.clock[transfer.lane])
+        return clock, self.release(lane) if transfer.barrier is not None else 0
+
+    def bulk_read_waited(self, transfer: BulkTransfer) -> None:
+        """The lane has waited until its copy had read its source."""
+        self._bulk_over(transfer, transfer.source, None)
+
+    def bulk_written(self, transfer: BulkTransfer) -> None:
+        """The copy is over: for who waits for its mbarrier, or for the lane, which has waited for its group."""
+        clock = transfer.clock if transfer.barrier is not None else None
+        if clock is not None:
+            self._bulk_over(transfer, transfer.source, clock)
+        self._bulk_over(transfer, transfer.target, clock)
+
+    def _bulk_over(self, transfer: BulkTransfer, places: tuple[Space, Offsets], clock: int | None) -> None:
+        every = self._clocks.clock
+        at = every if clock is None else np.broadcast_to(np.int32(clock), every.shape)
+        for home, lanes, offsets in bulk_parts(self._memory, transfer, places):
+            self._history(home).finish_copies(offsets, CHUNK_BYTES, lanes, self._bulk_tag(transfer), at)
+
+    def _bulk_tag(self, transfer: BulkTransfer) -> int:
+        """Reductions are atomic to each other."""
+        return self._known(transfer.instruction)[0] * 4 + (ANYWHERE if transfer.reduction is not None else WEAK)
+
+    def departs(
+        self, instruction: Instruction, lanes: Lanes, offsets: Offsets, size: int, atomic: bool
+    ) -> AsyncStoreSnapshot:
+        """Lanes of any CTAs start asynchronous stores to shared memory; `lands` ends them."""
+        tag = self._known(instruction)[0] * 4 + (WITHIN_CLUSTER if atomic else WEAK)
+        self._enter(shared_home(self._memory), COPYING_TO, instruction, tag, lanes, offsets, size)
+        clock = self._clocks.clock.copy()
+        ctas = lanes // self._geometry.lanes_per_cta
+        released = self.union(self.release(lanes[ctas == cta]) for cta in np.unique(ctas))
+        return AsyncStoreSnapshot(lanes, offsets, size, tag, clock, released)
+
+    def lands(self, departure: AsyncStoreSnapshot) -> None:
+        """Asynchronous stores are over, for those that acquire what was released behind them."""
+        each = departure
+        self._history(shared_home(self._memory)).finish_copies(
+            each.offsets, each.size, each.lanes, each.tag, each.clock
+        )
+
+    # -- wgmma -------------------------------------------------------------------------------------------------------
+
+    def operand_read(self, instruction: Instruction, lanes: Lanes, offsets: Offsets) -> None:
+        """Products that have been issued read 16 bytes of shared memory each, until they have been waited for."""
+        number, _ = self._known(instruction)
+        home = shared_home(self._memory)
+        self._enter(home, COPYING_FROM, instruction, number * 4, lanes, offsets, CHUNK_BYTES)
+        self._through_async_proxy(home, instruction, lanes, offsets, CHUNK_BYTES)
+
+    def operand_waited(self, instruction: Instruction, lanes: Lanes, offsets: Offsets) -> None:
+        """They are over for who knows that these lanes are past their clocks: see `past`."""
+        number, _ = self._known(instruction)
+        self._history(shared_home(self._memory)).finish_copies(offsets, CHUNK_BYTES, lanes, number * 4)
+
+    def past(self, lane: int) -> int:
+        """A table that says nothing but that a lane is past its clock, which goes on."""
+        return self._clocks.past(lane)
+
+    # -- order -----------------------------------------------------------------------------------------------------
+
+    def join_all_ctas(self) -> None:
+        """A barrier of every living thread of every CTA."""
+        self._clocks.join_ctas(slice(None))
+
+    def arrive(self, cta: int, number: int, lanes: Lanes) -> None:
+        """`bar.arrive`: what these lanes have done is behind those who wait for barrier ``number``."""
+        self._arrived.setdefault((cta, number), []).append(self._clocks.release(lanes))
+
+    def barrier(self, cta: int, number: int, waiting: list[Lanes]) -> None:
+        """A barrier of one CTA completes: those who waited go on."""
+        arrived = self._arrived.pop((cta, number), [])
+        if not waiting:
+            return
+        lanes = np.concatenate(waiting)
+        per_cta = self._geometry.lanes_per_cta
+        living = int(np.count_nonzero(self._live[cta * per_cta : (cta + 1) * per_cta]))
+        if len(lanes) == living and not arrived:
+            self._clocks.join_ctas(np.array([cta]))
+        else:
+            self._clocks.join(np.sort(lanes), arrived)
+
+    def warp_barrier(self, active: Active, masks: Array) -> None:
+        """`bar.warp.sync`: lanes of a warp that name each other."""
+        warps = active.lanes // WARP
+        if (masks == FULL_MASK).all():
+            self._clocks.join_warps(np.unique(warps))
+            return
+        weights = np.uint64(1) << np.arange(WARP, dtype=np.uint64)
+        living = (self._live.reshape(-1, WARP) * weights).sum(axis=1, dtype=np.uint64)
+        masks = np.broadcast_to(masks, active.count).astype(np.uint64)
+        whole = (living[warps] & ~masks) == 0
+        if whole.any():
+            self._clocks.join_warps(np.unique(warps[whole]))
+        groups = warps.astype(np.uint64) << np.uint64(WARP) | masks
+        for group in np.unique(groups[~whole]):
+            self._clocks.join(active.lanes[groups == group])
+
+    def clock(self) -> Clock:
+        """How far every lane has come."""
+        return self._clocks.clock.copy()
+
+    def release(self, lanes: Lanes) -> int:
+        """What lanes, in order, have done and know so far, as a table; what they do next is not in it."""
+        per_cta = self._geometry.lanes_per_cta
+        if lanes[0] // per_cta == lanes[-1] // per_cta:
+            return self._clocks.release(lanes)
+        starts = np.flatnonzero(np.diff(lanes // per_cta)) + 1
+        return self._clocks.union([self._clocks.release(some) for some in np.split(lanes, starts)])
+
+    def release_fenced(self, lanes: Lanes) -> int:
+        """What lanes have done and known before their last fence of the cluster's scope or a wider one."""
+        return self._clocks.union(self._flags.published(lanes))
+
+    def union(self, tables: Iterable[int]) -> int:
+        """What is in any of some tables."""
+        return self._clocks.union(tables)
+
+    def acquire(self, lanes: Lanes, table: int) -> None:
+        """What a table holds lies behind these lanes."""
+        known = self._clocks.known
+        held = distinct(known[lanes])
+        if len(held) == 1:
+            known[lanes] = self._clocks.union([*held, table])
+            return
+        for each in held:
+            some = lanes[known[lanes] == each]
+            known[some] = self._clocks.union([each, table])
+
+    def mbarrier(self, instruction: Instruction, active: Active, offsets: Offsets, *, plain: bool = False) -> None:
+        """An operation on mbarriers, atomic to each other; making and ending one is ``plain``, so barriers must part it
+        from the others."""
+        tag = self._known(instruction)[0] * 4 + (WEAK if plain else ANYWHERE)
+        self._enter(shared_home(self._memory), WRITING, instruction, tag, active.lanes, offsets, 8)
+
+    def met(self, lanes: Lanes) -> None:
+        """Lanes that have waited for their cluster's barrier."""
+        if self._lifetimes is not None:
+            self._lifetimes.met(lanes)
+
+    def exited(self, lanes: Lanes) -> None:
+        """The end of some threads; of a CTA, when they are its last."""
+        if self._lifetimes is None:
+            return
+        per_cta = self._geometry.lanes_per_cta
+        for cta in np.unique(lanes // per_cta).tolist():
+            if not self._live[cta * per_cta : (cta + 1) * per_cta].any():
+                late = self._lifetimes.exit(cta)
+                if late is not None:
+                    lane, number = late
+                    raise self._reports.too_late(self._instructions[number][0], lane, cta)
+
+    def fence(self, instruction: Instruction, active: Active) -> None:
+        """`fence` and `membar`."""
+        self._flags.fence(active.lanes, self._known(instruction)[1])
+
+    def proxy_fence(self, active: Active, spaces: tuple[str, ...]) -> None:
+        """`fence.proxy.async`, for shared memory, global memory, or both."""
+        self._proxies.fence(active.lanes, spaces)
+
+    def _through_async_proxy(
+        self, home: Home, instruction: Instruction, lanes: Lanes, places: Offsets, size: int
+    ) -> None:
+        """Bulk copies and `wgmma` that lanes start read these bytes: raise if a plain write lacks a proxy fence."""
+        space = "shared" if home.name == "shared" else "global"
+        history = self._history(home)
+        found = self._proxies.first_missing(history, places, size, lanes, space, self._plain_numbers)
+        if found is None:
+            return
+        number, offset = found
+        thread, _, tag = history.write(offset).tolist()
+        raise self._reports.race(
+            home,
+            offset,
+            RaceAccess(self._instructions[tag >> 2][0], thread - 1, WRITING),
+            RaceAccess(instruction, self._clocks.first_thread + int(lanes[number]), READING),
+            "the write went through the generic proxy, this goes through the async proxy, and no fence.proxy.async "
+            "stands between them (behind the write, in the thread that wrote, before the barrier)",
+        )
+
+
+@dataclass(frozen=True)
+class AsyncStoreSnapshot:
+    """Asynchronous stores on their way: places and tag in the history, the lanes' clocks when they started, and a table
+    of what lay behind them then."""
+
+    lanes: Lanes
+    offsets: Offsets
+    size: int
+    tag: int
+    clock: NDArray[np.int32]
+    released: int
+
+
+def _asynchronous(instruction: Instruction) -> bool:
+    """Whether an instruction accesses memory through the async proxy."""
+    return instruction.opcode == "wgmma" or (instruction.opcode == "cp" and "bulk" in instruction.modifiers)

@@ -1,0 +1,1 @@
+"""State spaces: bytes with a shadow, addresses, and the checks on every access."""

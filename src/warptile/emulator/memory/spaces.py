@@ -1,0 +1,122 @@
+"""State spaces as byte arrays with a shadow byte each: mapped, initialized, written, in flight."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warptile.emulator.lanes import POISON_BYTE, Array
+
+GUARD_BYTES = 256
+"""Every global buffer starts at a multiple of this and is followed by at least as many bytes that belong to nobody."""
+
+MAPPED, INITIALISED, WRITTEN, IN_FLIGHT, MBARRIER = 1, 2, 4, 8, 16
+"""Shadow bits of a byte: it may be accessed; it holds a value; the kernel wrote it; an asynchronous copy will; it is
+part of an mbarrier, which only `mbarrier` instructions may access."""
+
+WORD: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
+"""The type of a word of so many bytes; complex128 stands for 16."""
+
+Offsets = NDArray[np.int64]
+
+
+class Space:
+    """Bytes and their shadow. An access is a power of two of up to 16 bytes, at a multiple of its size."""
+
+    def __init__(self, name: str, size_bytes: int) -> None:
+        self.name = name
+        padded = -(-max(size_bytes, 1) // 16) * 16
+        # Backed by 16-byte elements so that every wider view is aligned.
+        self.data: NDArray[np.uint8] = np.empty(padded // 16, dtype=np.complex128).view(np.uint8)
+        self.shadow: NDArray[np.uint8] = np.empty(padded // 16, dtype=np.complex128).view(np.uint8)
+        self._data: dict[int, Array] = {size: self.data.view(word) for size, word in WORD.items()}
+        self._shadow: dict[int, Array] = {size: self.shadow.view(word) for size, word in WORD.items() if size <= 8}
+        self.reset(0)
+
+    def reset(self, shadow: int) -> None:
+        """Poison every byte and set the whole shadow."""
+        self.data.fill(POISON_BYTE)
+        self.shadow.fill(shadow)
+
+    def gather(self, offsets: Offsets, size: int) -> Array:
+        """Elements of ``size`` bytes as unsigned integers (complex128 stands for 16 raw bytes)."""
+        words: Array = self._data[size][offsets >> (size.bit_length() - 1)]
+        return words
+
+    def scatter(self, offsets: Offsets, size: int, words: Array) -> None:
+        """Store elements of ``size`` bytes; of several to one place the last lane's stays."""
+        self._data[size][offsets >> (size.bit_length() - 1)] = words
+
+    def lacks(self, offsets: Offsets, size: int, bits: int, unwanted: int = 0) -> NDArray[np.bool_]:
+        """For each element: does some byte lack one of ``bits`` or have one of ``unwanted``?"""
+        part = min(size, 8)
+        word = WORD[part]
+        mask = word(int.from_bytes(bytes([bits | unwanted]) * part, "little"))
+        want = word(int.from_bytes(bytes([bits]) * part, "little"))
+        table = self._shadow[part]
+        first = offsets >> (part.bit_length() - 1)
+        missing: NDArray[np.bool_] = (table[first] & mask) != want
+        if size == 16:
+            missing |= (table[first + 1] & mask) != want
+        return missing
+
+    def mark(self, offsets: Offsets, size: int, bits: int) -> None:
+        """Set the shadow of each element to exactly ``bits``."""
+        part = min(size, 8)
+        word = WORD[part](int.from_bytes(bytes([bits]) * part, "little"))
+        first = offsets >> (part.bit_length() - 1)
+        self._shadow[part][first] = word
+        if size == 16:
+            self._shadow[part][first + 1] = word
+
+
+@dataclass
+class GlobalBuffer:
+    """One buffer, constant or parameter block in global memory, by offsets into the space."""
+
+    name: str
+    start: int
+    size: int
+    writable: bool
+    initialised: bool
+
+
+class GlobalSpace(Space):
+    """Global memory: named allocations with bands of unmapped bytes between them."""
+
+    def __init__(self, sizes: dict[str, int]) -> None:
+        self.allocations: list[GlobalBuffer] = []
+        top = GUARD_BYTES
+        for name, size in sizes.items():
+            self.allocations.append(GlobalBuffer(name, top, size, writable=True, initialised=False))
+            top += -(-size // GUARD_BYTES) * GUARD_BYTES + GUARD_BYTES
+        self._starts = [allocation.start for allocation in self.allocations]
+        super().__init__("global", top)
+        for allocation in self.allocations:
+            self.shadow[allocation.start : allocation.start + allocation.size] = MAPPED
+
+    def named(self, name: str) -> GlobalBuffer:
+        """The allocation called ``name``."""
+        return next(allocation for allocation in self.allocations if allocation.name == name)
+
+    def fill(self, name: str, content: NDArray[np.uint8] | bytes, *, writable: bool = True) -> None:
+        """Initialise an allocation with ``content``, which has its size."""
+        allocation = self.named(name)
+        allocation.writable, allocation.initialised = writable, True
+        raw = np.frombuffer(content, dtype=np.uint8)
+        self.data[allocation.start : allocation.start + allocation.size] = raw
+        self.shadow[allocation.start : allocation.start + allocation.size] = MAPPED | INITIALISED
+
+    def content(self, name: str) -> NDArray[np.uint8]:
+        """The bytes of an allocation (a view)."""
+        allocation = self.named(name)
+        return self.data[allocation.start : allocation.start + allocation.size]
+
+    def around(self, offset: int) -> GlobalBuffer | None:
+        """The last allocation that starts at or before ``offset``."""
+        position = bisect_right(self._starts, offset) - 1
+        return self.allocations[position] if position >= 0 else None

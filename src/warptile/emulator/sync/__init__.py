@@ -1,0 +1,1 @@
+"""Barriers, mbarriers, register reallocation and dependent launches."""

@@ -1,0 +1,217 @@
+"""Compiled kernels on the GPU: load a cubin, pack a `LaunchSpec`'s arguments, launch on the caller's stream."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import struct
+from collections.abc import Mapping
+
+from warptile.codegen.nvrtc import CompiledKernel
+from warptile.errors import LayoutError, UnsupportedError
+from warptile.gpu import driver, tensor_map
+from warptile.launch.params import Params, Pointer
+from warptile.launch.spec import Argument, Dim3, LaunchSpec
+from warptile.launch.tensor_map import TensorMap
+
+PLAIN_DYNAMIC_SHARED_BYTES = 48 * 1024
+"""Dynamic shared memory that a kernel may use without asking (CUDA C++ Programming Guide, "Shared Memory")."""
+
+PORTABLE_CLUSTER_CTAS = 8
+"""CTAs of a cluster that every GPU with clusters takes (CUDA C++ Programming Guide, "Thread Block Clusters")."""
+
+_SLOT_BYTES = 64
+"""Parameters are packed this far apart at least: a tensor map is aligned to so much."""
+_CODES = {"s32": "<i", "u32": "<I", "s64": "<q", "u64": "<Q", "f16": "<e", "f32": "<f", "f64": "<d"}
+
+
+def _encode(argument: Argument, pointers: Mapping[str, int]) -> bytes:
+    """The bytes of one kernel parameter, little endian."""
+    if isinstance(argument, Params):
+        return argument.encoded(lambda field: _encode(field, pointers))
+    if isinstance(argument, Pointer):
+        if argument.operand is None:
+            return struct.pack("<Q", 0)
+        return struct.pack("<Q", pointers[argument.operand] + argument.offset_bytes)
+    if isinstance(argument, TensorMap):
+        return tensor_map.encode(argument, pointers)
+    if not argument.type.startswith("f"):
+        return struct.pack(_CODES[argument.type], argument.value)
+    try:
+        return struct.pack(_CODES[argument.type], argument.value)
+    except OverflowError:
+        # Too large for the type: infinity, as NumPy's and the compiler's conversions give.
+        return struct.pack(_CODES[argument.type], math.copysign(math.inf, argument.value))
+
+
+class PackedArguments:
+    """Kernel parameters in host memory, as the driver reads them; they live as long as this object.
+
+    Attributes:
+        address: host address of an array with the address of each parameter.
+    """
+
+    def __init__(self, spec: LaunchSpec, pointers: Mapping[str, int]) -> None:
+        """Pack the arguments of ``spec``, operands at the device addresses ``pointers``.
+
+        Raises:
+            LayoutError: an operand has no address.
+        """
+        missing = [name for name in spec.operands if name not in pointers]
+        if missing:
+            raise LayoutError(
+                f"pointers: {spec.entry} needs an address for {', '.join(spec.operands)} and got "
+                f"{', '.join(pointers) or 'none'}; add {', '.join(missing)}, such as "
+                f"pointers={{'{missing[0]}': tensor.data_ptr()}}"
+            )
+        encoded = [_encode(argument, pointers) for argument in spec.arguments]
+        slots = [-(-len(each) // _SLOT_BYTES) * _SLOT_BYTES for each in encoded]
+        self._values = (ctypes.c_char * (sum(slots) + _SLOT_BYTES))()
+        self._addresses = (ctypes.c_void_p * max(len(encoded), 1))()
+        address = -(-ctypes.addressof(self._values) // _SLOT_BYTES) * _SLOT_BYTES
+        for position, (each, slot) in enumerate(zip(encoded, slots, strict=True)):
+            ctypes.memmove(address, each, len(each))
+            self._addresses[position] = address
+            address += slot
+        self.address = ctypes.addressof(self._addresses)
+
+
+class LoadedKernel:
+    """A kernel on one GPU, ready to launch."""
+
+    def __init__(self, kernel: CompiledKernel, module: driver.Module, device: driver.DeviceInfo) -> None:
+        self.kernel = kernel
+        self.device = device
+        self._module = module
+        self._function = module.function(kernel.entry)
+        self._dynamic_shared_bytes = PLAIN_DYNAMIC_SHARED_BYTES
+        self._large_clusters = False
+        self._most_co_resident: dict[tuple[Dim3, Dim3, int], int] = {}
+
+    def launch(self, spec: LaunchSpec, pointers: Mapping[str, int], stream: int = 0) -> None:
+        """Queue one launch and return without waiting for it. An empty grid launches nothing.
+
+        Args:
+            spec: what to launch.
+            pointers: device address of each operand that the spec names.
+            stream: handle of the caller's stream; 0 is the default stream.
+
+        Raises:
+            LayoutError: an operand has no address.
+            UnsupportedError: the spec is of another kernel, needs more shared memory than a CTA can have, or has more
+                CTAs that wait for each other than the GPU holds at a time.
+            DeviceError: the driver refuses the launch. Errors of the kernel itself show at the next synchronisation.
+        """
+        self.prepare(spec, pointers).launch(stream)
+
+    def prepare(self, spec: LaunchSpec, pointers: Mapping[str, int]) -> PreparedLaunch:
+        """Check and pack a launch once, to queue it many times at less host cost. Raises as `launch` does."""
+        if spec.entry != self.kernel.entry:
+            raise UnsupportedError(
+                f"spec: it launches {spec.entry}, this kernel is {self.kernel.entry}; load(...) the kernel it names"
+            )
+        self._allow(spec)
+        return PreparedLaunch(self, self._function, spec, PackedArguments(spec, pointers))
+
+    def _allow(self, spec: LaunchSpec) -> None:
+        """Opt in to what ``spec`` needs, and refuse it where its CTAs would wait for others that never start."""
+        self._opt_in(spec)
+        if spec.co_resident:
+            self._check_co_residency(spec)
+
+    def _opt_in(self, spec: LaunchSpec) -> None:
+        """Opt in to what ``spec`` needs beyond the plain limits."""
+        wanted = spec.dynamic_shared_bytes
+        most = self.device.shared_bytes_per_block - self.kernel.resources.static_shared_bytes
+        if wanted > most:
+            raise UnsupportedError(
+                f"{spec.entry}: {wanted} bytes of dynamic shared memory; a CTA on {self.device.name} can have {most} "
+                f"beside its {self.kernel.resources.static_shared_bytes} static ones; take a smaller tile or fewer "
+                f"stages"
+            )
+        with driver.on_device(self.device.ordinal):
+            if wanted > self._dynamic_shared_bytes:
+                self._function.set_attribute("MAX_DYNAMIC_SHARED_SIZE_BYTES", wanted)
+                self._dynamic_shared_bytes = wanted
+            if math.prod(spec.cluster) > PORTABLE_CLUSTER_CTAS and not self._large_clusters:
+                self._function.set_attribute("NON_PORTABLE_CLUSTER_SIZE_ALLOWED", 1)
+                self._large_clusters = True
+
+    def _check_co_residency(self, spec: LaunchSpec) -> None:
+        """Refuse a grid of which some CTAs would wait for others that never start."""
+        ctas, most = math.prod(spec.grid), self.co_resident_ctas(spec)
+        if ctas > most:
+            clusters = f" in clusters of {math.prod(spec.cluster)}" if spec.cluster != (1, 1, 1) else ""
+            raise UnsupportedError(
+                f"{spec.entry}: its {ctas} CTAs{clusters} wait for each other, and {self.device.name} with its "
+                f"{self.device.multiprocessors} SMs holds {most} of them at a time; take a configuration with at most "
+                f"{most} CTAs, such as warptile.plan(a, b, max_sms={most})"
+            )
+
+    def co_resident_ctas(self, spec: LaunchSpec) -> int:
+        """The most CTAs of ``spec`` that this GPU holds at a time, as the driver computes it for its clusters."""
+        key = spec.block, spec.cluster, spec.dynamic_shared_bytes
+        if key not in self._most_co_resident:
+            self._opt_in(spec)
+            with driver.on_device(self.device.ordinal):
+                if spec.cluster == (1, 1, 1):
+                    threads = math.prod(spec.block)
+                    on_each = self._function.ctas_per_sm(threads, spec.dynamic_shared_bytes)
+                    found = on_each * self.device.multiprocessors
+                else:
+                    found = self._function.co_resident_clusters(spec) * math.prod(spec.cluster)
+            self._most_co_resident[key] = found
+        return self._most_co_resident[key]
+
+    def ctas_per_sm(self, spec: LaunchSpec) -> int:
+        """CTAs of ``spec`` that are resident on one SM at a time, as the driver computes it."""
+        self._opt_in(spec)
+        with driver.on_device(self.device.ordinal):
+            return self._function.ctas_per_sm(math.prod(spec.block), spec.dynamic_shared_bytes)
+
+    def attribute(self, name: str) -> int:
+        """What the driver says of the kernel: ``"NUM_REGS"``, ``"LOCAL_SIZE_BYTES"``, ``"SHARED_SIZE_BYTES"`` ..."""
+        with driver.on_device(self.device.ordinal):
+            return self._function.attribute(name)
+
+    def close(self) -> None:
+        """Unload the kernel. Launches still running must have ended."""
+        self._module.close()
+
+
+class PreparedLaunch:
+    """A checked launch with its packed arguments: fixed operands, any stream, any number of times."""
+
+    def __init__(
+        self, kernel: LoadedKernel, function: driver.Function, spec: LaunchSpec, arguments: PackedArguments
+    ) -> None:
+        self._kernel = kernel  # keeps the module loaded
+        self._function = function
+        self._spec = spec
+        self._arguments = arguments
+        self._empty = 0 in spec.grid
+
+    def launch(self, stream: int = 0) -> None:
+        """Queue the launch; it does not wait for it."""
+        if self._empty:
+            return
+        with driver.on_device(self._function.ordinal):
+            self._function.launch(self._spec, stream, self._arguments.address)
+
+
+def load(kernel: CompiledKernel, ordinal: int | None = None) -> LoadedKernel:
+    """Load a compiled kernel onto a GPU: by default the one whose context is current, else the first.
+
+    Raises:
+        NoDeviceError: there is no GPU.
+        UnsupportedError: the kernel was compiled for an architecture that the GPU does not run.
+        DeviceError: the driver refuses the cubin.
+    """
+    ordinal = driver.enter(ordinal)
+    device = driver.device_info(ordinal)
+    if not device.runs(kernel.arch):
+        raise UnsupportedError(
+            f"arch: {kernel.entry} was compiled for {kernel.arch}, which {device.name} (compute capability "
+            f"{device.capability[0]}.{device.capability[1]}) does not run; compile with arch='{device.arch}'"
+        )
+    return LoadedKernel(kernel, driver.Module(kernel.cubin), device)

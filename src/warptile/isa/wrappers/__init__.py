@@ -1,0 +1,1 @@
+"""Generates the CUDA C++ wrappers of tensor-core instructions."""

@@ -1,0 +1,31 @@
+// Accesses to global memory that order others, at the scope of the GPU (sm_70).
+// PTX ISA, "Memory Consistency Model": what a thread writes before a release can be read by a thread whose acquire
+// observes it.
+#pragma once
+
+namespace warptile {
+
+__device__ __forceinline__ void st_release_gpu(unsigned* address, unsigned value) {
+    asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
+}
+
+__device__ __forceinline__ void st_relaxed_gpu(unsigned* address, unsigned value) {
+    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
+}
+
+__device__ __forceinline__ unsigned ld_acquire_gpu(const unsigned* address) {
+    unsigned value;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
+    return value;
+}
+
+// Increments a counter; at `limit` it wraps around to zero.
+__device__ __forceinline__ void red_release_gpu_inc(unsigned* address, unsigned limit) {
+    asm volatile("red.release.gpu.global.inc.u32 [%0], %1;" ::"l"(address), "r"(limit) : "memory");
+}
+
+__device__ __forceinline__ void red_relaxed_gpu_inc(unsigned* address, unsigned limit) {
+    asm volatile("red.relaxed.gpu.global.inc.u32 [%0], %1;" ::"l"(address), "r"(limit) : "memory");
+}
+
+}  // namespace warptile

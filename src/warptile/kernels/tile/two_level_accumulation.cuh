@@ -1,0 +1,60 @@
+// Two-level accumulation of FP8: wgmma accumulates over short stretches of K, whose results are promoted to float32.
+#pragma once
+
+#include "tile/wgmma_operation.cuh"
+#include "tile/wgmma_smem_tile.cuh"
+
+namespace warptile {
+
+// wgmma keeps 13 fraction bits of FP8 sums. Here each PROMOTION_INTERVAL along K of a stage is a group of wgmmas with
+// accumulators of its own that begin at zero; these are then added to the tile's accumulators in float32.
+template <typename OPERATION, typename TILE, int M64_BLOCKS>
+struct TwoLevelAccumulation {
+    static constexpr int PROMOTION_INTERVAL = 128;
+    static constexpr int PARTS = OPERATION::PROMOTED ? TILE::BK / PROMOTION_INTERVAL : 1;  // of a stage
+    using INSTRUCTION = Wgmma<typename OPERATION::ELEMENT, typename OPERATION::MMA_ACCUMULATOR, TILE::BN>;
+    using STAGE = WgmmaStage<OPERATION, TILE>;
+    static constexpr int K_BLOCKS = PROMOTION_INTERVAL / 32, REGISTERS = INSTRUCTION::REGISTERS;
+    typename INSTRUCTION::REGISTER c[PARTS][M64_BLOCKS][REGISTERS];
+
+    // Issues the wgmmas of the stage at a shared address, rows from `first_row` of A on.
+    __device__ __forceinline__ void multiply(unsigned stage, int first_row) {
+        static_assert(TILE::BK % PROMOTION_INTERVAL == 0, "a stage is promoted in whole intervals");
+        const auto a = STAGE::A::descriptor(stage) + STAGE::A::descriptor_offset(first_row, 0);
+        const auto b = STAGE::B::descriptor(stage + STAGE::B_OFFSET);
+        wgmma_fence();
+#pragma unroll
+        for (int part = 0; part < PARTS; ++part) {
+#pragma unroll
+            for (int k_block = part * K_BLOCKS; k_block < (part + 1) * K_BLOCKS; ++k_block)
+#pragma unroll
+                for (int m64 = 0; m64 < M64_BLOCKS; ++m64)
+                    INSTRUCTION::template mma_async<OPERATION::A_COLUMN_MAJOR, !OPERATION::B_COLUMN_MAJOR>(
+                        c[part][m64], a + STAGE::A::descriptor_offset(64 * m64, k_block),
+                        b + STAGE::B::descriptor_offset(0, k_block), k_block > part * K_BLOCKS);
+            wgmma_commit_group();
+        }
+    }
+
+    // Waits for them and adds them to `accumulators`; calls `release` once the stage has been read.
+    template <typename ACCUMULATORS, typename RELEASE>
+    __device__ __forceinline__ void promote(ACCUMULATORS& accumulators, const RELEASE& release) {
+        promote_part<0>(accumulators, release);
+    }
+
+  private:
+    template <int PART, typename ACCUMULATORS, typename RELEASE>
+    __device__ __forceinline__ void promote_part(ACCUMULATORS& accumulators, const RELEASE& release) {
+        wgmma_wait_group<PARTS - 1 - PART>();
+#pragma unroll
+        for (int m64 = 0; m64 < M64_BLOCKS; ++m64) warpgroup_fence_operand(c[PART][m64]);
+        if constexpr (PART + 1 == PARTS) release();
+#pragma unroll
+        for (int m64 = 0; m64 < M64_BLOCKS; ++m64)
+#pragma unroll
+            for (int i = 0; i < REGISTERS; ++i) ACCUMULATORS::add(accumulators.c[m64][i], c[PART][m64][i]);
+        if constexpr (PART + 1 < PARTS) promote_part<PART + 1>(accumulators, release);
+    }
+};
+
+}  // namespace warptile

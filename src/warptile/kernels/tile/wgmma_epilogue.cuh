@@ -1,0 +1,257 @@
+// The epilogue: from accumulators to D through subtiles in shared memory, written by stmatrix, stored by TMA or in
+// vectors.
+#pragma once
+
+#include "ptx/cp_async_bulk_tensor.cuh"
+#include "ptx/ldmatrix.cuh"
+#include "tile/epilogue_subtile.cuh"
+#include "tile/pipeline.cuh"
+#include "tile/wgmma_direct_epilogue.cuh"
+
+namespace warptile {
+
+// What one warpgroup stores. Its buffers, two subtiles or a large one, alternate: one is filled while the other is
+// read, by TMA, by the warpgroup itself, or by a *store warp* beside the producer.
+//
+// INTERLEAVED: accumulator rows are in the order of `block_row`. RESIDUE_CLASSES > 1: the matrices of the batch are
+// residue classes of the rows of one D (`TileScheduler`); `map` has the rows of all classes side by side, so TMA cannot
+// store a subtile that lies partly outside its class. OVERLAPPED: TMA stores subtiles between the K tiles of the next
+// mainloop, and they are kept small.
+template <typename OPERATION, typename TILE, bool BY_TMA, int WIDTH, bool BATCHED = false, bool INTERLEAVED = false,
+          int RESIDUE_CLASSES = 1, bool OVERLAPPED = false>
+struct WgmmaEpilogue {
+    using OUT = typename OPERATION::OUT;
+    using SUBTILES = EpilogueSubtiles<OUT, TILE::BN, OPERATION::D_COLUMN_MAJOR,
+                                      (!BY_TMA || RESIDUE_CLASSES > 1) ? 0
+                                      : OVERLAPPED                     ? 56
+                                                                       : 128>;
+    static constexpr int BUFFERS = SUBTILES::BUFFERS, BYTES = BUFFERS * SUBTILES::BYTES;
+    static constexpr bool ALIGNED = WIDTH * sizeof(OUT) == 16;
+    using PIPELINE = Pipeline<BUFFERS, SUBTILES::BYTES>;
+    static constexpr int COORDINATE_BYTES = 16, QUEUE_BYTES = PIPELINE::BARRIER_BYTES + BUFFERS * COORDINATE_BYTES;
+    const GemmParams<OPERATION>& gemm;
+    const TensorMap& map;
+    PIPELINE buffers;  // barriers, and behind them the coordinates of queued subtiles, are there with store warps only
+    int barrier;       // this warpgroup's named barrier
+    int batch = 0;     // the matrix that is stored; with RESIDUE_CLASSES where its first row begins in D
+    long long batch_stride = 0;
+    typename PIPELINE::STATE state;
+
+    __device__ __forceinline__ void sync_warpgroup() const { bar_sync<WARPGROUP>(barrier); }
+    __device__ __forceinline__ unsigned buffer() const { return buffers.stage_address(state.stage); }
+    __device__ __forceinline__ unsigned coordinates_of(int stage) const {
+        return buffers.barriers + PIPELINE::BARRIER_BYTES + stage * COORDINATE_BYTES;
+    }
+
+    // The first row (column) of subtile `subtile` in the warpgroup's part of D.
+    static __device__ __forceinline__ int row_of(int subtile) {
+        return subtile / SUBTILES::COUNT * 64 + subtile % SUBTILES::COUNT / SUBTILES::ACROSS * SUBTILES::ROWS;
+    }
+    static __device__ __forceinline__ int column_of(int subtile) {
+        return subtile % SUBTILES::ACROSS * SUBTILES::COLUMNS;
+    }
+
+    template <bool TRANS>
+    static __device__ __forceinline__ void stmatrix(unsigned to, const unsigned (&words)[4]) {
+        stmatrix_x4<TRANS>(to, words);
+    }
+    template <bool TRANS>
+    static __device__ __forceinline__ void stmatrix(unsigned to, const unsigned (&words)[2]) {
+        stmatrix_x2<TRANS>(to, words);
+    }
+
+    // Writes COUNT n8 blocks of a subtile, from its block `n8` on, by one stmatrix. The subtile's first block is number
+    // `first` of the accumulators.
+    template <int COUNT, typename SOURCE>
+    static __device__ __forceinline__ void write_columns(unsigned to, unsigned lane, unsigned warp, int first, int n8,
+                                                         const SOURCE& source) {
+        const unsigned high = lane / 8 % 2, right = COUNT == 2 ? lane / 16 : 0;
+        unsigned words[2 * COUNT];
+#pragma unroll
+        for (int i = 0; i < 2 * COUNT; ++i) {
+            const auto pair = source(first + n8 + i / 2, i % 2);
+            words[i] = *reinterpret_cast<const unsigned*>(&pair);
+        }
+        if constexpr (OPERATION::D_COLUMN_MAJOR) {
+            stmatrix<true>(to + SUBTILES::offset(8 * (n8 + right) + lane % 8, 32 * warp + 16 * high), words);
+        } else {
+            stmatrix<false>(to + SUBTILES::offset(block_row<INTERLEAVED>(16 * warp + lane % 16), 16 * (n8 + right)),
+                            words);
+        }
+    }
+
+    // Writes subtile `subtile` of a block of 64 rows into the buffer. `source(n8, half)` gives two neighbouring
+    // elements, as `AccumulatorTile::pair` does.
+    template <typename SOURCE>
+    __device__ __forceinline__ void write(int subtile, const SOURCE& source) const {
+        const unsigned to = buffer(), lane = BY_TMA ? threadIdx.x % 32 : reread_laneid();
+        const unsigned warp = threadIdx.x % WARPGROUP / 32;
+        const int across = subtile % SUBTILES::ACROSS, down = subtile / SUBTILES::ACROSS;
+        constexpr int N8_BLOCKS = SUBTILES::COLUMNS / 8;
+        if constexpr (sizeof(OUT) == 2 && !(INTERLEAVED && OPERATION::D_COLUMN_MAJOR)) {
+#pragma unroll
+            for (int n8 = 0; n8 + 1 < N8_BLOCKS; n8 += 2)
+                write_columns<2>(to, lane, warp, across * N8_BLOCKS, n8, source);
+            if constexpr (N8_BLOCKS % 2 == 1)
+                write_columns<1>(to, lane, warp, across * N8_BLOCKS, N8_BLOCKS - 1, source);
+        } else if constexpr (OPERATION::D_COLUMN_MAJOR) {
+            // A subtile of 32-bit elements has 32 rows: those of two warps, or with INTERLEAVED parts of all four.
+#pragma unroll
+            for (int n8 = 0; n8 < N8_BLOCKS; ++n8)
+#pragma unroll
+                for (int half = 0; half < 2; ++half) {
+                    const auto pair = source(across * N8_BLOCKS + n8, half);
+                    const unsigned row = block_row<INTERLEAVED>(16 * warp + 8 * half + lane / 4);
+                    const unsigned column = 8 * n8 + lane % 4 * 2;
+                    if (row / SUBTILES::ROWS == down)
+#pragma unroll
+                        for (int i = 0; i < 2; ++i)
+                            st_shared(to + SUBTILES::offset(column + i, row % SUBTILES::ROWS * sizeof(OUT)),
+                                      *reinterpret_cast<const Packet<sizeof(OUT)>*>(&pair.elements[i]));
+                }
+        } else {
+            // Each lane stores eight bytes, and a half-warp covers four rows at once. Neighbouring rows would have bank
+            // conflicts, for the swizzle only exchanges the two chunks that they store to: odd rows store the columns
+            // 16 further on first.
+            constexpr int APART = N8_BLOCKS % 4 == 0 ? 2 : 0;
+            const bool odd = APART && lane / 4 % 2;
+#pragma unroll
+            for (int n8 = 0; n8 < N8_BLOCKS; ++n8) {
+                if (n8 & APART) continue;
+#pragma unroll
+                for (int half = 0; half < 2; ++half) {
+                    const unsigned row = block_row<INTERLEAVED>(16 * warp + 8 * half + lane / 4);
+                    const unsigned column = 8 * n8 + lane % 4 * 2;
+                    const auto near = source(across * N8_BLOCKS + n8, half);
+                    if constexpr (APART == 0) {
+                        st_shared(to + SUBTILES::offset(row, column * 4), *reinterpret_cast<const Packet<8>*>(&near));
+                    } else {
+                        const auto far = source(across * N8_BLOCKS + n8 + APART, half);
+                        const unsigned apart = 8 * APART;
+                        const auto first = odd ? far : near, second = odd ? near : far;
+                        st_shared(to + SUBTILES::offset(row, (odd ? column + apart : column) * 4),
+                                  *reinterpret_cast<const Packet<8>*>(&first));
+                        st_shared(to + SUBTILES::offset(row, (odd ? column : column + apart) * 4),
+                                  *reinterpret_cast<const Packet<8>*>(&second));
+                    }
+                }
+            }
+        }
+    }
+
+    // Stores subtile `subtile` of the part of D that begins at (row, column), and goes on to the other buffer.
+    template <typename SOURCE>
+    __device__ __forceinline__ void store(int subtile, int row, int column, const SOURCE& source) {
+        row += row_of(subtile);
+        column += column_of(subtile);
+        if constexpr (BY_TMA) {
+            // Bulk groups belong to the thread that committed them: only it can wait until a buffer has been read.
+            if (threadIdx.x % WARPGROUP == 0) cp_async_bulk_wait_group_read<BUFFERS - 1>();
+            sync_warpgroup();
+            write(subtile % SUBTILES::COUNT, source);
+            fence_proxy_async();
+            sync_warpgroup();
+            bool whole = true;
+            if constexpr (RESIDUE_CLASSES > 1) {
+                whole = column >= 0 && column + SUBTILES::COLUMNS <= gemm.n;
+                if (!whole) store_subtile_elements<SUBTILES>(buffer(), gemm, batch * batch_stride, row, column);
+            }
+            if (threadIdx.x % WARPGROUP == 0) {
+                if (RESIDUE_CLASSES > 1 ? whole : row < gemm.m && column < gemm.n) {
+                    const int x = OPERATION::D_COLUMN_MAJOR ? row : column,
+                              y = OPERATION::D_COLUMN_MAJOR ? column : row;
+                    if constexpr (RESIDUE_CLASSES > 1) {
+                        cp_async_bulk_tensor_store_2d(map, x + batch + elements_past_16_bytes(gemm.d), y, buffer());
+                    } else if constexpr (BATCHED) {
+                        cp_async_bulk_tensor_store_3d(map, x, y, batch, buffer());
+                    } else {
+                        cp_async_bulk_tensor_store_2d(map, x, y, buffer());
+                    }
+                }
+                cp_async_bulk_commit_group();
+            }
+        } else {
+            write(subtile % SUBTILES::COUNT, source);
+            sync_warpgroup();
+            store_subtile<SUBTILES, ALIGNED, WARPGROUP / 32>(buffer(), gemm, batch * batch_stride, row, column,
+                                                             threadIdx.x % WARPGROUP / 32);
+        }
+        state.advance();
+    }
+
+    template <bool WITH_C, typename ACCUMULATORS>
+    __device__ __forceinline__ void store_subtiles(const ACCUMULATORS& accumulators, int row, int column) {
+#pragma unroll
+        for (int subtile = 0; subtile < ACCUMULATORS::M64_BLOCKS * SUBTILES::COUNT; ++subtile)
+            store(subtile, row, column, [&](int n8, int half) {
+                return epilogue_pair<WITH_C>(accumulators, gemm, subtile / SUBTILES::COUNT, n8, half, row, column);
+            });
+    }
+
+    // Stores the warpgroup's part of D, from (row, column) on. Whether there is a C is decided once: a branch for every
+    // pair would split the conversions into short basic blocks. (For a column-major D of 32 bits the code of both cases
+    // does not fit into the registers.)
+    template <typename ACCUMULATORS>
+    __device__ __forceinline__ void store_all(const ACCUMULATORS& accumulators, int row, int column) {
+        if ((sizeof(OUT) == 2 || !OPERATION::D_COLUMN_MAJOR) && gemm.beta == typename OPERATION::SCALE(0)) {
+            store_subtiles<false>(accumulators, row, column);
+        } else {
+            store_subtiles<true>(accumulators, row, column);
+        }
+    }
+
+    // The two sides of a queue to the store warp. The consumer writes a subtile into an empty buffer, with its
+    // coordinates;
+    template <typename SOURCE>
+    __device__ __forceinline__ void enqueue(int subtile, int row, int column, const SOURCE& source) {
+        buffers.producer_acquire(state);
+        write(subtile % SUBTILES::COUNT, source);
+        if (threadIdx.x % WARPGROUP == 0) {
+            const int coordinates[] = {batch, row + row_of(subtile), column + column_of(subtile)};
+#pragma unroll
+            for (unsigned i = 0; i < 3; ++i)
+                st_shared(coordinates_of(state.stage) + 4 * i, Packet<4>{unsigned(coordinates[i])});
+        }
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) mbarrier_arrive(buffers.full_barrier(state.stage));
+        state.advance();
+    }
+
+    // the store warp stores it to D.
+    __device__ __forceinline__ void store_enqueued() {
+        buffers.consumer_wait(state);
+        int coordinates[3];
+#pragma unroll
+        for (unsigned i = 0; i < 3; ++i) coordinates[i] = ld_shared<4>(coordinates_of(state.stage) + 4 * i).bits;
+        store_subtile<SUBTILES, ALIGNED, 1>(buffer(), gemm, coordinates[0] * batch_stride, coordinates[1],
+                                            coordinates[2], 0);
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) mbarrier_arrive(buffers.empty_barrier(state.stage));
+        state.advance();
+    }
+
+    // Stores a subtile, or leaves that to the store warp.
+    template <bool HAS_STORE_WARP, typename SOURCE>
+    __device__ __forceinline__ void store_or_enqueue(int subtile, int row, int column, const SOURCE& source) {
+        if constexpr (HAS_STORE_WARP) {
+            enqueue(subtile, row, column, source);
+        } else {
+            store(subtile, row, column, source);
+        }
+    }
+
+    // Waits until the store warp has read all that is queued; from here on the warpgroup stores by itself.
+    __device__ __forceinline__ void drain() {
+        for (int i = 0; i < BUFFERS; ++i) {
+            buffers.producer_acquire(state);
+            state.advance();
+        }
+    }
+
+    // Waits until TMA has read the buffers: they must live as long as that.
+    __device__ __forceinline__ void finish() const {
+        if (BY_TMA && threadIdx.x % WARPGROUP == 0) cp_async_bulk_wait_group_read<0>();
+    }
+};
+
+}  // namespace warptile

@@ -1,0 +1,54 @@
+// The overlapped epilogue: subtiles of a finished tile that wait in registers for the next tile's mainloop.
+#pragma once
+
+#include "tile/wgmma_epilogue.cuh"
+
+namespace warptile {
+
+// Most registers of a consumer's thread for accumulators and held subtiles together.
+inline constexpr int HELD_REGISTERS = 192;
+
+// How many of COUNT subtiles, of WORDS registers of a thread each, fit beside the next tile's accumulators.
+template <int COUNT, int WORDS, int ACCUMULATOR_REGISTERS>
+__device__ constexpr int held_subtiles() {
+    const int fit = ACCUMULATOR_REGISTERS < HELD_REGISTERS ? (HELD_REGISTERS - ACCUMULATOR_REGISTERS) / WORDS : 0;
+    return fit < COUNT ? fit : COUNT;
+}
+
+// What the overlapped epilogue does when a tile is finished: it stores the first AT_ONCE subtiles, or leaves that to
+// the store warp, and keeps the others in `held`, converted to D's type. WITH_C: beta is not zero.
+template <bool HAS_STORE_WARP, int AT_ONCE, bool WITH_C, int M64_BLOCKS, int N8_BLOCKS, typename ACCUMULATORS,
+          typename EPILOGUE, typename OPERATION>
+__device__ __forceinline__ void finish_tile_with(Vector<typename OPERATION::OUT, 2> (&held)[M64_BLOCKS][N8_BLOCKS][2],
+                                                 const ACCUMULATORS& accumulators, EPILOGUE& epilogue,
+                                                 const GemmParams<OPERATION>& gemm, int row, int column) {
+    using SUBTILES = typename EPILOGUE::SUBTILES;
+#pragma unroll
+    for (int subtile = 0; subtile < AT_ONCE; ++subtile)
+        epilogue.template store_or_enqueue<HAS_STORE_WARP>(
+            subtile, row, column, [&, m64 = subtile / SUBTILES::COUNT](int n8, int half) {
+                return epilogue_pair<WITH_C>(accumulators, gemm, m64, n8, half, row, column);
+            });
+#pragma unroll
+    for (int m64 = 0; m64 < M64_BLOCKS; ++m64)
+#pragma unroll
+        for (int n8 = 0; n8 < N8_BLOCKS; ++n8)
+#pragma unroll
+            for (int half = 0; half < 2; ++half)
+                if (m64 * SUBTILES::COUNT + n8 / (SUBTILES::COLUMNS / 8) >= AT_ONCE)
+                    held[m64][n8][half] = epilogue_pair<WITH_C>(accumulators, gemm, m64, n8, half, row, column);
+}
+
+// The same, with two copies of the code: the compiler does not know that beta is the same for all threads, and would
+// branch at every pair of elements.
+template <bool HAS_STORE_WARP, int AT_ONCE, typename HELD, typename ACCUMULATORS, typename EPILOGUE, typename OPERATION>
+__device__ __forceinline__ void finish_tile(HELD& held, const ACCUMULATORS& accumulators, EPILOGUE& epilogue,
+                                            const GemmParams<OPERATION>& gemm, int row, int column) {
+    if (gemm.beta == typename OPERATION::SCALE(0)) {
+        finish_tile_with<HAS_STORE_WARP, AT_ONCE, false>(held, accumulators, epilogue, gemm, row, column);
+    } else {
+        finish_tile_with<HAS_STORE_WARP, AT_ONCE, true>(held, accumulators, epilogue, gemm, row, column);
+    }
+}
+
+}  // namespace warptile

@@ -1,0 +1,98 @@
+// A stage in shared memory as TMA writes it and wgmma reads it: K tiles of A and B with the 128-byte swizzle.
+#pragma once
+
+#include "tile/traits.cuh"
+#include "tile/wgmma_unaligned_a.cuh"
+
+namespace warptile {
+
+// The K tile of one operand: EXTENT rows of A (columns of B), K_EXTENT units along K. A *line* is what is contiguous in
+// the matrix: along K with K_MAJOR, else along M (N). Lines are cut into *panels* of 128 bytes, the width of the
+// swizzle. A panel is one TMA box; the last one may reach past the tile.
+template <typename ELEMENT, int EXTENT, int K_EXTENT, bool K_MAJOR_>
+struct WgmmaSmemTile {
+    static constexpr bool K_MAJOR = K_MAJOR_;
+    static constexpr int ROW = 128 / sizeof(ELEMENT), LINES = K_MAJOR ? EXTENT : K_EXTENT;
+    static constexpr int PANELS = ((K_MAJOR ? K_EXTENT : EXTENT) + ROW - 1) / ROW;
+    static constexpr int PANEL_BYTES = 128 * LINES, BYTES = PANELS * PANEL_BYTES;
+    static constexpr int K_BLOCKS = K_EXTENT * static_cast<int>(sizeof(ELEMENT)) / 32;  // one wgmma takes 32 bytes of K
+    static_assert(K_EXTENT % ROW == 0 || !K_MAJOR, "lines along K are whole panels");
+    static_assert(K_MAJOR || (sizeof(ELEMENT) == 2 && K_EXTENT % 16 == 0), "MN-major operands: 16-bit elements alone");
+    static_assert(LINES % 8 == 0 && LINES <= 256, "a swizzle atom has eight lines; a box has 256 at most");
+
+    // Starts the loads of the tile at row (column) `start` and at `k_offset`; their bytes complete `barrier`. BATCHED:
+    // the map has three dimensions. EVICT_FIRST: no other CTA loads these bytes, and L2 need not keep them.
+    template <bool BATCHED = false, bool EVICT_FIRST = false>
+    static __device__ __forceinline__ void load(unsigned to, const TensorMap& map, int start, int k_offset,
+                                                unsigned barrier, int batch = 0) {
+        const int x = K_MAJOR ? k_offset : start, y = K_MAJOR ? start : k_offset;
+#pragma unroll
+        for (int panel = 0; panel < PANELS; ++panel)
+            if constexpr (BATCHED) {
+                cp_async_bulk_tensor_load_3d(to + panel * PANEL_BYTES, map, x + panel * ROW, y, batch, barrier);
+            } else if constexpr (EVICT_FIRST) {
+                cp_async_bulk_tensor_load_2d_evict_first(to + panel * PANEL_BYTES, map, x + panel * ROW, y, barrier);
+            } else {
+                cp_async_bulk_tensor_load_2d(to + panel * PANEL_BYTES, map, x + panel * ROW, y, barrier);
+            }
+    }
+
+    // Multicast: the lines are divided into SHARES parts, one for each CTA that needs this tile. Starts the loads of
+    // part `share` into all CTAs of `cta_mask`.
+    template <int SHARES, bool BATCHED = false>
+    static __device__ __forceinline__ void load_multicast(unsigned to, const TensorMap& map, int start, int k_offset,
+                                                          unsigned barrier, int share, unsigned short cta_mask,
+                                                          int batch = 0) {
+        static_assert(LINES % (8 * SHARES) == 0, "a share is whole swizzle atoms of eight lines");
+        const int line = share * (LINES / SHARES);
+#pragma unroll
+        for (int panel = 0; panel < PANELS; ++panel) {
+            const int x = (K_MAJOR ? k_offset : start) + panel * ROW, y = (K_MAJOR ? start : k_offset) + line;
+            const unsigned at = to + panel * PANEL_BYTES + line * 128;
+            if constexpr (BATCHED) {
+                cp_async_bulk_tensor_load_3d_multicast(at, map, x, y, batch, barrier, cta_mask);
+            } else {
+                cp_async_bulk_tensor_load_2d_multicast(at, map, x, y, barrier, cta_mask);
+            }
+        }
+    }
+
+    // wgmma reads this tile from shared memory: there are no fragments to load.
+    struct FragmentLoader {
+        __device__ __forceinline__ FragmentLoader(const ELEMENT*, long long) {}
+    };
+
+    // The matrix descriptor of a tile at a shared address. PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory
+    // Layout", "Matrix Descriptor Format": bits 62-63 name the swizzle (1: 128 bytes); bits 32-45 hold the stride byte
+    // offset, 1024 from one atom of eight lines to the next; bits 16-29 hold the leading byte offset, here from one
+    // panel of an MN-major operand to the next; bits 0-13 the start address; all of them without their lowest four
+    // bits. In a cluster bits 24 and up of a shared address name the CTA. The mask keeps the 18 bits that the address
+    // field has room for: otherwise the rank would spill over into the leading byte offset.
+    static __device__ __forceinline__ unsigned long long descriptor(unsigned at) {
+        constexpr unsigned long long SWIZZLE_128 = 1ull << 62, STRIDE = 1024ull >> 4 << 32;
+        constexpr unsigned long long LEADING = static_cast<unsigned long long>(PANEL_BYTES) >> 4 << 16;
+        return SWIZZLE_128 | STRIDE | LEADING | (at & 0x3ffff) >> 4;
+    }
+
+    // What to add to the descriptor, in its units of 16 bytes, for row (column) `row` and block `k_block` of 32 bytes
+    // of K. Within a panel a K-major tile advances by 32 bytes: the hardware applies the swizzle to the sum.
+    static __device__ __forceinline__ constexpr unsigned descriptor_offset(int row, int k_block) {
+        return (K_MAJOR ? row * 128 + k_block / 4 * PANEL_BYTES + k_block % 4 * 32
+                        : row / 64 * PANEL_BYTES + k_block * 16 * 128) >>
+               4;
+    }
+};
+
+// One stage: the K tile of A, then that of B. UNALIGNED_A: A is not aligned for TMA's swizzle and goes through
+// registers.
+template <typename OPERATION, typename TILE, bool UNALIGNED_A = false>
+struct WgmmaStage {
+    using A = typename Choice<
+        UNALIGNED_A, WgmmaUnalignedA<typename OPERATION::ELEMENT, TILE::BM, TILE::BK>,
+        WgmmaSmemTile<typename OPERATION::ELEMENT, TILE::BM, TILE::BK, !OPERATION::A_COLUMN_MAJOR>>::type;
+    using B = WgmmaSmemTile<typename OPERATION::ELEMENT, TILE::BN, TILE::BK, OPERATION::B_COLUMN_MAJOR>;
+    static constexpr int B_OFFSET = A::BYTES, BYTES = A::BYTES + B::BYTES;
+    static_assert(B_OFFSET % 1024 == 0 && BYTES % 1024 == 0, "swizzled tiles are aligned to 1024 bytes");
+};
+
+}  // namespace warptile

@@ -1,0 +1,213 @@
+// The configuration of wgmma-final, and the types and constants that follow from it.
+#pragma once
+
+#include "ptx/cluster.cuh"
+#include "tile/tile_scheduler.cuh"
+#include "tile/two_level_accumulation.cuh"
+#include "tile/wgmma_held_subtiles.cuh"
+
+namespace warptile {
+
+// What a `Config` may set; by default everything is off, and one of each.
+struct WgmmaFinalDefaults {
+    static constexpr int STAGES = 1, CONSUMERS = 1, GROUP = 1;
+    // Two warpgroups own a tile each: one runs its epilogue during the other's mainloop. Else CONSUMERS warpgroups own
+    // parts of the rows of one tile (cooperative).
+    static constexpr bool PINGPONG = false;
+    // CTAs of a cluster along M and N. CLUSTER_K: CTAs of it that have the same tile, each a part of its K.
+    static constexpr int CLUSTER_M = 1, CLUSTER_N = 1, CLUSTER_K = 1;
+    // Matrices of the batch that are residue classes of the rows of one D.
+    static constexpr int RESIDUE_CLASSES = 1;
+    static constexpr bool RASTER_ALONG_N = false, OVERLAP_EPILOGUE = false;
+    // CTAs share K of the last tiles (stream-K), or of each tile (split-K).
+    static constexpr bool STREAM_K = false, SPLIT_K = false;
+    // Several matrices in one launch, all of which may use the same A or B.
+    static constexpr bool BATCHED = false, BROADCAST_A = false, BROADCAST_B = false;
+    // Each byte of A, or of B, is loaded once in the launch: L2 need not keep it.
+    static constexpr bool EVICT_FIRST_A = false, EVICT_FIRST_B = false;
+    // Rows of A are not aligned to 16 bytes: A goes through registers.
+    static constexpr bool UNALIGNED_A = false;
+    // Warps beside the producer repack misaligned operands, while the mainloop consumes what they have repacked.
+    static constexpr bool FUSED_REPACK = false;
+    // TMA stores D; else registers do, at most STORE_WIDTH elements at a time.
+    static constexpr bool STORE_BY_TMA = false;
+    static constexpr int STORE_WIDTH = 1;
+};
+
+// A configuration with what follows from it alone.
+template <typename CHOSEN>
+struct WgmmaConfig : CHOSEN {
+    using CHOSEN::BATCHED, CHOSEN::BROADCAST_B, CHOSEN::FUSED_REPACK, CHOSEN::OVERLAP_EPILOGUE, CHOSEN::RESIDUE_CLASSES;
+    using CHOSEN::CLUSTER_K, CHOSEN::CLUSTER_M, CHOSEN::CLUSTER_N, CHOSEN::CONSUMERS, CHOSEN::PINGPONG;
+    using CHOSEN::SPLIT_K, CHOSEN::STREAM_K, CHOSEN::UNALIGNED_A;
+    static constexpr int CLUSTER = CLUSTER_M * CLUSTER_N;
+    static constexpr bool PARTIAL_TILES = STREAM_K || SPLIT_K;
+    static constexpr int THREADS = WARPGROUP * (CONSUMERS + 1);
+    // Multicast masks of CTA 0: the CTAs of the cluster that need the same rows of A, and the same columns of B.
+    static constexpr unsigned MASK_A = CLUSTER_N == 1 ? 1 : 1 | 1 << CLUSTER_M, MASK_B = (1 << CLUSTER_M) - 1;
+    static_assert(CLUSTER_N <= 2, "clusters are at most two CTAs wide");
+    static_assert(!PINGPONG || CONSUMERS == 2, "two warpgroups alternate");
+    static_assert(!PINGPONG || !PARTIAL_TILES, "stream-K and split-K share cooperative tiles");
+    static_assert(!STREAM_K || !SPLIT_K, "stream-K or split-K, not both");
+    static_assert(CLUSTER_K == 1 || SPLIT_K, "CTAs of a cluster share K of a split tile");
+    static_assert(!OVERLAP_EPILOGUE || (!PINGPONG && !PARTIAL_TILES), "whole, cooperative tiles alone");
+    static_assert(RESIDUE_CLASSES == 1 || (BATCHED && BROADCAST_B && !PARTIAL_TILES && !OVERLAP_EPILOGUE),
+                  "residue classes share B, a tile each");
+    static_assert(!FUSED_REPACK || (OVERLAP_EPILOGUE && CONSUMERS == 2 && !BATCHED && !UNALIGNED_A),
+                  "repacking goes with the overlapped epilogue");
+    static_assert(!UNALIGNED_A || (!PINGPONG && CLUSTER == 1 && !OVERLAP_EPILOGUE && !STREAM_K && !BATCHED),
+                  "an unaligned A goes with the simplest schedule, or with split-K");
+    // Registers of a thread after setmaxnreg, with two consumers: of the producer's warpgroup and of a consumer,
+    static constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
+    // with store warps in the producer's warpgroup,
+    static constexpr int STORE_WARP_REGISTERS = 56, CONSUMER_REGISTERS_WITH_STORE_WARPS = 224;
+    // with repack warps there,
+    static constexpr int REPACK_WARP_REGISTERS = 72, CONSUMER_REGISTERS_WITH_REPACK_WARPS = 216;
+    // and with a stream-K or split-K producer, which keeps more state, if a thread has at most FEW_ACCUMULATORS of
+    // them.
+    static constexpr int PRODUCER_REGISTERS_PARTIAL = 40, CONSUMER_REGISTERS_PARTIAL = 232, FEW_ACCUMULATORS = 160;
+};
+
+// What follows from a configuration and its types.
+template <typename CHOSEN>
+struct WgmmaFinal {
+    using OPERATION = typename CHOSEN::OPERATION;
+    using TILE = typename CHOSEN::TILE;
+    using CONFIG = WgmmaConfig<CHOSEN>;
+    static constexpr bool STORE_BY_TMA = CONFIG::STORE_BY_TMA, IS_PINGPONG = CONFIG::PINGPONG;
+    static constexpr int STORE_WIDTH = CONFIG::STORE_WIDTH;
+    static constexpr int CONSUMERS = CONFIG::CONSUMERS, CLUSTER = CONFIG::CLUSTER, CLUSTER_M = CONFIG::CLUSTER_M;
+    static constexpr int CLUSTER_N = CONFIG::CLUSTER_N, CLUSTER_K = CONFIG::CLUSTER_K;
+    static constexpr bool IN_CLUSTER = CLUSTER * CLUSTER_K > 1;
+    // The first work tile is found before the previous launch has ended; in a cluster the producer has no registers for
+    // it.
+    static constexpr bool EARLY = !IN_CLUSTER;
+
+    static constexpr int CONSUMERS_OF_TILE = IS_PINGPONG ? 1 : CONSUMERS;
+    static constexpr int M64_BLOCKS = TILE::BM / 64 / CONSUMERS_OF_TILE;  // of a warpgroup
+    static_assert(TILE::BM % (64 * CONSUMERS_OF_TILE) == 0, "each warpgroup has whole blocks of 64 rows");
+
+    // The pipeline. Loads of an unaligned A from a stage are each warp's own, and so are its arrivals.
+    using STAGE = WgmmaStage<OPERATION, TILE, CONFIG::UNALIGNED_A>;
+    using PIPELINE = Pipeline<CONFIG::STAGES, STAGE::BYTES>;
+    static constexpr int ARRIVALS_OF_WARPGROUP = CONFIG::UNALIGNED_A ? WARPGROUP / 32 : 1;
+    static constexpr int CTAS_OF_STAGE = CLUSTER_M + CLUSTER_N - 1;  // that share A or B with this one, and this one
+    static constexpr int CONSUMER_ARRIVALS = CONSUMERS_OF_TILE * CTAS_OF_STAGE * ARRIVALS_OF_WARPGROUP;
+
+    using SCHEDULER =
+        TileScheduler<TILE, CLUSTER_M, CLUSTER_N, CONFIG::GROUP, CONFIG::RASTER_ALONG_N, CONFIG::BATCHED,
+                      CONFIG::RESIDUE_CLASSES, CONFIG::RESIDUE_CLASSES == 1 ? 1 : 16 / sizeof(typename OPERATION::OUT)>;
+
+    // The mainloop.
+    using ACCUMULATORS = WgmmaAccumulators<OPERATION, TILE, M64_BLOCKS, CONFIG::UNALIGNED_A>;
+    using TWO_LEVEL = TwoLevelAccumulation<OPERATION, TILE, M64_BLOCKS>;
+    static constexpr int ACCUMULATOR_REGISTERS =
+        M64_BLOCKS * ACCUMULATORS::REGISTERS * (OPERATION::PROMOTED ? 1 + TWO_LEVEL::PARTS : 1);
+
+    // The epilogue: of a tile, or with CLUSTER_K of this CTA's part of its columns.
+    using STORED_TILE = WgmmaTile<TILE::BM, TILE::BN / CLUSTER_K, TILE::BK>;
+    using EPILOGUE = WgmmaEpilogue<OPERATION, STORED_TILE, STORE_BY_TMA, STORE_WIDTH, CONFIG::BATCHED,
+                                   CONFIG::UNALIGNED_A, CONFIG::RESIDUE_CLASSES, CONFIG::OVERLAP_EPILOGUE>;
+    static constexpr int SUBTILES = M64_BLOCKS * EPILOGUE::SUBTILES::COUNT;  // of a warpgroup
+
+    // Overlapped epilogue: the last HELD subtiles of a finished tile, as many as fit into registers beside the next
+    // tile's accumulators, are stored during the next mainloop; the first ones at once.
+    static constexpr int HELD = held_subtiles<SUBTILES, EPILOGUE::SUBTILES::WORDS, ACCUMULATOR_REGISTERS>();
+    static constexpr int AT_ONCE = SUBTILES - HELD;
+    static_assert(!CONFIG::OVERLAP_EPILOGUE || HELD > 0, "at least one finished subtile fits beside the next tile");
+    static_assert(!CONFIG::OVERLAP_EPILOGUE || AT_ONCE == 0 || EPILOGUE::SUBTILES::DOWN == 1,
+                  "a thread has a part of each subtile");
+
+    // Warps of the producer's warpgroup with work of their own. Store warps store subtiles that TMA cannot, one for
+    // each consumer, which goes on multiplying; repack warps repack misaligned operands.
+    static constexpr int STORE_WARPS = CONFIG::OVERLAP_EPILOGUE && !STORE_BY_TMA ? CONSUMERS : 0;
+    static constexpr int REPACK_WARPS = CONFIG::FUSED_REPACK ? WARPGROUP / 32 - 1 : 0;
+    static_assert(REPACK_WARPS == 0 || STORE_WARPS == 0, "the same warps cannot do both");
+
+    static constexpr bool FEW_PARTIAL = CONFIG::PARTIAL_TILES && ACCUMULATOR_REGISTERS <= CONFIG::FEW_ACCUMULATORS;
+    static constexpr int PRODUCER_REGISTERS = STORE_WARPS            ? CONFIG::STORE_WARP_REGISTERS
+                                              : CONFIG::FUSED_REPACK ? CONFIG::REPACK_WARP_REGISTERS
+                                              : FEW_PARTIAL          ? CONFIG::PRODUCER_REGISTERS_PARTIAL
+                                                                     : CONFIG::PRODUCER_REGISTERS;
+    static constexpr int CONSUMER_REGISTERS = STORE_WARPS            ? CONFIG::CONSUMER_REGISTERS_WITH_STORE_WARPS
+                                              : CONFIG::FUSED_REPACK ? CONFIG::CONSUMER_REGISTERS_WITH_REPACK_WARPS
+                                              : FEW_PARTIAL          ? CONFIG::CONSUMER_REGISTERS_PARTIAL
+                                                                     : CONFIG::CONSUMER_REGISTERS;
+
+    // Shared memory: stages, each consumer's epilogue buffers, barriers of the pipeline, of ping-pong's order, of
+    // queues.
+    struct SharedMemory {
+        unsigned stages;
+
+        __device__ __forceinline__ explicit SharedMemory(const unsigned char* memory)
+            : stages(shared_address(memory)) {}
+
+        __device__ __forceinline__ unsigned epilogue_buffers() const { return stages + CONFIG::STAGES * STAGE::BYTES; }
+        __device__ __forceinline__ PIPELINE pipeline() const {
+            return {stages, epilogue_buffers() + CONSUMERS * EPILOGUE::BYTES};
+        }
+        // Ping-pong: completes when it is this consumer's turn to issue wgmmas.
+        __device__ __forceinline__ unsigned order_barrier(int consumer) const {
+            return pipeline().barriers + PIPELINE::BARRIER_BYTES + consumer * MBARRIER_BYTES;
+        }
+        __device__ __forceinline__ typename EPILOGUE::PIPELINE epilogue(int consumer) const {
+            return {epilogue_buffers() + consumer * EPILOGUE::BYTES,
+                    order_barrier(CONSUMERS) + consumer * EPILOGUE::QUEUE_BYTES};
+        }
+
+        // One thread initialises all barriers.
+        __device__ __forceinline__ void init() const {
+            if (IS_PINGPONG)
+                for (int consumer = 0; consumer < CONSUMERS; ++consumer) mbarrier_init(order_barrier(consumer), 1);
+            if constexpr (STORE_WARPS > 0)
+                for (int consumer = 0; consumer < CONSUMERS; ++consumer) epilogue(consumer).init(1, WARPGROUP / 32);
+            pipeline().init(CONSUMER_ARRIVALS);
+        }
+    };
+
+    // Where this CTA is in its cluster. CTAs that have the same part of K follow each other: `leader` is the rank of
+    // the first of them, and this is the `rank`-th.
+    struct ClusterPosition {
+        int cta_rank, rank, leader;
+
+        __device__ __forceinline__ ClusterPosition()
+            : cta_rank(IN_CLUSTER ? cluster_ctarank() : 0), rank(cta_rank % CLUSTER), leader(cta_rank - rank) {}
+        __device__ __forceinline__ int k_part() const { return cta_rank / CLUSTER; }
+    };
+
+    // A batch: of how many elements matrices of C and D are apart, and where the first ones begin.
+    struct Batch {
+        const typename OPERATION::OUT* c;
+        typename OPERATION::OUT* d;
+        long long stride_c, stride_d;
+    };
+
+    // Where CTAs leave partial accumulators for each other, and the flags or counters that go with them.
+    struct Workspace {
+        unsigned char* accumulators;
+        unsigned* flags;
+        int stream_k_tiles;
+    };
+};
+
+// What the kernel takes: written by `WgmmaFinal.resolve` (rungs/wgmma/final.py), which knows the offset of each member.
+template <typename CHOSEN>
+struct WgmmaFinalParams {
+    using OPERATION = typename CHOSEN::OPERATION;
+
+    GemmParams<OPERATION> gemm;
+    // map_a[r] is that of the rows of an unaligned A whose number is r modulo 8.
+    TensorMap map_b, map_d, map_a[CHOSEN::UNALIGNED_A ? 8 : 1];
+    unsigned char* partial_accumulators;
+    unsigned* flags;
+    int stream_k_tiles, batch;
+    long long batch_stride_c, batch_stride_d;
+    // With FUSED_REPACK gemm.a and gemm.b are the repacked operands, made from these (null: not repacked); pitches in
+    // bytes.
+    const char* source_a;
+    long long source_pitch_a;
+    const char* source_b;
+    long long source_pitch_b;
+};
+
+}  // namespace warptile

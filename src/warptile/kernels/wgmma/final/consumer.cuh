@@ -1,0 +1,233 @@
+// A consumer: one warpgroup that multiplies stages as they become full and stores its part of each tile.
+#pragma once
+
+#include "tile/stream_k.cuh"
+#include "tile/wgmma_held_subtiles.cuh"
+#include "wgmma/final/cluster_reduction.cuh"
+#include "wgmma/final/config.cuh"
+#include "wgmma/final/split_k.cuh"
+
+namespace warptile {
+
+// One iteration of a consumer's mainloop is a K tile, in two parts: `issue` starts its wgmmas, `complete` releases the
+// stage that has been read. Between them there is time for an epilogue. After `tail` all wgmmas of the tile have
+// completed.
+template <typename KERNEL>
+struct ConsumerMainloop {
+    using OPERATION = typename KERNEL::OPERATION;
+    using CONFIG = typename KERNEL::CONFIG;
+    const typename KERNEL::PIPELINE& pipeline;
+    const typename KERNEL::ClusterPosition& position;
+    const int first_row;  // of the tile, that this warpgroup has
+    typename KERNEL::PIPELINE::STATE& state;
+    typename KERNEL::ACCUMULATORS& accumulators;
+    typename KERNEL::TWO_LEVEL& two_level;
+    const typename KERNEL::STAGE::A::FragmentLoader& loader;
+
+    // Tells the producers that load parts of this stage, here and in neighbouring CTAs, that this warpgroup has read
+    // it.
+    __device__ __forceinline__ void release(int stage) const {
+        constexpr int CLUSTER = KERNEL::CLUSTER, CLUSTER_M = KERNEL::CLUSTER_M;
+        if constexpr (CONFIG::UNALIGNED_A) __syncwarp();
+        const int thread = threadIdx.x % (WARPGROUP / KERNEL::ARRIVALS_OF_WARPGROUP), rank = position.rank;
+        if constexpr (CLUSTER == 1) {
+            if (thread == 0) mbarrier_arrive(pipeline.empty_barrier(stage));
+        } else if (thread < CLUSTER &&
+                   (thread % CLUSTER_M == rank % CLUSTER_M || thread / CLUSTER_M == rank / CLUSTER_M)) {
+            mbarrier_arrive_remote(pipeline.empty_barrier(stage), position.leader + thread);
+        }
+    }
+
+    __device__ __forceinline__ void issue(bool first) const {
+        // With stream-K the compiler does not see that the stage is the same in all lanes, and would move every
+        // descriptor to a uniform register between the wgmmas.
+        const int stage = CONFIG::STREAM_K ? warp_uniform(state.stage) : state.stage;
+        pipeline.consumer_wait(state);
+        if constexpr (OPERATION::PROMOTED) {
+            two_level.multiply(pipeline.stage_address(stage), first_row);
+        } else if constexpr (CONFIG::UNALIGNED_A) {
+            accumulators.multiply(loader, pipeline.stage_address(stage), first_row, !first);
+        } else {
+            accumulators.multiply(pipeline.stage_address(stage), first_row, !first);
+        }
+    }
+
+    __device__ __forceinline__ void complete(bool first) const {
+        if constexpr (OPERATION::PROMOTED) {
+            two_level.promote(accumulators, [&] { release(state.stage); });
+        } else {
+            wgmma_wait_group<1>();
+            if (!first) release(state.previous_stage());
+        }
+        state.advance();
+    }
+
+    __device__ __forceinline__ void tail() const {
+        if constexpr (!OPERATION::PROMOTED) {
+            wgmma_wait_group<0>();
+            accumulators.fence_operands();
+            release(state.previous_stage());
+        }
+    }
+};
+
+// Points the epilogue at the work tile's matrix of a batch.
+template <typename KERNEL>
+__device__ __forceinline__ void select_batch(typename KERNEL::EPILOGUE& epilogue,
+                                             GemmParams<typename KERNEL::OPERATION>& gemm,
+                                             const typename KERNEL::Batch& batch, const WorkTile& work) {
+    if constexpr (KERNEL::CONFIG::RESIDUE_CLASSES > 1) {
+        epilogue.batch = work.batch * static_cast<int>(batch.stride_d);
+    } else if constexpr (KERNEL::CONFIG::BATCHED) {
+        gemm.c = batch.c + work.batch * batch.stride_c;
+        epilogue.batch = work.batch;
+    }
+}
+
+// The overlapped epilogue: a finished tile, converted to D's type, is held in registers and stored between the wgmmas
+// of the next tile's first iterations. What does not fit beside the next accumulators is stored at once.
+template <typename KERNEL>
+__device__ __forceinline__ void overlapped_mainloop(const ConsumerMainloop<KERNEL>& mainloop,
+                                                    typename KERNEL::EPILOGUE& epilogue,
+                                                    typename KERNEL::SCHEDULER& scheduler, WorkTile& work, bool found,
+                                                    GemmParams<typename KERNEL::OPERATION>& gemm,
+                                                    const typename KERNEL::Batch& batch) {
+    using SUBTILES = typename KERNEL::EPILOGUE::SUBTILES;
+    constexpr int HELD = KERNEL::HELD, AT_ONCE = KERNEL::AT_ONCE;
+    constexpr bool HAS_STORE_WARP = KERNEL::STORE_WARPS > 0;
+    auto& accumulators = mainloop.accumulators;
+    Vector<typename KERNEL::OPERATION::OUT, 2> held[KERNEL::M64_BLOCKS][KERNEL::TILE::BN / 8][2];
+    int held_row = 0, held_column = 0;
+    bool holding = false;
+    const auto held_subtile = [&](int subtile) {
+        return [&, m64 = subtile / SUBTILES::COUNT](int n8, int half) { return held[m64][n8][half]; };
+    };
+    for (bool more = KERNEL::EARLY ? found : scheduler.next(work); more; more = scheduler.next(work)) {
+        if constexpr (KERNEL::OPERATION::PROMOTED) accumulators.zero();
+        // The host makes sure that a tile has at least HELD iterations. A store warp is slower than TMA: for it
+        // subtiles come further apart.
+        const int apart = HAS_STORE_WARP ? work.k_tiles / HELD : 1;
+#pragma unroll
+        for (int number = 0; number < HELD; ++number) {
+            mainloop.issue(number == 0);
+            if (holding) {
+                const int subtile = AT_ONCE + number;
+                epilogue.template store_or_enqueue<HAS_STORE_WARP>(subtile, held_row, held_column,
+                                                                   held_subtile(subtile));
+            }
+            mainloop.complete(number == 0);
+            for (int further = 1; further < apart; ++further) {
+                mainloop.issue(false);
+                mainloop.complete(false);
+            }
+        }
+        for (int k_tile = HELD * apart; k_tile < work.k_tiles; ++k_tile) {
+            mainloop.issue(false);
+            mainloop.complete(false);
+        }
+        mainloop.tail();
+        select_batch<KERNEL>(epilogue, gemm, batch, work);
+        held_row = work.row + mainloop.first_row;
+        held_column = work.column;
+        holding = true;
+        finish_tile<HAS_STORE_WARP, AT_ONCE>(held, accumulators, epilogue, gemm, held_row, held_column);
+    }
+    if (holding) {
+        if constexpr (HAS_STORE_WARP) epilogue.drain();
+#pragma unroll
+        for (int subtile = AT_ONCE; subtile < KERNEL::SUBTILES; ++subtile)
+            epilogue.store(subtile, held_row, held_column, held_subtile(subtile));
+    }
+}
+
+// Mainloop, then epilogue, of one tile after the other. With ping-pong this warpgroup has every other tile.
+template <typename KERNEL>
+__device__ __forceinline__ void plain_mainloop(const ConsumerMainloop<KERNEL>& mainloop,
+                                               typename KERNEL::EPILOGUE& epilogue,
+                                               typename KERNEL::SCHEDULER& scheduler, WorkTile& work, bool found,
+                                               GemmParams<typename KERNEL::OPERATION>& gemm,
+                                               const typename KERNEL::Batch& batch,
+                                               const typename KERNEL::Workspace& workspace,
+                                               const typename KERNEL::SharedMemory& shared, int consumer) {
+    using CONFIG = typename KERNEL::CONFIG;
+    const auto& position = mainloop.position;
+    auto& accumulators = mainloop.accumulators;
+    unsigned order_phase = 0;
+    int number = 0;
+    for (bool more = KERNEL::EARLY ? found : scheduler.next(work); more; ++number, more = scheduler.next(work)) {
+        if constexpr (KERNEL::IS_PINGPONG) {
+            if (number % 2 != consumer) {
+                mainloop.state.advance(work.k_tiles);  // the other consumer's stages
+                continue;
+            }
+            if (number > 0) {
+                mbarrier_wait(shared.order_barrier(consumer), order_phase);
+                order_phase ^= 1;
+            }
+        }
+        if constexpr (KERNEL::OPERATION::PROMOTED || CONFIG::PARTIAL_TILES) {
+            // Otherwise the wgmmas seem to depend on additions to the accumulators, and the compiler serialises them.
+            accumulators.zero();
+            accumulators.fence_operands();
+        }
+        for (int k_tile = 0; k_tile < work.k_tiles; ++k_tile) {
+            mainloop.issue(k_tile == 0);
+            mainloop.complete(k_tile == 0);
+        }
+        // All wgmmas are issued: the other consumer's may follow.
+        if (KERNEL::IS_PINGPONG && threadIdx.x % WARPGROUP == 0) mbarrier_arrive(shared.order_barrier(1 - consumer));
+        mainloop.tail();
+        if constexpr (CONFIG::STREAM_K)
+            if (!complete_stream_k_tile(accumulators, scheduler, work,
+                                        {workspace.accumulators, workspace.flags, consumer + 1}, [&](int cluster) {
+                                            return (cluster * KERNEL::CLUSTER + position.rank) * KERNEL::CONSUMERS +
+                                                   consumer;
+                                        }))
+                continue;
+        select_batch<KERNEL>(epilogue, gemm, batch, work);
+        if constexpr (KERNEL::CLUSTER_K > 1) {
+            using REDUCTION = ClusterReduction<typename KERNEL::ACCUMULATORS, KERNEL::CLUSTER_K, KERNEL::CONSUMERS>;
+            const int part = position.k_part();
+            const REDUCTION reduction{shared.stages + consumer * REDUCTION::BYTES, position.rank, KERNEL::CLUSTER,
+                                      part};
+            epilogue.store_all(reduction.reduce(accumulators), work.row + mainloop.first_row,
+                               work.column + part * KERNEL::STORED_TILE::BN);
+            break;  // a CTA has one split of one tile
+        } else if constexpr (CONFIG::SPLIT_K) {
+            if constexpr (CONFIG::BATCHED) gemm.d = batch.d + work.batch * batch.stride_d;
+            finish_split_k_tile<KERNEL>(accumulators, gemm, scheduler, workspace, position.rank, consumer,
+                                        work.row + mainloop.first_row, work.column);
+            break;  // a CTA has one split of one tile
+        }
+        epilogue.store_all(accumulators, work.row + mainloop.first_row, work.column);
+    }
+}
+
+// Consumer warpgroup number `consumer`; `work` is the first work tile if it was `found` early.
+template <typename KERNEL>
+__device__ __forceinline__ void consumer(int consumer, const typename KERNEL::SharedMemory& shared,
+                                         typename KERNEL::SCHEDULER scheduler, WorkTile& work, bool found,
+                                         GemmParams<typename KERNEL::OPERATION>& gemm,
+                                         const typename KERNEL::ClusterPosition& position, const TensorMap& map_d,
+                                         const typename KERNEL::Batch& batch,
+                                         const typename KERNEL::Workspace& workspace) {
+    using CONFIG = typename KERNEL::CONFIG;
+    const auto pipeline = shared.pipeline();
+    typename KERNEL::PIPELINE::STATE state;
+    typename KERNEL::ACCUMULATORS accumulators;
+    typename KERNEL::EPILOGUE epilogue{gemm,         map_d, shared.epilogue(consumer),
+                                       consumer + 1, 0,     CONFIG::RESIDUE_CLASSES > 1 ? 1 : batch.stride_d};
+    typename KERNEL::TWO_LEVEL two_level;
+    const typename KERNEL::STAGE::A::FragmentLoader loader(gemm.a, gemm.lda);
+    const int first_row = KERNEL::IS_PINGPONG ? 0 : consumer * KERNEL::M64_BLOCKS * 64;
+    const ConsumerMainloop<KERNEL> mainloop{pipeline, position, first_row, state, accumulators, two_level, loader};
+    if constexpr (CONFIG::OVERLAP_EPILOGUE) {
+        overlapped_mainloop<KERNEL>(mainloop, epilogue, scheduler, work, found, gemm, batch);
+    } else {
+        plain_mainloop<KERNEL>(mainloop, epilogue, scheduler, work, found, gemm, batch, workspace, shared, consumer);
+    }
+    griddepcontrol_launch_dependents();
+    epilogue.finish();
+}
+
+}  // namespace warptile

@@ -1,0 +1,70 @@
+// The producer: one thread that loads the K tiles of A and B into the pipeline by TMA.
+#pragma once
+
+#include "wgmma/final/config.cuh"
+
+namespace warptile {
+
+// Loads one K tile of the work tile at element `k_offset` along K. In a cluster each CTA loads its share of what
+// several of them need, and multicasts it.
+template <typename KERNEL, typename PARAMS>
+__device__ __forceinline__ void load_stage(unsigned stage, unsigned full, const WorkTile& work, int k_offset,
+                                           const typename KERNEL::ClusterPosition& position, const PARAMS& params) {
+    using CONFIG = typename KERNEL::CONFIG;
+    using STAGE = typename KERNEL::STAGE;
+    constexpr int CLUSTER_M = KERNEL::CLUSTER_M, CLUSTER_N = KERNEL::CLUSTER_N;
+    const int rank = position.rank, leader = position.leader;
+    const int batch_a = CONFIG::BROADCAST_A ? 0 : work.batch, batch_b = CONFIG::BROADCAST_B ? 0 : work.batch;
+    if constexpr (CONFIG::UNALIGNED_A) {
+        STAGE::A::template load<CONFIG::EVICT_FIRST_A>(stage, params.map_a, work.row, k_offset, full);
+    } else if constexpr (CLUSTER_N > 1) {
+        STAGE::A::template load_multicast<CLUSTER_N, CONFIG::BATCHED>(
+            stage, params.map_a[0], work.row, k_offset, full, rank / CLUSTER_M,
+            CONFIG::MASK_A << (leader + rank % CLUSTER_M), batch_a);
+    } else {
+        STAGE::A::template load<CONFIG::BATCHED, CONFIG::EVICT_FIRST_A>(stage, params.map_a[0], work.row, k_offset,
+                                                                        full, batch_a);
+    }
+    if constexpr (CLUSTER_M > 1) {
+        STAGE::B::template load_multicast<CLUSTER_M, CONFIG::BATCHED>(
+            stage + STAGE::B_OFFSET, params.map_b, work.column, k_offset, full, rank % CLUSTER_M,
+            CONFIG::MASK_B << (leader + rank / CLUSTER_M * CLUSTER_M), batch_b);
+    } else {
+        STAGE::B::template load<CONFIG::BATCHED, CONFIG::EVICT_FIRST_B>(stage + STAGE::B_OFFSET, params.map_b,
+                                                                        work.column, k_offset, full, batch_b);
+    }
+}
+
+// The producer's loop over this CTA's work tiles; `work` is the first of them if it was `found` early. `repack` says
+// what repack warps have ready.
+template <typename KERNEL, typename REPACK, typename PARAMS>
+__device__ __forceinline__ void producer(const typename KERNEL::PIPELINE& pipeline,
+                                         typename KERNEL::SCHEDULER scheduler, WorkTile& work, bool found, int k,
+                                         const typename KERNEL::ClusterPosition& position, const REPACK& repack,
+                                         const PARAMS& params) {
+    using TILE = typename KERNEL::TILE;
+    typename KERNEL::PIPELINE::STATE state;
+    const int outside = k > 0 ? 0 : TILE::BK;  // K = 0: one K tile of zeros, which TMA fills in outside the matrices
+    int wave = 0;                              // whole tiles that this CTA has taken
+    for (bool more = KERNEL::EARLY ? found : scheduler.next(work); more; more = scheduler.next(work)) {
+        const bool repacked_now = KERNEL::CONFIG::FUSED_REPACK && repack.has_slices(wave);
+        for (int k_tile = work.first_k_tile; k_tile < work.first_k_tile + work.k_tiles; ++k_tile) {
+            if (repacked_now && k_tile % repack.K_TILES == 0)
+                repack.wait_for(wave * repack.slices() + k_tile / repack.K_TILES);
+            pipeline.producer_acquire(state);
+            const unsigned stage = pipeline.stage_address(state.stage), full = pipeline.full_barrier(state.stage);
+            const int k_offset = k_tile * TILE::BK + outside;
+            mbarrier_arrive_expect_tx(full, KERNEL::STAGE::BYTES);
+            load_stage<KERNEL>(stage, full, work, k_offset, position, params);
+            state.advance();
+        }
+        ++wave;
+    }
+    // A CTA without a tile in the last wave still leaves that wave's counters, so that they wrap around to zero.
+    if constexpr (KERNEL::CONFIG::FUSED_REPACK)
+        for (; wave < scheduler.waves(); ++wave)
+            for (int slice = 0; repack.has_slices(wave) && slice < repack.slices(); ++slice)
+                repack.wait_for(wave * repack.slices() + slice);
+}
+
+}  // namespace warptile

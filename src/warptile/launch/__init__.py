@@ -1,0 +1,1 @@
+"""What to launch, as pure data: read by the GPU and by the emulator."""

@@ -1,0 +1,324 @@
+"""From a problem to the kernel that runs it: candidates, which of them are legal, what each costs, the choice."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+
+from warptile.arch import MAX_THREADS, REFERENCE_ARCH, Arch
+from warptile.arrays.options import tunables, whole_number
+from warptile.device import REFERENCE, DeviceLimits
+from warptile.device import usual as usual_device
+from warptile.dtypes import DType
+from warptile.errors import ArgumentError, ShapeError, UnsupportedError, WarptileError
+from warptile.launch.spec import Dim3, LaunchSpec
+from warptile.planning.cost_bounds import Prediction, predict
+from warptile.problem import Operand, Problem
+from warptile.rungs import RUNGS, Config, Rung
+from warptile.rungs import rung as rung_named
+from warptile.rungs.kernel_spec import KernelSpec
+from warptile.rungs.repack import Repack, fused_repacking_ms, repacking_ms
+
+WORTH_LEAVING_DEFAULT = 0.9
+"""A candidate replaces a rung's default configuration when its predicted time is below this share of the default's."""
+
+CLUSTER_CAPABILITY = 90
+"""Compute capability times ten from which CTAs come in clusters."""
+
+MAX_CLUSTER_CTAS = 16
+"""Most CTAs of a cluster on sm_90: CUDA C++ Programming Guide, "Thread Block Clusters" (above 8 not portable)."""
+
+USUAL, USUAL_SIZE = 24, 4096
+"""How many of a rung's candidates a plan looks at, and the extents for which they are listed."""
+
+Choice = tuple[Rung, Config]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a problem will be run, and why.
+
+    Attributes:
+        problem: what is computed.
+        rung: the kernel.
+        config: its tunables.
+        prediction: predicted time and what bounds it, on the reference GPU.
+        rejected: what was not taken, as (rung or configuration, reason).
+        origin: where the configuration comes from.
+        device: the GPU that it was made for, or the part of it that the launch may occupy.
+    """
+
+    problem: Problem
+    rung: Rung
+    config: Config
+    prediction: Prediction
+    rejected: tuple[tuple[str, str], ...] = ()
+    origin: str = "predicted"
+    device: DeviceLimits = REFERENCE
+
+    @property
+    def arch(self) -> str:
+        """Architecture to compile for."""
+        return self.device.arch
+
+    @cached_property
+    def kernel(self) -> KernelSpec:
+        """All that a launch needs, resolved once."""
+        return self.rung.resolve(self.problem, self.config, self.device)
+
+    def launch(self, entry: str, alpha: float = 1, beta: float = 0) -> LaunchSpec:
+        """The launch of the compiled kernel whose lowered symbol is ``entry``; raises as `KernelSpec.launch`."""
+        return self.kernel.launch(entry, alpha, beta)
+
+    def explain(self) -> str:
+        """The choice as readable text: problem, kernel, launch, what bounds it, and what was rejected and why."""
+        problem, rung, prediction = self.problem, self.rung, self.prediction
+        kernel, max_sms = self.kernel, self.device.max_ctas
+        clusters = f" in clusters of {kernel.cluster[0]} x {kernel.cluster[1]}" if kernel.cluster != (1, 1, 1) else ""
+        repacked = "; ".join(map(repack_text, kernel.repacks))
+        fused = "; ".join(map(repack_text, kernel.view.fused_repacks))
+        lines = [
+            f"D[{problem.m}, {problem.n}] = A[{problem.m}, {problem.k}] @ B[{problem.k}, {problem.n}], "
+            f"{problem.a.dtype.name} -> {problem.d.dtype.name}, accumulated in {problem.accumulator.name}"
+            f"{f', {problem.batch} times' if problem.batch > 1 else ''}",
+            f"rung       {rung.name}: {rung.idea}",
+            f"config     {config_text(self.config)}",
+            f"origin     {self.origin}",
+            *([f"launch     {repacked}, predicted {repacking_ms(kernel.repacks):.4g} ms"] if repacked else []),
+            f"launch     {kernel.ctas} CTAs of {kernel.threads} threads{clusters}, "
+            f"{f'on {max_sms} SMs at most, ' if max_sms is not None else ''}"
+            f"{kernel.dynamic_shared_bytes} bytes of dynamic shared memory, {self.arch}",
+            *(
+                [f"fused      {fused}, predicted {fused_repacking_ms(kernel.view.fused_repacks):.4g} ms more"]
+                if fused
+                else []
+            ),
+            *(
+                f"workspace  {each.name}: {each.bytes} bytes{', left zero' if each.zero else ''}"
+                for each in kernel.workspaces
+            ),
+            f"predicted  {prediction.time_ms:.4g} ms, {prediction.tflops:.4g} TFLOP/s on the {prediction.arch}, "
+            f"bound by {prediction.bound}",
+            "           " + ", ".join(f"{name} {time_ms:.4g} ms" for name, time_ms in prediction.terms.items()),
+        ]
+        if self.rejected:
+            lines.append("rejected")
+            lines += [f"  {name}: {reason}" for name, reason in self.rejected]
+        return "\n".join(lines)
+
+
+def make_plan(
+    problem: Problem,
+    *,
+    rung: str | None = None,
+    config: Config | None = None,
+    arch: str = REFERENCE_ARCH,
+    device: DeviceLimits | None = None,
+    max_sms: int | None = None,
+) -> Plan:
+    """The plan for ``problem``.
+
+    With a ``config``, that one (its ``rung`` must be named). With a ``rung`` alone, its default configuration, or the
+    cheapest legal one where the default is illegal. With neither, the highest legal rung of the ladder that is
+    `automatic`, in its default configuration unless another is predicted to be clearly faster. All of that for
+    ``device``, by default the usual GPU of ``arch``; with ``max_sms`` among launches of at most so many CTAs.
+
+    Args:
+        problem: what is computed; D has elements.
+        rung: name of the kernel, or None for the best.
+        config: its tunables.
+        arch: architecture to compile for.
+        device: limits of the GPU to plan for, or None for the usual one of ``arch``.
+        max_sms: the most SMs that the GEMM may occupy, or None for all.
+
+    Returns:
+        The plan.
+
+    Raises:
+        ShapeError: D has no element, so that there is nothing to launch.
+        UnsupportedError: no such rung or architecture, or nothing legal; the message gives each reason.
+        ArgumentError: max_sms below 1, or a configuration without its rung or with other names than the rung's.
+        ArgumentTypeError: no whole number, or no mapping from names to whole numbers.
+    """
+    if problem.m == 0 or problem.n == 0:
+        raise ShapeError(f"D is {problem.m} x {problem.n}: there is nothing to launch; return the empty D")
+    config = tunables(config, rung)
+    limits = device or usual_device(arch)
+    limits = limits if max_sms is None else limits.occupying(whole_number(max_sms, "max_sms"))
+    taken = [each for each in RUNGS.values() if each.sparse == problem.a.sparse and each.automatic]
+    rungs = tuple(taken)[::-1] if rung is None else (rung_named(rung),)
+    rejected: list[tuple[str, str]] = []
+    for each in rungs:
+        choices: tuple[Choice, ...] = ((each, config),) if config is not None else candidates(each, problem, limits)
+        legal, refused = split_by_legality(choices, problem, limits)
+        if not legal and config is not None:
+            raise _refused_config(each, problem, config, limits, refused[0][1])
+        if not legal:
+            rejected.append((each.name, _common_reason(refused)))
+            continue
+        costs = [cost(choice, problem, limits) for choice in legal]
+        best = choose(costs, keep_first=(each.estimates or rung is not None) and legal[0] == choices[0])
+        rejected += refused
+        rejected += [
+            (_label(choice), f"predicted {costs[i].time_ms:.4g} ms, against {costs[best].time_ms:.4g} ms")
+            for i, choice in enumerate(legal)
+            if i != best
+        ]
+        origin = "given" if config is not None else "predicted"
+        return Plan(problem, *legal[best], costs[best], tuple(rejected), origin, limits)
+    if rung is not None:
+        raise UnsupportedError(f"rung {rung!r} does not take this problem on {limits.arch}: {rejected[0][1]}")
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in rejected)
+    raise UnsupportedError(f"no rung takes this problem on {limits.arch}. {reasons}")
+
+
+def _refused_config(rung: Rung, problem: Problem, config: Config, device: DeviceLimits, reason: str) -> WarptileError:
+    """The error for a given configuration that ``rung`` does not take."""
+    default = rung.default_config(problem, device)
+    missing = [name for name in default if name not in config]
+    unknown = [name for name in config if name not in default]
+    if not missing and not unknown:
+        return UnsupportedError(f"rung {rung.name!r} does not take this problem in config={dict(config)}: {reason}")
+    wrong = [f"it lacks {', '.join(missing)}"] if missing else []
+    if unknown:
+        wrong.append(f"the rung has no {' or '.join(unknown)}")
+    return ArgumentError(
+        f"config: got {dict(config)}; {' and '.join(wrong)}. rung {rung.name!r} takes {', '.join(default)}, such as "
+        f"rung={rung.name!r}, config={dict(default)}"
+    )
+
+
+@lru_cache(maxsize=256)
+def takes_column_major_a(
+    rung: str | None, device: DeviceLimits, element: DType, accumulator: DType, output: DType
+) -> bool:
+    """Whether the rung called ``rung``, or the one that a plan takes for these types, reads A by columns too."""
+    size = (USUAL_SIZE,) * 3
+    by_rows, by_columns = (
+        Problem.dense(*size, element, out=output, accumulator=accumulator, a_major=major) for major in ("row", "col")
+    )
+    try:
+        chosen = make_plan(by_rows, rung=rung, device=device).rung
+    except UnsupportedError:
+        return False
+    return illegal(chosen, by_columns, chosen.default_config(by_columns, device), device) is None
+
+
+def candidates(rung: Rung, problem: Problem, device: DeviceLimits) -> tuple[Choice, ...]:
+    """The default configuration of ``rung`` and the first USUAL of its others; the rest are for tuning. On a part of a
+    GPU, where a launch has no more CTAs than SMs, the default alone."""
+    own = rung.default_config(problem, device)
+    if device.max_ctas is not None and rung.persistent:
+        return ((rung, own),)
+    unique = {config_text(config): config for config in (own, *_usual(rung.name, _of_usual_size(problem), device))}
+    return tuple((rung, config) for config in unique.values())
+
+
+def _of_usual_size(problem: Problem) -> Problem:
+    """One matrix with every extent and leading dimension replaced by USUAL_SIZE: types, layouts and alignment stay."""
+    problem = problem.single
+
+    def operand(matrix: Operand) -> Operand:
+        return replace(matrix, leading_dimension=USUAL_SIZE)
+
+    c = operand(problem.c) if problem.c is not None else None
+    a, b, d = operand(problem.a), operand(problem.b), operand(problem.d)
+    return replace(problem, m=USUAL_SIZE, n=USUAL_SIZE, k=USUAL_SIZE, a=a, b=b, c=c, d=d)
+
+
+@lru_cache(maxsize=64)
+def _usual(name: str, problem: Problem, device: DeviceLimits) -> tuple[Config, ...]:
+    """The first candidates of a rung. A rung may list hundreds, so they are listed once for problems that differ in
+    sizes alone; legality is decided later, for the problem itself."""
+    return rung_named(name).candidates(problem, device)[:USUAL]
+
+
+def illegal(rung: Rung, problem: Problem, config: Config, device: DeviceLimits) -> str | None:
+    """Why ``rung`` cannot run ``problem`` in ``config`` on ``device``, or None."""
+    arch = device.generation
+    if arch.capability < rung.min_arch:
+        return f"it needs compute capability {rung.min_arch / 10} and {arch.name} has {arch.capability / 10}"
+    if rung.only_arch not in (None, arch.name):
+        return f"its instructions are those of {rung.only_arch}; {arch.name} does not have them"
+    reason = rung.illegal(problem, config, device)
+    if reason is not None:
+        return reason
+    kernel = rung.resolve(problem, config, device)
+    if arch.capability < kernel.capability:
+        return (
+            f"with {problem.a.dtype.name} operands it needs compute capability {kernel.capability / 10} and "
+            f"{arch.name} has {arch.capability / 10}"
+        )
+    if kernel.threads > MAX_THREADS:
+        return f"it has {kernel.threads} threads in a CTA; {MAX_THREADS} is the most"
+    if kernel.dynamic_shared_bytes > arch.shared_bytes_per_block:
+        return (
+            f"it needs {kernel.dynamic_shared_bytes} bytes of shared memory; a CTA of {arch.name} has "
+            f"{arch.shared_bytes_per_block}"
+        )
+    if device.max_ctas is not None and kernel.ctas > device.max_ctas:
+        return f"its launch has {kernel.ctas} CTAs; max_sms is {device.max_ctas}"
+    return _illegal_cluster(kernel.cluster, kernel.grid, arch)
+
+
+def _illegal_cluster(cluster: Dim3, grid: Dim3, arch: Arch) -> str | None:
+    """Why ``grid`` cannot be launched in clusters of ``cluster`` CTAs on ``arch``, or None."""
+    if cluster == (1, 1, 1):
+        return None
+    if arch.capability < CLUSTER_CAPABILITY:
+        return f"it has clusters of {cluster} CTAs, which begin with sm_90; {arch.name} has none"
+    if not 1 <= math.prod(cluster) <= MAX_CLUSTER_CTAS:
+        return f"it has clusters of {cluster} CTAs; a cluster has 1 to {MAX_CLUSTER_CTAS}"
+    if any(extent % size for extent, size in zip(grid, cluster, strict=True)):
+        return f"it has clusters of {cluster} CTAs in a grid of {grid}, which is not a multiple of them"
+    return None
+
+
+def split_by_legality(
+    choices: Iterable[Choice], problem: Problem, device: DeviceLimits
+) -> tuple[list[Choice], list[tuple[str, str]]]:
+    """The legal choices, and the others as (configuration, reason)."""
+    legal: list[Choice] = []
+    refused: list[tuple[str, str]] = []
+    for rung, config in choices:
+        reason = illegal(rung, problem, config, device)
+        if reason is None:
+            legal.append((rung, config))
+        else:
+            refused.append((_label((rung, config)), reason))
+    return legal, refused
+
+
+def cost(choice: Choice, problem: Problem, device: DeviceLimits = REFERENCE) -> Prediction:
+    """Predicted time of one choice."""
+    rung, config = choice
+    return predict(rung, problem, config, device)
+
+
+def choose(costs: list[Prediction], *, keep_first: bool) -> int:
+    """Index of the choice to take: the first (the default) if it is kept or not clearly slower, else the cheapest."""
+    cheapest = min(range(len(costs)), key=lambda i: costs[i].time_ms)
+    if keep_first or costs[cheapest].time_ms > WORTH_LEAVING_DEFAULT * costs[0].time_ms:
+        return 0
+    return cheapest
+
+
+def repack_text(repack: Repack) -> str:
+    """A repacked operand in a line, such as ``repacked A: 2 x 33538050 bytes, transposed`` (read and written)."""
+    return f"{repack.target}: 2 x {repack.moved_bytes // 2} bytes{', transposed' if repack.transposed else ''}"
+
+
+def config_text(config: Config) -> str:
+    """A configuration as one line, such as ``BM=128 BN=128 BK=16``."""
+    return " ".join(f"{name}={value}" for name, value in config.items())
+
+
+def _label(choice: Choice) -> str:
+    return f"{choice[0].name} {config_text(choice[1])}"
+
+
+def _common_reason(refused: list[tuple[str, str]]) -> str:
+    """The reasons for which all configurations of one rung were refused, each once."""
+    return "; ".join(dict.fromkeys(reason for _, reason in refused))

@@ -1,0 +1,499 @@
+"""What tuning found, looked up when a plan is made: this user's own table first, then the one that ships.
+
+A user's table is one JSON document a line in ``tuned/<gpu>.jsonl`` below ``WARPTILE_CACHE_DIR`` or the platform's data
+folder; lines are appended with one write each, so a search can be stopped at any moment and several can run. A line
+that cannot be read is skipped. Its entries count for one GPU model and one content of the rung's source files.
+
+The table that ships (`warptile.planning.shipped_table`) stays in use when the kernel changes: its configurations are
+used as long as they are legal; its speeds are those of the commit that it names. It was measured on one GPU model and
+serves all others that run the rung.
+
+A problem that was not tuned takes the configuration of the nearest tuned problem (`ProblemClass.distance`), adapted to
+its extents and GPU (`Rung.adapt`), where that is predicted to be little slower than the planner's own choice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+
+import msgspec
+
+from warptile.codegen.cache import user_folder
+from warptile.codegen.headers import KERNELS, reachable
+from warptile.device import KNOWN, REFERENCE, DeviceLimits
+from warptile.dtypes import DTYPES
+from warptile.errors import UnsupportedError
+from warptile.planning import shipped_table
+from warptile.planning.plan import cost
+from warptile.problem import MAX_ALIGNMENT_BYTES, Problem
+from warptile.rungs import rung as rung_named
+from warptile.rungs.kernel_spec import Config
+from warptile.rungs.rung import Rung
+
+SCHEMA = "warptile.tuned/1"
+MODES = ("off", "cached", "on")
+LOOK_S = 1.0
+"""A running process looks for outcomes that others added to the user's table at most this often."""
+
+NEAR = 2.0
+"""How far a tuned problem may be from the one asked for: `ProblemClass.distance`."""
+
+FILLS_A_GPU = 2048 * 2048
+"""Elements of D from which every GPU has many tiles for each SM."""
+
+GROWTH = 1 / 8
+"""Weight of an extent that is larger than the tuned one, once the tuned problem filled the GPU: more of the same tiles
+changes little in which tile is the best."""
+
+K_WEIGHT = 1 / 2
+"""Weight of K, the extent that influences the best tile least."""
+
+OTHER_LAYOUT = 1.0
+"""Distance of a problem whose A or B has the other layout: the same tiles, loaded from other boxes."""
+
+FEW = (8, 16, 32, 64, 128)
+"""Sizes of small D: up to each of them, rows or columns form a class, because the instruction's N covers them."""
+
+LIKE = {"float16": "bfloat16", "float8_e5m2": "float8_e4m3", "uint8": "int8"}
+"""Types that cost what another costs."""
+
+TRIED = 3
+"""Neighbours that are looked at, the nearest first."""
+
+WORSE = 1.1
+"""What an adapted configuration may lose: its predicted time over that of the planner's own choice may be this many
+times the same ratio for the neighbour, where measurement preferred it whatever was predicted."""
+
+
+DOUBT = 0.03
+"""Penalty of a neighbour's predicted loss for each unit of distance."""
+
+
+_log = logging.getLogger("warptile.planning.tuned_table")
+
+
+class ProblemClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What of a problem a tuned configuration depends on."""
+
+    m: int
+    n: int
+    k: int
+    dtype: str
+    accumulator: str
+    out: str
+    b_major: str
+    a_alignment: int
+    b_alignment: int
+    d_alignment: int
+    with_c: bool
+    a_major: str = "row"
+    batch: int = 1
+
+    @staticmethod
+    def of(problem: Problem) -> ProblemClass:
+        """The class of a problem."""
+        return ProblemClass(
+            problem.m, problem.n, problem.k, problem.a.dtype.name, problem.accumulator.name, problem.d.dtype.name,
+            problem.b.major, problem.a.alignment_bytes, problem.b.alignment_bytes, problem.d.alignment_bytes,
+            problem.c is not None, problem.a.major, problem.batch,
+        )  # fmt: skip
+
+    def problem(self, *, sparse: bool = False) -> Problem:
+        """The contiguous problem of this class, with the same alignment."""
+        problem = Problem.dense(
+            self.m, self.n, self.k, DTYPES[self.dtype], out=DTYPES[self.out], accumulator=DTYPES[self.accumulator],
+            a_major=self.a_major, b_major=self.b_major, with_c=self.with_c, sparse=sparse, batch=self.batch,
+        )  # fmt: skip
+        return replace(
+            problem,
+            a=replace(problem.a, alignment_bytes=self.a_alignment),
+            b=replace(problem.b, alignment_bytes=self.b_alignment),
+            d=replace(problem.d, alignment_bytes=self.d_alignment),
+        )
+
+    @property
+    def extents(self) -> tuple[int, int, int, int]:
+        """M, N, K and the matrices of a batch."""
+        return self.m, self.n, self.k, self.batch
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What neighbours have in common: types that cost the same, a C or none, what is aligned, few rows or columns
+        and how few."""
+        aligned = (each == MAX_ALIGNMENT_BYTES for each in (self.a_alignment, self.b_alignment, self.d_alignment))
+        names = (LIKE.get(name, name) for name in (self.dtype, self.accumulator, self.out))
+        return (*names, self.with_c, *aligned, _few(self.m), _few(self.n))
+
+    def distance(self, other: ProblemClass) -> float:
+        """How far ``other``, which is asked for, is from this tuned problem of the same kind: 0 for the same extents.
+
+        The sum of |log2| of the ratios of extents, with `GROWTH`, `K_WEIGHT` and `OTHER_LAYOUT` as their weights; the
+        rows and columns of a small D do not count.
+        """
+        if min(*self.extents, *other.extents) < 1:
+            return math.inf
+        growth = GROWTH if self.batch * self.m * self.n >= FILLS_A_GPU else 1.0
+
+        def steps(mine: int, its: int) -> float:
+            step = math.log2(its / mine)
+            return growth * step if step > 0 else -step
+
+        found = K_WEIGHT * abs(math.log2(other.k / self.k)) + steps(self.batch, other.batch)
+        found += sum(steps(mine, its) for mine, its in ((self.m, other.m), (self.n, other.n)) if not _few(mine))
+        return found + OTHER_LAYOUT * ((self.a_major, self.b_major) != (other.a_major, other.b_major))
+
+
+def _few(extent: int) -> int:
+    """The class of a small extent, or 0."""
+    return next((most for most in FEW if extent <= most), 0)
+
+
+class Search(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a search is of: entries of the same search belong together."""
+
+    gpu: str
+    compiler: str
+    rung: str
+    source: str
+    problem: ProblemClass
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One measured configuration, or (``winner``) the outcome of a search.
+
+    ``stage`` numbers the search's stages from 0; ``time_ms`` is None when it failed, and ``failed`` says why.
+    """
+
+    schema: str = SCHEMA
+    search: Search
+    config: dict[str, int]
+    stage: int
+    time_ms: float | None
+    rounds_ms: tuple[float, ...] = ()
+    failed: str | None = None
+    winner: bool = False
+    date: str = ""
+
+
+def source_of(rung: Rung) -> str:
+    """A hash of the rung's kernel file and of every file of ours that it includes."""
+    return _hash_of(rung.file)
+
+
+@lru_cache(maxsize=64)
+def _hash_of(file: str) -> str:
+    own = reachable(f'#include "{file}"\n', KERNELS).own
+    digest = hashlib.sha256()
+    for name in sorted(own):
+        digest.update(f"{name}\0{len(own[name])}\0".encode() + own[name])
+    return digest.hexdigest()[:16]
+
+
+def folder() -> Path:
+    """Where tuned results are kept; read from the environment at each call."""
+    return _folder(os.environ.get("WARPTILE_CACHE_DIR") or None)
+
+
+@lru_cache(maxsize=8)
+def _folder(chosen: str | None) -> Path:
+    return (Path(chosen) if chosen is not None else user_folder("data")) / "tuned"
+
+
+def mode() -> str:
+    """``WARPTILE_AUTOTUNE``: ``off``, or ``cached`` (the default): use what was tuned before.
+
+    ``on`` is accepted and works as ``cached``, which is said once on the log: only ``warptile tune`` tunes.
+
+    Raises:
+        UnsupportedError: it is something else.
+    """
+    value = os.environ.get("WARPTILE_AUTOTUNE") or "cached"
+    if value not in MODES:
+        raise UnsupportedError(f"WARPTILE_AUTOTUNE: got {value!r}; it takes off, cached or on, such as cached")
+    if value == "on":
+        _say_on_is_cached()
+        return "cached"
+    return value
+
+
+@lru_cache(maxsize=1)
+def _say_on_is_cached() -> None:
+    _log.warning(
+        "WARPTILE_AUTOTUNE=on: tuning within a running program is not available yet, so it works as "
+        "WARPTILE_AUTOTUNE=cached; `warptile tune` tunes"
+    )
+
+
+class Table:
+    """The tuned results of one GPU model."""
+
+    def __init__(self, gpu: str, where: Path | None = None) -> None:
+        self.gpu = gpu
+        name = re.sub(r"[^a-z0-9]+", "-", gpu.lower()).strip("-") or "unknown"
+        self.path = (where or folder()) / f"{name}.jsonl"
+
+    def entries(self) -> Iterator[Entry]:
+        """Every entry that can be read, oldest first."""
+        try:
+            lines = self.path.read_bytes().splitlines()
+        except OSError:
+            return
+        for line in lines:
+            try:
+                entry = msgspec.json.decode(line, type=Entry)
+            except msgspec.MsgspecError:
+                continue
+            if entry.schema == SCHEMA:
+                yield entry
+
+    def append(self, entry: Entry) -> None:
+        """Add an entry with one write, after ending a line that a killed process left unfinished.
+
+        Raises:
+            UnsupportedError: the file cannot be written to.
+        """
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+            try:
+                size = os.fstat(descriptor).st_size
+                unfinished = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+                os.write(descriptor, (b"\n" if unfinished else b"") + msgspec.json.encode(entry) + b"\n")
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise UnsupportedError(
+                f"tuned results cannot be kept in {self.path} ({error.strerror or error}); make room there or set "
+                "WARPTILE_CACHE_DIR to a folder that can be written to"
+            ) from error
+        _looks.pop(self.path, None)
+
+    def of(self, search: Search) -> list[Entry]:
+        """Entries of one search, oldest first."""
+        return [entry for entry in self.entries() if entry.search == search]
+
+    def winner(self, search: Search) -> Entry | None:
+        """The newest outcome of exactly this search, or None."""
+        return next((entry for entry in reversed(self.of(search)) if entry.winner), None)
+
+    def outcomes(self) -> str:
+        """A digest of the outcomes in the file; empty where there are none.
+
+        The file is looked at every `LOOK_S` at most, or once this process added to it, and read where it has changed. A
+        search that is under way adds to it all the time; what was planned is planned anew only when a search ends.
+        """
+        now, last = time.monotonic(), _looks.get(self.path)
+        if last is not None and now - last.at_s < LOOK_S:
+            return last.digest
+        try:
+            found = self.path.stat()
+            stamp = found.st_mtime_ns, found.st_size, found.st_ino
+            if last is not None and last.stamp == stamp:
+                digest = last.digest
+            else:
+                lines = [line for line in self.path.read_bytes().splitlines() if b'"winner"' in line]
+                digest = hashlib.sha256(b"\n".join(lines)).hexdigest() if lines else ""
+        except OSError:
+            stamp, digest = None, ""
+        _looks[self.path] = _Look(now, stamp, digest)
+        return digest
+
+
+@dataclass(frozen=True)
+class _Look:
+    """When a table's file was looked at, its time, size and inode then, and the digest of its outcomes."""
+
+    at_s: float
+    stamp: tuple[int, int, int] | None
+    digest: str
+
+
+_looks: dict[Path, _Look] = {}
+"""The last look at each table's file."""
+
+
+def outcomes(gpu: str, where: Path | None = None) -> str:
+    """What changes when this user's table for GPUs of model ``gpu`` gets another outcome: `Table.outcomes`."""
+    return _table(gpu, where or folder()).outcomes()
+
+
+# --- looking up ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TunedConfig:
+    """A configuration from a table.
+
+    Attributes:
+        config: legal for the problem that was asked for.
+        origin: where it comes from, for `Plan.explain`.
+    """
+
+    config: Config
+    origin: str
+
+
+@dataclass(frozen=True, eq=False)
+class TunedOutcome:
+    """The outcome of one search: the problem, the best configuration, where it was found in words, and on which GPU."""
+
+    problem: ProblemClass
+    config: Config
+    source: str
+    tuned_on: DeviceLimits = REFERENCE
+
+
+@dataclass
+class OutcomeIndex:
+    """Outcomes by problem, and by kind of problem."""
+
+    exact: dict[ProblemClass, TunedOutcome] = field(default_factory=dict)
+    kinds: dict[tuple[object, ...], list[TunedOutcome]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(outcomes: Iterable[TunedOutcome]) -> OutcomeIndex:
+        """Those outcomes, of which later ones of one problem replace earlier ones."""
+        index = OutcomeIndex({known.problem: known for known in outcomes})
+        for known in index.exact.values():
+            index.kinds.setdefault(known.problem.kind, []).append(known)
+        return index
+
+
+@lru_cache(maxsize=32)
+def _users(path: Path, gpu: str, rung: str, outcomes: str, tuned_on: DeviceLimits) -> OutcomeIndex:
+    """This user's outcomes for one rung, from a file whose outcomes have the digest ``outcomes``."""
+    source = source_of(rung_named(rung))
+    table = Table(gpu, path.parent)
+    return OutcomeIndex.of(
+        TunedOutcome(entry.search.problem, entry.config, f"on this {gpu}", tuned_on)
+        for entry in table.entries()
+        if entry.winner and entry.search.rung == rung and entry.search.source == source
+    )
+
+
+@lru_cache(maxsize=32)
+def _shipped(rung: str) -> OutcomeIndex:
+    """What ships for one rung."""
+    table = shipped_table.table(rung)
+    if table is None:
+        return OutcomeIndex()
+    return OutcomeIndex.of(
+        TunedOutcome(
+            ProblemClass(*entry.problem),
+            dict(zip(table.keys, entry.config, strict=True)),
+            table.words(entry),
+            KNOWN.get(table.gpu, REFERENCE),
+        )
+        for entry in table.entries
+    )
+
+
+def lookup(
+    rung: Rung, problem: Problem, gpu: str, where: Path | None = None, device: DeviceLimits = REFERENCE
+) -> TunedConfig | None:
+    """The configuration that tuning found for ``problem``, or for the nearest that was tuned, on a GPU of model
+    ``gpu``; None where nothing was, and where ``WARPTILE_AUTOTUNE`` is ``off``.
+
+    Args:
+        rung: whose configuration.
+        problem: what is to be computed.
+        gpu: model of the GPU that computes it.
+        where: folder of the user's table, by default `folder`.
+        device: the GPU, or the part of it that the launch may occupy. What was tuned on more SMs counts as a
+            neighbour's.
+    """
+    if mode() == "off":
+        return None
+    table = _table(gpu, where or folder())
+    return _lookup(rung.name, problem, gpu, table.path, table.outcomes(), device)
+
+
+@lru_cache(maxsize=64)
+def _table(gpu: str, where: Path) -> Table:
+    return Table(gpu, where)
+
+
+@lru_cache(maxsize=4096)
+def _lookup(
+    name: str, problem: Problem, gpu: str, path: Path, outcomes: str, device: DeviceLimits
+) -> TunedConfig | None:
+    rung, wanted = rung_named(name), ProblemClass.of(problem)
+    indices = [_users(path, gpu, name, outcomes, device.occupying(None))] if outcomes else []
+    indices.append(_shipped(name))
+    for index in indices:
+        known = index.exact.get(wanted)
+        if known is None or known.tuned_on.multiprocessors != device.multiprocessors:
+            continue  # how tiles fill waves of other SMs was not measured: it has to be predicted, as for a neighbour
+        config = _made_legal(rung, problem, known, device)
+        if config is not None and _fits(rung, problem, config, device):
+            return TunedConfig(config, f"tuned for this problem {known.source}")
+    near = [(known.problem.distance(wanted), known) for index in indices for known in index.kinds.get(wanted.kind, ())]
+    near = sorted((each for each in near if each[0] <= NEAR), key=lambda each: each[0])[:TRIED]
+    if not near:
+        return None
+    own, best = _predicted(rung, problem, rung.default_config(problem, device), device), None
+    for distance, known in near:
+        config = _made_legal(rung, problem, known, device)
+        if config is not None and _fits(rung, problem, config, device):
+            loss = _predicted(rung, problem, config, device) / own / _share(rung, known, problem.a.sparse)
+            if loss <= WORSE and (best is None or loss * (1 + DOUBT * distance) < best[0]):
+                best = loss * (1 + DOUBT * distance), known, config
+    if best is None:
+        return None
+    m, n, k, _ = best[1].problem.extents
+    nearness = f"on {best[1].tuned_on.multiprocessors} SMs" if best[1].problem == wanted else "a neighbour"
+    return TunedConfig(best[2], f"tuned for {m} x {n} x {k}, {nearness}, {best[1].source}")
+
+
+def _fits(rung: Rung, problem: Problem, config: Config, device: DeviceLimits) -> bool:
+    """Whether the launch has no more CTAs than it may."""
+    return device.max_ctas is None or rung.resolve(problem, config, device).ctas <= device.max_ctas
+
+
+def _predicted(rung: Rung, problem: Problem, config: Config, device: DeviceLimits) -> float:
+    """By the rung's own model or, where it has none, as any plan is predicted."""
+    if rung.estimates:
+        return rung.estimate_us(problem, config, device)
+    return cost((rung, config), problem, device).time_ms
+
+
+@lru_cache(maxsize=1024)
+def _share(rung: Rung, known: TunedOutcome, sparse: bool) -> float:
+    """Predicted time of what was tuned, for the problem that it was tuned for, over that of the planner's own choice
+    there; at least 1."""
+    there = known.problem.problem(sparse=sparse)
+    tuned_on = known.tuned_on
+    if rung.illegal(there, known.config, tuned_on) is not None:
+        return 1.0
+    own = _predicted(rung, there, rung.default_config(there, tuned_on), tuned_on)
+    return max(_predicted(rung, there, known.config, tuned_on) / own, 1.0)
+
+
+def _made_legal(rung: Rung, problem: Problem, known: TunedOutcome, device: DeviceLimits) -> Config | None:
+    """The configuration for this problem on this device, or None where it is illegal. Tunables that it does not know
+    are as by default: an edit that adds one leaves the table in use."""
+    config: Mapping[str, int] = known.config
+    here = known.problem.extents == (problem.m, problem.n, problem.k, problem.batch)
+    same = known.tuned_on.multiprocessors == device.multiprocessors
+    if here and same and rung.illegal(problem, config, device) is None and _fits(rung, problem, config, device):
+        return config
+    own = rung.default_config(problem, device)
+    if config.keys() != own.keys():
+        config = {key: config.get(key, value) for key, value in own.items()}
+    config = rung.adapt(problem, config, known.problem.extents, device, known.tuned_on)
+    return config if rung.illegal(problem, config, device) is None else None
+
+
+def config_for(rung: Rung, problem: Problem, gpu: str, where: Path | None = None) -> Config | None:
+    """The configuration that `lookup` finds, or None."""
+    found = lookup(rung, problem, gpu, where)
+    return found.config if found is not None else None

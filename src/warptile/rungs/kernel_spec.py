@@ -1,0 +1,228 @@
+"""Everything that a launch of one kernel needs, resolved once from a problem, a configuration and a device."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from warptile.dtypes import DType
+from warptile.errors import DTypeError, ShapeError
+from warptile.launch.params import Field, Params, Pointer, Scalar
+from warptile.launch.spec import Dim3, LaunchSpec
+from warptile.launch.workspace import Workspace
+from warptile.problem import Operand, Problem
+from warptile.rungs.repack import Repack
+
+Config = Mapping[str, int]
+"""Values of a rung's tunables by name, such as ``{"BM": 128, "BN": 128, "BK": 32}``."""
+
+SCALE_TYPE = {
+    "float16": "f32", "float32": "f32", "float32_fast": "f32", "float64": "f64", "int32": "s32",
+    "int32_saturating": "s32", "int32_xor": "s32",
+}  # fmt: skip
+"""PTX type of alpha and beta for each accumulator: as ``Scale`` in kernels/tile/scale.cuh."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What a kernel is given in place of the user's problem.
+
+    The operands may be swapped (D^T = B^T A^T, with ``a="B"``, ``b="A"``, m and n exchanged and every layout
+    transposed), and an operand may have been repacked (``a="repacked A"``). C and D stay where they are; only their
+    layout may be described differently.
+
+    Attributes:
+        problem: the problem as the kernel sees it: m, n, k and leading dimensions are its parameters.
+        a: whose memory the kernel's A points to.
+        b: whose memory the kernel's B points to.
+        repacks: operands that the repacking pass rewrites before the GEMM: at most two.
+        fused_repacks: operands that the GEMM's own warps repack during its mainloop.
+    """
+
+    problem: Problem
+    a: str = "A"
+    b: str = "B"
+    repacks: tuple[Repack, ...] = ()
+    fused_repacks: tuple[Repack, ...] = ()
+
+
+@dataclass(frozen=True)
+class Instance:
+    """The instantiation of a kernel template: ``kernel<Config>``, with a ``Config`` whose members have names.
+
+    Attributes:
+        file: path below ``kernels/``, such as ``"wmma/padded.cuh"``.
+        kernel: name of the template in namespace ``warptile``.
+        types: C++ types of ``Config`` by name, such as ``("TILE", "Tile<128, 128, 32, 64, 32>")``.
+        values: its integers and flags by name.
+        instructions: names of the instructions whose C++ wrappers are generated for this translation unit.
+        defaults: the struct that ``Config`` inherits from, if the kernel has one.
+        may_spill: a spill is part of the kernel's lesson, and no build failure.
+    """
+
+    file: str
+    kernel: str
+    types: tuple[tuple[str, str], ...]
+    values: tuple[tuple[str, int | bool], ...] = ()
+    instructions: tuple[str, ...] = ()
+    defaults: str | None = None
+    may_spill: bool = False
+
+    @property
+    def name_expression(self) -> str:
+        """The C++ name of the kernel."""
+        return f"warptile::{self.kernel}<warptile::Config>"
+
+    @property
+    def text(self) -> str:
+        """The C++ definition of ``Config``."""
+        lines = [f"    using {name} = {cpp};" for name, cpp in self.types]
+        for name, value in self.values:
+            kind, shown = ("bool", str(value).lower()) if isinstance(value, bool) else ("int", str(value))
+            lines.append(f"    static constexpr {kind} {name} = {shown};")
+        head = f"struct Config : {self.defaults} {{" if self.defaults else "struct Config {"
+        return "\n".join(["namespace warptile {", head, *lines, "};", "}  // namespace warptile"])
+
+
+@dataclass(frozen=True)
+class KernelSpec:
+    """One kernel for one problem on one device: what `Rung.resolve` returns, and all that a launch needs.
+
+    Attributes:
+        problem: what is computed.
+        config: the rung's tunables.
+        view: the problem and the memory that the kernel is given.
+        instance: the template and its configuration.
+        grid: CTAs in x, y, z.
+        block: threads in x, y, z.
+        cluster: CTAs of a cluster in x, y, z; the grid is a multiple of it.
+        dynamic_shared_bytes: dynamic shared memory of a CTA.
+        capability: compute capability times ten that the operands' type and the instruction need.
+        params: the struct that the kernel takes; ``alpha`` and ``beta`` are filled in at the launch.
+        kernel_workspaces: memory that the kernel needs in addition to operands and repacked operands.
+        overlaps_previous: the kernel waits by itself for the launch before it (programmatic dependent launch).
+    """
+
+    problem: Problem
+    config: Config
+    view: View
+    instance: Instance
+    grid: Dim3
+    block: Dim3
+    params: Params
+    cluster: Dim3 = (1, 1, 1)
+    dynamic_shared_bytes: int = 0
+    capability: int = 0
+    kernel_workspaces: tuple[Workspace, ...] = ()
+    overlaps_previous: bool = False
+
+    @cached_property
+    def repacks(self) -> tuple[Repack, ...]:
+        """Operands that the repacking pass rewrites. Those without elements (K = 0) are left out."""
+        return tuple(each for each in self.view.repacks if each.moved_bytes)
+
+    @cached_property
+    def workspaces(self) -> tuple[Workspace, ...]:
+        """Memory that the launches need in addition to the operands: repacked operands and the kernel's workspaces."""
+        targets = (
+            Workspace(each.target, max(each.target_bytes, 1)) for each in (*self.view.repacks, *self.view.fused_repacks)
+        )
+        return (*targets, *self.kernel_workspaces)
+
+    @property
+    def ctas(self) -> int:
+        """CTAs of the launch."""
+        return math.prod(self.grid)
+
+    @property
+    def threads(self) -> int:
+        """Threads of a CTA."""
+        return math.prod(self.block)
+
+    def launch(self, entry: str, alpha: float = 1, beta: float = 0) -> LaunchSpec:
+        """The launch of the compiled kernel whose lowered symbol is ``entry``.
+
+        Raises:
+            ShapeError: D is empty, so that there is nothing to launch, or beta is not zero and there is no C.
+            DTypeError: alpha or beta is not a whole number and the accumulator is an integer.
+        """
+        problem = self.problem
+        if problem.m == 0 or problem.n == 0:
+            raise ShapeError(f"D is {problem.m} x {problem.n}: there is nothing to launch; return the empty D")
+        if beta != 0 and problem.c is None:
+            raise ShapeError(f"beta is {beta} and the problem has no C; give c, or beta=0")
+        scales = {"alpha": alpha, "beta": beta}
+        values = {name: scale_value(name, value, problem.accumulator) for name, value in scales.items()}
+        params = self.params.with_values({name: each for name, each in values.items() if name in self.params.offsets})
+        return LaunchSpec(
+            entry=entry,
+            grid=self.grid,
+            block=self.block,
+            arguments=(params,),
+            cluster=self.cluster,
+            dynamic_shared_bytes=self.dynamic_shared_bytes,
+            overlaps_previous=self.overlaps_previous,
+            co_resident=any(each.zero for each in self.workspaces),
+        )
+
+    def __str__(self) -> str:
+        lines = [
+            f"kernel     {self.instance.kernel}, {self.instance.file}",
+            f"grid       {self.grid} CTAs of {self.block} threads, clusters of {self.cluster}",
+            f"shared     {self.dynamic_shared_bytes} bytes, dynamic",
+            f"params     {self.params.size_bytes} bytes: "
+            + ", ".join(f"{name} at {offset}" for name, offset in self.params.offsets.items()),
+        ]
+        lines += [f"repack     {each.source} -> {each.target}, {each.moved_bytes} bytes" for each in self.repacks]
+        lines += [
+            f"fused      {each.source} -> {each.target}, {each.moved_bytes} bytes" for each in self.view.fused_repacks
+        ]
+        lines += [f"workspace  {each.name}: {each.bytes} bytes{', left zero' * each.zero}" for each in self.workspaces]
+        return "\n".join(lines)
+
+
+def gemm_members(view: View) -> tuple[tuple[str, Field], ...]:
+    """Members of ``GemmParams`` (kernels/tile/gemm.cuh), which every kernel takes: K, lda and ldb in units of A and B,
+    which for types narrower than a byte are bytes."""
+    problem = view.problem
+    per_unit = max(1, 8 // problem.a.dtype.bits)
+    scale = SCALE_TYPE[problem.accumulator.name]
+
+    def leading(operand: Operand | None, per: int = 1) -> Scalar:
+        return Scalar("s64", operand.leading_dimension // per if operand is not None else 0)
+
+    return (
+        ("a", Pointer(view.a)),
+        ("b", Pointer(view.b)),
+        ("c", Pointer("C" if problem.c is not None else None)),
+        ("d", Pointer("D")),
+        ("m", Scalar("s32", problem.m)),
+        ("n", Scalar("s32", problem.n)),
+        ("k", Scalar("s32", problem.k // per_unit)),
+        ("lda", leading(problem.a, per_unit)),
+        ("ldb", leading(problem.b, per_unit)),
+        ("ldc", leading(problem.c)),
+        ("ldd", leading(problem.d)),
+        ("alpha", Scalar(scale, 1)),
+        ("beta", Scalar(scale, 0)),
+    )
+
+
+def scale_value(name: str, value: float, accumulator: DType) -> float:
+    """alpha or beta as the kernel takes it, in the type that follows the accumulator's.
+
+    Raises:
+        DTypeError: not a whole number of 32 bits, and the accumulator is an integer.
+    """
+    scale = SCALE_TYPE[accumulator.name]
+    if scale != "s32":
+        return ctypes.c_float(value).value if scale == "f32" else float(value)  # beyond float32's range: infinity
+    if not math.isfinite(value) or value != int(value) or not -(2**31) <= value < 2**31:
+        raise DTypeError(
+            f"{name} is {value}; with a {accumulator.name} accumulator it must be a whole number of 32 bits, "
+            f"such as {name}=2"
+        )
+    return int(value)

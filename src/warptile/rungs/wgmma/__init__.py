@@ -1,0 +1,1 @@
+"""The Hopper rungs: wgmma and TMA."""

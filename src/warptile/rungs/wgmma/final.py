@@ -1,0 +1,423 @@
+"""wgmma-final: what it takes, its tunables, and its launch."""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from typing import ClassVar
+
+from warptile.device import REFERENCE, DeviceLimits
+from warptile.isa import wgmma
+from warptile.launch.params import Field, Params, Pointer, Scalar
+from warptile.launch.workspace import Workspace
+from warptile.problem import Problem
+from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members
+from warptile.rungs.legality import ceil_div
+from warptile.rungs.rung import Extents, Rung
+from warptile.rungs.tensor_tiles import stages_reason
+from warptile.rungs.wgmma import adapt, candidates, cost, epilogue, fused_repack, residue_classes, tensor_maps, tiles
+from warptile.rungs.wgmma.stream_k import PARTIAL_ACCUMULATORS, PARTIAL_FLAGS
+from warptile.rungs.wgmma.tiles import ROWS, WARPGROUP, accumulator_registers, common_reasons, stage_bytes
+
+FINAL_KEYS = (
+    "BM", "BN", "BK", "STAGES", "CONSUMERS", "PINGPONG", "CM", "CN", "GROUP", "ALONG_N", "OVERLAP", "STREAM", "SPLITS",
+    "SWAP", "SMS",
+)  # fmt: skip
+FLAGS = ("PINGPONG", "ALONG_N", "OVERLAP", "STREAM", "SWAP")
+"""Keys that are 0 or 1."""
+
+CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1))
+
+SWAPPED_WIDE, SWAPPED_PINGPONG = 64, 96
+"""Most accumulators of a thread with SWAP: if D has 32 bits, and with PINGPONG if operands do not have 16 bits or TMA
+does not store D. With more of them the compiler runs out of registers."""
+
+STREAM_REGISTERS, CLUSTER_REGISTERS, STREAM_WIDE_REGISTERS = 8, 4, 8
+"""Further registers with STREAM or SPLITS, of these in clusters, and with STREAM where D has 32 bits or is one of a
+batch."""
+
+STREAM_CLUSTERED, STREAM_WITHOUT_TMA = 96, 120
+"""Most accumulators of a thread with STREAM: in clusters of four, or in others where D has 32 bits or TMA cannot store
+it; and without clusters where TMA cannot store it."""
+
+FRAGMENT_REGISTERS, READER_REGISTERS = 8, 6
+"""Further registers where A is loaded through registers: two fragments for each 64 rows, and their stage addresses."""
+
+CONSUMER_REGISTERS, CONSUMER_REGISTERS_WITH_STORE_WARPS = 240, 224
+"""Registers of a consumer thread without and with epilogue store warps: as in wgmma/final/config.cuh."""
+
+STORE_WARP_SAVES, STORE_WARP_COSTS = 6, 8
+"""Registers that a consumer thread saves where epilogue store warps store rows of D, and needs where they store
+columns."""
+
+STORE_REGISTERS = 12
+"""Further registers of a consumer in a cluster that stores D without TMA: all of it, or the ends of rows, except those
+of 16 bits with PINGPONG."""
+
+
+def _shared_bytes(seen: Problem, config: Config, device: DeviceLimits) -> int:
+    each = config["CONSUMERS"] * epilogue.consumer_bytes(seen, config, device)
+    return tiles.shared_bytes(config["STAGES"], stage_bytes(seen, config), each)
+
+
+# --- legality -----------------------------------------------------------------------------------------------------
+
+
+def _division_reason(config: Config) -> str | None:
+    """Why CONSUMERS and PINGPONG do not divide the tile, or None."""
+    for key in FLAGS:
+        if config[key] > 1:
+            return f"{key} is {config[key]}; it is 0 or 1"
+    if config["CONSUMERS"] > 2:
+        return f"CONSUMERS is {config['CONSUMERS']}; there are one or two consumer warpgroups"
+    if config["PINGPONG"] and config["CONSUMERS"] != 2:
+        return "PINGPONG is 1 and CONSUMERS is not 2; two warpgroups take turns"
+    if epilogue.rows_per_warpgroup(config) % ROWS or not epilogue.rows_per_warpgroup(config):
+        return f"BM is {config['BM']}; each of {config['CONSUMERS']} warpgroups needs a multiple of {ROWS} rows"
+    return stages_reason(config)
+
+
+def _cluster_reason(config: Config) -> str | None:
+    """Why there is no such cluster, or None."""
+    if (config["CM"], config["CN"]) not in CLUSTERS:
+        listed = ", ".join(f"{cm}x{cn}" for cm, cn in CLUSTERS)
+        return f"CM, CN are {config['CM']}, {config['CN']}; clusters are {listed}"
+    if config["CM"] * config["CN"] > config["SMS"]:
+        return f"SMS is {config['SMS']}; a cluster has {config['CM'] * config['CN']} CTAs"
+    return None
+
+
+def _overlap_reason(seen: Problem, config: Config, device: DeviceLimits) -> str | None:
+    """Why the epilogue of a tile cannot overlap the next tile's mainloop, or None."""
+    if not config["OVERLAP"]:
+        return None
+    if config["PINGPONG"] or config["STREAM"] or config["SPLITS"] > 1:
+        return "OVERLAP is 1; it goes with PINGPONG=0, STREAM=0, SPLITS=1"
+    _, held, _ = epilogue.subtiles(seen, config, device)
+    if held == 0:
+        registers = epilogue.accumulator_registers(seen, config)
+        return (
+            f"OVERLAP is 1 and a thread has {registers} accumulator registers, which leave none to hold a finished "
+            "tile: take a smaller one"
+        )
+    k_tiles = ceil_div(seen.k, config["BK"])
+    if k_tiles < held:
+        return f"K is {seen.k}, {k_tiles} tiles of {config['BK']}; OVERLAP=1 stores during {held} of them"
+    return None
+
+
+def _split_reason(problem: Problem, config: Config) -> str | None:
+    """Why K of a tile cannot be split among CTAs so, or None."""
+    if not config["STREAM"] and config["SPLITS"] == 1:
+        return None
+    if config["PINGPONG"]:
+        return "PINGPONG is 1; STREAM and SPLITS split K of cooperative tiles"
+    if config["STREAM"] and config["SPLITS"] > 1:
+        return f"STREAM is 1 and SPLITS is {config['SPLITS']}; one of them splits K"
+    if problem.accumulator.name == "int32_saturating":
+        return "saturating accumulators depend on the order of additions, which STREAM and SPLITS change"
+    registers = accumulator_registers(problem, epilogue.rows_per_warpgroup(config), config["BN"])
+    if registers % 4:
+        return f"BN is {config['BN']}; a thread's {registers} accumulator registers are reduced four at a time"
+    k_tiles = ceil_div(problem.k, config["BK"])
+    if k_tiles < config["SPLITS"]:
+        return f"SPLITS is {config['SPLITS']}; K has {k_tiles} tiles of {config['BK']}"
+    return None
+
+
+def _residency_reason(seen: Problem, view: View, config: Config, device: DeviceLimits) -> str | None:
+    """Why CTAs that wait for each other may not all be resident, or None."""
+    if not config["STREAM"] and config["SPLITS"] == 1 and not view.fused_repacks:
+        return None
+    cluster = config["CM"] * config["CN"] * tiles.cluster_k(seen, config, device)
+    ctas, resident = _ctas(seen, config), device.co_resident_ctas(cluster)
+    if ctas > resident:
+        what = "STREAM" if config["STREAM"] else f"SPLITS={config['SPLITS']}" if config["SPLITS"] > 1 else "OVERLAP"
+        return (
+            f"{what}: its {ctas} CTAs wait for each other; {device.name} certainly runs {resident} at a time"
+            f"{f' in clusters of {cluster}' if cluster > 1 else ''}: take SMS={resident} or fewer splits"
+        )
+    return None
+
+
+def _has_store_warps(seen: Problem, config: Config) -> bool:
+    """Whether epilogue store warps, in the producer's warpgroup, store finished tiles."""
+    return bool(config["OVERLAP"]) and not residue_classes.stores_by_tma(seen, config)
+
+
+def _two_level_reason(seen: Problem, config: Config) -> str | None:
+    """Why accumulation of 8-bit floats cannot have two levels, or None."""
+    if tiles.two_level(seen) and config["BK"] % tiles.TWO_LEVEL_K:
+        unit = f"a multiple of {tiles.TWO_LEVEL_K}"
+        return f"BK is {config['BK']}; with accumulate='float32' of 8-bit floats it must be {unit}"
+    if tiles.two_level(seen) and min(config["CM"], config["CN"]) > 1:
+        return "CM, CN are 2, 2; with accumulate='float32' of 8-bit floats the producer of such a cluster spills"
+    return None
+
+
+def _registers_reason(seen: Problem, config: Config, device: DeviceLimits) -> str | None:
+    """Why a consumer's accumulators do not fit into its registers, or None."""
+    accumulators = accumulator_registers(seen, epilogue.rows_per_warpgroup(config), config["BN"])
+    needed = epilogue.accumulator_registers(seen, config) + tiles.OVERHEAD_REGISTERS
+    if tiles.takes_unaligned_a(seen, config):
+        needed += FRAGMENT_REGISTERS * epilogue.rows_per_warpgroup(config) // ROWS + READER_REGISTERS
+    if config["OVERLAP"]:
+        _, held, words = epilogue.subtiles(seen, config, device)
+        needed += held * words
+    if config["STREAM"] or config["SPLITS"] > 1:
+        needed += STREAM_REGISTERS + (CLUSTER_REGISTERS if config["CM"] * config["CN"] > 1 else 0)
+    if config["STREAM"] and (seen.d.dtype.bits == 32 or seen.batch > 1):
+        needed += STREAM_WIDE_REGISTERS
+    if config["STREAM"]:
+        clustered, without_tma = config["CM"] * config["CN"] > 1, not residue_classes.stores_by_tma(seen, config)
+        wide = without_tma or seen.d.dtype.bits == 32 or min(config["CM"], config["CN"]) > 1
+        most = STREAM_CLUSTERED if clustered and wide else STREAM_WITHOUT_TMA if without_tma else accumulators
+        if accumulators > most:
+            return f"STREAM is 1 and a thread has {accumulators} accumulators; {most} fit here: take a smaller tile"
+    if config["SWAP"]:
+        tight = config["PINGPONG"] and not (residue_classes.d_is_aligned(seen) and seen.a.dtype.bits == 16)
+        most = SWAPPED_WIDE if seen.d.dtype.bits == 32 else SWAPPED_PINGPONG if tight else accumulators
+        if accumulators > most:
+            return (
+                f"SWAP is 1 and a thread has {accumulators} accumulators; for {seen.d.dtype.name} at most {most} fit: "
+                "take a smaller tile"
+            )
+    if (
+        config["STREAM"]
+        and epilogue.rows_per_warpgroup(config) > ROWS
+        and not residue_classes.stores_by_tma(seen, config)
+    ):
+        return (
+            f"STREAM is 1 and a warpgroup has {epilogue.rows_per_warpgroup(config)} rows of a D that TMA cannot store; "
+            f"with more than {ROWS} the compiler runs out of registers"
+        )
+    has = CONSUMER_REGISTERS
+    if _has_store_warps(seen, config):
+        has = CONSUMER_REGISTERS_WITH_STORE_WARPS
+        needed += STORE_WARP_COSTS if config["SWAP"] else -STORE_WARP_SAVES
+    elif config["CM"] * config["CN"] > 1 and not residue_classes.d_is_aligned(seen):
+        pingpong = residue_classes.by_residue_class(seen, config) and seen.d.dtype.bits == 16 and config["PINGPONG"]
+        needed += 0 if pingpong else STORE_REGISTERS
+    if needed > has:
+        return f"a thread needs about {needed} registers and has {has}; take a smaller tile"
+    return None
+
+
+# --- the launch ---------------------------------------------------------------------------------------------------
+
+
+def _loaded_once(seen: Problem, config: Config, device: DeviceLimits) -> tuple[bool, bool]:
+    """Whether A is loaded by one CTA alone and would fill L2, and whether B is: weights of skinny GEMMs."""
+    sizes = (extent * seen.k * seen.a.dtype.bits // 8 > device.l2_bytes for extent in (seen.m, seen.n))
+    others = (seen.n <= config["BN"] and config["CN"] == 1, seen.m <= config["BM"] and config["CM"] == 1)
+    of_a, of_b = (large and alone and seen.batch == 1 for large, alone in zip(sizes, others, strict=True))
+    return of_a, of_b
+
+
+def _cluster_tiles(seen: Problem, config: Config) -> int:
+    """Tiles of the batch, those of a cluster counted as one."""
+    columns = residue_classes.columns(seen, config)
+    each = ceil_div(seen.m, config["BM"] * config["CM"]) * ceil_div(columns, config["BN"] * config["CN"])
+    return each * seen.batch
+
+
+def _clusters(seen: Problem, config: Config) -> int:
+    """Clusters of the launch, each with its share of the tiles."""
+    count = _cluster_tiles(seen, config)
+    if config["SPLITS"] > 1:
+        return count * config["SPLITS"]
+    most = max(config["SMS"] // (config["CM"] * config["CN"]), 1)
+    return most if config["STREAM"] else min(count, most)
+
+
+def _split_tiles(seen: Problem, config: Config) -> int:
+    """Tiles of which several clusters split K: all of them with SPLITS, else those of the last wave, where it is not
+    full, and of the one before it."""
+    count, clusters = _cluster_tiles(seen, config), _clusters(seen, config)
+    if config["SPLITS"] > 1:
+        return count
+    if not config["STREAM"] or count % clusters == 0:
+        return 0
+    return count - max(count // clusters - 1, 0) * clusters
+
+
+def _ctas(seen: Problem, config: Config) -> int:
+    return _clusters(seen, config) * config["CM"] * config["CN"]
+
+
+class WgmmaFinal(Rung):
+    """One kernel for every type, layout and schedule of Hopper's tensor cores."""
+
+    name = "wgmma-final"
+    family: ClassVar[str] = "wgmma"
+    idea = "every type, layout and schedule in one tuned kernel"
+    previous = "wgmma-overlap"
+    min_arch = 90
+    only_arch = wgmma.ARCH
+    dtypes = tiles.DTYPES
+    estimates = True
+    persistent = True
+
+    # --- configurations -------------------------------------------------------------------------------------------
+
+    def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:
+        """The configuration of the least predicted time."""
+        return _default(self, problem, device)
+
+    def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
+        """As `Rung.candidates`."""
+        return candidates.candidates(problem, partial(self.illegal, device=device), device)
+
+    def adapt(
+        self,
+        problem: Problem,
+        config: Config,
+        tuned_for: Extents,
+        device: DeviceLimits = REFERENCE,
+        tuned_on: DeviceLimits = REFERENCE,
+    ) -> Config:
+        """As `Rung.adapt`."""
+        return adapt.adapted(problem, config, tuned_for, partial(self.illegal, device=device), device, tuned_on)
+
+    def estimate_us(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> float:
+        """As `Rung.estimate_us`."""
+        return cost.estimate_us(problem, config, device)
+
+    def estimate_terms_us(
+        self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE
+    ) -> tuple[dict[str, float], float]:
+        """As `Rung.estimate_terms_us`."""
+        terms = cost.terms(problem, config, device)
+        return terms, cost.total(terms)
+
+    # --- legality -------------------------------------------------------------------------------------------------
+
+    def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
+        """As `Rung.illegal`."""
+        reason = (
+            common_reasons(problem, config, FINAL_KEYS, FLAGS, batches=True)
+            or _division_reason(config)
+            or _cluster_reason(config)
+        )
+        if reason is not None:
+            return reason
+        view = tiles.view(problem, config)
+        seen = view.problem
+        return (
+            _two_level_reason(seen, config)
+            or tiles.shares_reason(seen, config)
+            or _overlap_reason(seen, config, device)
+            or _split_reason(problem, config)
+            or _residency_reason(seen, view, config, device)
+            or _registers_reason(seen, config, device)
+            or tiles.shared_reason(_shared_bytes(seen, config, device))
+        )
+
+    # --- the launch -----------------------------------------------------------------------------------------------
+
+    def resolve(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> KernelSpec:
+        """As `Rung.resolve`."""
+        view = tiles.view(problem, config)
+        seen = view.problem
+        cluster_k = tiles.cluster_k(seen, config, device)
+        through_global = _split_tiles(seen, config) > 0 and cluster_k == 1
+        return KernelSpec(
+            problem,
+            config,
+            view,
+            self._instance(view, config, device, cluster_k),
+            grid=(_ctas(seen, config), 1, 1),
+            block=(WARPGROUP * (config["CONSUMERS"] + 1), 1, 1),
+            params=Params(self._members(view, config, device, through_global)),
+            cluster=(config["CM"] * config["CN"] * cluster_k, 1, 1),
+            dynamic_shared_bytes=_shared_bytes(seen, config, device),
+            capability=tiles.CAPABILITY,
+            kernel_workspaces=self._workspaces(view, config, through_global),
+            overlaps_previous=device.max_ctas is None,
+        )
+
+    def _instance(self, view: View, config: Config, device: DeviceLimits, cluster_k: int) -> Instance:
+        """Flags that are off, and numbers that are 1, are as ``WgmmaFinalDefaults`` has them."""
+        seen = view.problem
+        batched = seen.batch > 1
+        once_a, once_b = _loaded_once(seen, config, device)
+        values = {
+            "STAGES": config["STAGES"],
+            "CONSUMERS": config["CONSUMERS"],
+            "PINGPONG": bool(config["PINGPONG"]),
+            "CLUSTER_M": config["CM"],
+            "CLUSTER_N": config["CN"],
+            "CLUSTER_K": cluster_k,
+            "GROUP": config["GROUP"],
+            "RESIDUE_CLASSES": residue_classes.RESIDUE_CLASSES if residue_classes.by_residue_class(seen, config) else 1,
+            "RASTER_ALONG_N": bool(config["ALONG_N"]),
+            "OVERLAP_EPILOGUE": bool(config["OVERLAP"]),
+            "STREAM_K": bool(config["STREAM"]),
+            "SPLIT_K": config["SPLITS"] > 1,
+            "BATCHED": batched,
+            "BROADCAST_A": batched and seen.a.batch_stride == 0,
+            "BROADCAST_B": batched and seen.b.batch_stride == 0,
+            "EVICT_FIRST_A": once_a,
+            "EVICT_FIRST_B": once_b,
+            "UNALIGNED_A": tiles.takes_unaligned_a(seen, config),
+            "FUSED_REPACK": bool(view.fused_repacks),
+            "STORE_BY_TMA": residue_classes.stores_by_tma(seen, config),
+            "STORE_WIDTH": tiles.store_width(seen),
+        }
+        stated = tuple((name, value) for name, value in values.items() if value is True or (value and value != 1))
+        return Instance(
+            self.file,
+            self.template,
+            (("OPERATION", tiles.operation_type(seen)), ("TILE", tiles.tile_type(seen, config))),
+            stated,
+            (tiles.instruction(seen, config),),
+            defaults="WgmmaFinalDefaults",
+        )
+
+    def _workspaces(self, view: View, config: Config, through_global: bool) -> tuple[Workspace, ...]:
+        if view.fused_repacks:
+            return (fused_repack.counters(view.problem, config),)
+        if not through_global:
+            return ()
+        seen = view.problem
+        count = _ctas(seen, config) * config["CONSUMERS"]
+        rows = config["BM"] // config["CONSUMERS"]
+        each = accumulator_registers(seen, rows, config["BN"]) * 4 * WARPGROUP
+        return Workspace(PARTIAL_ACCUMULATORS, count * each), Workspace(PARTIAL_FLAGS, count * 4, zero=True)
+
+    def _members(
+        self, view: View, config: Config, device: DeviceLimits, through_global: bool
+    ) -> tuple[tuple[str, Field], ...]:
+        """Members of ``WgmmaFinalParams``."""
+        seen = view.problem
+        map_a, map_b, map_d = tensor_maps.operand_maps(view, config, device)
+        residues = tensor_maps.other_residue_class_maps(view, config)
+        partials, flags = (PARTIAL_ACCUMULATORS, PARTIAL_FLAGS) if through_global else (None, None)
+        if view.fused_repacks:
+            flags = fused_repack.SLICES
+        stride_c, stride_d = (each.batch_stride if each is not None else 0 for each in (seen.c, seen.d))
+        fused = {each.target: each for each in view.fused_repacks}
+        members: list[tuple[str, Field]] = [*gemm_members(view), ("map_b", map_b), ("map_d", map_d), ("map_a", map_a)]
+        members += [(f"map_a[{index}]", each) for index, each in enumerate(residues, 1)]
+        members += [
+            ("partial_accumulators", Pointer(partials)),
+            ("flags", Pointer(flags)),
+            ("stream_k_tiles", Scalar("s32", _split_tiles(seen, config))),
+            ("batch", Scalar("s32", seen.batch)),
+            ("batch_stride_c", Scalar("s64", stride_c)),
+            ("batch_stride_d", Scalar("s64", stride_d)),
+        ]
+        for letter, name in (("a", view.a), ("b", view.b)):
+            repack = fused.get(name)
+            members.append((f"source_{letter}", Pointer(repack.source if repack else None)))
+            pitch = repack.source_stride * repack.unit_bytes if repack else 0
+            members.append((f"source_pitch_{letter}", Scalar("s64", pitch)))
+        return tuple(members)
+
+
+@lru_cache(maxsize=1024)
+def _default(rung: WgmmaFinal, problem: Problem, device: DeviceLimits) -> Config:
+    return candidates.default(problem, partial(rung.illegal, device=device), device)
+
+
+WGMMA_FINAL = WgmmaFinal()
+"""The last rung."""

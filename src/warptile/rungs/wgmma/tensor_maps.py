@@ -1,0 +1,82 @@
+"""Tensor maps of the wgmma family: of A and B, whose boxes fill a pipeline stage, and of D."""
+
+from __future__ import annotations
+
+from warptile.device import DeviceLimits
+from warptile.launch.tensor_map import TensorMap
+from warptile.problem import Problem
+from warptile.rungs.kernel_spec import Config, View
+from warptile.rungs.tma import batch_dimension, map_type, operand_map
+from warptile.rungs.wgmma.residue_classes import RESIDUE_CLASSES, by_residue_class, stores_by_tma
+from warptile.rungs.wgmma.tiles import ROW_BYTES, EpilogueSubtiles, SmemTile, smem_tiles, stored_k
+
+SWIZZLE = f"{ROW_BYTES}B"
+"""Of operands in shared memory."""
+
+
+def operand_maps(found: View, config: Config, device: DeviceLimits) -> tuple[TensorMap, TensorMap, TensorMap]:
+    """The tensor maps of A and B, and of D; where TMA cannot store D, A's stands in for it and is not used."""
+    seen = found.problem
+    part_a, part_b = smem_tiles(seen, config)
+    lines_a = (stored_k(seen), seen.m) if part_a.k_major else (seen.m, seen.k)
+    lines_b = (seen.k, seen.n) if part_b.k_major else (seen.n, seen.k)
+    if part_a.unaligned:
+        a = residue_class_map(found.a, seen, part_a, 0)
+    else:
+        a = operand_map(
+            found.a, seen.a, lines_a, (part_a.row_units, part_a.lines // config.get("CN", 1)), SWIZZLE, seen.batch
+        )
+    b = operand_map(
+        found.b, seen.b, lines_b, (part_b.row_units, part_b.lines // config.get("CM", 1)), SWIZZLE, seen.batch
+    )
+    return a, b, output_map(seen, config, device) if stores_by_tma(seen, config) else a
+
+
+def residue_class_map(name: str, seen: Problem, part: SmemTile, number: int) -> TensorMap:
+    """The tensor map of the rows of A whose index is ``number`` modulo `RESIDUE_CLASSES`; if there are none, an unused
+    map of other rows."""
+    first = number % seen.m
+    pitch_bytes = seen.a.leading_dimension * part.unit_bytes
+    return TensorMap(
+        name,
+        map_type(seen.a),
+        dims=(seen.k, -(-(seen.m - first) // RESIDUE_CLASSES)),
+        strides_bytes=(RESIDUE_CLASSES * pitch_bytes,),
+        box=(part.row_units, part.lines // RESIDUE_CLASSES),
+        l2_promotion="128B",
+        offset_bytes=first * pitch_bytes,
+        any_start=True,
+    )
+
+
+def other_residue_class_maps(found: View, config: Config) -> tuple[TensorMap, ...]:
+    """The tensor maps of all residue classes of rows but the first, for an unaligned A."""
+    part = smem_tiles(found.problem, config)[0]
+    if not part.unaligned:
+        return ()
+    return tuple(residue_class_map(found.a, found.problem, part, number) for number in range(1, RESIDUE_CLASSES))
+
+
+def output_map(seen: Problem, config: Config, device: DeviceLimits) -> TensorMap:
+    """The tensor map of D. By residue class, a line of the map is one row of each class, one after the other."""
+    row_major = seen.d.major == "row"
+    subtiles = EpilogueSubtiles.of(seen, config, device)
+    line, lines = (seen.n, seen.m) if row_major else (seen.m, seen.n)
+    matrices, strides, one = batch_dimension(seen.d, seen.batch)
+    split = by_residue_class(seen, config)
+    if split:
+        line, matrices, strides, one = (
+            seen.d.leading_dimension,
+            (),
+            (seen.d.leading_dimension * subtiles.element_bytes,),
+            (),
+        )
+    return TensorMap(
+        "D",
+        map_type(seen.d),
+        dims=(line, lines, *matrices),
+        strides_bytes=strides,
+        box=(*subtiles.box, *one),
+        swizzle=subtiles.swizzle,
+        any_start=split,
+    )

@@ -1,0 +1,415 @@
+"""Sizes that follow from a configuration of the wgmma family, and every constraint on one: the Python side of
+tile/wgmma_smem_tile.cuh and tile/wgmma_epilogue.cuh.
+
+Whatever the type, rows of a stage have 128 bytes, swizzled by TMA, and an MMA-K block is 32 bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from warptile.device import DeviceLimits
+from warptile.isa import wgmma
+from warptile.isa.wrappers.wgmma import SATURATED
+from warptile.launch.tensor_map import SWIZZLE_BYTES
+from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, Problem
+from warptile.rungs.kernel_spec import Config, View
+from warptile.rungs.legality import ceil_div, grid_reason, keys_reason, operand_reason
+from warptile.rungs.repack import Repack, repacked
+from warptile.rungs.tensor_tiles import (
+    MAX_DYNAMIC_SHARED_BYTES,
+    elements_per_unit,
+    output_width,
+    packing_reason,
+    round_up,
+    unit_bytes,
+)
+from warptile.rungs.tma import MAX_BOX, MBARRIER_BYTES
+from warptile.rungs.wgmma import fused_repack, residue_classes
+
+ROWS = wgmma.ROWS
+"""M of a wgmma instruction."""
+
+ROW_BYTES = 128
+"""Bytes of a row of a smem tile: the widest TMA swizzle."""
+
+FEW_COLUMNS = 128
+"""Columns of D up to which an unaligned A is loaded through registers whatever the tile: the kernel reads A once or
+twice, and repacking would double or triple the time. With more columns, only tiles as wide as D or half of it do so:
+with 8192 rows of A and K = 8191, loading through registers took 56 us (repacking 107) for 128 columns of D, 67 (125)
+for 256 in tiles of 64 x 256, 136 (164) for 512 but 193 in tiles of 128 x 128; 4095^3 took 306 us (232) (H200)."""
+
+MAX_CLUSTER_CTAS = 8
+"""CTAs of a cluster that every GPU with clusters takes (CUDA C++ Programming Guide, "Thread Block Clusters")."""
+
+MMA_K_BYTES = 32
+"""K extent of an instruction in bytes: an MMA-K block."""
+
+WARPGROUP = 128
+CAPABILITY = 90
+"""Compute capability times ten; compiled for sm_90a."""
+
+
+WIDEST, WIDEST_OVERLAPPED, WIDEST_DOUBLE_BUFFERED = 128, 56, 72
+"""Most columns of an epilogue subtile of 16-bit elements that TMA stores, of one whose store overlaps the next
+mainloop, and of one that is double-buffered."""
+
+RESULTS = {"float16": "f16", "float32": "f32", "float32_fast": "f32", "int32": "s32", "int32_saturating": "s32"}
+"""The instruction's D type for each accumulator type."""
+
+DTYPES = ("bfloat16", "float16", "tfloat32", "float8_e4m3", "float8_e5m2", "int8", "uint8", "bit1")
+"""Operand types of the family."""
+
+OVERHEAD_REGISTERS = 38
+"""Registers for addresses and loop state, in addition to accumulators: from compiled kernels."""
+
+
+# --- what the kernel sees -----------------------------------------------------------------------------------------
+
+
+def swapped(problem: Problem) -> Problem:
+    """The problem with operands swapped, D^T = B^T A^T: the same memory, described with rows and columns exchanged."""
+
+    def flipped(operand: Operand) -> Operand:
+        return replace(operand, major={"row": "col", "col": "row"}[operand.major])
+
+    c = flipped(problem.c) if problem.c is not None else None
+    a, b, d = flipped(problem.b), flipped(problem.a), flipped(problem.d)
+    return replace(problem, m=problem.n, n=problem.m, a=a, b=b, c=c, d=d)
+
+
+def k_major(operand: Operand, *, is_a: bool) -> bool:
+    """Whether the operand is contiguous along K."""
+    return operand.major == ("row" if is_a else "col")
+
+
+def stored_k(problem: Problem) -> int:
+    """Stored columns of A: K, or half of it if A is sparse."""
+    return problem.k // 2 if problem.a.sparse else problem.k
+
+
+def needs_repacking(operand: Operand, *, is_a: bool) -> bool:
+    """Whether TMA cannot load the operand (misaligned), or the instruction cannot read it (not K-major)."""
+    across = not k_major(operand, is_a=is_a) and operand.dtype.bits != 16
+    return across or operand.alignment_bytes < MAX_ALIGNMENT_BYTES
+
+
+def is_aligned(problem: Problem) -> bool:
+    """Whether the kernel takes all operands without repacking or residue classes, whatever its configuration."""
+    repacked = needs_repacking(problem.a, is_a=True) or needs_repacking(problem.b, is_a=False)
+    return not repacked and residue_classes.d_is_aligned(problem)
+
+
+def takes_unaligned_a(seen: Problem, config: Config) -> bool:
+    """Whether a misaligned A is loaded through registers instead of repacked, which only wgmma-final does: K-major A of
+    16 bits, few columns of D, and a basic or split-K schedule."""
+    a = seen.a
+    if a.alignment_bytes == MAX_ALIGNMENT_BYTES or a.dtype.bits != 16 or a.sparse or not k_major(a, is_a=True):
+        return False
+    if seen.batch > 1 or not seen.k or "SPLITS" not in config:
+        return False
+    if seen.n > max(FEW_COLUMNS, config["BN"]) and seen.n != 2 * config["BN"]:
+        return False
+    return config["CM"] * config["CN"] == 1 and not (config["OVERLAP"] or config["PINGPONG"] or config["STREAM"])
+
+
+def view(problem: Problem, config: Config) -> View:
+    """The problem as the kernel sees it: operands swapped with SWAP; misaligned or wrongly laid out operands repacked
+    (`fused_repack`) unless the kernel loads them as they are (`takes_unaligned_a`); rows of a misaligned D split into
+    residue classes (`residue_classes`)."""
+    names = ("A", "B")
+    if config.get("SWAP", 0):
+        problem, names = swapped(problem), ("B", "A")
+    repacks: list[Repack] = []
+    seen, found = [], []
+    for operand, name, is_a in ((problem.a, names[0], True), (problem.b, names[1], False)):
+        if needs_repacking(operand, is_a=is_a) and not (is_a and takes_unaligned_a(problem, config)):
+            rows, columns = (problem.m, problem.k) if is_a else (problem.k, problem.n)
+            transposed = not k_major(operand, is_a=is_a) and operand.dtype.bits != 16
+            operand, repack = repacked(name, operand, rows, columns, transposed=transposed)
+            repacks.append(repack)
+            name = repack.target
+        seen.append(operand)
+        found.append(name)
+    gemm = residue_classes.split_by_residue_class(replace(problem, a=seen[0], b=seen[1]), config)
+    stores_by_tma = residue_classes.stores_by_tma(gemm, config)
+    if fused_repack.fits(gemm, (found[0], found[1]), repacks, config, stores_by_tma=stores_by_tma):
+        return View(gemm, found[0], found[1], fused_repacks=tuple(repacks))
+    return View(gemm, found[0], found[1], tuple(repacks))
+
+
+# --- sizes --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SmemTile:
+    """One operand's part of a pipeline stage: ``WgmmaSmemTile``.
+
+    Attributes:
+        extent: rows of A or columns of B of a CTA tile.
+        k_units: K extent in units.
+        unit_bytes: bytes of a unit.
+        k_major: lines run along K.
+        unaligned: rows may start at any element: ``WgmmaUnalignedA``.
+    """
+
+    extent: int
+    k_units: int
+    unit_bytes: int
+    k_major: bool
+    unaligned: bool = False
+
+    @property
+    def row_units(self) -> int:
+        """Units of a row of a swizzle atom, or of an unaligned row with its padding."""
+        if self.unaligned:
+            return self.k_units // self.boxes + MAX_ALIGNMENT_BYTES // self.unit_bytes
+        return ROW_BYTES // self.unit_bytes
+
+    @property
+    def boxes(self) -> int:
+        """TMA boxes of an unaligned row: one, or two halves where one would be too wide."""
+        return 1 + (self.k_units + MAX_ALIGNMENT_BYTES // self.unit_bytes > MAX_BOX)
+
+    @property
+    def lines(self) -> int:
+        """Lines of a box."""
+        return self.extent if self.k_major else self.k_units
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the whole tile."""
+        if self.unaligned:
+            return self.boxes * self.extent * self.row_units * self.unit_bytes
+        return -(-(self.k_units if self.k_major else self.extent) // self.row_units) * self.lines * ROW_BYTES
+
+
+def smem_tiles(seen: Problem, config: Config) -> tuple[SmemTile, SmemTile]:
+    """A's and B's parts of a stage, for the problem as the kernel sees it."""
+    units, each = config["BK"] // elements_per_unit(seen), unit_bytes(seen)
+    stored = units // 2 if seen.a.sparse else units
+    return (
+        SmemTile(config["BM"], stored, each, k_major(seen.a, is_a=True), takes_unaligned_a(seen, config)),
+        SmemTile(config["BN"], units, each, k_major(seen.b, is_a=False)),
+    )
+
+
+def stage_bytes(seen: Problem, config: Config) -> int:
+    """Bytes of a stage: ``WgmmaStage``."""
+    return sum(each.bytes for each in smem_tiles(seen, config))
+
+
+@dataclass(frozen=True)
+class EpilogueSubtiles:
+    """The subtiles in which 64 rows of a tile are stored: ``EpilogueSubtiles``.
+
+    Attributes:
+        element_bytes: bytes of an element of D.
+        bn: columns of the tile, or of the part of it that a CTA stores.
+        column_major: D's columns are contiguous.
+        widest: most columns of a subtile of 16-bit elements that TMA stores, or 0.
+    """
+
+    element_bytes: int
+    bn: int
+    column_major: bool
+    widest: int
+
+    @staticmethod
+    def of(seen: Problem, config: Config, device: DeviceLimits) -> EpilogueSubtiles:
+        """The subtiles of a problem as the kernel sees it."""
+        widest = 0 if not residue_classes.d_is_aligned(seen) else WIDEST_OVERLAPPED if config.get("OVERLAP") else WIDEST
+        columns = config["BN"] // (cluster_k(seen, config, device) if "SPLITS" in config else 1)
+        return EpilogueSubtiles(seen.d.dtype.bits // 8, columns, seen.d.major == "col", widest)
+
+    @property
+    def _wide(self) -> bool:
+        return self.widest > 0 and self.element_bytes == 2
+
+    def _columns(self) -> int:
+        """The most columns of a subtile that divide BN and whose rows start in different banks."""
+        if self.bn % 64 == 0:
+            return 64
+        if not self.column_major and self.bn % 32 == 0:
+            return 32
+        spread = (c for c in range(self.widest, 8, -8) if self.column_major or c == 16 or c // 8 % 2 == 1)
+        return next((columns for columns in spread if self.bn % columns == 0), 8)
+
+    def _part(self, most: int) -> int:
+        """The largest power of two up to ``most`` that divides BN."""
+        return next(part for part in (128, 64, 32, 16, 8) if part <= most and self.bn % part == 0)
+
+    @property
+    def box(self) -> tuple[int, int]:
+        """Elements of a line, and lines."""
+        fits = ROW_BYTES // self.element_bytes
+        if self.column_major:
+            return min(fits, 64), self._columns() if self._wide else self._part(64)
+        return self._columns() if self._wide else self._part(fits), 64
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of a subtile's buffer."""
+        line, lines = self.box
+        return line * lines * self.element_bytes if self._wide else 64 * ROW_BYTES
+
+    @property
+    def buffers(self) -> int:
+        """Buffers of a warpgroup."""
+        return 1 if self.bytes > WIDEST_DOUBLE_BUFFERED * ROW_BYTES else 2
+
+    @property
+    def count(self) -> int:
+        """Subtiles of 64 rows of a tile."""
+        line, lines = self.box
+        return ROWS * self.bn // (line * lines)
+
+    @property
+    def swizzle(self) -> str:
+        """The swizzle of the buffer, as a tensor map names it."""
+        row_bytes = self.box[0] * self.element_bytes
+        return next((name for name, span in SWIZZLE_BYTES.items() if span == row_bytes), "none")
+
+
+# --- template arguments -------------------------------------------------------------------------------------------
+
+
+def operation_type(seen: Problem) -> str:
+    """The kernels' operation: element, accumulator and output types, and layouts."""
+    types = f"{seen.a.dtype.cuda}, {seen.accumulator.cuda}, {seen.d.dtype.cuda}"
+    majors = ", ".join("true" if each.major == "col" else "false" for each in (seen.a, seen.b, seen.d))
+    return f"warptile::WgmmaOperation<{types}, {majors}>"
+
+
+def tile_type(seen: Problem, config: Config) -> str:
+    """The kernels' tile, its K extent in units."""
+    return f"warptile::WgmmaTile<{config['BM']}, {config['BN']}, {config['BK'] // elements_per_unit(seen)}>"
+
+
+def store_width(seen: Problem) -> int:
+    """Elements of D that one access may store without TMA."""
+    return seen.d.vector_elements if seen.c is None else output_width(seen)
+
+
+def instruction(problem: Problem, config: Config) -> str:
+    """The name of the instruction: `warptile.isa.wgmma.by_name`."""
+    element, accumulator = problem.a.dtype, problem.accumulator.name
+    mma_k = MMA_K_BYTES * 8 // element.bits * (2 if problem.a.sparse else 1)
+    family = "wgmma.sp" if problem.a.sparse else "wgmma"
+    saturated = SATURATED if accumulator == "int32_saturating" else ""
+    return f"{family}.m{ROWS}n{config['BN']}k{mma_k}.{RESULTS[accumulator]}.{element.ptx}{saturated}"
+
+
+# --- legality -----------------------------------------------------------------------------------------------------
+
+
+def type_reason(problem: Problem, *, sparse: bool = False, batches: bool = False) -> str | None:
+    """Why the operands cannot be taken at all, or None."""
+    accumulators = tuple(name for name in problem.a.dtype.accumulators if name in RESULTS)
+    majors = ("row",) if sparse else ("row", "col")
+    dtypes = tuple(name for name in DTYPES if not sparse or name != "bit1")
+    return (
+        operand_reason(problem, dtypes, accumulators, majors, sparse=sparse, batches=batches)
+        or packing_reason(problem)
+        or _batch_reason(problem)
+    )
+
+
+def _batch_reason(problem: Problem) -> str | None:
+    """Why a batch cannot be one launch, or None."""
+    if problem.batch > 1:
+        for name, operand, is_a in (("A", problem.a, True), ("B", problem.b, False)):
+            if needs_repacking(operand, is_a=is_a):
+                return (
+                    f"the batch has {problem.batch} matrices and {name} needs repacking, which is done for one matrix, "
+                    "such as problem.single"
+                )
+    return None
+
+
+def tile_reason(problem: Problem, config: Config) -> str | None:
+    """Why there is no such tile, or None."""
+    bm, bn = config["BM"], config["BN"]
+    if bm % ROWS or bm > MAX_BOX:
+        return f"BM is {bm}; it must be a multiple of {ROWS}, at most {MAX_BOX}"
+    family = next(each for each in wgmma.FAMILIES if problem.a.dtype.ptx in each.types)
+    if bn not in family.columns:
+        columns = "a multiple of 8" if len(family.columns) == 32 else "8, 24 or a multiple of 16"
+        return f"BN is {bn}; for {problem.a.dtype.name} it must be {columns}, at most {MAX_BOX}"
+    k_bytes = config["BK"] * problem.a.dtype.bits // 8
+    row_bytes = ROW_BYTES * (2 if problem.a.sparse else 1)
+    if k_bytes % row_bytes:
+        unit = row_bytes * 8 // problem.a.dtype.bits
+        return f"BK is {config['BK']}; rows of a stage have {ROW_BYTES} bytes, so it must be a multiple of {unit}"
+    part_a, part_b = smem_tiles(problem, config)
+    if max(part_a.lines, part_b.lines) > MAX_BOX:
+        return f"BK is {config['BK']}; a TMA box has at most {MAX_BOX} lines"
+    return None
+
+
+def shares_reason(seen: Problem, config: Config) -> str | None:
+    """Why the CTAs of a cluster cannot load equal shares of a stage and multicast them, or None."""
+    part_a, part_b = smem_tiles(seen, config)
+    for name, part, shares in (("A", part_a, config.get("CN", 1)), ("B", part_b, config.get("CM", 1))):
+        if part.lines % (8 * shares):
+            return f"a stage has {part.lines} lines of {name}; {shares} CTAs load groups of 8 lines each"
+    return None
+
+
+def common_reasons(
+    problem: Problem,
+    config: Config,
+    keys: tuple[str, ...],
+    may_be_zero: tuple[str, ...] = (),
+    *,
+    sparse: bool = False,
+    batches: bool = False,
+) -> str | None:
+    """The reasons that all rungs share, in the order in which they build on each other."""
+    counted = {name: value + (name in may_be_zero) for name, value in config.items()}
+    return (
+        type_reason(problem, sparse=sparse, batches=batches)
+        or keys_reason(counted, keys)
+        or tile_reason(view(problem, config).problem, config)
+        or grid_reason(problem, config)
+    )
+
+
+TWO_LEVEL_K = 128
+"""K extent of the first level of two-level accumulation of 8-bit floats: ``TwoLevelAccumulation``."""
+
+
+def two_level(problem: Problem) -> bool:
+    """Whether accumulation has two levels, as float32 accumulation of 8-bit floats does."""
+    return problem.a.dtype.name.startswith("float8") and problem.accumulator.name == "float32"
+
+
+def shared_reason(needed: int) -> str | None:
+    """Why a CTA cannot have so much shared memory, or None."""
+    if needed > MAX_DYNAMIC_SHARED_BYTES:
+        return f"a CTA needs {needed} bytes of shared memory; at most {MAX_DYNAMIC_SHARED_BYTES}: take fewer stages"
+    return None
+
+
+def accumulator_registers(problem: Problem, rows: int, columns: int) -> int:
+    """Accumulator registers of a thread for ``rows`` x ``columns`` elements of a warpgroup."""
+    return rows * columns * problem.accumulator.bits // 32 // WARPGROUP
+
+
+def cluster_k(seen: Problem, config: Config, device: DeviceLimits) -> int:
+    """CTAs of a cluster that split K of a tile and reduce their accumulators through shared memory: all SPLITS of them
+    where they fit into one cluster, all clusters are co-resident, each CTA gets whole columns to finish, and
+    accumulators fit where the stages were. Else one: accumulators are reduced through global memory."""
+    splits = config.get("SPLITS", 1)
+    if splits == 1:
+        return 1
+    bm, bn, each = config["BM"], config["BN"], config["CM"] * config["CN"] * splits
+    tiles = ceil_div(seen.m, bm * config["CM"]) * ceil_div(seen.n, bn * config["CN"]) * seen.batch
+    fits = bm * bn * seen.accumulator.bits // 8 <= config["STAGES"] * stage_bytes(seen, config)
+    resident = device.co_resident_ctas(each) if each <= MAX_CLUSTER_CTAS else 0
+    return splits if tiles * each <= resident and bn % (8 * splits) == 0 and fits else 1
+
+
+def shared_bytes(stages: int, each: int, output: int) -> int:
+    """Shared memory of a CTA: stages, epilogue buffers, and two mbarriers for each stage."""
+    return stages * each + output + round_up(2 * stages * MBARRIER_BYTES, 16)

@@ -1,0 +1,1 @@
+"""Running a plan: which backend, and operands in its memory."""

@@ -1,0 +1,398 @@
+"""The last step of the pipeline: a plan, its compiled kernel and memory, on the emulator or on the GPU.
+
+Both backends take the same `Plan` and the same `LaunchSpec`; they differ in who reads it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+
+from warptile.arch import REFERENCE_ARCH
+from warptile.arrays import array_view
+from warptile.arrays.array_view import ArrayView, Shape
+from warptile.codegen.nvrtc import CompiledKernel, compile_source
+from warptile.codegen.translation_unit import Source, translation_unit
+from warptile.device import DeviceLimits
+from warptile.device import usual as usual_device
+from warptile.errors import DirtyWorkspace, LayoutError, NoDeviceError, UnsupportedError
+from warptile.launch.access import NOTHING, Access, Rows
+from warptile.launch.spec import LaunchSpec
+from warptile.planning import tuned_table
+from warptile.planning.addend import Addend
+from warptile.planning.plan import Plan, make_plan
+from warptile.problem import Problem
+from warptile.rungs import repack
+from warptile.rungs.repack import Repack
+
+BACKENDS = ("gpu", "emulator")
+NO_ELEMENT_BYTES = 16
+"""Bytes given to an operand that has no element (K = 0): an address that is never used."""
+
+_log = logging.getLogger("warptile")
+
+
+class Place(Protocol):
+    """What a plan is made for: a GPU's limits, and the model for which tuning counts, or None."""
+
+    @property
+    def device(self) -> DeviceLimits:
+        """The GPU, or the one that the emulator stands for."""
+
+    @property
+    def gpu(self) -> str | None:
+        """Model of the GPU whose tuned configurations count, or None."""
+
+
+class Backend(Place, Protocol):
+    """Where a plan runs, and its name."""
+
+    name: str
+
+    @property
+    def arch(self) -> str:
+        """Architecture to compile for."""
+
+    def run(
+        self, plan: Plan | Addend, operands: Mapping[str, ArrayView], indices: list[Shape], alpha: float, beta: float
+    ) -> None:
+        """Run ``plan`` once for each index of the leading axes of ``operands`` ("A", "B", "C", "D"); a plan for a batch
+        runs once, from the first matrix of each."""
+
+
+def planned(
+    problem: Problem,
+    backend: Place,
+    *,
+    rung: str | None = None,
+    config: Mapping[str, int] | None = None,
+    max_sms: int | None = None,
+) -> Plan:
+    """The plan for ``problem`` on ``backend``, on ``max_sms`` SMs at most, in the configuration that tuning
+    found there, if it did.
+
+    Raises:
+        UnsupportedError: as `warptile.planning.plan.make_plan`.
+    """
+    frozen = None if config is None else tuple(config.items())
+    autotune, gpu = tuned_table.mode(), backend.gpu
+    outcomes = tuned_table.outcomes(gpu) if gpu is not None and config is None and autotune != "off" else ""
+    plan = _planned(problem, rung, frozen, backend.device.occupying(max_sms), gpu, autotune, outcomes)
+    if isinstance(plan, str):
+        raise UnsupportedError(plan)
+    return plan
+
+
+@lru_cache(maxsize=4096)
+def _planned(
+    problem: Problem,
+    rung: str | None,
+    config: tuple[tuple[str, int], ...] | None,
+    device: DeviceLimits,
+    gpu: str | None,
+    autotune: str,
+    outcomes: str = "",
+) -> Plan | str:
+    """The plan, or why there is none. ``autotune`` and ``outcomes`` (`tuned.mode`, `tuned.outcomes`) stand for what
+    tuning had found when it was made: where they change, it is made anew."""
+    try:
+        given = None if config is None else dict(config)
+        plan = make_plan(problem, rung=rung, config=given, device=device)
+    except UnsupportedError as error:
+        return str(error)
+    found = tuned_table.lookup(plan.rung, problem, gpu, device=device) if config is None and gpu is not None else None
+    if found is None:
+        return plan
+    made = make_plan(problem, rung=plan.rung.name, config=found.config, device=device)
+    return replace(made, rejected=plan.rejected, origin=found.origin)
+
+
+def compiled(plan: Plan | Addend) -> CompiledKernel:
+    """The kernel of ``plan``: compiled once a process, and once a machine through the cache on disk."""
+    return _compiled(translation_unit(plan.kernel), plan.arch)
+
+
+def copy_source(made: Sequence[Repack]) -> Source:
+    """The translation unit of the launch that makes one or two copies."""
+    return Source(f'#include "{repack.FILE}"\n', repack.name_expression(made))
+
+
+def sources(plan: Plan) -> list[Source]:
+    """Every translation unit that the launches of one product of ``plan`` need."""
+    product = translation_unit(plan.kernel)
+    return [product, copy_source(plan.kernel.repacks)] if plan.kernel.repacks else [product]
+
+
+def copy_launch(made: Sequence[Repack], arch: str) -> tuple[CompiledKernel, LaunchSpec]:
+    """The launch that makes one or two copies, and its kernel: compiled as `compiled` does."""
+    kernel = _compiled(copy_source(made), arch)
+    return kernel, repack.launch(made, kernel.entry)
+
+
+def copy_launches(plan: Plan | Addend) -> list[tuple[CompiledKernel, LaunchSpec]]:
+    """What has to be launched before the product of ``plan``, on the same stream: nothing, or all its copies."""
+    return [copy_launch(plan.kernel.repacks, plan.arch)] if plan.kernel.repacks else []
+
+
+@lru_cache(maxsize=512)
+def _compiled(source: Source, arch: str) -> CompiledKernel:
+    return compile_source(source, arch)
+
+
+def output_access(plan: Plan | Addend) -> Access:
+    """D: every element must have been written when the launch is over."""
+    problem = plan.problem
+    size = problem.d.dtype.bits // 8
+    rows = Rows(
+        problem.m,
+        problem.n,
+        size,
+        problem.d.leading_dimension * size,
+        matrices=problem.batch,
+        matrix_stride_bytes=problem.d.batch_stride * size,
+    )
+    return Access(writes=True, complete=rows)
+
+
+# --- choosing --------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def driver_is_installed() -> bool:
+    """Whether libcuda can be loaded. Where it cannot, nothing of `warptile.gpu` is imported."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+def has_gpu() -> bool:
+    """Whether a GPU and its driver are there."""
+    if not driver_is_installed():
+        return False
+    from warptile.gpu import driver
+
+    return driver.available()
+
+
+def choose_backend(requested: str | None, *operands: ArrayView) -> Backend:
+    """The backend that was asked for; by default a GPU if there is one, else the emulator, said once on the log.
+
+    ``WARPTILE_BACKEND`` stands in for a missing request; ``WARPTILE_ARCH`` is the architecture that the emulator takes.
+
+    Raises:
+        UnsupportedError: no such backend.
+        NoDeviceError: ``"gpu"`` and there is none.
+        LayoutError: operands in a GPU's memory and the emulator asked for.
+    """
+    source = "WARPTILE_BACKEND" if requested is None else "backend"
+    name = os.environ.get("WARPTILE_BACKEND") or "auto" if requested is None else requested
+    if not isinstance(name, str) or name not in (*BACKENDS, "auto"):
+        raise UnsupportedError(f"{source}: got {name!r}; it takes 'gpu', 'emulator' or 'auto' (the default)")
+    on_device = next((operand for operand in operands if operand.device is not None), None)
+    if name == "emulator" and on_device is not None:
+        to_host = f"{on_device.name}.get()" if on_device.framework == "cupy" else f"{on_device.name}.cpu()"
+        raise LayoutError(
+            f"{on_device.name} is on cuda:{on_device.device} and the emulator takes arrays in host memory; "
+            f"give {to_host}, or backend='gpu'"
+        )
+    if name == "gpu" and not has_gpu():
+        raise NoDeviceError(
+            f"{source}='gpu': there is no NVIDIA GPU with a driver here; `warptile doctor` says what is missing, "
+            f"and backend='emulator' works without one"
+        )
+    if name == "auto":
+        name = "gpu" if on_device is not None or has_gpu() else "emulator"
+        _say(name)
+    if name == "emulator":
+        return EmulatorBackend(os.environ.get("WARPTILE_ARCH") or REFERENCE_ARCH)
+    return GpuBackend(on_device.device if on_device else None)
+
+
+@lru_cache(maxsize=2)
+def _say(name: str) -> None:
+    if name == "gpu":
+        _log.info("running on the GPU")
+    else:
+        _log.warning("no GPU: kernels run on the emulator, which checks and counts but is slow")
+
+
+# --- the emulator ----------------------------------------------------------------------------------------------------
+
+
+class EmulatorBackend:
+    """Runs the PTX of a kernel on the CPU, on the user's own host memory."""
+
+    name = "emulator"
+    gpu: str | None = None
+
+    def __init__(self, arch: str = REFERENCE_ARCH, schedule: str = "latest") -> None:
+        self.device = usual_device(arch)
+        self.schedule = schedule
+
+    @property
+    def arch(self) -> str:
+        """Architecture to compile for."""
+        return self.device.arch
+
+    def run(
+        self, plan: Plan | Addend, operands: Mapping[str, ArrayView], indices: list[Shape], alpha: float, beta: float
+    ) -> None:
+        """Run ``plan`` once for each index of the leading axes of ``operands``."""
+        kernel = compiled(plan)
+        for index in indices:
+            buffers = {name: array_view.host_bytes(operand.at(index)) for name, operand in operands.items()}
+            self.emulate(plan, kernel, buffers, alpha, beta)
+
+    def emulate(
+        self,
+        plan: Plan | Addend,
+        kernel: CompiledKernel,
+        buffers: Mapping[str, np.ndarray[Any, Any]],
+        alpha: float,
+        beta: float,
+    ) -> Any:
+        """Run the launches of one product on ``buffers``, changed in place; returns the emulator's report.
+
+        The report is that of the product's own launch: its counters are those that hardware counts of that kernel, and
+        its lines are of one source. What `Plan.copies` do before it is checked in the same way and not counted.
+
+        Raises:
+            EmulationError: as `warptile.emulator.emulate`; `DirtyWorkspace` where a kernel leaves something in a
+                workspace that it has to leave full of zeros.
+        """
+        from warptile.emulator import emulate
+
+        named = {name: each if each.size else np.zeros(NO_ELEMENT_BYTES, np.uint8) for name, each in buffers.items()}
+        named |= {each.name: np.zeros(each.bytes, np.uint8) for each in plan.kernel.workspaces}
+        accesses = {"D": output_access(plan)}
+        for copying, spec in copy_launches(plan):
+            written = {
+                each.target: Access(writes=True, complete=each.written, holds=NOTHING) for each in plan.kernel.repacks
+            }
+            emulate(_module(copying.ptx), spec, named, accesses=written, arch=self.arch, schedule=self.schedule)
+            accesses |= {each.target: Access(holds=each.written) for each in plan.kernel.repacks}
+        accesses |= {
+            each.target: Access(writes=True, complete=each.written, holds=NOTHING)
+            for each in plan.kernel.view.fused_repacks
+        }
+        asked = plan.kernel.kernel_workspaces
+        accesses |= {each.name: Access(writes=True, holds=None if each.zero else NOTHING) for each in asked}
+        spec = plan.launch(kernel.entry, alpha, beta)
+        report = emulate(_module(kernel.ptx), spec, named, accesses=accesses, arch=self.arch, schedule=self.schedule)
+        for each in asked:
+            if each.zero and named[each.name].any():
+                first = int(np.flatnonzero(named[each.name])[0])
+                raise DirtyWorkspace(
+                    f"workspace {each.name}: byte {first} of {each.bytes} is {named[each.name][first]} after the "
+                    f"launch; it must be zero again, as it was before",
+                    kernel=kernel.entry,
+                )
+        return report
+
+
+@lru_cache(maxsize=64)
+def _module(ptx: bytes) -> Any:
+    from warptile.ptx import parse
+
+    return parse(ptx.decode())
+
+
+# --- the GPU ---------------------------------------------------------------------------------------------------------
+
+
+class GpuBackend:
+    """Runs the cubin of a kernel on a GPU: on its memory in place, on host memory through a copy there and back."""
+
+    name = "gpu"
+
+    def __init__(self, ordinal: int | None = None) -> None:
+        from warptile.gpu import driver
+
+        self.info = driver.device_info(ordinal)
+        self.gpu: str | None = self.info.name
+        self.device = self.info.limits
+
+    @property
+    def arch(self) -> str:
+        """Architecture to compile for."""
+        return self.device.arch
+
+    def load(self, kernel: CompiledKernel) -> Any:
+        """The kernel on this GPU; loaded once a process."""
+        return _loaded(kernel, self.info.ordinal)
+
+    def run(
+        self, plan: Plan | Addend, operands: Mapping[str, ArrayView], indices: list[Shape], alpha: float, beta: float
+    ) -> None:
+        """Run ``plan`` once for each index of the leading axes of ``operands``.
+
+        Operands on the GPU: queued on the caller's current stream, without waiting. In host memory: finished on return.
+        """
+        from warptile.gpu import driver, workspaces
+
+        kernel = compiled(plan)
+        loaded = self.load(kernel)
+        spec = plan.launch(kernel.entry, alpha, beta)
+        staged = {name: self._staged(operand) for name, operand in operands.items()}
+        stream = operands["D"].stream
+        shared = workspaces.of_stream(self.info.ordinal, stream)
+        with shared.lock, driver.on_device(self.info.ordinal):
+            beside = shared.pointers(plan.kernel.workspaces)
+            earlier: dict[str, int] = {}
+            for index in indices:
+                pointers = {name: each.view.at(index).pointer for name, each in staged.items()} | beside
+                # An operand that the batch shares has been copied.
+                due = [each for each in plan.kernel.repacks if earlier.get(each.source) != pointers[each.source]]
+                if due:
+                    copying, before = copy_launch(due, plan.arch)
+                    self.load(copying).launch(before, pointers, stream)
+                loaded.launch(spec, pointers, stream)
+                earlier = pointers
+        staged.pop("D").give_back(copied=True)
+        for each in staged.values():
+            each.give_back(copied=False)
+
+    def _staged(self, operand: ArrayView) -> _Staged:
+        if operand.device is not None:
+            return _Staged(operand, None, None)
+        from warptile.gpu import driver
+
+        host = array_view.host_bytes(operand)
+        with driver.on_device(self.info.ordinal):
+            memory = driver.Allocation.from_array(host)
+        pointer = memory.address + operand.pointer - operand.byte_range()[0]
+        return _Staged(replace(operand, pointer=pointer, device=self.info.ordinal), memory, host)
+
+
+@dataclass(frozen=True)
+class _Staged:
+    """An operand on the GPU and, if its home is the host, the copy that it lives in for the time of a call."""
+
+    view: ArrayView
+    memory: Any
+    host: np.ndarray[Any, Any] | None
+
+    def give_back(self, *, copied: bool) -> None:
+        """Free the copy; with ``copied``, first wait for the GPU and bring the bytes home."""
+        if self.memory is None:
+            return
+        if copied:
+            self.memory.to_host(self.host)
+        self.memory.close()
+
+
+@lru_cache(maxsize=512)
+def _loaded(kernel: CompiledKernel, ordinal: int) -> Any:
+    from warptile.gpu import driver, loader
+
+    with driver.on_device(ordinal):
+        return loader.load(kernel, ordinal)

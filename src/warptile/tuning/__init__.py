@@ -1,0 +1,1 @@
+"""Searches for the fastest configuration of a kernel."""

@@ -1,0 +1,180 @@
+"""Plans: what is chosen, why, and the launch."""
+
+import pytest
+
+from simt_product import problem
+from warptile.device import REFERENCE
+from warptile.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
+from warptile.launch.params import Pointer, Scalar
+from warptile.planning.cost_bounds import Prediction
+from warptile.planning.plan import candidates, choose, config_text, make_plan
+from warptile.rungs import RUNGS
+
+
+def predicted(time_ms):
+    return Prediction(time_ms, "dram", 1.0, "H200")
+
+
+@pytest.mark.parametrize(
+    ("element", "rung"),
+    [
+        ("float16", "wgmma-final"),
+        ("bfloat16", "wgmma-final"),
+        ("float32", "simt-warptile"),
+        ("float64", "mma-final"),
+        ("int8", "wgmma-final"),
+    ],
+)
+@pytest.mark.parametrize("shape", [(4096, 4096, 4096), (193, 161, 97), (1, 1, 1)])
+def test_the_highest_rung_that_takes_the_types(element, rung, shape):
+    assert make_plan(problem(*shape, element)).rung.name == rung
+
+
+@pytest.mark.parametrize(
+    ("arch", "rung"), [("sm_90", "mma-final"), ("sm_90a", "wgmma-final"), ("sm_100a", "mma-final")]
+)
+def test_warpgroups_multiply_on_hopper_alone(arch, rung):
+    given = problem(512, 512, 512, "float16")
+    assert make_plan(given, arch=arch).rung.name == rung
+    if arch != "sm_90a":
+        with pytest.raises(UnsupportedError, match=f"its instructions are those of sm_90a; {arch} does not have them"):
+            make_plan(given, rung="wgmma-final", arch=arch)
+
+
+def test_a_named_rung_keeps_its_default():
+    given = problem(193, 161, 97, "float32")
+    plan = make_plan(given, rung="simt-warptile")
+    assert plan.config == RUNGS["simt-warptile"].default_config(given)
+
+
+def test_the_default_comes_first_among_the_candidates():
+    given = problem(193, 161, 97, "float32")
+    choices = candidates(RUNGS["simt-warptile"], given, REFERENCE)
+    assert choices[0][1] == RUNGS["simt-warptile"].default_config(given)
+    assert len({config_text(config) for _, config in choices}) == len(choices)
+
+
+@pytest.mark.parametrize(
+    ("times_ms", "keep_first", "index"),
+    [((1.0, 0.95), False, 0), ((1.0, 0.5, 0.4), False, 2), ((1.0, 0.5), True, 0), ((1.0,), False, 0)],
+)
+def test_the_default_is_left_only_for_something_clearly_faster(times_ms, keep_first, index):
+    assert choose([predicted(time_ms) for time_ms in times_ms], keep_first=keep_first) == index
+
+
+def test_where_the_default_is_illegal_another_candidate_is_taken():
+    # 16 x 8 registers of float64 do not fit; the rung has other tiles for it.
+    plan = make_plan(problem(4096, 4096, 4096, "float64"), rung="simt-warptile")
+    assert plan.config["TM"] * plan.config["TN"] <= 64
+
+
+def members(spec):
+    """Those of a launch's parameter struct."""
+    (params,) = spec.arguments
+    return params.members
+
+
+def test_a_launch_passes_the_members_of_the_kernels_struct_in_order():
+    given = problem(193, 161, 97, "float32", gap=3, with_c=True)
+    plan = make_plan(given, rung="simt-naive", config={"BM": 8, "BN": 32})
+    spec = plan.launch("entry", alpha=2, beta=0.5)
+    assert spec.entry == "entry"
+    assert spec.grid == (25 * 6, 1, 1)  # ceil(193 / 8) x ceil(161 / 32)
+    assert spec.block == (256, 1, 1)
+    assert members(spec) == (
+        ("a", Pointer("A")), ("b", Pointer("B")), ("c", Pointer("C")), ("d", Pointer("D")),
+        ("m", Scalar("s32", 193)), ("n", Scalar("s32", 161)), ("k", Scalar("s32", 97)),
+        ("lda", Scalar("s64", 100)), ("ldb", Scalar("s64", 164)), ("ldc", Scalar("s64", 164)),
+        ("ldd", Scalar("s64", 164)), ("alpha", Scalar("f32", 2.0)), ("beta", Scalar("f32", 0.5)),
+    )  # fmt: skip
+
+
+def test_without_c_its_pointer_is_null():
+    spec = make_plan(problem(4, 4, 4, "float32"), rung="simt-naive").launch("entry", 1, 0)
+    assert dict(members(spec))["c"] == Pointer(None)
+    assert spec.operands == ("A", "B", "D")
+
+
+@pytest.mark.parametrize(("element", "scalar"), [("float16", "f32"), ("float64", "f64"), ("int8", "s32")])
+def test_alpha_has_the_accumulators_type(element, scalar):
+    given = members(make_plan(problem(4, 4, 4, element), rung="simt-naive").launch("entry", 3, 0))
+    assert given[-2:] == (("alpha", Scalar(scalar, 3)), ("beta", Scalar(scalar, 0)))
+
+
+def test_a_fractional_alpha_with_integers_is_refused():
+    plan = make_plan(problem(4, 4, 4, "int8"), rung="simt-naive")
+    with pytest.raises(DTypeError, match=r"alpha is 0\.5; with a int32 accumulator it must be a whole number"):
+        plan.launch("entry", 0.5, 0)
+
+
+def test_beta_needs_a_c():
+    with pytest.raises(ShapeError, match="beta is 1 and the problem has no C"):
+        make_plan(problem(4, 4, 4, "float32"), rung="simt-naive").launch("entry", 1, 1)
+
+
+@pytest.mark.parametrize("shape", [(0, 4, 4), (4, 0, 4)])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+def test_an_empty_d_is_not_planned(shape, dtype):
+    with pytest.raises(ShapeError, match="there is nothing to launch"):
+        make_plan(problem(*shape, dtype))
+
+
+def test_k_of_zero_is_launched():
+    assert make_plan(problem(5, 7, 0, "float32")).launch("entry", 1, 0).grid[0] >= 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"rung": "simt-naiv"}, "rung: got 'simt-naiv', and there is no such rung. Did you mean rung='simt-naive'?"),
+        ({"arch": "sm_20"}, "arch: got 'sm_20'; warptile knows sm_75"),
+        ({"rung": "simt-half2"}, "operands are float32; it takes float16"),
+        ({"rung": "wmma-async", "arch": "sm_75"}, "it needs compute capability 8.0 and sm_75 has 7.5"),
+        ({"rung": "simt-naive", "config": {"BM": 64, "BN": 64}}, "BM \\* BN is 4096 threads"),
+    ],
+)
+def test_what_cannot_be_planned_says_why(arguments, message):
+    with pytest.raises(UnsupportedError, match=message):
+        make_plan(problem(64, 64, 64, "float32"), **arguments)
+
+
+def test_a_configuration_needs_its_rung_and_all_of_its_tunables():
+    given = problem(64, 64, 64, "float32")
+    with pytest.raises(ArgumentError, match="config was given without a rung"):
+        make_plan(given, config={"BM": 8, "BN": 32})
+    words = (
+        r"it lacks BN and the rung has no BK\. rung 'simt-naive' takes BM, BN, such as rung='simt-naive', config={'BM'"
+    )
+    with pytest.raises(ArgumentError, match=words):
+        make_plan(given, rung="simt-naive", config={"BM": 100, "BK": 4})
+    with pytest.raises(
+        UnsupportedError, match=r"rung 'simt-naive' does not take .* in config={'BM': 0, 'BN': 32}: BM is 0"
+    ):
+        make_plan(given, rung="simt-naive", config={"BM": 0, "BN": 32})
+
+
+def test_a_type_that_the_architecture_lacks():
+    given = problem(64, 64, 64, "bfloat16")
+    message = "with bfloat16 operands it needs compute capability 8.0 and sm_75 has 7.5"
+    with pytest.raises(UnsupportedError, match=message):
+        make_plan(given, rung="wmma-shared", arch="sm_75")
+    assert make_plan(given, arch="sm_75").rung.family == "simt"
+
+
+def test_more_shared_memory_than_the_architecture_has():
+    given = problem(4096, 4096, 4096, "float32")
+    warptile = RUNGS["simt-warptile"]
+    config = {**warptile.default_config(given), "STAGES": 5, "MIN_BLOCKS": 1}
+    assert make_plan(given, rung="simt-warptile", config=config).launch("entry", 1, 0).dynamic_shared_bytes == 83200
+    with pytest.raises(UnsupportedError, match="83200 bytes of shared memory; a CTA of sm_75 has 65536"):
+        make_plan(given, rung="simt-warptile", config=config, arch="sm_75")
+
+
+def test_explain_says_what_why_and_what_not():
+    text = make_plan(problem(4096, 4096, 4096, "float32")).explain()
+    assert "D[4096, 4096] = A[4096, 4096] @ B[4096, 4096], float32 -> float32" in text
+    assert "rung       simt-warptile" in text
+    assert "1024 CTAs of 256 threads" in text
+    assert "bound by" in text
+    assert "wmma-final: operands are float32" in text
+    assert "against" in text

@@ -1,0 +1,166 @@
+"""Who may import whom, and what importing the package costs."""
+
+import ast
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import warptile
+
+PACKAGE = Path(warptile.__file__).parent
+ROOT = PACKAGE.parents[1]
+
+ORDER = (
+    ("errors", "dtypes"),
+    ("arch", "isa", "launch"),
+    ("device", "problem"),
+    ("arrays",),
+    ("verify",),
+    ("rungs",),
+    ("codegen",),
+    ("planning",),
+    ("gpu", "ptx"),
+    ("emulator",),
+    ("runtime",),
+    ("api", "measured", "ladder", "doctor"),
+    ("tuning",),
+    ("bench",),
+    ("cli",),
+)
+"""A module imports from its own group and from those before it, never from a later one."""
+
+PRODUCTS = {"problem", "arrays", "verify", "rungs", "planning"}
+"""Parts that know of GEMMs."""
+
+NEVER = {
+    "gpu": {"ptx", "emulator", "isa", "dtypes"} | PRODUCTS,
+    "ptx": {"gpu", "arch", "device", "isa", "launch", "dtypes", "codegen"} | PRODUCTS,
+    "emulator": {"gpu", "dtypes", "codegen"} | PRODUCTS,
+    "codegen": {"planning", "arrays", "verify", "arch", "device"},
+    "isa": {"arch", "device", "launch"},
+    "launch": {"arch", "device", "isa", "dtypes"},
+}
+"""Imports that the order would allow and the design does not. The two executors stand apart and know launches, not
+GEMMs: the GPU one takes compiled kernels (`warptile.codegen.nvrtc`), the emulator PTX."""
+
+ONLY = {
+    "gpu": {"warptile.codegen.nvrtc"},
+    "codegen": {"warptile.rungs.kernel_spec"},
+}
+"""Of a part that imports from ``codegen`` or ``rungs``, the modules that it may name there."""
+
+LIBCUDA = "cuda.bindings.driver"
+"""The bindings of libcuda, which `warptile.gpu.driver` alone calls."""
+
+LEVEL = {name: level for level, group in enumerate(ORDER) for name in group}
+
+
+def imports_of(source: str) -> set[str]:
+    """Top-level parts of warptile that a source imports, wherever in the source."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module == "warptile":
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("warptile."):
+            found.add((node.module or "").split(".")[1])
+        elif isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("warptile.")}
+        assert not (isinstance(node, ast.ImportFrom) and node.level), "imports are absolute"
+    return found
+
+
+def modules_of(source: str) -> set[str]:
+    """Full names of modules, and of what is taken from them, that a source imports, wherever in the source."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom):
+            found |= {node.module or ""} | {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return found
+
+
+def violations(part: str, imported: set[str]) -> list[str]:
+    wrong = [name for name in imported if name in LEVEL and LEVEL[name] > LEVEL[part]]
+    return sorted(wrong + [name for name in imported & NEVER.get(part, set()) if name not in wrong])
+
+
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_go_one_way(path):
+    part = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    assert part in LEVEL, f"give {part} a place in ORDER"
+    assert violations(part, imports_of(path.read_text())) == []
+
+
+def test_a_backward_import_is_seen():
+    assert violations("planning", imports_of("def f():\n    from warptile.emulator import emulate\n")) == ["emulator"]
+    assert violations("gpu", imports_of("import warptile.ptx.parser\n")) == ["ptx"]
+    assert violations("emulator", imports_of("from warptile import rungs, errors\n")) == ["rungs"]
+    assert violations("gpu", imports_of("from warptile.rungs.kernel_spec import KernelSpec\n")) == ["rungs"]
+    assert violations("cli", imports_of("from warptile import bench\n")) == []
+
+
+@pytest.mark.parametrize("part", ONLY)
+def test_a_part_takes_of_those_below_it_only_what_it_needs(part):
+    used = set()
+    for path in (PACKAGE / part).rglob("*.py"):
+        below = {name for name in modules_of(path.read_text()) if name.split(".")[:2] in SHARED}
+        used |= {".".join(name.split(".")[:3]) for name in below if name.split(".")[1] != part}
+    assert used == ONLY[part]
+
+
+SHARED = (["warptile", "codegen"], ["warptile", "rungs"])
+
+
+def test_only_the_driver_calls_libcuda():
+    users = {str(path.relative_to(PACKAGE)) for path in FILES if LIBCUDA in modules_of(path.read_text())}
+    assert users == {"gpu/driver.py"}
+    loaders = {str(path.relative_to(PACKAGE)) for path in FILES if 'CDLL("libcuda' in path.read_text()}
+    assert loaders == {"runtime/execute.py"}, "which looks whether it can be loaded, and calls nothing of it"
+
+
+def fresh(code):
+    """Run code in a new interpreter, with this package on its path."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": str(PACKAGE.parent)},
+    ).stdout
+
+
+def test_importing_loads_no_heavy_package():
+    loaded = set(fresh("import sys, warptile; print(*sys.modules)").split())
+    assert "warptile" in loaded
+    heavy = {"numpy", "cuda", "torch", "numba", "ml_dtypes", "click", "rich", "msgspec"}
+    assert heavy & {name.split(".")[0] for name in loaded} == set()
+
+
+def test_importing_is_quick():
+    code = "import time; t = time.perf_counter(); import warptile; print(time.perf_counter() - t)"
+    assert min(float(fresh(code)) for _ in range(3)) < 0.1
+
+
+def test_no_module_has_the_name_of_a_public_function():
+    modules = {path.stem for path in PACKAGE.glob("*.py")} | {path.name for path in PACKAGE.iterdir() if path.is_dir()}
+    assert modules & set(warptile.__all__) == set()
+
+
+def test_every_public_name_is_there():
+    for name in warptile.__all__:
+        assert getattr(warptile, name) is not None
+    assert set(warptile.__all__) == set(dir(warptile))
+    with pytest.raises(AttributeError, match="nothing_like_it"):
+        warptile.nothing_like_it  # noqa: B018
+
+
+def test_the_version_is_said_once():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert warptile.__version__ == project["version"]

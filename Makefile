@@ -18,6 +18,10 @@ ifeq ($(strip $(VENV)),)
 else
   RUN := $(VENV)/bin/python
   INSTALLED := $(VENV)/.installed
+  # Bytecode is kept in the environment, whatever the caller's settings: programs that tests start need not compile
+  # the package again.
+  export PYTHONDONTWRITEBYTECODE :=
+  export PYTHONPYCACHEPREFIX := $(abspath $(VENV))/bytecode
 endif
 
 CLANG_FORMAT := find src/warptile/kernels -name '*.cuh' | xargs $(RUN) -c 'from clang_format import clang_format; clang_format()'

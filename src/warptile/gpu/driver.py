@@ -6,6 +6,7 @@ streams of theirs can be used here and ours there. Every return code is checked.
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import weakref
 from collections.abc import Iterator
@@ -45,6 +46,7 @@ _FATAL = frozenset(
         "CUDA_ERROR_LAUNCH_FAILED",
     }
 )
+LIBRARY = "libcuda.so.1"
 _EMULATOR = "without a GPU, warptile.matmul(a, b, backend='emulator') computes on the CPU"
 _log = logging.getLogger("warptile.gpu")
 
@@ -216,6 +218,38 @@ def _primary(ordinal: int) -> Any:
     cuda = _cuda()
     device = check(cuda.cuDeviceGet(ordinal), f"device {ordinal}")
     return check(cuda.cuDevicePrimaryCtxRetain(device), f"device {ordinal}: primary context")
+
+
+def context_of(ordinal: int) -> int:
+    """Handle of a device's primary context."""
+    return int(_primary(ordinal))
+
+
+@dataclass(frozen=True)
+class EntryPoints:
+    """Addresses of functions of libcuda, for code that calls them without Python (`warptile.gpu.native_launch`)."""
+
+    get_current: int
+    push_current: int
+    pop_current: int
+    launch_kernel: int
+
+
+@cache
+def entry_points() -> EntryPoints:
+    """Where ``cuCtxGetCurrent``, ``cuCtxPushCurrent``, ``cuCtxPopCurrent`` and ``cuLaunchKernelEx`` are."""
+    _cuda()
+    library = ctypes.CDLL(LIBRARY)
+
+    def address(name: str) -> int:
+        return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
+
+    return EntryPoints(
+        address("cuCtxGetCurrent"),
+        address("cuCtxPushCurrent_v2"),  # the names that cuda.h gives to the functions without a number
+        address("cuCtxPopCurrent_v2"),
+        address("cuLaunchKernelEx"),
+    )
 
 
 def enter(ordinal: int | None = None) -> int:
@@ -514,6 +548,11 @@ class Function:
         self.entry = entry
         self.ordinal = ordinal
 
+    @property
+    def handle(self) -> int:
+        """The driver's handle of the kernel."""
+        return int(self._handle)
+
     def attribute(self, name: str) -> int:
         """An attribute, such as ``"NUM_REGS"`` or ``"SHARED_SIZE_BYTES"``."""
         cuda = _cuda()
@@ -530,6 +569,10 @@ class Function:
         """CTAs that are resident on one SM at a time."""
         answer = _cuda().cuOccupancyMaxActiveBlocksPerMultiprocessor(self._handle, threads, dynamic_shared_bytes)
         return int(check(answer, f"{self.entry}: occupancy"))
+
+    def launch_config(self, spec: LaunchSpec) -> Any:
+        """``CUlaunchConfig`` of a launch on the default stream; its ``getPtr()`` is good for as long as it is."""
+        return _launch_config(spec, 0)
 
     def co_resident_clusters(self, spec: LaunchSpec) -> int:
         """Clusters of ``spec`` that the GPU holds at a time, with its SMs as they are spread over GPCs."""

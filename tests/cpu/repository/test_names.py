@@ -2,6 +2,7 @@
 
 import ast
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import warptile
 
 PACKAGE = Path(warptile.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
-TREES = {str(path.relative_to(PACKAGE)): ast.parse(path.read_text()) for path in FILES}
+NAMES = [str(path.relative_to(PACKAGE)) for path in FILES]
 
 SAME_MODULES = {
     "mma": "the instruction: its shapes, its wrappers, its semantics, the rungs built on it",
@@ -34,11 +35,17 @@ RUNG_CALLS = {"illegal": 3, "resolve": 3, "default_config": 2, "candidates": 2, 
 """Methods of a rung that take a device last, and how many arguments they have with it."""
 
 
+@cache
+def tree_of(name):
+    """The syntax tree of a module."""
+    return ast.parse((PACKAGE / name).read_text())
+
+
 def classes():
     """Name of a public class -> the modules that define it."""
     found = defaultdict(list)
-    for name, tree in TREES.items():
-        for node in ast.walk(tree):
+    for name in NAMES:
+        for node in ast.walk(tree_of(name)):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 found[node.name].append(name)
     return found
@@ -82,9 +89,9 @@ def test_a_class_name_has_one_meaning():
     assert SAME_CLASSES.keys() - several.keys() == set(), "no exception without need"
 
 
-@pytest.mark.parametrize("name", [name for name in TREES if not name.startswith(("emulator/", "ptx/"))])
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith(("emulator/", "ptx/"))])
 def test_rungs_are_asked_for_a_device(name):
-    assert list(without_a_device(TREES[name])) == []
+    assert list(without_a_device(tree_of(name))) == []
 
 
 def test_a_call_without_a_device_is_seen():
@@ -94,9 +101,9 @@ def test_a_call_without_a_device_is_seen():
     assert list(without_a_device(ast.parse(f"{source}rung.illegal(p, c, device=d)\nr.candidates(*a)\n"))) == [1, 2]
 
 
-@pytest.mark.parametrize("name", [name for name in TREES if name not in ("device.py", "arch.py")])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("device.py", "arch.py")])
 def test_the_number_of_sms_of_one_gpu_is_stated_where_gpus_are(name):
-    assert fixed_sms(TREES[name]) == []
+    assert fixed_sms(tree_of(name)) == []
 
 
 def test_a_fixed_number_of_sms_is_seen():

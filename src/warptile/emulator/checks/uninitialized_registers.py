@@ -10,7 +10,7 @@ are treated alike. Results of `shfl`, `vote` and the like count as written, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -91,14 +91,23 @@ def doubtful_reads(routine: Routine, steps: list[ProgramStep]) -> list[frozenset
                 held[successor] &= holding
                 pending.append(successor)
     nothing: frozenset[str] = frozenset()
+    names = list(bit)  # in the order of their bits
     found = []
     for leader, (behind, _) in blocks.items():
         holding = held[leader]
         for effect in effects[leader:behind]:
             missing = (effect[0] | effect[2]) & ~holding
-            found.append(frozenset(name for name, one in bit.items() if one & missing) if missing else nothing)
+            found.append(frozenset(names[place] for place in _ones(missing)) if missing else nothing)
             holding = _after(holding, *effect)
     return found
+
+
+def _ones(mask: int) -> Iterator[int]:
+    """Positions of the bits that are set."""
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
 
 
 def _after(holding: int, reads: int, writes: int, guard: int, hands_on: bool, uncertain: bool) -> int:

@@ -1,0 +1,7 @@
+"""Settings of the whole suite."""
+
+import gc
+
+# Parsed modules and assembled kernels are hundreds of thousands of objects that live as long as a test module's caches:
+# with the default thresholds a sixth of the suite's time goes into looking for garbage among them.
+gc.set_threshold(100_000, 50, 100)

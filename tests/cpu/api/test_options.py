@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import warptile as wt
+from covering import covering
 from warptile.arrays.array_view import view
 from warptile.arrays.operands import arrange
 
@@ -265,14 +266,20 @@ def test_every_type_is_copied_where_it_has_to_be(dtype):
 # --- saturation ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rung", ["mma-naive", "mma-final", "wgmma-tma", "wgmma-final"])
-def test_saturating_integers_saturate_with_c(rung):
+SCALES = ((1, 1), (-1, 1), (2**15, -1), (-(2**31), -(2**31)), (2**31 - 1, 2), (-(2**15), 2**31 - 1))
+
+
+@pytest.mark.parametrize(
+    ("rung", "scales"),
+    covering(("mma-naive", "mma-final", "wgmma-tma", "wgmma-final"), (SCALES[::2], SCALES[1::2]), pairs=()),
+)
+def test_saturating_integers_saturate_with_c(rung, scales):
     a, b = np.full((16, 32), 127, np.int8), np.full((32, 16), 127, np.int8)
     total, ends = 32 * 127 * 127, np.iinfo(np.int32)
     c = np.full((16, 16), ends.max, np.int32)
     c[1], c[2], c[3] = ends.min, 5, -7
     options = {"accumulate": "int32_saturating", "rung": rung, **EMULATOR}
-    for alpha, beta in ((1, 1), (-1, 1), (2**15, -1), (-(2**31), -(2**31)), (2**31 - 1, 2), (-(2**15), 2**31 - 1)):
+    for alpha, beta in scales:
         exact = [alpha * total + beta * int(value) for value in c[:, 0]]
         want = [max(ends.min, min(ends.max, value)) for value in exact]
         d = wt.matmul(a, b, c, alpha=alpha, beta=beta, **options)

@@ -236,7 +236,13 @@ UNALIGNED_A: tuple[tuple[tuple[int, int, int], dict[str, int], Mapping[str, obje
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("size", "change", "options"), UNALIGNED_A)
+def _unaligned_parts(case: tuple[object, dict[str, int], Mapping[str, object]]) -> set[object]:
+    """Which tunables and options differ from the smallest configuration, and the modes."""
+    _, change, options = case
+    return {*change, *options, *(options[key] for key in ("dtype", "out") if key in options), change.get("BM")}
+
+
+@pytest.mark.parametrize(("size", "change", "options"), of_each(UNALIGNED_A, _unaligned_parts))
 def test_an_unaligned_a_is_loaded_through_registers(
     size: tuple[int, int, int], change: dict[str, int], options: Mapping[str, object]
 ) -> None:

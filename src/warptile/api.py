@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any, Never
+from typing import TYPE_CHECKING, Any, Never
 
 from warptile.arrays import array_view
 from warptile.arrays.array_view import Shape
@@ -27,7 +28,10 @@ from warptile.planning.plan import Plan, illegal, takes_column_major_a
 from warptile.problem import Operand, Problem
 from warptile.rungs import rung as rung_named
 from warptile.rungs.kernel_spec import scale_value
-from warptile.runtime.execute import Backend, choose_backend, planned
+from warptile.runtime.execute import Backend, GpuBackend, choose_backend, planned
+
+if TYPE_CHECKING:
+    from warptile.runtime.bound_call import TorchCalls
 
 
 def matmul(
@@ -98,13 +102,23 @@ def matmul(
             whose kernels have a block for each tile and more tiles.
         NoDeviceError: ``backend="gpu"`` without a GPU.
     """
+    options = (
+        alpha, beta, out_dtype, accumulate, precision, epilogue, scale_a, scale_b, rung, config, max_sms, backend,
+    )  # fmt: skip
+    calls = _calls.get(a.__class__)
+    if calls is not None and not unknown:
+        found = calls.repeat(a, b, c, out, options)
+        if found is not None:
+            return found
     refuse_unknown("matmul", _keywords(matmul), unknown)
     refuse_epilogue("matmul", epilogue)
     call = _Call.checked(
         a, c, alpha, beta, scale_a, scale_b, out_dtype, accumulate, precision, rung, config, max_sms, backend
     )
     product = call.arranged(a, b, c, out)
-    return _run(_planned(product, call)[0], product, call)
+    chosen, _ = _planned(product, call)
+    found = _learned(_calls, (a, b, c, out), options, product, chosen, call, may_change=True)
+    return _run(chosen, product, call) if found is None else found
 
 
 def plan(
@@ -223,6 +237,7 @@ class MatmulPlan:
         copies: what has to be copied before a launch, and why.
         call: factors, types and backend.
         apart: why each matrix of the batch has a launch of its own; None where one launch takes all.
+        calls: what calls of the plan have bound, by the type of ``a``.
     """
 
     plan: Plan | Addend | Nothing
@@ -230,6 +245,7 @@ class MatmulPlan:
     copies: tuple[str, ...]
     call: _Call
     apart: str | None = None
+    calls: dict[type, TorchCalls] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def backend(self) -> Backend:
@@ -272,6 +288,11 @@ class MatmulPlan:
             ShapeError: another shape or type than the plan's, or a ``c`` for a plan that was made without.
             LayoutError: another layout, or memory aligned less than the plan's kernel needs.
         """
+        calls = self.calls.get(a.__class__)
+        if calls is not None:
+            found = calls.repeat(a, b, c, out, ())
+            if found is not None:
+                return found
         if c is not None and self.beta == 0 and not self.call.beta_given:
             raise ShapeError(
                 "c: this plan was made without it and would not read it; make another: warptile.plan(a, b, c)"
@@ -292,7 +313,8 @@ class MatmulPlan:
                 )
             given = whole
         _check_fits(self.plan.problem, given)
-        return _run(self.plan, product, self.call)
+        found = _learned(self.calls, (a, b, c, out), (), product, self.plan, self.call, may_change=False)
+        return _run(self.plan, product, self.call) if found is None else found
 
     @property
     def _fixed(self) -> _Call:
@@ -318,6 +340,37 @@ def _planned(product: Product, call: _Call) -> tuple[Plan | Addend | Nothing, st
             raise
         single = made(product.problem)
         return single, illegal(single.rung, problem, single.config, single.device) or str(error)
+
+
+_calls: dict[type, TorchCalls] = {}
+"""Calls of `matmul` that are bound, by the type of ``a``."""
+
+
+def _learned(
+    calls: dict[type, TorchCalls],
+    arrays: tuple[Any, Any, Any, Any],
+    options: tuple[Any, ...],
+    product: Product,
+    chosen: Plan | Addend | Nothing,
+    call: _Call,
+    *,
+    may_change: bool,
+) -> Any:
+    """Bind a call and make it; the result, or None where it cannot be bound."""
+    backend, like = call.backend, product.like
+    if not isinstance(backend, GpuBackend) or isinstance(chosen, Nothing):
+        return None
+    if like.framework != "torch" or like.device is None:
+        return None
+    from warptile.runtime.bound_call import TorchCalls  # not before there is a GPU
+
+    kind = type(arrays[0])
+    known = calls.get(kind)
+    if known is None:
+        known = calls[kind] = TorchCalls(sys.modules["torch"], may_change=may_change)
+    if not known.learn(arrays, options, product, chosen, backend, call.alpha, call.beta):
+        return None
+    return known.repeat(*arrays, options)
 
 
 def _run(chosen: Plan | Addend | Nothing, product: Product, call: _Call) -> Any:

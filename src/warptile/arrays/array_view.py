@@ -293,7 +293,7 @@ def _view_cuda_interface(array: Any, name: str, framework: str) -> ArrayView:
     storage = np.dtype(interface["typestr"])
     dtype = element_type(str(getattr(array, "dtype", storage)), name, framework)
     shape = tuple(interface["shape"])
-    strides_bytes = interface.get("strides") or _row_major(shape, dtype.bits // 8)
+    strides_bytes = interface.get("strides") or row_major(shape, dtype.bits // 8)
     stream = interface.get("stream") or STREAM_LEGACY
     device = getattr(getattr(array, "device", None), "id", 0)
     if framework == "cupy":
@@ -313,7 +313,8 @@ def _view_cuda_interface(array: Any, name: str, framework: str) -> ArrayView:
     )
 
 
-def _row_major(shape: Shape, unit: int = 1) -> Shape:
+def row_major(shape: Shape, unit: int = 1) -> Shape:
+    """Strides of a row-major array without gaps, the innermost one ``unit``."""
     strides: list[int] = []
     for extent in reversed(shape):
         strides.insert(0, unit)
@@ -344,7 +345,7 @@ def contiguous(source: ArrayView) -> ArrayView:
 
 def contiguous_layout(source: ArrayView) -> ArrayView:
     """How `contiguous` would lay ``source`` out, without making the copy; it has no address yet."""
-    return replace(source, pointer=0, strides=_row_major(source.shape), negated=False)
+    return replace(source, pointer=0, strides=row_major(source.shape), negated=False)
 
 
 def _byte_strides(source: ArrayView) -> Shape:

@@ -103,13 +103,18 @@ def check(answer: tuple[Any, ...], doing: str) -> Any:
     status, *values = answer
     if int(status) == 0:
         return None if not values else values[0] if len(values) == 1 else tuple(values)
+    raise failure(status, doing)
+
+
+def failure(status: Any, doing: str) -> DeviceError:
+    """The error for a status of the driver that is not success; ``doing`` as of `check`."""
     name = str(getattr(status, "name", status))
     words = _explain(status)
     if name in _NO_DEVICE:
-        raise NoDeviceError(f"{doing}: {name} ({words}); {_EMULATOR}", name)
+        return NoDeviceError(f"{doing}: {name} ({words}); {_EMULATOR}", name)
     lost = name in _FATAL
     fatal = "; the GPU context is lost: start a new process" if lost else ""
-    raise DeviceError(f"{doing}: {name} ({words}){fatal}", name, context_lost=lost)
+    return DeviceError(f"{doing}: {name} ({words}){fatal}", name, context_lost=lost)
 
 
 def _explain(status: Any) -> str:
@@ -596,8 +601,17 @@ class Function:
                 self._handle, *spec.grid, *spec.block, spec.dynamic_shared_bytes, cuda.CUstream(stream), parameters, 0
             )
         if int(answer[0]) != 0:
-            check(answer, f"launching {self.entry} with grid {spec.grid}, block {spec.block}, cluster {spec.cluster}, "
-                          f"{spec.dynamic_shared_bytes} bytes of dynamic shared memory")  # fmt: skip
+            check(answer, self._launching(spec))
+
+    def _launching(self, spec: LaunchSpec) -> str:
+        return (
+            f"launching {self.entry} with grid {spec.grid}, block {spec.block}, cluster {spec.cluster}, "
+            f"{spec.dynamic_shared_bytes} bytes of dynamic shared memory"
+        )
+
+    def refusal(self, spec: LaunchSpec, status: int) -> DeviceError:
+        """The error for a launch that the driver refused with a status, given as a number."""
+        return failure(_cuda().CUresult(status), self._launching(spec))
 
 
 def _launch_config(spec: LaunchSpec, stream: int) -> Any:

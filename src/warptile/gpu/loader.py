@@ -5,12 +5,14 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 from warptile.codegen.nvrtc import CompiledKernel
-from warptile.errors import LayoutError, UnsupportedError
+from warptile.errors import DeviceError, LayoutError, UnsupportedError
 from warptile.gpu import driver, tensor_map
-from warptile.launch.params import Params, Pointer
+from warptile.gpu.native_launch import PARAMETER_ALIGNMENT, Launch, Patch, native_launch
+from warptile.launch.params import Params, Pointer, Scalar
 from warptile.launch.spec import Argument, Dim3, LaunchSpec
 from warptile.launch.tensor_map import TensorMap
 
@@ -20,8 +22,8 @@ PLAIN_DYNAMIC_SHARED_BYTES = 48 * 1024
 PORTABLE_CLUSTER_CTAS = 8
 """CTAs of a cluster that every GPU with clusters takes (CUDA C++ Programming Guide, "Thread Block Clusters")."""
 
-_SLOT_BYTES = 64
-"""Parameters are packed this far apart at least: a tensor map is aligned to so much."""
+_SLOT_BYTES = PARAMETER_ALIGNMENT
+"""Parameters are packed this far apart at least."""
 _CODES = {"s32": "<i", "u32": "<I", "s64": "<q", "u64": "<Q", "f16": "<e", "f32": "<f", "f64": "<d"}
 
 
@@ -49,6 +51,8 @@ class PackedArguments:
 
     Attributes:
         address: host address of an array with the address of each parameter.
+        image: the bytes of all parameters, with gaps between them.
+        offsets: where each parameter begins in ``image``.
     """
 
     def __init__(self, spec: LaunchSpec, pointers: Mapping[str, int]) -> None:
@@ -65,14 +69,13 @@ class PackedArguments:
                 f"pointers={{'{missing[0]}': tensor.data_ptr()}}"
             )
         encoded = [_encode(argument, pointers) for argument in spec.arguments]
-        slots = [-(-len(each) // _SLOT_BYTES) * _SLOT_BYTES for each in encoded]
-        self._values = (ctypes.c_char * (sum(slots) + _SLOT_BYTES))()
-        self._addresses = (ctypes.c_void_p * max(len(encoded), 1))()
-        address = -(-ctypes.addressof(self._values) // _SLOT_BYTES) * _SLOT_BYTES
-        for position, (each, slot) in enumerate(zip(encoded, slots, strict=True)):
-            ctypes.memmove(address, each, len(each))
-            self._addresses[position] = address
-            address += slot
+        slots = [each.ljust(-(-len(each) // _SLOT_BYTES) * _SLOT_BYTES, b"\0") for each in encoded]
+        self.image = b"".join(slots)
+        self.offsets = [0, *accumulate(map(len, slots))][: len(slots)]
+        self._values = (ctypes.c_char * (len(self.image) + _SLOT_BYTES))()
+        start = -(-ctypes.addressof(self._values) // _SLOT_BYTES) * _SLOT_BYTES
+        ctypes.memmove(start, self.image, len(self.image))
+        self._addresses = (ctypes.c_void_p * max(len(encoded), 1))(*(start + offset for offset in self.offsets))
         self.address = ctypes.addressof(self._addresses)
 
 
@@ -106,12 +109,55 @@ class LoadedKernel:
 
     def prepare(self, spec: LaunchSpec, pointers: Mapping[str, int]) -> PreparedLaunch:
         """Check and pack a launch once, to queue it many times at less host cost. Raises as `launch` does."""
+        self._check_entry(spec)
+        self._allow(spec)
+        return PreparedLaunch(self, self._function, spec, PackedArguments(spec, pointers))
+
+    def bind(self, spec: LaunchSpec, names: Sequence[str], pointers: Mapping[str, int]) -> Launch | None:
+        """Check a launch once, for many calls that differ in addresses alone.
+
+        Args:
+            spec: what to launch; its grid is not empty.
+            names: operands in the order in which a call gives their addresses.
+            pointers: their addresses in the first call. Where a tensor may start at any element, those of later calls
+                lie as far behind a multiple of 16 bytes.
+
+        Returns:
+            ``launch(stream, *addresses)``, which queues a launch from any thread and returns the driver's status; None
+            where tensor maps cannot be rewritten in place. Keep this kernel loaded for as long.
+
+        Raises:
+            As `launch`.
+        """
+        self._check_entry(spec)
+        self._allow(spec)
+        arguments = PackedArguments(spec, pointers)
+        patches: list[Patch] = []
+        for argument, slot in zip(spec.arguments, arguments.offsets, strict=True):
+            fields = [("", argument)] if not isinstance(argument, Params) else argument.members
+            for name, field in fields:
+                offset = slot + (argument.offsets[name] if isinstance(argument, Params) else 0)
+                if isinstance(field, Scalar) or field.operand is None:
+                    continue
+                start = pointers[field.operand]
+                if isinstance(field, Pointer):
+                    written = start + field.offset_bytes
+                else:
+                    placed, written = field.placed(start + field.offset_bytes)
+                    if not tensor_map.address_is_a_field(placed):
+                        return None
+                patches.append(Patch(offset, names.index(field.operand), written - start))
+        return native_launch(self._function, spec, arguments.image, arguments.offsets, patches, len(names))
+
+    def refusal(self, spec: LaunchSpec, status: int) -> DeviceError:
+        """The error for a launch that the driver refused with ``status``."""
+        return self._function.refusal(spec, status)
+
+    def _check_entry(self, spec: LaunchSpec) -> None:
         if spec.entry != self.kernel.entry:
             raise UnsupportedError(
                 f"spec: it launches {spec.entry}, this kernel is {self.kernel.entry}; load(...) the kernel it names"
             )
-        self._allow(spec)
-        return PreparedLaunch(self, self._function, spec, PackedArguments(spec, pointers))
 
     def _allow(self, spec: LaunchSpec) -> None:
         """Opt in to what ``spec`` needs, and refuse it where its CTAs would wait for others that never start."""

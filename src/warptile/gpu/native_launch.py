@@ -20,7 +20,7 @@ from warptile.gpu import driver
 from warptile.launch.spec import LaunchSpec
 
 Launch = Callable[..., int]
-"""``launch(stream, *addresses)``: queues a launch without waiting for it; returns the driver's status, 0 for success."""
+"""``launch(stream, *addresses)`` queues a launch without waiting for it; it returns the driver's status: 0 is success."""
 
 PARAMETER_ALIGNMENT = 64
 """Alignment of kernel parameters in the image: that of a tensor map, the widest there is."""
@@ -191,7 +191,12 @@ class _Fixed(ctypes.Structure):
 
 
 def native_launch(
-    function: driver.Function, spec: LaunchSpec, image: bytes, offsets: Sequence[int], patches: Sequence[Patch]
+    function: driver.Function,
+    spec: LaunchSpec,
+    image: bytes,
+    offsets: Sequence[int],
+    patches: Sequence[Patch],
+    operands: int,
 ) -> Launch:
     """A function that queues launches of one kernel which differ in addresses and stream alone.
 
@@ -201,11 +206,11 @@ def native_launch(
         image: all kernel parameters, one behind the other.
         offsets: where each begins in ``image``.
         patches: where addresses go; operands are numbered in the order in which a call gives them.
+        operands: number of addresses that a call gives.
 
     Returns:
         ``launch(stream, *addresses)``, from any thread, whatever context is current there.
     """
-    operands = max((each.operand for each in patches), default=-1) + 1
     config = function.launch_config(spec)
     starts = (ctypes.c_uint64 * max(len(offsets), 1))(*offsets)
     numbers = [number for each in patches for number in (each.offset, 1 + each.operand, each.distance % 2**64)]

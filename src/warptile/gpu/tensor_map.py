@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from warptile.errors import LayoutError
@@ -40,6 +42,23 @@ def fields(tensor: TensorMap, pointers: Mapping[str, int]) -> dict[str, Any]:
         "l2_promotion": "NONE" if promoted == "none" else f"L2_{promoted}",
         "oob_fill": "NAN_REQUEST_ZERO_FMA" if tensor.oob_fill == "nan" else "NONE",
     }
+
+
+_PROBES = 2**40, 3 * 2**40 + 2**20 + 16
+"""Two addresses of which hardly a byte is the same, as a tensor may have them."""
+
+
+def address_is_a_field(tensor: TensorMap) -> bool:
+    """Whether the driver keeps a tensor's address in the first 8 bytes of such a map, and nowhere else: then a map for
+    another address is the same map with other 8 bytes. The layout of a map is not documented, so it is asked for."""
+    return _address_is_a_field(replace(tensor, operand="", offset_bytes=0))
+
+
+@lru_cache(maxsize=256)
+def _address_is_a_field(tensor: TensorMap) -> bool:
+    made = [encode(tensor, {"": address}) for address in _PROBES]
+    starts = [raw[:8] == address.to_bytes(8, "little") for raw, address in zip(made, _PROBES, strict=True)]
+    return all(starts) and made[0][8:] == made[1][8:]
 
 
 def encode(tensor: TensorMap, pointers: Mapping[str, int]) -> bytes:

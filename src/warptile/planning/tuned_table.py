@@ -20,7 +20,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -276,6 +276,8 @@ class Table:
                 "WARPTILE_CACHE_DIR to a folder that can be written to"
             ) from error
         _looks.pop(self.path, None)
+        for listener in list(_listeners):
+            listener()
 
     def of(self, search: Search) -> list[Entry]:
         """Entries of one search, oldest first."""
@@ -319,6 +321,14 @@ class _Look:
 
 _looks: dict[Path, _Look] = {}
 """The last look at each table's file."""
+
+
+_listeners: list[Callable[[], None]] = []
+
+
+def tell_of_outcomes(listener: Callable[[], None]) -> None:
+    """Call ``listener`` whenever this process adds to a table, from then on."""
+    _listeners.append(listener)
 
 
 def outcomes(gpu: str, where: Path | None = None) -> str:

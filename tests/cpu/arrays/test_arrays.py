@@ -98,7 +98,7 @@ def test_a_contiguous_copy_has_the_same_elements(dtype):
     for array in (base.transpose(0, 2, 1), base[:, ::-2], base[0, :1]):
         copy = array_view.contiguous(array_view.view(array, "a"))
         assert np.array_equal(copy.array, array)
-        assert copy.strides == array_view._row_major(array.shape)
+        assert copy.strides == array_view.row_major(array.shape)
 
 
 class FakeDeviceArray:

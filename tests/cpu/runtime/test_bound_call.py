@@ -1,0 +1,274 @@
+"""Calls that are bound: what reaches the driver is what the long way hands over, whatever changes between calls."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import warptile as wt
+from stubbed_gpu import CONTEXT, OTHER_CONTEXT, StubbedGpu, stubbed_torch
+from warptile import api
+from warptile.gpu import workspaces
+from warptile.planning import tuned_table
+
+
+@pytest.fixture
+def torch(monkeypatch):
+    monkeypatch.setattr(api, "_calls", {})
+    monkeypatch.delenv("WARPTILE_BACKEND", raising=False)
+    return stubbed_torch(monkeypatch)
+
+
+@pytest.fixture
+def gpu(monkeypatch, torch):
+    return StubbedGpu().install(monkeypatch)
+
+
+def pointers_of(a, b, c, d, stream):
+    found = {"A": a.data_ptr(), "B": b.data_ptr(), "D": d.data_ptr()}
+    if c is not None:
+        found["C"] = c.data_ptr()
+    return found
+
+
+def check(gpu, launched, pointers, stream):
+    """A launch is what its spec says, with these operands."""
+    spec = gpu.specs[launched.entry]
+    assert (launched.grid, launched.block, launched.cluster) == (spec.grid, spec.block, spec.cluster)
+    assert (launched.shared, launched.overlaps) == (spec.dynamic_shared_bytes, spec.overlaps_previous)
+    assert (launched.stream, launched.context) == (stream, CONTEXT)
+    beside = {}
+    shared = workspaces.of_stream(0, stream)
+    wanted = [name for name in spec.operands if name not in pointers]
+    if wanted:
+        assert shared._unknown.newest or shared._zeros.newest
+        beside = dict.fromkeys(wanted, 0)
+    expected = gpu.expect(spec, {**pointers, **beside})
+    assert len(expected) == len(launched.parameters)
+    for want, got in zip(expected, launched.parameters, strict=True):
+        if not wanted:
+            assert got == want
+        assert len(got) == len(want)
+
+
+CASES = {
+    "square": ((64, 64), (64, 64), "bfloat16", {}),
+    "odd": ((33, 65), (65, 31), "float16", {}),
+    "float32": ((40, 72), (72, 24), "float32", {}),
+    "float64": ((40, 72), (72, 24), "float64", {}),
+    "integers": ((48, 64), (64, 80), "int8", {}),
+    "batch": ((3, 40, 64), (3, 64, 24), "bfloat16", {}),
+    "shared operand": ((3, 40, 64), (64, 24), "bfloat16", {}),
+    "vector": ((64,), (64, 24), "float16", {}),
+    "no product": ((5, 0), (0, 7), "bfloat16", {}),
+    "split": ((16, 16384), (16384, 64), "bfloat16", {}),
+    "tf32": ((64, 64), (64, 64), "float32", {"precision": "tf32"}),
+    "scaled": ((64, 64), (64, 64), "bfloat16", {"alpha": 0.5, "out_dtype": "float32"}),
+    "few SMs": ((512, 512), (512, 512), "bfloat16", {"max_sms": 7}),
+    "a rung": ((64, 64), (64, 64), "bfloat16", {"rung": "mma-final"}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_repeated_call_hands_over_what_the_first_one_would(gpu, torch, name):
+    a_shape, b_shape, kind, options = CASES[name]
+    kind = getattr(torch, kind)
+    compiled = []
+    for number in range(3):
+        a, b = torch.empty(a_shape, kind), torch.empty(b_shape, kind)
+        torch.stream = 0x100 + number
+        before = len(gpu.launches)
+        d = wt.matmul(a, b, **options)
+        assert len(gpu.launches) > before
+        assert d.shape == np.matmul(np.empty(a_shape, np.int8), np.empty(b_shape, np.int8)).shape
+        check(gpu, gpu.launches[-1], pointers_of(a, b, None, d, torch.stream), torch.stream)
+        compiled.append(gpu.compiled)
+    assert gpu.prepared == [], "nothing takes the long way"
+    assert compiled[1] == compiled[2] == compiled[0], "nothing is planned anew"
+
+
+def test_operands_that_are_repacked_take_two_launches(gpu, torch):
+    a, b = torch.empty((200, 1093), torch.bfloat16), torch.empty((1093, 136), torch.bfloat16)
+    for _ in range(2):
+        gpu.launches.clear()
+        d = wt.matmul(a, b, rung="wgmma-tma")
+        first, second = gpu.launches
+        assert "A" in gpu.specs[first.entry].operands
+        assert "repacked A" in gpu.specs[second.entry].operands
+        assert second.parameters[0].count(d.data_ptr().to_bytes(8, "little")) >= 1
+        copied = gpu.specs[first.entry].operands.index("repacked A")
+        target = first.parameters[1][:8]
+        assert copied == 1
+        assert target in second.parameters[0]
+
+
+@pytest.mark.parametrize("beta", [1, 0.5])
+def test_c_and_out_are_those_of_each_call(gpu, torch, beta):
+    for _ in range(3):
+        a, b = torch.empty((64, 96), torch.float32), torch.empty((96, 40), torch.float32)
+        c, out = torch.empty((64, 40), torch.float32), torch.empty((64, 40), torch.float32)
+        assert wt.matmul(a, b, c, beta=beta, out=out) is out
+        check(gpu, gpu.launches[-1], pointers_of(a, b, c, out, 0), torch.stream)
+        assert wt.matmul(a, b, c, beta=beta, out=c) is c
+        check(gpu, gpu.launches[-1], pointers_of(a, b, c, c, 0), torch.stream)
+    assert gpu.prepared == []
+
+
+def test_an_out_that_shares_memory_with_an_operand_takes_the_long_way(gpu, torch):
+    memory = torch.empty((128, 64), torch.float32)
+
+    def rows(start):
+        return torch.Tensor(memory.array[start : start + 64], torch.float32)
+
+    b, copied = torch.empty((64, 64), torch.float32), []
+    torch.Tensor.copy_ = lambda self, other: copied.append((self, other))
+    out = rows(64)
+    assert wt.matmul(rows(0), b, out=out) is out
+    assert wt.matmul(rows(0), b, out=out) is out
+    assert (len(gpu.launches), copied, gpu.prepared) == (2, [], [])
+    out = rows(32)  # as aligned, and as strided; half of it is half of A
+    assert wt.matmul(rows(0), b, out=out) is out
+    assert [target for target, _ in copied] == [out]
+    assert len(gpu.launches) == 2, "not the bound launch, which would write over A"
+    assert len(gpu.prepared) == 1
+
+
+def test_alignment_is_a_part_of_what_arrays_say(gpu, torch):
+    wide = torch.empty((64, 136), torch.bfloat16)
+    b = torch.empty((128, 64), torch.bfloat16)
+    entries = set()
+    for start in (0, 8, 1, 0, 8, 1):
+        a = torch.Tensor(wide.array[:, start : start + 128], torch.bfloat16)
+        d = wt.matmul(a, b)
+        last = gpu.launches[-1]
+        entries.add((start, last.entry))
+        if start != 1:
+            check(gpu, last, pointers_of(a, b, None, d, 0), torch.stream)
+    assert len(entries) == 3
+    assert dict(entries)[0] == dict(entries)[8] != dict(entries)[1]
+
+
+def test_gradients_are_refused_where_they_are_recorded_and_parameters_are_taken_where_not(gpu, torch):
+    memory = torch.empty((64, 64), torch.float32)
+    weights = torch.nn.Parameter(memory.array, torch.float32, grad=True)
+    torch.grad_enabled = False
+    for _ in range(2):
+        wt.matmul(memory, weights)
+    assert len(gpu.launches) == 2
+    torch.grad_enabled = True
+    with pytest.raises(wt.UnsupportedError, match="requires a gradient"):
+        wt.matmul(memory, weights)
+    assert len(gpu.launches) == 2
+
+
+def test_options_that_are_objects_are_looked_at_every_time(gpu, torch):
+    a = torch.empty((64, 64), torch.float32)
+    for factor in (np.ones(1), np.full(1, 2.0), np.full(1, 3.0)):
+        wt.matmul(a, a, alpha=factor)
+    parameters = [gpu.expect(spec, dict.fromkeys(spec.operands, 0)) for spec in gpu.prepared]
+    assert len(set(parameters)) == 3, "a changed element gives another launch"
+
+
+def test_unknown_keywords_and_wrong_arrays_are_refused_after_a_bound_call_as_before(gpu, torch):
+    a = torch.empty((64, 64), torch.float32)
+    wt.matmul(a, a)
+    with pytest.raises(wt.ArgumentTypeError, match="Did you mean 'alpha'"):
+        wt.matmul(a, a, alpa=2)
+    with pytest.raises(wt.ShapeError):
+        wt.matmul(a, torch.empty((32, 64), torch.float32))
+    with pytest.raises(wt.LayoutError, match="one place"):
+        wt.matmul(a, np.ones((64, 64), np.float32))
+    with pytest.raises(wt.ArgumentError):
+        wt.matmul(a, a, max_sms=0)
+
+
+def test_the_environment_counts_from_call_to_call(gpu, torch, monkeypatch):
+    a = torch.empty((64, 64), torch.float32)
+    wt.matmul(a, a)
+    monkeypatch.setenv("WARPTILE_BACKEND", "emulator")
+    with pytest.raises(wt.LayoutError, match="the emulator takes arrays in host memory"):
+        wt.matmul(a, a)
+    monkeypatch.delenv("WARPTILE_BACKEND")
+    wt.matmul(a, a)
+    assert len(gpu.launches) == 2
+
+
+def test_what_tuning_finds_replaces_what_is_bound(gpu, torch, monkeypatch):
+    digest = [""]
+    monkeypatch.setattr(tuned_table, "outcomes", lambda name, where=None: digest[0])
+    planned = []
+    real = api.planned
+    monkeypatch.setattr(api, "planned", lambda *given, **named: (planned.append(1), real(*given, **named))[1])
+    a = torch.empty((64, 64), torch.float32)
+    for _ in range(3):
+        wt.matmul(a, a)
+    assert len(planned) == 1
+    digest[0] = "another outcome"
+    for listener in tuned_table._listeners:
+        listener()
+    for _ in range(3):
+        wt.matmul(a, a)
+    assert len(planned) == 2
+
+
+def test_a_refused_launch_is_an_error_that_names_kernel_and_reason(gpu, torch):
+    a = torch.empty((64, 64), torch.float32)
+    wt.matmul(a, a)
+    gpu.status = 701
+    with pytest.raises(wt.DeviceError, match=r"launching kernel_\d+ with grid.*LAUNCH_OUT_OF_RESOURCES"):
+        wt.matmul(a, a)
+
+
+def test_the_context_of_the_device_is_entered_and_left(gpu, torch):
+    a = torch.empty((64, 64), torch.float32)
+    wt.matmul(a, a)
+    for others in ([], [OTHER_CONTEXT]):
+        gpu.contexts[:] = others
+        wt.matmul(a, a)
+        assert gpu.launches[-1].context == CONTEXT
+        assert gpu.contexts == others
+
+
+def test_threads_hand_over_their_own_operands(gpu, torch):
+    kept, errors = [], []
+
+    def work(count):
+        try:
+            for _ in range(count):
+                a = torch.empty((64, 64), torch.float32)
+                kept.append((a, wt.matmul(a, a)))
+        except Exception as error:
+            errors.append(error)
+
+    work(1)
+    threads = [threading.Thread(target=work, args=(50,)) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert errors == []
+    [entry] = {each.entry for each in gpu.launches}
+    expected = {gpu.expect(gpu.specs[entry], pointers_of(a, a, None, d, 0)) for a, d in kept}
+    assert {each.parameters for each in gpu.launches} == expected
+
+
+def test_a_held_plan_is_bound_too(gpu, torch):
+    a, b, out = (torch.empty((64, 64), torch.bfloat16) for _ in range(3))
+    plan = wt.plan(a, b)
+    for _ in range(3):
+        d = plan(a, b)
+        check(gpu, gpu.launches[-1], pointers_of(a, b, None, d, 0), torch.stream)
+        assert plan(a, b, out=out) is out
+        check(gpu, gpu.launches[-1], pointers_of(a, b, None, out, 0), torch.stream)
+    assert gpu.prepared == []
+    with pytest.raises(wt.ShapeError, match="this plan is for m, n, k = 64, 64, 64"):
+        plan(a, torch.empty((64, 32), torch.bfloat16))
+
+
+def test_no_more_calls_are_kept_than_said(gpu, torch, monkeypatch):
+    monkeypatch.setattr("warptile.runtime.bound_call.MOST_CALLS", 3)
+    a = torch.empty((8, 64), torch.float32)
+    for columns in (8, 16, 24, 32, 40):
+        wt.matmul(a, torch.empty((64, columns), torch.float32))
+    [calls] = set(api._calls.values())
+    assert len(calls._bound) == 3

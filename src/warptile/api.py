@@ -117,7 +117,7 @@ def matmul(
     )
     product = call.arranged(a, b, c, out)
     chosen, _ = _planned(product, call)
-    found = _learned(_calls, (a, b, c, out), options, product, chosen, call, may_change=True)
+    found = _learned(_calls, (a, b, c, out), options, product, chosen, call, of_plan=False)
     return _run(chosen, product, call) if found is None else found
 
 
@@ -313,7 +313,7 @@ class MatmulPlan:
                 )
             given = whole
         _check_fits(self.plan.problem, given)
-        found = _learned(self.calls, (a, b, c, out), (), product, self.plan, self.call, may_change=False)
+        found = _learned(self.calls, (a, b, c, out), (), product, self.plan, self.call, of_plan=True)
         return _run(self.plan, product, self.call) if found is None else found
 
     @property
@@ -354,7 +354,7 @@ def _learned(
     chosen: Plan | Addend | Nothing,
     call: _Call,
     *,
-    may_change: bool,
+    of_plan: bool,
 ) -> Any:
     """Bind a call and make it; the result, or None where it cannot be bound."""
     backend, like = call.backend, product.like
@@ -362,12 +362,13 @@ def _learned(
         return None
     if like.framework != "torch" or like.device is None:
         return None
-    from warptile.runtime.bound_call import TorchCalls  # not before there is a GPU
+    from warptile.runtime.bound_call import PlanCalls, TorchCalls  # not before there is a GPU
 
     kind = type(arrays[0])
     known = calls.get(kind)
     if known is None:
-        known = calls[kind] = TorchCalls(sys.modules["torch"], may_change=may_change)
+        torch = sys.modules["torch"]
+        known = calls[kind] = PlanCalls(torch) if of_plan else TorchCalls(torch)
     if not known.learn(arrays, options, product, chosen, backend, call.alpha, call.beta):
         return None
     return known.repeat(*arrays, options)

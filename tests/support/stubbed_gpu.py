@@ -1,4 +1,4 @@
-"""A GPU whose driver records launches and runs nothing, and a torch of a few lines, for tests of what a call hands over.
+"""A GPU whose driver records launches and runs nothing, and a torch of a few lines: for tests of what calls hand over.
 
 Memory is host memory, so addresses are real. `cuLaunchKernelEx` is a C function that ctypes makes of a Python one: what
 it sees is what the driver would."""
@@ -165,6 +165,23 @@ class StubbedGpu:
         monkeypatch.setattr(bound_call.workspaces, "_OF_STREAM", {})
         return self
 
+    def record_nothing(self, monkeypatch):
+        """From now on a launch costs next to nothing: machine code that returns at once, in the device's context."""
+        from llvmlite import binding as llvm
+
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        text = f"""
+            define i32 @launch(ptr %config, i64 %function, ptr %parameters, ptr %extra) {{ ret i32 0 }}
+            define i32 @current(ptr %where) {{ store i64 {CONTEXT}, ptr %where ret i32 0 }}
+        """
+        machine = llvm.Target.from_default_triple().create_target_machine()
+        self._compiler = llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
+        self._compiler.finalize_object()
+        address = self._compiler.get_function_address
+        entries = driver.EntryPoints(address("current"), 0, 0, address("launch"))
+        monkeypatch.setattr(driver, "entry_points", lambda: entries)
+
     def encode(self, tensor, pointers):
         """128 bytes: the address, then what else there is to say of a map."""
         placed, address = tensor.placed(pointers[tensor.operand] + tensor.offset_bytes)
@@ -183,18 +200,10 @@ class StubbedGpu:
         entry = next(name for name, handle in self.kernels.items() if handle == function)
         sizes = self.sizes[entry]
         slots = (ctypes.c_uint64 * len(sizes)).from_address(parameters)
+        cluster = struct.unpack("<3I", found[4][8:20]) if 4 in found else (1, 1, 1)
+        given = tuple(ctypes.string_at(slot, size) for slot, size in zip(slots, sizes, strict=True))
         self.launches.append(
-            Launched(
-                entry,
-                words[:3],
-                words[3:6],
-                struct.unpack("<3I", found[4][8:20]) if 4 in found else (1, 1, 1),
-                words[6],
-                6 in found,
-                words[7],
-                tuple(ctypes.string_at(slot, size) for slot, size in zip(slots, sizes, strict=True)),
-                self.current,
-            )  # fmt: skip
+            Launched(entry, words[:3], words[3:6], cluster, words[6], 6 in found, words[7], given, self.current)
         )
         return self.status
 
@@ -262,7 +271,27 @@ def stubbed_torch(monkeypatch):
 
     module.empty = lambda shape, dtype, device=None: Tensor(aligned(tuple(shape), dtype), dtype)
     module.stream = 0x5EED
-    module._C = types.SimpleNamespace(_cuda_getCurrentRawStream=lambda device: module.stream)
+
+    class TensorGuards:
+        """As torch's: whether tensors are as those that it was made of."""
+
+        def __init__(self, *tensors, dynamic_dims_sizes, dynamic_dims_strides):
+            self.said = [self.say(each) for each in tensors]
+
+        def say(self, x):
+            if not isinstance(x, Tensor):
+                raise TypeError("expected Tensor()")
+            return type(x), x.dtype, x.shape, x.stride(), x.requires_grad and module.grad_enabled
+
+        def check(self, *tensors):
+            module.guarded += 1
+            return [self.say(each) for each in tensors] == self.said
+
+    module.guarded = 0
+    module._C = types.SimpleNamespace(
+        _cuda_getCurrentRawStream=lambda device: module.stream,
+        _dynamo=types.SimpleNamespace(guards=types.SimpleNamespace(TensorGuards=TensorGuards)),
+    )
     module.cuda = types.SimpleNamespace(
         current_stream=lambda device=None: types.SimpleNamespace(cuda_stream=module.stream)
     )

@@ -20,7 +20,8 @@ from warptile.gpu import driver
 from warptile.launch.spec import LaunchSpec
 
 Launch = Callable[..., int]
-"""``launch(stream, *addresses)`` queues a launch without waiting for it; it returns the driver's status: 0 is success."""
+"""``launch(stream, *addresses)`` queues a launch without waiting for it; it returns the driver's status, 0 if all is
+well."""
 
 PARAMETER_ALIGNMENT = 64
 """Alignment of kernel parameters in the image: that of a tensor map, the widest there is."""

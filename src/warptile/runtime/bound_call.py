@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from warptile.arrays.array_view import ArrayView, Shape, row_major
 from warptile.arrays.operands import Product
 from warptile.errors import DeviceError
@@ -38,9 +40,6 @@ Launch = Callable[[int, int, int, int, int], int]
 FRESH = 1 << 40
 """Stands for the address of memory that is yet to be allocated: as well aligned as any."""
 
-_CHANGING = dict, list
-"""Types of options that are no keys."""
-
 _BACKEND, _AUTOTUNE, _FOLDER = b"WARPTILE_BACKEND", b"WARPTILE_AUTOTUNE", b"WARPTILE_CACHE_DIR"
 """Environment variables that a plan depends on."""
 
@@ -62,6 +61,7 @@ class BoundCall:
         reaches: for A, B and C, whether they are read, and the bytes from their address to their lowest element and
             past their highest; the last one is D's.
         in_place: C has the layout of D, so that they may be the same memory.
+        gradients: an array asks for gradients, which only a caller that records none may leave out.
     """
 
     launch: Launch
@@ -72,6 +72,7 @@ class BoundCall:
     ordinal: int
     reaches: tuple[tuple[int, int], ...]
     in_place: bool
+    gradients: bool
 
     def overlaps(self, a: int, b: int, c: int, d: int) -> bool:
         """Whether D, at these addresses, shares bytes with what is read (by address ranges), a C in place excepted."""
@@ -105,14 +106,18 @@ class TorchCalls:
     def repeat(self, a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> Any:
         """The result of a call that is bound, or None where it has to take the long way."""
         try:
-            if (a.requires_grad or b.requires_grad) and self._records_gradients():
-                return None
             found = self._bound[_key(a, b, c, out, options)]
+            if found.gradients and self._records_gradients():
+                return None
         except (KeyError, TypeError, AttributeError, RuntimeError):
             # Not bound; or no tensor, no strided one, or an option that is no key: the long way says what is wrong.
             return None
         if time.monotonic() >= self._next_look and self._tuned_anew():
             return None
+        return self._launched(found, a, b, c, out)
+
+    def _launched(self, found: BoundCall, a: Any, b: Any, c: Any, out: Any) -> Any:
+        """The result of a bound call; None where ``out`` shares memory with an operand."""
         at_a, at_b, at_c = a.data_ptr(), b.data_ptr(), 0 if c is None else c.data_ptr()
         if out is None:
             out = self._empty(found.shape, dtype=found.dtype, device=found.device)
@@ -139,7 +144,7 @@ class TorchCalls:
         """Bind a call that was planned, so that `repeat` finds it; whether it can be bound."""
         if any(type(each) not in self._types for each in arrays if each is not None):
             return False
-        if any(isinstance(each, _CHANGING) or hasattr(each, "shape") for each in options):
+        if any(map(_may_change, options)):
             return False
         bound = _bound(product, chosen, backend, alpha, beta)
         if bound is None:
@@ -148,13 +153,17 @@ class TorchCalls:
         shape, launch, refuse, reaches, in_place = bound
         if len(self._bound) >= MOST_CALLS:
             self._bound.pop(next(iter(self._bound)), None)
-        self._bound[_key(*arrays, options)] = BoundCall(
+        found = self._bound[_key(*arrays, options)] = BoundCall(
             launch, refuse, shape, getattr(self._torch, output.torch or output.name), product.like.array.device,
-            backend.info.ordinal, reaches, in_place,
+            backend.info.ordinal, reaches, in_place, any(each.requires_grad for each in arrays if each is not None),
         )  # fmt: skip
+        self._guard(arrays, found)
         if self._next_look < math.inf:
             self._outcomes.setdefault(backend.info.name, tuned_table.outcomes(backend.info.name))
         return True
+
+    def _guard(self, arrays: tuple[Any, Any, Any, Any], found: BoundCall) -> None:
+        """Nothing: `PlanCalls` does something here."""
 
     def _look_now(self) -> None:
         self._next_look = 0.0
@@ -170,12 +179,49 @@ class TorchCalls:
         return True
 
 
+class PlanCalls(TorchCalls):
+    """Bound calls of one plan, almost all of which say the same: they are compared with the last one that was bound.
+
+    The comparison is torch's own, the guard that compiled code of torch has (``TensorGuards``): one call for type,
+    dispatch keys, element type, device, shape, strides and gradients of all tensors. Where this torch has none, or
+    operands are aligned less than usual, a call is looked up like any other.
+    """
+
+    def __init__(self, torch: Any) -> None:
+        super().__init__(torch, may_change=False)
+        compiled = getattr(torch._C, "_dynamo", None)
+        self._guards = getattr(getattr(compiled, "guards", None), "TensorGuards", None)
+        self._guarded: dict[bool, tuple[Callable[..., bool], BoundCall]] = {}
+
+    def repeat(self, a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> Any:
+        """As `TorchCalls.repeat`."""
+        guarded = self._guarded.get(out is None)
+        if guarded is not None and c is None:
+            agrees, found = guarded
+            try:
+                same = agrees(a, b) if out is None else agrees(a, b, out)
+                if same and not (a.data_ptr() | b.data_ptr() | (0 if out is None else out.data_ptr())) & 15:
+                    return self._launched(found, a, b, None, out)
+            except TypeError:  # no tensor
+                pass
+        return super().repeat(a, b, c, out, options)
+
+    def _guard(self, arrays: tuple[Any, Any, Any, Any], found: BoundCall) -> None:
+        """Compare later calls with this one, if its operands are aligned as usual."""
+        a, b, c, out = arrays
+        given = [each for each in (a, b, out) if each is not None]
+        if self._guards is None or c is not None or any(each.data_ptr() & 15 for each in given):
+            return
+        guards = self._guards(*given, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+        self._guarded[out is None] = guards.check, found
+
+
 def _key(a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> tuple[Any, ...]:
     """All that a plan may depend on: addresses only as far as they decide alignment."""
     get = _environment.get
     said = (
-        a.__class__, a.shape, a.stride(), a.dtype, a.get_device(), a.data_ptr() & 15, a.is_neg(),
-        b.__class__, b.shape, b.stride(), b.dtype, b.get_device(), b.data_ptr() & 15, b.is_neg(),
+        a.__class__, a.shape, a.stride(), a.dtype, a.get_device(), a.data_ptr() & 15, a.is_neg(), a.requires_grad,
+        b.__class__, b.shape, b.stride(), b.dtype, b.get_device(), b.data_ptr() & 15, b.is_neg(), b.requires_grad,
         options, get(_BACKEND), get(_AUTOTUNE), get(_FOLDER),
     )  # fmt: skip
     if c is None and out is None:
@@ -184,7 +230,15 @@ def _key(a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> tuple[An
 
 
 def _said(x: Any) -> tuple[Any, ...]:
-    return x.__class__, x.shape, x.stride(), x.dtype, x.get_device(), x.data_ptr() & 15, x.is_neg()
+    return (
+        x.__class__, x.shape, x.stride(), x.dtype, x.get_device(), x.data_ptr() & 15, x.is_neg(), x.requires_grad,
+    )  # fmt: skip
+
+
+def _may_change(option: Any) -> bool:
+    """Whether an option is an object whose value may be another one at the next call: an array, a mapping, a list."""
+    array = hasattr(option, "__array__") or hasattr(option, "__cuda_array_interface__")
+    return isinstance(option, dict | list) or (array and not isinstance(option, type | np.generic))
 
 
 _Parts = tuple[Shape, Launch, Callable[[int], DeviceError], tuple[tuple[int, int], ...], bool]

@@ -1,6 +1,7 @@
 """Calls that are bound: what reaches the driver is what the long way hands over, whatever changes between calls."""
 
 import threading
+import timeit
 
 import numpy as np
 import pytest
@@ -252,17 +253,45 @@ def test_threads_hand_over_their_own_operands(gpu, torch):
     assert {each.parameters for each in gpu.launches} == expected
 
 
-def test_a_held_plan_is_bound_too(gpu, torch):
+@pytest.mark.parametrize("guards", [True, False])
+def test_a_held_plan_is_bound_too(gpu, torch, guards):
+    if not guards:
+        del torch._C._dynamo
     a, b, out = (torch.empty((64, 64), torch.bfloat16) for _ in range(3))
     plan = wt.plan(a, b)
     for _ in range(3):
+        a, b, out = (torch.empty((64, 64), torch.bfloat16) for _ in range(3))
         d = plan(a, b)
         check(gpu, gpu.launches[-1], pointers_of(a, b, None, d, 0), torch.stream)
         assert plan(a, b, out=out) is out
         check(gpu, gpu.launches[-1], pointers_of(a, b, None, out, 0), torch.stream)
     assert gpu.prepared == []
+    assert torch.guarded == (6 if guards else 0)
     with pytest.raises(wt.ShapeError, match="this plan is for m, n, k = 64, 64, 64"):
         plan(a, torch.empty((64, 32), torch.bfloat16))
+    with pytest.raises(wt.LayoutError, match="one place"):
+        plan(a, np.ones((64, 64), np.float32))
+    wide = torch.empty((64, 65), torch.bfloat16)
+    with pytest.raises(wt.LayoutError, match="a: this plan is for"):
+        plan(torch.Tensor(wide.array[:, 1:], torch.bfloat16), b)
+    assert len(gpu.launches) == 6
+
+
+def test_a_held_plan_looks_at_addresses_that_its_guard_does_not_know(gpu, torch):
+    memory = torch.empty((4097,), torch.bfloat16)
+
+    def matrix(start):
+        return torch.Tensor(memory.array[start : start + 4096].reshape(64, 64), torch.bfloat16)
+
+    a, b = torch.empty((64, 64), torch.bfloat16), torch.empty((64, 64), torch.bfloat16)
+    plan = wt.plan(a, b)
+    plan(a, b)
+    plan(a, b)
+    with pytest.raises(wt.LayoutError, match="a: this plan is for"):
+        plan(matrix(1), b)
+    torch.Tensor.copy_ = lambda self, other: None
+    plan(a, b, out=b)
+    assert len(gpu.launches) == 2, "b is an operand: the result is made apart"
 
 
 def test_no_more_calls_are_kept_than_said(gpu, torch, monkeypatch):
@@ -272,3 +301,35 @@ def test_no_more_calls_are_kept_than_said(gpu, torch, monkeypatch):
         wt.matmul(a, torch.empty((64, columns), torch.float32))
     [calls] = set(api._calls.values())
     assert len(calls._bound) == 3
+
+
+def work():
+    """Work of plain Python in the order of a call: attributes, a tuple, a dictionary."""
+    known = {}
+    for number in range(100):
+        said = tuple(str(number + place) for place in range(10))
+        known[said] = known.get(said, 0) + len(said)
+    return known
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [("matmul", 0.03), ("matmul, out", 0.05), ("plan, out", 0.035)],
+)
+def test_a_repeated_call_costs_little_python(gpu, torch, monkeypatch, name, most):
+    """As a share of `work`, in the same run: a look at how many times more a call does than it needs to."""
+    gpu.record_nothing(monkeypatch)
+    a, b, out = (torch.empty((64, 64), torch.bfloat16) for _ in range(3))
+    plan = wt.plan(a, b)
+    call = {
+        "matmul": lambda: wt.matmul(a, b),
+        "matmul, out": lambda: wt.matmul(a, b, out=out),
+        "plan, out": lambda: plan(a, b, out=out),
+    }[name]
+    monkeypatch.setattr(torch, "empty", lambda shape, dtype, device: out)
+    api._calls.clear()
+    call()
+    call()
+    rounds = [(timeit.timeit(call, number=200) / 200, timeit.timeit(work, number=4) / 4) for _ in range(25)]
+    ratio = min(mine for mine, _ in rounds) / min(unit for _, unit in rounds)
+    assert ratio <= most, f"{ratio:.4f} of a unit of work; rounds of call and unit in seconds: {rounds}"

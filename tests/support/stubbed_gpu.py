@@ -191,7 +191,7 @@ class StubbedGpu:
     def compile(self, source, arch):
         self.compiled += 1
         entry = f"kernel_{abs(hash((source, arch)))}"
-        return CompiledKernel(entry, arch, b"", b"", Resources(100, 1024, 0, 0, 0), "", "stubbed", key=entry)
+        return CompiledKernel(entry, arch, b"", b"", Resources(100, 0, 0, 0, 0), "", "stubbed", key=entry)
 
     def _launch(self, config, function, parameters, extra):
         words = struct.unpack("<7I4xQQI4x", ctypes.string_at(config, 56))

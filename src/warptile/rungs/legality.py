@@ -6,6 +6,8 @@ earlier ones having passed.
 
 from __future__ import annotations
 
+from typing import Any, overload
+
 from warptile.problem import Problem
 from warptile.rungs.kernel_spec import Config
 
@@ -24,8 +26,12 @@ OUTPUTS_OF_ACCUMULATOR = {
 """Types of C and D that the epilogue can make from each accumulator."""
 
 
-def ceil_div(extent: int, tile: int) -> int:
-    """Tiles of ``tile`` elements that cover ``extent``."""
+@overload
+def ceil_div(extent: int, tile: int) -> int: ...
+@overload
+def ceil_div(extent: Any, tile: Any) -> Any: ...
+def ceil_div(extent: Any, tile: Any) -> Any:
+    """Tiles of ``tile`` elements that cover ``extent``; of arrays, of each element."""
     return -(-extent // tile)
 
 

@@ -9,7 +9,8 @@ from warptile.rungs.kernel_spec import Config
 from warptile.rungs.legality import ceil_div
 from warptile.rungs.rung import Extents
 from warptile.rungs.wgmma import tiles
-from warptile.rungs.wgmma.candidates import Illegal, cluster_tiles, extents_of, fewest, splits_of, stages
+from warptile.rungs.wgmma.candidates import Illegal, cluster_tiles, extents_of, fewest
+from warptile.rungs.wgmma.tile_shapes import splits_of, stages
 
 
 def adapted(

@@ -3,15 +3,25 @@ wgmma/final/config.cuh."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
 from warptile.device import DeviceLimits
 from warptile.problem import Problem
 from warptile.rungs.kernel_spec import Config
-from warptile.rungs.tma import MBARRIER_BYTES
+from warptile.rungs.tma import MAX_BOX, MBARRIER_BYTES
 from warptile.rungs.wgmma import tiles
 from warptile.rungs.wgmma.tiles import ROWS, WARPGROUP
 
 D_POSITION_BYTES = 16
 """Row and column of D that go with each buffer of an epilogue subtile, for the warp that stores it."""
+
+IntArray = NDArray[np.int64]
 
 HELD_REGISTERS = 192
 """Registers of a thread for accumulators and held results of the previous tile: ``HELD_REGISTERS`` in
@@ -19,18 +29,26 @@ tile/wgmma_held_subtiles.cuh."""
 
 
 def consumer_bytes(seen: Problem, config: Config, device: DeviceLimits) -> int:
+    """Shared memory of a consumer warpgroup: `buffer_bytes` of its epilogue subtiles."""
+    return int(buffer_bytes(tiles.EpilogueSubtiles.of(seen, config, device)))
+
+
+def buffer_bytes(subtile: Any) -> Any:
     """Shared memory of a consumer warpgroup: buffers of epilogue subtiles, each with two mbarriers and its position in
-    D, and the mbarrier by which warpgroups take turns."""
-    subtile = tiles.EpilogueSubtiles.of(seen, config, device)
+    D, and the mbarrier by which warpgroups take turns.
+
+    Args:
+        subtile: `tiles.EpilogueSubtiles`, or `SubtileArrays` for many tiles at once.
+    """
     return subtile.buffers * (subtile.bytes + 2 * MBARRIER_BYTES + D_POSITION_BYTES) + MBARRIER_BYTES
 
 
-def rows_per_warpgroup(config: Config) -> int:
-    """Rows of a tile that one consumer warpgroup computes."""
-    return config["BM"] // (1 if config["PINGPONG"] else config["CONSUMERS"])
+def rows_per_warpgroup(config: Mapping[str, Any]) -> Any:
+    """Rows of a tile that one consumer warpgroup computes: all of them with PINGPONG."""
+    return config["BM"] // (1 + (config["CONSUMERS"] - 1) * (config["PINGPONG"] == 0))
 
 
-def accumulator_registers(seen: Problem, config: Config) -> int:
+def accumulator_registers(seen: Problem, config: Mapping[str, Any]) -> Any:
     """Accumulator registers of a thread, with those of the first level of two-level accumulation:
     ``TwoLevelAccumulation``."""
     each = tiles.accumulator_registers(seen, rows_per_warpgroup(config), config["BN"])
@@ -40,11 +58,42 @@ def accumulator_registers(seen: Problem, config: Config) -> int:
 def subtiles(seen: Problem, config: Config, device: DeviceLimits) -> tuple[int, int, int]:
     """Epilogue subtiles of a warpgroup's part of a tile, how many of them can wait in registers for the next tile's
     mainloop, and registers of a thread for each."""
-    subtile = tiles.EpilogueSubtiles.of(seen, config, device)
+    count, held, words = held_subtiles(tiles.EpilogueSubtiles.of(seen, config, device), seen, config)
+    return int(count), int(held), int(words)
+
+
+def held_subtiles(subtile: Any, seen: Problem, config: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+    """As `subtiles`, of `tiles.EpilogueSubtiles`, or of `SubtileArrays` and as many configurations."""
     line, lines = subtile.box
     words = line * lines * subtile.element_bytes // 4 // WARPGROUP
     count = rows_per_warpgroup(config) // ROWS * subtile.count
-    held = min(count, max(HELD_REGISTERS - accumulator_registers(seen, config), 0) // words)
-    if subtile.column_major and line < ROWS and held < count:
-        held = 0  # a thread has no element of half of the subtiles
+    held = np.minimum(count, np.maximum(HELD_REGISTERS - accumulator_registers(seen, config), 0) // words)
+    if subtile.column_major:  # a thread has no element of half of the subtiles
+        held = np.where((line < ROWS) & (held < count), 0, held)
     return count, held, words
+
+
+@dataclass(frozen=True)
+class SubtileArrays:
+    """`tiles.EpilogueSubtiles` of many tiles at once: its properties, an element for each tile."""
+
+    element_bytes: int
+    column_major: bool
+    box: tuple[IntArray, IntArray]
+    bytes: IntArray
+    buffers: IntArray
+    count: IntArray
+
+    @staticmethod
+    def of(element_bytes: int, columns: IntArray, *, column_major: bool, widest: int) -> SubtileArrays:
+        """Of tiles of ``columns``, multiples of 8 up to 256; ``widest`` as in `tiles.EpilogueSubtiles`."""
+        line, lines, size, buffers, count = _by_columns(element_bytes, column_major, widest)[:, columns // 8]
+        return SubtileArrays(element_bytes, column_major, (line, lines), size, buffers, count)
+
+
+@lru_cache(maxsize=64)
+def _by_columns(element_bytes: int, column_major: bool, widest: int) -> IntArray:
+    """Extents of the box, bytes, buffers and number of subtiles for each multiple of 8 columns, from none on."""
+    of = [tiles.EpilogueSubtiles(element_bytes, bn, column_major, widest) for bn in range(8, MAX_BOX + 1, 8)]
+    found = [(0, 0, 0, 0, 0), *((*each.box, each.bytes, each.buffers, each.count) for each in of)]
+    return np.array(found, np.int64).T

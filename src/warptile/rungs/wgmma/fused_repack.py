@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from warptile.launch.workspace import Workspace
 from warptile.problem import Problem
@@ -47,50 +50,65 @@ def fits(
         config: its configuration.
         stores_by_tma: TMA stores D; otherwise these warps are epilogue store warps.
     """
-    if not repacks or not config.get("OVERLAP") or config["CONSUMERS"] != 2 or seen.batch > 1 or not stores_by_tma:
+    return (
+        bool(config.get("OVERLAP", 0))
+        and may_fit(seen, found, repacks, stores_by_tma=stores_by_tma)
+        and bool(schedule_allows(seen, found, repacks, config))
+    )
+
+
+def may_fit(seen: Problem, found: tuple[str, str], repacks: Sequence[Repack], *, stores_by_tma: bool) -> bool:
+    """Whether some configuration does; arguments as of `fits`."""
+    if not repacks or seen.batch > 1 or not stores_by_tma:
         return False
-    if seen.a.dtype.bits != 16 or seen.d.dtype.bits != 16 or seen.d.major != "row" or config["CM"] * config["CN"] > 1:
+    if seen.a.dtype.bits != 16 or seen.d.dtype.bits != 16 or seen.d.major != "row":
         return False
     k_major = dict(zip(found, (seen.a.major == "row", seen.b.major == "col"), strict=True))
     if any(each.transposed or not k_major[each.target] for each in repacks):
         return False
-    if seen.k * seen.a.dtype.bits // 8 < LEAST_LINE_BYTES:
-        return False
-    if waves(seen, config) < LEAST_WAVES:
-        return False
+    return seen.k * seen.a.dtype.bits // 8 >= LEAST_LINE_BYTES
+
+
+def schedule_allows(seen: Problem, found: tuple[str, str], repacks: Sequence[Repack], config: Mapping[str, Any]) -> Any:
+    """Whether this one does: of one configuration, or of an array of each tunable. Where `may_fit`."""
     rows, columns = first_wave(seen, config)
     repacked = {each.target for each in repacks}
     lines = rows * (found[0] in repacked) + columns * (found[1] in repacked)
-    return lines <= MOST_LINES * ctas(seen, config)
+    alone = (config["OVERLAP"] == 1) & (config["CONSUMERS"] == 2) & (config["CM"] * config["CN"] == 1)
+    return alone & (waves(seen, config) >= LEAST_WAVES) & (lines <= MOST_LINES * ctas(seen, config))
 
 
-def _cluster_tiles(seen: Problem, config: Config) -> tuple[int, int]:
+def _cluster_tiles(seen: Problem, config: Mapping[str, Any]) -> tuple[Any, Any]:
     """Tiles of clusters along M and N."""
     return ceil_div(seen.m, config["BM"] * config["CM"]), ceil_div(seen.n, config["BN"] * config["CN"])
 
 
-def _clusters(seen: Problem, config: Config) -> int:
+def _clusters(seen: Problem, config: Mapping[str, Any]) -> Any:
     m, n = _cluster_tiles(seen, config)
-    return min(m * n, max(config["SMS"] // (config["CM"] * config["CN"]), 1))
+    return np.minimum(m * n, np.maximum(config["SMS"] // (config["CM"] * config["CN"]), 1))
 
 
-def ctas(seen: Problem, config: Config) -> int:
+def ctas(seen: Problem, config: Mapping[str, Any]) -> Any:
     """CTAs of the launch."""
     return _clusters(seen, config) * config["CM"] * config["CN"]
 
 
-def first_wave(seen: Problem, config: Config) -> tuple[int, int]:
+def first_wave(seen: Problem, config: Mapping[str, Any]) -> tuple[Any, Any]:
     """Rows and columns of D that the tiles of the first wave reach: ``TileScheduler::wave_extents``."""
     m, n = _cluster_tiles(seen, config)
-    grouped, along = (n, m) if config["ALONG_N"] else (m, n)
-    count, high = _clusters(seen, config), min(config["GROUP"], grouped)
-    groups = ceil_div(count, config["GROUP"] * along)
-    wide, across = along if groups > 1 else ceil_div(count, high), min(groups * config["GROUP"], grouped)
-    rows, columns = (wide, across) if config["ALONG_N"] else (across, wide)
-    return min(rows * config["BM"] * config["CM"], seen.m), min(columns * config["BN"] * config["CN"], seen.n)
+    along_n, group, count = config["ALONG_N"], config["GROUP"], _clusters(seen, config)
+    grouped, along = np.where(along_n, n, m), np.where(along_n, m, n)
+    groups = ceil_div(count, group * along)
+    wide = np.where(groups > 1, along, ceil_div(count, np.minimum(group, grouped)))
+    across = np.minimum(groups * group, grouped)
+    rows, columns = np.where(along_n, wide, across), np.where(along_n, across, wide)
+    return (
+        np.minimum(rows * config["BM"] * config["CM"], seen.m),
+        np.minimum(columns * config["BN"] * config["CN"], seen.n),
+    )
 
 
-def waves(seen: Problem, config: Config) -> int:
+def waves(seen: Problem, config: Mapping[str, Any]) -> Any:
     """Tiles of the CTA that has most of them."""
     m, n = _cluster_tiles(seen, config)
     return ceil_div(m * n, _clusters(seen, config))
@@ -98,5 +116,5 @@ def waves(seen: Problem, config: Config) -> int:
 
 def counters(seen: Problem, config: Config) -> Workspace:
     """The counters of all slices."""
-    counted = min(waves(seen, config), MOST_WAVES)
+    counted = min(int(waves(seen, config)), MOST_WAVES)
     return Workspace(SLICES, 4 * counted * ceil_div(seen.k * seen.a.dtype.bits // 8, SLICE_BYTES), zero=True)

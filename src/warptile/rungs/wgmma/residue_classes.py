@@ -9,7 +9,9 @@ row of D are stored one by one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from warptile.problem import MAX_ALIGNMENT_BYTES, Problem
 from warptile.rungs.kernel_spec import Config
@@ -41,23 +43,44 @@ def stores_by_tma(seen: Problem, config: Config) -> bool:
 
 def by_residue_class(seen: Problem, config: Config) -> bool:
     """Whether the matrices of the batch that the kernel computes are residue classes of rows of one D."""
+    return may_be_residue_classes(seen) and bool(schedule_allows(config))
+
+
+def schedule_allows(config: Mapping[str, Any]) -> Any:
+    """Whether the schedule takes residue classes: of one configuration, or of an array of each tunable."""
+    plain = (config["OVERLAP"] == 0) & (config["STREAM"] == 0) & (config["SPLITS"] <= 1)
+    return plain & (config["CM"] * config["CN"] <= MOST_CTAS)
+
+
+def few_spare_rows(rows: int, config: Mapping[str, Any]) -> Any:
+    """Whether tiles hardly reach beyond the ``rows`` of a residue class: of one configuration, or of arrays."""
+    tile = config["BM"] * config["CM"]
+    return ceil_div(rows, tile) * tile - rows <= MOST_SPARE_ROWS * rows
+
+
+def may_be_residue_classes(seen: Problem) -> bool:
+    """Whether the matrices of a batch are residue classes of rows of one D that some schedule takes as such."""
     if seen.batch != RESIDUE_CLASSES or d_is_aligned(seen):
         return False
     if seen.d.leading_dimension != RESIDUE_CLASSES * seen.d.batch_stride:
         return False
     if seen.b.batch_stride or seen.b.major != "col" or seen.c is not None or not seen.k or seen.n < LEAST_COLUMNS:
         return False
-    if config["OVERLAP"] or config["STREAM"] or config["SPLITS"] > 1 or config["CM"] * config["CN"] > MOST_CTAS:
-        return False
     return seen.d.major == "row" and seen.d.dtype.bits in (16, 32)
 
 
 def split_by_residue_class(seen: Problem, config: Config) -> Problem:
     """The GEMM as a batch of residue classes of rows; unchanged where the kernel cannot do that or gains nothing."""
-    if "SPLITS" not in config or seen.batch > 1 or seen.m % RESIDUE_CLASSES or d_is_aligned(seen):
-        return seen
+    batch = residue_classes_of(seen) if "SPLITS" in config else None
+    return batch if batch is not None and schedule_allows(config) and few_spare_rows(batch.m, config) else seen
+
+
+def residue_classes_of(seen: Problem) -> Problem | None:
+    """The GEMM as a batch of residue classes of rows, or None where no schedule takes it so."""
+    if seen.batch > 1 or seen.m % RESIDUE_CLASSES or d_is_aligned(seen):
+        return None
     if seen.a.major != "row" or seen.a.alignment_bytes < MAX_ALIGNMENT_BYTES:
-        return seen
+        return None
     a, d, rows = seen.a, seen.d, seen.m // RESIDUE_CLASSES
     batch = replace(
         seen,
@@ -66,11 +89,14 @@ def split_by_residue_class(seen: Problem, config: Config) -> Problem:
         d=replace(d, leading_dimension=RESIDUE_CLASSES * d.leading_dimension, batch_stride=d.leading_dimension),
         batch=RESIDUE_CLASSES,
     )
-    tile = config["BM"] * config["CM"]
-    spare_rows = ceil_div(rows, tile) * tile - rows
-    return batch if by_residue_class(batch, config) and spare_rows <= MOST_SPARE_ROWS * rows else seen
+    return batch if may_be_residue_classes(batch) else None
 
 
 def columns(seen: Problem, config: Config) -> int:
     """Columns that tiles cover: those of D and, by residue class, those before the first one of each matrix."""
-    return seen.n + (MAX_ALIGNMENT_BYTES * 8 // seen.d.dtype.bits - 1 if by_residue_class(seen, config) else 0)
+    return seen.n + (columns_before(seen) if by_residue_class(seen, config) else 0)
+
+
+def columns_before(seen: Problem) -> int:
+    """Most columns by which tiles start before the first one of a residue class."""
+    return MAX_ALIGNMENT_BYTES * 8 // seen.d.dtype.bits - 1

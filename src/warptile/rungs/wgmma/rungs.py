@@ -133,7 +133,7 @@ class WgmmaRung(Rung):
         """Registers of a thread for accumulators, and for what else it keeps beside them."""
         rows = config["BM"] // self.parts
         metadata = METADATA_REGISTERS * rows // ROWS if self.sparse else 0
-        return accumulator_registers(seen, rows, config["BN"]) + metadata
+        return int(accumulator_registers(seen, rows, config["BN"])) + metadata
 
     def _with_cluster(self, config: Config) -> Config:
         """The configuration with the cluster in it, as maps of operands need it."""
@@ -141,7 +141,7 @@ class WgmmaRung(Rung):
 
     def _shared_bytes(self, seen: Problem, config: Config, device: DeviceLimits) -> int:
         """Shared memory of a CTA."""
-        each = stage_bytes(seen, config)
+        each = int(stage_bytes(seen, config))
         if not self.producer:
             return each + MBARRIER_BYTES
         panels = tiles.EpilogueSubtiles.of(seen, config, device)

@@ -16,8 +16,10 @@ from warptile.rungs.kernel_spec import Config
 from warptile.rungs.legality import ceil_div
 from warptile.rungs.wgmma import candidates as choice
 from warptile.rungs.wgmma import tiles
-from warptile.rungs.wgmma.candidates import Illegal, fitted, made, pool, schedules, split, splits_of
+from warptile.rungs.wgmma.candidates import Illegal, fitted, made, schedules, split
 from warptile.rungs.wgmma.cost import estimate_us
+from warptile.rungs.wgmma.pool import pool
+from warptile.rungs.wgmma.tile_shapes import SINGLE, SQUARE_GROUP, columns_of_full_waves, splits_of, stages
 from warptile.rungs.wgmma.tiles import ROW_BYTES, view
 
 MOST = 18
@@ -103,7 +105,7 @@ def _for_large(problem: Problem, device: DeviceLimits) -> Iterator[Config]:
     wide = tile(128, 256, OVERLAP=1)
     pairs = tile(128, 256, OVERLAP=1, CM=2)
     yield from (wide, pairs, tile(128, 256, OVERLAP=1, CN=2))
-    square = {**wide, "GROUP": choice.SQUARE_GROUP}
+    square = {**wide, "GROUP": SQUARE_GROUP}
     if tiles.view(problem, square).fused_repacks:
         yield square
     yield {**pairs, "SMS": device.sms}
@@ -135,12 +137,12 @@ def _few_rows(problem: Problem, device: DeviceLimits) -> Iterator[Config]:
     if not SWAPPED_ALONE < problem.m <= SMALL:
         return
     pairs = ceil_div(problem.m, 64)
-    even = choice.columns_of_full_waves(problem, 64, device=device)
+    even = columns_of_full_waves(problem, 64, device=device)
     for bn in [each for each in even if each <= WIDE][:1] or even[:1]:
         for rows in (1, 2) if bn <= 128 else (1,):
             yield fitted(problem, {**made(problem, 64, bn, 1, 0, ROW_BYTES * rows, device), "CM": pairs}, device)
     if problem.m > 64:
-        for columns in choice.columns_of_full_waves(problem, 128, device=device)[:1]:
+        for columns in columns_of_full_waves(problem, 128, device=device)[:1]:
             yield split(made(problem, 128, 2 * columns, 2, 0, ROW_BYTES, device), 2, device)
         if ceil_div(problem.n, 128) * 2 <= device.sms:
             yield split(made(problem, 128, 128, 2, 1, ROW_BYTES, device), 2, device)
@@ -154,18 +156,18 @@ def _two_ctas_per_sm(problem: Problem, device: DeviceLimits) -> Iterator[Config]
         return
     for rows in (1, 2):
         config = made(problem, 64, _covering(problem), 1, 1, ROW_BYTES * rows, device)
-        yield {**config, "STAGES": choice.stages(view(problem, config).problem, config, device, 2), "SMS": count}
+        yield {**config, "STAGES": stages(view(problem, config).problem, config, device, 2), "SMS": count}
 
 
 def _covering(problem: Problem) -> int:
     """BN of the narrowest tile with swapped operands that covers all rows; zero where none does."""
-    return min((bn for bn in choice.SINGLE if bn >= problem.m), default=0)
+    return min((bn for bn in SINGLE if bn >= problem.m), default=0)
 
 
 def _pingpong_swapped(problem: Problem, device: DeviceLimits) -> Iterator[Config]:
     """Ping-pong with swapped operands and tiles that fill the last wave: often the best for two or three waves."""
     if min(problem.m, problem.n) > SMALL:
-        for bn in choice.columns_of_full_waves(problem, 128, swap=1, device=device):
+        for bn in columns_of_full_waves(problem, 128, swap=1, device=device):
             yield fitted(problem, {**made(problem, 128, bn, 2, 1, ROW_BYTES, device), "PINGPONG": 1}, device)
 
 

@@ -6,7 +6,11 @@ Whatever the type, rows of a stage have 128 bytes, swizzled by TMA, and an MMA-K
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
 
 from warptile.device import DeviceLimits
 from warptile.isa import wgmma
@@ -103,14 +107,22 @@ def is_aligned(problem: Problem) -> bool:
 def takes_unaligned_a(seen: Problem, config: Config) -> bool:
     """Whether a misaligned A is loaded through registers instead of repacked, which only wgmma-final does: K-major A of
     16 bits, few columns of D, and a basic or split-K schedule."""
+    return "SPLITS" in config and may_take_unaligned_a(seen) and bool(loads_rows_of_a(seen.n, config))
+
+
+def may_take_unaligned_a(seen: Problem) -> bool:
+    """Whether some configuration loads a misaligned A through registers."""
     a = seen.a
     if a.alignment_bytes == MAX_ALIGNMENT_BYTES or a.dtype.bits != 16 or a.sparse or not k_major(a, is_a=True):
         return False
-    if seen.batch > 1 or not seen.k or "SPLITS" not in config:
-        return False
-    if seen.n > max(FEW_COLUMNS, config["BN"]) and seen.n != 2 * config["BN"]:
-        return False
-    return config["CM"] * config["CN"] == 1 and not (config["OVERLAP"] or config["PINGPONG"] or config["STREAM"])
+    return seen.batch == 1 and seen.k > 0
+
+
+def loads_rows_of_a(columns: Any, config: Mapping[str, Any]) -> Any:
+    """Whether this one does, for D of so many columns: of one configuration, or of an array of each tunable."""
+    few = (columns <= np.maximum(FEW_COLUMNS, config["BN"])) | (columns == 2 * config["BN"])
+    overlaps = config["OVERLAP"] + config["PINGPONG"] + config["STREAM"]
+    return few & (config["CM"] * config["CN"] == 1) & (overlaps == 0)
 
 
 def view(problem: Problem, config: Config) -> View:
@@ -184,19 +196,24 @@ class SmemTile:
         return -(-(self.k_units if self.k_major else self.extent) // self.row_units) * self.lines * ROW_BYTES
 
 
-def smem_tiles(seen: Problem, config: Config) -> tuple[SmemTile, SmemTile]:
-    """A's and B's parts of a stage, for the problem as the kernel sees it."""
+def smem_tiles(
+    seen: Problem, config: Mapping[str, Any], *, unaligned_a: bool | None = None
+) -> tuple[SmemTile, SmemTile]:
+    """A's and B's parts of a stage, for the problem as the kernel sees it; of one configuration or, with
+    ``unaligned_a``, of an array of each tunable."""
+    unaligned = takes_unaligned_a(seen, config) if unaligned_a is None else unaligned_a
     units, each = config["BK"] // elements_per_unit(seen), unit_bytes(seen)
     stored = units // 2 if seen.a.sparse else units
     return (
-        SmemTile(config["BM"], stored, each, k_major(seen.a, is_a=True), takes_unaligned_a(seen, config)),
+        SmemTile(config["BM"], stored, each, k_major(seen.a, is_a=True), unaligned),
         SmemTile(config["BN"], units, each, k_major(seen.b, is_a=False)),
     )
 
 
-def stage_bytes(seen: Problem, config: Config) -> int:
-    """Bytes of a stage: ``WgmmaStage``."""
-    return sum(each.bytes for each in smem_tiles(seen, config))
+def stage_bytes(seen: Problem, config: Mapping[str, Any], *, unaligned_a: bool | None = None) -> Any:
+    """Bytes of a stage: ``WgmmaStage``. Arrays as in `smem_tiles`."""
+    part_a, part_b = smem_tiles(seen, config, unaligned_a=unaligned_a)
+    return part_a.bytes + part_b.bytes
 
 
 @dataclass(frozen=True)
@@ -391,7 +408,7 @@ def shared_reason(needed: int) -> str | None:
     return None
 
 
-def accumulator_registers(problem: Problem, rows: int, columns: int) -> int:
+def accumulator_registers(problem: Problem, rows: Any, columns: Any) -> Any:
     """Accumulator registers of a thread for ``rows`` x ``columns`` elements of a warpgroup."""
     return rows * columns * problem.accumulator.bits // 32 // WARPGROUP
 
@@ -403,11 +420,28 @@ def cluster_k(seen: Problem, config: Config, device: DeviceLimits) -> int:
     splits = config.get("SPLITS", 1)
     if splits == 1:
         return 1
-    bm, bn, each = config["BM"], config["BN"], config["CM"] * config["CN"] * splits
-    tiles = ceil_div(seen.m, bm * config["CM"]) * ceil_div(seen.n, bn * config["CN"]) * seen.batch
-    fits = bm * bn * seen.accumulator.bits // 8 <= config["STAGES"] * stage_bytes(seen, config)
-    resident = device.co_resident_ctas(each) if each <= MAX_CLUSTER_CTAS else 0
-    return splits if tiles * each <= resident and bn % (8 * splits) == 0 and fits else 1
+    tiles = ceil_div(seen.m, config["BM"] * config["CM"]) * ceil_div(seen.n, config["BN"] * config["CN"]) * seen.batch
+    return splits if reduces_in_cluster(seen, config, tiles, stage_bytes(seen, config), device) else 1
+
+
+def reduces_in_cluster(
+    seen: Problem, config: Mapping[str, Any], count: Any, each_stage_bytes: Any, device: DeviceLimits
+) -> Any:
+    """Whether the CTAs that split K of a tile form a cluster: of one configuration, or of an array of each tunable.
+
+    Args:
+        seen: the type of its accumulators is read.
+        config: configurations.
+        count: tiles of the GEMM, those of a cluster without the splits counted as one.
+        each_stage_bytes: bytes of a stage.
+        device: where it runs.
+    """
+    bm, bn, splits = config["BM"], config["BN"], config["SPLITS"]
+    each = config["CM"] * config["CN"] * splits
+    fits = bm * bn * seen.accumulator.bits // 8 <= config["STAGES"] * each_stage_bytes
+    resident = np.array([0, *map(device.co_resident_ctas, range(1, MAX_CLUSTER_CTAS + 1)), 0])
+    most = resident[np.minimum(each, MAX_CLUSTER_CTAS + 1)]
+    return (count * each <= most) & (bn % (8 * splits) == 0) & fits
 
 
 def shared_bytes(stages: int, each: int, output: int) -> int:

@@ -1,0 +1,92 @@
+"""Which tiles of wgmma-final are worth a look for a problem, how many stages fit, and how K may be split."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from warptile.device import DeviceLimits
+from warptile.problem import Problem
+from warptile.rungs.kernel_spec import Config
+from warptile.rungs.legality import ceil_div
+from warptile.rungs.tma import MAX_BOX, MBARRIER_BYTES
+from warptile.rungs.wgmma import epilogue, tiles
+
+MOST_ROWS, MOST_ROWS_BYTES = 4, 64 * 128
+"""Most rows of 128 bytes that a stage holds along K, and most elements of a tile for which it holds more than one."""
+
+FEWEST_STAGES = 3
+"""Least stages. With two, a stage is released only while the next one's MMAs run: 0.72 of the speed of four (H200)."""
+
+COOPERATIVE = (
+    (128, 256), (256, 128), (128, 240), (128, 224), (128, 208), (128, 192), (128, 176), (128, 160),
+    (128, 144), (128, 128), (128, 112), (128, 96), (128, 64), (256, 192), (256, 160),
+)  # fmt: skip
+"""Tiles of two warpgroups."""
+
+SINGLE = (256, 192, 160, 128, 96, 64, 48, 32, 24, 16, 8)
+"""BN of tiles of one consumer warpgroup, whose BM is 64."""
+
+MOST_SWAPPED = 128
+"""Most columns (rows of D) of tiles of two warpgroups with swapped operands."""
+
+FULL_WAVES = (1, 2, 3)
+"""Numbers of waves for which tiles are sized to fill the last one."""
+
+SPLITS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
+"""Numbers of splits of K, in addition to the most that the SMs allow."""
+
+SQUARE_GROUP = 16
+"""GROUP with which the first wave, of 128 tiles of 128 x 256, covers a square of D, so that it loads least."""
+
+MOST_STAGES = 12
+SHARED_BYTES, RESERVED_BYTES = 227 * 1024, 1024
+"""Shared memory of a CTA that is alone on its SM, and what the system reserves for each CTA."""
+
+Shape = tuple[int, int, int, int]
+"""BM, BN, CONSUMERS, SWAP."""
+
+
+def stages(seen: Problem, config: Config, device: DeviceLimits, ctas_per_sm: int = 1) -> int:
+    """The most stages that fit, up to `MOST_STAGES`, with ``ctas_per_sm`` CTAs on an SM."""
+    output = config["CONSUMERS"] * epilogue.consumer_bytes(seen, config, device)
+    return int(stages_beside(output, tiles.stage_bytes(seen, config), ctas_per_sm))
+
+
+def stages_beside(output_bytes: Any, stage_bytes: Any, ctas_per_sm: int = 1) -> Any:
+    """The most stages that fit beside epilogue buffers: of one configuration, or of an array of each."""
+    each = (SHARED_BYTES + RESERVED_BYTES) // ctas_per_sm - RESERVED_BYTES
+    return np.minimum((each - output_bytes - 2 * MOST_STAGES * MBARRIER_BYTES) // stage_bytes, MOST_STAGES)
+
+
+def shapes(problem: Problem, device: DeviceLimits) -> tuple[Shape, ...]:
+    """All tiles, each once. Those sized to fill the last wave come first with swapped operands: whatever their columns,
+    they store D in whole lines of 128 bytes, which saves 2 to 6 % of a GEMM of one or two waves (H200)."""
+    found = [(128, bn, 2, 1) for bn in columns_of_full_waves(problem, 128, swap=1, device=device)]
+    found += [(bm, bn, 2, 0) for bm, bn in COOPERATIVE]
+    for swap in (0, 1):
+        for bn in SINGLE:
+            found.append((64, bn, 1, swap))
+            if swap and bn <= MOST_SWAPPED:
+                found.append((128, bn, 2, swap))
+    found += [(bm, bn, bm // 64, 0) for bm in (64, 128) for bn in columns_of_full_waves(problem, bm, device=device)]
+    return tuple(dict.fromkeys(found))
+
+
+def columns_of_full_waves(problem: Problem, bm: int, swap: int = 0, *, device: DeviceLimits) -> list[int]:
+    """BN of tiles of BM rows that leave the fewest SMs idle in the last wave, for one, two and three waves: 80 for
+    10240 columns (128 tiles), 104 for 1280 x 1280 (130), 168 for 2304 x 2304 (252). Only those up to `MAX_BOX`;
+    with ``swap`` for swapped operands."""
+    rows, columns_of_d = (problem.n, problem.m) if swap else (problem.m, problem.n)
+    down = ceil_div(rows, bm) * problem.batch
+    across = (device.sms * waves // down for waves in FULL_WAVES)
+    columns = (8 * ceil_div(columns_of_d, 8 * each) for each in across if each)
+    return [each for each in columns if each <= MAX_BOX]
+
+
+def splits_of(count: int, k_tiles: int, device: DeviceLimits) -> list[int]:
+    """Numbers of splits of K for ``count`` tiles, from one on, each with fewer K tiles a split than the one before."""
+    most = min(device.sms // max(count, 1), k_tiles)
+    parts = (each for each in (most, *SPLITS) if 1 < each <= most)
+    return sorted({1, *(ceil_div(k_tiles, ceil_div(k_tiles, each)) for each in parts)})

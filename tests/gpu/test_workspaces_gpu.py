@@ -17,7 +17,6 @@ from warptile.device import usual
 from warptile.gpu import driver
 from warptile.gpu.workspaces import Workspaces, of_stream
 from warptile.launch.workspace import Workspace
-from warptile.planning.cost_bounds import predict
 from warptile.planning.plan import Plan
 from warptile.runtime import execute
 from warptile.runtime.execute import GpuBackend
@@ -53,7 +52,7 @@ def toy_sources():
 
 def toy_plan(problem, arch):
     config = TOY.default_config(problem)
-    return Plan(problem, TOY, config, predict(TOY, problem, config), device=usual(arch))
+    return Plan(problem, TOY, config, device=usual(arch))
 
 
 class Matrix:

@@ -44,19 +44,27 @@ class Plan:
         problem: what is computed.
         rung: the kernel.
         config: its tunables.
-        prediction: predicted time and what bounds it, on the reference GPU.
-        rejected: what was not taken, as (rung or configuration, reason).
-        origin: where the configuration comes from.
+        origin: where the configuration comes from: ``"given"``, ``"predicted"``, or the words of a tuned one.
         device: the GPU that it was made for, or the part of it that the launch may occupy.
+        asked: name of the rung that was asked for, or None.
     """
 
     problem: Problem
     rung: Rung
     config: Config
-    prediction: Prediction
-    rejected: tuple[tuple[str, str], ...] = ()
     origin: str = "predicted"
     device: DeviceLimits = REFERENCE
+    asked: str | None = None
+
+    @cached_property
+    def prediction(self) -> Prediction:
+        """Predicted time and what bounds it."""
+        return cost((self.rung, self.config), self.problem, self.device)
+
+    @cached_property
+    def rejected(self) -> tuple[tuple[str, str], ...]:
+        """What was not taken, as (rung or configuration, reason): worked out when it is asked for."""
+        return () if self.origin == "given" else tuple(_rejected(self.problem, self.asked, self.device))
 
     @property
     def arch(self) -> str:
@@ -147,31 +155,66 @@ def make_plan(
     config = tunables(config, rung)
     limits = device or usual_device(arch)
     limits = limits if max_sms is None else limits.occupying(whole_number(max_sms, "max_sms"))
-    taken = [each for each in RUNGS.values() if each.sparse == problem.a.sparse and each.automatic]
-    rungs = tuple(taken)[::-1] if rung is None else (rung_named(rung),)
-    rejected: list[tuple[str, str]] = []
-    for each in rungs:
-        choices: tuple[Choice, ...] = ((each, config),) if config is not None else candidates(each, problem, limits)
-        legal, refused = split_by_legality(choices, problem, limits)
-        if not legal and config is not None:
-            raise _refused_config(each, problem, config, limits, refused[0][1])
-        if not legal:
-            rejected.append((each.name, _common_reason(refused)))
-            continue
-        costs = [cost(choice, problem, limits) for choice in legal]
-        best = choose(costs, keep_first=(each.estimates or rung is not None) and legal[0] == choices[0])
-        rejected += refused
-        rejected += [
-            (_label(choice), f"predicted {costs[i].time_ms:.4g} ms, against {costs[best].time_ms:.4g} ms")
-            for i, choice in enumerate(legal)
-            if i != best
-        ]
-        origin = "given" if config is not None else "predicted"
-        return Plan(problem, *legal[best], costs[best], tuple(rejected), origin, limits)
+    if config is not None:
+        given = rung_named(str(rung))
+        reason = illegal(given, problem, config, limits)
+        if reason is not None:
+            raise _refused_config(given, problem, config, limits, reason)
+        return Plan(problem, given, config, "given", limits, rung)
+    for each in _rungs_for(problem, rung):
+        own = each.default_config(problem, limits)
+        if _keeps_default(each, rung) and illegal(each, problem, own, limits) is None:
+            return Plan(problem, each, own, "predicted", limits, rung)
+        legal, _, best = _compared(each, problem, rung, limits)
+        if legal:
+            return Plan(problem, *legal[best], "predicted", limits, rung)
+    reasons = _rejected(problem, rung, limits)
     if rung is not None:
-        raise UnsupportedError(f"rung {rung!r} does not take this problem on {limits.arch}: {rejected[0][1]}")
-    reasons = "; ".join(f"{name}: {reason}" for name, reason in rejected)
-    raise UnsupportedError(f"no rung takes this problem on {limits.arch}. {reasons}")
+        raise UnsupportedError(f"rung {rung!r} does not take this problem on {limits.arch}: {reasons[0][1]}")
+    listed = "; ".join(f"{name}: {reason}" for name, reason in reasons)
+    raise UnsupportedError(f"no rung takes this problem on {limits.arch}. {listed}")
+
+
+def _rungs_for(problem: Problem, asked: str | None) -> tuple[Rung, ...]:
+    """The rung that was asked for, or all that a plan may take, from the top of the ladder down."""
+    if asked is not None:
+        return (rung_named(asked),)
+    return tuple(each for each in RUNGS.values() if each.sparse == problem.a.sparse and each.automatic)[::-1]
+
+
+def _keeps_default(rung: Rung, asked: str | None) -> bool:
+    """Whether the default configuration is taken wherever it is legal: of a rung that was asked for, and of one whose
+    default is its own best prediction."""
+    return rung.estimates or asked is not None
+
+
+def _compared(
+    rung: Rung, problem: Problem, asked: str | None, device: DeviceLimits
+) -> tuple[list[Choice], list[tuple[str, str]], int]:
+    """The legal ones of a rung's candidates, the others as (configuration, reason), and which one to take."""
+    choices = candidates(rung, problem, device)
+    legal, refused = split_by_legality(choices, problem, device)
+    if not legal:
+        return [], refused, 0
+    keep_first = _keeps_default(rung, asked) and legal[0] == choices[0]
+    return legal, refused, choose([cost(each, problem, device) for each in legal], keep_first=keep_first)
+
+
+def _rejected(problem: Problem, asked: str | None, device: DeviceLimits) -> list[tuple[str, str]]:
+    """What a plan does not take, as (rung or configuration, reason)."""
+    found: list[tuple[str, str]] = []
+    for rung in _rungs_for(problem, asked):
+        legal, refused, best = _compared(rung, problem, asked, device)
+        if legal:
+            costs = [cost(each, problem, device) for each in legal]
+            slower = [
+                (_label(each), f"predicted {costs[i].time_ms:.4g} ms, against {costs[best].time_ms:.4g} ms")
+                for i, each in enumerate(legal)
+                if i != best
+            ]
+            return [*found, *refused, *slower]
+        found.append((rung.name, _common_reason(refused)))
+    return found
 
 
 def _refused_config(rung: Rung, problem: Problem, config: Config, device: DeviceLimits, reason: str) -> WarptileError:

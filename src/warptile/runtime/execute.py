@@ -111,7 +111,7 @@ def _planned(
     if found is None:
         return plan
     made = make_plan(problem, rung=plan.rung.name, config=found.config, device=device)
-    return replace(made, rejected=plan.rejected, origin=found.origin)
+    return replace(made, origin=found.origin, asked=rung)
 
 
 def compiled(plan: Plan | Addend) -> CompiledKernel:

@@ -13,7 +13,7 @@ from warptile.errors import DirtyWorkspace, UninitializedRead
 from warptile.launch.params import Params, Pointer, Scalar
 from warptile.launch.tensor_map import TensorMap
 from warptile.launch.workspace import Workspace
-from warptile.planning.cost_bounds import Prediction, predict
+from warptile.planning.cost_bounds import predict
 from warptile.planning.plan import Plan, illegal, make_plan
 from warptile.problem import Problem
 from warptile.rungs import rung
@@ -29,7 +29,7 @@ def problem(m=193, n=161, k=97, element="float16", **kwargs):
 
 
 def planned(base, given):
-    return Plan(given, base, base.default_config(given), Prediction(1.0, "dram", 1.0, "H200"))
+    return Plan(given, base, base.default_config(given))
 
 
 BASE = rung("simt-naive")
@@ -118,7 +118,7 @@ def toy(monkeypatch):
     def run(bug=0, given=None, schedule="latest", alpha=1.0, rung=TOY):
         given = given or toy_problem()
         config = {**TOY.default_config(given), "BUG": bug}
-        plan = Plan(given, rung, config, predict(rung, given, config))
+        plan = Plan(given, rung, config)
         draw = np.random.default_rng(5).integers
         buffers = {
             "A": draw(-4, 5, (given.m, given.k)).astype(np.float16),

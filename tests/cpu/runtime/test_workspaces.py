@@ -14,7 +14,6 @@ from warptile.dtypes import DTYPES
 from warptile.gpu import driver, workspaces
 from warptile.gpu.workspaces import Workspaces
 from warptile.launch.workspace import Workspace
-from warptile.planning.cost_bounds import predict
 from warptile.planning.plan import Plan
 from warptile.problem import Problem
 from warptile.runtime import execute
@@ -35,7 +34,7 @@ def gpu(monkeypatch):
 
 def planned(given=GIVEN):
     config = REPACKING.default_config(given)
-    return Plan(given, REPACKING, config, predict(REPACKING, given, config))
+    return Plan(given, REPACKING, config)
 
 
 def test_memory_is_kept_until_more_is_needed(gpu):

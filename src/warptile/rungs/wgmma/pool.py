@@ -376,7 +376,7 @@ class _Unaligned:
         self._repacks = [view.repacks or view.fused_repacks for view in self._views]
 
     def applicable(self, rows: ConfigColumns) -> ConfigColumns:
-        """Those in which a misaligned A is loaded as the kernel does there; and others with square groups of tiles, where
+        """Those in which a misaligned A is loaded as the kernel does there; and others in square groups of tiles, where
         these let operands be repacked by the GEMM itself."""
         config = rows.config
         basic = {**config, "OVERLAP": np.zeros_like(rows["OVERLAP"])}

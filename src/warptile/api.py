@@ -28,7 +28,7 @@ from warptile.planning.plan import Plan, illegal, takes_column_major_a
 from warptile.problem import Operand, Problem
 from warptile.rungs import rung as rung_named
 from warptile.rungs.kernel_spec import scale_value
-from warptile.runtime.execute import Backend, GpuBackend, choose_backend, planned
+from warptile.runtime.execute import Backend, GpuBackend, choose_backend, find_planned, planned
 
 if TYPE_CHECKING:
     from warptile.runtime.bound_call import TorchCalls
@@ -333,13 +333,17 @@ def _planned(product: Product, call: _Call) -> tuple[Plan | Addend | Nothing, st
     if not product.reads_operands:
         return Addend(problem, call.backend.device.occupying(call.max_sms)), apart
     made = partial(planned, backend=call.backend, rung=call.rung, config=call.config, max_sms=call.max_sms)
-    try:
+    if apart is not None:
         return made(problem), apart
-    except UnsupportedError as error:
-        if problem is product.problem:
-            raise
-        single = made(product.problem)
-        return single, illegal(single.rung, problem, single.config, single.device) or str(error)
+    try:
+        found = find_planned(problem, call.backend, rung=call.rung, config=call.config, max_sms=call.max_sms)
+    except UnsupportedError:  # the configuration that was given takes no batch, or nothing
+        found = None
+    if found is not None:
+        return found, None
+    single = made(product.problem)
+    reason = illegal(single.rung, problem, single.config, single.device)
+    return single, reason or f"{single.rung.name} takes one matrix at a time"
 
 
 _calls: dict[type, TorchCalls] = {}

@@ -150,29 +150,46 @@ def make_plan(
         ArgumentError: max_sms below 1, or a configuration without its rung or with other names than the rung's.
         ArgumentTypeError: no whole number, or no mapping from names to whole numbers.
     """
-    if problem.m == 0 or problem.n == 0:
-        raise ShapeError(f"D is {problem.m} x {problem.n}: there is nothing to launch; return the empty D")
-    config = tunables(config, rung)
     limits = device or usual_device(arch)
     limits = limits if max_sms is None else limits.occupying(whole_number(max_sms, "max_sms"))
-    if config is not None:
-        given = rung_named(str(rung))
-        reason = illegal(given, problem, config, limits)
-        if reason is not None:
-            raise _refused_config(given, problem, config, limits, reason)
-        return Plan(problem, given, config, "given", limits, rung)
-    for each in _rungs_for(problem, rung):
-        own = each.default_config(problem, limits)
-        if _keeps_default(each, rung) and illegal(each, problem, own, limits) is None:
-            return Plan(problem, each, own, "predicted", limits, rung)
-        legal, _, best = _compared(each, problem, rung, limits)
-        if legal:
-            return Plan(problem, *legal[best], "predicted", limits, rung)
+    found = find_plan(problem, rung=rung, config=config, device=limits)
+    if found is not None:
+        return found
     reasons = _rejected(problem, rung, limits)
     if rung is not None:
         raise UnsupportedError(f"rung {rung!r} does not take this problem on {limits.arch}: {reasons[0][1]}")
     listed = "; ".join(f"{name}: {reason}" for name, reason in reasons)
     raise UnsupportedError(f"no rung takes this problem on {limits.arch}. {listed}")
+
+
+def find_plan(
+    problem: Problem, *, rung: str | None = None, config: Config | None = None, device: DeviceLimits
+) -> Plan | None:
+    """As `make_plan`; None where no rung takes the problem, without working out why.
+
+    Raises:
+        ShapeError, ArgumentError, ArgumentTypeError: as `make_plan`.
+        UnsupportedError: no such rung or architecture, or the configuration that was given is not legal.
+    """
+    if problem.m == 0 or problem.n == 0:
+        raise ShapeError(f"D is {problem.m} x {problem.n}: there is nothing to launch; return the empty D")
+    config = tunables(config, rung)
+    if config is not None:
+        given = rung_named(str(rung))
+        reason = illegal(given, problem, config, device)
+        if reason is not None:
+            raise _refused_config(given, problem, config, device, reason)
+        return Plan(problem, given, config, "given", device, rung)
+    for each in _rungs_for(problem, rung):
+        if problem.a.dtype.name not in each.dtypes or (problem.batch > 1 and not each.batches):
+            continue
+        own = each.default_config(problem, device)
+        if _keeps_default(each, rung) and illegal(each, problem, own, device) is None:
+            return Plan(problem, each, own, "predicted", device, rung)
+        legal, _, best = _compared(each, problem, rung, device)
+        if legal:
+            return Plan(problem, *legal[best], "predicted", device, rung)
+    return None
 
 
 def _rungs_for(problem: Problem, asked: str | None) -> tuple[Rung, ...]:

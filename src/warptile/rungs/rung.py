@@ -34,6 +34,7 @@ class Rung(ABC):
         estimates: its `estimate_us` is fitted to measurements and ranks its configurations.
         automatic: a plan may take it where no rung is named.
         persistent: a launch has no more CTAs than SMs, however many tiles D has.
+        batches: one launch takes a batch of matrices.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Rung(ABC):
     mechanism: Mechanism = Mechanism()
     estimates: bool = False
     persistent: bool = False
+    batches: bool = False
     automatic: bool = True
 
     @property

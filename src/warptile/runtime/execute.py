@@ -27,7 +27,7 @@ from warptile.launch.access import NOTHING, Access, Rows
 from warptile.launch.spec import LaunchSpec
 from warptile.planning import tuned_table
 from warptile.planning.addend import Addend
-from warptile.planning.plan import Plan, make_plan
+from warptile.planning.plan import Plan, find_plan, make_plan
 from warptile.problem import Problem
 from warptile.rungs import repack
 from warptile.rungs.repack import Repack
@@ -81,13 +81,23 @@ def planned(
     Raises:
         UnsupportedError: as `warptile.planning.plan.make_plan`.
     """
+    plan = find_planned(problem, backend, rung=rung, config=config, max_sms=max_sms)
+    return plan or make_plan(problem, rung=rung, device=backend.device.occupying(max_sms))  # raises, with the reasons
+
+
+def find_planned(
+    problem: Problem,
+    backend: Place,
+    *,
+    rung: str | None = None,
+    config: Mapping[str, int] | None = None,
+    max_sms: int | None = None,
+) -> Plan | None:
+    """As `planned`; None where no rung takes the problem."""
     frozen = None if config is None else tuple(config.items())
     autotune, gpu = tuned_table.mode(), backend.gpu
     outcomes = tuned_table.outcomes(gpu) if gpu is not None and config is None and autotune != "off" else ""
-    plan = _planned(problem, rung, frozen, backend.device.occupying(max_sms), gpu, autotune, outcomes)
-    if isinstance(plan, str):
-        raise UnsupportedError(plan)
-    return plan
+    return _planned(problem, rung, frozen, backend.device.occupying(max_sms), gpu, autotune, outcomes)
 
 
 @lru_cache(maxsize=4096)
@@ -99,19 +109,14 @@ def _planned(
     gpu: str | None,
     autotune: str,
     outcomes: str = "",
-) -> Plan | str:
-    """The plan, or why there is none. ``autotune`` and ``outcomes`` (`tuned.mode`, `tuned.outcomes`) stand for what
-    tuning had found when it was made: where they change, it is made anew."""
-    try:
-        given = None if config is None else dict(config)
-        plan = make_plan(problem, rung=rung, config=given, device=device)
-    except UnsupportedError as error:
-        return str(error)
-    found = tuned_table.lookup(plan.rung, problem, gpu, device=device) if config is None and gpu is not None else None
-    if found is None:
+) -> Plan | None:
+    """The plan, or None where there is none. ``autotune`` and ``outcomes`` (`tuned_table.mode`,
+    `tuned_table.outcomes`) stand for what tuning had found when it was made: where they change, it is made anew."""
+    plan = find_plan(problem, rung=rung, config=None if config is None else dict(config), device=device)
+    if plan is None or config is not None or gpu is None:
         return plan
-    made = make_plan(problem, rung=plan.rung.name, config=found.config, device=device)
-    return replace(made, origin=found.origin, asked=rung)
+    found = tuned_table.lookup(plan.rung, problem, gpu, device=device)
+    return plan if found is None else Plan(problem, plan.rung, found.config, found.origin, device, rung)
 
 
 def compiled(plan: Plan | Addend) -> CompiledKernel:

@@ -256,6 +256,7 @@ class WgmmaFinal(Rung):
     dtypes = tiles.DTYPES
     estimates = True
     persistent = True
+    batches = True
 
     # --- configurations -------------------------------------------------------------------------------------------
 
@@ -294,7 +295,7 @@ class WgmmaFinal(Rung):
     def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.illegal`."""
         reason = (
-            common_reasons(problem, config, FINAL_KEYS, FLAGS, batches=True)
+            common_reasons(problem, config, FINAL_KEYS, FLAGS, batches=self.batches)
             or _division_reason(config)
             or _cluster_reason(config)
         )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import math
 import struct
 from collections.abc import Mapping, Sequence
+from functools import cache
 from itertools import accumulate
 
 from warptile.codegen.nvrtc import CompiledKernel
@@ -21,6 +23,8 @@ PLAIN_DYNAMIC_SHARED_BYTES = 48 * 1024
 
 PORTABLE_CLUSTER_CTAS = 8
 """CTAs of a cluster that every GPU with clusters takes (CUDA C++ Programming Guide, "Thread Block Clusters")."""
+
+_log = logging.getLogger("warptile.gpu")
 
 _SLOT_BYTES = PARAMETER_ALIGNMENT
 """Parameters are packed this far apart at least."""
@@ -124,7 +128,8 @@ class LoadedKernel:
 
         Returns:
             ``launch(stream, *addresses)``, which queues a launch from any thread and returns the driver's status; None
-            where tensor maps cannot be rewritten in place. Keep this kernel loaded for as long.
+            where tensor maps cannot be rewritten in place, or no machine code can be made here. Keep this kernel
+            loaded for as long.
 
         Raises:
             As `launch`.
@@ -147,7 +152,11 @@ class LoadedKernel:
                     if not tensor_map.address_is_a_field(placed):
                         return None
                 patches.append(Patch(offset, names.index(field.operand), written - start))
-        return native_launch(self._function, spec, arguments.image, arguments.offsets, patches, len(names))
+        try:
+            return native_launch(self._function, spec, arguments.image, arguments.offsets, patches, len(names))
+        except (ImportError, OSError, RuntimeError) as error:  # a machine on which LLVM may not make code
+            _say_that_calls_cost_more(str(error))
+            return None
 
     def refusal(self, spec: LaunchSpec, status: int) -> DeviceError:
         """The error for a launch that the driver refused with ``status``."""
@@ -223,6 +232,11 @@ class LoadedKernel:
     def close(self) -> None:
         """Unload the kernel. Launches still running must have ended."""
         self._module.close()
+
+
+@cache
+def _say_that_calls_cost_more(reason: str) -> None:
+    _log.warning("launches cannot be bound (%s): every call packs its parameters, which costs the host more", reason)
 
 
 class PreparedLaunch:

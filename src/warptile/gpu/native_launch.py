@@ -11,9 +11,10 @@ A call copies the parameters to the stack before it writes into them: calls of s
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from warptile.gpu import driver
@@ -29,123 +30,6 @@ PARAMETER_ALIGNMENT = 64
 _METH_FASTCALL = 0x0080
 _CONFIG_BYTES, _CONFIG_STREAM = 56, 32
 """Size of ``CUlaunchConfig`` and offset of its ``hStream`` (CUDA Driver API, "CUlaunchConfig_st")."""
-
-_SOURCE = """
-%Fixed = type {{ i64, i64, ptr, ptr, i64, i64, ptr, i64, ptr, i64 }}
-%Patch = type {{ i64, i64, i64 }}
-
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-
-define ptr @launch(ptr %self, ptr %given, i64 %count) {{
-start:
-  %where = call i64 inttoptr (i64 {as_integer} to ptr)(ptr %self)
-  %fixed = inttoptr i64 %where to ptr
-  %values = load %Fixed, ptr %fixed
-  %context = extractvalue %Fixed %values, 0
-  %function = extractvalue %Fixed %values, 1
-  %config_given = extractvalue %Fixed %values, 2
-  %image_given = extractvalue %Fixed %values, 3
-  %image_bytes = extractvalue %Fixed %values, 4
-  %parameters = extractvalue %Fixed %values, 5
-  %offsets = extractvalue %Fixed %values, 6
-  %patches = extractvalue %Fixed %values, 7
-  %patch_list = extractvalue %Fixed %values, 8
-  %wanted = extractvalue %Fixed %values, 9
-  %agrees = icmp eq i64 %count, %wanted
-  br i1 %agrees, label %copy, label %miscounted
-
-miscounted:
-  %minus_one = call ptr inttoptr (i64 {from_integer} to ptr)(i64 -1)
-  ret ptr %minus_one
-
-copy:
-  %image = alloca i8, i64 %image_bytes, align {alignment}
-  call void @llvm.memcpy.p0.p0.i64(ptr align {alignment} %image, ptr %image_given, i64 %image_bytes, i1 false)
-  %slots = alloca ptr, i64 %parameters, align 8
-  %config = alloca i8, i64 {config_bytes}, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %config, ptr align 8 %config_given, i64 {config_bytes}, i1 false)
-  br label %next_slot
-
-next_slot:
-  %slot = phi i64 [ 0, %copy ], [ %slot_after, %fill_slot ]
-  %slots_done = icmp uge i64 %slot, %parameters
-  br i1 %slots_done, label %next_patch, label %fill_slot
-
-fill_slot:
-  %offset_at = getelementptr i64, ptr %offsets, i64 %slot
-  %offset = load i64, ptr %offset_at
-  %parameter = getelementptr i8, ptr %image, i64 %offset
-  %slot_at = getelementptr ptr, ptr %slots, i64 %slot
-  store ptr %parameter, ptr %slot_at
-  %slot_after = add i64 %slot, 1
-  br label %next_slot
-
-next_patch:
-  %patch = phi i64 [ 0, %next_slot ], [ %patch_after, %write ]
-  %patches_done = icmp uge i64 %patch, %patches
-  br i1 %patches_done, label %stream, label %write
-
-write:
-  %patch_at = getelementptr %Patch, ptr %patch_list, i64 %patch
-  %what = load %Patch, ptr %patch_at
-  %into = extractvalue %Patch %what, 0
-  %argument = extractvalue %Patch %what, 1
-  %distance = extractvalue %Patch %what, 2
-  %argument_at = getelementptr ptr, ptr %given, i64 %argument
-  %object = load ptr, ptr %argument_at
-  %address = call i64 inttoptr (i64 {as_integer} to ptr)(ptr %object)
-  %moved = add i64 %address, %distance
-  %target = getelementptr i8, ptr %image, i64 %into
-  store i64 %moved, ptr %target
-  %patch_after = add i64 %patch, 1
-  br label %next_patch
-
-stream:
-  %stream_object = load ptr, ptr %given
-  %handle = call i64 inttoptr (i64 {as_integer} to ptr)(ptr %stream_object)
-  %stream_at = getelementptr i8, ptr %config, i64 {config_stream}
-  store i64 %handle, ptr %stream_at
-  %error = call ptr inttoptr (i64 {error_occurred} to ptr)()
-  %no_integer = icmp ne ptr %error, null
-  br i1 %no_integer, label %raise, label %enter
-
-raise:
-  ret ptr null
-
-enter:
-  %current_at = alloca i64, align 8
-  store i64 0, ptr %current_at
-  %asked = call i32 inttoptr (i64 {get_current} to ptr)(ptr %current_at)
-  %current = load i64, ptr %current_at
-  %is_current = icmp eq i64 %current, %context
-  br i1 %is_current, label %queue, label %push
-
-push:
-  %pushed = call i32 inttoptr (i64 {push_current} to ptr)(i64 %context)
-  %entered = icmp eq i32 %pushed, 0
-  br i1 %entered, label %queue, label %refused
-
-refused:
-  %status_pushed = zext i32 %pushed to i64
-  %answer_refused = call ptr inttoptr (i64 {from_integer} to ptr)(i64 %status_pushed)
-  ret ptr %answer_refused
-
-queue:
-  %thread = call ptr inttoptr (i64 {release_interpreter} to ptr)()
-  %status = call i32 inttoptr (i64 {launch_kernel} to ptr)(ptr %config, i64 %function, ptr %slots, ptr null)
-  br i1 %is_current, label %answer, label %pop
-
-pop:
-  %popped = call i32 inttoptr (i64 {pop_current} to ptr)(ptr %current_at)
-  br label %answer
-
-answer:
-  call void inttoptr (i64 {take_interpreter} to ptr)(ptr %thread)
-  %status_wide = zext i32 %status to i64
-  %answered = call ptr inttoptr (i64 {from_integer} to ptr)(i64 %status_wide)
-  ret ptr %answered
-}}
-"""
 
 
 @dataclass(frozen=True)
@@ -175,7 +59,7 @@ class _MethodDef(ctypes.Structure):
 
 
 class _Fixed(ctypes.Structure):
-    """What does not change from call to call: ``%Fixed`` in the source."""
+    """What does not change from call to call; every field has 8 bytes."""
 
     _fields_ = (
         ("context", ctypes.c_uint64),
@@ -236,35 +120,128 @@ class _Address(int):
     parts: tuple[object, ...]
 
 
-@lru_cache(maxsize=2)
+@cache
 def _compiled(entries: driver.EntryPoints) -> tuple[_MethodDef, Any]:
-    """The native function, as CPython wants it described, and the compiler that owns its machine code."""
+    """The native function, as CPython wants it described, and the compiler that owns its machine code. Both live as
+    long as the process: CPython reads the description even when it frees a function."""
     from llvmlite import binding as llvm
 
+    with suppress(RuntimeError):  # newer releases need it no more, and say so by raising
+        llvm.initialize()
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-
-    def of_python(name: str) -> int:
-        return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
-
-    source = _SOURCE.format(
-        alignment=PARAMETER_ALIGNMENT,
-        config_bytes=_CONFIG_BYTES,
-        config_stream=_CONFIG_STREAM,
-        as_integer=of_python("PyLong_AsUnsignedLongLongMask"),
-        from_integer=of_python("PyLong_FromLong"),
-        error_occurred=of_python("PyErr_Occurred"),
-        release_interpreter=of_python("PyEval_SaveThread"),
-        take_interpreter=of_python("PyEval_RestoreThread"),
-        get_current=entries.get_current,
-        push_current=entries.push_current,
-        pop_current=entries.pop_current,
-        launch_kernel=entries.launch_kernel,
-    )
-    module = llvm.parse_assembly(source)
+    module = llvm.parse_assembly(str(_module(entries)))
     module.verify()
     machine = llvm.Target.from_default_triple().create_target_machine(opt=2)
     compiler = llvm.create_mcjit_compiler(module, machine)
     compiler.finalize_object()
     described = _MethodDef(b"launch", compiler.get_function_address("launch"), _METH_FASTCALL, b"Queue one launch.")
     return described, compiler
+
+
+def _module(entries: driver.EntryPoints) -> Any:
+    """The module with ``PyObject *launch(PyObject *self, PyObject *const *given, Py_ssize_t count)``."""
+    from llvmlite import ir
+
+    byte, status_type, word = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+    pointer = byte.as_pointer()
+    module = ir.Module("warptile")
+    function = ir.Function(module, ir.FunctionType(pointer, (pointer, pointer, word)), "launch")
+    itself, given, count = function.args
+    build = ir.IRBuilder(function.append_basic_block())
+
+    def callee(address: int, result: Any, *arguments: Any) -> Any:
+        return build.inttoptr(ir.Constant(word, address), ir.FunctionType(result, arguments).as_pointer())
+
+    def of_python(name: str, result: Any, *arguments: Any) -> Any:
+        return callee(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0, result, *arguments)
+
+    def at(start: Any, offset: Any, kind: Any = word) -> Any:
+        """Address of what lies ``offset`` bytes from ``start``."""
+        return build.bitcast(build.gep(start, [offset]), kind.as_pointer())
+
+    def times(index: Any, size: int) -> Any:
+        return build.mul(index, ir.Constant(word, size))
+
+    as_integer = of_python("PyLong_AsUnsignedLongLongMask", word, pointer)
+    from_integer = of_python("PyLong_FromLong", pointer, word)
+
+    def integer_given(index: Any) -> Any:
+        return build.call(as_integer, [build.load(at(given, times(index, 8), pointer))])
+
+    def give_back(status: Any) -> None:
+        build.ret(build.call(from_integer, [status]))
+
+    copy_bytes = module.declare_intrinsic("llvm.memcpy", [pointer, pointer, word])
+    no = ir.Constant(ir.IntType(1), 0)
+
+    def copied(origin: Any, size: Any, alignment: int) -> Any:
+        """A copy on the stack."""
+        made = build.alloca(byte, size)
+        made.align = alignment
+        build.call(copy_bytes, [made, origin, size, no])
+        return made
+
+    fixed = build.inttoptr(build.call(as_integer, [itself]), pointer)
+    fields = {
+        name: build.load(at(fixed, ir.Constant(word, getattr(_Fixed, name).offset))) for name, _ in _Fixed._fields_
+    }
+    with build.if_then(build.icmp_unsigned("!=", count, fields["arguments"]), likely=False):
+        give_back(ir.Constant(word, -1))
+
+    image = copied(build.inttoptr(fields["image"], pointer), fields["image_bytes"], PARAMETER_ALIGNMENT)
+    config = copied(build.inttoptr(fields["config"], pointer), ir.Constant(word, _CONFIG_BYTES), 8)
+    slots = build.alloca(byte, times(fields["parameters"], 8))
+    slots.align = 8
+    starts, patches = build.inttoptr(fields["offsets"], pointer), build.inttoptr(fields["patch_list"], pointer)
+
+    with _counting(build, function, fields["parameters"]) as index:
+        start = build.load(at(starts, times(index, 8)))
+        build.store(build.ptrtoint(build.gep(image, [start]), word), at(slots, times(index, 8)))
+    with _counting(build, function, fields["patches"]) as index:
+        patch = times(index, 24)
+        offset, operand, distance = (
+            build.load(at(patches, build.add(patch, ir.Constant(word, part)))) for part in (0, 8, 16)
+        )
+        build.store(build.add(integer_given(operand), distance), at(image, offset))
+    build.store(integer_given(ir.Constant(word, 0)), at(config, ir.Constant(word, _CONFIG_STREAM)))
+    error = build.ptrtoint(build.call(of_python("PyErr_Occurred", pointer), []), word)
+    with build.if_then(build.icmp_unsigned("!=", error, ir.Constant(word, 0)), likely=False):
+        build.ret(ir.Constant(word, 0).inttoptr(pointer))  # an argument is no integer: the exception is set
+
+    current = build.alloca(word)
+    build.store(ir.Constant(word, 0), current)
+    build.call(callee(entries.get_current, status_type, word.as_pointer()), [current])
+    elsewhere = build.icmp_unsigned("!=", build.load(current), fields["context"])
+    with build.if_then(elsewhere, likely=False):
+        pushed = build.call(callee(entries.push_current, status_type, word), [fields["context"]])
+        with build.if_then(build.icmp_unsigned("!=", pushed, ir.Constant(status_type, 0)), likely=False):
+            give_back(build.zext(pushed, word))
+    thread = build.call(of_python("PyEval_SaveThread", pointer), [])
+    launch = callee(entries.launch_kernel, status_type, pointer, word, pointer, word)
+    status = build.call(launch, [config, fields["function"], slots, ir.Constant(word, 0)])
+    with build.if_then(elsewhere, likely=False):
+        build.call(callee(entries.pop_current, status_type, word.as_pointer()), [current])
+    build.call(of_python("PyEval_RestoreThread", ir.VoidType(), pointer), [thread])
+    give_back(build.zext(status, word))
+    return module
+
+
+@contextmanager
+def _counting(build: Any, function: Any, limit: Any) -> Iterator[Any]:
+    """A loop; yields its counter, which goes from 0 to ``limit``, excluded. The body must be one basic block."""
+    from llvmlite import ir
+
+    word = ir.IntType(64)
+    before, check = build.block, function.append_basic_block()
+    body, behind = function.append_basic_block(), function.append_basic_block()
+    build.branch(check)
+    build.position_at_end(check)
+    index = build.phi(word)
+    index.add_incoming(ir.Constant(word, 0), before)
+    build.cbranch(build.icmp_unsigned("<", index, limit), body, behind)
+    build.position_at_end(body)
+    yield index
+    index.add_incoming(build.add(index, ir.Constant(word, 1)), body)
+    build.branch(check)
+    build.position_at_end(behind)

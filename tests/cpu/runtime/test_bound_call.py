@@ -294,6 +294,20 @@ def test_a_held_plan_looks_at_addresses_that_its_guard_does_not_know(gpu, torch)
     assert len(gpu.launches) == 2, "b is an operand: the result is made apart"
 
 
+def test_calls_take_the_long_way_where_no_machine_code_can_be_made(gpu, torch, monkeypatch, caplog):
+    def refuse(*given):
+        raise RuntimeError("no executable memory")
+
+    monkeypatch.setattr("warptile.gpu.loader.native_launch", refuse)
+    a = torch.empty((64, 64), torch.float32)
+    for _ in range(2):
+        assert wt.matmul(a, a).shape == (64, 64)
+    assert (len(gpu.prepared), gpu.launches) == (2, [])
+    assert [each.message for each in caplog.records].count(
+        "launches cannot be bound (no executable memory): every call packs its parameters, which costs the host more"
+    ) == 1
+
+
 def test_no_more_calls_are_kept_than_said(gpu, torch, monkeypatch):
     monkeypatch.setattr("warptile.runtime.bound_call.MOST_CALLS", 3)
     a = torch.empty((8, 64), torch.float32)

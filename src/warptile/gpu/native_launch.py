@@ -11,10 +11,10 @@ A call copies the parameters to the stack before it writes into them: calls of s
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from warptile.gpu import driver
@@ -107,7 +107,7 @@ def native_launch(
     )  # fmt: skip
     new = ctypes.pythonapi.PyCFunction_NewEx
     new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.py_object)
-    described, _ = _compiled(driver.entry_points())
+    described = _method(driver.entry_points())
     itself = _Address(ctypes.addressof(fixed))
     itself.parts = function, config, starts, changes, content, fixed
     made: Launch = new(ctypes.addressof(described), itself, __name__)
@@ -120,10 +120,21 @@ class _Address(int):
     parts: tuple[object, ...]
 
 
-@cache
+_MADE: dict[driver.EntryPoints, tuple[_MethodDef, Any]] = {}
+"""What `_compiled` made, for the life of the process: CPython reads a function's description even when it frees it."""
+_MAKING = threading.Lock()
+
+
+def _method(entries: driver.EntryPoints) -> _MethodDef:
+    """The native function, as CPython wants it described."""
+    with _MAKING:  # made once: the machine code of a second one would go with whoever lost the race
+        if entries not in _MADE:
+            _MADE[entries] = _compiled(entries)
+        return _MADE[entries][0]
+
+
 def _compiled(entries: driver.EntryPoints) -> tuple[_MethodDef, Any]:
-    """The native function, as CPython wants it described, and the compiler that owns its machine code. Both live as
-    long as the process: CPython reads the description even when it frees a function."""
+    """The native function, and the compiler that owns its machine code."""
     from llvmlite import binding as llvm
 
     with suppress(RuntimeError):  # newer releases need it no more, and say so by raising

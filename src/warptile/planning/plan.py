@@ -183,9 +183,11 @@ def find_plan(
     for each in _rungs_for(problem, rung):
         if problem.a.dtype.name not in each.dtypes or (problem.batch > 1 and not each.batches):
             continue
-        own = each.default_config(problem, device)
-        if _keeps_default(each, rung) and illegal(each, problem, own, device) is None:
-            return Plan(problem, each, own, "predicted", device, rung)
+        if _keeps_default(each, rung):
+            own = Plan(problem, each, each.default_config(problem, device), "predicted", device, rung)
+            refused = _out_of_reach(each, device) or each.illegal(problem, own.config, device)
+            if (refused or _unlaunchable(own.kernel, device)) is None:  # the launch takes the kernel resolved here
+                return own
         legal, _, best = _compared(each, problem, rung, device)
         if legal:
             return Plan(problem, *legal[best], "predicted", device, rung)
@@ -297,18 +299,29 @@ def _usual(name: str, problem: Problem, device: DeviceLimits) -> tuple[Config, .
 
 def illegal(rung: Rung, problem: Problem, config: Config, device: DeviceLimits) -> str | None:
     """Why ``rung`` cannot run ``problem`` in ``config`` on ``device``, or None."""
+    return (
+        _out_of_reach(rung, device)
+        or rung.illegal(problem, config, device)
+        or _unlaunchable(rung.resolve(problem, config, device), device)
+    )
+
+
+def _out_of_reach(rung: Rung, device: DeviceLimits) -> str | None:
+    """Why ``device`` has no instructions for ``rung``, or None."""
     arch = device.generation
     if arch.capability < rung.min_arch:
         return f"it needs compute capability {rung.min_arch / 10} and {arch.name} has {arch.capability / 10}"
     if rung.only_arch not in (None, arch.name):
         return f"its instructions are those of {rung.only_arch}; {arch.name} does not have them"
-    reason = rung.illegal(problem, config, device)
-    if reason is not None:
-        return reason
-    kernel = rung.resolve(problem, config, device)
+    return None
+
+
+def _unlaunchable(kernel: KernelSpec, device: DeviceLimits) -> str | None:
+    """Why ``device`` cannot launch a resolved kernel, or None."""
+    arch = device.generation
     if arch.capability < kernel.capability:
         return (
-            f"with {problem.a.dtype.name} operands it needs compute capability {kernel.capability / 10} and "
+            f"with {kernel.problem.a.dtype.name} operands it needs compute capability {kernel.capability / 10} and "
             f"{arch.name} has {arch.capability / 10}"
         )
     if kernel.threads > MAX_THREADS:

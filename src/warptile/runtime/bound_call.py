@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -93,6 +94,7 @@ class TorchCalls:
 
     def __init__(self, torch: Any, *, may_change: bool = True) -> None:
         self._bound: dict[Any, BoundCall] = {}
+        self._learning = threading.Lock()
         self._torch = torch
         self._types = frozenset((torch.Tensor, torch.nn.Parameter))
         self._records_gradients = torch.is_grad_enabled
@@ -151,12 +153,14 @@ class TorchCalls:
             return False
         output = product.problem.d.dtype
         shape, launch, refuse, reaches, in_place = bound
-        if len(self._bound) >= MOST_CALLS:
-            self._bound.pop(next(iter(self._bound)), None)
-        found = self._bound[_key(*arrays, options)] = BoundCall(
+        found = BoundCall(
             launch, refuse, shape, getattr(self._torch, output.torch or output.name), product.like.array.device,
             backend.info.ordinal, reaches, in_place, any(each.requires_grad for each in arrays if each is not None),
         )  # fmt: skip
+        with self._learning:
+            if len(self._bound) >= MOST_CALLS:
+                del self._bound[next(iter(self._bound))]
+            self._bound[_key(*arrays, options)] = found
         self._guard(arrays, found)
         if self._next_look < math.inf:
             self._outcomes.setdefault(backend.info.name, tuned_table.outcomes(backend.info.name))
@@ -174,7 +178,8 @@ class TorchCalls:
         now = {gpu: tuned_table.outcomes(gpu) for gpu in self._outcomes}
         if now == self._outcomes:
             return False
-        self._bound.clear()
+        with self._learning:
+            self._bound.clear()
         self._outcomes.clear()
         return True
 

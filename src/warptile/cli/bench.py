@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from warptile.bench.protocol.suites import SUITES
-from warptile.cli import _suites
+from warptile.cli import _calls, _suites
 from warptile.cli._names import RUNG, instead, one_of
 from warptile.cli._tables import Column, console_of, said_of, show
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 BASELINES = ("cublaslt", "torch")
 LADDERS = {"ladder": (4096,), "sizes": (1024, 2048, 4096, 8192, 16384)}
 """Suites of rungs -> extents of their square problems."""
+CALLS = "calls"
+"""The suite of host costs."""
 
 
 def baseline_names(context: click.Context, parameter: click.Parameter, text: str) -> tuple[str, ...]:
@@ -34,15 +36,17 @@ def baseline_names(context: click.Context, parameter: click.Parameter, text: str
 
 
 @click.command("bench")
-@click.option("--suite", type=one_of(*LADDERS, *SUITES), default="ladder", show_default=True,
+@click.option("--suite", type=one_of(*LADDERS, CALLS, *SUITES), default="ladder", show_default=True,
               help="What is measured.")  # fmt: skip
-@click.option("--size", "sizes", multiple=True, type=click.IntRange(1), help="ladder, sizes: these extents instead.")
+@click.option(
+    "--size", "sizes", multiple=True, type=click.IntRange(1), help="ladder, sizes, calls: these extents instead."
+)
 @click.option("--rung", "names", multiple=True, metavar="NAME", type=RUNG,
               help="ladder, sizes: only this rung; may be repeated.")  # fmt: skip
 @click.option("--baseline", "baselines", default="cublaslt", show_default=True, callback=baseline_names,
               help="ladder, sizes: which to show.")  # fmt: skip
 @click.option("--only", multiple=True, metavar="TEXT", help="Other suites: only rows named so, such as '4096^3 bf16'.")
-@click.option("--brief", is_flag=True, help="Other suites: short rounds, a look in two minutes.")
+@click.option("--brief", is_flag=True, help="calls, other suites: short rounds, a look in two minutes.")
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Other suites: write an SVG picture.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document with every round.")
 def command(
@@ -59,6 +63,8 @@ def command(
 
     Rounds are interleaved, sustained, and over operands that L2 cannot hold.
 
+    calls: host microseconds of a call, beside torch and whatever else is installed.
+
     ladder and sizes compare rungs; a rung is called faster or slower only when every round says so. The other suites
     compare what warptile.matmul runs with cuBLASLt and torch, and with the project's targets; faster and slower mean
     that the 95 % confidence interval of the median excludes equality.
@@ -67,8 +73,11 @@ def command(
     Examples:
       warptile bench --rung wgmma-final --size 4096
       warptile bench --suite squares --brief
+      warptile bench --suite calls
       warptile bench --suite llm --json > llm.json
     """
+    if suite == CALLS:
+        return _calls.run(sizes, brief=brief, as_json=as_json)
     if suite in SUITES:
         return _suites.run(suite, only=only, brief=brief, plot=plot, as_json=as_json)
     from warptile.bench.campaign.ladder_sweep import Bench, plan_cells

@@ -1,0 +1,154 @@
+"""What a call costs the host: microseconds from the call to its return, for products so small that nothing else counts.
+
+Calls of all participants alternate in rounds. A round makes a few hundred calls of each without waiting for the GPU,
+fewer than a stream's queue holds, and waits between participants, so that none is held up by another's work. Those
+whose library is not installed are left out.
+"""
+
+from __future__ import annotations
+
+import importlib
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+import warptile.api as wt
+
+CALLS = 200
+"""Calls of a round: a stream takes about a thousand launches before the host has to wait."""
+
+ROUNDS, BRIEF_ROUNDS = 25, 7
+
+
+@dataclass(frozen=True)
+class Participant:
+    """A way to call a product.
+
+    Attributes:
+        name: such as ``"warptile.matmul"``.
+        arrays: whose arrays it takes, such as ``"torch"``.
+        call: makes one product.
+        beside: the participant whose cost it is compared with, or None.
+    """
+
+    name: str
+    arrays: str
+    call: Callable[[], Any]
+    beside: str | None = None
+
+
+class CallCost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Microseconds of the host for one call.
+
+    Attributes:
+        name, arrays: as of `Participant`.
+        rounds_us: of each round, over its calls.
+        beside: the participant that it is compared with, or None.
+        ratios: of each round, its cost over that participant's.
+    """
+
+    name: str
+    arrays: str
+    rounds_us: tuple[float, ...]
+    beside: str | None = None
+    ratios: tuple[float, ...] = ()
+
+    @property
+    def median_us(self) -> float:
+        """The median of the rounds."""
+        return statistics.median(self.rounds_us)
+
+    @property
+    def median_ratio(self) -> float | None:
+        """The median of the ratios."""
+        return statistics.median(self.ratios) if self.ratios else None
+
+
+def measure(
+    participants: Sequence[Participant], wait: Callable[[], None], *, rounds: int = ROUNDS, calls: int = CALLS
+) -> list[CallCost]:
+    """The cost of every participant, in interleaved rounds whose order alternates.
+
+    Args:
+        participants: what is timed; each is called twice before.
+        wait: returns when the GPU has nothing left to do.
+        rounds: how many.
+        calls: of each participant in a round.
+    """
+    for each in participants:
+        each.call()
+        each.call()
+    wait()
+    found: dict[str, list[float]] = {each.name: [] for each in participants}
+    for number in range(rounds):
+        for each in participants if number % 2 == 0 else reversed(participants):
+            started = time.perf_counter()
+            for _ in range(calls):
+                each.call()
+            found[each.name].append((time.perf_counter() - started) / calls * 1e6)
+            wait()
+    return [
+        CallCost(
+            name=each.name, arrays=each.arrays, rounds_us=tuple(found[each.name]), beside=each.beside,
+            ratios=tuple(
+                mine / other for mine, other in zip(found[each.name], found[each.beside], strict=True)
+            ) if each.beside else (),
+        )
+        for each in participants
+    ]  # fmt: skip
+
+
+def participants_of(size: int) -> Iterator[Participant]:
+    """Every way to multiply bfloat16 (NumPy: float16) matrices of ``size`` x ``size`` that is installed here."""
+    torch = _installed("torch")
+    if torch is not None and torch.cuda.is_available():
+        yield from _of_torch(torch, size)
+    yield from _of_others(size)
+
+
+def _installed(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+def _of_torch(torch: Any, size: int) -> Iterator[Participant]:
+    a, b = (torch.randn((size, size), device="cuda").to(torch.bfloat16) for _ in range(2))
+    out = torch.empty_like(a)
+    held = wt.plan(a, b)
+    yield Participant("torch.matmul", "torch", lambda: torch.matmul(a, b))
+    yield Participant("torch.mm, out", "torch", lambda: torch.mm(a, b, out=out))
+    yield Participant("warptile.matmul", "torch", lambda: wt.matmul(a, b), "torch.matmul")
+    yield Participant("warptile.matmul, out", "torch", lambda: wt.matmul(a, b, out=out), "torch.mm, out")
+    yield Participant("held plan", "torch", lambda: held(a, b), "torch.matmul")
+    yield Participant("held plan, out", "torch", lambda: held(a, b, out=out), "torch.mm, out")
+    library = _installed("nvmath.linalg.advanced")
+    if library is not None:
+        stateful = library.Matmul(a, b)
+        stateful.plan()
+        yield Participant("nvmath Matmul.execute", "torch", stateful.execute, "torch.matmul")
+    quack = _installed("quack.gemm_interface")
+    if quack is not None:
+        yield Participant("quack.gemm", "torch", lambda: quack.gemm(a, b), "torch.matmul")
+
+
+def _of_others(size: int) -> Iterator[Participant]:
+    numpy = importlib.import_module("numpy")
+    generator = numpy.random.default_rng(0)
+    a, b = (generator.standard_normal((size, size)).astype(numpy.float16) for _ in range(2))
+    yield Participant("warptile.matmul, NumPy", "NumPy", lambda: wt.matmul(a, b))
+    cupy = _installed("cupy")
+    if cupy is not None:
+        on_gpu = cupy.asarray(a), cupy.asarray(b)
+        yield Participant("cupy.matmul", "CuPy", lambda: cupy.matmul(*on_gpu))
+        yield Participant("warptile.matmul, CuPy", "CuPy", lambda: wt.matmul(*on_gpu), "cupy.matmul")
+    jax = _installed("jax.numpy")
+    if jax is not None:
+        arrays = jax.asarray(a), jax.asarray(b)
+        yield Participant("jax.numpy.matmul", "JAX", lambda: jax.matmul(*arrays))
+        yield Participant("warptile.matmul, JAX", "JAX", lambda: wt.matmul(*arrays), "jax.numpy.matmul")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Never
@@ -28,7 +29,7 @@ from warptile.planning.plan import Plan, illegal, takes_column_major_a
 from warptile.problem import Operand, Problem
 from warptile.rungs import rung as rung_named
 from warptile.rungs.kernel_spec import scale_value
-from warptile.runtime.execute import Backend, GpuBackend, choose_backend, find_planned, planned
+from warptile.runtime.execute import Backend, GpuBackend, choose_backend, find_planned, planned, serving
 
 if TYPE_CHECKING:
     from warptile.runtime.bound_call import TorchCalls
@@ -117,7 +118,10 @@ def matmul(
     )
     product = call.arranged(a, b, c, out)
     chosen, _ = _planned(product, call)
-    found = _learned(_calls, (a, b, c, out), options, product, chosen, call, of_plan=False)
+    until = None
+    if isinstance(chosen, Plan) and isinstance(call.backend, GpuBackend) and rung is None:
+        chosen, until = serving(chosen)
+    found = _learned(_calls, (a, b, c, out), options, product, chosen, call, until=until)
     return _run(chosen, product, call) if found is None else found
 
 
@@ -358,9 +362,10 @@ def _learned(
     chosen: Plan | Addend | Nothing,
     call: _Call,
     *,
-    of_plan: bool,
+    of_plan: bool = False,
+    until: Future[Any] | None = None,
 ) -> Any:
-    """Bind a call and make it; the result, or None where it cannot be bound."""
+    """Bind a call, ``until`` a better kernel is compiled, and make it; the result, or None where it cannot be bound."""
     backend, like = call.backend, product.like
     if not isinstance(backend, GpuBackend) or isinstance(chosen, Nothing):
         return None
@@ -373,7 +378,7 @@ def _learned(
     if known is None:
         torch = sys.modules["torch"]
         known = calls[kind] = PlanCalls(torch) if of_plan else TorchCalls(torch)
-    if not known.learn(arrays, options, product, chosen, backend, call.alpha, call.beta):
+    if not known.learn(arrays, options, product, chosen, backend, call.alpha, call.beta, until):
         return None
     return known.repeat(*arrays, options)
 

@@ -16,7 +16,7 @@ import numpy as np
 from warptile.codegen.nvrtc import CompiledKernel, Resources
 from warptile.gpu import driver, loader, native_launch
 from warptile.gpu import tensor_map as gpu_tensor_map
-from warptile.runtime import bound_call, execute
+from warptile.runtime import bound_call, compilations, execute
 
 CONTEXT, OTHER_CONTEXT = 0xC0DE, 0xBAD
 
@@ -59,12 +59,15 @@ class StubbedGpu:
         status: what the next launches return.
         current: the context that is current.
         prepared: launches that took the long way, through `Function.launch`.
+        compiled: number of kernels that were compiled.
+        compiling: called with each source; it may wait, or raise.
         specs: the last spec that was bound of each kernel, by its name.
     """
 
     def __init__(self):
         self.launches, self.prepared, self.status, self.contexts = [], [], 0, [CONTEXT]
         self.kernels, self.specs, self.sizes, self.compiled = {}, {}, {}, 0
+        self.compiling = lambda source: None
 
     @property
     def current(self):
@@ -159,7 +162,10 @@ class StubbedGpu:
             return real(function, spec, image, offsets, patches, operands)
 
         monkeypatch.setattr(loader, "native_launch", bind)
-        monkeypatch.setattr(execute, "_compiled", self.compile)
+        monkeypatch.setattr(compilations, "compile_source", self.compile)
+        monkeypatch.setattr(compilations, "cached_kernel", lambda source, arch: None)
+        monkeypatch.setattr(execute, "KERNELS", compilations.Compilations())
+        monkeypatch.setattr(execute, "STAND_INS", compilations.StandIns())
         monkeypatch.setattr(execute, "driver_is_installed", lambda: True)
         execute._loaded.cache_clear()
         monkeypatch.setattr(bound_call.workspaces, "_OF_STREAM", {})
@@ -190,6 +196,7 @@ class StubbedGpu:
 
     def compile(self, source, arch):
         self.compiled += 1
+        self.compiling(source)
         entry = f"kernel_{abs(hash((source, arch)))}"
         return CompiledKernel(entry, arch, b"", b"", Resources(100, 0, 0, 0, 0), "", "stubbed", key=entry)
 

@@ -402,9 +402,40 @@ def compile_source(
         UnsupportedError: NVRTC does not know ``arch``, or WARPTILE_DUMP asks for something unknown.
     """
     kept = Cache() if isinstance(cache, EllipsisType) else cache
+    found, key = _keyed(source, arch, options)
+    entry = kept.get(key) if kept is not None else None
+    kernel = _from_entry(entry) if entry is not None else None
+    if kernel is None:
+        kernel = _compile(source, arch, options, found, key)
+        if kept is not None:
+            metadata = _Metadata(
+                kernel.entry, arch, kernel.compiler, source.name_expression, kernel.resources, kernel.log
+            )
+            kept.put(key, msgspec.to_builtins(metadata), {"cubin": kernel.cubin, "ptx": kernel.ptx})
+        _log.info("compiled %s for %s: %s", source.name_expression, arch, kernel.resources)
+    _dump(source, kernel)
+    return kernel
+
+
+def cached_kernel(source: Source, arch: str) -> CompiledKernel | None:
+    """What `compile_source` would take from the cache, or None where it would compile.
+
+    Raises:
+        CompileError, UnsupportedError: as `compile_source`, without a look at what NVRTC says of the source.
+    """
+    _, key = _keyed(source, arch, ())
+    entry = Cache().get(key)
+    kernel = _from_entry(entry) if entry is not None else None
+    if kernel is not None:
+        _dump(source, kernel)
+    return kernel
+
+
+def _keyed(source: Source, arch: str, options: tuple[str, ...]) -> tuple[headers.Headers, str]:
+    """The headers that a source reaches, and the key of its kernel in the cache."""
     _check_arch(arch)
     found = headers.reachable(source.text, headers.cuda_include_folder(nvrtc_release()[0]))
-    key = key_of(
+    return found, key_of(
         {
             "artefact": "kernel",
             "text": source.text,
@@ -418,15 +449,3 @@ def compile_source(
             "arch": arch,
         }
     )
-    entry = kept.get(key) if kept is not None else None
-    kernel = _from_entry(entry) if entry is not None else None
-    if kernel is None:
-        kernel = _compile(source, arch, options, found, key)
-        if kept is not None:
-            metadata = _Metadata(
-                kernel.entry, arch, kernel.compiler, source.name_expression, kernel.resources, kernel.log
-            )
-            kept.put(key, msgspec.to_builtins(metadata), {"cubin": kernel.cubin, "ptx": kernel.ptx})
-        _log.info("compiled %s for %s: %s", source.name_expression, arch, kernel.resources)
-    _dump(source, kernel)
-    return kernel

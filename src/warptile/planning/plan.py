@@ -186,7 +186,7 @@ def find_plan(
         if _keeps_default(each, rung):
             own = Plan(problem, each, each.default_config(problem, device), "predicted", device, rung)
             refused = _out_of_reach(each, device) or each.illegal(problem, own.config, device)
-            if (refused or _unlaunchable(own.kernel, device)) is None:  # the launch takes the kernel resolved here
+            if (refused or unlaunchable(own.kernel, device)) is None:  # the launch takes the kernel resolved here
                 return own
         legal, _, best = _compared(each, problem, rung, device)
         if legal:
@@ -302,7 +302,7 @@ def illegal(rung: Rung, problem: Problem, config: Config, device: DeviceLimits) 
     return (
         _out_of_reach(rung, device)
         or rung.illegal(problem, config, device)
-        or _unlaunchable(rung.resolve(problem, config, device), device)
+        or unlaunchable(rung.resolve(problem, config, device), device)
     )
 
 
@@ -316,7 +316,7 @@ def _out_of_reach(rung: Rung, device: DeviceLimits) -> str | None:
     return None
 
 
-def _unlaunchable(kernel: KernelSpec, device: DeviceLimits) -> str | None:
+def unlaunchable(kernel: KernelSpec, device: DeviceLimits) -> str | None:
     """Why ``device`` cannot launch a resolved kernel, or None."""
     arch = device.generation
     if arch.capability < kernel.capability:

@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,8 +143,9 @@ class TorchCalls:
         backend: GpuBackend,
         alpha: float,
         beta: float,
+        until: Future[Any] | None = None,
     ) -> bool:
-        """Bind a call that was planned, so that `repeat` finds it; whether it can be bound."""
+        """Bind a call that was planned, so that `repeat` finds it, ``until`` something is done; whether it can be."""
         if any(type(each) not in self._types for each in arrays if each is not None):
             return False
         if any(map(_may_change, options)):
@@ -160,7 +162,10 @@ class TorchCalls:
         with self._learning:
             if len(self._bound) >= MOST_CALLS:
                 del self._bound[next(iter(self._bound))]
-            self._bound[_key(*arrays, options)] = found
+            key = _key(*arrays, options)
+            self._bound[key] = found
+        if until is not None:
+            until.add_done_callback(lambda done: self._forget(key, found))
         self._guard(arrays, found)
         if self._next_look < math.inf:
             self._outcomes.setdefault(backend.info.name, tuned_table.outcomes(backend.info.name))
@@ -168,6 +173,11 @@ class TorchCalls:
 
     def _guard(self, arrays: tuple[Any, Any, Any, Any], found: BoundCall) -> None:
         """Nothing: `PlanCalls` does something here."""
+
+    def _forget(self, key: Any, found: BoundCall) -> None:
+        with self._learning:
+            if self._bound.get(key) is found:
+                del self._bound[key]
 
     def _look_now(self) -> None:
         self._next_look = 0.0

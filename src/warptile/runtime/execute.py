@@ -9,6 +9,7 @@ import ctypes
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Protocol
@@ -18,7 +19,7 @@ import numpy as np
 from warptile.arch import REFERENCE_ARCH
 from warptile.arrays import array_view
 from warptile.arrays.array_view import ArrayView, Shape
-from warptile.codegen.nvrtc import CompiledKernel, compile_source
+from warptile.codegen.nvrtc import CompiledKernel
 from warptile.codegen.translation_unit import Source, translation_unit
 from warptile.device import DeviceLimits
 from warptile.device import usual as usual_device
@@ -27,10 +28,11 @@ from warptile.launch.access import NOTHING, Access, Rows
 from warptile.launch.spec import LaunchSpec
 from warptile.planning import tuned_table
 from warptile.planning.addend import Addend
-from warptile.planning.plan import Plan, find_plan, make_plan
+from warptile.planning.plan import Plan, find_plan, make_plan, unlaunchable
 from warptile.problem import Problem
 from warptile.rungs import repack
 from warptile.rungs.repack import Repack
+from warptile.runtime.compilations import Compilations, StandIns, mode
 
 BACKENDS = ("gpu", "emulator")
 NO_ELEMENT_BYTES = 16
@@ -121,7 +123,7 @@ def _planned(
 
 def compiled(plan: Plan | Addend) -> CompiledKernel:
     """The kernel of ``plan``: compiled once a process, and once a machine through the cache on disk."""
-    return _compiled(translation_unit(plan.kernel), plan.arch)
+    return KERNELS.kernel(translation_unit(plan.kernel), plan.arch)
 
 
 def copy_source(made: Sequence[Repack]) -> Source:
@@ -137,7 +139,7 @@ def sources(plan: Plan) -> list[Source]:
 
 def copy_launch(made: Sequence[Repack], arch: str) -> tuple[CompiledKernel, LaunchSpec]:
     """The launch that makes one or two copies, and its kernel: compiled as `compiled` does."""
-    kernel = _compiled(copy_source(made), arch)
+    kernel = KERNELS.kernel(copy_source(made), arch)
     return kernel, repack.launch(made, kernel.entry)
 
 
@@ -146,9 +148,30 @@ def copy_launches(plan: Plan | Addend) -> list[tuple[CompiledKernel, LaunchSpec]
     return [copy_launch(plan.kernel.repacks, plan.arch)] if plan.kernel.repacks else []
 
 
-@lru_cache(maxsize=512)
-def _compiled(source: Source, arch: str) -> CompiledKernel:
-    return compile_source(source, arch)
+KERNELS, STAND_INS = Compilations(), StandIns()
+"""Of this process."""
+
+
+def serving(plan: Plan) -> tuple[Plan, Future[CompiledKernel] | None]:
+    """The plan to run now in the place of ``plan``: itself if its kernel is compiled, or if nothing else can serve;
+    else the fastest plan whose kernel is, while the other one is compiled in the background.
+
+    ``WARPTILE_COMPILE=wait`` waits instead, as does a plan that was made for a named rung.
+
+    Returns:
+        The plan, and what is done when there is a better one.
+    """
+    if mode() == "wait":
+        return plan, None
+    missing = [source for source in sources(plan) if not KERNELS.ready(source, plan.arch)]
+    if missing:
+        for other in STAND_INS.plans_for(plan):
+            compiled_too = all(KERNELS.in_memory(source, other.arch) for source in sources(other))
+            if compiled_too and unlaunchable(other.kernel, other.device) is None:
+                started = [KERNELS.start(source, plan.arch) for source in missing]
+                return other, started[-1]
+    STAND_INS.note(plan)
+    return plan, None
 
 
 def output_access(plan: Plan | Addend) -> Access:

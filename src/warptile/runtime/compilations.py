@@ -1,0 +1,161 @@
+"""Kernels that this process has compiled, and kernels that are compiled in the background while others serve."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import OrderedDict
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from warptile.codegen.nvrtc import CompiledKernel, cached_kernel, compile_source
+from warptile.codegen.translation_unit import Source
+from warptile.errors import UnsupportedError
+from warptile.planning.plan import Plan
+from warptile.problem import Problem
+from warptile.rungs.kernel_spec import Config
+
+MODES = ("background", "wait")
+
+MOST_KERNELS = 512
+"""Compiled kernels that are kept in memory; the least recently used goes first."""
+
+WORKERS = 2
+"""Kernels that are compiled at a time in the background."""
+
+RECENT = 4
+"""Configurations that are tried as stand-ins: those that served problems of the same kind last."""
+
+_log = logging.getLogger("warptile")
+
+
+def mode() -> str:
+    """``WARPTILE_COMPILE``: ``background`` (the default) or ``wait``.
+
+    Raises:
+        UnsupportedError: it is something else.
+    """
+    value = os.environ.get("WARPTILE_COMPILE") or MODES[0]
+    if value not in MODES:
+        raise UnsupportedError(f"WARPTILE_COMPILE: got {value!r}; it takes background or wait, such as wait")
+    return value
+
+
+class Compilations:
+    """Compiled kernels by source and architecture, once each. Any thread may use it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[tuple[Source, str], CompiledKernel] = OrderedDict()
+        self._under_way: dict[tuple[Source, str], Future[CompiledKernel]] = {}
+        self._failed: set[tuple[Source, str]] = set()
+        self._workers: ThreadPoolExecutor | None = None
+
+    def kernel(self, source: Source, arch: str) -> CompiledKernel:
+        """The kernel; compiled now if it has to be, and waited for if that is under way.
+
+        Raises:
+            CompileError, UnsupportedError: as `compile_source`.
+        """
+        key = source, arch
+        with self._lock:
+            known, under_way = self._known.get(key), self._under_way.get(key)
+        if known is None:
+            known = compile_source(source, arch) if under_way is None else under_way.result()
+        self._keep(key, known)
+        return known
+
+    def in_memory(self, source: Source, arch: str) -> bool:
+        """Whether `kernel` has it without a look at the disk."""
+        with self._lock:
+            return (source, arch) in self._known
+
+    def ready(self, source: Source, arch: str) -> bool:
+        """Whether `kernel` has it in memory or in the cache on disk."""
+        key = source, arch
+        with self._lock:
+            if key in self._known or key in self._under_way or key in self._failed:
+                return key in self._known
+        found = cached_kernel(source, arch)
+        if found is not None:
+            self._keep(key, found)
+        return found is not None
+
+    def start(self, source: Source, arch: str) -> Future[CompiledKernel] | None:
+        """Compile a kernel in the background; None where that has failed before."""
+        key = source, arch
+        with self._lock:
+            if key in self._failed:
+                return None
+            if key not in self._under_way:
+                if self._workers is None:
+                    self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="warptile-compile")
+                made = self._under_way[key] = self._workers.submit(compile_source, source, arch)
+                fresh = True
+            else:
+                made, fresh = self._under_way[key], False
+        if fresh:
+            made.add_done_callback(lambda done: self._done(key, done))
+        return made
+
+    def _done(self, key: tuple[Source, str], done: Future[CompiledKernel]) -> None:
+        error = done.exception()
+        if error is None:
+            self._keep(key, done.result())
+        else:
+            _log.warning("a kernel does not compile, so another one goes on serving: %s", error)
+        with self._lock:
+            self._under_way.pop(key, None)
+            if error is not None:
+                self._failed.add(key)
+
+    def _keep(self, key: tuple[Source, str], kernel: CompiledKernel) -> None:
+        with self._lock:
+            self._known[key] = kernel
+            self._known.move_to_end(key)
+            if len(self._known) > MOST_KERNELS:
+                self._known.popitem(last=False)
+
+
+class StandIns:
+    """Configurations whose kernels are compiled, by kind of problem: what can serve until a problem's own kernel is."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._served: dict[tuple[Any, ...], OrderedDict[tuple[tuple[str, int], ...], Problem]] = {}
+
+    def note(self, plan: Plan) -> None:
+        """Remember that the kernel of a plan is compiled."""
+        with self._lock:
+            served = self._served.setdefault(_kind(plan), OrderedDict())
+            key = tuple(plan.config.items())
+            served[key] = plan.problem
+            served.move_to_end(key)
+            if len(served) > RECENT:
+                served.popitem(last=False)
+
+    def plans_for(self, plan: Plan) -> list[Plan]:
+        """Plans for the same problem with those configurations, adapted to it, the least predicted time first. Their
+        kernels may still be others, where a template depends on extents; and a launch may have too many CTAs."""
+        with self._lock:
+            served = list(self._served.get(_kind(plan), {}).items())
+        rung, found = plan.rung, []
+        for config, problem in served:
+            extents = problem.m, problem.n, problem.k, problem.batch
+            made: Config = rung.adapt(plan.problem, dict(config), extents, plan.device, plan.device)
+            if rung.illegal(plan.problem, made, plan.device) is None:
+                time = rung.estimate_us(plan.problem, made, plan.device) if rung.estimates else 0.0
+                origin = "compiled already, while the planned kernel compiles"
+                found.append((time, Plan(plan.problem, rung, made, origin, plan.device, plan.asked)))
+        return [each for _, each in sorted(found, key=lambda each: each[0])]
+
+
+def _kind(plan: Plan) -> tuple[Any, ...]:
+    """What plans have in common whose kernels may differ in tiles and schedules alone."""
+    problem = plan.problem
+    operands = (problem.a, problem.b, problem.d)
+    return (
+        plan.rung.name, plan.arch, problem.accumulator.name, problem.c is not None, problem.batch > 1,
+        *((each.dtype.name, each.major, each.alignment_bytes) for each in operands),
+    )  # fmt: skip

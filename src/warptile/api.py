@@ -120,7 +120,7 @@ def matmul(
     chosen, _ = _planned(product, call)
     until = None
     if isinstance(chosen, Plan) and isinstance(call.backend, GpuBackend) and rung is None:
-        chosen, until = serving(chosen)
+        chosen, until = serving(chosen, captured=call.backend.is_captured(product.like.stream))
     found = _learned(_calls, (a, b, c, out), options, product, chosen, call, until=until)
     return _run(chosen, product, call) if found is None else found
 

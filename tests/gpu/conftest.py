@@ -5,6 +5,12 @@ import pytest
 from warptile.gpu import driver
 
 
+@pytest.fixture(autouse=True)
+def planned_kernels(monkeypatch):
+    """Results are those of the planned kernels: no other one serves while they are compiled."""
+    monkeypatch.setenv("WARPTILE_COMPILE", "wait")
+
+
 def pytest_collection_modifyitems(items):
     """Mark every test of this folder, and skip it without a GPU."""
     here = pytest.mark.skipif(not driver.available(), reason="needs an NVIDIA GPU")

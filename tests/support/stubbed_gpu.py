@@ -61,13 +61,14 @@ class StubbedGpu:
         prepared: launches that took the long way, through `Function.launch`.
         compiled: number of kernels that were compiled.
         compiling: called with each source; it may wait, or raise.
+        capturing: streams are being captured.
         specs: the last spec that was bound of each kernel, by its name.
     """
 
     def __init__(self):
         self.launches, self.prepared, self.status, self.contexts = [], [], 0, [CONTEXT]
         self.kernels, self.specs, self.sizes, self.compiled = {}, {}, {}, 0
-        self.compiling = lambda source: None
+        self.compiling, self.capturing = lambda source: None, False
 
     @property
     def current(self):
@@ -148,6 +149,7 @@ class StubbedGpu:
         monkeypatch.setattr(driver, "device_info", lambda ordinal=None: DEVICE)
         monkeypatch.setattr(driver, "context_of", lambda ordinal: CONTEXT)
         monkeypatch.setattr(driver, "entry_points", lambda: entries)
+        monkeypatch.setattr(driver, "is_capturing", lambda stream: gpu.capturing)
         monkeypatch.setattr(driver, "Allocation", Allocation)
         monkeypatch.setattr(driver, "Stream", Stream)
         monkeypatch.setattr(driver, "Module", Module)
@@ -300,7 +302,8 @@ def stubbed_torch(monkeypatch):
         _dynamo=types.SimpleNamespace(guards=types.SimpleNamespace(TensorGuards=TensorGuards)),
     )
     module.cuda = types.SimpleNamespace(
-        current_stream=lambda device=None: types.SimpleNamespace(cuda_stream=module.stream)
+        current_stream=lambda device=None: types.SimpleNamespace(cuda_stream=module.stream),
+        is_current_stream_capturing=lambda: driver.is_capturing(module.stream),
     )
     monkeypatch.setitem(sys.modules, "torch", module)
     return module

@@ -458,6 +458,15 @@ def synchronize_stream(stream: int) -> None:
     check(cuda.cuStreamSynchronize(cuda.CUstream(stream)), "waiting for a stream")
 
 
+def is_capturing(stream: int) -> bool:
+    """Whether what a stream is given is recorded for a graph instead of run. The default stream never is."""
+    if stream == 0:
+        return False
+    cuda = _cuda()
+    status = check(cuda.cuStreamIsCapturing(cuda.CUstream(stream)), "asking whether a stream is captured")
+    return int(status) != int(cuda.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE)
+
+
 class Event(_Owned):
     """A point in a stream, with its time."""
 

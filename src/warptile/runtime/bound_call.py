@@ -64,6 +64,7 @@ class BoundCall:
             past their highest; the last one is D's.
         in_place: C has the layout of D, so that they may be the same memory.
         gradients: an array asks for gradients, which only a caller that records none may leave out.
+        stands_in: its kernel serves until the planned one is compiled.
     """
 
     launch: Launch
@@ -75,6 +76,7 @@ class BoundCall:
     reaches: tuple[tuple[int, int], ...]
     in_place: bool
     gradients: bool
+    stands_in: bool
 
     def overlaps(self, a: int, b: int, c: int, d: int) -> bool:
         """Whether D, at these addresses, shares bytes with what is read (by address ranges), a C in place excepted."""
@@ -100,6 +102,7 @@ class TorchCalls:
         self._types = frozenset((torch.Tensor, torch.nn.Parameter))
         self._records_gradients = torch.is_grad_enabled
         self._stream: Callable[[int], int] = torch._C._cuda_getCurrentRawStream
+        self._is_captured: Callable[[], bool] = torch.cuda.is_current_stream_capturing
         self._empty = torch.empty
         self._next_look = 0.0 if may_change else math.inf
         self._outcomes: dict[str, str] = {}
@@ -112,6 +115,8 @@ class TorchCalls:
             found = self._bound[_key(a, b, c, out, options)]
             if found.gradients and self._records_gradients():
                 return None
+            if found.stands_in and self._is_captured():
+                return None  # a graph would keep the kernel for good
         except (KeyError, TypeError, AttributeError, RuntimeError):
             # Not bound; or no tensor, no strided one, or an option that is no key: the long way says what is wrong.
             return None
@@ -158,6 +163,7 @@ class TorchCalls:
         found = BoundCall(
             launch, refuse, shape, getattr(self._torch, output.torch or output.name), product.like.array.device,
             backend.info.ordinal, reaches, in_place, any(each.requires_grad for each in arrays if each is not None),
+            until is not None,
         )  # fmt: skip
         with self._learning:
             if len(self._bound) >= MOST_CALLS:

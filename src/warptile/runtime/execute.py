@@ -152,16 +152,20 @@ KERNELS, STAND_INS = Compilations(), StandIns()
 """Of this process."""
 
 
-def serving(plan: Plan) -> tuple[Plan, Future[CompiledKernel] | None]:
+def serving(plan: Plan, *, captured: bool = False) -> tuple[Plan, Future[CompiledKernel] | None]:
     """The plan to run now in the place of ``plan``: itself if its kernel is compiled, or if nothing else can serve;
     else the fastest plan whose kernel is, while the other one is compiled in the background.
 
-    ``WARPTILE_COMPILE=wait`` waits instead, as does a plan that was made for a named rung.
+    With ``WARPTILE_COMPILE=wait`` it is always ``plan``, which is then waited for.
+
+    Args:
+        plan: what was planned.
+        captured: the launch is recorded for a graph, which would keep another kernel for good: wait.
 
     Returns:
         The plan, and what is done when there is a better one.
     """
-    if mode() == "wait":
+    if mode() == "wait" or captured:
         return plan, None
     missing = [source for source in sources(plan) if not KERNELS.ready(source, plan.arch)]
     if missing:
@@ -353,6 +357,12 @@ class GpuBackend:
     def arch(self) -> str:
         """Architecture to compile for."""
         return self.device.arch
+
+    def is_captured(self, stream: int) -> bool:
+        """Whether a stream's work is recorded for a graph."""
+        from warptile.gpu import driver
+
+        return driver.is_capturing(stream)
 
     def load(self, kernel: CompiledKernel) -> Any:
         """The kernel on this GPU; loaded once a process."""

@@ -137,6 +137,22 @@ def test_a_kernel_that_does_not_compile_leaves_the_other_one_serving(gpu, torch,
     ]
 
 
+def test_a_graph_gets_the_planned_kernel(gpu, torch):
+    wt.matmul(*operands(torch, *SMALL))
+    served = gpu.launches[-1].entry
+    begun, go_on = held_up(gpu)
+    a, b = operands(torch, *LARGE)
+    wt.matmul(a, b)
+    assert gpu.launches[-1].entry == served
+    assert begun.wait(30)
+    gpu.capturing = True
+    threading.Timer(0.05, go_on.set).start()
+    wt.matmul(a, b)
+    assert gpu.launches[-1].entry != served
+    settle()
+    assert gpu.compiled == 2
+
+
 def test_a_kernel_that_is_waited_for_is_compiled_once(gpu, torch):
     wt.matmul(*operands(torch, *SMALL))
     begun, go_on = held_up(gpu)

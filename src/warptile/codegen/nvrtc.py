@@ -61,13 +61,26 @@ class Resources:
 
 
 @dataclass(frozen=True)
-class CompiledKernel:
-    """A compiled kernel and all that a launch needs.
+class CompiledPtx:
+    """A kernel as the emulator takes it.
 
     Attributes:
         entry: lowered (mangled) symbol.
         arch: what it was compiled for, such as ``"sm_90a"``.
         ptx: PTX text for the emulator.
+    """
+
+    entry: str
+    arch: str
+    ptx: bytes
+
+
+@dataclass(frozen=True)
+class CompiledKernel(CompiledPtx):
+    """A compiled kernel and all that a launch needs.
+
+    Attributes:
+        entry, arch, ptx: as of `CompiledPtx`.
         cubin: machine code for the GPU.
         resources: what it takes.
         log: the compiler's log.
@@ -75,9 +88,6 @@ class CompiledKernel:
         key: the cache's key.
     """
 
-    entry: str
-    arch: str
-    ptx: bytes
     cubin: bytes
     resources: Resources
     log: str
@@ -417,6 +427,33 @@ def compile_source(
     return kernel
 
 
+def compile_ptx(source: Source, arch: str) -> CompiledPtx:
+    """PTX of one instantiation for one architecture, or what the cache has of it: half the time of `compile_source`,
+    as ptxas does not run. Whether registers spill is then not known.
+
+    With WARPTILE_DUMP this is `compile_source`, which has all that may be written.
+
+    Raises:
+        CompileError: NVRTC refuses the source, or it or CUDA's headers are not installed.
+        UnsupportedError: NVRTC does not know ``arch``.
+    """
+    if os.environ.get("WARPTILE_DUMP"):
+        return compile_source(source, arch)
+    kept = Cache()
+    found, key = _keyed(source, arch, (), "ptx")
+    cached = kept.get(key)
+    if cached is not None and "ptx" in cached.blobs and isinstance(cached.metadata.get("entry"), str):
+        return CompiledPtx(str(cached.metadata["entry"]), arch, cached.blobs["ptx"])
+    virtual = arch.replace("sm_", "compute_")
+    entry, _, (ptx,) = _run(source, virtual, _BASE_OPTIONS, found, ("PTX",))
+    metadata = {
+        "entry": entry, "arch": arch, "compiler": compiler_version(), "name_expression": source.name_expression,
+    }  # fmt: skip
+    kept.put(key, metadata, {"ptx": ptx})
+    _log.info("compiled %s for %s, PTX alone", source.name_expression, arch)
+    return CompiledPtx(entry, arch, ptx)
+
+
 def cached_kernel(source: Source, arch: str) -> CompiledKernel | None:
     """What `compile_source` would take from the cache, or None where it would compile.
 
@@ -431,13 +468,15 @@ def cached_kernel(source: Source, arch: str) -> CompiledKernel | None:
     return kernel
 
 
-def _keyed(source: Source, arch: str, options: tuple[str, ...]) -> tuple[headers.Headers, str]:
-    """The headers that a source reaches, and the key of its kernel in the cache."""
+def _keyed(
+    source: Source, arch: str, options: tuple[str, ...], artefact: str = "kernel"
+) -> tuple[headers.Headers, str]:
+    """The headers that a source reaches, and the key of what is made of it in the cache."""
     _check_arch(arch)
     found = headers.reachable(source.text, headers.cuda_include_folder(nvrtc_release()[0]))
     return found, key_of(
         {
-            "artefact": "kernel",
+            "artefact": artefact,
             "text": source.text,
             "name_expression": source.name_expression,
             "may_spill": int(source.may_spill),

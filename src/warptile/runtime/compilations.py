@@ -9,7 +9,7 @@ from collections import OrderedDict
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from warptile.codegen.nvrtc import CompiledKernel, cached_kernel, compile_source
+from warptile.codegen.nvrtc import CompiledKernel, CompiledPtx, cached_kernel, compile_ptx, compile_source
 from warptile.codegen.translation_unit import Source
 from warptile.errors import UnsupportedError
 from warptile.planning.plan import Plan
@@ -48,6 +48,7 @@ class Compilations:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: OrderedDict[tuple[Source, str], CompiledKernel] = OrderedDict()
+        self._ptx: OrderedDict[tuple[Source, str], CompiledPtx] = OrderedDict()
         self._under_way: dict[tuple[Source, str], Future[CompiledKernel]] = {}
         self._failed: set[tuple[Source, str]] = set()
         self._workers: ThreadPoolExecutor | None = None
@@ -64,6 +65,23 @@ class Compilations:
         if known is None:
             known = compile_source(source, arch) if under_way is None else under_way.result()
         self._keep(key, known)
+        return known
+
+    def ptx(self, source: Source, arch: str) -> CompiledPtx:
+        """The kernel as the emulator takes it: compiled to PTX alone, unless there is more of it in memory.
+
+        Raises:
+            CompileError, UnsupportedError: as `compile_ptx`.
+        """
+        key = source, arch
+        with self._lock:
+            known = self._known.get(key) or self._ptx.get(key)
+        if known is None:
+            known = compile_ptx(source, arch)
+            with self._lock:
+                self._ptx[key] = known
+                if len(self._ptx) > MOST_KERNELS:
+                    self._ptx.popitem(last=False)
         return known
 
     def in_memory(self, source: Source, arch: str) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 from warptile.arch import REFERENCE_ARCH
 from warptile.arrays import array_view
 from warptile.arrays.array_view import ArrayView, Shape
-from warptile.codegen.nvrtc import CompiledKernel
+from warptile.codegen.nvrtc import CompiledKernel, CompiledPtx
 from warptile.codegen.translation_unit import Source, translation_unit
 from warptile.device import DeviceLimits
 from warptile.device import usual as usual_device
@@ -279,7 +279,7 @@ class EmulatorBackend:
         self, plan: Plan | Addend, operands: Mapping[str, ArrayView], indices: list[Shape], alpha: float, beta: float
     ) -> None:
         """Run ``plan`` once for each index of the leading axes of ``operands``."""
-        kernel = compiled(plan)
+        kernel = KERNELS.ptx(translation_unit(plan.kernel), plan.arch)
         for index in indices:
             buffers = {name: array_view.host_bytes(operand.at(index)) for name, operand in operands.items()}
             self.emulate(plan, kernel, buffers, alpha, beta)
@@ -287,7 +287,7 @@ class EmulatorBackend:
     def emulate(
         self,
         plan: Plan | Addend,
-        kernel: CompiledKernel,
+        kernel: CompiledPtx,
         buffers: Mapping[str, np.ndarray[Any, Any]],
         alpha: float,
         beta: float,
@@ -306,7 +306,9 @@ class EmulatorBackend:
         named = {name: each if each.size else np.zeros(NO_ELEMENT_BYTES, np.uint8) for name, each in buffers.items()}
         named |= {each.name: np.zeros(each.bytes, np.uint8) for each in plan.kernel.workspaces}
         accesses = {"D": output_access(plan)}
-        for copying, spec in copy_launches(plan):
+        if plan.kernel.repacks:
+            copying = KERNELS.ptx(copy_source(plan.kernel.repacks), plan.arch)
+            spec = repack.launch(plan.kernel.repacks, copying.entry)
             written = {
                 each.target: Access(writes=True, complete=each.written, holds=NOTHING) for each in plan.kernel.repacks
             }

@@ -12,6 +12,7 @@ from warptile.codegen import nvrtc as compile_module
 from warptile.codegen.cache import Cache
 from warptile.codegen.nvrtc import (
     Resources,
+    compile_ptx,
     compile_source,
     compiler_version,
     nvrtc_release,
@@ -97,6 +98,26 @@ def test_one_compilation_gives_ptx_and_cubin_without_a_gpu():
     assert kernel.resources.spill_bytes == kernel.resources.stack_bytes == 0
     assert re.fullmatch(r"NVRTC \d+\.\d+\.\d+", kernel.compiler)
     assert f"'{kernel.entry}' for 'sm_90a'" in kernel.log
+
+
+def test_the_emulators_ptx_is_compiled_once_and_has_an_entry_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("WARPTILE_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("WARPTILE_DUMP", raising=False)
+    made = compile_ptx(SMALL, ARCH)
+    assert (made.entry, made.arch) == ("_Z1kPf", ARCH)
+    assert b".entry _Z1kPf" in made.ptx
+    [entry] = Cache().list()
+    assert (entry.metadata["name_expression"], list(entry.blobs)) == ("k", ["ptx"])
+    with monkeypatch.context() as patched:
+        patched.setattr(compile_module, "_run", None)
+        assert compile_ptx(SMALL, ARCH) == made
+    assert compile_module.cached_kernel(SMALL, ARCH) is None, "PTX alone is no kernel for a GPU"
+    whole = compile_source(SMALL, ARCH)
+    assert len(list(Cache().list())) == 2
+    assert compile_module.cached_kernel(SMALL, ARCH) == whole
+    assert compile_ptx(Source(SPILLS, "k"), ARCH).entry == "_Z1kPf", "nobody asks ptxas"
+    with pytest.raises(CompileError):
+        compile_ptx(Source("", "missing"), ARCH)
 
 
 def test_ptx_alone_is_that_of_the_whole_compilation(tmp_path, monkeypatch):

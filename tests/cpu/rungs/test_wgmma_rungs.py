@@ -205,10 +205,15 @@ CASES: tuple[tuple[dict[str, int], Mapping[str, object]], ...] = (
 MODE_KEYS = ("PINGPONG", "OVERLAP", "STREAM", "SPLITS", "SWAP", "CM", "CN")
 
 
+RUN_TIME_KEYS = ("SMS", "GROUP", "ALONG_N")
+"""Keys whose every value takes the same code."""
+
+
 def _parts(case: tuple[Config, Mapping[str, object]]) -> set[tuple[object, ...]]:
-    """Each value of each key and option, and which modes meet."""
+    """Each value of each key and option that selects code, every other key, and which modes meet."""
     change, options = case
-    return {*change.items(), *options.items(), tuple(key for key in MODE_KEYS if key in change)}
+    values = {(key,) if key in RUN_TIME_KEYS else (key, value) for key, value in change.items()}
+    return {*values, *options.items(), tuple(key for key in MODE_KEYS if key in change)}
 
 
 @pytest.mark.parametrize(("change", "options"), of_each(CASES, _parts))

@@ -32,11 +32,22 @@ PYTEST := -m pytest --durations=15 -rs
 ladder: $(INSTALLED)
 	@$(RUN) -m warptile.cli.main ladder $(ARGS)
 
-test: check
+test: checked-and-warm
 	@$(RUN) $(PYTEST) -n 2 --dist worksteal tests/cpu tests/gpu
 
-test-all: check
+test-all: checked-and-warm
 	@WARPTILE_TESTS=all $(RUN) $(PYTEST) -n 2 --dist worksteal tests/cpu tests/gpu
+
+# The checks take one core. Meanwhile the other compiles what both workers of the tests would compile each for itself:
+# their modules, and the emulator's loops. What goes wrong there goes wrong in the tests too, with a message.
+.PHONY: checked-and-warm warm
+checked-and-warm: $(INSTALLED)
+	@$(MAKE) --no-print-directory --jobs=2 check warm
+
+warm: $(INSTALLED)
+	-@$(RUN) -m warptile.cli.main ladder --backend emulator -m 40 -n 40 -k 40 --rung wmma-final --rung mma-final \
+		--rung wgmma-final >/dev/null 2>&1
+	-@$(RUN) -m pytest -qq --collect-only tests/cpu tests/gpu >/dev/null 2>&1
 
 test-gpu: $(INSTALLED)
 	@$(RUN) $(PYTEST) tests/gpu

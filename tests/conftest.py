@@ -1,6 +1,10 @@
 """Settings of the whole suite."""
 
 import gc
+import os
+
+# The suite runs on every core already: BLAS threads would only wait for each other. Set before NumPy is imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # Parsed modules and assembled kernels are hundreds of thousands of objects that live as long as a test module's caches:
 # with the default thresholds a sixth of the suite's time goes into looking for garbage among them.

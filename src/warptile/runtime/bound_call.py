@@ -335,7 +335,10 @@ def _launches(
     pointers = {**dict.fromkeys(names, FRESH), **{name: each.pointer for name, each in operands.items()}}
     natives: list[Launch] = []
     for loaded, spec in steps:
-        native = loaded.bind(spec, names, pointers)
+        try:
+            native = loaded.bind(spec, names, pointers)
+        except DeviceError:  # the long way, with real addresses, says what is wrong, if anything is
+            return None
         if native is None:
             return None
         natives.append(native)

@@ -308,6 +308,25 @@ def test_calls_take_the_long_way_where_no_machine_code_can_be_made(gpu, torch, m
     ) == 1
 
 
+@pytest.mark.parametrize("keeps", ["elsewhere", "mapped addresses alone"])
+def test_maps_that_cannot_be_rewritten_in_place_are_encoded_for_every_call(gpu, torch, monkeypatch, keeps):
+    real = gpu.encode
+
+    def encode(tensor, pointers):
+        raw = real(tensor, pointers)
+        if keeps == "elsewhere":
+            return raw[8:] + raw[:8]
+        if min(pointers.values()) in (2**40, 3 * 2**40 + 2**20 + 16):
+            raise wt.DeviceError("CUDA_ERROR_INVALID_VALUE")
+        return raw
+
+    monkeypatch.setattr("warptile.gpu.tensor_map.encode", encode)
+    a = torch.empty((64, 64), torch.bfloat16)
+    for _ in range(2):
+        assert wt.matmul(a, a).shape == (64, 64)
+    assert (len(gpu.prepared), gpu.launches) == (2, [])
+
+
 def test_no_more_calls_are_kept_than_said(gpu, torch, monkeypatch):
     monkeypatch.setattr("warptile.runtime.bound_call.MOST_CALLS", 3)
     a = torch.empty((8, 64), torch.float32)

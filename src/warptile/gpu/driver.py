@@ -183,8 +183,13 @@ def device_info(ordinal: int | None = None) -> DeviceInfo:
     Raises:
         NoDeviceError: there is none.
     """
+    return _device_info(current_device() if ordinal is None else ordinal)
+
+
+@cache
+def _device_info(ordinal: int) -> DeviceInfo:
+    """What does not change while the process lives, asked once."""
     cuda = _cuda()
-    ordinal = current_device() if ordinal is None else ordinal
     device = check(cuda.cuDeviceGet(ordinal), f"device {ordinal}")
 
     def attribute(name: str) -> int:

@@ -7,5 +7,5 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # Parsed modules and assembled kernels are hundreds of thousands of objects that live as long as a test module's caches:
-# with the default thresholds a sixth of the suite's time goes into looking for garbage among them.
+# with the default thresholds much of the suite's time goes into looking for garbage among them.
 gc.set_threshold(100_000, 50, 100)

@@ -61,6 +61,10 @@ def matmul(
     Shapes follow NumPy's ``matmul``. Any of M, N and K may be 0: where K is 0 the result is ``beta * c`` (or zeros),
     and where the result has no element nothing is launched.
 
+    On a GPU, a kernel that has to be compiled is compiled in the background while another one serves; the last bits of
+    results may change when it takes over. ``WARPTILE_COMPILE=wait`` in the environment, a ``rung``, or a held
+    `warptile.plan` waits for it.
+
     Args:
         a: (..., M, K) or (K,): NumPy, torch, CuPy or JAX, any strides; float16, bfloat16,
             float32, float64, float8 (e4m3fn or e5m2), int8 or uint8. Or 2:4 weights (M, K): `warptile.sparsify`.

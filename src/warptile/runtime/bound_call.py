@@ -60,8 +60,8 @@ class BoundCall:
         dtype: its type, as its framework names it.
         device: where it is, as its framework names it.
         ordinal: CUDA ordinal of that.
-        reaches: for A, B and C, whether they are read, and the bytes from their address to their lowest element and
-            past their highest; the last one is D's.
+        reaches: of A, B, C and D, bytes from the address to the lowest element, and past the highest one; (0, 0) of
+            what is not read.
         in_place: C has the layout of D, so that they may be the same memory.
         gradients: an array asks for gradients, which only a caller that records none may leave out.
         stands_in: its kernel serves until the planned one is compiled.

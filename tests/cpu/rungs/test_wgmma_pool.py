@@ -57,7 +57,7 @@ def test_each_configuration_is_as_it_is_alone(seed):
         assert time_us == pytest.approx(cost.estimate_view_us(view, config, device), rel=1e-9), config
         whole = {**config, "SPLITS": 1}
         assert config["STAGES"] == max(stages(tiles.view(problem, whole).problem, whole, device), 2)
-        assert config["SMS"] == candidates.fewest(candidates.extents_of(problem), config, device)
+        assert config["SMS"] == candidates.fitted(problem, config, device)["SMS"]
     ranked = [float(found.times_us[place]) for place in found.ranked()]
     assert ranked == sorted(ranked)
     best = found.ranked()[: candidates.EXPANDED]

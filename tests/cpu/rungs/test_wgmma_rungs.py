@@ -22,8 +22,9 @@ from warptile.problem import Problem
 from warptile.rungs import RUNGS
 from warptile.rungs.kernel_spec import Config
 from warptile.rungs.wgmma import tiles
-from warptile.rungs.wgmma.final import CLUSTERS, FINAL_KEYS, WGMMA_FINAL
+from warptile.rungs.wgmma.final import CLUSTERS, WGMMA_FINAL
 from warptile.rungs.wgmma.rungs import WGMMA_RUNGS
+from warptile.rungs.wgmma.tile_shapes import TUNABLES
 from wgmma_product import Result, product, small
 
 NAMES = (*(rung.name for rung in WGMMA_RUNGS if not rung.sparse), "wgmma-final")
@@ -375,7 +376,7 @@ def test_swizzle_atoms_of_a_multicast_operand() -> None:
 
 def test_cases_have_every_key_and_cluster() -> None:
     usual = small(FINAL)
-    for key in FINAL_KEYS:
+    for key in TUNABLES:
         assert {change.get(key, usual[key]) for change, _ in CASES} - {usual[key]}, key
     assert {(change.get("CM", 1), change.get("CN", 1)) for change, _ in CASES} == set(CLUSTERS)
     assert {change["BN"] for change, _ in CASES if "BN" in change} >= {8, 16, 24, 40, 96, 208, 256}

@@ -9,8 +9,8 @@ from warptile.rungs.kernel_spec import Config
 from warptile.rungs.legality import ceil_div
 from warptile.rungs.rung import Extents
 from warptile.rungs.wgmma import tiles
-from warptile.rungs.wgmma.candidates import Illegal, cluster_tiles, extents_of, fewest
-from warptile.rungs.wgmma.tile_shapes import splits_of, stages
+from warptile.rungs.wgmma.candidates import Illegal, extents_of
+from warptile.rungs.wgmma.tile_shapes import cluster_tiles, fewest_sms, splits_of, stages
 
 
 def adapted(
@@ -31,12 +31,13 @@ def adapted(
     splits = config["SPLITS"]
     if splits > 1:
         # Keep the share of the GPU: as many parts in all as it was tuned with.
-        parts = min(cluster_tiles(tuned_for, config) * splits, device.sms // (config["CM"] * config["CN"]))
-        each = max(min(parts // max(cluster_tiles(extents, config), 1), k_tiles), 1)
-        splits = max(split for split in splits_of(cluster_tiles(extents, config), k_tiles, device) if split <= each)
+        count = int(cluster_tiles(extents, config))
+        parts = min(int(cluster_tiles(tuned_for, config)) * splits, device.sms // (config["CM"] * config["CN"]))
+        each = max(min(parts // max(count, 1), k_tiles), 1)
+        splits = max(split for split in splits_of(count, k_tiles, device) if split <= each)
     changed = {**config, "SPLITS": splits}
-    whole = config["SMS"] == tuned_on.sms != fewest(tuned_for, config, tuned_on)
-    changed["SMS"] = device.sms if whole else fewest(extents, changed, device)
+    whole = config["SMS"] == tuned_on.sms != fewest_sms(tuned_for, config, tuned_on)
+    changed["SMS"] = device.sms if whole else int(fewest_sms(extents, changed, device))
     for overlap in (1, 0) if splits < config["SPLITS"] else (config["OVERLAP"], 0):
         changed["OVERLAP"] = overlap
         seen = tiles.view(problem, changed).problem

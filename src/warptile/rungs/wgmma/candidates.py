@@ -9,11 +9,10 @@ from itertools import islice
 from warptile.device import DeviceLimits
 from warptile.problem import Problem
 from warptile.rungs.kernel_spec import Config, View
-from warptile.rungs.legality import ceil_div
 from warptile.rungs.rung import Extents
 from warptile.rungs.wgmma import tiles
 from warptile.rungs.wgmma.pool import other_schedules, pool
-from warptile.rungs.wgmma.tile_shapes import stages
+from warptile.rungs.wgmma.tile_shapes import OTHER_SCHEDULES, fewest_sms, stages
 from warptile.rungs.wgmma.tiles import ROW_BYTES
 
 EXPANDED = 8
@@ -49,11 +48,9 @@ def split(config: Config, parts: int, device: DeviceLimits) -> Config:
 
 def schedules(problem: Problem, config: Config, device: DeviceLimits) -> Iterator[Config]:
     """The same tile in other schedules: clusters, stream-K, ping-pong."""
-    whole = {**config, "SPLITS": 1}
-    yield from (fitted(problem, {**config, change: 2}, device) for change in ("CM", "CN"))
-    yield fitted(problem, {**whole, "OVERLAP": 0, "STREAM": 1}, device)
-    if config["CONSUMERS"] == 2 and config["SPLITS"] == 1:
-        yield fitted(problem, {**whole, "OVERLAP": 0, "PINGPONG": 1}, device)
+    for change in OTHER_SCHEDULES:
+        if "PINGPONG" not in change or (config["CONSUMERS"] == 2 and config["SPLITS"] == 1):
+            yield fitted(problem, {**config, **change}, device)
 
 
 def ranked(problem: Problem, illegal: Illegal, device: DeviceLimits) -> Iterator[Config]:
@@ -75,13 +72,6 @@ def default(problem: Problem, illegal: Illegal, device: DeviceLimits) -> Config:
     return _base(problem, 128, 128, 2, 0, ROW_BYTES, device) if found is None else found
 
 
-def cluster_tiles(extents: Extents, config: Config) -> int:
-    """Tiles of D, those of a cluster counted as one."""
-    m, n, _, batch = extents
-    rows, columns = (n, m) if config["SWAP"] else (m, n)
-    return ceil_div(rows, config["BM"] * config["CM"]) * ceil_div(columns, config["BN"] * config["CN"]) * batch
-
-
 def extents_of(problem: Problem) -> Extents:
     """Extents of a problem."""
     return problem.m, problem.n, problem.k, problem.batch
@@ -89,15 +79,7 @@ def extents_of(problem: Problem) -> Extents:
 
 def fitted(problem: Problem, config: Config, device: DeviceLimits) -> Config:
     """The configuration on the fewest SMs that take no more waves."""
-    return {**config, "SMS": fewest(extents_of(problem), config, device)}
-
-
-def fewest(extents: Extents, config: Config, device: DeviceLimits) -> int:
-    """The fewest SMs that take no more waves than all SMs."""
-    count, cluster = cluster_tiles(extents, config), config["CM"] * config["CN"]
-    if config["SPLITS"] > 1 or config["STREAM"] or not count or cluster > device.sms:
-        return device.sms
-    return ceil_div(count, ceil_div(count, device.sms // cluster)) * cluster
+    return {**config, "SMS": int(fewest_sms(extents_of(problem), config, device))}
 
 
 def candidates(problem: Problem, illegal: Illegal, device: DeviceLimits) -> tuple[Config, ...]:

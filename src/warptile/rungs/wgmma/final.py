@@ -16,12 +16,9 @@ from warptile.rungs.rung import Extents, Rung
 from warptile.rungs.tensor_tiles import stages_reason
 from warptile.rungs.wgmma import adapt, candidates, cost, epilogue, fused_repack, residue_classes, tensor_maps, tiles
 from warptile.rungs.wgmma.stream_k import PARTIAL_ACCUMULATORS, PARTIAL_FLAGS
+from warptile.rungs.wgmma.tile_shapes import TUNABLES
 from warptile.rungs.wgmma.tiles import ROWS, WARPGROUP, accumulator_registers, common_reasons, stage_bytes
 
-FINAL_KEYS = (
-    "BM", "BN", "BK", "STAGES", "CONSUMERS", "PINGPONG", "CM", "CN", "GROUP", "ALONG_N", "OVERLAP", "STREAM", "SPLITS",
-    "SWAP", "SMS",
-)  # fmt: skip
 FLAGS = ("PINGPONG", "ALONG_N", "OVERLAP", "STREAM", "SWAP")
 """Keys that are 0 or 1."""
 
@@ -295,7 +292,7 @@ class WgmmaFinal(Rung):
     def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.illegal`."""
         reason = (
-            common_reasons(problem, config, FINAL_KEYS, FLAGS, batches=self.batches)
+            common_reasons(problem, config, TUNABLES, FLAGS, batches=self.batches)
             or _division_reason(config)
             or _cluster_reason(config)
         )

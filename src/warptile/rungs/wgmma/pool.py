@@ -21,6 +21,7 @@ from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, Problem
 from warptile.rungs.kernel_spec import Config
 from warptile.rungs.legality import ceil_div
 from warptile.rungs.repack import fused_repacking_ms, repacking_ms
+from warptile.rungs.rung import Extents
 from warptile.rungs.tma import MAX_BOX
 from warptile.rungs.wgmma import epilogue, fused_repack, residue_classes, tiles
 from warptile.rungs.wgmma.cost import SeenExtents, TileCosts, resources_us, tile_costs, together_us
@@ -29,9 +30,13 @@ from warptile.rungs.wgmma.tile_shapes import (
     FEWEST_STAGES,
     MOST_ROWS,
     MOST_ROWS_BYTES,
-    SPLITS,
+    OTHER_SCHEDULES,
     SQUARE_GROUP,
+    TUNABLES,
     Shape,
+    cluster_tiles,
+    even_splits,
+    fewest_sms,
     shapes,
     stages_beside,
 )
@@ -41,10 +46,6 @@ IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
-TUNABLES = (
-    "BM", "BN", "BK", "STAGES", "CONSUMERS", "PINGPONG", "CM", "CN", "GROUP", "ALONG_N", "OVERLAP", "STREAM", "SPLITS",
-    "SWAP", "SMS",
-)  # fmt: skip
 _NUMBERS = (*TUNABLES, "unaligned_a", "stage_bytes", "order")
 _PLACE = {name: place for place, name in enumerate(_NUMBERS)}
 
@@ -139,7 +140,7 @@ def pool(problem: Problem, device: DeviceLimits) -> Pool:
             places.append(table.places[shape])
     rows = table.rows.take(np.concatenate(places))
     rows["order"][:] += np.repeat(np.arange(len(places)) * _OF_A_SHAPE, [len(each) for each in places])
-    rows["SMS"][:] = _fewest(problem, rows, device)
+    rows["SMS"][:] = fewest_sms(_extents(problem), rows.config, device)
     situation = None if tiles.is_aligned(problem) else _Unaligned(problem)
     if situation is not None:
         rows = situation.applicable(rows)
@@ -153,17 +154,14 @@ def other_schedules(problem: Problem, found: Pool, best: IntArray, device: Devic
     """Configurations of a pool in other schedules: clusters, stream-K, ping-pong. Each behind all of the pool, where
     times are equal."""
     rows = found.rows.take(best)
-    whole = {"SPLITS": 1, "OVERLAP": 0}
-    turns = rows.take((rows["CONSUMERS"] == 2) & (rows["SPLITS"] == 1))
-    several = (
-        rows.changed(CM=2), rows.changed(CN=2), rows.changed(STREAM=1, **whole), turns.changed(PINGPONG=1, **whole),
-    )  # fmt: skip
-    rank = np.arange(len(best))
-    ranks = (rank, rank, rank, rank[(rows["CONSUMERS"] == 2) & (rows["SPLITS"] == 1)])
+    turns = np.flatnonzero((rows["CONSUMERS"] == 2) & (rows["SPLITS"] == 1))
+    ranks = [turns if "PINGPONG" in change else np.arange(len(best)) for change in OTHER_SCHEDULES]
+    several = [rows.take(rank).changed(**change) for rank, change in zip(ranks, OTHER_SCHEDULES, strict=True)]
     made = ConfigColumns.joined(*several)
     after = 1 + int(found.rows["order"].max(initial=0))
-    made["order"][:] = after + np.concatenate([4 * each + number for number, each in enumerate(ranks)])
-    made["SMS"][:] = _fewest(problem, made, device)
+    number = len(OTHER_SCHEDULES)
+    made["order"][:] = after + np.concatenate([number * rank + place for place, rank in enumerate(ranks)])
+    made["SMS"][:] = fewest_sms(_extents(problem), made.config, device)
     through = made["unaligned_a"] == 1
     if through.any():  # they do not load a misaligned A through registers
         made["unaligned_a"][:] = 0
@@ -321,44 +319,21 @@ def _evaluated(
     return Pool(rows, together_us(found, _COSTS) + repacking)
 
 
-def _fewest(problem: Problem, rows: ConfigColumns, device: DeviceLimits) -> IntArray:
-    """The fewest SMs that take no more waves than all SMs: `warptile.rungs.wgmma.candidates.fewest`."""
-    config, swap = rows.config, rows["SWAP"] == 1
-    m, n = np.where(swap, problem.n, problem.m), np.where(swap, problem.m, problem.n)
-    cluster = config["CM"] * config["CN"]
-    count = ceil_div(m, config["BM"] * config["CM"]) * ceil_div(n, config["BN"] * config["CN"]) * problem.batch
-    waves = ceil_div(count, np.maximum(device.sms // cluster, 1))
-    found = ceil_div(count, np.maximum(waves, 1)) * cluster
-    every = (config["SPLITS"] > 1) | (config["STREAM"] > 0) | (count == 0) | (cluster > device.sms)
-    return np.where(every, device.sms, found)
+def _extents(problem: Problem) -> Extents:
+    return problem.m, problem.n, problem.k, problem.batch
 
 
 def _split(problem: Problem, rows: ConfigColumns, device: DeviceLimits) -> ConfigColumns | None:
-    """The same tiles with K in parts, as `warptile.rungs.wgmma.tile_shapes.splits_of` has them; None if no tile leaves
-    SMs for that."""
-    config, swap = rows.config, rows["SWAP"] == 1
-    m, n = np.where(swap, problem.n, problem.m), np.where(swap, problem.m, problem.n)
-    count = ceil_div(m, config["BM"]) * ceil_div(n, config["BN"]) * problem.batch
-    k_tiles = ceil_div(problem.k, config["BK"])
-    most = np.minimum(device.sms // np.maximum(count, 1), k_tiles)
-    several = np.flatnonzero(most > 1)
-    if not len(several):
+    """The same tiles with K in parts; None if no tile leaves SMs for that."""
+    count = cluster_tiles(_extents(problem), rows.config)
+    of, place, splits = even_splits(count, ceil_div(problem.k, rows["BK"]), device)
+    if not len(of):
         return None
-    most, k_tiles = most[several, None], k_tiles[several, None]
-    parts = np.concatenate((most, np.broadcast_to(_SPLITS, (len(several), len(_SPLITS)))), axis=1)
-    even = np.where(parts <= most, ceil_div(k_tiles, ceil_div(k_tiles, parts)), 1)  # fewer K tiles for each part
-    even.sort(axis=1)
-    first = np.ones_like(even, np.bool_)
-    first[:, 1:] = even[:, 1:] != even[:, :-1]
-    of, place = np.nonzero(first & (even > 1))
-    made = rows.take(several[of])
-    made["SPLITS"][:] = even[of, place]
+    made = rows.take(of)
+    made["SPLITS"][:] = splits
     made["SMS"][:] = device.sms
     made["order"][:] += 1 + place
     return made
-
-
-_SPLITS = np.array(SPLITS)
 
 
 class _Unaligned:

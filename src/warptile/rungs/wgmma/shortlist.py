@@ -19,7 +19,14 @@ from warptile.rungs.wgmma import tiles
 from warptile.rungs.wgmma.candidates import Illegal, fitted, made, schedules, split
 from warptile.rungs.wgmma.cost import estimate_us
 from warptile.rungs.wgmma.pool import pool
-from warptile.rungs.wgmma.tile_shapes import SINGLE, SQUARE_GROUP, columns_of_full_waves, splits_of, stages
+from warptile.rungs.wgmma.tile_shapes import (
+    SINGLE,
+    SQUARE_GROUP,
+    cluster_tiles,
+    columns_of_full_waves,
+    splits_of,
+    stages,
+)
 from warptile.rungs.wgmma.tiles import ROW_BYTES, view
 
 MOST = 18
@@ -81,7 +88,7 @@ def shortlist(problem: Problem, illegal: Illegal, device: DeviceLimits, most: in
 
 def _overlapped(problem: Problem, config: Config) -> Iterator[Config]:
     """The configuration with overlapped stores, where CTAs have more than one whole tile."""
-    ctas = choice.cluster_tiles(choice.extents_of(problem), config) * config["CM"] * config["CN"]
+    ctas = int(cluster_tiles(choice.extents_of(problem), config)) * config["CM"] * config["CN"]
     if ctas > config["SMS"] and config["SPLITS"] == 1:
         yield {**config, "OVERLAP": 1}
 

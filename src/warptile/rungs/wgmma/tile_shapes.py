@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from warptile.device import DeviceLimits
 from warptile.problem import Problem
 from warptile.rungs.kernel_spec import Config
 from warptile.rungs.legality import ceil_div
+from warptile.rungs.rung import Extents
 from warptile.rungs.tma import MAX_BOX, MBARRIER_BYTES
 from warptile.rungs.wgmma import epilogue, tiles
 
@@ -43,6 +45,20 @@ SQUARE_GROUP = 16
 MOST_STAGES = 12
 SHARED_BYTES, RESERVED_BYTES = 227 * 1024, 1024
 """Shared memory of a CTA that is alone on its SM, and what the system reserves for each CTA."""
+
+TUNABLES = (
+    "BM", "BN", "BK", "STAGES", "CONSUMERS", "PINGPONG", "CM", "CN", "GROUP", "ALONG_N", "OVERLAP", "STREAM", "SPLITS",
+    "SWAP", "SMS",
+)  # fmt: skip
+"""Names of wgmma-final's tunables."""
+
+OTHER_SCHEDULES: tuple[dict[str, int], ...] = (
+    {"CM": 2},
+    {"CN": 2},
+    {"STREAM": 1, "SPLITS": 1, "OVERLAP": 0},
+    {"PINGPONG": 1, "SPLITS": 1, "OVERLAP": 0},
+)
+"""What the best tiles are tried with; ping-pong where two warpgroups compute and K is not split."""
 
 Shape = tuple[int, int, int, int]
 """BM, BN, CONSUMERS, SWAP."""
@@ -85,8 +101,38 @@ def columns_of_full_waves(problem: Problem, bm: int, swap: int = 0, *, device: D
     return [each for each in columns if each <= MAX_BOX]
 
 
+def even_splits(count: Any, k_tiles: Any, device: DeviceLimits) -> tuple[Any, Any, Any]:
+    """Numbers of splits of K above one for tiles of which there are ``count``, with ``k_tiles`` K tiles each, each with
+    fewer K tiles a split than the one before: of arrays of both, which element, which of its splits, and how many."""
+    most = np.minimum(device.sms // np.maximum(count, 1), k_tiles)
+    several = np.flatnonzero(most > 1)
+    most, k_tiles = most[several, None], k_tiles[several, None]
+    parts = np.concatenate((most, np.broadcast_to(SPLITS, (len(several), len(SPLITS)))), axis=1)
+    even = np.where(parts <= most, ceil_div(k_tiles, ceil_div(k_tiles, parts)), 1)
+    even.sort(axis=1)
+    first = np.ones_like(even, np.bool_)
+    first[:, 1:] = even[:, 1:] != even[:, :-1]
+    of, place = np.nonzero(first & (even > 1))
+    return several[of], place, even[of, place]
+
+
 def splits_of(count: int, k_tiles: int, device: DeviceLimits) -> list[int]:
-    """Numbers of splits of K for ``count`` tiles, from one on, each with fewer K tiles a split than the one before."""
-    most = min(device.sms // max(count, 1), k_tiles)
-    parts = (each for each in (most, *SPLITS) if 1 < each <= most)
-    return sorted({1, *(ceil_div(k_tiles, ceil_div(k_tiles, each)) for each in parts)})
+    """Numbers of splits of K for ``count`` tiles, from one on: `even_splits` of one problem."""
+    _, _, found = even_splits(np.array([count]), np.array([k_tiles]), device)
+    return [1, *found.tolist()]
+
+
+def cluster_tiles(extents: Extents, config: Mapping[str, Any]) -> Any:
+    """Tiles of D, those of a cluster counted as one: of one configuration, or of an array of each tunable."""
+    m, n, _, batch = extents
+    swap = config["SWAP"] == 1
+    rows, columns = np.where(swap, n, m), np.where(swap, m, n)
+    return ceil_div(rows, config["BM"] * config["CM"]) * ceil_div(columns, config["BN"] * config["CN"]) * batch
+
+
+def fewest_sms(extents: Extents, config: Mapping[str, Any], device: DeviceLimits) -> Any:
+    """The fewest SMs that take no more waves than all SMs: of one configuration, or of an array of each tunable."""
+    count, cluster = cluster_tiles(extents, config), config["CM"] * config["CN"]
+    waves = ceil_div(count, np.maximum(device.sms // cluster, 1))
+    every = (config["SPLITS"] > 1) | (config["STREAM"] > 0) | (count == 0) | (cluster > device.sms)
+    return np.where(every, device.sms, ceil_div(count, np.maximum(waves, 1)) * cluster)

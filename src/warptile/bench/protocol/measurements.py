@@ -446,3 +446,20 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     source: str
     problem: ProblemClass
     tried: tuple[Attempt, ...]
+
+
+class Surveyed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One problem of a survey: configurations in turns, the best first.
+
+    Attributes:
+        rung, problem: whose configurations, and what is computed.
+        planned: the configuration that a plan took when it was measured.
+        tried: what was timed, in milliseconds of each round.
+        cublaslt_ms: rounds of cuBLASLt's fastest algorithm; none where it takes no such problem.
+    """
+
+    rung: str
+    problem: ProblemClass
+    planned: str
+    tried: tuple[Attempt, ...]
+    cublaslt_ms: tuple[float, ...] = ()

@@ -6,7 +6,7 @@ for all problems of a kind and all tiles; a problem then takes some dozens of ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -128,12 +128,12 @@ class Pool:
         return Pool(ConfigColumns.joined(self.rows, other.rows), np.concatenate((self.times_us, other.times_us)))
 
 
-def pool(problem: Problem, device: DeviceLimits) -> Pool:
-    """Every tile that is not mostly padding, with every K extent of a stage and every split of K. The kernel must take
-    the problem's types."""
+def pool(problem: Problem, device: DeviceLimits, of: Sequence[Shape] | None = None) -> Pool:
+    """Every tile that is not mostly padding, with every K extent of a stage and every split of K; ``of`` these tiles,
+    by default of all that are worth a look. The kernel must take the problem's types."""
     table, extents = _table_of(problem), ((problem.m, problem.n), (problem.n, problem.m))
     places = []
-    for shape in shapes(problem, device):
+    for shape in shapes(problem, device) if of is None else of:
         bm, bn, _, swap = shape
         m, n = extents[swap]
         if (bm <= 64 or bm < 2 * m) and (bn <= 16 or bn < 2 * n):

@@ -1,0 +1,408 @@
+"""A survey of the space of problems: hundreds of them drawn at random, each timed in some twenty configurations.
+
+Suites hold the problems that people name; a planner has to be right for all others. So problems are drawn
+log-uniformly over extents, types and layouts. Of each, the best predictions, a random sample of worse ones and
+cuBLASLt's fastest algorithm take turns of a few milliseconds in several rounds, so that all see one state of the chip.
+
+    python -m warptile.bench.campaign.problem_survey --out DIR --count 400 --seed 1 --minutes 9
+
+adds a line for each problem to DIR/survey.jsonl; a run that was stopped goes on where it was.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+import msgspec
+import numpy as np
+
+from warptile.bench.baselines.cublaslt import WORKSPACE_BYTES, CublasLt, CublasLtMatmul
+from warptile.bench.campaign.suite_search import RESERVED_CORES, RUNG, CompileAhead, say
+from warptile.bench.protocol.environment import Sampler, describe
+from warptile.bench.protocol.measurements import Attempt, Environment, Surveyed
+from warptile.bench.protocol.operand_pool import OperandPool, PooledProduct
+from warptile.bench.protocol.workloads import BF16, E4M3, E4M3_FAST, F16_F16, S8, TF32, TypeGroup, to_key
+from warptile.codegen.translation_unit import Source, translation_unit
+from warptile.device import DeviceLimits
+from warptile.dtypes import DTYPES
+from warptile.errors import UnsupportedError, WarptileError
+from warptile.gpu import driver
+from warptile.gpu.timing import Candidate, EventRunner, GraphRunner, Runner
+from warptile.planning.plan import Plan, config_text
+from warptile.planning.tuned_table import ProblemClass
+from warptile.problem import Problem
+from warptile.rungs.kernel_spec import Config
+from warptile.rungs.wgmma import pool as tile_pool
+from warptile.rungs.wgmma.tile_shapes import Shape
+from warptile.runtime.device_product import Launcher, runner_for
+from warptile.runtime.execute import Place, planned
+
+BF16_F32 = TypeGroup("bf16 -> f32", "bfloat16", "float32", "float32")
+KINDS: tuple[tuple[TypeGroup, str, str, float], ...] = (
+    (BF16, "row", "col", 0.42), (BF16, "row", "row", 0.10), (BF16, "col", "col", 0.04), (BF16, "col", "row", 0.06),
+    (BF16_F32, "row", "col", 0.05), (TF32, "row", "col", 0.08), (E4M3_FAST, "row", "col", 0.07),
+    (E4M3, "row", "col", 0.07), (S8, "row", "col", 0.06), (F16_F16, "row", "col", 0.05),
+)  # fmt: skip
+"""Types, majors of A and of B, and how often they are drawn."""
+
+RAGGED, FEW_ROWS, MODEL_LIKE = 0.18, 0.35, 0.4
+"""Shares of problems with an extent that is no multiple of 16 bytes, with at most 256 rows, and whose N and K are
+multiples of 128, as those of networks are."""
+
+MOST_FLOPS, FEWEST_FLOPS = 2.0**41, 2.0**22
+MOST_BYTES = 3 * 2**30
+"""Of A, B and D together."""
+
+BEST, NEAR, FAR = 10, 6, 2
+"""Configurations of a problem: the best predictions, and samples of those within `NEAR_TIME` and `FAR_TIME` of them."""
+
+NEAR_TIME, FAR_TIME = 1.5, 2.5
+
+EXPANDED = 40
+"""Best tiles that are considered in other schedules too."""
+
+ROUNDS, TURN_MS = 4, 2.5
+"""Turns of a configuration, and how long each is. The first round of a GEMM that reaches the power limit warms up."""
+
+LONG_FLOPS = 2.0**34
+ALGORITHM_MS = 0.6
+"""How long each of cuBLASLt's algorithms runs to find its fastest."""
+
+GRAPH_BELOW_MS = 0.06
+STALL_S = 60.0
+TIME_LEFT_S = 8.0
+
+_FEW, _ONE = (8, 16, 24, 32, 48), (64, 96, 128, 160, 192, 256)
+_TWO = (64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256)
+_SWAPPED = (16, 32, 48, 64, 80, 96, 112, 128)
+TILES: tuple[Shape, ...] = (
+    *((64, bn, 1, 1) for bn in (*_FEW, 64, 96, 128)),
+    *((64, bn, 1, 0) for bn in (32, *_ONE)),
+    *((128, bn, 2, 0) for bn in _TWO),
+    *((128, bn, 2, 1) for bn in _SWAPPED),
+    (256, 128, 2, 0), (256, 160, 2, 0), (256, 192, 2, 0),
+)  # fmt: skip
+"""Tiles that are surveyed: BM, BN, CONSUMERS, SWAP."""
+
+
+def _is_surveyed(config: Config, element_bits: int) -> bool:
+    """Whether a schedule of a tile is among those that a survey times: few enough that each is timed often."""
+    bm, bn, rows = config["BM"], config["BN"], config["BK"] * element_bits // 1024
+    size, few = bm * bn, bn <= 48 and config["SWAP"] == 1
+    if config["CM"] * config["CN"] > 1:
+        return size >= 128 * 192 and config["SPLITS"] == 1 and not config["STREAM"] and not config["PINGPONG"]
+    if config["STREAM"]:
+        return size >= 128 * 256 or (few and bm == 64 and rows == 4)
+    if config["PINGPONG"]:
+        return bm == 128 and 96 <= bn <= 192 and rows == 1 and not config["SWAP"]
+    if config["OVERLAP"]:
+        return size >= 128 * 64 and rows == 1
+    return rows in ((2, 4) if few else (1, 2))
+
+
+# --- problems ---------------------------------------------------------------------------------------------------------
+
+
+def drawn(count: int, seed: int) -> tuple[Problem, ...]:
+    """Problems drawn at random, each once; the same for the same seed."""
+    random = np.random.default_rng(seed)
+    found: dict[Problem, None] = {}
+    while len(found) < count:
+        problem = _draw(random)
+        if problem is not None:
+            found[problem] = None
+    return tuple(found)
+
+
+def _log_uniform(random: np.random.Generator, low: float, high: float) -> float:
+    return float(math.exp(random.uniform(math.log(low), math.log(high))))
+
+
+def _draw(random: np.random.Generator) -> Problem | None:
+    place = random.choice(len(KINDS), p=np.array([share for *_, share in KINDS]) / sum(share for *_, share in KINDS))
+    group, a_major, b_major, _ = KINDS[int(place)]
+    element, out = DTYPES[group.dtype], DTYPES[group.out]
+    few, model_like, ragged = (random.random() < share for share in (FEW_ROWS, MODEL_LIKE, RAGGED))
+    m = _log_uniform(random, 1, 256) if few else _log_uniform(random, 256, 16384)
+    n, k = _log_uniform(random, 96, 32768), _log_uniform(random, 96, 32768)
+    unit = 128 if model_like else max(16 * 8 // element.bits, 16 * 8 // out.bits)
+    n, k = max(unit, round(n / unit) * unit), max(unit, round(k / unit) * unit)
+    m = round(m) if few or random.random() < 0.4 else max(64, round(m / 64) * 64)
+    if a_major == "col":
+        m = max(unit, round(m / unit) * unit)
+    if ragged:
+        n, k = (n - int(random.integers(1, 16)), k) if random.random() < 0.6 else (n, k - int(random.integers(1, 16)))
+    if not FEWEST_FLOPS <= 2.0 * m * n * k <= MOST_FLOPS:
+        return None
+    if ((m + n) * k * element.bits + m * n * out.bits) / 8 > MOST_BYTES:
+        return None
+    return Problem.dense(
+        int(m), int(n), int(k), element, out=out, accumulator=DTYPES[group.accumulator], a_major=a_major,
+        b_major=b_major,
+    )  # fmt: skip
+
+
+# --- configurations ---------------------------------------------------------------------------------------------------
+
+
+def configurations(problem: Problem, place: Place, seed: int = 0) -> tuple[Config, ...]:
+    """What is timed on a problem: the plan's own configuration, the best predictions, and samples of worse ones."""
+    random, device = np.random.default_rng((seed, problem.m, problem.n, problem.k)), place.device
+    found = {config_text(plan.config): plan.config for plan in _own(problem, place)}
+    tiles = tile_pool.pool(problem, device, TILES)
+    some = tiles.joined(tile_pool.other_schedules(problem, tiles, tiles.ranked()[:EXPANDED], device))
+    ranked, times = some.ranked(), np.sort(some.times_us)
+
+    def add(places: Sequence[int], most: int) -> None:
+        wanted = len(found) + most
+        for index in places:
+            if len(found) >= wanted:
+                return
+            config = some.config(int(ranked[index]))
+            if not _is_surveyed(config, problem.a.dtype.bits) or config_text(config) in found:
+                continue
+            if RUNG.illegal(problem, config, device) is None:
+                found[config_text(config)] = config
+
+    near, far = (int(np.searchsorted(times, factor * times[0])) for factor in (NEAR_TIME, FAR_TIME))
+    add(range(len(ranked)), BEST)
+    add(list(random.permutation(near)), NEAR)
+    add(list(near + random.permutation(max(far - near, 0))), FAR)
+    return tuple(found.values())
+
+
+def _own(problem: Problem, place: Place) -> Iterator[Plan]:
+    plan = planned(problem, place)
+    if plan.rung is RUNG:
+        yield plan
+
+
+def source_of(problem: Problem, config: Config, device: DeviceLimits) -> Source:
+    """The translation unit of a configuration."""
+    return translation_unit(RUNG.resolve(problem, config, device))
+
+
+# --- measuring --------------------------------------------------------------------------------------------------------
+
+
+class _Turns:
+    """Candidates of one problem that take turns."""
+
+    def __init__(self, stream: int) -> None:
+        self._stream = stream
+        self._runners: dict[str, tuple[Runner, float]] = {}
+        self.rounds_ms: dict[str, list[float]] = {}
+
+    def add(self, name: str, candidate: Candidate) -> None:
+        self._runners[name] = runner_for(candidate, self._stream)
+        self.rounds_ms[name] = []
+
+    def run(self, rounds: int, *, drop_first: bool) -> None:
+        """``rounds`` rounds whose order alternates; the first of them may be a warm-up."""
+        for number in range(-1 if drop_first else 0, rounds):
+            items = list(self._runners.items())
+            for name, (runner, one_ms) in items if number % 2 else items[::-1]:
+                elapsed_ms, launches = runner.run(max(1, round(TURN_MS / one_ms)))
+                if number >= 0:
+                    self.rounds_ms[name].append(elapsed_ms / launches)
+
+
+def _fastest_algorithm(library: CublasLtMatmul, product: PooledProduct, workspace: int, stream: int) -> Candidate:
+    """cuBLASLt's fastest algorithm for a problem, over all sets of operands."""
+    pointers = [product.pointers(index) for index in range(product.sets)]
+
+    def candidate(algorithm: int) -> Candidate:
+        def launch(index: int, on: int) -> None:
+            of = pointers[index]
+            library.launch(algorithm, of["A"], of["B"], of["D"], workspace, on)
+
+        return Candidate(launch, len(pointers))
+
+    def time_ms(algorithm: int, window_ms: float) -> float:
+        looked = EventRunner(candidate(algorithm), stream)
+        looked.run(1)
+        one_ms, _ = looked.run(1)
+        if one_ms < GRAPH_BELOW_MS:
+            some = Candidate(candidate(algorithm).launch, min(len(pointers), 64))
+            runner: Runner = GraphRunner(some, stream, min(64, max(1, round(window_ms / one_ms))))
+        else:
+            runner = looked
+        elapsed_ms, launches = runner.run(max(1, round(window_ms / one_ms)))
+        return elapsed_ms / launches
+
+    times: dict[int, float] = {}
+    for index in range(len(library)):
+        try:
+            times[index] = time_ms(index, ALGORITHM_MS)
+        except Exception:
+            driver.synchronize()
+    if not times:
+        raise UnsupportedError("baseline: every algorithm failed")
+    for index in sorted(times, key=lambda each: times[each])[:3]:
+        times[index] = min(times[index], time_ms(index, 2 * ALGORITHM_MS))
+    return candidate(min(times, key=lambda each: times[each]))
+
+
+class Survey:
+    """What all problems of a run share."""
+
+    def __init__(self, problems: Sequence[Problem], *, with_library: bool) -> None:
+        self._launcher, self._stream = Launcher(), driver.Stream()
+        self._info = driver.device_info()
+        self._problems = problems
+        self._pools: dict[str, OperandPool] = {}
+        self._library = CublasLt() if with_library else None
+        self._workspace = driver.Allocation(WORKSPACE_BYTES) if with_library else None
+
+    def _pool(self, problem: Problem) -> OperandPool:
+        element = problem.a.dtype
+        if element.name not in self._pools:
+            alike = [each for each in self._problems if each.a.dtype == element]
+            self._pools[element.name] = OperandPool(element, alike, self._info.limits.l2_bytes)
+        return self._pools[element.name]
+
+    def measure(self, problem: Problem, configs: Sequence[Config], refused: Sequence[str | None]) -> Surveyed:
+        """Check every configuration once, then time all of them in turns."""
+        product = PooledProduct(problem, self._pool(problem), self._launcher, self._info.limits.l2_bytes)
+        turns, failed = _Turns(self._stream.handle), {}
+        for config, reason in zip(configs, refused, strict=True):
+            text = config_text(config)
+            try:
+                plan = Plan(problem, RUNG, config, "given", self._info.limits, RUNG.name)
+                wrong = reason or product.check(plan).wrong
+                if wrong is None:
+                    turns.add(text, product.candidate(plan))
+                else:
+                    failed[text] = wrong
+            except WarptileError as error:
+                driver.synchronize()
+                failed[text] = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+        if self._library is not None and self._workspace is not None:
+            try:
+                library = self._library.product(to_key(problem))
+                turns.add("", _fastest_algorithm(library, product, self._workspace.address, self._stream.handle))
+            except UnsupportedError:
+                pass
+        turns.run(ROUNDS, drop_first=problem.flops >= LONG_FLOPS)
+        rounds = {name: tuple(round(each, 7) for each in times) for name, times in turns.rounds_ms.items()}
+        baseline = rounds.pop("", ())
+        tried = [Attempt(config=text, brief_ms=None, rounds_ms=rounds[text], failed=None) for text in rounds]
+        tried.sort(key=lambda each: statistics.median(each.rounds_ms))
+        tried += [Attempt(config=text, brief_ms=None, rounds_ms=(), failed=why) for text, why in failed.items()]
+        return Surveyed(
+            rung=RUNG.name, problem=ProblemClass.of(problem), planned=config_text(configs[0]), tried=tuple(tried),
+            cublaslt_ms=baseline,
+        )  # fmt: skip
+
+
+# --- a worker and its parent ------------------------------------------------------------------------------------------
+
+
+def journal(out: Path) -> Path:
+    """The file of results."""
+    return out / "survey.jsonl"
+
+
+def _done(out: Path) -> dict[ProblemClass, Surveyed]:
+    lines = journal(out).read_bytes().splitlines() if journal(out).exists() else []
+    found = (msgspec.json.decode(line, type=Surveyed) for line in lines)
+    return {each.problem: each for each in found}
+
+
+def work(out: Path, count: int, seed: int, until_s: float, *, with_library: bool) -> int:
+    """Survey until ``until_s`` of the clock; the number of problems left."""
+    driver.enter()
+    info = driver.device_info()
+
+    class Here:
+        device, gpu = info.limits, info.name
+
+    start_s, done = time.monotonic(), _done(out)
+    problems = drawn(count, seed)
+    left = [each for each in problems if ProblemClass.of(each) not in done]
+    tasks = [(each, configurations(each, Here(), seed)) for each in left]
+    sources = [tuple(source_of(each, config, info.limits) for config in configs) for each, configs in tasks]
+    say(f"{len(tasks)} problems, {len({s for of in sources for s in of})} kernels; {time.monotonic() - start_s:.1f} s")
+    processes = max((os.cpu_count() or 1) - RESERVED_CORES, 1)
+    state = out / "doing"
+    with CompileAhead([s for of in sources for s in of], info.arch, processes) as kernels, Sampler() as sampler:
+        survey = Survey(problems, with_library=with_library)
+        try:
+            while tasks and time.time() < until_s - TIME_LEFT_S:
+                (problem, configs), of = tasks.pop(0), sources.pop(0)
+                reasons = kernels.reasons(of, waiting=state.touch)
+                state.write_bytes(msgspec.json.encode(ProblemClass.of(problem)))
+                found = survey.measure(problem, configs, reasons)
+                with journal(out).open("ab") as lines:
+                    lines.write(msgspec.json.encode(found) + b"\n")
+                _tell(found)
+        finally:
+            environment: Environment = describe(sampler.since(start_s))
+            (out / "environment.json").write_bytes(msgspec.json.encode(environment))
+    return len(tasks)
+
+
+def _tell(found: Surveyed) -> None:
+    timed = {each.config: statistics.median(each.rounds_ms) for each in found.tried if each.rounds_ms}
+    if not timed:
+        say(f"{found.problem}: nothing worked: {found.tried[0].failed if found.tried else 'no configuration'}")
+        return
+    best, own = min(timed.values()), timed.get(found.planned, math.nan)
+    library = statistics.median(found.cublaslt_ms) if found.cublaslt_ms else math.nan
+    p = found.problem
+    failures = [each for each in found.tried if each.failed]
+    say(
+        f"{p.m} {p.n} {p.k} {p.dtype} {p.accumulator} {p.out} {p.a_major[0]}{p.b_major[0]} {best * 1e3:.1f} us; "
+        f"planned {best / own:.3f} of the best, {library / own:.3f} of cuBLASLt (best {library / best:.3f})"
+        + (f"; {len(failures)} failed: {failures[0].failed}" if failures else "")
+    )
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--out", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder of results.")
+@click.option("--count", default=400, show_default=True, type=click.IntRange(1), help="Problems.")
+@click.option("--seed", default=1, show_default=True, help="Of the problems that are drawn.")
+@click.option("--minutes", default=9.0, show_default=True, help="Begin nothing after that.")
+@click.option("--library/--no-library", "with_library", default=True, help="Time cuBLASLt too.")
+@click.option("--compile-only", is_flag=True, help="Compile the kernels into the cache; needs no GPU.")
+@click.option("--until", type=float, default=None, hidden=True)
+def main(
+    out: Path, count: int, seed: int, minutes: float, with_library: bool, compile_only: bool, until: float | None
+) -> None:
+    """Time COUNT random problems in some twenty configurations each."""
+    out.mkdir(parents=True, exist_ok=True)
+    if until is not None:
+        sys.exit(75 if work(out, count, seed, until, with_library=with_library) else 0)
+    until = time.time() + 60 * minutes
+    command = [sys.executable, "-m", __spec__.name, "--out", str(out), "--count", str(count), "--seed", str(seed)]
+    command += ["--until", str(until), "--library" if with_library else "--no-library"]
+    state = out / "doing"
+    while time.time() < until - TIME_LEFT_S:
+        state.unlink(missing_ok=True)
+        process, started_s = subprocess.Popen(command), time.time()
+        while process.poll() is None:
+            time.sleep(0.2)
+            begun_s = max(state.stat().st_mtime if state.exists() else 0.0, started_s + STALL_S)
+            if time.time() > max(until + TIME_LEFT_S, begun_s + STALL_S):
+                process.kill()
+        if process.wait() in (0, 75):
+            return
+        if not state.exists():
+            raise SystemExit("the worker ended before it measured anything")
+        stuck = msgspec.json.decode(state.read_bytes(), type=ProblemClass)
+        say(f"the worker ended with status {process.returncode} at {stuck}")
+        failed = Surveyed(rung=RUNG.name, problem=stuck, planned="", tried=(), cublaslt_ms=())
+        with journal(out).open("ab") as lines:
+            lines.write(msgspec.json.encode(failed) + b"\n")
+
+
+if __name__ == "__main__":
+    main()

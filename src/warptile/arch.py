@@ -75,41 +75,6 @@ def arch(name: str) -> Arch:
 
 
 @dataclass(frozen=True)
-class WgmmaCosts:
-    """What the parts of wgmma-final cost on one GPU model: see `warptile.rungs.wgmma.cost`.
-
-    Clocks are of one SM at ``clock_hz``; energies in picojoules, of a 16-bit multiply or add and of a byte
-    moved; ``watts`` is what the power limit leaves for them; ``missed`` is the share of repeated loads that L2 does not
-    serve. ``norm`` says how well the parts hide each other: the greater, the better.
-    """
-
-    clock_hz: float
-    launch_us: float
-    start_clocks: float
-    step_clocks: float
-    stage_clocks: float
-    product_clocks: float
-    block_bytes_per_clock: float
-    cluster_clocks: float
-    tile_clocks: float
-    hidden_clocks: float
-    out_bytes_per_clock: float
-    meeting_clocks: float
-    cluster_meeting_clocks: float
-    partial_bytes_per_clock: float
-    dram_bytes_per_s: float
-    l2_bytes_per_s: float
-    missed: float
-    row_gap_bytes: float
-    watts: float
-    flop_pj: float
-    shared_pj: float
-    l2_pj: float
-    dram_pj: float
-    norm: float
-
-
-@dataclass(frozen=True)
 class Device:
     """One GPU model as measured. Rates in TFLOP/s (TOP/s), bandwidths in bytes a second, latencies in seconds.
 
@@ -134,7 +99,6 @@ class Device:
     wgmma_tflops: dict[str, float]
     sparse_gain: float
     launch_s: float
-    wgmma_costs: WgmmaCosts
 
     def tensor_rate(self, family: str, dtype: str) -> float:
         """TFLOP/s (TOP/s) at which a family of rungs can issue its instructions on operands of a type."""
@@ -183,39 +147,8 @@ H200 = Device(
     },
     sparse_gain=1646 / 928,
     launch_s=3e-6,
-    wgmma_costs=WgmmaCosts(
-        clock_hz=1.9e09,
-        launch_us=0.03274,
-        start_clocks=96.03,
-        step_clocks=180.4,
-        stage_clocks=2892,
-        product_clocks=1.404,
-        block_bytes_per_clock=56.31,
-        cluster_clocks=90.73,
-        tile_clocks=15.87,
-        hidden_clocks=4597,
-        out_bytes_per_clock=5.221,
-        meeting_clocks=8102,
-        cluster_meeting_clocks=6000,
-        partial_bytes_per_clock=12.71,
-        dram_bytes_per_s=4.3e12,
-        l2_bytes_per_s=1.127e13,
-        missed=0.002905,
-        row_gap_bytes=29.62,
-        watts=580,
-        flop_pj=0.04115,
-        shared_pj=0.2963,
-        l2_pj=2.058,
-        dram_pj=6.585,
-        norm=5.173,
-    ),
 )
 """Issue and copy rates measured on an H200 SXM, 2026-11-20, driver 580.159, CUDA 13.0. float64 is m16n8k16, for WMMA
 m8n8k4. 8-bit floats have float16's rate: sm_90's machine code unpacks them (F2FP) and multiplies by HMMA, two for each
 m16n8k32. The clock is that of a tensor-core loop at the 700 W cap. ``l2_bytes_per_s`` and ``launch_s`` are
-assumptions. ``wgmma_costs`` are fitted to `WGMMA_COSTS_RECORDS` (docs/planning.md), but for ``cluster_meeting_clocks``:
-no search had it yet, five tiles timed with partial accumulators exchanged through global and through shared memory have
-it."""
-
-WGMMA_COSTS_RECORDS = ("searches-h200-20261122T034818", "searches-h200-20261122T041535")
-"""The records that ``H200.wgmma_costs`` are fitted to, which `warptile.bench.campaign.fit_costs` reads."""
+assumptions."""

@@ -8,20 +8,19 @@ The table that ships (`warptile.planning.shipped_table`) stays in use when the k
 used as long as they are legal; its speeds are those of the commit that it names. It was measured on one GPU model and
 serves all others that run the rung.
 
-A problem that was not tuned takes the configuration of the nearest tuned problem (`ProblemClass.distance`), adapted to
-its extents and GPU (`Rung.adapt`), where that is predicted to be little slower than the planner's own choice.
+A table answers for the problems that are in it and for those of types that cost the same. All others are predicted:
+another problem's configuration, however near, was found to be a worse guess than the cost model.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-import math
 import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -33,8 +32,7 @@ from warptile.device import KNOWN, REFERENCE, DeviceLimits
 from warptile.dtypes import DTYPES
 from warptile.errors import UnsupportedError
 from warptile.planning import shipped_table
-from warptile.planning.plan import cost
-from warptile.problem import MAX_ALIGNMENT_BYTES, Problem
+from warptile.problem import Problem
 from warptile.rungs import rung as rung_named
 from warptile.rungs.kernel_spec import Config
 from warptile.rungs.rung import Rung
@@ -44,39 +42,8 @@ MODES = ("off", "cached", "on")
 LOOK_S = 1.0
 """A running process looks for outcomes that others added to the user's table at most this often."""
 
-NEAR = 2.0
-"""How far a tuned problem may be from the one asked for: `ProblemClass.distance`."""
-
-FILLS_A_GPU = 2048 * 2048
-"""Elements of D from which every GPU has many tiles for each SM."""
-
-GROWTH = 1 / 8
-"""Weight of an extent that is larger than the tuned one, once the tuned problem filled the GPU: more of the same tiles
-changes little in which tile is the best."""
-
-K_WEIGHT = 1 / 2
-"""Weight of K, the extent that influences the best tile least."""
-
-OTHER_LAYOUT = 1.0
-"""Distance of a problem whose A or B has the other layout: the same tiles, loaded from other boxes."""
-
-FEW = (8, 16, 32, 64, 128)
-"""Sizes of small D: up to each of them, rows or columns form a class, because the instruction's N covers them."""
-
 LIKE = {"float16": "bfloat16", "float8_e5m2": "float8_e4m3", "uint8": "int8"}
 """Types that cost what another costs."""
-
-TRIED = 3
-"""Neighbours that are looked at, the nearest first."""
-
-WORSE = 1.1
-"""What an adapted configuration may lose: its predicted time over that of the planner's own choice may be this many
-times the same ratio for the neighbour, where measurement preferred it whatever was predicted."""
-
-
-DOUBT = 0.03
-"""Penalty of a neighbour's predicted loss for each unit of distance."""
-
 
 _log = logging.getLogger("warptile.planning.tuned_table")
 
@@ -121,40 +88,10 @@ class ProblemClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )
 
     @property
-    def extents(self) -> tuple[int, int, int, int]:
-        """M, N, K and the matrices of a batch."""
-        return self.m, self.n, self.k, self.batch
-
-    @property
-    def kind(self) -> tuple[object, ...]:
-        """What neighbours have in common: types that cost the same, a C or none, what is aligned, few rows or columns
-        and how few."""
-        aligned = (each == MAX_ALIGNMENT_BYTES for each in (self.a_alignment, self.b_alignment, self.d_alignment))
-        names = (LIKE.get(name, name) for name in (self.dtype, self.accumulator, self.out))
-        return (*names, self.with_c, *aligned, _few(self.m), _few(self.n))
-
-    def distance(self, other: ProblemClass) -> float:
-        """How far ``other``, which is asked for, is from this tuned problem of the same kind: 0 for the same extents.
-
-        The sum of |log2| of the ratios of extents, with `GROWTH`, `K_WEIGHT` and `OTHER_LAYOUT` as their weights; the
-        rows and columns of a small D do not count.
-        """
-        if min(*self.extents, *other.extents) < 1:
-            return math.inf
-        growth = GROWTH if self.batch * self.m * self.n >= FILLS_A_GPU else 1.0
-
-        def steps(mine: int, its: int) -> float:
-            step = math.log2(its / mine)
-            return growth * step if step > 0 else -step
-
-        found = K_WEIGHT * abs(math.log2(other.k / self.k)) + steps(self.batch, other.batch)
-        found += sum(steps(mine, its) for mine, its in ((self.m, other.m), (self.n, other.n)) if not _few(mine))
-        return found + OTHER_LAYOUT * ((self.a_major, self.b_major) != (other.a_major, other.b_major))
-
-
-def _few(extent: int) -> int:
-    """The class of a small extent, or 0."""
-    return next((most for most in FEW if extent <= most), 0)
+    def alike(self) -> ProblemClass:
+        """The class that stands for all that cost what this one does: `LIKE`."""
+        dtype, accumulator, out = (LIKE.get(name, name) for name in (self.dtype, self.accumulator, self.out))
+        return msgspec.structs.replace(self, dtype=dtype, accumulator=accumulator, out=out)
 
 
 class Search(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -362,28 +299,21 @@ class TunedOutcome:
     tuned_on: DeviceLimits = REFERENCE
 
 
-@dataclass
-class OutcomeIndex:
-    """Outcomes by problem, and by kind of problem."""
+Outcomes = Mapping[ProblemClass, TunedOutcome]
+"""Outcomes by `ProblemClass.alike`."""
 
-    exact: dict[ProblemClass, TunedOutcome] = field(default_factory=dict)
-    kinds: dict[tuple[object, ...], list[TunedOutcome]] = field(default_factory=dict)
 
-    @staticmethod
-    def of(outcomes: Iterable[TunedOutcome]) -> OutcomeIndex:
-        """Those outcomes, of which later ones of one problem replace earlier ones."""
-        index = OutcomeIndex({known.problem: known for known in outcomes})
-        for known in index.exact.values():
-            index.kinds.setdefault(known.problem.kind, []).append(known)
-        return index
+def _by_problem(outcomes: Iterable[TunedOutcome]) -> Outcomes:
+    """Those outcomes, of which later ones of one problem replace earlier ones."""
+    return {known.problem.alike: known for known in outcomes}
 
 
 @lru_cache(maxsize=32)
-def _users(path: Path, gpu: str, rung: str, outcomes: str, tuned_on: DeviceLimits) -> OutcomeIndex:
+def _users(path: Path, gpu: str, rung: str, outcomes: str, tuned_on: DeviceLimits) -> Outcomes:
     """This user's outcomes for one rung, from a file whose outcomes have the digest ``outcomes``."""
     source = source_of(rung_named(rung))
     table = Table(gpu, path.parent)
-    return OutcomeIndex.of(
+    return _by_problem(
         TunedOutcome(entry.search.problem, entry.config, f"on this {gpu}", tuned_on)
         for entry in table.entries()
         if entry.winner and entry.search.rung == rung and entry.search.source == source
@@ -391,12 +321,12 @@ def _users(path: Path, gpu: str, rung: str, outcomes: str, tuned_on: DeviceLimit
 
 
 @lru_cache(maxsize=32)
-def _shipped(rung: str) -> OutcomeIndex:
+def _shipped(rung: str) -> Outcomes:
     """What ships for one rung."""
     table = shipped_table.table(rung)
     if table is None:
-        return OutcomeIndex()
-    return OutcomeIndex.of(
+        return {}
+    return _by_problem(
         TunedOutcome(
             ProblemClass(*entry.problem),
             dict(zip(table.keys, entry.config, strict=True)),
@@ -410,16 +340,16 @@ def _shipped(rung: str) -> OutcomeIndex:
 def lookup(
     rung: Rung, problem: Problem, gpu: str, where: Path | None = None, device: DeviceLimits = REFERENCE
 ) -> TunedConfig | None:
-    """The configuration that tuning found for ``problem``, or for the nearest that was tuned, on a GPU of model
-    ``gpu``; None where nothing was, and where ``WARPTILE_AUTOTUNE`` is ``off``.
+    """The configuration that tuning found for ``problem`` on a GPU of model ``gpu``; None where nothing was, and where
+    ``WARPTILE_AUTOTUNE`` is ``off``.
 
     Args:
         rung: whose configuration.
         problem: what is to be computed.
         gpu: model of the GPU that computes it.
         where: folder of the user's table, by default `folder`.
-        device: the GPU, or the part of it that the launch may occupy. What was tuned on more SMs counts as a
-            neighbour's.
+        device: the GPU, or the part of it that the launch may occupy. What was tuned on another number of SMs does not
+            count.
     """
     if mode() == "off":
         return None
@@ -436,32 +366,17 @@ def _table(gpu: str, where: Path) -> Table:
 def _lookup(
     name: str, problem: Problem, gpu: str, path: Path, outcomes: str, device: DeviceLimits
 ) -> TunedConfig | None:
-    rung, wanted = rung_named(name), ProblemClass.of(problem)
+    rung, wanted = rung_named(name), ProblemClass.of(problem).alike
     indices = [_users(path, gpu, name, outcomes, device.occupying(None))] if outcomes else []
     indices.append(_shipped(name))
     for index in indices:
-        known = index.exact.get(wanted)
+        known = index.get(wanted)
         if known is None or known.tuned_on.multiprocessors != device.multiprocessors:
-            continue  # how tiles fill waves of other SMs was not measured: it has to be predicted, as for a neighbour
+            continue  # how tiles fill waves of other SMs was not measured: it has to be predicted
         config = _made_legal(rung, problem, known, device)
-        if config is not None and _fits(rung, problem, config, device):
+        if config is not None:
             return TunedConfig(config, f"tuned for this problem {known.source}")
-    near = [(known.problem.distance(wanted), known) for index in indices for known in index.kinds.get(wanted.kind, ())]
-    near = sorted((each for each in near if each[0] <= NEAR), key=lambda each: each[0])[:TRIED]
-    if not near:
-        return None
-    own, best = _predicted(rung, problem, rung.default_config(problem, device), device), None
-    for distance, known in near:
-        config = _made_legal(rung, problem, known, device)
-        if config is not None and _fits(rung, problem, config, device):
-            loss = _predicted(rung, problem, config, device) / own / _share(rung, known, problem.a.sparse)
-            if loss <= WORSE and (best is None or loss * (1 + DOUBT * distance) < best[0]):
-                best = loss * (1 + DOUBT * distance), known, config
-    if best is None:
-        return None
-    m, n, k, _ = best[1].problem.extents
-    nearness = f"on {best[1].tuned_on.multiprocessors} SMs" if best[1].problem == wanted else "a neighbour"
-    return TunedConfig(best[2], f"tuned for {m} x {n} x {k}, {nearness}, {best[1].source}")
+    return None
 
 
 def _fits(rung: Rung, problem: Problem, config: Config, device: DeviceLimits) -> bool:
@@ -469,38 +384,17 @@ def _fits(rung: Rung, problem: Problem, config: Config, device: DeviceLimits) ->
     return device.max_ctas is None or rung.resolve(problem, config, device).ctas <= device.max_ctas
 
 
-def _predicted(rung: Rung, problem: Problem, config: Config, device: DeviceLimits) -> float:
-    """By the rung's own model or, where it has none, as any plan is predicted."""
-    if rung.estimates:
-        return rung.estimate_us(problem, config, device)
-    return cost((rung, config), problem, device).time_ms
-
-
-@lru_cache(maxsize=1024)
-def _share(rung: Rung, known: TunedOutcome, sparse: bool) -> float:
-    """Predicted time of what was tuned, for the problem that it was tuned for, over that of the planner's own choice
-    there; at least 1."""
-    there = known.problem.problem(sparse=sparse)
-    tuned_on = known.tuned_on
-    if rung.illegal(there, known.config, tuned_on) is not None:
-        return 1.0
-    own = _predicted(rung, there, rung.default_config(there, tuned_on), tuned_on)
-    return max(_predicted(rung, there, known.config, tuned_on) / own, 1.0)
-
-
 def _made_legal(rung: Rung, problem: Problem, known: TunedOutcome, device: DeviceLimits) -> Config | None:
     """The configuration for this problem on this device, or None where it is illegal. Tunables that it does not know
     are as by default: an edit that adds one leaves the table in use."""
     config: Mapping[str, int] = known.config
-    here = known.problem.extents == (problem.m, problem.n, problem.k, problem.batch)
-    same = known.tuned_on.multiprocessors == device.multiprocessors
-    if here and same and rung.illegal(problem, config, device) is None and _fits(rung, problem, config, device):
-        return config
-    own = rung.default_config(problem, device)
-    if config.keys() != own.keys():
+    if rung.illegal(problem, config, device) is not None:
+        own = rung.default_config(problem, device)
+        if config.keys() == own.keys():
+            return None
         config = {key: config.get(key, value) for key, value in own.items()}
-    config = rung.adapt(problem, config, known.problem.extents, device, known.tuned_on)
-    return config if rung.illegal(problem, config, device) is None else None
+    legal = rung.illegal(problem, config, device) is None and _fits(rung, problem, config, device)
+    return config if legal else None
 
 
 def config_for(rung: Rung, problem: Problem, gpu: str, where: Path | None = None) -> Config | None:

@@ -1,179 +1,320 @@
-"""Fit `warptile.arch.WgmmaCosts` to records of searches: ``python -m warptile.bench.campaign.fit_costs [RECORD ...]``.
+"""Fit wgmma-final's cost model to surveys: ``python -m warptile.bench.campaign.fit_costs``. It needs torch.
 
-Without names, to those that the constants in `warptile.arch` are fitted to. Whoever changes the constants names the
-records there: `warptile.arch.WGMMA_COSTS_RECORDS`.
+The constants of the formulas (`warptile.rungs.wgmma.cost`) are fitted first, by gradient descent on how far predicted
+times are off; then the networks of the correction (`warptile.rungs.wgmma.correction`) learn what is left, and to
+choose: they also minimize how much slower than the fastest measured configuration the softly chosen one is.
 
-A search has, for every problem, the times of a dozen configurations and more. Constants are changed one by one, by
-smaller and smaller factors, as long as that lowers the loss: how much slower than the best measured configuration the
-predicted choice is (softly: close predictions share the choice), and a little how far predicted times are off. Problems
-are dealt into halves by a hash of their names; constants fitted to one half are judged on the other.
+Every fifth problem is left out in turn, and the networks are judged on those; the file says how good they are there.
+The networks that ship are trained on all problems.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
-import sys
+import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
-from statistics import fmean, median
+from dataclasses import dataclass, fields
+from types import SimpleNamespace
+from typing import Any
 
-from warptile.arch import WGMMA_COSTS_RECORDS, WgmmaCosts
-from warptile.bench.campaign.ship_table import values_of
-from warptile.bench.protocol.records import AnyRecord, SearchesRecord, committed, latest
-from warptile.device import KNOWN, REFERENCE, DeviceLimits
-from warptile.errors import UnsupportedError
-from warptile.planning.rates import rates_of
-from warptile.problem import Problem
-from warptile.rungs.kernel_spec import Config
-from warptile.rungs.wgmma import cost
+import click
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
-RUNG = "wgmma-final"
-SHARPNESS = 40.0
-"""Exponent of the softened choice: a prediction 3 % slower has a third of the weight."""
+from warptile.bench.protocol.records import SurveyRecord, committed
+from warptile.device import KNOWN, REFERENCE
+from warptile.rungs.wgmma import tiles
+from warptile.rungs.wgmma.correction import Correction, Network, features
+from warptile.rungs.wgmma.cost import Costs, Launches, predict
+from warptile.rungs.wgmma.launches import launches_of
+from warptile.rungs.wgmma.model import SCHEMA, FittedModel, Model, Quality, file_of
 
-ACCURACY_WEIGHT = 0.2
-"""Weight of the mean |log| error of predicted times, relative to the loss of choices."""
+START = Costs(
+    clock_mhz=1700.0, launch_us=(1.6,) * 6, start_clocks=900.0, refill_clocks=700.0, mma_clocks=(1.1,) * 6,
+    least_mma_clocks=20.0, column_factor=(1.0,) * 33, two_level_clocks=60.0, fragment_clocks=60.0, step_clocks=60.0,
+    line_clocks=1.6, l2_lines_per_clock=60.0, straddling=1.0, m_major_a=1.05, n_major_b=1.05, swapped=1.0,
+    cluster_clocks=30.0, tile_clocks=700.0, out_bytes_per_clock=25.0, column_major_d=1.0, straddling_d=1.1,
+    split_sector_d=1.3, wide_d=1.1, register_clocks=(60.0, 40.0, 30.0, 25.0),
+    store_warp_clocks=(60.0, 40.0, 30.0, 25.0), hidden_clocks=200.0, turn=1.0, meeting_clocks=2500.0,
+    cluster_meeting_clocks=1500.0, stream_clocks=3000.0, partial_bytes_per_clock=20.0,
+    cluster_partial_bytes_per_clock=20.0, l2_partial_bytes_per_clock=3000.0, split_factor=1.05, stream_factor=1.1,
+    dram_bytes_per_us=4.0e6, missed=0.02, stream_missed=0.3, watts=600.0, flop_pj=(0.3,) * 6, shared_pj=0.3, l2_pj=2.0,
+    dram_pj=8.0, repacking=1.0, norm=4.0, iteration_norm=6.0, timeline_norm=4.0,
+)  # fmt: skip
+"""Where the fit begins, and what it is drawn to: plausible figures of the hardware."""
 
-FACTORS = (1.5, 1.2, 1.1, 1.05, 1.02)
-KEPT = ("clock_hz", "dram_bytes_per_s", "watts")
-"""What is not fitted: figures of the GPU, and what all else scales with."""
+FIXED = ("clock_mhz",)
+"""What others are relative to."""
 
-RANGE = 5.0
-"""A constant may become so many times larger or smaller. Without limits they drift: sums of unlikely parts describe the
-same runs a little better, and explain nothing."""
+CLOSE = 0.05
+"""|log| of measured over predicted time up to which errors count as squares, beyond it as themselves."""
+
+DRAWN, DRAWN_TABLE = 3e-5, 3e-4
+"""How much constants are drawn to `START`, and those of the table of columns."""
+
+SHARPNESS = 30.0
+"""Exponent of the soft choice: a prediction 3 % slower has 0.4 of the weight."""
+
+WIDTH, NETWORKS, FOLDS = 32, 2, 5
+STEPS, NETWORK_STEPS = 700, 700
+LEARNING_RATE, NETWORK_LEARNING_RATE, DECAY = 0.03, 6e-3, 0.3
+CHOOSING = 0.3
+"""Weight of the soft choice, relative to that of predicted times."""
+
+MOST_SPREAD = 0.5
+"""Rounds of one configuration that are further apart are taken for a disturbed measurement and left out."""
 
 
 @dataclass(frozen=True)
-class SearchTimes:
-    """Milliseconds of each configuration that a search timed on one problem, and the GPU that it ran on."""
+class Measured:
+    """All launches of some surveys.
 
-    problem: Problem
-    runs: tuple[tuple[Config, float], ...]
-    device: DeviceLimits = REFERENCE
-
-    @property
-    def best(self) -> float:
-        """Milliseconds of the fastest configuration."""
-        return min(time for _, time in self.runs)
-
-
-def named(names: Sequence[str], among: Iterable[AnyRecord]) -> list[SearchesRecord]:
-    """The records of searches called ``names``, oldest first.
-
-    Raises:
-        UnsupportedError: there is none of a name.
+    Attributes:
+        launches: what predictions depend on.
+        times_us: medians of the rounds.
+        problem: number of the problem of each.
+        library_us: cuBLASLt's time by problem, or NaN.
     """
-    known = {record.id: record for record in among if isinstance(record, SearchesRecord)}
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise UnsupportedError(
-            f"record {unknown[0]}: no search among the records is called so; there are {', '.join(known) or 'none'}"
+
+    launches: Launches
+    times_us: NDArray[np.float64]
+    problem: NDArray[np.int64]
+    library_us: NDArray[np.float64]
+
+
+def measured_in(records: Iterable[SurveyRecord]) -> Measured:
+    """The launches of some records."""
+    found: list[Launches] = []
+    times: list[float] = []
+    problems: list[int] = []
+    library: list[float] = []
+    for record in records:
+        device = KNOWN.get(record.environment.gpu, REFERENCE)
+        for surveyed in record.surveyed:
+            problem = surveyed.problem.problem()
+            timed = [each for each in surveyed.tried if max(each.rounds_us) < (1 + MOST_SPREAD) * min(each.rounds_us)]
+            for each in timed:
+                config = dict(zip(record.keys, each.config, strict=True))
+                found.append(launches_of(tiles.view(problem, config), config, device))
+                times.append(statistics.median(each.rounds_us))
+                problems.append(len(library))
+            if timed:
+                library.append(statistics.median(surveyed.cublaslt_us) if surveyed.cublaslt_us else math.nan)
+    columns = {field.name: np.array([getattr(each, field.name) for each in found]) for field in fields(Launches)}
+    return Measured(Launches(**columns), np.array(times), np.array(problems), np.array(library))
+
+
+def choices(measured: Measured, predicted_us: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """By problem: measured time of the fastest configuration, and of the one predicted to be."""
+    best, chosen = [], []
+    for number in range(len(measured.library_us)):
+        places = np.flatnonzero(measured.problem == number)
+        best.append(measured.times_us[places].min())
+        chosen.append(measured.times_us[places[predicted_us[places].argmin()]])
+    return np.array(best), np.array(chosen)
+
+
+# --- constants --------------------------------------------------------------------------------------------------------
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError as error:
+        raise click.UsageError("fitting needs torch: pip install 'warptile[torch]'") from error
+    torch.set_default_dtype(torch.float64)
+    return torch
+
+
+def _tensors(torch: Any, measured: Measured) -> Any:
+    found = {}
+    for field in fields(Launches):
+        column = getattr(measured.launches, field.name)
+        whole = field.name in ("type", "bn", "bm") or column.dtype == np.int64
+        found[field.name] = torch.tensor(column if whole else column.astype(np.float64))
+    return Launches(**found)
+
+
+def fit_costs(measured: Measured, steps: int = STEPS) -> Costs:
+    """The constants that descend from `START`."""
+    torch = _torch()
+    launches, logs = _tensors(torch, measured), torch.tensor(measured.times_us).log()
+    start = {name: torch.tensor(value).double().log() for name, value in msgspec.structs.asdict(START).items()}
+    free = {name: value.clone().requires_grad_(True) for name, value in start.items() if name not in FIXED}
+    optimizer = torch.optim.Adam(list(free.values()), lr=LEARNING_RATE)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        costs = SimpleNamespace(**{name: value.exp() for name, value in (start | free).items()})
+        off = logs - predict(launches, costs, _TorchFunctions(torch)).total_us.log()
+        loss = _soft(torch, off).mean()
+        for name, value in free.items():
+            loss = loss + ((value - start[name]) ** 2).sum() * (DRAWN_TABLE if name == "column_factor" else DRAWN)
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+    found = {name: value.exp().detach().tolist() for name, value in (start | free).items()}
+    return Costs(**{name: _rounded(value) for name, value in found.items()})
+
+
+def _rounded(value: Any) -> Any:
+    return tuple(map(_rounded, value)) if isinstance(value, list) else float(f"{value:.4g}")
+
+
+def _soft(torch: Any, off: Any) -> Any:
+    return (torch.sqrt(1 + (off / CLOSE) ** 2) - 1) * CLOSE
+
+
+class _TorchFunctions:
+    """torch's functions under NumPy's names, of tensors and of numbers."""
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+
+    def __getattr__(self, name: str) -> Any:
+        function = getattr(self._torch, name)
+        return lambda *values: function(*(self._tensor(value) for value in values))
+
+    def _tensor(self, value: Any) -> Any:
+        return value if isinstance(value, self._torch.Tensor) else self._torch.tensor(value)
+
+    def where(self, condition: Any, one: Any, other: Any) -> Any:
+        return self._torch.where(condition, one, other)
+
+    def clip(self, values: Any, low: Any, high: Any) -> Any:
+        return self._torch.clamp(values, low, high)
+
+    def ceil(self, values: Any) -> Any:
+        return self._torch.ceil(self._tensor(values).double())
+
+    def floor(self, values: Any) -> Any:
+        return self._torch.floor(self._tensor(values).double())
+
+
+# --- the correction ---------------------------------------------------------------------------------------------------
+
+
+def _scaled(measured: Measured, costs: Costs) -> tuple[tuple[str, ...], Any, Any, Any, Any]:
+    """Names of features, their means, scales and scaled values, and logarithms of what the formulas predict."""
+    arrays = {
+        name: np.array(value) if isinstance(value, tuple) else value
+        for name, value in msgspec.structs.asdict(costs).items()
+    }
+    found = predict(measured.launches, SimpleNamespace(**arrays), np)
+    made = features(measured.launches, found, np)
+    values = np.stack([np.broadcast_to(each, len(measured.times_us)) for each in made.values()], 1).astype(np.float32)
+    mean, scale = values.mean(0), values.std(0) + 1e-6
+    return tuple(made), mean, scale, np.clip((values - mean) / scale, -4, 4), np.log(found.total_us)
+
+
+def _trained(torch: Any, values: Any, measured: Measured, formula: Any, chosen: Any, seed: int) -> Any:
+    """A network trained on some launches."""
+    torch.manual_seed(seed)
+    network = torch.nn.Sequential(
+        torch.nn.Linear(values.shape[1], WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU(),
+        torch.nn.Linear(WIDTH, 1),
+    ).float()  # fmt: skip
+    with torch.no_grad():
+        network[-1].weight *= 0.1
+        network[-1].bias *= 0.0
+    rows = torch.tensor(values[chosen])
+    base, logs = (torch.tensor(each[chosen], dtype=torch.float32) for each in (formula, np.log(measured.times_us)))
+    _, group = torch.unique(torch.tensor(measured.problem[chosen]), return_inverse=True)
+    groups = int(group.max()) + 1
+    least = torch.full((groups,), 1e9, dtype=torch.float32).scatter_reduce(0, group, logs, "amin")
+    over = logs - least[group]
+    weight = torch.exp(-2 * over) + 0.15  # what is far from the best need not be predicted well
+    weight = weight / weight.mean()
+    optimizer = torch.optim.AdamW(network.parameters(), lr=NETWORK_LEARNING_RATE, weight_decay=DECAY)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=NETWORK_LEARNING_RATE, total_steps=NETWORK_STEPS)
+    zeros = torch.zeros(groups, dtype=torch.float32)
+    for _ in range(NETWORK_STEPS):
+        optimizer.zero_grad()
+        said = network(rows)[:, 0]
+        loss = (weight * _soft(torch, logs - base - said)).mean()
+        score = -(said + base) * SHARPNESS
+        highest = torch.full((groups,), -1e9, dtype=torch.float32).scatter_reduce(0, group, score, "amax")
+        share = torch.exp(score - highest[group])
+        total = zeros.scatter_add(0, group, share)
+        loss = loss + CHOOSING * (zeros.scatter_add(0, group, share * over) / total).mean()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+    return network
+
+
+def fit(measured: Measured, gpu: str, records: Sequence[str], say: Any = lambda text: None) -> FittedModel:
+    """Constants and correction, with their quality on problems left out."""
+    torch = _torch()
+    costs = fit_costs(measured)
+    names, mean, scale, values, formula = _scaled(measured, costs)
+    alone = np.exp(formula)
+    best, chosen = choices(measured, alone)
+    say(f"formulas alone: {_text(measured, alone)}; choice {_geomean(best / chosen):.4f} of the best")
+    left_out = np.zeros_like(formula)
+    for fold in range(FOLDS):
+        of_fold = measured.problem % FOLDS == fold
+        for seed in range(NETWORKS):
+            network = _trained(torch, values, measured, formula, ~of_fold, seed)
+            with torch.no_grad():
+                left_out[of_fold] += network(torch.tensor(values[of_fold]))[:, 0].double().numpy() / NETWORKS
+    predicted = np.exp(formula + left_out)
+    best, chosen = choices(measured, predicted)
+    off = np.abs(np.log(measured.times_us / predicted))
+    quality = Quality(
+        len(measured.library_us), len(off), round(float(np.median(off)), 4), round(float(np.quantile(off, 0.9)), 4),
+        round(_geomean(best / chosen), 4),
+    )  # fmt: skip
+    say(f"problems left out: {_text(measured, predicted)}; choice {quality.choice} of the best")
+    beside = measured.library_us / chosen
+    beside = beside[~np.isnan(beside)]
+    say(f"beside cuBLASLt: {_geomean(beside):.4f}, {np.mean(beside < 0.97):.3f} below 0.97; ")
+    of_best = (measured.library_us / best)[~np.isnan(measured.library_us)]
+    say(f"the best measured: {_geomean(of_best):.4f}, {np.mean(of_best < 0.97):.3f} below 0.97")
+    everything = np.ones(len(formula), np.bool_)
+    networks = tuple(_layers(_trained(torch, values, measured, formula, everything, seed)) for seed in range(NETWORKS))
+    correction = Correction(names, tuple(map(_six, mean.tolist())), tuple(map(_six, scale.tolist())), networks)
+    return FittedModel(SCHEMA, gpu, tuple(records), quality, costs, correction)
+
+
+def _layers(network: Any) -> Network:
+    return Network(
+        tuple(
+            (tuple(tuple(map(_six, row)) for row in layer.weight.tolist()), tuple(map(_six, layer.bias.tolist())))
+            for layer in network
+            if hasattr(layer, "weight")
         )
-    return [record for name, record in known.items() if name in names]
-
-
-def measured_in(records: Iterable[AnyRecord]) -> list[SearchTimes]:
-    """All problems that searches of the rung were over, the newest of each, with the configurations that were timed.
-
-    The brief look at a configuration finds a chip that may be cooler than in the rounds that follow: looks are
-    multiplied by what the rounds of those that came so far took more, in the median.
-    """
-    searches = latest(
-        (each for each in records if isinstance(each, SearchesRecord)),
-        lambda record: [each for each in record.searches if each.rung == RUNG],
-        lambda searched: searched.problem,
     )
-    found = []
-    for record, searched in searches.values():
-        timed = [each for each in searched.tried if each.brief_ms is not None]
-        longer = median([median(each.rounds_ms) / each.brief_ms for each in timed if each.rounds_ms] or [1.0])
-        runs = tuple(
-            (values_of(each.config), median(each.rounds_ms) if each.rounds_ms else each.brief_ms * longer)
-            for each in timed
-        )
-        if len(runs) > 1:
-            found.append(SearchTimes(searched.problem.problem(), runs, KNOWN.get(record.environment.gpu, REFERENCE)))
-    return found
 
 
-def predictions(measured: SearchTimes, costs: WgmmaCosts) -> list[float]:
-    """Milliseconds of each configuration."""
-    terms = (cost.terms(measured.problem, config, measured.device, costs) for config, _ in measured.runs)
-    return [cost.total(each, costs) / 1e3 for each in terms]
+def _six(value: float) -> float:
+    return float(f"{value:.6g}")
 
 
-def share_of_best(measured: SearchTimes, costs: WgmmaCosts) -> float:
-    """Speed of the configuration that is predicted to be fastest, of the best one's."""
-    found = predictions(measured, costs)
-    return measured.best / measured.runs[found.index(min(found))][1]
+def _text(measured: Measured, predicted: NDArray[np.float64]) -> str:
+    off = np.abs(np.log(measured.times_us / predicted))
+    return f"{np.median(off):.3f} off in the median, a tenth more than {np.quantile(off, 0.9):.3f}"
 
 
-def loss(data: Sequence[SearchTimes], costs: WgmmaCosts) -> float:
-    """What `fit` minimizes: how much slower the softened choices are than the best measured configurations,
-    plus a share of the error of predicted times."""
-    total = 0.0
-    for each in data:
-        found = predictions(each, costs)
-        least = min(found)
-        weights = [(least / time) ** SHARPNESS for time in found]
-        chosen = sum(w * math.log(time / each.best) for w, (_, time) in zip(weights, each.runs, strict=True))
-        off = fmean(abs(math.log(p / time)) for p, (_, time) in zip(found, each.runs, strict=True))
-        total += chosen / sum(weights) + ACCURACY_WEIGHT * off
-    return total / len(data)
+def _geomean(values: NDArray[np.float64]) -> float:
+    return float(np.exp(np.log(values).mean()))
 
 
-def fit(data: Sequence[SearchTimes], start: WgmmaCosts) -> WgmmaCosts:
-    """The constants that a search from ``start`` ends at."""
-    best, least = start, loss(data, start)
-    names = [name for name in asdict(start) if name not in KEPT]
-    for factor in FACTORS:
-        improved = True
-        while improved:
-            improved = False
-            for name in names:
-                for change in (factor, 1 / factor):
-                    value = getattr(best, name) * change
-                    if not 1 / RANGE < value / getattr(start, name) < RANGE:
-                        continue
-                    tried = replace(best, **{name: value})
-                    found = loss(data, tried)
-                    if found < least - 1e-6:
-                        best, least, improved = tried, found, True
-    return best
-
-
-def halves(data: Sequence[SearchTimes]) -> tuple[list[SearchTimes], list[SearchTimes]]:
-    """Problems dealt by a hash of their names."""
-
-    def first(each: SearchTimes) -> bool:
-        return hashlib.sha256(repr(each.problem).encode()).digest()[0] % 2 == 0
-
-    return [each for each in data if first(each)], [each for each in data if not first(each)]
-
-
-def geomean(data: Sequence[SearchTimes], costs: WgmmaCosts) -> float:
-    """The geometric mean of `share_of_best`."""
-    return math.exp(fmean(math.log(share_of_best(each, costs)) for each in data))
-
-
-def main(names: Sequence[str] = WGMMA_COSTS_RECORDS) -> None:
-    """Fit the constants to the records called ``names``, and print them with how well they choose."""
-    data = measured_in(named(names, committed()))
-    costs = rates_of(REFERENCE).wgmma_costs
-    print(f"{len(data)} problems, {sum(len(each.runs) for each in data)} runs; as it is: {geomean(data, costs):.4f}")
-    for train, test in (halves(data), halves(data)[::-1]):
-        fitted = fit(train, costs)
-        print(
-            f"fitted to {len(train)}: {geomean(train, fitted):.4f}; on the other {len(test)}: "
-            f"{geomean(test, fitted):.4f}, worst {min(share_of_best(each, fitted) for each in test):.3f}",
-            flush=True,
-        )
-    fitted = fit(data, costs)
-    print(f"fitted to all: {geomean(data, fitted):.4f}")
-    for name, value in asdict(fitted).items():
-        print(f"        {name}={value:.4g},")
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--gpu", default=REFERENCE.name, show_default=True, help="Fit to this model's surveys.")
+def main(gpu: str) -> None:
+    """Fit the cost model of a GPU model to all committed surveys of it, and write its file."""
+    records = [each for each in committed() if isinstance(each, SurveyRecord) and each.environment.gpu == gpu]
+    if not records:
+        raise click.UsageError(f"--gpu {gpu}: there is no survey of it among the records")
+    measured = measured_in(records)
+    click.echo(f"{len(measured.library_us)} problems, {len(measured.times_us)} launches")
+    found = fit(measured, gpu, [each.id for each in records], click.echo)
+    path = file_of(gpu)
+    path.write_bytes(msgspec.json.encode(found) + b"\n")
+    click.echo(f"{path.name}: {path.stat().st_size} bytes; {Model(found).fitted.quality}")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or WGMMA_COSTS_RECORDS)
+    main()

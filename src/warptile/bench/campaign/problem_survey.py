@@ -26,9 +26,10 @@ import numpy as np
 
 from warptile.bench.baselines.cublaslt import WORKSPACE_BYTES, CublasLt, CublasLtMatmul
 from warptile.bench.campaign.suite_search import RESERVED_CORES, RUNG, CompileAhead, say
-from warptile.bench.protocol.environment import Sampler, describe
-from warptile.bench.protocol.measurements import Attempt, Environment, Surveyed
+from warptile.bench.protocol.environment import Sampler, describe, now
+from warptile.bench.protocol.measurements import Environment, Surveyed, TimedConfig
 from warptile.bench.protocol.operand_pool import OperandPool, PooledProduct
+from warptile.bench.protocol.records import SurveyRecord
 from warptile.bench.protocol.workloads import BF16, E4M3, E4M3_FAST, F16_F16, S8, TF32, TypeGroup, to_key
 from warptile.codegen.translation_unit import Source, translation_unit
 from warptile.device import DeviceLimits
@@ -40,8 +41,10 @@ from warptile.planning.plan import Plan, config_text
 from warptile.planning.tuned_table import ProblemClass
 from warptile.problem import Problem
 from warptile.rungs.kernel_spec import Config
-from warptile.rungs.wgmma import pool as tile_pool
-from warptile.rungs.wgmma.tile_shapes import Shape
+from warptile.rungs.wgmma.final import illegal_on
+from warptile.rungs.wgmma.kernels import SURVEYED
+from warptile.rungs.wgmma.pool import pool
+from warptile.rungs.wgmma.tile_shapes import TUNABLES
 from warptile.runtime.device_product import Launcher, runner_for
 from warptile.runtime.execute import Place, planned
 
@@ -66,9 +69,6 @@ BEST, NEAR, FAR = 10, 6, 2
 
 NEAR_TIME, FAR_TIME = 1.5, 2.5
 
-EXPANDED = 40
-"""Best tiles that are considered in other schedules too."""
-
 ROUNDS, TURN_MS = 4, 2.5
 """Turns of a configuration, and how long each is. The first round of a GEMM that reaches the power limit warms up."""
 
@@ -79,34 +79,6 @@ ALGORITHM_MS = 0.6
 GRAPH_BELOW_MS = 0.06
 STALL_S = 60.0
 TIME_LEFT_S = 8.0
-
-_FEW, _ONE = (8, 16, 24, 32, 48), (64, 96, 128, 160, 192, 256)
-_TWO = (64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256)
-_SWAPPED = (16, 32, 48, 64, 80, 96, 112, 128)
-TILES: tuple[Shape, ...] = (
-    *((64, bn, 1, 1) for bn in (*_FEW, 64, 96, 128)),
-    *((64, bn, 1, 0) for bn in (32, *_ONE)),
-    *((128, bn, 2, 0) for bn in _TWO),
-    *((128, bn, 2, 1) for bn in _SWAPPED),
-    (256, 128, 2, 0), (256, 160, 2, 0), (256, 192, 2, 0),
-)  # fmt: skip
-"""Tiles that are surveyed: BM, BN, CONSUMERS, SWAP."""
-
-
-def _is_surveyed(config: Config, element_bits: int) -> bool:
-    """Whether a schedule of a tile is among those that a survey times: few enough that each is timed often."""
-    bm, bn, rows = config["BM"], config["BN"], config["BK"] * element_bits // 1024
-    size, few = bm * bn, bn <= 48 and config["SWAP"] == 1
-    if config["CM"] * config["CN"] > 1:
-        return size >= 128 * 192 and config["SPLITS"] == 1 and not config["STREAM"] and not config["PINGPONG"]
-    if config["STREAM"]:
-        return size >= 128 * 256 or (few and bm == 64 and rows == 4)
-    if config["PINGPONG"]:
-        return bm == 128 and 96 <= bn <= 192 and rows == 1 and not config["SWAP"]
-    if config["OVERLAP"]:
-        return size >= 128 * 64 and rows == 1
-    return rows in ((2, 4) if few else (1, 2))
-
 
 # --- problems ---------------------------------------------------------------------------------------------------------
 
@@ -157,8 +129,7 @@ def configurations(problem: Problem, place: Place, seed: int = 0) -> tuple[Confi
     """What is timed on a problem: the plan's own configuration, the best predictions, and samples of worse ones."""
     random, device = np.random.default_rng((seed, problem.m, problem.n, problem.k)), place.device
     found = {config_text(plan.config): plan.config for plan in _own(problem, place)}
-    tiles = tile_pool.pool(problem, device, TILES)
-    some = tiles.joined(tile_pool.other_schedules(problem, tiles, tiles.ranked()[:EXPANDED], device))
+    some = pool(problem, illegal_on(device), device, SURVEYED)
     ranked, times = some.ranked(), np.sort(some.times_us)
 
     def add(places: Sequence[int], most: int) -> None:
@@ -167,9 +138,7 @@ def configurations(problem: Problem, place: Place, seed: int = 0) -> tuple[Confi
             if len(found) >= wanted:
                 return
             config = some.config(int(ranked[index]))
-            if not _is_surveyed(config, problem.a.dtype.bits) or config_text(config) in found:
-                continue
-            if RUNG.illegal(problem, config, device) is None:
+            if config_text(config) not in found and RUNG.illegal(problem, config, device) is None:
                 found[config_text(config)] = config
 
     near, far = (int(np.searchsorted(times, factor * times[0])) for factor in (NEAR_TIME, FAR_TIME))
@@ -292,14 +261,14 @@ class Survey:
             except UnsupportedError:
                 pass
         turns.run(ROUNDS, drop_first=problem.flops >= LONG_FLOPS)
-        rounds = {name: tuple(round(each, 7) for each in times) for name, times in turns.rounds_ms.items()}
+        rounds = {name: tuple(1e3 * each for each in times) for name, times in turns.rounds_ms.items()}
         baseline = rounds.pop("", ())
-        tried = [Attempt(config=text, brief_ms=None, rounds_ms=rounds[text], failed=None) for text in rounds]
-        tried.sort(key=lambda each: statistics.median(each.rounds_ms))
-        tried += [Attempt(config=text, brief_ms=None, rounds_ms=(), failed=why) for text, why in failed.items()]
+        tried = [TimedConfig(tuple(config.values()), rounds[config_text(config)]) for config in configs
+                 if config_text(config) in rounds]  # fmt: skip
         return Surveyed(
-            rung=RUNG.name, problem=ProblemClass.of(problem), planned=config_text(configs[0]), tried=tuple(tried),
-            cublaslt_ms=baseline,
+            problem=ProblemClass.of(problem), planned=tuple(configs[0].values()),
+            tried=tuple(sorted(tried, key=lambda each: statistics.median(each.rounds_us))), cublaslt_us=baseline,
+            failed=tuple(f"{text}: {why}" for text, why in failed.items()),
         )  # fmt: skip
 
 
@@ -351,19 +320,23 @@ def work(out: Path, count: int, seed: int, until_s: float, *, with_library: bool
 
 
 def _tell(found: Surveyed) -> None:
-    timed = {each.config: statistics.median(each.rounds_ms) for each in found.tried if each.rounds_ms}
-    if not timed:
-        say(f"{found.problem}: nothing worked: {found.tried[0].failed if found.tried else 'no configuration'}")
-        return
-    best, own = min(timed.values()), timed.get(found.planned, math.nan)
-    library = statistics.median(found.cublaslt_ms) if found.cublaslt_ms else math.nan
-    p = found.problem
-    failures = [each for each in found.tried if each.failed]
+    p, timed = found.problem, {each.config: statistics.median(each.rounds_us) for each in found.tried}
+    best, own = min(timed.values(), default=math.nan), timed.get(found.planned, math.nan)
+    library = statistics.median(found.cublaslt_us) if found.cublaslt_us else math.nan
     say(
-        f"{p.m} {p.n} {p.k} {p.dtype} {p.accumulator} {p.out} {p.a_major[0]}{p.b_major[0]} {best * 1e3:.1f} us; "
+        f"{p.m} {p.n} {p.k} {p.dtype} {p.accumulator} {p.out} {p.a_major[0]}{p.b_major[0]} {best:.1f} us; "
         f"planned {best / own:.3f} of the best, {library / own:.3f} of cuBLASLt (best {library / best:.3f})"
-        + (f"; {len(failures)} failed: {failures[0].failed}" if failures else "")
+        + (f"; {len(found.failed)} failed: {found.failed[0]}" if found.failed else "")
     )
+
+
+def record_of(out: Path, *, commit: str, command: str, notes: str = "", prediction: str = "") -> SurveyRecord:
+    """The record of what a run left in a folder."""
+    environment = msgspec.json.decode((out / "environment.json").read_bytes(), type=Environment)
+    return SurveyRecord(
+        date=now(), git_hash=commit, command=command, environment=environment, prediction=prediction, notes=notes,
+        rung=RUNG.name, keys=TUNABLES, surveyed=tuple(_done(out).values()),
+    )  # fmt: skip
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -399,7 +372,7 @@ def main(
             raise SystemExit("the worker ended before it measured anything")
         stuck = msgspec.json.decode(state.read_bytes(), type=ProblemClass)
         say(f"the worker ended with status {process.returncode} at {stuck}")
-        failed = Surveyed(rung=RUNG.name, problem=stuck, planned="", tried=(), cublaslt_ms=())
+        failed = Surveyed(problem=stuck, failed=(f"the worker ended with status {process.returncode}",))
         with journal(out).open("ab") as lines:
             lines.write(msgspec.json.encode(failed) + b"\n")
 

@@ -448,18 +448,27 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     tried: tuple[Attempt, ...]
 
 
+class TimedConfig(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """One configuration of a surveyed problem: its values in the order of the record's ``keys``, and microseconds of a
+    launch in each round."""
+
+    config: tuple[int, ...]
+    rounds_us: tuple[float, ...]
+
+
 class Surveyed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One problem of a survey: configurations in turns, the best first.
 
     Attributes:
-        rung, problem: whose configurations, and what is computed.
+        problem: what is computed.
         planned: the configuration that a plan took when it was measured.
-        tried: what was timed, in milliseconds of each round.
-        cublaslt_ms: rounds of cuBLASLt's fastest algorithm; none where it takes no such problem.
+        tried: what was timed.
+        cublaslt_us: rounds of cuBLASLt's fastest algorithm; none where it takes no such problem.
+        failed: what went wrong, with its configuration.
     """
 
-    rung: str
     problem: ProblemClass
-    planned: str
-    tried: tuple[Attempt, ...]
-    cublaslt_ms: tuple[float, ...] = ()
+    planned: tuple[int, ...] = ()
+    tried: tuple[TimedConfig, ...] = ()
+    cublaslt_us: tuple[float, ...] = ()
+    failed: tuple[str, ...] = ()

@@ -22,6 +22,7 @@ from warptile.bench.protocol.measurements import (
     Profile,
     Sanitized,
     Searched,
+    Surveyed,
     Tuning,
     TypeCell,
     UnalignedCell,
@@ -36,7 +37,7 @@ FOLDER = Path(__file__).resolve().parents[4] / "records"
 DIGITS = 7
 """Significant digits that are written: the driver gives times as 32-bit floating-point numbers, which have no more."""
 
-ITEMS = ("cells", "baselines", "checks", "profiles", "runs", "tunings", "contests", "searches", "counted")
+ITEMS = ("cells", "baselines", "checks", "profiles", "runs", "tunings", "contests", "searches", "counted", "surveyed")
 """Fields of the records that list what was measured, which are written one to a line."""
 
 
@@ -144,6 +145,20 @@ class CountersRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag=
     counted: tuple[ParticipantCounters, ...]
 
 
+class SurveyRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag="warptile.record.survey/1"):
+    """Random problems in many configurations of one rung: what its cost model is fitted to.
+
+    Attributes:
+        rung: whose configurations.
+        keys: names of their values.
+        surveyed: the problems.
+    """
+
+    rung: str
+    keys: tuple[str, ...]
+    surveyed: tuple[Surveyed, ...]
+
+
 AnyRecord = (
     LadderRecord
     | CorrectnessRecord
@@ -156,6 +171,7 @@ AnyRecord = (
     | SuitesRecord
     | SearchesRecord
     | CountersRecord
+    | SurveyRecord
 )
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
@@ -181,6 +197,8 @@ def _compact(value: Any) -> Any:
     """A value of a record as JSON types, without what a reader adds by itself."""
     if isinstance(value, msgspec.Struct):
         config = value.__struct_config__
+        if config.array_like:
+            return [_compact(each) for each in msgspec.structs.astuple(value)]
         tagged = {config.tag_field: config.tag} if config.tag_field else {}
         return tagged | {
             field.encode_name: _compact(getattr(value, field.name))

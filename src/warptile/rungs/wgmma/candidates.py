@@ -11,12 +11,9 @@ from warptile.problem import Problem
 from warptile.rungs.kernel_spec import Config, View
 from warptile.rungs.rung import Extents
 from warptile.rungs.wgmma import tiles
-from warptile.rungs.wgmma.pool import other_schedules, pool
+from warptile.rungs.wgmma.pool import pool
 from warptile.rungs.wgmma.tile_shapes import OTHER_SCHEDULES, fewest_sms, stages
 from warptile.rungs.wgmma.tiles import ROW_BYTES
-
-EXPANDED = 8
-"""Number of the best tiles for which other schedules are considered too."""
 
 Illegal = Callable[[Problem, Config], str | None]
 
@@ -57,9 +54,7 @@ def ranked(problem: Problem, illegal: Illegal, device: DeviceLimits) -> Iterator
     """Legal configurations in order of predicted time."""
     if tiles.type_reason(problem, batches=True) is not None:
         return
-    found = pool(problem, device)
-    best = found.ranked()
-    found = found.joined(other_schedules(problem, found, best[:EXPANDED], device))
+    found = pool(problem, illegal, device)
     for place in found.ranked():
         config = found.config(int(place))
         if illegal(problem, config) is None:

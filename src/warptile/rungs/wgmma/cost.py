@@ -1,236 +1,368 @@
-"""Cost model of wgmma-final: predicted microseconds of a configuration, by limiting resource.
+"""Cost model of wgmma-final: predicted microseconds of a launch, by limiting resource.
 
-* tensor, shared or latency: the time of the busiest SM over its tiles, by what a mainloop iteration is limited by: MMAs
-  (BM BN / 128 clocks for each MMA-K block, whatever the type), shared memory (128 bytes a clock: TMA writes each
-  operand once, ``wgmma`` reads A once and B once for every 64 rows), or loads from L2 and, with few stages, the latency
-  from releasing a stage to having it refilled. Each tile adds its epilogue unless that is overlapped; a tile with split
-  K adds a reduction among CTAs, which is faster within a cluster.
-* dram: operands once, the part of repeated loads that misses L2, and D. The shorter the part of a row that a K tile
-  loads, the lower the DRAM bandwidth.
-* l2: the loads of all CTAs; multicast within a cluster counts once.
+* SMs: the timeline of the busiest one. MMAs and shared memory (128 bytes a clock: TMA writes each operand once,
+  ``wgmma`` reads A once and B once for every 64 rows) limit what its consumers do in a mainloop iteration; lines from
+  L2, and the time from releasing a stage to having it refilled, what its producer does. Each tile adds its epilogue,
+  during which the producer goes on, unless the next mainloop hides it; a tile with split K adds a reduction among CTAs.
+* DRAM: operands once, the part of repeated loads that misses L2, and D.
 * power: energy over the power limit. At the limit a GPU lowers its clock.
 
-The prediction is a norm of these, slightly above the largest, plus the launch. Rates: `warptile.arch.WgmmaCosts`.
+The prediction is a norm of these, slightly above the largest, plus the launch and repacking. What the formulas leave
+out is learned from the same measurements (`warptile.rungs.wgmma.correction`). Constants are fitted to records of
+surveys, for each GPU model: `warptile.rungs.wgmma.model`.
+
+A row of 128 bytes that does not begin at a multiple of 128 bytes lies in two lines of L2, so operands whose rows have
+no multiple of 128 bytes cost nearly twice the loads: the largest single effect on problems of odd sizes.
+
+Formulas take one launch, or many at once as arrays; and NumPy's arrays or, to fit the constants, torch's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from warptile.arch import H200, WgmmaCosts
-from warptile.device import DeviceLimits
-from warptile.problem import Problem
-from warptile.rungs.kernel_spec import Config, View
-from warptile.rungs.legality import ceil_div
-from warptile.rungs.repack import fused_repacking_ms, repacking_ms
-from warptile.rungs.wgmma import epilogue, tiles
-from warptile.rungs.wgmma.residue_classes import columns
-from warptile.rungs.wgmma.tiles import MMA_K_BYTES, ROWS
-
-SHARED_BYTES_PER_CLOCK = 128
-
-FRAGMENT_CLOCKS = 60
-"""Clocks of loading 64 rows of an unaligned A through registers, for each MMA-K block, beside its MMAs: fitted to
-tiles of 64 or 128 rows and 96 to 256 columns of 8192 rows with K = 8191, 62 to 193 us (H200)."""
-
+import msgspec
 
 Number = Any
-"""An int or a float, or an array of them: of one configuration, or of many at once."""
+"""A number or an array of them: of one launch, or of many at once."""
+
+SCHEDULES = ("basic", "overlap", "ping-pong", "split", "cluster split", "stream-K")
+"""Schedules whose fixed costs differ, in the order of ``launch_us``."""
+
+TYPES = ("16 bits", "16 bits, f16 sums", "8-bit floats", "tf32", "int8", "8-bit floats, two levels")
+"""Types whose MMAs differ, in the order of ``mma_clocks``."""
+
+LINE_BYTES = 128
+SMS = 132
+"""SMs of the GPUs that were measured: features of other GPUs are relative to it."""
 
 
 @dataclass(frozen=True)
-class TileCosts:
-    """What a tile costs whatever the extents of the GEMM.
+class Launches:
+    """What predictions depend on, of one launch or of many. Extents and operands as the kernel sees them.
 
     Attributes:
-        tensor_clocks, shared_clocks, latency_clocks: of a mainloop iteration, by what may limit it.
-        storing_clocks: of the epilogue.
-        at_once_clocks: of an overlapped epilogue, what the next mainloop does not hide.
-        moved_bytes: that an iteration moves into and out of shared memory.
-    """
-
-    tensor_clocks: Number
-    shared_clocks: Number
-    latency_clocks: Number
-    storing_clocks: Number
-    at_once_clocks: Number
-    moved_bytes: Number
-
-    @property
-    def step_clocks(self) -> Number:
-        """Of a mainloop iteration."""
-        return np.maximum(np.maximum(self.tensor_clocks, self.shared_clocks), self.latency_clocks)
-
-    @property
-    def bound(self) -> str:
-        """What limits the mainloop of one tile."""
-        parts = (self.tensor_clocks, "tensor"), (self.shared_clocks, "shared"), (self.latency_clocks, "latency")
-        return max(parts)[1]
-
-
-def tile_costs(
-    seen: Problem, config: Mapping[str, Number], held_share: Number, costs: WgmmaCosts, *, unaligned_a: bool
-) -> TileCosts:
-    """The costs of tiles.
-
-    Args:
-        seen: the GEMM as the kernel sees it.
-        config: BM, BN, BK and STAGES are read.
-        held_share: the share of a tile's subtiles that can wait in registers for the next mainloop.
-        costs: of the GPU.
-        unaligned_a: A is loaded through registers.
-    """
-    bm, bn = config["BM"], config["BN"]
-    k_tile_bytes = config["BK"] * seen.a.dtype.bits // 8
-    mma_k_blocks = k_tile_bytes / MMA_K_BYTES
-    mma_clocks = bm * bn / 128 * mma_k_blocks
-    stage_bytes = (bm + bn) * k_tile_bytes
-    moved = (bm + bm // ROWS * bn) * k_tile_bytes + stage_bytes
-    if unaligned_a:
-        moved = moved + bm * k_tile_bytes // 2  # every other row starts at an odd element and takes two words for one
-        mma_clocks = mma_clocks + bm // ROWS * mma_k_blocks * FRAGMENT_CLOCKS
-    fill = stage_bytes / costs.block_bytes_per_clock
-    waiting = np.maximum(fill, (costs.stage_clocks + fill) / (config["STAGES"] - 1))
-    storing = costs.tile_clocks + bm * bn * seen.d.dtype.bits / 8 / costs.out_bytes_per_clock
-    return TileCosts(
-        tensor_clocks=mma_clocks * costs.product_clocks,
-        shared_clocks=moved / SHARED_BYTES_PER_CLOCK,
-        latency_clocks=np.maximum(waiting, costs.step_clocks),
-        storing_clocks=storing,
-        at_once_clocks=(1 - held_share) * storing,
-        moved_bytes=moved,
-    )
-
-
-@dataclass(frozen=True)
-class SeenExtents:
-    """SeenExtents of a GEMM as the kernel sees it, each a number or one for each configuration.
-
-    Attributes:
-        m, n, k, batch: of its matrices.
-        columns: that tiles cover: `warptile.rungs.wgmma.residue_classes.columns`.
+        bm, bn, bk, stages, consumers, cm, cn, splits, sms: tunables.
+        swap, overlap, pingpong, stream: 1 or 0.
+        cluster_k: CTAs of a cluster that split K.
+        held: share of an epilogue that overlaps with the next mainloop.
+        m, n, k, batch: extents.
+        tiles: of D, those of a cluster counted as one.
         of_a, of_b: matrices of A and of B in memory.
+        pitch_a, pitch_b, pitch_d: bytes from one row (or column) in memory to the next.
+        a_by_k, b_by_k: whether operands are K-major, 1 or 0.
+        d_by_column: whether columns of D are contiguous.
+        unaligned_a: whether A is loaded through registers.
+        by_tma: whether TMA stores D; d_aligned: without residue classes.
+        residues: whether rows are split into residue classes.
+        store_width: elements of D that one access stores without TMA.
+        element_bits, d_bits: of operands and of D; d_bits counts C too.
+        type: place in `TYPES`.
+        repacking_us: of operands that are repacked before or beside the product.
     """
 
+    bm: Number
+    bn: Number
+    bk: Number
+    stages: Number
+    consumers: Number
+    cm: Number
+    cn: Number
+    splits: Number
+    sms: Number
+    swap: Number
+    overlap: Number
+    pingpong: Number
+    stream: Number
+    cluster_k: Number
+    held: Number
     m: Number
     n: Number
     k: Number
     batch: Number
-    columns: Number
+    tiles: Number
     of_a: Number
     of_b: Number
+    pitch_a: Number
+    pitch_b: Number
+    pitch_d: Number
+    a_by_k: Number
+    b_by_k: Number
+    d_by_column: Number
+    unaligned_a: Number
+    by_tma: Number
+    d_aligned: Number
+    residues: Number
+    store_width: Number
+    element_bits: Number
+    d_bits: Number
+    with_c: Number
+    type: Number
+    repacking_us: Number
 
 
-def resources_us(
-    seen: Problem,
-    extents: SeenExtents,
-    config: Mapping[str, Number],
-    tile: TileCosts,
-    cluster_k: Number,
-    costs: WgmmaCosts,
-) -> tuple[Number, Number, Number, Number]:
-    """Microseconds of the busiest SM, of DRAM, of L2 and at the power limit.
+class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the parts of a launch cost on one GPU model. Clocks are of one SM at ``clock_mhz``.
+
+    Attributes:
+        clock_mhz: what clocks are counted in.
+        launch_us: by schedule, between two launches of a stream.
+        start_clocks: of the first loads of a CTA.
+        refill_clocks: from the release of a stage to its operands, without the loads themselves.
+        mma_clocks: by type, of an instruction of 64 x 2 x 32 bytes; least_mma_clocks: of any.
+        column_factor: of MMAs, by BN / 8.
+        two_level_clocks: of adding 128 x 128 first-level accumulators to the second.
+        fragment_clocks: of loading 64 rows of an unaligned A for an MMA-K block.
+        step_clocks: of a mainloop iteration, beside all else.
+        line_clocks: of loading a line into shared memory.
+        l2_lines_per_clock: of all SMs together.
+        straddling: what a line more costs for a row that lies in two, of one.
+        m_major_a, n_major_b, swapped: factors of MMAs with such operands.
+        cluster_clocks: of an iteration in a cluster.
+        tile_clocks, out_bytes_per_clock: of an epilogue.
+        column_major_d, straddling_d, split_sector_d, wide_d: factors of storing D by columns; if rows are no multiples
+            of 128 bytes, or of 32; of 32 bits.
+        register_clocks, store_warp_clocks: of storing 128 elements without TMA, by log2 of the store's width.
+        hidden_clocks: what an overlapped epilogue still costs; turn: a warpgroup's mainloop in ping-pong, of both's.
+        meeting_clocks, cluster_meeting_clocks, stream_clocks: of CTAs that exchange partial accumulators.
+        partial_bytes_per_clock, cluster_partial_bytes_per_clock, l2_partial_bytes_per_clock: of exchanging them, by a
+            CTA and by all.
+        split_factor, stream_factor: of iterations in such schedules.
+        dram_bytes_per_us: bandwidth; missed, stream_missed: shares of repeated loads that miss L2.
+        watts, flop_pj, shared_pj, l2_pj, dram_pj: what the power limit leaves, and picojoules, by type, of a 16-bit
+            multiply or add, and of a byte moved.
+        repacking: factor of predicted repacking.
+        norm, iteration_norm, timeline_norm: how well resources hide each other: the greater, the better.
+    """
+
+    clock_mhz: float
+    launch_us: tuple[float, ...]
+    start_clocks: float
+    refill_clocks: float
+    mma_clocks: tuple[float, ...]
+    least_mma_clocks: float
+    column_factor: tuple[float, ...]
+    two_level_clocks: float
+    fragment_clocks: float
+    step_clocks: float
+    line_clocks: float
+    l2_lines_per_clock: float
+    straddling: float
+    m_major_a: float
+    n_major_b: float
+    swapped: float
+    cluster_clocks: float
+    tile_clocks: float
+    out_bytes_per_clock: float
+    column_major_d: float
+    straddling_d: float
+    split_sector_d: float
+    wide_d: float
+    register_clocks: tuple[float, ...]
+    store_warp_clocks: tuple[float, ...]
+    hidden_clocks: float
+    turn: float
+    meeting_clocks: float
+    cluster_meeting_clocks: float
+    stream_clocks: float
+    partial_bytes_per_clock: float
+    cluster_partial_bytes_per_clock: float
+    l2_partial_bytes_per_clock: float
+    split_factor: float
+    stream_factor: float
+    dram_bytes_per_us: float
+    missed: float
+    stream_missed: float
+    watts: float
+    flop_pj: tuple[float, ...]
+    shared_pj: float
+    l2_pj: float
+    dram_pj: float
+    repacking: float
+    norm: float
+    iteration_norm: float
+    timeline_norm: float
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """Predictions of launches, uncorrected.
+
+    Attributes:
+        sm_us, dram_us, power_us: by resource.
+        launch_us, repacking_us: added to the rest.
+        total_us: in all.
+        mma_clocks, shared_clocks, fill_clocks, refill_clocks: of a mainloop iteration: of the consumers by MMAs and by
+            shared memory, of the producer by loads and by waiting.
+        compute_clocks, memory_clocks: what both come to.
+        epilogue_clocks: of a tile.
+        k_tiles: iterations of a CTA for a tile.
+        waves: tiles of the busiest CTA.
+        ctas: of the launch.
+        loaded_us: of all loads from L2.
+    """
+
+    sm_us: Number
+    dram_us: Number
+    power_us: Number
+    launch_us: Number
+    repacking_us: Number
+    total_us: Number
+    mma_clocks: Number
+    shared_clocks: Number
+    fill_clocks: Number
+    refill_clocks: Number
+    compute_clocks: Number
+    memory_clocks: Number
+    epilogue_clocks: Number
+    k_tiles: Number
+    waves: Number
+    ctas: Number
+    loaded_us: Number
+
+
+def predict(launches: Launches, costs: Any, xp: Any) -> Predicted:
+    """Predictions of launches.
 
     Args:
-        seen: types and C of the GEMM as the kernel sees it; its extents are not read.
-        extents: these are.
-        config: configurations.
-        tile: what their tiles cost.
-        cluster_k: CTAs of a cluster that split K: `warptile.rungs.wgmma.tiles.cluster_k`.
-        costs: of the GPU.
+        launches: each attribute an array, or a number that all share.
+        costs: `Costs`, with arrays in the place of tuples.
+        xp: the module of the arrays, NumPy or torch.
     """
-    bm, bn, cm, cn, bk = (config[key] for key in ("BM", "BN", "CM", "CN", "BK"))
-    splits, element_bits = config["SPLITS"], seen.a.dtype.bits
-    cluster = cm * cn
-    k_tiles = np.maximum(1, ceil_div(extents.k, bk))
-    count = ceil_div(extents.m, bm * cm) * ceil_div(extents.columns, bn * cn) * extents.batch
-    clusters = np.maximum(config["SMS"] // cluster, 1)
-    step = tile.step_clocks + np.where(cluster > 1, costs.cluster_clocks, 0.0)
-    storing, at_once = tile.storing_clocks, tile.at_once_clocks
-    partial = bm * bn * 4 / costs.partial_bytes_per_clock
+    x, c = launches, costs
+    split, stream, overlap, pingpong = x.splits > 1, x.stream > 0, x.overlap > 0, x.pingpong > 0
+    in_cluster = x.cluster_k > 1
+    of_16_bits = x.element_bits == 16
+    k_tile_bytes = x.bk * x.element_bits / 8
+    cluster = x.cm * x.cn
+    k_tiles = xp.clip(xp.ceil(x.k / x.bk), 1, None)
+    most = xp.clip(xp.floor(x.sms / cluster), 1, None)
+    waves = xp.ceil(x.tiles / most)
+    clusters = xp.where(split, x.tiles * x.splits, xp.where(stream, most, xp.minimum(x.tiles, most)))
+    ctas = clusters * cluster
 
-    # Basic schedules, those with overlapped epilogues, and ping-pong: whole waves.
-    overlapped, pingpong = config["OVERLAP"] > 0, config["PINGPONG"] > 0
-    waves: Number = ceil_div(count, clusters)
-    hidden = np.where(overlapped, costs.hidden_clocks + at_once, costs.hidden_clocks)
-    each = k_tiles * step + np.where(overlapped | pingpong, hidden, storing)
-    extra = np.where(overlapped, storing - at_once, np.where(pingpong, storing, 0.0))
-    # One wave, each CTA with a part of K; stream-K, with no wave that is not full.
-    split, stream = splits > 1, config["STREAM"] > 0
-    in_cluster = cluster_k > 1  # through distributed shared memory: partial accumulators move once, not twice
-    reduction = np.where(in_cluster, costs.cluster_meeting_clocks + partial, costs.meeting_clocks + 2 * partial)
-    waves = np.where(split, 1.0, np.where(stream, count / clusters, waves))
-    each = np.where(split, ceil_div(k_tiles, splits) * step, np.where(stream, k_tiles * step + storing, each))
-    met = 2 * (costs.meeting_clocks + 2 * partial)
-    extra = np.where(split, storing / splits + reduction, np.where(stream, met, extra))
-    clocks = costs.start_clocks + waves * each + extra
-
-    k_tile_bytes = bk * element_bits // 8
-    k_bytes = k_tiles * k_tile_bytes
-    once = (extents.m * extents.of_a + extents.n * extents.of_b) * k_bytes
-    loaded = count * k_bytes * cluster * (bm / cn + bn / cm)
-    d_bytes = extents.m * extents.n * extents.batch * seen.d.dtype.bits / 8 * (1 if seen.c is None else 2)
-    missed = once + costs.missed * np.maximum(loaded - once, 0.0)
-    dram_bytes = missed * (1 + costs.row_gap_bytes / np.minimum(k_tile_bytes, k_bytes)) + d_bytes
-    flops = count * cluster * bm * bn * k_tiles * bk * 2.0
-    joules = (
-        flops * element_bits / 16 * costs.flop_pj
-        + count * cluster * k_tiles * tile.moved_bytes * costs.shared_pj
-        + (loaded + d_bytes) * costs.l2_pj
-        + dram_bytes * costs.dram_pj
-    ) * 1e-12
-    return (
-        clocks / costs.clock_hz * 1e6,
-        dram_bytes / costs.dram_bytes_per_s * 1e6,
-        (loaded + d_bytes) / costs.l2_bytes_per_s * 1e6,
-        joules / costs.watts * 1e6,
+    # a mainloop iteration
+    mma_k_blocks = k_tile_bytes / 32
+    each = _above(x.bn / 2 * c.mma_clocks[x.type] * c.column_factor[x.bn // 8], c.least_mma_clocks, 4.0, xp)
+    factor = xp.where(x.a_by_k == 0, c.m_major_a, 1.0) * xp.where(x.b_by_k == 0, c.n_major_b, 1.0)
+    mma = x.bm / 64 * mma_k_blocks * each * factor * xp.where(x.swap > 0, c.swapped, 1.0)
+    mma = mma + xp.where(x.type == 5, x.bm * x.bn / 2**16 * mma_k_blocks * c.two_level_clocks, 0.0)
+    mma = mma + x.unaligned_a * x.bm / 64 * mma_k_blocks * c.fragment_clocks
+    moved = (2 * x.bm + (x.bm / 64 + 1) * x.bn) * k_tile_bytes
+    shared = moved / 128
+    compute = _above(mma, shared, c.iteration_norm, xp) + c.step_clocks
+    compute = compute * xp.where(stream, c.stream_factor, xp.where(split, c.split_factor, 1.0))
+    rows_a = xp.where((x.a_by_k == 0) & of_16_bits, xp.ceil(x.bm / 64) * 64, x.bm)
+    rows_b = xp.where((x.b_by_k == 0) & of_16_bits, xp.ceil(x.bn / 64) * 64, x.bn)
+    twice_a = 1 + c.straddling * straddling(x.pitch_a, xp) * (1 - x.unaligned_a)
+    twice_b = 1 + c.straddling * straddling(x.pitch_b, xp)
+    lines_a, lines_b = (
+        rows * k_tile_bytes / LINE_BYTES * twice for rows, twice in ((rows_a, twice_a), (rows_b, twice_b))
     )
+    fill = (lines_a + lines_b) * c.line_clocks
+    of_all = (lines_a / x.cn + lines_b / x.cm) * xp.minimum(ctas, SMS + 0 * ctas) / c.l2_lines_per_clock
+    refill = (c.refill_clocks + fill) / (x.stages - 1)
+    memory = _above(_above(fill, of_all, c.iteration_norm, xp), refill, c.iteration_norm, xp)
+    memory = memory + xp.where(cluster > 1, c.cluster_clocks, 0.0)
+
+    # an epilogue
+    width = log2_of_width(x.store_width, xp)
+    elements = x.bm * x.bn
+    by_register = xp.where(overlap, c.store_warp_clocks[width], c.register_clocks[width]) * elements / 128
+    storing = xp.where(x.by_tma == 1, elements * x.d_bits / 8 / c.out_bytes_per_clock, by_register)
+    storing = storing * xp.where(x.d_by_column == 1, c.column_major_d, 1.0)
+    storing = storing * xp.where(x.pitch_d % LINE_BYTES != 0, c.straddling_d, 1.0)
+    storing = storing * xp.where(x.pitch_d % 32 != 0, c.split_sector_d, 1.0)
+    epilogue = c.tile_clocks + storing * xp.where(x.d_bits == 32, c.wide_d, 1.0)
+
+    # the busiest SM: its consumers, and its producer, which goes on during epilogues
+    split_tiles = xp.ceil(k_tiles / x.splits)
+    partial = elements * 4
+    at_once = (1 - x.held) * epilogue
+    tiles_each = xp.where(split, 1.0, xp.where(stream, x.tiles / most, waves))
+    stored = xp.where(split, epilogue / x.splits, xp.where(overlap, c.hidden_clocks + at_once, epilogue))
+    meeting = xp.where(
+        in_cluster,
+        c.cluster_meeting_clocks + partial / c.cluster_partial_bytes_per_clock,
+        c.meeting_clocks
+        + 2 * partial / c.partial_bytes_per_clock
+        + 2 * x.tiles * x.splits * partial / c.l2_partial_bytes_per_clock,
+    )
+    last = xp.where(overlap, epilogue - at_once, 0.0)
+    last = xp.where(stream, c.stream_clocks + 2 * partial / c.partial_bytes_per_clock, xp.where(split, meeting, last))
+    looped, fetched = split_tiles * compute, split_tiles * memory
+    straight = _above(tiles_each * (looped + stored), tiles_each * fetched + stored, c.timeline_norm, xp) + last
+    turns = _above(waves * looped, xp.ceil(waves / 2) * (looped * c.turn + epilogue), 2 * c.timeline_norm, xp)
+    turns = _above(turns, waves * fetched, 2 * c.timeline_norm, xp) + epilogue
+    sm_us = (xp.where(pingpong, turns, straight) + c.start_clocks) / c.clock_mhz
+
+    # the whole GPU
+    k_bytes = x.k * x.element_bits / 8
+    once = (x.m * x.of_a * twice_a**0.25 + x.n * x.of_b * twice_b**0.25) * k_bytes
+    loaded = x.tiles * k_tiles * k_tile_bytes * cluster * (rows_a * twice_a / x.cn + rows_b * twice_b / x.cm)
+    d_bytes = x.m * x.n * x.batch * x.d_bits / 8 * (1 + x.with_c)
+    missed = xp.where(stream, c.stream_missed, c.missed) * xp.clip(loaded - once, 0, None)
+    dram = once + missed + d_bytes * xp.where(x.pitch_d % 32 != 0, 1.5, 1.0)
+    flops = x.tiles * cluster * elements * k_tiles * x.bk * 2.0
+    picojoules = (
+        flops * c.flop_pj[x.type] * x.element_bits / 16
+        + x.tiles * cluster * k_tiles * moved * c.shared_pj
+        + (loaded + d_bytes) * c.l2_pj
+        + dram * c.dram_pj
+    )
+    dram_us, power_us = dram / c.dram_bytes_per_us, picojoules * 1e-6 / c.watts
+    launch_us, repacking_us = c.launch_us[schedule_of(x, xp)], x.repacking_us * c.repacking
+    return Predicted(
+        sm_us, dram_us, power_us, launch_us, repacking_us,
+        together([sm_us, dram_us, power_us], c.norm, xp) + launch_us + repacking_us,
+        mma, shared, fill, refill, compute, memory, epilogue, split_tiles, tiles_each, ctas,
+        loaded / LINE_BYTES / c.l2_lines_per_clock / c.clock_mhz,
+    )  # fmt: skip
 
 
-def together_us(resources: tuple[Number, Number, Number, Number], costs: WgmmaCosts) -> Number:
-    """Microseconds in all, with the launch."""
-    most = np.maximum(np.maximum(resources[0], resources[1]), np.maximum(resources[2], resources[3]))
-    norm = sum((each / most) ** costs.norm for each in resources) ** (1 / costs.norm)
-    return costs.launch_us + most * norm
+def schedule_of(launches: Launches, xp: Any) -> Number:
+    """Place in `SCHEDULES`."""
+    x = launches
+    split = xp.where(x.cluster_k > 1, 4, 3)
+    whole = xp.where(x.stream > 0, 5, xp.where(x.overlap > 0, 1, xp.where(x.pingpong > 0, 2, 0)))
+    return xp.where(x.splits > 1, split, whole)
 
 
-def terms(problem: Problem, config: Config, device: DeviceLimits, costs: WgmmaCosts | None = None) -> dict[str, float]:
-    """Microseconds of a legal configuration by limiting resource; ``launch`` is added to the rest."""
-    return terms_of(tiles.swapped(problem) if config["SWAP"] else problem, config, device, costs or H200.wgmma_costs)
+def straddling(pitch_bytes: Number, xp: Any) -> Number:
+    """The share of rows of 128 bytes, loaded at multiples of 128 bytes of a row, that lie in two lines."""
+    beyond = pitch_bytes % LINE_BYTES
+    return xp.where(beyond == 0, 0.0, xp.where(beyond == 64, 0.5, xp.where(beyond % 32 == 0, 0.75, 0.875)))
 
 
-def terms_of(seen: Problem, config: Config, device: DeviceLimits, costs: WgmmaCosts) -> dict[str, float]:
-    """As `terms`, for the problem as the kernel sees it: operands are swapped with SWAP."""
-    count, held, _ = epilogue.subtiles(seen, config, device) if config["OVERLAP"] else (1, 0, 0)
-    unaligned_a = tiles.takes_unaligned_a(seen, config)
-    tile = tile_costs(seen, config, held / count, costs, unaligned_a=unaligned_a)
-    of_a, of_b = seen.operand_matrices
-    extents = SeenExtents(seen.m, seen.n, seen.k, seen.batch, columns(seen, config), of_a, of_b)
-    found = resources_us(seen, extents, config, tile, tiles.cluster_k(seen, config, device), costs)
-    names = (tile.bound, "dram", "l2", "power")
-    return {**{name: float(each) for name, each in zip(names, found, strict=True)}, "launch": costs.launch_us}
+def log2_of_width(width: Number, xp: Any) -> Number:
+    """Of a store's width in elements, at most 3."""
+    return xp.where(width >= 8, 3, xp.where(width >= 4, 2, xp.where(width >= 2, 1, 0)))
 
 
-def total(found: dict[str, float], costs: WgmmaCosts | None = None) -> float:
-    """Microseconds in all."""
-    clocks, dram, l2, power = (value for name, value in found.items() if name != "launch")
-    return float(together_us((clocks, dram, l2, power), costs or H200.wgmma_costs))
+def together(times: Sequence[Number], norm: Number, xp: Any) -> Number:
+    """Slightly more than the longest time."""
+    most = times[0]
+    for each in times[1:]:
+        most = xp.maximum(most, each)
+    return most * sum((each / most) ** norm for each in times) ** (1 / norm)
 
 
-def estimate_us(problem: Problem, config: Config, device: DeviceLimits) -> float:
-    """Predicted microseconds of a legal configuration on an H200, repacking included."""
-    return total(terms(problem, config, device)) + repacking_us(tiles.view(problem, config))
+def _above(one: Number, other: Number, norm: Number, xp: Any) -> Number:
+    return together([one, other + 0 * one], norm, xp)
 
 
-def repacking_us(view: View) -> float:
-    """Predicted microseconds of repacking, in a pass of its own or fused."""
-    return 1e3 * (repacking_ms(view.repacks) + fused_repacking_ms(view.fused_repacks))
-
-
-def estimate_view_us(view: View, config: Config, device: DeviceLimits) -> float:
-    """As `estimate_us`, for a view of the problem."""
-    return total(terms_of(view.problem, config, device, H200.wgmma_costs)) + repacking_us(view)
+def terms_us(found: Predicted) -> Mapping[str, float]:
+    """Microseconds of one launch by resource, the SMs' by what limits a mainloop iteration; ``launch`` is added."""
+    parts = {
+        "tensor": found.mma_clocks, "shared": found.shared_clocks, "l2": found.memory_clocks,
+        "latency": found.refill_clocks,
+    }  # fmt: skip
+    if found.compute_clocks >= found.memory_clocks:
+        bound = "tensor" if found.mma_clocks >= found.shared_clocks else "shared"
+    else:
+        bound = "latency" if found.refill_clocks > found.fill_clocks else "l2"
+    assert bound in parts
+    terms = {bound: found.sm_us, "dram": found.dram_us, "power": found.power_us, "launch": found.launch_us}
+    return {name: float(each) for name, each in terms.items()}

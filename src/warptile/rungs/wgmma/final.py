@@ -14,7 +14,17 @@ from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_
 from warptile.rungs.legality import ceil_div
 from warptile.rungs.rung import Extents, Rung
 from warptile.rungs.tensor_tiles import stages_reason
-from warptile.rungs.wgmma import adapt, candidates, cost, epilogue, fused_repack, residue_classes, tensor_maps, tiles
+from warptile.rungs.wgmma import (
+    adapt,
+    candidates,
+    epilogue,
+    estimates,
+    fused_repack,
+    residue_classes,
+    tensor_maps,
+    tiles,
+)
+from warptile.rungs.wgmma.candidates import Illegal
 from warptile.rungs.wgmma.stream_k import PARTIAL_ACCUMULATORS, PARTIAL_FLAGS
 from warptile.rungs.wgmma.tile_shapes import TUNABLES
 from warptile.rungs.wgmma.tiles import ROWS, WARPGROUP, accumulator_registers, common_reasons, stage_bytes
@@ -263,7 +273,7 @@ class WgmmaFinal(Rung):
 
     def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
         """As `Rung.candidates`."""
-        return candidates.candidates(problem, partial(self.illegal, device=device), device)
+        return candidates.candidates(problem, illegal_on(device), device)
 
     def adapt(
         self,
@@ -274,18 +284,17 @@ class WgmmaFinal(Rung):
         tuned_on: DeviceLimits = REFERENCE,
     ) -> Config:
         """As `Rung.adapt`."""
-        return adapt.adapted(problem, config, tuned_for, partial(self.illegal, device=device), device, tuned_on)
+        return adapt.adapted(problem, config, tuned_for, illegal_on(device), device, tuned_on)
 
     def estimate_us(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> float:
         """As `Rung.estimate_us`."""
-        return cost.estimate_us(problem, config, device)
+        return estimates.estimate_us(problem, config, device)
 
     def estimate_terms_us(
         self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE
     ) -> tuple[dict[str, float], float]:
         """As `Rung.estimate_terms_us`."""
-        terms = cost.terms(problem, config, device)
-        return terms, cost.total(terms)
+        return estimates.terms_us(problem, config, device)
 
     # --- legality -------------------------------------------------------------------------------------------------
 
@@ -414,8 +423,14 @@ class WgmmaFinal(Rung):
 
 @lru_cache(maxsize=1024)
 def _default(rung: WgmmaFinal, problem: Problem, device: DeviceLimits) -> Config:
-    return candidates.default(problem, partial(rung.illegal, device=device), device)
+    return candidates.default(problem, illegal_on(device), device)
 
 
 WGMMA_FINAL = WgmmaFinal()
 """The last rung."""
+
+
+@lru_cache(maxsize=64)
+def illegal_on(device: DeviceLimits) -> Illegal:
+    """Its legality on a GPU, one function for each: what is worked out once for it is found again."""
+    return partial(WGMMA_FINAL.illegal, device=device)

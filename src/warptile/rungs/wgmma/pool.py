@@ -1,12 +1,12 @@
-"""All tiles of wgmma-final for a problem, with their stages and splits of K, and the predicted time of each, at once.
+"""All kernels that plans choose from for a problem, with their splits of K, and the predicted time of each, at once.
 
-What does not depend on extents (how many stages fit, what a mainloop iteration and an epilogue cost) is worked out once
-for all problems of a kind and all tiles; a problem then takes some dozens of array operations.
+What does not depend on extents (which kernels take the types and layouts, how many stages fit) is worked out once for
+all problems of a kind; a problem then takes some dozens of array operations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warptile.arch import H200
 from warptile.device import DeviceLimits
 from warptile.dtypes import DTYPES
 from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, Problem
@@ -22,22 +21,17 @@ from warptile.rungs.kernel_spec import Config
 from warptile.rungs.legality import ceil_div
 from warptile.rungs.repack import fused_repacking_ms, repacking_ms
 from warptile.rungs.rung import Extents
-from warptile.rungs.tma import MAX_BOX
 from warptile.rungs.wgmma import epilogue, fused_repack, residue_classes, tiles
-from warptile.rungs.wgmma.cost import SeenExtents, TileCosts, resources_us, tile_costs, together_us
+from warptile.rungs.wgmma.cost import Launches
+from warptile.rungs.wgmma.kernels import Kernel, kernels_for
+from warptile.rungs.wgmma.launches import pitch_bytes, type_index
+from warptile.rungs.wgmma.model import model_of
 from warptile.rungs.wgmma.tile_shapes import (
-    COOPERATIVE,
     FEWEST_STAGES,
-    MOST_ROWS,
-    MOST_ROWS_BYTES,
-    OTHER_SCHEDULES,
     SQUARE_GROUP,
     TUNABLES,
-    Shape,
     cluster_tiles,
-    even_splits,
     fewest_sms,
-    shapes,
     stages_beside,
 )
 from warptile.rungs.wgmma.tiles import ROW_BYTES, WIDEST, WIDEST_OVERLAPPED
@@ -45,16 +39,19 @@ from warptile.rungs.wgmma.tiles import ROW_BYTES, WIDEST, WIDEST_OVERLAPPED
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
+Illegal = Callable[[Problem, Config], str | None]
 
-_NUMBERS = (*TUNABLES, "unaligned_a", "stage_bytes", "order")
+SPLITS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
+"""Numbers of splits of K through global memory, in addition to the most that the SMs allow."""
+
+TYPICAL = 8192
+"""Extents of the problem that says which kernels a kind of problems can take at all."""
+
+_MOST_SPLITS, _IN_CLUSTER, _GLOBALLY = 0, 1, 2
+"""The number of splits that stands for as many as fit; where the partial sums of a row's splits meet."""
+
+_NUMBERS = (*TUNABLES, "unaligned_a", "stage_bytes", "held", "subtiles", "meeting", "order")
 _PLACE = {name: place for place, name in enumerate(_NUMBERS)}
-
-_OF_A_SHAPE, _OF_A_K_EXTENT, _OVERLAPPED, _SQUARE = 1000, 100, 50, 51
-"""``order``: of equal times, tiles are taken as listed, then K extents, then whole, split, overlapped, in square
-groups."""
-
-_COSTS = H200.wgmma_costs
-_CLOCKS = tuple(TileCosts.__dataclass_fields__)
 
 
 @dataclass(frozen=True)
@@ -62,45 +59,39 @@ class ConfigColumns:
     """Configurations, a column for each.
 
     Attributes:
-        numbers: tunables, whether a misaligned A is loaded through registers, bytes of a stage, and `order`.
-        clocks: the fields of `TileCosts`.
+        numbers: tunables; whether a misaligned A is loaded through registers; bytes of a stage; subtiles of a tile that
+            the next mainloop stores, and all of them; where splits meet; and which comes first of equal times.
     """
 
     numbers: IntArray
-    clocks: FloatArray
 
     def __getitem__(self, name: str) -> IntArray:
         row: IntArray = self.numbers[_PLACE[name]]
         return row
+
+    def __len__(self) -> int:
+        return len(self.numbers[0])
 
     @cached_property
     def config(self) -> Mapping[str, IntArray]:
         """The tunables by name."""
         return dict(zip(TUNABLES, self.numbers, strict=False))
 
-    @property
-    def costs(self) -> TileCosts:
-        """What tiles cost whatever the extents."""
-        return TileCosts(*self.clocks)
-
     def take(self, places: IntArray | BoolArray) -> ConfigColumns:
         """Some of them, as a copy."""
-        return ConfigColumns(self.numbers[:, places], self.clocks[:, places])
+        return ConfigColumns(self.numbers[:, places])
 
     def changed(self, **values: Any) -> ConfigColumns:
         """The same with other numbers."""
         numbers = self.numbers.copy()
         for name, value in values.items():
             numbers[_PLACE[name]] = value
-        return ConfigColumns(numbers, self.clocks)
+        return ConfigColumns(numbers)
 
     @staticmethod
     def joined(*several: ConfigColumns) -> ConfigColumns:
         """All of them."""
-        return ConfigColumns(
-            np.concatenate([each.numbers for each in several], axis=1),
-            np.concatenate([each.clocks for each in several], axis=1),
-        )
+        return ConfigColumns(np.concatenate([each.numbers for each in several], axis=1))
 
 
 @dataclass(frozen=True)
@@ -119,98 +110,55 @@ class Pool:
         return np.lexsort((self.rows["order"], self.times_us))
 
     def __iter__(self) -> Iterator[tuple[float, Config]]:
-        """Predicted times and configurations, in order of tiles."""
-        for place in np.argsort(self.rows["order"]):
+        """Predicted times and configurations, in the order of kernels."""
+        for place in np.argsort(self.rows["order"], kind="stable"):
             yield float(self.times_us[place]), self.config(int(place))
 
-    def joined(self, other: Pool) -> Pool:
-        """These and others."""
-        return Pool(ConfigColumns.joined(self.rows, other.rows), np.concatenate((self.times_us, other.times_us)))
 
+def pool(problem: Problem, illegal: Illegal, device: DeviceLimits, kernels: tuple[Kernel, ...] | None = None) -> Pool:
+    """Kernels whose tiles are not mostly padding, with every split of K, and their times.
 
-def pool(problem: Problem, device: DeviceLimits, of: Sequence[Shape] | None = None) -> Pool:
-    """Every tile that is not mostly padding, with every K extent of a stage and every split of K; ``of`` these tiles,
-    by default of all that are worth a look. The kernel must take the problem's types."""
-    table, extents = _table_of(problem), ((problem.m, problem.n), (problem.n, problem.m))
-    places = []
-    for shape in shapes(problem, device) if of is None else of:
-        bm, bn, _, swap = shape
-        m, n = extents[swap]
-        if (bm <= 64 or bm < 2 * m) and (bn <= 16 or bn < 2 * n):
-            places.append(table.places[shape])
-    rows = table.rows.take(np.concatenate(places))
-    rows["order"][:] += np.repeat(np.arange(len(places)) * _OF_A_SHAPE, [len(each) for each in places])
-    rows["SMS"][:] = fewest_sms(_extents(problem), rows.config, device)
+    Args:
+        problem: whose types the kernel must take.
+        illegal: the rung's own legality.
+        device: where it runs.
+        kernels: these, by default those that plans choose from.
+    """
+    rows = _rows_of(problem, illegal, device, kernels or kernels_for(problem))
+    swap = rows["SWAP"] == 1
+    m, n = np.where(swap, problem.n, problem.m), np.where(swap, problem.m, problem.n)
+    bm, bn = rows["BM"], rows["BN"]
+    rows = rows.take(((bm <= 64) | (bm < 2 * m)) & ((bn <= 16) | (bn < 2 * n)))
+    rows = _fitting(problem, rows, device)
     situation = None if tiles.is_aligned(problem) else _Unaligned(problem)
     if situation is not None:
         rows = situation.applicable(rows)
-    found = _evaluated(problem, rows, device, situation)
-    whole = rows["OVERLAP"] == 0
-    split = _split(problem, rows.take(whole), device)
-    return found if split is None else found.joined(_evaluated(problem, split, device, situation))
-
-
-def other_schedules(problem: Problem, found: Pool, best: IntArray, device: DeviceLimits) -> Pool:
-    """Configurations of a pool in other schedules: clusters, stream-K, ping-pong. Each behind all of the pool, where
-    times are equal."""
-    rows = found.rows.take(best)
-    turns = np.flatnonzero((rows["CONSUMERS"] == 2) & (rows["SPLITS"] == 1))
-    ranks = [turns if "PINGPONG" in change else np.arange(len(best)) for change in OTHER_SCHEDULES]
-    several = [rows.take(rank).changed(**change) for rank, change in zip(ranks, OTHER_SCHEDULES, strict=True)]
-    made = ConfigColumns.joined(*several)
-    after = 1 + int(found.rows["order"].max(initial=0))
-    number = len(OTHER_SCHEDULES)
-    made["order"][:] = after + np.concatenate([number * rank + place for place, rank in enumerate(ranks)])
-    made["SMS"][:] = fewest_sms(_extents(problem), made.config, device)
-    through = made["unaligned_a"] == 1
-    if through.any():  # they do not load a misaligned A through registers
-        made["unaligned_a"][:] = 0
-        costs = tile_costs(problem, made.config, 0.0, _COSTS, unaligned_a=False)
-        made.clocks[:, through] = np.array(np.broadcast_arrays(*_fields(costs)))[:, through]
-    situation = None if tiles.is_aligned(problem) else _Unaligned(problem)
-    return _evaluated(problem, made, device, situation, by_class=False)
+    launches = _launches(problem, rows, device, situation)
+    times, _ = model_of(device.name).predict(launches, len(rows))
+    return Pool(rows, times)
 
 
 # --- what does not depend on extents ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Table:
-    """All tiles for problems of one kind, with every K extent: basic, with a misaligned A through registers, and with
-    overlapped stores.
-
-    Attributes:
-        places: the rows of each tile.
-        rows: all of them.
-    """
-
-    places: Mapping[Shape, IntArray]
-    rows: ConfigColumns
-
-
-def _table_of(problem: Problem) -> _Table:
+def _rows_of(problem: Problem, illegal: Illegal, device: DeviceLimits, kernels: tuple[Kernel, ...]) -> ConfigColumns:
     a, b, d = problem.a, problem.b, problem.d
-    return _table(
+    return _kind(
         a.dtype.name, problem.accumulator.name, d.dtype.name, a.major, b.major,
         a.alignment_bytes == MAX_ALIGNMENT_BYTES, b.alignment_bytes == MAX_ALIGNMENT_BYTES,
-        residue_classes.d_is_aligned(problem), problem.batch == 1,
+        residue_classes.d_is_aligned(problem), problem.batch == 1, problem.c is not None, illegal, device, kernels,
     )  # fmt: skip
 
 
-def _all_shapes() -> list[Shape]:
-    columns = range(8, MAX_BOX + 1, 8)
-    found: list[Shape] = [(bm, bn, bm // 64, swap) for bm in (64, 128) for swap in (0, 1) for bn in columns]
-    return found + [(bm, bn, 2, 0) for bm, bn in COOPERATIVE if bm > 128]
-
-
 @lru_cache(maxsize=64)
-def _table(
+def _kind(
     element: str, accumulator: str, output: str, a_major: str, b_major: str, a_aligned: bool, b_aligned: bool,
-    d_aligned: bool, single: bool,
-) -> _Table:  # fmt: skip
+    d_aligned: bool, single: bool, with_c: bool, illegal: Illegal, device: DeviceLimits, kernels: tuple[Kernel, ...],
+) -> ConfigColumns:  # fmt: skip
+    """The kernels that take problems of a kind, with as many stages as fit and every number of splits."""
     problem = Problem.dense(
-        64, 64, 4096, DTYPES[element], out=DTYPES[output], accumulator=DTYPES[accumulator], a_major=a_major,
-        b_major=b_major, batch=1 if single else 2,
+        TYPICAL, TYPICAL, TYPICAL, DTYPES[element], out=DTYPES[output], accumulator=DTYPES[accumulator],
+        a_major=a_major, b_major=b_major, with_c=with_c, batch=1 if single else 2,
     )  # fmt: skip
 
     def aligned(operand: Operand, holds: bool) -> Operand:
@@ -219,121 +167,124 @@ def _table(
     problem = replace(
         problem, a=aligned(problem.a, a_aligned), b=aligned(problem.b, b_aligned), d=aligned(problem.d, d_aligned)
     )
-    numbers: list[tuple[int, ...]] = []
-    places: dict[Shape, IntArray] = {}
-    seen = [tiles.view(problem, _overlapped_base(swap)).problem for swap in (0, 1)]
     through = [tiles.may_take_unaligned_a(tiles.swapped(problem) if swap else problem) for swap in (0, 1)]
-    row_elements = ROW_BYTES * 8 // problem.a.dtype.bits
-    for shape in _all_shapes():
-        bm, bn, consumers, swap = shape
-        first = len(numbers)
-        for number, k_rows in enumerate((1, 2, MOST_ROWS)):
-            if k_rows == 1 or bm * bn <= MOST_ROWS_BYTES:
-                for overlap, unaligned in ((0, 0), (0, 1), (1, 0))[:: 1 if through[swap] else 2]:
-                    order = number * _OF_A_K_EXTENT + overlap * _OVERLAPPED
-                    numbers.append((bm, bn, k_rows * row_elements, consumers, swap, overlap, unaligned, order))
-        places[shape] = np.arange(first, len(numbers))
-    bm, bn, bk, consumers, swap, overlap, unaligned, order = np.array(numbers, np.int64).T
-    one, zero = np.ones_like(bm), np.zeros_like(bm)
-    columns = {
-        "BM": bm, "BN": bn, "BK": bk, "STAGES": one, "CONSUMERS": consumers, "PINGPONG": zero, "CM": one, "CN": one,
-        "GROUP": 8 * one, "ALONG_N": zero, "OVERLAP": overlap, "STREAM": zero, "SPLITS": one, "SWAP": swap, "SMS": one,
-        "unaligned_a": unaligned, "stage_bytes": zero, "order": order,
+    found: list[ConfigColumns] = []
+    for order, kernel in enumerate(kernels):
+        for unaligned in (0, 1) if through[kernel.swap] and kernel.schedule in ("basic", "split", "cluster") else (0,):
+            made = _filled(problem, kernel, device, unaligned, order)
+            if made is not None:
+                found.append(made)
+    rows = ConfigColumns.joined(*found) if found else ConfigColumns(np.zeros((len(_NUMBERS), 0), np.int64))
+    return rows.take(np.array([_is_taken(problem, rows, place, illegal) for place in range(len(rows))], np.bool_))
+
+
+def _is_taken(problem: Problem, rows: ConfigColumns, place: int, illegal: Illegal) -> bool:
+    """Whether a kernel takes a large problem of its kind; of splits, each kernel is asked once."""
+    config = dict(zip(TUNABLES, rows.numbers[:, place].tolist(), strict=False))
+    if config["SPLITS"] != 1:
+        config["SPLITS"] = 1  # many tiles: how many CTAs wait for each other depends on extents
+    return illegal(problem, config) is None
+
+
+def _filled(problem: Problem, kernel: Kernel, device: DeviceLimits, unaligned: int, order: int) -> ConfigColumns | None:
+    """A kernel's configurations, one for each number of splits; None if too few stages fit."""
+    overlap = int(kernel.schedule == "overlap")
+    config: dict[str, int] = {
+        "BM": kernel.bm, "BN": kernel.bn, "BK": kernel.rows * ROW_BYTES * 8 // problem.a.dtype.bits, "STAGES": 2,
+        "CONSUMERS": kernel.consumers, "PINGPONG": int(kernel.schedule == "ping-pong"), "CM": kernel.cm,
+        "CN": kernel.cn, "GROUP": 8, "ALONG_N": 0, "OVERLAP": overlap, "STREAM": int(kernel.schedule == "stream-K"),
+        "SPLITS": 1, "SWAP": kernel.swap, "SMS": device.sms,
     }  # fmt: skip
-    rows = ConfigColumns(
-        np.array([columns[name] for name in _NUMBERS]), np.zeros((len(TileCosts.__dataclass_fields__), len(bm)))
-    )
-    keep = np.zeros(len(bm), np.bool_)
-    for of_swap in (0, 1):
-        for of_unaligned in (0, 1):
-            for of_overlap in (0, 1):
-                chosen = (swap == of_swap) & (unaligned == of_unaligned) & (overlap == of_overlap)
-                if chosen.any():
-                    keep[chosen] = _filled(rows, chosen, seen[of_swap], bool(of_unaligned), bool(of_overlap))
-    kept = np.cumsum(keep) - 1
-    return _Table({shape: kept[each[keep[each]]] for shape, each in places.items()}, rows.take(keep))
-
-
-def _overlapped_base(swap: int) -> Config:
-    """A configuration that takes no misaligned A and makes no residue classes."""
-    return {**dict.fromkeys(TUNABLES, 1), "BM": 128, "BN": 128, "STREAM": 0, "PINGPONG": 0, "ALONG_N": 0, "SWAP": swap}
-
-
-def _filled(rows: ConfigColumns, chosen: BoolArray, seen: Problem, unaligned_a: bool, overlap: bool) -> BoolArray:
-    """Fill in stages, their bytes and costs of some rows of one SWAP; which of them are worth a look."""
-    some = rows.take(chosen)
-    config = some.config
-    subtile = _subtiles(seen, config, overlap)
-    stage_bytes = tiles.stage_bytes(seen, config, unaligned_a=unaligned_a)
-    stages = stages_beside(config["CONSUMERS"] * epilogue.buffer_bytes(subtile), stage_bytes)
-    rows.numbers[_PLACE["STAGES"], chosen] = np.maximum(stages, 2)
-    rows.numbers[_PLACE["stage_bytes"], chosen] = stage_bytes
-    config = {**config, "STAGES": np.maximum(stages, 2)}
-    count, held, _ = epilogue.held_subtiles(subtile, seen, config)
-    costs = tile_costs(seen, config, held / count if overlap else 0.0, _COSTS, unaligned_a=unaligned_a)
-    rows.clocks[:, chosen] = np.array(np.broadcast_arrays(*_fields(costs)))
-    worth: BoolArray = stages >= FEWEST_STAGES
-    if not overlap:
-        return worth
-    basic = _subtiles(seen, config, False)
-    worth = stages_beside(config["CONSUMERS"] * epilogue.buffer_bytes(basic), stage_bytes) >= FEWEST_STAGES
-    worth &= held > 0
-    return worth
-
-
-def _subtiles(seen: Problem, config: Mapping[str, IntArray], overlap: bool) -> epilogue.SubtileArrays:
+    seen = tiles.view(problem, {**config, "CM": 2, "CN": 2}).problem  # no residue classes, no A through registers
     widest = 0 if not residue_classes.d_is_aligned(seen) else WIDEST_OVERLAPPED if overlap else WIDEST
-    bytes_of_d = seen.d.dtype.bits // 8
-    return epilogue.SubtileArrays.of(bytes_of_d, config["BN"], column_major=seen.d.major == "col", widest=widest)
-
-
-def _fields(costs: TileCosts) -> tuple[Any, ...]:
-    """As `dataclasses.astuple`, which would copy arrays."""
-    return tuple(getattr(costs, name) for name in _CLOCKS)
+    subtile = tiles.EpilogueSubtiles(seen.d.dtype.bits // 8, kernel.bn, seen.d.major == "col", widest)
+    each = int(tiles.stage_bytes(seen, config, unaligned_a=bool(unaligned)))
+    stages = int(stages_beside(kernel.consumers * epilogue.buffer_bytes(subtile), each))
+    if stages < (2 if overlap else FEWEST_STAGES) or (kernel.bm > 128 and stages < 2):
+        return None
+    config["STAGES"] = max(stages, 2)
+    count, held, _ = epilogue.held_subtiles(subtile, seen, config) if overlap else (1, 0, 0)
+    if overlap and held == 0:
+        return None
+    splits: tuple[int, ...] = (1,)
+    meeting = 0
+    if kernel.schedule == "cluster":
+        splits, meeting = (kernel.parts,), _IN_CLUSTER
+    elif kernel.schedule == "split":
+        splits, meeting = (*SPLITS, _MOST_SPLITS), _GLOBALLY
+    rest = (unaligned, each, int(held), int(count), meeting, order)
+    return ConfigColumns(np.array([(*({**config, "SPLITS": number}.values()), *rest) for number in splits], np.int64).T)
 
 
 # --- what does ----------------------------------------------------------------------------------------------------
 
 
-def _evaluated(
-    problem: Problem, rows: ConfigColumns, device: DeviceLimits, unaligned: _Unaligned | None, *, by_class: bool = True
-) -> Pool:
-    """Predicted times of configurations; ``by_class``: rows of a misaligned D are split into residue classes."""
-    config, swap = rows.config, rows["SWAP"] == 1
-    first, second = problem.operand_matrices
-    of_a, of_b = np.where(swap, second, first), np.where(swap, first, second)
-    m, n = np.where(swap, problem.n, problem.m), np.where(swap, problem.m, problem.n)
-    batch: Any = problem.batch
-    columns, repacking = n, np.zeros(())
-    if unaligned is not None:
-        repacking = unaligned.repacking_us(rows)
-        if by_class:
-            m, columns, batch, of_a = unaligned.as_seen(rows, m, n, of_a)
-    cluster_k: Any = 1
-    if rows["SPLITS"].max(initial=1) > 1:
-        count = ceil_div(m, config["BM"] * config["CM"]) * ceil_div(columns, config["BN"] * config["CN"]) * batch
-        fits = tiles.reduces_in_cluster(problem, config, count, rows["stage_bytes"], device)
-        cluster_k = np.where(fits, rows["SPLITS"], 1)
-    extents = SeenExtents(m, n, problem.k, batch, columns, of_a, of_b)
-    found = resources_us(problem, extents, config, rows.costs, cluster_k, _COSTS)
-    return Pool(rows, together_us(found, _COSTS) + repacking)
+def _fitting(problem: Problem, rows: ConfigColumns, device: DeviceLimits) -> ConfigColumns:
+    """Those that the extents allow, on the fewest SMs: enough K tiles for splits and overlapped stores, and splits that
+    meet where the kernel has them meet."""
+    extents = _extents(problem)
+    count = cluster_tiles(extents, rows.config)
+    k_tiles = ceil_div(problem.k, rows["BK"])
+    splits, meeting = rows["SPLITS"], rows["meeting"]
+    most = np.minimum(device.sms // np.maximum(count * rows["CM"] * rows["CN"], 1), k_tiles)
+    wanted = np.where(splits == _MOST_SPLITS, most, splits)
+    even = ceil_div(k_tiles, ceil_div(k_tiles, np.maximum(wanted, 1)))
+    fits = (meeting == 0) | ((wanted > 1) & (wanted <= most) & ((even == wanted) | (splits == _MOST_SPLITS)))
+    numbers = np.where(meeting == 0, splits, even)
+    config = {**rows.config, "SPLITS": numbers}
+    together = tiles.reduces_in_cluster(problem, config, count, rows["stage_bytes"], device) & (meeting > 0)
+    fits &= (meeting == 0) | (together == (meeting == _IN_CLUSTER))
+    fits &= (rows["OVERLAP"] == 0) | (k_tiles >= rows["held"])
+    chosen = rows.changed(SPLITS=numbers).take(fits)
+    chosen["SMS"][:] = fewest_sms(extents, chosen.config, device)
+    return chosen
 
 
 def _extents(problem: Problem) -> Extents:
     return problem.m, problem.n, problem.k, problem.batch
 
 
-def _split(problem: Problem, rows: ConfigColumns, device: DeviceLimits) -> ConfigColumns | None:
-    """The same tiles with K in parts; None if no tile leaves SMs for that."""
-    count = cluster_tiles(_extents(problem), rows.config)
-    of, place, splits = even_splits(count, ceil_div(problem.k, rows["BK"]), device)
-    if not len(of):
-        return None
-    made = rows.take(of)
-    made["SPLITS"][:] = splits
-    made["SMS"][:] = device.sms
-    made["order"][:] += 1 + place
-    return made
+def _launches(problem: Problem, rows: ConfigColumns, device: DeviceLimits, unaligned: _Unaligned | None) -> Launches:
+    """What predictions depend on."""
+    config, swapped = rows.config, rows["SWAP"] == 1
+    views = [tiles.view(problem, _base(swap)).problem for swap in (0, 1)] if unaligned is None else unaligned.seen
+
+    def by_swap(of: Callable[[Problem], int]) -> Any:
+        plain, turned = map(of, views)
+        return plain if plain == turned else np.where(swapped, turned, plain)
+
+    m, n = by_swap(lambda seen: seen.m), by_swap(lambda seen: seen.n)
+    of_a, of_b = (by_swap(lambda seen, place=place: seen.operand_matrices[place]) for place in (0, 1))  # type: ignore[misc]
+    batch: Any = problem.batch
+    across, residues, by_tma = n, 0, int(residue_classes.d_is_aligned(problem))
+    repacking: Any = 0.0
+    pitch_a = by_swap(lambda seen: pitch_bytes(seen.a))
+    if unaligned is not None:
+        repacking = unaligned.repacking_us(rows)
+        in_place = np.where(swapped, pitch_bytes(problem.b), pitch_bytes(problem.a))
+        pitch_a = np.where(rows["unaligned_a"] == 1, in_place, pitch_a)
+        m, across, batch, of_a, residues = unaligned.as_seen(rows, m, n, of_a)
+        by_tma = by_tma | residues
+    count = ceil_div(m, config["BM"] * config["CM"]) * ceil_div(across, config["BN"] * config["CN"]) * batch
+    return Launches(
+        bm=config["BM"], bn=config["BN"], bk=config["BK"], stages=config["STAGES"], consumers=config["CONSUMERS"],
+        cm=config["CM"], cn=config["CN"], splits=config["SPLITS"], sms=config["SMS"], swap=config["SWAP"],
+        overlap=config["OVERLAP"], pingpong=config["PINGPONG"], stream=config["STREAM"],
+        cluster_k=np.where(rows["meeting"] == _IN_CLUSTER, config["SPLITS"], 1), held=rows["held"] / rows["subtiles"],
+        m=m, n=n, k=max(problem.k, 1), batch=batch, tiles=count, of_a=of_a, of_b=of_b,
+        pitch_a=pitch_a, pitch_b=by_swap(lambda seen: pitch_bytes(seen.b)),
+        pitch_d=pitch_bytes(problem.d), a_by_k=by_swap(lambda seen: int(seen.a.major == "row")),
+        b_by_k=by_swap(lambda seen: int(seen.b.major == "col")),
+        d_by_column=by_swap(lambda seen: int(seen.d.major == "col")), unaligned_a=rows["unaligned_a"], by_tma=by_tma,
+        d_aligned=int(residue_classes.d_is_aligned(problem)), residues=residues,
+        store_width=by_swap(tiles.store_width), element_bits=problem.a.dtype.bits, d_bits=problem.d.dtype.bits,
+        with_c=int(problem.c is not None), type=type_index(problem), repacking_us=repacking,
+    )  # fmt: skip
+
+
+def _base(swap: int) -> Config:
+    """A configuration that takes no misaligned A and makes no residue classes."""
+    return {**dict.fromkeys(TUNABLES, 1), "BM": 128, "BN": 128, "STREAM": 0, "PINGPONG": 0, "ALONG_N": 0, "SWAP": swap}
 
 
 class _Unaligned:
@@ -345,29 +296,32 @@ class _Unaligned:
     """
 
     def __init__(self, problem: Problem) -> None:
-        self._views = [tiles.view(problem, _overlapped_base(swap)) for swap in (0, 1)]
+        self._views = [tiles.view(problem, _base(swap)) for swap in (0, 1)]
         self._through = [tiles.may_take_unaligned_a(tiles.swapped(problem) if swap else problem) for swap in (0, 1)]
         self._classes = [residue_classes.residue_classes_of(view.problem) for view in self._views]
         self._repacks = [view.repacks or view.fused_repacks for view in self._views]
 
+    @property
+    def seen(self) -> list[Problem]:
+        """The problem as the kernel sees it without and with operands swapped."""
+        return [view.problem for view in self._views]
+
     def applicable(self, rows: ConfigColumns) -> ConfigColumns:
         """Those in which a misaligned A is loaded as the kernel does there; and others in square groups of tiles, where
         these let operands be repacked by the GEMM itself."""
-        config = rows.config
-        basic = {**config, "OVERLAP": np.zeros_like(rows["OVERLAP"])}
-        loaded = np.zeros(len(rows["BM"]), np.bool_)
+        loaded = np.zeros(len(rows), np.bool_)
         for swap in (0, 1):
             if self._through[swap]:
-                fits = tiles.loads_rows_of_a(self._views[swap].problem.n, basic)
+                fits = tiles.loads_rows_of_a(self._views[swap].problem.n, rows.config)
                 loaded |= (rows["SWAP"] == swap) & fits
-        rows = rows.take((rows["OVERLAP"] == 1) | (loaded == (rows["unaligned_a"] == 1)))
-        square = rows.changed(GROUP=SQUARE_GROUP, order=rows["order"] + _SQUARE - _OVERLAPPED)
+        rows = rows.take(loaded == (rows["unaligned_a"] == 1))
+        square = rows.changed(GROUP=SQUARE_GROUP)
         gained = self._fused(square) & ~self._fused(rows)
         return ConfigColumns.joined(rows, square.take(gained)) if gained.any() else rows
 
     def _fused(self, rows: ConfigColumns) -> BoolArray:
         """Where the GEMM's own warps repack."""
-        found = np.zeros(len(rows["BM"]), np.bool_)
+        found = np.zeros(len(rows), np.bool_)
         for swap, view in enumerate(self._views):
             names, repacks = (view.a, view.b), self._repacks[swap]
             by_tma = residue_classes.d_is_aligned(view.problem)
@@ -378,7 +332,7 @@ class _Unaligned:
 
     def repacking_us(self, rows: ConfigColumns) -> FloatArray:
         """Microseconds of repacking, in a pass of its own or fused."""
-        fused, found = self._fused(rows), np.zeros(len(rows["BM"]))
+        fused, found = self._fused(rows), np.zeros(len(rows))
         for swap, repacks in enumerate(self._repacks):
             rest = [each for each in repacks if each.source != "AB"[swap]]
             apart = np.where(rows["unaligned_a"] == 1, _pass_us(rest), _pass_us(repacks))
@@ -386,20 +340,20 @@ class _Unaligned:
             found = np.where(rows["SWAP"] == swap, here, found)
         return found
 
-    def as_seen(
-        self, rows: ConfigColumns, m: IntArray, n: IntArray, of_a: IntArray
-    ) -> tuple[IntArray, IntArray, Any, IntArray]:
-        """M, columns that tiles cover, batch and matrices of A, where rows of D are split into residue classes."""
-        columns, batch = n, np.full_like(m, self._views[0].problem.batch)
+    def as_seen(self, rows: ConfigColumns, m: Any, n: Any, of_a: Any) -> tuple[Any, Any, Any, Any, Any]:
+        """M, columns that tiles cover, batch, matrices of A, and whether rows of D are split into residue classes."""
+        none = np.zeros(len(rows), np.int64)
+        m, across, of_a, residues = m + none, n + none, of_a + none, none.copy()
+        batch = none + self._views[0].problem.batch
         for swap, classes in enumerate(self._classes):
             if classes is not None:
                 split = (rows["SWAP"] == swap) & (rows["unaligned_a"] == 0)
                 split &= residue_classes.schedule_allows(rows.config)
                 split &= residue_classes.few_spare_rows(classes.m, rows.config)
                 m, batch = np.where(split, classes.m, m), np.where(split, classes.batch, batch)
-                columns = np.where(split, n + residue_classes.columns_before(classes), columns)
-                of_a = np.where(split, classes.batch, of_a)
-        return m, columns, batch, of_a
+                across = np.where(split, n + residue_classes.columns_before(classes), across)
+                of_a, residues = np.where(split, classes.batch, of_a), residues | split
+        return m, across, batch, of_a, residues
 
 
 def _pass_us(repacks: Any) -> float:

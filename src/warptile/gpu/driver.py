@@ -443,6 +443,35 @@ class Allocation(_Owned):
                 check(cuda.cuStreamSynchronize(handle), "filling GPU memory")
 
 
+class PinnedMemory(_Owned):
+    """Host memory that the GPU copies from and to by itself. ``address`` is where it starts."""
+
+    def __init__(self, size_bytes: int) -> None:
+        enter()
+        super().__init__(check(_cuda().cuMemAllocHost(size_bytes), f"pinning {size_bytes} bytes"), "cuMemFreeHost")
+        self.size_bytes = size_bytes
+
+    @property
+    def address(self) -> int:
+        """Host address of the first byte."""
+        return self.handle
+
+
+def copy_to_device(device: int, host: int, size_bytes: int, stream: int) -> None:
+    """Queue a copy from host memory, by addresses. The host's bytes may change once the stream has passed it; those of
+    memory that is not pinned, as soon as this returns."""
+    cuda = _cuda()
+    answer = cuda.cuMemcpyHtoDAsync(cuda.CUdeviceptr(device), host, size_bytes, cuda.CUstream(stream))
+    check(answer, "copying to the GPU")
+
+
+def copy_to_host(host: int, device: int, size_bytes: int, stream: int) -> None:
+    """Queue a copy to host memory, by addresses; the bytes are there once the stream has passed it."""
+    cuda = _cuda()
+    answer = cuda.cuMemcpyDtoHAsync(host, cuda.CUdeviceptr(device), size_bytes, cuda.CUstream(stream))
+    check(answer, "copying from the GPU")
+
+
 class Stream(_Owned):
     """A new stream that does not synchronize with the default stream. ``handle`` is what launches take."""
 

@@ -328,7 +328,7 @@ def test_maps_that_cannot_be_rewritten_in_place_are_encoded_for_every_call(gpu, 
 
 
 def test_no_more_calls_are_kept_than_said(gpu, torch, monkeypatch):
-    monkeypatch.setattr("warptile.runtime.bound_call.MOST_CALLS", 3)
+    monkeypatch.setattr("warptile.runtime.call_cache.MOST_CALLS", 3)
     a = torch.empty((8, 64), torch.float32)
     for columns in (8, 16, 24, 32, 40):
         wt.matmul(a, torch.empty((64, columns), torch.float32))

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from warptile.codegen.nvrtc import CompiledKernel, Resources
-from warptile.gpu import driver, loader, native_launch, staging
+from warptile.gpu import driver, loader, native_launch, staging, stream_state, workspaces
 from warptile.gpu import tensor_map as gpu_tensor_map
-from warptile.runtime import bound_call, compilations, execute
+from warptile.runtime import compilations, execute
 
 CONTEXT, OTHER_CONTEXT = 0xC0DE, 0xBAD
 
@@ -177,7 +177,9 @@ class StubbedGpu:
         monkeypatch.setattr(execute, "STAND_INS", compilations.StandIns())
         monkeypatch.setattr(execute, "driver_is_installed", lambda: True)
         execute._loaded.cache_clear()
-        monkeypatch.setattr(bound_call.workspaces, "_OF_STREAM", {})
+        monkeypatch.setattr(stream_state, "state_function", lambda: lambda stream: 2 * stream + gpu.capturing)
+        for known in ("_OF_STREAM", "_SHARED"):
+            monkeypatch.setattr(workspaces, known, {})
         return self
 
     def record_nothing(self, monkeypatch):

@@ -243,11 +243,14 @@ class EntryPoints:
     push_current: int
     pop_current: int
     launch_kernel: int
+    stream_id: int = 0
+    is_capturing: int = 0
 
 
 @cache
 def entry_points() -> EntryPoints:
-    """Where ``cuCtxGetCurrent``, ``cuCtxPushCurrent``, ``cuCtxPopCurrent`` and ``cuLaunchKernelEx`` are."""
+    """Where ``cuCtxGetCurrent``, ``cuCtxPushCurrent``, ``cuCtxPopCurrent``, ``cuLaunchKernelEx``, ``cuStreamGetId`` and
+    ``cuStreamIsCapturing`` are."""
     _cuda()
     library = ctypes.CDLL(LIBRARY)
 
@@ -259,6 +262,8 @@ def entry_points() -> EntryPoints:
         address("cuCtxPushCurrent_v2"),  # the names that cuda.h gives to the functions without a number
         address("cuCtxPopCurrent_v2"),
         address("cuLaunchKernelEx"),
+        address("cuStreamGetId"),
+        address("cuStreamIsCapturing"),
     )
 
 
@@ -490,6 +495,18 @@ def synchronize_stream(stream: int) -> None:
     """Wait for all work in a stream, anyone's; 0 is the default stream."""
     cuda = _cuda()
     check(cuda.cuStreamSynchronize(cuda.CUstream(stream)), "waiting for a stream")
+
+
+def stream_id(stream: int) -> int:
+    """Identifier of a stream that no other stream of this process has or will have, whatever its handle."""
+    cuda = _cuda()
+    return int(check(cuda.cuStreamGetId(cuda.CUstream(stream)), "identifying a stream"))
+
+
+def wait_for_event(stream: int, event: Event) -> None:
+    """Let later work of a stream wait for a point in another one."""
+    cuda = _cuda()
+    check(cuda.cuStreamWaitEvent(cuda.CUstream(stream), cuda.CUevent(event.handle), 0), "waiting for an event")
 
 
 def is_capturing(stream: int) -> bool:

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from warptile.errors import DeviceError
-from warptile.gpu import driver
+from warptile.gpu import driver, workspaces
 
 ALIGNMENT_BYTES = 256
 """Distance between operands in a staging area."""
@@ -64,9 +64,10 @@ def layout(operands: Sequence[tuple[int, int, int]]) -> tuple[list[Span], int]:
 
 
 class Area:
-    """A stream, and memory on both sides of the bus, of the current device."""
+    """A stream, and memory on both sides of the bus, of one GPU, whose context is current."""
 
-    def __init__(self) -> None:
+    def __init__(self, ordinal: int) -> None:
+        self._ordinal = ordinal
         self._stream = driver.Stream()
         self.stream = self._stream.handle
         self._device: driver.Allocation | None = None
@@ -136,6 +137,7 @@ class Area:
     def close(self) -> None:
         """Wait for the stream and give everything back."""
         driver.synchronize_stream(self.stream)
+        workspaces.forget(self._ordinal, self.stream)
         self._release()
         if self._pinned is not None:
             self._pinned.close()
@@ -155,7 +157,7 @@ def area(ordinal: int) -> Iterator[Area]:
         kept = _KEPT.setdefault(ordinal, [])
         lent = kept.pop() if kept else None
     if lent is None:
-        lent = Area()
+        lent = Area(ordinal)
     try:
         yield lent
         lent.trim()

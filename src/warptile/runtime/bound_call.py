@@ -13,7 +13,7 @@ from typing import Any
 from warptile.arrays.array_view import ArrayView, Shape, row_major
 from warptile.arrays.operands import Product
 from warptile.errors import DeviceError
-from warptile.gpu import driver, workspaces
+from warptile.gpu import driver, stream_state, workspaces
 from warptile.gpu.workspaces import Workspaces
 from warptile.launch.workspace import Workspace
 from warptile.planning.addend import Addend
@@ -179,32 +179,46 @@ def _launches(
 def _with_workspaces(natives: Sequence[Launch], wanted: Sequence[Workspace], ordinal: int) -> Launch:
     """Launches that need the workspaces of their stream.
 
-    Their addresses are asked for once for each stream: the memory is kept when a larger one is made
-    (`warptile.gpu.workspaces`). One launch needs no lock, as work in a stream is in order; of several, none of another
-    thread may come in between.
+    Their addresses are asked for once for each stream that has memory of its own: that memory is kept when a larger one
+    is made (`warptile.gpu.workspaces`). One launch needs no lock, as work in a stream is in order; of several, none of
+    another thread may come in between. A stream that is captured, or that shares memory with others, is looked up
+    every time.
     """
+    state_of = stream_state.state_function()
     known: dict[int, tuple[Workspaces, tuple[int, ...]]] = {}
 
-    def addresses(stream: int) -> tuple[Workspaces, tuple[int, ...]]:
-        shared = workspaces.of_stream(ordinal, stream)
-        with shared.lock, driver.on_device(ordinal):
-            found = shared.pointers(wanted)
-        known[stream] = shared, tuple(found[each.name] for each in wanted)
-        return known[stream]
+    def launches(stream: int, beside: Sequence[int], a: int, b: int, c: int, d: int) -> int:
+        for native in natives:
+            status = native(stream, a, b, c, d, *beside)
+            if status:
+                return status
+        return 0
+
+    def looked_up(state: int, stream: int, a: int, b: int, c: int, d: int) -> int:
+        with driver.on_device(ordinal):
+            shared = workspaces.of_stream(ordinal, stream, state)
+            with shared.used_on(stream):
+                found = shared.pointers(wanted)
+                beside = tuple(found[each.name] for each in wanted)
+                if shared.lasting and not stream_state.is_captured(state):
+                    known[state] = shared, beside
+                return launches(stream, beside, a, b, c, d)
 
     (last,) = natives[-1:]
 
     def launch_one(stream: int, a: int, b: int, c: int, d: int) -> int:
-        _, beside = known.get(stream) or addresses(stream)
-        return last(stream, a, b, c, d, *beside)
+        state = state_of(stream)
+        found = known.get(state)
+        if found is None or found[0].closed:
+            return looked_up(state, stream, a, b, c, d)
+        return last(stream, a, b, c, d, *found[1])
 
     def launch_all(stream: int, a: int, b: int, c: int, d: int) -> int:
-        shared, beside = known.get(stream) or addresses(stream)
-        with shared.lock:
-            for native in natives:
-                status = native(stream, a, b, c, d, *beside)
-                if status:
-                    return status
-        return 0
+        state = state_of(stream)
+        found = known.get(state)
+        if found is None or found[0].closed:
+            return looked_up(state, stream, a, b, c, d)
+        with found[0].lock:
+            return launches(stream, found[1], a, b, c, d)
 
     return launch_one if len(natives) == 1 else launch_all

@@ -407,7 +407,7 @@ class GpuBackend:
         loaded = self.load(kernel)
         spec = plan.launch(kernel.entry, alpha, beta)
         shared = workspaces.of_stream(self.info.ordinal, stream)
-        with shared.lock:
+        with shared.used_on(stream):
             beside = shared.pointers(plan.kernel.workspaces)
             earlier: dict[str, int] = {}
             for index in indices:

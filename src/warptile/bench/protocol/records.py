@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from warptile.bench.profiling.ncu_metrics import ParticipantCounters
+from warptile.bench.protocol.host_cost import HostCosts
 from warptile.bench.protocol.measurements import (
     BaselineTime,
     Check,
@@ -36,7 +37,7 @@ FOLDER = Path(__file__).resolve().parents[4] / "records"
 DIGITS = 7
 """Significant digits that are written: the driver gives times as 32-bit floating-point numbers, which have no more."""
 
-ITEMS = ("cells", "baselines", "checks", "profiles", "runs", "tunings", "contests", "searches", "counted")
+ITEMS = ("cells", "baselines", "checks", "profiles", "runs", "tunings", "contests", "searches", "counted", "groups")
 """Fields of the records that list what was measured, which are written one to a line."""
 
 
@@ -144,6 +145,12 @@ class CountersRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag=
     counted: tuple[ParticipantCounters, ...]
 
 
+class CallsRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag="warptile.record.calls/1"):
+    """What calls cost the host, beside other libraries."""
+
+    groups: tuple[HostCosts, ...]
+
+
 AnyRecord = (
     LadderRecord
     | CorrectnessRecord
@@ -156,6 +163,7 @@ AnyRecord = (
     | SuitesRecord
     | SearchesRecord
     | CountersRecord
+    | CallsRecord
 )
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
@@ -214,7 +222,8 @@ def decode(raw: bytes, name: str) -> AnyRecord:
         found: AnyRecord = msgspec.json.decode(raw, type=AnyRecord)
     except msgspec.MsgspecError as error:
         raise RecordError(
-            f"record {name}: {error}; a record is a JSON file written by `python -m warptile.bench.campaign.run`"
+            f"record {name}: {error}; a record is a JSON file written by `python -m warptile.bench.campaign.run`, "
+            f"or by `warptile bench --suite calls --json`"
         ) from error
     return found
 

@@ -169,6 +169,7 @@ class _Xla:
 
     def __init__(self, stream, ordinal, version=(0, 3)):
         self.message = None
+        xla_ffi._questions.cache_clear()  # the real XLA has one table of functions for good
 
         def create(given):
             made = ctypes.cast(given, ctypes.POINTER(xla_ffi._ErrorCreate)).contents
@@ -195,7 +196,7 @@ class _Xla:
 def _buffers(pointers):
     each = [xla_ffi._Buffer(data=pointer) for pointer in pointers]
     array = (ctypes.POINTER(xla_ffi._Buffer) * max(len(each), 1))(*map(ctypes.pointer, each))
-    made = xla_ffi._Buffers(size=len(each), each=array)
+    made = xla_ffi._Buffers(size=len(each), each=ctypes.addressof(array))
     made.kept = each, array
     return made
 
@@ -209,7 +210,7 @@ def execute(handler, number, arguments, results, stream=7, ordinal=0, stage=xla_
     given, made = _buffers(arguments), _buffers(results)
     frame = xla_ffi.CallFrame(
         api=ctypes.pointer(xla.api), stage=stage, arguments=given, results=made,
-        attributes=xla_ffi._Attributes(size=1, each=attributes),
+        attributes=xla_ffi._Attributes(size=1, each=ctypes.addressof(attributes)),
     )  # fmt: skip
     error = handler(ctypes.pointer(frame))
     if not error:

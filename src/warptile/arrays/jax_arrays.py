@@ -8,7 +8,6 @@ views from here are for planning; `warptile.runtime.jax_calls` launches through 
 from __future__ import annotations
 
 import os
-import sys
 from typing import Any
 
 from warptile.arrays.array_view import ArrayView, element_type, row_major
@@ -43,9 +42,8 @@ def gpu_views(a: Any, b: Any, c: Any, backend: str | None) -> tuple[ArrayView, A
 
 def ordinal_of(array: Any) -> int | None:
     """CUDA ordinal of the GPU that all of an array lies on, row-major; None where there is no such GPU."""
-    jax = sys.modules["jax"]
     place = array.sharding
-    if not isinstance(place, jax.sharding.SingleDeviceSharding) or place.memory_kind not in (None, "device"):
+    if len(place.device_set) != 1 or place.memory_kind not in (None, "device"):
         return None
     (device,) = place.device_set
     if device.platform != "gpu" or "cuda" not in device.client.platform_version.lower():

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint32, c_void_p
+from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 METADATA_EXTENSION = 1
@@ -77,15 +78,21 @@ class _Scalar(ctypes.Structure):
 class _Buffers(ctypes.Structure):
     _fields_ = (
         ("struct_size", c_size_t), ("extension", c_void_p), ("size", c_int64), ("types", c_void_p),
-        ("each", POINTER(POINTER(_Buffer))),
+        ("each", c_void_p),
     )  # fmt: skip
 
 
 class _Attributes(ctypes.Structure):
     _fields_ = (
         ("struct_size", c_size_t), ("extension", c_void_p), ("size", c_int64), ("types", c_void_p),
-        ("names", c_void_p), ("each", POINTER(POINTER(_Scalar))),
+        ("names", c_void_p), ("each", c_void_p),
     )  # fmt: skip
+
+
+_DATA, _VALUE = _Buffer.data.offset, _Scalar.value.offset
+_NOTHING = c_uint64()
+_NOWHERE = ctypes.addressof(_NOTHING)
+"""Where an array of no element may begin."""
 
 
 class CallFrame(ctypes.Structure):
@@ -128,14 +135,20 @@ def place_of(frame: CallFrame) -> XlaPlace:
     Raises:
         XlaError: the program runs on no GPU.
     """
-    api = frame.api.contents
+    ask_stream, ask_ordinal = _questions(ctypes.addressof(frame.api.contents))
     stream = _StreamGet(ctypes.sizeof(_StreamGet), None, frame.context, None)
     ordinal = _OrdinalGet(_OrdinalGet.ordinal.offset + 4, None, frame.context, -1)
-    for ask, given in ((api.stream_get, stream), (api.ordinal_get, ordinal)):
-        error = ask(ctypes.addressof(given))
-        if error:
-            raise XlaError(error)
+    error = ask_stream(ctypes.addressof(stream)) or ask_ordinal(ctypes.addressof(ordinal))
+    if error:
+        raise XlaError(error)
     return XlaPlace(ordinal.ordinal, stream.stream or 0)
+
+
+@cache
+def _questions(api: int) -> tuple[Callable[[int], int | None], Callable[[int], int | None]]:
+    """XLA's functions that tell a stream and an ordinal. XLA has one table of functions, which never goes."""
+    found = _Api.from_address(api)
+    return found.stream_get, found.ordinal_get
 
 
 def handler(
@@ -160,7 +173,7 @@ def handler(
                 return _describe(frame)
             if frame.stage != EXECUTE_STAGE:
                 return None
-            number = frame.attributes.each[0].contents.value[0]
+            number = c_int64.from_address(_word(_word(frame.attributes.each) + _VALUE)).value
             call(number, where(frame), _addresses(frame.arguments), _addresses(frame.results))
         except XlaError as refused:
             return refused.error
@@ -182,8 +195,13 @@ def _describe(frame: CallFrame) -> int | None:
     return None
 
 
+def _word(address: int) -> int:
+    """The pointer at an address. (A pointer type of ctypes would cost several times as much to follow.)"""
+    return c_uint64.from_address(address).value
+
+
 def _addresses(buffers: _Buffers) -> list[int]:
-    return [buffers.each[index].contents.data or 0 for index in range(buffers.size)]
+    return [_word(buffer + _DATA) for buffer in (c_uint64 * buffers.size).from_address(buffers.each or _NOWHERE)]
 
 
 def _error(frame: CallFrame, message: str) -> int | None:

@@ -39,7 +39,8 @@ class BoundCall:
         refuse: raises the error for a status of the driver.
         shape: shape of a new result.
         dtype: its type, as its framework names it.
-        device: where it is, as its framework names it; of JAX, the program that launches.
+        device: where it is, as its framework names it; of JAX the program that launches, of NumPy a list for the layout
+            of the operands' copies.
         ordinal: CUDA ordinal of that.
         reaches: of A, B, C and D, bytes from the address to the lowest element, and past the highest one; (0, 0) of
             what is not read.

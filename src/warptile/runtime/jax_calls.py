@@ -55,10 +55,12 @@ class _Program:
 
     def run(self, *operands: Any) -> Any:
         """The result, which XLA may still be computing."""
+        self.raised = None
         try:
             return self._jitted(*operands)
         except RuntimeError:
-            # XLA makes a sentence of what its handler raises.
+            # XLA makes a sentence of what its handler raises. Where XLA calls the handler on a thread of its own, that
+            # sentence is all there is, and comes where the result is used.
             error, self.raised = self.raised, None
             if error is None:
                 raise

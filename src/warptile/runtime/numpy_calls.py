@@ -42,21 +42,22 @@ class NumpyCalls(CallCache):
         return all(type(each) is np.ndarray for each in arrays if each is not None)
 
     def result_of(self, product: Product) -> tuple[Any, Any]:
-        """NumPy's type."""
-        return numpy_dtype(product.problem.d.dtype), None
+        """NumPy's type, and a list for the layout in a staging area, which the first call makes."""
+        return numpy_dtype(product.problem.d.dtype), []
 
 
 def _run(found: BoundCall, at_a: int, at_b: int, at_c: int, at_d: int, *, fresh: bool) -> None:
     """Copy what is read, launch, wait, and copy the result to its address."""
-    operands = [
-        (address, low, high)
-        for address, (low, high) in zip((at_a, at_b, at_c, at_d), found.reaches, strict=True)
-    ]  # fmt: skip
-    sources = [address + low for address, low, _ in operands]
+    addresses = at_a, at_b, at_c, at_d
+    if not found.device:
+        # A key holds addresses modulo 16, so the layout is the same for all its calls. A new result is aligned.
+        operands = [(address, *reach) for address, reach in zip(addresses, found.reaches, strict=True)]
+        found.device.append(staging.layout([*operands[:3], (0, *operands[3][1:])] if fresh else operands))
+    spans, size_bytes = found.device[0]
+    sources = [address - span.before for address, span in zip(addresses, spans, strict=True)]
     # An ``out`` with gaps between its rows comes back with them: they must hold what they held.
     copied = 3 if fresh else 4
     with driver.on_device(found.ordinal), staging.area(found.ordinal) as area:
-        spans, size_bytes = staging.layout(operands)
         device = area.copy_in(sources[:copied], spans[:copied], size_bytes)
         a, b, c, d = (device + each.start + each.before for each in spans)
         status = found.launch(area.stream, a, b, c, d)

@@ -9,6 +9,7 @@ Nothing waits on the host, and nothing is copied.
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -27,6 +28,8 @@ from warptile.runtime import xla_ffi
 from warptile.runtime.bound_call import BoundCall
 from warptile.runtime.call_cache import AUTOTUNE, BACKEND, FOLDER, MOST_CALLS, NOT_BOUND, Arrays, CallCache, environment
 from warptile.runtime.execute import GpuBackend
+
+_log = logging.getLogger("warptile")
 
 TARGET = "warptile_launch"
 """Name of the handler in XLA's registry."""
@@ -100,6 +103,17 @@ def _registered() -> Any:
     return made
 
 
+@cache
+def _refusal() -> str | None:
+    """Why JAX arrays go through host memory, said once on the log; None where they need not."""
+    try:
+        _registered()
+    except (ImportError, AttributeError, RuntimeError, ValueError) as error:
+        _log.warning("JAX arrays go through host memory (its foreign function interface: %s)", error)
+        return str(error)
+    return None
+
+
 def _interface() -> Any:
     import jax.ffi
 
@@ -148,11 +162,7 @@ class JaxCalls(CallCache):
             return False
         if any(each.unsafe_buffer_pointer() & 15 for each in given):
             return False
-        try:
-            _registered()
-        except (ImportError, AttributeError):
-            return False
-        return True
+        return _refusal() is None
 
     def result_of(self, product: Product) -> tuple[Any, Any]:
         """NumPy's type; XLA places the result."""

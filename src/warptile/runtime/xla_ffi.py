@@ -39,10 +39,6 @@ class _ErrorCreate(ctypes.Structure):
     _fields_ = (("struct_size", c_size_t), ("extension", c_void_p), ("message", c_char_p), ("code", c_int))
 
 
-class _ErrorDestroy(ctypes.Structure):
-    _fields_ = (("struct_size", c_size_t), ("extension", c_void_p), ("error", c_void_p))
-
-
 class _StreamGet(ctypes.Structure):
     _fields_ = (("struct_size", c_size_t), ("extension", c_void_p), ("context", c_void_p), ("stream", c_void_p))
 
@@ -55,7 +51,7 @@ class _Api(ctypes.Structure):
     _fields_ = (
         ("struct_size", c_size_t), ("extension", c_void_p), ("version", _Version), ("internal", c_void_p),
         ("error_create", CFUNCTYPE(c_void_p, c_void_p)), ("error_get_message", c_void_p),
-        ("error_destroy", CFUNCTYPE(None, c_void_p)), ("handler_register", c_void_p),
+        ("error_destroy", c_void_p), ("handler_register", c_void_p),
         ("stream_get", CFUNCTYPE(c_void_p, c_void_p)), ("type_register", c_void_p), ("context_get", c_void_p),
         ("state_set", c_void_p), ("state_get", c_void_p), ("memory_allocate", c_void_p), ("memory_free", c_void_p),
         ("pool_schedule", c_void_p), ("pool_threads", c_void_p), ("future_create", c_void_p),

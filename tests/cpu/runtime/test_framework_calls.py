@@ -29,9 +29,12 @@ def cupy(monkeypatch, gpu):
 
 @pytest.fixture
 def jax(monkeypatch, gpu):
-    jax_calls._registered.cache_clear()
-    yield stubbed_jax(monkeypatch)
-    jax_calls._registered.cache_clear()
+    made = stubbed_jax(monkeypatch)
+    for cached in (jax_calls._registered, jax_calls._refusal):
+        cached.cache_clear()
+    yield made
+    for cached in (jax_calls._registered, jax_calls._refusal):
+        cached.cache_clear()
 
 
 def check(gpu, launched, a, b, c, d, stream):
@@ -283,6 +286,19 @@ def test_jax_programs_that_xla_runs_elsewhere_go_through_the_host(gpu, jax):
     unaligned = jax.Array((64, 64), memory=aligned((64, 64), np.float32, offset=4))
     assert wt.matmul(unaligned, b).shape == (64, 64)
     assert len(gpu.launches) == 1
+
+
+def test_a_jax_that_refuses_the_handler_goes_through_the_host(gpu, jax, monkeypatch, caplog):
+    def refuse(*given, **named):
+        raise ValueError("another version")
+
+    monkeypatch.setattr(jax.ffi, "register_ffi_target", refuse)
+    for _ in range(2):
+        assert wt.matmul(jax.Array((64, 64)), jax.Array((64, 64))).shape == (64, 64)
+    assert (gpu.launches, jax.hosted > 0) == ([], True)
+    assert [each.message for each in caplog.records].count(
+        "JAX arrays go through host memory (its foreign function interface: another version)"
+    ) == 1
 
 
 def test_jax_errors_are_those_of_the_long_way(gpu, jax):

@@ -141,7 +141,7 @@ def stubbed_jax(monkeypatch):
                 registered[target], int(call), pointers, [made.unsafe_buffer_pointer()], module.stream, module.runs_on
             )
             if message is not None:
-                raise RuntimeError(f"INTERNAL: {message}")
+                raise ValueError(f"INTERNAL: {message}")
             return made
 
         return call

@@ -15,7 +15,10 @@ from warptile.arrays.array_view import ArrayView, element_type, row_major
 
 def is_jax_array(array: Any) -> bool:
     """Whether ``array`` is JAX's; no tracer of ``jax.jit``, which has no memory."""
-    return type(array).__module__.partition(".")[0] in ("jax", "jaxlib") and hasattr(array, "unsafe_buffer_pointer")
+    kind = type(array)
+    if kind.__module__.partition(".")[0] not in ("jax", "jaxlib") or not hasattr(array, "unsafe_buffer_pointer"):
+        return False
+    return not any(each.__name__ == "Tracer" for each in kind.__mro__)
 
 
 def gpu_views(a: Any, b: Any, c: Any, backend: str | None) -> tuple[ArrayView, ArrayView, ArrayView | None] | None:

@@ -61,9 +61,9 @@ class _Program:
         self.raised = None
         try:
             return self._jitted(*operands)
-        except RuntimeError:
-            # XLA makes a sentence of what its handler raises. Where XLA calls the handler on a thread of its own, that
-            # sentence is all there is, and comes where the result is used.
+        except Exception:
+            # XLA makes a sentence of what its handler raises, and JAX an exception of one type or another of that. Where
+            # XLA calls the handler on a thread of its own, that is all there is, and comes where the result is used.
             error, self.raised = self.raised, None
             if error is None:
                 raise

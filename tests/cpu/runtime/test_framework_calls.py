@@ -11,6 +11,7 @@ import warptile as wt
 from stubbed_frameworks import BFLOAT16, DeviceArray, aligned, describe, execute, stubbed_cupy, stubbed_jax
 from stubbed_gpu import StubbedGpu
 from warptile import api
+from warptile.arrays import jax_arrays
 from warptile.gpu import staging
 from warptile.runtime import jax_calls, xla_ffi
 
@@ -288,6 +289,26 @@ def test_jax_programs_that_xla_runs_elsewhere_go_through_the_host(gpu, jax):
     assert len(gpu.launches) == 1
 
 
+def test_tracers_are_refused_as_jax_refuses_them(gpu, jax):
+    class TracerArrayConversionError(TypeError):
+        pass
+
+    class Tracer(jax.Array):
+        __module__ = "jax._src.core"
+
+        @property
+        def sharding(self):
+            raise AttributeError("a tracer has no sharding")
+
+        sharding = sharding.setter(lambda self, place: None)
+
+        def __array__(self, dtype=None, copy=None):
+            raise TracerArrayConversionError
+
+    with pytest.raises(TracerArrayConversionError):
+        wt.matmul(Tracer((64, 64)), Tracer((64, 64)))
+
+
 def test_a_jax_that_refuses_the_handler_goes_through_the_host(gpu, jax, monkeypatch, caplog):
     def refuse(*given, **named):
         raise ValueError("another version")
@@ -346,3 +367,31 @@ def test_the_real_jax_calls_the_handler():
     for number, expected in ((0, 1), (1, 2)):
         found = jax.jit(lambda *given, number=number: target(*given, call=np.int64(number)))(first, second)
         assert np.all(np.asarray(found) == expected)
+
+
+def test_the_real_jax_runs_bound_calls(gpu, monkeypatch):
+    """On JAX's CPU client, which has no stream: all else is as on a GPU."""
+    jax = pytest.importorskip("jax")
+    pytest.importorskip("jax.ffi")
+    real = xla_ffi.handler
+    monkeypatch.setattr(jax_calls, "PLATFORM", "cpu")
+    monkeypatch.setattr(jax_arrays, "ordinal_of", lambda array: 0)
+    monkeypatch.setattr(xla_ffi, "handler", lambda call: real(call, lambda frame: xla_ffi.XlaPlace(0, 7)))
+    for cached in (jax_calls._registered, jax_calls._refusal):
+        cached.cache_clear()
+    a = jax.numpy.ones((64, 64), np.float16)
+    plan = wt.plan(a, a)
+    for call in (wt.matmul, plan):
+        for _ in range(2):
+            d = call(a, a).block_until_ready()
+            check(
+                gpu, gpu.launches[-1], a.unsafe_buffer_pointer(), a.unsafe_buffer_pointer(), None,
+                d.unsafe_buffer_pointer(), 7,
+            )  # fmt: skip
+    assert (len(gpu.launches), gpu.prepared) == (4, [])
+    gpu.status = 701
+    with pytest.raises(wt.DeviceError, match="LAUNCH_OUT_OF_RESOURCES"):
+        wt.matmul(a, a).block_until_ready()
+    with pytest.raises(jax.errors.TracerArrayConversionError):
+        jax.jit(lambda x: wt.matmul(x, x))(a)
+    jax_calls._refusal.cache_clear()

@@ -62,7 +62,7 @@ class _Program:
         try:
             return self._jitted(*operands)
         except Exception:
-            # XLA makes a sentence of what its handler raises, and JAX an exception of one type or another of that. Where
+            # XLA makes a sentence of what its handler raises, and JAX an exception of some type of that. Where
             # XLA calls the handler on a thread of its own, that is all there is, and comes where the result is used.
             error, self.raised = self.raised, None
             if error is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Never
 from warptile.arrays import array_view
 from warptile.arrays.array_view import Shape
 from warptile.arrays.batches import batched
+from warptile.arrays.jax_arrays import gpu_views
 from warptile.arrays.operands import Product, arrange, stored
 from warptile.arrays.options import (
     beta_of,
@@ -32,7 +32,7 @@ from warptile.rungs.kernel_spec import scale_value
 from warptile.runtime.execute import Backend, GpuBackend, choose_backend, find_planned, planned, serving
 
 if TYPE_CHECKING:
-    from warptile.runtime.bound_call import TorchCalls
+    from warptile.runtime.call_cache import CallCache
 
 
 def matmul(
@@ -117,16 +117,43 @@ def matmul(
             return found
     refuse_unknown("matmul", _keywords(matmul), unknown)
     refuse_epilogue("matmul", epilogue)
-    call = _Call.checked(
-        a, c, alpha, beta, scale_a, scale_b, out_dtype, accumulate, precision, rung, config, max_sms, backend
-    )
-    product = call.arranged(a, b, c, out)
+    said = alpha, beta, scale_a, scale_b, out_dtype, accumulate, precision, rung, config, max_sms, backend
+    on_gpu = gpu_views(a, b, c, backend) if out is None else None
+    if on_gpu is not None:
+        found = _matmul((a, b, c, out), on_gpu, options, said, through_host=False)
+        if found is not None:
+            return found
+    return _matmul((a, b, c, out), (a, b, c), options, said)
+
+
+def _matmul(
+    arrays: tuple[Any, Any, Any, Any],
+    read: tuple[Any, Any, Any],
+    options: tuple[Any, ...],
+    said: tuple[Any, ...],
+    *,
+    through_host: bool = True,
+) -> Any:
+    """A call of `matmul` that is not bound yet.
+
+    Args:
+        arrays: A, B, C and ``out`` as given.
+        read: A, B and C, or views of them in GPU memory.
+        options: what a bound call is found by.
+        said: the arguments of `_Call.checked` behind the arrays.
+        through_host: arrays of JAX may be copied to the host and back. Without, where they would have to be, the result
+            is None.
+    """
+    a, b, c = read
+    out = arrays[3]
+    call = _Call.checked(a, c, *said)
+    product = call.arranged(a, b, c, out, copy=through_host)
     chosen, _ = _planned(product, call)
     until = None
-    if isinstance(chosen, Plan) and isinstance(call.backend, GpuBackend) and rung is None:
+    if isinstance(chosen, Plan) and isinstance(call.backend, GpuBackend) and call.rung is None:
         chosen, until = serving(chosen, captured=call.backend.is_captured(product.like.stream))
-    found = _learned(_calls, (a, b, c, out), options, product, chosen, call, until=until)
-    return _run(chosen, product, call) if found is None else found
+    found = _learned(_calls, arrays, options, product, chosen, call, until=until)
+    return _run(chosen, product, call) if found is None and through_host else found
 
 
 def plan(
@@ -167,6 +194,9 @@ def plan(
     """
     refuse_unknown("plan", _keywords(plan), unknown)
     refuse_epilogue("plan", epilogue)
+    on_gpu = gpu_views(a, b, c, backend) if out is None else None
+    if on_gpu is not None:
+        a, b, c = on_gpu
     call = _Call.checked(
         a, c, alpha, beta, scale_a, scale_b, out_dtype, accumulate, precision, rung, config, max_sms, backend
     )
@@ -253,7 +283,7 @@ class MatmulPlan:
     copies: tuple[str, ...]
     call: _Call
     apart: str | None = None
-    calls: dict[type, TorchCalls] = field(default_factory=dict, compare=False, repr=False)
+    calls: dict[type, CallCache] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def backend(self) -> Backend:
@@ -305,7 +335,18 @@ class MatmulPlan:
             raise ShapeError(
                 "c: this plan was made without it and would not read it; make another: warptile.plan(a, b, c)"
             )
-        product = self._fixed.arranged(a, b, c, out)
+        on_gpu = gpu_views(a, b, c, self.backend.name) if out is None else None
+        if on_gpu is not None:
+            found = self._called((a, b, c, out), on_gpu, through_host=False)
+            if found is not None:
+                return found
+        return self._called((a, b, c, out), (a, b, c))
+
+    def _called(
+        self, arrays: tuple[Any, Any, Any, Any], read: tuple[Any, Any, Any], *, through_host: bool = True
+    ) -> Any:
+        """A call that is not bound yet; arguments and result as of `_matmul`."""
+        product = self._fixed.arranged(*read, arrays[3], copy=through_host)
         given = product.problem
         if isinstance(self.plan, Nothing) and product.batch != self.batch:
             raise ShapeError(
@@ -321,8 +362,8 @@ class MatmulPlan:
                 )
             given = whole
         _check_fits(self.plan.problem, given)
-        found = _learned(self.calls, (a, b, c, out), (), product, self.plan, self.call, of_plan=True)
-        return _run(self.plan, product, self.call) if found is None else found
+        found = _learned(self.calls, arrays, (), product, self.plan, self.call, of_plan=True)
+        return _run(self.plan, product, self.call) if found is None and through_host else found
 
     @property
     def _fixed(self) -> _Call:
@@ -354,12 +395,12 @@ def _planned(product: Product, call: _Call) -> tuple[Plan | Addend | Nothing, st
     return single, reason or f"{single.rung.name} takes one matrix at a time"
 
 
-_calls: dict[type, TorchCalls] = {}
+_calls: dict[type, CallCache] = {}
 """Calls of `matmul` that are bound, by the type of ``a``."""
 
 
 def _learned(
-    calls: dict[type, TorchCalls],
+    calls: dict[type, CallCache],
     arrays: tuple[Any, Any, Any, Any],
     options: tuple[Any, ...],
     product: Product,
@@ -373,15 +414,15 @@ def _learned(
     backend, like = call.backend, product.like
     if not isinstance(backend, GpuBackend) or isinstance(chosen, Nothing):
         return None
-    if like.framework != "torch" or like.device is None:
-        return None
-    from warptile.runtime.bound_call import PlanCalls, TorchCalls  # not before there is a GPU
-
     kind = type(arrays[0])
     known = calls.get(kind)
     if known is None:
-        torch = sys.modules["torch"]
-        known = calls[kind] = PlanCalls(torch) if of_plan else TorchCalls(torch)
+        from warptile.runtime.caches import new_cache  # not before there is a GPU
+
+        known = new_cache(like, of_plan=of_plan)
+        if known is None:
+            return None
+        calls[kind] = known
     if not known.learn(arrays, options, product, chosen, backend, call.alpha, call.beta, until):
         return None
     return known.repeat(*arrays, options)

@@ -1,5 +1,6 @@
 """Records made up for tests: their numbers are round, so that tables show where each came from."""
 
+from warptile.bench.protocol.host_cost import CHAIN, MATMUL, CallCost, HostCosts
 from warptile.bench.protocol.measurements import (
     BaselineTime,
     Check,
@@ -19,6 +20,7 @@ from warptile.bench.protocol.measurements import (
     UnalignedCell,
 )
 from warptile.bench.protocol.records import (
+    CallsRecord,
     CorrectnessRecord,
     LadderRecord,
     LayoutsRecord,
@@ -88,6 +90,29 @@ def ladder_record(date="2026-11-20T12:00:00Z", names=tuple(RUNGS)):
     cells.append(cell("wmma-block", F16_F16, 8192, rounds=(), failed="it wrote outside D"))
     baselines = (baseline(), baseline(size=1024, best_ms=0.01))
     return LadderRecord(regime="sustained", cells=tuple(cells), baselines=baselines, **about(date))
+
+
+def host_costs(workload, size, layers, *costs):
+    """Participants of (name, arrays, microseconds, beside), each in three rounds."""
+    made = (
+        CallCost(name=name, arrays=arrays, rounds_us=(0.5 * us, us, 2 * us), beside=beside)
+        for name, arrays, us, beside in costs
+    )
+    return HostCosts(workload=workload, size=size, calls=200, layers=layers, costs=tuple(made))
+
+
+def calls_record():
+    calls = host_costs(
+        MATMUL, 64, 1, ("torch.matmul", "torch", 12.0, None), ("torch.mm, out", "torch", 10.0, None),
+        ("warptile.matmul", "torch", 9.0, "torch.matmul"), ("held plan, out", "torch", 5.0, "torch.mm, out"),
+        ("warptile.matmul, NumPy", "NumPy", 40.0, None), ("cupy.matmul", "CuPy", 16.0, None),
+        ("warptile.matmul, CuPy", "CuPy", 8.0, "cupy.matmul"),
+    )  # fmt: skip
+    chain = host_costs(
+        CHAIN, 1024, 12, ("torch", "torch", 270.0, None), ("warptile.matmul", "torch", 216.0, "torch"),
+        ("torch, graph", "torch", 100.0, None), ("warptile.matmul, graph", "torch", 50.0, "torch, graph"),
+    )  # fmt: skip
+    return CallsRecord(groups=(calls, chain), **about(baseline_library=None, samples=None))
 
 
 LDS = {"instructions": 10.0, "shared_wavefronts": 3000.0, "shared_wavefronts_ideal": 2000.0}

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from warptile.codegen.nvrtc import CompiledKernel, Resources
-from warptile.gpu import driver, loader, native_launch
+from warptile.gpu import driver, loader, native_launch, staging, stream_state, workspaces
 from warptile.gpu import tensor_map as gpu_tensor_map
-from warptile.runtime import bound_call, compilations, execute
+from warptile.runtime import compilations, execute
 
 CONTEXT, OTHER_CONTEXT = 0xC0DE, 0xBAD
 
@@ -62,13 +62,14 @@ class StubbedGpu:
         compiled: number of kernels that were compiled.
         compiling: called with each source; it may wait, or raise.
         capturing: streams are being captured.
+        copies: what was copied between host and device, and which streams were waited for, in order.
         specs: the last spec that was bound of each kernel, by its name.
     """
 
     def __init__(self):
         self.launches, self.prepared, self.status, self.contexts = [], [], 0, [CONTEXT]
         self.kernels, self.specs, self.sizes, self.compiled = {}, {}, {}, 0
-        self.compiling, self.capturing = lambda source: None, False
+        self.compiling, self.capturing, self.copies = lambda source: None, False, []
 
     @property
     def current(self):
@@ -113,6 +114,7 @@ class StubbedGpu:
 
         class Stream:
             handle = 7
+            close = lambda self: None  # noqa: E731
             __enter__ = lambda self: self  # noqa: E731
             __exit__ = lambda self, *error: None  # noqa: E731
 
@@ -151,6 +153,11 @@ class StubbedGpu:
         monkeypatch.setattr(driver, "entry_points", lambda: entries)
         monkeypatch.setattr(driver, "is_capturing", lambda stream: gpu.capturing)
         monkeypatch.setattr(driver, "Allocation", Allocation)
+        monkeypatch.setattr(driver, "PinnedMemory", Allocation)
+        monkeypatch.setattr(driver, "copy_to_device", self._copy("in"))
+        monkeypatch.setattr(driver, "copy_to_host", self._copy("out"))
+        monkeypatch.setattr(driver, "synchronize_stream", lambda stream: self.copies.append(("wait", stream)))
+        monkeypatch.setattr(staging, "_KEPT", {})
         monkeypatch.setattr(driver, "Stream", Stream)
         monkeypatch.setattr(driver, "Module", Module)
         monkeypatch.setattr(gpu_tensor_map, "encode", self.encode)
@@ -170,7 +177,9 @@ class StubbedGpu:
         monkeypatch.setattr(execute, "STAND_INS", compilations.StandIns())
         monkeypatch.setattr(execute, "driver_is_installed", lambda: True)
         execute._loaded.cache_clear()
-        monkeypatch.setattr(bound_call.workspaces, "_OF_STREAM", {})
+        monkeypatch.setattr(stream_state, "state_function", lambda: lambda stream: 2 * stream + gpu.capturing)
+        for known in ("_OF_STREAM", "_SHARED"):
+            monkeypatch.setattr(workspaces, known, {})
         return self
 
     def record_nothing(self, monkeypatch):
@@ -201,6 +210,13 @@ class StubbedGpu:
         self.compiling(source)
         entry = f"kernel_{abs(hash((source, arch)))}"
         return CompiledKernel(entry, arch, b"", b"", Resources(100, 0, 0, 0, 0), "", "stubbed", key=entry)
+
+    def _copy(self, way):
+        def copy(target, source, size_bytes, stream):
+            ctypes.memmove(target, source, size_bytes)
+            self.copies.append((way, target, source, size_bytes, stream))
+
+        return copy
 
     def _launch(self, config, function, parameters, extra):
         words = struct.unpack("<7I4xQQI4x", ctypes.string_at(config, 56))

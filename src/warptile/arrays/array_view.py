@@ -117,6 +117,11 @@ class ArrayView:
         high = sum(max(r, 0) for r in reach) + 1
         return self.pointer + low * self.element_bytes, self.pointer + high * self.element_bytes
 
+    def reach(self) -> tuple[int, int]:
+        """Bytes from the first element to the lowest one, and past the highest one."""
+        low, high = self.byte_range()
+        return low - self.pointer, high - self.pointer
+
     def overlaps(self, other: ArrayView) -> bool:
         """Whether the two may share bytes (judged by address ranges)."""
         (low, high), (other_low, other_high) = self.byte_range(), other.byte_range()
@@ -138,12 +143,15 @@ class ArrayView:
 
 
 def view(array: Any, name: str) -> ArrayView:
-    """What ``array`` is, without copying it (a JAX array is brought to the host).
+    """What ``array`` is, without copying it (a JAX array is brought to the host; `warptile.arrays.jax_arrays` finds
+    those that can stay on a GPU). Of a view, the view itself.
 
     Raises:
         DTypeError: not an array, or an element type that no kernel takes.
         LayoutError: memory that cannot be described by strides.
     """
+    if isinstance(array, ArrayView):
+        return replace(array, name=name)
     module = type(array).__module__.partition(".")[0]
     if isinstance(array, np.ndarray):
         return _view_numpy(array, name)
@@ -157,6 +165,14 @@ def view(array: Any, name: str) -> ArrayView:
         f"{name}: got {type(array).__name__}, which is not an array; it takes NumPy, torch, CuPy or JAX arrays, "
         f"such as numpy.asarray({name}, dtype='float32')"
     )
+
+
+def is_interface_alone(array: Any) -> bool:
+    """Whether ``__cuda_array_interface__`` is all that is known of an array."""
+    known = isinstance(array, np.ndarray) or type(array).__module__.partition(".")[0] in (
+        "torch", "cupy", "jax", "jaxlib",
+    )  # fmt: skip
+    return not known and hasattr(array, "__cuda_array_interface__")
 
 
 def element_type(name: str, operand: str, framework: str = "numpy") -> DType:
@@ -297,7 +313,7 @@ def _view_cuda_interface(array: Any, name: str, framework: str) -> ArrayView:
     stream = interface.get("stream") or STREAM_LEGACY
     device = getattr(getattr(array, "device", None), "id", 0)
     if framework == "cupy":
-        stream = sys.modules["cupy"].cuda.get_current_stream().ptr
+        stream = sys.modules["cupy"].cuda.get_current_stream(device).ptr
     pointer, read_only = interface["data"]
     return ArrayView(
         name,
@@ -360,7 +376,9 @@ def empty(like: ArrayView, shape: Shape, dtype: DType) -> ArrayView:
             torch.empty(shape, dtype=getattr(torch, dtype.torch or dtype.name), device=like.array.device), "out"
         )
     if like.framework == "cupy":
-        return _view_cuda_interface(sys.modules["cupy"].empty(shape, dtype=numpy_dtype(dtype)), "out", "cupy")
+        cupy = sys.modules["cupy"]
+        with cupy.cuda.Device(like.device):  # CuPy allocates on the current device
+            return _view_cuda_interface(cupy.empty(shape, dtype=numpy_dtype(dtype)), "out", "cupy")
     if like.framework == "cuda":
         raise UnsupportedError(
             f"{like.name}: a {type(like.array).__name__} says where its memory is but not how to make more; "

@@ -63,7 +63,8 @@ def command(
 
     Rounds are interleaved, sustained, and over operands that L2 cannot hold.
 
-    calls: host microseconds of a call, beside torch and whatever else is installed.
+    calls: host microseconds of a call, and of chains of small GEMMs, beside torch and whatever else is installed. With
+    --json it prints a record.
 
     ladder and sizes compare rungs; a rung is called faster or slower only when every round says so. The other suites
     compare what warptile.matmul runs with cuBLASLt and torch, and with the project's targets; faster and slower mean

@@ -243,11 +243,14 @@ class EntryPoints:
     push_current: int
     pop_current: int
     launch_kernel: int
+    stream_id: int = 0
+    is_capturing: int = 0
 
 
 @cache
 def entry_points() -> EntryPoints:
-    """Where ``cuCtxGetCurrent``, ``cuCtxPushCurrent``, ``cuCtxPopCurrent`` and ``cuLaunchKernelEx`` are."""
+    """Where ``cuCtxGetCurrent``, ``cuCtxPushCurrent``, ``cuCtxPopCurrent``, ``cuLaunchKernelEx``, ``cuStreamGetId`` and
+    ``cuStreamIsCapturing`` are."""
     _cuda()
     library = ctypes.CDLL(LIBRARY)
 
@@ -259,6 +262,8 @@ def entry_points() -> EntryPoints:
         address("cuCtxPushCurrent_v2"),  # the names that cuda.h gives to the functions without a number
         address("cuCtxPopCurrent_v2"),
         address("cuLaunchKernelEx"),
+        address("cuStreamGetId"),
+        address("cuStreamIsCapturing"),
     )
 
 
@@ -443,6 +448,35 @@ class Allocation(_Owned):
                 check(cuda.cuStreamSynchronize(handle), "filling GPU memory")
 
 
+class PinnedMemory(_Owned):
+    """Host memory that the GPU copies from and to by itself. ``address`` is where it starts."""
+
+    def __init__(self, size_bytes: int) -> None:
+        enter()
+        super().__init__(check(_cuda().cuMemAllocHost(size_bytes), f"pinning {size_bytes} bytes"), "cuMemFreeHost")
+        self.size_bytes = size_bytes
+
+    @property
+    def address(self) -> int:
+        """Host address of the first byte."""
+        return self.handle
+
+
+def copy_to_device(device: int, host: int, size_bytes: int, stream: int) -> None:
+    """Queue a copy from host memory, by addresses. The host's bytes may change once the stream has passed it; those of
+    memory that is not pinned, as soon as this returns."""
+    cuda = _cuda()
+    answer = cuda.cuMemcpyHtoDAsync(cuda.CUdeviceptr(device), host, size_bytes, cuda.CUstream(stream))
+    check(answer, "copying to the GPU")
+
+
+def copy_to_host(host: int, device: int, size_bytes: int, stream: int) -> None:
+    """Queue a copy to host memory, by addresses; the bytes are there once the stream has passed it."""
+    cuda = _cuda()
+    answer = cuda.cuMemcpyDtoHAsync(host, cuda.CUdeviceptr(device), size_bytes, cuda.CUstream(stream))
+    check(answer, "copying from the GPU")
+
+
 class Stream(_Owned):
     """A new stream that does not synchronize with the default stream. ``handle`` is what launches take."""
 
@@ -461,6 +495,18 @@ def synchronize_stream(stream: int) -> None:
     """Wait for all work in a stream, anyone's; 0 is the default stream."""
     cuda = _cuda()
     check(cuda.cuStreamSynchronize(cuda.CUstream(stream)), "waiting for a stream")
+
+
+def stream_id(stream: int) -> int:
+    """Identifier of a stream that no other stream of this process has or will have, whatever its handle."""
+    cuda = _cuda()
+    return int(check(cuda.cuStreamGetId(cuda.CUstream(stream)), "identifying a stream"))
+
+
+def wait_for_event(stream: int, event: Event) -> None:
+    """Let later work of a stream wait for a point in another one."""
+    cuda = _cuda()
+    check(cuda.cuStreamWaitEvent(cuda.CUstream(stream), cuda.CUevent(event.handle), 0), "waiting for an event")
 
 
 def is_capturing(stream: int) -> bool:

@@ -1,31 +1,21 @@
-"""Calls that were made before, with other addresses: the hot path of `warptile.matmul` on a GPU.
+"""One call of `matmul` whose launches are fixed but for addresses and the stream.
 
-The first call with given shapes, strides, types and options is planned, compiled and bound: its launches become native
-functions (`warptile.gpu.native_launch`) that take a stream and four addresses. A later call that says the same is one
-look-up in a dictionary, the result's allocation, and those launches. Whatever is not that simple (operands in host
-memory, or that have to be copied; an ``out`` that shares memory with an operand) is not bound, and takes the long way.
+A call that was planned and compiled is *bound*: its launches become native functions (`warptile.gpu.native_launch`)
+that take a stream and four addresses. `warptile.runtime.call_cache` keeps bound calls and finds them again.
 """
 
 from __future__ import annotations
 
-import math
-import os
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from warptile.arrays.array_view import ArrayView, Shape, row_major
 from warptile.arrays.operands import Product
 from warptile.errors import DeviceError
-from warptile.gpu import driver, workspaces
+from warptile.gpu import driver, stream_state, workspaces
 from warptile.gpu.workspaces import Workspaces
 from warptile.launch.workspace import Workspace
-from warptile.planning import tuned_table
 from warptile.planning.addend import Addend
 from warptile.planning.plan import Plan
 from warptile.runtime.execute import GpuBackend, compiled, copy_launch
@@ -33,20 +23,11 @@ from warptile.runtime.execute import GpuBackend, compiled, copy_launch
 OPERANDS = ("A", "B", "C", "D")
 """The operands whose addresses a bound launch is given, in that order; 0 for a C that there is not."""
 
-MOST_CALLS = 4096
-"""Bound calls that are kept; the oldest goes first."""
-
 Launch = Callable[[int, int, int, int, int], int]
 """``launch(stream, a, b, c, d)``, with addresses; returns the driver's status, 0 for success."""
 
 FRESH = 1 << 40
 """Stands for the address of memory that is yet to be allocated: as well aligned as any."""
-
-_BACKEND, _AUTOTUNE, _FOLDER = b"WARPTILE_BACKEND", b"WARPTILE_AUTOTUNE", b"WARPTILE_CACHE_DIR"
-"""Environment variables that a plan depends on."""
-
-# os.environ.get costs a microsecond, most of it encoding; CPython's os.environ keeps encoded names and values here.
-_environment: Mapping[Any, Any] = getattr(os.environ, "_data", {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +39,8 @@ class BoundCall:
         refuse: raises the error for a status of the driver.
         shape: shape of a new result.
         dtype: its type, as its framework names it.
-        device: where it is, as its framework names it.
+        device: where it is, as its framework names it; of JAX the program that launches, of NumPy a list for the layout
+            of the operands' copies.
         ordinal: CUDA ordinal of that.
         reaches: of A, B, C and D, bytes from the address to the lowest element, and past the highest one; (0, 0) of
             what is not read.
@@ -87,188 +69,30 @@ class BoundCall:
         return c_high > c_low and not (c == d and self.in_place) and low < c + c_high and c + c_low < high
 
 
-class TorchCalls:
-    """Bound calls on torch tensors, by what the tensors and options say.
+def bind(
+    product: Product,
+    chosen: Plan | Addend,
+    backend: GpuBackend,
+    alpha: float,
+    beta: float,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    gradients: bool = False,
+    stands_in: bool = False,
+) -> BoundCall | None:
+    """The call with all but addresses and the stream fixed; None where a repetition could not go without planning.
 
     Args:
-        torch: the module.
-        may_change: what tuning finds later replaces what is bound; not so for the calls of one plan.
+        product: the operands. Where memory is the host's, copies of it with the same remainder of the address modulo 16
+            take its place.
+        chosen: the plan.
+        backend: the GPU.
+        alpha, beta: factors.
+        dtype, device, gradients, stands_in: as of `BoundCall`.
     """
-
-    def __init__(self, torch: Any, *, may_change: bool = True) -> None:
-        self._bound: dict[Any, BoundCall] = {}
-        self._learning = threading.Lock()
-        self._torch = torch
-        self._types = frozenset((torch.Tensor, torch.nn.Parameter))
-        self._records_gradients = torch.is_grad_enabled
-        self._stream: Callable[[int], int] = torch._C._cuda_getCurrentRawStream
-        self._is_captured: Callable[[], bool] = torch.cuda.is_current_stream_capturing
-        self._empty = torch.empty
-        self._next_look = 0.0 if may_change else math.inf
-        self._outcomes: dict[str, str] = {}
-        if may_change:
-            tuned_table.tell_of_outcomes(self._look_now)
-
-    def repeat(self, a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> Any:
-        """The result of a call that is bound, or None where it has to take the long way."""
-        try:
-            found = self._bound[_key(a, b, c, out, options)]
-            if found.gradients and self._records_gradients():
-                return None
-            if found.stands_in and self._is_captured():
-                return None  # a graph would keep the kernel for good
-        except (KeyError, TypeError, AttributeError, RuntimeError):
-            # Not bound; or no tensor, no strided one, or an option that is no key: the long way says what is wrong.
-            return None
-        if time.monotonic() >= self._next_look and self._tuned_anew():
-            return None
-        return self._launched(found, a, b, c, out)
-
-    def _launched(self, found: BoundCall, a: Any, b: Any, c: Any, out: Any) -> Any:
-        """The result of a bound call; None where ``out`` shares memory with an operand."""
-        at_a, at_b, at_c = a.data_ptr(), b.data_ptr(), 0 if c is None else c.data_ptr()
-        if out is None:
-            out = self._empty(found.shape, dtype=found.dtype, device=found.device)
-            at_d = out.data_ptr()
-        else:
-            at_d = out.data_ptr()
-            if found.overlaps(at_a, at_b, at_c, at_d):
-                return None
-        status = found.launch(self._stream(found.ordinal), at_a, at_b, at_c, at_d)
-        if status:
-            raise found.refuse(status)
-        return out
-
-    def learn(
-        self,
-        arrays: tuple[Any, Any, Any, Any],
-        options: tuple[Any, ...],
-        product: Product,
-        chosen: Plan | Addend,
-        backend: GpuBackend,
-        alpha: float,
-        beta: float,
-        until: Future[Any] | None = None,
-    ) -> bool:
-        """Bind a call that was planned, so that `repeat` finds it, ``until`` something is done; whether it can be."""
-        if any(type(each) not in self._types for each in arrays if each is not None):
-            return False
-        if any(map(_may_change, options)):
-            return False
-        bound = _bound(product, chosen, backend, alpha, beta)
-        if bound is None:
-            return False
-        output = product.problem.d.dtype
-        shape, launch, refuse, reaches, in_place = bound
-        found = BoundCall(
-            launch, refuse, shape, getattr(self._torch, output.torch or output.name), product.like.array.device,
-            backend.info.ordinal, reaches, in_place, any(each.requires_grad for each in arrays if each is not None),
-            until is not None,
-        )  # fmt: skip
-        with self._learning:
-            if len(self._bound) >= MOST_CALLS:
-                del self._bound[next(iter(self._bound))]
-            key = _key(*arrays, options)
-            self._bound[key] = found
-        if until is not None:
-            until.add_done_callback(lambda done: self._forget(key, found))
-        self._guard(arrays, found)
-        if self._next_look < math.inf:
-            self._outcomes.setdefault(backend.info.name, tuned_table.outcomes(backend.info.name))
-        return True
-
-    def _guard(self, arrays: tuple[Any, Any, Any, Any], found: BoundCall) -> None:
-        """Nothing: `PlanCalls` does something here."""
-
-    def _forget(self, key: Any, found: BoundCall) -> None:
-        with self._learning:
-            if self._bound.get(key) is found:
-                del self._bound[key]
-
-    def _look_now(self) -> None:
-        self._next_look = 0.0
-
-    def _tuned_anew(self) -> bool:
-        """Whether a search has ended since calls were bound; they are forgotten then."""
-        self._next_look = time.monotonic() + tuned_table.LOOK_S
-        now = {gpu: tuned_table.outcomes(gpu) for gpu in self._outcomes}
-        if now == self._outcomes:
-            return False
-        with self._learning:
-            self._bound.clear()
-        self._outcomes.clear()
-        return True
-
-
-class PlanCalls(TorchCalls):
-    """Bound calls of one plan, almost all of which say the same: they are compared with the last one that was bound.
-
-    The comparison is torch's own, the guard that compiled code of torch has (``TensorGuards``): one call for type,
-    dispatch keys, element type, device, shape, strides and gradients of all tensors. Where this torch has none, or
-    operands are aligned less than usual, a call is looked up like any other.
-    """
-
-    def __init__(self, torch: Any) -> None:
-        super().__init__(torch, may_change=False)
-        compiled = getattr(torch._C, "_dynamo", None)
-        self._guards = getattr(getattr(compiled, "guards", None), "TensorGuards", None)
-        self._guarded: dict[bool, tuple[Callable[..., bool], BoundCall]] = {}
-
-    def repeat(self, a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> Any:
-        """As `TorchCalls.repeat`."""
-        guarded = self._guarded.get(out is None)
-        if guarded is not None and c is None:
-            agrees, found = guarded
-            try:
-                same = agrees(a, b) if out is None else agrees(a, b, out)
-                if same and not (a.data_ptr() | b.data_ptr() | (0 if out is None else out.data_ptr())) & 15:
-                    return self._launched(found, a, b, None, out)
-            except TypeError:  # no tensor
-                pass
-        return super().repeat(a, b, c, out, options)
-
-    def _guard(self, arrays: tuple[Any, Any, Any, Any], found: BoundCall) -> None:
-        """Compare later calls with this one, if its operands are aligned as usual."""
-        a, b, c, out = arrays
-        given = [each for each in (a, b, out) if each is not None]
-        if self._guards is None or c is not None or any(each.data_ptr() & 15 for each in given):
-            return
-        guards = self._guards(*given, dynamic_dims_sizes=None, dynamic_dims_strides=None)
-        self._guarded[out is None] = guards.check, found
-
-
-def _key(a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> tuple[Any, ...]:
-    """All that a plan may depend on: addresses only as far as they decide alignment."""
-    get = _environment.get
-    said = (
-        a.__class__, a.shape, a.stride(), a.dtype, a.get_device(), a.data_ptr() & 15, a.is_neg(), a.requires_grad,
-        b.__class__, b.shape, b.stride(), b.dtype, b.get_device(), b.data_ptr() & 15, b.is_neg(), b.requires_grad,
-        options, get(_BACKEND), get(_AUTOTUNE), get(_FOLDER),
-    )  # fmt: skip
-    if c is None and out is None:
-        return said
-    return (*said, c is None, *(_said(each) for each in (c, out) if each is not None))
-
-
-def _said(x: Any) -> tuple[Any, ...]:
-    return (
-        x.__class__, x.shape, x.stride(), x.dtype, x.get_device(), x.data_ptr() & 15, x.is_neg(), x.requires_grad,
-    )  # fmt: skip
-
-
-def _may_change(option: Any) -> bool:
-    """Whether an option is an object whose value may be another one at the next call: an array, a mapping, a list."""
-    array = hasattr(option, "__array__") or hasattr(option, "__cuda_array_interface__")
-    return isinstance(option, dict | list) or (array and not isinstance(option, type | np.generic))
-
-
-_Parts = tuple[Shape, Launch, Callable[[int], DeviceError], tuple[tuple[int, int], ...], bool]
-
-
-def _bound(product: Product, chosen: Plan | Addend, backend: GpuBackend, alpha: float, beta: float) -> _Parts | None:
-    """What a `BoundCall` is made of, or None where a repetition could not go without the long way."""
     direct = product.out is None or product.target is not None
-    if product.like.device is None or product.copies or product.metadata is not None or not direct:
+    if product.copies or product.metadata is not None or not direct:
         return None
     operands = {"A": product.a, "B": product.b, "C": product.c, "D": product.target}
     indices: list[Shape] = [()] if chosen.problem.batch > 1 else list(product.indices())
@@ -285,7 +109,10 @@ def _bound(product: Product, chosen: Plan | Addend, backend: GpuBackend, alpha: 
         map(_reach, (*((product.a, product.b) if product.reads_operands else (None, None)), product.c, result))
     )
     in_place = product.c is not None and product.c.strides == result.strides
-    return product.result_shape, launch, refuse, reaches, in_place
+    return BoundCall(
+        launch, refuse, product.result_shape, dtype, device, backend.info.ordinal, reaches, in_place, gradients,
+        stands_in,
+    )  # fmt: skip
 
 
 def _row_major(product: Product) -> ArrayView:
@@ -301,10 +128,7 @@ def _offset(operand: ArrayView | None, index: Shape) -> int:
 
 def _reach(operand: ArrayView | None) -> tuple[int, int]:
     """Bytes from an operand's address to its lowest element, and past its highest one."""
-    if operand is None:
-        return 0, 0
-    low, high = operand.byte_range()
-    return low - operand.pointer, high - operand.pointer
+    return (0, 0) if operand is None else operand.reach()
 
 
 def _each(one: Launch, offsets: list[tuple[int, ...]]) -> Launch:
@@ -356,32 +180,46 @@ def _launches(
 def _with_workspaces(natives: Sequence[Launch], wanted: Sequence[Workspace], ordinal: int) -> Launch:
     """Launches that need the workspaces of their stream.
 
-    Their addresses are asked for once for each stream: the memory is kept when a larger one is made
-    (`warptile.gpu.workspaces`). One launch needs no lock, as work in a stream is in order; of several, none of another
-    thread may come in between.
+    Their addresses are asked for once for each stream that has memory of its own: that memory is kept when a larger one
+    is made (`warptile.gpu.workspaces`). One launch needs no lock, as work in a stream is in order; of several, none of
+    another thread may come in between. A stream that is captured, or that shares memory with others, is looked up
+    every time.
     """
+    state_of = stream_state.state_function()
     known: dict[int, tuple[Workspaces, tuple[int, ...]]] = {}
 
-    def addresses(stream: int) -> tuple[Workspaces, tuple[int, ...]]:
-        shared = workspaces.of_stream(ordinal, stream)
-        with shared.lock, driver.on_device(ordinal):
-            found = shared.pointers(wanted)
-        known[stream] = shared, tuple(found[each.name] for each in wanted)
-        return known[stream]
+    def launches(stream: int, beside: Sequence[int], a: int, b: int, c: int, d: int) -> int:
+        for native in natives:
+            status = native(stream, a, b, c, d, *beside)
+            if status:
+                return status
+        return 0
+
+    def looked_up(state: int, stream: int, a: int, b: int, c: int, d: int) -> int:
+        with driver.on_device(ordinal):
+            shared = workspaces.of_stream(ordinal, stream, state)
+            with shared.used_on(stream):
+                found = shared.pointers(wanted)
+                beside = tuple(found[each.name] for each in wanted)
+                if shared.lasting and not stream_state.is_captured(state):
+                    known[state] = shared, beside
+                return launches(stream, beside, a, b, c, d)
 
     (last,) = natives[-1:]
 
     def launch_one(stream: int, a: int, b: int, c: int, d: int) -> int:
-        _, beside = known.get(stream) or addresses(stream)
-        return last(stream, a, b, c, d, *beside)
+        state = state_of(stream)
+        found = known.get(state)
+        if found is None or found[0].closed:
+            return looked_up(state, stream, a, b, c, d)
+        return last(stream, a, b, c, d, *found[1])
 
     def launch_all(stream: int, a: int, b: int, c: int, d: int) -> int:
-        shared, beside = known.get(stream) or addresses(stream)
-        with shared.lock:
-            for native in natives:
-                status = native(stream, a, b, c, d, *beside)
-                if status:
-                    return status
-        return 0
+        state = state_of(stream)
+        found = known.get(state)
+        if found is None or found[0].closed:
+            return looked_up(state, stream, a, b, c, d)
+        with found[0].lock:
+            return launches(stream, found[1], a, b, c, d)
 
     return launch_one if len(natives) == 1 else launch_all

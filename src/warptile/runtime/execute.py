@@ -10,7 +10,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -377,19 +377,41 @@ class GpuBackend:
 
         Operands on the GPU: queued on the caller's current stream, without waiting. In host memory: finished on return.
         """
-        from warptile.gpu import driver, workspaces
+        from warptile.gpu import driver, staging
+
+        with driver.on_device(self.info.ordinal):
+            if operands["D"].device is not None:
+                self._queue(plan, operands, indices, alpha, beta, operands["D"].stream)
+                return
+            with staging.area(self.info.ordinal) as area:
+                names = [*(name for name in operands if name != "D"), "D"]
+                placed = [operands[name] for name in names]
+                lowest = [each.byte_range()[0] for each in placed]
+                spans, size_bytes = staging.layout([(each.pointer, *each.reach()) for each in placed])
+                device = area.copy_in(lowest, spans, size_bytes)
+                staged = {
+                    name: replace(each, pointer=device + span.start + span.before, device=self.info.ordinal)
+                    for name, each, span in zip(names, placed, spans, strict=True)
+                }
+                self._queue(plan, staged, indices, alpha, beta, area.stream)
+                area.copy_out(lowest[-1], spans[-1], size_bytes)
+
+    def _queue(
+        self, plan: Plan | Addend, operands: Mapping[str, ArrayView], indices: list[Shape], alpha: float, beta: float,
+        stream: int,
+    ) -> None:  # fmt: skip
+        """Queue the launches for operands that are all in GPU memory."""
+        from warptile.gpu import workspaces
 
         kernel = compiled(plan)
         loaded = self.load(kernel)
         spec = plan.launch(kernel.entry, alpha, beta)
-        staged = {name: self._staged(operand) for name, operand in operands.items()}
-        stream = operands["D"].stream
         shared = workspaces.of_stream(self.info.ordinal, stream)
-        with shared.lock, driver.on_device(self.info.ordinal):
+        with shared.used_on(stream):
             beside = shared.pointers(plan.kernel.workspaces)
             earlier: dict[str, int] = {}
             for index in indices:
-                pointers = {name: each.view.at(index).pointer for name, each in staged.items()} | beside
+                pointers = {name: each.at(index).pointer for name, each in operands.items()} | beside
                 # An operand that the batch shares has been copied.
                 due = [each for each in plan.kernel.repacks if earlier.get(each.source) != pointers[each.source]]
                 if due:
@@ -397,37 +419,6 @@ class GpuBackend:
                     self.load(copying).launch(before, pointers, stream)
                 loaded.launch(spec, pointers, stream)
                 earlier = pointers
-        staged.pop("D").give_back(copied=True)
-        for each in staged.values():
-            each.give_back(copied=False)
-
-    def _staged(self, operand: ArrayView) -> _Staged:
-        if operand.device is not None:
-            return _Staged(operand, None, None)
-        from warptile.gpu import driver
-
-        host = array_view.host_bytes(operand)
-        with driver.on_device(self.info.ordinal):
-            memory = driver.Allocation.from_array(host)
-        pointer = memory.address + operand.pointer - operand.byte_range()[0]
-        return _Staged(replace(operand, pointer=pointer, device=self.info.ordinal), memory, host)
-
-
-@dataclass(frozen=True)
-class _Staged:
-    """An operand on the GPU and, if its home is the host, the copy that it lives in for the time of a call."""
-
-    view: ArrayView
-    memory: Any
-    host: np.ndarray[Any, Any] | None
-
-    def give_back(self, *, copied: bool) -> None:
-        """Free the copy; with ``copied``, first wait for the GPU and bring the bytes home."""
-        if self.memory is None:
-            return
-        if copied:
-            self.memory.to_host(self.host)
-        self.memory.close()
 
 
 @lru_cache(maxsize=512)

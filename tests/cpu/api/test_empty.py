@@ -117,13 +117,18 @@ def launched(monkeypatch):
     seen = []
 
     class Kernel:
+        def bind(self, spec, names, pointers):
+            return None
+
         def launch(self, spec, pointers, stream):
             PackedArguments(spec, pointers)
             seen.append((spec.grid, {name: pointers[name] for name in spec.operands}, stream))
 
     backend = execute.GpuBackend.__new__(execute.GpuBackend)
     backend.info, backend.device, backend.gpu = SimpleNamespace(ordinal=0), REFERENCE, None
-    shared = SimpleNamespace(lock=nullcontext(), pointers=lambda asked: {each.name: 0x10 for each in asked})
+    shared = SimpleNamespace(
+        used_on=lambda stream: nullcontext(), pointers=lambda asked: {each.name: 0x10 for each in asked}
+    )
     monkeypatch.setattr(execute.GpuBackend, "load", lambda self, kernel: Kernel())
     monkeypatch.setattr(driver, "on_device", lambda ordinal: nullcontext())
     monkeypatch.setattr(workspaces, "of_stream", lambda ordinal, stream: shared)

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from recorded import all_records, ladder_record, profile_record
+from recorded import all_records, calls_record, ladder_record, profile_record
 from warptile.bench.campaign import precision
 from warptile.bench.protocol.workloads import (
     BF16,
@@ -20,6 +20,7 @@ from warptile.bench.protocol.workloads import (
     groups_of,
     type_table_key,
 )
+from warptile.bench.report.call_tables import NO_CALLS
 from warptile.bench.report.claims import CLAIMS, LADDER_TARGETS, STEP, TFLOPS, Claim
 from warptile.bench.report.documents import MAIN_STEPS, DocumentTables, check, update
 from warptile.bench.report.record_lookup import NO_RECORD, environment_line
@@ -81,6 +82,31 @@ def test_the_pictures_that_a_document_shows_are_written_beside_it(report, tmp_pa
 
 def test_this_repositorys_documents_are_what_its_records_give():
     assert check(ROOT) == [], "run: warptile report"
+
+
+def test_calls_are_shown_beside_the_frameworks_own():
+    report = DocumentTables([calls_record()])
+    short = report.table_calls()
+    calls, chains = short.split("A chain of")
+    found = [line[2:-2].split(" | ") for line in calls.splitlines() if line.startswith("| ")][2:]
+    assert found == [
+        ["torch", "`matmul(a, b)`", "12.0", "9.0", "0.75"],
+        ["torch", "held plan, `plan(a, b, out=d)`", "10.0", "5.0", "0.50"],
+        ["CuPy", "`matmul(a, b)`", "16.0", "8.0", "0.50"],
+        ["NumPy", "`matmul(a, b)`, copied to the GPU and back", "–", "40.0", "–"],
+    ]
+    assert "64 x 64 x 64" in calls
+    assert rows(chains)["1024"] == ["270.0", "216.0", "0.80", "100.0", "50.0", "0.50"]
+    assert "- `calls-h200-20261120T120000`: 2026-11-20, commit 0123456789ab" in short
+    every = report.table_calls_all()
+    assert every.count("\n| 64 x 64 x 64 | ") == 7
+    assert "| 12 layers, width 1024 | torch | warptile.matmul | torch | 216.0 | 108.0–432.0 | 0.80 |" in every
+
+
+def test_without_a_record_the_short_table_of_calls_is_empty():
+    report = DocumentTables([ladder_record()])
+    assert report.render("<!-- table:calls -->\nold\n<!-- /table -->\n") == "<!-- table:calls -->\n<!-- /table -->\n"
+    assert report.table_calls_all() == NO_CALLS + "\n"
 
 
 def test_the_ladder_has_a_row_for_every_rung(report):

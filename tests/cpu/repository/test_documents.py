@@ -103,13 +103,16 @@ def test_the_checks_can_fail():
     assert (wrong_paths(good), wrong_commands(good)) == ([], [])
 
 
-def test_the_readme_states_the_two_commands_and_holds_one_short_table():
+def test_the_readme_states_the_two_commands_and_holds_short_tables():
     text = (ROOT / "README.md").read_text()
     assert {"make ladder", "make test"} <= set(phrases(text))
-    assert re.findall(r"<!-- table:([\w-]+) -->", text) == ["ladder-summary"]
+    assert re.findall(r"<!-- table:([\w-]+) -->", text) == ["ladder-summary", "calls"]
     table = re.search(r"<!-- table:ladder-summary -->\n(.*?)<!-- /table -->", text, re.S)
     assert table
     assert 10 <= len([line for line in table[1].splitlines() if line.startswith("| [`")]) <= 15
+    calls = re.search(r"<!-- table:calls -->\n(.*?)<!-- /table -->", text, re.S)
+    assert calls
+    assert len([line for line in calls[1].splitlines() if line.startswith("| ")]) <= 16
     python = next(block for block in CODE_BLOCK.findall(text) if block.startswith("```python"))
     compile(python.removeprefix("```python").removesuffix("```"), "README.md", "exec")
 

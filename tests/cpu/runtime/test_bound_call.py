@@ -9,7 +9,7 @@ import pytest
 import warptile as wt
 from stubbed_gpu import CONTEXT, OTHER_CONTEXT, StubbedGpu, stubbed_torch
 from warptile import api
-from warptile.gpu import workspaces
+from warptile.gpu import driver, workspaces
 from warptile.planning import tuned_table
 
 
@@ -101,6 +101,32 @@ def test_operands_that_are_repacked_take_two_launches(gpu, torch):
         target = first.parameters[1][:8]
         assert copied == 1
         assert target in second.parameters[0]
+
+
+def test_addresses_of_workspaces_are_kept_but_for_captured_and_shared_ones(gpu, torch, monkeypatch):
+    def call():
+        a, b = torch.empty((200, 1093), torch.bfloat16), torch.empty((1093, 136), torch.bfloat16)
+        gpu.launches.clear()
+        wt.matmul(a, b, rung="wgmma-tma")
+        return gpu.launches[0].parameters[1][:8]
+
+    asked = []
+    real = workspaces.of_stream
+    monkeypatch.setattr(workspaces, "of_stream", lambda *given: (asked.append(given[1]), real(*given))[1])
+    kept = call()
+    assert [call(), call()] == [kept, kept]
+    assert asked == [torch.stream]
+    gpu.capturing = True
+    assert [call(), call()] == [kept, kept]
+    assert len(asked) == 3, "every captured launch says that a graph has the addresses"
+    gpu.capturing = False
+    ((_, shared),) = workspaces._OF_STREAM.items()
+    assert shared.captured
+    shared.captured = False
+    monkeypatch.setattr(driver, "synchronize", lambda: None)
+    workspaces.free()
+    call()
+    assert len(asked) == 4, "addresses from before mean nothing"
 
 
 @pytest.mark.parametrize("beta", [1, 0.5])
@@ -328,7 +354,7 @@ def test_maps_that_cannot_be_rewritten_in_place_are_encoded_for_every_call(gpu, 
 
 
 def test_no_more_calls_are_kept_than_said(gpu, torch, monkeypatch):
-    monkeypatch.setattr("warptile.runtime.bound_call.MOST_CALLS", 3)
+    monkeypatch.setattr("warptile.runtime.call_cache.MOST_CALLS", 3)
     a = torch.empty((8, 64), torch.float32)
     for columns in (8, 16, 24, 32, 40):
         wt.matmul(a, torch.empty((64, columns), torch.float32))

@@ -1,5 +1,6 @@
 """Workspaces and copies on the way to a GPU: where they lie, what is launched before what, what is noticed."""
 
+import ctypes
 from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
@@ -11,7 +12,8 @@ from pretended_gpu import PretendedGpu
 from toy_rung import Asking, toy_view
 from warptile.arrays import array_view
 from warptile.dtypes import DTYPES
-from warptile.gpu import driver, workspaces
+from warptile.errors import DeviceError
+from warptile.gpu import driver, stream_state, workspaces
 from warptile.gpu.workspaces import Workspaces
 from warptile.launch.workspace import Workspace
 from warptile.planning.plan import Plan
@@ -70,10 +72,114 @@ def test_what_may_hold_anything_is_spoilt_and_zeros_are_not(gpu):
     assert kept.leftovers() == 0
 
 
-def test_each_stream_has_its_own(monkeypatch):
+@pytest.fixture
+def states(monkeypatch):
+    """States of streams by their handles: the identifier is the handle unless a test says otherwise."""
+    known = {}
+    monkeypatch.setattr(
+        stream_state, "state_function", lambda: lambda stream: known.get(stream, 2 * stream if stream else -2)
+    )
     monkeypatch.setattr(workspaces, "_OF_STREAM", {})
+    monkeypatch.setattr(workspaces, "_SHARED", {})
+    return known
+
+
+def test_each_stream_has_its_own(states):
     assert workspaces.of_stream(0, 7) is workspaces.of_stream(0, 7)
     assert len({id(workspaces.of_stream(*each)) for each in ((0, 7), (0, 8), (1, 7))}) == 3
+
+
+def test_a_handle_that_is_used_again_means_another_stream(states):
+    states[7] = 2 * 100
+    first = workspaces.of_stream(0, 7)
+    states[7] = 2 * 101
+    assert workspaces.of_stream(0, 7) is not first
+
+
+def test_streams_beyond_the_bound_share_memory_in_the_order_of_their_uses(gpu, states, monkeypatch):
+    calls = []
+
+    class Event:
+        record = lambda self, stream: calls.append(("record", stream))  # noqa: E731
+        synchronize = lambda self: calls.append("wait on the host")  # noqa: E731
+        close = lambda self: calls.append("close")  # noqa: E731
+
+    monkeypatch.setattr(driver, "Event", Event)
+    monkeypatch.setattr(driver, "wait_for_event", lambda stream, event: calls.append(("wait", stream)))
+    monkeypatch.setattr(workspaces, "MOST_STREAMS", 2)
+    own = [workspaces.of_stream(0, stream) for stream in (7, 8)]
+    shared = workspaces.of_stream(0, 9)
+    assert shared is workspaces.of_stream(0, 10) is not workspaces.of_stream(1, 10)
+    assert own == [workspaces.of_stream(0, stream) for stream in (7, 8)]
+    with shared.used_on(9):
+        first = shared.pointers(SMALL)
+    with shared.used_on(10):
+        assert shared.pointers(SMALL) == first
+    assert calls == [("record", 9), ("wait", 10), ("record", 10)]
+    calls.clear()
+    with shared.used_on(9):
+        shared.pointers(LARGE)
+    assert calls == [("wait", 9), "wait on the host", ("record", 9)]
+    assert len(shared._unknown._pieces) == len(shared._zeros._pieces) == 1, "what was too small is given back"
+    states[11] = 2 * 11 + 1
+    captured = workspaces.of_stream(0, 11)
+    assert captured not in (shared, *own), "a graph's memory is of its own, and not counted"
+    states[11] = 2 * 11
+    assert workspaces.of_stream(0, 11) is captured
+
+
+def test_what_a_graph_may_use_is_never_freed(gpu, states, monkeypatch):
+    waits = []
+    monkeypatch.setattr(driver, "on_device", lambda ordinal: nullcontext())
+    monkeypatch.setattr(driver, "synchronize", lambda: waits.append(1))
+    plain, graphs = workspaces.of_stream(0, 7), workspaces.of_stream(0, 8)
+    states[8] = 2 * 8 + 1
+    assert workspaces.of_stream(0, 8) is graphs
+    for each in (plain, graphs):
+        each.pointers(SMALL)
+    workspaces.free()
+    assert (plain.closed, graphs.closed, waits) == (True, False, [1])
+    assert workspaces.of_stream(0, 8) is graphs
+    assert workspaces.of_stream(0, 7) is not plain
+    workspaces.of_stream(0, 7).pointers(SMALL)
+    last = workspaces.of_stream(0, 7)
+    workspaces.forget(0, 7)
+    assert last.closed
+
+
+def test_a_stream_that_the_driver_does_not_know_is_an_error(states, monkeypatch):
+    def refuse(stream):
+        raise DeviceError("no such stream")
+
+    states[7] = stream_state.UNKNOWN
+    monkeypatch.setattr(driver, "stream_id", refuse)
+    with pytest.raises(DeviceError, match="no such stream"):
+        workspaces.of_stream(0, 7)
+
+
+def test_the_native_state_is_what_the_driver_says(monkeypatch):
+    said = {0x50: (5, 0, 0), 0x60: (2**62, 1, 0), 0x70: (7, 0, 400)}
+
+    def identify(stream, where):
+        ctypes.cast(where, ctypes.POINTER(ctypes.c_uint64))[0], _, status = said[stream]
+        return status
+
+    def captured(stream, where):
+        _, ctypes.cast(where, ctypes.POINTER(ctypes.c_int))[0], status = said[stream]
+        return status
+
+    function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.c_void_p)
+    made = function(identify), function(captured)
+    entries = driver.EntryPoints(0, 0, 0, 0, *(ctypes.cast(each, ctypes.c_void_p).value for each in made))
+    state, kept = stream_state._native.__wrapped__(entries)
+    assert kept
+    assert [state(stream) for stream in (0, 1, 0x50, 0x70)] == [-2, -2, 10, stream_state.UNKNOWN]
+    assert state(0x60) == 2**63 + 1 - 2**64, "an identifier keeps its bits"
+    with pytest.raises(TypeError):
+        state("stream")
+    monkeypatch.setattr(driver, "stream_id", lambda stream: 9)
+    monkeypatch.setattr(driver, "is_capturing", lambda stream: True)
+    assert [stream_state.asked(stream) for stream in (0, 5)] == [-2, 19]
 
 
 def test_a_checked_gemm_is_repacked_first_and_leaves_its_flags_zero(gpu):
@@ -102,7 +208,7 @@ def test_repacking_is_part_of_what_is_timed_in_every_set(gpu):
     product.close()
 
 
-def test_a_batch_repacks_what_its_matrices_share_once(gpu, monkeypatch):
+def test_a_batch_repacks_what_its_matrices_share_once(gpu, states, monkeypatch):
     launched = []
 
     def load(self, kernel):
@@ -111,7 +217,6 @@ def test_a_batch_repacks_what_its_matrices_share_once(gpu, monkeypatch):
         )
 
     monkeypatch.setattr(driver, "on_device", lambda ordinal: nullcontext())
-    monkeypatch.setattr(workspaces, "_OF_STREAM", {})
     monkeypatch.setattr(GpuBackend, "load", load)
     backend = object.__new__(GpuBackend)
     backend.info = SimpleNamespace(ordinal=0)

@@ -8,15 +8,13 @@ whose library is not installed are left out.
 from __future__ import annotations
 
 import importlib
-import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 import warptile.api as wt
+from warptile.bench.protocol.host_cost import CallCost
 
 CALLS = 200
 """Calls of a round: a stream takes about a thousand launches before the host has to wait."""
@@ -41,36 +39,14 @@ class Participant:
     beside: str | None = None
 
 
-class CallCost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Microseconds of the host for one call.
-
-    Attributes:
-        name, arrays: as of `Participant`.
-        rounds_us: of each round, over its calls.
-        beside: the participant that it is compared with, or None.
-        ratios: of each round, its cost over that participant's.
-    """
-
-    name: str
-    arrays: str
-    rounds_us: tuple[float, ...]
-    beside: str | None = None
-    ratios: tuple[float, ...] = ()
-
-    @property
-    def median_us(self) -> float:
-        """The median of the rounds."""
-        return statistics.median(self.rounds_us)
-
-    @property
-    def median_ratio(self) -> float | None:
-        """The median of the ratios."""
-        return statistics.median(self.ratios) if self.ratios else None
-
-
 def measure(
-    participants: Sequence[Participant], wait: Callable[[], None], *, rounds: int = ROUNDS, calls: int = CALLS
-) -> list[CallCost]:
+    participants: Sequence[Participant],
+    wait: Callable[[], None],
+    *,
+    rounds: int = ROUNDS,
+    calls: int = CALLS,
+    finished: bool = False,
+) -> tuple[CallCost, ...]:
     """The cost of every participant, in interleaved rounds whose order alternates.
 
     Args:
@@ -78,6 +54,7 @@ def measure(
         wait: returns when the GPU has nothing left to do.
         rounds: how many.
         calls: of each participant in a round.
+        finished: the time of a round ends when the GPU has finished, not when the last call returns.
     """
     for each in participants:
         each.call()
@@ -89,28 +66,26 @@ def measure(
             started = time.perf_counter()
             for _ in range(calls):
                 each.call()
+            if finished:
+                wait()
             found[each.name].append((time.perf_counter() - started) / calls * 1e6)
             wait()
-    return [
-        CallCost(
-            name=each.name, arrays=each.arrays, rounds_us=tuple(found[each.name]), beside=each.beside,
-            ratios=tuple(
-                mine / other for mine, other in zip(found[each.name], found[each.beside], strict=True)
-            ) if each.beside else (),
-        )
+    return tuple(
+        CallCost(name=each.name, arrays=each.arrays, rounds_us=tuple(found[each.name]), beside=each.beside)
         for each in participants
-    ]  # fmt: skip
+    )
 
 
 def participants_of(size: int) -> Iterator[Participant]:
     """Every way to multiply bfloat16 (NumPy: float16) matrices of ``size`` x ``size`` that is installed here."""
-    torch = _installed("torch")
+    torch = installed("torch")
     if torch is not None and torch.cuda.is_available():
         yield from _of_torch(torch, size)
     yield from _of_others(size)
 
 
-def _installed(name: str) -> Any:
+def installed(name: str) -> Any:
+    """A module, or None where it cannot be imported."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -127,27 +102,31 @@ def _of_torch(torch: Any, size: int) -> Iterator[Participant]:
     yield Participant("warptile.matmul, out", "torch", lambda: wt.matmul(a, b, out=out), "torch.mm, out")
     yield Participant("held plan", "torch", lambda: held(a, b), "torch.matmul")
     yield Participant("held plan, out", "torch", lambda: held(a, b, out=out), "torch.mm, out")
-    library = _installed("nvmath.linalg.advanced")
+    library = installed("nvmath.linalg.advanced")
     if library is not None:
         stateful = library.Matmul(a, b)
         stateful.plan()
         yield Participant("nvmath Matmul.execute", "torch", stateful.execute, "torch.matmul")
-    quack = _installed("quack.gemm_interface")
+    quack = installed("quack.gemm_interface")
     if quack is not None:
         yield Participant("quack.gemm", "torch", lambda: quack.gemm(a, b), "torch.matmul")
+    launch = installed("warptile.bench.baselines.triton_launch")
+    if launch is not None:
+        yield Participant("Triton launch", "torch", lambda: launch.empty_gemm(a, b, out), "torch.mm, out")
 
 
 def _of_others(size: int) -> Iterator[Participant]:
     numpy = importlib.import_module("numpy")
     generator = numpy.random.default_rng(0)
     a, b = (generator.standard_normal((size, size)).astype(numpy.float16) for _ in range(2))
+    wt.plan(a, b)(a, b)  # waits for the planned kernel, so that nothing is compiled beside the calls
     yield Participant("warptile.matmul, NumPy", "NumPy", lambda: wt.matmul(a, b))
-    cupy = _installed("cupy")
+    cupy = installed("cupy")
     if cupy is not None:
         on_gpu = cupy.asarray(a), cupy.asarray(b)
         yield Participant("cupy.matmul", "CuPy", lambda: cupy.matmul(*on_gpu))
         yield Participant("warptile.matmul, CuPy", "CuPy", lambda: wt.matmul(*on_gpu), "cupy.matmul")
-    jax = _installed("jax.numpy")
+    jax = installed("jax.numpy")
     if jax is not None:
         arrays = jax.asarray(a), jax.asarray(b)
         yield Participant("jax.numpy.matmul", "JAX", lambda: jax.matmul(*arrays))

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from warptile.bench.profiling.ncu_metrics import ParticipantCounters
+from warptile.bench.protocol.host_cost import HostCosts
 from warptile.bench.protocol.measurements import (
     BaselineTime,
     Check,
@@ -37,7 +38,8 @@ FOLDER = Path(__file__).resolve().parents[4] / "records"
 DIGITS = 7
 """Significant digits that are written: the driver gives times as 32-bit floating-point numbers, which have no more."""
 
-ITEMS = ("cells", "baselines", "checks", "profiles", "runs", "tunings", "contests", "searches", "counted", "surveyed")
+ITEMS = ("cells", "baselines", "checks", "profiles", "runs", "tunings", "contests", "searches", "counted", "groups",
+         "surveyed")  # fmt: skip
 """Fields of the records that list what was measured, which are written one to a line."""
 
 
@@ -159,6 +161,12 @@ class SurveyRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag="w
     surveyed: tuple[Surveyed, ...]
 
 
+class CallsRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag="warptile.record.calls/1"):
+    """What calls cost the host, beside other libraries."""
+
+    groups: tuple[HostCosts, ...]
+
+
 AnyRecord = (
     LadderRecord
     | CorrectnessRecord
@@ -172,6 +180,7 @@ AnyRecord = (
     | SearchesRecord
     | CountersRecord
     | SurveyRecord
+    | CallsRecord
 )
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
@@ -232,7 +241,8 @@ def decode(raw: bytes, name: str) -> AnyRecord:
         found: AnyRecord = msgspec.json.decode(raw, type=AnyRecord)
     except msgspec.MsgspecError as error:
         raise RecordError(
-            f"record {name}: {error}; a record is a JSON file written by `python -m warptile.bench.campaign.run`"
+            f"record {name}: {error}; a record is a JSON file written by `python -m warptile.bench.campaign.run`, "
+            f"or by `warptile bench --suite calls --json`"
         ) from error
     return found
 

@@ -25,7 +25,15 @@ from warptile.bench.protocol.workloads import (
     TypeGroup,
     to_problem,
 )
-from warptile.bench.report import isa_tables, limits, measured_summary, mma_tables, suite_tables, wgmma_tables
+from warptile.bench.report import (
+    call_tables,
+    isa_tables,
+    limits,
+    measured_summary,
+    mma_tables,
+    suite_tables,
+    wgmma_tables,
+)
 from warptile.bench.report.claims import (
     CLAIMS,
     INDEX,
@@ -359,6 +367,14 @@ class DocumentTables:
     def table_suite_types(self) -> str:
         """Other types, and what goes with them."""
         return suite_tables.suite_table(self._lookup, "types")
+
+    def table_calls(self) -> str:
+        """What a call of matmul costs the host, beside the frameworks; nothing without a record."""
+        return call_tables.short_table(self._lookup)
+
+    def table_calls_all(self) -> str:
+        """Every participant of the suite calls."""
+        return call_tables.long_table(self._lookup)
 
     def pictures(self) -> dict[str, str]:
         """Pictures of the suites by their paths relative to a document."""

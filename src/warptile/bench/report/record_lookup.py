@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 from warptile.bench.profiling.ncu_metrics import SECTOR_BYTES, ParticipantCounters
+from warptile.bench.protocol.host_cost import HostCosts
 from warptile.bench.protocol.measurements import (
     BaselineTime,
     Check,
@@ -24,6 +25,7 @@ from warptile.bench.protocol.measurements import (
 )
 from warptile.bench.protocol.records import (
     AnyRecord,
+    CallsRecord,
     CorrectnessRecord,
     CountersRecord,
     LadderRecord,
@@ -123,6 +125,14 @@ class RecordLookup:
     def has(self, kind: type[Record], regime: str | None = None) -> bool:
         """Whether there is any record of a kind (a ladder's: of a regime)."""
         return any(regime is None or getattr(record, "regime", None) == regime for record in self._of(kind))
+
+    def host_costs(self) -> tuple[HostCosts, ...]:
+        """What the newest record of calls holds; nothing where there is none."""
+        records = self._of(CallsRecord)
+        if not records:
+            return ()
+        self._used[records[-1].id] = records[-1]
+        return records[-1].groups
 
     # --- all of a kind, the newest of each ---
 

@@ -1,0 +1,126 @@
+"""Which stream a handle means, and whether it is being captured, in one native call.
+
+A handle says little: the driver gives that of a destroyed stream to a new one, and the handle of the per-thread default
+stream means another stream in each thread. The driver's identifier of a stream is unique for the life of the process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+from warptile.gpu import driver
+
+DEFAULT = -2
+"""State of the default stream (handles 0 and 1), which lives as long as its context and cannot be captured."""
+
+UNKNOWN = -1
+"""The driver refused to say; odd, as of a stream that is captured."""
+
+_LEGACY = 1
+"""``CU_STREAM_LEGACY``: the default stream by a handle of its own."""
+_METH_O = 0x0008
+
+State = Callable[[int], int]
+"""``state(stream)``: twice the identifier of a stream, and one more while the stream is captured."""
+
+
+class _MethodDef(ctypes.Structure):
+    """``PyMethodDef`` (Python/C API, "Common Object Structures")."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+@cache
+def state_function() -> State:
+    """`State`, as machine code where LLVM may make some, else through the driver's bindings, which cost more."""
+    try:
+        return _native(driver.entry_points())[0]
+    except (ImportError, OSError, RuntimeError):
+        return asked
+
+
+def is_captured(state: int) -> bool:
+    """Whether a `State` is that of a stream that is captured."""
+    return state & 1 == 1
+
+
+def asked(stream: int) -> int:
+    """`State` through the driver's bindings.
+
+    Raises:
+        DeviceError: the driver refuses to say.
+    """
+    if stream <= _LEGACY:
+        return DEFAULT
+    return 2 * driver.stream_id(stream) + driver.is_capturing(stream)
+
+
+@cache
+def _native(entries: driver.EntryPoints) -> tuple[State, Any]:
+    """The function, and what has to stay alive for it."""
+    from llvmlite import binding as llvm
+
+    with suppress(RuntimeError):  # newer releases need it no more, and say so by raising
+        llvm.initialize()
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    module = llvm.parse_assembly(str(_module(entries)))
+    module.verify()
+    machine = llvm.Target.from_default_triple().create_target_machine(opt=2)
+    compiler = llvm.create_mcjit_compiler(module, machine)
+    compiler.finalize_object()
+    described = _MethodDef(b"stream_state", compiler.get_function_address("stream_state"), _METH_O, b"See State.")
+    new = ctypes.pythonapi.PyCFunction_NewEx
+    new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_void_p, ctypes.py_object)
+    made: State = new(ctypes.addressof(described), None, __name__)
+    return made, (described, compiler)
+
+
+def _module(entries: driver.EntryPoints) -> Any:
+    """The module with ``PyObject *stream_state(PyObject *self, PyObject *stream)``."""
+    from llvmlite import ir
+
+    status_type, word = ir.IntType(32), ir.IntType(64)
+    pointer = ir.IntType(8).as_pointer()
+    module = ir.Module("warptile_streams")
+    function = ir.Function(module, ir.FunctionType(pointer, (pointer, pointer)), "stream_state")
+    _, given = function.args
+    build = ir.IRBuilder(function.append_basic_block())
+
+    def call(address: int, result: Any, *arguments: Any) -> Any:
+        kind = ir.FunctionType(result, [each.type for each in arguments]).as_pointer()
+        return build.call(build.inttoptr(ir.Constant(word, address), kind), arguments)
+
+    def of_python(name: str) -> int:
+        return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
+
+    def give_back(value: Any) -> None:
+        build.ret(call(of_python("PyLong_FromLongLong"), pointer, value))
+
+    stream = call(of_python("PyLong_AsUnsignedLongLongMask"), word, given)
+    with build.if_then(build.icmp_unsigned("<=", stream, ir.Constant(word, _LEGACY))):
+        give_back(ir.Constant(word, DEFAULT))
+    error = build.ptrtoint(call(of_python("PyErr_Occurred"), pointer), word)
+    with build.if_then(build.icmp_unsigned("!=", error, ir.Constant(word, 0)), likely=False):
+        build.ret(ir.Constant(word, 0).inttoptr(pointer))  # the argument is no integer: the exception is set
+    found = build.alloca(word)
+    captured = build.alloca(status_type)
+    refused = build.or_(
+        call(entries.stream_id, status_type, stream, found),
+        call(entries.is_capturing, status_type, stream, captured),
+    )
+    with build.if_then(build.icmp_unsigned("!=", refused, ir.Constant(status_type, 0)), likely=False):
+        give_back(ir.Constant(word, UNKNOWN))
+    active = build.icmp_unsigned("!=", build.load(captured), ir.Constant(status_type, 0))
+    twice = build.shl(build.load(found), ir.Constant(word, 1))
+    give_back(build.or_(twice, build.zext(active, word)))
+    return module

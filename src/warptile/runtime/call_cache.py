@@ -1,0 +1,149 @@
+"""Bound calls, found again by what their arrays and options say: the hot path of `warptile.matmul` on a GPU.
+
+The first call with given shapes, strides, types and options is planned, compiled and bound
+(`warptile.runtime.bound_call`). A later call that says the same is one look-up in a dictionary, the result's
+allocation, and the launches. Whatever is not that simple (operands that have to be copied; an ``out`` that shares
+memory with an operand) is not bound, and takes the long way, which also raises the errors.
+
+Each framework has a subclass, in a module of its own, that reads its arrays in the cheapest way.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+
+from warptile.arrays.operands import Product
+from warptile.planning import tuned_table
+from warptile.planning.addend import Addend
+from warptile.planning.plan import Plan
+from warptile.runtime.bound_call import BoundCall, bind
+from warptile.runtime.execute import GpuBackend
+
+MOST_CALLS = 4096
+"""Bound calls that are kept; the oldest goes first."""
+
+Arrays = tuple[Any, Any, Any, Any]
+"""A, B, C and ``out`` as a caller gives them; None for what is not given."""
+
+NOT_BOUND = (KeyError, TypeError, AttributeError, RuntimeError, ValueError)
+"""What reading arrays raises where a call is not bound, or where an argument is no array of the framework or no key:
+the long way says what is wrong."""
+
+BACKEND, AUTOTUNE, FOLDER = b"WARPTILE_BACKEND", b"WARPTILE_AUTOTUNE", b"WARPTILE_CACHE_DIR"
+"""Environment variables that a plan depends on."""
+
+# os.environ.get costs a microsecond, most of it encoding; CPython's os.environ keeps encoded names and values here.
+environment: Mapping[Any, Any] = getattr(os.environ, "_data", {})
+
+
+class CallCache:
+    """Bound calls on arrays of one framework.
+
+    Args:
+        may_change: what tuning finds later replaces what is bound; not so for the calls of one plan.
+    """
+
+    def __init__(self, *, may_change: bool = True) -> None:
+        self._bound: dict[Any, BoundCall] = {}
+        self._learning = threading.Lock()
+        self._next_look = 0.0 if may_change else math.inf
+        self._outcomes: dict[str, str] = {}
+        if may_change:
+            tuned_table.tell_of_outcomes(self._look_now)
+
+    def repeat(self, a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> Any:
+        """The result of a call that is bound, or None where it has to take the long way."""
+        raise NotImplementedError
+
+    def key(self, a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> Any:
+        """All that a plan may depend on: addresses only as far as they decide alignment."""
+        raise NotImplementedError
+
+    def takes(self, arrays: Arrays, product: Product, backend: GpuBackend) -> bool:
+        """Whether calls on these arrays can be bound at all."""
+        raise NotImplementedError
+
+    def result_of(self, product: Product) -> tuple[Any, Any]:
+        """Element type and device of a new result, as the framework names them."""
+        return None, None
+
+    def wants_gradients(self, arrays: Arrays) -> bool:
+        """Whether an array asks for gradients."""
+        return False
+
+    def completed(self, key: Any, found: BoundCall) -> BoundCall:
+        """A call that is about to be kept, with what its framework adds."""
+        return found
+
+    def learnt(self, arrays: Arrays, key: Any, found: BoundCall) -> None:
+        """Called with every call that has been bound."""
+
+    def learn(
+        self,
+        arrays: Arrays,
+        options: tuple[Any, ...],
+        product: Product,
+        chosen: Plan | Addend,
+        backend: GpuBackend,
+        alpha: float,
+        beta: float,
+        until: Future[Any] | None = None,
+    ) -> bool:
+        """Bind a call that was planned, so that `repeat` finds it, ``until`` something is done; whether it can be."""
+        if not self.takes(arrays, product, backend) or any(map(_may_change, options)):
+            return False
+        dtype, device = self.result_of(product)
+        found = bind(
+            product, chosen, backend, alpha, beta, dtype=dtype, device=device,
+            gradients=self.wants_gradients(arrays), stands_in=until is not None,
+        )  # fmt: skip
+        if found is None:
+            return False
+        with self._learning:
+            if len(self._bound) >= MOST_CALLS:
+                del self._bound[next(iter(self._bound))]
+            key = self.key(*arrays, options)
+            found = self.completed(key, found)
+            self._bound[key] = found
+        if until is not None:
+            until.add_done_callback(lambda done: self._forget(key, found))
+        self.learnt(arrays, key, found)
+        if self._next_look < math.inf:
+            self._outcomes.setdefault(backend.info.name, tuned_table.outcomes(backend.info.name))
+        return True
+
+    def _forget(self, key: Any, found: BoundCall) -> None:
+        with self._learning:
+            if self._bound.get(key) is found:
+                del self._bound[key]
+
+    def _look_now(self) -> None:
+        self._next_look = 0.0
+
+    def is_stale(self) -> bool:
+        """Whether a search has ended since calls were bound (looked at now and then); they are forgotten then."""
+        now = time.monotonic()
+        if now < self._next_look:
+            return False
+        self._next_look = now + tuned_table.LOOK_S
+        outcomes = {gpu: tuned_table.outcomes(gpu) for gpu in self._outcomes}
+        if outcomes == self._outcomes:
+            return False
+        with self._learning:
+            self._bound.clear()
+        self._outcomes.clear()
+        return True
+
+
+def _may_change(option: Any) -> bool:
+    """Whether an option is an object whose value may be another one at the next call: an array, a mapping, a list."""
+    array = hasattr(option, "__array__") or hasattr(option, "__cuda_array_interface__")
+    return isinstance(option, dict | list) or (array and not isinstance(option, type | np.generic))

@@ -1,0 +1,132 @@
+"""Bound calls on torch tensors."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from warptile.arrays.operands import Product
+from warptile.runtime.bound_call import BoundCall
+from warptile.runtime.call_cache import AUTOTUNE, BACKEND, FOLDER, NOT_BOUND, Arrays, CallCache, environment
+from warptile.runtime.execute import GpuBackend
+
+
+class TorchCalls(CallCache):
+    """Bound calls on torch tensors, by what the tensors and options say.
+
+    Args:
+        torch: the module.
+        may_change: as of `CallCache`.
+    """
+
+    def __init__(self, torch: Any, *, may_change: bool = True) -> None:
+        super().__init__(may_change=may_change)
+        self._torch = torch
+        self._types = frozenset((torch.Tensor, torch.nn.Parameter))
+        self._records_gradients = torch.is_grad_enabled
+        self._stream: Callable[[int], int] = torch._C._cuda_getCurrentRawStream
+        self._is_captured: Callable[[], bool] = torch.cuda.is_current_stream_capturing
+        self._empty = torch.empty
+
+    def repeat(self, a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> Any:
+        """The result of a call that is bound, or None where it has to take the long way."""
+        try:
+            found = self._bound[_key(a, b, c, out, options)]
+            if found.gradients and self._records_gradients():
+                return None
+            if found.stands_in and self._is_captured():
+                return None  # a graph would keep the kernel for good
+        except NOT_BOUND:
+            return None
+        if time.monotonic() >= self._next_look and self.is_stale():
+            return None
+        return self._launched(found, a, b, c, out)
+
+    def _launched(self, found: BoundCall, a: Any, b: Any, c: Any, out: Any) -> Any:
+        """The result of a bound call; None where ``out`` shares memory with an operand."""
+        at_a, at_b, at_c = a.data_ptr(), b.data_ptr(), 0 if c is None else c.data_ptr()
+        if out is None:
+            out = self._empty(found.shape, dtype=found.dtype, device=found.device)
+            at_d = out.data_ptr()
+        else:
+            at_d = out.data_ptr()
+            if found.overlaps(at_a, at_b, at_c, at_d):
+                return None
+        status = found.launch(self._stream(found.ordinal), at_a, at_b, at_c, at_d)
+        if status:
+            raise found.refuse(status)
+        return out
+
+    def key(self, a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> Any:
+        """As of `CallCache`."""
+        return _key(a, b, c, out, options)
+
+    def takes(self, arrays: Arrays, product: Product, backend: GpuBackend) -> bool:
+        """Tensors in GPU memory, and no subclass: it may mean something else by its methods."""
+        return product.like.device is not None and all(type(each) in self._types for each in arrays if each is not None)
+
+    def result_of(self, product: Product) -> tuple[Any, Any]:
+        """``torch.dtype`` and ``torch.device``."""
+        output = product.problem.d.dtype
+        return getattr(self._torch, output.torch or output.name), product.like.array.device
+
+    def wants_gradients(self, arrays: Arrays) -> bool:
+        """Whether a tensor requires a gradient."""
+        return any(each.requires_grad for each in arrays if each is not None)
+
+
+class PlanCalls(TorchCalls):
+    """Bound calls of one plan, almost all of which say the same: they are compared with the last one that was bound.
+
+    The comparison is torch's own, the guard that compiled code of torch has (``TensorGuards``): one call for type,
+    dispatch keys, element type, device, shape, strides and gradients of all tensors. Where this torch has none, or
+    operands are aligned less than usual, a call is looked up like any other.
+    """
+
+    def __init__(self, torch: Any) -> None:
+        super().__init__(torch, may_change=False)
+        compiled = getattr(torch._C, "_dynamo", None)
+        self._guards = getattr(getattr(compiled, "guards", None), "TensorGuards", None)
+        self._guarded: dict[bool, tuple[Callable[..., bool], BoundCall]] = {}
+
+    def repeat(self, a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> Any:
+        """As `TorchCalls.repeat`."""
+        guarded = self._guarded.get(out is None)
+        if guarded is not None and c is None:
+            agrees, found = guarded
+            try:
+                same = agrees(a, b) if out is None else agrees(a, b, out)
+                if same and not (a.data_ptr() | b.data_ptr() | (0 if out is None else out.data_ptr())) & 15:
+                    return self._launched(found, a, b, None, out)
+            except TypeError:  # no tensor
+                pass
+        return super().repeat(a, b, c, out, options)
+
+    def learnt(self, arrays: Arrays, key: Any, found: BoundCall) -> None:
+        """Compare later calls with this one, if its operands are aligned as usual."""
+        a, b, c, out = arrays
+        given = [each for each in (a, b, out) if each is not None]
+        if self._guards is None or c is not None or any(each.data_ptr() & 15 for each in given):
+            return
+        guards = self._guards(*given, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+        self._guarded[out is None] = guards.check, found
+
+
+def _key(a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> tuple[Any, ...]:
+    """All that a plan may depend on: addresses only as far as they decide alignment."""
+    get = environment.get
+    said = (
+        a.__class__, a.shape, a.stride(), a.dtype, a.get_device(), a.data_ptr() & 15, a.is_neg(), a.requires_grad,
+        b.__class__, b.shape, b.stride(), b.dtype, b.get_device(), b.data_ptr() & 15, b.is_neg(), b.requires_grad,
+        options, get(BACKEND), get(AUTOTUNE), get(FOLDER),
+    )  # fmt: skip
+    if c is None and out is None:
+        return said
+    return (*said, c is None, *(_said(each) for each in (c, out) if each is not None))
+
+
+def _said(x: Any) -> tuple[Any, ...]:
+    return (
+        x.__class__, x.shape, x.stride(), x.dtype, x.get_device(), x.data_ptr() & 15, x.is_neg(), x.requires_grad,
+    )  # fmt: skip

@@ -423,7 +423,7 @@ def compile_source(
         UnsupportedError: NVRTC does not know ``arch``, or WARPTILE_DUMP asks for something unknown.
     """
     kept = Cache() if isinstance(cache, EllipsisType) else cache
-    entry = _cached(kept, source, arch, options)
+    entry = _cached(kept, source, arch, options) or _cached_for_loaded(kept, source, arch, options)
     kernel = _from_entry(entry) if entry is not None else None
     if kernel is None:
         found, key = _keyed(source, arch, options)
@@ -452,7 +452,7 @@ def compile_ptx(source: Source, arch: str) -> CompiledPtx:
     if os.environ.get("WARPTILE_DUMP"):
         return compile_source(source, arch)
     kept = Cache()
-    cached = _cached(kept, source, arch, (), "ptx")
+    cached = _cached(kept, source, arch, (), "ptx") or _cached_for_loaded(kept, source, arch, (), "ptx")
     if cached is not None and "ptx" in cached.blobs and isinstance(cached.metadata.get("entry"), str):
         return CompiledPtx(str(cached.metadata["entry"]), arch, cached.blobs["ptx"])
     found, key = _keyed(source, arch, (), "ptx")
@@ -468,7 +468,7 @@ def compile_ptx(source: Source, arch: str) -> CompiledPtx:
 
 
 def cached_kernel(source: Source, arch: str) -> CompiledKernel | None:
-    """What `compile_source` would take from the cache, or None where it would compile.
+    """What the cache has of a kernel; None where `compile_source` has to load NVRTC, at least.
 
     Raises:
         CompileError, UnsupportedError: as `compile_source`, without a look at what NVRTC says of the source.
@@ -483,7 +483,7 @@ def cached_kernel(source: Source, arch: str) -> CompiledKernel | None:
 def _cached(
     cache: Cache | None, source: Source, arch: str, options: tuple[str, ...], artefact: str = "kernel"
 ) -> CacheEntry | None:
-    """What the cache has of what is made of a source, found without loading NVRTC where possible."""
+    """What the cache has of what the usual compiler makes of a source, found without loading NVRTC where possible."""
     if cache is None:
         return None
     INPUTS.load(cache)
@@ -493,9 +493,16 @@ def _cached(
     found = cache.get(_key(source, arch, options, artefact, headers.reachable(source.text, folder), version))
     if found is not None:
         INPUTS.save(cache)
-    elif version != compiler_version():
-        return cache.get(_keyed(source, arch, options, artefact)[1])
     return found
+
+
+def _cached_for_loaded(
+    cache: Cache | None, source: Source, arch: str, options: tuple[str, ...], artefact: str = "kernel"
+) -> CacheEntry | None:
+    """As `_cached`, where the compiler that is loaded is not the usual one."""
+    if cache is None or _usual_compiler()[0] == compiler_version():
+        return None
+    return cache.get(_keyed(source, arch, options, artefact)[1])
 
 
 def _keyed(

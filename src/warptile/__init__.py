@@ -25,6 +25,8 @@ if TYPE_CHECKING:
         UnsupportedError,
         WarptileError,
     )
+    from warptile.runtime.compile_ahead import WarmKernel, WarmReport
+    from warptile.warming import warm
 
 __version__ = "0.1.0"
 
@@ -42,16 +44,20 @@ __all__ = [
     "ShapeError",
     "SparseMatrix",
     "UnsupportedError",
+    "WarmKernel",
+    "WarmReport",
     "WarptileError",
     "__version__",
     "matmul",
     "plan",
     "sparsify",
+    "warm",
 ]
 
 _HOME = {name: "warptile.errors" for name in __all__ if name.endswith("Error")}
 _HOME |= dict.fromkeys(("MatmulPlan", "matmul", "plan"), "warptile.api")
 _HOME |= dict.fromkeys(("SparseMatrix", "sparsify"), "warptile.arrays.sparse")
+_HOME |= dict.fromkeys(("WarmKernel", "WarmReport"), "warptile.runtime.compile_ahead") | {"warm": "warptile.warming"}
 
 
 def __getattr__(name: str) -> Any:

@@ -29,6 +29,7 @@ from warptile.planning.plan import Plan, illegal, takes_column_major_a
 from warptile.problem import Operand, Problem
 from warptile.rungs import rung as rung_named
 from warptile.rungs.kernel_spec import scale_value
+from warptile.runtime import execute
 from warptile.runtime.execute import Backend, GpuBackend, choose_backend, find_planned, planned, serving
 
 if TYPE_CHECKING:
@@ -152,8 +153,12 @@ def _matmul(
     until = None
     if isinstance(chosen, Plan) and isinstance(call.backend, GpuBackend) and call.rung is None:
         chosen, until = serving(chosen, captured=call.backend.is_captured(product.like.stream))
-    found = _learned(_calls, arrays, options, product, chosen, call, until=until)
-    return _run(chosen, product, call) if found is None and through_host else found
+    try:
+        found = _learned(_calls, arrays, options, product, chosen, call, until=until)
+        return _run(chosen, product, call) if found is None and through_host else found
+    finally:
+        if until is not None:
+            execute.KERNELS.begin()
 
 
 def plan(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,9 @@ from warptile.errors import DTypeError
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[str]
+    _ShapeType = click.ParamType[tuple[int, int, int]]
 else:  # older versions of click have no parameter there
-    _ParamType = click.ParamType
+    _ParamType = _ShapeType = click.ParamType
 
 OFFERED = 3
 """Names that are offered for one that is unknown."""
@@ -109,3 +111,17 @@ DTYPE = _TypeName()
 
 BACKEND = one_of("auto", "gpu", "emulator")
 """Where kernels run."""
+
+
+class _Shape(_ShapeType):
+    name = "MxNxK"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int, int]:
+        found = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)x([1-9]\d*)", str(value).lower())
+        if found is None:
+            self.fail(f"got {value!r}; it takes three extents from 1 on, such as 4096x14336x4096", param, ctx)
+        return int(found[1]), int(found[2]), int(found[3])
+
+
+SHAPE = _Shape()
+"""M, N and K of a GEMM, such as ``4096x14336x4096``."""

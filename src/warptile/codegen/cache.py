@@ -7,6 +7,8 @@ a truncated, altered or misplaced entry is a miss, and the next `Cache.put` repl
 not genuine: whoever can write to it can compute them anew. So folders and files are opened without following symbolic
 links, and what is opened must belong to this user or to root, and be writable by nobody else; else it is a miss too.
 
+Beside the entries, a note is a small file that is replaced as a whole; the same is demanded of who may write to it.
+
 There is no ``__contains__``: between the question and the read another process may clear the cache. Call `Cache.get`.
 """
 
@@ -44,6 +46,7 @@ _STEM = "kernel."
 _MANIFEST = "entry.json"
 _TEMPORARY = ".new-"
 _DISCARDED = ".old-"
+_NOTE = ".note"
 _LEFTOVER_S = 3600.0
 _MOST_BYTES = 256 * 2**20
 _log = logging.getLogger("warptile.codegen.cache")
@@ -225,10 +228,15 @@ def _read(path: Path, folder: int, most_bytes: int) -> bytes:
         OSError: it cannot be read, or is no regular file.
     """
     with _opened(path, 0, folder) as descriptor:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
             raise OSError(f"{path} is not a regular file")
+        # A file object would cost more than the read of a small file.
+        whole = os.read(descriptor, min(found.st_size + 1, most_bytes))
+        if len(whole) in (found.st_size, most_bytes):
+            return whole
         with open(descriptor, "rb", closefd=False) as file:
-            return file.read(most_bytes)
+            return whole + file.read(most_bytes - len(whole))
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -344,9 +352,7 @@ class Cache:
             return False
         temporary = self.entries / f"{_TEMPORARY}{os.getpid()}-{secrets.token_hex(8)}"
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.entries.mkdir(mode=0o700, exist_ok=True)
-            temporary.mkdir(mode=0o700)
+            self._make_folders(temporary)
             # No fsync: a file that a power cut left short fails its digest, and that is a miss.
             for name, data in blobs.items():
                 _write(temporary / f"{_STEM}{name}", data)
@@ -411,6 +417,37 @@ class Cache:
                 except FileNotFoundError:
                     continue
 
+    def note(self, name: str) -> bytes | None:
+        """The note called ``name``, or None where there is none that can be trusted."""
+        if self._refusal():
+            return None
+        try:
+            with _opened(self.folder, os.O_DIRECTORY) as folder:
+                return _read(self.folder / f"{name}{_NOTE}", folder, _MOST_BYTES)
+        except (OSError, _Untrusted):
+            return None
+
+    def keep_note(self, name: str, data: bytes) -> bool:
+        """Write the note called ``name`` in place of the one that is there; whether it was kept."""
+        if self._refusal():
+            return False
+        temporary = self.entries / f"{_TEMPORARY}{os.getpid()}-{secrets.token_hex(8)}"
+        try:
+            self._make_folders(temporary)
+            _write(temporary / name, data)
+            os.replace(temporary / name, self.folder / f"{name}{_NOTE}")
+        except OSError:
+            return False
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+        return True
+
+    def _make_folders(self, temporary: Path) -> None:
+        """The cache's folders, and one for what is being written."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.entries.mkdir(mode=0o700, exist_ok=True)
+        temporary.mkdir(mode=0o700)
+
     def _keys(self) -> list[str]:
         try:
             return sorted(name for name in os.listdir(self.entries) if _KEY.fullmatch(name))
@@ -434,7 +471,7 @@ class Cache:
             raise UnsupportedError(f"cache: {reason}")
 
     def clear(self) -> int:
-        """Remove every entry, whole or not, and what killed writers left; the number of entries removed.
+        """Remove every entry, whole or not, the notes, and what killed writers left; the number of entries removed.
 
         Raises:
             UnsupportedError: the folder is a symbolic link, another user's, or open to others, or cannot be changed.
@@ -446,6 +483,8 @@ class Cache:
                 self._discard(self.entries / key)
             if self.entries.is_dir():
                 self._sweep(older_than_s=0.0)
+            for note in self.folder.glob(f"*{_NOTE}"):
+                note.unlink(missing_ok=True)
         except OSError as error:
             raise UnsupportedError(
                 f"cache: {self.entries} cannot be cleared ({error.strerror or error}); remove it as its owner"

@@ -24,6 +24,7 @@ import msgspec
 
 from warptile.codegen import headers
 from warptile.codegen.cache import Cache, CacheEntry, key_of
+from warptile.codegen.inputs import INPUTS
 from warptile.codegen.translation_unit import Source
 from warptile.errors import CompileError, UnsupportedError, WarptileError
 
@@ -34,6 +35,7 @@ _BASE_OPTIONS = ("-std=c++17", "-lineinfo")
 _TO_CUBIN = ("--ptxas-options=-v", "--no-cache")  # a cached cubin has no ptxas log
 _DEBUG_OPTIONS = frozenset(("-G", "--device-debug"))
 _MAIN = "kernel.cu"
+_LIBRARY = "libnvrtc.so.13"
 _ERROR_LINE = re.compile(
     r"^(?P<line>[^\s(][^\n(]*\(\d+\)): (?:catastrophic |internal )?error[^:\n]*: (?P<text>.*)$", re.M
 )
@@ -177,13 +179,22 @@ def supported_arches() -> tuple[str, ...]:
     return tuple(f"sm_{capability}" for capability in _supported(_nvrtc()))
 
 
-def _check_arch(arch: str) -> None:
-    """Raise UnsupportedError unless ``arch`` is a real target that this NVRTC takes."""
+def _usual_compiler() -> tuple[str, tuple[str, ...]]:
+    """Version and targets of the compiler that a compilation would most likely load: that of the wheel, of which both
+    are remembered, so that what is cached is found without loading it. Without a wheel, those of the one loaded."""
+    for folder in headers.wheel_folders():
+        known = INPUTS.compiler(str(folder / "lib" / _LIBRARY), lambda: (compiler_version(), supported_arches()))
+        if known is not None:
+            return known.version, known.arches
+    return compiler_version(), supported_arches()
+
+
+def _check_arch(arch: str, version: str, known: tuple[str, ...]) -> None:
+    """Raise UnsupportedError unless ``arch`` is one of the targets that NVRTC of this version knows."""
     match = _ARCH.fullmatch(arch)
-    known = supported_arches()
     if match is None or f"sm_{match[1]}" not in known or (match[2] and int(match[1]) < 90):
         raise UnsupportedError(
-            f"arch: got {arch!r}; {compiler_version()} compiles for {', '.join(known)} "
+            f"arch: got {arch!r}; {version} compiles for {', '.join(known)} "
             f"(and their 'a' forms from sm_90 on), such as arch='sm_90a'"
         )
 
@@ -338,8 +349,8 @@ def ptx_alone(source: Source, arch: str, *, options: tuple[str, ...] = ()) -> tu
         CompileError: NVRTC refuses the source, or it or CUDA's headers are not installed.
         UnsupportedError: NVRTC does not know ``arch``.
     """
-    _check_arch(arch)
-    found = headers.reachable(source.text, headers.cuda_include_folder(nvrtc_release()[0]))
+    _check_arch(arch, compiler_version(), supported_arches())
+    found = _headers_of(source)
     run = _run_apart if _DEBUG_OPTIONS.intersection(options) else _run
     entry, _, (ptx,) = run(source, arch.replace("sm_", "compute_"), (*_BASE_OPTIONS, *options), found, ("PTX",))
     return entry, ptx
@@ -412,16 +423,17 @@ def compile_source(
         UnsupportedError: NVRTC does not know ``arch``, or WARPTILE_DUMP asks for something unknown.
     """
     kept = Cache() if isinstance(cache, EllipsisType) else cache
-    found, key = _keyed(source, arch, options)
-    entry = kept.get(key) if kept is not None else None
+    entry = _cached(kept, source, arch, options) or _cached_for_loaded(kept, source, arch, options)
     kernel = _from_entry(entry) if entry is not None else None
     if kernel is None:
+        found, key = _keyed(source, arch, options)
         kernel = _compile(source, arch, options, found, key)
         if kept is not None:
             metadata = _Metadata(
                 kernel.entry, arch, kernel.compiler, source.name_expression, kernel.resources, kernel.log
             )
             kept.put(key, msgspec.to_builtins(metadata), {"cubin": kernel.cubin, "ptx": kernel.ptx})
+            INPUTS.save(kept)
         _log.info("compiled %s for %s: %s", source.name_expression, arch, kernel.resources)
     _dump(source, kernel)
     return kernel
@@ -440,51 +452,110 @@ def compile_ptx(source: Source, arch: str) -> CompiledPtx:
     if os.environ.get("WARPTILE_DUMP"):
         return compile_source(source, arch)
     kept = Cache()
-    found, key = _keyed(source, arch, (), "ptx")
-    cached = kept.get(key)
+    cached = _cached(kept, source, arch, (), "ptx") or _cached_for_loaded(kept, source, arch, (), "ptx")
     if cached is not None and "ptx" in cached.blobs and isinstance(cached.metadata.get("entry"), str):
         return CompiledPtx(str(cached.metadata["entry"]), arch, cached.blobs["ptx"])
+    found, key = _keyed(source, arch, (), "ptx")
     virtual = arch.replace("sm_", "compute_")
     entry, _, (ptx,) = _run(source, virtual, _BASE_OPTIONS, found, ("PTX",))
     metadata = {
         "entry": entry, "arch": arch, "compiler": compiler_version(), "name_expression": source.name_expression,
     }  # fmt: skip
     kept.put(key, metadata, {"ptx": ptx})
+    INPUTS.save(kept)
     _log.info("compiled %s for %s, PTX alone", source.name_expression, arch)
     return CompiledPtx(entry, arch, ptx)
 
 
 def cached_kernel(source: Source, arch: str) -> CompiledKernel | None:
-    """What `compile_source` would take from the cache, or None where it would compile.
+    """What the cache has of a kernel; None where `compile_source` has to load NVRTC, at least.
 
     Raises:
         CompileError, UnsupportedError: as `compile_source`, without a look at what NVRTC says of the source.
     """
-    _, key = _keyed(source, arch, ())
-    entry = Cache().get(key)
+    entry = _cached(Cache(), source, arch, ())
     kernel = _from_entry(entry) if entry is not None else None
     if kernel is not None:
         _dump(source, kernel)
     return kernel
 
 
+def _cached(
+    cache: Cache | None, source: Source, arch: str, options: tuple[str, ...], artefact: str = "kernel"
+) -> CacheEntry | None:
+    """What the cache has of what the usual compiler makes of a source, found without loading NVRTC where possible."""
+    if cache is None:
+        return None
+    INPUTS.load(cache)
+    version, arches = _usual_compiler()
+    _check_arch(arch, version, arches)
+    folder = _include_folder(_major(version))
+    found = cache.get(_key(source, arch, options, artefact, headers.reachable(source.text, folder), version))
+    if found is not None:
+        INPUTS.save(cache)
+    return found
+
+
+def _cached_for_loaded(
+    cache: Cache | None, source: Source, arch: str, options: tuple[str, ...], artefact: str = "kernel"
+) -> CacheEntry | None:
+    """As `_cached`, where the compiler that is loaded is not the usual one."""
+    if cache is None or _usual_compiler()[0] == compiler_version():
+        return None
+    return cache.get(_keyed(source, arch, options, artefact)[1])
+
+
 def _keyed(
     source: Source, arch: str, options: tuple[str, ...], artefact: str = "kernel"
 ) -> tuple[headers.Headers, str]:
-    """The headers that a source reaches, and the key of what is made of it in the cache."""
-    _check_arch(arch)
-    found = headers.reachable(source.text, headers.cuda_include_folder(nvrtc_release()[0]))
-    return found, key_of(
+    """The headers that a source reaches, with their contents, and the key of what is made of it by this compiler."""
+    version = compiler_version()
+    _check_arch(arch, version, supported_arches())
+    found = _headers_of(source)
+    return found, _key(source, arch, options, artefact, found, version)
+
+
+def _headers_of(source: Source) -> headers.Headers:
+    """The headers that a source reaches, with their contents."""
+    folder = headers.cuda_include_folder(nvrtc_release()[0])
+    while True:
+        found = headers.reachable(source.text, folder)
+        try:
+            assert found.own is not None
+            return found
+        except headers.HeaderChanged:
+            continue
+
+
+def _include_folder(nvrtc_major: int) -> Path:
+    """As `headers.cuda_include_folder`, looked for once a process."""
+    return _found_folder(nvrtc_major, os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"))
+
+
+@lru_cache(maxsize=8)
+def _found_folder(nvrtc_major: int, _cuda_home: str | None, _cuda_path: str | None) -> Path:
+    return headers.cuda_include_folder(nvrtc_major)
+
+
+def _major(version: str) -> int:
+    """CUDA's major release, of ``"NVRTC 13.0.88"``."""
+    return int(version.split()[1].split(".")[0])
+
+
+def _key(
+    source: Source, arch: str, options: tuple[str, ...], artefact: str, found: headers.Headers, version: str
+) -> str:
+    """The key in the cache of what is made of a source."""
+    return key_of(
         {
             "artefact": artefact,
             "text": source.text,
             "name_expression": source.name_expression,
             "may_spill": int(source.may_spill),
             "may_serialise": int(source.may_serialise),
-            "own_headers": found.own,
-            "cuda_headers": found.cuda,
+            "headers": found.digest,
             "options": (*_BASE_OPTIONS, *_TO_CUBIN, *options),
-            "compiler": compiler_version(),
+            "compiler": version,
             "arch": arch,
         }
     )

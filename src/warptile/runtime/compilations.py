@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 from collections import OrderedDict
@@ -25,7 +26,10 @@ WORKERS = 2
 """Kernels that are compiled at a time in the background."""
 
 RECENT = 4
-"""Configurations that are tried as stand-ins: those that served problems of the same kind last."""
+"""Configurations that are known as stand-ins: those that served problems of the same kind last."""
+
+NEAREST = 2
+"""Of these, how many are adapted and compared: those whose problems were the most like the one that is asked for."""
 
 _log = logging.getLogger("warptile")
 
@@ -50,6 +54,7 @@ class Compilations:
         self._known: OrderedDict[tuple[Source, str], CompiledKernel] = OrderedDict()
         self._ptx: OrderedDict[tuple[Source, str], CompiledPtx] = OrderedDict()
         self._under_way: dict[tuple[Source, str], Future[CompiledKernel]] = {}
+        self._queued: list[tuple[tuple[Source, str], Future[CompiledKernel]]] = []
         self._failed: set[tuple[Source, str]] = set()
         self._workers: ThreadPoolExecutor | None = None
 
@@ -63,6 +68,7 @@ class Compilations:
         with self._lock:
             known, under_way = self._known.get(key), self._under_way.get(key)
         if known is None:
+            self.begin()
             known = compile_source(source, arch) if under_way is None else under_way.result()
         self._keep(key, known)
         return known
@@ -100,33 +106,46 @@ class Compilations:
             self._keep(key, found)
         return found is not None
 
-    def start(self, source: Source, arch: str) -> Future[CompiledKernel] | None:
-        """Compile a kernel in the background; None where that has failed before."""
+    def queue(self, source: Source, arch: str) -> Future[CompiledKernel] | None:
+        """What will be the kernel, compiled in the background from the next `begin` on; None where that has failed
+        before. The caller calls `begin` when it has launched what serves meanwhile: a compiling thread would take the
+        interpreter from it."""
         key = source, arch
         with self._lock:
             if key in self._failed:
                 return None
             if key not in self._under_way:
+                made: Future[CompiledKernel] = Future()
+                self._under_way[key] = made
+                made.set_running_or_notify_cancel()
+                self._queued.append((key, made))
+            return self._under_way[key]
+
+    def begin(self) -> None:
+        """Compile in the background what is queued."""
+        while self._queued:
+            with self._lock:
+                if not self._queued:
+                    return
+                key, made = self._queued.pop(0)
                 if self._workers is None:
                     self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="warptile-compile")
-                made = self._under_way[key] = self._workers.submit(compile_source, source, arch)
-                fresh = True
-            else:
-                made, fresh = self._under_way[key], False
-        if fresh:
-            made.add_done_callback(lambda done: self._done(key, done))
-        return made
+            self._workers.submit(self._compile, key, made)
 
-    def _done(self, key: tuple[Source, str], done: Future[CompiledKernel]) -> None:
-        error = done.exception()
-        if error is None:
-            self._keep(key, done.result())
-        else:
+    def _compile(self, key: tuple[Source, str], made: Future[CompiledKernel]) -> None:
+        try:
+            kernel = compile_source(*key)
+        except BaseException as error:
             _log.warning("a kernel does not compile, so another one goes on serving: %s", error)
-        with self._lock:
-            self._under_way.pop(key, None)
-            if error is not None:
+            with self._lock:
                 self._failed.add(key)
+                self._under_way.pop(key, None)
+            made.set_exception(error)
+        else:
+            self._keep(key, kernel)
+            with self._lock:
+                self._under_way.pop(key, None)
+            made.set_result(kernel)
 
     def _keep(self, key: tuple[Source, str], kernel: CompiledKernel) -> None:
         with self._lock:
@@ -154,12 +173,14 @@ class StandIns:
                 served.popitem(last=False)
 
     def plans_for(self, plan: Plan) -> list[Plan]:
-        """Plans for the same problem with those configurations, adapted to it, the least predicted time first. Their
-        kernels may still be others, where a template depends on extents; and a launch may have too many CTAs."""
+        """Plans for the same problem with the `NEAREST` of those configurations, adapted to it, the least predicted
+        time first. Their kernels may still be others, where a template depends on extents; and a launch may have too
+        many CTAs."""
         with self._lock:
             served = list(self._served.get(_kind(plan), {}).items())
+        served.sort(key=lambda each: _distance(each[1], plan.problem))
         rung, found = plan.rung, []
-        for config, problem in served:
+        for config, problem in served[:NEAREST]:
             extents = problem.m, problem.n, problem.k, problem.batch
             made: Config = rung.adapt(plan.problem, dict(config), extents, plan.device, plan.device)
             if rung.illegal(plan.problem, made, plan.device) is None:
@@ -167,6 +188,12 @@ class StandIns:
                 origin = "compiled already, while the planned kernel compiles"
                 found.append((time, Plan(plan.problem, rung, made, origin, plan.device, plan.asked)))
         return [each for _, each in sorted(found, key=lambda each: each[0])]
+
+
+def _distance(served: Problem, asked: Problem) -> float:
+    """How unlike the extents of two problems are: the sum of |log2| of their ratios."""
+    ratios = ((served.m, asked.m), (served.n, asked.n), (served.k, asked.k), (served.batch, asked.batch))
+    return sum(abs(math.log2(max(ours, 1) / max(theirs, 1))) for ours, theirs in ratios)
 
 
 def _kind(plan: Plan) -> tuple[Any, ...]:

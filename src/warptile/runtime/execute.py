@@ -156,7 +156,8 @@ def serving(plan: Plan, *, captured: bool = False) -> tuple[Plan, Future[Compile
     """The plan to run now in the place of ``plan``: itself if its kernel is compiled, or if nothing else can serve;
     else the fastest plan whose kernel is, while the other one is compiled in the background.
 
-    With ``WARPTILE_COMPILE=wait`` it is always ``plan``, which is then waited for.
+    With ``WARPTILE_COMPILE=wait`` it is always ``plan``, which is then waited for. Compiling begins with
+    ``KERNELS.begin()``, which the caller calls when it has launched the plan that it got.
 
     Args:
         plan: what was planned.
@@ -172,8 +173,8 @@ def serving(plan: Plan, *, captured: bool = False) -> tuple[Plan, Future[Compile
         for other in STAND_INS.plans_for(plan):
             compiled_too = all(KERNELS.in_memory(source, other.arch) for source in sources(other))
             if compiled_too and unlaunchable(other.kernel, other.device) is None:
-                started = [KERNELS.start(source, plan.arch) for source in missing]
-                return other, started[-1]
+                queued = [KERNELS.queue(source, plan.arch) for source in missing]
+                return other, queued[-1]
     STAND_INS.note(plan)
     return plan, None
 

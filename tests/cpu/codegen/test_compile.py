@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
 from warptile.codegen import headers
@@ -335,12 +336,15 @@ def test_an_edited_header_is_compiled_anew(cache, kernels):
 
 def test_another_compiler_or_other_cuda_headers_give_another_key(cache, monkeypatch):
     keys = {compile_source(PLAIN, ARCH, cache=cache).key}
-    monkeypatch.setattr(compile_module, "compiler_version", lambda: "NVRTC 99.0.0")
+    monkeypatch.setattr(compile_module, "compiler_version", lambda: "NVRTC 13.99.0")
+    monkeypatch.setattr(compile_module, "_usual_compiler", lambda: ("NVRTC 13.99.0", supported_arches()))
     keys.add(compile_source(PLAIN, ARCH, cache=cache).key)
     monkeypatch.undo()
     found = headers.reachable(PLAIN.text, headers.cuda_include_folder(nvrtc_release()[0]))
-    assert {"mma.h", "crt/mma.h", "crt/mma.hpp", "cuda_fp16.h", "cuda_fp16.hpp"} <= set(found.cuda)
-    changed = headers.Headers(found.own, {**found.cuda, "crt/mma.hpp": b"//"})
+    assert {"mma.h", "crt/mma.h", "crt/mma.hpp", "cuda_fp16.h", "cuda_fp16.hpp"} <= set(found.cuda_files)
+    path, header = found.cuda_files["crt/mma.hpp"]
+    edited = msgspec.structs.replace(header, sha256="0" * 64)
+    changed = headers.Headers(found.own_files, {**found.cuda_files, "crt/mma.hpp": (path, edited)})
     monkeypatch.setattr(headers, "reachable", lambda *_: changed)
     keys.add(compile_source(PLAIN, ARCH, cache=cache).key)
     assert len(keys) == 3

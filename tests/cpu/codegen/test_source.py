@@ -63,3 +63,21 @@ def test_an_instance_says_whether_it_may_spill(may_spill):
 def test_a_unit_compiles_to_the_kernel_it_names():
     source, _ = unit("simt-naive", problem(4, 4, 4, "float16", out="bfloat16"))
     assert "simt_naive" in compile_source(source, "sm_90a").entry
+
+
+@pytest.mark.parametrize("out", ["bfloat16", "float32"])
+def test_without_c_an_overlapped_kernel_has_no_code_that_reads_it(out):
+    """That code is most of an epilogue, and of the time that such a kernel takes to compile."""
+    rung, kernels = RUNGS["wgmma-final"], {}
+    for with_c in (False, True):
+        given = problem(4096, 4096, 4096, "bfloat16", out=out, with_c=with_c)
+        tile = {"BM": 128, "BN": 192, "BK": 64, "STAGES": 3, "CONSUMERS": 2, "SWAP": 0, "OVERLAP": 1, "SPLITS": 1}
+        config = {**rung.default_config(given), **tile}
+        assert rung.illegal(given, config) is None
+        source = translation_unit(rung.resolve(given, config))
+        assert ("READS_C" in source.text) is with_c
+        kernels[with_c] = compile_source(source, "sm_90a")
+    assert b"ld.global" in kernels[True].ptx
+    assert b"ld.global" not in kernels[False].ptx
+    assert kernels[False].resources.spill_bytes == 0
+    assert len(kernels[False].cubin) < len(kernels[True].cubin)

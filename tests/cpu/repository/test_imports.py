@@ -25,7 +25,7 @@ ORDER = (
     ("gpu", "ptx"),
     ("emulator",),
     ("runtime",),
-    ("api", "measured", "ladder", "doctor"),
+    ("api", "measured", "ladder", "doctor", "warming"),
     ("tuning",),
     ("bench",),
     ("cli",),

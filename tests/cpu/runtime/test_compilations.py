@@ -9,7 +9,7 @@ import warptile as wt
 from stubbed_gpu import StubbedGpu, stubbed_torch
 from warptile import api
 from warptile.errors import CompileError
-from warptile.runtime import execute
+from warptile.runtime import compilations, execute
 
 
 @pytest.fixture
@@ -72,6 +72,36 @@ def test_another_kernel_serves_until_the_planned_one_is_compiled(gpu, torch):
     planned = gpu.launches[-1].entry
     wt.matmul(a, b)
     assert (gpu.launches[-1].entry, gpu.compiled) == (planned, 2)
+
+
+def test_compiling_begins_when_the_stand_in_is_launched(gpu, torch):
+    wt.matmul(*operands(torch, *SMALL))
+    launched, seen = len(gpu.launches), []
+    gpu.compiling = lambda source: seen.append(len(gpu.launches))
+    wt.matmul(*operands(torch, *LARGE))
+    settle()
+    assert seen == [launched + 1]
+
+
+def test_compiling_begins_where_the_stand_in_cannot_be_launched(gpu, torch):
+    wt.matmul(*operands(torch, *SMALL))
+    gpu.status = 700
+    with pytest.raises(wt.DeviceError):
+        wt.matmul(*operands(torch, *LARGE))
+    settle()
+    assert gpu.compiled == 2
+
+
+def test_of_many_kernels_those_of_the_nearest_problems_are_compared(gpu, torch):
+    tiles = {}
+    for size in (64, 512, 1024, 2048):
+        served = wt.plan(*operands(torch, size, size, size)).plan
+        tiles[size] = {name: served.config[name] for name in ("BM", "BN", "BK", "SWAP")}
+        execute.STAND_INS.note(served)
+    plans = execute.STAND_INS.plans_for(wt.plan(*operands(torch, *LARGE)).plan)
+    assert 1 <= len(plans) <= compilations.NEAREST
+    for each in plans:
+        assert {name: each.config[name] for name in tiles[64]} in (tiles[1024], tiles[2048])
 
 
 def test_the_stand_in_multiplies_the_problem_that_was_asked_for(gpu, torch):

@@ -5,6 +5,8 @@ They specialise the templates of ``kernels/ptx/wgmma.cuh``.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from warptile.isa import wgmma
 from warptile.isa.wrappers.mma import ELEMENTS, _lines
 
@@ -22,6 +24,7 @@ SATURATED = ".satfinite"
 """Suffix of the name of an instruction whose integer accumulators saturate."""
 
 
+@lru_cache(maxsize=256)
 def wrapper(name: str) -> str:
     """The C++ of one instruction, such as ``wgmma.m64n256k16.f32.f16``.
 

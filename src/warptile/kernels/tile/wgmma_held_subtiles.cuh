@@ -15,10 +15,20 @@ __device__ constexpr int held_subtiles() {
     return fit < COUNT ? fit : COUNT;
 }
 
+// Keeps a conversion where it is written. The compiler would move it to where the element is stored, amid the next
+// tile's wgmmas: the unconverted accumulators would then need registers beside the next ones, and spill.
+template <typename OUT>
+__device__ __forceinline__ void hold(Vector<OUT, 2>& pair) {
+    static_assert(sizeof(pair) % 4 == 0, "held as words");
+#pragma unroll
+    for (int word = 0; word < sizeof(pair) / 4; ++word)
+        asm volatile("" : "+r"(reinterpret_cast<unsigned*>(&pair)[word])::"memory");
+}
+
 // What the overlapped epilogue does when a tile is finished: it stores the first AT_ONCE subtiles, or leaves that to
 // the store warp, and keeps the others in `held`, converted to D's type. WITH_C: beta is not zero.
-template <bool HAS_STORE_WARP, int AT_ONCE, bool WITH_C, int M64_BLOCKS, int N8_BLOCKS, typename ACCUMULATORS,
-          typename EPILOGUE, typename OPERATION>
+template <bool HAS_STORE_WARP, int AT_ONCE, bool WITH_C, bool HOLD, int M64_BLOCKS, int N8_BLOCKS,
+          typename ACCUMULATORS, typename EPILOGUE, typename OPERATION>
 __device__ __forceinline__ void finish_tile_with(Vector<typename OPERATION::OUT, 2> (&held)[M64_BLOCKS][N8_BLOCKS][2],
                                                  const ACCUMULATORS& accumulators, EPILOGUE& epilogue,
                                                  const GemmParams<OPERATION>& gemm, int row, int column) {
@@ -35,19 +45,24 @@ __device__ __forceinline__ void finish_tile_with(Vector<typename OPERATION::OUT,
         for (int n8 = 0; n8 < N8_BLOCKS; ++n8)
 #pragma unroll
             for (int half = 0; half < 2; ++half)
-                if (m64 * SUBTILES::COUNT + n8 / (SUBTILES::COLUMNS / 8) >= AT_ONCE)
+                if (m64 * SUBTILES::COUNT + n8 / (SUBTILES::COLUMNS / 8) >= AT_ONCE) {
                     held[m64][n8][half] = epilogue_pair<WITH_C>(accumulators, gemm, m64, n8, half, row, column);
+                    if constexpr (HOLD) hold(held[m64][n8][half]);
+                }
 }
 
-// The same, with two copies of the code: the compiler does not know that beta is the same for all threads, and would
-// branch at every pair of elements.
-template <bool HAS_STORE_WARP, int AT_ONCE, typename HELD, typename ACCUMULATORS, typename EPILOGUE, typename OPERATION>
+// The same, with two copies of the code unless it is known that there is no C: the compiler does not know that beta is
+// the same for all threads, and would branch at every pair of elements. (Behind that branch no conversion moves.)
+template <bool HAS_STORE_WARP, int AT_ONCE, bool READS_C = true, typename HELD, typename ACCUMULATORS,
+          typename EPILOGUE, typename OPERATION>
 __device__ __forceinline__ void finish_tile(HELD& held, const ACCUMULATORS& accumulators, EPILOGUE& epilogue,
                                             const GemmParams<OPERATION>& gemm, int row, int column) {
-    if (gemm.beta == typename OPERATION::SCALE(0)) {
-        finish_tile_with<HAS_STORE_WARP, AT_ONCE, false>(held, accumulators, epilogue, gemm, row, column);
+    if constexpr (!READS_C) {
+        finish_tile_with<HAS_STORE_WARP, AT_ONCE, false, true>(held, accumulators, epilogue, gemm, row, column);
+    } else if (gemm.beta == typename OPERATION::SCALE(0)) {
+        finish_tile_with<HAS_STORE_WARP, AT_ONCE, false, false>(held, accumulators, epilogue, gemm, row, column);
     } else {
-        finish_tile_with<HAS_STORE_WARP, AT_ONCE, true>(held, accumulators, epilogue, gemm, row, column);
+        finish_tile_with<HAS_STORE_WARP, AT_ONCE, true, false>(held, accumulators, epilogue, gemm, row, column);
     }
 }
 

@@ -24,6 +24,7 @@ __global__ void __launch_bounds__(WgmmaConfig<CONFIG>::THREADS, 1)
 
     // Prologue: shared memory, barriers, the first work tile.
     GemmParams<OPERATION> gemm = params.gemm.values();
+    if constexpr (!CONFIG::READS_C) gemm.beta = 0;
     const typename KERNEL::SharedMemory shared(memory);
     const typename KERNEL::ClusterPosition position;
     const int group = warpgroup_index();

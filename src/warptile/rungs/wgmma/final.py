@@ -367,6 +367,9 @@ class WgmmaFinal(Rung):
             "EVICT_FIRST_B": once_b,
             "UNALIGNED_A": tiles.takes_unaligned_a(seen, config),
             "FUSED_REPACK": bool(view.fused_repacks),
+            # Without a C the other schedules compile in half of the time too; but ptxas then makes other machine code
+            # of their mainloop, which has not been timed. An overlapped one stays the same.
+            "READS_C": seen.c is not None or not config["OVERLAP"],
             "STORE_BY_TMA": residue_classes.stores_by_tma(seen, config),
             "STORE_WIDTH": tiles.store_width(seen),
         }

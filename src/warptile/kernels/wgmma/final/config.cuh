@@ -29,6 +29,9 @@ struct WgmmaFinalDefaults {
     static constexpr bool UNALIGNED_A = false;
     // Warps beside the producer repack misaligned operands, while the mainloop consumes what they have repacked.
     static constexpr bool FUSED_REPACK = false;
+    // beta may be other than zero, and C is then read. Code for that is most of an epilogue, and of the time that a
+    // kernel takes to compile.
+    static constexpr bool READS_C = false;
     // TMA stores D; else registers do, at most STORE_WIDTH elements at a time.
     static constexpr bool STORE_BY_TMA = false;
     static constexpr int STORE_WIDTH = 1;

@@ -130,7 +130,8 @@ __device__ __forceinline__ void overlapped_mainloop(const ConsumerMainloop<KERNE
         held_row = work.row + mainloop.first_row;
         held_column = work.column;
         holding = true;
-        finish_tile<HAS_STORE_WARP, AT_ONCE>(held, accumulators, epilogue, gemm, held_row, held_column);
+        finish_tile<HAS_STORE_WARP, AT_ONCE, KERNEL::CONFIG::READS_C>(held, accumulators, epilogue, gemm, held_row,
+                                                                      held_column);
     }
     if (holding) {
         if constexpr (HAS_STORE_WARP) epilogue.drain();

@@ -1,0 +1,53 @@
+"""The plans whose kernels are compiled ahead: legal on the GPU, of the types that are asked for."""
+
+from dataclasses import replace
+
+import pytest
+
+from warptile.codegen.translation_unit import translation_unit
+from warptile.device import KNOWN, REFERENCE
+from warptile.dtypes import DTYPES, dtype
+from warptile.planning import tuned_table
+from warptile.planning.plan import illegal
+from warptile.planning.shipped_kernels import shipped_dtypes, shipped_plans
+
+
+@pytest.mark.parametrize("name", ["NVIDIA H200", "NVIDIA H100 PCIe", "NVIDIA H20"])
+def test_plans_are_legal_on_the_gpu_that_they_are_for(name):
+    device = KNOWN[name]
+    plans = list(shipped_plans(device))
+    assert plans
+    for plan in plans:
+        assert plan.device == device
+        assert illegal(plan.rung, plan.problem, plan.config, device) is None
+
+
+def test_on_the_gpu_that_was_tuned_they_are_what_matmul_takes(monkeypatch, tmp_path):
+    monkeypatch.setenv("WARPTILE_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("WARPTILE_AUTOTUNE", raising=False)
+    for plan in list(shipped_plans(REFERENCE))[::8]:
+        found = tuned_table.lookup(plan.rung, plan.problem, REFERENCE.name)
+        assert found.config == plan.config
+
+
+def test_a_type_takes_the_kernels_of_one_that_costs_the_same():
+    half, brain = dtype("float16"), dtype("bfloat16")
+    assert {half, brain} <= set(shipped_dtypes())
+    plans = list(shipped_plans(REFERENCE, [half]))
+    assert {plan.problem.a.dtype for plan in plans} == {plan.problem.b.dtype for plan in plans} == {half}
+    assert {plan.problem.d.dtype.name for plan in plans} <= {"float16", "float32"}
+    tiles = {tuple(plan.config.items()) for plan in shipped_plans(REFERENCE, [brain])}
+    assert tiles <= {tuple(plan.config.items()) for plan in plans}
+
+
+def test_a_gpu_without_shipped_kernels_has_none():
+    assert list(shipped_plans(KNOWN["NVIDIA A30"])) == []
+    assert list(shipped_plans(REFERENCE, [DTYPES["float64"]])) == []
+    assert DTYPES["float64"] not in shipped_dtypes()
+
+
+def test_plans_share_kernels():
+    plans = list(shipped_plans(REFERENCE))
+    assert len({translation_unit(plan.kernel) for plan in plans}) < len(plans)
+    small = replace(REFERENCE, name="cut", multiprocessors=66)
+    assert all(plan.config["SMS"] <= 66 for plan in shipped_plans(small))

@@ -84,7 +84,7 @@ class Headers:
     @property
     def is_current(self) -> bool:
         """Whether warptile's headers are what they were."""
-        return all(INPUTS.header(path) == header for path, header in self.own_files.values())
+        return INPUTS.are_current(self.own_files.values())
 
 
 class HeaderChanged(Exception):
@@ -95,6 +95,7 @@ def _content(path: str, header: Header) -> bytes:
     content = INPUTS.content(path, header.stamp)
     if hashlib.sha256(content).hexdigest() != header.sha256:
         INPUTS.forget(path)
+        _reached.clear()
         raise HeaderChanged(path)
     return content
 

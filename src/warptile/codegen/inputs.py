@@ -15,7 +15,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -115,6 +115,24 @@ class Inputs:
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
         return known
+
+    @staticmethod
+    def are_current(headers: Iterable[tuple[str, Header]]) -> bool:
+        """Whether files are what they were, at the cost of their stats."""
+        for path, header in headers:
+            try:
+                found = os.stat(path)
+            except OSError:
+                return False
+            stamp = header.stamp
+            if (
+                found.st_mtime_ns != stamp.modified_ns
+                or found.st_ctime_ns != stamp.changed_ns
+                or found.st_size != stamp.size_bytes
+                or found.st_ino != stamp.inode
+            ):
+                return False
+        return True
 
     def content(self, path: str, stamp: Stamp) -> bytes:
         """Bytes of a file, read again if they were read for another stamp.

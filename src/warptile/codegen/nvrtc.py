@@ -36,6 +36,7 @@ _TO_CUBIN = ("--ptxas-options=-v", "--no-cache")  # a cached cubin has no ptxas 
 _DEBUG_OPTIONS = frozenset(("-G", "--device-debug"))
 _MAIN = "kernel.cu"
 _LIBRARY = "libnvrtc.so.13"
+_TRIES = 100
 _ERROR_LINE = re.compile(
     r"^(?P<line>[^\s(][^\n(]*\(\d+\)): (?:catastrophic |internal )?error[^:\n]*: (?P<text>.*)$", re.M
 )
@@ -518,13 +519,14 @@ def _keyed(
 def _headers_of(source: Source) -> headers.Headers:
     """The headers that a source reaches, with their contents."""
     folder = headers.cuda_include_folder(nvrtc_release()[0])
-    while True:
+    for _ in range(_TRIES):
         found = headers.reachable(source.text, folder)
         try:
             assert found.own is not None
             return found
         except headers.HeaderChanged:
             continue
+    raise CompileError(f"{source.name_expression}: its headers change again and again; compile when they are written")
 
 
 def _include_folder(nvrtc_major: int) -> Path:

@@ -235,6 +235,8 @@ def _fitting(problem: Problem, rows: ConfigColumns, device: DeviceLimits) -> Con
     together = tiles.reduces_in_cluster(problem, config, count, rows["stage_bytes"], device) & (meeting > 0)
     fits &= (meeting == 0) | (together == (meeting == _IN_CLUSTER))
     fits &= (rows["OVERLAP"] == 0) | (k_tiles >= rows["held"])
+    # Stream-K with fewer tiles than CTAs has many of them meet at each tile, one after the other: four times slower.
+    fits &= (rows["STREAM"] == 0) | (count * rows["CM"] * rows["CN"] >= device.sms)
     chosen = rows.changed(SPLITS=numbers).take(fits)
     chosen["SMS"][:] = fewest_sms(extents, chosen.config, device)
     return chosen

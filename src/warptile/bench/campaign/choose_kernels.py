@@ -2,7 +2,7 @@
 
 For each combination of types, thousands of problems are drawn as surveys draw them, and every surveyed kernel's best
 time for each is predicted. Kernels are then added one by one, each time the one that brings the best of the chosen
-closest to the best of all, until 40 are chosen or another adds nothing. Needs no GPU.
+closest to the best of all, until 48 are chosen or another adds nothing. Needs no GPU.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from warptile.rungs.wgmma.final import illegal_on
 from warptile.rungs.wgmma.kernels import FILE, SURVEYED, Kernel, kind_of
 from warptile.rungs.wgmma.pool import pool
 
-MOST = 40
+MOST = 48
 """Kernels for a combination of types."""
 
 DRAWN, SEED = 20000, 20261122

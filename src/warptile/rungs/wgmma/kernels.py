@@ -1,7 +1,7 @@
 """The kernels of wgmma-final that plans choose from: tiles, K extents and schedules, as few as come close to the best.
 
-Every one of them is a compilation, so there are at most 40 for each combination of types and layouts. They were chosen by how much
-each adds, over thousands of random problems, to the speed of the best of those chosen before
+Every one of them is a compilation, so there are at most 48 for each combination of types and layouts. They were chosen
+by how much each adds, over thousands of random problems, to the speed of the best of those chosen before
 (``python -m warptile.bench.campaign.choose_kernels``). All others stay legal: name them with ``config=``.
 """
 

@@ -273,8 +273,8 @@ def takes_column_major_a(
 
 
 def candidates(rung: Rung, problem: Problem, device: DeviceLimits) -> tuple[Choice, ...]:
-    """The default configuration of ``rung`` and its next best predictions or, where it predicts none, the first USUAL of
-    its others; the rest are for tuning. On a part of a GPU, where a launch has no more CTAs than SMs, the default
+    """The default configuration of ``rung`` and its next best predictions; where it predicts none, the first USUAL of
+    its others. The rest are for tuning. On a part of a GPU, where a launch has no more CTAs than SMs, the default
     alone."""
     own = rung.default_config(problem, device)
     if device.max_ctas is not None and rung.persistent:

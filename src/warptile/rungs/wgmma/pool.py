@@ -229,7 +229,8 @@ def _fitting(problem: Problem, rows: ConfigColumns, device: DeviceLimits) -> Con
     most = np.minimum(device.sms // np.maximum(count * rows["CM"] * rows["CN"], 1), k_tiles)
     wanted = np.where(splits == _MOST_SPLITS, most, splits)
     even = ceil_div(k_tiles, ceil_div(k_tiles, np.maximum(wanted, 1)))
-    fits = (meeting == 0) | ((wanted > 1) & (wanted <= most) & ((even == wanted) | (splits == _MOST_SPLITS)))
+    listed = np.where(splits == _MOST_SPLITS, ~np.isin(even, SPLITS), even == wanted)  # each number once
+    fits = (meeting == 0) | ((wanted > 1) & (wanted <= most) & (even > 1) & listed)
     numbers = np.where(meeting == 0, splits, even)
     config = {**rows.config, "SPLITS": numbers}
     together = tiles.reduces_in_cluster(problem, config, count, rows["stage_bytes"], device) & (meeting > 0)

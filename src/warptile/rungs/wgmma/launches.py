@@ -19,14 +19,15 @@ def launches_of(view: View, config: Config, device: DeviceLimits) -> Launches:
     across = residue_classes.columns(seen, config)
     tiles_of_d = ceil_div(seen.m, config["BM"] * config["CM"]) * ceil_div(across, config["BN"] * config["CN"])
     residues = residue_classes.by_residue_class(seen, config)
-    pitch_d = pitch_bytes(seen.d) // (residue_classes.RESIDUE_CLASSES if residues else 1)
+    rows_apart = residue_classes.RESIDUE_CLASSES if residues else 1  # of neighbouring rows of a residue class
     return Launches(
         bm=config["BM"], bn=config["BN"], bk=config["BK"], stages=config["STAGES"], consumers=config["CONSUMERS"],
         cm=config["CM"], cn=config["CN"], splits=config["SPLITS"], sms=config["SMS"], swap=config["SWAP"],
         overlap=config["OVERLAP"], pingpong=config["PINGPONG"], stream=config["STREAM"],
         cluster_k=tiles.cluster_k(seen, config, device), held=held / count, m=seen.m, n=seen.n, k=max(seen.k, 1),
-        batch=seen.batch, tiles=tiles_of_d * seen.batch, of_a=of_a, of_b=of_b, pitch_a=pitch_bytes(seen.a),
-        pitch_b=pitch_bytes(seen.b), pitch_d=pitch_d,
+        batch=seen.batch, tiles=tiles_of_d * seen.batch, of_a=of_a, of_b=of_b,
+        pitch_a=pitch_bytes(seen.a) // rows_apart, pitch_b=pitch_bytes(seen.b),
+        pitch_d=pitch_bytes(seen.d) // rows_apart,
         a_by_k=int(seen.a.major == "row"), b_by_k=int(seen.b.major == "col"), d_by_column=int(seen.d.major == "col"),
         unaligned_a=int(tiles.takes_unaligned_a(seen, config)),
         by_tma=int(residue_classes.stores_by_tma(seen, config)), d_aligned=int(residue_classes.d_is_aligned(seen)),

@@ -45,7 +45,10 @@ SPLITS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 """Numbers of splits of K through global memory, in addition to the most that the SMs allow."""
 
 TYPICAL = 8192
-"""Extents of the problem that says which kernels a kind of problems can take at all."""
+"""Extents, K of 16 bits, of the problem that says which kernels a kind of problems can take at all."""
+
+_UNEVEN_SPLITS = (2, 3, 5, 7)
+"""Any BN has one of these numbers of splits by which its columns cannot be divided: its splits form no cluster."""
 
 _MOST_SPLITS, _IN_CLUSTER, _GLOBALLY = 0, 1, 2
 """The number of splits that stands for as many as fit; where the partial sums of a row's splits meet."""
@@ -156,34 +159,49 @@ def _kind(
     d_aligned: bool, single: bool, with_c: bool, illegal: Illegal, device: DeviceLimits, kernels: tuple[Kernel, ...],
 ) -> ConfigColumns:  # fmt: skip
     """The kernels that take problems of a kind, with as many stages as fit and every number of splits."""
-    problem = Problem.dense(
-        TYPICAL, TYPICAL, TYPICAL, DTYPES[element], out=DTYPES[output], accumulator=DTYPES[accumulator],
-        a_major=a_major, b_major=b_major, with_c=with_c, batch=1 if single else 2,
-    )  # fmt: skip
+
+    def of_extents(m: int, n: int) -> Problem:
+        of = DTYPES[element]
+        problem = Problem.dense(
+            m, n, TYPICAL * 16 // of.bits, of, out=DTYPES[output], accumulator=DTYPES[accumulator], a_major=a_major,
+            b_major=b_major, with_c=with_c, batch=1 if single else 2,
+        )  # fmt: skip
+        a, b, d = map(aligned, (problem.a, problem.b, problem.d), (a_aligned, b_aligned, d_aligned))
+        return replace(problem, a=a, b=b, d=d)
 
     def aligned(operand: Operand, holds: bool) -> Operand:
         return replace(operand, alignment_bytes=MAX_ALIGNMENT_BYTES if holds else max(1, operand.dtype.bits // 8))
 
-    problem = replace(
-        problem, a=aligned(problem.a, a_aligned), b=aligned(problem.b, b_aligned), d=aligned(problem.d, d_aligned)
-    )
+    problem = of_extents(TYPICAL, TYPICAL)
     through = [tiles.may_take_unaligned_a(tiles.swapped(problem) if swap else problem) for swap in (0, 1)]
     found: list[ConfigColumns] = []
     for order, kernel in enumerate(kernels):
         for unaligned in (0, 1) if through[kernel.swap] and kernel.schedule in ("basic", "split", "cluster") else (0,):
             made = _filled(problem, kernel, device, unaligned, order)
-            if made is not None:
+            if made is not None and _is_taken(of_extents, made, illegal):
                 found.append(made)
-    rows = ConfigColumns.joined(*found) if found else ConfigColumns(np.zeros((len(_NUMBERS), 0), np.int64))
-    return rows.take(np.array([_is_taken(problem, rows, place, illegal) for place in range(len(rows))], np.bool_))
+    return ConfigColumns.joined(*found) if found else ConfigColumns(np.zeros((len(_NUMBERS), 0), np.int64))
 
 
-def _is_taken(problem: Problem, rows: ConfigColumns, place: int, illegal: Illegal) -> bool:
-    """Whether a kernel takes a large problem of its kind; of splits, each kernel is asked once."""
-    config = dict(zip(TUNABLES, rows.numbers[:, place].tolist(), strict=False))
-    if config["SPLITS"] != 1:
-        config["SPLITS"] = 1  # many tiles: how many CTAs wait for each other depends on extents
-    return illegal(problem, config) is None
+def _is_taken(of_extents: Callable[[int, int], Problem], rows: ConfigColumns, illegal: Illegal) -> bool:
+    """Whether a kernel takes problems of a kind, as far as that does not depend on extents: asked for a large one.
+    With K split, how many CTAs wait for each other depends on extents: asked for a few tiles of D.
+
+    Args:
+        of_extents: the problem of that kind with so many rows and columns of D.
+        rows: the kernel's configurations; the first one is asked for.
+        illegal: the rung's own legality.
+    """
+    config = dict(zip(TUNABLES, rows.numbers[:, 0].tolist(), strict=False))
+    bm, bn, meeting = config["BM"], config["BN"], int(rows["meeting"][0])
+    if meeting == _GLOBALLY:
+        config["SPLITS"] = next(each for each in _UNEVEN_SPLITS if bn % (8 * each))
+    m = bm * config["CM"] if meeting else TYPICAL
+    if rows["unaligned_a"][0]:
+        n = bn  # few columns: A is loaded through registers
+    else:
+        n = bn * max(tiles.FEW_COLUMNS // bn + 1, 3) if meeting else TYPICAL
+    return illegal(of_extents(n, m) if config["SWAP"] else of_extents(m, n), config) is None
 
 
 def _filled(problem: Problem, kernel: Kernel, device: DeviceLimits, unaligned: int, order: int) -> ConfigColumns | None:
@@ -199,7 +217,9 @@ def _filled(problem: Problem, kernel: Kernel, device: DeviceLimits, unaligned: i
     widest = 0 if not residue_classes.d_is_aligned(seen) else WIDEST_OVERLAPPED if overlap else WIDEST
     subtile = tiles.EpilogueSubtiles(seen.d.dtype.bits // 8, kernel.bn, seen.d.major == "col", widest)
     each = int(tiles.stage_bytes(seen, config, unaligned_a=bool(unaligned)))
-    stages = int(stages_beside(kernel.consumers * epilogue.buffer_bytes(subtile), each))
+    part = replace(subtile, bn=kernel.bn // kernel.parts)  # what a CTA of a cluster that splits K stores
+    buffers = max(epilogue.buffer_bytes(subtile), epilogue.buffer_bytes(part))
+    stages = int(stages_beside(kernel.consumers * buffers, each))
     if stages < (2 if overlap else FEWEST_STAGES) or (kernel.bm > 128 and stages < 2):
         return None
     config["STAGES"] = max(stages, 2)

@@ -37,7 +37,7 @@ FLAGS = ("PINGPONG", "ALONG_N", "OVERLAP", "STREAM", "SWAP")
 ALTERNATIVES = 5
 """Predictions that a plan shows beside its own."""
 
-CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1))
+CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4))
 
 SWAPPED_WIDE, SWAPPED_PINGPONG = 64, 96
 """Most accumulators of a thread with SWAP: if D has 32 bits, and with PINGPONG if operands do not have 16 bits or TMA

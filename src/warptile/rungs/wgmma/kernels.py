@@ -55,6 +55,11 @@ _TILES = (
 )  # fmt: skip
 
 
+CLUSTERS = ((2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4))
+"""CTAs along M and N of clusters that mid-sized tiles are surveyed in: operands whose rows straddle lines of L2 cost
+twice the loads, which clusters share."""
+
+
 def _surveyed() -> tuple[Kernel, ...]:
     found: list[Kernel] = []
     for bm, bn, consumers, swap in _TILES:
@@ -73,11 +78,13 @@ def _surveyed() -> tuple[Kernel, ...]:
             found.append(Kernel(*tile, "ping-pong"))
         if size >= 128 * 256:
             found.append(Kernel(*tile, "stream-K"))
+        if bm == 128 and 64 <= bn <= 192 and bn % 32 == 0 and not swap:
+            found += [Kernel(*tile, "basic", 1, *pair) for pair in CLUSTERS]
         if size >= 128 * 192:
             found += [
                 Kernel(*tile, schedule, 1, *pair) for schedule in ("basic", "overlap") for pair in ((2, 1), (1, 2))
             ]
-    return tuple(found)
+    return tuple(dict.fromkeys(found))
 
 
 SURVEYED = _surveyed()

@@ -244,7 +244,7 @@ def _fitting(problem: Problem, rows: ConfigColumns, device: DeviceLimits) -> Con
     meet where the kernel has them meet."""
     extents = _extents(problem)
     count = cluster_tiles(extents, rows.config)
-    k_tiles = ceil_div(problem.k, rows["BK"])
+    k_tiles = np.maximum(ceil_div(problem.k, rows["BK"]), 1)
     splits, meeting = rows["SPLITS"], rows["meeting"]
     most = np.minimum(device.sms // np.maximum(count * rows["CM"] * rows["CN"], 1), k_tiles)
     wanted = np.where(splits == _MOST_SPLITS, most, splits)

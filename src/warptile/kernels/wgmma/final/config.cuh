@@ -46,9 +46,10 @@ struct WgmmaConfig : CHOSEN {
     static constexpr int CLUSTER = CLUSTER_M * CLUSTER_N;
     static constexpr bool PARTIAL_TILES = STREAM_K || SPLIT_K;
     static constexpr int THREADS = WARPGROUP * (CONSUMERS + 1);
-    // Multicast masks of CTA 0: the CTAs of the cluster that need the same rows of A, and the same columns of B.
-    static constexpr unsigned MASK_A = CLUSTER_N == 1 ? 1 : 1 | 1 << CLUSTER_M, MASK_B = (1 << CLUSTER_M) - 1;
-    static_assert(CLUSTER_N <= 2, "clusters are at most two CTAs wide");
+    // Multicast masks of CTA 0: the CTAs of the cluster that need the same columns of B, which are neighbours, and the
+    // same rows of A, which are CLUSTER_M apart: one bit for each CLUSTER_M.
+    static constexpr unsigned MASK_B = (1 << CLUSTER_M) - 1, MASK_A = ((1 << CLUSTER) - 1) / MASK_B;
+    static_assert(CLUSTER <= 8, "a cluster has at most eight CTAs");
     static_assert(!PINGPONG || CONSUMERS == 2, "two warpgroups alternate");
     static_assert(!PINGPONG || !PARTIAL_TILES, "stream-K and split-K share cooperative tiles");
     static_assert(!STREAM_K || !SPLIT_K, "stream-K or split-K, not both");

@@ -248,7 +248,8 @@ def _fitting(problem: Problem, rows: ConfigColumns, device: DeviceLimits) -> Con
     splits, meeting = rows["SPLITS"], rows["meeting"]
     most = np.minimum(device.sms // np.maximum(count * rows["CM"] * rows["CN"], 1), k_tiles)
     wanted = np.where(splits == _MOST_SPLITS, most, splits)
-    even = ceil_div(k_tiles, ceil_div(k_tiles, np.maximum(wanted, 1)))
+    each = ceil_div(k_tiles, np.maximum(wanted, 1))
+    even = np.maximum(ceil_div(k_tiles, np.maximum(each, 1)), 1)  # K may be 0
     fits = (meeting == 0) | ((wanted > 1) & (wanted <= most) & ((even == wanted) | (splits == _MOST_SPLITS)))
     numbers = np.where(meeting == 0, splits, even)
     config = {**rows.config, "SPLITS": numbers}

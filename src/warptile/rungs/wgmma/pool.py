@@ -250,7 +250,8 @@ def _fitting(problem: Problem, rows: ConfigColumns, device: DeviceLimits) -> Con
     wanted = np.where(splits == _MOST_SPLITS, most, splits)
     each = ceil_div(k_tiles, np.maximum(wanted, 1))
     even = np.maximum(ceil_div(k_tiles, np.maximum(each, 1)), 1)  # K may be 0
-    fits = (meeting == 0) | ((wanted > 1) & (wanted <= most) & ((even == wanted) | (splits == _MOST_SPLITS)))
+    uneven_or_twice = np.where(splits == _MOST_SPLITS, np.isin(even, SPLITS), even != wanted)
+    fits = (meeting == 0) | ((wanted > 1) & (wanted <= most) & ~uneven_or_twice)
     numbers = np.where(meeting == 0, splits, even)
     config = {**rows.config, "SPLITS": numbers}
     together = tiles.reduces_in_cluster(problem, config, count, rows["stage_bytes"], device) & (meeting > 0)

@@ -14,6 +14,8 @@ from warptile.bench.protocol.measurements import (
     Samples,
     Sanitized,
     Spread,
+    Surveyed,
+    TimedConfig,
     Tried,
     Tuning,
     TypeCell,
@@ -27,6 +29,7 @@ from warptile.bench.protocol.records import (
     ProfileRecord,
     SanitizerRecord,
     SuitesRecord,
+    SurveyRecord,
     TuningRecord,
     TypesRecord,
     UnalignedRecord,
@@ -45,7 +48,9 @@ from warptile.bench.protocol.workloads import (
     to_problem,
     type_table_key,
 )
+from warptile.planning.tuned_table import ProblemClass
 from warptile.rungs import RUNGS
+from warptile.rungs.wgmma.tile_shapes import TUNABLES
 from warptile.rungs.wmma import nine
 
 SAMPLES = Samples(Spread(1500, 1700, 1900), Spread(3200, 3200, 3200), Spread(600, 690, 700), Spread(40, 50, 60), 20)
@@ -240,8 +245,30 @@ def tuning_record():
     return TuningRecord(tunings=(tuning,), **about())
 
 
+def surveyed(problem, rounds_us, cublaslt_us=()):
+    """A problem of a survey, with the times of its default configuration for each GROUP."""
+    own = RUNGS["wgmma-final"].default_config(problem)
+    tried = tuple(
+        TimedConfig(tuple({**own, "GROUP": group}[name] for name in TUNABLES), times)
+        for group, times in rounds_us.items()
+    )
+    return Surveyed(
+        problem=ProblemClass.of(problem), planned=tried[0].config, tried=tried, cublaslt_us=cublaslt_us,
+        failed=("BM=128 BN=256: CompileError: it spills",),
+    )  # fmt: skip
+
+
+def survey_record(**changes):
+    small, large = (to_problem(BF16.key(size, size, size, "col")) for size in (512, 4096))
+    problems = (
+        surveyed(small, {8: (5.0, 6.0, 5.5), 4: (7.0, 7.0, 8.0)}, (6.0, 6.0, 7.0)),
+        surveyed(large, {8: (200.0, 210.0, 400.0), 4: (220.0, 221.0, 222.0), 16: (230.0, 240.0, 235.0)}),
+    )
+    return SurveyRecord(rung="wgmma-final", keys=TUNABLES, surveyed=problems, **{**about(), **changes})
+
+
 def all_records():
     return (
         ladder_record(), profile_record(), correctness_record(), sanitizer_record(), tuning_record(), types_record(),
-        layouts_record(), unaligned_record(), suites_record(),
+        layouts_record(), unaligned_record(), suites_record(), survey_record(),
     )  # fmt: skip

@@ -300,12 +300,13 @@ class TunedOutcome:
 
 
 Outcomes = Mapping[ProblemClass, TunedOutcome]
-"""Outcomes by `ProblemClass.alike`."""
+"""Outcomes by their problem, and by `ProblemClass.alike` where that one itself was not tuned."""
 
 
 def _by_problem(outcomes: Iterable[TunedOutcome]) -> Outcomes:
     """Those outcomes, of which later ones of one problem replace earlier ones."""
-    return {known.problem.alike: known for known in outcomes}
+    known = list(outcomes)
+    return {each.problem.alike: each for each in known} | {each.problem: each for each in known}
 
 
 @lru_cache(maxsize=32)
@@ -366,11 +367,11 @@ def _table(gpu: str, where: Path) -> Table:
 def _lookup(
     name: str, problem: Problem, gpu: str, path: Path, outcomes: str, device: DeviceLimits
 ) -> TunedConfig | None:
-    rung, wanted = rung_named(name), ProblemClass.of(problem).alike
+    rung, wanted = rung_named(name), ProblemClass.of(problem)
     indices = [_users(path, gpu, name, outcomes, device.occupying(None))] if outcomes else []
     indices.append(_shipped(name))
     for index in indices:
-        known = index.get(wanted)
+        known = index.get(wanted) or index.get(wanted.alike)
         if known is None or known.tuned_on.multiprocessors != device.multiprocessors:
             continue  # how tiles fill waves of other SMs was not measured: it has to be predicted
         config = _made_legal(rung, problem, known, device)

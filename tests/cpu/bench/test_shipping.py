@@ -224,7 +224,7 @@ def small(problem, config):
         extents = (m + another * (problem.m % m > 0), n + another, max(steps, config["SPLITS"]) * config["BK"])
         small_m, small_n, k = (
             min(extent, -(-(each - extent % 16) // 16) * 16 + extent % 16)
-            for each, extent in zip(extents, problem.extents[:3], strict=True)
+            for each, extent in zip(extents, (problem.m, problem.n, problem.k), strict=True)
         )
         less = msgspec.structs.replace(problem, m=small_m, n=small_n, k=k)
         if RUNG.illegal(less.problem(), made) is None:

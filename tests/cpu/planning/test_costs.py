@@ -1,80 +1,143 @@
-"""What configurations of wgmma-final cost: the planner's choices beside recorded searches, and how they are fitted."""
+"""What launches of wgmma-final cost: formulas that keep their order, a correction that stays sane, and a model file
+that is as good as it says on the survey that it is fitted to."""
 
-from dataclasses import replace
+from __future__ import annotations
 
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
 import pytest
+from click.testing import CliRunner
+from numpy.typing import NDArray
 
-from covering import ALL
-from warptile.arch import H200, WGMMA_COSTS_RECORDS
+from covering import examples
+from random_problems import random_device, random_problem
+from recorded import about, survey_record
 from warptile.bench.campaign import fit_costs
-from warptile.bench.protocol.records import SearchesRecord, committed
-from warptile.device import REFERENCE
-from warptile.dtypes import dtype
-from warptile.errors import UnsupportedError
+from warptile.bench.campaign.fit_costs import Measured, choices, measured_in
+from warptile.bench.protocol.records import SurveyRecord, committed
+from warptile.device import KNOWN, REFERENCE, DeviceLimits
+from warptile.dtypes import DTYPES
 from warptile.planning.plan import make_plan
 from warptile.problem import Problem
 from warptile.rungs import RUNGS
-from warptile.rungs.wgmma import cost
+from warptile.rungs.kernel_spec import Config
+from warptile.rungs.wgmma import model, tiles
+from warptile.rungs.wgmma.correction import features
+from warptile.rungs.wgmma.cost import SCHEDULES, TYPES, Costs, Launches, Predicted
+from warptile.rungs.wgmma.estimates import estimate_us, terms_us
+from warptile.rungs.wgmma.final import illegal_on
+from warptile.rungs.wgmma.launches import launches_of
+from warptile.rungs.wgmma.model import FittedModel, model_of
+from warptile.rungs.wgmma.pool import pool
 
-COSTS = H200.wgmma_costs
-SEARCHES = fit_costs.measured_in(committed())
+MODEL = model_of(REFERENCE.name)
+FITTED = MODEL.fitted
+SURVEYS = [each for each in committed() if isinstance(each, SurveyRecord) and each.id in FITTED.records]
+MEASURED = measured_in(SURVEYS)
 
 
-def problem(m, n, k):
-    bf16 = dtype("bfloat16")
-    return Problem.dense(m, n, k, bf16, out=bf16, accumulator=dtype("float32"), b_major="col")
+def problem(m: int, n: int, k: int, **options: Any) -> Problem:
+    """A matmul of bfloat16, K-major operands."""
+    bf16 = DTYPES["bfloat16"]
+    options = {"b_major": "col", **options}
+    return Problem.dense(m, n, k, bf16, out=bf16, accumulator=DTYPES["float32"], **options)
 
 
-def config(of, **changes):
+def config(of: Problem, **changes: int) -> Config:
+    """The default configuration of wgmma-final with other tunables."""
     return {**RUNGS["wgmma-final"].default_config(of), **changes}
 
 
-def test_what_is_predicted_to_be_fastest_is_nearly_the_fastest_that_was_measured():
-    assert len(SEARCHES) >= 90
-    assert fit_costs.geomean(SEARCHES, COSTS) >= 0.95
+def together(found: list[Launches]) -> Launches:
+    """Many launches as arrays."""
+    return Launches(**{each.name: np.array([getattr(one, each.name) for one in found]) for each in fields(Launches)})
 
 
-def test_constants_are_fitted_to_the_records_that_are_named_beside_them(monkeypatch, capsys):
-    read = []
-    monkeypatch.setattr(fit_costs, "measured_in", lambda records: [read.append(records), SEARCHES[:4]][1])
-    monkeypatch.setattr(fit_costs, "fit", lambda data, start: start)
-    fit_costs.main()
-    newest = [record.id for record in committed() if isinstance(record, SearchesRecord)][-1]
-    fit_costs.main([newest])
-    assert [tuple(record.id for record in records) for records in read] == [WGMMA_COSTS_RECORDS, (newest,)]
-    assert "4 problems" in capsys.readouterr().out
+def some_launches(of: Problem, device: DeviceLimits, generator: np.random.Generator, most: int = 60) -> Launches:
+    """Launches of some of the problem's configurations."""
+    found = pool(of, illegal_on(device), device)
+    places = generator.choice(len(found.rows), min(len(found.rows), most), replace=False)
+    configs = [found.config(int(place)) for place in places]
+    return together([launches_of(tiles.view(of, each), each, device) for each in configs])
 
 
-def test_the_constants_choose_well_among_what_they_are_fitted_to_and_are_its_best():
-    fitted_to = fit_costs.measured_in(fit_costs.named(WGMMA_COSTS_RECORDS, committed()))
-    assert fit_costs.geomean(fitted_to, COSTS) >= 0.965
-    least = fit_costs.loss(fitted_to, COSTS)
-    for name in ("stage_clocks", "product_clocks", "block_bytes_per_clock", "hidden_clocks", "norm"):
-        for factor in (1.5, 1 / 1.5):
-            changed = replace(COSTS, **{name: getattr(COSTS, name) * factor})
-            assert fit_costs.loss(fitted_to, changed) > least, (name, factor)
+def by_formula(launches: Launches) -> NDArray[np.float64]:
+    """What the formulas alone predict."""
+    return np.asarray(predicted(launches)[1].total_us, np.float64)
 
 
-def test_a_record_that_is_not_there_is_named():
-    with pytest.raises(UnsupportedError, match=r"record searches-h200-1: .*there are searches-h200-2"):
-        fit_costs.named(["searches-h200-1"], committed())
+def predicted(launches: Launches) -> tuple[NDArray[np.float64], Predicted]:
+    """Microseconds, corrected, and what the formulas say."""
+    return MODEL.predict(launches, len(launches.bm))
 
 
-def test_a_fit_finds_back_what_was_changed():
-    few = SEARCHES[:: 16 if ALL else 48]
-    spoiled = replace(
-        COSTS, block_bytes_per_clock=COSTS.block_bytes_per_clock / 3, meeting_clocks=COSTS.meeting_clocks * 3
-    )
-    fitted = fit_costs.fit(few, spoiled)
-    assert fit_costs.loss(few, fitted) < fit_costs.loss(few, spoiled)
-    assert fit_costs.geomean(few, fitted) > fit_costs.geomean(few, spoiled)
-    assert all(getattr(fitted, name) == getattr(COSTS, name) for name in fit_costs.KEPT)
+# --- the formulas -----------------------------------------------------------------------------------------------------
 
 
-def test_problems_are_dealt_once():
-    first, second = fit_costs.halves(SEARCHES)
-    assert sorted(map(id, [*first, *second])) == sorted(map(id, SEARCHES))
-    assert min(len(first), len(second)) > len(SEARCHES) / 3
+@pytest.mark.parametrize("seed", range(examples(60)))
+def test_more_work_never_takes_less_time(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    of, device = random_problem(generator), random_device(generator)
+    launches = some_launches(of, device, generator)
+    times = by_formula(launches)
+    assert (times > 0).all()
+    assert np.isfinite(times).all()
+    more_work: dict[str, dict[str, Any]] = {
+        "twice the K": {"k": 2 * launches.k},
+        "twice the rows": {"m": 2 * launches.m, "tiles": 2 * launches.tiles},
+        "twice the columns": {"n": 2 * launches.n, "tiles": 2 * launches.tiles},
+        "a repacking pass": {"repacking_us": launches.repacking_us + 5.0},
+    }
+    for name, changes in more_work.items():
+        assert (by_formula(replace(launches, **changes)) > times).all(), name
+    one_stage_more = by_formula(replace(launches, stages=launches.stages + 1))
+    assert (one_stage_more <= times * (1 + 1e-9)).all()
+    with_c, without = (by_formula(replace(launches, with_c=value)) for value in (1, 0))
+    assert (with_c > without).all()
+
+
+@pytest.mark.parametrize("seed", range(examples(30)))
+@pytest.mark.parametrize("pitch", ["pitch_a", "pitch_b", "pitch_d"])
+def test_a_pitch_that_is_no_multiple_of_128_bytes_is_not_faster(seed: int, pitch: str) -> None:
+    generator = np.random.default_rng(seed)
+    launches = some_launches(random_problem(generator), random_device(generator), generator)
+    whole = by_formula(replace(launches, **{pitch: np.full_like(launches.k, 8192)}))
+    for beyond in (2, 16, 32, 64, 96):
+        assert (by_formula(replace(launches, **{pitch: np.full_like(launches.k, 8192 + beyond)})) >= whole).all()
+
+
+@pytest.mark.parametrize("extents", [(8192, 8192, 8192), (4096, 16384, 4096), (4096, 4096, 4095)])
+def test_more_sms_are_not_slower_on_a_large_problem(extents: tuple[int, int, int]) -> None:
+    of = problem(*extents)
+    devices = [replace(REFERENCE, multiprocessors=sms) for sms in (64, 78, 100, 114, 132)]
+    planned = [
+        estimate_us(of, RUNGS["wgmma-final"].default_config(of, device), device)
+        for device in (KNOWN["NVIDIA H20"], KNOWN["NVIDIA H100 PCIe"], REFERENCE)
+    ]
+    assert planned == sorted(planned, reverse=True)
+    launches = some_launches(of, REFERENCE, np.random.default_rng(0), most=200)
+    times = [by_formula(replace(launches, sms=np.full_like(launches.sms, each.sms))) for each in devices]
+    for fewer, more in pairwise(times):
+        assert (more <= fewer * 1.001).all()  # those that no SM limits share L2 with more
+
+
+def test_more_splits_of_a_long_k_on_few_tiles_help() -> None:
+    of = problem(64, 64, 65536)
+    tile = config(of, BM=64, BN=64, BK=64, STAGES=8, CONSUMERS=1, CM=1, CN=1, SWAP=0, OVERLAP=0, SMS=132)
+    splits = [{**tile, "SPLITS": each} for each in (1, 2, 4, 16, 64)]
+    views = [(tiles.view(of, each), each) for each in splits]
+    times = by_formula(together([launches_of(view, each, REFERENCE) for view, each in views]))
+    assert (np.diff(times) < 0).all()
+    corrected = [estimate_us(of, each, REFERENCE) for each in splits]
+    assert corrected == sorted(corrected, reverse=True)
 
 
 @pytest.mark.parametrize(
@@ -82,22 +145,227 @@ def test_problems_are_dealt_once():
     [
         ((4096, 4096, 4096), {"SMS": 128}, {"SMS": 100}),
         ((4096, 4096, 4096), {"STAGES": 4}, {"STAGES": 2}),
-        ((4096, 4096, 4096), {"BM": 128, "BN": 256}, {"BM": 128, "BN": 64}),
-        ((64, 64, 65536), {"BM": 64, "BN": 64, "CONSUMERS": 1, "SPLITS": 128, "SMS": 132, "OVERLAP": 0},
-         {"BM": 64, "BN": 64, "CONSUMERS": 1, "SPLITS": 8, "SMS": 132, "OVERLAP": 0}),
-        ((16, 8192, 8192), {"BK": 256, "STAGES": 5}, {"BK": 64, "STAGES": 12}),
+        ((4096, 4096, 4096), {"BN": 256}, {"BN": 64}),
+        ((64, 64, 65536), {"BM": 64, "BN": 64, "CONSUMERS": 1, "SPLITS": 128, "SMS": 132},
+         {"BM": 64, "BN": 64, "CONSUMERS": 1, "SPLITS": 8, "SMS": 132}),
+        ((16, 8192, 8192), {"BM": 64, "BN": 16, "CONSUMERS": 1, "SWAP": 1, "BK": 128, "STAGES": 9, "SMS": 128},
+         {"BM": 64, "BN": 64, "CONSUMERS": 1, "SWAP": 0, "BK": 128, "STAGES": 6, "SMS": 128}),
+        ((2048, 2048, 512), {"SMS": 128}, {"BN": 256, "BM": 256, "STAGES": 3, "SMS": 64}),
     ],
 )  # fmt: skip
-def test_costs_know(shape, better, worse):
+def test_costs_know(shape: tuple[int, int, int], better: Config, worse: Config) -> None:
     of = problem(*shape)
-    times = [cost.estimate_us(of, config(of, **changes), REFERENCE) for changes in (better, worse)]
+    plain: Config = {
+        "BM": 128, "BN": 256, "BK": 64, "STAGES": 4, "CONSUMERS": 2, "CM": 1, "CN": 1, "SWAP": 0, "SPLITS": 1,
+        "PINGPONG": 0, "STREAM": 0, "OVERLAP": 0,
+    }  # fmt: skip
+    times = [estimate_us(of, config(of, **{**plain, **changes}), REFERENCE) for changes in (better, worse)]
     assert times[0] < times[1]
 
 
-def test_a_plan_explains_by_these_costs():
+def test_a_residue_class_has_the_pitch_of_whole_rows() -> None:
+    """Rows of one class are eight rows apart, but classes start one row apart: as many rows straddle lines."""
+    of = problem(4096, 4095, 4104)
+    chosen = config(
+        of, BM=128, BN=192, BK=64, CONSUMERS=2, CM=1, CN=1, SWAP=0, SPLITS=1, PINGPONG=0, STREAM=0, OVERLAP=0
+    )
+    found = launches_of(tiles.view(of, chosen), chosen, REFERENCE)
+    assert found.residues == 1
+    assert (found.pitch_a, found.pitch_d) == (2 * 4104, 2 * 4095)
+
+
+def test_a_plan_explains_by_these_costs() -> None:
     of = problem(4096, 4096, 4096)
     plan = make_plan(of, rung="wgmma-final")
-    found = cost.terms(of, plan.config, REFERENCE)
-    assert plan.prediction.time_ms == pytest.approx(cost.total(found) / 1e3)
+    found, time_us = terms_us(of, plan.config, REFERENCE)
+    assert time_us == pytest.approx(estimate_us(of, plan.config, REFERENCE))
+    assert plan.prediction.time_ms == pytest.approx(time_us / 1e3)
     assert set(plan.prediction.terms) == set(found)
     assert all(f"{name} " in plan.explain() for name in found)
+    resources = {name: each for name, each in found.items() if name != "launch"}
+    assert max(resources.values()) + found["launch"] <= time_us * 1.0001 <= sum(found.values()) * 1.001
+
+
+# --- the correction ---------------------------------------------------------------------------------------------------
+
+MOST_CORRECTED, MOST_CORRECTED_CHOICE = 2.5, 1.6
+"""Most that predictions are corrected by, up or down: of any launch, and of the one predicted to be the fastest."""
+
+
+@pytest.mark.parametrize("seed", range(examples(120)))
+def test_the_correction_stays_within_bounds_on_problems_that_were_not_surveyed(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    of, device = random_problem(generator), random_device(generator)
+    times, found = predicted(some_launches(of, device, generator, most=200))
+    factor = times / found.total_us
+    assert factor.min() > 1 / MOST_CORRECTED
+    assert factor.max() < MOST_CORRECTED
+    assert 1 / MOST_CORRECTED_CHOICE < factor[times.argmin()] < MOST_CORRECTED_CHOICE
+
+
+def test_features_far_beyond_all_that_were_surveyed_are_taken_for_the_farthest() -> None:
+    of = problem(4096, 4096, 4096)
+    launches = some_launches(of, REFERENCE, np.random.default_rng(0))
+    times, found = predicted(replace(launches, m=launches.m * 10**6, tiles=launches.tiles * 10**6))
+    factor = times / found.total_us
+    assert np.isfinite(factor).all()
+    assert 1 / 4 < factor.min() <= factor.max() < 4
+
+
+def test_the_networks_see_the_features_that_the_file_names() -> None:
+    correction, launches = FITTED.correction, some_launches(problem(512, 512, 512), REFERENCE, np.random.default_rng(0))
+    assert tuple(features(launches, predicted(launches)[1], np)) == correction.features
+    assert len(correction.mean) == len(correction.scale) == len(correction.features)
+    assert min(correction.scale) > 0
+    for network in correction.networks:
+        widths = [len(correction.features)]
+        for weights, bias in network.layers:
+            assert {len(row) for row in weights} == {widths[-1]}
+            assert len(weights) == len(bias)
+            widths.append(len(bias))
+        assert widths[-1] == 1
+
+
+# --- the model file ---------------------------------------------------------------------------------------------------
+
+
+def test_the_file_is_one_of_the_reference_gpus_surveys_and_the_records_are_committed() -> None:
+    raw = model.file_of(REFERENCE.name).read_bytes()
+    assert msgspec.json.encode(msgspec.json.decode(raw, type=FittedModel)) + b"\n" == raw
+    assert FITTED.schema == model.SCHEMA
+    assert FITTED.gpu == REFERENCE.name
+    surveys = {each.id for each in committed() if isinstance(each, SurveyRecord) and each.environment.gpu == FITTED.gpu}
+    assert set(FITTED.records) == surveys != set()
+    assert {path.name for path in model.FOLDER.glob("model-*")} == {model.file_of(REFERENCE.name).name}
+
+
+def test_constants_are_positive_and_there_is_one_for_each_of_what_they_are_by() -> None:
+    costs = FITTED.costs
+    lengths = {len(costs.launch_us): SCHEDULES, len(costs.mma_clocks): TYPES, len(costs.flop_pj): TYPES}
+    assert all(length == len(of) for length, of in lengths.items())
+    assert len(costs.column_factor) == 256 // 8 + 1
+    assert len(costs.register_clocks) == len(costs.store_warp_clocks) == 4
+    for value in msgspec.structs.astuple(costs):
+        assert all(0 < each < math.inf for each in (value if isinstance(value, tuple) else (value,)))
+
+
+def test_a_gpu_without_a_file_has_the_model_of_the_reference() -> None:
+    assert model_of("NVIDIA H20").fitted == FITTED
+
+
+def test_the_model_is_at_least_as_good_on_its_survey_as_on_problems_left_out() -> None:
+    quality = FITTED.quality
+    assert (quality.problems, quality.launches) == (len(MEASURED.library_us), len(MEASURED.times_us))
+    assert quality.choice > 0.95
+    assert quality.median_error < 0.06
+    times, _ = MODEL.predict(MEASURED.launches, len(MEASURED.times_us))
+    best, chosen = choices(MEASURED, times)
+    off = np.abs(np.log(MEASURED.times_us / times))
+    assert math.exp(float(np.log(best / chosen).mean())) >= quality.choice - 0.003
+    assert np.median(off) <= quality.median_error * 1.02
+    assert np.quantile(off, 0.9) <= quality.error_90 * 1.02
+
+
+def test_the_correction_makes_predictions_better_than_formulas_alone() -> None:
+    times, found = MODEL.predict(MEASURED.launches, len(MEASURED.times_us))
+    logs = np.log(MEASURED.times_us)
+    assert np.median(np.abs(logs - np.log(times))) < np.median(np.abs(logs - np.log(found.total_us)))
+    assert np.median(np.abs(logs - np.log(found.total_us))) < 0.1
+
+
+@pytest.mark.parametrize("record", SURVEYS, ids=lambda record: str(record.id))
+def test_what_was_planned_is_among_what_was_measured(record: SurveyRecord) -> None:
+    for surveyed in record.surveyed:
+        timed = [each.config for each in surveyed.tried]
+        assert surveyed.planned in timed, surveyed.problem
+        assert len(set(timed)) == len(timed) > 1, surveyed.problem
+
+
+# --- the fit ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_launches_of_a_survey_are_medians_by_problem_without_disturbed_rounds() -> None:
+    """One configuration of the second problem took twice as long in one round."""
+    found = measured_in([survey_record()])
+    assert found.times_us.tolist() == [5.5, 7.0, 221.0, 235.0]
+    assert found.problem.tolist() == [0, 0, 1, 1]
+    assert found.library_us[0] == 6.0
+    assert math.isnan(found.library_us[1])
+    assert found.launches.m.tolist() == [512, 512, 4096, 4096]
+    both = measured_in([survey_record(), survey_record()])
+    assert both.problem.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_the_choice_of_a_problem_is_the_time_of_what_is_predicted_to_be_fastest() -> None:
+    best, chosen = choices(measured_in([survey_record()]), np.array([1.0, 2.0, 4.0, 3.0]))
+    assert best.tolist() == [5.5, 221.0]
+    assert chosen.tolist() == [5.5, 235.0]
+
+
+def test_the_file_that_is_written_is_that_of_all_committed_surveys_of_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[tuple[object, ...]] = []
+
+    def fit(measured: Measured, gpu: str, records: Sequence[str], say: object) -> FittedModel:
+        asked.append((len(measured.times_us), gpu, tuple(records)))
+        return msgspec.structs.replace(FITTED, gpu=gpu)
+
+    mine, others = survey_record(), survey_record(**about(gpu="NVIDIA H20"))
+    monkeypatch.setattr(fit_costs, "committed", lambda: (mine, others, mine))
+    monkeypatch.setattr(fit_costs, "fit", fit)
+    monkeypatch.setattr(model, "FOLDER", tmp_path)
+    result = CliRunner().invoke(fit_costs.main, ["--gpu", "NVIDIA H20"])
+    assert result.exit_code == 0, result.output
+    assert asked == [(4, "NVIDIA H20", (others.id,))]
+    (written,) = tmp_path.iterdir()
+    assert written.name == "model-wgmma-final-nvidia-h20.json"
+    assert msgspec.json.decode(written.read_bytes(), type=FittedModel).gpu == "NVIDIA H20"
+
+
+def test_a_gpu_without_surveys_is_an_error_that_says_so() -> None:
+    result = CliRunner().invoke(fit_costs.main, ["--gpu", "NVIDIA A100"])
+    assert result.exit_code == 2
+    assert "--gpu NVIDIA A100: there is no survey of it" in result.output
+
+
+def test_a_fit_needs_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    result = CliRunner().invoke(fit_costs.main, [])
+    assert result.exit_code == 2
+    assert "pip install 'warptile[torch]'" in result.output
+
+
+def first_problems(count: int) -> Measured:
+    """The first problems of the survey."""
+    kept = MEASURED.problem < count
+    columns = {each.name: getattr(MEASURED.launches, each.name)[kept] for each in fields(Launches)}
+    return Measured(
+        Launches(**columns), MEASURED.times_us[kept], MEASURED.problem[kept], MEASURED.library_us[:count]
+    )  # fmt: skip
+
+
+def error(measured: Measured, costs: Costs) -> float:
+    """Median of |log| of measured time over what the formulas predict."""
+    formulas = msgspec.structs.replace(FITTED, costs=costs)
+    _, found = model.Model(formulas).predict(measured.launches, len(measured.times_us))
+    return float(np.median(np.abs(np.log(measured.times_us / found.total_us))))
+
+
+def test_a_fit_descends_and_its_networks_do_better_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    few = first_problems(40)
+    costs = fit_costs.fit_costs(few, steps=60)
+    assert costs.clock_mhz == fit_costs.START.clock_mhz
+    assert error(few, costs) < 0.8 * error(few, fit_costs.START)
+    monkeypatch.setattr(fit_costs, "NETWORK_STEPS", 60)
+    monkeypatch.setattr(fit_costs, "fit_costs", lambda measured: costs)
+    said: list[str] = []
+    found = fit_costs.fit(few, "a GPU", ["a record"], said.append)
+    assert (found.gpu, found.records, found.costs) == ("a GPU", ("a record",), costs)
+    assert found.quality.problems == 40
+    assert found.quality.launches == len(few.times_us)
+    assert 0.5 < found.quality.choice <= 1
+    times, _ = model.Model(found).predict(few.launches, len(few.times_us))
+    assert np.median(np.abs(np.log(few.times_us / times))) < error(few, costs)
+    assert len(said) == 4

@@ -1,4 +1,4 @@
-"""What was tuned is found again: the user's table first, then the one that ships, for a problem and its neighbours."""
+"""What was tuned is found again: the user's table first, then the one that ships, for the same problem alone."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from warptile.device import REFERENCE
+from warptile.device import KNOWN, REFERENCE
 from warptile.dtypes import dtype
 from warptile.planning import shipped_table, tuned_table
 from warptile.planning.plan import config_text
@@ -57,7 +57,6 @@ def ship(tmp_path, monkeypatch):
             tuned_table._shipped,
             tuned_table._users,
             tuned_table._lookup,
-            tuned_table._share,
             _planned,
         ):
             cached.cache_clear()
@@ -190,52 +189,90 @@ def test_a_kernel_that_was_edited_leaves_the_table_in_use(ship):
         for cached in (shipped_table.table, tuned_table._shipped, tuned_table._lookup):
             cached.cache_clear()
         assert lookup(RUNG, SQUARE, GPU).config == expected
-    ship((SQUARE, {**TUNED, "STAGES": 5}))  # more than there is room for: a stage fewer
-    assert lookup(RUNG, SQUARE, GPU).config == TUNED
-    ship((SQUARE, {**TUNED, "BM": 48}))
+    ship((SQUARE, {**TUNED, "BM": 48}))  # no longer legal
     assert lookup(RUNG, SQUARE, GPU) is None
 
 
 @pytest.mark.parametrize(
     ("given", "served"),
     [
-        (problem(4096, 5120, 4096), True),
-        (problem(8192, 8192, 8192), True),
+        (problem(4096, 4096, 4096), True),
         (problem(4096, 4096, 4096, "float16"), True),
-        (problem(4096, 4096, 4096, b_major="row"), True),
-        (problem(4096, 4096, 4000), True),
+        (problem(4097, 4096, 4096), False),
+        (problem(8192, 4096, 4096), False),
+        (problem(4096, 5120, 4096), False),
+        (problem(4096, 4096, 4032), False),
         (problem(4096, 4096, 4095), False),
+        (problem(4096, 4096, 4096, batch=2), False),
+        (problem(4096, 4096, 4096, b_major="row"), False),
+        (problem(4096, 4096, 4096, a_major="col"), False),
         (problem(4096, 4096, 4096, with_c=True), False),
-        (problem(1024, 1024, 1024), False),
-        (problem(64, 4096, 4096), False),
+        (problem(4096, 4096, 4096).displaced(1), False),
     ],
 )
-def test_neighbours_are_alike_in_type_alignment_and_size(ship, given, served):
+def test_a_table_serves_its_problem_in_types_that_cost_the_same_and_no_other(ship, given, served):
     ship((SQUARE, TUNED))
     found = lookup(RUNG, given, GPU)
     assert (found is not None) == served
+    plan = _planned(given, None, None, REFERENCE, GPU, "cached")
     if served:
-        assert (found.config["BM"], found.config["BN"], found.config["CM"]) == (128, 256, 2)
-        assert RUNG.illegal(given, found.config) is None
-        assert "tuned for 4096 x 4096 x 4096, a neighbour" in found.origin
+        assert found.config == plan.config == TUNED
+        assert found.origin == plan.origin
+        assert found.origin.startswith("tuned for this problem on an NVIDIA H200")
+    else:
+        assert (plan.origin, plan.config) == ("predicted", RUNG.default_config(given))
 
 
-def test_few_rows_have_classes(ship):
-    tuned_for = problem(16, 8192, 8192)
-    ship((tuned_for, default(tuned_for)))
-    served = {m for m in (1, 8, 9, 12, 16, 17, 32) if lookup(RUNG, problem(m, 10240, 8192), GPU) is not None}
-    assert served == {9, 12, 16}
+@pytest.mark.parametrize(
+    ("tuned", "asked", "accumulators"),
+    [
+        ("float16", "bfloat16", ("float32", "float32")),
+        ("float8_e5m2", "float8_e4m3", ("float32", "float32")),
+        ("uint8", "int8", ("int32", "int32")),
+        ("float8_e4m3", "float8_e4m3", ("float32", "float32_fast")),
+        ("int8", "int8", ("int32", "int32_saturating")),
+    ],
+)
+def test_types_are_alike_in_both_directions_and_accumulators_are_not(ship, tuned, asked, accumulators):
+    out = {"int32": "int32", "float32": "bfloat16"}[accumulators[0]]
+    pair = [
+        Problem.dense(4096, 4096, 4096, dtype(of), out=dtype(out), accumulator=dtype(to), b_major="col")
+        for of, to in zip((tuned, asked), accumulators, strict=True)
+    ]
+    for one, other in (pair, pair[::-1]):
+        ship((one, default(one)))
+        assert lookup(RUNG, one, GPU).config == default(one)
+        assert (lookup(RUNG, other, GPU) is not None) == (accumulators[0] == accumulators[1])
 
 
-def test_a_tile_that_fills_the_last_wave_badly_is_left_to_its_own_problem(ship):
-    # 132 tiles of 128 x 256 are one wave; of 1536 x 2816, 132 more or less, a fifth more rows make it two.
-    fits = problem(1536, 2816, 4096)
-    ship((fits, default(fits, BM=128, BN=256, STAGES=4, OVERLAP=1, SMS=132)))
-    assert lookup(RUNG, fits, GPU) is not None
-    assert lookup(RUNG, problem(1664, 2816, 4096), GPU) is None
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_problems_own_result_comes_before_that_of_a_type_that_costs_the_same(ship, order):
+    own, other = default(SQUARE, GROUP=4), default(SQUARE, GROUP=16)
+    half = problem(4096, 4096, 4096, "float16")
+    ship(*[(SQUARE, own), (half, other)][::order])
+    assert lookup(RUNG, SQUARE, GPU).config == own
+    assert lookup(RUNG, half, GPU).config == other
 
 
-def test_a_neighbours_configuration_is_made_for_the_new_extents():
+def test_what_was_tuned_on_another_number_of_sms_does_not_count(ship):
+    ship((SQUARE, TUNED))
+    for device in (KNOWN["NVIDIA H100 PCIe"], KNOWN["NVIDIA H20"]):
+        assert lookup(RUNG, SQUARE, device.name, device=device) is None
+        assert _planned(SQUARE, None, None, device, device.name, "cached").origin == "predicted"
+    same = KNOWN["NVIDIA H100 80GB HBM3"]
+    assert lookup(RUNG, SQUARE, same.name, device=same).config == TUNED
+
+
+def test_on_a_part_of_the_gpu_a_result_counts_if_its_launch_fits(ship):
+    large, small = default(SQUARE), default(problem(512, 512, 512))
+    ship((SQUARE, large), (problem(512, 512, 512), {**small, "SMS": 16}))
+    part = REFERENCE.occupying(64)
+    assert lookup(RUNG, SQUARE, GPU, device=part) is None
+    plan = _planned(SQUARE, None, None, part, GPU, "cached")
+    assert plan.kernel.ctas <= 64
+
+
+def test_a_configuration_is_adapted_to_other_extents():
     splits = shortlist(problem(256, 256, 65536), RUNG.illegal, REFERENCE)
     split = next(config for config in splits if (config["BM"], config["BN"], config["SPLITS"]) == (128, 128, 32))
     made = {
@@ -243,11 +280,14 @@ def test_a_neighbours_configuration_is_made_for_the_new_extents():
         for shape in ((256, 256, 32768), (256, 512, 65536), (256, 1024, 65536), (256, 256, 512))
     }
     assert list(made.values()) == [32, 16, 8, 8]
-    fewest, full = (default(SQUARE, CM=1, CN=1, SMS=sms) for sms in (128, 132))
+    wide = default(
+        SQUARE, BM=128, BN=256, BK=64, CONSUMERS=2, SWAP=0, STAGES=3, CM=1, CN=1, OVERLAP=1, PINGPONG=0, STREAM=0
+    )
+    fewest, full = ({**wide, "SMS": sms} for sms in (128, 132))
     larger = problem(4096, 4352, 4096)  # 544 tiles: five waves of 109
     assert RUNG.adapt(larger, fewest, (4096, 4096, 4096, 1))["SMS"] == 109
     assert RUNG.adapt(larger, full, (4096, 4096, 4096, 1))["SMS"] == 132
-    short = RUNG.adapt(problem(4096, 4096, 128), default(SQUARE), (4096, 4096, 4096, 1))
+    short = RUNG.adapt(problem(4096, 4096, 128), wide, (4096, 4096, 4096, 1))
     assert (short["OVERLAP"], RUNG.illegal(problem(4096, 4096, 128), short)) == (0, None)
 
 

@@ -1,103 +1,144 @@
 """All configurations at once say what each of them says alone: stages, SMs, splits, predicted time."""
 
-from collections import Counter
-
 import numpy as np
 import pytest
 
 from covering import examples
-from warptile.device import KNOWN, REFERENCE
+from random_problems import random_device, random_problem
+from warptile.device import REFERENCE
 from warptile.dtypes import DTYPES
 from warptile.problem import Problem
 from warptile.rungs.legality import ceil_div
-from warptile.rungs.wgmma import candidates, cost, tiles
-from warptile.rungs.wgmma.pool import other_schedules, pool
-from warptile.rungs.wgmma.tile_shapes import FEWEST_STAGES, shapes, splits_of, stages
+from warptile.rungs.wgmma import candidates, tiles
+from warptile.rungs.wgmma.estimates import estimate_us
+from warptile.rungs.wgmma.final import illegal_on
+from warptile.rungs.wgmma.kernels import kernels_for
+from warptile.rungs.wgmma.pool import SPLITS, pool
+from warptile.rungs.wgmma.tile_shapes import FEWEST_STAGES, stages
+from warptile.rungs.wgmma.tiles import ROW_BYTES
 
-TYPES = (
-    ("bfloat16", "bfloat16", "float32"),
-    ("float16", "float32", "float32"),
-    ("float16", "float16", "float16"),
-    ("tfloat32", "float32", "float32"),
-    ("float8_e4m3", "bfloat16", "float32"),
-    ("float8_e5m2", "float16", "float32_fast"),
-    ("int8", "int32", "int32"),
-)
-DEVICES = (REFERENCE, KNOWN["NVIDIA H100 PCIe"], KNOWN["NVIDIA H20"])
+SAMPLED = 40
+"""Configurations of a problem that are looked at one by one."""
 
 
-def drawn(generator):
-    """A problem of any type, layout, alignment and size that wgmma-final takes."""
-    element, out, accumulator = TYPES[generator.integers(len(TYPES))]
-    m, n, k = (int(2 ** generator.uniform(0, 13.5)) for _ in range(3))
-    if generator.random() < 0.6:
-        m, n, k = (max(16, each // 16 * 16) for each in (m, n, k))
-    wide = DTYPES[element].bits == 16
-    batch = int(generator.choice((1, 1, 1, 3, 8))) if wide else 1
-    problem = Problem.dense(
-        m, n, k, DTYPES[element], out=DTYPES[out], accumulator=DTYPES[accumulator],
-        a_major=str(generator.choice(("row", "col"))), b_major=str(generator.choice(("row", "col"))),
-        with_c=bool(generator.random() < 0.3), batch=batch,
-    )  # fmt: skip
-    return problem.displaced(1) if batch == 1 and generator.random() < 0.15 else problem
+def half(m, n, k, **options):
+    element = DTYPES["bfloat16"]
+    return Problem.dense(m, n, k, element, out=element, accumulator=DTYPES["float32"], **options)
 
 
-@pytest.mark.parametrize("seed", range(examples(120)))
+def tiles_of_d(problem, config):
+    """Tiles of D, those of a cluster counted as one."""
+    m, n = (problem.n, problem.m) if config["SWAP"] else (problem.m, problem.n)
+    return ceil_div(m, config["BM"] * config["CM"]) * ceil_div(n, config["BN"] * config["CN"]) * problem.batch
+
+
+def most_stages(problem, config, device):
+    """The most stages that fit, whether CTAs of a cluster split K or each stores a whole tile."""
+    each = ({**config, "SPLITS": 1}, config)
+    return max(min(stages(tiles.view(problem, one).problem, one, device) for one in each), 2)
+
+
+@pytest.mark.parametrize("seed", range(examples(150)))
 def test_each_configuration_is_as_it_is_alone(seed):
     generator = np.random.default_rng(seed)
-    problem, device = drawn(generator), DEVICES[generator.integers(len(DEVICES))]
-    if tiles.type_reason(problem, batches=True) is not None:
-        return
-    found = pool(problem, device)
-    every = list(found)
-    assert len(every) == len(found.times_us) > 0
-    for place in generator.choice(len(every), min(len(every), 25), replace=False):
-        time_us, config = every[place]
-        view = tiles.view(problem, config)
-        assert time_us == pytest.approx(cost.estimate_view_us(view, config, device), rel=1e-9), config
-        whole = {**config, "SPLITS": 1}
-        assert config["STAGES"] == max(stages(tiles.view(problem, whole).problem, whole, device), 2)
-        assert config["SMS"] == candidates.fitted(problem, config, device)["SMS"]
-    ranked = [float(found.times_us[place]) for place in found.ranked()]
-    assert ranked == sorted(ranked)
-    best = found.ranked()[: candidates.EXPANDED]
-    others = other_schedules(problem, found, best, device)
-    alone = [each for place in best for each in candidates.schedules(problem, found.config(int(place)), device)]
-    assert Counter(map(key, (config for _, config in others))) == Counter(map(key, alone))
-    for time_us, config in others:
-        assert time_us == pytest.approx(cost.estimate_us(problem, config, device), rel=1e-9), config
+    problem, device = random_problem(generator), random_device(generator)
+    illegal = illegal_on(device)
+    found = pool(problem, illegal, device)
+    assert len(found.rows) == len(found.times_us) > 0
+    for place in generator.choice(len(found.rows), min(len(found.rows), SAMPLED), replace=False):
+        config = found.config(int(place))
+        assert illegal(problem, config) is None, config
+        assert found.times_us[place] == pytest.approx(estimate_us(problem, config, device), rel=1e-4), config
+        assert config["STAGES"] == most_stages(problem, config, device), config
+        assert config["SMS"] == candidates.fitted(problem, config, device)["SMS"] <= device.sms, config
+        k_tiles, splits = ceil_div(problem.k, config["BK"]), config["SPLITS"]
+        if splits > 1:
+            assert ceil_div(k_tiles, ceil_div(k_tiles, splits)) == splits, config
+            assert tiles_of_d(problem, config) * config["CM"] * config["CN"] * splits <= device.sms, config
 
 
-def key(config):
-    return tuple(sorted(config.items()))
+@pytest.mark.parametrize("seed", range(examples(12)))
+def test_ranks_are_in_order_of_predicted_time_and_no_configuration_is_listed_twice(seed):
+    generator = np.random.default_rng(seed)
+    problem, device = random_problem(generator), random_device(generator)
+    found = pool(problem, illegal_on(device), device)
+    times = found.times_us[found.ranked()]
+    assert (np.diff(times) >= 0).all()
+    listed = [tuple(config.items()) for _, config in found]
+    assert len(set(listed)) == len(listed) == len(found.rows)
+    default = candidates.default(problem, illegal_on(device), device)
+    assert default == found.config(int(found.ranked()[0]))
 
 
-@pytest.mark.parametrize("size", [(4096, 4096, 4096), (64, 8192, 8192), (200, 136, 4096), (16, 1000, 333)])
-def test_every_tile_comes_with_every_split(size):
-    half = DTYPES["bfloat16"]
-    problem = Problem.dense(*size, half, out=half, accumulator=DTYPES["float32"])
-    by_tile = {}
-    for _, config in pool(problem, REFERENCE):
-        tile = config["BM"], config["BN"], config["CONSUMERS"], config["SWAP"]
-        by_tile.setdefault((tile, config["BK"]), []).append(config)
-    for (tile, bk), configs in by_tile.items():
-        bm, bn, _, swap = tile
-        m, n = (problem.n, problem.m) if swap else (problem.m, problem.n)
-        count = ceil_div(m, bm) * ceil_div(n, bn)
-        basic = [config["SPLITS"] for config in configs if not config["OVERLAP"]]
-        assert basic == splits_of(count, ceil_div(problem.k, bk), REFERENCE)
-        assert sum(config["OVERLAP"] for config in configs) <= 2
-    listed = {tile for tile, _ in by_tile}
-    for shape in shapes(problem, REFERENCE):
-        bm, bn, _, swap = shape
-        m, n = (problem.n, problem.m) if swap else (problem.m, problem.n)
-        padding = (bm > 64 and bm >= 2 * m) or (bn > 16 and bn >= 2 * n)
-        config = candidates.made(problem, *shape, 128, REFERENCE)
-        assert (shape in listed) == (not padding and config["STAGES"] >= FEWEST_STAGES), shape
+def expected(problem, kernel, device):
+    """Legal configurations of a kernel, made one by one."""
+    m, n = (problem.n, problem.m) if kernel.swap else (problem.m, problem.n)
+    if (kernel.bm > 64 and kernel.bm >= 2 * m) or (kernel.bn > 16 and kernel.bn >= 2 * n):
+        return  # mostly padding
+    k_bytes = kernel.rows * ROW_BYTES
+    config = {
+        **candidates.made(problem, kernel.bm, kernel.bn, kernel.consumers, kernel.swap, k_bytes, device),
+        "CM": kernel.cm, "CN": kernel.cn, "OVERLAP": int(kernel.schedule == "overlap"),
+        "STREAM": int(kernel.schedule == "stream-K"), "PINGPONG": int(kernel.schedule == "ping-pong"),
+    }  # fmt: skip
+    config["STAGES"] = stages(tiles.view(problem, config).problem, config, device)
+    k_tiles = ceil_div(problem.k, config["BK"])
+    most = min(device.sms // (tiles_of_d(problem, config) * kernel.cm * kernel.cn), k_tiles)
+    most_even = ceil_div(k_tiles, ceil_div(k_tiles, max(most, 1)))
+    splits = {"split": {*SPLITS, most_even}, "cluster": {kernel.parts}}.get(kernel.schedule, {1})
+    for number in splits:
+        split = {**config, "SPLITS": number}
+        if number > 1 and (number > most or ceil_div(k_tiles, ceil_div(k_tiles, number)) != number):
+            continue
+        if kernel.schedule == "cluster":
+            split["STAGES"] = most_stages(problem, split, device)
+        if split["STAGES"] < (2 if kernel.schedule == "overlap" else FEWEST_STAGES):
+            continue
+        split = candidates.fitted(problem, split, device)
+        in_cluster = tiles.cluster_k(tiles.view(problem, split).problem, split, device) > 1
+        as_named = (number > 1) == (kernel.schedule in ("split", "cluster"))
+        if as_named and in_cluster == (kernel.schedule == "cluster") and illegal_on(device)(problem, split) is None:
+            yield tuple(sorted(split.items()))
+
+
+@pytest.mark.parametrize(
+    ("size", "options"),
+    [
+        ((4096, 4096, 4096), {}), ((64, 8192, 8192), {}), ((200, 136, 4096), {}), ((16, 1000, 333), {}),
+        ((512, 384, 8192), {"b_major": "col"}), ((96, 96, 65536), {"a_major": "col"}), ((40, 64, 2048), {"batch": 3}),
+    ],
+)  # fmt: skip
+def test_every_legal_kernel_is_listed_with_every_split(size, options):
+    problem = half(*size, **options)
+    listed = {
+        tuple(sorted(config.items()))
+        for _, config in pool(problem, illegal_on(REFERENCE), REFERENCE)
+        if config["GROUP"] == 8
+    }
+    alone = {config for kernel in kernels_for(problem) for config in expected(problem, kernel, REFERENCE)}
+    assert alone - listed == set()
+    assert listed - alone == set()
+
+
+@pytest.mark.parametrize(
+    ("types", "splits"),
+    [
+        (("int8", "int32", "int32_saturating"), False),  # the order of additions must not change
+        (("float16", "float16", "float16"), True),  # accumulator registers are reduced four at a time
+    ],
+)
+def test_splits_that_the_kernel_never_takes_are_not_listed(types, splits):
+    element, out, accumulator = (DTYPES[name] for name in types)
+    problem = Problem.dense(16, 96, 65536, element, out=out, accumulator=accumulator, b_major="col")
+    listed = [config for _, config in pool(problem, illegal_on(REFERENCE), REFERENCE)]
+    assert listed
+    columns = {config["BN"] for config in listed if config["SPLITS"] > 1 or config["STREAM"]}
+    assert not columns & {8, 24}
+    assert bool(columns) == splits
 
 
 @pytest.mark.parametrize(("k", "groups"), [(4095, {8, 16}), (4096, {8})])
 def test_a_square_group_is_offered_where_it_lets_the_gemm_repack(k, groups):
-    half = DTYPES["bfloat16"]
-    problem = Problem.dense(4096, 4096, k, half, out=half, accumulator=DTYPES["float32"], b_major="col")
-    assert {config["GROUP"] for _, config in pool(problem, REFERENCE) if config["OVERLAP"]} == groups
+    problem = half(4096, 4096, k, b_major="col")
+    found = pool(problem, illegal_on(REFERENCE), REFERENCE)
+    assert {config["GROUP"] for _, config in found if config["OVERLAP"]} == groups

@@ -293,7 +293,10 @@ def test_repacking_is_fused_for_large_gemms_whose_d_tma_stores() -> None:
     def fused(m: int, n: int, k: int, **changes: int) -> int:
         half = DTYPES["bfloat16"]
         given = Problem.dense(m, n, k, half, out=half, accumulator=DTYPES["float32"], b_major="col")
-        config = {**WGMMA_FINAL.default_config(given), "BM": 128, "BN": 256, "OVERLAP": 1, "GROUP": 16, **changes}
+        config = {
+            **WGMMA_FINAL.default_config(given), "BM": 128, "BN": 256, "BK": 64, "CONSUMERS": 2, "SWAP": 0, "CM": 1,
+            "CN": 1, "PINGPONG": 0, "STREAM": 0, "SPLITS": 1, "OVERLAP": 1, "GROUP": 16, "SMS": 128, **changes,
+        }  # fmt: skip
         return len(tiles.view(given, config).fused_repacks)
 
     assert fused(4096, 4096, 4095) == fused(8192, 8192, 8190) == 2

@@ -25,17 +25,19 @@ from typing import Any
 
 import msgspec
 
+from warptile.device import REFERENCE
+
 Number = Any
 """A number or an array of them: of one launch, or of many at once."""
 
 SCHEDULES = ("basic", "overlap", "ping-pong", "split", "cluster split", "stream-K")
 """Schedules whose fixed costs differ, in the order of ``launch_us``."""
 
-TYPES = ("16 bits", "16 bits, f16 sums", "8-bit floats", "tf32", "int8", "8-bit floats, two levels")
+TYPES = ("16 bits", "16 bits, f16 accumulators", "8-bit floats", "tf32", "int8", "8-bit floats, two levels")
 """Types whose MMAs differ, in the order of ``mma_clocks``."""
 
 LINE_BYTES = 128
-SMS = 132
+SMS = REFERENCE.multiprocessors
 """SMs of the GPUs that were measured: features of other GPUs are relative to it."""
 
 

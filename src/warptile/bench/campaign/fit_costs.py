@@ -56,7 +56,7 @@ DRAWN, DRAWN_TABLE = 3e-5, 3e-4
 SHARPNESS = 30.0
 """Exponent of the soft choice: a prediction 3 % slower has 0.4 of the weight."""
 
-WIDTH, NETWORKS, FOLDS = 32, 3, 5
+WIDTH, NETWORKS, FOLDS = 32, 2, 5
 STEPS, NETWORK_STEPS = 700, 700
 LEARNING_RATE, NETWORK_LEARNING_RATE, DECAY = 0.03, 6e-3, 0.3
 CHOOSING = 0.3
@@ -274,22 +274,22 @@ def fit(measured: Measured, gpu: str, records: Sequence[str], say: Any = lambda 
     say(f"the best measured: {_geomean(of_best):.4f}, {np.mean(of_best < 0.97):.3f} below 0.97")
     everything = np.ones(len(formula), np.bool_)
     networks = tuple(_layers(_trained(torch, values, measured, formula, everything, seed)) for seed in range(NETWORKS))
-    correction = Correction(names, tuple(map(_six, mean.tolist())), tuple(map(_six, scale.tolist())), networks)
+    correction = Correction(names, tuple(map(_short, mean.tolist())), tuple(map(_short, scale.tolist())), networks)
     return FittedModel(SCHEMA, gpu, tuple(records), quality, costs, correction)
 
 
 def _layers(network: Any) -> Network:
     return Network(
         tuple(
-            (tuple(tuple(map(_six, row)) for row in layer.weight.tolist()), tuple(map(_six, layer.bias.tolist())))
+            (tuple(tuple(map(_short, row)) for row in layer.weight.tolist()), tuple(map(_short, layer.bias.tolist())))
             for layer in network
             if hasattr(layer, "weight")
         )
     )
 
 
-def _six(value: float) -> float:
-    return float(f"{value:.6g}")
+def _short(value: float) -> float:
+    return float(f"{value:.4g}")
 
 
 def _text(measured: Measured, predicted: NDArray[np.float64]) -> str:

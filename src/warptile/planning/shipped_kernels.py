@@ -1,4 +1,8 @@
-"""The plans that ship: those whose kernels are worth compiling before anything is computed."""
+"""The plans that ship: those whose kernels are worth compiling before anything is computed.
+
+They are those of the tuned tables, and one for each kernel that plans choose from, for aligned operands in the two
+layouts that networks have: B as [N, K], and as [K, N].
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,13 @@ from warptile.dtypes import DTYPES, DType
 from warptile.planning import shipped_table
 from warptile.planning.plan import Plan, illegal
 from warptile.planning.tuned_table import LIKE, ProblemClass
+from warptile.problem import Problem
 from warptile.rungs import RUNGS
 
 
 def shipped_plans(device: DeviceLimits, dtypes: Collection[DType] | None = None) -> Iterator[Plan]:
-    """The legal plans of the shipped tables on a GPU, adapted to its SMs. Many of them have the same kernel.
+    """Legal plans on a GPU: of the shipped tables, adapted to its SMs, and of the kernels that plans choose from. Many
+    of them have the same kernel.
 
     Args:
         device: the GPU.
@@ -44,6 +50,24 @@ def shipped_plans(device: DeviceLimits, dtypes: Collection[DType] | None = None)
                     made = dict(rung.adapt(problem, config, extents, device, tuned_on))
                 if illegal(rung, problem, made, device) is None:
                     yield Plan(problem, rung, made, table.words(entry), device)
+
+    for rung in RUNGS.values():
+        for element in shipped_dtypes() if dtypes is None else dtypes:
+            for b_major in ("col", "row") if element.bits == 16 else ("col",):
+                if element.name in rung.dtypes and element.name in USUAL:
+                    accumulator, out = (DTYPES[name] for name in USUAL[element.name])
+                    like = Problem.dense(64, 64, 64, element, out=out, accumulator=accumulator, b_major=b_major)
+                    for problem, example in rung.kernel_examples(like, device):
+                        if illegal(rung, problem, example, device) is None:
+                            yield Plan(problem, rung, example, "predicted", device)
+
+
+USUAL = {
+    "bfloat16": ("float32", "bfloat16"), "float16": ("float32", "float16"), "tfloat32": ("float32", "float32"),
+    "float8_e4m3": ("float32", "bfloat16"), "float8_e5m2": ("float32", "bfloat16"), "int8": ("int32", "int32"),
+    "uint8": ("int32", "int32"),
+}  # fmt: skip
+"""Accumulator and output type of operand types, as `matmul` has them when nothing is said."""
 
 
 def shipped_dtypes() -> tuple[DType, ...]:

@@ -88,6 +88,11 @@ class Rung(ABC):
         predict."""
         return ()
 
+    def kernel_examples(self, like: Problem, device: DeviceLimits = REFERENCE) -> tuple[tuple[Problem, Config], ...]:
+        """A problem for each kernel that plans choose from, with ``like``'s types and layouts, and the configuration;
+        none where kernels are not a chosen few."""
+        return ()
+
     def model_basis(self, device: DeviceLimits) -> str | None:
         """What its own cost model is fitted to, in words, or None where it has none."""
         return None

@@ -75,6 +75,9 @@ def expected(problem, kernel, device):
     m, n = (problem.n, problem.m) if kernel.swap else (problem.m, problem.n)
     if (kernel.bm > 64 and kernel.bm >= 2 * m) or (kernel.bn > 16 and kernel.bn >= 2 * n):
         return  # mostly padding
+    few = ceil_div(m, kernel.bm * kernel.cm) * ceil_div(n, kernel.bn * kernel.cn) * problem.batch
+    if kernel.schedule == "stream-K" and few * kernel.cm * kernel.cn < device.sms:
+        return  # many CTAs would meet at each tile
     k_bytes = kernel.rows * ROW_BYTES
     config = {
         **candidates.made(problem, kernel.bm, kernel.bn, kernel.consumers, kernel.swap, k_bytes, device),

@@ -15,6 +15,12 @@ from warptile.rungs.wgmma.pool import pool
 from warptile.rungs.wgmma.tile_shapes import OTHER_SCHEDULES, fewest_sms, stages
 from warptile.rungs.wgmma.tiles import ROW_BYTES
 
+TYPICAL = (
+    (8192, 8192, 8192), (64, 4096, 8192), (16, 4096, 8192), (8, 2048, 16384), (256, 256, 16384), (512, 512, 8192),
+    (128, 1024, 16384), (48, 512, 16384),
+)  # fmt: skip
+"""M, N and K of problems that together have every kernel: large ones, skinny ones, and few tiles with a long K."""
+
 Illegal = Callable[[Problem, Config], str | None]
 
 
@@ -65,6 +71,22 @@ def default(problem: Problem, illegal: Illegal, device: DeviceLimits) -> Config:
     """The configuration of least predicted time; where none is legal, one whose refusal says why."""
     found = next(ranked(problem, illegal, device), None)
     return _base(problem, 128, 128, 2, 0, ROW_BYTES, device) if found is None else found
+
+
+def kernel_examples(like: Problem, illegal: Illegal, device: DeviceLimits) -> Iterator[tuple[Problem, Config]]:
+    """A problem and a configuration for each kernel that plans choose from, as far as one of `TYPICAL` has it."""
+    found: set[int] = set()
+    for extents in TYPICAL:
+        problem = Problem.dense(
+            *extents, like.a.dtype, out=like.d.dtype, accumulator=like.accumulator, a_major=like.a.major,
+            b_major=like.b.major,
+        )  # fmt: skip
+        some = pool(problem, illegal, device)
+        for place in some.ranked():
+            kernel, config = int(some.rows["order"][place]), some.config(int(place))
+            if kernel not in found and illegal(problem, config) is None:
+                found.add(kernel)
+                yield problem, config
 
 
 def extents_of(problem: Problem) -> Extents:

@@ -284,6 +284,12 @@ class WgmmaFinal(Rung):
         """As `Rung.alternatives`."""
         return tuple(islice(candidates.ranked(problem, illegal_on(device), device), 1, 1 + ALTERNATIVES))
 
+    def kernel_examples(self, like: Problem, device: DeviceLimits = REFERENCE) -> tuple[tuple[Problem, Config], ...]:
+        """As `Rung.kernel_examples`."""
+        if tiles.type_reason(like, batches=True) is not None:
+            return ()
+        return tuple(candidates.kernel_examples(like, illegal_on(device), device))
+
     def adapt(
         self,
         problem: Problem,

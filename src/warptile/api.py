@@ -150,13 +150,12 @@ def _matmul(
     out = arrays[3]
     call = _Call.checked(a, c, *said)
     product = call.arranged(a, b, c, out, copy=through_host)
-    chosen, apart = _planned(product, call)
+    chosen, _ = _planned(product, call)
     until, tuning, found = None, None, None
     if isinstance(chosen, Plan) and isinstance(call.backend, GpuBackend) and call.rung is None:
-        if apart is None and call.max_sms is None and product.like.device is not None:
-            from warptile.runtime.online_tuning import tuning_of  # not before there is a GPU
+        from warptile.runtime.online_tuning import tuning_of  # not before there is a GPU
 
-            chosen, tuning = tuning_of(chosen, call.backend)
+        chosen, tuning = tuning_of(chosen, product, call.backend)
         chosen, until = serving(chosen, captured=call.backend.is_captured(product.like.stream))
     try:
         found = _learned(_calls, arrays, options, product, chosen, call, until=until, tuning=tuning)

@@ -107,6 +107,7 @@ class CallCache:
         With a ``tuning`` its launches try configurations until one is settled on."""
         if not self.takes(arrays, product, backend) or any(map(_may_change, options)):
             return False
+        self.is_stale()  # looked at before binding: else the first call would find itself forgotten
         dtype, device = self.result_of(product)
         found = bind(
             product, chosen, backend, alpha, beta, dtype=dtype, device=device,

@@ -25,9 +25,11 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
+from math import prod
 from pathlib import Path
 from queue import SimpleQueue
 
+from warptile.arrays.operands import Product
 from warptile.errors import DeviceError, UnsupportedError, WarptileError
 from warptile.gpu import driver, stream_state
 from warptile.gpu.launch_timer import LaunchTimer
@@ -233,11 +235,13 @@ _under_way: dict[Key, Tuning] = {}
 _outcomes: OrderedDict[Key, Plan] = OrderedDict()
 
 
-def tuning_of(plan: Plan, backend: GpuBackend) -> tuple[Plan, Tuning | None]:
-    """The plan to run in the place of ``plan``, made for a whole GPU without a rung or configuration that was asked
-    for, and the tuning of its problem while that is under way."""
+def tuning_of(plan: Plan, product: Product, backend: GpuBackend) -> tuple[Plan, Tuning | None]:
+    """The plan to run in the place of ``plan``, for which no rung was asked, and the tuning of its problem while that
+    is under way: of a call on arrays in GPU memory that is one GEMM on the whole GPU."""
     mode = tuned_table.mode()
     if mode not in (ON, ON_ANY) or plan.rung is not WGMMA_FINAL:
+        return plan, None
+    if product.like.device is None or prod(product.batch) != plan.problem.batch or plan.device.max_ctas is not None:
         return plan, None
     key = backend.info.ordinal, plan.problem, mode, tuned_table.folder()
     tuned = tuned_table.lookup(plan.rung, plan.problem, backend.info.name, device=plan.device)

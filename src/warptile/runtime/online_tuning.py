@@ -21,7 +21,6 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -139,6 +138,8 @@ class Tuning:
         if captured or self._settled.done() or not self._lock.acquire(blocking=False):
             return known(stream, a, b, c, d)
         try:
+            if self._settled.done():  # by a thread that was here a moment ago
+                return known(stream, a, b, c, d)
             self._called_at_s = time.monotonic()
             with driver.on_device(self._backend.info.ordinal), driver.outside_captures():
                 return self._timed(launches, stream, a, b, c, d)
@@ -294,9 +295,8 @@ class _Background:
     def _stop(self) -> None:
         self._stopping.set()
         self._waiting.put(None)
-        with suppress(RuntimeError):
-            if self._thread is not None:
-                self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
 
 
 _BACKGROUND = _Background()

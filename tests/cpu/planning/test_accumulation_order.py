@@ -17,6 +17,7 @@ from wgmma_product import Result, product, small
 
 SAME = {
     "narrow": {"BN": 32},
+    "longer stages": {"BK": 2, "STAGES": 2},
     "one warpgroup": {"BM": 64, "CONSUMERS": 1},
     "ping-pong": {"BM": 64, "PINGPONG": 1},
     "cluster": {"CM": 2, "SMS": 4},
@@ -24,7 +25,7 @@ SAME = {
     "swapped": {"SWAP": 1},
     "swapped, overlapped": {"BN": 32, "OVERLAP": 1, "SWAP": 1},
 }
-"""Changes of a configuration that keep the order of additions."""
+"""Changes of a configuration that keep the order of additions; BK is a factor."""
 
 OTHER = {
     "splits": {"SPLITS": 2, "SMS": 132},
@@ -37,20 +38,21 @@ TYPES = {
     "bfloat16": {"dtype": "bfloat16", "out": "bfloat16"},
     "bfloat16 to float32": {"dtype": "bfloat16", "out": "float32"},
     "float16 accumulators": {"dtype": "float16", "accumulator": "float16", "out": "float16", "beta": 0.7},
-    "two-level": {"dtype": "float8_e5m2", "out": "float32", "k": 520},
-    "float8 fast": {"dtype": "float8_e4m3", "accumulator": "float32_fast", "out": "float32"},
-    "tf32": {"dtype": "tfloat32", "k": 160},
+    "two-level": {"dtype": "float8_e5m2", "out": "float32", "k": 512},
+    "float8 fast": {"dtype": "float8_e4m3", "accumulator": "float32_fast", "out": "float32", "k": 512},
+    "tf32": {"dtype": "tfloat32", "k": 192},
     "with C": {"dtype": "float16", "out": "float16", "beta": 0.7},
     "with C of 32 bits": {"dtype": "float16", "out": "float32", "beta": 0.7},
     "misaligned": {"dtype": "bfloat16", "out": "float32", "gap": 1, "k": 331},
-    "int8": {"dtype": "int8", "alpha": 2, "beta": 3},
-    "saturating": {"dtype": "int8", "accumulator": "int32_saturating", "alpha": 2},
+    "int8": {"dtype": "int8", "alpha": 2, "beta": 3, "k": 512},
+    "saturating": {"dtype": "int8", "accumulator": "int32_saturating", "alpha": 2, "k": 512},
 }
 
 
-def gemm(change: dict[str, int], *, k: int = 320, alpha: float = 1.3, **options: object) -> Result | None:
+def gemm(change: dict[str, int], *, k: int = 384, alpha: float = 1.3, **options: object) -> Result | None:
     """D of a small problem; None where the configuration is not legal."""
-    config = {**small("wgmma-final", str(options["dtype"])), **change}
+    config = small("wgmma-final", str(options["dtype"]))
+    config = {**config, **change, "BK": config["BK"] * change.get("BK", 1)}
     try:
         return product("wgmma-final", 150, 88, k, b_major="col", alpha=alpha, config=config, **options)  # type: ignore[arg-type]
     except WarptileError:
@@ -80,7 +82,7 @@ def test_what_has_equal_bits_by_its_configuration_has_equal_bits(name: str) -> N
     assert len(kept) >= 4
     if name in ("int8", "saturating"):
         assert changed == []
-    elif name != "bfloat16":  # its rounding hides most differences
+    elif name not in ("bfloat16", "two-level"):  # results of few bits, and sums that are exact in any order
         assert set(OTHER) & set(changed)
 
 

@@ -138,8 +138,6 @@ class Tuning:
         if captured or self._settled.done() or not self._lock.acquire(blocking=False):
             return known(stream, a, b, c, d)
         try:
-            if self._settled.done():  # by a thread that was here a moment ago
-                return known(stream, a, b, c, d)
             self._called_at_s = time.monotonic()
             with driver.on_device(self._backend.info.ordinal), driver.outside_captures():
                 return self._timed(launches, stream, a, b, c, d)
@@ -151,8 +149,8 @@ class Tuning:
         try:
             self._collect()
             number = self._trials.next(launches.keys(), [trial for trial, _ in self._pending])
-            if number is None:
-                if not self._pending:
+            if number is None or self._settled.done():  # by a thread that was here a moment ago
+                if not self._pending and not self._settled.done():
                     self._settle()
                 return planned(stream, a, b, c, d)
             timer = LaunchTimer(self._backend.info.ordinal, stream)
@@ -212,7 +210,6 @@ class Tuning:
         """Leave the planned kernel in place: there are no times here."""
         _log.info("a problem is not tuned, its planned kernel stays: %s", error)
         self._pending.clear()
-        self._best = 0
         self._end(self._trials.tried[0].plan)
 
     def _end(self, plan: Plan) -> None:

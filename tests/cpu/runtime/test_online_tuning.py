@@ -75,9 +75,7 @@ def launch_of(gpu, plan):
 
 def fastest(gpu, launches, which):
     """Let one of several launches be faster than all others."""
-    gpu.takes_ms = lambda launched: (
-        0.5 if (launched.entry, launched.grid, launched.shared) == launches[which] else 1.0
-    )
+    gpu.takes_ms = lambda launched: 0.5 if (launched.entry, launched.grid, launched.shared) == launches[which] else 1.0
 
 
 def settled(gpu, a, b, tuning):

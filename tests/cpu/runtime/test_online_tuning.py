@@ -1,6 +1,7 @@
 """WARPTILE_AUTOTUNE=on: the first calls of a problem try configurations, and the fastest is settled on."""
 
 import json
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -334,11 +335,16 @@ def test_several_threads_and_streams(gpu, torch):
         except Exception as error:
             wrong.append(error)
 
-    before = len(gpu.launches)
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(work, range(4)))
+    before, interval = len(gpu.launches), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(work, range(4)))
+    finally:
+        sys.setswitchinterval(interval)
     assert wrong == []
-    assert len(gpu.launches) - before == 4 * 40, "each call launches one kernel"
+    # A call may find that another thread has just forgotten what it has bound: then it takes the long way.
+    assert len(gpu.launches) - before + len(gpu.prepared) == 4 * 40, "each call launches one kernel"
     assert tuning._settled.done()
     assert all(trial.launches <= MOST_LAUNCHES for trial in tuning._trials.tried)
 

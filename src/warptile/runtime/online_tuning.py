@@ -94,7 +94,7 @@ class Tuning:
             try:
                 for source in execute.sources(trial.plan):
                     kernel = execute.KERNELS.kernel(source, trial.plan.arch)
-                    with driver.outside_captures():
+                    with driver.on_device(self._backend.info.ordinal), driver.outside_captures():
                         self._backend.load(kernel)
             except Exception as error:  # whatever it is, the planned kernel serves
                 trial.drop(error)

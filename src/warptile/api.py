@@ -34,6 +34,7 @@ from warptile.runtime.execute import Backend, GpuBackend, choose_backend, find_p
 
 if TYPE_CHECKING:
     from warptile.runtime.call_cache import CallCache
+    from warptile.runtime.online_tuning import Tuning
 
 
 def matmul(
@@ -150,15 +151,20 @@ def _matmul(
     call = _Call.checked(a, c, *said)
     product = call.arranged(a, b, c, out, copy=through_host)
     chosen, _ = _planned(product, call)
-    until = None
+    until, tuning, found = None, None, None
     if isinstance(chosen, Plan) and isinstance(call.backend, GpuBackend) and call.rung is None:
+        from warptile.runtime.online_tuning import tuning_of  # not before there is a GPU
+
+        chosen, tuning = tuning_of(chosen, product, call.backend)
         chosen, until = serving(chosen, captured=call.backend.is_captured(product.like.stream))
     try:
-        found = _learned(_calls, arrays, options, product, chosen, call, until=until)
+        found = _learned(_calls, arrays, options, product, chosen, call, until=until, tuning=tuning)
         return _run(chosen, product, call) if found is None and through_host else found
     finally:
         if until is not None:
             execute.KERNELS.begin()
+        elif tuning is not None and found is not None:
+            tuning.begin()
 
 
 def plan(
@@ -414,6 +420,7 @@ def _learned(
     *,
     of_plan: bool = False,
     until: Future[Any] | None = None,
+    tuning: Tuning | None = None,
 ) -> Any:
     """Bind a call, ``until`` a better kernel is compiled, and make it; the result, or None where it cannot be bound."""
     backend, like = call.backend, product.like
@@ -428,7 +435,7 @@ def _learned(
         if known is None:
             return None
         calls[kind] = known
-    if not known.learn(arrays, options, product, chosen, backend, call.alpha, call.beta, until):
+    if not known.learn(arrays, options, product, chosen, backend, call.alpha, call.beta, until, tuning):
         return None
     return known.repeat(*arrays, options)
 

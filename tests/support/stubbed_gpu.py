@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from warptile.codegen.nvrtc import CompiledKernel, Resources
-from warptile.gpu import driver, loader, native_launch, staging, stream_state, workspaces
+from warptile.gpu import driver, launch_timer, loader, native_launch, staging, stream_state, workspaces
 from warptile.gpu import tensor_map as gpu_tensor_map
 from warptile.runtime import compilations, execute
 
@@ -64,12 +64,17 @@ class StubbedGpu:
         capturing: streams are being captured.
         copies: what was copied between host and device, and which streams were waited for, in order.
         specs: the last spec that was bound of each kernel, by its name.
+        takes_ms: milliseconds that a launch takes, for events around it.
+        passed: what events say when they are asked whether the GPU has passed them; it may raise.
+        events: events that were made.
+        recorded: streams in which events were recorded, with the number of launches before them.
     """
 
     def __init__(self):
         self.launches, self.prepared, self.status, self.contexts = [], [], 0, [CONTEXT]
         self.kernels, self.specs, self.sizes, self.compiled = {}, {}, {}, 0
         self.compiling, self.capturing, self.copies = lambda source: None, False, []
+        self.takes_ms, self.passed, self.events, self.recorded = lambda launched: 1.0, lambda: True, 0, []
 
     @property
     def current(self):
@@ -118,6 +123,21 @@ class StubbedGpu:
             __enter__ = lambda self: self  # noqa: E731
             __exit__ = lambda self, *error: None  # noqa: E731
 
+        class Event:
+            def __init__(self):
+                gpu.events += 1
+
+            def record(self, stream=0):
+                assert not gpu.capturing, "a graph would keep the event"
+                self.position = len(gpu.launches)
+                gpu.recorded.append((stream, self.position))
+
+            def passed(self):
+                return gpu.passed()
+
+            def elapsed_ms(self, later):
+                return sum(map(gpu.takes_ms, gpu.launches[self.position : later.position]))
+
         class Function(driver.Function):
             def set_attribute(self, name, value):
                 pass
@@ -159,6 +179,8 @@ class StubbedGpu:
         monkeypatch.setattr(driver, "synchronize_stream", lambda stream: self.copies.append(("wait", stream)))
         monkeypatch.setattr(staging, "_KEPT", {})
         monkeypatch.setattr(driver, "Stream", Stream)
+        monkeypatch.setattr(driver, "Event", Event)
+        monkeypatch.setattr(launch_timer, "_spare", {})
         monkeypatch.setattr(driver, "Module", Module)
         monkeypatch.setattr(gpu_tensor_map, "encode", self.encode)
         gpu_tensor_map._address_is_a_field.cache_clear()

@@ -531,6 +531,15 @@ class Event(_Owned):
         cuda = _cuda()
         check(cuda.cuEventRecord(self._event, cuda.CUstream(stream)), "recording an event")
 
+    def passed(self) -> bool:
+        """Whether the GPU has passed this point, without waiting for it."""
+        cuda = _cuda()
+        (status,) = cuda.cuEventQuery(self._event)
+        if int(status) == int(cuda.CUresult.CUDA_ERROR_NOT_READY):
+            return False
+        check((status,), "asking for an event")
+        return True
+
     def synchronize(self) -> None:
         """Wait until the GPU has passed this point."""
         check(_cuda().cuEventSynchronize(self._event), "waiting for an event")

@@ -15,7 +15,6 @@ another problem's configuration, however near, was found to be a worse guess tha
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import re
 import time
@@ -38,14 +37,16 @@ from warptile.rungs.kernel_spec import Config
 from warptile.rungs.rung import Rung
 
 SCHEMA = "warptile.tuned/1"
-MODES = ("off", "cached", "on")
+ON, ON_ANY = "on", "on,any"
+"""Modes that tune in the running program: among configurations whose results have the same bits as the planned one's
+(`warptile.planning.accumulation_order`), and among all."""
+
+MODES = ("off", "cached", ON, ON_ANY)
 LOOK_S = 1.0
 """A running process looks for outcomes that others added to the user's table at most this often."""
 
 LIKE = {"float16": "bfloat16", "float8_e5m2": "float8_e4m3", "uint8": "int8"}
 """Types that cost what another costs."""
-
-_log = logging.getLogger("warptile.planning.tuned_table")
 
 
 class ProblemClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -108,6 +109,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     """One measured configuration, or (``winner``) the outcome of a search.
 
     ``stage`` numbers the search's stages from 0; ``time_ms`` is None when it failed, and ``failed`` says why.
+    ``online``: measured by a running program, in its own calls (`warptile.runtime.online_tuning`).
     """
 
     schema: str = SCHEMA
@@ -119,6 +121,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     failed: str | None = None
     winner: bool = False
     date: str = ""
+    online: bool = False
 
 
 def source_of(rung: Rung) -> str:
@@ -146,28 +149,16 @@ def _folder(chosen: str | None) -> Path:
 
 
 def mode() -> str:
-    """``WARPTILE_AUTOTUNE``: ``off``, or ``cached`` (the default): use what was tuned before.
-
-    ``on`` is accepted and works as ``cached``, which is said once on the log: only ``warptile tune`` tunes.
+    """``WARPTILE_AUTOTUNE``: ``off``; ``cached`` (the default): use what was tuned before; ``on``: also tune in the
+    running program, among configurations whose results have the same bits; ``on,any``: among all.
 
     Raises:
         UnsupportedError: it is something else.
     """
     value = os.environ.get("WARPTILE_AUTOTUNE") or "cached"
     if value not in MODES:
-        raise UnsupportedError(f"WARPTILE_AUTOTUNE: got {value!r}; it takes off, cached or on, such as cached")
-    if value == "on":
-        _say_on_is_cached()
-        return "cached"
+        raise UnsupportedError(f"WARPTILE_AUTOTUNE: got {value!r}; it takes off, cached, on or on,any, such as cached")
     return value
-
-
-@lru_cache(maxsize=1)
-def _say_on_is_cached() -> None:
-    _log.warning(
-        "WARPTILE_AUTOTUNE=on: tuning within a running program is not available yet, so it works as "
-        "WARPTILE_AUTOTUNE=cached; `warptile tune` tunes"
-    )
 
 
 class Table:
@@ -192,19 +183,20 @@ class Table:
             if entry.schema == SCHEMA:
                 yield entry
 
-    def append(self, entry: Entry) -> None:
-        """Add an entry with one write, after ending a line that a killed process left unfinished.
+    def append(self, *entries: Entry) -> None:
+        """Add entries with one write, after ending a line that a killed process left unfinished.
 
         Raises:
             UnsupportedError: the file cannot be written to.
         """
+        lines = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
             try:
                 size = os.fstat(descriptor).st_size
                 unfinished = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-                os.write(descriptor, (b"\n" if unfinished else b"") + msgspec.json.encode(entry) + b"\n")
+                os.write(descriptor, (b"\n" if unfinished else b"") + lines)
             finally:
                 os.close(descriptor)
         except OSError as error:
@@ -217,8 +209,8 @@ class Table:
             listener()
 
     def of(self, search: Search) -> list[Entry]:
-        """Entries of one search, oldest first."""
-        return [entry for entry in self.entries() if entry.search == search]
+        """Entries of one search, oldest first. What running programs measured is none of a search's own."""
+        return [entry for entry in self.entries() if entry.search == search and not entry.online]
 
     def winner(self, search: Search) -> Entry | None:
         """The newest outcome of exactly this search, or None."""
@@ -283,20 +275,24 @@ class TunedConfig:
     Attributes:
         config: legal for the problem that was asked for.
         origin: where it comes from, for `Plan.explain`.
+        of_user: it comes from this user's table.
     """
 
     config: Config
     origin: str
+    of_user: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class TunedOutcome:
-    """The outcome of one search: the problem, the best configuration, where it was found in words, and on which GPU."""
+    """The outcome of one search: the problem, the best configuration, where it was found in words, on which GPU, and
+    whether this user's table has it."""
 
     problem: ProblemClass
     config: Config
     source: str
     tuned_on: DeviceLimits = REFERENCE
+    of_user: bool = False
 
 
 Outcomes = Mapping[ProblemClass, TunedOutcome]
@@ -315,10 +311,15 @@ def _users(path: Path, gpu: str, rung: str, outcomes: str, tuned_on: DeviceLimit
     source = source_of(rung_named(rung))
     table = Table(gpu, path.parent)
     return _by_problem(
-        TunedOutcome(entry.search.problem, entry.config, f"on this {gpu}", tuned_on)
+        TunedOutcome(entry.search.problem, entry.config, _words(entry, gpu), tuned_on, of_user=True)
         for entry in table.entries()
         if entry.winner and entry.search.rung == rung and entry.search.source == source
     )
+
+
+def _words(entry: Entry, gpu: str) -> str:
+    """Where an outcome of this user's table was found."""
+    return f"on this {gpu}, measured in a running program (WARPTILE_AUTOTUNE)" if entry.online else f"on this {gpu}"
 
 
 @lru_cache(maxsize=32)
@@ -376,7 +377,7 @@ def _lookup(
             continue  # how tiles fill waves of other SMs was not measured: it has to be predicted
         config = _made_legal(rung, problem, known, device)
         if config is not None:
-            return TunedConfig(config, f"tuned for this problem {known.source}")
+            return TunedConfig(config, f"tuned for this problem {known.source}", known.of_user)
     return None
 
 

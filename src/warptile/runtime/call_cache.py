@@ -16,7 +16,8 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +27,9 @@ from warptile.planning.addend import Addend
 from warptile.planning.plan import Plan
 from warptile.runtime.bound_call import BoundCall, bind
 from warptile.runtime.execute import GpuBackend
+
+if TYPE_CHECKING:
+    from warptile.runtime.online_tuning import Tuning
 
 MOST_CALLS = 4096
 """Bound calls that are kept; the oldest goes first."""
@@ -96,10 +100,14 @@ class CallCache:
         alpha: float,
         beta: float,
         until: Future[Any] | None = None,
+        tuning: Tuning | None = None,
     ) -> bool:
-        """Bind a call that was planned, so that `repeat` finds it, ``until`` something is done; whether it can be."""
+        """Bind a call that was planned, so that `repeat` finds it, ``until`` something is done; whether it can be.
+
+        With a ``tuning`` its launches try configurations until one is settled on."""
         if not self.takes(arrays, product, backend) or any(map(_may_change, options)):
             return False
+        self.is_stale()  # looked at before binding: else the first call would find itself forgotten
         dtype, device = self.result_of(product)
         found = bind(
             product, chosen, backend, alpha, beta, dtype=dtype, device=device,
@@ -107,6 +115,8 @@ class CallCache:
         )  # fmt: skip
         if found is None:
             return False
+        if tuning is not None and until is None:
+            found, until = tuning.applied(found, partial(bind, product, backend=backend, alpha=alpha, beta=beta))
         with self._learning:
             if len(self._bound) >= MOST_CALLS:
                 del self._bound[next(iter(self._bound))]

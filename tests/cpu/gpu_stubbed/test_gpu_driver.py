@@ -16,6 +16,7 @@ class Status(enum.IntEnum):
     CUDA_SUCCESS = 0
     CUDA_ERROR_OUT_OF_MEMORY = 2
     CUDA_ERROR_NO_DEVICE = 100
+    CUDA_ERROR_NOT_READY = 600
     CUDA_ERROR_ILLEGAL_ADDRESS = 700
 
 
@@ -72,6 +73,19 @@ def test_a_failure_carries_the_drivers_name_and_words(bindings):
     assert caught.value.driver_name == "CUDA_ERROR_OUT_OF_MEMORY"
     assert not isinstance(caught.value, NoDeviceError)
     assert not caught.value.context_lost
+
+
+def test_an_event_is_asked_for_and_not_waited_for(device):
+    answers = [Status.CUDA_ERROR_NOT_READY, Status.CUDA_SUCCESS, Status.CUDA_ERROR_ILLEGAL_ADDRESS]
+    device.CUresult, device.CUevent = Status, int
+    device.cuEventCreate, device.cuEventDestroy = lambda flags: (Status.CUDA_SUCCESS, 5), lambda event: (0,)
+    device.cuEventQuery = lambda event: (answers.pop(0),)
+    event = driver.Event()
+    assert [event.passed(), event.passed()] == [False, True]
+    with pytest.raises(DeviceError, match="asking for an event: CUDA_ERROR_ILLEGAL_ADDRESS"):
+        event.passed()
+    assert not any(each == "wait" or each[0] == "wait" for each in device.calls)
+    event.close()
 
 
 def test_a_failure_that_loses_the_context_says_so(bindings):

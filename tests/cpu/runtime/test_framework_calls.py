@@ -13,7 +13,7 @@ from stubbed_gpu import StubbedGpu
 from warptile import api
 from warptile.arrays import jax_arrays
 from warptile.gpu import staging
-from warptile.runtime import jax_calls, xla_ffi
+from warptile.runtime import jax_calls, online_tuning, trials, xla_ffi
 
 
 @pytest.fixture
@@ -395,3 +395,33 @@ def test_the_real_jax_runs_bound_calls(gpu, monkeypatch):
     with pytest.raises(jax.errors.TracerArrayConversionError):
         jax.jit(lambda x: wt.matmul(x, x))(a)
     jax_calls._refusal.cache_clear()
+
+
+# --- tuning in the running program -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["cupy", "jax", "interface"])
+def test_calls_of_every_framework_try_configurations(gpu, monkeypatch, tmp_path, request, kind):
+    monkeypatch.setenv("WARPTILE_AUTOTUNE", "on")
+    monkeypatch.setenv("WARPTILE_CACHE_DIR", str(tmp_path))
+    online_tuning.forget()
+    if kind == "cupy":
+        cupy = request.getfixturevalue("cupy")
+        operands, options = [cupy.ndarray((512, 512), np.float16) for _ in range(2)], {}
+    elif kind == "jax":
+        jax = request.getfixturevalue("jax")
+        operands, options = [jax.Array((512, 512), np.float16) for _ in range(2)], {}
+    else:
+        operands = [DeviceArray((512, 512), np.float16) for _ in range(2)]
+        options = {"out": DeviceArray((512, 512), np.float16)}
+    wt.matmul(*operands, **options)
+    [tuning] = online_tuning._under_way.values()
+    tuning._compiled.result(30)
+    for _ in range(trials.SAMPLES * trials.MOST_TRIALS + 1):
+        wt.matmul(*operands, **options)
+    assert tuning._settled.done()
+    assert len(gpu.recorded) == 2 * trials.SAMPLES * len(tuning._trials.tried)
+    before = len(gpu.launches)
+    wt.matmul(*operands, **options)
+    assert (len(gpu.launches) - before, len(gpu.recorded)) == (1, 2 * trials.SAMPLES * len(tuning._trials.tried))
+    online_tuning.forget()

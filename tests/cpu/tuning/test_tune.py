@@ -13,7 +13,7 @@ from warptile.dtypes import dtype
 from warptile.errors import CompileError, DeviceError, UnsupportedError
 from warptile.planning import tuned_table
 from warptile.planning.plan import config_text
-from warptile.planning.tuned_table import Entry, ProblemClass, Search, Table, config_for, mode, source_of
+from warptile.planning.tuned_table import Entry, ProblemClass, Search, Table, config_for, source_of
 from warptile.problem import Problem
 from warptile.rungs import RUNGS
 from warptile.rungs.wmma import nine
@@ -309,20 +309,24 @@ def test_the_environment_decides(tmp_path, monkeypatch):
     key = Search("NVIDIA H200", "c", RUNG.name, source_of(RUNG), ProblemClass.of(PROBLEM))
     config = dict(nine(PROBLEM)[0])
     Table("NVIDIA H200", tmp_path).append(entry(key, config, winner=True))
-    for value, expected in (("off", None), ("cached", config), ("on", config), ("", config)):
+    for value, expected in (("off", None), ("cached", config), ("on", config), ("on,any", config), ("", config)):
         monkeypatch.setenv("WARPTILE_AUTOTUNE", value)
         assert config_for(RUNG, PROBLEM, "NVIDIA H200", tmp_path) == expected
     monkeypatch.setenv("WARPTILE_AUTOTUNE", "maybe")
-    with pytest.raises(UnsupportedError, match="it takes off, cached or on"):
+    with pytest.raises(UnsupportedError, match="it takes off, cached, on or on,any"):
         config_for(RUNG, PROBLEM, "NVIDIA H200", tmp_path)
 
 
-def test_on_is_cached_and_says_so_once(monkeypatch, caplog):
-    tuned_table._say_on_is_cached.cache_clear()
-    monkeypatch.setenv("WARPTILE_AUTOTUNE", "on")
-    assert [mode(), mode()] == ["cached", "cached"]
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "not available yet" in caplog.text
+def test_what_running_programs_measured_is_none_of_a_searchs_own(tmp_path):
+    key = Search("NVIDIA H200", "c", RUNG.name, source_of(RUNG), ProblemClass.of(PROBLEM))
+    first, second = (dict(config) for config in nine(PROBLEM)[:2])
+    table = Table("NVIDIA H200", tmp_path)
+    table.append(entry(key, first), entry(key, second, online=True), entry(key, second, online=True, winner=True))
+    assert [each.config for each in table.of(key)] == [first]
+    assert table.winner(key) is None
+    assert config_for(RUNG, PROBLEM, "NVIDIA H200", tmp_path) == second
+    table.append(entry(key, first, winner=True))
+    assert config_for(RUNG, PROBLEM, "NVIDIA H200", tmp_path) == first
 
 
 def test_a_table_that_cannot_be_written_to_is_a_typed_error_with_the_fix(tmp_path):

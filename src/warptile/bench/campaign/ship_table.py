@@ -38,7 +38,7 @@ def searches_of(entries: Iterable[Entry]) -> tuple[Searched, ...]:
     """What a table of tuned configurations holds, search by search; searches that found nothing are left out."""
     by_search: dict[Search, dict[str, dict[int, Entry]]] = {}
     for entry in entries:
-        if not entry.winner:
+        if not entry.winner and not entry.online:
             by_search.setdefault(entry.search, {}).setdefault(config_text(entry.config), {})[entry.stage] = entry
     found = []
     for search, configs in by_search.items():

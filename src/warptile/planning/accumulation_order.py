@@ -1,0 +1,59 @@
+"""Which configurations of a kernel give results with the same bits.
+
+An element of D is a sum along K, and a sum of floating-point numbers depends on the order of the additions. In
+wgmma-final that order is the same whatever the tile: one wgmma after the other along K, each with the K extent of the
+type, whichever warpgroup, CTA or schedule issues it; 8-bit floats with float32 accumulators are promoted at every 128
+of K whatever the stage. An operand swap keeps it too: it exchanges the factors of each product. Splitting K among CTAs
+(SPLITS, and the tiles that stream-K splits) changes the order.
+
+Without a C the epilogue is one multiplication and one conversion, the same everywhere. With a C the compiler fuses one
+of two multiplications, alpha * sum or beta * C, with the addition; of a D of 32 bits the epilogues differ in which.
+"""
+
+from __future__ import annotations
+
+from warptile.planning.plan import Plan
+from warptile.rungs.legality import ceil_div
+from warptile.rungs.wgmma.stream_k import PARTIAL_ACCUMULATORS
+
+ANY_ORDER = ("int32",)
+"""Accumulators whose sums wrap around, which is the same in any order."""
+
+UNSPLIT = ("one CTA accumulates K of a tile",)
+
+OF_SPLITS = ("BM", "BN", "BK", "CONSUMERS", "SPLITS", "SWAP")
+"""Tunables that decide which splits of K there are, and in which order they are reduced."""
+
+NOT_OF_STREAM_K = ("STAGES",)
+"""Tunables on which it does not depend which K tiles a CTA of a stream-K kernel accumulates."""
+
+
+def same_bits(plan: Plan, other: Plan) -> bool:
+    """Whether two plans of one problem give results with the same bits, whatever the operands hold.
+
+    It says no where it is not known: of other rungs than wgmma-final every configuration counts as different.
+    """
+    if plan.problem != other.problem or plan.rung is not other.rung:
+        return False
+    if plan.config == other.config:
+        return True
+    order = _order(plan)
+    return order is not None and order == _order(other)
+
+
+def _order(plan: Plan) -> tuple[object, ...] | None:
+    """What the order of additions depends on; None where it is not known."""
+    problem, config, kernel = plan.problem, plan.config, plan.kernel
+    if plan.rung.name != "wgmma-final":
+        return None
+    if problem.accumulator.name in ANY_ORDER:
+        return ANY_ORDER
+    if config["SPLITS"] > 1:
+        in_cluster = kernel.cluster[0] > config["CM"] * config["CN"]
+        return (in_cluster, *(config[name] for name in OF_SPLITS))
+    if config["STREAM"] and any(each.name == PARTIAL_ACCUMULATORS for each in kernel.workspaces):
+        return tuple(value for name, value in config.items() if name not in NOT_OF_STREAM_K)
+    fused = (config["SWAP"], config["OVERLAP"]) if problem.c is not None and problem.d.dtype.bits == 32 else ()
+    # Behind K the last stage is full of zeros, which are accumulated as well. That changes no sum but the sign of a
+    # zero, if anything; with as many of them it certainly changes nothing.
+    return (*UNSPLIT, ceil_div(problem.k, config["BK"]) * config["BK"], *fused)

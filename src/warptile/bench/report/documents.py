@@ -32,6 +32,7 @@ from warptile.bench.report import (
     measured_summary,
     mma_tables,
     suite_tables,
+    survey_tables,
     wgmma_tables,
 )
 from warptile.bench.report.claims import (
@@ -375,6 +376,10 @@ class DocumentTables:
     def table_calls_all(self) -> str:
         """Every participant of the suite calls."""
         return call_tables.long_table(self._lookup)
+
+    def table_untuned(self) -> str:
+        """What plans reach on problems that nobody tuned."""
+        return survey_tables.table(self._lookup)
 
     def pictures(self) -> dict[str, str]:
         """Pictures of the suites by their paths relative to a document."""

@@ -36,6 +36,7 @@ from warptile.bench.protocol.records import (
     SanitizerRecord,
     SearchesRecord,
     SuitesRecord,
+    SurveyRecord,
     T,
     TuningRecord,
     TypesRecord,
@@ -133,6 +134,14 @@ class RecordLookup:
             return ()
         self._used[records[-1].id] = records[-1]
         return records[-1].groups
+
+    def newest_survey(self) -> SurveyRecord | None:
+        """The newest survey of problems of every kind, or None."""
+        records = [record for record in self._of(SurveyRecord) if "--straddling" not in record.command]
+        if not records:
+            return None
+        self._used[records[-1].id] = records[-1]
+        return records[-1]
 
     # --- all of a kind, the newest of each ---
 

@@ -1,0 +1,91 @@
+"""What a plan reaches on problems that nobody tuned, from surveys that were planned by a model fitted before them."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+
+from warptile.bench.protocol.measurements import Surveyed
+from warptile.bench.protocol.records import SurveyRecord
+from warptile.bench.report.markdown import TableRow, markdown, number, percent
+from warptile.bench.report.record_lookup import RecordLookup
+from warptile.rungs.wgmma.cost import LINE_BYTES
+from warptile.rungs.wgmma.launches import pitch_bytes
+from warptile.rungs.wgmma.tiles import is_aligned
+
+NO_SURVEY = "*No record yet; `python -m warptile.bench.campaign.problem_survey` on a GPU makes one.*\n"
+SLOW = 0.97
+"""A plan below this share of cuBLASLt's speed is counted as slow."""
+
+MOST_SPREAD = 1.5
+"""A configuration one round of which took so many times another is left out: something disturbed it."""
+
+
+def table(lookup: RecordLookup) -> str:
+    """Plans of random problems beside cuBLASLt and beside the fastest configuration tried, by what TMA loads."""
+    record = lookup.newest_survey()
+    if record is None:
+        return NO_SURVEY
+    groups: Sequence[tuple[str, Callable[[Surveyed], bool]]] = (
+        ("all", lambda each: True),
+        ("rows of A and B are multiples of 128 bytes", lambda each: _loads(each) == "lines"),
+        ("rows of A or B lie in two lines", lambda each: _loads(each) == "straddling"),
+        ("misaligned", lambda each: _loads(each) == "misaligned"),
+        ("M <= 64", lambda each: each.problem.m <= 64),
+        ("M > 64", lambda each: each.problem.m > 64),
+    )
+    rows = [row for name, chosen in groups if (row := _row(name, record, chosen)) is not None]
+    header = (
+        "problems",
+        "number",
+        "of the fastest tried",
+        "of cuBLASLt",
+        "slow",
+        "lowest",
+        "fastest tried, of cuBLASLt",
+    )
+    text = (
+        "Random problems, log-uniform in M, N and K, of several types and layouts; none was tuned. Speeds are "
+        f"geometric means. A problem is slow below {SLOW} of cuBLASLt's fastest algorithm. The last column is what a search of "
+        "some twenty configurations would reach.\n\n"
+    )
+    return f"{text}{markdown(header, rows)}\n{lookup.origins()}"
+
+
+def _row(name: str, record: SurveyRecord, chosen: Callable[[Surveyed], bool]) -> TableRow | None:
+    of_best, of_library, best_of_library = [], [], []
+    for each in record.surveyed:
+        times = {
+            timed.config: statistics.median(timed.rounds_us) for timed in each.tried if _is_steady(timed.rounds_us)
+        }
+        if not chosen(each) or each.planned not in times:
+            continue
+        own, best = times[each.planned], min(times.values())
+        of_best.append(best / own)
+        if each.cublaslt_us:
+            library = statistics.median(each.cublaslt_us)
+            of_library.append(library / own)
+            best_of_library.append(library / best)
+    if not of_library:
+        return None
+    slow = sum(share < SLOW for share in of_library) / len(of_library)
+    return (
+        name, str(len(of_best)), number(_geomean(of_best), 3), number(_geomean(of_library), 3), percent(slow),
+        number(min(of_library), 2), number(_geomean(best_of_library), 3),
+    )  # fmt: skip
+
+
+def _is_steady(rounds_us: Sequence[float]) -> bool:
+    return max(rounds_us) < MOST_SPREAD * min(rounds_us)
+
+
+def _loads(each: Surveyed) -> str:
+    problem = each.problem.problem()
+    if not is_aligned(problem):
+        return "misaligned"
+    return "straddling" if any(pitch_bytes(of) % LINE_BYTES for of in (problem.a, problem.b)) else "lines"
+
+
+def _geomean(values: Sequence[float]) -> float:
+    return math.exp(statistics.fmean(map(math.log, values)))

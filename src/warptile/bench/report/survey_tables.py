@@ -47,8 +47,8 @@ def table(lookup: RecordLookup) -> str:
     )
     text = (
         "Random problems, log-uniform in M, N and K, of several types and layouts; none was tuned. Speeds are "
-        f"geometric means. A problem is slow below {SLOW} of cuBLASLt's fastest algorithm. The last column is what a search of "
-        "some twenty configurations would reach.\n\n"
+        f"geometric means. A problem is slow below {SLOW} of cuBLASLt's fastest algorithm. The last column is what a "
+        "search of some twenty configurations would reach.\n\n"
     )
     return f"{text}{markdown(header, rows)}\n{lookup.origins()}"
 

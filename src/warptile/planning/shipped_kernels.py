@@ -10,11 +10,12 @@ from warptile.dtypes import DTYPES, DType
 from warptile.planning import shipped_table
 from warptile.planning.plan import Plan, illegal
 from warptile.planning.tuned_table import LIKE, ProblemClass
-from warptile.rungs import RUNGS
+from warptile.rungs import RUNGS, Config
 
 
 def shipped_plans(device: DeviceLimits, dtypes: Collection[DType] | None = None) -> Iterator[Plan]:
-    """The legal plans of the shipped tables on a GPU, adapted to its SMs. Many of them have the same kernel.
+    """Legal plans on a GPU for the problems of the shipped tables: as tuned, or on another number of SMs, for which
+    tuned configurations do not count, as predicted. Many of them have the same kernel.
 
     Args:
         device: the GPU.
@@ -28,7 +29,7 @@ def shipped_plans(device: DeviceLimits, dtypes: Collection[DType] | None = None)
         tuned_on = KNOWN.get(table.gpu, REFERENCE)
         for entry in table.entries:
             shipped = ProblemClass(*entry.problem).problem(sparse=rung.sparse)
-            config = dict(zip(table.keys, entry.config, strict=True))
+            config: Config = dict(zip(table.keys, entry.config, strict=True))
             for element in [shipped.a.dtype] if dtypes is None else dtypes:
                 if shipped.a.dtype.name not in (element.name, LIKE.get(element.name)):
                     continue
@@ -38,12 +39,11 @@ def shipped_plans(device: DeviceLimits, dtypes: Collection[DType] | None = None)
                     d=replace(shipped.d, dtype=out),
                     c=None if shipped.c is None else replace(shipped.c, dtype=out),
                 )  # fmt: skip
-                made = config
+                made, origin = config, table.words(entry)
                 if tuned_on.multiprocessors != device.multiprocessors:
-                    extents = problem.m, problem.n, problem.k, problem.batch
-                    made = dict(rung.adapt(problem, config, extents, device, tuned_on))
+                    made, origin = rung.default_config(problem, device), "predicted"
                 if illegal(rung, problem, made, device) is None:
-                    yield Plan(problem, rung, made, table.words(entry), device)
+                    yield Plan(problem, rung, made, origin, device)
 
 
 def shipped_dtypes() -> tuple[DType, ...]:

@@ -1,6 +1,7 @@
 """The plans whose kernels are compiled ahead: legal on the GPU, of the types that are asked for."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +11,7 @@ from warptile.dtypes import DTYPES, dtype
 from warptile.planning import tuned_table
 from warptile.planning.plan import illegal
 from warptile.planning.shipped_kernels import shipped_dtypes, shipped_plans
+from warptile.runtime.execute import planned
 
 
 @pytest.mark.parametrize("name", ["NVIDIA H200", "NVIDIA H100 PCIe", "NVIDIA H20"])
@@ -28,6 +30,16 @@ def test_on_the_gpu_that_was_tuned_they_are_what_matmul_takes(monkeypatch, tmp_p
     for plan in list(shipped_plans(REFERENCE))[::8]:
         found = tuned_table.lookup(plan.rung, plan.problem, REFERENCE.name)
         assert found.config == plan.config
+
+
+@pytest.mark.parametrize("name", ["NVIDIA H200", "NVIDIA H100 PCIe", "NVIDIA H20"])
+def test_they_are_what_plans_take_on_any_number_of_sms(monkeypatch, tmp_path, name):
+    monkeypatch.setenv("WARPTILE_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("WARPTILE_AUTOTUNE", raising=False)
+    place = SimpleNamespace(device=KNOWN[name], gpu=name)
+    for plan in list(shipped_plans(KNOWN[name]))[::8]:
+        taken = planned(plan.problem, place)
+        assert (taken.rung, taken.config) == (plan.rung, plan.config)
 
 
 def test_a_type_takes_the_kernels_of_one_that_costs_the_same():

@@ -2,6 +2,8 @@
 
 A handle says little: the driver gives that of a destroyed stream to a new one, and the handle of the per-thread default
 stream means another stream in each thread. The driver's identifier of a stream is unique for the life of the process.
+It may not be asked for while the stream is captured (that would end the capture), so a captured stream is known by its
+handle.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ _LEGACY = 1
 _METH_O = 0x0008
 
 State = Callable[[int], int]
-"""``state(stream)``: twice the identifier of a stream, and one more while the stream is captured."""
+"""``state(stream)``: twice the identifier of a stream; of one that is captured, twice its handle and one more."""
 
 
 class _MethodDef(ctypes.Structure):
@@ -61,7 +63,7 @@ def asked(stream: int) -> int:
     """
     if stream <= _LEGACY:
         return DEFAULT
-    return 2 * driver.stream_id(stream) + driver.is_capturing(stream)
+    return 2 * stream + 1 if driver.is_capturing(stream) else 2 * driver.stream_id(stream)
 
 
 @cache
@@ -112,15 +114,14 @@ def _module(entries: driver.EntryPoints) -> Any:
     error = build.ptrtoint(call(of_python("PyErr_Occurred"), pointer), word)
     with build.if_then(build.icmp_unsigned("!=", error, ir.Constant(word, 0)), likely=False):
         build.ret(ir.Constant(word, 0).inttoptr(pointer))  # the argument is no integer: the exception is set
-    found = build.alloca(word)
-    captured = build.alloca(status_type)
-    refused = build.or_(
-        call(entries.stream_id, status_type, stream, found),
-        call(entries.is_capturing, status_type, stream, captured),
-    )
-    with build.if_then(build.icmp_unsigned("!=", refused, ir.Constant(status_type, 0)), likely=False):
-        give_back(ir.Constant(word, UNKNOWN))
-    active = build.icmp_unsigned("!=", build.load(captured), ir.Constant(status_type, 0))
-    twice = build.shl(build.load(found), ir.Constant(word, 1))
-    give_back(build.or_(twice, build.zext(active, word)))
+    found, captured = build.alloca(word), build.alloca(status_type)
+    for entry, result in ((entries.is_capturing, captured), (entries.stream_id, found)):
+        status = call(entry, status_type, stream, result)
+        with build.if_then(build.icmp_unsigned("!=", status, ir.Constant(status_type, 0)), likely=False):
+            give_back(ir.Constant(word, UNKNOWN))
+        if result is captured:
+            active = build.icmp_unsigned("!=", build.load(captured), ir.Constant(status_type, 0))
+            with build.if_then(active, likely=False):
+                give_back(build.or_(build.shl(stream, ir.Constant(word, 1)), ir.Constant(word, 1)))
+    give_back(build.shl(build.load(found), ir.Constant(word, 1)))
     return module

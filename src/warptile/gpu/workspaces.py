@@ -12,8 +12,8 @@ run. So memory is never freed for a stream that may be gone; instead there is a 
 - The first `MOST_STREAMS` streams of a GPU have memory of their own, for the life of the process.
 - All others share one piece. Each use of it waits, on the GPU, for the one before (an event), so that kernels which
   need workspaces run one after the other there. It is the only memory that is given back when more is needed.
-- What a launch that is captured is given belongs to its stream alone and stays for the life of the process: a graph has
-  its address, and may outlive the stream.
+- What launches are given that are captured on a stream's handle is apart from what they are given otherwise, and stays
+  for the life of the process: a graph has its address, and may outlive the stream.
 - `forget` gives back the memory of a stream whose owner says that it is done; `free` all that no graph can use.
 """
 
@@ -97,7 +97,7 @@ class Workspaces:
     Attributes:
         lock: held from asking for pointers until all launches that use them are queued: launches of another thread in
             between would overwrite a copied operand.
-        captured: a graph has addresses of this memory.
+        captured: it is for launches that are captured: a graph has its addresses.
         closed: the memory has been given back; addresses from before mean nothing.
         lasting: addresses stay good until it is closed.
     """
@@ -184,7 +184,7 @@ class SharedWorkspaces(Workspaces):
 
 
 _OF_STREAM: dict[tuple[int, int], Workspaces] = {}
-"""By the GPU's ordinal and twice the stream's identifier."""
+"""By the GPU's ordinal and the stream's state."""
 _SHARED: dict[int, SharedWorkspaces] = {}
 _MAKING = threading.Lock()
 
@@ -205,7 +205,7 @@ def of_stream(ordinal: int, stream: int, state: int | None = None) -> Workspaces
     if state == stream_state.UNKNOWN:
         state = stream_state.asked(stream)  # raises, with the reason
     captured = stream_state.is_captured(state)
-    key = ordinal, state & ~1
+    key = ordinal, state
     with _MAKING:
         own = _OF_STREAM.get(key)
         if own is None:
@@ -213,13 +213,13 @@ def of_stream(ordinal: int, stream: int, state: int | None = None) -> Workspaces
             if streams >= MOST_STREAMS and not captured:
                 return _SHARED.setdefault(ordinal, SharedWorkspaces())
             own = _OF_STREAM[key] = Workspaces()
-        own.captured |= captured
+            own.captured = captured
         return own
 
 
 def forget(ordinal: int, stream: int) -> None:
     """Give back the workspaces of a stream that still exists, whose work has ended and which was never captured."""
-    key = ordinal, stream_state.state_function()(stream) & ~1
+    key = ordinal, stream_state.state_function()(stream)
     with _MAKING:
         own = _OF_STREAM.pop(key, None)
     if own is not None:

@@ -81,9 +81,13 @@ class Plan:
         return self.kernel.launch(entry, alpha, beta)
 
     def explain(self) -> str:
-        """The choice as readable text: problem, kernel, launch, what bounds it, and what was rejected and why."""
+        """The choice as readable text: problem, kernel, where its configuration comes from, launch, predicted time with
+        its error, what bounds it, and what was rejected and why."""
         problem, rung, prediction = self.problem, self.rung, self.prediction
         kernel, max_sms = self.kernel, self.device.max_ctas
+        basis = rung.model_basis(self.device) if self.origin == "predicted" else None
+        error = rung.model_error(self.device)
+        band = f" (nine in ten are within {100 * error:.0f} %)" if error is not None else ""
         clusters = f" in clusters of {kernel.cluster[0]} x {kernel.cluster[1]}" if kernel.cluster != (1, 1, 1) else ""
         repacked = "; ".join(map(repack_text, kernel.repacks))
         fused = "; ".join(map(repack_text, kernel.view.fused_repacks))
@@ -93,7 +97,7 @@ class Plan:
             f"{f', {problem.batch} times' if problem.batch > 1 else ''}",
             f"rung       {rung.name}: {rung.idea}",
             f"config     {config_text(self.config)}",
-            f"origin     {self.origin}",
+            f"origin     {self.origin}{f': {basis}' if basis else ''}",
             *([f"launch     {repacked}, predicted {repacking_ms(kernel.repacks):.4g} ms"] if repacked else []),
             f"launch     {kernel.ctas} CTAs of {kernel.threads} threads{clusters}, "
             f"{f'on {max_sms} SMs at most, ' if max_sms is not None else ''}"
@@ -107,7 +111,7 @@ class Plan:
                 f"workspace  {each.name}: {each.bytes} bytes{', left zero' if each.zero else ''}"
                 for each in kernel.workspaces
             ),
-            f"predicted  {prediction.time_ms:.4g} ms, {prediction.tflops:.4g} TFLOP/s on the {prediction.arch}, "
+            f"predicted  {prediction.time_ms:.4g} ms{band}, {prediction.tflops:.4g} TFLOP/s on the {prediction.arch}, "
             f"bound by {prediction.bound}",
             "           " + ", ".join(f"{name} {time_ms:.4g} ms" for name, time_ms in prediction.terms.items()),
         ]
@@ -269,11 +273,14 @@ def takes_column_major_a(
 
 
 def candidates(rung: Rung, problem: Problem, device: DeviceLimits) -> tuple[Choice, ...]:
-    """The default configuration of ``rung`` and the first USUAL of its others; the rest are for tuning. On a part of a
-    GPU, where a launch has no more CTAs than SMs, the default alone."""
+    """The default configuration of ``rung`` and its next best predictions; where it predicts none, the first USUAL of
+    its others. The rest are for tuning. On a part of a GPU, where a launch has no more CTAs than SMs, the default
+    alone."""
     own = rung.default_config(problem, device)
     if device.max_ctas is not None and rung.persistent:
         return ((rung, own),)
+    if rung.estimates:
+        return tuple((rung, config) for config in (own, *rung.alternatives(problem, device)))
     unique = {config_text(config): config for config in (own, *_usual(rung.name, _of_usual_size(problem), device))}
     return tuple((rung, config) for config in unique.values())
 

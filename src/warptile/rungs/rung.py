@@ -83,6 +83,20 @@ class Rung(ABC):
         """Predicted microseconds of a legal configuration, where ``estimates`` says that there is such a model."""
         raise NotImplementedError(f"{self.name} has no cost model of its own: see warptile.planning.cost_bounds")
 
+    def alternatives(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
+        """The legal configurations that are predicted to be the fastest after the default one; none where it does not
+        predict."""
+        return ()
+
+    def model_basis(self, device: DeviceLimits) -> str | None:
+        """What its own cost model is fitted to, in words, or None where it has none."""
+        return None
+
+    def model_error(self, device: DeviceLimits) -> float | None:
+        """The relative error of predicted times that a tenth of launches exceeds, of problems that the model was not
+        fitted to; None where it has no model of its own."""
+        return None
+
     def estimate_terms_us(
         self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE
     ) -> tuple[dict[str, float], float]:

@@ -177,6 +177,10 @@ CASES: tuple[tuple[dict[str, int], Mapping[str, object]], ...] = (
     ({"CM": 2, "CN": 2, "SMS": 8}, {"dtype": "uint8", "accumulator": "int32_saturating"}),
     ({"CM": 4, "CN": 1, "SMS": 4, "BM": 64, "CONSUMERS": 1}, {"dtype": "float8_e4m3", "accumulator": "float32_fast"}),
     ({"CM": 2, "CN": 2, "SMS": 4, "SWAP": 1, "STAGES": 5}, {"dtype": "tfloat32", "b_major": "col"}),
+    ({"CM": 1, "CN": 4, "SMS": 8}, {"dtype": "bfloat16", "b_major": "col"}),
+    ({"CM": 4, "CN": 2, "SMS": 16, "BM": 64, "CONSUMERS": 1}, {**HALF, "gap": 8}),
+    ({"CM": 2, "CN": 4, "SMS": 8, "BN": 64, "OVERLAP": 1}, {"dtype": "int8", "b_major": "col"}),
+    ({"CM": 2, "CN": 4, "SMS": 8, "PINGPONG": 1}, {**HALF, "a_major": "col", "gap": 3}),
     # Multicast boxes reach beyond the end of lines along N, along M, and along K.
     ({"CM": 2, "SMS": 4, "BK": 128, "STAGES": 2}, {**HALF, "b_major": "col"}),
     ({"CM": 2, "SMS": 4, "BN": 192}, HALF),
@@ -537,7 +541,7 @@ REASONS = [
     (FINAL, problem("bit1", b_major="row"), {}, r"B is \[K, N\]"),
     (FINAL, problem(), {"OVERLAP": 2}, "OVERLAP is 2; it is 0 or 1"),
     (FINAL, problem(), {"CONSUMERS": 3, "BM": 192}, "one or two consumer warpgroups"),
-    (FINAL, problem(), {"CM": 1, "CN": 4, "SMS": 4}, "clusters are 1x1"),
+    (FINAL, problem(), {"CM": 1, "CN": 8, "SMS": 8}, "clusters are 1x1"),
     (FINAL, problem(), {"CM": 2, "CN": 2, "SMS": 3}, "a cluster has 4 CTAs"),
     (FINAL, problem(), {"OVERLAP": 1, "BM": 256, "BN": 192}, "none to hold a finished tile"),
     (

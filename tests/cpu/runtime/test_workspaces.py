@@ -124,21 +124,23 @@ def test_streams_beyond_the_bound_share_memory_in_the_order_of_their_uses(gpu, s
     states[11] = 2 * 11 + 1
     captured = workspaces.of_stream(0, 11)
     assert captured not in (shared, *own), "a graph's memory is of its own, and not counted"
-    states[11] = 2 * 11
     assert workspaces.of_stream(0, 11) is captured
+    states[11] = 2 * 11
+    assert workspaces.of_stream(0, 11) is shared, "what is not captured does not use a graph's memory"
 
 
 def test_what_a_graph_may_use_is_never_freed(gpu, states, monkeypatch):
     waits = []
     monkeypatch.setattr(driver, "on_device", lambda ordinal: nullcontext())
     monkeypatch.setattr(driver, "synchronize", lambda: waits.append(1))
-    plain, graphs = workspaces.of_stream(0, 7), workspaces.of_stream(0, 8)
+    plain, before = workspaces.of_stream(0, 7), workspaces.of_stream(0, 8)
     states[8] = 2 * 8 + 1
-    assert workspaces.of_stream(0, 8) is graphs
+    graphs = workspaces.of_stream(0, 8)
+    assert graphs is not before
     for each in (plain, graphs):
         each.pointers(SMALL)
     workspaces.free()
-    assert (plain.closed, graphs.closed, waits) == (True, False, [1])
+    assert (plain.closed, before.closed, graphs.closed, waits) == (True, True, False, [1, 1])
     assert workspaces.of_stream(0, 8) is graphs
     assert workspaces.of_stream(0, 7) is not plain
     workspaces.of_stream(0, 7).pointers(SMALL)
@@ -152,15 +154,16 @@ def test_a_stream_that_the_driver_does_not_know_is_an_error(states, monkeypatch)
         raise DeviceError("no such stream")
 
     states[7] = stream_state.UNKNOWN
-    monkeypatch.setattr(driver, "stream_id", refuse)
+    monkeypatch.setattr(driver, "is_capturing", refuse)
     with pytest.raises(DeviceError, match="no such stream"):
         workspaces.of_stream(0, 7)
 
 
 def test_the_native_state_is_what_the_driver_says(monkeypatch):
-    said = {0x50: (5, 0, 0), 0x60: (2**62, 1, 0), 0x70: (7, 0, 400)}
+    said, asked = {0x50: (5, 0, 0), 0x60: (2**62, 0, 0), 0x70: (7, 0, 400), 0x80: (9, 1, 0)}, []
 
     def identify(stream, where):
+        asked.append(stream)
         ctypes.cast(where, ctypes.POINTER(ctypes.c_uint64))[0], _, status = said[stream]
         return status
 
@@ -174,12 +177,14 @@ def test_the_native_state_is_what_the_driver_says(monkeypatch):
     state, kept = stream_state._native.__wrapped__(entries)
     assert kept
     assert [state(stream) for stream in (0, 1, 0x50, 0x70)] == [-2, -2, 10, stream_state.UNKNOWN]
-    assert state(0x60) == 2**63 + 1 - 2**64, "an identifier keeps its bits"
+    assert state(0x60) == 2**63 - 2**64, "an identifier keeps its bits"
+    assert state(0x80) == 2 * 0x80 + 1
+    assert 0x80 not in asked, "the driver ends the capture of a stream whose identifier is asked for"
     with pytest.raises(TypeError):
         state("stream")
     monkeypatch.setattr(driver, "stream_id", lambda stream: 9)
     monkeypatch.setattr(driver, "is_capturing", lambda stream: True)
-    assert [stream_state.asked(stream) for stream in (0, 5)] == [-2, 19]
+    assert [stream_state.asked(stream) for stream in (0, 5)] == [-2, 11]
 
 
 def test_a_checked_gemm_is_repacked_first_and_leaves_its_flags_zero(gpu):

@@ -56,7 +56,7 @@ DRAWN, DRAWN_TABLE = 3e-5, 3e-4
 SHARPNESS = 30.0
 """Exponent of the soft choice: a prediction 3 % slower has 0.4 of the weight."""
 
-WIDTH, NETWORKS, FOLDS = 32, 2, 5
+WIDTH, NETWORKS, FOLDS = 32, 3, 5
 STEPS, NETWORK_STEPS = 700, 700
 LEARNING_RATE, NETWORK_LEARNING_RATE, DECAY = 0.03, 6e-3, 0.3
 CHOOSING = 0.3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache, partial
+from itertools import islice
 from typing import ClassVar
 
 from warptile.device import REFERENCE, DeviceLimits
@@ -25,6 +26,7 @@ from warptile.rungs.wgmma import (
     tiles,
 )
 from warptile.rungs.wgmma.candidates import Illegal
+from warptile.rungs.wgmma.model import model_of
 from warptile.rungs.wgmma.stream_k import PARTIAL_ACCUMULATORS, PARTIAL_FLAGS
 from warptile.rungs.wgmma.tile_shapes import TUNABLES
 from warptile.rungs.wgmma.tiles import ROWS, WARPGROUP, accumulator_registers, common_reasons, stage_bytes
@@ -32,7 +34,10 @@ from warptile.rungs.wgmma.tiles import ROWS, WARPGROUP, accumulator_registers, c
 FLAGS = ("PINGPONG", "ALONG_N", "OVERLAP", "STREAM", "SWAP")
 """Keys that are 0 or 1."""
 
-CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1))
+ALTERNATIVES = 5
+"""Predictions that a plan shows beside its own."""
+
+CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4))
 
 SWAPPED_WIDE, SWAPPED_PINGPONG = 64, 96
 """Most accumulators of a thread with SWAP: if D has 32 bits, and with PINGPONG if operands do not have 16 bits or TMA
@@ -275,6 +280,10 @@ class WgmmaFinal(Rung):
         """As `Rung.candidates`."""
         return candidates.candidates(problem, illegal_on(device), device)
 
+    def alternatives(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
+        """As `Rung.alternatives`."""
+        return tuple(islice(candidates.ranked(problem, illegal_on(device), device), 1, 1 + ALTERNATIVES))
+
     def adapt(
         self,
         problem: Problem,
@@ -295,6 +304,15 @@ class WgmmaFinal(Rung):
     ) -> tuple[dict[str, float], float]:
         """As `Rung.estimate_terms_us`."""
         return estimates.terms_us(problem, config, device)
+
+    def model_basis(self, device: DeviceLimits) -> str:
+        """As `Rung.model_basis`."""
+        fitted = model_of(device.name).fitted
+        return f"by a cost model fitted to {fitted.quality.problems} problems on an {fitted.gpu}"
+
+    def model_error(self, device: DeviceLimits) -> float:
+        """As `Rung.model_error`."""
+        return model_of(device.name).fitted.quality.error_90
 
     # --- legality -------------------------------------------------------------------------------------------------
 

@@ -1,19 +1,21 @@
 """The kernels of wgmma-final that plans choose from: tiles, K extents and schedules, as few as come close to the best.
 
-Every one of them is a compilation, so there are at most 40 for each combination of types. They were chosen by how much
-each adds, over thousands of random problems, to the speed of the best of those chosen before
+Every one of them is a compilation, so there are at most 48 for each combination of types and layouts. They were chosen
+by how much each adds, over thousands of random problems, to the speed of the best of those chosen before
 (``python -m warptile.bench.campaign.choose_kernels``). All others stay legal: name them with ``config=``.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from warptile.problem import Problem
 from warptile.rungs.wgmma.cost import TYPES
-
-ANY_SPLIT = 0
+from warptile.rungs.wgmma.launches import type_index
 
 
 class Kernel(NamedTuple):
@@ -53,6 +55,11 @@ _TILES = (
 )  # fmt: skip
 
 
+CLUSTERS = ((2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4))
+"""CTAs along M and N of clusters that mid-sized tiles are surveyed in: operands whose rows straddle lines of L2 cost
+twice the loads, which clusters share."""
+
+
 def _surveyed() -> tuple[Kernel, ...]:
     found: list[Kernel] = []
     for bm, bn, consumers, swap in _TILES:
@@ -71,24 +78,47 @@ def _surveyed() -> tuple[Kernel, ...]:
             found.append(Kernel(*tile, "ping-pong"))
         if size >= 128 * 256:
             found.append(Kernel(*tile, "stream-K"))
+        if bm == 128 and 64 <= bn <= 192 and bn % 32 == 0 and not swap:
+            found += [Kernel(*tile, "basic", 1, *pair) for pair in CLUSTERS]
         if size >= 128 * 192:
             found += [
                 Kernel(*tile, schedule, 1, *pair) for schedule in ("basic", "overlap") for pair in ((2, 1), (1, 2))
             ]
-    return tuple(found)
+    return tuple(dict.fromkeys(found))
 
 
 SURVEYED = _surveyed()
 """What surveys measure."""
 
 
+FILE = Path(__file__).resolve().parents[2] / "data" / "kernels-wgmma-final.json"
+"""The chosen kernels by `kind_of`."""
+
+
+def kind_of(problem: Problem) -> str:
+    """The types and layouts whose kernels a problem chooses from, such as ``"16 bits to 32, row col"``: majors of A and
+    of B, which only 16-bit kernels tell apart."""
+    majors = f"{problem.a.major} {problem.b.major}" if problem.a.dtype.bits == 16 else "row col"
+    return f"{TYPES[type_index(problem)]} to {problem.d.dtype.bits}, {majors}"
+
+
+@lru_cache(maxsize=1)
+def _chosen() -> dict[str, tuple[Kernel, ...]]:
+    return msgspec.json.decode(FILE.read_bytes(), type=dict[str, tuple[Kernel, ...]])
+
+
 @lru_cache(maxsize=64)
-def _chosen(type_name: str, d_bits: int) -> tuple[Kernel, ...]:
-    return SURVEYED
+def _for(kind: str) -> tuple[Kernel, ...]:
+    known = _chosen()
+    if kind in known:
+        return known[kind]
+    types, majors = kind.split(" to ")[0], kind.split(", ")[-1]
+    alike = [name for name in known if name.split(" to ")[0] == types]
+    same = [name for name in alike if name.endswith(majors)]
+    return known[(same or alike)[0]] if alike else SURVEYED
 
 
 def kernels_for(problem: Problem) -> tuple[Kernel, ...]:
-    """The kernels that plans choose from for the problem's types."""
-    from warptile.rungs.wgmma.launches import type_index
-
-    return _chosen(TYPES[type_index(problem)], problem.d.dtype.bits)
+    """The kernels that plans choose from for the problem's types; those of another type of D where only that was
+    surveyed."""
+    return _for(kind_of(problem))

@@ -244,19 +244,20 @@ def _fitting(problem: Problem, rows: ConfigColumns, device: DeviceLimits) -> Con
     meet where the kernel has them meet."""
     extents = _extents(problem)
     count = cluster_tiles(extents, rows.config)
-    k_tiles = ceil_div(problem.k, rows["BK"])
+    k_tiles = np.maximum(ceil_div(problem.k, rows["BK"]), 1)
     splits, meeting = rows["SPLITS"], rows["meeting"]
     most = np.minimum(device.sms // np.maximum(count * rows["CM"] * rows["CN"], 1), k_tiles)
     wanted = np.where(splits == _MOST_SPLITS, most, splits)
-    each = ceil_div(k_tiles, np.maximum(wanted, 1))
-    even = np.maximum(ceil_div(k_tiles, np.maximum(each, 1)), 1)  # K may be 0
-    uneven_or_twice = np.where(splits == _MOST_SPLITS, np.isin(even, SPLITS), even != wanted)
-    fits = (meeting == 0) | ((wanted > 1) & (wanted <= most) & ~uneven_or_twice)
+    even = ceil_div(k_tiles, ceil_div(k_tiles, np.maximum(wanted, 1)))
+    listed = np.where(splits == _MOST_SPLITS, ~np.isin(even, SPLITS), even == wanted)  # each number once
+    fits = (meeting == 0) | ((wanted > 1) & (wanted <= most) & (even > 1) & listed)
     numbers = np.where(meeting == 0, splits, even)
     config = {**rows.config, "SPLITS": numbers}
     together = tiles.reduces_in_cluster(problem, config, count, rows["stage_bytes"], device) & (meeting > 0)
     fits &= (meeting == 0) | (together == (meeting == _IN_CLUSTER))
     fits &= (rows["OVERLAP"] == 0) | (k_tiles >= rows["held"])
+    # Stream-K with fewer tiles than CTAs has many of them meet at each tile, one after the other: four times slower.
+    fits &= (rows["STREAM"] == 0) | (count * rows["CM"] * rows["CN"] >= device.sms)
     chosen = rows.changed(SPLITS=numbers).take(fits)
     chosen["SMS"][:] = fewest_sms(extents, chosen.config, device)
     return chosen

@@ -131,8 +131,11 @@ def cluster_tiles(extents: Extents, config: Mapping[str, Any]) -> Any:
 
 
 def fewest_sms(extents: Extents, config: Mapping[str, Any], device: DeviceLimits) -> Any:
-    """The fewest SMs that take no more waves than all SMs: of one configuration, or of an array of each tunable."""
+    """The fewest SMs that take no more waves than all on which clusters certainly run: of one configuration, or of an
+    array of each tunable."""
     count, cluster = cluster_tiles(extents, config), config["CM"] * config["CN"]
-    waves = ceil_div(count, np.maximum(device.sms // cluster, 1))
+    resident = np.array([device.sms, *map(device.co_resident_ctas, range(1, tiles.MAX_CLUSTER_CTAS + 1))])
+    most = resident[np.minimum(cluster, tiles.MAX_CLUSTER_CTAS)]
+    waves = ceil_div(count, np.maximum(most // cluster, 1))
     every = (config["SPLITS"] > 1) | (config["STREAM"] > 0) | (count == 0) | (cluster > device.sms)
     return np.where(every, device.sms, ceil_div(count, np.maximum(waves, 1)) * cluster)

@@ -46,9 +46,10 @@ struct WgmmaConfig : CHOSEN {
     static constexpr int CLUSTER = CLUSTER_M * CLUSTER_N;
     static constexpr bool PARTIAL_TILES = STREAM_K || SPLIT_K;
     static constexpr int THREADS = WARPGROUP * (CONSUMERS + 1);
-    // Multicast masks of CTA 0: the CTAs of the cluster that need the same rows of A, and the same columns of B.
-    static constexpr unsigned MASK_A = CLUSTER_N == 1 ? 1 : 1 | 1 << CLUSTER_M, MASK_B = (1 << CLUSTER_M) - 1;
-    static_assert(CLUSTER_N <= 2, "clusters are at most two CTAs wide");
+    // Multicast masks of CTA 0: the CTAs of the cluster that need the same columns of B, which are neighbours, and the
+    // same rows of A, which are CLUSTER_M apart: one bit for each CLUSTER_M.
+    static constexpr unsigned MASK_B = (1 << CLUSTER_M) - 1, MASK_A = ((1 << CLUSTER) - 1) / MASK_B;
+    static_assert(CLUSTER <= 8, "a cluster has at most eight CTAs");
     static_assert(!PINGPONG || CONSUMERS == 2, "two warpgroups alternate");
     static_assert(!PINGPONG || !PARTIAL_TILES, "stream-K and split-K share cooperative tiles");
     static_assert(!STREAM_K || !SPLIT_K, "stream-K or split-K, not both");
@@ -66,9 +67,9 @@ struct WgmmaConfig : CHOSEN {
     static constexpr int STORE_WARP_REGISTERS = 56, CONSUMER_REGISTERS_WITH_STORE_WARPS = 224;
     // with repack warps there,
     static constexpr int REPACK_WARP_REGISTERS = 72, CONSUMER_REGISTERS_WITH_REPACK_WARPS = 216;
-    // and with a stream-K or split-K producer, which keeps more state, if a thread has at most FEW_ACCUMULATORS of
-    // them.
-    static constexpr int PRODUCER_REGISTERS_PARTIAL = 40, CONSUMER_REGISTERS_PARTIAL = 232, FEW_ACCUMULATORS = 160;
+    // and with a stream-K or split-K producer, or one that multicasts both operands, which keep more state, if a thread
+    // has at most FEW_ACCUMULATORS of them.
+    static constexpr int LARGE_PRODUCER_REGISTERS = 40, CONSUMER_REGISTERS_BESIDE = 232, FEW_ACCUMULATORS = 160;
 };
 
 // What follows from a configuration and its types.
@@ -127,14 +128,15 @@ struct WgmmaFinal {
     static constexpr int REPACK_WARPS = CONFIG::FUSED_REPACK ? WARPGROUP / 32 - 1 : 0;
     static_assert(REPACK_WARPS == 0 || STORE_WARPS == 0, "the same warps cannot do both");
 
-    static constexpr bool FEW_PARTIAL = CONFIG::PARTIAL_TILES && ACCUMULATOR_REGISTERS <= CONFIG::FEW_ACCUMULATORS;
+    static constexpr bool LARGE_PRODUCER = (CONFIG::PARTIAL_TILES || (CLUSTER_M > 1 && CLUSTER_N > 1)) &&
+                                           ACCUMULATOR_REGISTERS <= CONFIG::FEW_ACCUMULATORS;
     static constexpr int PRODUCER_REGISTERS = STORE_WARPS            ? CONFIG::STORE_WARP_REGISTERS
                                               : CONFIG::FUSED_REPACK ? CONFIG::REPACK_WARP_REGISTERS
-                                              : FEW_PARTIAL          ? CONFIG::PRODUCER_REGISTERS_PARTIAL
+                                              : LARGE_PRODUCER       ? CONFIG::LARGE_PRODUCER_REGISTERS
                                                                      : CONFIG::PRODUCER_REGISTERS;
     static constexpr int CONSUMER_REGISTERS = STORE_WARPS            ? CONFIG::CONSUMER_REGISTERS_WITH_STORE_WARPS
                                               : CONFIG::FUSED_REPACK ? CONFIG::CONSUMER_REGISTERS_WITH_REPACK_WARPS
-                                              : FEW_PARTIAL          ? CONFIG::CONSUMER_REGISTERS_PARTIAL
+                                              : LARGE_PRODUCER       ? CONFIG::CONSUMER_REGISTERS_BESIDE
                                                                      : CONFIG::CONSUMER_REGISTERS;
 
     // Shared memory: stages, each consumer's epilogue buffers, barriers of the pipeline, of ping-pong's order, of

@@ -1,0 +1,91 @@
+"""Choose the kernels that plans of wgmma-final take: ``python -m warptile.bench.campaign.choose_kernels``.
+
+For each combination of types, thousands of problems are drawn as surveys draw them, and every surveyed kernel's best
+time for each is predicted. Kernels are then added one by one, each time the one that brings the best of the chosen
+closest to the best of all, until 48 are chosen or another adds nothing. Needs no GPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import click
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from warptile.bench.campaign.problem_survey import drawn
+from warptile.device import KNOWN, REFERENCE, DeviceLimits
+from warptile.problem import Problem
+from warptile.rungs.wgmma.final import illegal_on
+from warptile.rungs.wgmma.kernels import FILE, SURVEYED, Kernel, kind_of
+from warptile.rungs.wgmma.pool import pool
+
+MOST = 48
+"""Kernels for a combination of types."""
+
+DRAWN, SEED = 20000, 20261122
+"""Problems of all types together."""
+
+ENOUGH = 2e-4
+"""A kernel that brings less than this, in the mean of log times, is not added."""
+
+WORST = 4.0
+"""Weight of the mean square of log times beyond the best, relative to their mean: a few slow problems count more than
+many that are a little slower."""
+
+
+def times_of(problems: list[Problem], device: DeviceLimits) -> NDArray[np.float64]:
+    """Predicted log times: a row for each problem, a column for each of `SURVEYED`; infinite where it is not legal."""
+    found = np.full((len(problems), len(SURVEYED)), np.inf)
+    illegal = illegal_on(device)
+    for row, problem in zip(found, problems, strict=True):
+        some = pool(problem, illegal, device, SURVEYED)
+        np.minimum.at(row, some.rows["order"], np.log(some.times_us))
+    return found
+
+
+def chosen(times: NDArray[np.float64]) -> list[int]:
+    """Columns, in the order in which they were added."""
+    best = times.min(axis=1)
+    beyond = times - best[:, None]
+    so_far = np.full(len(times), 1.0)
+    found: list[int] = []
+    while len(found) < MOST:
+        with_each = np.minimum(so_far[:, None], beyond)
+        losses = (with_each + WORST * with_each**2).mean(axis=0)
+        now = (so_far + WORST * so_far**2).mean()
+        place = int(losses.argmin())
+        if now - losses[place] < ENOUGH * now and len(found) > 4:
+            break
+        found.append(place)
+        so_far = with_each[:, place]
+    return found
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Choose kernels for every combination of types, and write the file."""
+    by_kind: dict[str, list[Problem]] = {}
+    for problem in drawn(DRAWN, SEED):
+        by_kind.setdefault(kind_of(problem), []).append(problem)
+    small = KNOWN["NVIDIA H20"]
+    chosen_kernels: dict[str, list[Kernel]] = {}
+    for kind, problems in sorted(by_kind.items()):
+        times = np.concatenate([times_of(problems, REFERENCE), times_of(problems[::4], replace(small, name="H20"))])
+        places = chosen(times)
+        loss = times[:, places].min(axis=1) - times.min(axis=1)
+        click.echo(
+            f"{kind}: {len(places)} of {len(SURVEYED)} kernels, {np.exp(-loss.mean()):.4f} of the best of all in "
+            f"{len(problems)} problems, worst {np.exp(-loss.max()):.3f}"
+        )
+        chosen_kernels[kind] = [SURVEYED[place] for place in sorted(places)]
+    lines = ",\n".join(
+        f'"{kind}":[\n' + ",\n".join(msgspec.json.encode(each).decode() for each in kernels) + "]"
+        for kind, kernels in chosen_kernels.items()
+    )
+    FILE.write_text("{" + lines + "}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -18,6 +18,7 @@ from warptile.rungs.wgmma import candidates as choice
 from warptile.rungs.wgmma import tiles
 from warptile.rungs.wgmma.candidates import Illegal, fitted, made, schedules, split
 from warptile.rungs.wgmma.estimates import estimate_us
+from warptile.rungs.wgmma.kernels import SURVEYED
 from warptile.rungs.wgmma.pool import pool
 from warptile.rungs.wgmma.tile_shapes import (
     SINGLE,
@@ -179,9 +180,9 @@ def _pingpong_swapped(problem: Problem, device: DeviceLimits) -> Iterator[Config
 
 
 def _picked(problem: Problem, illegal: Illegal, device: DeviceLimits, count: int) -> list[Config]:
-    """The best predictions, with penalties for being alike."""
+    """The best predictions of all kernels that surveys measure, with penalties for being alike."""
     covering = _covering(problem)
-    left = list(pool(problem, illegal, device))
+    left = list(pool(problem, illegal, device, SURVEYED))
     if problem.m <= SWAPPED_ALONE:
         left = [(time, config) for time, config in left if config["SWAP"] and config["BN"] == covering]
     best = min((time for time, _ in left), default=0.0)

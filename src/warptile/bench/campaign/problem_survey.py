@@ -88,8 +88,8 @@ TIME_LEFT_S = 8.0
 
 
 def drawn(count: int, seed: int, *, straddling: bool = False) -> tuple[Problem, ...]:
-    """Problems drawn at random, each once; the same for the same seed. ``straddling``: only those with more than 96 rows
-    of A that TMA can load, with operands whose rows lie in two lines of L2."""
+    """Problems drawn at random, each once; the same for the same seed. ``straddling``: only those with more than 96
+    rows of A that TMA can load, with operands whose rows lie in two lines of L2."""
     random = np.random.default_rng(seed)
     found: dict[Problem, None] = {}
     while len(found) < count:

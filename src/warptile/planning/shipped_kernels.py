@@ -15,12 +15,16 @@ from warptile.planning import shipped_table
 from warptile.planning.plan import Plan, illegal
 from warptile.planning.tuned_table import LIKE, ProblemClass
 from warptile.problem import Problem
-from warptile.rungs import RUNGS
+from warptile.rungs import RUNGS, Config
+
+EXAMPLE = "an example of its kernel"
+"""Origin of plans that stand for a kernel, whatever a plan of their problem would take."""
 
 
 def shipped_plans(device: DeviceLimits, dtypes: Collection[DType] | None = None) -> Iterator[Plan]:
-    """Legal plans on a GPU: of the shipped tables, adapted to its SMs, and of the kernels that plans choose from. Many
-    of them have the same kernel.
+    """Legal plans on a GPU: for the problems of the shipped tables, as tuned, or on another number of SMs, for which
+    tuned configurations do not count, as predicted; and one for each kernel that plans choose from. Many have the same
+    kernel.
 
     Args:
         device: the GPU.
@@ -34,7 +38,7 @@ def shipped_plans(device: DeviceLimits, dtypes: Collection[DType] | None = None)
         tuned_on = KNOWN.get(table.gpu, REFERENCE)
         for entry in table.entries:
             shipped = ProblemClass(*entry.problem).problem(sparse=rung.sparse)
-            config = dict(zip(table.keys, entry.config, strict=True))
+            config: Config = dict(zip(table.keys, entry.config, strict=True))
             for element in [shipped.a.dtype] if dtypes is None else dtypes:
                 if shipped.a.dtype.name not in (element.name, LIKE.get(element.name)):
                     continue
@@ -44,12 +48,11 @@ def shipped_plans(device: DeviceLimits, dtypes: Collection[DType] | None = None)
                     d=replace(shipped.d, dtype=out),
                     c=None if shipped.c is None else replace(shipped.c, dtype=out),
                 )  # fmt: skip
-                made = config
+                made, origin = config, table.words(entry)
                 if tuned_on.multiprocessors != device.multiprocessors:
-                    extents = problem.m, problem.n, problem.k, problem.batch
-                    made = dict(rung.adapt(problem, config, extents, device, tuned_on))
+                    made, origin = rung.default_config(problem, device), "predicted"
                 if illegal(rung, problem, made, device) is None:
-                    yield Plan(problem, rung, made, table.words(entry), device)
+                    yield Plan(problem, rung, made, origin, device)
 
     for rung in RUNGS.values():
         for element in shipped_dtypes() if dtypes is None else dtypes:
@@ -59,7 +62,7 @@ def shipped_plans(device: DeviceLimits, dtypes: Collection[DType] | None = None)
                     like = Problem.dense(64, 64, 64, element, out=out, accumulator=accumulator, b_major=b_major)
                     for problem, example in rung.kernel_examples(like, device):
                         if illegal(rung, problem, example, device) is None:
-                            yield Plan(problem, rung, example, "predicted", device)
+                            yield Plan(problem, rung, example, EXAMPLE, device)
 
 
 USUAL = {

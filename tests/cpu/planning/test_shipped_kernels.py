@@ -1,6 +1,7 @@
 """The plans whose kernels are compiled ahead: legal on the GPU, of the types that are asked for."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,9 +10,10 @@ from warptile.device import KNOWN, REFERENCE
 from warptile.dtypes import DTYPES, dtype
 from warptile.planning import tuned_table
 from warptile.planning.plan import illegal
-from warptile.planning.shipped_kernels import shipped_dtypes, shipped_plans
+from warptile.planning.shipped_kernels import EXAMPLE, shipped_dtypes, shipped_plans
 from warptile.problem import Problem
 from warptile.rungs.wgmma.kernels import kernels_for
+from warptile.runtime.execute import planned
 
 
 @pytest.mark.parametrize("name", ["NVIDIA H200", "NVIDIA H100 PCIe", "NVIDIA H20"])
@@ -28,7 +30,7 @@ def test_on_the_gpu_that_was_tuned_they_are_what_matmul_takes(monkeypatch, tmp_p
     monkeypatch.setenv("WARPTILE_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("WARPTILE_AUTOTUNE", raising=False)
     for plan in list(shipped_plans(REFERENCE))[::8]:
-        if plan.origin != "predicted":
+        if plan.origin != EXAMPLE:
             found = tuned_table.lookup(plan.rung, plan.problem, REFERENCE.name)
             assert found.config == plan.config
 
@@ -38,10 +40,21 @@ def test_every_kernel_that_plans_choose_from_is_among_them(b_major):
     brain = dtype("bfloat16")
     problem = Problem.dense(64, 64, 64, brain, out=brain, accumulator=dtype("float32"), b_major=b_major)
     tiles = {(each.bm, each.bn, each.consumers, each.swap, 64 * each.rows) for each in kernels_for(problem)}
-    plans = [plan for plan in shipped_plans(REFERENCE, [brain]) if plan.origin == "predicted"]
+    plans = [plan for plan in shipped_plans(REFERENCE, [brain]) if plan.origin == EXAMPLE]
     listed = [plan.config for plan in plans if plan.problem.b.major == b_major]
     assert len(listed) == len(kernels_for(problem))
     assert tiles == {tuple(config[key] for key in ("BM", "BN", "CONSUMERS", "SWAP", "BK")) for config in listed}
+
+
+@pytest.mark.parametrize("name", ["NVIDIA H200", "NVIDIA H100 PCIe", "NVIDIA H20"])
+def test_they_are_what_plans_take_on_any_number_of_sms(monkeypatch, tmp_path, name):
+    monkeypatch.setenv("WARPTILE_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("WARPTILE_AUTOTUNE", raising=False)
+    place = SimpleNamespace(device=KNOWN[name], gpu=name)
+    for plan in list(shipped_plans(KNOWN[name]))[::8]:
+        if plan.origin != EXAMPLE:
+            taken = planned(plan.problem, place)
+            assert (taken.rung, taken.config) == (plan.rung, plan.config)
 
 
 def test_a_type_takes_the_kernels_of_one_that_costs_the_same():

@@ -4,18 +4,21 @@ import numpy as np
 import pytest
 
 from covering import examples
-from random_problems import random_device, random_problem
+from random_problems import TYPES, random_device, random_problem
 from warptile.device import REFERENCE
 from warptile.dtypes import DTYPES
 from warptile.problem import Problem
 from warptile.rungs.legality import ceil_div
-from warptile.rungs.wgmma import candidates, tiles
+from warptile.rungs.wgmma import candidates, cost, kernels, tiles
 from warptile.rungs.wgmma.estimates import estimate_us
 from warptile.rungs.wgmma.final import illegal_on
-from warptile.rungs.wgmma.kernels import kernels_for
+from warptile.rungs.wgmma.kernels import SURVEYED, kernels_for
 from warptile.rungs.wgmma.pool import SPLITS, pool
 from warptile.rungs.wgmma.tile_shapes import FEWEST_STAGES, stages
 from warptile.rungs.wgmma.tiles import ROW_BYTES
+
+MOST_KERNELS = 48
+"""Kernels that plans choose from, each a compilation, for a combination of types and layouts."""
 
 SAMPLED = 40
 """Configurations of a problem that are looked at one by one."""
@@ -85,6 +88,8 @@ def expected(problem, kernel, device):
         "STREAM": int(kernel.schedule == "stream-K"), "PINGPONG": int(kernel.schedule == "ping-pong"),
     }  # fmt: skip
     config["STAGES"] = stages(tiles.view(problem, config).problem, config, device)
+    if config["STREAM"] and tiles_of_d(problem, config) * kernel.cm * kernel.cn < device.sms:
+        return  # many CTAs would wait for each other at each tile
     k_tiles = ceil_div(problem.k, config["BK"])
     most = min(device.sms // (tiles_of_d(problem, config) * kernel.cm * kernel.cn), k_tiles)
     most_even = ceil_div(k_tiles, ceil_div(k_tiles, max(most, 1)))
@@ -145,3 +150,20 @@ def test_a_square_group_is_offered_where_it_lets_the_gemm_repack(k, groups):
     problem = half(4096, 4096, k, b_major="col")
     found = pool(problem, illegal_on(REFERENCE), REFERENCE)
     assert {config["GROUP"] for _, config in found if config["OVERLAP"]} == groups
+
+
+@pytest.mark.parametrize("types", TYPES, ids=" ".join)
+def test_plans_choose_from_a_few_of_the_surveyed_kernels_for_every_type(types):
+    element, out, accumulator = (DTYPES[name] for name in types)
+    for a_major in ("row", "col"):
+        for b_major in ("row", "col"):
+            problem = Problem.dense(
+                512, 512, 512, element, out=out, accumulator=accumulator, a_major=a_major, b_major=b_major
+            )
+            chosen = kernels_for(problem)
+            assert set(chosen) <= set(SURVEYED)
+            assert 0 < len(set(chosen)) == len(chosen) <= MOST_KERNELS
+
+
+def test_every_list_of_kernels_is_of_types_that_there_are():
+    assert {name.rsplit(" to ", 1)[0] for name in kernels._chosen()} == set(cost.TYPES)

@@ -180,7 +180,7 @@ def _pingpong_swapped(problem: Problem, device: DeviceLimits) -> Iterator[Config
 
 
 def _picked(problem: Problem, illegal: Illegal, device: DeviceLimits, count: int) -> list[Config]:
-    """The best predictions, with penalties for being alike."""
+    """The best predictions of all kernels that surveys measure, with penalties for being alike."""
     covering = _covering(problem)
     left = list(pool(problem, illegal, device, SURVEYED))
     if problem.m <= SWAPPED_ALONE:

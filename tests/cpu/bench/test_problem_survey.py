@@ -1,0 +1,109 @@
+"""Surveys: which problems are drawn, what is timed on each, and the record of what a run left behind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from covering import examples
+from recorded import environment, survey_record
+from warptile.bench.campaign import problem_survey
+from warptile.bench.campaign.problem_survey import (
+    BEST,
+    CLUSTERED,
+    FAR,
+    FEWEST_FLOPS,
+    KINDS,
+    MOST_BYTES,
+    MOST_FLOPS,
+    NEAR,
+    configurations,
+    drawn,
+    journal,
+    record_of,
+)
+from warptile.bench.protocol.measurements import Surveyed
+from warptile.device import REFERENCE, DeviceLimits
+from warptile.planning.plan import config_text
+from warptile.problem import Problem
+from warptile.rungs import RUNGS
+from warptile.rungs.wgmma import tiles
+from warptile.rungs.wgmma.estimates import estimate_us
+from warptile.rungs.wgmma.launches import pitch_bytes
+from warptile.rungs.wgmma.tile_shapes import TUNABLES
+from warptile.runtime.execute import planned
+
+RUNG = RUNGS["wgmma-final"]
+
+
+@dataclass(frozen=True)
+class StubBackend:
+    """A GPU as plans see it."""
+
+    device: DeviceLimits = REFERENCE
+    gpu: str = REFERENCE.name
+
+
+def kind(problem: Problem) -> tuple[str, ...]:
+    """Types and layouts of a problem."""
+    names = problem.a.dtype.name, problem.accumulator.name, problem.d.dtype.name
+    return (*names, problem.a.major, problem.b.major)
+
+
+def test_problems_are_the_same_for_a_seed_each_once_and_of_every_kind() -> None:
+    problems = drawn(300, 1)
+    assert problems == drawn(300, 1)
+    assert problems[:100] == drawn(100, 1)
+    assert set(problems) != set(drawn(300, 2))
+    assert len(set(problems)) == 300
+    kinds = Counter(map(kind, problems))
+    assert set(kinds) == {
+        (group.dtype, group.accumulator, group.out, a_major, b_major) for group, a_major, b_major, _ in KINDS
+    }
+    for problem in problems:
+        m, n, k = problem.m, problem.n, problem.k
+        assert min(m, n, k) >= 1
+        assert FEWEST_FLOPS <= 2 * m * n * k <= MOST_FLOPS
+        assert ((m + n) * k * problem.a.dtype.bits + m * n * problem.d.dtype.bits) / 8 <= MOST_BYTES
+    unaligned = sum(problem.a.alignment_bytes < 16 or problem.d.alignment_bytes < 16 for problem in problems)
+    assert 0.05 < unaligned / 300 < 0.5
+    assert 0.2 < sum(problem.m <= 256 for problem in problems) / 300 < 0.6
+
+
+def test_problems_with_straddling_rows_can_be_drawn_alone() -> None:
+    problems = drawn(40, 3, straddling=True)
+    for problem in problems:
+        assert tiles.is_aligned(problem)
+        assert problem.m > 96
+        assert any(pitch_bytes(operand) % 128 for operand in (problem.a, problem.b))
+
+
+@pytest.mark.parametrize("problem", drawn(examples(24), 7))
+def test_what_is_timed_are_legal_configurations_of_which_the_plans_own_is_the_first(problem: Problem) -> None:
+    found = configurations(problem, StubBackend(), seed=7)
+    assert found == configurations(problem, StubBackend(), seed=7)
+    assert found[0] == planned(problem, StubBackend()).config
+    assert len({config_text(config) for config in found}) == len(found) <= 1 + BEST + CLUSTERED + NEAR + FAR
+    assert len(found) > BEST / 2
+    assert all(RUNG.illegal(problem, config, REFERENCE) is None for config in found)
+    assert all(tuple(config) == TUNABLES for config in found)  # records have their values alone
+    times = [
+        estimate_us(problem, config, REFERENCE) for config in found[1:] if config["CM"] * config["CN"] <= 2
+    ]  # the best in larger clusters are taken however slow
+    assert max(times) <= problem_survey.FAR_TIME * 1.001 * min(times)
+
+
+def test_a_record_is_what_a_run_left_of_which_later_lines_of_a_problem_count(tmp_path: Path) -> None:
+    first, second = survey_record().surveyed
+    failed = Surveyed(problem=first.problem, failed=("the worker ended with status -9",))
+    lines = b"".join(msgspec.json.encode(each) + b"\n" for each in (failed, second, first))
+    journal(tmp_path).write_bytes(lines)
+    (tmp_path / "environment.json").write_bytes(msgspec.json.encode(environment()))
+    record = record_of(tmp_path, commit="abc", command="a command")
+    assert set(record.surveyed) == {first, second}
+    assert (record.rung, record.keys, record.git_hash) == (RUNG.name, TUNABLES, "abc")
+    assert record.id.startswith("survey-h200-")

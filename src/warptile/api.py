@@ -34,7 +34,7 @@ from warptile.runtime.execute import Backend, GpuBackend, choose_backend, find_p
 
 if TYPE_CHECKING:
     from warptile.runtime.call_cache import CallCache
-    from warptile.runtime.online_tuning import Tuning
+    from warptile.runtime.online_tuning import OnlineTuning
 
 
 def matmul(
@@ -420,7 +420,7 @@ def _learned(
     *,
     of_plan: bool = False,
     until: Future[Any] | None = None,
-    tuning: Tuning | None = None,
+    tuning: OnlineTuning | None = None,
 ) -> Any:
     """Bind a call, ``until`` a better kernel is compiled, and make it; the result, or None where it cannot be bound."""
     backend, like = call.backend, product.like

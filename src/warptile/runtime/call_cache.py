@@ -29,7 +29,7 @@ from warptile.runtime.bound_call import BoundCall, bind
 from warptile.runtime.execute import GpuBackend
 
 if TYPE_CHECKING:
-    from warptile.runtime.online_tuning import Tuning
+    from warptile.runtime.online_tuning import OnlineTuning
 
 MOST_CALLS = 4096
 """Bound calls that are kept; the oldest goes first."""
@@ -100,7 +100,7 @@ class CallCache:
         alpha: float,
         beta: float,
         until: Future[Any] | None = None,
-        tuning: Tuning | None = None,
+        tuning: OnlineTuning | None = None,
     ) -> bool:
         """Bind a call that was planned, so that `repeat` finds it, ``until`` something is done; whether it can be.
 

@@ -55,7 +55,7 @@ Key = tuple[int, Problem, str, Path]
 _log = logging.getLogger("warptile")
 
 
-class Tuning:
+class OnlineTuning:
     """What is known of one problem while it is tuned. Any thread may use it."""
 
     def __init__(self, key: Key, plan: Plan, backend: GpuBackend) -> None:
@@ -229,11 +229,11 @@ def _say_not_written(error: str) -> None:
 # --- problems --------------------------------------------------------------------------------------------------------
 
 _lock = threading.Lock()
-_under_way: dict[Key, Tuning] = {}
+_under_way: dict[Key, OnlineTuning] = {}
 _outcomes: OrderedDict[Key, Plan] = OrderedDict()
 
 
-def tuning_of(plan: Plan, product: Product, backend: GpuBackend) -> tuple[Plan, Tuning | None]:
+def tuning_of(plan: Plan, product: Product, backend: GpuBackend) -> tuple[Plan, OnlineTuning | None]:
     """The plan to run in the place of ``plan``, for which no rung was asked, and the tuning of its problem while that
     is under way: of a call on arrays in GPU memory that is one GEMM on the whole GPU."""
     mode = tuned_table.mode()
@@ -254,7 +254,7 @@ def tuning_of(plan: Plan, product: Product, backend: GpuBackend) -> tuple[Plan, 
             for other in [other for other, each in _under_way.items() if each.idle]:
                 del _under_way[other]
             if len(_under_way) < MOST_PROBLEMS:
-                tuning = _under_way[key] = Tuning(key, plan, backend)
+                tuning = _under_way[key] = OnlineTuning(key, plan, backend)
         return plan, tuning
 
 
@@ -272,11 +272,11 @@ class _Background:
     """A thread that compiles for one problem after the other. At exit only the kernel under way is waited for."""
 
     def __init__(self) -> None:
-        self._waiting: SimpleQueue[Tuning | None] = SimpleQueue()
+        self._waiting: SimpleQueue[OnlineTuning | None] = SimpleQueue()
         self._stopping, self._lock = threading.Event(), threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def put(self, tuning: Tuning) -> None:
+    def put(self, tuning: OnlineTuning) -> None:
         self._waiting.put(tuning)
         with self._lock:
             if self._thread is None:

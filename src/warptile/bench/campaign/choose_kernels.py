@@ -21,6 +21,12 @@ from warptile.rungs.wgmma.final import illegal_on
 from warptile.rungs.wgmma.kernels import FILE, SURVEYED, Kernel, kind_of
 from warptile.rungs.wgmma.pool import pool
 
+ALWAYS = (
+    Kernel(128, 256, 2, 0, 1, "overlap"), Kernel(64, 64, 1, 0, 2, "split"), Kernel(128, 128, 2, 0, 1, "split"),
+)  # fmt: skip
+"""Kernels that are chosen whatever is predicted: warps of the first repack misaligned operands, which those of clusters
+do not; the others split a long K into any number of parts, on any number of SMs."""
+
 MOST = 48
 """Kernels for a combination of types."""
 
@@ -46,13 +52,14 @@ def times_of(problems: list[Problem], device: DeviceLimits) -> NDArray[np.float6
 
 
 def chosen(times: NDArray[np.float64]) -> list[int]:
-    """Columns, in the order in which they were added."""
+    """Columns, those of `ALWAYS` first, then in the order in which they were added."""
     best = times.min(axis=1)
     beyond = times - best[:, None]
-    so_far = np.full(len(times), 1.0)
-    found: list[int] = []
+    found = [SURVEYED.index(each) for each in ALWAYS]
+    so_far = np.minimum(beyond[:, found].min(axis=1), 1.0)
     while len(found) < MOST:
         with_each = np.minimum(so_far[:, None], beyond)
+        with_each[:, [bool(each.cm > 1 and each.cn > 1) for each in SURVEYED]] = 1.0  # surveys have not timed them yet
         losses = (with_each + WORST * with_each**2).mean(axis=0)
         now = (so_far + WORST * so_far**2).mean()
         place = int(losses.argmin())

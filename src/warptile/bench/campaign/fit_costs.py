@@ -281,11 +281,15 @@ def fit(measured: Measured, gpu: str, records: Sequence[str], say: Any = lambda 
 def _layers(network: Any) -> Network:
     return Network(
         tuple(
-            (tuple(tuple(map(_short, row)) for row in layer.weight.tolist()), tuple(map(_short, layer.bias.tolist())))
+            (tuple(tuple(map(_weight, row)) for row in layer.weight.tolist()), tuple(map(_weight, layer.bias.tolist())))
             for layer in network
             if hasattr(layer, "weight")
         )
     )
+
+
+def _weight(value: float) -> float:
+    return float(f"{value:.3g}")
 
 
 def _short(value: float) -> float:

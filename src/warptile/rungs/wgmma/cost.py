@@ -357,14 +357,9 @@ def _above(one: Number, other: Number, norm: Number, xp: Any) -> Number:
 
 def terms_us(found: Predicted) -> Mapping[str, float]:
     """Microseconds of one launch by resource, the SMs' by what limits a mainloop iteration; ``launch`` is added."""
-    parts = {
-        "tensor": found.mma_clocks, "shared": found.shared_clocks, "l2": found.memory_clocks,
-        "latency": found.refill_clocks,
-    }  # fmt: skip
     if found.compute_clocks >= found.memory_clocks:
         bound = "tensor" if found.mma_clocks >= found.shared_clocks else "shared"
     else:
         bound = "latency" if found.refill_clocks > found.fill_clocks else "l2"
-    assert bound in parts
     terms = {bound: found.sm_us, "dram": found.dram_us, "power": found.power_us, "launch": found.launch_us}
     return {name: float(each) for name, each in terms.items()}

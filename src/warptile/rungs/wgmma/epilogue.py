@@ -4,24 +4,19 @@ wgmma/final/config.cuh."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from warptile.device import DeviceLimits
 from warptile.problem import Problem
 from warptile.rungs.kernel_spec import Config
-from warptile.rungs.tma import MAX_BOX, MBARRIER_BYTES
+from warptile.rungs.tma import MBARRIER_BYTES
 from warptile.rungs.wgmma import tiles
 from warptile.rungs.wgmma.tiles import ROWS, WARPGROUP
 
 D_POSITION_BYTES = 16
 """Row and column of D that go with each buffer of an epilogue subtile, for the warp that stores it."""
-
-IntArray = NDArray[np.int64]
 
 HELD_REGISTERS = 192
 """Registers of a thread for accumulators and held results of the previous tile: ``HELD_REGISTERS`` in
@@ -38,7 +33,7 @@ def buffer_bytes(subtile: Any) -> Any:
     D, and the mbarrier by which warpgroups take turns.
 
     Args:
-        subtile: `tiles.EpilogueSubtiles`, or `SubtileArrays` for many tiles at once.
+        subtile: `tiles.EpilogueSubtiles`.
     """
     return subtile.buffers * (subtile.bytes + 2 * MBARRIER_BYTES + D_POSITION_BYTES) + MBARRIER_BYTES
 
@@ -63,7 +58,7 @@ def subtiles(seen: Problem, config: Config, device: DeviceLimits) -> tuple[int, 
 
 
 def held_subtiles(subtile: Any, seen: Problem, config: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-    """As `subtiles`, of `tiles.EpilogueSubtiles`, or of `SubtileArrays` and as many configurations."""
+    """As `subtiles`, of `tiles.EpilogueSubtiles`."""
     line, lines = subtile.box
     words = line * lines * subtile.element_bytes // 4 // WARPGROUP
     count = rows_per_warpgroup(config) // ROWS * subtile.count
@@ -71,29 +66,3 @@ def held_subtiles(subtile: Any, seen: Problem, config: Mapping[str, Any]) -> tup
     if subtile.column_major:  # a thread has no element of half of the subtiles
         held = np.where((line < ROWS) & (held < count), 0, held)
     return count, held, words
-
-
-@dataclass(frozen=True)
-class SubtileArrays:
-    """`tiles.EpilogueSubtiles` of many tiles at once: its properties, an element for each tile."""
-
-    element_bytes: int
-    column_major: bool
-    box: tuple[IntArray, IntArray]
-    bytes: IntArray
-    buffers: IntArray
-    count: IntArray
-
-    @staticmethod
-    def of(element_bytes: int, columns: IntArray, *, column_major: bool, widest: int) -> SubtileArrays:
-        """Of tiles of ``columns``, multiples of 8 up to 256; ``widest`` as in `tiles.EpilogueSubtiles`."""
-        line, lines, size, buffers, count = _by_columns(element_bytes, column_major, widest)[:, columns // 8]
-        return SubtileArrays(element_bytes, column_major, (line, lines), size, buffers, count)
-
-
-@lru_cache(maxsize=64)
-def _by_columns(element_bytes: int, column_major: bool, widest: int) -> IntArray:
-    """Extents of the box, bytes, buffers and number of subtiles for each multiple of 8 columns, from none on."""
-    of = [tiles.EpilogueSubtiles(element_bytes, bn, column_major, widest) for bn in range(8, MAX_BOX + 1, 8)]
-    found = [(0, 0, 0, 0, 0), *((*each.box, each.bytes, each.buffers, each.count) for each in of)]
-    return np.array(found, np.int64).T

@@ -1,4 +1,4 @@
-"""Which tiles of wgmma-final are worth a look for a problem, how many stages fit, and how K may be split."""
+"""How many stages of wgmma-final fit, how K may be split, which columns fill waves, and how many SMs a launch needs."""
 
 from __future__ import annotations
 
@@ -15,23 +15,11 @@ from warptile.rungs.rung import Extents
 from warptile.rungs.tma import MAX_BOX, MBARRIER_BYTES
 from warptile.rungs.wgmma import epilogue, tiles
 
-MOST_ROWS, MOST_ROWS_BYTES = 4, 64 * 128
-"""Most rows of 128 bytes that a stage holds along K, and most elements of a tile for which it holds more than one."""
-
 FEWEST_STAGES = 3
 """Least stages. With two, a stage is released only while the next one's MMAs run: 0.72 of the speed of four (H200)."""
 
-COOPERATIVE = (
-    (128, 256), (256, 128), (128, 240), (128, 224), (128, 208), (128, 192), (128, 176), (128, 160),
-    (128, 144), (128, 128), (128, 112), (128, 96), (128, 64), (256, 192), (256, 160),
-)  # fmt: skip
-"""Tiles of two warpgroups."""
-
 SINGLE = (256, 192, 160, 128, 96, 64, 48, 32, 24, 16, 8)
 """BN of tiles of one consumer warpgroup, whose BM is 64."""
-
-MOST_SWAPPED = 128
-"""Most columns (rows of D) of tiles of two warpgroups with swapped operands."""
 
 FULL_WAVES = (1, 2, 3)
 """Numbers of waves for which tiles are sized to fill the last one."""
@@ -60,9 +48,6 @@ OTHER_SCHEDULES: tuple[dict[str, int], ...] = (
 )
 """What the best tiles are tried with; ping-pong where two warpgroups compute and K is not split."""
 
-Shape = tuple[int, int, int, int]
-"""BM, BN, CONSUMERS, SWAP."""
-
 
 def stages(seen: Problem, config: Config, device: DeviceLimits, ctas_per_sm: int = 1) -> int:
     """The most stages that fit, up to `MOST_STAGES`, with ``ctas_per_sm`` CTAs on an SM."""
@@ -76,20 +61,6 @@ def stages_beside(output_bytes: Any, stage_bytes: Any, ctas_per_sm: int = 1) -> 
     return np.minimum((each - output_bytes - 2 * MOST_STAGES * MBARRIER_BYTES) // stage_bytes, MOST_STAGES)
 
 
-def shapes(problem: Problem, device: DeviceLimits) -> tuple[Shape, ...]:
-    """All tiles, each once. Those sized to fill the last wave come first with swapped operands: whatever their columns,
-    they store D in whole lines of 128 bytes, which saves 2 to 6 % of a GEMM of one or two waves (H200)."""
-    found = [(128, bn, 2, 1) for bn in columns_of_full_waves(problem, 128, swap=1, device=device)]
-    found += [(bm, bn, 2, 0) for bm, bn in COOPERATIVE]
-    for swap in (0, 1):
-        for bn in SINGLE:
-            found.append((64, bn, 1, swap))
-            if swap and bn <= MOST_SWAPPED:
-                found.append((128, bn, 2, swap))
-    found += [(bm, bn, bm // 64, 0) for bm in (64, 128) for bn in columns_of_full_waves(problem, bm, device=device)]
-    return tuple(dict.fromkeys(found))
-
-
 def columns_of_full_waves(problem: Problem, bm: int, swap: int = 0, *, device: DeviceLimits) -> list[int]:
     """BN of tiles of BM rows that leave the fewest SMs idle in the last wave, for one, two and three waves: 80 for
     10240 columns (128 tiles), 104 for 1280 x 1280 (130), 168 for 2304 x 2304 (252). Only those up to `MAX_BOX`;
@@ -101,25 +72,12 @@ def columns_of_full_waves(problem: Problem, bm: int, swap: int = 0, *, device: D
     return [each for each in columns if each <= MAX_BOX]
 
 
-def even_splits(count: Any, k_tiles: Any, device: DeviceLimits) -> tuple[Any, Any, Any]:
-    """Numbers of splits of K above one for tiles of which there are ``count``, with ``k_tiles`` K tiles each, each with
-    fewer K tiles a split than the one before: of arrays of both, which element, which of its splits, and how many."""
-    most = np.minimum(device.sms // np.maximum(count, 1), k_tiles)
-    several = np.flatnonzero(most > 1)
-    most, k_tiles = most[several, None], k_tiles[several, None]
-    parts = np.concatenate((most, np.broadcast_to(SPLITS, (len(several), len(SPLITS)))), axis=1)
-    even = np.where(parts <= most, ceil_div(k_tiles, ceil_div(k_tiles, parts)), 1)
-    even.sort(axis=1)
-    first = np.ones_like(even, np.bool_)
-    first[:, 1:] = even[:, 1:] != even[:, :-1]
-    of, place = np.nonzero(first & (even > 1))
-    return several[of], place, even[of, place]
-
-
 def splits_of(count: int, k_tiles: int, device: DeviceLimits) -> list[int]:
-    """Numbers of splits of K for ``count`` tiles, from one on: `even_splits` of one problem."""
-    _, _, found = even_splits(np.array([count]), np.array([k_tiles]), device)
-    return [1, *found.tolist()]
+    """Numbers of splits of K for ``count`` tiles with ``k_tiles`` K tiles each, from one on, each with fewer K tiles a
+    split than the one before."""
+    most = min(device.sms // max(count, 1), k_tiles)
+    even = {ceil_div(k_tiles, ceil_div(k_tiles, parts)) for parts in (*SPLITS, most) if 1 < parts <= most}
+    return [1, *sorted(even - {1})]
 
 
 def cluster_tiles(extents: Extents, config: Mapping[str, Any]) -> Any:

@@ -207,4 +207,7 @@ def _print_report(report: WarmReport) -> None:
         show(console_of(80), f"kernels for {report.device}, {report.arch}", [*names, *counts])
     for reason, count in Counter(each.error for each in report.failed).items():
         click.echo(f"{count} failed: {reason}", err=True)
-    click.echo(f"{len(report.kernels)} kernels in {report.seconds:.1f} s, in {report.folder}", err=True)
+    click.echo(
+        f"{len(report.kernels)} kernel{'s' * (len(report.kernels) != 1)} in {report.seconds:.1f} s, in {report.folder}",
+        err=True,
+    )

@@ -66,7 +66,9 @@ class BoundCall:
         low, high = d + d_low, d + d_high
         if (low < a + a_high and a + a_low < high) or (low < b + b_high and b + b_low < high):
             return True
-        return c_high > c_low and not (c == d and self.in_place) and low < c + c_high and c + c_low < high
+        if not c or (c == d and self.in_place):
+            return False
+        return c_high > c_low and low < c + c_high and c + c_low < high
 
 
 def bind(

@@ -41,18 +41,16 @@ class TorchCalls(CallCache):
             return None
         if time.monotonic() >= self._next_look and self.is_stale():
             return None
-        return self._launched(found, a, b, c, out)
+        at_d = 0 if out is None else out.data_ptr()
+        return self._launched(found, a.data_ptr(), b.data_ptr(), 0 if c is None else c.data_ptr(), at_d, out)
 
-    def _launched(self, found: BoundCall, a: Any, b: Any, c: Any, out: Any) -> Any:
-        """The result of a bound call; None where ``out`` shares memory with an operand."""
-        at_a, at_b, at_c = a.data_ptr(), b.data_ptr(), 0 if c is None else c.data_ptr()
+    def _launched(self, found: BoundCall, at_a: int, at_b: int, at_c: int, at_d: int, out: Any) -> Any:
+        """The result of a bound call on tensors at these addresses; None if ``out`` shares memory with an operand."""
         if out is None:
             out = self._empty(found.shape, dtype=found.dtype, device=found.device)
             at_d = out.data_ptr()
-        else:
-            at_d = out.data_ptr()
-            if found.overlaps(at_a, at_b, at_c, at_d):
-                return None
+        elif found.overlaps(at_a, at_b, at_c, at_d):
+            return None
         status = found.launch(self._stream(found.ordinal), at_a, at_b, at_c, at_d)
         if status:
             raise found.refuse(status)
@@ -96,9 +94,10 @@ class PlanCalls(TorchCalls):
         if guarded is not None and c is None:
             agrees, found = guarded
             try:
-                same = agrees(a, b) if out is None else agrees(a, b, out)
-                if same and not (a.data_ptr() | b.data_ptr() | (0 if out is None else out.data_ptr())) & 15:
-                    return self._launched(found, a, b, None, out)
+                if agrees(a, b) if out is None else agrees(a, b, out):
+                    at_a, at_b, at_d = a.data_ptr(), b.data_ptr(), 0 if out is None else out.data_ptr()
+                    if not (at_a | at_b | at_d) & 15:
+                        return self._launched(found, at_a, at_b, 0, at_d, out)
             except TypeError:  # no tensor
                 pass
         return super().repeat(a, b, c, out, options)

@@ -32,7 +32,7 @@ def test_kernels_are_compiled_once_and_then_found(cache, capsys):
     said = capsys.readouterr()
     assert said.out.splitlines()[-1].split()[1:] == ["float32", "0", "1", "0"]
     assert max(map(len, said.out.splitlines())) <= 80
-    assert "1 kernels in " in said.err
+    assert "1 kernel in " in said.err
     assert run(["cache", "ls", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["entries"]) == 1
 

@@ -352,7 +352,10 @@ def together(times: Sequence[Number], norm: Number, xp: Any) -> Number:
 
 
 def _above(one: Number, other: Number, norm: Number, xp: Any) -> Number:
-    return together([one, other + 0 * one], norm, xp)
+    """`together`, of two."""
+    other = other + 0 * one
+    most, least = xp.maximum(one, other), xp.minimum(one, other)
+    return most * (1 + (least / most) ** norm) ** (1 / norm)
 
 
 def terms_us(found: Predicted) -> Mapping[str, float]:

@@ -268,8 +268,9 @@ def _extents(problem: Problem) -> Extents:
 
 
 def _launches(problem: Problem, rows: ConfigColumns, device: DeviceLimits, unaligned: _Unaligned | None) -> Launches:
-    """What predictions depend on."""
-    config, swapped = rows.config, rows["SWAP"] == 1
+    """What predictions depend on. Numbers are floats, which NumPy mixes with others in half of the time; but BN, which
+    is also an index."""
+    config, swapped = dict(zip(TUNABLES, rows.numbers.astype(np.float64), strict=False)), rows["SWAP"] == 1
     views = [tiles.view(problem, _base(swap)).problem for swap in (0, 1)] if unaligned is None else unaligned.seen
 
     def by_swap(of: Callable[[Problem], int]) -> Any:
@@ -290,7 +291,7 @@ def _launches(problem: Problem, rows: ConfigColumns, device: DeviceLimits, unali
         by_tma = by_tma | residues
     count = ceil_div(m, config["BM"] * config["CM"]) * ceil_div(across, config["BN"] * config["CN"]) * batch
     return Launches(
-        bm=config["BM"], bn=config["BN"], bk=config["BK"], stages=config["STAGES"], consumers=config["CONSUMERS"],
+        bm=config["BM"], bn=rows["BN"], bk=config["BK"], stages=config["STAGES"], consumers=config["CONSUMERS"],
         cm=config["CM"], cn=config["CN"], splits=config["SPLITS"], sms=config["SMS"], swap=config["SWAP"],
         overlap=config["OVERLAP"], pingpong=config["PINGPONG"], stream=config["STREAM"],
         cluster_k=np.where(rows["meeting"] == _IN_CLUSTER, config["SPLITS"], 1), held=rows["held"] / rows["subtiles"],

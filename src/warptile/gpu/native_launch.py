@@ -13,11 +13,12 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from warptile.gpu import driver
+from warptile.gpu.native_function import METH_FASTCALL, MethodDef, callable_of, compiled
 from warptile.launch.spec import LaunchSpec
 
 Launch = Callable[..., int]
@@ -27,7 +28,6 @@ well."""
 PARAMETER_ALIGNMENT = 64
 """Alignment of kernel parameters in the image: that of a tensor map, the widest there is."""
 
-_METH_FASTCALL = 0x0080
 _CONFIG_BYTES, _CONFIG_STREAM = 56, 32
 """Size of ``CUlaunchConfig`` and offset of its ``hStream`` (CUDA Driver API, "CUlaunchConfig_st")."""
 
@@ -45,17 +45,6 @@ class Patch:
     offset: int
     operand: int
     distance: int
-
-
-class _MethodDef(ctypes.Structure):
-    """``PyMethodDef`` (Python/C API, "Common Object Structures")."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
 
 
 class _Fixed(ctypes.Structure):
@@ -105,12 +94,9 @@ def native_launch(
         driver.context_of(function.ordinal), function.handle, config.getPtr(), ctypes.addressof(content), len(image),
         len(offsets), ctypes.addressof(starts), len(patches), ctypes.addressof(changes), 1 + operands,
     )  # fmt: skip
-    new = ctypes.pythonapi.PyCFunction_NewEx
-    new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.py_object)
-    described = _method(driver.entry_points())
     itself = _Address(ctypes.addressof(fixed))
     itself.parts = function, config, starts, changes, content, fixed
-    made: Launch = new(ctypes.addressof(described), itself, __name__)
+    made: Launch = callable_of(_method(driver.entry_points()), itself, __name__)
     return made
 
 
@@ -120,34 +106,17 @@ class _Address(int):
     parts: tuple[object, ...]
 
 
-_MADE: dict[driver.EntryPoints, tuple[_MethodDef, Any]] = {}
-"""What `_compiled` made, for the life of the process: CPython reads a function's description even when it frees it."""
+_MADE: dict[driver.EntryPoints, tuple[MethodDef, Any]] = {}
+"""What was compiled, for the life of the process."""
 _MAKING = threading.Lock()
 
 
-def _method(entries: driver.EntryPoints) -> _MethodDef:
+def _method(entries: driver.EntryPoints) -> MethodDef:
     """The native function, as CPython wants it described."""
     with _MAKING:  # made once: the machine code of a second one would go with whoever lost the race
         if entries not in _MADE:
-            _MADE[entries] = _compiled(entries)
+            _MADE[entries] = compiled(_module(entries), "launch", METH_FASTCALL, "Queue one launch.")
         return _MADE[entries][0]
-
-
-def _compiled(entries: driver.EntryPoints) -> tuple[_MethodDef, Any]:
-    """The native function, and the compiler that owns its machine code."""
-    from llvmlite import binding as llvm
-
-    with suppress(RuntimeError):  # newer releases need it no more, and say so by raising
-        llvm.initialize()
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    module = llvm.parse_assembly(str(_module(entries)))
-    module.verify()
-    machine = llvm.Target.from_default_triple().create_target_machine(opt=2)
-    compiler = llvm.create_mcjit_compiler(module, machine)
-    compiler.finalize_object()
-    described = _MethodDef(b"launch", compiler.get_function_address("launch"), _METH_FASTCALL, b"Queue one launch.")
-    return described, compiler
 
 
 def _module(entries: driver.EntryPoints) -> Any:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cache
 from typing import Any
 
 from warptile.gpu import driver
+from warptile.gpu.native_function import METH_O, callable_of, compiled
 
 DEFAULT = -2
 """State of the default stream (handles 0 and 1), which lives as long as its context and cannot be captured."""
@@ -24,21 +24,9 @@ UNKNOWN = -1
 
 _LEGACY = 1
 """``CU_STREAM_LEGACY``: the default stream by a handle of its own."""
-_METH_O = 0x0008
 
 State = Callable[[int], int]
 """``state(stream)``: twice the identifier of a stream; of one that is captured, twice its handle and one more."""
-
-
-class _MethodDef(ctypes.Structure):
-    """``PyMethodDef`` (Python/C API, "Common Object Structures")."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
 
 
 @cache
@@ -69,21 +57,8 @@ def asked(stream: int) -> int:
 @cache
 def _native(entries: driver.EntryPoints) -> tuple[State, Any]:
     """The function, and what has to stay alive for it."""
-    from llvmlite import binding as llvm
-
-    with suppress(RuntimeError):  # newer releases need it no more, and say so by raising
-        llvm.initialize()
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    module = llvm.parse_assembly(str(_module(entries)))
-    module.verify()
-    machine = llvm.Target.from_default_triple().create_target_machine(opt=2)
-    compiler = llvm.create_mcjit_compiler(module, machine)
-    compiler.finalize_object()
-    described = _MethodDef(b"stream_state", compiler.get_function_address("stream_state"), _METH_O, b"See State.")
-    new = ctypes.pythonapi.PyCFunction_NewEx
-    new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_void_p, ctypes.py_object)
-    made: State = new(ctypes.addressof(described), None, __name__)
+    described, compiler = compiled(_module(entries), "stream_state", METH_O, "See State.")
+    made: State = callable_of(described, None, __name__)
     return made, (described, compiler)
 
 

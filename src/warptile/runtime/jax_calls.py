@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -59,6 +60,7 @@ class _Program:
     def run(self, *operands: Any) -> Any:
         """The result, which XLA may still be computing."""
         self.raised = None
+        _last_run.append(self)
         try:
             return self._jitted(*operands)
         except Exception:
@@ -89,6 +91,8 @@ class _Program:
 _numbers = count()
 _programs: WeakValueDictionary[int, _Program] = WeakValueDictionary()
 """Programs by their numbers, for as long as a cache of calls keeps them."""
+_last_run: deque[_Program] = deque(maxlen=MOST_CALLS)
+"""Keeps programs of plans that are gone until XLA, which may call them later, certainly has."""
 
 
 def _launch(number: int, place: xla_ffi.XlaPlace, arguments: Sequence[int], results: Sequence[int]) -> None:

@@ -128,12 +128,8 @@ def _torch() -> Any:
 
 
 def _tensors(torch: Any, measured: Measured) -> Any:
-    found = {}
-    for field in fields(Launches):
-        column = getattr(measured.launches, field.name)
-        whole = field.name in ("type", "bn", "bm") or column.dtype == np.int64
-        found[field.name] = torch.tensor(column if whole else column.astype(np.float64))
-    return Launches(**found)
+    columns = ((field.name, getattr(measured.launches, field.name)) for field in fields(Launches))
+    return Launches(**{name: torch.tensor(column) for name, column in columns})
 
 
 def fit_costs(measured: Measured, steps: int = STEPS) -> Costs:

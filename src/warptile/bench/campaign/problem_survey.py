@@ -4,9 +4,10 @@ Suites hold the problems that people name; a planner has to be right for all oth
 log-uniformly over extents, types and layouts. Of each, the best predictions, a random sample of worse ones and
 cuBLASLt's fastest algorithm take turns of a few milliseconds in several rounds, so that all see one state of the chip.
 
-    python -m warptile.bench.campaign.problem_survey --out DIR --count 400 --seed 1 --minutes 9
+    python -m warptile.bench.campaign.problem_survey --out DIR --count 400 --seed 1 --minutes 9 --records records
 
-adds a line for each problem to DIR/survey.jsonl; a run that was stopped goes on where it was.
+adds a line for each problem to DIR/survey.jsonl, and makes a record of them; a run that was stopped goes on where it
+was.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from __future__ import annotations
 import math
 import os
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -25,11 +25,11 @@ import msgspec
 import numpy as np
 
 from warptile.bench.baselines.cublaslt import WORKSPACE_BYTES, CublasLt, CublasLtMatmul
-from warptile.bench.campaign.suite_search import RESERVED_CORES, RUNG, CompileAhead, say
-from warptile.bench.protocol.environment import Sampler, describe, now
+from warptile.bench.campaign.suite_search import RESERVED_CORES, RUNG, STATUS_TIME, CompileAhead, say, watch
+from warptile.bench.protocol.environment import Sampler, describe, git_hash, now
 from warptile.bench.protocol.measurements import Environment, Surveyed, TimedConfig
 from warptile.bench.protocol.operand_pool import OperandPool, PooledProduct
-from warptile.bench.protocol.records import SurveyRecord
+from warptile.bench.protocol.records import SurveyRecord, write
 from warptile.bench.protocol.workloads import BF16, E4M3, E4M3_FAST, F16_F16, S8, TF32, TypeGroup, to_key
 from warptile.codegen.translation_unit import Source, translation_unit
 from warptile.device import DeviceLimits
@@ -81,7 +81,6 @@ ALGORITHM_MS = 0.6
 """How long each of cuBLASLt's algorithms runs to find its fastest."""
 
 GRAPH_BELOW_MS = 0.06
-STALL_S = 60.0
 TIME_LEFT_S = 8.0
 
 # --- problems ---------------------------------------------------------------------------------------------------------
@@ -354,44 +353,67 @@ def record_of(out: Path, *, commit: str, command: str, notes: str = "", predicti
     )  # fmt: skip
 
 
+def supervise(out: Path, arguments: Sequence[str], until_s: float) -> None:
+    """Run workers until all is surveyed or time runs out; a problem that ends or hangs a worker is noted and left out.
+
+    Raises:
+        UsageError: a worker ended before it measured anything.
+    """
+    command = [sys.executable, "-m", "warptile.bench.campaign.problem_survey", "--out", str(out), *arguments]
+    state = out / "doing"
+    while time.time() < until_s - TIME_LEFT_S:
+        state.unlink(missing_ok=True)
+        status = watch([*command, "--until", str(until_s)], state, until_s)
+        if status in (0, STATUS_TIME):
+            return
+        begun = state.read_bytes() if state.exists() else b""
+        if not begun:
+            raise click.UsageError(f"the worker ended with status {status} before it measured anything")
+        reason = "the worker hung" if status is None else f"the worker ended with status {status}"
+        stuck = msgspec.json.decode(begun, type=ProblemClass)
+        say(f"{reason}: {stuck}")
+        with journal(out).open("ab") as lines:
+            lines.write(msgspec.json.encode(Surveyed(problem=stuck, failed=(reason,))) + b"\n")
+
+
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--out", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder of results.")
 @click.option("--count", default=400, show_default=True, type=click.IntRange(1), help="Problems.")
 @click.option("--seed", default=1, show_default=True, help="Of the problems that are drawn.")
-@click.option("--minutes", default=9.0, show_default=True, help="Begin nothing after that.")
+@click.option("--minutes", default=9.0, show_default=True, help="Begin nothing after that; 0 only makes the record.")
 @click.option("--straddling", is_flag=True, help="Only problems with rows that lie in two lines of L2.")
 @click.option("--library/--no-library", "with_library", default=True, help="Time cuBLASLt too.")
+@click.option("--records", type=click.Path(path_type=Path, file_okay=False), help="Write a record to this folder.")
+@click.option("--notes", default="", help="What was learned, for the record.")
+@click.option("--prediction", default="", help="What was predicted before the run, for the record.")
 @click.option("--until", type=float, default=None, hidden=True)
 def main(
-    out: Path, count: int, seed: int, minutes: float, straddling: bool, with_library: bool, until: float | None
+    out: Path,
+    count: int,
+    seed: int,
+    minutes: float,
+    straddling: bool,
+    with_library: bool,
+    records: Path | None,
+    notes: str,
+    prediction: str,
+    until: float | None,
 ) -> None:
     """Time COUNT random problems in some twenty configurations each."""
     out.mkdir(parents=True, exist_ok=True)
     if until is not None:
         problems = drawn(count, seed, straddling=straddling)
-        sys.exit(75 if work(out, problems, seed, until, with_library=with_library) else 0)
-    until = time.time() + 60 * minutes
-    command = [sys.executable, "-m", __spec__.name, "--out", str(out), "--count", str(count), "--seed", str(seed)]
-    command += ["--until", str(until), "--library" if with_library else "--no-library"]
-    command += ["--straddling"] if straddling else []
-    state = out / "doing"
-    while time.time() < until - TIME_LEFT_S:
-        state.unlink(missing_ok=True)
-        process, started_s = subprocess.Popen(command), time.time()
-        while process.poll() is None:
-            time.sleep(0.2)
-            begun_s = max(state.stat().st_mtime if state.exists() else 0.0, started_s + STALL_S)
-            if time.time() > max(until + TIME_LEFT_S, begun_s + STALL_S):
-                process.kill()
-        if process.wait() in (0, 75):
-            return
-        if not state.exists():
-            raise SystemExit("the worker ended before it measured anything")
-        stuck = msgspec.json.decode(state.read_bytes(), type=ProblemClass)
-        say(f"the worker ended with status {process.returncode} at {stuck}")
-        failed = Surveyed(problem=stuck, failed=(f"the worker ended with status {process.returncode}",))
-        with journal(out).open("ab") as lines:
-            lines.write(msgspec.json.encode(failed) + b"\n")
+        sys.exit(STATUS_TIME if work(out, problems, seed, until, with_library=with_library) else 0)
+    arguments = ["--count", str(count), "--seed", str(seed), "--library" if with_library else "--no-library"]
+    arguments += ["--straddling"] if straddling else []
+    supervise(out, arguments, time.time() + 60 * minutes)
+    if records is None:
+        return
+    if not journal(out).exists():
+        raise click.UsageError(f"--out {out}: nothing was surveyed there; give --minutes, such as --minutes 9")
+    command = " ".join(["python -m warptile.bench.campaign.problem_survey", *arguments])
+    record = record_of(out, commit=git_hash(), command=command, notes=notes, prediction=prediction)
+    click.echo(write(record, records).name)
 
 
 if __name__ == "__main__":

@@ -331,7 +331,7 @@ def supervise(suites: Sequence[str], only: Sequence[str], folder: Path, until_s:
     state = state_file(folder)
     state.unlink(missing_ok=True)
     while time.time() < until_s - TIME_LEFT_S:
-        status = _watch(command, state, until_s)
+        status = watch(command, state, until_s)
         if status in (0, STATUS_TIME):
             return status == 0
         begun = state.read_bytes() if state.exists() else b""
@@ -348,8 +348,8 @@ def supervise(suites: Sequence[str], only: Sequence[str], folder: Path, until_s:
     return False
 
 
-def _watch(command: Sequence[str], state: Path, until_s: float) -> int | None:
-    """Run a worker; its exit status, or None when it hung."""
+def watch(command: Sequence[str], state: Path, until_s: float) -> int | None:
+    """Run a worker that touches ``state`` with all that it begins; its exit status, or None when it hung."""
     process = subprocess.Popen(command, env=dict(os.environ))
     started_s = time.time()
     try:

@@ -1,7 +1,7 @@
 """What measurements add to the formulas of wgmma-final's cost model: a correction learned from surveys.
 
-Formulas with one constant for each effect are 7 % off in the median, and miss how effects meet: a short K with an
-epilogue that no mainloop hides, a few tiles that share lines of L2. Small networks (two layers of a few dozen units,
+Formulas with one constant for each effect miss how effects meet: a short K with an epilogue that no mainloop hides, a
+few tiles that share lines of L2. Small networks (two layers of a few dozen units,
 whose outputs are averaged) take what the formulas say, and what they depend on, and say by which factor the time
 differs. They are trained on surveys of random problems, and judged on problems that they were not trained on:
 `warptile.bench.campaign.fit_costs`.

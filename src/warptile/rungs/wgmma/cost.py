@@ -60,7 +60,8 @@ class Launches:
         by_tma: whether TMA stores D; d_aligned: without residue classes.
         residues: whether rows are split into residue classes.
         store_width: elements of D that one access stores without TMA.
-        element_bits, d_bits: of operands and of D; d_bits counts C too.
+        element_bits, d_bits: of operands and of D.
+        with_c: whether C is read, 1 or 0.
         type: place in `TYPES`.
         repacking_us: of operands that are repacked before or beside the product.
     """

@@ -1,0 +1,59 @@
+"""Functions of machine code that Python calls directly, made of LLVM's intermediate representation by llvmlite.
+
+llvmlite comes with Numba, so nothing has to be compiled where warptile is installed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import suppress
+from typing import Any
+
+METH_FASTCALL, METH_O = 0x0080, 0x0008
+"""Calling conventions (Python/C API, "Implementing functions and methods")."""
+
+
+class MethodDef(ctypes.Structure):
+    """``PyMethodDef`` (Python/C API, "Common Object Structures")."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+def compiled(module: Any, name: str, flags: int, doc: str) -> tuple[MethodDef, Any]:
+    """A function of an LLVM module as CPython wants it described, and the compiler that owns its machine code.
+
+    Keep both for the life of the process: CPython reads the description even when it frees a function.
+
+    Args:
+        module: of ``llvmlite.ir``.
+        name: of the function.
+        flags: its calling convention.
+        doc: what it does.
+
+    Raises:
+        ImportError, OSError, RuntimeError: no machine code can be made here.
+    """
+    from llvmlite import binding as llvm
+
+    with suppress(RuntimeError):  # newer releases need it no more, and say so by raising
+        llvm.initialize()
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    parsed = llvm.parse_assembly(str(module))
+    parsed.verify()
+    machine = llvm.Target.from_default_triple().create_target_machine(opt=2)
+    compiler = llvm.create_mcjit_compiler(parsed, machine)
+    compiler.finalize_object()
+    return MethodDef(name.encode(), compiler.get_function_address(name), flags, doc.encode()), compiler
+
+
+def callable_of(described: MethodDef, itself: Any, module_name: str | None) -> Any:
+    """The Python function of a description, with its ``self``."""
+    new = ctypes.pythonapi.PyCFunction_NewEx
+    new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.py_object)
+    return new(ctypes.addressof(described), itself, module_name)

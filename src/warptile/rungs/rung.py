@@ -99,7 +99,7 @@ class Rung(ABC):
 
     def model_error(self, device: DeviceLimits) -> float | None:
         """The relative error of predicted times that a tenth of launches exceeds, of problems that the model was not
-        fitted to; None where it has no model of its own."""
+        fitted to; None where it has no model of its own, and on a GPU that this was not fitted to."""
         return None
 
     def estimate_terms_us(

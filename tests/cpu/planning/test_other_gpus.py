@@ -12,9 +12,9 @@ from covering import ALL, examples
 from random_problems import random_problem
 from warptile.bench.protocol.suites import SUITES, SuiteRow
 from warptile.bench.protocol.workloads import to_problem
-from warptile.device import KNOWN, DeviceLimits
+from warptile.device import KNOWN, REFERENCE, DeviceLimits
 from warptile.dtypes import DTYPES
-from warptile.planning.plan import Plan, illegal
+from warptile.planning.plan import Plan, illegal, make_plan
 from warptile.problem import Problem
 from warptile.rungs import RUNGS
 from warptile.runtime.execute import planned
@@ -112,3 +112,11 @@ def test_a_plan_for_any_problem_is_legal_and_uses_no_more_sms_than_there_are(dev
         assert 1 <= plan.config["SMS"] <= device.multiprocessors
         assert plan.config["SPLITS"] * plan.config["CM"] * plan.config["CN"] <= device.multiprocessors
         assert 0 < plan.prediction.time_ms < 1e3
+
+
+def test_the_error_of_predictions_is_said_where_it_was_measured():
+    given = Problem.dense(512, 520, 1032, DTYPES["bfloat16"], out=DTYPES["bfloat16"], accumulator=DTYPES["float32"])
+    for device in (REFERENCE, KNOWN["NVIDIA H20"]):
+        text = make_plan(given, device=device).explain()
+        assert "on an NVIDIA H200" in text, "what the model is fitted to is said on every GPU"
+        assert ("nine in ten are within" in text) is (device is REFERENCE)

@@ -316,9 +316,10 @@ class WgmmaFinal(Rung):
         fitted = model_of(device.name).fitted
         return f"by a cost model fitted to {fitted.quality.problems} problems on an {fitted.gpu}"
 
-    def model_error(self, device: DeviceLimits) -> float:
+    def model_error(self, device: DeviceLimits) -> float | None:
         """As `Rung.model_error`."""
-        return model_of(device.name).fitted.quality.error_90
+        fitted = model_of(device.name).fitted
+        return fitted.quality.error_90 if fitted.gpu == device.name else None
 
     # --- legality -------------------------------------------------------------------------------------------------
 

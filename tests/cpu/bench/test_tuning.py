@@ -114,7 +114,7 @@ def test_the_parent_notes_a_hang_and_starts_another_worker(tasks, tmp_path, monk
         doing.write_bytes(msgspec.json.encode(suite_search.WorkerState(search, dict(tasks[0].configs[0]))))
         return next(statuses)
 
-    monkeypatch.setattr(suite_search, "_watch", watch)
+    monkeypatch.setattr(suite_search, "watch", watch)
     assert suite_search.supervise(["small"], ["16x"], tmp_path, time.time() + 100, lambda text: None)
     assert [each.failed for each in entries(tmp_path)] == ["the worker hung"]
 
@@ -124,11 +124,11 @@ def test_a_worker_hangs_that_begins_nothing_new(tmp_path, monkeypatch, seconds, 
     monkeypatch.setattr(suite_search, "STALL_S", 1.0)
     doing = suite_search.state_file(tmp_path)
     code = f"import pathlib, time; time.sleep(1.5); pathlib.Path({str(doing)!r}).touch(); time.sleep({seconds})"
-    assert suite_search._watch([sys.executable, "-c", code], doing, time.time() + 100) == status
+    assert suite_search.watch([sys.executable, "-c", code], doing, time.time() + 100) == status
 
 
 def test_a_worker_that_never_measured_is_not_started_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(suite_search, "_watch", lambda command, doing, until_s: 1)
+    monkeypatch.setattr(suite_search, "watch", lambda command, doing, until_s: 1)
     assert not suite_search.supervise(["small"], [], tmp_path, time.time() + 100, lambda text: None)
 
 

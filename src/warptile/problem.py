@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import gcd
 
 from warptile.dtypes import DType
@@ -105,6 +106,16 @@ class Problem:
     def operand_matrices(self) -> tuple[int, int]:
         """Matrices of A and of B in memory: one, or as many as the batch has."""
         return self.batch if self.a.batch_stride else 1, self.batch if self.b.batch_stride else 1
+
+    @cached_property
+    def swapped(self) -> Problem:
+        """The same with operands swapped, D^T = B^T A^T: the same memory, described with rows and columns exchanged."""
+
+        def flipped(operand: Operand) -> Operand:
+            return replace(operand, major={"row": "col", "col": "row"}[operand.major])
+
+        c = flipped(self.c) if self.c is not None else None
+        return replace(self, m=self.n, n=self.m, a=flipped(self.b), b=flipped(self.a), c=c, d=flipped(self.d))
 
     @property
     def single(self) -> Problem:

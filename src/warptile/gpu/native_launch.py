@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from warptile.gpu import driver
-from warptile.gpu.native_function import METH_FASTCALL, MethodDef, callable_of, compiled
 from warptile.launch.spec import LaunchSpec
+from warptile.native.functions import METH_FASTCALL, MethodDef, callable_of, method
 
 Launch = Callable[..., int]
 """``launch(stream, *addresses)`` queues a launch without waiting for it; it returns the driver's status, 0 if all is
@@ -115,7 +115,7 @@ def _method(entries: driver.EntryPoints) -> MethodDef:
     """The native function, as CPython wants it described."""
     with _MAKING:  # made once: the machine code of a second one would go with whoever lost the race
         if entries not in _MADE:
-            _MADE[entries] = compiled(_module(entries), "launch", METH_FASTCALL, "Queue one launch.")
+            _MADE[entries] = method(_module(entries), "launch", METH_FASTCALL, "Queue one launch.")
         return _MADE[entries][0]
 
 

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from warptile.gpu import driver
-from warptile.gpu.native_function import METH_O, callable_of, compiled
+from warptile.native.functions import METH_O, callable_of, method
 
 DEFAULT = -2
 """State of the default stream (handles 0 and 1), which lives as long as its context and cannot be captured."""
@@ -57,7 +57,7 @@ def asked(stream: int) -> int:
 @cache
 def _native(entries: driver.EntryPoints) -> tuple[State, Any]:
     """The function, and what has to stay alive for it."""
-    described, compiler = compiled(_module(entries), "stream_state", METH_O, "See State.")
+    described, compiler = method(_module(entries), "stream_state", METH_O, "See State.")
     made: State = callable_of(described, None, __name__)
     return made, (described, compiler)
 

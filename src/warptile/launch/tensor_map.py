@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from warptile.errors import DTypeError, LayoutError, UnsupportedError
@@ -73,31 +74,43 @@ class TensorMap:
         if self.interleave != "none":
             raise UnsupportedError(f"{self._name}: interleave {self.interleave!r}; only interleave='none' is supported")
         rank = len(self.dims)
-        self._need(1 <= rank <= 5, "dims", self.dims, "one to five dimensions")
-        self._need(len(self.strides_bytes) == rank - 1, "strides_bytes", self.strides_bytes,
-                   f"{rank - 1}: one for every dimension but the innermost")  # fmt: skip
-        self._need(len(self.box) == rank, "box", self.box, f"{rank} extents, as dims has")
-        self._need(len(self.element_strides) == rank, "element_strides", self.element_strides,
-                   f"{rank} strides, as dims has")  # fmt: skip
-        self._need(all(1 <= d <= 1 << 32 for d in self.dims), "dims", self.dims, "extents of 1 to 2^32")
-        self._need(all(0 <= s < 1 << 40 and s % 16 == 0 for s in self.strides_bytes), "strides_bytes",
-                   self.strides_bytes, "multiples of 16 below 2^40")  # fmt: skip
-        self._need(all(1 <= b <= 256 for b in self.box), "box", self.box, "extents of 1 to 256")
-        self._need(all(1 <= s <= 8 for s in self.element_strides), "element_strides", self.element_strides, "1 to 8")
+        self._need(1 <= rank <= 5, "dims", "one to five dimensions")
+        self._need(
+            len(self.strides_bytes) == rank - 1,
+            "strides_bytes",
+            lambda: f"{rank - 1}: one for every dimension but the innermost",
+        )
+        self._need(len(self.box) == rank, "box", lambda: f"{rank} extents, as dims has")
+        self._need(len(self.element_strides) == rank, "element_strides", lambda: f"{rank} strides, as dims has")
+        self._need(min(self.dims) >= 1 and max(self.dims) <= 1 << 32, "dims", "extents of 1 to 2^32")
+        self._need(
+            all(0 <= stride < 1 << 40 and stride % 16 == 0 for stride in self.strides_bytes),
+            "strides_bytes",
+            "multiples of 16 below 2^40",
+        )
+        self._need(min(self.box) >= 1 and max(self.box) <= 256, "box", "extents of 1 to 256")
+        self._need(min(self.element_strides) >= 1 and max(self.element_strides) <= 8, "element_strides", "1 to 8")
         start = self.element_bytes if self.any_start else TENSOR_START_BYTES
-        self._need(self.offset_bytes >= 0 and self.offset_bytes % start == 0, "offset_bytes", self.offset_bytes,
-                   f"a multiple of {start}: the tensor starts at such an address")  # fmt: skip
-        self._need(self.swizzle in SWIZZLE_BYTES, "swizzle", self.swizzle, f"one of {', '.join(SWIZZLE_BYTES)}")
-        inner = self.box[0] * self.element_bytes
-        self._need(inner % 16 == 0, "box", self.box, f"an innermost extent of a multiple of 16 bytes; it has {inner}")
-        span = SWIZZLE_BYTES[self.swizzle]
-        self._need(not span or inner <= span, "box", self.box,
-                   f"at most {span} bytes innermost under swizzle {self.swizzle}; it has {inner}")  # fmt: skip
-        floats = self.dtype[0] in "fbt"
-        self._need(self.oob_fill in ("zero", "nan")[: 1 + floats], "oob_fill", self.oob_fill,
-                   f"'zero'{' or ' + repr('nan') if floats else f' for {self.dtype}'}")  # fmt: skip
-        self._need(self.l2_promotion in _L2_PROMOTIONS, "l2_promotion", self.l2_promotion,
-                   f"one of {', '.join(_L2_PROMOTIONS)}")  # fmt: skip
+        self._need(
+            self.offset_bytes >= 0 and self.offset_bytes % start == 0,
+            "offset_bytes",
+            lambda: f"a multiple of {start}: the tensor starts at such an address",
+        )
+        self._need(self.swizzle in SWIZZLE_BYTES, "swizzle", lambda: f"one of {', '.join(SWIZZLE_BYTES)}")
+        inner, span = self.box[0] * self.element_bytes, SWIZZLE_BYTES[self.swizzle]
+        self._need(inner % 16 == 0, "box", lambda: f"an innermost extent of a multiple of 16 bytes; it has {inner}")
+        self._need(
+            not span or inner <= span,
+            "box",
+            lambda: f"at most {span} bytes innermost under swizzle {self.swizzle}; it has {inner}",
+        )
+        fills = ("zero", "nan") if self.dtype[0] in "fbt" else ("zero",)
+        self._need(
+            self.oob_fill in fills,
+            "oob_fill",
+            lambda: " or ".join(map(repr, fills)) + ("" if len(fills) > 1 else f" for {self.dtype}"),
+        )
+        self._need(self.l2_promotion in _L2_PROMOTIONS, "l2_promotion", lambda: f"one of {', '.join(_L2_PROMOTIONS)}")
 
     @property
     def element_bytes(self) -> int:
@@ -118,6 +131,8 @@ class TensorMap:
     def _name(self) -> str:
         return f"tensor map of {self.operand}"
 
-    def _need(self, holds: bool, field: str, got: object, needed: str) -> None:
+    def _need(self, holds: bool, field: str, needed: str | Callable[[], str]) -> None:
+        """Texts are made only where they are raised: a plan makes three maps."""
         if not holds:
-            raise LayoutError(f"{self._name}: {field} is {got!r}; it takes {needed}")
+            text = needed if isinstance(needed, str) else needed()
+            raise LayoutError(f"{self._name}: {field} is {getattr(self, field)!r}; it takes {text}")

@@ -200,9 +200,12 @@ def find_plan(
 
 def _rungs_for(problem: Problem, asked: str | None) -> tuple[Rung, ...]:
     """The rung that was asked for, or all that a plan may take, from the top of the ladder down."""
-    if asked is not None:
-        return (rung_named(asked),)
-    return tuple(each for each in RUNGS.values() if each.sparse == problem.a.sparse and each.automatic)[::-1]
+    return (rung_named(asked),) if asked is not None else _automatic(problem.a.sparse)
+
+
+@lru_cache(maxsize=2)
+def _automatic(sparse: bool) -> tuple[Rung, ...]:
+    return tuple(each for each in RUNGS.values() if each.sparse == sparse and each.automatic)[::-1]
 
 
 def _keeps_default(rung: Rung, asked: str | None) -> bool:

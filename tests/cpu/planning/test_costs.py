@@ -76,7 +76,7 @@ def by_formula(launches: Launches) -> NDArray[np.float64]:
 
 def predicted(launches: Launches) -> tuple[NDArray[np.float64], Predicted]:
     """Microseconds, corrected, and what the formulas say."""
-    return MODEL.predict(launches, len(launches.bm))
+    return MODEL.predict(launches)
 
 
 # --- the formulas -----------------------------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ def test_the_model_is_at_least_as_good_on_its_survey_as_on_problems_left_out() -
     assert (quality.problems, quality.launches) == (len(MEASURED.library_us), len(MEASURED.times_us))
     assert quality.choice > 0.95
     assert quality.median_error < 0.06
-    times, _ = MODEL.predict(MEASURED.launches, len(MEASURED.times_us))
+    times, _ = MODEL.predict(MEASURED.launches)
     best, chosen = choices(MEASURED, times)
     off = np.abs(np.log(MEASURED.times_us / times))
     assert math.exp(float(np.log(best / chosen).mean())) >= quality.choice - 0.003
@@ -267,7 +267,7 @@ def test_the_model_is_at_least_as_good_on_its_survey_as_on_problems_left_out() -
 
 
 def test_the_correction_makes_predictions_better_than_formulas_alone() -> None:
-    times, found = MODEL.predict(MEASURED.launches, len(MEASURED.times_us))
+    times, found = MODEL.predict(MEASURED.launches)
     logs = np.log(MEASURED.times_us)
     assert np.median(np.abs(logs - np.log(times))) < np.median(np.abs(logs - np.log(found.total_us)))
     assert np.median(np.abs(logs - np.log(found.total_us))) < 0.1
@@ -348,7 +348,7 @@ def first_problems(count: int) -> Measured:
 def error(measured: Measured, costs: Costs) -> float:
     """Median of |log| of measured time over what the formulas predict."""
     formulas = msgspec.structs.replace(FITTED, costs=costs)
-    _, found = model.Model(formulas).predict(measured.launches, len(measured.times_us))
+    _, found = model.Model(formulas).predict(measured.launches)
     return float(np.median(np.abs(np.log(measured.times_us / found.total_us))))
 
 
@@ -375,6 +375,6 @@ def test_a_fit_descends_and_its_networks_do_better_still(monkeypatch: pytest.Mon
     assert found.quality.problems == 40
     assert found.quality.launches == len(few.times_us)
     assert 0.5 < found.quality.choice <= 1
-    times, _ = model.Model(found).predict(few.launches, len(few.times_us))
+    times, _ = model.Model(found).predict(few.launches)
     assert np.median(np.abs(np.log(few.times_us / times))) < error(few, costs)
     assert len(said) == 4

@@ -19,7 +19,6 @@ from warptile.problem import Problem
 from warptile.rungs import rung
 from warptile.rungs.kernel_spec import View, gemm_members
 from warptile.rungs.repack import Repack, padded_stride, repacked
-from warptile.rungs.wgmma.tiles import swapped
 from warptile.runtime import execute
 from warptile.runtime.execute import EmulatorBackend
 
@@ -59,7 +58,7 @@ def test_a_cluster_and_further_parameters_go_into_the_launch():
 
 
 def test_swapped_operands_exchange_pointers_and_extents():
-    members = dict(gemm_members(View(swapped(problem(5, 161, 97)), a="B", b="A")))
+    members = dict(gemm_members(View(problem(5, 161, 97).swapped, a="B", b="A")))
     assert [members[name].operand for name in "abcd"] == ["B", "A", None, "D"]
     assert [members[name].value for name in ("m", "n", "k", "lda", "ldb")] == [161, 5, 97, 161, 97]
 

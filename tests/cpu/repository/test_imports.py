@@ -15,7 +15,7 @@ ROOT = PACKAGE.parents[1]
 
 ORDER = (
     ("errors", "dtypes"),
-    ("arch", "isa", "launch"),
+    ("arch", "isa", "launch", "native"),
     ("device", "problem"),
     ("arrays",),
     ("verify",),

@@ -7,6 +7,7 @@ from covering import examples
 from random_problems import TYPES, random_device, random_problem
 from warptile.device import REFERENCE
 from warptile.dtypes import DTYPES
+from warptile.native.formulas import Formulas
 from warptile.problem import Problem
 from warptile.rungs.legality import ceil_div
 from warptile.rungs.wgmma import candidates, cost, kernels, tiles
@@ -71,6 +72,29 @@ def test_ranks_are_in_order_of_predicted_time_and_no_configuration_is_listed_twi
     assert len(set(listed)) == len(listed) == len(found.rows)
     default = candidates.default(problem, illegal_on(device), device)
     assert default == found.config(int(found.ranked()[0]))
+
+
+@pytest.mark.parametrize("seed", range(examples(20)))
+def test_machine_code_predicts_what_numpy_does(seed, monkeypatch):
+    """Which of them serves depends on how many problems a process has planned."""
+    generator = np.random.default_rng(seed)
+    problem, device = random_problem(generator), random_device(generator)
+    illegal = illegal_on(device)
+    with monkeypatch.context() as patch:
+        patch.setattr(Formulas, "__call__", Formulas.by_numpy)
+        by_numpy = pool(problem, illegal, device)
+    with monkeypatch.context() as patch:
+        patch.setattr(Formulas, "__call__", by_machine_code)
+        found = pool(problem, illegal, device)
+    np.testing.assert_array_equal(found.rows.numbers, by_numpy.rows.numbers)
+    np.testing.assert_allclose(found.times_us, by_numpy.times_us, rtol=1e-6)
+    assert found.ranked()[0] == by_numpy.ranked()[0]
+
+
+def by_machine_code(formulas, columns, numbers):
+    if formulas.compiled is None:
+        formulas.compile()
+    return formulas.compiled(columns, numbers)
 
 
 def expected(problem, kernel, device):

@@ -48,7 +48,7 @@ def times_of(problems: list[Problem], device: DeviceLimits) -> NDArray[np.float6
     illegal = illegal_on(device)
     for row, problem in zip(found, problems, strict=True):
         some = pool(problem, illegal, device, SURVEYED)
-        np.minimum.at(row, some.rows["order"], np.log(some.times_us))
+        np.minimum.at(row, some.rows["order"].astype(int), np.log(some.times_us))
     return found
 
 

@@ -89,27 +89,47 @@ class Corrector:
     """A `Correction` ready for use."""
 
     def __init__(self, correction: Correction) -> None:
-        self._names = correction.features
-        self._mean = np.array(correction.mean, np.float32)
-        self._scale = np.array([1 / each for each in correction.scale], np.float32)
-        # Networks side by side: one product for the first layer of all.
-        self._networks = [
-            [(np.array(weights, np.float32).T.copy(), np.array(bias, np.float32)) for weights, bias in each.layers]
-            for each in correction.networks
+        self._of = correction
+        # All networks side by side: beyond the first layer their weights form blocks along the diagonal. The last layer
+        # takes the mean of their outputs.
+        layers = list(zip(*(each.layers for each in correction.networks), strict=True))
+        self._layers = [
+            (
+                _side_by_side([np.array(weights).T for weights, _ in of], diagonal=depth > 0),
+                np.concatenate([np.array(bias, np.float32) for _, bias in of]),
+            )
+            for depth, of in enumerate(layers)
         ]
+        if layers:
+            weights, bias = self._layers.pop()
+            self._last = weights.mean(axis=1), bias.mean()
 
-    def factor(self, launches: Launches, found: Predicted, count: int) -> NDArray[np.float64]:
-        """Measured time over `Predicted.total_us`, as expected, of ``count`` launches."""
-        made = features(launches, found, np)
-        rows = np.empty((len(self._names), count), np.float32)
-        for place, name in enumerate(self._names):
-            rows[place] = made[name]
-        scaled = np.clip((rows.T - self._mean) * self._scale, -MOST, MOST)
-        logs = np.zeros(count, np.float32)
-        for layers in self._networks:
-            values = scaled
-            for weights, bias in layers[:-1]:
-                values = np.maximum(values @ weights + bias, 0)
-            weights, bias = layers[-1]
-            logs += (values @ weights + bias)[:, 0]
-        return np.exp((logs / max(len(self._networks), 1)).astype(np.float64))
+    def inputs(self, launches: Launches, found: Predicted) -> list[Number]:
+        """The features as the networks take them."""
+        made, of = features(launches, found, np), self._of
+        scaled = ((made[name] - mean) / scale for name, mean, scale in zip(of.features, of.mean, of.scale, strict=True))
+        return [np.clip(each, -MOST, MOST) for each in scaled]
+
+    def factor(self, inputs: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Measured time over `Predicted.total_us`, as expected, of launches with these inputs, a row for each."""
+        if not self._of.networks:
+            return np.ones(inputs.shape[1])
+        values = inputs.T.astype(np.float32)
+        for weights, bias in self._layers:
+            values = np.maximum(values @ weights + bias, 0)
+        weights, bias = self._last
+        found: NDArray[np.float64] = np.exp((values @ weights + bias).astype(np.float64))
+        return found
+
+
+def _side_by_side(weights: list[NDArray[Any]], *, diagonal: bool) -> NDArray[np.float32]:
+    """Weights of several networks as those of one, whose inputs they share unless they form blocks of a diagonal."""
+    if not diagonal:
+        return np.concatenate(weights, axis=1).astype(np.float32)
+    whole = np.zeros(np.sum([each.shape for each in weights], axis=0), np.float32)
+    row = column = 0
+    for each in weights:
+        rows, columns = each.shape
+        whole[row : row + rows, column : column + columns] = each
+        row, column = row + rows, column + columns
+    return whole

@@ -17,7 +17,7 @@ def estimate_us(problem: Problem, config: Config, device: DeviceLimits) -> float
 
 def estimate_view_us(view: View, config: Config, device: DeviceLimits) -> float:
     """As `estimate_us`, for a view of the problem."""
-    times, _ = model_of(device.name).predict(launches_of(view, config, device), 1)
+    times, _ = model_of(device.name).predict(launches_of(view, config, device))
     return float(times[0])
 
 
@@ -25,7 +25,7 @@ def terms_us(problem: Problem, config: Config, device: DeviceLimits) -> tuple[di
     """Microseconds of a legal configuration by limiting resource, each corrected by the same factor, and in all;
     repacking is not in it."""
     launches = launches_of(tiles.view(problem, config), config, device)
-    times, found = model_of(device.name).predict(launches, 1)
+    times, found = model_of(device.name).predict(launches)
     factor = float(times[0]) / float(found.total_us)
     terms = {name: each * factor for name, each in cost.terms_us(found).items()}
     return terms, float(times[0]) - float(found.repacking_us) * factor

@@ -214,6 +214,30 @@ def _registers_reason(seen: Problem, config: Config, device: DeviceLimits) -> st
     return None
 
 
+@lru_cache(maxsize=64)
+def _reason(problem: Problem, tunables: tuple[tuple[str, int], ...], device: DeviceLimits) -> str | None:
+    """Why the kernel cannot run so, or None. A plan asks twice: when it chooses, and when it takes what was chosen."""
+    config = dict(tunables)
+    reason = (
+        common_reasons(problem, config, TUNABLES, FLAGS, batches=True)
+        or _division_reason(config)
+        or _cluster_reason(config)
+    )
+    if reason is not None:
+        return reason
+    view = tiles.view(problem, config)
+    seen = view.problem
+    return (
+        _two_level_reason(seen, config)
+        or tiles.shares_reason(seen, config)
+        or _overlap_reason(seen, config, device)
+        or _split_reason(problem, config)
+        or _residency_reason(seen, view, config, device)
+        or _registers_reason(seen, config, device)
+        or tiles.shared_reason(_shared_bytes(seen, config, device))
+    )
+
+
 # --- the launch ---------------------------------------------------------------------------------------------------
 
 
@@ -325,24 +349,7 @@ class WgmmaFinal(Rung):
 
     def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.illegal`."""
-        reason = (
-            common_reasons(problem, config, TUNABLES, FLAGS, batches=self.batches)
-            or _division_reason(config)
-            or _cluster_reason(config)
-        )
-        if reason is not None:
-            return reason
-        view = tiles.view(problem, config)
-        seen = view.problem
-        return (
-            _two_level_reason(seen, config)
-            or tiles.shares_reason(seen, config)
-            or _overlap_reason(seen, config, device)
-            or _split_reason(problem, config)
-            or _residency_reason(seen, view, config, device)
-            or _registers_reason(seen, config, device)
-            or tiles.shared_reason(_shared_bytes(seen, config, device))
-        )
+        return _reason(problem, tuple(config.items()), device)
 
     # --- the launch -----------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ not fitted to. They are written by ``python -m warptile.bench.campaign.fit_costs
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -16,9 +17,9 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from warptile.device import REFERENCE
+from warptile.native.formulas import FloatArray, Formulas, Table
 from warptile.rungs.wgmma.correction import Correction, Corrector
 from warptile.rungs.wgmma.cost import Costs, Launches, Predicted, predict
 
@@ -63,6 +64,25 @@ class FittedModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True)
+class Predictions:
+    """Predicted times of many launches at once.
+
+    Attributes:
+        formulas: microseconds by the formulas alone, and the inputs of the correction.
+        corrector: what is learned on top.
+    """
+
+    formulas: Formulas
+    corrector: Corrector
+
+    def times_us(self, columns: FloatArray, numbers: FloatArray) -> FloatArray:
+        """Microseconds of each launch; arguments as of `Formulas`."""
+        found = self.formulas(columns, numbers)
+        times: FloatArray = found[0] * self.corrector.factor(found[1:])
+        return times
+
+
+@dataclass(frozen=True)
 class Model:
     """A fitted model ready for use."""
 
@@ -72,18 +92,31 @@ class Model:
     def _costs(self) -> Any:
         of = msgspec.structs.asdict(self.fitted.costs)
         return SimpleNamespace(
-            **{name: np.array(value) if isinstance(value, tuple) else value for name, value in of.items()}
+            **{name: Table(np.array(value)) if isinstance(value, tuple) else value for name, value in of.items()}
         )
 
     @cached_property
     def _corrector(self) -> Corrector:
         return Corrector(self.fitted.correction)
 
-    def predict(self, launches: Launches, count: int) -> tuple[NDArray[np.float64], Predicted]:
-        """Microseconds of ``count`` launches, corrected, and what the formulas alone say."""
+    def formulas(
+        self, launches: Callable[[Mapping[str, Any]], Launches], columns: Sequence[str], numbers: Sequence[str] = ()
+    ) -> Predictions:
+        """Predicted times of launches that are made of so named arrays and numbers."""
+
+        def evaluated(of: Mapping[str, Any]) -> list[Any]:
+            made = launches(of)
+            found = predict(made, self._costs, np)
+            return [found.total_us, *self._corrector.inputs(made, found)]
+
+        return Predictions(Formulas(evaluated, columns, numbers), self._corrector)
+
+    def predict(self, launches: Launches) -> tuple[FloatArray, Predicted]:
+        """Microseconds of launches, corrected, and all that the formulas alone say of them."""
         found = predict(launches, self._costs, np)
-        factor = self._corrector.factor(launches, found, count)
-        return (found.total_us + np.zeros(count)) * factor, found
+        inputs = np.stack(np.broadcast_arrays(found.total_us, *self._corrector.inputs(launches, found)))
+        rows = inputs.reshape(len(inputs), -1)
+        return rows[0] * self._corrector.factor(rows[1:]), found
 
 
 def file_of(gpu: str) -> Path:

@@ -1,14 +1,15 @@
 """All kernels that plans choose from for a problem, with their splits of K, and the predicted time of each, at once.
 
 What does not depend on extents (which kernels take the types and layouts, how many stages fit) is worked out once for
-all problems of a kind; a problem then takes some dozens of array operations.
+all problems of a kind. What does is two sets of formulas, which become machine code in a process that plans much
+(`warptile.native.formulas`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -16,16 +17,16 @@ from numpy.typing import NDArray
 
 from warptile.device import DeviceLimits
 from warptile.dtypes import DTYPES
+from warptile.native.formulas import FloatArray, Formulas
 from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, Problem
 from warptile.rungs.kernel_spec import Config
 from warptile.rungs.legality import ceil_div
 from warptile.rungs.repack import fused_repacking_ms, repacking_ms
-from warptile.rungs.rung import Extents
 from warptile.rungs.wgmma import epilogue, fused_repack, residue_classes, tiles
 from warptile.rungs.wgmma.cost import Launches
 from warptile.rungs.wgmma.kernels import Kernel, kernels_for
 from warptile.rungs.wgmma.launches import pitch_bytes, type_index
-from warptile.rungs.wgmma.model import model_of
+from warptile.rungs.wgmma.model import Predictions, model_of
 from warptile.rungs.wgmma.tile_shapes import (
     FEWEST_STAGES,
     SQUARE_GROUP,
@@ -37,7 +38,6 @@ from warptile.rungs.wgmma.tile_shapes import (
 from warptile.rungs.wgmma.tiles import ROW_BYTES, WIDEST, WIDEST_OVERLAPPED
 
 IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 Illegal = Callable[[Problem, Config], str | None]
 
@@ -62,21 +62,22 @@ class ConfigColumns:
     """Configurations, a column for each.
 
     Attributes:
-        numbers: tunables; whether a misaligned A is loaded through registers; bytes of a stage; subtiles of a tile that
-            the next mainloop stores, and all of them; where splits meet; and which comes first of equal times.
+        numbers: whole ones, a row for each name: tunables; whether a misaligned A is loaded through registers; bytes of
+            a stage; subtiles of a tile that the next mainloop stores, and all of them; where splits meet; and which
+            comes first of equal times.
     """
 
-    numbers: IntArray
+    numbers: FloatArray
 
-    def __getitem__(self, name: str) -> IntArray:
-        row: IntArray = self.numbers[_PLACE[name]]
+    def __getitem__(self, name: str) -> FloatArray:
+        row: FloatArray = self.numbers[_PLACE[name]]
         return row
 
     def __len__(self) -> int:
         return len(self.numbers[0])
 
     @cached_property
-    def config(self) -> Mapping[str, IntArray]:
+    def config(self) -> Mapping[str, FloatArray]:
         """The tunables by name."""
         return dict(zip(TUNABLES, self.numbers, strict=False))
 
@@ -94,7 +95,7 @@ class ConfigColumns:
     @staticmethod
     def joined(*several: ConfigColumns) -> ConfigColumns:
         """All of them."""
-        return ConfigColumns(np.concatenate([each.numbers for each in several], axis=1))
+        return ConfigColumns(np.ascontiguousarray(np.concatenate([each.numbers for each in several], axis=1)))
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class Pool:
 
     def config(self, place: int) -> Config:
         """One of the configurations."""
-        return dict(zip(TUNABLES, self.rows.numbers[:, place].tolist(), strict=False))
+        return dict(zip(TUNABLES, map(int, self.rows.numbers[:, place].tolist()), strict=False))
 
     def ranked(self) -> IntArray:
         """Places in order of predicted time."""
@@ -127,24 +128,26 @@ def pool(problem: Problem, illegal: Illegal, device: DeviceLimits, kernels: tupl
         device: where it runs.
         kernels: these, by default those that plans choose from.
     """
-    rows = _rows_of(problem, illegal, device, kernels or kernels_for(problem))
-    swap = rows["SWAP"] == 1
-    m, n = np.where(swap, problem.n, problem.m), np.where(swap, problem.m, problem.n)
-    bm, bn = rows["BM"], rows["BN"]
-    rows = rows.take(((bm <= 64) | (bm < 2 * m)) & ((bn <= 16) | (bn < 2 * n)))
-    rows = _fitting(problem, rows, device)
-    situation = None if tiles.is_aligned(problem) else _Unaligned(problem)
-    if situation is not None:
-        rows = situation.applicable(rows)
-    launches = _launches(problem, rows, device, situation)
-    times, _ = model_of(device.name).predict(launches, len(rows))
-    return Pool(rows, times)
+    rows = _fitting(problem, _rows_of(problem, illegal, device, kernels), device)
+    views = [problem, problem.swapped]
+    shared = _shared_by_all(problem)
+    if tiles.is_aligned(problem):
+        as_seen = np.empty((0, len(rows)))
+    else:
+        unaligned = _Unaligned(problem)
+        rows, views = unaligned.applicable(rows), unaligned.seen
+        as_seen = unaligned.as_seen(rows)
+    numbers = np.array([*shared, *(number for seen in views for number in _seen(seen))], float)
+    predictions = _predictions(device.name, len(as_seen) > 0)
+    return Pool(rows, predictions.times_us(np.concatenate((rows.numbers, as_seen)), numbers))
 
 
 # --- what does not depend on extents ----------------------------------------------------------------------------
 
 
-def _rows_of(problem: Problem, illegal: Illegal, device: DeviceLimits, kernels: tuple[Kernel, ...]) -> ConfigColumns:
+def _rows_of(
+    problem: Problem, illegal: Illegal, device: DeviceLimits, kernels: tuple[Kernel, ...] | None
+) -> ConfigColumns:
     a, b, d = problem.a, problem.b, problem.d
     return _kind(
         a.dtype.name, problem.accumulator.name, d.dtype.name, a.major, b.major,
@@ -156,7 +159,8 @@ def _rows_of(problem: Problem, illegal: Illegal, device: DeviceLimits, kernels: 
 @lru_cache(maxsize=64)
 def _kind(
     element: str, accumulator: str, output: str, a_major: str, b_major: str, a_aligned: bool, b_aligned: bool,
-    d_aligned: bool, single: bool, with_c: bool, illegal: Illegal, device: DeviceLimits, kernels: tuple[Kernel, ...],
+    d_aligned: bool, single: bool, with_c: bool, illegal: Illegal, device: DeviceLimits,
+    kernels: tuple[Kernel, ...] | None,
 ) -> ConfigColumns:  # fmt: skip
     """The kernels that take problems of a kind, with as many stages as fit and every number of splits."""
 
@@ -173,14 +177,14 @@ def _kind(
         return replace(operand, alignment_bytes=MAX_ALIGNMENT_BYTES if holds else max(1, operand.dtype.bits // 8))
 
     problem = of_extents(TYPICAL, TYPICAL)
-    through = [tiles.may_take_unaligned_a(tiles.swapped(problem) if swap else problem) for swap in (0, 1)]
+    through = [tiles.may_take_unaligned_a(problem.swapped if swap else problem) for swap in (0, 1)]
     found: list[ConfigColumns] = []
-    for order, kernel in enumerate(kernels):
+    for order, kernel in enumerate(kernels or kernels_for(problem)):
         for unaligned in (0, 1) if through[kernel.swap] and kernel.schedule in ("basic", "split", "cluster") else (0,):
             made = _filled(problem, kernel, device, unaligned, order)
             if made is not None and _is_taken(of_extents, made, illegal):
                 found.append(made)
-    return ConfigColumns.joined(*found) if found else ConfigColumns(np.zeros((len(_NUMBERS), 0), np.int64))
+    return ConfigColumns.joined(*found) if found else ConfigColumns(np.zeros((len(_NUMBERS), 0)))
 
 
 def _is_taken(of_extents: Callable[[int, int], Problem], rows: ConfigColumns, illegal: Illegal) -> bool:
@@ -192,7 +196,7 @@ def _is_taken(of_extents: Callable[[int, int], Problem], rows: ConfigColumns, il
         rows: the kernel's configurations; the first one is asked for.
         illegal: the rung's own legality.
     """
-    config = dict(zip(TUNABLES, rows.numbers[:, 0].tolist(), strict=False))
+    config: dict[str, int] = dict(zip(TUNABLES, map(int, rows.numbers[:, 0].tolist()), strict=False))
     bm, bn, meeting = config["BM"], config["BN"], int(rows["meeting"][0])
     if meeting == _GLOBALLY:
         config["SPLITS"] = next(each for each in _UNEVEN_SPLITS if bn % (8 * each))
@@ -233,76 +237,103 @@ def _filled(problem: Problem, kernel: Kernel, device: DeviceLimits, unaligned: i
     elif kernel.schedule == "split":
         splits, meeting = (*SPLITS, _MOST_SPLITS), _GLOBALLY
     rest = (unaligned, each, int(held), int(count), meeting, order)
-    return ConfigColumns(np.array([(*({**config, "SPLITS": number}.values()), *rest) for number in splits], np.int64).T)
+    return ConfigColumns(np.array([(*({**config, "SPLITS": number}.values()), *rest) for number in splits], float).T)
 
 
 # --- what does ----------------------------------------------------------------------------------------------------
 
 
+_EXTENTS = ("m", "n", "k", "batch", "accumulator_bits")
+
+
 def _fitting(problem: Problem, rows: ConfigColumns, device: DeviceLimits) -> ConfigColumns:
-    """Those that the extents allow, on the fewest SMs: enough K tiles for splits and overlapped stores, and splits that
-    meet where the kernel has them meet."""
-    extents = _extents(problem)
-    count = cluster_tiles(extents, rows.config)
-    k_tiles = np.maximum(ceil_div(problem.k, rows["BK"]), 1)
-    splits, meeting = rows["SPLITS"], rows["meeting"]
-    most = np.minimum(device.sms // np.maximum(count * rows["CM"] * rows["CN"], 1), k_tiles)
-    wanted = np.where(splits == _MOST_SPLITS, most, splits)
-    even = ceil_div(k_tiles, ceil_div(k_tiles, np.maximum(wanted, 1)))
-    listed = np.where(splits == _MOST_SPLITS, ~np.isin(even, SPLITS), even == wanted)  # each number once
-    fits = (meeting == 0) | ((wanted > 1) & (wanted <= most) & (even > 1) & listed)
-    numbers = np.where(meeting == 0, splits, even)
-    config = {**rows.config, "SPLITS": numbers}
-    together = tiles.reduces_in_cluster(problem, config, count, rows["stage_bytes"], device) & (meeting > 0)
-    fits &= (meeting == 0) | (together == (meeting == _IN_CLUSTER))
-    fits &= (rows["OVERLAP"] == 0) | (k_tiles >= rows["held"])
-    # Stream-K with fewer tiles than CTAs has many of them meet at each tile, one after the other: four times slower.
-    fits &= (rows["STREAM"] == 0) | (count * rows["CM"] * rows["CN"] >= device.sms)
-    chosen = rows.changed(SPLITS=numbers).take(fits)
-    chosen["SMS"][:] = fewest_sms(extents, chosen.config, device)
+    """Those that the extents allow, with their numbers of splits and of SMs."""
+    extents = (problem.m, problem.n, problem.k, problem.batch, problem.accumulator.bits)
+    fits, splits, sms = _fit_formulas(device)(rows.numbers, np.array(extents, float))
+    places = np.flatnonzero(fits)
+    chosen = rows.take(places)
+    chosen["SPLITS"][:], chosen["SMS"][:] = splits[places], sms[places]
     return chosen
 
 
-def _extents(problem: Problem) -> Extents:
-    return problem.m, problem.n, problem.k, problem.batch
+@lru_cache(maxsize=8)
+def _fit_formulas(device: DeviceLimits) -> Formulas:
+    return Formulas(partial(_fit, device=device), _NUMBERS, _EXTENTS)
 
 
-def _launches(problem: Problem, rows: ConfigColumns, device: DeviceLimits, unaligned: _Unaligned | None) -> Launches:
-    """What predictions depend on. Numbers are floats, which NumPy mixes with others in half of the time; but BN, which
-    is also an index."""
-    config, swapped = dict(zip(TUNABLES, rows.numbers.astype(np.float64), strict=False)), rows["SWAP"] == 1
-    views = [tiles.view(problem, _base(swap)).problem for swap in (0, 1)] if unaligned is None else unaligned.seen
+def _fit(of: Mapping[str, Any], device: DeviceLimits) -> tuple[Any, Any, Any]:
+    """Whether the extents allow a configuration, its splits, and the fewest SMs: tiles that are not mostly padding,
+    enough K tiles for splits and overlapped stores, and splits that meet where the kernel has them meet."""
+    m, n, k = of["m"], of["n"], of["k"]
+    extents = m, n, k, of["batch"]
+    swap, bm, bn, splits, meeting = of["SWAP"] == 1, of["BM"], of["BN"], of["SPLITS"], of["meeting"]
+    fits = ((bm <= 64) | (bm < 2 * np.where(swap, n, m))) & ((bn <= 16) | (bn < 2 * np.where(swap, m, n)))
+    count = cluster_tiles(extents, of)
+    k_tiles = np.maximum(ceil_div(k, of["BK"]), 1)
+    most = np.minimum(device.sms // np.maximum(count * of["CM"] * of["CN"], 1), k_tiles)
+    wanted = np.where(splits == _MOST_SPLITS, most, splits)
+    even = ceil_div(k_tiles, ceil_div(k_tiles, np.maximum(wanted, 1)))
+    listed = np.where(splits == _MOST_SPLITS, ~np.isin(even, SPLITS), even == wanted)  # each number once
+    fits = fits & ((meeting == 0) | ((wanted > 1) & (wanted <= most) & (even > 1) & listed))
+    config = {**of, "SPLITS": np.where(meeting == 0, splits, even)}
+    together = tiles.reduces_in_cluster(of["accumulator_bits"], config, count, of["stage_bytes"], device)
+    fits = fits & ((meeting == 0) | (together == (meeting == _IN_CLUSTER)))
+    fits = fits & ((of["OVERLAP"] == 0) | (k_tiles >= of["held"]))
+    # Stream-K with fewer tiles than CTAs has many of them meet at each tile, one after the other: four times slower.
+    fits = fits & ((of["STREAM"] == 0) | (count * of["CM"] * of["CN"] >= device.sms))
+    return fits, config["SPLITS"], fewest_sms(extents, config, device)
 
-    def by_swap(of: Callable[[Problem], int]) -> Any:
-        plain, turned = map(of, views)
-        return plain if plain == turned else np.where(swapped, turned, plain)
 
-    m, n = by_swap(lambda seen: seen.m), by_swap(lambda seen: seen.n)
-    of_a, of_b = (by_swap(lambda seen, place=place: seen.operand_matrices[place]) for place in (0, 1))  # type: ignore[misc]
-    batch: Any = problem.batch
-    across, residues, by_tma = n, 0, int(residue_classes.d_is_aligned(problem))
-    repacking: Any = 0.0
-    pitch_a = by_swap(lambda seen: pitch_bytes(seen.a))
-    if unaligned is not None:
-        repacking = unaligned.repacking_us(rows)
-        in_place = np.where(swapped, pitch_bytes(problem.b), pitch_bytes(problem.a))
-        pitch_a = np.where(rows["unaligned_a"] == 1, in_place, pitch_a)
-        m, across, batch, of_a, residues = unaligned.as_seen(rows, m, n, of_a)
-        by_tma = by_tma | residues
-    count = ceil_div(m, config["BM"] * config["CM"]) * ceil_div(across, config["BN"] * config["CN"]) * batch
+_SHARED = ("k", "batch", "pitch_d", "d_aligned", "element_bits", "d_bits", "with_c", "type")
+"""Numbers that all configurations of a problem share."""
+
+_SEEN = ("m", "n", "of_a", "of_b", "pitch_a", "pitch_b", "a_by_k", "b_by_k", "d_by_column", "store_width")
+"""Numbers that differ with swapped operands."""
+
+_UNALIGNED = ("m", "across", "batch", "of_a", "pitch_a", "residues", "repacking_us")
+"""Numbers that differ from configuration to configuration where the kernel does not take a problem as it is."""
+
+
+def _shared_by_all(problem: Problem) -> tuple[float, ...]:
+    return (
+        max(problem.k, 1), problem.batch, pitch_bytes(problem.d), residue_classes.d_is_aligned(problem),
+        problem.a.dtype.bits, problem.d.dtype.bits, problem.c is not None, type_index(problem),
+    )  # fmt: skip
+
+
+def _seen(seen: Problem) -> tuple[float, ...]:
+    return (
+        seen.m, seen.n, *seen.operand_matrices, pitch_bytes(seen.a), pitch_bytes(seen.b), seen.a.major == "row",
+        seen.b.major == "col", seen.d.major == "col", tiles.store_width(seen),
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=16)
+def _predictions(gpu: str, unaligned: bool) -> Predictions:
+    """Predictions of a GPU's model for configurations of one problem."""
+    columns = (*_NUMBERS, *(f"{name} here" for name in _UNALIGNED if unaligned))
+    seen = (f"{name} {view}" for view in ("plain", "swapped") for name in _SEEN)
+    return model_of(gpu).formulas(_launches, columns, (*_SHARED, *seen))
+
+
+def _launches(of: Mapping[str, Any]) -> Launches:
+    """What predictions depend on, of configurations and numbers of a problem by name."""
+    swapped = of["SWAP"] == 1
+    seen = {name: np.where(swapped, of[f"{name} swapped"], of[f"{name} plain"]) for name in _SEEN}
+    seen |= {"across": seen["n"], "batch": of["batch"], "residues": 0.0, "repacking_us": 0.0}
+    seen |= {name: of[f"{name} here"] for name in _UNALIGNED if f"{name} here" in of}
+    down, across = ceil_div(seen["m"], of["BM"] * of["CM"]), ceil_div(seen["across"], of["BN"] * of["CN"])
     return Launches(
-        bm=config["BM"], bn=rows["BN"], bk=config["BK"], stages=config["STAGES"], consumers=config["CONSUMERS"],
-        cm=config["CM"], cn=config["CN"], splits=config["SPLITS"], sms=config["SMS"], swap=config["SWAP"],
-        overlap=config["OVERLAP"], pingpong=config["PINGPONG"], stream=config["STREAM"],
-        cluster_k=np.where(rows["meeting"] == _IN_CLUSTER, config["SPLITS"], 1), held=rows["held"] / rows["subtiles"],
-        m=m, n=n, k=max(problem.k, 1), batch=batch, tiles=count, of_a=of_a, of_b=of_b,
-        pitch_a=pitch_a, pitch_b=by_swap(lambda seen: pitch_bytes(seen.b)),
-        pitch_d=pitch_bytes(problem.d), a_by_k=by_swap(lambda seen: int(seen.a.major == "row")),
-        b_by_k=by_swap(lambda seen: int(seen.b.major == "col")),
-        d_by_column=by_swap(lambda seen: int(seen.d.major == "col")), unaligned_a=rows["unaligned_a"], by_tma=by_tma,
-        d_aligned=int(residue_classes.d_is_aligned(problem)), residues=residues,
-        store_width=by_swap(tiles.store_width), element_bits=problem.a.dtype.bits, d_bits=problem.d.dtype.bits,
-        with_c=int(problem.c is not None), type=type_index(problem), repacking_us=repacking,
+        bm=of["BM"], bn=of["BN"], bk=of["BK"], stages=of["STAGES"], consumers=of["CONSUMERS"], cm=of["CM"],
+        cn=of["CN"], splits=of["SPLITS"], sms=of["SMS"], swap=of["SWAP"], overlap=of["OVERLAP"],
+        pingpong=of["PINGPONG"], stream=of["STREAM"],
+        cluster_k=np.where(of["meeting"] == _IN_CLUSTER, of["SPLITS"], 1.0), held=of["held"] / of["subtiles"],
+        m=seen["m"], n=seen["n"], k=of["k"], batch=seen["batch"], tiles=down * across * seen["batch"],
+        of_a=seen["of_a"], of_b=seen["of_b"], pitch_a=seen["pitch_a"], pitch_b=seen["pitch_b"], pitch_d=of["pitch_d"],
+        a_by_k=seen["a_by_k"], b_by_k=seen["b_by_k"], d_by_column=seen["d_by_column"], unaligned_a=of["unaligned_a"],
+        by_tma=np.where((of["d_aligned"] == 1) | (seen["residues"] == 1), 1.0, 0.0), d_aligned=of["d_aligned"],
+        residues=seen["residues"], store_width=seen["store_width"], element_bits=of["element_bits"],
+        d_bits=of["d_bits"], with_c=of["with_c"], type=of["type"], repacking_us=seen["repacking_us"],
     )  # fmt: skip
 
 
@@ -320,8 +351,9 @@ class _Unaligned:
     """
 
     def __init__(self, problem: Problem) -> None:
+        self._problem = problem
         self._views = [tiles.view(problem, _base(swap)) for swap in (0, 1)]
-        self._through = [tiles.may_take_unaligned_a(tiles.swapped(problem) if swap else problem) for swap in (0, 1)]
+        self._through = [tiles.may_take_unaligned_a(problem.swapped if swap else problem) for swap in (0, 1)]
         self._classes = [residue_classes.residue_classes_of(view.problem) for view in self._views]
         self._repacks = [view.repacks or view.fused_repacks for view in self._views]
 
@@ -354,7 +386,7 @@ class _Unaligned:
                 found |= here & fused_repack.schedule_allows(view.problem, names, repacks, rows.config)
         return found
 
-    def repacking_us(self, rows: ConfigColumns) -> FloatArray:
+    def _repacking_us(self, rows: ConfigColumns) -> FloatArray:
         """Microseconds of repacking, in a pass of its own or fused."""
         fused, found = self._fused(rows), np.zeros(len(rows))
         for swap, repacks in enumerate(self._repacks):
@@ -364,20 +396,23 @@ class _Unaligned:
             found = np.where(rows["SWAP"] == swap, here, found)
         return found
 
-    def as_seen(self, rows: ConfigColumns, m: Any, n: Any, of_a: Any) -> tuple[Any, Any, Any, Any, Any]:
-        """M, columns that tiles cover, batch, matrices of A, and whether rows of D are split into residue classes."""
-        none = np.zeros(len(rows), np.int64)
-        m, across, of_a, residues = m + none, n + none, of_a + none, none.copy()
-        batch = none + self._views[0].problem.batch
+    def as_seen(self, rows: ConfigColumns) -> FloatArray:
+        """A row for each of `_UNALIGNED`."""
+        plain, swapped = self.seen
+        turned, through = rows["SWAP"] == 1, rows["unaligned_a"] == 1
+        m, n = np.where(turned, swapped.m, plain.m), np.where(turned, swapped.n, plain.n)
+        of_a = np.where(turned, swapped.operand_matrices[0], plain.operand_matrices[0])
+        in_place = np.where(turned, pitch_bytes(self._problem.b), pitch_bytes(self._problem.a))
+        pitch_a = np.where(through, in_place, np.where(turned, pitch_bytes(swapped.a), pitch_bytes(plain.a)))
+        across, batch, residues = n, np.full(len(rows), plain.batch), np.zeros(len(rows), np.bool_)
         for swap, classes in enumerate(self._classes):
             if classes is not None:
-                split = (rows["SWAP"] == swap) & (rows["unaligned_a"] == 0)
-                split &= residue_classes.schedule_allows(rows.config)
+                split = (rows["SWAP"] == swap) & ~through & residue_classes.schedule_allows(rows.config)
                 split &= residue_classes.few_spare_rows(classes.m, rows.config)
                 m, batch = np.where(split, classes.m, m), np.where(split, classes.batch, batch)
                 across = np.where(split, n + residue_classes.columns_before(classes), across)
                 of_a, residues = np.where(split, classes.batch, of_a), residues | split
-        return m, across, batch, of_a, residues
+        return np.array([m, across, batch, of_a, pitch_a, residues, self._repacking_us(rows)], float)
 
 
 def _pass_us(repacks: Any) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from warptile.device import DeviceLimits
+from warptile.native.formulas import lookup
 from warptile.problem import Problem
 from warptile.rungs.kernel_spec import Config
 from warptile.rungs.legality import ceil_div
@@ -92,8 +93,7 @@ def fewest_sms(extents: Extents, config: Mapping[str, Any], device: DeviceLimits
     """The fewest SMs that take no more waves than all on which clusters certainly run: of one configuration, or of an
     array of each tunable."""
     count, cluster = cluster_tiles(extents, config), config["CM"] * config["CN"]
-    resident = np.array([device.sms, *map(device.co_resident_ctas, range(1, tiles.MAX_CLUSTER_CTAS + 1))])
-    most = resident[np.minimum(cluster, tiles.MAX_CLUSTER_CTAS)]
+    most = lookup(tiles.resident_ctas(device), np.minimum(cluster, tiles.MAX_CLUSTER_CTAS))
     waves = ceil_div(count, np.maximum(most // cluster, 1))
     every = (config["SPLITS"] > 1) | (config["STREAM"] > 0) | (count == 0) | (cluster > device.sms)
     return np.where(every, device.sms, ceil_div(count, np.maximum(waves, 1)) * cluster)

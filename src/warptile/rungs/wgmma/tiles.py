@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from warptile.device import DeviceLimits
 from warptile.isa import wgmma
 from warptile.isa.wrappers.wgmma import SATURATED
 from warptile.launch.tensor_map import SWIZZLE_BYTES
+from warptile.native.formulas import lookup
 from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, Problem
 from warptile.rungs.kernel_spec import Config, View
 from warptile.rungs.legality import ceil_div, grid_reason, keys_reason, operand_reason
@@ -71,17 +73,6 @@ OVERHEAD_REGISTERS = 38
 # --- what the kernel sees -----------------------------------------------------------------------------------------
 
 
-def swapped(problem: Problem) -> Problem:
-    """The problem with operands swapped, D^T = B^T A^T: the same memory, described with rows and columns exchanged."""
-
-    def flipped(operand: Operand) -> Operand:
-        return replace(operand, major={"row": "col", "col": "row"}[operand.major])
-
-    c = flipped(problem.c) if problem.c is not None else None
-    a, b, d = flipped(problem.b), flipped(problem.a), flipped(problem.d)
-    return replace(problem, m=problem.n, n=problem.m, a=a, b=b, c=c, d=d)
-
-
 def k_major(operand: Operand, *, is_a: bool) -> bool:
     """Whether the operand is contiguous along K."""
     return operand.major == ("row" if is_a else "col")
@@ -131,7 +122,9 @@ def view(problem: Problem, config: Config) -> View:
     residue classes (`residue_classes`)."""
     names = ("A", "B")
     if config.get("SWAP", 0):
-        problem, names = swapped(problem), ("B", "A")
+        problem, names = problem.swapped, ("B", "A")
+    if is_aligned(problem):
+        return View(problem, *names)
     repacks: list[Repack] = []
     seen, found = [], []
     for operand, name, is_a in ((problem.a, names[0], True), (problem.b, names[1], False)):
@@ -421,16 +414,17 @@ def cluster_k(seen: Problem, config: Config, device: DeviceLimits) -> int:
     if splits == 1:
         return 1
     tiles = ceil_div(seen.m, config["BM"] * config["CM"]) * ceil_div(seen.n, config["BN"] * config["CN"]) * seen.batch
-    return splits if reduces_in_cluster(seen, config, tiles, stage_bytes(seen, config), device) else 1
+    bits = seen.accumulator.bits
+    return splits if reduces_in_cluster(bits, config, tiles, stage_bytes(seen, config), device) else 1
 
 
 def reduces_in_cluster(
-    seen: Problem, config: Mapping[str, Any], count: Any, each_stage_bytes: Any, device: DeviceLimits
+    accumulator_bits: Any, config: Mapping[str, Any], count: Any, each_stage_bytes: Any, device: DeviceLimits
 ) -> Any:
     """Whether the CTAs that split K of a tile form a cluster: of one configuration, or of an array of each tunable.
 
     Args:
-        seen: the type of its accumulators is read.
+        accumulator_bits: of an accumulator.
         config: configurations.
         count: tiles of the GEMM, those of a cluster without the splits counted as one.
         each_stage_bytes: bytes of a stage.
@@ -438,10 +432,16 @@ def reduces_in_cluster(
     """
     bm, bn, splits = config["BM"], config["BN"], config["SPLITS"]
     each = config["CM"] * config["CN"] * splits
-    fits = bm * bn * seen.accumulator.bits // 8 <= config["STAGES"] * each_stage_bytes
-    resident = np.array([0, *map(device.co_resident_ctas, range(1, MAX_CLUSTER_CTAS + 1)), 0])
-    most = resident[np.minimum(each, MAX_CLUSTER_CTAS + 1)]
+    fits = bm * bn * accumulator_bits // 8 <= config["STAGES"] * each_stage_bytes
+    most = lookup(resident_ctas(device), np.minimum(each, MAX_CLUSTER_CTAS + 1))
     return (count * each <= most) & (bn % (8 * splits) == 0) & fits
+
+
+@lru_cache(maxsize=64)
+def resident_ctas(device: DeviceLimits) -> tuple[int, ...]:
+    """CTAs that are certainly co-resident, by CTAs of a cluster: from none, for all SMs, to one more than there may be,
+    for which it is zero."""
+    return device.sms, *map(device.co_resident_ctas, range(1, MAX_CLUSTER_CTAS + 1)), 0
 
 
 def shared_bytes(stages: int, each: int, output: int) -> int:

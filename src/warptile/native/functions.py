@@ -1,7 +1,4 @@
-"""Functions of machine code that Python calls directly, made of LLVM's intermediate representation by llvmlite.
-
-llvmlite comes with Numba, so nothing has to be compiled where warptile is installed.
-"""
+"""Functions of machine code, made of LLVM's intermediate representation, and how CPython calls them directly."""
 
 from __future__ import annotations
 
@@ -24,7 +21,34 @@ class MethodDef(ctypes.Structure):
     )
 
 
-def compiled(module: Any, name: str, flags: int, doc: str) -> tuple[MethodDef, Any]:
+def machine_code(module: str, name: str) -> tuple[int, Any]:
+    """The address of a function of an LLVM module, and the compiler that owns its machine code: keep it for as long as
+    the function is called.
+
+    Args:
+        module: LLVM assembly.
+        name: of the function.
+
+    Raises:
+        ImportError, OSError, RuntimeError: no machine code can be made here.
+    """
+    from llvmlite import binding as llvm
+
+    with suppress(RuntimeError):  # newer releases need it no more, and say so by raising
+        llvm.initialize()
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    parsed = llvm.parse_assembly(module)
+    parsed.verify()
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=2
+    )
+    compiler = llvm.create_mcjit_compiler(parsed, machine)
+    compiler.finalize_object()
+    return compiler.get_function_address(name), compiler
+
+
+def method(module: Any, name: str, flags: int, doc: str) -> tuple[MethodDef, Any]:
     """A function of an LLVM module as CPython wants it described, and the compiler that owns its machine code.
 
     Keep both for the life of the process: CPython reads the description even when it frees a function.
@@ -36,20 +60,10 @@ def compiled(module: Any, name: str, flags: int, doc: str) -> tuple[MethodDef, A
         doc: what it does.
 
     Raises:
-        ImportError, OSError, RuntimeError: no machine code can be made here.
+        ImportError, OSError, RuntimeError: as `machine_code`.
     """
-    from llvmlite import binding as llvm
-
-    with suppress(RuntimeError):  # newer releases need it no more, and say so by raising
-        llvm.initialize()
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    parsed = llvm.parse_assembly(str(module))
-    parsed.verify()
-    machine = llvm.Target.from_default_triple().create_target_machine(opt=2)
-    compiler = llvm.create_mcjit_compiler(parsed, machine)
-    compiler.finalize_object()
-    return MethodDef(name.encode(), compiler.get_function_address(name), flags, doc.encode()), compiler
+    address, compiler = machine_code(str(module), name)
+    return MethodDef(name.encode(), address, flags, doc.encode()), compiler
 
 
 def callable_of(described: MethodDef, itself: Any, module_name: str | None) -> Any:

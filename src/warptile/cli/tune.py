@@ -51,8 +51,11 @@ SUITE_HELP = "Search all problems of a suite in a few seconds each; several, or 
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document with every configuration.")
 @click.option("--suite", "suites", multiple=True, type=one_of(*SUITES, "all"), help=SUITE_HELP)
 @click.option("--only", multiple=True, help="With --suite: problems whose name has this word, such as 8192x8192x8192.")
-@click.option("--minutes", type=float, default=60.0, show_default=True, help="With --suite: begin nothing after that.")
-@click.option("--out", type=click.Path(path_type=Path), help="With --suite: folder for the results.")
+@click.option("--calibrate", "to_calibrate", is_flag=True, help="Fit the cost model of plans to this GPU.")
+@click.option(
+    "--minutes", type=click.FloatRange(0.5), help="With --suite (60) and --calibrate (5): begin nothing after that."
+)
+@click.option("--out", type=click.Path(path_type=Path), help="With --suite and --calibrate: folder for the results.")
 @click.option("--compile-only", is_flag=True, help="With --suite: compile its kernels into the cache; needs no GPU.")
 @click.option("--processes", type=click.IntRange(1), default=None, help="Compiler processes; one for each core.")
 def command(
@@ -69,7 +72,8 @@ def command(
     as_json: bool,
     suites: tuple[str, ...],
     only: tuple[str, ...],
-    minutes: float,
+    to_calibrate: bool,
+    minutes: float | None,
     out: Path | None,
     compile_only: bool,
     processes: int | None,
@@ -82,16 +86,26 @@ def command(
     Every result is on disk as soon as it is measured: interrupt it, and the same command goes on where it was.
     With --suite, wgmma-final is searched on all problems of a suite, with a short list of configurations for each.
 
+    With --calibrate, random problems are timed for some minutes, and the constants of the cost model that chooses plans
+    for problems that nobody tuned are fitted to them: for a Hopper GPU other than an H200. Processes that start later
+    use it.
+
     \b
     Examples:
+      warptile tune --calibrate
       warptile tune wgmma-final -m 4096 -n 14336 -k 4096 --dtype bf16
       warptile tune --suite llm --minutes 30 --out searches
       warptile tune --suite squares --compile-only
     """
+    if to_calibrate:
+        if suites or only or compile_only:
+            raise click.UsageError("--calibrate goes without --suite, --only and --compile-only")
+        return calibrate(out, 5.0 if minutes is None else minutes)
     if suites:
-        return tune_suites(tuple(SUITES) if "all" in suites else suites, only, minutes, out, compile_only, processes)
-    if compile_only or only or out is not None:
-        raise click.UsageError("--compile-only, --only and --out go with --suite, such as --suite squares")
+        named = tuple(SUITES) if "all" in suites else suites
+        return tune_suites(named, only, 60.0 if minutes is None else minutes, out, compile_only, processes)
+    if compile_only or only or out is not None or minutes is not None:
+        raise click.UsageError("--compile-only, --only, --out and --minutes go with --suite, such as --suite squares")
     from warptile.dtypes import dtype as dtype_named
     from warptile.ladder import LADDER_OUTPUTS
     from warptile.problem import Problem
@@ -117,6 +131,21 @@ def command(
     else:
         draw(console_of(), outcome, problem, top)
     return 0 if outcome.best is not None else 1
+
+
+def calibrate(out: Path | None, minutes: float) -> int:
+    """Fit the cost model to the GPU that is present."""
+    from warptile.bench.campaign import calibration, suite_search
+    from warptile.gpu import driver
+    from warptile.planning.tuned_table import folder
+    from warptile.runtime.execute import has_gpu
+
+    if not has_gpu():
+        raise NoDeviceError("tune --calibrate: there is no NVIDIA GPU with a driver here, and it measures one")
+    device = driver.device_info().limits
+    kept = folder().parent / "surveys" / device.name.lower().replace(" ", "-")
+    click.echo(f"{calibration.calibrate(device, out or kept, minutes, suite_search.say)}: written", err=True)
+    return 0
 
 
 def tune_suites(

@@ -22,7 +22,6 @@ import re
 import secrets
 import shutil
 import stat
-import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -31,11 +30,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from warptile.errors import UnsupportedError
+from warptile.folders import user_folder
 
 SCHEMA = 1
 """Version of the entry format and of what compiled artefacts hold; it is part of every key."""
@@ -125,27 +125,9 @@ def key_of(parts: Mapping[str, object]) -> str:
     return digest.hexdigest()
 
 
-def user_folder(kind: Literal["cache", "data"]) -> Path:
-    """The platform's folder for this user's ``cache`` or ``data``.
-
-    A user without a home folder (a container that runs as a number without a name) gets one of their own in the
-    temporary folder; `Cache` refuses it where another user made it first.
-    """
-    import platformdirs
-
-    try:
-        found = Path(getattr(platformdirs, f"user_{kind}_dir")("warptile"))
-    except RuntimeError:  # newer versions of it, where there is no home folder; older ones answer "~/..."
-        found = Path()
-    if found.is_absolute():
-        return found
-    return Path(tempfile.gettempdir()).absolute() / f"warptile-{kind}-{os.geteuid()}"
-
-
 def default_folder() -> Path:
     """Where the cache lives: ``WARPTILE_CACHE_DIR``, read at each call, else the platform's cache folder."""
-    chosen = os.environ.get("WARPTILE_CACHE_DIR")
-    return Path(chosen) if chosen else user_folder("cache")
+    return user_folder("cache")
 
 
 def _sealed(manifest: Manifest) -> Manifest:

@@ -25,11 +25,11 @@ from pathlib import Path
 
 import msgspec
 
-from warptile.codegen.cache import user_folder
 from warptile.codegen.headers import KERNELS, reachable
 from warptile.device import KNOWN, REFERENCE, DeviceLimits
 from warptile.dtypes import DTYPES
 from warptile.errors import UnsupportedError
+from warptile.folders import CHOSEN, user_folder
 from warptile.planning import shipped_table
 from warptile.problem import Problem
 from warptile.rungs import rung as rung_named
@@ -140,12 +140,12 @@ def _hash_of(file: str) -> str:
 
 def folder() -> Path:
     """Where tuned results are kept; read from the environment at each call."""
-    return _folder(os.environ.get("WARPTILE_CACHE_DIR") or None)
+    return _folder(os.environ.get(CHOSEN))
 
 
 @lru_cache(maxsize=8)
-def _folder(chosen: str | None) -> Path:
-    return (Path(chosen) if chosen is not None else user_folder("data")) / "tuned"
+def _folder(_chosen: str | None) -> Path:
+    return user_folder("data") / "tuned"
 
 
 def mode() -> str:

@@ -21,7 +21,7 @@ from covering import examples
 from random_problems import random_device, random_problem
 from recorded import about, survey_record
 from warptile.bench.campaign import fit_costs
-from warptile.bench.campaign.fit_costs import Measured, choices, measured_in
+from warptile.bench.campaign.surveyed_launches import Measured, choices, measured_in
 from warptile.bench.protocol.records import SurveyRecord, committed
 from warptile.device import KNOWN, REFERENCE, DeviceLimits
 from warptile.dtypes import DTYPES

@@ -14,7 +14,7 @@ PACKAGE = Path(warptile.__file__).parent
 ROOT = PACKAGE.parents[1]
 
 ORDER = (
-    ("errors", "dtypes"),
+    ("errors", "dtypes", "folders"),
     ("arch", "isa", "launch", "native"),
     ("device", "problem"),
     ("arrays",),

@@ -10,25 +10,21 @@ The networks that ship are trained on all problems.
 
 from __future__ import annotations
 
-import math
-import statistics
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
 
 import click
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from warptile.bench.campaign.surveyed_launches import Measured, choices, error_text, geomean, measured_in, quality
 from warptile.bench.protocol.records import SurveyRecord, committed
-from warptile.device import KNOWN, REFERENCE
-from warptile.rungs.wgmma import tiles
+from warptile.device import REFERENCE
 from warptile.rungs.wgmma.correction import Correction, Network, features
 from warptile.rungs.wgmma.cost import Costs, Launches, predict
-from warptile.rungs.wgmma.launches import launches_of
-from warptile.rungs.wgmma.model import SCHEMA, FittedModel, Model, Quality, file_of
+from warptile.rungs.wgmma.model import SCHEMA, FittedModel, Model, file_of
 
 START = Costs(
     clock_mhz=1700.0, launch_us=(1.6,) * 6, start_clocks=900.0, refill_clocks=700.0, mma_clocks=(1.1,) * 6,
@@ -61,59 +57,6 @@ STEPS, NETWORK_STEPS = 700, 700
 LEARNING_RATE, NETWORK_LEARNING_RATE, DECAY = 0.03, 6e-3, 0.3
 CHOOSING = 0.3
 """Weight of the soft choice, relative to that of predicted times."""
-
-MOST_SPREAD = 0.5
-"""Rounds of one configuration that are further apart are taken for a disturbed measurement and left out."""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """All launches of some surveys.
-
-    Attributes:
-        launches: what predictions depend on.
-        times_us: medians of the rounds.
-        problem: number of the problem of each.
-        library_us: cuBLASLt's time by problem, or NaN.
-    """
-
-    launches: Launches
-    times_us: NDArray[np.float64]
-    problem: NDArray[np.int64]
-    library_us: NDArray[np.float64]
-
-
-def measured_in(records: Iterable[SurveyRecord]) -> Measured:
-    """The launches of some records."""
-    found: list[Launches] = []
-    times: list[float] = []
-    problems: list[int] = []
-    library: list[float] = []
-    for record in records:
-        device = KNOWN.get(record.environment.gpu, REFERENCE)
-        for surveyed in record.surveyed:
-            problem = surveyed.problem.problem()
-            timed = [each for each in surveyed.tried if max(each.rounds_us) < (1 + MOST_SPREAD) * min(each.rounds_us)]
-            for each in timed:
-                config = dict(zip(record.keys, each.config, strict=True))
-                found.append(launches_of(tiles.view(problem, config), config, device))
-                times.append(statistics.median(each.rounds_us))
-                problems.append(len(library))
-            if timed:
-                library.append(statistics.median(surveyed.cublaslt_us) if surveyed.cublaslt_us else math.nan)
-    columns = {field.name: np.array([getattr(each, field.name) for each in found]) for field in fields(Launches)}
-    return Measured(Launches(**columns), np.array(times), np.array(problems), np.array(library))
-
-
-def choices(measured: Measured, predicted_us: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """By problem: measured time of the fastest configuration, and of the one predicted to be."""
-    best, chosen = [], []
-    for number in range(len(measured.library_us)):
-        places = np.flatnonzero(measured.problem == number)
-        best.append(measured.times_us[places].min())
-        chosen.append(measured.times_us[places[predicted_us[places].argmin()]])
-    return np.array(best), np.array(chosen)
-
 
 # --- constants --------------------------------------------------------------------------------------------------------
 
@@ -245,9 +188,7 @@ def fit(measured: Measured, gpu: str, records: Sequence[str], say: Any = lambda 
     torch = _torch()
     costs = fit_costs(measured)
     names, mean, scale, values, formula = _scaled(measured, costs)
-    alone = np.exp(formula)
-    best, chosen = choices(measured, alone)
-    say(f"formulas alone: {_text(measured, alone)}; choice {_geomean(best / chosen):.4f} of the best")
+    say(f"formulas alone are {error_text(quality(measured, np.exp(formula)))}")
     left_out = np.zeros_like(formula)
     for fold in range(FOLDS):
         of_fold = measured.problem % FOLDS == fold
@@ -257,21 +198,17 @@ def fit(measured: Measured, gpu: str, records: Sequence[str], say: Any = lambda 
                 left_out[of_fold] += network(torch.tensor(values[of_fold]))[:, 0].double().numpy() / NETWORKS
     predicted = np.exp(formula + left_out)
     best, chosen = choices(measured, predicted)
-    off = np.abs(np.log(measured.times_us / predicted))
-    quality = Quality(
-        len(measured.library_us), len(off), round(float(np.median(off)), 4), round(float(np.quantile(off, 0.9)), 4),
-        round(_geomean(best / chosen), 4),
-    )  # fmt: skip
-    say(f"problems left out: {_text(measured, predicted)}; choice {quality.choice} of the best")
+    found = quality(measured, predicted)
+    say(f"of problems left out, predictions are {error_text(found)}")
     beside = measured.library_us / chosen
     beside = beside[~np.isnan(beside)]
-    say(f"beside cuBLASLt: {_geomean(beside):.4f}, {np.mean(beside < 0.97):.3f} below 0.97; ")
+    say(f"beside cuBLASLt: {geomean(beside):.4f}, {np.mean(beside < 0.97):.3f} below 0.97; ")
     of_best = (measured.library_us / best)[~np.isnan(measured.library_us)]
-    say(f"the best measured: {_geomean(of_best):.4f}, {np.mean(of_best < 0.97):.3f} below 0.97")
+    say(f"the best measured: {geomean(of_best):.4f}, {np.mean(of_best < 0.97):.3f} below 0.97")
     everything = np.ones(len(formula), np.bool_)
     networks = tuple(_layers(_trained(torch, values, measured, formula, everything, seed)) for seed in range(NETWORKS))
     correction = Correction(names, tuple(map(_short, mean.tolist())), tuple(map(_short, scale.tolist())), networks)
-    return FittedModel(SCHEMA, gpu, tuple(records), quality, costs, correction)
+    return FittedModel(SCHEMA, gpu, tuple(records), found, costs, correction)
 
 
 def _layers(network: Any) -> Network:
@@ -290,15 +227,6 @@ def _weight(value: float) -> float:
 
 def _short(value: float) -> float:
     return float(f"{value:.4g}")
-
-
-def _text(measured: Measured, predicted: NDArray[np.float64]) -> str:
-    off = np.abs(np.log(measured.times_us / predicted))
-    return f"{np.median(off):.3f} off in the median, a tenth more than {np.quantile(off, 0.9):.3f}"
-
-
-def _geomean(values: NDArray[np.float64]) -> float:
-    return float(np.exp(np.log(values).mean()))
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

@@ -295,6 +295,11 @@ def journal(out: Path) -> Path:
     return out / "survey.jsonl"
 
 
+def surveyed(out: Path) -> tuple[Surveyed, ...]:
+    """The results of a folder, a problem's last ones."""
+    return tuple(_done(out).values())
+
+
 def _done(out: Path) -> dict[ProblemClass, Surveyed]:
     lines = journal(out).read_bytes().splitlines() if journal(out).exists() else []
     found = (msgspec.json.decode(line, type=Surveyed) for line in lines)
@@ -349,7 +354,7 @@ def record_of(out: Path, *, commit: str, command: str, notes: str = "", predicti
     environment = msgspec.json.decode((out / "environment.json").read_bytes(), type=Environment)
     return SurveyRecord(
         date=now(), git_hash=commit, command=command, environment=environment, prediction=prediction, notes=notes,
-        rung=RUNG.name, keys=TUNABLES, surveyed=tuple(_done(out).values()),
+        rung=RUNG.name, keys=TUNABLES, surveyed=surveyed(out),
     )  # fmt: skip
 
 

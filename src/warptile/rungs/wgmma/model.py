@@ -2,12 +2,15 @@
 
 A file holds the constants of the formulas (`warptile.rungs.wgmma.cost`), the learned correction
 (`warptile.rungs.wgmma.correction`), which records both are fitted to, and how good they are on problems that they were
-not fitted to. They are written by ``python -m warptile.bench.campaign.fit_costs``, never by hand.
+not fitted to. They are written by ``python -m warptile.bench.campaign.fit_costs``, never by hand. On other GPUs, or for
+one that differs from its kind, ``warptile tune --calibrate`` writes a user's own.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -19,6 +22,7 @@ import msgspec
 import numpy as np
 
 from warptile.device import REFERENCE
+from warptile.folders import CHOSEN, user_folder
 from warptile.native.formulas import FloatArray, Formulas, Table
 from warptile.rungs.wgmma.correction import Correction, Corrector
 from warptile.rungs.wgmma.cost import Costs, Launches, Predicted, predict
@@ -82,7 +86,7 @@ class Predictions:
         return times
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Model:
     """A fitted model ready for use."""
 
@@ -119,14 +123,45 @@ class Model:
         return rows[0] * self._corrector.factor(rows[1:]), found
 
 
+def file_name(gpu: str) -> str:
+    """Name of the file of a GPU model."""
+    return f"model-wgmma-final-{re.sub(r'[^a-z0-9]+', '-', gpu.lower()).strip('-')}.json"
+
+
 def file_of(gpu: str) -> Path:
-    """The file of a GPU model."""
-    return FOLDER / f"model-wgmma-final-{re.sub(r'[^a-z0-9]+', '-', gpu.lower()).strip('-')}.json"
+    """The file of a GPU model that ships."""
+    return FOLDER / file_name(gpu)
 
 
-@lru_cache(maxsize=8)
+def user_file(gpu: str) -> Path:
+    """The file of this user's own calibration (``warptile tune --calibrate``), which goes before the one that ships."""
+    return user_folder("data") / "models" / file_name(gpu)
+
+
 def model_of(gpu: str) -> Model:
-    """The model of a GPU; that of the reference GPU where it has none of its own."""
+    """The model of a GPU: as this user calibrated it, else as it ships; that of the reference GPU where it has none.
+    Files are read once a process."""
+    return _model_of(gpu, os.environ.get(CHOSEN))
+
+
+@lru_cache(maxsize=16)
+def _model_of(gpu: str, _chosen: str | None) -> Model:
+    own = user_file(gpu)
+    try:
+        if own.exists():
+            return Model(msgspec.json.decode(own.read_bytes(), type=FittedModel))
+    except (OSError, msgspec.MsgspecError) as error:
+        warnings.warn(
+            f"{own} is not read: {error}. Plans are predicted by the model that ships; calibrate anew with "
+            "warptile tune --calibrate, or remove the file",
+            stacklevel=2,
+        )
+    return shipped_model(gpu)
+
+
+@lru_cache(maxsize=16)
+def shipped_model(gpu: str) -> Model:
+    """The model of a GPU that ships; that of the reference GPU where it has none of its own."""
     path = file_of(gpu)
     raw = (path if path.exists() else file_of(REFERENCE.name)).read_bytes()
     return Model(msgspec.json.decode(raw, type=FittedModel))

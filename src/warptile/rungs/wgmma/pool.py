@@ -26,7 +26,7 @@ from warptile.rungs.wgmma import epilogue, fused_repack, residue_classes, tiles
 from warptile.rungs.wgmma.cost import Launches
 from warptile.rungs.wgmma.kernels import Kernel, kernels_for
 from warptile.rungs.wgmma.launches import pitch_bytes, type_index
-from warptile.rungs.wgmma.model import Predictions, model_of
+from warptile.rungs.wgmma.model import Model, Predictions, model_of
 from warptile.rungs.wgmma.tile_shapes import (
     FEWEST_STAGES,
     SQUARE_GROUP,
@@ -138,7 +138,7 @@ def pool(problem: Problem, illegal: Illegal, device: DeviceLimits, kernels: tupl
         rows, views = unaligned.applicable(rows), unaligned.seen
         as_seen = unaligned.as_seen(rows)
     numbers = np.array([*shared, *(number for seen in views for number in _seen(seen))], float)
-    predictions = _predictions(device.name, len(as_seen) > 0)
+    predictions = _predictions(model_of(device.name), len(as_seen) > 0)
     return Pool(rows, predictions.times_us(np.concatenate((rows.numbers, as_seen)), numbers))
 
 
@@ -309,11 +309,11 @@ def _seen(seen: Problem) -> tuple[float, ...]:
 
 
 @lru_cache(maxsize=16)
-def _predictions(gpu: str, unaligned: bool) -> Predictions:
-    """Predictions of a GPU's model for configurations of one problem."""
+def _predictions(model: Model, unaligned: bool) -> Predictions:
+    """A model's predictions for configurations of one problem."""
     columns = (*_NUMBERS, *(f"{name} here" for name in _UNALIGNED if unaligned))
     seen = (f"{name} {view}" for view in ("plain", "swapped") for name in _SEEN)
-    return model_of(gpu).formulas(_launches, columns, (*_SHARED, *seen))
+    return model.formulas(_launches, columns, (*_SHARED, *seen))
 
 
 def _launches(of: Mapping[str, Any]) -> Launches:

@@ -1,0 +1,109 @@
+"""Launches of surveys beside what is predicted for them: errors, and what the predictions would have chosen."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warptile.bench.protocol.measurements import Surveyed
+from warptile.bench.protocol.records import SurveyRecord
+from warptile.device import KNOWN, REFERENCE, DeviceLimits
+from warptile.rungs.wgmma import tiles
+from warptile.rungs.wgmma.cost import Launches
+from warptile.rungs.wgmma.launches import launches_of
+from warptile.rungs.wgmma.model import Quality
+from warptile.rungs.wgmma.tile_shapes import TUNABLES
+
+MOST_SPREAD = 0.5
+"""Rounds of one configuration that are further apart are taken for a disturbed measurement and left out."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All launches of some surveys.
+
+    Attributes:
+        launches: what predictions depend on.
+        times_us: medians of the rounds.
+        problem: number of the problem of each.
+        library_us: cuBLASLt's time by problem, or NaN.
+    """
+
+    launches: Launches
+    times_us: NDArray[np.float64]
+    problem: NDArray[np.int64]
+    library_us: NDArray[np.float64]
+
+
+def measured_in(records: Iterable[SurveyRecord]) -> Measured:
+    """The launches of some records."""
+    devices = ((record, KNOWN.get(record.environment.gpu, REFERENCE)) for record in records)
+    return _measured((each, device) for record, device in devices for each in record.surveyed)
+
+
+def measured_of(surveyed: Iterable[Surveyed], device: DeviceLimits) -> Measured:
+    """The launches of a survey of a device."""
+    return _measured((each, device) for each in surveyed)
+
+
+def _measured(surveyed: Iterable[tuple[Surveyed, DeviceLimits]]) -> Measured:
+    found: list[Launches] = []
+    times: list[float] = []
+    problems: list[int] = []
+    library: list[float] = []
+    for of, device in surveyed:
+        problem = of.problem.problem()
+        timed = [each for each in of.tried if max(each.rounds_us) < (1 + MOST_SPREAD) * min(each.rounds_us)]
+        for each in timed:
+            config = dict(zip(TUNABLES, each.config, strict=True))
+            found.append(launches_of(tiles.view(problem, config), config, device))
+            times.append(statistics.median(each.rounds_us))
+            problems.append(len(library))
+        if timed:
+            library.append(statistics.median(of.cublaslt_us) if of.cublaslt_us else math.nan)
+    columns = {field.name: np.array([getattr(each, field.name) for each in found]) for field in fields(Launches)}
+    return Measured(Launches(**columns), np.array(times), np.array(problems), np.array(library))
+
+
+def some(measured: Measured, chosen: NDArray[np.bool_]) -> Measured:
+    """Some of the launches; problems keep their numbers."""
+    columns = {field.name: getattr(measured.launches, field.name)[chosen] for field in fields(Launches)}
+    return Measured(Launches(**columns), measured.times_us[chosen], measured.problem[chosen], measured.library_us)
+
+
+def choices(measured: Measured, predicted_us: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """By problem: measured time of the fastest configuration, and of the one predicted to be."""
+    best, chosen = [], []
+    for number in range(len(measured.library_us)):
+        places = np.flatnonzero(measured.problem == number)
+        best.append(measured.times_us[places].min())
+        chosen.append(measured.times_us[places[predicted_us[places].argmin()]])
+    return np.array(best), np.array(chosen)
+
+
+def quality(measured: Measured, predicted_us: NDArray[np.float64]) -> Quality:
+    """How good predictions are."""
+    best, chosen = choices(measured, predicted_us)
+    off = np.abs(np.log(measured.times_us / predicted_us))
+    return Quality(
+        len(measured.library_us), len(off), round(float(np.median(off)), 4), round(float(np.quantile(off, 0.9)), 4),
+        round(geomean(best / chosen), 4),
+    )  # fmt: skip
+
+
+def error_text(of: Quality) -> str:
+    """Errors and choice in words."""
+    return (
+        f"{100 * of.median_error:.1f} % off in the median, a tenth more than {100 * of.error_90:.1f} %; "
+        f"what they choose reaches {of.choice:.3f} of the fastest tried"
+    )
+
+
+def geomean(values: NDArray[np.float64]) -> float:
+    """Geometric mean."""
+    return float(np.exp(np.log(values).mean()))

@@ -47,7 +47,7 @@ def lookup(table: Sequence[float] | NDArray[Any], index: Any) -> Any:
     return np.asarray(table)[np.asarray(index).astype(np.int64)]
 
 
-class Table:
+class Constants:
     """A constant array that can be indexed by values too, by places of it."""
 
     def __init__(self, numbers: NDArray[Any]) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from warptile.native import formulas
-from warptile.native.formulas import Compiled, Formulas, Table, lookup
+from warptile.native.formulas import Compiled, Formulas, Constants, lookup
 
 TABLE = (3.0, -1.5, 8.0, 0.25)
 
@@ -22,7 +22,7 @@ def everything(of):
         (x == x) * 2.0 + (x != y), np.clip(x, 1, 2), np.clip(x, None, 1.5), np.clip(x, 0.5, None), np.ceil(x),
         np.log(x), np.log2(y), np.exp(-y), np.minimum(x, n), np.maximum(2, y),
         np.where(np.isin(np.floor(x), (1, 3)), 1.0, 0.0),
-        lookup(TABLE, small), Table(np.array(TABLE))[small], np.where(True, x, y), 4.0,
+        lookup(TABLE, small), Constants(np.array(TABLE))[small], np.where(True, x, y), 4.0,
     )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from warptile.device import REFERENCE
 from warptile.folders import CHOSEN, user_folder
-from warptile.native.formulas import FloatArray, Formulas, Table
+from warptile.native.formulas import Constants, FloatArray, Formulas
 from warptile.rungs.wgmma.correction import Correction, Corrector
 from warptile.rungs.wgmma.cost import Costs, Launches, Predicted, predict
 
@@ -96,7 +96,7 @@ class Model:
     def _costs(self) -> Any:
         of = msgspec.structs.asdict(self.fitted.costs)
         return SimpleNamespace(
-            **{name: Table(np.array(value)) if isinstance(value, tuple) else value for name, value in of.items()}
+            **{name: Constants(np.array(value)) if isinstance(value, tuple) else value for name, value in of.items()}
         )
 
     @cached_property

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from warptile.native import formulas
-from warptile.native.formulas import Compiled, Formulas, Constants, lookup
+from warptile.native.formulas import Compiled, Constants, Formulas, lookup
 
 TABLE = (3.0, -1.5, 8.0, 0.25)
 

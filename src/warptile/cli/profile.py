@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -34,6 +35,11 @@ SOURCE_WIDTH = 20
 @click.option("--backend", type=BACKEND, help="What counts; auto takes the GPU if there is one.  [auto]")
 @click.option("--top", default=SHOWN_LINES, show_default=True, type=click.IntRange(1), help="Lines that are printed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document with every line.")
+@click.option(
+    "--timeline", "timeline_file", type=click.Path(path_type=Path, dir_okay=False),
+    help="Write what each warp of one CTA does when, for ui.perfetto.dev.",
+)  # fmt: skip
+@click.option("--launches", default=1, show_default=True, type=click.IntRange(1, 8), help="With --timeline: in a row.")
 def command(
     name: str,
     m: int | None,
@@ -43,15 +49,21 @@ def command(
     backend: str | None,
     top: int,
     as_json: bool,
+    timeline_file: Path | None,
+    launches: int,
 ) -> int:
     """Show what each source line of a rung's kernel costs.
 
     The counters come from Nsight Compute on a GPU, and from the emulator without one; they have the same names and
     meaning.
 
+    With --timeline the kernel is emulated, and the CTA (or cluster) that does most is replayed with clocks: what each
+    warp does and waits for, the tensor cores, the copies, and the phases of the mbarriers.
+
     \b
     Examples:
       warptile profile mma-swizzled
+      warptile profile wgmma-specialized -k 512 --timeline trace.json
       warptile profile wgmma-final -m 256 -n 256 -k 128 --backend emulator
     """
     from warptile.bench.profiling.source_lines import busiest
@@ -60,9 +72,15 @@ def command(
     from warptile.rungs import rung
     from warptile.runtime.execute import choose_backend
 
-    place = choose_backend(backend)
+    place = choose_backend("emulator" if timeline_file is not None and backend is None else backend)
+    if timeline_file is not None and place.name == "gpu":
+        raise click.UsageError("--timeline replays what the emulator executes: --backend emulator")
+    if timeline_file is None and launches > 1:
+        raise click.UsageError("--launches goes with --timeline, such as --launches 2 --timeline trace.json")
     usual = LARGE_SIZE if place.name == "gpu" else SMALL_SIZE
     plan = plan_for(rung(name), (m or usual, n or usual, k or usual), place, dtype)
+    if timeline_file is not None:
+        return _timeline(plan, place, timeline_file, launches)
     lines, totals = _on_gpu(plan) if place.name == "gpu" else _emulated(plan, place)
     problem = plan.problem
     if as_json:
@@ -130,3 +148,39 @@ def _on_gpu(plan: Plan) -> tuple[tuple[LineCounts, ...], dict[str, float]]:
     if one.failed is not None:
         raise ProfileError(f"profile {plan.rung.name}: {one.failed}")
     return from_ncu(found.lines[0] if found.lines else ()), one.counters
+
+
+def _timeline(plan: Plan, place: Any, path: Path, launches: int) -> int:
+    """Replay a launch, write its timeline, and print what its warps spent their time on."""
+    from warptile.bench.profiling.replayed import replayed
+    from warptile.planning.plan import config_text
+    from warptile.replay.timeline import KINDS, trace_events
+
+    found = replayed(plan, place, launches)
+    timeline, problem = found.timeline, plan.problem
+    title = f"{plan.rung.name}, {problem.m} x {problem.n} x {problem.k} {problem.a.dtype.name}"
+    about = {"kernel": title, "configuration": config_text(plan.config), "CTAs": list(found.ctas)}
+    try:
+        path.write_bytes(msgspec.json.encode(trace_events(timeline, about)))
+    except OSError as error:
+        raise click.UsageError(f"--timeline {path}: {error.strerror}; give a file in a folder that exists") from error
+    console = console_of()
+    warps = [track for track in timeline.tracks if " warp " in track]
+    shares = [timeline.shares(track) for track in warps]
+    kinds = sorted({kind for each in shares for kind in each}, key=KINDS.index)
+    columns = [Column("warp", warps, left=True)]
+    columns += [
+        Column(kind, [f"{100 * each[kind]:.0f} %" if kind in each else "" for each in shares], rank=rank)
+        for rank, kind in enumerate(kinds)
+    ]
+    clocks = (
+        f"{timeline.clocks:,.0f} clocks, {timeline.clocks / timeline.clock_mhz:.2f} us at {timeline.clock_mhz:.0f} MHz"
+    )
+    left_out = show(console, f"{title}; {clocks}, by the clock model", columns)
+    for said in (
+        *said_of(left_out, "a wider terminal has them"),
+        "busy: " + ", ".join(f"{unit} {100 * busy / timeline.clocks:.0f} %" for unit, busy in timeline.busy.items()),
+        f"{path}: {len(timeline.spans)} spans; open it at ui.perfetto.dev",
+    ):
+        console.print(said, markup=False, highlight=False)
+    return 0

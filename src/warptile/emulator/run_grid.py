@@ -19,6 +19,7 @@ from warptile.emulator.lanes import POISON_BYTE, Array
 from warptile.emulator.machine import LaunchGeometry, Machine, shared_reserved_bytes
 from warptile.emulator.memory.accesses import GLOBAL_BASE, Memory
 from warptile.emulator.memory.spaces import MAPPED, WRITTEN, GlobalSpace
+from warptile.emulator.recording import Recorder, Recording, RecordingScheduler
 from warptile.emulator.scheduler import Scheduler
 from warptile.emulator.steps import assemble
 from warptile.emulator.sync.dependent_launch import PreviousLaunch
@@ -103,6 +104,7 @@ def emulate(
     arch: str,
     schedule: str = "latest",
     checks: frozenset[str] = DEFAULT_CHECKS,
+    recording: Recording | None = None,
 ) -> EmulationReport:
     """Run one kernel.
 
@@ -114,6 +116,7 @@ def emulate(
         arch: architecture to behave as, such as ``"sm_90a"``.
         schedule: when asynchronous copies finish: ``latest``, ``earliest`` or ``random:SEED``.
         checks: which of `ALL_CHECKS` to make.
+        recording: an empty one, to note down what every warp executes.
 
     Raises:
         EmulationError: one of its subclasses, naming kernel, instruction and source line.
@@ -121,13 +124,17 @@ def emulate(
     machine, layout = _prepare(module, spec, operands, accesses or {}, arch, schedule, checks)
     steps = assemble(module, layout, machine)
     geometry = machine.geometry
-    scheduler_entry = layout.routines[spec.entry].start
+    entry = layout.routines[spec.entry].start
+    recorder = None if recording is None else Recorder(recording, machine, steps)
     unfinished = 0
     for first in range(0, geometry.total_ctas, geometry.ctas):
         machine.start_wave(first, min(geometry.ctas, geometry.total_ctas - first))
         for routine in layout.routines.values():
             routine.registers.poison(machine.live)
-        Scheduler(machine, steps, scheduler_entry).run()
+        if recorder is None:
+            Scheduler(machine, steps, entry).run()
+        else:
+            RecordingScheduler(machine, steps, entry, recorder).run()
         machine.products.end_wave()
         unfinished += sum(len(batch.lanes) for batch in machine.copies.unfinished()) + machine.bulk.unfinished
         machine.bulk.end_wave()

@@ -292,8 +292,10 @@ class EmulatorBackend:
         buffers: Mapping[str, np.ndarray[Any, Any]],
         alpha: float,
         beta: float,
+        recording: Any = None,
     ) -> Any:
-        """Run the launches of one product on ``buffers``, changed in place; returns the emulator's report.
+        """Run the launches of one product on ``buffers``, changed in place; returns the emulator's report. The
+        product's own launch is noted down in ``recording`` (`warptile.emulator.recording`), if one is given.
 
         The report is that of the product's own launch: its counters are those that hardware counts of that kernel, and
         its lines are of one source. What `Plan.copies` do before it is checked in the same way and not counted.
@@ -322,7 +324,10 @@ class EmulatorBackend:
         asked = plan.kernel.kernel_workspaces
         accesses |= {each.name: Access(writes=True, holds=None if each.zero else NOTHING) for each in asked}
         spec = plan.launch(kernel.entry, alpha, beta)
-        report = emulate(_module(kernel.ptx), spec, named, accesses=accesses, arch=self.arch, schedule=self.schedule)
+        report = emulate(
+            _module(kernel.ptx), spec, named, accesses=accesses, arch=self.arch, schedule=self.schedule,
+            recording=recording,
+        )  # fmt: skip
         for each in asked:
             if each.zero and named[each.name].any():
                 first = int(np.flatnonzero(named[each.name])[0])

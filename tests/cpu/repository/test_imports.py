@@ -24,6 +24,7 @@ ORDER = (
     ("planning",),
     ("gpu", "ptx"),
     ("emulator",),
+    ("replay",),
     ("runtime",),
     ("api", "measured", "ladder", "doctor", "warming"),
     ("tuning",),

@@ -1,0 +1,63 @@
+"""A rung's launch with clocks: emulated, recorded and replayed on one SM, or on those of a cluster."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from warptile.emulator.recording import Recording
+from warptile.planning.plan import Plan
+from warptile.replay.replayer import Replayer
+from warptile.replay.timeline import Timeline
+from warptile.runtime.execute import compiled
+from warptile.runtime.host_operands import host_operands
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A replay, and what it is of.
+
+    Attributes:
+        timeline: of the cluster that executes most instructions.
+        ctas: of the grid that were replayed, one on each SM.
+        report: the emulator's counters of the whole launch.
+    """
+
+    timeline: Timeline
+    ctas: tuple[int, ...]
+    report: Any
+
+
+def replayed(plan: Plan, place: Any, launches: int = 1) -> Replayed:
+    """Emulate a plan, and replay the cluster (or the CTA) that executes most.
+
+    Args:
+        plan: of a small problem.
+        place: the emulator, as `warptile.runtime.execute.choose_backend` gives it.
+        launches: how many times the launch follows itself.
+
+    Raises:
+        EmulationError: the kernel did something that is not allowed.
+    """
+    recording = Recording()
+    report = place.emulate(plan, compiled(plan), host_operands(plan.problem), 1.0, 0.0, recording)
+    ctas = busiest_cluster(recording)
+    replayer = Replayer(
+        recording,
+        [(cta,) for cta in ctas],
+        launches=launches,
+        overlaps=plan.kernel.overlaps_previous,
+        side_by_side=2 * plan.kernel.dynamic_shared_bytes <= plan.device.generation.shared_bytes_per_sm,
+    )
+    return Replayed(replayer.run(), ctas, report)
+
+
+def busiest_cluster(recording: Recording) -> tuple[int, ...]:
+    """CTAs of the cluster whose warps execute most instructions; the first one of several."""
+    executed: Counter[int] = Counter()
+    for note in recording.notes:
+        for warp in note.warps:
+            executed[warp // recording.warps_per_cta // recording.cluster_ctas] += 1
+    most = max(executed, key=lambda each: (executed[each], -each))
+    return tuple(range(most * recording.cluster_ctas, (most + 1) * recording.cluster_ctas))

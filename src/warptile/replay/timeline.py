@@ -1,0 +1,118 @@
+"""What happened when: spans on tracks, and their form for Perfetto and Chrome."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+KINDS = (
+    "tensor", "wgmma", "math", "integer", "shared", "global", "copy", "store", "sync", "branch", "wait", "barrier",
+    "transfer", "phase",
+)  # fmt: skip
+"""Kinds of spans: what a warp mostly does, what it waits for, and on other tracks, transfers and phases."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of time on a track.
+
+    Attributes:
+        track: name of the track.
+        start, end: clocks from the first launch's start.
+        kind: one of `KINDS`.
+        text: what it is, in a few words.
+        line: source line of its first instruction, such as ``"wgmma/store.cuh:37"``, or nothing.
+        instructions: warp instructions in it.
+    """
+
+    track: str
+    start: float
+    end: float
+    kind: str
+    text: str
+    line: str = ""
+    instructions: int = 0
+
+    @property
+    def clocks(self) -> float:
+        """Its length."""
+        return self.end - self.start
+
+
+@dataclass
+class Timeline:
+    """Spans by track, and what they add up to.
+
+    Attributes:
+        tracks: names, in the order in which they are drawn; those of a CTA follow each other.
+        spans: of all tracks, in order of their start.
+        groups: by track, the CTA or unit that it belongs to.
+        clocks: the end of the last one.
+        clock_mhz: of the SM.
+        busy: clocks that each unit was busy, by name, of the SM that was busiest with it.
+    """
+
+    tracks: list[str] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    groups: dict[str, str] = field(default_factory=dict)
+    clocks: float = 0.0
+    clock_mhz: float = 0.0
+    busy: dict[str, float] = field(default_factory=dict)
+
+    def of(self, track: str) -> tuple[Span, ...]:
+        """Spans of one track."""
+        return tuple(span for span in self.spans if span.track == track)
+
+    def shares(self, track: str) -> dict[str, float]:
+        """Of all clocks, what share a track spent with each kind."""
+        found: dict[str, float] = {}
+        for span in self.of(track):
+            found[span.kind] = found.get(span.kind, 0.0) + span.clocks
+        return {kind: clocks / self.clocks for kind, clocks in found.items()} if self.clocks else {}
+
+
+def trace_events(timeline: Timeline, about: Mapping[str, Any]) -> dict[str, Any]:
+    """The timeline in the Trace Event Format, which ui.perfetto.dev and chrome://tracing open.
+
+    One process for each group of tracks, one thread for each track, times in microseconds.
+
+    Args:
+        timeline: what to write.
+        about: further facts, kept as ``otherData``.
+    """
+    groups = list(dict.fromkeys(timeline.groups[track] for track in timeline.tracks))
+    events: list[dict[str, Any]] = []
+    for pid, group in enumerate(groups, 1):
+        events.append({"ph": "M", "name": "process_name", "pid": pid, "args": {"name": group}})
+        events.append({"ph": "M", "name": "process_sort_index", "pid": pid, "args": {"sort_index": pid}})
+    place = {}
+    for tid, track in enumerate(timeline.tracks, 1):
+        pid = groups.index(timeline.groups[track]) + 1
+        place[track] = pid, tid
+        events.append({"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": track}})
+        events.append({"ph": "M", "name": "thread_sort_index", "pid": pid, "tid": tid, "args": {"sort_index": tid}})
+    for span in timeline.spans:
+        pid, tid = place[span.track]
+        events.append(
+            {
+                "ph": "X", "name": span.text, "cat": span.kind, "pid": pid, "tid": tid,
+                "ts": round(span.start / timeline.clock_mhz, 4), "dur": round(span.clocks / timeline.clock_mhz, 4),
+                "args": {"line": span.line, "clocks": round(span.clocks, 1), "warp instructions": span.instructions},
+            }
+        )  # fmt: skip
+    return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": dict(about)}
+
+
+def merged(spans: Sequence[Span]) -> list[Span]:
+    """Spans of a track with neighbours of one kind made one, where nothing lies between them."""
+    found: list[Span] = []
+    for span in spans:
+        last = found[-1] if found else None
+        if last is not None and last.kind == span.kind and last.text == span.text and span.start - last.end < 1:
+            found[-1] = Span(
+                last.track, last.start, span.end, last.kind, last.text, last.line, last.instructions + span.instructions
+            )
+        else:
+            found.append(span)
+    return found

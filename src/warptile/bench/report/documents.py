@@ -35,21 +35,10 @@ from warptile.bench.report import (
     survey_tables,
     wgmma_tables,
 )
-from warptile.bench.report.claims import (
-    CLAIMS,
-    INDEX,
-    LADDER_TARGETS,
-    OF_CUBLAS,
-    OF_LIMIT,
-    REGISTERS,
-    STEP,
-    TFLOPS,
-    Claim,
-    LadderTarget,
-)
+from warptile.bench.report.claims import claim_tables
+from warptile.bench.report.claims.ladder_targets import LADDER_TARGETS, LadderTarget
 from warptile.bench.report.markdown import TableRow, count, markdown, number, percent
 from warptile.bench.report.record_lookup import NO_RECORD, RecordLookup
-from warptile.bench.report.text_corrections import CORRECTIONS
 from warptile.errors import UnsupportedError
 from warptile.planning.plan import config_text
 from warptile.rungs import RUNGS, rung
@@ -60,6 +49,9 @@ SHOWN_SIZE = 4096
 
 LIMITS = "limits-"
 """Before the name of a class of rows: the table of those that miss their bound."""
+
+FACTS, LISTING = "facts-", "listing-"
+"""Before a topic of factual claims, and before the name of a published listing."""
 
 MAIN_STEPS = (
     "simt-naive", "simt-warptile", "wmma-naive", "wmma-shared", "wmma-padded", "wmma-multistage", "wmma-final",
@@ -244,23 +236,18 @@ class DocumentTables:
         return markdown(header, rows) + "\n" + self._lookup.origins()
 
     def table_claims(self) -> str:
-        """Every claim of the source texts with what was measured, and why they differ."""
+        """Every figure of the source texts with what was measured, the verdict, and why they differ."""
         if not self._lookup.has(LadderRecord, "sustained"):
             return NO_RECORD + "\n"
-        rows = [
-            (claim.source, f"`{claim.rung}`", _in_unit(claim.published, claim.unit), _asked(claim),
-             _in_unit(self._answer(claim), claim.unit), claim.why)
-            for claim in CLAIMS
-        ]  # fmt: skip
-        header = ("source", "rung", "claimed", "conditions", "measured here", "why they differ")
-        marks = ("---", "---", "---:", "---", "---:", "---")
-        lines = [header, marks, *rows]
-        return "\n".join("| " + " | ".join(row) + " |" for row in lines) + "\n\n" + self._lookup.origins()
+        return claim_tables.rungs_table(self._lookup)
 
-    def _answer(self, claim: Claim) -> float | None:
-        if claim.in_type_table:
-            return self._lookup.type_table_value(claim.rung, claim.unit, claim.group, claim.previous)
-        return self._lookup.value(claim.rung, claim.unit, claim.group, claim.size, claim.previous)
+    def table_claim_verdicts(self) -> str:
+        """How many claims got which verdict."""
+        return claim_tables.verdicts_table(self._lookup)
+
+    def table_claim_means(self) -> str:
+        """How factual claims are checked."""
+        return claim_tables.means_list()
 
     def table_cool(self) -> str:
         """The ladder in short bursts on a cool chip, and sustained at the power limit."""
@@ -288,7 +275,7 @@ class DocumentTables:
         return isa_tables.forms_table()
 
     def table_isa_claims(self) -> str:
-        """T1's precision table with what assembled code shows."""
+        """Lists of shapes, T1's among them, with what assembled code shows."""
         return isa_tables.claims_table()
 
     def table_targets(self) -> str:
@@ -305,13 +292,8 @@ class DocumentTables:
         else:
             found = self._lookup.value(*asked, target.size, target.previous, cool=target.cool)
         met = "–" if found is None else ("yes" if found >= target.at_least else "no")
-        wanted = f"{_in_unit(target.at_least, target.unit)} ({target.said})"
-        return (f"`{target.rung}`", wanted, _in_unit(found, target.unit), met)
-
-    def table_corrections(self) -> str:
-        """Corrections to the source texts, each with the file that shows it."""
-        rows = [(each.source, each.said, each.shown, f"`{each.evidence}`") for each in CORRECTIONS]
-        return markdown(("source", "what it says", "what follows", "shown by"), rows, right=4)
+        wanted = f"{claim_tables.in_unit(target.at_least, target.unit)} ({target.said})"
+        return (f"`{target.rung}`", wanted, claim_tables.in_unit(found, target.unit), met)
 
     def table_mma(self) -> str:
         """Registers, shared memory, occupancy and bank conflicts of the mma family."""
@@ -434,6 +416,10 @@ class DocumentTables:
             return self.measured(name)
         if name.startswith(LIMITS) and name.removeprefix(LIMITS) in suites.CLASS_TARGETS:
             return limits.table(self._lookup, name.removeprefix(LIMITS))
+        if name.startswith(FACTS) and name.removeprefix(FACTS) in claim_tables.TOPIC_NAMES:
+            return claim_tables.facts_table(name.removeprefix(FACTS), self._lookup)
+        if name.startswith(LISTING) and name.removeprefix(LISTING) in claim_tables.LISTING_NAMES:
+            return claim_tables.listing(name.removeprefix(LISTING).replace("-", "_"))
         made: Callable[[], str] | None = getattr(self, f"table_{name.replace('-', '_')}", None)
         if made is None:
             raise UnsupportedError(
@@ -457,24 +443,9 @@ class DocumentTables:
 def tables() -> tuple[str, ...]:
     """Names of all tables."""
     made = (each.removeprefix("table_").replace("_", "-") for each in dir(DocumentTables) if each.startswith("table_"))
-    return (*sorted(made), *(f"{LIMITS}{name}" for name in suites.CLASS_TARGETS))
-
-
-def _in_unit(value: float | None, unit: str) -> str:
-    if value is None:
-        return "–"
-    if unit in (OF_CUBLAS, OF_LIMIT, INDEX):
-        return percent(value)
-    if unit == STEP:
-        return f"{value:.2f} x"
-    if unit == REGISTERS:
-        return f"{value:.0f} registers"
-    return f"{value:.1f} TFLOP/s" if unit == TFLOPS else f"{value:.2f} {unit}"
-
-
-def _asked(claim: Claim) -> str:
-    ours = f"here {claim.group.name}, {claim.size}^3"
-    return f"{claim.conditions}; {ours}" if claim.conditions else ours
+    limited = (f"{LIMITS}{name}" for name in suites.CLASS_TARGETS)
+    facts = (f"{FACTS}{topic}" for topic in claim_tables.TOPIC_NAMES)
+    return (*sorted(made), *limited, *facts, *(f"{LISTING}{name}" for name in claim_tables.LISTING_NAMES))
 
 
 def documents(root: Path) -> list[Path]:

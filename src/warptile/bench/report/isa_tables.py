@@ -1,7 +1,8 @@
-"""Tables of docs/isa.md: what instructions become, and T1's precision table checked against it.
+"""Tables of docs/isa.md: what instructions become, and lists of shapes checked against it.
 
-T1 is "tensor cores from WMMA to WGMMA". What it says of types and shapes is data here; what assembled code shows comes
-from `warptile.isa.machine_code`, and a claim that it contradicts must have a sentence that names the difference.
+T1 is "tensor cores from WMMA to WGMMA". What it says of types and shapes is data here, beside shapes of the PTX ISA
+that it leaves out; what assembled code shows comes from `warptile.isa.machine_code`, and a claim that it contradicts
+must have a sentence that names the difference.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from warptile.isa.machine_code import ARCHITECTURES, MachineCodeTable
 from warptile.isa.summary import rows
 
 A100, TURING, HOPPER = "sm_80", "sm_75", "sm_90a"
+T1, PTX_ISA = "T1", "PTX ISA"
 
 
 @dataclass(frozen=True)
 class IsaClaim:
-    """What T1 says of some instructions.
+    """What a text says of some instructions.
 
     Attributes:
         said: in few words.
@@ -28,6 +30,7 @@ class IsaClaim:
         native: architectures on which they are native, by the claim.
         absent: architectures on which they are not, by the claim.
         difference: what the assembled code shows instead, "" where it agrees.
+        source: T1, or the PTX ISA for what T1 leaves out.
     """
 
     said: str
@@ -35,6 +38,7 @@ class IsaClaim:
     native: tuple[str, ...] = (A100,)
     absent: tuple[str, ...] = ()
     difference: str = ""
+    source: str = T1
 
     def contradictions(self, table: MachineCodeTable) -> Iterator[str]:
         """Each instruction and architecture for which the table shows something else."""
@@ -74,23 +78,25 @@ CLAIMS = (
              difference="It is not: Turing has XOR of m8n8k128 alone, Ampere and Ada have AND and larger shapes too. "
              "Hopper multiplies AND natively and makes XOR of two ANDs. It is gone with Blackwell, where IMMA of INT8 "
              "stands in."),
-    IsaClaim("mma b1: m8n8k128, m16n8k128 and m16n8k256", _BITS),
+    IsaClaim("mma b1: m8n8k128, m16n8k128 and m16n8k256", _BITS, source=PTX_ISA),
     IsaClaim("mma f64: m8n8k4", ("mma.m8n8k4.f64.f64",)),
     IsaClaim("mma f64 on Hopper: m16n8k4, m16n8k8 and m16n8k16", tuple(f"mma.m16n8k{k}.f64.f64" for k in (4, 8, 16)),
-             (HOPPER,), tuple(a for a in ARCHITECTURES[: ARCHITECTURES.index(HOPPER)])),
+             (HOPPER,), tuple(a for a in ARCHITECTURES[: ARCHITECTURES.index(HOPPER)]), source=PTX_ISA),
     IsaClaim("wmma f16: m16n16k16, m32n8k16 and m8n32k16, f16 or f32 accumulators",
              tuple(f"wmma.{shape}.{types}" for shape in _WMMA_SHAPES for types in ("f16.f16", "f32.f16")),
              (TURING, A100)),
-    IsaClaim("wmma bf16: the same shapes", tuple(f"wmma.{shape}.f32.bf16" for shape in _WMMA_SHAPES)),
-    IsaClaim("wmma INT8: the same shapes",
-             tuple(f"wmma.{shape}.s32.{element}" for shape in _WMMA_SHAPES for element in ("s8", "u8"))),
+    IsaClaim("wmma bf16: m16n16k16", ("wmma.m16n16k16.f32.bf16",)),
+    IsaClaim("wmma INT8: m16n16k16", ("wmma.m16n16k16.s32.s8", "wmma.m16n16k16.s32.u8")),
+    IsaClaim("wmma bf16 and INT8: m32n8k16 and m8n32k16",
+             tuple(f"wmma.{shape}.{types}" for shape in _WMMA_SHAPES[1:] for types in ("f32.bf16", "s32.s8", "s32.u8")),
+             source=PTX_ISA),
     IsaClaim("wmma tf32: m16n16k8", ("wmma.m16n16k8.f32.tf32",)),
     IsaClaim("wmma f64: m8n8k4", ("wmma.m8n8k4.f64.f64",)),
     IsaClaim("wmma INT4: m8n8k32", ("wmma.m8n8k32.s32.s4", "wmma.m8n8k32.s32.u4")),
-    IsaClaim("wmma INT1: m8n8k128", ("wmma.m8n8k128.s32.b1.xor", "wmma.m8n8k128.s32.b1.and")),
+    IsaClaim("wmma INT1: m8n8k128", ("wmma.m8n8k128.s32.b1.xor", "wmma.m8n8k128.s32.b1.and"), source=PTX_ISA),
     IsaClaim("mma.sp: 2:4 structured sparsity", _SPARSE),
 )  # fmt: skip
-"""What T1 says of types and shapes. It is a guide to the A100: shapes are held to sm_80 where it names no other."""
+"""What is said of types and shapes. T1 is a guide to the A100: shapes are held to sm_80 where no other is named."""
 
 
 def isa_table() -> str:
@@ -118,7 +124,7 @@ def forms_table() -> str:
 
 
 def claims_table() -> str:
-    """T1's precision table, each claim with what the assembled code shows."""
+    """Lists of shapes, each claim with its source and what the assembled code shows."""
     table = machine_code.table()
     made = []
     for claim in CLAIMS:
@@ -127,6 +133,6 @@ def claims_table() -> str:
             " / ".join(dict.fromkeys(row.cells[column] for row in shown)).replace("*", "\\*")
             for column in range(len(ARCHITECTURES))
         ]
-        made.append((claim.said, *cells, claim.difference or "agrees"))
-    header = ("T1", *ARCHITECTURES, "difference")
+        made.append((claim.source, claim.said, *cells, claim.difference or "agrees"))
+    header = ("source", "shapes", *ARCHITECTURES, "difference")
     return markdown(header, made, right=len(header)) + f"\n*As assembled by {table.compiler}.*\n"

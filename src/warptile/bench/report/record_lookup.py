@@ -47,7 +47,16 @@ from warptile.bench.protocol.records import (
 from warptile.bench.protocol.row_result import LIBRARY, NEIGHBOUR, OURS, RowResult
 from warptile.bench.protocol.suites import SuiteRow
 from warptile.bench.protocol.workloads import PROFILE_SIZE, TypeGroup, limit_tflops, square, type_table_key
-from warptile.bench.report.claims import CONFLICTS, INDEX, INTENSITY, OF_CUBLAS, OF_LIMIT, REGISTERS, STEP, TFLOPS
+from warptile.bench.report.claims.rung_claims import (
+    CONFLICTS,
+    INDEX,
+    INTENSITY,
+    OF_CUBLAS,
+    OF_LIMIT,
+    REGISTERS,
+    STEP,
+    TFLOPS,
+)
 from warptile.planning.tuned_table import ProblemClass
 from warptile.rungs import RUNGS
 

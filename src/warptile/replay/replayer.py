@@ -24,7 +24,7 @@ from warptile.emulator.recording import Arrival, BulkCopy, Meeting, Note, PhaseW
 from warptile.ptx.instruction import Instruction
 from warptile.replay import clock_costs as costs
 from warptile.replay.clock_costs import PARTITIONS, cost_of
-from warptile.replay.timeline import Span, Timeline, merged
+from warptile.replay.timeline import TraceSpan, Timeline, merged
 
 Key = tuple[object, ...]
 """What a phase is found by: launch, and the mbarrier's CTA, place and phase, or a barrier of a cluster."""
@@ -86,7 +86,7 @@ class _Warp:
     cluster_arrivals: int = 0
     waiting_since: float = 0.0
     waiting_for: tuple[str, str, str] = ("", "", "")
-    spans: list[Span] = field(default_factory=list)
+    spans: list[TraceSpan] = field(default_factory=list)
 
 
 @dataclass
@@ -129,7 +129,7 @@ class Replayer:
         self._phases: dict[Key, _Phase] = defaultdict(_Phase)
         self._barriers: dict[tuple[int, int, int], _Barrier] = defaultdict(_Barrier)
         self._live: dict[tuple[int, int], int] = defaultdict(int)
-        self._tracks: dict[str, list[Span]] = defaultdict(list)
+        self._tracks: dict[str, list[TraceSpan]] = defaultdict(list)
         self._groups: dict[str, str] = {}
         self._running: list[tuple[float, int, _Warp]] = []
         self._count = 0
@@ -254,13 +254,13 @@ class Replayer:
         self._start_next(warp.launch)
 
     def _trigger(self, launch: int, cta: int, time: float) -> None:
-        """A CTA lets the next launch begin: the first time alone counts."""
+        """A CTA executes ``griddepcontrol.launch_dependents`` or ends: its first time counts."""
         if (launch, cta) not in self._triggered:
             self._triggered.add((launch, cta))
             self._contribute((launch, "trigger"), time)
 
     def _start_next(self, launch: int) -> None:
-        """Begin the following launch when the one before lets it."""
+        """Begin the following launch when the one before has come so far."""
         if launch + 1 >= len(self._held) or launch + 1 in self._started:
             return
         early = self._overlaps and self._side_by_side
@@ -297,12 +297,14 @@ class Replayer:
             end = max(time + cost.clocks, begin + wavefronts)
             warp.products.append(end + costs.WGMMA_LATENCY)
             self._tracks[f"tensor core {partition}"].append(
-                Span(f"tensor core {partition}", time, end, "wgmma", f"wgmma of {warp.name}", _line(instruction), 1)
+                TraceSpan(
+                    f"tensor core {partition}", time, end, "wgmma", f"wgmma of {warp.name}", _line(instruction), 1
+                )
             )
             return slot + 1, cost.clocks
         if cost.kind == "tensor":
             name = f"tensor core {partition}"
-            self._tracks[name].append(Span(name, time, time + cost.clocks, "tensor", "mma", _line(instruction), 1))
+            self._tracks[name].append(TraceSpan(name, time, time + cost.clocks, "tensor", "mma", _line(instruction), 1))
         self._write(warp, note, time + cost.latency)
         return time + 1, cost.clocks
 
@@ -381,7 +383,7 @@ class Replayer:
         self._contribute((warp.launch, *effect.phase), done)
 
     def _transfer(self, track: str, start: float, end: float, text: str, instruction: Instruction) -> None:
-        self._tracks[track].append(Span(track, start, end, "transfer", text, _line(instruction), 1))
+        self._tracks[track].append(TraceSpan(track, start, end, "transfer", text, _line(instruction), 1))
 
     # -- waiting -------------------------------------------------------------------------------------------------------
 
@@ -517,7 +519,7 @@ class Replayer:
 
     def _wait_span(self, warp: _Warp, start: float, end: float, text: str, line: str, kind: str) -> None:
         if end > start:
-            warp.spans.append(Span(warp.name, start, end, kind, f"waits for {text}", line))
+            warp.spans.append(TraceSpan(warp.name, start, end, kind, f"waits for {text}", line))
 
     def _span(
         self, warp: _Warp, start: float, end: float, shares: dict[str, float], first: Instruction | None, executed: int
@@ -525,7 +527,7 @@ class Replayer:
         if end <= start or first is None or not shares:
             return
         kind = max(shares, key=lambda each: shares[each])
-        warp.spans.append(Span(warp.name, start, end, kind, _TEXT.get(kind, kind), _line(first), executed))
+        warp.spans.append(TraceSpan(warp.name, start, end, kind, _TEXT.get(kind, kind), _line(first), executed))
 
     def _timeline(self) -> Timeline:
         warps = [warp for held in self._held for warp in held]
@@ -561,7 +563,7 @@ class Replayer:
             found.groups[name] = f"{several}mbarriers of CTA {cta}"
             before = 0.0
             for number, done in sorted(phases.items()):
-                found.spans.append(Span(name, before, done, "phase", f"phase {number}"))
+                found.spans.append(TraceSpan(name, before, done, "phase", f"phase {number}"))
                 before = done
 
 

@@ -14,7 +14,7 @@ KINDS = (
 
 
 @dataclass(frozen=True)
-class Span:
+class TraceSpan:
     """A stretch of time on a track.
 
     Attributes:
@@ -54,13 +54,13 @@ class Timeline:
     """
 
     tracks: list[str] = field(default_factory=list)
-    spans: list[Span] = field(default_factory=list)
+    spans: list[TraceSpan] = field(default_factory=list)
     groups: dict[str, str] = field(default_factory=dict)
     clocks: float = 0.0
     clock_mhz: float = 0.0
     busy: dict[str, float] = field(default_factory=dict)
 
-    def of(self, track: str) -> tuple[Span, ...]:
+    def of(self, track: str) -> tuple[TraceSpan, ...]:
         """Spans of one track."""
         return tuple(span for span in self.spans if span.track == track)
 
@@ -104,13 +104,13 @@ def trace_events(timeline: Timeline, about: Mapping[str, Any]) -> dict[str, Any]
     return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": dict(about)}
 
 
-def merged(spans: Sequence[Span]) -> list[Span]:
+def merged(spans: Sequence[TraceSpan]) -> list[TraceSpan]:
     """Spans of a track with neighbours of one kind made one, where nothing lies between them."""
-    found: list[Span] = []
+    found: list[TraceSpan] = []
     for span in spans:
         last = found[-1] if found else None
         if last is not None and last.kind == span.kind and last.text == span.text and span.start - last.end < 1:
-            found[-1] = Span(
+            found[-1] = TraceSpan(
                 last.track, last.start, span.end, last.kind, last.text, last.line, last.instructions + span.instructions
             )
         else:

@@ -13,7 +13,7 @@ from warptile.ladder import plan_for
 from warptile.replay import clock_costs
 from warptile.replay.clock_costs import cost_of
 from warptile.replay.replayer import Replayer
-from warptile.replay.timeline import KINDS, Span, Timeline, merged, trace_events
+from warptile.replay.timeline import KINDS, TraceSpan, Timeline, merged, trace_events
 from warptile.rungs import RUNGS
 from warptile.rungs import rung as rung_named
 from warptile.runtime.execute import choose_backend, compiled
@@ -140,7 +140,7 @@ def test_a_wgmma_of_256_columns_takes_128_clocks_at_its_issue_rate():
 
 def test_trace_events_name_processes_and_threads():
     timeline = Timeline(
-        ["warp 0", "unit"], [Span("warp 0", 0, 10, "math", "arithmetic", "a.cu:3", 5), Span("unit", 4, 6, "copy", "x")],
+        ["warp 0", "unit"], [TraceSpan("warp 0", 0, 10, "math", "arithmetic", "a.cu:3", 5), TraceSpan("unit", 4, 6, "copy", "x")],
         {"warp 0": "CTA 0", "unit": "units"}, 10, 2.0,
     )  # fmt: skip
     document = json.loads(json.dumps(trace_events(timeline, {"kernel": "k"})))
@@ -153,9 +153,9 @@ def test_trace_events_name_processes_and_threads():
 
 def test_neighbours_of_one_kind_are_one_span():
     spans = [
-        Span("t", 0, 1, "math", "a", "x:1", 2),
-        Span("t", 1, 3, "math", "a", "x:2", 1),
-        Span("t", 5, 6, "math", "a"),
+        TraceSpan("t", 0, 1, "math", "a", "x:1", 2),
+        TraceSpan("t", 1, 3, "math", "a", "x:2", 1),
+        TraceSpan("t", 5, 6, "math", "a"),
     ]
     assert [(each.start, each.end, each.instructions) for each in merged(spans)] == [(0, 3, 3), (5, 6, 0)]
 

@@ -24,7 +24,7 @@ from warptile.emulator.recording import Arrival, BulkCopy, Meeting, Note, PhaseW
 from warptile.ptx.instruction import Instruction
 from warptile.replay import clock_costs as costs
 from warptile.replay.clock_costs import PARTITIONS, cost_of
-from warptile.replay.timeline import TraceSpan, Timeline, merged
+from warptile.replay.timeline import Timeline, TraceSpan, merged
 
 Key = tuple[object, ...]
 """What a phase is found by: launch, and the mbarrier's CTA, place and phase, or a barrier of a cluster."""

@@ -13,7 +13,7 @@ from warptile.ladder import plan_for
 from warptile.replay import clock_costs
 from warptile.replay.clock_costs import cost_of
 from warptile.replay.replayer import Replayer
-from warptile.replay.timeline import KINDS, TraceSpan, Timeline, merged, trace_events
+from warptile.replay.timeline import KINDS, Timeline, TraceSpan, merged, trace_events
 from warptile.rungs import RUNGS
 from warptile.rungs import rung as rung_named
 from warptile.runtime.execute import choose_backend, compiled
@@ -140,7 +140,8 @@ def test_a_wgmma_of_256_columns_takes_128_clocks_at_its_issue_rate():
 
 def test_trace_events_name_processes_and_threads():
     timeline = Timeline(
-        ["warp 0", "unit"], [TraceSpan("warp 0", 0, 10, "math", "arithmetic", "a.cu:3", 5), TraceSpan("unit", 4, 6, "copy", "x")],
+        ["warp 0", "unit"],
+        [TraceSpan("warp 0", 0, 10, "math", "arithmetic", "a.cu:3", 5), TraceSpan("unit", 4, 6, "copy", "x")],
         {"warp 0": "CTA 0", "unit": "units"}, 10, 2.0,
     )  # fmt: skip
     document = json.loads(json.dumps(trace_events(timeline, {"kernel": "k"})))

@@ -16,6 +16,8 @@ from warptile.cli._tables import Column, console_of, said_of, show
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rich.console import Console
+
     from warptile.bench.profiling.source_lines import LineCounts
     from warptile.planning.plan import Plan
 
@@ -34,6 +36,8 @@ SOURCE_WIDTH = 20
 @click.option("--dtype", type=DTYPE, help="Type of A and B, such as f16.")
 @click.option("--backend", type=BACKEND, help="What counts; auto takes the GPU if there is one.  [auto]")
 @click.option("--top", default=SHOWN_LINES, show_default=True, type=click.IntRange(1), help="Lines that are printed.")
+@click.option("--compare", "other", metavar="RUNG", type=RUNG, help="Another rung's counters beside them.")
+@click.option("--ptx", "with_ptx", is_flag=True, help="The PTX of each line that is printed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document with every line.")
 @click.option(
     "--timeline", "timeline_file", type=click.Path(path_type=Path, dir_okay=False),
@@ -48,6 +52,8 @@ def command(
     dtype: str | None,
     backend: str | None,
     top: int,
+    other: str | None,
+    with_ptx: bool,
     as_json: bool,
     timeline_file: Path | None,
     launches: int,
@@ -55,14 +61,15 @@ def command(
     """Show what each source line of a rung's kernel costs.
 
     The counters come from Nsight Compute on a GPU, and from the emulator without one; they have the same names and
-    meaning.
+    meaning. The time of a line is the share of its samples on a GPU, and predicted without one: the warps of a CTA are
+    replayed with clocks.
 
     With --timeline the kernel is emulated, and the CTA (or cluster) that does most is replayed with clocks: what each
     warp does and waits for, the tensor cores, the copies, and the phases of the mbarriers.
 
     \b
     Examples:
-      warptile profile mma-swizzled
+      warptile profile mma-swizzled --compare mma-vectorized
       warptile profile wgmma-specialized -k 512 --timeline trace.json
       warptile profile wgmma-final -m 256 -n 256 -k 128 --backend emulator
     """
@@ -78,14 +85,15 @@ def command(
     if timeline_file is None and launches > 1:
         raise click.UsageError("--launches goes with --timeline, such as --launches 2 --timeline trace.json")
     usual = LARGE_SIZE if place.name == "gpu" else SMALL_SIZE
-    plan = plan_for(rung(name), (m or usual, n or usual, k or usual), place, dtype)
+    extents = (m or usual, n or usual, k or usual)
+    plan = plan_for(rung(name), extents, place, dtype)
     if timeline_file is not None:
         return _timeline(plan, place, timeline_file, launches)
-    lines, totals = _on_gpu(plan) if place.name == "gpu" else _emulated(plan, place)
+    lines, totals = _counted(plan, place)
     problem = plan.problem
     if as_json:
         document = {
-            "schema": "warptile.profile/1", "backend": place.name, "rung": name, "config": dict(plan.config),
+            "schema": "warptile.profile/2", "backend": place.name, "rung": name, "config": dict(plan.config),
             "problem": {"m": problem.m, "n": problem.n, "k": problem.k, "dtype": problem.a.dtype.name},
             "counters": totals, "copy_bytes": sum(copy.moved_bytes for copy in plan.kernel.repacks), "lines": lines,
         }  # fmt: skip
@@ -93,11 +101,13 @@ def command(
         return 0
     title = f"{name}, {problem.m} x {problem.n} x {problem.k} {problem.a.dtype.name}, {config_text(plan.config)}"
     counted_by = "Nsight Compute" if place.name == "gpu" else "the emulator"
-    console = console_of()
-    left_out = show(console, f"{title}; counted by {counted_by}", _columns(busiest(lines, top)))
+    console, shown = console_of(), busiest(lines, top)
+    left_out = show(console, f"{title}; counted by {counted_by}", _columns(shown, place.name != "gpu"))
+    if with_ptx:
+        _show_ptx(console, plan, shown)
     console.print()
-    for counter in sorted(totals):
-        console.print(f"{counter:32} {totals[counter]:>16,.2f}", markup=False, highlight=False)
+    compared = {} if other is None else _counted(plan_for(rung(other), extents, place, dtype), place)[1]
+    _show_counters(console, name, totals, other, compared)
     for repack in plan.kernel.repacks:
         console.print(f"before it, not counted: {repack_text(repack)}", markup=False, highlight=False)
     for said in said_of(left_out, "a wider terminal or --json has them"):
@@ -105,31 +115,76 @@ def command(
     return 0
 
 
-def _columns(lines: Sequence[LineCounts]) -> list[Column]:
+def _counted(plan: Plan, place: Any) -> tuple[tuple[LineCounts, ...], dict[str, float]]:
+    """Lines and totals of one launch."""
+    return _on_gpu(plan) if place.name == "gpu" else _emulated(plan, place)
+
+
+def _show_counters(
+    console: Console, name: str, totals: dict[str, float], other: str | None, compared: dict[str, float]
+) -> None:
+    """Totals, of two rungs beside each other if there are two; those that are zero are left out."""
+    counters = [each for each in sorted({*totals, *compared}) if totals.get(each) or compared.get(each)]
+    columns = [
+        Column("counter", counters, left=True),
+        Column(name, [f"{totals.get(each, 0):,.2f}" for each in counters]),
+    ]
+    if other is not None:
+        pairs = [(totals.get(each, 0.0), compared.get(each, 0.0)) for each in counters]
+        columns.append(Column(other, [f"{theirs:,.2f}" for _, theirs in pairs]))
+        columns.append(Column("ratio", [f"{mine / theirs:.2f}" if theirs else "" for mine, theirs in pairs]))
+    show(console, "", columns)
+
+
+def _show_ptx(console: Console, plan: Plan, lines: Sequence[LineCounts]) -> None:
+    """The PTX of some lines of source, in the order of the PTX file."""
+    from warptile.bench.profiling.source_lines import place_of
+    from warptile.codegen.translation_unit import translation_unit
+    from warptile.ptx import parse
+    from warptile.runtime.execute import KERNELS
+
+    kernel = KERNELS.ptx(translation_unit(plan.kernel), plan.arch)
+    by_place: dict[tuple[str, int], list[str]] = {}
+    for instruction in parse(kernel.ptx).functions[kernel.entry].body or ():
+        if instruction.location is not None:
+            text = f"{instruction.location.ptx_line:6}  {instruction.text}"
+            by_place.setdefault(place_of(instruction.location), []).append(text)
+    for line in lines:
+        console.print(f"\n{line.file}:{line.line}  {line.text}", markup=False, highlight=False)
+        for text in by_place.get((line.file, line.line), []):
+            console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _columns(lines: Sequence[LineCounts], predicted: bool) -> list[Column]:
     """A row for each line of source."""
     ratios = [line.conflict_ratio for line in lines]
+    shares = ["" if line.time_share is None else f"{100 * line.time_share:.1f} %" for line in lines]
     found = [
         Column("line", [f"{line.file}:{line.line}" for line in lines], left=True),
         Column("source", [escape(line.text) for line in lines], rank=1, left=True, least=SOURCE_WIDTH, cut=True),
+        Column("predicted\ntime" if predicted else "samples", shares),
         Column("warp\ninstructions", [f"{line.warp_instructions:,}" for line in lines]),
-        Column("global\nsectors", [f"{line.global_sectors:,}" for line in lines], rank=3),
-        Column("shared\nwavefronts", [f"{line.shared_wavefronts:,}" for line in lines], rank=2),
-        Column("ideal", [f"{line.shared_wavefronts_ideal:,}" for line in lines], rank=5),
+        Column("tensor\ninstructions", [_shown(line.tensor_instructions) for line in lines], rank=6),
+        Column("global\nsectors", [_shown(line.global_sectors) for line in lines], rank=3),
+        Column("TMA\nsectors", [_shown(line.tma_sectors) for line in lines], rank=4),
+        Column("shared\nwavefronts", [_shown(line.shared_wavefronts) for line in lines], rank=2),
+        Column("ideal", [_shown(line.shared_wavefronts_ideal) for line in lines], rank=5),
         Column("bank\nconflicts", ["" if ratio is None else f"{ratio:.2f}" for ratio in ratios]),
     ]
-    if any(line.samples for line in lines):
-        found.append(Column("samples", [f"{line.samples:,}" for line in lines], rank=4))
-    return found
+    return [column for column in found if any(column.cells)]
+
+
+def _shown(count: int) -> str:
+    return f"{count:,}" if count else ""
 
 
 def _emulated(plan: Plan, place: Any) -> tuple[tuple[LineCounts, ...], dict[str, float]]:
-    """Counters of one emulated launch."""
+    """Counters of one emulated launch, and the share of the time that the clock model gives each line."""
+    from warptile.bench.profiling.replayed import replayed
     from warptile.bench.profiling.source_lines import from_emulator
-    from warptile.runtime.execute import compiled
-    from warptile.runtime.host_operands import host_operands
 
-    report = place.emulate(plan, compiled(plan), host_operands(plan.problem), 1.0, 0.0)
-    return from_emulator(report.lines), dict(report.counters)
+    found = replayed(plan, place)
+    return from_emulator(found.report.lines, found.shares), dict(found.report.counters)
 
 
 def _on_gpu(plan: Plan) -> tuple[tuple[LineCounts, ...], dict[str, float]]:

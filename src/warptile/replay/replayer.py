@@ -76,6 +76,7 @@ class _Warp:
     name: str
     time: float = 0.0
     cursor: int = 0
+    position: int = 0
     ready: dict[str, float] = field(default_factory=dict)
     copies: list[float] = field(default_factory=list)
     copy_groups: list[float] = field(default_factory=list)
@@ -132,6 +133,7 @@ class Replayer:
         self._tracks: dict[str, list[TraceSpan]] = defaultdict(list)
         self._groups: dict[str, str] = {}
         self._running: list[tuple[float, int, _Warp]] = []
+        self._clocks_at: dict[int, float] = defaultdict(float)
         self._count = 0
         self._held: list[list[_Warp]] = []
         self._triggered: set[tuple[int, int]] = set()
@@ -207,6 +209,7 @@ class Replayer:
         """Run a warp to the end of a basic block, or until it waits."""
         start = latest = warp.time
         shares: dict[str, float] = defaultdict(float)
+        issues: list[tuple[float, int]] = []
         first: Instruction | None = None
         executed = 0
         while warp.cursor < len(warp.notes):
@@ -215,32 +218,44 @@ class Replayer:
             kind = "branch" if instruction is None else cost_of(instruction).kind
             if kind == "sync" or instruction is None:
                 self._span(warp, start, latest, shares, first, executed)
+                self._charge(start, issues)
                 warp.time = latest
                 warp.cursor += 1
                 if instruction is None:
                     break
+                self._clocks_at[note.position] += 1
+                warp.position = note.position
                 if not self._synchronize(warp, note, instruction):
                     return
                 if self._running and self._running[0][0] < warp.time:
                     self._go(warp, warp.time)  # others run first
                     return
                 start = latest = warp.time
-                shares, first, executed = defaultdict(float), None, 0
+                shares, issues, first, executed = defaultdict(float), [], None, 0
                 continue
             first = first or instruction
             executed += 1
             issued, used = self._issue(warp, note, instruction, start)
             latest = max(latest, issued)
+            issues.append((issued, note.position))
             if kind != "free":
                 shares[kind] += used
             warp.cursor += 1
             if kind == "branch":
                 break
         self._span(warp, start, latest, shares, first, executed)
+        self._charge(start, issues)
         if warp.cursor < len(warp.notes):
             self._go(warp, latest)
         else:
             self._end(warp, latest)
+
+    def _charge(self, start: float, issues: list[tuple[float, int]]) -> None:
+        """Each instruction of a block is charged for the time since the one before it: what a sampling profiler sees,
+        which names the instruction that a warp waits to issue."""
+        for issued, position in sorted(issues):
+            self._clocks_at[position] += max(issued - start, 0.0)
+            start = max(start, issued)
 
     def _end(self, warp: _Warp, time: float) -> None:
         warp.time = time
@@ -520,6 +535,7 @@ class Replayer:
     def _wait_span(self, warp: _Warp, start: float, end: float, text: str, line: str, kind: str) -> None:
         if end > start:
             warp.spans.append(TraceSpan(warp.name, start, end, kind, f"waits for {text}", line))
+            self._clocks_at[warp.position] += end - start
 
     def _span(
         self, warp: _Warp, start: float, end: float, shares: dict[str, float], first: Instruction | None, executed: int
@@ -543,6 +559,7 @@ class Replayer:
             found.groups[name] = "units of the SM" if len(self._sms) == 1 else "units of the SMs"
             found.spans += merged(sorted(self._tracks[name], key=lambda each: each.start))
         self._add_phases(found)
+        found.clocks_at = dict(self._clocks_at)
         found.spans.sort(key=lambda each: each.start)
         found.clocks = max((span.end for span in found.spans), default=0.0)
         for sm in self._sms:

@@ -51,6 +51,7 @@ class Timeline:
         clocks: the end of the last one.
         clock_mhz: of the SM.
         busy: clocks that each unit was busy, by name, of the SM that was busiest with it.
+        clocks_at: by position in the program, clocks of all warps that were about to execute what stands there.
     """
 
     tracks: list[str] = field(default_factory=list)
@@ -59,6 +60,7 @@ class Timeline:
     clocks: float = 0.0
     clock_mhz: float = 0.0
     busy: dict[str, float] = field(default_factory=dict)
+    clocks_at: dict[int, float] = field(default_factory=dict)
 
     def of(self, track: str) -> tuple[TraceSpan, ...]:
         """Spans of one track."""

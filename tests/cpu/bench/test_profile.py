@@ -227,9 +227,11 @@ def test_both_sources_give_the_same_table():
     counters = {f"global_{kind}_sectors": 1.0 for kind in ("load", "store")}
     kinds = ("load", "store", "async_copy")
     counters |= {f"shared_{kind}_{what}": 1.0 for kind in kinds for what in ("wavefronts", "wavefronts_ideal")}
-    counters |= {"warp_instructions": 16.0, "tensor_operand_wavefronts": 5.0}
+    counters |= {f"tma_{kind}_sectors": 2.0 for kind in ("load", "store", "reduce")}
+    counters |= {"warp_instructions": 16.0, "tensor_operand_wavefronts": 5.0, "tensor_instructions": 4.0}
     emulated = LineCounters(SourceLocation(9, "wmma/padded.cuh", 30), counters)
-    (mine,) = from_emulator([emulated])
+    (mine,) = from_emulator([emulated], {("wmma/padded.cuh", 30): 0.75})
+    assert (mine.time_share, mine.tma_sectors, mine.tensor_instructions) == (0.75, 6, 4)
     assert (mine.file, mine.line, mine.warp_instructions) == ("wmma/padded.cuh", 30, 16)
     assert (mine.global_sectors, mine.shared_wavefronts, mine.shared_wavefronts_ideal) == (2, 3 + 5, 3 + 5)
     theirs = from_ncu(parse_lines(LINES)[0])
@@ -244,9 +246,11 @@ def test_an_instruction_without_a_cuda_line_stands_under_its_ptx_line():
         [f"{space}_{kind}_{what}" for space, what in (("global", "sectors"), ("shared", "wavefronts"),
          ("shared", "wavefronts_ideal")) for kind in ("load", "store", "async_copy")], 0.0,
     )  # fmt: skip
-    counters |= {"warp_instructions": 2.0, "tensor_operand_wavefronts": 0.0}
-    (line,) = from_emulator([LineCounters(SourceLocation(41), counters)])
+    counters |= dict.fromkeys([f"tma_{kind}_sectors" for kind in ("load", "store", "reduce")], 0.0)
+    counters |= {"warp_instructions": 2.0, "tensor_operand_wavefronts": 0.0, "tensor_instructions": 0.0}
+    (line,) = from_emulator([LineCounters(SourceLocation(41), counters)], {("PTX", 41): 0.25})
     assert (line.file, line.line, line.text, line.conflict_ratio) == ("PTX", 41, "", None)
+    assert line.time_share == 0.25
 
 
 def test_the_busiest_lines_come_in_source_order():

@@ -179,3 +179,26 @@ def test_the_command_writes_a_timeline(tmp_path, capsys):
 def test_the_command_says_what_is_wrong(arguments, message, capsys):
     assert run(["profile", "mma-final", *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_the_time_of_lines_adds_up_and_conflicts_stand_out():
+    shares = {name: replayed(*planned(name)).shares for name in ("mma-vectorized", "mma-swizzled")}
+    for found in shares.values():
+        assert sum(found.values()) == pytest.approx(1, abs=0.01)
+    load = next(place for place in shares["mma-vectorized"] if place[0] == "ptx/ldmatrix.cuh")
+    assert shares["mma-vectorized"][load] > 2 * shares["mma-swizzled"][load]
+
+
+def test_profiles_of_two_rungs_stand_beside_each_other(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "120")
+    assert run(["profile", "mma-swizzled", "--compare", "mma-vectorized", "--top", "5", "--backend", "emulator"]) == 0
+    out = capsys.readouterr().out
+    row = next(line.split() for line in out.splitlines() if line.startswith("shared_load_conflict_ratio"))
+    assert float(row[1]) == 1.0
+    assert float(row[2]) > 4
+    assert "predicted" in out
+
+
+def test_the_ptx_of_lines_is_printed(capsys):
+    assert run(["profile", "mma-swizzled", "--top", "4", "--ptx", "--backend", "emulator"]) == 0
+    assert "ldmatrix.sync.aligned.m8n8.x4" in capsys.readouterr().out

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from warptile.bench.profiling.source_lines import place_of
 from warptile.emulator.recording import Recording
 from warptile.planning.plan import Plan
 from warptile.replay.replayer import Replayer
@@ -22,11 +23,13 @@ class Replayed:
         timeline: of the cluster that executes most instructions.
         ctas: of the grid that were replayed, one on each SM.
         report: the emulator's counters of the whole launch.
+        shares: of the warps' time, by file and line of the instruction that was to be executed next.
     """
 
     timeline: Timeline
     ctas: tuple[int, ...]
     report: Any
+    shares: dict[tuple[str, int], float]
 
 
 def replayed(plan: Plan, place: Any, launches: int = 1) -> Replayed:
@@ -50,7 +53,19 @@ def replayed(plan: Plan, place: Any, launches: int = 1) -> Replayed:
         overlaps=plan.kernel.overlaps_previous,
         side_by_side=2 * plan.kernel.dynamic_shared_bytes <= plan.device.generation.shared_bytes_per_sm,
     )
-    return Replayed(replayer.run(), ctas, report)
+    timeline = replayer.run()
+    return Replayed(timeline, ctas, report, _shares(recording, timeline))
+
+
+def _shares(recording: Recording, timeline: Timeline) -> dict[tuple[str, int], float]:
+    found: dict[tuple[str, int], float] = {}
+    total = sum(timeline.clocks_at.values())
+    for position, clocks in timeline.clocks_at.items():
+        instruction = recording.program[position]
+        if instruction is not None and instruction.location is not None:
+            place = place_of(instruction.location)
+            found[place] = found.get(place, 0.0) + clocks / total
+    return found
 
 
 def busiest_cluster(recording: Recording) -> tuple[int, ...]:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-import msgspec
 from rich.markup import escape
 
 from warptile.cli._names import BACKEND, DTYPE, RUNG
+from warptile.cli._saving import SAVE, encoded, print_document, save
 from warptile.cli._tables import Column, console_of, said_of, show
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from warptile.bench.profiling.source_lines import LineCounts
-    from warptile.planning.plan import Plan
 
 SMALL_SIZE = 128
 LARGE_SIZE = 2048
@@ -34,6 +33,7 @@ SOURCE_WIDTH = 20
 @click.option("--backend", type=BACKEND, help="What counts; auto takes the GPU if there is one.  [auto]")
 @click.option("--top", default=SHOWN_LINES, show_default=True, type=click.IntRange(1), help="Lines that are printed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document with every line.")
+@SAVE
 def command(
     name: str,
     m: int | None,
@@ -43,6 +43,7 @@ def command(
     backend: str | None,
     top: int,
     as_json: bool,
+    saved: Path | None,
 ) -> int:
     """Show what each source line of a rung's kernel costs.
 
@@ -54,32 +55,30 @@ def command(
       warptile profile mma-swizzled
       warptile profile wgmma-final -m 256 -n 256 -k 128 --backend emulator
     """
+    from warptile.bench.profiling.line_profile import emulated, under_ncu
     from warptile.bench.profiling.source_lines import busiest
     from warptile.ladder import plan_for
     from warptile.planning.plan import config_text, repack_text
     from warptile.rungs import rung
-    from warptile.runtime.execute import choose_backend
+    from warptile.runtime.execute import EmulatorBackend, choose_backend
 
     place = choose_backend(backend)
     usual = LARGE_SIZE if place.name == "gpu" else SMALL_SIZE
     plan = plan_for(rung(name), (m or usual, n or usual, k or usual), place, dtype)
-    lines, totals = _on_gpu(plan) if place.name == "gpu" else _emulated(plan, place)
-    problem = plan.problem
+    found = emulated(plan, place) if isinstance(place, EmulatorBackend) else under_ncu(plan)
+    if saved is not None:
+        save(encoded(found), saved)
     if as_json:
-        document = {
-            "schema": "warptile.profile/1", "backend": place.name, "rung": name, "config": dict(plan.config),
-            "problem": {"m": problem.m, "n": problem.n, "k": problem.k, "dtype": problem.a.dtype.name},
-            "counters": totals, "copy_bytes": sum(copy.moved_bytes for copy in plan.kernel.repacks), "lines": lines,
-        }  # fmt: skip
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
+        print_document(found)
         return 0
+    problem = plan.problem
     title = f"{name}, {problem.m} x {problem.n} x {problem.k} {problem.a.dtype.name}, {config_text(plan.config)}"
     counted_by = "Nsight Compute" if place.name == "gpu" else "the emulator"
     console = console_of()
-    left_out = show(console, f"{title}; counted by {counted_by}", _columns(busiest(lines, top)))
+    left_out = show(console, f"{title}; counted by {counted_by}", _columns(busiest(found.lines, top)))
     console.print()
-    for counter in sorted(totals):
-        console.print(f"{counter:32} {totals[counter]:>16,.2f}", markup=False, highlight=False)
+    for counter in sorted(found.counters):
+        console.print(f"{counter:32} {found.counters[counter]:>16,.2f}", markup=False, highlight=False)
     for repack in plan.kernel.repacks:
         console.print(f"before it, not counted: {repack_text(repack)}", markup=False, highlight=False)
     for said in said_of(left_out, "a wider terminal or --json has them"):
@@ -102,31 +101,3 @@ def _columns(lines: Sequence[LineCounts]) -> list[Column]:
     if any(line.samples for line in lines):
         found.append(Column("samples", [f"{line.samples:,}" for line in lines], rank=4))
     return found
-
-
-def _emulated(plan: Plan, place: Any) -> tuple[tuple[LineCounts, ...], dict[str, float]]:
-    """Counters of one emulated launch."""
-    from warptile.bench.profiling.source_lines import from_emulator
-    from warptile.runtime.execute import compiled
-    from warptile.runtime.host_operands import host_operands
-
-    report = place.emulate(plan, compiled(plan), host_operands(plan.problem), 1.0, 0.0)
-    return from_emulator(report.lines), dict(report.counters)
-
-
-def _on_gpu(plan: Plan) -> tuple[tuple[LineCounts, ...], dict[str, float]]:
-    """Counters of one launch under Nsight Compute.
-
-    Raises:
-        ProfileError: it did not count.
-    """
-    from warptile.bench.profiling.ncu import ProfileError
-    from warptile.bench.profiling.profile import LaunchRequest, profile
-    from warptile.bench.profiling.source_lines import from_ncu
-    from warptile.bench.protocol.workloads import to_key
-
-    found = profile([LaunchRequest(plan.rung.name, to_key(plan.problem), dict(plan.config))], with_lines=True)
-    one = found.profiles[0]
-    if one.failed is not None:
-        raise ProfileError(f"profile {plan.rung.name}: {one.failed}")
-    return from_ncu(found.lines[0] if found.lines else ()), one.counters

@@ -55,7 +55,8 @@ class SharedTile:
             raise ValueError(f"{self.rows} rows: a phase reads {MATRIX_ROWS}")
         if self.swizzle_bytes and (self.swizzle_bytes not in ROW_BYTES or self.pitch_bytes != self.swizzle_bytes):
             raise ValueError(
-                f"rows of {self.pitch_bytes} bytes have no swizzle of {self.swizzle_bytes}: they are the same"
+                f"a {self.swizzle_bytes}-byte swizzle of rows {self.pitch_bytes} bytes apart: rows of 32, 64 or 128 "
+                f"bytes have the swizzle of that length"
             )
 
     @property

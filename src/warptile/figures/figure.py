@@ -81,8 +81,8 @@ class Figure:
     table_title: str = "Table"
     open: bool = False
 
-    def __html__(self) -> str:
-        return str(self.html())
+    def __html__(self) -> Markup:
+        return self.html()
 
     def html(self) -> Markup:
         """The figure with its table."""

@@ -31,6 +31,7 @@ class PageData:
     Attributes:
         basis: the records of a folder; the summary that ships, where there are none; or saved runs.
         records: oldest first.
+        where: the records are, in words.
         ladders: saved climbs of ``warptile ladder``.
         profiles: counters by line, by rung.
         documents: the folder ``docs`` of a checkout, or None.
@@ -40,6 +41,7 @@ class PageData:
 
     basis: Basis
     records: tuple[AnyRecord, ...] = ()
+    where: str = "this checkout"
     ladders: tuple[Ladder, ...] = ()
     profiles: Mapping[str, LineProfile] = field(default_factory=dict)
     documents: Path | None = None
@@ -102,7 +104,8 @@ def from_records(folder: Path | None = None, command: str = "warptile report") -
             f"records: {folder} has no record (*.json); `python -m warptile.bench.campaign.run --out FOLDER` on a GPU "
             f"writes some: warptile report --records FOLDER"
         )
-    return PageData("records", found, documents=documents_folder(), command=command)
+    where = "this checkout" if folder is None else f"the folder {folder.name or folder}"
+    return PageData("records", found, where, documents=documents_folder(), command=command)
 
 
 def from_runs(paths: Sequence[Path], more: Iterable[AnyRecord] = (), command: str = "warptile report") -> PageData:

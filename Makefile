@@ -2,11 +2,12 @@
 # make test          set up .venv, then `make check` and the tests that need no GPU: every rung, type, check and planted bug
 # make test-all      the same with every combination of three parameters, which takes far longer
 # make test-gpu      the tests that need a GPU
+# make docs          write the tables of README.md and docs/ from the records in records/
 # make check         ruff (lint, format), clang-format, mypy --strict and the test of import directions
 #
 # PYTHON=python3.12  the interpreter that makes .venv (3.11 or newer)
 # VENV=              no environment at all: run with PYTHON and the packages that it already has
-# ARGS="-m 193"      more arguments for `warptile ladder`
+# ARGS="-m 193"      more arguments for `warptile ladder`, or for `make docs` (--check, --table NAME)
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -27,7 +28,7 @@ endif
 CLANG_FORMAT := find src/warptile/kernels -name '*.cuh' | xargs $(RUN) -c 'from clang_format import clang_format; clang_format()'
 PYTEST := -m pytest --durations=15 -rs
 
-.PHONY: ladder test test-all test-gpu check format clean
+.PHONY: ladder test test-all test-gpu docs check format clean
 
 ladder: $(INSTALLED)
 	@$(RUN) -m warptile.cli.main ladder $(ARGS)
@@ -51,6 +52,9 @@ warm: $(INSTALLED)
 
 test-gpu: $(INSTALLED)
 	@$(RUN) $(PYTEST) tests/gpu
+
+docs: $(INSTALLED)
+	@$(RUN) -m warptile.bench.report.update_documents $(ARGS)
 
 check: $(INSTALLED)
 	@$(RUN) -m ruff check --quiet .

@@ -1,6 +1,6 @@
 """Recorded results of the ladder's rungs: what `warptile ladder` shows beside its own figures.
 
-They are in the package's ``data/measured.json``, a line for each result, which `warptile report` makes from the records
+They are in the package's ``data/measured.json``, a line for each result, which `make docs` makes from the records
 of a checkout. Nothing here reads a record: an installed package has none.
 """
 

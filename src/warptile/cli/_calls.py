@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from warptile.cli._saving import save
 from warptile.cli._tables import Column, console_of, show
 
 if TYPE_CHECKING:
@@ -17,13 +19,14 @@ SIZE = 64
 """Extents of the GEMM unless others are asked for: so small that the GPU never keeps the host waiting."""
 
 
-def run(sizes: tuple[int, ...], *, brief: bool, as_json: bool) -> int:
+def run(sizes: tuple[int, ...], *, brief: bool, as_json: bool, saved: Path | None) -> int:
     """Measure and print; the exit status.
 
     Args:
         sizes: extents of the GEMM, and widths of the chain, instead of the usual ones.
         brief: fewer rounds.
         as_json: print a record, whose file name is said on standard error.
+        saved: where to keep the record, or None.
 
     Raises:
         NoDeviceError: there is no GPU.
@@ -53,14 +56,16 @@ def run(sizes: tuple[int, ...], *, brief: bool, as_json: bool) -> int:
                 workload=CHAIN, size=width, calls=call_chains.CHAINS, costs=found, layers=call_chains.LAYERS
             )
         )  # fmt: skip
+    words = "".join(f" --size {size}" for size in sizes) + (" --brief" if brief else "")
+    record = CallsRecord(
+        date=now(), git_hash=git_hash(), command=f"warptile bench --suite calls --json{words}",
+        environment=describe(None), groups=tuple(groups),
+    )  # fmt: skip
+    if saved is not None:
+        save(encode(record).decode(), saved)
     if as_json:
-        words = "".join(f" --size {size}" for size in sizes) + (" --brief" if brief else "")
-        record = CallsRecord(
-            date=now(), git_hash=git_hash(), command=f"warptile bench --suite calls --json{words}",
-            environment=describe(None), groups=tuple(groups),
-        )  # fmt: skip
         sys.stdout.write(encode(record).decode())
-        click.echo(f"to keep this record: records/{record.id}.json, then warptile report", err=True)
+        click.echo(f"to keep this record: records/{record.id}.json, then make docs", err=True)
     else:
         for group in groups:
             draw(group)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import sys
+import shlex
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import msgspec
 from rich.console import Console
 from rich.markup import escape
 
+from warptile.cli._saving import print_document, save
 from warptile.cli._tables import Column, console_of, said_of, show
 
 if TYPE_CHECKING:
@@ -30,17 +32,19 @@ CLASS_COLUMNS = ((0, 24), (4, 0), (3, 0), (0, 0), (2, 20), (1, 0), (0, 0))
 Widths = Sequence[tuple[int, int]]
 
 
-def run(suite: str, *, only: tuple[str, ...], brief: bool, plot: Path | None, as_json: bool) -> int:
+def run(suite: str, *, only: tuple[str, ...], brief: bool, plot: Path | None, as_json: bool, saved: Path | None) -> int:
     """Measure the rows of a suite; the exit status is 1 when one of them failed."""
     from warptile.bench.campaign.ladder_sweep import Bench
     from warptile.bench.protocol import measure_rows, suites
-    from warptile.bench.protocol.environment import Sampler
+    from warptile.bench.protocol.environment import Sampler, describe, git_hash, now
+    from warptile.bench.protocol.records import SuitesRecord, encode
     from warptile.bench.report import chart, class_summary
 
     rows = suites.chosen(suite, only)
     if not rows:
         names = ", ".join(repr(row.name) for row in suites.SUITES[suite])
         raise click.UsageError(f"--only: got {', '.join(only)}; the rows of {suite} are {names}")
+    start_s = time.monotonic()
     with Sampler() as sampler:
         bench = Bench(sampler)
         _compile(rows, measure_rows.GpuModel(bench.device.arch, bench.device.name))
@@ -53,12 +57,19 @@ def run(suite: str, *, only: tuple[str, ...], brief: bool, plot: Path | None, as
     if plot is not None:
         title = f"{suite} on {bench.device.name}: speedup over cuBLASLt, or over another GEMM of ours"
         plot.write_text(chart.svg(title, results))
+    if saved is not None:
+        words = "".join(f" --only {shlex.quote(each)}" for each in only) + (" --brief" if brief else "")
+        record = SuitesRecord(
+            date=now(), git_hash=git_hash(), command=f"warptile bench --suite {suite}{words}",
+            environment=describe(sampler.since(start_s), bench.baseline_library), contests=tuple(results),
+        )  # fmt: skip
+        save(encode(record).decode(), saved)
     if as_json:
         document = {
             "schema": SCHEMA, "suite": suite, "gpu": bench.device.name, "library": bench.baseline_library,
             "brief": brief, "rows": [_row(each) for each in results], "classes": found,
         }  # fmt: skip
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
+        print_document(document)
     else:
         console = console_of()
         title = f"{suite}, {bench.device.name}, {bench.baseline_library}"

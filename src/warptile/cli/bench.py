@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 from rich.console import Console
 from rich.markup import escape
 
 from warptile.bench.protocol.suites import SUITES
 from warptile.cli import _calls, _suites
 from warptile.cli._names import RUNG, instead, one_of
+from warptile.cli._saving import SAVE, print_document, save
 from warptile.cli._tables import Column, console_of, said_of, show
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def baseline_names(context: click.Context, parameter: click.Parameter, text: str
 @click.option("--brief", is_flag=True, help="calls, other suites: short rounds, a look in two minutes.")
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Other suites: write an SVG picture.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document with every round.")
+@SAVE
 def command(
     suite: str,
     sizes: tuple[int, ...],
@@ -58,13 +59,14 @@ def command(
     brief: bool,
     plot: Path | None,
     as_json: bool,
+    saved: Path | None,
 ) -> int:
     """Time GEMMs against cuBLASLt's fastest algorithm. Needs a GPU.
 
     Rounds are interleaved, sustained, and over operands that L2 cannot hold.
 
     calls: host microseconds of a call, and of chains of small GEMMs, beside torch and whatever else is installed. With
-    --json it prints a record.
+    --json it prints a record. What --save keeps is a record of every suite.
 
     ladder and sizes compare rungs; a rung is called faster or slower only when every round says so. The other suites
     compare what warptile.matmul runs with cuBLASLt and torch, and with the project's targets; faster and slower mean
@@ -75,18 +77,20 @@ def command(
       warptile bench --rung wgmma-final --size 4096
       warptile bench --suite squares --brief
       warptile bench --suite calls
-      warptile bench --suite llm --json > llm.json
+      warptile bench --suite llm --save llm.json
     """
     if suite == CALLS:
-        return _calls.run(sizes, brief=brief, as_json=as_json)
+        return _calls.run(sizes, brief=brief, as_json=as_json, saved=saved)
     if suite in SUITES:
-        return _suites.run(suite, only=only, brief=brief, plot=plot, as_json=as_json)
+        return _suites.run(suite, only=only, brief=brief, plot=plot, as_json=as_json, saved=saved)
     from warptile.bench.campaign.ladder_sweep import Bench, plan_cells
-    from warptile.bench.protocol.environment import Sampler
+    from warptile.bench.protocol.environment import Sampler, describe, git_hash, now
+    from warptile.bench.protocol.records import LadderRecord, encode
     from warptile.rungs import RUNGS, rung
 
     chosen = tuple(rung(name) for name in names) if names else tuple(RUNGS.values())
     results: list[tuple[BaselineTime, list[LadderCell]]] = []
+    start_s = time.monotonic()
     with Sampler() as sampler:
         bench = Bench(sampler)
         for key, taking in plan_cells(chosen, bench.device.arch, sizes or LADDERS[suite]):
@@ -98,12 +102,20 @@ def command(
                 cells.append(bench.cell(each, key, base))
             results.append((base, cells))
         bench.close()
+    if saved is not None:
+        words = [*(f" --size {size}" for size in sizes), *(f" --rung {name}" for name in names)]
+        record = LadderRecord(
+            date=now(), git_hash=git_hash(), command=f"warptile bench --suite {suite}{''.join(words)}",
+            environment=describe(sampler.since(start_s), bench.baseline_library), regime="sustained",
+            cells=tuple(cell for _, cells in results for cell in cells), baselines=tuple(base for base, _ in results),
+        )  # fmt: skip
+        save(encode(record).decode(), saved)
     if as_json:
         document = {
             "schema": "warptile.bench/1", "gpu": bench.device.name, "library": bench.baseline_library,
             "baselines": [base for base, _ in results], "cells": [cell for _, cells in results for cell in cells],
         }  # fmt: skip
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
+        print_document(document)
     else:
         console = console_of()
         for base, cells in results:

@@ -19,13 +19,11 @@ from rich.text import Text
 from warptile.cli import _isa_forms
 from warptile.cli._names import one_of
 from warptile.cli._tables import Column, console_of, said_of, show
-from warptile.isa import machine_code, matrix_move, wgmma
+from warptile.isa import machine_code, operand_drawings, wgmma
 from warptile.isa.catalogue import FORMS, Multiplication, assembled, by_name, group_multiplications
-from warptile.isa.drawing import CELL_WIDTH, MAX_WIDTH, Drawing, draw, draw_metadata, places
+from warptile.isa.drawing import CELL_WIDTH, MAX_WIDTH, Drawing, places
 from warptile.isa.forms import Form
-from warptile.isa.matrix_move import MatrixMove
-from warptile.isa.mma import ELEMENT_BITS, accumulator
-from warptile.isa.mma_sp import SparseShape
+from warptile.isa.matrix_move import MatrixMove, moves
 from warptile.isa.summary import cell, rows
 
 TABLE_WIDTH = 120
@@ -83,18 +81,6 @@ def command(name: str | None, arch: str | None, as_json: bool) -> None:
         show_table(chosen, arch, FORMS if name is None else (), as_json=as_json)
         if name is None and not as_json and arch is None:
             show_forms(FORMS, as_json=False)
-
-
-def moves() -> dict[str, tuple[MatrixMove, int, bool]]:
-    """The 16-bit forms of ldmatrix, stmatrix and movmatrix by name: the form, how many matrices, transposed."""
-    found = {}
-    for move in matrix_move.MOVES:
-        for count in move.counts if move.type == "b16" else ():
-            for transposed in move.transposed:
-                spelled = [move.instruction, "" if move.instruction == "movmatrix" else f"x{count}"]
-                name = ".".join(part for part in (*spelled, "trans" if transposed else "") if part)
-                found[name] = (move, count, transposed)
-    return found
 
 
 def unknown(name: str) -> str:
@@ -178,8 +164,8 @@ def facts(instruction: Multiplication, arch: str | None) -> dict[str, Any]:
 
 def show_multiplication(instruction: Multiplication, arch: str | None, *, as_json: bool) -> None:
     """Draw A, B and C of one instruction."""
-    capability = int(arch.strip("sm_af")) if arch else max(90, instruction.capability)
-    layouts = {matrix: instruction.fragment(matrix, capability) for matrix in "abc"}
+    capability = int(arch.strip("sm_af")) if arch else None
+    layouts = operand_drawings.multiplication_layouts(instruction, capability)
     if as_json:
         fragments = {matrix: places(layout) for matrix, layout in layouts.items()}
         write({"schema": "warptile.isa/1", **facts(instruction, arch), "fragments": fragments})
@@ -191,17 +177,8 @@ def show_multiplication(instruction: Multiplication, arch: str | None, *, as_jso
         outcome = known.of(each, instruction.name)
         said = f"  {each:8} {cell(outcome) if outcome.status == 'refused' else outcome}"
         console.print(Text(said, style=_STYLES[outcome.status]))
-    compressed = isinstance(instruction.shape, SparseShape)
-    stacked = getattr(instruction.shape, "matrices", 1) > 1
-    axes = {"a": ("m", "stored" if compressed else "k"), "b": ("k", "n"), "c": ("m", "n")}
-    for matrix, layout in layouts.items():
-        element = instruction.types["dabc".index(matrix)]
-        title = f"{'C and D' if matrix == 'c' else matrix.upper()}: {layout.rows} x {layout.columns} of {element}"
-        title += ", the stored half" if matrix == "a" and compressed else ""
-        title += ", four products side by side" if stacked else ""
-        paint(console, draw(title, matrix, layout, axes[matrix]))
-        if matrix == "a" and isinstance(instruction.shape, SparseShape):
-            paint(console, draw_metadata(instruction.shape))
+    for drawing in operand_drawings.of_multiplication(instruction, layouts).values():
+        paint(console, drawing)
 
 
 def show_move(name: str, move: MatrixMove, count: int, transposed: bool, *, as_json: bool) -> None:
@@ -214,13 +191,8 @@ def show_move(name: str, move: MatrixMove, count: int, transposed: bool, *, as_j
         return
     console = console_of(MAX_WIDTH)
     heading(console, name, opcode, move.capability)
-    if move.instruction == "movmatrix":
-        title, note = "the source, 8 x 8 16-bit elements, where the result has them", "the source's lanes hold rows"
-    else:
-        title = f"{count} matri{'x' if count == 1 else 'ces'} of 8 x 8 16-bit elements, rows as they lie in memory"
-        note = "row i lies at the address that lane i gives"
-    paint(console, draw(title, "r", layout, ("row", "column")))
-    console.print(Text(f"  {note}", style="dim"))
+    paint(console, operand_drawings.of_move(move, count, transposed))
+    console.print(Text(f"  {operand_drawings.note_of_move(move)}", style="dim"))
 
 
 # -- copies and synchronisation ---------------------------------------------------------------------------------------
@@ -278,21 +250,18 @@ def group_facts(name: str, shape: wgmma.GroupShape, types: tuple[str, str, str])
 
 def show_group(name: str, shape: wgmma.GroupShape, types: tuple[str, str, str], *, as_json: bool) -> None:
     """Draw A and D of the first warp of a warpgroup."""
-    held, sums = shape.fragment(), accumulator(16, 8, ELEMENT_BITS[types[0]])
+    held, columns = operand_drawings.group_layouts(shape, types)
     if as_json:
-        fragments = {"a": places(held), "d": places(sums)}
+        fragments = {"a": places(held), "d": places(columns)}
         write({"schema": "warptile.isa/1", **group_facts(name, shape, types), "fragments": fragments})
         return
     console = console_of(MAX_WIDTH)
     heading(console, name, shape.opcode(types), wgmma.CAPABILITY)
     console.print(Text(f"  {wgmma.ARCH:8} {machine_code.table().of_group(wgmma.ARCH, name)}", style=_STYLES["native"]))
-    stored = "stored" if shape.sparse else "k"
-    paint(console, draw(f"A in registers: {held.rows} x {held.columns} of {types[1]}", "a", held, ("m", stored)))
-    paint(console, draw(f"D: the first 8 of {shape.n} columns of {types[0]}", "d", sums, ("m", "n")))
-    console.print(
-        f"  the first warp's rows; each warp has the next 16. Every 8 columns of D take {sums.registers} registers, "
-        f"{shape.registers(types[0])} in all", style="dim", markup=False, highlight=False,
-    )  # fmt: skip
+    for drawing in operand_drawings.of_group(shape, types).values():
+        paint(console, drawing)
+    said = operand_drawings.note_of_group(shape, types)
+    console.print(f"  {said}", style="dim", markup=False, highlight=False)
 
 
 def heading(console: Console, name: str, opcode: str, capability: int) -> None:

@@ -6,10 +6,10 @@ import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 import warptile
 from warptile import ladder, measured
 from warptile.cli._names import BACKEND, DTYPE, RUNG, OneOf
+from warptile.cli._saving import SAVE, encoded, print_document, save
 from warptile.cli._tables import Column, console_of, said_of, show
 from warptile.dtypes import DTYPES
 from warptile.dtypes import dtype as dtype_named
@@ -52,6 +53,7 @@ RECORDED_SIZE = (4096, 4096, 4096)
 @click.option("--backend", type=BACKEND, help="Where to run; auto takes the GPU if there is one.  [auto]")
 @click.option("-v", "--verbose", is_flag=True, help="Print the idea of each rung, however narrow the terminal is.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@SAVE
 def command(
     family: str,
     names: tuple[str, ...],
@@ -63,6 +65,7 @@ def command(
     backend: str | None,
     verbose: bool,
     as_json: bool,
+    saved: Path | None,
 ) -> int:
     """Run and check every kernel from naive to Hopper.
 
@@ -98,8 +101,10 @@ def command(
             environment=environment(place, baseline.version),
             rungs=results,
         )
+    if saved is not None:
+        save(encoded(document), saved)
     if as_json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
+        print_document(document)
     else:
         console = console_of()
         predicted = {} if on_gpu else predictions(rungs, place, element, sums)

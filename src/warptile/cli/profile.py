@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import msgspec
 from rich.markup import escape
 
 from warptile.cli._names import BACKEND, DTYPE, RUNG
+from warptile.cli._saving import SAVE, encoded, print_document, save
 from warptile.cli._tables import Column, console_of, said_of, show
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from warptile.bench.profiling.line_profile import LineProfile
     from warptile.bench.profiling.source_lines import LineCounts
     from warptile.planning.plan import Plan
 
@@ -39,6 +40,7 @@ SOURCE_WIDTH = 20
 @click.option("--compare", "other", metavar="RUNG", type=RUNG, help="Another rung's counters beside them.")
 @click.option("--ptx", "with_ptx", is_flag=True, help="The PTX of each line that is printed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document with every line.")
+@SAVE
 @click.option(
     "--timeline", "timeline_file", type=click.Path(path_type=Path, dir_okay=False),
     help="Write what each warp of one CTA does when, for ui.perfetto.dev.",
@@ -55,6 +57,7 @@ def command(
     other: str | None,
     with_ptx: bool,
     as_json: bool,
+    saved: Path | None,
     timeline_file: Path | None,
     launches: int,
 ) -> int:
@@ -89,25 +92,22 @@ def command(
     plan = plan_for(rung(name), extents, place, dtype)
     if timeline_file is not None:
         return _timeline(plan, place, timeline_file, launches)
-    lines, totals = _counted(plan, place)
-    problem = plan.problem
+    found = _profiled(plan, place)
+    if saved is not None:
+        save(encoded(found), saved)
     if as_json:
-        document = {
-            "schema": "warptile.profile/2", "backend": place.name, "rung": name, "config": dict(plan.config),
-            "problem": {"m": problem.m, "n": problem.n, "k": problem.k, "dtype": problem.a.dtype.name},
-            "counters": totals, "copy_bytes": sum(copy.moved_bytes for copy in plan.kernel.repacks), "lines": lines,
-        }  # fmt: skip
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
+        print_document(found)
         return 0
+    problem = plan.problem
     title = f"{name}, {problem.m} x {problem.n} x {problem.k} {problem.a.dtype.name}, {config_text(plan.config)}"
     counted_by = "Nsight Compute" if place.name == "gpu" else "the emulator"
-    console, shown = console_of(), busiest(lines, top)
+    console, shown = console_of(), busiest(found.lines, top)
     left_out = show(console, f"{title}; counted by {counted_by}", _columns(shown, place.name != "gpu"))
     if with_ptx:
         _show_ptx(console, plan, shown)
     console.print()
-    compared = {} if other is None else _counted(plan_for(rung(other), extents, place, dtype), place)[1]
-    _show_counters(console, name, totals, other, compared)
+    compared = {} if other is None else _profiled(plan_for(rung(other), extents, place, dtype), place).counters
+    _show_counters(console, name, found.counters, other, compared)
     for repack in plan.kernel.repacks:
         console.print(f"before it, not counted: {repack_text(repack)}", markup=False, highlight=False)
     for said in said_of(left_out, "a wider terminal or --json has them"):
@@ -115,9 +115,11 @@ def command(
     return 0
 
 
-def _counted(plan: Plan, place: Any) -> tuple[tuple[LineCounts, ...], dict[str, float]]:
+def _profiled(plan: Plan, place: Any) -> LineProfile:
     """Lines and totals of one launch."""
-    return _on_gpu(plan) if place.name == "gpu" else _emulated(plan, place)
+    from warptile.bench.profiling.line_profile import emulated, under_ncu
+
+    return under_ncu(plan) if place.name == "gpu" else emulated(plan, place)
 
 
 def _show_counters(
@@ -176,33 +178,6 @@ def _columns(lines: Sequence[LineCounts], predicted: bool) -> list[Column]:
 
 def _shown(count: int) -> str:
     return f"{count:,}" if count else ""
-
-
-def _emulated(plan: Plan, place: Any) -> tuple[tuple[LineCounts, ...], dict[str, float]]:
-    """Counters of one emulated launch, and the share of the time that the clock model gives each line."""
-    from warptile.bench.profiling.replayed import replayed
-    from warptile.bench.profiling.source_lines import from_emulator
-
-    found = replayed(plan, place)
-    return from_emulator(found.report.lines, found.shares), dict(found.report.counters)
-
-
-def _on_gpu(plan: Plan) -> tuple[tuple[LineCounts, ...], dict[str, float]]:
-    """Counters of one launch under Nsight Compute.
-
-    Raises:
-        ProfileError: it did not count.
-    """
-    from warptile.bench.profiling.ncu import ProfileError
-    from warptile.bench.profiling.profile import LaunchRequest, profile
-    from warptile.bench.profiling.source_lines import from_ncu
-    from warptile.bench.protocol.workloads import to_key
-
-    found = profile([LaunchRequest(plan.rung.name, to_key(plan.problem), dict(plan.config))], with_lines=True)
-    one = found.profiles[0]
-    if one.failed is not None:
-        raise ProfileError(f"profile {plan.rung.name}: {one.failed}")
-    return from_ncu(found.lines[0] if found.lines else ()), one.counters
 
 
 def _timeline(plan: Plan, place: Any, path: Path, launches: int) -> int:

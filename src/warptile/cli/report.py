@@ -1,49 +1,92 @@
-"""`warptile report`: the tables of the documents, from the records."""
+"""`warptile report`: one HTML file with what was recorded, or with what was just run."""
 
 from __future__ import annotations
 
+import shlex
+import sys
+import time
+import webbrowser
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from warptile.cli._names import OneOf
+from warptile.cli._names import RUNG
 
+if TYPE_CHECKING:
+    from warptile.bench.html_report.page_data import PageData
 
-def _tables() -> tuple[str, ...]:
-    from warptile.bench.report.documents import tables
-
-    return tables()
+FILE = Path("report.html")
 
 
 @click.command("report")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), default=FILE, show_default=True, metavar="FILE",
+              help="The file to write.")  # fmt: skip
+@click.option("--run", "runs", multiple=True, type=click.Path(dir_okay=False, path_type=Path),
+              metavar="FILE", help="Show this saved run instead of the records; may be repeated.")  # fmt: skip
+@click.option("--records", "folder", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="FOLDER",
+              help="Records of another folder.  [those of the checkout]")  # fmt: skip
+@click.option("--emulate", is_flag=True, help="Also count every rung's source lines on the emulator (a minute or two).")
 @click.option(
-    "--root", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path(), show_default="here",
-    help="The checkout whose README.md and docs/ are meant.",
-)  # fmt: skip
-@click.option("--check", "only_check", is_flag=True, help="Change nothing; exit 1 when a document is not up to date.")
-@click.option(
-    "--table", "name", type=OneOf("name", _tables), help="Print one table instead, such as ladder, sizes or claims."
+    "--rung", "names", multiple=True, metavar="NAME", type=RUNG, help="--emulate: only this; may be repeated."
 )
-def command(root: Path, only_check: bool, name: str | None) -> int:
-    """Write the tables of the documents from the records.
+@click.option("--open", "opened", is_flag=True, help="Open the file in the browser.")
+def command(
+    out: Path, runs: tuple[Path, ...], folder: Path | None, emulate: bool, names: tuple[str, ...], opened: bool
+) -> None:
+    """Write one HTML file with charts, tables and sources.
 
-    Rewrites the text between the markers of README.md and docs/ in a checkout.
+    It shows the records of the checkout, or the summary that ships with an installed package, or with --run what
+    `warptile ladder`, `profile` and `bench` kept by --save. The file loads nothing from anywhere.
 
     \b
     Examples:
-      warptile report --check
-      warptile report --table ladder
+      warptile report --open
+      warptile ladder --save run.json
+      warptile report --run run.json --out run.html
+      warptile report --emulate --rung mma-swizzled
     """
-    from warptile.bench.report.documents import DocumentTables, check, update
+    from warptile.bench.html_report import page, page_data
 
-    if name is not None:
-        click.echo(DocumentTables().block("table", name), nl=False)
-        return 0
-    if only_check:
-        stale = check(root)
-        for path in stale:
-            click.echo(f"{path}: not what the records give; run: warptile report", err=True)
-        return 1 if stale else 0
-    for path in update(root):
-        click.echo(f"{path}: rewritten", err=True)
-    return 0
+    start_s = time.perf_counter()
+    said = shlex.join(["warptile", "report", *sys.argv[2:]]) if sys.argv[1:2] == ["report"] else "warptile report"
+    if runs:
+        from warptile.bench.protocol.records import load_folder
+
+        data = page_data.from_runs(runs, load_folder(folder) if folder is not None else (), command=said)
+    else:
+        data = page_data.from_records(folder, command=said)
+    if emulate:
+        data = counted(data, names)
+    text = page.html(data)
+    try:
+        out.write_text(text)
+    except OSError as error:
+        raise click.FileError(str(out), hint=str(error.strerror)) from error
+    size = len(text.encode())
+    click.echo(f"{out}: {size / 1e6:.2f} MB, {time.perf_counter() - start_s:.1f} s", err=True)
+    if opened:
+        webbrowser.open(out.absolute().as_uri())
+
+
+def counted(data: PageData, names: tuple[str, ...]) -> PageData:
+    """The data with counters by line of rungs that have none yet, from the emulator."""
+    from warptile.bench.profiling.line_profile import emulated
+    from warptile.cli.profile import SMALL_SIZE
+    from warptile.errors import UnsupportedError
+    from warptile.ladder import plan_for
+    from warptile.rungs import RUNGS
+    from warptile.runtime.execute import EmulatorBackend, choose_backend
+
+    place = choose_backend("emulator")
+    assert isinstance(place, EmulatorBackend)
+    wanted = [name for name in names or data.rungs if name not in data.profiles]
+    found = dict(data.profiles)
+    for done, name in enumerate(wanted, 1):
+        click.echo(f"{done}/{len(wanted)} {name}", err=True)
+        try:
+            found[name] = emulated(plan_for(RUNGS[name], (SMALL_SIZE,) * 3, place), place)
+        except UnsupportedError as error:
+            click.echo(f"  not counted: {error}", err=True)
+    return replace(data, profiles=found)

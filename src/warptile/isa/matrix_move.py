@@ -91,3 +91,16 @@ MOVES: tuple[MatrixMove, ...] = (
 def find(instruction: str, shape: str = "m8n8", type: str = "b16") -> MatrixMove | None:
     """The form of ``instruction`` for matrices called ``shape`` of elements of ``type``."""
     return next((m for m in MOVES if (m.instruction, m.shape, m.type) == (instruction, shape, type)), None)
+
+
+@cache
+def moves() -> dict[str, tuple[MatrixMove, int, bool]]:
+    """The 16-bit forms by name, such as ``ldmatrix.x4.trans``: the form, how many matrices, transposed."""
+    found = {}
+    for move in MOVES:
+        for count in move.counts if move.type == "b16" else ():
+            for transposed in move.transposed:
+                spelled = [move.instruction, "" if move.instruction == "movmatrix" else f"x{count}"]
+                name = ".".join(part for part in (*spelled, "trans" if transposed else "") if part)
+                found[name] = (move, count, transposed)
+    return found

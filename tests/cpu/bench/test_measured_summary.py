@@ -76,7 +76,7 @@ def test_the_newest_result_that_has_figures_counts_and_none_at_cool_clocks(shipp
 
 
 def test_the_summary_that_ships_is_that_of_the_records():
-    assert measured.FILE.read_text() == measured.encode(summary_of(committed())), "run: warptile report"
+    assert measured.FILE.read_text() == measured.encode(summary_of(committed())), "run: make docs"
 
 
 def test_the_report_writes_it_and_sees_that_it_is_stale(tmp_path):

@@ -157,4 +157,4 @@ def test_a_profile_fits_80_columns_and_cuts_source_alone(monkeypatch, capsys):
     assert len(rows) > 10
     assert max(map(len, text.splitlines())) <= 80
     assert all(re.fullmatch(r"[\d,.]+", line.split()[-1]) for line in rows)
-    assert "Not shown in this width: global sectors, ideal" in notes
+    assert "Not shown in this width: global sectors, shared wavefronts, ideal" in notes

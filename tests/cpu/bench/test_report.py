@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from recorded import all_records, calls_record, ladder_record, profile_record
 from warptile.bench.campaign import precision
@@ -25,7 +26,7 @@ from warptile.bench.report.claims.ladder_targets import LADDER_TARGETS
 from warptile.bench.report.claims.rung_claims import CLAIMS, STEP, TFLOPS, Claim
 from warptile.bench.report.documents import MAIN_STEPS, DocumentTables, check, update
 from warptile.bench.report.record_lookup import NO_RECORD, environment_line
-from warptile.cli.main import run
+from warptile.bench.report.update_documents import main as update_documents
 from warptile.errors import UnsupportedError
 from warptile.rungs import RUNGS
 
@@ -82,7 +83,7 @@ def test_the_pictures_that_a_document_shows_are_written_beside_it(report, tmp_pa
 
 
 def test_this_repositorys_documents_are_what_its_records_give():
-    assert check(ROOT) == [], "run: warptile report"
+    assert check(ROOT) == [], "run: make docs"
 
 
 def test_calls_are_shown_beside_the_frameworks_own():
@@ -361,15 +362,24 @@ def test_a_newer_record_makes_a_document_stale(tmp_path):
     assert check(tmp_path, DocumentTables([old, ladder_record("2026-11-21T12:00:00Z")])) == [tmp_path / "README.md"]
 
 
-def test_the_command_checks_and_writes(tmp_path, capsys):
+def test_the_command_checks_and_writes(tmp_path):
     readme = tmp_path / "README.md"
     readme.write_text("<!-- table:claims -->\ntyped by hand\n<!-- /table -->\n")
-    assert run(["report", "--root", str(tmp_path), "--check"]) == 1
-    assert "not what the records give; run: warptile report" in capsys.readouterr().err
-    assert run(["report", "--root", str(tmp_path)]) == 0
-    assert run(["report", "--root", str(tmp_path), "--check"]) == 0
+    there = ["--root", str(tmp_path)]
+    stale = CliRunner().invoke(update_documents, [*there, "--check"])
+    assert stale.exit_code == 1
+    assert f"{readme}: not what the records give; run: make docs" in stale.stderr
+    assert CliRunner().invoke(update_documents, there).exit_code == 0
+    assert CliRunner().invoke(update_documents, [*there, "--check"]).exit_code == 0
     assert "typed by hand" not in readme.read_text()
-    assert run(["report", "--table", "nope"]) == 2
+
+
+def test_the_command_prints_one_table():
+    printed = CliRunner().invoke(update_documents, ["--table", "ladder-summary"])
+    assert (printed.exit_code, printed.stdout) == (0, DocumentTables().block("table", "ladder-summary"))
+    unknown = CliRunner().invoke(update_documents, ["--table", "nope"])
+    assert unknown.exit_code == 2
+    assert "got 'nope'; there are autotune, " in " ".join(unknown.stderr.split())
 
 
 def test_claims_are_of_rungs_and_groups_that_are_measured():

@@ -13,7 +13,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "isa.md"
 
 
 def test_the_page_is_what_the_tables_give():
-    assert DocumentTables().render(PAGE.read_text()) == PAGE.read_text(), "run: warptile report"
+    assert DocumentTables().render(PAGE.read_text()) == PAGE.read_text(), "run: make docs"
     assert isa_table() in PAGE.read_text()
     assert forms_table() in PAGE.read_text()
     assert claims_table() in PAGE.read_text()

@@ -65,6 +65,11 @@ def test_a_wheel_has_every_file_of_the_package(names):
         "data/*.json",
         "isa/*.json",
         "emulator/arithmetic/*.json",
+        "figures/*.css",
+        "figures/*.js",
+        "bench/html_report/*.html",
+        "bench/html_report/*.css",
+        "bench/html_report/*.js",
         "kernels/wgmma/final.cuh",
     ],
 )

@@ -16,6 +16,7 @@ ROOT = PACKAGE.parents[1]
 ORDER = (
     ("errors", "dtypes", "folders"),
     ("arch", "isa", "launch", "native"),
+    ("figures",),
     ("device", "problem"),
     ("arrays",),
     ("verify",),
@@ -42,6 +43,7 @@ NEVER = {
     "emulator": {"gpu", "dtypes", "codegen"} | PRODUCTS,
     "codegen": {"planning", "arrays", "verify", "arch", "device"},
     "isa": {"arch", "device", "launch"},
+    "figures": {"arch", "launch", "dtypes"},
     "launch": {"arch", "device", "isa", "dtypes"},
 }
 """Imports that the order would allow and the design does not. The two executors stand apart and know launches, not

@@ -12,19 +12,9 @@ from pathlib import Path
 
 from warptile import measured
 from warptile.bench.protocol import suites
-from warptile.bench.protocol.measurements import LadderCell, Tuning
+from warptile.bench.protocol.measurements import Tuning
 from warptile.bench.protocol.records import AnyRecord, CorrectnessRecord, LadderRecord, ProfileRecord
-from warptile.bench.protocol.workloads import (
-    BF16,
-    E4M3,
-    F16_F16,
-    F16_F32,
-    F32,
-    PROFILE_SIZE,
-    SIZES,
-    TypeGroup,
-    to_problem,
-)
+from warptile.bench.protocol.workloads import F16_F16, F16_F32, F32, PROFILE_SIZE, SIZES, TypeGroup, to_problem
 from warptile.bench.report import (
     call_tables,
     isa_tables,
@@ -37,15 +27,13 @@ from warptile.bench.report import (
 )
 from warptile.bench.report.claims import claim_tables
 from warptile.bench.report.claims.ladder_targets import LADDER_TARGETS, LadderTarget
+from warptile.bench.report.ladder_cells import SHOWN_SIZE, group_of_rung, shown_cell, sized_cells, speedup_over
 from warptile.bench.report.markdown import TableRow, count, markdown, number, percent
 from warptile.bench.report.record_lookup import NO_RECORD, RecordLookup
 from warptile.errors import UnsupportedError
 from warptile.planning.plan import config_text
 from warptile.rungs import RUNGS, rung
 from warptile.rungs.wmma import nine
-
-SHOWN_SIZE = 4096
-"""Extent of the ladder's main table."""
 
 LIMITS = "limits-"
 """Before the name of a class of rows: the table of those that miss their bound."""
@@ -61,27 +49,17 @@ MAIN_STEPS = (
 """Rungs of the short ladder: those whose idea a newcomer should know first. At most 15."""
 
 _SPEEDS = ("TFLOP/s", "speedup over previous", "of cuBLASLt")
-_LADDER_CONDITIONS = (
+LADDER_CONDITIONS = (
     f"\nM = N = K = {SHOWN_SIZE}, sustained at the power limit, normally distributed data. `simt`: f32; `simt-half2`: "
     "f16 throughout; `wmma` and `mma`: f16 with f32 accumulators; `wgmma`: bf16. B is [K, N], for `wgmma` [N, K]. The "
     "library is cuBLASLt's fastest algorithm for the same types and layout.\n\n"
 )
 
-_FP8_CONDITION = "`wgmma-two-level`: e4m3 with f32 accumulators, bf16 results.\n\n"
+FP8_CONDITION = "`wgmma-two-level`: e4m3 with f32 accumulators, bf16 results.\n\n"
 
 _BLOCK = re.compile(r"(<!-- (table|measured):([\w-]+) -->\n)(.*?)(<!-- /\2 -->)", re.DOTALL)
 
 _BASELINE_ROWS = (("cuBLASLt, best", "best_ms"), ("cuBLASLt, first", "first_ms"), ("torch.matmul", "torch_ms"))
-
-
-def group_of_rung(name: str) -> TypeGroup:
-    """The types in which the ladder's main table shows a rung."""
-    family = rung(name).family
-    if name == "wgmma-two-level":
-        return E4M3
-    if family != "simt":
-        return BF16 if family == "wgmma" else F16_F32
-    return F16_F16 if name == "simt-half2" else F32
 
 
 class DocumentTables:
@@ -98,7 +76,7 @@ class DocumentTables:
             return NO_RECORD + "\n"
         rows = []
         for name, each in RUNGS.items():
-            cell, profile = self._shown(name), self._lookup.profile(name)
+            cell, profile = shown_cell(self._lookup, name), self._lookup.profile(name)
             predicted = cell.predicted if cell else None
             said = f"{predicted.tflops:.1f} ({predicted.bound})" if predicted else "–"
             conflicts = profile.counters.get("shared_load_conflict_ratio") if profile else None
@@ -106,7 +84,7 @@ class DocumentTables:
                 (f"`{name}`", each.idea, number(conflicts, 2), said, *self._speeds(name, each.previous))
             )  # fmt: skip
         header = ("rung", "idea", "bank conflicts (n-way)", "predicted TFLOP/s (limited by)", *_SPEEDS)
-        return markdown(header, rows, right=2) + _LADDER_CONDITIONS + _FP8_CONDITION + self._lookup.origins()
+        return markdown(header, rows, right=2) + LADDER_CONDITIONS + FP8_CONDITION + self._lookup.origins()
 
     def table_ladder_summary(self) -> str:
         """The main steps of the ladder, each with its speedup over the row above, where both are of the same family."""
@@ -118,19 +96,13 @@ class DocumentTables:
             page = f"[`{name}`](docs/rungs/{name}.md)"
             rows.append((page, RUNGS[name].idea, *self._speeds(name, before)))
         header = ("rung", "idea", "TFLOP/s", "speedup over the row above", "of cuBLASLt")
-        return markdown(header, rows, right=2) + _LADDER_CONDITIONS + self._lookup.origins()
-
-    def _shown(self, name: str) -> LadderCell | None:
-        return self._lookup.cell(name, group_of_rung(name), SHOWN_SIZE)
+        return markdown(header, rows, right=2) + LADDER_CONDITIONS + self._lookup.origins()
 
     def _speeds(self, name: str, before: str | None) -> TableRow:
         """TFLOP/s, the speedup over another rung that is shown in the same types, and the share of cuBLASLt."""
-        cell = self._shown(name)
-        comparable = before is not None and group_of_rung(before) == group_of_rung(name)
-        start = self._shown(before) if comparable and before is not None else None
-        speedup = cell.tflops / start.tflops if cell and cell.tflops and start and start.tflops else None
+        cell = shown_cell(self._lookup, name)
         share = percent(cell.ratio.median if cell and cell.ratio else None)
-        return number(cell.tflops if cell else None), number(speedup, 2), share
+        return number(cell.tflops if cell else None), number(speedup_over(self._lookup, name, before), 2), share
 
     def _sizes(self, groups: Callable[[str], TypeGroup], names: Iterable[str], baseline: TypeGroup | None) -> str:
         if not self._lookup.has(LadderRecord, "sustained"):
@@ -369,26 +341,20 @@ class DocumentTables:
 
     def measured(self, name: str) -> str:
         """The block of a rung's own page: its speed over the sizes, its step, its counters and the prediction."""
-        each = rung(name)
+        rung(name)
         if not self._lookup.has(LadderRecord, "sustained"):
             return NO_RECORD + "\n"
         rows = []
-        for group in (F32, F16_F32, F16_F16, BF16, E4M3):
-            for size in SIZES:
-                cell = self._lookup.cell(name, group, size)
-                if cell is None:
-                    continue
-                before = self._lookup.cell(each.previous, group, size) if each.previous else None
-                step = cell.tflops / before.tflops if cell.tflops and before and before.tflops else None
-                said = cell.predicted
-                rows.append(
-                    (
-                        group.name, cell.problem.shape, number(said.tflops if said else None),
-                        said.bound if said else "–", number(cell.tflops),
-                        percent(cell.ratio.median if cell.ratio else None), number(step, 2),
-                        cell.failed or cell.note or "",
-                    )
-                )  # fmt: skip
+        for each in sized_cells(self._lookup, name):
+            cell, said = each.cell, each.cell.predicted
+            rows.append(
+                (
+                    each.types.name, cell.problem.shape, number(said.tflops if said else None),
+                    said.bound if said else "–", number(cell.tflops),
+                    percent(cell.ratio.median if cell.ratio else None), number(each.over_previous, 2),
+                    cell.failed or cell.note or "",
+                )
+            )  # fmt: skip
         header = ("types", "size", "predicted TFLOP/s", "bound", "measured TFLOP/s", "of cuBLAS",
                   "times previous rung", "")  # fmt: skip
         text = markdown(header, rows) + "\n" + self._lookup.origins() if rows else NO_RECORD + "\n"

@@ -27,7 +27,7 @@ def targets_table(lookup: RecordLookup) -> str:
     if not results:
         return NO_RECORD + "\n"
     text = markdown(CLASS_HEADER, [class_cells(each) for each in class_summaries(measured)], right=2)
-    return f"{text}\n{_protocol(results)}\n\n{lookup.origins()}"
+    return f"{text}\n{protocol(results)}\n\n{lookup.origins()}"
 
 
 def suite_table(lookup: RecordLookup, suite: str) -> str:
@@ -37,7 +37,7 @@ def suite_table(lookup: RecordLookup, suite: str) -> str:
         return NO_RECORD + "\n"
     text = markdown(ROW_HEADER, [row_cells(each) for each in results])
     picture = f"![{suite}]({PICTURES}/{suite}.svg)"
-    return f"{text}\n{picture}\n\n{_protocol(results)}\n\n{lookup.origins()}"
+    return f"{text}\n{picture}\n\n{protocol(results)}\n\n{lookup.origins()}"
 
 
 def pictures(lookup: RecordLookup) -> dict[str, str]:
@@ -55,7 +55,7 @@ def _results(lookup: RecordLookup, suite: str) -> list[RowResult]:
     return [result for row in SUITES[suite] if (result := lookup.row_result(suite, row)) is not None]
 
 
-def _protocol(results: list[RowResult]) -> str:
+def protocol(results: list[RowResult]) -> str:
     """The sentence below a table that says how many rounds of what length were run."""
     rounds = sorted({len(turns.rounds_ms) for result in results for turns in result.turns})
     turns = sorted({result.turn_ms for result in results if result.turns})

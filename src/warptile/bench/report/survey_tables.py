@@ -22,20 +22,30 @@ MOST_SPREAD = 1.5
 """A configuration one round of which took so many times another is left out: something disturbed it."""
 
 
+def _loads(each: Surveyed) -> str:
+    problem = each.problem.problem()
+    if not is_aligned(problem):
+        return "misaligned"
+    return "straddling" if any(pitch_bytes(of) % LINE_BYTES for of in (problem.a, problem.b)) else "lines"
+
+
+GROUPS: Sequence[tuple[str, Callable[[Surveyed], bool]]] = (
+    ("all", lambda each: True),
+    ("rows of A and B are multiples of 128 bytes", lambda each: _loads(each) == "lines"),
+    ("rows of A or B lie in two lines", lambda each: _loads(each) == "straddling"),
+    ("misaligned", lambda each: _loads(each) == "misaligned"),
+    ("M <= 64", lambda each: each.problem.m <= 64),
+    ("M > 64", lambda each: each.problem.m > 64),
+)
+"""Kinds of problems: their name, and which are meant."""
+
+
 def table(lookup: RecordLookup) -> str:
     """Plans of random problems beside cuBLASLt and beside the fastest configuration tried, by what TMA loads."""
     record = lookup.newest_survey()
     if record is None:
         return NO_SURVEY
-    groups: Sequence[tuple[str, Callable[[Surveyed], bool]]] = (
-        ("all", lambda each: True),
-        ("rows of A and B are multiples of 128 bytes", lambda each: _loads(each) == "lines"),
-        ("rows of A or B lie in two lines", lambda each: _loads(each) == "straddling"),
-        ("misaligned", lambda each: _loads(each) == "misaligned"),
-        ("M <= 64", lambda each: each.problem.m <= 64),
-        ("M > 64", lambda each: each.problem.m > 64),
-    )
-    rows = [row for name, chosen in groups if (row := _row(name, record, chosen)) is not None]
+    rows = [row for name, chosen in GROUPS if (row := _row(name, record, chosen)) is not None]
     header = (
         "problems",
         "number",
@@ -55,13 +65,10 @@ def table(lookup: RecordLookup) -> str:
 
 def _row(name: str, record: SurveyRecord, chosen: Callable[[Surveyed], bool]) -> TableRow | None:
     of_best, of_library, best_of_library = [], [], []
-    for each in record.surveyed:
-        times = {
-            timed.config: statistics.median(timed.rounds_us) for timed in each.tried if _is_steady(timed.rounds_us)
-        }
-        if not chosen(each) or each.planned not in times:
+    for each in filter(chosen, record.surveyed):
+        own, best = _own_and_best_us(each)
+        if own is None:
             continue
-        own, best = times[each.planned], min(times.values())
         of_best.append(best / own)
         if each.cublaslt_us:
             library = statistics.median(each.cublaslt_us)
@@ -71,21 +78,27 @@ def _row(name: str, record: SurveyRecord, chosen: Callable[[Surveyed], bool]) ->
         return None
     slow = sum(share < SLOW for share in of_library) / len(of_library)
     return (
-        name, str(len(of_best)), number(_geomean(of_best), 3), number(_geomean(of_library), 3), percent(slow),
-        number(min(of_library), 2), number(_geomean(best_of_library), 3),
+        name, str(len(of_best)), number(geomean(of_best), 3), number(geomean(of_library), 3), percent(slow),
+        number(min(of_library), 2), number(geomean(best_of_library), 3),
     )  # fmt: skip
+
+
+def speedup_over_library(each: Surveyed) -> float | None:
+    """Speed of the planned configuration over cuBLASLt's fastest algorithm, where both were timed."""
+    own, _ = _own_and_best_us(each)
+    return statistics.median(each.cublaslt_us) / own if own is not None and each.cublaslt_us else None
+
+
+def _own_and_best_us(each: Surveyed) -> tuple[float | None, float]:
+    """Microseconds of the planned configuration (None where it was not timed steadily) and of the fastest."""
+    times = {timed.config: statistics.median(timed.rounds_us) for timed in each.tried if _is_steady(timed.rounds_us)}
+    return times.get(each.planned), min(times.values(), default=math.inf)
 
 
 def _is_steady(rounds_us: Sequence[float]) -> bool:
     return max(rounds_us) < MOST_SPREAD * min(rounds_us)
 
 
-def _loads(each: Surveyed) -> str:
-    problem = each.problem.problem()
-    if not is_aligned(problem):
-        return "misaligned"
-    return "straddling" if any(pitch_bytes(of) % LINE_BYTES for of in (problem.a, problem.b)) else "lines"
-
-
-def _geomean(values: Sequence[float]) -> float:
+def geomean(values: Sequence[float]) -> float:
+    """The geometric mean of some positive values."""
     return math.exp(statistics.fmean(map(math.log, values)))

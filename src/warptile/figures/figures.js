@@ -1,0 +1,172 @@
+// Interactions of warptile's figures. Without this script every figure is whole: it only adds marking and stepping.
+"use strict";
+(() => {
+  // --- grids: one cell of a table is reached by Tab, the others by arrow keys ---
+
+  const cellsOf = (table) => [...table.tBodies[0].rows].map((row) => [...row.cells].filter((cell) => cell.tagName === "TD"));
+
+  const makeGrid = (table, label) => {
+    table.setAttribute("role", "grid");
+    table.setAttribute("aria-label", label);
+    cellsOf(table).forEach((row, i) => row.forEach((cell, j) => { cell.tabIndex = i || j ? -1 : 0; }));
+  };
+
+  const focusCell = (table, cell) => {
+    table.querySelectorAll("td[tabindex='0']").forEach((other) => { other.tabIndex = -1; });
+    cell.tabIndex = 0;
+    cell.focus();
+  };
+
+  const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+
+  const moved = (table, cell, key) => {
+    const rows = cellsOf(table);
+    const i = rows.findIndex((row) => row.includes(cell));
+    const j = rows[i].indexOf(cell);
+    if (key === "Home") return rows[i][0];
+    if (key === "End") return rows[i].at(-1);
+    const [down, right] = STEPS[key] || [0, 0];
+    return rows[i + down]?.[j + right];
+  };
+
+  // --- fragments: an element of the matrix and its register in the table of lanes mark each other ---
+
+  const enhanceFragment = (picture) => {
+    const figure = picture.closest("figure");
+    const matrix = picture.querySelector("table");
+    const lanes = figure.querySelector(".wt-data table");
+    const readout = picture.querySelector(".wt-readout");
+    const caption = figure.querySelector("figcaption").textContent.trim();
+    const registers = [...lanes.tHead.rows[0].cells].slice(1).map((cell) => cell.textContent.trim());
+    const rows = cellsOf(lanes);
+    const columns = [...matrix.tHead.rows[0].cells].slice(1).map((cell) => cell.textContent.trim());
+    let pinned = null;
+
+    // A cell of the matrix says "T5" and below it "a1"; a cell of the other table is in the row of its lane.
+    const held = new Map();
+    for (const cell of matrix.querySelectorAll("tbody td")) {
+      const [, lane, register] = /^T(\d+)(.+)$/.exec(cell.textContent.trim());
+      held.set(cell, [Number(lane), registers.indexOf(register)]);
+    }
+    const registerOf = (cell) => held.get(cell) ?? [cell.parentElement.sectionRowIndex, cell.cellIndex - 1];
+
+    const show = (at) => {
+      figure.querySelectorAll(".wt-on, .wt-lane").forEach((marked) => marked.classList.remove("wt-on", "wt-lane"));
+      if (!at) {
+        readout.textContent = "Choose an element: its lane and register are marked here and in the table of lanes.";
+        return;
+      }
+      const [lane, register] = at;
+      const places = [];
+      for (const [cell, [ofLane, ofRegister]] of held) {
+        if (ofLane !== lane) continue;
+        cell.classList.add("wt-lane");
+        if (ofRegister === register) {
+          cell.classList.add("wt-on");
+          const down = cell.parentElement.cells[0].textContent.trim();
+          places.push(`${picture.dataset.down} ${down}, ${picture.dataset.across} ${columns[cell.cellIndex - 1]}`);
+        }
+      }
+      const own = rows[lane]?.[register];
+      if (own) {
+        own.classList.add("wt-on");
+        own.parentElement.classList.add("wt-lane");
+      }
+      readout.textContent = `Lane ${lane}, register ${registers[register]}: ${places.join("; ") || "nothing"}`;
+    };
+
+    const pin = (cell) => {
+      const at = registerOf(cell);
+      pinned = pinned && String(pinned) === String(at) ? null : at;
+      show(pinned);
+    };
+
+    for (const [table, label] of [[matrix, caption], [lanes, `${caption}: registers by lane`]]) {
+      makeGrid(table, label);
+      table.addEventListener("click", (event) => {
+        const cell = event.target.closest("tbody td");
+        if (cell) { focusCell(table, cell); pin(cell); }
+      });
+      table.addEventListener("pointerover", (event) => {
+        const cell = event.target.closest("tbody td");
+        if (cell && !pinned) show(registerOf(cell));
+      });
+      table.addEventListener("pointerleave", () => { if (!pinned) show(null); });
+      table.addEventListener("keydown", (event) => {
+        const cell = event.target.closest("tbody td");
+        if (!cell) return;
+        if (event.key === "Enter" || event.key === " ") pin(cell);
+        else if (event.key === "Escape") { pinned = null; show(null); }
+        else {
+          const next = moved(table, cell, event.key);
+          if (!next) return;
+          focusCell(table, next);
+          if (!pinned) show(registerOf(next));
+        }
+        event.preventDefault();
+      });
+    }
+    show(null);
+    if (matchMedia("(max-width: 60rem)").matches) figure.querySelector(".wt-data").open = false;
+  };
+
+  // --- bank maps: the same phase in every map ---
+
+  const enhanceBanks = (picture) => {
+    const phases = Number(picture.dataset.phases);
+    const output = picture.querySelector("output");
+    const words = [...picture.closest("figure").querySelectorAll(".wt-data tbody tr")].map((row) => row.cells[0].textContent.trim());
+    let phase = 0;
+    const show = () => {
+      output.textContent = words[phase];
+      for (const map of picture.querySelectorAll(".wt-map")) {
+        const groups = new Array(8).fill(0);
+        for (const cell of map.querySelectorAll("td[data-p]")) {
+          const on = Number(cell.dataset.p) === phase;
+          cell.classList.toggle("wt-on", on);
+          if (on) groups[cell.cellIndex - 1] += 1;
+        }
+        const count = Number(map.dataset.wavefronts.split(",")[phase]);
+        map.querySelector(".wt-wavefronts").textContent = `${count} wavefront${count === 1 ? "" : "s"}`;
+        [...map.querySelectorAll("tfoot td")].forEach((cell, group) => { cell.textContent = groups[group] || ""; });
+      }
+    };
+    const step = (by) => { phase = (phase + by + phases) % phases; show(); };
+    picture.addEventListener("click", (event) => {
+      const button = event.target.closest("button[data-step]");
+      if (button) { step(Number(button.dataset.step)); return; }
+      const cell = event.target.closest("td[data-p]");
+      if (cell) { phase = Number(cell.dataset.p); show(); }
+    });
+    picture.addEventListener("keydown", (event) => {
+      if (!event.target.matches("button[data-step]")) return;
+      if (event.key === "ArrowLeft") step(-1);
+      else if (event.key === "ArrowRight") step(1);
+      else return;
+      event.preventDefault();
+    });
+  };
+
+  // --- boxes that scroll are stops of the keyboard only while there is something to scroll ---
+
+  const watchScrolling = (boxes) => {
+    const settle = (box) => {
+      const scrolls = box.scrollWidth > box.clientWidth;
+      if (scrolls) box.tabIndex = 0;
+      else box.removeAttribute("tabindex");
+    };
+    const observer = new ResizeObserver((entries) => entries.forEach((entry) => settle(entry.target)));
+    boxes.forEach((box) => observer.observe(box));
+  };
+
+  // --- charts: what a screen reader says of a row is also shown where a mouse rests on it ---
+
+  document.querySelectorAll(".wt-chart").forEach((chart) => chart.addEventListener("pointerover", (event) => {
+    const plot = event.target.closest(".wt-plot");
+    if (plot) plot.title = plot.parentElement.querySelector(".wt-hidden")?.textContent.trim() ?? "";
+  }));
+
+  document.querySelectorAll("[data-wt='fragment']").forEach(enhanceFragment);
+  document.querySelectorAll("[data-wt='banks']").forEach(enhanceBanks);
+  watchScrolling([...document.querySelectorAll(".wt-scroll")]);
+})();

@@ -321,7 +321,7 @@ def test_records_and_climbs_can_be_shown_together_and_several_climbs_are_numbere
 def profiled(rung="mma-swizzled", file="mma/swizzled.cuh", line=26):
     lines = [
         {"file": file, "line": line, "text": "for (...)", "warp_instructions": 1000, "global_sectors": 7,
-         "shared_wavefronts": 16, "shared_wavefronts_ideal": 8},
+         "shared_wavefronts": 16, "shared_wavefronts_ideal": 8, "time_share": 0.25},
         {"file": "tile/vector.cuh", "line": 20, "text": BAD, "warp_instructions": 250, "global_sectors": 0,
          "shared_wavefronts": 0, "shared_wavefronts_ideal": 0},
     ]  # fmt: skip
@@ -335,8 +335,8 @@ def test_counters_by_line_are_a_table_and_marks_in_the_source(tmp_path):
     found = all_of(page_data.from_runs([saved(tmp_path, profiled())]))
     shown = view(found, "rung-mma-swizzled")
     table = next(each for each in shown.all("table") if each.rows()[0][0] == "line")
-    assert table.rows()[1] == ["mma/swizzled.cuh:26", "for (...)", "1,000", "7", "16", "8", "2.00"]
-    assert table.rows()[2][:3] == ["tile/vector.cuh:20", BAD, "250"]
+    assert table.rows()[1] == ["mma/swizzled.cuh:26", "for (...)", "25.0 %", "1,000", "7", "16", "8", "2.00"]
+    assert table.rows()[2][:3] == ["tile/vector.cuh:20", BAD, ""]
     (marked,) = shown.all("li", "hot")
     assert marked.attributes["id"] == table.all("a")[0].attributes["href"][1:] == "source-mma-swizzled-l26"
     assert marked.attributes["style"] == "--share:1.000"

@@ -30,6 +30,7 @@ ORDER = (
     ("api", "measured", "ladder", "doctor", "warming"),
     ("tuning",),
     ("bench",),
+    ("learn",),
     ("cli",),
 )
 """A module imports from its own group and from those before it, never from a later one."""

@@ -132,8 +132,8 @@ def _by_hand() -> Answer:
 
 def _asked_bytes() -> Answer:
     return Answer(
-        2 * 16 * 16 * 2, "bytes", "Two fragments of 16 x 16 elements of two bytes. The multiplication does 2 · 16 · 16 · 16 "
-        "= 8192 operations with them: 8 FLOP for each byte asked for.",
+        2 * 16 * 16 * 2, "bytes", "Two fragments of 16 x 16 elements of two bytes. The multiplication does "
+        "2 · 16 · 16 · 16 = 8192 operations with them: 8 FLOP for each byte asked for.",
     )  # fmt: skip
 
 
@@ -171,8 +171,8 @@ def _lane_of_element() -> Answer:
                     continue
                 if place == (5, 3):
                     return Answer(
-                        lane, "", f"Lane 4 · row + column / 2 = 4 · 5 + 1, in its register c{register}: the quad of four "
-                        "lanes that shares a row, and in it the pair of columns.",
+                        lane, "", f"Lane 4 · row + column / 2 = 4 · 5 + 1, in its register c{register}: the quad of "
+                        "four lanes that shares a row, and in it the pair of columns.",
                     )  # fmt: skip
     raise AssertionError("no lane holds it")
 
@@ -180,16 +180,16 @@ def _lane_of_element() -> Answer:
 def _unswizzled() -> Answer:
     tile = SharedTile("", 8, ROW_BYTES, ROW_BYTES)
     return Answer(
-        tile.wavefronts(0, 0), "wavefronts", "Rows of 128 bytes all begin in bank 0, so eight chunks of the same column lie "
-        "in the same four banks. They are read one after the other.",
+        tile.wavefronts(0, 0), "wavefronts", "Rows of 128 bytes all begin in bank 0, so eight chunks of the same "
+        "column lie in the same four banks. They are read one after the other.",
     )  # fmt: skip
 
 
 def _padded() -> Answer:
     tile = SharedTile("", 8, ROW_BYTES, ROW_BYTES + CHUNK_BYTES)
     return Answer(
-        tile.wavefronts(0, 0), "wavefronts", "Each row begins four banks further on than the one before: eight rows, eight "
-        "different groups of four banks.",
+        tile.wavefronts(0, 0), "wavefronts", "Each row begins four banks further on than the one before: eight rows, "
+        "eight different groups of four banks.",
     )  # fmt: skip
 
 
@@ -211,10 +211,10 @@ def _double_buffer_gain() -> Answer:
     before, after = replayed_clocks("mma-swizzled"), replayed_clocks("mma-double-buffer")
     recorded = _recorded("mma-double-buffer").tflops / _recorded("mma-swizzled").tflops
     return Answer(
-        before / after, "times as fast", f"{before:,.0f} clocks of a CTA against {after:,.0f}, for K = 512, replayed by the "
-        "clock model with one CTA on the SM and all data in L2. Recorded at 4096^3, with other CTAs to hide the "
-        "waiting "
-        f"and DRAM behind L2: {recorded:.2f} times.", 1.25,
+        before / after, "times as fast",
+        f"{before:,.0f} clocks of a CTA against {after:,.0f}, for K = 512, replayed by the clock model with one CTA on "
+        "the SM and all data in L2. Recorded at 4096^3, with other CTAs to hide the waiting and DRAM behind L2: "
+        f"{recorded:.2f} times.", 1.25,
     )  # fmt: skip
 
 

@@ -150,7 +150,7 @@ def test_a_rung_has_its_page_its_prediction_its_counters_and_its_source(document
 
 @pytest.mark.parametrize("name", RUNGS)
 def test_bank_maps_agree_with_what_nsight_compute_counted(data, name):
-    """Of the mma family A and B lie alike, so that the count of both is that of A's map. B's rows in the wmma family are
+    """Of the mma family A and B lie alike, so that the count of both is that of A's map. B's rows in wmma rungs are
     longer: the count of both is between that of A's map and eight."""
     cell, profile = shown_cell(data.lookup, name), data.lookup.profile(name)
     tile = shared_tile(RUNGS[name], cell)

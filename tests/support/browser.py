@@ -12,11 +12,14 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from PIL import Image
-from playwright.sync_api import Browser, Page, sync_playwright
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 VARIABLE = "WARPTILE_CHROMIUM"
@@ -45,7 +48,8 @@ def launched() -> Iterator[Browser]:
         pytest.skip(
             f"no browser: none of {', '.join(NAMES)} is on the PATH; `apt-get install chromium`, or set {VARIABLE}"
         )
-    with sync_playwright() as playwright:
+    driver = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[dev]'")
+    with driver.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=list(ARGUMENTS))
         try:
             yield browser
@@ -108,4 +112,23 @@ def picture(page: Page, selector: str, width: int) -> np.ndarray:
     )
     box = page.locator(selector).first.bounding_box()
     raw = page.screenshot(animations="disabled", clip={"x": 0, "y": 0, "width": width, "height": round(box["height"])})
-    return np.asarray(Image.open(io.BytesIO(raw)).convert("RGB"))
+    return pixels(io.BytesIO(raw))
+
+
+def pixels(file: Path | io.BytesIO) -> np.ndarray:
+    """A picture as RGB: (height, width, 3)."""
+    return np.asarray(pytest.importorskip("PIL.Image").open(file).convert("RGB"))
+
+
+def keep(picture: np.ndarray, path: Path) -> None:
+    """Write a picture to a small PNG file."""
+    path.parent.mkdir(exist_ok=True)
+    pytest.importorskip("PIL.Image").fromarray(picture).quantize(64).save(path, optimize=True)
+
+
+def inaccessible(page: Page) -> str:
+    """What axe-core has against the page as it is shown, by its rules for WCAG 2.2 A and AA and its best practices."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    # Details are worked out of violations only, and not of everything that passes.
+    found = axe.Axe().run(page, options={"resultTypes": ["violations"]})
+    return found.generate_report() if found.violations_count else ""

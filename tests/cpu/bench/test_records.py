@@ -7,12 +7,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from recorded import all_records, cell, ladder_record
 from warptile.bench.protocol import records
 from warptile.bench.protocol.measurements import Round, Spread
 from warptile.bench.protocol.records import RecordError, committed, decode, encode, load_folder, newest
-from warptile.cli.main import run
+from warptile.bench.report.update_documents import main as update_documents
 
 
 @pytest.mark.parametrize("record", all_records(), ids=lambda record: type(record).__name__)
@@ -137,12 +138,13 @@ def test_the_committed_records_are_small():
     assert sum(path.stat().st_size for path in records.FOLDER.iterdir()) <= 4_500_000
 
 
-def test_without_a_checkout_an_error_says_what_is_needed(monkeypatch, tmp_path, capsys):
+def test_without_a_checkout_an_error_says_what_is_needed(monkeypatch, tmp_path):
     monkeypatch.setattr(records, "FOLDER", tmp_path / "records")
     committed.cache_clear()
     with pytest.raises(RecordError, match="this needs a checkout of warptile"):
         committed()
     (tmp_path / "README.md").write_text("<!-- table:ladder -->\n<!-- /table -->\n")
     for command in (["--root", str(tmp_path), "--check"], ["--table", "ladder"]):
-        assert run(["report", *command]) != 0
-        assert "this needs a checkout of warptile, whose folder `records` holds them" in capsys.readouterr().err
+        done = CliRunner().invoke(update_documents, command)
+        assert done.exit_code == 1
+        assert "RecordError: records: this needs a checkout of warptile, whose folder `records` holds" in done.stderr

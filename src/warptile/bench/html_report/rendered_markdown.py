@@ -58,7 +58,10 @@ class _Renderer(RendererHTML):
         return "</table></div>\n"
 
     def th_open(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
-        return "<th>"
+        return "<th>" if tokens[idx + 1].content else "<td>"  # an empty heading is none
+
+    def th_close(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
+        return "</th>" if tokens[idx - 1].content else "</td>"
 
     def td_open(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         return "<td>"

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from warptile.bench.report.documents import DocumentTables, check, update
-from warptile.errors import UnsupportedError
+from warptile.errors import UnsupportedError, WarptileError
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -23,19 +23,27 @@ from warptile.errors import UnsupportedError
 @click.option("--table", "name", help="Print one table instead, such as ladder, sizes or claims.")
 def main(root: Path, only_check: bool, name: str | None) -> None:
     """Write the tables of the documents, their pictures and the summary that ships from the records."""
+    try:
+        sys.exit(_run(root, only_check, name))
+    except UnsupportedError as error:
+        raise click.BadParameter(str(error), param_hint="--table") from error
+    except WarptileError as error:
+        raise click.ClickException(f"{type(error).__name__}: {error}") from error
+
+
+def _run(root: Path, only_check: bool, name: str | None) -> int:
+    """The exit status."""
     if name is not None:
-        try:
-            click.echo(DocumentTables().block("table", name), nl=False)
-        except UnsupportedError as error:
-            raise click.BadParameter(str(error), param_hint="--table") from error
-    elif only_check:
+        click.echo(DocumentTables().block("table", name), nl=False)
+        return 0
+    if only_check:
         stale = check(root)
         for path in stale:
             click.echo(f"{path}: not what the records give; run: make docs", err=True)
-        sys.exit(1 if stale else 0)
-    else:
-        for path in update(root):
-            click.echo(f"{path}: rewritten", err=True)
+        return 1 if stale else 0
+    for path in update(root):
+        click.echo(f"{path}: rewritten", err=True)
+    return 0
 
 
 if __name__ == "__main__":

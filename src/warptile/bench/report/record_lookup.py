@@ -258,6 +258,17 @@ class RecordLookup:
             return None
         return self._take(found)
 
+    def counted_alone(self, rung: str, key: ProblemKey, config: dict[str, int]) -> ParticipantCounters | None:
+        """Counters of a rung on an aligned problem in one configuration, in one kernel on all SMs: those of a row, or
+        of the GEMM that another row is compared with; None where there are none."""
+        for record, found in reversed(self._counted.values()):
+            problem = found.beside if found.who == NEIGHBOUR else found.problem
+            plain = found.who in (OURS, NEIGHBOUR) and found.max_sms is None and len(found.kernels) == 1
+            aligned = found.offset == 0 or found.who == NEIGHBOUR
+            if plain and aligned and not found.failed and (found.rung, problem, found.config) == (rung, key, config):
+                return self._take((record, found))
+        return None
+
     def searched(self, rung: str, problem: ProblemClass) -> list[float]:
         """Milliseconds of every configuration that the newest search of a problem looked at, in its brief look."""
         for record in reversed(self._of(SearchesRecord)):

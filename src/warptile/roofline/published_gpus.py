@@ -1,0 +1,269 @@
+"""Published peak rates and bandwidths of seven GPUs, each with its source.
+
+How many SMs a GPU has, its L2 and its shared memory are in `warptile.device` and `warptile.arch`, what was measured on
+the reference GPU in `warptile.arch.H200`. Here is what vendors publish beside that, and for L2 what others measured
+where the vendor publishes nothing. A figure without a source is missing. So is the L2 of the H100 SXM: what is published
+(6.65 TB/s in OpenXLA's cost model, 6.9 TB/s in gpu-benches for the PCIe card) is less than its kernels move.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from warptile.arch import H200, Arch, arch
+from warptile.device import KNOWN, DeviceLimits
+from warptile.errors import UnsupportedError
+
+SHARED, L2, DRAM = "shared", "l2", "dram"
+LEVELS = (SHARED, L2, DRAM)
+"""Memory levels of a roofline, from the SM outwards."""
+
+LEVEL_NAMES = {SHARED: "L1/shared", L2: "L2", DRAM: "DRAM"}
+
+HALF2 = "half2"
+"""Beside the names of types: float16 on CUDA cores, two multiply-adds in one instruction."""
+
+CUDA_CORES = ("float32", HALF2)
+"""The rates that are of CUDA cores; all others are of tensor cores."""
+
+SPARSE_GAIN = 2.0
+"""Published rate of 2:4 sparse MMAs over dense ones, counting the products with zeros: NVIDIA A100 whitepaper,
+"A100 Introduces Fine-Grained Structured Sparsity". From compute capability 8.0 on."""
+
+SPARSE_CAPABILITY = 80
+
+FP8 = ("float8_e4m3", "float8_e5m2")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A document.
+
+    Attributes:
+        title: author and title.
+        place: where it is found: a document number, an address, or a repository and file.
+    """
+
+    title: str
+    place: str
+
+
+V100_PAPER = Source("NVIDIA Tesla V100 GPU Architecture", "whitepaper WP-08608-001_v1.1, August 2017")
+V100_SHEET = Source("NVIDIA V100 Tensor Core GPU", "data sheet, January 2020")
+T4_BRIEF = Source("NVIDIA T4 Tensor Core GPU", "product brief PB-09256-001")
+T4_SHEET = Source("NVIDIA T4 Tensor Core GPU", "data sheet, March 2019")
+GA102_PAPER = Source("NVIDIA Ampere GA102 GPU Architecture", "whitepaper, 2021")
+A100_PAPER = Source("NVIDIA A100 Tensor Core GPU Architecture", "whitepaper, 2020")
+A100_SHEET = Source("NVIDIA A100 Tensor Core GPU", "data sheet 2188504, May 2022")
+L40S_PAGE = Source("NVIDIA L40S GPU", "https://www.nvidia.com/en-us/data-center/l40s/")
+L40S_BRIEF = Source("NVIDIA L40S GPU Accelerator", "product brief PB-11470-001_v02, August 2023")
+H100_PAPER = Source("NVIDIA H100 Tensor Core GPU Architecture", "whitepaper v1.04, 2022")
+H100_SHEET = Source("NVIDIA H100 Tensor Core GPU", "data sheet 3440270, September 2024")
+H200_SHEET = Source("NVIDIA H200 Tensor Core GPU", "data sheet 3512650, November 2024")
+B200_SHEET = Source("NVIDIA Blackwell", "data sheet 4204213, October 2025")
+B200_BRIEF = Source("NVIDIA Blackwell Architecture", "technical brief v2.1, 2025")
+CUDA_GUIDE = Source("CUDA C++ Programming Guide", "https://docs.nvidia.com/cuda/cuda-c-programming-guide/")
+JIA_T4 = Source(
+    "Z. Jia et al., Dissecting the NVIDIA Turing T4 GPU via Microbenchmarking", "https://arxiv.org/abs/1903.07486"
+)
+GPU_BENCHES = Source("D. Ernst, gpu-benches", "https://github.com/te42kyfo/gpu-benches")
+RECORDS = Source("warptile's records of an H200", "samples of the driver's clocks in records/")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One published number.
+
+    Attributes:
+        value: in operations, bytes or clocks per second, or in watts.
+        source: the document.
+        where: the table or section of it, and what was computed from what it prints.
+        measured: somebody measured it; else a vendor states it.
+    """
+
+    value: float
+    source: Source
+    where: str
+    measured: bool = False
+
+
+@dataclass(frozen=True)
+class PublishedGpu:
+    """One GPU model.
+
+    Attributes:
+        name: short, such as ``"H200"``; its products' other forms have other figures.
+        limits: SMs and L2 size.
+        generation: shared memory of an SM, and the compute capability.
+        boost_hz: the clock of the peaks, and of the shared memory's bandwidth.
+        power_w: limit of the board or module.
+        peaks: dense operations per second by type: tensor cores, but for `CUDA_CORES`.
+        dram: bytes per second.
+        l2: bytes per second from L2 to all SMs, or None where no source was found.
+        shared_bytes_per_clock: of the data path that L1 and shared memory of one SM have in common.
+    """
+
+    name: str
+    limits: DeviceLimits
+    generation: Arch
+    boost_hz: Figure
+    power_w: Figure
+    peaks: dict[str, Figure]
+    dram: Figure
+    l2: Figure | None
+    shared_bytes_per_clock: Figure
+
+    @property
+    def product(self) -> str:
+        """The name that the driver reports."""
+        return self.limits.name
+
+    @property
+    def shared(self) -> Figure:
+        """Bytes per second through L1 and shared memory: SMs x bytes per clock x boost clock."""
+        per_clock, clock = self.shared_bytes_per_clock, self.boost_hz
+        sms = self.limits.multiprocessors
+        where = f"{sms} SMs x {per_clock.value:.0f} bytes per clock x {clock.value / 1e9:.3g} GHz; {per_clock.where}"
+        return Figure(per_clock.value * clock.value * sms, per_clock.source, where, per_clock.measured)
+
+    def bandwidth(self, level: str) -> Figure | None:
+        """Bytes per second of a memory level, or None where no source was found."""
+        return {SHARED: self.shared, L2: self.l2, DRAM: self.dram}[level]
+
+    def peak(self, dtype: str, *, sparse: bool = False) -> float | None:
+        """Operations per second of a type, or None where the GPU has no such units."""
+        found = self.peaks.get(dtype)
+        if found is None or (sparse and self.generation.capability < SPARSE_CAPABILITY):
+            return None
+        return found.value * (SPARSE_GAIN if sparse else 1.0)
+
+    def ridge(self, dtype: str, level: str) -> float | None:
+        """FLOP per byte from which on a memory level is no limit: peak over bandwidth."""
+        peak, bandwidth = self.peak(dtype), self.bandwidth(level)
+        return peak / bandwidth.value if peak is not None and bandwidth is not None else None
+
+
+def _tera(source: Source, where: str, **peaks: float) -> dict[str, Figure]:
+    return {name: Figure(tera * 1e12, source, where) for name, tera in peaks.items()}
+
+
+def _fp8(tera: float, source: Source, where: str) -> dict[str, Figure]:
+    return dict.fromkeys(FP8, Figure(tera * 1e12, source, where))
+
+
+_BANKS = Figure(128, CUDA_GUIDE, '"Shared Memory": 32 banks, 32 bits each per clock')
+_BOOST = 'boost clock of "Comparison of NVIDIA Data Center GPUs"'
+_GPU_BENCHES_READS = "median of the data sets that lie in L2 and not in L1"
+_H200_SPARSE = "Technical Specifications, SXM; half of the figure with sparsity"
+_B200_SPARSE = "Individual GPU Specifications, HGX B200; half of the figure with sparsity"
+_HALF = 0.5
+
+_V100_LIMITS = DeviceLimits("Tesla V100-SXM2-32GB", "sm_70", 80, 6 * 2**20)
+_VOLTA = Arch("sm_70", 70, 96 * 2**10, 96 * 2**10, 64, 32)
+"""V100 whitepaper, Table 1. Older than what warptile compiles for, and so in no other table."""
+
+GPUS = {
+    gpu.name: gpu
+    for gpu in (
+        PublishedGpu(
+            "V100", _V100_LIMITS, _VOLTA,
+            boost_hz=Figure(1.53e9, V100_PAPER, "Table 1"),
+            power_w=Figure(300, V100_PAPER, "Table 1"),
+            peaks=_tera(V100_PAPER, "Table 1", float32=15.7, float16=125)
+            | _tera(A100_PAPER, "Table 4, column V100", half2=31.4),
+            dram=Figure(900e9, V100_SHEET, "Specifications, V100 SXM2"),
+            l2=Figure(2048 * 1.53e9, A100_PAPER, '"A100 L2 Cache": 2048 bytes per clock on V100, x 1.53 GHz'),
+            shared_bytes_per_clock=_BANKS,
+        ),
+        PublishedGpu(
+            "T4", KNOWN["Tesla T4"], arch("sm_75"),
+            boost_hz=Figure(1.59e9, T4_BRIEF, "Table 1"),
+            power_w=Figure(70, T4_SHEET, "Specifications"),
+            peaks=_tera(T4_SHEET, "Specifications", float32=8.1, float16=65, int8=130),
+            dram=Figure(320e9, T4_BRIEF, "Table 2"),
+            l2=Figure(1270e9, JIA_T4, "Table 3.1, L2 load bandwidth", measured=True),
+            shared_bytes_per_clock=Figure(
+                64, GA102_PAPER, '"Larger and Faster Unified Shared Memory and L1 Data Cache": 64 bytes per clock and '
+                "SM in Turing",
+            ),
+        ),
+        PublishedGpu(
+            "A100", KNOWN["NVIDIA A100-SXM4-80GB"], arch("sm_80"),
+            boost_hz=Figure(1.41e9, A100_PAPER, f"Table 4, {_BOOST}"),
+            power_w=Figure(400, A100_SHEET, "Specifications, A100 80GB SXM"),
+            peaks=_tera(A100_SHEET, "Specifications, A100 80GB SXM", float32=19.5, tfloat32=156, float16=312,
+                        bfloat16=312, int8=624, float64=19.5)
+            | _tera(A100_PAPER, "Table 4", half2=78),
+            dram=Figure(2039e9, A100_SHEET, "Specifications, A100 80GB SXM"),
+            l2=Figure(5120 * 1.41e9, A100_PAPER, '"A100 L2 Cache": 5120 bytes per clock, x 1.41 GHz'),
+            shared_bytes_per_clock=_BANKS,
+        ),
+        PublishedGpu(
+            "L40S", KNOWN["NVIDIA L40S"], arch("sm_89"),
+            boost_hz=Figure(2.52e9, L40S_BRIEF, "Table 1"),
+            power_w=Figure(350, L40S_BRIEF, "Table 1"),
+            peaks=_tera(L40S_PAGE, "Specifications", float32=91.6, tfloat32=183, int8=733)
+            | _tera(L40S_PAGE, "Specifications; the page prints 733 with sparsity, which is not twice it",
+                    float16=362.05, bfloat16=362.05)
+            | _fp8(733, L40S_PAGE, "Specifications"),
+            dram=Figure(864e9, L40S_BRIEF, "Table 2"),
+            l2=Figure(5.22e12, GPU_BENCHES, f"gpu-l2-cache/l40.txt, {_GPU_BENCHES_READS}: an L40, the same 142 SMs "
+                      "at a 1 % lower boost clock", measured=True),
+            shared_bytes_per_clock=_BANKS,
+        ),
+        PublishedGpu(
+            "H100", KNOWN["NVIDIA H100 80GB HBM3"], arch("sm_90a"),
+            boost_hz=Figure(1.98e9, H100_PAPER, "Table 3, H100 SXM5, boost clock of FP32 and FP64; the peaks of the "
+                            "other tensor-core types are at 1.83 GHz"),
+            power_w=Figure(700, H100_SHEET, "Technical Specifications, SXM"),
+            peaks=_tera(H100_PAPER, "Table 3, H100 SXM5", float32=66.9, half2=133.8, tfloat32=494.7, float16=989.4,
+                        bfloat16=989.4, int8=1978.9, float64=66.9)
+            | _fp8(1978.9, H100_PAPER, "Table 3, H100 SXM5"),
+            dram=Figure(3.35e12, H100_SHEET, "Technical Specifications, SXM"),
+            l2=None,
+            shared_bytes_per_clock=_BANKS,
+        ),
+        PublishedGpu(
+            "H200", KNOWN[H200.name], arch("sm_90a"),
+            boost_hz=Figure(1.98e9, RECORDS, "highest SM clock of profile-h200-20261122T141927", measured=True),
+            power_w=Figure(700, H200_SHEET, "Technical Specifications, SXM"),
+            peaks=_tera(H200_SHEET, "Technical Specifications, SXM", float32=67, float64=67)
+            | _tera(H100_PAPER, "Table 3, H100 SXM5: the same chip", half2=133.8)
+            | _tera(H200_SHEET, _H200_SPARSE, tfloat32=989 * _HALF, float16=1979 * _HALF, bfloat16=1979 * _HALF,
+                    int8=3958 * _HALF)
+            | _fp8(3958 * _HALF, H200_SHEET, _H200_SPARSE),
+            dram=Figure(4.8e12, H200_SHEET, "Technical Specifications, SXM"),
+            l2=Figure(9.78e12, GPU_BENCHES, f"gpu-l2-cache/h200.txt, {_GPU_BENCHES_READS}", measured=True),
+            shared_bytes_per_clock=_BANKS,
+        ),
+        PublishedGpu(
+            "B200", KNOWN["NVIDIA B200"], arch("sm_100a"),
+            boost_hz=Figure(75e12 / (KNOWN["NVIDIA B200"].multiprocessors * 128 * 2), B200_SHEET, "not published; from the FP32 "
+                            "peak: 75 TFLOP/s over 148 SMs x 128 lanes x 2 operations"),
+            power_w=Figure(1000, B200_SHEET, "Individual GPU Specifications, HGX B200"),
+            peaks=_tera(B200_SHEET, "Individual GPU Specifications, HGX B200", float32=75, float64=37)
+            | _tera(B200_SHEET, _B200_SPARSE, tfloat32=2200 * _HALF, float16=4500 * _HALF, bfloat16=4500 * _HALF,
+                    int8=9000 * _HALF)
+            | _fp8(4500, B200_BRIEF, "Table 3, dense"),
+            dram=Figure(7.7e12, B200_SHEET, "Individual GPU Specifications, HGX B200"),
+            l2=None,
+            shared_bytes_per_clock=_BANKS,
+        ),
+    )
+}  # fmt: skip
+"""From the oldest to the newest."""
+
+REFERENCE_GPU = GPUS["H200"]
+"""The one that rungs were measured on."""
+
+
+def published(name: str) -> PublishedGpu:
+    """The GPU of a short name, such as ``"H200"``, in capitals or not.
+
+    Raises:
+        UnsupportedError: there are no figures of it; the message lists those that there are.
+    """
+    found = GPUS.get(name.upper())
+    if found is None:
+        raise UnsupportedError(f"gpu: got {name!r}; there are figures of {', '.join(GPUS)}, such as gpu='H200'")
+    return found

@@ -55,7 +55,7 @@ def tile_intensity(bm: int, bn: int, element_bytes: float, *, a_density: float =
 
 
 def ideal_bytes(problem: Problem) -> float:
-    """Bytes of every matrix once: what any kernel moves to and from DRAM at least. A sparse A counts without metadata."""
+    """Bytes of every matrix once: the least that a kernel moves to and from DRAM; a sparse A without metadata."""
     a, b = problem.operand_matrices
     stored = 0.5 if problem.a.sparse else 1.0
     operands = (a * problem.m * stored + b * problem.n) * problem.k * problem.a.dtype.bytes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import cos, hypot, pi, sin
 
 STEP = 7.0
@@ -28,10 +29,7 @@ class Box:
     def overlaps(self, other: Box) -> bool:
         """Whether two rectangles have any area in common."""
         return (
-            self.left < other.right
-            and other.left < self.right
-            and self.top < other.bottom
-            and other.top < self.bottom
+            self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
         )
 
     def within(self, other: Box) -> bool:
@@ -70,7 +68,7 @@ def places(wanted: Sequence[Wanted], area: Box, taken: Iterable[Box] = (), point
     ]
     blocked = [*taken, *points]
     found: dict[int, Box] = {}
-    crowded = sorted(range(len(wanted)), key=lambda index: (-_neighbours(wanted, index), index))
+    crowded = sorted(range(len(wanted)), key=lambda index: (-_neighbors(wanted, index), index))
     for index in crowded:
         boxes = [*blocked, *found.values()]
         tried = list(_around(wanted[index], point_radius))
@@ -80,12 +78,12 @@ def places(wanted: Sequence[Wanted], area: Box, taken: Iterable[Box] = (), point
 
 
 def spread(heights: Sequence[float], distance: float) -> list[float]:
-    """Positions on one line, in the order given, moved apart until neighbours have at least a distance."""
+    """Positions on one line, in the order given, moved apart until neighbors have at least a distance."""
     order = sorted(range(len(heights)), key=lambda index: heights[index])
     moved = list(heights)
     for _ in range(200):
         still = True
-        for above, below in zip(order, order[1:], strict=False):
+        for above, below in pairwise(order):
             lack = distance - (moved[below] - moved[above])
             if lack > 1e-6:
                 moved[above] -= lack / 2
@@ -96,7 +94,7 @@ def spread(heights: Sequence[float], distance: float) -> list[float]:
     return moved
 
 
-def _neighbours(wanted: Sequence[Wanted], index: int) -> int:
+def _neighbors(wanted: Sequence[Wanted], index: int) -> int:
     """Points so near that their labels compete."""
     mine = wanted[index]
     return sum(hypot(each.x - mine.x, each.y - mine.y) < mine.width for each in wanted)

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from warptile.arch import H200
+from warptile.roofline.chart_data import Ceiling, Guide, Mark, Picture, Roof
 from warptile.roofline.published_gpus import DRAM, GPUS, LEVEL_NAMES, REFERENCE_GPU, PublishedGpu
-from warptile.roofline.roofline_svg import Ceiling, Guide, Mark, Picture, Roof
 from warptile.roofline.rung_points import RungPoint
 
 TERA = 1e12

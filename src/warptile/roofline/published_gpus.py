@@ -2,8 +2,8 @@
 
 How many SMs a GPU has, its L2 and its shared memory are in `warptile.device` and `warptile.arch`, what was measured on
 the reference GPU in `warptile.arch.H200`. Here is what vendors publish beside that, and for L2 what others measured
-where the vendor publishes nothing. A figure without a source is missing. So is the L2 of the H100 SXM: what is published
-(6.65 TB/s in OpenXLA's cost model, 6.9 TB/s in gpu-benches for the PCIe card) is less than its kernels move.
+where the vendor publishes nothing. A figure without a source is missing. So is the L2 of the H100 SXM: what is
+published (6.65 TB/s in OpenXLA's cost model, 6.9 TB/s in gpu-benches for the PCIe card) is less than its kernels move.
 """
 
 from __future__ import annotations
@@ -238,8 +238,8 @@ GPUS = {
         ),
         PublishedGpu(
             "B200", KNOWN["NVIDIA B200"], arch("sm_100a"),
-            boost_hz=Figure(75e12 / (KNOWN["NVIDIA B200"].multiprocessors * 128 * 2), B200_SHEET, "not published; from the FP32 "
-                            "peak: 75 TFLOP/s over 148 SMs x 128 lanes x 2 operations"),
+            boost_hz=Figure(75e12 / (KNOWN["NVIDIA B200"].multiprocessors * 128 * 2), B200_SHEET,
+                            "not published; from the FP32 peak: 75 TFLOP/s over 148 SMs x 128 lanes x 2 operations"),
             power_w=Figure(1000, B200_SHEET, "Individual GPU Specifications, HGX B200"),
             peaks=_tera(B200_SHEET, "Individual GPU Specifications, HGX B200", float32=75, float64=37)
             | _tera(B200_SHEET, _B200_SPARSE, tfloat32=2200 * _HALF, float16=4500 * _HALF, bfloat16=4500 * _HALF,

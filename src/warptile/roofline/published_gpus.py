@@ -34,6 +34,10 @@ SPARSE_CAPABILITY = 80
 
 FP8 = ("float8_e4m3", "float8_e5m2")
 
+PEAK_NAMES = {"float64": "FP64", "float32": "FP32", HALF2: "half2", "tfloat32": "TF32", "float16": "FP16",
+              "bfloat16": "BF16", "float8_e4m3": "FP8", "int8": "INT8"}  # fmt: skip
+"""Types as vendors write them, the widest first; both FP8 types have one peak."""
+
 
 @dataclass(frozen=True)
 class Source:
@@ -125,6 +129,14 @@ class PublishedGpu:
         sms = self.limits.multiprocessors
         where = f"{sms} SMs x {per_clock.value:.0f} bytes per clock x {clock.value / 1e9:.3g} GHz; {per_clock.where}"
         return Figure(per_clock.value * clock.value * sms, per_clock.source, where, per_clock.measured)
+
+    @property
+    def figures(self) -> dict[str, Figure]:
+        """Every figure by what it is, in the order of tables."""
+        found = {"boost clock": self.boost_hz, "power limit": self.power_w, "DRAM": self.dram}
+        found |= {"L2": self.l2} if self.l2 is not None else {}
+        found |= {"L1/shared": self.shared}
+        return found | {name: self.peaks[dtype] for dtype, name in PEAK_NAMES.items() if dtype in self.peaks}
 
     def bandwidth(self, level: str) -> Figure | None:
         """Bytes per second of a memory level, or None where no source was found."""

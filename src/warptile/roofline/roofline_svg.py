@@ -64,7 +64,7 @@ class Scales:
 def draw(picture: Picture) -> str:
     """The picture as SVG text."""
     scales = Scales(picture)
-    kinds = list(dict.fromkeys(each.kind for each in (*picture.roofs, *picture.marks) if each.kind is not None))
+    kinds = list(dict.fromkeys([*(roof.kind for roof in picture.roofs if roof.kind), *(m.kind for m in picture.marks)]))
     colors = {kind: COLORS[index % len(COLORS)] for index, kind in enumerate(kinds)}
     key = _key(picture, kinds, colors)
     height = TOP + PLOT + SCALE + KEY_ROW * max((len(rows) for rows in key), default=0)

@@ -12,42 +12,46 @@ from warptile.roofline.rung_points import RungPoint
 
 TERA = 1e12
 
+SAME = 0.99
+"""Peaks that differ by less are named together."""
+
 
 def rungs_picture(points: Sequence[RungPoint], level: str, gpu: PublishedGpu = REFERENCE_GPU) -> Picture:
     """The rungs over FLOP per byte of one memory level, below the roofs of the GPU that they were measured on.
 
     Args:
-        points: recorded ones; those without an intensity at the level are left out.
+        points: those without an intensity at the level are left out; those without a speed are drawn at their roofs.
         level: a memory level whose bandwidth is known.
         gpu: the GPU.
     """
     bandwidth = gpu.bandwidth(level)
     assert bandwidth is not None, level
-    shown = [point for point in points if level in point.intensities and point.tflops is not None]
+    shown = [point for point in points if level in point.intensities]
+    speeds = [point.attainable_tflops if point.tflops is None else point.tflops for point in shown]
     name = LEVEL_NAMES[level]
     speed = f"{bandwidth.value / TERA:.3g} TB/s"
-    peak = _peak(gpu, "float8_e4m3") or _peak(gpu, "float16")
+    highest, peak = _highest(gpu)
+    what = "on" if any(point.tflops is not None for point in shown) else "below the roofs of"
     sizes = " and ".join(dict.fromkeys(str(point.problem.m) for point in shown))
     return Picture(
-        title=f"The ladder at {name} on the {gpu.name}: M = N = K = {sizes}",
+        title=f"The ladder at {name} {what} the {gpu.name}: M = N = K = {sizes}",
         description=(
             f"Log-log plot. The roof rises with the {name} bandwidth of {speed}. {len(shown)} rungs from "
-            f"{min((point.tflops or 0.0 for point in shown), default=0.0):.1f} to "
-            f"{max((point.tflops or 0.0 for point in shown), default=0.0):.1f} TFLOP/s; the table gives every value."
+            f"{min(speeds, default=0.0):.1f} to {max(speeds, default=0.0):.1f} TFLOP/s; the table gives every value."
         ),
         x_name=f"FLOP per byte at {name}",
-        roofs=(Roof(f"FP8, FP16 2:4: {peak:.0f}", bandwidth.value / TERA, peak, f"{name}: {speed}"),),
+        roofs=(Roof(f"{highest}: {peak:.0f}", bandwidth.value / TERA, peak, f"{name}: {speed}"),),
         ceilings=_ceilings(gpu),
         marks=[
             Mark(
                 point.rung,
                 point.intensities[level],
-                point.tflops or 0.0,
+                tflops,
                 point.family,
-                f"{point.rung}: {point.intensities[level]:.3g} FLOP per byte, {point.tflops:.1f} TFLOP/s",
+                f"{point.rung}: {point.intensities[level]:.3g} FLOP per byte, {tflops:.1f} TFLOP/s",
                 hollow=level in point.predicted,
             )
-            for point in shown
+            for point, tflops in zip(shown, speeds, strict=True)
         ],
     )
 
@@ -77,9 +81,18 @@ def _peak(gpu: PublishedGpu, dtype: str) -> float:
     return (gpu.peak(dtype) or 0.0) / TERA
 
 
+def _highest(gpu: PublishedGpu) -> tuple[str, float]:
+    """The highest peak that a rung may have, and of what it is."""
+    sparse = (gpu.peak("float16", sparse=True) or 0.0) / TERA
+    named = {"FP16": _peak(gpu, "float16"), "FP16 2:4": sparse, "FP8": _peak(gpu, "float8_e4m3")}
+    most = max(named.values())
+    return ", ".join(name for name, peak in named.items() if peak > SAME * most), most
+
+
 def _ceilings(gpu: PublishedGpu) -> list[Ceiling]:
     """Peaks below the highest; on the reference GPU also what its instructions were measured to issue."""
-    found = [Ceiling(f"FP16, BF16: {_peak(gpu, 'float16'):.4g}", _peak(gpu, "float16"))]
+    dense = _peak(gpu, "float16")
+    found = [Ceiling(f"FP16 dense: {dense:.4g}", dense)] if dense < _highest(gpu)[1] else []
     if gpu is REFERENCE_GPU:
         wgmma, mma, fp32 = H200.wgmma_tflops["float16"], H200.tensor_tflops["float16"], H200.fp32_tflops
         found += [

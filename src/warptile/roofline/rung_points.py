@@ -115,7 +115,7 @@ def points(
     """
     found = []
     for name, rung in RUNGS.items():
-        if (names and name not in names) or not _runs(rung, gpu):
+        if (names and name not in names) or not runs_on(rung, gpu):
             continue
         element, accumulator = usual_types(rung) if dtype is None else (dtype, None)
         result = _result(summary.results, name, element, accumulator, size)
@@ -134,7 +134,8 @@ def types(summary: MeasuredSummary) -> tuple[str, ...]:
     return tuple(dict.fromkeys(result.problem.dtype for result in summary.results))
 
 
-def _runs(rung: Rung, gpu: PublishedGpu) -> bool:
+def runs_on(rung: Rung, gpu: PublishedGpu) -> bool:
+    """Whether a GPU has the instructions of a rung."""
     arch = gpu.generation
     return rung.only_arch == arch.name if rung.only_arch is not None else rung.min_arch <= arch.capability
 

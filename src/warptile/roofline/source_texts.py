@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from warptile.roofline.intensity import tile_intensity
-from warptile.roofline.published_gpus import DRAM, GPUS, Source
+from warptile.roofline.published_gpus import DRAM, GPUS, JIA_T4, Source
 
 T0 = Source(
     'Vizuara Kernel Engineering, "Tensor cores I: the WMMA GEMM"',
@@ -20,6 +20,8 @@ ARMBRUSTER = Source(
     "A. Armbruster, How To Write A Fast Matrix Multiplication From Scratch With Tensor Cores",
     "https://alexarmbr.github.io/2024/08/10/How-To-Write-A-Fast-Matrix-Multiplication-From-Scratch-With-Tensor-Cores.html",
 )
+
+SOURCES = {"T0": T0, "Armbruster": ARMBRUSTER, "Jia et al.": JIA_T4}
 
 MMA = 16
 """M, N and K of the wmma instruction that `wmma-naive` uses, elements."""

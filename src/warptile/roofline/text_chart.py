@@ -110,7 +110,7 @@ def text_chart(picture: Picture, width: int, height: int, symbols: Symbols) -> l
     return ["TFLOP/s", *_with_scale(grid), *_below(grid, picture.x_name)]
 
 
-def keys(marks: Sequence[Mark]) -> list[str]:
+def keys(marks: Sequence[object]) -> list[str]:
     """The key of each point; points beyond the last key have that of places with several."""
     return [KEYS[index] if index < len(KEYS) else SEVERAL for index in range(len(marks))]
 

@@ -80,8 +80,8 @@ def rungs(
         console.print(line, markup=False, highlight=False, no_wrap=True, crop=False, overflow="ignore")
     console.print()
     roofs = [roof.slope_name for roof in picture.roofs] + [f"{roof.name} TFLOP/s" for roof in picture.roofs]
-    ceilings = ", ".join(ceiling.name for ceiling in picture.ceilings)
-    _say(console, [f"roof {'; '.join(roofs)}. Dashed: {ceilings} TFLOP/s.", ""])
+    ceilings = "; ".join(ceiling.name for ceiling in picture.ceilings)
+    _say(console, [f"roof {'; '.join(roofs)}{f'.  Dashed, TFLOP/s: {ceilings}' if ceilings else ''}", ""])
     speeds = "roof and recorded speed in TFLOP/s" if gpu is REFERENCE_GPU else "roof in TFLOP/s"
     left_out = show(console, f"FLOP per byte at each memory level; {speeds}", columns(found, gpu))
     console.print()

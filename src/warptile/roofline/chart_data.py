@@ -10,6 +10,9 @@ from dataclasses import dataclass
 ACROSS_MARGIN, UP_MARGIN = 1.6, 1.45
 """Factors by which the scales reach beyond the lowest and the highest value."""
 
+LEAST_RANGE = 10.0
+"""Of a scale, the least factor between its ends."""
+
 
 @dataclass(frozen=True)
 class Roof:
@@ -105,10 +108,10 @@ class Bounds:
         ridges = [roof.peak_tflops / roof.terabytes_per_s for roof in picture.roofs]
         across = [mark.intensity for mark in picture.marks] + [guide.intensity for guide in picture.guides]
         speeds = [mark.tflops for mark in picture.marks] + [ceiling.tflops for ceiling in picture.ceilings]
-        low_x, high_x = min([*across, *ridges]) / ACROSS_MARGIN, max([*across, *ridges]) * ACROSS_MARGIN
+        low_x, high_x = _around([*across, *ridges], ACROSS_MARGIN)
         lowest = [] if speeds else [low_x * roof.terabytes_per_s for roof in picture.roofs]
         up = [*speeds, *lowest, *(roof.peak_tflops for roof in picture.roofs)]
-        return Bounds(low_x, high_x, min(up) / UP_MARGIN, max(up) * UP_MARGIN)
+        return Bounds(low_x, high_x, *_around(up, UP_MARGIN))
 
     def across(self, intensity: float) -> float:
         """How far from the left, 0 to 1."""
@@ -117,6 +120,13 @@ class Bounds:
     def up(self, tflops: float) -> float:
         """How far from the bottom, 0 to 1."""
         return math.log(tflops / self.low_y) / math.log(self.high_y / self.low_y)
+
+
+def _around(values: Sequence[float], margin: float) -> tuple[float, float]:
+    """The ends of a scale of at least `LEAST_RANGE`."""
+    low, high = min(values) / margin, max(values) * margin
+    more = math.sqrt(max(1.0, LEAST_RANGE / (high / low)))
+    return low / more, high * more
 
 
 def ticks(low: float, high: float, most: int = 12) -> list[float]:

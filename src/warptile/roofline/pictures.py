@@ -5,22 +5,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from warptile.arch import H200
 from warptile.roofline.chart_data import Ceiling, Guide, Mark, Picture, Roof
-from warptile.roofline.published_gpus import DRAM, GPUS, LEVEL_NAMES, REFERENCE_GPU, PublishedGpu
-from warptile.roofline.rung_points import RungPoint
+from warptile.roofline.published_gpus import (
+    CUDA_CORES,
+    DRAM,
+    GPUS,
+    LEVEL_NAMES,
+    PEAK_NAMES,
+    REFERENCE_GPU,
+    PublishedGpu,
+)
+from warptile.roofline.rung_points import RungPoint, issue_tflops, rate_name
+from warptile.rungs import RUNGS
 
 TERA = 1e12
 
 SAME = 0.99
 """Peaks that differ by less are named together."""
 
+INSTRUCTIONS = {"wmma": "mma.sync", "mma": "mma.sync", "wgmma": "wgmma"}
+"""What the families issue on tensor cores."""
+
 
 def rungs_picture(points: Sequence[RungPoint], level: str, gpu: PublishedGpu = REFERENCE_GPU) -> Picture:
     """The rungs over FLOP per byte of one memory level, below the roofs of the GPU that they were measured on.
 
     Args:
-        points: those without an intensity at the level are left out; those without a speed are drawn at their roofs.
+        points: one at least; those without an intensity at the level are left out, and those without a speed are drawn
+            at their roofs.
         level: a memory level whose bandwidth is known.
         gpu: the GPU.
     """
@@ -30,7 +42,7 @@ def rungs_picture(points: Sequence[RungPoint], level: str, gpu: PublishedGpu = R
     speeds = [point.attainable_tflops if point.tflops is None else point.tflops for point in shown]
     name = LEVEL_NAMES[level]
     speed = f"{bandwidth.value / TERA:.3g} TB/s"
-    highest, peak = _highest(gpu)
+    highest, peak = next(iter(_rates(shown).items()))
     what = "on" if any(point.tflops is not None for point in shown) else "below the roofs of"
     sizes = " and ".join(dict.fromkeys(str(point.problem.m) for point in shown))
     return Picture(
@@ -41,7 +53,7 @@ def rungs_picture(points: Sequence[RungPoint], level: str, gpu: PublishedGpu = R
         ),
         x_name=f"FLOP per byte at {name}",
         roofs=(Roof(f"{highest}: {peak:.0f}", bandwidth.value / TERA, peak, f"{name}: {speed}"),),
-        ceilings=_ceilings(gpu),
+        ceilings=_ceilings(shown, gpu),
         marks=[
             Mark(
                 point.rung,
@@ -77,29 +89,40 @@ def gpus_picture(guides: Sequence[tuple[str, float]], dtype: str = "float16", le
     )
 
 
-def _peak(gpu: PublishedGpu, dtype: str) -> float:
-    return (gpu.peak(dtype) or 0.0) / TERA
+def _rates(points: Sequence[RungPoint]) -> dict[str, float]:
+    """Published peaks that the points have, in TFLOP/s, the highest first; those that are nearly the same together."""
+    names: dict[str, float] = {}
+    for point in points:
+        rate, sparse = rate_name(RUNGS[point.rung], point.problem.dtype), point.problem.sparse
+        peak = point.gpu.peak(rate, sparse=sparse)
+        assert peak is not None, point
+        names[PEAK_NAMES.get(rate, rate) + (" 2:4" if sparse else "")] = peak / TERA
+    found: list[tuple[list[str], float]] = []
+    for name, peak in sorted(names.items(), key=lambda item: -item[1]):
+        if found and peak > SAME * found[-1][1]:
+            found[-1][0].append(name)
+        else:
+            found.append(([name], peak))
+    return {", ".join(together): peak for together, peak in found}
 
 
-def _highest(gpu: PublishedGpu) -> tuple[str, float]:
-    """The highest peak that a rung may have, and of what it is."""
-    sparse = (gpu.peak("float16", sparse=True) or 0.0) / TERA
-    named = {"FP16": _peak(gpu, "float16"), "FP16 2:4": sparse, "FP8": _peak(gpu, "float8_e4m3")}
-    most = max(named.values())
-    return ", ".join(name for name, peak in named.items() if peak > SAME * most), most
-
-
-def _ceilings(gpu: PublishedGpu) -> list[Ceiling]:
-    """Peaks below the highest; on the reference GPU also what its instructions were measured to issue."""
-    dense = _peak(gpu, "float16")
-    found = [Ceiling(f"FP16 dense: {dense:.4g}", dense)] if dense < _highest(gpu)[1] else []
-    if gpu is REFERENCE_GPU:
-        wgmma, mma, fp32 = H200.wgmma_tflops["float16"], H200.tensor_tflops["float16"], H200.fp32_tflops
-        found += [
-            Ceiling(f"wgmma, measured: {wgmma:.0f}", wgmma),
-            Ceiling(f"mma.sync, measured: {mma:.0f}", mma),
-            Ceiling(f"FP32, measured: {fp32:.4g}", fp32),
-        ]
-    else:
-        found.append(Ceiling(f"FP32: {_peak(gpu, 'float32'):.4g}", _peak(gpu, "float32")))
+def _issued(points: Sequence[RungPoint]) -> dict[str, float]:
+    """What the points' instructions were measured to issue on dense operands, in TFLOP/s."""
+    found = {}
+    for point in points:
+        rung, dtype = RUNGS[point.rung], point.problem.dtype
+        if not point.problem.sparse:
+            rate = PEAK_NAMES.get(rate_name(rung, dtype), dtype)
+            name = rate if rung.family == "simt" else INSTRUCTIONS[rung.family]
+            name += " FP8" if rate == "FP8" else ""
+            found[f"{name}, measured"] = issue_tflops(rung, dtype)
     return found
+
+
+def _ceilings(points: Sequence[RungPoint], gpu: PublishedGpu) -> list[Ceiling]:
+    """Peaks below the highest; on the reference GPU what was measured, for CUDA cores instead of their peaks."""
+    rates = list(_rates(points).items())[1:]
+    if gpu is REFERENCE_GPU:
+        cores = {PEAK_NAMES[name] for name in CUDA_CORES}
+        rates = [(name, peak) for name, peak in rates if name not in cores] + list(_issued(points).items())
+    return [Ceiling(f"{name}: {peak:.4g}", peak) for name, peak in rates]

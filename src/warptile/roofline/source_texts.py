@@ -50,6 +50,10 @@ L2_HITS = 0.5
 """Share of bytes that come from L2, as Armbruster assumes."""
 
 
+GUIDES = {4: "wmma-naive", 128: "tile of 256 x 256", 224: "T4, as measured"}
+"""Figures that pictures show."""
+
+
 @dataclass(frozen=True)
 class Reading:
     """One way to compute a figure of the text.
@@ -77,6 +81,12 @@ class Reading:
 def readings() -> tuple[Reading, ...]:
     """Every reading, by figure."""
     return (*_naive(), *_tile(), *_ridge(), *_other_ridges())
+
+
+def guides() -> tuple[tuple[str, float], ...]:
+    """The figures of the title as lines of a picture: their names, and FLOP per byte as they come out."""
+    values = {each.figure: each.value for each in readings() if each.agrees}
+    return tuple((f"{figure}: {name}", values[figure]) for figure, name in GUIDES.items())
 
 
 def _naive() -> tuple[Reading, ...]:

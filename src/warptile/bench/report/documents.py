@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from warptile import measured
@@ -31,6 +32,7 @@ from warptile.bench.report import (
     limits,
     measured_summary,
     mma_tables,
+    roofline_tables,
     suite_tables,
     survey_tables,
     wgmma_tables,
@@ -51,6 +53,7 @@ from warptile.bench.report.markdown import TableRow, count, markdown, number, pe
 from warptile.bench.report.record_lookup import NO_RECORD, RecordLookup
 from warptile.bench.report.text_corrections import CORRECTIONS
 from warptile.errors import UnsupportedError
+from warptile.measured import MeasuredSummary
 from warptile.planning.plan import config_text
 from warptile.rungs import RUNGS, rung
 from warptile.rungs.wmma import nine
@@ -382,8 +385,8 @@ class DocumentTables:
         return survey_tables.table(self._lookup)
 
     def pictures(self) -> dict[str, str]:
-        """Pictures of the suites by their paths relative to a document."""
-        return suite_tables.pictures(self._lookup)
+        """Pictures of the suites and the rooflines by their paths relative to a document."""
+        return suite_tables.pictures(self._lookup) | roofline_tables.pictures(self._summary)
 
     def measured(self, name: str) -> str:
         """The block of a rung's own page: its speed over the sizes, its step, its counters and the prediction."""
@@ -434,6 +437,8 @@ class DocumentTables:
             return self.measured(name)
         if name.startswith(LIMITS) and name.removeprefix(LIMITS) in suites.CLASS_TARGETS:
             return limits.table(self._lookup, name.removeprefix(LIMITS))
+        if name in roofline_tables.TABLES:
+            return roofline_tables.TABLES[name](self._lookup, self._summary)
         made: Callable[[], str] | None = getattr(self, f"table_{name.replace('-', '_')}", None)
         if made is None:
             raise UnsupportedError(
@@ -443,7 +448,11 @@ class DocumentTables:
 
     def measured_summary(self) -> str:
         """The results that ship with the package: `warptile.measured`'s file."""
-        return measured.encode(measured_summary.summary_of(self._lookup.records))
+        return measured.encode(self._summary)
+
+    @cached_property
+    def _summary(self) -> MeasuredSummary:
+        return measured_summary.summary_of(self._lookup.records)
 
     def render(self, text: str) -> str:
         """A document with every marked block as the records give it."""
@@ -457,7 +466,7 @@ class DocumentTables:
 def tables() -> tuple[str, ...]:
     """Names of all tables."""
     made = (each.removeprefix("table_").replace("_", "-") for each in dir(DocumentTables) if each.startswith("table_"))
-    return (*sorted(made), *(f"{LIMITS}{name}" for name in suites.CLASS_TARGETS))
+    return (*sorted(made), *roofline_tables.TABLES, *(f"{LIMITS}{name}" for name in suites.CLASS_TARGETS))
 
 
 def _in_unit(value: float | None, unit: str) -> str:

@@ -112,6 +112,11 @@ class RecordLookup:
         self._used[record.id] = record
         return item
 
+    def take(self, names: Iterable[str]) -> None:
+        """Something of the records of these names will be shown."""
+        wanted = set(names)
+        self._used |= {record.id: record for record in self.records if record.id in wanted}
+
     def origins(self) -> str:
         """The environment in one line, then the folded list of the records that something was taken from since this
         was last asked; nothing where that was none."""

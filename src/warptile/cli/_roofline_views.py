@@ -27,8 +27,8 @@ from warptile.roofline.published_gpus import (
     PEAK_NAMES,
     REFERENCE_GPU,
     SHARED,
-    Figure,
     PublishedGpu,
+    Quantity,
 )
 from warptile.roofline.rung_points import RungPoint
 from warptile.roofline.source_texts import SOURCES, readings
@@ -160,7 +160,7 @@ def listing(console: Console, gpus: Sequence[PublishedGpu], *, as_json: bool) ->
         _json({"gpus": [_gpu_document(gpu) for gpu in gpus]})
         return
 
-    def tera(figure: Figure | None) -> str:
+    def tera(figure: Quantity | None) -> str:
         return short(figure.value / 1e12) if figure is not None else "-"
 
     made = [

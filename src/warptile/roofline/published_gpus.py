@@ -40,7 +40,7 @@ PEAK_NAMES = {"float64": "FP64", "float32": "FP32", HALF2: "half2", "tfloat32": 
 
 
 @dataclass(frozen=True)
-class Source:
+class Publication:
     """A document.
 
     Attributes:
@@ -52,30 +52,30 @@ class Source:
     place: str
 
 
-V100_PAPER = Source("NVIDIA Tesla V100 GPU Architecture", "whitepaper WP-08608-001_v1.1, August 2017")
-V100_SHEET = Source("NVIDIA V100 Tensor Core GPU", "data sheet, January 2020")
-T4_BRIEF = Source("NVIDIA T4 Tensor Core GPU", "product brief PB-09256-001")
-T4_SHEET = Source("NVIDIA T4 Tensor Core GPU", "data sheet, March 2019")
-GA102_PAPER = Source("NVIDIA Ampere GA102 GPU Architecture", "whitepaper, 2021")
-A100_PAPER = Source("NVIDIA A100 Tensor Core GPU Architecture", "whitepaper, 2020")
-A100_SHEET = Source("NVIDIA A100 Tensor Core GPU", "data sheet 2188504, May 2022")
-L40S_PAGE = Source("NVIDIA L40S GPU", "https://www.nvidia.com/en-us/data-center/l40s/")
-L40S_BRIEF = Source("NVIDIA L40S GPU Accelerator", "product brief PB-11470-001_v02, August 2023")
-H100_PAPER = Source("NVIDIA H100 Tensor Core GPU Architecture", "whitepaper v1.04, 2022")
-H100_SHEET = Source("NVIDIA H100 Tensor Core GPU", "data sheet 3440270, September 2024")
-H200_SHEET = Source("NVIDIA H200 Tensor Core GPU", "data sheet 3512650, November 2024")
-B200_SHEET = Source("NVIDIA Blackwell", "data sheet 4204213, October 2025")
-B200_BRIEF = Source("NVIDIA Blackwell Architecture", "technical brief v2.1, 2025")
-CUDA_GUIDE = Source("CUDA C++ Programming Guide", "https://docs.nvidia.com/cuda/cuda-c-programming-guide/")
-JIA_T4 = Source(
+V100_PAPER = Publication("NVIDIA Tesla V100 GPU Architecture", "whitepaper WP-08608-001_v1.1, August 2017")
+V100_SHEET = Publication("NVIDIA V100 Tensor Core GPU", "data sheet, January 2020")
+T4_BRIEF = Publication("NVIDIA T4 Tensor Core GPU", "product brief PB-09256-001")
+T4_SHEET = Publication("NVIDIA T4 Tensor Core GPU", "data sheet, March 2019")
+GA102_PAPER = Publication("NVIDIA Ampere GA102 GPU Architecture", "whitepaper, 2021")
+A100_PAPER = Publication("NVIDIA A100 Tensor Core GPU Architecture", "whitepaper, 2020")
+A100_SHEET = Publication("NVIDIA A100 Tensor Core GPU", "data sheet 2188504, May 2022")
+L40S_PAGE = Publication("NVIDIA L40S GPU", "https://www.nvidia.com/en-us/data-center/l40s/")
+L40S_BRIEF = Publication("NVIDIA L40S GPU Accelerator", "product brief PB-11470-001_v02, August 2023")
+H100_PAPER = Publication("NVIDIA H100 Tensor Core GPU Architecture", "whitepaper v1.04, 2022")
+H100_SHEET = Publication("NVIDIA H100 Tensor Core GPU", "data sheet 3440270, September 2024")
+H200_SHEET = Publication("NVIDIA H200 Tensor Core GPU", "data sheet 3512650, November 2024")
+B200_SHEET = Publication("NVIDIA Blackwell", "data sheet 4204213, October 2025")
+B200_BRIEF = Publication("NVIDIA Blackwell Architecture", "technical brief v2.1, 2025")
+CUDA_GUIDE = Publication("CUDA C++ Programming Guide", "https://docs.nvidia.com/cuda/cuda-c-programming-guide/")
+JIA_T4 = Publication(
     "Z. Jia et al., Dissecting the NVIDIA Turing T4 GPU via Microbenchmarking", "https://arxiv.org/abs/1903.07486"
 )
-GPU_BENCHES = Source("D. Ernst, gpu-benches", "https://github.com/te42kyfo/gpu-benches")
-RECORDS = Source("warptile's records of an H200", "samples of the driver's clocks in records/")
+GPU_BENCHES = Publication("D. Ernst, gpu-benches", "https://github.com/te42kyfo/gpu-benches")
+RECORDS = Publication("warptile's records of an H200", "samples of the driver's clocks in records/")
 
 
 @dataclass(frozen=True)
-class Figure:
+class Quantity:
     """One published number.
 
     Attributes:
@@ -86,7 +86,7 @@ class Figure:
     """
 
     value: float
-    source: Source
+    source: Publication
     where: str
     measured: bool = False
 
@@ -110,12 +110,12 @@ class PublishedGpu:
     name: str
     limits: DeviceLimits
     generation: Arch
-    boost_hz: Figure
-    power_w: Figure
-    peaks: dict[str, Figure]
-    dram: Figure
-    l2: Figure | None
-    shared_bytes_per_clock: Figure
+    boost_hz: Quantity
+    power_w: Quantity
+    peaks: dict[str, Quantity]
+    dram: Quantity
+    l2: Quantity | None
+    shared_bytes_per_clock: Quantity
 
     @property
     def product(self) -> str:
@@ -123,22 +123,22 @@ class PublishedGpu:
         return self.limits.name
 
     @property
-    def shared(self) -> Figure:
+    def shared(self) -> Quantity:
         """Bytes per second through L1 and shared memory: SMs x bytes per clock x boost clock."""
         per_clock, clock = self.shared_bytes_per_clock, self.boost_hz
         sms = self.limits.multiprocessors
         where = f"{sms} SMs x {per_clock.value:.0f} bytes per clock x {clock.value / 1e9:.3g} GHz; {per_clock.where}"
-        return Figure(per_clock.value * clock.value * sms, per_clock.source, where, per_clock.measured)
+        return Quantity(per_clock.value * clock.value * sms, per_clock.source, where, per_clock.measured)
 
     @property
-    def figures(self) -> dict[str, Figure]:
+    def figures(self) -> dict[str, Quantity]:
         """Every figure by what it is, in the order of tables."""
         found = {"boost clock": self.boost_hz, "power limit": self.power_w, "DRAM": self.dram}
         found |= {"L2": self.l2} if self.l2 is not None else {}
         found |= {"L1/shared": self.shared}
         return found | {name: self.peaks[dtype] for dtype, name in PEAK_NAMES.items() if dtype in self.peaks}
 
-    def bandwidth(self, level: str) -> Figure | None:
+    def bandwidth(self, level: str) -> Quantity | None:
         """Bytes per second of a memory level, or None where no source was found."""
         return {SHARED: self.shared, L2: self.l2, DRAM: self.dram}[level]
 
@@ -155,15 +155,15 @@ class PublishedGpu:
         return peak / bandwidth.value if peak is not None and bandwidth is not None else None
 
 
-def _tera(source: Source, where: str, **peaks: float) -> dict[str, Figure]:
-    return {name: Figure(tera * 1e12, source, where) for name, tera in peaks.items()}
+def _tera(source: Publication, where: str, **peaks: float) -> dict[str, Quantity]:
+    return {name: Quantity(tera * 1e12, source, where) for name, tera in peaks.items()}
 
 
-def _fp8(tera: float, source: Source, where: str) -> dict[str, Figure]:
-    return dict.fromkeys(FP8, Figure(tera * 1e12, source, where))
+def _fp8(tera: float, source: Publication, where: str) -> dict[str, Quantity]:
+    return dict.fromkeys(FP8, Quantity(tera * 1e12, source, where))
 
 
-_BANKS = Figure(128, CUDA_GUIDE, '"Shared Memory": 32 banks, 32 bits each per clock')
+_BANKS = Quantity(128, CUDA_GUIDE, '"Shared Memory": 32 banks, 32 bits each per clock')
 _BOOST = 'boost clock of "Comparison of NVIDIA Data Center GPUs"'
 _GPU_BENCHES_READS = "median of the data sets that lie in L2 and not in L1"
 _H200_SPARSE = "Technical Specifications, SXM; half of the figure with sparsity"
@@ -179,85 +179,89 @@ GPUS = {
     for gpu in (
         PublishedGpu(
             "V100", _V100_LIMITS, _VOLTA,
-            boost_hz=Figure(1.53e9, V100_PAPER, "Table 1"),
-            power_w=Figure(300, V100_PAPER, "Table 1"),
+            boost_hz=Quantity(1.53e9, V100_PAPER, "Table 1"),
+            power_w=Quantity(300, V100_PAPER, "Table 1"),
             peaks=_tera(V100_PAPER, "Table 1", float32=15.7, float16=125)
             | _tera(A100_PAPER, "Table 4, column V100", half2=31.4),
-            dram=Figure(900e9, V100_SHEET, "Specifications, V100 SXM2"),
-            l2=Figure(2048 * 1.53e9, A100_PAPER, '"A100 L2 Cache": 2048 bytes per clock on V100, x 1.53 GHz'),
+            dram=Quantity(900e9, V100_SHEET, "Specifications, V100 SXM2"),
+            l2=Quantity(2048 * 1.53e9, A100_PAPER, '"A100 L2 Cache": 2048 bytes per clock on V100, x 1.53 GHz'),
             shared_bytes_per_clock=_BANKS,
         ),
         PublishedGpu(
             "T4", KNOWN["Tesla T4"], arch("sm_75"),
-            boost_hz=Figure(1.59e9, T4_BRIEF, "Table 1"),
-            power_w=Figure(70, T4_SHEET, "Specifications"),
+            boost_hz=Quantity(1.59e9, T4_BRIEF, "Table 1"),
+            power_w=Quantity(70, T4_SHEET, "Specifications"),
             peaks=_tera(T4_SHEET, "Specifications", float32=8.1, float16=65, int8=130),
-            dram=Figure(320e9, T4_BRIEF, "Table 2"),
-            l2=Figure(1270e9, JIA_T4, "Table 3.1, L2 load bandwidth", measured=True),
-            shared_bytes_per_clock=Figure(
+            dram=Quantity(320e9, T4_BRIEF, "Table 2"),
+            l2=Quantity(1270e9, JIA_T4, "Table 3.1, L2 load bandwidth", measured=True),
+            shared_bytes_per_clock=Quantity(
                 64, GA102_PAPER, '"Larger and Faster Unified Shared Memory and L1 Data Cache": 64 bytes per clock and '
                 "SM in Turing",
             ),
         ),
         PublishedGpu(
             "A100", KNOWN["NVIDIA A100-SXM4-80GB"], arch("sm_80"),
-            boost_hz=Figure(1.41e9, A100_PAPER, f"Table 4, {_BOOST}"),
-            power_w=Figure(400, A100_SHEET, "Specifications, A100 80GB SXM"),
+            boost_hz=Quantity(1.41e9, A100_PAPER, f"Table 4, {_BOOST}"),
+            power_w=Quantity(400, A100_SHEET, "Specifications, A100 80GB SXM"),
             peaks=_tera(A100_SHEET, "Specifications, A100 80GB SXM", float32=19.5, tfloat32=156, float16=312,
                         bfloat16=312, int8=624, float64=19.5)
             | _tera(A100_PAPER, "Table 4", half2=78),
-            dram=Figure(2039e9, A100_SHEET, "Specifications, A100 80GB SXM"),
-            l2=Figure(5120 * 1.41e9, A100_PAPER, '"A100 L2 Cache": 5120 bytes per clock, x 1.41 GHz'),
+            dram=Quantity(2039e9, A100_SHEET, "Specifications, A100 80GB SXM"),
+            l2=Quantity(5120 * 1.41e9, A100_PAPER, '"A100 L2 Cache": 5120 bytes per clock, x 1.41 GHz'),
             shared_bytes_per_clock=_BANKS,
         ),
         PublishedGpu(
             "L40S", KNOWN["NVIDIA L40S"], arch("sm_89"),
-            boost_hz=Figure(2.52e9, L40S_BRIEF, "Table 1"),
-            power_w=Figure(350, L40S_BRIEF, "Table 1"),
+            boost_hz=Quantity(2.52e9, L40S_BRIEF, "Table 1"),
+            power_w=Quantity(350, L40S_BRIEF, "Table 1"),
             peaks=_tera(L40S_PAGE, "Specifications", float32=91.6, tfloat32=183, int8=733)
             | _tera(L40S_PAGE, "Specifications; the page prints 733 with sparsity, which is not twice it",
                     float16=362.05, bfloat16=362.05)
             | _fp8(733, L40S_PAGE, "Specifications"),
-            dram=Figure(864e9, L40S_BRIEF, "Table 2"),
-            l2=Figure(5.22e12, GPU_BENCHES, f"gpu-l2-cache/l40.txt, {_GPU_BENCHES_READS}: an L40, the same 142 SMs "
-                      "at a 1 % lower boost clock", measured=True),
+            dram=Quantity(864e9, L40S_BRIEF, "Table 2"),
+            l2=Quantity(
+                5.22e12, GPU_BENCHES, f"gpu-l2-cache/l40.txt, {_GPU_BENCHES_READS}: an L40, the same 142 SMs at a 1 % "
+                "lower boost clock", measured=True,
+            ),
             shared_bytes_per_clock=_BANKS,
         ),
         PublishedGpu(
             "H100", KNOWN["NVIDIA H100 80GB HBM3"], arch("sm_90a"),
-            boost_hz=Figure(1.98e9, H100_PAPER, "Table 3, H100 SXM5, boost clock of FP32 and FP64; the peaks of the "
-                            "other tensor-core types are at 1.83 GHz"),
-            power_w=Figure(700, H100_SHEET, "Technical Specifications, SXM"),
+            boost_hz=Quantity(
+                1.98e9, H100_PAPER, "Table 3, H100 SXM5, boost clock of FP32 and FP64; the peaks of the other "
+                "tensor-core types are at 1.83 GHz",
+            ),
+            power_w=Quantity(700, H100_SHEET, "Technical Specifications, SXM"),
             peaks=_tera(H100_PAPER, "Table 3, H100 SXM5", float32=66.9, half2=133.8, tfloat32=494.7, float16=989.4,
                         bfloat16=989.4, int8=1978.9, float64=66.9)
             | _fp8(1978.9, H100_PAPER, "Table 3, H100 SXM5"),
-            dram=Figure(3.35e12, H100_SHEET, "Technical Specifications, SXM"),
+            dram=Quantity(3.35e12, H100_SHEET, "Technical Specifications, SXM"),
             l2=None,
             shared_bytes_per_clock=_BANKS,
         ),
         PublishedGpu(
             "H200", KNOWN[H200.name], arch("sm_90a"),
-            boost_hz=Figure(1.98e9, RECORDS, "highest SM clock of profile-h200-20261122T141927", measured=True),
-            power_w=Figure(700, H200_SHEET, "Technical Specifications, SXM"),
+            boost_hz=Quantity(1.98e9, RECORDS, "highest SM clock of profile-h200-20261122T141927", measured=True),
+            power_w=Quantity(700, H200_SHEET, "Technical Specifications, SXM"),
             peaks=_tera(H200_SHEET, "Technical Specifications, SXM", float32=67, float64=67)
             | _tera(H100_PAPER, "Table 3, H100 SXM5: the same chip", half2=133.8)
             | _tera(H200_SHEET, _H200_SPARSE, tfloat32=989 * _HALF, float16=1979 * _HALF, bfloat16=1979 * _HALF,
                     int8=3958 * _HALF)
             | _fp8(3958 * _HALF, H200_SHEET, _H200_SPARSE),
-            dram=Figure(4.8e12, H200_SHEET, "Technical Specifications, SXM"),
-            l2=Figure(9.78e12, GPU_BENCHES, f"gpu-l2-cache/h200.txt, {_GPU_BENCHES_READS}", measured=True),
+            dram=Quantity(4.8e12, H200_SHEET, "Technical Specifications, SXM"),
+            l2=Quantity(9.78e12, GPU_BENCHES, f"gpu-l2-cache/h200.txt, {_GPU_BENCHES_READS}", measured=True),
             shared_bytes_per_clock=_BANKS,
         ),
         PublishedGpu(
             "B200", KNOWN["NVIDIA B200"], arch("sm_100a"),
-            boost_hz=Figure(75e12 / (KNOWN["NVIDIA B200"].multiprocessors * 128 * 2), B200_SHEET,
+            boost_hz=Quantity(75e12 / (KNOWN["NVIDIA B200"].multiprocessors * 128 * 2), B200_SHEET,
                             "not published; from the FP32 peak: 75 TFLOP/s over 148 SMs x 128 lanes x 2 operations"),
-            power_w=Figure(1000, B200_SHEET, "Individual GPU Specifications, HGX B200"),
+            power_w=Quantity(1000, B200_SHEET, "Individual GPU Specifications, HGX B200"),
             peaks=_tera(B200_SHEET, "Individual GPU Specifications, HGX B200", float32=75, float64=37)
             | _tera(B200_SHEET, _B200_SPARSE, tfloat32=2200 * _HALF, float16=4500 * _HALF, bfloat16=4500 * _HALF,
                     int8=9000 * _HALF)
             | _fp8(4500, B200_BRIEF, "Table 3, dense"),
-            dram=Figure(7.7e12, B200_SHEET, "Individual GPU Specifications, HGX B200"),
+            dram=Quantity(7.7e12, B200_SHEET, "Individual GPU Specifications, HGX B200"),
             l2=None,
             shared_bytes_per_clock=_BANKS,
         ),

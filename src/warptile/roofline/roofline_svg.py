@@ -30,19 +30,31 @@ POINT = 4.5
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999")
 """One for each kind, in the order in which kinds first occur."""
 
-_STYLE = """
-    text { fill: #1f2328 } .soft { fill: #57606a } .halo { paint-order: stroke; stroke: #ffffff; stroke-width: 3px }
-    .page { fill: #ffffff } .dot { stroke: #ffffff }
-    .axis { stroke: #57606a } .grid { stroke: #d8dee4; stroke-width: .6 }
-    .roof { fill: none; stroke: #1f2328; stroke-width: 2 }
-    .ceiling { fill: none; stroke: #57606a; stroke-width: 1.2; stroke-dasharray: 6 4 }
-    .guide { stroke: #57606a; stroke-width: 1; stroke-dasharray: 2 3 } .leader { stroke: #6e7781; stroke-width: .9 }
-    @media (prefers-color-scheme: dark) {
-      text { fill: #e6edf3 } .soft { fill: #9198a1 } .halo { stroke: #0d1117 } .page { fill: #0d1117 }
-      .axis, .ceiling, .guide { stroke: #9198a1 } .grid { stroke: #30363d } .roof { stroke: #e6edf3 }
-      .dot { stroke: #0d1117 }
-    }
-"""
+ROOT = "wt-roofline"
+"""The class of a picture: its rules hold for it alone, also where a page has several."""
+
+_LIGHT = (
+    ("text", "fill: #1f2328"), (".soft", "fill: #57606a"),
+    (".halo", "paint-order: stroke; stroke: #ffffff; stroke-width: 3px"), (".page", "fill: #ffffff"),
+    (".dot", "stroke: #ffffff"), (".axis", "fill: none; stroke: #57606a"),
+    (".grid", "stroke: #d8dee4; stroke-width: .6"), (".roof", "fill: none; stroke: #1f2328; stroke-width: 2"),
+    (".ceiling", "fill: none; stroke: #57606a; stroke-width: 1.2; stroke-dasharray: 6 4"),
+    (".guide", "stroke: #57606a; stroke-width: 1; stroke-dasharray: 2 3"),
+    (".leader", "fill: none; stroke: #6e7781; stroke-width: .9"),
+)  # fmt: skip
+_DARK = (
+    ("text", "fill: #e6edf3"), (".soft", "fill: #9198a1"), (".halo", "stroke: #0d1117"), (".page", "fill: #0d1117"),
+    (".dot", "stroke: #0d1117"), (".axis", "stroke: #9198a1"), (".ceiling", "stroke: #9198a1"),
+    (".guide", "stroke: #9198a1"), (".grid", "stroke: #30363d"), (".roof", "stroke: #e6edf3"),
+)  # fmt: skip
+"""Selectors within a picture and their rules, in the reader's two color schemes."""
+
+
+def _style() -> str:
+    light, dark = (
+        "\n".join(f".{ROOT} {selector} {{ {rules} }}" for selector, rules in scheme) for scheme in (_LIGHT, _DARK)
+    )
+    return f"<style>\n{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}\n</style>"
 
 
 class Scales:
@@ -61,8 +73,13 @@ class Scales:
         return self.area.bottom - (self.area.bottom - self.area.top) * self.bounds.up(tflops)
 
 
-def draw(picture: Picture) -> str:
-    """The picture as SVG text."""
+def draw(picture: Picture, name: str = "roofline") -> str:
+    """The picture as SVG text.
+
+    Args:
+        picture: what is drawn.
+        name: begins the identifiers in the text: different ones for pictures that one page has.
+    """
     scales = Scales(picture)
     kinds = list(dict.fromkeys([*(roof.kind for roof in picture.roofs if roof.kind), *(m.kind for m in picture.marks)]))
     colors = {kind: COLORS[index % len(COLORS)] for index, kind in enumerate(kinds)}
@@ -70,10 +87,10 @@ def draw(picture: Picture) -> str:
     height = TOP + PLOT + SCALE + KEY_ROW * max((len(rows) for rows in key), default=0)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="system-ui, sans-serif" '
-        f'font-size="{FONT}" role="img" aria-labelledby="title desc">',
-        f'<title id="title">{escape(picture.title)}</title>',
-        f'<desc id="desc">{escape(picture.description)}</desc>',
-        f"<style>{_STYLE}</style>",
+        f'font-size="{FONT}" class="{ROOT}" role="img" aria-labelledby="{name}-title {name}-desc">',
+        f'<title id="{name}-title">{escape(picture.title)}</title>',
+        f'<desc id="{name}-desc">{escape(picture.description)}</desc>',
+        _style(),
         f'<rect class="page" width="{WIDTH}" height="{height}"/>',
         f'<text x="{LEFT}" y="26" font-size="15" font-weight="600">{escape(picture.title)}</text>',
         *_axes(picture, scales),
@@ -109,7 +126,7 @@ def _axes(picture: Picture, scales: Scales) -> list[str]:
         parts.append(f'<line class="grid" x1="{area.left}" y1="{y:.1f}" x2="{area.right}" y2="{y:.1f}"/>')
         parts.append(f'<text x="{area.left - 7}" y="{y + 4:.1f}" text-anchor="end">{value:g}</text>')
     middle = (area.left + area.right) / 2
-    parts.append(f'<path class="axis" fill="none" d="M{area.left} {area.top}V{area.bottom}H{area.right}"/>')
+    parts.append(f'<path class="axis" d="M{area.left} {area.top}V{area.bottom}H{area.right}"/>')
     parts.append(
         f'<text x="{middle:.1f}" y="{area.bottom + 40:.1f}" text-anchor="middle">{escape(picture.x_name)}</text>'
     )
@@ -178,7 +195,7 @@ def _names(picture: Picture, scales: Scales, colors: dict[str, str]) -> list[str
     for (name, y, color), height in zip(named, heights, strict=True):
         right = scales.area.right
         shade = f' style="stroke: {color}"' if color else ""
-        parts.append(f'<path class="leader" fill="none"{shade} d="M{right} {y:.1f}L{right + 10} {height:.1f}"/>')
+        parts.append(f'<path class="leader"{shade} d="M{right} {y:.1f}L{right + 10} {height:.1f}"/>')
         parts.append(f'<text x="{right + 13}" y="{height + 4:.1f}">{escape(name)}</text>')
     return parts
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from warptile.roofline.intensity import tile_intensity
-from warptile.roofline.published_gpus import DRAM, GPUS, JIA_T4, Source
+from warptile.roofline.published_gpus import DRAM, GPUS, JIA_T4, Publication
 
-T0 = Source(
+T0 = Publication(
     'Vizuara Kernel Engineering, "Tensor cores I: the WMMA GEMM"',
     "https://kernelengineering.vizuara.ai/a/tc-kernel-1-wmma-intro.html",
 )
-ARMBRUSTER = Source(
+ARMBRUSTER = Publication(
     "A. Armbruster, How To Write A Fast Matrix Multiplication From Scratch With Tensor Cores",
     "https://alexarmbr.github.io/2024/08/10/How-To-Write-A-Fast-Matrix-Multiplication-From-Scratch-With-Tensor-Cores.html",
 )

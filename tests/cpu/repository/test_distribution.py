@@ -16,7 +16,8 @@ import warptile
 PACKAGE = Path(warptile.__file__).parent
 ROOT = PACKAGE.parents[1]
 
-MOST_BYTES = 10**6
+MOST_BYTES = 2_000_000
+"""Code, kernels, lessons and figures; no records."""
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ ORDER = (
     ("gpu", "ptx"),
     ("emulator",),
     ("runtime",),
-    ("api", "measured", "ladder", "doctor", "warming"),
+    ("api", "measured", "ladder", "doctor", "warming", "roofline"),
     ("tuning",),
     ("bench",),
     ("cli",),

@@ -16,8 +16,8 @@ from warptile.roofline.published_gpus import (
     HALF2,
     LEVEL_NAMES,
     LEVELS,
-    Figure,
     PublishedGpu,
+    Quantity,
 )
 from warptile.roofline.roofline_svg import draw
 from warptile.roofline.rung_points import SIZE, RungPoint, points, sizes
@@ -43,7 +43,7 @@ def short(value: float | None) -> str:
     return number(value, 0 if value is None or value >= 99.95 else 1 if value >= 9.995 else 2)
 
 
-def tera(figure: Figure | None) -> str:
+def tera(figure: Quantity | None) -> str:
     """In units of 10^12."""
     return "–" if figure is None else f"{figure.value / 1e12:.4g}"
 
@@ -226,5 +226,5 @@ TABLES: dict[str, Callable[[RecordLookup, MeasuredSummary], str]] = {
 def pictures(summary: MeasuredSummary) -> dict[str, str]:
     """SVG text by its path beside the document: the rungs at each memory level, and the GPUs."""
     found = points(summary)
-    made = {level: draw(rungs_picture(found, level)) for level in LEVELS if found}
+    made = {level: draw(rungs_picture(found, level), level) for level in LEVELS if found}
     return {f"{PICTURES}/{name}.svg": text for name, text in {**made, "gpus": draw(gpus_picture(guides()))}.items()}

@@ -90,7 +90,8 @@ def moved(profile: Profile) -> dict[str, Moved]:
 def traffic(cell: LadderCell, lookup: RecordLookup) -> MeasuredTraffic | None:
     """Bytes of a measured rung by level, or None where its configuration lacks a tunable that the rung has now."""
     rung, problem = RUNGS[cell.rung], to_problem(cell.problem)
-    if not rung.default_config(problem).keys() <= cell.config.keys() or illegal(rung, problem, cell.config, REFERENCE):
+    tunables = rung.default_config(problem, REFERENCE).keys()
+    if not tunables <= cell.config.keys() or illegal(rung, problem, cell.config, REFERENCE):
         return None
     prediction = predict(rung, problem, cell.config)
     found: dict[str, float | None] = {

@@ -32,11 +32,12 @@ SPARSE_GAIN = 2.0
 
 SPARSE_CAPABILITY = 80
 
-FP8 = ("float8_e4m3", "float8_e5m2")
-
 PEAK_NAMES = {"float64": "FP64", "float32": "FP32", HALF2: "half2", "tfloat32": "TF32", "float16": "FP16",
               "bfloat16": "BF16", "float8_e4m3": "FP8", "int8": "INT8"}  # fmt: skip
-"""Types as vendors write them, the widest first; both FP8 types have one peak."""
+"""Types as vendors write them, the widest first."""
+
+SAME_PEAK = {"float8_e5m2": "float8_e4m3", "uint8": "int8"}
+"""Types for which vendors print no peak of their own."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ class PublishedGpu:
 
     def peak(self, dtype: str, *, sparse: bool = False) -> float | None:
         """Operations per second of a type, or None where the GPU has no such units."""
-        found = self.peaks.get(dtype)
+        found = self.peaks.get(SAME_PEAK.get(dtype, dtype))
         if found is None or (sparse and self.generation.capability < SPARSE_CAPABILITY):
             return None
         return found.value * (SPARSE_GAIN if sparse else 1.0)
@@ -157,10 +158,6 @@ class PublishedGpu:
 
 def _tera(source: Publication, where: str, **peaks: float) -> dict[str, Quantity]:
     return {name: Quantity(tera * 1e12, source, where) for name, tera in peaks.items()}
-
-
-def _fp8(tera: float, source: Publication, where: str) -> dict[str, Quantity]:
-    return dict.fromkeys(FP8, Quantity(tera * 1e12, source, where))
 
 
 _BANKS = Quantity(128, CUDA_GUIDE, '"Shared Memory": 32 banks, 32 bits each per clock')
@@ -214,10 +211,9 @@ GPUS = {
             "L40S", KNOWN["NVIDIA L40S"], arch("sm_89"),
             boost_hz=Quantity(2.52e9, L40S_BRIEF, "Table 1"),
             power_w=Quantity(350, L40S_BRIEF, "Table 1"),
-            peaks=_tera(L40S_PAGE, "Specifications", float32=91.6, tfloat32=183, int8=733)
+            peaks=_tera(L40S_PAGE, "Specifications", float32=91.6, tfloat32=183, float8_e4m3=733, int8=733)
             | _tera(L40S_PAGE, "Specifications; the page prints 733 with sparsity, which is not twice it",
-                    float16=362.05, bfloat16=362.05)
-            | _fp8(733, L40S_PAGE, "Specifications"),
+                    float16=362.05, bfloat16=362.05),
             dram=Quantity(864e9, L40S_BRIEF, "Table 2"),
             l2=Quantity(
                 5.22e12, GPU_BENCHES, f"gpu-l2-cache/l40.txt, {_GPU_BENCHES_READS}: an L40, the same 142 SMs at a 1 % "
@@ -233,8 +229,7 @@ GPUS = {
             ),
             power_w=Quantity(700, H100_SHEET, "Technical Specifications, SXM"),
             peaks=_tera(H100_PAPER, "Table 3, H100 SXM5", float32=66.9, half2=133.8, tfloat32=494.7, float16=989.4,
-                        bfloat16=989.4, int8=1978.9, float64=66.9)
-            | _fp8(1978.9, H100_PAPER, "Table 3, H100 SXM5"),
+                        bfloat16=989.4, float8_e4m3=1978.9, int8=1978.9, float64=66.9),
             dram=Quantity(3.35e12, H100_SHEET, "Technical Specifications, SXM"),
             l2=None,
             shared_bytes_per_clock=_BANKS,
@@ -246,8 +241,7 @@ GPUS = {
             peaks=_tera(H200_SHEET, "Technical Specifications, SXM", float32=67, float64=67)
             | _tera(H100_PAPER, "Table 3, H100 SXM5: the same chip", half2=133.8)
             | _tera(H200_SHEET, _H200_SPARSE, tfloat32=989 * _HALF, float16=1979 * _HALF, bfloat16=1979 * _HALF,
-                    int8=3958 * _HALF)
-            | _fp8(3958 * _HALF, H200_SHEET, _H200_SPARSE),
+                    float8_e4m3=3958 * _HALF, int8=3958 * _HALF),
             dram=Quantity(4.8e12, H200_SHEET, "Technical Specifications, SXM"),
             l2=Quantity(9.78e12, GPU_BENCHES, f"gpu-l2-cache/h200.txt, {_GPU_BENCHES_READS}", measured=True),
             shared_bytes_per_clock=_BANKS,
@@ -260,7 +254,7 @@ GPUS = {
             peaks=_tera(B200_SHEET, "Individual GPU Specifications, HGX B200", float32=75, float64=37)
             | _tera(B200_SHEET, _B200_SPARSE, tfloat32=2200 * _HALF, float16=4500 * _HALF, bfloat16=4500 * _HALF,
                     int8=9000 * _HALF)
-            | _fp8(4500, B200_BRIEF, "Table 3, dense"),
+            | _tera(B200_BRIEF, "Table 3, dense", float8_e4m3=4500),
             dram=Quantity(7.7e12, B200_SHEET, "Individual GPU Specifications, HGX B200"),
             l2=None,
             shared_bytes_per_clock=_BANKS,

@@ -4,11 +4,13 @@ the GPU that they were measured on, and the readings of the source texts' figure
 from __future__ import annotations
 
 from collections.abc import Callable
+from statistics import median
 
 from warptile.bench.profiling import ncu_metrics as metrics
-from warptile.bench.protocol.workloads import BF16, square
+from warptile.bench.protocol.workloads import BF16, E4M3, F16_F16, F16_F32, F32, square
 from warptile.bench.report.markdown import TableRow, markdown, number
 from warptile.bench.report.record_lookup import NO_RECORD, RecordLookup
+from warptile.bench.report.rung_traffic import traffic
 from warptile.measured import MeasuredSummary
 from warptile.roofline.pictures import gpus_picture, rungs_picture
 from warptile.roofline.published_gpus import (
@@ -20,7 +22,7 @@ from warptile.roofline.published_gpus import (
     Quantity,
 )
 from warptile.roofline.roofline_svg import draw
-from warptile.roofline.rung_points import SIZE, RungPoint, points, sizes
+from warptile.roofline.rung_points import SIZE, RungPoint, points, sizes, usual_types
 from warptile.roofline.source_texts import SOURCES, guides, readings
 from warptile.rungs import RUNGS
 
@@ -33,6 +35,9 @@ PICTURES = "roofline"
 PAIRS = (("FP64", "float64"), ("FP32, half2", "float32", HALF2), ("TF32", "tfloat32"),
          ("FP16, BF16", "float16", "bfloat16"), ("FP8", "float8_e4m3"), ("INT8", "int8"))  # fmt: skip
 """Columns of the table of peaks: a heading and its types."""
+
+GROUPS = (F32, F16_F16, F16_F32, BF16, E4M3)
+"""Types in which the ladder shows rungs."""
 
 MERGED_RUNG = "wgmma-final"
 """The rung whose bytes at L2 and at SMs were both counted."""
@@ -171,6 +176,33 @@ def _merged(lookup: RecordLookup) -> str:
     return markdown(("rung", "M = N = K", "L2 reads for SMs", "arrives at SMs", "ratio"), [row]) + "\n"
 
 
+def predictions_table(lookup: RecordLookup, _: MeasuredSummary) -> str:
+    """Predicted over counted bytes, of the rungs of the page whose bytes were counted."""
+    ratios: dict[str, list[float]] = {level: [] for level in LEVELS}
+    nothing = RecordLookup([])
+    for name, rung in RUNGS.items():
+        group = next(group for group in GROUPS if (group.dtype, group.accumulator) == usual_types(rung))
+        cell = lookup.cell(name, group, SIZE)
+        counted = traffic(cell, lookup) if cell is not None else None
+        if cell is None or counted is None:
+            continue
+        predicted = traffic(cell, nothing)
+        assert predicted is not None, name
+        for level, found in ratios.items():
+            ours, theirs = predicted.bytes_at(level), counted.bytes_at(level)
+            if level not in counted.predicted and ours and theirs:
+                found.append(ours / theirs)
+    if not any(ratios.values()):
+        return NO_RECORD + "\n"
+    rows = [
+        (LEVEL_NAMES[level], str(len(found)), short(median(found)), f"{short(min(found))}–{short(max(found))}")
+        for level, found in ratios.items()
+        if found
+    ]
+    lookup.origins()  # the records are those of the table of rungs
+    return markdown(("level", "rungs", "predicted over counted bytes, median", "range"), rows)
+
+
 def _intensity(point: RungPoint, level: str) -> str:
     found = point.intensities.get(level)
     return ("~" if level in point.predicted else "") + short(found)
@@ -218,6 +250,7 @@ TABLES: dict[str, Callable[[RecordLookup, MeasuredSummary], str]] = {
     f"{PREFIX}rungs": rungs_table,
     f"{PREFIX}sizes": sizes_table,
     f"{PREFIX}above": above_table,
+    f"{PREFIX}predictions": predictions_table,
     f"{PREFIX}readings": readings_table,
 }
 """By the name between markers."""

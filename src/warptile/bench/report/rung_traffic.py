@@ -129,7 +129,7 @@ def _same_tiles(profile: Profile, cell: LadderCell) -> bool:
 def _predicted_l2(cell: LadderCell, problem: Problem) -> float:
     """Each CTA's operands once, and D."""
     bm, bn = cell.config["BM"], cell.config["BN"]
-    density = RUNGS[cell.rung].mechanism.a_density
+    density = 0.5 if problem.a.sparse else 1.0
     whole = ceil_div(problem.m, bm) * bm * ceil_div(problem.n, bn) * bn * problem.k * 2
     operands = whole / tile_intensity(bm, bn, problem.a.dtype.bytes, a_density=density)
     return operands + problem.m * problem.n * problem.d.dtype.bytes

@@ -92,16 +92,28 @@ def command(
     else:
         roofs = published(gpu) if gpu else REFERENCE_GPU
         found = recorded(roofs, names, dtype, size or SIZE)
+        if plot is not None or not as_json:
+            check_level(roofs, level)
+        if plot is not None:
+            write(plot, draw(rungs_picture(found, level, roofs)))
         if as_json:
             views.rungs_json(found, roofs)
         else:
-            check_level(roofs, level)
             views.rungs(console, found, level, roofs, in_ascii=in_ascii)
-        if plot is not None:
-            check_level(roofs, level)
-            plot.write_text(draw(rungs_picture(found, level, roofs)))
-            click.echo(f"{plot}: written", err=True)
     return 0
+
+
+def write(path: Path, picture: str) -> None:
+    """Write the picture of ``--plot``.
+
+    Raises:
+        click.BadParameter: the file cannot be written.
+    """
+    try:
+        path.write_text(picture)
+    except OSError as error:
+        raise click.BadParameter(f"{path}: {error.strerror}", param_hint="--plot") from None
+    click.echo(f"{path}: written", err=True)
 
 
 def check_modes(

@@ -11,6 +11,7 @@ import msgspec
 from rich.console import Console
 from rich.markup import escape
 
+from warptile.arch import ARCHES
 from warptile.arrays.operands import OUTPUTS
 from warptile.cli._tables import Column, said_of, show
 from warptile.dtypes import DTYPES
@@ -128,6 +129,8 @@ def notes(found: Sequence[RungPoint], gpu: PublishedGpu) -> list[str]:
             f"Nothing was recorded on the {gpu.name}: points are at their roofs, with the bytes of the tiles on the "
             f"{REFERENCE_GPU.name}. mma and wmma may not reach the peak of GPUs that have wgmma or tcgen05."
         )
+        if gpu.generation.name not in ARCHES:
+            lines.append(f"The {gpu.name} is older than what warptile compiles for: no rung runs there today.")
         if gpu.l2 is None:
             lines.append(f"No source gives the L2 bandwidth of the {gpu.name}: L2 is none of its roofs here.")
     return [*lines, f"More: warptile roofline --list, warptile roofline --derive, {PAGE}"]

@@ -81,6 +81,7 @@ def test_another_gpu_shows_roofs_and_no_speeds(capsys):
     assert row_of(text, "mma-final")[2:] == ["f16", "22.1", "83.6", "~772", "tensor", "312"]
     assert "Nothing was recorded on the A100" in text
     assert "speed" not in text
+    assert "The V100 is older than what warptile compiles for" in output(capsys, "--gpu", "V100").out
     assert "No source gives the L2 bandwidth of the H100" in output(capsys, "--gpu", "H100").out.replace("\n", " ")
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from warptile.problem import Problem
 
-SCHEMA = "warptile.measured/1"
+SCHEMA = "warptile.measured/2"
 FILE = Path(__file__).resolve().parent / "data" / "measured.json"
 
 
@@ -38,6 +38,27 @@ class MeasuredProblem(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
         return MeasuredProblem(*size, *types, a.major, b.major, a.sparse)
 
 
+class MeasuredTraffic(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Bytes that a rung moves in one launch, by memory level: None where they are neither counted nor predicted.
+
+    Attributes:
+        shared: through the data path that L1 and shared memory have in common, in all SMs; a wavefront is 128 bytes.
+        l2: between L2 and the SMs; what several SMs read counts at each.
+        dram: read and written.
+        predicted: levels whose bytes are predicted, and not counted by Nsight Compute.
+    """
+
+    shared: float | None
+    l2: float | None
+    dram: float | None
+    predicted: tuple[str, ...]
+
+    def bytes_at(self, level: str) -> float | None:
+        """Bytes of the level of that name."""
+        found: float | None = getattr(self, level)
+        return found
+
+
 class MeasuredRung(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """One rung on one problem.
 
@@ -51,6 +72,8 @@ class MeasuredRung(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
         of_cublas_high: and the largest of all rounds.
         cublas_tflops: of cuBLASLt.
         source: index of the record in `MeasuredSummary.sources`.
+        sm_clock_mhz: median SM clock meanwhile, or None where it was not recorded.
+        traffic: the bytes it moves, or None where its configuration is not known well enough.
     """
 
     rung: str
@@ -62,6 +85,8 @@ class MeasuredRung(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     of_cublas_high: float
     cublas_tflops: float
     source: int
+    sm_clock_mhz: float | None = None
+    traffic: MeasuredTraffic | None = None
 
 
 class MeasuredSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

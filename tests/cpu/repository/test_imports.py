@@ -27,7 +27,7 @@ ORDER = (
     ("emulator",),
     ("replay",),
     ("runtime",),
-    ("api", "measured", "ladder", "doctor", "warming"),
+    ("api", "measured", "ladder", "doctor", "warming", "roofline"),
     ("tuning",),
     ("bench",),
     ("learn",),

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from warptile.arch import H200
 from warptile.bench.protocol.measurements import ProblemKey
 from warptile.device import usual as usual_device
 from warptile.dtypes import dtype
 from warptile.errors import UnsupportedError
 from warptile.ladder import usual_b_major
-from warptile.planning.cost_bounds import tensor_rate
 from warptile.planning.plan import illegal, make_plan
 from warptile.problem import Operand, Problem, alignment_of
+from warptile.roofline.rung_points import issue_tflops
 from warptile.rungs import RUNGS
 from warptile.rungs.kernel_spec import Config
 from warptile.rungs.rung import Rung
@@ -190,11 +189,8 @@ def to_key(problem: Problem) -> ProblemKey:
 
 
 def limit_tflops(name: str, key: ProblemKey) -> float:
-    """TFLOP/s (TOP/s) at which the reference GPU can issue the instruction of a tensor-core rung."""
-    rung = RUNGS[name]
-    if rung.family == "wgmma":
-        return H200.wgmma_tflops[key.dtype] * (H200.sparse_gain if key.sparse else 1.0)
-    return tensor_rate(rung, to_problem(key), {}, H200)
+    """TFLOP/s (TOP/s) at which the reference GPU can issue the instruction of a rung."""
+    return issue_tflops(RUNGS[name], key.dtype, sparse=key.sparse)
 
 
 @lru_cache(maxsize=256)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from warptile import measured
@@ -21,6 +22,7 @@ from warptile.bench.report import (
     limits,
     measured_summary,
     mma_tables,
+    roofline_tables,
     suite_tables,
     survey_tables,
     wgmma_tables,
@@ -31,6 +33,7 @@ from warptile.bench.report.ladder_cells import SHOWN_SIZE, group_of_rung, shown_
 from warptile.bench.report.markdown import TableRow, count, markdown, number, percent
 from warptile.bench.report.record_lookup import NO_RECORD, RecordLookup
 from warptile.errors import UnsupportedError
+from warptile.measured import MeasuredSummary
 from warptile.planning.plan import config_text
 from warptile.rungs import RUNGS, rung
 from warptile.rungs.wmma import nine
@@ -336,8 +339,8 @@ class DocumentTables:
         return survey_tables.table(self._lookup)
 
     def pictures(self) -> dict[str, str]:
-        """Pictures of the suites by their paths relative to a document."""
-        return suite_tables.pictures(self._lookup)
+        """Pictures of the suites and the rooflines by their paths relative to a document."""
+        return suite_tables.pictures(self._lookup) | roofline_tables.pictures(self._summary)
 
     def measured(self, name: str) -> str:
         """The block of a rung's own page: its speed over the sizes, its step, its counters and the prediction."""
@@ -386,6 +389,8 @@ class DocumentTables:
             return claim_tables.facts_table(name.removeprefix(FACTS), self._lookup)
         if name.startswith(LISTING) and name.removeprefix(LISTING) in claim_tables.LISTING_NAMES:
             return claim_tables.listing(name.removeprefix(LISTING).replace("-", "_"))
+        if name in roofline_tables.TABLES:
+            return roofline_tables.TABLES[name](self._lookup, self._summary)
         made: Callable[[], str] | None = getattr(self, f"table_{name.replace('-', '_')}", None)
         if made is None:
             raise UnsupportedError(
@@ -395,7 +400,11 @@ class DocumentTables:
 
     def measured_summary(self) -> str:
         """The results that ship with the package: `warptile.measured`'s file."""
-        return measured.encode(measured_summary.summary_of(self._lookup.records))
+        return measured.encode(self._summary)
+
+    @cached_property
+    def _summary(self) -> MeasuredSummary:
+        return measured_summary.summary_of(self._lookup.records)
 
     def render(self, text: str) -> str:
         """A document with every marked block as the records give it."""
@@ -411,7 +420,13 @@ def tables() -> tuple[str, ...]:
     made = (each.removeprefix("table_").replace("_", "-") for each in dir(DocumentTables) if each.startswith("table_"))
     limited = (f"{LIMITS}{name}" for name in suites.CLASS_TARGETS)
     facts = (f"{FACTS}{topic}" for topic in claim_tables.TOPIC_NAMES)
-    return (*sorted(made), *limited, *facts, *(f"{LISTING}{name}" for name in claim_tables.LISTING_NAMES))
+    return (
+        *sorted(made),
+        *roofline_tables.TABLES,
+        *limited,
+        *facts,
+        *(f"{LISTING}{name}" for name in claim_tables.LISTING_NAMES),
+    )
 
 
 def documents(root: Path) -> list[Path]:

@@ -22,6 +22,7 @@ from warptile.bench.report.markdown import TableRow as TableRow
 from warptile.bench.report.markdown import markdown, number
 from warptile.bench.report.record_lookup import NO_RECORD, RecordLookup
 from warptile.planning.tuned_table import ProblemClass
+from warptile.roofline.intensity import ideal_bytes
 
 TIMES = (
     "M x N x K, types, layout", "kernel", "figure (target)", "searched", "lower bound, us", "us",
@@ -66,9 +67,7 @@ def _measured(lookup: RecordLookup) -> list[MeasuredRow]:
 def least_us(result: RowResult) -> float:
     """Lower bound of the row's time in microseconds: operands and D once at the rate of a copy, or its operations at
     the rate at which `wgmma` issues in a short burst (`warptile.arch.H200`)."""
-    key, problem = result.problem, to_problem(result.problem)
-    elements = (key.m * key.k / (2 if key.sparse else 1) + key.k * key.n) * problem.a.dtype.bits
-    moved = key.batch * (elements + key.m * key.n * problem.d.dtype.bits) / 8
+    key, moved = result.problem, ideal_bytes(to_problem(result.problem))
     return 1e6 * max(moved / H200.dram_bytes_per_s, key.flops / limit_tflops(result.rung, key) / 1e12)
 
 

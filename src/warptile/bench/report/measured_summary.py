@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from warptile import measured
 from warptile.bench.protocol.measurements import LadderCell
 from warptile.bench.protocol.records import AnyRecord, LadderRecord, latest
-from warptile.measured import MeasuredProblem, MeasuredRung, MeasuredSource, MeasuredSummary
+from warptile.bench.report.record_lookup import RecordLookup
+from warptile.bench.report.rung_traffic import traffic
+from warptile.measured import MeasuredProblem, MeasuredRung, MeasuredSource, MeasuredSummary, MeasuredTraffic
+from warptile.roofline.published_gpus import LEVELS
 
 PATH = Path("src") / "warptile" / "data" / measured.FILE.name
 """Of the file, in a checkout."""
@@ -28,8 +33,9 @@ def summary_of(records: Sequence[AnyRecord]) -> MeasuredSummary:
     ))  # fmt: skip
     used = {record.id: record for record, _ in newest.values()}
     sources = {name: index for index, name in enumerate(sorted(used, key=lambda name: used[name].date))}
+    lookup = RecordLookup(records)
     results = sorted(
-        (_result(cell, sources[record.id]) for record, cell in newest.values()),
+        (_result(cell, sources[record.id], lookup) for record, cell in newest.values()),
         key=lambda each: (each.rung, each.problem.m, repr(each.problem)),
     )
     return MeasuredSummary(
@@ -42,7 +48,7 @@ def summary_of(records: Sequence[AnyRecord]) -> MeasuredSummary:
     )
 
 
-def _result(cell: LadderCell, source: int) -> MeasuredRung:
+def _result(cell: LadderCell, source: int, lookup: RecordLookup) -> MeasuredRung:
     key, ratio = cell.problem, cell.ratio
     assert cell.time_ms is not None
     assert cell.tflops is not None
@@ -61,7 +67,17 @@ def _result(cell: LadderCell, source: int) -> MeasuredRung:
         of_cublas_high=_figure(ratio.high),
         cublas_tflops=_figure(cell.baseline_tflops),
         source=source,
+        sm_clock_mhz=cell.samples.sm_clock_mhz.median if cell.samples else None,
+        traffic=_rounded(traffic(cell, lookup)),
     )
+
+
+def _rounded(moved: MeasuredTraffic | None) -> MeasuredTraffic | None:
+    """Bytes in as many digits as figures have."""
+    if moved is None:
+        return None
+    by_level = {level: _figure(value) for level in LEVELS if (value := moved.bytes_at(level)) is not None}
+    return msgspec.structs.replace(moved, **by_level)
 
 
 def _figure(value: float) -> float:

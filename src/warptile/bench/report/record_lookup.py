@@ -121,6 +121,11 @@ class RecordLookup:
         self._used[record.id] = record
         return item
 
+    def take(self, names: Iterable[str]) -> None:
+        """Something of the records of these names will be shown."""
+        wanted = set(names)
+        self._used |= {record.id: record for record in self.records if record.id in wanted}
+
     def origins(self) -> str:
         """The environment in one line, then the folded list of the records that something was taken from since this
         was last asked; nothing where that was none."""
@@ -266,6 +271,17 @@ class RecordLookup:
         if participant == LIBRARY and found[1].algorithm != result.baseline:
             return None
         return self._take(found)
+
+    def counted_alone(self, rung: str, key: ProblemKey, config: dict[str, int]) -> ParticipantCounters | None:
+        """Counters of a rung on an aligned problem in one configuration, in one kernel on all SMs: those of a row, or
+        of the GEMM that another row is compared with; None where there are none."""
+        for record, found in reversed(self._counted.values()):
+            problem = found.beside if found.who == NEIGHBOUR else found.problem
+            plain = found.who in (OURS, NEIGHBOUR) and found.max_sms is None and len(found.kernels) == 1
+            aligned = found.offset == 0 or found.who == NEIGHBOUR
+            if plain and aligned and not found.failed and (found.rung, problem, found.config) == (rung, key, config):
+                return self._take((record, found))
+        return None
 
     def searched(self, rung: str, problem: ProblemClass) -> list[float]:
         """Milliseconds of every configuration that the newest search of a problem looked at, in its brief look."""

@@ -14,7 +14,7 @@ import click
 from warptile.cli._names import OneOf
 
 if TYPE_CHECKING:
-    from warptile.learn.exercise import Outcome
+    from warptile.learn.exercise import CheckOutcome
 
 HINTS = 3
 
@@ -40,10 +40,10 @@ def command(context: click.Context, folder: Path | None, port: int, opens: bool)
 
     \b
     Examples:
-      warptile learn                       # read it in a browser
-      warptile learn quiz 8                # predict, then see
-      warptile learn start swizzle         # write an exercise to swizzle.cu
-      warptile learn check swizzle.cu      # run it on the emulator
+      warptile learn
+      warptile learn quiz 8
+      warptile learn start swizzle
+      warptile learn --build course
     """
     if context.invoked_subcommand is not None:
         return
@@ -73,7 +73,12 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 @click.argument("name", type=EXERCISE)
 @click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
 def start(name: str, file: Path | None) -> int:
-    """Write the kernel of an exercise to FILE, by default NAME.cu here."""
+    """Write an exercise to FILE, by default NAME.cu.
+
+    \b
+    Example:
+      warptile learn start swizzle mine.cu
+    """
     from warptile.learn.exercise import named
 
     path = file or Path(f"{name}.cu")
@@ -91,7 +96,12 @@ def start(name: str, file: Path | None) -> int:
 @command.command("check")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 def check(file: Path) -> int:
-    """Run the kernel of an exercise on the emulator, and say what is wrong."""
+    """Run an exercise on the emulator; say what is wrong.
+
+    \b
+    Example:
+      warptile learn check swizzle.cu
+    """
     from warptile.learn.exercise import check as checked
 
     outcome = checked(file.read_text())
@@ -99,7 +109,7 @@ def check(file: Path) -> int:
     return 0 if outcome.passed else 1
 
 
-def _tell(outcome: Outcome, file: Path) -> None:
+def _tell(outcome: CheckOutcome, file: Path) -> None:
     if outcome.error:
         click.echo(f"{file}{f', {outcome.where}' if outcome.where else ''}: {outcome.error}")
     if outcome.wrong:
@@ -119,7 +129,12 @@ def _tell(outcome: Outcome, file: Path) -> None:
 @click.argument("name", type=EXERCISE)
 @click.argument("number", type=click.IntRange(1, HINTS), default=1)
 def hint(name: str, number: int) -> int:
-    """Print hint NUMBER of an exercise, 1 to 3; each says more than the one before."""
+    """Print hint NUMBER, 1 to 3, of an exercise.
+
+    \b
+    Example:
+      warptile learn hint swizzle 2
+    """
     from warptile.learn.exercise import named
 
     click.echo(named(name).hints[number - 1])
@@ -129,7 +144,12 @@ def hint(name: str, number: int) -> int:
 @command.command("answer")
 @click.argument("name", type=EXERCISE)
 def answer(name: str) -> int:
-    """Print the model answer of an exercise."""
+    """Print the model answer of an exercise.
+
+    \b
+    Example:
+      warptile learn answer swizzle
+    """
     from warptile.learn.exercise import ANSWER, named
 
     click.echo(named(name).text(ANSWER), nl=False)
@@ -139,7 +159,12 @@ def answer(name: str) -> int:
 @command.command("quiz")
 @click.argument("number", required=False, type=int)
 def quiz(number: int | None) -> int:
-    """Predict the numbers of lesson NUMBER, or of all of them."""
+    """Predict the numbers of lesson NUMBER, or of all.
+
+    \b
+    Example:
+      warptile learn quiz 8
+    """
     from warptile.learn.course import lessons
     from warptile.learn.predictions import PREDICTIONS
 

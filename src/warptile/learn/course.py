@@ -4,7 +4,7 @@ A file begins with TOML between lines of ``+++``: title, minutes, what one knows
 each step with its minutes. The rest is Markdown. ``##`` begins a screen, one idea each. Three kinds of fenced blocks
 stand for what is made by code:
 
-* ``figure NAME ARGUMENTS``: a picture (`warptile.learn.pictures`).
+* ``figure NAME ARGUMENTS``: a picture (`warptile.learn.lesson_pictures`).
 * ``predict NAME``: a question, whose text is the block's; the answer is computed (`warptile.learn.predictions`).
 * ``exercise NAME``: an exercise (`warptile.learn.exercise`).
 """

@@ -88,7 +88,7 @@ class Exercise:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CheckOutcome:
     """What came of a file.
 
     Attributes:
@@ -120,7 +120,7 @@ def named(name: str) -> Exercise:
 
     if name not in EXERCISES:
         raise ArgumentError(
-            f"exercise: got {name!r}; there are {', '.join(EXERCISES)}, such as {next(iter(EXERCISES))}"
+            f"exercise: got {name!r}; there are {', '.join(EXERCISES)}, such as swizzle"
         )
     return EXERCISES[name]
 
@@ -145,7 +145,7 @@ def _compiled(text: str) -> tuple[str, bytes]:
     return ptx_alone(Source(text, "gemm<0>"), ARCH)
 
 
-def check(text: str) -> Outcome:
+def check(text: str) -> CheckOutcome:
     """Compile a kernel, run it on the emulator with all checks, and compare D and the counters with what is asked.
 
     Raises:
@@ -164,12 +164,12 @@ def check(text: str) -> Outcome:
         access = {"D": Access(writes=True, complete=Rows(m, n, 4, 4 * n))}
         report = emulate(parse(ptx), spec, {"A": a, "B": stored, "D": d}, accesses=access, arch=ARCH)
     except (EmulationError, CompileError) as error:
-        return Outcome(of, False, f"{type(error).__name__}: {_plain(str(error))}", _place(error))
+        return CheckOutcome(of, False, f"{type(error).__name__}: {_plain(str(error))}", _place(error))
     expected = a.astype(np.float64) @ b.astype(np.float64)
     wrong = _difference(d, expected)
     gates = tuple((gate, report.counters[gate.counter], gate.holds(report.counters[gate.counter])) for gate in of.gates)
     passed = not wrong and all(holds for *_, holds in gates)
-    return Outcome(of, passed, wrong=wrong, gates=gates, lines=_conflicts(report))
+    return CheckOutcome(of, passed, wrong=wrong, gates=gates, lines=_conflicts(report))
 
 
 def _difference(d: NDArray[np.float32], expected: NDArray[np.float64]) -> str:

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from warptile.figures.assets import POLICY, script, stylesheet
 from warptile.learn import exercise
 from warptile.learn.course import Lesson, Part, lessons
-from warptile.learn.pictures import picture
+from warptile.learn.lesson_pictures import picture
 from warptile.learn.predictions import PREDICTIONS
 
 _FOLDER = Path(__file__).resolve().parent

@@ -25,7 +25,7 @@ COMPUTING = 128
 
 
 @dataclass(frozen=True)
-class Answer:
+class PredictedNumber:
     """What a question's answer is.
 
     Attributes:
@@ -84,32 +84,34 @@ def _recorded(name: str) -> measured.MeasuredRung:
     raise AssertionError(f"no record of {name}")
 
 
-def _share_of_naive() -> Answer:
+def _share_of_naive() -> PredictedNumber:
     found = _recorded("wmma-naive")
     share = 100 * found.of_cublas
-    return Answer(
+    return PredictedNumber(
         share, "% of cuBLAS",
         f"{found.tflops:.0f} TFLOP/s at {SIZE}^3 on an H200. The tensor cores wait: each fragment comes from "
         "global memory for a single multiplication. The rest of the course is about that waiting.", 2.0,
     )  # fmt: skip
 
 
-def _share_of_final() -> Answer:
+def _share_of_final() -> PredictedNumber:
     found = _recorded("wgmma-final")
-    return Answer(
+    return PredictedNumber(
         100 * found.of_cublas, "% of cuBLAS",
         f"{found.tflops:.0f} TFLOP/s at {SIZE}^3, beside cuBLASLt's best of 24 algorithms in the same run.",
         1.1,
     )  # fmt: skip
 
 
-def _multiply_adds() -> Answer:
-    return Answer(16 * 8 * 16, "multiply-adds", "D is 16 x 8, and each element is a sum of 16 products: 16 · 8 · 16.")
+def _multiply_adds() -> PredictedNumber:
+    return PredictedNumber(
+        16 * 8 * 16, "multiply-adds", "D is 16 x 8, and each element is a sum of 16 products: 16 · 8 · 16."
+    )
 
 
-def _mma_clocks() -> Answer:
+def _mma_clocks() -> PredictedNumber:
     clocks = 16 * 8 * 16 / clock_costs.fma_clocks("float16", wgmma=False)
-    return Answer(
+    return PredictedNumber(
         clocks, "clocks",
         "Measured on an H200 with operands in registers: 647 TFLOP/s, over 132 SMs of four tensor cores each. "
         "Thirty-two "
@@ -117,31 +119,31 @@ def _mma_clocks() -> Answer:
     )  # fmt: skip
 
 
-def _warp_fragments() -> Answer:
-    return Answer(
+def _warp_fragments() -> PredictedNumber:
+    return PredictedNumber(
         (64 // 16) * (32 // 16), "fragments", "64 x 32 of D, in fragments of 16 x 16: four down and two across. Eight "
         "warps own 64 fragments, which is all of 128 x 128.",
     )  # fmt: skip
 
 
-def _by_hand() -> Answer:
+def _by_hand() -> PredictedNumber:
     a, b, c = ((1, 2), (3, 4)), ((5, 6), (7, 8)), ((1, 0), (0, 1))
     value = sum(a[1][k] * b[k][0] for k in range(2)) + c[1][0]
-    return Answer(value, "", "Row 1 of A times column 0 of B, plus C[1][0]: 3 · 5 + 4 · 7 + 0.")
+    return PredictedNumber(value, "", "Row 1 of A times column 0 of B, plus C[1][0]: 3 · 5 + 4 · 7 + 0.")
 
 
-def _asked_bytes() -> Answer:
-    return Answer(
+def _asked_bytes() -> PredictedNumber:
+    return PredictedNumber(
         2 * 16 * 16 * 2, "bytes", "Two fragments of 16 x 16 elements of two bytes. The multiplication does "
         "2 · 16 · 16 · 16 = 8192 operations with them: 8 FLOP for each byte asked for.",
     )  # fmt: skip
 
 
-def _naive_intensity() -> Answer:
+def _naive_intensity() -> PredictedNumber:
     counters = counted("wmma-naive").counters
     moved = 32 * counters["global_load_sectors"]
     value = round(counters["tensor_flops"] / moved, 2)
-    return Answer(
+    return PredictedNumber(
         value, "FLOP/byte",
         f"Counted by the emulator: {counters['tensor_flops']:,.0f} FLOP and {counters['global_load_sectors']:,.0f} "
         f"sectors "
@@ -151,8 +153,8 @@ def _naive_intensity() -> Answer:
     )  # fmt: skip
 
 
-def _tile_intensity() -> Answer:
-    return Answer(
+def _tile_intensity() -> PredictedNumber:
+    return PredictedNumber(
         2 * 128 * 128 / ((128 + 128) * 2), "FLOP/byte",
         "For each step along K a CTA loads 128 + 128 elements of two bytes and does 128 · 128 multiply-adds: the "
         "tile's "
@@ -160,7 +162,7 @@ def _tile_intensity() -> Answer:
     )  # fmt: skip
 
 
-def _lane_of_element() -> Answer:
+def _lane_of_element() -> PredictedNumber:
     layout = multiplication_layouts(by_name()[MMA])["c"]
     for lane in range(32):
         for register in layout.distinct:
@@ -170,36 +172,36 @@ def _lane_of_element() -> Answer:
                 except (IndexError, AssertionError):
                     continue
                 if place == (5, 3):
-                    return Answer(
+                    return PredictedNumber(
                         lane, "", f"Lane 4 · row + column / 2 = 4 · 5 + 1, in its register c{register}: the quad of "
                         "four lanes that shares a row, and in it the pair of columns.",
                     )  # fmt: skip
     raise AssertionError("no lane holds it")
 
 
-def _unswizzled() -> Answer:
+def _unswizzled() -> PredictedNumber:
     tile = SharedTile("", 8, ROW_BYTES, ROW_BYTES)
-    return Answer(
+    return PredictedNumber(
         tile.wavefronts(0, 0), "wavefronts", "Rows of 128 bytes all begin in bank 0, so eight chunks of the same "
         "column lie in the same four banks. They are read one after the other.",
     )  # fmt: skip
 
 
-def _padded() -> Answer:
+def _padded() -> PredictedNumber:
     tile = SharedTile("", 8, ROW_BYTES, ROW_BYTES + CHUNK_BYTES)
-    return Answer(
+    return PredictedNumber(
         tile.wavefronts(0, 0), "wavefronts", "Each row begins four banks further on than the one before: eight rows, "
         "eight different groups of four banks.",
     )  # fmt: skip
 
 
-def _swizzled_chunk() -> Answer:
-    return Answer(3 ^ 5, "", "3 is 011 and 5 is 101; where they differ there is a one: 110.")
+def _swizzled_chunk() -> PredictedNumber:
+    return PredictedNumber(3 ^ 5, "", "3 is 011 and 5 is 101; where they differ there is a one: 110.")
 
 
-def _stages_needed() -> Answer:
+def _stages_needed() -> PredictedNumber:
     copying, computing = clock_costs.L2_LATENCY, COMPUTING
-    return Answer(
+    return PredictedNumber(
         -(-copying // computing) + 1, "stages",
         f"While one tile is computed on ({computing} clocks), copies of later ones are under way for {copying}: three "
         f"of them have to be "
@@ -207,10 +209,10 @@ def _stages_needed() -> Answer:
     )  # fmt: skip
 
 
-def _double_buffer_gain() -> Answer:
+def _double_buffer_gain() -> PredictedNumber:
     before, after = replayed_clocks("mma-swizzled"), replayed_clocks("mma-double-buffer")
     recorded = _recorded("mma-double-buffer").tflops / _recorded("mma-swizzled").tflops
-    return Answer(
+    return PredictedNumber(
         before / after, "times as fast",
         f"{before:,.0f} clocks of a CTA against {after:,.0f}, for K = 512, replayed by the clock model with one CTA on "
         "the SM and all data in L2. Recorded at 4096^3, with other CTAs to hide the waiting and DRAM behind L2: "
@@ -218,7 +220,7 @@ def _double_buffer_gain() -> Answer:
     )  # fmt: skip
 
 
-PREDICTIONS: dict[str, Callable[[], Answer]] = {
+PREDICTIONS: dict[str, Callable[[], PredictedNumber]] = {
     "share-of-naive": _share_of_naive,
     "share-of-final": _share_of_final,
     "multiply-adds": _multiply_adds,

@@ -1,4 +1,5 @@
-// Predictions: the answer opens when a number has been given. Without this script a reader opens it themselves.
+// Predictions: the answer, and what follows it on its screen, are shown when a number has been given. Without this script
+// all of it is there, the answers folded.
 "use strict";
 (() => {
   const holds = (guess, value, within) =>
@@ -8,21 +9,38 @@
     const details = box.querySelector("details");
     const value = Number(box.dataset.value);
     const within = Number(box.dataset.within);
+    const rest = [];
+    for (let next = box.nextElementSibling; next; next = next.nextElementSibling) rest.push(next);
     const form = document.createElement("form");
     const label = document.createElement("label");
     const input = document.createElement("input");
     const button = document.createElement("button");
+    const skip = document.createElement("button");
     const verdict = document.createElement("span");
     input.type = "text";
     input.inputMode = "decimal";
     input.required = true;
     label.append("Your number ", input);
     button.textContent = "This is my prediction";
+    skip.type = "button";
+    skip.textContent = "Show me";
     verdict.className = "verdict";
     verdict.setAttribute("aria-live", "polite");
-    form.append(label, button, verdict);
+    form.append(label, button, skip, verdict);
     details.before(form);
     details.hidden = true;
+    rest.forEach((each) => each.classList.add("later"));
+    const reveal = () => {
+      input.readOnly = true;
+      button.hidden = skip.hidden = true;
+      details.hidden = false;
+      details.open = true;
+      for (const each of rest) {
+        each.classList.remove("later");
+        if (each.matches(".prediction:has(details[hidden])")) break;  // what is behind it waits for its own answer
+      }
+    };
+    skip.addEventListener("click", reveal);
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       const guess = Number(input.value.replace(",", "."));
@@ -31,10 +49,7 @@
         return;
       }
       verdict.textContent = holds(guess, value, within) ? "Right." : "Not quite.";
-      input.readOnly = true;
-      button.hidden = true;
-      details.hidden = false;
-      details.open = true;
+      reveal();
     });
   });
 })();

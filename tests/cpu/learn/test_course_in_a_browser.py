@@ -30,14 +30,17 @@ def test_an_answer_opens_when_a_number_is_given(browser, folder):
         box = page.locator(".prediction").first
         details = box.locator("details")
         assert details.is_hidden()
+        assert not page.locator(".wt-banks").first.is_visible()  # it would show the answer
         box.get_by_label("Your number").fill("eight")
-        box.get_by_role("button").click()
+        box.get_by_role("button", name="This is my prediction").click()
         assert box.locator(".verdict").inner_text() == "That is no number."
         assert details.is_hidden()
         box.get_by_label("Your number").fill("8")
-        box.get_by_role("button").click()
+        box.get_by_role("button", name="This is my prediction").click()
         assert box.locator(".verdict").inner_text() == "Right."
         assert "8 wavefronts" in details.inner_text()
+        assert page.locator(".wt-banks").first.is_visible()
+        assert not page.locator(".wt-banks").nth(1).is_visible()
         other = page.locator(".prediction").nth(1)
         other.get_by_label("Your number").fill("4")
         other.get_by_label("Your number").press("Enter")
@@ -49,17 +52,20 @@ def test_a_guess_within_the_factor_is_right(browser, folder):
     with opened(browser, url(folder, 2)) as (page, _):
         clocks = page.locator(".prediction").nth(1)
         clocks.get_by_label("Your number").fill("8,0")
-        clocks.get_by_role("button").click()
+        clocks.get_by_role("button", name="This is my prediction").click()
         assert clocks.locator(".verdict").inner_text() == "Right."
 
 
 def test_the_bank_map_steps_and_the_fragment_marks(browser, folder):
     with opened(browser, url(folder, 8)) as (page, _):
+        for _ in range(3):
+            page.get_by_role("button", name="Show me").first.click()
         figure = page.locator(".wt-banks").last
         assert figure.locator(".wt-wavefronts").all_inner_texts() == ["8 wavefronts", "1 wavefront", "1 wavefront"]
         figure.get_by_role("button", name="next phase").click()
         assert "chunk 1" in figure.locator("output").inner_text()
     with opened(browser, url(folder, 7)) as (page, _):
+        page.get_by_role("button", name="Show me").first.click()
         figure = page.locator(".wt-figure").first
         figure.locator(".wt-matrix tbody tr").nth(5).locator("td").nth(3).click()
         assert figure.locator(".wt-readout").inner_text() == "Lane 21, register c1: m 5, n 3"
@@ -69,6 +75,9 @@ def test_the_bank_map_steps_and_the_fragment_marks(browser, folder):
 @pytest.mark.parametrize("number", [lesson.number for lesson in lessons()])
 def test_a_lesson_fits_380_pixels_without_errors(browser, folder, number, scheme):
     with opened(browser, url(folder, number), width=NARROW, color_scheme=scheme) as (page, _):
+        while page.get_by_role("button", name="Show me").count():
+            page.get_by_role("button", name="Show me").first.click()
+        assert not page.locator(".later").count()
         assert page.evaluate("document.documentElement.scrollWidth") <= NARROW
 
 
@@ -84,5 +93,7 @@ def test_accessibility(browser, folder, number):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
     address = url(folder, number) if number else (folder / pages.INDEX).as_uri()
     with opened(browser, address) as (page, _):
+        while page.get_by_role("button", name="Show me").count():
+            page.get_by_role("button", name="Show me").first.click()
         found = axe.Axe().run(page)
         assert found.violations_count == 0, found.generate_report()

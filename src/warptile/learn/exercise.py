@@ -119,9 +119,7 @@ def named(name: str) -> Exercise:
     from warptile.learn.exercise_list import EXERCISES
 
     if name not in EXERCISES:
-        raise ArgumentError(
-            f"exercise: got {name!r}; there are {', '.join(EXERCISES)}, such as swizzle"
-        )
+        raise ArgumentError(f"exercise: got {name!r}; there are {', '.join(EXERCISES)}, such as swizzle")
     return EXERCISES[name]
 
 
@@ -145,8 +143,12 @@ def _compiled(text: str) -> tuple[str, bytes]:
     return ptx_alone(Source(text, "gemm<0>"), ARCH)
 
 
-def check(text: str) -> CheckOutcome:
+def check(text: str, schedule: str = "latest") -> CheckOutcome:
     """Compile a kernel, run it on the emulator with all checks, and compare D and the counters with what is asked.
+
+    Args:
+        text: of the file.
+        schedule: of asynchronous copies, as `warptile.emulator.emulate` takes it.
 
     Raises:
         ArgumentError: it is of no exercise.
@@ -162,7 +164,7 @@ def check(text: str) -> CheckOutcome:
         arguments = (Pointer("A"), Pointer("B"), Pointer("D"), Scalar("s32", n), Scalar("s32", k))
         spec = LaunchSpec(entry, (n // of.tile[1], m // of.tile[0], 1), (of.threads, 1, 1), arguments)
         access = {"D": Access(writes=True, complete=Rows(m, n, 4, 4 * n))}
-        report = emulate(parse(ptx), spec, {"A": a, "B": stored, "D": d}, accesses=access, arch=ARCH)
+        report = emulate(parse(ptx), spec, {"A": a, "B": stored, "D": d}, accesses=access, arch=ARCH, schedule=schedule)
     except (EmulationError, CompileError) as error:
         return CheckOutcome(of, False, f"{type(error).__name__}: {_plain(str(error))}", _place(error))
     expected = a.astype(np.float64) @ b.astype(np.float64)

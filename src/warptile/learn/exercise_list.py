@@ -112,5 +112,40 @@ _ALL = (
             "Commit in every iteration, also when there is nothing to copy: an empty group is complete at once.",
         ),
     ),
+    Exercise(
+        "phases",
+        12,
+        "Which phase of the mbarrier?",
+        "Bulk copies fill two stages in turn, and an mbarrier for each says when it is full. The kernel waits for the "
+        "first phase every time. Let it wait for the right one.",
+        (32, 32, 128),
+        (16, 16),
+        32,
+        (),
+        (
+            "An mbarrier goes from phase to phase. A wait names the parity of one: 0 for phases 0, 2, 4, and 1 for 1, "
+            "3, 5.",
+            "Each stage is used for every second tile. For which tiles is a stage filled for the first time, for which "
+            "the second?",
+            "Tile t is the (t / STAGES)th filling of its stage, so the parity is t / STAGES % 2.",
+        ),
+    ),
+    Exercise(
+        "proxies",
+        15,
+        "Written, synchronized, and not visible",
+        "The tile is written to shared memory, the warp synchronizes, and bulk copies store it. Something is missing "
+        "between the generic proxy, which wrote, and the async proxy, which reads.",
+        (32, 32, 32),
+        (16, 16),
+        32,
+        (),
+        (
+            "The report names a store to shared memory and the bulk copy that reads it, and says which order is "
+            "missing.",
+            "Bulk copies and wgmma read shared memory through the async proxy. A barrier orders threads, not proxies.",
+            "Each thread that wrote executes fence_proxy_async() before the __syncwarp().",
+        ),
+    ),
 )
 EXERCISES = {each.name: each for each in _ALL}

@@ -6,13 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
+import numpy as np
+
 from warptile import measured
+from warptile.arch import H200, arch
+from warptile.device import REFERENCE
 from warptile.emulator import EmulationReport
 from warptile.figures.bank_map import SharedTile
 from warptile.isa.catalogue import by_name
+from warptile.isa.numerics import accumulation
 from warptile.isa.operand_drawings import multiplication_layouts
 from warptile.isa.swizzle import CHUNK_BYTES
 from warptile.ladder import plan_for
+from warptile.learn import exercise
 from warptile.replay import clock_costs
 from warptile.rungs import rung
 
@@ -220,6 +226,114 @@ def _double_buffer_gain() -> PredictedNumber:
     )  # fmt: skip
 
 
+def _f16_sum() -> PredictedNumber:
+    held = np.float16(0)
+    for _ in range(4096):
+        held = np.float16(held + np.float16(1))
+    return PredictedNumber(
+        float(held), "", "f16 has 11 significant bits. Above 2048 its numbers are two apart, and 2049 rounds to even: "
+        "back to "
+        "2048.",
+    )  # fmt: skip
+
+
+def _kept_bits() -> PredictedNumber:
+    return PredictedNumber(
+        accumulation("f16", 90).fraction_bits, "bits", "Published, and confirmed bit for bit by captures from an H200. "
+        "Ampere keeps 24, Volta "
+        "23: the same kernel gives other bits there.",
+    )  # fmt: skip
+
+
+def _accumulator_registers() -> PredictedNumber:
+    return PredictedNumber(64 * 64 / 32, "registers", "64 · 64 elements over 32 lanes: half of what a thread may have.")
+
+
+def _resident_ctas() -> PredictedNumber:
+    registers = -(-229 // 8) * 8
+    return PredictedNumber(
+        arch("sm_90a").registers_per_sm // (256 * registers), "CTA",
+        f"{registers} registers for each of 256 threads are {256 * registers:,}: a second CTA does not fit.",
+    )  # fmt: skip
+
+
+def _shared_bytes() -> PredictedNumber:
+    instructions = (64 // 16) * (64 // 8)
+    return PredictedNumber(
+        (64 + 64) * 32 / instructions, "bytes", "128 rows of 32 bytes for 4 · 8 instructions. With 64 x 32 it would be "
+        "192: the "
+        "same area over perimeter as for a CTA's tile.",
+    )  # fmt: skip
+
+
+def _tma_threads() -> PredictedNumber:
+    return PredictedNumber(
+        1, "thread", "One thread of the CTA, chosen by whoever writes the kernel; TMA does the rest."
+    )
+
+
+def _wgmma_clocks() -> PredictedNumber:
+    clocks = 64 * 256 * 16 / clock_costs.PARTITIONS / clock_costs.fma_clocks("float16", wgmma=True)
+    return PredictedNumber(
+        clocks, "clocks", "262,144 multiply-adds, by four tensor cores of 512 a clock, would be 128; from the 928 "
+        "TFLOP/s "
+        "measured in short bursts it is this.", 1.1,
+    )  # fmt: skip
+
+
+WAVE_TILES = (4096 // 128) * (4096 // 256)
+
+
+def _waves() -> PredictedNumber:
+    sms = REFERENCE.multiprocessors
+    return PredictedNumber(
+        -(-WAVE_TILES // sms), "waves", f"{WAVE_TILES} tiles on {sms} SMs: three full waves and {WAVE_TILES - 3 * sms} "
+        f"tiles.",
+    )  # fmt: skip
+
+
+def _wave_efficiency() -> PredictedNumber:
+    places = -(-WAVE_TILES // REFERENCE.multiprocessors) * REFERENCE.multiprocessors
+    return PredictedNumber(
+        100 * WAVE_TILES / places, "%", f"{WAVE_TILES} tiles in {places} places. 2048 x 2048 has 128 tiles, which is "
+        f"one wave, "
+        "just as full.", 1.01,
+    )  # fmt: skip
+
+
+def _stream_k_gain() -> PredictedNumber:
+    sms = REFERENCE.multiprocessors
+    return PredictedNumber(
+        2 * sms / (sms + 1), "times as fast", "Two waves for 133 tiles, against 133/132 of a wave if all SMs share "
+        "evenly. What "
+        "the sums of divided tiles cost comes off it.", 1.05,
+    )  # fmt: skip
+
+
+def _sparse_bytes() -> PredictedNumber:
+    return PredictedNumber(
+        100 * (2 * 2 + 2 * 2 / 8) / (4 * 2), "%", "Of four values of two bytes, two are stored, and two bits for the "
+        "position of "
+        "each: 4.5 bytes instead of 8.", 1.02,
+    )  # fmt: skip
+
+
+def _sparse_gain() -> PredictedNumber:
+    return PredictedNumber(
+        H200.sparse_gain, "times as fast", "1646 against 928 TFLOP/s, skipped zeros counted as operations. Shared "
+        "memory bounds "
+        "the gain: B is read in full.", 1.15,
+    )  # fmt: skip
+
+
+def _schedules() -> PredictedNumber:
+    text = exercise.named("two-barriers").text()
+    found = sum(exercise.check(text, f"random:{seed}").error.startswith("DataRace") for seed in range(8))
+    return PredictedNumber(
+        found, "of eight", "In every one. The check follows who synchronized with whom, not who came first.",
+    )  # fmt: skip
+
+
 PREDICTIONS: dict[str, Callable[[], PredictedNumber]] = {
     "share-of-naive": _share_of_naive,
     "share-of-final": _share_of_final,
@@ -236,5 +350,18 @@ PREDICTIONS: dict[str, Callable[[], PredictedNumber]] = {
     "swizzled-chunk": _swizzled_chunk,
     "stages-needed": _stages_needed,
     "double-buffer-gain": _double_buffer_gain,
+    "f16-sum": _f16_sum,
+    "kept-bits": _kept_bits,
+    "accumulator-registers": _accumulator_registers,
+    "resident-ctas": _resident_ctas,
+    "shared-bytes": _shared_bytes,
+    "tma-threads": _tma_threads,
+    "wgmma-clocks": _wgmma_clocks,
+    "waves": _waves,
+    "wave-efficiency": _wave_efficiency,
+    "stream-k-gain": _stream_k_gain,
+    "sparse-bytes": _sparse_bytes,
+    "sparse-gain": _sparse_gain,
+    "schedules": _schedules,
 }
 """Answers by name."""

@@ -14,6 +14,8 @@ FAILS = {
     "fragment-epilogue": ("", ""),
     "swizzle": ("", ""),
     "groups": ("UninitializedRead: wmma.load.a", "line 42"),
+    "phases": ("UninitializedRead: wmma.load.a", "line 52"),
+    "proxies": ("DataRace: write-read race on shared memory, out", "line 30"),
 }
 """What the emulator says of each, and of which line."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 import time
 import webbrowser
 from dataclasses import replace
@@ -49,8 +48,12 @@ def command(
     """
     from warptile.bench.html_report import page, page_data
 
+    if names and not emulate:
+        raise click.UsageError("--rung says whose lines --emulate counts: warptile report --emulate --rung NAME")
     start_s = time.perf_counter()
-    said = shlex.join(["warptile", "report", *sys.argv[2:]]) if sys.argv[1:2] == ["report"] else "warptile report"
+    shown = [*(f"--run {shlex.quote(path.name)}" for path in runs), *([f"--records {folder.name}"] if folder else [])]
+    shown += [*(["--emulate"] if emulate else []), *(f"--rung {name}" for name in names)]
+    said = " ".join(["warptile report", *shown])
     if runs:
         from warptile.bench.protocol.records import load_folder
 

@@ -26,7 +26,7 @@ FILE = Path("report.html")
               metavar="FILE", help="Show this saved run instead of the records; may be repeated.")  # fmt: skip
 @click.option("--records", "folder", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="FOLDER",
               help="Records of another folder.  [those of the checkout]")  # fmt: skip
-@click.option("--emulate", is_flag=True, help="Also count every rung's source lines on the emulator (a minute or two).")
+@click.option("--emulate", is_flag=True, help="Also count every rung's source lines on the emulator.")
 @click.option(
     "--rung", "names", multiple=True, metavar="NAME", type=RUNG, help="--emulate: only this; may be repeated."
 )

@@ -126,9 +126,10 @@ def keep(picture: np.ndarray, path: Path) -> None:
     pytest.importorskip("PIL.Image").fromarray(picture).quantize(64).save(path, optimize=True)
 
 
-def inaccessible(page: Page) -> str:
-    """What axe-core has against the page as it is shown, by its rules for WCAG 2.2 A and AA and its best practices."""
+def inaccessible(page: Page, *rules: str) -> str:
+    """What axe-core has against the page as it is shown, by all of its rules (WCAG 2.2 A, AA and its best practices)
+    or by those that are named."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     # Details are worked out of violations only, and not of everything that passes.
-    found = axe.Axe().run(page, options={"resultTypes": ["violations"]})
+    found = axe.Axe().run(page, options={"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})})
     return found.generate_report() if found.violations_count else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 import time
 import webbrowser
 from dataclasses import replace
@@ -27,7 +26,7 @@ FILE = Path("report.html")
               metavar="FILE", help="Show this saved run instead of the records; may be repeated.")  # fmt: skip
 @click.option("--records", "folder", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="FOLDER",
               help="Records of another folder.  [those of the checkout]")  # fmt: skip
-@click.option("--emulate", is_flag=True, help="Also count every rung's source lines on the emulator (a minute or two).")
+@click.option("--emulate", is_flag=True, help="Also count every rung's source lines on the emulator.")
 @click.option(
     "--rung", "names", multiple=True, metavar="NAME", type=RUNG, help="--emulate: only this; may be repeated."
 )
@@ -49,8 +48,12 @@ def command(
     """
     from warptile.bench.html_report import page, page_data
 
+    if names and not emulate:
+        raise click.UsageError("--rung says whose lines --emulate counts: warptile report --emulate --rung NAME")
     start_s = time.perf_counter()
-    said = shlex.join(["warptile", "report", *sys.argv[2:]]) if sys.argv[1:2] == ["report"] else "warptile report"
+    shown = [*(f"--run {shlex.quote(path.name)}" for path in runs), *([f"--records {folder.name}"] if folder else [])]
+    shown += [*(["--emulate"] if emulate else []), *(f"--rung {name}" for name in names)]
+    said = " ".join(["warptile report", *shown])
     if runs:
         from warptile.bench.protocol.records import load_folder
 

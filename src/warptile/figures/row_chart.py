@@ -21,7 +21,7 @@ Shape = Literal["bar", "dot", "tick", "diamond", "line"]
 COLORS = 6
 """Colors that the stylesheet has for groups of rows."""
 
-NAME_CHARACTER_REM, WIDEST_NAMES_REM = 0.5, 24.0
+NAME_CHARACTER_REM, WIDEST_NAMES_REM = 0.56, 24.0
 """Room for a character of a name, and the most that names are given; the stylesheet cuts longer ones."""
 
 MOST_TICKS = 7
@@ -128,10 +128,8 @@ class RowChart:
         return f"{min(WIDEST_NAMES_REM, NAME_CHARACTER_REM * max((len(row.label) for row in self.rows), default=0)):g}"
 
     def _legend(self) -> Markup:
-        shapes = [
-            Markup('<li><i class="wt-key wt-{}"></i>{}</li>').format(series.shape, series.name)
-            for series in self.series
-        ]
+        drawn = [each for place, each in enumerate(self.series) if any(row.points[place] for row in self.rows)]
+        shapes = [Markup('<li><i class="wt-key wt-{}"></i>{}</li>').format(each.shape, each.name) for each in drawn]
         colors = [
             Markup('<li class="wt-color-{}"><i class="wt-key wt-bar"></i>{}</li>').format(index, group)
             for index, group in enumerate(self.groups)
@@ -141,7 +139,7 @@ class RowChart:
             if self.reference
             else []
         )
-        shown = [*(shapes if len(self.series) > 1 else []), *(colors if len(self.groups) > 1 else []), *reference]
+        shown = [*(shapes if len(shapes) > 1 else []), *(colors if len(self.groups) > 1 else []), *reference]
         return Markup('<ul class="wt-legend">{}</ul>\n').format(joined(shown)) if shown else Markup("")
 
 

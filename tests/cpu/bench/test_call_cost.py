@@ -92,6 +92,14 @@ def test_the_command_prints_a_table_or_a_record(gpu):
     assert record.groups[0].ratio(ours) == pytest.approx(1.5)
 
 
+def test_the_command_keeps_the_record_in_a_file(gpu, tmp_path):
+    path = tmp_path / "calls.json"
+    said = CliRunner().invoke(warptile_command, ["bench", "--suite", "calls", "--brief", "--save", str(path)])
+    assert said.exit_code == 0, said.output
+    assert records.decode(path.read_bytes(), path.name).kind == "calls"
+    assert "one call of 64 x 64 x 64" in said.stdout
+
+
 def test_without_torch_there_are_no_chains(gpu, monkeypatch):
     monkeypatch.setattr(call_chains, "participants_of", lambda width: iter(()))
     shown = CliRunner().invoke(warptile_command, ["bench", "--suite", "calls", "--brief"])

@@ -272,9 +272,9 @@ def test_a_run_on_the_emulator_shows_checks_and_counters_and_keeps_recorded_spee
     run_file = saved(tmp_path, climb(**{"mma-vectorized": {"counters": COUNTED, "measured": RECORDED}}))
     found = all_of(page_data.from_runs([run_file]))
     assert found.one("title").text == "warptile: saved runs"
-    assert [each.attributes["id"] for each in found.all("section", "view")][:4] == [
-        "overview", "climb", "rung-mma-vectorized", "rung-mma-swizzled",
-    ]  # fmt: skip
+    views = [each.attributes["id"] for each in found.all("section", "view")]
+    assert views[:3] == ["climb", "rung-mma-vectorized", "rung-mma-swizzled"]
+    assert found.one("p", "brand").one("a").attributes["href"] == "#climb"
     shown = view(found, "climb")
     assert "it takes no times" in shown.words
     rows = shown.all("table")[0].rows()
@@ -365,6 +365,11 @@ def test_a_folder_without_records_is_refused(tmp_path, capsys):
     assert "has no record (*.json)" in capsys.readouterr().err
 
 
+def test_a_rung_without_emulate_is_refused(capsys):
+    assert run(["report", "--rung", "simt-naive"]) == USAGE
+    assert "warptile report --emulate --rung NAME" in capsys.readouterr().err
+
+
 def test_a_file_that_cannot_be_written_is_said(tmp_path, capsys):
     assert run(["report", "--out", str(tmp_path / "none" / "report.html")]) == 1
     assert "No such file or directory" in capsys.readouterr().err
@@ -385,7 +390,9 @@ def test_emulate_counts_the_lines_of_the_rungs_that_are_named(tmp_path, capsys):
     out = tmp_path / "out.html"
     assert run(["report", "--emulate", "--rung", "simt-naive", "--out", str(out)]) == 0
     assert "1/1 simt-naive" in capsys.readouterr().err
-    shown = view(tree(out.read_text()), "rung-simt-naive")
+    found = tree(out.read_text())
+    assert found.one("footer").one("code").text == "warptile report --emulate --rung simt-naive"
+    shown = view(found, "rung-simt-naive")
     assert shown.all("li", "hot")
     assert "The emulator counted one launch of 128 x 128 x 128" in shown.words
 

@@ -7,7 +7,9 @@ import pytest
 
 from covering import covering
 from pretended_gpu import PretendedGpu
+from warptile.bench.html_report import page_data
 from warptile.bench.protocol.environment import Sampler
+from warptile.bench.protocol.records import decode
 from warptile.cli import bench as bench_command
 from warptile.cli.main import NO_GPU, USAGE, run
 from warptile.gpu import driver
@@ -80,6 +82,18 @@ def test_bench_says_what_every_round_agrees_on(gpu, capsys):
     assert run([*arguments, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert [len(cell["rounds"]) for cell in document["cells"]] == [3] * 6
+
+
+def test_bench_keeps_a_record_that_a_report_shows(gpu, tmp_path, capsys):
+    path = tmp_path / "bench.json"
+    assert run(["bench", "--size", "64", "--rung", "wmma-naive", "--save", str(path)]) == 0
+    assert "shows it" in capsys.readouterr().err
+    record = decode(path.read_bytes(), path.name)
+    assert (record.kind, record.command) == ("ladder", "warptile bench --suite ladder --size 64 --rung wmma-naive")
+    assert {cell.rung for cell in record.cells} == {"wmma-naive"}
+    assert all(cell.time_ms for cell in record.cells)
+    assert record.baselines
+    assert page_data.from_runs([path]).rungs == ("wmma-naive",)
 
 
 def test_bench_fails_when_a_rung_is_wrong(gpu, capsys):

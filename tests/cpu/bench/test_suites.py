@@ -13,6 +13,7 @@ from warptile.bench.campaign import ladder_sweep
 from warptile.bench.campaign.ladder_sweep import columns_of_stripes
 from warptile.bench.protocol import measure_rows, suites
 from warptile.bench.protocol.environment import Sampler
+from warptile.bench.protocol.records import decode
 from warptile.bench.protocol.row_result import (
     LIBRARY,
     NEIGHBOUR,
@@ -259,9 +260,13 @@ def test_the_command_measures_all_rows_beside_what_they_ask_for(gpu, capsys, tmp
     assert sum(1 for _ in drawn.iter("{http://www.w3.org/2000/svg}circle")) == 7
 
 
-def test_only_some_rows_as_a_table(gpu, capsys):
-    assert run(["bench", "--suite", "types", "--brief", "--only", "offset", "--only", "3 of"]) == 0
+def test_only_some_rows_as_a_table_and_as_a_record(gpu, capsys, tmp_path):
+    path = tmp_path / "types.json"
+    assert run(["bench", "--suite", "types", "--brief", "--only", "offset", "--only", "3 of", "--save", str(path)]) == 0
     text = capsys.readouterr().out
+    record = decode(path.read_bytes(), path.name)
+    assert (record.kind, len(record.contests)) == ("suites", 2)
+    assert record.command == "warptile bench --suite types --only offset --only '3 of' --brief"
     assert [text.count(name) for name in ("offset 1", "3 of 64^3", "128x64x64")] == [2, 2, 0]  # row, least of its class
     assert "1 of 2" in text  # unaligned rows
     assert run(["bench", "--suite", "types", "--only", "nothing"]) == USAGE

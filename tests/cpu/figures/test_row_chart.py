@@ -78,7 +78,9 @@ def test_a_row_says_its_figures_and_where_its_name_leads():
     assert item.one("a").text == "a <b>"
     assert item.one(class_="wt-hidden").text.strip() == row.words
     assert item.all(class_="wt-diamond") == []
-    assert [each.text for each in found.one("ul", "wt-legend").all("li")] == ["measured", "predicted", "x", "y", "z"]
+    assert [each.text for each in found.one("ul", "wt-legend").all("li")] == ["x", "y", "z"], (
+        "one series is drawn: it needs no key"
+    )
 
 
 def test_a_chart_is_refused_that_the_stylesheet_cannot_color_or_that_lacks_points():

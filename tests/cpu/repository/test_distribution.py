@@ -114,3 +114,18 @@ def test_a_wheel_shows_recorded_results_and_says_that_records_are_in_a_checkout(
     )
     assert int(run.stdout) > 100
     assert "RecordError: records: this needs a checkout of warptile" in run.stderr
+
+
+def test_an_installed_package_writes_the_report_from_its_summary(wheel, tmp_path):
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-m", "warptile.cli.main", "report"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "This installation has no records" in (tmp_path / "report.html").read_text()

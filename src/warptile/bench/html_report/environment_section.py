@@ -15,18 +15,22 @@ HEADER = (
     "SM clock, MHz", "memory clock, MHz", "power, W", "temperature, C",
 )  # fmt: skip
 
+TYPE_TABLES = {
+    "precision": "Speed, error and range of every type", "layouts": "The four layouts of mma-final",
+    "wgmma-layouts": "The four layouts of wgmma-final",
+}  # fmt: skip
+"""Tables of the documents on types, with their headings."""
+
 
 def views(data: PageData) -> tuple[PageView, ...]:
     """Types and correctness where they were measured, and the environment."""
     found = []
     if data.has(TypesRecord):
-        body = filled(
-            "tables.html",
-            tables=[
-                rendered(data.tables.block("table", name), f"types: {name}")
-                for name in ("precision", "layouts", "wgmma-layouts")
-            ],
-        )
+        tables = [
+            (title, rendered(data.tables.block("table", name), f"types: {title}"))
+            for name, title in TYPE_TABLES.items()
+        ]
+        body = filled("tables.html", tables=tables)
         found.append(PageView("types", "Types and layouts", body))
     if data.has(CorrectnessRecord):
         table = rendered(data.tables.block("table", "correctness"), "correctness")

@@ -9,7 +9,6 @@ from warptile.bench.html_report import rung_speeds
 from warptile.bench.html_report.page_data import PageData
 from warptile.bench.html_report.rendered_markdown import rendered, rung_view
 from warptile.bench.html_report.views import PageView, filled
-from warptile.bench.protocol.records import LadderRecord
 from warptile.bench.report.documents import FP8_CONDITION, LADDER_CONDITIONS
 from warptile.bench.report.markdown import count, number, percent
 from warptile.dtypes import DTYPES
@@ -20,27 +19,21 @@ EMULATOR = "emulator"
 
 
 def views(data: PageData) -> tuple[PageView, ...]:
-    """The overview, and one view for each saved climb."""
+    """One view for each saved climb, and before them an overview, unless there is nothing else to show in it."""
     climbs = tuple(_climb(data, place, ladder) for place, ladder in enumerate(data.ladders))
-    return (_overview(data, climbs), *climbs)
+    speeds = rung_speeds.shipped(data.rungs) if data.basis == "summary" else rung_speeds.recorded(data, data.rungs)
+    return climbs if climbs and not speeds else (_overview(data, speeds), *climbs)
 
 
-def _overview(data: PageData, climbs: tuple[PageView, ...]) -> PageView:
+def _overview(data: PageData, speeds: list[rung_speeds.RungSpeed]) -> PageView:
     figure, conditions = None, Markup("")
-    if data.basis == "summary":
-        figure = rung_speeds.ladder_chart("ladder", _ladder_title(data), rung_speeds.shipped(data.rungs), data)
-        conditions = rendered(LADDER_CONDITIONS + FP8_CONDITION + _shipped_sources(), "sources")
-    elif data.has(LadderRecord):
-        speeds = rung_speeds.recorded(data, data.rungs)
-        if speeds:
-            figure = rung_speeds.ladder_chart("ladder", _ladder_title(data), speeds, data)
-            conditions = rendered(LADDER_CONDITIONS + FP8_CONDITION + data.lookup.origins(), "records")
-    body = filled("overview.html", data=data, figure=figure, conditions=conditions, climbs=climbs)
+    if speeds:
+        title = f"The ladder on {' and '.join(data.gpus)}: TFLOP/s of every rung"
+        figure = rung_speeds.ladder_chart("ladder", title, speeds, data)
+        origins = _shipped_sources() if data.basis == "summary" else data.lookup.origins()
+        conditions = rendered(LADDER_CONDITIONS + FP8_CONDITION + origins, "records")
+    body = filled("overview.html", data=data, figure=figure, conditions=conditions, rung_view=rung_view)
     return PageView("overview", "Overview", body)
-
-
-def _ladder_title(data: PageData) -> str:
-    return f"The ladder on {' and '.join(data.gpus)}: TFLOP/s of every rung"
 
 
 def _shipped_sources() -> str:
@@ -69,7 +62,7 @@ def _climb(data: PageData, place: int, ladder: Ladder) -> PageView:
     if known:
         figures.append(_recorded_chart(f"{name}-recorded", ladder, data))
     body = filled(
-        "climb.html", ladder=ladder, where=where, shape=shape, on_gpu=on_gpu, figures=figures,
+        "climb.html", data=data, ladder=ladder, where=where, shape=shape, on_gpu=on_gpu, figures=figures,
         failures=[result for result in ladder.rungs if result.failure], table=_climb_table(ladder), rung_view=rung_view,
         environment=DataTable(("what", "value"), tuple((key, str(value)) for key, value in ladder.environment.items()
                                                        if value is not None), left=2).html("environment of the run"),

@@ -20,6 +20,7 @@ from warptile.figures.figure import aligned, joined, scrolling
 
 _FOLD = re.compile(r"<details><summary>(.*?)</summary>\n\n(.*?)\n\n</details>", re.DOTALL)
 _GENERATED = re.compile(r"<!-- (table|measured):[\w-]+ -->\n.*?<!-- /\1 -->", re.DOTALL)
+_SHARE, _EXPONENT = re.compile(r"(\d) %"), re.compile(r"(\de)-(\d)")
 _RUNG_PAGE = re.compile(r"^(?:\.\./|docs/)?(?:rungs/)?((?:simt|wmma|mma|wgmma)-[\w-]+)\.md(?:#.*)?$")
 _GLOSSARY = re.compile(r"^(?:\.\./|docs/)?glossary\.md#(.+)$")
 
@@ -51,7 +52,7 @@ class _Renderer(RendererHTML):
         heads = [token for token in tokens[idx : _closing(tokens, idx, "thead_close")] if token.type == "th_open"]
         left = sum("right" not in str(token.attrGet("style") or "") for token in heads)
         return Markup(
-            '<div class="wt-scroll" tabindex="0" role="group" aria-label="{}"><table class="wt-table{}">\n'
+            '<div class="wt-scroll" tabindex="0" role="group" aria-label="{}"><table class="wt-table wt-wrapped{}">\n'
         ).format(env["label"], aligned(left, len(heads)))
 
     def table_close(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
@@ -118,7 +119,8 @@ def rendered(
         terms: headings are terms of the glossary, which links name.
     """
     env = {"label": label, "known": known, "lower": lower, "terms": terms}
-    pieces = _FOLD.split(text)
+    unbroken = _EXPONENT.sub("\\1\N{NON-BREAKING HYPHEN}\\2", _SHARE.sub("\\1\N{NO-BREAK SPACE}%", text))
+    pieces = _FOLD.split(unbroken)
     parts = []
     for place in range(0, len(pieces), 3):
         parts.append(Markup(_parser().render(pieces[place], dict(env))))

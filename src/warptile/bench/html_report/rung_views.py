@@ -97,7 +97,7 @@ def _speed_chart(rung: Rung, speeds: list[tuple[rung_speeds.RungSpeed, SizedCell
         "measured / predicted", "of cuBLASLt", "rounds", "speedup over previous",
     )  # fmt: skip
     table = DataTable(header, tuple(_speed_row(each, cell) for each, cell in speeds), left=5)
-    title = f"{rung.name} by types and size: measured, predicted before, and cuBLASLt in the same rounds"
+    title = f"{rung.name} by types and size, beside cuBLASLt in the same rounds"
     return RowChart(
         f"{rung_view(rung.name)}-speeds", title, "TFLOP/s", rung_speeds.SPEEDS, rows, table, groups
     ).figure()

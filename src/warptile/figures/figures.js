@@ -176,7 +176,6 @@
     const now = document.createElement("div");
     now.className = "wt-now";
     let chosen = null;
-    let zoom = 1;
 
     const count = (value) => value.toLocaleString("en-US");
 
@@ -243,10 +242,9 @@
     const setZoom = (to) => {
       const middle = (frame.scrollLeft + frame.clientWidth / 2) / plots.clientWidth;
       const time = chosen ? chosen.bar.start / clocks : middle;
-      zoom = to;
-      plots.style.setProperty("--wt-zoom", zoom);
+      plots.style.setProperty("--wt-zoom", to);
       picture.querySelectorAll("[data-zoom]").forEach((button) => {
-        button.setAttribute("aria-pressed", String(Number(button.dataset.zoom) === zoom));
+        button.setAttribute("aria-pressed", String(Number(button.dataset.zoom) === to));
       });
       drawTicks();
       frame.scrollLeft = time * plots.clientWidth - frame.clientWidth / 2;
@@ -264,6 +262,7 @@
         tick.style.left = `${(100 * i * step) / clocks}%`;
         const label = document.createElement("span");
         label.textContent = count(i * step);
+        tick.classList.toggle("wt-last", (1 - (i * step) / clocks) * plots.clientWidth < TICK_PX / 2);
         tick.append(label);
         return tick;
       }));
@@ -310,6 +309,7 @@
         event.preventDefault();
       }
     });
+    addEventListener("beforeprint", () => setZoom(1));
     new ResizeObserver(drawTicks).observe(frame);
     show();
   };

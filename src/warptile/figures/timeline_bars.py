@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 MIXED = "mixed"
 """The kind of a bar of which no kind has most of the time."""
+
+DRAWN = 2000
+"""Bars shorter than this part of the whole time are joined: half a pixel of a chart that is 1000 wide."""
 
 MOST_OF_A_BAR = 0.75
 """Share of a joined bar's time from which on it has the kind of its largest part."""
@@ -26,6 +30,7 @@ class TimelineBar:
         line: of the source, or nothing.
         label: shown on the bar, such as the number of a phase. A bar with a label is never joined with others.
         parts: clocks by kind of a bar that was joined of several; empty for a single one.
+        spans: how many it was joined of.
     """
 
     start: float
@@ -35,6 +40,7 @@ class TimelineBar:
     line: str = ""
     label: str = ""
     parts: tuple[tuple[str, float], ...] = ()
+    spans: int = 1
 
     def __post_init__(self) -> None:
         if not self.end > self.start >= 0:
@@ -75,7 +81,9 @@ class TimelineRow:
 
     @property
     def covered(self) -> float:
-        """Clocks during which there is a bar."""
+        """Clocks during which there is a bar; gaps in joined bars do not count, where the row has one lane."""
+        if len(lanes(self.bars)) <= 1:
+            return sum(self.clocks_by_kind.values())
         total = end = 0.0
         for bar in self.bars:
             total += max(0.0, bar.end - max(bar.start, end))
@@ -98,12 +106,21 @@ def lanes(bars: Sequence[TimelineBar]) -> tuple[tuple[TimelineBar, ...], ...]:
 # --- short bars ------------------------------------------------------------------------------------------------------
 
 
-def joined_row(row: TimelineRow, shortest: float) -> TimelineRow:
-    """A row whose bars shorter than ``shortest`` clocks are joined with their neighbors.
+def shortest_bar(clocks: float) -> float:
+    """Clocks from which on a bar is drawn by itself, of so many in all."""
+    return clocks / DRAWN
+
+
+def joined_rows(rows: Sequence[TimelineRow], clocks: float) -> list[TimelineRow]:
+    """Rows whose bars shorter than `shortest_bar` are joined with their neighbors.
 
     A bar takes in what follows it within ``shortest`` clocks until it has taken in as much as that; then another
-    begins. So no edge of a bar that stays moves by more.
+    begins. So no edge of a bar moves by more.
     """
+    return [_joined_row(row, shortest_bar(clocks)) for row in rows]
+
+
+def _joined_row(row: TimelineRow, shortest: float) -> TimelineRow:
     made = [bar for lane in lanes(row.bars) for bar in _joined_lane(lane, shortest)]
     return replace(row, bars=tuple(sorted(made, key=lambda each: (each.start, each.end))))
 
@@ -136,12 +153,13 @@ def _joined(bars: Sequence[TimelineBar]) -> TimelineBar:
     by_size = sorted(parts.items(), key=lambda each: -each[1])
     longest = max(bars, key=lambda each: each.end - each.start)
     start, end = bars[0].start, max(bar.end for bar in bars)
+    spans = sum(bar.spans for bar in bars)
     if by_size[0][1] >= MOST_OF_A_BAR * (end - start):
         kind = by_size[0][0]
         first = max((bar for bar in bars if kind in bar.clocks_by_kind), key=lambda each: each.end - each.start)
-        return TimelineBar(start, end, kind, first.text, first.line, "", tuple(by_size))
+        return TimelineBar(start, end, kind, first.text, first.line, "", tuple(by_size), spans)
     text = "short spans: " + ", ".join(kind for kind, _ in by_size)
-    return TimelineBar(start, end, MIXED, text, longest.line, "", tuple(by_size))
+    return TimelineBar(start, end, MIXED, text, longest.line, "", tuple(by_size), spans)
 
 
 # --- rows that do the same -------------------------------------------------------------------------------------------
@@ -164,7 +182,7 @@ def _is_plain(row: TimelineRow) -> bool:
 def _time_apart(one: Sequence[TimelineBar], other: Sequence[TimelineBar]) -> float:
     edges = sorted({0.0} | {edge for bar in (*one, *other) for edge in (bar.start, bar.end)})
     apart, at_one, at_other = 0.0, 0, 0
-    for low, high in zip(edges, edges[1:], strict=False):
+    for low, high in pairwise(edges):
         while at_one < len(one) and one[at_one].end <= low:
             at_one += 1
         while at_other < len(other) and other[at_other].end <= low:

@@ -15,13 +15,13 @@ from markupsafe import Markup
 
 from warptile.figures.figure import Cell, DataTable, Figure, joined, percentage
 from warptile.figures.row_chart import linear_step
-from warptile.figures.timeline_bars import MIXED, TimelineBar, TimelineRow, joined_row, lanes
+from warptile.figures.timeline_bars import MIXED, TimelineBar, TimelineRow, lanes, shortest_bar
 
 ROW_PX, LANE_PX, HEADING_PX = 20, 6, 26
 """Height of a row; of a lane of a row with several, which is as high as its lanes; and of a group's heading."""
 
-DRAWN = 2000
-"""Bars shorter than this part of the whole time are joined: half a pixel of a chart that is 1000 wide."""
+LAST = 0.94
+"""From this share of the axis on a tick's label is left of it, and not cut."""
 
 ZOOMS = (1, 2, 4, 8, 16)
 
@@ -64,18 +64,17 @@ def timeline_chart(
     rows: Sequence[TimelineRow],
     clocks: float,
     notes: tuple[Cell, ...] = (),
-    *,
-    drawn: int = DRAWN,
+    axis: float | None = None,
 ) -> Figure:
     """Rows over one axis of clocks.
 
     Args:
         name: of the figure.
         title: its caption.
-        rows: from top to bottom, under the headings of their groups.
-        clocks: where the axis ends.
+        rows: from top to bottom, under the headings of their groups; `joined_rows` makes them small.
+        clocks: the whole time, of which the table has shares.
         notes: sentences below.
-        drawn: bars shorter than ``clocks / drawn`` are joined with their neighbors. The table counts them as they are.
+        axis: where the axis ends, if later than ``clocks``.
 
     Raises:
         ValueError: a bar has an unknown kind or ends after ``clocks``.
@@ -86,16 +85,16 @@ def timeline_chart(
                 raise ValueError(f"{row.label}: a bar of kind {bar.kind!r}: kinds are {', '.join(KINDS)}")
             if bar.end > clocks * (1 + 1e-9):
                 raise ValueError(f"{row.label}: a bar ends at {bar.end}, after {clocks} clocks")
-    shown = [joined_row(row, clocks / drawn) for row in rows]
+    end = max(clocks, axis or clocks)
     texts = _Texts()
     names, plots = [], []
-    for group, members in groupby(shown, key=lambda row: row.group):
+    for group, members in groupby(rows, key=lambda row: row.group):
         names.append(Markup('<b style="height:{}px">{}</b>\n').format(HEADING_PX, group))
         plots.append(Markup('<p style="height:{}px"></p>\n').format(HEADING_PX))
         for row in members:
             height = _height(row)
             names.append(Markup('<span style="height:{}px">{}</span>\n').format(height, row.label))
-            plots.append(_plot(row, height, clocks, texts))
+            plots.append(_plot(row, height, end, texts))
     picture = Markup(
         '{}<div class="wt-timeline" data-wt="timeline" data-clocks="{}" data-texts="{}">\n'
         '<p class="wt-steps" hidden>{}</p>\n'
@@ -104,10 +103,11 @@ def timeline_chart(
         '<div class="wt-clocks" aria-hidden="true">{}</div>\n{}</div></div></div>\n'
         '<p class="wt-readout" aria-live="polite"></p></div>'
     ).format(
-        _legend(shown), round(clocks), texts.attribute(), _zooms(), joined(names), f"{title}: bars", _ticks(clocks),
+        _legend(rows), round(end), texts.attribute(), _zooms(), joined(names), f"{title}: bars", _ticks(end),
         joined(plots),
     )  # fmt: skip
-    return Figure(name, title, picture, _table(rows, clocks), (*notes, *_notes(rows, shown, clocks / drawn)),
+    said = _notes(rows, clocks)
+    return Figure(name, title, picture, _table(rows, clocks), (*notes, said) if said else notes,
                   "Share of the time by kind")  # fmt: skip
 
 
@@ -174,8 +174,10 @@ def _strokes(bars: Sequence[tuple[TimelineBar, int]]) -> str:
 def _ticks(clocks: float) -> Markup:
     step = linear_step(clocks) if clocks > 0 else 1.0
     return joined(
-        Markup('<i style="left:{}"><span>{}</span></i>').format(
-            percentage(step * count / clocks), f"{step * count:,.0f}"
+        Markup('<i style="left:{}"{}><span>{}</span></i>').format(
+            percentage(step * count / clocks),
+            Markup(' class="wt-last"' if step * count > LAST * clocks else ""),
+            f"{step * count:,.0f}",
         )
         for count in range(int(clocks / step) + 1)
     )
@@ -204,14 +206,14 @@ def _legend(rows: Sequence[TimelineRow]) -> Markup:
     )
 
 
-def _notes(rows: Sequence[TimelineRow], shown: Sequence[TimelineRow], shortest: float) -> tuple[str, ...]:
+def _notes(rows: Sequence[TimelineRow], clocks: float) -> str:
     """What the picture leaves out."""
     found = []
-    before, after = (sum(len(row.bars) for row in each) for each in (rows, shown))
+    before, after = sum(bar.spans for row in rows for bar in row.bars), sum(len(row.bars) for row in rows)
     if after < before:
         found.append(
-            f"Spans shorter than {shortest:.1f} clocks are drawn with their neighbors: {after:,} bars of {before:,} "
-            f"spans. The table counts all of them."
+            f"Spans shorter than {shortest_bar(clocks):.1f} clocks are drawn with their neighbors: {after:,} bars of "
+            f"{before:,} spans. The table counts all of them."
         )
     folds = [row for row in rows if row.rows > 1]
     if folds:
@@ -219,7 +221,7 @@ def _notes(rows: Sequence[TimelineRow], shown: Sequence[TimelineRow], shortest: 
             f"Rows that stand for several show the first one; the others are of another kind in at most "
             f"{100 * max(row.differs for row in folds):.1f} % of the time."
         )
-    return tuple(found)
+    return " ".join(found)
 
 
 def _table(rows: Sequence[TimelineRow], clocks: float) -> DataTable:

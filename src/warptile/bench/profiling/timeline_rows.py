@@ -21,12 +21,19 @@ WARPGROUP_WARPS = 4
 
 _PHASE = re.compile(r"mbarrier (\d+) phase (\d+)")
 _TRACK = re.compile(r"(?P<cta>(?:launch \d+, )?CTA \d+) (?P<what>warp|mbarrier) (?P<number>\d+)")
-_UNITS = ("tensor core", "TMA loads", "TMA stores")
+TENSOR_CORE = "tensor core"
+LEAST_COVERED = 0.9
+"""Share of the clocks that tensor cores were busy that their spans have to show."""
+
+_UNITS = (TENSOR_CORE, "TMA loads", "TMA stores")
 """The order of units."""
 
 
 def timeline_rows(timeline: Timeline, tolerance: float = TOLERANCE) -> list[TimelineRow]:
     """Rows for `warptile.figures.timeline_chart`.
+
+    Tensor cores have rows where their spans add up to what they were busy. Those of ``mma`` often do not: the replay
+    lets instructions of a basic block share a time.
 
     Args:
         timeline: of a replay.
@@ -37,6 +44,8 @@ def timeline_rows(timeline: Timeline, tolerance: float = TOLERANCE) -> list[Time
     warps = [track for track in tracks if track.what == "warp"]
     barriers = [track for track in tracks if track.what == "mbarrier"]
     units = [track for track in tracks if track.what == "unit"]
+    if _covered(units) < LEAST_COVERED * timeline.busy.get("tensor", 0.0):
+        units = [track for track in units if not track.name.startswith(TENSOR_CORE)]
     stages = _stages(barriers, warps, units)
     roles = {track.name: _role(track, stages) for track in warps}
     if "producer" not in roles.values():
@@ -49,6 +58,8 @@ def timeline_rows(timeline: Timeline, tolerance: float = TOLERANCE) -> list[Time
     for cta in dict.fromkeys(track.cta for track in barriers):
         own = [track for track in barriers if track.cta == cta]
         own.sort(key=lambda track: _stage_order(stages.get(track.number, ""), track.number))
+        began = min((span.start for track in warps if track.cta == cta for span in track.spans), default=0.0)
+        own = [replace(track, spans=_from(track.spans, began)) for track in own]
         drawn += [_row(track, stages.get(track.number, f"mbarrier {track.number}"), stages) for track in own]
     return drawn
 
@@ -76,6 +87,12 @@ class _Track:
     def waited_for(self) -> set[int]:
         """The mbarriers that its spans name."""
         return {int(found[1]) for span in self.spans if (found := _PHASE.search(span.text))}
+
+
+def _covered(units: Sequence[_Track]) -> float:
+    """Clocks that a tensor core's spans cover, on average; those of a track may overlap."""
+    rows = [_row(track, track.name, {}) for track in units if track.name.startswith(TENSOR_CORE)]
+    return sum(row.covered for row in rows) / len(rows) if rows else 0.0
 
 
 def _multiplies(track: _Track) -> bool:
@@ -135,6 +152,11 @@ def _stage_order(stage: str, number: int) -> tuple[int, int]:
     return ("full", "empty").index(stage.split()[0]) if stage else 2, number
 
 
+def _from(spans: Sequence[TraceSpan], began: float) -> tuple[TraceSpan, ...]:
+    """Phases as of when their CTA began: the first one of a later launch is drawn from there."""
+    return tuple(replace(span, start=max(span.start, began)) for span in spans)
+
+
 def _row(track: _Track, label: str, stages: Mapping[int, str]) -> TimelineRow:
     return TimelineRow(
         label, track.group, tuple(_bar(span, stages, track.what) for span in track.spans if span.clocks > 0)
@@ -145,6 +167,4 @@ def _bar(span: TraceSpan, stages: Mapping[int, str], what: str) -> TimelineBar:
     """A span with the name of an mbarrier's stage instead of its address."""
     kind = "wgmma wait" if span.kind == "wgmma" and span.text.startswith("waits") else span.kind
     text = _PHASE.sub(lambda found: f"{stages.get(int(found[1]), f'mbarrier {found[1]}')}, phase {found[2]}", span.text)
-    return TimelineBar(
-        span.start, span.end, kind, text, span.line, span.text.split()[-1] if what == "mbarrier" else ""
-    )
+    return TimelineBar(span.start, span.end, kind, text, span.line, span.text.split()[-1] if what == "mbarrier" else "")

@@ -85,7 +85,7 @@ def timeline_chart(
                 raise ValueError(f"{row.label}: a bar of kind {bar.kind!r}: kinds are {', '.join(KINDS)}")
             if bar.end > clocks * (1 + 1e-9):
                 raise ValueError(f"{row.label}: a bar ends at {bar.end}, after {clocks} clocks")
-    end = max(clocks, axis or clocks)
+    end = max(clocks, axis or clocks, 1.0)
     texts = _Texts()
     names, plots = [], []
     for group, members in groupby(rows, key=lambda row: row.group):
@@ -172,7 +172,7 @@ def _strokes(bars: Sequence[tuple[TimelineBar, int]]) -> str:
 
 
 def _ticks(clocks: float) -> Markup:
-    step = linear_step(clocks) if clocks > 0 else 1.0
+    step = linear_step(clocks)
     return joined(
         Markup('<i style="left:{}"{}><span>{}</span></i>').format(
             percentage(step * count / clocks),

@@ -75,7 +75,8 @@ def test_an_mbarrier_that_nobody_is_seen_to_wait_for_has_its_address():
     spans = [
         TraceSpan("CTA 0 warp 0", 0, 10, "integer", "addresses"), TraceSpan("CTA 0 warp 1", 0, 20, "wgmma", "wgmma"),
         TraceSpan("TMA loads", 0, 5, "transfer", "16 bytes to mbarrier 64 phase 0"),
-        TraceSpan("CTA 0 mbarrier 64", 0, 5, "phase", "phase 0"), TraceSpan("CTA 0 mbarrier 72", 0, 9, "phase", "phase 0"),
+        TraceSpan("CTA 0 mbarrier 64", 0, 5, "phase", "phase 0"),
+        TraceSpan("CTA 0 mbarrier 72", 0, 9, "phase", "phase 0"),
     ]  # fmt: skip
     tracks = list(dict.fromkeys(span.track for span in spans))
     timeline = Timeline(tracks, spans, dict.fromkeys(tracks, "CTA 0"), 20.0, 1000.0)

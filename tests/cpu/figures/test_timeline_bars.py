@@ -104,7 +104,8 @@ def test_rows_differ_where_their_kinds_do():
 
 def test_rows_that_do_nearly_the_same_are_one_with_what_they_differ_by():
     rows = [
-        row((0, 50, "math"), label="warp 0"), row((0, 52, "math"), label="warp 1"), row((0, 54, "math"), label="warp 2"),
+        row((0, 50, "math"), label="warp 0"), row((0, 52, "math"), label="warp 1"),
+        row((0, 54, "math"), label="warp 2"),
         row((0, 90, "math"), label="warp 3"), row((0, 90, "math"), label="warp 4"),
     ]  # fmt: skip
     names = {each.label: "consumer" for each in rows}

@@ -2,7 +2,7 @@
 # make test          set up .venv, then `make check` and the tests that need no GPU: every rung, type, check and planted bug
 # make test-all      the same with every combination of three parameters, which takes far longer
 # make test-gpu      the tests that need a GPU
-# make docs          write the tables of README.md and docs/ from the records in records/
+# make docs          write the tables of README.md and docs/ from the records in records/, and replay the timelines
 # make check         ruff (lint, format), clang-format, mypy --strict and the test of import directions
 #
 # PYTHON=python3.12  the interpreter that makes .venv (3.11 or newer)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from warptile.bench.profiling.line_profile import LineProfile
+    from warptile.bench.profiling.replayed import Replayed
     from warptile.bench.profiling.source_lines import LineCounts
     from warptile.planning.plan import Plan
 
@@ -42,8 +43,8 @@ SOURCE_WIDTH = 20
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document with every line.")
 @SAVE
 @click.option(
-    "--timeline", "timeline_file", type=click.Path(path_type=Path, dir_okay=False),
-    help="Write what each warp of one CTA does when, for ui.perfetto.dev.",
+    "--timeline", "timeline_file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
+    help="Write what each warp of one CTA does when: a page if FILE ends in .html, else a trace for ui.perfetto.dev.",
 )  # fmt: skip
 @click.option("--launches", default=1, show_default=True, type=click.IntRange(1, 8), help="With --timeline: in a row.")
 def command(
@@ -73,6 +74,7 @@ def command(
     \b
     Examples:
       warptile profile mma-swizzled --compare mma-vectorized
+      warptile profile wgmma-specialized -k 512 --timeline timeline.html
       warptile profile wgmma-specialized -k 512 --timeline trace.json
       warptile profile wgmma-final -m 256 -n 256 -k 128 --backend emulator
     """
@@ -183,15 +185,14 @@ def _shown(count: int) -> str:
 def _timeline(plan: Plan, place: Any, path: Path, launches: int) -> int:
     """Replay a launch, write its timeline, and print what its warps spent their time on."""
     from warptile.bench.profiling.replayed import replayed
-    from warptile.planning.plan import config_text
-    from warptile.replay.timeline import KINDS, trace_events
+    from warptile.bench.profiling.timeline_figure import timeline_title
+    from warptile.replay.timeline import KINDS
 
     found = replayed(plan, place, launches)
-    timeline, problem = found.timeline, plan.problem
-    title = f"{plan.rung.name}, {problem.m} x {problem.n} x {problem.k} {problem.a.dtype.name}"
-    about = {"kernel": title, "configuration": config_text(plan.config), "CTAs": list(found.ctas)}
+    timeline, title = found.timeline, timeline_title(plan, launches)
+    is_page = path.suffix.lower() in (".html", ".htm")
     try:
-        path.write_bytes(msgspec.json.encode(trace_events(timeline, about)))
+        path.write_bytes(_page(plan, found, title) if is_page else _trace(plan, found, title))
     except OSError as error:
         raise click.UsageError(f"--timeline {path}: {error.strerror}; give a file in a folder that exists") from error
     console = console_of()
@@ -210,7 +211,30 @@ def _timeline(plan: Plan, place: Any, path: Path, launches: int) -> int:
     for said in (
         *said_of(left_out, "a wider terminal has them"),
         "busy: " + ", ".join(f"{unit} {100 * busy / timeline.clocks:.0f} %" for unit, busy in timeline.busy.items()),
-        f"{path}: {len(timeline.spans)} spans; open it at ui.perfetto.dev",
+        f"{path}: {len(timeline.spans)} spans; open it {'in a browser' if is_page else 'at ui.perfetto.dev'}",
     ):
         console.print(said, markup=False, highlight=False)
     return 0
+
+
+def _page(plan: Plan, found: Replayed, title: str) -> bytes:
+    """A replay as a page of its own."""
+    from warptile.bench.profiling.timeline_figure import replayed_rows, timeline_figure
+    from warptile.figures.assets import standalone_page
+    from warptile.planning.plan import config_text
+
+    timeline = found.timeline
+    figure = timeline_figure(
+        "timeline", "What each warp, unit and mbarrier does", config_text(plan.config), replayed_rows(found),
+        timeline.clocks, timeline.clock_mhz,
+    )  # fmt: skip
+    return standalone_page(title, [figure]).encode()
+
+
+def _trace(plan: Plan, found: Replayed, title: str) -> bytes:
+    """A replay in the Trace Event Format."""
+    from warptile.planning.plan import config_text
+    from warptile.replay.timeline import trace_events
+
+    about = {"kernel": title, "configuration": config_text(plan.config), "CTAs": list(found.ctas)}
+    return msgspec.json.encode(trace_events(found.timeline, about))

@@ -189,7 +189,7 @@ class _Axis:
             low, high = (min(every, default=1.0) / 1.04, max(every, default=1.0) * 1.04)
             return _Axis(low, high, _log_ticks(low, high), True)
         high = max([value for value in every if value > 0], default=1.0)
-        step = _linear_step(high)
+        step = linear_step(high)
         ticks = tuple(step * count for count in range(math.floor(high / step + 1e-9) + 1))
         return _Axis(0.0, max(high, ticks[-1]) * 1.02, ticks, False)
 
@@ -202,7 +202,7 @@ class _Axis:
         return min(1.0, max(0.0, share))
 
 
-def _linear_step(high: float) -> float:
+def linear_step(high: float) -> float:
     """The distance between ticks: 1, 2 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(high / 2))
     return next(step * power for step in (1.0, 2.0, 5.0, 10.0, 20.0) if high / (step * power) < MOST_TICKS)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from warptile.figures.assets import stylesheet
+from warptile.figures.timeline_chart import LOOKS
 from warptile.rungs import families
 
 VISION = {
@@ -70,6 +71,17 @@ def test_marks_and_text_stand_out_from_the_page(dark):
 def test_black_text_stands_out_from_labelled_cells():
     for cell in range(8):
         assert contrast(color(f"q{cell}", False), np.zeros(3)) >= TEXT
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_strokes_of_timelines_stand_out_and_the_numbers_of_phases_can_be_read(dark):
+    for look in LOOKS:
+        (name,) = re.findall(rf"\.wt-t-{look.name} {{ stroke: var\(--wt-(\w+)\)", stylesheet())
+        if look.name == "phase":
+            for phase in ("p0", "p1"):
+                assert contrast(color("ink", dark), color(phase, dark)) >= TEXT
+        else:
+            assert contrast(color(name, dark), color("paper", dark)) >= GRAPHICS, look.name
 
 
 @pytest.mark.parametrize("vision", VISION)

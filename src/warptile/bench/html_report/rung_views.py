@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from markupsafe import Markup
 
-from warptile.bench.html_report import glossary_section, rung_speeds
+from warptile.bench.html_report import glossary_section, rung_speeds, rung_timelines
 from warptile.bench.html_report.kernel_source import line_name, listing, own_files, source_name
 from warptile.bench.html_report.page_data import PageData
 from warptile.bench.html_report.rendered_markdown import rendered, rung_view, without_generated
@@ -49,10 +49,12 @@ def _view(data: PageData, rung: Rung, place: int) -> PageView:
     counted = _counters(rung, profile) if profile is not None else []
     before, after = (data.rungs[i] if 0 <= i < len(data.rungs) else None for i in (place - 1, place + 1))
     own = own_files(rung.name)
+    timelines_at = rung_timelines.shown_at(rung.name)
     heat = {file: _heat(lines, file) for file in own}
     body = filled(
         "rung.html", rung=rung, place=rung_view(rung.name), rung_view=rung_view, before=before, after=after,
-        figures=figures, origins=origins,
+        figures=figures, origins=origins, timelines=rung_timelines.of_rung(rung.name, rung_view(rung.name)),
+        timelines_at=timelines_at if timelines_at in data.rungs else None,
         config=_config_table(rung, cell), prediction=_prediction_words(cell), counters=counted, profile=profile,
         tile=tile, loads_ratio=_loads_ratio(profile), lines=lines, config_text=config_text, page=_page(data, rung),
         lines_table=_lines_table(rung, lines) if lines is not None else None,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from warptile.bench.profiling import shipped_timelines
 from warptile.bench.report.documents import DocumentTables, check, update
 from warptile.errors import UnsupportedError, WarptileError
 
@@ -22,7 +23,10 @@ from warptile.errors import UnsupportedError, WarptileError
 @click.option("--check", "only_check", is_flag=True, help="Change nothing; exit 1 when a document is not up to date.")
 @click.option("--table", "name", help="Print one table instead, such as ladder, sizes or claims.")
 def main(root: Path, only_check: bool, name: str | None) -> None:
-    """Write the tables of the documents, their pictures and the summary that ships from the records."""
+    """Write the tables of the documents, their pictures and the summary that ships from the records.
+
+    Timelines that ship are replayed where their kernels, the emulator or the replay changed.
+    """
     try:
         sys.exit(_run(root, only_check, name))
     except UnsupportedError as error:
@@ -40,8 +44,11 @@ def _run(root: Path, only_check: bool, name: str | None) -> int:
         stale = check(root)
         for path in stale:
             click.echo(f"{path}: not what the records give; run: make docs", err=True)
+        if not shipped_timelines.is_current(root):
+            click.echo(f"{root / shipped_timelines.PATH}: not of these kernels; run: make docs", err=True)
+            stale.append(root / shipped_timelines.PATH)
         return 1 if stale else 0
-    for path in update(root):
+    for path in (*update(root), *shipped_timelines.update(root)):
         click.echo(f"{path}: rewritten", err=True)
     return 0
 

@@ -1,0 +1,170 @@
+"""A replayed launch as rows of a timeline chart: producer warp, consumer warps, tensor cores, TMA, mbarriers.
+
+What a warp's role is, and which stage an mbarrier belongs to, is what the replay shows: TMA loads complete phases of
+the full barriers; a warp that multiplies nothing and waits for other mbarriers is the producer, and those are the empty
+ones. Where nothing shows it, a warp has its number only and an mbarrier its address.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from warptile.figures.timeline_bars import TimelineBar, TimelineRow, folded_rows
+from warptile.replay.timeline import Timeline, TraceSpan
+
+TOLERANCE = 0.05
+"""Warps are one row where they are of different kinds in no more than this share of the time."""
+
+WARPGROUP_WARPS = 4
+
+_PHASE = re.compile(r"mbarrier (\d+) phase (\d+)")
+_TRACK = re.compile(r"(?P<cta>(?:launch \d+, )?CTA \d+) (?P<what>warp|mbarrier) (?P<number>\d+)")
+TENSOR_CORE = "tensor core"
+LEAST_COVERED = 0.9
+"""Share of the clocks that tensor cores were busy that their spans have to show."""
+
+_UNITS = (TENSOR_CORE, "TMA loads", "TMA stores")
+"""The order of units."""
+
+
+def timeline_rows(timeline: Timeline, tolerance: float = TOLERANCE) -> list[TimelineRow]:
+    """Rows for `warptile.figures.timeline_chart`.
+
+    Tensor cores have rows where their spans add up to what they were busy. Those of ``mma`` often do not: the replay
+    lets instructions of a basic block share a time.
+
+    Args:
+        timeline: of a replay.
+        tolerance: warps of one role are one row where they are of different kinds in no more than this share of the
+            time; negative to draw every warp.
+    """
+    tracks = [_Track.of(timeline, name) for name in timeline.tracks]
+    warps = [track for track in tracks if track.what == "warp"]
+    barriers = [track for track in tracks if track.what == "mbarrier"]
+    units = [track for track in tracks if track.what == "unit"]
+    if _covered(units) < LEAST_COVERED * timeline.busy.get("tensor", 0.0):
+        units = [track for track in units if not track.name.startswith(TENSOR_CORE)]
+    stages = _stages(barriers, warps, units)
+    roles = {track.name: _role(track, stages) for track in warps}
+    if "producer" not in roles.values():
+        roles = dict.fromkeys(roles, "")
+    drawn: list[TimelineRow] = []
+    for cta in dict.fromkeys(track.cta for track in warps):
+        own = [track for track in warps if track.cta == cta]
+        drawn += _folded(own, roles, stages, timeline.clocks, tolerance)
+    drawn += _folded(sorted(units, key=_unit_order), {}, stages, timeline.clocks, tolerance)
+    for cta in dict.fromkeys(track.cta for track in barriers):
+        own = [track for track in barriers if track.cta == cta]
+        own.sort(key=lambda track: _stage_order(stages.get(track.number, ""), track.number))
+        began = min((span.start for track in warps if track.cta == cta for span in track.spans), default=0.0)
+        own = [replace(track, spans=_from(track.spans, began)) for track in own]
+        drawn += [_row(track, stages.get(track.number, f"mbarrier {track.number}"), stages) for track in own]
+    return drawn
+
+
+@dataclass(frozen=True)
+class _Track:
+    """A track of the timeline: a warp or mbarrier with its CTA and number, or a unit."""
+
+    name: str
+    what: str
+    cta: str
+    number: int
+    group: str
+    spans: tuple[TraceSpan, ...]
+
+    @staticmethod
+    def of(timeline: Timeline, name: str) -> _Track:
+        found = _TRACK.fullmatch(name)
+        spans = tuple(sorted(timeline.of(name), key=lambda span: (span.start, span.end)))
+        group = timeline.groups[name]
+        if found is None:
+            return _Track(name, "unit", "", 0, group, spans)
+        return _Track(name, found["what"], found["cta"], int(found["number"]), group, spans)
+
+    def waited_for(self) -> set[int]:
+        """The mbarriers that its spans name."""
+        return {int(found[1]) for span in self.spans if (found := _PHASE.search(span.text))}
+
+
+def _covered(units: Sequence[_Track]) -> float:
+    """Clocks that a tensor core's spans cover, on average; those of a track may overlap."""
+    rows = [_row(track, track.name, {}) for track in units if track.name.startswith(TENSOR_CORE)]
+    return sum(row.covered for row in rows) / len(rows) if rows else 0.0
+
+
+def _multiplies(track: _Track) -> bool:
+    return any(span.kind in ("tensor", "wgmma") for span in track.spans)
+
+
+def _stages(barriers: Sequence[_Track], warps: Sequence[_Track], units: Sequence[_Track]) -> dict[int, str]:
+    """By address, mbarriers with a known part in the ring: ``full 0``, ``empty 0``."""
+    every = sorted({track.number for track in barriers})
+    full = sorted(_union(track.waited_for() for track in units) & set(every))
+    others = [number for number in every if number not in full]
+    waited = _union(track.waited_for() for track in warps if not _multiplies(track))
+    found = {number: f"full {stage}" for stage, number in enumerate(full)}
+    if full and waited & set(others) and len(others) <= len(full):
+        found |= {number: f"empty {stage}" for stage, number in enumerate(others)}
+    return found
+
+
+def _union(sets: Iterable[set[int]]) -> set[int]:
+    return {each for one in sets for each in one}
+
+
+def _role(track: _Track, stages: Mapping[int, str]) -> str:
+    if _multiplies(track):
+        return "consumer"
+    waits = any(stages.get(number, "").startswith("empty") for number in track.waited_for())
+    return "producer" if waits else ""
+
+
+def _folded(
+    tracks: Sequence[_Track], roles: Mapping[str, str], stages: Mapping[int, str], clocks: float, tolerance: float
+) -> list[TimelineRow]:
+    """Rows of a CTA's warps or of units; those of a role, a warpgroup or a kind of unit that do the same are one."""
+    rows = [_row(track, f"warp {track.number}" if track.what == "warp" else track.name, stages) for track in tracks]
+    alike = {
+        row.label: f"{roles.get(track.name, '')} {track.number // WARPGROUP_WARPS}"
+        if track.what == "warp" else row.label.rsplit(" ", 1)[0]
+        for row, track in zip(rows, tracks, strict=True)
+        if row.label[-1].isdigit()
+    }  # fmt: skip
+    made = folded_rows(rows, alike, clocks, tolerance) if tolerance >= 0 else rows
+    role_of = {row.label: roles.get(track.name, "") for row, track in zip(rows, tracks, strict=True)}
+    found, place = [], 0
+    for row in made:
+        role = role_of[rows[place].label]
+        found.append(replace(row, label=f"{row.label}, {role}") if role else row)
+        place += row.rows
+    return found
+
+
+def _unit_order(track: _Track) -> tuple[int, str]:
+    return next((place for place, unit in enumerate(_UNITS) if track.name.startswith(unit)), len(_UNITS)), track.name
+
+
+def _stage_order(stage: str, number: int) -> tuple[int, int]:
+    """Full ones first, then empty ones, then those that are not known."""
+    return ("full", "empty").index(stage.split()[0]) if stage else 2, number
+
+
+def _from(spans: Sequence[TraceSpan], began: float) -> tuple[TraceSpan, ...]:
+    """Phases as of when their CTA began: the first one of a later launch is drawn from there."""
+    return tuple(replace(span, start=max(span.start, began)) for span in spans)
+
+
+def _row(track: _Track, label: str, stages: Mapping[int, str]) -> TimelineRow:
+    return TimelineRow(
+        label, track.group, tuple(_bar(span, stages, track.what) for span in track.spans if span.clocks > 0)
+    )
+
+
+def _bar(span: TraceSpan, stages: Mapping[int, str], what: str) -> TimelineBar:
+    """A span with the name of an mbarrier's stage instead of its address."""
+    kind = "wgmma wait" if span.kind == "wgmma" and span.text.startswith("waits") else span.kind
+    text = _PHASE.sub(lambda found: f"{stages.get(int(found[1]), f'mbarrier {found[1]}')}, phase {found[2]}", span.text)
+    return TimelineBar(span.start, span.end, kind, text, span.line, span.text.split()[-1] if what == "mbarrier" else "")

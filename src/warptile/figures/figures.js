@@ -169,4 +169,149 @@
   document.querySelectorAll("[data-wt='fragment']").forEach(enhanceFragment);
   document.querySelectorAll("[data-wt='banks']").forEach(enhanceBanks);
   watchScrolling([...document.querySelectorAll(".wt-scroll")]);
+
+  // === instruction pages: operands of a multiplication, choices, swizzles, descriptors, boxes of TMA, the list ===
+
+  const pressed = (event) => event.key === "Enter" || event.key === " ";
+
+  // --- A, B and D: a lane in all of them; the row and column that an element of D needs ---
+
+  const rangeOf = (text) => {
+    const [first, last] = text.trim().split("–").map(Number);
+    return [first, last ?? first];
+  };
+  const meet = ([a, b], [c, d]) => a <= d && c <= b;
+  const said = ([first, last]) => (first === last ? `${first}` : `${first}–${last}`);
+  const spans = (numbers) => {
+    const found = [];
+    for (const each of [...new Set(numbers)].sort((x, y) => x - y)) {
+      if (found.length && found.at(-1)[1] === each - 1) found.at(-1)[1] = each;
+      else found.push([each, each]);
+    }
+    return found.map(said).join(", ");
+  };
+
+  const enhanceTriple = (picture) => {
+    const products = Number(picture.dataset.products);
+    const readout = picture.querySelector(".wt-readout");
+    const slider = picture.querySelector("input");
+    const number = picture.querySelector(".wt-controls output");
+    const statement = [...picture.querySelectorAll(".wt-ptx span")];
+    const tables = [];
+    const all = [];
+    const byCell = new Map();
+    for (const section of picture.querySelectorAll("section")) {
+      const table = section.querySelector("table");
+      const columns = [...table.tHead.rows[0].cells].slice(1).map((cell) => rangeOf(cell.textContent));
+      tables.push(table);
+      for (const row of table.tBodies[0].rows) {
+        const down = rangeOf(row.cells[0].textContent);
+        for (const cell of [...row.cells].slice(1)) {
+          const [, lane, register] = /^T(\d+)(.+)$/.exec(cell.textContent.trim());
+          const each = {
+            cell, operand: section.dataset.operand, lane: Number(lane), register, down, across: columns[cell.cellIndex - 1],
+            axes: [section.dataset.down, section.dataset.across],
+          };
+          all.push(each);
+          byCell.set(cell, each);
+        }
+      }
+    }
+    const of = (operand) => all.filter((each) => each.operand === operand);
+    const perProduct = (1 + Math.max(...of("d").map((each) => each.down[1]))) / products;
+    const columns = 1 + Math.max(...of("d").map((each) => each.across[1]));
+    const shifted = (range, by) => range.map((each) => each + by);
+    const moveOf = (d) => columns * Math.floor(d.down[0] / perProduct);
+    const makes = {
+      a: (one, other) => other.operand === "d" && meet(one.down, other.down),
+      b: (one, other) => other.operand === "d" && meet(one.across, shifted(other.across, moveOf(other))),
+      d: (one, other) => (other.operand === "a" && meet(one.down, other.down))
+        || (other.operand === "b" && meet(shifted(one.across, moveOf(one)), other.across)),
+    };
+    const placed = (each) => `${each.axes[0]} ${said(each.down)}, ${each.axes[1]} ${said(each.across)}`;
+    let pinned = null;
+
+    const show = (one, lane) => {
+      const shown = one ? one.lane : lane;
+      tables.forEach((table) => table.classList.toggle("wt-marked", shown !== undefined));
+      for (const each of all) {
+        each.cell.classList.toggle("wt-on", each === one);
+        each.cell.classList.toggle("wt-lane", each !== one && each.lane === shown);
+        each.cell.classList.toggle("wt-path", Boolean(one) && makes[one.operand](one, each));
+      }
+      statement.forEach((span) => span.classList.toggle("wt-on", Boolean(one) && span.textContent === one.register));
+      if (shown !== undefined) { slider.value = shown; number.textContent = shown; }
+      if (!one && shown === undefined) {
+        readout.textContent = "Choose an element or a lane. Arrow keys move, Enter keeps the choice, Escape drops it.";
+        return;
+      }
+      if (!one) {
+        const held = (operand) => of(operand).filter((each) => each.lane === shown)
+          .map((each) => `${each.register} (${placed(each)})`).join(", ");
+        readout.textContent = `Lane ${shown} holds ${["a", "b", "d"].map(held).filter(Boolean).join("; ")}.`;
+        return;
+      }
+      const partners = (operand) => `lanes ${spans(of(operand).filter((each) => makes[one.operand](one, each)).map((each) => each.lane))}`;
+      const start = `Lane ${one.lane}, register ${one.register}: ${one.operand.toUpperCase()} at ${placed(one)}. `;
+      if (one.operand === "d") {
+        const column = shifted(one.across, moveOf(one));
+        readout.textContent = `${start}It needs row ${said(one.down)} of A, which ${partners("a")} hold, and column ${said(column)} of B, which ${partners("b")} hold.`;
+      } else {
+        const line = one.operand === "a" ? `row ${said(one.down)}` : `column ${said(one.across)}`;
+        readout.textContent = `${start}The elements of D that it contributes to are in ${line}${products > 1 ? " of its product" : ""}, in ${partners("d")}.`;
+      }
+    };
+    const pin = (one) => { pinned = pinned === one ? null : one; show(pinned ?? undefined); };
+    for (const table of tables) {
+      makeGrid(table, table.closest("section").querySelector("p").textContent);
+      table.addEventListener("click", (event) => {
+        const cell = event.target.closest("tbody td");
+        if (cell) { focusCell(table, cell); pin(byCell.get(cell)); }
+      });
+      table.addEventListener("pointerover", (event) => {
+        const cell = event.target.closest("tbody td");
+        if (cell && !pinned) show(byCell.get(cell));
+      });
+      table.addEventListener("pointerleave", () => { if (!pinned) show(); });
+      table.addEventListener("keydown", (event) => {
+        const cell = event.target.closest("tbody td");
+        if (!cell) return;
+        if (pressed(event)) pin(byCell.get(cell));
+        else if (event.key === "Escape") { pinned = null; show(); }
+        else {
+          const next = moved(table, cell, event.key);
+          if (!next) return;
+          focusCell(table, next);
+          if (!pinned) show(byCell.get(next));
+        }
+        event.preventDefault();
+      });
+    }
+    picture.querySelector(".wt-controls").hidden = false;
+    slider.addEventListener("input", () => { pinned = null; show(undefined, Number(slider.value)); });
+    show();
+  };
+
+  // --- the list of instructions: rows in which all words of the filter occur ---
+
+  const enhanceListing = (listing) => {
+    const input = listing.querySelector("input");
+    const output = listing.querySelector("output");
+    const rows = [...listing.querySelectorAll("tbody tr")].map((row) => [row, row.textContent.toLowerCase()]);
+    const apply = () => {
+      const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+      let shown = 0;
+      for (const [row, text] of rows) {
+        row.hidden = !words.every((word) => text.includes(word));
+        shown += row.hidden ? 0 : 1;
+      }
+      output.textContent = `${shown} of ${rows.length}`;
+    };
+    listing.querySelector(".wt-controls").hidden = false;
+    input.addEventListener("input", apply);
+    apply();
+  };
+
+  document.querySelectorAll("[data-wt='triple']").forEach(enhanceTriple);
+  document.querySelectorAll("[data-wt='listing']").forEach(enhanceListing);
 })();

@@ -292,6 +292,84 @@
     show();
   };
 
+  // --- choices: one of the drawn states is shown ---
+
+  const enhanceStates = (picture, changed) => {
+    const states = [...picture.querySelectorAll(".wt-state")];
+    const parts = [...picture.querySelectorAll("[data-part]")];
+    const choose = () => {
+      const key = parts.map((part) => part.value).join(" ");
+      for (const part of parts) {
+        if (!part.dataset.texts) continue;
+        const text = part.dataset.texts.split("|")[Number(part.value)];
+        part.closest("label").querySelector("output").textContent = text;
+        part.setAttribute("aria-valuetext", text);
+      }
+      states.forEach((state) => { state.hidden = state.dataset.state !== key; });
+      changed?.(states.find((state) => !state.hidden));
+    };
+    picture.querySelector(".wt-controls").hidden = false;
+    parts.forEach((part) => part.addEventListener("input", choose));
+    choose();
+  };
+
+  // --- swizzles: a phase of ldmatrix in the chosen layout, and its addresses bit by bit ---
+
+  const enhanceSwizzle = (picture) => {
+    const output = picture.querySelector(".wt-steps output");
+    let state = null;
+    let phase = 0;
+    const show = () => {
+      const map = state.querySelector(".wt-map");
+      const wavefronts = map.dataset.wavefronts.split(",").map(Number);
+      phase = (phase + wavefronts.length) % wavefronts.length;
+      const groups = new Array(8).fill(0);
+      const rows = [];
+      for (const cell of map.querySelectorAll("td[data-p]")) {
+        const on = Number(cell.dataset.p) === phase;
+        cell.classList.toggle("wt-on", on);
+        if (!on) continue;
+        const group = cell.cellIndex - 1;
+        groups[group] += 1;
+        const [row, chunk] = cell.textContent.trim().split(".").map(Number);
+        rows[row] = { chunk, place: Number(cell.parentElement.cells[0].textContent) + 16 * group };
+      }
+      map.querySelector(".wt-wavefronts").textContent = `${wavefronts[phase]} wavefront${wavefronts[phase] === 1 ? "" : "s"}`;
+      [...map.querySelectorAll("tfoot td")].forEach((cell, group) => { cell.textContent = groups[group] || ""; });
+      output.textContent = `rows 0 to 7, chunk ${phase}`;
+      const bits = state.querySelector(".wt-bits");
+      const top = Number(bits.dataset.top);
+      [...bits.tBodies[0].rows].forEach((line, row) => {
+        const { chunk, place } = rows[row];
+        const linear = row * Number(bits.dataset.pitch) + 16 * chunk;
+        const cells = [...line.cells].slice(1);
+        for (let bit = top; bit >= 4; bit -= 1) cells[top - bit].textContent = (linear >> bit) & 1;
+        for (let bit = 6; bit >= 4; bit -= 1) cells[top - 2 + 6 - bit].textContent = (place >> bit) & 1;
+        const bank = (place / 4) % 32;
+        cells.at(-1).textContent = `${bank}–${bank + 3}`;
+      });
+    };
+    picture.addEventListener("click", (event) => {
+      const button = event.target.closest("button[data-step]");
+      const cell = event.target.closest("td[data-p]");
+      if (button) phase += Number(button.dataset.step);
+      else if (cell) phase = Number(cell.dataset.p);
+      else return;
+      show();
+    });
+    picture.addEventListener("keydown", (event) => {
+      if (!event.target.matches("button[data-step]")) return;
+      if (event.key === "ArrowLeft") phase -= 1;
+      else if (event.key === "ArrowRight") phase += 1;
+      else return;
+      show();
+      event.preventDefault();
+    });
+    enhanceStates(picture, (chosen) => { state = chosen; show(); });
+  };
+
+  document.querySelectorAll("[data-wt='swizzle']").forEach(enhanceSwizzle);
+
   // --- the list of instructions: rows in which all words of the filter occur ---
 
   const enhanceListing = (listing) => {

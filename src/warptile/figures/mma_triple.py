@@ -1,4 +1,4 @@
-"""A, B and D of one warp-wide multiplication beside each other: what a lane holds of each, and what an element of D needs.
+"""A, B and D of one warp-wide multiplication: what a lane holds of each, and what an element of D needs.
 
 B is above D and A is to the left of it, so that the row of A and the column of B that make an element of D meet in it.
 The layouts are those that move the emulator's data.

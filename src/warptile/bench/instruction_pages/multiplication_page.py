@@ -52,13 +52,9 @@ def _facts(instruction: Multiplication) -> tuple[tuple[str, str], ...]:
     for matrix, element in zip("dabc", types, strict=True):
         layout = instruction.fragment(matrix)
         copies = f", {len(layout.distinct)} of them distinct" if len(layout.distinct) < layout.registers else ""
-        facts.append(
-            (
-                f"{matrix.upper()} in registers",
-                f"{size((layout.rows, layout.columns))} of {element}: {layout.registers} of {layout.register_bits} bits "
-                f"in each lane{copies}",
-            )
-        )
+        held = f"{layout.registers} of {layout.register_bits} bits in each lane{copies}"
+        extents = size((layout.rows, layout.columns))
+        facts.append((f"{matrix.upper()} in registers", f"{extents} of {element}: {held}"))
     facts.append(("multiplications and additions", f"{shape.flops}"))
     if isinstance(shape, MmaShape):
         facts += [("saturation", "D may be clamped to s32 (.satfinite)")] if shape.saturates else []

@@ -370,6 +370,131 @@
 
   document.querySelectorAll("[data-wt='swizzle']").forEach(enhanceSwizzle);
 
+  // --- descriptors of wgmma: fields, 64 bits, addresses of core matrices ---
+
+  const enhanceDescriptor = (picture) => {
+    const fields = [...picture.querySelectorAll("[data-field]")];
+    const layout = picture.querySelector("select[data-layout]");
+    const word = picture.querySelector("[data-word]");
+    const problems = picture.querySelector(".wt-problems");
+    const cores = [...picture.querySelectorAll(".wt-cores tbody td")];
+    const table = picture.querySelector(".wt-cores");
+    const chunk = Number(picture.dataset.chunk);
+    const line = Number(picture.dataset.line);
+    const nameOf = (field) => field.closest("label").querySelector("span").textContent;
+    const of = (name) => Number(fields.find((field) => field.dataset.field === name).value);
+    const codes = (field) => field.dataset.codes.split(" ").map(Number);
+    const codeOf = (field) => (field.dataset.codes ? codes(field).indexOf(Number(field.value)) : Number(field.value) / Number(field.step));
+    const bitsOf = (field) => Number(field.dataset.bits ?? Math.log2(codes(field).length));
+    const hex = (value) => `0x${value.toString(16)}`;
+    let chosen = cores[0];
+
+    const chunksOf = (terms, step) => {
+      const [fixed, leadings, strides] = terms;
+      const first = of("start") + fixed + leadings * of("leading") + strides * of("stride");
+      const wide = of("swizzle") / chunk;
+      return Array.from({ length: 8 }, (_, i) => {
+        const linear = first + i * step;
+        if (!wide) return linear;
+        const number = Math.floor(linear / line) - of("base_offset");
+        return linear ^ (((number % wide) + wide) % wide * chunk);
+      });
+    };
+
+    const explain = (addresses, terms) => {
+      const found = [];
+      for (const [name, place] of [["leading", 1], ["stride", 2]]) {
+        if (terms.every((each) => each[place] === 0)) found.push(`The ${nameOf(fields.find((field) => field.dataset.field === name))} is not used by this layout.`);
+      }
+      const once = new Set(addresses.flat());
+      const all = addresses.length * 8;
+      if (once.size < all) found.push(`Core matrices overlap: ${all} chunks are at ${once.size} addresses.`);
+      return found;
+    };
+
+    const show = (fromWord) => {
+      const wrong = [];
+      for (const field of fields) {
+        const bad = !field.dataset.codes && (field.value === "" || !field.checkValidity());
+        field.setAttribute("aria-invalid", String(bad));
+        if (!bad) continue;
+        const step = Number(field.step);
+        wrong.push(`${nameOf(field)} of ${field.value || "nothing"}: it is ${step > 1 ? `a multiple of ${step}` : "a number"} from 0 to ${field.max}.`);
+      }
+      word.setAttribute("aria-invalid", "false");
+      picture.classList.toggle("wt-wrong", wrong.length > 0);
+      if (wrong.length) { problems.textContent = wrong.join(" "); return; }
+      let value = 0n;
+      for (const field of fields) {
+        const code = codeOf(field);
+        value |= BigInt(code) << BigInt(field.dataset.low);
+        picture.querySelector(`td[data-bits='${field.dataset.field}']`).textContent = code.toString(2).padStart(bitsOf(field), "0");
+      }
+      const text = `0x${value.toString(16).padStart(16, "0")}`;
+      if (!fromWord) word.value = text;
+      picture.querySelector(".wt-word").textContent = text;
+      const pattern = picture.querySelector(`li[data-layout='${layout.value} ${of("swizzle")}']`);
+      const terms = pattern.dataset.terms.split(" ").map((each) => each.split(",").map(Number));
+      const addresses = terms.map((each) => chunksOf(each, Number(pattern.dataset.step)));
+      cores.forEach((cell, i) => {
+        cell.textContent = hex(addresses[i][0]);
+        cell.classList.toggle("wt-on", cell === chosen);
+      });
+      const own = addresses[cores.indexOf(chosen)];
+      const groups = new Array(8).fill(0);
+      [...picture.querySelectorAll(".wt-chunks tbody tr")].forEach((row, i) => {
+        const bank = (own[i] % line) / 4;
+        groups[bank / 4] += 1;
+        row.cells[1].textContent = hex(own[i]);
+        row.cells[2].textContent = `${bank}–${bank + 3}`;
+      });
+      const most = Math.max(...groups);
+      picture.querySelector(".wt-wavefronts").textContent = `${most} wavefront${most === 1 ? "" : "s"}`;
+      problems.textContent = explain(addresses, terms).join(" ");
+    };
+
+    const decode = () => {
+      const text = word.value.trim();
+      const good = /^(0x)?[0-9a-f]{1,16}$/i.test(text);
+      const value = good ? BigInt(text.startsWith("0x") ? text : `0x${text}`) : 0n;
+      let left = value;
+      for (const field of fields) left &= ~(((1n << BigInt(bitsOf(field))) - 1n) << BigInt(field.dataset.low));
+      if (!good || left) {
+        word.setAttribute("aria-invalid", "true");
+        problems.textContent = good
+          ? `64 bits of ${text}: the bits of no field are 0; these are not: ${hex(left)}.`
+          : `64 bits of "${text}": they are up to 16 hexadecimal digits.`;
+        return;
+      }
+      for (const field of fields) {
+        const code = Number((value >> BigInt(field.dataset.low)) & ((1n << BigInt(bitsOf(field))) - 1n));
+        field.value = field.dataset.codes ? codes(field)[code] : code * Number(field.step);
+      }
+      show(true);
+    };
+
+    picture.querySelector(".wt-controls").hidden = false;
+    fields.forEach((field) => field.addEventListener("input", () => show()));
+    layout.addEventListener("input", () => show());
+    word.addEventListener("input", decode);
+    makeGrid(table, picture.querySelector("section p").textContent);
+    const choose = (cell) => { chosen = cell; focusCell(table, cell); show(); };
+    table.addEventListener("click", (event) => {
+      const cell = event.target.closest("tbody td");
+      if (cell) choose(cell);
+    });
+    table.addEventListener("keydown", (event) => {
+      const cell = event.target.closest("tbody td");
+      const next = cell && moved(table, cell, event.key);
+      if (!next) return;
+      choose(next);
+      event.preventDefault();
+    });
+    show();
+  };
+
+  document.querySelectorAll("[data-wt='descriptor']").forEach(enhanceDescriptor);
+
   // --- the list of instructions: rows in which all words of the filter occur ---
 
   const enhanceListing = (listing) => {

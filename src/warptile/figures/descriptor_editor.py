@@ -29,7 +29,11 @@ FIELDS = (
     ("start", "start address", "address of the first byte in shared memory"),
     ("leading", "leading byte offset", "see the addresses below"),
     ("stride", "stride byte offset", "see the addresses below"),
-    ("base_offset", "base offset", "at which of eight 128-byte lines the swizzle pattern starts; 0 at multiples of 1024"),
+    (
+        "base_offset",
+        "base offset",
+        "at which of eight 128-byte lines the swizzle pattern starts; 0 at multiples of 1024",
+    ),
     ("swizzle", "swizzle mode", "bytes of a row that is permuted"),
 )
 """Attributes of a `Descriptor`, what they are called, and what they mean."""
@@ -138,8 +142,11 @@ def core_pattern(operand: OperandInMemory, swizzle: int, transposed: bool) -> Co
 def core_addresses(operand: OperandInMemory, descriptor: Descriptor, transposed: bool) -> NDArray[np.int64]:
     """Addresses of all chunks: (core matrices along the rows, along K, 8)."""
     found = pattern(operand.rows, operand.k, operand.bits, descriptor.swizzle, transposed=transposed)
-    numbers = (np.array([value], np.int64) for value in (descriptor.start, descriptor.leading, descriptor.stride))
-    addresses = found.addresses(*numbers, np.array([descriptor.base_offset], np.int64))[0]
+    start, leading, stride, base = (
+        np.array([value], np.int64)
+        for value in (descriptor.start, descriptor.leading, descriptor.stride, descriptor.base_offset)
+    )
+    addresses: NDArray[np.int64] = found.addresses(start, leading, stride, base)[0]
     cores = addresses.reshape(-1, CHUNKS, addresses.shape[1])
     return cores.transpose((2, 0, 1) if transposed else (0, 2, 1))
 
@@ -150,7 +157,10 @@ def descriptor_editor(
     """The editor of an operand's descriptor, which begins with ``first``, K-major."""
     patterns = joined(
         Markup('<li data-layout="{} {}" data-step="{}" data-terms="{}">').format(
-            int(transposed), swizzle, found.step, " ".join(",".join(map(str, term)) for row in found.terms for term in row)
+            int(transposed),
+            swizzle,
+            found.step,
+            " ".join(",".join(map(str, term)) for row in found.terms for term in row),
         )
         for _, transposed in operand.layouts
         for swizzle in SWIZZLES
@@ -163,7 +173,7 @@ def descriptor_editor(
     picture = Markup(
         '<div class="wt-descriptor" data-wt="descriptor" data-chunk="{}" data-line="{}">\n'
         '<div class="wt-controls" hidden>{}<label><span>layout</span><select data-layout>{}</select></label>'
-        '<label><span>64 bits</span><input type="text" data-word size="20" spellcheck="false" value="{}"></label></div>\n'
+        '<label><span>64 bits</span><input type="text" data-word spellcheck="false" value="{}"></label></div>\n'
         '<p class="wt-problems" role="status"></p>\n'
         '<p>Descriptor: <code class="wt-word">{}</code></p>\n{}\n<div class="wt-state">{}<div>{}</div></div>\n'
         "<ul hidden>{}</ul></div>"
@@ -194,12 +204,12 @@ def _control(field: str, label: str, first: Descriptor) -> Markup:
             )
             for mode in sorted(SWIZZLES)
         )
-        return Markup('<label><span>{}</span><select data-field="{}" data-low="{}" data-codes="{}">{}</select></label>').format(
-            label, field, place.low, " ".join(map(str, SWIZZLES)), options
-        )
+        return Markup(
+            '<label><span>{}</span><select data-field="{}" data-low="{}" data-codes="{}">{}</select></label>'
+        ).format(label, field, place.low, " ".join(map(str, SWIZZLES)), options)
     return Markup(
-        '<label><span>{}</span><input type="number" data-field="{}" data-low="{}" data-bits="{}" min="0" max="{}" step="{}" '
-        'value="{}"></label>'
+        '<label><span>{}</span><input type="number" data-field="{}" data-low="{}" data-bits="{}" min="0" max="{}" '
+        'step="{}" value="{}"></label>'
     ).format(label, field, place.low, place.bits, place.largest, place.unit, value)
 
 
@@ -209,7 +219,7 @@ def _bits(first: Descriptor) -> Markup:
     word = first.encode()
     heads, cells = [], []
     for number, (place, field, label) in enumerate(places):
-        heads.append(Markup("<th>{}: bits {} to {}").format(label, place.low + place.bits - 1, place.low))
+        heads.append(Markup("<th>{}<br>bits {} to {}").format(label, place.low + place.bits - 1, place.low))
         value = word >> place.low & (1 << place.bits) - 1
         cells.append(Markup('<td class="wt-q{}" data-bits="{}">{}').format(number, field, f"{value:0{place.bits}b}"))
     return Markup(

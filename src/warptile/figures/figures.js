@@ -368,6 +368,43 @@
     enhanceStates(picture, (chosen) => { state = chosen; show(); });
   };
 
+  // --- pairs: a chunk in the tensor and in shared memory ---
+
+  const enhancePairs = (picture) => {
+    let pinned = null;
+    const mark = (cell) => {
+      picture.querySelectorAll("td.wt-on").forEach((each) => each.classList.remove("wt-on"));
+      if (!cell) return;
+      cell.closest(".wt-state").querySelectorAll(`td[data-k='${cell.dataset.k}']`).forEach((each) => each.classList.add("wt-on"));
+    };
+    const pin = (cell) => { pinned = pinned === cell ? null : cell; mark(pinned); };
+    for (const table of picture.querySelectorAll(".wt-cells")) {
+      makeGrid(table, table.closest(".wt-map").querySelector("p").textContent);
+      const cellOf = (event) => event.target.closest("td[data-k]");
+      table.addEventListener("pointerover", (event) => { if (!pinned && cellOf(event)) mark(cellOf(event)); });
+      table.addEventListener("pointerleave", () => { if (!pinned) mark(null); });
+      table.addEventListener("click", (event) => {
+        const cell = cellOf(event);
+        if (cell) { focusCell(table, cell); pin(cell); }
+      });
+      table.addEventListener("keydown", (event) => {
+        const cell = event.target.closest("tbody td");
+        if (!cell) return;
+        if (pressed(event)) pin(cell.dataset.k ? cell : null);
+        else if (event.key === "Escape") { pinned = null; mark(null); }
+        else {
+          const next = moved(table, cell, event.key);
+          if (!next) return;
+          focusCell(table, next);
+          if (!pinned) mark(next.dataset.k ? next : null);
+        }
+        event.preventDefault();
+      });
+    }
+    enhanceStates(picture, () => { pinned = null; mark(null); });
+  };
+
+  document.querySelectorAll("[data-wt='pairs']").forEach(enhancePairs);
   document.querySelectorAll("[data-wt='swizzle']").forEach(enhanceSwizzle);
 
   // --- descriptors of wgmma: fields, 64 bits, addresses of core matrices ---

@@ -1,4 +1,4 @@
-"""Swizzle mode and row pitch to choose: where the chunks of eight rows lie, and the wavefronts of each `ldmatrix` phase.
+"""Swizzle mode and row pitch to choose: chunks of eight rows in the banks, and the wavefronts of `ldmatrix`.
 
 Below each map, the XOR of the eight addresses of a phase, bit by bit. All of it is `warptile.isa.swizzle`'s.
 """
@@ -57,15 +57,15 @@ def mode_words(swizzle_bytes: int) -> str:
     return f"{swizzle_bytes}-byte swizzle" if swizzle_bytes else "no swizzle"
 
 
-def swizzle_explorer(name: str, title: str, first: tuple[int, int] = (LINE_BYTES, 0), notes: tuple[Cell, ...] = ()) -> Figure:
+def swizzle_explorer(
+    name: str, title: str, first: tuple[int, int] = (LINE_BYTES, 0), notes: tuple[Cell, ...] = ()
+) -> Figure:
     """All layouts of eight rows; ``first`` is the pitch and the swizzle mode that are shown at the beginning."""
     choices = (
         Choice("Swizzle", ("none", *(f"{mode} bytes" for mode in ROW_BYTES)), slider=True),
         Choice("Rows", tuple(pitch_words(pitch).removeprefix("rows ") for pitch in PITCHES)),
     )
-    states = [
-        ((i, j), _state(tile(pitch, mode))) for i, mode in enumerate(MODES) for j, pitch in enumerate(PITCHES)
-    ]
+    states = [((i, j), _state(tile(pitch, mode))) for i, mode in enumerate(MODES) for j, pitch in enumerate(PITCHES)]
     step = Markup(
         '<span class="wt-steps"><button type="button" data-step="-1" aria-label="previous phase">◀</button>'
         '<output aria-live="polite">{}</output>'
@@ -73,8 +73,8 @@ def swizzle_explorer(name: str, title: str, first: tuple[int, int] = (LINE_BYTES
     ).format(phase_words(0, 0))
     picture = with_choices("swizzle", choices, states, (MODES.index(first[1]), PITCHES.index(first[0])), step)
     said = (
-        f"One phase of ldmatrix reads the same chunk of {MATRIX_ROWS} rows: {MATRIX_ROWS} chunks of {CHUNK_BYTES} bytes. "
-        f"Those in the same four banks take one wavefront after the other.",
+        f"One phase of ldmatrix or stmatrix accesses the same chunk of {MATRIX_ROWS} rows: {MATRIX_ROWS} chunks of "
+        f"{CHUNK_BYTES} bytes. Each wavefront takes one of those in the same four banks.",
         "The swizzle XORs addresses: bits of the 128-byte line's number into those of the chunk. "
         "TMA lays rows as far apart as its mode permutes; with another pitch a kernel computes the XOR itself.",
         *notes,
@@ -126,9 +126,12 @@ def _bits(one: SharedTile) -> Markup:
     results = joined(Markup("<th>{}").format(bit) for bit in after)
     said = ", ".join(f"bit {source} into bit {target}" for source, target in into.items())
     return Markup(
-        '<table class="wt-bits" data-top="{}" data-pitch="{}"><caption>Address of each row\'s chunk, bit by bit{}</caption>'
+        '<table class="wt-bits" data-top="{}" data-pitch="{}">'
+        "<caption>Address of each row's chunk, bit by bit{}</caption>"
         "<thead><tr><th>row{}<th>→{}<th>banks</thead>\n<tbody>\n{}</tbody></table>"
-    ).format(TOP_BIT, one.pitch_bytes, f"; XORed: {said}" if said else "; nothing is XORed", heads, results, joined(lines))
+    ).format(
+        TOP_BIT, one.pitch_bytes, f"; XORed: {said}" if said else "; nothing is XORed", heads, results, joined(lines)
+    )
 
 
 def bank_words(offset: int) -> str:
@@ -143,12 +146,8 @@ def _table() -> DataTable:
         for mode in MODES:
             one = tile(pitch, mode)
             for phase in one.phases:
+                wavefronts = wavefront_words(one.wavefronts(*phase))
                 groups = ", ".join(texts(one.bank_groups(*phase)))
-                rows.append(
-                    (
-                        str(pitch), str(mode) if mode else "none", str(phase[1]), wavefront_words(one.wavefronts(*phase)),
-                        groups,
-                    )
-                )  # fmt: skip
+                rows.append((str(pitch), str(mode) if mode else "none", str(phase[1]), wavefronts, groups))
     header = ("bytes from row to row", "swizzle, bytes", "chunk", "wavefronts", "groups of four banks of rows 0 to 7")
     return DataTable(header, tuple(rows), left=len(header))

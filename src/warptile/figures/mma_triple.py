@@ -79,6 +79,7 @@ def mma_triple(
     operands: tuple[OperandGrid, OperandGrid, OperandGrid],
     opcode: str,
     products: int = 1,
+    rest: tuple[str, ...] = (),
     notes: tuple[Cell, ...] = (),
 ) -> Figure:
     """The three operands of a multiplication, with the PTX statement whose registers they are.
@@ -89,6 +90,7 @@ def mma_triple(
         operands: A, B and D.
         opcode: of the instruction; its operands are written behind it.
         products: that one instruction makes. Rows of A and D are stacked for them, columns of B side by side.
+        rest: operands behind C, such as metadata.
         notes: sentences below.
 
     Raises:
@@ -107,11 +109,11 @@ def mma_triple(
         '<p class="wt-controls" hidden><label><span>Lane <output>0</output></span>'
         '<input type="range" min="0" max="{}" value="0"></label></p>\n'
         '<p class="wt-readout" aria-live="polite"></p></div>\n{}</div>'
-    ).format(products, _statement(opcode, operands), LANES - 1, grids)
+    ).format(products, _statement(opcode, operands, rest), LANES - 1, grids)
     return Figure(name, title, picture, _lanes(operands), notes, "Registers of each lane: row, column")
 
 
-def _statement(opcode: str, operands: Sequence[OperandGrid]) -> Markup:
+def _statement(opcode: str, operands: Sequence[OperandGrid], rest: tuple[str, ...]) -> Markup:
     """The PTX statement: D, A, B and C in braces. C has registers of its own, in D's layout."""
     a, b, d = operands
     groups = [(d.letter, d.layout), (a.letter, a.layout), (b.letter, b.layout), ("c", d.layout)]
@@ -121,7 +123,7 @@ def _statement(opcode: str, operands: Sequence[OperandGrid]) -> Markup:
         )
         for letter, layout in groups
     ]
-    return Markup("{} {};").format(opcode, joined(braces, ", "))
+    return Markup("{} {};").format(opcode, joined([*braces, *rest], ", "))
 
 
 def _lanes(operands: Sequence[OperandGrid]) -> DataTable:

@@ -67,7 +67,7 @@ class Described:
         limits = DataTable(("", ""), self.facts, left=2)
         machine = Markup("")
         if self.machine:
-            table = DataTable(("architecture", "", "SASS"), self.machine, left=3)
+            table = DataTable(("architecture", "outcome", "SASS"), self.machine, left=3)
             machine = Markup('<h2>Machine code</h2>\n{}<p class="wt-note">As assembled by {}.</p>\n').format(
                 table.html("Machine code by architecture"), self.compiler
             )

@@ -113,4 +113,7 @@ def _triple(name: str, title: str, instruction: Multiplication, layouts: dict[st
     if copies:
         notes.append(f"Registers of {listed(copies)} that are copies of those shown are left out.")
     a, b, d = grids
-    return mma_triple(name, title, (a, b, d), instruction.opcode, _products(instruction), tuple(notes))
+    rest = ("metadata", "selector") if compressed else ()
+    if instruction.scaled:
+        rest = (*rest, "scale-a", "{byte-id-a, thread-id-a}", "scale-b", "{byte-id-b, thread-id-b}")
+    return mma_triple(name, title, (a, b, d), instruction.opcode, _products(instruction), rest, tuple(notes))

@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.style import Style
 from rich.text import Text
 
-from warptile.cli import _isa_forms
+from warptile.cli import _isa_forms, _isa_pages
 from warptile.cli._names import one_of
 from warptile.cli._tables import Column, console_of, said_of, show
 from warptile.isa import machine_code, operand_drawings, wgmma
@@ -50,7 +50,10 @@ _STYLES = {"native": "green", "emulated": "yellow", "refused": "dim"}
     help="One architecture: its machine code in full. [all, in short]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def command(name: str | None, arch: str | None, as_json: bool) -> None:
+@click.option("--html", "page", is_flag=False, flag_value=_isa_pages.HERE, metavar="[FILE|FOLDER]",
+              help="Write a page with figures: of one instruction into FILE, of several into FOLDER, with an index. "
+              "[NAME.html, or the folder isa]")  # fmt: skip
+def command(name: str | None, arch: str | None, as_json: bool, page: str | None) -> None:
     """Show tensor-core instructions and who holds what.
 
     Without NAME, lists them all with what each becomes on each architecture. With the name of one, such as
@@ -63,7 +66,15 @@ def command(name: str | None, arch: str | None, as_json: bool) -> None:
       warptile isa mma.m16n8k16.f32.f16
       warptile isa mma.sp --arch sm_90a
       warptile isa tensor-copy --json
+      warptile isa ldmatrix.x4 --html
+      warptile isa --html isa-pages
     """
+    if page is not None:
+        if as_json or arch is not None:
+            other = "--json" if as_json else "--arch"
+            raise click.UsageError(f"--html and {other}: a page has every architecture; leave out one of the two")
+        _isa_pages.write(name, page, unknown)
+        return
     if name in by_name():
         show_multiplication(by_name()[name], arch, as_json=as_json)
     elif name in moves():
@@ -124,7 +135,7 @@ def show_table(
         columns = [
             Column("instruction", [each.name for each in chosen], left=True, least=NAME_WIDTH),
             Column("", [f"[{_STYLES[each.status]}]{each.status}[/]" for each in outcomes], left=True),
-            Column(arch, [escape(machine_text(each)) for each in outcomes], left=True, least=MACHINE_WIDTH),
+            Column(arch, [escape(each.in_full) for each in outcomes], left=True, least=MACHINE_WIDTH),
         ]
         legend = "native: tensor cores alone; emulated: other instructions take part; refused: what the assembler says"
     console = console_of(TABLE_WIDTH)
@@ -133,12 +144,6 @@ def show_table(
     for line in said_of(left_out, "--arch shows one architecture in full"):
         console.print(line, markup=False, highlight=False)
     console.print(f"{legend}.\nAs assembled by {known.compiler}.", markup=False, highlight=False)
-
-
-def machine_text(outcome: machine_code.Outcome) -> str:
-    """What an instruction becomes, with all others that take part."""
-    others = ", ".join(f"{count} {name}" for name, count in outcome.other.items())
-    return f"{outcome}: {others}" if others else str(outcome)
 
 
 def facts(instruction: Multiplication, arch: str | None) -> dict[str, Any]:

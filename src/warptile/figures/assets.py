@@ -31,17 +31,21 @@ def script() -> Markup:
     return Markup((_FOLDER / "figures.js").read_text())
 
 
-def standalone_page(title: str, figures: Iterable[Figure], lead: str = "") -> str:
-    """A whole document that shows some figures, in one file that loads nothing."""
+def document(title: str, body: Markup) -> str:
+    """A whole document around ``body``, in one file that loads nothing."""
     return str(
         Markup(
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
             '<meta http-equiv="Content-Security-Policy" content="{}">\n'
             '<title>{}</title>\n<link rel="icon" href="data:,">\n<style>\n{}</style>\n</head>\n'
-            '<body class="wt-page">\n<main>\n<h1>{}</h1>\n{}{}</main>\n<script>\n{}</script>\n</body>\n</html>\n'
-        ).format(
-            POLICY, title, stylesheet(), title, Markup("<p>{}</p>\n").format(lead) if lead else "",
-            joined(figure.html() for figure in figures), script(),
-        )
-    )  # fmt: skip
+            '<body class="wt-page">\n<main>\n{}</main>\n<script>\n{}</script>\n</body>\n</html>\n'
+        ).format(POLICY, title, stylesheet(), body, script())
+    )
+
+
+def standalone_page(title: str, figures: Iterable[Figure], lead: str = "") -> str:
+    """A whole document that shows some figures, in one file that loads nothing."""
+    said = Markup("<p>{}</p>\n").format(lead) if lead else ""
+    shown = joined(figure.html() for figure in figures)
+    return document(title, Markup("<h1>{}</h1>\n{}{}").format(title, said, shown))

@@ -37,7 +37,8 @@ class SharedTile:
         rows: how many are drawn.
         row_bytes: of data in a row, a multiple of 16.
         pitch_bytes: from one row to the next, a multiple of 16.
-        swizzle_bytes: the swizzle mode, 32, 64 or 128, or 0 for none.
+        swizzle_bytes: the swizzle mode, 32, 64 or 128, or 0 for none. It permutes addresses, whatever the pitch; TMA
+            lays rows as far apart as it permutes.
     """
 
     title: str
@@ -53,10 +54,9 @@ class SharedTile:
             )
         if self.rows <= 0 or self.rows % MATRIX_ROWS:
             raise ValueError(f"{self.rows} rows: a phase reads {MATRIX_ROWS}")
-        if self.swizzle_bytes and (self.swizzle_bytes not in ROW_BYTES or self.pitch_bytes != self.swizzle_bytes):
+        if self.swizzle_bytes and self.swizzle_bytes not in ROW_BYTES:
             raise ValueError(
-                f"a {self.swizzle_bytes}-byte swizzle of rows {self.pitch_bytes} bytes apart: rows of 32, 64 or 128 "
-                f"bytes have the swizzle of that length"
+                f"a {self.swizzle_bytes}-byte swizzle: there are those of {', '.join(map(str, ROW_BYTES))} bytes"
             )
 
     @property
@@ -95,16 +95,16 @@ def bank_map(name: str, title: str, tiles: Sequence[SharedTile], notes: tuple[Ce
     if any((tile.rows, tile.chunks) != (first.rows, first.chunks) for tile in tiles):
         raise ValueError("tiles that are compared have the same rows, of as many chunks each")
     phases = first.phases
-    maps = joined(_map(tile) for tile in tiles)
+    maps = joined(tile_map(tile) for tile in tiles)
     picture = Markup(
         '<div class="wt-banks" data-wt="banks" data-phases="{}">\n'
         '<p class="wt-steps"><button type="button" data-step="-1" aria-label="previous phase">◀</button>'
         '<output aria-live="polite">{}</output>'
         '<button type="button" data-step="1" aria-label="next phase">▶</button></p>\n'
         '<div class="wt-maps">\n{}</div></div>'
-    ).format(len(phases), _phase_words(*phases[0]), maps)
+    ).format(len(phases), phase_words(*phases[0]), maps)
     rows = [
-        (_phase_words(*phase), *(str(tile.wavefronts(*phase)) for tile in tiles),
+        (phase_words(*phase), *(str(tile.wavefronts(*phase)) for tile in tiles),
          *(", ".join(texts(tile.bank_groups(*phase))) for tile in tiles))
         for phase in phases
     ]  # fmt: skip
@@ -115,11 +115,12 @@ def bank_map(name: str, title: str, tiles: Sequence[SharedTile], notes: tuple[Ce
     return Figure(name, title, picture, DataTable(header, tuple(rows)), notes)
 
 
-def _phase_words(row: int, chunk: int) -> str:
+def phase_words(row: int, chunk: int) -> str:
+    """``rows 0 to 7, chunk 2``."""
     return f"rows {row} to {row + MATRIX_ROWS - 1}, chunk {chunk}"
 
 
-def _map(tile: SharedTile) -> Markup:
+def tile_map(tile: SharedTile) -> Markup:
     """One tile: a table of its lines, and how many chunks of the phase each group of banks has."""
     numbers = {phase: number for number, phase in enumerate(tile.phases)}
     held = {

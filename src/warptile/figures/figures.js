@@ -337,4 +337,389 @@
   document.querySelectorAll("[data-wt='banks']").forEach(enhanceBanks);
   document.querySelectorAll("[data-wt='timeline']").forEach(enhanceTimeline);
   watchScrolling([...document.querySelectorAll(".wt-scroll")]);
+
+  // === instruction pages: operands of a multiplication, choices, swizzles, descriptors, boxes of TMA, the list ===
+
+  const pressed = (event) => event.key === "Enter" || event.key === " ";
+
+  // --- A, B and D: a lane in all of them; the row and column that an element of D needs ---
+
+  const rangeOf = (text) => {
+    const [first, last] = text.trim().split("–").map(Number);
+    return [first, last ?? first];
+  };
+  const meet = ([a, b], [c, d]) => a <= d && c <= b;
+  const said = ([first, last]) => (first === last ? `${first}` : `${first}–${last}`);
+  const spans = (numbers) => {
+    const found = [];
+    for (const each of [...new Set(numbers)].sort((x, y) => x - y)) {
+      if (found.length && found.at(-1)[1] === each - 1) found.at(-1)[1] = each;
+      else found.push([each, each]);
+    }
+    return found.map(said).join(", ");
+  };
+
+  const enhanceTriple = (picture) => {
+    const products = Number(picture.dataset.products);
+    const readout = picture.querySelector(".wt-readout");
+    const slider = picture.querySelector("input");
+    const number = picture.querySelector(".wt-controls output");
+    const statement = [...picture.querySelectorAll(".wt-ptx span")];
+    const tables = [];
+    const all = [];
+    const byCell = new Map();
+    for (const section of picture.querySelectorAll("section")) {
+      const table = section.querySelector("table");
+      const columns = [...table.tHead.rows[0].cells].slice(1).map((cell) => rangeOf(cell.textContent));
+      tables.push(table);
+      for (const row of table.tBodies[0].rows) {
+        const down = rangeOf(row.cells[0].textContent);
+        for (const cell of [...row.cells].slice(1)) {
+          const [, lane, register] = /^T(\d+)(.+)$/.exec(cell.textContent.trim());
+          const each = {
+            cell, operand: section.dataset.operand, lane: Number(lane), register, down, across: columns[cell.cellIndex - 1],
+            axes: [section.dataset.down, section.dataset.across],
+          };
+          all.push(each);
+          byCell.set(cell, each);
+        }
+      }
+    }
+    const of = (operand) => all.filter((each) => each.operand === operand);
+    const perProduct = (1 + Math.max(...of("d").map((each) => each.down[1]))) / products;
+    const columns = 1 + Math.max(...of("d").map((each) => each.across[1]));
+    const shifted = (range, by) => range.map((each) => each + by);
+    const moveOf = (d) => columns * Math.floor(d.down[0] / perProduct);
+    const makes = {
+      a: (one, other) => other.operand === "d" && meet(one.down, other.down),
+      b: (one, other) => other.operand === "d" && meet(one.across, shifted(other.across, moveOf(other))),
+      d: (one, other) => (other.operand === "a" && meet(one.down, other.down))
+        || (other.operand === "b" && meet(shifted(one.across, moveOf(one)), other.across)),
+    };
+    const placed = (each) => `${each.axes[0]} ${said(each.down)}, ${each.axes[1]} ${said(each.across)}`;
+    let pinned = null;
+
+    const show = (one, lane) => {
+      const shown = one ? one.lane : lane;
+      tables.forEach((table) => table.classList.toggle("wt-marked", shown !== undefined));
+      for (const each of all) {
+        each.cell.classList.toggle("wt-on", each === one);
+        each.cell.classList.toggle("wt-lane", each !== one && each.lane === shown);
+        each.cell.classList.toggle("wt-path", Boolean(one) && makes[one.operand](one, each));
+      }
+      statement.forEach((span) => span.classList.toggle("wt-on", Boolean(one) && span.textContent === one.register));
+      if (shown !== undefined) { slider.value = shown; number.textContent = shown; }
+      if (!one && shown === undefined) {
+        readout.textContent = "Choose an element or a lane. Arrow keys move, Enter keeps the choice, Escape drops it.";
+        return;
+      }
+      if (!one) {
+        const held = (operand) => of(operand).filter((each) => each.lane === shown)
+          .map((each) => `${each.register} (${placed(each)})`).join(", ");
+        readout.textContent = `Lane ${shown} holds ${["a", "b", "d"].map(held).filter(Boolean).join("; ")}.`;
+        return;
+      }
+      const partners = (operand) => `lanes ${spans(of(operand).filter((each) => makes[one.operand](one, each)).map((each) => each.lane))}`;
+      const start = `Lane ${one.lane}, register ${one.register}: ${one.operand.toUpperCase()} at ${placed(one)}. `;
+      if (one.operand === "d") {
+        const column = shifted(one.across, moveOf(one));
+        readout.textContent = `${start}It needs row ${said(one.down)} of A, which ${partners("a")} hold, and column ${said(column)} of B, which ${partners("b")} hold.`;
+      } else {
+        const line = one.operand === "a" ? `row ${said(one.down)}` : `column ${said(one.across)}`;
+        readout.textContent = `${start}The elements of D that it contributes to are in ${line}${products > 1 ? " of its product" : ""}, in ${partners("d")}.`;
+      }
+    };
+    const pin = (one) => { pinned = pinned === one ? null : one; show(pinned ?? undefined); };
+    for (const table of tables) {
+      makeGrid(table, table.closest("section").querySelector("p").textContent);
+      table.addEventListener("click", (event) => {
+        const cell = event.target.closest("tbody td");
+        if (cell) { focusCell(table, cell); pin(byCell.get(cell)); }
+      });
+      table.addEventListener("pointerover", (event) => {
+        const cell = event.target.closest("tbody td");
+        if (cell && !pinned) show(byCell.get(cell));
+      });
+      table.addEventListener("pointerleave", () => { if (!pinned) show(); });
+      table.addEventListener("keydown", (event) => {
+        const cell = event.target.closest("tbody td");
+        if (!cell) return;
+        if (pressed(event)) pin(byCell.get(cell));
+        else if (event.key === "Escape") { pinned = null; show(); }
+        else {
+          const next = moved(table, cell, event.key);
+          if (!next) return;
+          focusCell(table, next);
+          if (!pinned) show(byCell.get(next));
+        }
+        event.preventDefault();
+      });
+    }
+    picture.querySelector(".wt-controls").hidden = false;
+    slider.addEventListener("input", () => { pinned = null; show(undefined, Number(slider.value)); });
+    show();
+  };
+
+  // --- choices: one of the drawn states is shown ---
+
+  const enhanceStates = (picture, changed) => {
+    const states = [...picture.querySelectorAll(".wt-state")];
+    const parts = [...picture.querySelectorAll("[data-part]")];
+    const choose = () => {
+      const key = parts.map((part) => part.value).join(" ");
+      for (const part of parts) {
+        if (!part.dataset.texts) continue;
+        const text = part.dataset.texts.split("|")[Number(part.value)];
+        part.closest("label").querySelector("output").textContent = text;
+        part.setAttribute("aria-valuetext", text);
+      }
+      states.forEach((state) => { state.hidden = state.dataset.state !== key; });
+      changed?.(states.find((state) => !state.hidden));
+    };
+    picture.querySelector(".wt-controls").hidden = false;
+    parts.forEach((part) => part.addEventListener("input", choose));
+    choose();
+  };
+
+  // --- swizzles: a phase of ldmatrix in the chosen layout, and its addresses bit by bit ---
+
+  const enhanceSwizzle = (picture) => {
+    const output = picture.querySelector(".wt-steps output");
+    let state = null;
+    let phase = 0;
+    const show = () => {
+      const map = state.querySelector(".wt-map");
+      const wavefronts = map.dataset.wavefronts.split(",").map(Number);
+      phase = (phase + wavefronts.length) % wavefronts.length;
+      const groups = new Array(8).fill(0);
+      const rows = [];
+      for (const cell of map.querySelectorAll("td[data-p]")) {
+        const on = Number(cell.dataset.p) === phase;
+        cell.classList.toggle("wt-on", on);
+        if (!on) continue;
+        const group = cell.cellIndex - 1;
+        groups[group] += 1;
+        const [row, chunk] = cell.textContent.trim().split(".").map(Number);
+        rows[row] = { chunk, place: Number(cell.parentElement.cells[0].textContent) + 16 * group };
+      }
+      map.querySelector(".wt-wavefronts").textContent = `${wavefronts[phase]} wavefront${wavefronts[phase] === 1 ? "" : "s"}`;
+      [...map.querySelectorAll("tfoot td")].forEach((cell, group) => { cell.textContent = groups[group] || ""; });
+      output.textContent = `rows 0 to 7, chunk ${phase}`;
+      const bits = state.querySelector(".wt-bits");
+      const top = Number(bits.dataset.top);
+      [...bits.tBodies[0].rows].forEach((line, row) => {
+        const { chunk, place } = rows[row];
+        const linear = row * Number(bits.dataset.pitch) + 16 * chunk;
+        const cells = [...line.cells].slice(1);
+        for (let bit = top; bit >= 4; bit -= 1) cells[top - bit].textContent = (linear >> bit) & 1;
+        for (let bit = 6; bit >= 4; bit -= 1) cells[top - 2 + 6 - bit].textContent = (place >> bit) & 1;
+        const bank = (place / 4) % 32;
+        cells.at(-1).textContent = `${bank}–${bank + 3}`;
+      });
+    };
+    picture.addEventListener("click", (event) => {
+      const button = event.target.closest("button[data-step]");
+      const cell = event.target.closest("td[data-p]");
+      if (button) phase += Number(button.dataset.step);
+      else if (cell) phase = Number(cell.dataset.p);
+      else return;
+      show();
+    });
+    picture.addEventListener("keydown", (event) => {
+      if (!event.target.matches("button[data-step]")) return;
+      if (event.key === "ArrowLeft") phase -= 1;
+      else if (event.key === "ArrowRight") phase += 1;
+      else return;
+      show();
+      event.preventDefault();
+    });
+    enhanceStates(picture, (chosen) => { state = chosen; show(); });
+  };
+
+  // --- pairs: a chunk in the tensor and in shared memory ---
+
+  const enhancePairs = (picture) => {
+    let pinned = null;
+    const mark = (cell) => {
+      picture.querySelectorAll("td.wt-on").forEach((each) => each.classList.remove("wt-on"));
+      if (!cell) return;
+      cell.closest(".wt-state").querySelectorAll(`td[data-k='${cell.dataset.k}']`).forEach((each) => each.classList.add("wt-on"));
+    };
+    const pin = (cell) => { pinned = pinned === cell ? null : cell; mark(pinned); };
+    for (const table of picture.querySelectorAll(".wt-cells")) {
+      makeGrid(table, table.closest(".wt-map").querySelector("p").textContent);
+      const cellOf = (event) => event.target.closest("td[data-k]");
+      table.addEventListener("pointerover", (event) => { if (!pinned && cellOf(event)) mark(cellOf(event)); });
+      table.addEventListener("pointerleave", () => { if (!pinned) mark(null); });
+      table.addEventListener("click", (event) => {
+        const cell = cellOf(event);
+        if (cell) { focusCell(table, cell); pin(cell); }
+      });
+      table.addEventListener("keydown", (event) => {
+        const cell = event.target.closest("tbody td");
+        if (!cell) return;
+        if (pressed(event)) pin(cell.dataset.k ? cell : null);
+        else if (event.key === "Escape") { pinned = null; mark(null); }
+        else {
+          const next = moved(table, cell, event.key);
+          if (!next) return;
+          focusCell(table, next);
+          if (!pinned) mark(next.dataset.k ? next : null);
+        }
+        event.preventDefault();
+      });
+    }
+    enhanceStates(picture, () => { pinned = null; mark(null); });
+  };
+
+  document.querySelectorAll("[data-wt='pairs']").forEach(enhancePairs);
+  document.querySelectorAll("[data-wt='swizzle']").forEach(enhanceSwizzle);
+
+  // --- descriptors of wgmma: fields, 64 bits, addresses of core matrices ---
+
+  const enhanceDescriptor = (picture) => {
+    const fields = [...picture.querySelectorAll("[data-field]")];
+    const layout = picture.querySelector("select[data-layout]");
+    const word = picture.querySelector("[data-word]");
+    const problems = picture.querySelector(".wt-problems");
+    const cores = [...picture.querySelectorAll(".wt-cores tbody td")];
+    const table = picture.querySelector(".wt-cores");
+    const chunk = Number(picture.dataset.chunk);
+    const line = Number(picture.dataset.line);
+    const nameOf = (field) => field.closest("label").querySelector("span").textContent;
+    const of = (name) => Number(fields.find((field) => field.dataset.field === name).value);
+    const codes = (field) => field.dataset.codes.split(" ").map(Number);
+    const codeOf = (field) => (field.dataset.codes ? codes(field).indexOf(Number(field.value)) : Number(field.value) / Number(field.step));
+    const bitsOf = (field) => Number(field.dataset.bits ?? Math.log2(codes(field).length));
+    const hex = (value) => `0x${value.toString(16)}`;
+    let chosen = cores[0];
+
+    const chunksOf = (terms, step) => {
+      const [fixed, leadings, strides] = terms;
+      const first = of("start") + fixed + leadings * of("leading") + strides * of("stride");
+      const wide = of("swizzle") / chunk;
+      return Array.from({ length: 8 }, (_, i) => {
+        const linear = first + i * step;
+        if (!wide) return linear;
+        const number = Math.floor(linear / line) - of("base_offset");
+        return linear ^ (((number % wide) + wide) % wide * chunk);
+      });
+    };
+
+    const explain = (addresses, terms) => {
+      const found = [];
+      for (const [name, place] of [["leading", 1], ["stride", 2]]) {
+        if (terms.every((each) => each[place] === 0)) found.push(`The ${nameOf(fields.find((field) => field.dataset.field === name))} is not used by this layout.`);
+      }
+      const once = new Set(addresses.flat());
+      const all = addresses.length * 8;
+      if (once.size < all) found.push(`Core matrices overlap: ${all} chunks are at ${once.size} addresses.`);
+      return found;
+    };
+
+    const show = (fromWord) => {
+      const wrong = [];
+      for (const field of fields) {
+        const bad = !field.dataset.codes && (field.value === "" || !field.checkValidity());
+        field.setAttribute("aria-invalid", String(bad));
+        if (!bad) continue;
+        const step = Number(field.step);
+        wrong.push(`${nameOf(field)} of ${field.value || "nothing"}: it is ${step > 1 ? `a multiple of ${step}` : "a number"} from 0 to ${field.max}.`);
+      }
+      word.setAttribute("aria-invalid", "false");
+      picture.classList.toggle("wt-wrong", wrong.length > 0);
+      if (wrong.length) { problems.textContent = wrong.join(" "); return; }
+      let value = 0n;
+      for (const field of fields) {
+        const code = codeOf(field);
+        value |= BigInt(code) << BigInt(field.dataset.low);
+        picture.querySelector(`td[data-bits='${field.dataset.field}']`).textContent = code.toString(2).padStart(bitsOf(field), "0");
+      }
+      const text = `0x${value.toString(16).padStart(16, "0")}`;
+      if (!fromWord) word.value = text;
+      picture.querySelector(".wt-word").textContent = text;
+      const pattern = picture.querySelector(`li[data-layout='${layout.value} ${of("swizzle")}']`);
+      const terms = pattern.dataset.terms.split(" ").map((each) => each.split(",").map(Number));
+      const addresses = terms.map((each) => chunksOf(each, Number(pattern.dataset.step)));
+      cores.forEach((cell, i) => {
+        cell.textContent = hex(addresses[i][0]);
+        cell.classList.toggle("wt-on", cell === chosen);
+      });
+      const own = addresses[cores.indexOf(chosen)];
+      const groups = new Array(8).fill(0);
+      [...picture.querySelectorAll(".wt-chunks tbody tr")].forEach((row, i) => {
+        const bank = (own[i] % line) / 4;
+        groups[bank / 4] += 1;
+        row.cells[1].textContent = hex(own[i]);
+        row.cells[2].textContent = `${bank}–${bank + 3}`;
+      });
+      const most = Math.max(...groups);
+      picture.querySelector(".wt-wavefronts").textContent = `${most} wavefront${most === 1 ? "" : "s"}`;
+      problems.textContent = explain(addresses, terms).join(" ");
+    };
+
+    const decode = () => {
+      const text = word.value.trim();
+      const good = /^(0x)?[0-9a-f]{1,16}$/i.test(text);
+      const value = good ? BigInt(text.startsWith("0x") ? text : `0x${text}`) : 0n;
+      let left = value;
+      for (const field of fields) left &= ~(((1n << BigInt(bitsOf(field))) - 1n) << BigInt(field.dataset.low));
+      if (!good || left) {
+        word.setAttribute("aria-invalid", "true");
+        problems.textContent = good
+          ? `64 bits of ${text}: the bits of no field are 0; these are not: ${hex(left)}.`
+          : `64 bits of "${text}": they are up to 16 hexadecimal digits.`;
+        return;
+      }
+      for (const field of fields) {
+        const code = Number((value >> BigInt(field.dataset.low)) & ((1n << BigInt(bitsOf(field))) - 1n));
+        field.value = field.dataset.codes ? codes(field)[code] : code * Number(field.step);
+      }
+      show(true);
+    };
+
+    picture.querySelector(".wt-controls").hidden = false;
+    fields.forEach((field) => field.addEventListener("input", () => show()));
+    layout.addEventListener("input", () => show());
+    word.addEventListener("input", decode);
+    makeGrid(table, picture.querySelector("section p").textContent);
+    const choose = (cell) => { chosen = cell; focusCell(table, cell); show(); };
+    table.addEventListener("click", (event) => {
+      const cell = event.target.closest("tbody td");
+      if (cell) choose(cell);
+    });
+    table.addEventListener("keydown", (event) => {
+      const cell = event.target.closest("tbody td");
+      const next = cell && moved(table, cell, event.key);
+      if (!next) return;
+      choose(next);
+      event.preventDefault();
+    });
+    show();
+  };
+
+  document.querySelectorAll("[data-wt='descriptor']").forEach(enhanceDescriptor);
+
+  // --- the list of instructions: rows in which all words of the filter occur ---
+
+  const enhanceListing = (listing) => {
+    const input = listing.querySelector("input");
+    const output = listing.querySelector("output");
+    const rows = [...listing.querySelectorAll("tbody tr")].map((row) => [row, row.textContent.toLowerCase()]);
+    const apply = () => {
+      const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+      let shown = 0;
+      for (const [row, text] of rows) {
+        row.hidden = !words.every((word) => text.includes(word));
+        shown += row.hidden ? 0 : 1;
+      }
+      output.textContent = `${shown} of ${rows.length}`;
+    };
+    listing.querySelector(".wt-controls").hidden = false;
+    input.addEventListener("input", apply);
+    apply();
+  };
+
+  document.querySelectorAll("[data-wt='triple']").forEach(enhanceTriple);
+  document.querySelectorAll("[data-wt='listing']").forEach(enhanceListing);
 })();

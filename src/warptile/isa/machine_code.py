@@ -57,6 +57,12 @@ class Outcome:
         made = [f"{count} {name}" if count > 1 else name for name, count in self.tensor.items()]
         return " + ".join([*made, *([f"{sum(self.other.values())} other"] if self.other else [])])
 
+    @property
+    def in_full(self) -> str:
+        """The same, followed by all other instructions that take part."""
+        others = ", ".join(f"{count} {name}" for name, count in self.other.items())
+        return f"{self}: {others}" if others else str(self)
+
 
 @dataclass(frozen=True)
 class MachineCodeTable:

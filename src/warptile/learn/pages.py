@@ -11,6 +11,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from warptile.figures.assets import POLICY, script, stylesheet
+from warptile.figures.figure import joined
 from warptile.learn import exercise
 from warptile.learn.course import Lesson, Part, lessons
 from warptile.learn.lesson_pictures import picture
@@ -43,7 +44,7 @@ def _shown(lesson: Lesson, part: Part, number: int) -> Markup:
     if part.kind == "text":
         return Markup(_markdown().render(part.text))
     if part.kind == "figure":
-        return picture(f"l{lesson.number}-{number}", part.name, part.arguments).html()
+        return joined(each.html() for each in picture(f"l{lesson.number}-{number}", part.name, part.arguments))
     if part.kind == "predict":
         return _filled(
             "prediction.html",

@@ -39,7 +39,7 @@ def described(name: str, shape: wgmma.GroupShape, types: tuple[str, str, str]) -
     sections = [
         Section("Who holds what", (note, *(fragment_map(f"operand-{key}", each) for key, each in drawings.items()))),
     ]
-    sections.append(Section("Operands in shared memory: the matrix descriptor", (_editor(shape),)))
+    sections.append(Section("Operands in shared memory: the matrix descriptor", (descriptor_figure(shape),)))
     outcome = machine_code.table().of_group(wgmma.ARCH, name)
     return Described(
         name, "wgmma.sp" if shape.sparse else "wgmma", summary, architecture(wgmma.CAPABILITY, wgmma.ARCH),
@@ -48,7 +48,7 @@ def described(name: str, shape: wgmma.GroupShape, types: tuple[str, str, str]) -
     )  # fmt: skip
 
 
-def _editor(shape: wgmma.GroupShape) -> Figure:
+def descriptor_figure(shape: wgmma.GroupShape) -> Figure:
     """Of a dense `wgmma` the descriptor of A; of a sparse one that of B, whose rows are twice as long."""
     bits, transposable = shape.family.bits, shape.family.transposable
     if shape.sparse:

@@ -73,13 +73,13 @@ def _facts(instruction: Multiplication) -> tuple[tuple[str, str], ...]:
 
 
 def _sections(instruction: Multiplication) -> tuple[Section, ...]:
-    newest = _layouts(instruction, 90)
-    triple = _triple("operands", "A, B and D of a warp", instruction, newest)
+    newest = layouts_of(instruction, 90)
+    triple = triple_figure("operands", "A, B and D of a warp", instruction, newest)
     parts: list[Figure | str] = [triple]
-    oldest = _layouts(instruction, instruction.capability)
+    oldest = layouts_of(instruction, instruction.capability)
     if oldest != newest:
         title = f"The same on sm_{instruction.capability}, whose fragments differ"
-        parts.append(_triple("operands-before", title, instruction, oldest))
+        parts.append(triple_figure("operands-before", title, instruction, oldest))
     found = [Section("Who holds what", tuple(parts))]
     if isinstance(instruction.shape, SparseShape):
         drawing = draw_metadata(instruction.shape)
@@ -87,11 +87,13 @@ def _sections(instruction: Multiplication) -> tuple[Section, ...]:
     return tuple(found)
 
 
-def _layouts(instruction: Multiplication, capability: int) -> dict[str, FragmentLayout]:
+def layouts_of(instruction: Multiplication, capability: int) -> dict[str, FragmentLayout]:
+    """The fragments of A, B and D on a compute capability (times ten)."""
     return {matrix: instruction.fragment(matrix, capability) for matrix in "abd"}
 
 
-def _triple(name: str, title: str, instruction: Multiplication, layouts: dict[str, FragmentLayout]) -> Figure:
+def triple_figure(name: str, title: str, instruction: Multiplication, layouts: dict[str, FragmentLayout]) -> Figure:
+    """A, B and D of a multiplication beside each other."""
     compressed = isinstance(instruction.shape, SparseShape)
     grids = []
     for matrix, layout in layouts.items():

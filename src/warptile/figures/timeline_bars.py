@@ -61,7 +61,7 @@ class TimelineRow:
         group: the heading that it stands under; rows of a group follow each other.
         bars: in order of their start. They may overlap, as copies in flight do.
         rows: how many rows it stands for, itself among them.
-        differs: the largest share of the time in which one of them is of another kind than the row that is drawn.
+        differs: the largest `difference` of one of them from the row that is drawn.
     """
 
     label: str
@@ -165,13 +165,15 @@ def _joined(bars: Sequence[TimelineBar]) -> TimelineBar:
 # --- rows that do the same -------------------------------------------------------------------------------------------
 
 
-def difference(one: TimelineRow, other: TimelineRow, clocks: float) -> float:
-    """The share of ``clocks`` in which two rows are of different kinds, or only one of them has a bar.
+def difference(one: TimelineRow, other: TimelineRow) -> float:
+    """The share of the time that the longer of two rows has bars in which they are of different kinds, or only one of
+    them has a bar.
 
     Rows with overlapping bars, or with labels, are compared by their bars instead: 0 where all are equal, else 1.
     """
     if _is_plain(one) and _is_plain(other):
-        return _time_apart(one.bars, other.bars) / clocks if clocks else 0.0
+        longer = max(one.covered, other.covered)
+        return min(1.0, _time_apart(one.bars, other.bars) / longer) if longer else 0.0
     return 0.0 if one.bars == other.bars else 1.0
 
 
@@ -196,15 +198,12 @@ def _kind_at(bars: Sequence[TimelineBar], place: int, time: float) -> str:
     return bars[place].kind if place < len(bars) and bars[place].start <= time else ""
 
 
-def folded_rows(
-    rows: Sequence[TimelineRow], names: Mapping[str, str], clocks: float, tolerance: float
-) -> list[TimelineRow]:
+def folded_rows(rows: Sequence[TimelineRow], names: Mapping[str, str], tolerance: float) -> list[TimelineRow]:
     """Rows with those that do nearly the same as the first of a run of them drawn as one row.
 
     Args:
         rows: as they are drawn.
         names: by label, what a row may be folded with: rows of one group that follow each other and have one name here.
-        clocks: the whole time.
         tolerance: the largest `difference` from the first one of the run; 0 folds only rows that are equal.
     """
     found: list[TimelineRow] = []
@@ -214,7 +213,7 @@ def folded_rows(
         first = run[0] if run else None
         fits = first is not None and first.group == row.group and names.get(first.label) == names.get(row.label)
         if first is not None and fits and names.get(row.label) is not None:
-            apart = difference(first, row, clocks)
+            apart = difference(first, row)
             if apart <= tolerance:
                 run.append(row)
                 differs = max(differs, apart)

@@ -219,7 +219,7 @@ def _notes(rows: Sequence[TimelineRow], clocks: float) -> str:
     if folds:
         found.append(
             f"Rows that stand for several show the first one; the others are of another kind in at most "
-            f"{100 * max(row.differs for row in folds):.1f} % of the time."
+            f"{100 * max(row.differs for row in folds):.1f}\u00a0% of their time."
         )
     return " ".join(found)
 

@@ -71,17 +71,18 @@ def test_without_a_producer_nobody_is_a_consumer():
     assert labels == ["warps 0–3", "tensor cores 0–3", "TMA loads", "full 0"]
 
 
-def test_an_mbarrier_that_nobody_is_seen_to_wait_for_has_its_address():
+@pytest.mark.parametrize(("end", "label"), [(9, "empty 0"), (3, "mbarrier 72")])
+def test_an_mbarrier_is_an_empty_one_where_its_phases_follow_those_of_a_full_one(end, label):
     spans = [
         TraceSpan("CTA 0 warp 0", 0, 10, "integer", "addresses"), TraceSpan("CTA 0 warp 1", 0, 20, "wgmma", "wgmma"),
         TraceSpan("TMA loads", 0, 5, "transfer", "16 bytes to mbarrier 64 phase 0"),
         TraceSpan("CTA 0 mbarrier 64", 0, 5, "phase", "phase 0"),
-        TraceSpan("CTA 0 mbarrier 72", 0, 9, "phase", "phase 0"),
+        TraceSpan("CTA 0 mbarrier 72", 0, end, "phase", "phase 0"),
     ]  # fmt: skip
     tracks = list(dict.fromkeys(span.track for span in spans))
     timeline = Timeline(tracks, spans, dict.fromkeys(tracks, "CTA 0"), 20.0, 1000.0)
     assert [row.label for row in timeline_rows(timeline)] == [
-        "warp 0", "warp 1", "TMA loads", "full 0", "mbarrier 72",
+        "warp 0, producer", "warp 1, consumer", "TMA loads", "full 0", label,
     ]  # fmt: skip
 
 

@@ -104,7 +104,7 @@ def test_an_axis_may_end_later_so_that_charts_can_be_compared():
 
 def test_a_row_for_several_says_how_far_they_differ():
     found = drawn([TimelineRow("warps 0–3", "CTA 0", (bar(0, 10),), 4, 0.0321)])
-    assert "of another kind in at most 3.2 % of the time" in found.one("p", "wt-note").text
+    assert "of another kind in at most 3.2\u00a0% of their time" in found.one("p", "wt-note").text
 
 
 def test_the_legend_has_the_looks_that_occur():

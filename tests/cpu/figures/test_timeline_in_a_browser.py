@@ -26,6 +26,9 @@ ROWS = (
     row("TMA loads", "units of the SM", (500, 3000, "transfer", "first"), (1000, 4000, "transfer", "second")),
     row("full 0", "mbarriers of CTA 0", (0, 3000, "phase", "phase 0", "", "0"),
         (3000, 7000, "phase", "phase 1", "", "1")),
+    row("full 1", "mbarriers of CTA 0", *(
+        (400 * i, 400 * i + 400, "phase", f"phase {i}", "", str(i)) for i in range(20)
+    )),
 )  # fmt: skip
 
 
@@ -127,6 +130,25 @@ def test_labels_of_the_axis_do_not_overlap(chromium, url):
                 )
                 assert len(boxes) > 1
                 assert all(one[1] < other[0] for one, other in pairwise(boxes))
+
+
+def test_no_digit_of_a_label_is_cut(chromium, url):
+    shown = {}
+    for width in (WIDE, NARROW):
+        with opened(chromium, url, width=width) as (page, _):
+            found = page.evaluate(
+                """() => [...document.querySelectorAll(".wt-track > b")].map((label) => {
+                  const range = document.createRange();
+                  range.selectNodeContents(label);
+                  const [text, box] = [range.getBoundingClientRect(), label.getBoundingClientRect()];
+                  return [label.textContent, text.left >= box.left && text.right <= box.right, text.top >= box.bottom];
+                })"""
+            )
+            assert all(fits != is_below for _, fits, is_below in found), found
+            shown[width] = [text for text, fits, _ in found if fits]
+    assert shown[WIDE] == ["0", "1", *map(str, range(20))]
+    assert shown[NARROW][:2] == ["0", "1"]
+    assert "10" not in shown[NARROW]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

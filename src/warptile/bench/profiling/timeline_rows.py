@@ -1,8 +1,10 @@
 """A replayed launch as rows of a timeline chart: producer warp, consumer warps, tensor cores, TMA, mbarriers.
 
-What a warp's role is, and which stage an mbarrier belongs to, is what the replay shows: TMA loads complete phases of
-the full barriers; a warp that multiplies nothing and waits for other mbarriers is the producer, and those are the empty
-ones. Where nothing shows it, a warp has its number only and an mbarrier its address.
+What a warp's role is, and which stage an mbarrier belongs to, is what the replay shows. TMA loads complete phases of
+the full barriers. Other mbarriers are the empty ones where there is one for each stage, of which every phase completes
+after that of the stage's full one. A warp that multiplies nothing is the producer where it waits for them, or is the
+only such warp that still runs when the last load begins. Where nothing shows it, a warp has its number only and an
+mbarrier its address.
 """
 
 from __future__ import annotations
@@ -15,17 +17,17 @@ from warptile.figures.timeline_bars import TimelineBar, TimelineRow, folded_rows
 from warptile.replay.timeline import Timeline, TraceSpan
 
 TOLERANCE = 0.05
-"""Warps are one row where they are of different kinds in no more than this share of the time."""
+"""Warps are one row where they are of different kinds in no more than this share of their time."""
 
 WARPGROUP_WARPS = 4
 
 _PHASE = re.compile(r"mbarrier (\d+) phase (\d+)")
 _TRACK = re.compile(r"(?P<cta>(?:launch \d+, )?CTA \d+) (?P<what>warp|mbarrier) (?P<number>\d+)")
-TENSOR_CORE = "tensor core"
+TENSOR_CORE, TMA_LOADS = "tensor core", "TMA loads"
 LEAST_COVERED = 0.9
 """Share of the clocks that tensor cores were busy that their spans have to show."""
 
-_UNITS = (TENSOR_CORE, "TMA loads", "TMA stores")
+_UNITS = (TENSOR_CORE, TMA_LOADS, "TMA stores")
 """The order of units."""
 
 
@@ -37,7 +39,7 @@ def timeline_rows(timeline: Timeline, tolerance: float = TOLERANCE) -> list[Time
 
     Args:
         timeline: of a replay.
-        tolerance: warps of one role are one row where they are of different kinds in no more than this share of the
+        tolerance: warps of one role are one row where they are of different kinds in no more than this share of their
             time; negative to draw every warp.
     """
     tracks = [_Track.of(timeline, name) for name in timeline.tracks]
@@ -46,15 +48,15 @@ def timeline_rows(timeline: Timeline, tolerance: float = TOLERANCE) -> list[Time
     units = [track for track in tracks if track.what == "unit"]
     if _covered(units) < LEAST_COVERED * timeline.busy.get("tensor", 0.0):
         units = [track for track in units if not track.name.startswith(TENSOR_CORE)]
-    stages = _stages(barriers, warps, units)
-    roles = {track.name: _role(track, stages) for track in warps}
+    stages = _stages(barriers, units)
+    roles = {track.name: _role(track, warps, units, stages) for track in warps}
     if "producer" not in roles.values():
         roles = dict.fromkeys(roles, "")
     drawn: list[TimelineRow] = []
     for cta in dict.fromkeys(track.cta for track in warps):
         own = [track for track in warps if track.cta == cta]
-        drawn += _folded(own, roles, stages, timeline.clocks, tolerance)
-    drawn += _folded(sorted(units, key=_unit_order), {}, stages, timeline.clocks, tolerance)
+        drawn += _folded(own, roles, stages, tolerance)
+    drawn += _folded(sorted(units, key=_unit_order), {}, stages, tolerance)
     for cta in dict.fromkeys(track.cta for track in barriers):
         own = [track for track in barriers if track.cta == cta]
         own.sort(key=lambda track: _stage_order(stages.get(track.number, ""), track.number))
@@ -99,31 +101,52 @@ def _multiplies(track: _Track) -> bool:
     return any(span.kind in ("tensor", "wgmma") for span in track.spans)
 
 
-def _stages(barriers: Sequence[_Track], warps: Sequence[_Track], units: Sequence[_Track]) -> dict[int, str]:
+def _stages(barriers: Sequence[_Track], units: Sequence[_Track]) -> dict[int, str]:
     """By address, mbarriers with a known part in the ring: ``full 0``, ``empty 0``."""
     every = sorted({track.number for track in barriers})
     full = sorted(_union(track.waited_for() for track in units) & set(every))
     others = [number for number in every if number not in full]
-    waited = _union(track.waited_for() for track in warps if not _multiplies(track))
+    empty = others[: len(full)]
     found = {number: f"full {stage}" for stage, number in enumerate(full)}
-    if full and waited & set(others) and len(others) <= len(full):
-        found |= {number: f"empty {stage}" for stage, number in enumerate(others)}
+    if len(others) >= len(full) and all(map(_follow, *(_phase_ends(barriers, each) for each in (full, empty)))):
+        found |= {number: f"empty {stage}" for stage, number in enumerate(empty)}
     return found
+
+
+def _phase_ends(barriers: Sequence[_Track], numbers: Sequence[int]) -> list[list[float]]:
+    """When the phases of some mbarriers were complete, of all CTAs and launches."""
+    return [
+        [span.end for track in barriers if track.number == number for span in track.spans] for number in numbers
+    ]  # fmt: skip
+
+
+def _follow(full: Sequence[float], empty: Sequence[float]) -> bool:
+    """Whether a stage was freed each time after it was filled."""
+    return len(empty) <= len(full) and all(one < other for one, other in zip(full, empty, strict=False))
 
 
 def _union(sets: Iterable[set[int]]) -> set[int]:
     return {each for one in sets for each in one}
 
 
-def _role(track: _Track, stages: Mapping[int, str]) -> str:
+def _role(track: _Track, warps: Sequence[_Track], units: Sequence[_Track], stages: Mapping[int, str]) -> str:
     if _multiplies(track):
         return "consumer"
-    waits = any(stages.get(number, "").startswith("empty") for number in track.waited_for())
-    return "producer" if waits else ""
+    if any(stages.get(number, "").startswith("empty") for number in track.waited_for()):
+        return "producer"
+    own = [each for each in warps if each.cta == track.cta]
+    loads = [span.start for unit in units if unit.name == TMA_LOADS for span in unit.spans]
+    last = max((start for start in loads if start <= max(map(_end, own))), default=None)
+    running = [each for each in own if last is not None and not _multiplies(each) and _end(each) >= last]
+    return "producer" if [each.name for each in running] == [track.name] else ""
+
+
+def _end(track: _Track) -> float:
+    return max((span.end for span in track.spans), default=0.0)
 
 
 def _folded(
-    tracks: Sequence[_Track], roles: Mapping[str, str], stages: Mapping[int, str], clocks: float, tolerance: float
+    tracks: Sequence[_Track], roles: Mapping[str, str], stages: Mapping[int, str], tolerance: float
 ) -> list[TimelineRow]:
     """Rows of a CTA's warps or of units; those of a role, a warpgroup or a kind of unit that do the same are one."""
     rows = [_row(track, f"warp {track.number}" if track.what == "warp" else track.name, stages) for track in tracks]
@@ -133,7 +156,7 @@ def _folded(
         for row, track in zip(rows, tracks, strict=True)
         if row.label[-1].isdigit()
     }  # fmt: skip
-    made = folded_rows(rows, alike, clocks, tolerance) if tolerance >= 0 else rows
+    made = folded_rows(rows, alike, tolerance) if tolerance >= 0 else rows
     role_of = {row.label: roles.get(track.name, "") for row, track in zip(rows, tracks, strict=True)}
     found, place = [], 0
     for row in made:

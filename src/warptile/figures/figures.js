@@ -251,11 +251,14 @@
         readout.textContent = `Lane ${shown} holds ${["a", "b", "d"].map(held).filter(Boolean).join("; ")}.`;
         return;
       }
-      const partners = (operand) => `lanes ${spans(of(operand).filter((each) => makes[one.operand](one, each)).map((each) => each.lane))}`;
+      const partners = (operand) => {
+        const lanes = spans(of(operand).filter((each) => makes[one.operand](one, each)).map((each) => each.lane));
+        return /\D/.test(lanes) ? `lanes ${lanes}` : `lane ${lanes}`;
+      };
       const start = `Lane ${one.lane}, register ${one.register}: ${one.operand.toUpperCase()} at ${placed(one)}. `;
       if (one.operand === "d") {
         const column = shifted(one.across, moveOf(one));
-        readout.textContent = `${start}It needs row ${said(one.down)} of A, which ${partners("a")} hold, and column ${said(column)} of B, which ${partners("b")} hold.`;
+        readout.textContent = `${start}It needs row ${said(one.down)} of A, in ${partners("a")}, and column ${said(column)} of B, in ${partners("b")}.`;
       } else {
         const line = one.operand === "a" ? `row ${said(one.down)}` : `column ${said(one.across)}`;
         readout.textContent = `${start}The elements of D that it contributes to are in ${line}${products > 1 ? " of its product" : ""}, in ${partners("d")}.`;
@@ -286,6 +289,11 @@
         }
         event.preventDefault();
       });
+    }
+    if (products === 1) {
+      // B and D have the same columns: what is scrolled in one is in view in the other.
+      const boxes = ["b", "d"].map((operand) => picture.querySelector(`[data-operand='${operand}'] .wt-scroll`));
+      boxes.forEach((box, i) => box.addEventListener("scroll", () => { boxes[1 - i].scrollLeft = box.scrollLeft; }));
     }
     picture.querySelector(".wt-controls").hidden = false;
     slider.addEventListener("input", () => { pinned = null; show(undefined, Number(slider.value)); });

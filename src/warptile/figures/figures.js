@@ -197,6 +197,7 @@
     const slider = picture.querySelector("input");
     const number = picture.querySelector(".wt-controls output");
     const statement = [...picture.querySelectorAll(".wt-ptx span")];
+    const element = picture.querySelector(".wt-element");
     const tables = [];
     const all = [];
     const byCell = new Map();
@@ -239,6 +240,7 @@
         each.cell.classList.toggle("wt-lane", each !== one && each.lane === shown);
         each.cell.classList.toggle("wt-path", Boolean(one) && makes[one.operand](one, each));
       }
+      if (element) element.textContent = one ? `// ${one.operand === "d" ? "c" : one.operand}[${one.register.slice(1)}]` : "";
       statement.forEach((span) => span.classList.toggle("wt-on", Boolean(one) && span.textContent === one.register));
       if (shown !== undefined) { slider.value = shown; number.textContent = shown; }
       if (!one && shown === undefined) {
@@ -296,6 +298,14 @@
       boxes.forEach((box, i) => box.addEventListener("scroll", () => { boxes[1 - i].scrollLeft = box.scrollLeft; }));
     }
     picture.querySelector(".wt-controls").hidden = false;
+    for (const span of statement) {
+      span.addEventListener("click", () => {
+        // C has the layout of D.
+        const register = span.textContent.replace("c", "d");
+        const one = all.find((each) => each.lane === Number(slider.value) && each.register === register);
+        if (one) { pinned = null; pin(one); }
+      });
+    }
     slider.addEventListener("input", () => { pinned = null; show(undefined, Number(slider.value)); });
     show();
   };

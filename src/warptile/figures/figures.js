@@ -365,6 +365,7 @@
     const slider = picture.querySelector("input");
     const number = picture.querySelector(".wt-controls output");
     const statement = [...picture.querySelectorAll(".wt-ptx span")];
+    const element = picture.querySelector(".wt-element");
     const tables = [];
     const all = [];
     const byCell = new Map();
@@ -407,6 +408,7 @@
         each.cell.classList.toggle("wt-lane", each !== one && each.lane === shown);
         each.cell.classList.toggle("wt-path", Boolean(one) && makes[one.operand](one, each));
       }
+      if (element) element.textContent = one ? `// ${one.operand === "d" ? "c" : one.operand}[${one.register.slice(1)}]` : "";
       statement.forEach((span) => span.classList.toggle("wt-on", Boolean(one) && span.textContent === one.register));
       if (shown !== undefined) { slider.value = shown; number.textContent = shown; }
       if (!one && shown === undefined) {
@@ -419,11 +421,14 @@
         readout.textContent = `Lane ${shown} holds ${["a", "b", "d"].map(held).filter(Boolean).join("; ")}.`;
         return;
       }
-      const partners = (operand) => `lanes ${spans(of(operand).filter((each) => makes[one.operand](one, each)).map((each) => each.lane))}`;
+      const partners = (operand) => {
+        const lanes = spans(of(operand).filter((each) => makes[one.operand](one, each)).map((each) => each.lane));
+        return /\D/.test(lanes) ? `lanes ${lanes}` : `lane ${lanes}`;
+      };
       const start = `Lane ${one.lane}, register ${one.register}: ${one.operand.toUpperCase()} at ${placed(one)}. `;
       if (one.operand === "d") {
         const column = shifted(one.across, moveOf(one));
-        readout.textContent = `${start}It needs row ${said(one.down)} of A, which ${partners("a")} hold, and column ${said(column)} of B, which ${partners("b")} hold.`;
+        readout.textContent = `${start}It needs row ${said(one.down)} of A, in ${partners("a")}, and column ${said(column)} of B, in ${partners("b")}.`;
       } else {
         const line = one.operand === "a" ? `row ${said(one.down)}` : `column ${said(one.across)}`;
         readout.textContent = `${start}The elements of D that it contributes to are in ${line}${products > 1 ? " of its product" : ""}, in ${partners("d")}.`;
@@ -455,7 +460,20 @@
         event.preventDefault();
       });
     }
+    if (products === 1) {
+      // B and D have the same columns: what is scrolled in one is in view in the other.
+      const boxes = ["b", "d"].map((operand) => picture.querySelector(`[data-operand='${operand}'] .wt-scroll`));
+      boxes.forEach((box, i) => box.addEventListener("scroll", () => { boxes[1 - i].scrollLeft = box.scrollLeft; }));
+    }
     picture.querySelector(".wt-controls").hidden = false;
+    for (const span of statement) {
+      span.addEventListener("click", () => {
+        // C has the layout of D.
+        const register = span.textContent.replace("c", "d");
+        const one = all.find((each) => each.lane === Number(slider.value) && each.register === register);
+        if (one) { pinned = null; pin(one); }
+      });
+    }
     slider.addEventListener("input", () => { pinned = null; show(undefined, Number(slider.value)); });
     show();
   };

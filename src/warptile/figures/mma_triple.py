@@ -80,6 +80,7 @@ def mma_triple(
     opcode: str,
     products: int = 1,
     rest: tuple[str, ...] = (),
+    cuda: str = "",
     notes: tuple[Cell, ...] = (),
 ) -> Figure:
     """The three operands of a multiplication, with the PTX statement whose registers they are.
@@ -91,6 +92,7 @@ def mma_triple(
         opcode: of the instruction; its operands are written behind it.
         products: that one instruction makes. Rows of A and D are stacked for them, columns of B side by side.
         rest: operands behind C, such as metadata.
+        cuda: the same as a CUDA C++ statement, whose arrays a, b and c are the registers; "" for none.
         notes: sentences below.
 
     Raises:
@@ -103,13 +105,15 @@ def mma_triple(
             f"product{'' if products == 1 else 's'}"
         )
     grids = joined(operand.html() for operand in (operands[1], operands[0], operands[2]))
+    line = '<p class="wt-ptx"><code>{}</code> <code class="wt-element"></code></p>\n'
+    called = Markup(line).format(cuda) if cuda else ""
     picture = Markup(
         '<div class="wt-triple" data-wt="triple" data-products="{}"><div class="wt-triple-head">\n'
-        '<p class="wt-ptx"><code>{}</code></p>\n'
+        '<p class="wt-ptx"><code>{}</code></p>\n{}'
         '<p class="wt-controls" hidden><label><span>Lane <output>0</output></span>'
         '<input type="range" min="0" max="{}" value="0"></label></p>\n'
         '<p class="wt-readout" aria-live="polite"></p></div>\n{}</div>'
-    ).format(products, _statement(opcode, operands, rest), LANES - 1, grids)
+    ).format(products, _statement(opcode, operands, rest), called, LANES - 1, grids)
     return Figure(name, title, picture, _lanes(operands), notes, "Registers of each lane: row, column")
 
 

@@ -14,7 +14,6 @@ from warptile.figures.bank_map import BANKS, CHUNK_COLORS, GROUPS
 from warptile.figures.figure import Cell, DataTable, Figure, joined, percentage
 from warptile.figures.states import Choice, with_choices
 from warptile.isa.swizzle import CHUNK_BYTES, LINE_BYTES
-from warptile.launch.tensor_map import TensorMap
 
 
 @dataclass(frozen=True)
@@ -22,32 +21,40 @@ class PlacedBox:
     """A two-dimensional box at some coordinates.
 
     Attributes:
-        tensor: the map; its box is copied.
+        dtype: of the tensor's elements.
+        dims: elements of the tensor, innermost first.
+        box: elements of the box, innermost first.
+        element_bytes: of one element.
+        swizzle: the mode's name.
         coordinates: of the box's first element, innermost first.
         inside: of each chunk in the box's order, the bytes that belong to the tensor, 0 to 16.
         offsets: of each chunk, where it is in shared memory, in bytes from the start of the box.
     """
 
-    tensor: TensorMap
+    dtype: str
+    dims: tuple[int, int]
+    box: tuple[int, int]
+    element_bytes: int
+    swizzle: str
     coordinates: tuple[int, int]
     inside: tuple[int, ...]
     offsets: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if len(self.tensor.dims) != 2 or len(self.inside) != self.chunks * self.tensor.box[1]:
-            raise ValueError(f"{len(self.inside)} chunks, and a tensor of {len(self.tensor.dims)} dimensions")
+        if len(self.inside) != self.chunks * self.box[1]:
+            raise ValueError(f"{len(self.inside)} chunks of a box of {self.chunks} x {self.box[1]}")
         if len(self.offsets) != len(self.inside) or len(set(self.offsets)) != len(self.offsets):
             raise ValueError("every chunk has an address of its own")
 
     @property
     def chunks(self) -> int:
         """Chunks of a row of the box."""
-        return self.tensor.box[0] * self.tensor.element_bytes // CHUNK_BYTES
+        return self.box[0] * self.element_bytes // CHUNK_BYTES
 
     @property
     def per_chunk(self) -> int:
         """Elements of a chunk."""
-        return CHUNK_BYTES // self.tensor.element_bytes
+        return CHUNK_BYTES // self.element_bytes
 
 
 def tma_box(
@@ -72,7 +79,7 @@ def tma_box(
 
 
 def _words(box: PlacedBox) -> str:
-    mode = f"swizzle {box.tensor.swizzle}" if box.tensor.swizzle != "none" else "no swizzle"
+    mode = f"swizzle {box.swizzle}" if box.swizzle != "none" else "no swizzle"
     return f"box at {box.coordinates}, {mode}"
 
 
@@ -80,7 +87,7 @@ def _state(box: PlacedBox) -> Markup:
     x, y = box.coordinates
     heads = joined(Markup("<th>{}").format(x + box.per_chunk * i) for i in range(box.chunks))
     lines = []
-    for row in range(box.tensor.box[1]):
+    for row in range(box.box[1]):
         cells = joined(_cell(box, row * box.chunks + chunk) for chunk in range(box.chunks))
         lines.append(Markup("<tr><th>{}{}\n").format(y + row, cells))
     held = {offset: number for number, offset in enumerate(box.offsets)}
@@ -95,7 +102,7 @@ def _state(box: PlacedBox) -> Markup:
     banks = joined(
         Markup("<th>{}–{}").format(per_group * group, per_group * group + per_group - 1) for group in range(GROUPS)
     )
-    tensor = f"{box.tensor.dims[0]} x {box.tensor.dims[1]} of {box.tensor.dtype}"
+    tensor = f"{box.dims[0]} x {box.dims[1]} of {box.dtype}"
     return (
         _plan(box)
         + _map(f"Box in the tensor of {tensor}, at {x}, {y}", "y\\x", heads, lines)
@@ -107,8 +114,7 @@ def _plan(box: PlacedBox) -> Markup:
     """The tensor and the box as two rectangles, to scale in each direction."""
     first = tuple(min(0, place) for place in box.coordinates)
     ends = tuple(
-        max(size, place + extent)
-        for size, place, extent in zip(box.tensor.dims, box.coordinates, box.tensor.box, strict=True)
+        max(size, place + extent) for size, place, extent in zip(box.dims, box.coordinates, box.box, strict=True)
     )
 
     def rectangle(kind: str, starts: tuple[int, ...], extents: tuple[int, ...]) -> Markup:
@@ -122,8 +128,8 @@ def _plan(box: PlacedBox) -> Markup:
         return Markup('<i class="wt-{}" style="{}"></i>').format(kind, ";".join(parts))
 
     return Markup('<div class="wt-plan" role="img" aria-label="Tensor of {} x {}, {}">{}{}</div>\n').format(
-        *box.tensor.dims, _words(box), rectangle("tensor", (0, 0), box.tensor.dims),
-        rectangle("box", box.coordinates, box.tensor.box),
+        *box.dims, _words(box), rectangle("tensor", (0, 0), box.dims),
+        rectangle("box", box.coordinates, box.box),
     )  # fmt: skip
 
 
@@ -145,11 +151,11 @@ def _cell(box: PlacedBox, number: int) -> Markup:
 def _table(boxes: Sequence[PlacedBox]) -> DataTable:
     rows = []
     for box in boxes:
-        for row in range(box.tensor.box[1]):
+        for row in range(box.box[1]):
             numbers = range(row * box.chunks, (row + 1) * box.chunks)
             rows.append(
                 (
-                    box.tensor.swizzle, ", ".join(map(str, box.coordinates)), str(row),
+                    box.swizzle, ", ".join(map(str, box.coordinates)), str(row),
                     " ".join(str(box.inside[number]) for number in numbers),
                     " ".join(str(box.offsets[number]) for number in numbers),
                 )

@@ -2,9 +2,11 @@
 
 import re
 from functools import cache
+from pathlib import Path
 
 import pytest
 
+import warptile
 from page_tree import tree
 from warptile.bench.instruction_pages import page_set
 from warptile.bench.instruction_pages.described import INDEX, file_name
@@ -81,6 +83,19 @@ def test_a_multiplication_has_its_operands_and_machine_code(name):
         for arch, each in zip(machine_code.ARCHITECTURES, outcomes, strict=True)
     ]
     assert bool(page.all(id="metadata")) == isinstance(instruction.shape, SparseShape)
+
+
+def test_the_cuda_line_is_the_wrapper_in_the_kernels():
+    header = (Path(warptile.__file__).parent / "kernels" / "ptx" / "mma.cuh").read_text()
+    calls = 0
+    for each in multiplications():
+        found = tree(whole_set()[file_name(each.name)]).one(id="operands").all("code", "wt-element")
+        if found:
+            call = tree(whole_set()[file_name(each.name)]).one(id="operands").all("p", "wt-ptx")[1].words
+            struct = header.partition(f'asm("{each.opcode} "')[0].rpartition("struct ")[2].partition(" :")[0]
+            assert call.startswith(f"{struct}::mma_sync(c, a, b"), each.name
+            calls += 1
+    assert calls == sum(f'asm("{each.opcode} "' in header for each in multiplications()) > 40
 
 
 def test_fragments_that_differ_on_the_first_architecture_are_drawn_twice():

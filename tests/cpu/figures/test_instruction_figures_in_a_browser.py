@@ -63,14 +63,15 @@ def test_an_element_of_d_marks_its_row_of_a_and_its_column_of_b(chromium, urls):
     with browser.opened(chromium, urls[NAME]) as (page, _):
         page.locator(".wt-operand-d td").nth(8 * 11 + 5).hover()
         row, column = 11, 5
-        lane, register = next(
-            (lane, register) for lane in range(32) for register in fragment["d"].distinct
-            if fragment["d"].place(lane, register, 0) == (row, column)
-        )  # fmt: skip
+        held = {
+            operand: [(lane, r, *layout.place(lane, r, 0)) for lane in range(32) for r in layout.distinct]
+            for operand, layout in fragment.items()
+        }
+        lane, register = next(each[:2] for each in held["d"] if each[2:] == (row, column))
         wanted = {
-            "a": [lane for lane in range(32) for r in fragment["a"].distinct if fragment["a"].place(lane, r, 0)[0] == row],
-            "b": [lane for lane in range(32) for r in fragment["b"].distinct if fragment["b"].place(lane, r, 0)[1] == column],
-        }  # fmt: skip
+            "a": [each[0] for each in held["a"] if each[2] == row],
+            "b": [each[0] for each in held["b"] if each[3] == column],
+        }
         for operand, lanes in wanted.items():
             assert lanes_of(page, operand, "wt-path") == lanes
         assert texts_of(page, ".wt-ptx .wt-on") == [f"d{register}"]
@@ -89,6 +90,17 @@ def test_a_lane_marks_its_elements_everywhere(chromium, urls):
         slider.press("ArrowRight")
         assert {lane for operand in "abd" for lane in lanes_of(page, operand, "wt-lane")} == {23}
         assert page.locator(".wt-readout").inner_text().startswith("Lane 23 holds a0 (m 5, k 6–7)")
+
+
+def test_a_register_of_the_statement_marks_its_elements(chromium, urls):
+    with browser.opened(chromium, urls[NAME]) as (page, _):
+        page.locator(".wt-triple input").fill("7")
+        page.locator(".wt-triple .wt-ptx span", has_text="a3").click()
+        assert texts_of(page, "td.wt-on") == ["T7\na3"]
+        assert page.locator(".wt-element").inner_text() == "// a[3]"
+        page.locator(".wt-triple .wt-ptx span", has_text="c2").click()
+        assert texts_of(page, "td.wt-on") == ["T7\nd2"]
+        assert page.locator(".wt-element").inner_text() == "// c[2]"
 
 
 def test_products_that_are_stacked_meet_their_own_columns_of_b(chromium, urls):
@@ -185,14 +197,17 @@ def test_the_script_computes_the_addresses_that_the_emulator_reads(chromium, url
         shown = page.evaluate(
             """(cases) => cases.map(([fields, layout, core]) => {
               const set = (input, value) => { input.value = value; input.dispatchEvent(new Event("input")); };
-              for (const [name, value] of Object.entries(fields)) set(document.querySelector(`[data-field='${name}']`), value);
+              for (const [name, value] of Object.entries(fields)) {
+                set(document.querySelector(`[data-field='${name}']`), value);
+              }
               set(document.querySelector("select[data-layout]"), layout);
               const cells = [...document.querySelectorAll(".wt-cores tbody td")];
               cells[core].click();
               return {
                 word: document.querySelector(".wt-word").textContent,
                 first: cells.map((cell) => Number(cell.textContent)),
-                chunks: [...document.querySelectorAll(".wt-chunks tbody tr")].map((row) => Number(row.cells[1].textContent)),
+                chunks: [...document.querySelectorAll(".wt-chunks tbody tr")]
+                  .map((row) => Number(row.cells[1].textContent)),
                 waves: document.querySelector(".wt-wavefronts").textContent,
               };
             })""",
@@ -281,7 +296,7 @@ def test_pages_are_accessible_and_fit_a_narrow_screen(chromium, urls, name, sche
         assert browser.too_wide(page) == []
         page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
         assert browser.too_wide(page) == []
-        page.locator("td").first.click()
+        page.locator("td:visible").first.click()
         found = axe.Axe().run(page)
         assert found.violations_count == 0, found.generate_report()
 

@@ -97,5 +97,5 @@ def test_operands_that_do_not_multiply_are_refused():
     a, b, d = grids("mma.m16n8k16.f32.f16")
     with pytest.raises(ValueError, match="not 2 products"):
         mma_triple("f", "t", (a, b, d), "mma", 2)
-    with pytest.raises(ValueError, match="not 1 product$"):
+    with pytest.raises(ValueError, match=r"not 1 product$"):
         mma_triple("f", "t", (a, a, d), "mma")

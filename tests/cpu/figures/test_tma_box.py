@@ -1,10 +1,11 @@
 """Chunks of a box are inside the tensor by its extents, and in shared memory where the emulator's copies put them."""
 
+from dataclasses import replace
+
 import pytest
 
 from page_tree import tree
 from warptile.bench.instruction_pages.box_examples import COORDINATES, HEIGHT, ROWS, WIDTH, figure, placed
-from warptile.figures.tma_box import PlacedBox
 from warptile.isa.swizzle import swizzled
 from warptile.launch.tensor_map import SWIZZLE_BYTES
 
@@ -54,6 +55,6 @@ def test_a_chunk_on_the_edge_is_partly_inside():
 def test_a_box_whose_chunks_share_an_address_is_refused():
     box = placed("none", (0, 0))
     with pytest.raises(ValueError, match="an address of its own"):
-        PlacedBox(box.tensor, box.coordinates, box.inside, (0,) * len(box.offsets))
-    with pytest.raises(ValueError, match="3 chunks"):
-        PlacedBox(box.tensor, box.coordinates, (16,) * 3, (0, 16, 32))
+        replace(box, offsets=(0,) * len(box.offsets))
+    with pytest.raises(ValueError, match="3 chunks of a box of 8 x 8"):
+        replace(box, inside=(16,) * 3, offsets=(0, 16, 32))

@@ -30,7 +30,10 @@ def placed(swizzle: str, coordinates: tuple[int, int]) -> PlacedBox:
     one = tensor(swizzle)
     chunks = tensor_boxes.chunks(one, np.array([coordinates], np.int64))
     offsets = tensor_boxes.slots(one, np.zeros(1, np.int64))[0]
-    return PlacedBox(one, coordinates, tuple(map(int, chunks.inside[0])), tuple(map(int, offsets)))
+    return PlacedBox(
+        one.dtype, (WIDTH, HEIGHT), (one.box[0], ROWS), one.element_bytes, one.swizzle, coordinates,
+        tuple(map(int, chunks.inside[0])), tuple(map(int, offsets)),
+    )  # fmt: skip
 
 
 def figure(*, stores: bool) -> Figure:

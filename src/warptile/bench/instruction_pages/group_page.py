@@ -15,8 +15,8 @@ def described(name: str, shape: wgmma.GroupShape, types: tuple[str, str, str]) -
     """One instruction."""
     result, left, right = types
     family = shape.family
-    operands = left if left == right else f"{left} and {right}"
-    summary = f"D = A B + D of {operands}, accumulated in {result}, by the four warps of a warpgroup"
+    operands = f"A and B of {left}" if left == right else f"A of {left}, B of {right}"
+    summary = f"D = A B + D by the four warps of a warpgroup: {operands}, D of {result}"
     if shape.sparse:
         summary += "; half of A is left out, and metadata says which half"
     facts = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from warptile.bench.instruction_pages.described import Described, Section, architecture, listed, size
 from warptile.figures.figure import Figure
 from warptile.figures.fragment_map import fragment_map
@@ -13,6 +15,7 @@ from warptile.isa.fragments import FragmentLayout
 from warptile.isa.mma import MmaShape
 from warptile.isa.mma_sp import SparseShape
 from warptile.isa.wmma import WmmaShape, alignment_bytes
+from warptile.isa.wrappers.mma import wrappers
 
 AXES = {"a": ("m", "k"), "b": ("k", "n"), "d": ("m", "n")}
 
@@ -20,10 +23,11 @@ AXES = {"a": ("m", "k"), "b": ("k", "n"), "d": ("m", "n")}
 def described(instruction: Multiplication) -> Described:
     """One instruction."""
     shape = instruction.shape
-    _, left, right, addend = instruction.types
-    operands = left if left == right else f"{left} and {right}"
+    result, left, right, addend = instruction.types
+    operands = f"A and B of {left}" if left == right else f"A of {left}, B of {right}"
+    results = f"C and D of {result}" if result == addend else f"C of {addend}, D of {result}"
     stacked = f"{_products(instruction)} products, each " if _products(instruction) > 1 else ""
-    summary = f"{stacked}D = A B + C of {operands}, accumulated in {addend}"
+    summary = f"{stacked}D = A B + C: {operands}, {results}"
     if isinstance(shape, SparseShape):
         summary += "; half of A is left out, and metadata says which half"
     return Described(
@@ -118,4 +122,16 @@ def triple_figure(name: str, title: str, instruction: Multiplication, layouts: d
     rest = ("metadata", "selector") if compressed else ()
     if instruction.scaled:
         rest = (*rest, "scale-a", "{byte-id-a, thread-id-a}", "scale-b", "{byte-id-b, thread-id-b}")
-    return mma_triple(name, title, (a, b, d), instruction.opcode, _products(instruction), rest, tuple(notes))
+    cuda = _wrapper_calls().get(instruction.opcode, "")
+    if cuda:
+        notes.append("The CUDA line calls the wrapper of kernels/ptx/mma.cuh; its c is both C and D.")
+    return mma_triple(name, title, (a, b, d), instruction.opcode, _products(instruction), rest, cuda, tuple(notes))
+
+
+@cache
+def _wrapper_calls() -> dict[str, str]:
+    """By opcode, the call of its C++ wrapper."""
+    return {
+        each.opcode: f"{each.name}{', SELECTOR' * each.is_sparse}>::mma_sync(c, a, b{', metadata' * each.is_sparse});"
+        for each in wrappers()
+    }

@@ -183,8 +183,8 @@ def descriptor_editor(
     )  # fmt: skip
     said = (
         "The address of a core matrix is start + bytes + i x leading + j x stride, then swizzled; the table below has "
-        "bytes, i and j. The swizzle XORs bits 4 to 6 of each chunk's address with the number of its 128-byte line, "
-        "counted from the base offset.",
+        "bytes, i and j. The swizzle XORs one to three bits of each chunk's address, from bit 4 on, with the number "
+        "of its 128-byte line, counted from the base offset.",
         *notes,
     )
     return Figure(name, title, picture, _table(operand), said, "Core matrices of every layout, before the swizzle")

@@ -23,6 +23,7 @@ from warptile.emulator.counters import FIELDS, SECTOR_BYTES
 from warptile.emulator.recording import Arrival, BulkCopy, Meeting, Note, PhaseWait, Recording
 from warptile.ptx.instruction import Instruction
 from warptile.replay import clock_costs as costs
+from warptile.replay.busy_time import BusyTime
 from warptile.replay.clock_costs import PARTITIONS, cost_of
 from warptile.replay.timeline import Timeline, TraceSpan, merged
 
@@ -41,11 +42,19 @@ LAUNCH_GAP_US = 1.5
 
 @dataclass
 class _Sm:
-    """When each unit of an SM is free."""
+    """When each unit of an SM is free, and what its tensor cores do when.
 
+    Attributes:
+        prefix: what the names of its tracks begin with, where there are several SMs.
+        group: of its tracks.
+    """
+
+    prefix: str
+    group: str
     ports: list[float] = field(default_factory=lambda: [0.0] * PARTITIONS)
     units: dict[tuple[str, int], float] = field(default_factory=dict)
     busy: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    tensor_cores: list[BusyTime] = field(default_factory=lambda: [BusyTime() for _ in range(PARTITIONS)])
 
     def take(self, unit: str, partition: int, not_before: float, clocks: float, since: float) -> float:
         """When a unit that was idle from ``since`` on can begin ``clocks`` of work, not before some time."""
@@ -138,8 +147,13 @@ class Replayer:
         self._held: list[list[_Warp]] = []
         self._triggered: set[tuple[int, int]] = set()
         self._started: set[int] = set()
+        self._began: dict[tuple[int, int], float] = defaultdict(float)
         notes = self._notes_by_warp({cta for ctas in sms for cta in ctas})
-        self._sms = [_Sm() for _ in sms]
+        self._sms = (
+            [_Sm(f"SM {number} ", f"units of SM {number}") for number in range(len(sms))]
+            if len(sms) > 1
+            else [_Sm("", "units of the SM")]
+        )
         self._sm_of = {cta: sm for sm, ctas in zip(self._sms, sms, strict=True) for cta in ctas}
         for launch in range(launches):
             self._held.append(self._warps(launch, launches, sms, notes))
@@ -284,6 +298,7 @@ class Replayer:
             self._started.add(launch + 1)
             gap = 0.0 if self._overlaps else LAUNCH_GAP_US * self._clock_mhz
             for warp in self._held[launch + 1]:
+                self._began[launch + 1, warp.cta] = gate.done + gap
                 self._go(warp, gate.done + gap)
 
     # -- instructions ------------------------------------------------------------------------------------------------
@@ -311,21 +326,31 @@ class Replayer:
             begin = sm.take("wgmma operands", -1, time, wavefronts, start)  # beside other accesses, which go first
             end = max(time + cost.clocks, begin + wavefronts)
             warp.products.append(end + costs.WGMMA_LATENCY)
-            self._tracks[f"tensor core {partition}"].append(
-                TraceSpan(
-                    f"tensor core {partition}", time, end, "wgmma", f"wgmma of {warp.name}", _line(instruction), 1
-                )
-            )
+            self._multiply(warp, time, cost.clocks, "wgmma", f"wgmma of {warp.name}", instruction)
             return slot + 1, cost.clocks
         if cost.kind == "tensor":
-            name = f"tensor core {partition}"
-            self._tracks[name].append(TraceSpan(name, time, time + cost.clocks, "tensor", "mma", _line(instruction), 1))
+            self._multiply(warp, time, cost.clocks, "tensor", "mma", instruction)
         self._write(warp, note, time + cost.latency)
         return time + 1, cost.clocks
 
     def _write(self, warp: _Warp, note: Note, time: float) -> None:
         for name in self._recording.writes[note.position]:
             warp.ready[name] = time
+
+    def _multiply(
+        self, warp: _Warp, time: float, clocks: float, kind: str, text: str, instruction: Instruction
+    ) -> None:
+        """Draw work of a tensor core, in the first gap that it fits into."""
+        partition = warp.number % PARTITIONS
+        begin = warp.sm.tensor_cores[partition].add(time, clocks)
+        self._draw(warp.sm, f"tensor core {partition}", begin, begin + clocks, kind, text, instruction)
+
+    def _draw(
+        self, sm: _Sm, unit: str, start: float, end: float, kind: str, text: str, instruction: Instruction
+    ) -> None:
+        track = sm.prefix + unit
+        self._groups[track] = sm.group
+        self._tracks[track].append(TraceSpan(track, start, end, kind, text, _line(instruction), 1))
 
     def _access(self, warp: _Warp, note: Note, cost: costs.Cost, time: float, start: float) -> tuple[float, float]:
         """A load or store, or a shuffle."""
@@ -381,7 +406,8 @@ class Replayer:
                     read = warp.sm.take("lsu", -1, begin, effect.bytes / costs.SHARED_BYTES_PER_CLOCK, 0.0)
                     read = max(read, warp.sm.take("l2 write", -1, begin, path, 0.0)) + path
                     warp.stores.append((read, read + costs.L2_LATENCY))
-                    self._transfer("TMA stores", begin, read, f"{effect.bytes} bytes", instruction)
+                    text = f"{effect.bytes} bytes of {warp.name}"
+                    self._draw(warp.sm, "TMA stores", begin, read, "transfer", text, instruction)
                 else:
                     self._load(warp, effect, begin, instruction)
         return time + 1, 1.0
@@ -392,13 +418,9 @@ class Replayer:
         sm = self._sm_of.get(cta, warp.sm)
         path = effect.bytes / costs.L2_BYTES_PER_CLOCK
         done = sm.take("l2", -1, begin, path, 0.0) + path + costs.TMA_LATENCY
-        self._transfer(
-            "TMA loads", begin, done, f"{effect.bytes} bytes to mbarrier {place} phase {number}", instruction
-        )
+        text = f"{effect.bytes} bytes to mbarrier {place} phase {number}, asked for by {warp.name}"
+        self._draw(sm, "TMA loads", begin, done, "transfer", text, instruction)
         self._contribute((warp.launch, *effect.phase), done)
-
-    def _transfer(self, track: str, start: float, end: float, text: str, instruction: Instruction) -> None:
-        self._tracks[track].append(TraceSpan(track, start, end, "transfer", text, _line(instruction), 1))
 
     # -- waiting -------------------------------------------------------------------------------------------------------
 
@@ -556,7 +578,7 @@ class Replayer:
             found.spans += merged(sorted(warp.spans, key=lambda each: each.start))
         for name in sorted(self._tracks):
             found.tracks.append(name)
-            found.groups[name] = "units of the SM" if len(self._sms) == 1 else "units of the SMs"
+            found.groups[name] = self._groups[name]
             found.spans += merged(sorted(self._tracks[name], key=lambda each: each.start))
         self._add_phases(found)
         found.clocks_at = dict(self._clocks_at)
@@ -568,7 +590,8 @@ class Replayer:
         return found
 
     def _add_phases(self, found: Timeline) -> None:
-        """A track for each mbarrier: its phases, each from the end of the one before to its own."""
+        """A track for each mbarrier: its phases, each from the end of the one before, or the start of its CTA, to its
+        own."""
         by_barrier: dict[tuple[object, ...], dict[int, float]] = defaultdict(dict)
         for key, phase in self._phases.items():
             if len(key) == 4 and isinstance(key[1], int) and phase.left <= 0:
@@ -578,7 +601,7 @@ class Replayer:
             name = f"{several}CTA {cta} mbarrier {place}"
             found.tracks.append(name)
             found.groups[name] = f"{several}mbarriers of CTA {cta}"
-            before = 0.0
+            before = self._began[cast(int, launch), cast(int, cta)]
             for number, done in sorted(phases.items()):
                 found.spans.append(TraceSpan(name, before, done, "phase", f"phase {number}"))
                 before = done

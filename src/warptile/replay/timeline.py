@@ -77,7 +77,8 @@ class Timeline:
 def trace_events(timeline: Timeline, about: Mapping[str, Any]) -> dict[str, Any]:
     """The timeline in the Trace Event Format, which ui.perfetto.dev and chrome://tracing open.
 
-    One process for each group of tracks, one thread for each track, times in microseconds.
+    One process for each group of tracks, one thread for each track, times in microseconds. Spans of a track that
+    overlap, as copies in flight do, are dealt out to several threads of one name: those of a thread must not.
 
     Args:
         timeline: what to write.
@@ -88,22 +89,36 @@ def trace_events(timeline: Timeline, about: Mapping[str, Any]) -> dict[str, Any]
     for pid, group in enumerate(groups, 1):
         events.append({"ph": "M", "name": "process_name", "pid": pid, "args": {"name": group}})
         events.append({"ph": "M", "name": "process_sort_index", "pid": pid, "args": {"sort_index": pid}})
-    place = {}
-    for tid, track in enumerate(timeline.tracks, 1):
+    tid = 0
+    for track in timeline.tracks:
         pid = groups.index(timeline.groups[track]) + 1
-        place[track] = pid, tid
-        events.append({"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": track}})
-        events.append({"ph": "M", "name": "thread_sort_index", "pid": pid, "tid": tid, "args": {"sort_index": tid}})
-    for span in timeline.spans:
-        pid, tid = place[span.track]
-        events.append(
-            {
-                "ph": "X", "name": span.text, "cat": span.kind, "pid": pid, "tid": tid,
-                "ts": round(span.start / timeline.clock_mhz, 4), "dur": round(span.clocks / timeline.clock_mhz, 4),
-                "args": {"line": span.line, "clocks": round(span.clocks, 1), "warp instructions": span.instructions},
-            }
-        )  # fmt: skip
+        for spans in apart(timeline.of(track)) or [[]]:
+            tid += 1
+            events.append({"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": track}})
+            events.append({"ph": "M", "name": "thread_sort_index", "pid": pid, "tid": tid, "args": {"sort_index": tid}})
+            events += [_complete_event(span, pid, tid, timeline.clock_mhz) for span in spans]
     return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": dict(about)}
+
+
+def _complete_event(span: TraceSpan, pid: int, tid: int, clock_mhz: float) -> dict[str, Any]:
+    start, end = (round(clocks / clock_mhz, 4) for clocks in (span.start, span.end))
+    return {
+        "ph": "X", "name": span.text, "cat": span.kind, "pid": pid, "tid": tid, "ts": start,
+        "dur": round(end - start, 4),
+        "args": {"line": span.line, "clocks": round(span.clocks, 1), "warp instructions": span.instructions},
+    }  # fmt: skip
+
+
+def apart(spans: Sequence[TraceSpan]) -> list[list[TraceSpan]]:
+    """Spans, in order of their start, dealt out so that those of one list do not overlap."""
+    found: list[list[TraceSpan]] = []
+    for span in spans:
+        free = next((each for each in found if each[-1].end <= span.start), None)
+        if free is None:
+            found.append([span])
+        else:
+            free.append(span)
+    return found
 
 
 def merged(spans: Sequence[TraceSpan]) -> list[TraceSpan]:

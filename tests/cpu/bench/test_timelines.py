@@ -86,17 +86,16 @@ def test_an_mbarrier_is_an_empty_one_where_its_phases_follow_those_of_a_full_one
     ]  # fmt: skip
 
 
-def test_tensor_cores_have_rows_only_where_their_spans_add_up_to_what_they_were_busy():
-    spans = [
-        TraceSpan("tensor core 0", 0, 10, "tensor", "mma"), TraceSpan("tensor core 0", 5, 10, "tensor", "mma"),
-        TraceSpan("CTA 0 warp 0", 0, 30, "tensor", "mma"),
+def test_units_of_several_sms_are_rows_of_their_own():
+    tracks = {
+        f"SM {sm} {unit}": f"units of SM {sm}" for sm in (0, 1) for unit in ("TMA loads", "tensor core 0")
+    }  # fmt: skip
+    spans = [TraceSpan(track, 0, 10 + place, "transfer", "x") for place, track in enumerate(tracks)]
+    rows = timeline_rows(Timeline(list(tracks), spans, tracks, 20.0, 1000.0))
+    assert [(row.group, row.label, row.bars[0].end) for row in rows] == [
+        ("units of SM 0", "tensor core 0", 11), ("units of SM 0", "TMA loads", 10),
+        ("units of SM 1", "tensor core 0", 13), ("units of SM 1", "TMA loads", 12),
     ]  # fmt: skip
-    for busy, labels in ((10, ["warp 0", "tensor core 0"]), (15, ["warp 0"])):
-        timeline = Timeline(
-            ["CTA 0 warp 0", "tensor core 0"], spans, {"CTA 0 warp 0": "CTA 0", "tensor core 0": "units"}, 30.0, 1.0,
-            {"tensor": busy},
-        )  # fmt: skip
-        assert [row.label for row in timeline_rows(timeline)] == labels
 
 
 def test_the_phases_of_a_later_launch_begin_with_it():

@@ -11,6 +11,7 @@ from warptile.cli.main import run
 from warptile.emulator.recording import BulkCopy, Recording
 from warptile.ladder import plan_for
 from warptile.replay import clock_costs
+from warptile.replay.busy_time import BusyTime
 from warptile.replay.clock_costs import cost_of
 from warptile.replay.replayer import Replayer
 from warptile.replay.timeline import KINDS, Timeline, TraceSpan, merged, trace_events
@@ -67,8 +68,12 @@ def test_every_rung_is_replayed_to_its_end(name):
     for track in timeline.tracks:
         spans = timeline.of(track)
         assert all(span.start <= span.end <= timeline.clocks for span in spans)
-        if " warp " in track:  # a warp does one thing at a time
+        if " warp " in track or "tensor core" in track:  # does one thing at a time
             assert all(a.end <= b.start + 1e-6 for a, b in pairwise(spans)), track
+    ends = {"warp": 0.0, "tensor core": 0.0}
+    for span in timeline.spans:
+        ends |= {what: max(end, span.end) for what, end in ends.items() if f"{what} " in span.track}
+    assert ends["tensor core"] <= ends["warp"] + 1, "a warp does not end before its products"
     assert all(busy <= timeline.clocks + 1 for busy in timeline.busy.values()), timeline.busy
 
 
@@ -150,6 +155,40 @@ def test_trace_events_name_processes_and_threads():
     spans = [event for event in document["traceEvents"] if event["ph"] == "X"]
     assert [(event["ts"], event["dur"], event["args"]["line"]) for event in spans] == [(0, 5, "a.cu:3"), (2, 1, "")]
     assert document["otherData"] == {"kernel": "k"}
+
+
+def test_spans_that_overlap_are_threads_of_their_own():
+    spans = [TraceSpan("loads", *times, "transfer", "x") for times in ((0, 10), (5, 15), (10, 20), (15, 20))]
+    timeline = Timeline(["loads", "idle"], spans, {"loads": "units", "idle": "units"}, 20, 1.0)
+    events = trace_events(timeline, {})["traceEvents"]
+    names = [event["args"]["name"] for event in events if event["name"] == "thread_name"]
+    assert names == ["loads", "loads", "idle"]
+    assert {(event["tid"], event["ts"]) for event in events if event["ph"] == "X"} == {(1, 0), (2, 5), (1, 10), (2, 15)}
+
+
+def test_each_sm_of_a_cluster_has_its_own_units():
+    plan, place = planned("wgmma-multicast", 256, 256, 256)
+    timeline = replayed(plan, place).timeline
+    groups = {group for group in timeline.groups.values() if group.startswith("units")}
+    assert groups == {f"units of SM {number}" for number in range(len(groups))}
+    assert len(groups) > 1
+    for number in range(len(groups)):
+        assert timeline.of(f"SM {number} tensor core 0")
+        askers = {span.text.split(" asked for by ")[1] for span in timeline.of(f"SM {number} TMA loads")}
+        assert len(askers) > 1, "its own loads, and those that others multicast to it"
+
+
+def test_work_takes_the_first_gap_that_it_fits_into():
+    busy = BusyTime()
+    assert [busy.add(*each) for each in ((0, 4), (10, 4), (2, 4), (2, 4), (8, 1), (0, 1))] == [0, 10, 4, 14, 8, 9]
+    rng = np.random.default_rng(3)
+    taken = []
+    busy = BusyTime()
+    for not_before, clocks in zip(rng.uniform(0, 500, 400), rng.uniform(0.5, 3, 400), strict=True):
+        begin = busy.add(not_before, clocks)
+        assert begin >= not_before
+        assert all(begin >= end or begin + clocks <= start for start, end in taken)
+        taken.append((begin, begin + clocks))
 
 
 def test_neighbours_of_one_kind_are_one_span():

@@ -23,9 +23,8 @@ WARPGROUP_WARPS = 4
 
 _PHASE = re.compile(r"mbarrier (\d+) phase (\d+)")
 _TRACK = re.compile(r"(?P<cta>(?:launch \d+, )?CTA \d+) (?P<what>warp|mbarrier) (?P<number>\d+)")
+_UNIT = re.compile(r"(?:SM \d+ )?(?P<unit>.+)")
 TENSOR_CORE, TMA_LOADS = "tensor core", "TMA loads"
-LEAST_COVERED = 0.9
-"""Share of the clocks that tensor cores were busy that their spans have to show."""
 
 _UNITS = (TENSOR_CORE, TMA_LOADS, "TMA stores")
 """The order of units."""
@@ -33,9 +32,6 @@ _UNITS = (TENSOR_CORE, TMA_LOADS, "TMA stores")
 
 def timeline_rows(timeline: Timeline, tolerance: float = TOLERANCE) -> list[TimelineRow]:
     """Rows for `warptile.figures.timeline_chart`.
-
-    Tensor cores have rows where their spans add up to what they were busy. Those of ``mma`` often do not: the replay
-    lets instructions of a basic block share a time.
 
     Args:
         timeline: of a replay.
@@ -46,8 +42,6 @@ def timeline_rows(timeline: Timeline, tolerance: float = TOLERANCE) -> list[Time
     warps = [track for track in tracks if track.what == "warp"]
     barriers = [track for track in tracks if track.what == "mbarrier"]
     units = [track for track in tracks if track.what == "unit"]
-    if _covered(units) < LEAST_COVERED * timeline.busy.get("tensor", 0.0):
-        units = [track for track in units if not track.name.startswith(TENSOR_CORE)]
     stages = _stages(barriers, units)
     roles = {track.name: _role(track, warps, units, stages) for track in warps}
     if "producer" not in roles.values():
@@ -56,21 +50,32 @@ def timeline_rows(timeline: Timeline, tolerance: float = TOLERANCE) -> list[Time
     for cta in dict.fromkeys(track.cta for track in warps):
         own = [track for track in warps if track.cta == cta]
         drawn += _folded(own, roles, stages, tolerance)
-    drawn += _folded(sorted(units, key=_unit_order), {}, stages, tolerance)
+    for group in dict.fromkeys(track.group for track in units):
+        own = [track for track in units if track.group == group]
+        drawn += _folded(sorted(own, key=_unit_order), {}, stages, tolerance)
     for cta in dict.fromkeys(track.cta for track in barriers):
         own = [track for track in barriers if track.cta == cta]
         own.sort(key=lambda track: _stage_order(stages.get(track.number, ""), track.number))
-        began = min((span.start for track in warps if track.cta == cta for span in track.spans), default=0.0)
-        own = [replace(track, spans=_from(track.spans, began)) for track in own]
-        drawn += [_row(track, stages.get(track.number, f"mbarrier {track.number}"), stages) for track in own]
+        drawn += [_row(track, stages.get(track.number, track.label), stages) for track in own]
     return drawn
 
 
 @dataclass(frozen=True)
 class _Track:
-    """A track of the timeline: a warp or mbarrier with its CTA and number, or a unit."""
+    """A track of the timeline: a warp or mbarrier with its CTA and number, or a unit.
+
+    Attributes:
+        name: of the track.
+        label: of its row; its CTA or SM stands in the group.
+        what: ``"warp"``, ``"mbarrier"`` or ``"unit"``.
+        cta: with the launch; empty for units.
+        number: of the warp in its CTA, or address of the mbarrier.
+        group: of the track.
+        spans: in order of their start.
+    """
 
     name: str
+    label: str
     what: str
     cta: str
     number: int
@@ -83,18 +88,14 @@ class _Track:
         spans = tuple(sorted(timeline.of(name), key=lambda span: (span.start, span.end)))
         group = timeline.groups[name]
         if found is None:
-            return _Track(name, "unit", "", 0, group, spans)
-        return _Track(name, found["what"], found["cta"], int(found["number"]), group, spans)
+            unit = _UNIT.fullmatch(name)
+            return _Track(name, unit["unit"] if unit else name, "unit", "", 0, group, spans)
+        number = int(found["number"])
+        return _Track(name, f"{found['what']} {number}", found["what"], found["cta"], number, group, spans)
 
     def waited_for(self) -> set[int]:
         """The mbarriers that its spans name."""
         return {int(found[1]) for span in self.spans if (found := _PHASE.search(span.text))}
-
-
-def _covered(units: Sequence[_Track]) -> float:
-    """Clocks that a tensor core's spans cover, on average; those of a track may overlap."""
-    rows = [_row(track, track.name, {}) for track in units if track.name.startswith(TENSOR_CORE)]
-    return sum(row.covered for row in rows) / len(rows) if rows else 0.0
 
 
 def _multiplies(track: _Track) -> bool:
@@ -135,7 +136,7 @@ def _role(track: _Track, warps: Sequence[_Track], units: Sequence[_Track], stage
     if any(stages.get(number, "").startswith("empty") for number in track.waited_for()):
         return "producer"
     own = [each for each in warps if each.cta == track.cta]
-    loads = [span.start for unit in units if unit.name == TMA_LOADS for span in unit.spans]
+    loads = [span.start for unit in units if unit.label == TMA_LOADS for span in unit.spans]
     last = max((start for start in loads if start <= max(map(_end, own))), default=None)
     running = [each for each in own if last is not None and not _multiplies(each) and _end(each) >= last]
     return "producer" if [each.name for each in running] == [track.name] else ""
@@ -149,7 +150,7 @@ def _folded(
     tracks: Sequence[_Track], roles: Mapping[str, str], stages: Mapping[int, str], tolerance: float
 ) -> list[TimelineRow]:
     """Rows of a CTA's warps or of units; those of a role, a warpgroup or a kind of unit that do the same are one."""
-    rows = [_row(track, f"warp {track.number}" if track.what == "warp" else track.name, stages) for track in tracks]
+    rows = [_row(track, track.label, stages) for track in tracks]
     alike = {
         row.label: f"{roles.get(track.name, '')} {track.number // WARPGROUP_WARPS}"
         if track.what == "warp" else row.label.rsplit(" ", 1)[0]
@@ -167,17 +168,12 @@ def _folded(
 
 
 def _unit_order(track: _Track) -> tuple[int, str]:
-    return next((place for place, unit in enumerate(_UNITS) if track.name.startswith(unit)), len(_UNITS)), track.name
+    return next((place for place, unit in enumerate(_UNITS) if track.label.startswith(unit)), len(_UNITS)), track.label
 
 
 def _stage_order(stage: str, number: int) -> tuple[int, int]:
     """Full ones first, then empty ones, then those that are not known."""
     return ("full", "empty").index(stage.split()[0]) if stage else 2, number
-
-
-def _from(spans: Sequence[TraceSpan], began: float) -> tuple[TraceSpan, ...]:
-    """Phases as of when their CTA began: the first one of a later launch is drawn from there."""
-    return tuple(replace(span, start=max(span.start, began)) for span in spans)
 
 
 def _row(track: _Track, label: str, stages: Mapping[int, str]) -> TimelineRow:

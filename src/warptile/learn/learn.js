@@ -35,6 +35,7 @@
       button.hidden = skip.hidden = true;
       details.hidden = false;
       details.open = true;
+      details.querySelector("summary").textContent = "The answer";
       for (const each of rest) {
         each.classList.remove("later");
         if (each.matches(".prediction:has(details[hidden])")) break;  // what is behind it waits for its own answer

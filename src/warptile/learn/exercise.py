@@ -64,6 +64,8 @@ class Exercise:
         gates: on counters.
         hints: three, each of which says more than the one before.
         b_transposed: B is stored [n, k].
+        values: the smallest and the largest element of A and B.
+        sparse: at most two of each four neighbours along K of A are not zero.
     """
 
     name: str
@@ -76,6 +78,8 @@ class Exercise:
     gates: tuple[Gate, ...]
     hints: tuple[str, str, str]
     b_transposed: bool = False
+    values: tuple[int, int] = (-4, 4)
+    sparse: bool = False
 
     def text(self, form: str = HOLE) -> str:
         """The kernel with its hole or bug, or the model answer."""
@@ -156,7 +160,10 @@ def check(text: str, schedule: str = "latest") -> CheckOutcome:
     of = exercise_of(text)
     m, n, k = of.size
     random = np.random.default_rng(len(of.name))
-    a, b = (random.integers(-4, 5, extents).astype(np.float16) for extents in ((m, k), (k, n)))
+    low, high = of.values
+    a, b = (random.integers(low, high + 1, extents).astype(np.float16) for extents in ((m, k), (k, n)))
+    if of.sparse:
+        a *= random.permuted(np.tile(np.array([0, 0, 1, 1], np.float16), (m * k // 4, 1)), axis=1).reshape(m, k)
     d = np.zeros((m, n), np.float32)
     stored = np.ascontiguousarray(b.T) if of.b_transposed else b
     try:

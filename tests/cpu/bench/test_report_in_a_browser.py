@@ -5,6 +5,7 @@ import re
 import pytest
 
 from browser import NARROW, WIDE, inaccessible, launched, opened, too_wide
+from covering import ALL
 from recorded import all_records, calls_record
 from warptile.bench.html_report import instruction_section, page_data
 from warptile.bench.html_report import page as html_page
@@ -97,9 +98,9 @@ def test_every_view_fits_the_window_and_says_no_error(chromium, url, width):
             assert too_wide(page) == [], name
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", WIDE), ("dark", WIDE), ("light", NARROW)])
+@pytest.mark.parametrize(("scheme", "width"), [("dark", WIDE), ("light", NARROW), *([("light", WIDE)] if ALL else [])])
 def test_the_page_is_accessible(chromium, short_url, url, scheme, width):
-    """With everything shown and unfolded."""
+    """With everything shown and unfolded; with WARPTILE_TESTS=all in a wide window as well."""
     with opened(chromium, url) as (page, _):
         kinds = page.evaluate(KINDS)
     with opened(chromium, f"{short_url}#all", width=width, color_scheme=scheme) as (page, _):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.formatting import wrap_text
 
 from warptile.cli._names import OneOf
 
@@ -89,7 +90,7 @@ def start(name: str, file: Path | None) -> int:
         path.write_text(exercise.text())
     except OSError as error:
         raise click.UsageError(f"{path}: {error.strerror}; give a file in a folder that exists") from error
-    click.echo(f"{path}: {exercise.title}\n\n{exercise.task}\n\nwarptile learn check {path}")
+    click.echo(f"{path}: {exercise.title}\n\n{wrap_text(exercise.task)}\n\nwarptile learn check {path}")
     return 0
 
 
@@ -120,7 +121,7 @@ def _tell(outcome: CheckOutcome, file: Path) -> None:
         click.echo(f"      line {line}: {ratio:.2f}-way bank conflicts")
     name = outcome.exercise.name
     if outcome.passed:
-        click.echo(f"passed: {outcome.exercise.title} To compare: warptile learn answer {name}")
+        click.echo(f"passed: {outcome.exercise.title}\nTo compare: warptile learn answer {name}")
     else:
         click.echo(f"A hint: warptile learn hint {name} 1")
 
@@ -137,7 +138,7 @@ def hint(name: str, number: int) -> int:
     """
     from warptile.learn.exercise import named
 
-    click.echo(named(name).hints[number - 1])
+    click.echo(wrap_text(named(name).hints[number - 1]))
     return 0
 
 

@@ -250,8 +250,8 @@ _ALL = (
         32,
         (Gate("tensor_instructions", "16: one for each tile and each 16 of K", lambda count: count == 16),),
         (
-            "The figure of this lesson, or warptile isa mma.sp.m16n8k16.f32.f16, shows whose word is read: those of "
-            "lanes 0, 4, 8 and so on, with four nibbles for each of two rows.",
+            "warptile isa mma.sp.m16n8k16.f32.f16 shows whose word is read: those of lanes 0, 4, 8 and so on, with "
+            "four nibbles for each of two rows. (The figure is that of m16n8k32, which reads two words of a quad.)",
             "Each lane has set its own two nibbles and left the others 0. The word is the OR of the four lanes of a "
             "quad.",
             "metadata |= __shfl_xor_sync(~0u, metadata, 1), then the same with 2.",

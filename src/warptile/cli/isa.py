@@ -98,7 +98,7 @@ def unknown(name: str) -> str:
     """What to say about a name that is none."""
     known = [*by_name(), *moves(), *wgmma.by_name(), *(form.name for form in FORMS)]
     near = difflib.get_close_matches(name, known, n=NEAR, cutoff=0.5)
-    offered = f"did you mean {', '.join(near)}?" if near else "names are such as mma.m16n8k16.f32.f16 or ldmatrix.x4"
+    offered = f"did you mean {', '.join(near)}?" if near else "names are such as mma.m16n8k16.f32.f16 or ldmatrix.x4."
     return f"no instruction is called {name!r}; {offered} `warptile isa` lists them all"
 
 

@@ -11,6 +11,26 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from warptile.api import MatmulPlan, matmul, plan
     from warptile.arrays.sparse import SparseMatrix, sparsify
+    from warptile.epilogue.functions import (
+        absolute,
+        cast,
+        clamp,
+        dropout,
+        dropout_mask,
+        erf,
+        exp,
+        gelu,
+        log,
+        maximum,
+        minimum,
+        per_block,
+        relu,
+        sigmoid,
+        silu,
+        sqrt,
+        tanh,
+        where,
+    )
     from warptile.errors import (
         ArgumentError,
         ArgumentTypeError,
@@ -48,13 +68,38 @@ __all__ = [
     "WarmReport",
     "WarptileError",
     "__version__",
+    "absolute",
+    "cast",
+    "clamp",
+    "dropout",
+    "dropout_mask",
+    "erf",
+    "exp",
+    "gelu",
+    "log",
     "matmul",
+    "maximum",
+    "minimum",
+    "per_block",
     "plan",
+    "relu",
+    "sigmoid",
+    "silu",
     "sparsify",
+    "sqrt",
+    "tanh",
     "warm",
+    "where",
 ]
 
 _HOME = {name: "warptile.errors" for name in __all__ if name.endswith("Error")}
+_HOME |= dict.fromkeys(
+    (
+        "absolute", "cast", "clamp", "dropout", "dropout_mask", "erf", "exp", "gelu", "log", "maximum", "minimum",
+        "per_block", "relu", "sigmoid", "silu", "sqrt", "tanh", "where",
+    ),
+    "warptile.epilogue.functions",
+)  # fmt: skip
 _HOME |= dict.fromkeys(("MatmulPlan", "matmul", "plan"), "warptile.api")
 _HOME |= dict.fromkeys(("SparseMatrix", "sparsify"), "warptile.arrays.sparse")
 _HOME |= dict.fromkeys(("WarmKernel", "WarmReport"), "warptile.runtime.compile_ahead") | {"warm": "warptile.warming"}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any
 
 from warptile.arrays import array_view
 from warptile.arrays.array_view import Shape
@@ -17,13 +17,15 @@ from warptile.arrays.operands import Product, arrange, stored
 from warptile.arrays.options import (
     beta_of,
     number,
-    refuse_epilogue,
     refuse_unknown,
     scale_factor,
     tunables,
     whole_number,
 )
-from warptile.errors import LayoutError, ShapeError, UnsupportedError
+from warptile.epilogue.fused import Fused
+from warptile.epilogue.program import Program
+from warptile.epilogue.tracing import operand_names, trace
+from warptile.errors import EpilogueError, LayoutError, ShapeError, UnsupportedError
 from warptile.planning.addend import Addend, Nothing
 from warptile.planning.plan import Plan, illegal, takes_column_major_a
 from warptile.problem import Operand, Problem
@@ -49,14 +51,14 @@ def matmul(
     out_dtype: Any = None,
     accumulate: Any = None,
     precision: str | None = None,
-    epilogue: None = None,
+    epilogue: Callable[..., Any] | None = None,
     scale_a: Any = None,
     scale_b: Any = None,
     rung: str | None = None,
     config: Mapping[str, int] | None = None,
     max_sms: int | None = None,
     backend: str | None = None,
-    **unknown: Never,
+    **epilogue_tensors: Any,
 ) -> Any:
     """``alpha * a @ b + beta * c``, as an array of the same kind as ``a``.
 
@@ -84,7 +86,16 @@ def matmul(
             ``"float32_fast"`` to keep float8 sums as Hopper's tensor cores do; ``"int32_saturating"`` for integers,
             whose sums and result then stop at int32's ends instead of wrapping around. Or a framework's dtype.
         precision: ``"tf32"`` to let float32 operands use tensor cores at 11 significant bits.
-        epilogue: fused epilogues are not available; only None is taken.
+        epilogue: a function that is applied to each element of ``alpha * a @ b + beta * c`` before it is rounded to
+            the result's type, inside the kernel. Its first parameter is that element, its others are named operands:
+            ``epilogue=lambda acc, bias: wt.gelu(acc + bias), bias=bias``. It is called once with symbolic values, which
+            know ``+ - * / **``, comparisons, ``&``, ``|``, ``~``, ``abs`` and warptile's functions (`warptile.gelu`,
+            `warptile.where`, ...). It may return a tuple: the result and further outputs, such as ``(wt.relu(acc),
+            acc)``. Of integer operands the result is then float32 unless ``out_dtype`` or `warptile.cast` says
+            otherwise.
+        epilogue_tensors: the epilogue's operands, by the names of its parameters: numbers, or arrays in the place of
+            ``a`` that broadcast to the result (a bias of shape (N,) goes along rows, one of shape (M, 1) along
+            columns); see also `warptile.per_block`.
         scale_a: factor of a float8 ``a``, applied with alpha: a number, or an array of one element on the host.
         scale_b: the same of ``b``.
         rung: name of the kernel to use instead of the best one. Where nothing is multiplied (K or alpha is 0) neither
@@ -97,7 +108,8 @@ def matmul(
 
     Returns:
         ``out`` if it was given, else a new array of the framework and in the place of ``a``. Of two 1-D operands a
-        scalar: NumPy's for NumPy, an array without axes for the others.
+        scalar: NumPy's for NumPy, an array without axes for the others. A tuple of outputs where the epilogue returns
+        one; ``out`` is then a tuple too.
 
     Raises:
         ArgumentError: an option whose value is never legal, such as ``max_sms=0``.
@@ -105,6 +117,7 @@ def matmul(
         ShapeError: shapes that do not multiply or broadcast, or beta without ``c``.
         DTypeError: element types that no kernel takes together.
         LayoutError: arrays in different places, or an ``out`` that cannot be written.
+        EpilogueError: an epilogue that cannot be fused; the message has the line of the function.
         UnsupportedError: a rung, configuration or option that does not take this problem; ``max_sms`` with problems
             whose kernels have a block for each tile and more tiles.
         NoDeviceError: ``backend="gpu"`` without a GPU.
@@ -113,19 +126,38 @@ def matmul(
         alpha, beta, out_dtype, accumulate, precision, epilogue, scale_a, scale_b, rung, config, max_sms, backend,
     )  # fmt: skip
     calls = _calls.get(a.__class__)
-    if calls is not None and not unknown:
+    if calls is not None and not epilogue_tensors and epilogue is None:
         found = calls.repeat(a, b, c, out, options)
         if found is not None:
             return found
-    refuse_unknown("matmul", _keywords(matmul), unknown)
-    refuse_epilogue("matmul", epilogue)
+    program = _traced("matmul", epilogue, epilogue_tensors)
     said = alpha, beta, scale_a, scale_b, out_dtype, accumulate, precision, rung, config, max_sms, backend
+    if program is not None:
+        return _fused((a, b, c, out), said, program, epilogue_tensors)
     on_gpu = gpu_views(a, b, c, backend) if out is None else None
     if on_gpu is not None:
         found = _matmul((a, b, c, out), on_gpu, options, said, through_host=False)
         if found is not None:
             return found
     return _matmul((a, b, c, out), (a, b, c), options, said)
+
+
+def _traced(function: str, epilogue: Callable[..., Any] | None, operands: Mapping[str, Any]) -> Program | None:
+    """The program of an epilogue; None without one. What is no keyword of ``function`` is an operand of it."""
+    names = () if epilogue is None else operand_names(epilogue)
+    refuse_unknown(function, (*names, *_keywords(matmul)), {name: 0 for name in operands if name not in names})
+    return None if epilogue is None else trace(epilogue, operands)
+
+
+def _fused(
+    arrays: tuple[Any, Any, Any, Any], said: tuple[Any, ...], program: Program, operands: Mapping[str, Any]
+) -> Any:
+    """A call of `matmul` with an epilogue."""
+    a, b, c, out = arrays
+    call = _Call.checked(a, c, *said)
+    product = call.arranged(a, b, c, out, program=program, operands=operands)
+    chosen, _ = _planned(product, call)
+    return _run(chosen, product, call)
 
 
 def _matmul(
@@ -179,14 +211,14 @@ def plan(
     out_dtype: Any = None,
     accumulate: Any = None,
     precision: str | None = None,
-    epilogue: None = None,
+    epilogue: Callable[..., Any] | None = None,
     scale_a: Any = None,
     scale_b: Any = None,
     rung: str | None = None,
     config: Mapping[str, int] | None = None,
     max_sms: int | None = None,
     backend: str | None = None,
-    **unknown: Never,
+    **epilogue_tensors: Any,
 ) -> MatmulPlan:
     """How `matmul` would multiply these arrays, as a plan that explains itself and can be called again and again.
 
@@ -194,7 +226,7 @@ def plan(
     looked at.
 
     Args:
-        a, b, c, alpha, beta, out, out_dtype, accumulate, precision, epilogue: as of `matmul`.
+        a, b, c, alpha, beta, out, out_dtype, accumulate, precision, epilogue, epilogue_tensors: as of `matmul`.
         scale_a, scale_b, rung, config, max_sms, backend: as of `matmul`.
 
     Returns:
@@ -203,17 +235,16 @@ def plan(
     Raises:
         WarptileError: as `matmul`.
     """
-    refuse_unknown("plan", _keywords(plan), unknown)
-    refuse_epilogue("plan", epilogue)
-    on_gpu = gpu_views(a, b, c, backend) if out is None else None
+    program = _traced("plan", epilogue, epilogue_tensors)
+    on_gpu = gpu_views(a, b, c, backend) if out is None and program is None else None
     if on_gpu is not None:
         a, b, c = on_gpu
     call = _Call.checked(
         a, c, alpha, beta, scale_a, scale_b, out_dtype, accumulate, precision, rung, config, max_sms, backend
     )
-    product = call.arranged(a, b, c, out, copy=False)
+    product = call.arranged(a, b, c, out, copy=False, program=program, operands=epilogue_tensors)
     chosen, apart = _planned(product, call)
-    return MatmulPlan(chosen, product.batch, product.copies, call, apart)
+    return MatmulPlan(chosen, product.batch, product.copies, call, apart, program)
 
 
 @lru_cache
@@ -262,11 +293,14 @@ class _Call:
             tunables(config, rung), whole_number(max_sms, "max_sms"), choose_backend(backend, left),
         )  # fmt: skip
 
-    def arranged(self, a: Any, b: Any, c: Any, out: Any, *, copy: bool = True) -> Product:
+    def arranged(
+        self, a: Any, b: Any, c: Any, out: Any, *, copy: bool = True, program: Program | None = None,
+        operands: Mapping[str, Any] | None = None,
+    ) -> Product:  # fmt: skip
         """The operands in layouts that the rung takes, or the one that the plan will choose."""
         product = arrange(
             a, b, c, out, alpha=self.alpha, beta=self.beta, out_dtype=self.out_dtype, accumulate=self.accumulate,
-            precision=self.precision, copy=copy,
+            precision=self.precision, copy=copy, program=program, operands=operands,
         )  # fmt: skip
         problem = product.problem
         types = problem.a.dtype, problem.accumulator, problem.d.dtype
@@ -286,6 +320,7 @@ class MatmulPlan:
         copies: what has to be copied before a launch, and why.
         call: factors, types and backend.
         apart: why each matrix of the batch has a launch of its own; None where one launch takes all.
+        program: the epilogue, or None.
         calls: what calls of the plan have bound, by the type of ``a``.
     """
 
@@ -294,6 +329,7 @@ class MatmulPlan:
     copies: tuple[str, ...]
     call: _Call
     apart: str | None = None
+    program: Program | None = None
     calls: dict[type, CallCache] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -324,11 +360,11 @@ class MatmulPlan:
         lines += [f"copy       {sentence}" for sentence in self.copies]
         return "\n".join(lines)
 
-    def __call__(self, a: Any, b: Any, /, c: Any = None, *, out: Any = None) -> Any:
+    def __call__(self, a: Any, b: Any, /, c: Any = None, *, out: Any = None, **epilogue_tensors: Any) -> Any:
         """Multiply arrays like those that the plan was made for.
 
         Args:
-            a, b, c, out: as of `matmul`; alpha, beta and all else are the plan's.
+            a, b, c, out, epilogue_tensors: as of `matmul`; alpha, beta and all else are the plan's.
 
         Returns:
             As `matmul`.
@@ -338,7 +374,7 @@ class MatmulPlan:
             LayoutError: another layout, or memory aligned less than the plan's kernel needs.
         """
         calls = self.calls.get(a.__class__)
-        if calls is not None:
+        if calls is not None and not epilogue_tensors:
             found = calls.repeat(a, b, c, out, ())
             if found is not None:
                 return found
@@ -346,18 +382,28 @@ class MatmulPlan:
             raise ShapeError(
                 "c: this plan was made without it and would not read it; make another: warptile.plan(a, b, c)"
             )
-        on_gpu = gpu_views(a, b, c, self.backend.name) if out is None else None
+        names = [] if self.program is None else self.program.operands
+        refuse_unknown("plan", (*names, "out"), {name: 0 for name in epilogue_tensors if name not in names})
+        missing = [name for name in names if name not in epilogue_tensors]
+        if missing:
+            raise EpilogueError(f"epilogue: it takes {missing[0]!r}, which was not given: give {missing[0]}=...")
+        on_gpu = gpu_views(a, b, c, self.backend.name) if out is None and self.program is None else None
         if on_gpu is not None:
-            found = self._called((a, b, c, out), on_gpu, through_host=False)
+            found = self._called((a, b, c, out), on_gpu, {}, through_host=False)
             if found is not None:
                 return found
-        return self._called((a, b, c, out), (a, b, c))
+        return self._called((a, b, c, out), (a, b, c), epilogue_tensors)
 
     def _called(
-        self, arrays: tuple[Any, Any, Any, Any], read: tuple[Any, Any, Any], *, through_host: bool = True
+        self,
+        arrays: tuple[Any, Any, Any, Any],
+        read: tuple[Any, Any, Any],
+        operands: Mapping[str, Any],
+        *,
+        through_host: bool = True,
     ) -> Any:
         """A call that is not bound yet; arguments and result as of `_matmul`."""
-        product = self._fixed.arranged(*read, arrays[3], copy=through_host)
+        product = self._fixed.arranged(*read, arrays[3], copy=through_host, program=self.program, operands=operands)
         given = product.problem
         if isinstance(self.plan, Nothing) and product.batch != self.batch:
             raise ShapeError(
@@ -373,7 +419,9 @@ class MatmulPlan:
                 )
             given = whole
         _check_fits(self.plan.problem, given)
-        found = _learned(self.calls, arrays, (), product, self.plan, self.call, of_plan=True)
+        found = None
+        if self.program is None:
+            found = _learned(self.calls, arrays, (), product, self.plan, self.call, of_plan=True)
         return _run(self.plan, product, self.call) if found is None and through_host else found
 
     @property
@@ -446,8 +494,15 @@ def _run(chosen: Plan | Addend | Nothing, product: Product, call: _Call) -> Any:
     direct = product.target is not None and out is not None
     result = out if direct else array_view.empty(product.like, product.result_shape, product.problem.d.dtype)
     assert result is not None
+    fused, further = product.epilogue, ()
+    if fused is not None:
+        further = fused.given or tuple(
+            array_view.empty(product.like, product.result_shape, each) for each in fused.types
+        )
     if not isinstance(chosen, Nothing):
         operands = {"D": product.target or product.as_matrices(result)}
+        if fused is not None:
+            operands |= fused.named(further if fused.given else tuple(map(product.as_matrices, further)))
         if product.reads_operands:
             operands |= {"A": product.a, "B": product.b}
         if product.c is not None:
@@ -456,12 +511,19 @@ def _run(chosen: Plan | Addend | Nothing, product: Product, call: _Call) -> Any:
             operands["E"] = product.metadata
         first: Shape = ()
         launches = [first] if chosen.problem.batch > 1 else list(product.indices())
-        call.backend.run(chosen, operands, launches, call.alpha, call.beta)
+        call.backend.run(chosen, operands, launches, call.alpha, call.beta, fused.numbers if fused else {})
     if out is None:
-        return array_view.returned(result, product.like)
-    if not direct:
-        array_view.assign(out, result)
-    return out.array
+        first = array_view.returned(result, product.like)
+    else:
+        if not direct:
+            array_view.assign(out, result)
+        first = out.array
+    if not further:
+        return first
+    return (
+        first,
+        *(each.array if each in fused.given else array_view.returned(each, product.like) for each in further),
+    )
 
 
 def _check_fits(made_for: Problem, given: Problem) -> None:
@@ -485,6 +547,23 @@ def _check_fits(made_for: Problem, given: Problem) -> None:
             raise LayoutError(
                 f"{name}: this plan is for {wanted}, and it is {operand}; make another with warptile.plan(a, b)"
             )
+
+    if not _epilogue_fits(made_for.epilogue, given.epilogue):
+        raise LayoutError(
+            "epilogue: operands of another type or layout than the plan's; make another with warptile.plan(a, b, ...)"
+        )
+
+
+def _epilogue_fits(planned: Fused | None, given: Fused | None) -> bool:
+    if planned is None or given is None:
+        return planned is given
+    if planned.layouts.keys() != given.layouts.keys() or len(planned.outputs) != len(given.outputs):
+        return False
+    pairs = [(each, given.layouts[name]) for name, each in planned.tensors]
+    return planned.program == given.program and all(
+        other.alignment_bytes >= one.alignment_bytes and replace(other, alignment_bytes=one.alignment_bytes) == one
+        for one, other in (*pairs, *zip(planned.outputs, given.outputs, strict=True))
+    )
 
 
 def _operand_fits(planned: Operand | None, operand: Operand | None) -> bool:

@@ -7,6 +7,7 @@ from functools import cached_property
 from math import gcd
 
 from warptile.dtypes import DType
+from warptile.epilogue.fused import Fused
 from warptile.errors import DTypeError, ShapeError
 
 MAX_ALIGNMENT_BYTES = 16
@@ -53,7 +54,7 @@ def alignment_of(*byte_distances: int) -> int:
 
 @dataclass(frozen=True)
 class Problem:
-    """D[m, n] = alpha * (A[m, k] @ B[k, n]) + beta * C[m, n], for each of ``batch`` matrices.
+    """D[m, n] = alpha * (A[m, k] @ B[k, n]) + beta * C[m, n], or an epilogue of that, for each of ``batch`` matrices.
 
     ``c`` is None when beta is zero: C is then never read. D is row-major, as C is.
 
@@ -71,6 +72,7 @@ class Problem:
     d: Operand
     accumulator: DType
     batch: int = 1
+    epilogue: Fused | None = None
 
     def __post_init__(self) -> None:
         if min(self.m, self.n, self.k) < 0:
@@ -115,7 +117,10 @@ class Problem:
             return replace(operand, major={"row": "col", "col": "row"}[operand.major])
 
         c = flipped(self.c) if self.c is not None else None
-        return replace(self, m=self.n, n=self.m, a=flipped(self.b), b=flipped(self.a), c=c, d=flipped(self.d))
+        epilogue = self.epilogue.transposed if self.epilogue is not None else None
+        return replace(
+            self, m=self.n, n=self.m, a=flipped(self.b), b=flipped(self.a), c=c, d=flipped(self.d), epilogue=epilogue
+        )
 
     @property
     def single(self) -> Problem:
@@ -125,7 +130,8 @@ class Problem:
             return replace(operand, batch_stride=0)
 
         c = alone(self.c) if self.c is not None else None
-        return replace(self, a=alone(self.a), b=alone(self.b), c=c, d=alone(self.d), batch=1)
+        epilogue = self.epilogue.single if self.epilogue is not None else None
+        return replace(self, a=alone(self.a), b=alone(self.b), c=c, d=alone(self.d), batch=1, epilogue=epilogue)
 
     def displaced(self, elements: int) -> Problem:
         """The same with each matrix ``elements`` (of a byte at least) further on in memory, maybe less aligned."""

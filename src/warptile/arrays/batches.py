@@ -22,6 +22,17 @@ def batched(product: Product) -> Problem | str:
     strides = {"a": batch_stride(product.a, product.batch), "b": batch_stride(product.b, product.batch)}
     strides["c"] = 0 if product.c is None else batch_stride(product.c, product.batch)
     strides["d"] = fresh if product.target is None else batch_stride(product.target, product.batch)
+    fused = problem.epilogue
+    of_tensors: dict[str, int] = {}
+    of_outputs: list[int] = []
+    if product.epilogue is not None:
+        tensors = {name: batch_stride(each, product.batch) for name, each in product.epilogue.tensors.items()}
+        strides |= {name: stride for name, stride in tensors.items() if stride is None}
+        of_tensors = {name: stride or 0 for name, stride in tensors.items()}
+        made = [batch_stride(each, product.batch) for each in product.epilogue.given]
+        if None in made:
+            return "the matrices of out have no single batch stride"
+        of_outputs = [stride or 0 for stride in made] or [fresh] * len(product.epilogue.types)
     found = {name: stride for name, stride in strides.items() if stride is not None}
     uneven = [name for name in strides if name not in found]
     if uneven:
@@ -33,8 +44,17 @@ def batched(product: Product) -> Problem | str:
     def apart(name: str, operand: Operand) -> Operand:
         return replace(operand, batch_stride=found[name])
 
+    if fused is not None:
+        fused = replace(
+            fused,
+            tensors=tuple((name, replace(each, batch_stride=of_tensors[name])) for name, each in fused.tensors),
+            outputs=tuple(
+                replace(each, batch_stride=stride) for each, stride in zip(fused.outputs, of_outputs, strict=True)
+            ),
+        )
     return replace(
         problem,
+        epilogue=fused,
         a=apart("a", problem.a),
         b=apart("b", problem.b),
         c=None if problem.c is None else apart("c", problem.c),

@@ -5,7 +5,7 @@ Shapes follow the array API's ``matmul``: a 1-D operand is promoted, leading axe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -15,9 +15,11 @@ import numpy as np
 
 from warptile.arrays import array_view
 from warptile.arrays.array_view import ArrayView, Shape
+from warptile.arrays.epilogue_operands import EpilogueOperands, epilogue_operands
 from warptile.arrays.options import element_named, precision_named
 from warptile.arrays.sparse import SparseMatrix
 from warptile.dtypes import DTYPES, DType
+from warptile.epilogue.program import Program
 from warptile.errors import DTypeError, LayoutError, ShapeError, UnsupportedError
 from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, Problem, alignment_of
 
@@ -33,6 +35,9 @@ OUTPUTS = {
     "uint8": ("int32",),
 }
 """Result types of each operand type, the default first."""
+
+OUTPUTS_OF_INTEGERS = ("float32", "bfloat16", "float16", "int32")
+"""Those of an epilogue of integer sums."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,7 @@ class Product:
         metadata: (\\*batch, steps, words), packed, of a sparse ``a``, whose matrices are then (m, k / 2); else None.
         reads_operands: A and B are read. They are not where K or alpha is zero, or the result has no element: then
             ``a``, ``b`` and their part of the problem stand for nothing in memory.
+        epilogue: what the epilogue reads and writes, or None.
     """
 
     problem: Problem
@@ -69,6 +75,7 @@ class Product:
     copies: tuple[str, ...]
     metadata: ArrayView | None = None
     reads_operands: bool = True
+    epilogue: EpilogueOperands | None = None
 
     @property
     def empty(self) -> bool:
@@ -116,6 +123,8 @@ def arrange(
     accumulate: Any = None,
     precision: str | None = None,
     copy: bool = True,
+    program: Program | None = None,
+    operands: Mapping[str, Any] | None = None,
 ) -> Product:
     """Check the operands against each other and bring each into a layout that the kernels take.
 
@@ -130,6 +139,8 @@ def arrange(
         accumulate: the same of the accumulator.
         precision: as in `warptile.matmul`.
         copy: make the copies. Without, the operands are described with the layout of the copies: for planning alone.
+        program: the epilogue; ``out`` may then be a tuple, with an array for each of its outputs.
+        operands: the epilogue's, by name.
 
     Returns:
         The operands and the problem that they make.
@@ -140,13 +151,17 @@ def arrange(
         LayoutError: operands on different devices, or an ``out`` that cannot be written.
     """
     sparse = isinstance(a, SparseMatrix)
+    outs: tuple[Any, ...] = ()
+    if program is not None and isinstance(out, (tuple, list)):
+        out, *further = out
+        outs = tuple(further)
     precision_named(precision)
     _check_sides(a, b, precision)
     left, right = stored(a), array_view.view(b, "b")
     _same_place(left, right)
     element = _operand_type(left, right, precision)
     accumulator = _accumulator(element, element_named(accumulate, "accumulate"))
-    output = _output_type(element, element_named(out_dtype, "out_dtype"), out)
+    output = _output_type(element, element_named(out_dtype, "out_dtype"), out, program)
 
     whole = replace(left, shape=a.shape) if sparse else left
     a_shape, b_shape = _promoted_shapes(whole, right)
@@ -170,8 +185,13 @@ def arrange(
         c_matrices = _addend(c, left, output, result_shape, beta)
         c_matrices = laid_out(_with_matrix_axes(c_matrices, vectors), ("row",))
     destination = _destination(out, left, output, result_shape)
-    read = (left, right) if reads_operands else ()
-    target = _writable_in_place(destination, read, c_matrices, vectors, copies)
+    read = [left, right] if reads_operands else []
+    fused = None
+    if program is not None:
+        fused = epilogue_operands(
+            program, operands or {}, left, batch, (m, n), vectors, output, outs, copy=copy
+        )  # fmt: skip
+    target = _writable_in_place(destination, read, c_matrices, vectors, copies, fused)
 
     problem = Problem(
         m,
@@ -182,6 +202,7 @@ def arrange(
         c=_operand(c_matrices, output) if c_matrices else None,
         d=_operand(target, output) if target else _fresh_operand(batch, m, n, output),
         accumulator=accumulator,
+        epilogue=None if fused is None else fused.fused(batch, m, n),
     )
     return Product(
         problem,
@@ -197,6 +218,7 @@ def arrange(
         tuple(copies),
         _metadata(a, batch) if sparse and reads_operands and copy else None,
         reads_operands,
+        fused,
     )
 
 
@@ -280,8 +302,12 @@ def _accumulator(element: DType, accumulate: DType | None) -> DType:
     return DTYPES[name]
 
 
-def _output_type(element: DType, out_dtype: DType | None, out: Any) -> DType:
+def _output_type(element: DType, out_dtype: DType | None, out: Any, program: Program | None) -> DType:
     legal = OUTPUTS[element.name]
+    if program is not None:
+        legal = OUTPUTS_OF_INTEGERS if legal == ("int32",) else legal
+        if out_dtype is None and out is None and program.types[0] is not None:
+            out_dtype = DTYPES[program.types[0]]
     name = out_dtype.name if out_dtype else (array_view.view(out, "out").dtype.name if out is not None else legal[0])
     if name not in legal:
         operand = "out_dtype" if out_dtype else "out"
@@ -484,18 +510,23 @@ def _destination(out: Any, a: ArrayView, output: DType, shape: Shape) -> ArrayVi
 
 def _writable_in_place(
     destination: ArrayView | None,
-    operands: tuple[ArrayView, ...],
+    operands: list[ArrayView],
     addend: ArrayView | None,
     vectors: tuple[bool, bool],
     copies: list[str],
+    fused: EpilogueOperands | None,
 ) -> ArrayView | None:
     """``destination`` as matrices when a kernel may write straight into it, else None."""
     if destination is None:
         return None
     matrices = _with_matrix_axes(destination, vectors)
     read = list(operands)
-    if addend is not None and (addend.pointer, addend.strides) != (matrices.pointer, matrices.strides):
-        read.append(addend)
+    by_elements = [] if addend is None else [addend]
+    if fused is not None:
+        by_elements += fused.tensors.values()
+        read += fused.given
+    # What is read for an element of D alone may be where that element is.
+    read += [each for each in by_elements if (each.pointer, each.strides) != (matrices.pointer, matrices.strides)]
     shared = [operand.name for operand in read if operand.overlaps(matrices)]
     if _by_rows(matrices) and not shared and not matrices.negated:
         return matrices

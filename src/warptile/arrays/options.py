@@ -34,19 +34,6 @@ def refuse_unknown(function: str, names: tuple[str, ...], unknown: Mapping[str, 
         raise ArgumentTypeError(f"{function}() got an unexpected keyword argument {name!r}. {hint}")
 
 
-def refuse_epilogue(function: str, epilogue: object) -> None:
-    """Raise if an epilogue was given.
-
-    Raises:
-        UnsupportedError: it was.
-    """
-    if epilogue is not None:
-        raise UnsupportedError(
-            f"epilogue: fused epilogues are not available; {function} computes alpha * a @ b + beta * c: leave "
-            f"epilogue out and apply it to the result"
-        )
-
-
 def number(value: Any, name: str) -> float:
     """A real number that is given as a Python or NumPy number or as an array of one element in host memory.
 

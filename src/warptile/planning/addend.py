@@ -6,6 +6,7 @@ them. No rung is planned for it, and tensor maps (which cannot describe an empty
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,7 +14,7 @@ from warptile.device import DeviceLimits
 from warptile.launch.params import Params, Pointer, Scalar
 from warptile.launch.spec import LaunchSpec
 from warptile.problem import Problem
-from warptile.rungs.kernel_spec import SCALE_TYPE, Instance, KernelSpec, View
+from warptile.rungs.kernel_spec import SCALE_TYPE, Instance, KernelSpec, View, epilogue_members
 
 FILE = "simt/addend.cuh"
 THREADS = 256
@@ -54,13 +55,18 @@ class Addend:
             Instance(
                 FILE,
                 "addend",
-                (("SCALE", _CUDA_SCALE[scale]), ("OUT", d.dtype.cuda)),
+                (
+                    ("SCALE", _CUDA_SCALE[scale]),
+                    ("OUT", d.dtype.cuda),
+                    *((("EPILOGUE", "Epilogue"),) if problem.epilogue is not None else ()),
+                ),
                 (("SATURATED", accumulator == "int32_saturating"), ("THREADS", THREADS)),
             ),
             grid=(min(-(-elements // THREADS), MAX_CTAS, self.device.max_ctas or MAX_CTAS), 1, 1),
             block=(THREADS, 1, 1),
             params=Params(
                 (
+                    *epilogue_members(problem),
                     ("c", Pointer(None if c is None else "C")),
                     ("d", Pointer("D")),
                     ("m", Scalar("s32", problem.m)),
@@ -75,13 +81,15 @@ class Addend:
             ),
         )
 
-    def launch(self, entry: str, alpha: float = 1, beta: float = 0) -> LaunchSpec:
+    def launch(
+        self, entry: str, alpha: float = 1, beta: float = 0, numbers: Mapping[str, float] | None = None
+    ) -> LaunchSpec:
         """The launch of the compiled kernel whose lowered symbol is ``entry``; alpha plays no part.
 
         Raises:
             DTypeError: beta is not a whole number of 32 bits and the accumulator is an integer.
         """
-        return self.kernel.launch(entry, 0, 0 if self.problem.c is None else beta)
+        return self.kernel.launch(entry, 0, 0 if self.problem.c is None else beta, numbers)
 
     def explain(self) -> str:
         """What is computed, and by which launch, as readable text."""

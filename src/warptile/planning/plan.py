@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -76,9 +76,11 @@ class Plan:
         """All that a launch needs, resolved once."""
         return self.rung.resolve(self.problem, self.config, self.device)
 
-    def launch(self, entry: str, alpha: float = 1, beta: float = 0) -> LaunchSpec:
-        """The launch of the compiled kernel whose lowered symbol is ``entry``; raises as `KernelSpec.launch`."""
-        return self.kernel.launch(entry, alpha, beta)
+    def launch(
+        self, entry: str, alpha: float = 1, beta: float = 0, numbers: Mapping[str, float] | None = None
+    ) -> LaunchSpec:
+        """The launch of the compiled kernel whose lowered symbol is ``entry``; as `KernelSpec.launch`."""
+        return self.kernel.launch(entry, alpha, beta, numbers)
 
     def explain(self) -> str:
         """The choice as readable text: problem, kernel, where its configuration comes from, launch, predicted time with

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from warptile.dtypes import DType
+from warptile.epilogue.cuda import EpilogueSource, number_member
 from warptile.errors import DTypeError, ShapeError
 from warptile.launch.params import Field, Params, Pointer, Scalar
 from warptile.launch.spec import Dim3, LaunchSpec
@@ -142,8 +143,16 @@ class KernelSpec:
         """Threads of a CTA."""
         return math.prod(self.block)
 
-    def launch(self, entry: str, alpha: float = 1, beta: float = 0) -> LaunchSpec:
+    def launch(
+        self, entry: str, alpha: float = 1, beta: float = 0, numbers: Mapping[str, float] | None = None
+    ) -> LaunchSpec:
         """The launch of the compiled kernel whose lowered symbol is ``entry``.
+
+        Args:
+            entry: the symbol.
+            alpha: factor of the product.
+            beta: factor of C.
+            numbers: operands of the epilogue that are numbers.
 
         Raises:
             ShapeError: D is empty, so that there is nothing to launch, or beta is not zero and there is no C.
@@ -156,7 +165,9 @@ class KernelSpec:
             raise ShapeError(f"beta is {beta} and the problem has no C; give c, or beta=0")
         scales = {"alpha": alpha, "beta": beta}
         values = {name: scale_value(name, value, problem.accumulator) for name, value in scales.items()}
-        params = self.params.with_values({name: each for name, each in values.items() if name in self.params.offsets})
+        known = {name: each for name, each in values.items() if name in self.params.offsets}
+        known |= {number_member(name): each for name, each in (numbers or {}).items()}
+        params = self.params.with_values(known)
         return LaunchSpec(
             entry=entry,
             grid=self.grid,
@@ -185,8 +196,8 @@ class KernelSpec:
 
 
 def gemm_members(view: View) -> tuple[tuple[str, Field], ...]:
-    """Members of ``GemmParams`` (kernels/tile/gemm.cuh), which every kernel takes: K, lda and ldb in units of A and B,
-    which for types narrower than a byte are bytes."""
+    """Members of ``GemmParams`` (kernels/tile/gemm.cuh), which every kernel takes: first those of the epilogue, if there
+    is one; K, lda and ldb in units of A and B, which for types narrower than a byte are bytes."""
     problem = view.problem
     per_unit = max(1, 8 // problem.a.dtype.bits)
     scale = SCALE_TYPE[problem.accumulator.name]
@@ -195,6 +206,7 @@ def gemm_members(view: View) -> tuple[tuple[str, Field], ...]:
         return Scalar("s64", operand.leading_dimension // per if operand is not None else 0)
 
     return (
+        *epilogue_members(problem),
         ("a", Pointer(view.a)),
         ("b", Pointer(view.b)),
         ("c", Pointer("C" if problem.c is not None else None)),
@@ -209,6 +221,22 @@ def gemm_members(view: View) -> tuple[tuple[str, Field], ...]:
         ("alpha", Scalar(scale, 1)),
         ("beta", Scalar(scale, 0)),
     )
+
+
+def epilogue_source(seen: Problem) -> EpilogueSource | None:
+    """The epilogue of a problem, as a kernel sees it, in CUDA C++; None where there is none."""
+    return None if seen.epilogue is None else EpilogueSource(seen.epilogue, seen.accumulator.name)
+
+
+def epilogue_members(seen: Problem) -> tuple[tuple[str, Field], ...]:
+    """Members of the ``Epilogue`` of a problem, as a kernel sees it; none where there is none."""
+    source = epilogue_source(seen)
+    return () if source is None else source.members()
+
+
+def with_epilogue(operation: str, seen: Problem) -> str:
+    """The C++ type of an operation, with the epilogue of the problem that the kernel sees, if there is one."""
+    return operation if seen.epilogue is None else f"WithEpilogue<{operation}, Epilogue>"
 
 
 def scale_value(name: str, value: float, accumulator: DType) -> float:

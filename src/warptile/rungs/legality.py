@@ -26,6 +26,10 @@ OUTPUTS_OF_ACCUMULATOR = {
 """Types of C and D that the epilogue can make from each accumulator."""
 
 
+INTEGER_ACCUMULATORS = ("int32", "int32_saturating")
+"""Accumulators of which an epilogue makes floats too."""
+
+
 @overload
 def ceil_div(extent: int, tile: int) -> int: ...
 @overload
@@ -72,6 +76,12 @@ def operand_reason(
     if problem.accumulator.name not in allowed:
         return f"the accumulator is {problem.accumulator.name}; for {element.name} it has {', '.join(allowed)}"
     outputs = OUTPUTS_OF_ACCUMULATOR[problem.accumulator.name]
+    if problem.epilogue is not None and problem.accumulator.name in INTEGER_ACCUMULATORS:
+        outputs += OUTPUTS_OF_ACCUMULATOR["float32"]
+        if problem.c is not None and problem.d.dtype.kind == "float":
+            return (
+                f"C is {problem.c.dtype.name} and sums are integers; it adds C in the epilogue, as an operand of that"
+            )
     if problem.d.dtype.name not in outputs:
         return (
             f"D is {problem.d.dtype.name}; from a {problem.accumulator.name} accumulator it writes {', '.join(outputs)}"

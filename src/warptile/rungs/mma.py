@@ -8,7 +8,7 @@ from typing import ClassVar
 from warptile.device import REFERENCE, DeviceLimits
 from warptile.launch.params import Params
 from warptile.problem import Problem
-from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members
+from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members, with_epilogue
 from warptile.rungs.legality import blocks
 from warptile.rungs.mechanism import Mechanism
 from warptile.rungs.mma_tiles import INSTRUCTIONS, MmaResources, capability, common_reasons, mma_k, sets_reason
@@ -214,7 +214,7 @@ class MmaRung(Rung):
         """As `Rung.resolve`."""
         view, resources = View(problem), self.resources(problem, config)
         types = (
-            ("OPERATION", operation_type(problem, config)),
+            ("OPERATION", with_epilogue(operation_type(problem, config), problem)),
             ("TILE", tile_type(problem, config)),
             ("ACCESS", access_type(problem, vectors=self.vectors)),
         )

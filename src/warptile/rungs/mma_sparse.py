@@ -12,7 +12,7 @@ from warptile.device import REFERENCE, DeviceLimits
 from warptile.isa import mma_sp as instructions
 from warptile.launch.params import Params, Pointer
 from warptile.problem import Problem
-from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members
+from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members, with_epilogue
 from warptile.rungs.legality import blocks, grid_reason, keys_reason, operand_reason
 from warptile.rungs.mechanism import Mechanism
 from warptile.rungs.mma import access_type, operation_type, tile_type
@@ -254,7 +254,7 @@ class MmaSparse(Rung):
         view, resources = View(problem), SparseMmaResources(problem, config)
         # The dense operation whose fragments of A have the same registers covers half of K.
         types = (
-            ("OPERATION", operation_type(problem, {**config, "FK": config["FK"] // 2})),
+            ("OPERATION", with_epilogue(operation_type(problem, {**config, "FK": config["FK"] // 2}), problem)),
             ("TILE", tile_type(problem, config)),
             ("ACCESS", access_type(problem)),
         )

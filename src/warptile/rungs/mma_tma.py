@@ -8,7 +8,7 @@ from warptile.device import REFERENCE, DeviceLimits
 from warptile.launch.params import Params
 from warptile.launch.tensor_map import TensorMap
 from warptile.problem import MAX_ALIGNMENT_BYTES, Problem
-from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members
+from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members, with_epilogue
 from warptile.rungs.legality import blocks
 from warptile.rungs.mechanism import Mechanism
 from warptile.rungs.mma import SHAPE_KEYS, SIZE_KEYS, MmaRung, first_busy, operation_type, tile_type, usual
@@ -188,7 +188,10 @@ class MmaTma(MmaRung):
 
     def instance(self, problem: Problem, config: Config) -> Instance:
         """The kernel template and its configuration."""
-        types = (("OPERATION", operation_type(problem, config)), ("TILE", tile_type(problem, config)))
+        types = (
+            ("OPERATION", with_epilogue(operation_type(problem, config), problem)),
+            ("TILE", tile_type(problem, config)),
+        )
         values = tuple((key, config[key]) for key in KEYS if key not in SIZE_KEYS)
         d_bytes = output_width(problem) * problem.d.dtype.bits // 8
         return Instance(self.file, self.template, types, (*values, ("D_BYTES", d_bytes)))

@@ -55,6 +55,7 @@ class SimtRung(Rung):
             ("ELEMENT", problem.a.dtype.cuda),
             ("ACCUMULATOR", problem.accumulator.cuda),
             ("OUT", problem.d.dtype.cuda),
+            *((("EPILOGUE", "Epilogue"),) if problem.epilogue is not None else ()),
         )
         values = (
             ("B_COLUMN_MAJOR", problem.b.major == "col"),

@@ -9,7 +9,7 @@ from warptile.arch import MAX_THREADS
 from warptile.device import REFERENCE, DeviceLimits
 from warptile.launch.params import Params
 from warptile.problem import Problem
-from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members
+from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members, with_epilogue
 from warptile.rungs.legality import blocks
 from warptile.rungs.mechanism import Mechanism
 from warptile.rungs.rung import Rung
@@ -220,7 +220,10 @@ class WmmaRung(Rung):
 
     def instance(self, problem: Problem, config: Config) -> Instance:
         """The template and its configuration."""
-        types = [("OPERATION", _operation(problem, config)), ("TILE", _tile_type(problem, self.tile(config)))]
+        types = [
+            ("OPERATION", with_epilogue(_operation(problem, config), problem)),
+            ("TILE", _tile_type(problem, self.tile(config))),
+        ]
         if self.vectors:
             types.append(("WIDTHS", _widths(problem)))
         values = dict(config)
@@ -290,7 +293,7 @@ class WmmaShared(WmmaRung):
 
     def instance(self, problem: Problem, config: Config) -> Instance:
         """The kernel knows its tile."""
-        return Instance(self.file, self.template, (("OPERATION", _operation(problem, config)),))
+        return Instance(self.file, self.template, (("OPERATION", with_epilogue(_operation(problem, config), problem)),))
 
 
 class WmmaFinal(WmmaRung):

@@ -23,6 +23,7 @@ from warptile.codegen.nvrtc import CompiledKernel, CompiledPtx
 from warptile.codegen.translation_unit import Source, translation_unit
 from warptile.device import DeviceLimits
 from warptile.device import usual as usual_device
+from warptile.epilogue.fused import OUTPUT
 from warptile.errors import DirtyWorkspace, LayoutError, NoDeviceError, UnsupportedError
 from warptile.launch.access import NOTHING, Access, Rows
 from warptile.launch.spec import LaunchSpec
@@ -37,6 +38,9 @@ from warptile.runtime.compilations import Compilations, StandIns, mode
 BACKENDS = ("gpu", "emulator")
 NO_ELEMENT_BYTES = 16
 """Bytes given to an operand that has no element (K = 0): an address that is never used."""
+
+NO_NUMBERS: Mapping[str, float] = {}
+"""Of a plan without an epilogue."""
 
 _log = logging.getLogger("warptile")
 
@@ -63,10 +67,12 @@ class Backend(Place, Protocol):
         """Architecture to compile for."""
 
     def run(
-        self, plan: Plan | Addend, operands: Mapping[str, ArrayView], indices: list[Shape], alpha: float, beta: float
-    ) -> None:
-        """Run ``plan`` once for each index of the leading axes of ``operands`` ("A", "B", "C", "D"); a plan for a batch
-        runs once, from the first matrix of each."""
+        self, plan: Plan | Addend, operands: Mapping[str, ArrayView], indices: list[Shape], alpha: float, beta: float,
+        numbers: Mapping[str, float] = NO_NUMBERS,
+    ) -> None:  # fmt: skip
+        """Run ``plan`` once for each index of the leading axes of ``operands`` ("A", "B", "C", "D", and those of the
+        epilogue); a plan for a batch runs once, from the first matrix of each. ``numbers``: operands of the epilogue
+        that are numbers."""
 
 
 def planned(
@@ -179,6 +185,25 @@ def serving(plan: Plan, *, captured: bool = False) -> tuple[Plan, Future[Compile
     return plan, None
 
 
+def further_accesses(plan: Plan | Addend) -> dict[str, Access]:
+    """Outputs of the epilogue after D, whose elements must have been written as well where they are by rows."""
+    problem = plan.problem
+    found = {}
+    for index, layout in enumerate(problem.epilogue.outputs if problem.epilogue is not None else (), 1):
+        size, rows = layout.dtype.bits // 8, None
+        if layout.column_stride <= 1 and (layout.row_stride or problem.m == 1):
+            rows = Rows(
+                problem.m, problem.n, size, layout.row_stride * size, matrices=problem.batch,
+                matrix_stride_bytes=layout.batch_stride * size,
+            )  # fmt: skip
+        found[f"{OUTPUT} {index}"] = Access(writes=True, complete=rows)
+    return found
+
+
+def _is_written(name: str) -> bool:
+    return name == "D" or name.startswith(OUTPUT)
+
+
 def output_access(plan: Plan | Addend) -> Access:
     """D: every element must have been written when the launch is over."""
     problem = plan.problem
@@ -277,13 +302,14 @@ class EmulatorBackend:
         return self.device.arch
 
     def run(
-        self, plan: Plan | Addend, operands: Mapping[str, ArrayView], indices: list[Shape], alpha: float, beta: float
-    ) -> None:
+        self, plan: Plan | Addend, operands: Mapping[str, ArrayView], indices: list[Shape], alpha: float, beta: float,
+        numbers: Mapping[str, float] = NO_NUMBERS,
+    ) -> None:  # fmt: skip
         """Run ``plan`` once for each index of the leading axes of ``operands``."""
         kernel = KERNELS.ptx(translation_unit(plan.kernel), plan.arch)
         for index in indices:
             buffers = {name: array_view.host_bytes(operand.at(index)) for name, operand in operands.items()}
-            self.emulate(plan, kernel, buffers, alpha, beta)
+            self.emulate(plan, kernel, buffers, alpha, beta, numbers=numbers)
 
     def emulate(
         self,
@@ -293,6 +319,7 @@ class EmulatorBackend:
         alpha: float,
         beta: float,
         recording: Any = None,
+        numbers: Mapping[str, float] = NO_NUMBERS,
     ) -> Any:
         """Run the launches of one product on ``buffers``, changed in place; returns the emulator's report. The
         product's own launch is noted down in ``recording`` (`warptile.emulator.recording`), if one is given.
@@ -308,7 +335,7 @@ class EmulatorBackend:
 
         named = {name: each if each.size else np.zeros(NO_ELEMENT_BYTES, np.uint8) for name, each in buffers.items()}
         named |= {each.name: np.zeros(each.bytes, np.uint8) for each in plan.kernel.workspaces}
-        accesses = {"D": output_access(plan)}
+        accesses = {"D": output_access(plan)} | further_accesses(plan)
         if plan.kernel.repacks:
             copying = KERNELS.ptx(copy_source(plan.kernel.repacks), plan.arch)
             spec = repack.launch(plan.kernel.repacks, copying.entry)
@@ -323,7 +350,7 @@ class EmulatorBackend:
         }
         asked = plan.kernel.kernel_workspaces
         accesses |= {each.name: Access(writes=True, holds=None if each.zero else NOTHING) for each in asked}
-        spec = plan.launch(kernel.entry, alpha, beta)
+        spec = plan.launch(kernel.entry, alpha, beta, numbers)
         report = emulate(
             _module(kernel.ptx), spec, named, accesses=accesses, arch=self.arch, schedule=self.schedule,
             recording=recording,
@@ -377,8 +404,9 @@ class GpuBackend:
         return _loaded(kernel, self.info.ordinal)
 
     def run(
-        self, plan: Plan | Addend, operands: Mapping[str, ArrayView], indices: list[Shape], alpha: float, beta: float
-    ) -> None:
+        self, plan: Plan | Addend, operands: Mapping[str, ArrayView], indices: list[Shape], alpha: float, beta: float,
+        numbers: Mapping[str, float] = NO_NUMBERS,
+    ) -> None:  # fmt: skip
         """Run ``plan`` once for each index of the leading axes of ``operands``.
 
         Operands on the GPU: queued on the caller's current stream, without waiting. In host memory: finished on return.
@@ -387,10 +415,10 @@ class GpuBackend:
 
         with driver.on_device(self.info.ordinal):
             if operands["D"].device is not None:
-                self._queue(plan, operands, indices, alpha, beta, operands["D"].stream)
+                self._queue(plan, operands, indices, alpha, beta, numbers, operands["D"].stream)
                 return
             with staging.area(self.info.ordinal) as area:
-                names = [*(name for name in operands if name != "D"), "D"]
+                names = [*(name for name in operands if not _is_written(name)), *filter(_is_written, operands)]
                 placed = [operands[name] for name in names]
                 lowest = [each.byte_range()[0] for each in placed]
                 spans, size_bytes = staging.layout([(each.pointer, *each.reach()) for each in placed])
@@ -399,19 +427,21 @@ class GpuBackend:
                     name: replace(each, pointer=device + span.start + span.before, device=self.info.ordinal)
                     for name, each, span in zip(names, placed, spans, strict=True)
                 }
-                self._queue(plan, staged, indices, alpha, beta, area.stream)
-                area.copy_out(lowest[-1], spans[-1], size_bytes)
+                self._queue(plan, staged, indices, alpha, beta, numbers, area.stream)
+                for low, span, name in zip(lowest, spans, names, strict=True):
+                    if _is_written(name):
+                        area.copy_out(low, span, size_bytes)
 
     def _queue(
         self, plan: Plan | Addend, operands: Mapping[str, ArrayView], indices: list[Shape], alpha: float, beta: float,
-        stream: int,
+        numbers: Mapping[str, float], stream: int,
     ) -> None:  # fmt: skip
         """Queue the launches for operands that are all in GPU memory."""
         from warptile.gpu import workspaces
 
         kernel = compiled(plan)
         loaded = self.load(kernel)
-        spec = plan.launch(kernel.entry, alpha, beta)
+        spec = plan.launch(kernel.entry, alpha, beta, numbers)
         shared = workspaces.of_stream(self.info.ordinal, stream)
         with shared.used_on(stream):
             beside = shared.pointers(plan.kernel.workspaces)

@@ -1,13 +1,15 @@
-// D = beta * C: what is left of a GEMM whose K or alpha is zero. A and B are no parameters: they are never read.
+// D = beta * C, or an epilogue of that: what is left of a GEMM whose K or alpha is zero. A and B are no parameters: they
+// are never read.
 #pragma once
 
-#include "tile/scale.cuh"
+#include "epilogue/fused.cuh"
 
 namespace warptile {
 
 // Without C, beta is zero and D becomes zero.
 template <typename CONFIG>
-struct AddendParams {
+struct AddendParams : EpilogueOf<CONFIG>::type {
+    using EPILOGUE = typename EpilogueOf<CONFIG>::type;
     const typename CONFIG::OUT* c;
     typename CONFIG::OUT* d;
     int m, n, batch;
@@ -20,14 +22,25 @@ template <typename CONFIG>
 __global__ void __launch_bounds__(CONFIG::THREADS) addend(const __grid_constant__ AddendParams<CONFIG> params) {
     using OUT = typename CONFIG::OUT;
     using SCALE = typename CONFIG::SCALE;
-    const auto [c, d, m, n, batch, ldc, ldd, batch_stride_c, batch_stride_d, beta] = params;
-    const long long elements = static_cast<long long>(m) * n * batch;
+    const int m = params.m, n = params.n;
+    const long long elements = static_cast<long long>(m) * n * params.batch;
     const long long step = static_cast<long long>(gridDim.x) * CONFIG::THREADS;
     for (long long i = static_cast<long long>(blockIdx.x) * CONFIG::THREADS + threadIdx.x; i < elements; i += step) {
         const long long column = i % n, row = i / n % m, matrix = i / n / m;
-        const OUT* from = c + (matrix * batch_stride_c + row * ldc + column);
-        d[matrix * batch_stride_d + row * ldd + column] =
-            scaled<OUT, CONFIG::SATURATED>(SCALE(0), SCALE(0), beta, from);
+        const OUT* from = params.c + (matrix * params.batch_stride_c + row * params.ldc + column);
+        OUT* to = params.d + (matrix * params.batch_stride_d + row * params.ldd + column);
+        if constexpr (AddendParams<CONFIG>::EPILOGUE::FUSED) {
+            using COMPUTE = typename AddendParams<CONFIG>::EPILOGUE::COMPUTE;
+            auto epilogue = static_cast<const typename AddendParams<CONFIG>::EPILOGUE&>(params);
+            epilogue.select_matrix(params, matrix);
+            const COMPUTE sum[] = {
+                static_cast<COMPUTE>(scaled<SCALE, CONFIG::SATURATED>(SCALE(0), SCALE(0), params.beta, from))};
+            OUT result[1];
+            epilogue.apply(sum, epilogue.template load<1>(row, column, 1), result, row, column, 1);
+            *to = result[0];
+        } else {
+            *to = scaled<OUT, CONFIG::SATURATED>(SCALE(0), SCALE(0), params.beta, from);
+        }
     }
 }
 

@@ -15,11 +15,11 @@ namespace warptile {
 template <typename CONFIG>
 __global__ void __launch_bounds__(CONFIG::BM / CONFIG::WM * (CONFIG::BN / CONFIG::WN) * 32, 1)
     simt_half2(const __grid_constant__ GemmParams<SimtOperation<CONFIG>> params) {
-    using OUT = typename CONFIG::OUT;
     constexpr bool B_COLUMN_MAJOR = CONFIG::B_COLUMN_MAJOR;
     constexpr int B_WIDTH = CONFIG::B_WIDTH, D_WIDTH = CONFIG::D_WIDTH, BM = CONFIG::BM, BN = CONFIG::BN,
                   BK = CONFIG::BK, WM = CONFIG::WM, WN = CONFIG::WN, TM = CONFIG::TM, TN = CONFIG::TN;
-    const auto [a, b, c, d, m, n, k, lda, ldb, ldc, ldd, alpha, beta] = params.values();
+    const auto gemm = params.values();
+    const int m = gemm.m, n = gemm.n, k = gemm.k;
     using TILE = RegisterTile<__half, BM, BN, WM, WN, TM, TN>;
     using A_OPERAND = TransposedOperand<__half, __half, BM, BK, TILE::THREADS>;
     using B_OPERAND = typename SelectOperand<B_COLUMN_MAJOR, __half, __half, BN, BK, TILE::THREADS, B_WIDTH>::type;
@@ -27,8 +27,8 @@ __global__ void __launch_bounds__(CONFIG::BM / CONFIG::WM * (CONFIG::BN / CONFIG
     __shared__ __align__(16) __half b_tile[B_OPERAND::ELEMENTS];
 
     const BlockOrigin origin = BlockOrigin::grouped<BM, BN, 8>(m, n);
-    A_OPERAND a_operand(a, lda, origin.row, m);
-    B_OPERAND b_operand(b, ldb, origin.column, n);
+    A_OPERAND a_operand(gemm.a, gemm.lda, origin.row, m);
+    B_OPERAND b_operand(gemm.b, gemm.ldb, origin.column, n);
 
     __half2 accumulators[TM][TN / 2] = {};
     const int tiles = tiles_along(k, BK), ragged = k - (tiles - 1) * BK;
@@ -68,8 +68,8 @@ __global__ void __launch_bounds__(CONFIG::BM / CONFIG::WM * (CONFIG::BN / CONFIG
             elements[i][j] = __low2half(accumulators[i][j / 2]);
             elements[i][j + 1] = __high2half(accumulators[i][j / 2]);
         }
-    store_registers<TILE, D_WIDTH>(elements, c, d, origin.row + TILE::first_row(), origin.column + TILE::first_column(),
-                                   m, n, ldc, ldd, alpha, beta);
+    store_registers<TILE, D_WIDTH>(elements, gemm, origin.row + TILE::first_row(),
+                                   origin.column + TILE::first_column());
 }
 
 }  // namespace warptile

@@ -13,7 +13,19 @@ struct SimtOperation {
     using ACCUMULATOR = typename CONFIG::ACCUMULATOR;
     using OUT = typename CONFIG::OUT;
     using SCALE = typename Scale<ACCUMULATOR>::type;
+    using EPILOGUE = typename EpilogueOf<CONFIG>::type;
     static constexpr bool A_COLUMN_MAJOR = false, B_COLUMN_MAJOR = CONFIG::B_COLUMN_MAJOR;
 };
+
+// Stores one element of D.
+template <typename ACCUMULATOR, typename GEMM>
+__device__ __forceinline__ void store_element(ACCUMULATOR accumulator, const GEMM& gemm, long long row,
+                                              long long column) {
+    const ACCUMULATOR value[] = {accumulator};
+    typename GEMM::OUT result[1];
+    elements_of_d(value, gemm.c + (row * gemm.ldc + column), result, gemm, static_cast<int>(row),
+                  static_cast<int>(column));
+    gemm.d[row * gemm.ldd + column] = result[0];
+}
 
 }  // namespace warptile

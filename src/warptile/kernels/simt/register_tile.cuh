@@ -1,6 +1,7 @@
 // How a block tile is shared out among warps, lanes and registers.
 #pragma once
 
+#include "tile/gemm.cuh"
 #include "tile/scale.cuh"
 
 namespace warptile {
@@ -54,26 +55,27 @@ struct RegisterTile {
 
 // Stores a thread's accumulators, D_WIDTH of a row at once. The tile starts at (row, column) of D; n is a multiple of
 // D_WIDTH, so that a vector lies wholly inside or wholly outside.
-template <typename TILE, int D_WIDTH, typename OUT, typename ACCUMULATOR, int TM, int TN>
-__device__ __forceinline__ void store_registers(const ACCUMULATOR (&accumulators)[TM][TN], const OUT* c, OUT* d,
-                                                long long row, long long column, int m, int n, long long ldc,
-                                                long long ldd, typename Scale<ACCUMULATOR>::type alpha,
-                                                typename Scale<ACCUMULATOR>::type beta) {
-    using SCALE = typename Scale<ACCUMULATOR>::type;
+template <typename TILE, int D_WIDTH, typename GEMM, typename ACCUMULATOR, int TM, int TN>
+__device__ __forceinline__ void store_registers(const ACCUMULATOR (&accumulators)[TM][TN], const GEMM& gemm,
+                                                long long row, long long column) {
+    using OUT = typename GEMM::OUT;
+    using SCALE = typename GEMM::SCALE;
 #pragma unroll
     for (int i = 0; i < TM; ++i) {
         const long long to = row + TILE::row(i);
-        if (to >= m) continue;
+        if (to >= gemm.m) continue;
 #pragma unroll
         for (int j = 0; j < TN; j += D_WIDTH) {
             const long long at = column + TILE::column(j);
-            if (at >= n) continue;
+            if (at >= gemm.n) continue;
             Vector<OUT, D_WIDTH> source{}, result;
-            if (beta != SCALE(0)) source = *reinterpret_cast<const Vector<OUT, D_WIDTH>*>(c + (to * ldc + at));
+            if (gemm.beta != SCALE(0))
+                source = *reinterpret_cast<const Vector<OUT, D_WIDTH>*>(gemm.c + (to * gemm.ldc + at));
+            ACCUMULATOR values[D_WIDTH];
 #pragma unroll
-            for (int l = 0; l < D_WIDTH; ++l)
-                result.element[l] = scaled<OUT>(accumulators[i][j + l], alpha, beta, &source.element[l]);
-            *reinterpret_cast<Vector<OUT, D_WIDTH>*>(d + (to * ldd + at)) = result;
+            for (int l = 0; l < D_WIDTH; ++l) values[l] = accumulators[i][j + l];
+            elements_of_d(values, source.element, result.element, gemm, static_cast<int>(to), static_cast<int>(at));
+            *reinterpret_cast<Vector<OUT, D_WIDTH>*>(gemm.d + (to * gemm.ldd + at)) = result;
         }
     }
 }

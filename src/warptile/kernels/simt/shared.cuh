@@ -13,10 +13,10 @@ __global__ void __launch_bounds__(CONFIG::BM* CONFIG::BN)
     simt_shared(const __grid_constant__ GemmParams<SimtOperation<CONFIG>> params) {
     using ELEMENT = typename CONFIG::ELEMENT;
     using ACCUMULATOR = typename CONFIG::ACCUMULATOR;
-    using OUT = typename CONFIG::OUT;
     constexpr bool B_COLUMN_MAJOR = CONFIG::B_COLUMN_MAJOR;
     constexpr unsigned BM = CONFIG::BM, BN = CONFIG::BN, BK = CONFIG::BK;
-    const auto [a, b, c, d, m, n, k, lda, ldb, ldc, ldd, alpha, beta] = params.values();
+    const auto gemm = params.values();
+    const int m = gemm.m, n = gemm.n, k = gemm.k;
     constexpr unsigned THREADS = BM * BN;
     __shared__ ACCUMULATOR a_tile[BM][BK];
     // B stored as [N, K] is read along K and written down a column: the odd pitch spreads that over the banks.
@@ -32,13 +32,13 @@ __global__ void __launch_bounds__(CONFIG::BM* CONFIG::BN)
         for (unsigned index = threadIdx.x; index < BM * BK; index += THREADS) {
             const unsigned i = index / BK, l = index % BK;
             const long long row = block_row + i, from = k_offset + l;
-            a_tile[i][l] = static_cast<ACCUMULATOR>(row < m && from < k ? a[row * lda + from] : ELEMENT{});
+            a_tile[i][l] = static_cast<ACCUMULATOR>(row < m && from < k ? gemm.a[row * gemm.lda + from] : ELEMENT{});
         }
         for (unsigned index = threadIdx.x; index < BK * BN; index += THREADS) {
             const unsigned l = B_COLUMN_MAJOR ? index % BK : index / BN, j = B_COLUMN_MAJOR ? index / BK : index % BN;
             const long long from = k_offset + l, column = block_column + j;
-            const long long at = B_COLUMN_MAJOR ? column * ldb + from : from * ldb + column;
-            b_tile[l][j] = static_cast<ACCUMULATOR>(from < k && column < n ? b[at] : ELEMENT{});
+            const long long at = B_COLUMN_MAJOR ? column * gemm.ldb + from : from * gemm.ldb + column;
+            b_tile[l][j] = static_cast<ACCUMULATOR>(from < k && column < n ? gemm.b[at] : ELEMENT{});
         }
         __syncthreads();
 #pragma unroll
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(CONFIG::BM* CONFIG::BN)
     }
 
     const long long row = block_row + thread_row, column = block_column + thread_column;
-    if (row < m && column < n) d[row * ldd + column] = scaled<OUT>(accumulator, alpha, beta, c + (row * ldc + column));
+    if (row < m && column < n) store_element(accumulator, gemm, row, column);
 }
 
 }  // namespace warptile

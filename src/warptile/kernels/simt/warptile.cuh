@@ -28,12 +28,12 @@ __global__ void __launch_bounds__(CONFIG::BM / CONFIG::WM * (CONFIG::BN / CONFIG
     simt_warptile(const __grid_constant__ GemmParams<SimtOperation<CONFIG>> params) {
     using ELEMENT = typename CONFIG::ELEMENT;
     using ACCUMULATOR = typename CONFIG::ACCUMULATOR;
-    using OUT = typename CONFIG::OUT;
     constexpr bool B_COLUMN_MAJOR = CONFIG::B_COLUMN_MAJOR;
     constexpr int B_WIDTH = CONFIG::B_WIDTH, D_WIDTH = CONFIG::D_WIDTH, BM = CONFIG::BM, BN = CONFIG::BN,
                   BK = CONFIG::BK, WM = CONFIG::WM, WN = CONFIG::WN, TM = CONFIG::TM, TN = CONFIG::TN,
                   STAGES = CONFIG::STAGES, GROUP = CONFIG::GROUP;
-    const auto [a, b, c, d, m, n, k, lda, ldb, ldc, ldd, alpha, beta] = params.values();
+    const auto gemm = params.values();
+    const int m = gemm.m, n = gemm.n, k = gemm.k;
     using TILE = RegisterTile<ACCUMULATOR, BM, BN, WM, WN, TM, TN>;
     using A_OPERAND = TransposedOperand<ELEMENT, ACCUMULATOR, BM, BK, TILE::THREADS>;
     using B_OPERAND =
@@ -46,8 +46,8 @@ __global__ void __launch_bounds__(CONFIG::BM / CONFIG::WM * (CONFIG::BN / CONFIG
     ACCUMULATOR* const stages = reinterpret_cast<ACCUMULATOR*>(shared_bytes);
 
     const BlockOrigin origin = BlockOrigin::grouped<BM, BN, GROUP>(m, n);
-    A_OPERAND a_operand(a, lda, origin.row, m);
-    B_OPERAND b_operand(b, ldb, origin.column, n);
+    A_OPERAND a_operand(gemm.a, gemm.lda, origin.row, m);
+    B_OPERAND b_operand(gemm.b, gemm.ldb, origin.column, n);
 
     // The ragged tile comes first: all the others are whole, and the mainloop needs no predicates.
     const int tiles = tiles_along(k, BK), ragged = k - (tiles - 1) * BK;
@@ -112,8 +112,8 @@ __global__ void __launch_bounds__(CONFIG::BM / CONFIG::WM * (CONFIG::BN / CONFIG
         }
     }
 
-    store_registers<TILE, D_WIDTH>(accumulators, c, d, origin.row + TILE::first_row(),
-                                   origin.column + TILE::first_column(), m, n, ldc, ldd, alpha, beta);
+    store_registers<TILE, D_WIDTH>(accumulators, gemm, origin.row + TILE::first_row(),
+                                   origin.column + TILE::first_column());
 }
 
 }  // namespace warptile

@@ -1,6 +1,7 @@
 // The matrices in global memory that a tensor-core kernel multiplies, whichever family it is of.
 #pragma once
 
+#include "epilogue/fused.cuh"
 #include "ptx/elements.cuh"
 
 namespace warptile {
@@ -16,10 +17,11 @@ template <>
 inline constexpr int ELEMENTS_IN<bit_packed> = 8;
 
 // D[m, n] = alpha * A[m, k] * B[k, n] + beta * C[m, n]: what every kernel takes, as one `__grid_constant__` struct or
-// as the first member of one. k, lda and ldb are in storage units. The host writes these members in this order
-// (rungs/kernel_spec.py, `gemm_members`).
+// as the first member of one. k, lda and ldb are in storage units. Operands of an epilogue, if there is one, come first.
+// The host writes these members in this order (rungs/kernel_spec.py, `gemm_members`).
 template <typename OPERATION>
-struct GemmParams {
+struct GemmParams : EpilogueOf<OPERATION>::type {
+    using EPILOGUE = typename EpilogueOf<OPERATION>::type;
     using ELEMENT = typename OPERATION::ELEMENT;
     using ACCUMULATOR = typename OPERATION::ACCUMULATOR;
     using OUT = typename OPERATION::OUT;
@@ -36,7 +38,7 @@ struct GemmParams {
     // The members as values. A kernel that reads them through its parameter's address instead, or copies the struct as
     // a whole, makes the compiler load them again behind every asm statement.
     __device__ __forceinline__ GemmParams values() const {
-        return {a, b, c, d, m, n, k, lda, ldb, ldc, ldd, alpha, beta};
+        return {static_cast<const EPILOGUE&>(*this), a, b, c, d, m, n, k, lda, ldb, ldc, ldd, alpha, beta};
     }
 
     // Address of A[row, k_offset].

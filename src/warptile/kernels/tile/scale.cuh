@@ -36,9 +36,9 @@ __device__ __forceinline__ int saturated_sum(int alpha, int value, int beta, int
 
 // One element of D. `c` is that element's address in C and is not touched when beta is zero: C may then be
 // null, and NaNs in it do not reach D (BLAS's rule).
-template <typename OUT, bool SATURATED = false, typename ACCUMULATOR>
+template <typename OUT, bool SATURATED = false, typename ACCUMULATOR, typename ADDEND>
 __device__ __forceinline__ OUT scaled(ACCUMULATOR value, typename Scale<ACCUMULATOR>::type alpha,
-                                      typename Scale<ACCUMULATOR>::type beta, const OUT* c) {
+                                      typename Scale<ACCUMULATOR>::type beta, const ADDEND* c) {
     using SCALE = typename Scale<ACCUMULATOR>::type;
     if constexpr (SATURATED) return saturated_sum(alpha, value, beta, beta != SCALE(0) ? *c : 0);
     SCALE result = alpha * static_cast<SCALE>(value);

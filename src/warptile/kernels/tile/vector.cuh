@@ -1,7 +1,7 @@
 // Neighbouring elements of a row of D in one access.
 #pragma once
 
-#include "tile/scale.cuh"
+#include "epilogue/fused.cuh"
 
 namespace warptile {
 
@@ -19,10 +19,8 @@ __device__ __forceinline__ void store_vector(const Vector<ACC_ELEMENT, WIDTH>& v
     Vector<OUT, WIDTH> source, result;
     if (gemm.beta != typename GEMM::SCALE(0))
         source = *reinterpret_cast<const Vector<OUT, WIDTH>*>(gemm.c + (row * gemm.ldc + column));
-#pragma unroll
-    for (int i = 0; i < WIDTH; ++i)
-        result.elements[i] = scaled<OUT, SATURATES<typename GEMM::ACCUMULATOR>>(values.elements[i], gemm.alpha,
-                                                                                gemm.beta, &source.elements[i]);
+    elements_of_d(values.elements, source.elements, result.elements, gemm, static_cast<int>(row),
+                  static_cast<int>(column));
     *reinterpret_cast<Vector<OUT, WIDTH>*>(gemm.d + (row * gemm.ldd + column)) = result;
 }
 

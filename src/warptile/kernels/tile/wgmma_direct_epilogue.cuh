@@ -14,13 +14,20 @@ __device__ __forceinline__ OUT* element_at(OUT* matrix, long long leading, int r
     return matrix + (OPERATION::D_COLUMN_MAJOR ? column * leading + row : row * leading + column);
 }
 
-// The two elements of D at (row, column) and its right neighbour: alpha * accumulator + beta * C. C is read where beta
-// is not zero; without WITH_C it is known to be zero.
-template <bool WITH_C = true, typename OPERATION>
+// What an epilogue reads for the two elements of D at (row, column) and its right neighbour.
+template <typename OPERATION>
+__device__ __forceinline__ auto load_epilogue_pair(const GemmParams<OPERATION>& gemm, int row, int column) {
+    return gemm.template load<2>(row, column, elements_inside<2>(gemm, row, column));
+}
+
+// The two elements of D at (row, column) and its right neighbour: alpha * accumulator + beta * C, and the epilogue of
+// that with what it has `loaded` for them, if there is one. C is read where beta is not zero; without WITH_C it is known
+// to be zero.
+template <bool WITH_C = true, typename OPERATION, typename... LOADED>
 __device__ __forceinline__ Vector<typename OPERATION::OUT, 2> epilogue_pair(typename OPERATION::ACC_ELEMENT left,
                                                                             typename OPERATION::ACC_ELEMENT right,
                                                                             const GemmParams<OPERATION>& gemm, int row,
-                                                                            int column) {
+                                                                            int column, const LOADED&... loaded) {
     using OUT = typename OPERATION::OUT;
     OUT source[2] = {};
     const auto beta = WITH_C ? gemm.beta : typename OPERATION::SCALE(0);
@@ -28,23 +35,59 @@ __device__ __forceinline__ Vector<typename OPERATION::OUT, 2> epilogue_pair(type
         if (column < gemm.n) source[0] = *element_at<OPERATION>(gemm.c, gemm.ldc, row, column);
         if (column + 1 < gemm.n) source[1] = *element_at<OPERATION>(gemm.c, gemm.ldc, row, column + 1);
     }
-    constexpr bool SATURATED = SATURATES<typename OPERATION::ACCUMULATOR>;
-    return {scaled<OUT, SATURATED>(left, gemm.alpha, beta, &source[0]),
-            scaled<OUT, SATURATED>(right, gemm.alpha, beta, &source[1])};
+    if constexpr (GemmParams<OPERATION>::EPILOGUE::FUSED) {
+        const typename OPERATION::ACC_ELEMENT values[] = {left, right};
+        Vector<OUT, 2> result;
+        fused_elements(values, beta, source, loaded..., result.elements, gemm, row, column,
+                       elements_inside<2>(gemm, row, column));
+        return result;
+    } else {
+        constexpr bool SATURATED = SATURATES<typename OPERATION::ACCUMULATOR>;
+        return {scaled<OUT, SATURATED>(left, gemm.alpha, beta, &source[0]),
+                scaled<OUT, SATURATED>(right, gemm.alpha, beta, &source[1])};
+    }
 }
 
-// The same for the pair that this thread holds in a block of 64 rows (`AccumulatorTile::pair`); the warpgroup's part of
-// D begins at (row, column).
-template <bool WITH_C = true, typename OPERATION, typename ACCUMULATORS>
+// Where the warpgroup's part of D begins at (row, column): row and column of the pair that this thread holds in a block
+// of 64 rows (`AccumulatorTile::pair`).
+template <typename ACCUMULATORS>
+__device__ __forceinline__ int row_of_pair(int m64, int half, int row) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x % WARPGROUP / 32;
+    return row + 64 * m64 + ACCUMULATORS::row_of(16 * warp + 8 * half + lane / 4);
+}
+__device__ __forceinline__ int column_of_pair(int n8, int column) { return column + 8 * n8 + threadIdx.x % 4 * 2; }
+
+// That pair of D.
+template <bool WITH_C = true, typename OPERATION, typename ACCUMULATORS, typename... LOADED>
 __device__ __forceinline__ Vector<typename OPERATION::OUT, 2> epilogue_pair(const ACCUMULATORS& accumulators,
                                                                             const GemmParams<OPERATION>& gemm, int m64,
-                                                                            int n8, int half, int row, int column) {
+                                                                            int n8, int half, int row, int column,
+                                                                            const LOADED&... loaded) {
     typename OPERATION::ACC_ELEMENT left, right;
     accumulators.pair(m64, n8, half, left, right);
-    const int lane = threadIdx.x % 32, warp = threadIdx.x % WARPGROUP / 32;
-    return epilogue_pair<WITH_C>(left, right, gemm,
-                                 row + 64 * m64 + accumulators.row_of(16 * warp + 8 * half + lane / 4),
-                                 column + 8 * n8 + lane % 4 * 2);
+    return epilogue_pair<WITH_C>(left, right, gemm, row_of_pair<ACCUMULATORS>(m64, half, row),
+                                 column_of_pair(n8, column), loaded...);
+}
+
+// COUNT n8 blocks of a block of 64 rows, from block `first` on, with an epilogue. All that it reads is loaded before
+// the first element is computed: otherwise each pair would wait for its own loads.
+template <bool WITH_C, int COUNT, typename OPERATION, typename ACCUMULATORS>
+__device__ __forceinline__ void fused_pairs(Vector<typename OPERATION::OUT, 2> (*pairs)[2],
+                                            const ACCUMULATORS& accumulators, const GemmParams<OPERATION>& gemm,
+                                            int m64, int first, int row, int column) {
+    decltype(load_epilogue_pair(gemm, 0, 0)) loaded[COUNT][2];
+#pragma unroll
+    for (int n8 = 0; n8 < COUNT; ++n8)
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+            loaded[n8][half] = load_epilogue_pair(gemm, row_of_pair<ACCUMULATORS>(m64, half, row),
+                                                  column_of_pair(first + n8, column));
+#pragma unroll
+    for (int n8 = 0; n8 < COUNT; ++n8)
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+            pairs[n8][half] = epilogue_pair<WITH_C>(accumulators, gemm, m64, first + n8, half, row, column,
+                                                    loaded[n8][half]);
 }
 
 // Stores two neighbouring elements as far as they lie inside D. PAIRS: rows of D are aligned to two elements.
@@ -52,7 +95,12 @@ template <bool PAIRS, typename OPERATION>
 __device__ __forceinline__ void store_pair(typename OPERATION::ACC_ELEMENT left, typename OPERATION::ACC_ELEMENT right,
                                            const GemmParams<OPERATION>& gemm, int row, int column) {
     if (row >= gemm.m || column >= gemm.n) return;
-    const auto pair = epilogue_pair(left, right, gemm, row, column);
+    Vector<typename OPERATION::OUT, 2> pair;
+    if constexpr (GemmParams<OPERATION>::EPILOGUE::FUSED) {
+        pair = epilogue_pair(left, right, gemm, row, column, load_epilogue_pair(gemm, row, column));
+    } else {
+        pair = epilogue_pair(left, right, gemm, row, column);
+    }
     if (PAIRS && column + 1 < gemm.n) {
         *reinterpret_cast<Vector<typename OPERATION::OUT, 2>*>(element_at<OPERATION>(gemm.d, gemm.ldd, row, column)) =
             pair;

@@ -183,9 +183,32 @@ struct WgmmaEpilogue {
     __device__ __forceinline__ void store_subtiles(const ACCUMULATORS& accumulators, int row, int column) {
 #pragma unroll
         for (int subtile = 0; subtile < ACCUMULATORS::M64_BLOCKS * SUBTILES::COUNT; ++subtile)
-            store(subtile, row, column, [&](int n8, int half) {
-                return epilogue_pair<WITH_C>(accumulators, gemm, subtile / SUBTILES::COUNT, n8, half, row, column);
-            });
+            store(subtile, row, column, pairs_of<WITH_C>(accumulators, gemm, subtile, row, column));
+    }
+
+    // The pairs of a subtile's elements, computed already.
+    struct FusedSource {
+        int first;
+        Vector<OUT, 2> pairs[SUBTILES::COLUMNS / 8][2];
+        __device__ __forceinline__ Vector<OUT, 2> operator()(int n8, int half) const { return pairs[n8 - first][half]; }
+    };
+
+    // Where the pairs of a subtile's elements come from: with an epilogue they are computed here, else one by one.
+    template <bool WITH_C, typename ACCUMULATORS>
+    static __device__ __forceinline__ auto pairs_of(const ACCUMULATORS& accumulators, const GemmParams<OPERATION>& gemm,
+                                                  int subtile, int row, int column) {
+        if constexpr (GemmParams<OPERATION>::EPILOGUE::FUSED) {
+            constexpr int N8_BLOCKS = SUBTILES::COLUMNS / 8;
+            FusedSource found;
+            found.first = subtile % SUBTILES::ACROSS * N8_BLOCKS;
+            fused_pairs<WITH_C, N8_BLOCKS>(found.pairs, accumulators, gemm, subtile / SUBTILES::COUNT, found.first, row,
+                                           column);
+            return found;
+        } else {
+            return [&, m64 = subtile / SUBTILES::COUNT, row, column](int n8, int half) {
+                return epilogue_pair<WITH_C>(accumulators, gemm, m64, n8, half, row, column);
+            };
+        }
     }
 
     // Stores the warpgroup's part of D, from (row, column) on. Whether there is a C is decided once: a branch for every

@@ -36,19 +36,34 @@ __device__ __forceinline__ void finish_tile_with(Vector<typename OPERATION::OUT,
 #pragma unroll
     for (int subtile = 0; subtile < AT_ONCE; ++subtile)
         epilogue.template store_or_enqueue<HAS_STORE_WARP>(
-            subtile, row, column, [&, m64 = subtile / SUBTILES::COUNT](int n8, int half) {
-                return epilogue_pair<WITH_C>(accumulators, gemm, m64, n8, half, row, column);
-            });
+            subtile, row, column, EPILOGUE::template pairs_of<WITH_C>(accumulators, gemm, subtile, row, column));
+    if constexpr (GemmParams<OPERATION>::EPILOGUE::FUSED) {
+        constexpr int SUBTILE_N8 = SUBTILES::COLUMNS / 8;
+        static_assert(SUBTILES::DOWN == 1 || AT_ONCE == 0, "a thread has a part of each subtile");
 #pragma unroll
-    for (int m64 = 0; m64 < M64_BLOCKS; ++m64)
+        for (int m64 = 0; m64 < M64_BLOCKS; ++m64)
 #pragma unroll
-        for (int n8 = 0; n8 < N8_BLOCKS; ++n8)
+            for (int across = 0; across < SUBTILES::ACROSS; ++across)
+                if (m64 * SUBTILES::COUNT + across >= AT_ONCE) {
+                    const int first = across * SUBTILE_N8;
+                    fused_pairs<WITH_C, SUBTILE_N8>(&held[m64][first], accumulators, gemm, m64, first, row, column);
 #pragma unroll
-            for (int half = 0; half < 2; ++half)
-                if (m64 * SUBTILES::COUNT + n8 / (SUBTILES::COLUMNS / 8) >= AT_ONCE) {
-                    held[m64][n8][half] = epilogue_pair<WITH_C>(accumulators, gemm, m64, n8, half, row, column);
-                    if constexpr (HOLD) hold(held[m64][n8][half]);
+                    for (int n8 = first; n8 < first + SUBTILE_N8; ++n8)
+#pragma unroll
+                        for (int half = 0; half < 2; ++half) hold(held[m64][n8][half]);
                 }
+    } else {
+#pragma unroll
+        for (int m64 = 0; m64 < M64_BLOCKS; ++m64)
+#pragma unroll
+            for (int n8 = 0; n8 < N8_BLOCKS; ++n8)
+#pragma unroll
+                for (int half = 0; half < 2; ++half)
+                    if (m64 * SUBTILES::COUNT + n8 / (SUBTILES::COLUMNS / 8) >= AT_ONCE) {
+                        held[m64][n8][half] = epilogue_pair<WITH_C>(accumulators, gemm, m64, n8, half, row, column);
+                        if constexpr (HOLD) hold(held[m64][n8][half]);
+                    }
+    }
 }
 
 // The same, with two copies of the code unless it is known that there is no C: the compiler does not know that beta is

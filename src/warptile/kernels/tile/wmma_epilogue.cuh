@@ -26,8 +26,10 @@ __device__ __forceinline__ void store_through_patch(const typename OPERATION::C&
         const int i = index / FN, j = index % FN;
         if (i < rows && j < columns) {
             const long long to = row + i, at = column + j;
-            gemm.d[to * gemm.ldd + at] = scaled<typename OPERATION::OUT>(patch.elements[i * STRIDE + j], gemm.alpha,
-                                                                         gemm.beta, gemm.c + (to * gemm.ldc + at));
+            const typename OPERATION::ACCUMULATOR value[] = {patch.elements[i * STRIDE + j]};
+            typename OPERATION::OUT result[1];
+            elements_of_d(value, gemm.c + (to * gemm.ldc + at), result, gemm, row + i, column + j);
+            gemm.d[to * gemm.ldd + at] = result[0];
         }
     }
     __syncwarp();
@@ -56,7 +58,9 @@ __device__ __forceinline__ void store_fragment(typename OPERATION::C& fragment, 
                                                const GemmParams<OPERATION>& gemm, int row, int column) {
     const int rows = gemm.m - row, columns = gemm.n - column;
     if (rows <= 0 || columns <= 0) return;
-    if constexpr (SAME<typename OPERATION::ACCUMULATOR, typename OPERATION::OUT>) {
+    // The elements of a fragment have no known place, so an epilogue cannot be evaluated there.
+    if constexpr (SAME<typename OPERATION::ACCUMULATOR, typename OPERATION::OUT> &&
+                  !GemmParams<OPERATION>::EPILOGUE::FUSED) {
         const bool c_legal = gemm.beta == typename OPERATION::SCALE(0) || legal_for_wmma(gemm.c, gemm.ldc);
         if (rows >= OPERATION::FM && columns >= OPERATION::FN && legal_for_wmma(gemm.d, gemm.ldd) && c_legal) {
             store_directly<OPERATION>(fragment, gemm, row, column);

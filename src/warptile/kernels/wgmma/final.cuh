@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(WgmmaConfig<CONFIG>::THREADS, 1)
     } else {
         if constexpr (KERNEL::CONSUMERS == 2) setmaxnreg_inc<KERNEL::CONSUMER_REGISTERS>();
         consumer<KERNEL>(group - 1, shared, scheduler, work, found, gemm, position, params.map_d,
-                         {params.gemm.c, params.gemm.d, params.batch_stride_c, params.batch_stride_d},
+                         {params.gemm.c, params.gemm.d, params.batch_stride_c, params.batch_stride_d, &params.gemm},
                          {params.partial_accumulators, params.flags, params.stream_k_tiles});
     }
     if constexpr (KERNEL::IN_CLUSTER) cluster_sync();  // no CTA ends while another may access its shared memory

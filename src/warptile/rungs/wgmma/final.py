@@ -11,7 +11,7 @@ from warptile.isa import wgmma
 from warptile.launch.params import Field, Params, Pointer, Scalar
 from warptile.launch.workspace import Workspace
 from warptile.problem import Problem
-from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members
+from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members, with_epilogue
 from warptile.rungs.legality import ceil_div
 from warptile.rungs.rung import Extents, Rung
 from warptile.rungs.tensor_tiles import stages_reason
@@ -409,7 +409,7 @@ class WgmmaFinal(Rung):
         return Instance(
             self.file,
             self.template,
-            (("OPERATION", tiles.operation_type(seen)), ("TILE", tiles.tile_type(seen, config))),
+            (("OPERATION", with_epilogue(tiles.operation_type(seen), seen)), ("TILE", tiles.tile_type(seen, config))),
             stated,
             (tiles.instruction(seen, config),),
             defaults="WgmmaFinalDefaults",

@@ -64,6 +64,8 @@ def may_be_residue_classes(seen: Problem) -> bool:
         return False
     if seen.d.leading_dimension != RESIDUE_CLASSES * seen.d.batch_stride:
         return False
+    if seen.epilogue is not None:  # its operands go with rows of D
+        return False
     if seen.b.batch_stride or seen.b.major != "col" or seen.c is not None or not seen.k or seen.n < LEAST_COLUMNS:
         return False
     return seen.d.major == "row" and seen.d.dtype.bits in (16, 32)

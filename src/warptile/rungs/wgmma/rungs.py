@@ -9,7 +9,7 @@ from warptile.device import REFERENCE, DeviceLimits
 from warptile.isa import wgmma
 from warptile.launch.params import Field, Params, Pointer
 from warptile.problem import Problem
-from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members
+from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members, with_epilogue
 from warptile.rungs.legality import blocks, ceil_div
 from warptile.rungs.rung import Rung
 from warptile.rungs.tensor_tiles import output_width, stages_reason
@@ -177,7 +177,10 @@ class WgmmaRung(Rung):
         return min(clusters, config["SMS"] // self.cluster) * self.cluster
 
     def _instance(self, seen: Problem, config: Config) -> Instance:
-        types = (("OPERATION", tiles.operation_type(seen)), ("TILE", tiles.tile_type(seen, config)))
+        types = (
+            ("OPERATION", with_epilogue(tiles.operation_type(seen), seen)),
+            ("TILE", tiles.tile_type(seen, config)),
+        )
         values: tuple[tuple[str, int | bool], ...]
         if self.stores:
             values = (("STORE_BY_TMA", d_is_aligned(seen)), ("STORE_WIDTH", tiles.store_width(seen)))

@@ -182,9 +182,12 @@ struct WgmmaFinal {
 
     // A batch: of how many elements matrices of C and D are apart, and where the first ones begin.
     struct Batch {
+        using EPILOGUE_OPERANDS = typename EpilogueOf<OPERATION>::type;
+        static constexpr bool FUSED = EPILOGUE_OPERANDS::FUSED;
         const typename OPERATION::OUT* c;
         typename OPERATION::OUT* d;
         long long stride_c, stride_d;
+        const EPILOGUE_OPERANDS* first;  // those of the first matrix
     };
 
     // Where CTAs leave partial accumulators for each other, and the flags or counters that go with them.

@@ -81,6 +81,7 @@ __device__ __forceinline__ void select_batch(typename KERNEL::EPILOGUE& epilogue
     } else if constexpr (KERNEL::CONFIG::BATCHED) {
         gemm.c = batch.c + work.batch * batch.stride_c;
         epilogue.batch = work.batch;
+        if constexpr (KERNEL::Batch::FUSED) gemm.select_matrix(*batch.first, work.batch);
     }
 }
 

@@ -1,0 +1,209 @@
+"""An epilogue in CUDA C++: the struct ``Epilogue`` that a translation unit defines, and its members for the host.
+
+Nothing of the user's text is in it: steps are numbered, and so are operands.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from warptile.dtypes import DTYPES
+from warptile.epilogue.fused import OPERAND, OUTPUT, Fused, Layout
+from warptile.epilogue.operations import FLAG, OPERATIONS
+from warptile.epilogue.program import ACCUMULATOR, CAST, CONSTANT, UNIFORM, Step
+from warptile.launch.params import Field, Pointer, Scalar
+
+HEADERS = ("epilogue/functions.cuh", "epilogue/operands.cuh")
+
+COMPUTE = {"float64": "double"}
+"""Type that an epilogue computes in, by the accumulator's; float for all others."""
+
+
+def _stride_kind(stride: int) -> str:
+    return {0: "REPEATED", 1: "CONTIGUOUS"}.get(stride, "STRIDED")
+
+
+class EpilogueSource:
+    """The text of an epilogue and the members of its struct, for one accumulator type.
+
+    Args:
+        fused: the epilogue, as the kernel sees it.
+        accumulator: name of the accumulator's type.
+    """
+
+    def __init__(self, fused: Fused, accumulator: str) -> None:
+        self._fused = fused
+        self.compute = COMPUTE.get(accumulator, "float")
+        program = fused.program
+        layouts = fused.layouts
+        self._tensors = [each for each in program.tensors if each[0] in layouts]
+        self._numbers = [name for name in fused.numbers]
+        self._seeds = set(program.seeds)
+
+    @property
+    def cuda_types(self) -> set[str]:
+        """C++ types of operands and of casts: their headers are needed."""
+        casts = {DTYPES[str(step.value)].cuda for step in self._fused.program.steps if step.name == CAST}
+        return casts | {each.cuda for each in self._fused.dtypes}
+
+    # --- members ---
+
+    def members(self) -> tuple[tuple[str, Field], ...]:
+        """Members of the struct in order; numbers are 0 until the launch, named as `number_member` says."""
+        found: list[tuple[str, Field]] = []
+        for name, layout in self._fused.tensors:
+            found += _members(f"epilogue.{name}", Pointer(f"{OPERAND} {name}"), layout)
+        for name in self._numbers:
+            found.append((number_member(name), Scalar(self._number_type(name), 0)))
+            if self._number_type(name) == "f32":  # eight bytes each, so that no padding depends on what follows
+                found.append((f"{number_member(name)}.padding", Scalar("u32", 0)))
+        for index, layout in enumerate(self._fused.outputs, 1):
+            found += _members(f"epilogue.output {index}", Pointer(f"{OUTPUT} {index}"), layout)
+        return tuple(found)
+
+    def _number_type(self, name: str) -> str:
+        return "u64" if name in self._seeds else "f64" if self.compute == "double" else "f32"
+
+    # --- text ---
+
+    def text(self) -> str:
+        """The definition of ``warptile::Epilogue``."""
+        tensors = {name: index for index, (name, _) in enumerate(self._fused.tensors)}
+        numbers = {name: index for index, name in enumerate(self._numbers)}
+        types = [self._tensor_type(layout, self._block(name)) for name, layout in self._fused.tensors]
+        lines = [
+            *(f'#include "{header}"' for header in HEADERS),
+            "namespace warptile {",
+            "struct Epilogue {",
+            f"    using COMPUTE = {self.compute};",
+            "    static constexpr bool FUSED = true;",
+        ]
+        lines += [f"    using T{index} = {each};" for index, each in enumerate(types)]
+        lines += [f"    T{index} t{index};" for index in range(len(types))]
+        lines += [f"    {self._number_member_type(name)} n{index};" for name, index in numbers.items()]
+        for index, layout in enumerate(self._fused.outputs, 1):
+            row, column = _stride_kind(layout.row_stride), _stride_kind(layout.column_stride)
+            lines.append(
+                f"    EpilogueOutput<{layout.dtype.cuda}, {row}, {column}, {layout.alignment_bytes}> o{index};"
+            )
+        lines += self._load(len(types))
+        lines += self._apply(tensors, numbers)
+        lines += self._select_matrix(len(types))
+        lines += ["};", "}  // namespace warptile"]
+        return "\n".join(lines)
+
+    def _number_member_type(self, name: str) -> str:
+        if name in self._seeds:
+            return "EpilogueNumber<unsigned long long>"
+        return "EpilogueNumber<double>" if self.compute == "double" else "EpilogueNumber<float>"
+
+    def _block(self, name: str) -> tuple[int, int]:
+        """Rows and columns, as the kernel sees them, of the block of D for which a tensor has one element."""
+        rows, columns = next((r, c) for tensor, r, c in self._tensors if tensor == name)
+        return (columns, rows) if self._fused.swapped else (rows, columns)
+
+    @staticmethod
+    def _tensor_type(layout: Layout, block: tuple[int, int]) -> str:
+        row, column = _stride_kind(layout.row_stride), _stride_kind(layout.column_stride)
+        rows, columns = block
+        return f"EpilogueTensor<{layout.dtype.cuda}, {row}, {column}, {rows}, {columns}, {layout.alignment_bytes}>"
+
+    @staticmethod
+    def _load(count: int) -> list[str]:
+        """What is read for WIDTH elements: members of one struct, so that it can be read ahead."""
+        members = [f"        EpilogueElements<T{i}::ELEMENT, T{i}::template COUNT<WIDTH>> t{i};" for i in range(count)]
+        loads = ", ".join(f"t{i}.template load<WIDTH>(row, column, inside)" for i in range(count))
+        return [
+            "    template <int WIDTH>",
+            "    struct Loaded {",
+            *members,
+            "    };",
+            "    template <int WIDTH>",
+            "    __device__ __forceinline__ Loaded<WIDTH> load(int row, int column, int inside) const {",
+            f"        return {{{loads}}};",
+            "    }",
+        ]
+
+    def _apply(self, tensors: dict[str, int], numbers: dict[str, int]) -> list[str]:
+        """The expression, for WIDTH elements of a row of the kernel's D."""
+        program = self._fused.program
+        stores = [
+            f"        o{index}.template store<WIDTH>(further{index}, row, column, inside);"
+            for index in range(1, len(program.outputs))
+        ]
+        declared = [
+            f"        {layout.dtype.cuda} further{index}[WIDTH];" for index, layout in enumerate(self._fused.outputs, 1)
+        ]
+        body = []
+        for index, step in enumerate(program.steps):
+            kind = "bool" if step.name in OPERATIONS and OPERATIONS[step.name].gives == FLAG else "COMPUTE"
+            body.append(f"            const {kind} v{index} = {self._expression(step, tensors, numbers)};")
+        first, *others = program.outputs
+        body.append(f"            result[i] = static_cast<OUT>(v{first});")
+        for index, (output, layout) in enumerate(zip(others, self._fused.outputs, strict=True), 1):
+            body.append(f"            further{index}[i] = static_cast<{layout.dtype.cuda}>(v{output});")
+        return [
+            "    template <int WIDTH, typename OUT>",
+            "    __device__ __forceinline__ void apply(const COMPUTE (&sums)[WIDTH], const Loaded<WIDTH>& loaded,",
+            "                                          OUT (&result)[WIDTH], int row, int column, int inside) const {",
+            *declared,
+            "#pragma unroll",
+            "        for (int i = 0; i < WIDTH; ++i) {",
+            *body,
+            "        }",
+            *stores,
+            "    }",
+        ]
+
+    def _expression(self, step: Step, tensors: dict[str, int], numbers: dict[str, int]) -> str:
+        arguments = [f"v{index}" for index in step.arguments]
+        if step.name == ACCUMULATOR:
+            return "sums[i]"
+        if step.name == CONSTANT:
+            return self._literal(float(step.value))  # type: ignore[arg-type]
+        if step.name == CAST:
+            return f"static_cast<COMPUTE>(static_cast<{DTYPES[str(step.value)].cuda}>({arguments[0]}))"
+        if step.name == UNIFORM:
+            place = "column + i, row" if self._fused.swapped else "row, column + i"
+            return f"philox_uniform(n{numbers[str(step.value)]}.value, {place})"
+        if isinstance(step.value, tuple):
+            name = step.value[0]
+            return f"static_cast<COMPUTE>(loaded.t{tensors[name]}[i])" if name in tensors else f"n{numbers[name]}.value"
+        return OPERATIONS[step.name].cuda.format(*arguments)
+
+    def _literal(self, value: float) -> str:
+        """A constant of the type that is computed in. Those beyond float's range are infinite there, as 1e39 is."""
+        if self.compute == "float" and math.isfinite(value):
+            import numpy as np
+
+            with np.errstate(over="ignore"):
+                value = float(np.float32(value))
+        if math.isnan(value):
+            return "static_cast<COMPUTE>(__longlong_as_double(0x7ff8000000000000ll))"
+        if math.isinf(value):
+            return f"static_cast<COMPUTE>({'-' if value < 0 else ''}__longlong_as_double(0x7ff0000000000000ll))"
+        return f"static_cast<COMPUTE>({value.hex()})"
+
+    def _select_matrix(self, count: int) -> list[str]:
+        """Points to a matrix of a batch; `first` points to its first one."""
+        names = [f"t{i}" for i in range(count)] + [f"o{i}" for i in range(1, len(self._fused.outputs) + 1)]
+        return [
+            "    __device__ __forceinline__ void select_matrix(const Epilogue& first, long long matrix) {",
+            *(f"        {name}.data = first.{name}.data + matrix * first.{name}.matrix_stride;" for name in names),
+            "    }",
+        ]
+
+
+def number_member(name: str) -> str:
+    """Member of the kernel's parameters that holds an operand which is one number."""
+    return f"epilogue.{name}"
+
+
+def _members(name: str, data: Pointer, layout: Layout) -> list[tuple[str, Any]]:
+    return [
+        (name, data),
+        (f"{name}.row_stride", Scalar("s64", layout.row_stride)),
+        (f"{name}.column_stride", Scalar("s64", layout.column_stride)),
+        (f"{name}.matrix_stride", Scalar("s64", layout.batch_stride)),
+    ]

@@ -1,0 +1,85 @@
+"""An epilogue with its operands described: what a `warptile.problem.Problem` has of it, without any data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from warptile.dtypes import DType
+from warptile.epilogue.program import Program
+
+OPERAND, OUTPUT = "epilogue operand", "epilogue output"
+"""What operands of a launch are called: ``"epilogue operand bias"``, ``"epilogue output 1"``."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A matrix of the epilogue in memory, that goes with one matrix of D.
+
+    Attributes:
+        dtype: element type.
+        row_stride: elements from what belongs to a row of D (or of its blocks) to what belongs to the next; 0: the same
+            for all rows.
+        column_stride: the same of columns.
+        alignment_bytes: largest power of two, at most 16, that divides its address and its distances but the unit one.
+        batch_stride: elements from one matrix of a batch to the next; 0: all share one, or there is one.
+    """
+
+    dtype: DType
+    row_stride: int
+    column_stride: int
+    alignment_bytes: int
+    batch_stride: int = 0
+
+    @property
+    def swapped(self) -> Layout:
+        """The same with rows and columns exchanged."""
+        return replace(self, row_stride=self.column_stride, column_stride=self.row_stride)
+
+
+@dataclass(frozen=True)
+class Fused:
+    """A traced epilogue and its operands.
+
+    Attributes:
+        program: what is computed.
+        tensors: layout of each named operand that is a tensor.
+        numbers: names of operands that are single numbers, given at the launch; seeds are among them.
+        outputs: layouts of the outputs after the first, which is D.
+        swapped: D is computed transposed: a row of the kernel's D is a column of the program's.
+    """
+
+    program: Program
+    tensors: tuple[tuple[str, Layout], ...] = ()
+    numbers: tuple[str, ...] = ()
+    outputs: tuple[Layout, ...] = ()
+    swapped: bool = False
+
+    @cached_property
+    def transposed(self) -> Fused:
+        """The same for operands that are swapped."""
+        return replace(
+            self,
+            tensors=tuple((name, each.swapped) for name, each in self.tensors),
+            outputs=tuple(each.swapped for each in self.outputs),
+            swapped=not self.swapped,
+        )
+
+    @cached_property
+    def single(self) -> Fused:
+        """The same for one matrix of a batch."""
+        return replace(
+            self,
+            tensors=tuple((name, replace(each, batch_stride=0)) for name, each in self.tensors),
+            outputs=tuple(replace(each, batch_stride=0) for each in self.outputs),
+        )
+
+    @cached_property
+    def layouts(self) -> dict[str, Layout]:
+        """Layout of each tensor by its name."""
+        return dict(self.tensors)
+
+    @cached_property
+    def dtypes(self) -> tuple[DType, ...]:
+        """Element types of tensors and further outputs."""
+        return tuple(dict.fromkeys([each.dtype for _, each in self.tensors] + [each.dtype for each in self.outputs]))

@@ -1,0 +1,122 @@
+"""An epilogue as a program: a list of steps in the order of their evaluation, checked, hashable, free of user text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from warptile.dtypes import DTYPES
+from warptile.epilogue.operations import OPERATIONS, philox
+
+ACCUMULATOR, CONSTANT, TENSOR, CAST, UNIFORM = "accumulator", "constant", "tensor", "cast", "uniform"
+"""Steps that are no operation on values: alpha * A @ B + beta * C, a number, an element of a named operand, rounding to
+an element type, a random number."""
+
+Value = float | int | str | tuple[str, int, int] | None
+
+
+@dataclass(frozen=True)
+class Step:
+    """One value.
+
+    Attributes:
+        name: an operation, or one of the kinds above.
+        arguments: indices of earlier steps.
+        value: of a constant the number; of a tensor (name, rows, columns) of the block of D for which it has one
+            element; of a cast the element type's name; of a random number the name of its seed.
+    """
+
+    name: str
+    arguments: tuple[int, ...] = ()
+    value: Value = None
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """What an epilogue computes for each element of D.
+
+    Attributes:
+        steps: in the order of evaluation.
+        outputs: the step that is each output; the first is D.
+        types: element type of each output that the epilogue states, by name; None where it leaves it open.
+    """
+
+    steps: tuple[Step, ...]
+    outputs: tuple[int, ...]
+    types: tuple[str | None, ...]
+
+    @cached_property
+    def _identity(self) -> tuple[Any, ...]:
+        # 0.0 == -0.0 and True == 1, but their programs differ.
+        return repr(self.steps), self.outputs, self.types
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self._identity)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Program) and self._identity == other._identity)
+
+    @cached_property
+    def tensors(self) -> tuple[tuple[str, int, int], ...]:
+        """Named operands that are read, each once for each block size, in the order of their first use."""
+        return tuple(dict.fromkeys(step.value for step in self.steps if isinstance(step.value, tuple)))
+
+    @cached_property
+    def operands(self) -> tuple[str, ...]:
+        """Names of all operands."""
+        return tuple(dict.fromkeys([name for name, _, _ in self.tensors] + list(self.seeds)))
+
+    @cached_property
+    def seeds(self) -> tuple[str, ...]:
+        """Names of seeds."""
+        return tuple(dict.fromkeys(str(step.value) for step in self.steps if step.name == UNIFORM))
+
+    def evaluate(
+        self, accumulator: np.ndarray[Any, Any], operands: Mapping[str, Any]
+    ) -> tuple[np.ndarray[Any, Any], ...]:
+        """The outputs in float64: the reference of tests.
+
+        Args:
+            accumulator: (M, N): alpha * A @ B + beta * C.
+            operands: tensors that broadcast to (M, N), those of blocks with one element a block; numbers; seeds.
+
+        Returns:
+            Each output, (M, N), not yet rounded to its type where its last step is no cast.
+        """
+        rows, columns = accumulator.shape
+        values: list[Any] = []
+        for step in self.steps:
+            arguments = [values[index] for index in step.arguments]
+            with np.errstate(all="ignore"):
+                values.append(self._evaluated(step, arguments, accumulator, operands, rows, columns))
+        return tuple(np.broadcast_to(np.asarray(values[index], np.float64), (rows, columns)) for index in self.outputs)
+
+    @staticmethod
+    def _evaluated(
+        step: Step, arguments: list[Any], accumulator: Any, operands: Mapping[str, Any], rows: int, columns: int
+    ) -> Any:
+        if step.name == ACCUMULATOR:
+            return np.asarray(accumulator, np.float64)
+        if step.name == CONSTANT:
+            return step.value
+        if step.name == CAST:
+            return np.asarray(arguments[0]).astype(DTYPES[str(step.value)].numpy).astype(np.float64)
+        if step.name == UNIFORM:
+            return philox(int(operands[str(step.value)]), rows, columns)
+        if isinstance(step.value, tuple):
+            name, block_rows, block_columns = step.value
+            found = np.asarray(operands[name], np.float64)
+            if block_rows > 1:
+                found = np.repeat(found, block_rows, axis=-2)[..., :rows, :]
+            if block_columns > 1:
+                found = np.repeat(found, block_columns, axis=-1)[..., :columns]
+            return found
+        return OPERATIONS[step.name].reference(*arguments)

@@ -1,0 +1,353 @@
+"""From a Python function to a `Program`: the function is called once, with symbolic values that note what is done."""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import numbers
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+
+from warptile.epilogue.operations import FLAG, NUMBER, OPERATIONS
+from warptile.epilogue.program import ACCUMULATOR, CAST, CONSTANT, TENSOR, UNIFORM, Program, Step, Value
+from warptile.errors import EpilogueError, WarptileError
+
+MOST_STEPS = 256
+"""Steps of a program; each value may stay in a register."""
+
+_UFUNCS = {name: name for name in OPERATIONS} | {
+    "true_divide": "divide", "fabs": "absolute", "bitwise_and": "logical_and", "bitwise_or": "logical_or",
+    "invert": "logical_not",
+}  # fmt: skip
+"""NumPy's functions of array elements that stand for an operation."""
+
+
+@dataclass
+class Trace:
+    """The steps noted so far; equal ones are noted once."""
+
+    steps: list[Step] = field(default_factory=list)
+    known: dict[str, int] = field(default_factory=dict)
+
+    def value(self, name: str, arguments: tuple[int, ...] = (), value: Value = None, kind: str = NUMBER) -> Traced:
+        """The value of a step."""
+        step = Step(name, arguments, value)
+        index = self.known.setdefault(repr(step), len(self.steps))
+        if index == len(self.steps):
+            if index == MOST_STEPS:
+                raise EpilogueError(
+                    f"epilogue: it has more than {MOST_STEPS} operations; apply a part of it afterwards"
+                )
+            self.steps.append(step)
+        return Traced(self, index, kind)
+
+
+class Traced:
+    """A symbolic value of an epilogue: the accumulator, an operand, or what was computed from them."""
+
+    __slots__ = ("index", "kind", "operand", "trace")
+    __array_priority__ = 1000
+
+    def __init__(self, trace: Trace, index: int, kind: str = NUMBER, operand: str | None = None) -> None:
+        self.trace, self.index, self.kind, self.operand = trace, index, kind, operand
+
+    # --- operators ---
+
+    def __add__(self, other: Any) -> Traced:
+        return apply("add", self, other)
+
+    def __radd__(self, other: Any) -> Traced:
+        return apply("add", other, self)
+
+    def __sub__(self, other: Any) -> Traced:
+        return apply("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Traced:
+        return apply("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Traced:
+        return apply("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Traced:
+        return apply("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Traced:
+        return apply("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Traced:
+        return apply("divide", other, self)
+
+    def __neg__(self) -> Traced:
+        return apply("negative", self)
+
+    def __pos__(self) -> Traced:
+        return self
+
+    def __abs__(self) -> Traced:
+        return apply("absolute", self)
+
+    def __pow__(self, exponent: Any) -> Traced:
+        if exponent == 0.5:
+            return apply("sqrt", self)
+        if not isinstance(exponent, int) or not 1 <= exponent <= 16:
+            _refuse(f"** {exponent!r}: the exponent is 0.5 or a whole number from 1 to 16; write exp(y * log(x))")
+        result = self
+        for bit in bin(exponent)[3:]:
+            result = result * result
+            if bit == "1":
+                result = result * self
+        return result
+
+    def __lt__(self, other: Any) -> Traced:
+        return apply("less", self, other)
+
+    def __le__(self, other: Any) -> Traced:
+        return apply("less_equal", self, other)
+
+    def __gt__(self, other: Any) -> Traced:
+        return apply("less", other, self)
+
+    def __ge__(self, other: Any) -> Traced:
+        return apply("less_equal", other, self)
+
+    def __eq__(self, other: Any) -> Any:
+        return apply("equal", self, other)
+
+    def __ne__(self, other: Any) -> Any:
+        return apply("not_equal", self, other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __and__(self, other: Any) -> Traced:
+        return apply("logical_and", self, other)
+
+    def __or__(self, other: Any) -> Traced:
+        return apply("logical_or", self, other)
+
+    def __invert__(self) -> Traced:
+        return apply("logical_not", self)
+
+    # --- what a symbolic value is not ---
+
+    def __bool__(self) -> bool:
+        _refuse(
+            "a symbolic value has no truth value: in place of if, and, or, min() and max() write "
+            "warptile.where(condition, x, y), &, |, warptile.minimum(x, y) and warptile.maximum(x, y)"
+        )
+
+    def __float__(self) -> float:
+        _refuse("a symbolic value is no number: in place of math.exp(x), say, write warptile.exp(x)")
+
+    __int__ = __index__ = __complex__ = __float__  # type: ignore[assignment]
+
+    def __iter__(self) -> NoReturn:
+        _refuse("a symbolic value is one element; it cannot be iterated over or unpacked")
+
+    def __getitem__(self, key: Any) -> NoReturn:
+        _refuse("a symbolic value is one element; it has no index: index the tensor before the call")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        _refuse(f"a symbolic value has no attribute {name!r}; write warptile.{name}(x) if there is such a function")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        name = _UFUNCS.get(ufunc.__name__)
+        if ufunc.__name__ in ("greater", "greater_equal"):
+            name, inputs = {"greater": "less", "greater_equal": "less_equal"}[ufunc.__name__], inputs[::-1]
+        if name is None or method != "__call__" or options:
+            _refuse(f"numpy.{ufunc.__name__} cannot be fused; there are {', '.join(OPERATIONS)}")
+        return apply(name, *inputs)
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        _refuse(
+            f"torch's {getattr(function, '__name__', function)} does not take symbolic values; write warptile's "
+            f"function of the same name, such as warptile.gelu(x)"
+        )
+
+    def __repr__(self) -> str:
+        return f"<value {self.index} of an epilogue>"
+
+
+def apply(name: str, *arguments: Any) -> Traced:
+    """The value of an operation, of which at least one argument is symbolic."""
+    operation = OPERATIONS[name]
+    trace = next(each.trace for each in arguments if isinstance(each, Traced))
+    values = [_symbolic(trace, each) for each in arguments]
+    for value, kind in zip(values, operation.takes, strict=True):
+        if value.kind != kind:
+            found = {NUMBER: "a number", FLAG: "a truth value"}
+            _refuse(f"{name} takes {found[kind]} and got {found[value.kind]}; write warptile.where(condition, 1, 0)")
+    return trace.value(name, tuple(each.index for each in values), kind=operation.gives)
+
+
+def _symbolic(trace: Trace, value: Any) -> Traced:
+    if isinstance(value, Traced):
+        if value.trace is not trace:
+            _refuse("a symbolic value of another epilogue was used; each belongs to the call that it was made in")
+        return value
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (numbers.Real, np.number)):
+        _refuse(
+            f"got {value!r} ({type(value).__name__}); constants are real numbers, and arrays are given by name: "
+            f"matmul(a, b, epilogue=lambda acc, bias: acc + bias, bias=bias)"
+        )
+    return trace.value(CONSTANT, value=float(value))
+
+
+def cast(x: Traced, dtype: str) -> Traced:
+    """``x`` rounded to an element type."""
+    if x.kind != NUMBER:
+        _refuse("cast takes a number and got a truth value; write warptile.where(condition, 1, 0)")
+    return x.trace.value(CAST, (x.index,), dtype)
+
+
+def per_block(x: Traced, rows: int, columns: int) -> Traced:
+    """An operand of the epilogue with one element for each block of D."""
+    if not isinstance(x, Traced) or x.operand is None:
+        _refuse("per_block takes an operand of the epilogue itself, such as per_block(scale, 128, 128)")
+    return x.trace.value(TENSOR, value=(x.operand, rows, columns))
+
+
+def uniform(seed: Traced) -> Traced:
+    """A random number in [0, 1) for each element of D."""
+    if not isinstance(seed, Traced) or seed.operand is None:
+        _refuse(
+            "the seed is an operand of the epilogue, so that another seed needs no other kernel: "
+            "matmul(a, b, epilogue=lambda acc, seed: warptile.dropout(acc, 0.1, seed), seed=1234)"
+        )
+    return seed.trace.value(UNIFORM, value=seed.operand)
+
+
+class RefusedError(Exception):
+    """What an epilogue does and no kernel can; becomes an `EpilogueError` with the line where it does it."""
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise RefusedError(reason)
+
+
+def trace(function: Callable[..., Any], given: Mapping[str, Any]) -> Program:
+    """The program of an epilogue.
+
+    Args:
+        function: its first parameter is the accumulator, alpha * A @ B + beta * C; the others are named operands. It
+            returns the value of an element of D, or a tuple of that and of the values of further outputs.
+        given: the named operands of the call; only the names are looked at.
+
+    Returns:
+        The program.
+
+    Raises:
+        EpilogueError: no function, other parameters than operands, or something in it that cannot be fused; the message
+            has the line.
+    """
+    names = _parameters(function, given)
+    noted = Trace()
+    operands = {}
+    for name in names:
+        value = noted.value(TENSOR, value=(name, 1, 1))
+        operands[name] = Traced(noted, value.index, NUMBER, name)
+    try:
+        returned = function(noted.value(ACCUMULATOR), **operands)
+        outputs = returned if isinstance(returned, (tuple, list)) else (returned,)
+        if not outputs:
+            _refuse("it returns no value")
+        results = [_result(noted, each) for each in outputs]
+    except RefusedError as error:
+        raise EpilogueError(f"epilogue{_line(error, function)}: {error}") from None
+    except WarptileError:
+        raise
+    except Exception as error:
+        raise EpilogueError(f"epilogue{_line(error, function)}: {type(error).__name__}: {error}") from error
+    program = _pruned(noted.steps, [each.index for each in results])
+    used = {step.value[0] if isinstance(step.value, tuple) else step.value for step in program.steps}
+    unused = [name for name in names if name not in used]
+    if unused:
+        raise EpilogueError(f"epilogue: it does not use its operand {unused[0]!r}; leave it out")
+    both = [name for name in program.seeds if any(name == tensor for tensor, *_ in program.tensors)]
+    if both:
+        raise EpilogueError(f"epilogue: {both[0]!r} is a seed, and used as a number too; give it twice, by two names")
+    return program
+
+
+def _result(noted: Trace, value: Any) -> Traced:
+    if value is None:
+        _refuse("it returns None; return the value of an element of D")
+    found = _symbolic(noted, value)
+    if found.kind != NUMBER:
+        _refuse("it returns a truth value; write warptile.where(condition, 1, 0)")
+    return found
+
+
+def operand_names(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Names of the operands that an epilogue may take.
+
+    Raises:
+        EpilogueError: no function of the accumulator and of named operands.
+    """
+    return tuple(each.name for each in _operands(function))
+
+
+def _operands(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    example = "epilogue=lambda acc, bias: acc + bias, bias=bias"
+    if not callable(function):
+        raise EpilogueError(
+            f"epilogue: got {type(function).__name__}; it takes a function of the accumulator, such as {example}"
+        )
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        raise EpilogueError(f"epilogue: the parameters of {function!r} cannot be found; write {example}") from None
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    if not parameters or parameters[0].kind not in (kinds[0], inspect.Parameter.POSITIONAL_ONLY):
+        raise EpilogueError(f"epilogue: its first parameter is the accumulator, such as {example}")
+    for each in parameters[1:]:
+        if each.kind not in kinds:
+            raise EpilogueError(f"epilogue: its operands have names; {each} has none: write {example}")
+    return parameters[1:]
+
+
+def _parameters(function: Callable[..., Any], given: Mapping[str, Any]) -> list[str]:
+    """Names of an epilogue's operands in a call: those that the call gives, and no default stands for."""
+    names = [each.name for each in _operands(function) if each.name in given or each.default is each.empty]
+    missing = [name for name in names if name not in given]
+    if missing:
+        raise EpilogueError(f"epilogue: it takes {missing[0]!r}, which was not given: give {missing[0]}=...")
+    return names
+
+
+def _pruned(steps: list[Step], outputs: list[int]) -> Program:
+    """The steps that outputs depend on, numbered anew."""
+    needed: set[int] = set()
+    pending = list(outputs)
+    while pending:
+        index = pending.pop()
+        if index not in needed:
+            needed.add(index)
+            pending += steps[index].arguments
+    number = {index: position for position, index in enumerate(sorted(needed))}
+    kept = tuple(
+        Step(steps[i].name, tuple(number[each] for each in steps[i].arguments), steps[i].value) for i in sorted(needed)
+    )
+    types = tuple(str(steps[index].value) if steps[index].name == CAST else None for index in outputs)
+    return Program(kept, tuple(number[index] for index in outputs), types)
+
+
+def _line(error: BaseException, function: Callable[..., Any]) -> str:
+    """Where in the user's code an error arose, as `` (file.py, line 7: acc + x)``."""
+    own = __file__.rpartition("/")[0]
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith(own)]
+    code = getattr(function, "__code__", None)
+    if frames:
+        name, number = frames[-1].filename, frames[-1].lineno or 0
+    elif code is not None:
+        name, number = code.co_filename, code.co_firstlineno
+    else:
+        return ""
+    text = linecache.getline(name, number).strip()
+    return f" ({name}, line {number}{f': {text}' if text else ''})"

@@ -1,0 +1,108 @@
+// What an epilogue reads and writes beside A, B, C and D: tensors, numbers, further outputs.
+#pragma once
+
+namespace warptile {
+
+// Strides along an axis that are known when the kernel is compiled.
+inline constexpr int REPEATED = 0, CONTIGUOUS = 1, STRIDED = 2;
+
+template <typename ELEMENT, int COUNT>
+struct __align__(COUNT * sizeof(ELEMENT)) EpilogueVector {
+    ELEMENT elements[COUNT];
+};
+
+// Elements of a tensor that belong to WIDTH neighbours in a row of D: as many, or one for all.
+template <typename ELEMENT, int COUNT>
+struct EpilogueElements {
+    ELEMENT elements[COUNT];
+
+    __device__ __forceinline__ const ELEMENT& operator[](int i) const { return elements[COUNT == 1 ? 0 : i]; }
+};
+
+// Elements that one access moves: of WIDTH neighbours, of `size` bytes each, in rows aligned to `alignment` bytes.
+__device__ constexpr int access_width(int width, int size, int alignment) {
+    return width * size <= alignment ? width : alignment < size ? 1 : alignment / size;
+}
+
+// A tensor that goes with D. ROW and COLUMN say what its strides from one row (column) of D to the next are. With ROWS
+// and COLUMNS other than 1 it has one element for each block of so many rows and columns. Rows are aligned to ALIGNMENT
+// bytes. The host writes the members in this order (rungs/kernel_spec.py, `epilogue_members`).
+template <typename ELEMENT_, int ROW, int COLUMN, int ROWS, int COLUMNS, int ALIGNMENT>
+struct EpilogueTensor {
+    using ELEMENT = ELEMENT_;
+    const ELEMENT* data;
+    long long row_stride, column_stride, matrix_stride;
+
+    template <int WIDTH>
+    static constexpr int COUNT = COLUMN == REPEATED || (COLUMNS > 1 && COLUMNS % WIDTH == 0) ? 1 : WIDTH;
+
+    __device__ __forceinline__ const ELEMENT* address(int row, int column) const {
+        const ELEMENT* found = data;
+        if constexpr (ROW == CONTIGUOUS) found += row / ROWS;
+        if constexpr (ROW == STRIDED) found += row / ROWS * row_stride;
+        if constexpr (COLUMN == CONTIGUOUS) found += column / COLUMNS;
+        if constexpr (COLUMN == STRIDED) found += column / COLUMNS * column_stride;
+        return found;
+    }
+
+    // Those for the first `inside` of WIDTH elements of D from (row, column) on; `column` is a multiple of WIDTH.
+    template <int WIDTH>
+    __device__ __forceinline__ EpilogueElements<ELEMENT, COUNT<WIDTH>> load(int row, int column, int inside) const {
+        constexpr int FOUND = COUNT<WIDTH>;
+        constexpr int TOGETHER = COLUMN == CONTIGUOUS && COLUMNS == 1 ? access_width(FOUND, sizeof(ELEMENT), ALIGNMENT)
+                                                                       : 1;
+        EpilogueElements<ELEMENT, FOUND> found{};
+        if constexpr (FOUND == 1) {
+            if (inside > 0) found.elements[0] = *address(row, column);
+        } else if (inside >= WIDTH && TOGETHER > 1) {
+            const ELEMENT* from = address(row, column);
+#pragma unroll
+            for (int i = 0; i < FOUND; i += TOGETHER) {
+                const auto vector = *reinterpret_cast<const EpilogueVector<ELEMENT, TOGETHER>*>(from + i);
+#pragma unroll
+                for (int j = 0; j < TOGETHER; ++j) found.elements[i + j] = vector.elements[j];
+            }
+        } else {
+#pragma unroll
+            for (int i = 0; i < FOUND; ++i)
+                if (i < inside) found.elements[i] = *address(row, column + i);
+        }
+        return found;
+    }
+};
+
+// A number, the same for all elements.
+template <typename NUMBER>
+struct __align__(8) EpilogueNumber {
+    NUMBER value;
+};
+
+// A further output: elements that go with those of D.
+template <typename ELEMENT, int ROW, int COLUMN, int ALIGNMENT>
+struct EpilogueOutput {
+    ELEMENT* data;
+    long long row_stride, column_stride, matrix_stride;
+
+    // Stores the first `inside` of WIDTH elements.
+    template <int WIDTH>
+    __device__ __forceinline__ void store(const ELEMENT (&elements)[WIDTH], int row, int column, int inside) const {
+        constexpr int TOGETHER = COLUMN == CONTIGUOUS ? access_width(WIDTH, sizeof(ELEMENT), ALIGNMENT) : 1;
+        ELEMENT* to = data + ((ROW == CONTIGUOUS ? row : row * row_stride) +
+                              (COLUMN == CONTIGUOUS ? column : column * column_stride));
+        if (TOGETHER > 1 && inside >= WIDTH) {
+#pragma unroll
+            for (int i = 0; i < WIDTH; i += TOGETHER) {
+                EpilogueVector<ELEMENT, TOGETHER> vector;
+#pragma unroll
+                for (int j = 0; j < TOGETHER; ++j) vector.elements[j] = elements[i + j];
+                *reinterpret_cast<EpilogueVector<ELEMENT, TOGETHER>*>(to + i) = vector;
+            }
+        } else {
+#pragma unroll
+            for (int i = 0; i < WIDTH; ++i)
+                if (i < inside) to[COLUMN == CONTIGUOUS ? i : i * column_stride] = elements[i];
+        }
+    }
+};
+
+}  // namespace warptile

@@ -145,6 +145,11 @@ def matmul(
 def _traced(function: str, epilogue: Callable[..., Any] | None, operands: Mapping[str, Any]) -> Program | None:
     """The program of an epilogue; None without one. What is no keyword of ``function`` is an operand of it."""
     names = () if epilogue is None else operand_names(epilogue)
+    taken = [name for name in names if name in _keywords(matmul)]
+    if taken:
+        raise EpilogueError(
+            f"epilogue: its operand {taken[0]!r} has the name of an argument of {function}; give it another one"
+        )
     refuse_unknown(function, (*names, *_keywords(matmul)), {name: 0 for name in operands if name not in names})
     return None if epilogue is None else trace(epilogue, operands)
 

@@ -89,6 +89,7 @@ class EpilogueSource:
             )
         lines += self._load(len(types))
         lines += self._apply(tensors, numbers)
+        lines += self._prefetch(len(types))
         lines += self._select_matrix(len(types))
         lines += ["};", "}  // namespace warptile"]
         return "\n".join(lines)
@@ -122,6 +123,20 @@ class EpilogueSource:
             "    template <int WIDTH>",
             "    __device__ __forceinline__ Loaded<WIDTH> load(int row, int column, int inside) const {",
             f"        return {{{loads}}};",
+            "    }",
+        ]
+
+    @staticmethod
+    def _prefetch(count: int) -> list[str]:
+        """What brings the operands of a part of D into L2."""
+        return [
+            "    template <int ROWS, int COLUMNS>",
+            "    __device__ __forceinline__ void prefetch(int row, int column, int m, int n, int thread,",
+            "                                             int threads) const {",
+            *(
+                f"        t{i}.template prefetch<ROWS, COLUMNS>(row, column, m, n, thread, threads);"
+                for i in range(count)
+            ),
             "    }",
         ]
 

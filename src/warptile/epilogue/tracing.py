@@ -19,6 +19,9 @@ from warptile.errors import EpilogueError, WarptileError
 MOST_STEPS = 256
 """Steps of a program; each value may stay in a register."""
 
+MOST_TEXT = 80
+"""Characters of the user's line that a message shows."""
+
 _UFUNCS = {name: name for name in OPERATIONS} | {
     "true_divide": "divide", "fabs": "absolute", "bitwise_and": "logical_and", "bitwise_or": "logical_or",
     "invert": "logical_not",
@@ -350,4 +353,5 @@ def _line(error: BaseException, function: Callable[..., Any]) -> str:
     else:
         return ""
     text = linecache.getline(name, number).strip()
+    text = text if len(text) <= MOST_TEXT else text[: MOST_TEXT - 3] + "..."
     return f" ({name}, line {number}{f': {text}' if text else ''})"

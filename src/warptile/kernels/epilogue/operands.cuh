@@ -24,6 +24,11 @@ __device__ constexpr int access_width(int width, int size, int alignment) {
     return width * size <= alignment ? width : alignment < size ? 1 : alignment / size;
 }
 
+// Brings the line of an address into L2 (PTX ISA, "prefetch").
+__device__ __forceinline__ void prefetch_l2(const void* address) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(address)));
+}
+
 // A tensor that goes with D. ROW and COLUMN say what its strides from one row (column) of D to the next are. With ROWS
 // and COLUMNS other than 1 it has one element for each block of so many rows and columns. Rows are aligned to ALIGNMENT
 // bytes. The host writes the members in this order (rungs/kernel_spec.py, `epilogue_members`).
@@ -43,6 +48,24 @@ struct EpilogueTensor {
         if constexpr (COLUMN == CONTIGUOUS) found += column / COLUMNS;
         if constexpr (COLUMN == STRIDED) found += column / COLUMNS * column_stride;
         return found;
+    }
+
+    // Brings what belongs to ROWS_HERE x COLUMNS_HERE elements of D from (row, column) on into L2, as far as they lie in
+    // D, of m x n; all `threads` call it. What repeats along rows or columns is small, and left out.
+    template <int ROWS_HERE, int COLUMNS_HERE>
+    __device__ __forceinline__ void prefetch(int row, int column, int m, int n, int thread, int threads) const {
+        constexpr bool BY_ROWS = ROW == STRIDED && COLUMN == CONTIGUOUS, BY_COLUMNS = ROW == CONTIGUOUS && COLUMN == STRIDED;
+        if constexpr (ROWS == 1 && COLUMNS == 1 && (BY_ROWS || BY_COLUMNS)) {
+            constexpr int PER_LINE = 128 / sizeof(ELEMENT);
+            constexpr int ALONG = BY_ROWS ? COLUMNS_HERE : ROWS_HERE, ACROSS = BY_ROWS ? ROWS_HERE : COLUMNS_HERE;
+            constexpr int LINES = (ALONG + PER_LINE - 1) / PER_LINE;
+#pragma unroll 1
+            for (int i = thread; i < ACROSS * LINES; i += threads) {
+                const int across = i / LINES, along = i % LINES * PER_LINE;
+                const int at_row = row + (BY_ROWS ? across : along), at_column = column + (BY_ROWS ? along : across);
+                if (at_row < m && at_column < n) prefetch_l2(address(at_row, at_column));
+            }
+        }
     }
 
     // Those for the first `inside` of WIDTH elements of D from (row, column) on; `column` is a multiple of WIDTH.

@@ -69,25 +69,31 @@ __device__ __forceinline__ Vector<typename OPERATION::OUT, 2> epilogue_pair(cons
                                  column_of_pair(n8, column), loaded...);
 }
 
-// COUNT n8 blocks of a block of 64 rows, from block `first` on, with an epilogue. All that it reads is loaded before
-// the first element is computed: otherwise each pair would wait for its own loads.
+// Most n8 blocks whose operands of an epilogue are in registers at a time.
+inline constexpr int LOADED_AHEAD = 4;
+
+// COUNT n8 blocks of a block of 64 rows, from block `first` on, with an epilogue. What it reads is loaded for several of
+// them before the first element is computed: otherwise each pair would wait for its own loads.
 template <bool WITH_C, int COUNT, typename OPERATION, typename ACCUMULATORS>
 __device__ __forceinline__ void fused_pairs(Vector<typename OPERATION::OUT, 2> (*pairs)[2],
                                             const ACCUMULATORS& accumulators, const GemmParams<OPERATION>& gemm,
                                             int m64, int first, int row, int column) {
-    decltype(load_epilogue_pair(gemm, 0, 0)) loaded[COUNT][2];
 #pragma unroll
-    for (int n8 = 0; n8 < COUNT; ++n8)
+    for (int begin = 0; begin < COUNT; begin += LOADED_AHEAD) {
+        decltype(load_epilogue_pair(gemm, 0, 0)) loaded[LOADED_AHEAD][2];
 #pragma unroll
-        for (int half = 0; half < 2; ++half)
-            loaded[n8][half] = load_epilogue_pair(gemm, row_of_pair<ACCUMULATORS>(m64, half, row),
-                                                  column_of_pair(first + n8, column));
+        for (int n8 = begin; n8 < begin + LOADED_AHEAD && n8 < COUNT; ++n8)
 #pragma unroll
-    for (int n8 = 0; n8 < COUNT; ++n8)
+            for (int half = 0; half < 2; ++half)
+                loaded[n8 - begin][half] = load_epilogue_pair(gemm, row_of_pair<ACCUMULATORS>(m64, half, row),
+                                                              column_of_pair(first + n8, column));
 #pragma unroll
-        for (int half = 0; half < 2; ++half)
-            pairs[n8][half] = epilogue_pair<WITH_C>(accumulators, gemm, m64, first + n8, half, row, column,
-                                                    loaded[n8][half]);
+        for (int n8 = begin; n8 < begin + LOADED_AHEAD && n8 < COUNT; ++n8)
+#pragma unroll
+            for (int half = 0; half < 2; ++half)
+                pairs[n8][half] = epilogue_pair<WITH_C>(accumulators, gemm, m64, first + n8, half, row, column,
+                                                        loaded[n8 - begin][half]);
+    }
 }
 
 // Stores two neighbouring elements as far as they lie inside D. PAIRS: rows of D are aligned to two elements.

@@ -61,6 +61,10 @@ STORE_WARP_SAVES, STORE_WARP_COSTS = 6, 8
 """Registers that a consumer thread saves where epilogue store warps store rows of D, and needs where they store
 columns."""
 
+EPILOGUE_REGISTERS, REGISTERS_OF_TENSOR = 8, 4
+"""Further registers of an epilogue's expression, and of each tensor that it reads, where a finished tile is stored at
+once. Where the epilogue overlaps with the next mainloop, a held tile has half of the registers of its accumulators."""
+
 STORE_REGISTERS = 12
 """Further registers of a consumer in a cluster that stores D without TMA: all of it, or the ends of rows, except those
 of 16 bits with PINGPONG."""
@@ -175,6 +179,8 @@ def _registers_reason(seen: Problem, config: Config, device: DeviceLimits) -> st
     if config["OVERLAP"]:
         _, held, words = epilogue.subtiles(seen, config, device)
         needed += held * words
+    elif seen.epilogue is not None:
+        needed += EPILOGUE_REGISTERS + REGISTERS_OF_TENSOR * len(seen.epilogue.tensors)
     if config["STREAM"] or config["SPLITS"] > 1:
         needed += STREAM_REGISTERS + (CLUSTER_REGISTERS if config["CM"] * config["CN"] > 1 else 0)
     if config["STREAM"] and (seen.d.dtype.bits == 32 or seen.batch > 1):
@@ -401,7 +407,7 @@ class WgmmaFinal(Rung):
             "FUSED_REPACK": bool(view.fused_repacks),
             # Without a C the other schedules compile in half of the time too; but ptxas then makes other machine code
             # of their mainloop, which has not been timed. An overlapped one stays the same.
-            "READS_C": seen.c is not None or not config["OVERLAP"],
+            "READS_C": seen.c is not None or not (config["OVERLAP"] or seen.epilogue),
             "STORE_BY_TMA": residue_classes.stores_by_tma(seen, config),
             "STORE_WIDTH": tiles.store_width(seen),
         }

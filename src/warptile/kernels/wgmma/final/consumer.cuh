@@ -85,6 +85,19 @@ __device__ __forceinline__ void select_batch(typename KERNEL::EPILOGUE& epilogue
     }
 }
 
+// Brings what the epilogue reads for a work tile into L2, while the tile is multiplied.
+template <typename KERNEL>
+__device__ __forceinline__ void prefetch_epilogue(const GemmParams<typename KERNEL::OPERATION>& gemm,
+                                                  const typename KERNEL::Batch& batch, const WorkTile& work,
+                                                  int first_row) {
+    if constexpr (KERNEL::Batch::FUSED && !KERNEL::CONFIG::PARTIAL_TILES) {
+        typename KERNEL::Batch::EPILOGUE_OPERANDS operands = *batch.first;
+        if constexpr (KERNEL::CONFIG::BATCHED) operands.select_matrix(*batch.first, work.batch);
+        operands.template prefetch<64 * KERNEL::M64_BLOCKS, KERNEL::TILE::BN>(
+            work.row + first_row, work.column, gemm.m, gemm.n, threadIdx.x % WARPGROUP, WARPGROUP);
+    }
+}
+
 // The overlapped epilogue: a finished tile, converted to D's type, is held in registers and stored between the wgmmas
 // of the next tile's first iterations. What does not fit beside the next accumulators is stored at once.
 template <typename KERNEL>
@@ -105,6 +118,7 @@ __device__ __forceinline__ void overlapped_mainloop(const ConsumerMainloop<KERNE
     };
     for (bool more = KERNEL::EARLY ? found : scheduler.next(work); more; more = scheduler.next(work)) {
         if constexpr (KERNEL::OPERATION::PROMOTED) accumulators.zero();
+        prefetch_epilogue<KERNEL>(gemm, batch, work, mainloop.first_row);
         // The host makes sure that a tile has at least HELD iterations. A store warp is slower than TMA: for it
         // subtiles come further apart.
         const int apart = HAS_STORE_WARP ? work.k_tiles / HELD : 1;
@@ -162,11 +176,13 @@ __device__ __forceinline__ void plain_mainloop(const ConsumerMainloop<KERNEL>& m
                 mainloop.state.advance(work.k_tiles);  // the other consumer's stages
                 continue;
             }
+            prefetch_epilogue<KERNEL>(gemm, batch, work, mainloop.first_row);
             if (number > 0) {
                 mbarrier_wait(shared.order_barrier(consumer), order_phase);
                 order_phase ^= 1;
             }
         }
+        if constexpr (!KERNEL::IS_PINGPONG) prefetch_epilogue<KERNEL>(gemm, batch, work, mainloop.first_row);
         if constexpr (KERNEL::OPERATION::PROMOTED || CONFIG::PARTIAL_TILES) {
             // Otherwise the wgmmas seem to depend on additions to the accumulators, and the compiler serialises them.
             accumulators.zero();

@@ -51,11 +51,9 @@ __device__ __forceinline__ float sigmoid(float x) {
 }
 __device__ __forceinline__ double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
 
-// x * factor, but zero where the factor is, even if x is infinite.
-template <typename NUMBER>
-__device__ __forceinline__ NUMBER weighted(NUMBER x, NUMBER factor) {
-    return factor == NUMBER(0) ? NUMBER(0) : x * factor;
-}
+// x * factor, where the factor is zero (or NaN) if x is below -1e4: zero even if x is -infinity.
+__device__ __forceinline__ float weighted(float x, float factor) { return fmaxf(x, -1e4f) * factor; }
+__device__ __forceinline__ double weighted(double x, double factor) { return fmax(x, -1e4) * factor; }
 
 template <typename NUMBER>
 __device__ __forceinline__ NUMBER silu(NUMBER x) {

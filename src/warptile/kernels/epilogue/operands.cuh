@@ -68,7 +68,8 @@ struct EpilogueTensor {
         }
     }
 
-    // Those for the first `inside` of WIDTH elements of D from (row, column) on; `column` is a multiple of WIDTH.
+    // Those for the first `inside` of WIDTH elements of D from (row, column) on; `column` is a multiple of WIDTH. Where
+    // `inside` is the constant WIDTH, as inside of D, there is no branch.
     template <int WIDTH>
     __device__ __forceinline__ EpilogueElements<ELEMENT, COUNT<WIDTH>> load(int row, int column, int inside) const {
         constexpr int FOUND = COUNT<WIDTH>;

@@ -14,10 +14,10 @@ __device__ __forceinline__ OUT* element_at(OUT* matrix, long long leading, int r
     return matrix + (OPERATION::D_COLUMN_MAJOR ? column * leading + row : row * leading + column);
 }
 
-// What an epilogue reads for the two elements of D at (row, column) and its right neighbour.
-template <typename OPERATION>
+// What an epilogue reads for the two elements of D at (row, column) and its right neighbour. WHOLE: both are inside.
+template <bool WHOLE = false, typename OPERATION>
 __device__ __forceinline__ auto load_epilogue_pair(const GemmParams<OPERATION>& gemm, int row, int column) {
-    return gemm.template load<2>(row, column, elements_inside<2>(gemm, row, column));
+    return gemm.template load<2>(row, column, WHOLE ? 2 : elements_inside<2>(gemm, row, column));
 }
 
 // The two elements of D at (row, column) and its right neighbour: alpha * accumulator + beta * C, and the epilogue of
@@ -72,8 +72,21 @@ __device__ __forceinline__ Vector<typename OPERATION::OUT, 2> epilogue_pair(cons
 // Most n8 blocks whose operands of an epilogue are in registers at a time.
 inline constexpr int LOADED_AHEAD = 4;
 
+// What an epilogue reads for COUNT n8 blocks, from block `first` on.
+template <bool WHOLE, int COUNT, typename ACCUMULATORS, typename OPERATION, typename LOADED>
+__device__ __forceinline__ void load_epilogue_pairs(LOADED (*loaded)[2], const GemmParams<OPERATION>& gemm, int m64,
+                                                    int first, int row, int column) {
+#pragma unroll
+    for (int n8 = 0; n8 < COUNT; ++n8)
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+            loaded[n8][half] = load_epilogue_pair<WHOLE>(gemm, row_of_pair<ACCUMULATORS>(m64, half, row),
+                                                         column_of_pair(first + n8, column));
+}
+
 // COUNT n8 blocks of a block of 64 rows, from block `first` on, with an epilogue. What it reads is loaded for several of
-// them before the first element is computed: otherwise each pair would wait for its own loads.
+// them before the first element is computed: otherwise each pair would wait for its own loads. Blocks that lie wholly
+// inside D are loaded without a branch for each pair.
 template <bool WITH_C, int COUNT, typename OPERATION, typename ACCUMULATORS>
 __device__ __forceinline__ void fused_pairs(Vector<typename OPERATION::OUT, 2> (*pairs)[2],
                                             const ACCUMULATORS& accumulators, const GemmParams<OPERATION>& gemm,
@@ -81,12 +94,12 @@ __device__ __forceinline__ void fused_pairs(Vector<typename OPERATION::OUT, 2> (
 #pragma unroll
     for (int begin = 0; begin < COUNT; begin += LOADED_AHEAD) {
         decltype(load_epilogue_pair(gemm, 0, 0)) loaded[LOADED_AHEAD][2];
-#pragma unroll
-        for (int n8 = begin; n8 < begin + LOADED_AHEAD && n8 < COUNT; ++n8)
-#pragma unroll
-            for (int half = 0; half < 2; ++half)
-                loaded[n8 - begin][half] = load_epilogue_pair(gemm, row_of_pair<ACCUMULATORS>(m64, half, row),
-                                                              column_of_pair(first + n8, column));
+        const bool whole = row + 64 * (m64 + 1) <= gemm.m && column + 8 * (first + begin + LOADED_AHEAD) <= gemm.n;
+        if (whole) {
+            load_epilogue_pairs<true, LOADED_AHEAD, ACCUMULATORS>(loaded, gemm, m64, first + begin, row, column);
+        } else {
+            load_epilogue_pairs<false, LOADED_AHEAD, ACCUMULATORS>(loaded, gemm, m64, first + begin, row, column);
+        }
 #pragma unroll
         for (int n8 = begin; n8 < begin + LOADED_AHEAD && n8 < COUNT; ++n8)
 #pragma unroll

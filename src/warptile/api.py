@@ -23,6 +23,7 @@ from warptile.arrays.options import (
     whole_number,
 )
 from warptile.epilogue.fused import Fused
+from warptile.epilogue.identity import identity
 from warptile.epilogue.program import Program
 from warptile.epilogue.tracing import operand_names, trace
 from warptile.errors import EpilogueError, LayoutError, ShapeError, UnsupportedError
@@ -126,14 +127,14 @@ def matmul(
         alpha, beta, out_dtype, accumulate, precision, epilogue, scale_a, scale_b, rung, config, max_sms, backend,
     )  # fmt: skip
     calls = _calls.get(a.__class__)
-    if calls is not None and not epilogue_tensors and epilogue is None:
+    said = alpha, beta, scale_a, scale_b, out_dtype, accumulate, precision, rung, config, max_sms, backend
+    if epilogue is not None:
+        return _fused((a, b, c, out), said, epilogue, epilogue_tensors)
+    if calls is not None and not epilogue_tensors:
         found = calls.repeat(a, b, c, out, options)
         if found is not None:
             return found
-    program = _traced("matmul", epilogue, epilogue_tensors)
-    said = alpha, beta, scale_a, scale_b, out_dtype, accumulate, precision, rung, config, max_sms, backend
-    if program is not None:
-        return _fused((a, b, c, out), said, program, epilogue_tensors)
+    refuse_unknown("matmul", _keywords(matmul), epilogue_tensors)
     on_gpu = gpu_views(a, b, c, backend) if out is None else None
     if on_gpu is not None:
         found = _matmul((a, b, c, out), on_gpu, options, said, through_host=False)
@@ -144,25 +145,51 @@ def matmul(
 
 def _traced(function: str, epilogue: Callable[..., Any] | None, operands: Mapping[str, Any]) -> Program | None:
     """The program of an epilogue; None without one. What is no keyword of ``function`` is an operand of it."""
-    names = () if epilogue is None else operand_names(epilogue)
+    if epilogue is None:
+        refuse_unknown(function, _keywords(matmul), operands)
+        return None
+    names = operand_names(epilogue)
     taken = [name for name in names if name in _keywords(matmul)]
     if taken:
         raise EpilogueError(
             f"epilogue: its operand {taken[0]!r} has the name of an argument of {function}; give it another one"
         )
     refuse_unknown(function, (*names, *_keywords(matmul)), {name: 0 for name in operands if name not in names})
-    return None if epilogue is None else trace(epilogue, operands)
+    return trace(epilogue, operands)
 
 
 def _fused(
-    arrays: tuple[Any, Any, Any, Any], said: tuple[Any, ...], program: Program, operands: Mapping[str, Any]
+    arrays: tuple[Any, Any, Any, Any], said: tuple[Any, ...], epilogue: Callable[..., Any], operands: Mapping[str, Any]
 ) -> Any:
-    """A call of `matmul` with an epilogue."""
+    """A call of `matmul` with an epilogue: bound, if it can be told that it is the same one as before."""
     a, b, c, out = arrays
+    known = identity(epilogue)
+    calls = _calls.get(a.__class__)
+    if calls is not None and known is not None:
+        found = calls.repeat_fused(arrays, said, known, operands)
+        if found is not None:
+            return found
+    program = _traced("matmul", epilogue, operands)
     call = _Call.checked(a, c, *said)
     product = call.arranged(a, b, c, out, program=program, operands=operands)
     chosen, _ = _planned(product, call)
+    backend = call.backend
+    if isinstance(backend, GpuBackend) and not isinstance(chosen, Nothing) and known is not None:
+        cache = _calls_of(product, type(a))
+        if cache is not None:
+            cache.learn_fused(arrays, said, known, operands, product, chosen, backend, call.alpha, call.beta)
     return _run(chosen, product, call)
+
+
+def _calls_of(product: Product, kind: type) -> CallCache | None:
+    """Bound calls of `matmul` on arrays of a type, or None where those of its framework cannot be bound."""
+    if kind not in _calls:
+        from warptile.runtime.caches import new_cache  # not before there is a GPU
+
+        made = new_cache(product.like, of_plan=False)
+        if made is not None:
+            _calls[kind] = made
+    return _calls.get(kind)
 
 
 def _matmul(

@@ -122,7 +122,8 @@ class LoadedKernel:
 
         Args:
             spec: what to launch; its grid is not empty.
-            names: operands in the order in which a call gives their addresses.
+            names: operands in the order in which a call gives their addresses. A scalar member of the parameters, of
+                eight bytes with its padding, may be one of them: a call then gives these bytes as an integer.
             pointers: their addresses in the first call. Where a tensor may start at any element, those of later calls
                 lie as far behind a multiple of 16 bytes.
 
@@ -142,6 +143,8 @@ class LoadedKernel:
             fields = [("", argument)] if not isinstance(argument, Params) else argument.members
             for name, field in fields:
                 offset = slot + (argument.offsets[name] if isinstance(argument, Params) else 0)
+                if isinstance(field, Scalar) and name in names:
+                    patches.append(Patch(offset, names.index(name), 0))
                 if isinstance(field, Scalar) or field.operand is None:
                     continue
                 start = pointers[field.operand]

@@ -104,11 +104,11 @@ def bind(
     if launches is None:
         return None
     one, refuse = launches
-    result = product.target or _row_major(product)
+    result = product.target or row_major_result(product)
     offsets = [tuple(_offset(each, index) for each in (product.a, product.b, product.c, result)) for index in indices]
     launch = one if offsets == [(0, 0, 0, 0)] else _each(one, offsets)
     reaches = tuple(
-        map(_reach, (*((product.a, product.b) if product.reads_operands else (None, None)), product.c, result))
+        map(reach_of, (*((product.a, product.b) if product.reads_operands else (None, None)), product.c, result))
     )
     in_place = product.c is not None and product.c.strides == result.strides
     return BoundCall(
@@ -117,7 +117,7 @@ def bind(
     )  # fmt: skip
 
 
-def _row_major(product: Product) -> ArrayView:
+def row_major_result(product: Product) -> ArrayView:
     """The result that is yet to be allocated, as matrices."""
     shape = product.result_shape
     described = ArrayView("out", None, product.like.framework, FRESH, shape, row_major(shape), product.problem.d.dtype)
@@ -128,7 +128,7 @@ def _offset(operand: ArrayView | None, index: Shape) -> int:
     return 0 if operand is None else operand.at(index).pointer - operand.pointer
 
 
-def _reach(operand: ArrayView | None) -> tuple[int, int]:
+def reach_of(operand: ArrayView | None) -> tuple[int, int]:
     """Bytes from an operand's address to its lowest element, and past its highest one."""
     return (0, 0) if operand is None else operand.reach()
 

@@ -14,7 +14,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -66,6 +66,33 @@ class CallCache:
     def repeat(self, a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> Any:
         """The result of a call that is bound, or None where it has to take the long way."""
         raise NotImplementedError
+
+    def repeat_fused(
+        self, arrays: Arrays, options: tuple[Any, ...], epilogue: Hashable, operands: Mapping[str, Any]
+    ) -> Any:
+        """As `repeat`, of a call with an epilogue, identified by ``epilogue``, and its operands."""
+        return None
+
+    def learn_fused(
+        self,
+        arrays: Arrays,
+        options: tuple[Any, ...],
+        epilogue: Hashable,
+        operands: Mapping[str, Any],
+        product: Product,
+        chosen: Plan | Addend,
+        backend: GpuBackend,
+        alpha: float,
+        beta: float,
+    ) -> None:
+        """Bind a call with an epilogue, if it can be, so that `repeat_fused` finds it."""
+
+    def keep(self, key: Hashable, found: Any) -> None:
+        """Remember a bound call."""
+        with self._learning:
+            if len(self._bound) >= MOST_CALLS:
+                del self._bound[next(iter(self._bound))]
+            self._bound[key] = found
 
     def key(self, a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> Any:
         """All that a plan may depend on: addresses only as far as they decide alignment."""

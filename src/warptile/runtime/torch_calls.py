@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from warptile.arrays.operands import Product
 from warptile.runtime.bound_call import BoundCall
 from warptile.runtime.call_cache import AUTOTUNE, BACKEND, FOLDER, NOT_BOUND, Arrays, CallCache, environment
+from warptile.planning.addend import Addend
+from warptile.planning.plan import Plan
 from warptile.runtime.execute import GpuBackend
+from warptile.runtime.fused_calls import FusedCall, bind_fused
+
+
+NUMBERS = {int: "int", float: "float"}
+"""Types of an epilogue's operands that are given as they are."""
 
 
 class TorchCalls(CallCache):
@@ -55,6 +62,74 @@ class TorchCalls(CallCache):
         if status:
             raise found.refuse(status)
         return out
+
+    def repeat_fused(
+        self, arrays: Arrays, options: tuple[Any, ...], epilogue: Hashable, operands: Mapping[str, Any]
+    ) -> Any:
+        """As of `CallCache`."""
+        a, b, c, out = arrays
+        try:
+            found: FusedCall = self._bound[self._fused_key(arrays, options, epilogue, operands)]
+        except NOT_BOUND:
+            return None
+        if found.gradients and self._records_gradients():
+            return None
+        if time.monotonic() >= self._next_look and self.is_stale():
+            return None
+        values = operands.values()
+        tensors = [each.data_ptr() for each in values if each.__class__ in self._types]
+        numbers = found.words([each for each in values if each.__class__ not in self._types])
+        at_a, at_b, at_c = a.data_ptr(), b.data_ptr(), 0 if c is None else c.data_ptr()
+        if out is not None and found.overlaps(at_a, at_b, at_c, out.data_ptr(), tensors):
+            return None
+        made = [self._empty(found.shape, dtype=dtype, device=found.device) for dtype in found.dtypes[out is not None :]]
+        outputs = made if out is None else [out, *made]
+        d, *further = [each.data_ptr() for each in outputs]
+        status = found.launch(self._stream(found.ordinal), at_a, at_b, at_c, d, *tensors, *numbers, *further)
+        if status:
+            raise found.refuse(status)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def learn_fused(
+        self,
+        arrays: Arrays,
+        options: tuple[Any, ...],
+        epilogue: Hashable,
+        operands: Mapping[str, Any],
+        product: Product,
+        chosen: Plan | Addend,
+        backend: GpuBackend,
+        alpha: float,
+        beta: float,
+    ) -> None:
+        """As of `CallCache`."""
+        if not self.takes(arrays, product, backend) or isinstance(arrays[3], tuple | list):
+            return
+        first, device = self.result_of(product)
+        further = product.epilogue.types if product.epilogue is not None else ()
+        dtypes = (first, *(getattr(self._torch, each.torch or each.name) for each in further))
+        tensors = [each for each in operands.values() if each.__class__ in self._types]
+        gradients = self.wants_gradients(arrays) or any(each.requires_grad for each in tensors)
+        found = bind_fused(
+            product, operands, chosen, backend, alpha, beta, dtypes=dtypes, device=device, gradients=gradients
+        )
+        try:
+            key = self._fused_key(arrays, options, epilogue, operands)
+        except NOT_BOUND:
+            return
+        if found is not None:
+            self.keep(key, found)
+
+    def _fused_key(
+        self, arrays: Arrays, options: tuple[Any, ...], epilogue: Hashable, operands: Mapping[str, Any]
+    ) -> Hashable:
+        """As `key`; numbers are given to each call, and tell their type alone."""
+        types = self._types
+        said = tuple(
+            (name, _said(each) if each.__class__ in types else NUMBERS[each.__class__])
+            for name, each in operands.items()
+        )
+        return _key(*arrays, options), epilogue, said
 
     def key(self, a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> Any:
         """As of `CallCache`."""

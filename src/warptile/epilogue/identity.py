@@ -1,0 +1,46 @@
+"""Whether two functions are certainly the same epilogue, without calling them: so that repeated calls need no trace.
+
+A ``lambda`` in a loop is a new object each time, with the same code. What else its result can depend on is what it
+reads from around it: closure, defaults, globals. Where all of that is numbers, warptile's own functions, or functions
+of which the same holds, code and numbers identify the epilogue.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Hashable
+from typing import Any
+
+MODULE = "warptile"
+OWN = "warptile.epilogue.functions"
+DEEPEST = 4
+"""Functions that call functions, at most."""
+
+_NUMBERS = (float, int, bool, type(None), str)
+
+
+def identity(function: Callable[..., Any]) -> Hashable | None:
+    """What a function's trace depends on; None where that cannot be told."""
+    return _of(function, 0)
+
+
+def _of(value: Any, depth: int) -> Hashable | None:
+    if isinstance(value, _NUMBERS):
+        return type(value), repr(value)  # 0.0 equals -0.0 and 1 equals True
+    if isinstance(value, types.ModuleType):
+        return value.__name__ if value.__name__ == MODULE else None
+    if not isinstance(value, types.FunctionType) or depth > DEEPEST:
+        return None
+    if value.__module__ == OWN:
+        return value.__qualname__
+    code = value.__code__
+    if any(isinstance(each, types.CodeType) for each in code.co_consts):
+        return None
+    try:
+        around = [cell.cell_contents for cell in value.__closure__ or ()]
+    except ValueError:  # a cell that is still empty
+        return None
+    around += [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+    around += [value.__globals__[name] for name in code.co_names if name in value.__globals__]
+    found = [_of(each, depth + 1) for each in around]
+    return None if None in found else (code, *found)

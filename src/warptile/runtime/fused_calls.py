@@ -1,0 +1,177 @@
+"""Bound calls with an epilogue: as `warptile.runtime.bound_call`, with the addresses of more operands, and numbers."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from warptile.arrays.epilogue_operands import EpilogueOperands
+from warptile.arrays.operands import Product
+from warptile.epilogue.cuda import number_member
+from warptile.epilogue.fused import OPERAND, OUTPUT
+from warptile.errors import DeviceError
+from warptile.gpu import driver, stream_state, workspaces
+from warptile.launch.params import Scalar
+from warptile.planning.addend import Addend
+from warptile.planning.plan import Plan
+from warptile.runtime.bound_call import FRESH, OPERANDS, reach_of, row_major_result
+from warptile.runtime.execute import GpuBackend, compiled, copy_launch
+
+Launch = Callable[..., int]
+"""``launch(stream, a, b, c, d, *others)``: then come the epilogue's tensors and numbers in the order of the call, and
+further outputs."""
+
+_FORMATS = {"f32": "<fxxxx", "f64": "<d", "u64": "<Q"}
+
+
+@dataclass(frozen=True, slots=True)
+class FusedCall:
+    """One call of `matmul` with an epilogue, of which only addresses, numbers and the stream are still open.
+
+    Attributes:
+        launch: queues all its launches.
+        refuse: what a status of the driver means.
+        shape: shape of every output.
+        dtypes: type of each output, as the framework names it.
+        device: where they are.
+        ordinal: CUDA ordinal of that.
+        reaches: of A, B, C, D and each tensor, bytes from the address to the lowest element, and past the highest.
+        aligned_with_d: for C and each tensor, whether it has the layout of D, so that both may be the same memory.
+        formats: for each number, how it is written as eight bytes.
+        gradients: an array asks for gradients.
+    """
+
+    launch: Launch
+    refuse: Callable[[int], DeviceError]
+    shape: tuple[int, ...]
+    dtypes: tuple[Any, ...]
+    device: Any
+    ordinal: int
+    reaches: tuple[tuple[int, int], ...]
+    aligned_with_d: tuple[bool, ...]
+    formats: tuple[str, ...]
+    gradients: bool
+
+    def words(self, numbers: list[float]) -> list[int]:
+        """Numbers as the eight bytes of each that a launch writes."""
+        return [
+            int.from_bytes(struct.pack(form, value), "little")
+            for form, value in zip(self.formats, numbers, strict=True)
+        ]
+
+    def overlaps(self, a: int, b: int, c: int, d: int, tensors: list[int]) -> bool:
+        """Whether D, at these addresses, shares bytes with what is read for other elements."""
+        of_a, of_b, of_c, of_d, *of_tensors = self.reaches
+        low, high = d + of_d[0], d + of_d[1]
+        read = [(a, of_a, False), (b, of_b, False)]
+        by_elements = zip((c, *tensors), (of_c, *of_tensors), self.aligned_with_d, strict=True)
+        read += [(at, reach, fits) for at, reach, fits in by_elements if at]
+        return any(low < at + reach[1] and at + reach[0] < high and not (fits and at == d) for at, reach, fits in read)
+
+
+def bind_fused(
+    product: Product,
+    operands: Mapping[str, Any],
+    chosen: Plan | Addend,
+    backend: GpuBackend,
+    alpha: float,
+    beta: float,
+    *,
+    dtypes: tuple[Any, ...],
+    device: Any,
+    gradients: bool,
+) -> FusedCall | None:
+    """The call with all but addresses, numbers and the stream fixed; None where it is not one GEMM on operands as they
+    lie."""
+    epilogue = product.epilogue
+    direct = product.out is None or product.target is not None
+    if epilogue is None or product.copies or product.metadata is not None or not direct or epilogue.given:
+        return None
+    if chosen.problem.batch == 1 and len(list(product.indices())) > 1:
+        return None
+    if any(each.pointer != _address(operands[name]) for name, each in epilogue.tensors.items()):
+        return None  # it was copied
+    native = _launches(chosen, backend, alpha, beta, product, epilogue, operands)
+    if native is None:
+        return None
+    launch, refuse, formats = native
+    result = product.target or row_major_result(product)
+    tensors = [epilogue.tensors[name] for name in operands if name in epilogue.tensors]
+    read = (product.a, product.b) if product.reads_operands else (None, None)
+    return FusedCall(
+        launch, refuse, product.result_shape, dtypes, device, backend.info.ordinal,
+        tuple(map(reach_of, (*read, product.c, result, *tensors))),
+        tuple(each is not None and each.strides == result.strides for each in (product.c, *tensors)),
+        formats, gradients,
+    )  # fmt: skip
+
+
+def _address(value: Any) -> int:
+    return int(value.data_ptr()) if hasattr(value, "data_ptr") else 0
+
+
+def _launches(
+    chosen: Plan | Addend,
+    backend: GpuBackend,
+    alpha: float,
+    beta: float,
+    product: Product,
+    epilogue: EpilogueOperands,
+    operands: Mapping[str, Any],
+) -> tuple[Launch, Callable[[int], DeviceError], tuple[str, ...]] | None:
+    kernel = compiled(chosen)
+    spec = chosen.launch(kernel.entry, alpha, beta, epilogue.numbers)
+    steps = [(backend.load(kernel), spec)]
+    if chosen.kernel.repacks:
+        copying, before = copy_launch(chosen.kernel.repacks, chosen.arch)
+        steps.insert(0, (backend.load(copying), before))
+    wanted = chosen.kernel.workspaces
+    named = epilogue.named(())
+    tensors = [f"{OPERAND} {name}" for name in operands if name in epilogue.tensors]
+    numbers = [number_member(name) for name in operands if name in epilogue.numbers]
+    outputs = [f"{OUTPUT} {index}" for index in range(1, len(epilogue.types) + 1)]
+    names = (*OPERANDS, *tensors, *numbers, *outputs, *(each.name for each in wanted))
+    pointers = dict.fromkeys(names, FRESH) | {name: each.pointer for name, each in named.items()}
+    placed = {"A": product.a, "B": product.b, "C": product.c, "D": product.target}
+    pointers |= {name: each.pointer for name, each in placed.items() if each is not None}
+    natives = []
+    for loaded, each in steps:
+        try:
+            native = loaded.bind(each, names, pointers)
+        except DeviceError:
+            return None
+        if native is None:
+            return None
+        natives.append(native)
+    members = dict(chosen.kernel.params.members)
+    formats = tuple(_FORMATS[_scalar(members[name]).type] for name in numbers)
+
+    def refuse(status: int) -> DeviceError:
+        last, of_last = steps[-1]
+        refusal: DeviceError = last.refusal(of_last, status)
+        return refusal
+
+    if not wanted:
+        return natives[0], refuse, formats
+    ordinal, state_of = backend.info.ordinal, stream_state.state_function()
+
+    def launch(stream: int, *addresses: int) -> int:
+        with driver.on_device(ordinal):
+            shared = workspaces.of_stream(ordinal, stream, state_of(stream))
+            with shared.used_on(stream):
+                found = shared.pointers(wanted)
+                beside = [found[each.name] for each in wanted]
+                for native in natives:
+                    status = native(stream, *addresses, *beside)
+                    if status:
+                        return status
+        return 0
+
+    return launch, refuse, formats
+
+
+def _scalar(field: Any) -> Scalar:
+    assert isinstance(field, Scalar)
+    return field

@@ -72,42 +72,70 @@ __device__ __forceinline__ Vector<typename OPERATION::OUT, 2> epilogue_pair(cons
 // Most n8 blocks whose operands of an epilogue are in registers at a time.
 inline constexpr int LOADED_AHEAD = 4;
 
-// What an epilogue reads for COUNT n8 blocks, from block `first` on.
-template <bool WHOLE, int COUNT, typename ACCUMULATORS, typename OPERATION, typename LOADED>
-__device__ __forceinline__ void load_epilogue_pairs(LOADED (*loaded)[2], const GemmParams<OPERATION>& gemm, int m64,
-                                                    int first, int row, int column) {
-#pragma unroll
-    for (int n8 = 0; n8 < COUNT; ++n8)
-#pragma unroll
-        for (int half = 0; half < 2; ++half)
-            loaded[n8][half] = load_epilogue_pair<WHOLE>(gemm, row_of_pair<ACCUMULATORS>(m64, half, row),
-                                                         column_of_pair(first + n8, column));
-}
+// Reads an epilogue's operands for a warpgroup's part of D, which begins at (row, column), a few n8 blocks ahead of the
+// elements that are computed: loads of the next blocks are under way while these are. SUBTILES are parts of D that are
+// computed and stored one after the other.
+template <typename OPERATION, typename ACCUMULATORS, typename SUBTILES>
+struct EpilogueReader {
+    using GEMM = GemmParams<OPERATION>;
+    using OUT = typename OPERATION::OUT;
+    using LOADED = decltype(load_epilogue_pair(GEMM{}, 0, 0));
+    static constexpr int N8_BLOCKS = SUBTILES::COLUMNS / 8;  // of a subtile
+    static constexpr int TOGETHER = N8_BLOCKS < LOADED_AHEAD ? N8_BLOCKS : LOADED_AHEAD;
+    const GEMM& gemm;
+    int row, column;
+    LOADED ahead[TOGETHER][2];
 
-// COUNT n8 blocks of a block of 64 rows, from block `first` on, with an epilogue. What it reads is loaded for several of
-// them before the first element is computed: otherwise each pair would wait for its own loads. Blocks that lie wholly
-// inside D are loaded without a branch for each pair.
-template <bool WITH_C, int COUNT, typename OPERATION, typename ACCUMULATORS>
-__device__ __forceinline__ void fused_pairs(Vector<typename OPERATION::OUT, 2> (*pairs)[2],
-                                            const ACCUMULATORS& accumulators, const GemmParams<OPERATION>& gemm,
-                                            int m64, int first, int row, int column) {
-#pragma unroll
-    for (int begin = 0; begin < COUNT; begin += LOADED_AHEAD) {
-        decltype(load_epilogue_pair(gemm, 0, 0)) loaded[LOADED_AHEAD][2];
-        const bool whole = row + 64 * (m64 + 1) <= gemm.m && column + 8 * (first + begin + LOADED_AHEAD) <= gemm.n;
-        if (whole) {
-            load_epilogue_pairs<true, LOADED_AHEAD, ACCUMULATORS>(loaded, gemm, m64, first + begin, row, column);
+    static __device__ __forceinline__ int m64_of(int subtile) { return subtile / SUBTILES::COUNT; }
+    static __device__ __forceinline__ int first_of(int subtile) { return subtile % SUBTILES::ACROSS * N8_BLOCKS; }
+
+    // Starts loads for blocks of a subtile from its block `begin` on. Inside of D there is no branch for each pair.
+    __device__ __forceinline__ void load(int subtile, int begin) {
+        const int m64 = m64_of(subtile), first = first_of(subtile) + begin;
+        if (row + 64 * (m64 + 1) <= gemm.m && column + 8 * (first + TOGETHER) <= gemm.n) {
+            load_blocks<true>(m64, first);
         } else {
-            load_epilogue_pairs<false, LOADED_AHEAD, ACCUMULATORS>(loaded, gemm, m64, first + begin, row, column);
+            load_blocks<false>(m64, first);
         }
+    }
+
+    // The pairs of a subtile, whose first loads are under way; starts those of the next one, if it is before `end`.
+    template <bool WITH_C>
+    __device__ __forceinline__ void compute(Vector<OUT, 2> (*pairs)[2], const ACCUMULATORS& accumulators, int subtile,
+                                            int end) {
+        const int m64 = m64_of(subtile), first = first_of(subtile);
 #pragma unroll
-        for (int n8 = begin; n8 < begin + LOADED_AHEAD && n8 < COUNT; ++n8)
+        for (int begin = 0; begin < N8_BLOCKS; begin += TOGETHER) {
+            LOADED loaded[TOGETHER][2];
+#pragma unroll
+            for (int n8 = 0; n8 < TOGETHER; ++n8)
+#pragma unroll
+                for (int half = 0; half < 2; ++half) loaded[n8][half] = ahead[n8][half];
+            if (begin + TOGETHER < N8_BLOCKS) {
+                load(subtile, begin + TOGETHER);
+            } else if (subtile + 1 < end) {
+                load(subtile + 1, 0);
+            }
+#pragma unroll
+            for (int n8 = begin; n8 < begin + TOGETHER && n8 < N8_BLOCKS; ++n8)
+#pragma unroll
+                for (int half = 0; half < 2; ++half)
+                    pairs[n8][half] = epilogue_pair<WITH_C>(accumulators, gemm, m64, first + n8, half, row, column,
+                                                            loaded[n8 - begin][half]);
+        }
+    }
+
+  private:
+    template <bool WHOLE>
+    __device__ __forceinline__ void load_blocks(int m64, int first) {
+#pragma unroll
+        for (int n8 = 0; n8 < TOGETHER; ++n8)
 #pragma unroll
             for (int half = 0; half < 2; ++half)
-                pairs[n8][half] = epilogue_pair<WITH_C>(accumulators, gemm, m64, first + n8, half, row, column,
-                                                        loaded[n8 - begin][half]);
+                ahead[n8][half] = load_epilogue_pair<WHOLE>(gemm, row_of_pair<ACCUMULATORS>(m64, half, row),
+                                                            column_of_pair(first + n8, column));
     }
-}
+};
 
 // Stores two neighbouring elements as far as they lie inside D. PAIRS: rows of D are aligned to two elements.
 template <bool PAIRS, typename OPERATION>

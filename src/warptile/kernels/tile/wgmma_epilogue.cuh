@@ -181,9 +181,25 @@ struct WgmmaEpilogue {
 
     template <bool WITH_C, typename ACCUMULATORS>
     __device__ __forceinline__ void store_subtiles(const ACCUMULATORS& accumulators, int row, int column) {
+        constexpr int END = ACCUMULATORS::M64_BLOCKS * SUBTILES::COUNT;
+        auto reader = reader_of<ACCUMULATORS>(gemm, row, column);
 #pragma unroll
-        for (int subtile = 0; subtile < ACCUMULATORS::M64_BLOCKS * SUBTILES::COUNT; ++subtile)
-            store(subtile, row, column, pairs_of<WITH_C>(accumulators, gemm, subtile, row, column));
+        for (int subtile = 0; subtile < END; ++subtile)
+            store(subtile, row, column, pairs_of<WITH_C, END>(accumulators, gemm, reader, subtile, row, column));
+    }
+
+    struct NoReader {};
+
+    // What reads an epilogue's operands ahead, its first loads under way; nothing without an epilogue.
+    template <typename ACCUMULATORS>
+    static __device__ __forceinline__ auto reader_of(const GemmParams<OPERATION>& gemm, int row, int column) {
+        if constexpr (GemmParams<OPERATION>::EPILOGUE::FUSED) {
+            EpilogueReader<OPERATION, ACCUMULATORS, SUBTILES> reader{gemm, row, column};
+            reader.load(0, 0);
+            return reader;
+        } else {
+            return NoReader{};
+        }
     }
 
     // The pairs of a subtile's elements, computed already.
@@ -193,16 +209,15 @@ struct WgmmaEpilogue {
         __device__ __forceinline__ Vector<OUT, 2> operator()(int n8, int half) const { return pairs[n8 - first][half]; }
     };
 
-    // Where the pairs of a subtile's elements come from: with an epilogue they are computed here, else one by one.
-    template <bool WITH_C, typename ACCUMULATORS>
+    // Where the pairs of a subtile's elements come from: with an epilogue they are computed here, else one by one. END
+    // subtiles follow each other.
+    template <bool WITH_C, int END, typename ACCUMULATORS, typename READER>
     static __device__ __forceinline__ auto pairs_of(const ACCUMULATORS& accumulators, const GemmParams<OPERATION>& gemm,
-                                                  int subtile, int row, int column) {
+                                                    READER& reader, int subtile, int row, int column) {
         if constexpr (GemmParams<OPERATION>::EPILOGUE::FUSED) {
-            constexpr int N8_BLOCKS = SUBTILES::COLUMNS / 8;
             FusedSource found;
-            found.first = subtile % SUBTILES::ACROSS * N8_BLOCKS;
-            fused_pairs<WITH_C, N8_BLOCKS>(found.pairs, accumulators, gemm, subtile / SUBTILES::COUNT, found.first, row,
-                                           column);
+            found.first = READER::first_of(subtile);
+            reader.template compute<WITH_C>(found.pairs, accumulators, subtile, END);
             return found;
         } else {
             return [&, m64 = subtile / SUBTILES::COUNT, row, column](int n8, int half) {

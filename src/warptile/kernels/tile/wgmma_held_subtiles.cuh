@@ -33,25 +33,26 @@ __device__ __forceinline__ void finish_tile_with(Vector<typename OPERATION::OUT,
                                                  const ACCUMULATORS& accumulators, EPILOGUE& epilogue,
                                                  const GemmParams<OPERATION>& gemm, int row, int column) {
     using SUBTILES = typename EPILOGUE::SUBTILES;
+    constexpr int END = M64_BLOCKS * SUBTILES::COUNT;
+    auto reader = EPILOGUE::template reader_of<ACCUMULATORS>(gemm, row, column);
 #pragma unroll
     for (int subtile = 0; subtile < AT_ONCE; ++subtile)
         epilogue.template store_or_enqueue<HAS_STORE_WARP>(
-            subtile, row, column, EPILOGUE::template pairs_of<WITH_C>(accumulators, gemm, subtile, row, column));
+            subtile, row, column,
+            EPILOGUE::template pairs_of<WITH_C, END>(accumulators, gemm, reader, subtile, row, column));
     if constexpr (GemmParams<OPERATION>::EPILOGUE::FUSED) {
-        constexpr int SUBTILE_N8 = SUBTILES::COLUMNS / 8;
         static_assert(SUBTILES::DOWN == 1 || AT_ONCE == 0, "a thread has a part of each subtile");
+        constexpr int N8_BLOCKS_OF_SUBTILE = SUBTILES::COLUMNS / 8;
 #pragma unroll
-        for (int m64 = 0; m64 < M64_BLOCKS; ++m64)
+        for (int subtile = AT_ONCE; subtile < END; ++subtile) {
+            if (subtile % SUBTILES::COUNT >= SUBTILES::ACROSS) continue;  // computed with the subtile beside it
+            auto* pairs = &held[subtile / SUBTILES::COUNT][subtile % SUBTILES::ACROSS * N8_BLOCKS_OF_SUBTILE];
+            reader.template compute<WITH_C>(pairs, accumulators, subtile, END);
 #pragma unroll
-            for (int across = 0; across < SUBTILES::ACROSS; ++across)
-                if (m64 * SUBTILES::COUNT + across >= AT_ONCE) {
-                    const int first = across * SUBTILE_N8;
-                    fused_pairs<WITH_C, SUBTILE_N8>(&held[m64][first], accumulators, gemm, m64, first, row, column);
+            for (int n8 = 0; n8 < N8_BLOCKS_OF_SUBTILE; ++n8)
 #pragma unroll
-                    for (int n8 = first; n8 < first + SUBTILE_N8; ++n8)
-#pragma unroll
-                        for (int half = 0; half < 2; ++half) hold(held[m64][n8][half]);
-                }
+                for (int half = 0; half < 2; ++half) hold(pairs[n8][half]);
+        }
     } else {
 #pragma unroll
         for (int m64 = 0; m64 < M64_BLOCKS; ++m64)

@@ -16,6 +16,9 @@ from warptile.launch.params import Field, Pointer, Scalar
 
 HEADERS = ("epilogue/functions.cuh", "epilogue/operands.cuh")
 
+STAGED_BITS, STAGED_ALIGNMENT = 16, 16
+"""Bits of an element, and alignment of rows in bytes, of tensors that are copied into the epilogue's buffers."""
+
 COMPUTE = {"float64": "double"}
 """Type that an epilogue computes in, by the accumulator's; float for all others."""
 
@@ -30,10 +33,13 @@ class EpilogueSource:
     Args:
         fused: the epilogue, as the kernel sees it.
         accumulator: name of the accumulator's type.
+        d_bits: bits of an element of D.
+        d_major: ``"row"`` or ``"col"``: how the kernel sees D.
     """
 
-    def __init__(self, fused: Fused, accumulator: str) -> None:
+    def __init__(self, fused: Fused, accumulator: str, d_bits: int, d_major: str) -> None:
         self._fused = fused
+        self._d_bits, self._d_major = d_bits, d_major
         self.compute = COMPUTE.get(accumulator, "float")
         program = fused.program
         layouts = fused.layouts
@@ -87,6 +93,8 @@ class EpilogueSource:
             lines.append(
                 f"    EpilogueOutput<{layout.dtype.cuda}, {row}, {column}, {layout.alignment_bytes}> o{index};"
             )
+        lines += self._loaded(len(types))
+        lines += self._staged()
         lines += self._load(len(types))
         lines += self._apply(tensors, numbers)
         lines += self._prefetch(len(types))
@@ -110,16 +118,33 @@ class EpilogueSource:
         rows, columns = block
         return f"EpilogueTensor<{layout.dtype.cuda}, {row}, {column}, {rows}, {columns}, {layout.alignment_bytes}>"
 
+    def _staged(self) -> list[str]:
+        """The first tensor that is laid out as D is: parts of it can be copied to where parts of D will be."""
+        for index, (name, layout) in enumerate(self._fused.tensors):
+            lines, line = layout.row_stride, layout.column_stride
+            if self._d_major == "col":
+                lines, line = line, lines
+            like_d = line == 1 and lines > 1 and layout.dtype.bits == self._d_bits == STAGED_BITS
+            if like_d and layout.alignment_bytes == STAGED_ALIGNMENT and self._block(name) == (1, 1):
+                return [
+                    "    static constexpr bool HAS_STAGED = true;",
+                    f"    __device__ __forceinline__ const T{index}& staged() const {{ return t{index}; }}",
+                    "    template <int WIDTH>",
+                    "    __device__ __forceinline__ static auto& staged(Loaded<WIDTH>& loaded) "
+                    f"{{ return loaded.t{index}; }}",
+                ]
+        return ["    static constexpr bool HAS_STAGED = false;"]
+
     @staticmethod
-    def _load(count: int) -> list[str]:
+    def _loaded(count: int) -> list[str]:
         """What is read for WIDTH elements: members of one struct, so that it can be read ahead."""
         members = [f"        EpilogueElements<T{i}::ELEMENT, T{i}::template COUNT<WIDTH>> t{i};" for i in range(count)]
+        return ["    template <int WIDTH>", "    struct Loaded {", *members, "    };"]
+
+    @staticmethod
+    def _load(count: int) -> list[str]:
         loads = ", ".join(f"t{i}.template load<WIDTH>(row, column, inside)" for i in range(count))
         return [
-            "    template <int WIDTH>",
-            "    struct Loaded {",
-            *members,
-            "    };",
             "    template <int WIDTH>",
             "    __device__ __forceinline__ Loaded<WIDTH> load(int row, int column, int inside) const {",
             f"        return {{{loads}}};",

@@ -10,7 +10,7 @@ namespace warptile {
 
 // D is alpha * accumulator + beta * C, and nothing else.
 struct NoEpilogue {
-    static constexpr bool FUSED = false;
+    static constexpr bool FUSED = false, HAS_STAGED = false;
 };
 
 template <typename>

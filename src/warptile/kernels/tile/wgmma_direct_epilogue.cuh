@@ -74,8 +74,8 @@ inline constexpr int LOADED_AHEAD = 4;
 
 // Reads an epilogue's operands for a warpgroup's part of D, which begins at (row, column), a few n8 blocks ahead of the
 // elements that are computed: loads of the next blocks are under way while these are. SUBTILES are parts of D that are
-// computed and stored one after the other.
-template <typename OPERATION, typename ACCUMULATORS, typename SUBTILES>
+// computed and stored one after the other. STAGED: one of the operands is in shared memory when they are.
+template <typename OPERATION, typename ACCUMULATORS, typename SUBTILES, bool STAGED = false>
 struct EpilogueReader {
     using GEMM = GemmParams<OPERATION>;
     using OUT = typename OPERATION::OUT;
@@ -100,9 +100,10 @@ struct EpilogueReader {
     }
 
     // The pairs of a subtile, whose first loads are under way; starts those of the next one, if it is before `end`.
-    template <bool WITH_C>
+    // `staged(n8, half)` is a pair of the staged operand.
+    template <bool WITH_C, typename STAGED_PAIR>
     __device__ __forceinline__ void compute(Vector<OUT, 2> (*pairs)[2], const ACCUMULATORS& accumulators, int subtile,
-                                            int end) {
+                                            int end, const STAGED_PAIR& staged) {
         const int m64 = m64_of(subtile), first = first_of(subtile);
 #pragma unroll
         for (int begin = 0; begin < N8_BLOCKS; begin += TOGETHER) {
@@ -119,9 +120,11 @@ struct EpilogueReader {
 #pragma unroll
             for (int n8 = begin; n8 < begin + TOGETHER && n8 < N8_BLOCKS; ++n8)
 #pragma unroll
-                for (int half = 0; half < 2; ++half)
+                for (int half = 0; half < 2; ++half) {
+                    if constexpr (STAGED) GEMM::EPILOGUE::staged(loaded[n8 - begin][half]) = staged(n8, half);
                     pairs[n8][half] = epilogue_pair<WITH_C>(accumulators, gemm, m64, first + n8, half, row, column,
                                                             loaded[n8 - begin][half]);
+                }
         }
     }
 

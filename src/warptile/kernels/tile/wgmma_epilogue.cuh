@@ -2,6 +2,7 @@
 // vectors.
 #pragma once
 
+#include "ptx/cp_async.cuh"
 #include "ptx/cp_async_bulk_tensor.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "tile/epilogue_subtile.cuh"
@@ -139,15 +140,14 @@ struct WgmmaEpilogue {
         }
     }
 
-    // Stores subtile `subtile` of the part of D that begins at (row, column), and goes on to the other buffer.
-    template <typename SOURCE>
+    // Stores subtile `subtile` of the part of D that begins at (row, column), and goes on to the other buffer. FREE: TMA
+    // has read the buffer already.
+    template <bool FREE = false, typename SOURCE>
     __device__ __forceinline__ void store(int subtile, int row, int column, const SOURCE& source) {
         row += row_of(subtile);
         column += column_of(subtile);
         if constexpr (BY_TMA) {
-            // Bulk groups belong to the thread that committed them: only it can wait until a buffer has been read.
-            if (threadIdx.x % WARPGROUP == 0) cp_async_bulk_wait_group_read<BUFFERS - 1>();
-            sync_warpgroup();
+            if (!FREE) wait_until_read<BUFFERS - 1>();
             write(subtile % SUBTILES::COUNT, source);
             fence_proxy_async();
             sync_warpgroup();
@@ -182,19 +182,102 @@ struct WgmmaEpilogue {
     template <bool WITH_C, typename ACCUMULATORS>
     __device__ __forceinline__ void store_subtiles(const ACCUMULATORS& accumulators, int row, int column) {
         constexpr int END = ACCUMULATORS::M64_BLOCKS * SUBTILES::COUNT;
-        auto reader = reader_of<ACCUMULATORS>(gemm, row, column);
+        auto reader = reader_of<STAGED, ACCUMULATORS>(gemm, row, column);
 #pragma unroll
-        for (int subtile = 0; subtile < END; ++subtile)
-            store(subtile, row, column, pairs_of<WITH_C, END>(accumulators, gemm, reader, subtile, row, column));
+        for (int subtile = 0; subtile < END; ++subtile) {
+            if constexpr (STAGED) {
+                if (subtile >= 1 && subtile + 1 < END) {
+                    wait_until_read<0>();
+                    stage(subtile + 1, row, column, buffers.stage_address(1 - state.stage));
+                }
+                if (subtile + 1 < END) {
+                    cp_async_wait_group<1>();
+                } else {
+                    cp_async_wait_group<0>();
+                }
+                __syncwarp();  // a warp reads only what it has copied itself
+                FusedSource found;
+                found.first = reader.first_of(subtile);
+                reader.template compute<WITH_C>(found.pairs, accumulators, subtile, END,
+                                                [&](int n8, int half) { return staged_pair(n8, half); });
+                __syncwarp();
+                store<true>(subtile, row, column, found);
+            } else {
+                store(subtile, row, column, pairs_of<WITH_C, END>(accumulators, gemm, reader, subtile, row, column));
+            }
+        }
+    }
+
+    // An operand of the epilogue that is laid out as D is: its subtiles are copied into the buffers of D's, two ahead,
+    // and each thread overwrites elements with those of D that it has computed from them. Registers could not hold
+    // enough of it while it is under way.
+    static constexpr bool STAGED = GemmParams<OPERATION>::EPILOGUE::HAS_STAGED && BY_TMA && sizeof(OUT) == 2 &&
+                                   BUFFERS == 2 && SUBTILES::DOWN == 1 && RESIDUE_CLASSES == 1 && !INTERLEAVED &&
+                                   !OVERLAPPED;
+
+    // Starts copies of the operand for the first subtiles of the part of D that begins at (row, column), of `end`.
+    __device__ __forceinline__ void begin_staging(int row, int column, int end) const {
+        if constexpr (STAGED) {
+            wait_until_read<0>();
+            stage(0, row, column, buffer());
+            if (end > 1) stage(1, row, column, buffers.stage_address(1 - state.stage));
+        }
+    }
+
+    // Starts this warp's copies for its 16 rows of a subtile, as one group.
+    __device__ __forceinline__ void stage(int subtile, int row, int column, unsigned to) const {
+        const auto& tensor = gemm.staged();
+        const int lane = threadIdx.x % 32, warp = threadIdx.x % WARPGROUP / 32;
+        row += row_of(subtile);
+        column += column_of(subtile);
+        constexpr bool BY_COLUMNS = OPERATION::D_COLUMN_MAJOR;
+        constexpr int PER_LINE = BY_COLUMNS ? 2 : SUBTILES::ROW_BYTES / 16, LINES = BY_COLUMNS ? SUBTILES::LINES : 16;
+#pragma unroll 2
+        for (int i = lane; i < LINES * PER_LINE; i += 32) {
+            const int line = i / PER_LINE + (BY_COLUMNS ? 0 : 16 * warp);
+            const int piece = i % PER_LINE + (BY_COLUMNS ? 2 * warp : 0);
+            const int at_row = row + (BY_COLUMNS ? 8 * piece : line), at_column = column + (BY_COLUMNS ? line : 8 * piece);
+            const int left = BY_COLUMNS ? gemm.m - at_row : gemm.n - at_column;
+            const bool outside = at_row >= gemm.m || at_column >= gemm.n;
+            cp_async_zero_fill<16>(to + SUBTILES::offset(line, 16 * piece),
+                                   outside ? tensor.data : tensor.address(at_row, at_column),
+                                   outside ? 0 : min(2 * left, 16));
+        }
+        cp_async_commit_group();
+    }
+
+    // This thread's pair of the staged operand, in block `n8` of the subtile.
+    __device__ __forceinline__ auto staged_pair(int n8, int half) const {
+        using ELEMENTS = decltype(gemm.staged().template load<2>(0, 0, 0));
+        ELEMENTS found;
+        const int lane = threadIdx.x % 32, warp = threadIdx.x % WARPGROUP / 32;
+        const unsigned row = 16 * warp + 8 * half + lane / 4, column = 8 * n8 + lane % 4 * 2;
+        if constexpr (OPERATION::D_COLUMN_MAJOR) {
+#pragma unroll
+            for (int i = 0; i < 2; ++i)
+                *reinterpret_cast<Packet<2>*>(&found.elements[i]) =
+                    ld_shared<2>(buffer() + SUBTILES::offset(column + i, 2 * row));
+        } else {
+            *reinterpret_cast<Packet<4>*>(&found) = ld_shared<4>(buffer() + SUBTILES::offset(row, 2 * column));
+        }
+        return found;
+    }
+
+    // Waits until TMA has read all buffers but the last PENDING. Bulk groups belong to the thread that committed them:
+    // only it can wait.
+    template <int PENDING>
+    __device__ __forceinline__ void wait_until_read() const {
+        if (threadIdx.x % WARPGROUP == 0) cp_async_bulk_wait_group_read<PENDING>();
+        sync_warpgroup();
     }
 
     struct NoReader {};
 
     // What reads an epilogue's operands ahead, its first loads under way; nothing without an epilogue.
-    template <typename ACCUMULATORS>
+    template <bool IS_STAGED, typename ACCUMULATORS>
     static __device__ __forceinline__ auto reader_of(const GemmParams<OPERATION>& gemm, int row, int column) {
         if constexpr (GemmParams<OPERATION>::EPILOGUE::FUSED) {
-            EpilogueReader<OPERATION, ACCUMULATORS, SUBTILES> reader{gemm, row, column};
+            EpilogueReader<OPERATION, ACCUMULATORS, SUBTILES, IS_STAGED> reader{gemm, row, column};
             reader.load(0, 0);
             return reader;
         } else {
@@ -217,7 +300,7 @@ struct WgmmaEpilogue {
         if constexpr (GemmParams<OPERATION>::EPILOGUE::FUSED) {
             FusedSource found;
             found.first = READER::first_of(subtile);
-            reader.template compute<WITH_C>(found.pairs, accumulators, subtile, END);
+            reader.template compute<WITH_C>(found.pairs, accumulators, subtile, END, nullptr);
             return found;
         } else {
             return [&, m64 = subtile / SUBTILES::COUNT, row, column](int n8, int half) {
@@ -228,9 +311,10 @@ struct WgmmaEpilogue {
 
     // Stores the warpgroup's part of D, from (row, column) on. Whether there is a C is decided once: a branch for every
     // pair would split the conversions into short basic blocks. (For a column-major D of 32 bits the code of both cases
-    // does not fit into the registers.)
-    template <typename ACCUMULATORS>
+    // does not fit into the registers.) BEGUN: `begin_staging` has been called.
+    template <bool BEGUN = false, typename ACCUMULATORS>
     __device__ __forceinline__ void store_all(const ACCUMULATORS& accumulators, int row, int column) {
+        if (STAGED && !BEGUN) begin_staging(row, column, ACCUMULATORS::M64_BLOCKS * SUBTILES::COUNT);
         if ((sizeof(OUT) == 2 || !OPERATION::D_COLUMN_MAJOR) && gemm.beta == typename OPERATION::SCALE(0)) {
             store_subtiles<false>(accumulators, row, column);
         } else {

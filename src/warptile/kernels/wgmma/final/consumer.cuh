@@ -98,6 +98,21 @@ __device__ __forceinline__ void prefetch_epilogue(const GemmParams<typename KERN
     }
 }
 
+// What an epilogue can do while a whole tile is multiplied.
+template <typename KERNEL>
+__device__ __forceinline__ void begin_epilogue(typename KERNEL::EPILOGUE& epilogue,
+                                               GemmParams<typename KERNEL::OPERATION>& gemm,
+                                               const typename KERNEL::Batch& batch, const WorkTile& work,
+                                               int first_row) {
+    if constexpr (!KERNEL::CONFIG::PARTIAL_TILES) {
+        prefetch_epilogue<KERNEL>(gemm, batch, work, first_row);
+        if constexpr (KERNEL::EPILOGUE::STAGED) {
+            select_batch<KERNEL>(epilogue, gemm, batch, work);
+            epilogue.begin_staging(work.row + first_row, work.column, KERNEL::SUBTILES);
+        }
+    }
+}
+
 // The overlapped epilogue: a finished tile, converted to D's type, is held in registers and stored between the wgmmas
 // of the next tile's first iterations. What does not fit beside the next accumulators is stored at once.
 template <typename KERNEL>
@@ -176,13 +191,14 @@ __device__ __forceinline__ void plain_mainloop(const ConsumerMainloop<KERNEL>& m
                 mainloop.state.advance(work.k_tiles);  // the other consumer's stages
                 continue;
             }
-            prefetch_epilogue<KERNEL>(gemm, batch, work, mainloop.first_row);
+            begin_epilogue<KERNEL>(epilogue, gemm, batch, work, mainloop.first_row);
             if (number > 0) {
                 mbarrier_wait(shared.order_barrier(consumer), order_phase);
                 order_phase ^= 1;
             }
         }
-        if constexpr (!KERNEL::IS_PINGPONG) prefetch_epilogue<KERNEL>(gemm, batch, work, mainloop.first_row);
+        if constexpr (!KERNEL::IS_PINGPONG)
+            begin_epilogue<KERNEL>(epilogue, gemm, batch, work, mainloop.first_row);
         if constexpr (KERNEL::OPERATION::PROMOTED || CONFIG::PARTIAL_TILES) {
             // Otherwise the wgmmas seem to depend on additions to the accumulators, and the compiler serialises them.
             accumulators.zero();
@@ -217,7 +233,7 @@ __device__ __forceinline__ void plain_mainloop(const ConsumerMainloop<KERNEL>& m
                                         work.row + mainloop.first_row, work.column);
             break;  // a CTA has one split of one tile
         }
-        epilogue.store_all(accumulators, work.row + mainloop.first_row, work.column);
+        epilogue.template store_all<!CONFIG::PARTIAL_TILES>(accumulators, work.row + mainloop.first_row, work.column);
     }
 }
 

@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from warptile.arrays import array_view
-from warptile.arrays.array_view import Shape
+from warptile.arrays.array_view import ArrayView, Shape
 from warptile.arrays.batches import batched
 from warptile.arrays.jax_arrays import gpu_views
 from warptile.arrays.operands import Product, arrange, stored
@@ -526,7 +526,8 @@ def _run(chosen: Plan | Addend | Nothing, product: Product, call: _Call) -> Any:
     direct = product.target is not None and out is not None
     result = out if direct else array_view.empty(product.like, product.result_shape, product.problem.d.dtype)
     assert result is not None
-    fused, further = product.epilogue, ()
+    fused = product.epilogue
+    further: tuple[ArrayView, ...] = ()
     if fused is not None:
         further = fused.given or tuple(
             array_view.empty(product.like, product.result_shape, each) for each in fused.types
@@ -550,12 +551,9 @@ def _run(chosen: Plan | Addend | Nothing, product: Product, call: _Call) -> Any:
         if not direct:
             array_view.assign(out, result)
         first = out.array
-    if not further:
+    if fused is None or not further:
         return first
-    return (
-        first,
-        *(each.array if each in fused.given else array_view.returned(each, product.like) for each in further),
-    )
+    return (first, *(each.array if fused.given else array_view.returned(each, product.like) for each in further))
 
 
 def _check_fits(made_for: Problem, given: Problem) -> None:

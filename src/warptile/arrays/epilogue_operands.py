@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -95,8 +95,8 @@ def epilogue_operands(
     for name, rows, columns in program.tensors:
         if blocks.setdefault(name, (rows, columns)) != (rows, columns):
             raise EpilogueError(
-                f"epilogue: it uses {name!r} in blocks of {blocks[name]} and of {(rows, columns)}; give it twice, by two "
-                f"names"
+                f"epilogue: it uses {name!r} in blocks of {blocks[name]} and of {(rows, columns)}; give it twice, by "
+                f"two names"
             )
     tensors: dict[str, ArrayView] = {}
     found: dict[str, float] = {}
@@ -157,8 +157,8 @@ def _placed(
         shape = (*batch, *(-(-extent // size) for extent, size in zip(extents, block, strict=True)))
         if view.shape[-2:] != shape[-2:]:
             raise ShapeError(
-                f"{view.name}: got shape {view.shape}; with per_block({view.name}, {block[0]}, {block[1]}) and a result "
-                f"of {extents[0]} x {extents[1]} it needs {shape[-2:]}"
+                f"{view.name}: got shape {view.shape}; with per_block({view.name}, {block[0]}, {block[1]}) and a "
+                f"result of {extents[0]} x {extents[1]} it needs {shape[-2:]}"
             )
         return view.broadcast(shape)
     a_was_vector, b_was_vector = vectors
@@ -166,8 +166,8 @@ def _placed(
     result = (*batch, *(() if a_was_vector else (m,)), *(() if b_was_vector else (n,)))
     if view.ndim == 1 and not b_was_vector and view.shape == (m,) != (n,) and m != 1 and not a_was_vector:
         raise ShapeError(
-            f"{view.name}: got shape {view.shape}, which goes along columns of the result {result}; one element for each "
-            f"row is {view.name}.reshape({m}, 1)"
+            f"{view.name}: got shape {view.shape}, which would go along rows of the result {result}; one element for "
+            f"each row is {view.name}.reshape({m}, 1)"
         )
     return _with_axes(view.broadcast(result), vectors)
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from warptile.dtypes import DTYPES
 from warptile.epilogue.fused import OPERAND, OUTPUT, Fused, Layout
 from warptile.epilogue.operations import FLAG, OPERATIONS
@@ -44,7 +46,7 @@ class EpilogueSource:
         program = fused.program
         layouts = fused.layouts
         self._tensors = [each for each in program.tensors if each[0] in layouts]
-        self._numbers = [name for name in fused.numbers]
+        self._numbers = list(fused.numbers)
         self._seeds = set(program.seeds)
 
     @property
@@ -215,8 +217,6 @@ class EpilogueSource:
     def _literal(self, value: float) -> str:
         """A constant of the type that is computed in. Those beyond float's range are infinite there, as 1e39 is."""
         if self.compute == "float" and math.isfinite(value):
-            import numpy as np
-
             with np.errstate(over="ignore"):
                 value = float(np.float32(value))
         if math.isnan(value):

@@ -74,6 +74,12 @@ class Fused:
             outputs=tuple(replace(each, batch_stride=0) for each in self.outputs),
         )
 
+    def __str__(self) -> str:
+        count = len(self.program.operations)
+        reads = ", ".join([name for name, _ in self.tensors] + list(self.numbers)) or "nothing else"
+        made = f"; {len(self.outputs)} further output{'s' * (len(self.outputs) > 1)}" if self.outputs else ""
+        return f"{count} operation{'s' * (count != 1)} on each element, reads {reads}{made}"
+
     @cached_property
     def layouts(self) -> dict[str, Layout]:
         """Layout of each tensor by its name."""

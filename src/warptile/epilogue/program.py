@@ -70,6 +70,11 @@ class Program:
         return tuple(dict.fromkeys(step.value for step in self.steps if isinstance(step.value, tuple)))
 
     @cached_property
+    def operations(self) -> tuple[str, ...]:
+        """Names of the steps that compute something."""
+        return tuple(step.name for step in self.steps if step.name not in (ACCUMULATOR, CONSTANT, TENSOR))
+
+    @cached_property
     def operands(self) -> tuple[str, ...]:
         """Names of all operands."""
         return tuple(dict.fromkeys([name for name, _, _ in self.tensors] + list(self.seeds)))

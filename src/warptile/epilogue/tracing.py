@@ -145,7 +145,7 @@ class Traced:
     def __float__(self) -> float:
         _refuse("a symbolic value is no number: in place of math.exp(x), say, write warptile.exp(x)")
 
-    __int__ = __index__ = __complex__ = __float__  # type: ignore[assignment]
+    __int__ = __index__ = __complex__ = __float__
 
     def __iter__(self) -> NoReturn:
         _refuse("a symbolic value is one element; it cannot be iterated over or unpacked")

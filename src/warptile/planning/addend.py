@@ -97,9 +97,11 @@ class Addend:
         shape = f"D[{problem.m}, {problem.n}]"
         times = f", {problem.batch} times" if problem.batch > 1 else ""
         computed = f"{shape} = 0" if problem.c is None else f"{shape} = beta * C[{problem.m}, {problem.n}]"
+        fused = [] if problem.epilogue is None else [f"epilogue   {problem.epilogue}"]
         return "\n".join(
             [
                 f"{computed}, {problem.d.dtype.name}, computed in {problem.accumulator.name}{times}",
+                *fused,
                 "kernel     addend: K or alpha is 0, so there is no A @ B; A and B are not read",
                 f"launch     {self.kernel.ctas} CTAs of {THREADS} threads, {self.arch}",
             ]

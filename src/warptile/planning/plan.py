@@ -97,6 +97,7 @@ class Plan:
             f"D[{problem.m}, {problem.n}] = A[{problem.m}, {problem.k}] @ B[{problem.k}, {problem.n}], "
             f"{problem.a.dtype.name} -> {problem.d.dtype.name}, accumulated in {problem.accumulator.name}"
             f"{f', {problem.batch} times' if problem.batch > 1 else ''}",
+            *([f"epilogue   {problem.epilogue}"] if problem.epilogue is not None else []),
             f"rung       {rung.name}: {rung.idea}",
             f"config     {config_text(self.config)}",
             f"origin     {self.origin}{f': {basis}' if basis else ''}",

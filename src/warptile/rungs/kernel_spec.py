@@ -196,8 +196,8 @@ class KernelSpec:
 
 
 def gemm_members(view: View) -> tuple[tuple[str, Field], ...]:
-    """Members of ``GemmParams`` (kernels/tile/gemm.cuh), which every kernel takes: first those of the epilogue, if there
-    is one; K, lda and ldb in units of A and B, which for types narrower than a byte are bytes."""
+    """Members of ``GemmParams`` (kernels/tile/gemm.cuh), which every kernel takes: first those of the epilogue, if
+    there is one; K, lda and ldb in units of A and B, which for types narrower than a byte are bytes."""
     problem = view.problem
     per_unit = max(1, 8 // problem.a.dtype.bits)
     scale = SCALE_TYPE[problem.accumulator.name]

@@ -27,6 +27,7 @@ from warptile.planning.addend import Addend
 from warptile.planning.plan import Plan
 from warptile.runtime.bound_call import BoundCall, bind
 from warptile.runtime.execute import GpuBackend
+from warptile.runtime.fused_calls import FusedCall
 
 if TYPE_CHECKING:
     from warptile.runtime.online_tuning import OnlineTuning
@@ -57,6 +58,7 @@ class CallCache:
 
     def __init__(self, *, may_change: bool = True) -> None:
         self._bound: dict[Any, BoundCall] = {}
+        self._fused: dict[Any, FusedCall] = {}
         self._learning = threading.Lock()
         self._next_look = 0.0 if may_change else math.inf
         self._outcomes: dict[str, str] = {}
@@ -87,12 +89,14 @@ class CallCache:
     ) -> None:
         """Bind a call with an epilogue, if it can be, so that `repeat_fused` finds it."""
 
-    def keep(self, key: Hashable, found: Any) -> None:
-        """Remember a bound call."""
+    def keep(self, key: Hashable, found: FusedCall, gpu: str) -> None:
+        """Remember a bound call with an epilogue, until a search on that model of GPU ends."""
+        self.is_stale()  # looked at before: else the first call would find itself forgotten
         with self._learning:
-            if len(self._bound) >= MOST_CALLS:
-                del self._bound[next(iter(self._bound))]
-            self._bound[key] = found
+            if len(self._fused) >= MOST_CALLS:
+                del self._fused[next(iter(self._fused))]
+            self._fused[key] = found
+        self._outcomes.setdefault(gpu, tuned_table.outcomes(gpu))
 
     def key(self, a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> Any:
         """All that a plan may depend on: addresses only as far as they decide alignment."""
@@ -176,6 +180,7 @@ class CallCache:
             return False
         with self._learning:
             self._bound.clear()
+            self._fused.clear()
         self._outcomes.clear()
         return True
 

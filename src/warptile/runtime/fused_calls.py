@@ -136,7 +136,7 @@ def _launches(
     pointers = dict.fromkeys(names, FRESH) | {name: each.pointer for name, each in named.items()}
     placed = {"A": product.a, "B": product.b, "C": product.c, "D": product.target}
     pointers |= {name: each.pointer for name, each in placed.items() if each is not None}
-    natives = []
+    natives: list[Launch] = []
     for loaded, each in steps:
         try:
             native = loaded.bind(each, names, pointers)
@@ -158,16 +158,15 @@ def _launches(
     ordinal, state_of = backend.info.ordinal, stream_state.state_function()
 
     def launch(stream: int, *addresses: int) -> int:
+        status = 0
         with driver.on_device(ordinal):
             shared = workspaces.of_stream(ordinal, stream, state_of(stream))
             with shared.used_on(stream):
                 found = shared.pointers(wanted)
                 beside = [found[each.name] for each in wanted]
                 for native in natives:
-                    status = native(stream, *addresses, *beside)
-                    if status:
-                        return status
-        return 0
+                    status = status or native(stream, *addresses, *beside)
+        return status
 
     return launch, refuse, formats
 

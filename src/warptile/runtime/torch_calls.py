@@ -7,13 +7,12 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from warptile.arrays.operands import Product
-from warptile.runtime.bound_call import BoundCall
-from warptile.runtime.call_cache import AUTOTUNE, BACKEND, FOLDER, NOT_BOUND, Arrays, CallCache, environment
 from warptile.planning.addend import Addend
 from warptile.planning.plan import Plan
+from warptile.runtime.bound_call import BoundCall
+from warptile.runtime.call_cache import AUTOTUNE, BACKEND, FOLDER, NOT_BOUND, Arrays, CallCache, environment
 from warptile.runtime.execute import GpuBackend
-from warptile.runtime.fused_calls import FusedCall, bind_fused
-
+from warptile.runtime.fused_calls import bind_fused
 
 NUMBERS = {int: "int", float: "float"}
 """Types of an epilogue's operands that are given as they are."""
@@ -69,7 +68,7 @@ class TorchCalls(CallCache):
         """As of `CallCache`."""
         a, b, c, out = arrays
         try:
-            found: FusedCall = self._bound[self._fused_key(arrays, options, epilogue, operands)]
+            found = self._fused[self._fused_key(arrays, options, epilogue, operands)]
         except NOT_BOUND:
             return None
         if found.gradients and self._records_gradients():
@@ -118,7 +117,7 @@ class TorchCalls(CallCache):
         except NOT_BOUND:
             return
         if found is not None:
-            self.keep(key, found)
+            self.keep(key, found, backend.info.name)
 
     def _fused_key(
         self, arrays: Arrays, options: tuple[Any, ...], epilogue: Hashable, operands: Mapping[str, Any]

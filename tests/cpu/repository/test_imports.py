@@ -17,6 +17,7 @@ ORDER = (
     ("errors", "dtypes", "folders"),
     ("arch", "isa", "launch", "native"),
     ("figures",),
+    ("epilogue",),
     ("device", "problem"),
     ("arrays",),
     ("verify",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from warptile.device import DeviceLimits
 from warptile.problem import Problem
 from warptile.rungs.kernel_spec import Config, View
-from warptile.rungs.wgmma import cost, tiles
+from warptile.rungs.wgmma import cost, epilogue_cost, tiles
 from warptile.rungs.wgmma.launches import launches_of
 from warptile.rungs.wgmma.model import model_of
 
@@ -18,7 +18,7 @@ def estimate_us(problem: Problem, config: Config, device: DeviceLimits) -> float
 def estimate_view_us(view: View, config: Config, device: DeviceLimits) -> float:
     """As `estimate_us`, for a view of the problem."""
     times, _ = model_of(device.name).predict(launches_of(view, config, device))
-    return float(times[0])
+    return float(times[0] + epilogue_cost.added_us(view.problem, config, times[0]))
 
 
 def terms_us(problem: Problem, config: Config, device: DeviceLimits) -> tuple[dict[str, float], float]:
@@ -28,4 +28,7 @@ def terms_us(problem: Problem, config: Config, device: DeviceLimits) -> tuple[di
     times, found = model_of(device.name).predict(launches)
     factor = float(times[0]) / float(found.total_us)
     terms = {name: each * factor for name, each in cost.terms_us(found).items()}
-    return terms, float(times[0]) - float(found.repacking_us) * factor
+    added_us = float(epilogue_cost.added_us(problem, config, times[0]))
+    if added_us:
+        terms["epilogue"] = added_us
+    return terms, float(times[0]) - float(found.repacking_us) * factor + added_us

@@ -22,7 +22,7 @@ from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, Problem
 from warptile.rungs.kernel_spec import Config
 from warptile.rungs.legality import ceil_div
 from warptile.rungs.repack import fused_repacking_ms, repacking_ms
-from warptile.rungs.wgmma import epilogue, fused_repack, residue_classes, tiles
+from warptile.rungs.wgmma import epilogue, epilogue_cost, fused_repack, residue_classes, tiles
 from warptile.rungs.wgmma.cost import Launches
 from warptile.rungs.wgmma.kernels import Kernel, kernels_for
 from warptile.rungs.wgmma.launches import pitch_bytes, type_index
@@ -139,7 +139,8 @@ def pool(problem: Problem, illegal: Illegal, device: DeviceLimits, kernels: tupl
         as_seen = unaligned.as_seen(rows)
     numbers = np.array([*shared, *(number for seen in views for number in _seen(seen))], float)
     predictions = _predictions(model_of(device.name), len(as_seen) > 0)
-    return Pool(rows, predictions.times_us(np.concatenate((rows.numbers, as_seen)), numbers))
+    times_us = predictions.times_us(np.concatenate((rows.numbers, as_seen)), numbers)
+    return Pool(rows, times_us + epilogue_cost.added_us(problem, rows.config, times_us))
 
 
 # --- what does not depend on extents ----------------------------------------------------------------------------

@@ -199,7 +199,10 @@ def parse_lines(text: str) -> list[list[SourceLineCounters]]:
                 launches.append({})
             entry = launches[-1].setdefault((file, line), SourceLineCounters(file, line))
             entry.opcodes[opcode] = entry.opcodes.get(opcode, 0) + 1
-            for name, value in _counters(row, where).items():
+            counters = _counters(row, where)
+            if opcode in TENSOR_OPCODES and "instructions" in counters:
+                counters["tensor_instructions"] = counters["instructions"]
+            for name, value in counters.items():
                 entry.counters[name] = entry.counters.get(name, 0.0) + value
     return [list(found.values()) for found in launches]
 
@@ -288,6 +291,55 @@ class NcuRun:
     version: str
 
 
+@dataclass(frozen=True)
+class CountedLaunches:
+    """What Nsight Compute counted over a program.
+
+    Attributes:
+        made: indices of the requests that were launched, in order.
+        failed: reasons of the others, by index.
+        metrics: of each launch.
+        instructions: of each launch.
+        lines: of each launch, if they were asked for.
+        dropped: metrics that this GPU lacks.
+    """
+
+    made: list[int]
+    failed: dict[int, str]
+    metrics: list[dict[str, float]]
+    instructions: list[list[SassInstruction]]
+    lines: list[list[SourceLineCounters]]
+    dropped: list[str]
+
+
+def count_launches(
+    program: Sequence[str], kernels: str, *, source_folder: Path | None, timeout_s: float = 200.0
+) -> CountedLaunches:
+    """Run a program that says what it launches (`warptile.bench.profiling.ncu.launch_each`) under Nsight Compute.
+
+    Args:
+        program: with its arguments.
+        kernels: that are counted, as ``--kernel-name`` takes them; mangled names.
+        source_folder: where sources are looked for; None if counters by line are not wanted.
+        timeout_s: for the program and for each page.
+
+    Raises:
+        NoDeviceError: Nsight Compute is not installed.
+        ProfileError: it wrote no report; the message carries the end of its output.
+    """
+    options = ["--kernel-name-base", "mangled", "--kernel-name", kernels]
+    options += ["--import-source", "yes", "--source-folders", str(source_folder)] if source_folder else []
+    options += [word for section in SECTIONS for word in ("--section", section)]
+    with tempfile.TemporaryDirectory(prefix="warptile-ncu-") as name:
+        report, output, dropped = collect(program, Path(name) / "report.ncu-rep", METRICS, options, timeout_s)
+        made, failed = launched(output)
+        metrics = parse_raw(page(report, "--page", "raw", timeout_s=timeout_s))
+        source = ("--page", "source", "--print-source")
+        instructions = parse_sass(page(report, *source, "sass", timeout_s=timeout_s))
+        lines = parse_lines(page(report, *source, "cuda,sass", timeout_s=timeout_s)) if source_folder else []
+    return CountedLaunches(made, failed, metrics, instructions, lines, dropped)
+
+
 def profile(requests: Sequence[LaunchRequest], *, with_lines: bool = False, timeout_s: float = 200.0) -> NcuRun:
     """Run every request once under Nsight Compute, in one process of its own, clocks left alone.
 
@@ -295,27 +347,25 @@ def profile(requests: Sequence[LaunchRequest], *, with_lines: bool = False, time
         NoDeviceError: Nsight Compute is not installed.
         ProfileError: it wrote no report; the message carries the end of its output.
     """
-    options = ["--kernel-name-base", "mangled", "--kernel-name", "regex:warptile"]
-    options += ["--import-source", "yes", "--source-folders", str(KERNELS)] if with_lines else []
-    options += [word for section in SECTIONS for word in ("--section", section)]
-    with tempfile.TemporaryDirectory(prefix="warptile-ncu-") as name:
+    with tempfile.TemporaryDirectory(prefix="warptile-requests-") as name:
         asked = Path(name) / "requests.json"
         asked.write_bytes(msgspec.json.encode(list(requests)))
-        program = [sys.executable, "-m", "warptile.bench.profiling.launch_once", str(asked)]
-        report, output, dropped = collect(program, Path(name) / "report.ncu-rep", METRICS, options, timeout_s)
-        made, failed = launched(output)
-        metrics = parse_raw(page(report, "--page", "raw", timeout_s=timeout_s))
-        source = ("--page", "source", "--print-source")
-        instructions = parse_sass(page(report, *source, "sass", timeout_s=timeout_s))
-        lines = parse_lines(page(report, *source, "cuda,sass", timeout_s=timeout_s)) if with_lines else []
+        counted = count_launches(
+            [sys.executable, "-m", "warptile.bench.profiling.launch_once", str(asked)], "regex:warptile",
+            source_folder=KERNELS if with_lines else None, timeout_s=timeout_s,
+        )  # fmt: skip
+    metrics, instructions = counted.metrics, counted.instructions
     found = {
         index: to_profile(requests[index], metrics[order], instructions[order] if order < len(instructions) else [])
-        for order, index in enumerate(made)
+        for order, index in enumerate(counted.made)
         if order < len(metrics)
     }
     profiles = tuple(
-        found.get(i) or unprofiled(request, failed.get(i, "no counters: see the record's failures"))
+        found.get(i) or unprofiled(request, counted.failed.get(i, "no counters: see the record's failures"))
         for i, request in enumerate(requests)
     )
     version = subprocess.run([find_ncu(), "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
-    return NcuRun(profiles, tuple(tuple(each) for each in lines), tuple(dropped), version.strip().splitlines()[-1])
+    return NcuRun(
+        profiles, tuple(tuple(each) for each in counted.lines), tuple(counted.dropped),
+        version.strip().splitlines()[-1],
+    )  # fmt: skip

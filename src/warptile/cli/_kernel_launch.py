@@ -6,24 +6,24 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-import ml_dtypes  # noqa: F401  (registers its types with NumPy, whose files may hold them)
-import numpy as np
 
 from warptile.arch import ARCHES, REFERENCE_ARCH
-from warptile.bench.profiling.file_profile import UserLaunch
-from warptile.cli import _tensor_map_file
 from warptile.cli._names import OneOf
-from warptile.emulator import ALL_CHECKS, DEFAULT_CHECKS
+from warptile.codegen.kernel_names import plain_name
 from warptile.errors import ArgumentError
 from warptile.launch.access import Access
 from warptile.launch.params import Pointer, Scalar
 from warptile.launch.spec import Argument, Dim3, LaunchSpec
 from warptile.launch.tensor_map import TENSOR_MAP_BYTES, TensorMap
 from warptile.ptx.instruction import PtxFunction, Variable
-from warptile.runtime.kernel_file import read_kernel
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from warptile.bench.profiling.file_profile import UserLaunch
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -76,6 +76,8 @@ def argument(spec: str) -> KernelArgument:
     if kind in SCALARS:
         return KernelArgument(scalar(SCALARS[kind], text))
     if kind == "tensormap":
+        from warptile.cli import _tensor_map_file
+
         tensor, base, written = _tensor_map_file.read(Path(text))
         return KernelArgument(tensor, base, array_of(str(base)), written)
     return KernelArgument(Pointer(None), Path(text), array_of(text), kind == "inout")
@@ -83,6 +85,9 @@ def argument(spec: str) -> KernelArgument:
 
 def array_of(text: str) -> np.ndarray[Any, Any]:
     """The array in a file, C-contiguous."""
+    import ml_dtypes  # noqa: F401  (registers its types with NumPy, whose files may hold them)
+    import numpy as np
+
     try:
         array = np.load(text, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
@@ -160,7 +165,7 @@ def check_arguments(function: PtxFunction, given: tuple[KernelArgument, ...]) ->
     shown = ", ".join(f"{each.type}{f'[{each.size_bytes}]' if each.size_bytes > 8 else ''}" for each in parameters)
     if len(parameters) != len(given):
         raise click.UsageError(
-            f"{function.name} takes {len(parameters)} parameters ({shown}) and got {len(given)} --arg; "
+            f"{plain_name(function.name)} takes {len(parameters)} parameters ({shown}) and got {len(given)} --arg; "
             f"give one for each, in order"
         )
     for position, (parameter, one) in enumerate(zip(parameters, given, strict=True)):
@@ -171,8 +176,8 @@ def check_arguments(function: PtxFunction, given: tuple[KernelArgument, ...]) ->
             size = TENSOR_MAP_BYTES
         if size != parameter.size_bytes:
             raise click.UsageError(
-                f"--arg {position} has {size} bytes and parameter {position} of {function.name} is {parameter.type} "
-                f"of {parameter.size_bytes} bytes"
+                f"--arg {position} has {size} bytes and parameter {position} of {plain_name(function.name)} is "
+                f"{parameter.type} of {parameter.size_bytes} bytes"
             )
 
 
@@ -206,7 +211,7 @@ _OPTIONS = (
         "-I", "include_folders", type=_FOLDER, metavar="FOLDER", multiple=True, help="Where headers are looked for."
     ),
     click.option("--schedule", default="latest", show_default=True, help="latest, earliest or random:SEED."),
-    click.option("--check", "checks", help=f"Of {','.join(sorted(ALL_CHECKS))}; by default all, and '' for none."),
+    click.option("--check", "checks", help="Checks to make, such as races,writes; by default all, and '' for none."),
 )  # fmt: skip
 
 
@@ -238,6 +243,12 @@ def file_launch(
         click.UsageError: the file cannot be read, there is no such kernel, or the arguments are not its parameters.
         CompileError, PtxSyntaxError, UnsupportedError: as `warptile.runtime.kernel_file.read_kernel`.
     """
+    import numpy as np
+
+    from warptile.bench.profiling.file_profile import UserLaunch
+    from warptile.emulator import DEFAULT_CHECKS
+    from warptile.runtime.kernel_file import read_kernel
+
     try:
         kernel = read_kernel(file, arch, entry=entry, include_folders=include_folders, machine_code=machine_code)
     except ArgumentError as error:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
@@ -21,7 +20,9 @@ from warptile.cli._kernel_launch import (
     launch_options,
     written_of,
 )
-from warptile.emulator import EmulationReport, emulate
+
+if TYPE_CHECKING:
+    from warptile.emulator import EmulationReport
 
 
 @click.command("emulate")
@@ -42,6 +43,10 @@ def command(file: Path, given: tuple[KernelArgument, ...], out_dir: Path | None,
       warptile emulate add.cu --entry 'add<float>' --grid 2 --block 128 --arg in:a.npy --arg inout:d.npy \
         --arg i32:256 --out-dir out
     """
+    import numpy as np
+
+    from warptile.emulator import emulate
+
     if any(one.written for one in given) and out_dir is None:
         raise click.UsageError("an inout: argument needs --out-dir DIR to be written to")
     check_targets(given)

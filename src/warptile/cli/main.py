@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import io
 import logging
 import os
 import pkgutil
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -87,6 +90,19 @@ def exit_code(error: WarptileError) -> int:
     return next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), CHECK_FAILED)
 
 
+def _folded(text: str) -> str:
+    """An error folded to the width of the terminal, or of ``COLUMNS``; as it is where it goes to a file. Words, such as
+    paths, stay whole, and so do indented lines, which quote source."""
+    if not (sys.stderr.isatty() or "COLUMNS" in os.environ):
+        return text
+    width = shutil.get_terminal_size().columns
+    lines = (
+        line if line[:1].isspace() else textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
+        for line in text.split("\n")
+    )
+    return "\n".join(lines)
+
+
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code; by default that of this process."""
     try:
@@ -97,10 +113,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
         click.echo("interrupted", err=True)
         return INTERRUPTED
     except click.ClickException as error:
-        error.show()
+        said = io.StringIO()
+        error.show(said)
+        click.echo(_folded(said.getvalue()), nl=False, err=True)
         return error.exit_code
     except WarptileError as error:
-        click.echo(f"{type(error).__name__}: {error}", err=True)
+        click.echo(_folded(f"{type(error).__name__}: {error}\n"), nl=False, err=True)
         return exit_code(error)
     return outcome if isinstance(outcome, int) else 0
 

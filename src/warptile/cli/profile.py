@@ -13,6 +13,7 @@ from warptile.cli._names import BACKEND, DTYPE, RUNG
 from warptile.cli._profile_views import show_counters, show_lines, write_timeline
 from warptile.cli._saving import SAVE, encoded, print_document, save
 from warptile.cli._tables import console_of
+from warptile.errors import AccumulatorOverflow, DataRace, UninitializedRead
 
 if TYPE_CHECKING:
     from warptile.bench.profiling.line_profile import LineProfile
@@ -197,13 +198,19 @@ def _of_file(
     spec = launch.spec
     size = f"grid {_extent(spec.grid)}, block {_extent(spec.block)}"
     size += f", cluster {_extent(spec.cluster)}" if spec.cluster != (1, 1, 1) else ""
-    title = f"{file.name}, {launch.kernel.name}, {size}"
-    if timeline_file is not None:
-        title += f", {launches} launches in a row" if launches > 1 else ""
-        write_timeline(replayed_file(launch, launches), title, size, timeline_file)
-        return 0
+    named = options["entry"] or launch.kernel.name
+    name = launch.kernel.name if named == launch.kernel.entry else named
+    title = f"{file.name}, {name}, {size}"
     profiled = file_under_ncu if on_gpu else emulated_file
-    found = profiled(launch, with_ptx=with_ptx, with_sass=with_sass)
+    try:
+        if timeline_file is not None:
+            title += f", {launches} launches in a row" if launches > 1 else ""
+            write_timeline(replayed_file(launch, launches), title, size, timeline_file)
+            return 0
+        found = profiled(launch, with_ptx=with_ptx, with_sass=with_sass)
+    except (AccumulatorOverflow, DataRace, UninitializedRead):
+        click.echo(f"{file}: a check failed and nothing was counted; --check '' counts without checks", err=True)
+        raise
     if as_json:
         print_document(found)
         return 0
@@ -214,7 +221,7 @@ def _of_file(
         console, f"{title}; counted by {_counter(place)}", busiest(found.lines, top), predicted=not on_gpu
     )
     console.print()
-    show_counters(console, launch.kernel.name, found.counters, None, {})
+    show_counters(console, name, found.counters, None, {})
     for said in below:
         console.print(said, markup=False, highlight=False)
     return 0

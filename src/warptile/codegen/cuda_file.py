@@ -197,7 +197,9 @@ def _is_cuda(path: Path) -> bool:
 def _compiled(program: _Program, done: ProgramOutcome, arch: str, entry: str | None) -> CompiledFile:
     ptx = done.outputs[0].rstrip(b"\0")
     entries = entries_of(ptx)
-    found = named_entry(entries, entry, list(dict.fromkeys([*map(plain_name, entries), *program.kernels()])))
+    known = list(dict.fromkeys(map(plain_name, entries)))
+    unqualified = {name.split("::")[-1] for name in known}
+    found = named_entry(entries, entry, [*known, *(name for name in program.kernels() if name not in unqualified)])
     code = None
     if len(done.outputs) > 1:
         code = MachineCode(done.outputs[1], resources_of(done.log.decode(errors="replace"), found))

@@ -20,7 +20,8 @@ from warptile.bench.profiling.profile import (
     to_profile,
     unprofiled,
 )
-from warptile.bench.profiling.source_lines import busiest, from_emulator, from_ncu, short_name, text_of
+from warptile.bench.profiling.source_files import KERNEL_FILES
+from warptile.bench.profiling.source_lines import busiest, from_emulator, from_ncu
 from warptile.bench.protocol.measurements import Profile
 from warptile.bench.protocol.workloads import F16_F32
 from warptile.emulator import LineCounters
@@ -216,11 +217,13 @@ def test_metrics_that_the_gpu_lacks_are_found_in_the_errors():
 
 
 def test_files_are_named_within_the_kernels_folder():
-    assert short_name("/home/someone/site/warptile/kernels/wmma/padded.cuh") == "wmma/padded.cuh"
-    assert short_name("wmma/padded.cuh") == "wmma/padded.cuh"
-    assert short_name("/usr/include/other.h") == "/usr/include/other.h"
-    assert text_of("wmma/padded.cuh", 1) != ""
-    assert text_of("wmma/padded.cuh", 10**6) == text_of("/usr/include/other.h", 1) == ""
+    name, text = KERNEL_FILES.name, KERNEL_FILES.text
+    assert name("/home/someone/site/warptile/kernels/wmma/padded.cuh") == "wmma/padded.cuh"
+    assert name("wmma/padded.cuh") == "wmma/padded.cuh"
+    for other in ("/usr/include/other.h", "/home/someone/project/wmma/padded.cuh", "/usr/include/wmma/padded.cuh"):
+        assert name(other) == other
+    assert text("wmma/padded.cuh", 1) != ""
+    assert text("wmma/padded.cuh", 10**6) == text("/usr/include/other.h", 1) == ""
 
 
 def test_both_sources_give_the_same_table():

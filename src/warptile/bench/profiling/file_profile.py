@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warptile.arch import arch as find_arch
-from warptile.bench.profiling.instruction_lists import ptx_by_line, sass_by_line
+from warptile.bench.profiling.instruction_lists import ByLine, ptx_by_line, sass_by_line
 from warptile.bench.profiling.launch_file import StoredLaunch
 from warptile.bench.profiling.ncu import ProfileError
 from warptile.bench.profiling.profile import api_counters, by_opcode, count_launches
@@ -114,12 +114,11 @@ def emulated_file(launch: UserLaunch, *, with_ptx: bool = False, with_sass: bool
         EmulationError: the kernel did something that is not allowed.
         UnsupportedError: SASS is wanted, and nvdisasm is not installed.
     """
+    listed = _instructions(launch.kernel, with_ptx, with_sass)
     found = replayed_file(launch)
-    lines = from_emulator(found.report.lines, found.shares, files_of(launch.kernel))
-    return _profile(
-        launch, "emulator", _with_instructions(launch.kernel, lines, with_ptx, with_sass), dict(found.report.counters),
-        found.report.output, found.report.unfinished_copies,
-    )  # fmt: skip
+    lines = with_instructions(from_emulator(found.report.lines, found.shares, files_of(launch.kernel)), *listed)
+    report = found.report
+    return _profile(launch, "emulator", lines, dict(report.counters), report.output, report.unfinished_copies)
 
 
 def file_under_ncu(launch: UserLaunch, *, with_ptx: bool = False, with_sass: bool = False) -> FileProfile:
@@ -136,7 +135,8 @@ def file_under_ncu(launch: UserLaunch, *, with_ptx: bool = False, with_sass: boo
         kernel.entry, launch.arch, kernel.ptx.encode(), code.cubin, code.resources, "", compiler_version(),
         hashlib.sha256(code.cubin).hexdigest(),
     )  # fmt: skip
-    with tempfile.TemporaryDirectory(prefix="warptile-ncu-") as folder:
+    listed = _instructions(kernel, with_ptx, with_sass)
+    with tempfile.TemporaryDirectory(prefix="warptile-launch-") as folder:
         stored = Path(folder) / "launch.pickle"
         stored.write_bytes(pickle.dumps(StoredLaunch(compiled, launch.spec, dict(launch.buffers))))
         asked = Path(folder) / "requests.json"
@@ -148,25 +148,20 @@ def file_under_ncu(launch: UserLaunch, *, with_ptx: bool = False, with_sass: boo
         )
     if not counted.metrics:
         raise ProfileError(f"profile {kernel.path}: {counted.failed.get(0, 'Nsight Compute counted nothing')}")
-    lines = from_ncu(counted.lines[0] if counted.lines else (), files_of(kernel))
+    lines = with_instructions(from_ncu(counted.lines[0] if counted.lines else (), files_of(kernel)), *listed)
     opcodes = by_opcode(counted.instructions[0] if counted.instructions else ())
-    return _profile(
-        launch, "gpu", _with_instructions(kernel, lines, with_ptx, with_sass),
-        api_counters(counted.metrics[0], opcodes), "", 0,
-    )  # fmt: skip
+    return _profile(launch, "gpu", lines, api_counters(counted.metrics[0], opcodes), "", 0)
 
 
-def _with_instructions(
-    kernel: KernelFile, lines: tuple[LineCounts, ...], with_ptx: bool, with_sass: bool
-) -> tuple[LineCounts, ...]:
-    """Lines with the instructions that were asked for."""
+def _instructions(kernel: KernelFile, with_ptx: bool, with_sass: bool) -> tuple[ByLine | None, ByLine | None]:
+    """PTX and machine instructions by line, each None where it was not asked for."""
     files = files_of(kernel)
     ptx = ptx_by_line(kernel.module, kernel.entry, files) if with_ptx else None
     sass = None
     if with_sass:
         assert kernel.code is not None, "a kernel without machine code"
         sass = sass_by_line(disassemble(kernel.code.cubin), kernel.entry, kernel.module.entries, files)
-    return with_instructions(lines, ptx, sass)
+    return ptx, sass
 
 
 def _profile(

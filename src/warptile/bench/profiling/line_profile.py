@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from warptile.bench.profiling.instruction_lists import ptx_by_line, sass_by_line
+from warptile.bench.profiling.instruction_lists import ByLine, ptx_by_line, sass_by_line
 from warptile.bench.profiling.ncu import ProfileError
 from warptile.bench.profiling.profile import LaunchRequest, profile
 from warptile.bench.profiling.replayed import replayed
@@ -60,8 +60,9 @@ def emulated(plan: Plan, place: EmulatorBackend, *, with_ptx: bool = False, with
         EmulationError: the kernel did something that is not allowed.
         UnsupportedError: SASS is wanted, and nvdisasm is not installed.
     """
+    listed = _instructions(plan, with_ptx, with_sass)
     found = replayed(plan, place)
-    lines = _with_instructions(plan, from_emulator(found.report.lines, found.shares), with_ptx, with_sass)
+    lines = with_instructions(from_emulator(found.report.lines, found.shares), *listed)
     return _profile(plan, place.name, lines, dict(found.report.counters))
 
 
@@ -72,25 +73,24 @@ def under_ncu(plan: Plan, *, with_ptx: bool = False, with_sass: bool = False) ->
         ProfileError: it did not count.
         UnsupportedError: SASS is wanted, and nvdisasm is not installed.
     """
+    listed = _instructions(plan, with_ptx, with_sass)
     found = profile([LaunchRequest(plan.rung.name, to_key(plan.problem), dict(plan.config))], with_lines=True)
     one = found.profiles[0]
     if one.failed is not None:
         raise ProfileError(f"profile {plan.rung.name}: {one.failed}")
-    lines = _with_instructions(plan, from_ncu(found.lines[0] if found.lines else ()), with_ptx, with_sass)
+    lines = with_instructions(from_ncu(found.lines[0] if found.lines else ()), *listed)
     return _profile(plan, "gpu", lines, one.counters)
 
 
-def _with_instructions(
-    plan: Plan, lines: tuple[LineCounts, ...], with_ptx: bool, with_sass: bool
-) -> tuple[LineCounts, ...]:
-    """Lines with the instructions that were asked for."""
+def _instructions(plan: Plan, with_ptx: bool, with_sass: bool) -> tuple[ByLine | None, ByLine | None]:
+    """PTX and machine instructions by line, each None where it was not asked for."""
     if not with_ptx and not with_sass:
-        return lines
+        return None, None
     kernel = compiled(plan)
     module = parse(kernel.ptx)
     ptx = ptx_by_line(module, kernel.entry, KERNEL_FILES) if with_ptx else None
     sass = sass_by_line(disassemble(kernel.cubin), kernel.entry, module.entries, KERNEL_FILES) if with_sass else None
-    return with_instructions(lines, ptx, sass)
+    return ptx, sass
 
 
 def _profile(plan: Plan, backend: str, lines: tuple[LineCounts, ...], totals: dict[str, float]) -> LineProfile:

@@ -38,7 +38,7 @@ class SourceFiles:
             lines: tuple[str, ...] | list[str] = self._ptx
         else:
             lines = _lines(str(self._paths[name])) if name in self._paths else ()
-        return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+        return " ".join(lines[line - 1].split("\t")).strip() if 0 < line <= len(lines) else ""
 
     def place(self, where: SourceLocation) -> tuple[str, int]:
         """File and line of an instruction: those of its CUDA line, else its PTX line."""

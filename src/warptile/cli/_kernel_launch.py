@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from warptile.arch import ARCHES, REFERENCE_ARCH
+from warptile.cli._folding import tell
 from warptile.cli._names import OneOf
 from warptile.codegen.kernel_names import plain_name
 from warptile.errors import ArgumentError
@@ -257,7 +258,7 @@ def file_launch(
         raise click.BadParameter(f"{file}: not readable as {_kind(file)} ({error})", param_hint="FILE") from None
     if kernel.left_empty:
         left = ", ".join(f"<{name}>" for name in kernel.left_empty)
-        click.echo(f"{file}: found nowhere and left empty: {left}; -I FOLDER says where headers are", err=True)
+        tell(f"{file}: found nowhere and left empty: {left}; -I FOLDER says where headers are")
     check_arguments(kernel.function, given)
     names, owners, written = buffer_names(given), buffers_of(given), written_of(given)
     spec = LaunchSpec(

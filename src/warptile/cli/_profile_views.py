@@ -70,15 +70,24 @@ def _columns(lines: Sequence[LineCounts], predicted: bool) -> list[Column]:
         Column("line", [escape(f"{line.file}:{line.line}") for line in lines], left=True),
         Column("source", [escape(line.text) for line in lines], rank=1, left=True, least=SOURCE_WIDTH, cut=True),
         Column("predicted\ntime" if predicted else "samples", shares),
+        Column("stalled on", [_stalled(line) for line in lines], rank=5, left=True),
         Column("warp\ninstructions", [f"{line.warp_instructions:,}" for line in lines]),
-        Column("tensor\ninstructions", [_shown(line.tensor_instructions) for line in lines], rank=6),
+        Column("tensor\ninstructions", [_shown(line.tensor_instructions) for line in lines], rank=8),
         Column("global\nsectors", [_shown(line.global_sectors) for line in lines], rank=3),
         Column("TMA\nsectors", [_shown(line.tma_sectors) for line in lines], rank=4),
         Column("shared\nwavefronts", [_shown(line.shared_wavefronts) for line in lines], rank=2),
-        Column("ideal", [_shown(line.shared_wavefronts_ideal) for line in lines], rank=5),
+        Column("ideal", [_shown(line.shared_wavefronts_ideal) for line in lines], rank=7),
         Column("bank\nconflicts", ["" if ratio is None else f"{ratio:.2f}" for ratio in ratios]),
     ]
     return [column for column in found if any(column.cells)]
+
+
+def _stalled(line: LineCounts) -> str:
+    """The most frequent reason for which warps waited at a line, and its share of the line's waiting samples."""
+    if not line.stalls:
+        return ""
+    reason, most = next(iter(line.stalls.items()))
+    return f"{reason} {100 * most / sum(line.stalls.values()):.0f} %"
 
 
 def _shown(count: int) -> str:

@@ -7,9 +7,7 @@ import io
 import logging
 import os
 import pkgutil
-import shutil
 import sys
-import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +15,7 @@ import click
 
 import warptile
 from warptile import cli
+from warptile.cli._folding import tell
 from warptile.cli._names import CommandGroup, instead
 from warptile.errors import (
     ArgumentError,
@@ -90,19 +89,6 @@ def exit_code(error: WarptileError) -> int:
     return next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), CHECK_FAILED)
 
 
-def _folded(text: str) -> str:
-    """An error folded to the width of the terminal, or of ``COLUMNS``; as it is where it goes to a file. Words, such as
-    paths, stay whole, and so do indented lines, which quote source."""
-    if not (sys.stderr.isatty() or "COLUMNS" in os.environ):
-        return text
-    width = shutil.get_terminal_size().columns
-    lines = (
-        line if line[:1].isspace() else textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
-        for line in text.split("\n")
-    )
-    return "\n".join(lines)
-
-
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code; by default that of this process."""
     try:
@@ -115,10 +101,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         said = io.StringIO()
         error.show(said)
-        click.echo(_folded(said.getvalue()), nl=False, err=True)
+        tell(said.getvalue().removesuffix("\n"))
         return error.exit_code
     except WarptileError as error:
-        click.echo(_folded(f"{type(error).__name__}: {error}\n"), nl=False, err=True)
+        tell(f"{type(error).__name__}: {error}")
         return exit_code(error)
     return outcome if isinstance(outcome, int) else 0
 

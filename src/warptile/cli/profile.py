@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from warptile.cli._folding import tell
 from warptile.cli._kernel_launch import KERNEL_FILE, file_launch, launch_options
 from warptile.cli._names import BACKEND, DTYPE, RUNG
 from warptile.cli._profile_views import show_counters, show_lines, write_timeline
@@ -209,7 +210,7 @@ def _of_file(
             return 0
         found = profiled(launch, with_ptx=with_ptx, with_sass=with_sass)
     except (AccumulatorOverflow, DataRace, UninitializedRead):
-        click.echo(f"{file}: a check failed and nothing was counted; --check '' counts without checks", err=True)
+        tell(f"{file}: a check failed and nothing was counted; --check '' counts without checks")
         raise
     if as_json:
         print_document(found)

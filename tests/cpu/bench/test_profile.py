@@ -16,6 +16,7 @@ from warptile.bench.profiling.profile import (
     parse_lines,
     parse_sass,
     profile,
+    stall_columns,
     stalls_of,
     to_profile,
     unprofiled,
@@ -193,7 +194,13 @@ def test_source_lines_add_up_their_instructions_and_not_the_sums_above_them():
     assert by_place["padded.cuh", 30].counters == {"instructions": 16, "shared_wavefronts": 16}
     assert by_place["padded.cuh", 30].opcodes == {"LDS": 1, "IADD3": 1}
     assert by_place["padded.cuh", 31].counters == {"instructions": 5}
-    assert by_place["mma.hpp", 7].counters == {"instructions": 3}
+    assert by_place["mma.hpp", 7].counters == {"instructions": 3, "tensor_instructions": 3}
+
+
+def test_stalls_have_the_names_of_the_metrics_and_no_sample_counts_twice():
+    # Headings as Nsight Compute writes them; "selected" is a warp that was issued.
+    header = ["Source", "# Samples", "stall_barrier", "stall_long_sb", "stall_selected", "stall_long_sb (Not Issued)"]
+    assert stall_columns(header) == {"barrier": 2, "long_scoreboard": 3}
 
 
 def test_launches_that_failed_keep_the_others_in_order(capsys):

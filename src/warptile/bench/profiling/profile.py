@@ -83,6 +83,14 @@ COLUMNS = {
 }
 """Columns of the source page that are kept: our name, and the two ways in which Nsight Compute heads them."""
 
+STALL_NAMES = {
+    "dispatch": "dispatch_stall", "imc": "imc_miss", "lg": "lg_throttle", "long_sb": "long_scoreboard",
+    "math": "math_pipe_throttle", "mio": "mio_throttle", "no_inst": "no_instruction", "short_sb": "short_scoreboard",
+    "sleep": "sleeping", "tex": "tex_throttle",
+}  # fmt: skip
+"""Reasons of warp states that the source page abbreviates, by the names that metrics have for them."""
+
+_STALL_COLUMN = re.compile(r"^stall_(\w+)$")
 _OPCODE = re.compile(r"^\s*(?:@!?U?P[T\d]+\s+)?([A-Z][A-Z0-9]*)")
 _STALL = re.compile(r"^smsp__average_warps_issue_stalled_(\w+?)_per_issue_active\.ratio$")
 _KEPT = re.compile(
@@ -115,12 +123,20 @@ class SassInstruction:
 
 @dataclass
 class SourceLineCounters:
-    """Counters of one source line, added up over its instructions."""
+    """Counters of one source line, added up over its instructions.
+
+    Attributes:
+        file, line: as the page names them.
+        counters: by our names.
+        opcodes: how many of its instructions have each operation.
+        stalls: samples of warps that waited, by reason.
+    """
 
     file: str
     line: int
     counters: dict[str, float] = field(default_factory=dict)
     opcodes: dict[str, int] = field(default_factory=dict)
+    stalls: dict[str, int] = field(default_factory=dict)
 
 
 def opcode_of(sass: str) -> str | None:
@@ -137,6 +153,14 @@ def _column_map(header: Sequence[str], first: int) -> dict[str, int]:
             if header[index] in spellings:
                 where[name] = index
     return where
+
+
+def stall_columns(header: Sequence[str]) -> dict[str, int]:
+    """Where the page has the samples of each reason for which warps wait. Columns of samples without an issue, which
+    count some of the same again, are left out, and so is ``selected``, which is no stall."""
+    found = {matched[1]: index for index, name in enumerate(header) if (matched := _STALL_COLUMN.match(name))}
+    found.pop("selected", None)
+    return {STALL_NAMES.get(name, name): index for name, index in found.items()}
 
 
 def _counters(row: Sequence[str], where: Mapping[str, int]) -> dict[str, float]:
@@ -175,6 +199,7 @@ def parse_lines(text: str) -> list[list[SourceLineCounters]]:
     """
     launches: list[dict[tuple[str, int], SourceLineCounters]] = []
     where: dict[str, int] = {}
+    stalled: dict[str, int] = {}
     file, function, line, source = "", None, 0, -1
     for row in csv.reader(io.StringIO(text)):
         if not row:
@@ -188,7 +213,7 @@ def parse_lines(text: str) -> list[list[SourceLineCounters]]:
         elif row[0] == "Line No":
             sources = [index for index, name in enumerate(row) if name == "Source"]
             source = sources[-1]
-            where = _column_map(row, source + 1)
+            where, stalled = _column_map(row, source + 1), stall_columns(row)
         elif row[0].strip().isdigit():
             line = int(row[0])
         elif source >= 0 and len(row) > source and row[0].strip() == "":
@@ -204,6 +229,8 @@ def parse_lines(text: str) -> list[list[SourceLineCounters]]:
                 counters["tensor_instructions"] = counters["instructions"]
             for name, value in counters.items():
                 entry.counters[name] = entry.counters.get(name, 0.0) + value
+            for reason, count in _counters(row, stalled).items():
+                entry.stalls[reason] = entry.stalls.get(reason, 0) + int(count)
     return [list(found.values()) for found in launches]
 
 

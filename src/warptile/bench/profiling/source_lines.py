@@ -17,8 +17,9 @@ class LineCounts(msgspec.Struct, frozen=True, kw_only=True):
     """What one source line did. Wavefronts and sectors count loads and stores together.
 
     ``time_share`` is the share of the warps' time in which one was about to execute an instruction of the line: of
-    Nsight Compute's samples, or predicted by the clock model (`warptile.replay`). ``ptx`` and ``sass`` are the line's
-    instructions, in the order of the code; None where they were not asked for.
+    Nsight Compute's samples, or predicted by the clock model (`warptile.replay`). ``stalls`` are Nsight Compute's
+    samples of waiting warps by reason, the most frequent first; None from the emulator. ``ptx`` and ``sass`` are the
+    line's instructions, in the order of the code; None where they were not asked for.
     """
 
     file: str
@@ -32,6 +33,7 @@ class LineCounts(msgspec.Struct, frozen=True, kw_only=True):
     tma_sectors: int = 0
     samples: int = 0
     time_share: float | None = None
+    stalls: dict[str, int] | None = None
     ptx: tuple[ListedInstruction, ...] | None = None
     sass: tuple[ListedInstruction, ...] | None = None
 
@@ -90,6 +92,7 @@ def from_ncu(lines: Iterable[SourceLineCounters], files: SourceFiles = KERNEL_FI
                 shared_wavefronts_ideal=int(count.get("shared_wavefronts_ideal", 0)),
                 samples=int(count.get("samples", 0)),
                 time_share=count.get("samples", 0) / samples if samples else None,
+                stalls=dict(sorted(each.stalls.items(), key=lambda stall: -stall[1])),
             )
         )  # fmt: skip
     return tuple(found)

@@ -38,10 +38,9 @@ def command(file: Path, given: tuple[KernelArgument, ...], out_dir: Path | None,
     it shares with every other argument of the same file.
 
     \b
-    Example, of a kernel add(const float* a, float* d, int n):
+    Examples, of a kernel add(const float* a, float* d, int n):
       warptile emulate add.ptx --grid 2 --block 128 --arg in:a.npy --arg inout:d.npy --arg i32:256 --out-dir out
-      warptile emulate add.cu --entry 'add<float>' --grid 2 --block 128 --arg in:a.npy --arg inout:d.npy \
-        --arg i32:256 --out-dir out
+      warptile emulate add.cu --entry add --block 256 --arg in:a.npy --arg inout:d.npy --arg i32:256 --out-dir out
     """
     import numpy as np
 

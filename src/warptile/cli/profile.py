@@ -54,14 +54,14 @@ _TIMELINE = click.option(
 @_TIMELINE
 @click.option("--launches", default=1, show_default=True, type=click.IntRange(1, 8), help="With --timeline: in a row.")
 def command(name: str | None, file: Path | None, timeline_file: Path | None, launches: int, **options: Any) -> int:
-    """Show what each source line of a kernel costs: of a rung, or of any CUDA C++ or PTX file.
+    """Show what each source line of a kernel costs.
 
-    The counters come from Nsight Compute on a GPU, and from the emulator without one; they have the same names and
-    meaning. The time of a line is the share of its samples on a GPU, and predicted without one: the warps of a CTA are
-    replayed with clocks.
+    The kernel is a rung's, or with --file one of any CUDA C++ or PTX file. The counters come from Nsight Compute on a
+    GPU, and from the emulator without one; they have the same names and meaning. The time of a line is the share of its
+    samples on a GPU, and predicted without one: the warps of a CTA are replayed with clocks.
 
-    A kernel of a file is launched as `warptile emulate` does; its help says what --arg takes. What the kernel writes
-    is not kept.
+    A kernel of a file is launched as by `warptile emulate`, whose help says what --arg takes. What it writes is not
+    kept.
 
     With --timeline the kernel is emulated, and the CTA (or cluster) that does most is replayed with clocks: what each
     warp does and waits for, the tensor cores, the copies, and the phases of the mbarriers.
@@ -71,15 +71,14 @@ def command(name: str | None, file: Path | None, timeline_file: Path | None, lau
       warptile profile mma-swizzled --compare mma-vectorized
       warptile profile wgmma-specialized -k 512 --timeline timeline.html
       warptile profile wgmma-final -m 256 -n 256 -k 128 --backend emulator
-      warptile profile --file scale.cu --entry 'scale<float>' --grid 4 --block 128 \\
-        --arg in:x.npy --arg inout:y.npy --arg i32:512 --ptx --sass
+      warptile profile --file add.cu --block 256 --arg in:a.npy --arg inout:d.npy --arg i32:256 --ptx --sass
     """
     from warptile.runtime.execute import choose_backend
 
     if (name is None) == (file is None):
         raise click.UsageError(
             "give a rung or a file, and not both, such as warptile profile mma-swizzled or warptile profile "
-            "--file scale.cu --grid 4 --block 128 --arg in:x.npy"
+            "--file add.cu --block 256 --arg in:a.npy"
         )
     _refuse(OF_FILES if file is None else OF_RUNGS, "--file FILE" if file is None else "a rung")
     backend = options.pop("backend")

@@ -273,6 +273,9 @@ def test_messages_fold_at_the_width_of_the_terminal(capsys, monkeypatch):
     assert max(map(len, whole.splitlines())) > 80, "a file gets it as it is"
     monkeypatch.setenv("COLUMNS", "60")
     assert run(call) == 2
+    assert capsys.readouterr().err == whole
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    assert run(call) == 2
     folded = capsys.readouterr().err
     assert max(map(len, folded.splitlines())) <= 60
     assert folded.split() == whole.split()

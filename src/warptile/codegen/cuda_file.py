@@ -35,18 +35,19 @@ HOST_TYPES = b"""#pragma once
 typedef signed char int8_t;
 typedef short int16_t;
 typedef int int32_t;
-typedef long int64_t;
+typedef long long int64_t;
 typedef unsigned char uint8_t;
 typedef unsigned short uint16_t;
 typedef unsigned int uint32_t;
-typedef unsigned long uint64_t;
-typedef long intptr_t;
-typedef unsigned long uintptr_t;
+typedef unsigned long long uint64_t;
+typedef long long intptr_t;
+typedef unsigned long long uintptr_t;
 typedef unsigned short ushort;
 typedef unsigned int uint;
 typedef unsigned long ulong;
 """
-"""Integer types of ``<stdint.h>`` and ``<sys/types.h>``, as 64-bit Linux defines them."""
+"""Integer types of ``<stdint.h>`` and ``<sys/types.h>``. The first are as CUDA's headers declare them for NVRTC
+(``cuda_pipeline_helpers.h``), which may be included beside them."""
 
 MOST_HEADERS = 64
 """Headers that are left empty at most."""

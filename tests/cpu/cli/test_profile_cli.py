@@ -18,6 +18,7 @@ WITH_SASS = pytest.mark.skipif(
 
 SCALE = """
 #include <cstdio>
+#include <cuda_pipeline_primitives.h>  // which declares integer types, too
 #include "a/tile.h"
 #include "b/tile.h"
 template <typename T, int N>
@@ -74,8 +75,8 @@ def test_headers_of_one_name_keep_their_own_lines(capsys):
     lines = {(line["file"], line["line"]): line for line in document["lines"]}
     assert lines["a/tile.h", 2]["text"] == "return x[i] * 2.0f;"
     assert lines["b/tile.h", 3]["text"] == "return x[i] * 3.0f;"
-    assert lines["scale.cu", 8]["text"].startswith("if (i < n) y[i]")
-    assert lines["scale.cu", 8]["global_sectors"] == 64 * 4 // 32
+    assert lines["scale.cu", 9]["text"].startswith("if (i < n) y[i]")
+    assert lines["scale.cu", 9]["global_sectors"] == 64 * 4 // 32
     assert sum(line["time_share"] for line in document["lines"]) == pytest.approx(1)
     assert sum(line["warp_instructions"] for line in document["lines"]) == document["counters"]["warp_instructions"]
     assert (document["schema"], document["left_empty"]) == ("warptile.file-profile/1", ["cstdio"])
@@ -115,7 +116,7 @@ def test_lines_have_their_ptx_and_machine_instructions(capsys):
     lines = {(line["file"], line["line"]): line for line in document["lines"]}
     loads = {place: [each["text"] for each in line["ptx"]] for place, line in lines.items()}
     assert [text for text in loads["a/tile.h", 2] if text.startswith("ld.global.f32")]
-    stores = [each["text"] for each in lines["scale.cu", 8]["sass"] if each["text"].startswith("STG")]
+    stores = [each["text"] for each in lines["scale.cu", 9]["sass"] if each["text"].startswith("STG")]
     assert len(stores) == 1
     assert all("NOP" not in each["text"] for line in document["lines"] for each in line["sass"])
     addresses = [each["at"] for line in document["lines"] for each in line["sass"]]
@@ -207,7 +208,7 @@ def test_a_timeline_of_a_file(capsys):
     assert run([*SCALED, "--timeline", "trace.json", "--launches", "2"]) == 0
     events = json.loads(Path("trace.json").read_text())["traceEvents"]
     named = {event.get("args", {}).get("line", "") for event in events}
-    assert "scale.cu:6" in named
+    assert "scale.cu:7" in named
     assert named <= {"", *(f"{file}:{line}" for file in ("a/tile.h", "b/tile.h", "scale.cu") for line in range(12))}
     assert "2 launches in a row" in capsys.readouterr().out
 

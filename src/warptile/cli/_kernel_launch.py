@@ -247,6 +247,7 @@ def file_launch(
     import numpy as np
 
     from warptile.bench.profiling.file_profile import UserLaunch
+    from warptile.codegen.cuda_file import left_out_text
     from warptile.emulator import DEFAULT_CHECKS
     from warptile.runtime.kernel_file import read_kernel
 
@@ -256,9 +257,8 @@ def file_launch(
         raise click.BadParameter(str(error), param_hint="--entry") from error
     except (OSError, UnicodeDecodeError) as error:
         raise click.BadParameter(f"{file}: not readable as {_kind(file)} ({error})", param_hint="FILE") from None
-    if kernel.left_empty:
-        left = ", ".join(f"<{name}>" for name in kernel.left_empty)
-        tell(f"{file}: found nowhere and left empty: {left}; -I FOLDER says where headers are")
+    for said in left_out_text(kernel.left_empty, kernel.left_out):
+        tell(f"{file}: {said}")
     check_arguments(kernel.function, given)
     names, owners, written = buffer_names(given), buffers_of(given), written_of(given)
     spec = LaunchSpec(

@@ -85,6 +85,8 @@ def command(name: str | None, file: Path | None, timeline_file: Path | None, lau
     place = choose_backend("emulator" if timeline_file is not None and backend is None else backend)
     if timeline_file is not None and place.name == "gpu":
         raise click.UsageError("--timeline replays what the emulator executes: --backend emulator")
+    if timeline_file is not None and options["as_json"]:
+        raise click.UsageError("--json prints counters by line; leave it out, or run again without --timeline")
     if timeline_file is None and launches > 1:
         raise click.UsageError("--launches goes with --timeline, such as --launches 2 --timeline trace.json")
     if file is not None:

@@ -2,7 +2,7 @@
 
 NVRTC knows no headers of the host. A header in angle brackets that is found nowhere is therefore left empty, and the
 integer types that such headers define are declared (`HOST_TYPES`). Functions that name no execution space are compiled
-as device functions.
+as device functions; those of the file that do not compile so are host code, and are left out.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from warptile.codegen import headers
+from warptile.codegen.host_code import host_declarations, without
 from warptile.codegen.inputs import includes_of
 from warptile.codegen.kernel_names import declared_kernels, entries_of, named_entry, plain_name
 from warptile.codegen.nvrtc import (
@@ -49,8 +50,8 @@ typedef unsigned long ulong;
 """Integer types of ``<stdint.h>`` and ``<sys/types.h>``. The first are as CUDA's headers declare them for NVRTC
 (``cuda_pipeline_helpers.h``), which may be included beside them."""
 
-MOST_HEADERS = 64
-"""Headers that are left empty at most."""
+MOST_TRIES = 64
+"""How often a file is compiled at most: each time without another header or more host code."""
 
 MOST_LOG_LINES = 40
 """Lines of NVRTC's log that a message has."""
@@ -88,6 +89,7 @@ class CompiledFile:
         ptx: PTX text, whose line information names files by their absolute names.
         code: machine code for the GPU; None where it was not wanted.
         left_empty: headers that were found nowhere and left empty.
+        left_out: first and last line of each declaration of host code that was left out.
     """
 
     entry: str
@@ -95,6 +97,7 @@ class CompiledFile:
     ptx: bytes
     code: MachineCode | None
     left_empty: tuple[str, ...]
+    left_out: tuple[tuple[int, int], ...]
 
 
 def compile_file(
@@ -131,17 +134,26 @@ def compile_file(
         if done.compiled:
             return _compiled(program, done, arch, entry)
     if not done.compiled:
-        raise _refusal(path, arch, log, program.left_empty)
+        raise _refusal(path, arch, log, program)
     return _compiled(program, done, arch, done.entry or entry)
 
 
 class _Program:
-    """A file that is compiled, if need be several times."""
+    """A file that is compiled, if need be several times.
+
+    Attributes:
+        path: the file.
+        text: of it, without what was left out.
+        left_out: first and last line of each declaration of host code that was left out.
+        first_reason: the error for which the first one was.
+    """
 
     def __init__(self, path: Path, text: bytes, flags: Sequence[str], wanted: Sequence[str]) -> None:
         self.path, self.text = path, text
         self._flags, self._wanted = flags, wanted
         self._given = {HOST_HEADER: HOST_TYPES}
+        self.left_out: list[tuple[int, int]] = []
+        self.first_reason = ""
 
     @property
     def folders(self) -> list[Path]:
@@ -154,14 +166,34 @@ class _Program:
         return tuple(name for name in self._given if name != HOST_HEADER)
 
     def run(self, expression: str | None) -> ProgramOutcome:
-        """Compile; headers that are missing are left empty, one after the other."""
-        for _ in range(MOST_HEADERS):
+        """Compile. Headers that are missing are left empty, one after the other, and declarations of the file that do
+        not compile and are not for the device are left out."""
+        for _ in range(MOST_TRIES):
             done = run_program(self.text, str(self.path), self._flags, self._wanted, self._given, expression=expression)
-            missing = None if done.compiled else _MISSING.search(done.log.decode(errors="replace"))
-            if missing is None or not self._may_be_empty(missing["includer"], missing["name"]):
+            log = done.log.decode(errors="replace")
+            if done.compiled or not (self._empty_header(log) or self._leave_out(log)):
                 break
-            self._given[missing["name"]] = b""
         return done
+
+    def _empty_header(self, log: str) -> bool:
+        """Leave a header empty that was not found, if that may be."""
+        missing = _MISSING.search(log)
+        if missing is None or not self._may_be_empty(missing["includer"], missing["name"]):
+            return False
+        self._given[missing["name"]] = b""
+        return True
+
+    def _leave_out(self, log: str) -> bool:
+        """Leave out host code in which there are errors, if there is some."""
+        errors = {int(each["line"]): each["text"].strip() for each in _own_errors(log, self.path)}
+        text = self.text.decode(errors="surrogateescape")
+        found = host_declarations(text, errors)
+        self.text = without(text, found).encode(errors="surrogateescape")
+        self.left_out += [(each.first_line, each.last_line) for each in found]
+        if found and not self.first_reason:
+            line = min(line for line in errors if found[0].first_line <= line <= found[0].last_line)
+            self.first_reason = f"{self.path.name}({line}): {errors[line]}"
+        return bool(found)
 
     def _may_be_empty(self, includer: str, name: str) -> bool:
         """Whether a file of the user's includes it in angle brackets: CUDA's headers need what they include."""
@@ -190,6 +222,11 @@ class _Program:
         return list(dict.fromkeys(found))
 
 
+def _own_errors(log: str, path: Path) -> list[re.Match[str]]:
+    """The errors of NVRTC's log that are in a file itself, the last one first."""
+    return [error for error in _ERROR.finditer(log) if error["file"] == str(path)][::-1]
+
+
 def _is_cuda(path: Path) -> bool:
     """Whether a folder or file is one of CUDA's."""
     return any(folder.path in (path, *path.parents) for folder in headers.candidates())
@@ -204,7 +241,7 @@ def _compiled(program: _Program, done: ProgramOutcome, arch: str, entry: str | N
     code = None
     if len(done.outputs) > 1:
         code = MachineCode(done.outputs[1], resources_of(done.log.decode(errors="replace"), found))
-    return CompiledFile(found, arch, ptx, code, program.left_empty)
+    return CompiledFile(found, arch, ptx, code, program.left_empty, tuple(sorted(program.left_out)))
 
 
 def _only_the_name_is_wrong(log: str) -> bool:
@@ -213,7 +250,7 @@ def _only_the_name_is_wrong(log: str) -> bool:
     return bool(errors) and all(file.startswith(NAME_MAP) for file in errors)
 
 
-def _refusal(path: Path, arch: str, log: str, left_empty: tuple[str, ...]) -> CompileError:
+def _refusal(path: Path, arch: str, log: str, program: _Program) -> CompileError:
     """The error for a file that did not compile, with NVRTC's log."""
     errors = [match for match in _ERROR.finditer(log) if not match["file"].startswith(NAME_MAP)]
     line = f"{Path(errors[0]['file']).name}({errors[0]['line']})" if errors else None
@@ -223,14 +260,26 @@ def _refusal(path: Path, arch: str, log: str, left_empty: tuple[str, ...]) -> Co
         said.append(f"{missing['name']} is CCCL's: {CCCL} adds it")
     elif missing:
         said.append(f"-I FOLDER says where {missing['name']} is")
-    elif left_empty:
-        said.append(f"found nowhere and left empty: {', '.join(f'<{name}>' for name in left_empty)}")
+    else:
+        said += left_out_text(program.left_empty, program.left_out)
+        said += [f"the first for {program.first_reason}"] if program.first_reason else []
     if _HOST_CODE.search(log):
         said.append("NVRTC compiles device code alone: put #ifndef __CUDACC_RTC__ around code of the host")
     shown = [text for text in log.splitlines() if not text.startswith(NAME_MAP)]
     more = len(shown) - MOST_LOG_LINES
     shown = [*shown[:MOST_LOG_LINES], f"and {more} more lines"] if more > 0 else shown
     return CompileError("\n".join(["; ".join(said), *shown]), log, line)
+
+
+def left_out_text(left_empty: Sequence[str], left_out: Sequence[tuple[int, int]]) -> list[str]:
+    """What a message says of headers that were left empty, and of host code that was left out."""
+    said = []
+    if left_empty:
+        said.append(f"headers found nowhere and left empty: {', '.join(f'<{name}>' for name in left_empty)}")
+    if left_out:
+        lines = [f"{first}-{last}" if last > first else f"{first}" for first, last in sorted(left_out)]
+        said.append(f"host code left out: line{'s' if lines != [lines[0].split('-')[0]] else ''} {', '.join(lines)}")
+    return said
 
 
 def assemble_ptx(path: Path, arch: str, entry: str) -> MachineCode:

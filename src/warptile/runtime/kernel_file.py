@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from warptile.codegen.cuda_file import MachineCode, assemble_ptx, compile_file
@@ -24,8 +23,10 @@ class KernelFile:
         ptx: PTX text, which names source files by the names of ``sources``.
         module: the same, parsed.
         sources: the files that line information names: short name to path.
+        names: the short name of each, by the name that machine code has for it.
         code: machine code, None where it was not wanted.
         left_empty: headers that were found nowhere and left empty.
+        left_out: first and last line of each declaration of host code that was left out.
     """
 
     path: Path
@@ -33,8 +34,10 @@ class KernelFile:
     ptx: str
     module: PtxModule
     sources: Mapping[str, Path]
+    names: Mapping[str, str]
     code: MachineCode | None = None
     left_empty: tuple[str, ...] = ()
+    left_out: tuple[tuple[int, int], ...] = ()
 
     @property
     def function(self) -> PtxFunction:
@@ -45,11 +48,6 @@ class KernelFile:
     def name(self) -> str:
         """The kernel's name without template arguments and types of parameters."""
         return plain_name(self.entry)
-
-    @cached_property
-    def names(self) -> dict[str, str]:
-        """The short name of each file, by its path as machine code names it."""
-        return {str(path): name for name, path in self.sources.items()}
 
 
 def read_kernel(
@@ -71,18 +69,20 @@ def read_kernel(
         UnsupportedError: ``arch`` is unknown, or PTX has to be assembled and there is no ptxas.
         OSError, UnicodeDecodeError: the file cannot be read.
     """
-    code: MachineCode | None = None
-    left_empty: tuple[str, ...] = ()
+    compiled = None
     if path.suffix == ".ptx":
         ptx = path.read_text(encoding="utf-8").encode()
     else:
         compiled = compile_file(path, arch, entry=entry, include_folders=include_folders, machine_code=machine_code)
-        entry, ptx, code, left_empty = compiled.entry, compiled.ptx, compiled.code, compiled.left_empty
-    files = files_of(ptx)
-    names = short_names(files)
+        entry, ptx = compiled.entry, compiled.ptx
+    names = short_names(files_of(ptx))
     text = renamed(ptx, names).decode()
     module = parse(text)
     found = named_entry(module.entries, entry, [plain_name(each) for each in module.entries])
-    if machine_code and code is None:
-        code = assemble_ptx(path, arch, found)
-    return KernelFile(path, found, text, module, {names[file]: path.parent / file for file in files}, code, left_empty)
+    sources = {name: path.parent / file for file, name in names.items()}
+    if compiled is not None:
+        return KernelFile(
+            path, found, text, module, sources, names, compiled.code, compiled.left_empty, compiled.left_out
+        )  # fmt: skip
+    code = assemble_ptx(path, arch, found) if machine_code else None
+    return KernelFile(path, found, text, module, sources, names, code)

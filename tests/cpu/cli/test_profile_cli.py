@@ -105,7 +105,7 @@ def test_headers_are_found_in_the_folders_that_are_given(folder, capsys):
     call = [*PROFILE, "far.cu", "--block", "64", "--arg", "inout:y.npy"]
     assert run(call) == 1
     told = " ".join(capsys.readouterr().err.split())
-    assert 'far.cu(2): identifier "four" is undefined; found nowhere and left empty: <four.h>' in told
+    assert 'far.cu(2): identifier "four" is undefined; headers found nowhere and left empty: <four.h>' in told
     assert profiled(capsys, [*call, "-I", "far"])["left_empty"] == []
 
 
@@ -233,6 +233,7 @@ def test_a_timeline_of_a_file(capsys):
         (["--file", "race.cu", "-I", "gone"], 2, "'gone' does not exist"),
         (["--file", "race.cu", "--arg", "in:gone.npy"], 2, "gone.npy: not a readable .npy"),
         (["--file", "race.cu", "--launches", "2"], 2, "--launches goes with --timeline"),
+        (["--file", "race.cu", "--timeline", "trace.json", "--json"], 2, "leave it out"),
     ],
 )
 def test_wrong_calls_have_their_exit_codes(arguments, code, words, capsys):
@@ -251,10 +252,48 @@ def test_a_file_that_does_not_compile_has_the_log_and_the_line(folder, capsys):
     assert "1 error detected" in said
 
 
-def test_code_of_the_host_is_told_how_to_be_hidden(folder, capsys):
-    (folder / "host.cu").write_text("#include <vector>\n__global__ void k() {}\nint main() { std::vector<int> v; }\n")
+PROGRAM = """\
+#include <vector>
+#include <cuda_runtime.h>
+using std::vector;
+static const std::vector<int> SIZES = {1, 2};
+int twice(int x) { return 2 * x; }
+__global__ void count(float* y) {
+    y[threadIdx.x] = twice(threadIdx.x);
+}
+#define SIZE 64
+int main(int argc, char** argv) {
+    float* y;
+    cudaMalloc(&y, SIZE * sizeof(float));
+    count<<<1, SIZE>>>(y);
+}
+"""
+
+
+def test_code_of_the_host_is_left_out_and_lines_stay(folder, capsys):
+    (folder / "program.cu").write_text(PROGRAM)
+    call = [*PROFILE, "program.cu", "--block", "64", "--arg", "inout:y.npy"]
+    assert run([*call, "--json"]) == 0
+    said = capsys.readouterr()
+    document = json.loads(said.out)
+    assert (document["left_empty"], document["left_out"]) == (["vector"], [[3, 3], [4, 4], [10, 14]])
+    assert "program.cu: host code left out: lines 3, 4, 10-14\n" in said.err
+    (line,) = [line for line in document["lines"] if line["global_sectors"]]
+    assert (line["line"], line["text"]) == (7, "y[threadIdx.x] = twice(threadIdx.x);")
+
+
+def test_an_error_in_a_header_or_a_kernel_is_one_still(folder, capsys):
+    (folder / "host.h").write_text("#include <string>\ninline void log(std::string text) {}\n")
+    (folder / "host.cu").write_text('#include "host.h"\n__global__ void k() {}\nint main() { log(""); }\n')
     assert run([*PROFILE, "host.cu"]) == 1
-    assert "put #ifndef __CUDACC_RTC__ around code of the host" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert 'host.cu for sm_90a: host.h(2): namespace "std" has no member "string"' in said
+    assert "put #ifndef __CUDACC_RTC__ around code of the host" in said
+    (folder / "helper.cu").write_text("int f() { return unknown; }\n__global__ void k(int* y) { y[0] = f(); }\n")
+    assert run([*PROFILE, "helper.cu"]) == 1
+    told = capsys.readouterr().err
+    assert 'helper.cu(2): identifier "f" is undefined; host code left out: line 1; the first for helper.cu(1): ' in told
+    assert 'helper.cu(1): identifier "unknown" is undefined\n' in told
 
 
 @pytest.mark.usefixtures("folder")

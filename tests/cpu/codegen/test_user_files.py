@@ -3,6 +3,7 @@
 import pytest
 
 from warptile.codegen.file_names import files_of, renamed, short_names
+from warptile.codegen.host_code import declarations, host_declarations, without
 from warptile.codegen.kernel_names import declared_kernels, entries_of, named_entry, plain_name
 from warptile.errors import ArgumentError
 
@@ -66,3 +67,45 @@ def test_a_name_may_stand_for_one_kernel_alone():
     many = [f"k{i}" for i in range(11)]
     with pytest.raises(ArgumentError, match=r"k7 and 3 more$"):
         named_entry(many, None, many)
+
+
+PROGRAM = """\
+#include <x.h>  // a { in a comment
+namespace mine { using T = int;
+template <int N = 3, typename V = T>
+__global__ void kernel(V* x, int y = f({1, 2})) { if (y) { x[0] = '{'; } }
+}
+extern "C" { int other(void); }
+struct Timer { __device__ void go() {} void stop() {} };
+struct Host {
+  Host() : x(1) {}
+  int x; };
+const int table[] = {1, 2}, more = 3;
+auto square = [](int x) { return x * x; };
+__constant__ float weights[3];
+/* } */
+int main() {
+#ifdef A }
+  printf("}%d\\"", other());
+#endif
+}
+"""
+
+
+def test_declarations_of_a_file():
+    found = [(each.first_line, each.last_line, each.of_device) for each in declarations(PROGRAM)]
+    assert found == [
+        (2, 2, False), (3, 4, True), (6, 6, False), (7, 7, True), (8, 10, False), (11, 11, False), (12, 12, False),
+        (12, 12, False), (13, 13, True), (15, 19, False),
+    ]  # fmt: skip
+    assert PROGRAM[next(declarations(PROGRAM)).start :].startswith("using T")
+
+
+def test_host_code_is_left_out_and_everything_else_keeps_its_line():
+    left_out = host_declarations(PROGRAM, [4, 7, 9, 17])
+    assert [(each.first_line, each.last_line) for each in left_out] == [(8, 10), (15, 19)]
+    before, after = PROGRAM.split("\n"), without(PROGRAM, left_out).split("\n")
+    assert len(after) == len(before)
+    for number, (old, new) in enumerate(zip(before, after, strict=True), 1):
+        directive = old.startswith("#")
+        assert new == (old if directive or not (8 <= number <= 10 or 15 <= number <= 19) else ""), number

@@ -44,6 +44,7 @@ class FileProfile(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema",
         output: what the kernel printed.
         unfinished_copies: `cp.async` copies that the kernel never waited for; 0 on a GPU, which does not say.
         left_empty: headers that were found nowhere and left empty.
+        left_out: first and last line of each declaration of host code that was left out.
         lines: by source line.
     """
 
@@ -59,6 +60,7 @@ class FileProfile(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema",
     output: str = ""
     unfinished_copies: int = 0
     left_empty: tuple[str, ...] = ()
+    left_out: tuple[tuple[int, int], ...] = ()
     lines: tuple[LineCounts, ...] = ()
 
 
@@ -176,5 +178,6 @@ def _profile(
     return FileProfile(
         backend=backend, file=str(launch.kernel.path), entry=spec.entry, arch=launch.arch, grid=spec.grid,
         block=spec.block, cluster=spec.cluster, dynamic_shared_bytes=spec.dynamic_shared_bytes, counters=counters,
-        output=output, unfinished_copies=unfinished, left_empty=launch.kernel.left_empty, lines=lines,
+        output=output, unfinished_copies=unfinished, left_empty=launch.kernel.left_empty,
+        left_out=launch.kernel.left_out, lines=lines,
     )  # fmt: skip

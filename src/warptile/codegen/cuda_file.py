@@ -196,10 +196,12 @@ class _Program:
         return bool(found)
 
     def _may_be_empty(self, includer: str, name: str) -> bool:
-        """Whether a file of the user's includes it in angle brackets: CUDA's headers need what they include."""
+        """Whether a header is one of the host: in angle brackets, and no part of CUDA, such as ``<nv/target>``."""
         at = Path(includer)
-        if name in self._given or Path(name).suffix not in ("", ".h") or _is_cuda(at):
+        if name in self._given or Path(name).suffix not in ("", ".h"):
             return False
+        if _is_cuda(at):
+            return "/" not in name
         text = self.text if at == self.path else at.read_bytes() if at.is_file() else b""
         return (False, name) in includes_of(text)
 

@@ -6,6 +6,7 @@ of derivatives.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -95,6 +96,26 @@ def result_of(a: StoredArray, b: StoredArray, c: StoredArray | None, options: Op
     return StoredArray(product.problem.d.dtype.name, product.result_shape)
 
 
+VARYING = ("manual_axis_type", "vma")
+"""What versions of JAX call the axes of a ``jax.shard_map`` along which values differ."""
+
+
+def alike(operands: Sequence[Any]) -> list[Any]:
+    """The operands, all varying along the axes of a ``jax.shard_map`` along which one of them does."""
+    axes = [_varying(jax.typeof(each)) for each in operands]
+    everywhere = frozenset[str]().union(*axes)
+    return [
+        jax.lax.pcast(each, tuple(sorted(everywhere - own)), to="varying") if everywhere - own else each
+        for each, own in zip(operands, axes, strict=True)
+    ]
+
+
+def _varying(kind: Any) -> frozenset[str]:
+    """The axes of a ``jax.shard_map`` along which values of an abstract type differ."""
+    found = [getattr(kind, attribute) for attribute in VARYING if hasattr(kind, attribute)]
+    return frozenset(getattr(found[0], "varying", found[0])) if found else frozenset()
+
+
 matmul_p = Primitive("warptile_matmul")
 """Operands A, B and, where ``options.beta`` is not zero, C, whose last axes (as many as the result has matrix axes) are
 whole. Parameters ``options`` and ``majors``."""
@@ -103,7 +124,12 @@ whole. Parameters ``options`` and ``majors``."""
 def _abstract(*operands: Any, options: Options, majors: Majors) -> Any:
     a, b, *rest = (stored(each, name) for each, name in zip(operands, "abc", strict=False))
     found = result_of(a, b, rest[0] if rest else None, options)
-    return jax.core.ShapedArray(found.shape, jax.numpy.dtype(DTYPES[found.dtype].numpy))
+    dtype = jax.numpy.dtype(DTYPES[found.dtype].numpy)
+    if not _varying(operands[0]):
+        return jax.core.ShapedArray(found.shape, dtype)
+    whole = jax.sharding.PartitionSpec(*(None for _ in found.shape))
+    place = jax.sharding.NamedSharding(operands[0].sharding.mesh, whole)
+    return operands[0].update(shape=found.shape, dtype=dtype, weak_type=False, sharding=place)
 
 
 @lru_cache(maxsize=4096)

@@ -21,7 +21,7 @@ from warptile.arrays.options import (
 )
 from warptile.arrays.sparse import SparseMatrix
 from warptile.errors import ArgumentTypeError, DTypeError, LayoutError, ShapeError, UnsupportedError
-from warptile.jax.primitive import Options, matmul_p, result_of, stored
+from warptile.jax.primitive import ROWS, Options, alike, matmul_p, result_of, stored
 from warptile.rungs import rung as rung_named
 from warptile.runtime.execute import BACKENDS
 
@@ -126,7 +126,7 @@ _STATIC = {
 
 
 def _bound(options: Options, *operands: Any) -> jax.Array:
-    result: jax.Array = matmul_p.bind(*operands, options=options, majors=("row", "row"))
+    result: jax.Array = matmul_p.bind(*alike(operands), options=options, majors=ROWS)
     return result
 
 

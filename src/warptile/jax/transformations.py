@@ -138,7 +138,9 @@ def _batched(operands: Sequence[Any], dims: Sequence[Any], *, options: Options, 
     if not addend and of_b and not of_a and b_axes == 1 and a_axes == 2:
         # Vectors that share A: they are the columns of one matrix.
         return bind(a, b.swapaxes(0, 1), majors=(majors[0], "col")), 1
-    size = next(each.shape[0] for each, dim in zip((a, b, *addend), dims, strict=True) if dim is not None)
+    if not of_a and not of_b:  # C alone is mapped, and each example is rounded once
+        (c,) = addend
+        a, of_a = jnp.broadcast_to(a, (c.shape[0], *a.shape)), True
     batch_axes = max(a_axes, b_axes, 2) - 2
 
     def aligned(values: Any, *, mapped: bool) -> Any:
@@ -154,10 +156,6 @@ def _batched(operands: Sequence[Any], dims: Sequence[Any], *, options: Options, 
         shaped = aligned(_with_matrix_axes(c, a_axes, b_axes), mapped=dims[2] is not None)
         matrices.append(shaped)
     result = bind(*matrices, majors=majors)
-    if result.ndim < batch_axes + 3:  # C alone is mapped
-        result = matmul_p.bind(
-            *matrices[:2], jnp.broadcast_to(matrices[2], (size, *result.shape)), options=options, majors=majors
-        )
     drop = [result.ndim - 2] * (a_axes == 1) + [result.ndim - 1] * (b_axes == 1)
     return (result.squeeze(axis=tuple(drop)) if drop else result), 0
 

@@ -13,12 +13,12 @@ from warptile.arrays import array_view
 from warptile.arrays.array_view import Shape, is_tracer
 from warptile.arrays.batches import batched
 from warptile.arrays.jax_arrays import gpu_views
+from warptile.arrays.mixtures import refuse_beside_tracers
 from warptile.arrays.operands import Product, arrange, stored
 from warptile.arrays.options import (
     beta_of,
     number,
     refuse_epilogue,
-    refuse_out_of_tracers,
     refuse_unknown,
     scale_factor,
     tunables,
@@ -106,7 +106,7 @@ def matmul(
         ArgumentTypeError: an option of the wrong Python type, or one that there is not.
         ShapeError: shapes that do not multiply or broadcast, or beta without ``c``.
         DTypeError: element types that no kernel takes together.
-        LayoutError: arrays in different places, or an ``out`` that cannot be written.
+        LayoutError: arrays of different frameworks or in different places, or an ``out`` that cannot be written.
         UnsupportedError: a rung, configuration or option that does not take this problem; ``max_sms`` with problems
             whose kernels have a block for each tile and more tiles.
         NoDeviceError: ``backend="gpu"`` without a GPU.
@@ -124,7 +124,7 @@ def matmul(
     if any(map(is_tracer, (a, b, c, out))):
         from warptile.jax.traced_matmul import matmul as traced  # imports JAX
 
-        refuse_out_of_tracers(out)
+        refuse_beside_tracers((a, b, c), out)
         return traced(
             a, b, c, alpha=alpha, beta=beta, out_dtype=out_dtype, accumulate=accumulate, precision=precision,
             scale_a=scale_a, scale_b=scale_b, rung=rung, config=config, max_sms=max_sms, backend=backend,

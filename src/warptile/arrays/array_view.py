@@ -168,6 +168,11 @@ def view(array: Any, name: str) -> ArrayView:
         return replace(_view_numpy(np.asarray(array), name), array=array, framework="jax", read_only=True)
     if hasattr(array, "__cuda_array_interface__"):
         return _view_cuda_interface(array, name, "cupy" if module == "cupy" else "cuda")
+    if hasattr(array, "__dlpack__"):
+        raise DTypeError(
+            f"{name}: got {type(array).__name__}, of a framework that warptile does not know; it takes NumPy, torch, "
+            f"CuPy or JAX arrays, such as numpy.from_dlpack({name}) or torch.from_dlpack({name})"
+        )
     raise DTypeError(
         f"{name}: got {type(array).__name__}, which is not an array; it takes NumPy, torch, CuPy or JAX arrays, "
         f"such as numpy.asarray({name}, dtype='float32')"
@@ -266,6 +271,8 @@ def packed(values: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
 
 
 def _view_numpy(array: np.ndarray[Any, Any], name: str) -> ArrayView:
+    if isinstance(array, np.ma.MaskedArray):
+        raise LayoutError(f"{name}: got a masked array, whose mask no kernel looks at; fill it: {name}.filled(0)")
     dtype = element_type(array.dtype.name, name)
     if not array.dtype.isnative:
         native = cast(name, "numpy", dtype)

@@ -12,7 +12,7 @@ import numpy as np
 
 from warptile.arrays.array_view import ArrayView
 from warptile.dtypes import DType, dtype
-from warptile.errors import ArgumentError, ArgumentTypeError, DTypeError, LayoutError, ShapeError, UnsupportedError
+from warptile.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, UnsupportedError
 
 PRECISIONS = ("ieee", "tf32")
 
@@ -45,16 +45,6 @@ def refuse_epilogue(function: str, epilogue: object) -> None:
             f"epilogue: fused epilogues are not available; {function} computes alpha * a @ b + beta * c: leave "
             f"epilogue out and apply it to the result"
         )
-
-
-def refuse_out_of_tracers(out: object) -> None:
-    """Raise if there is an ``out`` for arrays that JAX is tracing.
-
-    Raises:
-        LayoutError: there is.
-    """
-    if out is not None:
-        raise LayoutError("out: JAX arrays cannot be written; leave it out and use what matmul(a, b) returns")
 
 
 def number(value: Any, name: str) -> float:

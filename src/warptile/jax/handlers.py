@@ -15,6 +15,9 @@ from warptile.runtime import xla_ffi
 TARGET = "warptile_matmul"
 """Name of both handlers in XLA's registry, which has a name once a platform."""
 
+_REGISTRY = {"cuda": "CUDA", "cpu": "cpu"}
+"""XLA's names of platforms, by those of JAX's lowering rules."""
+
 
 @cache
 def register(platform: str) -> Any:
@@ -27,7 +30,7 @@ def register(platform: str) -> Any:
         made = xla_ffi.handler(on_gpu, xla_ffi.place_of, xla_ffi.text)
     else:
         made = xla_ffi.handler(on_host, xla_ffi.no_place, xla_ffi.text)
-    jax.ffi.register_ffi_target(TARGET, jax.ffi.pycapsule(made), platform=platform.upper().replace("CPU", "cpu"))
+    jax.ffi.register_ffi_target(TARGET, jax.ffi.pycapsule(made), platform=_REGISTRY[platform])
     return made
 
 

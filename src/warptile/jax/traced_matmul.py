@@ -60,7 +60,8 @@ def matmul(
     multiplied (with float8 operands to bfloat16). ``rung`` and ``config`` are not theirs.
 
     Args:
-        a: (..., M, K) or (K,), of JAX or NumPy; types as of `warptile.matmul`.
+        a: (..., M, K) or (K,), of JAX or, as in ``jax.numpy``, NumPy (`warptile.matmul` takes them one by one: all of
+            JAX or all of NumPy); types as of `warptile.matmul`.
         b: (..., K, N) or (K,), of the same type.
         c: broadcastable to the result and of its type.
         alpha, beta, scale_a, scale_b: numbers, as of `warptile.matmul`. They are static: part of the program.

@@ -111,8 +111,10 @@ def test_an_addend_that_is_not_read_is_not_passed():
 
 def test_numpy_arrays_are_constants_of_a_program():
     a, b = drawn(6, 8), drawn(8, 5)
-    assert same_bits(jax.jit(lambda a: wt.matmul(a, np.asarray(b)))(a), wt.matmul(a, b))
-    assert same_bits(jax.jit(lambda b: wt.matmul(np.asarray(a), b))(b), wt.matmul(a, b))
+    assert same_bits(jax.jit(lambda a: warptile.jax.matmul(a, np.asarray(b)))(a), wt.matmul(a, b))
+    assert same_bits(jax.jit(lambda b: warptile.jax.matmul(np.asarray(a), b))(b), wt.matmul(a, b))
+    with pytest.raises(wt.LayoutError, match="b is a NumPy array beside a JAX array that is being traced"):
+        jax.jit(lambda a: wt.matmul(a, np.asarray(b)))(a)
 
 
 def test_types_and_shapes_follow_without_running(monkeypatch):
@@ -203,7 +205,9 @@ def test_a_program_may_be_lowered_for_a_gpu_where_there_is_none():
     a, b = drawn(4, 8), drawn(8, 4)
     traced = jax.jit(wt.matmul).trace(a, b)
     assert "warptile_matmul" in traced.lower(lowering_platforms=("cuda",)).as_text()
-    with pytest.raises(wt.UnsupportedError, match="compiled for tpu; warptile multiplies on NVIDIA GPUs and on the CPU"):
+    with pytest.raises(
+        wt.UnsupportedError, match="compiled for tpu; warptile multiplies on NVIDIA GPUs"
+    ):
         traced.lower(lowering_platforms=("tpu",))
     with pytest.raises(wt.UnsupportedError, match="backend='emulator': this program runs on a GPU"):
         jax.jit(lambda a, b: wt.matmul(a, b, backend="emulator")).trace(a, b).lower(lowering_platforms=("cuda",))
@@ -211,7 +215,7 @@ def test_a_program_may_be_lowered_for_a_gpu_where_there_is_none():
 
 # --- errors --------------------------------------------------------------------------------------------------------
 
-A, B = np.ones((4, 8), np.float32), np.ones((8, 6), np.float32)
+A, B = jax.numpy.ones((4, 8), np.float32), jax.numpy.ones((8, 6), np.float32)
 
 
 @pytest.mark.parametrize(
@@ -222,9 +226,13 @@ A, B = np.ones((4, 8), np.float32), np.ones((8, 6), np.float32)
         (lambda a: wt.matmul(a, a[0, 0]), wt.ShapeError, "b: got a scalar"),
         (lambda a: wt.matmul(a, B, a), wt.ShapeError, "c: shape"),
         (lambda a: wt.matmul(a, B, beta=1), wt.ShapeError, "c: got None with beta=1"),
-        (lambda a: wt.matmul(a, B, np.ones((4, 6), np.float16)), wt.DTypeError, "c is float16"),
+        (lambda a: wt.matmul(a, B, jax.numpy.ones((4, 6), np.float16)), wt.DTypeError, "c is float16"),
         (lambda a: wt.matmul(a, [[1.0] * 6] * 8), wt.DTypeError, "b: got list"),
-        (lambda a: wt.matmul(a, B.astype(object)), wt.DTypeError, "b: got an array of Python objects"),
+        (
+            lambda a: warptile.jax.matmul(a, np.asarray(B).astype(object)),
+            wt.DTypeError,
+            "b: got an array of Python objects",
+        ),
         (lambda a: wt.matmul(a.astype("complex64"), B), wt.DTypeError, "complex"),
         (lambda a: wt.matmul(a, B, out=a), wt.LayoutError, "out: JAX arrays cannot be written"),
         (lambda a: wt.matmul(a, B, alpha=a[0, 0]), wt.ArgumentTypeError, "alpha: got a value that JAX is tracing"),
@@ -238,20 +246,20 @@ A, B = np.ones((4, 8), np.float32), np.ones((8, 6), np.float32)
         (lambda a: wt.matmul(a, B, rung="wgmma-final"), wt.UnsupportedError, "does not take this problem"),
         (lambda a: wt.matmul(a, B, backend="cuda"), wt.UnsupportedError, "backend: got 'cuda'"),
         (lambda a: wt.plan(a, B), wt.UnsupportedError, "a: got a value that JAX is tracing"),
-        (lambda a: wt.matmul(wt.sparsify(A.astype(np.float16)), a), wt.UnsupportedError, "a: got a SparseMatrix"),
+        (lambda a: wt.matmul(wt.sparsify(np.asarray(A, np.float16)), a), wt.UnsupportedError, "a: got a SparseMatrix"),
         (lambda a: wt.sparsify(a), wt.UnsupportedError, "w: got a value that JAX is tracing"),
     ],
 )
 def test_what_is_wrong_is_said_when_the_function_is_compiled(call, error, words):
     with pytest.raises(error, match=words):
-        jax.jit(call)(jax.numpy.asarray(A))
+        jax.jit(call)(A)
 
 
 def test_a_tensor_of_torch_is_told_how_to_come_along():
     torch = pytest.importorskip("torch", reason="torch is not installed")
     with pytest.raises(wt.LayoutError, match=r"b is of torch .* give jax\.dlpack\.from_dlpack\(b\)"):
-        jax.jit(lambda a: wt.matmul(a, torch.ones(8, 6)))(jax.numpy.asarray(A))
-    assert jax.jit(lambda a: wt.matmul(a, jax.dlpack.from_dlpack(torch.ones(8, 6))))(jax.numpy.asarray(A)).shape
+        jax.jit(lambda a: wt.matmul(a, torch.ones(8, 6)))(A)
+    assert jax.jit(lambda a: wt.matmul(a, jax.dlpack.from_dlpack(torch.ones(8, 6))))(A).shape
 
 
 def test_an_error_while_a_program_runs_is_xlas(monkeypatch):

@@ -149,6 +149,8 @@ def view(array: Any, name: str) -> ArrayView:
 
     Raises:
         DTypeError: not an array, or an element type that no kernel takes.
+        ShapeError: a scalar of NumPy's.
+        UnsupportedError: a value that JAX is tracing.
         LayoutError: memory that cannot be described by strides.
     """
     if isinstance(array, ArrayView):
@@ -168,6 +170,8 @@ def view(array: Any, name: str) -> ArrayView:
         return replace(_view_numpy(np.asarray(array), name), array=array, framework="jax", read_only=True)
     if hasattr(array, "__cuda_array_interface__"):
         return _view_cuda_interface(array, name, "cupy" if module == "cupy" else "cuda")
+    if isinstance(array, np.generic):
+        raise ShapeError(f"{name}: got a scalar; it needs at least one axis: {name}.reshape(1)")
     if hasattr(array, "__dlpack__"):
         raise DTypeError(
             f"{name}: got {type(array).__name__}, of a framework that warptile does not know; it takes NumPy, torch, "

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+import jax
 import jax.ffi
 
 from warptile import api
 from warptile.arrays.xla_buffers import ProgramCall
+from warptile.errors import UnsupportedError
 from warptile.runtime import xla_ffi
 
 TARGET = "warptile_matmul"
@@ -25,12 +27,21 @@ def register(platform: str) -> Any:
 
     Returns:
         What has to live as long as the process does.
+
+    Raises:
+        UnsupportedError: this JAX has another interface.
     """
     if platform == "cuda":
         made = xla_ffi.handler(on_gpu, xla_ffi.place_of, xla_ffi.text)
     else:
         made = xla_ffi.handler(on_host, xla_ffi.no_place, xla_ffi.text)
-    jax.ffi.register_ffi_target(TARGET, jax.ffi.pycapsule(made), platform=_REGISTRY[platform])
+    try:
+        jax.ffi.register_ffi_target(TARGET, jax.ffi.pycapsule(made), platform=_REGISTRY[platform])
+    except Exception as error:  # XLA's and JAX's types of it differ between versions
+        raise UnsupportedError(
+            f"the foreign function interface of JAX {jax.__version__} does not take warptile's handler ({error}); it "
+            f"needs JAX 0.9 or newer: pip install --upgrade jax"
+        ) from error
     return made
 
 

@@ -221,6 +221,8 @@ def _addresses(buffers: _Buffers) -> list[int]:
 
 
 def _error(frame: CallFrame, message: str) -> int | None:
+    if not frame.api:  # older versions describe handlers without: they find no version, and refuse it
+        return None
     given = _ErrorCreate(_ErrorCreate.code.offset + 4, None, message.encode(), INTERNAL)
     made: int | None = frame.api.contents.error_create(ctypes.addressof(given))
     return made

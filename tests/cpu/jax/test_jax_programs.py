@@ -205,9 +205,7 @@ def test_a_program_may_be_lowered_for_a_gpu_where_there_is_none():
     a, b = drawn(4, 8), drawn(8, 4)
     traced = jax.jit(wt.matmul).trace(a, b)
     assert "warptile_matmul" in traced.lower(lowering_platforms=("cuda",)).as_text()
-    with pytest.raises(
-        wt.UnsupportedError, match="compiled for tpu; warptile multiplies on NVIDIA GPUs"
-    ):
+    with pytest.raises(wt.UnsupportedError, match="compiled for tpu; warptile multiplies on NVIDIA GPUs"):
         traced.lower(lowering_platforms=("tpu",))
     with pytest.raises(wt.UnsupportedError, match="backend='emulator': this program runs on a GPU"):
         jax.jit(lambda a, b: wt.matmul(a, b, backend="emulator")).trace(a, b).lower(lowering_platforms=("cuda",))

@@ -1,4 +1,4 @@
-"""`warptile.jax.matmul` in programs of JAX on a GPU: results, derivatives, order with JAX's own work, no host copies."""
+"""`warptile.jax.matmul` in programs of JAX on a GPU: results, derivatives, order with JAX's work, no host copies."""
 
 import ml_dtypes
 import numpy as np

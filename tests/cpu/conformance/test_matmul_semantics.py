@@ -198,7 +198,7 @@ def test_result_types_are_those_of_the_documented_table():
                                    "longdouble", "object", "U3", "M8[s]"])  # fmt: skip
 def test_types_without_a_kernel_are_type_errors(dtype):
     a = np.ones((3, 3)).astype(dtype) if dtype != "M8[s]" else np.zeros((3, 3), dtype)
-    with pytest.raises(TypeError, match="a(, b)?: got"):
+    with pytest.raises(TypeError, match=r"a(, b)?: got"):
         wt.matmul(a, a, **NAIVE)
 
 

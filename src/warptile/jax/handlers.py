@@ -45,6 +45,17 @@ def register(platform: str) -> Any:
     return made
 
 
+def register_handlers() -> None:
+    """Make matmuls of programs known that another process has compiled or exported (``jax.export``). Those that this
+    process compiles need no such call.
+
+    Raises:
+        UnsupportedError: this JAX has another interface.
+    """
+    for platform in _REGISTRY:
+        register(platform)
+
+
 _parsed: dict[bytes, ProgramCall] = {}
 """Calls by their texts: as many as there are different matmuls in programs."""
 

@@ -139,7 +139,8 @@ def _program(options: Options, majors: Majors) -> Any:
 
 
 def _run(*operands: Any, options: Options, majors: Majors) -> Any:
-    return _program(options, majors)(*operands)
+    with jax.disable_jit(False):  # else the program would be run by calling this function again
+        return _program(options, majors)(*operands)
 
 
 matmul_p.def_abstract_eval(_abstract)

@@ -1,7 +1,10 @@
 """`warptile.jax.matmul` and `warptile.matmul` in programs of JAX: the bits of eager calls, types, shapes, errors."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 
 import ml_dtypes
 import numpy as np
@@ -189,8 +192,8 @@ def test_views_at_known_addresses_are_made_once():
     assert len(call.views) <= 64
 
 
-def test_programs_outlive_their_process_in_jax_compilation_cache():
-    """A serialized program holds the whole call: nothing of it is a number in a table of the process that wrote it."""
+def test_a_program_holds_the_whole_call():
+    """None of it is a number in a table of the process that wrote it: JAX may keep it in its compilation cache."""
     a, b = drawn(4, 8), drawn(8, 4)
     text = jax.jit(lambda a, b: wt.matmul(a, b, alpha=2)).lower(a, b).as_text()
     said = re.search(r"call = \"(.*?)\"[,}]", text)
@@ -198,7 +201,79 @@ def test_programs_outlive_their_process_in_jax_compilation_cache():
     assert ProgramCall.parsed(said[1].replace("\\22", '"')).options["alpha"] == 2
 
 
-# --- several devices, other platforms ------------------------------------------------------------------------------
+IN_ANOTHER_PROCESS = """
+import sys
+import jax
+import warptile.jax
+from jax import export
+warptile.jax.register_handlers()
+found = export.deserialize(open(sys.argv[1], "rb").read()).call(jax.numpy.ones((4, 8)), jax.numpy.ones((8, 6)))
+assert (found == 16).all(), found
+"""
+
+
+def test_an_exported_program_runs_in_another_process(tmp_path):
+    pytest.importorskip("flatbuffers", reason="jax.export needs flatbuffers")
+    from jax import export
+
+    program = jax.jit(lambda a, b: wt.matmul(a, b, alpha=2))
+    known = [export.DisabledSafetyCheck.custom_call("warptile_matmul")]
+    shapes = [jax.ShapeDtypeStruct(shape, np.float32) for shape in ((4, 8), (8, 6))]
+    (tmp_path / "program").write_bytes(export.export(program, disabled_checks=known)(*shapes).serialize())
+    subprocess.run([sys.executable, "-c", IN_ANOTHER_PROCESS, str(tmp_path / "program")], check=True, timeout=120)
+
+
+def test_programs_run_step_by_step_where_jit_is_disabled():
+    a, b = drawn(4, 8), drawn(8, 4)
+    with jax.disable_jit():
+        found = jax.jit(lambda a, b: wt.matmul(a, b) + 0)(a, b)
+        assert same_bits(warptile.jax.matmul(a, b), found)
+    assert same_bits(found, wt.matmul(a, b))
+
+
+IN_SEVERAL_DEVICES = """
+import jax
+import jax.numpy as jnp
+import numpy as np
+import warptile as wt
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+assert len(jax.devices()) == 2
+a = jnp.asarray(np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32))
+b = jnp.asarray(np.random.default_rng(1).standard_normal((8, 6)).astype(np.float32))
+mesh = Mesh(np.array(jax.devices()), ("x",))
+
+
+def mapped(matmul, a, b):
+    return jax.shard_map(lambda a, b: matmul(a, b), mesh=mesh, in_specs=(P("x"), P()), out_specs=P("x"))(a, b)
+
+
+def loss(matmul, a, b):
+    return (mapped(matmul, a, b) ** 2).sum()
+
+
+assert np.allclose(mapped(wt.matmul, a, b), a @ b, atol=1e-5)
+for one, other in zip(
+    jax.grad(lambda a, b: loss(wt.matmul, a, b), argnums=(0, 1))(a, b),
+    jax.grad(lambda a, b: loss(jnp.matmul, a, b), argnums=(0, 1))(a, b), strict=True,
+):
+    assert np.allclose(one, other, atol=1e-4)
+split_k = jax.shard_map(
+    lambda a, b: jax.lax.psum(wt.matmul(a, b), "x"), mesh=mesh, in_specs=(P(None, "x"), P("x")), out_specs=P()
+)
+assert np.allclose(split_k(a, b), a @ b, atol=1e-5)
+assert np.allclose(jax.pmap(wt.matmul)(jnp.stack([a, a]), jnp.stack([b, b])), a @ b, atol=1e-5)
+sharded = jax.device_put(a, NamedSharding(mesh, P("x")))
+assert np.allclose(jax.jit(wt.matmul)(sharded, b), a @ b, atol=1e-5)
+"""
+
+
+def test_several_devices_multiply_each_their_part():
+    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    subprocess.run([sys.executable, "-c", IN_SEVERAL_DEVICES], check=True, timeout=120, env=environment)
+
+
+# --- other platforms ------------------------------------------------------------------------------
 
 
 def test_a_program_may_be_lowered_for_a_gpu_where_there_is_none():

@@ -378,7 +378,9 @@ def test_the_advice_runs_for_types_that_the_frameworks_exchange_differently(firs
 
 
 @pytest.mark.parametrize(
-    "operand", [[[1.0]], ((1.0,),), memoryview(np.ones((1, 1), np.float32)), b"\0\0\0\0", None, "a", range(3)], ids=str
+    "operand",
+    [[[1.0]], ((1.0,),), memoryview(np.ones((1, 1), np.float32)), b"\0\0\0\0", None, "a", range(3)],
+    ids=lambda operand: type(operand).__name__,
 )
 def test_what_is_no_array_is_a_type_error_that_names_it(operand):
     a = np.ones((1, 1), np.float32)

@@ -51,17 +51,17 @@ def matmul(
     handler is a ctypes callback of the running process: nothing is compiled for it on the user's machine but the GEMM
     itself, by NVRTC, when XLA runs the program for the first time. On a GPU the handler queues bound launches
     (`warptile.runtime.xla_calls`) and does not wait. On the CPU the same kind of handler, registered for XLA's CPU
-    client, runs the emulator on the buffers where they are. (``jax.pure_callback`` would serve there too, but it copies
-    the operands, and would leave nothing of the GPU's path to be tested on the CPU.)
+    client, runs the emulator on the buffers where they are. (``jax.pure_callback`` would serve there too; it would share
+    nothing with the path on a GPU, which tests on the CPU now cover up to the launch.)
 
     ``vmap`` becomes one matmul with a further leading axis, or more rows; no loop. Derivatives of any order, forward
     and reverse, are matmuls of the same primitive, and read transposed operands without a copy where a kernel takes
     them so. They have the type of what is differentiated: cotangents are rounded to the operands' type before they are
-    multiplied (with float8 operands to bfloat16). ``rung`` and ``config`` are not theirs.
+    multiplied (with float8 operands to bfloat16). ``rung`` and ``config`` do not apply to them.
 
     Args:
-        a: (..., M, K) or (K,), of JAX or, as in ``jax.numpy``, NumPy (`warptile.matmul` takes them one by one: all of
-            JAX or all of NumPy); types as of `warptile.matmul`.
+        a: (..., M, K) or (K,), a JAX array or, as in ``jax.numpy``, a NumPy array beside one; types as of
+            `warptile.matmul`.
         b: (..., K, N) or (K,), of the same type.
         c: broadcastable to the result and of its type.
         alpha, beta, scale_a, scale_b: numbers, as of `warptile.matmul`. They are static: part of the program.
@@ -69,16 +69,15 @@ def matmul(
         backend: as of `warptile.matmul`; it has to agree with where XLA runs the program.
 
     Returns:
-        (..., M, N), without the axes that a 1-D operand lacks. Of the bits that `warptile.matmul` gives.
+        (..., M, N), without the axes that a 1-D operand lacks: bit for bit what `warptile.matmul` returns for the same
+        arrays.
 
     Raises:
         WarptileError: as `warptile.matmul`, when the function is traced or compiled.
         ArgumentTypeError: an option that is being traced.
     """
     refuse_unknown("matmul", _KEYWORDS, unknown)
-    static = {
-        "alpha": alpha, "beta": beta, "scale_a": scale_a, "scale_b": scale_b, "max_sms": max_sms,
-    }  # fmt: skip
+    static = {"alpha": alpha, "beta": beta, "scale_a": scale_a, "scale_b": scale_b, "max_sms": max_sms}
     for name, value in static.items():
         if isinstance(value, jax.core.Tracer):
             raise ArgumentTypeError(f"{name}: got a value that JAX is tracing; {_STATIC[name]}")

@@ -145,3 +145,20 @@ def test_an_unusable_option_is_an_error_of_the_compilation(gpu):
     traced = jax.jit(lambda a, b: wt.matmul(a, b, rung="wgmma-final")).trace(a, b)
     with pytest.raises(wt.UnsupportedError, match="does not take this problem"):
         traced.lower(lowering_platforms=("cuda",))
+
+
+def test_the_emulator_is_no_place_for_a_program_on_a_gpu(gpu, monkeypatch):
+    monkeypatch.setenv("WARPTILE_BACKEND", "emulator")
+    a, b = jax.ShapeDtypeStruct((64, 96), np.float32), jax.ShapeDtypeStruct((96, 32), np.float32)
+    traced = jax.jit(wt.matmul).trace(a, b)
+    with pytest.raises(wt.LayoutError, match=r"give jax\.device_put\(a, jax\.devices\('cpu'\)\[0\]\)"):
+        traced.lower(lowering_platforms=("cuda",))
+
+
+def test_a_jax_with_another_interface_is_told_so(monkeypatch):
+    def refuse(*given, **named):
+        raise ValueError("another version")
+
+    monkeypatch.setattr(jax.ffi, "register_ffi_target", refuse)
+    with pytest.raises(wt.UnsupportedError, match=r"handler \(another version\); it needs JAX 0\.9 or newer"):
+        handlers.register.__wrapped__("cpu")

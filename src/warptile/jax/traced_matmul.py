@@ -51,8 +51,8 @@ def matmul(
     handler is a ctypes callback of the running process: nothing is compiled for it on the user's machine but the GEMM
     itself, by NVRTC, when XLA runs the program for the first time. On a GPU the handler queues bound launches
     (`warptile.runtime.xla_calls`) and does not wait. On the CPU the same kind of handler, registered for XLA's CPU
-    client, runs the emulator on the buffers where they are. (``jax.pure_callback`` would serve there too; it would share
-    nothing with the path on a GPU, which tests on the CPU now cover up to the launch.)
+    client, runs the emulator on the buffers where they are. (``jax.pure_callback`` would serve there too; it would
+    share nothing with the path on a GPU, which tests on the CPU now cover up to the launch.)
 
     ``vmap`` becomes one matmul with a further leading axis, or more rows; no loop. Derivatives of any order, forward
     and reverse, are matmuls of the same primitive, and read transposed operands without a copy where a kernel takes

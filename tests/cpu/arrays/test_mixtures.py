@@ -1,5 +1,5 @@
-"""What a call with arrays of two frameworks is told, without the frameworks. That the advice runs is tested with them in
-tests/cpu/conformance/."""
+"""What a call with arrays of two frameworks is told, without the frameworks. That the advice runs is tested with them,
+in tests/cpu/conformance/."""
 
 import pytest
 

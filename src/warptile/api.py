@@ -10,9 +10,10 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Never
 
 from warptile.arrays import array_view
-from warptile.arrays.array_view import Shape
+from warptile.arrays.array_view import Shape, is_tracer
 from warptile.arrays.batches import batched
 from warptile.arrays.jax_arrays import gpu_views
+from warptile.arrays.mixtures import refuse_beside_tracers
 from warptile.arrays.operands import Product, arrange, stored
 from warptile.arrays.options import (
     beta_of,
@@ -70,7 +71,8 @@ def matmul(
     Args:
         a: (..., M, K) or (K,): NumPy, torch, CuPy or JAX, any strides; float16, bfloat16,
             float32, float64, float8 (e4m3fn or e5m2), int8 or uint8. Or 2:4 weights (M, K): `warptile.sparsify`.
-        b: (..., K, N) or (K,), of the same type and in the same place.
+        b: (..., K, N) or (K,), of the same type and in the same place. In functions that JAX transforms:
+            `warptile.jax.matmul`.
         c: broadcastable to the result and of its type; never read when beta is 0. This third argument is added, as in
             ``torch.addmm``; where the result is to be written is said by ``out=``.
         alpha: factor of the product. With 0, as in BLAS, ``a`` and ``b`` are not read: the result is ``beta * c``
@@ -104,7 +106,7 @@ def matmul(
         ArgumentTypeError: an option of the wrong Python type, or one that there is not.
         ShapeError: shapes that do not multiply or broadcast, or beta without ``c``.
         DTypeError: element types that no kernel takes together.
-        LayoutError: arrays in different places, or an ``out`` that cannot be written.
+        LayoutError: arrays of different frameworks or in different places, or an ``out`` that cannot be written.
         UnsupportedError: a rung, configuration or option that does not take this problem; ``max_sms`` with problems
             whose kernels have a block for each tile and more tiles.
         NoDeviceError: ``backend="gpu"`` without a GPU.
@@ -119,6 +121,14 @@ def matmul(
             return found
     refuse_unknown("matmul", _keywords(matmul), unknown)
     refuse_epilogue("matmul", epilogue)
+    if any(map(is_tracer, (a, b, c, out))):
+        from warptile.jax.traced_matmul import matmul as traced  # imports JAX
+
+        refuse_beside_tracers((a, b, c), out)
+        return traced(
+            a, b, c, alpha=alpha, beta=beta, out_dtype=out_dtype, accumulate=accumulate, precision=precision,
+            scale_a=scale_a, scale_b=scale_b, rung=rung, config=config, max_sms=max_sms, backend=backend,
+        )  # fmt: skip
     said = alpha, beta, scale_a, scale_b, out_dtype, accumulate, precision, rung, config, max_sms, backend
     on_gpu = gpu_views(a, b, c, backend) if out is None else None
     if on_gpu is not None:

@@ -10,9 +10,10 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from warptile.arrays import array_view
-from warptile.arrays.array_view import ArrayView, Shape
+from warptile.arrays.array_view import ArrayView, Shape, is_tracer
 from warptile.arrays.batches import batched
 from warptile.arrays.jax_arrays import gpu_views
+from warptile.arrays.mixtures import refuse_beside_tracers
 from warptile.arrays.operands import Product, arrange, stored
 from warptile.arrays.options import (
     beta_of,
@@ -73,7 +74,8 @@ def matmul(
     Args:
         a: (..., M, K) or (K,): NumPy, torch, CuPy or JAX, any strides; float16, bfloat16,
             float32, float64, float8 (e4m3fn or e5m2), int8 or uint8. Or 2:4 weights (M, K): `warptile.sparsify`.
-        b: (..., K, N) or (K,), of the same type and in the same place.
+        b: (..., K, N) or (K,), of the same type and in the same place. In functions that JAX transforms:
+            `warptile.jax.matmul`.
         c: broadcastable to the result and of its type; never read when beta is 0. This third argument is added, as in
             ``torch.addmm``; where the result is to be written is said by ``out=``.
         alpha: factor of the product. With 0, as in BLAS, ``a`` and ``b`` are not read: the result is ``beta * c``
@@ -117,7 +119,7 @@ def matmul(
         ArgumentTypeError: an option of the wrong Python type, or one that there is not.
         ShapeError: shapes that do not multiply or broadcast, or beta without ``c``.
         DTypeError: element types that no kernel takes together.
-        LayoutError: arrays in different places, or an ``out`` that cannot be written.
+        LayoutError: arrays of different frameworks or in different places, or an ``out`` that cannot be written.
         EpilogueError: an epilogue that cannot be fused; the message has the line of the function.
         UnsupportedError: a rung, configuration or option that does not take this problem; ``max_sms`` with problems
             whose kernels have a block for each tile and more tiles.
@@ -135,6 +137,14 @@ def matmul(
         if found is not None:
             return found
     refuse_unknown("matmul", _keywords(matmul), epilogue_tensors)
+    if any(map(is_tracer, (a, b, c, out))):
+        from warptile.jax.traced_matmul import matmul as traced  # imports JAX
+
+        refuse_beside_tracers((a, b, c), out)
+        return traced(
+            a, b, c, alpha=alpha, beta=beta, out_dtype=out_dtype, accumulate=accumulate, precision=precision,
+            scale_a=scale_a, scale_b=scale_b, rung=rung, config=config, max_sms=max_sms, backend=backend,
+        )  # fmt: skip
     on_gpu = gpu_views(a, b, c, backend) if out is None else None
     if on_gpu is not None:
         found = _matmul((a, b, c, out), on_gpu, options, said, through_host=False)
@@ -163,6 +173,11 @@ def _fused(
 ) -> Any:
     """A call of `matmul` with an epilogue: bound, if it can be told that it is the same one as before."""
     a, b, c, out = arrays
+    if any(map(is_tracer, (a, b, c, out, *operands.values()))):
+        raise UnsupportedError(
+            "epilogue: it cannot be fused where JAX traces the call; leave it out and apply the same function of "
+            "jax.numpy to the result, which XLA fuses by itself"
+        )
     known = identity(epilogue)
     calls = _calls.get(a.__class__)
     if calls is not None and known is not None:

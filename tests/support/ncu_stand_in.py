@@ -34,7 +34,8 @@ def install(folder, monkeypatch, *, raw, sass, lines="", unknown=(), suffix=""):
             requests = json.loads(pathlib.Path(arguments[-1]).read_text())
             for index, request in enumerate(requests):
                 print("==PROF== Profiling")
-                print(f"warptile-launch {{index}} " + ("ok" if request.get("config", True) else "UnsupportedError: no"))
+                refused = isinstance(request, dict) and not request.get("config", True)
+                print(f"warptile-launch {{index}} " + ("UnsupportedError: no" if refused else "ok"))
             pathlib.Path(value("--export") + {suffix!r}).write_text("report")
         """)
     )

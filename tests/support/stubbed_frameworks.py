@@ -201,12 +201,17 @@ def _buffers(pointers):
     return made
 
 
-def execute(handler, number, arguments, results, stream=7, ordinal=0, stage=xla_ffi.EXECUTE_STAGE):
-    """Call a handler as XLA does; the message of its error, or None. With a stream of None, XLA has no GPU."""
+def execute(handler, said, arguments, results, stream=7, ordinal=0, stage=xla_ffi.EXECUTE_STAGE):
+    """Call a handler as XLA does, with an integer or a text as its attribute; the message of its error, or None. With a
+    stream of None, XLA has no GPU."""
     xla = _Xla(stream, ordinal)
-    value = ctypes.c_int64(number)
-    scalar = xla_ffi._Scalar(value=ctypes.pointer(value))
-    attributes = (ctypes.POINTER(xla_ffi._Scalar) * 1)(ctypes.pointer(scalar))
+    if isinstance(said, bytes):
+        memory = ctypes.create_string_buffer(said)
+        attribute = xla_ffi._Text(ctypes.addressof(memory), len(said))
+    else:
+        value = ctypes.c_int64(said)
+        attribute = xla_ffi._Scalar(value=ctypes.pointer(value))
+    attributes = (ctypes.c_void_p * 1)(ctypes.addressof(attribute))
     given, made = _buffers(arguments), _buffers(results)
     frame = xla_ffi.CallFrame(
         api=ctypes.pointer(xla.api), stage=stage, arguments=given, results=made,

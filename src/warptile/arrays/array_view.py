@@ -39,7 +39,8 @@ class ArrayView:
     Attributes:
         name: the operand in messages, such as ``"a"``.
         array: the user's object; keeps the memory alive.
-        framework: ``"numpy"``, ``"torch"``, ``"cupy"``, ``"jax"`` or ``"cuda"`` (only the array interface is known).
+        framework: ``"numpy"``, ``"torch"``, ``"cupy"``, ``"jax"``, ``"xla"`` (a buffer of a program of JAX's) or
+            ``"cuda"`` (only the array interface is known).
         pointer: address of the first element, on the host or the device.
         shape: extents.
         strides: elements (not bytes) from one index to the next.
@@ -148,6 +149,8 @@ def view(array: Any, name: str) -> ArrayView:
 
     Raises:
         DTypeError: not an array, or an element type that no kernel takes.
+        ShapeError: a scalar of NumPy's.
+        UnsupportedError: a value that JAX is tracing.
         LayoutError: memory that cannot be described by strides.
     """
     if isinstance(array, ArrayView):
@@ -157,13 +160,34 @@ def view(array: Any, name: str) -> ArrayView:
         return _view_numpy(array, name)
     if module == "torch" and hasattr(array, "data_ptr"):
         return _view_torch(array, name)
+    if is_tracer(array):
+        raise UnsupportedError(
+            f"{name}: got a value that JAX is tracing, which has no memory yet; inside of traced functions call "
+            f"warptile.jax.matmul, and make plans outside, of arrays such as jax.numpy.ones({tuple(array.shape)}, "
+            f"'{array.dtype}')"
+        )
     if module in ("jax", "jaxlib") and hasattr(array, "__array__"):
         return replace(_view_numpy(np.asarray(array), name), array=array, framework="jax", read_only=True)
     if hasattr(array, "__cuda_array_interface__"):
         return _view_cuda_interface(array, name, "cupy" if module == "cupy" else "cuda")
+    if isinstance(array, np.generic):
+        raise ShapeError(f"{name}: got a scalar; it needs at least one axis: {name}.reshape(1)")
+    if hasattr(array, "__dlpack__"):
+        raise DTypeError(
+            f"{name}: got {type(array).__name__}, of a framework that warptile does not know; it takes NumPy, torch, "
+            f"CuPy or JAX arrays, such as numpy.from_dlpack({name}) or torch.from_dlpack({name})"
+        )
     raise DTypeError(
         f"{name}: got {type(array).__name__}, which is not an array; it takes NumPy, torch, CuPy or JAX arrays, "
         f"such as numpy.asarray({name}, dtype='float32')"
+    )
+
+
+def is_tracer(array: Any) -> bool:
+    """Whether ``array`` stands for a JAX array in a function that is being traced (``jax.jit``, ``jax.grad``, ...)."""
+    kind = type(array)
+    return kind.__module__.partition(".")[0] in ("jax", "jaxlib") and any(
+        each.__name__ == "Tracer" for each in kind.__mro__
     )
 
 
@@ -251,6 +275,8 @@ def packed(values: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
 
 
 def _view_numpy(array: np.ndarray[Any, Any], name: str) -> ArrayView:
+    if isinstance(array, np.ma.MaskedArray):
+        raise LayoutError(f"{name}: got a masked array, whose mask no kernel looks at; fill it: {name}.filled(0)")
     dtype = element_type(array.dtype.name, name)
     if not array.dtype.isnative:
         native = cast(name, "numpy", dtype)
@@ -348,7 +374,7 @@ def contiguous(source: ArrayView) -> ArrayView:
         cupy = sys.modules["cupy"]
         strided = cupy.lib.stride_tricks.as_strided(source.array, source.shape, _byte_strides(source))
         return _view_cuda_interface(cupy.ascontiguousarray(strided).copy(), source.name, "cupy")
-    if source.framework == "cuda":
+    if source.framework in ("cuda", "xla"):
         raise LayoutError(
             f"{source.name}: strides {source.strides} need a copy, which only its own framework can make; "
             f"give a row-major {source.name} of shape {source.shape}"

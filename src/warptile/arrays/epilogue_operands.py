@@ -11,6 +11,7 @@ import numpy as np
 
 from warptile.arrays import array_view
 from warptile.arrays.array_view import ArrayView, Shape, row_major
+from warptile.arrays.mixtures import refuse_mixture
 from warptile.dtypes import DTYPES, DType
 from warptile.epilogue.functions import CAST_TYPES
 from warptile.epilogue.fused import OPERAND, OUTPUT, Fused, Layout
@@ -140,6 +141,7 @@ def _readable(view: ArrayView, like: ArrayView, copy: bool) -> ArrayView:
         raise DTypeError(
             f"{view.name}: got {view.dtype.name}; operands of an epilogue are {', '.join(CAST_TYPES)}: give {wanted}"
         )
+    refuse_mixture(like, view)
     if view.device != like.device:
         where = {True: "in host memory", False: f"on cuda:{view.device}"}[view.device is None]
         there = "in host memory" if like.device is None else f"on cuda:{like.device}"

@@ -10,15 +10,14 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from warptile.arrays.array_view import ArrayView, element_type, row_major
+from warptile.arrays.array_view import ArrayView, element_type, is_tracer, row_major
 
 
 def is_jax_array(array: Any) -> bool:
     """Whether ``array`` is JAX's; no tracer of ``jax.jit``, which has no memory."""
-    kind = type(array)
-    if kind.__module__.partition(".")[0] not in ("jax", "jaxlib") or not hasattr(array, "unsafe_buffer_pointer"):
+    if type(array).__module__.partition(".")[0] not in ("jax", "jaxlib"):
         return False
-    return not any(each.__name__ == "Tracer" for each in kind.__mro__)
+    return not is_tracer(array) and hasattr(array, "unsafe_buffer_pointer")
 
 
 def gpu_views(a: Any, b: Any, c: Any, backend: str | None) -> tuple[ArrayView, ArrayView, ArrayView | None] | None:

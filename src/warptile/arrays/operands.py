@@ -16,6 +16,7 @@ import numpy as np
 from warptile.arrays import array_view
 from warptile.arrays.array_view import ArrayView, Shape
 from warptile.arrays.epilogue_operands import EpilogueOperands, epilogue_operands
+from warptile.arrays.mixtures import refuse_mixture
 from warptile.arrays.options import element_named, precision_named
 from warptile.arrays.sparse import SparseMatrix
 from warptile.dtypes import DTYPES, DType
@@ -367,6 +368,8 @@ def _with_matrix_axes(result: ArrayView, vectors: tuple[bool, bool]) -> ArrayVie
 
 
 def _same_place(first: ArrayView, other: ArrayView) -> None:
+    if first.device == other.device or "jax" in (first.framework, other.framework):
+        refuse_mixture(first, other)
     if first.device == other.device:
         return
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import logging
 import os
 import pkgutil
@@ -14,6 +15,7 @@ import click
 
 import warptile
 from warptile import cli
+from warptile.cli._folding import tell
 from warptile.cli._names import CommandGroup, instead
 from warptile.errors import (
     ArgumentError,
@@ -97,10 +99,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
         click.echo("interrupted", err=True)
         return INTERRUPTED
     except click.ClickException as error:
-        error.show()
+        said = io.StringIO()
+        error.show(said)
+        tell(said.getvalue().removesuffix("\n"))
         return error.exit_code
     except WarptileError as error:
-        click.echo(f"{type(error).__name__}: {error}", err=True)
+        tell(f"{type(error).__name__}: {error}")
         return exit_code(error)
     return outcome if isinstance(outcome, int) else 0
 

@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -32,7 +33,9 @@ VIRTUAL_FOLDER = "/warptile/kernels"
 """Where the compiler believes warptile's headers to be; removed again from PTX and logs."""
 
 _BASE_OPTIONS = ("-std=c++17", "-lineinfo")
-_TO_CUBIN = ("--ptxas-options=-v", "--no-cache")  # a cached cubin has no ptxas log
+TO_CUBIN = ("--ptxas-options=-v", "--no-cache")
+"""Options that give ptxas's log; a cubin from NVRTC's own cache has none."""
+
 _DEBUG_OPTIONS = frozenset(("-G", "--device-debug"))
 _MAIN = "kernel.cu"
 _LIBRARY = "libnvrtc.so.13"
@@ -42,7 +45,9 @@ _ERROR_LINE = re.compile(
 )
 _PTXAS_ERROR = re.compile(r"^ptxas.*(?:error|fatal)\s*:\s*(?P<text>.*)$", re.M)
 _ARCH = re.compile(r"sm_(\d+)([af]?)")
-_NAME_MAP = "__nv_name_map"
+NAME_MAP = "__nv_name_map"
+"""The file in which NVRTC's messages place errors of name expressions."""
+
 _COSTLY = re.compile(r"^.*(?:Potential Performance Loss|setmaxnreg ignored|\(C75\d\d\)).*$", re.M | re.I)
 _log = logging.getLogger("warptile.codegen.nvrtc")
 
@@ -200,6 +205,11 @@ def _check_arch(arch: str, version: str, known: tuple[str, ...]) -> None:
         )
 
 
+def check_target(arch: str) -> None:
+    """Raise UnsupportedError unless the NVRTC that is loaded compiles for ``arch``."""
+    _check_arch(arch, compiler_version(), supported_arches())
+
+
 def _portable(text: str, cuda_folder: Path) -> str:
     """``text`` with file names relative to warptile's kernels folder or to CUDA's include folder."""
     return text.replace(f"{VIRTUAL_FOLDER}/", "").replace(f"{cuda_folder}/", "")
@@ -219,11 +229,11 @@ def _portable_log(log: bytes, cuda_folder: Path) -> str:
 
 def _refusal(source: Source, arch: str, log: str) -> CompileError:
     """The error for a source that did not compile."""
-    found = [match for match in _ERROR_LINE.finditer(log) if not match["line"].startswith(_NAME_MAP)]
+    found = [match for match in _ERROR_LINE.finditer(log) if not match["line"].startswith(NAME_MAP)]
     line = found[0]["line"] if found else None
     if found:
         reason = f"{line}: {found[0]['text'].strip()}"
-    elif _NAME_MAP in log:
+    elif NAME_MAP in log:
         reason = f"the source declares no such name: {_ERROR_LINE.search(log)['text']}"  # type: ignore[index]
     elif ptxas := _PTXAS_ERROR.search(log):
         reason = f"ptxas: {ptxas['text'].strip()}"
@@ -309,32 +319,82 @@ def _serve(given: BinaryIO, answer: BinaryIO) -> None:
 def _run(
     source: Source, arch: str, flags: tuple[str, ...], found: headers.Headers, wanted: tuple[str, ...]
 ) -> tuple[str, str, list[bytes]]:
-    """Run NVRTC once: the kernel's lowered name, the log, and the outputs that are wanted."""
-    nvrtc = _nvrtc()
+    """Compile a source of warptile's: the kernel's lowered name, the log, and the outputs that are wanted."""
     cuda_folder = headers.cuda_include_folder(nvrtc_release()[0])
-    flags = (*flags, f"-arch={arch}", f"-I{cuda_folder}")
     # A #line with an absolute name: NVRTC would otherwise put the current folder before the names of these headers.
-    contents = [f'#line 1 "{VIRTUAL_FOLDER}/{name}"\n'.encode() + content for name, content in found.own.items()]
-    names = [name.encode() for name in found.own]
-    main = f"{VIRTUAL_FOLDER}/{_MAIN}".encode()
-    program = _check(nvrtc, nvrtc.nvrtcCreateProgram(source.text.encode(), main, len(names), contents, names))
+    given = {name: f'#line 1 "{VIRTUAL_FOLDER}/{name}"\n'.encode() + content for name, content in found.own.items()}
+    flags = (*flags, f"-arch={arch}", f"-I{cuda_folder}")
+    done = run_program(
+        source.text.encode(), f"{VIRTUAL_FOLDER}/{_MAIN}", flags, wanted, given, expression=source.name_expression
+    )
+    log = _portable_log(done.log, cuda_folder)
+    if not done.compiled:
+        raise _refusal(source, arch, log)
+    ptx, *others = done.outputs
+    return done.entry, log, [_portable_ptx(ptx, cuda_folder), *others]
+
+
+@dataclass(frozen=True)
+class ProgramOutcome:
+    """What NVRTC made of one program.
+
+    Attributes:
+        compiled: whether it did; the log says why not.
+        log: as NVRTC wrote it.
+        entry: lowered name of the name expression; empty without one.
+        outputs: what was wanted, in order.
+    """
+
+    compiled: bool
+    log: bytes
+    entry: str = ""
+    outputs: tuple[bytes, ...] = ()
+
+
+def run_program(
+    text: bytes,
+    name: str,
+    flags: Sequence[str],
+    wanted: Sequence[str],
+    given_headers: Mapping[str, bytes] | None = None,
+    *,
+    expression: str | None = None,
+) -> ProgramOutcome:
+    """Run NVRTC once.
+
+    Args:
+        text: CUDA C++.
+        name: its file, as line information and messages name it.
+        flags: NVRTC's options.
+        wanted: outputs, of ``PTX`` and ``CUBIN``.
+        given_headers: headers that are given in memory, by the name in their ``#include``.
+        expression: C++ name of a kernel that has to be instantiated, or None.
+
+    Raises:
+        CompileError: NVRTC cannot be loaded, or a call of it failed for another reason than the text.
+    """
+    nvrtc = _nvrtc()
+    names = [each.encode() for each in given_headers or {}]
+    contents = list((given_headers or {}).values())
+    program = _check(nvrtc, nvrtc.nvrtcCreateProgram(text, name.encode(), len(names), contents, names))
     try:
-        expression = source.name_expression.encode()
-        _check(nvrtc, nvrtc.nvrtcAddNameExpression(program, expression))
+        if expression is not None:
+            _check(nvrtc, nvrtc.nvrtcAddNameExpression(program, expression.encode()))
         (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), [flag.encode() for flag in flags])
-        log = _portable_log(_output(nvrtc, program, "ProgramLog"), cuda_folder)
+        log = _output(nvrtc, program, "ProgramLog")
         if int(status) != 0:
-            raise _refusal(source, arch, log)
-        entry = _check(nvrtc, nvrtc.nvrtcGetLoweredName(program, expression)).decode()
-        made = [_output(nvrtc, program, what) for what in wanted]
+            return ProgramOutcome(False, log)
+        entry = ""
+        if expression is not None:
+            entry = _check(nvrtc, nvrtc.nvrtcGetLoweredName(program, expression.encode())).decode()
+        return ProgramOutcome(True, log, entry, tuple(_output(nvrtc, program, what) for what in wanted))
     finally:
         nvrtc.nvrtcDestroyProgram(program)
-    return entry, log, [_portable_ptx(made[0], cuda_folder), *made[1:]]
 
 
 def _compile(source: Source, arch: str, options: tuple[str, ...], found: headers.Headers, key: str) -> CompiledKernel:
     """Both outputs, and ptxas's verdict."""
-    flags = (*_BASE_OPTIONS, *_TO_CUBIN, *options)
+    flags = (*_BASE_OPTIONS, *TO_CUBIN, *options)
     run = _run_apart if _DEBUG_OPTIONS.intersection(flags) else _run
     entry, log, (ptx, cubin) = run(source, arch, flags, found, ("PTX", "CUBIN"))
     resources = resources_of(log, entry)
@@ -350,7 +410,7 @@ def ptx_alone(source: Source, arch: str, *, options: tuple[str, ...] = ()) -> tu
         CompileError: NVRTC refuses the source, or it or CUDA's headers are not installed.
         UnsupportedError: NVRTC does not know ``arch``.
     """
-    _check_arch(arch, compiler_version(), supported_arches())
+    check_target(arch)
     found = _headers_of(source)
     run = _run_apart if _DEBUG_OPTIONS.intersection(options) else _run
     entry, _, (ptx,) = run(source, arch.replace("sm_", "compute_"), (*_BASE_OPTIONS, *options), found, ("PTX",))
@@ -556,7 +616,7 @@ def _key(
             "may_spill": int(source.may_spill),
             "may_serialise": int(source.may_serialise),
             "headers": found.digest,
-            "options": (*_BASE_OPTIONS, *_TO_CUBIN, *options),
+            "options": (*_BASE_OPTIONS, *TO_CUBIN, *options),
             "compiler": version,
             "arch": arch,
         }

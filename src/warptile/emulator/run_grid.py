@@ -15,6 +15,7 @@ from warptile.emulator.async_ops.tensor_boxes import encode
 from warptile.emulator.checks.output_writers import OutputWriters
 from warptile.emulator.checks.races import RaceChecker
 from warptile.emulator.counters import Counters, columns
+from warptile.emulator.float_environment import default_float_environment
 from warptile.emulator.lanes import POISON_BYTE, Array
 from warptile.emulator.machine import LaunchGeometry, Machine, shared_reserved_bytes
 from warptile.emulator.memory.accesses import GLOBAL_BASE, Memory
@@ -95,6 +96,7 @@ class EmulationReport:
     steps: int
 
 
+@default_float_environment()
 def emulate(
     module: PtxModule,
     spec: LaunchSpec,

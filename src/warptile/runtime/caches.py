@@ -36,6 +36,10 @@ def new_cache(like: ArrayView, *, of_plan: bool) -> CallCache | None:
         from warptile.runtime.jax_calls import JaxCalls
 
         return JaxCalls(may_change=may_change)
+    if like.framework == "xla":
+        from warptile.runtime.xla_calls import XlaCalls
+
+        return XlaCalls(may_change=may_change)
     from warptile.runtime.interface_calls import InterfaceCalls
 
     return InterfaceCalls(may_change=may_change)

@@ -275,7 +275,9 @@ def choose_backend(requested: str | None, *operands: ArrayView) -> Backend:
         raise UnsupportedError(f"{source}: got {name!r}; it takes 'gpu', 'emulator' or 'auto' (the default)")
     on_device = next((operand for operand in operands if operand.device is not None), None)
     if name == "emulator" and on_device is not None:
-        to_host = f"{on_device.name}.get()" if on_device.framework == "cupy" else f"{on_device.name}.cpu()"
+        to_host = {
+            "cupy": f"{on_device.name}.get()", "xla": f"jax.device_put({on_device.name}, jax.devices('cpu')[0])",
+        }.get(on_device.framework, f"{on_device.name}.cpu()")  # fmt: skip
         raise LayoutError(
             f"{on_device.name} is on cuda:{on_device.device} and the emulator takes arrays in host memory; "
             f"give {to_host}, or backend='gpu'"

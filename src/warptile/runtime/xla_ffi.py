@@ -85,7 +85,11 @@ class _Attributes(ctypes.Structure):
     )  # fmt: skip
 
 
-_DATA, _VALUE = _Buffer.data.offset, _Scalar.value.offset
+class _Text(ctypes.Structure):
+    _fields_ = (("data", c_void_p), ("size", c_size_t))
+
+
+_DATA, _VALUE, _SIZE = _Buffer.data.offset, _Scalar.value.offset, _Text.size.offset
 _NOTHING = c_uint64()
 _NOWHERE = ctypes.addressof(_NOTHING)
 """Where an array of no element may begin."""
@@ -147,16 +151,33 @@ def _questions(api: int) -> tuple[Callable[[int], int | None], Callable[[int], i
     return found.stream_get, found.ordinal_get
 
 
+def integer(frame: CallFrame) -> int:
+    """The only attribute of a call, an int64."""
+    return c_int64.from_address(_word(_word(frame.attributes.each) + _VALUE)).value
+
+
+def text(frame: CallFrame) -> bytes:
+    """The only attribute of a call, a string."""
+    span = _word(frame.attributes.each)
+    return ctypes.string_at(_word(span), _word(span + _SIZE))
+
+
+def no_place(frame: CallFrame) -> None:
+    """The place of a call in host memory, which has neither stream nor ordinal."""
+
+
 def handler(
-    call: Callable[[int, XlaPlace, Sequence[int], Sequence[int]], None],
-    where: Callable[[CallFrame], XlaPlace] = place_of,
+    call: Callable[[Any, Any, Sequence[int], Sequence[int]], None],
+    where: Callable[[CallFrame], XlaPlace | None] = place_of,
+    attribute: Callable[[CallFrame], int | bytes] = integer,
 ) -> Any:
-    """A handler with one integer attribute.
+    """A handler with one attribute.
 
     Args:
-        call: called with the attribute, the place, and the addresses of arguments and results. It queues work and does
-            not wait for it; what it raises becomes the program's error.
+        call: called with the attribute, the place, and the addresses of arguments and results. On a GPU it queues work
+            and does not wait for it; what it raises becomes the program's error.
         where: finds the place.
+        attribute: reads the attribute.
 
     Returns:
         The handler as a C function, to be kept alive for as long as XLA may call it.
@@ -169,8 +190,7 @@ def handler(
                 return _describe(frame)
             if frame.stage != EXECUTE_STAGE:
                 return None
-            number = c_int64.from_address(_word(_word(frame.attributes.each) + _VALUE)).value
-            call(number, where(frame), _addresses(frame.arguments), _addresses(frame.results))
+            call(attribute(frame), where(frame), _addresses(frame.arguments), _addresses(frame.results))
         except XlaError as refused:
             return refused.error
         except BaseException as error:  # must not reach C; it becomes XLA's error
@@ -201,6 +221,8 @@ def _addresses(buffers: _Buffers) -> list[int]:
 
 
 def _error(frame: CallFrame, message: str) -> int | None:
+    if not frame.api:  # older versions describe handlers without: they find no version, and refuse it
+        return None
     given = _ErrorCreate(_ErrorCreate.code.offset + 4, None, message.encode(), INTERNAL)
     made: int | None = frame.api.contents.error_create(ctypes.addressof(given))
     return made

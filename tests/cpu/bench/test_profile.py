@@ -16,11 +16,13 @@ from warptile.bench.profiling.profile import (
     parse_lines,
     parse_sass,
     profile,
+    stall_columns,
     stalls_of,
     to_profile,
     unprofiled,
 )
-from warptile.bench.profiling.source_lines import busiest, from_emulator, from_ncu, short_name, text_of
+from warptile.bench.profiling.source_files import KERNEL_FILES
+from warptile.bench.profiling.source_lines import busiest, from_emulator, from_ncu
 from warptile.bench.protocol.measurements import Profile
 from warptile.bench.protocol.workloads import F16_F32
 from warptile.emulator import LineCounters
@@ -192,7 +194,13 @@ def test_source_lines_add_up_their_instructions_and_not_the_sums_above_them():
     assert by_place["padded.cuh", 30].counters == {"instructions": 16, "shared_wavefronts": 16}
     assert by_place["padded.cuh", 30].opcodes == {"LDS": 1, "IADD3": 1}
     assert by_place["padded.cuh", 31].counters == {"instructions": 5}
-    assert by_place["mma.hpp", 7].counters == {"instructions": 3}
+    assert by_place["mma.hpp", 7].counters == {"instructions": 3, "tensor_instructions": 3}
+
+
+def test_stalls_have_the_names_of_the_metrics_and_no_sample_counts_twice():
+    # Headings as Nsight Compute writes them; "selected" is a warp that was issued.
+    header = ["Source", "# Samples", "stall_barrier", "stall_long_sb", "stall_selected", "stall_long_sb (Not Issued)"]
+    assert stall_columns(header) == {"barrier": 2, "long_scoreboard": 3}
 
 
 def test_launches_that_failed_keep_the_others_in_order(capsys):
@@ -216,11 +224,13 @@ def test_metrics_that_the_gpu_lacks_are_found_in_the_errors():
 
 
 def test_files_are_named_within_the_kernels_folder():
-    assert short_name("/home/someone/site/warptile/kernels/wmma/padded.cuh") == "wmma/padded.cuh"
-    assert short_name("wmma/padded.cuh") == "wmma/padded.cuh"
-    assert short_name("/usr/include/other.h") == "/usr/include/other.h"
-    assert text_of("wmma/padded.cuh", 1) != ""
-    assert text_of("wmma/padded.cuh", 10**6) == text_of("/usr/include/other.h", 1) == ""
+    name, text = KERNEL_FILES.name, KERNEL_FILES.text
+    assert name("/home/someone/site/warptile/kernels/wmma/padded.cuh") == "wmma/padded.cuh"
+    assert name("wmma/padded.cuh") == "wmma/padded.cuh"
+    for other in ("/usr/include/other.h", "/home/someone/project/wmma/padded.cuh", "/usr/include/wmma/padded.cuh"):
+        assert name(other) == other
+    assert text("wmma/padded.cuh", 1) != ""
+    assert text("wmma/padded.cuh", 10**6) == text("/usr/include/other.h", 1) == ""
 
 
 def test_both_sources_give_the_same_table():

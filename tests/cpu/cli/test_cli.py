@@ -121,6 +121,7 @@ NAMES = [" ".join(words) for words, _ in EVERY_COMMAND]
 def test_help_has_an_example_that_runs_as_written(words, command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "add.ptx").write_text("")
+    (tmp_path / "add.cu").write_text("")
     (tmp_path / "kernels.zip").write_text("")
     (tmp_path / "swizzle.cu").write_text("")
     for name in ("a.npy", "d.npy"):

@@ -28,7 +28,7 @@ ORDER = (
     ("emulator",),
     ("replay",),
     ("runtime",),
-    ("api", "measured", "ladder", "doctor", "warming", "roofline"),
+    ("api", "measured", "ladder", "doctor", "warming", "roofline", "jax"),
     ("tuning",),
     ("bench",),
     ("learn",),

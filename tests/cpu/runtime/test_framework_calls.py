@@ -3,6 +3,8 @@ call goes the long way. CuPy, JAX and Numba are imitated (`stubbed_frameworks`),
 
 import ctypes
 import gc
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -276,7 +278,8 @@ def test_jax_arrays_that_are_not_on_one_gpu_go_through_the_host(gpu, jax):
         hosted = jax.hosted
         assert wt.matmul(a, jax.Array((64, 64), place=place)).shape == (64, 64)
         assert jax.hosted > hosted
-    assert wt.matmul(a, np.ones((64, 64), np.float32)).shape == (64, 64)
+    with pytest.raises(wt.LayoutError, match="a is a JAX array and b is a NumPy array"):
+        wt.matmul(a, np.ones((64, 64), np.float32))
     assert len(gpu.launches) == 1
 
 
@@ -292,10 +295,7 @@ def test_jax_programs_that_xla_runs_elsewhere_go_through_the_host(gpu, jax):
     assert len(gpu.launches) == 1
 
 
-def test_tracers_are_refused_as_jax_refuses_them(gpu, jax):
-    class TracerArrayConversionError(TypeError):
-        pass
-
+def test_tracers_go_to_the_matmul_that_jax_transforms(gpu, jax, monkeypatch):
     class Tracer(jax.Array):
         __module__ = "jax._src.core"
 
@@ -305,11 +305,21 @@ def test_tracers_are_refused_as_jax_refuses_them(gpu, jax):
 
         sharding = sharding.setter(lambda self, place: None)
 
-        def __array__(self, dtype=None, copy=None):
-            raise TracerArrayConversionError
-
-    with pytest.raises(TracerArrayConversionError):
-        wt.matmul(Tracer((64, 64)), Tracer((64, 64)))
+    traced = types.ModuleType("warptile.jax.traced_matmul")
+    traced.matmul = lambda *operands, **options: (operands, options)
+    monkeypatch.setitem(sys.modules, "warptile.jax", types.ModuleType("warptile.jax"))
+    monkeypatch.setitem(sys.modules, "warptile.jax.traced_matmul", traced)
+    a, b, tracer = jax.Array((64, 64)), np.ones((64, 64), np.float32), Tracer((64, 64))
+    for operands in ((tracer, tracer), (a, tracer), (tracer, a), (a, a, tracer)):
+        given, options = wt.matmul(*operands, alpha=2, max_sms=8)
+        assert given[: len(operands)] == operands
+        assert (options["alpha"], options["max_sms"], options["beta"]) == (2, 8, None)
+    with pytest.raises(wt.LayoutError, match="out: JAX arrays cannot be written"):
+        wt.matmul(a, tracer, out=a)
+    with pytest.raises(wt.LayoutError, match=r"b is a NumPy array beside .* jax\.numpy\.asarray\(b\)"):
+        wt.matmul(tracer, b)
+    with pytest.raises(wt.UnsupportedError, match="a: got a value that JAX is tracing"):
+        wt.plan(tracer, tracer)
 
 
 def test_a_jax_that_refuses_the_handler_goes_through_the_host(gpu, jax, monkeypatch, caplog):
@@ -395,8 +405,6 @@ def test_the_real_jax_runs_bound_calls(gpu, monkeypatch):
     gpu.status = 701
     with pytest.raises(wt.DeviceError, match="LAUNCH_OUT_OF_RESOURCES"):
         wt.matmul(a, a).block_until_ready()
-    with pytest.raises(jax.errors.TracerArrayConversionError):
-        jax.jit(lambda x: wt.matmul(x, x))(a)
     jax_calls._refusal.cache_clear()
 
 

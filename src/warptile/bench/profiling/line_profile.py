@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import msgspec
 
+from warptile.bench.profiling.instruction_lists import ByLine, ptx_by_line, sass_by_line
 from warptile.bench.profiling.ncu import ProfileError
 from warptile.bench.profiling.profile import LaunchRequest, profile
 from warptile.bench.profiling.replayed import replayed
-from warptile.bench.profiling.source_lines import LineCounts, from_emulator, from_ncu
+from warptile.bench.profiling.source_files import KERNEL_FILES
+from warptile.bench.profiling.source_lines import LineCounts, from_emulator, from_ncu, with_instructions
 from warptile.bench.protocol.workloads import to_key
+from warptile.codegen.nvrtc import disassemble
 from warptile.planning.plan import Plan
-from warptile.runtime.execute import EmulatorBackend
+from warptile.ptx import parse
+from warptile.runtime.execute import EmulatorBackend, compiled
 
 
 class ProfiledProblem(msgspec.Struct, frozen=True):
@@ -44,23 +48,49 @@ class LineProfile(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema",
     lines: tuple[LineCounts, ...] = ()
 
 
-def emulated(plan: Plan, place: EmulatorBackend) -> LineProfile:
-    """Counters of one emulated launch, and the share of the time that the clock model gives each line."""
+def emulated(plan: Plan, place: EmulatorBackend, *, with_ptx: bool = False, with_sass: bool = False) -> LineProfile:
+    """Counters of one emulated launch, and the share of the time that the clock model gives each line.
+
+    Args:
+        plan: of the launch.
+        place: the emulator.
+        with_ptx, with_sass: whether the lines have their instructions.
+
+    Raises:
+        EmulationError: the kernel did something that is not allowed.
+        UnsupportedError: SASS is wanted, and nvdisasm is not installed.
+    """
+    listed = _instructions(plan, with_ptx, with_sass)
     found = replayed(plan, place)
-    return _profile(plan, place.name, from_emulator(found.report.lines, found.shares), dict(found.report.counters))
+    lines = with_instructions(from_emulator(found.report.lines, found.shares), *listed)
+    return _profile(plan, place.name, lines, dict(found.report.counters))
 
 
-def under_ncu(plan: Plan) -> LineProfile:
-    """Counters of one launch under Nsight Compute.
+def under_ncu(plan: Plan, *, with_ptx: bool = False, with_sass: bool = False) -> LineProfile:
+    """Counters of one launch under Nsight Compute; arguments as of `emulated`.
 
     Raises:
         ProfileError: it did not count.
+        UnsupportedError: SASS is wanted, and nvdisasm is not installed.
     """
+    listed = _instructions(plan, with_ptx, with_sass)
     found = profile([LaunchRequest(plan.rung.name, to_key(plan.problem), dict(plan.config))], with_lines=True)
     one = found.profiles[0]
     if one.failed is not None:
         raise ProfileError(f"profile {plan.rung.name}: {one.failed}")
-    return _profile(plan, "gpu", from_ncu(found.lines[0] if found.lines else ()), one.counters)
+    lines = with_instructions(from_ncu(found.lines[0] if found.lines else ()), *listed)
+    return _profile(plan, "gpu", lines, one.counters)
+
+
+def _instructions(plan: Plan, with_ptx: bool, with_sass: bool) -> tuple[ByLine | None, ByLine | None]:
+    """PTX and machine instructions by line, each None where it was not asked for."""
+    if not with_ptx and not with_sass:
+        return None, None
+    kernel = compiled(plan)
+    module = parse(kernel.ptx)
+    ptx = ptx_by_line(module, kernel.entry, KERNEL_FILES) if with_ptx else None
+    sass = sass_by_line(disassemble(kernel.cubin), kernel.entry, module.entries, KERNEL_FILES) if with_sass else None
+    return ptx, sass
 
 
 def _profile(plan: Plan, backend: str, lines: tuple[LineCounts, ...], totals: dict[str, float]) -> LineProfile:

@@ -83,6 +83,14 @@ COLUMNS = {
 }
 """Columns of the source page that are kept: our name, and the two ways in which Nsight Compute heads them."""
 
+STALL_NAMES = {
+    "dispatch": "dispatch_stall", "imc": "imc_miss", "lg": "lg_throttle", "long_sb": "long_scoreboard",
+    "math": "math_pipe_throttle", "mio": "mio_throttle", "no_inst": "no_instruction", "short_sb": "short_scoreboard",
+    "sleep": "sleeping", "tex": "tex_throttle",
+}  # fmt: skip
+"""Reasons of warp states that the source page abbreviates, by the names that metrics have for them."""
+
+_STALL_COLUMN = re.compile(r"^stall_(\w+)$")
 _OPCODE = re.compile(r"^\s*(?:@!?U?P[T\d]+\s+)?([A-Z][A-Z0-9]*)")
 _STALL = re.compile(r"^smsp__average_warps_issue_stalled_(\w+?)_per_issue_active\.ratio$")
 _KEPT = re.compile(
@@ -115,12 +123,20 @@ class SassInstruction:
 
 @dataclass
 class SourceLineCounters:
-    """Counters of one source line, added up over its instructions."""
+    """Counters of one source line, added up over its instructions.
+
+    Attributes:
+        file, line: as the page names them.
+        counters: by our names.
+        opcodes: how many of its instructions have each operation.
+        stalls: samples of warps that waited, by reason.
+    """
 
     file: str
     line: int
     counters: dict[str, float] = field(default_factory=dict)
     opcodes: dict[str, int] = field(default_factory=dict)
+    stalls: dict[str, int] = field(default_factory=dict)
 
 
 def opcode_of(sass: str) -> str | None:
@@ -137,6 +153,14 @@ def _column_map(header: Sequence[str], first: int) -> dict[str, int]:
             if header[index] in spellings:
                 where[name] = index
     return where
+
+
+def stall_columns(header: Sequence[str]) -> dict[str, int]:
+    """Where the page has the samples of each reason for which warps wait. Columns of samples without an issue, which
+    count some of the same again, are left out, and so is ``selected``, which is no stall."""
+    found = {matched[1]: index for index, name in enumerate(header) if (matched := _STALL_COLUMN.match(name))}
+    found.pop("selected", None)
+    return {STALL_NAMES.get(name, name): index for name, index in found.items()}
 
 
 def _counters(row: Sequence[str], where: Mapping[str, int]) -> dict[str, float]:
@@ -175,6 +199,7 @@ def parse_lines(text: str) -> list[list[SourceLineCounters]]:
     """
     launches: list[dict[tuple[str, int], SourceLineCounters]] = []
     where: dict[str, int] = {}
+    stalled: dict[str, int] = {}
     file, function, line, source = "", None, 0, -1
     for row in csv.reader(io.StringIO(text)):
         if not row:
@@ -188,7 +213,7 @@ def parse_lines(text: str) -> list[list[SourceLineCounters]]:
         elif row[0] == "Line No":
             sources = [index for index, name in enumerate(row) if name == "Source"]
             source = sources[-1]
-            where = _column_map(row, source + 1)
+            where, stalled = _column_map(row, source + 1), stall_columns(row)
         elif row[0].strip().isdigit():
             line = int(row[0])
         elif source >= 0 and len(row) > source and row[0].strip() == "":
@@ -199,8 +224,13 @@ def parse_lines(text: str) -> list[list[SourceLineCounters]]:
                 launches.append({})
             entry = launches[-1].setdefault((file, line), SourceLineCounters(file, line))
             entry.opcodes[opcode] = entry.opcodes.get(opcode, 0) + 1
-            for name, value in _counters(row, where).items():
+            counters = _counters(row, where)
+            if opcode in TENSOR_OPCODES and "instructions" in counters:
+                counters["tensor_instructions"] = counters["instructions"]
+            for name, value in counters.items():
                 entry.counters[name] = entry.counters.get(name, 0.0) + value
+            for reason, count in _counters(row, stalled).items():
+                entry.stalls[reason] = entry.stalls.get(reason, 0) + int(count)
     return [list(found.values()) for found in launches]
 
 
@@ -288,6 +318,55 @@ class NcuRun:
     version: str
 
 
+@dataclass(frozen=True)
+class CountedLaunches:
+    """What Nsight Compute counted over a program.
+
+    Attributes:
+        made: indices of the requests that were launched, in order.
+        failed: reasons of the others, by index.
+        metrics: of each launch.
+        instructions: of each launch.
+        lines: of each launch, if they were asked for.
+        dropped: metrics that this GPU lacks.
+    """
+
+    made: list[int]
+    failed: dict[int, str]
+    metrics: list[dict[str, float]]
+    instructions: list[list[SassInstruction]]
+    lines: list[list[SourceLineCounters]]
+    dropped: list[str]
+
+
+def count_launches(
+    program: Sequence[str], kernels: str, *, source_folder: Path | None, timeout_s: float = 200.0
+) -> CountedLaunches:
+    """Run a program that says what it launches (`warptile.bench.profiling.ncu.launch_each`) under Nsight Compute.
+
+    Args:
+        program: with its arguments.
+        kernels: that are counted, as ``--kernel-name`` takes them; mangled names.
+        source_folder: where sources are looked for; None if counters by line are not wanted.
+        timeout_s: for the program and for each page.
+
+    Raises:
+        NoDeviceError: Nsight Compute is not installed.
+        ProfileError: it wrote no report; the message carries the end of its output.
+    """
+    options = ["--kernel-name-base", "mangled", "--kernel-name", kernels]
+    options += ["--import-source", "yes", "--source-folders", str(source_folder)] if source_folder else []
+    options += [word for section in SECTIONS for word in ("--section", section)]
+    with tempfile.TemporaryDirectory(prefix="warptile-ncu-") as name:
+        report, output, dropped = collect(program, Path(name) / "report.ncu-rep", METRICS, options, timeout_s)
+        made, failed = launched(output)
+        metrics = parse_raw(page(report, "--page", "raw", timeout_s=timeout_s))
+        source = ("--page", "source", "--print-source")
+        instructions = parse_sass(page(report, *source, "sass", timeout_s=timeout_s))
+        lines = parse_lines(page(report, *source, "cuda,sass", timeout_s=timeout_s)) if source_folder else []
+    return CountedLaunches(made, failed, metrics, instructions, lines, dropped)
+
+
 def profile(requests: Sequence[LaunchRequest], *, with_lines: bool = False, timeout_s: float = 200.0) -> NcuRun:
     """Run every request once under Nsight Compute, in one process of its own, clocks left alone.
 
@@ -295,27 +374,25 @@ def profile(requests: Sequence[LaunchRequest], *, with_lines: bool = False, time
         NoDeviceError: Nsight Compute is not installed.
         ProfileError: it wrote no report; the message carries the end of its output.
     """
-    options = ["--kernel-name-base", "mangled", "--kernel-name", "regex:warptile"]
-    options += ["--import-source", "yes", "--source-folders", str(KERNELS)] if with_lines else []
-    options += [word for section in SECTIONS for word in ("--section", section)]
-    with tempfile.TemporaryDirectory(prefix="warptile-ncu-") as name:
+    with tempfile.TemporaryDirectory(prefix="warptile-requests-") as name:
         asked = Path(name) / "requests.json"
         asked.write_bytes(msgspec.json.encode(list(requests)))
-        program = [sys.executable, "-m", "warptile.bench.profiling.launch_once", str(asked)]
-        report, output, dropped = collect(program, Path(name) / "report.ncu-rep", METRICS, options, timeout_s)
-        made, failed = launched(output)
-        metrics = parse_raw(page(report, "--page", "raw", timeout_s=timeout_s))
-        source = ("--page", "source", "--print-source")
-        instructions = parse_sass(page(report, *source, "sass", timeout_s=timeout_s))
-        lines = parse_lines(page(report, *source, "cuda,sass", timeout_s=timeout_s)) if with_lines else []
+        counted = count_launches(
+            [sys.executable, "-m", "warptile.bench.profiling.launch_once", str(asked)], "regex:warptile",
+            source_folder=KERNELS if with_lines else None, timeout_s=timeout_s,
+        )  # fmt: skip
+    metrics, instructions = counted.metrics, counted.instructions
     found = {
         index: to_profile(requests[index], metrics[order], instructions[order] if order < len(instructions) else [])
-        for order, index in enumerate(made)
+        for order, index in enumerate(counted.made)
         if order < len(metrics)
     }
     profiles = tuple(
-        found.get(i) or unprofiled(request, failed.get(i, "no counters: see the record's failures"))
+        found.get(i) or unprofiled(request, counted.failed.get(i, "no counters: see the record's failures"))
         for i, request in enumerate(requests)
     )
     version = subprocess.run([find_ncu(), "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
-    return NcuRun(profiles, tuple(tuple(each) for each in lines), tuple(dropped), version.strip().splitlines()[-1])
+    return NcuRun(
+        profiles, tuple(tuple(each) for each in counted.lines), tuple(counted.dropped),
+        version.strip().splitlines()[-1],
+    )  # fmt: skip

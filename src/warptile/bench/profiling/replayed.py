@@ -1,4 +1,4 @@
-"""A rung's launch with clocks: emulated, recorded and replayed on one SM, or on those of a cluster."""
+"""A launch with clocks: emulated, recorded and replayed on one SM, or on those of a cluster."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from warptile.bench.profiling.source_lines import place_of
+from warptile.bench.profiling.source_files import KERNEL_FILES, SourceFiles
+from warptile.emulator import EmulationReport
 from warptile.emulator.recording import Recording
 from warptile.planning.plan import Plan
 from warptile.replay.replayer import Replayer
@@ -28,7 +29,7 @@ class Replayed:
 
     timeline: Timeline
     ctas: tuple[int, ...]
-    report: Any
+    report: EmulationReport
     shares: dict[tuple[str, int], float]
 
 
@@ -45,25 +46,44 @@ def replayed(plan: Plan, place: Any, launches: int = 1) -> Replayed:
     """
     recording = Recording()
     report = place.emulate(plan, compiled(plan), host_operands(plan.problem), 1.0, 0.0, recording)
+    return replay_of(
+        recording, report, launches=launches, overlaps=plan.kernel.overlaps_previous,
+        side_by_side=2 * plan.kernel.dynamic_shared_bytes <= plan.device.generation.shared_bytes_per_sm,
+    )  # fmt: skip
+
+
+def replay_of(
+    recording: Recording,
+    report: EmulationReport,
+    *,
+    launches: int = 1,
+    overlaps: bool = False,
+    side_by_side: bool = False,
+    files: SourceFiles = KERNEL_FILES,
+) -> Replayed:
+    """Replay the cluster (or the CTA) of a recorded launch that executes most.
+
+    Args:
+        recording: of the launch.
+        report: of the emulator.
+        launches, overlaps, side_by_side: as in `warptile.replay.replayer.Replayer`.
+        files: that its lines are of.
+    """
     ctas = busiest_cluster(recording)
     replayer = Replayer(
-        recording,
-        [(cta,) for cta in ctas],
-        launches=launches,
-        overlaps=plan.kernel.overlaps_previous,
-        side_by_side=2 * plan.kernel.dynamic_shared_bytes <= plan.device.generation.shared_bytes_per_sm,
+        recording, [(cta,) for cta in ctas], launches=launches, overlaps=overlaps, side_by_side=side_by_side
     )
     timeline = replayer.run()
-    return Replayed(timeline, ctas, report, _shares(recording, timeline))
+    return Replayed(timeline, ctas, report, _shares(recording, timeline, files))
 
 
-def _shares(recording: Recording, timeline: Timeline) -> dict[tuple[str, int], float]:
+def _shares(recording: Recording, timeline: Timeline, files: SourceFiles) -> dict[tuple[str, int], float]:
     found: dict[tuple[str, int], float] = {}
     total = sum(timeline.clocks_at.values())
     for position, clocks in timeline.clocks_at.items():
         instruction = recording.program[position]
-        if instruction is not None and instruction.location is not None:
-            place = place_of(instruction.location)
+        if instruction is not None and instruction.location is not None and total:
+            place = files.place(instruction.location)
             found[place] = found.get(place, 0.0) + clocks / total
     return found
 

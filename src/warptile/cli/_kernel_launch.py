@@ -1,0 +1,281 @@
+"""Options that say which kernel of a file to launch, and how: of `warptile emulate` and `warptile profile --file`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from warptile.arch import ARCHES, REFERENCE_ARCH
+from warptile.cli._folding import tell
+from warptile.cli._names import OneOf
+from warptile.codegen.kernel_names import plain_name
+from warptile.errors import ArgumentError
+from warptile.launch.access import Access
+from warptile.launch.params import Pointer, Scalar
+from warptile.launch.spec import Argument, Dim3, LaunchSpec
+from warptile.launch.tensor_map import TENSOR_MAP_BYTES, TensorMap
+from warptile.ptx.instruction import PtxFunction, Variable
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from warptile.bench.profiling.file_profile import UserLaunch
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+SCALARS = {
+    "i32": "s32", "s32": "s32", "u32": "u32", "i64": "s64", "s64": "s64", "u64": "u64", "f16": "f16", "f32": "f32",
+    "f64": "f64",
+}  # fmt: skip
+"""Spelling on the command line -> type in a `LaunchSpec`."""
+
+
+@dataclass(frozen=True)
+class KernelArgument:
+    """One ``--arg``: the kernel's argument and, for a buffer, its file and content."""
+
+    argument: Argument
+    path: Path | None = None
+    array: np.ndarray[Any, Any] | None = None
+    written: bool = False
+
+
+def extent(context: click.Context, parameter: click.Parameter, text: str) -> Dim3:
+    """Three extents from ``X``, ``X,Y`` or ``X,Y,Z``, missing ones 1."""
+    try:
+        extents = [int(part) for part in text.split(",")]
+    except ValueError:
+        extents = []
+    if not 1 <= len(extents) <= 3 or min(extents) < 1:
+        raise click.BadParameter(f"got {text!r}; it takes one to three whole numbers from 1, such as 8,4,1")
+    x, y, z = [*extents, 1, 1][:3]
+    return x, y, z
+
+
+def arguments(context: click.Context, parameter: click.Parameter, specs: tuple[str, ...]) -> tuple[KernelArgument, ...]:
+    """Every ``--arg``, with its file read."""
+    return tuple(argument(spec) for spec in specs)
+
+
+def argument(spec: str) -> KernelArgument:
+    """A kernel argument from ``i32:5``, ``f32:1.5``, ``in:PATH.npy``, ``inout:PATH.npy`` or ``tensormap:PATH.json``.
+
+    Raises:
+        UnsupportedError: a tensor map of a kind that is not supported.
+        click.BadParameter: anything else, a value that does not fit, or a file that cannot be read.
+    """
+    kind, colon, text = spec.partition(":")
+    if not colon or (kind not in SCALARS and kind not in ("in", "inout", "tensormap")):
+        raise click.BadParameter(
+            f"got {spec!r}; it takes {', '.join(SCALARS)}, in, inout or tensormap, such as i32:5 or in:a.npy"
+        )
+    if kind in SCALARS:
+        return KernelArgument(scalar(SCALARS[kind], text))
+    if kind == "tensormap":
+        from warptile.cli import _tensor_map_file
+
+        tensor, base, written = _tensor_map_file.read(Path(text))
+        return KernelArgument(tensor, base, array_of(str(base)), written)
+    return KernelArgument(Pointer(None), Path(text), array_of(text), kind == "inout")
+
+
+def array_of(text: str) -> np.ndarray[Any, Any]:
+    """The array in a file, C-contiguous."""
+    import ml_dtypes  # noqa: F401  (registers its types with NumPy, whose files may hold them)
+    import numpy as np
+
+    try:
+        array = np.load(text, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise click.BadParameter(f"{text}: not a readable .npy file ({error}); numpy.save makes one") from None
+    if not isinstance(array, np.ndarray):
+        raise click.BadParameter(f"{text}: an archive of several arrays; save one with numpy.save")
+    return np.array(array, order="C")
+
+
+def scalar(kind: str, text: str) -> Scalar:
+    """A scalar of PTX type ``kind``."""
+    try:
+        value: int | float = float(text) if kind[0] == "f" else int(text, 0)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is no {kind}") from None
+    if kind[0] != "f":
+        bits = int(kind[1:])
+        low, high = (0, 2**bits - 1) if kind[0] == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+        if not low <= value <= high:
+            raise click.BadParameter(f"{text} does not fit into {kind}, which holds {low} to {high}")
+    return Scalar(kind, value)
+
+
+def buffer_names(given: tuple[KernelArgument, ...]) -> dict[int, str]:
+    """A name for each buffer argument: its file's, with a number where two arguments name the same file.
+
+    A tensor map has the buffer of another argument of the same file, if there is one.
+    """
+    names: dict[int, str] = {}
+    for position, one in enumerate(given):
+        if one.path is None:
+            continue
+        same = [
+            names[other]
+            for other in names
+            if TensorMap in (type(one.argument), type(given[other].argument))
+            and (given[other].path or Path()).resolve() == one.path.resolve()
+        ]
+        plain = one.path.name if one.path.name not in names.values() else f"{one.path.name} (argument {position})"
+        names[position] = same[0] if same else plain
+    return names
+
+
+def buffers_of(given: tuple[KernelArgument, ...]) -> dict[str, KernelArgument]:
+    """The argument that each buffer comes from, by the buffer's name."""
+    return {name: given[position] for position, name in reversed(buffer_names(given).items())}
+
+
+def written_of(given: tuple[KernelArgument, ...]) -> list[str]:
+    """Names of the buffers that the kernel may write."""
+    names = buffer_names(given)
+    return list(dict.fromkeys(names[position] for position, one in enumerate(given) if one.written))
+
+
+def check_targets(given: tuple[KernelArgument, ...]) -> None:
+    """Two buffers must not end in one file."""
+    buffers = buffers_of(given)
+    written = [buffers[name] for name in written_of(given)]
+    files = [one.path.name for one in written if one.path is not None]
+    for file in files:
+        if files.count(file) > 1:
+            raise click.UsageError(f"two inout: arguments would be written to {file}; rename one of the files")
+
+
+def named(argument: Argument, name: str | None) -> Argument:
+    """An argument whose operand is called ``name``; scalars, which have none, as they are."""
+    if name is None:
+        return argument
+    return replace(argument, operand=name) if isinstance(argument, TensorMap) else Pointer(name)
+
+
+def check_arguments(function: PtxFunction, given: tuple[KernelArgument, ...]) -> None:
+    """Number and size of the arguments must be the kernel's."""
+    parameters = [each for each in function.parameters if isinstance(each, Variable)]
+    shown = ", ".join(f"{each.type}{f'[{each.size_bytes}]' if each.size_bytes > 8 else ''}" for each in parameters)
+    if len(parameters) != len(given):
+        raise click.UsageError(
+            f"{plain_name(function.name)} takes {len(parameters)} parameters ({shown}) and got {len(given)} --arg; "
+            f"give one for each, in order"
+        )
+    for position, (parameter, one) in enumerate(zip(parameters, given, strict=True)):
+        size = 8
+        if isinstance(one.argument, Scalar):
+            size = math.ceil(int(one.argument.type[1:]) / 8)
+        elif isinstance(one.argument, TensorMap):
+            size = TENSOR_MAP_BYTES
+        if size != parameter.size_bytes:
+            raise click.UsageError(
+                f"--arg {position} has {size} bytes and parameter {position} of {plain_name(function.name)} is "
+                f"{parameter.type} of {parameter.size_bytes} bytes"
+            )
+
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+
+KERNEL_FILE = _FILE
+"""A file of CUDA C++ (``.cu``, ``.cuh``, ``.cpp`` ...) or of PTX (``.ptx``)."""
+
+_OPTIONS = (
+    click.option("--entry", help="Kernel to run, such as gemm or 'gemm<128>'; may be left out when the file has one."),
+    click.option(
+        "--arch", type=OneOf("arch", lambda: tuple(ARCHES)), default=REFERENCE_ARCH, show_default=True,
+        help="Architecture to behave as, and to compile for.",
+    ),
+    click.option("--grid", callback=extent, metavar="X,Y,Z", default="1", show_default=True, help="CTAs."),
+    click.option(
+        "--block", callback=extent, metavar="X,Y,Z", default="1", show_default=True, help="Threads of a block."
+    ),
+    click.option(
+        "--cluster", callback=extent, metavar="X,Y,Z", default="1", show_default=True, help="CTAs of a cluster."
+    ),
+    click.option(
+        "--smem", type=click.IntRange(0), default=0, metavar="BYTES", help="Dynamic shared memory of a block."
+    ),
+    click.option(
+        "--arg", "given", callback=arguments, metavar="SPEC", multiple=True,
+        help="One for each kernel parameter, in order.",
+    ),
+    click.option(
+        "-I", "include_folders", type=_FOLDER, metavar="FOLDER", multiple=True, help="Where headers are looked for."
+    ),
+    click.option("--schedule", default="latest", show_default=True, help="latest, earliest or random:SEED."),
+    click.option("--check", "checks", help="Checks to make, such as races,writes; by default all, and '' for none."),
+)  # fmt: skip
+
+
+def launch_options(command: Command) -> Command:
+    """The options that say which kernel of a file to launch and how."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def file_launch(
+    file: Path,
+    *,
+    entry: str | None,
+    arch: str,
+    grid: Dim3,
+    block: Dim3,
+    cluster: Dim3,
+    smem: int,
+    given: tuple[KernelArgument, ...],
+    include_folders: tuple[Path, ...],
+    schedule: str,
+    checks: str | None,
+    machine_code: bool = False,
+) -> UserLaunch:
+    """The launch that the options of `launch_options` say.
+
+    Raises:
+        click.UsageError: the file cannot be read, there is no such kernel, or the arguments are not its parameters.
+        CompileError, PtxSyntaxError, UnsupportedError: as `warptile.runtime.kernel_file.read_kernel`.
+    """
+    import numpy as np
+
+    from warptile.bench.profiling.file_profile import UserLaunch
+    from warptile.codegen.cuda_file import left_out_text
+    from warptile.emulator import DEFAULT_CHECKS
+    from warptile.runtime.kernel_file import read_kernel
+
+    try:
+        kernel = read_kernel(file, arch, entry=entry, include_folders=include_folders, machine_code=machine_code)
+    except ArgumentError as error:
+        raise click.BadParameter(str(error), param_hint="--entry") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"{file}: not readable as {_kind(file)} ({error})", param_hint="FILE") from None
+    for said in left_out_text(kernel.left_empty, kernel.left_out):
+        tell(f"{file}: {said}")
+    check_arguments(kernel.function, given)
+    names, owners, written = buffer_names(given), buffers_of(given), written_of(given)
+    spec = LaunchSpec(
+        entry=kernel.entry,
+        grid=grid,
+        block=block,
+        arguments=tuple(named(one.argument, names.get(position)) for position, one in enumerate(given)),
+        cluster=cluster,
+        dynamic_shared_bytes=smem,
+    )
+    arrays = {name: one.array for name, one in owners.items() if one.array is not None}
+    return UserLaunch(
+        kernel, spec, {name: array.reshape(-1).view(np.uint8) for name, array in arrays.items()},
+        {name: Access(writes=name in written) for name in owners}, arch, schedule,
+        DEFAULT_CHECKS if checks is None else frozenset(filter(None, checks.split(","))),
+    )  # fmt: skip
+
+
+def _kind(file: Path) -> str:
+    return "PTX text" if file.suffix == ".ptx" else "CUDA C++"

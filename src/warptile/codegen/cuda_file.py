@@ -1,0 +1,307 @@
+"""A user's CUDA C++ file to PTX and cubin: any kernels, with their own headers, none of warptile's.
+
+NVRTC knows no headers of the host. A header in angle brackets that is found nowhere is therefore left empty, and the
+integer types that such headers define are declared (`HOST_TYPES`). Functions that name no execution space are compiled
+as device functions; those of the file that do not compile so are host code, and are left out.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from warptile.codegen import headers
+from warptile.codegen.host_code import host_declarations, without
+from warptile.codegen.inputs import includes_of
+from warptile.codegen.kernel_names import declared_kernels, entries_of, named_entry, plain_name
+from warptile.codegen.nvrtc import (
+    NAME_MAP,
+    TO_CUBIN,
+    ProgramOutcome,
+    Resources,
+    check_target,
+    nvrtc_release,
+    resources_of,
+    run_program,
+)
+from warptile.errors import CompileError, UnsupportedError
+
+OPTIONS = ("-std=c++17", "-lineinfo", "-default-device")
+HOST_HEADER = "warptile_host_types.h"
+HOST_TYPES = b"""#pragma once
+typedef signed char int8_t;
+typedef short int16_t;
+typedef int int32_t;
+typedef long long int64_t;
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
+typedef unsigned int uint32_t;
+typedef unsigned long long uint64_t;
+typedef long long intptr_t;
+typedef unsigned long long uintptr_t;
+typedef unsigned short ushort;
+typedef unsigned int uint;
+typedef unsigned long ulong;
+"""
+"""Integer types of ``<stdint.h>`` and ``<sys/types.h>``. The first are as CUDA's headers declare them for NVRTC
+(``cuda_pipeline_helpers.h``), which may be included beside them."""
+
+MOST_TRIES = 64
+"""How often a file is compiled at most: each time without another header or more host code."""
+
+MOST_LOG_LINES = 40
+"""Lines of NVRTC's log that a message has."""
+
+CCCL = "python3 -m pip install 'cuda-toolkit[cccl]>=13.0,<14'"
+PTXAS = "python3 -m pip install 'cuda-toolkit[nvcc]>=13.0,<14'"
+
+_HOST_CODE = re.compile(
+    r'namespace "std" has no member|identifier "cuda[A-Z]\w+" is undefined|device-side kernel launch'
+)
+_MISSING = re.compile(r'^(?P<includer>.*)\(\d+\): catastrophic error: cannot open source file "(?P<name>[^"]+)"', re.M)
+_ERROR = re.compile(r"^(?P<file>.*)\((?P<line>\d+)\): (?:catastrophic )?error[^:\n]*: (?P<text>.*)$", re.M)
+
+
+@dataclass(frozen=True)
+class MachineCode:
+    """A kernel's machine code.
+
+    Attributes:
+        cubin: all kernels of the file.
+        resources: that the kernel takes.
+    """
+
+    cubin: bytes
+    resources: Resources
+
+
+@dataclass(frozen=True)
+class CompiledFile:
+    """A compiled file.
+
+    Attributes:
+        entry: lowered name of the kernel that was asked for, or of the only one.
+        arch: what it was compiled for.
+        ptx: PTX text, whose line information names files by their absolute names.
+        code: machine code for the GPU; None where it was not wanted.
+        left_empty: headers that were found nowhere and left empty.
+        left_out: first and last line of each declaration of host code that was left out.
+    """
+
+    entry: str
+    arch: str
+    ptx: bytes
+    code: MachineCode | None
+    left_empty: tuple[str, ...]
+    left_out: tuple[tuple[int, int], ...]
+
+
+def compile_file(
+    path: Path, arch: str, *, entry: str | None = None, include_folders: Sequence[Path] = (), machine_code: bool = False
+) -> CompiledFile:
+    """Compile a file of CUDA C++ with line information.
+
+    Args:
+        path: the file; quoted includes are looked for beside it.
+        arch: real target, such as ``"sm_90a"``.
+        entry: a kernel: a C++ name such as ``"gemm"``, ``"mine::gemm<128, float>"`` or a lowered one. It may be left
+            out where the file has one kernel that is no template.
+        include_folders: where headers are looked for, before CUDA's.
+        machine_code: whether the cubin is wanted too, which takes about twice as long.
+
+    Raises:
+        ArgumentError: there is no such kernel, or several and none is named; the message lists them.
+        CompileError: NVRTC refuses the file; the message ends in its log. Or NVRTC is not installed.
+        UnsupportedError: NVRTC does not know ``arch``.
+        OSError: the file cannot be read.
+    """
+    check_target(arch)
+    cuda_folder = headers.cuda_include_folder(nvrtc_release()[0])
+    target = arch if machine_code else arch.replace("sm_", "compute_")
+    flags = [*OPTIONS, *(TO_CUBIN if machine_code else ()), f"-arch={target}", f"--pre-include={HOST_HEADER}"]
+    flags += [f"-I{folder.resolve()}" for folder in include_folders]
+    flags += [f"-I{folder}" for folder in (cuda_folder, cuda_folder / "cccl") if folder.is_dir()]
+    program = _Program(path.resolve(), path.read_bytes(), flags, ("PTX", "CUBIN") if machine_code else ("PTX",))
+    expression = None if entry is None or entry.startswith("_Z") else entry
+    done = program.run(expression)
+    log = done.log.decode(errors="replace").replace("\0", "").strip()
+    if not done.compiled and expression is not None and _only_the_name_is_wrong(log):
+        done = program.run(None)  # a kernel in a namespace may be named without it, where the name is clear
+        if done.compiled:
+            return _compiled(program, done, arch, entry)
+    if not done.compiled:
+        raise _refusal(path, arch, log, program)
+    return _compiled(program, done, arch, done.entry or entry)
+
+
+class _Program:
+    """A file that is compiled, if need be several times.
+
+    Attributes:
+        path: the file.
+        text: of it, without what was left out.
+        left_out: first and last line of each declaration of host code that was left out.
+        first_reason: the error for which the first one was.
+    """
+
+    def __init__(self, path: Path, text: bytes, flags: Sequence[str], wanted: Sequence[str]) -> None:
+        self.path, self.text = path, text
+        self._flags, self._wanted = flags, wanted
+        self._given = {HOST_HEADER: HOST_TYPES}
+        self.left_out: list[tuple[int, int]] = []
+        self.first_reason = ""
+
+    @property
+    def folders(self) -> list[Path]:
+        """Where headers are looked for, besides the folder of the file that includes one."""
+        return [Path(flag[2:]) for flag in self._flags if flag.startswith("-I")]
+
+    @property
+    def left_empty(self) -> tuple[str, ...]:
+        """Headers that were found nowhere."""
+        return tuple(name for name in self._given if name != HOST_HEADER)
+
+    def run(self, expression: str | None) -> ProgramOutcome:
+        """Compile. Headers that are missing are left empty, one after the other, and declarations of the file that do
+        not compile and are not for the device are left out."""
+        for _ in range(MOST_TRIES):
+            done = run_program(self.text, str(self.path), self._flags, self._wanted, self._given, expression=expression)
+            log = done.log.decode(errors="replace")
+            if done.compiled or not (self._empty_header(log) or self._leave_out(log)):
+                break
+        return done
+
+    def _empty_header(self, log: str) -> bool:
+        """Leave a header empty that was not found, if that may be."""
+        missing = _MISSING.search(log)
+        if missing is None or not self._may_be_empty(missing["includer"], missing["name"]):
+            return False
+        self._given[missing["name"]] = b""
+        return True
+
+    def _leave_out(self, log: str) -> bool:
+        """Leave out host code in which there are errors, if there is some."""
+        errors = {int(each["line"]): each["text"].strip() for each in _own_errors(log, self.path)}
+        text = self.text.decode(errors="surrogateescape")
+        found = host_declarations(text, errors)
+        self.text = without(text, found).encode(errors="surrogateescape")
+        self.left_out += [(each.first_line, each.last_line) for each in found]
+        if found and not self.first_reason:
+            line = min(line for line in errors if found[0].first_line <= line <= found[0].last_line)
+            self.first_reason = f"{self.path.name}({line}): {errors[line]}"
+        return bool(found)
+
+    def _may_be_empty(self, includer: str, name: str) -> bool:
+        """Whether a header is one of the host: in angle brackets, and no part of CUDA, such as ``<nv/target>``."""
+        at = Path(includer)
+        if name in self._given or Path(name).suffix not in ("", ".h"):
+            return False
+        if _is_cuda(at):
+            return "/" not in name
+        text = self.text if at == self.path else at.read_bytes() if at.is_file() else b""
+        return (False, name) in includes_of(text)
+
+    def kernels(self) -> list[str]:
+        """Kernels that the file and the headers beside it declare, templates too."""
+        found = list(declared_kernels(self.text.decode(errors="replace")))
+        seen, pending = {self.path}, [(self.path, self.text)]
+        folders = [folder for folder in self.folders if not _is_cuda(folder)]
+        while pending:
+            includer, text = pending.pop()
+            for _, name in includes_of(text):
+                for folder in (includer.parent, *folders):
+                    at = (folder / name).resolve()
+                    if at.is_file() and at not in seen:
+                        seen.add(at)
+                        content = at.read_bytes()
+                        found += declared_kernels(content.decode(errors="replace"))
+                        pending.append((at, content))
+                        break
+        return list(dict.fromkeys(found))
+
+
+def _own_errors(log: str, path: Path) -> list[re.Match[str]]:
+    """The errors of NVRTC's log that are in a file itself, the last one first."""
+    return [error for error in _ERROR.finditer(log) if error["file"] == str(path)][::-1]
+
+
+def _is_cuda(path: Path) -> bool:
+    """Whether a folder or file is one of CUDA's."""
+    return any(folder.path in (path, *path.parents) for folder in headers.candidates())
+
+
+def _compiled(program: _Program, done: ProgramOutcome, arch: str, entry: str | None) -> CompiledFile:
+    ptx = done.outputs[0].rstrip(b"\0")
+    entries = entries_of(ptx)
+    known = list(dict.fromkeys(map(plain_name, entries)))
+    unqualified = {name.split("::")[-1] for name in known}
+    found = named_entry(entries, entry, [*known, *(name for name in program.kernels() if name not in unqualified)])
+    code = None
+    if len(done.outputs) > 1:
+        code = MachineCode(done.outputs[1], resources_of(done.log.decode(errors="replace"), found))
+    return CompiledFile(found, arch, ptx, code, program.left_empty, tuple(sorted(program.left_out)))
+
+
+def _only_the_name_is_wrong(log: str) -> bool:
+    """Whether the file compiles and the name expression does not."""
+    errors = [match["file"] for match in _ERROR.finditer(log)]
+    return bool(errors) and all(file.startswith(NAME_MAP) for file in errors)
+
+
+def _refusal(path: Path, arch: str, log: str, program: _Program) -> CompileError:
+    """The error for a file that did not compile, with NVRTC's log."""
+    errors = [match for match in _ERROR.finditer(log) if not match["file"].startswith(NAME_MAP)]
+    line = f"{Path(errors[0]['file']).name}({errors[0]['line']})" if errors else None
+    first = f"{line}: {errors[0]['text'].strip()}" if errors else "NVRTC refuses it"
+    said = [f"{path} for {arch}: {first}"]
+    if (missing := _MISSING.search(log)) and _is_cuda(Path(missing["includer"])):
+        said.append(f"{missing['name']} is CCCL's: {CCCL} adds it")
+    elif missing:
+        said.append(f"-I FOLDER says where {missing['name']} is")
+    else:
+        said += left_out_text(program.left_empty, program.left_out)
+        said += [f"the first for {program.first_reason}"] if program.first_reason else []
+    if _HOST_CODE.search(log):
+        said.append("NVRTC compiles device code alone: put #ifndef __CUDACC_RTC__ around code of the host")
+    shown = [text for text in log.splitlines() if not text.startswith(NAME_MAP)]
+    more = len(shown) - MOST_LOG_LINES
+    shown = [*shown[:MOST_LOG_LINES], f"and {more} more lines"] if more > 0 else shown
+    return CompileError("\n".join(["; ".join(said), *shown]), log, line)
+
+
+def left_out_text(left_empty: Sequence[str], left_out: Sequence[tuple[int, int]]) -> list[str]:
+    """What a message says of headers that were left empty, and of host code that was left out."""
+    said = []
+    if left_empty:
+        said.append(f"headers found nowhere and left empty: {', '.join(f'<{name}>' for name in left_empty)}")
+    if left_out:
+        lines = [f"{first}-{last}" if last > first else f"{first}" for first, last in sorted(left_out)]
+        said.append(f"host code left out: line{'s' if lines != [lines[0].split('-')[0]] else ''} {', '.join(lines)}")
+    return said
+
+
+def assemble_ptx(path: Path, arch: str, entry: str) -> MachineCode:
+    """Machine code of a PTX file, by ptxas, and what its kernel ``entry`` takes.
+
+    Raises:
+        UnsupportedError: ptxas is not installed.
+        CompileError: it refuses the file; the message has its log.
+    """
+    ptxas = headers.program("ptxas")
+    if ptxas is None:
+        raise UnsupportedError(
+            f"{path}: machine code of a PTX file takes ptxas, which is not installed; {PTXAS} adds it, or give the "
+            f"CUDA C++ file"
+        )
+    with tempfile.TemporaryDirectory(prefix="warptile-ptxas-") as folder:
+        made = Path(folder) / "kernel.cubin"
+        command = [str(ptxas), f"-arch={arch}", "-lineinfo", "-v", "-o", str(made), str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        log = (done.stdout + done.stderr).strip()
+        if done.returncode != 0:
+            raise CompileError(f"{path} for {arch}: ptxas refuses it\n{log}", log)
+        return MachineCode(made.read_bytes(), resources_of(log, entry))

@@ -1,0 +1,92 @@
+"""Declarations of a CUDA C++ file, so that those of host code can be left out: NVRTC compiles device code alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+_TOKEN = re.compile(
+    r"""(?P<skipped>//[^\n]*|/\*.*?\*/|^[ \t]*\#(?:[^\n\\]|\\.)*|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')"""
+    r"""|(?P<word>\w+)|(?P<mark>[{};=()])""",
+    re.S | re.M | re.X,
+)
+_DEVICE = frozenset(("__global__", "__device__", "__constant__", "__shared__", "__managed__"))
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """A declaration at namespace scope: a function with its body, a class, a variable, an alias.
+
+    Attributes:
+        start, end: in the text, without blanks before it.
+        first_line, last_line: from 1 on.
+        of_device: it says that it, or a part of it, is for the device.
+    """
+
+    start: int
+    end: int
+    first_line: int
+    last_line: int
+    of_device: bool
+
+
+def declarations(text: str) -> Iterator[Declaration]:
+    """The declarations of a file, those in namespaces each for itself."""
+    start = body = -1
+    words: list[str] = []
+    depth = parentheses = 0
+    for token in _TOKEN.finditer(text):
+        if token["skipped"] is not None and not token["skipped"].startswith(('"', "'")):
+            continue
+        mark = token["mark"]
+        if start < 0:
+            if mark == "}":  # of a namespace
+                continue
+            start, body, words = token.start(), -1, []
+        if mark == "{":
+            if depth == parentheses == 0:
+                if _opens_scope(words):
+                    start = -1
+                    continue
+                body = len(words) if body < 0 else body
+            depth += 1
+        elif mark == "}":
+            depth -= 1
+        elif mark in ("(", ")"):
+            parentheses += 1 if mark == "(" else -1
+        words.append(token[0])
+        if depth == parentheses == 0 and (mark == ";" or (mark == "}" and _is_function(words[:body]))):
+            lines = text.count("\n", 0, start) + 1, text.count("\n", 0, token.end()) + 1
+            yield Declaration(start, token.end(), *lines, not _DEVICE.isdisjoint(words))
+            start = -1
+
+
+def _opens_scope(words: list[str]) -> bool:
+    """Whether a brace after these words opens a namespace or a linkage specification."""
+    return "namespace" in words or (len(words) == 2 and words[0] == "extern")
+
+
+def _is_function(head: list[str]) -> bool:
+    """Whether braces after these words are the body of a function, and no initializer or class."""
+    return "(" in head and head[-1] != "="
+
+
+def host_declarations(text: str, lines: Iterable[int]) -> list[Declaration]:
+    """The declarations in which some lines stand, of those that do not say that they are for the device."""
+    wanted = set(lines)
+    return [
+        each
+        for each in declarations(text)
+        if not each.of_device and not wanted.isdisjoint(range(each.first_line, each.last_line + 1))
+    ]
+
+
+def without(text: str, left_out: Iterable[Declaration]) -> str:
+    """A text with empty lines in the place of some declarations, so that the others keep their lines. Preprocessor
+    directives stay."""
+    for each in sorted(left_out, key=lambda one: one.start, reverse=True):
+        lines = text[each.start : each.end].split("\n")
+        kept = "\n".join(line if line.lstrip().startswith("#") else "" for line in lines)
+        text = text[: each.start] + kept + text[each.end :]
+    return text

@@ -1,0 +1,111 @@
+"""Names of kernels and of files, as people write them and as the compiler does."""
+
+import pytest
+
+from warptile.codegen.file_names import files_of, renamed, short_names
+from warptile.codegen.host_code import declarations, host_declarations, without
+from warptile.codegen.kernel_names import declared_kernels, entries_of, named_entry, plain_name
+from warptile.errors import ArgumentError
+
+
+def test_files_get_as_much_of_their_paths_as_tells_them_apart():
+    files = ["/p/k.cu", "/p/a/tile.h", "/p/b/tile.h", "/q/b/tile.h", "/p/x/../a/tile.h"]
+    assert short_names(files) == {
+        "/p/k.cu": "k.cu", "/p/a/tile.h": "a/tile.h", "/p/b/tile.h": "p/b/tile.h", "/q/b/tile.h": "q/b/tile.h",
+        "/p/x/../a/tile.h": "a/tile.h",
+    }  # fmt: skip
+    assert short_names(["tile.h", "a/tile.h"]) == {"tile.h": "tile.h", "a/tile.h": "a/tile.h"}
+    assert short_names([]) == {}
+
+
+def test_files_of_ptx_are_renamed_and_nothing_else():
+    ptx = b'\t.file\t1 "/p/k.cu"\n .file 2 "/p/h.h", 1, 20\n// .file 3 "/p/k.cu"\n.b8 "/p/k.cu"\n'
+    assert files_of(ptx) == ["/p/k.cu", "/p/h.h"]
+    assert renamed(ptx, {"/p/k.cu": "k.cu"}) == ptx.replace(b'1 "/p/k.cu"', b'1 "k.cu"')
+
+
+@pytest.mark.parametrize(
+    ("lowered", "plain"),
+    [
+        ("_Z5scalePf", "scale"), ("_ZN4mine5scaleEPf", "mine::scale"), ("_Z5scaleILi128EEvPf", "scale"), ("k", "k"),
+        ("_ZL4heldPf", "held"), ("_ZN4mine5gemm_ILi4EEvPf", "mine::gemm_"), ("", ""),
+    ],
+)  # fmt: skip
+def test_plain_names(lowered, plain):
+    assert plain_name(lowered) == plain
+
+
+def test_kernels_that_a_text_declares():
+    text = """
+    // __global__ void commented(int);
+    /* __global__ void out(int) {} */
+    __global__ void one(float* x);
+    extern "C" __global__ void __launch_bounds__(128, 2) two(const float* __restrict__ x) { int helper(int); }
+    template <typename T, int N = (4)>
+    __global__ __launch_bounds__(N) void three(T x) {}
+    __global__ void __cluster_dims__(2, 1, 1) four() {}
+    __device__ int no(int x) { return x; }
+    static __global__ void five(int (&x)[3]) {}
+    """
+    assert list(declared_kernels(text)) == ["one", "two", "three<...>", "four", "five"]
+
+
+def test_entries_of_ptx():
+    assert entries_of(b".visible .entry _Z1kv(\n.weak .entry w$1()\n// .entry no\n.func f()") == ["_Z1kv", "w$1"]
+
+
+def test_a_name_may_stand_for_one_kernel_alone():
+    entries = ["_ZN1a4gemmEv", "_ZN1b4gemmEv", "other"]
+    assert named_entry(entries, "a::gemm", []) == "_ZN1a4gemmEv"
+    assert named_entry(["other"], None, []) == "other"
+    with pytest.raises(ArgumentError, match=r"got 'gemm', which stands for _ZN1a4gemmEv, _ZN1b4gemmEv"):
+        named_entry(entries, "gemm", [])
+    with pytest.raises(ArgumentError, match=r"^got 'othr'; the file has other, a::gemm$"):
+        named_entry(entries, "othr", ["a::gemm", "other"])
+    with pytest.raises(ArgumentError, match=r"^left out; the file has no kernel$"):
+        named_entry([], None, [])
+    many = [f"k{i}" for i in range(11)]
+    with pytest.raises(ArgumentError, match=r"k7 and 3 more$"):
+        named_entry(many, None, many)
+
+
+PROGRAM = """\
+#include <x.h>  // a { in a comment
+namespace mine { using T = int;
+template <int N = 3, typename V = T>
+__global__ void kernel(V* x, int y = f({1, 2})) { if (y) { x[0] = '{'; } }
+}
+extern "C" { int other(void); }
+struct Timer { __device__ void go() {} void stop() {} };
+struct Host {
+  Host() : x(1) {}
+  int x; };
+const int table[] = {1, 2}, more = 3;
+auto square = [](int x) { return x * x; };
+__constant__ float weights[3];
+/* } */
+int main() {
+#ifdef A }
+  printf("}%d\\"", other());
+#endif
+}
+"""
+
+
+def test_declarations_of_a_file():
+    found = [(each.first_line, each.last_line, each.of_device) for each in declarations(PROGRAM)]
+    assert found == [
+        (2, 2, False), (3, 4, True), (6, 6, False), (7, 7, True), (8, 10, False), (11, 11, False), (12, 12, False),
+        (12, 12, False), (13, 13, True), (15, 19, False),
+    ]  # fmt: skip
+    assert PROGRAM[next(declarations(PROGRAM)).start :].startswith("using T")
+
+
+def test_host_code_is_left_out_and_everything_else_keeps_its_line():
+    left_out = host_declarations(PROGRAM, [4, 7, 9, 17])
+    assert [(each.first_line, each.last_line) for each in left_out] == [(8, 10), (15, 19)]
+    before, after = PROGRAM.split("\n"), without(PROGRAM, left_out).split("\n")
+    assert len(after) == len(before)
+    for number, (old, new) in enumerate(zip(before, after, strict=True), 1):
+        directive = old.startswith("#")
+        assert new == (old if directive or not (8 <= number <= 10 or 15 <= number <= 19) else ""), number

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from warptile.bench.protocol.suites import SUITES
-from warptile.cli import _calls, _suites
+from warptile.cli import _calls, _epilogues, _suites
 from warptile.cli._names import RUNG, instead, one_of
 from warptile.cli._saving import SAVE, print_document, save
 from warptile.cli._tables import Column, console_of, said_of, show
@@ -24,6 +24,8 @@ LADDERS = {"ladder": (4096,), "sizes": (1024, 2048, 4096, 8192, 16384)}
 """Suites of rungs -> extents of their square problems."""
 CALLS = "calls"
 """The suite of host costs."""
+EPILOGUES = "epilogues"
+"""The suite of what epilogues add to a GEMM."""
 
 
 def baseline_names(context: click.Context, parameter: click.Parameter, text: str) -> tuple[str, ...]:
@@ -36,7 +38,7 @@ def baseline_names(context: click.Context, parameter: click.Parameter, text: str
 
 
 @click.command("bench")
-@click.option("--suite", type=one_of(*LADDERS, CALLS, *SUITES), default="ladder", show_default=True,
+@click.option("--suite", type=one_of(*LADDERS, CALLS, EPILOGUES, *SUITES), default="ladder", show_default=True,
               help="What is measured.")  # fmt: skip
 @click.option(
     "--size", "sizes", multiple=True, type=click.IntRange(1), help="ladder, sizes, calls: these extents instead."
@@ -46,7 +48,7 @@ def baseline_names(context: click.Context, parameter: click.Parameter, text: str
 @click.option("--baseline", "baselines", default="cublaslt", show_default=True, callback=baseline_names,
               help="ladder, sizes: which to show.")  # fmt: skip
 @click.option("--only", multiple=True, metavar="TEXT", help="Other suites: only rows named so, such as '4096^3 bf16'.")
-@click.option("--brief", is_flag=True, help="calls, other suites: short rounds, a look in two minutes.")
+@click.option("--brief", is_flag=True, help="calls, epilogues, other suites: short rounds, a look in two minutes.")
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Other suites: write an SVG picture.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document with every round.")
 @SAVE
@@ -68,6 +70,8 @@ def command(
     calls: host microseconds of a call, and of chains of small GEMMs, beside torch and whatever else is installed. With
     --json it prints a record. What --save keeps is a record of every suite.
 
+    epilogues: GEMMs with fused epilogues beside the GEMM alone, torch.compile and cuBLASLt's own.
+
     ladder and sizes compare rungs; a rung is called faster or slower only when every round says so. The other suites
     compare what warptile.matmul runs with cuBLASLt and torch, and with the project's targets; faster and slower mean
     that the 95 % confidence interval of the median excludes equality.
@@ -81,6 +85,8 @@ def command(
     """
     if suite == CALLS:
         return _calls.run(sizes, brief=brief, as_json=as_json, saved=saved)
+    if suite == EPILOGUES:
+        return _epilogues.run(brief=brief, as_json=as_json, saved=saved)
     if suite in SUITES:
         return _suites.run(suite, only=only, brief=brief, plot=plot, as_json=as_json, saved=saved)
     from warptile.bench.campaign.ladder_sweep import Bench, plan_cells

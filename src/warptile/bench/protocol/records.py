@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from warptile.bench.profiling.ncu_metrics import ParticipantCounters
+from warptile.bench.protocol.epilogue_times import EpilogueTimes
 from warptile.bench.protocol.host_cost import HostCosts
 from warptile.bench.protocol.measurements import (
     BaselineTime,
@@ -167,6 +168,12 @@ class CallsRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag="wa
     groups: tuple[HostCosts, ...]
 
 
+class EpiloguesRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag="warptile.record.epilogues/1"):
+    """What epilogues cost a GEMM, beside torch and cuBLASLt."""
+
+    groups: tuple[EpilogueTimes, ...]
+
+
 AnyRecord = (
     LadderRecord
     | CorrectnessRecord
@@ -181,6 +188,7 @@ AnyRecord = (
     | CountersRecord
     | SurveyRecord
     | CallsRecord
+    | EpiloguesRecord
 )
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")

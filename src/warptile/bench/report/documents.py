@@ -18,6 +18,7 @@ from warptile.bench.protocol.records import AnyRecord, CorrectnessRecord, Ladder
 from warptile.bench.protocol.workloads import F16_F16, F16_F32, F32, PROFILE_SIZE, SIZES, TypeGroup, to_problem
 from warptile.bench.report import (
     call_tables,
+    epilogue_tables,
     isa_tables,
     limits,
     measured_summary,
@@ -333,6 +334,10 @@ class DocumentTables:
     def table_calls_all(self) -> str:
         """Every participant of the suite calls."""
         return call_tables.long_table(self._lookup)
+
+    def table_epilogues(self) -> str:
+        """What epilogues cost a GEMM, beside torch and cuBLASLt."""
+        return epilogue_tables.table(self._lookup)
 
     def table_untuned(self) -> str:
         """What plans reach on problems that nobody tuned."""

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 from warptile.bench.profiling.ncu_metrics import SECTOR_BYTES, ParticipantCounters
+from warptile.bench.protocol.epilogue_times import EpilogueTimes
 from warptile.bench.protocol.host_cost import HostCosts
 from warptile.bench.protocol.measurements import (
     BaselineTime,
@@ -28,6 +29,7 @@ from warptile.bench.protocol.records import (
     CallsRecord,
     CorrectnessRecord,
     CountersRecord,
+    EpiloguesRecord,
     LadderRecord,
     LayoutsRecord,
     ProfileRecord,
@@ -144,6 +146,14 @@ class RecordLookup:
     def host_costs(self) -> tuple[HostCosts, ...]:
         """What the newest record of calls holds; nothing where there is none."""
         records = self._of(CallsRecord)
+        if not records:
+            return ()
+        self._used[records[-1].id] = records[-1]
+        return records[-1].groups
+
+    def epilogue_times(self) -> tuple[EpilogueTimes, ...]:
+        """What the newest record of epilogues holds; nothing where there is none."""
+        records = self._of(EpiloguesRecord)
         if not records:
             return ()
         self._used[records[-1].id] = records[-1]

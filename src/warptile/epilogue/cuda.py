@@ -21,6 +21,9 @@ HEADERS = ("epilogue/functions.cuh", "epilogue/operands.cuh")
 STAGED_BITS, STAGED_ALIGNMENT = 16, 16
 """Bits of an element, and alignment of rows in bytes, of tensors that are copied into the epilogue's buffers."""
 
+SHORT = {"gelu": "gelu_for_16_bits({0})"}
+"""Functions with a shorter form where all outputs have 16 bits."""
+
 COMPUTE = {"float64": "double"}
 """Type that an epilogue computes in, by the accumulator's; float for all others."""
 
@@ -42,6 +45,7 @@ class EpilogueSource:
     def __init__(self, fused: Fused, accumulator: str, d_bits: int, d_major: str) -> None:
         self._fused = fused
         self._d_bits, self._d_major = d_bits, d_major
+        self._short = all(bits == 16 for bits in (d_bits, *(each.dtype.bits for each in fused.outputs)))
         self.compute = COMPUTE.get(accumulator, "float")
         program = fused.program
         layouts = fused.layouts
@@ -212,7 +216,8 @@ class EpilogueSource:
         if isinstance(step.value, tuple):
             name = step.value[0]
             return f"static_cast<COMPUTE>(loaded.t{tensors[name]}[i])" if name in tensors else f"n{numbers[name]}.value"
-        return OPERATIONS[step.name].cuda.format(*arguments)
+        text = SHORT[step.name] if self._short and step.name in SHORT else OPERATIONS[step.name].cuda
+        return text.format(*arguments)
 
     def _literal(self, value: float) -> str:
         """A constant of the type that is computed in. Those beyond float's range are infinite there, as 1e39 is."""

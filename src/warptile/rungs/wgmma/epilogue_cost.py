@@ -19,7 +19,7 @@ from warptile.problem import Problem
 from warptile.rungs.wgmma.tile_shapes import cluster_tiles
 
 INSTRUCTIONS = {
-    "divide": 8, "sqrt": 6, "exp": 8, "log": 10, "tanh": 16, "erf": 16, "sigmoid": 4, "silu": 6, "gelu": 19,
+    "divide": 8, "sqrt": 6, "exp": 8, "log": 10, "tanh": 16, "erf": 16, "sigmoid": 4, "silu": 6, "gelu": 14,
     "gelu_tanh": 9, "minimum": 2, "maximum": 2, "where": 1, TENSOR: 1, CAST: 2, UNIFORM: 45,
 }  # fmt: skip
 """Machine instructions of a step for an element; of all others one."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from warptile.api import MatmulPlan, matmul, plan
     from warptile.arrays.sparse import SparseMatrix, sparsify
-    from warptile.epilogue.functions import (
+    from warptile.epilogue.expressions import (
         absolute,
         cast,
         clamp,
@@ -98,7 +98,7 @@ _HOME |= dict.fromkeys(
         "absolute", "cast", "clamp", "dropout", "dropout_mask", "erf", "exp", "gelu", "log", "maximum", "minimum",
         "per_block", "relu", "sigmoid", "silu", "sqrt", "tanh", "where",
     ),
-    "warptile.epilogue.functions",
+    "warptile.epilogue.expressions",
 )  # fmt: skip
 _HOME |= dict.fromkeys(("MatmulPlan", "matmul", "plan"), "warptile.api")
 _HOME |= dict.fromkeys(("SparseMatrix", "sparsify"), "warptile.arrays.sparse")

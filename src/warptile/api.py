@@ -23,9 +23,9 @@ from warptile.arrays.options import (
     tunables,
     whole_number,
 )
-from warptile.epilogue.fused import Fused
+from warptile.epilogue.epilogue_program import Program
+from warptile.epilogue.fused_epilogue import Fused
 from warptile.epilogue.identity import identity
-from warptile.epilogue.program import Program
 from warptile.epilogue.tracing import operand_names, trace
 from warptile.errors import EpilogueError, LayoutError, ShapeError, UnsupportedError
 from warptile.planning.addend import Addend, Nothing

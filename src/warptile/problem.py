@@ -7,7 +7,7 @@ from functools import cached_property
 from math import gcd
 
 from warptile.dtypes import DType
-from warptile.epilogue.fused import Fused
+from warptile.epilogue.fused_epilogue import Fused
 from warptile.errors import DTypeError, ShapeError
 
 MAX_ALIGNMENT_BYTES = 16

@@ -13,9 +13,9 @@ from warptile.arrays import array_view
 from warptile.arrays.array_view import ArrayView, Shape, row_major
 from warptile.arrays.mixtures import refuse_mixture
 from warptile.dtypes import DTYPES, DType
-from warptile.epilogue.functions import CAST_TYPES
-from warptile.epilogue.fused import OPERAND, OUTPUT, Fused, Layout
-from warptile.epilogue.program import Program
+from warptile.epilogue.epilogue_program import Program
+from warptile.epilogue.expressions import CAST_TYPES
+from warptile.epilogue.fused_epilogue import OPERAND, OUTPUT, Fused, Layout
 from warptile.errors import DTypeError, EpilogueError, LayoutError, ShapeError
 from warptile.problem import alignment_of
 

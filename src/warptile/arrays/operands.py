@@ -20,7 +20,7 @@ from warptile.arrays.mixtures import refuse_mixture
 from warptile.arrays.options import element_named, precision_named
 from warptile.arrays.sparse import SparseMatrix
 from warptile.dtypes import DTYPES, DType
-from warptile.epilogue.program import Program
+from warptile.epilogue.epilogue_program import Program
 from warptile.errors import DTypeError, LayoutError, ShapeError, UnsupportedError
 from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, Problem, alignment_of
 

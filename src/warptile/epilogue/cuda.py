@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from warptile.dtypes import DTYPES
-from warptile.epilogue.fused import OPERAND, OUTPUT, Fused, Layout
+from warptile.epilogue.epilogue_program import ACCUMULATOR, CAST, CONSTANT, UNIFORM, Step
+from warptile.epilogue.fused_epilogue import OPERAND, OUTPUT, Fused, Layout
 from warptile.epilogue.operations import FLAG, OPERATIONS
-from warptile.epilogue.program import ACCUMULATOR, CAST, CONSTANT, UNIFORM, Step
 from warptile.launch.params import Field, Pointer, Scalar
 
 HEADERS = ("epilogue/functions.cuh", "epilogue/operands.cuh")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 MODULE = "warptile"
-OWN = "warptile.epilogue.functions"
+OWN = "warptile.epilogue.expressions"
 DEEPEST = 4
 """Functions that call functions, at most."""
 

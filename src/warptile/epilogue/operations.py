@@ -19,7 +19,7 @@ NUMBER, FLAG, SAME = "number", "flag", "same"
 
 
 @dataclass(frozen=True)
-class Operation:
+class EpilogueOperation:
     """One operation on values.
 
     Attributes:
@@ -59,28 +59,28 @@ def _gelu_tanh(x: Any) -> Any:
         return _weighted(x, _sigmoid(2 * math.sqrt(2 / math.pi) * x * (1 + 0.044715 * x * x)))
 
 
-def _one(cuda: str, reference: Callable[..., Any]) -> Operation:
-    return Operation((NUMBER,), NUMBER, f"{cuda}({{0}})", reference)
+def _one(cuda: str, reference: Callable[..., Any]) -> EpilogueOperation:
+    return EpilogueOperation((NUMBER,), NUMBER, f"{cuda}({{0}})", reference)
 
 
-def _two(cuda: str, reference: Callable[..., Any], gives: str = NUMBER) -> Operation:
-    return Operation((NUMBER, NUMBER), gives, cuda, reference)
+def _two(cuda: str, reference: Callable[..., Any], gives: str = NUMBER) -> EpilogueOperation:
+    return EpilogueOperation((NUMBER, NUMBER), gives, cuda, reference)
 
 
-OPERATIONS: dict[str, Operation] = {
+OPERATIONS: dict[str, EpilogueOperation] = {
     "add": _two("{0} + {1}", np.add),
     "subtract": _two("{0} - {1}", np.subtract),
     "multiply": _two("{0} * {1}", np.multiply),
     "divide": _two("{0} / {1}", np.divide),
-    "negative": Operation((NUMBER,), NUMBER, "-{0}", np.negative),
+    "negative": EpilogueOperation((NUMBER,), NUMBER, "-{0}", np.negative),
     "less": _two("{0} < {1}", np.less, FLAG),
     "less_equal": _two("{0} <= {1}", np.less_equal, FLAG),
     "equal": _two("{0} == {1}", np.equal, FLAG),
     "not_equal": _two("{0} != {1}", np.not_equal, FLAG),
-    "logical_and": Operation((FLAG, FLAG), FLAG, "{0} && {1}", np.logical_and),
-    "logical_or": Operation((FLAG, FLAG), FLAG, "{0} || {1}", np.logical_or),
-    "logical_not": Operation((FLAG,), FLAG, "!{0}", np.logical_not),
-    "where": Operation((FLAG, NUMBER, NUMBER), NUMBER, "{0} ? {1} : {2}", np.where),
+    "logical_and": EpilogueOperation((FLAG, FLAG), FLAG, "{0} && {1}", np.logical_and),
+    "logical_or": EpilogueOperation((FLAG, FLAG), FLAG, "{0} || {1}", np.logical_or),
+    "logical_not": EpilogueOperation((FLAG,), FLAG, "!{0}", np.logical_not),
+    "where": EpilogueOperation((FLAG, NUMBER, NUMBER), NUMBER, "{0} ? {1} : {2}", np.where),
     "minimum": _two("smaller({0}, {1})", np.minimum),
     "maximum": _two("larger({0}, {1})", np.maximum),
     "absolute": _one("absolute", np.abs),
@@ -95,7 +95,7 @@ OPERATIONS: dict[str, Operation] = {
     "gelu": _one("gelu", _gelu),
     "gelu_tanh": _one("gelu_tanh", _gelu_tanh),
 }
-"""Operations on values, by name. `warptile.epilogue.program` has those that read operands."""
+"""Operations on values, by name. `warptile.epilogue.epilogue_program` has those that read operands."""
 
 
 def philox(seed: int, rows: int, columns: int) -> np.ndarray[Any, np.dtype[np.float64]]:

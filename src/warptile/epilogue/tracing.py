@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from warptile.epilogue.epilogue_program import ACCUMULATOR, CAST, CONSTANT, TENSOR, UNIFORM, Program, Step, Value
 from warptile.epilogue.operations import FLAG, NUMBER, OPERATIONS
-from warptile.epilogue.program import ACCUMULATOR, CAST, CONSTANT, TENSOR, UNIFORM, Program, Step, Value
 from warptile.errors import EpilogueError, WarptileError
 
 MOST_STEPS = 256

@@ -23,7 +23,7 @@ from warptile.codegen.nvrtc import CompiledKernel, CompiledPtx
 from warptile.codegen.translation_unit import Source, translation_unit
 from warptile.device import DeviceLimits
 from warptile.device import usual as usual_device
-from warptile.epilogue.fused import OUTPUT
+from warptile.epilogue.fused_epilogue import OUTPUT
 from warptile.errors import DirtyWorkspace, LayoutError, NoDeviceError, UnsupportedError
 from warptile.launch.access import NOTHING, Access, Rows
 from warptile.launch.spec import LaunchSpec

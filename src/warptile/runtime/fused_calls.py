@@ -10,7 +10,7 @@ from typing import Any
 from warptile.arrays.epilogue_operands import EpilogueOperands
 from warptile.arrays.operands import Product
 from warptile.epilogue.cuda import number_member
-from warptile.epilogue.fused import OPERAND, OUTPUT
+from warptile.epilogue.fused_epilogue import OPERAND, OUTPUT
 from warptile.errors import DeviceError
 from warptile.gpu import driver, stream_state, workspaces
 from warptile.launch.params import Scalar

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from warptile.epilogue.fused import Fused
-from warptile.epilogue.program import CAST, TENSOR, UNIFORM
+from warptile.epilogue.epilogue_program import CAST, TENSOR, UNIFORM
+from warptile.epilogue.fused_epilogue import Fused
 from warptile.problem import Problem
 from warptile.rungs.wgmma.tile_shapes import cluster_tiles
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from warptile.dtypes import DType
-from warptile.epilogue.program import Program
+from warptile.epilogue.epilogue_program import Program
 
 OPERAND, OUTPUT = "epilogue operand", "epilogue output"
 """What operands of a launch are called: ``"epilogue operand bias"``, ``"epilogue output 1"``."""

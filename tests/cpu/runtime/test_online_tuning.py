@@ -168,6 +168,21 @@ def test_what_is_uncertain_is_not_written_and_the_planned_one_stays(gpu, torch, 
     assert "nothing is certain after 80 rounds" in caplog.text
 
 
+def test_what_a_timed_call_asks_of_the_driver(gpu, torch):
+    a, b, tuning = begun(torch)
+    for _ in range(2 * MOST_TRIALS):
+        call(gpu, a, b)
+    asked, recorded, made = [], len(gpu.recorded), gpu.events
+    gpu.passed = lambda: asked.append(None) is None
+    calls = MOST_TRIALS * (LOOKS[0] - 1)
+    for _ in range(calls):
+        call(gpu, a, b)
+    assert tuning._trials.round == LOOKS[0]
+    assert len(gpu.recorded) - recorded == 2 * calls, "two events"
+    assert len(asked) == 2 * calls, "whether the stream was busy, and whether the last call has ended"
+    assert gpu.events == made
+
+
 def test_samples_tell_whether_the_host_is_in_them(gpu, torch):
     a, b, tuning = begun(torch)
     trials = tuning._trials

@@ -93,8 +93,9 @@ def calls_until_settled(a, b, d, tuning, each=lambda: None):
 def described(found):
     """What was measured and decided, for those who run this with ``-s``."""
     times = ", ".join(
-        f"{each.time_ms * 1e3:.1f} ({len(each.samples)}, {sum(one.queued for one in each.samples)} queued)"
-        for each in found.tried
+        f"{found.time_ms(number) * 1e3:.1f} ({len(found.tried[number].samples)}, "
+        f"{sum(each.queued for each in found.tried[number].samples)} queued)"
+        for number in found.measured
     )
     said = "certain" if found.certain else "uncertain"
     return f"{times} us; {said} after {found.round} rounds: {found.best}"

@@ -183,26 +183,28 @@ class OnlineTuning:
 
     def _settle(self) -> None:
         trials = self._trials
-        measured, best = trials.measured, trials.tried[trials.best]
-        if trials.certain and len(measured) > 1:
-            self._write(measured, best)
-        elif len(measured) > 1:
+        best = trials.tried[trials.best]
+        if trials.certain and len(trials.measured) > 1:
+            self._write()
+        elif len(trials.measured) > 1:
             _log.info("nothing is certain after %d rounds: the planned configuration stays for now", trials.round)
         origin = f"tuned for this problem on this {self._backend.info.name}, measured in this process"
         self._end(replace(best.plan, origin=origin) if trials.best else best.plan)
 
-    def _write(self, measured: list[Trial], best: Trial) -> None:
+    def _write(self) -> None:
         """Add all that was measured to the user's table, with one write."""
-        plan, gpu, folder = best.plan, self._backend.info.name, self._key[3]
+        trials, gpu, folder = self._trials, self._backend.info.name, self._key[3]
+        plan = trials.tried[trials.best].plan
         compiler = execute.compiled(plan).compiler
         search = Search(gpu, compiler, plan.rung.name, source_of(plan.rung), ProblemClass.of(plan.problem))
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         entries = [
             Entry(
-                search=search, config=dict(trial.plan.config), stage=0, time_ms=trial.time_ms,
-                rounds_ms=tuple(each.elapsed_ms for each in trial.samples), winner=winner, date=now, online=True,
+                search=search, config=dict(trials.tried[number].plan.config), stage=0, time_ms=trials.time_ms(number),
+                rounds_ms=tuple(each.elapsed_ms for each in trials.tried[number].samples), winner=winner, date=now,
+                online=True,
             )
-            for trial, winner in (*((each, False) for each in measured), (best, True))
+            for number, winner in (*((each, False) for each in trials.measured), (trials.best, True))
         ]  # fmt: skip
         try:
             Table(gpu, folder).append(*entries)

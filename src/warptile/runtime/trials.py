@@ -90,11 +90,6 @@ class Trial:
     alive: bool = True
     worth_it: bool = True
 
-    @property
-    def time_ms(self) -> float:
-        """The median of its samples."""
-        return median(each.elapsed_ms for each in self.samples)
-
     def take(self, elapsed_ms: float, *, queued: bool) -> None:
         """Note a time, unless its events were out of order."""
         if elapsed_ms > 0:
@@ -174,7 +169,7 @@ class Trials:
                 if not (trial.samples and self.tried[0].samples):
                     trial.drop("no times could be taken")
                 continue
-            least_ms = max(WORTH_LEAVING_PLANNED * self.tried[0].time_ms, RESOLUTION_MS)
+            least_ms = max(WORTH_LEAVING_PLANNED * self.time_ms(0), RESOLUTION_MS)
             if median(gained_ms) > least_ms and chance_above_zero(gained_ms) < CHANCE_OF_NONE:
                 faster.append(number)
             elif chance_above_zero([least_ms - each for each in gained_ms]) < CHANCE_OF_WORTH:
@@ -199,6 +194,11 @@ class Trials:
         return without_host if len(without_host) >= ENOUGH_QUEUED else without_host + gains_ms(queued=False)
 
     @property
-    def measured(self) -> list[Trial]:
-        """Those that have times."""
-        return [trial for trial in self.tried if trial.alive and trial.samples]
+    def measured(self) -> list[int]:
+        """Numbers of those whose times can be compared."""
+        return [number for number, trial in enumerate(self.tried) if trial.alive and self._gains_ms(number)]
+
+    def time_ms(self, number: int) -> float:
+        """Of one that was measured, in the rounds of all: the planned one's median sample less the median difference.
+        Medians of its own samples would be of its rounds, and rounds drift."""
+        return median(each.elapsed_ms for each in self.tried[0].samples) - median(self._gains_ms(number))

@@ -115,6 +115,13 @@ def test_samples_of_different_kinds_are_not_compared():
     assert found._gains_ms(1) == pytest.approx([0.002] * ENOUGH_QUEUED), "these alone where there are enough"
 
 
+def test_times_are_comparable_though_some_were_dropped_before_clocks_fell():
+    found, _ = settled([20, 19.5, 18, 30], lambda chances: chances.uniform(-3, 3), 3, drift=lambda launch: launch / 10)
+    assert len(found.tried[3].samples) < len(found.tried[1].samples)
+    planned, *others = (found.time_ms(number) for number in found.measured)
+    assert [each - planned for each in others] == pytest.approx([-0.5e-3, -2e-3, 10e-3], abs=1.2e-3)
+
+
 def test_undecided_is_uncertain():
     uncertain = [settled([20, 19], uniform, seed)[0] for seed in range(30)]
     assert any(not each.certain for each in uncertain)

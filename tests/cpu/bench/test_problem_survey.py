@@ -24,6 +24,7 @@ from warptile.bench.campaign.problem_survey import (
     MOST_BYTES,
     MOST_FLOPS,
     NEAR,
+    SPLIT_CLUSTERED,
     configurations,
     described,
     drawn,
@@ -92,9 +93,8 @@ def test_what_is_timed_are_legal_configurations_of_which_the_plans_own_is_the_fi
     found = configurations(problem, StubBackend(), seed=7)
     assert found == configurations(problem, StubBackend(), seed=7)
     assert found[0] == planned(problem, StubBackend()).config
-    assert (
-        len({config_text(config) for config in found}) == len(found) <= 1 + BEST + CLUSTERED + ALONG_BOTH + NEAR + FAR
-    )
+    assert len({config_text(config) for config in found}) == len(found)
+    assert len(found) <= 1 + BEST + CLUSTERED + ALONG_BOTH + SPLIT_CLUSTERED + NEAR + FAR
     assert len(found) > BEST / 2
     assert all(RUNG.illegal(problem, config, REFERENCE) is None for config in found)
     assert all(tuple(config) == TUNABLES for config in found)  # records have their values alone
@@ -108,6 +108,12 @@ def test_what_is_timed_are_legal_configurations_of_which_the_plans_own_is_the_fi
 def test_clusters_along_both_axes_are_timed_where_rows_straddle_lines(problem: Problem) -> None:
     found = configurations(problem, StubBackend(), seed=7)
     assert sum(config["CM"] > 1 and config["CN"] > 1 for config in found) >= ALONG_BOTH
+
+
+def test_clusters_that_split_k_and_share_loads_are_timed_where_rows_straddle_lines() -> None:
+    found = [configurations(problem, StubBackend(), seed=7) for problem in drawn(40, 6, straddling=True)]
+    both = [sum(each["CM"] * each["CN"] > 1 and each["SPLITS"] > 1 for each in configs) for configs in found]
+    assert sum(count >= SPLIT_CLUSTERED for count in both) > 10
 
 
 def test_a_line_says_what_was_measured_and_nothing_else() -> None:

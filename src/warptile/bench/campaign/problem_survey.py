@@ -67,10 +67,10 @@ MOST_FLOPS, FEWEST_FLOPS = 2.0**41, 2.0**22
 MOST_BYTES = 3 * 2**30
 """Of A, B and D together."""
 
-BEST, CLUSTERED, ALONG_BOTH, NEAR, FAR = 10, 4, 3, 6, 2
-"""Configurations of a problem: the best predictions, the best in clusters of more than two CTAs, where rows lie in two
-lines of L2 also the best in clusters along both M and N, and samples of those within `NEAR_TIME` and `FAR_TIME` of the
-best."""
+BEST, CLUSTERED, ALONG_BOTH, SPLIT_CLUSTERED, NEAR, FAR = 10, 4, 3, 4, 6, 2
+"""Configurations of a problem: the best predictions; the best in clusters of more than two CTAs; where rows lie in two
+lines of L2 also the best in clusters along both M and N, and the best that split K and share loads; and samples of
+those within `NEAR_TIME` and `FAR_TIME` of the best."""
 
 NEAR_TIME, FAR_TIME = 1.5, 2.5
 
@@ -156,7 +156,9 @@ def configurations(problem: Problem, place: Place, seed: int = 0) -> tuple[Confi
     along_m, along_n = (some.rows[name][ranked] for name in ("CM", "CN"))
     add([int(place) for place in np.flatnonzero(along_m * along_n > 2)], CLUSTERED)
     if _straddles(problem):
+        splits = some.rows["SPLITS"][ranked] > 1
         add([int(place) for place in np.flatnonzero((along_m > 1) & (along_n > 1))], ALONG_BOTH)
+        add([int(place) for place in np.flatnonzero((along_m * along_n > 1) & splits)], SPLIT_CLUSTERED)
     add(list(random.permutation(near)), NEAR)
     add(list(near + random.permutation(max(far - near, 0))), FAR)
     return tuple(found.values())

@@ -60,7 +60,7 @@ _log = logging.getLogger("warptile")
 
 
 @dataclass(frozen=True)
-class Sample:
+class TimedLaunch:
     """A time.
 
     Attributes:
@@ -86,14 +86,14 @@ class Trial:
 
     plan: Plan
     launches: int = 0
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[TimedLaunch] = field(default_factory=list)
     alive: bool = True
     worth_it: bool = True
 
     def take(self, elapsed_ms: float, *, queued: bool) -> None:
         """Note a time, unless its events were out of order."""
         if elapsed_ms > 0:
-            self.samples.append(Sample(elapsed_ms, queued))
+            self.samples.append(TimedLaunch(elapsed_ms, queued))
 
     def drop(self, why: object) -> None:
         """It cannot be launched."""

@@ -17,7 +17,7 @@ from warptile.planning.accumulation_order import same_bits
 from warptile.runtime import execute, online_tuning
 from warptile.runtime.execute import GpuBackend
 from warptile.runtime.online_tuning import tuning_of
-from warptile.runtime.trials import LOOKS, MOST_TRIALS, Sample
+from warptile.runtime.trials import LOOKS, MOST_TRIALS, TimedLaunch
 
 SIZE = 4096, 4096, 4096
 SPLIT = 64, 1024, 8192
@@ -444,7 +444,7 @@ def test_problems_at_a_time_are_bounded(gpu, torch, monkeypatch):
 def test_one_that_was_written_by_another_process_ends_it(gpu, torch):
     a, b, tuning = begun(torch)
     tried, tuning._trials.best = tuning._trials.tried, 1
-    tried[0].samples, tried[1].samples = [Sample(1.0, True)], [Sample(0.5, True)]
+    tried[0].samples, tried[1].samples = [TimedLaunch(1.0, True)], [TimedLaunch(0.5, True)]
     tuning._write()
     assert call(gpu, a, b) == launch_of(gpu, tried[1].plan)
     assert online_tuning._under_way == {}

@@ -16,10 +16,14 @@ class LaunchTimer:
     Args:
         ordinal: CUDA ordinal of the GPU.
         stream: the launch's stream, which gets the first event now.
+
+    Attributes:
+        queued: the GPU had not reached the first event when the launch and the second one were in the stream's queue,
+            so the time between them contains nothing of the host's. Known once it is stopped.
     """
 
     def __init__(self, ordinal: int, stream: int) -> None:
-        self._ordinal = ordinal
+        self._ordinal, self.queued = ordinal, False
         try:
             self._events = _spare.setdefault(ordinal, []).pop()
         except IndexError:
@@ -29,6 +33,7 @@ class LaunchTimer:
     def stop(self, stream: int) -> None:
         """Record the second event: called behind the launch."""
         self._events[1].record(stream)
+        self.queued = not self._events[0].passed()
 
     def elapsed_ms(self) -> float | None:
         """Milliseconds between the events, asked for once; None while the GPU has not passed both, without waiting."""

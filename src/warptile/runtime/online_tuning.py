@@ -3,8 +3,9 @@
 A problem whose planned kernel is compiled gets a few configurations: the planned one and those of the least predicted
 times. One background thread compiles and loads their kernels, one at a time; until all are there, calls run the planned
 kernel as ever. Then each call runs one of them, in turns, between two events on its stream that nobody waits for; later
-calls ask whether the GPU has passed them. When each has its times, the fastest is settled on and written to this user's
-table, where plans find it from then on, in this process and in later ones.
+calls ask whether the GPU has passed them. When the times decide, the fastest is settled on and written to this user's
+table, where plans find it from then on, in this process and in later ones. When they do not, the planned one stays for
+the rest of the process, and nothing is written.
 
 How times are taken and compared is said in `warptile.runtime.trials`.
 
@@ -61,8 +62,7 @@ class OnlineTuning:
     def __init__(self, key: Key, plan: Plan, backend: GpuBackend) -> None:
         self._key, self._backend = key, backend
         self._trials = Trials(plan)
-        self._best = 0
-        self._pending: deque[tuple[Trial, LaunchTimer]] = deque()
+        self._pending: deque[tuple[Trial, bool, LaunchTimer]] = deque()
         self._lock = threading.Lock()
         self._begun, self._called_at_s = False, time.monotonic()
         self._compiled: Future[None] = Future()
@@ -133,7 +133,7 @@ class OnlineTuning:
     def _launched(self, launches: dict[int, Launch], stream: int, a: int, b: int, c: int, d: int) -> int:
         """One call: the next configuration between two events, but where the stream is captured or another thread is
         here the best that is known."""
-        known = launches.get(self._best, launches[0])
+        known = launches.get(self._trials.best, launches[0])
         captured = stream_state.is_captured(self._state_of(stream))
         if captured or self._settled.done() or not self._lock.acquire(blocking=False):
             return known(stream, a, b, c, d)
@@ -148,9 +148,9 @@ class OnlineTuning:
         planned = launches[0]
         try:
             self._collect()
-            number = self._trials.next(launches.keys(), [trial for trial, _ in self._pending])
+            number = self._trials.next(launches.keys(), waiting=bool(self._pending))
             if number is None or self._settled.done():  # by a thread that was here a moment ago
-                if not self._pending and not self._settled.done():
+                if self._trials.over and not self._settled.done():
                     self._settle()
                 return planned(stream, a, b, c, d)
             timer = LaunchTimer(self._backend.info.ordinal, stream)
@@ -165,7 +165,7 @@ class OnlineTuning:
             return planned(stream, a, b, c, d)
         try:
             timer.stop(stream)
-            self._pending.append((trial, timer))
+            self._pending.append((trial, trial.launches > 1, timer))
         except DeviceError as error:
             self._give_up(error)
         return status
@@ -173,33 +173,38 @@ class OnlineTuning:
     def _collect(self) -> None:
         """Take the times that are there, without waiting."""
         while self._pending:
-            trial, timer = self._pending[0]
+            trial, counts, timer = self._pending[0]
             elapsed_ms = timer.elapsed_ms()
             if elapsed_ms is None:
                 return
             self._pending.popleft()
-            trial.take(elapsed_ms)
+            if counts:
+                trial.take(elapsed_ms, queued=timer.queued)
 
     def _settle(self) -> None:
-        measured, best = self._trials.measured, self._trials.best()
-        self._best = self._trials.tried.index(best)
-        if len(measured) > 1:
-            self._write(measured, best)
+        trials = self._trials
+        best = trials.tried[trials.best]
+        if trials.certain and len(trials.measured) > 1:
+            self._write()
+        elif len(trials.measured) > 1:
+            _log.info("nothing is certain after %d rounds: the planned configuration stays for now", trials.round)
         origin = f"tuned for this problem on this {self._backend.info.name}, measured in this process"
-        self._end(replace(best.plan, origin=origin) if self._best else best.plan)
+        self._end(replace(best.plan, origin=origin) if trials.best else best.plan)
 
-    def _write(self, measured: list[Trial], best: Trial) -> None:
+    def _write(self) -> None:
         """Add all that was measured to the user's table, with one write."""
-        plan, gpu, folder = best.plan, self._backend.info.name, self._key[3]
+        trials, gpu, folder = self._trials, self._backend.info.name, self._key[3]
+        plan = trials.tried[trials.best].plan
         compiler = execute.compiled(plan).compiler
         search = Search(gpu, compiler, plan.rung.name, source_of(plan.rung), ProblemClass.of(plan.problem))
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         entries = [
             Entry(
-                search=search, config=dict(trial.plan.config), stage=0, time_ms=trial.time_ms,
-                rounds_ms=tuple(trial.samples_ms), winner=winner, date=now, online=True,
+                search=search, config=dict(trials.tried[number].plan.config), stage=0, time_ms=trials.time_ms(number),
+                rounds_ms=tuple(each.elapsed_ms for each in trials.tried[number].samples), winner=winner, date=now,
+                online=True,
             )
-            for trial, winner in (*((each, False) for each in measured), (best, True))
+            for number, winner in (*((each, False) for each in trials.measured), (trials.best, True))
         ]  # fmt: skip
         try:
             Table(gpu, folder).append(*entries)

@@ -1,39 +1,75 @@
-"""Configurations that are tried for a problem in a running program, in turns, and which of them is the fastest.
+"""Configurations that are tried for a problem in a running program, in turns, and which of them is settled on.
 
-The time of a configuration is the least of its samples: whatever disturbs a launch (other streams, a lower clock, a
-first launch that loads code) adds time, so the least is the best estimate of the undisturbed one (Chen and Revels,
-"Robust benchmarking in noisy environments", arXiv:1608.04295). Configurations take turns, as the state of the chip
-drifts. A pair of events out of order does not count. Another configuration replaces the planned one if it is faster by
-more than `WORTH_LEAVING_PLANNED` of its time and by more than `RESOLUTION_MS`.
+**Rounds.** In each round every configuration is launched once, in random order, so that drifting clocks, other work on
+the GPU and the place of a call in the program fall on all alike. What is compared are differences of samples of about
+the same time: where two configurations are equally fast, each difference is as likely positive as negative.
+
+**Samples.** A sample is the time between two events around a launch. Where the stream still had other work when all
+three were in its queue, that is the GPU's time alone. Where the stream was idle it also contains the host's time from
+one driver call to the next, which varies by microseconds. Only samples of one kind are compared, and only those without
+the host's time where there are enough of them. The first launch of a configuration may load code and does not count.
+
+**Rule.** After the rounds `LOOKS` the differences are looked at:
+
+* Another configuration replaces the planned one if it is faster at a significance of `CHANCE_OF_NONE` (one-sided
+  Wilcoxon signed-rank test, `warptile.runtime.signed_rank`), and if the median difference is more than the least gain
+  that counts: `WORTH_LEAVING_PLANNED` of the planned one's time, and `RESOLUTION_MS`. Of several the fastest does.
+* One that gains less than that, at a significance of `CHANCE_OF_WORTH`, is tried no more.
+* What is still undecided after the last round is left as it was planned, and counts as uncertain.
 """
 
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from statistics import median
 
 from warptile.planning.accumulation_order import same_bits
 from warptile.planning.plan import Plan, unlaunchable
 from warptile.rungs.wgmma import candidates
 from warptile.rungs.wgmma.final import illegal_on
+from warptile.runtime.signed_rank import chance_above_zero
 
 MOST_TRIALS, LOOKED_AT = 6, 128
 """Configurations that are tried for a problem, and of how many best predictions they are taken."""
 
-SAMPLES, MOST_LAUNCHES = 3, 6
-"""Times that are taken of each configuration, and the most launches for them."""
+LOOKS = (6, 12, 24, 48, 80)
+"""Rounds after which samples are looked at. Few looks, each with about twice the samples of the one before: every look
+is another chance to be wrong."""
+
+ENOUGH_QUEUED = 12
+"""Pairs of samples without the host's time from which on all others are left out."""
+
+CHANCE_OF_NONE, CHANCE_OF_WORTH = 0.0005, 0.02
+"""Chances to be wrong at one look about one configuration: that it is faster, and that it is not worth leaving the
+planned one. With five others and five looks, equal configurations replace the planned one once in a hundred problems at
+most; tests simulate it."""
 
 WORTH_LEAVING_PLANNED = 0.03
-"""Least share of its time by which another configuration must be faster than the planned one: chosen, not measured, so
-that what a single launch varies by does not replace a prediction."""
+"""Least gain that counts, as a share of the planned configuration's time: chosen, not measured. Less is not worth a
+kernel of its own."""
 
 RESOLUTION_MS = 0.001
-"""Least difference that counts: events have a resolution of about 0.5 us (CUDA Driver API, ``cuEventElapsedTime``), and
-a difference of two times has two such errors."""
+"""Least gain that counts: events have a resolution of about 0.5 us (CUDA Driver API, ``cuEventElapsedTime``), and a
+difference of two times has two such errors."""
 
 _log = logging.getLogger("warptile")
+
+
+@dataclass(frozen=True)
+class TimedLaunch:
+    """A time.
+
+    Attributes:
+        elapsed_ms: between the events.
+        queued: the stream had other work until both events and the launch were in its queue.
+    """
+
+    elapsed_ms: float
+    queued: bool
 
 
 @dataclass
@@ -43,36 +79,44 @@ class Trial:
     Attributes:
         plan: with this configuration.
         launches: how often it was launched between events.
-        samples_ms: times that were taken.
-        alive: it is still tried.
+        samples: times that were taken, in order.
+        alive: it can be launched.
+        worth_it: it may still be worth leaving the planned one.
     """
 
     plan: Plan
     launches: int = 0
-    samples_ms: list[float] = field(default_factory=list)
+    samples: list[TimedLaunch] = field(default_factory=list)
     alive: bool = True
+    worth_it: bool = True
 
-    @property
-    def time_ms(self) -> float:
-        """The least sample."""
-        return min(self.samples_ms)
-
-    def take(self, elapsed_ms: float) -> None:
+    def take(self, elapsed_ms: float, *, queued: bool) -> None:
         """Note a time, unless its events were out of order."""
         if elapsed_ms > 0:
-            self.samples_ms.append(elapsed_ms)
+            self.samples.append(TimedLaunch(elapsed_ms, queued))
 
     def drop(self, why: object) -> None:
-        """Try it no more."""
+        """It cannot be launched."""
         self.alive = False
         _log.info("not tried any more: %s: %s", self.plan.config, why)
 
 
 class Trials:
-    """The configurations of one problem, the planned one first."""
+    """The configurations of one problem, the planned one first.
+
+    Attributes:
+        tried: the configurations.
+        round: the present one; the first launches are in round 0.
+        best: number of the one to run; the planned one until another has replaced it.
+        over: nothing is left to try.
+        certain: the samples decided it, rather than the end of the rounds.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self.tried = [Trial(plan)]
+        self.round, self.best, self.over, self.certain = 0, 0, False, False
+        self._order: list[int] | None = None
+        self._random = random.Random(0)
 
     def add_others(self, *, any_order: bool) -> None:
         """Add those of the least predicted times; without ``any_order`` only those whose results have the same bits."""
@@ -83,33 +127,78 @@ class Trials:
         legal = (each for each in kept if unlaunchable(each.kernel, each.device) is None)
         self.tried += map(Trial, islice(legal, MOST_TRIALS - 1))
 
-    def next(self, available: Collection[int], under_way: list[Trial]) -> int | None:
-        """Of the configurations that lack times, the one that was launched least; None where there is none.
+    def next(self, available: Collection[int], *, waiting: bool) -> int | None:
+        """The configuration to launch next; None where there is none now, or any more (`over`).
 
         Args:
             available: numbers of those that can be launched.
-            under_way: those of launches whose times are still to come.
+            waiting: times of launches are still to come.
         """
-        if sum(trial.alive for trial in self.tried) == 1:
-            return None
-        lacking = [
-            (trial.launches, number)
-            for number, trial in enumerate(self.tried)
-            if trial.alive and number in available and trial.launches < MOST_LAUNCHES
-            and len(trial.samples_ms) + sum(each is trial for each in under_way) < SAMPLES
-        ]  # fmt: skip
-        return min(lacking)[1] if lacking else None
+        while not self.over:
+            while self._order:
+                number = self._order.pop()
+                if self.tried[number].alive and number in available:
+                    return number
+            if self.round in LOOKS and waiting:
+                return None
+            self._next_round()
+        return None
+
+    def _next_round(self) -> None:
+        if self.round in LOOKS:
+            self._look()
+        others = [number for number in self._others if self.tried[number].worth_it]
+        if not others or self.best or self.round == LOOKS[-1]:
+            self.over = True
+            self.certain = self.certain or not others
+            return
+        self.round += self._order is not None
+        self._order = [0, *others]
+        self._random.shuffle(self._order)
 
     @property
-    def measured(self) -> list[Trial]:
-        """Those that have times."""
-        return [trial for trial in self.tried if trial.alive and trial.samples_ms]
+    def _others(self) -> list[int]:
+        return [number for number, trial in enumerate(self.tried) if number and trial.alive]
 
-    def best(self) -> Trial:
-        """The one to settle on."""
-        planned = self.tried[0]
-        if not planned.samples_ms:
-            return planned
-        fastest = min(self.measured, key=lambda trial: trial.time_ms)
-        gained_ms = planned.time_ms - fastest.time_ms
-        return fastest if gained_ms > max(WORTH_LEAVING_PLANNED * planned.time_ms, RESOLUTION_MS) else planned
+    def _look(self) -> None:
+        gains_ms = {number: self._gains_ms(number) for number in self._others if self.tried[number].worth_it}
+        faster = []
+        for number, gained_ms in gains_ms.items():
+            trial = self.tried[number]
+            if not gained_ms:
+                if not (trial.samples and self.tried[0].samples):
+                    trial.drop("no times could be taken")
+                continue
+            least_ms = max(WORTH_LEAVING_PLANNED * self.time_ms(0), RESOLUTION_MS)
+            if median(gained_ms) > least_ms and chance_above_zero(gained_ms) < CHANCE_OF_NONE:
+                faster.append(number)
+            elif chance_above_zero([least_ms - each for each in gained_ms]) < CHANCE_OF_WORTH:
+                trial.worth_it = False
+        left = [number for number, gained_ms in gains_ms.items() if gained_ms and self.tried[number].worth_it]
+        fastest = max(left, key=lambda number: median(gains_ms[number]), default=None)
+        if fastest in faster or (faster and self.round == LOOKS[-1]):
+            self.best, self.certain = max(faster, key=lambda number: median(gains_ms[number])), True
+
+    def _gains_ms(self, number: int) -> list[float]:
+        """By how much a configuration was faster than the planned one: the difference of the first samples, of the
+        second, and so on; samples with the host's time and those without are counted apart."""
+
+        def gains_ms(*, queued: bool) -> list[float]:
+            planned, other = (
+                [each.elapsed_ms for each in self.tried[place].samples if each.queued == queued]
+                for place in (0, number)
+            )
+            return [one - another for one, another in zip(planned, other, strict=False)]
+
+        without_host = gains_ms(queued=True)
+        return without_host if len(without_host) >= ENOUGH_QUEUED else without_host + gains_ms(queued=False)
+
+    @property
+    def measured(self) -> list[int]:
+        """Numbers of those whose times can be compared."""
+        return [number for number, trial in enumerate(self.tried) if trial.alive and self._gains_ms(number)]
+
+    def time_ms(self, number: int) -> float:
+        """Of one that was measured, in the rounds of all: the planned one's median sample less the median difference.
+        Medians of its own samples would be of its rounds, and rounds drift."""
+        return median(each.elapsed_ms for each in self.tried[0].samples) - median(self._gains_ms(number))

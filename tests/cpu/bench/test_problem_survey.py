@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,6 +15,7 @@ from covering import examples
 from recorded import environment, survey_record
 from warptile.bench.campaign import problem_survey
 from warptile.bench.campaign.problem_survey import (
+    ALONG_BOTH,
     BEST,
     CLUSTERED,
     FAR,
@@ -21,12 +24,15 @@ from warptile.bench.campaign.problem_survey import (
     MOST_BYTES,
     MOST_FLOPS,
     NEAR,
+    SPLIT_CLUSTERED,
     configurations,
+    described,
     drawn,
     journal,
     record_of,
 )
-from warptile.bench.protocol.measurements import Surveyed
+from warptile.bench.campaign.suite_search import STATUS_TIME
+from warptile.bench.protocol.measurements import Surveyed, TimedConfig
 from warptile.device import REFERENCE, DeviceLimits
 from warptile.planning.plan import config_text
 from warptile.problem import Problem
@@ -87,7 +93,8 @@ def test_what_is_timed_are_legal_configurations_of_which_the_plans_own_is_the_fi
     found = configurations(problem, StubBackend(), seed=7)
     assert found == configurations(problem, StubBackend(), seed=7)
     assert found[0] == planned(problem, StubBackend()).config
-    assert len({config_text(config) for config in found}) == len(found) <= 1 + BEST + CLUSTERED + NEAR + FAR
+    assert len({config_text(config) for config in found}) == len(found)
+    assert len(found) <= 1 + BEST + CLUSTERED + ALONG_BOTH + SPLIT_CLUSTERED + NEAR + FAR
     assert len(found) > BEST / 2
     assert all(RUNG.illegal(problem, config, REFERENCE) is None for config in found)
     assert all(tuple(config) == TUNABLES for config in found)  # records have their values alone
@@ -95,6 +102,46 @@ def test_what_is_timed_are_legal_configurations_of_which_the_plans_own_is_the_fi
         estimate_us(problem, config, REFERENCE) for config in found[1:] if config["CM"] * config["CN"] <= 2
     ]  # the best in larger clusters are taken however slow
     assert max(times) <= problem_survey.FAR_TIME * 1.001 * min(times)
+
+
+@pytest.mark.parametrize("problem", drawn(examples(8), 3, straddling=True))
+def test_clusters_along_both_axes_are_timed_where_rows_straddle_lines(problem: Problem) -> None:
+    found = configurations(problem, StubBackend(), seed=7)
+    assert sum(config["CM"] > 1 and config["CN"] > 1 for config in found) >= ALONG_BOTH
+
+
+def test_clusters_that_split_k_and_share_loads_are_timed_where_rows_straddle_lines() -> None:
+    found = [configurations(problem, StubBackend(), seed=7) for problem in drawn(40, 6, straddling=True)]
+    both = [sum(each["CM"] * each["CN"] > 1 and each["SPLITS"] > 1 for each in configs) for configs in found]
+    assert sum(count >= SPLIT_CLUSTERED for count in both) > 10
+
+
+def test_a_line_says_what_was_measured_and_nothing_else() -> None:
+    surveyed, _ = survey_record().surveyed
+    config = surveyed.planned
+    alone = msgspec.structs.replace(
+        surveyed, planned=config, tried=(TimedConfig(config, (11.0, 10.0, 12.0)),), cublaslt_us=(), failed=()
+    )
+    name, best, own = described(alone).split("; ")
+    assert name.startswith(f"{alone.problem.m} {alone.problem.n} {alone.problem.k} ")
+    assert (best, own) == ("best 11.0 us", "planned 1.000 of the best")
+    beside = msgspec.structs.replace(alone, cublaslt_us=(13.2,))
+    assert described(beside).endswith("best 11.0 us, 1.200 of cuBLASLt; planned 1.000 of the best, 1.200 of cuBLASLt")
+    failed = msgspec.structs.replace(alone, tried=(), failed=("the worker hung",))
+    assert described(failed) == f"{name}; 1 failed: the worker hung"
+    other = msgspec.structs.replace(alone, planned=())
+    assert described(other) == f"{name}; best 11.0 us"
+
+
+@pytest.mark.parametrize("status", [0, STATUS_TIME])
+def test_a_run_that_ended_leaves_no_note_of_what_it_was_doing(status: int, tmp_path: Path, monkeypatch: Any) -> None:
+    def watch(command: Any, state: Path, until_s: float) -> int:
+        state.write_bytes(b"a problem")
+        return status
+
+    monkeypatch.setattr(problem_survey, "watch", watch)
+    problem_survey.supervise(tmp_path, [], time.time() + 60)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_record_is_what_a_run_left_of_which_later_lines_of_a_problem_count(tmp_path: Path) -> None:

@@ -428,11 +428,11 @@ def test_calls_of_every_framework_try_configurations(gpu, monkeypatch, tmp_path,
     wt.matmul(*operands, **options)
     [tuning] = online_tuning._under_way.values()
     tuning._compiled.result(30)
-    for _ in range(trials.SAMPLES * trials.MOST_TRIALS + 1):
+    for _ in range((1 + trials.LOOKS[0]) * trials.MOST_TRIALS + 1):
         wt.matmul(*operands, **options)
     assert tuning._settled.done()
-    assert len(gpu.recorded) == 2 * trials.SAMPLES * len(tuning._trials.tried)
+    assert len(gpu.recorded) == 2 * (1 + trials.LOOKS[0]) * len(tuning._trials.tried)
     before = len(gpu.launches)
     wt.matmul(*operands, **options)
-    assert (len(gpu.launches) - before, len(gpu.recorded)) == (1, 2 * trials.SAMPLES * len(tuning._trials.tried))
+    assert (len(gpu.launches) - before, len(gpu.recorded)) == (1, 2 * (1 + trials.LOOKS[0]) * len(tuning._trials.tried))
     online_tuning.forget()

@@ -60,7 +60,6 @@ def chosen(times: NDArray[np.float64]) -> list[int]:
     so_far = np.minimum(beyond[:, found].min(axis=1), 1.0)
     while len(found) < MOST:
         with_each = np.minimum(so_far[:, None], beyond)
-        with_each[:, [bool(each.cm > 1 and each.cn > 1) for each in SURVEYED]] = 1.0  # surveys have not timed them yet
         losses = (with_each + WORST * with_each**2).mean(axis=0)
         now = (so_far + WORST * so_far**2).mean()
         place = int(losses.argmin())

@@ -67,9 +67,10 @@ MOST_FLOPS, FEWEST_FLOPS = 2.0**41, 2.0**22
 MOST_BYTES = 3 * 2**30
 """Of A, B and D together."""
 
-BEST, CLUSTERED, NEAR, FAR = 10, 4, 6, 2
-"""Configurations of a problem: the best predictions, the best in clusters of more than two CTAs, and samples of those
-within `NEAR_TIME` and `FAR_TIME` of them."""
+BEST, CLUSTERED, ALONG_BOTH, SPLIT_CLUSTERED, NEAR, FAR = 10, 4, 3, 4, 6, 2
+"""Configurations of a problem: the best predictions; the best in clusters of more than two CTAs; where rows lie in two
+lines of L2 also the best in clusters along both M and N, and the best that split K and share loads; and samples of
+those within `NEAR_TIME` and `FAR_TIME` of the best."""
 
 NEAR_TIME, FAR_TIME = 1.5, 2.5
 
@@ -152,8 +153,12 @@ def configurations(problem: Problem, place: Place, seed: int = 0) -> tuple[Confi
 
     near, far = (int(np.searchsorted(times, factor * times[0])) for factor in (NEAR_TIME, FAR_TIME))
     add(range(len(ranked)), BEST)
-    ctas = (some.rows["CM"] * some.rows["CN"])[ranked]
-    add([int(place) for place in np.flatnonzero(ctas > 2)], CLUSTERED)
+    along_m, along_n = (some.rows[name][ranked] for name in ("CM", "CN"))
+    add([int(place) for place in np.flatnonzero(along_m * along_n > 2)], CLUSTERED)
+    if _straddles(problem):
+        splits = some.rows["SPLITS"][ranked] > 1
+        add([int(place) for place in np.flatnonzero((along_m > 1) & (along_n > 1))], ALONG_BOTH)
+        add([int(place) for place in np.flatnonzero((along_m * along_n > 1) & splits)], SPLIT_CLUSTERED)
     add(list(random.permutation(near)), NEAR)
     add(list(near + random.permutation(max(far - near, 0))), FAR)
     return tuple(found.values())
@@ -339,14 +344,26 @@ def work(out: Path, problems: Sequence[Problem], seed: int, until_s: float, *, w
 
 
 def _tell(found: Surveyed) -> None:
+    say(described(found))
+
+
+def described(found: Surveyed) -> str:
+    """What was measured of a problem, in a line."""
     p, timed = found.problem, {each.config: statistics.median(each.rounds_us) for each in found.tried}
-    best, own = min(timed.values(), default=math.nan), timed.get(found.planned, math.nan)
-    library = statistics.median(found.cublaslt_us) if found.cublaslt_us else math.nan
-    say(
-        f"{p.m} {p.n} {p.k} {p.dtype} {p.accumulator} {p.out} {p.a_major[0]}{p.b_major[0]} {best:.1f} us; "
-        f"planned {best / own:.3f} of the best, {library / own:.3f} of cuBLASLt (best {library / best:.3f})"
-        + (f"; {len(found.failed)} failed: {found.failed[0]}" if found.failed else "")
-    )
+    best, own = min(timed.values(), default=None), timed.get(found.planned)
+    library = statistics.median(found.cublaslt_us) if found.cublaslt_us else None
+
+    def beside_library(time_us: float) -> str:
+        return f", {library / time_us:.3f} of cuBLASLt" if library is not None else ""
+
+    said = [f"{p.m} {p.n} {p.k} {p.dtype} {p.accumulator} {p.out} {p.a_major[0]}{p.b_major[0]}"]
+    if best is not None:
+        said.append(f"best {best:.1f} us{beside_library(best)}")
+        if own is not None:
+            said.append(f"planned {best / own:.3f} of the best{beside_library(own)}")
+    if found.failed:
+        said.append(f"{len(found.failed)} failed: {found.failed[0]}")
+    return "; ".join(said)
 
 
 def record_of(out: Path, *, commit: str, command: str, notes: str = "", prediction: str = "") -> SurveyRecord:
@@ -370,6 +387,7 @@ def supervise(out: Path, arguments: Sequence[str], until_s: float) -> None:
         state.unlink(missing_ok=True)
         status = watch([*command, "--until", str(until_s)], state, until_s)
         if status in (0, STATUS_TIME):
+            state.unlink(missing_ok=True)
             return
         begun = state.read_bytes() if state.exists() else b""
         if not begun:

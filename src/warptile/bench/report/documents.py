@@ -18,6 +18,7 @@ from warptile.bench.protocol.records import AnyRecord, CorrectnessRecord, Ladder
 from warptile.bench.protocol.workloads import F16_F16, F16_F32, F32, PROFILE_SIZE, SIZES, TypeGroup, to_problem
 from warptile.bench.report import (
     call_tables,
+    cluster_tables,
     epilogue_tables,
     isa_tables,
     limits,
@@ -342,6 +343,10 @@ class DocumentTables:
     def table_untuned(self) -> str:
         """What plans reach on problems that nobody tuned."""
         return survey_tables.table(self._lookup)
+
+    def table_clusters(self) -> str:
+        """What clusters that share loads bring where rows lie in two lines of L2."""
+        return cluster_tables.table(self._lookup)
 
     def pictures(self) -> dict[str, str]:
         """Pictures of the suites and the rooflines by their paths relative to a document."""

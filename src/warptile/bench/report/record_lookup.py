@@ -167,6 +167,12 @@ class RecordLookup:
         self._used[records[-1].id] = records[-1]
         return records[-1]
 
+    def straddling_surveys(self) -> list[SurveyRecord]:
+        """All surveys of problems whose rows lie in two lines of L2."""
+        records = [record for record in self._of(SurveyRecord) if "--straddling" in record.command]
+        self._used |= {record.id: record for record in records}
+        return records
+
     # --- all of a kind, the newest of each ---
 
     def _of(self, kind: type[R]) -> list[R]:

@@ -28,7 +28,7 @@ class Kernel(NamedTuple):
         rows: of 128 bytes that a stage holds along K.
         schedule: basic, overlap, ping-pong or stream-K; split: K in parts that meet in global memory; cluster: in
             parts that meet in a cluster.
-        parts: CTAs of such a cluster, else 1.
+        parts: of K that meet in a cluster, else 1.
         cm, cn: CTAs of a cluster that share loads.
     """
 
@@ -59,6 +59,9 @@ CLUSTERS = ((2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4))
 """CTAs along M and N of clusters that mid-sized tiles are surveyed in: operands whose rows straddle lines of L2 cost
 twice the loads, which clusters share."""
 
+SPLIT_CLUSTERS = ((2, 1), (1, 2))
+"""The same of clusters that also split K, or that K is split among."""
+
 
 def _surveyed() -> tuple[Kernel, ...]:
     found: list[Kernel] = []
@@ -80,6 +83,12 @@ def _surveyed() -> tuple[Kernel, ...]:
             found.append(Kernel(*tile, "stream-K"))
         if bm == 128 and 64 <= bn <= 192 and bn % 32 == 0 and not swap:
             found += [Kernel(*tile, "basic", 1, *pair) for pair in CLUSTERS]
+        if bm >= 128 and bn >= 96 and bn % 32 == 0 and not swap:
+            found += [Kernel(*tile, "split", 1, *pair) for pair in SPLIT_CLUSTERS]
+            found += [
+                Kernel(*tile, "cluster", parts, *pair)
+                for parts in (2, 3, 4) if bn % (8 * parts) == 0 for pair in SPLIT_CLUSTERS
+            ]  # fmt: skip
         if size >= 128 * 192:
             found += [
                 Kernel(*tile, schedule, 1, *pair) for schedule in ("basic", "overlap") for pair in ((2, 1), (1, 2))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from warptile.device import DeviceLimits
 from warptile.dtypes import DTYPES
-from warptile.native.formulas import FloatArray, Formulas
+from warptile.native.formulas import FloatArray, Formulas, lookup
 from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, Problem
 from warptile.rungs.kernel_spec import Config
 from warptile.rungs.legality import ceil_div
@@ -271,7 +271,8 @@ def _fit(of: Mapping[str, Any], device: DeviceLimits) -> tuple[Any, Any, Any]:
     fits = ((bm <= 64) | (bm < 2 * np.where(swap, n, m))) & ((bn <= 16) | (bn < 2 * np.where(swap, m, n)))
     count = cluster_tiles(extents, of)
     k_tiles = np.maximum(ceil_div(k, of["BK"]), 1)
-    most = np.minimum(device.sms // np.maximum(count * of["CM"] * of["CN"], 1), k_tiles)
+    resident = lookup(tiles.resident_ctas(device), of["CM"] * of["CN"])
+    most = np.minimum(resident // np.maximum(count * of["CM"] * of["CN"], 1), k_tiles)
     wanted = np.where(splits == _MOST_SPLITS, most, splits)
     even = ceil_div(k_tiles, ceil_div(k_tiles, np.maximum(wanted, 1)))
     listed = np.where(splits == _MOST_SPLITS, ~np.isin(even, SPLITS), even == wanted)  # each number once

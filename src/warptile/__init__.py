@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         UnsupportedError,
         WarptileError,
     )
+    from warptile.linear_call import linear
     from warptile.runtime.compile_ahead import WarmKernel, WarmReport
     from warptile.warming import warm
 
@@ -48,6 +49,7 @@ __all__ = [
     "WarmReport",
     "WarptileError",
     "__version__",
+    "linear",
     "matmul",
     "plan",
     "sparsify",
@@ -56,7 +58,7 @@ __all__ = [
 
 _HOME = {name: "warptile.errors" for name in __all__ if name.endswith("Error")}
 _HOME |= dict.fromkeys(("MatmulPlan", "matmul", "plan"), "warptile.api")
-_HOME |= dict.fromkeys(("SparseMatrix", "sparsify"), "warptile.arrays.sparse")
+_HOME |= dict.fromkeys(("SparseMatrix", "sparsify"), "warptile.arrays.sparse") | {"linear": "warptile.linear_call"}
 _HOME |= dict.fromkeys(("WarmKernel", "WarmReport"), "warptile.runtime.compile_ahead") | {"warm": "warptile.warming"}
 
 

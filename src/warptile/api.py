@@ -31,10 +31,18 @@ from warptile.rungs import rung as rung_named
 from warptile.rungs.kernel_spec import scale_value
 from warptile.runtime import execute
 from warptile.runtime.execute import Backend, GpuBackend, choose_backend, find_planned, planned, serving
+from warptile.torch_route import matmul_in_torch, shown_to_dynamo, torch_sees, traced_matmul
 
 if TYPE_CHECKING:
     from warptile.runtime.call_cache import CallCache
     from warptile.runtime.online_tuning import OnlineTuning
+
+
+OPTIONS = (
+    "alpha", "beta", "out_dtype", "accumulate", "precision", "epilogue", "scale_a", "scale_b", "rung", "config",
+    "max_sms", "backend",
+)  # fmt: skip
+"""Keywords of `matmul` that are no arrays, in the order of the tuple that its calls are found by."""
 
 
 def matmul(
@@ -119,6 +127,8 @@ def matmul(
             return found
     refuse_unknown("matmul", _keywords(matmul), unknown)
     refuse_epilogue("matmul", epilogue)
+    if torch_sees(a, b, c, out):
+        return matmul_in_torch(a, b, c, out, options)
     said = alpha, beta, scale_a, scale_b, out_dtype, accumulate, precision, rung, config, max_sms, backend
     on_gpu = gpu_views(a, b, c, backend) if out is None else None
     if on_gpu is not None:
@@ -126,6 +136,9 @@ def matmul(
         if found is not None:
             return found
     return _matmul((a, b, c, out), (a, b, c), options, said)
+
+
+shown_to_dynamo(matmul, traced_matmul)
 
 
 def _matmul(

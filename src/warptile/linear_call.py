@@ -1,0 +1,111 @@
+"""linear: a matmul with the weights as ``torch.nn.Linear`` stores them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from warptile.api import matmul
+from warptile.errors import DTypeError, ShapeError
+from warptile.torch_route import linear_in_torch, shown_to_dynamo, torch_sees, traced_linear
+
+
+def linear(
+    x: Any,
+    w: Any,
+    bias: Any = None,
+    *,
+    out_dtype: Any = None,
+    accumulate: Any = None,
+    precision: str | None = None,
+    max_sms: int | None = None,
+    backend: str | None = None,
+) -> Any:
+    """``x @ w.T + bias``, as ``torch.nn.functional.linear``, for NumPy, torch, CuPy and JAX arrays.
+
+    Args:
+        x: (..., K), any leading axes.
+        w: (N, K), as ``torch.nn.Linear`` stores weights, or (K,).
+        bias: (N,), or a scalar array with a ``w`` of shape (K,); of the result's type.
+        out_dtype, accumulate, precision, max_sms, backend: as of `warptile.matmul`.
+
+    Returns:
+        (..., N), or (...) with a ``w`` of shape (K,).
+
+    Raises:
+        ShapeError: shapes that do not multiply, or a bias of another shape.
+        DTypeError: element types that no kernel takes together.
+        WarptileError: as `warptile.matmul`.
+    """
+    options = {
+        "out_dtype": out_dtype, "accumulate": accumulate, "precision": precision, "max_sms": max_sms,
+        "backend": backend,
+    }  # fmt: skip
+    if torch_sees(x, w, bias, None):
+        return linear_in_torch(x, w, bias, options)
+    check_linear(x, w, bias)
+    return product_of_rows(x, w, bias, options)
+
+
+def check_linear(x: Any, w: Any, bias: Any) -> None:
+    """Raise unless the arrays fit each other as operands of `linear`.
+
+    Raises:
+        ShapeError, DTypeError: they do not.
+    """
+    for name, operand in (("x", x), ("w", w), ("bias", bias)):
+        if not hasattr(operand, "shape") and not (name == "bias" and bias is None):
+            raise DTypeError(
+                f"{name}: got {type(operand).__name__}, which is not an array; linear takes arrays x (..., K), "
+                f"w (N, K) and bias (N,), such as linear(x, w)"
+            )
+    x_shape, w_shape = tuple(x.shape), tuple(w.shape)
+    if len(w_shape) not in (1, 2):
+        raise ShapeError(
+            f"w: got shape {w_shape}; linear takes weights of shape (N, K), as torch.nn.Linear stores them: "
+            f"for other shapes there is warptile.matmul(x, w)"
+        )
+    if not x_shape:
+        raise ShapeError("x: got a scalar; it needs at least one axis: x.reshape(1)")
+    if x_shape[-1] != w_shape[-1]:
+        swapped = len(w_shape) == 2 and x_shape[-1] == w_shape[0]
+        raise ShapeError(
+            f"x has shape {x_shape} and w has shape {w_shape}: the last axis of x ({x_shape[-1]}) must equal the last "
+            f"axis of w ({w_shape[-1]}), "
+            + ("such as linear(x, w.T)" if swapped else f"such as a w of shape (N, {x_shape[-1]})")
+        )
+    if x.dtype != w.dtype:
+        raise DTypeError(
+            f"x is {x.dtype} and w is {w.dtype}; both need one type, such as linear(x, w.{_conversion(w)}(x.dtype))"
+        )
+    if bias is not None and tuple(bias.shape) != w_shape[:-1]:
+        raise ShapeError(
+            f"bias: got shape {tuple(bias.shape)} with a w of shape {w_shape}; it has the shape {w_shape[:-1]}, one "
+            f"number for each output"
+        )
+
+
+def _conversion(array: Any) -> str:
+    return "astype" if hasattr(array, "astype") else "to"
+
+
+def product_of_rows(x: Any, w: Any, bias: Any, options: dict[str, Any]) -> Any:
+    """``x @ w.T + bias`` of arrays that were checked: all rows of ``x`` in one GEMM.
+
+    Args:
+        x, w, bias: as of `linear`.
+        options: of `warptile.matmul`.
+
+    Returns:
+        As `linear`.
+    """
+    transposed = w.T if len(w.shape) == 2 else w
+    if len(x.shape) <= 2:
+        return matmul(x, transposed, bias, **options)
+    rows = 1
+    for extent in x.shape[:-1]:
+        rows *= extent
+    d = matmul(x.reshape((rows, x.shape[-1])), transposed, bias, **options)
+    return d.reshape((*x.shape[:-1], *w.shape[:-1]))
+
+
+shown_to_dynamo(linear, traced_linear)

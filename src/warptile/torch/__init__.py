@@ -1,0 +1,20 @@
+"""warptile in PyTorch: operators with gradients, modules, and routing of torch's own calls. Import it to have them.
+
+``torch.ops.warptile`` has ``matmul``, ``matmul_out``, ``linear``, ``scaled_mm`` and ``grouped_mm``: functional forms that
+`torch.compile` traces, with gradients, autocast and ``vmap``. `warptile.matmul` and `warptile.linear` use them on
+tensors whose gradients are recorded, so that programs need no other names.
+"""
+
+from __future__ import annotations
+
+from warptile.torch import grouped_operator, scaled_operator  # noqa: F401  (they register operators)
+from warptile.torch import autocast_rules, recording  # noqa: F401  (they register with the operators, and with bound calls)
+from warptile.torch.conversion import Conversion, convert
+from warptile.torch.inductor_choices import register_inductor, unregister_inductor
+from warptile.torch.layers import MLP, GatedMLP, Linear
+from warptile.torch.overriding import Counts, disable_override, enable_override, override
+
+__all__ = [
+    "MLP", "Conversion", "Counts", "GatedMLP", "Linear", "convert", "disable_override", "enable_override", "override",
+    "register_inductor", "unregister_inductor",
+]  # fmt: skip

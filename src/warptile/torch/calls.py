@@ -1,0 +1,145 @@
+"""Calls of `warptile.matmul` and `warptile.linear` that torch has to see, as calls of operators.
+
+In eager mode a call whose gradient is recorded and that nothing else changes is recorded directly: the dispatcher, which
+`torch.compile`, autocast, ``torch.func`` and subclasses of tensors need, would add about as much time as a small GEMM.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from warptile import api
+from warptile.arrays.options import beta_of, number, refuse_epilogue, refuse_unknown
+from warptile.errors import DTypeError, UnsupportedError
+from warptile.linear_call import check_linear, linear, product_of_rows
+from warptile.torch.gradients import Setting, record_linear, record_matmul
+from warptile.torch.linear_operator import LINEAR
+from warptile.torch.matmul_operator import MATMUL, MATMUL_OUT
+from warptile.torch.results import torch_type
+from warptile.torch_route import is_cast
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def matmul_call(a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> Any:
+    """`warptile.matmul` of tensors, for which `warptile.torch_route.torch_sees` said yes.
+
+    Args:
+        a, b, c, out: tensors, or None.
+        options: as in `warptile.api.OPTIONS`.
+
+    Returns:
+        The result, with its gradient recorded where it has one; ``out`` where that was given.
+    """
+    said = dict(zip(api.OPTIONS, options, strict=True))
+    if out is None and _is_direct(a, b, c):
+        setting = _setting(said, a, c)
+
+        def compute() -> Any:
+            return api.matmul(a, b, c, **said)
+
+        return record_matmul(a, b, c, setting, compute)
+    return _operate(a, b, c, out, **said)
+
+
+def _is_direct(*tensors: Any) -> bool:
+    """Whether nothing but the gradient has to be seen of a call on these tensors."""
+    given = [each for each in tensors if each is not None]
+    return (
+        all(type(each) in _PLAIN and each.device.type in ("cuda", "cpu") for each in given)
+        and not torch._C._functorch.maybe_current_level()
+        and not torch._C._len_torch_dispatch_stack()
+        and not is_cast(torch, given)
+    )
+
+
+def _setting(said: dict[str, Any], a: Any, c: Any) -> Setting:
+    """What gradients have to know; raises where the call has none."""
+    _refuse_untraced(said["epilogue"], said["config"])
+    return Setting(
+        number(said["alpha"], "alpha"), beta_of(said["beta"], c), said["precision"], said["max_sms"], said["backend"]
+    )
+
+
+def _refuse_untraced(epilogue: Any, config: Any) -> None:
+    refuse_epilogue("matmul", epilogue)
+    if config is not None:
+        raise UnsupportedError(
+            "config: a call that torch records or traces takes a rung and no configuration of it; leave config out, "
+            "or call it on detached tensors under torch.no_grad()"
+        )
+
+
+def _operate(
+    a: Any, b: Any, c: Any, out: Any, *, alpha: Any = 1, beta: Any = None, out_dtype: Any = None,
+    accumulate: Any = None, precision: Any = None, epilogue: Any = None, scale_a: Any = None, scale_b: Any = None,
+    rung: Any = None, config: Any = None, max_sms: Any = None, backend: Any = None,
+) -> Any:  # fmt: skip
+    """The call as one of ``torch.ops.warptile.matmul`` or ``matmul_out``; Dynamo traces this."""
+    _refuse_untraced(epilogue, config)
+    for name, scale in (("scale_a", scale_a), ("scale_b", scale_b)):
+        if scale is None:
+            continue
+        if a.dtype not in (torch.float8_e4m3fn, torch.float8_e5m2):
+            raise DTypeError(
+                f"{name}: it is for float8 operands; a is {str(a.dtype).removeprefix('torch.')}: "
+                f"give alpha={name} instead"
+            )
+        alpha = _number(alpha, "alpha") * _number(scale, name)
+    options = {
+        "alpha": _number(alpha, "alpha"), "beta": beta_of(beta, c) if beta is not None else 1,
+        "accumulate": accumulate, "precision": precision, "rung": rung, "max_sms": max_sms, "backend": backend,
+    }  # fmt: skip
+    if accumulate is not None and not isinstance(accumulate, str):
+        options["accumulate"] = str(torch_type(accumulate)).removeprefix("torch.")
+    if out is None:
+        return MATMUL(a, b, c, out_dtype=torch_type(out_dtype), **options)
+    if out_dtype is not None and torch_type(out_dtype) != out.dtype:
+        raise DTypeError(f"out is {out.dtype} and out_dtype is {out_dtype}; leave one of them out")
+    MATMUL_OUT(a, b, c, out=out, **options)
+    return out
+
+
+def _number(value: Any, name: str) -> Any:
+    return value if isinstance(value, (int, float)) else number(value, name)
+
+
+def linear_call(x: Any, w: Any, bias: Any, options: dict[str, Any]) -> Any:
+    """`warptile.linear` of tensors, for which `warptile.torch_route.torch_sees` said yes."""
+    if _is_direct(x, w, bias):
+        check_linear(x, w, bias)
+        setting = Setting(precision=options["precision"], max_sms=options["max_sms"], backend=options["backend"])
+
+        def compute() -> Any:
+            return product_of_rows(x, w, bias, options)
+
+        return record_linear(x, w, bias, setting, compute)
+    return _operate_linear(x, w, bias, **options)
+
+
+def _operate_linear(x: Any, w: Any, bias: Any, *, out_dtype: Any = None, **options: Any) -> Any:
+    return LINEAR(x, w, bias, out_dtype=torch_type(out_dtype), **options)
+
+
+def traced_matmul_call(a: Any, b: Any, c: Any = None, *, out: Any = None, **options: Any) -> Any:
+    """`warptile.matmul` as Dynamo traces it; what is no tensor is left to Python, with a graph break."""
+    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+        refuse_unknown("matmul", ("out", *api.OPTIONS), {k: v for k, v in options.items() if k not in api.OPTIONS})
+        return _operate(a, b, c, out, **options)
+    return _untraced()["matmul"](a, b, c, out=out, **options)
+
+
+def traced_linear_call(x: Any, w: Any, bias: Any = None, **options: Any) -> Any:
+    """`warptile.linear` as Dynamo traces it."""
+    if isinstance(x, torch.Tensor) and isinstance(w, torch.Tensor):
+        return _operate_linear(x, w, bias, **options)
+    return _untraced()["linear"](x, w, bias, **options)
+
+
+@lru_cache
+def _untraced() -> dict[str, Any]:
+    """The functions themselves, which Dynamo does not look into."""
+    return {"matmul": torch.compiler.disable(api.matmul), "linear": torch.compiler.disable(linear)}

@@ -32,7 +32,7 @@ def torch_sees(a: Any, b: Any, c: Any, out: Any) -> bool:
     if out is None:
         if torch.is_grad_enabled() and any(each.requires_grad for each in given):
             return True
-        if is_cast(torch, given):
+        if is_cast(torch, given) or has_tangents(torch, given):
             return True
     elif isinstance(out, torch.Tensor):
         given.append(out)
@@ -47,6 +47,12 @@ def is_cast(torch: Any, tensors: list[Any]) -> bool:
         and torch.is_autocast_enabled(device)
         and any(each.dtype == torch.float32 for each in tensors)
     )
+
+
+def has_tangents(torch: Any, tensors: list[Any]) -> bool:
+    """Whether one of ``tensors`` has a tangent, for derivatives in forward mode."""
+    modes = torch.autograd.forward_ad
+    return modes._current_level >= 0 and any(modes.unpack_dual(each).tangent is not None for each in tensors)
 
 
 def _has_no_memory(torch: Any, tensor: Any) -> bool:

@@ -29,6 +29,7 @@ class TorchCalls(CallCache):
         self._types = frozenset((torch.Tensor, torch.nn.Parameter))
         self._records_gradients = torch.is_grad_enabled
         self._autocasts: Callable[[str], bool] = torch.is_autocast_enabled
+        self._forward_ad = torch.autograd.forward_ad
         self._stream: Callable[[int], int] = torch._C._cuda_getCurrentRawStream
         self._is_captured: Callable[[], bool] = torch.cuda.is_current_stream_capturing
         self._empty = torch.empty
@@ -39,7 +40,7 @@ class TorchCalls(CallCache):
             found = self._bound[_key(a, b, c, out, options)]
             if found.stands_in and self._is_captured():
                 return None  # a graph would keep the kernel for good
-            if found.may_be_cast and self._autocasts("cuda"):
+            if (found.may_be_cast and self._autocasts("cuda")) or self._forward_ad._current_level >= 0:
                 return None
         except NOT_BOUND:
             return None

@@ -7,8 +7,13 @@ tensors whose gradients are recorded, so that programs need no other names.
 
 from __future__ import annotations
 
-from warptile.torch import grouped_operator, scaled_operator  # noqa: F401  (they register operators)
-from warptile.torch import autocast_rules, recording  # noqa: F401  (they register with the operators, and with bound calls)
+from warptile.torch import (  # noqa: F401  (importing these registers operators)
+    autocast_rules,
+    calls,
+    grouped_operator,
+    recording,
+    scaled_operator,
+)
 from warptile.torch.conversion import Conversion, convert
 from warptile.torch.inductor_choices import register_inductor, unregister_inductor
 from warptile.torch.layers import MLP, GatedMLP, Linear

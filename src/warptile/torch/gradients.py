@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from torch.autograd import forward_ad
+
 from warptile.api import matmul
 from warptile.errors import UnsupportedError
 
@@ -53,6 +55,21 @@ def refuse_gradients(a: torch.Tensor, call: str) -> None:
             f"a: requires a gradient and is {str(a.dtype).removeprefix('torch.')}, whose gradients have no useful "
             f"range; detach it, such as {call}, and quantize inside a torch.autograd.Function"
         )
+
+
+def _save(ctx: Any, first: torch.Tensor, second: torch.Tensor) -> None:
+    """Keep of two factors what their gradients need: each the other one."""
+    needed = ctx.needs_input_grad
+    ctx.save_for_backward(first if needed[1] else None, second if needed[0] else None)
+    if forward_ad._current_level >= 0:
+        ctx.save_for_forward(first, second)
+
+
+def _sum(parts: list[torch.Tensor]) -> torch.Tensor | None:
+    found = parts[0] if parts else None
+    for part in parts[1:]:
+        found = found + part
+    return found
 
 
 def matmul_gradients(
@@ -135,8 +152,7 @@ class MatmulFunction(torch.autograd.Function):
     def forward(ctx: Any, a: Any, b: Any, c: Any, setting: Setting, compute: Any) -> Any:
         """``compute()``, which multiplies; it runs with gradients disabled."""
         refuse_gradients(a, "matmul(a.detach(), b.detach())")
-        needed = ctx.needs_input_grad
-        ctx.save_for_backward(a if needed[1] else None, b if needed[0] else None)
+        _save(ctx, a, b)
         ctx.said = setting, (a.shape, b.shape, None if c is None else c.shape), a.dtype
         return compute()
 
@@ -147,6 +163,16 @@ class MatmulFunction(torch.autograd.Function):
         setting, shapes, dtype = ctx.said
         return *matmul_gradients(setting, a, b, shapes, dtype, grad, ctx.needs_input_grad[:3]), None, None
 
+    @staticmethod
+    def jvp(ctx: Any, along_a: Any, along_b: Any, along_c: Any, *_: Any) -> Any:
+        """The derivative along tangents of a, b and c (forward mode); None for no tangent."""
+        a, b = ctx.saved_tensors
+        setting, shapes, _ = ctx.said
+        parts = [] if along_a is None else [setting.product(along_a, b)]
+        parts += [] if along_b is None else [setting.product(a, along_b)]
+        parts += [] if along_c is None else [_scaled(along_c, setting.beta)]
+        return _sum(parts)
+
 
 class LinearFunction(torch.autograd.Function):
     """Records a linear layer for backward passes."""
@@ -155,8 +181,7 @@ class LinearFunction(torch.autograd.Function):
     def forward(ctx: Any, x: Any, w: Any, bias: Any, setting: Setting, compute: Any) -> Any:
         """``compute()``, which multiplies; it runs with gradients disabled."""
         refuse_gradients(x, "linear(x.detach(), w.detach())")
-        needed = ctx.needs_input_grad
-        ctx.save_for_backward(x if needed[1] else None, w if needed[0] else None)
+        _save(ctx, x, w)
         ctx.said = setting, x.shape, w.shape, x.dtype, None if bias is None else bias.shape
         return compute()
 
@@ -178,8 +203,35 @@ class LinearFunction(torch.autograd.Function):
             grad_w = setting.product(rows.mT, x.flatten(0, -2) if x.dim() > 1 else x.unsqueeze(0)).reshape(w_shape)
         return grad_x, grad_w, grad_bias, None, None
 
+    @staticmethod
+    def jvp(ctx: Any, along_x: Any, along_w: Any, along_bias: Any, *_: Any) -> Any:
+        """The derivative along tangents of x, w and bias (forward mode); None for no tangent."""
+        x, w = ctx.saved_tensors
+        setting = ctx.said[0]
+        parts = [] if along_x is None else [setting.product(along_x, w.mT if w.dim() == 2 else w)]
+        parts += [] if along_w is None else [setting.product(x, along_w.mT if w.dim() == 2 else along_w)]
+        parts += [] if along_bias is None else [along_bias]
+        return _sum(parts)
+
 
 # torch.autograd.Function.apply looks for transforms of torch.func, which operators have behind them, before it calls
 # this one: a third of the time that recording takes.
 record_matmul: Any = super(torch.autograd.Function, MatmulFunction).apply
 record_linear: Any = super(torch.autograd.Function, LinearFunction).apply
+
+
+def is_recorded(*tensors: Any) -> bool:
+    """Whether a call on these tensors, or None, has a derivative to record: backwards, or forwards."""
+    if torch.is_grad_enabled() and torch._C._any_requires_grad(*tensors):
+        return True
+    return forward_ad._current_level >= 0 and any(
+        forward_ad.unpack_dual(each).tangent is not None for each in tensors if each is not None
+    )
+
+
+def recorded(record: Any, *arguments: Any) -> Any:
+    """``record(*arguments)``, inside a dispatched operator: under a transform of torch.func too."""
+    if not torch._C._are_functorch_transforms_active():
+        return record(*arguments)
+    with torch._functorch.autograd_function.enable_single_level_autograd_function():
+        return record(*arguments)

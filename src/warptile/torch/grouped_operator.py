@@ -24,7 +24,7 @@ import torch
 
 from warptile.api import matmul
 from warptile.errors import DTypeError, ShapeError, UnsupportedError
-from warptile.torch.gradients import refuse_gradients
+from warptile.torch.gradients import is_recorded, recorded, refuse_gradients
 from warptile.torch.library import LIBRARY, implement, overload, plain
 from warptile.torch.results import result_type
 
@@ -144,8 +144,8 @@ def _grouped_mm_autograd(keyset: Any, a: Any, b: Any, offs: Any = None, bias: An
         with torch._C._AutoDispatchBelowAutograd():
             return GROUPED_MM.redispatch(keyset & torch._C._after_autograd_keyset, a, b, offs, bias, out_dtype)
 
-    if torch.is_grad_enabled() and torch._C._any_requires_grad(a, b):
-        return _record(a, b, offs, compute)
+    if is_recorded(a, b):
+        return recorded(_record, a, b, offs, compute)
     return compute()
 
 

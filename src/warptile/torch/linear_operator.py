@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from warptile.linear_call import check_linear, product_of_rows
-from warptile.torch.gradients import Setting, record_linear
+from warptile.torch.gradients import Setting, is_recorded, record_linear, recorded
 from warptile.torch.library import LIBRARY, implement, overload, plain
 from warptile.torch.results import linear_shape, result_type
 from warptile.torch.vmap_rules import linear_rule
@@ -33,11 +33,11 @@ def _linear_autograd(keyset: Any, x: Any, w: Any, bias: Any = None, **options: A
         with torch._C._AutoDispatchBelowAutograd():
             return LINEAR.redispatch(below, x, w, bias, **options)
 
-    if torch.is_grad_enabled() and torch._C._any_requires_grad(x, w, bias):
+    if is_recorded(x, w, bias):
         setting = Setting(
             precision=options.get("precision"), max_sms=options.get("max_sms"), backend=options.get("backend")
         )
-        return record_linear(x, w, bias, setting, compute)
+        return recorded(record_linear, x, w, bias, setting, compute)
     return compute()
 
 

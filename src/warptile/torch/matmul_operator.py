@@ -8,7 +8,7 @@ import torch
 
 from warptile.api import matmul
 from warptile.errors import ShapeError, UnsupportedError
-from warptile.torch.gradients import Setting, record_matmul
+from warptile.torch.gradients import Setting, is_recorded, record_matmul, recorded
 from warptile.torch.library import LIBRARY, implement, overload, plain
 from warptile.torch.results import matmul_shape, result_type
 from warptile.torch.vmap_rules import matmul_rule
@@ -46,12 +46,12 @@ def _matmul_autograd(keyset: Any, a: Any, b: Any, c: Any = None, **options: Any)
         with torch._C._AutoDispatchBelowAutograd():
             return MATMUL.redispatch(below, a, b, c, **options)
 
-    if torch.is_grad_enabled() and torch._C._any_requires_grad(a, b, c):
+    if is_recorded(a, b, c):
         setting = Setting(
             options.get("alpha", 1), options.get("beta", 1), options.get("precision"), options.get("max_sms"),
             options.get("backend"),
         )  # fmt: skip
-        return record_matmul(a, b, c, setting, compute)
+        return recorded(record_matmul, a, b, c, setting, compute)
     return compute()
 
 

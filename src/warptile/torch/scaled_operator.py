@@ -13,6 +13,7 @@ import torch
 
 from warptile.api import matmul
 from warptile.errors import DTypeError, LayoutError, ShapeError, UnsupportedError
+from warptile.torch.gradients import is_recorded
 from warptile.torch.library import LIBRARY, implement, overload, plain
 
 FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
@@ -101,7 +102,7 @@ def _check_scale(name: str, scale: Any, rows_or_columns: tuple[Any, Any], a: Any
 
 
 def _scaled_mm_autograd(keyset: Any, a: Any, *others: Any, **options: Any) -> Any:
-    if torch.is_grad_enabled() and torch._C._any_requires_grad(a, *others):
+    if is_recorded(a, *(each for each in others if isinstance(each, torch.Tensor))):
         raise UnsupportedError(
             "scaled_mm: an argument requires a gradient, and 8-bit floats have none, as in torch._scaled_mm; call it "
             "on detached tensors, inside a torch.autograd.Function that says what the gradients are"

@@ -1,7 +1,7 @@
 """warptile in PyTorch: operators with gradients, modules, and routing of torch's own calls. Import it to have them.
 
-``torch.ops.warptile`` has ``matmul``, ``matmul_out``, ``linear``, ``scaled_mm`` and ``grouped_mm``: functional forms that
-`torch.compile` traces, with gradients, autocast and ``vmap``. `warptile.matmul` and `warptile.linear` use them on
+``torch.ops.warptile`` has ``matmul``, ``matmul_out``, ``linear``, ``scaled_mm`` and ``grouped_mm``: functional forms
+that `torch.compile` traces, with gradients, autocast and ``vmap``. `warptile.matmul` and `warptile.linear` use them on
 tensors whose gradients are recorded, so that programs need no other names.
 """
 

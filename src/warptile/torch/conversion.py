@@ -32,9 +32,7 @@ class Conversion:
         return "\n".join(lines)
 
 
-def convert(
-    model: torch.nn.Module, *, filter: Callable[[str, torch.nn.Linear], bool] | None = None
-) -> Conversion:
+def convert(model: torch.nn.Module, *, filter: Callable[[str, torch.nn.Linear], bool] | None = None) -> Conversion:
     """Have warptile compute a model's linear layers, in place.
 
     A layer stays the same object with the same parameters, hooks and name; its class becomes `Linear`. So optimizers,

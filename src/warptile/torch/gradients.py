@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
-
 from torch.autograd import forward_ad
 
 from warptile.api import matmul
@@ -167,7 +166,7 @@ class MatmulFunction(torch.autograd.Function):
     def jvp(ctx: Any, along_a: Any, along_b: Any, along_c: Any, *_: Any) -> Any:
         """The derivative along tangents of a, b and c (forward mode); None for no tangent."""
         a, b = ctx.saved_tensors
-        setting, shapes, _ = ctx.said
+        setting = ctx.said[0]
         parts = [] if along_a is None else [setting.product(along_a, b)]
         parts += [] if along_b is None else [setting.product(a, along_b)]
         parts += [] if along_c is None else [_scaled(along_c, setting.beta)]

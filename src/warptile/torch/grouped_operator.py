@@ -38,15 +38,18 @@ def _shape(a: Any, b: Any, offs: Any, bias: Any) -> tuple[Any, ...]:
         ShapeError, DTypeError, UnsupportedError: arguments that do not fit each other.
     """
     if bias is not None:
-        raise UnsupportedError("bias: grouped_mm adds none, as torch._grouped_mm; leave it out and add it to the result")
+        raise UnsupportedError(
+            "bias: grouped_mm adds none, as torch._grouped_mm; leave it out and add it to the result"
+        )
     if a.dim() not in (2, 3) or b.dim() not in (2, 3):
         raise ShapeError(
-            f"a has shape {tuple(a.shape)} and b has shape {tuple(b.shape)}; each needs two axes or three, such as {_EXAMPLE}"
+            f"a has shape {tuple(a.shape)} and b has shape {tuple(b.shape)}; each needs two axes or three, such as "
+            f"{_EXAMPLE}"
         )
     if a.shape[-1] != b.shape[-2]:
         raise ShapeError(
-            f"a has shape {tuple(a.shape)} and b has shape {tuple(b.shape)}: the last axis of a ({a.shape[-1]}) must equal "
-            f"the second last axis of b ({b.shape[-2]}), such as {_EXAMPLE}"
+            f"a has shape {tuple(a.shape)} and b has shape {tuple(b.shape)}: the last axis of a ({a.shape[-1]}) must "
+            f"equal the second last axis of b ({b.shape[-2]}), such as {_EXAMPLE}"
         )
     if a.dim() == b.dim() == 3:
         if offs is not None or a.shape[0] != b.shape[0]:
@@ -57,8 +60,8 @@ def _shape(a: Any, b: Any, offs: Any, bias: Any) -> tuple[Any, ...]:
         return a.shape[0], a.shape[1], b.shape[2]
     if offs is None or offs.dim() != 1:
         raise ShapeError(
-            f"offs: got {None if offs is None else tuple(offs.shape)}; it takes the end of each group, a tensor with one "
-            f"axis, such as {_EXAMPLE}"
+            f"offs: got {None if offs is None else tuple(offs.shape)}; it takes the end of each group, a tensor with "
+            f"one axis, such as {_EXAMPLE}"
         )
     if offs.dtype not in (torch.int32, torch.int64):
         raise DTypeError(f"offs: got {offs.dtype}; it takes torch.int32 or torch.int64: offs.int()")
@@ -77,14 +80,16 @@ def _ranges(offs: Any, extent: int) -> Iterator[slice]:
     """
     if offs.is_cuda and torch.cuda.is_current_stream_capturing():
         raise UnsupportedError(
-            "offs: it is on a GPU, and reading it waits for that GPU, which a CUDA graph that is being captured cannot; "
+            "offs: it is on a GPU, and reading it waits for that GPU, which the capture of a CUDA graph does not allow; "
             "give offs.cpu(), made before the capture"
         )
     ends = offs.tolist()
     start = 0
     for end in ends:
         if not start <= end <= extent:
-            raise ShapeError(f"offs: got {ends}; the ends of groups rise, from 0 to at most {extent}, such as {_EXAMPLE}")
+            raise ShapeError(
+                f"offs: got {ends}; the ends of groups rise, from 0 to at most {extent}, such as {_EXAMPLE}"
+            )
         yield slice(start, end)
         start = end
 

@@ -32,9 +32,7 @@ SCHEMAS = {
         "(Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, Tensor? bias=None, Tensor? scale_result=None, "
         "ScalarType? out_dtype=None, bool use_fast_accum=False) -> Tensor"
     ),
-    "grouped_mm": (
-        "(Tensor a, Tensor b, Tensor? offs=None, Tensor? bias=None, ScalarType? out_dtype=None) -> Tensor"
-    ),
+    "grouped_mm": ("(Tensor a, Tensor b, Tensor? offs=None, Tensor? bias=None, ScalarType? out_dtype=None) -> Tensor"),
 }
 """Signatures in the language of PyTorch's dispatcher."""
 

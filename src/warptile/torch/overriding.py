@@ -1,7 +1,7 @@
 """override: PyTorch's own matrix products, computed by warptile.
 
-Kernels of the dispatcher are replaced (``torch.library.Library("aten", "IMPL")``), so that everything above them stays as
-it is: autograd, autocast, ``torch.compile``'s calls of library kernels, all threads. A call that warptile does not take
+Kernels of the dispatcher are replaced (``torch.library.Library("aten", "IMPL")``), so that everything above them stays
+as it is: autograd, autocast, ``torch.compile``'s calls of library kernels, all threads. A call that warptile does not take
 goes on to the kernel that was there before (``torch.library.get_kernel``), with the arguments as they came.
 """
 
@@ -190,9 +190,7 @@ _enabled: list[Any] = []
 """The library that holds the replaced kernels, while they are."""
 
 
-def enable_override(
-    operators: Iterable[str] | None = None, *, device_types: Iterable[str] = ("cuda",)
-) -> Counts:
+def enable_override(operators: Iterable[str] | None = None, *, device_types: Iterable[str] = ("cuda",)) -> Counts:
     """Route torch's matrix products through warptile until `disable_override`, in the whole process.
 
     Args:

@@ -58,13 +58,13 @@ def _checked(a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any, scale_result
     for name, operand in (("a", a), ("b", b)):
         if operand.dtype not in FLOAT8:
             raise DTypeError(
-                f"{name}: got {operand.dtype}; scaled_mm multiplies torch.float8_e4m3fn or torch.float8_e5m2: for other "
-                f"types there is matmul(a, b, alpha=scale_a * scale_b)"
+                f"{name}: got {operand.dtype}; scaled_mm multiplies torch.float8_e4m3fn or torch.float8_e5m2: for "
+                f"other types there is matmul(a, b, alpha=scale_a * scale_b)"
             )
     if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[0]:
         raise ShapeError(
-            f"a has shape {tuple(a.shape)} and b has shape {tuple(b.shape)}; scaled_mm multiplies (M, K) by (K, N), such "
-            f"as {_EXAMPLE}"
+            f"a has shape {tuple(a.shape)} and b has shape {tuple(b.shape)}; scaled_mm multiplies (M, K) by (K, N), "
+            f"such as {_EXAMPLE}"
         )
     if scale_result is not None:
         raise UnsupportedError(
@@ -72,7 +72,8 @@ def _checked(a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any, scale_result
         )
     if out_dtype is not None and out_dtype not in _RESULTS:
         raise UnsupportedError(
-            f"out_dtype: got {out_dtype}; results are torch.bfloat16, torch.float16 or torch.float32, such as {_EXAMPLE}"
+            f"out_dtype: got {out_dtype}; results are torch.bfloat16, torch.float16 or torch.float32, such as "
+            f"{_EXAMPLE}"
         )
     (m, _), n = a.shape, b.shape[1]
     _check_scale("scale_a", scale_a, (m, 1), a)

@@ -51,9 +51,7 @@ def linear_rule(info: Any, in_dims: Any, x: Any, w: Any, bias: Any = None, **opt
     w_axes = w.dim() - (w_dim is not None)
     w = w if w_dim is None else w.movedim(w_dim, 0)
     transposed = w.mT if w_axes == 2 else w
-    return matmul_rule(
-        info, (x_dim, None if w_dim is None else 0, bias_dim), x, transposed, bias, **options
-    )
+    return matmul_rule(info, (x_dim, None if w_dim is None else 0, bias_dim), x, transposed, bias, **options)
 
 
 def _first(tensor: torch.Tensor, dim: int | None, axes: int) -> torch.Tensor:

@@ -31,7 +31,7 @@ from warptile.rungs import rung as rung_named
 from warptile.rungs.kernel_spec import scale_value
 from warptile.runtime import execute
 from warptile.runtime.execute import Backend, GpuBackend, choose_backend, find_planned, planned, serving
-from warptile.torch_route import matmul_in_torch, shown_to_dynamo, torch_sees, traced_matmul
+from warptile.torch_route import matmul_in_torch, shown_to_dynamo, torch_sees, traced_matmul, traced_plan
 
 if TYPE_CHECKING:
     from warptile.runtime.call_cache import CallCache
@@ -393,6 +393,9 @@ class MatmulPlan:
     def _fixed(self) -> _Call:
         """The call with the rung that was chosen."""
         return replace(self.call, rung=self.plan.rung.name) if isinstance(self.plan, Plan) else self.call
+
+
+shown_to_dynamo(MatmulPlan.__call__, traced_plan)
 
 
 def _planned(product: Product, call: _Call) -> tuple[Plan | Addend | Nothing, str | None]:

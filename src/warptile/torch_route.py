@@ -32,11 +32,11 @@ def torch_sees(a: Any, b: Any, c: Any, out: Any) -> bool:
     if out is None:
         if torch.is_grad_enabled() and any(each.requires_grad for each in given):
             return True
-        if is_cast(torch, given) or has_tangents(torch, given):
+        if is_cast(torch, given):
             return True
     elif isinstance(out, torch.Tensor):
         given.append(out)
-    return any(_has_no_memory(torch, each) for each in given)
+    return any(_has_no_memory(torch, each) for each in given) or (out is None and _has_tangents(torch, given))
 
 
 def is_cast(torch: Any, tensors: list[Any]) -> bool:
@@ -49,7 +49,7 @@ def is_cast(torch: Any, tensors: list[Any]) -> bool:
     )
 
 
-def has_tangents(torch: Any, tensors: list[Any]) -> bool:
+def _has_tangents(torch: Any, tensors: list[Any]) -> bool:
     """Whether one of ``tensors`` has a tangent, for derivatives in forward mode."""
     modes = torch.autograd.forward_ad
     return modes._current_level >= 0 and any(modes.unpack_dual(each).tangent is not None for each in tensors)
@@ -91,6 +91,13 @@ def traced_matmul(a: Any, b: Any, /, c: Any = None, **options: Any) -> Any:
     from warptile.torch.calls import traced_matmul_call
 
     return traced_matmul_call(a, b, c, **options)
+
+
+def traced_plan(held: Any, a: Any, b: Any, /, c: Any = None, *, out: Any = None) -> Any:
+    """What Dynamo traces instead of a call of a `warptile.MatmulPlan`."""
+    from warptile.torch.calls import traced_plan_call
+
+    return traced_plan_call(held, a, b, c, out=out)
 
 
 def traced_linear(x: Any, w: Any, bias: Any = None, **options: Any) -> Any:

@@ -21,7 +21,7 @@ class TorchCalls(CallCache):
     """
 
     recorder: ClassVar[Callable[..., Any] | None] = None
-    """Makes a bound call and records its gradient; `warptile.torch.recording` is it, once it has been imported."""
+    """Makes a bound call and records its gradient: set by `warptile.torch.bound_gradients`, when that is imported."""
 
     def __init__(self, torch: Any, *, may_change: bool = True) -> None:
         super().__init__(may_change=may_change)

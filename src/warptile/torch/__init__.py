@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from warptile.torch import (  # noqa: F401  (importing these registers operators)
     autocast_rules,
+    bound_gradients,
     calls,
     grouped_operator,
-    recording,
     scaled_operator,
 )
 from warptile.torch.conversion import Conversion, convert

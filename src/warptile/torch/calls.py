@@ -6,15 +6,16 @@ dispatcher, which `torch.compile`, autocast, ``torch.func`` and subclasses of te
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 
 from warptile import api
-from warptile.arrays.options import beta_of, number, refuse_epilogue, refuse_unknown
+from warptile.arrays.options import beta_of, number, refuse_epilogue
 from warptile.errors import DTypeError, UnsupportedError
-from warptile.linear_call import check_linear, linear, product_of_rows
+from warptile.linear_call import check_linear, product_of_rows
+from warptile.planning.plan import Plan
 from warptile.torch.gradients import Setting, record_linear, record_matmul
 from warptile.torch.linear_operator import LINEAR
 from warptile.torch.matmul_operator import MATMUL, MATMUL_OUT
@@ -125,21 +126,29 @@ def _operate_linear(x: Any, w: Any, bias: Any, *, out_dtype: Any = None, **optio
 
 
 def traced_matmul_call(a: Any, b: Any, c: Any = None, *, out: Any = None, **options: Any) -> Any:
-    """`warptile.matmul` as Dynamo traces it; what is no tensor is left to Python, with a graph break."""
-    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
-        refuse_unknown("matmul", ("out", *api.OPTIONS), {k: v for k, v in options.items() if k not in api.OPTIONS})
+    """`warptile.matmul` as Dynamo traces it: NumPy arrays as the tensors that they are to Dynamo."""
+    if not isinstance(a, np.ndarray):
         return _operate(a, b, c, out, **options)
-    return _untraced()["matmul"](a, b, c, out=out, **options)
+    d = _operate(_tensor(a), _tensor(b), _tensor(c), _tensor(out), **options)
+    return d.numpy() if out is None else out
 
 
 def traced_linear_call(x: Any, w: Any, bias: Any = None, **options: Any) -> Any:
     """`warptile.linear` as Dynamo traces it."""
-    if isinstance(x, torch.Tensor) and isinstance(w, torch.Tensor):
+    if not isinstance(x, np.ndarray):
         return _operate_linear(x, w, bias, **options)
-    return _untraced()["linear"](x, w, bias, **options)
+    return _operate_linear(_tensor(x), _tensor(w), _tensor(bias), **options).numpy()
 
 
-@lru_cache
-def _untraced() -> dict[str, Any]:
-    """The functions themselves, which Dynamo does not look into."""
-    return {"matmul": torch.compiler.disable(api.matmul), "linear": torch.compiler.disable(linear)}
+def _tensor(array: Any) -> Any:
+    return torch.from_numpy(array) if isinstance(array, np.ndarray) else array
+
+
+def traced_plan_call(held: api.MatmulPlan, a: Any, b: Any, c: Any = None, *, out: Any = None) -> Any:
+    """A held plan's call as Dynamo traces it: its factors, types and rung, in a graph whose shapes may change."""
+    call, chosen = held.call, held.plan
+    return _operate(
+        a, b, c, out, alpha=call.alpha, beta=call.beta if call.beta_given else None, out_dtype=call.out_dtype,
+        accumulate=call.accumulate, precision=call.precision, max_sms=call.max_sms, backend=call.backend.name,
+        rung=chosen.rung.name if isinstance(chosen, Plan) else None,
+    )  # fmt: skip

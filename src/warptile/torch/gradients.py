@@ -223,9 +223,25 @@ def is_recorded(*tensors: Any) -> bool:
     """Whether a call on these tensors, or None, has a derivative to record: backwards, or forwards."""
     if torch.is_grad_enabled() and torch._C._any_requires_grad(*tensors):
         return True
-    return forward_ad._current_level >= 0 and any(
-        forward_ad.unpack_dual(each).tangent is not None for each in tensors if each is not None
-    )
+    if forward_ad._current_level < 0:
+        return False
+    if torch._C._are_functorch_transforms_active():  # its tensors cannot always be unpacked
+        return True
+    return any(forward_ad.unpack_dual(each).tangent is not None for each in tensors if each is not None)
+
+
+def below_autograd(operator: Any, keyset: Any, *arguments: Any, **options: Any) -> Any:
+    """``operator`` without this level's recording: its next kernel, for a kernel that is registered for ``Autograd``.
+
+    Where `torch.func` transforms, the next kernel may be the next transform's. What records a call disables recording
+    inside it, so it is enabled again for those.
+    """
+    keyset &= torch._C._after_autograd_keyset
+    if torch._C._are_functorch_transforms_active():
+        with torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True), torch._C._AutoDispatchBelowAutograd():
+            return operator.redispatch(keyset, *arguments, **options)
+    with torch._C._AutoDispatchBelowAutograd():
+        return operator.redispatch(keyset, *arguments, **options)
 
 
 def recorded(record: Any, *arguments: Any) -> Any:

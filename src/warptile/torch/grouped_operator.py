@@ -24,7 +24,7 @@ import torch
 
 from warptile.api import matmul
 from warptile.errors import DTypeError, ShapeError, UnsupportedError
-from warptile.torch.gradients import is_recorded, recorded, refuse_gradients
+from warptile.torch.gradients import below_autograd, is_recorded, recorded, refuse_gradients
 from warptile.torch.library import LIBRARY, implement, overload, plain
 from warptile.torch.results import result_type
 
@@ -80,8 +80,8 @@ def _ranges(offs: Any, extent: int) -> Iterator[slice]:
     """
     if offs.is_cuda and torch.cuda.is_current_stream_capturing():
         raise UnsupportedError(
-            "offs: it is on a GPU, and reading it waits for that GPU, which the capture of a CUDA graph does not allow; "
-            "give offs.cpu(), made before the capture"
+            "offs: it is on a GPU, and reading it waits for that GPU, which the capture of a CUDA graph does not "
+            "allow; give offs.cpu(), made before the capture"
         )
     ends = offs.tolist()
     start = 0
@@ -146,8 +146,7 @@ _record: Any = super(torch.autograd.Function, GroupedFunction).apply
 
 def _grouped_mm_autograd(keyset: Any, a: Any, b: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Any:
     def compute() -> Any:
-        with torch._C._AutoDispatchBelowAutograd():
-            return GROUPED_MM.redispatch(keyset & torch._C._after_autograd_keyset, a, b, offs, bias, out_dtype)
+        return below_autograd(GROUPED_MM, keyset, a, b, offs, bias, out_dtype)
 
     if is_recorded(a, b):
         return recorded(_record, a, b, offs, compute)

@@ -7,12 +7,10 @@ from typing import Any
 import torch
 
 from warptile.linear_call import check_linear, product_of_rows
-from warptile.torch.gradients import Setting, is_recorded, record_linear, recorded
+from warptile.torch.gradients import Setting, below_autograd, is_recorded, record_linear, recorded
 from warptile.torch.library import LIBRARY, implement, overload, plain
 from warptile.torch.results import linear_shape, result_type
 from warptile.torch.vmap_rules import linear_rule
-
-_BELOW_AUTOGRAD = torch._C._after_autograd_keyset
 
 
 def _linear(x: Any, w: Any, bias: Any = None, **options: Any) -> Any:
@@ -27,11 +25,8 @@ def _linear_fake(x: Any, w: Any, bias: Any = None, *, out_dtype: Any = None, **o
 
 
 def _linear_autograd(keyset: Any, x: Any, w: Any, bias: Any = None, **options: Any) -> Any:
-    below = keyset & _BELOW_AUTOGRAD
-
     def compute() -> Any:
-        with torch._C._AutoDispatchBelowAutograd():
-            return LINEAR.redispatch(below, x, w, bias, **options)
+        return below_autograd(LINEAR, keyset, x, w, bias, **options)
 
     if is_recorded(x, w, bias):
         setting = Setting(

@@ -8,12 +8,11 @@ import torch
 
 from warptile.api import matmul
 from warptile.errors import ShapeError, UnsupportedError
-from warptile.torch.gradients import Setting, is_recorded, record_matmul, recorded
+from warptile.torch.gradients import Setting, below_autograd, is_recorded, record_matmul, recorded
 from warptile.torch.library import LIBRARY, implement, overload, plain
 from warptile.torch.results import matmul_shape, result_type
 from warptile.torch.vmap_rules import matmul_rule
 
-_BELOW_AUTOGRAD = torch._C._after_autograd_keyset
 _BELOW_INPLACE = torch._C._after_ADInplaceOrView_keyset
 
 
@@ -40,11 +39,8 @@ def _check_addend(c: Any, shape: list[Any]) -> None:
 
 
 def _matmul_autograd(keyset: Any, a: Any, b: Any, c: Any = None, **options: Any) -> Any:
-    below = keyset & _BELOW_AUTOGRAD
-
     def compute() -> Any:
-        with torch._C._AutoDispatchBelowAutograd():
-            return MATMUL.redispatch(below, a, b, c, **options)
+        return below_autograd(MATMUL, keyset, a, b, c, **options)
 
     if is_recorded(a, b, c):
         setting = Setting(
@@ -75,8 +71,7 @@ def _matmul_out_autograd(keyset: Any, a: Any, b: Any, c: Any = None, *, out: Any
             "out: an argument requires a gradient, which is not recorded through out=, as in torch; leave out= away, "
             "or call it under torch.no_grad()"
         )
-    with torch._C._AutoDispatchBelowAutograd():
-        MATMUL_OUT.redispatch(keyset & _BELOW_AUTOGRAD, a, b, c, out=out, **options)
+    below_autograd(MATMUL_OUT, keyset, a, b, c, out=out, **options)
 
 
 def _matmul_out_written(keyset: Any, *args: Any, out: Any, **options: Any) -> None:

@@ -1,8 +1,8 @@
 """override: PyTorch's own matrix products, computed by warptile.
 
 Kernels of the dispatcher are replaced (``torch.library.Library("aten", "IMPL")``), so that everything above them stays
-as it is: autograd, autocast, ``torch.compile``'s calls of library kernels, all threads. A call that warptile does not take
-goes on to the kernel that was there before (``torch.library.get_kernel``), with the arguments as they came.
+as it is: autograd, autocast, ``torch.compile``'s calls of library kernels, all threads. A call that warptile does not
+take goes on to the kernel that was there before (``torch.library.get_kernel``), with the arguments as they came.
 """
 
 from __future__ import annotations
@@ -227,8 +227,6 @@ def enable_override(operators: Iterable[str] | None = None, *, device_types: Ite
         for device in devices:
             for name in names:
                 for overload, serve in ROUTES[name].items():
-                    if not torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{overload}", _KEYS[device]):
-                        continue  # torch has none to route: _int_mm.out and others have composite kernels there
                     original = torch.library.get_kernel(f"aten::{overload}", _KEYS[device])
                     library.impl(
                         overload, _routed(f"aten::{overload}", serve, original, counts), _KEYS[device], with_keyset=True

@@ -13,7 +13,7 @@ import torch
 
 from warptile.api import matmul
 from warptile.errors import DTypeError, LayoutError, ShapeError, UnsupportedError
-from warptile.torch.gradients import is_recorded
+from warptile.torch.gradients import below_autograd, is_recorded
 from warptile.torch.library import LIBRARY, implement, overload, plain
 
 FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
@@ -78,7 +78,7 @@ def _checked(a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any, scale_result
     (m, _), n = a.shape, b.shape[1]
     _check_scale("scale_a", scale_a, (m, 1), a)
     _check_scale("scale_b", scale_b, (1, n), a)
-    if (scale_a.numel() == 1) != (scale_b.numel() == 1) and 1 not in (m, n):
+    if bool(scale_a.numel() == 1) != bool(scale_b.numel() == 1) and 1 not in (m, n):
         raise UnsupportedError(
             f"scale_a has shape {tuple(scale_a.shape)} and scale_b has {tuple(scale_b.shape)}; either both are one "
             f"number or they are ({m}, 1) and (1, {n}): expand the one that is a number"
@@ -108,8 +108,7 @@ def _scaled_mm_autograd(keyset: Any, a: Any, *others: Any, **options: Any) -> An
             "scaled_mm: an argument requires a gradient, and 8-bit floats have none, as in torch._scaled_mm; call it "
             "on detached tensors, inside a torch.autograd.Function that says what the gradients are"
         )
-    with torch._C._AutoDispatchBelowAutograd():
-        return SCALED_MM.redispatch(keyset & torch._C._after_autograd_keyset, a, *others, **options)
+    return below_autograd(SCALED_MM, keyset, a, *others, **options)
 
 
 SCALED_MM = overload("scaled_mm")

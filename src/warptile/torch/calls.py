@@ -91,7 +91,7 @@ def _operate(
             )
         alpha = _number(alpha, "alpha") * _number(scale, name)
     options = {
-        "alpha": _number(alpha, "alpha"), "beta": beta_of(beta, c) if beta is not None else 1,
+        "alpha": _number(alpha, "alpha"), "beta": _beta(beta, c),
         "accumulate": accumulate, "precision": precision, "rung": rung, "max_sms": max_sms, "backend": backend,
     }  # fmt: skip
     if accumulate is not None and not isinstance(accumulate, str):
@@ -102,6 +102,14 @@ def _operate(
         raise DTypeError(f"out is {out.dtype} and out_dtype is {out_dtype}; leave one of them out")
     MATMUL_OUT(a, b, c, out=out, **options)
     return out
+
+
+def _beta(beta: Any, c: Any) -> Any:
+    """The factor of C. Numbers are looked at here: Dynamo does not trace all of `beta_of`."""
+    if beta is None:
+        return 1
+    factor = _number(beta, "beta")
+    return beta_of(beta, c) if c is None and factor != 0 else factor
 
 
 def _number(value: Any, name: str) -> Any:

@@ -227,7 +227,10 @@ def enable_override(operators: Iterable[str] | None = None, *, device_types: Ite
         for device in devices:
             for name in names:
                 for overload, serve in ROUTES[name].items():
-                    original = torch.library.get_kernel(f"aten::{overload}", _KEYS[device])
+                    try:
+                        original = torch.library.get_kernel(f"aten::{overload}", _KEYS[device])
+                    except RuntimeError:  # a torch without CUDA has no kernels to route there
+                        continue
                     library.impl(
                         overload, _routed(f"aten::{overload}", serve, original, counts), _KEYS[device], with_keyset=True
                     )

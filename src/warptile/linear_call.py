@@ -6,7 +6,7 @@ from typing import Any
 
 from warptile.api import matmul
 from warptile.errors import DTypeError, ShapeError
-from warptile.torch_route import linear_in_torch, shown_to_dynamo, torch_sees, traced_linear
+from warptile.torch_route import linear_in_torch, requires_gradient, shown_to_dynamo, torch_sees, traced_linear
 
 
 def linear(
@@ -40,10 +40,27 @@ def linear(
         "out_dtype": out_dtype, "accumulate": accumulate, "precision": precision, "max_sms": max_sms,
         "backend": backend,
     }  # fmt: skip
-    if torch_sees(x, w, bias, None):
+    if requires_gradient(x, w, bias):
         return linear_in_torch(x, w, bias, options)
-    check_linear(x, w, bias)
+    if not fits(x, w, bias):
+        if torch_sees(x, w, bias, None):  # autocast may cast what does not fit
+            return linear_in_torch(x, w, bias, options)
+        check_linear(x, w, bias)
     return product_of_rows(x, w, bias, options)
+
+
+def fits(x: Any, w: Any, bias: Any) -> bool:
+    """Whether these are arrays of the usual shapes, which is quicker to see than what is wrong with others."""
+    try:
+        shape = w.shape
+        return (
+            len(shape) == 2
+            and x.shape[-1] == shape[1]
+            and x.dtype == w.dtype
+            and (bias is None or (len(bias.shape) == 1 and bias.shape[0] == shape[0]))
+        )
+    except (AttributeError, IndexError):
+        return False
 
 
 def check_linear(x: Any, w: Any, bias: Any) -> None:

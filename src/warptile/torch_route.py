@@ -13,6 +13,15 @@ from collections.abc import Callable
 from typing import Any
 
 
+def requires_gradient(*arrays: Any) -> bool:
+    """Whether one of these arrays, or None, is a tensor whose gradient is recorded."""
+    for each in arrays:
+        if getattr(each, "requires_grad", False):
+            torch = sys.modules.get("torch")
+            return torch is not None and isinstance(each, torch.Tensor) and torch.is_grad_enabled()
+    return False
+
+
 def torch_sees(a: Any, b: Any, c: Any, out: Any) -> bool:
     """Whether a call on these arrays goes through an operator of torch.
 

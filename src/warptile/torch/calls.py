@@ -14,13 +14,12 @@ import torch
 from warptile import api
 from warptile.arrays.options import beta_of, number, refuse_epilogue
 from warptile.errors import DTypeError, UnsupportedError
-from warptile.linear_call import check_linear, product_of_rows
+from warptile.linear_call import check_linear, fits, product_of_rows
 from warptile.planning.plan import Plan
 from warptile.torch.gradients import Setting, record_linear, record_matmul
 from warptile.torch.linear_operator import LINEAR
 from warptile.torch.matmul_operator import MATMUL, MATMUL_OUT
 from warptile.torch.results import torch_type
-from warptile.torch_route import is_cast
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -48,12 +47,13 @@ def matmul_call(a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> A
 
 def _is_direct(*tensors: Any) -> bool:
     """Whether nothing but the gradient has to be seen of a call on these tensors."""
-    given = [each for each in tensors if each is not None]
-    return (
-        all(type(each) in _PLAIN and each.device.type in ("cuda", "cpu") for each in given)
-        and not torch._C._functorch.maybe_current_level()
-        and not torch._C._len_torch_dispatch_stack()
-        and not is_cast(torch, given)
+    for each in tensors:
+        if each is not None and (type(each) not in _PLAIN or each.is_meta):
+            return False
+    return not (
+        torch._C._are_functorch_transforms_active()
+        or torch._C._len_torch_dispatch_stack()
+        or torch._C._is_any_autocast_enabled()
     )
 
 
@@ -119,8 +119,9 @@ def _number(value: Any, name: str) -> Any:
 def linear_call(x: Any, w: Any, bias: Any, options: dict[str, Any]) -> Any:
     """`warptile.linear` of tensors, for which `warptile.torch_route.torch_sees` said yes."""
     if _is_direct(x, w, bias):
-        check_linear(x, w, bias)
-        setting = Setting(precision=options["precision"], max_sms=options["max_sms"], backend=options["backend"])
+        if not fits(x, w, bias):
+            check_linear(x, w, bias)
+        setting = Setting(1, 1, options["precision"], options["max_sms"], options["backend"])
 
         def compute() -> Any:
             return product_of_rows(x, w, bias, options)

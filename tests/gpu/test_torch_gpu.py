@@ -269,16 +269,14 @@ def test_inductor_may_choose_warptile(monkeypatch):
     from torch._inductor import config, select_algorithm
 
     seen = []
-    monkeypatch.setattr(config, "external_matmul", [])
-    monkeypatch.setattr(config, "max_autotune_gemm_backends", "ATEN")
-    monkeypatch.setattr(config, "force_disable_caches", True)
     monkeypatch.setattr(
         select_algorithm.AlgorithmSelectorCache, "log_results",
         staticmethod(lambda name, nodes, timings, *others, **more: seen.extend(each.name for each in timings)),
     )  # fmt: skip
-    warptile.torch.register_inductor()
-    a, b = drawn(1000, 1001, grad=False), drawn(1001, 999, grad=False)
-    d = torch.compile(lambda a, b: (a @ b).relu(), mode="max-autotune-no-cudagraphs")(a, b)
+    with config.patch(external_matmul=[], max_autotune_gemm_backends="ATEN", force_disable_caches=True):
+        warptile.torch.register_inductor()
+        a, b = drawn(1000, 1001, grad=False), drawn(1001, 999, grad=False)
+        d = torch.compile(lambda a, b: (a @ b).relu(), mode="max-autotune-no-cudagraphs")(a, b)
     assert_close(d, (a.double() @ b.double()).relu(), torch.bfloat16)
     assert "warptile_mm" in seen
 

@@ -138,20 +138,18 @@ def test_inductor_times_warptile_beside_its_own_candidates(quick, monkeypatch):
     from torch._inductor import config, select_algorithm
 
     seen = []
-    monkeypatch.setattr(config, "external_matmul", [])
-    monkeypatch.setattr(config, "max_autotune_gemm_backends", "ATEN")
-    monkeypatch.setattr(config, "force_disable_caches", True)
     monkeypatch.setattr(
         select_algorithm.AlgorithmSelectorCache, "log_results",
         staticmethod(lambda name, nodes, timings, *others, **more: seen.extend(each.name for each in timings)),
     )  # fmt: skip
-    warptile.torch.register_inductor()
-    warptile.torch.register_inductor()
-    assert config.external_matmul == [inductor_choices.warptile_mm]
-    a, b = drawn(16, 24, grad=False, dtype=torch.float32), drawn(24, 8, grad=False, dtype=torch.float32)
-    d = torch.compile(lambda a, b: (a @ b).relu(), mode="max-autotune-no-cudagraphs")(a, b)
-    assert torch.allclose(d, (a @ b).relu(), atol=1e-5)
-    assert sorted(seen) == ["mm", "warptile_mm"]
-    assert quick, "it was timed"
-    warptile.torch.unregister_inductor()
-    assert config.external_matmul == []
+    with config.patch(external_matmul=[], max_autotune_gemm_backends="ATEN", force_disable_caches=True):
+        warptile.torch.register_inductor()
+        warptile.torch.register_inductor()
+        assert config.external_matmul == [inductor_choices.warptile_mm]
+        a, b = drawn(16, 24, grad=False, dtype=torch.float32), drawn(24, 8, grad=False, dtype=torch.float32)
+        d = torch.compile(lambda a, b: (a @ b).relu(), mode="max-autotune-no-cudagraphs")(a, b)
+        assert torch.allclose(d, (a @ b).relu(), atol=1e-5)
+        assert sorted(seen) == ["mm", "warptile_mm"]
+        assert quick, "it was timed"
+        warptile.torch.unregister_inductor()
+        assert config.external_matmul == []

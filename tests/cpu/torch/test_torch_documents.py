@@ -9,7 +9,7 @@ import quick_products
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own compiler
+pytestmark = pytest.mark.filterwarnings("ignore")  # of torch's own compiler
 ROOT = Path(__file__).parents[3]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
 

@@ -14,11 +14,12 @@ from typing import Any
 
 
 def requires_gradient(*arrays: Any) -> bool:
-    """Whether one of these arrays, or None, is a tensor whose gradient is recorded."""
+    """Whether these (None for what is not given) are tensors and the gradient of one of them is recorded."""
     for each in arrays:
         if getattr(each, "requires_grad", False):
             torch = sys.modules.get("torch")
-            return torch is not None and isinstance(each, torch.Tensor) and torch.is_grad_enabled()
+            recorded = torch is not None and torch.is_grad_enabled()
+            return recorded and all(other is None or isinstance(other, torch.Tensor) for other in arrays)
     return False
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
+from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 
 from warptile.api import matmul
@@ -65,7 +66,9 @@ def _save(ctx: Any, first: torch.Tensor, second: torch.Tensor) -> None:
 
 
 def _sum(parts: list[torch.Tensor]) -> torch.Tensor | None:
-    found = parts[0] if parts else None
+    if not parts:
+        return None
+    found = parts[0]
     for part in parts[1:]:
         found = found + part
     return found
@@ -248,5 +251,5 @@ def recorded(record: Any, *arguments: Any) -> Any:
     """``record(*arguments)``, inside a dispatched operator: under a transform of torch.func too."""
     if not torch._C._are_functorch_transforms_active():
         return record(*arguments)
-    with torch._functorch.autograd_function.enable_single_level_autograd_function():
+    with enable_single_level_autograd_function():
         return record(*arguments)

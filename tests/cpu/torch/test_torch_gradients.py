@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pytest
 
 import quick_products
@@ -166,6 +167,16 @@ def test_what_records_no_gradient_says_what_does(quick):
         wt.matmul(a, b, alpa=2)
     with pytest.raises(wt.UnsupportedError, match="epilogue"):
         wt.matmul(a, b, epilogue=lambda acc: acc)
+
+
+def test_arrays_of_two_frameworks_are_refused_with_a_sentence(quick):
+    weights, array = drawn(5, 2), np.ones((3, 5))
+    with pytest.raises(wt.UnsupportedError, match=r"b\.detach\(\)"):
+        wt.matmul(array, weights)
+    with pytest.raises(wt.WarptileError):
+        wt.linear(array, weights.T)
+    with pytest.raises(wt.WarptileError):
+        wt.linear(weights.T, array)
 
 
 def test_wrong_shapes_say_so_whether_or_not_gradients_are_recorded(quick):

@@ -71,8 +71,8 @@ def matmul(
     Shapes follow NumPy's ``matmul``. Any of M, N and K may be 0: where K is 0 the result is ``beta * c`` (or zeros),
     and where the result has no element nothing is launched.
 
-    Gradients of torch tensors are recorded, unless ``out`` is given; `torch.compile`, autocast and ``torch.func`` see the
-    call as one operator (`warptile.torch`).
+    Gradients of torch tensors are recorded, unless ``out`` is given; `torch.compile`, autocast and ``torch.func`` see
+    the call as one operator (`warptile.torch`).
 
     On a GPU, a kernel that has to be compiled is compiled in the background while another one serves; the last bits of
     results may change when it takes over. ``WARPTILE_COMPILE=wait`` in the environment, a ``rung``, or a held

@@ -17,9 +17,10 @@ def requires_gradient(*arrays: Any) -> bool:
     """Whether these (None for what is not given) are tensors and the gradient of one of them is recorded."""
     for each in arrays:
         if getattr(each, "requires_grad", False):
-            torch = sys.modules.get("torch")
-            recorded = torch is not None and torch.is_grad_enabled()
-            return recorded and all(other is None or isinstance(other, torch.Tensor) for other in arrays)
+            torch: Any = sys.modules.get("torch")
+            if torch is None or not torch.is_grad_enabled():
+                return False
+            return all(other is None or isinstance(other, torch.Tensor) for other in arrays)
     return False
 
 

@@ -218,7 +218,7 @@ def enable_override(operators: Iterable[str] | None = None, *, device_types: Ite
     if not hasattr(torch.library, "get_kernel"):
         raise UnsupportedError(
             f"torch {torch.__version__} has no torch.library.get_kernel, by which refused calls go to the original "
-            f"kernels; it takes torch 2.10 or newer, or warptile.torch.convert(model)"
+            f"kernels; torch 2.11 has it. Or convert the model: warptile.torch.convert(model)"
         )
     counts = Counts()
     library = torch.library.Library("aten", "IMPL")

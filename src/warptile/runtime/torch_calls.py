@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 from warptile.arrays.operands import Product
 from warptile.runtime.bound_call import BoundCall
 from warptile.runtime.call_cache import AUTOTUNE, BACKEND, FOLDER, NOT_BOUND, Arrays, CallCache, environment
 from warptile.runtime.execute import GpuBackend
+
+RECORDER = "warptile.torch.bound_gradients"
+"""The module that makes a bound call and records its gradient."""
 
 
 class TorchCalls(CallCache):
@@ -19,9 +23,6 @@ class TorchCalls(CallCache):
         torch: the module.
         may_change: as of `CallCache`.
     """
-
-    recorder: ClassVar[Callable[..., Any] | None] = None
-    """Makes a bound call and records its gradient: set by `warptile.torch.bound_gradients`, when that is imported."""
 
     def __init__(self, torch: Any, *, may_change: bool = True) -> None:
         super().__init__(may_change=may_change)
@@ -64,10 +65,14 @@ class TorchCalls(CallCache):
         return out
 
     def _recorded(self, found: BoundCall, a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> Any:
-        """The result of a bound call with its gradient recorded, or None where it has to take the long way."""
-        if self.recorder is None or out is not None:
+        """The result of a bound call with its gradient recorded, or None where it has to take the long way.
+
+        What records it is in the room for torch, which knows this one; the first such call has imported it.
+        """
+        room = sys.modules.get(RECORDER)
+        if room is None or out is not None:
             return None
-        return self.recorder(self, found, a, b, c, options)
+        return room.recorded_call(self, found, a, b, c, options)
 
     def key(self, a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> Any:
         """As of `CallCache`."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from warptile.api import OPTIONS
-from warptile.runtime.bound_call import BoundCall
-from warptile.runtime.torch_calls import TorchCalls
 from warptile.torch.gradients import Setting, record_matmul
+
+if TYPE_CHECKING:  # without a GPU nothing that drives one is loaded
+    from warptile.runtime.bound_call import BoundCall
+    from warptile.runtime.torch_calls import TorchCalls
 
 
 @lru_cache(maxsize=1024)
@@ -23,7 +25,7 @@ def _setting(options: tuple[Any, ...]) -> Setting | None:
     return Setting(said["alpha"], beta, said["precision"], said["max_sms"], said["backend"])
 
 
-def _recorded(calls: TorchCalls, found: BoundCall, a: Any, b: Any, c: Any, options: tuple[Any, ...]) -> Any:
+def recorded_call(calls: TorchCalls, found: BoundCall, a: Any, b: Any, c: Any, options: tuple[Any, ...]) -> Any:
     """The result of a bound call with its gradient recorded, or None where it has to take the long way."""
     setting = _setting(options)
     if setting is None or torch._C._len_torch_dispatch_stack():
@@ -33,6 +35,3 @@ def _recorded(calls: TorchCalls, found: BoundCall, a: Any, b: Any, c: Any, optio
         return calls.launched(found, a.data_ptr(), b.data_ptr(), 0 if c is None else c.data_ptr(), 0, None)
 
     return record_matmul(a, b, c, setting, launch)
-
-
-TorchCalls.recorder = staticmethod(_recorded)

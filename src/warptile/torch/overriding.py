@@ -204,8 +204,8 @@ def enable_override(operators: Iterable[str] | None = None, *, device_types: Ite
         ArgumentError: an operator or device type that there is not, or torch is routed already.
         UnsupportedError: this torch has no way back to the original kernels.
     """
-    names = tuple(ROUTES if operators is None else operators)
-    devices = tuple(device_types)
+    names = tuple(ROUTES if operators is None else [operators] if isinstance(operators, str) else operators)
+    devices = (device_types,) if isinstance(device_types, str) else tuple(device_types)
     for argument, given, known in (("operators", names, ROUTES), ("device_types", devices, _KEYS)):
         for name in given:
             if name not in known:

@@ -1,15 +1,19 @@
 """Gradients of matmul, linear and grouped_mm: right to every order, and no GEMM for one that nobody asked for."""
 
 import itertools
+import sys
 
 import numpy as np
 import pytest
 
 import quick_products
 import warptile as wt
+from warptile import api
+from warptile.runtime import torch_calls
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 import warptile.torch  # noqa: E402
+from warptile.torch import bound_gradients  # noqa: E402
 
 ops = torch.ops.warptile
 
@@ -204,6 +208,27 @@ def test_checkpointing_computes_again(quick):
     found = torch.autograd.grad(d.sum(), (a, b))
     expected = torch.autograd.grad((a @ b).sin().sum(), (a, b))
     assert all(torch.allclose(*pair) for pair in zip(found, expected, strict=True))
+
+
+def test_a_bound_call_is_recorded(quick):
+    assert sys.modules[torch_calls.RECORDER] is bound_gradients
+    a, b, c = drawn(3, 5), drawn(5, 2), drawn(2)
+
+    class Calls:
+        def launched(self, found, at_a, at_b, at_c, at_d, out):
+            assert (found, at_d, out) == ("bound", 0, None)
+            assert (at_a, at_b, at_c) == tuple(each.data_ptr() for each in (a, b, c))
+            assert not torch.is_grad_enabled()
+            return (2 * (a @ b) + 3 * c).detach()
+
+    given = {"alpha": 2, "beta": 3}
+    options = tuple(given.get(name) for name in api.OPTIONS)
+    d = bound_gradients.recorded_call(Calls(), "bound", a, b, c, options)
+    expected = torch.autograd.grad((2 * (a @ b) + 3 * c).square().sum(), (a, b, c))
+    for one, other in zip(torch.autograd.grad(d.square().sum(), (a, b, c)), expected, strict=True):
+        assert torch.allclose(one, other)
+    scaled = tuple({"alpha": 2, "scale_a": 2.0}.get(name) for name in api.OPTIONS)
+    assert bound_gradients.recorded_call(Calls(), "bound", a, b, c, scaled) is None, "it takes the long way"
 
 
 # --- linear ----------------------------------------------------------------------------------------------------------

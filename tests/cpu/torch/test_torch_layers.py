@@ -245,7 +245,7 @@ def test_autocast_stays_above(quick):
 
 
 def test_enabling_and_what_is_refused():
-    counts = warptile.torch.enable_override(["bmm"], device_types=["cpu"])
+    counts = warptile.torch.enable_override("bmm", device_types="cpu")
     with pytest.raises(wt.ArgumentError, match="on already"):
         warptile.torch.enable_override()
     torch.bmm(torch.ones(2, 3, 4), torch.ones(2, 4, 5))

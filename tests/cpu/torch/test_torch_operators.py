@@ -1,5 +1,7 @@
 """The operators of torch.ops.warptile on the emulator: what torch's own checks of operators say, and their values."""
 
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -188,3 +190,16 @@ def test_scaled_mm_has_no_gradient(quick, eights):
         ops.scaled_mm(*eights, scale, torch.tensor(1.0))
     with torch.no_grad():
         ops.scaled_mm(*eights, scale, torch.tensor(1.0))
+
+
+IMPORT = """
+import sys
+import warptile.torch
+
+print(*[name for name in sys.modules if name.startswith(("warptile.gpu", "warptile.bench", "torch._dynamo"))])
+"""
+
+
+def test_importing_the_room_loads_nothing_of_the_gpu():
+    done = subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         UnsupportedError,
         WarptileError,
     )
+    from warptile.linear_call import linear
     from warptile.runtime.compile_ahead import WarmKernel, WarmReport
     from warptile.warming import warm
 
@@ -76,6 +77,7 @@ __all__ = [
     "erf",
     "exp",
     "gelu",
+    "linear",
     "log",
     "matmul",
     "maximum",
@@ -101,7 +103,7 @@ _HOME |= dict.fromkeys(
     "warptile.epilogue.expressions",
 )  # fmt: skip
 _HOME |= dict.fromkeys(("MatmulPlan", "matmul", "plan"), "warptile.api")
-_HOME |= dict.fromkeys(("SparseMatrix", "sparsify"), "warptile.arrays.sparse")
+_HOME |= dict.fromkeys(("SparseMatrix", "sparsify"), "warptile.arrays.sparse") | {"linear": "warptile.linear_call"}
 _HOME |= dict.fromkeys(("WarmKernel", "WarmReport"), "warptile.runtime.compile_ahead") | {"warm": "warptile.warming"}
 
 

@@ -35,10 +35,33 @@ from warptile.rungs import rung as rung_named
 from warptile.rungs.kernel_spec import scale_value
 from warptile.runtime import execute
 from warptile.runtime.execute import Backend, GpuBackend, choose_backend, find_planned, planned, serving
+from warptile.torch_route import (
+    fused_in_torch,
+    matmul_in_torch,
+    records_gradient,
+    shown_to_dynamo,
+    torch_sees,
+    traced_matmul,
+    traced_plan,
+)
 
 if TYPE_CHECKING:
     from warptile.runtime.call_cache import CallCache
     from warptile.runtime.online_tuning import OnlineTuning
+
+
+OPTIONS = (
+    "alpha", "beta", "out_dtype", "accumulate", "precision", "epilogue", "scale_a", "scale_b", "rung", "config",
+    "max_sms", "backend",
+)  # fmt: skip
+"""Keywords of `matmul` that are no arrays, in the order of the tuple that its calls are found by."""
+
+
+_SAID = (
+    "alpha", "beta", "scale_a", "scale_b", "out_dtype", "accumulate", "precision", "rung", "config", "max_sms",
+    "backend",
+)  # fmt: skip
+"""Keywords in the order of the arguments of `_Call.checked` behind the arrays."""
 
 
 def matmul(
@@ -66,6 +89,9 @@ def matmul(
 
     Shapes follow NumPy's ``matmul``. Any of M, N and K may be 0: where K is 0 the result is ``beta * c`` (or zeros),
     and where the result has no element nothing is launched.
+
+    Gradients of torch tensors are recorded, unless ``out`` is given; `torch.compile`, autocast and ``torch.func`` see
+    the call as one operator (`warptile.torch`).
 
     On a GPU, a kernel that has to be compiled is compiled in the background while another one serves; the last bits of
     results may change when it takes over. ``WARPTILE_COMPILE=wait`` in the environment, a ``rung``, or a held
@@ -137,6 +163,8 @@ def matmul(
         if found is not None:
             return found
     refuse_unknown("matmul", _keywords(matmul), epilogue_tensors)
+    if torch_sees(a, b, c, out):
+        return matmul_in_torch(a, b, c, out, options)
     if any(map(is_tracer, (a, b, c, out))):
         from warptile.jax.traced_matmul import matmul as traced  # imports JAX
 
@@ -153,11 +181,20 @@ def matmul(
     return _matmul((a, b, c, out), (a, b, c), options, said)
 
 
+shown_to_dynamo(matmul, traced_matmul)
+
+
 def _traced(function: str, epilogue: Callable[..., Any] | None, operands: Mapping[str, Any]) -> Program | None:
     """The program of an epilogue; None without one. What is no keyword of ``function`` is an operand of it."""
     if epilogue is None:
         refuse_unknown(function, _keywords(matmul), operands)
         return None
+    _check_names(function, epilogue, operands)
+    return trace(epilogue, operands)
+
+
+def _check_names(function: str, epilogue: Callable[..., Any], operands: Mapping[str, Any]) -> None:
+    """Raise where what is no keyword of ``function`` is no operand of the epilogue either."""
     names = operand_names(epilogue)
     taken = [name for name in names if name in _keywords(matmul)]
     if taken:
@@ -165,7 +202,6 @@ def _traced(function: str, epilogue: Callable[..., Any] | None, operands: Mappin
             f"epilogue: its operand {taken[0]!r} has the name of an argument of {function}; give it another one"
         )
     refuse_unknown(function, (*names, *_keywords(matmul)), {name: 0 for name in operands if name not in names})
-    return trace(epilogue, operands)
 
 
 def _fused(
@@ -178,6 +214,11 @@ def _fused(
             "epilogue: it cannot be fused where JAX traces the call; leave it out and apply the same function of "
             "jax.numpy to the result, which XLA fuses by itself"
         )
+    if records_gradient(a, b, c, *operands.values()):
+        if out is not None:
+            raise UnsupportedError("out: a call whose gradient is recorded makes its own outputs; leave out= away")
+        _check_names("matmul", epilogue, operands)
+        return fused_in_torch(a, b, c, dict(zip(_SAID, said, strict=True)), epilogue, operands)
     known = identity(epilogue)
     calls = _calls.get(a.__class__)
     if calls is not None and known is not None:
@@ -475,6 +516,9 @@ class MatmulPlan:
     def _fixed(self) -> _Call:
         """The call with the rung that was chosen."""
         return replace(self.call, rung=self.plan.rung.name) if isinstance(self.plan, Plan) else self.call
+
+
+shown_to_dynamo(MatmulPlan.__call__, traced_plan)
 
 
 def _planned(product: Product, call: _Call) -> tuple[Plan | Addend | Nothing, str | None]:

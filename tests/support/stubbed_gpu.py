@@ -304,6 +304,9 @@ def stubbed_torch(monkeypatch):
     module.Tensor, module.nn = Tensor, types.SimpleNamespace(Parameter=Parameter)
     module.strided, module.grad_enabled = "strided", True
     module.is_grad_enabled = lambda: module.grad_enabled
+    module.autocasts = False
+    module.is_autocast_enabled = lambda device: module.autocasts
+    module.autograd = types.SimpleNamespace(forward_ad=types.SimpleNamespace(_current_level=-1))
     for name in ("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32"):
         setattr(module, name, dtype(name))
     import ml_dtypes
@@ -338,6 +341,7 @@ def stubbed_torch(monkeypatch):
     module._C = types.SimpleNamespace(
         _cuda_getCurrentRawStream=lambda device: module.stream,
         _dynamo=types.SimpleNamespace(guards=types.SimpleNamespace(TensorGuards=TensorGuards)),
+        _functorch=types.SimpleNamespace(is_functorch_wrapped_tensor=lambda tensor: False),
     )
     module.cuda = types.SimpleNamespace(
         current_stream=lambda device=None: types.SimpleNamespace(cuda_stream=module.stream),

@@ -312,8 +312,8 @@ def _view_torch(tensor: Any, name: str) -> ArrayView:
         )
     if tensor.requires_grad and torch.is_grad_enabled():
         raise UnsupportedError(
-            f"{name}: requires a gradient, and warptile.matmul does not record one yet; "
-            f"call it under torch.no_grad(), or give {name}.detach()"
+            f"{name}: requires a gradient, which is recorded for matmul(a, b) and linear(x, w) of tensors without "
+            f"out=; call this under torch.no_grad(), or give {name}.detach()"
         )
     device = tensor.device.index if tensor.device.type == "cuda" else None
     return ArrayView(

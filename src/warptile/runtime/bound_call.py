@@ -47,6 +47,7 @@ class BoundCall:
         in_place: C has the layout of D, so that they may be the same memory.
         gradients: an array asks for gradients, which only a caller that records none may leave out.
         stands_in: its kernel serves until the planned one is compiled.
+        may_be_cast: torch's autocast, where it is on, would change the operands' type.
     """
 
     launch: Launch
@@ -59,6 +60,7 @@ class BoundCall:
     in_place: bool
     gradients: bool
     stands_in: bool
+    may_be_cast: bool = False
 
     def overlaps(self, a: int, b: int, c: int, d: int) -> bool:
         """Whether D, at these addresses, shares bytes with what is read (by address ranges), a C in place excepted."""
@@ -82,6 +84,7 @@ def bind(
     device: Any = None,
     gradients: bool = False,
     stands_in: bool = False,
+    may_be_cast: bool = False,
 ) -> BoundCall | None:
     """The call with all but addresses and the stream fixed; None where a repetition could not go without planning.
 
@@ -91,7 +94,7 @@ def bind(
         chosen: the plan.
         backend: the GPU.
         alpha, beta: factors.
-        dtype, device, gradients, stands_in: as of `BoundCall`.
+        dtype, device, gradients, stands_in, may_be_cast: as of `BoundCall`.
     """
     direct = product.out is None or product.target is not None
     if product.copies or product.metadata is not None or not direct:
@@ -113,7 +116,7 @@ def bind(
     in_place = product.c is not None and product.c.strides == result.strides
     return BoundCall(
         launch, refuse, product.result_shape, dtype, device, backend.info.ordinal, reaches, in_place, gradients,
-        stands_in,
+        stands_in, may_be_cast,
     )  # fmt: skip
 
 

@@ -114,6 +114,10 @@ class CallCache:
         """Whether an array asks for gradients."""
         return False
 
+    def may_be_cast(self, arrays: Arrays) -> bool:
+        """Whether the framework may be told to multiply in another type than the arrays'."""
+        return False
+
     def completed(self, key: Any, found: BoundCall) -> BoundCall:
         """A call that is about to be kept, with what its framework adds."""
         return found
@@ -142,7 +146,7 @@ class CallCache:
         dtype, device = self.result_of(product)
         found = bind(
             product, chosen, backend, alpha, beta, dtype=dtype, device=device,
-            gradients=self.wants_gradients(arrays), stands_in=until is not None,
+            gradients=self.wants_gradients(arrays), stands_in=until is not None, may_be_cast=self.may_be_cast(arrays),
         )  # fmt: skip
         if found is None:
             return False

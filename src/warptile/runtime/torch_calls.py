@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
@@ -17,6 +18,9 @@ from warptile.runtime.fused_calls import bind_fused
 NUMBERS = {int: "int", float: "float"}
 """Types of an epilogue's operands that are given as they are."""
 
+RECORDER = "warptile.torch.bound_gradients"
+"""The module that makes a bound call and records its gradient."""
+
 
 class TorchCalls(CallCache):
     """Bound calls on torch tensors, by what the tensors and options say.
@@ -31,6 +35,8 @@ class TorchCalls(CallCache):
         self._torch = torch
         self._types = frozenset((torch.Tensor, torch.nn.Parameter))
         self._records_gradients = torch.is_grad_enabled
+        self._autocasts: Callable[[str], bool] = torch.is_autocast_enabled
+        self._forward_ad = torch.autograd.forward_ad
         self._stream: Callable[[int], int] = torch._C._cuda_getCurrentRawStream
         self._is_captured: Callable[[], bool] = torch.cuda.is_current_stream_capturing
         self._empty = torch.empty
@@ -39,18 +45,20 @@ class TorchCalls(CallCache):
         """The result of a call that is bound, or None where it has to take the long way."""
         try:
             found = self._bound[_key(a, b, c, out, options)]
-            if found.gradients and self._records_gradients():
-                return None
             if found.stands_in and self._is_captured():
                 return None  # a graph would keep the kernel for good
+            if (found.may_be_cast and self._autocasts("cuda")) or self._forward_ad._current_level >= 0:
+                return None
         except NOT_BOUND:
             return None
         if time.monotonic() >= self._next_look and self.is_stale():
             return None
+        if found.gradients and self._records_gradients():
+            return self._recorded(found, a, b, c, out, options)
         at_d = 0 if out is None else out.data_ptr()
-        return self._launched(found, a.data_ptr(), b.data_ptr(), 0 if c is None else c.data_ptr(), at_d, out)
+        return self.launched(found, a.data_ptr(), b.data_ptr(), 0 if c is None else c.data_ptr(), at_d, out)
 
-    def _launched(self, found: BoundCall, at_a: int, at_b: int, at_c: int, at_d: int, out: Any) -> Any:
+    def launched(self, found: BoundCall, at_a: int, at_b: int, at_c: int, at_d: int, out: Any) -> Any:
         """The result of a bound call on tensors at these addresses; None if ``out`` shares memory with an operand."""
         if out is None:
             out = self._empty(found.shape, dtype=found.dtype, device=found.device)
@@ -61,6 +69,16 @@ class TorchCalls(CallCache):
         if status:
             raise found.refuse(status)
         return out
+
+    def _recorded(self, found: BoundCall, a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> Any:
+        """The result of a bound call with its gradient recorded, or None where it has to take the long way.
+
+        What records it is in the room for torch, which knows this one; the first such call has imported it.
+        """
+        room = sys.modules.get(RECORDER)
+        if room is None or out is not None:
+            return None
+        return room.recorded_call(self, found, a, b, c, options)
 
     def repeat_fused(
         self, arrays: Arrays, options: tuple[Any, ...], epilogue: Hashable, operands: Mapping[str, Any]
@@ -147,6 +165,12 @@ class TorchCalls(CallCache):
         """Whether a tensor requires a gradient."""
         return any(each.requires_grad for each in arrays if each is not None)
 
+    def may_be_cast(self, arrays: Arrays) -> bool:
+        """Whether autocast would change an operand's type: it casts float32. A call with ``out`` is never cast."""
+        a, b, c, out = arrays
+        given = (a, b) if c is None else (a, b, c)
+        return out is None and any(each.dtype == self._torch.float32 for each in given)
+
 
 class PlanCalls(TorchCalls):
     """Bound calls of one plan, almost all of which say the same: they are compared with the last one that was bound.
@@ -171,10 +195,18 @@ class PlanCalls(TorchCalls):
                 if agrees(a, b) if out is None else agrees(a, b, out):
                     at_a, at_b, at_d = a.data_ptr(), b.data_ptr(), 0 if out is None else out.data_ptr()
                     if not (at_a | at_b | at_d) & 15:
-                        return self._launched(found, at_a, at_b, 0, at_d, out)
+                        return self.launched(found, at_a, at_b, 0, at_d, out)
             except TypeError:  # no tensor
                 pass
         return super().repeat(a, b, c, out, options)
+
+    def _recorded(self, found: BoundCall, a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> Any:
+        """None: a plan records no gradient, and the long way says so."""
+        return None
+
+    def may_be_cast(self, arrays: Arrays) -> bool:
+        """False: a plan is made for one type."""
+        return False
 
     def learnt(self, arrays: Arrays, key: Any, found: BoundCall) -> None:
         """Compare later calls with this one, if its operands are aligned as usual."""

@@ -1,7 +1,9 @@
 """Calls that are bound: what reaches the driver is what the long way hands over, whatever changes between calls."""
 
+import sys
 import threading
 import timeit
+import types
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from stubbed_gpu import CONTEXT, OTHER_CONTEXT, StubbedGpu, stubbed_torch
 from warptile import api
 from warptile.gpu import driver, workspaces
 from warptile.planning import tuned_table
+from warptile.runtime import torch_calls
 
 
 @pytest.fixture
@@ -175,17 +178,68 @@ def test_alignment_is_a_part_of_what_arrays_say(gpu, torch):
     assert dict(entries)[0] == dict(entries)[8] != dict(entries)[1]
 
 
-def test_gradients_are_refused_where_they_are_recorded_and_parameters_are_taken_where_not(gpu, torch):
-    memory = torch.empty((64, 64), torch.float32)
-    weights = torch.nn.Parameter(memory.array, torch.float32, grad=True)
+def test_a_bound_call_whose_gradient_is_recorded_is_launched_by_what_records_it(gpu, torch, monkeypatch):
+    memory = torch.empty((64, 64), torch.bfloat16)
+    weights = torch.nn.Parameter(memory.array, torch.bfloat16, grad=True)
     torch.grad_enabled = False
     for _ in range(2):
         wt.matmul(memory, weights)
     assert len(gpu.launches) == 2
     torch.grad_enabled = True
+    long_way = []
+    monkeypatch.setattr(api, "matmul_in_torch", lambda *arguments: long_way.append(arguments))
+    wt.matmul(memory, weights)
+    assert len(long_way) == 1, "warptile.torch is not imported yet"
+
+    def record(calls, found, a, b, c, options):
+        assert (a, b, c, options[0]) == (memory, weights, None, 1)
+        return "recorded", calls.launched(found, a.data_ptr(), b.data_ptr(), 0, 0, None)
+
+    monkeypatch.setitem(sys.modules, torch_calls.RECORDER, types.SimpleNamespace(recorded_call=record))
+    said, d = wt.matmul(memory, weights)
+    assert said == "recorded"
+    assert (len(gpu.launches), len(long_way)) == (3, 1)
+    check(gpu, gpu.launches[-1], pointers_of(memory, weights, None, d, 0), torch.stream)
+
+
+def test_gradients_are_refused_where_nothing_records_them(gpu, torch):
+    memory = torch.empty((64, 64), torch.bfloat16)
+    weights = torch.nn.Parameter(memory.array, torch.bfloat16, grad=True)
+    torch.grad_enabled = False
+    out = wt.matmul(memory, weights)
+    held = wt.plan(memory, weights)
+    for _ in range(2):
+        wt.matmul(memory, weights, out=out)
+        held(memory, weights)
+    torch.grad_enabled = True
+    launched = len(gpu.launches)
     with pytest.raises(wt.UnsupportedError, match="requires a gradient"):
-        wt.matmul(memory, weights)
-    assert len(gpu.launches) == 2
+        wt.matmul(memory, weights, out=out)
+    with pytest.raises(wt.UnsupportedError, match="requires a gradient"):
+        held(memory, weights)
+    assert len(gpu.launches) == launched
+
+
+@pytest.mark.parametrize(("kind", "cast"), [("float32", True), ("bfloat16", False)])
+def test_autocast_sees_bound_calls_of_float32_alone(gpu, torch, monkeypatch, kind, cast):
+    a = torch.empty((64, 64), getattr(torch, kind))
+    out = wt.matmul(a, a)
+    long_way = []
+    monkeypatch.setattr(api, "matmul_in_torch", lambda *arguments: long_way.append(arguments))
+    torch.autocasts = True
+    wt.matmul(a, a)
+    assert len(long_way) == cast
+    wt.matmul(a, a, out=out)
+    assert len(long_way) == cast, "as in torch, a call with out= is not cast"
+
+
+def test_a_bound_call_has_no_derivative_forwards(gpu, torch, monkeypatch):
+    a = torch.empty((64, 64), torch.bfloat16)
+    wt.matmul(a, a)
+    monkeypatch.setattr(api, "torch_sees", lambda *arrays: True)
+    monkeypatch.setattr(api, "matmul_in_torch", lambda *arguments: "seen")
+    torch.autograd.forward_ad._current_level = 0
+    assert wt.matmul(a, a) == "seen"
 
 
 def test_options_that_are_objects_are_looked_at_every_time(gpu, torch):

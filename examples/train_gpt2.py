@@ -1,0 +1,179 @@
+"""Train GPT-2 (124M, random weights) on synthetic data, by torch or by warptile, and print losses and step times.
+
+    python examples/train_gpt2.py --backend torch
+    python examples/train_gpt2.py --backend warptile
+    python examples/train_gpt2.py --tiny --backend warptile     # seconds, also without a GPU
+
+The model is written with torch.nn alone. `warptile.torch.convert` is all that differs between the backends: it has
+warptile compute every linear layer, the output layer of 50257 columns too, forward and backward.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+import warptile.torch
+
+
+@dataclass(frozen=True)
+class Size:
+    """Extents of a model and its batches."""
+
+    layers: int = 12
+    heads: int = 12
+    features: int = 768
+    vocabulary: int = 50257  # not padded to a multiple of 64
+    context: int = 1024
+    batch: int = 8
+
+
+TINY = Size(layers=2, heads=2, features=16, vocabulary=97, context=8, batch=2)
+BACKENDS = ("torch", "warptile", "compile", "warptile-compile")
+
+
+class Block(nn.Module):
+    """Attention and a feed-forward network, each behind a layer norm and beside a residual connection."""
+
+    def __init__(self, size: Size) -> None:
+        super().__init__()
+        self.heads = size.heads
+        self.norm_1 = nn.LayerNorm(size.features)
+        self.attention = nn.Linear(size.features, 3 * size.features)
+        self.projection = nn.Linear(size.features, size.features)
+        self.norm_2 = nn.LayerNorm(size.features)
+        self.up = nn.Linear(size.features, 4 * size.features)
+        self.down = nn.Linear(4 * size.features, size.features)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(batch, length, features) to the same shape."""
+        batch, length, features = x.shape
+        parts = self.attention(self.norm_1(x)).split(features, dim=-1)
+        q, k, v = (part.view(batch, length, self.heads, -1).transpose(1, 2) for part in parts)
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.projection(mixed.transpose(1, 2).reshape(batch, length, features))
+        return x + self.down(functional.gelu(self.up(self.norm_2(x)), approximate="tanh"))
+
+
+class GPT2(nn.Module):
+    """The decoder of GPT-2, whose output layer shares the embedding's weights."""
+
+    def __init__(self, size: Size) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(size.vocabulary, size.features)
+        self.positions = nn.Embedding(size.context, size.features)
+        self.blocks = nn.ModuleList(Block(size) for _ in range(size.layers))
+        self.norm = nn.LayerNorm(size.features)
+        self.head = nn.Linear(size.features, size.vocabulary, bias=False)
+        self.head.weight = self.tokens.weight
+        for parameter in self.parameters():
+            if parameter.dim() == 2:
+                nn.init.normal_(parameter, std=0.02)
+
+    def forward(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """The mean cross-entropy of predicting ``targets``; both are (batch, length) token numbers."""
+        x = self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1], device=tokens.device))
+        for block in self.blocks:
+            x = block(x)
+        logits = self.head(self.norm(x))
+        return functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+
+
+def batches(size: Size, steps: int, device: str) -> torch.Tensor:
+    """Synthetic text that can be learnt: each token follows from the one before it, with some noise.
+
+    Returns:
+        (steps, batch, context + 1) tokens, the same in every run.
+    """
+    generator = torch.Generator().manual_seed(1)
+    successor = torch.randperm(size.vocabulary, generator=generator)
+    shape = steps, size.batch, size.context + 1
+    noise = torch.randint(size.vocabulary, shape, generator=generator)
+    noisy = torch.rand(shape, generator=generator) < 0.1
+    text = noise.clone()
+    for position in range(1, size.context + 1):
+        follows = successor[text[..., position - 1]]
+        text[..., position] = torch.where(noisy[..., position], noise[..., position], follows)
+    return text.to(device)
+
+
+def mark(on_gpu: bool) -> Any:
+    """A moment: of the GPU's stream, without waiting for it, or of the clock."""
+    if not on_gpu:
+        return time.perf_counter()
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def milliseconds(start: Any, end: Any) -> float:
+    """Between two marks."""
+    return 1e3 * (end - start) if isinstance(start, float) else float(start.elapsed_time(end))
+
+
+def train(size: Size, backend: str, steps: int, device: str) -> dict[str, object]:
+    """Losses of every step, and the median time of a step in milliseconds, without the first tenth of them."""
+    torch.manual_seed(0)
+    model = GPT2(size).to(device)
+    if backend.startswith("warptile"):
+        converted = warptile.torch.convert(model)
+        assert not converted.left, converted
+    call = torch.compile(model) if backend.endswith("compile") else model
+    on_gpu = device == "cuda"
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), fused=on_gpu)
+    text = batches(size, steps, device)
+
+    losses, marks = [], [mark(on_gpu)]
+    for step in range(steps):
+        tokens, targets = text[step, :, :-1], text[step, :, 1:]
+        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=on_gpu):
+            loss = call(tokens, targets)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        losses.append(loss.detach())
+        marks.append(mark(on_gpu))
+    if on_gpu:
+        torch.cuda.synchronize()
+    times = [milliseconds(*each) for each in itertools.pairwise(marks)][max(steps // 10, 1) :]
+    return {
+        "backend": backend,
+        "device": torch.cuda.get_device_name() if on_gpu else "cpu",
+        "torch": torch.__version__,
+        "size": asdict(size),
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "steps": steps,
+        "step_ms": statistics.median(times) if times else None,
+        "losses": [float(loss) for loss in losses],
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Train, and print one JSON document."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--backend", choices=BACKENDS, default="warptile")
+    parser.add_argument("--steps", type=int, help="optimizer steps: 200, or 3 with --tiny")
+    parser.add_argument("--batch", type=int, help="sequences in a step")
+    parser.add_argument("--tiny", action="store_true", help="a model that takes seconds without a GPU")
+    given = parser.parse_args(arguments)
+    size = TINY if given.tiny else Size()
+    if given.batch:
+        size = Size(**{**asdict(size), "batch": given.batch})
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cpu" and not given.tiny:
+        parser.error("there is no GPU; --tiny runs without one")
+    print(json.dumps(train(size, given.backend, given.steps or (3 if given.tiny else 200), device)))
+
+
+if __name__ == "__main__":
+    main()

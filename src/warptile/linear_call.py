@@ -1,0 +1,178 @@
+"""linear: a matmul with the weights as ``torch.nn.Linear`` stores them."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+from warptile.api import matmul
+from warptile.errors import DTypeError, ShapeError
+from warptile.torch_route import linear_in_torch, requires_gradient, shown_to_dynamo, torch_sees, traced_linear
+
+BIAS = "linear_bias"
+"""The bias among the operands of an epilogue."""
+
+
+def linear(
+    x: Any,
+    w: Any,
+    bias: Any = None,
+    *,
+    out_dtype: Any = None,
+    accumulate: Any = None,
+    precision: str | None = None,
+    max_sms: int | None = None,
+    backend: str | None = None,
+    epilogue: Callable[..., Any] | None = None,
+    **epilogue_tensors: Any,
+) -> Any:
+    """``x @ w.T + bias``, as ``torch.nn.functional.linear``, for NumPy, torch, CuPy and JAX arrays.
+
+    Args:
+        x: (..., K), any leading axes.
+        w: (N, K), as ``torch.nn.Linear`` stores weights, or (K,).
+        bias: (N,), or a scalar array with a ``w`` of shape (K,); of the result's type.
+        out_dtype, accumulate, precision, max_sms, backend: as of `warptile.matmul`.
+        epilogue: as of `warptile.matmul`; its accumulator has the bias in it.
+        epilogue_tensors: the epilogue's operands, by name: numbers, and arrays of shape (N,) or of the result's.
+
+    Returns:
+        (..., N), or (...) with a ``w`` of shape (K,). A tuple of them where the epilogue returns one.
+
+    Raises:
+        ShapeError: shapes that do not multiply, or a bias of another shape.
+        DTypeError: element types that no kernel takes together.
+        WarptileError: as `warptile.matmul`.
+    """
+    options = {
+        "out_dtype": out_dtype, "accumulate": accumulate, "precision": precision, "max_sms": max_sms,
+        "backend": backend,
+    }  # fmt: skip
+    if epilogue is not None or epilogue_tensors:
+        check_linear(x, w, bias)
+        return _fused_rows(x, w, bias, options, epilogue, epilogue_tensors)
+    if requires_gradient(x, w, bias):
+        return linear_in_torch(x, w, bias, options)
+    if not fits(x, w, bias):
+        if torch_sees(x, w, bias, None):  # autocast may cast what does not fit
+            return linear_in_torch(x, w, bias, options)
+        check_linear(x, w, bias)
+    return product_of_rows(x, w, bias, options)
+
+
+def fits(x: Any, w: Any, bias: Any) -> bool:
+    """Whether these are arrays of the usual shapes, which is quicker to see than what is wrong with others."""
+    try:
+        shape = w.shape
+        return (
+            len(shape) == 2
+            and x.shape[-1] == shape[1]
+            and x.dtype == w.dtype
+            and (bias is None or (len(bias.shape) == 1 and bias.shape[0] == shape[0]))
+        )
+    except (AttributeError, IndexError):
+        return False
+
+
+def check_linear(x: Any, w: Any, bias: Any) -> None:
+    """Raise unless the arrays fit each other as operands of `linear`.
+
+    Raises:
+        ShapeError, DTypeError: they do not.
+    """
+    for name, operand in (("x", x), ("w", w), ("bias", bias)):
+        if not hasattr(operand, "shape") and not (name == "bias" and bias is None):
+            raise DTypeError(
+                f"{name}: got {type(operand).__name__}, which is not an array; linear takes arrays x (..., K), "
+                f"w (N, K) and bias (N,), such as linear(x, w)"
+            )
+    x_shape, w_shape = tuple(x.shape), tuple(w.shape)
+    if len(w_shape) not in (1, 2):
+        raise ShapeError(
+            f"w: got shape {w_shape}; linear takes weights of shape (N, K), as torch.nn.Linear stores them: "
+            f"for other shapes there is warptile.matmul(x, w)"
+        )
+    if not x_shape:
+        raise ShapeError("x: got a scalar; it needs at least one axis: x.reshape(1)")
+    if x_shape[-1] != w_shape[-1]:
+        swapped = len(w_shape) == 2 and x_shape[-1] == w_shape[0]
+        raise ShapeError(
+            f"x has shape {x_shape} and w has shape {w_shape}: the last axis of x ({x_shape[-1]}) must equal the last "
+            f"axis of w ({w_shape[-1]}), "
+            + ("such as linear(x, w.T)" if swapped else f"such as a w of shape (N, {x_shape[-1]})")
+        )
+    if x.dtype != w.dtype:
+        raise DTypeError(
+            f"x is {x.dtype} and w is {w.dtype}; both need one type, such as linear(x, w.{_conversion(w)}(x.dtype))"
+        )
+    if bias is not None and tuple(bias.shape) != w_shape[:-1]:
+        raise ShapeError(
+            f"bias: got shape {tuple(bias.shape)} with a w of shape {w_shape}; it has the shape {w_shape[:-1]}, one "
+            f"number for each output"
+        )
+
+
+def _conversion(array: Any) -> str:
+    return "astype" if hasattr(array, "astype") else "to"
+
+
+def product_of_rows(x: Any, w: Any, bias: Any, options: dict[str, Any]) -> Any:
+    """``x @ w.T + bias`` of arrays that were checked: all rows of ``x`` in one GEMM.
+
+    Args:
+        x, w, bias: as of `linear`.
+        options: of `warptile.matmul`.
+
+    Returns:
+        As `linear`.
+    """
+    transposed = w.T if len(w.shape) == 2 else w
+    if len(x.shape) <= 2:
+        return matmul(x, transposed, bias, **options)
+    rows = 1
+    for extent in x.shape[:-1]:
+        rows *= extent
+    d = matmul(x.reshape((rows, x.shape[-1])), transposed, bias, **options)
+    return d.reshape((*x.shape[:-1], *w.shape[:-1]))
+
+
+def _fused_rows(
+    x: Any, w: Any, bias: Any, options: dict[str, Any], epilogue: Callable[..., Any] | None, operands: dict[str, Any]
+) -> Any:
+    """`product_of_rows` with an epilogue, to which the bias is one more operand."""
+    leading = tuple(x.shape[:-1])
+    if bias is not None and epilogue is not None:
+        epilogue, operands = _with_bias(epilogue), operands | {BIAS: bias}
+    transposed = w.T if len(w.shape) == 2 else w
+    if len(leading) <= 1:
+        return matmul(x, transposed, epilogue=epilogue, **options, **operands)
+    rows = math.prod(leading)
+
+    def by_rows(each: Any) -> Any:
+        shape = tuple(getattr(each, "shape", ()))
+        return each.reshape((rows, *shape[len(leading) :])) if shape[: len(leading)] == leading else each
+
+    given = {name: by_rows(each) for name, each in operands.items()}
+    found = matmul(x.reshape((rows, x.shape[-1])), transposed, epilogue=epilogue, **options, **given)
+    shape = (*leading, *w.shape[:-1])
+    return tuple(each.reshape(shape) for each in found) if isinstance(found, tuple) else found.reshape(shape)
+
+
+def _with_bias(epilogue: Callable[..., Any]) -> Callable[..., Any]:
+    """The epilogue of the accumulator plus the bias."""
+
+    def biased(acc: Any, **operands: Any) -> Any:
+        bias = operands.pop("linear_bias")
+        return epilogue(acc + bias, **operands)
+
+    signature = inspect.signature(epilogue)
+    added = inspect.Parameter(BIAS, inspect.Parameter.KEYWORD_ONLY)
+    biased.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*signature.parameters.values(), added]
+    )
+    return biased
+
+
+shown_to_dynamo(linear, traced_linear)

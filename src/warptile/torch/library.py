@@ -1,0 +1,77 @@
+"""The operators of ``torch.ops.warptile``: their schemas, and how functions are registered for them.
+
+``torch.library.Library`` rather than ``torch.library.custom_op``, whose wrappers take longer than many a small GEMM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+LIBRARY = torch.library.Library("warptile", "DEF")
+"""Registrations live as long as this object, which is to say as long as the process."""
+
+DEVICES = ("CUDA", "CPU")
+"""Dispatch keys of tensors that have memory: on a GPU, and on the host, where the emulator computes."""
+
+_OPTIONS = "str? accumulate=None, str? precision=None, int? max_sms=None, str? backend=None"
+
+SCHEMAS = {
+    "matmul": (
+        "(Tensor a, Tensor b, Tensor? c=None, *, Scalar alpha=1, Scalar beta=1, ScalarType? out_dtype=None, "
+        f"{_OPTIONS}, str? rung=None) -> Tensor"
+    ),
+    "matmul_out": (
+        "(Tensor a, Tensor b, Tensor? c=None, *, Scalar alpha=1, Scalar beta=1, "
+        f"{_OPTIONS}, str? rung=None, Tensor(a!) out) -> ()"
+    ),
+    "linear": f"(Tensor x, Tensor w, Tensor? bias=None, *, ScalarType? out_dtype=None, {_OPTIONS}) -> Tensor",
+    "scaled_mm": (
+        "(Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, Tensor? bias=None, Tensor? scale_result=None, "
+        "ScalarType? out_dtype=None, bool use_fast_accum=False) -> Tensor"
+    ),
+    "grouped_mm": ("(Tensor a, Tensor b, Tensor? offs=None, Tensor? bias=None, ScalarType? out_dtype=None) -> Tensor"),
+}
+"""Signatures in the language of PyTorch's dispatcher."""
+
+_TAGS: dict[str, tuple[Any, ...]] = {
+    # flexible_layout: any strides are taken, so the compiler may lay inputs out as it likes.
+    "matmul": (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout),
+    "matmul_out": (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout),
+    "linear": (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout),
+    "scaled_mm": (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout),
+    # Offsets are read on the host, which a graph could not repeat.
+    "grouped_mm": (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout, torch.Tag.cudagraph_unsafe),
+}
+
+for _name, _schema in SCHEMAS.items():
+    LIBRARY.define(_name + _schema, tags=_TAGS[_name])
+
+
+def overload(name: str) -> Any:
+    """``torch.ops.warptile.NAME.default``, which is called with less overhead than the packet of overloads."""
+    return getattr(torch.ops.warptile, name).default
+
+
+def implement(name: str, function: Callable[..., Any], fake: Callable[..., Any]) -> None:
+    """Register what an operator does on tensors in memory, and on those without.
+
+    Args:
+        name: of the operator.
+        function: computes; it is given tensors whose gradients nobody records.
+        fake: makes an empty result of the right shape, type and device.
+    """
+    for device in DEVICES:
+        LIBRARY.impl(name, function, device)
+    torch.library.register_fake(f"warptile::{name}", fake, lib=LIBRARY)
+
+
+def plain(tensor: Any) -> Any:
+    """A tensor as kernels take it: no subclass, and none whose gradient would be recorded again."""
+    if tensor is None:
+        return None
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        tensor = tensor.as_subclass(torch.Tensor)
+    return tensor.detach() if tensor.requires_grad and torch.is_grad_enabled() else tensor

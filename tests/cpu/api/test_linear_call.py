@@ -1,0 +1,96 @@
+"""wt.linear on NumPy arrays and on tensors: as torch.nn.functional.linear, for every shape that it takes."""
+
+import numpy as np
+import pytest
+
+import warptile as wt
+
+SHAPES = [
+    ((5, 7), (3, 7)),
+    ((7,), (3, 7)),
+    ((2, 5, 7), (3, 7)),
+    ((2, 1, 5, 7), (3, 7)),
+    ((5, 7), (7,)),
+    ((2, 5, 7), (7,)),
+    ((7,), (7,)),
+    ((0, 7), (3, 7)),
+    ((2, 0, 7), (3, 7)),
+    ((5, 0), (3, 0)),
+    ((2, 5, 0), (3, 0)),
+    ((5, 7), (0, 7)),
+    ((1, 1), (1, 1)),
+    ((2, 3, 7), (1, 7)),
+]
+
+
+def drawn(*shape, dtype=np.float32):
+    return np.random.default_rng(len(shape)).standard_normal(shape).astype(dtype)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shapes", SHAPES, ids=str)
+def test_numpy_arrays(shapes, bias):
+    x, w = drawn(*shapes[0]), drawn(*shapes[1])
+    b = drawn(*shapes[1][:-1]) if bias else None
+    d = wt.linear(x, w, b, backend="emulator")
+    expected = x @ (w.T if w.ndim == 2 else w) + (0 if b is None else b)
+    assert isinstance(d, np.ndarray | np.float32)
+    assert d.shape == expected.shape
+    assert np.allclose(d, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("shapes", SHAPES, ids=str)
+def test_tensors(shapes):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    x, w = (torch.from_numpy(drawn(*shape)) for shape in shapes)
+    b = torch.from_numpy(np.asarray(drawn(*shapes[1][:-1]), np.float32))
+    expected = x @ (w.T if w.dim() == 2 else w) + b
+    for bias in (None, b):
+        d = wt.linear(x, w, bias, backend="emulator")
+        assert d.shape == expected.shape
+        assert torch.allclose(d, expected if bias is not None else expected - b, atol=1e-5)
+
+
+def test_any_strides():
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    wide = torch.from_numpy(drawn(4, 5, 14))
+    for x in (
+        wide[:, :, ::2],
+        wide.transpose(0, 1)[..., :7],
+        wide[..., 7:].expand(4, 5, 7),
+        wide[:1, :, :7].expand(3, 5, 7),
+    ):
+        for w in (torch.from_numpy(drawn(3, 7)), torch.from_numpy(drawn(7, 3)).T, torch.from_numpy(drawn(6, 7))[::2]):
+            d = wt.linear(x, w, backend="emulator")
+            assert torch.allclose(d, torch.nn.functional.linear(x, w), atol=1e-5)
+
+
+def test_options_are_those_of_matmul():
+    x, w = drawn(5, 7, dtype=np.float16), drawn(3, 7, dtype=np.float16)
+    d = wt.linear(x, w, drawn(3), out_dtype="float32", backend="emulator")
+    assert d.dtype == np.float32
+    assert wt.linear(x, w, accumulate="float16", max_sms=4, backend="emulator").dtype == np.float16
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ((drawn(5, 7), drawn(7, 3)), wt.ShapeError, r"linear\(x, w\.T\)"),
+        ((drawn(5, 7), drawn(3, 6)), wt.ShapeError, r"w of shape \(N, 7\)"),
+        ((drawn(5, 7), drawn(2, 3, 7)), wt.ShapeError, "as torch.nn.Linear"),
+        ((np.float32(1), drawn(3, 7)), wt.ShapeError, r"x\.reshape\(1\)"),
+        ((drawn(5, 7), drawn(3, 7), drawn(5)), wt.ShapeError, r"bias: got shape \(5,\)"),
+        ((drawn(5, 7), drawn(3, 7), drawn(1, 3)), wt.ShapeError, r"bias: got shape \(1, 3\)"),
+        ((drawn(5, 7), drawn(3, 7, dtype=np.float16)), wt.DTypeError, r"w\.astype\(x\.dtype\)"),
+        ((drawn(5, 7), [[1.0] * 7]), wt.DTypeError, "w: got list"),
+        ((drawn(5, 7), drawn(3, 7), 2.0), wt.DTypeError, "bias: got float"),
+    ],
+)
+def test_what_does_not_fit(arguments, error, words):
+    with pytest.raises(error, match=words):
+        wt.linear(*arguments, backend="emulator")
+
+
+def test_an_unknown_keyword():
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        wt.linear(drawn(5, 7), drawn(3, 7), scale=2)

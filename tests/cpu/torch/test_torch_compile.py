@@ -1,0 +1,155 @@
+"""torch.compile: calls are traced without graph breaks, whatever the shapes, gradients and first use."""
+
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+import quick_products
+import warptile as wt
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+import warptile.torch  # noqa: E402
+from warptile.torch import inductor_choices  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    made = quick_products.install(monkeypatch)
+    torch._dynamo.reset()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch's own compiler
+        yield made
+
+
+def drawn(*shape, grad=True, dtype=torch.float64):
+    return torch.randn(shape, dtype=dtype, requires_grad=grad)
+
+
+def compiled(function, backend="aot_eager", **options):
+    return torch.compile(function, fullgraph=True, backend=backend, **options)
+
+
+CALLS = {
+    "matmul": lambda a, b, c: wt.matmul(a, b, c, alpha=2.0, beta=0.5).relu(),
+    "linear": lambda a, b, c: wt.linear(a, b.mT, c).sin(),
+    "operator": lambda a, b, c: torch.ops.warptile.matmul(a, b, c).exp(),
+    "type": lambda a, b, c: wt.matmul(a.half(), b.half(), out_dtype="float32") + c,
+    "scales": lambda a, b, c: wt.matmul(a, b, precision="ieee", alpha=3) * c,
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("call", CALLS)
+def test_calls_are_traced_with_their_gradients(call, backend):
+    arguments = drawn(3, 4), drawn(4, 5), drawn(5)
+    d = CALLS[call](*arguments)
+    found = compiled(CALLS[call], backend)(*arguments)
+    assert torch.allclose(found, d)
+    wanted = torch.autograd.grad(d.sum(), arguments, allow_unused=True)
+    for one, other in zip(torch.autograd.grad(found.sum(), arguments, allow_unused=True), wanted, strict=True):
+        assert torch.allclose(one, other)
+
+
+def test_shapes_may_change():
+    b = drawn(4, 5)
+    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    call = torch.compile(lambda a: wt.matmul(a, b).relu(), fullgraph=True, dynamic=True, backend=counter)
+    for rows in (3, 7, 9, 2):
+        a = drawn(rows, 4)
+        assert torch.allclose(call(a), (a @ b).relu())
+    assert counter.frame_count == 1
+
+
+def test_out_is_written_in_a_graph():
+    a, b, out = drawn(3, 4, grad=False), drawn(4, 5, grad=False), torch.empty(3, 5, dtype=torch.float64)
+
+    def call(a, b, out):
+        return wt.matmul(a, b, out=out) * 2
+
+    assert torch.allclose(compiled(call)(a, b, out), 2 * (a @ b))
+    assert torch.allclose(out, a @ b)
+
+
+def test_inductor_compiles_a_block():
+    block = warptile.torch.GatedMLP(6, 8)
+    x = drawn(2, 3, 6, dtype=torch.float32)
+    found = torch.compile(block, fullgraph=True)(x)
+    expected = block(x)
+    assert torch.allclose(found, expected, atol=1e-6)
+    found.square().sum().backward()
+    gradient, x.grad = x.grad, None
+    expected.square().sum().backward()
+    assert torch.allclose(gradient, x.grad, atol=1e-6)
+
+
+def test_a_model_is_exported():
+    block = warptile.torch.MLP(6, 8)
+    program = torch.export.export(block, (drawn(2, 6, dtype=torch.float32),))
+    called = [node.target for node in program.graph.nodes if node.op == "call_function"]
+    assert called.count(torch.ops.warptile.linear.default) == 2
+
+
+def test_unknown_keywords_are_refused_while_tracing():
+    with pytest.raises(Exception, match="alpa"):
+        compiled(lambda a, b: wt.matmul(a, b, alpa=2))(drawn(3, 4), drawn(4, 5))
+
+
+def test_a_held_plan_is_traced():
+    a, b = drawn(3, 4, grad=False), drawn(4, 5, grad=False)
+    held = wt.plan(a, b, alpha=2)
+    assert torch.allclose(compiled(lambda a, b: held(a, b).relu())(a, b), (2 * a @ b).relu())
+
+
+def test_autocast_is_traced():
+    a, b = drawn(3, 4, dtype=torch.float32), drawn(4, 5, dtype=torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        d = compiled(lambda a, b: wt.matmul(a, b))(a, b)
+    assert d.dtype == torch.bfloat16
+
+
+def test_numpy_arrays_are_tensors_to_dynamo():
+    a, b = np.ones((3, 4), np.float32), np.ones((4, 5), np.float32)
+    found = compiled(lambda a, b: wt.matmul(a, b) * 2 + wt.linear(a, b.T))(a, b)
+    assert isinstance(found, np.ndarray)
+    assert (found == 12).all()
+
+
+FIRST_USE = """
+import warnings
+warnings.simplefilter("ignore")
+import torch
+import warptile as wt
+
+call = torch.compile(lambda x, w: wt.linear(x, w).relu() + wt.matmul(x, w.T), fullgraph=True, backend="aot_eager")
+x, w = torch.empty(3, 4, device="meta"), torch.empty(5, 4, device="meta")
+print(tuple(call(x, w).shape))
+"""
+
+
+def test_the_first_use_of_all_may_be_while_tracing():
+    done = subprocess.run([sys.executable, "-c", FIRST_USE], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[-2] == "(3, 5)"
+
+
+def test_inductor_times_warptile_beside_its_own_candidates(quick, monkeypatch):
+    from torch._inductor import config, select_algorithm
+
+    seen = []
+    monkeypatch.setattr(
+        select_algorithm.AlgorithmSelectorCache, "log_results",
+        staticmethod(lambda name, nodes, timings, *others, **more: seen.extend(each.name for each in timings)),
+    )  # fmt: skip
+    with config.patch(external_matmul=[], max_autotune_gemm_backends="ATEN", force_disable_caches=True):
+        warptile.torch.register_inductor()
+        warptile.torch.register_inductor()
+        assert config.external_matmul == [inductor_choices.warptile_mm]
+        a, b = drawn(16, 24, grad=False, dtype=torch.float32), drawn(24, 8, grad=False, dtype=torch.float32)
+        d = torch.compile(lambda a, b: (a @ b).relu(), mode="max-autotune-no-cudagraphs")(a, b)
+        assert torch.allclose(d, (a @ b).relu(), atol=1e-5)
+        assert sorted(seen) == ["mm", "warptile_mm"]
+        assert quick, "it was timed"
+        warptile.torch.unregister_inductor()
+        assert config.external_matmul == []

@@ -1,0 +1,205 @@
+"""The operators of torch.ops.warptile on the emulator: what torch's own checks of operators say, and their values."""
+
+import subprocess
+import sys
+import warnings
+
+import pytest
+
+import quick_products
+import warptile as wt
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+import warptile.torch  # noqa: E402
+from warptile.torch.library import SCHEMAS  # noqa: E402
+
+ops = torch.ops.warptile
+F8 = torch.float8_e4m3fn
+
+
+def drawn(*shape, dtype=torch.float64, grad=True):
+    generator = torch.Generator().manual_seed(len(shape) + sum(shape))
+    return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_(grad)
+
+
+OFFS = torch.tensor([3, 8], dtype=torch.int32)
+SAMPLES = {
+    "matmul": lambda: (ops.matmul, (drawn(3, 4), drawn(4, 5)), {}),
+    "matmul-addend": lambda: (ops.matmul, (drawn(3, 4), drawn(4, 5), drawn(5)), {"alpha": 2.0, "beta": 0.5}),
+    "matmul-batch": lambda: (ops.matmul, (drawn(2, 3, 4), drawn(4, 5)), {}),
+    "matmul-vector": lambda: (ops.matmul, (drawn(4), drawn(4, 5)), {}),
+    "matmul-transposed": lambda: (ops.matmul, (drawn(4, 3).mT, drawn(5, 4).mT), {}),
+    "matmul-strided": lambda: (ops.matmul, (drawn(3, 8)[:, ::2], drawn(4, 5)), {}),
+    "matmul-wider": lambda: (
+        ops.matmul, (drawn(3, 4, dtype=torch.float16), drawn(4, 5, dtype=torch.float16)), {"out_dtype": torch.float32}
+    ),
+    "matmul-integers": lambda: (
+        ops.matmul, (torch.ones(3, 4, dtype=torch.int8), torch.ones(4, 5, dtype=torch.int8)), {}
+    ),
+    "matmul-empty": lambda: (ops.matmul, (drawn(0, 4), drawn(4, 5)), {}),
+    "matmul_out": lambda: (
+        ops.matmul_out, (drawn(3, 4, grad=False), drawn(4, 5, grad=False)),
+        {"out": torch.empty(3, 5, dtype=torch.float64)},
+    ),
+    "matmul_out-strided": lambda: (
+        ops.matmul_out, (drawn(3, 4, grad=False), drawn(4, 5, grad=False), drawn(5, grad=False)),
+        {"out": torch.zeros(5, 3, dtype=torch.float64).T, "alpha": 2},
+    ),
+    "linear": lambda: (ops.linear, (drawn(2, 3, 4), drawn(5, 4), drawn(5)), {}),
+    "linear-vector": lambda: (ops.linear, (drawn(4), drawn(5, 4)), {}),
+    "linear-one-output": lambda: (ops.linear, (drawn(2, 4), drawn(4)), {}),
+    "grouped-rows": lambda: (ops.grouped_mm, (drawn(8, 4), drawn(2, 4, 5), OFFS), {}),
+    "grouped-columns": lambda: (ops.grouped_mm, (drawn(2, 3, 4), drawn(4, 8), OFFS), {}),
+    "grouped-k": lambda: (ops.grouped_mm, (drawn(3, 8), drawn(8, 5), OFFS), {}),
+    "grouped-batch": lambda: (ops.grouped_mm, (drawn(2, 3, 4), drawn(2, 4, 5)), {}),
+}  # fmt: skip
+CHECKS = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    return quick_products.install(monkeypatch)
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_torch_finds_nothing_wrong_with_an_operator(quick, sample):
+    operator, arguments, options = SAMPLES[sample]()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch's own tools
+        found = torch.library.opcheck(operator.default, arguments, options, test_utils=CHECKS)
+    assert set(found.values()) == {"SUCCESS"}
+
+
+@pytest.mark.parametrize("rows", [False, True])
+def test_torch_finds_nothing_wrong_with_scaled_mm(quick, rows):
+    a, b = torch.ones(3, 16).to(F8), torch.ones(16, 5).to(F8)
+    scales = (torch.rand(3, 1), torch.rand(1, 5), torch.rand(5)) if rows else (torch.tensor(2.0), torch.tensor(0.5))
+    # The check of the schema compares operands by torch.allclose, which torch does not have for 8-bit floats.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = torch.library.opcheck(ops.scaled_mm.default, (a, b, *scales), test_utils=CHECKS[1:])
+    assert set(found.values()) == {"SUCCESS"}
+
+
+def test_every_operator_has_a_sample():
+    assert {sample.partition("-")[0].replace("grouped", "grouped_mm") for sample in SAMPLES} | {"scaled_mm"} == set(
+        SCHEMAS
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_values_and_gradients_on_the_emulator(monkeypatch, dtype):
+    monkeypatch.setenv("WARPTILE_BACKEND", "emulator")
+    a, b, c = drawn(5, 7, dtype=dtype), drawn(7, 3, dtype=dtype), drawn(3, dtype=dtype)
+    d = wt.matmul(a, b, c)
+    assert d.dtype == dtype
+    d.sum().backward()
+    expected = (a.double() @ b.double() + c.double()).sum()
+    wanted = torch.autograd.grad(expected, (a, b, c))
+    assert torch.allclose(d.double().sum(), expected, rtol=1e-2, atol=1e-1)
+    for each, want in zip((a, b, c), wanted, strict=True):
+        assert torch.allclose(each.grad, want, rtol=1e-2, atol=1e-2)
+
+
+# --- tensors without memory ------------------------------------------------------------------------------------------
+
+
+def test_meta_tensors_give_meta_tensors():
+    a, b = torch.empty(2, 3, 4, device="meta"), torch.empty(4, 5, device="meta")
+    d = wt.matmul(a, b, out_dtype="float32")
+    assert (d.device.type, d.shape, d.dtype) == ("meta", (2, 3, 5), torch.float32)
+    assert wt.matmul(a.to(torch.int8), b.to(torch.int8)).dtype == torch.int32
+    assert wt.linear(a, b.mT, b[0]).shape == (2, 3, 5)
+    out = torch.empty(2, 3, 5, device="meta")
+    assert wt.matmul(a, b, out=out) is out
+
+
+@pytest.mark.parametrize("shapes", [((3, 4), (5, 2)), ((2, 3, 4), (3, 4, 5)), ((), (4,)), ((3, 4), (4, 5), (4, 5))])
+def test_errors_are_the_same_with_and_without_memory(shapes):
+    for device in ("cpu", "meta"):
+        with pytest.raises(wt.ShapeError):
+            wt.matmul(*(torch.empty(shape, device=device) for shape in shapes))
+        with pytest.raises(wt.ShapeError, match="out: got shape"):
+            wt.matmul(
+                torch.empty(3, 4, device=device), torch.empty(4, 5, device=device), out=torch.empty(5, 3, device=device)
+            )
+        with pytest.raises(wt.DTypeError, match="one type"):
+            wt.matmul(torch.empty(3, 4, device=device), torch.empty(4, 5, device=device, dtype=torch.float16))
+        with pytest.raises(wt.DTypeError, match="complex64"):
+            wt.matmul(*[torch.empty(4, 4, device=device, dtype=torch.complex64)] * 2)
+
+
+def test_a_subclass_of_tensors_is_multiplied_as_torch_would(quick):
+    class Named(torch.Tensor):
+        pass
+
+    a, b = drawn(3, 4, grad=False).as_subclass(Named), drawn(4, 5)
+    d = wt.matmul(a, b)
+    assert torch.allclose(d, a @ b)
+    assert wt.matmul(a, b.detach()).shape == (3, 5)
+
+
+# --- scaled_mm -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def eights():
+    return drawn(3, 16, grad=False).to(F8), drawn(16, 5, grad=False).to(F8)
+
+
+def test_scales_of_whole_operands(quick, eights):
+    a, b = eights
+    d = ops.scaled_mm(a, b, torch.tensor(2.0), torch.tensor([[0.25]]))
+    assert d.dtype == torch.bfloat16
+    assert torch.allclose(d.float(), 0.5 * (a.float() @ b.float()), rtol=1e-2)
+    bias = torch.arange(5.0)
+    d = ops.scaled_mm(a, b, torch.tensor(2.0), torch.tensor(0.25), bias, out_dtype=torch.float32)
+    assert torch.allclose(d, 0.5 * (a.float() @ b.float()) + bias, rtol=1e-5)
+
+
+def test_scales_of_rows_and_columns(quick, eights):
+    a, b = eights
+    rows, columns, bias = torch.rand(3, 1), torch.rand(1, 5), torch.rand(5)
+    d = ops.scaled_mm(a, b, rows, columns, bias, out_dtype=torch.float32)
+    assert torch.allclose(d, (a.float() @ b.float()) * rows * columns + bias, rtol=1e-5)
+    assert ops.scaled_mm(a, b, rows, columns, out_dtype=torch.float16).dtype == torch.float16
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"scale_a": torch.rand(3, 2)}, wt.UnsupportedError, "blocks"),
+        ({"scale_a": torch.rand(3, 1)}, wt.UnsupportedError, "expand"),
+        ({"scale_a": torch.tensor(1)}, wt.DTypeError, r"scale_a\.float\(\)"),
+        ({"scale_result": torch.tensor(1.0)}, wt.UnsupportedError, "scale_result"),
+        ({"out_dtype": F8}, wt.UnsupportedError, "bfloat16"),
+        ({"bias": torch.rand(3)}, wt.ShapeError, "each column"),
+        ({"a": torch.zeros(3, 16)}, wt.DTypeError, "alpha=scale_a"),
+        ({"b": torch.zeros(5, 16).to(F8)}, wt.ShapeError, r"\(K, N\)"),
+    ],
+)
+def test_what_scaled_mm_refuses(quick, eights, change, error, words):
+    arguments = {"a": eights[0], "b": eights[1], "scale_a": torch.tensor(1.0), "scale_b": torch.tensor(1.0)}
+    with pytest.raises(error, match=words):
+        ops.scaled_mm(**arguments | change)
+
+
+def test_scaled_mm_has_no_gradient(quick, eights):
+    scale = torch.tensor(1.0, requires_grad=True)
+    with pytest.raises(wt.UnsupportedError, match=r"autograd\.Function"):
+        ops.scaled_mm(*eights, scale, torch.tensor(1.0))
+    with torch.no_grad():
+        ops.scaled_mm(*eights, scale, torch.tensor(1.0))
+
+
+IMPORT = """
+import sys
+import warptile.torch
+
+print(*[name for name in sys.modules if name.startswith(("warptile.gpu", "warptile.bench", "torch._dynamo"))])
+"""
+
+
+def test_importing_the_room_loads_nothing_of_the_gpu():
+    done = subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

@@ -18,6 +18,7 @@ from warptile.gpu.workspaces import Workspaces
 from warptile.launch.workspace import Workspace
 from warptile.planning.addend import Addend
 from warptile.planning.plan import Plan
+from warptile.problem import MAX_ALIGNMENT_BYTES
 from warptile.runtime.execute import GpuBackend, compiled, copy_launch
 
 OPERANDS = ("A", "B", "C", "D")
@@ -109,6 +110,8 @@ def bind(
     one, refuse = launches
     result = product.target or row_major_result(product)
     offsets = [tuple(_offset(each, index) for each in (product.a, product.b, product.c, result)) for index in indices]
+    if any(offset % MAX_ALIGNMENT_BYTES for each in offsets for offset in each[:2]):
+        return None  # tensor maps hold how far A and B are behind a multiple of 16 bytes
     launch = one if offsets == [(0, 0, 0, 0)] else _each(one, offsets)
     reaches = tuple(
         map(reach_of, (*((product.a, product.b) if product.reads_operands else (None, None)), product.c, result))

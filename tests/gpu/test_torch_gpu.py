@@ -25,9 +25,9 @@ TOLERANCE = {torch.float16: 2e-3, torch.bfloat16: 2e-2, torch.float32: 1e-5, tor
 @pytest.fixture(autouse=True)
 def fresh():
     torch.manual_seed(0)
-    torch._dynamo.reset()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch's own compiler
+        torch._dynamo.reset()
         yield
     warptile.torch.disable_override()
     torch.cuda.synchronize()

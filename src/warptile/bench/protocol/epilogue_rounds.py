@@ -18,7 +18,7 @@ from warptile.bench.protocol.epilogue_times import PLAIN, EpilogueTime, Epilogue
 from warptile.errors import UnsupportedError
 from warptile.planning.plan import Plan, config_text
 
-SHAPES = ((4096, 4096, 4096), (8192, 28672, 4096), (2048, 4096, 4096), (512, 14336, 4096), (64, 4096, 4096))
+SHAPES = ((4096, 4096, 4096), (8192, 28672, 4096), (512, 14336, 4096))
 ROUNDS, BRIEF_ROUNDS, WARM_UP = 25, 9, 4
 GRAPH_US = 2000.0
 """GPU time of one graph, about."""

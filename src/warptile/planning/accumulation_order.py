@@ -7,7 +7,7 @@ of K whatever the stage. An operand swap keeps it too: it exchanges the factors 
 (SPLITS, and the tiles that stream-K splits) changes the order.
 
 Without a C the epilogue is one multiplication and one conversion, the same everywhere. With a C the compiler fuses one
-of two multiplications, alpha * sum or beta * C, with the addition; of a D of 32 bits the epilogues differ in which.
+of two multiplications, alpha * sum or beta * C, with the addition; of a D of 32 bits kernels may differ in which.
 """
 
 from __future__ import annotations

@@ -403,8 +403,6 @@ def test_an_unknown_keyword_names_the_nearest(function):
         function(drawn(2, 2), drawn(2, 2), alpa=2.0)
     with pytest.raises(wt.ArgumentTypeError, match=r"'bias'. It has c, alpha, beta, out, "):
         function(drawn(2, 2), drawn(2, 2), bias=1.0)
-    with pytest.raises(wt.UnsupportedError, match="epilogue: fused epilogues are not available"):
-        function(drawn(2, 2), drawn(2, 2), epilogue=abs)
 
 
 def test_a_rung_that_the_architecture_lacks(monkeypatch):

@@ -87,9 +87,9 @@ __device__ __forceinline__ float gelu(float x) {
 
 // With a relative error of 3.9e-5: for results of 16 bits, whose rounding is 2^-9 or 2^-12.
 __device__ __forceinline__ float gelu_for_16_bits(float x) {
-    return gelu_by({-0.08939994126558304f, 0.18426169455051422f, 0.095267154276371f, 0.1578305959701538f,
-                    0.15202105045318604f},
-                   0.54f, x);
+    return gelu_by(
+        {-0.08939994126558304f, 0.18426169455051422f, 0.095267154276371f, 0.1578305959701538f, 0.15202105045318604f},
+        0.54f, x);
 }
 __device__ __forceinline__ double gelu(double x) { return weighted(x, 0.5 * erfc(x * -0.70710678118654752440)); }
 

@@ -1,4 +1,5 @@
-// Where a kernel evaluates the caller's epilogue: between alpha * accumulator + beta * C and the conversion to D's type.
+// Where a kernel evaluates the caller's epilogue: between alpha * accumulator + beta * C and the conversion to D's
+// type.
 //
 // A translation unit with an epilogue defines `Epilogue`, written by warptile/epilogue/cuda.py: its members are the
 // epilogue's operands, `load` reads those for neighbouring elements of a row of D, `apply` evaluates the expression.
@@ -68,7 +69,7 @@ __device__ __forceinline__ void elements_of_d(const ACCUMULATOR (&values)[WIDTH]
 #pragma unroll
         for (int i = 0; i < WIDTH; ++i)
             result[i] = scaled<typename GEMM::OUT, SATURATES<typename GEMM::ACCUMULATOR>>(values[i], gemm.alpha,
-                                                                                         gemm.beta, c + i);
+                                                                                          gemm.beta, c + i);
     }
 }
 

@@ -50,11 +50,12 @@ struct EpilogueTensor {
         return found;
     }
 
-    // Brings what belongs to ROWS_HERE x COLUMNS_HERE elements of D from (row, column) on into L2, as far as they lie in
-    // D, of m x n; all `threads` call it. What repeats along rows or columns is small, and left out.
+    // Brings what belongs to ROWS_HERE x COLUMNS_HERE elements of D from (row, column) on into L2, as far as they lie
+    // in D, of m x n; all `threads` call it. What repeats along rows or columns is small, and left out.
     template <int ROWS_HERE, int COLUMNS_HERE>
     __device__ __forceinline__ void prefetch(int row, int column, int m, int n, int thread, int threads) const {
-        constexpr bool BY_ROWS = ROW == STRIDED && COLUMN == CONTIGUOUS, BY_COLUMNS = ROW == CONTIGUOUS && COLUMN == STRIDED;
+        constexpr bool BY_ROWS = ROW == STRIDED && COLUMN == CONTIGUOUS,
+                       BY_COLUMNS = ROW == CONTIGUOUS && COLUMN == STRIDED;
         if constexpr (ROWS == 1 && COLUMNS == 1 && (BY_ROWS || BY_COLUMNS)) {
             constexpr int PER_LINE = 128 / sizeof(ELEMENT);
             constexpr int ALONG = BY_ROWS ? COLUMNS_HERE : ROWS_HERE, ACROSS = BY_ROWS ? ROWS_HERE : COLUMNS_HERE;
@@ -73,8 +74,8 @@ struct EpilogueTensor {
     template <int WIDTH>
     __device__ __forceinline__ EpilogueElements<ELEMENT, COUNT<WIDTH>> load(int row, int column, int inside) const {
         constexpr int FOUND = COUNT<WIDTH>;
-        constexpr int TOGETHER = COLUMN == CONTIGUOUS && COLUMNS == 1 ? access_width(FOUND, sizeof(ELEMENT), ALIGNMENT)
-                                                                       : 1;
+        constexpr int TOGETHER =
+            COLUMN == CONTIGUOUS && COLUMNS == 1 ? access_width(FOUND, sizeof(ELEMENT), ALIGNMENT) : 1;
         EpilogueElements<ELEMENT, FOUND> found{};
         if constexpr (FOUND == 1) {
             if (inside > 0) found.elements[0] = *address(row, column);

@@ -1,5 +1,5 @@
-// D = beta * C, or an epilogue of that: what is left of a GEMM whose K or alpha is zero. A and B are no parameters: they
-// are never read.
+// D = beta * C, or an epilogue of that: what is left of a GEMM whose K or alpha is zero. A and B are no parameters:
+// they are never read.
 #pragma once
 
 #include "epilogue/fused.cuh"

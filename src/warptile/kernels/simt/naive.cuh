@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(CONFIG::BM* CONFIG::BN)
 
     const ELEMENT* a_element = gemm.a + row * gemm.lda;                                 // A[row, 0]
     const ELEMENT* b_element = gemm.b + (B_COLUMN_MAJOR ? column * gemm.ldb : column);  // B[0, column]
-    const long long b_step = B_COLUMN_MAJOR ? 1 : gemm.ldb;                           // from B[i, column] to B[i + 1, column]
+    const long long b_step = B_COLUMN_MAJOR ? 1 : gemm.ldb;  // from B[i, column] to B[i + 1, column]
 
     ACCUMULATOR accumulator = 0;
     for (int i = 0; i < gemm.k; ++i) {

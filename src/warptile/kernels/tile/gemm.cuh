@@ -17,8 +17,8 @@ template <>
 inline constexpr int ELEMENTS_IN<bit_packed> = 8;
 
 // D[m, n] = alpha * A[m, k] * B[k, n] + beta * C[m, n]: what every kernel takes, as one `__grid_constant__` struct or
-// as the first member of one. k, lda and ldb are in storage units. Operands of an epilogue, if there is one, come first.
-// The host writes these members in this order (rungs/kernel_spec.py, `gemm_members`).
+// as the first member of one. k, lda and ldb are in storage units. Operands of an epilogue, if there is one, come
+// first. The host writes these members in this order (rungs/kernel_spec.py, `gemm_members`).
 template <typename OPERATION>
 struct GemmParams : EpilogueOf<OPERATION>::type {
     using EPILOGUE = typename EpilogueOf<OPERATION>::type;

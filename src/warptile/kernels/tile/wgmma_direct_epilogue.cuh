@@ -21,8 +21,8 @@ __device__ __forceinline__ auto load_epilogue_pair(const GemmParams<OPERATION>& 
 }
 
 // The two elements of D at (row, column) and its right neighbour: alpha * accumulator + beta * C, and the epilogue of
-// that with what it has `loaded` for them, if there is one. C is read where beta is not zero; without WITH_C it is known
-// to be zero.
+// that with what it has `loaded` for them, if there is one. C is read where beta is not zero; without WITH_C it is
+// known to be zero.
 template <bool WITH_C = true, typename OPERATION, typename... LOADED>
 __device__ __forceinline__ Vector<typename OPERATION::OUT, 2> epilogue_pair(typename OPERATION::ACC_ELEMENT left,
                                                                             typename OPERATION::ACC_ELEMENT right,

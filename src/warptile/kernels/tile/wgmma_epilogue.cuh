@@ -140,8 +140,8 @@ struct WgmmaEpilogue {
         }
     }
 
-    // Stores subtile `subtile` of the part of D that begins at (row, column), and goes on to the other buffer. FREE: TMA
-    // has read the buffer already.
+    // Stores subtile `subtile` of the part of D that begins at (row, column), and goes on to the other buffer. FREE:
+    // TMA has read the buffer already.
     template <bool FREE = false, typename SOURCE>
     __device__ __forceinline__ void store(int subtile, int row, int column, const SOURCE& source) {
         row += row_of(subtile);
@@ -236,7 +236,8 @@ struct WgmmaEpilogue {
         for (int i = lane; i < LINES * PER_LINE; i += 32) {
             const int line = i / PER_LINE + (BY_COLUMNS ? 0 : 16 * warp);
             const int piece = i % PER_LINE + (BY_COLUMNS ? 2 * warp : 0);
-            const int at_row = row + (BY_COLUMNS ? 8 * piece : line), at_column = column + (BY_COLUMNS ? line : 8 * piece);
+            const int at_row = row + (BY_COLUMNS ? 8 * piece : line),
+                      at_column = column + (BY_COLUMNS ? line : 8 * piece);
             const int left = BY_COLUMNS ? gemm.m - at_row : gemm.n - at_column;
             const bool outside = at_row >= gemm.m || at_column >= gemm.n;
             cp_async_zero_fill<16>(to + SUBTILES::offset(line, 16 * piece),

@@ -197,8 +197,7 @@ __device__ __forceinline__ void plain_mainloop(const ConsumerMainloop<KERNEL>& m
                 order_phase ^= 1;
             }
         }
-        if constexpr (!KERNEL::IS_PINGPONG)
-            begin_epilogue<KERNEL>(epilogue, gemm, batch, work, mainloop.first_row);
+        if constexpr (!KERNEL::IS_PINGPONG) begin_epilogue<KERNEL>(epilogue, gemm, batch, work, mainloop.first_row);
         if constexpr (KERNEL::OPERATION::PROMOTED || CONFIG::PARTIAL_TILES) {
             // Otherwise the wgmmas seem to depend on additions to the accumulators, and the compiler serialises them.
             accumulators.zero();

@@ -14,7 +14,7 @@ VENV ?= .venv
 ARGS ?=
 
 ifeq ($(strip $(VENV)),)
-  RUN := PYTHONPATH=src$${PYTHONPATH:+:$$PYTHONPATH} $(PYTHON)
+  RUN := env PYTHONPATH=src$${PYTHONPATH:+:$$PYTHONPATH} $(PYTHON)
   INSTALLED :=
 else
   RUN := $(VENV)/bin/python

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from warptile.api import MatmulPlan, matmul, plan
     from warptile.arrays.sparse import SparseMatrix, sparsify
     from warptile.epilogue.expressions import (
+        abs,
         absolute,
         cast,
         clamp,
@@ -69,6 +70,7 @@ __all__ = [
     "WarmReport",
     "WarptileError",
     "__version__",
+    "abs",
     "absolute",
     "cast",
     "clamp",
@@ -97,8 +99,8 @@ __all__ = [
 _HOME = {name: "warptile.errors" for name in __all__ if name.endswith("Error")}
 _HOME |= dict.fromkeys(
     (
-        "absolute", "cast", "clamp", "dropout", "dropout_mask", "erf", "exp", "gelu", "log", "maximum", "minimum",
-        "per_block", "relu", "sigmoid", "silu", "sqrt", "tanh", "where",
+        "abs", "absolute", "cast", "clamp", "dropout", "dropout_mask", "erf", "exp", "gelu", "log", "maximum",
+        "minimum", "per_block", "relu", "sigmoid", "silu", "sqrt", "tanh", "where",
     ),
     "warptile.epilogue.expressions",
 )  # fmt: skip

@@ -57,6 +57,9 @@ def absolute(x: Any) -> Any:
     return _applied("absolute", x)
 
 
+abs = absolute
+
+
 def sigmoid(x: Any) -> Any:
     """1 / (1 + exp(-x))."""
     return _applied("sigmoid", x)

@@ -94,12 +94,14 @@ class Traced:
         return apply("absolute", self)
 
     def __pow__(self, exponent: Any) -> Traced:
-        if exponent == 0.5:
+        if isinstance(exponent, (int, float)) and exponent == 0.5:
             return apply("sqrt", self)
-        if not isinstance(exponent, int) or not 1 <= exponent <= 16:
-            _refuse(f"** {exponent!r}: the exponent is 0.5 or a whole number from 1 to 16; write exp(y * log(x))")
+        if not isinstance(exponent, (int, float)) or not 1 <= abs(exponent) <= 16 or exponent != int(exponent):
+            _refuse(f"** {exponent!r}: the exponent is 0.5 or a whole number up to 16; write exp(y * log(x))")
+        if exponent < 0:
+            return 1 / self**-exponent
         result = self
-        for bit in bin(exponent)[3:]:
+        for bit in bin(int(exponent))[3:]:
             result = result * result
             if bit == "1":
                 result = result * self
@@ -165,6 +167,14 @@ class Traced:
         if name is None or method != "__call__" or options:
             _refuse(f"numpy.{ufunc.__name__} cannot be fused; there are {', '.join(OPERATIONS)}")
         return apply(name, *inputs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        name = function.__name__ if len(args) == 3 and not kwargs else ""
+        if name == "where":
+            return apply("where", *args)
+        if name == "clip":
+            return apply("minimum", apply("maximum", args[0], args[1]), args[2])
+        return _refuse(f"numpy.{function.__name__} cannot be fused; there are {', '.join(OPERATIONS)}")
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

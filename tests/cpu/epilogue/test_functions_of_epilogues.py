@@ -70,6 +70,11 @@ def test_special_values(name):
         (lambda x: -x, np.negative),
         (lambda x: 1 / x, lambda x: 1 / x),
         (lambda x: x**3, lambda x: x * x * x),
+        (lambda x: x**-2.0, lambda x: 1 / (x * x)),
+        (
+            lambda x: np.where(x > 0, np.clip(x, 0.5, 2), wt.abs(x)),
+            lambda x: np.where(x > 0, np.clip(x, 0.5, 2), abs(x)),
+        ),
         (lambda x: wt.where(x == x, x, 7.0), lambda x: np.where(x == x, x, 7.0)),
         (lambda x: wt.where((x < 1) | (x != x), 1, 0), lambda x: ((x < 1) | (x != x)) * 1.0),
         (lambda x: np.maximum(np.exp(np.minimum(x, 1.0)), x), lambda x: np.maximum(np.exp(np.minimum(x, 1.0)), x)),

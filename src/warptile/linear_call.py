@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from warptile.api import matmul
@@ -160,6 +161,7 @@ def _fused_rows(
     return tuple(each.reshape(shape) for each in found) if isinstance(found, tuple) else found.reshape(shape)
 
 
+@lru_cache(maxsize=256)
 def _with_bias(epilogue: Callable[..., Any]) -> Callable[..., Any]:
     """The epilogue of the accumulator plus the bias."""
 

@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from covering import covering
 from warptile.bench.instruction_pages import box_examples
 from warptile.bench.instruction_pages.page_set import described, index
 from warptile.figures.assets import standalone_page
@@ -288,8 +289,7 @@ PAGES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize(("name", "scheme"), covering(PAGES, ("light", "dark"), pairs=()))
 def test_pages_are_accessible_and_fit_a_narrow_screen(chromium, urls, name, scheme):
     with browser.opened(chromium, urls[name], width=browser.NARROW, color_scheme=scheme) as (page, _):
         assert browser.too_wide(page) == []

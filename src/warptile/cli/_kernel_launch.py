@@ -13,12 +13,14 @@ import click
 from warptile.arch import ARCHES, REFERENCE_ARCH
 from warptile.cli._folding import tell
 from warptile.cli._names import OneOf
+from warptile.codegen.cuda_file import STANDARD
 from warptile.codegen.kernel_names import plain_name
 from warptile.errors import ArgumentError
-from warptile.launch.access import Access
+from warptile.launch.access import NOTHING, Access
 from warptile.launch.params import Pointer, Scalar
 from warptile.launch.spec import Argument, Dim3, LaunchSpec
 from warptile.launch.tensor_map import TENSOR_MAP_BYTES, TensorMap
+from warptile.launch.triton_metadata import triton_launch_beside
 from warptile.ptx.instruction import PtxFunction, Variable
 
 if TYPE_CHECKING:
@@ -34,19 +36,26 @@ SCALARS = {
 }  # fmt: skip
 """Spelling on the command line -> type in a `LaunchSpec`."""
 
+SCRATCH = ("scratch memory", "profiler's memory")
+"""What the parameters are that Triton adds behind a kernel's own."""
+
 
 @dataclass(frozen=True)
 class KernelArgument:
-    """One ``--arg``: the kernel's argument and, for a buffer, its file and content."""
+    """One ``--arg``: the kernel's argument and, for a buffer, its file and content. ``written``: its content is wanted
+    afterwards; ``scratch``: the kernel may write it, and it holds nothing before."""
 
     argument: Argument
     path: Path | None = None
     array: np.ndarray[Any, Any] | None = None
     written: bool = False
+    scratch: bool = False
 
 
-def extent(context: click.Context, parameter: click.Parameter, text: str) -> Dim3:
-    """Three extents from ``X``, ``X,Y`` or ``X,Y,Z``, missing ones 1."""
+def extent(context: click.Context, parameter: click.Parameter, text: str | None) -> Dim3 | None:
+    """Three extents from ``X``, ``X,Y`` or ``X,Y,Z``, missing ones 1; None where the option is left out."""
+    if text is None:
+        return None
     try:
         extents = [int(part) for part in text.split(",")]
     except ValueError:
@@ -160,6 +169,22 @@ def named(argument: Argument, name: str | None) -> Argument:
     return replace(argument, operand=name) if isinstance(argument, TensorMap) else Pointer(name)
 
 
+def with_scratch(
+    function: PtxFunction, given: tuple[KernelArgument, ...], scratch_bytes: int
+) -> tuple[KernelArgument, ...]:
+    """The arguments of a kernel that Triton compiled, with what Triton's launcher adds behind those of its caller: the
+    addresses of scratch memory of all CTAs together, and of memory for a profiler, which it does not get."""
+    missing = len(function.parameters) - len(given)
+    if not 0 < missing <= len(SCRATCH):
+        return given
+    import numpy as np
+
+    added = [KernelArgument(Pointer(None)) for _ in range(missing)]
+    if scratch_bytes:
+        added[0] = KernelArgument(Pointer(None), Path(SCRATCH[0]), np.zeros(scratch_bytes, np.uint8), scratch=True)
+    return (*given, *added)
+
+
 def check_arguments(function: PtxFunction, given: tuple[KernelArgument, ...]) -> None:
     """Number and size of the arguments must be the kernel's."""
     parameters = [each for each in function.parameters if isinstance(each, Variable)]
@@ -167,7 +192,7 @@ def check_arguments(function: PtxFunction, given: tuple[KernelArgument, ...]) ->
     if len(parameters) != len(given):
         raise click.UsageError(
             f"{plain_name(function.name)} takes {len(parameters)} parameters ({shown}) and got {len(given)} --arg; "
-            f"give one for each, in order"
+            f"give one for each, in order, such as {' '.join(f'--arg {_example(each)}' for each in parameters)}"
         )
     for position, (parameter, one) in enumerate(zip(parameters, given, strict=True)):
         size = 8
@@ -180,6 +205,14 @@ def check_arguments(function: PtxFunction, given: tuple[KernelArgument, ...]) ->
                 f"--arg {position} has {size} bytes and parameter {position} of {plain_name(function.name)} is "
                 f"{parameter.type} of {parameter.size_bytes} bytes"
             )
+
+
+def _example(parameter: Variable) -> str:
+    """An ``--arg`` that a parameter takes."""
+    kind = str(parameter.type).lstrip(".")
+    if parameter.size_bytes > 8:
+        return "tensormap:map.json" if parameter.size_bytes == TENSOR_MAP_BYTES else "..."
+    return {"u64": "inout:a.npy", "b64": "inout:a.npy", "b32": "i32:1"}.get(kind, f"{kind}:1")
 
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -196,14 +229,10 @@ _OPTIONS = (
     ),
     click.option("--grid", callback=extent, metavar="X,Y,Z", default="1", show_default=True, help="CTAs."),
     click.option(
-        "--block", callback=extent, metavar="X,Y,Z", default="1", show_default=True, help="Threads of a block."
+        "--block", callback=extent, metavar="X,Y,Z", help="Threads of a block.  [what the kernel requires, else 1]"
     ),
-    click.option(
-        "--cluster", callback=extent, metavar="X,Y,Z", default="1", show_default=True, help="CTAs of a cluster."
-    ),
-    click.option(
-        "--smem", type=click.IntRange(0), default=0, metavar="BYTES", help="Dynamic shared memory of a block."
-    ),
+    click.option("--cluster", callback=extent, metavar="X,Y,Z", help="CTAs of a cluster.  [1]"),
+    click.option("--smem", type=click.IntRange(0), metavar="BYTES", help="Dynamic shared memory of a block.  [0]"),
     click.option(
         "--arg", "given", callback=arguments, metavar="SPEC", multiple=True,
         help="One for each kernel parameter, in order.",
@@ -211,6 +240,8 @@ _OPTIONS = (
     click.option(
         "-I", "include_folders", type=_FOLDER, metavar="FOLDER", multiple=True, help="Where headers are looked for."
     ),
+    click.option("-D", "defines", metavar="NAME[=VALUE]", multiple=True, help="Define a macro."),
+    click.option("--std", "standard", metavar="c++NN", help=f"Standard of C++.  [{STANDARD}]"),
     click.option("--schedule", default="latest", show_default=True, help="latest, earliest or random:SEED."),
     click.option("--check", "checks", help="Checks to make, such as races,writes; by default all, and '' for none."),
 )  # fmt: skip
@@ -229,16 +260,19 @@ def file_launch(
     entry: str | None,
     arch: str,
     grid: Dim3,
-    block: Dim3,
-    cluster: Dim3,
-    smem: int,
+    block: Dim3 | None,
+    cluster: Dim3 | None,
+    smem: int | None,
     given: tuple[KernelArgument, ...],
     include_folders: tuple[Path, ...],
+    defines: tuple[str, ...],
+    standard: str | None,
     schedule: str,
     checks: str | None,
     machine_code: bool = False,
 ) -> UserLaunch:
-    """The launch that the options of `launch_options` say.
+    """The launch that the options of `launch_options` say. What they leave open is taken from Triton's metadata beside
+    a PTX file, and from what the kernel requires.
 
     Raises:
         click.UsageError: the file cannot be read, there is no such kernel, or the arguments are not its parameters.
@@ -251,30 +285,55 @@ def file_launch(
     from warptile.emulator import DEFAULT_CHECKS
     from warptile.runtime.kernel_file import read_kernel
 
+    beside = triton_launch_beside(file) if file.suffix == ".ptx" else None
+    triton = None
+    if beside is not None and entry in (None, beside[1].entry):
+        tell(f"{file}: launched as Triton's {beside[0].name} says")
+        triton = beside[1]
+        entry, grid = triton.entry, triton.grid(grid)
+        block, smem = block or (triton.threads, 1, 1), triton.shared_bytes if smem is None else smem
+        cluster = cluster or (triton.cluster_ctas, 1, 1)
+    options = [f"-D{each}" for each in defines] + ([f"-std={standard}"] if standard else [])
     try:
-        kernel = read_kernel(file, arch, entry=entry, include_folders=include_folders, machine_code=machine_code)
+        kernel = read_kernel(
+            file, arch, entry=entry, include_folders=include_folders, options=options, machine_code=machine_code
+        )
     except ArgumentError as error:
         raise click.BadParameter(str(error), param_hint="--entry") from error
     except (OSError, UnicodeDecodeError) as error:
         raise click.BadParameter(f"{file}: not readable as {_kind(file)} ({error})", param_hint="FILE") from None
     for said in left_out_text(kernel.left_empty, kernel.left_out):
         tell(f"{file}: {said}")
+    if triton is not None:
+        given = with_scratch(kernel.function, given, triton.scratch_bytes * math.prod(grid))
     check_arguments(kernel.function, given)
     names, owners, written = buffer_names(given), buffers_of(given), written_of(given)
     spec = LaunchSpec(
         entry=kernel.entry,
         grid=grid,
-        block=block,
+        block=block or _required_block(kernel.function),
         arguments=tuple(named(one.argument, names.get(position)) for position, one in enumerate(given)),
-        cluster=cluster,
-        dynamic_shared_bytes=smem,
+        cluster=cluster or (1, 1, 1),
+        dynamic_shared_bytes=smem or 0,
+        overlaps_previous=triton is not None and triton.overlaps_previous,
+        co_resident=triton is not None and triton.cooperative,
     )
     arrays = {name: one.array for name, one in owners.items() if one.array is not None}
     return UserLaunch(
         kernel, spec, {name: array.reshape(-1).view(np.uint8) for name, array in arrays.items()},
-        {name: Access(writes=name in written) for name in owners}, arch, schedule,
+        {name: _access(one, name in written) for name, one in owners.items()}, arch, schedule,
         DEFAULT_CHECKS if checks is None else frozenset(filter(None, checks.split(","))),
     )  # fmt: skip
+
+
+def _access(one: KernelArgument, written: bool) -> Access:
+    return Access(writes=True, holds=NOTHING) if one.scratch else Access(writes=written)
+
+
+def _required_block(function: PtxFunction) -> Dim3:
+    """The threads of a block that a kernel is compiled for (``.reqntid``), or one."""
+    x, y, z = (*function.directives.get("reqntid", ()), 1, 1, 1)[:3]
+    return x, y, z
 
 
 def _kind(file: Path) -> str:

@@ -20,6 +20,7 @@ from warptile.cli._kernel_launch import (
     launch_options,
     written_of,
 )
+from warptile.codegen.kernel_names import instance_name
 
 if TYPE_CHECKING:
     from warptile.emulator import EmulationReport
@@ -97,7 +98,7 @@ def show(entry: str, report: EmulationReport, written: list[str]) -> None:
     if report.output:
         sys.stdout.write(report.output + ("" if report.output.endswith("\n") else "\n"))
         sys.stdout.flush()
-    made = Table(title=entry, title_justify="left", show_header=False)
+    made = Table(title=instance_name(entry), title_justify="left", show_header=False)
     made.add_column("counter")
     made.add_column("value", justify="right")
     for name, value in report.counters.items():

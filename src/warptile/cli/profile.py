@@ -27,7 +27,10 @@ SHOWN_LINES = 24
 OF_RUNGS = ("m", "n", "k", "dtype", "other", "saved")
 """Options that go with a rung."""
 
-OF_FILES = ("entry", "arch", "grid", "block", "cluster", "smem", "given", "include_folders", "schedule", "checks")
+OF_FILES = (
+    "entry", "arch", "grid", "block", "cluster", "smem", "given", "include_folders", "defines", "standard", "schedule",
+    "checks",
+)  # fmt: skip
 """Options that go with a file."""
 
 _TIMELINE = click.option(

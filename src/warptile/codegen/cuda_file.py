@@ -17,7 +17,7 @@ from pathlib import Path
 from warptile.codegen import headers
 from warptile.codegen.host_code import host_declarations, without
 from warptile.codegen.inputs import includes_of
-from warptile.codegen.kernel_names import declared_kernels, entries_of, named_entry, plain_name
+from warptile.codegen.kernel_names import declared_kernels, entries_of, exact_names, named_entry, plain_name
 from warptile.codegen.nvrtc import (
     NAME_MAP,
     TO_CUBIN,
@@ -28,9 +28,12 @@ from warptile.codegen.nvrtc import (
     resources_of,
     run_program,
 )
-from warptile.errors import CompileError, UnsupportedError
+from warptile.errors import ArgumentError, CompileError, UnsupportedError
 
-OPTIONS = ("-std=c++17", "-lineinfo", "-default-device")
+OPTIONS = ("-lineinfo", "-default-device")
+STANDARD = "c++17"
+"""Of C++, where none is asked for."""
+
 HOST_HEADER = "warptile_host_types.h"
 HOST_TYPES = b"""#pragma once
 typedef signed char int8_t;
@@ -59,6 +62,8 @@ MOST_LOG_LINES = 40
 CCCL = "python3 -m pip install 'cuda-toolkit[cccl]>=13.0,<14'"
 PTXAS = "python3 -m pip install 'cuda-toolkit[nvcc]>=13.0,<14'"
 
+_ARCHITECTURE = re.compile(r"-{1,2}(?:arch|gpu-architecture|gencode)\b")
+_STANDARD = re.compile(r"-{1,2}std\b")
 _HOST_CODE = re.compile(
     r'namespace "std" has no member|identifier "cuda[A-Z]\w+" is undefined|device-side kernel launch'
 )
@@ -101,7 +106,14 @@ class CompiledFile:
 
 
 def compile_file(
-    path: Path, arch: str, *, entry: str | None = None, include_folders: Sequence[Path] = (), machine_code: bool = False
+    path: Path,
+    arch: str,
+    *,
+    entry: str | None = None,
+    include_folders: Sequence[Path] = (),
+    options: Sequence[str] = (),
+    machine_code: bool = False,
+    text: bytes | None = None,
 ) -> CompiledFile:
     """Compile a file of CUDA C++ with line information.
 
@@ -111,7 +123,9 @@ def compile_file(
         entry: a kernel: a C++ name such as ``"gemm"``, ``"mine::gemm<128, float>"`` or a lowered one. It may be left
             out where the file has one kernel that is no template.
         include_folders: where headers are looked for, before CUDA's.
+        options: more of NVRTC's, such as ``"-DTILE=64"`` and ``"-std=c++20"``.
         machine_code: whether the cubin is wanted too, which takes about twice as long.
+        text: what the file holds, where it is not to be read.
 
     Raises:
         ArgumentError: there is no such kernel, or several and none is named; the message lists them.
@@ -122,10 +136,14 @@ def compile_file(
     check_target(arch)
     cuda_folder = headers.cuda_include_folder(nvrtc_release()[0])
     target = arch if machine_code else arch.replace("sm_", "compute_")
-    flags = [*OPTIONS, *(TO_CUBIN if machine_code else ()), f"-arch={target}", f"--pre-include={HOST_HEADER}"]
+    options = _joined(options)
+    standard = () if any(_STANDARD.match(each) for each in options) else (f"-std={STANDARD}",)
+    flags = [*OPTIONS, *standard, *options, *(TO_CUBIN if machine_code else ())]
+    flags += [f"-arch={target}", f"--pre-include={HOST_HEADER}"]
     flags += [f"-I{folder.resolve()}" for folder in include_folders]
     flags += [f"-I{folder}" for folder in (cuda_folder, cuda_folder / "cccl") if folder.is_dir()]
-    program = _Program(path.resolve(), path.read_bytes(), flags, ("PTX", "CUBIN") if machine_code else ("PTX",))
+    content = path.read_bytes() if text is None else text
+    program = _Program(path.resolve(), content, flags, ("PTX", "CUBIN") if machine_code else ("PTX",))
     expression = None if entry is None or entry.startswith("_Z") else entry
     done = program.run(expression)
     log = done.log.decode(errors="replace").replace("\0", "").strip()
@@ -136,6 +154,25 @@ def compile_file(
     if not done.compiled:
         raise _refusal(path, arch, log, program)
     return _compiled(program, done, arch, done.entry or entry)
+
+
+def _joined(options: Sequence[str]) -> tuple[str, ...]:
+    """Options of a compiler, each in one word: ``-I folder`` as ``-Ifolder``.
+
+    Raises:
+        ArgumentError: one that says the architecture.
+    """
+    made: list[str] = []
+    for each in options:
+        if _ARCHITECTURE.match(each):
+            raise ArgumentError(
+                f"options: got {each!r}; the architecture has an argument of its own, such as arch='sm_90a'"
+            )
+        if made and made[-1] in ("-D", "-I", "-U"):
+            made[-1] += each
+        else:
+            made.append(each)
+    return tuple(made)
 
 
 class _Program:
@@ -237,9 +274,10 @@ def _is_cuda(path: Path) -> bool:
 def _compiled(program: _Program, done: ProgramOutcome, arch: str, entry: str | None) -> CompiledFile:
     ptx = done.outputs[0].rstrip(b"\0")
     entries = entries_of(ptx)
-    known = list(dict.fromkeys(map(plain_name, entries)))
-    unqualified = {name.split("::")[-1] for name in known}
-    found = named_entry(entries, entry, [*known, *(name for name in program.kernels() if name not in unqualified)])
+    unqualified = {plain_name(name).split("::")[-1] for name in entries}
+    found = named_entry(
+        entries, entry, [*exact_names(entries), *(name for name in program.kernels() if name not in unqualified)]
+    )
     code = None
     if len(done.outputs) > 1:
         code = MachineCode(done.outputs[1], resources_of(done.log.decode(errors="replace"), found))
@@ -284,8 +322,8 @@ def left_out_text(left_empty: Sequence[str], left_out: Sequence[tuple[int, int]]
     return said
 
 
-def assemble_ptx(path: Path, arch: str, entry: str) -> MachineCode:
-    """Machine code of a PTX file, by ptxas, and what its kernel ``entry`` takes.
+def assemble_ptx(path: Path, arch: str, entry: str, ptx: bytes) -> MachineCode:
+    """Machine code of the PTX of a file, by ptxas, and what its kernel ``entry`` takes.
 
     Raises:
         UnsupportedError: ptxas is not installed.
@@ -298,8 +336,9 @@ def assemble_ptx(path: Path, arch: str, entry: str) -> MachineCode:
             f"CUDA C++ file"
         )
     with tempfile.TemporaryDirectory(prefix="warptile-ptxas-") as folder:
-        made = Path(folder) / "kernel.cubin"
-        command = [str(ptxas), f"-arch={arch}", "-lineinfo", "-v", "-o", str(made), str(path)]
+        read, made = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
+        read.write_bytes(ptx)
+        command = [str(ptxas), f"-arch={arch}", "-lineinfo", "-v", "-o", str(made), str(read)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         log = (done.stdout + done.stderr).strip()
         if done.returncode != 0:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from warptile.codegen.cuda_file import MachineCode, assemble_ptx, compile_file
 from warptile.codegen.file_names import files_of, renamed, short_names
-from warptile.codegen.kernel_names import named_entry, plain_name
+from warptile.codegen.kernel_names import exact_names, named_entry, plain_name
 from warptile.ptx import parse
 from warptile.ptx.instruction import PtxFunction, PtxModule
 
@@ -51,16 +51,26 @@ class KernelFile:
 
 
 def read_kernel(
-    path: Path, arch: str, *, entry: str | None = None, include_folders: Sequence[Path] = (), machine_code: bool = False
+    path: Path,
+    arch: str,
+    *,
+    entry: str | None = None,
+    include_folders: Sequence[Path] = (),
+    options: Sequence[str] = (),
+    machine_code: bool = False,
+    text: bytes | None = None,
 ) -> KernelFile:
     """Compile a file, or read its PTX if its name ends in ``.ptx``.
 
     Args:
         path: the file.
         arch: to compile for, such as ``"sm_90a"``.
-        entry: the kernel, as in `warptile.codegen.cuda_file.compile_file`; of PTX a lowered name, or a plain one.
+        entry: the kernel, as in `warptile.codegen.cuda_file.compile_file`; of PTX one of
+            `warptile.codegen.kernel_names.spellings`.
         include_folders: where headers are looked for.
+        options: more of the compiler's.
         machine_code: whether the cubin is wanted too.
+        text: what the file holds, where it is not to be read.
 
     Raises:
         ArgumentError: there is no such kernel, or none is named and there are several.
@@ -71,18 +81,21 @@ def read_kernel(
     """
     compiled = None
     if path.suffix == ".ptx":
-        ptx = path.read_text(encoding="utf-8").encode()
+        ptx = (path.read_bytes() if text is None else text).decode("utf-8").encode()
     else:
-        compiled = compile_file(path, arch, entry=entry, include_folders=include_folders, machine_code=machine_code)
+        compiled = compile_file(
+            path, arch, entry=entry, include_folders=include_folders, options=options, machine_code=machine_code,
+            text=text,
+        )  # fmt: skip
         entry, ptx = compiled.entry, compiled.ptx
     names = short_names(files_of(ptx))
-    text = renamed(ptx, names).decode()
-    module = parse(text)
-    found = named_entry(module.entries, entry, [plain_name(each) for each in module.entries])
+    shown = renamed(ptx, names).decode()
+    module = parse(shown)
+    found = named_entry(module.entries, entry, exact_names(module.entries))
     sources = {name: path.parent / file for file, name in names.items()}
     if compiled is not None:
         return KernelFile(
-            path, found, text, module, sources, names, compiled.code, compiled.left_empty, compiled.left_out
+            path, found, shown, module, sources, names, compiled.code, compiled.left_empty, compiled.left_out
         )  # fmt: skip
-    code = assemble_ptx(path, arch, found) if machine_code else None
-    return KernelFile(path, found, text, module, sources, names, code)
+    code = assemble_ptx(path, arch, found, ptx) if machine_code else None
+    return KernelFile(path, found, shown, module, sources, names, code)

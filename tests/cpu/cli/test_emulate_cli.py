@@ -127,8 +127,13 @@ def test_memory_outside_a_buffer_is_an_error_with_its_place(capsys):
         (["broken.ptx", *GOOD, "--out-dir", "."], 1, "PtxSyntaxError"),
         (["strange.ptx", *GOOD, "--out-dir", "."], 1, "UnknownInstruction: frobnicate"),
         (["axpy.ptx", "--entry", "saxpy", *GOOD, "--out-dir", "."], 2, "got 'saxpy'; the file has axpy"),
-        (["two.ptx", *GOOD, "--out-dir", "."], 2, "left out; the file has axpy, again"),
+        (
+            ["two.ptx", *GOOD, "--out-dir", "."],
+            2,
+            "left out; the file has axpy, again; give one of them",
+        ),
         (["axpy.ptx", *GOOD[:-2], "--out-dir", "."], 2, "takes 4 parameters (u64, u64, f32, u32) and got 3"),
+        (["axpy.ptx"], 2, "such as --arg inout:a.npy --arg inout:a.npy --arg f32:1 --arg u32:1"),
         (["axpy.ptx", *GOOD[:-1], "u64:50", "--out-dir", "."], 2, "parameter 3 of axpy is u32 of 4 bytes"),
         (["axpy.ptx", *GOOD[:-2], "--arg", "in:x.npy", "--out-dir", "."], 2, "--arg 3 has 8 bytes"),
         (["axpy.ptx", *GOOD], 2, "--out-dir"),
@@ -314,3 +319,76 @@ def test_a_map_of_the_wrong_rank_is_told_where_it_is_used(folder, capsys):
     given = ["--arg", "tensormap:t.json", "--arg", "tensormap:t.json", "--arg", "in:a.npy"]
     assert run(["emulate", "tiles.ptx", *given]) == 1
     assert "the tensor map has 1 dimensions and the copy takes 2" in " ".join(capsys.readouterr().err.split())
+
+
+BLOCKS = """
+template <int N> __global__ void __block_size__((N, 1, 1)) blocks(int* y) {
+#ifdef SIGN
+  y[threadIdx.x] = SIGN blockDim.x;
+#else
+  y[threadIdx.x] = blockDim.x;
+#endif
+}
+template __global__ void blocks<32>(int*);
+"""
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("entry", ["blocks<32>", "blocks", None])
+def test_macros_the_standard_and_the_threads_that_a_kernel_requires(entry):
+    """Its threads come from the kernel; C++20 has a terse syntax for templates that C++17 has not."""
+    np.save("y.npy", np.zeros(32, np.int32))
+    with open("blocks.cu", "w") as file:
+        file.write(BLOCKS + "__device__ int twice(auto x) { return 2 * x; }\n")
+    named = ["--entry", entry] if entry else []
+    options = [*named, "-D", "SIGN=-", "--std", "c++20", "--arch", "sm_90a", "--out-dir", "out"]
+    assert run(["emulate", "blocks.cu", "--arg", "inout:y.npy", *options]) == 0
+    assert (np.load("out/y.npy") == -32).all()
+
+
+SCRATCHED = """
+.version 8.0
+.target sm_90a
+.address_size 64
+.extern .shared .align 16 .b8 global_smem[];
+
+.visible .entry scratched(.param .u64 y, .param .u64 scratch, .param .u64 profile)
+{
+    .reg .b32 %r<8>;
+    .reg .b64 %rd<8>;
+    ld.param.u64 %rd1, [y];
+    ld.param.u64 %rd2, [scratch];
+    mov.u32 %r1, %tid.x;
+    mov.u32 %r2, %ctaid.x;
+    mov.u32 %r3, %ntid.x;
+    mad.lo.s32 %r4, %r2, %r3, %r1;
+    mul.wide.u32 %rd3, %r4, 4;
+    add.s64 %rd2, %rd2, %rd3;
+    add.s64 %rd1, %rd1, %rd3;
+    mov.u32 %r5, %dynamic_smem_size;
+    st.global.u32 [%rd2], %r5;
+    ld.global.u32 %r6, [%rd2];
+    st.global.u32 [%rd1], %r6;
+    ret;
+}
+"""
+
+
+@pytest.mark.usefixtures("folder")
+def test_triton_says_how_its_kernels_are_launched(capsys):
+    metadata = {"name": "scratched", "num_warps": 2, "num_ctas": 2, "shared": 640, "global_scratch_size": 256}
+    with open("scratched.ptx", "w") as ptx, open("scratched.json", "w") as file:
+        ptx.write(SCRATCHED)
+        json.dump(metadata, file)
+    np.save("y.npy", np.zeros(3 * 2 * 64, np.int32))
+    arguments = ["emulate", "scratched.ptx", "--grid", "3", "--arg", "inout:y.npy", "--out-dir", "out"]
+    assert run(arguments) == 0
+    assert "launched as Triton's scratched.json says" in capsys.readouterr().err
+    assert (np.load("out/y.npy") == 640).all()
+    assert run([*arguments, "--smem", "320", "--block", "32"]) == 0
+    assert (np.load("out/y.npy")[: 3 * 2 * 32] == 320).all()
+    assert run([*arguments, "--arg", "u64:0"]) == 1, "scratch memory that is given is not replaced"
+    with open("scratched.json", "w") as file:
+        json.dump({"name": "scratched"}, file)
+    assert run(arguments) == 2
+    assert "takes 3 parameters" in capsys.readouterr().err

@@ -4,7 +4,7 @@ import pytest
 
 from warptile.codegen.file_names import files_of, renamed, short_names
 from warptile.codegen.host_code import declarations, host_declarations, without
-from warptile.codegen.kernel_names import declared_kernels, entries_of, named_entry, plain_name
+from warptile.codegen.kernel_names import declared_kernels, demangled, entries_of, exact_names, named_entry, plain_name
 from warptile.errors import ArgumentError
 
 
@@ -58,15 +58,44 @@ def test_a_name_may_stand_for_one_kernel_alone():
     entries = ["_ZN1a4gemmEv", "_ZN1b4gemmEv", "other"]
     assert named_entry(entries, "a::gemm", []) == "_ZN1a4gemmEv"
     assert named_entry(["other"], None, []) == "other"
-    with pytest.raises(ArgumentError, match=r"got 'gemm', which stands for _ZN1a4gemmEv, _ZN1b4gemmEv"):
+    with pytest.raises(ArgumentError, match=r"^got 'gemm', which stands for a::gemm, b::gemm; give .*'a::gemm'$"):
         named_entry(entries, "gemm", [])
-    with pytest.raises(ArgumentError, match=r"^got 'othr'; the file has other, a::gemm$"):
+    with pytest.raises(ArgumentError, match=r"^got 'othr'; the file has other, a::gemm; give .*such as 'other'$"):
         named_entry(entries, "othr", ["a::gemm", "other"])
     with pytest.raises(ArgumentError, match=r"^left out; the file has no kernel$"):
         named_entry([], None, [])
     many = [f"k{i}" for i in range(11)]
-    with pytest.raises(ArgumentError, match=r"k7 and 3 more$"):
+    with pytest.raises(ArgumentError, match=r"k7 and 3 more; give one of them, such as 'k0'$"):
         named_entry(many, None, many)
+
+
+GEMM = "_ZN4mine4gemmILi128EfEEvPKfPT0_"
+INSTANCES = [GEMM, GEMM.replace("128", "64", 1), "_Z5scalePfj", "_Z5scalePdj", "plain"]
+
+
+@pytest.mark.parametrize(
+    ("name", "position"),
+    [
+        (GEMM, 0), ("mine::gemm<128, float>", 0), ("gemm<64,float>", 1), ("gemm< 64u, float >", 1),
+        ("void mine::gemm<128, float>(float const*, float*)", 0), ("gemm<128, float>(const float*, float*)", 0),
+        ("scale(float *, unsigned int)", 2), ("scale(double*, unsigned int)", 3), ("plain", 4), ("mine::gemm", None),
+        ("gemm<32, float>", None), ("scale", None),
+    ],
+)  # fmt: skip
+def test_kernels_by_their_demangled_names(name, position):
+    if position is None:
+        with pytest.raises(ArgumentError, match="got '"):
+            named_entry(INSTANCES, name, exact_names(INSTANCES))
+    else:
+        assert named_entry(INSTANCES, name, []) == INSTANCES[position]
+
+
+def test_each_kernel_has_a_name_of_its_own():
+    assert demangled(GEMM) == "void mine::gemm<128, float>(float const*, float*)"
+    names = ["gemm<128, float>", "gemm<64, float>", "scale(float*, unsigned int)", "scale(double*, unsigned int)"]
+    assert exact_names(INSTANCES) == [*names, "plain"]
+    assert exact_names(["_ZN1a1kEv", "_ZN1b1kEv"]) == ["a::k", "b::k"]
+    assert [named_entry(INSTANCES, name, []) for name in exact_names(INSTANCES)] == INSTANCES
 
 
 PROGRAM = """\

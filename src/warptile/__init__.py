@@ -21,9 +21,11 @@ if TYPE_CHECKING:
         erf,
         exp,
         gelu,
+        halves,
         log,
         maximum,
         minimum,
+        pairs,
         per_block,
         relu,
         sigmoid,
@@ -79,11 +81,13 @@ __all__ = [
     "erf",
     "exp",
     "gelu",
+    "halves",
     "linear",
     "log",
     "matmul",
     "maximum",
     "minimum",
+    "pairs",
     "per_block",
     "plan",
     "relu",
@@ -99,8 +103,8 @@ __all__ = [
 _HOME = {name: "warptile.errors" for name in __all__ if name.endswith("Error")}
 _HOME |= dict.fromkeys(
     (
-        "abs", "absolute", "cast", "clamp", "dropout", "dropout_mask", "erf", "exp", "gelu", "log", "maximum",
-        "minimum", "per_block", "relu", "sigmoid", "silu", "sqrt", "tanh", "where",
+        "abs", "absolute", "cast", "clamp", "dropout", "dropout_mask", "erf", "exp", "gelu", "halves", "log", "maximum",
+        "minimum", "pairs", "per_block", "relu", "sigmoid", "silu", "sqrt", "tanh", "where",
     ),
     "warptile.epilogue.expressions",
 )  # fmt: skip

@@ -28,6 +28,7 @@ from warptile.epilogue.fused_epilogue import Fused
 from warptile.epilogue.identity import identity
 from warptile.epilogue.tracing import operand_names, trace
 from warptile.errors import EpilogueError, LayoutError, ShapeError, UnsupportedError
+from warptile.gated_call import GatedPlan, gated_epilogue, gated_plan, gated_product
 from warptile.planning.addend import Addend, Nothing
 from warptile.planning.plan import Plan, illegal, takes_column_major_a
 from warptile.problem import Operand, Problem
@@ -120,8 +121,8 @@ def matmul(
             ``epilogue=lambda acc, bias: wt.gelu(acc + bias), bias=bias``. It is called once with symbolic values, which
             know ``+ - * / **``, comparisons, ``&``, ``|``, ``~``, ``abs`` and warptile's functions (`warptile.gelu`,
             `warptile.where`, ...). It may return a tuple: the result and further outputs, such as ``(wt.relu(acc),
-            acc)``. Of integer operands the result is then float32 unless ``out_dtype`` or `warptile.cast` says
-            otherwise.
+            acc)``. With `warptile.halves` or `warptile.pairs` two columns of the product make one of the result. Of
+            integer operands the result is then float32 unless ``out_dtype`` or `warptile.cast` says otherwise.
         epilogue_tensors: the epilogue's operands, by the names of its parameters: numbers, or arrays in the place of
             ``a`` that broadcast to the result (a bias of shape (N,) goes along rows, one of shape (M, 1) along
             columns); see also `warptile.per_block`.
@@ -184,15 +185,6 @@ def matmul(
 shown_to_dynamo(matmul, traced_matmul)
 
 
-def _traced(function: str, epilogue: Callable[..., Any] | None, operands: Mapping[str, Any]) -> Program | None:
-    """The program of an epilogue; None without one. What is no keyword of ``function`` is an operand of it."""
-    if epilogue is None:
-        refuse_unknown(function, _keywords(matmul), operands)
-        return None
-    _check_names(function, epilogue, operands)
-    return trace(epilogue, operands)
-
-
 def _check_names(function: str, epilogue: Callable[..., Any], operands: Mapping[str, Any]) -> None:
     """Raise where what is no keyword of ``function`` is no operand of the epilogue either."""
     names = operand_names(epilogue)
@@ -214,18 +206,22 @@ def _fused(
             "epilogue: it cannot be fused where JAX traces the call; leave it out and apply the same function of "
             "jax.numpy to the result, which XLA fuses by itself"
         )
-    if records_gradient(a, b, c, *operands.values()):
-        if out is not None:
-            raise UnsupportedError("out: a call whose gradient is recorded makes its own outputs; leave out= away")
-        _check_names("matmul", epilogue, operands)
-        return fused_in_torch(a, b, c, dict(zip(_SAID, said, strict=True)), epilogue, operands)
-    known = identity(epilogue)
+    recorded, known = records_gradient(a, b, c, *operands.values()), identity(epilogue)
     calls = _calls.get(a.__class__)
-    if calls is not None and known is not None:
+    if calls is not None and known is not None and not recorded:
         found = calls.repeat_fused(arrays, said, known, operands)
         if found is not None:
             return found
-    program = _traced("matmul", epilogue, operands)
+    _check_names("matmul", epilogue, operands)
+    options = dict(zip(_SAID, said, strict=True))
+    gated = gated_epilogue(epilogue, known, operands)
+    if gated is not None:
+        return gated_product(matmul, arrays, options, gated, operands)
+    if recorded:
+        if out is not None:
+            raise UnsupportedError("out: a call whose gradient is recorded makes its own outputs; leave out= away")
+        return fused_in_torch(a, b, c, options, epilogue, operands)
+    program = trace(epilogue, operands)
     call = _Call.checked(a, c, *said)
     product = call.arranged(a, b, c, out, program=program, operands=operands)
     chosen, _ = _planned(product, call)
@@ -307,7 +303,7 @@ def plan(
     max_sms: int | None = None,
     backend: str | None = None,
     **epilogue_tensors: Any,
-) -> MatmulPlan:
+) -> MatmulPlan | GatedPlan:
     """How `matmul` would multiply these arrays, as a plan that explains itself and can be called again and again.
 
     Nothing is computed, copied or allocated: of ``a``, ``b``, ``c`` and ``out`` only types, layouts and addresses are
@@ -323,7 +319,16 @@ def plan(
     Raises:
         WarptileError: as `matmul`.
     """
-    program = _traced("plan", epilogue, epilogue_tensors)
+    program = None
+    if epilogue is None:
+        refuse_unknown("plan", _keywords(matmul), epilogue_tensors)
+    else:
+        _check_names("plan", epilogue, epilogue_tensors)
+        gated = gated_epilogue(epilogue, identity(epilogue), epilogue_tensors)
+        if gated is not None:
+            said = alpha, beta, scale_a, scale_b, out_dtype, accumulate, precision, rung, config, max_sms, backend
+            return gated_plan(plan, (a, b, c, out), dict(zip(_SAID, said, strict=True)), gated, epilogue_tensors)
+        program = trace(epilogue, epilogue_tensors)
     on_gpu = gpu_views(a, b, c, backend) if out is None and program is None else None
     if on_gpu is not None:
         a, b, c = on_gpu

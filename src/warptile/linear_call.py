@@ -157,8 +157,11 @@ def _fused_rows(
 
     given = {name: by_rows(each) for name, each in operands.items()}
     found = matmul(x.reshape((rows, x.shape[-1])), transposed, epilogue=epilogue, **options, **given)
-    shape = (*leading, *w.shape[:-1])
-    return tuple(each.reshape(shape) for each in found) if isinstance(found, tuple) else found.reshape(shape)
+
+    def as_given(each: Any) -> Any:  # w.shape[0] columns, or half of them
+        return each.reshape((*leading, *each.shape[1:]))
+
+    return tuple(map(as_given, found)) if isinstance(found, tuple) else as_given(found)
 
 
 @lru_cache(maxsize=256)

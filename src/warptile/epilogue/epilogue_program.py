@@ -35,6 +35,21 @@ class Step:
     value: Value = None
 
 
+@dataclass(frozen=True)
+class ColumnPairs:
+    """Two columns of the product that make one of D, as a gate and what it gates.
+
+    The program's accumulator is the product with the first columns; that with the second ones is an operand.
+
+    Attributes:
+        kind: ``"halves"`` for columns j and j + N / 2, ``"pairs"`` for columns 2 j and 2 j + 1.
+        operands: names of the caller's operands that have N columns; to the program each is two.
+    """
+
+    kind: str
+    operands: tuple[str, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Program:
     """What an epilogue computes for each element of D.
@@ -43,16 +58,18 @@ class Program:
         steps: in the order of evaluation.
         outputs: the step that is each output; the first is D.
         types: element type of each output that the epilogue states, by name; None where it leaves it open.
+        paired: which two columns of the product make one of D, and what is read for both, where it is so.
     """
 
     steps: tuple[Step, ...]
     outputs: tuple[int, ...]
     types: tuple[str | None, ...]
+    paired: ColumnPairs | None = None
 
     @cached_property
     def _identity(self) -> tuple[Any, ...]:
         # 0.0 == -0.0 and True == 1, but their programs differ.
-        return repr(self.steps), self.outputs, self.types
+        return repr(self.steps), self.outputs, self.types, self.paired
 
     @cached_property
     def _hash(self) -> int:

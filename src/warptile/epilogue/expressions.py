@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from warptile.dtypes import dtype as dtype_named
-from warptile.epilogue import tracing
+from warptile.epilogue import column_pairs, tracing
 from warptile.epilogue.operations import OPERATIONS
 from warptile.epilogue.philox import uniform
 from warptile.epilogue.tracing import RefusedError, Traced
@@ -146,6 +146,38 @@ def per_block(x: Any, rows: int, columns: int) -> Any:
         if not isinstance(extent, int) or isinstance(extent, bool) or extent < 1:
             raise ArgumentError(f"{name}: got {extent!r}; it is a whole number from 1 on, such as {name}=128")
     return tracing.per_block(x, rows, columns)
+
+
+def halves(x: Any) -> tuple[Any, Any]:
+    """Columns j and j + N / 2 of ``x``, for column j of a result of N / 2 columns: a gate and what it gates.
+
+    SwiGLU, with the weights of the gate in the first half of the columns of ``b``::
+
+        def swiglu(acc):
+            gate, up = warptile.halves(acc)
+            return warptile.silu(gate) * up
+
+    All that has N columns, such as a bias, is used before: ``warptile.halves(acc + bias)``. What is behind has N / 2.
+
+    Args:
+        x: a value of an epilogue with N columns, N even; or a NumPy array.
+
+    Returns:
+        The two values.
+    """
+    return column_pairs.two_columns(x, column_pairs.HALVES)
+
+
+def pairs(x: Any) -> tuple[Any, Any]:
+    """Columns 2 j and 2 j + 1 of ``x``, for column j of a result of N / 2 columns; else as `halves`.
+
+    Args:
+        x: a value of an epilogue with N columns, N even; or a NumPy array.
+
+    Returns:
+        The two values.
+    """
+    return column_pairs.two_columns(x, column_pairs.PAIRS)
 
 
 def dropout(x: Any, p: float, seed: Any) -> Any:

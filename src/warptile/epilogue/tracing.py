@@ -31,10 +31,11 @@ _UFUNCS = {name: name for name in OPERATIONS} | {
 
 @dataclass
 class Trace:
-    """The steps noted so far; equal ones are noted once."""
+    """The steps noted so far; equal ones are noted once. ``pairing`` is what `warptile.epilogue.column_pairs` notes."""
 
     steps: list[Step] = field(default_factory=list)
     known: dict[str, int] = field(default_factory=dict)
+    pairing: Any = None
 
     def value(self, name: str, arguments: tuple[int, ...] = (), value: Value = None, kind: str = NUMBER) -> Traced:
         """The value of a step."""
@@ -97,7 +98,7 @@ class Traced:
         if isinstance(exponent, (int, float)) and exponent == 0.5:
             return apply("sqrt", self)
         if not isinstance(exponent, (int, float)) or not 1 <= abs(exponent) <= 16 or exponent != int(exponent):
-            _refuse(f"** {exponent!r}: the exponent is 0.5 or a whole number up to 16; write exp(y * log(x))")
+            refuse(f"** {exponent!r}: the exponent is 0.5 or a whole number up to 16; write exp(y * log(x))")
         if exponent < 0:
             return 1 / self**-exponent
         result = self
@@ -139,33 +140,33 @@ class Traced:
     # --- what a symbolic value is not ---
 
     def __bool__(self) -> bool:
-        _refuse(
+        refuse(
             "a symbolic value has no truth value: in place of if, and, or, min() and max() write "
             "warptile.where(condition, x, y), &, |, warptile.minimum(x, y) and warptile.maximum(x, y)"
         )
 
     def __float__(self) -> float:
-        _refuse("a symbolic value is no number: in place of math.exp(x), say, write warptile.exp(x)")
+        refuse("a symbolic value is no number: in place of math.exp(x), say, write warptile.exp(x)")
 
     __int__ = __index__ = __complex__ = __float__
 
     def __iter__(self) -> NoReturn:
-        _refuse("a symbolic value is one element; it cannot be iterated over or unpacked")
+        refuse("a symbolic value is one element; it cannot be iterated over or unpacked")
 
     def __getitem__(self, key: Any) -> NoReturn:
-        _refuse("a symbolic value is one element; it has no index: index the tensor before the call")
+        refuse("a symbolic value is one element; it has no index: index the tensor before the call")
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
-        _refuse(f"a symbolic value has no attribute {name!r}; write warptile.{name}(x) if there is such a function")
+        refuse(f"a symbolic value has no attribute {name!r}; write warptile.{name}(x) if there is such a function")
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         name = _UFUNCS.get(ufunc.__name__)
         if ufunc.__name__ in ("greater", "greater_equal"):
             name, inputs = {"greater": "less", "greater_equal": "less_equal"}[ufunc.__name__], inputs[::-1]
         if name is None or method != "__call__" or options:
-            _refuse(f"numpy.{ufunc.__name__} cannot be fused; there are {', '.join(OPERATIONS)}")
+            refuse(f"numpy.{ufunc.__name__} cannot be fused; there are {', '.join(OPERATIONS)}")
         return apply(name, *inputs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -174,11 +175,11 @@ class Traced:
             return apply("where", *args)
         if name == "clip":
             return apply("minimum", apply("maximum", args[0], args[1]), args[2])
-        return _refuse(f"numpy.{function.__name__} cannot be fused; there are {', '.join(OPERATIONS)}")
+        return refuse(f"numpy.{function.__name__} cannot be fused; there are {', '.join(OPERATIONS)}")
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        _refuse(
+        refuse(
             f"torch's {getattr(function, '__name__', function)} does not take symbolic values; write warptile's "
             f"function of the same name, such as warptile.gelu(x)"
         )
@@ -195,17 +196,17 @@ def apply(name: str, *arguments: Any) -> Traced:
     for value, kind in zip(values, operation.takes, strict=True):
         if value.kind != kind:
             found = {NUMBER: "a number", FLAG: "a truth value"}
-            _refuse(f"{name} takes {found[kind]} and got {found[value.kind]}; write warptile.where(condition, 1, 0)")
+            refuse(f"{name} takes {found[kind]} and got {found[value.kind]}; write warptile.where(condition, 1, 0)")
     return trace.value(name, tuple(each.index for each in values), kind=operation.gives)
 
 
 def _symbolic(trace: Trace, value: Any) -> Traced:
     if isinstance(value, Traced):
         if value.trace is not trace:
-            _refuse("a symbolic value of another epilogue was used; each belongs to the call that it was made in")
+            refuse("a symbolic value of another epilogue was used; each belongs to the call that it was made in")
         return value
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (numbers.Real, np.number)):
-        _refuse(
+        refuse(
             f"got {value!r} ({type(value).__name__}); constants are real numbers, and arrays are given by name: "
             f"matmul(a, b, epilogue=lambda acc, bias: acc + bias, bias=bias)"
         )
@@ -215,21 +216,21 @@ def _symbolic(trace: Trace, value: Any) -> Traced:
 def cast(x: Traced, dtype: str) -> Traced:
     """``x`` rounded to an element type."""
     if x.kind != NUMBER:
-        _refuse("cast takes a number and got a truth value; write warptile.where(condition, 1, 0)")
+        refuse("cast takes a number and got a truth value; write warptile.where(condition, 1, 0)")
     return x.trace.value(CAST, (x.index,), dtype)
 
 
 def per_block(x: Traced, rows: int, columns: int) -> Traced:
     """An operand of the epilogue with one element for each block of D."""
     if not isinstance(x, Traced) or x.operand is None:
-        _refuse("per_block takes an operand of the epilogue itself, such as per_block(scale, 128, 128)")
+        refuse("per_block takes an operand of the epilogue itself, such as per_block(scale, 128, 128)")
     return x.trace.value(TENSOR, value=(x.operand, rows, columns))
 
 
 def uniform(seed: Traced) -> Traced:
     """A random number in [0, 1) for each element of D."""
     if not isinstance(seed, Traced) or seed.operand is None:
-        _refuse(
+        refuse(
             "the seed is an operand of the epilogue, so that another seed needs no other kernel: "
             "matmul(a, b, epilogue=lambda acc, seed: warptile.dropout(acc, 0.1, seed), seed=1234)"
         )
@@ -240,7 +241,8 @@ class RefusedError(Exception):
     """What an epilogue does and no kernel can; becomes an `EpilogueError` with the line where it does it."""
 
 
-def _refuse(reason: str) -> NoReturn:
+def refuse(reason: str) -> NoReturn:
+    """Refuse what an epilogue does, with the line where it does it."""
     raise RefusedError(reason)
 
 
@@ -269,16 +271,18 @@ def trace(function: Callable[..., Any], given: Mapping[str, Any]) -> Program:
         returned = function(noted.value(ACCUMULATOR), **operands)
         outputs = returned if isinstance(returned, (tuple, list)) else (returned,)
         if not outputs:
-            _refuse("it returns no value")
-        results = [_result(noted, each) for each in outputs]
+            refuse("it returns no value")
+        program = _pruned(noted.steps, [_result(noted, each).index for each in outputs])
+        if noted.pairing is not None:
+            program = noted.pairing.finished(program)
     except RefusedError as error:
         raise EpilogueError(f"epilogue{_line(error, function)}: {error}") from None
     except WarptileError:
         raise
     except Exception as error:
         raise EpilogueError(f"epilogue{_line(error, function)}: {type(error).__name__}: {error}") from error
-    program = _pruned(noted.steps, [each.index for each in results])
     used = {step.value[0] if isinstance(step.value, tuple) else step.value for step in program.steps}
+    used |= set(program.paired.operands if program.paired is not None else ())
     unused = [name for name in names if name not in used]
     if unused:
         raise EpilogueError(f"epilogue: it does not use its operand {unused[0]!r}; leave it out")
@@ -290,10 +294,10 @@ def trace(function: Callable[..., Any], given: Mapping[str, Any]) -> Program:
 
 def _result(noted: Trace, value: Any) -> Traced:
     if value is None:
-        _refuse("it returns None; return the value of an element of D")
+        refuse("it returns None; return the value of an element of D")
     found = _symbolic(noted, value)
     if found.kind != NUMBER:
-        _refuse("it returns a truth value; write warptile.where(condition, 1, 0)")
+        refuse("it returns a truth value; write warptile.where(condition, 1, 0)")
     return found
 
 
@@ -349,6 +353,36 @@ def _pruned(steps: list[Step], outputs: list[int]) -> Program:
     )
     types = tuple(str(steps[index].value) if steps[index].name == CAST else None for index in outputs)
     return Program(kept, tuple(number[index] for index in outputs), types)
+
+
+def replayed(program: Program) -> Callable[..., Any]:
+    """A function whose trace is ``program`` again, for callers that take an epilogue as a function."""
+
+    def replay(acc: Any, **operands: Any) -> Any:
+        values: list[Any] = []
+        for step in program.steps:
+            arguments = [values[index] for index in step.arguments]
+            if step.name == ACCUMULATOR:
+                values.append(acc)
+            elif step.name == CONSTANT:
+                values.append(step.value)
+            elif step.name == CAST:
+                values.append(cast(_symbolic(acc.trace, arguments[0]), str(step.value)))
+            elif step.name == UNIFORM:
+                values.append(uniform(operands[str(step.value)]))
+            elif isinstance(step.value, tuple):
+                values.append(per_block(operands[step.value[0]], *step.value[1:]))
+            elif any(isinstance(each, Traced) for each in arguments):
+                values.append(apply(step.name, *arguments))
+            else:
+                values.append(apply(step.name, _symbolic(acc.trace, arguments[0]), *arguments[1:]))
+        return tuple(values[index] for index in program.outputs) if len(program.outputs) > 1 else values[-1]
+
+    first = inspect.Parameter("acc", inspect.Parameter.POSITIONAL_ONLY)
+    others = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in program.operands]
+    replay.__signature__ = inspect.Signature([first, *others])  # type: ignore[attr-defined]
+    replay.warptile_program = program  # type: ignore[attr-defined]
+    return replay
 
 
 def _line(error: BaseException, function: Callable[..., Any]) -> str:

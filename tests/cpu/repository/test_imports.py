@@ -28,7 +28,7 @@ ORDER = (
     ("emulator",),
     ("replay",),
     ("runtime",),
-    ("api", "linear_call", "torch_route", "measured", "ladder", "doctor", "warming", "roofline", "jax"),
+    ("api", "gated_call", "linear_call", "torch_route", "measured", "ladder", "doctor", "warming", "roofline", "jax"),
     ("tuning",),
     ("bench", "torch"),
     ("learn",),

@@ -1,0 +1,247 @@
+"""Calls whose epilogue makes one column of D of two columns of the product (`warptile.halves`, `warptile.pairs`).
+
+Columns j and j + N / 2 of ``b``, and columns 2 j and 2 j + 1, are views of it. So two GEMMs compute D: the first one
+the product with the second columns, not rounded below float32; the second one has that as an operand of its epilogue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from warptile.arrays import array_view
+from warptile.arrays.operands import stored
+from warptile.arrays.options import beta_of, element_named
+from warptile.arrays.sparse import SparseMatrix
+from warptile.epilogue.column_pairs import HALVES, SECOND_PRODUCT, first_columns, second_columns
+from warptile.epilogue.epilogue_program import ColumnPairs
+from warptile.epilogue.tracing import replayed, trace
+from warptile.errors import EpilogueError, ShapeError
+
+MOST_KNOWN = 256
+"""Epilogues that are remembered."""
+
+
+@dataclass(frozen=True)
+class GatedEpilogue:
+    """An epilogue of two columns of the product.
+
+    Attributes:
+        paired: which columns, and which operands have N of them.
+        function: the epilogue of N / 2 columns.
+        names: its operands, of which the second product is one unless nothing is made of it.
+    """
+
+    paired: ColumnPairs
+    function: Callable[..., Any]
+    names: tuple[str, ...]
+
+    def operands(self, given: Mapping[str, Any], n: int, second: Any) -> dict[str, Any]:
+        """The operands of ``function``.
+
+        Args:
+            given: the caller's, by name.
+            n: columns of the product.
+            second: the second product; None where it is not read.
+
+        Raises:
+            ShapeError: an operand that has neither one column nor N.
+        """
+        found = {name: each for name, each in given.items() if name not in self.paired.operands}
+        for name in self.paired.operands:
+            found[first_columns(name)] = columns(given[name], name, self.paired.kind, n, second=False)
+            found[second_columns(name)] = columns(given[name], name, self.paired.kind, n, second=True)
+        return {name: each for name, each in (found | {SECOND_PRODUCT: second}).items() if name in self.names}
+
+    @property
+    def reads_second(self) -> bool:
+        """Whether the second product is an operand."""
+        return SECOND_PRODUCT in self.names
+
+
+_known: dict[Hashable, GatedEpilogue | None] = {}
+
+
+def gated_epilogue(
+    epilogue: Callable[..., Any], known: Hashable | None, operands: Mapping[str, Any]
+) -> GatedEpilogue | None:
+    """An epilogue as one of two columns of the product; None where it is of one.
+
+    Args:
+        epilogue: as the caller gave it.
+        known: `warptile.epilogue.identity.identity` of it: what has one is traced once.
+        operands: the caller's, by name.
+
+    Raises:
+        EpilogueError: as `warptile.epilogue.tracing.trace`.
+    """
+    key = None if known is None else (known, *operands)
+    if key is not None and key in _known:
+        return _known[key]
+    program = trace(epilogue, operands)
+    found = None if program.paired is None else GatedEpilogue(program.paired, replayed(program), program.operands)
+    if key is not None:
+        if len(_known) >= MOST_KNOWN:
+            _known.clear()
+        _known[key] = found
+    return found
+
+
+def columns(array: Any, name: str, kind: str, n: int, *, second: bool) -> Any:
+    """The first, or the second, column of each pair of an array's N columns; what has one column, or none, itself.
+
+    Raises:
+        ShapeError: another number of columns.
+    """
+    shape = tuple(getattr(array, "shape", ()))
+    if not shape or shape[-1] == 1 != n:
+        return array
+    if shape[-1] != n:
+        raise ShapeError(f"{name}: got shape {shape}; before {kind}, it broadcasts to the product of {n} columns")
+    half = n // 2
+    if kind == HALVES:
+        return array[..., half:] if second else array[..., :half]
+    return array[..., 1::2] if second else array[..., 0::2]
+
+
+def product_columns(b: Any, kind: str) -> int:
+    """N of ``b``, checked to be even.
+
+    Raises:
+        ShapeError: it is odd, or ``b`` is 1-D.
+    """
+    shape = tuple(getattr(b, "shape", ()))
+    if len(shape) < 2 or shape[-1] % 2:
+        raise ShapeError(
+            f"b: got shape {shape}; {kind} makes one column of two, so b is (..., K, N) with an even N: "
+            f"one matrix with the columns of the gate and of what it gates"
+        )
+    return int(shape[-1])
+
+
+def _sum(acc: Any, addend: Any, factor: Any) -> Any:
+    return acc + factor * addend
+
+
+def _second_product(
+    a: Any, b: Any, c: Any, paired: ColumnPairs, n: int, options: Mapping[str, Any]
+) -> tuple[tuple[Any, Any], dict[str, Any]]:
+    """Arguments of the GEMM whose result the epilogue reads: as those of the call, but not rounded below float32.
+
+    C has the type of the call's result, so it becomes an operand of an epilogue.
+    """
+    values = a.values if isinstance(a, SparseMatrix) else a
+    element = element_named(getattr(values, "dtype", None), "a")
+    narrow = element is not None and element.bits <= 16 and element.name not in ("int8", "uint8")
+    said = dict(options) | {"out_dtype": "float32" if narrow else None, "beta": None}
+    beta = beta_of(options["beta"], c)
+    if c is not None and beta != 0:
+        said |= {"epilogue": _sum, "addend": columns(c, "c", paired.kind, n, second=True), "factor": beta}
+    return (a, columns(b, "b", paired.kind, n, second=True)), said
+
+
+def _first_sides(b: Any, c: Any, kind: str, n: int) -> tuple[Any, Any]:
+    """B and C with the first column of each pair."""
+    return columns(b, "b", kind, n, second=False), None if c is None else columns(c, "c", kind, n, second=False)
+
+
+def gated_product(
+    matmul: Callable[..., Any], arrays: tuple[Any, Any, Any, Any], options: Mapping[str, Any], gated: GatedEpilogue,
+    operands: Mapping[str, Any],
+) -> Any:  # fmt: skip
+    """A call of `warptile.matmul` with such an epilogue.
+
+    Args:
+        matmul: `warptile.matmul`.
+        arrays: a, b, c and ``out``, as given.
+        options: its other keywords.
+        gated: the epilogue.
+        operands: the epilogue's, by name, as given.
+
+    Returns:
+        As `warptile.matmul`: (..., M, N / 2).
+    """
+    a, b, c, out = arrays
+    kind = gated.paired.kind
+    n = product_columns(b, kind)
+    later = None
+    if gated.reads_second:
+        sides, said = _second_product(a, b, c, gated.paired, n, options)
+        later = matmul(*sides, **said)
+    named = gated.operands(operands, n, later)
+    return matmul(a, *_first_sides(b, c, kind, n), out=out, epilogue=gated.function, **dict(options), **named)
+
+
+@dataclass(frozen=True)
+class GatedPlan:
+    """A held plan of such a call: as `warptile.MatmulPlan`, of two GEMMs.
+
+    Attributes:
+        second: the plan of the product with the second columns, which is the first to run.
+        plan: the plan of D.
+        gated: the epilogue.
+        n: columns of the product.
+        options: keywords of the call that it was made for.
+    """
+
+    second: Any
+    plan: Any
+    gated: GatedEpilogue
+    n: int
+    options: Mapping[str, Any]
+
+    @property
+    def backend(self) -> Any:
+        """Where it runs."""
+        return self.plan.backend
+
+    def explain(self) -> str:
+        """Both GEMMs: the kernels, why they were chosen, what bounds them.
+
+        Returns:
+            Lines of text.
+        """
+        which = {HALVES: "columns j + N / 2", "pairs": "columns 2 j + 1"}[self.gated.paired.kind]
+        return f"first, the product with {which}:\n{self.second.explain()}\nthen D:\n{self.plan.explain()}"
+
+    def __call__(self, a: Any, b: Any, /, c: Any = None, *, out: Any = None, **epilogue_tensors: Any) -> Any:
+        """Multiply arrays like those that the plan was made for; arguments, result and errors as of a `MatmulPlan`."""
+        kind = self.gated.paired.kind
+        missing = [name for name in self.gated.paired.operands if name not in epilogue_tensors]
+        if missing:
+            raise EpilogueError(f"epilogue: it takes {missing[0]!r}, which was not given: give {missing[0]}=...")
+        if product_columns(b, kind) != self.n:
+            raise ShapeError(
+                f"b: got shape {tuple(b.shape)}; this plan is for {self.n} columns: make another with "
+                f"warptile.plan(a, b, ...)"
+            )
+
+        later = None
+        if self.gated.reads_second:
+            sides, said = _second_product(a, b, c, self.gated.paired, self.n, self.options)
+            later = self.second(*sides, **{name: said[name] for name in ("addend", "factor") if name in said})
+        named = self.gated.operands(epilogue_tensors, self.n, later)
+        return self.plan(a, *_first_sides(b, c, kind, self.n), out=out, **named)
+
+
+def gated_plan(
+    plan: Callable[..., Any], arrays: tuple[Any, Any, Any, Any], options: Mapping[str, Any], gated: GatedEpilogue,
+    operands: Mapping[str, Any],
+) -> GatedPlan:  # fmt: skip
+    """A call of `warptile.plan` with such an epilogue; arguments as of `gated_product`.
+
+    The second product is allocated, so that the plan of D knows its layout, and freed.
+    """
+    a, b, c, out = arrays
+    kind = gated.paired.kind
+    n = product_columns(b, kind)
+
+    sides, said = _second_product(a, b, c, gated.paired, n, options)
+    of_second = plan(*sides, **said)
+    like = stored(a)
+    shape = (*of_second.batch, *([like.shape[-2]] if like.ndim > 1 else []), n // 2)
+    made = array_view.empty(like, shape, of_second.plan.problem.d.dtype)
+    named = gated.operands(operands, n, array_view.returned(made, like))
+    of_d = plan(a, *_first_sides(b, c, kind, n), out=out, epilogue=gated.function, **dict(options), **named)
+    return GatedPlan(of_second, of_d, gated, n, options)

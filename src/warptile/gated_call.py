@@ -196,6 +196,11 @@ class GatedPlan:
         """Where it runs."""
         return self.plan.backend
 
+    @property
+    def copies(self) -> tuple[str, ...]:
+        """What has to be copied before the launches, and why."""
+        return tuple(dict.fromkeys((*self.second.copies, *self.plan.copies)))
+
     def explain(self) -> str:
         """Both GEMMs: the kernels, why they were chosen, what bounds them.
 

@@ -12,7 +12,18 @@ from dataclasses import dataclass, field
 
 from warptile.emulator.lanes import RegisterFile
 from warptile.errors import EmulationError, SourceLocation, UnknownInstruction
-from warptile.ptx.instruction import Instruction, Operand, PtxFunction, PtxModule, Symbol, Variable
+from warptile.ptx.instruction import (
+    Address,
+    CallArguments,
+    Instruction,
+    Operand,
+    PtxFunction,
+    PtxModule,
+    Symbol,
+    TensorAddress,
+    Variable,
+    Vector,
+)
 
 PLAIN, WARP_COLLECTIVE, MASK_COLLECTIVE, BRANCH, INDEXED_BRANCH, CALL, RETURN, EXIT, BARRIER, MBARRIER_WAIT = range(10)
 CLUSTER_BARRIER = 10
@@ -90,21 +101,30 @@ def lay_out(
 
 
 def callee_names(module: PtxModule, function: PtxFunction) -> list[str]:
-    """Functions that ``function`` calls by name, or whose address it (or the module) takes."""
+    """Functions that ``function`` calls by name, or whose address it takes."""
+    return [name for name in symbol_names(function) if name in module.functions]
+
+
+def symbol_names(function: PtxFunction) -> dict[str, None]:
+    """Variables and functions that the instructions of ``function`` name, in order."""
     names: dict[str, None] = {}
     for instruction in function.body or ():
         for operand in _flat(instruction.operands):
-            if isinstance(operand, Symbol) and operand.name in module.functions:
+            if isinstance(operand, Symbol):
                 names[operand.name] = None
-    return list(names)
+    return names
 
 
 def _flat(operands: tuple[Operand | None, ...]) -> list[Operand]:
+    """Operands without those that hold others: vectors, addresses and lists of arguments."""
     found: list[Operand] = []
     for operand in operands:
-        elements = getattr(operand, "elements", None)
-        if elements is not None:
-            found.extend(_flat(elements))
+        if isinstance(operand, Vector | CallArguments):
+            found.extend(_flat(operand.elements))
+        elif isinstance(operand, TensorAddress):
+            found.extend(_flat((operand.base, operand.coordinates)))
+        elif isinstance(operand, Address):
+            found.extend(_flat((operand.base,)))
         elif operand is not None:
             found.append(operand)
     return found
@@ -147,8 +167,13 @@ def _frame(function: PtxFunction) -> list[Variable]:
 def _place_shared(
     layout: ProgramLayout, module: PtxModule, order: list[PtxFunction], dynamic_shared_bytes: int, shared_start: int
 ) -> None:
-    variables = [v for v in module.variables if v.space == "shared"]
-    variables += [v for function in order for v in function.variables if v.space == "shared"]
+    """Give an address to every shared variable that a reachable function names.
+
+    The others take no memory, as with ptxas: the shared arrays of all kernels of a file may stand at module scope.
+    """
+    named = {name for function in order for name in symbol_names(function)}
+    everywhere = (*module.variables, *(v for function in order for v in function.variables))
+    variables = [v for v in everywhere if v.space == "shared" and v.name in named]
     top = shared_start
     for variable in variables:
         if variable.size_bytes:

@@ -240,7 +240,10 @@ def _prepare(
         dynamic_shared_bytes=spec.dynamic_shared_bytes,
         schedule=schedule,
         checks=checks,
-        registers_per_thread=initial_count(layout.entry.directives),
+        registers_per_thread=initial_count(
+            layout.entry.directives,
+            (each for routine in layout.routines.values() for each in routine.function.body or ()),
+        ),
     )
     return machine, layout
 

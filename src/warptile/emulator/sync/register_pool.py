@@ -7,7 +7,7 @@ out, as otherwise the hardware hangs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from warptile.emulator.lanes import WARP, Active
 from warptile.errors import RegisterMisuse
-from warptile.ptx.instruction import Instruction
+from warptile.ptx.instruction import Immediate, Instruction
 
 if TYPE_CHECKING:
     from warptile.emulator.machine import LaunchGeometry
@@ -32,13 +32,32 @@ REGISTERS = 65536
 MOST = 256
 """Registers of a thread."""
 
+WARP_GRANULE = 4
+"""Warps of an SM are counted in multiples of this, one for each of its four schedulers."""
 
-def initial_count(directives: Mapping[str, Any]) -> int | None:
-    """Registers of each thread when the kernel starts, as far as its directives tell; None if they do not.
 
-    With `.maxnreg` it is that; else what an SM has, shared among the threads of `.maxntid` (or `.reqntid`)
-    and the CTAs of `.minnctapersm`. Without these, ptxas ignores `setmaxnreg`.
+def initial_count(directives: Mapping[str, Any], instructions: Iterable[Instruction] = ()) -> int | None:
+    """Registers of each thread when the kernel starts, as ptxas allocates them; None if it ignores `setmaxnreg`.
+
+    The limit is `.maxnreg`, or else what an SM has, shared among the warps of `.maxntid` (or `.reqntid`) and the CTAs
+    of `.minnctapersm`, whose warps are counted in fours. Up to that limit a kernel gets what its `setmaxnreg.inc` ask
+    for at most, so that one of 256 threads that asks for 248 starts with 248, not with 256 (seen with ptxas 13.0).
+
+    Args:
+        directives: of the kernel.
+        instructions: of the kernel and of the functions that it calls.
     """
+    limit = _limit(directives)
+    asked = [
+        int(each.operands[0].value)
+        for each in instructions
+        if each.opcode == "setmaxnreg" and "inc" in each.modifiers and isinstance(each.operands[0], Immediate)
+    ]
+    return limit if limit is None or not asked else min(limit, max(asked))
+
+
+def _limit(directives: Mapping[str, Any]) -> int | None:
+    """The most registers that a thread may start with; None if the directives do not say."""
     most = directives.get("maxnreg")
     if most is not None:
         return -(-int(np.ravel(most)[0]) // STEP) * STEP
@@ -46,8 +65,9 @@ def initial_count(directives: Mapping[str, Any]) -> int | None:
     ctas = directives.get("minnctapersm")
     if extent is None or ctas is None:
         return None
-    warps = -(-prod(int(n) for n in np.ravel(extent)) // WARP)
-    return min(MOST, REGISTERS // (warps * WARP * max(int(np.ravel(ctas)[0]), 1)) // STEP * STEP)
+    warps = -(-prod(int(n) for n in np.ravel(extent)) // WARP) * max(int(np.ravel(ctas)[0]), 1)
+    warps = -(-warps // WARP_GRANULE) * WARP_GRANULE
+    return min(MOST, REGISTERS // (warps * WARP) // STEP * STEP)
 
 
 class RegisterPool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from warptile.codegen.cuda_file import STANDARD
 from warptile.codegen.kernel_names import plain_name
 from warptile.errors import ArgumentError
 from warptile.launch.access import NOTHING, Access
-from warptile.launch.params import Pointer, Scalar
+from warptile.launch.params import SCALAR_BYTES, Pointer, Scalar
 from warptile.launch.spec import Argument, Dim3, LaunchSpec
 from warptile.launch.tensor_map import TENSOR_MAP_BYTES, TensorMap
 from warptile.launch.triton_metadata import triton_launch_beside
@@ -30,14 +29,13 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-SCALARS = {
-    "i32": "s32", "s32": "s32", "u32": "u32", "i64": "s64", "s64": "s64", "u64": "u64", "f16": "f16", "f32": "f32",
-    "f64": "f64",
-}  # fmt: skip
+SCALARS = {f"i{bits}": f"s{bits}" for bits in (8, 16, 32, 64)} | {name: name for name in SCALAR_BYTES}
 """Spelling on the command line -> type in a `LaunchSpec`."""
 
 SCRATCH = ("scratch memory", "profiler's memory")
 """What the parameters are that Triton adds behind a kernel's own."""
+
+_BOOLS = {"0": False, "1": True, "false": False, "true": True}
 
 
 @dataclass(frozen=True)
@@ -109,11 +107,15 @@ def array_of(text: str) -> np.ndarray[Any, Any]:
 
 def scalar(kind: str, text: str) -> Scalar:
     """A scalar of PTX type ``kind``."""
+    if kind == "bool":
+        if text not in _BOOLS:
+            raise click.BadParameter(f"{text!r} is no bool; it takes {', '.join(_BOOLS)}, such as bool:1")
+        return Scalar(kind, _BOOLS[text])
     try:
-        value: int | float = float(text) if kind[0] == "f" else int(text, 0)
+        value: int | float = float(text) if "f" in kind else int(text, 0)
     except ValueError:
         raise click.BadParameter(f"{text!r} is no {kind}") from None
-    if kind[0] != "f":
+    if "f" not in kind:
         bits = int(kind[1:])
         low, high = (0, 2**bits - 1) if kind[0] == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
         if not low <= value <= high:
@@ -197,7 +199,7 @@ def check_arguments(function: PtxFunction, given: tuple[KernelArgument, ...]) ->
     for position, (parameter, one) in enumerate(zip(parameters, given, strict=True)):
         size = 8
         if isinstance(one.argument, Scalar):
-            size = math.ceil(int(one.argument.type[1:]) / 8)
+            size = SCALAR_BYTES[one.argument.type]
         elif isinstance(one.argument, TensorMap):
             size = TENSOR_MAP_BYTES
         if size != parameter.size_bytes:

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 def command(file: Path, given: tuple[KernelArgument, ...], out_dir: Path | None, as_json: bool, **options: Any) -> None:
     """Run a kernel of a CUDA C++ or PTX file on the CPU and check it.
 
-    Each --arg is i32:5, u64:7, f32:1.5, in:PATH.npy or inout:PATH.npy: a device buffer initialized from the file,
-    which is written to --out-dir under the same name afterwards. tensormap:PATH.json is a tensor map in memory that
+    Each --arg is a number such as i32:5, u64:7, f32:1.5, bool:1 or i8:-3 (i, u: 8 to 64 bits; f16, bf16, f32, f64),
+    or in:PATH.npy or inout:PATH.npy: a device buffer initialized from the file, which is written to --out-dir under
+    the same name afterwards. tensormap:PATH.json is a tensor map in memory that
     it shares with every other argument of the same file.
 
     \b

@@ -35,7 +35,7 @@ from warptile.errors import (
     UnwrittenOutput,
 )
 from warptile.launch.access import Access, Rows
-from warptile.launch.params import SCALAR_BYTES, Params, Pointer
+from warptile.launch.params import Params, Pointer, StructBytes
 from warptile.launch.spec import Argument, Dim3, LaunchSpec
 from warptile.launch.tensor_map import TensorMap
 from warptile.ptx.instruction import PtxModule, Variable
@@ -354,6 +354,8 @@ def _described(argument: Argument) -> str:
     if isinstance(argument, Params):
         members = ", ".join(f"{name} at {argument.offsets[name]}" for name, _ in argument.members)
         return f"a struct of {members or 'no members'}"
+    if isinstance(argument, StructBytes):
+        return f"a struct of {argument.size_bytes} bytes"
     if isinstance(argument, TensorMap):
         return f"a tensor map of {argument.operand}"
     if isinstance(argument, Pointer):
@@ -362,7 +364,7 @@ def _described(argument: Argument) -> str:
 
 
 def _argument_bytes(space: GlobalSpace, argument: Argument) -> bytes:
-    if isinstance(argument, Params):
+    if isinstance(argument, Params | StructBytes):
         return argument.encoded(lambda field: _argument_bytes(space, field))
     if isinstance(argument, TensorMap):
         start = GLOBAL_BASE + space.named(argument.operand).start + argument.offset_bytes
@@ -372,10 +374,7 @@ def _argument_bytes(space: GlobalSpace, argument: Argument) -> bytes:
         if argument.operand is not None:
             address = GLOBAL_BASE + space.named(argument.operand).start + argument.offset_bytes
         return address.to_bytes(8, "little")
-    kind, size = argument.type[0], SCALAR_BYTES[argument.type]
-    if kind == "f":
-        return np.array(argument.value, dtype=f"f{size}").tobytes()
-    return (int(argument.value) & ((1 << 8 * size) - 1)).to_bytes(size, "little")
+    return argument.encoded
 
 
 def _check_outputs(

@@ -14,8 +14,8 @@ from warptile.codegen.nvrtc import CompiledKernel
 from warptile.errors import DeviceError, LayoutError, UnsupportedError
 from warptile.gpu import driver, tensor_map
 from warptile.gpu.native_launch import PARAMETER_ALIGNMENT, Launch, Patch, native_launch
-from warptile.launch.params import Params, Pointer, Scalar
-from warptile.launch.spec import Argument, Dim3, LaunchSpec
+from warptile.launch.params import Params, Pointer, Scalar, StructBytes
+from warptile.launch.spec import Argument, Dim3, LaunchSpec, placed_fields
 from warptile.launch.tensor_map import TensorMap
 
 PLAIN_DYNAMIC_SHARED_BYTES = 48 * 1024
@@ -28,12 +28,11 @@ _log = logging.getLogger("warptile.gpu")
 
 _SLOT_BYTES = PARAMETER_ALIGNMENT
 """Parameters are packed this far apart at least."""
-_CODES = {"s32": "<i", "u32": "<I", "s64": "<q", "u64": "<Q", "f16": "<e", "f32": "<f", "f64": "<d"}
 
 
 def _encode(argument: Argument, pointers: Mapping[str, int]) -> bytes:
     """The bytes of one kernel parameter, little endian."""
-    if isinstance(argument, Params):
+    if isinstance(argument, Params | StructBytes):
         return argument.encoded(lambda field: _encode(field, pointers))
     if isinstance(argument, Pointer):
         if argument.operand is None:
@@ -41,13 +40,7 @@ def _encode(argument: Argument, pointers: Mapping[str, int]) -> bytes:
         return struct.pack("<Q", pointers[argument.operand] + argument.offset_bytes)
     if isinstance(argument, TensorMap):
         return tensor_map.encode(argument, pointers)
-    if not argument.type.startswith("f"):
-        return struct.pack(_CODES[argument.type], argument.value)
-    try:
-        return struct.pack(_CODES[argument.type], argument.value)
-    except OverflowError:
-        # Too large for the type: infinity, as NumPy's and the compiler's conversions give.
-        return struct.pack(_CODES[argument.type], math.copysign(math.inf, argument.value))
+    return argument.encoded
 
 
 class PackedArguments:
@@ -140,9 +133,8 @@ class LoadedKernel:
         arguments = PackedArguments(spec, pointers)
         patches: list[Patch] = []
         for argument, slot in zip(spec.arguments, arguments.offsets, strict=True):
-            fields = [("", argument)] if not isinstance(argument, Params) else argument.members
-            for name, field in fields:
-                offset = slot + (argument.offsets[name] if isinstance(argument, Params) else 0)
+            for name, place, field in placed_fields(argument):
+                offset = slot + place
                 if isinstance(field, Scalar) and name in names:
                     patches.append(Patch(offset, names.index(name), 0))
                 if isinstance(field, Scalar) or field.operand is None:

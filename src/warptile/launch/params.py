@@ -1,25 +1,88 @@
-"""Kernel parameters: scalars, pointers, tensor maps, and a struct of them laid out as C++ does."""
+"""Kernel parameters: scalars, pointers, tensor maps, and structs: of such members, or any other as bytes."""
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from warptile.errors import ArgumentError
 from warptile.launch.tensor_map import TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES, TensorMap
 
-SCALAR_BYTES = {"s32": 4, "u32": 4, "s64": 8, "u64": 8, "f16": 2, "f32": 4, "f64": 8}
+SCALAR_BYTES = {
+    "bool": 1, "s8": 1, "u8": 1, "s16": 2, "u16": 2, "s32": 4, "u32": 4, "s64": 8, "u64": 8,
+    "f16": 2, "bf16": 2, "f32": 4, "f64": 8,
+}  # fmt: skip
+"""Bytes, and alignment, of each type of a scalar."""
 
 
 @dataclass(frozen=True)
 class Scalar:
-    """A kernel parameter passed by value. ``type`` is one of s32, u32, s64, u64, f16, f32, f64."""
+    """A number passed by value.
+
+    Attributes:
+        type: one of `SCALAR_BYTES`: bool, s8 to s64, u8 to u64, f16, bf16, f32, f64.
+        value: a whole number in the range of an integer type; floats are rounded to nearest, ties to even.
+
+    Raises:
+        ArgumentError: an unknown type.
+    """
 
     type: str
     value: int | float
 
     def __post_init__(self) -> None:
-        assert self.type in SCALAR_BYTES, self.type
+        if self.type not in SCALAR_BYTES:
+            raise ArgumentError(
+                f"Scalar: got type {self.type!r}; it takes {', '.join(SCALAR_BYTES)}, such as Scalar('s32', 5)"
+            )
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """Its bytes, little endian. A float too large for its type becomes infinite.
+
+        Raises:
+            ArgumentError: an integer outside the range of its type, or no integer at all.
+        """
+        if self.type == "bool":
+            return bytes([bool(self.value)])
+        if self.type == "bf16":
+            return _bfloat_bits(self.value).to_bytes(2, "little")
+        if self.type[0] != "f":
+            return self._integer()
+        code = {"f16": "<e", "f32": "<f", "f64": "<d"}[self.type]
+        try:
+            return struct.pack(code, self.value)
+        except OverflowError:
+            return struct.pack(code, math.copysign(math.inf, self.value))
+
+    def _integer(self) -> bytes:
+        size, signed = SCALAR_BYTES[self.type], self.type[0] == "s"
+        low, high = (-(1 << 8 * size - 1), (1 << 8 * size - 1) - 1) if signed else (0, (1 << 8 * size) - 1)
+        if int(self.value) != self.value or not low <= self.value <= high:
+            raise ArgumentError(
+                f"Scalar({self.type!r}, {self.value!r}): {self.type} holds whole numbers from {low} to {high}; give "
+                f"one of them, such as Scalar({self.type!r}, {high}), or a wider type"
+            )
+        return int(self.value).to_bytes(size, "little", signed=signed)
+
+
+def _bfloat_bits(value: float) -> int:
+    """A number rounded to the nearest bf16, ties to even, as its 16 bits."""
+    if math.isnan(value):
+        return 0x7FFF
+    try:
+        single = struct.pack("<f", value)
+    except OverflowError:
+        single = struct.pack("<f", math.copysign(math.inf, value))
+    bits = int.from_bytes(single, "little")
+    # Where rounding to f32 has met the middle between two bf16, the side that the number was on decides.
+    back = struct.unpack("<f", single)[0]
+    if bits & 0xFFFF == 0x8000 and back != value:
+        bits += 1 if (abs(value) > abs(back)) else -1
+    return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
 
 
 @dataclass(frozen=True)
@@ -31,6 +94,52 @@ class Pointer:
 
 
 Field = Scalar | Pointer | TensorMap
+
+
+@dataclass(frozen=True)
+class StructBytes:
+    """One kernel parameter that is any struct, union or array in a struct, as the bytes that memory holds.
+
+    Attributes:
+        content: all bytes of it, those of pointers and tensor maps included, whatever they are.
+        fields: pointers and tensor maps in it, each with its byte offset; they replace what ``content`` has there.
+
+    Raises:
+        ArgumentError: a field that does not fit into the content, or lies across another one.
+    """
+
+    content: bytes
+    fields: tuple[tuple[int, Pointer | TensorMap], ...] = ()
+
+    def __post_init__(self) -> None:
+        end = 0
+        for offset, field in sorted(self.fields, key=lambda entry: entry[0]):
+            size = field_bytes(field)[0]
+            if offset < end or offset + size > len(self.content):
+                raise ArgumentError(
+                    f"struct of {len(self.content)} bytes: the {'tensor map' if size > 8 else 'pointer'} at byte "
+                    f"{offset} takes bytes {offset} to {offset + size - 1}; it needs room of its own, such as "
+                    f"StructBytes(bytes(16), ((0, Pointer('x')), (8, Pointer('y'))))"
+                )
+            end = offset + size
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the struct in bytes."""
+        return len(self.content)
+
+    def encoded(self, encode: Callable[[Field], bytes]) -> bytes:
+        """The bytes of the struct; ``encode`` gives those of a pointer or tensor map."""
+        content = bytearray(self.content)
+        for offset, field in self.fields:
+            raw = encode(field)
+            content[offset : offset + len(raw)] = raw
+        return bytes(content)
+
+    @property
+    def placed(self) -> tuple[tuple[str, int, Field], ...]:
+        """Its pointers and tensor maps: no name, byte offset, and what stands there."""
+        return tuple(("", offset, field) for offset, field in self.fields)
 
 
 def field_bytes(field: Field) -> tuple[int, int]:
@@ -86,6 +195,11 @@ class Params:
             raw = encode(field)
             content[self.offsets[name] : self.offsets[name] + len(raw)] = raw
         return bytes(content)
+
+    @property
+    def placed(self) -> tuple[tuple[str, int, Field], ...]:
+        """Its members: name, byte offset and value."""
+        return tuple((name, self.offsets[name], field) for name, field in self.members)
 
     def with_values(self, values: Mapping[str, float]) -> Params:
         """The same struct with other values in scalar members."""

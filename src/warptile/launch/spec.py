@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from warptile.launch.params import Params, Pointer, Scalar
+from warptile.launch.params import Field, Params, Pointer, Scalar, StructBytes
 from warptile.launch.tensor_map import TensorMap
 
 Dim3 = tuple[int, int, int]
 
-Argument = Scalar | Pointer | TensorMap | Params
+Argument = Scalar | Pointer | TensorMap | Params | StructBytes
+
+
+def placed_fields(argument: Argument) -> tuple[tuple[str, int, Field], ...]:
+    """What a parameter holds: the name ("" for none), byte offset and value of each member, or of the one value."""
+    return argument.placed if isinstance(argument, Params | StructBytes) else (("", 0, argument),)
 
 
 @dataclass(frozen=True)
@@ -44,8 +49,6 @@ class LaunchSpec:
     @property
     def operands(self) -> tuple[str, ...]:
         """Names of the operands that the arguments point to, each once, in order."""
-        names = []
-        for argument in self.arguments:
-            fields = [field for _, field in argument.members] if isinstance(argument, Params) else [argument]
-            names += [field.operand for field in fields if not isinstance(field, Scalar) and field.operand is not None]
+        fields = [field for argument in self.arguments for _, _, field in placed_fields(argument)]
+        names = [field.operand for field in fields if not isinstance(field, Scalar) and field.operand is not None]
         return tuple(dict.fromkeys(names))

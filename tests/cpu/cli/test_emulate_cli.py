@@ -80,6 +80,24 @@ def test_a_kernel_runs_and_its_buffer_comes_back(capsys):
     assert by_line == document["counters"]["global_load_bytes"]
 
 
+def test_numbers_of_every_size_are_arguments(folder):
+    """Each is stored as 64 bits, at its place: NVRTC passes bool and char as 8 bits, short and half as 16."""
+    given = {"bool": "true", "u8": "200", "i8": "-3", "i16": "-300", "u16": "60000", "f16": "1.5", "bf16": "-2"}
+    bits = {"bool": 8, "u8": 8, "i8": 8}
+    parameters = "".join(f", .param .b{bits.get(name, 16)} p{i}" for i, name in enumerate(given))
+    loads = "".join(
+        f"ld.param.u{bits.get(name, 16)} %rd2, [p{i}];\nst.global.u64 [%rd1+{8 * i}], %rd2;\n"
+        for i, name in enumerate(given)
+    )
+    head = ".version 8.0\n.target sm_80\n.address_size 64\n"
+    body = f"{{\n.reg .b64 %rd<3>;\nld.param.u64 %rd1, [y];\n{loads}ret;\n}}\n"
+    (folder / "small.ptx").write_text(f"{head}.visible .entry small(.param .u64 y{parameters})\n{body}")
+    np.save("o.npy", np.zeros(len(given), np.uint64))
+    arguments = [f"--arg={name}:{value}" for name, value in given.items()]
+    assert run(["emulate", "small.ptx", "--arg", "inout:o.npy", *arguments, "--out-dir", "out"]) == 0
+    assert np.load("out/o.npy").tolist() == [1, 200, 0xFD, 0xFED4, 60000, 0x3E00, 0xC000]
+
+
 @pytest.mark.usefixtures("folder")
 def test_a_kernel_runs_in_clusters(capsys):
     text = AXPY.replace("%ctaid.x", "%cluster_ctarank").replace("sm_80", "sm_90")
@@ -143,6 +161,8 @@ def test_memory_outside_a_buffer_is_an_error_with_its_place(capsys):
         (["axpy.ptx", "--arg", "i32:3000000000"], 2, "does not fit into s32"),
         (["axpy.ptx", "--arg", "u32:-1"], 2, "does not fit into u32"),
         (["axpy.ptx", "--arg", "f32:much"], 2, "is no f32"),
+        (["axpy.ptx", "--arg", "u8:256"], 2, "256 does not fit into u8, which holds 0 to 255"),
+        (["axpy.ptx", "--arg", "bool:yes"], 2, "'yes' is no bool; it takes 0, 1, false, true"),
         (["axpy.ptx", "--arg", "i7:1"], 2, "in:a.npy"),
         (["axpy.ptx", "--arg", "5"], 2, "in:a.npy"),
         (["axpy.ptx", "--arg", "tensormap:t.json"], 2, "t.json: no readable tensor map"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -14,7 +15,7 @@ from warptile.codegen.translation_unit import Source
 from warptile.emulator import emulate
 from warptile.errors import ParameterMismatch
 from warptile.launch.access import Access
-from warptile.launch.params import SCALAR_BYTES, Field, Params, Pointer, Scalar
+from warptile.launch.params import SCALAR_BYTES, Field, Params, Pointer, Scalar, StructBytes
 from warptile.launch.spec import Argument, LaunchSpec
 from warptile.launch.tensor_map import TensorMap
 from warptile.ptx import parse
@@ -23,15 +24,17 @@ ARCH = "sm_90a"
 DOCUMENT = Path(__file__).parents[3] / "docs" / "emulator.md"
 HEADERS = Path(warptile.__file__).parent / "kernels"
 CPP_TYPES = {
-    "s32": "int", "u32": "unsigned", "s64": "long long", "u64": "unsigned long long", "f16": "__half", "f32": "float",
-    "f64": "double",
+    "bool": "bool", "s8": "signed char", "u8": "unsigned char", "s16": "short", "u16": "unsigned short",
+    "s32": "int", "u32": "unsigned", "s64": "long long", "u64": "unsigned long long", "f16": "__half",
+    "bf16": "__nv_bfloat16", "f32": "float", "f64": "double",
 }  # fmt: skip
 MAP = TensorMap("A", "f32", (24, 16), (96,), (8, 4))
 
 
 def compiled(text: str) -> CompiledKernel:
     """The kernel ``k`` of ``text``."""
-    return compile_source(Source("#include <cuda_fp16.h>\n" + text, "k"), ARCH, options=(f"-I{HEADERS}",), cache=None)
+    whole = "#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n" + text
+    return compile_source(Source(whole, "k"), ARCH, options=(f"-I{HEADERS}",), cache=None)
 
 
 def run(text: str, arguments: tuple[Argument, ...], operands: dict[str, np.ndarray], threads: int = 1) -> None:
@@ -54,19 +57,24 @@ def declared(params: Params) -> str:
 
 def random_field(random: np.random.Generator) -> Field:
     """A scalar, a pointer into A, a null pointer or a tensor map of A."""
-    kinds = [*SCALAR_BYTES, *SCALAR_BYTES, "pointer", "null", "map"]
+    kinds = [*SCALAR_BYTES, "pointer", "pointer", "null", "map"]
     kind = str(random.choice(kinds))
     if kind == "map":
         return MAP
     if kind in ("pointer", "null"):
         return Pointer("A", 4 * int(random.integers(100))) if kind == "pointer" else Pointer(None)
-    if kind[0] == "f":
+    if "f" in kind:
         return Scalar(kind, float(random.integers(-99, 99)) / 4)
-    return Scalar(kind, int(random.integers(-(1 << 31), 1 << 31)) if kind[0] == "s" else int(random.integers(1 << 32)))
+    if kind == "bool":
+        return Scalar(kind, bool(random.integers(2)))
+    half = 1 << min(8 * SCALAR_BYTES[kind], 32) - 1
+    return Scalar(kind, int(random.integers(-half, half)) if kind[0] == "s" else int(random.integers(2 * half)))
 
 
 def scalar_bytes(field: Scalar) -> bytes:
     """The value of a scalar as memory holds it."""
+    if field.type in ("bool", "bf16"):
+        return np.array(field.value).astype({"bool": np.bool_, "bf16": ml_dtypes.bfloat16}[field.type]).tobytes()
     kind, size = field.type[0], SCALAR_BYTES[field.type]
     return np.array(field.value).astype(np.dtype(f"{'i' if kind == 's' else kind}{size}")).tobytes()
 
@@ -74,7 +82,7 @@ def scalar_bytes(field: Scalar) -> bytes:
 @pytest.mark.parametrize("seed", range(3))
 def test_a_struct_by_value_is_laid_out_as_the_compiler_does(seed: int) -> None:
     random = np.random.default_rng(seed)
-    params = Params(tuple((f"m{i}", random_field(random)) for i in range(14)))
+    params = Params(tuple((f"m{i}", random_field(random)) for i in range(24)))
     names = [name for name, _ in params.members]
     offsets = "".join(
         f"numbers[{i}] = reinterpret_cast<const unsigned char*>(&params.{name}) - raw;" for i, name in enumerate(names)
@@ -115,7 +123,7 @@ def test_the_random_structs_have_padding_and_every_kind_of_member() -> None:
     fields = []
     for seed in range(3):
         random = np.random.default_rng(seed)
-        params = Params(tuple((f"m{i}", random_field(random)) for i in range(14)))
+        params = Params(tuple((f"m{i}", random_field(random)) for i in range(24)))
         fields += [field for _, field in params.members]
         sizes = sum(128 if isinstance(f, TensorMap) else 8 if isinstance(f, Pointer) else SCALAR_BYTES[f.type]
                     for _, f in params.members)  # fmt: skip
@@ -123,6 +131,47 @@ def test_the_random_structs_have_padding_and_every_kind_of_member() -> None:
     assert {f.type for f in fields if isinstance(f, Scalar)} == set(SCALAR_BYTES)
     assert {f.operand for f in fields if isinstance(f, Pointer)} == {"A", None}
     assert MAP in fields
+
+
+def test_small_scalars_are_parameters_of_their_own_size() -> None:
+    kernel = """
+        __global__ void k(float* d, bool flip, unsigned char a, signed char b, short c, unsigned short e, __half h,
+                          __nv_bfloat16 g) {
+            d[0] = flip ? -1 : 1, d[1] = a, d[2] = b, d[3] = c, d[4] = e, d[5] = h, d[6] = g;
+        }"""
+    d = np.zeros(7, np.float32)
+    given = (("bool", True), ("u8", 200), ("s8", -100), ("s16", -30000), ("u16", 60000), ("f16", 1.5), ("bf16", 1e30))
+    run(kernel, (Pointer("D"), *(Scalar(kind, value) for kind, value in given)), {"D": d})
+    assert d.tolist() == [-1, 200, -100, -30000, 60000, 1.5, float(ml_dtypes.bfloat16(1e30))]
+
+
+NESTED = """
+    struct Row { const float* from; short n; bool on; char pad; };
+    struct Table { Row rows[3]; float* d; union { float f; int i; } scale; int rest[600]; };
+    __global__ void k(const Table t, int last) {
+        for (int r = 0; r < 3; ++r)
+            if (t.rows[r].on && threadIdx.x < t.rows[r].n)
+                t.d[4 * r + threadIdx.x] = t.scale.f * t.rows[r].from[threadIdx.x] + t.rest[599] + last;
+    }"""
+
+
+def test_any_struct_is_given_as_its_bytes_and_its_pointers() -> None:
+    row = np.dtype([("from", "u8"), ("n", "i2"), ("on", "?"), ("pad", "i1"), ("", "u4")])
+    table = np.zeros(1, np.dtype([("rows", row, 3), ("d", "u8"), ("scale", "f4"), ("rest", "i4", 600), ("", "u4")]))
+    table["rows"]["n"], table["rows"]["on"], table["scale"] = [4, 4, 2], [True, False, True], 2
+    table["rest"][0, 599] = 5
+    pointers = ((0, Pointer("A")), (16, Pointer(None)), (32, Pointer("A", 40)), (48, Pointer("D")))
+    a, d = np.arange(16, dtype=np.float32), np.zeros(12, np.float32)
+    given = StructBytes(table.tobytes(), pointers)
+    run(NESTED, (given, Scalar("s32", 100)), {"A": a, "D": d}, threads=4)
+    assert d.tolist() == [105, 107, 109, 111, 0, 0, 0, 0, 125, 127, 0, 0]
+    assert LaunchSpec("k", (1, 1, 1), (1, 1, 1), (given,)).operands == ("A", "D")
+
+
+@pytest.mark.parametrize("fields", [((12, Pointer("A")),), ((0, Pointer("A")), (4, Pointer("A"))), ((0, MAP),)])
+def test_pointers_of_a_struct_lie_in_it_and_apart(fields: tuple[tuple[int, Pointer | TensorMap], ...]) -> None:
+    with pytest.raises(warptile.errors.ArgumentError, match="struct of 16 bytes: the"):
+        StructBytes(bytes(16), fields)
 
 
 def test_pointers_inside_a_struct_are_checked_as_others_are() -> None:
@@ -250,7 +299,7 @@ def test_the_struct_with_the_right_sizes_runs() -> None:
 def test_the_calls_of_the_documentation_run() -> None:
     blocks = re.findall(r"(?:^    .*\n|^\n(?=    ))+", DOCUMENT.read_text(), re.M)
     code = [re.sub("^    ", "", block, flags=re.M) for block in blocks if "LaunchSpec(" in block]
-    assert len(code) == 2
+    assert len(code) == 3
     text = """
         extern "C" __global__ void scale(float* y, const float* x, int n, float by) {
             const int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -263,11 +312,12 @@ def test_the_calls_of_the_documentation_run() -> None:
             if (i < p.n) p.y[i] = p.by * p.x[i];
         }"""
     x, y = np.arange(512, dtype=np.float32), np.zeros(512, np.float32)
-    names = {"x": x, "y": y, "ptx": compile_source(Source(text, "scale"), ARCH, cache=None).ptx}
+    names = {"np": np, "x": x, "y": y, "ptx": compile_source(Source(text, "scale"), ARCH, cache=None).ptx}
     exec(code[0], names)
     np.testing.assert_array_equal(y, 2 * x)
-    y.fill(0)
     call = next(line for line in code[0].splitlines() if line.startswith("report ="))
     names["ptx"] = compile_source(Source(whole, "scale_struct"), ARCH, cache=None).ptx
-    exec(code[1] + call, names)
-    np.testing.assert_array_equal(y, 2 * x)
+    for block in code[1:]:
+        y.fill(0)
+        exec(block + call, names)
+        np.testing.assert_array_equal(y, 2 * x)

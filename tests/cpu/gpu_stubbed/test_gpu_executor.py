@@ -8,7 +8,7 @@ import types
 import pytest
 
 from warptile.codegen.nvrtc import CompiledKernel, Resources
-from warptile.errors import LayoutError, UnsupportedError
+from warptile.errors import ArgumentError, LayoutError, UnsupportedError
 from warptile.gpu import driver, loader
 from warptile.launch.params import Pointer, Scalar
 from warptile.launch.spec import LaunchSpec
@@ -57,7 +57,7 @@ def test_nan_stays_nan_and_a_kernel_may_have_no_parameters():
 
 @pytest.mark.parametrize("argument", [Scalar("s32", 2**31), Scalar("u32", -1), Scalar("s32", 1.5)])
 def test_an_integer_that_does_not_fit_is_never_truncated(argument):
-    with pytest.raises(struct.error):
+    with pytest.raises(ArgumentError, match=rf"{argument.type} holds whole numbers from"):
         loader.PackedArguments(_spec(argument), {})
 
 

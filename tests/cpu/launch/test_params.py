@@ -7,11 +7,14 @@ import pytest
 
 from warptile.codegen.nvrtc import compile_source
 from warptile.codegen.translation_unit import Source
-from warptile.errors import CompileError
+from warptile.errors import ArgumentError, CompileError
 from warptile.launch.params import Params, Pointer, Scalar, field_bytes
 from warptile.launch.tensor_map import TensorMap
 
 MEMBERS = {
+    "bool": Scalar("bool", True),
+    "short": Scalar("s16", -3),
+    "__nv_bfloat16": Scalar("bf16", 0.5),
     "int": Scalar("s32", -3),
     "unsigned": Scalar("u32", 3),
     "long long": Scalar("s64", -5),
@@ -49,7 +52,7 @@ def checked(number, kinds, params):
 
 
 def test_the_compiler_has_every_member_at_the_same_offset():
-    lines = ['#include "ptx/cp_async_bulk_tensor.cuh"', "#include <cuda_fp16.h>"]
+    lines = ['#include "ptx/cp_async_bulk_tensor.cuh"', "#include <cuda_bf16.h>", "#include <cuda_fp16.h>"]
     lines += [checked(number, kinds, named(kinds)) for number, kinds in enumerate(structs())]
     lines.append("__global__ void k(const __grid_constant__ S0 s, int* d) { *d = s.m0; }")
     assert compile_source(Source("\n".join(lines), "k"), "sm_90a", cache=None).cubin
@@ -84,5 +87,19 @@ def test_values_of_scalars_are_replaced_and_only_those_named():
 
 
 def test_a_scalar_of_no_known_type_is_refused():
-    with pytest.raises(AssertionError, match="s16"):
-        Scalar("s16", 1)
+    with pytest.raises(ArgumentError, match="got type 's24'; it takes bool, s8"):
+        Scalar("s24", 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        ("bool", 7, "01"), ("s8", -1, "ff"), ("u16", 0x1234, "3412"), ("s32", -2, "feffffff"), ("f16", 1e9, "007c"),
+        ("f32", -1e99, "000080ff"), ("bf16", 1.0, "803f"), ("bf16", 1 + 2**-8, "803f"), ("bf16", 1 + 3 * 2**-8, "823f"),
+        ("bf16", 1 + 2**-8 + 2**-40, "813f"), ("bf16", -(1 + 3 * 2**-8 - 2**-40), "81bf"), ("bf16", 1e99, "807f"),
+        ("bf16", float("nan"), "ff7f"),
+    ],
+)  # fmt: skip
+def test_the_bytes_of_a_scalar(kind, value, expected):
+    """Rounded to nearest, ties to even, once: what is not a tie in float64 is none in bf16."""
+    assert Scalar(kind, value).encoded.hex() == expected

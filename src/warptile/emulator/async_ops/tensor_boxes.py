@@ -39,6 +39,9 @@ _PLACES = {
 """Which numbers of the format are which field, as ``tensormap.replace`` calls them. The last number has a bit for each
 other one that has been set."""
 
+_MAY_BE_UNSET = ("fill_mode", "interleave_layout")
+"""Fields whose zero, in a map made of 128 zero bytes, is a choice: fill with zeros, no interleave."""
+
 _TYPES = tuple(TENSOR_MAP_TYPES)
 _SWIZZLES = tuple(SWIZZLE_BYTES)
 _PERIOD_BYTES = 1024
@@ -178,7 +181,7 @@ def decode(raw: bytes, operand: str) -> tuple[TensorMap, int] | None:
         operand: what to call its tensor in messages.
 
     Raises:
-        LayoutError: the kernel has not set all fields, or set one to what it cannot be.
+        LayoutError: the kernel has not set a field that needs a value, or set one to what it cannot be.
     """
     magic, address, *numbers, given = _FORMAT.unpack_from(raw)
     if magic != _MAGIC:
@@ -186,6 +189,8 @@ def decode(raw: bytes, operand: str) -> tuple[TensorMap, int] | None:
     rank, dtype, swizzle, nan, _ = numbers[19:]
     unset = []
     for name, places in _PLACES.items():
+        if name in _MAY_BE_UNSET:
+            continue
         needed = max(rank - (name == "global_stride"), 0) if len(places) > 1 else 1
         unset += [f"{name} {i}" if len(places) > 1 else name for i in range(needed) if not given >> places[i] & 1]
     if unset:

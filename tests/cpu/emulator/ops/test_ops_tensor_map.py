@@ -97,7 +97,20 @@ def test_a_map_needs_its_fence_after_each_change() -> None:
     np.testing.assert_array_equal(b[:512], box_of(values, 8, 3, 64))
 
 
-@pytest.mark.parametrize("left_out", [key for key in fields("") if key[0] != "global_address"], ids=str)
+UNSET_IS_NONE = [("fill_mode",), ("interleave_layout",)]
+
+
+def test_fill_and_interleave_are_none_unless_set() -> None:
+    """As Triton makes its maps: of zeros, which these two fields may stay."""
+    tensor, values, b = buffers()
+    given = {key: value for key, value in fields("%rd9").items() if key not in UNSET_IS_NONE}
+    run(ADDRESS + made(given) + COPY + USE, tensor, values, b)
+    np.testing.assert_array_equal(b[:512], box_of(values, 8, 3, 100))
+
+
+@pytest.mark.parametrize(
+    "left_out", [key for key in fields("") if key not in (("global_address",), *UNSET_IS_NONE)], ids=str
+)
 def test_a_field_that_nobody_set_is_named(left_out: tuple[Any, ...]) -> None:
     given = fields("%rd9")
     del given[left_out]

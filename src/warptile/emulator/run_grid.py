@@ -19,7 +19,8 @@ from warptile.emulator.float_environment import default_float_environment
 from warptile.emulator.lanes import POISON_BYTE, Array
 from warptile.emulator.machine import LaunchGeometry, Machine, shared_reserved_bytes
 from warptile.emulator.memory.accesses import GLOBAL_BASE, Memory
-from warptile.emulator.memory.spaces import MAPPED, WRITTEN, GlobalSpace
+from warptile.emulator.memory.device_memory import PARAMETER_BYTES, PARAMETERS, DeviceMemory
+from warptile.emulator.memory.spaces import MAPPED, WRITTEN, GlobalSpace, room
 from warptile.emulator.recording import Recorder, Recording, RecordingScheduler
 from warptile.emulator.scheduler import Scheduler
 from warptile.emulator.steps import assemble
@@ -58,10 +59,6 @@ SHARED_BYTES_PER_WAVE = 1 << 25
 
 MAX_CLUSTER_CTAS = 16
 """CTAs of the largest cluster; above 8 the kernel has to allow it on the GPU, which the launch does."""
-
-PARAMETERS = "kernel parameters"
-PARAMETER_BYTES = 32_764
-"""Most bytes of kernel parameters: CUDA C++ Programming Guide, "__global__ Function Parameters" (since CUDA 12.1)."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +104,7 @@ def emulate(
     schedule: str = "latest",
     checks: frozenset[str] = DEFAULT_CHECKS,
     recording: Recording | None = None,
+    device: DeviceMemory | None = None,
 ) -> EmulationReport:
     """Run one kernel.
 
@@ -119,11 +117,13 @@ def emulate(
         schedule: when asynchronous copies finish: ``latest``, ``earliest`` or ``random:SEED``.
         checks: which of `ALL_CHECKS` to make.
         recording: an empty one, to note down what every warp executes.
+        device: memory that outlives the launch, to whose addresses the arguments point. Operands, if there are any,
+            stay in it.
 
     Raises:
         EmulationError: one of its subclasses, naming kernel, instruction and source line.
     """
-    machine, layout = _prepare(module, spec, operands, accesses or {}, arch, schedule, checks)
+    machine, layout = _prepare(module, spec, operands, accesses or {}, arch, schedule, checks, device)
     steps = assemble(module, layout, machine)
     geometry = machine.geometry
     entry = layout.routines[spec.entry].start
@@ -164,6 +164,7 @@ def _prepare(
     arch: str,
     schedule: str,
     checks: frozenset[str],
+    device: DeviceMemory | None,
 ) -> tuple[Machine, program.ProgramLayout]:
     """Everything that exists before the first instruction."""
     if not checks <= ALL_CHECKS:
@@ -185,28 +186,23 @@ def _prepare(
         raise UnsupportedError(
             f"{spec.entry} uses {used} bytes of shared memory; {arch} gives a CTA {generation.shared_bytes_per_block}"
         )
-    variables = {v.name: v for v in module.variables if v.space in ("global", "const")}
-    sizes = {PARAMETERS: PARAMETER_BYTES}
+    sizes = {}
     for name in spec.operands:
         if name not in operands:
             raise EmulationError(
                 f"operand {name} is in the launch but has no array; there are {', '.join(operands) or 'none'}"
             )
         sizes[name] = _bytes_of(name, operands[name]).size
-    sizes.update({name: variable.size_bytes for name, variable in variables.items()})
-    space = GlobalSpace(sizes)
-    symbols = {name: GLOBAL_BASE + space.named(name).start for name in variables}
-    symbols.update(layout.shared)
-    functions = [name for name, function in module.functions.items() if not function.entry]
-    symbols.update({name: program.FUNCTION_ADDRESS_BASE + 16 * i for i, name in enumerate(functions)})
+    device = device or DeviceMemory(sum(map(room, sizes.values())))
+    device.start_launch()
+    space = device.space
     for name in spec.operands:
         access = accesses.get(name, Access())
-        space.fill(name, _bytes_of(name, operands[name]), writable=access.writes)
+        device.place(name, _bytes_of(name, operands[name]), writable=access.writes)
         if access.holds is not None:
             _forget_all_but(space, name, access.holds)
-    for variable in variables.values():
-        space.fill(variable.name, _initial(variable, symbols), writable=variable.space == "global")
-    symbols.update(_fill_parameters(space, layout.entry.parameters, spec))
+    parameters = _fill_parameters(space, layout.entry.parameters, spec)
+    symbols = {**device.load(module), **layout.shared, **parameters}
     memory = Memory(
         space,
         geometry,
@@ -227,8 +223,8 @@ def _prepare(
         if spec.overlaps_previous:
             memory.previous = PreviousLaunch(geometry.lanes, spec.operands, spec.entry, memory.thread)
     if "writes" in checks:
-        whole = [name for name, access in accesses.items() if access.complete is not None and name in sizes]
-        memory.writers = OutputWriters({name: sizes[name] for name in whole})
+        whole = [name for name, access in accesses.items() if access.complete is not None and space.has(name)]
+        memory.writers = OutputWriters({name: space.named(name).size for name in whole})
     machine = Machine(
         geometry,
         memory,
@@ -306,16 +302,6 @@ def _places(rows: Rows) -> NDArray[np.intp]:
     return rows.offset_bytes + starts + np.arange(rows.columns * rows.element_bytes)
 
 
-def _initial(variable: Variable, symbols: Mapping[str, int]) -> bytes:
-    content = bytearray(variable.initializer or b"")
-    content += bytes(variable.size_bytes - len(content))
-    for offset, symbol, addend in variable.relocations:
-        if symbol not in symbols:
-            raise EmulationError(f"{variable.name} is initialised with the address of {symbol}, which has none")
-        content[offset : offset + 8] = (symbols[symbol] + addend).to_bytes(8, "little")
-    return bytes(content)
-
-
 def _fill_parameters(space: GlobalSpace, parameters: tuple[object, ...], spec: LaunchSpec) -> dict[str, int]:
     """Lay the arguments out as the driver does: each at its alignment. Returns the address of each parameter."""
     if len(parameters) != len(spec.arguments):
@@ -389,7 +375,7 @@ def _check_outputs(
         return
     for name, access in accesses.items():
         rows = access.complete
-        if rows is None or name not in spec.operands or not rows.count or not rows.columns:
+        if rows is None or not machine.global_space.has(name) or not rows.count or not rows.columns:
             continue
         home = machine.global_space.named(name)
         shadow = machine.global_space.shadow[home.start : home.start + home.size]

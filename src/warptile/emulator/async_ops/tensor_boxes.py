@@ -29,10 +29,13 @@ TF32_NAN = 0x7FFFE000
 
 _TF32_LOST_BITS = 13
 
-_MAGIC = b"warptile"
-_FORMAT = struct.Struct("<8sQ5I4Q5B5B5BI")
+_MAGIC = b"waRptile"
+_FORMAT = struct.Struct("<Q8s5I4Q5B5B5BI")
+"""The address comes first, as the driver has it. CUTLASS clears bit 21 of the second 64-bit word of the maps that it
+makes on the host, so `_MAGIC` does not have it."""
+
 _PLACES = {
-    "global_address": range(1, 2), "global_dim": range(2, 7), "global_stride": range(7, 11), "box_dim": range(11, 16),
+    "global_address": range(1), "global_dim": range(2, 7), "global_stride": range(7, 11), "box_dim": range(11, 16),
     "element_stride": range(16, 21), "rank": range(21, 22), "elemtype": range(22, 23), "swizzle_mode": range(23, 24),
     "fill_mode": range(24, 25), "interleave_layout": range(25, 26),
 }  # fmt: skip
@@ -163,7 +166,7 @@ def encode(tensor: TensorMap, address: int) -> bytes:
     rank = len(tensor.dims)
     missing = 5 - rank
     raw = _FORMAT.pack(
-        _MAGIC, address,
+        address, _MAGIC,
         *(d - 1 for d in tensor.dims), *(0,) * missing,
         *tensor.strides_bytes, *(0,) * missing,
         *(b - 1 for b in tensor.box), *(0,) * missing,
@@ -183,7 +186,7 @@ def decode(raw: bytes, operand: str) -> tuple[TensorMap, int] | None:
     Raises:
         LayoutError: the kernel has not set a field that needs a value, or set one to what it cannot be.
     """
-    magic, address, *numbers, given = _FORMAT.unpack_from(raw)
+    address, magic, *numbers, given = _FORMAT.unpack_from(raw)
     if magic != _MAGIC:
         return None
     rank, dtype, swizzle, nan, _ = numbers[19:]
@@ -230,9 +233,9 @@ def replaced(raw: bytes, field: str, ordinal: int, value: int) -> bytes:
         UnsupportedError: one that the emulator does not know.
     """
     if not any(raw):
-        raw = _FORMAT.pack(_MAGIC, *(0,) * 26).ljust(TENSOR_MAP_BYTES, b"\0")
+        raw = _FORMAT.pack(0, _MAGIC, *(0,) * 25).ljust(TENSOR_MAP_BYTES, b"\0")
     numbers = list(_FORMAT.unpack_from(raw))
-    if numbers[0] != _MAGIC:
+    if numbers[1] != _MAGIC:
         raise LayoutError("there is no tensor map, nor 128 zero bytes to make one of")
     places = _PLACES[field]
     if not 0 <= ordinal < len(places):

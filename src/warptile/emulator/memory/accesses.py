@@ -354,11 +354,13 @@ class Memory:
     ) -> None:
         value = int(offsets[bad].flat[0])
         home = where.around(value) if isinstance(where, GlobalSpace) else None
-        place = (
-            f"{size} bytes at {home.name}+{value - home.start}, but {home.name} has {home.size} bytes"
-            if home is not None
-            else f"{size} bytes at {value + GLOBAL_BASE:#x}, which lies in no buffer"
-        )
+        gone = where.freed_around(value) if isinstance(where, GlobalSpace) else None
+        if gone is not None:
+            place = f"{size} bytes at {gone.name}+{value - gone.start}, but {gone.name} has been freed"
+        elif home is not None:
+            place = f"{size} bytes at {home.name}+{value - home.start}, but {home.name} has {home.size} bytes"
+        else:
+            place = f"{size} bytes at {value + GLOBAL_BASE:#x}, which lies in no buffer"
         raise IllegalAddress(
             f"{instruction.text}: {self._thread_of(active, offsets, bad)} accesses {place}",
             **self._where(instruction),

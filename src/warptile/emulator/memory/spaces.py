@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,19 +24,29 @@ WORD: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 1
 
 Offsets = NDArray[np.int64]
 
+_REMEMBERED = 256
+
+
+def room(size: int) -> int:
+    """Bytes of an allocation with the band behind it."""
+    return -(-size // GUARD_BYTES) * GUARD_BYTES + GUARD_BYTES
+
 
 class Space:
     """Bytes and their shadow. An access is a power of two of up to 16 bytes, at a multiple of its size."""
 
     def __init__(self, name: str, size_bytes: int) -> None:
         self.name = name
-        padded = -(-max(size_bytes, 1) // 16) * 16
+        self._back(size_bytes)
+
+    def _back(self, size_bytes: int) -> None:
+        """New arrays of zeros for data and shadow, which take no memory before they are touched."""
+        chunks = -(-max(size_bytes, 1) // 16)
         # Backed by 16-byte elements so that every wider view is aligned.
-        self.data: NDArray[np.uint8] = np.empty(padded // 16, dtype=np.complex128).view(np.uint8)
-        self.shadow: NDArray[np.uint8] = np.empty(padded // 16, dtype=np.complex128).view(np.uint8)
+        self.data: NDArray[np.uint8] = np.zeros(chunks, dtype=np.complex128).view(np.uint8)
+        self.shadow: NDArray[np.uint8] = np.zeros(chunks, dtype=np.complex128).view(np.uint8)
         self._data: dict[int, Array] = {size: self.data.view(word) for size, word in WORD.items()}
         self._shadow: dict[int, Array] = {size: self.shadow.view(word) for size, word in WORD.items() if size <= 8}
-        self.reset(0)
 
     def reset(self, shadow: int) -> None:
         """Poison every byte and set the whole shadow."""
@@ -85,23 +96,79 @@ class GlobalBuffer:
     initialised: bool
 
 
-class GlobalSpace(Space):
-    """Global memory: named allocations with bands of unmapped bytes between them."""
+def _overlap(one: GlobalBuffer, other: GlobalBuffer) -> bool:
+    return one.start < other.start + other.size and other.start < one.start + one.size
 
-    def __init__(self, sizes: dict[str, int]) -> None:
+
+class GlobalSpace(Space):
+    """Global memory: named allocations, by address, with bands of unmapped bytes between them.
+
+    Attributes:
+        allocations: by address.
+        freed: the last ones that were freed, for messages.
+    """
+
+    def __init__(self, size_bytes: int = 0) -> None:
+        """Room for allocations of ``size_bytes`` in all; more is made when it is needed."""
         self.allocations: list[GlobalBuffer] = []
-        top = GUARD_BYTES
-        for name, size in sizes.items():
-            self.allocations.append(GlobalBuffer(name, top, size, writable=True, initialised=False))
-            top += -(-size // GUARD_BYTES) * GUARD_BYTES + GUARD_BYTES
-        self._starts = [allocation.start for allocation in self.allocations]
-        super().__init__("global", top)
-        for allocation in self.allocations:
-            self.shadow[allocation.start : allocation.start + allocation.size] = MAPPED
+        self.freed: deque[GlobalBuffer] = deque(maxlen=_REMEMBERED)
+        self._starts: list[int] = []
+        self._names: dict[str, GlobalBuffer] = {}
+        self._top = GUARD_BYTES
+        super().__init__("global", GUARD_BYTES + size_bytes)
+
+    def allocate(self, name: str, size: int) -> GlobalBuffer:
+        """A new allocation, full of poison. It may move the arrays of the space: never while a kernel runs.
+
+        Memory that was freed is used again when there is no other room, so that an access to it is noticed.
+        """
+        assert name not in self._names, name
+        position, start = len(self.allocations), self._top
+        if start + room(size) > len(self.data):
+            ends = (*self._starts, self._top)
+            position = next((i for i, end in enumerate(ends) if end - self._end(i) >= room(size)), position)
+            start = self._end(position)
+        if start + room(size) > len(self.data):
+            data, shadow = self.data, self.shadow
+            self._back(max(start + room(size), 2 * len(data)))
+            self.data[: len(data)], self.shadow[: len(shadow)] = data, shadow
+        self._top = max(self._top, start + room(size))
+        made = GlobalBuffer(name, start, size, writable=True, initialised=False)
+        self.allocations.insert(position, made)
+        self._starts.insert(position, start)
+        self._names[name] = made
+        self.data[start : start + size] = POISON_BYTE
+        self.shadow[start : start + size] = MAPPED
+        if self.freed:
+            self.freed = deque((gone for gone in self.freed if not _overlap(gone, made)), maxlen=_REMEMBERED)
+        return made
+
+    def free(self, name: str) -> None:
+        """End an allocation: its bytes are unmapped."""
+        gone = self._names.pop(name)
+        position = bisect_right(self._starts, gone.start) - 1
+        del self.allocations[position], self._starts[position]
+        self.shadow[gone.start : gone.start + gone.size] = 0
+        self.freed.append(gone)
+
+    def _end(self, position: int) -> int:
+        """The first byte behind the allocation before ``position`` and the band behind it."""
+        if not position:
+            return GUARD_BYTES
+        before = self.allocations[position - 1]
+        return before.start + room(before.size)
 
     def named(self, name: str) -> GlobalBuffer:
         """The allocation called ``name``."""
-        return next(allocation for allocation in self.allocations if allocation.name == name)
+        return self._names[name]
+
+    def has(self, name: str) -> bool:
+        """Whether there is an allocation called ``name``."""
+        return name in self._names
+
+    def freed_around(self, offset: int) -> GlobalBuffer | None:
+        """The allocation that held a byte last and was freed."""
+        return next((gone for gone in reversed(self.freed) if gone.start <= offset < gone.start + gone.size), None)
 
     def fill(self, name: str, content: NDArray[np.uint8] | bytes, *, writable: bool = True) -> None:
         """Initialise an allocation with ``content``, which has its size."""

@@ -55,8 +55,8 @@ def buffers() -> tuple[TensorMap, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     return tensor, values, np.zeros(640, dtype=np.uint16)
 
 
-# The address of A's tensor: the map in the parameter is the emulator's own format, whose second word it is.
-ADDRESS = "ld.param.u64 %rd9, [map+8];\n"
+# The address of A's tensor: the map in the parameter is the emulator's own format, whose first word it is.
+ADDRESS = "ld.param.u64 %rd9, [map];\n"
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)

@@ -1,0 +1,155 @@
+"""Global memory that outlives launches: allocations at fixed addresses, and the variables of modules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warptile.emulator.memory.accesses import GLOBAL_BASE
+from warptile.emulator.memory.spaces import IN_FLIGHT, INITIALISED, MAPPED, WRITTEN, GlobalBuffer, GlobalSpace, room
+from warptile.emulator.program import FUNCTION_ADDRESS_BASE
+from warptile.errors import EmulationError, IllegalAddress
+from warptile.ptx.instruction import PtxModule, Variable
+
+ROOM_BYTES = 1 << 26
+"""Address space of which memory is used only where something is allocated. Until it is used up, no freed memory is
+allocated again."""
+
+PARAMETERS = "kernel parameters"
+PARAMETER_BYTES = 32_764
+"""Most bytes of kernel parameters: CUDA C++ Programming Guide, "__global__ Function Parameters" (since CUDA 12.1)."""
+
+
+class DeviceMemory:
+    """Global memory as a host sees it: it allocates, copies and frees, and kernels run in between.
+
+    Attributes:
+        space: its bytes, as kernels access them.
+    """
+
+    def __init__(self, size_bytes: int = ROOM_BYTES) -> None:
+        """Room for allocations of ``size_bytes`` together with their guard bands; it grows when more are made."""
+        self.space = GlobalSpace(room(PARAMETER_BYTES) + size_bytes)
+        self.space.allocate(PARAMETERS, PARAMETER_BYTES)
+        self._modules: dict[int, tuple[PtxModule, dict[str, int]]] = {}
+
+    def allocate(self, name: str, size: int) -> int:
+        """Address of a new allocation that holds nothing, a multiple of 256. ``name`` is what messages call it; no
+        other allocation may have it."""
+        return GLOBAL_BASE + self.space.allocate(name, size).start
+
+    def place(self, name: str, content: NDArray[Any] | bytes, *, writable: bool = True) -> int:
+        """Address of a new allocation that holds ``content``."""
+        raw = np.frombuffer(content, np.uint8)
+        address = self.allocate(name, raw.size)
+        self.space.fill(name, raw, writable=writable)
+        return address
+
+    def free(self, address: int) -> None:
+        """End the allocation that begins at an address.
+
+        Raises:
+            IllegalAddress: none begins there.
+        """
+        home = self.space.around(address - GLOBAL_BASE)
+        if home is None or home.start != address - GLOBAL_BASE:
+            gone = self.space.freed_around(address - GLOBAL_BASE)
+            why = f"{gone.name} has been freed already" if gone else "no allocation begins there"
+            raise IllegalAddress(f"free of {address:#x}: {why}")
+        self.space.free(home.name)
+
+    def home(self, address: int, size: int, doing: str) -> GlobalBuffer:
+        """The allocation that holds ``size`` bytes from an address on.
+
+        Raises:
+            IllegalAddress: none does; ``doing`` says what for, such as ``"copy from the device"``.
+        """
+        offset = address - GLOBAL_BASE
+        home = self.space.around(offset)
+        if home is not None and offset + size <= home.start + home.size:
+            return home
+        gone = self.space.freed_around(offset)
+        if gone is not None:
+            why = f"{gone.name} has been freed"
+        elif home is not None and offset < home.start + home.size:
+            why = f"{home.name} has {home.size} bytes, and {size} bytes from byte {offset - home.start} on are wanted"
+        else:
+            why = "it lies in no allocation"
+        raise IllegalAddress(f"{doing}, {size} bytes at {address:#x}: {why}")
+
+    def read(self, address: int, size: int) -> bytes:
+        """Bytes of one allocation. Raises as `home`."""
+        if not size:
+            return b""
+        self.home(address, size, "copy from the device")
+        offset = address - GLOBAL_BASE
+        return self.space.data[offset : offset + size].tobytes()
+
+    def write(self, address: int, content: NDArray[np.uint8] | bytes) -> None:
+        """Change bytes of one allocation. Raises as `home`."""
+        raw = np.frombuffer(content, np.uint8)
+        if raw.size:
+            self._set(self.home(address, raw.size, "copy to the device"), address - GLOBAL_BASE, raw)
+
+    def fill(self, address: int, pattern: bytes, count: int) -> None:
+        """``count`` times the same bytes, in one allocation. Raises as `home`."""
+        if count:
+            home = self.home(address, len(pattern) * count, "memset")
+            self._set(home, address - GLOBAL_BASE, np.tile(np.frombuffer(pattern, np.uint8), count))
+
+    def copy(self, target: int, source: int, size: int) -> None:
+        """Copy bytes; those that held nothing hold nothing afterwards. Raises as `home`."""
+        if not size:
+            return
+        for address, doing in ((source, "copy from the device"), (target, "copy to the device")):
+            home = self.home(address, size, doing)
+        to, start = target - GLOBAL_BASE, source - GLOBAL_BASE
+        for array in (self.space.data, self.space.shadow):
+            array[to : to + size] = array[start : start + size].copy()
+        home.initialised &= bool((self.space.shadow[to : to + size] & INITIALISED).all())
+
+    def _set(self, home: GlobalBuffer, offset: int, raw: NDArray[np.uint8]) -> None:
+        self.space.data[offset : offset + raw.size] = raw
+        self.space.shadow[offset : offset + raw.size] = MAPPED | INITIALISED
+        home.initialised |= raw.size == home.size
+
+    def start_launch(self) -> None:
+        """What a kernel may ask of the bytes is whether it has written them, and whether they hold a value."""
+        for home in self.space.allocations:
+            shadow = self.space.shadow[home.start : home.start + home.size]
+            shadow &= np.uint8(0xFF & ~(WRITTEN | IN_FLIGHT))
+            home.initialised = home.initialised or bool((shadow & INITIALISED).all())
+
+    def load(self, module: PtxModule) -> Mapping[str, int]:
+        """Addresses of the variables in global and constant memory, and of the functions, of a module. The variables
+        are allocated and get their initial values when it is loaded for the first time."""
+        if id(module) not in self._modules:
+            self._modules[id(module)] = module, self._loaded(module)
+        return self._modules[id(module)][1]
+
+    def _loaded(self, module: PtxModule) -> dict[str, int]:
+        variables = [each for each in module.variables if each.space in ("global", "const")]
+        taken = {home.name for home in self.space.allocations}
+        names = {
+            each.name: each.name if each.name not in taken else f"{each.name} (module {len(self._modules) + 1})"
+            for each in variables
+        }
+        symbols = {each.name: self.allocate(names[each.name], each.size_bytes) for each in variables}
+        functions = [name for name, function in module.functions.items() if not function.entry]
+        symbols |= {name: FUNCTION_ADDRESS_BASE + 16 * i for i, name in enumerate(functions)}
+        for each in variables:
+            self.space.fill(names[each.name], _initial(each, symbols), writable=each.space == "global")
+        return symbols
+
+
+def _initial(variable: Variable, symbols: Mapping[str, int]) -> bytes:
+    content = bytearray(variable.initializer or b"")
+    content += bytes(variable.size_bytes - len(content))
+    for offset, symbol, addend in variable.relocations:
+        if symbol not in symbols:
+            raise EmulationError(f"{variable.name} is initialised with the address of {symbol}, which has none")
+        content[offset : offset + 8] = (symbols[symbol] + addend).to_bytes(8, "little")
+    return bytes(content)

@@ -6,6 +6,7 @@ Each message says which operand or file, what was given, what is needed, and a c
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 
 class WarptileError(Exception):
@@ -97,17 +98,38 @@ class EmulationError(WarptileError, RuntimeError):
     """The emulated program did something that is not allowed.
 
     Attributes:
+        check: name of the check in `warptile.emulator.findings.CHECKS` that finds it; empty where it says nothing about
+            the kernel, as an instruction that the emulator does not know.
+        said: the message without kernel and location.
         kernel: entry name of the kernel, or None while a module is being read.
         location: the instruction, or None when no single one is to blame.
+        first: of two accesses, location of the one that came first; ``location`` is that of the second.
+        missing: of two accesses, what would have ordered them.
+        fix: what to do about it, where that depends on the case.
     """
 
-    def __init__(self, message: str, *, kernel: str | None = None, location: SourceLocation | None = None):
+    check: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kernel: str | None = None,
+        location: SourceLocation | None = None,
+        first: SourceLocation | None = None,
+        missing: str = "",
+        fix: str = "",
+    ) -> None:
         where = "".join(
             f" {part}" for part in (f"in {kernel}" if kernel else "", f"at {location}" if location else "") if part
         )
         super().__init__(f"{message}{' [' + where.strip() + ']' if where else ''}")
+        self.said = message
         self.kernel = kernel
         self.location = location
+        self.first = first
+        self.missing = missing
+        self.fix = fix
 
 
 class PtxSyntaxError(EmulationError, ValueError):
@@ -121,21 +143,31 @@ class UnknownInstruction(EmulationError):
 class IllegalAddress(EmulationError):
     """An access outside every buffer, or outside its state space."""
 
+    check = "addresses"
+
 
 class MisalignedAccess(EmulationError):
     """An access that is not a multiple of its own size."""
+
+    check = "alignment"
 
 
 class IllegalInstruction(EmulationError):
     """An instruction with operands at which the hardware raises "illegal instruction"."""
 
+    check = "instructions"
+
 
 class UninitializedRead(EmulationError):
     """A read of memory or of a register that nothing has written, or of a copy that has not been waited for."""
 
+    check = "uninitialised"
+
 
 class AccumulatorOverflow(EmulationError):
     """A tensor core made an infinity of finite numbers: the accumulator's type is too narrow."""
+
+    check = "overflow"
 
 
 class ParameterMismatch(EmulationError):
@@ -145,6 +177,8 @@ class ParameterMismatch(EmulationError):
 class UnwrittenOutput(EmulationError):
     """An output element that the kernel never wrote."""
 
+    check = "writes"
+
 
 class DirtyWorkspace(EmulationError):
     """A workspace that a kernel finds full of zeros and has to leave so, and did not."""
@@ -153,9 +187,13 @@ class DirtyWorkspace(EmulationError):
 class ConflictingWrites(EmulationError):
     """An output element written twice with different values."""
 
+    check = "writes"
+
 
 class DivergentCollective(EmulationError):
     """A warp-wide instruction that not all of its lanes executed together."""
+
+    check = "collectives"
 
 
 class DataRace(EmulationError):
@@ -165,8 +203,9 @@ class DataRace(EmulationError):
         kind: what came first and what second: ``write-read``, ``read-write`` or ``write-write``; ``start-access`` and
             ``exit-access`` where a block's shared memory is used by another that does not know it to be there;
             ``launch-access`` and ``launch-end`` where a thread has not waited for the launch before its own.
-        first: location of the access that came first; ``location`` is that of the second.
     """
+
+    check = "races"
 
     def __init__(
         self,
@@ -176,27 +215,44 @@ class DataRace(EmulationError):
         location: SourceLocation | None = None,
         kind: str = "",
         first: SourceLocation | None = None,
+        missing: str = "",
+        fix: str = "",
     ) -> None:
-        super().__init__(message, kernel=kernel, location=location)
+        super().__init__(message, kernel=kernel, location=location, first=first, missing=missing, fix=fix)
         self.kind = kind
-        self.first = first
+
+
+class RedundantStore(EmulationError):
+    """Two stores of the same value to the same bytes, with nothing that orders them."""
+
+    check = "redundant-stores"
 
 
 class MbarrierMisuse(EmulationError):
     """An mbarrier used against its rules: not initialised, too many arrivals, a phase that cannot be waited for."""
 
+    check = "mbarriers"
+
 
 class ClusterMisuse(EmulationError):
     """A cluster's barrier used against its rules: waited for without an arrival, or arrived at twice."""
+
+    check = "clusters"
 
 
 class RegisterMisuse(EmulationError):
     """``setmaxnreg`` to fewer registers upwards, or to more downwards."""
 
+    check = "registers"
+
 
 class Deadlock(EmulationError):
     """No thread can make progress."""
 
+    check = "deadlock"
+
 
 class KernelTrap(EmulationError):
     """The kernel executed ``trap``, or an assertion in it failed."""
+
+    check = "trap"

@@ -38,6 +38,7 @@ def run_cuda(
     arch: str = "sm_90a",
     checks: frozenset[str] = DEFAULT_CHECKS,
     overlaps_previous: bool = False,
+    collect: bool = False,
 ) -> EmulationReport:
     """Run kernel ``name`` of ``text``. Array arguments become buffers "0", "1", ... by position.
 
@@ -62,4 +63,6 @@ def run_cuda(
         array = operands[str(position)]
         rows = Rows(1, array.size, array.itemsize, array.nbytes) if complete else None
         accesses[str(position)] = Access(writes=True, complete=rows)
-    return emulate(module, spec, operands, accesses=accesses, arch=arch, schedule=schedule, checks=checks)
+    return emulate(
+        module, spec, operands, accesses=accesses, arch=arch, schedule=schedule, checks=checks, collect=collect
+    )

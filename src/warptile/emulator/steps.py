@@ -11,6 +11,7 @@ from warptile.emulator import ops
 from warptile.emulator import program as p
 from warptile.emulator.builders import BUILDERS, Assembler, Modifiers, Run, Source, unknown
 from warptile.emulator.checks import uninitialized_registers  # importing ops registers every builder
+from warptile.emulator.checks.races import FULL_MASK
 from warptile.emulator.lanes import Active, Array
 from warptile.emulator.machine import Machine
 from warptile.emulator.ops import runtime_calls
@@ -149,7 +150,27 @@ def _step(
         kind = p.MBARRIER_WAIT if operation.collective is None else p.WARP_COLLECTIVE
         return ProgramStep(kind, instruction, detail=operation.wait)
     kind = {None: p.PLAIN, "warp": p.WARP_COLLECTIVE, "mask": p.MASK_COLLECTIVE}[operation.collective]
-    return ProgramStep(kind, instruction, run=operation.run, detail=operation.mask)
+    run = operation.run
+    if operation.collective is not None:
+        run = _ordering(machine, instruction, run, operation.mask)
+    return ProgramStep(kind, instruction, run=run, detail=operation.mask)
+
+
+def _ordering(machine: Machine, instruction: Instruction, run: Run, mask: Source | None) -> Run:
+    """``run`` of a collective, which orders its lanes like `bar.warp.sync` if the memory model is to say so."""
+    races = machine.memory.races
+    if races is None or not races.collectives_order:
+        return run
+    accesses = instruction.opcode in ("ldmatrix", "stmatrix", "wmma")
+
+    def ordered(active: Active) -> None:
+        masks = np.array([FULL_MASK]) if mask is None else mask(active)
+        races.warp_barrier(active, masks)
+        run(active)
+        if accesses:
+            races.warp_barrier(active, masks)
+
+    return ordered
 
 
 def _warp_barrier(machine: Machine, mask: Source) -> Run:

@@ -134,16 +134,24 @@ class WgmmaOperation:
 
     # -- shared memory -----------------------------------------------------------------------------------------
 
-    def reads(self, issue: WgmmaIssue) -> Iterator[tuple[NDArray[np.intp], Offsets]]:
-        """Which lane reads which chunk of shared memory, of issues by the first warp of each warpgroup.
+    def reads(self, issue: WgmmaIssue, *, own_rows: bool) -> Iterator[tuple[NDArray[np.intp], Offsets]]:
+        """Which lane reads which chunk of shared memory.
 
-        The warpgroup reads together. It is all counted for its first lane.
+        The warpgroup reads together. It is all counted for its first lane, where its first warp is among those that
+        issue; with ``own_rows`` each warp's rows of A are counted for the first lane of that warp instead.
         """
-        for matrix, descriptors in (("a", issue.a), ("b", issue.b)):
-            if descriptors is not None:
-                for some, offsets in self._chunks(issue.warps, descriptors, matrix, WARPS):
-                    lanes = issue.warps[some] * WARP
-                    yield np.repeat(lanes, offsets[0].size), offsets.ravel()
+        leading = issue.part(issue.warps % WARPS == 0)
+        parts = [("b", leading, WARPS)]
+        if issue.a is not None and own_rows:
+            parts += [("a", issue.part(issue.warps % WARPS == place), 1) for place in range(WARPS)]
+        elif issue.a is not None:
+            parts.insert(0, ("a", leading, WARPS))
+        for matrix, part, warps in parts:
+            descriptors = part.a if matrix == "a" else part.b
+            if descriptors is None or not len(part.warps):
+                continue
+            for some, offsets in self._chunks(part.warps, descriptors, matrix, warps):
+                yield np.repeat(part.warps[some] * WARP, offsets[0].size), offsets.ravel()
 
     def _chunks(
         self, leading_warps: Warps, descriptors: Words, matrix: str, warps: int
@@ -268,12 +276,13 @@ class WgmmaOperation:
         where = accumulator_places(self.shape.n, 16, warps).reshape(WARP * warps, -1)
         lane = int(np.argwhere(where == row * self.shape.n + column)[0][0])
         thread = self.memory.thread(int(band.warps[group * warps]) * WARP + lane)
-        raise AccumulatorOverflow(
+        error = AccumulatorOverflow(
             f"{self.instruction.text}: row {row}, column {column} of the result is infinite, in {thread}, "
             "although the operands are finite; f16 ends at 65504: accumulate in f32, or scale the operands",
             kernel=self.memory.kernel,
             location=self.instruction.location,
         )
+        self.memory.findings.report(error)
 
 
 @cache

@@ -10,6 +10,7 @@ not written; and what else than wgmma touched either of them needs a `wgmma.fenc
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -64,6 +65,11 @@ class PendingWgmmas:
         """The registers of one function."""
         return self._held.setdefault(id(registers), WgmmaRegisters())
 
+    @property
+    def _own_rows(self) -> bool:
+        """Whether each warp reads its own rows of A, as far as races are concerned."""
+        return self._memory.races is not None and self._memory.races.rows_by_warp
+
     # -- instructions ------------------------------------------------------------------------------------------
 
     def fence(self, active: Active) -> None:
@@ -88,11 +94,10 @@ class PendingWgmmas:
         held.written[np.ix_(results, issue.warps)] = True
         for row in results:
             held.writer[row] = issue.product.instruction
-        races, first = self._memory.races, issue.warps % WARPS == 0
-        if first.any():
-            for lanes, offsets in issue.product.reads(issue.part(first)):  # checks them too
-                if races is not None:
-                    races.operand_read(issue.product.instruction, lanes, offsets)
+        races = self._memory.races
+        for lanes, offsets in issue.product.reads(issue, own_rows=self._own_rows):  # checks them too
+            if races is not None:
+                races.operand_read(issue.product.instruction, lanes, offsets)
         if self._schedule == "earliest":
             issue.product.compute(issue)
             issue.done = True
@@ -155,10 +160,14 @@ class PendingWgmmas:
         leading = issue.leading()
         leading = leading.part(np.array([warp // WARPS not in issue.over for warp in leading.warps.tolist()]))
         if len(leading.warps):
-            for lanes, offsets in issue.product.reads(leading):
-                races.operand_waited(issue.product.instruction, lanes, offsets)
+            # As if by every warp that reads: their reads are over for whoever has waited.
+            readers = range(WARPS if self._own_rows else 1)
+            for place in readers:
+                reading = replace(leading, warps=leading.warps + place)
+                for lanes, offsets in issue.product.reads(reading, own_rows=self._own_rows):
+                    races.operand_waited(issue.product.instruction, lanes, offsets)
             for warp in leading.warps.tolist():
-                issue.over[warp // WARPS] = races.past(warp * WARP)
+                issue.over[warp // WARPS] = races.union(races.past((warp + place) * WARP) for place in readers)
         lanes = (issue.warps[:, None] * WARP + np.arange(WARP)).ravel()
         for group in np.unique(issue.warps // WARPS).tolist():
             races.acquire(lanes[lanes // (WARP * WARPS) == group], issue.over[group])
@@ -226,26 +235,26 @@ class PendingWgmmas:
     def _check_registers(self, held: WgmmaRegisters, issue: WgmmaIssue) -> None:
         product = issue.product
         instruction, (results, sources) = product.instruction, product.rows
-        kernel, location = self._memory.kernel, instruction.location
+        kernel, location, report = self._memory.kernel, instruction.location, self._memory.findings.report
         unfenced = ~self._fenced[issue.warps]
         if unfenced.any():
             thread = self._thread(issue.warps[np.argmax(unfenced)])
-            raise DataRace(
+            report(DataRace(
                 f"{instruction.text}: {thread} has not executed wgmma.fence; the first product needs it",
-                kernel=kernel,
-                location=location,
-            )
+                kernel=kernel, location=location, fix="execute wgmma.fence before the first wgmma",
+            ))  # fmt: skip
         both = np.concatenate([results, sources])
         touched = held.touched[np.ix_(both, issue.warps)]
         if touched.any():
             row, warp = (int(i) for i in np.argwhere(touched)[0])
             toucher = held.toucher[both[row]]
             assert toucher is not None
-            raise DataRace(
+            report(DataRace(
                 f"{instruction.text}: {self._thread(issue.warps[warp])} uses register {_name(held, both[row])}, which "
                 f"{toucher.text} accessed at {toucher.location}, and no wgmma.fence stands between the two",
                 kernel=kernel, location=location, kind="write-write", first=toucher.location,
-            )  # fmt: skip
+                missing="no wgmma.fence stands between the two", fix="execute wgmma.fence before the wgmma",
+            ))  # fmt: skip
         busy = held.reading[np.ix_(results, issue.warps)] > 0
         self._check_busy(held, issue, results, busy, "is A of a product that nobody has waited for")
         for row in results:
@@ -259,12 +268,11 @@ class PendingWgmmas:
         missing = ~held.written[np.ix_(results, issue.warps)] & issue.adds
         if missing.any() and self._memory.check_uninitialised:
             row, warp = (int(i) for i in np.argwhere(missing)[0])
-            raise UninitializedRead(
+            report(UninitializedRead(
                 f"{instruction.text}: {self._thread(issue.warps[warp])} adds register {_name(held, results[row])}, "
                 "which nothing has written; scale-d is true",
-                kernel=kernel,
-                location=location,
-            )
+                kernel=kernel, location=location, fix="pass scale-d = 0 to the first wgmma, or zero the registers",
+            ))  # fmt: skip
 
     def _check_busy(
         self, held: WgmmaRegisters, issue: WgmmaIssue, rows: Rows, busy: NDArray[np.bool_], what: str
@@ -272,13 +280,14 @@ class PendingWgmmas:
         if not busy.any():
             return
         row, warp = (int(i) for i in np.argwhere(busy)[0])
-        raise self._in_flight(
+        error = self._in_flight(
             held,
             int(rows[row]),
             issue.product.instruction,
             int(issue.warps[warp]) * WARP,
             f"uses a register that {what}",
         )
+        self._memory.findings.report(error)
 
     def _in_flight(self, held: WgmmaRegisters, row: int, instruction: Instruction, lane: int, does: str) -> DataRace:
         warp = lane // WARP
@@ -293,6 +302,8 @@ class PendingWgmmas:
             location=instruction.location,
             kind="write-read",
             first=other.location,
+            missing="nobody has waited for the product",
+            fix="execute wgmma.commit_group and wgmma.wait_group before the access",
         )
 
     def _thread(self, warp: np.intp) -> str:
@@ -360,9 +371,10 @@ class PendingWgmmas:
         warps = np.unique(active.lanes // WARP)
         lane = int(active.lanes[np.argmax(active.lanes // WARP == warps[np.argmax(busy)])])
         does = "writes" if writes else "reads"
-        raise self._in_flight(
+        error = self._in_flight(
             held, row, instruction, lane, f"{does} a register of a product that it has not waited for"
         )
+        self._memory.findings.report(error)
 
 
 def _done(issue: WgmmaIssue) -> WgmmaIssue:

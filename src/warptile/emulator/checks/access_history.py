@@ -68,16 +68,17 @@ class AccessHistory:
             _refine(self.tables, self.shifts, coarse, shift)
 
     def access(
-        self, offsets: Places, size: int, lanes: NDArray[np.intp], doing: int, tag: int
+        self, offsets: Places, size: int, lanes: NDArray[np.intp], doing: int, tag: int, unchecked: int = 0
     ) -> tuple[int, int, int, Table] | None:
         """Enter one access for each lane; None, or the first that nothing orders after an earlier one.
 
-        Of that: its number, its offset, and the other access: its column and the three values there.
+        Of that: its number, its offset, and the other access: its column and the three values there. The first
+        ``unchecked`` accesses are entered whatever they conflict with: so to go on after a conflict.
         """
         self.fit(offsets, size)
         clocks = self._clocks
         index, offset, column = _access(
-            self.tables, self.shifts, offsets, size, lanes, doing, tag, clocks.first_thread, clocks.shape,
+            self.tables, self.shifts, offsets, size, lanes, doing, tag, unchecked, clocks.first_thread, clocks.shape,
             clocks.clock, clocks.cta_floor, clocks.warp_floor, clocks.known, clocks.starts, clocks.keys,
             clocks.values,
         )  # fmt: skip
@@ -180,8 +181,9 @@ def _finish(
 
 @numba.njit(cache=True)
 def _access(
-    tables: Any, shifts: Any, offsets: Any, size: int, lanes: Any, doing: int, tag: int, first_thread: int,
-    shape: Any, clock: Any, cta_floor: Any, warp_floor: Any, known: Any, starts: Any, keys: Any, values: Any,
+    tables: Any, shifts: Any, offsets: Any, size: int, lanes: Any, doing: int, tag: int, unchecked: int,
+    first_thread: int, shape: Any, clock: Any, cta_floor: Any, warp_floor: Any, known: Any, starts: Any, keys: Any,
+    values: Any,
 ) -> tuple[int, int, int]:  # fmt: skip
     """Enter accesses one after the other; -1, or of the first conflict: the number, the offset, and the column.
 
@@ -211,7 +213,7 @@ def _access(
         for row in range(start, end, COLUMNS):
             for column in range(0, held_columns, 3):
                 other = table[row + column]
-                if other == 0 or other == me:
+                if other == 0 or other == me or i < unchecked:
                     continue
                 near = cta_first <= other < cta_end
                 since = table[row + column + 1]

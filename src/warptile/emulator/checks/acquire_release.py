@@ -40,15 +40,16 @@ class MemoryOrder:
     releases: bool = False
 
     @staticmethod
-    def of(instruction: Instruction) -> MemoryOrder:
-        """The order of a load, a store, an atomic or a fence."""
+    def of(instruction: Instruction, *, weak_volatile: bool = False) -> MemoryOrder:
+        """The order of a load, a store, an atomic or a fence; with ``weak_volatile``, volatile says nothing of it."""
         words = instruction.modifiers
         scope = next((_SCOPES[word] for word in words if word in _SCOPES), ANYWHERE)
         if instruction.opcode in ("fence", "membar"):
             return MemoryOrder(scope, acquires="release" not in words, releases="acquire" not in words)
         semantics = next((word for word in words if word in ("acquire", "release", "acq_rel")), "")
         strong = bool(semantics) or instruction.opcode in ("atom", "red")
-        strong = strong or any(word in ("relaxed", "volatile", "mmio") for word in words)
+        strong = strong or any(word in ("relaxed", "mmio") for word in words)
+        strong = strong or ("volatile" in words and not weak_volatile)
         return MemoryOrder(
             scope if strong else WEAK, semantics in ("acquire", "acq_rel"), semantics in ("release", "acq_rel")
         )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from warptile.emulator.machine import Machine
 
 Check = Callable[[Active, Array, Array, Array, Array], None]
-"""Given the active lanes, (n, M, K) A, (n, N, K) B, (n, M, N) C and D as raw bits: raises AccumulatorOverflow."""
+"""Given the active lanes, (n, M, K) A, (n, N, K) B, (n, M, N) C and D as raw bits: reports `AccumulatorOverflow`."""
 
 _INFINITY, _MAGNITUDE = 0x7C00, 0x7FFF
 
@@ -53,12 +53,13 @@ def overflow_check(
         warp, row, column = (int(x) for x in np.unravel_index(int(np.argmax(made)), made.shape))
         lane = active.lanes[warp * WARP + lane_of[row * fragment.columns + column]]
         thread = machine.memory.thread(lane)
-        raise AccumulatorOverflow(
+        error = AccumulatorOverflow(
             f"{instruction.text}: row {row}, column {column} of the result is infinite, in {thread}, "
             "although the operands are finite; f16 ends at 65504: accumulate in f32, or scale the operands",
             kernel=machine.kernel,
             location=instruction.location,
         )
+        machine.memory.findings.report(error)
 
     return check
 

@@ -11,12 +11,27 @@ from warptile.emulator.checks.access_history import COPYING_FROM, WRITING
 from warptile.emulator.lanes import WARP
 from warptile.emulator.memory.accesses import Memory
 from warptile.emulator.memory.allocations import Home
-from warptile.errors import DataRace
+from warptile.errors import DataRace, RedundantStore
 from warptile.launch.access import Rows
 from warptile.ptx.instruction import Instruction
 
 if TYPE_CHECKING:
     from warptile.emulator.machine import LaunchGeometry
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What would order two accesses, and how to change the kernel so that it does."""
+
+    what: str
+    fix: str
+
+
+GENERIC_TO_ASYNC = Missing(
+    "the write went through the generic proxy, this goes through the async proxy, and no fence.proxy.async "
+    "stands between them (behind the write, in the thread that wrote, before the barrier)",
+    "execute fence.proxy.async after the write, in the thread that writes, before the barrier",
+)
 
 
 @dataclass(frozen=True)
@@ -60,20 +75,36 @@ class RaceReports:
         self._reads_flag = reads_flag
 
     def race(
-        self, home: Home, offset: int, first: RaceAccess, second: RaceAccess, missing: str | None = None
+        self, home: Home, offset: int, first: RaceAccess, second: RaceAccess, missing: Missing | None = None
     ) -> DataRace:
         """Nothing orders two accesses; by default what is ``missing`` is worked out from the two."""
         kind = f"{_NOUN[first.doing]}-{_NOUN[second.doing]}"
-        now = f"{self._geometry.name(second.thread)} {_NOW[second.doing]} it with {second.instruction.text}"
-        before = f"{self._geometry.name(first.thread)} {_BEFORE[first.doing]} it with {first.instruction.text}"
+        missing = missing or self._missing(first, second)
         return DataRace(
-            f"{kind} race on {self._place(home, offset)}: {now}; {before} at {first.instruction.location}, "
-            f"and nothing orders the two: {missing or self._missing(first, second)}",
+            f"{kind} race on {self._place(home, offset)}: {self._both(first, second)}, "
+            f"and nothing orders the two: {missing.what}",
             kernel=self._memory.kernel,
             location=second.instruction.location,
             kind=kind,
             first=first.instruction.location,
+            missing=missing.what,
+            fix=missing.fix,
         )
+
+    def redundant(self, home: Home, offset: int, first: RaceAccess, second: RaceAccess) -> RedundantStore:
+        """Nothing orders two stores, which store the same value."""
+        return RedundantStore(
+            f"redundant store to {self._place(home, offset)}: {self._both(first, second)}, with the same value, and "
+            "nothing orders the two",
+            kernel=self._memory.kernel,
+            location=second.instruction.location,
+            first=first.instruction.location,
+        )
+
+    def _both(self, first: RaceAccess, second: RaceAccess) -> str:
+        now = f"{self._geometry.name(second.thread)} {_NOW[second.doing]} it with {second.instruction.text}"
+        before = f"{self._geometry.name(first.thread)} {_BEFORE[first.doing]} it with {first.instruction.text}"
+        return f"{now}; {before} at {first.instruction.location}"
 
     def too_early(self, instruction: Instruction, lane: int, cta: int) -> DataRace:
         """A lane uses shared memory of a CTA that may not be there yet."""
@@ -84,6 +115,7 @@ class RaceReports:
             kernel=memory.kernel,
             location=instruction.location,
             kind="start-access",
+            fix="put cluster.sync() before the access",
         )
 
     def too_late(self, instruction: Instruction, lane: int, cta: int) -> DataRace:
@@ -97,6 +129,7 @@ class RaceReports:
             location=instruction.location,
             kind="exit-access",
             first=instruction.location,
+            fix="put cluster.sync() between the access and the end of the kernel",
         )
 
     def _place(self, home: Home, offset: int) -> str:
@@ -113,38 +146,62 @@ class RaceReports:
         address, name = below[-1]
         return f"shared memory{owner}, {_unmangled(name)}+{offset - address}"
 
-    def _missing(self, first: RaceAccess, second: RaceAccess) -> str:
+    def _missing(self, first: RaceAccess, second: RaceAccess) -> Missing:
         """What would order the two."""
         per_cta = self._geometry.lanes_per_cta
         if first.doing >= COPYING_FROM and "bulk" in first.instruction.modifiers:
-            return (
+            return Missing(
                 "nobody has waited for the copy (the phase of its mbarrier, or cp.async.bulk.wait_group by the thread "
-                "that started it, then a barrier)"
+                "that started it, then a barrier)",
+                "wait for the copy before the second access",
             )
         if first.doing >= COPYING_FROM and first.instruction.opcode == "wgmma":
-            return "the multiplying warp has not waited for its product (wgmma.wait_group, then a barrier)"
+            return Missing(
+                "the multiplying warp has not waited for its product (wgmma.wait_group, then a barrier)",
+                "execute wgmma.wait_group, then a barrier, before the second access",
+            )
         if first.doing >= COPYING_FROM:
             if first.thread == second.thread:
-                return "the thread has not waited for its own copy (cp.async.wait_group or wait_all)"
-            return "the copying thread has not waited for its copy (cp.async.wait_group or wait_all, then a barrier)"
+                return Missing(
+                    "the thread has not waited for its own copy (cp.async.wait_group or wait_all)",
+                    "execute cp.async.wait_group (__pipeline_wait_prior()) before the second access",
+                )
+            return Missing(
+                "the copying thread has not waited for its copy (cp.async.wait_group or wait_all, then a barrier)",
+                "execute cp.async.wait_group (__pipeline_wait_prior()), then __syncthreads(), before the second access",
+            )
         if self._reads_flag(second.thread):
-            return "a flag was read, but no fence stands between that and this access (__threadfence(), or ld.acquire)"
+            return Missing(
+                "a flag was read, but no fence stands between that and this access (__threadfence(), or ld.acquire)",
+                "put __threadfence() between reading the flag and the second access",
+            )
         if first.thread // per_cta != second.thread // per_cta:
             per_cluster = per_cta * self._geometry.cluster_ctas
             if first.thread // per_cluster == second.thread // per_cluster:
-                return (
+                return Missing(
                     "no barrier of their cluster between them (barrier.cluster.arrive, not .relaxed, and wait; "
-                    "cluster.sync())"
+                    "cluster.sync())",
+                    "put cluster.sync() between the two accesses",
                 )
-            return (
+            return Missing(
                 "CTAs run in any order; a flag orders them if it is written behind a fence (or with release) and "
-                "read before a fence (or with acquire), by strong accesses: atomic, volatile, relaxed"
+                "read before a fence (or with acquire), by strong accesses: atomic, volatile, relaxed",
+                "use atomic operations, let each CTA write its own elements, or launch a second kernel",
             )
         if first.instruction.opcode == "cp" and first.doing == WRITING:
-            return "the copying thread has waited for its copy, but no barrier between that wait and this access"
+            return Missing(
+                "the copying thread has waited for its copy, but no barrier between that wait and this access",
+                "put __syncthreads() after the wait for the copy",
+            )
         if first.thread // WARP == second.thread // WARP:
-            return "no __syncwarp() (bar.warp.sync) or barrier between them, and lanes of a warp need not keep step"
-        return "no barrier (__syncthreads()) between them, and no mbarrier's phase"
+            return Missing(
+                "no __syncwarp() (bar.warp.sync) or barrier between them, and lanes of a warp need not keep step",
+                "put __syncwarp() between the two accesses",
+            )
+        return Missing(
+            "no barrier (__syncthreads()) between them, and no mbarrier's phase",
+            "put __syncthreads() between the two accesses, where all threads of the block execute it",
+        )
 
 
 def _unmangled(name: str) -> str:

@@ -27,12 +27,14 @@ from warptile.emulator.checks.access_history import (
 from warptile.emulator.checks.acquire_release import AcquireReleaseState, MemoryOrder
 from warptile.emulator.checks.cta_lifetimes import CtaLifetimes
 from warptile.emulator.checks.proxies import ProxyFences
-from warptile.emulator.checks.race_reports import RaceAccess, RaceReports
+from warptile.emulator.checks.race_reports import GENERIC_TO_ASYNC, Missing, RaceAccess, RaceReports
+from warptile.emulator.checks.repeated_stores import RepeatedStores
 from warptile.emulator.checks.vector_clocks import Clock, Lanes, VectorClocks, distinct
 from warptile.emulator.lanes import WARP, Active, Array
 from warptile.emulator.memory.accesses import Memory
 from warptile.emulator.memory.allocations import Home, bulk_parts, copy_parts, parts, shared_home
 from warptile.emulator.memory.spaces import Offsets, Space
+from warptile.errors import DataRace
 from warptile.isa.swizzle import CHUNK_BYTES
 from warptile.launch.access import Rows
 from warptile.ptx.instruction import Instruction
@@ -45,10 +47,14 @@ FULL_MASK = 0xFFFFFFFF
 """The member mask that names every lane of a warp."""
 
 
+CONFLICTS_OF_ONE_ACCESS = 64
+"""Conflicts of one instruction at one time, in all its lanes, after which its other lanes are not looked at."""
+
+
 class RaceChecker:
     """Checks every access to shared and to writable global memory against those that it is not ordered after.
 
-    Raises `DataRace` at the second of the two accesses.
+    Reports a `DataRace` at the second of the two accesses.
 
     Args:
         memory: whose accesses are followed.
@@ -56,6 +62,12 @@ class RaceChecker:
         lanes: of a full wave.
         rows: of operands that are matrices, how their elements lie.
         shared: addresses of shared variables.
+        checks: names of the checks that are made.
+        first_reads: ``id`` of the plain loads that are the first guess of a CAS loop (`checks.cas_loops`).
+
+    Attributes:
+        collectives_order: whether every ``.sync`` instruction orders the lanes that execute it together.
+        rows_by_warp: whether each warp reads its own rows of A of a `wgmma`, instead of the warpgroup all of them.
     """
 
     def __init__(
@@ -66,8 +78,17 @@ class RaceChecker:
         *,
         rows: Mapping[str, Rows],
         shared: Mapping[str, int],
+        checks: frozenset[str],
+        first_reads: frozenset[int] = frozenset(),
     ) -> None:
+        self.collectives_order = "warp-order" not in checks
+        self.rows_by_warp = "wgmma-rows" not in checks
+        self._atomic_reads = frozenset[int]() if "cas-read" in checks else first_reads
+        self._first_reads = first_reads
+        self._weak_volatile = "volatile" in checks
         self._memory = memory
+        self._findings = memory.findings
+        self._reports_redundant = "redundant-stores" in checks
         self._geometry = geometry
         self._live: NDArray[np.bool_] = np.zeros(lanes, dtype=np.bool_)
         self._clocks = VectorClocks(lanes, geometry.lanes_per_cta, geometry.cluster_ctas)
@@ -100,21 +121,23 @@ class RaceChecker:
 
     def read(self, instruction: Instruction, active: Active, where: Space, offsets: Offsets, size: int) -> None:
         """A load by each active lane."""
-        self._plain(READING, instruction, active, where, offsets, size)
-
-    def write(self, instruction: Instruction, active: Active, where: Space, offsets: Offsets, size: int) -> None:
-        """A store by each active lane."""
-        self._plain(WRITING, instruction, active, where, offsets, size)
-
-    def _plain(
-        self, doing: int, instruction: Instruction, active: Active, where: Space, offsets: Offsets, size: int
-    ) -> None:
+        number, order = self._known(instruction)
         for home, lanes, places in parts(self._memory, active.lanes, where, offsets, size):
-            number, order = self._known(instruction)
-            self._enter(home, doing, instruction, number * 4 + order.strength, lanes, places, size)
+            self._enter(home, READING, instruction, number * 4 + order.strength, lanes, places, size)
             if order.strength:
-                use = self._flags.read if doing == READING else self._flags.write
-                use(home.name, places, lanes, order)
+                self._flags.read(home.name, places, lanes, order)
+
+    def write(
+        self, instruction: Instruction, active: Active, where: Space, offsets: Offsets, size: int, words: Array
+    ) -> None:
+        """A store of one of ``words`` by each active lane, which memory does not hold yet."""
+        number, order = self._known(instruction)
+        repeats = RepeatedStores(active.lanes, where, offsets, size, words)
+        for home, lanes, places in parts(self._memory, active.lanes, where, offsets, size):
+            tag = number * 4 + order.strength
+            self._enter(home, WRITING, instruction, tag, lanes, places, size, repeats)
+            if order.strength:
+                self._flags.write(home.name, places, lanes, order)
 
     def atomic(self, instruction: Instruction, active: Active, where: Space, offsets: Offsets, size: int) -> None:
         """An atomic by each active lane, in lane order."""
@@ -135,7 +158,10 @@ class RaceChecker:
         number = self._numbers.get(id(instruction))
         if number is None:
             number = self._numbers[id(instruction)] = len(self._instructions)
-            self._instructions.append((instruction, MemoryOrder.of(instruction)))
+            order = MemoryOrder.of(instruction, weak_volatile=self._weak_volatile)
+            if id(instruction) in self._atomic_reads and not order.strength:
+                order = MemoryOrder(ANYWHERE)
+            self._instructions.append((instruction, order))
             self._plain_numbers = np.append(self._plain_numbers, not _asynchronous(instruction))
         return number, self._instructions[number][1]
 
@@ -146,20 +172,62 @@ class RaceChecker:
         return found
 
     def _enter(
-        self, home: Home, doing: int, instruction: Instruction, tag: int, lanes: Lanes, places: Offsets, size: int
+        self,
+        home: Home,
+        doing: int,
+        instruction: Instruction,
+        tag: int,
+        lanes: Lanes,
+        places: Offsets,
+        size: int,
+        repeats: RepeatedStores | None = None,
     ) -> None:
+        """Enter one access for each lane and report what it conflicts with."""
         if self._lifetimes is not None and home.name == "shared":
             early = self._lifetimes.use(lanes, places, tag >> 2, at_once=doing in (READING, WRITING))
             if early is not None:
-                raise self._reports.too_early(instruction, *early)
-        conflict = self._history(home).access(places, size, lanes, doing, tag)
-        if conflict is not None:
+                self._findings.report(self._reports.too_early(instruction, *early))
+        history, conflicts, unchecked = self._history(home), 0, 0
+        while True:
+            conflict = history.access(places, size, lanes, doing, tag, unchecked)
+            if conflict is None:
+                return
             index, offset, column, other = conflict
-            other_instruction = self._instructions[int(other[2]) >> 2][0]
-            second = RaceAccess(instruction, self._clocks.first_thread + int(lanes[index]), doing)
+            lanes, places = lanes[index:], places[index:]
+            second = RaceAccess(instruction, self._clocks.first_thread + int(lanes[0]), doing)
             did = (WRITING if column == WRITE else READING) + (COPYING_FROM if other[0] < 0 else 0)
-            first = RaceAccess(other_instruction, abs(int(other[0])) - 1, did)
-            raise self._reports.race(home, offset, first, second)
+            first = RaceAccess(self._instructions[int(other[2]) >> 2][0], abs(int(other[0])) - 1, did)
+            unchecked = 1
+            if repeats is not None and did == WRITING and repeats.same(int(lanes[0])):
+                again = repeats.duplicates(lanes)
+                again[0] = True
+                self._redundant(home, offset, first, second, int(np.count_nonzero(again)))
+                again[0] = False
+                lanes, places = lanes[~again], places[~again]
+                continue
+            self._race(home, offset, first, second)
+            conflicts += 1
+            if conflicts == CONFLICTS_OF_ONE_ACCESS:
+                unchecked = len(lanes)
+
+    def _race(
+        self, home: Home, offset: int, first: RaceAccess, second: RaceAccess, missing: Missing | None = None
+    ) -> None:
+        if not self._findings.known(DataRace, first.instruction.location, second.instruction.location):
+            race = self._reports.race(home, offset, first, second, missing)
+            self._findings.report(race, relies_on=self._model_check(first.instruction, second.instruction))
+
+    def _model_check(self, *pair: Instruction) -> str:
+        """Which check of severity ``model`` it is, should one of them be what the order of two accesses relies on."""
+        if any("volatile" in each.modifiers for each in pair) and self._weak_volatile:
+            return "volatile"
+        if any(id(each) in self._first_reads for each in pair):
+            return "cas-read"
+        return "wgmma-rows" if any(each.opcode == "wgmma" for each in pair) else "warp-order"
+
+    def _redundant(self, home: Home, offset: int, first: RaceAccess, second: RaceAccess, count: int) -> None:
+        if self._reports_redundant:
+            self._findings.report(self._reports.redundant(home, offset, first, second), count=count)
 
     # -- asynchronous copies -------------------------------------------------------------------------------------
 
@@ -338,7 +406,7 @@ class RaceChecker:
                 late = self._lifetimes.exit(cta)
                 if late is not None:
                     lane, number = late
-                    raise self._reports.too_late(self._instructions[number][0], lane, cta)
+                    self._findings.report(self._reports.too_late(self._instructions[number][0], lane, cta))
 
     def fence(self, instruction: Instruction, active: Active) -> None:
         """`fence` and `membar`."""
@@ -351,7 +419,7 @@ class RaceChecker:
     def _through_async_proxy(
         self, home: Home, instruction: Instruction, lanes: Lanes, places: Offsets, size: int
     ) -> None:
-        """Bulk copies and `wgmma` that lanes start read these bytes: raise if a plain write lacks a proxy fence."""
+        """Bulk copies and `wgmma` that lanes start read these bytes: report a plain write without a proxy fence."""
         space = "shared" if home.name == "shared" else "global"
         history = self._history(home)
         found = self._proxies.first_missing(history, places, size, lanes, space, self._plain_numbers)
@@ -359,14 +427,9 @@ class RaceChecker:
             return
         number, offset = found
         thread, _, tag = history.write(offset).tolist()
-        raise self._reports.race(
-            home,
-            offset,
-            RaceAccess(self._instructions[tag >> 2][0], thread - 1, WRITING),
-            RaceAccess(instruction, self._clocks.first_thread + int(lanes[number]), READING),
-            "the write went through the generic proxy, this goes through the async proxy, and no fence.proxy.async "
-            "stands between them (behind the write, in the thread that wrote, before the barrier)",
-        )
+        first = RaceAccess(self._instructions[tag >> 2][0], thread - 1, WRITING)
+        second = RaceAccess(instruction, self._clocks.first_thread + int(lanes[number]), READING)
+        self._race(home, offset, first, second, GENERIC_TO_ASYNC)
 
 
 @dataclass(frozen=True)

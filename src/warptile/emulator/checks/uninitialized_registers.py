@@ -166,12 +166,13 @@ class _Watcher:
                 missing = unwritten.among(active)
                 if missing is not None:
                     lane = active.lanes[np.argmax(missing)]
-                    raise UninitializedRead(
+                    error = UninitializedRead(
                         f"{instruction.text}: {self.memory.thread(lane)} uses register {name}, "
                         f"{self.origins.get(name, '')}which nothing has written",
                         kernel=self.memory.kernel,
                         location=instruction.location,
                     )
+                    self.memory.findings.report(error)
             return run(active)
 
         return reported

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warptile.emulator.checks.output_writers import OutputWriters
+from warptile.emulator.findings import Findings
 from warptile.emulator.lanes import Active, Array
 from warptile.emulator.memory.cluster_memory import RANK_SHIFT, ClusterSharedMemory
 from warptile.emulator.memory.spaces import (
@@ -54,11 +55,15 @@ class Memory:
         shared_bytes: int,
         local_bytes: int,
         check_uninitialised: bool = True,
+        check_padding: bool = True,
         check_reuse: bool = True,
+        findings: Findings | None = None,
     ) -> None:
         self.kernel = kernel
+        self.findings = Findings(collect=False, schedule="latest") if findings is None else findings
         self.thread_name = geometry.name
         self.check_uninitialised = check_uninitialised
+        self.check_padding = check_padding
         self.check_reuse = check_reuse
         self.global_space = global_space
         self.shared_bytes = shared_bytes
@@ -223,7 +228,7 @@ class Memory:
         where, offsets = self.resolve(instruction, active, space, addresses, size)
         self.check_write(instruction, active, where, offsets, size, words)
         if self.races is not None:
-            self.races.write(instruction, active, where, offsets, size)
+            self.races.write(instruction, active, where, offsets, size, words)
         where.scatter(offsets, size, words)
         where.mark(offsets, size, MAPPED | INITIALISED | WRITTEN)
 
@@ -253,34 +258,43 @@ class Memory:
         unmapped = where.lacks(offsets, size, MAPPED)
         if unmapped.any():
             self._outside(instruction, active, where, offsets, size, unmapped)
-        self._check_mbarriers(instruction, active, where, offsets, size)
+        self._check_mbarriers(instruction, active, where, offsets, size, "mbarriers")
         pending = where.lacks(offsets, size, MAPPED, unwanted=IN_FLIGHT)
         if pending.any():
             copy = self.copy_into(int(offsets[pending].flat[0]), size) if self.copy_into is not None else None
-            raise UninitializedRead(
+            error = UninitializedRead(
                 f"{instruction.text}: {self._thread_of(active, offsets, pending)} reads {where.name} memory at "
                 f"{self._describe(where, offsets, pending)} while an asynchronous copy into it "
                 f"has not been waited for{f': it was started at {copy.location}' if copy else ''}",
+                first=copy.location if copy else None,
                 **self._where(instruction),
             )
-        if self.check_uninitialised and loads_local(instruction):
+            self.findings.report(error, "in-flight")
+            return
+        home = where.around(int(offsets[missing].flat[0])) if isinstance(where, GlobalSpace) else None
+        padding = home is not None and home.padded
+        if not (self.check_padding if padding else self.check_uninitialised):
+            return
+        if loads_local(instruction):
             self.undefined = missing if self.undefined is None else self.undefined | missing
-        elif self.check_uninitialised:
-            raise UninitializedRead(
-                f"{instruction.text}: {self._thread_of(active, offsets, missing)} reads {where.name} memory at "
-                f"{self._describe(where, offsets, missing)}, which nothing has written",
-                **self._where(instruction),
-            )
+            return
+        error = UninitializedRead(
+            f"{instruction.text}: {self._thread_of(active, offsets, missing)} reads {where.name} memory at "
+            f"{self._describe(where, offsets, missing)}, which nothing has written",
+            **self._where(instruction),
+        )
+        self.findings.report(error, "padding" if padding else "uninitialised")
 
     def check_write(
         self, instruction: Instruction, active: Active, where: Space, offsets: Offsets, size: int, words: Array | None
     ) -> None:
         """Raise unless every byte is mapped and writable; note writes by different threads that disagree."""
-        if where is self.shared_space and self.has_mbarriers:
-            if self.check_reuse:
-                self._check_mbarriers(instruction, active, where, offsets, size)
-            else:
-                self._end_mbarriers(instruction, active, where, offsets, size)
+        if (
+            where is self.shared_space
+            and self.has_mbarriers
+            and (not self.check_reuse or self._check_mbarriers(instruction, active, where, offsets, size, "reuse"))
+        ):
+            self._end_mbarriers(instruction, active, where, offsets, size)
         if not isinstance(where, GlobalSpace) or not offsets.size:
             return
         if self.previous is not None:
@@ -312,17 +326,20 @@ class Memory:
                 self.writers.note(target.name, instruction, place, writers, given, held)
 
     def _check_mbarriers(
-        self, instruction: Instruction, active: Active, where: Space, offsets: Offsets, size: int
-    ) -> None:
-        """Raise if a plain access touches an mbarrier."""
+        self, instruction: Instruction, active: Active, where: Space, offsets: Offsets, size: int, check: str
+    ) -> bool:
+        """Report a plain access that touches an mbarrier; whether it does."""
         touched = where.lacks(offsets, size, MAPPED, unwanted=MBARRIER)
-        if self.has_mbarriers and touched.any():
-            raise MbarrierMisuse(
-                f"{instruction.text}: {self._thread_of(active, offsets, touched)} accesses shared memory at "
-                f"{self._describe(where, offsets, touched)}, where an mbarrier lies: only mbarrier instructions "
-                "may, until mbarrier.inval",
-                **self._where(instruction),
-            )
+        if not self.has_mbarriers or not touched.any():
+            return False
+        error = MbarrierMisuse(
+            f"{instruction.text}: {self._thread_of(active, offsets, touched)} accesses shared memory at "
+            f"{self._describe(where, offsets, touched)}, where an mbarrier lies: only mbarrier instructions "
+            "may, until mbarrier.inval",
+            **self._where(instruction),
+        )
+        self.findings.report(error, check)
+        return True
 
     def _end_mbarriers(
         self, instruction: Instruction, active: Active, where: Space, offsets: Offsets, size: int

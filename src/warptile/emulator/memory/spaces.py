@@ -87,13 +87,19 @@ class Space:
 
 @dataclass
 class GlobalBuffer:
-    """One buffer, constant or parameter block in global memory, by offsets into the space."""
+    """One buffer, constant or parameter block in global memory, by offsets into the space.
+
+    Attributes:
+        initialised: every byte of it holds a value.
+        padded: what was not initialised at first lies between or behind the rows of an operand.
+    """
 
     name: str
     start: int
     size: int
     writable: bool
     initialised: bool
+    padded: bool = False
 
 
 def _overlap(one: GlobalBuffer, other: GlobalBuffer) -> bool:
@@ -157,6 +163,15 @@ class GlobalSpace(Space):
             return GUARD_BYTES
         before = self.allocations[position - 1]
         return before.start + room(before.size)
+
+    def snapshot(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        """The bytes of all allocations and their shadow, for `restore`."""
+        return self.data[: self._top].copy(), self.shadow[: self._top].copy()
+
+    def restore(self, snapshot: tuple[NDArray[np.uint8], NDArray[np.uint8]]) -> None:
+        """Undo what has been written since; the allocations have to be the same."""
+        data, shadow = snapshot
+        self.data[: len(data)], self.shadow[: len(shadow)] = data, shadow
 
     def named(self, name: str) -> GlobalBuffer:
         """The allocation called ``name``."""

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from warptile.emulator.findings import Findings
 from warptile.emulator.lanes import Active, Unwritten
 from warptile.emulator.memory.spaces import GlobalSpace, Offsets
 from warptile.errors import DataRace
@@ -28,9 +29,13 @@ class PreviousLaunch:
         operands: names of what other launches may use.
         kernel: its name.
         thread: names the thread in a lane.
+        findings: where they are reported.
     """
 
-    def __init__(self, lanes: int, operands: tuple[str, ...], kernel: str, thread: Callable[[int], str]) -> None:
+    def __init__(
+        self, lanes: int, operands: tuple[str, ...], kernel: str, thread: Callable[[int], str], findings: Findings
+    ) -> None:
+        self._findings = findings
         self._early = Unwritten(lanes)
         self._operands = frozenset(operands)
         self._kernel = kernel
@@ -46,28 +51,32 @@ class PreviousLaunch:
         self._early.set(active, None)
 
     def touch(self, instruction: Instruction, active: Active, space: GlobalSpace, offsets: Offsets) -> None:
-        """An access to global memory by each active lane: raise if it is to an operand and comes too early."""
+        """An access to global memory by each active lane: report it if it is to an operand and comes too early."""
         early = self._early.among(active)
         if early is None or not offsets.size:
             return
         for offset in (int(offsets[early].min()), int(offsets[early].max())):
             home = space.around(offset)
             if home is not None and home.name in self._operands:
-                raise DataRace(
+                error = DataRace(
                     f"{instruction.text}: {self._thread(int(active.lanes[np.argmax(early)]))} accesses {home.name} and "
                     "has not executed griddepcontrol.wait: the launch before this one, which it may overlap, may "
                     "still use it",
                     kernel=self._kernel,
                     location=instruction.location,
                     kind="launch-access",
+                    fix="execute griddepcontrol.wait (cudaGridDependencySynchronize()) before the access",
                 )
+                self._findings.report(error)
 
     def end_wave(self) -> None:
         """All threads have ended."""
         if self._early.lanes.any():
-            raise DataRace(
+            error = DataRace(
                 f"{self._thread(int(np.argmax(self._early.lanes)))} ends and has not executed griddepcontrol.wait: "
                 "this launch may be over before the one before it, and the next one waits for this one alone",
                 kernel=self._kernel,
                 kind="launch-end",
+                fix="execute griddepcontrol.wait (cudaGridDependencySynchronize()) in every thread",
             )
+            self._findings.report(error)

@@ -109,9 +109,10 @@ class Mbarriers:
             raise self._misuse(instruction, lane, f"a count of {count}; it is 1 to {LARGEST_COUNT}")
         if offset in self._objects:
             if self._memory.check_reuse:
-                raise self._misuse(
+                error = self._misuse(
                     instruction, lane, f"initialises {self.name(offset)} again: mbarrier.inval must come before"
                 )
+                self._memory.findings.report(error, "reuse")
             self._end(instruction, lane, offset, "initialises")
         self._objects[offset] = Mbarrier(count, count)
         self._memory.shared_space.mark(np.array([offset], dtype=np.int64), BYTES, MAPPED | MBARRIER)

@@ -311,12 +311,12 @@ TWINS = {
         "threadIdx.x", "threadIdx.x + 32 * blockIdx.x", "write-write", "CTAs run in any order", block=32, grid=2,
         outputs={0: False},
     ),
-    "the same value from every thread": Twins(
+    "another value from every thread": Twins(
         """__global__ void k(int* o, const int* a) {
              __shared__ int found;
              if (threadIdx.x == 0) found = 0;
              __syncthreads();
-             if (@) found = 1;  // first second
+             if (@) found = threadIdx.x;  // first second
              __syncthreads();
              o[threadIdx.x] = found;
            }""",
@@ -462,7 +462,7 @@ def test_its_corrected_twin_passes_and_computes_the_same_unchecked(name: str) ->
 def test_a_race_names_threads_and_the_element_of_an_operand() -> None:
     # 70 blocks of 2048 lanes would not fit one wave of 131072: blocks 0 and 139 never run together.
     source = """__global__ void k(int* o, int last) {
-                  if (threadIdx.x == 7) { if (blockIdx.x == 0 || blockIdx.x == last) o[5] = 1; }
+                  if (threadIdx.x == 7) { if (blockIdx.x == 0 || blockIdx.x == last) o[5] = blockIdx.x; }
                   else if (threadIdx.x < 7) o[6 + blockIdx.x * 7 + threadIdx.x] = 2;
                 }"""
     with pytest.raises(DataRace) as caught:

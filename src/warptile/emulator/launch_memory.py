@@ -1,0 +1,137 @@
+"""Global memory at the start of a launch: operands and parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warptile.emulator.async_ops.tensor_boxes import encode
+from warptile.emulator.lanes import POISON_BYTE, Array
+from warptile.emulator.memory.accesses import GLOBAL_BASE
+from warptile.emulator.memory.device_memory import PARAMETER_BYTES, PARAMETERS, DeviceMemory
+from warptile.emulator.memory.spaces import MAPPED, GlobalSpace, room
+from warptile.errors import EmulationError, LayoutError, ParameterMismatch
+from warptile.launch.access import Access, Rows
+from warptile.launch.params import Params, Pointer, StructBytes
+from warptile.launch.spec import Argument, LaunchSpec
+from warptile.launch.tensor_map import TensorMap
+from warptile.ptx.instruction import PtxModule, Variable
+
+
+def place_operands(
+    module: PtxModule,
+    spec: LaunchSpec,
+    operands: Mapping[str, Array],
+    accesses: Mapping[str, Access],
+    device: DeviceMemory | None,
+) -> DeviceMemory:
+    """Memory with the operands of a launch and the variables of its module: ``device``, or new memory.
+
+    Raises:
+        EmulationError: an operand has no array.
+        LayoutError: one that has is not C-contiguous.
+    """
+    sizes = {}
+    for name in spec.operands:
+        if name not in operands:
+            raise EmulationError(
+                f"operand {name} is in the launch but has no array; there are {', '.join(operands) or 'none'}"
+            )
+        sizes[name] = bytes_of(name, operands[name]).size
+    device = device or DeviceMemory(sum(map(room, sizes.values())))
+    device.start_launch()
+    for name in spec.operands:
+        access = accesses.get(name, Access())
+        device.place(name, bytes_of(name, operands[name]), writable=access.writes)
+        if access.holds is not None:
+            _forget_all_but(device.space, name, access.holds)
+    device.load(module)
+    return device
+
+
+def bytes_of(name: str, array: Array) -> NDArray[np.uint8]:
+    """The bytes of an operand (a view)."""
+    if not array.flags.c_contiguous:
+        raise LayoutError(f"operand {name} is not C-contiguous; pass numpy.ascontiguousarray({name.lower()})")
+    return array.reshape(-1).view(np.uint8)
+
+
+def _forget_all_but(space: GlobalSpace, name: str, rows: Rows) -> None:
+    """Make what an operand holds outside ``rows`` unknown, as if nothing had ever written it."""
+    home = space.named(name)
+    home.initialised = False
+    home.padded = bool(rows.count and rows.columns)
+    unknown = np.ones(home.size, dtype=np.bool_)
+    unknown[row_bytes(rows)] = False
+    space.data[home.start : home.start + home.size][unknown] = POISON_BYTE
+    space.shadow[home.start : home.start + home.size][unknown] = MAPPED
+
+
+def row_bytes(rows: Rows) -> NDArray[np.intp]:
+    """Where each byte of each row lies: (matrices, rows, bytes of a row)."""
+    starts = np.arange(rows.matrices)[:, None, None] * rows.matrix_stride_bytes
+    starts = starts + np.arange(rows.count)[:, None] * rows.stride_bytes
+    return rows.offset_bytes + starts + np.arange(rows.columns * rows.element_bytes)
+
+
+def fill_parameters(space: GlobalSpace, parameters: tuple[object, ...], spec: LaunchSpec) -> dict[str, int]:
+    """Lay the arguments out as the driver does: each at its alignment. Returns the address of each parameter."""
+    if len(parameters) != len(spec.arguments):
+        raise ParameterMismatch(
+            f"{spec.entry} takes {len(parameters)} parameters and the launch gives {len(spec.arguments)}",
+            kernel=spec.entry,
+        )
+    content = bytearray(space.named(PARAMETERS).size)
+    addresses = {}
+    top = 0
+    for number, (parameter, argument) in enumerate(zip(parameters, spec.arguments, strict=True)):
+        assert isinstance(parameter, Variable)
+        top = -(-top // parameter.alignment_bytes) * parameter.alignment_bytes
+        addresses[parameter.name] = GLOBAL_BASE + space.named(PARAMETERS).start + top
+        raw = _argument_bytes(space, argument)
+        if len(raw) != parameter.size_bytes:
+            raise ParameterMismatch(
+                f"parameter {number}, {parameter.name}, has {parameter.size_bytes} bytes in the kernel; the launch "
+                f"gives {len(raw)}: {_described(argument)}",
+                kernel=spec.entry,
+            )
+        if top + len(raw) > PARAMETER_BYTES:
+            raise ParameterMismatch(
+                f"parameter {number}, {parameter.name}, ends at byte {top + len(raw)}; a kernel has at most "
+                f"{PARAMETER_BYTES} bytes of parameters",
+                kernel=spec.entry,
+            )
+        content[top : top + len(raw)] = raw
+        top += len(raw)
+    space.fill(PARAMETERS, bytes(content), writable=False)
+    return addresses
+
+
+def _described(argument: Argument) -> str:
+    """An argument in a few words, for messages; of a struct its members and their offsets."""
+    if isinstance(argument, Params):
+        members = ", ".join(f"{name} at {argument.offsets[name]}" for name, _ in argument.members)
+        return f"a struct of {members or 'no members'}"
+    if isinstance(argument, StructBytes):
+        return f"a struct of {argument.size_bytes} bytes"
+    if isinstance(argument, TensorMap):
+        return f"a tensor map of {argument.operand}"
+    if isinstance(argument, Pointer):
+        return f"a pointer to {argument.operand}" if argument.operand is not None else "a null pointer"
+    return f"{argument.type} {argument.value}"
+
+
+def _argument_bytes(space: GlobalSpace, argument: Argument) -> bytes:
+    if isinstance(argument, Params | StructBytes):
+        return argument.encoded(lambda field: _argument_bytes(space, field))
+    if isinstance(argument, TensorMap):
+        start = GLOBAL_BASE + space.named(argument.operand).start + argument.offset_bytes
+        return encode(*argument.placed(start))
+    if isinstance(argument, Pointer):
+        address = 0
+        if argument.operand is not None:
+            address = GLOBAL_BASE + space.named(argument.operand).start + argument.offset_bytes
+        return address.to_bytes(8, "little")
+    return argument.encoded

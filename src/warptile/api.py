@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from warptile.arrays import array_view
 from warptile.arrays.array_view import ArrayView, Shape, is_tracer
 from warptile.arrays.batches import batched
+from warptile.arrays.epilogue_operands import EpilogueOperands
 from warptile.arrays.jax_arrays import gpu_views
 from warptile.arrays.mixtures import refuse_beside_tracers
 from warptile.arrays.operands import Product, arrange, stored
@@ -23,8 +24,9 @@ from warptile.arrays.options import (
     tunables,
     whole_number,
 )
+from warptile.arrays.reductions import empty_partials, partials_of, reduced
 from warptile.epilogue.epilogue_program import Program
-from warptile.epilogue.fused_epilogue import Fused
+from warptile.epilogue.fused_epilogue import Fused, Layout, Partials
 from warptile.epilogue.identity import identity
 from warptile.epilogue.tracing import operand_names, trace
 from warptile.errors import EpilogueError, LayoutError, ShapeError, UnsupportedError
@@ -593,13 +595,18 @@ def _run(chosen: Plan | Addend | Nothing, product: Product, call: _Call) -> Any:
     fused = product.epilogue
     further: tuple[ArrayView, ...] = ()
     if fused is not None:
-        further = fused.given or tuple(
-            array_view.empty(product.like, product.result_shape, each) for each in fused.types
-        )
+        further = fused.given or _made_outputs(chosen, product, fused)
     if not isinstance(chosen, Nothing):
         operands = {"D": product.target or product.as_matrices(result)}
         if fused is not None:
-            operands |= fused.named(further if fused.given else tuple(map(product.as_matrices, further)))
+            operands |= fused.named(
+                further
+                if fused.given
+                else tuple(
+                    product.as_matrices(each) if how is None else each
+                    for each, how in zip(further, fused.reductions, strict=True)
+                )
+            )
         if product.reads_operands:
             operands |= {"A": product.a, "B": product.b}
         if product.c is not None:
@@ -617,7 +624,29 @@ def _run(chosen: Plan | Addend | Nothing, product: Product, call: _Call) -> Any:
         first = out.array
     if fused is None or not further:
         return first
-    return (first, *(each.array if fused.given else array_view.returned(each, product.like) for each in further))
+    if fused.given:
+        return (first, *(each.array for each in further))
+    like = product.like
+    return (
+        first,
+        *(
+            array_view.returned(each, like) if how is None else reduced(each, how, like)
+            for each, how in zip(further, fused.reductions, strict=True)
+        ),
+    )
+
+
+def _made_outputs(chosen: Plan | Addend | Nothing, product: Product, fused: EpilogueOperands) -> tuple[ArrayView, ...]:
+    """Memory for the outputs of an epilogue after D; of reductions for their partials."""
+    seen = None if isinstance(chosen, Nothing) else chosen.kernel.view.problem.epilogue
+    block = 1 if seen is None else seen.block
+    problem, like = product.problem, product.like
+    return tuple(
+        array_view.empty(like, product.result_shape, dtype)
+        if how is None
+        else empty_partials(like, partials_of(how, dtype), product.batch, problem.m, problem.n, block)
+        for dtype, how in zip(fused.types, fused.reductions, strict=True)
+    )
 
 
 def _check_fits(made_for: Problem, given: Problem) -> None:
@@ -655,9 +684,15 @@ def _epilogue_fits(planned: Fused | None, given: Fused | None) -> bool:
         return False
     pairs = [(each, given.layouts[name]) for name, each in planned.tensors]
     return planned.program == given.program and all(
-        other.alignment_bytes >= one.alignment_bytes and replace(other, alignment_bytes=one.alignment_bytes) == one
-        for one, other in (*pairs, *zip(planned.outputs, given.outputs, strict=True))
+        _matrix_fits(one, other) for one, other in (*pairs, *zip(planned.outputs, given.outputs, strict=True))
     )
+
+
+def _matrix_fits(planned: Layout | Partials, given: Layout | Partials) -> bool:
+    if not isinstance(planned, Layout) or not isinstance(given, Layout):
+        return planned == given
+    alignment = planned.alignment_bytes
+    return given.alignment_bytes >= alignment and replace(given, alignment_bytes=alignment) == planned
 
 
 def _operand_fits(planned: Operand | None, operand: Operand | None) -> bool:

@@ -77,3 +77,21 @@ def wrong_outputs(case, outputs, accumulator, operands, k):
 
 def _wide(value):
     return value if isinstance(value, float) else value.astype(np.float64)
+
+
+_BASIC = {
+    "BM": 128, "BN": 128, "BK": 64, "STAGES": 3, "CONSUMERS": 2, "PINGPONG": 0, "CM": 1, "CN": 1, "GROUP": 8,
+    "ALONG_N": 0, "OVERLAP": 0, "STREAM": 0, "SPLITS": 1, "SWAP": 0, "SMS": 2,
+}  # fmt: skip
+
+SCHEDULES = {
+    "ping-pong": _BASIC | {"PINGPONG": 1},
+    "ping-pong in clusters": _BASIC | {"PINGPONG": 1, "CM": 2},
+    "overlapped": _BASIC | {"OVERLAP": 1},
+    "swapped": _BASIC | {"SWAP": 1, "BN": 64},
+    "swapped, overlapped": _BASIC | {"SWAP": 1, "BN": 64, "OVERLAP": 1},
+    "stream-K": _BASIC | {"STREAM": 1, "SMS": 3},
+    "split": _BASIC | {"SPLITS": 2, "SMS": 132},
+    "odd tile": _BASIC | {"BM": 64, "BN": 72, "CONSUMERS": 1},
+}
+"""Configurations of wgmma-final that store D in different ways."""

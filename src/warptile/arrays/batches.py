@@ -7,6 +7,7 @@ from math import prod
 
 from warptile.arrays.array_view import ArrayView, Shape
 from warptile.arrays.operands import Product
+from warptile.epilogue.fused_epilogue import Layout
 from warptile.problem import Operand, Problem
 
 
@@ -49,7 +50,8 @@ def batched(product: Product) -> Problem | str:
             fused,
             tensors=tuple((name, replace(each, batch_stride=of_tensors[name])) for name, each in fused.tensors),
             outputs=tuple(
-                replace(each, batch_stride=stride) for each, stride in zip(fused.outputs, of_outputs, strict=True)
+                replace(each, batch_stride=stride) if isinstance(each, Layout) else each
+                for each, stride in zip(fused.outputs, of_outputs, strict=True)
             ),
         )
     return replace(

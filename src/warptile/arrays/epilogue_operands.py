@@ -12,8 +12,9 @@ import numpy as np
 from warptile.arrays import array_view
 from warptile.arrays.array_view import ArrayView, Shape, row_major
 from warptile.arrays.mixtures import refuse_mixture
+from warptile.arrays.reductions import partials_of
 from warptile.dtypes import DTYPES, DType
-from warptile.epilogue.epilogue_program import Program
+from warptile.epilogue.epilogue_program import Program, Reduction
 from warptile.epilogue.expressions import CAST_TYPES
 from warptile.epilogue.fused_epilogue import OPERAND, OUTPUT, Fused, Layout
 from warptile.errors import DTypeError, EpilogueError, LayoutError, ShapeError
@@ -33,6 +34,7 @@ class EpilogueOperands:
         numbers: operands that are numbers.
         types: element type of each output after the first.
         given: arrays for these outputs that the caller gave; empty where they are to be made.
+        reductions: for each of these outputs its reduction, or None.
     """
 
     program: Program
@@ -40,6 +42,7 @@ class EpilogueOperands:
     numbers: Mapping[str, float]
     types: tuple[DType, ...]
     given: tuple[ArrayView, ...] = ()
+    reductions: tuple[Reduction | None, ...] = ()
 
     def fused(self, batch: Shape, m: int, n: int) -> Fused:
         """The epilogue of one matrix of the batch."""
@@ -49,7 +52,10 @@ class EpilogueOperands:
             tuple(self.numbers),
             tuple(layout_of(each) for each in self.given)
             if self.given
-            else tuple(_fresh_layout(batch, m, n, each) for each in self.types),
+            else tuple(
+                _fresh_layout(batch, m, n, dtype) if how is None else partials_of(how, dtype)
+                for dtype, how in zip(self.types, self.reductions, strict=True)
+            ),
         )
 
     def named(self, outputs: tuple[ArrayView, ...]) -> dict[str, ArrayView]:
@@ -68,6 +74,7 @@ def epilogue_operands(
     output: DType,
     outs: tuple[Any, ...],
     *,
+    accumulator: DType,
     copy: bool,
 ) -> EpilogueOperands:
     """The named operands of a call, checked against its result.
@@ -81,6 +88,7 @@ def epilogue_operands(
         vectors: whether a and b are 1-D, so that the result lacks an axis.
         output: type of outputs whose type the epilogue leaves open.
         outs: arrays for the outputs after the first; empty where they are to be made.
+        accumulator: type of the sums, which with float64 is that of reductions; else float32.
         copy: make copies of arrays that no kernel can read in place. Without, their layout is described alone.
 
     Raises:
@@ -111,13 +119,30 @@ def epilogue_operands(
         else:
             view = _readable(array_view.view(value, name), like, copy)
             tensors[name] = _placed(view, blocks[name], batch, extents, vectors)
-    types = tuple(DTYPES[each] if each else output for each in program.types[1:])
+    reductions = program.reductions[1:] or (None,) * (len(program.outputs) - 1)
+    reduced = DTYPES["float64" if accumulator.name == "float64" else "float32"]
+    types = tuple(
+        (DTYPES[each] if each else output) if how is None else reduced
+        for each, how in zip(program.types[1:], reductions, strict=True)
+    )
+    if any(reductions):
+        _check_reductions(vectors, outs)
     if outs and len(outs) != len(types):
         raise ShapeError(f"out: got {len(outs) + 1} arrays; the epilogue has {len(types) + 1} outputs")
     made = [
         _further(value, index, like, batch, extents, vectors, types[index - 1]) for index, value in enumerate(outs, 1)
     ]
-    return EpilogueOperands(program, tensors, found, types, tuple(made))
+    return EpilogueOperands(program, tensors, found, types, tuple(made), reductions)
+
+
+def _check_reductions(vectors: tuple[bool, bool], outs: tuple[Any, ...]) -> None:
+    if any(vectors):
+        raise EpilogueError(
+            "epilogue: its reductions go over rows and columns of the result, and one of a and b is 1-D; give "
+            f"{'a.reshape(1, -1)' if vectors[0] else 'b.reshape(-1, 1)'}"
+        )
+    if outs:
+        raise EpilogueError("out: an epilogue with reductions makes its own outputs; leave out= away")
 
 
 def _is_number(value: Any) -> bool:

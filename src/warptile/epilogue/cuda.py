@@ -12,17 +12,20 @@ import numpy as np
 
 from warptile.dtypes import DTYPES
 from warptile.epilogue.epilogue_program import ACCUMULATOR, CAST, CONSTANT, UNIFORM, Step
-from warptile.epilogue.fused_epilogue import OPERAND, OUTPUT, Fused, Layout
+from warptile.epilogue.fused_epilogue import OPERAND, OUTPUT, Fused, Layout, Partials
 from warptile.epilogue.operations import FLAG, OPERATIONS
 from warptile.launch.params import Field, Pointer, Scalar
 
-HEADERS = ("epilogue/functions.cuh", "epilogue/operands.cuh")
+HEADERS = ("epilogue/functions.cuh", "epilogue/operands.cuh", "epilogue/reductions.cuh")
 
 STAGED_BITS, STAGED_ALIGNMENT = 16, 16
 """Bits of an element, and alignment of rows in bytes, of tensors that are copied into the epilogue's buffers."""
 
 SHORT = {"gelu": "gelu_for_16_bits({0})"}
 """Functions with a shorter form where all outputs have 16 bits."""
+
+REDUCTIONS = {"add": "SumOf", "maximum": "LargestOf", "minimum": "SmallestOf"}
+"""Of kernels/epilogue/reductions.cuh, by the operation of a reduction."""
 
 COMPUTE = {"float64": "double"}
 """Type that an epilogue computes in, by the accumulator's; float for all others."""
@@ -40,11 +43,13 @@ class EpilogueSource:
         accumulator: name of the accumulator's type.
         d_bits: bits of an element of D.
         d_major: ``"row"`` or ``"col"``: how the kernel sees D.
+        extents: rows and columns of the kernel's D.
     """
 
-    def __init__(self, fused: Fused, accumulator: str, d_bits: int, d_major: str) -> None:
+    def __init__(self, fused: Fused, accumulator: str, d_bits: int, d_major: str, extents: tuple[int, int]) -> None:
         self._fused = fused
         self._d_bits, self._d_major = d_bits, d_major
+        self._extents = extents
         self._short = all(bits == 16 for bits in (d_bits, *(each.dtype.bits for each in fused.outputs)))
         self.compute = COMPUTE.get(accumulator, "float")
         program = fused.program
@@ -70,8 +75,17 @@ class EpilogueSource:
             found.append((number_member(name), Scalar(self._number_type(name), 0)))
             if self._number_type(name) == "f32":  # eight bytes each, so that no padding depends on what follows
                 found.append((f"{number_member(name)}.padding", Scalar("u32", 0)))
-        for index, layout in enumerate(self._fused.outputs, 1):
-            found += _members(f"epilogue.output {index}", Pointer(f"{OUTPUT} {index}"), layout)
+        for index, output in enumerate(self._fused.outputs, 1):
+            name, data = f"epilogue.output {index}", Pointer(f"{OUTPUT} {index}")
+            if isinstance(output, Partials):
+                blocks, line = output.shape(*self._extents, self._fused.block)
+                found += [
+                    (name, data),
+                    (f"{name}.line", Scalar("s64", line)),
+                    (f"{name}.matrix_stride", Scalar("s64", blocks * line)),
+                ]
+            else:
+                found += _members(name, data, output)
         return tuple(found)
 
     def _number_type(self, name: str) -> str:
@@ -94,11 +108,7 @@ class EpilogueSource:
         lines += [f"    using T{index} = {each};" for index, each in enumerate(types)]
         lines += [f"    T{index} t{index};" for index in range(len(types))]
         lines += [f"    {self._number_member_type(name)} n{index};" for name, index in numbers.items()]
-        for index, layout in enumerate(self._fused.outputs, 1):
-            row, column = _stride_kind(layout.row_stride), _stride_kind(layout.column_stride)
-            lines.append(
-                f"    EpilogueOutput<{layout.dtype.cuda}, {row}, {column}, {layout.alignment_bytes}> o{index};"
-            )
+        lines += [f"    {self._output_type(output)} o{index};" for index, output in enumerate(self._fused.outputs, 1)]
         lines += self._loaded(len(types))
         lines += self._staged()
         lines += self._load(len(types))
@@ -123,6 +133,13 @@ class EpilogueSource:
         row, column = _stride_kind(layout.row_stride), _stride_kind(layout.column_stride)
         rows, columns = block
         return f"EpilogueTensor<{layout.dtype.cuda}, {row}, {column}, {rows}, {columns}, {layout.alignment_bytes}>"
+
+    def _output_type(self, output: Layout | Partials) -> str:
+        if isinstance(output, Partials):
+            flags = ", ".join(str(each).lower() for each in (output.over_columns, self._fused.in_quads))
+            return f"EpiloguePartials<{output.dtype.cuda}, {REDUCTIONS[output.operation]}, {flags}>"
+        row, column = _stride_kind(output.row_stride), _stride_kind(output.column_stride)
+        return f"EpilogueOutput<{output.dtype.cuda}, {row}, {column}, {output.alignment_bytes}>"
 
     def _staged(self) -> list[str]:
         """The first tensor that is laid out as D is: parts of it can be copied to where parts of D will be."""
@@ -187,8 +204,8 @@ class EpilogueSource:
             body.append(f"            const {kind} v{index} = {self._expression(step, tensors, numbers)};")
         first, *others = program.outputs
         body.append(f"            result[i] = static_cast<OUT>(v{first});")
-        for index, (output, layout) in enumerate(zip(others, self._fused.outputs, strict=True), 1):
-            body.append(f"            further{index}[i] = static_cast<{layout.dtype.cuda}>(v{output});")
+        for index, (value, output) in enumerate(zip(others, self._fused.outputs, strict=True), 1):
+            body.append(f"            further{index}[i] = static_cast<{output.dtype.cuda}>(v{value});")
         return [
             "    template <int WIDTH, typename OUT>",
             "    __device__ __forceinline__ void apply(const COMPUTE (&sums)[WIDTH], const Loaded<WIDTH>& loaded,",

@@ -36,6 +36,32 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Reduction:
+    """An output that is a sum, or the largest or smallest element, of rows, columns or all of a value.
+
+    Attributes:
+        operation: ``"add"``, ``"maximum"`` or ``"minimum"``, which is NaN where an element is NaN.
+        over: what it goes over: ``"columns"``, for one number for each row; ``"rows"``, for one for each column;
+            ``"matrix"``, for one for each matrix of a batch; ``"all"``.
+        keeps_axes: the axes that it goes over stay, with one element.
+    """
+
+    operation: str
+    over: str
+    keeps_axes: bool = False
+
+    def shape(self, batch: tuple[int, ...], m: int, n: int) -> tuple[int, ...]:
+        """Shape of the output beside a D of (\\*batch, m, n)."""
+        kept = (1,) * self.keeps_axes
+        return {
+            "columns": (*batch, m, *kept),
+            "rows": (*batch, *kept, n),
+            "matrix": (*batch, *kept, *kept),
+            "all": kept * (len(batch) + 2),
+        }[self.over]
+
+
+@dataclass(frozen=True)
 class ColumnPairs:
     """Two columns of the product that make one of D, as a gate and what it gates.
 
@@ -58,18 +84,20 @@ class Program:
         steps: in the order of evaluation.
         outputs: the step that is each output; the first is D.
         types: element type of each output that the epilogue states, by name; None where it leaves it open.
+        reductions: for each output its reduction, or None; empty where there are none.
         paired: which two columns of the product make one of D, and what is read for both, where it is so.
     """
 
     steps: tuple[Step, ...]
     outputs: tuple[int, ...]
     types: tuple[str | None, ...]
+    reductions: tuple[Reduction | None, ...] = ()
     paired: ColumnPairs | None = None
 
     @cached_property
     def _identity(self) -> tuple[Any, ...]:
         # 0.0 == -0.0 and True == 1, but their programs differ.
-        return repr(self.steps), self.outputs, self.types, self.paired
+        return repr(self.steps), self.outputs, self.types, self.reductions, self.paired
 
     @cached_property
     def _hash(self) -> int:
@@ -111,7 +139,7 @@ class Program:
             operands: tensors that broadcast to (M, N), those of blocks with one element a block; numbers; seeds.
 
         Returns:
-            Each output, (M, N), not yet rounded to its type where its last step is no cast.
+            Each output, (M, N) or reduced, not yet rounded to its type where its last step is no cast.
         """
         rows, columns = accumulator.shape
         values: list[Any] = []
@@ -119,7 +147,9 @@ class Program:
             arguments = [values[index] for index in step.arguments]
             with np.errstate(all="ignore"):
                 values.append(self._evaluated(step, arguments, accumulator, operands, rows, columns))
-        return tuple(np.broadcast_to(np.asarray(values[index], np.float64), (rows, columns)) for index in self.outputs)
+        found = [np.broadcast_to(np.asarray(values[index], np.float64), (rows, columns)) for index in self.outputs]
+        reductions = self.reductions or (None,) * len(found)
+        return tuple(each if how is None else _reduced(each, how) for each, how in zip(found, reductions, strict=True))
 
     @staticmethod
     def _evaluated(
@@ -142,3 +172,9 @@ class Program:
                 found = np.repeat(found, block_columns, axis=-1)[..., :columns]
             return found
         return OPERATIONS[step.name].reference(*arguments)
+
+
+def _reduced(values: np.ndarray[Any, Any], how: Reduction) -> np.ndarray[Any, Any]:
+    axis = {"columns": -1, "rows": -2}.get(how.over)
+    function: Any = {"add": np.sum, "maximum": np.max, "minimum": np.min}[how.operation]
+    return np.asarray(function(values, axis=axis, keepdims=how.keeps_axes))

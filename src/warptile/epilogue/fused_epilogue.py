@@ -37,6 +37,36 @@ class Layout:
         return replace(self, row_stride=self.column_stride, column_stride=self.row_stride)
 
 
+QUAD_BLOCK = 8
+"""Neighbours in a row, or rows, of D that the lanes of a warp have of an accumulator fragment, two in a lane."""
+
+
+@dataclass(frozen=True)
+class Partials:
+    """What a kernel leaves of a reduction: a number for each row, or column, of D and for each block of it.
+
+    In memory the numbers of a block follow each other: (blocks, M) for a reduction over columns, else (blocks, N).
+
+    Attributes:
+        dtype: their type.
+        operation: as of a `warptile.epilogue.epilogue_program.Reduction`.
+        over_columns: there are numbers for the rows of D, else for its columns.
+    """
+
+    dtype: DType
+    operation: str
+    over_columns: bool
+
+    @property
+    def swapped(self) -> Partials:
+        """The same with rows and columns exchanged."""
+        return replace(self, over_columns=not self.over_columns)
+
+    def shape(self, m: int, n: int, block: int) -> tuple[int, int]:
+        """Blocks, and rows (columns), of an m x n matrix."""
+        return (-(-n // block), m) if self.over_columns else (-(-m // block), n)
+
+
 @dataclass(frozen=True)
 class Fused:
     """A traced epilogue and its operands.
@@ -45,15 +75,18 @@ class Fused:
         program: what is computed.
         tensors: layout of each named operand that is a tensor.
         numbers: names of operands that are single numbers, given at the launch; seeds are among them.
-        outputs: layouts of the outputs after the first, which is D.
+        outputs: layouts of the outputs after the first, which is D; partials of those that are reductions.
         swapped: D is computed transposed: a row of the kernel's D is a column of the program's.
+        in_quads: the kernel evaluates the epilogue for accumulator fragments, by whole warps; partials are of blocks of
+            `QUAD_BLOCK` columns or rows. Otherwise a block is one element.
     """
 
     program: Program
     tensors: tuple[tuple[str, Layout], ...] = ()
     numbers: tuple[str, ...] = ()
-    outputs: tuple[Layout, ...] = ()
+    outputs: tuple[Layout | Partials, ...] = ()
     swapped: bool = False
+    in_quads: bool = False
 
     @cached_property
     def transposed(self) -> Fused:
@@ -65,13 +98,18 @@ class Fused:
             swapped=not self.swapped,
         )
 
+    @property
+    def block(self) -> int:
+        """Columns, or rows, of D for which there is one partial."""
+        return QUAD_BLOCK if self.in_quads else 1
+
     @cached_property
     def single(self) -> Fused:
         """The same for one matrix of a batch."""
         return replace(
             self,
             tensors=tuple((name, replace(each, batch_stride=0)) for name, each in self.tensors),
-            outputs=tuple(replace(each, batch_stride=0) for each in self.outputs),
+            outputs=tuple(replace(each, batch_stride=0) if isinstance(each, Layout) else each for each in self.outputs),
         )
 
     def __str__(self) -> str:

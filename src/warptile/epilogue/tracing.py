@@ -7,12 +7,22 @@ import linecache
 import numbers
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 import numpy as np
 
-from warptile.epilogue.epilogue_program import ACCUMULATOR, CAST, CONSTANT, TENSOR, UNIFORM, Program, Step, Value
+from warptile.epilogue.epilogue_program import (
+    ACCUMULATOR,
+    CAST,
+    CONSTANT,
+    TENSOR,
+    UNIFORM,
+    Program,
+    Reduction,
+    Step,
+    Value,
+)
 from warptile.epilogue.operations import FLAG, NUMBER, OPERATIONS
 from warptile.errors import EpilogueError, WarptileError
 
@@ -137,6 +147,20 @@ class Traced:
     def __invert__(self) -> Traced:
         return apply("logical_not", self)
 
+    # --- reductions ---
+
+    def sum(self, axis: Any = None, keepdims: bool = False) -> Reduced:
+        """The sum over an axis, or all, as an output."""
+        return Reduced.of(self, "add", axis, keepdims)
+
+    def max(self, axis: Any = None, keepdims: bool = False) -> Reduced:
+        """The largest element, NaN if there is one, as an output."""
+        return Reduced.of(self, "maximum", axis, keepdims)
+
+    def min(self, axis: Any = None, keepdims: bool = False) -> Reduced:
+        """The smallest element, NaN if there is one, as an output."""
+        return Reduced.of(self, "minimum", axis, keepdims)
+
     # --- what a symbolic value is not ---
 
     def __bool__(self) -> bool:
@@ -170,6 +194,8 @@ class Traced:
         return apply(name, *inputs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if function.__name__ in _REDUCTIONS and not kwargs.keys() - {"axis", "keepdims"}:
+            return getattr(args[0], _REDUCTIONS[function.__name__])(*args[1:], **kwargs)
         name = function.__name__ if len(args) == 3 and not kwargs else ""
         if name == "where":
             return apply("where", *args)
@@ -186,6 +212,39 @@ class Traced:
 
     def __repr__(self) -> str:
         return f"<value {self.index} of an epilogue>"
+
+
+@dataclass(frozen=True, eq=False)
+class Reduced:
+    """A reduction of a symbolic value: an output, and no operand of anything.
+
+    Attributes:
+        value: what is reduced.
+        how: how.
+    """
+
+    value: Traced
+    how: Reduction
+
+    @staticmethod
+    def of(value: Traced, operation: str, axis: Any, keeps_axes: bool) -> Reduced:
+        """The reduction over an axis as NumPy numbers them from the end."""
+        over = next((name for name, axes in _OVER.items() if axis in axes), None)
+        if over is None:
+            refuse(
+                f"axis={axis!r}: it is -1 for one number for each row, -2 for one for each column, (-2, -1) for one "
+                f"for each matrix of a batch, None for one of all"
+            )
+        if value.kind != NUMBER:
+            refuse("a truth value has no sum; write warptile.where(condition, 1, 0).sum(axis=-1)")
+        return Reduced(value, Reduction(operation, over, bool(keeps_axes)))
+
+
+_OVER: dict[str, tuple[Any, ...]] = {
+    "columns": (-1, (-1,)), "rows": (-2, (-2,)), "matrix": ((-2, -1), (-1, -2)), "all": (None,),
+}  # fmt: skip
+_REDUCTIONS = {"sum": "sum", "max": "max", "amax": "max", "min": "min", "amin": "min"}
+"""NumPy's functions, and the methods that they are."""
 
 
 def apply(name: str, *arguments: Any) -> Traced:
@@ -205,6 +264,11 @@ def _symbolic(trace: Trace, value: Any) -> Traced:
         if value.trace is not trace:
             refuse("a symbolic value of another epilogue was used; each belongs to the call that it was made in")
         return value
+    if isinstance(value, Reduced):
+        refuse(
+            "a reduction is an output, which is complete when the kernel is: return it, as in (y, y.sum(axis=-1)), and "
+            "compute with it afterwards"
+        )
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (numbers.Real, np.number)):
         refuse(
             f"got {value!r} ({type(value).__name__}); constants are real numbers, and arrays are given by name: "
@@ -272,7 +336,14 @@ def trace(function: Callable[..., Any], given: Mapping[str, Any]) -> Program:
         outputs = returned if isinstance(returned, (tuple, list)) else (returned,)
         if not outputs:
             refuse("it returns no value")
-        program = _pruned(noted.steps, [_result(noted, each).index for each in outputs])
+        if isinstance(outputs[0], Reduced):
+            refuse("its first output is the result, and no reduction: return that too, as in (y, y.max(axis=-1))")
+        values = [each.value if isinstance(each, Reduced) else each for each in outputs]
+        program = _pruned(noted.steps, [_result(noted, each).index for each in values])
+        reductions = tuple(each.how if isinstance(each, Reduced) else None for each in outputs)
+        if any(reductions):
+            types = tuple(None if how else each for each, how in zip(program.types, reductions, strict=True))
+            program = replace(program, types=types, reductions=reductions)
         if noted.pairing is not None:
             program = noted.pairing.finished(program)
     except RefusedError as error:
@@ -376,7 +447,11 @@ def replayed(program: Program) -> Callable[..., Any]:
                 values.append(apply(step.name, *arguments))
             else:
                 values.append(apply(step.name, _symbolic(acc.trace, arguments[0]), *arguments[1:]))
-        return tuple(values[index] for index in program.outputs) if len(program.outputs) > 1 else values[-1]
+        found = [values[index] for index in program.outputs]
+        for index, how in enumerate(program.reductions):
+            if how is not None:
+                found[index] = Reduced(_symbolic(acc.trace, found[index]), how)
+        return tuple(found) if len(found) > 1 else found[0]
 
     first = inspect.Parameter("acc", inspect.Parameter.POSITIONAL_ONLY)
     others = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in program.operands]

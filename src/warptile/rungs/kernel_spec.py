@@ -228,7 +228,7 @@ def epilogue_source(seen: Problem) -> EpilogueSource | None:
     return (
         None
         if seen.epilogue is None
-        else EpilogueSource(seen.epilogue, seen.accumulator.name, seen.d.dtype.bits, seen.d.major)
+        else EpilogueSource(seen.epilogue, seen.accumulator.name, seen.d.dtype.bits, seen.d.major, (seen.m, seen.n))
     )
 
 

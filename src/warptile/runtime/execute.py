@@ -23,7 +23,7 @@ from warptile.codegen.nvrtc import CompiledKernel, CompiledPtx
 from warptile.codegen.translation_unit import Source, translation_unit
 from warptile.device import DeviceLimits
 from warptile.device import usual as usual_device
-from warptile.epilogue.fused_epilogue import OUTPUT
+from warptile.epilogue.fused_epilogue import OUTPUT, Partials
 from warptile.errors import DirtyWorkspace, LayoutError, NoDeviceError, UnsupportedError
 from warptile.launch.access import NOTHING, Access, Rows
 from warptile.launch.spec import LaunchSpec
@@ -206,13 +206,19 @@ def serving(plan: Plan, *, captured: bool = False) -> tuple[Plan, Future[Compile
 def further_accesses(plan: Plan | Addend) -> dict[str, Access]:
     """Outputs of the epilogue after D, whose elements must have been written as well where they are by rows."""
     problem = plan.problem
+    seen = plan.kernel.view.problem.epilogue  # says how partials are blocked
     found = {}
-    for index, layout in enumerate(problem.epilogue.outputs if problem.epilogue is not None else (), 1):
-        size, rows = layout.dtype.bits // 8, None
-        if layout.column_stride <= 1 and (layout.row_stride or problem.m == 1):
+    for index, output in enumerate(problem.epilogue.outputs if problem.epilogue is not None else (), 1):
+        size, rows = output.dtype.bits // 8, None
+        if isinstance(output, Partials):
+            blocks, line = output.shape(problem.m, problem.n, seen.block if seen is not None else 1)
             rows = Rows(
-                problem.m, problem.n, size, layout.row_stride * size, matrices=problem.batch,
-                matrix_stride_bytes=layout.batch_stride * size,
+                blocks, line, size, line * size, matrices=problem.batch, matrix_stride_bytes=blocks * line * size
+            )
+        elif output.column_stride <= 1 and (output.row_stride or problem.m == 1):
+            rows = Rows(
+                problem.m, problem.n, size, output.row_stride * size, matrices=problem.batch,
+                matrix_stride_bytes=output.batch_stride * size,
             )  # fmt: skip
         found[f"{OUTPUT} {index}"] = Access(writes=True, complete=rows)
     return found

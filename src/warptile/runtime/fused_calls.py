@@ -89,6 +89,8 @@ def bind_fused(
     direct = product.out is None or product.target is not None
     if epilogue is None or product.copies or product.metadata is not None or not direct or epilogue.given:
         return None
+    if any(epilogue.reductions):
+        return None
     if chosen.problem.batch == 1 and len(list(product.indices())) > 1:
         return None
     if any(each.pointer != _address(operands[name]) for name, each in epilogue.tensors.items()):

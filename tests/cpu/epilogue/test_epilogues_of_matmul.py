@@ -6,7 +6,7 @@ import pytest
 
 import warptile as wt
 from covering import ALL, covering
-from epilogue_cases import CASES, wrong_outputs
+from epilogue_cases import CASES, SCHEDULES, wrong_outputs
 from warptile.rungs import RUNGS
 
 E4M3 = ml_dtypes.float8_e4m3fn
@@ -78,33 +78,17 @@ def test_every_rung_has_an_epilogue(rung, extents):
         assert wrong_outputs(MIXED, outputs, exact, operands, k) is None
 
 
-SCHEDULES = {
-    "ping-pong": {"PINGPONG": 1},
-    "ping-pong in clusters": {"PINGPONG": 1, "CM": 2},
-    "overlapped": {"OVERLAP": 1},
-    "swapped": {"SWAP": 1, "BN": 64},
-    "swapped, overlapped": {"SWAP": 1, "BN": 64, "OVERLAP": 1},
-    "stream-K": {"STREAM": 1, "SMS": 3},
-    "split": {"SPLITS": 2, "SMS": 132},
-    "odd tile": {"BM": 64, "BN": 72, "CONSUMERS": 1},
-}
-
-
 @pytest.mark.parametrize("name", SCHEDULES)
 @pytest.mark.parametrize("batch", [(), (2,)] if ALL else [()], ids=str)
 def test_schedules_of_the_last_rung(name, batch):
     """Extents that are aligned, so that TMA stores D and the residual is staged, and whose last tiles are ragged."""
     rng = np.random.default_rng(3)
     m, n, k = 136, 200, 192
-    config = {
-        "BM": 128, "BN": 128, "BK": 64, "STAGES": 3, "CONSUMERS": 2, "PINGPONG": 0, "CM": 1, "CN": 1, "GROUP": 8,
-        "ALONG_N": 0, "OVERLAP": 0, "STREAM": 0, "SPLITS": 1, "SWAP": 0, "SMS": 2, **SCHEDULES[name],
-    }  # fmt: skip
     a, b = drawn(rng, *batch, m, k), drawn(rng, *batch, n, k).swapaxes(-1, -2)
     bias, res = drawn(rng, n), drawn(rng, *batch, m, n)
     d, pre = wt.matmul(
         a, b, epilogue=lambda acc, bias, res: (wt.gelu(acc + bias) + res, acc + bias), bias=bias, res=res,
-        rung="wgmma-final", config=config,
+        rung="wgmma-final", config=SCHEDULES[name],
     )  # fmt: skip
     exact = product(a, b) + bias.astype(np.float64)
     assert np.abs(pre - exact).max() < 0.02

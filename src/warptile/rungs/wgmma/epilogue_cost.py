@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from warptile.epilogue.epilogue_program import CAST, TENSOR, UNIFORM
-from warptile.epilogue.fused_epilogue import Fused
+from warptile.epilogue.fused_epilogue import Fused, Layout, Partials
 from warptile.problem import Problem
 from warptile.rungs.wgmma.tile_shapes import cluster_tiles
 
@@ -23,6 +23,10 @@ INSTRUCTIONS = {
     "gelu_tanh": 9, "minimum": 2, "maximum": 2, "where": 1, TENSOR: 1, CAST: 2, UNIFORM: 45,
 }  # fmt: skip
 """Machine instructions of a step for an element; of all others one."""
+
+PARTIALS_OF_ROWS, PARTIALS_OF_COLUMNS = 3, 7
+"""Those of a reduction: shuffles, what combines two numbers, and a share of the store, counted in
+kernels/epilogue/reductions.cuh; not measured."""
 
 PER_CLOCK, TENSOR_CLOCKS = 64, 0.19
 """Instructions of threads that an SM executes in a clock while two warpgroups evaluate an epilogue, and clocks for each
@@ -35,7 +39,11 @@ CLOCK_MHZ = 1755
 def clocks_per_element(fused: Fused) -> float:
     """Clocks of an SM for each element of D, with two warpgroups."""
     instructions = sum(INSTRUCTIONS.get(step.name, 1) for step in fused.program.steps)
-    matrices = sum(1 for _, each in fused.tensors if each.row_stride and each.column_stride) + len(fused.outputs)
+    written = [each for each in fused.outputs if isinstance(each, Layout)]
+    matrices = sum(1 for _, each in fused.tensors if each.row_stride and each.column_stride) + len(written)
+    for each in fused.outputs:
+        if isinstance(each, Partials):
+            instructions += PARTIALS_OF_ROWS if each.over_columns else PARTIALS_OF_COLUMNS
     return instructions / PER_CLOCK + TENSOR_CLOCKS * matrices
 
 

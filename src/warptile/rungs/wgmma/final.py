@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import islice
 from typing import ClassVar
@@ -365,6 +366,8 @@ class WgmmaFinal(Rung):
         seen = view.problem
         cluster_k = tiles.cluster_k(seen, config, device)
         through_global = _split_tiles(seen, config) > 0 and cluster_k == 1
+        if seen.epilogue is not None and _by_fragments(seen, config, through_global):
+            view = replace(view, problem=replace(seen, epilogue=replace(seen.epilogue, in_quads=True)))
         return KernelSpec(
             problem,
             config,
@@ -469,6 +472,13 @@ def _default(rung: WgmmaFinal, problem: Problem, device: DeviceLimits) -> Config
 
 WGMMA_FINAL = WgmmaFinal()
 """The last rung."""
+
+
+def _by_fragments(seen: Problem, config: Config, through_global: bool) -> bool:
+    """Whether whole warps evaluate the epilogue for accumulator fragments whose rows are in order."""
+    return not (
+        through_global or tiles.takes_unaligned_a(seen, config) or residue_classes.by_residue_class(seen, config)
+    )
 
 
 @lru_cache(maxsize=64)

@@ -24,7 +24,7 @@ from warptile.arrays.options import (
     tunables,
     whole_number,
 )
-from warptile.arrays.reductions import empty_partials, partials_of, reduced
+from warptile.arrays.reductions import reduced
 from warptile.epilogue.epilogue_program import Program
 from warptile.epilogue.fused_epilogue import Fused, Layout, Partials
 from warptile.epilogue.identity import identity
@@ -626,27 +626,16 @@ def _run(chosen: Plan | Addend | Nothing, product: Product, call: _Call) -> Any:
         return first
     if fused.given:
         return (first, *(each.array for each in further))
-    like = product.like
-    return (
-        first,
-        *(
-            array_view.returned(each, like) if how is None else reduced(each, how, like)
-            for each, how in zip(further, fused.reductions, strict=True)
-        ),
-    )
+    made = [array_view.returned(each, product.like) for each in further]
+    hows = fused.reductions
+    return (first, *(each if how is None else reduced(each, how) for each, how in zip(made, hows, strict=True)))
 
 
 def _made_outputs(chosen: Plan | Addend | Nothing, product: Product, fused: EpilogueOperands) -> tuple[ArrayView, ...]:
     """Memory for the outputs of an epilogue after D; of reductions for their partials."""
     seen = None if isinstance(chosen, Nothing) else chosen.kernel.view.problem.epilogue
-    block = 1 if seen is None else seen.block
-    problem, like = product.problem, product.like
-    return tuple(
-        array_view.empty(like, product.result_shape, dtype)
-        if how is None
-        else empty_partials(like, partials_of(how, dtype), product.batch, problem.m, problem.n, block)
-        for dtype, how in zip(fused.types, fused.reductions, strict=True)
-    )
+    shapes = fused.shapes(product.result_shape, product.batch, product.problem.m, product.problem.n, seen)
+    return tuple(array_view.empty(product.like, shape, dtype) for shape, dtype in zip(shapes, fused.types, strict=True))
 
 
 def _check_fits(made_for: Problem, given: Problem) -> None:

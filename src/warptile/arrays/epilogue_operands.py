@@ -58,6 +58,20 @@ class EpilogueOperands:
             ),
         )
 
+    def shapes(self, whole: Shape, batch: Shape, m: int, n: int, seen: Fused | None) -> tuple[Shape, ...]:
+        """Shapes of the outputs after the first, ``whole`` or, of reductions, those of their partials.
+
+        Args:
+            whole: shape of the result.
+            batch, m, n: its matrices.
+            seen: the epilogue as the kernel has it, which says how partials are blocked; None where there is no kernel.
+        """
+        block = 1 if seen is None else seen.block
+        return tuple(
+            whole if how is None else (*batch, *partials_of(how, dtype).shape(m, n, block))
+            for dtype, how in zip(self.types, self.reductions, strict=True)
+        )
+
     def named(self, outputs: tuple[ArrayView, ...]) -> dict[str, ArrayView]:
         """All of these operands by their names in a launch."""
         found = {f"{OPERAND} {name}": each for name, each in self.tensors.items()}

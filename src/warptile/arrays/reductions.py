@@ -1,4 +1,4 @@
-"""Reductions of an epilogue: memory for what kernels leave of them, and the outputs that are made of that."""
+"""Reductions of an epilogue: what kernels leave of them, and the outputs that are made of that."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from warptile.arrays import array_view
-from warptile.arrays.array_view import ArrayView, Shape
+from warptile.dtypes import DType
 from warptile.epilogue.epilogue_program import Reduction
 from warptile.epilogue.fused_epilogue import Partials
 
@@ -16,36 +15,25 @@ _NOTHING = {"add": 0.0, "maximum": -np.inf, "minimum": np.inf}
 """Of no elements, by operation."""
 
 
-def partials_of(how: Reduction, dtype: Any) -> Partials:
+def partials_of(how: Reduction, dtype: DType) -> Partials:
     """What kernels leave of a reduction."""
     return Partials(dtype, how.operation, how.over != "rows")
 
 
-def empty_partials(like: ArrayView, partials: Partials, batch: Shape, m: int, n: int, block: int) -> ArrayView:
-    """Memory for the partials of a batch of m x n matrices: (\\*batch, blocks, rows or columns)."""
-    return array_view.empty(like, (*batch, *partials.shape(m, n, block)), partials.dtype)
-
-
-def reduced(partials: ArrayView, how: Reduction, like: ArrayView) -> Any:
-    """The output, by the framework of ``like``: partials of the same element combined.
+def reduced(partials: Any, how: Reduction) -> Any:
+    """The output of a reduction: partials of the same element combined, by the framework that they are of.
 
     Args:
-        partials: from `empty_partials`, written.
+        partials: (\\*batch, blocks, rows or columns), written by a kernel.
         how: the reduction.
-        like: the caller's ``a``.
 
     Returns:
-        An array of that framework, (\\*batch, M) over columns, (\\*batch, N) over rows, (\\*batch,) over matrices, or
-        () over all; with ``how.keeps_axes`` the axes that it goes over have one element.
+        An array of that framework: of the shape that `Reduction.shape` says.
     """
-    array = array_view.returned(partials, like)
-    axes = {"columns": (-2,), "rows": (-2,), "matrix": (-2, -1)}.get(how.over, tuple(range(-partials.ndim, 0)))
-    found = _combined(array, how.operation, axes)
-    if not how.keeps_axes:
-        return found
-    *batch, _, _ = partials.shape
-    line = partials.shape[-1]
-    return found.reshape(how.shape(tuple(batch), line, line))
+    *batch, _, line = partials.shape
+    axes = {"columns": (-2,), "rows": (-2,), "matrix": (-2, -1)}.get(how.over, tuple(range(-len(batch) - 2, 0)))
+    found = _combined(partials, how.operation, axes)
+    return found.reshape(how.shape(tuple(batch), line, line)) if how.keeps_axes else found
 
 
 def _combined(array: Any, operation: str, axes: tuple[int, ...]) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 from warptile.arrays.epilogue_operands import EpilogueOperands
 from warptile.arrays.operands import Product
 from warptile.epilogue.cuda import number_member
+from warptile.epilogue.epilogue_program import Reduction
 from warptile.epilogue.fused_epilogue import OPERAND, OUTPUT
 from warptile.errors import DeviceError
 from warptile.gpu import driver, stream_state, workspaces
@@ -33,8 +34,9 @@ class FusedCall:
     Attributes:
         launch: queues all its launches.
         refuse: what a status of the driver means.
-        shape: shape of every output.
+        shapes: shape of each output; of reductions of their partials.
         dtypes: type of each output, as the framework names it.
+        reductions: for each output its reduction, or None.
         device: where they are.
         ordinal: CUDA ordinal of that.
         reaches: of A, B, C, D and each tensor, bytes from the address to the lowest element, and past the highest.
@@ -45,8 +47,9 @@ class FusedCall:
 
     launch: Launch
     refuse: Callable[[int], DeviceError]
-    shape: tuple[int, ...]
+    shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[Any, ...]
+    reductions: tuple[Reduction | None, ...]
     device: Any
     ordinal: int
     reaches: tuple[tuple[int, int], ...]
@@ -89,8 +92,6 @@ def bind_fused(
     direct = product.out is None or product.target is not None
     if epilogue is None or product.copies or product.metadata is not None or not direct or epilogue.given:
         return None
-    if any(epilogue.reductions):
-        return None
     if chosen.problem.batch == 1 and len(list(product.indices())) > 1:
         return None
     if any(each.pointer != _address(operands[name]) for name, each in epilogue.tensors.items()):
@@ -101,9 +102,12 @@ def bind_fused(
     launch, refuse, formats = native
     result = product.target or row_major_result(product)
     tensors = [epilogue.tensors[name] for name in operands if name in epilogue.tensors]
+    whole, problem = product.result_shape, product.problem
+    further = epilogue.shapes(whole, product.batch, problem.m, problem.n, chosen.kernel.view.problem.epilogue)
     read = (product.a, product.b) if product.reads_operands else (None, None)
     return FusedCall(
-        launch, refuse, product.result_shape, dtypes, device, backend.info.ordinal,
+        launch, refuse, (whole, *further), dtypes, (None, *epilogue.reductions), device,
+        backend.info.ordinal,
         tuple(map(reach_of, (*read, product.c, result, *tensors))),
         tuple(each is not None and each.strides == result.strides for each in (product.c, *tensors)),
         formats, gradients,

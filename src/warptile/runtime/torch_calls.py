@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from warptile.arrays.operands import Product
+from warptile.arrays.reductions import reduced
 from warptile.planning.addend import Addend
 from warptile.planning.plan import Plan
 from warptile.runtime.bound_call import BoundCall
@@ -99,13 +100,21 @@ class TorchCalls(CallCache):
         at_a, at_b, at_c = a.data_ptr(), b.data_ptr(), 0 if c is None else c.data_ptr()
         if out is not None and found.overlaps(at_a, at_b, at_c, out.data_ptr(), tensors):
             return None
-        made = [self._empty(found.shape, dtype=dtype, device=found.device) for dtype in found.dtypes[out is not None :]]
+        first = int(out is not None)
+        made = [
+            self._empty(shape, dtype=dtype, device=found.device)
+            for shape, dtype in zip(found.shapes[first:], found.dtypes[first:], strict=True)
+        ]
         outputs = made if out is None else [out, *made]
         d, *further = [each.data_ptr() for each in outputs]
         status = found.launch(self._stream(found.ordinal), at_a, at_b, at_c, d, *tensors, *numbers, *further)
         if status:
             raise found.refuse(status)
-        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+        if len(outputs) == 1:
+            return outputs[0]
+        return tuple(
+            each if how is None else reduced(each, how) for each, how in zip(outputs, found.reductions, strict=True)
+        )
 
     def learn_fused(
         self,

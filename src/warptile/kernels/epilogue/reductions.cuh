@@ -47,8 +47,8 @@ struct SmallestOf {
 inline constexpr int QUAD_BLOCK = 8;
 
 // Where partials go. OVER_COLUMNS: there are numbers for rows, else for columns. IN_QUADS: values come as elements of
-// accumulator fragments, by all lanes of a warp at once; a block has QUAD_BLOCK columns (rows). Otherwise a block is one
-// element. The host writes the members in this order (`EpilogueSource.members`).
+// accumulator fragments, by all lanes of a warp at once; a block has QUAD_BLOCK columns (rows). Otherwise a block is
+// one element. The host writes the members in this order (`EpilogueSource.members`).
 template <typename NUMBER, typename REDUCTION, bool OVER_COLUMNS, bool IN_QUADS>
 struct EpiloguePartials {
     NUMBER* data;
@@ -61,8 +61,7 @@ struct EpiloguePartials {
         if constexpr (!IN_QUADS) {
 #pragma unroll
             for (int i = 0; i < WIDTH; ++i)
-                if (i < inside)
-                    data[OVER_COLUMNS ? (column + i) * line + row : row * line + (column + i)] = values[i];
+                if (i < inside) data[OVER_COLUMNS ? (column + i) * line + row : row * line + (column + i)] = values[i];
         } else {
             static_assert(WIDTH == 2, "a lane has two neighbours of a fragment");
             const NUMBER nothing = REDUCTION::template identity<NUMBER>();

@@ -70,6 +70,11 @@ def arguments(context: click.Context, parameter: click.Parameter, specs: tuple[s
     return tuple(argument(spec) for spec in specs)
 
 
+def check_names(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of checks, each option with one or several between commas."""
+    return tuple(name for each in given for name in map(str.strip, each.split(",")) if name)
+
+
 def argument(spec: str) -> KernelArgument:
     """A kernel argument from ``i32:5``, ``f32:1.5``, ``in:PATH.npy``, ``inout:PATH.npy`` or ``tensormap:PATH.json``.
 
@@ -246,7 +251,21 @@ _OPTIONS = (
     click.option("-D", "defines", metavar="NAME[=VALUE]", multiple=True, help="Define a macro."),
     click.option("--std", "standard", metavar="c++NN", help=f"Standard of C++.  [{STANDARD}]"),
     click.option("--schedule", default="latest", show_default=True, help="latest, earliest or random:SEED."),
-    click.option("--check", "checks", help="Checks to make, such as races,writes; by default all, and '' for none."),
+    click.option(
+        "--check", "checks", callback=check_names, metavar="NAMES", multiple=True, default=("default",),
+        help="Checks to make, such as races,writes, or default, or all; '' for none.  [default]",
+    ),
+    click.option(
+        "--ignore", callback=check_names, metavar="NAMES", multiple=True, help="Checks to leave out of them."
+    ),
+    click.option(
+        "--model", type=click.Choice(["ptx", "common"]), default="ptx", show_default=True,
+        help="Memory model: of the PTX ISA, or with what common code relies on.",
+    ),
+    click.option(
+        "--volatile", type=click.Choice(["strong", "weak"]), default="strong", show_default=True,
+        help="Whether volatile accesses may race like plain ones (weak).",
+    ),
 )  # fmt: skip
 
 
@@ -271,7 +290,10 @@ def file_launch(
     defines: tuple[str, ...],
     standard: str | None,
     schedule: str,
-    checks: str | None,
+    checks: tuple[str, ...],
+    ignore: tuple[str, ...],
+    model: str,
+    volatile: str,
     machine_code: bool = False,
 ) -> UserLaunch:
     """The launch that the options of `launch_options` say. What they leave open is taken from Triton's metadata beside
@@ -279,13 +301,14 @@ def file_launch(
 
     Raises:
         click.UsageError: the file cannot be read, there is no such kernel, or the arguments are not its parameters.
-        CompileError, PtxSyntaxError, UnsupportedError: as `warptile.runtime.kernel_file.read_kernel`.
+        CompileError, PtxSyntaxError: as `warptile.runtime.kernel_file.read_kernel`.
+        UnsupportedError: likewise, or there is no such check.
     """
     import numpy as np
 
     from warptile.bench.profiling.file_profile import UserLaunch
     from warptile.codegen.cuda_file import left_out_text
-    from warptile.emulator import DEFAULT_CHECKS
+    from warptile.emulator import select_checks
     from warptile.runtime.kernel_file import read_kernel
 
     beside = triton_launch_beside(file) if file.suffix == ".ptx" else None
@@ -325,7 +348,7 @@ def file_launch(
     return UserLaunch(
         kernel, spec, {name: array.reshape(-1).view(np.uint8) for name, array in arrays.items()},
         {name: _access(one, name in written) for name, one in owners.items()}, arch, schedule,
-        DEFAULT_CHECKS if checks is None else frozenset(filter(None, checks.split(","))),
+        select_checks(checks, ignore=ignore, model=model, volatile=volatile),
     )  # fmt: skip
 
 

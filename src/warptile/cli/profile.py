@@ -14,7 +14,7 @@ from warptile.cli._names import BACKEND, DTYPE, RUNG
 from warptile.cli._profile_views import show_counters, show_lines, write_timeline
 from warptile.cli._saving import SAVE, encoded, print_document, save
 from warptile.cli._tables import console_of
-from warptile.errors import AccumulatorOverflow, DataRace, UninitializedRead
+from warptile.errors import EmulationError
 
 if TYPE_CHECKING:
     from warptile.bench.profiling.line_profile import LineProfile
@@ -29,7 +29,7 @@ OF_RUNGS = ("m", "n", "k", "dtype", "other", "saved")
 
 OF_FILES = (
     "entry", "arch", "grid", "block", "cluster", "smem", "given", "include_folders", "defines", "standard", "schedule",
-    "checks",
+    "checks", "ignore", "model", "volatile",
 )  # fmt: skip
 """Options that go with a file."""
 
@@ -194,6 +194,7 @@ def _of_file(
     """Profile a kernel of a file; the exit status."""
     from warptile.bench.profiling.file_profile import emulated_file, file_under_ncu, replayed_file
     from warptile.bench.profiling.source_lines import busiest
+    from warptile.emulator import ALL_CHECKS
 
     options = {name: options[name] for name in OF_FILES}
     on_gpu = place.name == "gpu"
@@ -213,8 +214,9 @@ def _of_file(
             write_timeline(replayed_file(launch, launches), title, size, timeline_file)
             return 0
         found = profiled(launch, with_ptx=with_ptx, with_sass=with_sass)
-    except (AccumulatorOverflow, DataRace, UninitializedRead):
-        tell(f"{file}: a check failed and nothing was counted; --check '' counts without checks")
+    except EmulationError as error:
+        if error.check in ALL_CHECKS:
+            tell(f"{file}: a check failed and nothing was counted; --check '' counts without checks")
         raise
     if as_json:
         print_document(found)

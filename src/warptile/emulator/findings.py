@@ -348,8 +348,7 @@ class Findings:
 
     def all(self) -> tuple[EmulationFinding, ...]:
         """Everything found: errors, model findings, warnings, and last what stopped the run."""
-        order = list(SEVERITIES)
-        return tuple(sorted(self._found.values(), key=lambda each: (each.stopped, order.index(each.severity))))
+        return in_order(self._found.values())
 
 
 def merged(runs: Iterable[Iterable[EmulationFinding]]) -> tuple[EmulationFinding, ...]:
@@ -358,4 +357,10 @@ def merged(runs: Iterable[Iterable[EmulationFinding]]) -> tuple[EmulationFinding
     for run in runs:
         for each in run:
             found.setdefault(each.key, each)
-    return tuple(found.values())
+    return in_order(found.values())
+
+
+def in_order(findings: Iterable[EmulationFinding]) -> tuple[EmulationFinding, ...]:
+    """Errors, model findings, warnings, and last what stopped a run."""
+    order = list(SEVERITIES)
+    return tuple(sorted(findings, key=lambda each: (each.stopped, order.index(each.severity))))

@@ -126,7 +126,7 @@ def test_help_has_an_example_that_runs_as_written(words, command, tmp_path, monk
     (tmp_path / "swizzle.cu").write_text("")
     for name in ("a.npy", "d.npy"):
         np.save(tmp_path / name, np.zeros(256, np.float32))
-    lines = [line.strip() for line in command.help.splitlines()]
+    lines = [" ".join(line.split()) for line in command.help.replace("\\\n", " ").splitlines()]
     examples = [line for line in lines if line.startswith("warptile ")]
     assert examples
     for example in examples:

@@ -32,6 +32,10 @@ class SourceFiles:
         """What tables call a file that line information names."""
         return self._names.get(file, file)
 
+    def path(self, name: str) -> Path | None:
+        """Where a file lies by its table name, or None where that is not known."""
+        return self._paths.get(name)
+
     def text(self, name: str, line: int) -> str:
         """A line of a file by its table name, without the blanks around it; nothing where it is not known."""
         if name == self.ptx_name:

@@ -39,9 +39,9 @@ from warptile.rungs.kernel_spec import scale_value
 from warptile.runtime import execute
 from warptile.runtime.execute import Backend, GpuBackend, choose_backend, find_planned, planned, serving
 from warptile.torch_route import (
+    SAID,
     fused_in_torch,
     matmul_in_torch,
-    records_gradient,
     shown_to_dynamo,
     torch_sees,
     traced_matmul,
@@ -58,13 +58,6 @@ OPTIONS = (
     "max_sms", "backend",
 )  # fmt: skip
 """Keywords of `matmul` that are no arrays, in the order of the tuple that its calls are found by."""
-
-
-_SAID = (
-    "alpha", "beta", "scale_a", "scale_b", "out_dtype", "accumulate", "precision", "rung", "config", "max_sms",
-    "backend",
-)  # fmt: skip
-"""Keywords in the order of the arguments of `_Call.checked` behind the arrays."""
 
 
 def matmul(
@@ -199,7 +192,10 @@ def _check_names(function: str, epilogue: Callable[..., Any], operands: Mapping[
 
 
 def _fused(
-    arrays: tuple[Any, Any, Any, Any], said: tuple[Any, ...], epilogue: Callable[..., Any], operands: Mapping[str, Any]
+    arrays: tuple[Any, Any, Any, Any],
+    said: tuple[Any, ...],
+    epilogue: Callable[..., Any],
+    operands: Mapping[str, Any],
 ) -> Any:
     """A call of `matmul` with an epilogue: bound, if it can be told that it is the same one as before."""
     a, b, c, out = arrays
@@ -208,20 +204,22 @@ def _fused(
             "epilogue: it cannot be fused where JAX traces the call; leave it out and apply the same function of "
             "jax.numpy to the result, which XLA fuses by itself"
         )
-    recorded, known = records_gradient(a, b, c, *operands.values()), identity(epilogue)
+    seen, known = torch_sees(a, b, c, out, operands.values()), identity(epilogue)
     calls = _calls.get(a.__class__)
-    if calls is not None and known is not None and not recorded:
+    if calls is not None and known is not None and not seen:
         found = calls.repeat_fused(arrays, said, known, operands)
         if found is not None:
             return found
     _check_names("matmul", epilogue, operands)
-    options = dict(zip(_SAID, said, strict=True))
+    options = dict(zip(SAID, said, strict=True))
     gated = gated_epilogue(epilogue, known, operands)
     if gated is not None:
         return gated_product(matmul, arrays, options, gated, operands)
-    if recorded:
+    if seen:
         if out is not None:
-            raise UnsupportedError("out: a call whose gradient is recorded makes its own outputs; leave out= away")
+            raise UnsupportedError(
+                "out: a call that torch records or transforms makes its own outputs; leave out= away"
+            )
         return fused_in_torch(a, b, c, options, epilogue, operands)
     program = trace(epilogue, operands)
     call = _Call.checked(a, c, *said)
@@ -329,7 +327,7 @@ def plan(
         gated = gated_epilogue(epilogue, identity(epilogue), epilogue_tensors)
         if gated is not None:
             said = alpha, beta, scale_a, scale_b, out_dtype, accumulate, precision, rung, config, max_sms, backend
-            return gated_plan(plan, (a, b, c, out), dict(zip(_SAID, said, strict=True)), gated, epilogue_tensors)
+            return gated_plan(plan, (a, b, c, out), dict(zip(SAID, said, strict=True)), gated, epilogue_tensors)
         program = trace(epilogue, epilogue_tensors)
     on_gpu = gpu_views(a, b, c, backend) if out is None and program is None else None
     if on_gpu is not None:

@@ -16,7 +16,8 @@ from warptile.arrays.options import beta_of, element_named
 from warptile.arrays.sparse import SparseMatrix
 from warptile.epilogue.column_pairs import HALVES, SECOND_PRODUCT, first_columns, second_columns
 from warptile.epilogue.epilogue_program import ColumnPairs
-from warptile.epilogue.tracing import replayed, trace
+from warptile.epilogue.program_text import replayed
+from warptile.epilogue.tracing import trace
 from warptile.errors import EpilogueError, ShapeError
 
 MOST_KNOWN = 256

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from warptile.api import matmul
+from warptile.epilogue.tracing import Reduced, refuse
 from warptile.errors import DTypeError, ShapeError
 from warptile.torch_route import linear_in_torch, requires_gradient, shown_to_dynamo, torch_sees, traced_linear
 
@@ -143,20 +144,40 @@ def _fused_rows(
     x: Any, w: Any, bias: Any, options: dict[str, Any], epilogue: Callable[..., Any] | None, operands: dict[str, Any]
 ) -> Any:
     """`product_of_rows` with an epilogue, to which the bias is one more operand."""
+    if epilogue is not None:
+        if bias is not None:
+            operands = operands | {BIAS: bias}
+        if bias is not None or len(x.shape) > 2:
+            epilogue = _linear_epilogue(epilogue, bias is not None, len(x.shape) > 2)
+
+    def multiply(rows: Any, transposed: Any, given: dict[str, Any]) -> Any:
+        return matmul(rows, transposed, epilogue=epilogue, **options, **given)
+
+    return by_rows(x, w, operands, multiply)
+
+
+def by_rows(x: Any, w: Any, operands: dict[str, Any], multiply: Callable[[Any, Any, dict[str, Any]], Any]) -> Any:
+    """A linear layer with an epilogue, all rows of ``x`` in one GEMM.
+
+    Args:
+        x, w: as of `linear`, checked.
+        operands: of the epilogue; those with the leading axes of ``x`` get their rows in one axis, too.
+        multiply: ``multiply(rows, transposed weights, operands)``: the matmul.
+
+    Returns:
+        As `linear`.
+    """
     leading = tuple(x.shape[:-1])
-    if bias is not None and epilogue is not None:
-        epilogue, operands = _with_bias(epilogue), operands | {BIAS: bias}
     transposed = w.T if len(w.shape) == 2 else w
     if len(leading) <= 1:
-        return matmul(x, transposed, epilogue=epilogue, **options, **operands)
+        return multiply(x, transposed, operands)
     rows = math.prod(leading)
 
-    def by_rows(each: Any) -> Any:
+    def flat(each: Any) -> Any:
         shape = tuple(getattr(each, "shape", ()))
         return each.reshape((rows, *shape[len(leading) :])) if shape[: len(leading)] == leading else each
 
-    given = {name: by_rows(each) for name, each in operands.items()}
-    found = matmul(x.reshape((rows, x.shape[-1])), transposed, epilogue=epilogue, **options, **given)
+    found = multiply(x.reshape((rows, x.shape[-1])), transposed, {name: flat(each) for name, each in operands.items()})
 
     def as_given(each: Any) -> Any:  # w.shape[0] columns, or half of them
         return each.reshape((*leading, *each.shape[1:]))
@@ -165,19 +186,40 @@ def _fused_rows(
 
 
 @lru_cache(maxsize=256)
-def _with_bias(epilogue: Callable[..., Any]) -> Callable[..., Any]:
-    """The epilogue of the accumulator plus the bias."""
-
-    def biased(acc: Any, **operands: Any) -> Any:
-        bias = operands.pop("linear_bias")
-        return epilogue(acc + bias, **operands)
-
+def _linear_epilogue(epilogue: Callable[..., Any], has_bias: bool, joins_rows: bool) -> Callable[..., Any]:
+    """`of_linear` with the parameters of the epilogue, and the bias."""
+    found = of_linear(epilogue, has_bias, joins_rows)
     signature = inspect.signature(epilogue)
-    added = inspect.Parameter(BIAS, inspect.Parameter.KEYWORD_ONLY)
-    biased.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[*signature.parameters.values(), added]
+    added = [inspect.Parameter(BIAS, inspect.Parameter.KEYWORD_ONLY)] if has_bias else []
+    found.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*signature.parameters.values(), *added]
     )
-    return biased
+    return found
+
+
+def of_linear(epilogue: Callable[..., Any], has_bias: bool, joins_rows: bool) -> Callable[..., Any]:
+    """The epilogue of the accumulator plus the bias, checked where all rows of ``x`` are in one matrix."""
+
+    def found(acc: Any, **operands: Any) -> Any:
+        returned = epilogue(acc + operands.pop("linear_bias") if has_bias else acc, **operands)
+        return checked_reductions(returned) if joins_rows else returned
+
+    return found
+
+
+def checked_reductions(returned: Any) -> Any:
+    """What an epilogue returns, where all rows of ``x`` are in one matrix: reductions are those of a row.
+
+    Raises:
+        RefusedError: they go over rows.
+    """
+    for each in returned if isinstance(returned, (tuple, list)) else ():
+        if isinstance(each, Reduced) and each.how.over != "columns":
+            refuse(
+                "linear multiplies all rows of an x of more than two axes as one matrix, so its reductions are those "
+                "of rows, axis=-1; for others write matmul(x, w.T, epilogue=...)"
+            )
+    return returned
 
 
 shown_to_dynamo(linear, traced_linear)

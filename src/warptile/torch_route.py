@@ -9,8 +9,14 @@ which is imported when the first such tensor is given. Dynamo, which traces Pyth
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
+
+SAID = (
+    "alpha", "beta", "scale_a", "scale_b", "out_dtype", "accumulate", "precision", "rung", "config", "max_sms",
+    "backend",
+)  # fmt: skip
+"""Keywords of `warptile.matmul` that are no arrays and no epilogue."""
 
 
 def requires_gradient(*arrays: Any) -> bool:
@@ -24,19 +30,12 @@ def requires_gradient(*arrays: Any) -> bool:
     return False
 
 
-def records_gradient(*arrays: Any) -> bool:
-    """Whether the gradient of one of several arrays and numbers is recorded."""
-    torch: Any = sys.modules.get("torch")
-    if torch is None or not torch.is_grad_enabled():
-        return False
-    return any(isinstance(each, torch.Tensor) and each.requires_grad for each in arrays)
-
-
-def torch_sees(a: Any, b: Any, c: Any, out: Any) -> bool:
+def torch_sees(a: Any, b: Any, c: Any, out: Any, operands: Collection[Any] = ()) -> bool:
     """Whether a call on these arrays goes through an operator of torch.
 
     Args:
         a, b, c, out: as given by the caller; None for what is not given.
+        operands: of an epilogue; not all have to be tensors.
 
     Returns:
         True for tensors whose gradient is recorded, that autocast casts, or that have no memory of their own. A call
@@ -48,10 +47,13 @@ def torch_sees(a: Any, b: Any, c: Any, out: Any) -> bool:
     given = [a, b] if c is None else [a, b, c]
     if not isinstance(given[-1], torch.Tensor):
         return False
+    multiplied = given
+    if operands:
+        given = [*given, *(each for each in operands if isinstance(each, torch.Tensor))]
     if out is None:
         if torch.is_grad_enabled() and any(each.requires_grad for each in given):
             return True
-        if is_cast(torch, given):
+        if is_cast(torch, multiplied):
             return True
     elif isinstance(out, torch.Tensor):
         given.append(out)
@@ -98,17 +100,15 @@ def matmul_in_torch(a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) 
     return matmul_call(a, b, c, out, options)
 
 
-def fused_in_torch(
-    a: Any, b: Any, c: Any, options: dict[str, Any], epilogue: Callable[..., Any], operands: Mapping[str, Any]
-) -> Any:
-    """`warptile.matmul` with an epilogue, of tensors whose gradient is recorded.
+def fused_in_torch(a: Any, b: Any, c: Any, options: dict[str, Any], epilogue: Any, operands: Mapping[str, Any]) -> Any:
+    """`warptile.matmul` with an epilogue, of tensors for which `torch_sees` said yes.
 
     Args:
         a, b, c: tensors.
         options: the other keywords of `warptile.matmul`, without ``out``.
         epilogue, operands: as given.
     """
-    from warptile.torch.fused_gradients import fused_call
+    from warptile.torch.epilogue_calls import fused_call
 
     return fused_call(a, b, c, options, epilogue, operands)
 
@@ -120,25 +120,37 @@ def linear_in_torch(x: Any, w: Any, bias: Any, options: dict[str, Any]) -> Any:
     return linear_call(x, w, bias, options)
 
 
-def traced_matmul(a: Any, b: Any, /, c: Any = None, **options: Any) -> Any:
+def traced_matmul(a: Any, b: Any, /, c: Any = None, *, epilogue: Any = None, out: Any = None, **options: Any) -> Any:
     """What Dynamo traces instead of `warptile.matmul`."""
-    from warptile.torch.calls import traced_matmul_call
+    if epilogue is None:
+        from warptile.torch.calls import traced_matmul_call
 
-    return traced_matmul_call(a, b, c, **options)
+        return traced_matmul_call(a, b, c, out=out, **options)
+    from warptile.torch.epilogue_calls import traced_fused_call
+
+    said = {name: each for name, each in options.items() if name in SAID}
+    operands = {name: each for name, each in options.items() if name not in SAID}
+    return traced_fused_call(a, b, c, out, said, epilogue, operands)
 
 
-def traced_plan(held: Any, a: Any, b: Any, /, c: Any = None, *, out: Any = None) -> Any:
+def traced_plan(held: Any, a: Any, b: Any, /, c: Any = None, *, out: Any = None, **operands: Any) -> Any:
     """What Dynamo traces instead of a call of a `warptile.MatmulPlan`."""
-    from warptile.torch.calls import traced_plan_call
+    from warptile.torch.epilogue_calls import traced_plan_call
 
-    return traced_plan_call(held, a, b, c, out=out)
+    return traced_plan_call(held, a, b, c, out, operands)
 
 
-def traced_linear(x: Any, w: Any, bias: Any = None, **options: Any) -> Any:
+def traced_linear(x: Any, w: Any, bias: Any = None, *, epilogue: Any = None, **options: Any) -> Any:
     """What Dynamo traces instead of `warptile.linear`."""
-    from warptile.torch.calls import traced_linear_call
+    if epilogue is None:
+        from warptile.torch.calls import traced_linear_call
 
-    return traced_linear_call(x, w, bias, **options)
+        return traced_linear_call(x, w, bias, **options)
+    from warptile.torch.epilogue_calls import traced_fused_linear
+
+    said = {name: each for name, each in options.items() if name in SAID}
+    operands = {name: each for name, each in options.items() if name not in SAID}
+    return traced_fused_linear(x, w, bias, said, epilogue, operands)
 
 
 def shown_to_dynamo(function: Callable[..., Any], traced: Callable[..., Any]) -> None:

@@ -5,6 +5,8 @@ All else stays: operands are checked, arranged and planned as ever; only that no
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from warptile.arrays import array_view
@@ -41,15 +43,25 @@ def install(monkeypatch) -> list[tuple[int, int, int]]:
     return made
 
 
+_REDUCED = {"add": (np.sum, 0), "maximum": (np.max, -np.inf), "minimum": (np.min, np.inf)}
+
+
 def _epilogue(program, result, found, numbers):
-    """Write the outputs of an epilogue of ``result``, matrix by matrix."""
+    """Write the outputs of an epilogue of ``result``, matrix by matrix; of a reduction all in the first partial."""
+    reductions, program = program.output_reductions, replace(program, reductions=())
     names = {name: f"{OPERAND} {name}" for name in program.operands}
     for index in np.ndindex(result.shape[:-2]):
         operands = {name: found[key][index] for name, key in names.items() if key in found} | dict(numbers)
         outputs = program.evaluate(result[index], operands)
         for number, each in enumerate(outputs):
-            target = found["D" if number == 0 else f"{OUTPUT} {number}"]
-            target[index] = each.astype(target.dtype)
+            target = found["D" if number == 0 else f"{OUTPUT} {number}"][index]
+            how = reductions[number]
+            if how is None:
+                target[...] = each.astype(target.dtype)
+            else:
+                function, neutral = _REDUCED[how.operation]
+                target[...] = neutral
+                target[:1] = function(each, axis=-2 if how.over == "rows" else -1)
 
 
 def _strided(view):

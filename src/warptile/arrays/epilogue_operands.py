@@ -133,14 +133,16 @@ def epilogue_operands(
         else:
             view = _readable(array_view.view(value, name), like, copy)
             tensors[name] = _placed(view, blocks[name], batch, extents, vectors)
-    reductions = program.reductions[1:] or (None,) * (len(program.outputs) - 1)
+    reductions = program.output_reductions[1:]
     reduced = DTYPES["float64" if accumulator.name == "float64" else "float32"]
     types = tuple(
         (DTYPES[each] if each else output) if how is None else reduced
         for each, how in zip(program.types[1:], reductions, strict=True)
     )
     if any(reductions):
-        _check_reductions(vectors, outs)
+        check_matrices(vectors)
+        if outs:
+            raise EpilogueError("out: an epilogue with reductions makes its own outputs; leave out= away")
     if outs and len(outs) != len(types):
         raise ShapeError(f"out: got {len(outs) + 1} arrays; the epilogue has {len(types) + 1} outputs")
     made = [
@@ -149,14 +151,20 @@ def epilogue_operands(
     return EpilogueOperands(program, tensors, found, types, tuple(made), reductions)
 
 
-def _check_reductions(vectors: tuple[bool, bool], outs: tuple[Any, ...]) -> None:
+def check_matrices(vectors: tuple[bool, bool]) -> None:
+    """Raise where an epilogue with reductions is given vectors.
+
+    Args:
+        vectors: whether a and b are 1-D.
+
+    Raises:
+        EpilogueError: one of them is.
+    """
     if any(vectors):
         raise EpilogueError(
             "epilogue: its reductions go over rows and columns of the result, and one of a and b is 1-D; give "
             f"{'a.reshape(1, -1)' if vectors[0] else 'b.reshape(-1, 1)'}"
         )
-    if outs:
-        raise EpilogueError("out: an epilogue with reductions makes its own outputs; leave out= away")
 
 
 def _is_number(value: Any) -> bool:

@@ -162,7 +162,7 @@ def arrange(
     _same_place(left, right)
     element = _operand_type(left, right, precision)
     accumulator = _accumulator(element, element_named(accumulate, "accumulate"))
-    output = _output_type(element, element_named(out_dtype, "out_dtype"), out, program)
+    output = output_type(element, element_named(out_dtype, "out_dtype"), out, program)
 
     whole = replace(left, shape=a.shape) if sparse else left
     a_shape, b_shape = _promoted_shapes(whole, right)
@@ -303,7 +303,12 @@ def _accumulator(element: DType, accumulate: DType | None) -> DType:
     return DTYPES[name]
 
 
-def _output_type(element: DType, out_dtype: DType | None, out: Any, program: Program | None) -> DType:
+def output_type(element: DType, out_dtype: DType | None, out: Any, program: Program | None) -> DType:
+    """Element type of the result, as of `arrange`.
+
+    Raises:
+        DTypeError: ``out_dtype``, or the type of ``out``, is none that these operands give.
+    """
     legal = OUTPUTS[element.name]
     if program is not None:
         legal = OUTPUTS_OF_INTEGERS if legal == ("int32",) else legal

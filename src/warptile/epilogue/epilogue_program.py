@@ -129,6 +129,11 @@ class Program:
         """Names of seeds."""
         return tuple(dict.fromkeys(str(step.value) for step in self.steps if step.name == UNIFORM))
 
+    @property
+    def output_reductions(self) -> tuple[Reduction | None, ...]:
+        """For each output its reduction, or None."""
+        return self.reductions or (None,) * len(self.outputs)
+
     def evaluate(
         self, accumulator: np.ndarray[Any, Any], operands: Mapping[str, Any]
     ) -> tuple[np.ndarray[Any, Any], ...]:
@@ -148,8 +153,8 @@ class Program:
             with np.errstate(all="ignore"):
                 values.append(self._evaluated(step, arguments, accumulator, operands, rows, columns))
         found = [np.broadcast_to(np.asarray(values[index], np.float64), (rows, columns)) for index in self.outputs]
-        reductions = self.reductions or (None,) * len(found)
-        return tuple(each if how is None else _reduced(each, how) for each, how in zip(found, reductions, strict=True))
+        hows = self.output_reductions
+        return tuple(each if how is None else _reduced(each, how) for each, how in zip(found, hows, strict=True))
 
     @staticmethod
     def _evaluated(

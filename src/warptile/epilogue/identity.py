@@ -21,7 +21,7 @@ _NUMBERS = (float, int, bool, type(None), str)
 
 def identity(function: Callable[..., Any]) -> Hashable | None:
     """What a function's trace depends on; None where that cannot be told."""
-    program: Hashable | None = getattr(function, "warptile_program", None)  # of `warptile.epilogue.tracing.replayed`
+    program: Hashable | None = getattr(function, "warptile_program", None)  # of `program_text.replayed`
     return _of(function, 0) if program is None else program
 
 

@@ -111,12 +111,10 @@ class Traced:
             refuse(f"** {exponent!r}: the exponent is 0.5 or a whole number up to 16; write exp(y * log(x))")
         if exponent < 0:
             return 1 / self**-exponent
-        result = self
-        for bit in bin(int(exponent))[3:]:
-            result = result * result
-            if bit == "1":
-                result = result * self
-        return result
+        if exponent == 1:
+            return self
+        half = self ** (exponent // 2)
+        return half * half * self if exponent % 2 else half * half
 
     def __lt__(self, other: Any) -> Traced:
         return apply("less", self, other)
@@ -426,40 +424,6 @@ def _pruned(steps: list[Step], outputs: list[int]) -> Program:
     return Program(kept, tuple(number[index] for index in outputs), types)
 
 
-def replayed(program: Program) -> Callable[..., Any]:
-    """A function whose trace is ``program`` again, for callers that take an epilogue as a function."""
-
-    def replay(acc: Any, **operands: Any) -> Any:
-        values: list[Any] = []
-        for step in program.steps:
-            arguments = [values[index] for index in step.arguments]
-            if step.name == ACCUMULATOR:
-                values.append(acc)
-            elif step.name == CONSTANT:
-                values.append(step.value)
-            elif step.name == CAST:
-                values.append(cast(_symbolic(acc.trace, arguments[0]), str(step.value)))
-            elif step.name == UNIFORM:
-                values.append(uniform(operands[str(step.value)]))
-            elif isinstance(step.value, tuple):
-                values.append(per_block(operands[step.value[0]], *step.value[1:]))
-            elif any(isinstance(each, Traced) for each in arguments):
-                values.append(apply(step.name, *arguments))
-            else:
-                values.append(apply(step.name, _symbolic(acc.trace, arguments[0]), *arguments[1:]))
-        found = [values[index] for index in program.outputs]
-        for index, how in enumerate(program.reductions):
-            if how is not None:
-                found[index] = Reduced(_symbolic(acc.trace, found[index]), how)
-        return tuple(found) if len(found) > 1 else found[0]
-
-    first = inspect.Parameter("acc", inspect.Parameter.POSITIONAL_ONLY)
-    others = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in program.operands]
-    replay.__signature__ = inspect.Signature([first, *others])  # type: ignore[attr-defined]
-    replay.warptile_program = program  # type: ignore[attr-defined]
-    return replay
-
-
 def _line(error: BaseException, function: Callable[..., Any]) -> str:
     """Where in the user's code an error arose, as `` (file.py, line 7: acc + x)``."""
     own = __file__.rpartition("/")[0]
@@ -467,7 +431,7 @@ def _line(error: BaseException, function: Callable[..., Any]) -> str:
     code = getattr(function, "__code__", None)
     if frames:
         name, number = frames[-1].filename, frames[-1].lineno or 0
-    elif code is not None:
+    elif code is not None and not code.co_filename.startswith(own):
         name, number = code.co_filename, code.co_firstlineno
     else:
         return ""

@@ -1,8 +1,8 @@
 """warptile in PyTorch: operators with gradients, modules, and routing of torch's own calls. Import it to have them.
 
-``torch.ops.warptile`` has ``matmul``, ``matmul_out``, ``linear``, ``scaled_mm`` and ``grouped_mm``: functional forms
-that `torch.compile` traces, with gradients, autocast and ``vmap``. `warptile.matmul` and `warptile.linear` use them on
-tensors whose gradients are recorded, so that programs need no other names.
+``torch.ops.warptile`` has ``matmul``, ``matmul_out``, ``fused_matmul``, ``linear``, ``scaled_mm`` and ``grouped_mm``:
+functional forms that `torch.compile` traces, with gradients, autocast and ``vmap``. `warptile.matmul` and
+`warptile.linear` use them on tensors whose gradients are recorded, so that programs need no other names.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from warptile.torch import (  # noqa: F401  (importing these registers operators
     autocast_rules,
     bound_gradients,
     calls,
+    epilogue_calls,
     grouped_operator,
     scaled_operator,
 )

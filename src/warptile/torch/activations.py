@@ -12,7 +12,6 @@ from torch.nn import functional
 from warptile.epilogue import expressions
 from warptile.errors import ArgumentError
 from warptile.linear_call import linear
-from warptile.torch.calls import is_direct
 
 ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "gelu": functional.gelu,
@@ -55,14 +54,9 @@ _GATES = {name: _gated_by(name) for name in EPILOGUES}
 
 
 def can_fuse(x: torch.Tensor, layer: torch.nn.Linear) -> bool:
-    """Whether an activation behind ``layer`` can be part of its GEMM: eager calls, a layer without hooks."""
+    """Whether an activation behind ``layer`` can be part of its GEMM: nobody looks at what is between them."""
     hooked = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
-    return (
-        not hooked
-        and not torch.compiler.is_compiling()
-        and x.element_size() > 1
-        and is_direct(x, layer.weight, layer.bias)
-    )
+    return not hooked and x.element_size() > 1
 
 
 def activated_linear(name: str, layer: torch.nn.Linear, x: torch.Tensor) -> torch.Tensor:
@@ -75,7 +69,7 @@ def activated_linear(name: str, layer: torch.nn.Linear, x: torch.Tensor) -> torc
 
 def gated_linear(name: str, layer: torch.nn.Linear, x: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
     """``activation(layer(x)) * up``, in one kernel where it can be."""
-    if not can_fuse(x, layer) or not is_direct(up):
+    if not can_fuse(x, layer):
         return gated(name, layer(x), up)
     found: torch.Tensor = linear(x, layer.weight, layer.bias, epilogue=_GATES[name], up=up)
     return found

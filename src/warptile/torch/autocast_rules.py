@@ -40,5 +40,5 @@ def _cast_call(name: str, device: str) -> Callable[..., Any]:
 
 
 for _device, _key in _KEYS.items():
-    for _name in ("matmul", "linear", "grouped_mm"):
+    for _name in ("matmul", "fused_matmul", "linear", "grouped_mm"):
         LIBRARY.impl(_name, _cast_call(_name, _device), _key)

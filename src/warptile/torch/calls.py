@@ -59,18 +59,18 @@ def is_direct(*tensors: Any) -> bool:
 
 def _setting(said: dict[str, Any], a: Any, c: Any) -> Setting:
     """What gradients have to know; raises where the call has none."""
-    _refuse_untraced(said["epilogue"], said["config"])
+    refuse_config(said["config"])
     return Setting(
         number(said["alpha"], "alpha"), beta_of(said["beta"], c), said["precision"], said["max_sms"], said["backend"]
     )
 
 
-def _refuse_untraced(epilogue: Any, config: Any) -> None:
-    if epilogue is not None:
-        raise UnsupportedError(
-            "epilogue: it cannot be fused where torch traces or transforms the call; leave it out and apply torch's "
-            "functions to the result"
-        )
+def refuse_config(config: Any) -> None:
+    """Raise where a call that torch records or traces has a configuration.
+
+    Raises:
+        UnsupportedError: it has.
+    """
     if config is not None:
         raise UnsupportedError(
             "config: a call that torch records or traces takes a rung and no configuration of it; leave config out, "
@@ -78,13 +78,12 @@ def _refuse_untraced(epilogue: Any, config: Any) -> None:
         )
 
 
-def _operate(
-    a: Any, b: Any, c: Any, out: Any, *, alpha: Any = 1, beta: Any = None, out_dtype: Any = None,
-    accumulate: Any = None, precision: Any = None, epilogue: Any = None, scale_a: Any = None, scale_b: Any = None,
-    rung: Any = None, config: Any = None, max_sms: Any = None, backend: Any = None,
-) -> Any:  # fmt: skip
-    """The call as one of ``torch.ops.warptile.matmul`` or ``matmul_out``; Dynamo traces this."""
-    _refuse_untraced(epilogue, config)
+def factors(
+    a: Any, c: Any, *, alpha: Any = 1, beta: Any = None, out_dtype: Any = None, accumulate: Any = None,
+    precision: Any = None, scale_a: Any = None, scale_b: Any = None, rung: Any = None, max_sms: Any = None,
+    backend: Any = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Keywords of `warptile.matmul`, as the operators take them; Dynamo traces this."""
     for name, scale in (("scale_a", scale_a), ("scale_b", scale_b)):
         if scale is None:
             continue
@@ -94,17 +93,25 @@ def _operate(
                 f"give alpha={name} instead"
             )
         alpha = _number(alpha, "alpha") * _number(scale, name)
-    options = {
-        "alpha": _number(alpha, "alpha"), "beta": _beta(beta, c),
+    if accumulate is not None and not isinstance(accumulate, str):
+        accumulate = str(torch_type(accumulate)).removeprefix("torch.")
+    return {
+        "alpha": _number(alpha, "alpha"), "beta": _beta(beta, c), "out_dtype": torch_type(out_dtype),
         "accumulate": accumulate, "precision": precision, "rung": rung, "max_sms": max_sms, "backend": backend,
     }  # fmt: skip
-    if accumulate is not None and not isinstance(accumulate, str):
-        options["accumulate"] = str(torch_type(accumulate)).removeprefix("torch.")
+
+
+def _operate(a: Any, b: Any, c: Any, out: Any, *, epilogue: Any = None, config: Any = None, **options: Any) -> Any:
+    """The call as one of ``torch.ops.warptile.matmul`` or ``matmul_out``; Dynamo traces this."""
+    assert epilogue is None, "calls with an epilogue have an operator of their own"
+    refuse_config(config)
+    said = factors(a, c, **options)
     if out is None:
-        return MATMUL(a, b, c, out_dtype=torch_type(out_dtype), **options)
-    if out_dtype is not None and torch_type(out_dtype) != out.dtype:
+        return MATMUL(a, b, c, **said)
+    out_dtype = said.pop("out_dtype")
+    if out_dtype is not None and out_dtype != out.dtype:
         raise DTypeError(f"out is {out.dtype} and out_dtype is {out_dtype}; leave one of them out")
-    MATMUL_OUT(a, b, c, out=out, **options)
+    MATMUL_OUT(a, b, c, out=out, **said)
     return out
 
 
@@ -140,10 +147,9 @@ def _operate_linear(x: Any, w: Any, bias: Any, *, out_dtype: Any = None, **optio
 
 def traced_matmul_call(a: Any, b: Any, c: Any = None, *, out: Any = None, **options: Any) -> Any:
     """`warptile.matmul` as Dynamo traces it: NumPy arrays as the tensors that they are to Dynamo."""
-    _refuse_untraced(options.get("epilogue"), options.get("config"))
     if not isinstance(a, np.ndarray):
         return _operate(a, b, c, out, **options)
-    d = _operate(_tensor(a), _tensor(b), _tensor(c), _tensor(out), **options)
+    d = _operate(tensor_of(a), tensor_of(b), tensor_of(c), tensor_of(out), **options)
     return d.numpy() if out is None else out
 
 
@@ -151,18 +157,19 @@ def traced_linear_call(x: Any, w: Any, bias: Any = None, **options: Any) -> Any:
     """`warptile.linear` as Dynamo traces it."""
     if not isinstance(x, np.ndarray):
         return _operate_linear(x, w, bias, **options)
-    return _operate_linear(_tensor(x), _tensor(w), _tensor(bias), **options).numpy()
+    return _operate_linear(tensor_of(x), tensor_of(w), tensor_of(bias), **options).numpy()
 
 
-def _tensor(array: Any) -> Any:
+def tensor_of(array: Any) -> Any:
+    """A NumPy array as the tensor that it is to Dynamo; anything else itself."""
     return torch.from_numpy(array) if isinstance(array, np.ndarray) else array
 
 
-def traced_plan_call(held: api.MatmulPlan, a: Any, b: Any, c: Any = None, *, out: Any = None) -> Any:
-    """A held plan's call as Dynamo traces it: its factors, types and rung, in a graph whose shapes may change."""
+def options_of_plan(held: api.MatmulPlan) -> dict[str, Any]:
+    """Factors, types and rung of a held plan, as keywords of `warptile.matmul`."""
     call, chosen = held.call, held.plan
-    return _operate(
-        a, b, c, out, alpha=call.alpha, beta=call.beta if call.beta_given else None, out_dtype=call.out_dtype,
-        accumulate=call.accumulate, precision=call.precision, max_sms=call.max_sms, backend=call.backend.name,
-        rung=chosen.rung.name if isinstance(chosen, Plan) else None,
-    )  # fmt: skip
+    return {
+        "alpha": call.alpha, "beta": call.beta if call.beta_given else None, "out_dtype": call.out_dtype,
+        "accumulate": call.accumulate, "precision": call.precision, "max_sms": call.max_sms,
+        "backend": call.backend.name, "rung": chosen.rung.name if isinstance(chosen, Plan) else None,
+    }  # fmt: skip

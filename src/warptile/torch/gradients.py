@@ -119,6 +119,14 @@ def matmul_gradients(
     return grad_a, grad_b, grad_c
 
 
+def matmul_tangent(setting: Setting, a: Any, b: Any, along_a: Any, along_b: Any, along_c: Any) -> torch.Tensor | None:
+    """The derivative of a matmul along tangents of a, b and c, each None where it has no tangent."""
+    parts = [] if along_a is None else [setting.product(along_a, b)]
+    parts += [] if along_b is None else [setting.product(a, along_b)]
+    parts += [] if along_c is None else [_scaled(along_c, setting.beta)]
+    return _sum(parts)
+
+
 def _gradient_of_a(setting: Setting, g: torch.Tensor, b: torch.Tensor, shape: Any) -> torch.Tensor:
     """``alpha * g @ b.T`` summed over the axes that ``a``, of this shape, lacks. Shapes (.., M, N) and (.., K, N)."""
     if b.dim() == 2 and g.dim() > 2:  # one matrix for all rows of a: one GEMM with all these rows
@@ -169,11 +177,7 @@ class MatmulFunction(torch.autograd.Function):
     def jvp(ctx: Any, along_a: Any, along_b: Any, along_c: Any, *_: Any) -> Any:
         """The derivative along tangents of a, b and c (forward mode); None for no tangent."""
         a, b = ctx.saved_tensors
-        setting = ctx.said[0]
-        parts = [] if along_a is None else [setting.product(along_a, b)]
-        parts += [] if along_b is None else [setting.product(a, along_b)]
-        parts += [] if along_c is None else [_scaled(along_c, setting.beta)]
-        return _sum(parts)
+        return matmul_tangent(ctx.said[0], a, b, along_a, along_b, along_c)
 
 
 class LinearFunction(torch.autograd.Function):

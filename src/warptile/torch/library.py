@@ -27,6 +27,10 @@ SCHEMAS = {
         "(Tensor a, Tensor b, Tensor? c=None, *, Scalar alpha=1, Scalar beta=1, "
         f"{_OPTIONS}, str? rung=None, Tensor(a!) out) -> ()"
     ),
+    "fused_matmul": (
+        "(Tensor a, Tensor b, Tensor? c, Tensor[] tensors, *, str program, str[] names, Scalar[] numbers, "
+        f"Scalar alpha=1, Scalar beta=1, ScalarType? out_dtype=None, {_OPTIONS}, str? rung=None) -> Tensor[]"
+    ),
     "linear": f"(Tensor x, Tensor w, Tensor? bias=None, *, ScalarType? out_dtype=None, {_OPTIONS}) -> Tensor",
     "scaled_mm": (
         "(Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, Tensor? bias=None, Tensor? scale_result=None, "
@@ -40,6 +44,7 @@ _TAGS: dict[str, tuple[Any, ...]] = {
     # flexible_layout: any strides are taken, so the compiler may lay inputs out as it likes.
     "matmul": (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout),
     "matmul_out": (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout),
+    "fused_matmul": (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout),
     "linear": (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout),
     "scaled_mm": (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout),
     # Offsets are read on the host, which a graph could not repeat.

@@ -10,7 +10,7 @@ from warptile.api import matmul
 from warptile.errors import ShapeError, UnsupportedError
 from warptile.torch.gradients import Setting, below_autograd, is_recorded, record_matmul, recorded
 from warptile.torch.library import LIBRARY, implement, overload, plain
-from warptile.torch.results import matmul_shape, result_type
+from warptile.torch.results import check_broadcasts, matmul_shape, result_type
 from warptile.torch.vmap_rules import matmul_rule
 
 _BELOW_INPLACE = torch._C._after_ADInplaceOrView_keyset
@@ -22,20 +22,8 @@ def _matmul(a: Any, b: Any, c: Any = None, *, beta: Any = 1, **options: Any) -> 
 
 def _matmul_fake(a: Any, b: Any, c: Any = None, *, out_dtype: Any = None, **options: Any) -> Any:
     shape = matmul_shape(a, b)
-    _check_addend(c, shape)
+    check_broadcasts("c", c, shape)
     return a.new_empty(shape, dtype=result_type(a, b, out_dtype))
-
-
-def _check_addend(c: Any, shape: list[Any]) -> None:
-    if c is None:
-        return
-    try:
-        torch.broadcast_to(c, shape)
-    except RuntimeError:
-        raise ShapeError(
-            f"c: shape {tuple(c.shape)} does not broadcast to {tuple(shape)}; give it that shape, or extents of 1 "
-            f"where it repeats"
-        ) from None
 
 
 def _matmul_autograd(keyset: Any, a: Any, b: Any, c: Any = None, **options: Any) -> Any:
@@ -57,7 +45,7 @@ def _matmul_out(a: Any, b: Any, c: Any = None, *, beta: Any = 1, out: Any, **opt
 
 def _matmul_out_fake(a: Any, b: Any, c: Any = None, *, out: Any, **options: Any) -> None:
     shape = matmul_shape(a, b)
-    _check_addend(c, shape)
+    check_broadcasts("c", c, shape)
     if list(out.shape) != shape:
         raise ShapeError(
             f"out: got shape {tuple(out.shape)}; the result has shape {tuple(shape)}, such as "

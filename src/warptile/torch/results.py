@@ -6,9 +6,11 @@ from typing import Any
 
 import torch
 
-from warptile.arrays.operands import OUTPUTS
+from warptile.arrays.epilogue_operands import check_matrices
+from warptile.arrays.operands import OUTPUTS, output_type
 from warptile.arrays.options import element_named
 from warptile.dtypes import DTYPES
+from warptile.epilogue.epilogue_program import Program
 from warptile.errors import DTypeError, ShapeError
 
 TORCH_TYPES: dict[str, Any] = {
@@ -17,6 +19,9 @@ TORCH_TYPES: dict[str, Any] = {
     if dtype.torch is not None and hasattr(torch, dtype.torch)
 }
 """torch's element types, by warptile's names."""
+
+_NAMES = {found: name for name, found in reversed(TORCH_TYPES.items())}
+"""The first name of each, which is the type's own; others stand for ways to accumulate in it."""
 
 _DEFAULTS = {TORCH_TYPES[name]: TORCH_TYPES[found[0]] for name, found in OUTPUTS.items() if name in TORCH_TYPES}
 
@@ -49,6 +54,34 @@ def result_type(a: torch.Tensor, b: torch.Tensor, out_dtype: Any) -> Any:
     return _DEFAULTS[a.dtype] if out_dtype is None else out_dtype
 
 
+def fused_types(a: torch.Tensor, b: torch.Tensor, out_dtype: Any, program: Program) -> list[Any]:
+    """Types of a product's outputs with an epilogue.
+
+    Raises:
+        DTypeError: as `result_type`, or a type that these operands do not give.
+    """
+    result_type(a, b, None)
+    asked = None if out_dtype is None else DTYPES[_NAMES[out_dtype]]
+    first = output_type(DTYPES[_NAMES[a.dtype]], asked, None, program).name
+    reduced = torch.float64 if a.dtype == torch.float64 else torch.float32
+    return [
+        TORCH_TYPES[name or first] if how is None else reduced
+        for name, how in zip((first, *program.types[1:]), program.output_reductions, strict=True)
+    ]
+
+
+def fused_shapes(a: torch.Tensor, b: torch.Tensor, shape: list[Any], program: Program) -> list[list[Any]]:
+    """Shapes of a product's outputs with an epilogue, given the shape of the product.
+
+    Raises:
+        EpilogueError: reductions, and an operand that is 1-D.
+    """
+    if any(program.reductions):
+        check_matrices((a.dim() == 1, b.dim() == 1))
+    *batch, m, n = [1, 1, *shape][-max(len(shape), 2) :]
+    return [shape if how is None else list(how.shape(tuple(batch), m, n)) for how in program.output_reductions]
+
+
 def matmul_shape(a: torch.Tensor, b: torch.Tensor) -> list[Any]:
     """Shape of ``a @ b``.
 
@@ -75,6 +108,25 @@ def matmul_shape(a: torch.Tensor, b: torch.Tensor) -> list[Any]:
     rows = [a.shape[-2]] if a.dim() > 1 else []
     columns = [b.shape[-1]] if b.dim() > 1 else []
     return [*batch, *rows, *columns]
+
+
+def check_broadcasts(name: str, tensor: torch.Tensor | None, shape: list[Any]) -> None:
+    """Raise unless a tensor (or None) broadcasts to the shape of a result.
+
+    Raises:
+        ShapeError: it does not.
+    """
+    if tensor is None:
+        return
+    try:
+        fits = list(torch.broadcast_shapes(tensor.shape, shape)) == list(shape)
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise ShapeError(
+            f"{name}: shape {tuple(tensor.shape)} does not broadcast to {tuple(shape)}; give it that shape, or extents "
+            f"of 1 where it repeats"
+        )
 
 
 def linear_shape(x: torch.Tensor, w: torch.Tensor) -> list[Any]:

@@ -164,3 +164,12 @@ def test_vectors_and_out_are_refused():
     outputs = np.empty((8, 12), "float16"), np.empty(8, "float32")
     with pytest.raises(wt.EpilogueError, match=re.escape("leave out= away")):
         wt.matmul(drawn(8, 16), drawn(16, 12), epilogue=summed, out=outputs)
+
+
+def test_linear_reduces_rows_of_any_leading_axes():
+    x, w = drawn(2, 3, 4, dtype="float64"), drawn(5, 4, dtype="float64")
+    y, total = wt.linear(x, w, epilogue=lambda acc: (acc, acc.sum(axis=-1)))
+    np.testing.assert_allclose(total, y.sum(-1), rtol=1e-12)
+    with pytest.raises(wt.EpilogueError, match=r"all rows of an x .* write matmul\(x, w.T"):
+        wt.linear(x, w, np.zeros(5), epilogue=lambda acc: (acc, acc.sum(axis=-2)))
+    assert wt.linear(x[0], w, epilogue=lambda acc: (acc, acc.sum(axis=-2)))[1].shape == (5,)

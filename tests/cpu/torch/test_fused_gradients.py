@@ -6,6 +6,7 @@ import warptile as wt
 
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # of torch's forward mode
 quick_products = pytest.importorskip("quick_products")
 
 
@@ -67,6 +68,92 @@ def test_batches_vectors_and_c():
     assert compared((wt.matmul(v, b, epilogue=wt.relu),), (torch.relu(v @ b),), [v, b]) < 1e-12
 
 
+ANY_ORDER = {
+    "arithmetic": lambda acc, x: (acc * x + x) / (2 + x * x) - acc,
+    "extremes": lambda acc, x: wt.maximum(acc, x) * wt.minimum(acc, 0.3) * acc,
+    "choice": lambda acc, x: wt.where((acc > 0) & (x < 0.5), acc * acc, wt.exp(acc) * x),
+    "roots": lambda acc, x: abs(acc) * wt.sqrt(1 + x * x) + wt.log(2 + acc * acc),
+    "sigmoids": lambda acc, x: wt.tanh(acc * x) + wt.erf(acc) * wt.sigmoid(x) + wt.silu(acc),
+    "activations": lambda acc, x: wt.gelu(acc) + wt.gelu(acc * x, "tanh") + wt.relu(acc + x) ** 3,
+    "casts": lambda acc, x: (wt.cast(acc * x, "float64") ** 2, wt.cast(acc, "int32")),
+    "outputs": lambda acc, x: (wt.silu(acc) * x, acc * x),
+    "reductions": lambda acc, x: (acc * x, (acc * x * acc).sum(axis=-1), wt.exp(acc).max(axis=-2, keepdims=True)),
+    "extremes of all": lambda acc, x: (acc, (acc * x).min(), x.sum(axis=(-2, -1)), abs(acc * acc).max(axis=(-2, -1))),
+    "blocks": lambda acc, x: acc * wt.per_block(x, 2, 4) + wt.exp(acc),
+}
+
+
+@pytest.mark.parametrize("name", ANY_ORDER)
+def test_derivatives_of_any_order_and_direction(name):
+    torch.manual_seed(7)
+    a, b, c, x = drawn(3, 4), drawn(4, 5), drawn(3, 1), drawn(2, 2) if name == "blocks" else drawn(5)
+
+    def call(a, b, c, x):
+        found = wt.matmul(a, b, c, alpha=0.5, beta=2, epilogue=ANY_ORDER[name], x=x)
+        return found[0] if name == "casts" else found
+
+    assert torch.autograd.gradcheck(call, (a, b, c, x), check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(call, (a, b, c, x))
+
+
+def test_reductions_of_a_batch_and_equal_largest_elements():
+    torch.manual_seed(10)
+    a, b, x = drawn(2, 3, 4), drawn(4, 5), drawn(5)
+    ours = wt.matmul(
+        a, b, x=x, epilogue=lambda acc, x: (acc, acc.sum(axis=-2), (acc * x).max(axis=(-2, -1)), wt.relu(acc).min())
+    )
+    y = a @ b
+    theirs = y, y.sum(-2), (y * x).amax((-2, -1)), y.relu().amin()
+    assert compared(ours, theirs, [a, b, x]) < 1e-12
+
+
+@pytest.mark.parametrize("columns", [wt.halves, wt.pairs])
+def test_derivatives_of_two_columns_that_make_one(columns):
+    torch.manual_seed(11)
+    a, b, x = drawn(3, 4), drawn(4, 6), drawn(6)
+
+    def gated(acc, x):
+        gate, up = columns(acc + x)
+        return wt.silu(gate) * up
+
+    def call(a, b, x):
+        return wt.matmul(a, b, epilogue=gated, x=x)
+
+    assert torch.autograd.gradcheck(call, (a, b, x), check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(call, (a, b, x))
+
+
+def test_second_derivatives_on_the_emulator(monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setenv("WARPTILE_BACKEND", "emulator")
+    torch.manual_seed(8)
+    a, b, x = drawn(2, 3), drawn(3, 2), drawn(2)
+    found = []
+    for d in (wt.matmul(a, b, epilogue=lambda acc, x: wt.silu(acc) * x, x=x), functional.silu(a @ b) * x):
+        (gradient,) = torch.autograd.grad(d.square().sum(), a, create_graph=True)
+        found.append(torch.autograd.grad(gradient.square().sum(), [b, x]))
+    for ours, theirs in zip(*found, strict=True):
+        assert torch.allclose(ours, theirs, rtol=1e-12)
+
+
+def test_a_matrix_times_a_vector_with_an_operand():
+    torch.manual_seed(9)
+    a, v, x = drawn(5, 7), drawn(7), drawn(5)
+    ours = wt.matmul(a, v, epilogue=lambda acc, x: wt.silu(acc) * x, x=x)
+    assert compared((ours,), (functional.silu(a @ v) * x,), [a, v, x]) < 1e-12
+    batch, rows = drawn(2, 5, 7), drawn(2, 5)
+    ours = wt.matmul(batch, v, epilogue=lambda acc, x: wt.silu(acc) * x, x=rows)
+    assert compared((ours,), (functional.silu(batch @ v) * rows,), [batch, v, rows]) < 1e-12
+
+
+def test_scales_of_whole_numbers_have_gradients():
+    a, b = torch.randint(-9, 9, (5, 7), dtype=torch.int8), torch.randint(-9, 9, (7, 9), dtype=torch.int8)
+    scale = drawn(9, dtype=torch.float32)
+    ours = wt.matmul(a, b, epilogue=lambda acc, s: acc * s, s=scale)
+    theirs = (a.float() @ b.float()) * scale
+    assert compared((ours,), (theirs,), [scale]) < 1e-3
+
+
 def test_dropout_has_the_gradient_of_its_mask():
     torch.manual_seed(3)
     a, b = drawn(40, 8), drawn(8, 24)
@@ -94,7 +181,7 @@ def test_linear_with_an_epilogue():
 def test_refused():
     a, b = drawn(5, 7), drawn(7, 9)
     with pytest.raises(wt.UnsupportedError, match="makes its own outputs; leave out= away"):
-        wt.matmul(a, b, epilogue=wt.relu, out=torch.empty(5, 9, dtype=torch.float64))
+        wt.matmul(a.to("meta"), b.to("meta"), epilogue=wt.relu, out=torch.empty(5, 9, dtype=torch.float64))
     with pytest.raises(TypeError, match="unexpected keyword argument 'bias'"):
         wt.matmul(a, b, epilogue=wt.relu, bias=b)
 

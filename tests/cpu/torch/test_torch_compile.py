@@ -1,5 +1,6 @@
 """torch.compile: calls are traced without graph breaks, whatever the shapes, gradients and first use."""
 
+import operator
 import subprocess
 import sys
 import warnings
@@ -89,7 +90,8 @@ def test_a_model_is_exported():
     block = warptile.torch.MLP(6, 8)
     program = torch.export.export(block, (drawn(2, 6, dtype=torch.float32),))
     called = [node.target for node in program.graph.nodes if node.op == "call_function"]
-    assert called.count(torch.ops.warptile.linear.default) == 2
+    assert called.count(torch.ops.warptile.linear.default) == 1
+    assert called.count(torch.ops.warptile.fused_matmul.default) == 1
 
 
 def test_unknown_keywords_are_refused_while_tracing():
@@ -115,6 +117,99 @@ def test_numpy_arrays_are_tensors_to_dynamo():
     found = compiled(lambda a, b: wt.matmul(a, b) * 2 + wt.linear(a, b.T))(a, b)
     assert isinstance(found, np.ndarray)
     assert (found == 12).all()
+
+
+SHARE = 1.5
+
+
+def gated(acc, x):
+    gate, up = wt.halves(acc + x)
+    return wt.silu(gate) * up, up.sum(axis=-1)
+
+
+EPILOGUES = {
+    "operands": lambda a, b, c, x, s: wt.matmul(
+        a, b, c, beta=0.5, epilogue=lambda acc, x, s: wt.gelu(acc) * s * SHARE + x, x=x, s=s
+    ).sin(),
+    "outputs": lambda a, b, c, x, s: wt.linear(a, b.mT, c, epilogue=lambda acc, r: (wt.silu(acc) * r, acc), r=x)[0] * s,
+    "closure": lambda a, b, c, x, s: wt.matmul(a, b, epilogue=lambda acc: abs(acc) ** 3 * s),
+    "named function": lambda a, b, c, x, s: wt.linear(a, b.mT, epilogue=wt.relu) + c,
+    "dropout": lambda a, b, c, x, s: wt.matmul(
+        a, b, epilogue=lambda acc, seed: wt.dropout(acc, 0.5, seed), seed=2**64 - int(8 * s)
+    ),
+    "reductions": lambda a, b, c, x, s: (
+        wt.linear(
+            a[None], b.mT, c, epilogue=lambda acc: (acc, (acc * s).sum(axis=-1), abs(acc).max(axis=-1, keepdims=True))
+        )[1]
+        * x.sum()
+    ),
+    "halves": lambda a, b, c, x, s: wt.matmul(a, b.repeat(1, 2), epilogue=gated, x=c.repeat(2) * s)[1] + x.sum(),
+    "pairs": lambda a, b, c, x, s: wt.linear(
+        a, b.mT.repeat(2, 1), epilogue=lambda acc, r: wt.pairs(acc)[0] * wt.pairs(acc * s)[1] + r, r=x
+    ),
+    "rows": lambda a, b, c, x, s: wt.linear(a[None], b.mT, c, epilogue=lambda acc, r: acc * r, r=x[None]),
+}
+
+
+@pytest.mark.parametrize("name", EPILOGUES)
+def test_epilogues_are_traced_with_their_gradients(name):
+    call = compiled(EPILOGUES[name])
+    for rows, scale in ((3, 0.5), (4, 0.25), (5, 0.125)):  # the second and third calls have symbols for them
+        arguments = drawn(rows, 4), drawn(4, 5), drawn(5), drawn(rows, 5)
+        d, found = EPILOGUES[name](*arguments, scale), call(*arguments, scale)
+        assert torch.allclose(found, d)
+        wanted = torch.autograd.grad(d.sum(), arguments, allow_unused=True, materialize_grads=True)
+        got = torch.autograd.grad(found.sum(), arguments, allow_unused=True, materialize_grads=True)
+        assert all(map(torch.allclose, got, wanted))
+
+
+def test_a_number_that_an_epilogue_reads_is_guarded(monkeypatch):
+    call = compiled(lambda a, b: wt.matmul(a, b, epilogue=lambda acc: acc * SHARE))
+    a, b = drawn(3, 4, grad=False), drawn(4, 5, grad=False)
+    assert torch.allclose(call(a, b), 1.5 * (a @ b))
+    monkeypatch.setitem(globals(), "SHARE", 2.5)
+    assert torch.allclose(call(a, b), 2.5 * (a @ b))
+
+
+def test_an_epilogue_is_one_operator_of_the_graph():
+    graphs = []
+
+    def keep(graph, _):
+        graphs.append(graph)
+        return graph
+
+    a, b, x = drawn(3, 4, grad=False), drawn(4, 5, grad=False), drawn(5, grad=False)
+    call = compiled(lambda a, b, x: wt.matmul(a, b, epilogue=lambda acc, x: wt.gelu(acc + x), x=x), backend=keep)
+    call(a, b, x)
+    called = [node.target for node in graphs[0].graph.nodes if node.op == "call_function"]
+    assert called == [torch.ops.warptile.fused_matmul.default, operator.getitem]
+
+
+def test_out_of_an_epilogue_is_written_in_a_graph():
+    a, b, out = drawn(3, 4, grad=False), drawn(4, 5, grad=False), torch.empty(3, 5, dtype=torch.float64)
+    call = compiled(lambda a, b, out: wt.matmul(a, b, epilogue=wt.relu, out=out) * 2)
+    assert torch.allclose(call(a, b, out), 2 * (a @ b).relu())
+    assert torch.allclose(out, (a @ b).relu())
+
+
+def test_a_held_plan_with_an_epilogue_is_traced():
+    a, b, x = drawn(3, 4, grad=False), drawn(4, 5, grad=False), drawn(5, grad=False)
+    held = wt.plan(a, b, epilogue=lambda acc, x, s: acc * x + s, x=x, s=1.0)
+    assert torch.allclose(compiled(lambda a, b: held(a, b, x=x, s=3.0))(a, b), a @ b * x + 3)
+
+
+@pytest.mark.parametrize(
+    ("epilogue", "message"),
+    [
+        (lambda acc: acc if acc > 0 else 0, "a symbolic value has no truth value"),
+        (lambda acc: acc > 0, "returns a truth value"),
+        (lambda acc, x: acc, "does not use its operand 'x'"),
+    ],
+)
+def test_what_cannot_be_fused_is_refused_while_tracing(epilogue, message):
+    a, b = drawn(3, 4), drawn(4, 5)
+    with pytest.raises(Exception, match=message):
+        compiled(lambda a, b: wt.matmul(a, b, epilogue=epilogue, **({"x": b[0]} if "x" in message else {})))(a, b)
 
 
 FIRST_USE = """

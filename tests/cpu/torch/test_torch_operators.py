@@ -11,6 +11,8 @@ import warptile as wt
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 import warptile.torch  # noqa: E402
+from warptile.epilogue.program_text import text_of  # noqa: E402
+from warptile.epilogue.tracing import trace  # noqa: E402
 from warptile.torch.library import SCHEMAS  # noqa: E402
 
 ops = torch.ops.warptile
@@ -22,6 +24,11 @@ def drawn(*shape, dtype=torch.float64, grad=True):
     return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_(grad)
 
 
+REDUCED = text_of(trace(lambda acc: (acc * acc, acc.sum(axis=-2, keepdims=True), abs(acc).max()), {}))
+SQUARED = text_of(trace(lambda acc: acc * acc, {}))
+SCALED = text_of(
+    trace(lambda acc, x, y, s: (wt.gelu(acc * x) + s * y, wt.cast(acc, "float32")), dict.fromkeys(["x", "y", "s"]))
+)
 OFFS = torch.tensor([3, 8], dtype=torch.int32)
 SAMPLES = {
     "matmul": lambda: (ops.matmul, (drawn(3, 4), drawn(4, 5)), {}),
@@ -44,6 +51,16 @@ SAMPLES = {
     "matmul_out-strided": lambda: (
         ops.matmul_out, (drawn(3, 4, grad=False), drawn(4, 5, grad=False), drawn(5, grad=False)),
         {"out": torch.zeros(5, 3, dtype=torch.float64).T, "alpha": 2},
+    ),
+    "fused_matmul": lambda: (
+        ops.fused_matmul, (drawn(3, 4), drawn(4, 5), drawn(5), [drawn(5), drawn(3, 1)]),
+        {"program": SCALED, "names": ["x", "y", "s"], "numbers": [2.0], "alpha": 0.5},
+    ),
+    "fused_matmul-reductions": lambda: (
+        ops.fused_matmul, (drawn(2, 3, 4), drawn(4, 5), None, []), {"program": REDUCED, "names": [], "numbers": []}
+    ),
+    "fused_matmul-vector": lambda: (
+        ops.fused_matmul, (drawn(2, 3, 4), drawn(4), None, []), {"program": SQUARED, "names": [], "numbers": []}
     ),
     "linear": lambda: (ops.linear, (drawn(2, 3, 4), drawn(5, 4), drawn(5)), {}),
     "linear-vector": lambda: (ops.linear, (drawn(4), drawn(5, 4)), {}),

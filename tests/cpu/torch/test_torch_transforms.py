@@ -64,6 +64,72 @@ def test_vmap_of_linear(dims):
     assert torch.allclose(torch.vmap(wt.linear, dims)(*arguments), expected)
 
 
+@pytest.mark.parametrize("case", VMAPS)
+def test_vmap_of_an_epilogue_is_one_call(quick, case):
+    a, b, c, dims = VMAPS[case]
+    arguments = [drawn(*a), drawn(*b), drawn(1)[0] if c is None else drawn(*c), drawn(6)]
+
+    def call(a, b, x, s):
+        return wt.matmul(a, b, epilogue=lambda acc, x, s: (wt.silu(acc + x) * s, wt.cast(acc, "float32")), x=x, s=s)
+
+    def by_torch(a, b, x, s):
+        return torch.nn.functional.silu(a @ b + x) * s, (a @ b).float()
+
+    for mapped in ((*dims, 0), (*dims, None)):
+        given = arguments[:3] + ([arguments[3]] if mapped[3] == 0 else [arguments[3][0]])
+        found, expected = torch.vmap(call, mapped)(*given), torch.vmap(by_torch, mapped)(*given)
+        assert all(map(torch.allclose, found, expected))
+    assert len(quick) == 2
+
+
+def test_vmap_of_scales_of_blocks():
+    a, b, scale = drawn(6, 3, 4), drawn(4, 5), drawn(6, 2, 2)
+    found = torch.vmap(lambda a, s: wt.matmul(a, b, epilogue=lambda acc, s: acc * wt.per_block(s, 2, 4), s=s))(a, scale)
+    full = scale.repeat_interleave(2, 1)[:, :3].repeat_interleave(4, 2)[..., :5]
+    assert torch.allclose(found, a @ b * full)
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (2, 3, 4)])
+def test_vmap_of_reductions(quick, shape):
+    a, b = drawn(6, *shape), drawn(4, 5)
+
+    def call(a):
+        return wt.matmul(
+            a, b, epilogue=lambda acc: (acc, acc.sum(axis=-1), abs(acc).max(axis=-2), acc.min(), acc.max(keepdims=True))
+        )[1:]
+
+    y = a @ b
+    every = tuple(range(1, y.dim()))
+    expected = y.sum(-1), y.abs().amax(-2), y.amin(every), y.amax(every, keepdim=True)
+    for found, wanted in zip(torch.vmap(call)(a), expected, strict=True):
+        assert torch.allclose(found, wanted.float() if found.dtype == torch.float32 else wanted)
+    assert len(quick) == 1
+    gradient = torch.vmap(torch.func.grad(lambda a: call(a)[2]))(a)
+    assert torch.equal(gradient != 0, (torch.func.grad(lambda a: (a @ b).amin(every).sum())(a) != 0))
+    with pytest.raises(wt.EpilogueError, match="is 1-D"):
+        torch.vmap(call)(a.flatten(0, -2))
+
+
+def test_transforms_of_an_epilogue():
+    a, b, x, batch = drawn(3, 4), drawn(4, 5), drawn(5), drawn(6, 3, 4)
+
+    def ours(a, x):
+        return wt.matmul(a, b, epilogue=lambda acc, x: wt.gelu(acc) * x, x=x).square().sum()
+
+    def theirs(a, x):
+        return (torch.nn.functional.gelu(a @ b) * x).square().sum()
+
+    for transform in (torch.func.grad, torch.func.hessian, torch.func.jacfwd):
+        for argument in (0, 1):
+            assert torch.allclose(transform(ours, argument)(a, x), transform(theirs, argument)(a, x))
+    per_sample = torch.vmap(torch.func.grad(ours, 1), (0, None))(batch, x)
+    assert torch.allclose(per_sample, torch.vmap(torch.func.grad(theirs, 1), (0, None))(batch, x))
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(a, torch.ones_like(a))
+        found, expected = (torch.autograd.forward_ad.unpack_dual(call(dual, x)).tangent for call in (ours, theirs))
+        assert torch.allclose(found, expected)
+
+
 def test_nested_vmap(quick):
     a, b = drawn(2, 6, 3, 4), drawn(6, 4, 5)
     found = torch.vmap(torch.vmap(wt.matmul), in_dims=(0, None))(a, b)
@@ -116,6 +182,7 @@ def test_autocast_casts_float32(grad):
         assert wt.linear(a, b.mT, c).dtype == torch.bfloat16
         assert ops.matmul(a, b, c).dtype == torch.bfloat16
         assert wt.matmul(a, b, c, out_dtype=torch.float32).dtype == torch.float32
+        assert wt.matmul(a, b, epilogue=wt.relu).dtype == torch.bfloat16
         assert ops.grouped_mm(a, b[None], torch.tensor([3])).dtype == torch.bfloat16
         with torch.autocast("cpu", enabled=False):
             assert wt.matmul(a, b.float(), c).dtype == torch.float32

@@ -217,6 +217,13 @@ class Assembler:
 
         return write
 
+    def wide(self, operand: Operand, *, written: bool = False) -> Array:
+        """The storage of a .b128 register that is read, or ``written``: (lanes, 2) uint64."""
+        if not isinstance(operand, Register) or operand.type != "b128":
+            raise UnknownInstruction(f"operand {operand}: 128 bits live in a .b128 register")
+        (self.writes if written else self.reads).append(operand.name)
+        return self.machine.registers.array(operand)
+
     def sources(self, operand: Operand, dtype: Any) -> list[Source]:
         """The elements of a vector operand (or the one operand)."""
         elements: Iterable[Operand | None] = operand.elements if isinstance(operand, Vector) else (operand,)

@@ -12,10 +12,17 @@ from typing import Any
 
 import numba
 import numpy as np
-from llvmlite import ir
-from numba.core import types
 from numba.extending import intrinsic
 
+from warptile.emulator.arithmetic.float_bits import (
+    bits_of,
+    float_of,
+    flushed,
+    narrowed_bf16,
+    narrowed_f16,
+    widened_bf16,
+    widened_f16,
+)
 from warptile.emulator.lanes import Array
 
 _NAN = np.uint32(0x7FFFFFFF).view(np.float32)
@@ -59,28 +66,6 @@ def _fused(context: Any, a: Any, b: Any, c: Any) -> Any:
     return a(a, b, c), generate
 
 
-@intrinsic
-def _bits(context: Any, value: Any) -> Any:
-    """The bits of a float."""
-    width = value.bitwidth
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], ir.IntType(width))
-
-    return (types.uint32 if width == 32 else types.uint64)(value), generate
-
-
-@intrinsic
-def _float(context: Any, bits: Any) -> Any:
-    """The float with the given bits."""
-    wide = bits.bitwidth == 64
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], ir.DoubleType() if wide else ir.FloatType())
-
-    return (types.float64 if wide else types.float32)(bits), generate
-
-
 # -- single and double precision ---------------------------------------------------------------------------------------
 
 
@@ -108,8 +93,8 @@ def _multiply_add(a: Any, b: Any, c: Any) -> Any:
 def _quiet_nan(a: Any, b: Any, c: Any) -> Any:
     """The NaN that a double-precision instruction gives: of b, else of c, else of a, made quiet; or a new one."""
     found = b if b != b else (c if c != c else a)
-    bits: Any = _bits(found)  # type: ignore[call-arg]
-    return _float(np.uint64(bits | _QUIET)) if found != found else _float(_NEW_NAN)
+    bits: Any = bits_of(found)
+    return float_of(np.uint64(bits | _QUIET)) if found != found else float_of(_NEW_NAN)
 
 
 def _add_f64(a: Any, b: Any) -> Any:
@@ -132,46 +117,40 @@ def _multiply_add_f64(a: Any, b: Any, c: Any) -> Any:
     return result if result == result else _quiet_nan(a, b, c)
 
 
-@numba.njit(forceinline=True)
-def _flush(a: Any) -> Any:
-    bits: Any = _bits(a)  # type: ignore[call-arg]
-    return _float(np.uint32(bits & 0x80000000)) if abs(a) < _TINY else a
-
-
 def _add_flushed(a: Any, b: Any) -> Any:
-    total = _flush(_flush(a) + _flush(b))
+    total = flushed(flushed(a) + flushed(b))
     return total if total == total else _NAN
 
 
 def _subtract_flushed(a: Any, b: Any) -> Any:
-    difference = _flush(_flush(a) - _flush(b))
+    difference = flushed(flushed(a) - flushed(b))
     return difference if difference == difference else _NAN
 
 
 def _multiply_flushed(a: Any, b: Any) -> Any:
-    a, b = _flush(a), _flush(b)
-    product = _flush(a * b)
+    a, b = flushed(a), flushed(b)
+    product = flushed(a * b)
     if abs(product) == _TINY and abs((a * _UP) * b) < _TINY * _UP:
-        return _flush(product * np.float32(0.5))  # it was rounded up to the smallest normal number
+        return flushed(product * np.float32(0.5))  # it was rounded up to the smallest normal number
     return product if product == product else _NAN
 
 
 def _multiply_add_flushed(a: Any, b: Any, c: Any) -> Any:
-    a, b, c = _flush(a), _flush(b), _flush(c)
-    result: Any = _flush(_fused(a, b, c))  # type: ignore[call-arg]
+    a, b, c = flushed(a), flushed(b), flushed(c)
+    result: Any = flushed(_fused(a, b, c))  # type: ignore[call-arg]
     if abs(result) == _TINY and abs(_fused(a * _UP, b, c * _UP)) < _TINY * _UP:
-        return _flush(result * np.float32(0.5))
+        return flushed(result * np.float32(0.5))
     return result if result == result else _NAN
 
 
 def _minimum(a: Any, b: Any) -> Any:
-    tie: Any = _float(np.uint32(_bits(a) | _bits(b)))  # type: ignore[call-arg]
+    tie: Any = float_of(np.uint32(bits_of(a) | bits_of(b)))
     least = tie if a == b else (a if a < b or b != b else b)  # equal numbers differ at most in the sign of zero
     return least if least == least else _NAN
 
 
 def _maximum(a: Any, b: Any) -> Any:
-    tie: Any = _float(np.uint32(_bits(a) & _bits(b)))  # type: ignore[call-arg]
+    tie: Any = float_of(np.uint32(bits_of(a) & bits_of(b)))
     most = tie if a == b else (a if a > b or b != b else b)
     return most if most == most else _NAN
 
@@ -180,55 +159,13 @@ def _maximum(a: Any, b: Any) -> Any:
 
 
 @numba.njit(forceinline=True)
-def _widen_f16(h: Any) -> Any:
-    """float32 of f16 bits: the fields moved into place, the exponent biased anew. No branches: it vectorises."""
-    magnitude = np.uint32(h & 0x7FFF) << np.uint32(13)
-    # below the normal range there is no implicit one: as if there were, less that one
-    small: Any = _float(np.uint32(magnitude | np.uint32(0x38800000))) - np.float32(2.0**-14)  # type: ignore[call-arg]
-    bits = np.uint32(magnitude + np.uint32(0x38000000))
-    bits = np.uint32(magnitude | np.uint32(0x7F800000)) if magnitude >= 0x0F800000 else bits
-    bits = np.uint32(_bits(small)) if magnitude < 0x00800000 else bits
-    return _float(np.uint32(bits | (np.uint32(h & 0x8000) << np.uint32(16))))
-
-
-@numba.njit(forceinline=True)
-def _narrow_f16(a: Any) -> Any:
-    """f16 bits of a float32, to the nearest, ties to even. No branches: it vectorises."""
-    bits: Any = np.uint32(_bits(a))  # type: ignore[call-arg]
-    magnitude = np.uint32(bits & np.uint32(0x7FFFFFFF))
-    # below 2**-14, a sum with 0.5 has its last place where the result has
-    shifted: Any = _bits(_float(magnitude) + np.float32(0.5))
-    small = np.uint32(np.uint32(shifted) - np.uint32(0x3F000000))
-    tie = np.uint32((magnitude >> np.uint32(13)) & np.uint32(1))
-    code = np.uint32(np.uint32(magnitude - np.uint32(0x37FFF001)) + tie) >> np.uint32(13)
-    code = small if magnitude < np.uint32(0x38800000) else np.uint32(code)
-    code = np.uint32(0x7C00) if magnitude >= np.uint32(0x477FF000) else code
-    code = np.uint32(code | np.uint32((bits >> np.uint32(16)) & np.uint32(0x8000)))
-    code = np.uint32(0x7FFF) if magnitude > np.uint32(0x7F800000) else code
-    return np.uint16(code)
-
-
-@numba.njit(forceinline=True)
-def _widen_bf16(h: Any) -> Any:
-    return _float(np.uint32(np.uint32(h) << 16))  # type: ignore[call-arg]
-
-
-@numba.njit(forceinline=True)
-def _narrow_bf16(a: Any) -> Any:
-    bits: Any = _bits(a)  # type: ignore[call-arg]
-    if a != a:
-        return np.uint16(0x7FFF)
-    return np.uint16((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16)
-
-
-@numba.njit(forceinline=True)
 def _to_odd_f32(a: Any) -> Any:
     """A float64 to float32, rounded to odd: rounding that once more is rounding the float64."""
     near = np.float32(a)
     back = np.float64(near)
-    bits: Any = np.uint32(_bits(near))  # type: ignore[call-arg]
+    bits: Any = np.uint32(bits_of(near))
     cut = np.uint32(bits - np.uint32(1)) if abs(back) > abs(a) else bits
-    return _float(np.uint32(cut | np.uint32(1)) if abs(back - a) > 0 else bits)
+    return float_of(np.uint32(cut | np.uint32(1)) if abs(back - a) > 0 else bits)
 
 
 @numba.njit(forceinline=True)
@@ -238,58 +175,58 @@ def _odd_multiply_add(a: Any, b: Any, c: Any) -> Any:
     total = product + addend
     other = total - product
     error = (product - (total - other)) + (addend - other)
-    bits: Any = _bits(total)  # type: ignore[call-arg]
+    bits: Any = bits_of(total)
     even = np.uint64(1) - (bits & np.uint64(1))
     if error > 0 or error < 0:
         bits = bits + even if (error > 0) == (total > 0) else bits - even
-    return _to_odd_f32(_float(np.uint64(bits)))
+    return _to_odd_f32(float_of(np.uint64(bits)))
 
 
 def _add_f16(a: Any, b: Any) -> Any:
-    return _narrow_f16(_widen_f16(a) + _widen_f16(b))
+    return narrowed_f16(widened_f16(a) + widened_f16(b))
 
 
 def _subtract_f16(a: Any, b: Any) -> Any:
-    return _narrow_f16(_widen_f16(a) - _widen_f16(b))
+    return narrowed_f16(widened_f16(a) - widened_f16(b))
 
 
 def _multiply_f16(a: Any, b: Any) -> Any:
-    return _narrow_f16(_widen_f16(a) * _widen_f16(b))
+    return narrowed_f16(widened_f16(a) * widened_f16(b))
 
 
 def _odd_multiply_add_f16(a: Any, b: Any, c: Any) -> Any:
     """a * b + c of f16 bits, rounded to odd in float32."""
     # where float64 does not hold the sum, the product is too small to matter or the result overflows
-    product = np.float64(_widen_f16(a)) * np.float64(_widen_f16(b))
-    return _to_odd_f32(product + np.float64(_widen_f16(c)))
+    product = np.float64(widened_f16(a)) * np.float64(widened_f16(b))
+    return _to_odd_f32(product + np.float64(widened_f16(c)))
 
 
 def _add_bf16(a: Any, b: Any) -> Any:
-    return _narrow_bf16(_widen_bf16(a) + _widen_bf16(b))
+    return narrowed_bf16(widened_bf16(a) + widened_bf16(b))
 
 
 def _subtract_bf16(a: Any, b: Any) -> Any:
-    return _narrow_bf16(_widen_bf16(a) - _widen_bf16(b))
+    return narrowed_bf16(widened_bf16(a) - widened_bf16(b))
 
 
 def _multiply_bf16(a: Any, b: Any) -> Any:
-    return _narrow_bf16(_to_odd_f32(np.float64(_widen_bf16(a)) * np.float64(_widen_bf16(b))))
+    return narrowed_bf16(_to_odd_f32(np.float64(widened_bf16(a)) * np.float64(widened_bf16(b))))
 
 
 def _multiply_add_bf16(a: Any, b: Any, c: Any) -> Any:
-    return _narrow_bf16(_odd_multiply_add(_widen_bf16(a), _widen_bf16(b), _widen_bf16(c)))
+    return narrowed_bf16(_odd_multiply_add(widened_bf16(a), widened_bf16(b), widened_bf16(c)))
 
 
 def _widen_f16_ufunc(h: Any) -> Any:
-    return _widen_f16(h)
+    return widened_f16(h)
 
 
 def _narrow_f16_ufunc(a: Any) -> Any:
-    return _narrow_f16(a)
+    return narrowed_f16(a)
 
 
 def _narrow_bf16_ufunc(a: Any) -> Any:
-    return _narrow_bf16(a)
+    return narrowed_bf16(a)
 
 
 _FUNCTIONS: dict[tuple[str, str], Callable[..., Any]] = {

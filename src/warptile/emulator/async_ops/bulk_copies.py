@@ -8,14 +8,14 @@ once), ``random:SEED`` (at any later bulk instruction). Until then the destinati
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from warptile.emulator.arithmetic.memory_updates import MemoryUpdate
 from warptile.emulator.async_ops.tensor_boxes import filled
-from warptile.emulator.lanes import Active, Array
+from warptile.emulator.lanes import Active
 from warptile.emulator.memory.accesses import Memory
 from warptile.emulator.memory.spaces import IN_FLIGHT, INITIALISED, MAPPED, WRITTEN, Offsets, Space
 from warptile.emulator.sync.mbarriers import Mbarrier, Mbarriers
@@ -23,9 +23,6 @@ from warptile.errors import IllegalAddress
 from warptile.isa.swizzle import CHUNK_BYTES
 from warptile.launch.tensor_map import TensorMap
 from warptile.ptx.instruction import Instruction
-
-Combine = Callable[[Array, Array], Array]
-"""Old values and given ones to new ones."""
 
 
 @dataclass
@@ -38,7 +35,7 @@ class BulkTransfer:
         source: space of the chunks that are read, and their offsets.
         target: space of the chunks that are written, and their offsets.
         fill: of a tensor load, the map and how many bytes of each chunk lie inside the tensor.
-        reduction: of a reduction, how old and given values combine, and the values' type.
+        reduction: of a reduction, what it makes of old and given elements.
         barrier: offset in shared space of the mbarrier that gets the bytes; None for a copy of a bulk group.
         counted_bytes: how many bytes that mbarrier gets.
         group: number of the thread's bulk group.
@@ -53,7 +50,7 @@ class BulkTransfer:
     source: tuple[Space, Offsets]
     target: tuple[Space, Offsets]
     fill: tuple[TensorMap, NDArray[np.int64]] | None = None
-    reduction: tuple[Combine, np.dtype[np.generic]] | None = None
+    reduction: MemoryUpdate | None = None
     barrier: int | None = None
     counted_bytes: int = 0
     group: int = 0
@@ -238,9 +235,7 @@ class BulkCopies:
         words = transfer.held
         assert words is not None
         if transfer.reduction is not None:
-            combine, dtype = transfer.reduction
-            old = np.ascontiguousarray(space.gather(places, CHUNK_BYTES)).view(dtype)
-            words = np.ascontiguousarray(combine(old, np.ascontiguousarray(words).reshape(-1).view(dtype)))
+            words = transfer.reduction.combine(space.gather(places, CHUNK_BYTES), words)
         space.scatter(places, CHUNK_BYTES, np.ascontiguousarray(words).view(np.complex128).reshape(-1))
         space.mark(places, CHUNK_BYTES, MAPPED | INITIALISED | WRITTEN)
         transfer.written = True

@@ -6,12 +6,12 @@ any later such store). Until then the destination bytes are marked as in flight.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from warptile.emulator.arithmetic.memory_updates import MemoryUpdate
 from warptile.emulator.checks.races import AsyncStoreSnapshot
 from warptile.emulator.lanes import Active, Array
 from warptile.emulator.memory.accesses import Memory
@@ -19,8 +19,6 @@ from warptile.emulator.memory.spaces import IN_FLIGHT, INITIALISED, MAPPED, WRIT
 from warptile.emulator.sync.mbarriers import Mbarriers
 from warptile.errors import IllegalAddress
 from warptile.ptx.instruction import Instruction
-
-Combine = Callable[[Array, Array], Array]
 
 
 @dataclass
@@ -33,7 +31,7 @@ class RemoteStore:
         offsets: places in shared space, each of ``size`` bytes.
         words: what to store there, or to combine with what is there.
         barrier: offset in shared space of the mbarrier that gets the bytes.
-        combine: of `red.async`, old and given values to new ones.
+        reduction: of `red.async`, what it makes of old and given words.
         departure: for the check of races, what lay behind the lanes then.
     """
 
@@ -43,7 +41,7 @@ class RemoteStore:
     words: Array
     size: int
     barrier: int
-    combine: Combine | None = None
+    reduction: MemoryUpdate | None = None
     departure: AsyncStoreSnapshot | None = None
 
 
@@ -68,13 +66,13 @@ class RemoteStores:
         """Start stores whose addresses have been checked."""
         memory = self._memory
         active = Active.of(store.lanes)
-        if store.combine is not None:
+        if store.reduction is not None:
             memory.check_read(store.instruction, active, memory.shared_space, store.offsets, store.size)
         memory.check_write(store.instruction, active, memory.shared_space, store.offsets, store.size, None)
         if memory.races is not None:
-            atomic = store.combine is not None
+            atomic = store.reduction is not None
             store.departure = memory.races.departs(store.instruction, store.lanes, store.offsets, store.size, atomic)
-        if store.combine is None:
+        if store.reduction is None:
             memory.shared_space.mark(store.offsets, store.size, MAPPED | IN_FLIGHT)
         self._waiting.append(store)
         for each in list(self._waiting):
@@ -114,15 +112,10 @@ class RemoteStores:
     def _land(self, store: RemoteStore) -> None:
         self._waiting = [each for each in self._waiting if each is not store]
         space = self._memory.shared_space
-        rest: NDArray[np.intp] = np.arange(len(store.lanes))
-        while len(rest):  # in rounds, each with the first remaining store to every place
-            _, first = np.unique(store.offsets[rest], return_index=True)
-            chosen = rest[first]
-            places, words = store.offsets[chosen], store.words[chosen]
-            if store.combine is not None:
-                words = store.combine(space.gather(places, store.size), words)
-            space.scatter(places, store.size, words)
-            rest = np.delete(rest, first)
+        if store.reduction is None:
+            space.scatter(store.offsets, store.size, store.words)
+        else:
+            store.reduction.apply(space.words(store.size), store.offsets // store.size, store.words[:, None])
         space.mark(store.offsets, store.size, MAPPED | INITIALISED | WRITTEN)
         released = 0
         if self._memory.races is not None and store.departure is not None:

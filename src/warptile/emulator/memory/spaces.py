@@ -53,6 +53,10 @@ class Space:
         self.data.fill(POISON_BYTE)
         self.shadow.fill(shadow)
 
+    def words(self, size: int) -> Array:
+        """All bytes as unsigned integers of ``size`` bytes (complex128 stands for 16): a view."""
+        return self._data[size]
+
     def gather(self, offsets: Offsets, size: int) -> Array:
         """Elements of ``size`` bytes as unsigned integers (complex128 stands for 16 raw bytes)."""
         words: Array = self._data[size][offsets >> (size.bit_length() - 1)]

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warptile.emulator.async_ops.bulk_copies import BulkTransfer, Combine
+from warptile.emulator.arithmetic.memory_updates import MemoryUpdate
+from warptile.emulator.async_ops.bulk_copies import BulkTransfer
 from warptile.emulator.async_ops.tensor_boxes import TILE_ALIGNMENT_BYTES, box_bytes, chunks, decode, row_chunks, slots
 from warptile.emulator.builders import Assembler, Modifiers, Operation, Source, unknown
 from warptile.emulator.counters import piece_sectors
@@ -18,7 +19,6 @@ from warptile.emulator.machine import Machine
 from warptile.emulator.memory.accesses import GLOBAL_BASE, Memory
 from warptile.emulator.memory.cluster_memory import OWN_BYTES, RANK_SHIFT
 from warptile.emulator.memory.spaces import WRITTEN, Offsets, Space
-from warptile.emulator.ops.atomic import combination
 from warptile.emulator.ops.load_store import address_source
 from warptile.emulator.sync.mbarriers import BYTES as MBARRIER_BYTES
 from warptile.errors import (
@@ -31,7 +31,6 @@ from warptile.errors import (
 from warptile.isa.swizzle import CHUNK_BYTES
 from warptile.launch.tensor_map import TENSOR_MAP_BYTES, TensorMap
 from warptile.ptx.instruction import Immediate, Instruction, Operand, TensorAddress
-from warptile.ptx.variable import TYPE_BYTES
 
 _REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
 _BITWISE = ("and", "or", "xor")
@@ -204,7 +203,7 @@ class _Copy:
         hinted = modifiers.flag("L2::cache_hint")
         name = modifiers.need(*_REDUCTIONS) if reduces else None
         modifiers.flag("noftz")
-        self._reduction: Callable[[str], tuple[Combine, np.dtype[np.generic]]] | None = None
+        self._reduction: Callable[[str], MemoryUpdate] | None = None
         self._reduction_type = modifiers.last() if reduces and not self._dimensions else None
         modifiers.done()
         if name is not None:
@@ -366,15 +365,13 @@ class _Copy:
         )
 
 
-def _reduction(instruction: Instruction, name: str, type_name: str) -> tuple[Combine, np.dtype[np.generic]]:
-    """How two vectors of elements combine, as raw bits, and the type of those."""
+def _reduction(instruction: Instruction, name: str, type_name: str) -> MemoryUpdate:
+    """What it makes of old and given elements."""
     shared = "shared::cluster" in instruction.modifiers
     allowed = tuple(each for each in _TYPES_OF[name] if not shared or each[0] in "us" or each == "b32")
     if type_name not in allowed:
         raise unknown(instruction, f"cannot {name} .{type_name}; it takes {', '.join(allowed)}")
-    combine = combination(name, type_name)
-    assert combine is not None
-    return combine, np.dtype(f"u{TYPE_BYTES[type_name]}")
+    return MemoryUpdate(name, type_name)
 
 
 def _where(memory: Memory, instruction: Instruction) -> dict[str, Any]:

@@ -28,7 +28,7 @@ _SPACES = (
     "param::func",
 )
 _SEMANTICS = ("relaxed", "acquire", "release", "weak", "volatile", "mmio")
-_SCOPES = ("cta", "cluster", "gpu", "sys")
+SCOPES = ("cta", "cluster", "gpu", "sys")
 _CACHE = ("ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc")
 
 
@@ -51,7 +51,7 @@ def take_space(modifiers: Modifiers) -> str:
 def take_access_hints(modifiers: Modifiers) -> bool:
     """Remove ordering, scope, cache and eviction modifiers, which change no value; whether a cache policy follows."""
     modifiers.take(*_SEMANTICS)
-    modifiers.take(*_SCOPES)
+    modifiers.take(*SCOPES)
     hinted = False
     for modifier in list(modifiers.rest):
         if modifier in _CACHE or modifier.startswith(("L1::", "L2::")):
@@ -166,9 +166,7 @@ def _reads_constants(instruction: Instruction) -> bool:
 
 def _vector_destinations(assembler: Assembler, operand: Operand, element: np.dtype[Any]) -> list[Destination]:
     if element.itemsize == 16:
-        if not isinstance(operand, Register):
-            raise unknown_operand(operand)
-        pair = assembler.machine.registers.array(operand)
+        pair = assembler.wide(operand, written=True)
 
         def write_pair(active: Active, values: Array) -> None:
             pair[active.index] = np.ascontiguousarray(values).view(np.uint64).reshape(-1, 2)
@@ -230,9 +228,7 @@ def build_store(instruction: Instruction, assembler: Assembler) -> Operation:
 def vector_source(assembler: Assembler, operand: Operand, bytes_each: int, count: int) -> Any:
     """The elements to store, packed into words of at most 16 bytes per lane: a function to a list of such columns."""
     if bytes_each == 16:
-        if not isinstance(operand, Register):
-            raise unknown_operand(operand)
-        pair = assembler.machine.registers.array(operand)
+        pair = assembler.wide(operand)
         return lambda active: [np.ascontiguousarray(pair[active.index]).view(np.complex128).reshape(-1)]
     raw = np.dtype(f"u{bytes_each}")
     if count == 1:

@@ -8,7 +8,7 @@ from warptile.emulator.builders import Assembler, Modifiers, Operation, Source, 
 from warptile.emulator.lanes import REGISTER_BYTES, Active, Array
 from warptile.emulator.machine import CLOCK_NAMES
 from warptile.emulator.ops.typed import FLOATS, INTEGERS, elementwise
-from warptile.ptx.instruction import Immediate, Instruction, Operand, Register, SpecialRegister, Vector
+from warptile.ptx.instruction import Immediate, Instruction, Operand, SpecialRegister, Vector
 
 
 @builder("mov")
@@ -64,7 +64,7 @@ def _words(instruction: Instruction, assembler: Assembler, name: str) -> Operati
 
         read_bytes: Source = gather
     else:
-        read_bytes = _whole_reader(instruction, assembler, source, whole)
+        read_bytes = _whole_reader(assembler, source, whole)
     if isinstance(target, Vector):
         part = _part_bytes(instruction, whole, target)
         writes = assembler.destinations(target, f"u{part}")
@@ -78,7 +78,7 @@ def _words(instruction: Instruction, assembler: Assembler, name: str) -> Operati
     if whole < 16:
         write_one = assembler.destination(target, f"u{whole}")
         return Operation(lambda active: write_one(active, read_bytes(active).view(f"u{whole}")[:, 0]))
-    array = _wide_register(instruction, assembler, target)
+    array = assembler.wide(target, written=True)
 
     def store(active: Active) -> None:
         array[active.index] = read_bytes(active).view(np.uint64)
@@ -93,7 +93,7 @@ def _part_bytes(instruction: Instruction, whole: int, vector: Vector) -> int:
     return whole // count
 
 
-def _whole_reader(instruction: Instruction, assembler: Assembler, source: Operand, whole: int) -> Source:
+def _whole_reader(assembler: Assembler, source: Operand, whole: int) -> Source:
     if whole < 16:
         read = assembler.source(source, f"u{whole}")
 
@@ -101,11 +101,5 @@ def _whole_reader(instruction: Instruction, assembler: Assembler, source: Operan
             return np.ascontiguousarray(read(active)).view(np.uint8).reshape(-1, whole)
 
         return narrow
-    array = _wide_register(instruction, assembler, source)
+    array = assembler.wide(source)
     return lambda active: np.array(array[active.index]).view(np.uint8)
-
-
-def _wide_register(instruction: Instruction, assembler: Assembler, operand: Operand) -> Array:
-    if not isinstance(operand, Register) or operand.type != "b128":
-        raise unknown(instruction, "128 bits live in a .b128 register")
-    return assembler.machine.registers.array(operand)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from warptile.emulator.arithmetic.memory_updates import MemoryUpdate
 from warptile.emulator.async_ops.remote_stores import RemoteStore
 from warptile.emulator.builders import Assembler, Modifiers, Operation, builder, unknown
 from warptile.emulator.lanes import Active
-from warptile.emulator.ops.atomic import combination
 from warptile.emulator.ops.load_store import VECTOR, address_source, vector_source
 from warptile.emulator.ops.mbarrier import by_offset, take_place
 from warptile.errors import MbarrierMisuse
@@ -32,10 +32,10 @@ def build_remote_store(instruction: Instruction, assembler: Assembler) -> Operat
         modifiers.need("cluster")
         if type_name not in _REDUCED[name].split():
             raise unknown(instruction, f".{name} has no type .{type_name}")
-        count, combine = 1, combination(name, type_name)
+        count, reduction = 1, MemoryUpdate(name, type_name)
     else:
         modifiers.flag("weak")
-        count, combine = VECTOR.get(modifiers.take("v2", "v4") or "", 1), None
+        count, reduction = VECTOR.get(modifiers.take("v2", "v4") or "", 1), None
         if type_name not in _STORED:
             raise unknown(instruction, f"cannot store .{type_name}")
     size = TYPE_BYTES[type_name] * count
@@ -67,7 +67,7 @@ def build_remote_store(instruction: Instruction, assembler: Assembler) -> Operat
         for offset, chosen in by_offset(barriers):
             lanes = active.lanes[chosen]
             machine.remote_stores.issue(
-                RemoteStore(instruction, lanes, offsets[chosen], np.array(words[chosen]), size, offset, combine)
+                RemoteStore(instruction, lanes, offsets[chosen], np.array(words[chosen]), size, offset, reduction)
             )
 
     return Operation(run)

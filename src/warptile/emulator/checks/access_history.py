@@ -76,14 +76,19 @@ class AccessHistory:
         ``unchecked`` accesses are entered whatever they conflict with: so to go on after a conflict.
         """
         self.fit(offsets, size)
-        clocks = self._clocks
-        index, offset, column = _access(
-            self.tables, self.shifts, offsets, size, lanes, doing, tag, unchecked, clocks.first_thread, clocks.shape,
-            clocks.clock, clocks.cta_floor, clocks.warp_floor, clocks.known, clocks.starts, clocks.keys,
-            clocks.values,
-        )  # fmt: skip
-        if index < 0:
-            return None
+        clocks, done = self._clocks, 0
+        while True:
+            index, offset, column = _access(
+                self.tables, self.shifts, offsets[done:], size, lanes[done:], doing, tag, max(0, unchecked - done),
+                clocks.first_thread, clocks.shape, clocks.clock, clocks.cta_floor, clocks.warp_floor, clocks.known,
+                clocks.starts, clocks.keys, clocks.values,
+            )  # fmt: skip
+            if index < 0:
+                return None
+            index, done = done + index, done + index
+            if column >= 0:
+                break
+            clocks.settle(lanes[done : done + 1])
         shift = self.shifts[offset >> PAGE]
         place = (offset >> shift) * COLUMNS + column
         return index, offset, column, self.tables[shift][place : place + 3].copy()
@@ -187,6 +192,8 @@ def _access(
 ) -> tuple[int, int, int]:  # fmt: skip
     """Enter accesses one after the other; -1, or of the first conflict: the number, the offset, and the column.
 
+    The column is -1 if that cannot be told before what the lane knows is settled.
+
     Threads are counted from 1 here, so that 0 is none.
     """
     lanes_per_cta, _, lanes_per_cluster = shape
@@ -224,6 +231,8 @@ def _access(
                     continue
                 if allies == WITHIN_CLUSTER and (abs(other) - 1) // lanes_per_cluster == (me - 1) // lanes_per_cluster:
                     continue
+                if other > 0 and known[lane] < 0:
+                    return i, 0, -1
                 if other < 0 or not _tells(
                     memos[column // 3], other - 1, since, known[lane], shape, starts, keys, values
                 ):
@@ -234,6 +243,8 @@ def _access(
                 since = table[column + 1]
                 near = cta_first <= held < cta_end
                 behind = near and (since < passed or (since < warp_passed and warp_first <= held < warp_first + WARP))
+                if not behind and held > 0 and known[lane] < 0:
+                    return i, 0, -1
                 if not behind and (
                     held < 0 or not _tells(memos[3], held - 1, since, known[lane], shape, starts, keys, values)
                 ):

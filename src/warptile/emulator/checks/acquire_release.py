@@ -58,8 +58,7 @@ class MemoryOrder:
 class AcquireReleaseState:
     """What strong writes have released, and what a later fence lets strong reads acquire.
 
-    Tables of knowledge (see `VectorClocks`) are kept by level: what threads of the CTA get, of the cluster, and all.
-    """
+    Tables of knowledge (see `VectorClocks`) are kept by level: what threads of the CTA get, of the cluster, and all.    """
 
     def __init__(self, clocks: VectorClocks) -> None:
         lanes = len(clocks.clock)
@@ -106,44 +105,64 @@ class AcquireReleaseState:
 
     def read(self, space: str, offsets: NDArray[np.int64], lanes: Lanes, order: MemoryOrder) -> None:
         """Strong reads of flags at some offsets."""
-        if not self._released:
+        if self._released:
+            for offset, lane in zip(offsets.tolist(), lanes.tolist(), strict=True):
+                self._read((space, offset), lane, order)
+
+    def _read(self, place: tuple[str, int], lane: int, order: MemoryOrder) -> None:
+        found = self._released.get(place)
+        if found is None:
             return
         clocks = self._clocks
-        for offset, lane in zip(offsets.tolist(), lanes.tolist(), strict=True):
-            found = self._released.get((space, offset))
-            if found is None:
-                continue
-            cta, tables = found
-            level = self._level(cta, self._cta(lane))
-            table = tables[level]
-            if not table or order.strength <= level:
-                continue
-            if order.acquires:
-                clocks.known[lane] = clocks.union([int(clocks.known[lane]), table])
-            else:
-                self._pending[level, lane] = clocks.union([int(self._pending[level, lane]), table])
+        cta, tables = found
+        level = self._level(cta, self._cta(lane))
+        table = tables[level]
+        if not table or order.strength <= level:
+            return
+        if order.acquires:
+            clocks.known[lane] = clocks.union([int(clocks.known[lane]), table])
+            return
+        before = int(self._pending[level, lane])
+        if before and before != table:
+            table = clocks.union([before, table])
+        self._pending[level, lane] = table
 
-    def write(
-        self, space: str, offsets: NDArray[np.int64], lanes: Lanes, order: MemoryOrder, *, exchange: bool = False
-    ) -> None:
-        """Strong writes of flags at some offsets; with ``exchange`` atomics, which keep what was released before."""
+    def write(self, space: str, offsets: NDArray[np.int64], lanes: Lanes, order: MemoryOrder) -> None:
+        """Strong writes of flags at some offsets."""
         if not order.releases and not self._fences:
-            if self._released and not exchange:
+            if self._released:
                 for offset in offsets.tolist():
                     self._released.pop((space, offset), None)
             return
         for offset, lane in zip(offsets.tolist(), lanes.tolist(), strict=True):
-            tables = self._released_by(lane, order)
-            place, cta = (space, offset), self._cta(lane)
-            before = self._released.get(place) if exchange else None
+            self._release((space, offset), lane, self._released_by(lane, order))
+
+    def exchange(
+        self, space: str, offsets: NDArray[np.int64], lanes: Lanes, order: MemoryOrder, *, reads: bool
+    ) -> None:
+        """Atomics on flags at some offsets, one after the other: they keep what was released before.
+
+        ``reads``: they return what they find, and so acquire it (`atom`, not `red`).
+        """
+        releases = order.releases or self._fences
+        for offset, lane in zip(offsets.tolist(), lanes.tolist(), strict=True):
+            place = space, offset
+            if reads:
+                self._read(place, lane, order)
+            if not releases:
+                continue
+            tables, before = self._released_by(lane, order), self._released.get(place)
             if before is not None:
                 # What one block (or cluster) alone may know is lost when an atomic of another comes between.
-                between = self._level(before[0], cta)
-                tables = [self._clocks.union([tables[i], before[1][max(i, between)]]) for i in _LEVELS]
-            if any(tables):
-                self._released[place] = cta, tables
-            else:
-                self._released.pop(place, None)
+                between = self._level(before[0], self._cta(lane))
+                tables = [self._clocks.union([tables[i], before[1][max(i, between)]], later=True) for i in _LEVELS]
+            self._release(place, lane, tables)
+
+    def _release(self, place: tuple[str, int], lane: int, tables: list[int]) -> None:
+        if any(tables):
+            self._released[place] = self._cta(lane), tables
+        else:
+            self._released.pop(place, None)
 
     def _released_by(self, lane: int, order: MemoryOrder) -> list[int]:
         """What a strong write of ``lane`` releases to each level."""

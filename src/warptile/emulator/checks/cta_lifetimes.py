@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warptile.emulator.checks.access_history import published
-from warptile.emulator.checks.vector_clocks import Lanes, VectorClocks
+from warptile.emulator.checks.vector_clocks import Lanes, VectorClocks, distinct
 
 
 class CtaLifetimes:
@@ -55,6 +55,7 @@ class CtaLifetimes:
         lanes, users, owners = lanes[foreign], users[foreign], owners[foreign]
         for index in np.flatnonzero(~self._met[users]).tolist():
             lane, owner = int(lanes[index]), int(owners[index])
+            clocks.settle(lanes[index : index + 1])
             started = np.array([clocks.first_thread + owner * clocks.lanes_per_cta])
             if self._unknown(started, np.zeros(1, dtype=np.int32), int(clocks.known[lane])) >= 0:
                 return lane, owner
@@ -72,8 +73,9 @@ class CtaLifetimes:
         users = start + np.flatnonzero(self._when[rank, start : start + per_cluster])
         if not len(users):
             return None
-        own = clocks.known[cta * clocks.lanes_per_cta : (cta + 1) * clocks.lanes_per_cta]
-        table = clocks.union(np.unique(own).tolist())
+        own = np.arange(cta * clocks.lanes_per_cta, (cta + 1) * clocks.lanes_per_cta)
+        clocks.settle(own)
+        table = clocks.union(distinct(clocks.known[own]))
         found = self._unknown(clocks.first_thread + users, self._when[rank, users], table)
         return None if found < 0 else (int(users[found]), int(self._what[rank, users[found]]))
 

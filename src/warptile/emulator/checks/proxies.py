@@ -41,6 +41,7 @@ class ProxyFences:
     def fence(self, lanes: Lanes, spaces: tuple[str, ...]) -> None:
         """`fence.proxy.async` by some lanes."""
         clocks = self._clocks
+        clocks.settle(lanes)
         for space in spaces:
             number = SPACES.index(space)
             self._fences[number, 1][lanes] = self._fences[number, 0][lanes]
@@ -64,6 +65,7 @@ class ProxyFences:
         ``plain`` says of every instruction, by the number in its tags, whether it goes through the generic proxy.
         Returns the number of the access and the offset of the place, or None.
         """
+        self._clocks.settle(lanes)
         number, offset = _first_missing(
             history.tables, history.shifts, offsets, size, lanes, plain, *self._state(space)
         )

@@ -147,12 +147,15 @@ class RaceChecker:
             if self._flags.idle(home.name, places, lanes, order):
                 self._enter(home, WRITING, instruction, tag, lanes, places, size)
                 continue
-            apart = instruction.opcode == "red" or len(np.unique(places)) == len(places)
-            for some in [slice(None)] if apart else [slice(i, i + 1) for i in range(len(lanes))]:
-                if instruction.opcode == "atom":
-                    self._flags.read(home.name, places[some], lanes[some], order)
-                self._enter(home, WRITING, instruction, tag, lanes[some], places[some], size)
-                self._flags.write(home.name, places[some], lanes[some], order, exchange=True)
+            # Each lane acquires, updates and releases, then the next one. What it acquires counts for its own update,
+            # which lies before its release: so all of them are entered at the clocks that they had before.
+            clock = self._clocks.clock
+            before = clock[lanes]
+            self._flags.exchange(home.name, places, lanes, order, reads=instruction.opcode == "atom")
+            after = clock[lanes]
+            clock[lanes] = before
+            self._enter(home, WRITING, instruction, tag, lanes, places, size)
+            clock[lanes] = after
 
     def _known(self, instruction: Instruction) -> tuple[int, MemoryOrder]:
         number = self._numbers.get(id(instruction))

@@ -28,7 +28,7 @@ class VectorClocks:
         clock: of each lane.
         cta_floor: for each CTA, the clock below which all its threads know all its accesses.
         warp_floor: the same for each warp.
-        known: for each lane, which table of knowledge it has; 0 is the empty one.
+        known: for each lane, which table of knowledge it has; 0 is the empty one, negative ones are promises.
         starts: where in ``keys`` and ``values`` each table starts (and the last one ends).
         shape: lanes of a CTA, how far the keys of neighbouring CTAs are apart, and lanes of a cluster.
     """
@@ -47,12 +47,14 @@ class VectorClocks:
         self.values: Clock = np.zeros(0, dtype=np.int32)
         self._tables = 1
         self._unions: dict[tuple[int, ...], int] = {}
+        self._promises: list[tuple[int, ...]] = []  # the parts of table -1, of table -2, ...
+        self._kept: dict[int, int] = {}  # promises that have been made
 
     def start_wave(self, first_thread: int) -> None:
         """New threads, which know nothing. What older waves have released stays."""
         self.first_thread = first_thread
-        for array in (self.clock, self.cta_floor, self.warp_floor):
-            array.fill(1)
+        for each in (self.clock, self.cta_floor, self.warp_floor):
+            each.fill(1)
         self.known.fill(0)
 
     # -- barriers ----------------------------------------------------------------------------------------------
@@ -136,18 +138,52 @@ class VectorClocks:
         self.clock[lane] += 1
         return table
 
-    def union(self, tables: Iterable[int]) -> int:
-        """The table that holds the larger clock of each key of some tables."""
+    def union(self, tables: Iterable[int], *, later: bool = False) -> int:
+        """The table that holds the larger clock of each key of some tables.
+
+        With ``later``, or if one of them is a promise, it is a promise, whose number is negative: it is made when
+        somebody asks for what is in it. A chain of atomics on one word releases more and more, which mostly nobody
+        looks at.
+        """
         parts = tuple(sorted({table for table in tables if table}))
         if len(parts) < 2:
             return parts[0] if parts else 0
+        if later or parts[0] < 0:
+            if not self._promises or self._promises[-1] != parts:
+                self._promises.append(parts)
+            return -len(self._promises)
         found = self._unions.get(parts)
         if found is None:
-            runs = [slice(*self.starts[part : part + 2].tolist()) for part in parts]
-            keys = np.concatenate([self.keys[run] for run in runs])
-            values = np.concatenate([self.values[run] for run in runs])
-            found = self._unions[parts] = self._add(keys, values)
+            found = self._unions[parts] = self._merge(parts)
         return found
+
+    def settle(self, lanes: Lanes) -> None:
+        """Make what lanes know, where it is a promise."""
+        for table in distinct(self.known[lanes]):
+            if table < 0:
+                self.known[self.known == table] = self._made(table)
+
+    def _made(self, promise: int) -> int:
+        """The table of a promise."""
+        found = self._kept.get(promise)
+        if found is None:
+            made, promised, seen = set[int](), [promise], {promise}
+            while promised:
+                for part in self._promises[-1 - promised.pop()]:
+                    known = part if part > 0 else self._kept.get(part)
+                    if known is not None:
+                        made.add(known)
+                    elif part not in seen:
+                        seen.add(part)
+                        promised.append(part)
+            found = self._kept[promise] = self.union(made)
+        return found
+
+    def _merge(self, parts: tuple[int, ...]) -> int:
+        runs = [slice(*self.starts[part : part + 2].tolist()) for part in parts]
+        keys = np.concatenate([self.keys[run] for run in runs])
+        values = np.concatenate([self.values[run] for run in runs])
+        return self._add(keys, values)
 
     def _entries(self, lanes: Lanes, clock: Clock, warps: Lanes, warp_floors: Clock, cta_floor: int) -> int:
         """A table that says: a CTA is past its floor, its ``warps`` past theirs, and ``lanes`` past ``clock``."""

@@ -58,7 +58,8 @@ class MemoryOrder:
 class AcquireReleaseState:
     """What strong writes have released, and what a later fence lets strong reads acquire.
 
-    Tables of knowledge (see `VectorClocks`) are kept by level: what threads of the CTA get, of the cluster, and all.    """
+    Tables of knowledge (see `VectorClocks`) are kept by level: what threads of the CTA get, of the cluster, and all.
+    """
 
     def __init__(self, clocks: VectorClocks) -> None:
         lanes = len(clocks.clock)

@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     )
     from warptile.linear_call import linear
     from warptile.runtime.compile_ahead import WarmKernel, WarmReport
+    from warptile.user_kernels.kernel_report import KernelReport
+    from warptile.user_kernels.parameter_values import struct, tensor_map
+    from warptile.user_kernels.user_kernel import UserKernel, kernel
     from warptile.warming import warm
 
 __version__ = "0.1.0"
@@ -62,12 +65,14 @@ __all__ = [
     "DeviceError",
     "EmulationError",
     "EpilogueError",
+    "KernelReport",
     "LayoutError",
     "MatmulPlan",
     "NoDeviceError",
     "ShapeError",
     "SparseMatrix",
     "UnsupportedError",
+    "UserKernel",
     "WarmKernel",
     "WarmReport",
     "WarptileError",
@@ -82,6 +87,7 @@ __all__ = [
     "exp",
     "gelu",
     "halves",
+    "kernel",
     "linear",
     "log",
     "matmul",
@@ -95,7 +101,9 @@ __all__ = [
     "silu",
     "sparsify",
     "sqrt",
+    "struct",
     "tanh",
+    "tensor_map",
     "warm",
     "where",
 ]
@@ -111,6 +119,9 @@ _HOME |= dict.fromkeys(
 _HOME |= dict.fromkeys(("MatmulPlan", "matmul", "plan"), "warptile.api")
 _HOME |= dict.fromkeys(("SparseMatrix", "sparsify"), "warptile.arrays.sparse") | {"linear": "warptile.linear_call"}
 _HOME |= dict.fromkeys(("WarmKernel", "WarmReport"), "warptile.runtime.compile_ahead") | {"warm": "warptile.warming"}
+_HOME |= {"UserKernel": "warptile.user_kernels.user_kernel", "kernel": "warptile.user_kernels.user_kernel"}
+_HOME |= dict.fromkeys(("struct", "tensor_map"), "warptile.user_kernels.parameter_values")
+_HOME |= {"KernelReport": "warptile.user_kernels.kernel_report"}
 
 
 def __getattr__(name: str) -> Any:

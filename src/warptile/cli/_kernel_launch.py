@@ -12,6 +12,7 @@ import click
 
 from warptile.arch import ARCHES, REFERENCE_ARCH
 from warptile.cli._folding import tell
+from warptile.cli._made_arrays import FILLS, made_array
 from warptile.cli._names import OneOf
 from warptile.codegen.cuda_file import STANDARD
 from warptile.codegen.kernel_names import plain_name
@@ -42,13 +43,15 @@ _BOOLS = {"0": False, "1": True, "false": False, "true": True}
 @dataclass(frozen=True)
 class KernelArgument:
     """One ``--arg``: the kernel's argument and, for a buffer, its file and content. ``written``: its content is wanted
-    afterwards; ``scratch``: the kernel may write it, and it holds nothing before."""
+    afterwards; ``scratch``: the kernel may write it, and it holds nothing before; ``made``: it may be written, and is
+    not kept. Of the last two, the path is a name for messages."""
 
     argument: Argument
     path: Path | None = None
     array: np.ndarray[Any, Any] | None = None
     written: bool = False
     scratch: bool = False
+    made: bool = False
 
 
 def extent(context: click.Context, parameter: click.Parameter, text: str | None) -> Dim3 | None:
@@ -76,19 +79,23 @@ def check_names(context: click.Context, parameter: click.Parameter, given: tuple
 
 
 def argument(spec: str) -> KernelArgument:
-    """A kernel argument from ``i32:5``, ``f32:1.5``, ``in:PATH.npy``, ``inout:PATH.npy`` or ``tensormap:PATH.json``.
+    """A kernel argument from ``i32:5``, ``f32:1.5``, ``in:PATH.npy``, ``inout:PATH.npy``, ``zeros:f32:1024``,
+    ``random:f32:1024`` or ``tensormap:PATH.json``.
 
     Raises:
         UnsupportedError: a tensor map of a kind that is not supported.
         click.BadParameter: anything else, a value that does not fit, or a file that cannot be read.
     """
     kind, colon, text = spec.partition(":")
-    if not colon or (kind not in SCALARS and kind not in ("in", "inout", "tensormap")):
+    if not colon or (kind not in SCALARS and kind not in ("in", "inout", "tensormap", *FILLS)):
         raise click.BadParameter(
-            f"got {spec!r}; it takes {', '.join(SCALARS)}, in, inout or tensormap, such as i32:5 or in:a.npy"
+            f"got {spec!r}; it takes {', '.join(SCALARS)}, in, inout, {', '.join(FILLS)} or tensormap, such as i32:5, "
+            f"in:a.npy or random:f32:1024"
         )
     if kind in SCALARS:
         return KernelArgument(scalar(SCALARS[kind], text))
+    if kind in FILLS:
+        return KernelArgument(Pointer(None), Path(spec), made_array(kind, text, SCALARS), made=True)
     if kind == "tensormap":
         from warptile.cli import _tensor_map_file
 
@@ -353,7 +360,7 @@ def file_launch(
 
 
 def _access(one: KernelArgument, written: bool) -> Access:
-    return Access(writes=True, holds=NOTHING) if one.scratch else Access(writes=written)
+    return Access(writes=True, holds=NOTHING) if one.scratch else Access(writes=written or one.made)
 
 
 def _required_block(function: PtxFunction) -> Dim3:

@@ -62,8 +62,8 @@ def command(
 
     Each --arg is a number such as i32:5, u64:7, f32:1.5, bool:1 or i8:-3 (i, u: 8 to 64 bits; f16, bf16, f32, f64),
     or in:PATH.npy or inout:PATH.npy: a device buffer initialized from the file, which is written to --out-dir under
-    the same name afterwards. tensormap:PATH.json is a tensor map in memory that
-    it shares with every other argument of the same file.
+    the same name afterwards. random:f32:1024 and zeros:f16:64x128 are buffers without a file, which the kernel may
+    write. tensormap:PATH.json is a tensor map in memory that it shares with every other argument of the same file.
 
     Everything that the checks find is listed: errors (undefined by the PTX ISA), model findings (code that relies on
     what its memory model does not promise) and warnings. Errors and model findings end with exit code 1. --check and
@@ -73,6 +73,8 @@ def command(
 
     \b
     Examples, of a kernel add(const float* a, float* d, int n) in add.cu:
+      warptile emulate add.cu --block 256 \\
+        --arg random:f32:256 --arg zeros:f32:256 --arg i32:256
       warptile emulate add.cu --block 256 \\
         --arg in:a.npy --arg inout:d.npy --arg i32:256 --out-dir out
       warptile emulate add.ptx --entry add --grid 2 --block 128 \\

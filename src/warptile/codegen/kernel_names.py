@@ -96,6 +96,20 @@ def instance_name(lowered: str) -> str:
     return head[_last_top_level_space(head) :]
 
 
+def parameter_types(lowered: str) -> tuple[str, ...] | None:
+    """``("float*", "int")`` of ``_Z5scalePfi``; None where the name does not say them."""
+    shown = demangled(lowered)
+    start = _top_level(shown, "(")
+    if start == len(shown):
+        return None
+    rest, types = shown[start + 1 : shown.rindex(")")], []
+    while rest:
+        end = _top_level(rest, ",")
+        types.append(rest[:end].strip())
+        rest = rest[end + 1 :]
+    return tuple(types)
+
+
 def _top_level(text: str, mark: str) -> int:
     """Where the first ``mark`` outside angle brackets stands; the end where there is none."""
     depth = 0

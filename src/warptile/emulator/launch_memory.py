@@ -33,18 +33,18 @@ def place_operands(
         EmulationError: an operand has no array.
         LayoutError: one that has is not C-contiguous.
     """
-    sizes = {}
+    sizes: dict[str, int] = {}
     for name in spec.operands:
         if name not in operands:
             raise EmulationError(
                 f"operand {name} is in the launch but has no array; there are {', '.join(operands) or 'none'}"
             )
-        sizes[name] = bytes_of(name, operands[name]).size
+        sizes[name] = bytes_of(name, operands[name]).size + accesses.get(name, Access()).lead_bytes
     device = device or DeviceMemory(sum(map(room, sizes.values())))
     device.start_launch()
     for name in spec.operands:
         access = accesses.get(name, Access())
-        device.place(name, bytes_of(name, operands[name]), writable=access.writes)
+        device.place(name, bytes_of(name, operands[name]), writable=access.writes, lead=access.lead_bytes)
         if access.holds is not None:
             _forget_all_but(device.space, name, access.holds)
     device.load(module)

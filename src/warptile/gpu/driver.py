@@ -663,7 +663,7 @@ class Function:
             parameters: host address of an array of addresses, one for each kernel parameter; read before this returns.
         """
         cuda = _cuda()
-        if spec.overlaps_previous or spec.cluster != (1, 1, 1):
+        if spec.overlaps_previous or spec.cooperative or spec.cluster != (1, 1, 1):
             answer = cuda.cuLaunchKernelEx(_launch_config(spec, stream), self._handle, parameters, 0)
         else:
             answer = cuda.cuLaunchKernel(
@@ -691,13 +691,13 @@ def _launch_config(spec: LaunchSpec, stream: int) -> Any:
     config.blockDimX, config.blockDimY, config.blockDimZ = spec.block
     config.sharedMemBytes = spec.dynamic_shared_bytes
     config.hStream = cuda.CUstream(stream)
-    attributes = _launch_attributes(spec.cluster, spec.overlaps_previous)
+    attributes = _launch_attributes(spec.cluster, spec.overlaps_previous, spec.cooperative)
     config.attrs, config.numAttrs = attributes, len(attributes)
     return config
 
 
 @cache
-def _launch_attributes(cluster: Dim3, overlaps_previous: bool) -> list[Any]:
+def _launch_attributes(cluster: Dim3, overlaps_previous: bool, cooperative: bool) -> list[Any]:
     """What a launch is given beside its geometry; made once, as that costs more than the launch."""
     cuda = _cuda()
     made = []
@@ -711,4 +711,9 @@ def _launch_attributes(cluster: Dim3, overlaps_previous: bool) -> list[Any]:
         early.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
         early.value.programmaticStreamSerializationAllowed = 1
         made.append(early)
+    if cooperative:
+        together = cuda.CUlaunchAttribute()
+        together.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+        together.value.cooperative = 1
+        made.append(together)
     return made

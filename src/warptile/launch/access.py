@@ -41,11 +41,13 @@ class Access:
         complete: elements that must all have been written when the launch is over.
         holds: elements that have a value before the launch, where it is not all of them; the kernel may read another
             only after it has written it.
+        lead_bytes: it begins so many bytes behind a multiple of 256, as an array inside an allocation may.
     """
 
     writes: bool = False
     complete: Rows | None = None
     holds: Rows | None = None
+    lead_bytes: int = 0
 
 
 NOTHING = Rows(0, 0, 1, 0)

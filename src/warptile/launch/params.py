@@ -59,14 +59,20 @@ class Scalar:
             return struct.pack(code, math.copysign(math.inf, self.value))
 
     def _integer(self) -> bytes:
-        size, signed = SCALAR_BYTES[self.type], self.type[0] == "s"
-        low, high = (-(1 << 8 * size - 1), (1 << 8 * size - 1) - 1) if signed else (0, (1 << 8 * size) - 1)
-        if int(self.value) != self.value or not low <= self.value <= high:
+        held = integer_range(self.type)
+        if int(self.value) != self.value or int(self.value) not in held:
+            low, high = held.start, held.stop - 1
             raise ArgumentError(
                 f"Scalar({self.type!r}, {self.value!r}): {self.type} holds whole numbers from {low} to {high}; give "
                 f"one of them, such as Scalar({self.type!r}, {high}), or a wider type"
             )
-        return int(self.value).to_bytes(size, "little", signed=signed)
+        return int(self.value).to_bytes(SCALAR_BYTES[self.type], "little", signed=self.type[0] == "s")
+
+
+def integer_range(kind: str) -> range:
+    """The numbers that an integer type of a scalar holds."""
+    bits = 8 * SCALAR_BYTES[kind]
+    return range(-(1 << bits - 1), 1 << bits - 1) if kind[0] == "s" else range(1 << bits)
 
 
 def _bfloat_bits(value: float) -> int:

@@ -34,6 +34,7 @@ class LaunchSpec:
         overlaps_previous: it may start while the launch before it in its stream still runs (programmatic dependent
             launch): every thread executes ``griddepcontrol.wait`` before it touches an operand, and before it ends.
         co_resident: its CTAs wait for each other, so all of them must be resident at the same time.
+        cooperative: it is a cooperative launch, as ``grid.sync()`` of cooperative groups needs it.
         arguments: one for each kernel parameter, in order.
     """
 
@@ -45,6 +46,7 @@ class LaunchSpec:
     dynamic_shared_bytes: int = 0
     overlaps_previous: bool = False
     co_resident: bool = False
+    cooperative: bool = False
 
     @property
     def operands(self) -> tuple[str, ...]:

@@ -265,7 +265,23 @@ def has_gpu() -> bool:
     return driver.available()
 
 
-def choose_backend(requested: str | None, *operands: ArrayView) -> Backend:
+class Located(Protocol):
+    """Where the memory of an operand is."""
+
+    @property
+    def name(self) -> str:
+        """The operand in messages."""
+
+    @property
+    def framework(self) -> str:
+        """That made the array."""
+
+    @property
+    def device(self) -> int | None:
+        """CUDA ordinal, or None in host memory."""
+
+
+def choose_backend(requested: str | None, *operands: Located) -> Backend:
     """The backend that was asked for; by default a GPU if there is one, else the emulator, said once on the log.
 
     ``WARPTILE_BACKEND`` stands in for a missing request; ``WARPTILE_ARCH`` is the architecture that the emulator takes.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from warptile.codegen.cuda_file import MachineCode, assemble_ptx, compile_file
 from warptile.codegen.file_names import files_of, renamed, short_names
 from warptile.codegen.kernel_names import exact_names, named_entry, plain_name
+from warptile.codegen.nvrtc import CompiledKernel, compiler_version
 from warptile.ptx import parse
 from warptile.ptx.instruction import PtxFunction, PtxModule
 
@@ -27,6 +29,7 @@ class KernelFile:
         code: machine code, None where it was not wanted.
         left_empty: headers that were found nowhere and left empty.
         left_out: first and last line of each declaration of host code that was left out.
+        text: what the file holds, where it was given instead of read.
     """
 
     path: Path
@@ -38,6 +41,7 @@ class KernelFile:
     code: MachineCode | None = None
     left_empty: tuple[str, ...] = ()
     left_out: tuple[tuple[int, int], ...] = ()
+    text: str | None = None
 
     @property
     def function(self) -> PtxFunction:
@@ -93,9 +97,20 @@ def read_kernel(
     module = parse(shown)
     found = named_entry(module.entries, entry, exact_names(module.entries))
     sources = {name: path.parent / file for file, name in names.items()}
+    given = None if text is None else text.decode("utf-8", errors="replace")
     if compiled is not None:
         return KernelFile(
-            path, found, shown, module, sources, names, compiled.code, compiled.left_empty, compiled.left_out
+            path, found, shown, module, sources, names, compiled.code, compiled.left_empty, compiled.left_out, given
         )  # fmt: skip
     code = assemble_ptx(path, arch, found, ptx) if machine_code else None
-    return KernelFile(path, found, shown, module, sources, names, code)
+    return KernelFile(path, found, shown, module, sources, names, code, text=given)
+
+
+def compiled_kernel(kernel: KernelFile, arch: str) -> CompiledKernel:
+    """A kernel that has its machine code, for ``arch``, as `warptile.gpu.loader.load` takes it."""
+    code = kernel.code
+    assert code is not None, "a kernel without machine code"
+    return CompiledKernel(
+        kernel.entry, arch, kernel.ptx.encode(), code.cubin, code.resources, "", compiler_version(),
+        hashlib.sha256(code.cubin).hexdigest(),
+    )  # fmt: skip

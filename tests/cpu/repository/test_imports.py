@@ -31,6 +31,7 @@ ORDER = (
     ("api", "gated_call", "linear_call", "torch_route", "measured", "ladder", "doctor", "warming", "roofline", "jax"),
     ("tuning",),
     ("bench", "torch"),
+    ("user_kernels",),
     ("learn",),
     ("cli",),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import pickle
 import sys
 import tempfile
@@ -22,12 +21,12 @@ from warptile.bench.profiling.profile import api_counters, by_opcode, count_laun
 from warptile.bench.profiling.replayed import Replayed, replay_of
 from warptile.bench.profiling.source_files import files_of
 from warptile.bench.profiling.source_lines import LineCounts, from_emulator, from_ncu, with_instructions
-from warptile.codegen.nvrtc import CompiledKernel, compiler_version, disassemble
+from warptile.codegen.nvrtc import disassemble
 from warptile.emulator import DEFAULT_CHECKS, emulate
 from warptile.emulator.recording import Recording
 from warptile.launch.access import Access
 from warptile.launch.spec import Dim3, LaunchSpec
-from warptile.runtime.kernel_file import KernelFile
+from warptile.runtime.kernel_file import KernelFile, compiled_kernel
 
 
 class FileProfile(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="warptile.file-profile/1"):
@@ -131,12 +130,7 @@ def file_under_ncu(launch: UserLaunch, *, with_ptx: bool = False, with_sass: boo
         ProfileError: it did not count.
         UnsupportedError: SASS is wanted, and nvdisasm is not installed.
     """
-    kernel, code = launch.kernel, launch.kernel.code
-    assert code is not None, "a kernel without machine code"
-    compiled = CompiledKernel(
-        kernel.entry, launch.arch, kernel.ptx.encode(), code.cubin, code.resources, "", compiler_version(),
-        hashlib.sha256(code.cubin).hexdigest(),
-    )  # fmt: skip
+    kernel, compiled = launch.kernel, compiled_kernel(launch.kernel, launch.arch)
     listed = _instructions(kernel, with_ptx, with_sass)
     with tempfile.TemporaryDirectory(prefix="warptile-launch-") as folder:
         stored = Path(folder) / "launch.pickle"

@@ -22,10 +22,19 @@ class SourceFiles:
         names: tables' name of a file, by the name that machine code has for it, where the two differ.
         ptx: the text that PTX lines are of.
         ptx_name: what tables call it.
+        texts: of files that are not to be read, by the name that tables have for them.
     """
 
-    def __init__(self, paths: Mapping[str, Path], names: Mapping[str, str], ptx: str = "", ptx_name: str = PTX) -> None:
+    def __init__(
+        self,
+        paths: Mapping[str, Path],
+        names: Mapping[str, str],
+        ptx: str = "",
+        ptx_name: str = PTX,
+        texts: Mapping[str, str] | None = None,
+    ) -> None:
         self._paths, self._names = paths, names
+        self._texts = {name: text.splitlines() for name, text in (texts or {}).items()}
         self._ptx, self.ptx_name = ptx.splitlines(), ptx_name
 
     def name(self, file: str) -> str:
@@ -40,6 +49,8 @@ class SourceFiles:
         """A line of a file by its table name, without the blanks around it; nothing where it is not known."""
         if name == self.ptx_name:
             lines: tuple[str, ...] | list[str] = self._ptx
+        elif name in self._texts:
+            lines = self._texts[name]
         else:
             lines = _lines(str(self._paths[name])) if name in self._paths else ()
         return " ".join(lines[line - 1].split("\t")).strip() if 0 < line <= len(lines) else ""
@@ -86,4 +97,5 @@ KERNEL_FILES = _KernelFiles()
 def files_of(kernel: KernelFile) -> SourceFiles:
     """The files of a user's kernel. Its PTX lines are those of its own file, if that is PTX."""
     name = kernel.path.name if kernel.path.suffix == ".ptx" else PTX
-    return SourceFiles(kernel.sources, kernel.names, kernel.ptx, name)
+    texts = {} if kernel.text is None else {kernel.path.name: kernel.text}
+    return SourceFiles(kernel.sources, kernel.names, kernel.ptx, name, texts)

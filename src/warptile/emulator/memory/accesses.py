@@ -370,10 +370,12 @@ class Memory:
         bad: NDArray[np.bool_],
     ) -> None:
         value = int(offsets[bad].flat[0])
-        home = where.around(value) if isinstance(where, GlobalSpace) else None
+        home = where.nearest(value) if isinstance(where, GlobalSpace) else None
         gone = where.freed_around(value) if isinstance(where, GlobalSpace) else None
         if gone is not None:
             place = f"{size} bytes at {gone.name}+{value - gone.start}, but {gone.name} has been freed"
+        elif home is not None and value < home.start:
+            place = f"{size} bytes at {home.name}-{home.start - value}, before {home.name} begins"
         elif home is not None:
             place = f"{size} bytes at {home.name}+{value - home.start}, but {home.name} has {home.size} bytes"
         else:

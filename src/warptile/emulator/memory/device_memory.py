@@ -36,15 +36,15 @@ class DeviceMemory:
         self.space.allocate(PARAMETERS, PARAMETER_BYTES)
         self._modules: dict[int, tuple[PtxModule, dict[str, int]]] = {}
 
-    def allocate(self, name: str, size: int) -> int:
-        """Address of a new allocation that holds nothing, a multiple of 256. ``name`` is what messages call it; no
-        other allocation may have it."""
-        return GLOBAL_BASE + self.space.allocate(name, size).start
+    def allocate(self, name: str, size: int, lead: int = 0) -> int:
+        """Address of a new allocation that holds nothing, ``lead`` bytes behind a multiple of 256. ``name`` is what
+        messages call it; no other allocation may have it."""
+        return GLOBAL_BASE + self.space.allocate(name, size, lead).start
 
-    def place(self, name: str, content: NDArray[Any] | bytes, *, writable: bool = True) -> int:
-        """Address of a new allocation that holds ``content``."""
+    def place(self, name: str, content: NDArray[Any] | bytes, *, writable: bool = True, lead: int = 0) -> int:
+        """Address of a new allocation that holds ``content``; ``lead`` as of `allocate`."""
         raw = np.frombuffer(content, np.uint8)
-        address = self.allocate(name, raw.size)
+        address = self.allocate(name, raw.size, lead)
         self.space.fill(name, raw, writable=writable)
         return address
 

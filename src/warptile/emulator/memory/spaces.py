@@ -127,22 +127,24 @@ class GlobalSpace(Space):
         self._top = GUARD_BYTES
         super().__init__("global", GUARD_BYTES + size_bytes)
 
-    def allocate(self, name: str, size: int) -> GlobalBuffer:
-        """A new allocation, full of poison. It may move the arrays of the space: never while a kernel runs.
+    def allocate(self, name: str, size: int, lead: int = 0) -> GlobalBuffer:
+        """A new allocation, full of poison, that begins ``lead`` bytes behind a multiple of `GUARD_BYTES`. It may move
+        the arrays of the space: never while a kernel runs.
 
         Memory that was freed is used again when there is no other room, so that an access to it is noticed.
         """
         assert name not in self._names, name
-        position, start = len(self.allocations), self._top
-        if start + room(size) > len(self.data):
-            ends = (*self._starts, self._top)
-            position = next((i for i, end in enumerate(ends) if end - self._end(i) >= room(size)), position)
+        position, start, needed = len(self.allocations), self._top, room(lead + size)
+        if start + needed > len(self.data):
+            ends = (*(first // GUARD_BYTES * GUARD_BYTES for first in self._starts), self._top)
+            position = next((i for i, end in enumerate(ends) if end - self._end(i) >= needed), position)
             start = self._end(position)
-        if start + room(size) > len(self.data):
+        if start + needed > len(self.data):
             data, shadow = self.data, self.shadow
-            self._back(max(start + room(size), 2 * len(data)))
+            self._back(max(start + needed, 2 * len(data)))
             self.data[: len(data)], self.shadow[: len(shadow)] = data, shadow
-        self._top = max(self._top, start + room(size))
+        self._top = max(self._top, start + needed)
+        start += lead
         made = GlobalBuffer(name, start, size, writable=True, initialised=False)
         self.allocations.insert(position, made)
         self._starts.insert(position, start)
@@ -166,7 +168,8 @@ class GlobalSpace(Space):
         if not position:
             return GUARD_BYTES
         before = self.allocations[position - 1]
-        return before.start + room(before.size)
+        lead = before.start % GUARD_BYTES
+        return before.start - lead + room(lead + before.size)
 
     def snapshot(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         """The bytes of all allocations and their shadow, for `restore`."""
@@ -206,3 +209,9 @@ class GlobalSpace(Space):
         """The last allocation that starts at or before ``offset``."""
         position = bisect_right(self._starts, offset) - 1
         return self.allocations[position] if position >= 0 else None
+
+    def nearest(self, offset: int) -> GlobalBuffer | None:
+        """The allocation that a byte outside all of them is nearest to."""
+        position = bisect_right(self._starts, offset)
+        around = self.allocations[max(position - 1, 0) : position + 1]
+        return min(around, key=lambda one: max(one.start - offset, offset - one.start - one.size), default=None)

@@ -1,0 +1,1 @@
+"""Kernels that users bring: called from Python on arrays, on a GPU or on the emulator."""

@@ -79,8 +79,8 @@ def test_modules_of_one_name_are_about_one_thing():
 
 
 def test_no_module_is_called_like_a_public_function_but_those_of_plans_and_tensor_maps():
-    """`warptile.planning.plan` holds `Plan`, `warptile.launch.tensor_map` `TensorMap`; others would be mistaken for what
-    they are imported beside."""
+    """`warptile.planning.plan` holds `Plan`, `warptile.launch.tensor_map` `TensorMap`; others would be mistaken for
+    what they are imported beside."""
     assert {path.stem for path in FILES} & set(warptile.__all__) == {"plan", "tensor_map"}
 
 

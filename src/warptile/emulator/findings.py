@@ -83,6 +83,12 @@ _CHECKS = (
         "put a barrier of the warpgroup between the store and wgmma",
     ),
     EmulationCheck(
+        "bulk-exit",
+        "model",
+        "a thread that ends before its bulk store has read shared memory",
+        "execute cp.async.bulk.commit_group and cp.async.bulk.wait_group.read 0 before the end",
+    ),
+    EmulationCheck(
         "volatile",
         "model",
         "volatile accesses that are ordered by nothing: counts them as plain ones",
@@ -206,8 +212,9 @@ def select_checks(
         checks: names in `ALL_CHECKS`, ``"default"`` or ``"all"``.
         ignore: names to take away from these.
         model: ``"ptx"``, the memory model of the PTX ISA, or ``"common"``, which also takes lanes of a warp to be
-            ordered by ``.sync`` collectives, the plain first read of a CAS loop to be atomic, and rows of A of a
-            ``wgmma`` to be read by the warp that owns them.
+            ordered by ``.sync`` collectives, the plain first read of a CAS loop to be atomic, rows of A of a
+            ``wgmma`` to be read by the warp that owns them, and shared memory to be kept until bulk stores have read
+            it.
         volatile: whether volatile accesses are ``"strong"``, as the PTX ISA says, or ``"weak"`` like plain ones.
 
     Raises:

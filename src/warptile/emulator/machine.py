@@ -132,7 +132,7 @@ class Machine:
         self.mbarriers = Mbarriers(memory, schedule)
         self.pool = RegisterPool(memory, geometry, registers_per_thread)
         self.copies = PendingAsyncCopies(memory, schedule, geometry.lanes, self.mbarriers)
-        self.bulk = BulkCopies(memory, self.mbarriers, schedule, geometry.lanes)
+        self.bulk = BulkCopies(memory, self.mbarriers, schedule, geometry.lanes, check_exits="bulk-exit" in checks)
         self.remote_stores = RemoteStores(memory, self.mbarriers, schedule)
         self.products = PendingWgmmas(memory, schedule, geometry.lanes)
         self.fenced_maps: set[int] = set()

@@ -27,7 +27,7 @@ from warptile.ptx.instruction import Instruction
 
 @dataclass
 class BulkTransfer:
-    """One copy by one thread.
+    """One copy by one thread, or one store by lanes of a warp that give the same operands: the first is its thread.
 
     Attributes:
         instruction: that started it.
@@ -64,8 +64,11 @@ class BulkTransfer:
 class BulkCopies:
     """All bulk copies of a wave that are incomplete, or that no thread has waited for."""
 
-    def __init__(self, memory: Memory, mbarriers: Mbarriers, schedule: str, lanes: int) -> None:
+    def __init__(
+        self, memory: Memory, mbarriers: Mbarriers, schedule: str, lanes: int, *, check_exits: bool = True
+    ) -> None:
         self._memory = memory
+        self._check_exits = check_exits
         self._mbarriers = mbarriers
         self._schedule = schedule
         self._random = np.random.default_rng(int(schedule.partition(":")[2] or 0))
@@ -167,20 +170,21 @@ class BulkCopies:
         self._brought = rest
 
     def end_wave(self) -> None:
-        """The CTAs are gone: what they stored arrives, unless nobody waited until it had been read.
+        """The CTAs are gone: what they stored arrives.
 
-        Raises:
-            IllegalAddress: a copy from shared memory that its thread did not wait for.
+        That a copy still had to read shared memory then is a finding of ``bulk-exit``: the PTX ISA wants a wait, and
+        GPUs keep the memory until it has been read.
         """
-        for transfer in self._stores:
-            raise IllegalAddress(
+        for transfer in self._stores if self._check_exits else ():
+            error = IllegalAddress(
                 f"{transfer.instruction.text}: {self._memory.thread(transfer.lane)} ends before this copy has read "
                 "shared memory, which then belongs to another CTA; it takes cp.async.bulk.commit_group and "
                 "cp.async.bulk.wait_group.read 0 before the end",
                 kernel=self._memory.kernel,
                 location=transfer.instruction.location,
             )
-        for transfer in self._read_stores:
+            self._memory.findings.report(error, "bulk-exit")
+        for transfer in self._read_stores + self._stores:
             self._write(transfer)
 
     @property

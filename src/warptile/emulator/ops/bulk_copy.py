@@ -3,7 +3,7 @@ Conversion Instructions: Bulk copies" and "Tensor copies")."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from warptile.emulator.async_ops.bulk_copies import BulkTransfer
 from warptile.emulator.async_ops.tensor_boxes import TILE_ALIGNMENT_BYTES, box_bytes, chunks, decode, row_chunks, slots
 from warptile.emulator.builders import Assembler, Modifiers, Operation, Source, unknown
 from warptile.emulator.counters import piece_sectors
-from warptile.emulator.lanes import Active
+from warptile.emulator.lanes import WARP, Active
 from warptile.emulator.machine import Machine
 from warptile.emulator.memory.accesses import GLOBAL_BASE, Memory
 from warptile.emulator.memory.cluster_memory import OWN_BYTES, RANK_SHIFT
@@ -106,6 +106,7 @@ class _TensorPlace:
         self._coordinates = assembler.sources(operand.coordinates, np.int32)
         if len(self._coordinates) != dimensions:
             raise unknown(instruction, f"takes {dimensions} coordinates and got {len(self._coordinates)}")
+        self.operands = (self._address, *self._coordinates)
         self._known: dict[bytes, tuple[TensorMap, int]] = {}
 
     def check(self, active: Active) -> None:
@@ -115,8 +116,7 @@ class _TensorPlace:
 
     def each(self, active: Active) -> Iterator[tuple[int, TensorMap, int, NDArray[np.int64]]]:
         """Every lane with its map, where its tensor starts in global memory, and its coordinates (1, rank)."""
-        addresses = np.broadcast_to(self._address(active), active.count)
-        columns = [np.broadcast_to(read(active), active.count).astype(np.int64) for read in self._coordinates]
+        addresses, *columns = (_column(read, active) for read in self.operands)
         for row, lane in enumerate(active.lanes.tolist()):
             tensor, start = self._map(lane, addresses[row : row + 1])
             yield lane, tensor, start, np.array([[column[row] for column in columns]], dtype=np.int64)
@@ -203,6 +203,7 @@ class _Copy:
         hinted = modifiers.flag("L2::cache_hint")
         name = modifiers.need(*_REDUCTIONS) if reduces else None
         modifiers.flag("noftz")
+        self._once = not self._loads and not reduces
         self._reduction: Callable[[str], MemoryUpdate] | None = None
         self._reduction_type = modifiers.last() if reduces and not self._dimensions else None
         modifiers.done()
@@ -236,6 +237,8 @@ class _Copy:
         machine = self._machine
         machine.last_effect = machine.steps
         assert self._size is not None
+        if self._once:
+            active = _one_each(active, [self._size, *(each for each in self._plain if each is not None)])
         sizes = np.broadcast_to(self._size(active), active.count)
         read, write = (np.broadcast_to(each(active), active.count) for each in self._plain if each is not None)
         for row, lane in enumerate(active.lanes.tolist()):
@@ -265,6 +268,8 @@ class _Copy:
         assert self._tensor is not None
         shared = self._plain[1] if self._loads else self._plain[0]
         assert shared is not None
+        if self._once:
+            active = _one_each(active, [shared, *self._tensor.operands])
         addresses = np.broadcast_to(shared(active), active.count)
         for row, (lane, tensor, start, coordinates) in enumerate(self._tensor.each(active)):
             self._check_tensor(lane, tensor, coordinates, int(addresses[row]))
@@ -363,6 +368,21 @@ class _Copy:
         return IllegalInstruction(
             f"{self._instruction.text}: {memory.thread(lane)}: {what}", **_where(memory, self._instruction)
         )
+
+
+def _column(read: Source, active: Active) -> NDArray[np.int64]:
+    return np.broadcast_to(read(active), active.count).astype(np.int64)
+
+
+def _one_each(active: Active, operands: Sequence[Source]) -> Active:
+    """Of each warp, one lane for each distinct set of operands.
+
+    The operands of a store are uniform registers: ptxas 13.0 makes one store of a warp whose lanes agree, and where it
+    cannot tell, a loop over their distinct values. Loads and reductions, which are not idempotent, it repeats by lane.
+    """
+    table = np.stack([active.lanes // WARP, *(_column(read, active) for read in operands)])
+    _, first = np.unique(table, axis=1, return_index=True)
+    return active.where(np.isin(np.arange(active.count), first))
 
 
 def _reduction(instruction: Instruction, name: str, type_name: str) -> MemoryUpdate:

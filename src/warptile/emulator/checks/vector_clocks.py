@@ -159,9 +159,9 @@ class VectorClocks:
 
     def settle(self, lanes: Lanes) -> None:
         """Make what lanes know, where it is a promise."""
-        for table in distinct(self.known[lanes]):
-            if table < 0:
-                self.known[self.known == table] = self._made(table)
+        held = self.known[lanes]
+        for table in np.unique(held[held < 0]).tolist():
+            self.known[self.known == table] = self._made(table)
 
     def _made(self, promise: int) -> int:
         """The table of a promise."""

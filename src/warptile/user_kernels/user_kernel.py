@@ -18,6 +18,7 @@ from warptile.runtime.execute import GpuBackend, choose_backend
 from warptile.runtime.kernel_file import KernelFile, compiled_kernel, read_kernel
 from warptile.user_kernels.arguments import arrays_in, launch_arguments
 from warptile.user_kernels.array_memory import ArrayMemory, Regions
+from warptile.user_kernels.emulated import current
 from warptile.user_kernels.kernel_report import KernelReport
 
 _EXAMPLE = "kernel[(8, 4), 128](x, y, 5)"
@@ -44,8 +45,8 @@ def kernel(
     It is compiled when it is launched for the first time.
 
     Args:
-        source: a file (``.cu``, ``.cuh``, ``.cpp``; ``.ptx``), or text of CUDA C++ or PTX. A string of one line is a
-            file.
+        source: a file (``.cu``, ``.cuh``, ``.cpp``; ``.ptx``), or text of CUDA C++ or PTX. A string without line
+            breaks and braces is a file.
         entry: the kernel: ``"gemm"``, ``"mine::gemm<128, float>"``, or its name in PTX; it may be left out where the
             source has one that is no template.
         arch: to compile for and to emulate, such as ``"sm_90a"``; by default the GPU's, and without one
@@ -81,7 +82,7 @@ def _names(given: Iterable[str]) -> list[str]:
 
 def _source(source: str | Path) -> tuple[Path, bytes | None]:
     """The path of a source, and its text where that was given instead."""
-    if isinstance(source, str) and "\n" in source:
+    if isinstance(source, str) and ("\n" in source or "{" in source):
         is_ptx = any(line.lstrip().startswith(".version") for line in source.splitlines())
         return Path("source.ptx" if is_ptx else "source.cu"), source.encode()
     if not isinstance(source, str | Path):
@@ -91,7 +92,7 @@ def _source(source: str | Path) -> tuple[Path, bytes | None]:
     path = Path(source)
     if not path.is_file():
         raise ArgumentError(
-            f"source: there is no file {str(source)!r}; it takes a file of CUDA C++ or PTX, or text of several lines, "
+            f"source: there is no file {str(source)!r}; it takes a file of CUDA C++ or PTX, or its text, "
             f"such as wt.kernel('gemm.cu', 'gemm<128>')"
         )
     return path, None
@@ -162,8 +163,10 @@ class UserKernel:
         """Launch it; `KernelLaunch` says how, and what comes back."""
         memories = arrays_in(values)
         _refuse_mixed(memories)
-        backend = choose_backend(self._backend, *memories)
-        compiled = self._for(self._arch or backend.arch, machine_code=isinstance(backend, GpuBackend))
+        emulated = current()
+        backend = choose_backend(self._backend if emulated is None else "emulator", *memories)
+        arch = (emulated and emulated.arch) or self._arch or backend.arch
+        compiled = self._for(arch, machine_code=isinstance(backend, GpuBackend))
         arguments, regions = launch_arguments(compiled.file.function, values)
         spec = LaunchSpec(
             compiled.file.entry, grid, block, arguments, cluster=cluster, dynamic_shared_bytes=shared_bytes,
@@ -172,7 +175,15 @@ class UserKernel:
         if isinstance(backend, GpuBackend):
             compiled.loaded.launch(spec, regions, backend.info.ordinal)
             return None
-        return self._emulated(compiled.file, spec, regions, self._arch or backend.arch)
+        report = self._emulated(compiled.file, spec, regions, arch)
+        if emulated is not None:
+            emulated.add(report)
+        elif not report.ok:
+            _log.warning(
+                "%s: findings: %s; print(report) shows them, report.raise_if_found() raises", report.name,
+                report.verdict,
+            )  # fmt: skip
+        return report
 
     def _for(self, arch: str, *, machine_code: bool) -> _Compiled:
         """The kernel for an architecture, compiled once."""
@@ -193,17 +204,13 @@ class UserKernel:
     def _emulated(self, file: KernelFile, spec: LaunchSpec, regions: Regions, arch: str) -> KernelReport:
         buffers = {region.name: region.host_bytes() for region in regions.all}
         accesses = {region.name: Access(writes=not region.read_only, lead_bytes=region.lead) for region in regions.all}
+        asked = current()
         found = emulate(
-            file.module, spec, buffers, accesses=accesses, arch=arch, schedule=self._schedule, checks=self._checks,
-            collect=True,
+            file.module, spec, buffers, accesses=accesses, arch=arch, collect=True,
+            schedule=(asked and asked.schedule) or self._schedule,
+            checks=self._checks if asked is None or asked.checks is None else asked.checks,
         )  # fmt: skip
-        report = KernelReport(instance_name(file.entry), spec, arch, found, files_of(file))
-        if not report.ok:
-            _log.warning(
-                "%s: findings: %s; print(report) shows them, report.raise_if_found() raises",
-                report.name, report.verdict,
-            )  # fmt: skip
-        return report
+        return KernelReport(instance_name(file.entry), spec, arch, found, files_of(file))
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ ORDER = (
     ("tuning",),
     ("bench", "torch"),
     ("user_kernels",),
-    ("learn",),
+    ("learn", "pytest_plugin"),
     ("cli",),
 )
 """A module imports from its own group and from those before it, never from a later one."""

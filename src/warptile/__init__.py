@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     )
     from warptile.linear_call import linear
     from warptile.runtime.compile_ahead import WarmKernel, WarmReport
-    from warptile.user_kernels.emulated import emulated
+    from warptile.user_kernels.emulated_launches import emulated
     from warptile.user_kernels.kernel_report import KernelReport
     from warptile.user_kernels.parameter_values import struct, tensor_map
     from warptile.user_kernels.user_kernel import UserKernel, kernel
@@ -123,7 +123,7 @@ _HOME |= dict.fromkeys(("SparseMatrix", "sparsify"), "warptile.arrays.sparse") |
 _HOME |= dict.fromkeys(("WarmKernel", "WarmReport"), "warptile.runtime.compile_ahead") | {"warm": "warptile.warming"}
 _HOME |= {"UserKernel": "warptile.user_kernels.user_kernel", "kernel": "warptile.user_kernels.user_kernel"}
 _HOME |= dict.fromkeys(("struct", "tensor_map"), "warptile.user_kernels.parameter_values")
-_HOME |= {"emulated": "warptile.user_kernels.emulated", "KernelReport": "warptile.user_kernels.kernel_report"}
+_HOME |= {"emulated": "warptile.user_kernels.emulated_launches", "KernelReport": "warptile.user_kernels.kernel_report"}
 
 
 def __getattr__(name: str) -> Any:

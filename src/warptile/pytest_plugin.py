@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from warptile.user_kernels.emulated import EmulatedLaunches
+    from warptile.user_kernels.emulated_launches import EmulatedLaunches
 
 FIXTURE, MARKER = "warptile_emulator", "warptile_emulator"
 
@@ -49,7 +49,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def emulator_fixture(request: pytest.FixtureRequest) -> Iterator[EmulatedLaunches]:
     """Every kernel that the test launches by ``warptile.kernel`` is emulated and checked; a finding other than a
     warning fails the test, at the launch. ``warptile_emulator.reports`` has the report of each launch."""
-    from warptile.user_kernels.emulated import emulated
+    from warptile.user_kernels.emulated_launches import emulated
 
     marker = request.node.get_closest_marker(MARKER)
     given: dict[str, Any] = {"arch": request.config.getoption("--warptile-arch")}

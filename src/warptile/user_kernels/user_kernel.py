@@ -18,7 +18,7 @@ from warptile.runtime.execute import GpuBackend, choose_backend
 from warptile.runtime.kernel_file import KernelFile, compiled_kernel, read_kernel
 from warptile.user_kernels.arguments import arrays_in, launch_arguments
 from warptile.user_kernels.array_memory import ArrayMemory, Regions
-from warptile.user_kernels.emulated import current
+from warptile.user_kernels.emulated_launches import current
 from warptile.user_kernels.kernel_report import KernelReport
 
 _EXAMPLE = "kernel[(8, 4), 128](x, y, 5)"

@@ -20,8 +20,9 @@ class Operand:
     Attributes:
         dtype: element type.
         major: layout: ``"row"`` for row-major (a row is contiguous), ``"col"`` for column-major.
-        leading_dimension: elements from one row (column) to the next; of A and B ``alignment_bytes`` divides its
-            bytes also where there is a single row (column), since kernels form the address of the next one.
+        leading_dimension: elements from one row (column) to the next, 0 for a C all of whose rows are one; of A and B
+            ``alignment_bytes`` divides its bytes also where there is a single row (column), since kernels form the
+            address of the next one.
         alignment_bytes: largest power of two, at most 16, that divides the base address and the byte distance of
             every row (column) and of every matrix of a batch; it decides how wide a load may be.
         sparse: half of the elements along K are stored, the others are zero; metadata says which
@@ -103,6 +104,11 @@ class Problem:
     def flops(self) -> int:
         """Floating-point (or integer) operations: 2 m n k of each matrix of the batch."""
         return 2 * self.m * self.n * self.k * self.batch
+
+    @property
+    def reads_matrix_c(self) -> bool:
+        """Whether C is a matrix: not where there is none, or one row for all rows of D, as a bias is."""
+        return self.c is not None and self.c.leading_dimension != 0
 
     @property
     def operand_matrices(self) -> tuple[int, int]:

@@ -129,8 +129,9 @@ def arrange(
 ) -> Product:
     """Check the operands against each other and bring each into a layout that the kernels take.
 
-    A and B are used in place where their rows or their columns are contiguous (a sparse A, and C, where rows are);
-    anything else is copied once. For a kernel that reads A by rows alone there is `Product.with_row_major_a`.
+    A and B are used in place where their rows or their columns are contiguous (a sparse A, and C, where rows are; those
+    of C may all be one, as of a bias); anything else is copied once. For a kernel that reads A by rows alone there is
+    `Product.with_row_major_a`.
 
     Args:
         a, b, c, out: as in `warptile.matmul`.
@@ -399,9 +400,10 @@ def _brought(other: ArrayView, first: ArrayView) -> str:
 
 
 def _by_rows(matrices: ArrayView) -> bool:
-    """Whether each matrix in the last two axes has contiguous rows that do not overlap."""
+    """Whether each matrix in the last two axes has contiguous rows that do not overlap; all rows of C may be one."""
     (rows, columns), (row_stride, column_stride) = matrices.shape[-2:], matrices.strides[-2:]
-    return matrices.size == 0 or ((columns == 1 or column_stride == 1) and (rows == 1 or row_stride >= columns))
+    apart = rows == 1 or row_stride >= columns or (row_stride == 0 and matrices.name == "c")
+    return matrices.size == 0 or ((columns == 1 or column_stride == 1) and apart)
 
 
 def _by_columns(matrices: ArrayView) -> bool:

@@ -188,7 +188,7 @@ def _dram_bytes(problem: Problem, config: Config, mechanism: Mechanism, device: 
     taken as a square of s x s tiles (what L2-friendly rasterization aims at), reads s * (BM + BN) * K elements; the sum
     over all waves is never less than A and B once.
     """
-    d_bytes = problem.m * problem.n * problem.d.dtype.bytes * (1 if problem.c is None else 2)
+    d_bytes = problem.m * problem.n * problem.d.dtype.bytes * (2 if problem.reads_matrix_c else 1)
     once = _operand_bytes(problem, mechanism.a_density * problem.m + problem.n)
     if once <= device.l2_bytes * L2_SHARE_FOR_OPERANDS:
         return once + d_bytes

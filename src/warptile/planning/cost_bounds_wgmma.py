@@ -59,7 +59,7 @@ def terms(kernel: KernelSpec, device: Device) -> dict[str, float]:
     loaded = tiles * k_tiles * bk * each_bytes * (bm / cn + bn / cm)
     of_a, of_b = seen.operand_matrices
     once = (seen.m * of_a + seen.n * of_b) * seen.k * each_bytes
-    d_bytes = seen.m * seen.n * seen.batch * out_bytes * (1 if seen.c is None else 2)
+    d_bytes = seen.m * seen.n * seen.batch * out_bytes * (2 if seen.reads_matrix_c else 1)
     waves = ceil_div(tiles, busy)
     again = (
         once if once <= device.l2_bytes * L2_SHARE_FOR_OPERANDS else waves * busy**0.5 * (bm + bn) * seen.k * each_bytes

@@ -72,7 +72,7 @@ class ProblemClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return ProblemClass(
             problem.m, problem.n, problem.k, problem.a.dtype.name, problem.accumulator.name, problem.d.dtype.name,
             problem.b.major, problem.a.alignment_bytes, problem.b.alignment_bytes, problem.d.alignment_bytes,
-            problem.c is not None, problem.a.major, problem.batch,
+            problem.reads_matrix_c, problem.a.major, problem.batch,
         )  # fmt: skip
 
     def problem(self, *, sparse: bool = False) -> Problem:

@@ -59,7 +59,8 @@ def ideal_bytes(problem: Problem) -> float:
     a, b = problem.operand_matrices
     stored = 0.5 if problem.a.sparse else 1.0
     operands = (a * problem.m * stored + b * problem.n) * problem.k * problem.a.dtype.bytes
-    return operands + problem.batch * problem.m * problem.n * problem.d.dtype.bytes * (1 if problem.c is None else 2)
+    of_d = problem.batch * problem.m * problem.n * problem.d.dtype.bytes
+    return operands + of_d * (2 if problem.reads_matrix_c else 1)
 
 
 def ideal_intensity(problem: Problem) -> float:

@@ -58,7 +58,10 @@ def stacked_shape(problem: Problem, name: str) -> tuple[int, int]:
     rows, columns = {"A": (problem.m, problem.k), "B": (problem.k, problem.n)}.get(name, (problem.m, problem.n))
     operand = getattr(problem, name.lower())
     lines, units = stored_shape(rows, columns, operand)
-    assert operand.batch_stride in (0, lines * operand.leading_dimension), "matrices of a batch follow each other"
+    if operand.leading_dimension == 0:
+        lines = 1  # for all rows
+    one_matrix = lines * (operand.leading_dimension or units)
+    assert operand.batch_stride in (0, one_matrix), "matrices of a batch follow each other"
     return lines * (problem.batch if operand.batch_stride else 1), units
 
 
@@ -70,6 +73,8 @@ def matrices_of(problem: Problem, name: str, stacked: Array) -> Array:
         count = problem.batch if operand.batch_stride else 1
         each = stacked.reshape(count, -1, stacked.shape[1])
         each = np.broadcast_to(each, (problem.batch, *each.shape[1:]))
+    if operand.leading_dimension == 0:
+        each = np.broadcast_to(each, (*each.shape[:-2], problem.m, problem.n))
     return each if operand.major == "row" else each.swapaxes(-1, -2)
 
 

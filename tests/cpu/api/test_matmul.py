@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import warptile as wt
-from covering import covering
+from covering import ALL, covering
 from warptile.arrays.operands import OUTPUTS, arrange
 from warptile.dtypes import DTYPES
 from warptile.rungs import RUNGS
@@ -100,6 +100,20 @@ def test_alpha_beta_and_an_unread_c():
     assert_product(wt.matmul(a, b, c, alpha=-2.0, beta=0.25, **NAIVE), a, b, c, alpha=-2.0, beta=0.25)
     c[:] = np.nan
     assert_product(wt.matmul(a, b, c, beta=0, **NAIVE), a, b)
+
+
+@pytest.mark.parametrize("name", [name for name, rung in RUNGS.items() if not rung.sparse])
+@pytest.mark.parametrize("n", [40, 37] if ALL else [40])
+def test_one_row_is_added_to_all_rows(name, n):
+    kind = "float8_e4m3" if name == "wgmma-two-level" else "float16"
+    options = {"accumulate": "float16"} if name == "simt-half2" else {"out_dtype": "float16"}
+    rng = np.random.default_rng(n)
+    a, b = random_operand((35, 32), DTYPES[kind], rng), random_operand((32, n), DTYPES[kind], rng)
+    bias = random_operand((1, n), DTYPES["float16"], rng)
+    every_row = np.ascontiguousarray(np.broadcast_to(bias, (35, n)))
+    found, same = (wt.matmul(a, b, c, beta=0.5, rung=name, backend="emulator", **options) for c in (bias[0], every_row))
+    assert np.abs(found.astype(np.float64) - same).max() <= 2e-3 * np.abs(same).max()
+    assert not np.array_equal(found, wt.matmul(a, b, rung=name, backend="emulator", **options))
 
 
 def test_a_third_argument_is_added_unless_beta_says_otherwise():

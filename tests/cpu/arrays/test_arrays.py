@@ -365,7 +365,11 @@ def test_c_is_looked_at_only_when_beta_is_not_zero():
         arrange(a, b, zeros(4, 3, dtype=np.float16), beta=1)
     bias = arrange(a, b, zeros(3), beta=1)
     assert bias.c.shape == (4, 3)
-    assert "copied once" in bias.copies[0]
+    assert (bias.problem.c.leading_dimension, bias.copies) == (0, ())
+    assert not bias.problem.reads_matrix_c
+    column = arrange(a, b, zeros(4, 1), beta=1)
+    assert column.problem.reads_matrix_c
+    assert "copied once" in column.copies[0]
 
 
 def test_an_out_that_cannot_be_written_is_refused():

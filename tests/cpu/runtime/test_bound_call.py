@@ -153,6 +153,17 @@ def test_c_and_out_are_those_of_each_call(gpu, torch, beta):
     assert gpu.prepared == []
 
 
+@pytest.mark.parametrize("shape", [(40,), (1, 40)])
+def test_a_bias_is_read_where_it_lies(gpu, torch, shape):
+    for _ in range(3):
+        a, b = torch.empty((64, 96), torch.bfloat16), torch.empty((96, 40), torch.bfloat16)
+        c = torch.empty(shape, torch.bfloat16)
+        d = wt.matmul(a, b, c)
+        check(gpu, gpu.launches[-1], pointers_of(a, b, c, d, 0), torch.stream)
+    assert gpu.prepared == []
+    assert gpu.copies == []
+
+
 def test_an_out_that_shares_memory_with_an_operand_takes_the_long_way(gpu, torch):
     memory = torch.empty((128, 64), torch.float32)
 

@@ -32,7 +32,7 @@ def launches_of(view: View, config: Config, device: DeviceLimits) -> Launches:
         unaligned_a=int(tiles.takes_unaligned_a(seen, config)),
         by_tma=int(residue_classes.stores_by_tma(seen, config)), d_aligned=int(residue_classes.d_is_aligned(seen)),
         residues=int(residues), store_width=tiles.store_width(seen), element_bits=seen.a.dtype.bits,
-        d_bits=seen.d.dtype.bits, with_c=int(seen.c is not None), type=type_index(seen),
+        d_bits=seen.d.dtype.bits, with_c=int(seen.reads_matrix_c), type=type_index(seen),
         repacking_us=1e3 * (repacking_ms(view.repacks) + fused_repacking_ms(view.fused_repacks)),
     )  # fmt: skip
 

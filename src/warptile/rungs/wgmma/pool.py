@@ -299,7 +299,7 @@ _UNALIGNED = ("m", "across", "batch", "of_a", "pitch_a", "residues", "repacking_
 def _shared_by_all(problem: Problem) -> tuple[float, ...]:
     return (
         max(problem.k, 1), problem.batch, pitch_bytes(problem.d), residue_classes.d_is_aligned(problem),
-        problem.a.dtype.bits, problem.d.dtype.bits, problem.c is not None, type_index(problem),
+        problem.a.dtype.bits, problem.d.dtype.bits, problem.reads_matrix_c, type_index(problem),
     )  # fmt: skip
 
 

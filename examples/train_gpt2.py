@@ -2,6 +2,7 @@
 
     python examples/train_gpt2.py --backend torch
     python examples/train_gpt2.py --backend warptile
+    python examples/train_gpt2.py --compare                     # all backends, in turns of a few steps
     python examples/train_gpt2.py --tiny --backend warptile     # seconds, also without a GPU
 
 The model is written with torch.nn alone. `warptile.torch.convert` is all that differs between the backends: it has
@@ -11,13 +12,11 @@ warptile compute every linear layer, the output layer of 50257 columns too, forw
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import torch
 from torch import nn
@@ -40,6 +39,8 @@ class Size:
 
 TINY = Size(layers=2, heads=2, features=16, vocabulary=97, context=8, batch=2)
 BACKENDS = ("torch", "warptile", "compile", "warptile-compile")
+TURN = 10
+"""Steps of one backend before the next one's turn."""
 
 
 class Block(nn.Module):
@@ -107,54 +108,75 @@ def batches(size: Size, steps: int, device: str) -> torch.Tensor:
     return text.to(device)
 
 
-def mark(on_gpu: bool) -> Any:
-    """A moment: of the GPU's stream, without waiting for it, or of the clock."""
-    if not on_gpu:
-        return time.perf_counter()
-    event = torch.cuda.Event(enable_timing=True)
-    event.record()
-    return event
+class Training:
+    """A model, its optimizer and its data; `steps` trains it a little further.
+
+    Attributes:
+        losses: of every step so far.
+        steps_ms: time of a step, averaged over each call of `steps`.
+    """
+
+    def __init__(self, size: Size, backend: str, steps: int, device: str) -> None:
+        torch.manual_seed(0)
+        self.model = GPT2(size).to(device)
+        if backend.startswith("warptile"):
+            converted = warptile.torch.convert(self.model)
+            assert not converted.left, converted
+        self.call = torch.compile(self.model) if backend.endswith("compile") else self.model
+        self.backend, self.on_gpu = backend, device == "cuda"
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=3e-4, betas=(0.9, 0.95), fused=self.on_gpu)
+        self.text = batches(size, steps, device)
+        self.losses: list[float] = []
+        self.steps_ms: list[float] = []
+
+    def steps(self, count: int) -> None:
+        """Train for ``count`` steps, and wait for the GPU."""
+        losses = []
+        self.wait()
+        start = time.perf_counter()
+        for step in range(len(self.losses), len(self.losses) + count):
+            tokens, targets = self.text[step, :, :-1], self.text[step, :, 1:]
+            with torch.autocast("cuda", dtype=torch.bfloat16, enabled=self.on_gpu):
+                loss = self.call(tokens, targets)
+            loss.backward()
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+            losses.append(loss.detach())
+        self.wait()
+        self.steps_ms.append(1e3 * (time.perf_counter() - start) / count)
+        self.losses += [float(loss) for loss in losses]
+
+    def wait(self) -> None:
+        """Until the GPU has finished."""
+        if self.on_gpu:
+            torch.cuda.synchronize()
 
 
-def milliseconds(start: Any, end: Any) -> float:
-    """Between two marks."""
-    return 1e3 * (end - start) if isinstance(start, float) else float(start.elapsed_time(end))
+def train(size: Size, backends: Sequence[str], steps: int, device: str, *, turn: int) -> dict[str, object]:
+    """Train a model with each backend, in turns of ``turn`` steps, whose order alternates.
 
-
-def train(size: Size, backend: str, steps: int, device: str) -> dict[str, object]:
-    """Losses of every step, and the median time of a step in milliseconds, without the first tenth of them."""
-    torch.manual_seed(0)
-    model = GPT2(size).to(device)
-    if backend.startswith("warptile"):
-        converted = warptile.torch.convert(model)
-        assert not converted.left, converted
-    call = torch.compile(model) if backend.endswith("compile") else model
-    on_gpu = device == "cuda"
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), fused=on_gpu)
-    text = batches(size, steps, device)
-
-    losses, marks = [], [mark(on_gpu)]
-    for step in range(steps):
-        tokens, targets = text[step, :, :-1], text[step, :, 1:]
-        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=on_gpu):
-            loss = call(tokens, targets)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        losses.append(loss.detach())
-        marks.append(mark(on_gpu))
-    if on_gpu:
-        torch.cuda.synchronize()
-    times = [milliseconds(*each) for each in itertools.pairwise(marks)][max(steps // 10, 1) :]
+    The first tenth of the turns is not timed: it compiles and warms up.
+    """
+    trainings = [Training(size, backend, steps, device) for backend in backends]
+    turns = -(-steps // turn)
+    for number in range(turns):
+        for each in trainings if number % 2 == 0 else reversed(trainings):
+            each.steps(min(turn, steps - number * turn))
+    warm = min(max(turns // 10, 1), turns - 1)
     return {
-        "backend": backend,
-        "device": torch.cuda.get_device_name() if on_gpu else "cpu",
+        "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
         "torch": torch.__version__,
         "size": asdict(size),
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "parameters": sum(parameter.numel() for parameter in trainings[0].model.parameters()),
         "steps": steps,
-        "step_ms": statistics.median(times) if times else None,
-        "losses": [float(loss) for loss in losses],
+        "backends": {
+            each.backend: {
+                "step_ms": statistics.median(each.steps_ms[warm:]),
+                "turns_ms": each.steps_ms[warm:],
+                "losses": each.losses,
+            }
+            for each in trainings
+        },
     }
 
 
@@ -162,6 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Train, and print one JSON document."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", choices=BACKENDS, default="warptile")
+    parser.add_argument("--compare", action="store_true", help="all backends, in turns")
     parser.add_argument("--steps", type=int, help="optimizer steps: 200, or 3 with --tiny")
     parser.add_argument("--batch", type=int, help="sequences in a step")
     parser.add_argument("--tiny", action="store_true", help="a model that takes seconds without a GPU")
@@ -172,7 +195,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cpu" and not given.tiny:
         parser.error("there is no GPU; --tiny runs without one")
-    print(json.dumps(train(size, given.backend, given.steps or (3 if given.tiny else 200), device)))
+    steps = given.steps or (4 if given.tiny else 200)
+    backends = BACKENDS if given.compare else (given.backend,)
+    print(json.dumps(train(size, backends, steps, device, turn=min(TURN, -(-steps // 2)))))
 
 
 if __name__ == "__main__":

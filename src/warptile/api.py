@@ -116,8 +116,9 @@ def matmul(
             ``epilogue=lambda acc, bias: wt.gelu(acc + bias), bias=bias``. It is called once with symbolic values, which
             know ``+ - * / **``, comparisons, ``&``, ``|``, ``~``, ``abs`` and warptile's functions (`warptile.gelu`,
             `warptile.where`, ...). It may return a tuple: the result and further outputs, such as ``(wt.relu(acc),
-            acc)``. With `warptile.halves` or `warptile.pairs` two columns of the product make one of the result. Of
-            integer operands the result is then float32 unless ``out_dtype`` or `warptile.cast` says otherwise.
+            acc)``, or sums, largest or smallest elements of rows, columns or all: ``(acc, abs(acc).max(axis=-1))``.
+            With `warptile.halves` or `warptile.pairs` two columns of the product make one of the result. Of integer
+            operands the result is then float32 unless ``out_dtype`` or `warptile.cast` says otherwise.
         epilogue_tensors: the epilogue's operands, by the names of its parameters: numbers, or arrays in the place of
             ``a`` that broadcast to the result (a bias of shape (N,) goes along rows, one of shape (M, 1) along
             columns); see also `warptile.per_block`.

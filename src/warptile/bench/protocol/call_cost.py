@@ -102,6 +102,17 @@ def _of_torch(torch: Any, size: int) -> Iterator[Participant]:
     yield Participant("warptile.matmul, out", "torch", lambda: wt.matmul(a, b, out=out), "torch.mm, out")
     yield Participant("held plan", "torch", lambda: held(a, b), "torch.matmul")
     yield Participant("held plan, out", "torch", lambda: held(a, b, out=out), "torch.mm, out")
+    x, w = (each.detach().clone().requires_grad_() for each in (a, b))
+    ones = torch.ones_like(out)
+    yield Participant("torch.matmul, recorded", "torch", lambda: torch.matmul(x, w))
+    yield Participant("warptile.matmul, recorded", "torch", lambda: wt.matmul(x, w), "torch.matmul, recorded")
+
+    def both_ways(product: Callable[[Any, Any], Any]) -> Callable[[], Any]:
+        return lambda: torch.autograd.grad(product(x, w), (x, w), ones)
+
+    both = "forward and backward"
+    yield Participant(f"torch.matmul, {both}", "torch", both_ways(torch.matmul))
+    yield Participant(f"warptile.matmul, {both}", "torch", both_ways(wt.matmul), f"torch.matmul, {both}")
     library = installed("nvmath.linalg.advanced")
     if library is not None:
         stateful = library.Matmul(a, b)

@@ -29,6 +29,7 @@ from warptile.bench.protocol.measurements import (
     TypeCell,
     UnalignedCell,
 )
+from warptile.bench.protocol.model_times import ModelTimes
 from warptile.bench.protocol.row_result import RowResult
 from warptile.errors import WarptileError
 
@@ -174,6 +175,12 @@ class EpiloguesRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag
     groups: tuple[EpilogueTimes, ...]
 
 
+class ModelsRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag="warptile.record.models/1"):
+    """Steps of whole models by torch and by warptile."""
+
+    groups: tuple[ModelTimes, ...]
+
+
 AnyRecord = (
     LadderRecord
     | CorrectnessRecord
@@ -189,6 +196,7 @@ AnyRecord = (
     | SurveyRecord
     | CallsRecord
     | EpiloguesRecord
+    | ModelsRecord
 )
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")

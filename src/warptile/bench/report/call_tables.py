@@ -12,6 +12,13 @@ SHORT = (
     ("torch", "`matmul(a, b)`", "torch.matmul", "warptile.matmul"),
     ("torch", "`matmul(a, b, out=d)`", "torch.mm, out", "warptile.matmul, out"),
     ("torch", "held plan, `plan(a, b, out=d)`", "torch.mm, out", "held plan, out"),
+    ("torch", "`matmul(a, b)`, gradients recorded", "torch.matmul, recorded", "warptile.matmul, recorded"),
+    (
+        "torch",
+        "`matmul(a, b)`, forward and backward",
+        "torch.matmul, forward and backward",
+        "warptile.matmul, forward and backward",
+    ),
     ("CuPy", "`matmul(a, b)`", "cupy.matmul", "warptile.matmul, CuPy"),
     ("JAX", "`matmul(a, b)`", "jax.numpy.matmul", "warptile.matmul, JAX"),
     ("NumPy", "`matmul(a, b)`, copied to the GPU and back", "", "warptile.matmul, NumPy"),

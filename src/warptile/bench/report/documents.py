@@ -24,6 +24,7 @@ from warptile.bench.report import (
     limits,
     measured_summary,
     mma_tables,
+    model_tables,
     roofline_tables,
     suite_tables,
     survey_tables,
@@ -339,6 +340,10 @@ class DocumentTables:
     def table_epilogues(self) -> str:
         """What epilogues cost a GEMM, beside torch and cuBLASLt."""
         return epilogue_tables.table(self._lookup)
+
+    def table_models(self) -> str:
+        """Steps of whole models by torch and by warptile."""
+        return model_tables.table(self._lookup)
 
     def table_untuned(self) -> str:
         """What plans reach on problems that nobody tuned."""

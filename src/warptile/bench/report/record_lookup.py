@@ -24,6 +24,7 @@ from warptile.bench.protocol.measurements import (
     TypeCell,
     UnalignedCell,
 )
+from warptile.bench.protocol.model_times import ModelTimes
 from warptile.bench.protocol.records import (
     AnyRecord,
     CallsRecord,
@@ -32,6 +33,7 @@ from warptile.bench.protocol.records import (
     EpiloguesRecord,
     LadderRecord,
     LayoutsRecord,
+    ModelsRecord,
     ProfileRecord,
     R,
     Record,
@@ -154,6 +156,14 @@ class RecordLookup:
     def epilogue_times(self) -> tuple[EpilogueTimes, ...]:
         """What the newest record of epilogues holds; nothing where there is none."""
         records = self._of(EpiloguesRecord)
+        if not records:
+            return ()
+        self._used[records[-1].id] = records[-1]
+        return records[-1].groups
+
+    def model_times(self) -> tuple[ModelTimes, ...]:
+        """What the newest record of models holds; nothing where there is none."""
+        records = self._of(ModelsRecord)
         if not records:
             return ()
         self._used[records[-1].id] = records[-1]

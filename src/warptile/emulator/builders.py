@@ -172,7 +172,7 @@ class Assembler:
                 raise UnknownInstruction(f"operand {operand.name} is narrower than {wanted.name}")
             return _reader(view)
         if isinstance(operand, Immediate):
-            constant = _immediate(operand, wanted)
+            constant = immediate_array(operand, wanted)
         elif isinstance(operand, Symbol):
             constant = self.machine.addresses_of(operand.name, operand.offset).astype(wanted)
             if len(constant) > 1:
@@ -259,7 +259,7 @@ def _low_part(array: Array, wanted: np.dtype[Any]) -> Array | None:
     return array.view(wanted)[::ratio]
 
 
-def _immediate(operand: Immediate, wanted: np.dtype[Any]) -> Array:
+def immediate_array(operand: Immediate, wanted: np.dtype[Any]) -> Array:
     """A literal as an array of one element of type ``wanted``: 0f/0d literals by their bits or by their value."""
     if operand.bits is not None and operand.width is not None:
         raw = np.array([operand.bits], dtype=f"u{operand.width // 8}")

@@ -274,6 +274,11 @@ class Counters:
         """Remember the slot of an instruction (by identity: two alike stand in different lines)."""
         self._slot[id(instruction)] = slot
 
+    def row(self, instruction: Instruction) -> NDArray[np.int64]:
+        """The counters of one instruction: a view of its row of the table."""
+        row: NDArray[np.int64] = self.table[self._slot[id(instruction)]]
+        return row
+
     def add(self, instruction: Instruction, field: str, amount: int) -> None:
         """Add to one field of one instruction."""
         self.table[self._slot[id(instruction)], _COLUMN[field]] += amount

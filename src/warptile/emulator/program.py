@@ -72,6 +72,11 @@ class ProgramLayout:
     local_bytes: int = 0
     length: int = 0
 
+    def frame_of(self, routine: Routine) -> dict[str, int]:
+        """Offset of each local variable and call parameter of a function."""
+        name = routine.function.name
+        return {symbol: offset for (function, symbol), offset in self.local.items() if function == name}
+
 
 def lay_out(
     module: PtxModule, entry: str, *, lanes: int, dynamic_shared_bytes: int, shared_start: int
@@ -206,6 +211,7 @@ class ProgramStep:
         detail: what else the kind needs.
         reads: registers that it reads, without the guard's.
         writes: registers that it writes.
+        watched: ``run`` or ``guard`` does more than the instruction: a check has wrapped it.
     """
 
     kind: int
@@ -216,6 +222,7 @@ class ProgramStep:
     detail: object = None
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
+    watched: bool = False
 
     @property
     def location(self) -> SourceLocation | None:

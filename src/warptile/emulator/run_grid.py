@@ -13,6 +13,7 @@ from warptile.emulator import program
 from warptile.emulator.checks.cas_loops import first_reads
 from warptile.emulator.checks.output_writers import OutputWriters
 from warptile.emulator.checks.races import RaceChecker
+from warptile.emulator.compiled_steps.compiled_program import CompiledWhenItPays
 from warptile.emulator.counters import Counters, columns
 from warptile.emulator.findings import ALL_CHECKS, DEFAULT_CHECKS, MODEL_CHECKS, EmulationFinding, Findings
 from warptile.emulator.float_environment import default_float_environment
@@ -97,6 +98,7 @@ def emulate(
     recording: Recording | None = None,
     device: DeviceMemory | None = None,
     collect: bool = False,
+    interpreted: bool = False,
 ) -> EmulationReport:
     """Run one kernel.
 
@@ -113,6 +115,7 @@ def emulate(
         device: memory that outlives the launch, to whose addresses the arguments point. Operands, if there are any,
             stay in it.
         collect: note down what the checks find in the report, and go on where that is possible.
+        interpreted: execute every instruction by the interpreter. The report and the operands are the same.
 
     Raises:
         EmulationError: one of its subclasses, naming kernel, instruction and source line: what the first check has
@@ -126,7 +129,7 @@ def emulate(
     device = place_operands(module, spec, operands, launch.accesses, device)
     before = device.space.snapshot() if collect else None
     findings = Findings(collect=collect, schedule=schedule)
-    run = _run(launch, device, checks, findings, recording)
+    run = _run(launch, device, checks, findings, recording, interpreted=interpreted)
     found = findings.all()
     if run.finished:
         for name, access in launch.accesses.items():
@@ -136,7 +139,7 @@ def emulate(
     if before is not None and lenient != checks and any(each.check == "races" for each in found):
         after, without = device.space.snapshot(), Findings(collect=True, schedule=schedule)
         device.space.restore(before)
-        _run(launch, device, lenient, without, None)
+        _run(launch, device, lenient, without, None, interpreted=interpreted)
         device.space.restore(after)
         found = findings.weighed(without)
     return EmulationReport(
@@ -177,6 +180,8 @@ def _run(
     checks: frozenset[str],
     findings: Findings,
     recording: Recording | None,
+    *,
+    interpreted: bool,
 ) -> _Run:
     """Run a launch once, whose operands lie in ``device``."""
     spec = launch.spec
@@ -185,14 +190,18 @@ def _run(
     geometry = machine.geometry
     entry = layout.routines[spec.entry].start
     recorder = None if recording is None else Recorder(recording, machine, steps)
+    compiled = CompiledWhenItPays(machine, layout, steps)
     run = _Run(machine, steps)
     try:
         for first in range(0, geometry.total_ctas, geometry.ctas):
             machine.start_wave(first, min(geometry.ctas, geometry.total_ctas - first))
             for routine in layout.routines.values():
                 routine.registers.poison(machine.live)
-            if recorder is None:
+            compiled.start_wave()
+            if recorder is None and interpreted:
                 Scheduler(machine, steps, entry).run()
+            elif recorder is None:
+                Scheduler(machine, steps, entry, compiled).run()
             else:
                 RecordingScheduler(machine, steps, entry, recorder).run()
             machine.products.end_wave()

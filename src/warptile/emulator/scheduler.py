@@ -7,6 +7,7 @@ warp-wide instruction waits for its lanes instead of assuming them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
@@ -14,6 +15,8 @@ from numpy.typing import NDArray
 
 from warptile.emulator import program as p
 from warptile.emulator.builders import Blocking
+from warptile.emulator.compiled_steps import step_records
+from warptile.emulator.compiled_steps.compiled_program import CompiledProgram
 from warptile.emulator.lanes import WARP, Active
 from warptile.emulator.machine import Machine
 from warptile.emulator.program import ProgramStep
@@ -41,10 +44,24 @@ Lanes = NDArray[np.intp]
 
 
 class Scheduler:
-    """Runs one wave of CTAs to its end."""
+    """Runs one wave of CTAs to its end.
 
-    def __init__(self, machine: Machine, steps: list[ProgramStep], entry: int) -> None:
+    Args:
+        machine: what runs.
+        steps: the program.
+        entry: position at which every lane starts.
+        compiled: gives the machine code of some steps, once that pays.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        steps: list[ProgramStep],
+        entry: int,
+        compiled: Callable[[], CompiledProgram | None] = lambda: None,
+    ) -> None:
         self.machine = machine
+        self._find_compiled = compiled
         self.steps = steps
         self.entry = entry
         self._ready: dict[int, list[Active]] = {}
@@ -104,13 +121,36 @@ class Scheduler:
             machine.mbarriers.parked_since = machine.steps
         return bool(self._since) and machine.steps - min(self._since.values()) > PATIENCE
 
+    def _patience_ends(self) -> int:
+        """The count of steps up to which `_must_yield` does nothing."""
+        machine = self.machine
+        latest = machine.last_effect + SPIN_STEPS
+        if machine.mbarriers.parked:
+            latest = min(latest, machine.mbarriers.parked_since + LONGEST_WAIT)
+        return min(latest, min(self._since.values()) + PATIENCE) if self._since else latest
+
     # -- executing ---------------------------------------------------------------------------------------------
 
     def _execute(self, position: int, active: Active, until: int) -> None:
         """Run ``active`` from ``position`` until it splits, waits, ends, or meets another ready group."""
         machine, steps, warps = self.machine, self.steps, self._warps
+        compiled = self._find_compiled()
         while True:
             step = steps[position]
+            if compiled is not None and compiled.known[position]:
+                position, why = compiled.run(position, active, self._lowest, until, self._patience_ends())
+                if why == step_records.MET:
+                    self._put(position, active)
+                    return
+                step = steps[position]
+                if why == step_records.REFUSED:
+                    step.run(active)  # type: ignore[misc]
+                    compiled.refresh()
+                    position += 1
+                    if position >= self._lowest and machine.steps >= until:
+                        self._put(position, active)
+                        return
+                    continue
             machine.steps += 1
             warps[position] += active.warp_count
             kind = step.kind
@@ -128,9 +168,11 @@ class Scheduler:
                         self._put(position + 1, active.where(~taken))
                         return
                     target = step.target if count else position + 1
-                if target <= position and self._must_yield():
-                    self._put(target, active)
-                    return
+                if target <= position:
+                    if self._must_yield():
+                        self._put(target, active)
+                        return
+                    compiled = compiled or self._find_compiled()
                 position = target
             else:
                 going = active

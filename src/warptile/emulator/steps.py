@@ -56,25 +56,22 @@ def assemble(module: PtxModule, layout: ProgramLayout, machine: Machine) -> list
     steps: list[ProgramStep] = []
     for routine in layout.routines.values():
         machine.registers = routine.registers
-        machine.frame = _frame_of(layout, routine)
+        machine.frame = layout.frame_of(routine)
         body = routine.function.body
         assert body is not None
         for instruction in body:
             steps.append(_located(module, layout, machine, routine, instruction))
             machine.count.place(instruction, len(steps) - 1)
         steps.append(ProgramStep(p.EXIT if routine.function.entry else p.RETURN, None))
+        built = [(step.run, step.guard) for step in steps[routine.start :]]
         if machine.memory.check_uninitialised:
             uninitialized_registers.watch(routine, steps[routine.start :], machine.memory)
         machine.products.watch(routine.registers, steps[routine.start :])
-        for step in steps[routine.start :]:
+        for step, (run, guard) in zip(steps[routine.start :], built, strict=True):
+            step.watched = step.run is not run or step.guard is not guard
             if step.kind == p.PLAIN and step.run is not None and step.guard is not None:
                 step.run, step.guard = _guarded(step.run, step.guard), None
     return steps
-
-
-def _frame_of(layout: ProgramLayout, routine: Routine) -> dict[str, int]:
-    name = routine.function.name
-    return {symbol: offset for (function, symbol), offset in layout.local.items() if function == name}
 
 
 def _located(

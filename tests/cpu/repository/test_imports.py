@@ -43,17 +43,19 @@ PRODUCTS = {"problem", "arrays", "verify", "rungs", "planning"}
 NEVER = {
     "gpu": {"ptx", "emulator", "isa", "dtypes"} | PRODUCTS,
     "ptx": {"gpu", "arch", "device", "isa", "launch", "dtypes", "codegen"} | PRODUCTS,
-    "emulator": {"gpu", "dtypes", "codegen"} | PRODUCTS,
+    "emulator": {"gpu", "dtypes"} | PRODUCTS,
     "codegen": {"planning", "arrays", "verify", "arch", "device"},
     "isa": {"arch", "device", "launch"},
     "figures": {"arch", "launch", "dtypes"},
     "launch": {"arch", "device", "isa", "dtypes"},
 }
 """Imports that the order would allow and the design does not. The two executors stand apart and know launches, not
-GEMMs: the GPU one takes compiled kernels (`warptile.codegen.nvrtc`), the emulator PTX."""
+GEMMs: the GPU one takes compiled kernels (`warptile.codegen.nvrtc`), the emulator PTX; it keeps machine code of its own
+in the cache."""
 
 ONLY = {
     "gpu": {"warptile.codegen.nvrtc"},
+    "emulator": {"warptile.codegen.cache"},
     "codegen": {"warptile.rungs.kernel_spec"},
 }
 """Of a part that imports from ``codegen`` or ``rungs``, the modules that it may name there."""

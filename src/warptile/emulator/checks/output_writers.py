@@ -26,6 +26,10 @@ class OutputWriters:
         """Whether this is one of the operands."""
         return name in self._tables
 
+    def table(self, name: str) -> NDArray[np.int64] | None:
+        """The last writer of each byte of an operand, -1 for none; None where it is not followed."""
+        return self._tables.get(name)
+
     def note(
         self,
         name: str,

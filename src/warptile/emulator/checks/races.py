@@ -157,6 +157,20 @@ class RaceChecker:
             self._enter(home, WRITING, instruction, tag, lanes, places, size)
             clock[lanes] = after
 
+    @property
+    def clocks(self) -> VectorClocks:
+        """How far every thread has come, and what others know of it."""
+        return self._clocks
+
+    def tag_of(self, instruction: Instruction) -> int:
+        """What histories keep of an instruction: its number times 4, plus its strength."""
+        number, order = self._known(instruction)
+        return number * 4 + order.strength
+
+    def history_of(self, name: str) -> AccessHistory | None:
+        """What has been done to shared memory or to a buffer, by its name; None where that is nothing yet."""
+        return self._histories.get(name)
+
     def _known(self, instruction: Instruction) -> tuple[int, MemoryOrder]:
         number = self._numbers.get(id(instruction))
         if number is None:

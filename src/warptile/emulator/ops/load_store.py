@@ -138,7 +138,7 @@ def build_load(instruction: Instruction, assembler: Assembler) -> Operation:
     machine = assembler.machine
     total = element.itemsize * count
     size = min(total, 16)
-    counted = space != "local" and not _reads_constants(instruction)
+    counted = space != "local" and not reads_constants(instruction)
 
     def load(active: Active) -> None:
         addresses = address(active)
@@ -159,7 +159,7 @@ def build_load(instruction: Instruction, assembler: Assembler) -> Operation:
     return Operation(load)
 
 
-def _reads_constants(instruction: Instruction) -> bool:
+def reads_constants(instruction: Instruction) -> bool:
     """Constant and parameter loads go through the constant cache: no global request."""
     return any(m == "const" or m.startswith("param") for m in instruction.modifiers)
 

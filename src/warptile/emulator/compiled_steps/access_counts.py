@@ -1,0 +1,170 @@
+"""What an access adds to the counters: the rules of `counters.Counters`, with short ways for the common patterns."""
+
+from __future__ import annotations
+
+from warptile.emulator.compiled_steps.word_code import WordFunction, read_i64, write_64
+from warptile.emulator.counters import BANKS, FIELDS, SECTOR_BYTES
+from warptile.emulator.lanes import WARP
+
+GLOBAL_LOADS, GLOBAL_STORES = (FIELDS.index(f"global_{kind}_requests") for kind in ("load", "store"))
+SHARED_LOADS, SHARED_STORES = (FIELDS.index(f"shared_{kind}_requests") for kind in ("load", "store"))
+"""First of the three counters of each kind of access: requests, sectors, bytes; or requests, wavefronts, ideal ones."""
+
+SCATTERED, ALIKE, CONSECUTIVE, ASCENDING = range(4)
+"""Addresses of the lanes of a warp: any; all the same; each behind the one before; none below the one before."""
+
+
+def at(array: int, index: int) -> int:
+    """A word of an array."""
+    return read_i64(array + 8 * index)
+
+
+def _add(counters: int, column: int, amount: int) -> int:
+    write_64(counters + 8 * column, read_i64(counters + 8 * column) + amount)
+    return 0
+
+
+def _pattern(offsets: int, start: int, end: int, size: int) -> int:
+    alike = consecutive = ascending = True
+    before = at(offsets, start)
+    for i in range(start + 1, end):
+        offset = at(offsets, i)
+        alike &= offset == before
+        consecutive &= offset == before + size
+        ascending &= offset >= before
+        before = offset
+    return ALIKE if alike else CONSECUTIVE if consecutive else ASCENDING if ascending else SCATTERED
+
+
+def _warp_end(numbers: int, start: int, count: int) -> int:
+    """Where the lanes of the next warp start."""
+    warp_end = (at(numbers, start) // WARP + 1) * WARP
+    whole = start + WARP
+    if whole <= count and at(numbers, whole - 1) == warp_end - 1:
+        return whole
+    end = start + 1
+    while end < count and at(numbers, end) < warp_end:
+        end += 1
+    return end
+
+
+def count_global(counters: int, offsets: int, numbers: int, count: int, size: int, writes: int) -> int:
+    """`Counters.access_global`."""
+    requests = sectors = elements = start = 0
+    while start < count:
+        end = _warp_end(numbers, start, count)
+        requests += 1
+        pattern = _pattern(offsets, start, end, size)
+        first = at(offsets, start)
+        if pattern == ALIKE:
+            elements += 1
+            sectors += (first + size - 1) // SECTOR_BYTES - first // SECTOR_BYTES + 1
+        elif pattern == CONSECUTIVE:
+            elements += end - start
+            sectors += (first + size * (end - start) - 1) // SECTOR_BYTES - first // SECTOR_BYTES + 1
+        else:
+            for i in range(start, end):
+                offset = at(offsets, i)
+                sector = offset // SECTOR_BYTES  # an access is aligned, so it lies in one
+                fresh = fresh_sector = True
+                lowest = i - 1 if pattern == ASCENDING and i > start else start
+                for j in range(lowest, i):
+                    fresh &= at(offsets, j) != offset
+                    fresh_sector &= at(offsets, j) // SECTOR_BYTES != sector
+                elements += fresh
+                sectors += fresh_sector
+        start = end
+    column = GLOBAL_STORES if writes else GLOBAL_LOADS
+    _add(counters, column, requests)
+    _add(counters, column + 1, sectors)
+    _add(counters, column + 2, size * elements)
+    return 0
+
+
+def _pass_wavefronts(offsets: int, first: int, last: int, size: int, words: int, held: int) -> int:
+    """`counters._pass_wavefronts`: the most distinct words in one bank."""
+    for bank in range(BANKS):
+        write_64(held + 8 * bank, 0)
+    most = 1
+    before = -1
+    for i in range(first, last):
+        offset = at(offsets, i)
+        if offset == before:
+            continue
+        before = offset
+        for part in range(max(1, size // 4)):
+            word = offset // 4 + part
+            bank = word % BANKS
+            row = words + 8 * WARP * 4 * bank
+            many = at(held, bank)
+            known = False
+            for j in range(many):
+                known |= at(row, j) == word
+            if not known:
+                write_64(row + 8 * many, word)
+                write_64(held + 8 * bank, many + 1)
+                most = max(most, many + 1)
+    return most
+
+
+def _neighbours_agree(offsets: int, numbers: int, first: int, last: int, distance: int) -> int:
+    """Whether every lane of a warp asks for the same as its neighbour, lane ^ distance, if that asks at all."""
+    for i in range(first, last):
+        lane = at(numbers, i)
+        for j in range(max(first, i - distance), i):
+            if at(numbers, j) == lane ^ distance and at(offsets, j) != at(offsets, i):
+                return 0
+    return 1
+
+
+def count_shared(
+    counters: int, offsets: int, numbers: int, count: int, size: int, writes: int, words: int, held: int
+) -> int:
+    """`Counters.access_shared`, with room for the words of each bank and how many they are."""
+    requests = wavefronts = ideal = start = 0
+    pass_lanes = WARP // max(1, size // 4)
+    joins = not writes and size > 4
+    while start < count:
+        end = _warp_end(numbers, start, count)
+        requests += 1
+        pattern = _pattern(offsets, start, end, size) if end - start == WARP else SCATTERED
+        if pattern != SCATTERED and pattern != ASCENDING:
+            passes = WARP // pass_lanes
+            if joins and pattern == ALIKE:
+                passes //= 2
+            found = passes
+        else:
+            passes = found = 0
+            joined = joins and (
+                _neighbours_agree(offsets, numbers, start, end, 1) or _neighbours_agree(offsets, numbers, start, end, 2)
+            )
+            i = start
+            while i < end:
+                lane = at(numbers, i)
+                wide = i
+                while joined and wide < end and at(numbers, wide) // (2 * pass_lanes) == lane // (2 * pass_lanes):
+                    wide += 1
+                if joined and _pass_wavefronts(offsets, i, wide, size, words, held) == 1:
+                    passes += 1
+                    found += 1
+                    i = wide
+                    continue
+                narrow = i
+                while narrow < end and at(numbers, narrow) // pass_lanes == lane // pass_lanes:
+                    narrow += 1
+                passes += 1
+                found += _pass_wavefronts(offsets, i, narrow, size, words, held)
+                i = narrow
+        wavefronts += found
+        ideal += min(passes, ((end - start) * size + BANKS * 4 - 1) // (BANKS * 4))
+        start = end
+    column = SHARED_STORES if writes else SHARED_LOADS
+    _add(counters, column, requests)
+    _add(counters, column + 1, wavefronts)
+    _add(counters, column + 2, ideal)
+    return 0
+
+
+FUNCTIONS: tuple[WordFunction, ...] = (
+    at, _add, _pattern, _warp_end, count_global, _pass_wavefronts, _neighbours_agree, count_shared,
+)  # fmt: skip

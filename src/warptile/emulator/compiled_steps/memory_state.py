@@ -1,0 +1,104 @@
+"""What machine code is told of memory: words of 64 bits, kept up to date between runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warptile.emulator.checks.access_history import LONGEST
+from warptile.emulator.compiled_steps.loop_builder import address_of
+from warptile.emulator.lanes import WARP
+
+if TYPE_CHECKING:
+    from warptile.emulator.machine import Machine
+
+(SHARED_DATA, SHARED_SHADOW, SHARED_BYTES, SHARED_STRIDE, LOCAL_DATA, LOCAL_SHADOW, LOCAL_BYTES, LOCAL_STRIDE,
+ GLOBAL_DATA, GLOBAL_SHADOW, LANES_PER_CTA, FIRST_THREAD, BUFFERS, BUFFER_COUNT, RACES, CLOCK, CTA_FLOOR, WARP_FLOOR,
+ KNOWN, STARTS, KEYS, VALUES, KEY_STRIDE, SHARED_HISTORY, OFFSETS, LANE_NUMBERS, BANK_WORDS, BANK_COUNTS, MUST_HOLD,
+ WORDS) = range(30)  # fmt: skip
+"""Words: addresses of bytes and shadows of each space, its bytes for a CTA or lane and how far those are apart; lanes
+of a CTA; number of the thread in lane 0; the buffers of global memory and how many; whether races are looked for, then
+the arrays of `VectorClocks`; the history of shared memory; room for the offsets and lanes of an access, and for
+counting bank conflicts; and whether bytes must hold a value to be read."""
+
+HISTORY_WORDS = 1 + LONGEST + 1
+"""Words of a history: the address of its ``shifts``, and of the table of each; 0 where there is none."""
+
+START, END, WRITABLE, INITIALISED, WRITERS, HISTORY, BUFFER_WORDS = range(7)
+"""Words of a buffer: its first byte and the one behind it, by offsets into global memory; whether it may be written and
+whether all of it holds values; the address of its table of writers, or 0; the address of its history."""
+
+
+class MemoryState:
+    """The words, and what they point to.
+
+    Args:
+        machine: whose memory it is.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        memory, geometry = machine.memory, machine.geometry
+        lanes = geometry.lanes
+        self.words: NDArray[np.int64] = np.zeros(WORDS, dtype=np.int64)
+        self._rooms = (
+            np.zeros(lanes, dtype=np.int64), np.zeros(lanes, dtype=np.int64),
+            np.zeros(WARP * WARP * 4, dtype=np.int64), np.zeros(WARP, dtype=np.int64),
+        )  # fmt: skip
+        self._seen: tuple[Any, ...] = ()
+        words = self.words
+        for first, each, size, stride in (
+            (SHARED_DATA, memory.shared_space, memory.shared_bytes, memory.shared_stride),
+            (LOCAL_DATA, memory.local_space, memory.local_bytes, memory.local_stride),
+        ):
+            words[first : first + 4] = address_of(each.data), address_of(each.shadow), size, stride
+        words[LANES_PER_CTA] = geometry.lanes_per_cta
+        words[[OFFSETS, LANE_NUMBERS, BANK_WORDS, BANK_COUNTS]] = [address_of(room) for room in self._rooms]
+        words[MUST_HOLD] = memory.check_uninitialised or memory.check_padding
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look again at what the interpreter may have replaced: buffers, histories, and tables of knowledge."""
+        memory, words = self._machine.memory, self.words
+        space, races = memory.global_space, memory.races
+        words[GLOBAL_DATA], words[GLOBAL_SHADOW] = address_of(space.data), address_of(space.shadow)
+        words[FIRST_THREAD] = memory.first_thread
+        # one more history than buffers: that of shared memory is the last
+        histories: NDArray[np.int64] = np.zeros((len(space.allocations) + 1, HISTORY_WORDS), dtype=np.int64)
+        buffers: NDArray[np.int64] = np.zeros((len(space.allocations), BUFFER_WORDS), dtype=np.int64)
+        words[BUFFERS], words[BUFFER_COUNT] = address_of(buffers), len(buffers)
+        words[SHARED_HISTORY] = address_of(histories[-1])
+        held: list[Any] = [buffers, histories]
+        for number, allocation in enumerate(space.allocations):
+            writers = memory.writers.table(allocation.name) if memory.writers is not None else None
+            buffers[number] = (
+                allocation.start, allocation.start + allocation.size, allocation.writable, allocation.initialised,
+                0 if writers is None else address_of(writers), address_of(histories[number]),
+            )  # fmt: skip
+        if races is not None:
+            clocks = races.clocks
+            words[RACES], words[KEY_STRIDE] = 1, clocks.shape[1]
+            arrays = (clocks.clock, clocks.cta_floor, clocks.warp_floor, clocks.known,
+                      clocks.starts, clocks.keys, clocks.values)  # fmt: skip
+            words[CLOCK : VALUES + 1] = [address_of(each) for each in arrays]
+            for row, name in zip(histories, [*(each.name for each in space.allocations), "shared"], strict=True):
+                history = races.history_of(name)
+                if history is not None:
+                    row[0] = address_of(history.shifts)
+                    row[1:] = [address_of(table) if len(table) else 0 for table in history.tables]
+                    held.append((history.shifts, history.tables))
+        self._seen = (*self._replaceable(), held)
+
+    def _replaceable(self) -> tuple[Any, ...]:
+        """What is replaced when it grows."""
+        space, races = self._machine.memory.global_space, self._machine.memory.races
+        if races is None:
+            return space.data, len(space.allocations)
+        clocks = races.clocks
+        return space.data, len(space.allocations), clocks.starts, clocks.keys, clocks.values
+
+    def up_to_date(self) -> bool:
+        """Whether buffers and tables of knowledge are still those of the last `refresh`."""
+        return all(one is other for one, other in zip(self._replaceable(), self._seen, strict=False))

@@ -30,7 +30,7 @@ def expected_of(a, b, bias):
     acc = a.double() @ b.double()
     y = torch.relu(acc + bias.double())
     return (
-        y, y.sum(-1), acc.abs().amax(-2), y.abs().amax((-2, -1)), (acc * acc).sum(-1, keepdim=True), acc.amin(-2),
+        y, y.sum(-1), acc.abs().amax(-2), y.abs().amax(), (acc * acc).sum(-1, keepdim=True), acc.amin(-2),
         acc.sum((-2, -1)),
     )  # fmt: skip
 

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from warptile.user_kernels.emulated_launches import emulated
     from warptile.user_kernels.kernel_report import KernelReport
     from warptile.user_kernels.parameter_values import struct, tensor_map
+    from warptile.user_kernels.triton_kernels import emulate_triton
     from warptile.user_kernels.user_kernel import UserKernel, kernel
     from warptile.warming import warm
 
@@ -84,6 +85,7 @@ __all__ = [
     "clamp",
     "dropout",
     "dropout_mask",
+    "emulate_triton",
     "emulated",
     "erf",
     "exp",
@@ -123,6 +125,7 @@ _HOME |= dict.fromkeys(("SparseMatrix", "sparsify"), "warptile.arrays.sparse") |
 _HOME |= dict.fromkeys(("WarmKernel", "WarmReport"), "warptile.runtime.compile_ahead") | {"warm": "warptile.warming"}
 _HOME |= {"UserKernel": "warptile.user_kernels.user_kernel", "kernel": "warptile.user_kernels.user_kernel"}
 _HOME |= dict.fromkeys(("struct", "tensor_map"), "warptile.user_kernels.parameter_values")
+_HOME |= {"emulate_triton": "warptile.user_kernels.triton_kernels"}
 _HOME |= {"emulated": "warptile.user_kernels.emulated_launches", "KernelReport": "warptile.user_kernels.kernel_report"}
 
 

@@ -21,7 +21,7 @@ from warptile.launch.access import NOTHING, Access
 from warptile.launch.params import SCALAR_BYTES, Pointer, Scalar
 from warptile.launch.spec import Argument, Dim3, LaunchSpec
 from warptile.launch.tensor_map import TENSOR_MAP_BYTES, TensorMap
-from warptile.launch.triton_metadata import triton_launch_beside
+from warptile.launch.triton_metadata import SCRATCH, triton_launch_beside
 from warptile.ptx.instruction import PtxFunction, Variable
 
 if TYPE_CHECKING:
@@ -33,9 +33,6 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 SCALARS = {f"i{bits}": f"s{bits}" for bits in (8, 16, 32, 64)} | {name: name for name in SCALAR_BYTES}
 """Spelling on the command line -> type in a `LaunchSpec`."""
-
-SCRATCH = ("scratch memory", "profiler's memory")
-"""What the parameters are that Triton adds behind a kernel's own."""
 
 _BOOLS = {"0": False, "1": True, "false": False, "true": True}
 

@@ -16,6 +16,9 @@ from warptile.launch.spec import Dim3
 
 WARP_LANES = 32
 
+SCRATCH = ("scratch memory", "profiler's memory")
+"""What the parameters are that Triton adds behind a kernel's own. The profiler's is not needed."""
+
 _NEEDED = ("name", "num_warps", "shared")
 
 

@@ -107,11 +107,14 @@ class _Parameter:
         )
 
 
-def launch_arguments(function: PtxFunction, values: Sequence[Any]) -> tuple[tuple[Argument, ...], Regions]:
+def launch_arguments(
+    function: PtxFunction, values: Sequence[Any], names: Sequence[str] | None = None
+) -> tuple[tuple[Argument, ...], Regions]:
     """The arguments of a launch and the memory that they point to.
 
     Args:
         function: the kernel.
+        names: what reports call the arguments; by default ``arg0``, ``arg1`` ...
         values: one for each parameter: arrays and None for pointers; numbers; NumPy records, ctypes structures and
             `StructValue` for structs; `ArrayTensorMap`.
 
@@ -126,7 +129,9 @@ def launch_arguments(function: PtxFunction, values: Sequence[Any]) -> tuple[tupl
             f"{instance_name(function.name)}: got {len(values)} arguments; it takes {len(parameters)} ({shown}), such "
             f"as kernel[grid, block]({', '.join(f'arg{i}' for i in range(len(parameters)))})"
         )
-    converted = [_converted(parameter, value) for parameter, value in zip(parameters, values, strict=True)]
+    names = names or [f"arg{position}" for position in range(len(values))]
+    given = zip(parameters, values, names, strict=True)
+    converted = [_named(_converted(parameter, value), name) for parameter, value, name in given]
     regions = Regions(memory for one in converted for memory in _memories(one))
     return tuple(_argument(one, regions.pointer) for one in converted), regions
 
@@ -135,12 +140,11 @@ def arrays_in(values: Sequence[Any]) -> list[ArrayMemory]:
     """The memory of all arrays among the arguments of a call, of those in structs and of tensor maps."""
     found = []
     for position, value in enumerate(values):
-        if isinstance(value, StructValue):
-            found += _memories(_named(value, position))
-        elif isinstance(value, ArrayTensorMap):
-            found += _memories(value)
+        name = f"arg{position}"
+        if isinstance(value, StructValue | ArrayTensorMap):
+            found += _memories(_named(value, name))
         elif struct_bytes(value) is None and is_array(value):
-            found.append(array_memory(value, f"arg{position}"))
+            found.append(array_memory(value, name))
     return found
 
 
@@ -171,7 +175,7 @@ def _converted(parameter: _Parameter, value: Any) -> _Converted:
     content = value if isinstance(value, StructValue) else _struct(parameter, value)
     if content is not None:
         if len(content.content) == parameter.size_bytes:
-            return _named(content, parameter.position)
+            return content
         raise parameter.refusal(value, f" of {len(content.content)} bytes")
     if is_array(value):
         if parameter.is_pointer:
@@ -195,16 +199,19 @@ def _struct(parameter: _Parameter, value: Any) -> StructValue | None:
     return None if content is None else StructValue(content)
 
 
-def _named(value: StructValue, position: int) -> StructValue:
-    """A struct whose arrays are called after its parameter and its members."""
+def _named(one: _Converted, name: str) -> _Converted:
+    """An argument whose arrays are called after it, and those in a struct after their members."""
+    if isinstance(one, StructValue):
+        return replace(
+            one, fields=tuple((offset, path, _renamed(held, f"{name}.{path}")) for offset, path, held in one.fields)
+        )
+    return one if isinstance(one, Scalar) else _renamed(one, name)
 
-    def named(path: str, held: ArrayMemory | ArrayTensorMap | None) -> ArrayMemory | ArrayTensorMap | None:
-        name = f"arg{position}.{path}"
-        if isinstance(held, ArrayTensorMap):
-            return replace(held, memory=replace(held.memory, name=name))
-        return None if held is None else replace(held, name=name)
 
-    return replace(value, fields=tuple((offset, path, named(path, held)) for offset, path, held in value.fields))
+def _renamed(held: ArrayMemory | ArrayTensorMap | None, name: str) -> ArrayMemory | ArrayTensorMap | None:
+    if isinstance(held, ArrayTensorMap):
+        return replace(held, memory=replace(held.memory, name=name))
+    return None if held is None else replace(held, name=name)
 
 
 def _numpy_scalar(parameter: _Parameter, value: np.generic) -> Scalar:

@@ -1,14 +1,23 @@
-"""`emulated`: every kernel of `warptile.kernel` on the emulator for a while, with findings as errors."""
+"""Users' kernels on the emulator, and `emulated`: for a while every one of them, with findings as errors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from warptile.emulator import select_checks
+from warptile.bench.profiling.source_files import files_of
+from warptile.codegen.kernel_names import instance_name
+from warptile.emulator import emulate, select_checks
+from warptile.launch.access import NOTHING, Access
+from warptile.launch.spec import LaunchSpec
+from warptile.runtime.kernel_file import KernelFile
+from warptile.user_kernels.array_memory import Regions
 from warptile.user_kernels.kernel_report import KernelReport
+
+_log = logging.getLogger("warptile")
 
 
 @dataclass(frozen=True)
@@ -34,6 +43,58 @@ class EmulatedLaunches:
         self.reports.append(report)
         if self.raises:
             report.raise_if_found()
+
+
+def checks_of(checks: Iterable[str], *, ignore: Iterable[str], model: str) -> frozenset[str]:
+    """As `warptile.emulator.select_checks`; several names may also be one string, with commas between them."""
+    given = [each.replace(",", " ").split() if isinstance(each, str) else list(each) for each in (checks, ignore)]
+    return select_checks(given[0], ignore=given[1], model=model)
+
+
+def emulate_launch(
+    kernel: KernelFile,
+    spec: LaunchSpec,
+    regions: Regions,
+    *,
+    arch: str,
+    schedule: str,
+    checks: frozenset[str],
+    unwritten: Collection[str] = (),
+) -> KernelReport:
+    """Emulate a launch on arrays in host memory, which are written in place.
+
+    Args:
+        kernel: the kernel and its file.
+        spec: the launch.
+        regions: the memory of its operands.
+        arch, schedule, checks: as of `warptile.emulator.emulate`; inside `emulated`, schedule and checks are its own.
+        unwritten: operands that hold nothing before the launch.
+
+    Raises:
+        EmulationError: what the emulator cannot run; or inside `emulated`, what the checks have found.
+    """
+    asked = current()
+    found = emulate(
+        kernel.module, spec, {region.name: region.host_bytes() for region in regions.all}, arch=arch, collect=True,
+        accesses={
+            region.name: Access(
+                writes=not region.read_only,
+                lead_bytes=region.lead,
+                holds=NOTHING if region.name in unwritten else None,
+            )
+            for region in regions.all
+        },
+        schedule=(asked and asked.schedule) or schedule,
+        checks=checks if asked is None or asked.checks is None else asked.checks,
+    )  # fmt: skip
+    report = KernelReport(instance_name(kernel.entry), spec, arch, found, files_of(kernel))
+    if asked is not None:
+        asked.add(report)
+    elif not report.ok:
+        _log.warning(
+            "%s: findings: %s; print(report) shows them, report.raise_if_found() raises", report.name, report.verdict
+        )
+    return report
 
 
 _CURRENT: ContextVar[EmulatedLaunches | None] = ContextVar("warptile_emulated", default=None)
@@ -71,9 +132,7 @@ def emulated(
         ``with wt.emulated(schedule="random:1") as launches: program()``
     """
     left_open = checks is None and not ignore and model == "ptx"
-    chosen = (
-        None if left_open else select_checks(("default",) if checks is None else checks, ignore=ignore, model=model)
-    )
+    chosen = None if left_open else checks_of(("default",) if checks is None else checks, ignore=ignore, model=model)
     launches = EmulatedLaunches(arch, schedule, chosen, raises)
     token = _CURRENT.set(launches)
     try:

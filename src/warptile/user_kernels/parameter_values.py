@@ -83,6 +83,25 @@ def tensor_map(
             f"wt.tensor_map(numpy.zeros((128, 64), 'f2'), box=(64, 64))"
         )
     memory = array_memory(array, "array")
+    fields = tensor_map_of(
+        memory, box, swizzle=swizzle, dtype=dtype, element_strides=element_strides, interleave=interleave,
+        oob_fill=oob_fill, l2_promotion=l2_promotion,
+    )  # fmt: skip
+    return ArrayTensorMap(memory, fields)
+
+
+def tensor_map_of(
+    memory: ArrayMemory,
+    box: Sequence[int],
+    *,
+    swizzle: str = "none",
+    dtype: str | None = None,
+    element_strides: Sequence[int] | None = None,
+    interleave: str = "none",
+    oob_fill: str = "zero",
+    l2_promotion: str = "none",
+) -> TensorMap:
+    """The map of memory with shape and strides; arguments and errors as of `tensor_map`."""
     kind = dtype or _MAP_TYPES.get(memory.element)
     if kind is None:
         raise DTypeError(
@@ -99,20 +118,17 @@ def tensor_map(
             f"tensor_map: shape {memory.shape}, strides {memory.strides} bytes; the elements along the last axis have "
             f"to follow each other: numpy.ascontiguousarray(array)"
         )
-    return ArrayTensorMap(
-        memory,
-        TensorMap(
-            "the array",
-            kind,
-            dims=memory.shape[::-1],
-            strides_bytes=memory.strides[:-1][::-1],
-            box=tuple(box)[::-1],
-            element_strides=() if element_strides is None else tuple(element_strides)[::-1],
-            swizzle=swizzle,
-            interleave=interleave,
-            oob_fill=oob_fill,
-            l2_promotion=l2_promotion,
-        ),
+    return TensorMap(
+        "the array",
+        kind,
+        dims=memory.shape[::-1],
+        strides_bytes=memory.strides[:-1][::-1],
+        box=tuple(box)[::-1],
+        element_strides=() if element_strides is None else tuple(element_strides)[::-1],
+        swizzle=swizzle,
+        interleave=interleave,
+        oob_fill=oob_fill,
+        l2_promotion=l2_promotion,
     )
 
 

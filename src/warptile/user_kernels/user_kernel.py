@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from warptile.bench.profiling.source_files import files_of
-from warptile.codegen.kernel_names import instance_name
-from warptile.emulator import emulate, select_checks
 from warptile.errors import ArgumentError, ArgumentTypeError, LayoutError
-from warptile.launch.access import Access
 from warptile.launch.spec import Dim3, LaunchSpec
 from warptile.runtime.execute import GpuBackend, choose_backend
 from warptile.runtime.kernel_file import KernelFile, compiled_kernel, read_kernel
 from warptile.user_kernels.arguments import arrays_in, launch_arguments
-from warptile.user_kernels.array_memory import ArrayMemory, Regions
-from warptile.user_kernels.emulated_launches import current
+from warptile.user_kernels.array_memory import ArrayMemory
+from warptile.user_kernels.emulated_launches import checks_of, current, emulate_launch
 from warptile.user_kernels.kernel_report import KernelReport
 
 _EXAMPLE = "kernel[(8, 4), 128](x, y, 5)"
-
-_log = logging.getLogger("warptile")
 
 
 def kernel(
@@ -71,13 +64,8 @@ def kernel(
     return UserKernel(
         path, text, entry, arch=arch, options=tuple(options),
         include_folders=tuple(Path(each) for each in include_folders), backend=backend, schedule=schedule,
-        checks=select_checks(_names(checks), ignore=_names(ignore), model=model), cooperative=cooperative,
+        checks=checks_of(checks, ignore=ignore, model=model), cooperative=cooperative,
     )  # fmt: skip
-
-
-def _names(given: Iterable[str]) -> list[str]:
-    """Names that may also be given in one string, with commas between them."""
-    return [each.strip() for each in given.split(",") if each.strip()] if isinstance(given, str) else list(given)
 
 
 def _source(source: str | Path) -> tuple[Path, bytes | None]:
@@ -175,15 +163,7 @@ class UserKernel:
         if isinstance(backend, GpuBackend):
             compiled.loaded.launch(spec, regions, backend.info.ordinal)
             return None
-        report = self._emulated(compiled.file, spec, regions, arch)
-        if emulated is not None:
-            emulated.add(report)
-        elif not report.ok:
-            _log.warning(
-                "%s: findings: %s; print(report) shows them, report.raise_if_found() raises", report.name,
-                report.verdict,
-            )  # fmt: skip
-        return report
+        return emulate_launch(compiled.file, spec, regions, arch=arch, schedule=self._schedule, checks=self._checks)
 
     def _for(self, arch: str, *, machine_code: bool) -> _Compiled:
         """The kernel for an architecture, compiled once."""
@@ -200,17 +180,6 @@ class UserKernel:
                 loaded = LoadedKernels(compiled_kernel(file, arch))
             self._compiled[key] = _Compiled(file, loaded)
         return self._compiled[key]
-
-    def _emulated(self, file: KernelFile, spec: LaunchSpec, regions: Regions, arch: str) -> KernelReport:
-        buffers = {region.name: region.host_bytes() for region in regions.all}
-        accesses = {region.name: Access(writes=not region.read_only, lead_bytes=region.lead) for region in regions.all}
-        asked = current()
-        found = emulate(
-            file.module, spec, buffers, accesses=accesses, arch=arch, collect=True,
-            schedule=(asked and asked.schedule) or self._schedule,
-            checks=self._checks if asked is None or asked.checks is None else asked.checks,
-        )  # fmt: skip
-        return KernelReport(instance_name(file.entry), spec, arch, found, files_of(file))
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,10 @@ def _address(operand: Operand, machine: Machine, space: str) -> tuple[int, int, 
         array = machine.registers.array(base)
         if array.ndim != 1 or array.dtype.itemsize not in (4, 8):
             raise Untranslated
-        return address_of(array), array.dtype.itemsize, int(operand.offset), "global" if space == "param" else space
+        space = "global" if space == "param" else space
+        if array.dtype.itemsize == 4 and space == "global":
+            raise Untranslated  # the lower 32 bits of an address
+        return address_of(array), array.dtype.itemsize, int(operand.offset), space
     if isinstance(base, Symbol):
         found = machine.addresses_of(base.name, base.offset + int(operand.offset))
         if len(found) != 1:

@@ -13,7 +13,7 @@ from warptile.emulator.compiled_steps.elementwise import OPERATIONS
 from warptile.emulator.compiled_steps.loop_builder import Loop, LoopBuilder, Untranslated
 from warptile.emulator.lanes import Array
 from warptile.emulator.machine import Machine, window_base
-from warptile.emulator.ops.load_store import take_space
+from warptile.emulator.ops.load_store import reads_constants, take_space
 from warptile.ptx.instruction import Immediate, Instruction, Operand, Paired, Register, Vector
 
 _INTEGERS = {f"{letter}{bits}": f"i{bits}" for letter in "usb" for bits in (16, 32, 64)}
@@ -291,7 +291,7 @@ def _address_conversion(t: LoopBuilder, instruction: Instruction) -> None:
     to_space = modifiers.flag("to")
     space = take_space(modifiers)
     target, source = instruction.operands
-    if kind not in ("i32", "i64") or modifiers.rest or not isinstance(source, Register):
+    if kind not in ("i32", "i64") or modifiers.rest or not isinstance(source, Register) or reads_constants(instruction):
         raise Untranslated
     base = window_base(space)
     value = t.source(source, kind)

@@ -75,6 +75,8 @@ def address_source(assembler: Assembler, operand: Operand, space: str) -> tuple[
             space = "global"
         if wide:
             return (read if not offset else lambda active: read(active) + offset), space
+        # LLVM's short pointers: an address in constant or parameter space has the lower 32 bits of the generic one.
+        offset += GLOBAL_BASE if space == "global" else 0
         return lambda active: read(active).astype(np.int64) + offset, space
     if isinstance(base, Symbol):
         position = assembler.machine.addresses_of(base.name, base.offset + int(offset))
@@ -271,9 +273,14 @@ def build_address_conversion(instruction: Instruction, assembler: Assembler) -> 
     local = isinstance(operand, Symbol) and operand.name in assembler.machine.frame
     base = dtype.type(window_base("local" if local else space))
 
+    short = reads_constants(instruction) and not to_space and type_name == "u64"
+
     def convert(active: Active) -> None:
         value = read(active)
-        target(active, value - base if to_space else value + base)
+        if short:  # of the lower 32 bits too
+            target(active, value | np.uint64(GLOBAL_BASE))
+        else:
+            target(active, value - base if to_space else value + base)
 
     return Operation(convert)
 

@@ -222,6 +222,12 @@ class DataRace(EmulationError):
         self.kind = kind
 
 
+class MemoryLeak(EmulationError):
+    """Memory from `malloc` that no kernel has freed."""
+
+    check = "leaks"
+
+
 class RedundantStore(EmulationError):
     """Two stores of the same value to the same bytes, with nothing that orders them."""
 

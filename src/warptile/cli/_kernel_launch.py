@@ -244,6 +244,9 @@ _OPTIONS = (
         "--block", callback=extent, metavar="X,Y,Z", help="Threads of a block.  [what the kernel requires, else 1]"
     ),
     click.option("--cluster", callback=extent, metavar="X,Y,Z", help="CTAs of a cluster.  [1]"),
+    click.option(
+        "--cooperative", is_flag=True, help="Launch cooperatively, as grid.sync() of cooperative groups needs it."
+    ),
     click.option("--smem", type=click.IntRange(0), metavar="BYTES", help="Dynamic shared memory of a block.  [0]"),
     click.option(
         "--arg", "given", callback=arguments, metavar="SPEC", multiple=True,
@@ -288,6 +291,7 @@ def file_launch(
     grid: Dim3,
     block: Dim3 | None,
     cluster: Dim3 | None,
+    cooperative: bool,
     smem: int | None,
     given: tuple[KernelArgument, ...],
     include_folders: tuple[Path, ...],
@@ -346,7 +350,8 @@ def file_launch(
         cluster=cluster or (1, 1, 1),
         dynamic_shared_bytes=smem or 0,
         overlaps_previous=triton is not None and triton.overlaps_previous,
-        co_resident=triton is not None and triton.cooperative,
+        co_resident=cooperative or (triton is not None and triton.cooperative),
+        cooperative=cooperative or (triton is not None and triton.cooperative),
     )
     arrays = {name: one.array for name, one in owners.items() if one.array is not None}
     return UserLaunch(

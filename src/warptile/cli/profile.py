@@ -28,8 +28,8 @@ OF_RUNGS = ("m", "n", "k", "dtype", "other", "saved")
 """Options that go with a rung."""
 
 OF_FILES = (
-    "entry", "arch", "grid", "block", "cluster", "smem", "given", "include_folders", "defines", "standard", "schedule",
-    "checks", "ignore", "model", "volatile",
+    "entry", "arch", "grid", "block", "cluster", "cooperative", "smem", "given", "include_folders", "defines",
+    "standard", "schedule", "checks", "ignore", "model", "volatile",
 )  # fmt: skip
 """Options that go with a file."""
 

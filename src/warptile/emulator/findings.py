@@ -115,9 +115,15 @@ _CHECKS = (
         default=False,
     ),
     EmulationCheck(
+        "leaks",
+        "warning",
+        "memory from malloc or new that no kernel has freed",
+        "free it, in this kernel or in a later one",
+    ),
+    EmulationCheck(
         "addresses",
         "error",
-        "an access outside every buffer, or a write to a read-only one",
+        "an access outside every buffer or to freed memory, a write to a read-only one, a wrong free",
         "compare the index with the extent of the buffer",
         always=True,
     ),

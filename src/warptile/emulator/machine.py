@@ -15,6 +15,7 @@ from warptile.emulator.async_ops.wgmma_groups import PendingWgmmas
 from warptile.emulator.counters import Counters
 from warptile.emulator.lanes import WARP, Array, RegisterFile
 from warptile.emulator.memory.accesses import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, Memory
+from warptile.emulator.memory.device_heap import DeviceHeap
 from warptile.emulator.memory.spaces import GlobalSpace
 from warptile.emulator.sync.mbarriers import Mbarriers
 from warptile.emulator.sync.register_pool import RegisterPool
@@ -100,6 +101,10 @@ class Machine:
     """The state that operations act on; one machine runs all waves of a launch, one after the other.
 
     While a function is being assembled, ``registers`` and ``frame`` (offsets of its locals) are that function's.
+
+    Attributes:
+        cooperative: whether the launch is, so that its CTAs may wait for each other.
+        why_trapped: what is known of the reason should the kernel execute `trap`, as the end of a message.
     """
 
     def __init__(
@@ -117,6 +122,8 @@ class Machine:
         checks: frozenset[str] = frozenset(),
         multiprocessors: int = REFERENCE.multiprocessors,
         registers_per_thread: int | None = None,
+        heap: DeviceHeap | None = None,
+        grid_workspace: int = 0,
     ) -> None:
         self.geometry = geometry
         self.memory = memory
@@ -128,6 +135,8 @@ class Machine:
         self.shared = frozenset(shared)
         self.frame: dict[str, int] = {}
         self.multiprocessors = multiprocessors
+        self.cooperative = grid_workspace != 0
+        self.heap = heap if heap is not None else DeviceHeap(memory.global_space)
         self.registers = RegisterFile(geometry.lanes)
         self.mbarriers = Mbarriers(memory, schedule)
         self.pool = RegisterPool(memory, geometry, registers_per_thread)
@@ -140,7 +149,8 @@ class Machine:
         self.steps = 0
         self.last_effect = 0
         self.live: NDArray[np.bool_] = geometry.exists.copy()
-        self._special = self._fixed_special(dynamic_shared_bytes)
+        self.why_trapped = ""
+        self._special = self._fixed_special(dynamic_shared_bytes, grid_workspace)
 
     @property
     def global_space(self) -> GlobalSpace:
@@ -174,6 +184,11 @@ class Machine:
     def special(self, name: str) -> Array:
         """A special register as one value per lane."""
         found = self._special.get(name)
+        if name in ("envreg1", "envreg2") and found is not None and not self.cooperative:
+            self.why_trapped = (
+                "; grid.sync() of cooperative groups traps unless the launch is cooperative: "
+                "warptile emulate --cooperative, LaunchSpec(cooperative=True)"
+            )
         if found is None:
             raise UnknownInstruction(f"special register %{name} is not known to the emulator")
         return found
@@ -198,7 +213,7 @@ class Machine:
         own = self.memory.clustered and symbol in self.shared and symbol not in self.frame
         return place + self.memory.shared_base if own else place
 
-    def _fixed_special(self, dynamic_shared_bytes: int) -> dict[str, Array]:
+    def _fixed_special(self, dynamic_shared_bytes: int, grid_workspace: int) -> dict[str, Array]:
         geometry = self.geometry
         lanes = geometry.lanes
         thread = np.arange(lanes) % geometry.lanes_per_cta
@@ -224,7 +239,8 @@ class Machine:
             "ntid.x": bx, "ntid.y": by, "ntid.z": bz, "nctaid.x": gx, "nctaid.y": gy, "nctaid.z": gz,
             "tid.w": 0, "ntid.w": 1, "ctaid.w": 0, "nctaid.w": 1,
             "ctaid.x": 0, "ctaid.y": 0, "ctaid.z": 0, "smid": 0, "nsmid": self.multiprocessors,
-            "nwarpid": -(-geometry.threads // WARP), "envreg0": 0,
+            "nwarpid": -(-geometry.threads // WARP),
+            "envreg0": 0, "envreg1": grid_workspace >> 32, "envreg2": grid_workspace & 0xFFFFFFFF,
             "dynamic_smem_size": dynamic_shared_bytes,
             "total_smem_size": self.memory.shared_bytes, "aggr_smem_size": self.memory.shared_bytes,
             "reserved_smem_offset_begin": 0, "reserved_smem_offset_end": shared_reserved_bytes(self.arch_capability),

@@ -31,7 +31,10 @@ CLUSTER_BARRIER = 10
 FUNCTION_ADDRESS_BASE = 0x1000
 """Addresses of functions, for calls through a pointer: 16 apart, in no memory."""
 
-NATIVE_FUNCTIONS = ("vprintf", "__assertfail")
+ALLOCATORS = ("malloc", "__cuda_syscall_aligned_malloc")
+"""What `malloc`, ``new`` and `__nv_aligned_device_malloc` are to the compiler."""
+
+NATIVE_FUNCTIONS = ("vprintf", "__assertfail", *ALLOCATORS, "free")
 """Functions that CUDA's run time supplies; the emulator does."""
 
 
@@ -76,6 +79,12 @@ class ProgramLayout:
         """Offset of each local variable and call parameter of a function."""
         name = routine.function.name
         return {symbol: offset for (function, symbol), offset in self.local.items() if function == name}
+
+    @property
+    def allocates(self) -> bool:
+        """Whether some function calls `malloc`."""
+        functions = (routine.function for routine in self.routines.values())
+        return any(name in ALLOCATORS for function in functions for name in symbol_names(function))
 
 
 def lay_out(

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from warptile.arch import MAX_THREADS
 from warptile.arch import arch as find_arch
 from warptile.emulator import program
 from warptile.emulator.checks.cas_loops import first_reads
+from warptile.emulator.checks.leaks import report_leaks
 from warptile.emulator.checks.output_writers import OutputWriters
 from warptile.emulator.checks.races import RaceChecker
 from warptile.emulator.compiled_steps.compiled_program import CompiledWhenItPays
@@ -18,8 +18,9 @@ from warptile.emulator.counters import Counters, columns
 from warptile.emulator.findings import ALL_CHECKS, DEFAULT_CHECKS, MODEL_CHECKS, EmulationFinding, Findings
 from warptile.emulator.float_environment import default_float_environment
 from warptile.emulator.lanes import Array
+from warptile.emulator.launch_geometry import check_residency, launch_geometry
 from warptile.emulator.launch_memory import bytes_of, fill_parameters, place_operands, row_bytes
-from warptile.emulator.machine import LaunchGeometry, Machine, shared_reserved_bytes
+from warptile.emulator.machine import Machine, shared_reserved_bytes
 from warptile.emulator.memory.accesses import Memory
 from warptile.emulator.memory.device_memory import DeviceMemory
 from warptile.emulator.memory.spaces import WRITTEN
@@ -36,17 +37,8 @@ from warptile.errors import (
     UnwrittenOutput,
 )
 from warptile.launch.access import Access
-from warptile.launch.spec import Dim3, LaunchSpec
+from warptile.launch.spec import LaunchSpec
 from warptile.ptx.instruction import PtxModule
-
-LANES_PER_WAVE = 1 << 17
-"""CTAs are run together up to about so many lanes; a larger grid takes several waves, in CTA order."""
-
-SHARED_BYTES_PER_WAVE = 1 << 25
-"""And up to about so much dynamic shared memory: what all SMs of a large GPU hold at once."""
-
-MAX_CLUSTER_CTAS = 16
-"""CTAs of the largest cluster; above 8 the kernel has to allow it on the GPU, which the launch does."""
 
 
 @dataclass(frozen=True)
@@ -126,21 +118,24 @@ def emulate(
             f"checks: got {', '.join(sorted(checks - ALL_CHECKS))}; there are {', '.join(sorted(ALL_CHECKS))}"
         )
     launch = Launch(module, spec, accesses or {}, arch, schedule)
+    alone = device is None
     device = place_operands(module, spec, operands, launch.accesses, device)
-    before = device.space.snapshot() if collect else None
+    before = device.snapshot() if collect else None
     findings = Findings(collect=collect, schedule=schedule)
     run = _run(launch, device, checks, findings, recording, interpreted=interpreted)
-    found = findings.all()
     if run.finished:
         for name, access in launch.accesses.items():
             if access.writes and name in spec.operands:
                 bytes_of(name, operands[name])[:] = device.space.content(name)
+        if alone and "leaks" in checks:
+            report_leaks(device.heap, findings, spec.entry)
+    found = findings.all()
     lenient = checks - MODEL_CHECKS
     if before is not None and lenient != checks and any(each.check == "races" for each in found):
-        after, without = device.space.snapshot(), Findings(collect=True, schedule=schedule)
-        device.space.restore(before)
+        after, without = device.snapshot(), Findings(collect=True, schedule=schedule)
+        device.restore(before)
         _run(launch, device, lenient, without, None, interpreted=interpreted)
-        device.space.restore(after)
+        device.restore(after)
         found = findings.weighed(without)
     return EmulationReport(
         counters=_totals(run.machine.count),
@@ -224,7 +219,7 @@ def _prepare(
     """Everything that exists before the first instruction."""
     module, spec, accesses, arch = launch.module, launch.spec, launch.accesses, launch.arch
     generation = find_arch(arch)
-    geometry = _geometry(spec, _cluster(module, spec, generation.capability))
+    geometry = launch_geometry(module, spec, generation.capability)
     reserved = shared_reserved_bytes(generation.capability)
     layout = program.lay_out(
         module,
@@ -238,6 +233,10 @@ def _prepare(
         raise UnsupportedError(
             f"{spec.entry} uses {used} bytes of shared memory; {arch} gives a CTA {generation.shared_bytes_per_block}"
         )
+    if spec.cooperative:
+        check_residency(spec, generation, layout.shared_bytes)
+    if layout.allocates:
+        device.heap.reserve()
     space = device.space
     parameters = fill_parameters(space, layout.entry.parameters, spec)
     symbols = {**device.load(module), **layout.shared, **parameters}
@@ -278,47 +277,14 @@ def _prepare(
         dynamic_shared_bytes=spec.dynamic_shared_bytes,
         schedule=launch.schedule,
         checks=checks,
+        heap=device.heap,
+        grid_workspace=device.grid_workspace() if spec.cooperative else 0,
         registers_per_thread=initial_count(
             layout.entry.directives,
             (each for routine in layout.routines.values() for each in routine.function.body or ()),
         ),
     )
     return machine, layout
-
-
-def _cluster(module: PtxModule, spec: LaunchSpec, capability: int) -> Dim3:
-    """The CTAs of a cluster: what the launch says, or else the kernel's own `__cluster_dims__`."""
-    entry = module.functions.get(spec.entry)
-    given = (*entry.directives.get("reqnctapercluster", ()), 1, 1, 1)[:3] if entry is not None else (1, 1, 1)
-    built = (given[0], given[1], given[2])
-    cluster = built if spec.cluster == (1, 1, 1) else spec.cluster
-    if built not in ((1, 1, 1), cluster):
-        raise UnsupportedError(f"cluster: got {spec.cluster}; {spec.entry} is compiled for clusters of {built}")
-    if cluster == (1, 1, 1):
-        return cluster
-    if capability < 90:
-        raise UnsupportedError(f"cluster: got {cluster}; clusters begin with sm_90, this is sm_{capability}")
-    ctas = cluster[0] * cluster[1] * cluster[2]
-    if min(cluster) < 1 or ctas > MAX_CLUSTER_CTAS:
-        raise UnsupportedError(f"cluster: got {cluster}, {ctas} CTAs; a cluster has 1 to {MAX_CLUSTER_CTAS}")
-    if any(extent % size for extent, size in zip(spec.grid, cluster, strict=True)):
-        raise UnsupportedError(f"cluster: got {cluster} with grid {spec.grid}: the grid is not a multiple of it")
-    return cluster
-
-
-def _geometry(spec: LaunchSpec, cluster: Dim3) -> LaunchGeometry:
-    threads = spec.block[0] * spec.block[1] * spec.block[2]
-    if not 1 <= threads <= MAX_THREADS or min(*spec.grid, *spec.block) < 1:
-        raise UnsupportedError(
-            f"grid {spec.grid}, block {spec.block}: every extent is at least 1 and a CTA has at most {MAX_THREADS} "
-            "threads"
-        )
-    total = spec.grid[0] * spec.grid[1] * spec.grid[2]
-    together = max(1, min(total, LANES_PER_WAVE // (-(-threads // 32) * 32)))
-    if spec.dynamic_shared_bytes:
-        together = max(1, min(together, SHARED_BYTES_PER_WAVE // spec.dynamic_shared_bytes))
-    ctas = cluster[0] * cluster[1] * cluster[2]
-    return LaunchGeometry(spec.grid, spec.block, max(1, together // ctas) * ctas, cluster)
 
 
 def _check_outputs(machine: Machine, launch: Launch, checks: frozenset[str]) -> None:

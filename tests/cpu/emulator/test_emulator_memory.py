@@ -79,7 +79,7 @@ def test_shared_memory_starts_without_values() -> None:
 
 
 def test_shared_memory_is_poisoned_again_for_every_wave(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("warptile.emulator.run_grid.LANES_PER_WAVE", 64)
+    monkeypatch.setattr("warptile.emulator.launch_geometry.LANES_PER_WAVE", 64)
     out = np.zeros(4, np.int32)
     run_cuda("""__global__ void k(int* o) {
                   __shared__ int s[1];

@@ -33,7 +33,7 @@ from warptile.emulator.checks.vector_clocks import Clock, Lanes, VectorClocks, d
 from warptile.emulator.lanes import WARP, Active, Array
 from warptile.emulator.memory.accesses import Memory
 from warptile.emulator.memory.allocations import Home, bulk_parts, copy_parts, parts, shared_home
-from warptile.emulator.memory.spaces import Offsets, Space
+from warptile.emulator.memory.spaces import GlobalBuffer, Offsets, Space
 from warptile.errors import DataRace
 from warptile.isa.swizzle import CHUNK_BYTES
 from warptile.launch.access import Rows
@@ -170,6 +170,16 @@ class RaceChecker:
     def history_of(self, name: str) -> AccessHistory | None:
         """What has been done to shared memory or to a buffer, by its name; None where that is nothing yet."""
         return self._histories.get(name)
+
+    def freed(self, instruction: Instruction, lane: int, block: GlobalBuffer) -> None:
+        """A lane frees memory: to other threads' accesses it is a write of all of it."""
+        if self._histories.get(block.name) is None:
+            return
+        places = np.arange(0, block.size, CHUNK_BYTES, dtype=np.int64)
+        lanes = np.full(len(places), lane, dtype=np.intp)
+        tag = self._known(instruction)[0] * 4
+        self._enter(Home(block.name, block.size), WRITING, instruction, tag, lanes, places, CHUNK_BYTES)
+        del self._histories[block.name]
 
     def _known(self, instruction: Instruction) -> tuple[int, MemoryOrder]:
         number = self._numbers.get(id(instruction))

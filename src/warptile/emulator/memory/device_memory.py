@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from warptile.emulator.memory.accesses import GLOBAL_BASE
-from warptile.emulator.memory.spaces import IN_FLIGHT, INITIALISED, MAPPED, WRITTEN, GlobalBuffer, GlobalSpace, room
+from warptile.emulator.memory.device_heap import DeviceHeap, HeapSnapshot
+from warptile.emulator.memory.spaces import (
+    IN_FLIGHT,
+    INITIALISED,
+    MAPPED,
+    WRITTEN,
+    GlobalBuffer,
+    GlobalSpace,
+    SpaceSnapshot,
+    room,
+)
 from warptile.emulator.program import FUNCTION_ADDRESS_BASE
 from warptile.errors import EmulationError, IllegalAddress
 from warptile.ptx.instruction import PtxModule, Variable
@@ -23,17 +34,32 @@ PARAMETER_BYTES = 32_764
 """Most bytes of kernel parameters: CUDA C++ Programming Guide, "__global__ Function Parameters" (since CUDA 12.1)."""
 
 
+GRID_WORKSPACE = "grid workspace"
+GRID_WORKSPACE_BYTES = 8
+"""Of a cooperative launch, as cooperative groups declare it (`grid_workspace`): its size, and the grid's barrier."""
+
+
+@dataclass(frozen=True)
+class DeviceSnapshot:
+    """What `DeviceMemory.snapshot` keeps."""
+
+    space: SpaceSnapshot
+    heap: HeapSnapshot
+
+
 class DeviceMemory:
     """Global memory as a host sees it: it allocates, copies and frees, and kernels run in between.
 
     Attributes:
         space: its bytes, as kernels access them.
+        heap: what kernels allocate by `malloc`.
     """
 
     def __init__(self, size_bytes: int = ROOM_BYTES) -> None:
         """Room for allocations of ``size_bytes`` together with their guard bands; it grows when more are made."""
         self.space = GlobalSpace(room(PARAMETER_BYTES) + size_bytes)
         self.space.allocate(PARAMETERS, PARAMETER_BYTES)
+        self.heap = DeviceHeap(self.space)
         self._modules: dict[int, tuple[PtxModule, dict[str, int]]] = {}
 
     def allocate(self, name: str, size: int, lead: int = 0) -> int:
@@ -59,6 +85,10 @@ class DeviceMemory:
             gone = self.space.freed_around(address - GLOBAL_BASE)
             why = f"{gone.name} has been freed already" if gone else "no allocation begins there"
             raise IllegalAddress(f"free of {address:#x}: {why}")
+        if home.start in self.heap.blocks:
+            raise IllegalAddress(
+                f"free of {address:#x}: {home.name} was allocated by a kernel, and a kernel has to free it"
+            )
         self.space.free(home.name)
 
     def home(self, address: int, size: int, doing: str) -> GlobalBuffer:
@@ -122,6 +152,22 @@ class DeviceMemory:
             shadow = self.space.shadow[home.start : home.start + home.size]
             shadow &= np.uint8(0xFF & ~(WRITTEN | IN_FLIGHT))
             home.initialised = home.initialised or bool((shadow & INITIALISED).all())
+
+    def grid_workspace(self) -> int:
+        """Address of what the driver gives a cooperative launch, as it is at its start."""
+        if not self.space.has(GRID_WORKSPACE):
+            self.allocate(GRID_WORKSPACE, GRID_WORKSPACE_BYTES)
+        self.space.fill(GRID_WORKSPACE, GRID_WORKSPACE_BYTES.to_bytes(4, "little") + bytes(4))
+        return GLOBAL_BASE + self.space.named(GRID_WORKSPACE).start
+
+    def snapshot(self) -> DeviceSnapshot:
+        """Everything, for `restore`."""
+        return DeviceSnapshot(self.space.snapshot(), self.heap.snapshot())
+
+    def restore(self, snapshot: DeviceSnapshot) -> None:
+        """Undo what has happened since."""
+        self.space.restore(snapshot.space)
+        self.heap.restore(snapshot.heap)
 
     def load(self, module: PtxModule) -> Mapping[str, int]:
         """Addresses of the variables in global and constant memory, and of the functions, of a module. The variables

@@ -106,6 +106,20 @@ class GlobalBuffer:
     padded: bool = False
 
 
+@dataclass(frozen=True)
+class SpaceSnapshot:
+    """What `GlobalSpace.snapshot` keeps."""
+
+    data: NDArray[np.uint8]
+    shadow: NDArray[np.uint8]
+    allocations: tuple[GlobalBuffer, ...]
+    freed: tuple[GlobalBuffer, ...]
+
+
+def _up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
+
+
 def _overlap(one: GlobalBuffer, other: GlobalBuffer) -> bool:
     return one.start < other.start + other.size and other.start < one.start + one.size
 
@@ -133,16 +147,41 @@ class GlobalSpace(Space):
 
         Memory that was freed is used again when there is no other room, so that an access to it is noticed.
         """
+        place = self._place(room(lead + size), GUARD_BYTES)
+        if place is None:
+            place = len(self.allocations), self._end(len(self.allocations))
+            self._grow(max(place[1] + room(lead + size), 2 * len(self.data)))
+        return self._allocate(name, *place, size, lead)
+
+    def allocate_in_place(self, name: str, size: int, alignment: int) -> GlobalBuffer | None:
+        """A new allocation at a multiple of ``alignment`` and of `GUARD_BYTES`; None if the arrays have no room."""
+        place = self._place(room(size), max(alignment, GUARD_BYTES))
+        return None if place is None else self._allocate(name, *place, size, 0)
+
+    def reserve(self, size: int) -> None:
+        """Make room for ``size`` bytes that `allocate_in_place` shall find. It may move the arrays."""
+        if self._top + size > len(self.data):
+            self._grow(self._top + size)
+
+    def _grow(self, size: int) -> None:
+        data, shadow = self.data, self.shadow
+        self._back(size)
+        self.data[: len(data)], self.shadow[: len(shadow)] = data, shadow
+
+    def _place(self, needed: int, alignment: int) -> tuple[int, int] | None:
+        """Among the allocations the number of a new one that needs so many bytes, and where it may begin."""
+        start = _up(self._top, alignment)
+        if start + needed <= len(self.data):
+            return len(self.allocations), start
+        ends = (*(first // GUARD_BYTES * GUARD_BYTES for first in self._starts), len(self.data))
+        starts = (_up(self._end(i), alignment) for i in range(len(ends)))
+        return next(
+            ((i, start) for i, (start, end) in enumerate(zip(starts, ends, strict=True)) if start + needed <= end), None
+        )
+
+    def _allocate(self, name: str, position: int, start: int, size: int, lead: int) -> GlobalBuffer:
         assert name not in self._names, name
-        position, start, needed = len(self.allocations), self._top, room(lead + size)
-        if start + needed > len(self.data):
-            ends = (*(first // GUARD_BYTES * GUARD_BYTES for first in self._starts), self._top)
-            position = next((i for i, end in enumerate(ends) if end - self._end(i) >= needed), position)
-            start = self._end(position)
-        if start + needed > len(self.data):
-            data, shadow = self.data, self.shadow
-            self._back(max(start + needed, 2 * len(data)))
-            self.data[: len(data)], self.shadow[: len(shadow)] = data, shadow
+        needed = room(lead + size)
         self._top = max(self._top, start + needed)
         start += lead
         made = GlobalBuffer(name, start, size, writable=True, initialised=False)
@@ -171,14 +210,20 @@ class GlobalSpace(Space):
         lead = before.start % GUARD_BYTES
         return before.start - lead + room(lead + before.size)
 
-    def snapshot(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """The bytes of all allocations and their shadow, for `restore`."""
-        return self.data[: self._top].copy(), self.shadow[: self._top].copy()
+    def snapshot(self) -> SpaceSnapshot:
+        """The allocations, their bytes and their shadow, for `restore`."""
+        return SpaceSnapshot(
+            self.data[: self._top].copy(), self.shadow[: self._top].copy(), tuple(self.allocations), tuple(self.freed)
+        )
 
-    def restore(self, snapshot: tuple[NDArray[np.uint8], NDArray[np.uint8]]) -> None:
-        """Undo what has been written since; the allocations have to be the same."""
-        data, shadow = snapshot
-        self.data[: len(data)], self.shadow[: len(shadow)] = data, shadow
+    def restore(self, snapshot: SpaceSnapshot) -> None:
+        """Undo what has been written, allocated and freed since."""
+        self.data[: len(snapshot.data)], self.shadow[: len(snapshot.shadow)] = snapshot.data, snapshot.shadow
+        self.shadow[len(snapshot.shadow) : self._top] = 0
+        self.allocations, self.freed = list(snapshot.allocations), deque(snapshot.freed, maxlen=_REMEMBERED)
+        self._starts = [each.start for each in self.allocations]
+        self._names = {each.name: each for each in self.allocations}
+        self._top = len(snapshot.data)
 
     def named(self, name: str) -> GlobalBuffer:
         """The allocation called ``name``."""
@@ -211,7 +256,10 @@ class GlobalSpace(Space):
         return self.allocations[position] if position >= 0 else None
 
     def nearest(self, offset: int) -> GlobalBuffer | None:
-        """The allocation that a byte outside all of them is nearest to."""
+        """The allocation that a byte outside all of them is nearest to; None for one before the whole space, as of a
+        null pointer."""
+        if offset < 0:
+            return None
         position = bisect_right(self._starts, offset)
         around = self.allocations[max(position - 1, 0) : position + 1]
         return min(around, key=lambda one: max(one.start - offset, offset - one.start - one.size), default=None)

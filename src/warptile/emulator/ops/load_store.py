@@ -329,7 +329,7 @@ def build_trap(instruction: Instruction, assembler: Assembler) -> Operation:
     def trap(active: Active) -> None:
         thread = machine.memory.thread(active.lanes[0])
         raise KernelTrap(
-            f"{instruction.text}: executed by {active.count} threads, first by {thread}",
+            f"{instruction.text}: executed by {active.count} threads, first by {thread}{machine.why_trapped}",
             kernel=machine.kernel,
             location=instruction.location,
         )

@@ -1,4 +1,4 @@
-"""Functions of the CUDA device runtime that a kernel may call: `vprintf` and `__assertfail`."""
+"""Functions of the CUDA device runtime that a kernel may call: printing, assertions, allocation."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ import numpy as np
 from warptile.emulator.builders import Assembler, Source
 from warptile.emulator.lanes import Active
 from warptile.emulator.memory.accesses import GLOBAL_BASE, LOCAL_WINDOW
+from warptile.emulator.memory.spaces import INITIALISED, MAPPED, WRITTEN
+from warptile.emulator.ops import heap_calls
+from warptile.emulator.program import ALLOCATORS
 from warptile.errors import KernelTrap, UnknownInstruction
 from warptile.ptx.instruction import Instruction, Operand, Register, Symbol
 
@@ -41,7 +44,11 @@ def build(
             )
 
         return fail
+    if name == "free":
+        return heap_calls.release(instruction, machine, reads[0])
     store_result = _result(assembler, returns[0]) if returns else None
+    if name in ALLOCATORS:
+        return heap_calls.allocation(instruction, machine, reads, store_result)
 
     def vprintf(active: Active) -> None:
         counts = np.zeros(active.count, dtype=np.uint32)
@@ -67,8 +74,9 @@ def _argument(assembler: Assembler, operand: Operand) -> Source:
 
 
 def _result(assembler: Assembler, operand: Operand) -> Callable[[Active, np.ndarray], None]:
+    """Stores a result: its type is that of the values."""
     if isinstance(operand, Register):
-        return assembler.destination(operand, np.uint32)
+        return assembler.destination(operand, np.dtype(f"u{assembler.width(operand)}"))
     if not isinstance(operand, Symbol):
         raise UnknownInstruction(f"result {operand}")
     memory = assembler.machine.memory
@@ -76,8 +84,8 @@ def _result(assembler: Assembler, operand: Operand) -> Callable[[Active, np.ndar
 
     def store(active: Active, values: np.ndarray) -> None:
         where = memory.local_origin[active.index] + offset
-        memory.local_space.scatter(where, 4, values)
-        memory.local_space.mark(where, 4, 7)
+        memory.local_space.scatter(where, values.itemsize, values)
+        memory.local_space.mark(where, values.itemsize, MAPPED | INITIALISED | WRITTEN)
 
     return store
 

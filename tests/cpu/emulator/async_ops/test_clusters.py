@@ -59,7 +59,7 @@ __global__ void k(unsigned* o) {
 
 @pytest.mark.parametrize("lanes", [1 << 17, 32 * 7])
 def test_every_block_knows_its_place_in_its_cluster(monkeypatch, lanes):
-    monkeypatch.setattr("warptile.emulator.run_grid.LANES_PER_WAVE", lanes)
+    monkeypatch.setattr("warptile.emulator.launch_geometry.LANES_PER_WAVE", lanes)
     out = np.zeros((2, 6, 4, 14), np.uint32)
     run_cuda(SPECIAL, "k", [out], grid=(4, 6, 2), cluster=(2, 3, 1))
     for z, y, x in np.ndindex(2, 6, 4):
@@ -115,7 +115,7 @@ __global__ void k(int* o) {
 
 @pytest.mark.parametrize("lanes", [1 << 17, 64 * 9])
 def test_blocks_of_a_cluster_read_each_others_shared_memory(monkeypatch, lanes):
-    monkeypatch.setattr("warptile.emulator.run_grid.LANES_PER_WAVE", lanes)
+    monkeypatch.setattr("warptile.emulator.launch_geometry.LANES_PER_WAVE", lanes)
     out = np.zeros((3, 12, 64), np.int32)
     run_cuda(RING, "k", [out], grid=12, block=64, cluster=(4, 1, 1))
     for number, block in np.ndindex(3, 12):

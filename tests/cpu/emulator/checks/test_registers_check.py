@@ -8,7 +8,7 @@ import pytest
 from tensor_product import compiled_once
 from warptile.codegen.translation_unit import translation_unit
 from warptile.dtypes import DTYPES
-from warptile.emulator import DEFAULT_CHECKS, emulate, run_grid
+from warptile.emulator import DEFAULT_CHECKS, emulate, launch_geometry
 from warptile.emulator.checks import uninitialized_registers
 from warptile.emulator.program import ProgramStep, Routine
 from warptile.errors import UninitializedRead
@@ -127,7 +127,7 @@ setp.lt.u32 %p2, %r2, 3;
 
 
 def test_registers_are_forgotten_between_waves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_grid, "LANES_PER_WAVE", 32)
+    monkeypatch.setattr(launch_geometry, "LANES_PER_WAVE", 32)
     body = "mov.u32 %r2, %ctaid.x;\nsetp.eq.u32 %p1, %r2, {writer};\n@%p1 mov.b32 %r7, 1;\n"
     store = "setp.eq.u32 %p2, %r2, 1;\n@%p2 st.global.b32 [%rd2], %r7;"
     assert (run(body.format(writer=1) + store, blocks=2) == 1).all()

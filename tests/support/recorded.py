@@ -1,5 +1,7 @@
 """Records made up for tests: their numbers are round, so that tables show where each came from."""
 
+from warptile.bench.protocol.emulator_rates import COMPILED, INTERPRETED, EmulatorTime, EmulatorTimes
+from warptile.bench.protocol.environment import describe_processor
 from warptile.bench.protocol.host_cost import CHAIN, MATMUL, CallCost, HostCosts
 from warptile.bench.protocol.measurements import (
     BaselineTime,
@@ -24,6 +26,7 @@ from warptile.bench.protocol.measurements import (
 from warptile.bench.protocol.records import (
     CallsRecord,
     CorrectnessRecord,
+    EmulatorRecord,
     LadderRecord,
     LayoutsRecord,
     ProfileRecord,
@@ -267,8 +270,19 @@ def survey_record(**changes):
     return SurveyRecord(rung="wgmma-final", keys=TUNABLES, surveyed=problems, **{**about(), **changes})
 
 
+def emulator_record():
+    ways = ((INTERPRETED, True, 4), (COMPILED, True, 1), (INTERPRETED, False, 2), (COMPILED, False, 0.25))
+    times = tuple(
+        EmulatorTime(way=way, checks=checks, rounds_s=(0.1 * factor, 0.11 * factor, 0.2 * factor))
+        for way, checks, factor in ways
+    )
+    group = EmulatorTimes(kernel="softmax", thread_instructions=22_000_000, times=times)
+    about_it = {**about(), "environment": describe_processor()}
+    return EmulatorRecord(groups=(group,), **about_it)
+
+
 def all_records():
     return (
         ladder_record(), profile_record(), correctness_record(), sanitizer_record(), tuning_record(), types_record(),
-        layouts_record(), unaligned_record(), suites_record(), survey_record(),
+        layouts_record(), unaligned_record(), suites_record(), survey_record(), emulator_record(),
     )  # fmt: skip

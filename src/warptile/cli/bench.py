@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from warptile.bench.protocol.suites import SUITES
-from warptile.cli import _calls, _epilogues, _suites
+from warptile.cli import _calls, _emulator, _epilogues, _suites
 from warptile.cli._names import RUNG, instead, one_of
 from warptile.cli._saving import SAVE, print_document, save
 from warptile.cli._tables import Column, console_of, said_of, show
@@ -24,6 +24,8 @@ LADDERS = {"ladder": (4096,), "sizes": (1024, 2048, 4096, 8192, 16384)}
 """Suites of rungs -> extents of their square problems."""
 CALLS = "calls"
 """The suite of host costs."""
+EMULATOR = "emulator"
+"""The suite of how fast the emulator is."""
 EPILOGUES = "epilogues"
 """The suite of what epilogues add to a GEMM."""
 
@@ -38,8 +40,8 @@ def baseline_names(context: click.Context, parameter: click.Parameter, text: str
 
 
 @click.command("bench")
-@click.option("--suite", type=one_of(*LADDERS, CALLS, EPILOGUES, *SUITES), default="ladder", show_default=True,
-              help="What is measured.")  # fmt: skip
+@click.option("--suite", type=one_of(*LADDERS, CALLS, EPILOGUES, EMULATOR, *SUITES), default="ladder",
+              show_default=True, help="What is measured.")  # fmt: skip
 @click.option(
     "--size", "sizes", multiple=True, type=click.IntRange(1), help="ladder, sizes, calls: these extents instead."
 )
@@ -48,7 +50,7 @@ def baseline_names(context: click.Context, parameter: click.Parameter, text: str
 @click.option("--baseline", "baselines", default="cublaslt", show_default=True, callback=baseline_names,
               help="ladder, sizes: which to show.")  # fmt: skip
 @click.option("--only", multiple=True, metavar="TEXT", help="Other suites: only rows named so, such as '4096^3 bf16'.")
-@click.option("--brief", is_flag=True, help="calls, epilogues, other suites: short rounds, a look in two minutes.")
+@click.option("--brief", is_flag=True, help="All but ladder and sizes: short rounds, a look in two minutes.")
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Other suites: write an SVG picture.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document with every round.")
 @SAVE
@@ -63,7 +65,7 @@ def command(
     as_json: bool,
     saved: Path | None,
 ) -> int:
-    """Time GEMMs against cuBLASLt's fastest algorithm. Needs a GPU.
+    """Time GEMMs against cuBLASLt's fastest algorithm. Needs a GPU, but for the suite emulator.
 
     Rounds are interleaved, sustained, and over operands that L2 cannot hold.
 
@@ -71,6 +73,8 @@ def command(
     --json it prints a record. What --save keeps is a record of every suite.
 
     epilogues: GEMMs with fused epilogues beside the GEMM alone, torch.compile and cuBLASLt's own.
+
+    emulator: millions of thread instructions a second that the emulator executes, of kernels of different kinds.
 
     ladder and sizes compare rungs; a rung is called faster or slower only when every round says so. The other suites
     compare what warptile.matmul runs with cuBLASLt and torch, and with the project's targets; faster and slower mean
@@ -81,10 +85,13 @@ def command(
       warptile bench --rung wgmma-final --size 4096
       warptile bench --suite squares --brief
       warptile bench --suite calls
+      warptile bench --suite emulator --brief --only softmax
       warptile bench --suite llm --save llm.json
     """
     if suite == CALLS:
         return _calls.run(sizes, brief=brief, as_json=as_json, saved=saved)
+    if suite == EMULATOR:
+        return _emulator.run(only=only, brief=brief, as_json=as_json, saved=saved)
     if suite == EPILOGUES:
         return _epilogues.run(brief=brief, as_json=as_json, saved=saved)
     if suite in SUITES:

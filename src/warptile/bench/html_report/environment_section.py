@@ -11,7 +11,7 @@ from warptile.bench.protocol.records import AnyRecord, CorrectnessRecord, TypesR
 from warptile.figures.figure import DataTable
 
 HEADER = (
-    "record", "date", "GPU", "driver", "CUDA", "NVRTC", "library", "Python", "commit", "power cap, W",
+    "record", "date", "GPU or processor", "driver", "CUDA", "NVRTC", "library", "Python", "commit", "power cap, W",
     "SM clock, MHz", "memory clock, MHz", "power, W", "temperature, C",
 )  # fmt: skip
 
@@ -59,7 +59,8 @@ def _row(record: AnyRecord) -> tuple[str, ...]:
         else (None, None, None, None)
     )
     return (
-        record.id, record.date[:16].replace("T", " "), about.gpu, about.driver, about.cuda, about.nvrtc,
+        record.id, record.date[:16].replace("T", " "), about.processor or about.gpu, about.driver, about.cuda,
+        about.nvrtc,
         about.baseline_library or "–", about.python, record.git_hash,
         "–" if about.power_cap_w is None else f"{about.power_cap_w:.0f}", *map(_spread, sampled),
     )  # fmt: skip

@@ -76,7 +76,8 @@ class PageData:
         """The GPUs that figures are of."""
         if self.basis == "summary":
             return tuple(dict.fromkeys(source.gpu for source in measured.summary().sources))
-        return tuple(dict.fromkeys(record.environment.gpu for record in self.records))
+        about = [record.environment for record in self.records]
+        return tuple(dict.fromkeys(each.gpu for each in about if each.processor is None))
 
     @property
     def software(self) -> str:

@@ -172,6 +172,29 @@ def git_hash(folder: Path | None = None) -> str:
     return f"{commit}+" if git("status", "--porcelain", "--untracked-files=no") else commit
 
 
+def processor_name() -> str:
+    """What this machine calls its processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor() or platform.machine())
+
+
+def describe_processor() -> Environment:
+    """This machine without its GPU, for measurements of the processor."""
+    return Environment(
+        gpu="none",
+        driver="none",
+        cuda=version_of("nvidia-cuda-runtime", "cuda-toolkit"),
+        nvrtc=version_of("nvidia-cuda-nvrtc"),
+        baseline_library=f"NumPy {version_of('numpy')}, llvmlite {version_of('llvmlite')}",
+        python=platform.python_version(),
+        processor=processor_name(),
+    )
+
+
 def describe(samples: Samples | None, baseline_library: str | None = None) -> Environment:
     """This machine, with what was sampled while the measurement ran."""
     found = smi(("name", "driver_version", "power.limit")) or ["no GPU", "none", ""]

@@ -42,7 +42,8 @@ class Samples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The machine and the software of a measurement. ``samples`` covers the whole run."""
+    """The machine and the software of a measurement. ``samples`` covers the whole run. Where a ``processor`` was
+    measured it is named, and no GPU is."""
 
     gpu: str
     driver: str
@@ -52,6 +53,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     python: str
     power_cap_w: float | None = None
     samples: Samples | None = None
+    processor: str | None = None
 
 
 class ProblemKey(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from warptile.bench.profiling.ncu_metrics import ParticipantCounters
+from warptile.bench.protocol.emulator_rates import EmulatorTimes
 from warptile.bench.protocol.epilogue_times import EpilogueTimes
 from warptile.bench.protocol.host_cost import HostCosts
 from warptile.bench.protocol.measurements import (
@@ -70,8 +71,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def id(self) -> str:
-        """Name of the record: its kind, GPU and date, which is also its file's name."""
-        gpu = "-".join(self.environment.gpu.lower().replace("nvidia", "").split())
+        """Name of the record: its kind, GPU (or "cpu") and date, which is also its file's name."""
+        about = self.environment
+        gpu = "cpu" if about.processor else "-".join(about.gpu.lower().replace("nvidia", "").split())
         stamp = self.date.replace(":", "").replace("-", "")[:15]
         return f"{self.kind}-{gpu}-{stamp}"
 
@@ -181,6 +183,12 @@ class ModelsRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag="w
     groups: tuple[ModelTimes, ...]
 
 
+class EmulatorRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag="warptile.record.emulator/1"):
+    """How fast the emulator executes kernels."""
+
+    groups: tuple[EmulatorTimes, ...]
+
+
 AnyRecord = (
     LadderRecord
     | CorrectnessRecord
@@ -197,6 +205,7 @@ AnyRecord = (
     | CallsRecord
     | EpiloguesRecord
     | ModelsRecord
+    | EmulatorRecord
 )
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")

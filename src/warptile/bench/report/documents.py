@@ -19,6 +19,7 @@ from warptile.bench.protocol.workloads import F16_F16, F16_F32, F32, PROFILE_SIZ
 from warptile.bench.report import (
     call_tables,
     cluster_tables,
+    emulator_tables,
     epilogue_tables,
     isa_tables,
     limits,
@@ -340,6 +341,10 @@ class DocumentTables:
     def table_epilogues(self) -> str:
         """What epilogues cost a GEMM, beside torch and cuBLASLt."""
         return epilogue_tables.table(self._lookup)
+
+    def table_emulator(self) -> str:
+        """How fast the emulator is, interpreted and compiled."""
+        return emulator_tables.table(self._lookup)
 
     def table_models(self) -> str:
         """Steps of whole models by torch and by warptile."""

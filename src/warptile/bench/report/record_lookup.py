@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 from warptile.bench.profiling.ncu_metrics import SECTOR_BYTES, ParticipantCounters
+from warptile.bench.protocol.emulator_rates import EmulatorTimes
 from warptile.bench.protocol.epilogue_times import EpilogueTimes
 from warptile.bench.protocol.host_cost import HostCosts
 from warptile.bench.protocol.measurements import (
@@ -30,6 +31,7 @@ from warptile.bench.protocol.records import (
     CallsRecord,
     CorrectnessRecord,
     CountersRecord,
+    EmulatorRecord,
     EpiloguesRecord,
     LadderRecord,
     LayoutsRecord,
@@ -98,8 +100,8 @@ def environment_line(records: Sequence[Record]) -> str:
     known = [record.environment for record in records]
     dates = sorted({record.date[:10] for record in records})
     parts = [
-        every(*(about.gpu for about in known)),
-        "driver " + every(*(about.driver for about in known)),
+        every(*(about.processor or about.gpu for about in known)),
+        *(() if any(about.processor for about in known) else ("driver " + every(*(about.driver for about in known)),)),
         "CUDA " + every(*(about.cuda for about in known)),
         "NVRTC " + every(*(about.nvrtc for about in known)),
         every(*(about.baseline_library for about in known)),
@@ -156,6 +158,14 @@ class RecordLookup:
     def epilogue_times(self) -> tuple[EpilogueTimes, ...]:
         """What the newest record of epilogues holds; nothing where there is none."""
         records = self._of(EpiloguesRecord)
+        if not records:
+            return ()
+        self._used[records[-1].id] = records[-1]
+        return records[-1].groups
+
+    def emulator_times(self) -> tuple[EmulatorTimes, ...]:
+        """What the newest record of the emulator holds; nothing where there is none."""
+        records = self._of(EmulatorRecord)
         if not records:
             return ()
         self._used[records[-1].id] = records[-1]

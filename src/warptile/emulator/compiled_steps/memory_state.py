@@ -47,7 +47,8 @@ class MemoryState:
             np.zeros(lanes, dtype=np.int64), np.zeros(lanes, dtype=np.int64),
             np.zeros(WARP * WARP * 4, dtype=np.int64), np.zeros(WARP, dtype=np.int64),
         )  # fmt: skip
-        self._seen: tuple[Any, ...] = ()
+        self._held: list[Any] = []
+        self._seen: tuple[int, ...] = ()
         words = self.words
         for first, each, size, stride in (
             (SHARED_DATA, memory.shared_space, memory.shared_bytes, memory.shared_stride),
@@ -89,16 +90,17 @@ class MemoryState:
                     row[0] = address_of(history.shifts)
                     row[1:] = [address_of(table) if len(table) else 0 for table in history.tables]
                     held.append((history.shifts, history.tables))
-        self._seen = (*self._replaceable(), held)
+        self._held = held  # words hold addresses of these
+        self._seen = self._version()
 
-    def _replaceable(self) -> tuple[Any, ...]:
-        """What is replaced when it grows."""
+    def _version(self) -> tuple[int, ...]:
+        """Another one after every change of the buffers and of the tables of knowledge."""
         space, races = self._machine.memory.global_space, self._machine.memory.races
         if races is None:
-            return space.data, len(space.allocations)
+            return (space.changes,)
         clocks = races.clocks
-        return space.data, len(space.allocations), clocks.starts, clocks.keys, clocks.values
+        return space.changes, id(clocks.starts), id(clocks.keys), id(clocks.values)
 
     def up_to_date(self) -> bool:
         """Whether buffers and tables of knowledge are still those of the last `refresh`."""
-        return all(one is other for one, other in zip(self._replaceable(), self._seen, strict=False))
+        return self._version() == self._seen

@@ -129,6 +129,7 @@ class GlobalSpace(Space):
 
     Attributes:
         allocations: by address.
+        changes: how often allocations have been made, ended or moved.
         freed: the last ones that were freed, for messages.
     """
 
@@ -139,6 +140,7 @@ class GlobalSpace(Space):
         self._starts: list[int] = []
         self._names: dict[str, GlobalBuffer] = {}
         self._top = GUARD_BYTES
+        self.changes = 0
         super().__init__("global", GUARD_BYTES + size_bytes)
 
     def allocate(self, name: str, size: int, lead: int = 0) -> GlobalBuffer:
@@ -164,6 +166,7 @@ class GlobalSpace(Space):
             self._grow(self._top + size)
 
     def _grow(self, size: int) -> None:
+        self.changes += 1
         data, shadow = self.data, self.shadow
         self._back(size)
         self.data[: len(data)], self.shadow[: len(shadow)] = data, shadow
@@ -181,6 +184,7 @@ class GlobalSpace(Space):
 
     def _allocate(self, name: str, position: int, start: int, size: int, lead: int) -> GlobalBuffer:
         assert name not in self._names, name
+        self.changes += 1
         needed = room(lead + size)
         self._top = max(self._top, start + needed)
         start += lead
@@ -196,6 +200,7 @@ class GlobalSpace(Space):
 
     def free(self, name: str) -> None:
         """End an allocation: its bytes are unmapped."""
+        self.changes += 1
         gone = self._names.pop(name)
         position = bisect_right(self._starts, gone.start) - 1
         del self.allocations[position], self._starts[position]
@@ -218,6 +223,7 @@ class GlobalSpace(Space):
 
     def restore(self, snapshot: SpaceSnapshot) -> None:
         """Undo what has been written, allocated and freed since."""
+        self.changes += 1
         self.data[: len(snapshot.data)], self.shadow[: len(snapshot.shadow)] = snapshot.data, snapshot.shadow
         self.shadow[len(snapshot.shadow) : self._top] = 0
         self.allocations, self.freed = list(snapshot.allocations), deque(snapshot.freed, maxlen=_REMEMBERED)

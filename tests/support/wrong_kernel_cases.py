@@ -94,7 +94,7 @@ CASES = (
         shared=(2 * STAGE_BYTES, 3 * STAGE_BYTES), **RING,
     ),
     Case(
-        "async_tail_not_filled", UninitializedRead, "reads shared memory at .*, which nothing has written",
+        "async_tail_not_filled", UninitializedRead, "read at .* from shared memory at .*, which nothing has written",
         (64, 48, 24), tile=(32, 16), threads=64,
     ),
     Case("mma_divergent", DivergentCollective, "96 threads, .* at mma.sync", **WARP),

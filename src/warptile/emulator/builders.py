@@ -141,7 +141,12 @@ class Assembler:
     """Gives a builder the machine, and an instruction's operands as functions of the active lanes.
 
     ``reads`` and ``writes`` are the names of the registers that were asked for: what the instruction does to them.
+
+    Attributes:
+        moves_undefined_bits: operands and results are not values, but which of their bits are undefined.
     """
+
+    moves_undefined_bits = False
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine

@@ -311,6 +311,10 @@ class Findings:
         self._found: dict[tuple[object, ...], EmulationFinding] = {}
         self._relies: dict[tuple[object, ...], str] = {}
 
+    def empty(self) -> Findings:
+        """What another run of the same schedule begins with."""
+        return Findings(collect=self.collect, schedule=self._schedule)
+
     def report(
         self, error: EmulationError, check: str | None = None, *, count: int = 1, relies_on: str | None = None
     ) -> None:

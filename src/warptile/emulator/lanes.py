@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -111,12 +112,16 @@ class Unwritten:
 
 
 class RegisterFile:
-    """One array per PTX register, of its width, over all lanes; made when first asked for, full of poison."""
+    """One array per PTX register, of its width, over all lanes; made when first asked for, full of poison.
+
+    Attributes:
+        at_start_of_wave: called by `poison`, with the lanes that have a thread.
+    """
 
     def __init__(self, lane_capacity: int) -> None:
         self.lane_capacity = lane_capacity
         self._arrays: dict[str, Array] = {}
-        self._unwritten: dict[str, Unwritten] = {}
+        self.at_start_of_wave: Callable[[NDArray[np.bool_]], None] = lambda live: None
 
     def array(self, register: Register) -> Array:
         """The storage of ``register``: unsigned of its width, bool for a predicate, (lanes, 2) uint64 for b128."""
@@ -134,17 +139,8 @@ class RegisterFile:
             self._arrays[register.name] = found
         return found
 
-    def unwritten(self, name: str) -> Unwritten:
-        """The flags of a register; only who asks for them keeps them up to date."""
-        found = self._unwritten.get(name)
-        if found is None:
-            found = self._unwritten[name] = Unwritten(self.lane_capacity)
-        return found
-
     def poison(self, live: NDArray[np.bool_]) -> None:
         """Forget every value, as at the start of a new wave of CTAs whose ``live`` lanes have a thread."""
-        for unwritten in self._unwritten.values():
-            unwritten.lanes[:] = live
-            unwritten.some = True
+        self.at_start_of_wave(live)
         for array in self._arrays.values():
             array.view(np.uint8).fill(0 if array.dtype == np.bool_ else POISON_BYTE)

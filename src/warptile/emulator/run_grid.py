@@ -21,8 +21,8 @@ from warptile.emulator.lanes import Array
 from warptile.emulator.launch_geometry import check_residency, launch_geometry
 from warptile.emulator.launch_memory import bytes_of, fill_parameters, place_operands, row_bytes
 from warptile.emulator.machine import Machine, shared_reserved_bytes
-from warptile.emulator.memory.accesses import Memory
-from warptile.emulator.memory.device_memory import DeviceMemory
+from warptile.emulator.memory.accesses import Memory, UndefinedLoad
+from warptile.emulator.memory.device_memory import DeviceMemory, DeviceSnapshot
 from warptile.emulator.memory.spaces import WRITTEN
 from warptile.emulator.recording import Recorder, Recording, RecordingScheduler
 from warptile.emulator.scheduler import Scheduler
@@ -117,12 +117,13 @@ def emulate(
         raise UnsupportedError(
             f"checks: got {', '.join(sorted(checks - ALL_CHECKS))}; there are {', '.join(sorted(ALL_CHECKS))}"
         )
-    launch = Launch(module, spec, accesses or {}, arch, schedule)
+    launch = Launch(module, spec, accesses or {}, arch, schedule, interpreted)
     alone = device is None
     device = place_operands(module, spec, operands, launch.accesses, device)
-    before = device.snapshot() if collect else None
+    device.load(module)
+    before = device.snapshot() if collect or "uninitialised" in checks else None
     findings = Findings(collect=collect, schedule=schedule)
-    run = _run(launch, device, checks, findings, recording, interpreted=interpreted)
+    run, findings = _run_followed(launch, device, before, checks, findings, recording)
     if run.finished:
         for name, access in launch.accesses.items():
             if access.writes and name in spec.operands:
@@ -131,10 +132,10 @@ def emulate(
             report_leaks(device.heap, findings, spec.entry)
     found = findings.all()
     lenient = checks - MODEL_CHECKS
-    if before is not None and lenient != checks and any(each.check == "races" for each in found):
-        after, without = device.snapshot(), Findings(collect=True, schedule=schedule)
+    if collect and before is not None and lenient != checks and any(each.check == "races" for each in found):
+        after = device.snapshot()
         device.restore(before)
-        _run(launch, device, lenient, without, None, interpreted=interpreted)
+        _, without = _run_followed(launch, device, before, lenient, findings.empty(), None)
         device.restore(after)
         found = findings.weighed(without)
     return EmulationReport(
@@ -157,6 +158,7 @@ class Launch:
     accesses: Mapping[str, Access]
     arch: str
     schedule: str
+    interpreted: bool = False
 
 
 @dataclass
@@ -169,6 +171,27 @@ class _Run:
     finished: bool = False
 
 
+def _run_followed(
+    launch: Launch,
+    device: DeviceMemory,
+    before: DeviceSnapshot | None,
+    checks: frozenset[str],
+    findings: Findings,
+    recording: Recording | None,
+) -> tuple[_Run, Findings]:
+    """Run a launch, and if it loads shared memory that nothing has written, once more from what memory held ``before``:
+    with a look at where such values go, which takes time and few kernels need."""
+    try:
+        return _run(launch, device, checks, findings, recording), findings
+    except UndefinedLoad:
+        assert before is not None
+        device.restore(before)
+        if recording is not None:
+            recording.notes.clear()
+        findings = findings.empty()
+        return _run(launch, device, checks, findings, recording, follows_loads=True), findings
+
+
 def _run(
     launch: Launch,
     device: DeviceMemory,
@@ -176,11 +199,11 @@ def _run(
     findings: Findings,
     recording: Recording | None,
     *,
-    interpreted: bool,
+    follows_loads: bool = False,
 ) -> _Run:
     """Run a launch once, whose operands lie in ``device``."""
     spec = launch.spec
-    machine, layout = _prepare(launch, device, checks, findings)
+    machine, layout = _prepare(launch, device, checks, findings, follows_loads=follows_loads)
     steps = assemble(launch.module, layout, machine)
     geometry = machine.geometry
     entry = layout.routines[spec.entry].start
@@ -193,7 +216,7 @@ def _run(
             for routine in layout.routines.values():
                 routine.registers.poison(machine.live)
             compiled.start_wave()
-            if recorder is None and interpreted:
+            if recorder is None and launch.interpreted:
                 Scheduler(machine, steps, entry).run()
             elif recorder is None:
                 Scheduler(machine, steps, entry, compiled).run()
@@ -214,7 +237,7 @@ def _run(
 
 
 def _prepare(
-    launch: Launch, device: DeviceMemory, checks: frozenset[str], findings: Findings
+    launch: Launch, device: DeviceMemory, checks: frozenset[str], findings: Findings, *, follows_loads: bool
 ) -> tuple[Machine, program.ProgramLayout]:
     """Everything that exists before the first instruction."""
     module, spec, accesses, arch = launch.module, launch.spec, launch.accesses, launch.arch
@@ -249,6 +272,7 @@ def _prepare(
         check_uninitialised="uninitialised" in checks,
         check_padding="padding" in checks,
         check_reuse="reuse" in checks,
+        follows_loads=follows_loads,
         findings=findings,
     )
     if "races" in checks:

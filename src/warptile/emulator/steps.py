@@ -12,6 +12,7 @@ from warptile.emulator import program as p
 from warptile.emulator.builders import BUILDERS, Assembler, Modifiers, Run, Source, unknown
 from warptile.emulator.checks import uninitialized_registers  # importing ops registers every builder
 from warptile.emulator.checks.races import FULL_MASK
+from warptile.emulator.checks.undefined_bits import UndefinedMemory
 from warptile.emulator.lanes import Active, Array
 from warptile.emulator.machine import Machine
 from warptile.emulator.ops import runtime_calls
@@ -54,6 +55,7 @@ class CallPlan:
 def assemble(module: PtxModule, layout: ProgramLayout, machine: Machine) -> list[ProgramStep]:
     """Every step of the program, by position."""
     steps: list[ProgramStep] = []
+    undefined = UndefinedMemory(machine.memory)
     for routine in layout.routines.values():
         machine.registers = routine.registers
         machine.frame = layout.frame_of(routine)
@@ -65,7 +67,7 @@ def assemble(module: PtxModule, layout: ProgramLayout, machine: Machine) -> list
         steps.append(ProgramStep(p.EXIT if routine.function.entry else p.RETURN, None))
         built = [(step.run, step.guard) for step in steps[routine.start :]]
         if machine.memory.check_uninitialised:
-            uninitialized_registers.watch(routine, steps[routine.start :], machine.memory)
+            uninitialized_registers.watch(routine, steps[routine.start :], machine, undefined)
         machine.products.watch(routine.registers, steps[routine.start :])
         for step, (run, guard) in zip(steps[routine.start :], built, strict=True):
             step.watched = step.run is not run or step.guard is not guard

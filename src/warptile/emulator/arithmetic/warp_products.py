@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from warptile.emulator.arithmetic import accumulate
 from warptile.emulator.arithmetic.fragment_data import FragmentCodec
-from warptile.emulator.lanes import Array
+from warptile.emulator.lanes import WARP, Array
 from warptile.isa.fragments import FragmentLayout
 from warptile.isa.mma import k_operand
 from warptile.isa.numerics import FLOAT8, accumulation, unpacks_float8
@@ -132,6 +132,17 @@ class Operands:
         if check is not None:
             check(left, right, addend, result)
         return self.d.registers_of(result.reshape(len(left), -1))
+
+    def undefined(self, a: Array, b: Array, c: Array, chosen: Chosen = None, check: Check | None = None) -> Array:
+        """Which bits of D are undefined, given those of A, B and C: all of an element whose row of A, column of B or
+        element of C is not defined."""
+        left, right, addend = (
+            self._each(each) != 0
+            for each in (self.a.matrices(a), self.b.matrices(b).swapaxes(1, 2), self.c.matrices(c))
+        )
+        found = left.any(axis=2)[:, :, None] | right.any(axis=2)[:, None, :] | addend
+        element = self.d.word.type((1 << self.d.layout.element_bits) - 1)
+        return self.d.registers_of((found * element).reshape(a.shape[1] // WARP, -1))
 
     def _each(self, stack: Array) -> Array:
         """The single products' matrices."""

@@ -190,7 +190,7 @@ class WgmmaOperation:
         descriptors = band.b if side else band.a
         assert descriptors is not None
         for some, offsets in self._chunks(band.warps[::warps], descriptors[::warps], matrix, warps):
-            raw = self.memory.shared_space.gather(offsets, CHUNK_BYTES)
+            raw = self.memory.shared_words(self.instruction, offsets, CHUNK_BYTES)
             elements = np.ascontiguousarray(raw).view(word)
             part = elements.astype(np.int32).view(np.uint32) if signed else elements.astype(np.uint32)
             if self.transposed[side]:
@@ -283,6 +283,15 @@ class WgmmaOperation:
             location=self.instruction.location,
         )
         self.memory.findings.report(error)
+
+
+class UndefinedWgmma(WgmmaOperation):
+    """The same of undefined bits: which of D are, given those of A, B and C."""
+
+    def _multiply(self, a: Array, b: Array, c: Array, chosen: NDArray[np.int64] | None) -> Array:
+        found = (a != 0).any(axis=2)[:, :, None] | (b != 0).any(axis=2)[:, None, :] | (c != 0)
+        undefined: Array = found * np.uint32((1 << self._result_bits) - 1)
+        return undefined
 
 
 @cache

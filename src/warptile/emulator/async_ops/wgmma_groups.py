@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from warptile.emulator.arithmetic.wgmma_products import Warps, WgmmaIssue
+from warptile.emulator.arithmetic.wgmma_products import UndefinedWgmma, Warps, WgmmaIssue
 from warptile.emulator.async_ops.cp_async import check_schedule
 from warptile.emulator.checks.wgmma_registers import Rows, WgmmaRegisters
 from warptile.emulator.lanes import WARP, Active, RegisterFile
@@ -51,6 +51,8 @@ class PendingWgmmas:
         self._issued: NDArray[np.int64] = np.zeros(count, np.int64)
         self._fenced: NDArray[np.bool_] = np.zeros(count, np.bool_)
         self._partial: dict[tuple[int, int], tuple[WgmmaIssue, int, set[int]]] = {}
+        self._undefined: dict[tuple[int, str], UndefinedWgmma] = {}
+        self._observers: dict[tuple[int, str], Callable[[], None]] = {}
 
     def new_wave(self) -> None:
         """No warp has issued anything."""
@@ -64,6 +66,22 @@ class PendingWgmmas:
     def held(self, registers: RegisterFile) -> WgmmaRegisters:
         """The registers of one function."""
         return self._held.setdefault(id(registers), WgmmaRegisters())
+
+    def follow(self, product: UndefinedWgmma) -> None:
+        """Compute the undefined bits of a product whenever it is computed."""
+        self._undefined[_key(product.instruction)] = product
+
+    def observe(self, instruction: Instruction, observer: Callable[[], None]) -> None:
+        """Have ``observer`` called after the undefined bits of an instruction's product have been computed."""
+        self._observers[_key(instruction)] = observer
+
+    def _compute(self, issue: WgmmaIssue) -> None:
+        key = _key(issue.product.instruction)
+        if key in self._undefined:
+            self._undefined[key].compute(issue)
+            self._observers[key]()
+        issue.product.compute(issue)
+        issue.done = True
 
     @property
     def _own_rows(self) -> bool:
@@ -99,8 +117,7 @@ class PendingWgmmas:
             if races is not None:
                 races.operand_read(issue.product.instruction, lanes, offsets)
         if self._schedule == "earliest":
-            issue.product.compute(issue)
-            issue.done = True
+            self._compute(issue)
         self._issues.append(issue)
         self._finish_some()
 
@@ -144,10 +161,15 @@ class PendingWgmmas:
         if not self._schedule.startswith("random") or not self._issues:
             return
         chosen = np.repeat(self._random.random(-(-len(self._committed) // WARPS)) < 0.25, WARPS)
-        self._issues = self._split(lambda issue: chosen[issue.warps], _done)
+        self._issues = self._split(lambda issue: chosen[issue.warps], self._done)
+
+    def _done(self, issue: WgmmaIssue) -> WgmmaIssue:
+        if not issue.done:
+            self._compute(issue)
+        return issue
 
     def _retire(self, issue: WgmmaIssue) -> None:
-        _done(issue)
+        self._done(issue)
         results, sources = issue.product.rows
         held = issue.product.held
         held.writing[np.ix_(results, issue.warps)] -= 1
@@ -377,11 +399,8 @@ class PendingWgmmas:
         self._memory.findings.report(error)
 
 
-def _done(issue: WgmmaIssue) -> WgmmaIssue:
-    if not issue.done:
-        issue.product.compute(issue)
-        issue.done = True
-    return issue
+def _key(instruction: Instruction) -> tuple[int, str]:
+    return instruction.location.ptx_line, instruction.text
 
 
 def _name(held: WgmmaRegisters, row: int | np.intp) -> str:

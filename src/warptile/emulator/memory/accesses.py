@@ -43,6 +43,17 @@ LOCAL_WINDOW = 0x7D00_0000_0000
 WINDOW_BYTES = 1 << 32
 
 
+LOADS = frozenset({"ld", "ldu", "ldmatrix", "wmma", "wgmma"})
+"""Instructions whose results may be undefined, which is no bug until something depends on them."""
+
+
+class UndefinedLoad(Exception):
+    """A load of shared memory has met a value that nothing has written, and its result is not followed.
+
+    The launch has to be run again, with `Memory.follows_loads`.
+    """
+
+
 class Memory:
     """All state spaces of one wave of CTAs, and the checks on every access."""
 
@@ -57,14 +68,22 @@ class Memory:
         check_uninitialised: bool = True,
         check_padding: bool = True,
         check_reuse: bool = True,
+        follows_loads: bool = False,
         findings: Findings | None = None,
     ) -> None:
+        """Arguments beside sizes say what is checked.
+
+        With ``follows_loads``, values that loads of shared memory return are followed where nothing has written them
+        (`checks.uninitialized_registers`); otherwise such a load is an `UndefinedLoad`. ``met_undefined`` is set by
+        loads that meet an undefined value.
+        """
         self.kernel = kernel
         self.findings = Findings(collect=False, schedule="latest") if findings is None else findings
         self.thread_name = geometry.name
         self.check_uninitialised = check_uninitialised
         self.check_padding = check_padding
         self.check_reuse = check_reuse
+        self.follows_loads = follows_loads
         self.global_space = global_space
         self.shared_bytes = shared_bytes
         self.shared_stride = -(-shared_bytes // 128) * 128
@@ -77,7 +96,7 @@ class Memory:
         self.local_origin = np.arange(lanes, dtype=np.int64) * self.local_stride
         self.writers: OutputWriters | None = None
         self.first_thread = 0
-        self.undefined: NDArray[np.bool_] | None = None  # lanes whose last `loads_local` found nothing
+        self.met_undefined = False
         self.copy_into: Callable[[int, int], Instruction | None] | None = None
         self.races: RaceChecker | None = None
         self.previous: PreviousLaunch | None = None
@@ -232,6 +251,10 @@ class Memory:
         where.scatter(offsets, size, words)
         where.mark(offsets, size, MAPPED | INITIALISED | WRITTEN)
 
+    def shared_words(self, instruction: Instruction, offsets: Offsets, size: int) -> Array:
+        """Words of shared memory that have been checked already."""
+        return self.shared_space.gather(offsets, size)
+
     def split(self, active: Active, addresses: Array) -> list[NDArray[np.bool_]] | None:
         """Masks of the lanes of each space, when a generic access has lanes in several; else None."""
         if len(addresses) < 2 or int(addresses.min()) >= GLOBAL_BASE:
@@ -275,8 +298,10 @@ class Memory:
         padding = home is not None and home.padded
         if not (self.check_padding if padding else self.check_uninitialised):
             return
-        if loads_local(instruction):
-            self.undefined = missing if self.undefined is None else self.undefined | missing
+        if where is not self.global_space and instruction.opcode in LOADS:
+            if not self.follows_loads and "local" not in instruction.modifiers:
+                raise UndefinedLoad
+            self.met_undefined = True
             return
         error = UninitializedRead(
             f"{instruction.text}: {self._thread_of(active, offsets, missing)} reads {where.name} memory at "
@@ -352,7 +377,10 @@ class Memory:
             self.overwrite_mbarriers(instruction, lane, offset, size)
 
     def _describe(self, where: Space, offsets: Offsets, bad: NDArray[np.bool_]) -> str:
-        value = int(offsets[bad].flat[0])
+        return self.describe(where, int(offsets[bad].flat[0]))
+
+    def describe(self, where: Space, value: int) -> str:
+        """A byte, for messages."""
         if isinstance(where, GlobalSpace):
             home = where.around(value)
             return f"{home.name}+{value - home.start}" if home else f"{value + GLOBAL_BASE:#x}"
@@ -384,14 +412,6 @@ class Memory:
             f"{instruction.text}: {self._thread_of(active, offsets, bad)} accesses {place}",
             **self._where(instruction),
         )
-
-
-def loads_local(instruction: Instruction) -> bool:
-    """An `ld.local`: compilers move it ahead of its condition, so it may find nothing.
-
-    Such a read is not a bug until its value is used (`checks.uninitialized_registers`).
-    """
-    return instruction.opcode == "ld" and "local" in instruction.modifiers
 
 
 def _unmapped(where: Space, offsets: Offsets, size: int) -> NDArray[np.bool_]:

@@ -136,12 +136,13 @@ def multiplication(
     targets = assembler.destinations(out, operands.d.word)
     check = overflow_check(instruction, assembler.machine, operands.d.layout, operands.types)
     count = assembler.machine.count
+    product = operands.undefined if assembler.moves_undefined_bits else operands.product
 
     def run(active: Active) -> None:
         a, b, c = (read_registers(each, active, codec.word) for each, codec in zip(sources, codecs, strict=True))
         chosen = None if stored is None else stored(active)
         look = None if check is None else partial(check, active)
-        write_registers(targets, active, operands.product(a, b, c, chosen, look))
+        write_registers(targets, active, product(a, b, c, chosen, look))
         warps = active.count // WARP
         count.add(instruction, "tensor_instructions", native * warps)
         count.add(instruction, "tensor_flops", flops * warps)

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from warptile.emulator.arithmetic.wgmma_products import WgmmaIssue, WgmmaOperation
+from warptile.emulator.arithmetic.wgmma_products import UndefinedWgmma, WgmmaIssue, WgmmaOperation
 from warptile.emulator.builders import Assembler, Modifiers, Operation, Source, builder, unknown
+from warptile.emulator.checks.wgmma_registers import WgmmaRegisters
 from warptile.emulator.counters import LINE_BYTES
 from warptile.emulator.lanes import WARP, Active, Array
 from warptile.errors import DivergentCollective, EmulationError
@@ -84,21 +85,25 @@ def _build_product(
     names = [_registers(instruction, out, shape.registers(result), "D")]
     names.append(_registers(instruction, a, 4, "A") if in_registers else [])
     machine = assembler.machine
-    held = machine.products.held(machine.registers)
+    held = WgmmaRegisters() if assembler.moves_undefined_bits else machine.products.held(machine.registers)
     addends = assembler.sources(out, np.uint32)
     for each in names[0]:  # whether they are read, scale-d says: `warpgroups` follows them
         assembler.reads.remove(each)
-    product = WgmmaOperation(
+    operation = UndefinedWgmma if assembler.moves_undefined_bits else WgmmaOperation
+    product = operation(
         instruction, shape, (result, left, right), machine.memory, held,
         rows=(held.rows(names[0]), held.rows(names[1])),
         targets=assembler.destinations(out, np.uint32),
         addends=addends,
         left=assembler.sources(a, np.uint32) if in_registers else [],
         transposed=(transposed[0], transposed[1]),
-        negated=(negated[0], negated[1]),
+        negated=(negated[0], negated[1]) if operation is WgmmaOperation else (False, False),
         saturates=saturates,
         checks_overflow="overflow" in machine.checks,
     )  # fmt: skip
+    if isinstance(product, UndefinedWgmma):
+        machine.products.follow(product)
+        return Operation(lambda active: None)  # whenever a product is computed, so are its undefined bits
     left_words = None if in_registers else _descriptor(instruction, assembler, a, "A")
     right_words = _descriptor(instruction, assembler, b, "B")
     stored = _stored(instruction, assembler, shape, left) if is_sparse else None

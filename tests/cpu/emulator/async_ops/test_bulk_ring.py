@@ -75,7 +75,7 @@ def test_a_ring_of_bulk_copies(schedule: str) -> None:
         ({"EMPTY": "wait(&empty[stage], turn)"}, (Deadlock,)),
         ({"BYTES": "256"}, (Deadlock,)),
         ({"BYTES": "64"}, (Deadlock, MbarrierMisuse, UninitializedRead, DataRace)),
-        ({"FULL": "wait(&full[stage], turn ^ 1)"}, (DataRace, UninitializedRead)),
+        ({"FULL": "wait(&full[stage], turn ^ 1)"}, (DataRace, UninitializedRead, Deadlock)),
         ({"FULL": "once(&full[stage], turn ^ 1)"}, (DataRace, UninitializedRead)),
         ({"ARRIVE": "if (t % 32 == 0) arrive(&empty[stage])"}, (Deadlock,)),
         ({"ARRIVE": "arrive(&empty[stage]); sum += s[stage][0]"}, (DataRace, UninitializedRead)),

@@ -65,7 +65,7 @@ def test_what_reaches_nothing_is_no_mistake() -> None:
         "setp.eq.u32 %p2, %r7, 0;\n@%p2 mov.b32 %r8, 1;\nst.global.b32 [%rd2], %r1;",
         "@%p1 bra END;\nst.global.b32 [%rd2], %r1;\nEND:",
         "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%r1, %r1}, "
-        "{%r1}, {%f5, %f5, %f5, %f5};",
+        "{%r1}, {%f5, %f5, %f5, %f5};\nst.global.f32 [%rd2], %f3;",
         "atom.global.add.u32 %r8, [%rd2], %r7;",
     ],
     ids=["address", "guard", "branch", "tensor core", "atomic"],
@@ -150,7 +150,9 @@ ld.local.b32 %r7, [kept];
 """
     chosen = "selp.b32 %r8, %r7, 50, %p1;\nst.global.b32 [%rd2], %r8;"
     assert run(local + chosen).tolist() == [*range(20), *[50] * 12]
-    with pytest.raises(UninitializedRead, match=r"\(20, 0, 0\) .* %r7, read at PTX line 14 from local memory, which"):
+    with pytest.raises(
+        UninitializedRead, match=r"\(20, 0, 0\) .* %r7, read at PTX line 14 from local memory at byte 0, which"
+    ):
         run(local + "st.global.b32 [%rd2], %r7;")
 
 
@@ -173,7 +175,7 @@ def test_only_epilogues_of_the_rungs_have_registers_to_watch(name: str, monkeypa
     steps = 0
     elsewhere: list[str] = []
 
-    def look(routine: Routine, some: list[ProgramStep], memory: object) -> None:
+    def look(routine: Routine, some: list[ProgramStep], *rest: object) -> None:
         nonlocal steps
         steps += len(some)
         for step, names in zip(some, uninitialized_registers.doubtful_reads(routine, some), strict=True):

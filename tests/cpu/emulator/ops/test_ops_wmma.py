@@ -240,8 +240,14 @@ def test_memory_errors_are_named():
         run_ptx(LOAD + "[%rd1+8], 16;")
     with pytest.raises(IllegalAddress, match="X has 16384 bytes"):
         run_ptx(LOAD + "[%rd1+16000], 16;")
-    with pytest.raises(UninitializedRead, match="nothing has written"):
-        run_ptx(LOAD.replace("global", "shared") + "[tile], 16;", shared=512)
+    sums = "{" + ",".join(f"%f{i}" for i in range(8)) + "}"
+    multiplied = f"wmma.mma.sync.aligned.row.row.m16n16k16.f32.f32 {sums}, {EIGHT}, {EIGHT}, {sums};"
+    stored = f"wmma.store.d.sync.aligned.row.m16n16k16.global.f32 [%rd1], {sums};"
+    zeros = "".join(f"mov.f32 %f{i}, 0f00000000;" for i in range(8))
+    with pytest.raises(
+        UninitializedRead, match=r"read at .* from shared memory at byte 1024, which nothing has written"
+    ):
+        run_ptx(f"{zeros} {LOAD.replace('global', 'shared')} [tile], 16; {multiplied} {stored}", shared=512)
     with pytest.raises(IllegalAddress, match="shared memory"):
         run_ptx(LOAD.replace("global", "shared") + "[tile], 16;", shared=256)
     # A row of 8 bytes is what PTX asks of s8 fragments, but ldmatrix reads 16.

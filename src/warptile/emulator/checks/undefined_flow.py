@@ -1,0 +1,441 @@
+"""How undefined bits go through each instruction, and which of its operands must not have any.
+
+Loads, stores, copies and exchanges between lanes move them; bitwise operations and selections keep those that matter;
+each element of a matrix product has those of its row of A, its column of B and its element of C; any other result is
+undefined altogether if an operand is. Addresses and what leaves for global memory, atomics and asynchronous copies
+must be defined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from warptile.emulator.builders import Assembler, Run, Source
+from warptile.emulator.checks.undefined_bits import (
+    Flags,
+    UndefinedMachine,
+    UndefinedMemory,
+    UndefinedRegister,
+    UndefinedRegisters,
+    ValueOrigin,
+    moving,
+)
+from warptile.emulator.lanes import Active, Array
+from warptile.emulator.machine import Machine
+from warptile.emulator.ops.warp import Warps
+from warptile.emulator.program import ProgramStep, Routine
+from warptile.errors import UninitializedRead
+from warptile.ptx.instruction import (
+    Address,
+    Immediate,
+    Instruction,
+    Negated,
+    Operand,
+    Paired,
+    Register,
+    Symbol,
+    TensorAddress,
+    Vector,
+)
+
+EFFECTS = frozenset({"st", "ld", "ldu", "red", "atom", "cp", "wmma", "wgmma", "ldmatrix", "stmatrix", "mbarrier"})
+"""Instructions that report undefined operands which are not data that they only move."""
+
+VOTES = frozenset({"vote", "match", "redux"})
+"""Instructions whose result depends on an operand of every lane of their mask."""
+
+BITWISE = frozenset({"and", "or", "xor", "not", "lop3"})
+
+
+def moved_data(instruction: Instruction) -> tuple[int, ...] | None:
+    """Which operands are data that the instruction only moves, or multiplies; None if it does neither."""
+    opcode, modifiers, operands = instruction.opcode, instruction.modifiers, instruction.operands
+    if "async" in modifiers:
+        return None
+    if opcode in ("ld", "ldu", "ldmatrix") or (opcode == "wmma" and "load" in modifiers):
+        return ()
+    if opcode in ("mov", "st", "stmatrix", "shfl", "movmatrix") or (opcode == "wmma" and "store" in modifiers):
+        return (1,)
+    if opcode in ("mma", "wmma"):
+        return (1, 2, 3)
+    if opcode == "wgmma":
+        in_registers = "mma_async" in modifiers and isinstance(operands[1], Vector)
+        return ((0, 1) if in_registers else (0,)) if "mma_async" in modifiers else None
+    if opcode in ("shl", "shr", "bfe") and all(isinstance(each, Immediate) for each in operands[2:]):
+        return (1,)
+    if opcode == "prmt" and isinstance(operands[3], Immediate):
+        return (1, 2)
+    whole = len(modifiers) == 2 and all(each[0] in "us" for each in modifiers)
+    return (1,) if opcode == "cvt" and whole else None
+
+
+def reports_operands(instruction: Instruction) -> bool:
+    """Whether an operand that is not moved data, such as an address, must be defined."""
+    return instruction.opcode in EFFECTS
+
+
+def hands_on(instruction: Instruction) -> bool:
+    """Whether results may be undefined because operands are."""
+    data = moved_data(instruction)
+    return bool(data) or (data is None and instruction.opcode not in EFFECTS)
+
+
+def may_load_undefined(instruction: Instruction, routine: Routine, *, follows_loads: bool) -> bool:
+    """Whether results may be undefined because memory is.
+
+    Compilers move loads of local memory ahead of their condition, so these always may. Those of shared memory and of
+    parameters of functions are followed with ``follows_loads``.
+    """
+    modifiers = instruction.modifiers
+    if instruction.opcode == "ldmatrix" or "mma_async" in modifiers:
+        return follows_loads
+    if instruction.opcode == "wmma":
+        return follows_loads and "load" in modifiers and "global" not in modifiers
+    if instruction.opcode not in ("ld", "ldu"):
+        return False
+    if "local" in modifiers:
+        return True
+    if any(each.startswith("param") for each in modifiers):
+        base = instruction.operands[1].base if isinstance(instruction.operands[1], Address) else None
+        own = isinstance(base, Symbol) and base.name in {each.name for each in routine.function.parameters}
+        return follows_loads and not (own and routine.function.entry)
+    return follows_loads and not {"global", "const"} & set(modifiers)
+
+
+@dataclass
+class UndefinedFlow:
+    """Follows undefined bits through the steps of one function.
+
+    Attributes:
+        machine: of the launch; ``registers`` are those of the function.
+        memory: its undefined bytes.
+        registers: the undefined bits of registers.
+        origins: where the undefined value of a register comes from.
+    """
+
+    machine: Machine
+    memory: UndefinedMemory
+    registers: UndefinedRegisters
+
+    def __post_init__(self) -> None:
+        self.origins: dict[str, ValueOrigin] = {}
+        self._undefined = UndefinedMachine(self.machine, self.registers, self.memory)
+
+    # -- reports -----------------------------------------------------------------------------------------------
+
+    def reporting(self, run: Callable[..., Any], instruction: Instruction, used: Iterable[Register]) -> Any:
+        """``run`` (or a guard), after a look at registers that must be defined."""
+        watched = [(each.name, self.registers.of(each)) for each in used]
+
+        def reported(active: Active) -> Any:
+            for name, register in watched:
+                undefined = register.among(active)
+                if undefined is not None:
+                    self._report(instruction, name, int(active.lanes[np.argmax(undefined)]))
+            return run(active)
+
+        return reported
+
+    def _report(self, instruction: Instruction, name: str, lane: int) -> None:
+        memory, origin = self.machine.memory, self.origins.get(name)
+        error = UninitializedRead(
+            f"{instruction.text}: {memory.thread(lane)} uses register {name}, {origin.said if origin else ''}which "
+            "nothing has written",
+            kernel=memory.kernel,
+            location=instruction.location,
+            first=origin.location if origin else None,
+        )
+        memory.findings.report(error)
+
+    # -- steps -------------------------------------------------------------------------------------------------
+
+    def written(self, step: ProgramStep, instruction: Instruction) -> list[Register]:
+        """Registers that are followed and that a step writes."""
+        names = set(step.writes) & self.registers.followed
+        return distinct(each for each in registers_of(instruction.operands) if each.name in names)
+
+    def following(self, step: ProgramStep, instruction: Instruction, read: list[Register], *, loads: bool) -> Run:
+        """What a step does, and what that does to undefined bits.
+
+        Args:
+            step: of the program.
+            instruction: that it executes.
+            read: registers, among those that it reads, that may be undefined there.
+            loads: memory that it reads may be undefined.
+        """
+        run = step.run
+        assert run is not None
+        written = self.written(step, instruction)
+        data = moved_data(instruction)
+        if data is not None and (loads or read):
+            return self._moving(run, instruction, data, read, written, loads=loads)
+        targets = [self.registers.of(each) for each in written]
+        if not read or not hands_on(instruction):
+
+            def defined(active: Active) -> None:
+                run(active)
+                for target in targets:
+                    target.clear(active)
+
+            return defined
+        rule = self._bitwise(instruction) or self._flags(instruction, read)
+
+        def followed(active: Active) -> None:
+            some = self._origin(instruction, read, active, written)
+            if some:
+                rule(active, targets)  # before the values change
+            run(active)
+            if not some:
+                for target in targets:
+                    target.clear(active)
+
+        return followed
+
+    def _origin(self, instruction: Instruction, read: list[Register], active: Active, written: list[Register]) -> bool:
+        """Whether an operand has undefined bits; where they come from is noted for the registers that are written."""
+        for each in read:
+            if self.registers.of(each).among(active) is None:
+                continue
+            here = ValueOrigin(f"computed at {instruction.location} from {each.name}, ", instruction.location)
+            for target in written:
+                self.origins[target.name] = self.origins.get(each.name, here)
+            return True
+        return False
+
+    def _moving(
+        self, run: Run, instruction: Instruction, data: tuple[int, ...], read: list[Register],
+        written: list[Register], *, loads: bool,
+    ) -> Run:  # fmt: skip
+        """Loads, stores, copies, exchanges between lanes, and matrix products."""
+        move = moving(instruction, self.machine, self._undefined, data)
+        if instruction.opcode == "wgmma":
+            self.machine.products.observe(instruction, lambda: self._multiplied(instruction, read, written))
+            return run
+        targets = [self.registers.of(each) for each in written]
+        flowing = {each.name for position in data for each in registers_in(instruction.operands[position])}
+        control = [each for each in read if each.name not in flowing]
+        if reports_operands(instruction):
+            control = []  # they have been reported
+        memory, values = self.memory, self.machine.memory
+        read = [each for each in read if each.name in flowing]
+        address = {each.name for each in registers_of(instruction.operands[1:])}
+        overwritten = any(each.name in address for each in written)
+        stores = instruction.opcode in ("st", "stmatrix") or "store" in instruction.modifiers
+        pair = instruction.operands[0]
+        beside = None if not isinstance(pair, Paired) or pair.second not in written else self.registers.of(pair.second)
+
+        def clear(active: Active) -> None:
+            for target in targets:
+                target.clear(active)
+
+        def store(active: Active) -> None:
+            run(active)
+            if self._origin(instruction, read, active, written):
+                self._store(move, instruction, read, active)
+
+        def load(active: Active) -> None:
+            values.met_undefined, memory.loaded = False, None
+            if overwritten:
+                move(active)
+            run(active)
+            if values.met_undefined and not overwritten:
+                move(active)
+            if memory.loaded is None:
+                clear(active)
+                return
+            for each, target in zip(written, targets, strict=True):
+                target.some = True
+                self.origins[each.name] = memory.loaded
+
+        def move_between_registers(active: Active) -> None:
+            some = self._origin(instruction, read, active, written)
+            if some:
+                move(active)
+            run(active)
+            if not some:
+                clear(active)
+                return
+            for target in targets:
+                target.some = True
+            if beside is not None:
+                beside.clear(active)
+
+        if loads:
+            return load
+        if stores:
+            return store
+        if control:
+            return self._controlled(move_between_registers, instruction, control, written, targets)
+        return move_between_registers
+
+    def _multiplied(self, instruction: Instruction, read: list[Register], written: list[Register]) -> None:
+        """A `wgmma` has written undefined bits."""
+        here = ValueOrigin(f"computed at {instruction.location}, ", instruction.location)
+        origin = next((self.origins[each.name] for each in read if each.name in self.origins), self.memory.loaded)
+        for each in written:
+            register = self.registers.of(each)
+            register.some = bool(register.bits.any())
+            self.origins.setdefault(each.name, origin or here)
+
+    def _controlled(
+        self, run: Run, instruction: Instruction, control: list[Register], written: list[Register],
+        targets: list[UndefinedRegister],
+    ) -> Run:  # fmt: skip
+        """``run``, whose results are undefined where the lane, or the amount, of what it moves is."""
+        rule = self._flags(instruction, control)
+
+        def controlled(active: Active) -> None:
+            flags = _any(self.registers, control, active)
+            run(active)
+            if flags is not None:
+                self._origin(instruction, control, active, written)
+                rule(active, targets)
+
+        return controlled
+
+    def _store(self, move: Run, instruction: Instruction, read: list[Register], active: Active) -> None:
+        """A store of undefined bits: noted in shared and local memory, reported in global memory."""
+        memory = self.memory
+        memory.escaped = None
+        stored = next(each for each in read if self.registers.of(each).among(active) is not None)
+        here = ValueOrigin(f"stored at {instruction.location} from {stored.name}, ", instruction.location)
+        memory.storing = self.origins.get(stored.name, here)
+        move(active)
+        if memory.escaped is None:
+            return
+        lane = Active.of(memory.escaped[:1])
+        guilty = next((each for each in read if self.registers.of(each).among(lane) is not None), stored)
+        self._report(instruction, guilty.name, int(memory.escaped[0]))
+
+    # -- rules ---------------------------------------------------------------------------------------------------
+
+    def _flags(self, instruction: Instruction, read: list[Register]) -> Callable[..., None]:
+        """Results that are undefined altogether in some lanes."""
+        conditions = self._conditions(instruction)
+        mask = self._mask(instruction)
+        undefined = [(each.name, self.registers.of(each)) for each in read]
+
+        def rule(active: Active, targets: list[UndefinedRegister]) -> None:
+            found = np.zeros(active.count, np.bool_)
+            for name, register in undefined:
+                flags = register.among(active)
+                if flags is not None:
+                    condition = conditions.get(name)
+                    found |= flags if condition is None else flags & condition(active)
+            if mask is not None:
+                members = np.broadcast_to(mask(active), active.count).astype(np.uint64)
+                found = (Warps(active).ballot(found) & members) != 0
+            for target in targets:
+                target.set(active, found)
+
+        return rule
+
+    def _mask(self, instruction: Instruction) -> Source | None:
+        if instruction.opcode not in VOTES:
+            return None
+        return Assembler(self.machine).source(instruction.operands[-1], np.uint32)
+
+    def _conditions(self, instruction: Instruction) -> dict[str, Callable[[Active], Flags]]:
+        """In which lanes an operand matters, where that depends on a predicate: of `selp`, and of `setp.and` and `.or`.
+
+        Compilers work out ``a && b`` without a branch, b undefined where a is false.
+        """
+        opcode, modifiers, operands = instruction.opcode, instruction.modifiers, instruction.operands
+        if opcode == "selp":
+            chosen = self._decided(operands[3], True), self._decided(operands[3], False)
+            found = list(zip(operands[1:3], chosen, strict=True))
+        elif opcode in ("setp", "set") and {"and", "or"} & set(modifiers):
+            found = [(operand, self._decided(operands[3], "and" in modifiers)) for operand in operands[1:3]]
+        else:
+            return {}
+        names = [operand.name for operand, _ in found if isinstance(operand, Register)]
+        return {
+            operand.name: condition
+            for operand, condition in found
+            if isinstance(operand, Register) and names.count(operand.name) == 1
+        }
+
+    def _decided(self, operand: Operand, wanted: bool) -> Callable[[Active], Flags]:
+        """Where a predicate is as wanted, or undefined itself."""
+        read = Assembler(self.machine).source(operand, np.bool_)
+        register = operand.register if isinstance(operand, Negated) else operand
+        bits = self.registers.array(register) if isinstance(register, Register) else None
+
+        def decided(active: Active) -> Flags:
+            holds: Flags = read(active) == wanted
+            return holds if bits is None else holds | bits[active.index]
+
+        return decided
+
+    def _bitwise(self, instruction: Instruction) -> Callable[..., None] | None:
+        """A bit of ``a & b`` is undefined if one operand's is and the other's is not 0; likewise of ``a | b``."""
+        target = instruction.operands[0]
+        if instruction.opcode not in BITWISE or not isinstance(target, Register):
+            return None
+        count = {"not": 1, "lop3": 3}.get(instruction.opcode, 2)
+        kind = self.machine.registers.array(target).dtype
+        given = instruction.operands[1 : 1 + count]
+        values = [Assembler(self.machine).source(each, kind) for each in given]
+        bits = [self._bits_of(each, kind) for each in given]
+        opcode = instruction.opcode
+
+        def rule(active: Active, targets: list[UndefinedRegister]) -> None:
+            undefined = [read(active) for read in bits]
+            if opcode in ("and", "or"):
+                a, b = (each(active) if opcode == "and" else ~each(active) for each in values)
+                found = (undefined[0] & (b | undefined[1])) | (undefined[1] & a)
+            else:
+                found = np.bitwise_or.reduce(np.broadcast_arrays(*undefined))
+            for each in targets:
+                each.bits[active.index] = found
+                each.some = True
+
+        return rule
+
+    def _bits_of(self, operand: Operand, kind: np.dtype[Any]) -> Source:
+        register = operand.register if isinstance(operand, Negated) else operand
+        if not isinstance(register, Register):
+            none: Array = np.zeros(1, kind)
+            return lambda active: none
+        bits = self.registers.array(register)
+        return lambda active: bits[active.index]
+
+
+def _any(registers: UndefinedRegisters, read: list[Register], active: Active) -> Flags | None:
+    found: Flags | None = None
+    for each in read:
+        flags = registers.of(each).among(active)
+        if flags is not None:
+            found = flags if found is None else found | flags
+    return found
+
+
+def registers_of(operands: Iterable[Operand]) -> list[Register]:
+    """The registers of several operands."""
+    return [each for operand in operands for each in registers_in(operand)]
+
+
+def distinct(registers: Iterable[Register]) -> list[Register]:
+    """Each register once."""
+    return list({each.name: each for each in registers}.values())
+
+
+def registers_in(operand: Operand | None) -> list[Register]:
+    """The registers of one operand."""
+    if isinstance(operand, Register):
+        return [operand]
+    if isinstance(operand, Negated):
+        return [operand.register]
+    if isinstance(operand, Paired):
+        return [each for each in (operand.first, operand.second) if each is not None]
+    if isinstance(operand, Vector):
+        return [each for element in operand.elements for each in registers_in(element)]
+    if isinstance(operand, Address):
+        return registers_in(operand.base)
+    if isinstance(operand, TensorAddress):
+        return [*registers_in(operand.base), *registers_in(operand.coordinates)]
+    return []

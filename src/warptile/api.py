@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from warptile.arrays import array_view
 from warptile.arrays.array_view import ArrayView, Shape, is_tracer
 from warptile.arrays.batches import batched
-from warptile.arrays.epilogue_operands import EpilogueOperands
+from warptile.arrays.epilogue_operands import EpilogueOperands, check_names
 from warptile.arrays.jax_arrays import gpu_views
 from warptile.arrays.mixtures import refuse_beside_tracers
 from warptile.arrays.operands import Product, arrange, stored
@@ -28,7 +28,7 @@ from warptile.arrays.reductions import reduced
 from warptile.epilogue.epilogue_program import Program
 from warptile.epilogue.fused_epilogue import Fused, Layout, Partials
 from warptile.epilogue.identity import identity
-from warptile.epilogue.tracing import operand_names, trace
+from warptile.epilogue.tracing import trace
 from warptile.errors import EpilogueError, LayoutError, ShapeError, UnsupportedError
 from warptile.gated_call import GatedPlan, gated_epilogue, gated_plan, gated_product
 from warptile.planning.addend import Addend, Nothing
@@ -165,7 +165,7 @@ def matmul(
     if any(map(is_tracer, (a, b, c, out))):
         from warptile.jax.traced_matmul import matmul as traced  # imports JAX
 
-        refuse_beside_tracers((a, b, c), out)
+        refuse_beside_tracers((a, b, c), out, {})
         return traced(
             a, b, c, alpha=alpha, beta=beta, out_dtype=out_dtype, accumulate=accumulate, precision=precision,
             scale_a=scale_a, scale_b=scale_b, rung=rung, config=config, max_sms=max_sms, backend=backend,
@@ -181,17 +181,6 @@ def matmul(
 shown_to_dynamo(matmul, traced_matmul)
 
 
-def _check_names(function: str, epilogue: Callable[..., Any], operands: Mapping[str, Any]) -> None:
-    """Raise where what is no keyword of ``function`` is no operand of the epilogue either."""
-    names = operand_names(epilogue)
-    taken = [name for name in names if name in _keywords(matmul)]
-    if taken:
-        raise EpilogueError(
-            f"epilogue: its operand {taken[0]!r} has the name of an argument of {function}; give it another one"
-        )
-    refuse_unknown(function, (*names, *_keywords(matmul)), {name: 0 for name in operands if name not in names})
-
-
 def _fused(
     arrays: tuple[Any, Any, Any, Any],
     said: tuple[Any, ...],
@@ -200,22 +189,23 @@ def _fused(
 ) -> Any:
     """A call of `matmul` with an epilogue: bound, if it can be told that it is the same one as before."""
     a, b, c, out = arrays
-    if any(map(is_tracer, (a, b, c, out, *operands.values()))):
-        raise UnsupportedError(
-            "epilogue: it cannot be fused where JAX traces the call; leave it out and apply the same function of "
-            "jax.numpy to the result, which XLA fuses by itself"
-        )
+    traced = any(map(is_tracer, (a, b, c, out, *operands.values())))
     seen, known = torch_sees(a, b, c, out, operands.values()), identity(epilogue)
     calls = _calls.get(a.__class__)
-    if calls is not None and known is not None and not seen:
+    if calls is not None and known is not None and not seen and not traced:
         found = calls.repeat_fused(arrays, said, known, operands)
         if found is not None:
             return found
-    _check_names("matmul", epilogue, operands)
+    check_names("matmul", _keywords(matmul), epilogue, operands)
     options = dict(zip(SAID, said, strict=True))
     gated = gated_epilogue(epilogue, known, operands)
     if gated is not None:
         return gated_product(matmul, arrays, options, gated, operands)
+    if traced or (out is None and gpu_views(a, b, c, options["backend"]) is not None):
+        from warptile.jax.traced_matmul import matmul as in_program  # imports JAX
+
+        refuse_beside_tracers((a, b, c), out, operands)
+        return in_program(a, b, c, epilogue=epilogue, **options, **operands)
     if seen:
         if out is not None:
             raise UnsupportedError(
@@ -324,7 +314,7 @@ def plan(
     if epilogue is None:
         refuse_unknown("plan", _keywords(matmul), epilogue_tensors)
     else:
-        _check_names("plan", epilogue, epilogue_tensors)
+        check_names("plan", _keywords(matmul), epilogue, epilogue_tensors)
         gated = gated_epilogue(epilogue, identity(epilogue), epilogue_tensors)
         if gated is not None:
             said = alpha, beta, scale_a, scale_b, out_dtype, accumulate, precision, rung, config, max_sms, backend

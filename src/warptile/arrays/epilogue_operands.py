@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +12,13 @@ import numpy as np
 from warptile.arrays import array_view
 from warptile.arrays.array_view import ArrayView, Shape, row_major
 from warptile.arrays.mixtures import refuse_mixture
+from warptile.arrays.options import refuse_unknown
 from warptile.arrays.reductions import partials_of
 from warptile.dtypes import DTYPES, DType
 from warptile.epilogue.epilogue_program import Program, Reduction
 from warptile.epilogue.expressions import CAST_TYPES
 from warptile.epilogue.fused_epilogue import OPERAND, OUTPUT, Fused, Layout
+from warptile.epilogue.tracing import operand_names
 from warptile.errors import DTypeError, EpilogueError, LayoutError, ShapeError
 from warptile.problem import alignment_of
 
@@ -149,6 +151,28 @@ def epilogue_operands(
         _further(value, index, like, batch, extents, vectors, types[index - 1]) for index, value in enumerate(outs, 1)
     ]
     return EpilogueOperands(program, tensors, found, types, tuple(made), reductions)
+
+
+def check_names(function: str, keywords: Sequence[str], epilogue: Callable[..., Any], given: Iterable[str]) -> None:
+    """Raise where what is no keyword of a function is no operand of the epilogue either.
+
+    Args:
+        function: its name.
+        keywords: those that it takes beside operands.
+        epilogue: as the caller gave it.
+        given: names of what the caller gives beside the keywords.
+
+    Raises:
+        EpilogueError: an operand with the name of a keyword.
+        ArgumentTypeError: a name that neither has.
+    """
+    names = operand_names(epilogue)
+    taken = [name for name in names if name in keywords]
+    if taken:
+        raise EpilogueError(
+            f"epilogue: its operand {taken[0]!r} has the name of an argument of {function}; give it another one"
+        )
+    refuse_unknown(function, (*names, *keywords), {name: 0 for name in given if name not in names})
 
 
 def check_matrices(vectors: tuple[bool, bool]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -32,15 +33,20 @@ def refuse_mixture(first: ArrayView, other: ArrayView) -> None:
     )
 
 
-def refuse_beside_tracers(operands: tuple[Any, ...], out: object) -> None:
-    """As `refuse_mixture`, for operands of which one is a value that JAX is tracing.
+def refuse_beside_tracers(arrays: tuple[Any, ...], out: object, operands: Mapping[str, Any]) -> None:
+    """As `refuse_mixture`, for arrays that go into a program of JAX.
+
+    Args:
+        arrays: A, B and C.
+        out: as given.
+        operands: of an epilogue, by name.
 
     Raises:
         LayoutError: there is a NumPy array too, or an ``out``.
     """
     if out is not None:
         raise LayoutError("out: JAX arrays cannot be written; leave it out and use what matmul(a, b) returns")
-    for name, each in zip("abc", operands, strict=True):
+    for name, each in (*zip("abc", arrays, strict=True), *operands.items()):
         if isinstance(each, np.ndarray):
             raise LayoutError(
                 f"{name} is a NumPy array beside a JAX array that is being traced; both must be of one framework, such "

@@ -8,13 +8,19 @@ of which the same holds, code and numbers identify the epilogue.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
+
+from warptile.epilogue.epilogue_program import Program
+from warptile.epilogue.tracing import trace
 
 MODULE = "warptile"
 OWN = "warptile.epilogue.expressions"
 DEEPEST = 4
 """Functions that call functions, at most."""
+
+MOST_PROGRAMS = 1024
+"""Programs that are remembered."""
 
 _NUMBERS = (float, int, bool, type(None), str)
 
@@ -23,6 +29,24 @@ def identity(function: Callable[..., Any]) -> Hashable | None:
     """What a function's trace depends on; None where that cannot be told."""
     program: Hashable | None = getattr(function, "warptile_program", None)  # of `program_text.replayed`
     return _of(function, 0) if program is None else program
+
+
+_programs: dict[Hashable, Program] = {}
+
+
+def traced(function: Callable[..., Any], given: Mapping[str, Any]) -> Program:
+    """The program of an epilogue, as of `warptile.epilogue.tracing.trace`; of a known one without a trace."""
+    known = identity(function)
+    if known is None:
+        return trace(function, given)
+    key = known, tuple(given)
+    found = _programs.get(key)
+    if found is None:
+        found = trace(function, given)
+        if len(_programs) >= MOST_PROGRAMS:
+            _programs.clear()
+        _programs[key] = found
+    return found
 
 
 def _of(value: Any, depth: int) -> Hashable | None:

@@ -121,3 +121,16 @@ def keeping_accumulator(program: Program, dtype: str) -> Program:
     steps = (*program.steps, Step(ACCUMULATOR), Step(CAST, (count,), dtype))
     reductions = (*program.reductions, None) if program.reductions else ()
     return checked(steps, (*program.outputs, count + 1), reductions)
+
+
+@lru_cache(maxsize=MOST_KNOWN)
+def unreduced(program: Program, dtype: str) -> Program:
+    """The program with what it reduces, in an element type, in the place of reductions."""
+    if not any(program.reductions):
+        return program
+    steps, outputs = list(program.steps), list(program.outputs)
+    for index, how in enumerate(program.reductions):
+        if how is not None:
+            steps.append(Step(CAST, (outputs[index],), dtype))
+            outputs[index] = len(steps) - 1
+    return checked(tuple(steps), tuple(outputs))

@@ -6,7 +6,7 @@ it is given an array of JAX's.
 
 from __future__ import annotations
 
-from warptile.jax import transformations as _rules  # noqa: F401  (registers them)
+from warptile.jax import fused_transformations, transformations  # noqa: F401  (importing these registers rules)
 from warptile.jax.handlers import register_handlers
 from warptile.jax.traced_matmul import matmul
 

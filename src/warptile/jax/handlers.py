@@ -74,13 +74,12 @@ def on_gpu(text: bytes, place: xla_ffi.XlaPlace, arguments: Sequence[int], resul
     (`warptile.runtime.xla_calls`).
     """
     call = _call(text)
-    a, b, c, d = call.at(place.ordinal, place.stream, (*arguments, *results))
-    api.matmul(a, b, c, out=d, **call.keywords)
+    a, b, c, out, tensors = call.at(place.ordinal, place.stream, (*arguments, *results))
+    api.matmul(a, b, c, out=out, **call.keywords, **tensors)
 
 
 def on_host(text: bytes, place: None, arguments: Sequence[int], results: Sequence[int]) -> None:
     """Multiply buffers in host memory, as `warptile.matmul` does NumPy arrays: where there is no GPU, emulated."""
     call = _call(text)
-    a, b, *addend = (each.numpy(address) for each, address in zip(call.operands, arguments, strict=True))
-    (address,) = results
-    api.matmul(a, b, *addend, out=call.result.numpy(address), **call.keywords)
+    a, b, c, out, tensors = call.in_host_memory((*arguments, *results))
+    api.matmul(a, b, c, out=out, **call.keywords, **tensors)

@@ -6,9 +6,9 @@ of derivatives.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -18,7 +18,7 @@ from jax.interpreters import mlir
 from warptile import api
 from warptile.arrays.array_view import element_type
 from warptile.arrays.operands import arrange
-from warptile.arrays.xla_buffers import ProgramCall, StoredArray
+from warptile.arrays.xla_buffers import ProgramCall, ProgramEpilogue, StoredArray
 from warptile.dtypes import DTYPES
 from warptile.errors import UnsupportedError
 from warptile.jax import handlers
@@ -83,17 +83,33 @@ def stored(array: Any, name: str = "a", major: str = "row") -> StoredArray:
     return StoredArray(element_type(str(array.dtype), name, "jax").name, tuple(array.shape), major)
 
 
-def result_of(a: StoredArray, b: StoredArray, c: StoredArray | None, options: Options) -> StoredArray:
-    """Type and shape of the result, by the rules of `warptile.matmul`; nothing is computed.
+def results_of(
+    operands: Sequence[StoredArray], options: Options, epilogue: ProgramEpilogue | None = None
+) -> tuple[StoredArray, ...]:
+    """Types and shapes of the results, by the rules of `warptile.matmul`; nothing is computed.
+
+    Args:
+        operands: A, B, C where ``options.beta`` is not zero, and the epilogue's tensors.
+        options: of the matmul.
+        epilogue: without reductions; None where there is none.
 
     Raises:
         WarptileError: as `warptile.matmul`.
     """
+    names = () if epilogue is None else epilogue.tensors
+    views = [
+        each.view(name) for each, name in zip(operands, (*"abc"[: len(operands) - len(names)], *names), strict=True)
+    ]
+    tensors = dict(zip(names, views[len(views) - len(names) :], strict=True))
+    a, b, *addend = views[: len(views) - len(names)]
     product = arrange(
-        a.view("a"), b.view("b"), None if c is None else c.view("c"), alpha=options.alpha, beta=options.beta,
-        out_dtype=options.out_dtype, accumulate=options.accumulate, precision=options.precision, copy=False,
+        a, b, addend[0] if addend else None, alpha=options.alpha, beta=options.beta, out_dtype=options.out_dtype,
+        accumulate=options.accumulate, precision=options.precision, copy=False,
+        program=None if epilogue is None else epilogue.program,
+        operands=tensors if epilogue is None else tensors | dict(epilogue.numbers),
     )  # fmt: skip
-    return StoredArray(product.problem.d.dtype.name, product.result_shape)
+    further = () if product.epilogue is None else product.epilogue.types
+    return tuple(StoredArray(each.name, product.result_shape) for each in (product.problem.d.dtype, *further))
 
 
 VARYING = ("manual_axis_type", "vma")
@@ -122,14 +138,28 @@ whole. Parameters ``options`` and ``majors``."""
 
 
 def _abstract(*operands: Any, options: Options, majors: Majors) -> Any:
-    a, b, *rest = (stored(each, name) for each, name in zip(operands, "abc", strict=False))
-    found = result_of(a, b, rest[0] if rest else None, options)
+    (found,) = results_of(stored_operands(operands), options)
+    return abstract(found, operands[0])
+
+
+def stored_operands(
+    operands: Sequence[Any], majors: Sequence[str] = ROWS, epilogue: ProgramEpilogue | None = None
+) -> tuple[StoredArray, ...]:
+    """The operands of a primitive, or their abstract values."""
+    tensors = () if epilogue is None else epilogue.tensors
+    names = (*"abc"[: len(operands) - len(tensors)], *tensors)
+    orders = (*majors, *["row"] * (len(operands) - len(majors)))
+    return tuple(stored(each, name, major) for each, name, major in zip(operands, names, orders, strict=True))
+
+
+def abstract(found: StoredArray, like: Any) -> Any:
+    """A result as an abstract value that varies along the axes of a ``jax.shard_map`` along which ``like`` does."""
     dtype = jax.numpy.dtype(DTYPES[found.dtype].numpy)
-    if not _varying(operands[0]):
+    if not _varying(like):
         return jax.core.ShapedArray(found.shape, dtype)
     whole = jax.sharding.PartitionSpec(*(None for _ in found.shape))
-    place = jax.sharding.NamedSharding(operands[0].sharding.mesh, whole)
-    return operands[0].update(shape=found.shape, dtype=dtype, weak_type=False, sharding=place)
+    place = jax.sharding.NamedSharding(like.sharding.mesh, whole)
+    return like.update(shape=found.shape, dtype=dtype, weak_type=False, sharding=place)
 
 
 @lru_cache(maxsize=4096)
@@ -150,48 +180,58 @@ matmul_p.def_impl(_run)
 # --- compiling it into programs ------------------------------------------------------------------------------------
 
 
-def _described(avals: Any, result: Any, options: Options, majors: Majors) -> ProgramCall:
-    of_operands = zip(avals, "abc", (*majors, "row"), strict=False)
+def described(
+    operands: tuple[StoredArray, ...], results: Sequence[Any], options: Options, epilogue: ProgramEpilogue | None = None
+) -> ProgramCall:
+    """A matmul of a program."""
     config = None if options.config is None else [list(each) for each in options.config]
-    return ProgramCall(
-        tuple(stored(aval, name, major) for aval, name, major in of_operands),
-        stored(result, "out"),
-        asdict(options) | {"config": config},
-    )
+    first, *further = (stored(each, "out") for each in results)
+    return ProgramCall(operands, first, asdict(options) | {"config": config}, epilogue, tuple(further))
 
 
-def _legal_majors(avals: Any, result: Any, options: Options, majors: Majors, ordinal: int | None) -> Majors:
-    """``majors`` where a kernel takes them, else rows. What no kernel takes in any layout is an error here."""
-    if ordinal is not None and not has_gpu():
-        return ROWS  # compiled for a GPU on a machine without one
-    for each in dict.fromkeys((majors, ROWS)):
-        call = _described(avals, result, options, each)
-        a, b, c, _ = call.at(ordinal, 0, (0,) * (len(avals) + 1))
-        if not api.plan(a, b, c, **call.keywords).copies:
-            return each
-    return ROWS
+def takes(call: ProgramCall, ordinal: int | None) -> bool:
+    """Whether a kernel takes a call without copies of operands.
+
+    Raises:
+        WarptileError: no kernel takes it at all.
+    """
+    addresses = (0,) * (len(call.operands) + 1 + len(call.further))
+    a, b, c, _, tensors = call.at(ordinal, 0, addresses)
+    return not api.plan(a, b, c, **call.keywords, **tensors).copies
 
 
-def _lowered(platform: str, context: Any, *operands: Any, options: Options, majors: Majors) -> Any:
-    """The custom call of XLA's foreign function interface, for ``"cpu"`` or ``"cuda"``."""
+def place_of(platform: str, options: Options) -> int | None:
+    """The ordinal of the GPU that a program is planned for, ``None`` for the host.
+
+    Raises:
+        UnsupportedError: the emulator is asked for, on a GPU.
+    """
     if platform == "cuda" and options.backend == "emulator":
         raise UnsupportedError(
             "backend='emulator': this program runs on a GPU, and the emulator takes arrays in host memory; leave "
             "backend out, or give arrays such as jax.device_put(a, jax.devices('cpu')[0])"
         )
-    (result,) = context.avals_out
-    ordinal = 0 if platform == "cuda" else None
-    taken = _legal_majors(context.avals_in, result, options, majors, ordinal)
-    call = _described(context.avals_in, result, options, taken)
+    return 0 if platform == "cuda" else None
+
+
+def custom_call(platform: str, context: Any, operands: Sequence[Any], call: ProgramCall) -> Any:
+    """The custom call of XLA's foreign function interface, for ``"cpu"`` or ``"cuda"``."""
     handlers.register(platform)
-    rule = jax.ffi.ffi_lowering(
-        handlers.TARGET,
-        operand_layouts=[
-            _minor_to_major(len(aval.shape), operand.major)
-            for aval, operand in zip(context.avals_in, call.operands, strict=True)
-        ],
-    )
-    return rule(context, *operands, call=call.text())
+    layouts = [_minor_to_major(len(each.shape), each.major) for each in call.operands]
+    return jax.ffi.ffi_lowering(handlers.TARGET, operand_layouts=layouts)(context, *operands, call=call.text())
+
+
+def _lowered(platform: str, context: Any, *operands: Any, options: Options, majors: Majors) -> Any:
+    ordinal = place_of(platform, options)
+
+    def call(majors: Majors) -> ProgramCall:
+        return described(stored_operands(context.avals_in, majors), context.avals_out, options)
+
+    found = call(ROWS)
+    if ordinal is None or has_gpu():  # else compiled for a GPU on a machine without one
+        # What no kernel takes in any layout is an error here.
+        found = next(filter(lambda each: takes(each, ordinal), map(call, dict.fromkeys((majors, ROWS)))), found)
+    return custom_call(platform, context, operands, found)
 
 
 def _minor_to_major(axes: int, major: str) -> tuple[int, ...]:
@@ -199,14 +239,6 @@ def _minor_to_major(axes: int, major: str) -> tuple[int, ...]:
     if major == "col":
         order[:2] = reversed(order[:2])
     return tuple(order)
-
-
-def _lowered_for_cpu(context: Any, *operands: Any, **parameters: Any) -> Any:
-    return _lowered("cpu", context, *operands, **parameters)
-
-
-def _lowered_for_cuda(context: Any, *operands: Any, **parameters: Any) -> Any:
-    return _lowered("cuda", context, *operands, **parameters)
 
 
 def _refused(context: Any, *operands: Any, **parameters: Any) -> Any:
@@ -217,6 +249,11 @@ def _refused(context: Any, *operands: Any, **parameters: Any) -> Any:
     )
 
 
-mlir.register_lowering(matmul_p, _refused)
-mlir.register_lowering(matmul_p, _lowered_for_cpu, platform="cpu")
-mlir.register_lowering(matmul_p, _lowered_for_cuda, platform="cuda")
+def register_lowering(primitive: Primitive, lowered: Callable[..., Any]) -> None:
+    """Have a primitive compiled by ``lowered(platform, context, *operands, **parameters)``."""
+    mlir.register_lowering(primitive, _refused)
+    for platform in ("cpu", "cuda"):
+        mlir.register_lowering(primitive, partial(lowered, platform), platform=platform)
+
+
+register_lowering(matmul_p, _lowered)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
-from typing import Any, Never
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 import jax
 import numpy as np
 
+from warptile.arrays.epilogue_operands import check_matrices, check_names
 from warptile.arrays.options import (
     beta_of,
     element_named,
@@ -20,8 +22,14 @@ from warptile.arrays.options import (
     whole_number,
 )
 from warptile.arrays.sparse import SparseMatrix
-from warptile.errors import ArgumentTypeError, DTypeError, LayoutError, ShapeError, UnsupportedError
-from warptile.jax.primitive import ROWS, Options, alike, matmul_p, result_of, stored
+from warptile.arrays.xla_buffers import ProgramEpilogue
+from warptile.epilogue.identity import identity, traced
+from warptile.epilogue.program_text import text_of, unreduced
+from warptile.errors import ArgumentTypeError, DTypeError, EpilogueError, LayoutError, ShapeError, UnsupportedError
+from warptile.gated_call import gated_epilogue, gated_product
+from warptile.jax.epilogue_in_jax import reduced
+from warptile.jax.fused_primitive import fused_p
+from warptile.jax.primitive import ROWS, Options, alike, matmul_p, results_of, stored
 from warptile.rungs import rung as rung_named
 from warptile.runtime.execute import BACKENDS
 
@@ -37,14 +45,15 @@ def matmul(
     out_dtype: Any = None,
     accumulate: Any = None,
     precision: str | None = None,
+    epilogue: Callable[..., Any] | None = None,
     scale_a: float | None = None,
     scale_b: float | None = None,
     rung: str | None = None,
     config: Mapping[str, int] | None = None,
     max_sms: int | None = None,
     backend: str | None = None,
-    **unknown: Never,
-) -> jax.Array:
+    **epilogue_tensors: Any,
+) -> Any:
     """``alpha * a @ b + beta * c`` of JAX arrays, eagerly or in functions that JAX transforms.
 
     Under ``jax.jit`` it is one custom call of XLA's foreign function interface, on XLA's own stream and buffers. The
@@ -67,16 +76,32 @@ def matmul(
         alpha, beta, scale_a, scale_b: numbers, as of `warptile.matmul`. They are static: part of the program.
         out_dtype, accumulate, precision, rung, config, max_sms: static too, as of `warptile.matmul`.
         backend: as of `warptile.matmul`; it has to agree with where XLA runs the program.
+        epilogue: as of `warptile.matmul`: part of the same custom call. It is differentiated by JAX, as the same
+            operations of ``jax.numpy`` on the accumulators, which a call that is differentiated keeps. What it reduces
+            is an output in float32 that XLA reduces.
+        epilogue_tensors: its operands by name. JAX arrays of any shape that broadcasts are values of the program,
+            numbers static. A seed is a number.
 
     Returns:
         (..., M, N), without the axes that a 1-D operand lacks: bit for bit what `warptile.matmul` returns for the same
-        arrays.
+        arrays. A tuple of outputs where the epilogue returns one.
 
     Raises:
         WarptileError: as `warptile.matmul`, when the function is traced or compiled.
         ArgumentTypeError: an option that is being traced.
     """
-    refuse_unknown("matmul", _KEYWORDS, unknown)
+    if epilogue is None:
+        refuse_unknown("matmul", _KEYWORDS, epilogue_tensors)
+    else:
+        check_names("matmul", _KEYWORDS, epilogue, epilogue_tensors)
+        gated = gated_epilogue(epilogue, identity(epilogue), epilogue_tensors)
+        if gated is not None:
+            said = {
+                "alpha": alpha, "beta": beta, "out_dtype": out_dtype, "accumulate": accumulate, "precision": precision,
+                "scale_a": scale_a, "scale_b": scale_b, "rung": rung, "config": config, "max_sms": max_sms,
+                "backend": backend,
+            }  # fmt: skip
+            return gated_product(_without_out, (a, b, c, None), said, gated, epilogue_tensors)
     static = {"alpha": alpha, "beta": beta, "scale_a": scale_a, "scale_b": scale_b, "max_sms": max_sms}
     for name, value in static.items():
         if isinstance(value, jax.core.Tracer):
@@ -102,10 +127,14 @@ def matmul(
         max_sms=whole_number(max_sms, "max_sms"),
         backend=backend,
     )
-    if weight == 0:
-        return _bound(options, a, b)
-    c = _array(c, "c")
-    return _bound(options, a, b, _by_matrices(c, a, b, options))
+    operands = [a, b] if weight == 0 else [a, b, _by_matrices(_array(c, "c"), a, b, options, epilogue is not None)]
+    if epilogue is not None:
+        return _fused(options, operands, epilogue, epilogue_tensors)
+    return matmul_p.bind(*alike(operands), options=options, majors=ROWS)
+
+
+def _without_out(a: Any, b: Any, c: Any = None, *, out: None = None, **options: Any) -> Any:
+    return matmul(a, b, c, **options)
 
 
 _KEYWORDS = tuple(
@@ -125,9 +154,42 @@ _STATIC = {
 """What to do with an option that is being traced."""
 
 
-def _bound(options: Options, *operands: Any) -> jax.Array:
-    result: jax.Array = matmul_p.bind(*alike(operands), options=options, majors=ROWS)
-    return result
+def _fused(options: Options, arrays: list[Any], epilogue: Callable[..., Any], operands: Mapping[str, Any]) -> Any:
+    """A matmul with an epilogue."""
+    program = traced(epilogue, operands)
+    tensors: dict[str, Any] = {}
+    numbers: dict[str, float] = {}
+    for name, each in operands.items():
+        if name in program.seeds:
+            numbers[name] = _seed(name, each)
+        elif isinstance(each, (jax.Array, np.ndarray)):
+            tensors[name] = _array(each, name)
+        else:
+            numbers[name] = number(each, name)
+    made = ProgramEpilogue(
+        text_of(unreduced(program, "float64" if str(arrays[0].dtype) == "float64" else "float32")),
+        tuple(tensors), tuple(numbers.items()),
+    )  # fmt: skip
+    if any(program.reductions):
+        check_matrices((arrays[0].ndim == 1, arrays[1].ndim == 1))
+    results = fused_p.bind(*alike([*arrays, *tensors.values()]), options=options, epilogue=made)
+    found = [
+        each if how is None else reduced(each, how)
+        for each, how in zip(results, program.output_reductions, strict=True)
+    ]
+    return tuple(found) if len(found) > 1 else found[0]
+
+
+def _seed(name: str, value: Any) -> int:
+    if isinstance(value, jax.core.Tracer):
+        raise EpilogueError(
+            f"{name}: got a value that JAX is tracing; a seed is a number that the program is compiled for: give "
+            f"{name}=1234, or a mask as an operand: matmul(a, b, epilogue=lambda acc, mask: acc * mask, mask=mask)"
+        )
+    found = value.item() if isinstance(value, np.integer) else value
+    if not isinstance(found, int) or isinstance(found, bool):
+        raise EpilogueError(f"{name}: got {value!r}; a seed is a whole number, such as {name}=1234")
+    return found
 
 
 def _array(value: Any, name: str) -> Any:
@@ -153,9 +215,10 @@ def _array(value: Any, name: str) -> Any:
     )
 
 
-def _by_matrices(c: Any, a: Any, b: Any, options: Options) -> Any:
+def _by_matrices(c: Any, a: Any, b: Any, options: Options, fused: bool) -> Any:
     """C with whole matrices (vectors, where an operand is 1-D), which no kernel broadcasts; leading axes as given."""
-    shape = result_of(stored(a), stored(b), None, options.without_addend).shape
+    plain = replace(options, beta=0, out_dtype=None) if fused else options.without_addend
+    shape = results_of((stored(a), stored(b, "b")), plain)[0].shape
     try:
         fits = np.broadcast_shapes(c.shape, shape) == shape
     except ValueError:

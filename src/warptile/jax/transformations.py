@@ -26,22 +26,38 @@ _TRANSPOSED = {"row": "col", "col": "row"}
 
 
 def _tangent(primals: Sequence[Any], tangents: Sequence[Any], *, options: Options, majors: Majors) -> tuple[Any, Any]:
-    """The result and its tangent, whose terms are added by the matmuls themselves."""
+    """The result and its tangent."""
+    result = matmul_p.bind(*primals, options=options, majors=majors)
+    along = product_tangent(primals, tangents, options, majors, result.shape, str(result.dtype))
+    return result, ad.Zero(jax.typeof(result).to_tangent_aval()) if along is None else along
+
+
+def product_tangent(
+    primals: Sequence[Any], tangents: Sequence[Any], options: Options, majors: Majors, shape: Any, dtype: str
+) -> Any:
+    """The tangent of alpha * A @ B + beta * C, whose terms are added by the matmuls themselves.
+
+    Args:
+        primals, tangents: of A, B and, where ``options.beta`` is not zero, C.
+        options, majors: of the matmul.
+        shape, dtype: of the tangent.
+
+    Returns:
+        The tangent, None where it is zero.
+    """
     a, b = primals[:2]
     da, db, *dc = tangents
-    result = matmul_p.bind(*primals, options=options, majors=majors)
     terms = [(da, b)] * (type(da) is not ad.Zero) + [(a, db)] * (type(db) is not ad.Zero)
-    addend, factor = (None, 0.0) if not dc or type(dc[0]) is ad.Zero else (dc[0], options.beta)
+    moves = bool(dc) and type(dc[0]) is not ad.Zero
+    addend, factor = (dc[0].astype(dtype), options.beta) if moves else (None, 0.0)
     if not terms:
-        if addend is None:
-            return result, ad.Zero(jax.typeof(result).to_tangent_aval())
-        return result, jnp.broadcast_to(_scaled(factor, addend), result.shape)
-    output = options.of_derivative.with_output(str(result.dtype))
+        return None if addend is None else jnp.broadcast_to(_scaled(factor, addend), shape)
+    output = options.of_derivative.with_output(dtype)
     for x, y in terms:
         operands = (x, y) if addend is None else (x, y, addend)
         addend = matmul_p.bind(*operands, options=replace(output, beta=factor), majors=majors)
         factor = 1
-    return result, addend
+    return addend
 
 
 def _transposed(
@@ -62,7 +78,7 @@ def _cotangent_of_a(cotangent: Any, a: Any, b: Any, options: Options, b_major: s
     """``alpha * ct @ B^T`` with the type and shape of A."""
     common, options = _common_type(a.dtype, options)
     right = _as_matrices(b, column=True)
-    left = _with_matrix_axes(cotangent, a.ndim, b.ndim)
+    left = with_matrix_axes(cotangent, a.ndim, b.ndim)
     whole = (1, *a.shape) if a.ndim == 1 else a.shape
     operands = left.astype(common), right.swapaxes(-1, -2).astype(common)
     return _multiplied(*operands, whole, a, options, ("row", _TRANSPOSED[b_major]))
@@ -72,7 +88,7 @@ def _cotangent_of_b(cotangent: Any, a: Any, b: Any, options: Options, a_major: s
     """``alpha * A^T @ ct`` with the type and shape of B. Where all matrices share B, their rows are one long K."""
     common, options = _common_type(b.dtype, options)
     left = _as_matrices(a, column=False)
-    right = _with_matrix_axes(cotangent, a.ndim, b.ndim)
+    right = with_matrix_axes(cotangent, a.ndim, b.ndim)
     whole = (*b.shape, 1) if b.ndim == 1 else b.shape
     if prod(whole[:-2]) == 1 and a_major == "row" and left.ndim == right.ndim > 2:
         left, right = left.reshape(-1, left.shape[-1]), right.reshape(-1, right.shape[-1])
@@ -115,7 +131,7 @@ def _as_matrices(operand: Any, *, column: bool) -> Any:
     return operand[:, None] if column else operand[None, :]
 
 
-def _with_matrix_axes(result: Any, a_axes: int, b_axes: int) -> Any:
+def with_matrix_axes(result: Any, a_axes: int, b_axes: int) -> Any:
     """The result's axes with those of extent 1 that it lacks because an operand is 1-D."""
     if b_axes == 1:
         result = result[..., None]
@@ -143,21 +159,22 @@ def _batched(operands: Sequence[Any], dims: Sequence[Any], *, options: Options, 
         a, of_a = jnp.broadcast_to(a, (c.shape[0], *a.shape)), True
     batch_axes = max(a_axes, b_axes, 2) - 2
 
-    def aligned(values: Any, *, mapped: bool) -> Any:
-        """Matrices with the examples first, then as many leading axes as the results have; unmapped as they are."""
-        missing = batch_axes + 3 - values.ndim
-        return values.reshape(values.shape[0], *(1,) * missing, *values.shape[1:]) if mapped else values
-
     left = a if a_axes > 1 else a[..., None, :]
     right = b if b_axes > 1 else b[..., None]
-    matrices = [aligned(left, mapped=of_a), aligned(right, mapped=of_b)]
+    matrices = [aligned(left, batch_axes, of_a), aligned(right, batch_axes, of_b)]
     if addend:
         (c,) = addend
-        shaped = aligned(_with_matrix_axes(c, a_axes, b_axes), mapped=dims[2] is not None)
+        shaped = aligned(with_matrix_axes(c, a_axes, b_axes), batch_axes, dims[2] is not None)
         matrices.append(shaped)
     result = bind(*matrices, majors=majors)
     drop = [result.ndim - 2] * (a_axes == 1) + [result.ndim - 1] * (b_axes == 1)
     return (result.squeeze(axis=tuple(drop)) if drop else result), 0
+
+
+def aligned(values: Any, batch_axes: int, mapped: bool) -> Any:
+    """Matrices with the examples first, then as many leading axes as the results have; unmapped as they are."""
+    missing = batch_axes + 3 - values.ndim
+    return values.reshape(values.shape[0], *(1,) * missing, *values.shape[1:]) if mapped else values
 
 
 ad.primitive_jvps[matmul_p] = _tangent

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from warptile.arrays.array_view import numpy_dtype
 from warptile.arrays.operands import Product
 from warptile.gpu import driver
+from warptile.planning.addend import Addend
+from warptile.planning.plan import Plan
 from warptile.runtime.call_cache import AUTOTUNE, BACKEND, FOLDER, NOT_BOUND, Arrays, CallCache, environment
 from warptile.runtime.execute import GpuBackend
+from warptile.runtime.fused_calls import NUMBERS, bind_fused
 
 
 class CupyCalls(CallCache):
@@ -54,6 +57,68 @@ class CupyCalls(CallCache):
         if status:
             raise found.refuse(status)
         return out
+
+    def repeat_fused(
+        self, arrays: Arrays, options: tuple[Any, ...], epilogue: Hashable, operands: Mapping[str, Any]
+    ) -> Any:
+        """As of `CallCache`."""
+        try:
+            found = self._fused[self._fused_key(arrays, options, epilogue, operands)]
+        except NOT_BOUND:
+            return None
+        if self._device() != found.ordinal or (time.monotonic() >= self._next_look and self.is_stale()):
+            return None
+        a, b, c, out = arrays
+        values = operands.values()
+        tensors = [each.data.ptr for each in values if each.__class__ is self._array]
+        numbers = found.words([each for each in values if each.__class__ is not self._array])
+        at_a, at_b, at_c = a.data.ptr, b.data.ptr, 0 if c is None else c.data.ptr
+        if out is not None and found.overlaps(at_a, at_b, at_c, out.data.ptr, tensors):
+            return None
+        outputs = [] if out is None else [out]
+        pairs = zip(found.shapes[len(outputs) :], found.dtypes[len(outputs) :], strict=True)
+        outputs += [self._array(shape, dtype) for shape, dtype in pairs]
+        d, *further = [each.data.ptr for each in outputs]
+        status = found.launch(self._stream().ptr, at_a, at_b, at_c, d, *tensors, *numbers, *further)
+        if status:
+            raise found.refuse(status)
+        return found.returned(outputs)
+
+    def learn_fused(
+        self,
+        arrays: Arrays,
+        options: tuple[Any, ...],
+        epilogue: Hashable,
+        operands: Mapping[str, Any],
+        product: Product,
+        chosen: Plan | Addend,
+        backend: GpuBackend,
+        alpha: float,
+        beta: float,
+    ) -> None:
+        """As of `CallCache`."""
+        if isinstance(arrays[3], tuple | list) or not self.takes(arrays, product, backend):
+            return
+        further = () if product.epilogue is None else product.epilogue.types
+        dtypes = tuple(map(numpy_dtype, (product.problem.d.dtype, *further)))
+        addresses = {name: each.data.ptr if each.__class__ is self._array else 0 for name, each in operands.items()}
+        found = bind_fused(product, addresses, chosen, backend, alpha, beta, dtypes=dtypes)
+        try:
+            key = self._fused_key(arrays, options, epilogue, operands)
+        except NOT_BOUND:
+            return
+        if found is not None:
+            self.keep(key, found, backend.info.name)
+
+    def _fused_key(
+        self, arrays: Arrays, options: tuple[Any, ...], epilogue: Hashable, operands: Mapping[str, Any]
+    ) -> Hashable:
+        """As `key`; numbers are given to each call, and tell their type alone."""
+        said = tuple(
+            (name, _said(each) if each.__class__ is self._array else NUMBERS[each.__class__])
+            for name, each in operands.items()
+        )
+        return self.key(*arrays, options), epilogue, said
 
     def key(self, a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> Any:
         """As of `CallCache`."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from warptile.arrays.epilogue_operands import EpilogueOperands
 from warptile.arrays.operands import Product
+from warptile.arrays.reductions import reduced
 from warptile.epilogue.cuda import number_member
 from warptile.epilogue.epilogue_program import Reduction
 from warptile.epilogue.fused_epilogue import OPERAND, OUTPUT
@@ -23,6 +24,9 @@ from warptile.runtime.execute import GpuBackend, compiled, copy_launch
 Launch = Callable[..., int]
 """``launch(stream, a, b, c, d, *others)``: then come the epilogue's tensors and numbers in the order of the call, and
 further outputs."""
+
+NUMBERS = {int: "int", float: "float"}
+"""Types of an epilogue's operands that are given as they are."""
 
 _FORMATS = {"f32": "<fxxxx", "f64": "<d", "u64": "<Q"}
 
@@ -64,6 +68,14 @@ class FusedCall:
             for form, value in zip(self.formats, numbers, strict=True)
         ]
 
+    def returned(self, outputs: list[Any]) -> Any:
+        """What a call returns whose launches write these arrays."""
+        if len(outputs) == 1:
+            return outputs[0]
+        return tuple(
+            each if how is None else reduced(each, how) for each, how in zip(outputs, self.reductions, strict=True)
+        )
+
     def overlaps(self, a: int, b: int, c: int, d: int, tensors: list[int]) -> bool:
         """Whether D, at these addresses, shares bytes with what is read for other elements."""
         of_a, of_b, of_c, of_d, *of_tensors = self.reaches
@@ -76,32 +88,41 @@ class FusedCall:
 
 def bind_fused(
     product: Product,
-    operands: Mapping[str, Any],
+    addresses: Mapping[str, int],
     chosen: Plan | Addend,
     backend: GpuBackend,
     alpha: float,
     beta: float,
     *,
-    dtypes: tuple[Any, ...],
-    device: Any,
-    gradients: bool,
+    dtypes: tuple[Any, ...] = (),
+    device: Any = None,
+    gradients: bool = False,
 ) -> FusedCall | None:
     """The call with all but addresses, numbers and the stream fixed; None where it is not one GEMM on operands as they
-    lie."""
+    lie.
+
+    Args:
+        product: the arrays.
+        addresses: of the epilogue's operands, in the order of the call; any number for one that is a number.
+        chosen: the plan.
+        backend: the GPU.
+        alpha, beta: factors.
+        dtypes, device, gradients: as of `FusedCall`.
+    """
     epilogue = product.epilogue
     direct = product.out is None or product.target is not None
-    if epilogue is None or product.copies or product.metadata is not None or not direct or epilogue.given:
+    if epilogue is None or product.copies or product.metadata is not None or not direct:
         return None
     if chosen.problem.batch == 1 and len(list(product.indices())) > 1:
         return None
-    if any(each.pointer != _address(operands[name]) for name, each in epilogue.tensors.items()):
+    if any(each.pointer != addresses[name] for name, each in epilogue.tensors.items()):
         return None  # it was copied
-    native = _launches(chosen, backend, alpha, beta, product, epilogue, operands)
+    native = _launches(chosen, backend, alpha, beta, product, epilogue, addresses)
     if native is None:
         return None
     launch, refuse, formats = native
     result = product.target or row_major_result(product)
-    tensors = [epilogue.tensors[name] for name in operands if name in epilogue.tensors]
+    tensors = [epilogue.tensors[name] for name in addresses if name in epilogue.tensors]
     whole, problem = product.result_shape, product.problem
     further = epilogue.shapes(whole, product.batch, problem.m, problem.n, chosen.kernel.view.problem.epilogue)
     read = (product.a, product.b) if product.reads_operands else (None, None)
@@ -114,10 +135,6 @@ def bind_fused(
     )  # fmt: skip
 
 
-def _address(value: Any) -> int:
-    return int(value.data_ptr()) if hasattr(value, "data_ptr") else 0
-
-
 def _launches(
     chosen: Plan | Addend,
     backend: GpuBackend,
@@ -125,7 +142,7 @@ def _launches(
     beta: float,
     product: Product,
     epilogue: EpilogueOperands,
-    operands: Mapping[str, Any],
+    names_given: Iterable[str],
 ) -> tuple[Launch, Callable[[int], DeviceError], tuple[str, ...]] | None:
     kernel = compiled(chosen)
     spec = chosen.launch(kernel.entry, alpha, beta, epilogue.numbers)
@@ -134,9 +151,9 @@ def _launches(
         copying, before = copy_launch(chosen.kernel.repacks, chosen.arch)
         steps.insert(0, (backend.load(copying), before))
     wanted = chosen.kernel.workspaces
-    named = epilogue.named(())
-    tensors = [f"{OPERAND} {name}" for name in operands if name in epilogue.tensors]
-    numbers = [number_member(name) for name in operands if name in epilogue.numbers]
+    named = epilogue.named(epilogue.given)
+    tensors = [f"{OPERAND} {name}" for name in names_given if name in epilogue.tensors]
+    numbers = [number_member(name) for name in names_given if name in epilogue.numbers]
     outputs = [f"{OUTPUT} {index}" for index in range(1, len(epilogue.types) + 1)]
     names = (*OPERANDS, *tensors, *numbers, *outputs, *(each.name for each in wanted))
     pointers = dict.fromkeys(names, FRESH) | {name: each.pointer for name, each in named.items()}

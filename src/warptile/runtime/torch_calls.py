@@ -8,16 +8,12 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from warptile.arrays.operands import Product
-from warptile.arrays.reductions import reduced
 from warptile.planning.addend import Addend
 from warptile.planning.plan import Plan
 from warptile.runtime.bound_call import BoundCall
 from warptile.runtime.call_cache import AUTOTUNE, BACKEND, FOLDER, NOT_BOUND, Arrays, CallCache, environment
 from warptile.runtime.execute import GpuBackend
-from warptile.runtime.fused_calls import bind_fused
-
-NUMBERS = {int: "int", float: "float"}
-"""Types of an epilogue's operands that are given as they are."""
+from warptile.runtime.fused_calls import NUMBERS, bind_fused
 
 RECORDER = "warptile.torch.bound_gradients"
 """The module that makes a bound call and records its gradient."""
@@ -110,11 +106,7 @@ class TorchCalls(CallCache):
         status = found.launch(self._stream(found.ordinal), at_a, at_b, at_c, d, *tensors, *numbers, *further)
         if status:
             raise found.refuse(status)
-        if len(outputs) == 1:
-            return outputs[0]
-        return tuple(
-            each if how is None else reduced(each, how) for each, how in zip(outputs, found.reductions, strict=True)
-        )
+        return found.returned(outputs)
 
     def learn_fused(
         self,
@@ -136,8 +128,9 @@ class TorchCalls(CallCache):
         dtypes = (first, *(getattr(self._torch, each.torch or each.name) for each in further))
         tensors = [each for each in operands.values() if each.__class__ in self._types]
         gradients = self.wants_gradients(arrays) or any(each.requires_grad for each in tensors)
+        addresses = {name: each.data_ptr() if each.__class__ in self._types else 0 for name, each in operands.items()}
         found = bind_fused(
-            product, operands, chosen, backend, alpha, beta, dtypes=dtypes, device=device, gradients=gradients
+            product, addresses, chosen, backend, alpha, beta, dtypes=dtypes, device=device, gradients=gradients
         )
         try:
             key = self._fused_key(arrays, options, epilogue, operands)

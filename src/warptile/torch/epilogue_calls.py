@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,10 +12,10 @@ from warptile import api
 from warptile.arrays.options import beta_of, number
 from warptile.epilogue import column_pairs
 from warptile.epilogue.epilogue_program import ACCUMULATOR, CONSTANT, TENSOR, ColumnPairs, Program, Reduction, Step
-from warptile.epilogue.identity import identity
+from warptile.epilogue.identity import traced
 from warptile.epilogue.operations import NUMBER
 from warptile.epilogue.program_text import checked, replayed, text_of
-from warptile.epilogue.tracing import Reduced, Traced, trace
+from warptile.epilogue.tracing import Reduced, Traced
 from warptile.gated_call import GatedEpilogue, gated_product
 from warptile.linear_call import BIAS, by_rows, check_linear, of_linear
 from warptile.torch.calls import (
@@ -31,25 +31,6 @@ from warptile.torch.fused_operator import FUSED_MATMUL, signed
 from warptile.torch.gradients import Setting
 from warptile.torch_route import SAID, shown_to_dynamo
 
-MOST_PROGRAMS = 1024
-_programs: dict[Hashable, Program] = {}
-"""Epilogues that were traced, by their identity and the names of their operands."""
-
-
-def _program(epilogue: Any, operands: Mapping[str, Any]) -> Program:
-    """The traced epilogue."""
-    known = identity(epilogue)
-    if known is None:
-        return trace(epilogue, operands)
-    key = known, tuple(operands)
-    found = _programs.get(key)
-    if found is None:
-        found = trace(epilogue, operands)
-        if len(_programs) >= MOST_PROGRAMS:
-            _programs.clear()
-        _programs[key] = found
-    return found
-
 
 def fused_call(a: Any, b: Any, c: Any, options: dict[str, Any], epilogue: Any, operands: Mapping[str, Any]) -> Any:
     """`warptile.matmul` with an epilogue, of tensors for which `warptile.torch_route.torch_sees` said yes.
@@ -60,7 +41,7 @@ def fused_call(a: Any, b: Any, c: Any, options: dict[str, Any], epilogue: Any, o
         epilogue, operands: as given.
     """
     refuse_config(options["config"])
-    program = _program(epilogue, operands)
+    program = traced(epilogue, operands)
     tensors = {name: each for name, each in operands.items() if isinstance(each, torch.Tensor)}
     numbers = {name: each for name, each in operands.items() if name not in tensors}
     if not is_direct(a, b, c, *tensors.values()):

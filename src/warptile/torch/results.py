@@ -11,7 +11,7 @@ from warptile.arrays.operands import OUTPUTS, output_type
 from warptile.arrays.options import element_named
 from warptile.dtypes import DTYPES
 from warptile.epilogue.epilogue_program import Program
-from warptile.errors import DTypeError, ShapeError
+from warptile.errors import DTypeError, LayoutError, ShapeError
 
 TORCH_TYPES: dict[str, Any] = {
     name: getattr(torch, dtype.torch)
@@ -87,7 +87,13 @@ def matmul_shape(a: torch.Tensor, b: torch.Tensor) -> list[Any]:
 
     Raises:
         ShapeError: they do not multiply.
+        LayoutError: they are in different places.
     """
+    if a.device != b.device:
+        raise LayoutError(
+            f"a is on {a.device} and b is on {b.device}; it takes strided tensors on cpu or cuda, both in one place: "
+            f"matmul(a, b.to(a.device))"
+        )
     for name, operand in (("a", a), ("b", b)):
         if operand.dim() == 0:
             raise ShapeError(f"{name}: got a scalar; it needs at least one axis: {name}.reshape(1)")

@@ -185,7 +185,7 @@ def test_views_at_known_addresses_are_made_once():
     square = StoredArray("float32", (4, 4))
     call = ProgramCall((square, square), square, {})
     assert call.at(0, 7, (16, 32, 48)) is call.at(0, 7, (16, 32, 48))
-    a, b, c, d = call.at(0, 7, (16, 32, 48))
+    a, b, c, d, _ = call.at(0, 7, (16, 32, 48))
     assert (a.pointer, b.pointer, c, d.pointer, d.stream, d.device) == (16, 32, None, 48, 7, 0)
     for address in range(1000):
         call.at(0, 7, (address, 0, 0))

@@ -9,7 +9,9 @@ import warptile as wt
 from stubbed_frameworks import BFLOAT16, aligned, describe, execute
 from stubbed_gpu import StubbedGpu
 from warptile import api
-from warptile.arrays.xla_buffers import ProgramCall, StoredArray
+from warptile.arrays.xla_buffers import ProgramCall, ProgramEpilogue, StoredArray
+from warptile.epilogue import program_text
+from warptile.epilogue.tracing import trace
 from warptile.runtime import xla_ffi
 from warptile.runtime.xla_calls import XlaCalls
 
@@ -64,6 +66,28 @@ def test_later_runs_launch_what_the_first_has_bound(gpu, dtype):
     assert (len(gpu.launches), gpu.prepared, gpu.compiled) == (3, [], 1)
     [cache] = api._calls.values()
     assert (type(cache), len(cache._bound)) == (XlaCalls, 1)
+
+
+def test_calls_with_an_epilogue_are_bound_with_all_their_outputs(gpu):
+    program = trace(lambda acc, x, s: (wt.relu(acc) * s + x, wt.cast(acc, "float32")), {"x": 0, "s": 0})
+    stored = [StoredArray("float16", shape) for shape in ((64, 96), (96, 32), (32,), (64, 32))]
+    text = ProgramCall(
+        tuple(stored[:3]), stored[3], OPTIONS, ProgramEpilogue(program_text.text_of(program), ("x",), (("s", 0.5),)),
+        (StoredArray("float32", (64, 32)),),
+    ).text().encode()  # fmt: skip
+    for number in range(3):
+        a, b, x, d = (aligned(each.shape, np.float16) for each in stored)
+        further = aligned((64, 32), np.float32)
+        place = xla_ffi.XlaPlace(0, 0x100 + number)
+        handlers.on_gpu(text, place, [each.ctypes.data for each in (a, b, x)], [d.ctypes.data, further.ctypes.data])
+    assert (len(gpu.launches), len(gpu.prepared), gpu.compiled) == (2, 1, 1)
+    spec = gpu.specs[gpu.launches[-1].entry]
+    pointers = {
+        "A": a.ctypes.data, "B": b.ctypes.data, "D": d.ctypes.data, "epilogue operand x": x.ctypes.data,
+        "epilogue output 1": further.ctypes.data,
+    }  # fmt: skip
+    assert gpu.launches[-1].parameters == gpu.expect(spec, pointers)
+    assert gpu.launches[-1].stream == 0x102
 
 
 def test_alignment_and_options_are_calls_of_their_own(gpu):

@@ -77,6 +77,27 @@ def test_cupy_out_and_c_are_those_of_each_call(gpu, cupy):
     assert len(cupy.assigned) == 1
 
 
+def test_cupy_calls_with_an_epilogue_repeat_without_planning(gpu, cupy):
+    for number in range(3):
+        a, b, x = cupy.ndarray((64, 96)), cupy.ndarray((96, 32)), cupy.ndarray((32,))
+        cupy.stream = 0x100 + number
+        d, kept = wt.matmul(a, b, epilogue=lambda acc, x, s: (wt.relu(acc) * s + x, acc), x=x, s=0.5)
+    assert (type(d), d.shape, kept.shape) == (cupy.ndarray, (64, 32), (64, 32))
+    assert (len(gpu.launches), len(gpu.prepared), gpu.compiled) == (2, 1, 1)
+    spec = gpu.specs[gpu.launches[-1].entry]
+    pointers = {
+        "A": a.data.ptr, "B": b.data.ptr, "D": d.data.ptr, "epilogue operand x": x.data.ptr,
+        "epilogue output 1": kept.data.ptr,
+    }  # fmt: skip
+    assert gpu.launches[-1].parameters == gpu.expect(spec, pointers)
+    assert gpu.launches[-1].stream == cupy.stream
+    wide, beside = cupy.ndarray((64, 64)), cupy.ndarray((64, 64))
+    for _ in range(2):
+        wt.matmul(wide, wide, epilogue=lambda acc, x: acc + x, x=beside, out=beside)  # read where it is written
+        wt.matmul(wide, wide, epilogue=lambda acc, x: acc + x, x=beside, out=wide)
+    assert len(gpu.launches) == 3
+
+
 def test_cupy_arrays_on_another_device_than_the_current_one_take_the_long_way(gpu, cupy, monkeypatch):
     a, b = cupy.ndarray((64, 64)), cupy.ndarray((64, 64))
     wt.matmul(a, b)

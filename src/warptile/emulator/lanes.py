@@ -122,6 +122,7 @@ class RegisterFile:
         self.lane_capacity = lane_capacity
         self._arrays: dict[str, Array] = {}
         self.at_start_of_wave: Callable[[NDArray[np.bool_]], None] = lambda live: None
+        self._used = False
 
     def array(self, register: Register) -> Array:
         """The storage of ``register``: unsigned of its width, bool for a predicate, (lanes, 2) uint64 for b128."""
@@ -142,5 +143,7 @@ class RegisterFile:
     def poison(self, live: NDArray[np.bool_]) -> None:
         """Forget every value, as at the start of a new wave of CTAs whose ``live`` lanes have a thread."""
         self.at_start_of_wave(live)
-        for array in self._arrays.values():
+        arrays = self._arrays.values() if self._used else ()  # new ones are full of poison
+        self._used = True
+        for array in arrays:
             array.view(np.uint8).fill(0 if array.dtype == np.bool_ else POISON_BYTE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from warptile.emulator.async_ops.tensor_boxes import encode
@@ -64,16 +65,20 @@ def _forget_all_but(space: GlobalSpace, name: str, rows: Rows) -> None:
     home.initialised = False
     home.padded = bool(rows.count and rows.columns)
     unknown = np.ones(home.size, dtype=np.bool_)
-    unknown[row_bytes(rows)] = False
+    bytes_of_rows(unknown, rows)[...] = False
     space.data[home.start : home.start + home.size][unknown] = POISON_BYTE
     space.shadow[home.start : home.start + home.size][unknown] = MAPPED
 
 
-def row_bytes(rows: Rows) -> NDArray[np.intp]:
-    """Where each byte of each row lies: (matrices, rows, bytes of a row)."""
-    starts = np.arange(rows.matrices)[:, None, None] * rows.matrix_stride_bytes
-    starts = starts + np.arange(rows.count)[:, None] * rows.stride_bytes
-    return rows.offset_bytes + starts + np.arange(rows.columns * rows.element_bytes)
+def bytes_of_rows(content: Array, rows: Rows) -> Array:
+    """The bytes of ``rows`` as a view of an operand's: (matrices, rows, bytes of a row)."""
+    shape = (rows.matrices, rows.count, rows.columns * rows.element_bytes)
+    if not all(shape):
+        return content[:0].reshape(shape)
+    last = (rows.matrices - 1) * rows.matrix_stride_bytes + (rows.count - 1) * rows.stride_bytes + shape[2]
+    inside = content[rows.offset_bytes : rows.offset_bytes + last]
+    assert len(inside) == last
+    return as_strided(inside, shape, (rows.matrix_stride_bytes, rows.stride_bytes, 1))
 
 
 def fill_parameters(space: GlobalSpace, parameters: tuple[object, ...], spec: LaunchSpec) -> dict[str, int]:

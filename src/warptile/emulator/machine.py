@@ -17,6 +17,7 @@ from warptile.emulator.lanes import WARP, Array, RegisterFile
 from warptile.emulator.memory.accesses import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, Memory
 from warptile.emulator.memory.device_heap import DeviceHeap
 from warptile.emulator.memory.spaces import GlobalSpace
+from warptile.emulator.special_registers import SpecialRegisters
 from warptile.emulator.sync.mbarriers import Mbarriers
 from warptile.emulator.sync.register_pool import RegisterPool
 from warptile.errors import UnknownInstruction
@@ -54,9 +55,9 @@ class LaunchGeometry:
     """
 
     def __init__(self, grid: Dim3, block: Dim3, ctas: int, cluster: Dim3 = (1, 1, 1)) -> None:
-        self.grid = grid
-        self.block = block
-        self.cluster = cluster
+        self.grid: Dim3 = grid
+        self.block: Dim3 = block
+        self.cluster: Dim3 = cluster
         self.cluster_ctas = cluster[0] * cluster[1] * cluster[2]
         self.threads = block[0] * block[1] * block[2]
         unit = WARP if self.threads <= WARP * WARPS else WARP * WARPS
@@ -150,7 +151,14 @@ class Machine:
         self.last_effect = 0
         self.live: NDArray[np.bool_] = geometry.exists.copy()
         self.why_trapped = ""
-        self._special = self._fixed_special(dynamic_shared_bytes, grid_workspace)
+        constants = {
+            "envreg0": 0, "envreg1": grid_workspace >> 32, "envreg2": grid_workspace & 0xFFFFFFFF,
+            "dynamic_smem_size": dynamic_shared_bytes,
+            "total_smem_size": memory.shared_bytes, "aggr_smem_size": memory.shared_bytes,
+            "reserved_smem_offset_begin": 0, "reserved_smem_offset_end": shared_reserved_bytes(arch_capability),
+            "reserved_smem_offset_cap": 0,
+        }  # fmt: skip
+        self._special = SpecialRegisters(geometry, multiprocessors, constants)
 
     @property
     def global_space(self) -> GlobalSpace:
@@ -160,12 +168,7 @@ class Machine:
     def start_wave(self, first_cta: int, ctas: int) -> None:
         """Put the CTAs ``first_cta ...`` on the machine; fewer than a full wave leaves the rest without threads."""
         geometry = self.geometry
-        ids = first_cta + np.arange(geometry.lanes) // geometry.lanes_per_cta
-        places = (("ctaid", geometry.cta_indices(ids)), ("clusterid", geometry.cluster_indices(ids)))
-        for name, values in places:
-            for axis, value in zip("xyz", values, strict=True):
-                self._special[f"{name}.{axis}"][:] = value
-        self._special["smid"][:] = ids % self.multiprocessors
+        self._special.start_wave(first_cta)
         self.live = geometry.exists & (np.arange(geometry.lanes) < ctas * geometry.lanes_per_cta)
         self.memory.new_wave()
         self.memory.peers.start_wave(first_cta, self.live)
@@ -212,48 +215,6 @@ class Machine:
         place = np.array([self.address_of(symbol) + offset], dtype=np.int64)
         own = self.memory.clustered and symbol in self.shared and symbol not in self.frame
         return place + self.memory.shared_base if own else place
-
-    def _fixed_special(self, dynamic_shared_bytes: int, grid_workspace: int) -> dict[str, Array]:
-        geometry = self.geometry
-        lanes = geometry.lanes
-        thread = np.arange(lanes) % geometry.lanes_per_cta
-        bx, by, bz = geometry.block
-        lane = np.arange(lanes) % WARP
-        rank = np.arange(lanes) // geometry.lanes_per_cta % geometry.cluster_ctas
-        cx, cy, cz = geometry.cluster
-        bit = np.uint64(1) << lane.astype(np.uint64)
-
-        def full(value: int, dtype: type = np.uint32) -> Array:
-            return np.full(lanes, value, dtype=dtype)
-
-        values: dict[str, Array] = {
-            "tid.x": thread % bx, "tid.y": thread // bx % by, "tid.z": thread // (bx * by),
-            "laneid": lane, "warpid": thread // WARP, "cluster_ctarank": rank,
-            "cluster_ctaid.x": rank % cx, "cluster_ctaid.y": rank // cx % cy, "cluster_ctaid.z": rank // (cx * cy),
-            "lanemask_eq": bit, "lanemask_lt": bit - np.uint64(1), "lanemask_le": 2 * bit - np.uint64(1),
-            "lanemask_gt": ~(2 * bit - np.uint64(1)), "lanemask_ge": ~(bit - np.uint64(1)),
-        }  # fmt: skip
-        special = {name: value.astype(np.uint32) for name, value in values.items()}
-        gx, gy, gz = geometry.grid
-        constants = {
-            "ntid.x": bx, "ntid.y": by, "ntid.z": bz, "nctaid.x": gx, "nctaid.y": gy, "nctaid.z": gz,
-            "tid.w": 0, "ntid.w": 1, "ctaid.w": 0, "nctaid.w": 1,
-            "ctaid.x": 0, "ctaid.y": 0, "ctaid.z": 0, "smid": 0, "nsmid": self.multiprocessors,
-            "nwarpid": -(-geometry.threads // WARP),
-            "envreg0": 0, "envreg1": grid_workspace >> 32, "envreg2": grid_workspace & 0xFFFFFFFF,
-            "dynamic_smem_size": dynamic_shared_bytes,
-            "total_smem_size": self.memory.shared_bytes, "aggr_smem_size": self.memory.shared_bytes,
-            "reserved_smem_offset_begin": 0, "reserved_smem_offset_end": shared_reserved_bytes(self.arch_capability),
-            "reserved_smem_offset_cap": 0,
-            "clusterid.x": 0, "clusterid.y": 0, "clusterid.z": 0, "clusterid.w": 0,
-            "nclusterid.x": gx // cx, "nclusterid.y": gy // cy, "nclusterid.z": gz // cz, "nclusterid.w": 1,
-            "cluster_nctaid.x": cx, "cluster_nctaid.y": cy, "cluster_nctaid.z": cz, "cluster_nctaid.w": 1,
-            "cluster_ctaid.w": 0, "cluster_nctarank": geometry.cluster_ctas,
-        }  # fmt: skip
-        special.update({name: full(value) for name, value in constants.items()})
-        special["gridid"] = full(1, np.uint64)
-        special["is_explicit_cluster"] = np.full(lanes, geometry.cluster_ctas > 1)
-        return special
 
 
 def window_base(space: str) -> int:

@@ -19,7 +19,7 @@ from warptile.emulator.findings import ALL_CHECKS, DEFAULT_CHECKS, MODEL_CHECKS,
 from warptile.emulator.float_environment import default_float_environment
 from warptile.emulator.lanes import Array
 from warptile.emulator.launch_geometry import check_residency, launch_geometry
-from warptile.emulator.launch_memory import bytes_of, fill_parameters, place_operands, row_bytes
+from warptile.emulator.launch_memory import bytes_of, bytes_of_rows, fill_parameters, place_operands
 from warptile.emulator.machine import Machine, shared_reserved_bytes
 from warptile.emulator.memory.accesses import Memory, UndefinedLoad
 from warptile.emulator.memory.device_memory import DeviceMemory, DeviceSnapshot
@@ -322,10 +322,9 @@ def _check_outputs(machine: Machine, launch: Launch, checks: frozenset[str]) -> 
             continue
         home = machine.global_space.named(name)
         shadow = machine.global_space.shadow[home.start : home.start + home.size]
-        places = row_bytes(rows)
-        missing = (shadow[places] & WRITTEN) == 0
+        missing = (bytes_of_rows(shadow, rows) & WRITTEN) == 0
         if missing.any():
-            elements = missing.reshape(*places.shape[:2], rows.columns, rows.element_bytes).any(axis=3)
+            elements = missing.reshape(*missing.shape[:2], rows.columns, rows.element_bytes).any(axis=3)
             index = np.unravel_index(int(np.argmax(elements)), elements.shape)
             shown = ", ".join(str(int(x)) for x in index[rows.matrices == 1 :])
             report(UnwrittenOutput(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from warptile.emulator.checks.access_history import COLUMNS, FIRST_READ, OTHER_READ, PAGE, WRITE
 from warptile.emulator.compiled_steps import memory_state as m
 from warptile.emulator.compiled_steps.access_counts import at
-from warptile.emulator.compiled_steps.word_code import WordFunction, read_i32, write_32
+from warptile.emulator.compiled_steps.word_code import WordFunction, read_i32, write_32, write_64
 from warptile.emulator.lanes import WARP
 
 
@@ -45,6 +45,17 @@ def _enter(place: int, thread: int, clock: int, tag: int) -> int:
     write_32(place, thread)
     write_32(place + 4, clock)
     write_32(place + 8, tag)
+    return 0
+
+
+def _refine(history: int, page: int, old: int, new: int) -> int:
+    """`access_history._refine` of one page."""
+    longer, shorter, parts = at(history, 1 + old), at(history, 1 + new), old - new
+    for place in range(page << (PAGE - new), (page + 1) << (PAGE - new)):
+        for column in range(COLUMNS):
+            known = read_i32(longer + 4 * COLUMNS * (place >> parts) + 4 * column)
+            write_32(shorter + 4 * COLUMNS * place + 4 * column, known)
+    write_64(at(history, 0) + 8 * page, new)
     return 0
 
 
@@ -85,8 +96,14 @@ def note(state: int, history: int, writes: int, base: int, count: int, size: int
             last += 1
         shift = at(shifts, offset >> PAGE)
         table = at(history, 1 + shift)
-        if shift > finest or table == 0:
+        if table == 0:
             return 0
+        if shift > finest:
+            if at(history, 1 + finest) == 0:
+                return 0
+            _refine(history, offset >> PAGE, shift, finest)
+            shift = finest
+            table = at(history, 1 + finest)
         row = table + 4 * COLUMNS * (offset >> shift)
         end = table + 4 * COLUMNS * ((offset + size) >> shift)
         while row < end:
@@ -194,4 +211,4 @@ def _note_read(
     return 1
 
 
-FUNCTIONS: tuple[WordFunction, ...] = (_search, _told, _enter, note, _note_read)
+FUNCTIONS: tuple[WordFunction, ...] = (_search, _told, _enter, _refine, note, _note_read)

@@ -98,13 +98,16 @@ def _only_element(value: Any, name: str) -> Any:
     shape = tuple(value.shape if hasattr(value, "shape") else value.__cuda_array_interface__["shape"])
     if math.prod(shape) != 1:
         raise ShapeError(
-            f"{name}: got shape {shape}; it is one number for the whole operand, such as {name}=0.5 "
-            f"(multiply rows or columns of the result afterwards)"
+            f"{name}: got shape {shape}; it is one number for the whole operand, such as {name}=0.5; those of rows or "
+            f"columns are an operand: epilogue=lambda acc, s: acc * s, s={name}"
         )
     if on_gpu:
+        read_by_kernel = (
+            "" if name == "beta" else f", or have the kernel read it: epilogue=lambda acc, s: acc * s, s={name}"
+        )
         raise UnsupportedError(
             f"{name}: it is in a GPU's memory; {name} is read on the host when the launch is queued: "
-            f"give {name}=float({name}), once, where waiting for the GPU does no harm"
+            f"give {name}=float({name}), once, where waiting for the GPU does no harm{read_by_kernel}"
         )
     return value.item()
 

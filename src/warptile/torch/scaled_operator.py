@@ -1,8 +1,7 @@
 """``torch.ops.warptile.scaled_mm``: 8-bit floats with scales, called like ``torch._scaled_mm``.
 
-Scales for whole operands that are in host memory become a part of alpha and cost nothing. Scales on the GPU are never
-waited for: they are multiplied with the float32 result, by a pass of torch over it, before it is rounded to
-``out_dtype``. So are scales of rows and columns.
+Scales of whole operands that are in host memory become a part of alpha. All others are operands of an epilogue, which
+the kernel reads from memory when it has its accumulators: nothing waits for them, and the result is rounded once.
 """
 
 from __future__ import annotations
@@ -35,14 +34,26 @@ def _scaled_mm(
         return matmul(
             a, b, addend, scale_a=scale_a.item(), scale_b=scale_b.item(), out_dtype=out_dtype, accumulate=accumulate
         )
-    d = matmul(a, b, out_dtype=torch.float32, accumulate=accumulate)
-    if scale_a.numel() == scale_b.numel() == 1:
-        d.mul_((scale_a * scale_b).reshape(()))
-    else:
-        d.mul_(scale_a).mul_(scale_b)
-    if bias is not None:
-        d.add_(bias)
-    return d.to(out_dtype)
+    operands = {"rows": _operand(scale_a, a), "columns": _operand(scale_b, a)}
+    options = {"out_dtype": out_dtype, "accumulate": accumulate}
+    if bias is None:
+        return matmul(a, b, **options, epilogue=_scaled, **operands)
+    return matmul(a, b, **options, epilogue=_scaled_with_bias, **operands, bias=bias)
+
+
+def _scaled(acc: Any, rows: Any, columns: Any) -> Any:
+    return acc * rows * columns
+
+
+def _scaled_with_bias(acc: Any, rows: Any, columns: Any, bias: Any) -> Any:
+    return acc * rows * columns + bias
+
+
+def _operand(scale: Any, a: Any) -> Any:
+    """A scale as an operand of an epilogue; one in host memory as a number."""
+    if scale.numel() > 1:
+        return scale
+    return scale.reshape(()) if scale.device == a.device else scale.item()
 
 
 def _scaled_mm_fake(
@@ -78,11 +89,6 @@ def _checked(a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any, scale_result
     (m, _), n = a.shape, b.shape[1]
     _check_scale("scale_a", scale_a, (m, 1), a)
     _check_scale("scale_b", scale_b, (1, n), a)
-    if bool(scale_a.numel() == 1) != bool(scale_b.numel() == 1) and 1 not in (m, n):
-        raise UnsupportedError(
-            f"scale_a has shape {tuple(scale_a.shape)} and scale_b has {tuple(scale_b.shape)}; either both are one "
-            f"number or they are ({m}, 1) and (1, {n}): expand the one that is a number"
-        )
     if bias is not None and tuple(bias.shape) != (n,):
         raise ShapeError(f"bias: got shape {tuple(bias.shape)}; it has one number for each column, shape ({n},)")
     return torch.bfloat16 if out_dtype is None else out_dtype
@@ -91,9 +97,9 @@ def _checked(a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any, scale_result
 def _check_scale(name: str, scale: Any, rows_or_columns: tuple[Any, Any], a: Any) -> None:
     if scale.dtype != torch.float32:
         raise DTypeError(f"{name}: got {scale.dtype}; scales are torch.float32: {name}.float()")
-    if scale.numel() == 1:
+    if scale.numel() == 1 and scale.device.type == "cpu":
         return
-    if tuple(scale.shape) != rows_or_columns:
+    if scale.numel() != 1 and tuple(scale.shape) != rows_or_columns:
         raise UnsupportedError(
             f"{name}: got shape {tuple(scale.shape)}; it takes one number or shape {rows_or_columns}. Scales of blocks "
             f"are not available: multiply block by block with matmul, or {_EXAMPLE}"

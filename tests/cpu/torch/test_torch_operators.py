@@ -180,13 +180,24 @@ def test_scales_of_rows_and_columns(quick, eights):
     d = ops.scaled_mm(a, b, rows, columns, bias, out_dtype=torch.float32)
     assert torch.allclose(d, (a.float() @ b.float()) * rows * columns + bias, rtol=1e-5)
     assert ops.scaled_mm(a, b, rows, columns, out_dtype=torch.float16).dtype == torch.float16
+    assert len(quick) == 2
+    d = ops.scaled_mm(a, b, rows, torch.tensor(0.25), bias, out_dtype=torch.float32)
+    assert torch.allclose(d, (a.float() @ b.float()) * rows * 0.25 + bias, rtol=1e-5)
+
+
+def test_scales_of_rows_and_columns_on_the_emulator(monkeypatch, eights):
+    monkeypatch.setenv("WARPTILE_BACKEND", "emulator")
+    a, b = eights
+    rows, columns, bias = torch.rand(3, 1), torch.rand(1, 5), torch.rand(5).to(torch.bfloat16)
+    d = ops.scaled_mm(a, b, rows, columns, bias)
+    exact = (a.double() @ b.double()) * rows * columns + bias
+    assert torch.equal(d, exact.to(torch.bfloat16))
 
 
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
         ({"scale_a": torch.rand(3, 2)}, wt.UnsupportedError, "blocks"),
-        ({"scale_a": torch.rand(3, 1)}, wt.UnsupportedError, "expand"),
         ({"scale_a": torch.tensor(1)}, wt.DTypeError, r"scale_a\.float\(\)"),
         ({"scale_result": torch.tensor(1.0)}, wt.UnsupportedError, "scale_result"),
         ({"out_dtype": F8}, wt.UnsupportedError, "bfloat16"),

@@ -13,6 +13,7 @@ from warptile.emulator.lanes import POISON_BYTE, Array
 from warptile.emulator.memory.accesses import GLOBAL_BASE
 from warptile.emulator.memory.device_memory import PARAMETER_BYTES, PARAMETERS, DeviceMemory
 from warptile.emulator.memory.spaces import MAPPED, GlobalSpace, room
+from warptile.emulator.program import used_variables
 from warptile.errors import EmulationError, LayoutError, ParameterMismatch
 from warptile.launch.access import Access, Rows
 from warptile.launch.params import Params, Pointer, StructBytes
@@ -41,6 +42,8 @@ def place_operands(
                 f"operand {name} is in the launch but has no array; there are {', '.join(operands) or 'none'}"
             )
         sizes[name] = bytes_of(name, operands[name]).size + accesses.get(name, Access()).lead_bytes
+    # Headers leave many variables in a module, of which a kernel uses few. Other launches may use others.
+    used = used_variables(module, spec.entry) if device is None else None
     device = device or DeviceMemory(sum(map(room, sizes.values())))
     device.start_launch()
     for name in spec.operands:
@@ -48,7 +51,7 @@ def place_operands(
         device.place(name, bytes_of(name, operands[name]), writable=access.writes, lead=access.lead_bytes)
         if access.holds is not None:
             _forget_all_but(device.space, name, access.holds)
-    device.load(module)
+    device.load(module, used)
     return device
 
 

@@ -26,7 +26,10 @@ from warptile.launch.spec import Dim3
 
 
 def shared_reserved_bytes(capability: int) -> int:
-    """How many of the first bytes of a CTA's shared memory belong to the system; variables start behind them."""
+    """How many of the first bytes of a CTA's shared memory belong to the system; variables start behind them.
+
+    Cooperative groups keep 288 of them at ``%reserved_smem_offset_1``, wherever the driver puts it.
+    """
     return 1024 if capability >= 80 else 0
 
 
@@ -151,12 +154,13 @@ class Machine:
         self.last_effect = 0
         self.live: NDArray[np.bool_] = geometry.exists.copy()
         self.why_trapped = ""
+        reserved = shared_reserved_bytes(arch_capability)
         constants = {
             "envreg0": 0, "envreg1": grid_workspace >> 32, "envreg2": grid_workspace & 0xFFFFFFFF,
             "dynamic_smem_size": dynamic_shared_bytes,
             "total_smem_size": memory.shared_bytes, "aggr_smem_size": memory.shared_bytes,
-            "reserved_smem_offset_begin": 0, "reserved_smem_offset_end": shared_reserved_bytes(arch_capability),
-            "reserved_smem_offset_cap": 0,
+            "reserved_smem_offset_begin": 0, "reserved_smem_offset_end": reserved, "reserved_smem_offset_cap": reserved,
+            "reserved_smem_offset_0": 0, "reserved_smem_offset_1": reserved // 2,
         }  # fmt: skip
         self._special = SpecialRegisters(geometry, multiprocessors, constants)
 
@@ -187,6 +191,9 @@ class Machine:
     def special(self, name: str) -> Array:
         """A special register as one value per lane."""
         found = self._special.get(name)
+        if name == "reserved_smem_offset_1" and found is not None:
+            # Cooperative groups of several warps take their barriers there to be zero from sm_80 on.
+            self.memory.zeroed_shared = slice(int(found[0]), shared_reserved_bytes(self.arch_capability))
         if name in ("envreg1", "envreg2") and found is not None and not self.cooperative:
             self.why_trapped = (
                 "; grid.sync() of cooperative groups traps unless the launch is cooperative: "

@@ -129,6 +129,18 @@ def symbol_names(function: PtxFunction) -> dict[str, None]:
     return names
 
 
+def used_variables(module: PtxModule, entry: str) -> frozenset[str]:
+    """Variables of a module that a kernel may access: what its functions name, and what those variables point to."""
+    function = module.functions.get(entry)
+    if function is None:
+        return frozenset()
+    found = {name for reached in _reachable(module, function) for name in symbol_names(reached)}
+    points_to = {each.name: {symbol for _, symbol, _ in each.relocations} for each in module.variables}
+    while more := {target for name in found for target in points_to.get(name, ())} - found:
+        found |= more
+    return frozenset(found)
+
+
 def _flat(operands: tuple[Operand | None, ...]) -> list[Operand]:
     """Operands without those that hold others: vectors, addresses and lists of arguments."""
     found: list[Operand] = []

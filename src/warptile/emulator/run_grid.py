@@ -120,7 +120,6 @@ def emulate(
     launch = Launch(module, spec, accesses or {}, arch, schedule, interpreted)
     alone = device is None
     device = place_operands(module, spec, operands, launch.accesses, device)
-    device.load(module)
     before = device.snapshot() if collect or "uninitialised" in checks else None
     findings = Findings(collect=collect, schedule=schedule)
     run, findings = _run_followed(launch, device, before, checks, findings, recording)

@@ -66,6 +66,9 @@ class AcquireReleaseState:
         self._clocks = clocks
         self._released: dict[tuple[str, int], tuple[int, list[int]]] = {}  # place: CTA, table for each level
         self._pending: NDArray[np.int32] = np.zeros((len(_LEVELS), lanes), dtype=np.int32)
+        # The table that each lane has acquired last, or read of each level without acquiring it yet.
+        self._acquired: NDArray[np.int32] = np.zeros(lanes, dtype=np.int32)
+        self._noticed: NDArray[np.int32] = np.zeros((len(_LEVELS), lanes), dtype=np.int32)
         self._fenced: NDArray[np.int32] = np.zeros((len(_LEVELS), 4, lanes), dtype=np.int32)
         self._fences = False
         self._tables: dict[tuple[int, int], int] = {}  # what a fence has published: by lane and clock at the fence
@@ -73,6 +76,8 @@ class AcquireReleaseState:
     def start_wave(self) -> None:
         """New threads: no fence, nothing seen. What older waves have released stays."""
         self._pending.fill(0)
+        self._acquired.fill(0)
+        self._noticed.fill(0)
         self._fenced.fill(0)
         self._fences = False
         self._tables.clear()
@@ -120,13 +125,15 @@ class AcquireReleaseState:
         table = tables[level]
         if not table or order.strength <= level:
             return
+        # A lane that spins reads the same again and again.
+        seen = self._acquired if order.acquires else self._noticed[level]
+        if seen[lane] == table:
+            return
+        seen[lane] = table
         if order.acquires:
             clocks.known[lane] = clocks.union([int(clocks.known[lane]), table])
-            return
-        before = int(self._pending[level, lane])
-        if before and before != table:
-            table = clocks.union([before, table])
-        self._pending[level, lane] = table
+        else:
+            self._pending[level, lane] = clocks.union([int(self._pending[level, lane]), table])
 
     def write(self, space: str, offsets: NDArray[np.int64], lanes: Lanes, order: MemoryOrder) -> None:
         """Strong writes of flags at some offsets."""

@@ -87,6 +87,7 @@ class Memory:
         self.global_space = global_space
         self.shared_bytes = shared_bytes
         self.shared_stride = -(-shared_bytes // 128) * 128
+        self.zeroed_shared = slice(0)  # bytes of a CTA's shared memory that are zero at its start
         self.local_bytes = local_bytes
         self.local_stride = -(-local_bytes // 16) * 16
         lanes = geometry.lanes
@@ -114,6 +115,9 @@ class Memory:
         """Shared and local memory as a new set of CTAs finds them: mapped and full of poison."""
         self.shared_space.reset(MAPPED)
         self.local_space.reset(MAPPED)
+        if self.zeroed_shared.stop:
+            for array, value in ((self.shared_space.data, 0), (self.shared_space.shadow, MAPPED | INITIALISED)):
+                array.reshape(-1, self.shared_stride)[:, self.zeroed_shared] = value
 
     # -- addresses ---------------------------------------------------------------------------------------------
 

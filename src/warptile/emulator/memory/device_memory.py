@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -169,15 +169,20 @@ class DeviceMemory:
         self.space.restore(snapshot.space)
         self.heap.restore(snapshot.heap)
 
-    def load(self, module: PtxModule) -> Mapping[str, int]:
+    def load(self, module: PtxModule, used: Collection[str] | None = None) -> Mapping[str, int]:
         """Addresses of the variables in global and constant memory, and of the functions, of a module. The variables
-        are allocated and get their initial values when it is loaded for the first time."""
+        (those ``used``, if that is given) are allocated and get their initial values when it is loaded for the first
+        time."""
         if id(module) not in self._modules:
-            self._modules[id(module)] = module, self._loaded(module)
+            self._modules[id(module)] = module, self._loaded(module, used)
         return self._modules[id(module)][1]
 
-    def _loaded(self, module: PtxModule) -> dict[str, int]:
-        variables = [each for each in module.variables if each.space in ("global", "const")]
+    def _loaded(self, module: PtxModule, used: Collection[str] | None) -> dict[str, int]:
+        variables = [
+            each
+            for each in module.variables
+            if each.space in ("global", "const") and (used is None or each.name in used)
+        ]
         taken = {home.name for home in self.space.allocations}
         names = {
             each.name: each.name if each.name not in taken else f"{each.name} (module {len(self._modules) + 1})"

@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 from emulation import run_cuda
+from warptile.emulator.checks.access_history import ANYWHERE
+from warptile.emulator.checks.acquire_release import AcquireReleaseState, MemoryOrder
+from warptile.emulator.checks.vector_clocks import VectorClocks
 from warptile.errors import DataRace
 
 LAST_BLOCK_SUMS = """
@@ -65,3 +68,22 @@ def test_atomics_behind_fences_take_time_linear_in_their_number(name: str) -> No
     run_cuda(FENCED, name, [out], grid=64, block=256, outputs={0: False})
     assert time.process_time() - start < 10
     assert out[0] == 64 * 256
+
+
+@pytest.mark.parametrize("acquires", [True, False])
+def test_a_thread_that_spins_acquires_what_it_reads_once(acquires: bool) -> None:
+    """Else each iteration would add a table of knowledge."""
+    clocks = VectorClocks(64, 32)
+    flags = AcquireReleaseState(clocks)
+    places, writers, reader = np.array([0, 4]), np.array([0, 1]), np.array([40])
+    flags.write("global", places, writers, MemoryOrder(ANYWHERE, releases=True))
+    spins = MemoryOrder(ANYWHERE, acquires=acquires)
+    for place in (4, 0):
+        flags.read("global", np.array([place]), reader, spins)
+    flags.fence(reader, MemoryOrder(ANYWHERE, acquires=True))
+    known = int(clocks.known[40])
+    assert known != 0
+    for _ in range(3):
+        flags.read("global", np.array([0]), reader, spins)
+        flags.fence(reader, MemoryOrder(ANYWHERE, acquires=True))
+        assert int(clocks.known[40]) == known

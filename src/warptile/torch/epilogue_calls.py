@@ -64,14 +64,12 @@ def _operated(
     a: Any, b: Any, c: Any, program: Program, tensors: dict[str, Any], numbers: dict[str, Any], options: dict[str, Any]
 ) -> Any:
     """The call as one of ``torch.ops.warptile.fused_matmul``."""
-    given = [
-        signed(each) if name in program.seeds and isinstance(each, int) else number(each, name)
-        for name, each in numbers.items()
-    ]
+    given = {name: float(number(each, name)) for name, each in numbers.items() if name not in program.seeds}
+    seeds = {name: signed(name, each) for name, each in numbers.items() if name in program.seeds}
     options = {name: each for name, each in options.items() if name != "config"}
     outputs = FUSED_MATMUL(
-        a, b, c, list(tensors.values()), program=text_of(program), names=[*tensors, *numbers], numbers=given,
-        **factors(a, c, **options),
+        a, b, c, list(tensors.values()), program=text_of(program), names=[*tensors, *given, *seeds],
+        numbers=list(given.values()), seeds=list(seeds.values()), **factors(a, c, **options),
     )  # fmt: skip
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
@@ -191,18 +189,18 @@ def _traced_operator(
 ) -> Any:
     options = dict(options)
     refuse_config(options.pop("config", None))
-    tensors, names, numbers, named = [], [], [], []
+    tensors, numbers, seeds = {}, {}, {}
     for name, each in operands.items():
         if isinstance(each, (torch.Tensor, np.ndarray)):
-            tensors.append(tensor_of(each))
-            names.append(name)
+            tensors[name] = tensor_of(each)
+        elif name in noted.seeds:
+            seeds[name] = signed(name, each)
         else:
-            numbers.append(signed(each) if name in noted.seeds else each)
-            named.append(name)
+            numbers[name] = each if isinstance(each, float) else float(each)
     left, right, addend = tensor_of(a), tensor_of(b), tensor_of(c)
     outputs = FUSED_MATMUL(
-        left, right, addend, tensors, program=noted.text, names=[*names, *named], numbers=numbers,
-        **factors(left, addend, **options),
+        left, right, addend, list(tensors.values()), program=noted.text, names=[*tensors, *numbers, *seeds],
+        numbers=list(numbers.values()), seeds=list(seeds.values()), **factors(left, addend, **options),
     )  # fmt: skip
     if out is not None:
         targets = out if isinstance(out, (tuple, list)) else (out,)

@@ -1,7 +1,7 @@
 """``torch.ops.warptile.fused_matmul``: a matmul with an epilogue, as one operator of a graph.
 
-The epilogue is the text of its traced program, and its operands are a list of tensors and one of numbers, so that a
-graph can be written to a file, and everything that changes the result is an argument.
+The epilogue is the text of its traced program, and its operands are lists of tensors, numbers and seeds, named in that
+order, so that a graph can be written to a file, and everything that changes the result is an argument.
 """
 
 from __future__ import annotations
@@ -25,21 +25,32 @@ SEED_MODULUS = 2**64
 """torch's integers are signed; seeds are not."""
 
 
-def signed(seed: int) -> int:
-    """A seed as one of torch's integers."""
-    return seed - SEED_MODULUS if seed >= SEED_MODULUS // 2 else seed
+def signed(name: str, seed: Any) -> Any:
+    """A seed as one of torch's integers; a symbol stands for one already.
+
+    Raises:
+        EpilogueError: no whole number.
+    """
+    if not isinstance(seed, (int, torch.SymInt)):
+        raise EpilogueError(f"{name}: got {seed!r}; a seed is a whole number, such as {name}=1234")
+    return seed - SEED_MODULUS if isinstance(seed, int) and seed >= SEED_MODULUS // 2 else seed
 
 
-def _numbers(program: Program, names: Sequence[str], numbers: Sequence[Any]) -> dict[str, Any]:
-    named = dict(zip(names[len(names) - len(numbers) :], numbers, strict=True))
-    return {name: int(each) % SEED_MODULUS if name in program.seeds else each for name, each in named.items()}
+def _unsigned(seed: Any) -> Any:
+    return seed % SEED_MODULUS if isinstance(seed, int) else seed
+
+
+def _numbers(names: Sequence[str], tensors: Sequence[Any], numbers: Sequence[Any], seeds: Sequence[Any]) -> Any:
+    """Operands that are no tensors, by name."""
+    return dict(zip(names[len(tensors) :], [*numbers, *map(_unsigned, seeds)], strict=True))
 
 
 def _fused(
-    a: Any, b: Any, c: Any, tensors: Any, *, program: str, names: Any, numbers: Any, beta: Any = 1, **options: Any
-) -> list[Any]:
+    a: Any, b: Any, c: Any, tensors: Any, *, program: str, names: Any, numbers: Any = (), seeds: Any = (),
+    beta: Any = 1, **options: Any,
+) -> list[Any]:  # fmt: skip
     found = program_of(program)
-    operands = dict(zip(names, map(plain, tensors), strict=False)) | _numbers(found, names, numbers)
+    operands = dict(zip(names, map(plain, tensors), strict=False)) | _numbers(names, tensors, numbers, seeds)
     outputs = matmul(
         plain(a), plain(b), plain(c), beta=None if c is None else beta, epilogue=replayed(found), **options, **operands
     )
@@ -47,9 +58,8 @@ def _fused(
 
 
 def _fused_fake(
-    a: Any, b: Any, c: Any, tensors: Any, *, program: str, names: Any, numbers: Any, out_dtype: Any = None,
-    **options: Any,
-) -> list[Any]:  # fmt: skip
+    a: Any, b: Any, c: Any, tensors: Any, *, program: str, names: Any, out_dtype: Any = None, **options: Any
+) -> list[Any]:
     shape = matmul_shape(a, b)
     check_broadcasts("c", c, shape)
     found = program_of(program)
@@ -65,12 +75,14 @@ def _fused_fake(
 
 
 def _fused_autograd(
-    keyset: Any, a: Any, b: Any, c: Any, tensors: Any, *, program: str, names: Any, numbers: Any, **options: Any
-) -> list[Any]:
+    keyset: Any, a: Any, b: Any, c: Any, tensors: Any, *, program: str, names: Any, numbers: Any = (),
+    seeds: Any = (), **options: Any,
+) -> list[Any]:  # fmt: skip
     def compute(made: Program) -> Any:
         return below_autograd(
-            FUSED_MATMUL, keyset, a, b, c, tensors, program=text_of(made), names=names, numbers=numbers, **options
-        )
+            FUSED_MATMUL, keyset, a, b, c, tensors, program=text_of(made), names=names, numbers=numbers, seeds=seeds,
+            **options,
+        )  # fmt: skip
 
     found = program_of(program)
     if not is_recorded(a, b, c, *tensors):
@@ -80,7 +92,7 @@ def _fused_autograd(
         options.get("alpha", 1), options.get("beta", 1), options.get("precision"), options.get("max_sms"),
         options.get("backend"),
     )  # fmt: skip
-    call = EpilogueCall(found, tuple(names[: len(tensors)]), _numbers(found, names, numbers), setting, compute)
+    call = EpilogueCall(found, tuple(names[: len(tensors)]), _numbers(names, tensors, numbers, seeds), setting, compute)
     *outputs, _kept = recorded(record_fused, a, b, c, call, *tensors)
     return outputs
 

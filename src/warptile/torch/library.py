@@ -28,8 +28,9 @@ SCHEMAS = {
         f"{_OPTIONS}, str? rung=None, Tensor(a!) out) -> ()"
     ),
     "fused_matmul": (
-        "(Tensor a, Tensor b, Tensor? c, Tensor[] tensors, *, str program, str[] names, Scalar[] numbers, "
-        f"Scalar alpha=1, Scalar beta=1, ScalarType? out_dtype=None, {_OPTIONS}, str? rung=None) -> Tensor[]"
+        "(Tensor a, Tensor b, Tensor? c, Tensor[] tensors, *, str program, str[] names, float[] numbers=[], "
+        f"SymInt[] seeds=[], Scalar alpha=1, Scalar beta=1, ScalarType? out_dtype=None, {_OPTIONS}, str? rung=None) "
+        "-> Tensor[]"
     ),
     "linear": f"(Tensor x, Tensor w, Tensor? bias=None, *, ScalarType? out_dtype=None, {_OPTIONS}) -> Tensor",
     "scaled_mm": (

@@ -1,5 +1,6 @@
 """torch.compile: calls are traced without graph breaks, whatever the shapes, gradients and first use."""
 
+import io
 import operator
 import subprocess
 import sys
@@ -92,6 +93,19 @@ def test_a_model_is_exported():
     called = [node.target for node in program.graph.nodes if node.op == "call_function"]
     assert called.count(torch.ops.warptile.linear.default) == 1
     assert called.count(torch.ops.warptile.fused_matmul.default) == 1
+
+
+def test_an_exported_program_with_numbers_and_seeds_is_saved():
+    class Call(torch.nn.Module):
+        def forward(self, a, b):
+            found = wt.matmul(a, b, epilogue=lambda acc, s, t: acc * s + t, s=0.5, t=2)
+            return wt.matmul(a, b, epilogue=lambda acc, seed: wt.dropout(acc, 0.5, seed), seed=2**63 + 5) + found
+
+    arguments = drawn(3, 4, grad=False), drawn(4, 5, grad=False)
+    file = io.BytesIO()
+    torch.export.save(torch.export.export(Call(), arguments), file)
+    file.seek(0)
+    assert torch.equal(torch.export.load(file).module()(*arguments), Call()(*arguments))
 
 
 def test_unknown_keywords_are_refused_while_tracing():

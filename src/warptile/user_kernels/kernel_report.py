@@ -98,6 +98,10 @@ class KernelReport:
             error.add_note("\n".join(self._finding(each)))
         return error
 
+    def findings_text(self) -> str:
+        """The findings alone, as `print` shows them."""
+        return "\n".join(line for each in self.findings for line in (*self._finding(each), "")).rstrip()
+
     def __str__(self) -> str:
         size = f"grid {_extent(self.spec.grid)}, block {_extent(self.spec.block)}"
         size += f", cluster {_extent(self.spec.cluster)}" if self.spec.cluster != (1, 1, 1) else ""

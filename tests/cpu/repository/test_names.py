@@ -25,6 +25,7 @@ SAME_MODULES = {
     "doctor": "what the command is about",
     "ladder": "what the command is about",
     "profile": "what the command is about",
+    "run": "what is run from the command line: a program, a campaign of measurements",
 }
 """Names that several modules have, each a room's view of one thing."""
 

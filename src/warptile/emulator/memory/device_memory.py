@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from warptile.emulator.memory.accesses import GLOBAL_BASE
 from warptile.emulator.memory.device_heap import DeviceHeap, HeapSnapshot
 from warptile.emulator.memory.spaces import (
+    GUARD_BYTES,
     IN_FLIGHT,
     INITIALISED,
     MAPPED,
@@ -62,10 +63,10 @@ class DeviceMemory:
         self.heap = DeviceHeap(self.space)
         self._modules: dict[int, tuple[PtxModule, dict[str, int]]] = {}
 
-    def allocate(self, name: str, size: int, lead: int = 0) -> int:
-        """Address of a new allocation that holds nothing, ``lead`` bytes behind a multiple of 256. ``name`` is what
-        messages call it; no other allocation may have it."""
-        return GLOBAL_BASE + self.space.allocate(name, size, lead).start
+    def allocate(self, name: str, size: int, lead: int = 0, alignment: int = GUARD_BYTES) -> int:
+        """Address of a new allocation that holds nothing, ``lead`` bytes behind a multiple of ``alignment``, which is
+        256 or a multiple of it. ``name`` is what messages call it; no other allocation may have it."""
+        return GLOBAL_BASE + self.space.allocate(name, size, lead, alignment).start
 
     def place(self, name: str, content: NDArray[Any] | bytes, *, writable: bool = True, lead: int = 0) -> int:
         """Address of a new allocation that holds ``content``; ``lead`` as of `allocate`."""

@@ -143,15 +143,15 @@ class GlobalSpace(Space):
         self.changes = 0
         super().__init__("global", GUARD_BYTES + size_bytes)
 
-    def allocate(self, name: str, size: int, lead: int = 0) -> GlobalBuffer:
-        """A new allocation, full of poison, that begins ``lead`` bytes behind a multiple of `GUARD_BYTES`. It may move
-        the arrays of the space: never while a kernel runs.
+    def allocate(self, name: str, size: int, lead: int = 0, alignment: int = GUARD_BYTES) -> GlobalBuffer:
+        """A new allocation, full of poison, that begins ``lead`` bytes behind a multiple of ``alignment``, which is one
+        of `GUARD_BYTES`. It may move the arrays of the space: never while a kernel runs.
 
         Memory that was freed is used again when there is no other room, so that an access to it is noticed.
         """
-        place = self._place(room(lead + size), GUARD_BYTES)
+        place = self._place(room(lead + size), alignment)
         if place is None:
-            place = len(self.allocations), self._end(len(self.allocations))
+            place = len(self.allocations), _up(self._end(len(self.allocations)), alignment)
             self._grow(max(place[1] + room(lead + size), 2 * len(self.data)))
         return self._allocate(name, *place, size, lead)
 

@@ -1,0 +1,102 @@
+"""``warptile run``: a whole CUDA program on the emulator."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.markup import escape
+
+from warptile.arch import ARCHES
+from warptile.cli._folding import tell
+from warptile.cli._kernel_launch import check_names
+from warptile.cli._names import OneOf
+from warptile.cli._tables import Column, console_of, show
+
+if TYPE_CHECKING:
+    from warptile.programs.emulated_gpu import EmulatedGpu
+
+NAME_WIDTH = 40
+"""Names of kernels are cut to no less."""
+
+
+def _found(context: click.Context, parameter: click.Parameter, name: str) -> Path:
+    """The file of a program, which is looked for as a shell does."""
+    found = shutil.which(name)
+    if found is None:
+        raise click.BadParameter(f"{name}: no executable file, such as ./program")
+    return Path(found)
+
+
+@click.command("run", context_settings={"allow_interspersed_args": False})
+@click.argument("program", callback=_found)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.option(
+    "--arch",
+    type=OneOf("arch", lambda: tuple(ARCHES)),
+    help="Architecture to behave as.  [one that the program has PTX for]",
+)
+@click.option("--schedule", default="latest", show_default=True, help="latest, earliest or random:SEED.")
+@click.option("--check", "checks", multiple=True, callback=check_names, help="Checks to make, as of warptile emulate.")
+@click.option("--ignore", multiple=True, callback=check_names, help="Checks to leave out.")
+@click.option("--model", default="ptx", show_default=True, help="Memory model of the checks: ptx or common.")
+@click.option("--trace", is_flag=True, help="List every CUDA call with what it returns.")
+def command(
+    program: Path, arguments: tuple[str, ...], arch: str | None, schedule: str, checks: tuple[str, ...],
+    ignore: tuple[str, ...], model: str, trace: bool,
+) -> int:  # fmt: skip
+    """Run a whole CUDA program without a GPU.
+
+    Its kernels are emulated and checked.
+
+    PROGRAM is an executable with PTX that is linked with the shared CUDA runtime, or a Python that calls the CUDA
+    driver, as cuda-bindings does, with kernels as PTX:
+
+    \b
+      nvcc -cudart shared -lineinfo \\
+        -gencode arch=compute_90a,code=compute_90a program.cu -o program
+
+    What its kernels do wrong is listed on standard error, with both source lines, as the program goes on. Memory,
+    copies, streams, events, symbols and launches are emulated, all work in the order of the calls; a CUDA function that
+    is not emulated returns cudaErrorNotSupported and is named. The exit code is the program's, or 1 if that is 0 and
+    the checks have found errors.
+
+    \b
+    Examples:
+      warptile run ./program --size 64
+      warptile run --arch sm_80 --model common ./program
+      warptile run python3 program.py
+    """
+    from warptile.emulator import select_checks
+    from warptile.programs.emulated_gpu import ProgramOptions
+    from warptile.programs.run_program import read_program, run_program
+
+    found = read_program(program)
+    options = ProgramOptions(
+        arch or found.arch, schedule, select_checks(checks or ("default",), ignore=ignore, model=model), trace
+    )
+    status, gpu = run_program(found, arguments, options, tell)
+    _summarize(program, gpu)
+    if status < 0:
+        tell(f"{program}: ended by signal {-status}")
+        return 128 - status
+    return status or int(gpu.failed)
+
+
+def _summarize(program: Path, gpu: EmulatedGpu) -> None:
+    """A table of the kernels, on standard error."""
+    totals = list(gpu.totals.values())
+    console = console_of()
+    console.stderr = True
+    if totals:
+        columns = [
+            Column("kernel", [escape(each.name) for each in totals], left=True, least=NAME_WIDTH, cut=True),
+            Column("launches", [f"{each.launches:,}" for each in totals]),
+            Column("warp\ninstructions", [f"{each.warp_instructions:,}" for each in totals]),
+            Column("findings", [str(each.findings) if each.findings else "" for each in totals]),
+        ]
+        show(console, f"{program.name}, emulated as {gpu.options.arch}", columns)
+    for name, count in gpu.unknown.items():
+        tell(f"{name}: not emulated, called {count} times")

@@ -1,0 +1,251 @@
+"""Calls that register and launch kernels."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, replace
+
+from warptile.emulator.launch_geometry import MAX_CLUSTER_CTAS
+from warptile.launch.spec import Dim3, LaunchSpec
+from warptile.programs import fat_binary
+from warptile.programs.emulated_gpu import ProgramModule, arguments_of, parameter_sizes
+from warptile.programs.library_calls import INVALID_VALUE, Call, CallError, answers, signed, unsigned
+from warptile.programs.memory_calls import to_device, to_host
+
+_COOPERATIVE, _CLUSTER = 2, 4
+_ATTRIBUTE_BYTES, _ATTRIBUTE_VALUE = 72, 8
+_LAUNCH_CONFIG = "<6I2QQI"
+_MAX_DYNAMIC_SHARED = 8
+
+
+@answers("__cudaRegisterFatBinary")
+def register_fat_binary(call: Call, wrapper: int) -> int:
+    """``void** __cudaRegisterFatBinary(void* wrapper)``: returns a handle."""
+    _, _, address, _ = fat_binary.WRAPPER.unpack(call.memory.read(wrapper, fat_binary.WRAPPER.size))
+    header = call.memory.read(address, fat_binary.HEADER.size)
+    content = call.memory.read(address, fat_binary.size_of(header))
+    handle = call.gpu.handle()
+    call.gpu.modules[handle] = ProgramModule(fat_binary.ptx_of(content))
+    return handle
+
+
+@answers("__cudaRegisterFatBinaryEnd", "__cudaUnregisterFatBinary")
+def register_fat_binary_end(call: Call, handle: int) -> None:
+    """Nothing is left to do: modules are loaded when a kernel or variable of theirs is used."""
+
+
+@answers("__cudaInitModule")
+def init_module(call: Call, handle: int) -> int:
+    """``char __cudaInitModule(void**)``: 1 for success."""
+    return 1
+
+
+@answers("__cudaRegisterFunction")
+def register_function(call: Call, handle: int, host: int, device: int, name: int) -> None:
+    """``__cudaRegisterFunction(handle, hostFun, deviceFun, deviceName, ...)``."""
+    call.gpu.functions[host] = handle, call.memory.string(name)
+
+
+@answers("__cudaRegisterVar")
+def register_variable(call: Call, handle: int, host: int, device: int, name: int, external: int, size: int) -> None:
+    """``__cudaRegisterVar(handle, hostVar, deviceAddress, deviceName, ext, size, constant, global)``."""
+    call.gpu.variables[host] = handle, call.memory.string(name), size
+
+
+@answers("__cudaPushCallConfiguration")
+def push_call_configuration(
+    call: Call, grid_xy: int, grid_z: int, block_xy: int, block_z: int, shared: int, stream: int
+) -> int:
+    """``unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, cudaStream_t)``: 0 for success."""
+    call.gpu.configurations.append((grid_xy, unsigned(grid_z), block_xy, unsigned(block_z), shared, stream))
+    return 0
+
+
+@answers("__cudaPopCallConfiguration")
+def pop_call_configuration(call: Call, grid: int, block: int, shared: int, stream: int) -> int:
+    """``cudaError_t __cudaPopCallConfiguration(dim3*, dim3*, size_t*, void*)``."""
+    if not call.gpu.configurations:
+        return INVALID_VALUE
+    grid_xy, grid_z, block_xy, block_z, shared_bytes, handle = call.gpu.configurations.pop()
+    call.memory.pack("<QI", grid, grid_xy, grid_z)
+    call.memory.pack("<QI", block, block_xy, block_z)
+    call.int64(shared, shared_bytes)
+    call.int64(stream, handle)
+    return 0
+
+
+@answers("__cudaGetKernel", "cudaGetKernel", "cudaGetFuncBySymbol")
+def get_kernel(call: Call, where: int, host: int) -> None:
+    """``cudaGetKernel(cudaKernel_t*, const void* hostFun)``: a kernel's handle is the address of its host function."""
+    call.gpu.kernel_of(host)
+    call.int64(where, host)
+
+
+@answers("cudaLaunchKernel", "__cudaLaunchKernel")
+def launch_kernel(
+    call: Call, kernel: int, grid_xy: int, grid_z: int, block_xy: int, block_z: int, arguments: int, shared: int,
+    stream: int,
+) -> None:  # fmt: skip
+    """``cudaLaunchKernel(func, dim3 grid, dim3 block, void** args, size_t shared, cudaStream_t)``."""
+    launch(call, kernel, LaunchOptions(_extents(grid_xy, grid_z), _extents(block_xy, block_z), shared), arguments)
+
+
+@answers("cudaLaunchCooperativeKernel")
+def launch_cooperative_kernel(
+    call: Call, kernel: int, grid_xy: int, grid_z: int, block_xy: int, block_z: int, arguments: int, shared: int,
+    stream: int,
+) -> None:  # fmt: skip
+    """``cudaLaunchCooperativeKernel``, whose arguments are those of ``cudaLaunchKernel``."""
+    options = LaunchOptions(_extents(grid_xy, grid_z), _extents(block_xy, block_z), shared, cooperative=True)
+    launch(call, kernel, options, arguments)
+
+
+@answers("cudaLaunchKernelExC")
+def launch_kernel_ex(call: Call, config: int, kernel: int, arguments: int) -> None:
+    """``cudaLaunchKernelExC(const cudaLaunchConfig_t*, func, void** args)``."""
+    launch(call, kernel, _options(call, config), arguments)
+
+
+@dataclass(frozen=True)
+class LaunchOptions:
+    """Extents of a launch, bytes of dynamic shared memory, and what attributes say."""
+
+    grid: Dim3
+    block: Dim3
+    shared: int
+    cluster: Dim3 = (1, 1, 1)
+    cooperative: bool = False
+
+
+def _options(call: Call, config: int) -> LaunchOptions:
+    """What a ``cudaLaunchConfig_t`` says. Attributes of other kinds than clusters and cooperation change no result."""
+    gx, gy, gz, bx, by, bz, shared, _, attributes, count = call.memory.unpack(_LAUNCH_CONFIG, config)
+    return attributes_of(call, LaunchOptions((gx, gy, gz), (bx, by, bz), shared), attributes, count)
+
+
+def attributes_of(call: Call, options: LaunchOptions, attributes: int, count: int) -> LaunchOptions:
+    """A launch with what its attributes say: ``cudaLaunchAttribute`` or ``CUlaunchAttribute``, which are alike."""
+    for number in range(count):
+        at = attributes + number * _ATTRIBUTE_BYTES
+        (kind,) = call.memory.unpack("<I", at)
+        x, y, z = call.memory.unpack("<3I", at + _ATTRIBUTE_VALUE)
+        if kind == _CLUSTER:
+            options = replace(options, cluster=(x, y, z))
+        elif kind == _COOPERATIVE:
+            options = replace(options, cooperative=bool(x))
+    return options
+
+
+def _extents(xy: int, z: int) -> Dim3:
+    return unsigned(xy), xy >> 32, unsigned(z)
+
+
+def launch(call: Call, kernel: int, options: LaunchOptions, arguments: int) -> None:
+    """Launch a kernel by its handle.
+
+    Args:
+        call: that asks for it.
+        kernel: address of its host function, or another handle.
+        options: of the launch.
+        arguments: address of an array with the address of each argument.
+
+    Raises:
+        CallError: the launch is refused, or an earlier kernel has left an error behind.
+    """
+    call.gpu.check()
+    shared = options.shared
+    file = call.gpu.kernel_of(kernel)
+    allowed = max(48 << 10, call.gpu.dynamic_shared.get(kernel, 0))
+    if shared > allowed:
+        raise CallError(
+            INVALID_VALUE,
+            f"{file.name}: {shared} bytes of dynamic shared memory; beyond {48 << 10} bytes, "
+            f"cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) allows them",
+        )
+    sizes = parameter_sizes(file.function)
+    places = call.memory.unpack(f"<{len(sizes)}Q", arguments) if sizes else ()
+    content = [call.memory.read(at, size) for at, size in zip(places, sizes, strict=True)]
+    spec = LaunchSpec(
+        file.entry, options.grid, options.block, arguments_of(content), cluster=options.cluster,
+        dynamic_shared_bytes=shared, co_resident=options.cooperative, cooperative=options.cooperative,
+    )  # fmt: skip
+    to_device(call)
+    call.gpu.launch(file, spec)
+    to_host(call)
+
+
+@answers("cudaFuncSetAttribute", "cudaKernelSetAttributeForDevice", "cuFuncSetAttribute")
+def func_set_attribute(call: Call, kernel: int, attribute: int, value: int) -> None:
+    """``cudaFuncSetAttribute(func, cudaFuncAttribute, int)``."""
+    file = call.gpu.kernel_of(kernel)
+    most = call.gpu.limits.generation.shared_bytes_per_block
+    if unsigned(attribute) == _MAX_DYNAMIC_SHARED:
+        if not 0 <= signed(value) <= most:
+            raise CallError(
+                INVALID_VALUE, f"{file.name}: {signed(value)} bytes of shared memory; a CTA has up to {most}"
+            )
+        call.gpu.dynamic_shared[kernel] = signed(value)
+
+
+@answers("cudaFuncSetCacheConfig", "cudaFuncSetSharedMemConfig", "cuFuncSetCacheConfig")
+def func_set_cache_config(call: Call, kernel: int, config: int) -> None:
+    """Preferences change nothing."""
+
+
+@answers("cudaFuncGetAttributes")
+def func_get_attributes(call: Call, where: int, kernel: int) -> None:
+    """``cudaFuncGetAttributes(cudaFuncAttributes*, func)``. Registers are not known without ptxas: 0."""
+    file = call.gpu.kernel_of(kernel)
+    function = file.function
+    static = sum(each.size_bytes for each in function.variables if each.space == "shared")
+    extents = function.directives.get("reqntid") or function.directives.get("maxntid") or (1024,)
+    compiled_for = int(re.sub(r"\D", "", file.module.target))
+    call.int64(where, static, 0, 0)
+    dynamic = call.gpu.dynamic_shared.get(kernel, 48 << 10)
+    call.int32(
+        where + 24,
+        math.prod(extents),
+        0,
+        compiled_for,
+        call.gpu.limits.generation.capability,
+        0,
+        dynamic,
+        -1,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+    )
+
+
+@answers(
+    "cudaOccupancyMaxActiveBlocksPerMultiprocessor", "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
+    "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+)  # fmt: skip
+def occupancy_max_active_blocks(call: Call, where: int, kernel: int, threads: int, shared: int) -> None:
+    """CTAs on an SM at a time, by warps and shared memory; registers are not known without ptxas."""
+    call.int32(where, _ctas_per_sm(call, kernel, signed(threads), shared))
+
+
+@answers("cudaOccupancyMaxActiveClusters")
+def occupancy_max_active_clusters(call: Call, where: int, kernel: int, config: int) -> None:
+    """``cudaOccupancyMaxActiveClusters(int*, func, const cudaLaunchConfig_t*)``."""
+    options = _options(call, config)
+    size = math.prod(options.cluster)
+    ctas = _ctas_per_sm(call, kernel, math.prod(options.block), options.shared) * call.gpu.limits.multiprocessors
+    call.int32(where, ctas // size if 1 <= size <= MAX_CLUSTER_CTAS else 0)
+
+
+def _ctas_per_sm(call: Call, kernel: int, threads: int, shared: int) -> int:
+    file, generation = call.gpu.kernel_of(kernel), call.gpu.limits.generation
+    static = sum(each.size_bytes for each in file.function.variables if each.space == "shared")
+    used = static + shared + (1024 if generation.capability >= 80 else 0)
+    if threads < 1 or static + shared > generation.shared_bytes_per_block:
+        return 0
+    return min(
+        generation.max_blocks_per_sm, generation.max_warps_per_sm // -(-threads // 32),
+        generation.shared_bytes_per_sm // max(used, 1),
+    )  # fmt: skip

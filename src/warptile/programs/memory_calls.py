@@ -1,0 +1,273 @@
+"""Calls that allocate, copy and set memory."""
+
+from __future__ import annotations
+
+from warptile.emulator.memory.accesses import GLOBAL_BASE
+from warptile.programs.library_calls import INVALID_VALUE, Call, CallError, answers, signed, unsigned
+
+_HOST_TO_HOST, _HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEVICE_TO_DEVICE, _DEFAULT = range(5)
+_PITCH_BYTES = 512
+_PAGE_BYTES = 4096
+_OUT_OF_MEMORY = 2
+_MEMORY_BYTES = 80 << 30
+"""What ``cudaMemGetInfo`` says there is."""
+
+_MMAP, _MUNMAP = 9, 11
+_READ_WRITE = 3
+_PRIVATE_ANONYMOUS_AT = 0x2 | 0x20 | 0x100000
+"""``MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE``."""
+
+
+@answers("cudaMalloc", "cuMemAlloc_v2", "cuMemAlloc")
+def malloc(call: Call, where: int, size: int) -> None:
+    """``cudaMalloc(void**, size_t)``."""
+    call.gpu.check()
+    call.int64(where, _allocated(call, size))
+
+
+@answers("cudaMallocAsync")
+def malloc_async(call: Call, where: int, size: int, stream: int) -> None:
+    """``cudaMallocAsync(void**, size_t, cudaStream_t)``."""
+    malloc(call, where, size)
+
+
+@answers("cudaMallocPitch")
+def malloc_pitch(call: Call, where: int, pitch: int, width: int, height: int) -> None:
+    """``cudaMallocPitch(void**, size_t* pitch, size_t width, size_t height)``."""
+    call.gpu.check()
+    row = -(-width // _PITCH_BYTES) * _PITCH_BYTES
+    call.int64(where, _allocated(call, row * height))
+    call.int64(pitch, row)
+
+
+def _allocated(call: Call, size: int) -> int:
+    if not size:
+        return 0
+    if size > _MEMORY_BYTES:
+        raise CallError(_OUT_OF_MEMORY, f"{size} bytes; the emulated GPU has {_MEMORY_BYTES}")
+    return call.gpu.memory.allocate(call.gpu.allocation_name(call.function), size)
+
+
+@answers("cudaFree", "cuMemFree_v2", "cuMemFree")
+def free(call: Call, address: int) -> None:
+    """``cudaFree(void*)``, also of managed memory."""
+    call.gpu.check()
+    if not address:
+        return
+    size = call.gpu.shared.pop(address, None)
+    call.gpu.memory.free(address)
+    if size is not None:
+        call.system_call(_MUNMAP, address, size)
+
+
+@answers("cudaFreeAsync")
+def free_async(call: Call, address: int, stream: int) -> None:
+    """``cudaFreeAsync(void*, cudaStream_t)``."""
+    free(call, address)
+
+
+@answers("cudaMallocManaged")
+def malloc_managed(call: Call, where: int, size: int, flags: int) -> None:
+    """``cudaMallocManaged(void**, size_t, unsigned int)``."""
+    call.int64(where, _shared(call, size))
+
+
+@answers("cudaMallocHost", "cuMemAllocHost_v2")
+def malloc_host(call: Call, where: int, size: int) -> None:
+    """``cudaMallocHost(void**, size_t)``: kernels may use it at the same address."""
+    call.int64(where, _shared(call, size))
+
+
+@answers("cudaHostAlloc", "cuMemHostAlloc")
+def host_alloc(call: Call, where: int, size: int, flags: int) -> None:
+    """``cudaHostAlloc(void**, size_t, unsigned int)``."""
+    call.int64(where, _shared(call, size))
+
+
+@answers("cudaFreeHost", "cuMemFreeHost")
+def free_host(call: Call, address: int) -> None:
+    """``cudaFreeHost(void*)``."""
+    free(call, address)
+
+
+@answers("cudaHostGetDevicePointer")
+def host_get_device_pointer(call: Call, where: int, address: int, flags: int) -> None:
+    """``cudaHostGetDevicePointer(void**, void*, unsigned int)``."""
+    if not _holder(call, address):
+        raise CallError(
+            INVALID_VALUE, "memory of cudaHostRegister has no address on the emulated GPU; use cudaMallocHost"
+        )
+    call.int64(where, address)
+
+
+@answers("cudaHostRegister", "cudaHostUnregister")
+def host_register(call: Call, address: int) -> None:
+    """Registered memory is copied from and to as any other memory of the host."""
+
+
+@answers("cudaMemPrefetchAsync", "cudaMemAdvise")
+def hint(call: Call) -> None:
+    """Hints change nothing."""
+
+
+def _shared(call: Call, size: int) -> int:
+    """Memory that has one address on the host and on the device."""
+    call.gpu.check()
+    size = -(-max(size, 1) // _PAGE_BYTES) * _PAGE_BYTES
+    memory = call.gpu.memory
+    address = memory.allocate(call.gpu.allocation_name(call.function), size, alignment=_PAGE_BYTES)
+    got = signed(call.system_call(_MMAP, address, size, _READ_WRITE, _PRIVATE_ANONYMOUS_AT, (1 << 64) - 1, 0), 64)
+    if got != address:
+        memory.free(address)
+        raise CallError(_OUT_OF_MEMORY, f"the process cannot map {size} bytes at {address:#x}")
+    memory.write(address, bytes(size))
+    call.gpu.shared[address] = size
+    return address
+
+
+def to_device(call: Call) -> None:
+    """Give the device what the host has written to memory that they share."""
+    for address, size in call.gpu.shared.items():
+        call.gpu.memory.write(address, call.memory.read(address, size))
+
+
+def to_host(call: Call) -> None:
+    """Give the host what the device has written to memory that they share."""
+    for address, size in call.gpu.shared.items():
+        call.memory.write(address, call.gpu.memory.read(address, size))
+
+
+def _holder(call: Call, address: int) -> int | None:
+    """The allocation shared with the host that an address lies in."""
+    return next((at for at, size in call.gpu.shared.items() if at <= address < at + size), None)
+
+
+def on_device(call: Call, address: int) -> bool:
+    """Whether an address is one of device memory that the host cannot see."""
+    offset = address - GLOBAL_BASE
+    return 0 <= offset < len(call.gpu.memory.space.data) and _holder(call, address) is None
+
+
+def _read(call: Call, address: int, size: int, *, device: bool) -> bytes:
+    if not device or _holder(call, address) is not None:
+        return call.memory.read(address, size)
+    return call.gpu.memory.read(address, size)
+
+
+def copy(call: Call, target: int, source: int, size: int, kind: int) -> None:
+    """Copy bytes between host and device, either way.
+
+    Raises:
+        CallError: a kind of copy that there is not, or memory that is not where the kind says.
+    """
+    call.gpu.check()
+    if kind > _DEFAULT:
+        raise CallError(21, f"cudaMemcpyKind {kind}")
+    from_device = on_device(call, source) if kind == _DEFAULT else kind in (_DEVICE_TO_HOST, _DEVICE_TO_DEVICE)
+    onto_device = on_device(call, target) if kind == _DEFAULT else kind in (_HOST_TO_DEVICE, _DEVICE_TO_DEVICE)
+    shared = [_holder(call, each) is not None for each in (source, target)]
+    if from_device and onto_device and not any(shared):
+        call.gpu.memory.copy(target, source, size)
+        return
+    content = _read(call, source, size, device=from_device)
+    if onto_device and not shared[1]:
+        call.gpu.memory.write(target, content)
+    else:
+        call.memory.write(target, content)
+
+
+@answers("cudaMemcpy", "cudaMemcpyAsync")
+def memcpy(call: Call, target: int, source: int, size: int, kind: int) -> None:
+    """``cudaMemcpy(void*, const void*, size_t, cudaMemcpyKind)``."""
+    copy(call, target, source, size, unsigned(kind))
+
+
+@answers("cuMemcpyHtoD_v2", "cuMemcpyHtoDAsync_v2")
+def memcpy_to_device(call: Call, target: int, source: int, size: int) -> None:
+    """``cuMemcpyHtoD(CUdeviceptr, const void*, size_t)``."""
+    copy(call, target, source, size, _HOST_TO_DEVICE)
+
+
+@answers("cuMemcpyDtoH_v2", "cuMemcpyDtoHAsync_v2")
+def memcpy_to_host(call: Call, target: int, source: int, size: int) -> None:
+    """``cuMemcpyDtoH(void*, CUdeviceptr, size_t)``."""
+    copy(call, target, source, size, _DEVICE_TO_HOST)
+
+
+@answers("cuMemcpyDtoD_v2", "cuMemcpyDtoDAsync_v2")
+def memcpy_on_device(call: Call, target: int, source: int, size: int) -> None:
+    """``cuMemcpyDtoD(CUdeviceptr, CUdeviceptr, size_t)``."""
+    copy(call, target, source, size, _DEVICE_TO_DEVICE)
+
+
+@answers("cuMemcpy", "cuMemcpyAsync")
+def memcpy_anywhere(call: Call, target: int, source: int, size: int) -> None:
+    """``cuMemcpy(CUdeviceptr, CUdeviceptr, size_t)``."""
+    copy(call, target, source, size, _DEFAULT)
+
+
+@answers("cudaMemcpy2D", "cudaMemcpy2DAsync")
+def memcpy_2d(
+    call: Call, target: int, target_pitch: int, source: int, source_pitch: int, width: int, height: int, kind: int
+) -> None:
+    """``cudaMemcpy2D(dst, dpitch, src, spitch, width, height, kind)``."""
+    for row in range(height):
+        copy(call, target + row * target_pitch, source + row * source_pitch, width, unsigned(kind))
+
+
+@answers("cudaMemcpyToSymbol", "cudaMemcpyToSymbolAsync")
+def memcpy_to_symbol(call: Call, symbol: int, source: int, size: int, offset: int, kind: int) -> None:
+    """``cudaMemcpyToSymbol(symbol, src, count, offset, kind)``."""
+    copy(call, call.gpu.symbol(symbol)[0] + offset, source, size, unsigned(kind))
+
+
+@answers("cudaMemcpyFromSymbol", "cudaMemcpyFromSymbolAsync")
+def memcpy_from_symbol(call: Call, target: int, symbol: int, size: int, offset: int, kind: int) -> None:
+    """``cudaMemcpyFromSymbol(dst, symbol, count, offset, kind)``."""
+    copy(call, target, call.gpu.symbol(symbol)[0] + offset, size, unsigned(kind))
+
+
+@answers("cudaGetSymbolAddress")
+def get_symbol_address(call: Call, where: int, symbol: int) -> None:
+    """``cudaGetSymbolAddress(void**, const void*)``."""
+    call.int64(where, call.gpu.symbol(symbol)[0])
+
+
+@answers("cudaGetSymbolSize")
+def get_symbol_size(call: Call, where: int, symbol: int) -> None:
+    """``cudaGetSymbolSize(size_t*, const void*)``."""
+    call.int64(where, call.gpu.symbol(symbol)[1])
+
+
+@answers("cudaMemset", "cudaMemsetAsync", "cuMemsetD8_v2", "cuMemsetD8Async")
+def memset(call: Call, address: int, value: int, size: int) -> None:
+    """``cudaMemset(void*, int, size_t)``."""
+    call.gpu.check()
+    if _holder(call, address) is not None:
+        call.memory.write(address, bytes([value & 0xFF]) * size)
+    else:
+        call.gpu.memory.fill(address, bytes([value & 0xFF]), size)
+
+
+@answers("cudaMemset2D", "cudaMemset2DAsync")
+def memset_2d(call: Call, address: int, pitch: int, value: int, width: int, height: int) -> None:
+    """``cudaMemset2D(void*, size_t pitch, int, size_t width, size_t height)``."""
+    for row in range(height):
+        memset(call, address + row * pitch, value, width)
+
+
+@answers("cudaMemGetInfo", "cuMemGetInfo_v2")
+def mem_get_info(call: Call, free_bytes: int, total: int) -> None:
+    """``cudaMemGetInfo(size_t*, size_t*)``."""
+    used = sum(home.size for home in call.gpu.memory.space.allocations)
+    call.int64(free_bytes, _MEMORY_BYTES - used)
+    call.int64(total, _MEMORY_BYTES)
+
+
+@answers("cudaPointerGetAttributes")
+def pointer_get_attributes(call: Call, where: int, address: int) -> None:
+    """``cudaPointerGetAttributes``: type (0 unregistered, 2 device, 3 managed), device, both addresses."""
+    device, shared = on_device(call, address), _holder(call, address) is not None
+    kind = 2 if device else 3 if shared else 0
+    call.int32(where, kind, 0)
+    call.int64(where + 8, address if device or shared else 0, 0 if device else address)

@@ -1,0 +1,304 @@
+"""`warptile run`: programs that know nothing of the emulator, from their first CUDA call to their exit code."""
+
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from warptile.cli.main import run
+from warptile.codegen.nvrtc import ptx_alone
+from warptile.codegen.translation_unit import Source
+from warptile.programs.elf_file import ElfFile
+from warptile.programs.run_program import read_program
+
+pytestmark = pytest.mark.skipif(
+    (platform.system(), platform.machine()) != ("Linux", "x86_64"), reason="whole programs run on x86-64 Linux"
+)
+
+KERNELS = """
+__device__ int calls;
+__constant__ float factor;
+struct Big { float* x; double offset; char pad[50]; };
+extern "C" __global__ void scale(float* x, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) x[i] *= factor;
+  if (i == 0) atomicAdd(&calls, 1);
+}
+extern "C" __global__ void shift(Big big) { big.x[threadIdx.x] += big.offset + big.pad[49]; }
+extern "C" __global__ void reverse(float* x) {
+  extern __shared__ float tile[];
+  tile[threadIdx.x] = x[threadIdx.x];
+  x[threadIdx.x] = tile[blockDim.x - 1 - threadIdx.x];
+}
+"""
+
+PREAMBLE = """
+import ctypes, struct, sys
+from ctypes import byref, c_char, c_float, c_int, c_size_t, c_uint64, c_void_p
+cuda = ctypes.CDLL("libcudart.so.13")
+for name in ("cudaGetErrorName", "cudaGetErrorString"):
+    getattr(cuda, name).restype = ctypes.c_char_p
+cuda.__getattr__("__cudaRegisterFatBinary").restype = c_uint64
+def ok(status):
+    assert status == 0, (status, cuda.cudaGetErrorName(status), cuda.cudaGetErrorString(status))
+fat = ctypes.create_string_buffer(open(sys.argv[1], "rb").read())
+wrapper = ctypes.create_string_buffer(struct.pack("<IIQQ", 0x466243B1, 1, ctypes.addressof(fat), 0))
+handle = c_void_p(cuda.__getattr__("__cudaRegisterFatBinary")(wrapper))
+hosts = ctypes.create_string_buffer(64)
+known = ("scale", "shift", "reverse", "calls", "factor")
+host = {name: ctypes.addressof(hosts) + 8 * i for i, name in enumerate(known)}
+names = [ctypes.create_string_buffer(name.encode()) for name in host]
+for name, text in list(zip(host, names))[:3]:
+    cuda.__getattr__("__cudaRegisterFunction")(handle, c_void_p(host[name]), text, text, -1, *[None] * 5)
+for name, text in list(zip(host, names))[3:]:
+    cuda.__getattr__("__cudaRegisterVar")(handle, c_void_p(host[name]), text, text, 0, c_size_t(4), 0, 0)
+def launch(kernel, grid, block, *arguments, shared=0):
+    places = (c_void_p * len(arguments))(*(ctypes.addressof(each) for each in arguments))
+    extents = (c_uint64(1 << 32 | grid), c_uint64(1), c_uint64(1 << 32 | block), c_uint64(1))
+    return cuda.cudaLaunchKernel(c_void_p(host[kernel]), *extents, places, c_size_t(shared), None)
+def malloc(size):
+    found = c_void_p()
+    ok(cuda.cudaMalloc(byref(found), c_size_t(size)))
+    return found
+"""
+
+
+@pytest.fixture(scope="module")
+def fat(tmp_path_factory):
+    """The path of a fat binary with `KERNELS`."""
+    from fat_binaries import fat_binary, plain
+
+    _, ptx = ptx_alone(Source(KERNELS, "scale"), "sm_90a")
+    path = tmp_path_factory.mktemp("fat") / "kernels.fatbin"
+    path.write_bytes(fat_binary((2, 0, b"\x7fELF", 0), plain(ptx.decode())))
+    return path
+
+
+@pytest.fixture
+def program(tmp_path, fat, capfd):
+    """Runs a program of CUDA calls; its exit code, and what it and the emulator have said."""
+
+    def start(body, *options):
+        path = tmp_path / "program.py"
+        path.write_text(PREAMBLE + body)
+        code = run(["run", *options, sys.executable, str(path), str(fat)])
+        return code, *capfd.readouterr()
+
+    return start
+
+
+def test_memory_variables_launches_and_events(program):
+    code, out, err = program("""
+n = 300
+x = (c_float * n)(*range(n))
+device = malloc(4 * n)
+ok(cuda.cudaMemcpyToSymbol(c_void_p(host["factor"]), byref(c_float(3)), c_size_t(4), c_size_t(0), 1))
+ok(cuda.cudaMemcpy(device, x, c_size_t(4 * n), 1))
+stream, events = c_void_p(), (c_void_p(), c_void_p())
+ok(cuda.cudaStreamCreate(byref(stream)))
+for event in events:
+    ok(cuda.cudaEventCreate(byref(event)))
+    ok(cuda.cudaEventRecord(event, stream))
+    ok(launch("scale", 3, 128, device, c_int(n)))
+ok(cuda.cudaStreamSynchronize(stream))
+milliseconds = c_float(-1)
+ok(cuda.cudaEventElapsedTime(byref(milliseconds), *events))
+assert 0 < milliseconds.value < 1e6
+big = ctypes.create_string_buffer(struct.pack("<Qd50s", device.value, 100.0, bytes(49) + b"\\5"), 72)
+ok(launch("shift", 1, 300, big))
+ok(cuda.cudaMemcpy(x, device, c_size_t(4 * n), 4))
+assert list(x) == [9 * i + 105 for i in range(n)]
+count = c_int()
+ok(cuda.cudaMemcpyFromSymbol(byref(count), c_void_p(host["calls"]), c_size_t(4), c_size_t(0), 2))
+print("calls", count.value)
+ok(cuda.cudaMemset(device, 1, c_size_t(4 * n)))
+other = malloc(4 * n)
+ok(cuda.cudaMemcpy(other, device, c_size_t(4 * n), 3))
+ok(cuda.cudaMemcpy(x, other, c_size_t(8), 2))
+assert bytes(x)[:9] == b"\\1" * 8 + bytes(x)[8:9]
+ok(cuda.cudaFree(device))
+sys.exit(7)
+""")
+    assert code == 7, err
+    assert out == "calls 2\n"
+    assert "scale" in err
+    assert "shift" in err
+
+
+def test_memory_that_host_and_device_share(program):
+    code, _, err = program("""
+for allocate in ("cudaMallocManaged", "cudaMallocHost"):
+    address = c_void_p()
+    ok(getattr(cuda, allocate)(byref(address), c_size_t(40_000), 1))
+    shared = (c_float * 10_000).from_address(address.value)
+    shared[:] = [2.0] * 10_000
+    big = ctypes.create_string_buffer(struct.pack("<Qd50s", address.value + 4, 0.5, bytes(50)), 72)
+    ok(launch("shift", 1, 100, big))
+    ok(cuda.cudaDeviceSynchronize())
+    assert shared[:102] == [2.0] + [2.5] * 100 + [2.0], shared[:102]
+    ok(cuda.cudaMemset(address, 0, c_size_t(8)))
+    assert shared[:3] == [0, 0, 2.5]
+    ok(cuda.cudaFree(address) if allocate == "cudaMallocManaged" else cuda.cudaFreeHost(address))
+""")
+    assert code == 0, err
+
+
+def test_bugs_of_kernels_are_listed_and_the_program_goes_on(program):
+    code, out, err = program("""
+device = malloc(256)
+ok(cuda.cudaMemset(device, 0, c_size_t(256)))
+for _ in range(3):
+    ok(launch("reverse", 1, 64, device, shared=256))
+ok(cuda.cudaDeviceSynchronize())
+print("done", flush=True)
+""")
+    assert (code, out) == (1, "done\n")
+    assert err.count("DataRace: write-read race on shared memory") == 1
+    assert "put __syncthreads() between the two accesses" in err
+    assert "reverse" in err.splitlines()[-1]
+    assert program("pass")[0] == 0
+
+
+def test_a_kernel_that_fails_leaves_its_error_behind(program):
+    code, out, _ = program("""
+device = malloc(256)
+ok(launch("scale", 1, 64, c_void_p(device.value + 128), c_int(64)))
+for status in (cuda.cudaDeviceSynchronize(), cuda.cudaGetLastError(), cuda.cudaFree(device)):
+    print(status, cuda.cudaGetErrorName(status).decode(), cuda.cudaGetErrorString(status).decode())
+""")
+    assert code == 1
+    assert out == 3 * "700 cudaErrorIllegalAddress an illegal memory access was encountered\n"
+
+
+def test_wrong_calls_return_what_cuda_returns_and_say_why(program):
+    code, out, err = program("""
+device = malloc(256)
+host_array = (c_float * 64)()
+print(launch("scale", 1, 2048, device, c_int(1)), launch("scale", 1, 32, device, c_int(1), shared=100_000))
+print(cuda.cudaMemcpy(host_array, device, c_size_t(257), 2), cuda.cudaFree(c_void_p(device.value + 8)))
+print(cuda.cudaGetLastError(), cuda.cudaGetLastError(), cuda.cudaSetDevice(3), cuda.cudaEventDestroy(c_void_p(5)))
+print(cuda.cudaMemcpyToSymbol(c_void_p(5), host_array, c_size_t(4), c_size_t(0), 1))
+print(cuda.cudaLaunchKernel(c_void_p(5), *[c_uint64(1)] * 4, None, c_size_t(0), None))
+print(cuda.cudaFuncSetAttribute(c_void_p(host["scale"]), 8, 100_000))
+print(launch("scale", 1, 32, device, c_int(0), shared=100_000))
+""")
+    assert code == 0, err
+    assert out.split() == ["9", "1", "1", "1", "1", "0", "101", "400", "13", "98", "0", "0"]
+    for said in (
+        "a CTA has at most 1024 threads", "cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize",
+        "cudaMalloc 1 has 256 bytes, and 257 bytes from byte 0 on are wanted", "no allocation begins there",
+        "device 3; there is device 0", "is no event", "is no variable that the program has registered",
+        "is no kernel that the program has registered",
+    ):  # fmt: skip
+        assert said in err
+
+
+def test_devices_occupancy_and_unknown_functions(program):
+    code, out, err = program(
+        """
+count, value, properties = c_int(), c_int(), ctypes.create_string_buffer(4096)
+ok(cuda.cudaGetDeviceCount(byref(count)))
+ok(cuda.cudaGetDeviceProperties(properties, 0))
+ok(cuda.cudaDeviceGetAttribute(byref(value), 97, 0))
+print(count.value, properties.value.decode(), *struct.unpack_from("<2i", properties, 360), value.value)
+ok(cuda.cudaOccupancyMaxActiveBlocksPerMultiprocessor(byref(value), c_void_p(host["scale"]), 256, c_size_t(0)))
+print(value.value)
+""",
+        "--arch", "sm_90a",
+    )  # fmt: skip
+    assert code == 0, err
+    assert out == f"1 NVIDIA H200 (emulated) 9 0 {227 * 1024}\n8\n"
+
+
+DRIVER = """
+import numpy as np
+from cuda.bindings import driver, nvrtc
+def ok(answer):
+    status, *rest = answer
+    assert int(status) == 0, status
+    return rest[0] if len(rest) == 1 else rest
+source = b'extern "C" __global__ void scale(float* x, float by, int n) { if (threadIdx.x < n) x[threadIdx.x] *= by; }'
+made = ok(nvrtc.nvrtcCreateProgram(source, b"scale.cu", 0, [], []))
+ok(nvrtc.nvrtcCompileProgram(made, 1, [b"-arch=compute_80"]))
+ptx = b" " * ok(nvrtc.nvrtcGetPTXSize(made))
+ok(nvrtc.nvrtcGetPTX(made, ptx))
+ok(driver.cuInit(0))
+ok(driver.cuCtxSetCurrent(ok(driver.cuDevicePrimaryCtxRetain(ok(driver.cuDeviceGet(0))))))
+kernel = ok(driver.cuModuleGetFunction(ok(driver.cuModuleLoadData(ptx)), b"scale"))
+x = np.arange(100, dtype=np.float32)
+device = ok(driver.cuMemAlloc(x.nbytes))
+ok(driver.cuMemcpyHtoD(device, x.ctypes.data, x.nbytes))
+values = [np.array([int(device)], np.uint64), np.array([3], np.float32), np.array([100], np.int32)]
+places = np.array([each.ctypes.data for each in values], np.uint64)
+ok(driver.cuLaunchKernel(kernel, 1, 1, 1, 128, 1, 1, 0, 0, places.ctypes.data, 0))
+ok(driver.cuMemcpyDtoH(x.ctypes.data, device, x.nbytes))
+print(x[:4].tolist(), driver.cuModuleLoadData(b"\\x7fELF"), driver.cuGetErrorName(driver.CUresult(700))[1].decode())
+"""
+
+
+def test_a_python_program_of_the_driver(tmp_path, capfd):
+    (tmp_path / "driver.py").write_text(DRIVER)
+    assert run(["run", "--arch", "sm_80", sys.executable, str(tmp_path / "driver.py")]) == 0
+    out, err = capfd.readouterr()
+    assert out.startswith("[0.0, 3.0, 6.0, 9.0]")
+    assert "CUDA_ERROR_NO_BINARY_FOR_GPU" in out
+    assert "CUDA_ERROR_ILLEGAL_ADDRESS" in out
+    assert "the module is machine code; compile it to PTX" in err
+
+
+COMPILED = """
+#include <cstdio>
+#include <cuda_runtime.h>
+__device__ int sum;
+template <typename T> __global__ void add(const T* x, int n) {
+  if (threadIdx.x < n) atomicAdd(&sum, (int)x[threadIdx.x]);
+}
+int main(int argc, char** argv) {
+  int x[64], *device, found;
+  for (int i = 0; i < 64; i++) x[i] = i;
+  cudaMalloc(&device, sizeof x);
+  cudaMemcpy(device, x, sizeof x, cudaMemcpyHostToDevice);
+  add<int><<<1, 64>>>(device, argc > 1 ? 64 : 10);
+  cudaMemcpyFromSymbol(&found, sum, sizeof found);
+  cudaGraph_t graph;
+  printf("%d %s\\n", found, cudaGetErrorName(cudaGraphCreate(&graph, 0)));
+  return found != (argc > 1 ? 2016 : 45);
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
+def test_a_program_that_nvcc_compiled(tmp_path, capfd):
+    source, made = tmp_path / "sum.cu", tmp_path / "sum"
+    source.write_text(COMPILED)
+    options = ["-cudart", "shared", "-lineinfo", "-gencode", "arch=compute_90a,code=compute_90a"]
+    subprocess.run(["nvcc", *options, str(source), "-o", str(made)], check=True, capture_output=True)
+    found = read_program(made)
+    assert found.arch == "sm_90a"
+    assert "cudaMalloc" in found.functions
+    assert [run(["run", str(made)]), run(["run", str(made), "all"])] == [0, 0]
+    out, err = capfd.readouterr()
+    assert out == "45 cudaErrorNotSupported\n2016 cudaErrorNotSupported\n"
+    assert "cudaGraphCreate: this function is not emulated" in err
+
+
+def test_what_is_no_program(tmp_path, capfd):
+    script = tmp_path / "script"
+    script.write_text("#!/bin/sh\n")
+    assert run(["run", str(script)]) == 2
+    script.chmod(0o755)
+    assert run(["run", str(script)]) == 2
+    said = capfd.readouterr().err
+    assert "no executable file, such as ./program" in said
+    assert "is no 64-bit ELF file" in said
+
+
+def test_elf_files():
+    elf = ElfFile(Path("/proc/self/exe").read_bytes())
+    assert any(name.startswith(("libc.so", "libpython")) for name in elf.needed)
+    assert elf.section(".text")
+    assert elf.section(".nv_fatbin") == b""
+    assert any(version and version.startswith("GLIBC") for version in elf.undefined.values())

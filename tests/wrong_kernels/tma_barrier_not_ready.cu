@@ -11,7 +11,7 @@ __global__ void gemm(const __grid_constant__ TensorMap a, const __grid_constant_
     const int tiles = k / BK;
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; ++i) {
-            init(ring.full[i], 1);
+            init(ring.full[i], 1);           // REPORTED: initialised
             init(ring.empty[i], CONSUMERS);  // REPORTED: initialised
         }
         fence_mbarrier_init();

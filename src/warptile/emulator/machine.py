@@ -17,6 +17,7 @@ from warptile.emulator.lanes import WARP, Array, RegisterFile
 from warptile.emulator.memory.accesses import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, Memory
 from warptile.emulator.memory.device_heap import DeviceHeap
 from warptile.emulator.memory.spaces import GlobalSpace
+from warptile.emulator.random_turns import turns_of
 from warptile.emulator.special_registers import SpecialRegisters
 from warptile.emulator.sync.mbarriers import Mbarriers
 from warptile.emulator.sync.register_pool import RegisterPool
@@ -126,6 +127,7 @@ class Machine:
         checks: frozenset[str] = frozenset(),
         multiprocessors: int = REFERENCE.multiprocessors,
         registers_per_thread: int | None = None,
+        warpgroups: bool = False,
         heap: DeviceHeap | None = None,
         grid_workspace: int = 0,
     ) -> None:
@@ -148,6 +150,7 @@ class Machine:
         self.bulk = BulkCopies(memory, self.mbarriers, schedule, geometry.lanes, check_exits="bulk-exit" in checks)
         self.remote_stores = RemoteStores(memory, self.mbarriers, schedule)
         self.products = PendingWgmmas(memory, schedule, geometry.lanes)
+        self.turns = turns_of(schedule, geometry.lanes, geometry.lanes_per_cta, warpgroups=warpgroups)
         self.fenced_maps: set[int] = set()
         self.output: list[str] = []
         self.steps = 0
@@ -174,6 +177,8 @@ class Machine:
         geometry = self.geometry
         self._special.start_wave(first_cta)
         self.live = geometry.exists & (np.arange(geometry.lanes) < ctas * geometry.lanes_per_cta)
+        if self.turns is not None:
+            self.turns.start_wave()
         self.memory.new_wave()
         self.memory.peers.start_wave(first_cta, self.live)
         self.copies.new_wave()

@@ -210,7 +210,8 @@ def _run(
     compiled = CompiledWhenItPays(machine, layout, steps)
     run = _Run(machine, steps)
     try:
-        for first in range(0, geometry.total_ctas, geometry.ctas):
+        waves = list(range(0, geometry.total_ctas, geometry.ctas))
+        for first in waves if machine.turns is None else machine.turns.waves(waves):
             machine.start_wave(first, min(geometry.ctas, geometry.total_ctas - first))
             for routine in layout.routines.values():
                 routine.registers.poison(machine.live)
@@ -289,6 +290,7 @@ def _prepare(
     if "writes" in checks:
         whole = [name for name, access in accesses.items() if access.complete is not None and space.has(name)]
         memory.writers = OutputWriters({name: space.named(name).size for name in whole})
+    instructions = [each for routine in layout.routines.values() for each in routine.function.body or ()]
     machine = Machine(
         geometry,
         memory,
@@ -302,10 +304,8 @@ def _prepare(
         checks=checks,
         heap=device.heap,
         grid_workspace=device.grid_workspace() if spec.cooperative else 0,
-        registers_per_thread=initial_count(
-            layout.entry.directives,
-            (each for routine in layout.routines.values() for each in routine.function.body or ()),
-        ),
+        registers_per_thread=initial_count(layout.entry.directives, instructions),
+        warpgroups=any(each.opcode == "wgmma" for each in instructions),
     )
     return machine, layout
 

@@ -2,7 +2,8 @@
 
 All lanes at the same position run together. The lowest position goes first, which reconverges divergent lanes.
 Independent thread scheduling is kept: a group that spins is set aside when another has waited `PATIENCE` steps, and a
-warp-wide instruction waits for its lanes instead of assuming them.
+warp-wide instruction waits for its lanes instead of assuming them. Under ``random:SEED`` this holds for the warps whose
+turn it is (`random_turns`); the others are set aside.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from warptile.emulator.compiled_steps.compiled_program import CompiledProgram
 from warptile.emulator.lanes import WARP, Active
 from warptile.emulator.machine import Machine
 from warptile.emulator.program import ProgramStep
+from warptile.emulator.random_turns import RandomTurns
 from warptile.emulator.steps import CallPlan
 from warptile.emulator.sync.cluster_barriers import ClusterBarriers
 from warptile.emulator.sync.cta_barriers import CtaBarriers
@@ -67,6 +69,9 @@ class Scheduler:
         self._ready: dict[int, list[Active]] = {}
         self._since: dict[int, int] = {}
         self._lowest = NOWHERE
+        self._turns = machine.turns
+        self._aside: list[tuple[int, Active]] = []
+        self._until = 0
         self._collectives: dict[int, Lanes] = {}
         self._returns: dict[int, NDArray[np.int64]] = {}
         self._warps = machine.count.table[:, 0]
@@ -78,11 +83,14 @@ class Scheduler:
     def run(self) -> None:
         """Execute until every lane has exited."""
         self._put(self.entry, Active.of(np.flatnonzero(self.machine.live)))
-        while self._ready:
-            self._execute(*self._take())
-            if not self._ready and self._collectives:
+        while self._ready or self._aside:
+            position, active, self._until = self._take()
+            self._execute(position, active)
+            if self._ready or self._aside:
+                continue
+            if self._collectives:
                 self._retry_collectives()
-            while not self._ready and self.machine.mbarriers.parked:
+            while not (self._ready or self._aside) and self.machine.mbarriers.parked:
                 if not self.machine.mbarriers.starve(self.machine.last_effect):
                     break
         self._report_stuck()
@@ -90,6 +98,11 @@ class Scheduler:
     # -- choosing ----------------------------------------------------------------------------------------------
 
     def _put(self, position: int, active: Active) -> None:
+        if self._turns is not None:
+            active, others = self._turns.split(active)
+            if others is not None:
+                self._aside.append((position, others))
+            self._until = 0  # whoever runs is no longer alone in its turn
         if active.count:
             self._ready.setdefault(position, []).append(active)
             self._since.setdefault(position, self.machine.steps)
@@ -97,6 +110,8 @@ class Scheduler:
 
     def _take(self) -> tuple[int, Active, int]:
         """The next group: its position, its lanes, and the step count until which it may pass others."""
+        if self._turns is not None and (not self._ready or self.machine.steps >= self._turns.ends):
+            self._next_turn(self._turns)
         position = min(self._ready)
         until = 0
         if len(self._ready) > 1:
@@ -106,7 +121,19 @@ class Scheduler:
         groups = self._ready.pop(position)
         del self._since[position]
         self._lowest = min(self._ready, default=NOWHERE)
+        if self._turns is not None and not self._ready:
+            self._lowest, until = -1, self._turns.ends  # alone in its turn, a group runs as long as that lasts
         return position, groups[0] if len(groups) == 1 else _union(groups), until
+
+    def _next_turn(self, turns: RandomTurns) -> None:
+        """Others run for a while."""
+        waiting = [*self._aside, *((position, each) for position, groups in self._ready.items() for each in groups)]
+        self._aside = []
+        self._ready.clear()
+        self._since.clear()
+        turns.next([active for _, active in waiting], self.machine.steps)
+        for position, active in waiting:
+            self._put(position, active)
 
     def _must_yield(self) -> bool:
         """After a backward branch: has somebody waited too long, or does everybody only spin?"""
@@ -131,14 +158,14 @@ class Scheduler:
 
     # -- executing ---------------------------------------------------------------------------------------------
 
-    def _execute(self, position: int, active: Active, until: int) -> None:
+    def _execute(self, position: int, active: Active) -> None:
         """Run ``active`` from ``position`` until it splits, waits, ends, or meets another ready group."""
         machine, steps, warps = self.machine, self.steps, self._warps
         compiled = self._find_compiled()
         while True:
             step = steps[position]
             if compiled is not None and compiled.known[position]:
-                position, why = compiled.run(position, active, self._lowest, until, self._patience_ends())
+                position, why = compiled.run(position, active, self._lowest, self._until, self._patience_ends())
                 if why == step_records.MET:
                     self._put(position, active)
                     return
@@ -147,7 +174,7 @@ class Scheduler:
                     step.run(active)  # type: ignore[misc]
                     compiled.refresh()
                     position += 1
-                    if position >= self._lowest and machine.steps >= until:
+                    if position >= self._lowest and machine.steps >= self._until:
                         self._put(position, active)
                         return
                     continue
@@ -187,7 +214,7 @@ class Scheduler:
                 if following is None:
                     return
                 position, active = following
-            if position >= self._lowest and machine.steps >= until:
+            if position >= self._lowest and machine.steps >= self._until:
                 self._put(position, active)
                 return
 

@@ -102,7 +102,15 @@ class PendingWgmmas:
         return self._committed[warps]
 
     def issue(self, issue: WgmmaIssue) -> None:
-        """`wgmma.mma_async`."""
+        """`wgmma.mma_async`. Warps of one warpgroup may execute it together for different products of a loop."""
+        groups, numbers = issue.warps // WARPS, self._issued[issue.warps]
+        if len(np.unique(groups)) == len(set(zip(groups.tolist(), numbers.tolist(), strict=True))):
+            self._issue(issue)
+            return
+        for number in np.unique(numbers):
+            self._issue(issue.part(numbers == number))
+
+    def _issue(self, issue: WgmmaIssue) -> None:
         held = issue.product.held
         self._together(issue)
         self._check_registers(held, issue)

@@ -226,6 +226,16 @@ def test_what_cannot_be_fused_is_refused_while_tracing(epilogue, message):
         compiled(lambda a, b: wt.matmul(a, b, epilogue=epilogue, **({"x": b[0]} if "x" in message else {})))(a, b)
 
 
+def test_what_override_serves_of_a_compiled_program_is_counted_call_by_call(quick):
+    model, x = torch.nn.Linear(8, 5), torch.randn(3, 8)
+    call = compiled(lambda x: model(x).relu() @ model.weight)
+    with warptile.torch.override(device_types="cpu") as counts:
+        for _ in range(2):
+            call(x).sum().backward()
+    assert counts.served.total() == 2 * 5, "two products forwards, three gradients"
+    assert counts.refused == {}
+
+
 FIRST_USE = """
 import warnings
 warnings.simplefilter("ignore")

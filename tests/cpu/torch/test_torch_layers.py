@@ -156,6 +156,9 @@ def test_every_form_of_torchs_products_is_routed(quick):
     a, b, c = torch.randn(3, 4), torch.randn(4, 5), torch.randn(3, 5)
     batch_a, batch_b, batch_c = torch.randn(2, 3, 4), torch.randn(2, 4, 5), torch.randn(2, 3, 5)
     eight = torch.ones(16, 16, dtype=torch.int8)
+    float8, scale = eight.to(torch.float8_e4m3fn), torch.tensor(0.5)
+    rows, columns, narrow = torch.rand(16, 1), torch.rand(1, 16), torch.bfloat16
+    groups, ends = torch.ones(2, 16, 16, dtype=narrow), torch.tensor([3, 16], dtype=torch.int32)
 
     def calls():
         yield torch.mm(a, b)
@@ -170,15 +173,22 @@ def test_every_form_of_torchs_products_is_routed(quick):
         yield torch.baddbmm(batch_c, batch_a, batch_b, out=torch.empty(2, 3, 5))
         yield batch_c.clone().baddbmm_(batch_a, batch_b)
         yield torch._int_mm(eight, eight)
+        yield torch._int_mm(eight, eight, out=torch.empty(16, 16, dtype=torch.int32))
+        yield torch._scaled_mm(float8, float8.T, scale, scale, out_dtype=narrow)
+        yield torch._scaled_mm(float8, float8.T, rows, columns, out_dtype=narrow, bias=torch.ones(16, dtype=narrow))
+        yield torch._scaled_mm(float8, float8.T, scale, scale, out_dtype=narrow, out=torch.empty(16, 16, dtype=narrow))
+        yield torch._grouped_mm(eight.to(narrow), groups, ends)
 
     expected = list(calls())
     with override() as counts:
         found = list(calls())
     for one, other in zip(found, expected, strict=True):
         assert one.dtype == other.dtype
-        assert torch.allclose(one, other, atol=1e-5)
-    assert len(quick) == len(expected) == counts.served.total()
+        assert torch.allclose(one, other, atol=1e-5, rtol=1e-2 if one.dtype == narrow else 1e-5)
+    assert counts.served.total() == len(expected)
+    assert counts.served.keys() == {f"aten::{name}" for forms in overriding.ROUTES.values() for name in forms}
     assert counts.refused == {}
+    assert len(quick) == len(expected) + 1, "two groups are two GEMMs"
 
 
 def test_float8_and_groups_are_routed(quick):

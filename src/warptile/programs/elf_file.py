@@ -37,6 +37,7 @@ class ElfFile:
     Attributes:
         needed: names of the libraries that it is linked with.
         undefined: symbols that it takes from others, each with its version (or None).
+        defined: symbols that it exports, each with its address from the base at which it is loaded.
     """
 
     def __init__(self, content: bytes, name: str = "the file") -> None:
@@ -57,7 +58,9 @@ class ElfFile:
             title = content[where : content.index(b"\0", where)].decode()
             self._sections.append(_Section(title, each[1], each[4], each[5], each[6]))
         self.needed = tuple(self._needed())
-        self.undefined = dict(self._undefined())
+        symbols = list(self._symbols())
+        self.undefined = {name: version for name, version, section, _ in symbols if not section}
+        self.defined = {name: value for name, _, section, value in symbols if section}
 
     def section(self, name: str) -> bytes:
         """The bytes of a section; none where there is no such section."""
@@ -83,7 +86,8 @@ class ElfFile:
             if tag == _NEEDED
         ]
 
-    def _undefined(self) -> list[tuple[str, str | None]]:
+    def _symbols(self) -> list[tuple[str, str | None, int, int]]:
+        """Name, version, section (0 of undefined ones) and value of each dynamic symbol."""
         section = self._of_kind(_DYNAMIC_SYMBOLS)
         if section is None:
             return []
@@ -91,9 +95,9 @@ class ElfFile:
         versions = self._versions()
         numbers = memoryview(self._bytes(table)).cast("H") if table is not None else None
         return [
-            (self._text(section.link, name), versions.get(numbers[index] & 0x7FFF) if numbers else None)
-            for index, (name, _, _, where, _, _) in enumerate(_SYMBOL.iter_unpack(self._bytes(section)))
-            if where == 0 and name
+            (self._text(section.link, name), versions.get(numbers[index] & 0x7FFF) if numbers else None, where, value)
+            for index, (name, _, _, where, value, _) in enumerate(_SYMBOL.iter_unpack(self._bytes(section)))
+            if name
         ]
 
     def _versions(self) -> dict[int, str]:

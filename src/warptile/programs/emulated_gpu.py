@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from warptile.errors import EmulationError, UnsupportedError
 from warptile.launch.params import StructBytes
 from warptile.launch.spec import LaunchSpec
 from warptile.programs.fat_binary import FatPtx, chosen
-from warptile.programs.library_calls import SUCCESS, CallError
+from warptile.programs.library_calls import SUCCESS, CallError, Work
 from warptile.ptx import parse
 from warptile.ptx.instruction import PtxFunction, Variable
 from warptile.runtime.kernel_file import KernelFile
@@ -85,6 +84,8 @@ class EmulatedGpu:
         events: when each was recorded.
         totals: by kernel.
         findings: of all launches, each once.
+        capture: work that was given since a stream is captured, ``captured_stream``; None where none is.
+        graphs: work of each graph, by handle.
         last_error: what ``cudaGetLastError`` returns.
         sticky: an error of a kernel, which all later calls return.
         unknown: CUDA functions that the program called and that nothing answers.
@@ -103,6 +104,9 @@ class EmulatedGpu:
         self.totals: dict[str, KernelTotals] = {}
         self.findings: dict[tuple[object, ...], EmulationFinding] = {}
         self.events: dict[int, float | None] = {}
+        self.capture: list[Work] | None = None
+        self.captured_stream = 0
+        self.graphs: dict[int, list[Work]] = {}
         self.last_error = SUCCESS
         self.sticky = SUCCESS
         self.unknown: dict[str, int] = {}
@@ -206,8 +210,8 @@ class EmulatedGpu:
 
     # --- launches ----------------------------------------------------------------------------------------------------
 
-    def launch(self, kernel: KernelFile, spec: LaunchSpec) -> None:
-        """Emulate a launch, whose arguments are bytes.
+    def launch(self, kernel: KernelFile, spec: LaunchSpec) -> str:
+        """Emulate a launch, whose arguments are bytes; returns what the kernel has printed.
 
         Raises:
             CallError: the launch itself is refused.
@@ -226,11 +230,8 @@ class EmulatedGpu:
             self._say(f"{name}: {type(error).__name__}: {error}")
             totals.findings += 1
             self.sticky = LAUNCH_FAILURE
-            return
+            return ""
         totals.warp_instructions += int(found.counters["warp_instructions"])
-        if found.output:
-            sys.stdout.write(found.output)
-            sys.stdout.flush()
         new = tuple(each for each in found.findings if (kernel.entry, each.key) not in self.findings)
         totals.findings += len(found.findings)
         self.findings |= {(kernel.entry, each.key): each for each in new}
@@ -240,6 +241,7 @@ class EmulatedGpu:
         if not found.finished:
             stopped = next((each.kind for each in reversed(found.findings) if each.stopped), "")
             self.sticky = STICKY.get(stopped, LAUNCH_FAILURE)
+        return found.output
 
 
 def parameter_sizes(function: PtxFunction) -> list[int]:

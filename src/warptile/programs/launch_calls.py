@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import re
+import sys
 from dataclasses import dataclass, replace
 
 from warptile.emulator.launch_geometry import MAX_CLUSTER_CTAS
@@ -12,6 +14,7 @@ from warptile.programs import fat_binary
 from warptile.programs.emulated_gpu import ProgramModule, arguments_of, parameter_sizes
 from warptile.programs.library_calls import INVALID_VALUE, Call, CallError, answers, signed, unsigned
 from warptile.programs.memory_calls import to_device, to_host
+from warptile.runtime.kernel_file import KernelFile
 
 _COOPERATIVE, _CLUSTER = 2, 4
 _ATTRIBUTE_BYTES, _ATTRIBUTE_VALUE = 72, 8
@@ -170,9 +173,16 @@ def launch(call: Call, kernel: int, options: LaunchOptions, arguments: int) -> N
         file.entry, options.grid, options.block, arguments_of(content), cluster=options.cluster,
         dynamic_shared_bytes=shared, co_resident=options.cooperative, cooperative=options.cooperative,
     )  # fmt: skip
+    call.do(lambda now: _launch(now, file, spec))
+
+
+def _launch(call: Call, file: KernelFile, spec: LaunchSpec) -> None:
     to_device(call)
-    call.gpu.launch(file, spec)
+    printed = call.gpu.launch(file, spec)
     to_host(call)
+    if printed:
+        call.flush_output()
+        os.write(sys.stdout.fileno(), printed.encode())
 
 
 @answers("cudaFuncSetAttribute", "cudaKernelSetAttributeForDevice", "cuFuncSetAttribute")

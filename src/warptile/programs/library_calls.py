@@ -5,9 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from warptile.errors import IllegalAddress
+from warptile.programs.elf_file import ElfFile
 from warptile.programs.process_memory import ProcessMemory
 
 if TYPE_CHECKING:
@@ -19,6 +22,9 @@ SUCCESS, INVALID_VALUE, NOT_SUPPORTED = 0, 1, 801
 """Results: enumerators of ``cudaError_t``, which the driver's ``CUresult`` shares."""
 
 Handler = Callable[..., int | None]
+
+Work = Callable[["Call"], object]
+"""Work that a program gives a stream: done at once, or kept in a graph and done by the call that launches it."""
 
 CALLS: dict[str, Handler] = {}
 """What answers each function of the CUDA runtime and driver: of the arguments that follow the call itself, the integers
@@ -99,6 +105,19 @@ class Call:
             self.gpu.note(self.function, str(error))
             return self.gpu.returned(INVALID_VALUE, self.function)
 
+    def do(self, work: Work) -> None:
+        """Do work of a stream, or keep it while a stream is captured."""
+        if self.gpu.capture is None:
+            work(self)
+        else:
+            self.gpu.capture.append(work)
+
+    def flush_output(self) -> None:
+        """Let the program write out what its C library has buffered, so that what a kernel prints comes behind it."""
+        flush = _flush_of(self.memory)
+        if flush is not None:
+            self.call_back(flush, 0)
+
     def int32(self, address: int, *values: int) -> None:
         """Write values of ``int``."""
         self.memory.pack(f"<{len(values)}i", address, *values)
@@ -106,6 +125,20 @@ class Call:
     def int64(self, address: int, *values: int) -> None:
         """Write values of ``size_t`` or pointers."""
         self.memory.pack(f"<{len(values)}Q", address, *values)
+
+
+def _flush_of(memory: ProcessMemory) -> int | None:
+    """Address of ``fflush`` in a process, whose C library is glibc or musl."""
+    for path, base in memory.libraries().items():
+        if path.name.startswith(("libc.so", "libc-", "ld-musl")):
+            offset = _offset_of_flush(path)
+            return None if offset is None else base + offset
+    return None
+
+
+@cache
+def _offset_of_flush(library: Path) -> int | None:
+    return ElfFile(library.read_bytes(), str(library)).defined.get("fflush")
 
 
 _ARITIES: dict[Any, int] = {}

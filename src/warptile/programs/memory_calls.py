@@ -176,10 +176,16 @@ def copy(call: Call, target: int, source: int, size: int, kind: int) -> None:
         call.memory.write(target, content)
 
 
-@answers("cudaMemcpy", "cudaMemcpyAsync")
+@answers("cudaMemcpy")
 def memcpy(call: Call, target: int, source: int, size: int, kind: int) -> None:
     """``cudaMemcpy(void*, const void*, size_t, cudaMemcpyKind)``."""
     copy(call, target, source, size, unsigned(kind))
+
+
+@answers("cudaMemcpyAsync")
+def memcpy_async(call: Call, target: int, source: int, size: int, kind: int) -> None:
+    """``cudaMemcpyAsync(void*, const void*, size_t, cudaMemcpyKind, cudaStream_t)``."""
+    call.do(lambda now: copy(now, target, source, size, unsigned(kind)))
 
 
 @answers("cuMemcpyHtoD_v2", "cuMemcpyHtoDAsync_v2")
@@ -239,7 +245,13 @@ def get_symbol_size(call: Call, where: int, symbol: int) -> None:
     call.int64(where, call.gpu.symbol(symbol)[1])
 
 
-@answers("cudaMemset", "cudaMemsetAsync", "cuMemsetD8_v2", "cuMemsetD8Async")
+@answers("cudaMemsetAsync", "cuMemsetD8Async")
+def memset_async(call: Call, address: int, value: int, size: int) -> None:
+    """``cudaMemsetAsync(void*, int, size_t, cudaStream_t)``."""
+    call.do(lambda now: memset(now, address, value, size))
+
+
+@answers("cudaMemset", "cuMemsetD8_v2")
 def memset(call: Call, address: int, value: int, size: int) -> None:
     """``cudaMemset(void*, int, size_t)``."""
     call.gpu.check()

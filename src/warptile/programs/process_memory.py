@@ -57,9 +57,18 @@ class ProcessMemory:
         """Write values in a `struct` layout."""
         self.write(address, struct.pack(layout, *values))
 
+    def libraries(self) -> dict[Path, int]:
+        """The files that are mapped, each with the lowest address."""
+        found: dict[Path, int] = {}
+        for line in Path(f"/proc/{self.pid}/maps").read_text().splitlines():
+            span, *_, path = line.split(maxsplit=5)
+            if path.startswith("/"):
+                found.setdefault(Path(path), int(span.partition("-")[0], 16))
+        return found
+
     def base_of(self, library: Path) -> int:
         """Where a library is loaded."""
-        for line in Path(f"/proc/{self.pid}/maps").read_text().splitlines():
-            if line.endswith(str(library)):
-                return int(line.partition("-")[0], 16)
-        raise OSError(f"process {self.pid} has not loaded {library}")
+        try:
+            return self.libraries()[library]
+        except KeyError:
+            raise OSError(f"process {self.pid} has not loaded {library}") from None

@@ -17,7 +17,15 @@ from pathlib import Path
 
 from warptile.arch import ARCHES, REFERENCE_ARCH
 from warptile.errors import UnsupportedError
-from warptile.programs import device_calls, driver_calls, driver_modules, launch_calls, memory_calls, stream_calls
+from warptile.programs import (
+    device_calls,
+    driver_calls,
+    driver_modules,
+    graph_calls,
+    launch_calls,
+    memory_calls,
+    stream_calls,
+)
 from warptile.programs.elf_file import ElfFile
 from warptile.programs.emulated_gpu import EmulatedGpu, ProgramOptions
 from warptile.programs.fat_binary import chosen, ptx_of
@@ -26,7 +34,7 @@ from warptile.programs.process_memory import ProcessMemory
 from warptile.programs.stand_in_library import StandInLibrary
 from warptile.programs.trampolines import CALL, FAILED, FRAME, REPLY, RETURN, SYSTEM_CALL, machine_code
 
-HANDLERS = (device_calls, driver_calls, driver_modules, launch_calls, memory_calls, stream_calls)
+HANDLERS = (device_calls, driver_calls, driver_modules, graph_calls, launch_calls, memory_calls, stream_calls)
 """Modules whose functions answer calls."""
 
 RUNTIME = "libcudart.so"

@@ -35,12 +35,6 @@ def nothing_to_do(call: Call) -> None:
     """Work is in order anyway."""
 
 
-@answers("cudaStreamIsCapturing")
-def stream_is_capturing(call: Call, stream: int, where: int) -> None:
-    """``cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus*)``: it is not."""
-    call.int32(where, 0)
-
-
 @answers("cudaStreamGetPriority", "cudaStreamGetFlags")
 def stream_get_priority(call: Call, stream: int, where: int) -> None:
     """``cudaStreamGetPriority(cudaStream_t, int*)``."""
@@ -51,7 +45,7 @@ def stream_get_priority(call: Call, stream: int, where: int) -> None:
 def launch_host_function(call: Call, stream: int, function: int, argument: int) -> None:
     """``cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t, void*)``."""
     call.gpu.check()
-    call.call_back(function, argument)
+    call.do(lambda now: now.call_back(function, argument))
 
 
 @answers("cudaStreamAddCallback")

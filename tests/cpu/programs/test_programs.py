@@ -25,7 +25,10 @@ struct Big { float* x; double offset; char pad[50]; };
 extern "C" __global__ void scale(float* x, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) x[i] *= factor;
-  if (i == 0) atomicAdd(&calls, 1);
+  if (i == 0) {
+    atomicAdd(&calls, 1);
+    if (n < 0) printf("device %d\\n", n);
+  }
 }
 extern "C" __global__ void shift(Big big) { big.x[threadIdx.x] += big.offset + big.pad[49]; }
 extern "C" __global__ void reverse(float* x) {
@@ -128,6 +131,17 @@ sys.exit(7)
     assert "shift" in err
 
 
+def test_what_kernels_print_is_in_order(program):
+    code, out, err = program("""
+libc = ctypes.CDLL(None)
+libc.printf(b"before\\n")
+ok(launch("scale", 1, 32, malloc(4), c_int(-1)))
+libc.printf(b"after\\n")
+""")
+    assert code == 0, err
+    assert out == "before\ndevice -1\nafter\n"
+
+
 def test_memory_that_host_and_device_share(program):
     code, _, err = program("""
 for allocate in ("cudaMallocManaged", "cudaMallocHost"):
@@ -142,6 +156,33 @@ for allocate in ("cudaMallocManaged", "cudaMallocHost"):
     ok(cuda.cudaMemset(address, 0, c_size_t(8)))
     assert shared[:3] == [0, 0, 2.5]
     ok(cuda.cudaFree(address) if allocate == "cudaMallocManaged" else cuda.cudaFreeHost(address))
+""")
+    assert code == 0, err
+
+
+def test_graphs_that_are_captured(program):
+    code, _, err = program("""
+x, back = (c_float * 64)(*range(64)), (c_float * 64)()
+device, stream, graph, ready, status = malloc(256), c_void_p(), c_void_p(), c_void_p(), c_int()
+ok(cuda.cudaMemcpyToSymbol(c_void_p(host["factor"]), byref(c_float(2)), c_size_t(4), c_size_t(0), 1))
+assert cuda.cudaStreamBeginCapture(None, 0) == 900
+ok(cuda.cudaStreamCreate(byref(stream)))
+ok(cuda.cudaStreamBeginCapture(stream, 0))
+ok(cuda.cudaMemcpyAsync(device, x, c_size_t(256), 1, stream))
+ok(launch("scale", 1, 64, device, c_int(64)))
+ok(cuda.cudaMemcpyAsync(back, device, c_size_t(256), 2, stream))
+ok(cuda.cudaStreamIsCapturing(stream, byref(status)))
+ok(cuda.cudaStreamEndCapture(stream, byref(graph)))
+assert (list(back), status.value) == ([0] * 64, 1)
+ok(cuda.cudaGraphInstantiate(byref(ready), graph, c_uint64(0)))
+ok(cuda.cudaGraphDestroy(graph))
+for start in (0, 100):
+    x[:] = range(start, start + 64)
+    ok(cuda.cudaGraphLaunch(ready, stream))
+    ok(cuda.cudaStreamSynchronize(stream))
+    assert list(back) == [2 * each for each in range(start, start + 64)]
+ok(cuda.cudaGraphExecDestroy(ready))
+assert cuda.cudaGraphLaunch(ready, stream) == 1
 """)
     assert code == 0, err
 

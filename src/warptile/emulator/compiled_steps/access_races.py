@@ -138,19 +138,14 @@ def note(state: int, history: int, writes: int, base: int, count: int, size: int
                 behind = cta_first <= held < cta_first + per_cta and (
                     since < passed or (since < warp_passed and warp_first <= held < warp_first + WARP)
                 )
-            mine = not behind and warp_first <= held < warp_first + WARP
-            if mine:  # what lanes know of each other may say more than the floors
-                known = at(state, m.KNOWN)
-                for j in range(i, last + 1):
-                    mine = mine and read_i32(known + 4 * at(numbers, j)) == 0
-            if free and (behind or mine):
+            if free and (behind or _know_nothing(state, i, last)):
                 # all lanes that ask for it at once: the first is remembered, and the last unless it pushes out another
-                first_one, last_one = i, last
+                first_one, last_one, holder = i, last, -1
+                mine = behind or warp_first <= held < warp_first + WARP
                 if behind:
                     holder = first_one
                     first_one += 1
-                else:
-                    holder = -1
+                elif mine:
                     for j in range(i, last + 1):
                         if first_thread + at(numbers, j) + 1 == held:
                             holder = j
@@ -164,7 +159,7 @@ def note(state: int, history: int, writes: int, base: int, count: int, size: int
                     _enter(row + 4 * FIRST_READ, first_thread + by + 1, clock, tag)
                 if first_one <= last_one:
                     other = read_i32(row + 4 * OTHER_READ)
-                    if other == 0 or warp_first <= other < warp_first + WARP:
+                    if not mine or other == 0 or warp_first <= other < warp_first + WARP:
                         by = at(numbers, last_one)
                         clock = read_i32(clocks + 4 * by)
                         _enter(row + 4 * OTHER_READ, first_thread + by + 1, clock, tag)
@@ -176,6 +171,17 @@ def note(state: int, history: int, writes: int, base: int, count: int, size: int
                         return 0
             row += 4 * COLUMNS
         i = last + 1
+    return 1
+
+
+def _know_nothing(state: int, first: int, last: int) -> int:
+    """Whether floors say all that some lanes of an access know of others."""
+    if at(state, m.KNOWLEDGE) == 0:
+        return 1
+    known, numbers = at(state, m.KNOWN), at(state, m.LANE_NUMBERS)
+    for i in range(first, last + 1):
+        if read_i32(known + 4 * at(numbers, i)) != 0:
+            return 0
     return 1
 
 
@@ -211,4 +217,4 @@ def _note_read(
     return 1
 
 
-FUNCTIONS: tuple[WordFunction, ...] = (_search, _told, _enter, _refine, note, _note_read)
+FUNCTIONS: tuple[WordFunction, ...] = (_search, _told, _enter, _refine, _know_nothing, note, _note_read)

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 (SHARED_DATA, SHARED_SHADOW, SHARED_BYTES, SHARED_STRIDE, LOCAL_DATA, LOCAL_SHADOW, LOCAL_BYTES, LOCAL_STRIDE,
  GLOBAL_DATA, GLOBAL_SHADOW, LANES_PER_CTA, FIRST_THREAD, BUFFERS, BUFFER_COUNT, RACES, CLOCK, CTA_FLOOR, WARP_FLOOR,
  KNOWN, STARTS, KEYS, VALUES, KEY_STRIDE, SHARED_HISTORY, OFFSETS, LANE_NUMBERS, BANK_WORDS, BANK_COUNTS, MUST_HOLD,
- WORDS) = range(30)  # fmt: skip
+ KNOWLEDGE, WORDS) = range(31)  # fmt: skip
 """Words: addresses of bytes and shadows of each space, its bytes for a CTA or lane and how far those are apart; lanes
 of a CTA; number of the thread in lane 0; the buffers of global memory and how many; whether races are looked for, then
 the arrays of `VectorClocks`; the history of shared memory; room for the offsets and lanes of an access, and for
-counting bank conflicts; and whether bytes must hold a value to be read."""
+counting bank conflicts; whether bytes must hold a value to be read; and whether any thread has a table of knowledge."""
 
 HISTORY_WORDS = 1 + LONGEST + 1
 """Words of a history: the address of its ``shifts``, and of the table of each; 0 where there is none."""
@@ -80,7 +80,7 @@ class MemoryState:
             )  # fmt: skip
         if races is not None:
             clocks = races.clocks
-            words[RACES], words[KEY_STRIDE] = 1, clocks.shape[1]
+            words[RACES], words[KEY_STRIDE], words[KNOWLEDGE] = 1, clocks.shape[1], len(clocks.keys) > 0
             arrays = (clocks.clock, clocks.cta_floor, clocks.warp_floor, clocks.known,
                       clocks.starts, clocks.keys, clocks.values)  # fmt: skip
             words[CLOCK : VALUES + 1] = [address_of(each) for each in arrays]

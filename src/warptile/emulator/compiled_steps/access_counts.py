@@ -10,8 +10,8 @@ GLOBAL_LOADS, GLOBAL_STORES = (FIELDS.index(f"global_{kind}_requests") for kind 
 SHARED_LOADS, SHARED_STORES = (FIELDS.index(f"shared_{kind}_requests") for kind in ("load", "store"))
 """First of the three counters of each kind of access: requests, sectors, bytes; or requests, wavefronts, ideal ones."""
 
-SCATTERED, ALIKE, CONSECUTIVE, ASCENDING = range(4)
-"""Addresses of the lanes of a warp: any; all the same; each behind the one before; none below the one before."""
+SCATTERED, ALIKE, CONSECUTIVE = range(3)
+"""Addresses of the lanes of a warp: any; all the same; each behind the one before."""
 
 
 def at(array: int, index: int) -> int:
@@ -24,16 +24,34 @@ def _add(counters: int, column: int, amount: int) -> int:
     return 0
 
 
-def _pattern(offsets: int, start: int, end: int, size: int) -> int:
-    alike = consecutive = ascending = True
-    before = at(offsets, start)
-    for i in range(start + 1, end):
+def _pattern(offsets: int, count: int, size: int) -> int:
+    first = at(offsets, 0)
+    apart = astray = 0
+    for i in range(count):
         offset = at(offsets, i)
-        alike &= offset == before
-        consecutive &= offset == before + size
-        ascending &= offset >= before
-        before = offset
-    return ALIKE if alike else CONSECUTIVE if consecutive else ASCENDING if ascending else SCATTERED
+        apart |= offset - first
+        astray |= offset - first - size * i
+    return ALIKE if apart == 0 else CONSECUTIVE if astray == 0 else SCATTERED
+
+
+def _ascends(offsets: int, count: int) -> int:
+    """Whether no offset is below the one before."""
+    descends = 0
+    for i in range(count - 1):
+        descends |= at(offsets, i + 1) < at(offsets, i)
+    return descends == 0
+
+
+def group(offsets: int, numbers: int, count: int, size: int, groups: int) -> int:
+    """Note where the lanes of each warp end, and the pattern of their addresses; how many warps they are."""
+    found = start = 0
+    while start < count:
+        end = _warp_end(numbers, start, count)
+        write_64(groups + 16 * found, end)
+        write_64(groups + 16 * found + 8, _pattern(offsets + 8 * start, end - start, size))
+        found += 1
+        start = end
+    return found
 
 
 def _warp_end(numbers: int, start: int, count: int) -> int:
@@ -48,13 +66,11 @@ def _warp_end(numbers: int, start: int, count: int) -> int:
     return end
 
 
-def count_global(counters: int, offsets: int, numbers: int, count: int, size: int, writes: int) -> int:
-    """`Counters.access_global`."""
-    requests = sectors = elements = start = 0
-    while start < count:
-        end = _warp_end(numbers, start, count)
-        requests += 1
-        pattern = _pattern(offsets, start, end, size)
+def count_global(counters: int, offsets: int, groups: int, warps: int, size: int, writes: int) -> int:
+    """`Counters.access_global`, of the lanes of some warps (`group`)."""
+    sectors = elements = start = 0
+    for number in range(warps):
+        end, pattern = at(groups, 2 * number), at(groups, 2 * number + 1)
         first = at(offsets, start)
         if pattern == ALIKE:
             elements += 1
@@ -63,11 +79,12 @@ def count_global(counters: int, offsets: int, numbers: int, count: int, size: in
             elements += end - start
             sectors += (first + size * (end - start) - 1) // SECTOR_BYTES - first // SECTOR_BYTES + 1
         else:
+            ascends = _ascends(offsets + 8 * start, end - start)
             for i in range(start, end):
                 offset = at(offsets, i)
                 sector = offset // SECTOR_BYTES  # an access is aligned, so it lies in one
                 fresh = fresh_sector = True
-                lowest = i - 1 if pattern == ASCENDING and i > start else start
+                lowest = i - 1 if ascends and i > start else start
                 for j in range(lowest, i):
                     fresh &= at(offsets, j) != offset
                     fresh_sector &= at(offsets, j) // SECTOR_BYTES != sector
@@ -75,7 +92,7 @@ def count_global(counters: int, offsets: int, numbers: int, count: int, size: in
                 sectors += fresh_sector
         start = end
     column = GLOBAL_STORES if writes else GLOBAL_LOADS
-    _add(counters, column, requests)
+    _add(counters, column, warps)
     _add(counters, column + 1, sectors)
     _add(counters, column + 2, size * elements)
     return 0
@@ -118,17 +135,18 @@ def _neighbours_agree(offsets: int, numbers: int, first: int, last: int, distanc
 
 
 def count_shared(
-    counters: int, offsets: int, numbers: int, count: int, size: int, writes: int, words: int, held: int
+    counters: int, offsets: int, numbers: int, groups: int, warps: int, size: int, writes: int, words: int, held: int
 ) -> int:
-    """`Counters.access_shared`, with room for the words of each bank and how many they are."""
-    requests = wavefronts = ideal = start = 0
+    """`Counters.access_shared`, of the lanes of some warps, with room for the words of each bank and how many they
+    are."""
+    wavefronts = ideal = start = 0
     pass_lanes = WARP // max(1, size // 4)
     joins = not writes and size > 4
-    while start < count:
-        end = _warp_end(numbers, start, count)
-        requests += 1
-        pattern = _pattern(offsets, start, end, size) if end - start == WARP else SCATTERED
-        if pattern != SCATTERED and pattern != ASCENDING:
+    for number in range(warps):
+        end, pattern = at(groups, 2 * number), at(groups, 2 * number + 1)
+        if end - start != WARP:
+            pattern = SCATTERED
+        if pattern != SCATTERED:
             passes = WARP // pass_lanes
             if joins and pattern == ALIKE:
                 passes //= 2
@@ -159,12 +177,12 @@ def count_shared(
         ideal += min(passes, ((end - start) * size + BANKS * 4 - 1) // (BANKS * 4))
         start = end
     column = SHARED_STORES if writes else SHARED_LOADS
-    _add(counters, column, requests)
+    _add(counters, column, warps)
     _add(counters, column + 1, wavefronts)
     _add(counters, column + 2, ideal)
     return 0
 
 
 FUNCTIONS: tuple[WordFunction, ...] = (
-    at, _add, _pattern, _warp_end, count_global, _pass_wavefronts, _neighbours_agree, count_shared,
+    at, _add, _pattern, _ascends, _warp_end, group, count_global, _pass_wavefronts, _neighbours_agree, count_shared,
 )  # fmt: skip

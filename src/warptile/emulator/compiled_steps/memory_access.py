@@ -9,7 +9,7 @@ one behind the other, are taken together.
 from __future__ import annotations
 
 from warptile.emulator.compiled_steps import memory_state as m
-from warptile.emulator.compiled_steps.access_counts import at, count_global, count_shared
+from warptile.emulator.compiled_steps.access_counts import ALIKE, CONSECUTIVE, at, count_global, count_shared, group
 from warptile.emulator.compiled_steps.access_races import note
 from warptile.emulator.compiled_steps.step_records import OPERANDS
 from warptile.emulator.compiled_steps.word_code import (
@@ -50,20 +50,46 @@ def _operand(record: int, number: int) -> int:
     return at(record, OPERANDS + number)
 
 
-def _resolve(record: int, first: int, count: int, lanes: int, state: int) -> int:
-    """Note lanes and offsets into the space of their addresses; the space, or -1 where something is not in order."""
+def _addresses(record: int, first: int, count: int, lanes: int, state: int) -> int:
+    """Note lanes and addresses."""
     offsets, numbers = at(state, m.OFFSETS), at(state, m.LANE_NUMBERS)
     register, wide, more = _operand(record, ADDRESS), _operand(record, ADDRESS_BYTES) == 8, _operand(record, OFFSET)
+    if lanes == 0:
+        for i in range(count):
+            write_64(numbers + 8 * i, first + i)
+    else:
+        for i in range(count):
+            write_64(numbers + 8 * i, at(lanes, i))
+    if register == 0:
+        for i in range(count):
+            write_64(offsets + 8 * i, more)
+    elif wide and lanes == 0:
+        source = register + 8 * first
+        for i in range(count):
+            write_64(offsets + 8 * i, read_i64(source + 8 * i) + more)
+    elif wide:
+        for i in range(count):
+            write_64(offsets + 8 * i, read_i64(register + 8 * at(lanes, i)) + more)
+    elif lanes == 0:
+        source = register + 4 * first
+        for i in range(count):
+            write_64(offsets + 8 * i, read_u32(source + 4 * i) + more)
+    else:
+        for i in range(count):
+            write_64(offsets + 8 * i, read_u32(register + 4 * at(lanes, i)) + more)
+    return 0
+
+
+def _resolve(record: int, first: int, count: int, lanes: int, state: int) -> int:
+    """Note lanes, offsets into the space of their addresses, the least and the largest of these, and the patterns of
+    warps; the space, or -1 where something is not in order."""
+    _addresses(record, first, count, lanes, state)
+    offsets, numbers = at(state, m.OFFSETS), at(state, m.LANE_NUMBERS)
     size = _operand(record, SIZE)
     space = _operand(record, SPACE)
     lowest, highest, ends = 1 << 62, -(1 << 62), 0
     for i in range(count):
-        lane = first + i if lanes == 0 else at(lanes, i)
-        address = more
-        if register != 0:
-            address += read_i64(register + 8 * lane) if wide else read_u32(register + 4 * lane)
-        write_64(numbers + 8 * i, lane)
-        write_64(offsets + 8 * i, address)
+        address = at(offsets, i)
         lowest, highest = min(lowest, address), max(highest, address)
         ends |= address
     if ends & (size - 1):
@@ -80,35 +106,38 @@ def _resolve(record: int, first: int, count: int, lanes: int, state: int) -> int
             base = LOCAL_WINDOW
         else:
             return -1
-        if space != GLOBAL:
-            lowest, highest = lowest - base, highest - base
-            for i in range(count):
-                write_64(offsets + 8 * i, at(offsets, i) - base)
     if space == GLOBAL:
         for i in range(count):
             write_64(offsets + 8 * i, at(offsets, i) - GLOBAL_BASE)
-        return space
-    words = m.SHARED_DATA if space == SHARED else m.LOCAL_DATA
-    if lowest < 0 or highest + size > at(state, words + 2):
-        return -1
-    stride = at(state, words + 3)
-    per_unit = at(state, m.LANES_PER_CTA) if space == SHARED else 1
-    unit_end, origin = -1, 0
-    for i in range(count):
-        lane = at(numbers, i)
-        if lane >= unit_end:
-            unit = lane // per_unit
-            unit_end, origin = (unit + 1) * per_unit, unit * stride
-        write_64(offsets + 8 * i, at(offsets, i) + origin)
+        write_64(state + 8 * m.LOWEST, lowest - GLOBAL_BASE)
+        write_64(state + 8 * m.HIGHEST, highest - GLOBAL_BASE)
+    else:
+        words = m.SHARED_DATA if space == SHARED else m.LOCAL_DATA
+        if lowest < base or highest - base + size > at(state, words + 2):
+            return -1
+        per_unit = at(state, m.LANES_PER_CTA) if space == SHARED else 1
+        _place(offsets, numbers, count, per_unit, at(state, words + 3), base)
+    write_64(state + 8 * m.WARPS, group(offsets, numbers, count, size, at(state, m.GROUPS)))
     return space
 
 
-def _buffer(state: int, offsets: int, count: int, size: int) -> int:
+def _place(offsets: int, numbers: int, count: int, per_unit: int, stride: int, base: int) -> int:
+    """Make addresses in the memory of a CTA or lane offsets into that of all."""
+    i = 0
+    while i < count:
+        unit = at(numbers, i) // per_unit
+        end = i + 1
+        if at(numbers, count - 1) - at(numbers, i) == count - 1 - i:
+            end = min(count, i + (unit + 1) * per_unit - at(numbers, i))
+        for j in range(i, end):
+            write_64(offsets + 8 * j, at(offsets, j) + unit * stride - base)
+        i = end
+    return 0
+
+
+def _buffer(state: int, size: int) -> int:
     """The address of the words of the buffer in which all of an access lies, or 0."""
-    lowest, highest = 1 << 62, -(1 << 62)
-    for i in range(count):
-        offset = at(offsets, i)
-        lowest, highest = min(lowest, offset), max(highest, offset)
+    lowest, highest = at(state, m.LOWEST), at(state, m.HIGHEST)
     low, high = 0, at(state, m.BUFFER_COUNT)
     buffers = at(state, m.BUFFERS)
     while low < high:
@@ -121,6 +150,26 @@ def _buffer(state: int, offsets: int, count: int, size: int) -> int:
         return 0
     found = buffers + 8 * m.BUFFER_WORDS * (low - 1)
     return found if highest + size <= at(found, m.END) else 0
+
+
+def _shadows_are(shadow: int, state: int, size: int, mask: int, want: int) -> int:
+    """Whether the shadow of every byte of an access has exactly the bits ``want`` of ``mask``."""
+    offsets, groups, start = at(state, m.OFFSETS), at(state, m.GROUPS), 0
+    for number in range(at(state, m.WARPS)):
+        end, pattern = at(groups, 2 * number), at(groups, 2 * number + 1)
+        first = at(offsets, start)
+        if pattern == CONSECUTIVE and (first | size * (end - start)) % 8 == 0:
+            bytes_, bad = shadow + first, 0
+            for i in range(size * (end - start) // 8):
+                bad |= (read_i64(bytes_ + 8 * i) & mask * EIGHT_BYTES) ^ (want * EIGHT_BYTES)
+            if bad:
+                return 0
+        else:
+            for i in range(start, start + 1 if pattern == ALIKE else end):
+                if not _shadow_is(shadow + at(offsets, i), size, mask, want):
+                    return 0
+        start = end
+    return 1
 
 
 def _shadow_is(shadow: int, size: int, mask: int, want: int) -> int:
@@ -151,14 +200,35 @@ def _races(state: int, space: int, buffer: int, writes: int, count: int, size: i
 # -- data --------------------------------------------------------------------------------------------------------------
 
 
+def _load_words(state: int, data: int, whole: int, target: int) -> int:
+    """Move an element of four bytes of every lane into a register; ``whole`` is 1 where it is all of the access."""
+    offsets, numbers, groups = at(state, m.OFFSETS), at(state, m.LANE_NUMBERS), at(state, m.GROUPS)
+    start = 0
+    for number in range(at(state, m.WARPS)):
+        end, pattern = at(groups, 2 * number), at(groups, 2 * number + 1)
+        count, to, source = end - start, target + 4 * at(numbers, start), data + at(offsets, start)
+        if at(numbers, end - 1) - at(numbers, start) != count - 1:
+            for i in range(start, end):
+                write_32(target + 4 * at(numbers, i), read_u32(data + at(offsets, i)))
+        elif pattern == ALIKE:
+            value = read_u32(source)
+            for i in range(count):
+                write_32(to + 4 * i, value)
+        elif pattern == CONSECUTIVE and whole:
+            for i in range(count):
+                write_32(to + 4 * i, read_u32(source + 4 * i))
+        else:
+            for i in range(count):
+                write_32(to + 4 * i, read_u32(data + at(offsets, start + i)))
+        start = end
+    return 0
+
+
 def _load_element(
     data: int, offsets: int, numbers: int, count: int, size: int, target: int, width: int, sign: int
 ) -> int:
     """Move one element of ``size`` bytes of every lane into a register of ``width`` bytes."""
-    if size == 4 and width == 4:
-        for i in range(count):
-            write_32(target + 4 * at(numbers, i), read_u32(data + at(offsets, i)))
-    elif size == 8:
+    if size == 8:
         for i in range(count):
             write_64(target + 8 * at(numbers, i), read_i64(data + at(offsets, i)))
     elif size == 2 and width == 2:
@@ -202,16 +272,17 @@ def _store_element(data: int, offsets: int, numbers: int, count: int, size: int,
     return 0
 
 
-def _count(record: int, state: int, space: int, count: int, size: int, writes: int) -> int:
+def _count(record: int, state: int, space: int, size: int, writes: int) -> int:
     counters = _operand(record, COUNTERS)
     if counters == 0 or space == LOCAL:
         return 0
     offsets, numbers = at(state, m.OFFSETS), at(state, m.LANE_NUMBERS)
+    groups, warps = at(state, m.GROUPS), at(state, m.WARPS)
     if space == SHARED:
         words, held = at(state, m.BANK_WORDS), at(state, m.BANK_COUNTS)
-        count_shared(counters, offsets, numbers, count, size, writes, words, held)
+        count_shared(counters, offsets, numbers, groups, warps, size, writes, words, held)
     else:
-        count_global(counters, offsets, numbers, count, size, writes)
+        count_global(counters, offsets, groups, warps, size, writes)
     return 0
 
 
@@ -226,7 +297,7 @@ def load(record: int, first: int, count: int, lanes: int, state: int) -> int:
     held = False
     if space == GLOBAL:
         words = m.GLOBAL_DATA
-        buffer = _buffer(state, offsets, count, size)
+        buffer = _buffer(state, size)
         if buffer == 0:
             return 1
         held = at(buffer, m.INITIALISED) != 0
@@ -234,17 +305,20 @@ def load(record: int, first: int, count: int, lanes: int, state: int) -> int:
     if not held:
         want = MAPPED | INITIALISED if at(state, m.MUST_HOLD) else MAPPED
         mask = CHANGING if at(state, m.MUST_HOLD) else CHANGING & ~INITIALISED
-        for i in range(count):
-            if not _shadow_is(shadow + at(offsets, i), size, mask, want):
-                return 1
+        if not _shadows_are(shadow, state, size, mask, want):
+            return 1
     if not _races(state, space, buffer, False, count, size, _operand(record, TAG)):
         return 1
-    _count(record, state, space, count, size, False)
+    _count(record, state, space, size, False)
     element, width = _operand(record, ELEMENT_BYTES), _operand(record, REGISTER_BYTES)
     sign = _operand(record, SIGNED) != 0
     for number in range(_operand(record, ELEMENTS)):
         target = _operand(record, REGISTERS + number)
-        if target != 0:
+        if target == 0:
+            continue
+        if element == 4 and width == 4:
+            _load_words(state, data + 4 * number, size == 4, target)
+        else:
             _load_element(data + number * element, offsets, numbers, count, element, target, width, sign)
     return 0
 
@@ -259,15 +333,14 @@ def store(record: int, first: int, count: int, lanes: int, state: int) -> int:
     words = m.SHARED_DATA if space == SHARED else m.LOCAL_DATA
     if space == GLOBAL:
         words = m.GLOBAL_DATA
-        buffer = _buffer(state, offsets, count, size)
+        buffer = _buffer(state, size)
         if buffer == 0 or at(buffer, m.WRITABLE) == 0:
             return 1
         writers = at(buffer, m.WRITERS)
     data, shadow = at(state, words), at(state, words + 1)
     mask = CHANGING & ~INITIALISED
-    for i in range(count):
-        if not _shadow_is(shadow + at(offsets, i), size, mask, MAPPED):
-            return 1
+    if not _shadows_are(shadow, state, size, mask, MAPPED):
+        return 1
     if writers != 0:
         start, thread = at(buffer, m.START), at(state, m.FIRST_THREAD)
         for i in range(count):
@@ -280,7 +353,7 @@ def store(record: int, first: int, count: int, lanes: int, state: int) -> int:
         start, thread = at(buffer, m.START), at(state, m.FIRST_THREAD)
         for i in range(count):
             write_64(writers + 8 * (at(offsets, i) - start), thread + at(numbers, i))
-    _count(record, state, space, count, size, True)
+    _count(record, state, space, size, True)
     element, width = _operand(record, ELEMENT_BYTES), _operand(record, REGISTER_BYTES)
     for number in range(_operand(record, ELEMENTS)):
         _store_element(
@@ -310,5 +383,5 @@ def _mark(shadow: int, offsets: int, count: int, size: int) -> int:
 
 
 FUNCTIONS: tuple[WordFunction, ...] = (
-    _operand, _resolve, _buffer, _shadow_is, _races, _load_element, _store_element, _mark, _count, load, store,
+    _operand, _addresses, _resolve, _place, _buffer, _shadow_is, _shadows_are, _races, _load_words, _load_element, _store_element, _mark, _count, load, store,
 )  # fmt: skip

@@ -241,26 +241,34 @@ class _Function:
                 self._branch(self._put(f"icmp ne i64 {self._value(node)}, 0"), then, otherwise)
 
     def _call(self, name: str, arguments: list[ast.expr]) -> str:
+        if name in _READS:
+            kind, extend = _READS[name]
+            found = self._put(f"load {kind}, ptr {self._place(arguments[0])}")
+            return self._put(f"{extend} {kind} {found} to i64") if extend else found
+        if name in _WRITES:
+            kind = _WRITES[name]
+            place, value = self._place(arguments[0]), self._value(arguments[1])
+            if kind != "i64":
+                value = self._put(f"trunc i64 {value} to {kind}")
+            self._lines.append(f"store {kind} {value}, ptr {place}")
+            return "0"
         values = [self._value(each) for each in arguments]
         listed = ", ".join(f"i64 {value}" for value in values)
         if name in ("min", "max"):
             return self._put(f"call i64 @llvm.s{name}.i64({listed})")
-        if name in _READS:
-            kind, extend = _READS[name]
-            found = self._put(f"load {kind}, ptr {self._put(f'inttoptr i64 {values[0]} to ptr')}")
-            return self._put(f"{extend} {kind} {found} to i64") if extend else found
-        if name in _WRITES:
-            kind = _WRITES[name]
-            value = values[1] if kind == "i64" else self._put(f"trunc i64 {values[1]} to {kind}")
-            place = self._put(f"inttoptr i64 {values[0]} to ptr")
-            self._lines.append(f"store {kind} {value}, ptr {place}")
-            return "0"
         if name == "call":
             function = self._put(f"inttoptr i64 {values[0]} to ptr")
             return self._put(f"call i64 {function}({', '.join(f'i64 {value}' for value in values[1:])})")
         if name not in self._names:
             raise NameError(f"{self._tree.name} calls {name}, which is not compiled with it")
         return self._put(f"call i64 @{name}({listed})")
+
+    def _place(self, address: ast.expr) -> str:
+        """A pointer: of a sum, to an offset from its left part, which is what LLVM's vectorizer understands."""
+        if isinstance(address, ast.BinOp) and isinstance(address.op, ast.Add) and self._constant(address) is None:
+            start = self._place(address.left)
+            return self._put(f"getelementptr i8, ptr {start}, i64 {self._value(address.right)}")
+        return self._put(f"inttoptr i64 {self._value(address)} to ptr")
 
     # -- names -------------------------------------------------------------------------------------------------------
 

@@ -75,6 +75,17 @@ class Active:
                 self._warp_count = int(np.count_nonzero(np.diff(index // WARP))) + 1 if self.count else 0
         return self._warp_count
 
+    @property
+    def whole_warps(self) -> bool:
+        """Whether they are all lanes of some warps."""
+        if self.count % WARP:
+            return False
+        index = self.index
+        if isinstance(index, slice):
+            return bool(index.start % WARP == 0)
+        first = index[::WARP]
+        return not (first % WARP).any() and bool((first + (WARP - 1) == index[WARP - 1 :: WARP]).all())
+
     def where(self, mask: NDArray[np.bool_]) -> Active:
         """The lanes of this set for which ``mask`` (one element per active lane) holds."""
         return Active.of(self.lanes[mask])

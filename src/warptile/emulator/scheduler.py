@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from warptile.emulator import program as p
 from warptile.emulator.builders import Blocking
+from warptile.emulator.checks.races import FULL_MASK
 from warptile.emulator.compiled_steps import step_records
 from warptile.emulator.compiled_steps.compiled_program import CompiledProgram
 from warptile.emulator.lanes import WARP, Active
@@ -300,7 +301,7 @@ class Scheduler:
     def _warp_collective(self, step: ProgramStep, position: int, active: Active) -> tuple[int, Active] | None:
         """All 32 lanes of a warp, together: whole warps run, the lanes of the others wait here for their siblings."""
         parked = self._collectives.pop(position, None)
-        if parked is None and _whole_warps(active):
+        if parked is None and active.whole_warps:
             return self._run_collected(step, position, active)
         lanes = active.lanes if parked is None else np.union1d(parked, active.lanes)
         present = np.bincount(lanes // WARP, minlength=self.machine.geometry.lanes // WARP)
@@ -322,6 +323,9 @@ class Scheduler:
     def _mask_collective(self, step: ProgramStep, position: int, active: Active) -> tuple[int, Active] | None:
         """Each lane waits until every living lane that its mask names stands here too."""
         parked = self._collectives.pop(position, None)
+        if parked is None and active.whole_warps and (cast(Any, step.detail)(active) == FULL_MASK).all():
+            step.run(active)  # type: ignore[misc]
+            return position + 1, active
         merged = active if parked is None else Active.of(np.union1d(parked, active.lanes))
         lanes = merged.lanes
         masks = np.broadcast_to(cast(Any, step.detail)(merged), merged.count).astype(np.uint64)
@@ -408,15 +412,6 @@ def position_of_routine(steps: list[ProgramStep], position: int) -> int:
     while start > 0 and steps[start - 1].instruction is not None:
         start -= 1
     return start
-
-
-def _whole_warps(active: Active) -> bool:
-    index = active.index
-    if isinstance(index, slice):
-        return bool(index.start % WARP == 0 and index.stop % WARP == 0)
-    return active.count % WARP == 0 and bool(
-        np.all(index.reshape(-1, WARP)[:, 0] + WARP - 1 == index[WARP - 1 :: WARP])
-    )
 
 
 def _union(groups: list[Active]) -> Active:

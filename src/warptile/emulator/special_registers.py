@@ -34,7 +34,7 @@ class SpecialRegisters:
         self._first_cta = first_cta
         for name, array in self._made.items():
             if name in _OF_CTAS:
-                array[:] = _OF_CTAS[name](self._geometry, self._ctas(), self._multiprocessors)
+                array[:] = self._of_ctas(name)
 
     def get(self, name: str) -> Array | None:
         """The values of a register; None if there is none of that name."""
@@ -52,16 +52,17 @@ class SpecialRegisters:
         if name in _OF_LANES:
             return _OF_LANES[name](self._geometry, np.arange(lanes)).astype(np.uint32)
         if name in _OF_CTAS:
-            return _OF_CTAS[name](self._geometry, self._ctas(), self._multiprocessors).astype(np.uint32)
+            return self._of_ctas(name)
         if name == "gridid":
             return np.full(lanes, 1, dtype=np.uint64)
         if name == "is_explicit_cluster":
             return np.full(lanes, self._geometry.cluster_ctas > 1)
         return None
 
-    def _ctas(self) -> Array:
-        """The number of each lane's CTA in the grid."""
-        return self._first_cta + np.arange(self._geometry.lanes) // self._geometry.lanes_per_cta
+    def _of_ctas(self, name: str) -> Array:
+        ctas = self._first_cta + np.arange(self._geometry.ctas)
+        values: Array = _OF_CTAS[name](self._geometry, ctas, self._multiprocessors).astype(np.uint32)
+        return np.repeat(values, self._geometry.lanes_per_cta)
 
 
 def _of_launch(geometry: LaunchGeometry, multiprocessors: int) -> dict[str, int]:
@@ -117,4 +118,4 @@ _OF_CTAS: dict[str, Callable[[LaunchGeometry, Array, int], Array]] = {
     "clusterid.z": lambda g, ctas, sms: g.cluster_indices(ctas)[2],
     "smid": lambda g, ctas, sms: ctas % sms,
 }
-"""Registers of 32 bits that depend on the number of a lane's CTA in the grid."""
+"""Registers of 32 bits that depend on the number of the CTA in the grid."""

@@ -55,6 +55,11 @@ def _squares() -> NDArray[np.int64]:
     return total >> _COLUMN
 
 
+def exponential_tables() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rows of ``ex2``, three numbers each, and the squares; both live as long as the process."""
+    return _table("ex2"), _squares()
+
+
 def _interpolated(name: str, operand: Array, first_row: Array | int = 0) -> Array:
     """The function in fixed point, of 23-bit operands whose upper six choose the row."""
     return _rows(name, (operand >> _LOW_BITS) + first_row, operand & _LOW_MASK)

@@ -19,6 +19,7 @@ FLOAT_COMPARISONS = (
 """LLVM's names: ordered ones are false if a source is NaN, unordered ones true."""
 
 _BITS = {"i1": 8, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "float": 32, "double": 64}
+_SMALLEST_NORMAL = "0x3810000000000000"
 _NAN = {"float": "0x7FFFFFFFE0000000", "double": "0xFFF8000000000000"}
 
 
@@ -205,6 +206,53 @@ def _sign(opcode: str) -> LaneOperation:
     return LaneOperation("float", ("float",), emit, "r")
 
 
+def _power_of_two(b: Body, x: str, table: str, squares: str) -> str:
+    """`arithmetic.mufu`'s ``ex2``, given the addresses of its table and of the squares."""
+    size = b.put(f"fpext float {b.put(f'call float @llvm.fabs.f32(float {x})')} to double")
+    capped = b.put(f"select i1 {b.put(f'fcmp olt double {size}, 1024.0')}, double {size}, double 1024.0")
+    units = b.put(f"fptosi double {b.put(f'fmul double {capped}, {float(1 << 23)}')} to i64")
+    whole = b.put(f"icmp eq i64 {b.put(f'and i64 {units}, {(1 << 23) - 1}')}, 0")
+    below = b.put(f"select i1 {whole}, i64 {b.put(f'sub i64 0, {units}')}, i64 {b.put(f'xor i64 {units}, -1')}")
+    bits = _bits(b, x, "float")
+    steps = b.put(f"select i1 {b.put(f'icmp slt i32 {bits}, 0')}, i64 {below}, i64 {units}")
+    fraction = b.put(f"and i64 {steps}, {(1 << 23) - 1}")
+    low = b.put(f"and i64 {fraction}, {(1 << 17) - 1}")
+    first = b.put(f"mul i64 {b.put(f'lshr i64 {fraction}, 17')}, 3")
+
+    def read(array: str, index: str) -> str:
+        place = b.put(f"getelementptr i64, ptr {b.put(f'inttoptr i64 {array} to ptr')}, i64 {index}")
+        return b.put(f"load i64, ptr {place}, !llvm.access.group !0")
+
+    constant, slope, curve = (read(table, b.put(f"add i64 {first}, {column}")) for column in range(3))
+    total = b.put(f"add i64 {constant}, {b.put(f'mul i64 {slope}, {low}')}")
+    total = b.put(f"add i64 {total}, {b.put(f'mul i64 {curve}, {read(squares, low)}')}")
+    significand = b.put(f"sitofp i64 {b.put(f'ashr i64 {total}, 15')} to double")
+    exponent = b.put(f"call i64 @llvm.smax.i64(i64 {b.put(f'ashr i64 {steps}, 23')}, i64 -999)")
+    biased = b.put(f"shl i64 {b.put(f'add i64 {exponent}, {1023 - 23}')}, 52")
+    scaled = b.put(f"fmul double {significand}, {b.put(f'bitcast i64 {biased} to double')}")
+    found = b.put(f"fptrunc double {scaled} to float")
+    tiny = b.put(f"fcmp olt float {found}, {_SMALLEST_NORMAL}")
+    found = b.put(f"select i1 {tiny}, float 0.0, float {found}")
+    zero = b.put(f"icmp eq i32 {b.put(f'and i32 {bits}, {255 << 23}')}, 0")
+    found = b.put(f"select i1 {zero}, float 1.0, float {found}")
+    number = b.put(f"fcmp ord float {x}, 0.0")
+    return b.put(f"select i1 {number}, float {found}, float {_NAN['float']}")
+
+
+def _exponential(*, flushes: bool) -> LaneOperation:
+    """``ex2.approx``; without .ftz, that of half a very small operand is squared."""
+
+    def emit(b: Body, x: str, table: str, squares: str) -> str:
+        if flushes:
+            return _power_of_two(b, x, table, squares)
+        low = b.put(f"fcmp olt float {x}, -126.0")
+        half = b.put(f"select i1 {low}, float {b.put(f'fmul float {x}, 0.5')}, float {x}")
+        root = _power_of_two(b, half, table, squares)
+        return b.put(f"select i1 {low}, float {b.put(f'fmul float {root}, {root}')}, float {root}")
+
+    return LaneOperation("float", ("float", "i64", "i64"), emit, "rkk")
+
+
 def _operations() -> Iterator[tuple[str, LaneOperation]]:
     for kind in ("i16", "i32", "i64"):
         for name in ("add", "sub", "mul", "and", "or", "xor"):
@@ -248,8 +296,11 @@ def _operations() -> Iterator[tuple[str, LaneOperation]]:
             yield f"{opcode}.{kind}", _arithmetic(opcode, kind)
         for compare in FLOAT_COMPARISONS:
             yield f"setp.{compare}.{kind}", _comparison(f"fcmp {compare}", kind)
+    yield "div.float", _arithmetic("div", "float")
     for opcode in ("min", "max"):
         yield f"{opcode}.float", _extremum(opcode)
+    for name, flushes in (("ex2.float", False), ("ex2.ftz.float", True)):
+        yield name, _exponential(flushes=flushes)
     for opcode in ("neg", "abs"):
         yield f"{opcode}.float", _sign(opcode)
 

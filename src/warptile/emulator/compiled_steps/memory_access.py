@@ -383,5 +383,6 @@ def _mark(shadow: int, offsets: int, count: int, size: int) -> int:
 
 
 FUNCTIONS: tuple[WordFunction, ...] = (
-    _operand, _addresses, _resolve, _place, _buffer, _shadow_is, _shadows_are, _races, _load_words, _load_element, _store_element, _mark, _count, load, store,
+    _operand, _addresses, _resolve, _place, _buffer, _shadow_is, _shadows_are, _races, _load_words, _load_element,
+    _store_element, _mark, _count, load, store,
 )  # fmt: skip

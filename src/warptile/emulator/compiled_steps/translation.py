@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from warptile.emulator.arithmetic.mufu import exponential_tables
 from warptile.emulator.builders import Modifiers
 from warptile.emulator.compiled_steps.elementwise import OPERATIONS
-from warptile.emulator.compiled_steps.loop_builder import Loop, LoopBuilder, Untranslated
+from warptile.emulator.compiled_steps.loop_builder import Loop, LoopBuilder, Untranslated, address_of
 from warptile.emulator.lanes import Array
 from warptile.emulator.machine import Machine, window_base
 from warptile.emulator.ops.load_store import reads_constants, take_space
@@ -149,6 +150,24 @@ def _extremum(t: LoopBuilder, instruction: Instruction) -> None:
         name = f"{instruction.opcode}.{'s' if words[0][0] == 's' else 'u'}.{kind}"
     left, right = t.source(operands[1], kind), t.source(operands[2], kind)
     t.put_commuting(name, t.target(operands[0], kind), left, right)
+
+
+@_translation("div")
+def _quotient(t: LoopBuilder, instruction: Instruction) -> None:
+    words, operands = instruction.modifiers, instruction.operands
+    if words != ("rn", "f32"):
+        raise Untranslated
+    t.put_at("div.float", operands[0], "float", t.source(operands[1], "float"), t.source(operands[2], "float"))
+
+
+@_translation("ex2")
+def _power(t: LoopBuilder, instruction: Instruction) -> None:
+    name = {("approx", "f32"): "ex2.float", ("approx", "ftz", "f32"): "ex2.ftz.float"}.get(instruction.modifiers)
+    if name is None:
+        raise Untranslated
+    target, source = instruction.operands
+    table, squares = (t.constant(address_of(array)) for array in exponential_tables())
+    t.put_at(name, target, "float", t.source(source, "float"), table, squares)
 
 
 @_translation("neg", "abs")

@@ -71,16 +71,12 @@ def build_shuffle(instruction: Instruction, assembler: Assembler) -> Operation:
     inside = assembler.destination(predicate_target or Sink(), np.bool_)
     read, lane_operand, clamp = (assembler.source(o, np.uint32) for o in instruction.operands[1:4])
 
-    def shuffle(active: Active) -> None:
-        warps = Warps(active)
-        values = _full(read(active), active)
-        b = _full(lane_operand(active), active).astype(np.int64) & 31
-        c = _full(clamp(active), active).astype(np.int64)
+    def sources(lane: Array, b: Array, c: Array) -> tuple[Array, NDArray[np.bool_]]:
+        """For each lane the lane that it asks, itself where that one is out of range, and whether it is in range."""
+        b, c = b.astype(np.int64) & 31, c.astype(np.int64)
         segment = (c >> 8) & 31
-        limit_part = c & 31
-        lane = warps.lane.astype(np.int64)
-        highest = (lane & segment) | (limit_part & ~segment)
         lowest = lane & segment
+        highest = lowest | (c & 31 & ~segment)
         if mode == "up":
             other = lane - b
             good = other >= highest
@@ -93,7 +89,17 @@ def build_shuffle(instruction: Instruction, assembler: Assembler) -> Operation:
         else:
             other = lowest | (b & ~segment)
             good = other <= highest
-        other = np.where(good, other, lane)
+        return np.where(good, other, lane), good
+
+    def shuffle(active: Active) -> None:
+        values, b, c = _full(read(active), active), lane_operand(active), clamp(active)
+        if active.whole_warps and len(b) == len(c) == 1:
+            other, good = sources(np.arange(WARP), b, c)
+            target(active, values.reshape(-1, WARP)[:, other].ravel())
+            inside(active, np.tile(good, active.count // WARP))
+            return
+        warps = Warps(active)
+        other, good = sources(warps.lane.astype(np.int64), _full(b, active), _full(c, active))
         # The value of a lane that takes no part is undefined: poison, as of memory that nothing has written.
         result = warps.spread(values, absent=_UNDEFINED)[warps.row, other]
         target(active, result)

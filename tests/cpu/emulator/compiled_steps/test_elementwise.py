@@ -74,6 +74,12 @@ def texts() -> list[str]:
         found += [f"setp.ltu.f{bits} p, {m}, 0d3FF0000000000000;"]
         for sign in "su":
             found += [f"cvt.rn.f{bits}.{sign}32 {o}, a;", f"cvt.rn.f{bits}.{sign}64 {o}, x;"]
+    found += [
+        "div.rn.f32 e, f, g;",
+        "div.rn.f32 e, f, 0f40400000;",
+        "div.rn.f32 e, 0f3F800000, f;",
+    ]
+    found += ["ex2.approx.f32 e, f;", "ex2.approx.ftz.f32 e, f;"]
     found += ["min.f32 e, f, g;", "max.f32 e, f, g;", "max.f32 e, f, 0f00000000;", "neg.f32 e, f;", "abs.f32 e, f;"]
     for sign in "su":
         found += [f"cvt.{sign}64.{sign}32 w, a;", f"cvt.{sign}32.{sign}16 d, i;", f"cvt.{sign}64.{sign}16 w, i;",

@@ -171,14 +171,6 @@ class Scheduler:
                     self._put(position, active)
                     return
                 step = steps[position]
-                if why == step_records.REFUSED:
-                    step.run(active)  # type: ignore[misc]
-                    compiled.refresh()
-                    position += 1
-                    if position >= self._lowest and machine.steps >= self._until:
-                        self._put(position, active)
-                        return
-                    continue
             machine.steps += 1
             warps[position] += active.warp_count
             kind = step.kind

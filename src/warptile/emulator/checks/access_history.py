@@ -63,9 +63,13 @@ class AccessHistory:
         pages = offsets >> PAGE
         coarse = np.unique(pages[self.shifts[pages] > shift])
         if len(coarse):
-            if not len(self.tables[shift]):
-                self.tables = (*self.tables[:shift], self._table(shift), *self.tables[shift + 1 :])
+            self.expect(shift)
             _refine(self.tables, self.shifts, coarse, shift)
+
+    def expect(self, shift: int) -> None:
+        """Make room for places of ``2**shift`` bytes."""
+        if not len(self.tables[shift]):
+            self.tables = (*self.tables[:shift], self._table(shift), *self.tables[shift + 1 :])
 
     def access(
         self, offsets: Places, size: int, lanes: NDArray[np.intp], doing: int, tag: int, unchecked: int = 0

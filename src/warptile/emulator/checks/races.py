@@ -181,6 +181,12 @@ class RaceChecker:
         self._enter(Home(block.name, block.size), WRITING, instruction, tag, lanes, places, CHUNK_BYTES)
         del self._histories[block.name]
 
+    def expect(self, name: str, shift: int) -> None:
+        """Be ready for accesses of ``2**shift`` bytes to shared memory or to a buffer, by its name."""
+        space = self._memory.global_space
+        home = shared_home(self._memory) if name == "shared" else Home(name, space.named(name).size)
+        self._history(home).expect(shift)
+
     def _known(self, instruction: Instruction) -> tuple[int, MemoryOrder]:
         number = self._numbers.get(id(instruction))
         if number is None:

@@ -66,8 +66,6 @@ def note(state: int, history: int, writes: int, base: int, count: int, size: int
     """
     offsets, numbers = at(state, m.OFFSETS), at(state, m.LANE_NUMBERS)
     shifts = at(history, 0)
-    if shifts == 0:
-        return 0
     clocks, cta_floors, warp_floors = at(state, m.CLOCK), at(state, m.CTA_FLOOR), at(state, m.WARP_FLOOR)
     first_thread, per_cta = at(state, m.FIRST_THREAD), at(state, m.LANES_PER_CTA)
     warp_end = cta_end = -1
@@ -75,6 +73,10 @@ def note(state: int, history: int, writes: int, base: int, count: int, size: int
     finest = 0
     while 1 << (finest + 1) <= size:
         finest += 1
+    if shifts == 0 or at(history, 1 + finest) == 0:
+        write_64(state + 8 * m.MISSING, history)
+        write_64(state + 8 * m.MISSING_SHIFT, finest)
+        return 0
     i = 0
     while i < count:
         lane, offset = at(numbers, i), at(offsets, i) - base
@@ -97,10 +99,10 @@ def note(state: int, history: int, writes: int, base: int, count: int, size: int
         shift = at(shifts, offset >> PAGE)
         table = at(history, 1 + shift)
         if table == 0:
+            write_64(state + 8 * m.MISSING, history)
+            write_64(state + 8 * m.MISSING_SHIFT, finest)
             return 0
         if shift > finest:
-            if at(history, 1 + finest) == 0:
-                return 0
             _refine(history, offset >> PAGE, shift, finest)
             shift = finest
             table = at(history, 1 + finest)

@@ -45,6 +45,7 @@ class CompiledProgram:
         self._constants: dict[int, Array] = {}
         self._memory = MemoryState(machine)
         self._words: list[int] = []
+        self._refused = False  # the interpreter has executed an access, which may have made histories
         self._guard = (0, 0)
         self._addresses: list[int] = []  # words that are offsets of records, to be made addresses
         starts = np.zeros(len(steps) + 1, dtype=np.int64)
@@ -132,7 +133,7 @@ class CompiledProgram:
             self._table[start + r.RUN] = length
 
     def refresh(self) -> None:
-        """Look again at what the interpreter may have changed: at the start of a wave, and after a refused access."""
+        """Look again at what the interpreter may have changed, as at the start of a wave."""
         self._memory.refresh()
 
     # -- running -------------------------------------------------------------------------------------------------------
@@ -147,7 +148,7 @@ class CompiledProgram:
             latest: steps beyond which backward branches are the interpreter's.
         """
         machine, state, index = self._machine, self._state, active.index
-        if not self._memory.up_to_date():
+        if self._refused or not self._memory.up_to_date():
             self._memory.refresh()
         state[r.POSITION] = position
         state[r.STEPS] = machine.steps
@@ -164,6 +165,9 @@ class CompiledProgram:
             state[r.FIRST] = 0
             state[r.LANES] = address_of(index)
         reason = self._library.run(self._state_address)
+        while reason == r.REFUSED and self._memory.make_missing():
+            reason = self._library.run(self._state_address)
+        self._refused = reason == r.REFUSED
         machine.steps = state[r.STEPS]
         machine.last_effect = state[r.EFFECT]
         return state[r.POSITION], reason

@@ -56,20 +56,19 @@ def run(state: int) -> int:
             steps += 1
             position = target
             continue
-        _tally(counts + distance * position, warps)
-        steps += 1
         if taken != 0:
             if kind == r.ELEMENTWISE:
                 if taken == count:
                     _elementwise(records, position, 1, runs, run_count)
                 else:
                     _elementwise(records, position, 1, guarded_runs, _runs(0, taken, guarded, guarded_runs))
-            else:
-                if kind == r.STORING:
-                    write_64(state + 8 * r.EFFECT, steps)
-                if call(at(record, r.FUNCTION), record, first, taken, taken_lanes, memory):
-                    why = r.REFUSED
-                    break
+            elif call(at(record, r.FUNCTION), record, first, taken, taken_lanes, memory):
+                why = r.REFUSED
+                break
+            elif kind == r.STORING:
+                write_64(state + 8 * r.EFFECT, steps + 1)
+        _tally(counts + distance * position, warps)
+        steps += 1
         position += 1
     write_64(state + 8 * r.POSITION, position)
     write_64(state + 8 * r.STEPS, steps)

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 (SHARED_DATA, SHARED_SHADOW, SHARED_BYTES, SHARED_STRIDE, LOCAL_DATA, LOCAL_SHADOW, LOCAL_BYTES, LOCAL_STRIDE,
  GLOBAL_DATA, GLOBAL_SHADOW, LANES_PER_CTA, FIRST_THREAD, BUFFERS, BUFFER_COUNT, RACES, CLOCK, CTA_FLOOR, WARP_FLOOR,
  KNOWN, STARTS, KEYS, VALUES, KEY_STRIDE, SHARED_HISTORY, OFFSETS, LANE_NUMBERS, BANK_WORDS, BANK_COUNTS, MUST_HOLD,
- KNOWLEDGE, LOWEST, HIGHEST, GROUPS, WARPS, WORDS) = range(35)  # fmt: skip
+ KNOWLEDGE, LOWEST, HIGHEST, GROUPS, WARPS, MISSING, MISSING_SHIFT, WORDS) = range(37)  # fmt: skip
 """Words: addresses of bytes and shadows of each space, its bytes for a CTA or lane and how far those are apart; lanes
 of a CTA; number of the thread in lane 0; the buffers of global memory and how many; whether races are looked for, then
 the arrays of `VectorClocks`; the history of shared memory; room for the offsets and lanes of an access, and for
 counting bank conflicts; whether bytes must hold a value to be read; whether any thread has a table of knowledge; of an
 access to global memory its least and its largest offset; room for the ends and patterns of its warps, and how many they
-are."""
+are. After a refusal: the history that lacks the table of some length of places, or 0, and that length's logarithm."""
 
 HISTORY_WORDS = 1 + LONGEST + 1
 """Words of a history: the address of its ``shifts``, and of the table of each; 0 where there is none."""
@@ -95,6 +95,18 @@ class MemoryState:
                     held.append((history.shifts, history.tables))
         self._held = held  # words hold addresses of these
         self._seen = self._version()
+
+    def make_missing(self) -> bool:
+        """Make the table that a refused access needs; False if it was refused for another reason."""
+        missing, races = int(self.words[MISSING]), self._machine.memory.races
+        if not missing or races is None:
+            return False
+        self.words[MISSING] = 0
+        from_end = (missing - int(self.words[SHARED_HISTORY])) // (8 * HISTORY_WORDS)
+        allocations = self._machine.memory.global_space.allocations
+        races.expect(allocations[from_end].name if from_end else "shared", int(self.words[MISSING_SHIFT]))
+        self.refresh()
+        return True
 
     def _version(self) -> tuple[int, ...]:
         """Another one after every change of the buffers and of the tables of knowledge."""

@@ -21,5 +21,5 @@ of the state of memory; of room for runs of consecutive lanes, for the lanes who
 has changed is written back."""
 
 INTERPRET, REFUSED, MET = range(3)
-"""Why a run ended: at an instruction that is the interpreter's; at one that machine code has refused, which is counted
-but not executed; at a position where others wait."""
+"""Why a run ended: at an instruction that is the interpreter's; at one that machine code has refused; at a position
+where others wait."""

@@ -7,12 +7,16 @@ from typing import Any
 import numpy as np
 
 from warptile.emulator.builders import Assembler, Destination, Modifiers, Operation, Run, Source, builder, unknown
-from warptile.emulator.lanes import Active, Array
+from warptile.emulator.lanes import POISON_BYTE, Active, Array
 from warptile.emulator.machine import window_base
 from warptile.emulator.memory.accesses import GLOBAL_BASE, SHARED_WINDOW
-from warptile.errors import KernelTrap, UnknownInstruction
+from warptile.emulator.memory.spaces import MAPPED, GlobalSpace
+from warptile.errors import KernelTrap, MisalignedAccess, UnknownInstruction
 from warptile.ptx.instruction import Address, Immediate, Instruction, Operand, Register, Symbol, Vector
 from warptile.ptx.variable import TYPE_BYTES
+
+DISCARDED_BYTES = 128
+"""What a `discard` is for: a line of L2."""
 
 VECTOR = {"v2": 2, "v4": 4, "v8": 8}
 
@@ -27,7 +31,7 @@ _SPACES = (
     "param::entry",
     "param::func",
 )
-_SEMANTICS = ("relaxed", "acquire", "release", "weak", "volatile", "mmio")
+_SEMANTICS = ("relaxed", "acquire", "release", "weak", "volatile")
 SCOPES = ("cta", "cluster", "gpu", "sys")
 _CACHE = ("ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc")
 
@@ -50,6 +54,8 @@ def take_space(modifiers: Modifiers) -> str:
 
 def take_access_hints(modifiers: Modifiers) -> bool:
     """Remove ordering, scope, cache and eviction modifiers, which change no value; whether a cache policy follows."""
+    if modifiers.flag("mmio"):
+        modifiers.need("relaxed")
     modifiers.take(*_SEMANTICS)
     modifiers.take(*SCOPES)
     hinted = False
@@ -290,6 +296,8 @@ def build_is_space(instruction: Instruction, assembler: Assembler) -> Operation:
     """`isspacep.space`: whether a generic address lies in a space."""
     modifiers = Modifiers(instruction)
     whole_cluster = "shared::cluster" in modifiers.rest
+    if "const" in modifiers.rest:
+        raise unknown(instruction, "cannot test for .const")
     space = take_space(modifiers)
     modifiers.done()
     kind = {"global": 0, "shared": 1, "local": 2}.get(space)
@@ -319,6 +327,42 @@ def build_no_effect(instruction: Instruction, assembler: Assembler) -> Operation
     if instruction.opcode == "nanosleep":
         assembler.source(instruction.operands[0] if instruction.operands else Immediate(0), np.uint32)
     return Operation(_no_effect)
+
+
+@builder("discard")
+def build_discard(instruction: Instruction, assembler: Assembler) -> Operation:
+    """`discard{.global}.L2 [a], 128`: a write of 128 bytes that hold nothing afterwards."""
+    modifiers = Modifiers(instruction)
+    space = take_space(modifiers)
+    modifiers.need("L2")
+    modifiers.done()
+    size = instruction.operands[1]
+    if not isinstance(size, Immediate) or size.value != DISCARDED_BYTES:
+        raise unknown(instruction, f"discards {DISCARDED_BYTES} bytes")
+    address, space = address_source(assembler, instruction.operands[0], space)
+    machine = assembler.machine
+    poison = np.frombuffer(bytes([POISON_BYTE]) * 16, dtype=np.complex128)
+
+    def discard(active: Active) -> None:
+        addresses, memory = address(active), machine.memory
+        if (addresses % DISCARDED_BYTES).any():
+            lane = active.lanes[int(np.argmax(addresses % DISCARDED_BYTES != 0))]
+            raise MisalignedAccess(
+                f"{instruction.text}: {memory.thread(lane)} discards what does not begin at a multiple of "
+                f"{DISCARDED_BYTES} bytes",
+                kernel=memory.kernel,
+                location=instruction.location,
+            )
+        for piece in range(0, DISCARDED_BYTES, 16):
+            memory.store(instruction, active, space, addresses + piece, np.repeat(poison, active.count), 16)
+            where, offsets = memory.resolve(instruction, active, space, addresses + piece, 16)
+            where.mark(offsets, 16, MAPPED)
+            if isinstance(where, GlobalSpace):
+                for home in {id(each): each for each in map(where.around, offsets.tolist()) if each}.values():
+                    home.initialised = False
+                where.changes += 1
+
+    return Operation(discard)
 
 
 @builder("trap", "brkpt")

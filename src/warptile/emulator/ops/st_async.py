@@ -15,7 +15,7 @@ from warptile.ptx.instruction import Instruction
 from warptile.ptx.variable import TYPE_BYTES
 
 _STORED = ("b32", "b64", "u32", "u64", "s32", "s64", "f32", "f64")
-_REDUCED = {"inc": "u32", "dec": "u32", "min": "u32 s32", "max": "u32 s32", "add": "u32 s32 u64", "and": "b32",
+_REDUCED = {"inc": "u32", "dec": "u32", "min": "u32 s32", "max": "u32 s32", "add": "u32 s32 u64 s64", "and": "b32",
             "or": "b32", "xor": "b32"}  # fmt: skip
 
 

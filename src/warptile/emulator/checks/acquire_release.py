@@ -111,29 +111,30 @@ class AcquireReleaseState:
 
     def read(self, space: str, offsets: NDArray[np.int64], lanes: Lanes, order: MemoryOrder) -> None:
         """Strong reads of flags at some offsets."""
-        if self._released:
-            for offset, lane in zip(offsets.tolist(), lanes.tolist(), strict=True):
-                self._read((space, offset), lane, order)
-
-    def _read(self, place: tuple[str, int], lane: int, order: MemoryOrder) -> None:
-        found = self._released.get(place)
-        if found is None:
+        if not self._released:
             return
-        clocks = self._clocks
-        cta, tables = found
-        level = self._level(cta, self._cta(lane))
-        table = tables[level]
+        for offset in np.unique(offsets).tolist():
+            found = self._released.get((space, offset))
+            if found is None:
+                continue
+            readers = lanes[offsets == offset]
+            ctas = (self._clocks.first_thread + readers) // self._clocks.lanes_per_cta
+            for cta in np.unique(ctas).tolist():
+                self._read(found, cta, readers[ctas == cta], order)
+
+    def _read(self, found: tuple[int, list[int]], cta: int, lanes: Lanes, order: MemoryOrder) -> None:
+        """Lanes of a CTA read a flag, for which ``found`` has been released."""
+        level = self._level(found[0], cta)
+        table = found[1][level]
         if not table or order.strength <= level:
             return
-        # A lane that spins reads the same again and again.
+        # Lanes that spin read the same again and again.
         seen = self._acquired if order.acquires else self._noticed[level]
-        if seen[lane] == table:
-            return
-        seen[lane] = table
-        if order.acquires:
-            clocks.known[lane] = clocks.union([int(clocks.known[lane]), table])
-        else:
-            self._pending[level, lane] = clocks.union([int(self._pending[level, lane]), table])
+        lanes = lanes[seen[lanes] != table]
+        seen[lanes] = table
+        gains = self._clocks.known if order.acquires else self._pending[level]
+        for lane in lanes.tolist():
+            gains[lane] = self._clocks.union([int(gains[lane]), table])
 
     def write(self, space: str, offsets: NDArray[np.int64], lanes: Lanes, order: MemoryOrder) -> None:
         """Strong writes of flags at some offsets."""
@@ -153,13 +154,14 @@ class AcquireReleaseState:
         ``reads``: they return what they find, and so acquire it (`atom`, not `red`).
         """
         releases = order.releases or self._fences
-        for offset, lane in zip(offsets.tolist(), lanes.tolist(), strict=True):
+        for row, (offset, lane) in enumerate(zip(offsets.tolist(), lanes.tolist(), strict=True)):
             place = space, offset
-            if reads:
-                self._read(place, lane, order)
+            before = self._released.get(place)
+            if reads and before is not None:
+                self._read(before, self._cta(lane), lanes[row : row + 1], order)
             if not releases:
                 continue
-            tables, before = self._released_by(lane, order), self._released.get(place)
+            tables = self._released_by(lane, order)
             if before is not None:
                 # What one block (or cluster) alone may know is lost when an atomic of another comes between.
                 between = self._level(before[0], self._cta(lane))

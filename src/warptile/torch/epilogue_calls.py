@@ -129,17 +129,7 @@ def _constant_to_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
 def _traced_text(steps: Any, outputs: Any, reductions: Any) -> tuple[Any, ...]:
     """The program of steps, as the fields of a `Noted`."""
     hows = tuple(Reduction(*how) if how else None for how in reductions)
-    return _text(checked(tuple(Step(*each) for each in steps), outputs, hows if any(hows) else ()))
-
-
-@_constant_to_dynamo
-def _text_of_plan(held: api.MatmulPlan) -> tuple[Any, ...]:
-    """The same of a held plan's epilogue."""
-    assert held.program is not None
-    return _text(held.program)
-
-
-def _text(program: Program) -> tuple[Any, ...]:
+    program = checked(tuple(Step(*each) for each in steps), outputs, hows if any(hows) else ())
     paired = () if program.paired is None else (program.paired.kind, program.paired.operands)
     return text_of(program), len(program.outputs), program.seeds, paired, program.operands
 
@@ -153,12 +143,16 @@ def _noted(epilogue: Callable[..., Any], operands: Mapping[str, Any]) -> Noted:
     returned = epilogue(notes.value(ACCUMULATOR), **values)
     indices, hows = [], []
     for each in returned if isinstance(returned, (tuple, list)) else (returned,):
-        how: tuple[Any, ...] = ()
+        how = None
         if isinstance(each, Reduced):
-            how, each = (each.how.operation, each.how.over, each.how.keeps_axes), each.value
-        hows.append(how)
+            how, each = each.how, each.value
+        hows.append(_fields(how))
         indices.append(each.index if isinstance(each, Traced) else notes.value(CONSTANT, value=float(each)).index)
     return Noted(*_traced_text(tuple(notes.steps), tuple(indices), tuple(hows)))
+
+
+def _fields(how: Reduction | None) -> tuple[Any, ...]:
+    return () if how is None else (how.operation, how.over, how.keeps_axes)
 
 
 def traced_fused_call(
@@ -232,4 +226,7 @@ def traced_plan_call(held: api.MatmulPlan, a: Any, b: Any, c: Any, out: Any, ope
     options = options_of_plan(held)
     if held.program is None:
         return traced_matmul_call(a, b, c, out=out, **options, **operands)
-    return _traced_operator(a, b, c, out, options, Noted(*_text_of_plan(held)), operands)
+    program = held.program
+    steps = tuple((each.name, each.arguments, each.value) for each in program.steps)
+    noted = Noted(*_traced_text(steps, program.outputs, tuple(map(_fields, program.output_reductions))))
+    return _traced_operator(a, b, c, out, options, noted, operands)

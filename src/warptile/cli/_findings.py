@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,14 +12,12 @@ from rich.console import Console
 from rich.text import Text
 
 from warptile.bench.profiling.source_files import PTX, SourceFiles
-from warptile.emulator.sarif import sarif
 from warptile.errors import SourceLocation
 
 if TYPE_CHECKING:
     from warptile.emulator import EmulationFinding, EmulationReport
 
 _STYLES = {"error": "bold red", "model": "bold yellow", "warning": "bold cyan"}
-_COUNTED = {"error": "error", "model": "model finding", "warning": "warning"}
 
 
 def show_findings(console: Console, findings: Sequence[EmulationFinding], files: SourceFiles, schedule: str) -> None:
@@ -28,24 +25,20 @@ def show_findings(console: Console, findings: Sequence[EmulationFinding], files:
 
     ``schedule`` is the one that was asked for: where another one shows a finding, that is said.
     """
+    from warptile.bench.profiling.finding_text import counts_text, details, event_text
+
     for each in findings:
         at = _at(each.location, files)
         console.print(Text.assemble((each.severity, _STYLES[each.severity]), f" [{each.check}]{at and f' {at}'}"))
-        said = each.message.removesuffix(f": {each.missing}")
-        _print(console, "  ", f"{each.kind}: {said}{f' ({each.count} times)' if each.count > 1 else ''}")
-        for title, where in (("before", each.first), ("here", each.location)):
-            _show_line(console, title, where, files)
-        if each.missing:
-            _print(console, "  why: ", each.missing)
-        _print(console, "  fix: ", each.fix)
+        said = [event_text(each), *details(each, files)]
         if each.schedule != schedule:
-            _print(console, "  replay: ", f"--schedule {each.schedule}")
+            said.append(f"replay: --schedule {each.schedule}")
         if each.stopped:
-            _print(console, "  ", "The run ended here.")
-        console.print()
-    counts = Counter(_COUNTED[each.severity] for each in findings)
-    if counts:
-        _print(console, "", ", ".join(f"{n} {name}{'s' if n > 1 else ''}" for name, n in counts.items()))
+            said.append("The run ended here.")
+        for line in (*(f"  {line}" for line in said), ""):
+            _print(console, line)
+    if findings:
+        _print(console, counts_text(findings))
 
 
 def documents(findings: Sequence[EmulationFinding], files: SourceFiles) -> list[dict[str, Any]]:
@@ -70,6 +63,7 @@ def documents(findings: Sequence[EmulationFinding], files: SourceFiles) -> list[
 
 def write_sarif(path: Path, report: EmulationReport, files: SourceFiles, kernel: Path) -> None:
     """Write a SARIF file. Files below the working directory, as in a repository, are named relative to it."""
+    from warptile.emulator.sarif import sarif
 
     def place(where: SourceLocation) -> tuple[str, int, str]:
         name, line = files.place(where)
@@ -105,14 +99,5 @@ def _at(where: SourceLocation | None, files: SourceFiles) -> str:
     return f"{name}:{line}"
 
 
-def _show_line(console: Console, title: str, where: SourceLocation | None, files: SourceFiles) -> None:
-    if where is None:
-        return
-    name, line = files.place(where)
-    text = files.text(name, line)
-    called = "".join(f", called at {files.name(file)}:{number}" for file, number in where.callers)
-    _print(console, f"  {title}: ", f"{name}:{line}{called}{f' | {text}' if text else ''}")
-
-
-def _print(console: Console, before: str, text: str) -> None:
-    console.print(f"{before}{text}", markup=False, highlight=False, soft_wrap=True)
+def _print(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)

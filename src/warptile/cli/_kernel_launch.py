@@ -258,6 +258,9 @@ _OPTIONS = (
     click.option("-D", "defines", metavar="NAME[=VALUE]", multiple=True, help="Define a macro."),
     click.option("--std", "standard", metavar="c++NN", help=f"Standard of C++.  [{STANDARD}]"),
     click.option("--schedule", default="latest", show_default=True, help="latest, earliest or random:SEED."),
+)  # fmt: skip
+
+_CHECK_OPTIONS = (
     click.option(
         "--check", "checks", callback=check_names, metavar="NAMES", multiple=True, default=("default",),
         help="Checks to make, such as races,writes, or default, or all; '' for none.  [default]",
@@ -278,7 +281,15 @@ _OPTIONS = (
 
 def launch_options(command: Command) -> Command:
     """The options that say which kernel of a file to launch and how."""
+    command = check_options(command)
     for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def check_options(command: Command) -> Command:
+    """The options that say what the emulator checks: the arguments of `warptile.emulator.select_checks`."""
+    for option in reversed(_CHECK_OPTIONS):
         command = option(command)
     return command
 

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from warptile.arch import ARCHES
 from warptile.cli._folding import tell
-from warptile.cli._kernel_launch import check_names
+from warptile.cli._kernel_launch import check_options
 from warptile.cli._names import OneOf
 from warptile.cli._tables import Column, console_of, show
 
@@ -39,13 +39,11 @@ def _found(context: click.Context, parameter: click.Parameter, name: str) -> Pat
     help="Architecture to behave as.  [one that the program has PTX for]",
 )
 @click.option("--schedule", default="latest", show_default=True, help="latest, earliest or random:SEED.")
-@click.option("--check", "checks", multiple=True, callback=check_names, help="Checks to make, as of warptile emulate.")
-@click.option("--ignore", multiple=True, callback=check_names, help="Checks to leave out.")
-@click.option("--model", default="ptx", show_default=True, help="Memory model of the checks: ptx or common.")
+@check_options
 @click.option("--trace", is_flag=True, help="List every CUDA call with what it returns.")
 def command(
     program: Path, arguments: tuple[str, ...], arch: str | None, schedule: str, checks: tuple[str, ...],
-    ignore: tuple[str, ...], model: str, trace: bool,
+    ignore: tuple[str, ...], model: str, volatile: str, trace: bool,
 ) -> int:  # fmt: skip
     """Run a whole CUDA program without a GPU.
 
@@ -75,7 +73,7 @@ def command(
 
     found = read_program(program)
     options = ProgramOptions(
-        arch or found.arch, schedule, select_checks(checks or ("default",), ignore=ignore, model=model), trace
+        arch or found.arch, schedule, select_checks(checks, ignore=ignore, model=model, volatile=volatile), trace
     )
     status, gpu = run_program(found, arguments, options, tell)
     _summarize(program, gpu)

@@ -45,10 +45,10 @@ class EmulatedLaunches:
             report.raise_if_found()
 
 
-def checks_of(checks: Iterable[str], *, ignore: Iterable[str], model: str) -> frozenset[str]:
+def checks_of(checks: Iterable[str], *, ignore: Iterable[str], model: str, volatile: str) -> frozenset[str]:
     """As `warptile.emulator.select_checks`; several names may also be one string, with commas between them."""
     given = [each.replace(",", " ").split() if isinstance(each, str) else list(each) for each in (checks, ignore)]
-    return select_checks(given[0], ignore=given[1], model=model)
+    return select_checks(given[0], ignore=given[1], model=model, volatile=volatile)
 
 
 def emulate_launch(
@@ -113,13 +113,14 @@ def emulated(
     checks: Iterable[str] | None = None,
     ignore: Iterable[str] = (),
     model: str = "ptx",
+    volatile: str = "strong",
     raises: bool = True,
 ) -> Iterator[EmulatedLaunches]:
     """Emulate every launch of a `warptile.kernel` inside the block, whatever its ``backend`` says.
 
     Args:
         arch, schedule: instead of those of the kernels.
-        checks, ignore, model: of all launches, as of `warptile.kernel`; by default each kernel's own.
+        checks, ignore, model, volatile: of all launches, as of `warptile.kernel`; by default each kernel's own.
         raises: a launch whose findings are more than warnings raises the first of them.
 
     Returns:
@@ -131,8 +132,9 @@ def emulated(
     Example:
         ``with wt.emulated(schedule="random:1") as launches: program()``
     """
-    left_open = checks is None and not ignore and model == "ptx"
-    chosen = None if left_open else checks_of(("default",) if checks is None else checks, ignore=ignore, model=model)
+    chosen = None
+    if checks is not None or ignore or (model, volatile) != ("ptx", "strong"):
+        chosen = checks_of(("default",) if checks is None else checks, ignore=ignore, model=model, volatile=volatile)
     launches = EmulatedLaunches(arch, schedule, chosen, raises)
     token = _CURRENT.set(launches)
     try:

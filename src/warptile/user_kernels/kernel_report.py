@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import warptile.errors
+from warptile.bench.profiling.finding_text import counts_text, details, event_text
 from warptile.bench.profiling.source_files import SourceFiles
 from warptile.bench.profiling.source_lines import LineCounts, busiest, from_emulator
 from warptile.emulator import EmulationFinding, EmulationReport
-from warptile.errors import EmulationError, SourceLocation
+from warptile.errors import EmulationError
 from warptile.launch.spec import LaunchSpec
 
 WIDTH = 80
@@ -117,35 +118,16 @@ class KernelReport:
 
     @property
     def verdict(self) -> str:
-        """How many findings there are, such as ``"1 error, 2 warning"``."""
-        if not self.findings:
-            return "none"
-        counts: dict[str, int] = {}
-        for each in self.findings:
-            counts[each.severity] = counts.get(each.severity, 0) + 1
-        return ", ".join(f"{number} {severity}" for severity, number in counts.items())
+        """How many findings there are, such as ``"1 error, 2 warnings"``."""
+        return counts_text(self.findings) or "none"
 
     def _finding(self, found: EmulationFinding) -> list[str]:
         """A finding with the lines that it is about."""
-        count = f" ({found.count} times)" if found.count > 1 else ""
-        head = _wrapped(f"{found.severity} [{found.check}] {found.kind}: {found.message}{count}", "  ")
-        return head + self._details(found)
+        return _wrapped(f"{found.severity} [{found.check}] {event_text(found)}", "  ") + self._details(found)
 
     def _details(self, found: EmulationFinding) -> list[str]:
         """The lines of a finding, what would have ordered its accesses, and what to do."""
-        said = []
-        for title, where in (("before", found.first), ("here", found.location)):
-            said += self._place(title, where)
-        if found.missing:
-            said += _wrapped(f"  missing: {found.missing}", "    ")
-        return said + _wrapped(f"  fix: {found.fix}", "    ")
-
-    def _place(self, title: str, where: SourceLocation | None) -> list[str]:
-        if where is None:
-            return []
-        file, line = self.files.place(where)
-        text = self.files.text(file, line)
-        return _wrapped(f"  {title}: {file}:{line}{f' | {text}' if text else ''}", "    ")
+        return [line for each in details(found, self.files) for line in _wrapped(f"  {each}", "    ")]
 
     def _counters(self) -> list[str]:
         """Totals that are not zero, and ratios where there are conflicts, two beside each other where they fit."""

@@ -44,6 +44,7 @@ def emulate_triton(
     checks: Iterable[str] = ("default",),
     ignore: Iterable[str] = (),
     model: str = "ptx",
+    volatile: str = "strong",
     **keywords: Any,
 ) -> KernelReport:
     """Run a Triton kernel on the emulator and check it. No GPU is needed, also not to compile it.
@@ -56,7 +57,7 @@ def emulate_triton(
         grid: programs in x, y, z, where ``launch`` has none; may be a function of the arguments by name.
         arch: architecture that Triton compiles for and that is emulated; by default the reference architecture, and of
             a compiled kernel its own.
-        schedule, checks, ignore, model: as of `warptile.kernel`.
+        schedule, checks, ignore, model, volatile: as of `warptile.kernel`.
         keywords: arguments by name, and Triton's options such as ``num_warps=4``.
 
     Raises:
@@ -67,7 +68,7 @@ def emulate_triton(
     Example:
         ``report = wt.emulate_triton(add_kernel[(4,)], x, y, out, 4096, BLOCK=1024)``
     """
-    chosen = checks_of(checks, ignore=ignore, model=model)
+    chosen = checks_of(checks, ignore=ignore, model=model, volatile=volatile)
     kernel, grid = _unwrapped(launch, grid)
     if hasattr(kernel, "asm"):
         compiled, values = kernel, _values_of_compiled(kernel, arguments, keywords)

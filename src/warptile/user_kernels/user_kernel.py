@@ -31,6 +31,7 @@ def kernel(
     checks: Iterable[str] = ("default",),
     ignore: Iterable[str] = (),
     model: str = "ptx",
+    volatile: str = "strong",
     cooperative: bool = False,
 ) -> UserKernel:
     """A kernel of CUDA C++ or PTX, as an object that launches it.
@@ -51,6 +52,7 @@ def kernel(
         checks: of the emulator: names in `warptile.emulator.ALL_CHECKS`, ``"default"`` or ``"all"``; ``()`` for none.
         ignore: names to take away from these.
         model: memory model of the emulator's checks, ``"ptx"`` or ``"common"``, as `warptile.emulator.select_checks`.
+        volatile: ``"strong"``, or ``"weak"``: volatile accesses race like plain ones.
         cooperative: all blocks are resident at the same time, for ``grid.sync()`` of cooperative groups.
 
     Raises:
@@ -64,7 +66,7 @@ def kernel(
     return UserKernel(
         path, text, entry, arch=arch, options=tuple(options),
         include_folders=tuple(Path(each) for each in include_folders), backend=backend, schedule=schedule,
-        checks=checks_of(checks, ignore=ignore, model=model), cooperative=cooperative,
+        checks=checks_of(checks, ignore=ignore, model=model, volatile=volatile), cooperative=cooperative,
     )  # fmt: skip
 
 

@@ -42,7 +42,7 @@ def test_findings_are_collected_and_raised_on_request(caplog):
     with caplog.at_level(logging.WARNING, logger="warptile"):
         report, _ = run("", n=48)
     assert {each.kind for each in report.findings} == {"DataRace", "UninitializedRead"}
-    assert "turn_around: findings: 2 error; print(report) shows them" in caplog.text
+    assert "turn_around: findings: 2 errors; print(report) shows them" in caplog.text
     assert not report.ok
     assert report.finished
     with pytest.raises(DataRace, match="write-read race") as raised:
@@ -79,3 +79,23 @@ def test_a_kernel_that_does_not_end():
     assert not report.finished
     assert x.tolist() == [0] * 8
     assert "did not run to its end" in str(report)
+
+
+VOLATILE = """
+__device__ volatile int turn;
+__global__ void turns(int* y) {
+  if (blockIdx.x == 0) turn = 3;
+  else y[0] = turn;
+}
+"""
+
+
+def test_volatile_accesses_are_strong_or_weak():
+    y = np.zeros(1, np.int32)
+    made = wt.kernel(VOLATILE, backend="emulator", arch="sm_90a")
+    assert made[2, 1](y).ok
+    (found,) = wt.kernel(VOLATILE, backend="emulator", arch="sm_90a", volatile="weak")[2, 1](y).findings
+    assert (found.check, found.severity) == ("volatile", "model")
+    with wt.emulated(volatile="weak", raises=False) as launches:
+        made[2, 1](y)
+    assert [each.check for each in launches.reports[0].findings] == ["volatile"]

@@ -112,6 +112,7 @@ class EmulatedGpu:
         self.unknown: dict[str, int] = {}
         self._say = say
         self._names = 0
+        self._noted: set[tuple[str, str]] = set()
         self._handles = 0x1000
 
     @property
@@ -141,6 +142,12 @@ class EmulatedGpu:
         """Say why a call returns an error."""
         if why:
             self._say(f"{function}: {why}")
+
+    def note_once(self, function: str, why: str) -> None:
+        """Say something that may be meant, the first time."""
+        if (function, why) not in self._noted:
+            self._noted.add((function, why))
+            self.note(function, f"warning: {why}")
 
     def check(self) -> None:
         """Raise what an earlier kernel left behind, as a call that waits for the GPU returns it.

@@ -151,7 +151,11 @@ def on_device(call: Call, address: int) -> bool:
 def _read(call: Call, address: int, size: int, *, device: bool) -> bytes:
     if not device or _holder(call, address) is not None:
         return call.memory.read(address, size)
-    return call.gpu.memory.read(address, size)
+    content = call.gpu.memory.read(address, size)
+    if missing := call.gpu.memory.unwritten(address, size):
+        name = call.gpu.memory.home(address, size, "").name
+        call.gpu.note_once(call.function, f"{missing} of the {size} bytes copied from {name} were never written")
+    return content
 
 
 def copy(call: Call, target: int, source: int, size: int, kind: int) -> None:

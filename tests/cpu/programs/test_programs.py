@@ -237,6 +237,20 @@ print(launch("scale", 1, 32, device, c_int(0), shared=100_000))
         assert said in err
 
 
+def test_copies_of_what_nothing_has_written_are_warned_of(program):
+    code, _, err = program("""
+device, back = malloc(256), (c_float * 64)()
+ok(launch("scale", 1, 32, device, c_int(0)))
+ok(cuda.cudaMemset(device, 0, c_size_t(100)))
+for _ in range(2):
+    ok(cuda.cudaMemcpy(back, device, c_size_t(256), 2))
+ok(cuda.cudaMemcpy(back, device, c_size_t(100), 2))
+""")
+    assert code == 0, err
+    assert err.count("cudaMemcpy: warning: 156 of the 256 bytes copied from cudaMalloc 1 were never written") == 1
+    assert err.count("never written") == 1
+
+
 def test_devices_occupancy_and_unknown_functions(program):
     code, out, err = program(
         """

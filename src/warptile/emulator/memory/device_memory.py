@@ -119,6 +119,11 @@ class DeviceMemory:
         offset = address - GLOBAL_BASE
         return self.space.data[offset : offset + size].tobytes()
 
+    def unwritten(self, address: int, size: int) -> int:
+        """How many of some bytes nothing has written yet."""
+        offset = address - GLOBAL_BASE
+        return int(np.count_nonzero(self.space.shadow[offset : offset + size] & INITIALISED == 0))
+
     def write(self, address: int, content: NDArray[np.uint8] | bytes) -> None:
         """Change bytes of one allocation. Raises as `home`."""
         raw = np.frombuffer(content, np.uint8)

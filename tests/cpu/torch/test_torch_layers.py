@@ -157,7 +157,7 @@ def test_every_form_of_torchs_products_is_routed(quick):
     batch_a, batch_b, batch_c = torch.randn(2, 3, 4), torch.randn(2, 4, 5), torch.randn(2, 3, 5)
     eight = torch.ones(16, 16, dtype=torch.int8)
     float8, scale = eight.to(torch.float8_e4m3fn), torch.tensor(0.5)
-    rows, columns, narrow = torch.rand(16, 1), torch.rand(1, 16), torch.bfloat16
+    narrow = torch.bfloat16
     groups, ends = torch.ones(2, 16, 16, dtype=narrow), torch.tensor([3, 16], dtype=torch.int32)
 
     def calls():
@@ -175,7 +175,7 @@ def test_every_form_of_torchs_products_is_routed(quick):
         yield torch._int_mm(eight, eight)
         yield torch._int_mm(eight, eight, out=torch.empty(16, 16, dtype=torch.int32))
         yield torch._scaled_mm(float8, float8.T, scale, scale, out_dtype=narrow)
-        yield torch._scaled_mm(float8, float8.T, rows, columns, out_dtype=narrow, bias=torch.ones(16, dtype=narrow))
+        yield torch._scaled_mm(float8, float8.T, scale, scale, out_dtype=narrow, bias=torch.ones(16, dtype=narrow))
         yield torch._scaled_mm(float8, float8.T, scale, scale, out_dtype=narrow, out=torch.empty(16, 16, dtype=narrow))
         yield torch._grouped_mm(eight.to(narrow), groups, ends)
 
@@ -198,10 +198,13 @@ def test_float8_and_groups_are_routed(quick):
         scale = torch.tensor(2.0)
         d = torch._scaled_mm(eight, eight.T, scale, scale, out_dtype=torch.bfloat16)
         assert (d == 64).all()
+        rows, columns = torch.rand(16, 1), torch.rand(1, 16)
+        d = torch._scaled_mm(eight, eight.T, rows, columns, out_dtype=torch.bfloat16)
+        assert torch.allclose(d.float(), 16 * rows * columns, rtol=1e-2)
         offs = torch.tensor([3, 8], dtype=torch.int32)
         assert (torch._grouped_mm(half, torch.ones(2, 16, 16, dtype=torch.bfloat16), offs) == 16).all()
-    assert counts.served == {"aten::_scaled_mm": 1, "aten::_grouped_mm": 1}
-    assert len(quick) == 3
+    assert counts.served == {"aten::_scaled_mm": 2, "aten::_grouped_mm": 1}
+    assert len(quick) == 4
 
 
 def test_what_warptile_refuses_is_computed_by_torch_and_counted(quick):

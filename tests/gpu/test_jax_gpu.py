@@ -85,6 +85,24 @@ def test_later_runs_are_bound_and_nothing_goes_to_the_host(jax, no_host_copies, 
     assert bound_calls()._bound
 
 
+def test_epilogues_are_bound_with_operands_and_outputs(jax, no_host_copies, monkeypatch):
+    a, b, x = (jax.numpy.ones(shape, np.float16) for shape in ((256, 512), (512, 128), (128,)))
+    scale = jax.numpy.float32(0.25)
+
+    def call(a, b, x, s):
+        return wt.matmul(a, b, alpha=0.5, epilogue=lambda acc, x, s: ((acc + x) * s, acc), x=x, s=s)
+
+    program = jax.jit(call)
+    jax.block_until_ready((program(a, b, x, scale), call(a, b, x, scale)))
+    monkeypatch.setattr(api, "_planned", lambda *given: pytest.fail("planned again"))
+    for function in (program, call):
+        d, kept = function(a, b, x, scale)
+        with jax.transfer_guard_device_to_host("allow"):
+            assert (np.asarray(d) == 64.25).all()
+            assert (np.asarray(kept) == 256).all()
+    assert bound_calls()._fused
+
+
 def test_options_and_an_addend(jax):
     a, b, c = drawn(64, 96, dtype=np.float16), drawn(96, 40, dtype=np.float16, seed=1), drawn(40, seed=2)
     x, y, z = (jax.numpy.asarray(each) for each in (a, b, c))

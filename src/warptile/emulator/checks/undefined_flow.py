@@ -1,6 +1,7 @@
 """How undefined bits go through each instruction, and which of its operands must not have any.
 
 Loads, stores, copies and exchanges between lanes move them; bitwise operations and selections keep those that matter;
+operations on two packed elements keep these apart;
 each element of a matrix product has those of its row of A, its column of B and its element of C; any other result is
 undefined altogether if an operand is. Addresses and what leaves for global memory, atomics and asynchronous copies
 must be defined.
@@ -47,6 +48,9 @@ EFFECTS = frozenset({"st", "ld", "ldu", "red", "atom", "cp", "wmma", "wgmma", "l
 
 VOTES = frozenset({"vote", "match", "redux"})
 """Instructions whose result depends on an operand of every lane of their mask."""
+
+PACKED = {("f16x2",), ("bf16x2",), ("u16x2",), ("s16x2",)}
+"""Types of two elements in 32 bits."""
 
 BITWISE = frozenset({"and", "or", "xor", "not", "lop3"})
 
@@ -182,7 +186,7 @@ class UndefinedFlow:
                     target.clear(active)
 
             return defined
-        rule = self._bitwise(instruction) or self._flags(instruction, read)
+        rule = self._bitwise(instruction) or self._halves(instruction) or self._flags(instruction, read)
 
         def followed(active: Active) -> None:
             some = self._origin(instruction, read, active, written)
@@ -390,6 +394,26 @@ class UndefinedFlow:
                 found = (undefined[0] & (b | undefined[1])) | (undefined[1] & a)
             else:
                 found = np.bitwise_or.reduce(np.broadcast_arrays(*undefined))
+            for each in targets:
+                each.bits[active.index] = found
+                each.some = True
+
+        return rule
+
+    def _halves(self, instruction: Instruction) -> Callable[..., None] | None:
+        """Of two packed elements each result is undefined if one of its own operands is."""
+        target, *given = instruction.operands
+        registers = [each for each in (target, *given) if isinstance(each, Register)]
+        if instruction.modifiers[-1:] not in PACKED or instruction.opcode == "cvt" or target not in registers:
+            return None
+        if any(self.machine.registers.array(each).dtype != np.uint32 for each in registers):
+            return None
+        bits = [self._bits_of(each, np.dtype(np.uint32)) for each in given]
+
+        def rule(active: Active, targets: list[UndefinedRegister]) -> None:
+            low, high = np.uint32(0xFFFF), np.uint32(0xFFFF0000)
+            some = np.bitwise_or.reduce(np.broadcast_arrays(*(read(active) for read in bits)))
+            found = np.where(some & low, low, np.uint32(0)) | np.where(some & high, high, np.uint32(0))
             for each in targets:
                 each.bits[active.index] = found
                 each.some = True

@@ -65,6 +65,14 @@ RIGHT_AND_WRONG = {
         "if (2 * t + 1 < @) o[2 * t + 1] = __half_as_short(__high2half(w));",
         "5", "6",
     ),
+    "packed halves": (
+        "__shared__ __half2 s[32]; if (t < 5) reinterpret_cast<__half*>(s)[t] = in[t]; __syncthreads();"
+        "__half2 w = __hfma2(s[t], __float2half2_rn(2.f), __hadd2(s[t], __float2half2_rn(1.f)));"
+        "short* o = reinterpret_cast<short*>(out);"
+        "if (2 * t < 5) o[2 * t] = __half_as_short(__low2half(w));"
+        "if (2 * t + 1 < @) o[2 * t + 1] = __half_as_short(__high2half(w));",
+        "5", "6",
+    ),
     "masked bits": (PARTLY_WRITTEN + "out[t] = w & (t < @ ? -1 : 0);", "4", "5"),
     "vectors": (
         "__shared__ int4 s[8]; if (t < 9) reinterpret_cast<int*>(s)[t] = in[t]; __syncthreads();"

@@ -77,6 +77,7 @@ class EmulatedGpu:
         memory: global memory.
         shared: allocations that the host reads and writes too, which hold what the host's memory holds between
             launches: address and size.
+        variable_pages: pages of the process that hold managed variables.
         modules, functions, variables: what the program has registered: by handle; kernels (module and name) and
             variables (module, name, size) by the address of what stands for them on the host.
         configurations: of launches whose kernel is not called yet.
@@ -96,6 +97,7 @@ class EmulatedGpu:
         self.limits: DeviceLimits = usual(options.arch)
         self.memory = DeviceMemory()
         self.shared: dict[int, int] = {}
+        self.variable_pages: set[int] = set()
         self.modules: dict[int, ProgramModule] = {}
         self.functions: dict[int, tuple[int, str]] = {}
         self.variables: dict[int, tuple[int, str, int]] = {}

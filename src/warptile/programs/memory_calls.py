@@ -116,13 +116,42 @@ def _shared(call: Call, size: int) -> int:
     size = -(-max(size, 1) // _PAGE_BYTES) * _PAGE_BYTES
     memory = call.gpu.memory
     address = memory.allocate(call.gpu.allocation_name(call.function), size, alignment=_PAGE_BYTES)
-    got = signed(call.system_call(_MMAP, address, size, _READ_WRITE, _PRIVATE_ANONYMOUS_AT, (1 << 64) - 1, 0), 64)
-    if got != address:
+    try:
+        _map(call, address, size)
+    except CallError:
         memory.free(address)
-        raise CallError(_OUT_OF_MEMORY, f"the process cannot map {size} bytes at {address:#x}")
+        raise
     memory.write(address, bytes(size))
     call.gpu.shared[address] = size
     return address
+
+
+def _map(call: Call, address: int, size: int) -> None:
+    """Give the process memory of its own at the pages of some bytes, at the device's addresses.
+
+    Raises:
+        CallError: something else is there.
+    """
+    got = signed(call.system_call(_MMAP, address, size, _READ_WRITE, _PRIVATE_ANONYMOUS_AT, (1 << 64) - 1, 0), 64)
+    if got != address:
+        raise CallError(_OUT_OF_MEMORY, f"the process cannot map {size} bytes at {address:#x}")
+
+
+@answers("__cudaRegisterManagedVar")
+def register_managed_variable(
+    call: Call, handle: int, host: int, device: int, name: int, external: int, size: int
+) -> None:
+    """``__cudaRegisterManagedVar(handle, void** hostVar, deviceAddress, deviceName, ext, size, ...)``: the variable has
+    one address on the host and on the device, which is written to ``*hostVar``."""
+    call.gpu.variables[host] = handle, call.memory.string(name), size
+    address, _ = call.gpu.symbol(host)
+    for page in range(address - address % _PAGE_BYTES, address + size, _PAGE_BYTES):
+        if page not in call.gpu.variable_pages:
+            _map(call, page, _PAGE_BYTES)
+            call.gpu.variable_pages.add(page)
+    call.gpu.shared[address] = size
+    call.memory.write(address, call.gpu.memory.read(address, size))
+    call.int64(host, address)
 
 
 def to_device(call: Call) -> None:

@@ -21,12 +21,14 @@ pytestmark = pytest.mark.skipif(
 KERNELS = """
 __device__ int calls;
 __constant__ float factor;
+__managed__ int both = 5;
 struct Big { float* x; double offset; char pad[50]; };
 extern "C" __global__ void scale(float* x, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) x[i] *= factor;
   if (i == 0) {
     atomicAdd(&calls, 1);
+    both += 10;
     if (n < 0) printf("device %d\\n", n);
   }
 }
@@ -156,6 +158,20 @@ for allocate in ("cudaMallocManaged", "cudaMallocHost"):
     ok(cuda.cudaMemset(address, 0, c_size_t(8)))
     assert shared[:3] == [0, 0, 2.5]
     ok(cuda.cudaFree(address) if allocate == "cudaMallocManaged" else cuda.cudaFreeHost(address))
+""")
+    assert code == 0, err
+
+
+def test_managed_variables(program):
+    code, _, err = program("""
+pointer, text = c_void_p(), ctypes.create_string_buffer(b"both")
+cuda.__getattr__("__cudaRegisterManagedVar")(handle, byref(pointer), text, text, 0, c_size_t(4), 0, 0)
+both = c_int.from_address(pointer.value)
+assert both.value == 5
+both.value = 100
+ok(launch("scale", 1, 32, malloc(4), c_int(0)))
+ok(cuda.cudaDeviceSynchronize())
+assert both.value == 110, both.value
 """)
     assert code == 0, err
 

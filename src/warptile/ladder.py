@@ -303,7 +303,7 @@ def _who(rung: Rung, plan: Plan | None) -> dict[str, Any]:
             "out_dtype": out,
             "accumulator": accumulator,
             "config": dict(plan.config),
-            "copy_bytes": sum(copy.moved_bytes for copy in plan.kernel.repacks),
+            "copy_bytes": sum(copy.moved_bytes for copy in plan.kernel.copies),
             "predicted": PredictedTime(prediction.time_ms, prediction.bound, prediction.tflops, prediction.arch),
         }
     return who

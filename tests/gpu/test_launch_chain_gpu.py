@@ -98,7 +98,7 @@ class Chain:
         self.kernels, self.links = {}, []
         self.other = driver.Stream() if case.forked else None
         plans = case.plans(driver.device_info().arch)
-        assert {len(plan.kernel.repacks) for plan in plans} == {case.copies}
+        assert {len(plan.kernel.copies) for plan in plans} == {case.copies}
         for number in range(LINKS):
             plan = plans[number % len(plans)]
             source, target = self.turns[number % 2], self.turns[1 - number % 2]

@@ -195,7 +195,7 @@ def test_workspaces_and_copies_in_a_graph():
     for config in SHARING.values():
         out = torch.empty(301, 203, device="cuda", dtype=torch.float32)
         options = {"rung": "wgmma-final", "config": config, "out": out, "out_dtype": "float32"}
-        assert wt.plan(a, b, rung="wgmma-final", config=config).plan.kernel.repacks
+        assert wt.plan(a, b, rung="wgmma-final", config=config).plan.kernel.copies
         wt.matmul(a, b, **options)
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()

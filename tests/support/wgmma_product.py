@@ -160,11 +160,11 @@ def product(
     accesses = {"D": Access(writes=True, complete=rows)}
     for copying, spec in copy_launches(plan):
         written = {
-            each.target: Access(writes=True, complete=each.written, holds=NOTHING) for each in plan.kernel.repacks
+            each.target: Access(writes=True, complete=each.written, holds=NOTHING) for each in plan.kernel.copies
         }
         module, moved = parsed_once(copying.ptx), _moved(spec, matrices)
         emulate(module, moved, buffers, accesses=written, arch=ARCH, schedule=schedule)
-        accesses |= {each.target: Access(holds=each.written) for each in plan.kernel.repacks}
+        accesses |= {each.target: Access(holds=each.written) for each in plan.kernel.copies}
     accesses |= {
         each.target: Access(writes=True, complete=each.written, holds=NOTHING)
         for each in plan.kernel.view.fused_repacks

@@ -132,7 +132,7 @@ def _of_rung(
     """Profile a rung; the exit status."""
     from warptile.bench.profiling.source_lines import busiest
     from warptile.ladder import plan_for
-    from warptile.planning.plan import config_text, repack_text
+    from warptile.planning.plan import config_text, copy_text
     from warptile.rungs import rung
 
     usual = LARGE_SIZE if place.name == "gpu" else SMALL_SIZE
@@ -160,7 +160,7 @@ def _of_rung(
     console.print()
     compared = {} if other is None else _profiled(plan_for(rung(other), extents, place, dtype), place).counters
     show_counters(console, name, found.counters, other, compared)
-    copies = (f"before it, not counted: {repack_text(repack)}" for repack in plan.kernel.repacks)
+    copies = (f"before it, not counted: {copy_text(copy)}" for copy in plan.kernel.copies)
     for said in (*copies, *below):
         console.print(said, markup=False, highlight=False)
     return 0

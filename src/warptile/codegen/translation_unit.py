@@ -35,7 +35,7 @@ def translation_unit(kernel: KernelSpec) -> Source:
     epilogue, and the wrappers of those instructions of which only the ones that are used are written.
     """
     problem = kernel.problem
-    used = {problem.a.dtype.cuda, problem.d.dtype.cuda, problem.accumulator.cuda}
+    used = {kernel.view.problem.a.dtype.cuda, problem.d.dtype.cuda, problem.accumulator.cuda}
     epilogue = epilogue_source(kernel.view.problem)
     if epilogue is not None:
         used |= epilogue.cuda_types

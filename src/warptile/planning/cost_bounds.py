@@ -140,7 +140,7 @@ def _estimated(rung: Rung, kernel: KernelSpec, limits: DeviceLimits, device: Dev
 def _with_repacking(
     kernel: KernelSpec, device: Device, terms: dict[str, float], bound: str, time_ms: float
 ) -> Prediction:
-    added_ms = repacking_ms(kernel.view.repacks, device) + fused_repacking_ms(kernel.view.fused_repacks, device)
+    added_ms = repacking_ms(kernel.copies, device) + fused_repacking_ms(kernel.view.fused_repacks, device)
     time_ms += added_ms
     if added_ms:
         terms = {**terms, "repacking": added_ms}

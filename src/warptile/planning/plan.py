@@ -19,7 +19,8 @@ from warptile.problem import Operand, Problem
 from warptile.rungs import RUNGS, Config, Rung
 from warptile.rungs import rung as rung_named
 from warptile.rungs.kernel_spec import KernelSpec
-from warptile.rungs.repack import Repack, fused_repacking_ms, repacking_ms
+from warptile.rungs.operand_copies import OperandCopy
+from warptile.rungs.repack import fused_repacking_ms, repacking_ms
 
 WORTH_LEAVING_DEFAULT = 0.9
 """A candidate replaces a rung's default configuration when its predicted time is below this share of the default's."""
@@ -91,8 +92,8 @@ class Plan:
         error = rung.model_error(self.device)
         band = f" (nine in ten are within {100 * error:.0f} %)" if error is not None else ""
         clusters = f" in clusters of {kernel.cluster[0]} x {kernel.cluster[1]}" if kernel.cluster != (1, 1, 1) else ""
-        repacked = "; ".join(map(repack_text, kernel.repacks))
-        fused = "; ".join(map(repack_text, kernel.view.fused_repacks))
+        repacked = "; ".join(map(copy_text, kernel.copies))
+        fused = "; ".join(map(copy_text, kernel.view.fused_repacks))
         lines = [
             f"D[{problem.m}, {problem.n}] = A[{problem.m}, {problem.k}] @ B[{problem.k}, {problem.n}], "
             f"{problem.a.dtype.name} -> {problem.d.dtype.name}, accumulated in {problem.accumulator.name}"
@@ -101,7 +102,7 @@ class Plan:
             f"rung       {rung.name}: {rung.idea}",
             f"config     {config_text(self.config)}",
             f"origin     {self.origin}{f': {basis}' if basis else ''}",
-            *([f"launch     {repacked}, predicted {repacking_ms(kernel.repacks):.4g} ms"] if repacked else []),
+            *([f"launch     {repacked}, predicted {repacking_ms(kernel.copies):.4g} ms"] if repacked else []),
             f"launch     {kernel.ctas} CTAs of {kernel.threads} threads{clusters}, "
             f"{f'on {max_sms} SMs at most, ' if max_sms is not None else ''}"
             f"{kernel.dynamic_shared_bytes} bytes of dynamic shared memory, {self.arch}",
@@ -391,9 +392,9 @@ def choose(costs: list[Prediction], *, keep_first: bool) -> int:
     return cheapest
 
 
-def repack_text(repack: Repack) -> str:
-    """A repacked operand in a line, such as ``repacked A: 2 x 33538050 bytes, transposed`` (read and written)."""
-    return f"{repack.target}: 2 x {repack.moved_bytes // 2} bytes{', transposed' if repack.transposed else ''}"
+def copy_text(copy: OperandCopy) -> str:
+    """A copied operand in a line, such as ``repacked A: 2 x 33538050 bytes, transposed`` (read and written)."""
+    return f"{copy.target}: 2 x {copy.moved_bytes // 2} bytes{', transposed' if copy.transposed else ''}"
 
 
 def config_text(config: Config) -> str:

@@ -14,6 +14,7 @@ from warptile.rungs.simt import SIMT_RUNGS
 from warptile.rungs.wgmma.final import WGMMA_FINAL
 from warptile.rungs.wgmma.overlap import WGMMA_OVERLAP
 from warptile.rungs.wgmma.rungs import WGMMA_DEPENDENT_LAUNCH, WGMMA_RUNGS, WGMMA_SPARSE
+from warptile.rungs.wgmma.split import WGMMA_SPLIT
 from warptile.rungs.wgmma.stream_k import WGMMA_STREAM_K
 from warptile.rungs.wgmma.two_level import WGMMA_TWO_LEVEL
 from warptile.rungs.wmma import WMMA_RUNGS
@@ -30,6 +31,7 @@ _ALL = (
     WGMMA_OVERLAP,
     WGMMA_STREAM_K,
     WGMMA_TWO_LEVEL,
+    WGMMA_SPLIT,
     WGMMA_DEPENDENT_LAUNCH,
     WGMMA_FINAL,
     WGMMA_SPARSE,

@@ -15,7 +15,9 @@ from warptile.launch.params import Field, Params, Pointer, Scalar
 from warptile.launch.spec import Dim3, LaunchSpec
 from warptile.launch.workspace import Workspace
 from warptile.problem import Operand, Problem
+from warptile.rungs.operand_copies import OperandCopy
 from warptile.rungs.repack import Repack
+from warptile.rungs.split import Split
 
 Config = Mapping[str, int]
 """Values of a rung's tunables by name, such as ``{"BM": 128, "BN": 128, "BK": 32}``."""
@@ -41,6 +43,7 @@ class View:
         b: whose memory the kernel's B points to.
         repacks: operands that the repacking pass rewrites before the GEMM: at most two.
         fused_repacks: operands that the GEMM's own warps repack during its mainloop.
+        splits: both operands, where the splitting pass splits them before the GEMM.
     """
 
     problem: Problem
@@ -48,6 +51,7 @@ class View:
     b: str = "B"
     repacks: tuple[Repack, ...] = ()
     fused_repacks: tuple[Repack, ...] = ()
+    splits: tuple[Split, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -121,16 +125,15 @@ class KernelSpec:
     overlaps_previous: bool = False
 
     @cached_property
-    def repacks(self) -> tuple[Repack, ...]:
-        """Operands that the repacking pass rewrites. Those without elements (K = 0) are left out."""
-        return tuple(each for each in self.view.repacks if each.moved_bytes)
+    def copies(self) -> tuple[OperandCopy, ...]:
+        """Copies of operands that a launch before makes. Those without elements (K = 0) are left out."""
+        return self.view.splits or tuple(each for each in self.view.repacks if each.moved_bytes)
 
     @cached_property
     def workspaces(self) -> tuple[Workspace, ...]:
-        """Memory that the launches need in addition to the operands: repacked operands and the kernel's workspaces."""
-        targets = (
-            Workspace(each.target, max(each.target_bytes, 1)) for each in (*self.view.repacks, *self.view.fused_repacks)
-        )
+        """Memory that the launches need in addition to the operands: their copies and the kernel's workspaces."""
+        copies: tuple[OperandCopy, ...] = (*self.view.repacks, *self.view.fused_repacks, *self.view.splits)
+        targets = (Workspace(name, max(size, 1)) for each in copies for name, size, _ in each.targets)
         return (*targets, *self.kernel_workspaces)
 
     @property
@@ -187,7 +190,7 @@ class KernelSpec:
             f"params     {self.params.size_bytes} bytes: "
             + ", ".join(f"{name} at {offset}" for name, offset in self.params.offsets.items()),
         ]
-        lines += [f"repack     {each.source} -> {each.target}, {each.moved_bytes} bytes" for each in self.repacks]
+        lines += [f"copy       {each.source} -> {each.target}, {each.moved_bytes} bytes" for each in self.copies]
         lines += [
             f"fused      {each.source} -> {each.target}, {each.moved_bytes} bytes" for each in self.view.fused_repacks
         ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from warptile.arch import H200, Device
 from warptile.launch.access import Rows
@@ -129,6 +130,11 @@ class Repack:
         return Rows(self.target_lines, self.target_units, self.unit_bytes, self.target_stride * self.unit_bytes)
 
     @property
+    def targets(self) -> tuple[tuple[str, int, Rows], ...]:
+        """What is written: name, bytes, and which elements."""
+        return ((self.target, self.target_bytes, self.written),)
+
+    @property
     def arguments(self) -> tuple[Argument, ...]:
         """Kernel arguments for this operand."""
         return (
@@ -173,8 +179,14 @@ def launch(repacks: Sequence[Repack], entry: str) -> LaunchSpec:
     )
 
 
-def repacking_ms(repacks: Sequence[Repack], device: Device = H200) -> float:
-    """Predicted time of the repacking pass: every byte read and written once, and the launch; 0 without repacks."""
+class _Moves(Protocol):
+    @property
+    def moved_bytes(self) -> int: ...
+
+
+def repacking_ms(repacks: Sequence[_Moves], device: Device = H200) -> float:
+    """Predicted time of the repacking or splitting pass: every byte read and written once, and the launch; 0 without
+    copies."""
     moved_bytes = sum(each.moved_bytes for each in repacks)
     return (moved_bytes / device.dram_bytes_per_s + device.launch_s) * 1e3 if moved_bytes else 0.0
 

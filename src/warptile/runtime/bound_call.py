@@ -102,7 +102,7 @@ def bind(
         return None
     operands = {"A": product.a, "B": product.b, "C": product.c, "D": product.target}
     indices: list[Shape] = [()] if chosen.problem.batch > 1 else list(product.indices())
-    if chosen.kernel.repacks and len(indices) > 1:
+    if chosen.kernel.copies and len(indices) > 1:
         return None  # a shared operand would be repacked again and again
     launches = _launches(chosen, backend, alpha, beta, {name: each for name, each in operands.items() if each})
     if launches is None:
@@ -159,8 +159,8 @@ def _launches(
     be rewritten."""
     kernel = compiled(chosen)
     steps = [(backend.load(kernel), chosen.launch(kernel.entry, alpha, beta))]
-    if chosen.kernel.repacks:
-        copying, before = copy_launch(chosen.kernel.repacks, chosen.arch)
+    if chosen.kernel.copies:
+        copying, before = copy_launch(chosen.kernel.copies, chosen.arch)
         steps.insert(0, (backend.load(copying), before))
     wanted = chosen.kernel.workspaces
     names = (*OPERANDS, *(each.name for each in wanted))

@@ -134,8 +134,8 @@ def _named_sources(plan: Plan | Addend) -> list[tuple[str, Source]]:
     """The translation units of all launches of a plan."""
     name = plan.rung.name if isinstance(plan, Plan) else "addend"
     found = [(name, translation_unit(plan.kernel))]
-    if plan.kernel.repacks:
-        found.append(("repack", copy_source(plan.kernel.repacks)))
+    if plan.kernel.copies:
+        found.append(("repack", copy_source(plan.kernel.copies)))
     return found
 
 

@@ -31,8 +31,8 @@ from warptile.planning import tuned_table
 from warptile.planning.addend import Addend
 from warptile.planning.plan import Plan, find_plan, make_plan, unlaunchable
 from warptile.problem import Problem
-from warptile.rungs import repack
-from warptile.rungs.repack import Repack
+from warptile.rungs import operand_copies
+from warptile.rungs.operand_copies import OperandCopy
 from warptile.runtime.compilations import Compilations, StandIns, mode
 
 BACKENDS = ("gpu", "emulator")
@@ -150,26 +150,26 @@ def compiled(plan: Plan | Addend) -> CompiledKernel:
     return KERNELS.kernel(translation_unit(plan.kernel), plan.arch)
 
 
-def copy_source(made: Sequence[Repack]) -> Source:
+def copy_source(made: Sequence[OperandCopy]) -> Source:
     """The translation unit of the launch that makes one or two copies."""
-    return Source(f'#include "{repack.FILE}"\n', repack.name_expression(made))
+    return Source(f'#include "{operand_copies.file_of(made)}"\n', operand_copies.name_expression(made))
 
 
 def sources(plan: Plan) -> list[Source]:
     """Every translation unit that the launches of one product of ``plan`` need."""
     product = translation_unit(plan.kernel)
-    return [product, copy_source(plan.kernel.repacks)] if plan.kernel.repacks else [product]
+    return [product, copy_source(plan.kernel.copies)] if plan.kernel.copies else [product]
 
 
-def copy_launch(made: Sequence[Repack], arch: str) -> tuple[CompiledKernel, LaunchSpec]:
+def copy_launch(made: Sequence[OperandCopy], arch: str) -> tuple[CompiledKernel, LaunchSpec]:
     """The launch that makes one or two copies, and its kernel: compiled as `compiled` does."""
     kernel = KERNELS.kernel(copy_source(made), arch)
-    return kernel, repack.launch(made, kernel.entry)
+    return kernel, operand_copies.launch(made, kernel.entry)
 
 
 def copy_launches(plan: Plan | Addend) -> list[tuple[CompiledKernel, LaunchSpec]]:
     """What has to be launched before the product of ``plan``, on the same stream: nothing, or all its copies."""
-    return [copy_launch(plan.kernel.repacks, plan.arch)] if plan.kernel.repacks else []
+    return [copy_launch(plan.kernel.copies, plan.arch)] if plan.kernel.copies else []
 
 
 KERNELS, STAND_INS = Compilations(), StandIns()
@@ -378,14 +378,13 @@ class EmulatorBackend:
         named = {name: each if each.size else np.zeros(NO_ELEMENT_BYTES, np.uint8) for name, each in buffers.items()}
         named |= {each.name: np.zeros(each.bytes, np.uint8) for each in plan.kernel.workspaces}
         accesses = {"D": output_access(plan)} | further_accesses(plan)
-        if plan.kernel.repacks:
-            copying = KERNELS.ptx(copy_source(plan.kernel.repacks), plan.arch)
-            spec = repack.launch(plan.kernel.repacks, copying.entry)
-            written = {
-                each.target: Access(writes=True, complete=each.written, holds=NOTHING) for each in plan.kernel.repacks
-            }
+        if plan.kernel.copies:
+            copying = KERNELS.ptx(copy_source(plan.kernel.copies), plan.arch)
+            spec = operand_copies.launch(plan.kernel.copies, copying.entry)
+            targets = {name: rows for each in plan.kernel.copies for name, _, rows in each.targets}
+            written = {name: Access(writes=True, complete=rows, holds=NOTHING) for name, rows in targets.items()}
             emulate(_module(copying.ptx), spec, named, accesses=written, arch=self.arch, schedule=self.schedule)
-            accesses |= {each.target: Access(holds=each.written) for each in plan.kernel.repacks}
+            accesses |= {name: Access(holds=rows) for name, rows in targets.items()}
         accesses |= {
             each.target: Access(writes=True, complete=each.written, holds=NOTHING)
             for each in plan.kernel.view.fused_repacks
@@ -491,7 +490,7 @@ class GpuBackend:
             for index in indices:
                 pointers = {name: each.at(index).pointer for name, each in operands.items()} | beside
                 # An operand that the batch shares has been copied.
-                due = [each for each in plan.kernel.repacks if earlier.get(each.source) != pointers[each.source]]
+                due = [each for each in plan.kernel.copies if earlier.get(each.source) != pointers[each.source]]
                 if due:
                     copying, before = copy_launch(due, plan.arch)
                     self.load(copying).launch(before, pointers, stream)

@@ -147,8 +147,8 @@ def _launches(
     kernel = compiled(chosen)
     spec = chosen.launch(kernel.entry, alpha, beta, epilogue.numbers)
     steps = [(backend.load(kernel), spec)]
-    if chosen.kernel.repacks:
-        copying, before = copy_launch(chosen.kernel.repacks, chosen.arch)
+    if chosen.kernel.copies:
+        copying, before = copy_launch(chosen.kernel.copies, chosen.arch)
         steps.insert(0, (backend.load(copying), before))
     wanted = chosen.kernel.workspaces
     named = epilogue.named(epilogue.given)

@@ -142,7 +142,7 @@ def test_the_report_is_of_the_gemm_alone(toy):
     plan, _, report = toy()
     # Each of 256 threads stores one sum, 7 x 13 of them one element of D, and each block counts itself once.
     assert report.counters["global_store_bytes"] == 4 * (256 + 7 * 13 + 2)
-    assert [copy.target for copy in plan.kernel.repacks] == ["repacked A", "repacked B"]
+    assert [copy.target for copy in plan.kernel.copies] == ["repacked A", "repacked B"]
 
 
 def test_a_counter_that_is_not_left_zero_is_named(toy):
@@ -191,7 +191,7 @@ def test_repacking_is_part_of_the_predicted_time():
 
 def test_an_empty_operand_is_not_repacked():
     plan = planned(Asking(view=toy_view), toy_problem(k=0))
-    assert plan.kernel.repacks == ()
+    assert plan.kernel.copies == ()
     assert [(each.name, each.bytes) for each in plan.kernel.workspaces] == [("repacked A", 112), ("repacked B", 208)]
 
 

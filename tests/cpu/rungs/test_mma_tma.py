@@ -157,9 +157,9 @@ def test_the_result_does_not_depend_on_when_tiles_arrive(stages: int, schedule: 
 def test_operands_that_tma_cannot_read_are_repacked(name: str, dtype: str) -> None:
     b_major = "col" if dtype == "int4" else "row"
     aligned = ok(name, 32, 64, 64, dtype=dtype, b_major=b_major)
-    assert aligned.plan.kernel.repacks == ()
+    assert aligned.plan.kernel.copies == ()
     pitched = ok(name, 32, 64, 64, dtype=dtype, b_major=b_major, gap=1)
-    assert [(each.source, each.transposed) for each in pitched.plan.kernel.repacks] == [
+    assert [(each.source, each.transposed) for each in pitched.plan.kernel.copies] == [
         ("A", False),
         ("B", False),
     ]

@@ -62,7 +62,7 @@ def test_every_rung_in_every_layout(
         name, 193, 161, 97, dtype=dtype, out=out, a_major=a_major, b_major=b_major, alpha=-2, beta=beta,
         gap=(place - 97 % place) % place + place, offset=place, schedule=schedule,
     )  # fmt: skip
-    assert all(not copy.transposed for copy in result.plan.kernel.repacks)
+    assert all(not copy.transposed for copy in result.plan.kernel.copies)
 
 
 OTHER_TYPES = (
@@ -88,7 +88,7 @@ def test_every_rung_in_other_types(
         name, 130, 40, 75, dtype=dtype, accumulator=accumulator, out=out, a_major=a_major, b_major=b_major,
         alpha=2, beta=beta, gap=gap, offset=2 - gap, schedule=schedule,
     )  # fmt: skip
-    transposed = {copy.source for copy in result.plan.kernel.repacks if copy.transposed}
+    transposed = {copy.source for copy in result.plan.kernel.copies if copy.transposed}
     if dtype != "float16":  # wgmma takes others along K alone
         assert transposed == {name for name, is_bad in (("A", a_major == "col"), ("B", b_major == "row")) if is_bad}
 
@@ -108,7 +108,7 @@ def test_beta_zero_never_reads_c(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_is_repacked_where_tma_takes_the_operands(name: str) -> None:
     result = ok(name, 136, 72, 200, a_major="col", out="float16", schedule=SCHEDULES[NAMES.index(name) % 3])
-    assert result.plan.kernel.repacks == ()
+    assert result.plan.kernel.copies == ()
     # Whole lines of 16 bytes in D: a rung that stores by TMA does nothing else.
     stores_by_tma = name in ("wgmma-store", "wgmma-pingpong", FINAL)
     assert (result.report.counters["global_store_requests"] == 0) == stores_by_tma
@@ -260,7 +260,7 @@ def test_an_unaligned_a_is_loaded_through_registers(
     config = {**small(FINAL), **change}
     number = [id(each) for _, each, _ in UNALIGNED_A].index(id(change))
     result = ok(FINAL, *size, config=config, schedule=SCHEDULES[number % 3], **{"b_major": "col", **options})
-    copied = {copy.source for copy in result.plan.kernel.repacks}
+    copied = {copy.source for copy in result.plan.kernel.copies}
     assert ("B" if config["SWAP"] else "A") not in copied
     overlapped = {**config, "SPLITS": 1, "OVERLAP": 1}
     assert {copy.source for copy in tiles.view(result.plan.problem, overlapped).repacks} > copied
@@ -284,7 +284,7 @@ def test_fused_repacking(
     config = {**small(FINAL, str(options["dtype"])), "OVERLAP": 1, **change}
     number = [id(each) for _, each, _ in FUSED].index(id(change))
     result = ok(FINAL, *size, config=config, schedule=SCHEDULES[number % 3], **{"b_major": "col", **options})
-    assert not result.plan.kernel.repacks
+    assert not result.plan.kernel.copies
     assert len(result.plan.kernel.view.fused_repacks) == (1 if "a_major" in options else 2)
     assert "\nfused      repacked " in result.plan.explain()
 

@@ -235,7 +235,7 @@ def test_a_batch_repacks_what_its_matrices_share_once(gpu, states, monkeypatch):
     views["B"] = views["B"].broadcast((3, 29, 13))
     backend.run(plan, views, [(0,), (1,), (2,)], 1.0, 0.0)
     both, of_a = (
-        execute.copy_launch(some, plan.arch)[0].entry for some in (plan.kernel.repacks, plan.kernel.repacks[:1])
+        execute.copy_launch(some, plan.arch)[0].entry for some in (plan.kernel.copies, plan.kernel.copies[:1])
     )
     product = execute.compiled(plan).entry
     assert [each[0] for each in launched] == [both, product, of_a, product, of_a, product]

@@ -189,7 +189,7 @@ class Bench:
 
     def copies_ms(self, product: DeviceProduct, plan: Plan) -> float | None:
         """Milliseconds of the launches before a product alone, or None where there are none."""
-        return self._screen(product.copies_candidate(plan)) if plan.kernel.repacks else None
+        return self._screen(product.copies_candidate(plan)) if plan.kernel.copies else None
 
     def torch(self, key: ProblemKey, product: DeviceProduct) -> tuple[TorchLaunch | None, str]:
         """torch's product of the same operands, tried once, or None and why there is none."""

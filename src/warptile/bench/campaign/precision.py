@@ -76,7 +76,7 @@ def measure(bench: Bench, rung: Rung, key: ProblemKey, schedules: Sequence[Sched
     is_float = product.problem.a.dtype.kind == "float"
     return msgspec.structs.replace(
         described, times=times, baseline=name, error=errors(found.d, expected.d), copies_ms=copies_ms,
-        copied_bytes=sum(copy.moved_bytes for copy in plan.kernel.repacks),
+        copied_bytes=sum(copy.moved_bytes for copy in plan.kernel.copies),
         drawn_error=errors(found.d, bench.exact(product)) if is_float else None,
         samples=bench.samples_since(start_s),
     )  # fmt: skip

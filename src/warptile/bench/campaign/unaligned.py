@@ -48,7 +48,7 @@ def measure(bench: Bench, key: ProblemKey, offset: int, neighbour: ProblemKey, r
     found = bench.check(rung, product, plan)
     described = UnalignedCell(
         rung=rung.name, problem=key, offset=offset, config=dict(plan.config), neighbour=neighbour,
-        copied_bytes=sum(copy.moved_bytes for copy in plan.kernel.repacks), no_baseline=bench.no_library,
+        copied_bytes=sum(copy.moved_bytes for copy in plan.kernel.copies), no_baseline=bench.no_library,
         error_ratio=found.error_ratio if math.isfinite(found.error_ratio) else None,
     )  # fmt: skip
     if found.wrong is not None:

@@ -98,5 +98,5 @@ def _profile(plan: Plan, backend: str, lines: tuple[LineCounts, ...], totals: di
     return LineProfile(
         backend=backend, rung=plan.rung.name, config=dict(plan.config),
         problem=ProfiledProblem(problem.m, problem.n, problem.k, problem.a.dtype.name), counters=totals,
-        copy_bytes=sum(copy.moved_bytes for copy in plan.kernel.repacks), lines=lines,
+        copy_bytes=sum(copy.moved_bytes for copy in plan.kernel.copies), lines=lines,
     )  # fmt: skip

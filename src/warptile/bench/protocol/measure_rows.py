@@ -118,7 +118,7 @@ def measure(bench: Bench, suite: str, row: SuiteRow, *, brief: bool = False) -> 
         suite=suite, problem=row.problem, offset=row.offset, max_sms=row.max_sms, beside=row.neighbour,
         rung=plan.rung.name, config=dict(plan.config), no_baseline=bench.no_library, sets=product.sets,
         origin=plan.origin, resources=resources_of(product, plan),
-        copied_bytes=sum(copy.moved_bytes for copy in plan.kernel.repacks),
+        copied_bytes=sum(copy.moved_bytes for copy in plan.kernel.copies),
         regime=schedule.regime, turn_ms=schedule.turn_ms,
         error_ratio=found.error_ratio if math.isfinite(found.error_ratio) else None,
     )  # fmt: skip

@@ -115,10 +115,14 @@ class WgmmaRung(Rung):
         if reason is not None:
             return reason
         needed = self._registers(seen, config, device) + tiles.OVERHEAD_REGISTERS
-        most = REGISTERS_OF_TWO if self.consumers == 2 else MAX_REGISTERS
-        if needed > most:
-            return f"a thread needs about {needed} registers and has {most}; take a smaller tile"
+        if needed > self._most_registers:
+            return f"a thread needs about {needed} registers and has {self._most_registers}; take a smaller tile"
         return tiles.shared_reason(self._shared_bytes(seen, config, device))
+
+    @property
+    def _most_registers(self) -> int:
+        """Registers that a consumer's thread can have."""
+        return REGISTERS_OF_TWO if self.consumers == 2 else MAX_REGISTERS
 
     def _accumulation_reason(self, seen: Problem, config: Config, device: DeviceLimits) -> str | None:
         """Why accumulators of this type cannot be added up, or None."""

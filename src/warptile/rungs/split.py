@@ -1,0 +1,158 @@
+"""Splitting: writing a float32 operand as two float16 slices with scaled lines, before the GEMM that multiplies them.
+
+A line is a row of A or a column of B, along K. What the slices are: `FILE`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from warptile.launch.access import Rows
+from warptile.launch.params import Pointer, Scalar
+from warptile.launch.spec import Argument, LaunchSpec
+from warptile.problem import MAX_ALIGNMENT_BYTES, Operand
+from warptile.rungs.repack import padded_stride
+
+FILE = "repack/splitting_pass.cuh"
+"""The kernels, below ``kernels/``."""
+
+THREADS = 256
+"""Threads of a CTA."""
+
+WARP_LANES = 32
+
+ACROSS_LINES = 32
+"""Lines of a CTA where neighbouring elements are of neighbouring lines: as in `FILE`."""
+
+SLICE_BYTES = 2
+"""Of an element in each slice."""
+
+LONG_LINE = 4096
+"""Elements along K from which a CTA takes one line instead of eight. An estimate."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """How one operand is split.
+
+    Attributes:
+        source: operand that is read, such as ``"A"``: float32.
+        lines: rows of A, or columns of B.
+        k: elements of a line.
+        line_stride: elements from one line to the next.
+        k_stride: elements from one element of a line to the next; this or ``line_stride`` is 1.
+        source_alignment_bytes: as `Operand.alignment_bytes` of the source.
+    """
+
+    source: str
+    lines: int
+    k: int
+    line_stride: int
+    k_stride: int
+    source_alignment_bytes: int
+
+    def __post_init__(self) -> None:
+        assert 1 in (self.line_stride, self.k_stride), self
+
+    @property
+    def target(self) -> str:
+        """Name of the memory of both slices: all lines of the high one, then all of the low one."""
+        return f"split {self.source}"
+
+    @property
+    def exponents(self) -> str:
+        """Name of the memory of the lines' exponents, 32-bit integers."""
+        return f"exponents of {self.source}"
+
+    @property
+    def target_stride(self) -> int:
+        """Elements from one line of a slice to the next. What is between lines is never written and never read."""
+        return padded_stride(self.k, SLICE_BYTES)
+
+    @property
+    def slice_elements(self) -> int:
+        """Elements from the high slice to the low one."""
+        return self.lines * self.target_stride
+
+    @property
+    def targets(self) -> tuple[tuple[str, int, Rows], ...]:
+        """What is written: name, bytes, and which elements."""
+        stride_bytes = self.target_stride * SLICE_BYTES
+        return (
+            (self.target, 2 * self.lines * stride_bytes, Rows(2 * self.lines, self.k, SLICE_BYTES, stride_bytes)),
+            (self.exponents, 4 * self.lines, Rows(1, self.lines, 4, 4 * self.lines)),
+        )
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes that are read and written; the second time an operand is read, caches have it."""
+        return 2 * 4 * self.lines * self.k
+
+    @property
+    def transposed(self) -> bool:
+        """Whether lines are not contiguous in the source."""
+        return self.k_stride != 1
+
+    @property
+    def way(self) -> str:
+        """The C++ type that splits lines."""
+        if self.transposed:
+            return "operand_split::Across"
+        return f"operand_split::ByLines<{str(self.source_alignment_bytes >= MAX_ALIGNMENT_BYTES).lower()}>"
+
+    @property
+    def threads_along(self) -> int:
+        """Threads for a contiguous line."""
+        return THREADS if self.k >= LONG_LINE else WARP_LANES
+
+    @property
+    def ctas(self) -> int:
+        """CTAs for this operand."""
+        return -(-self.lines // (ACROSS_LINES if self.transposed else THREADS // self.threads_along))
+
+    @property
+    def arguments(self) -> tuple[Argument, ...]:
+        """Kernel arguments for this operand."""
+        return (
+            Pointer(self.source),
+            Pointer(self.target),
+            Pointer(self.exponents),
+            Scalar("s64", self.lines),
+            Scalar("s32", self.k),
+            Scalar("s64", self.line_stride),
+            Scalar("s64", self.k_stride),
+            Scalar("s64", self.target_stride),
+            Scalar("s32", self.threads_along),
+        )
+
+
+def split_of(name: str, operand: Operand, lines: int, k: int) -> Split:
+    """How to split an operand of the problem.
+
+    Args:
+        name: ``"A"`` or ``"B"``.
+        operand: its layout.
+        lines: M of A, N of B.
+        k: extent along K.
+    """
+    along_k = operand.major == ("row" if name == "A" else "col")
+    strides = (operand.leading_dimension, 1) if along_k else (1, operand.leading_dimension)
+    return Split(name, lines, k, *strides, operand.alignment_bytes)
+
+
+def name_expression(splits: Sequence[Split]) -> str:
+    """The C++ name of the kernel that splits one or two operands."""
+    count = "one" if len(splits) == 1 else "two"
+    return f"operand_split::split_{count}<{', '.join(each.way for each in splits)}>"
+
+
+def launch(splits: Sequence[Split], entry: str) -> LaunchSpec:
+    """The splitting pass: one launch for one or two operands, of the compiled kernel whose lowered symbol is
+    ``entry``."""
+    arguments = [argument for each in splits for argument in each.arguments]
+    if len(splits) == 2:
+        arguments.append(Scalar("s32", splits[0].ctas))
+    return LaunchSpec(
+        entry=entry, grid=(sum(each.ctas for each in splits), 1, 1), block=(THREADS, 1, 1), arguments=tuple(arguments)
+    )

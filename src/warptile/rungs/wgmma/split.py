@@ -1,0 +1,150 @@
+"""wgmma-split: float32 GEMMs on tensor cores, as accurate as float32."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from warptile.device import REFERENCE, DeviceLimits
+from warptile.dtypes import DTYPES
+from warptile.launch.params import Field, Params, Pointer, Scalar
+from warptile.launch.tensor_map import TensorMap
+from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, Problem
+from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members, with_epilogue
+from warptile.rungs.legality import grid_reason, keys_reason, operand_reason
+from warptile.rungs.split import SLICE_BYTES, Split, split_of
+from warptile.rungs.tensor_tiles import stages_reason
+from warptile.rungs.tma import map_type
+from warptile.rungs.wgmma import tensor_maps, tiles
+from warptile.rungs.wgmma.residue_classes import d_is_aligned
+from warptile.rungs.wgmma.rungs import TILE_KEYS, WgmmaRung
+from warptile.rungs.wgmma.tiles import ROWS
+
+SLICE = "float16"
+"""Element type of the slices."""
+
+SETS_OF_ACCUMULATORS = 3
+"""Main and cross products, and promoted sums."""
+
+
+class WgmmaSplit(WgmmaRung):
+    """The rung that splits float32 operands into two float16 slices each."""
+
+    def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
+        """As `Rung.candidates`."""
+        fixed = {"BK": tiles.ROW_BYTES // SLICE_BYTES, "GROUP": 8, "SMS": device.sms}
+        return tuple({"BM": bm, "BN": bn, "STAGES": stages, **fixed} for bm, bn, stages in self.sizes)
+
+    def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
+        """As `Rung.illegal`."""
+        reason = operand_reason(problem, self.dtypes, ("float32",), ("row", "col")) or keys_reason(config, self.keys)
+        if reason is not None:
+            return reason
+        if problem.k == 0:
+            return "K is 0: there is nothing to split"
+        if problem.d.dtype.name != "float32":
+            return f"D is {problem.d.dtype.name}; it takes float32"
+        if config["BM"] % (ROWS * self.parts):
+            return f"BM is {config['BM']}; {self.parts} warpgroups need a multiple of {ROWS * self.parts}"
+        seen = split_view(problem).problem
+        reason = tiles.tile_reason(seen, config) or grid_reason(problem, config) or stages_reason(config)
+        if reason is not None:
+            return reason
+        needed = self._registers(seen, config, device) + tiles.OVERHEAD_REGISTERS
+        if needed > self._most_registers:
+            return f"a thread needs about {needed} registers and has {self._most_registers}; take a smaller tile"
+        return tiles.shared_reason(self._shared_bytes(seen, config, device))
+
+    def _registers(self, seen: Problem, config: Config, device: DeviceLimits) -> int:
+        return SETS_OF_ACCUMULATORS * super()._registers(seen, config, device)
+
+    def _shared_bytes(self, seen: Problem, config: Config, device: DeviceLimits) -> int:
+        subtiles = tiles.EpilogueSubtiles.of(seen, config, device)
+        output = self.consumers * subtiles.buffers * subtiles.bytes
+        return tiles.shared_bytes(config["STAGES"], 2 * int(tiles.stage_bytes(seen, config)), output)
+
+    def resolve(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> KernelSpec:
+        """As `Rung.resolve`."""
+        view = split_view(problem)
+        seen = view.problem
+        return KernelSpec(
+            problem,
+            config,
+            view,
+            self._instance(seen, config),
+            grid=(self._ctas(seen, config), 1, 1),
+            block=(self.threads, 1, 1),
+            params=Params(self._members(view, config, device)),
+            dynamic_shared_bytes=self._shared_bytes(seen, config, device),
+            capability=tiles.CAPABILITY,
+        )
+
+    def _instance(self, seen: Problem, config: Config) -> Instance:
+        types = (
+            ("OPERATION", with_epilogue(tiles.operation_type(seen), seen)),
+            ("TILE", tiles.tile_type(seen, config)),
+        )
+        values: tuple[tuple[str, int | bool], ...] = (
+            ("STORE_BY_TMA", d_is_aligned(seen)), ("STORE_WIDTH", tiles.store_width(seen)),
+        )  # fmt: skip
+        values += tuple((key, config[key]) for key in self.keys if key not in (*TILE_KEYS, "SMS"))
+        return Instance(self.file, self.template, types, values, (tiles.instruction(seen, config),))
+
+    def _members(self, view: View, config: Config, device: DeviceLimits) -> tuple[tuple[str, Field], ...]:
+        of_a, of_b = view.splits
+        map_a, map_b = _slices_map(of_a, config["BM"]), _slices_map(of_b, config["BN"])
+        stores_by_tma = d_is_aligned(view.problem)
+        map_d = tensor_maps.output_map(view.problem, config, device) if stores_by_tma else map_a
+        return (
+            *gemm_members(view), ("map_a", map_a), ("map_b", map_b), ("map_d", map_d),
+            *_source_members("source_a", of_a), *_source_members("source_b", of_b),
+        )  # fmt: skip
+
+
+def split_view(problem: Problem) -> View:
+    """The problem as the kernel sees it: both operands K-major, of float16, in the memory of their slices."""
+    of_a = split_of("A", problem.a, problem.m, problem.k)
+    of_b = split_of("B", problem.b, problem.n, problem.k)
+
+    def slices(split: Split, major: str) -> Operand:
+        return Operand(DTYPES[SLICE], major, split.target_stride, MAX_ALIGNMENT_BYTES)
+
+    seen = replace(problem, a=slices(of_a, "row"), b=slices(of_b, "col"))
+    return View(seen, of_a.target, of_b.target, splits=(of_a, of_b))
+
+
+def _slices_map(split: Split, extent: int) -> TensorMap:
+    """The tensor map of both slices of an operand, and a box of ``extent`` lines of one of them."""
+    line_bytes = split.target_stride * SLICE_BYTES
+    return TensorMap(
+        split.target,
+        map_type(Operand(DTYPES[SLICE], "row", split.target_stride)),
+        dims=(split.k, split.lines, 2),
+        strides_bytes=(line_bytes, split.lines * line_bytes),
+        box=(tiles.ROW_BYTES // SLICE_BYTES, extent, 1),
+        swizzle=tensor_maps.SWIZZLE,
+        l2_promotion="128B",
+    )
+
+
+def _source_members(name: str, split: Split) -> tuple[tuple[str, Field], ...]:
+    """Members of a ``SplitSource`` (kernels/tile/split_accumulation.cuh)."""
+    return (
+        (f"{name}.data", Pointer(split.source)),
+        (f"{name}.exponents", Pointer(split.exponents)),
+        (f"{name}.line_stride", Scalar("s64", split.line_stride)),
+        (f"{name}.k_stride", Scalar("s64", split.k_stride)),
+    )
+
+
+WGMMA_SPLIT = WgmmaSplit(
+    "wgmma-split",
+    "float32 as two scaled float16 slices: three products, the largest promoted",
+    "wgmma-two-level",
+    consumers=2,
+    parts=2,
+    stores=True,
+    sizes=((128, 128, 3), (128, 64, 4)),
+    dtypes=("float32",),
+)
+"""float32 on tensor cores. Not taken by plans before it is measured."""
+WGMMA_SPLIT.automatic = False

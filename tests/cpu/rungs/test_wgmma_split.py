@@ -1,0 +1,164 @@
+"""wgmma-split: float32 products of float16 slices, as accurate as float32 chains, for any values and layouts."""
+
+import numpy as np
+import pytest
+
+import warptile as wt
+from covering import ALL
+from warptile.rungs.split import Split
+
+UNIT = 2.0**-24
+SPLIT = {"rung": "wgmma-split", "backend": "emulator"}
+CHAIN = {"rung": "simt-warptile", "backend": "emulator"}
+
+
+def drawn(*shape, seed=0):
+    return np.random.default_rng(seed + sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+def errors(d, a, b):
+    """Errors in units of 2^-24 |A| |B|, element by element; 0 where that is 0 and the element is."""
+    wide = a.astype(np.float64), b.astype(np.float64)
+    exact, magnitude = wide[0] @ wide[1], np.abs(wide[0]) @ np.abs(wide[1])
+    distance = np.abs(d - exact)
+    assert not distance[magnitude == 0].any()
+    return distance / np.where(magnitude == 0, 1, magnitude) / UNIT
+
+
+def root_mean_square(values):
+    return np.sqrt(np.mean(np.square(values)))
+
+
+@pytest.mark.parametrize("extents", [(130, 136, 200), (1, 1, 1), (5, 257, 129), (129, 3, 65)], ids=str)
+@pytest.mark.parametrize("layout", ["rows", "columns"])
+def test_no_less_accurate_than_a_chain(extents, layout):
+    m, n, k = extents
+    a, b = (drawn(m, k), drawn(n, k).T) if layout == "rows" else (drawn(k, m).T, drawn(k, n))
+    found = errors(wt.matmul(a, b, **SPLIT), a, b)
+    assert found.max() <= max(k, 4)  # the bound of a float32 dot product
+    if k > 100:
+        assert root_mean_square(found) <= root_mean_square(errors(wt.matmul(a, b, **CHAIN), a, b))
+
+
+def test_main_sums_are_promoted_along_k():
+    """Of positive terms the tensor core's truncation adds up unless main sums are promoted."""
+    rng = np.random.default_rng(3)
+    a, b = rng.random((16, 2048), np.float32), rng.random((2048, 8), np.float32)
+    found = errors(wt.matmul(a, b, **SPLIT), a, b)
+    assert root_mean_square(found) <= root_mean_square(errors(wt.matmul(a, b, **CHAIN), a, b))
+
+
+@pytest.mark.parametrize("config", [{"BM": 128, "BN": 64, "STAGES": 4}, {"BM": 128, "BN": 128, "STAGES": 2}], ids=str)
+def test_other_configurations(config):
+    a, b = drawn(140, 300), drawn(300, 132)
+    fixed = {"BK": 64, "GROUP": 2, "SMS": 3}
+    assert errors(wt.matmul(a, b, config=config | fixed, **SPLIT), a, b).max() <= 8
+
+
+@pytest.mark.parametrize("outlier", [1e3, 1e6, 1e9, 1e12, 1e30])
+@pytest.mark.parametrize("where", ["a", "b"])
+def test_outliers_of_one_line_cost_the_others_nothing(outlier, where):
+    a, b = drawn(140, 96), drawn(96, 136)
+    (a if where == "a" else b.T)[3, 7] *= outlier
+    (b[7] if where == "a" else a.T[7])[::2] = 0  # elements that the outlier does not hide
+    found = errors(wt.matmul(a, b, **SPLIT), a, b)
+    assert found.max() <= 96 / 4
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_lines_of_different_magnitude(scale):
+    a, b = drawn(40, 64), drawn(64, 48)
+    a[::3] *= np.float32(scale)
+    b[:, ::5] *= np.float32(1 / scale)
+    assert errors(wt.matmul(a, b, **SPLIT), a, b).max() <= 8
+
+
+def test_lines_of_zeros_and_of_subnormal_numbers():
+    a, b = drawn(20, 33), drawn(33, 24)
+    a[4], b[:, 5] = 0, 0
+    a[6] *= np.float32(1e-42)
+    found = wt.matmul(a, b, **SPLIT)
+    assert not found[4].any()
+    assert not found[:, 5].any()
+    expected = a.astype(np.float64) @ b.astype(np.float64)
+    assert np.abs(found[6] - expected[6]).max() <= 33 * 2.0**-149
+    assert errors(np.delete(found, 6, 0), np.delete(a, 6, 0), b).max() <= 8
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_infinities_and_nan_are_those_of_float32(value):
+    a, b = drawn(140, 40), drawn(40, 136)
+    a[3, 5], b[7, 100] = value, value
+    with np.errstate(invalid="ignore"):
+        expected = a.astype(np.float64) @ b.astype(np.float64)
+    found = wt.matmul(a, b, **SPLIT)
+    special = ~np.isfinite(expected)
+    assert np.array_equal(found[special], expected[special].astype(np.float32), equal_nan=True)
+    assert np.abs(found[~special] - expected[~special]).max() <= 1e-4
+
+
+def test_results_overflow_where_those_of_float32_do():
+    a, b = np.full((2, 4), 1e30, np.float32), np.full((4, 2), 1e10, np.float32)
+    assert np.isposinf(wt.matmul(a, b, **SPLIT)).all()
+    tiny = np.full((4, 2), 1e-10, np.float32)
+    assert np.abs(wt.matmul(a, tiny, **SPLIT) / 4e20 - 1).max() <= 4 * UNIT
+    assert not wt.matmul(np.full((2, 4), 1e-30, np.float32), np.full((4, 2), 1e-30, np.float32), **SPLIT).any()
+
+
+def test_factors_addend_epilogue_and_out():
+    a, b, c, bias = drawn(37, 100), drawn(100, 50), drawn(37, 50), drawn(50)
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    out = c.copy()
+    assert wt.matmul(a, b, out, alpha=-0.5, beta=2.0, out=out, **SPLIT) is out
+    assert np.abs(out - (2.0 * c - 0.5 * exact)).max() <= 1e-5
+    a[2, 3] = 1e20  # its tile is computed without slices; C, which is overwritten, is read all the same
+    exact, out = a.astype(np.float64) @ b.astype(np.float64), c.copy()
+    wt.matmul(a, b, out, alpha=-0.5, beta=2.0, out=out, **SPLIT)
+    assert (np.abs(out - (2.0 * c - 0.5 * exact)) <= 1e-5 * np.maximum(np.abs(exact), 1)).all()
+    fused = wt.matmul(a, b, epilogue=lambda acc, bias: wt.relu(acc + bias), bias=bias, **SPLIT)
+    assert (np.abs(fused - np.maximum(exact + bias, 0)) <= 1e-5 * np.maximum(np.abs(exact), 1)).all()
+
+
+def test_a_batch_is_one_launch_for_each_matrix():
+    a, b = drawn(3, 20, 36), drawn(36, 28)
+    assert np.abs(wt.matmul(a, b, **SPLIT) - a.astype(np.float64) @ b.astype(np.float64)).max() <= 1e-5
+
+
+def test_the_same_bits_each_time():
+    a, b = drawn(150, 130), drawn(130, 140)
+    a[9, 9] = 1e25
+    assert np.array_equal(wt.matmul(a, b, **SPLIT), wt.matmul(a, b, **SPLIT))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"out_dtype": "float16"}, "float16"),
+        ({"precision": "tf32"}, "tfloat32"),
+        ({"accumulate": "float64"}, "float64"),
+    ],
+)
+def test_what_it_does_not_take_is_refused(options, message):
+    with pytest.raises(wt.WarptileError, match=message):
+        wt.matmul(drawn(8, 8), drawn(8, 8), **options, **SPLIT)
+
+
+def test_a_plan_says_what_is_split():
+    plan = wt.plan(drawn(64, 96), drawn(96, 64), **SPLIT)
+    said = plan.explain()
+    assert "split A: 2 x 24576 bytes" in said
+    assert "split B: 2 x 24576 bytes, transposed" in said
+    of_a, of_b = plan.plan.kernel.copies
+    assert isinstance(of_a, Split)
+    assert [name for name, _, _ in of_b.targets] == ["split B", "exponents of B"]
+
+
+@pytest.mark.skipif(not ALL, reason="make test-all")
+@pytest.mark.parametrize("seed", range(20))
+def test_random_problems(seed):
+    rng = np.random.default_rng(seed)
+    m, n, k = (int(each) for each in rng.integers(1, 400, 3))
+    a = drawn(m, k, seed=seed) if seed % 2 else drawn(k, m, seed=seed).T
+    b = drawn(k, n, seed=seed) if seed % 3 else drawn(n, k, seed=seed).T
+    spread = np.exp2(rng.integers(-20, 20, (m, 1))).astype(np.float32)
+    assert errors(wt.matmul(a * spread, b, **SPLIT), a * spread, b).max() <= max(k, 4)

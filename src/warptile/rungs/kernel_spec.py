@@ -16,8 +16,8 @@ from warptile.launch.spec import Dim3, LaunchSpec
 from warptile.launch.workspace import Workspace
 from warptile.problem import Operand, Problem
 from warptile.rungs.operand_copies import OperandCopy
+from warptile.rungs.operand_split import Split
 from warptile.rungs.repack import Repack
-from warptile.rungs.split import Split
 
 Config = Mapping[str, int]
 """Values of a rung's tunables by name, such as ``{"BM": 128, "BN": 128, "BK": 32}``."""

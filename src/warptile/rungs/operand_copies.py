@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from warptile.launch.spec import LaunchSpec
-from warptile.rungs import repack, split
+from warptile.rungs import operand_split, repack
+from warptile.rungs.operand_split import Split
 from warptile.rungs.repack import Repack
-from warptile.rungs.split import Split
 
 OperandCopy = Repack | Split
 """How one operand is copied. All copies of a launch are of one kind."""
@@ -15,19 +15,19 @@ OperandCopy = Repack | Split
 
 def file_of(copies: Sequence[OperandCopy]) -> str:
     """Path of the pass below ``kernels/``."""
-    return split.FILE if isinstance(copies[0], Split) else repack.FILE
+    return operand_split.FILE if isinstance(copies[0], Split) else repack.FILE
 
 
 def name_expression(copies: Sequence[OperandCopy]) -> str:
     """The C++ name of the pass for one or two operands."""
     splits, repacks = by_kind(copies)
-    return split.name_expression(splits) if splits else repack.name_expression(repacks)
+    return operand_split.name_expression(splits) if splits else repack.name_expression(repacks)
 
 
 def launch(copies: Sequence[OperandCopy], entry: str) -> LaunchSpec:
     """The launch of the compiled pass whose lowered symbol is ``entry``."""
     splits, repacks = by_kind(copies)
-    return split.launch(splits, entry) if splits else repack.launch(repacks, entry)
+    return operand_split.launch(splits, entry) if splits else repack.launch(repacks, entry)
 
 
 def by_kind(copies: Sequence[OperandCopy]) -> tuple[list[Split], list[Repack]]:

@@ -5,10 +5,11 @@ import pytest
 
 import warptile as wt
 from covering import ALL
-from warptile.rungs.split import Split
+from warptile.rungs.operand_split import Split
 
 UNIT = 2.0**-24
 SPLIT = {"rung": "wgmma-split", "backend": "emulator"}
+TF32 = {"precision": "tf32", "backend": "emulator"}
 CHAIN = {"rung": "simt-warptile", "backend": "emulator"}
 
 
@@ -46,6 +47,18 @@ def test_main_sums_are_promoted_along_k():
     a, b = rng.random((16, 2048), np.float32), rng.random((2048, 8), np.float32)
     found = errors(wt.matmul(a, b, **SPLIT), a, b)
     assert root_mean_square(found) <= root_mean_square(errors(wt.matmul(a, b, **CHAIN), a, b))
+
+
+@pytest.mark.skipif(not ALL, reason="make test-all")
+def test_the_table_of_its_page():
+    rng = np.random.default_rng(0)
+    draws = {"normal": rng.standard_normal, "uniform": rng.random}
+    found = {}
+    for name, draw in draws.items():
+        a, b = draw((64, 4096)).astype(np.float32), draw((4096, 64)).astype(np.float32)
+        found[name] = [root_mean_square(errors(wt.matmul(a, b, **options), a, b)) for options in (CHAIN, SPLIT, TF32)]
+    assert found["normal"] == pytest.approx([0.475, 0.094, 123], rel=0.01)
+    assert found["uniform"] == pytest.approx([14.2, 7.9, 146], rel=0.01)
 
 
 @pytest.mark.parametrize("config", [{"BM": 128, "BN": 64, "STAGES": 4}, {"BM": 128, "BN": 128, "STAGES": 2}], ids=str)

@@ -21,7 +21,7 @@ using warptile::CANNOT_SPLIT;
 
 constexpr int THREADS = 256, WARPS = THREADS / 32, WIDTH = 4;
 
-// One operand, as `Split` of warptile/rungs/split.py describes it; strides in elements.
+// One operand, as `Split` of warptile/rungs/operand_split.py describes it; strides in elements.
 struct Operand {
     const float* source;
     __half* high;

@@ -11,7 +11,7 @@ from warptile.launch.tensor_map import TensorMap
 from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, Problem
 from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members, with_epilogue
 from warptile.rungs.legality import grid_reason, keys_reason, operand_reason
-from warptile.rungs.split import SLICE_BYTES, Split, split_of
+from warptile.rungs.operand_split import SLICE_BYTES, Split, split_of
 from warptile.rungs.tensor_tiles import stages_reason
 from warptile.rungs.tma import map_type
 from warptile.rungs.wgmma import tensor_maps, tiles
@@ -23,7 +23,7 @@ SLICE = "float16"
 """Element type of the slices."""
 
 SETS_OF_ACCUMULATORS = 3
-"""Main and cross products, and promoted sums."""
+"""Of main products, of cross products, and those that main products are promoted to."""
 
 
 class WgmmaSplit(WgmmaRung):
@@ -118,7 +118,7 @@ def _slices_map(split: Split, extent: int) -> TensorMap:
     return TensorMap(
         split.target,
         map_type(Operand(DTYPES[SLICE], "row", split.target_stride)),
-        dims=(split.k, split.lines, 2),
+        dims=(max(split.k, 1), split.lines, 2),
         strides_bytes=(line_bytes, split.lines * line_bytes),
         box=(tiles.ROW_BYTES // SLICE_BYTES, extent, 1),
         swizzle=tensor_maps.SWIZZLE,

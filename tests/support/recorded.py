@@ -286,3 +286,7 @@ def all_records():
         ladder_record(), profile_record(), correctness_record(), sanitizer_record(), tuning_record(), types_record(),
         layouts_record(), unaligned_record(), suites_record(), survey_record(), emulator_record(),
     )  # fmt: skip
+
+
+UNMEASURED = ("wgmma-split",)
+"""Rungs that no record has yet."""

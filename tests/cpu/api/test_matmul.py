@@ -105,11 +105,12 @@ def test_alpha_beta_and_an_unread_c():
 @pytest.mark.parametrize("name", [name for name, rung in RUNGS.items() if not rung.sparse])
 @pytest.mark.parametrize("n", [40, 37] if ALL else [40])
 def test_one_row_is_added_to_all_rows(name, n):
-    kind = "float8_e4m3" if name == "wgmma-two-level" else "float16"
-    options = {"accumulate": "float16"} if name == "simt-half2" else {"out_dtype": "float16"}
+    kind = {"wgmma-two-level": "float8_e4m3", "wgmma-split": "float32"}.get(name, "float16")
+    output = "float32" if name == "wgmma-split" else "float16"
+    options = {"accumulate": "float16"} if name == "simt-half2" else {"out_dtype": output}
     rng = np.random.default_rng(n)
     a, b = random_operand((35, 32), DTYPES[kind], rng), random_operand((32, n), DTYPES[kind], rng)
-    bias = random_operand((1, n), DTYPES["float16"], rng)
+    bias = random_operand((1, n), DTYPES[output], rng)
     every_row = np.ascontiguousarray(np.broadcast_to(bias, (35, n)))
     found, same = (wt.matmul(a, b, c, beta=0.5, rung=name, backend="emulator", **options) for c in (bias[0], every_row))
     assert np.abs(found.astype(np.float64) - same).max() <= 2e-3 * np.abs(same).max()

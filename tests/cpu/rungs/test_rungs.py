@@ -41,6 +41,7 @@ def test_the_ladder_has_its_families_in_order():
         "wgmma-overlap",
         "wgmma-stream-k",
         "wgmma-two-level",
+        "wgmma-split",
         "wgmma-dependent-launch",
         "wgmma-final",
         "wgmma-sparse",

@@ -41,10 +41,12 @@ def test_no_less_accurate_than_a_chain(extents, layout):
         assert root_mean_square(found) <= root_mean_square(errors(wt.matmul(a, b, **CHAIN), a, b))
 
 
-def test_main_sums_are_promoted_along_k():
-    """Of positive terms the tensor core's truncation adds up unless main sums are promoted."""
-    rng = np.random.default_rng(3)
-    a, b = rng.random((16, 2048), np.float32), rng.random((2048, 8), np.float32)
+@pytest.mark.parametrize("k", [70, 256, 2048])
+def test_main_products_are_promoted_along_k(k):
+    """Of positive terms the tensor core's truncation adds up unless main products are promoted, the sooner the shorter
+    the chain that they are compared with."""
+    rng = np.random.default_rng(k)
+    a, b = rng.random((16, k), np.float32), rng.random((k, 8), np.float32)
     found = errors(wt.matmul(a, b, **SPLIT), a, b)
     assert root_mean_square(found) <= root_mean_square(errors(wt.matmul(a, b, **CHAIN), a, b))
 

@@ -30,15 +30,17 @@ struct SplitStage {
 };
 
 // A = A_high + 2^-11 A_low and B likewise: A B is nearly A_high B_high + 2^-11 (A_high B_low + A_low B_high), the
-// *main* and the *cross* products. The tensor core truncates as it adds, so main sums of two stages along K are
-// promoted: added to float32 registers, which rounds to nearest. Cross sums count 2^-11 times as much and need no
-// promotion.
-template <typename OPERATION, typename TILE, int M64_BLOCKS>
+// *main* and the *cross* products. The tensor core truncates as it adds, so main products are promoted after every
+// INTERVAL along K: added to float32 registers, which rounds to nearest. An error of cross products counts 2^-11 times
+// as much, and they need no promotion.
+template <typename OPERATION, typename TILE, int M64_BLOCKS, int INTERVAL>
 struct SplitAccumulation {
-    static constexpr int STAGES_OF_INTERVAL = 2;
+    static constexpr int STAGES_OF_INTERVAL = INTERVAL > TILE::BK ? INTERVAL / TILE::BK : 1;
+    static constexpr int PARTS = INTERVAL < TILE::BK ? TILE::BK / INTERVAL : 1;  // intervals of a stage
     using INSTRUCTION = Wgmma<typename OPERATION::ELEMENT, float, TILE::BN>;
     using STAGE = SplitStage<OPERATION, TILE>;
-    static constexpr int K_BLOCKS = STAGE::A::K_BLOCKS, REGISTERS = INSTRUCTION::REGISTERS;
+    static constexpr int K_BLOCKS = STAGE::A::K_BLOCKS / PARTS, REGISTERS = INSTRUCTION::REGISTERS;
+    static_assert(STAGES_OF_INTERVAL * TILE::BK == INTERVAL * PARTS && K_BLOCKS > 0, "whole stages or parts of one");
     float main[M64_BLOCKS][REGISTERS], cross[M64_BLOCKS][REGISTERS];
 
     __device__ __forceinline__ void begin() {
@@ -48,10 +50,9 @@ struct SplitAccumulation {
             for (int i = 0; i < REGISTERS; ++i) cross[m64][i] = 0;
     }
 
-    // Issues the wgmmas of the stage at a shared address, rows from `first_row` of A on: main products as one group,
-    // cross products as the next. Without ACCUMULATE main sums begin anew.
-    template <bool ACCUMULATE>
-    __device__ __forceinline__ void multiply(unsigned stage, int first_row) {
+    // Issues the wgmmas of a part of the stage at a shared address, rows from `first_row` of A on: main products as one
+    // group, cross products as the next. Without `accumulate` main products overwrite those before.
+    __device__ __forceinline__ void multiply(unsigned stage, int first_row, int part, bool accumulate) {
         const auto rows = STAGE::A::descriptor_offset(first_row, 0);
         const auto a_high = STAGE::A::descriptor(stage) + rows;
         const auto a_low = STAGE::A::descriptor(stage + STAGE::A::BYTES) + rows;
@@ -63,15 +64,15 @@ struct SplitAccumulation {
 #pragma unroll
             for (int m64 = 0; m64 < M64_BLOCKS; ++m64)
                 INSTRUCTION::template mma_async<false, false>(
-                    main[m64], a_high + STAGE::A::descriptor_offset(64 * m64, k_block),
-                    b_high + STAGE::B::descriptor_offset(0, k_block), ACCUMULATE || k_block > 0);
+                    main[m64], a_high + STAGE::A::descriptor_offset(64 * m64, part * K_BLOCKS + k_block),
+                    b_high + STAGE::B::descriptor_offset(0, part * K_BLOCKS + k_block), accumulate || k_block > 0);
         wgmma_commit_group();
 #pragma unroll
         for (int k_block = 0; k_block < K_BLOCKS; ++k_block)
 #pragma unroll
             for (int m64 = 0; m64 < M64_BLOCKS; ++m64) {
-                const auto a = STAGE::A::descriptor_offset(64 * m64, k_block);
-                const auto b = STAGE::B::descriptor_offset(0, k_block);
+                const auto a = STAGE::A::descriptor_offset(64 * m64, part * K_BLOCKS + k_block);
+                const auto b = STAGE::B::descriptor_offset(0, part * K_BLOCKS + k_block);
                 INSTRUCTION::template mma_async<false, false>(cross[m64], a_high + a, b_low + b, true);
                 INSTRUCTION::template mma_async<false, false>(cross[m64], a_low + a, b_high + b, true);
             }

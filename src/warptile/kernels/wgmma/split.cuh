@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
     constexpr int CONSUMERS = 2, ROWS = TILE::BM / CONSUMERS;
     using EPILOGUE = WgmmaEpilogue<OPERATION, TILE, STORE_BY_TMA, STORE_WIDTH>;
     using STAGE = SplitStage<OPERATION, TILE>;
-    using SPLIT = SplitAccumulation<OPERATION, TILE, ROWS / 64>;
+    using SPLIT = SplitAccumulation<OPERATION, TILE, ROWS / 64, CONFIG::INTERVAL>;
     using PIPELINE = Pipeline<STAGES, STAGE::BYTES>;
     extern __shared__ __align__(1024) unsigned char memory[];
     const unsigned stages = shared_address(memory), outputs = stages + STAGES * STAGE::BYTES;
@@ -38,7 +38,8 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
     __syncthreads();
 
     // Whole intervals of promotion: past the end of K, TMA fills tiles with zeros.
-    const int intervals = tiles_along(gemm.k, SPLIT::STAGES_OF_INTERVAL * TILE::BK);
+    const int k_tiles =
+        SPLIT::STAGES_OF_INTERVAL * static_cast<int>(tiles_along(gemm.k, SPLIT::STAGES_OF_INTERVAL * TILE::BK));
     TileScheduler<TILE, 1, 1, GROUP, false> scheduler(gemm.m, gemm.n, gemm.k, 0, 0);
     WorkTile work;
     const int group = warpgroup_index();
@@ -46,7 +47,7 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
         setmaxnreg_dec<24>();
         if (threadIdx.x == 0)
             while (scheduler.next(work))
-                for (int k_tile = 0; k_tile < SPLIT::STAGES_OF_INTERVAL * intervals; ++k_tile) {
+                for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
                     pipeline.producer_acquire(state);
                     STAGE::load(pipeline.stage_address(state.stage), params.map_a, params.map_b, work.row, work.column,
                                 k_tile * TILE::BK, pipeline.full_barrier(state.stage));
@@ -64,18 +65,21 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
         while (scheduler.next(work)) {
             accumulators.zero();
             split.begin();
-            for (int interval = 0; interval < intervals; ++interval) {
-                // A stage is released when the products of the next one have been issued and its own are complete.
-                pipeline.consumer_wait(state);
-                split.template multiply<false>(pipeline.stage_address(state.stage), first_row);
-                wgmma_wait_group<2>();
-                if (interval > 0) release(state.previous_stage());
-                state.advance();
-                pipeline.consumer_wait(state);
-                split.template multiply<true>(pipeline.stage_address(state.stage), first_row);
-                wgmma_wait_group<2>();
-                release(state.previous_stage());
-                state.advance();
+            for (int k_tile = 0; k_tile < k_tiles; k_tile += SPLIT::STAGES_OF_INTERVAL) {
+#pragma unroll
+                for (int i = 0; i < SPLIT::STAGES_OF_INTERVAL; ++i) {
+                    pipeline.consumer_wait(state);
+                    split.multiply(pipeline.stage_address(state.stage), first_row, 0, i > 0);
+                    // Of the stage before all products are complete.
+                    wgmma_wait_group<2>();
+                    if (k_tile + i > 0) release(state.previous_stage());
+#pragma unroll
+                    for (int part = 1; part < SPLIT::PARTS; ++part) {
+                        split.promote(accumulators);
+                        split.multiply(pipeline.stage_address(state.stage), first_row, part, false);
+                    }
+                    state.advance();
+                }
                 split.promote(accumulators);
             }
             split.finish(accumulators);

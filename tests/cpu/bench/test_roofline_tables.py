@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from recorded import all_records
+from recorded import UNMEASURED, all_records
 from warptile.bench.report.documents import DocumentTables, check, tables, update
 from warptile.bench.report.record_lookup import NO_RECORD
 from warptile.bench.report.roofline_tables import PICTURES, TABLES
@@ -55,7 +55,7 @@ def test_every_gpu_and_every_figure_of_it_is_in_the_tables(report):
 def test_every_rung_is_below_a_roof_and_names_its_records(report):
     text = report.block("table", "roofline-rungs")
     found = {row[0].strip("`"): row[1:] for row in rows(text)}
-    assert list(found) == list(RUNGS)
+    assert list(found) == [name for name in RUNGS if name not in UNMEASURED]
     shares = {name: int(row[-1].removesuffix(" %")) for name, row in found.items()}
     assert [name for name, share in shares.items() if share > 100] == ["wgmma-pingpong"]
     assert min(shares.values()) > 0

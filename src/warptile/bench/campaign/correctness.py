@@ -14,6 +14,7 @@ from warptile.bench.campaign.journal import JournalTask
 from warptile.bench.protocol.measurements import Check, ProblemKey
 from warptile.bench.protocol.workloads import (
     CORRECT_SHAPES,
+    F32,
     GROUPS,
     MMA_GROUPS,
     OTHER_GROUPS,
@@ -188,7 +189,7 @@ def _of_mma(rungs: Sequence[Rung], arch: str) -> Iterator[PlannedCheck]:
 def _of_wgmma(rungs: Sequence[Rung], arch: str) -> Iterator[PlannedCheck]:
     """Every type in every layout at every alignment, some with C, whole waves once, and the modes of the last rung."""
     alpha, beta = SCALED
-    for group in WGMMA_GROUPS:
+    for group in (*WGMMA_GROUPS, F32):
         for a_major, b_major in group.majors:
             for place in wgmma_checks.PLACEMENTS:
                 taking = [

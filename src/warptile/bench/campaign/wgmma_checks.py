@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from warptile.bench.protocol.workloads import BF16, E4M3, E5M2, F16_F16, F16_F32, S8, TF32, TypeGroup
+from warptile.bench.protocol.workloads import BF16, E4M3, E5M2, F16_F16, F16_F32, F32, S8, TF32, TypeGroup
 from warptile.device import REFERENCE
 from warptile.rungs.kernel_spec import Config
 
@@ -61,7 +61,7 @@ PLACEMENTS = (
 SOME_PLACEMENTS = (ALIGNED, ODD_N, ODD_K)
 """Placements for the rungs below the last one, in types other than bfloat16."""
 
-SCALED_GROUPS = (BF16, F16_F32, F16_F16, TF32)
+SCALED_GROUPS = (BF16, F16_F32, F16_F16, TF32, F32)
 """Types that are also checked with alpha, beta and a C."""
 
 MODE_GROUPS = ((BF16, (ALIGNED, ODD_N, PLACEMENTS[5])), (E4M3, (ALIGNED,)), (S8, (ALIGNED,)))

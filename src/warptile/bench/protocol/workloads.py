@@ -200,8 +200,10 @@ def groups_of(rung: Rung, arch: str, groups: tuple[TypeGroup, ...] | None = None
     FP32 rungs are compared with FP32. Rungs of float16 are compared in both accumulators where they take both.
     """
     found = []
-    fp8_alone = all(name.startswith("float8") for name in rung.dtypes)
-    for group in groups or (SWEPT_FP8 if fp8_alone else SWEPT[rung.family]):
+    if groups is None:
+        fp8_alone = all(name.startswith("float8") for name in rung.dtypes)
+        groups = SWEPT_FP8 if fp8_alone else (F32,) if rung.dtypes == ("float32",) else SWEPT[rung.family]
+    for group in groups:
         if group.dtype == "float16" and "float32" in rung.dtypes:
             continue
         problem = to_problem(square(rung, group, 512))

@@ -22,7 +22,7 @@ from warptile.rungs.wgmma.tiles import ROWS
 SLICE = "float16"
 """Element type of the slices."""
 
-INTERVALS = ((2048, 128), (256, 64), (1, 32))
+INTERVALS = ((2048, 128), (256, 64), (0, 32))
 """K from which main products are promoted after so many elements along K, at the latest.
 
 Of positive terms, whose truncations add up, the RMS error is about 0.062 times the interval in units of

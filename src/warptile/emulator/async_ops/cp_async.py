@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,11 +143,11 @@ class PendingAsyncCopies:
         ``increment`` (no `.noinc`) adds the arrival to what the phase waits for, so that it changes nothing.
         """
         races = self._memory.races
+        clock = races.clock() if races is not None else None
         for offset in np.unique(offsets).tolist():
             lanes = active.lanes[offsets == offset]
             if increment:
                 self._mbarriers.expect_arrivals(instruction, lanes[0], offset, len(lanes))
-            clock = races.clock() if races is not None else None
             released = races.release(lanes) if races is not None else 0
             self._arrivals.append(CopyArrival(instruction, lanes, offset, self._serial, released, clock))
         self._finish_some()
@@ -154,41 +155,67 @@ class PendingAsyncCopies:
 
     def _arrive_if_due(self) -> None:
         """Those arrive whose copies have finished."""
+        if not self._arrivals:
+            return
+        oldest = self._oldest_copies()
         arrivals, self._arrivals = self._arrivals, []
+        due: list[CopyArrival] = []
         for arrival in arrivals:
-            earlier = [batch.lanes for batch in self._batches if batch.serial < arrival.serial]
-            due = ~np.isin(arrival.lanes, np.concatenate(earlier)) if earlier else np.ones(len(arrival.lanes), np.bool_)
-            if not due.all():
-                self._arrivals.append(replace(arrival, lanes=arrival.lanes[~due]))
-            if due.any():
-                self._arrive(arrival, arrival.lanes[due])
+            over = oldest[arrival.lanes] >= arrival.serial
+            if over.all():
+                due.append(arrival)
+                continue
+            self._arrivals.append(replace(arrival, lanes=arrival.lanes[~over]))
+            if over.any():
+                due.append(replace(arrival, lanes=arrival.lanes[over]))
+        if self._memory.races is not None:
+            self._note_waited(due)
+        for arrival in due:
+            ones = np.ones(len(arrival.lanes), dtype=np.int64)
+            self._mbarriers.arrive(
+                arrival.instruction, arrival.lanes, arrival.offset, ones, releases=False, released=arrival.released
+            )
 
-    def _arrive(self, arrival: CopyArrival, lanes: NDArray[np.intp]) -> None:
+    def _oldest_copies(self) -> NDArray[np.int64]:
+        """For each lane, the serial number of its first unfinished copy."""
+        oldest = np.full(len(self._committed), self._serial, dtype=np.int64)
+        for batch in reversed(self._batches):  # in the order of their serial numbers
+            oldest[batch.lanes] = batch.serial
+        return oldest
+
+    def _note_waited(self, arrivals: list[CopyArrival]) -> None:
+        """For the check of races, the copies before some arrivals are over since their threads issued the arrivals."""
         races = self._memory.races
-        if races is not None:
-            clock = arrival.clock
+        assert races is not None
+        together: dict[tuple[int, int], list[CopyArrival]] = {}
+        for arrival in arrivals:
+            together.setdefault((arrival.serial, id(arrival.clock)), []).append(arrival)
+        for (serial, _), same in together.items():
+            arrived = self._members(np.concatenate([arrival.lanes for arrival in same]))
+            clock = same[0].clock
 
-            def seen(batch: CopyBatch) -> NDArray[np.bool_]:
-                return np.isin(batch.lanes, lanes) & (batch.serial < arrival.serial)
+            def seen(batch: CopyBatch, arrived: NDArray[np.bool_] = arrived, serial: int = serial) -> NDArray[np.bool_]:
+                return arrived[batch.lanes] & (batch.serial < serial)
 
-            self._unwaited = _without(self._unwaited, seen, lambda batch: races.copy_waited(batch, clock))
-        ones = np.ones(len(lanes), dtype=np.int64)
-        self._mbarriers.arrive(
-            arrival.instruction, lanes, arrival.offset, ones, releases=False, released=arrival.released
-        )
+            self._unwaited = _without(self._unwaited, seen, partial(races.copy_waited, clock=clock))
+
+    def _members(self, lanes: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """For each lane of the wave whether it is among some."""
+        members = np.zeros(len(self._committed), dtype=np.bool_)
+        members[lanes] = True
+        return members
 
     def _finish_for(self, offset: int) -> bool:
         """Finish the copies that an arrival at an mbarrier which somebody waits for is to follow."""
-        for arrival in self._arrivals:
-            if arrival.offset == offset:
-
-                def due(batch: CopyBatch, arrival: CopyArrival = arrival) -> NDArray[np.bool_]:
-                    return np.isin(batch.lanes, arrival.lanes) & (batch.serial < arrival.serial)
-
-                self._batches = _without(self._batches, due, self._finish)
-                self._arrive_if_due()
-                return True
-        return False
+        arrival = next((each for each in self._arrivals if each.offset == offset), None)
+        if arrival is None:
+            return False
+        waiting, serial = self._members(arrival.lanes), arrival.serial
+        self._batches = _without(
+            self._batches, lambda batch: waiting[batch.lanes] & (batch.serial < serial), self._finish
+        )
+        self._arrive_if_due()
+        return True
 
     def into(self, offset: int, size: int) -> Instruction | None:
         """The instruction of an unfinished copy to one of ``size`` bytes from ``offset`` on in shared space."""

@@ -8,7 +8,8 @@ A CTA computes BM x BN of D in K tiles of BK; loads, MMAs and, in later rungs, s
 * shared: 128 bytes a clock: what TMA writes, and what the tensor cores read: A once, B once for every 64 rows.
 * tensor: multiply-adds of whole tiles at the issue rate of ``wgmma``, for the SM with the most tiles.
 * epilogue: D through shared memory, where it is not overlapped: of every tile, or with wgmma-overlap of the last one.
-* issue: two-level accumulation adds every accumulator to another one, after every 128 of K.
+* issue: two-level accumulation adds every accumulator to another one, after every 128 of K; wgmma-split its main ones.
+* wgmma-split loads two slices of each operand, and multiplies three pairs of them.
 * stream-K: no wave is partly empty, and partial accumulators go to L2 and back.
 * latency: the first stage's load from DRAM, and the launch.
 """
@@ -45,15 +46,17 @@ def terms(kernel: KernelSpec, device: Device) -> dict[str, float]:
     ctas = kernel.ctas
     tiles = ceil_div(seen.m, bm) * ceil_div(seen.n, bn) * seen.batch
     k_tiles = max(1, ceil_div(seen.k, bk))
-    each_bytes, out_bytes = seen.a.dtype.bytes, seen.d.dtype.bytes
+    out_bytes = seen.d.dtype.bytes
+    slices, products = (2, 3) if kernel.view.splits else (1, 1)
+    each_bytes = slices * seen.a.dtype.bytes
     busy = min(ctas, device.multiprocessors)
     idea = kernel.instance.kernel
     waves_of_busiest = tiles / busy if idea == STREAM_K else ceil_div(tiles, busy)
     clock_ms = 1e3 / device.clock_hz
     rate = device.wgmma_tflops.get(problem.a.dtype.name, device.wgmma_tflops["float16"]) * 1e12
     rate *= device.sparse_gain if problem.a.sparse else 1.0
-    math_clocks = 2 * bm * bn * bk / (rate / device.multiprocessors / device.clock_hz)
-    reads = (bm + bm // ROWS * bn) * bk * each_bytes
+    math_clocks = products * 2 * bm * bn * bk / (rate / device.multiprocessors / device.clock_hz)
+    reads = products * (bm + bm // ROWS * bn) * bk * seen.a.dtype.bytes
     writes = (bm + bn) * bk * each_bytes
     cm, cn = config.get("CM", 1), config.get("CN", 1)
     loaded = tiles * k_tiles * bk * each_bytes * (bm / cn + bn / cm)
@@ -72,8 +75,9 @@ def terms(kernel: KernelSpec, device: Device) -> dict[str, float]:
     }
     epilogue_clocks = 4 * bm * bn * out_bytes / device.shared_bytes_per_clock_per_sm
     exposed = (1 if idea == OVERLAPPED else waves_of_busiest) * epilogue_clocks
-    if idea == TWO_LEVEL:  # one warpgroup adds while the other's wgmmas run
-        intervals = waves_of_busiest * k_tiles * bk / TWO_LEVEL_K
+    promoted_after = TWO_LEVEL_K if idea == TWO_LEVEL else dict(kernel.instance.values).get("INTERVAL")
+    if promoted_after:  # one warpgroup adds while the other's wgmmas run
+        intervals = waves_of_busiest * k_tiles * bk / promoted_after
         found["issue"] = intervals * bm * bn / PROMOTED_PER_CLOCK * clock_ms
     if idea == STREAM_K and tiles % busy:
         found["l2"] += 2 * busy * bm * bn * seen.accumulator.bytes / TMA_BYTES_PER_S * 1e3

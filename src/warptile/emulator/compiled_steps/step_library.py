@@ -1,7 +1,7 @@
 """The machine code of this folder: compiled once a machine, kept in the cache on disk.
 
-Compiling takes some seconds, so it happens in the background, and the interpreter goes on until it is done. From the
-cache it is there at once.
+Compiling takes some seconds, so it begins once a process has emulated for a while, in the background, and the
+interpreter goes on until it is done. From the cache the code is there at once.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -25,6 +26,10 @@ from warptile.emulator.compiled_steps import (
 
 THREAD = "warptile-compiled-steps"
 """Name of the thread that compiles."""
+
+PATIENCE_S = 3.0
+"""Processor seconds of a process, from its first launch on, after which compiling is worth its time: a short run would
+only wait for it at its end."""
 
 _BLOB = "object"
 _EXPORTED = ("run", "load", "store")
@@ -52,33 +57,38 @@ class _Loader:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._asked = False
+        self._asked_s: float | None = None
+        self._to_compile: tuple[Any, str, str] | None = None
         self._thread: threading.Thread | None = None
         self.library: Library | None = None
 
     def get(self, *, wait: bool) -> Library | None:
         with self._lock:
-            if not self._asked:
-                self._asked = True
-                self._start()
+            if self._asked_s is None:
+                self._asked_s = time.process_time()
+                self._find()
+            patient = not wait and time.process_time() - self._asked_s < PATIENCE_S
+            if self._to_compile is not None and not patient:
+                # No daemon: the interpreter waits for it at exit instead of unloading LLVM while it runs.
+                self._thread = threading.Thread(target=self._compile, args=self._to_compile, name=THREAD)
+                self._to_compile = None
+                self._thread.start()
         if wait and self._thread is not None:
             self._thread.join()
         return self.library
 
-    def _start(self) -> None:
+    def _find(self) -> None:
+        """Load the library from the cache, or note what has to be compiled."""
         try:
             text = f"{elementwise.assembly()}\n{word_code.assembly(_WORD_FUNCTIONS, _EXPORTED)}"
             machine, key = target_of(text)
             entry = Cache().get(key)
-            if entry is not None:
+            if entry is None:
+                self._to_compile = machine, key, text
+            else:
                 self.library = Library(linked(machine, entry.blobs[_BLOB]))
-                return
         except (ImportError, OSError, RuntimeError, KeyError) as error:
             _log.info("the emulator compiles nothing here: %s", error)
-            return
-        # No daemon: the interpreter waits for it at exit instead of unloading LLVM while it runs.
-        self._thread = threading.Thread(target=self._compile, args=(machine, key, text), name=THREAD)
-        self._thread.start()
 
     def _compile(self, machine: Any, key: str, text: str) -> None:
         try:
@@ -94,10 +104,10 @@ _LOADER = _Loader()
 
 
 def library(*, wait: bool = False) -> Library | None:
-    """The library, or None where it is still being compiled or none can be made.
+    """The library, or None where it is not compiled yet or none can be made.
 
     Args:
-        wait: until that is settled.
+        wait: compile it now if it is in no cache, and wait until it is there.
     """
     return _LOADER.get(wait=wait)
 

@@ -184,7 +184,7 @@ class PendingAsyncCopies:
         return oldest
 
     def _note_waited(self, arrivals: list[CopyArrival]) -> None:
-        """For the check of races, copies that precede some arrivals are over since their threads issued the arrivals."""
+        """For the race check, copies that precede some arrivals are over since their threads issued the arrivals."""
         races = self._memory.races
         assert races is not None
         together: dict[tuple[int, int], list[CopyArrival]] = {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import time
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -34,7 +36,8 @@ def register(platform: str) -> Any:
     if platform == "cuda":
         made = xla_ffi.handler(on_gpu, xla_ffi.place_of, xla_ffi.text)
     else:
-        made = xla_ffi.handler(on_host, xla_ffi.no_place, xla_ffi.text)
+        made = xla_ffi.handler(_counted_on_host, xla_ffi.no_place, xla_ffi.text)
+        atexit.register(_wait_for_calls)
     try:
         jax.ffi.register_ffi_target(TARGET, jax.ffi.pycapsule(made), platform=_REGISTRY[platform])
     except Exception as error:  # XLA's and JAX's types of it differ between versions
@@ -65,6 +68,33 @@ def _call(text: bytes) -> ProgramCall:
     if found is None:
         found = _parsed.setdefault(text, ProgramCall.parsed(text))
     return found
+
+
+QUIET_S, MOST_S = 0.1, 10.0
+"""At the interpreter's end: how long no call may have begun, and how long calls are waited for."""
+
+_running: dict[object, None] = {}
+_last_begun = 0.0
+
+
+def _counted_on_host(text: bytes, place: None, arguments: Sequence[int], results: Sequence[int]) -> None:
+    """`on_host`, known to be running."""
+    global _last_begun
+    call = object()
+    _running[call] = None
+    _last_begun = time.monotonic()
+    try:
+        on_host(text, place, arguments, results)
+    finally:
+        del _running[call]
+
+
+def _wait_for_calls() -> None:
+    """Wait at the interpreter's end for calls that XLA's threads still make, such as of a replicated result of which a
+    program has read another device's copy. The interpreter would end these threads, and XLA waits for them in vain."""
+    end = time.monotonic() + MOST_S
+    while time.monotonic() < end and (_running or time.monotonic() - _last_begun < QUIET_S):
+        time.sleep(QUIET_S / 10)
 
 
 def on_gpu(text: bytes, place: xla_ffi.XlaPlace, arguments: Sequence[int], results: Sequence[int]) -> None:

@@ -387,7 +387,7 @@ def notes(document: Ladder) -> list[str]:
     """What the table leaves out: failures in full, where recorded figures come from, what the columns mean."""
     lines = [f"{result.name}: {result.failure}" for result in document.rungs if result.failure]
     lines += [
-        f"{result.name}: operands are repacked first, {result.copy_bytes} bytes read and written: in its time, not in "
+        f"{result.name}: operands are rewritten first, {result.copy_bytes} bytes read and written: in its time, not in "
         f"bank conflicts and FLOP/byte"
         for result in document.rungs
         if result.copy_bytes

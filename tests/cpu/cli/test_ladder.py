@@ -391,7 +391,7 @@ def test_a_real_terminal_gets_its_own_width_and_no_colour_where_none_is_wanted(n
 
 def test_repacking_passes_are_named():
     text = drawn(replace_result(GOOD, copy_bytes=4096))
-    assert "wmma-naive: operands are repacked first, 4096 bytes read and written" in text
+    assert "wmma-naive: operands are rewritten first, 4096 bytes read and written" in text
     assert "repacked first" not in drawn(GOOD)
 
 

@@ -61,7 +61,9 @@ __device__ __forceinline__ void store_fragment(typename OPERATION::C& fragment, 
     // The elements of a fragment have no known place, so an epilogue cannot be evaluated there.
     if constexpr (SAME<typename OPERATION::ACCUMULATOR, typename OPERATION::OUT> &&
                   !GemmParams<OPERATION>::EPILOGUE::FUSED) {
-        const bool c_legal = gemm.beta == typename OPERATION::SCALE(0) || legal_for_wmma(gemm.c, gemm.ldc);
+        // A C that is one row for all rows of D has a stride of 0, less than a fragment's width, which wmma.load needs.
+        const bool c_legal =
+            gemm.beta == typename OPERATION::SCALE(0) || (gemm.ldc != 0 && legal_for_wmma(gemm.c, gemm.ldc));
         if (rows >= OPERATION::FM && columns >= OPERATION::FN && legal_for_wmma(gemm.d, gemm.ldd) && c_legal) {
             store_directly<OPERATION>(fragment, gemm, row, column);
             return;

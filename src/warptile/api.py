@@ -219,7 +219,7 @@ def _fused(
     backend = call.backend
     if isinstance(backend, GpuBackend) and not isinstance(chosen, Nothing) and known is not None:
         cache = _calls_of(product, type(a))
-        if cache is not None:
+        if cache is not None and cache.may_bind(said):
             cache.learn_fused(arrays, said, known, operands, product, chosen, backend, call.alpha, call.beta)
     return _run(chosen, product, call)
 

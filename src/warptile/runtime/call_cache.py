@@ -106,6 +106,11 @@ class CallCache:
         """Whether calls on these arrays can be bound at all."""
         raise NotImplementedError
 
+    @staticmethod
+    def may_bind(options: tuple[Any, ...]) -> bool:
+        """Whether options are found again: none is an object that may hold something else at the next call."""
+        return not any(map(_may_change, options))
+
     def result_of(self, product: Product) -> tuple[Any, Any]:
         """Element type and device of a new result, as the framework names them."""
         return None, None
@@ -140,7 +145,7 @@ class CallCache:
         """Bind a call that was planned, so that `repeat` finds it, ``until`` something is done; whether it can be.
 
         With a ``tuning`` its launches try configurations until one is settled on."""
-        if not self.takes(arrays, product, backend) or any(map(_may_change, options)):
+        if not self.takes(arrays, product, backend) or not self.may_bind(options):
             return False
         self.is_stale()  # looked at before binding: else the first call would find itself forgotten
         dtype, device = self.result_of(product)

@@ -9,6 +9,7 @@ import warptile as wt
 from covering import ALL
 from epilogue_cases import SCHEDULES
 from warptile.rungs import RUNGS
+from warptile.runtime import execute
 
 
 @pytest.fixture(autouse=True)
@@ -83,6 +84,19 @@ def test_partials_of_accumulator_fragments_are_of_eight_elements():
     seen = plan.plan.kernel.view.problem.epilogue
     assert plan.plan.rung.name == "wgmma-final"
     assert (seen.in_quads, seen.block) == (True, 8)
+
+
+@pytest.mark.parametrize("rung", ["wgmma-store", "wgmma-final"])
+def test_partials_are_stored_without_branches(rung):
+    a, b, bias = drawn(136, 192), drawn(512, 192).T, drawn(512)
+    config = None if rung == "wgmma-store" else SCHEDULES["overlapped"]
+    options = {"rung": rung, "config": config, "bias": bias}
+    without = wt.plan(a, b, epilogue=lambda acc, bias: wt.relu(acc + bias), **options)
+    reducing = wt.plan(a, b, epilogue=every_reduction, **options)
+    texts = [execute.KERNELS.ptx(execute.sources(each.plan)[0], each.plan.arch).ptx for each in (without, reducing)]
+    branches = [len(re.findall(rb"\bbra\b", each)) for each in texts]
+    assert len(texts[1]) > 1.2 * len(texts[0])
+    assert branches[1] < 1.2 * branches[0]
 
 
 def test_nan_is_the_largest_and_the_smallest_element_of_its_row():

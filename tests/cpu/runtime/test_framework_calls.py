@@ -98,6 +98,14 @@ def test_cupy_calls_with_an_epilogue_repeat_without_planning(gpu, cupy):
     assert len(gpu.launches) == 3
 
 
+def test_cupy_calls_with_an_epilogue_and_a_configuration_are_planned_each_time(gpu, cupy):
+    a, b = cupy.ndarray((64, 96)), cupy.ndarray((96, 32))
+    config = dict(wt.plan(a, b, rung="simt-naive").plan.config)
+    for _ in range(2):
+        wt.matmul(a, b, epilogue=wt.relu, rung="simt-naive", config=config)
+    assert len(gpu.prepared) == 2
+
+
 def test_cupy_arrays_on_another_device_than_the_current_one_take_the_long_way(gpu, cupy, monkeypatch):
     a, b = cupy.ndarray((64, 64)), cupy.ndarray((64, 64))
     wt.matmul(a, b)

@@ -61,7 +61,8 @@ struct EpiloguePartials {
         if constexpr (!IN_QUADS) {
 #pragma unroll
             for (int i = 0; i < WIDTH; ++i)
-                if (i < inside) data[OVER_COLUMNS ? (column + i) * line + row : row * line + (column + i)] = values[i];
+                store_if(i < inside, data + (OVER_COLUMNS ? (column + i) * line + row : row * line + (column + i)),
+                         values[i]);
         } else {
             static_assert(WIDTH == 2, "a lane has two neighbours of a fragment");
             const NUMBER nothing = REDUCTION::template identity<NUMBER>();
@@ -69,17 +70,31 @@ struct EpiloguePartials {
             const int lane = threadIdx.x % 32;
             if constexpr (OVER_COLUMNS) {
                 const NUMBER found = across<1, 2>(REDUCTION::of(first, second));
-                if (lane % 4 == 0 && inside > 0) data[column / QUAD_BLOCK * line + row] = found;
+                store_if(lane % 4 == 0 && inside > 0, data + (column / QUAD_BLOCK * line + row), found);
             } else {
                 const NUMBER left = across<4, 16>(first), right = across<4, 16>(second);
                 NUMBER* to = data + (row / QUAD_BLOCK * line + column);
-                if (lane < 4 && inside > 0) to[0] = left;
-                if (lane < 4 && inside > 1) to[1] = right;
+                store_if(lane < 4 && inside > 0, to, left);
+                store_if(lane < 4 && inside > 1, to + 1, right);
             }
         }
     }
 
   private:
+    // Predicated, not branched around: a tile's unrolled epilogue has hundreds of these, and ptxas takes minutes over as
+    // many basic blocks.
+    static __device__ __forceinline__ void store_if(bool wanted, NUMBER* to, NUMBER value) {
+        if constexpr (sizeof(NUMBER) == 4) {
+            asm volatile("{ .reg .pred p; setp.ne.u32 p, %0, 0; @p st.global.f32 [%1], %2; }" ::"r"(int(wanted)),
+                         "l"(to), "f"(value)
+                         : "memory");
+        } else {
+            asm volatile("{ .reg .pred p; setp.ne.u32 p, %0, 0; @p st.global.f64 [%1], %2; }" ::"r"(int(wanted)),
+                         "l"(to), "d"(value)
+                         : "memory");
+        }
+    }
+
     // Combined over lanes whose numbers differ in the bits from FIRST to LAST.
     template <int FIRST, int LAST>
     static __device__ __forceinline__ NUMBER across(NUMBER value) {

@@ -81,8 +81,8 @@ struct EpiloguePartials {
     }
 
   private:
-    // Predicated, not branched around: a tile's unrolled epilogue has hundreds of these, and ptxas takes minutes over as
-    // many basic blocks.
+    // Predicated, not branched around: a tile's unrolled epilogue has hundreds of these, and ptxas takes minutes over
+    // as many basic blocks.
     static __device__ __forceinline__ void store_if(bool wanted, NUMBER* to, NUMBER value) {
         if constexpr (sizeof(NUMBER) == 4) {
             asm volatile("{ .reg .pred p; setp.ne.u32 p, %0, 0; @p st.global.f32 [%1], %2; }" ::"r"(int(wanted)),

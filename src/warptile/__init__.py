@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from warptile.api import MatmulPlan, matmul, plan
+    from warptile.arrays.quantized_weights import QuantizedWeights, quantize
     from warptile.arrays.sparse import SparseMatrix, sparsify
     from warptile.epilogue.expressions import (
         abs,
@@ -71,6 +72,7 @@ __all__ = [
     "LayoutError",
     "MatmulPlan",
     "NoDeviceError",
+    "QuantizedWeights",
     "ShapeError",
     "SparseMatrix",
     "UnsupportedError",
@@ -100,6 +102,7 @@ __all__ = [
     "pairs",
     "per_block",
     "plan",
+    "quantize",
     "relu",
     "sigmoid",
     "silu",
@@ -123,6 +126,7 @@ _HOME |= dict.fromkeys(
 _HOME |= dict.fromkeys(("MatmulPlan", "matmul", "plan"), "warptile.api")
 _HOME |= dict.fromkeys(("SparseMatrix", "sparsify"), "warptile.arrays.sparse") | {"linear": "warptile.linear_call"}
 _HOME |= dict.fromkeys(("WarmKernel", "WarmReport"), "warptile.runtime.compile_ahead") | {"warm": "warptile.warming"}
+_HOME |= dict.fromkeys(("QuantizedWeights", "quantize"), "warptile.arrays.quantized_weights")
 _HOME |= {"UserKernel": "warptile.user_kernels.user_kernel", "kernel": "warptile.user_kernels.user_kernel"}
 _HOME |= dict.fromkeys(("struct", "tensor_map"), "warptile.user_kernels.parameter_values")
 _HOME |= {"emulate_triton": "warptile.user_kernels.triton_kernels"}

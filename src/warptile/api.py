@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from warptile.arrays import array_view
@@ -24,6 +25,7 @@ from warptile.arrays.options import (
     tunables,
     whole_number,
 )
+from warptile.arrays.quantized_weights import QuantizedWeights
 from warptile.arrays.reductions import reduced
 from warptile.epilogue.epilogue_program import Program
 from warptile.epilogue.fused_epilogue import Fused, Layout, Partials
@@ -34,6 +36,7 @@ from warptile.gated_call import GatedPlan, gated_epilogue, gated_plan, gated_pro
 from warptile.planning.addend import Addend, Nothing
 from warptile.planning.plan import Plan, illegal, takes_column_major_a
 from warptile.problem import Operand, Problem
+from warptile.quantized_call import joins_rows, refuse_gradients
 from warptile.rungs import rung as rung_named
 from warptile.rungs.kernel_spec import scale_value
 from warptile.runtime import execute
@@ -97,7 +100,8 @@ def matmul(
         a: (..., M, K) or (K,): NumPy, torch, CuPy or JAX, any strides; float16, bfloat16,
             float32, float64, float8 (e4m3fn or e5m2), int8 or uint8. Or 2:4 weights (M, K): `warptile.sparsify`.
         b: (..., K, N) or (K,), of the same type and in the same place. In functions that JAX transforms:
-            `warptile.jax.matmul`.
+            `warptile.jax.matmul`. Or quantized weights (N, K), of NumPy or torch: `warptile.quantize`; the product is
+            then ``a @ b.dequantize().T``, with ``a`` of the type that they are for, and no gradient is recorded.
         c: broadcastable to the result and of its type; never read when beta is 0. This third argument is added, as in
             ``torch.addmm``; where the result is to be written is said by ``out=``.
         alpha: factor of the product. With 0, as in BLAS, ``a`` and ``b`` are not read: the result is ``beta * c``
@@ -155,11 +159,21 @@ def matmul(
     said = alpha, beta, scale_a, scale_b, out_dtype, accumulate, precision, rung, config, max_sms, backend
     if epilogue is not None:
         return _fused((a, b, c, out), said, epilogue, epilogue_tensors)
+    quantized = b.__class__ is QuantizedWeights
+    bound_by = (a, b.packed, c, out) if quantized else (a, b, c, out)
+    told_by: tuple[Any, ...] = (*options, b.key) if quantized else options
     if calls is not None and not epilogue_tensors:
-        found = calls.repeat(a, b, c, out, options)
+        found = calls.repeat(*bound_by, told_by)
         if found is not None:
             return found
     refuse_unknown("matmul", _keywords(matmul), epilogue_tensors)
+    if quantized:
+        refuse_gradients(a, c, out)
+        if joins_rows(a, c, out):  # of all matrices in one GEMM
+            rows = a.reshape((prod(a.shape[:-1]), a.shape[-1]))
+            joined = matmul(rows, b, c, **dict(zip(SAID, said, strict=True)))
+            return joined.reshape((*a.shape[:-1], b.shape[0]))
+        return _matmul(bound_by, (a, b, c), told_by, said)
     if torch_sees(a, b, c, out):
         return matmul_in_torch(a, b, c, out, options)
     if any(map(is_tracer, (a, b, c, out))):

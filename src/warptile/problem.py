@@ -9,6 +9,7 @@ from math import gcd
 from warptile.dtypes import DType
 from warptile.epilogue.fused_epilogue import Fused
 from warptile.errors import DTypeError, ShapeError
+from warptile.quantization import Quantization
 
 MAX_ALIGNMENT_BYTES = 16
 
@@ -28,6 +29,8 @@ class Operand:
         sparse: half of the elements along K are stored, the others are zero; metadata says which
         (`warptile.arrays.sparse`).
         batch_stride: elements from one matrix of a batch to the next; 0: all share one, or there is one.
+        quantized: how its elements are stored as codes, in packed blocks (`warptile.quantization`); of B alone, None
+            where they are stored as they are.
     """
 
     dtype: DType
@@ -36,6 +39,7 @@ class Operand:
     alignment_bytes: int = MAX_ALIGNMENT_BYTES
     sparse: bool = False
     batch_stride: int = 0
+    quantized: Quantization | None = None
 
     def __post_init__(self) -> None:
         assert self.major in ("row", "col"), self.major

@@ -16,6 +16,8 @@ def batched(product: Product) -> Problem | str:
     count = prod(product.batch)
     if product.problem.a.sparse:
         return "a is sparse, and only dense matrices come in batches"
+    if product.problem.b.quantized is not None:
+        return "b is quantized, and only dense matrices come in batches"
     if count < 2 or product.empty:
         return f"there {'is one product' if count == 1 else 'are no products'}"
     problem = product.problem

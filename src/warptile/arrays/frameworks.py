@@ -1,4 +1,4 @@
-"""The few operations on whole arrays that `warptile.arrays.sparse` needs, in NumPy and in torch.
+"""The few operations on whole arrays that `warptile.arrays.sparse` and `quantized_weights` need, in NumPy and in torch.
 
 Values are moved as integers of their size, so that no bit changes on the way and types that a framework cannot compute
 with (8-bit floats) move like any other.
@@ -10,6 +10,8 @@ import sys
 from typing import Any, Protocol
 
 import numpy as np
+
+from warptile.dtypes import DType
 
 
 class Framework(Protocol):
@@ -53,6 +55,30 @@ class Framework(Protocol):
     def first(self, condition: Any) -> tuple[int, ...] | None:
         """Index of the first element that is true, or None."""
 
+    def float32(self, values: Any) -> Any:
+        """As float32."""
+
+    def integer(self, values: Any) -> Any:
+        """As int32."""
+
+    def cast(self, values: Any, element: DType) -> Any:
+        """As numbers of a 16-bit type, rounded to nearest."""
+
+    def of_type(self, words: Any, element: DType) -> Any:
+        """16-bit integers as elements of a type."""
+
+    def finite(self, values: Any) -> bool:
+        """Whether all elements are finite."""
+
+    def extremes(self, values: Any) -> tuple[Any, Any]:
+        """Least and largest elements along the last axis."""
+
+    def larger(self, one: Any, other: Any) -> Any:
+        """Of each pair of elements the larger."""
+
+    def rounded(self, values: Any) -> Any:
+        """To the nearest integers, halves to even."""
+
 
 class _Numpy:
     name = "numpy"
@@ -95,6 +121,31 @@ class _Numpy:
         if not condition.any():
             return None
         return tuple(int(i) for i in np.unravel_index(int(np.argmax(condition)), condition.shape))
+
+    def float32(self, values: Any) -> Any:
+        return values.astype(np.float32)
+
+    def integer(self, values: Any) -> Any:
+        return values.astype(np.int32)
+
+    def cast(self, values: Any, element: DType) -> Any:
+        with np.errstate(over="ignore"):  # infinity is what the caller looks for
+            return values.astype(element.numpy)
+
+    def of_type(self, words: Any, element: DType) -> Any:
+        return words.view(element.numpy)
+
+    def finite(self, values: Any) -> bool:
+        return bool(np.isfinite(values.astype(np.float32)).all())
+
+    def extremes(self, values: Any) -> tuple[Any, Any]:
+        return values.min(-1), values.max(-1)
+
+    def larger(self, one: Any, other: Any) -> Any:
+        return np.maximum(one, other)
+
+    def rounded(self, values: Any) -> Any:
+        return np.rint(values)
 
 
 class _Torch:
@@ -141,6 +192,30 @@ class _Torch:
     def first(self, condition: Any) -> tuple[int, ...] | None:
         found = condition.nonzero()
         return tuple(int(i) for i in found[0]) if len(found) else None
+
+    def float32(self, values: Any) -> Any:
+        return values.to(self._torch.float32)
+
+    def integer(self, values: Any) -> Any:
+        return values.to(self._torch.int32)
+
+    def cast(self, values: Any, element: DType) -> Any:
+        return values.to(getattr(self._torch, str(element.torch)))
+
+    def of_type(self, words: Any, element: DType) -> Any:
+        return words.view(getattr(self._torch, str(element.torch)))
+
+    def finite(self, values: Any) -> bool:
+        return bool(values.isfinite().all())
+
+    def extremes(self, values: Any) -> tuple[Any, Any]:
+        return values.amin(-1), values.amax(-1)
+
+    def larger(self, one: Any, other: Any) -> Any:
+        return self._torch.maximum(one, other)
+
+    def rounded(self, values: Any) -> Any:
+        return values.round()
 
 
 def framework_of(array: Any) -> Framework:

@@ -16,7 +16,7 @@ from warptile.errors import ArgumentError, ShapeError, UnsupportedError, Warptil
 from warptile.launch.spec import Dim3, LaunchSpec
 from warptile.planning.cost_bounds import Prediction, predict
 from warptile.problem import Operand, Problem
-from warptile.rungs import RUNGS, Config, Rung
+from warptile.rungs import BESIDE_THE_LADDER, RUNGS, Config, Rung
 from warptile.rungs import rung as rung_named
 from warptile.rungs.kernel_spec import KernelSpec
 from warptile.rungs.operand_copies import OperandCopy
@@ -204,12 +204,15 @@ def find_plan(
 
 def _rungs_for(problem: Problem, asked: str | None) -> tuple[Rung, ...]:
     """The rung that was asked for, or all that a plan may take, from the top of the ladder down."""
-    return (rung_named(asked),) if asked is not None else _automatic(problem.a.sparse)
+    if asked is not None:
+        return (rung_named(asked),)
+    return _automatic(problem.a.sparse, problem.b.quantized is not None)
 
 
-@lru_cache(maxsize=2)
-def _automatic(sparse: bool) -> tuple[Rung, ...]:
-    return tuple(each for each in RUNGS.values() if each.sparse == sparse and each.automatic)[::-1]
+@lru_cache(maxsize=4)
+def _automatic(sparse: bool, quantized: bool) -> tuple[Rung, ...]:
+    every, kind = (*RUNGS.values(), *BESIDE_THE_LADDER.values()), (sparse, quantized)
+    return tuple(each for each in every if (each.sparse, each.quantized) == kind and each.automatic)[::-1]
 
 
 def _keeps_default(rung: Rung, asked: str | None) -> bool:

@@ -13,13 +13,14 @@ from warptile.rungs.rung import Rung
 from warptile.rungs.simt import SIMT_RUNGS
 from warptile.rungs.wgmma.final import WGMMA_FINAL
 from warptile.rungs.wgmma.overlap import WGMMA_OVERLAP
+from warptile.rungs.wgmma.quantized import WGMMA_QUANTIZED
 from warptile.rungs.wgmma.rungs import WGMMA_DEPENDENT_LAUNCH, WGMMA_RUNGS, WGMMA_SPARSE
 from warptile.rungs.wgmma.split import WGMMA_SPLIT
 from warptile.rungs.wgmma.stream_k import WGMMA_STREAM_K
 from warptile.rungs.wgmma.two_level import WGMMA_TWO_LEVEL
 from warptile.rungs.wmma import WMMA_RUNGS
 
-__all__ = ["RUNGS", "Config", "Rung", "families", "rung"]
+__all__ = ["BESIDE_THE_LADDER", "RUNGS", "Config", "Rung", "families", "rung"]
 
 _ALL = (
     *SIMT_RUNGS,
@@ -40,6 +41,9 @@ _ALL = (
 RUNGS: dict[str, Rung] = {rung.name: rung for rung in _ALL}
 """Every rung by name, in ladder order."""
 
+BESIDE_THE_LADDER: dict[str, Rung] = {WGMMA_QUANTIZED.name: WGMMA_QUANTIZED}
+"""Kernels for quantized weights, which no other rung can be compared on: plans take them, and calls may name them."""
+
 
 def rung(name: str) -> Rung:
     """The rung called ``name``.
@@ -50,7 +54,7 @@ def rung(name: str) -> Rung:
     """
     if not isinstance(name, str):
         raise ArgumentTypeError(f"rung: got {name!r}; it takes a rung's name, such as rung='simt-naive'")
-    found = RUNGS.get(name)
+    found = RUNGS.get(name) or BESIDE_THE_LADDER.get(name)
     if found is None:
         nearest = get_close_matches(name, RUNGS, n=1)
         hint = f"Did you mean rung={nearest[0]!r}? " if nearest else ""

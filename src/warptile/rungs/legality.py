@@ -52,6 +52,7 @@ def operand_reason(
     *,
     sparse: bool = False,
     batches: bool = False,
+    quantized: bool = False,
 ) -> str | None:
     """Why operands of these types and majors cannot be taken, or None.
 
@@ -62,6 +63,7 @@ def operand_reason(
         a_layouts: layouts in which it reads A.
         sparse: it takes a sparse A, and no other.
         batches: it takes a batch of matrices in one launch.
+        quantized: it takes a quantized B, and no other.
     """
     if problem.batch > 1 and not batches:
         return f"the batch has {problem.batch} matrices; it takes one in a launch, such as problem.single"
@@ -69,6 +71,10 @@ def operand_reason(
         if sparse:
             return "A is dense; it takes 2:4 weights, such as matmul(warptile.sparsify(a), b)"
         return "A is sparse, half of it stored; it takes a dense A, such as a.to_dense()"
+    if (problem.b.quantized is not None) != quantized:
+        if quantized:
+            return "B is stored as it is; it takes quantized weights, such as matmul(x, warptile.quantize(w))"
+        return f"B is quantized, {problem.b.quantized}; it takes none of that: matmul(x, w.dequantize().T)"
     element = problem.a.dtype
     if element.name not in dtypes:
         return f"operands are {element.name}; it takes {', '.join(dtypes)}"

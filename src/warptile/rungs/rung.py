@@ -30,6 +30,7 @@ class Rung(ABC):
         dtypes: names of the operand types it takes, the usual one first.
         may_spill: a spill in this rung is part of its lesson, and no build failure.
         sparse: A is a `warptile.SparseMatrix`; its metadata is one more operand, ``"E"``.
+        quantized: B is a `warptile.QuantizedWeights`.
         mechanism: how it moves operands.
         estimates: its `estimate_us` is fitted to measurements and ranks its configurations.
         automatic: a plan may take it where no rung is named.
@@ -46,6 +47,7 @@ class Rung(ABC):
     dtypes: tuple[str, ...]
     may_spill: bool = False
     sparse: bool = False
+    quantized: bool = False
     mechanism: Mechanism = Mechanism()
     estimates: bool = False
     persistent: bool = False

@@ -14,7 +14,7 @@ PACKAGE = Path(warptile.__file__).parent
 ROOT = PACKAGE.parents[1]
 
 ORDER = (
-    ("errors", "dtypes", "folders"),
+    ("errors", "dtypes", "folders", "quantization"),
     ("arch", "isa", "launch", "native"),
     ("figures",),
     ("epilogue",),
@@ -28,14 +28,17 @@ ORDER = (
     ("emulator",),
     ("replay",),
     ("runtime",),
-    ("api", "gated_call", "linear_call", "torch_route", "measured", "ladder", "doctor", "warming", "roofline", "jax"),
+    (
+        "api", "gated_call", "linear_call", "quantized_call", "torch_route", "measured", "ladder", "doctor", "warming",
+        "roofline", "jax",
+    ),
     ("tuning",),
     ("bench", "torch"),
     ("user_kernels",),
     ("programs",),
     ("learn", "pytest_plugin"),
     ("cli",),
-)
+)  # fmt: skip
 """A module imports from its own group and from those before it, never from a later one."""
 
 PRODUCTS = {"problem", "arrays", "verify", "rungs", "planning"}

@@ -22,6 +22,15 @@ __device__ __forceinline__ void mbarrier_arrive(unsigned barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
+// Arrives where `condition` holds, by a predicated instruction: a branch between wgmmas can make ptxas serialise them.
+__device__ __forceinline__ void mbarrier_arrive_if(unsigned barrier, bool condition) {
+    asm volatile(
+        "{\n.reg .pred arrives;\nsetp.ne.u32 arrives, %1, 0;\n@arrives mbarrier.arrive.shared::cta.b64 _, [%0];\n}" ::
+            "r"(barrier),
+        "r"(static_cast<unsigned>(condition))
+        : "memory");
+}
+
 // Arrives and raises the phase's expected transaction count by `bytes`.
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(unsigned barrier, unsigned bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");

@@ -1,0 +1,166 @@
+// Quantized weights: from packed codes in shared memory to fragments of operand A of wgmma in registers.
+#pragma once
+
+#include "ptx/elements.cuh"
+#include "ptx/shared_memory.cuh"
+#include "ptx/warpgroup.cuh"
+
+namespace warptile {
+
+// Two elements of 16 bits in one register: the arithmetic of ELEMENT, rounded to nearest.
+template <typename ELEMENT>
+struct PairArithmetic;
+template <>
+struct PairArithmetic<__half> {
+    // 1024 + u, where the integer u stands in the lowest ten bits.
+    static constexpr unsigned INTEGERS = 0x64006400;
+    static __device__ __forceinline__ unsigned subtract(unsigned left, unsigned right) {
+        unsigned difference;
+        asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(difference) : "r"(left), "r"(right));
+        return difference;
+    }
+    static __device__ __forceinline__ unsigned multiply(unsigned left, unsigned right) {
+        unsigned product;
+        asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(left), "r"(right));
+        return product;
+    }
+};
+template <>
+struct PairArithmetic<__nv_bfloat16> {
+    // 128 + u, where the integer u stands in the lowest seven bits.
+    static constexpr unsigned INTEGERS = 0x43004300;
+    static __device__ __forceinline__ unsigned subtract(unsigned left, unsigned right) {
+        unsigned difference;
+        asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(difference) : "r"(left), "r"(right));
+        return difference;
+    }
+    static __device__ __forceinline__ unsigned multiply(unsigned left, unsigned right) {
+        unsigned product;
+        asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(left), "r"(right));
+        return product;
+    }
+};
+
+// (word & mask) | bits and (word & mask) ^ bits in one instruction, which C++ expressions with two constants are not:
+// PTX ISA, "Logic and Shift Instructions: lop3".
+__device__ __forceinline__ unsigned and_or(unsigned word, unsigned mask, unsigned bits) {
+    unsigned result;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(result) : "r"(word), "r"(mask), "r"(bits));
+    return result;
+}
+__device__ __forceinline__ unsigned and_xor(unsigned word, unsigned mask, unsigned bits) {
+    unsigned result;
+    asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(result) : "r"(word), "r"(mask), "r"(bits));
+    return result;
+}
+
+// The codes of two elements as numbers. Codes are taken from a word without a conversion: with the right exponent above
+// it, an integer is the fraction of a number that is larger by a power of two. `number(word)` is what the elements'
+// codes, at bits 0 and 16 of the word, are plus an offset; ZERO is that offset plus the code of zero, twice.
+template <typename ELEMENT, int BITS>
+struct CodePair;
+template <typename ELEMENT>
+struct CodePair<ELEMENT, 4> {  // codes from 0 to 15; 8 is zero
+    static constexpr unsigned ZERO = PairArithmetic<ELEMENT>::INTEGERS | 0x00080008;
+    static constexpr bool EXACT_WITHOUT_ZERO = false;
+    static __device__ __forceinline__ unsigned number(unsigned word) {
+        return and_or(word, 0x000f000f, PairArithmetic<ELEMENT>::INTEGERS);
+    }
+};
+template <>
+struct CodePair<__half, 8> {  // two's complement; its sign bit is inverted, which adds 128
+    static constexpr unsigned ZERO = PairArithmetic<__half>::INTEGERS | 0x00800080;
+    static constexpr bool EXACT_WITHOUT_ZERO = false;
+    static __device__ __forceinline__ unsigned number(unsigned word) { return and_xor(word, 0x00ff00ff, ZERO); }
+};
+template <>
+struct CodePair<__nv_bfloat16, 8> {
+    static constexpr unsigned ZERO = 0;
+    static constexpr bool EXACT_WITHOUT_ZERO = true;
+    // The fraction has room for seven bits. The eighth, minus 128, is subtracted: next to the exponent of 128 it is the
+    // lowest bit of an exponent, and makes 256 of it.
+    static __device__ __forceinline__ unsigned number(unsigned word) {
+        constexpr unsigned INTEGERS = PairArithmetic<__nv_bfloat16>::INTEGERS;
+        return PairArithmetic<__nv_bfloat16>::subtract(and_or(word, 0x007f007f, INTEGERS),
+                                                       and_or(word, 0x00800080, INTEGERS));
+    }
+};
+
+// A block of 64 rows x 128 elements along K in shared memory, as `warptile.arrays.quantized_weights` packs it: codes in
+// 16-byte vectors of each thread, then for each GROUP along K a word for each pair of rows that are eight apart: their
+// scales; with ZERO_POINT the same again: what their groups' zero points are as `CodePair::number`.
+template <typename ELEMENT_, int BITS_, int GROUP_, bool ZERO_POINT_>
+struct QuantizedBlock {
+    using ELEMENT = ELEMENT_;
+    using PAIR = PairArithmetic<ELEMENT>;
+    using CODES = CodePair<ELEMENT, BITS_>;
+    static constexpr int BITS = BITS_, GROUP = GROUP_, ROWS = 64, K = 128;
+    static constexpr bool ZERO_POINT = ZERO_POINT_;
+    static constexpr int VECTOR_BYTES = 16 * WARPGROUP, CODE_BYTES = ROWS * K * BITS / 8;
+    static constexpr int GROUP_BYTES = ROWS * static_cast<int>(sizeof(unsigned short)),
+                         SCALE_BYTES = K / GROUP * GROUP_BYTES;
+    static constexpr int BYTES = CODE_BYTES + SCALE_BYTES * (1 + ZERO_POINT);
+    // A thread dequantizes PART elements along K at a time: K_BLOCKS of 16, each the K of one instruction.
+    static constexpr int PART = 64, PARTS = K / PART, K_BLOCKS = PART / 16, VECTORS = PART * BITS / 256;
+    static_assert(GROUP % 16 == 0 && K % GROUP == 0, "whole blocks of K share a scale");
+
+    // This thread's codes of part `part` of the block at a shared address.
+    struct Codes {
+        unsigned words[VECTORS][4];
+
+        __device__ __forceinline__ Codes(unsigned block, int part) {
+#pragma unroll
+            for (int i = 0; i < VECTORS; ++i) {
+                const auto packet =
+                    ld_shared<16>(block + (part * VECTORS + i) * VECTOR_BYTES + threadIdx.x % WARPGROUP * 16).bits;
+                words[i][0] = packet.x;
+                words[i][1] = packet.y;
+                words[i][2] = packet.z;
+                words[i][3] = packet.w;
+            }
+        }
+
+        // The word that has, at bits 0 and 16, the codes of register `i` of the fragment of k-block `k_block`.
+        __device__ __forceinline__ unsigned word(int k_block, int i) const {
+            if constexpr (BITS == 4) return words[0][k_block] >> 4 * i;
+            return words[k_block / 2][k_block % 2 * 2 + i / 2] >> i % 2 * 8;
+        }
+    };
+
+    // Twice the lower, or the upper, half of a word: for two neighbours of a row.
+    static __device__ __forceinline__ unsigned twice(unsigned word, int half) {
+        return __byte_perm(word, word, half ? 0x3232 : 0x1010);
+    }
+
+    // A thread's word of the pairs of rows: rows lane / 4 and eight more of the warp's 16.
+    static __device__ __forceinline__ unsigned pair_of_rows(unsigned pairs) {
+        return ld_shared<4>(pairs + (threadIdx.x % WARPGROUP / 32 * 8 + threadIdx.x % 32 / 4) * 4).bits;
+    }
+
+    // Fragments of part `part`, scale * (code - zero point), of 16-bit elements that are rounded once. PTX ISA,
+    // "Register Fragments for wgmma.mma_async.m64nNk16", matrix A: register i is of row lane / 4 + 8 (i % 2).
+    static __device__ __forceinline__ void dequantize(unsigned (&fragments)[K_BLOCKS][4], const Codes& codes,
+                                                      unsigned block, int part) {
+        unsigned scales[2], zeros[2] = {CODES::ZERO, CODES::ZERO};
+#pragma unroll
+        for (int k_block = 0; k_block < K_BLOCKS; ++k_block) {
+            if (k_block == 0 || k_block * 16 % GROUP == 0) {
+                const unsigned pairs = block + CODE_BYTES + (part * PART + k_block * 16) / GROUP * GROUP_BYTES;
+                const unsigned scale = pair_of_rows(pairs);
+                scales[0] = twice(scale, 0), scales[1] = twice(scale, 1);
+                if constexpr (ZERO_POINT) {
+                    const unsigned zero = pair_of_rows(pairs + SCALE_BYTES);
+                    zeros[0] = twice(zero, 0), zeros[1] = twice(zero, 1);
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                unsigned number = CODES::number(codes.word(k_block, i));
+                if constexpr (ZERO_POINT || !CODES::EXACT_WITHOUT_ZERO) number = PAIR::subtract(number, zeros[i % 2]);
+                fragments[k_block][i] = PAIR::multiply(number, scales[i % 2]);
+            }
+        }
+    }
+};
+
+}  // namespace warptile

@@ -1,0 +1,181 @@
+// wgmma-quantized: weights of 4 or 8 bits. The weights are the operand that wgmma takes from registers: packed codes
+// come into shared memory by bulk copies, and each thread makes its fragments of them, so that weights cross DRAM and
+// L2 at a quarter or half of their size.
+#pragma once
+
+#include "ptx/cp_async_bulk.cuh"
+#include "ptx/griddepcontrol.cuh"
+#include "tile/dequantization.cuh"
+#include "tile/pipeline.cuh"
+#include "tile/tile_scheduler.cuh"
+#include "tile/wgmma_epilogue.cuh"
+#include "wgmma/final/split_k.cuh"
+
+namespace warptile {
+
+template <typename OPERATION>
+struct WgmmaQuantizedParams {
+    GemmParams<OPERATION> gemm;  // `a` points to the packed blocks
+    TensorMap map_b, map_d;
+    unsigned char* partial_accumulators;
+    unsigned* flags;
+    int row_blocks, stream_k_tiles;
+};
+
+// What follows from a configuration.
+template <typename CONFIG>
+struct WgmmaQuantized {
+    using OPERATION = typename CONFIG::OPERATION;
+    using TILE = typename CONFIG::TILE;
+    using BLOCK = QuantizedBlock<typename OPERATION::ELEMENT, CONFIG::BITS, CONFIG::GROUP_IN_BLOCK, CONFIG::ZERO_POINT>;
+    static constexpr int CONSUMERS = CONFIG::CONSUMERS, CLUSTER = 1, STORE_WIDTH = CONFIG::STORE_WIDTH;
+    static constexpr int M64_BLOCKS = TILE::BM / 64 / CONSUMERS, ROWS = 64 * M64_BLOCKS;
+    static_assert(TILE::BM % (64 * CONSUMERS) == 0 && TILE::BK == BLOCK::K, "whole blocks of weights");
+
+    // A stage: blocks of weights, then the K tile of B.
+    using B = WgmmaSmemTile<typename OPERATION::ELEMENT, TILE::BN, TILE::BK, OPERATION::B_COLUMN_MAJOR>;
+    static constexpr int WEIGHT_BYTES = TILE::BM / 64 * BLOCK::BYTES, B_OFFSET = (WEIGHT_BYTES + 1023) / 1024 * 1024;
+    using PIPELINE = Pipeline<CONFIG::STAGES, B_OFFSET + B::BYTES>;
+
+    using ACCUMULATORS =
+        AccumulatorTile<Wgmma<typename OPERATION::ELEMENT, typename OPERATION::MMA_ACCUMULATOR, TILE::BN>,
+                        typename OPERATION::ACC_ELEMENT, TILE::BN, M64_BLOCKS>;
+    using EPILOGUE = WgmmaEpilogue<OPERATION, TILE, CONFIG::STORE_BY_TMA, STORE_WIDTH>;
+    // CTAs that split K finish a tile without it.
+    static constexpr int EPILOGUE_BYTES = CONFIG::SPLITS_K ? 0 : EPILOGUE::BYTES;
+    using SCHEDULER = TileScheduler<TILE, 1, 1, CONFIG::GROUP, false>;
+
+    // With two consumers, registers of a thread of the producer and of a consumer.
+    static constexpr int PRODUCER_REGISTERS = 40, CONSUMER_REGISTERS = 232;
+
+    struct Workspace {
+        unsigned char* accumulators;
+        unsigned* flags;
+        int stream_k_tiles;
+    };
+
+    // The producer, one thread: loads a K tile. Weights that only this CTA reads need not stay in L2.
+    static __device__ __forceinline__ void load(unsigned stage, unsigned full, const unsigned char* weights,
+                                                int row_blocks, const TensorMap& map_b, const WorkTile& work,
+                                                int k_tile) {
+        mbarrier_arrive_expect_tx(full, WEIGHT_BYTES + B::BYTES);
+        const auto* from = weights + (static_cast<long long>(k_tile) * row_blocks + work.row / 64) *
+                                         static_cast<long long>(BLOCK::BYTES);
+        if constexpr (CONFIG::WEIGHTS_READ_ONCE) {
+            cp_async_bulk_load_evict_first(stage, from, WEIGHT_BYTES, full);
+        } else {
+            cp_async_bulk_load(stage, from, WEIGHT_BYTES, full);
+        }
+        B::load(stage + B_OFFSET, map_b, work.column, k_tile * TILE::BK, full);
+    }
+
+    // A consumer, one warpgroup: adds the products of a stage. One part of K is multiplied, in one group of wgmmas,
+    // while the next part is dequantized: there are two sets of fragments. When the second part of a stage begins, the
+    // stage before has been read: `release` it.
+    template <typename RELEASE>
+    static __device__ __forceinline__ void multiply(ACCUMULATORS& accumulators, unsigned stage, int first_block,
+                                                    const RELEASE& release) {
+        const unsigned long long b = B::descriptor(stage + B_OFFSET);
+        unsigned fragments[BLOCK::PARTS][M64_BLOCKS][BLOCK::K_BLOCKS][4];
+#pragma unroll
+        for (int part = 0; part < BLOCK::PARTS; ++part) {
+            wgmma_wait_group<1>();
+            if (part == 1) release();
+#pragma unroll
+            for (int m64 = 0; m64 < M64_BLOCKS; ++m64) {
+                const unsigned block = stage + (first_block + m64) * BLOCK::BYTES;
+                const typename BLOCK::Codes codes(block, part);
+                BLOCK::dequantize(fragments[part][m64], codes, block, part);
+                // Or else the compiler moves some of this between the wgmmas, which it then serialises (C7513).
+#pragma unroll
+                for (int k_block = 0; k_block < BLOCK::K_BLOCKS; ++k_block)
+                    warpgroup_fence_operand(fragments[part][m64][k_block]);
+            }
+            wgmma_fence();
+#pragma unroll
+            for (int k_block = 0; k_block < BLOCK::K_BLOCKS; ++k_block)
+#pragma unroll
+                for (int m64 = 0; m64 < M64_BLOCKS; ++m64)
+                    ACCUMULATORS::INSTRUCTION::template mma_async<false, !OPERATION::B_COLUMN_MAJOR>(
+                        accumulators.c[m64], fragments[part][m64][k_block],
+                        b + B::descriptor_offset(0, part * BLOCK::K_BLOCKS + k_block), true);
+            wgmma_commit_group();
+        }
+    }
+};
+
+template <typename CONFIG>
+__global__ void __launch_bounds__((CONFIG::CONSUMERS + 1) * WARPGROUP, 1)
+    wgmma_quantized(const __grid_constant__ WgmmaQuantizedParams<typename CONFIG::OPERATION> params) {
+    using KERNEL = WgmmaQuantized<CONFIG>;
+    using OPERATION = typename CONFIG::OPERATION;
+    using EPILOGUE = typename KERNEL::EPILOGUE;
+    using PIPELINE = typename KERNEL::PIPELINE;
+    constexpr int CONSUMERS = KERNEL::CONSUMERS;
+    extern __shared__ __align__(1024) unsigned char memory[];
+    GemmParams<OPERATION> gemm = params.gemm.values();
+    if constexpr (!CONFIG::READS_C) gemm.beta = 0;
+    const unsigned outputs = shared_address(memory) + CONFIG::STAGES * (KERNEL::B_OFFSET + KERNEL::B::BYTES);
+    const PIPELINE pipeline{shared_address(memory), outputs + CONSUMERS * KERNEL::EPILOGUE_BYTES};
+    typename PIPELINE::STATE state;
+    if (threadIdx.x == 0) {
+        prefetch_tensormap(params.map_b);
+        if (CONFIG::STORE_BY_TMA) prefetch_tensormap(params.map_d);
+        // Codes are loaded by each warp for itself, and so each warp releases a stage.
+        pipeline.init(CONSUMERS * WARPGROUP / 32);
+    }
+    __syncthreads();
+    typename KERNEL::SCHEDULER scheduler(gemm.m, gemm.n, gemm.k, params.stream_k_tiles, 0);
+    WorkTile work;
+    bool more = scheduler.next(work);
+    griddepcontrol_wait();
+
+    const int group = warpgroup_index();
+    if (group == 0) {
+        if constexpr (CONSUMERS == 2) setmaxnreg_dec<KERNEL::PRODUCER_REGISTERS>();
+        if (threadIdx.x == 0)
+            for (; more; more = scheduler.next(work))
+                for (int k_tile = work.first_k_tile; k_tile < work.first_k_tile + work.k_tiles; ++k_tile) {
+                    pipeline.producer_acquire(state);
+                    KERNEL::load(pipeline.stage_address(state.stage), pipeline.full_barrier(state.stage),
+                                 reinterpret_cast<const unsigned char*>(gemm.a), params.row_blocks, params.map_b, work,
+                                 k_tile);
+                    state.advance();
+                }
+    } else {
+        if constexpr (CONSUMERS == 2) setmaxnreg_inc<KERNEL::CONSUMER_REGISTERS>();
+        const int consumer = group - 1, first_row = consumer * KERNEL::ROWS;
+        typename KERNEL::ACCUMULATORS accumulators;
+        EPILOGUE epilogue{gemm, params.map_d, {outputs + consumer * KERNEL::EPILOGUE_BYTES, 0}, group};
+        const auto release = [&](int stage, bool was_read) {
+            __syncwarp();
+            mbarrier_arrive_if(pipeline.empty_barrier(stage), was_read && threadIdx.x % 32 == 0);
+        };
+        for (; more; more = scheduler.next(work)) {
+            // Otherwise the wgmmas seem to depend on the tile before, and the compiler serialises them.
+            accumulators.zero();
+            accumulators.fence_operands();
+            for (int k_tile = 0; k_tile < work.k_tiles; ++k_tile) {
+                pipeline.consumer_wait(state);
+                KERNEL::multiply(accumulators, pipeline.stage_address(state.stage), consumer * KERNEL::M64_BLOCKS,
+                                 [&] { release(state.previous_stage(), k_tile > 0); });
+                state.advance();
+            }
+            wgmma_wait_group<0>();
+            accumulators.fence_operands();
+            release(state.previous_stage(), true);
+            if constexpr (CONFIG::SPLITS_K) {
+                finish_split_k_tile<KERNEL>(accumulators, gemm, scheduler,
+                                            {params.partial_accumulators, params.flags, params.stream_k_tiles}, 0,
+                                            consumer, work.row + first_row, work.column);
+                break;  // a CTA has one split of one tile
+            } else {
+                epilogue.store_all(accumulators, work.row + first_row, work.column);
+            }
+        }
+        griddepcontrol_launch_dependents();
+        epilogue.finish();
+    }
+}
+
+}  // namespace warptile

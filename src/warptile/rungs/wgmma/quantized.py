@@ -1,0 +1,282 @@
+"""wgmma-quantized: weights of 4 or 8 bits, dequantized in registers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import ClassVar
+
+from warptile.device import REFERENCE, DeviceLimits
+from warptile.isa import wgmma
+from warptile.launch.params import Field, Params, Pointer, Scalar
+from warptile.launch.workspace import Workspace
+from warptile.problem import Problem
+from warptile.quantization import BLOCK_K, BLOCK_ROWS, PADDED_ROWS, Quantization, row_blocks
+from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members, with_epilogue
+from warptile.rungs.legality import ceil_div, grid_reason, keys_reason, operand_reason
+from warptile.rungs.repack import repacked
+from warptile.rungs.rung import Rung
+from warptile.rungs.tensor_tiles import round_up, stages_reason
+from warptile.rungs.tma import operand_map
+from warptile.rungs.wgmma import quantized_cost, tensor_maps, tiles
+from warptile.rungs.wgmma.residue_classes import d_is_aligned
+from warptile.rungs.wgmma.stream_k import PACKET_REGISTERS, PARTIAL_ACCUMULATORS, PARTIAL_FLAGS
+from warptile.rungs.wgmma.tiles import ROWS, WARPGROUP
+
+KEYS = ("BM", "BN", "BK", "STAGES", "CONSUMERS", "SPLIT_K", "GROUP", "SMS")
+"""Its tunables. BM is of weights, the rows of D^T, and BN of rows of D."""
+
+HEIGHTS, COLUMNS = (2 * PADDED_ROWS, PADDED_ROWS), (8, 16, 32, 48, 64, 96, 128, 192)
+"""BM and BN that plans choose from."""
+
+SMALLEST = {"BM": 128, "BN": 8, "BK": BLOCK_K, "STAGES": 2, "CONSUMERS": 2, "SPLIT_K": 1, "GROUP": 8, "SMS": 1}
+"""A configuration that takes every problem."""
+
+ALTERNATIVES = 5
+"""Predictions that a plan shows beside its own."""
+
+FEW_COLUMNS = 32
+"""Columns up to which there are four consumers, whose 16 warps dequantize while loads are under way."""
+
+MOST_STAGES = 12
+MAX_CONSUMERS = 4
+LEAST_K_TILES = 4
+"""Of a split of K."""
+
+FRAGMENT_REGISTERS, OVERHEAD_REGISTERS = 34, 30
+"""Of a thread, for each 64 rows: two sets of fragments and codes; and for addresses, scales and loop state."""
+
+REGISTERS = {1: 255, 2: 232, 3: 128, 4: 96}
+"""Registers of a consumer's thread by CONSUMERS: with two they are reallocated."""
+
+
+class WgmmaQuantized(Rung):
+    """The rung for weights of 4 or 8 bits: B is a `warptile.QuantizedWeights`."""
+
+    name = "wgmma-quantized"
+    family: ClassVar[str] = "wgmma"
+    idea = "4- and 8-bit weights: dequantized in registers, the operand that wgmma takes from there"
+    previous = "wgmma-final"
+    min_arch = tiles.CAPABILITY
+    only_arch = wgmma.ARCH
+    dtypes = ("bfloat16", "float16")
+    persistent = True
+    quantized = True
+    estimates = True
+
+    # --- configurations -------------------------------------------------------------------------------------------
+
+    def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:
+        """As `Rung.default_config`."""
+        return _ranked(self, problem, device)[0]
+
+    def alternatives(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
+        """As `Rung.alternatives`."""
+        return _ranked(self, problem, device)[1 : 1 + ALTERNATIVES]
+
+    def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
+        """As `Rung.candidates`."""
+        if problem.b.quantized is None:
+            return (SMALLEST,)  # as good as any: `illegal` says why
+        rows, most = BLOCK_ROWS * row_blocks(problem.n), next((n for n in COLUMNS if n >= problem.m), COLUMNS[-1])
+        sizes = ((bm, bn) for bm in HEIGHTS for bn in COLUMNS if rows % bm == 0 and most // 4 <= bn <= most)
+        return tuple(self._config(problem, *each, device) for each in sizes)
+
+    def estimate_us(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> float:
+        """As `Rung.estimate_us`."""
+        return quantized_cost.terms_us(problem, config, device.sms)[1]
+
+    def estimate_terms_us(
+        self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE
+    ) -> tuple[dict[str, float], float]:
+        """As `Rung.estimate_terms_us`."""
+        return quantized_cost.terms_us(problem, config, device.sms)
+
+    def _config(self, problem: Problem, bm: int, bn: int, device: DeviceLimits) -> Config:
+        """Tiles of a size, with as many splits of K as there are SMs for, and stages as fit."""
+        consumers = bm // ROWS if bn <= FEW_COLUMNS else 2
+        config = {
+            "BM": bm, "BN": bn, "BK": BLOCK_K, "STAGES": 2, "CONSUMERS": consumers, "SPLIT_K": 1, "GROUP": 8,
+            "SMS": device.sms,
+        }  # fmt: skip
+        count, k_tiles = _tiles(problem, config), ceil_div(problem.k, BLOCK_K)
+        most = device.co_resident_ctas(1) if device.max_ctas is None else device.max_ctas
+        splits = max(min(most // max(count, 1), k_tiles // LEAST_K_TILES), 1)
+        config["SPLIT_K"] = max(ceil_div(k_tiles, ceil_div(max(k_tiles, 1), splits)), 1)  # no split has fewer K tiles
+        fits = [n for n in range(2, MOST_STAGES + 1) if _fits(problem, {**config, "STAGES": n}, device)]
+        config["STAGES"] = fits[-1] if fits else 2
+        return config
+
+    # --- legality -------------------------------------------------------------------------------------------------
+
+    def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
+        """As `Rung.illegal`."""
+        reason = operand_reason(problem, self.dtypes, ("float32",), ("row", "col"), quantized=True)
+        reason = reason or keys_reason(config, KEYS)
+        if reason is not None:
+            return reason
+        if problem.k == 0:
+            return "K is 0: there is nothing to dequantize"
+        if config["BK"] != BLOCK_K:
+            return f"BK is {config['BK']}; weights are packed in blocks of {BLOCK_K} along K"
+        if config["CONSUMERS"] > MAX_CONSUMERS or config["BM"] % (ROWS * config["CONSUMERS"]):
+            return (
+                f"CONSUMERS is {config['CONSUMERS']} and BM is {config['BM']}; 1 to {MAX_CONSUMERS} warpgroups share "
+                f"BM in whole blocks of {ROWS} rows"
+            )
+        if BLOCK_ROWS * row_blocks(problem.n) % config["BM"]:
+            return (
+                f"BM is {config['BM']} and weights are padded to {BLOCK_ROWS * row_blocks(problem.n)} rows; it must "
+                f"divide them: take BM={PADDED_ROWS}"
+            )
+        seen = quantized_view(problem).problem
+        reason = tiles.tile_reason(seen, config) or grid_reason(seen, config) or stages_reason(config)
+        return reason or _split_reason(problem, config, device) or _resources_reason(seen, config, device)
+
+    # --- the launch -----------------------------------------------------------------------------------------------
+
+    def resolve(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> KernelSpec:
+        """As `Rung.resolve`."""
+        view = quantized_view(problem)
+        seen = view.problem
+        return KernelSpec(
+            problem,
+            config,
+            view,
+            self._instance(seen, config),
+            grid=(_ctas(problem, config), 1, 1),
+            block=(WARPGROUP * (config["CONSUMERS"] + 1), 1, 1),
+            params=Params(_members(view, config, device)),
+            dynamic_shared_bytes=_shared_bytes(seen, config, device),
+            capability=tiles.CAPABILITY,
+            kernel_workspaces=_workspaces(seen, config),
+            overlaps_previous=device.max_ctas is None,
+        )
+
+    def _instance(self, seen: Problem, config: Config) -> Instance:
+        packed = _format(seen)
+        types = (
+            ("OPERATION", with_epilogue(tiles.operation_type(seen), seen)),
+            ("TILE", tiles.tile_type(seen, config)),
+        )
+        values: tuple[tuple[str, int | bool], ...] = (
+            ("BITS", packed.bits),
+            ("GROUP_IN_BLOCK", packed.group_in_block),
+            ("ZERO_POINT", packed.zero_point),
+            ("STAGES", config["STAGES"]),
+            ("CONSUMERS", config["CONSUMERS"]),
+            ("GROUP", config["GROUP"]),
+            ("SPLITS_K", config["SPLIT_K"] > 1),
+            ("WEIGHTS_READ_ONCE", seen.n <= config["BN"]),
+            ("READS_C", seen.c is not None),
+            ("STORE_BY_TMA", d_is_aligned(seen)),
+            ("STORE_WIDTH", tiles.store_width(seen)),
+        )
+        return Instance(self.file, self.template, types, values, (tiles.instruction(seen, config),))
+
+
+@lru_cache(maxsize=1024)
+def _ranked(rung: WgmmaQuantized, problem: Problem, device: DeviceLimits) -> tuple[Config, ...]:
+    """Candidates, the one of the least predicted time first; where none is legal, all of them."""
+    found = rung.candidates(problem, device)
+    legal = [config for config in found if rung.illegal(problem, config, device) is None] or found
+    if len(legal) == 1:
+        return tuple(legal)
+    return tuple(sorted(legal, key=lambda config: rung.estimate_us(problem, config, device)))
+
+
+def quantized_view(problem: Problem) -> View:
+    """The problem as the kernel sees it, D^T = W X^T: weights are its A, and its B is repacked where TMA cannot load
+    it."""
+    seen = problem.swapped
+    if not tiles.needs_repacking(seen.b, is_a=False):
+        return View(seen, "B", "A")
+    operand, repack = repacked("A", seen.b, seen.k, seen.n)
+    return View(replace(seen, b=operand), "B", repack.target, (repack,))
+
+
+def _format(seen: Problem) -> Quantization:
+    packed = seen.a.quantized
+    assert packed is not None, seen
+    return packed
+
+
+def _tiles(problem: Problem, config: Config) -> int:
+    """Tiles of D."""
+    return ceil_div(problem.n, config["BM"]) * ceil_div(problem.m, config["BN"])
+
+
+def _ctas(problem: Problem, config: Config) -> int:
+    count = _tiles(problem, config)
+    return count * config["SPLIT_K"] if config["SPLIT_K"] > 1 else min(count, config["SMS"])
+
+
+def _split_reason(problem: Problem, config: Config, device: DeviceLimits) -> str | None:
+    """Why K of a tile cannot be split among CTAs so, or None."""
+    if config["SPLIT_K"] == 1:
+        return None
+    k_tiles, ctas, resident = ceil_div(problem.k, BLOCK_K), _ctas(problem, config), device.co_resident_ctas(1)
+    if k_tiles < config["SPLIT_K"]:
+        return f"SPLIT_K is {config['SPLIT_K']}; K has {k_tiles} tiles of {BLOCK_K}"
+    if ctas > resident:
+        return (
+            f"SPLIT_K={config['SPLIT_K']}: its {ctas} CTAs wait for each other; {device.name} certainly runs "
+            f"{resident} at a time: take fewer splits"
+        )
+    registers = tiles.accumulator_registers(problem, config["BM"] // config["CONSUMERS"], config["BN"])
+    if registers % PACKET_REGISTERS:
+        return f"BN is {config['BN']}; a thread's {registers} accumulators are reduced {PACKET_REGISTERS} at a time"
+    return None
+
+
+def _resources_reason(seen: Problem, config: Config, device: DeviceLimits) -> str | None:
+    """Why registers or shared memory do not suffice, or None."""
+    rows = config["BM"] // config["CONSUMERS"]
+    needed = tiles.accumulator_registers(seen, rows, config["BN"]) + FRAGMENT_REGISTERS * rows // ROWS
+    needed, has = needed + OVERHEAD_REGISTERS, REGISTERS[config["CONSUMERS"]]
+    if needed > has:
+        return f"a thread needs about {needed} registers and has {has}; take a smaller tile or fewer CONSUMERS"
+    return tiles.shared_reason(_shared_bytes(seen, config, device))
+
+
+def _fits(problem: Problem, config: Config, device: DeviceLimits) -> bool:
+    return tiles.shared_reason(_shared_bytes(quantized_view(problem).problem, config, device)) is None
+
+
+def _shared_bytes(seen: Problem, config: Config, device: DeviceLimits) -> int:
+    """Shared memory of a CTA: ``WgmmaQuantized``."""
+    weights = round_up(config["BM"] // BLOCK_ROWS * _format(seen).block_bytes, 1024)
+    subtiles = tiles.EpilogueSubtiles.of(seen, config, device)
+    output = config["CONSUMERS"] * subtiles.buffers * subtiles.bytes if config["SPLIT_K"] == 1 else 0
+    return tiles.shared_bytes(config["STAGES"], weights + tiles.smem_tiles(seen, config)[1].bytes, output)
+
+
+def _workspaces(seen: Problem, config: Config) -> tuple[Workspace, ...]:
+    if config["SPLIT_K"] == 1:
+        return ()
+    slots = _ctas(seen.swapped, config) * config["CONSUMERS"]
+    each = tiles.accumulator_registers(seen, config["BM"] // config["CONSUMERS"], config["BN"]) * 4 * WARPGROUP
+    return Workspace(PARTIAL_ACCUMULATORS, slots * each), Workspace(PARTIAL_FLAGS, slots * 4, zero=True)
+
+
+def _members(view: View, config: Config, device: DeviceLimits) -> tuple[tuple[str, Field], ...]:
+    """Members of ``WgmmaQuantizedParams``."""
+    seen = view.problem
+    part = tiles.smem_tiles(seen, config)[1]
+    lines = (seen.k, seen.n) if part.k_major else (seen.n, seen.k)
+    map_b = operand_map(view.b, seen.b, lines, (part.row_units, part.lines), tensor_maps.SWIZZLE)
+    map_d = tensor_maps.output_map(seen, config, device) if d_is_aligned(seen) else map_b
+    splits = config["SPLIT_K"] > 1
+    return (
+        *gemm_members(view),
+        ("map_b", map_b),
+        ("map_d", map_d),
+        ("partial_accumulators", Pointer(PARTIAL_ACCUMULATORS if splits else None)),
+        ("flags", Pointer(PARTIAL_FLAGS if splits else None)),
+        ("row_blocks", Scalar("s32", row_blocks(seen.m))),
+        ("stream_k_tiles", Scalar("s32", _tiles(seen.swapped, config) if splits else 0)),
+    )
+
+
+WGMMA_QUANTIZED = WgmmaQuantized()
+"""4- and 8-bit weights."""

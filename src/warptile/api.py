@@ -41,6 +41,7 @@ from warptile.rungs import rung as rung_named
 from warptile.rungs.kernel_spec import scale_value
 from warptile.runtime import execute
 from warptile.runtime.execute import Backend, GpuBackend, choose_backend, find_planned, planned, serving
+from warptile.scaled_call import ScaledPlan, known_epilogue, scaled_call
 from warptile.torch_route import (
     SAID,
     fused_in_torch,
@@ -126,8 +127,13 @@ def matmul(
         epilogue_tensors: the epilogue's operands, by the names of its parameters: numbers, or arrays in the place of
             ``a`` that broadcast to the result (a bias of shape (N,) goes along rows, one of shape (M, 1) along
             columns); see also `warptile.per_block`.
-        scale_a: factor of a float8 ``a``, applied with alpha: a number, or an array of one element on the host.
-        scale_b: the same of ``b``.
+        scale_a: scales of an 8-bit ``a``, which the kernel reads where they are arrays in the place of ``a``: a number
+            or one element for all of it; (M,) or (..., M, 1), one for each row; (..., M, ceil(K / 128)), one for each
+            128 elements of a row along K; or (..., ceil(M / 128), ceil(K / 128)), one for each block of 128 x 128.
+            Those along K are for float8, accumulated in float32, and compute capability 9.0. Integers then give
+            float32 unless ``out_dtype`` says otherwise.
+        scale_b: the same of ``b``: (N,), (..., 1, N), (..., ceil(K / 128), N) or
+            (..., ceil(K / 128), ceil(N / 128)).
         rung: name of the kernel to use instead of the best one. Where nothing is multiplied (K or alpha is 0) neither
             it nor ``config`` is used.
         config: that kernel's tunables.
@@ -157,6 +163,14 @@ def matmul(
     )  # fmt: skip
     calls = _calls.get(a.__class__)
     said = alpha, beta, scale_a, scale_b, out_dtype, accumulate, precision, rung, config, max_sms, backend
+    if scale_a is not None or scale_b is not None:
+        scaled = scaled_call(a, b, c, beta, (scale_a, scale_b), epilogue_tensors)
+        if scaled is not None:
+            return matmul(
+                a, b, out=out, alpha=alpha, out_dtype=out_dtype, accumulate=accumulate, precision=precision,
+                epilogue=known_epilogue(scaled, epilogue, "matmul", _keywords(matmul)), scale_a=scaled.scale_a,
+                scale_b=scaled.scale_b, rung=rung, config=config, max_sms=max_sms, backend=backend, **scaled.operands,
+            )  # fmt: skip
     if epilogue is not None:
         return _fused((a, b, c, out), said, epilogue, epilogue_tensors)
     quantized = b.__class__ is QuantizedWeights
@@ -308,7 +322,7 @@ def plan(
     max_sms: int | None = None,
     backend: str | None = None,
     **epilogue_tensors: Any,
-) -> MatmulPlan | GatedPlan:
+) -> MatmulPlan | GatedPlan | ScaledPlan:
     """How `matmul` would multiply these arrays, as a plan that explains itself and can be called again and again.
 
     Nothing is computed, copied or allocated: of ``a``, ``b``, ``c`` and ``out`` only types, layouts and addresses are
@@ -324,6 +338,14 @@ def plan(
     Raises:
         WarptileError: as `matmul`.
     """
+    scaled = scaled_call(a, b, c, beta, (scale_a, scale_b), epilogue_tensors)
+    if scaled is not None:
+        made = plan(
+            a, b, out=out, alpha=alpha, out_dtype=out_dtype, accumulate=accumulate, precision=precision,
+            epilogue=known_epilogue(scaled, epilogue, "plan", _keywords(matmul)), scale_a=scaled.scale_a,
+            scale_b=scaled.scale_b, rung=rung, config=config, max_sms=max_sms, backend=backend, **scaled.operands,
+        )  # fmt: skip
+        return ScaledPlan(made, scaled.kinds, beta_of(beta, c))
     program = None
     if epilogue is None:
         refuse_unknown("plan", _keywords(matmul), epilogue_tensors)

@@ -57,7 +57,7 @@ def torch_sees(a: Any, b: Any, c: Any, out: Any, operands: Collection[Any] = ())
             return True
     elif isinstance(out, torch.Tensor):
         given.append(out)
-    return any(_has_no_memory(torch, each) for each in given) or (out is None and _has_tangents(torch, given))
+    return any(has_no_memory(torch, each) for each in given) or (out is None and _has_tangents(torch, given))
 
 
 def is_cast(torch: Any, tensors: list[Any]) -> bool:
@@ -76,7 +76,7 @@ def _has_tangents(torch: Any, tensors: list[Any]) -> bool:
     return modes._current_level >= 0 and any(modes.unpack_dual(each).tangent is not None for each in tensors)
 
 
-def _has_no_memory(torch: Any, tensor: Any) -> bool:
+def has_no_memory(torch: Any, tensor: Any) -> bool:
     """Whether ``tensor`` stands for others: a subclass, one that `torch.func` transforms, or one on ``meta``."""
     return (
         type(tensor) not in (torch.Tensor, torch.nn.Parameter)
@@ -122,6 +122,12 @@ def linear_in_torch(x: Any, w: Any, bias: Any, options: dict[str, Any]) -> Any:
 
 def traced_matmul(a: Any, b: Any, /, c: Any = None, *, epilogue: Any = None, out: Any = None, **options: Any) -> Any:
     """What Dynamo traces instead of `warptile.matmul`."""
+    if options.get("scale_a") is not None or options.get("scale_b") is not None:
+        from warptile.torch.epilogue_calls import traced_scaled_call
+
+        found = traced_scaled_call(a, b, c, out, options, epilogue)
+        if found is not None:
+            return found
     if epilogue is None:
         from warptile.torch.calls import traced_matmul_call
 

@@ -15,7 +15,7 @@ from warptile.arrays.mixtures import refuse_mixture
 from warptile.arrays.options import refuse_unknown
 from warptile.arrays.reductions import partials_of
 from warptile.dtypes import DTYPES, DType
-from warptile.epilogue.epilogue_program import Program, Reduction
+from warptile.epilogue.epilogue_program import BLOCKS_OF_A, Program, Reduction
 from warptile.epilogue.expressions import CAST_TYPES
 from warptile.epilogue.fused_epilogue import OPERAND, OUTPUT, Fused, Layout
 from warptile.epilogue.tracing import operand_names
@@ -32,7 +32,8 @@ class EpilogueOperands:
 
     Attributes:
         program: the traced epilogue.
-        tensors: each operand in memory, (\\*batch, m, n) with stride 0 where it repeats, or one element for each block.
+        tensors: each operand in memory, (\\*batch, m, n) with stride 0 where it repeats, or one element for each block
+            of the result; scales of blocks of A (of B) have one for each of these.
         numbers: operands that are numbers.
         types: element type of each output after the first.
         given: arrays for these outputs that the caller gave; empty where they are to be made.
@@ -85,7 +86,7 @@ def epilogue_operands(
     given: Mapping[str, Any],
     like: ArrayView,
     batch: Shape,
-    extents: tuple[int, int],
+    extents: tuple[int, int, int],
     vectors: tuple[bool, bool],
     output: DType,
     outs: tuple[Any, ...],
@@ -100,7 +101,7 @@ def epilogue_operands(
         given: arrays, or numbers, by name.
         like: the caller's ``a``: all arrays are where it is.
         batch: leading axes of the result.
-        extents: M and N.
+        extents: M, N and K.
         vectors: whether a and b are 1-D, so that the result lacks an axis.
         output: type of outputs whose type the epilogue leaves open.
         outs: arrays for the outputs after the first; empty where they are to be made.
@@ -116,6 +117,11 @@ def epilogue_operands(
             "epilogue: random numbers are numbered by row and column of one matrix, and this is a batch of shape "
             f"{batch}; make it rows: matmul(a.reshape(-1, a.shape[-1]), b, ...)"
         )
+    m, n, k = extents
+    scaled = {
+        name: ((m, k) if side == BLOCKS_OF_A else (k, n), block)
+        for side, (name, *block) in program.block_scales.items()
+    }
     blocks: dict[str, tuple[int, int]] = {}
     for name, rows, columns in program.tensors:
         if blocks.setdefault(name, (rows, columns)) != (rows, columns):
@@ -134,7 +140,12 @@ def epilogue_operands(
             found[name] = float(value)
         else:
             view = _readable(array_view.view(value, name), like, copy)
-            tensors[name] = _placed(view, blocks[name], batch, extents, vectors)
+            if name in scaled:
+                extents_of, block = scaled[name]
+                said = f"scales of blocks of {block[0]} x {block[1]} of a matrix"
+                tensors[name] = _of_blocks(view, extents_of, block, batch, said)
+            else:
+                tensors[name] = _placed(view, blocks[name], batch, (m, n), vectors)
     reductions = program.output_reductions[1:]
     reduced = DTYPES["float64" if accumulator.name == "float64" else "float32"]
     types = tuple(
@@ -148,7 +159,7 @@ def epilogue_operands(
     if outs and len(outs) != len(types):
         raise ShapeError(f"out: got {len(outs) + 1} arrays; the epilogue has {len(types) + 1} outputs")
     made = [
-        _further(value, index, like, batch, extents, vectors, types[index - 1]) for index, value in enumerate(outs, 1)
+        _further(value, index, like, batch, (m, n), vectors, types[index - 1]) for index, value in enumerate(outs, 1)
     ]
     return EpilogueOperands(program, tensors, found, types, tuple(made), reductions)
 
@@ -227,13 +238,7 @@ def _placed(
 ) -> ArrayView:
     """An operand as (\\*batch, rows, columns) of D, or of its blocks."""
     if block != (1, 1):
-        shape = (*batch, *(-(-extent // size) for extent, size in zip(extents, block, strict=True)))
-        if view.shape[-2:] != shape[-2:]:
-            raise ShapeError(
-                f"{view.name}: got shape {view.shape}; with per_block({view.name}, {block[0]}, {block[1]}) and a "
-                f"result of {extents[0]} x {extents[1]} it needs {shape[-2:]}"
-            )
-        return view.broadcast(shape)
+        return _of_blocks(view, extents, block, batch, f"per_block({view.name}, {block[0]}, {block[1]}) and a result")
     a_was_vector, b_was_vector = vectors
     m, n = extents
     result = (*batch, *(() if a_was_vector else (m,)), *(() if b_was_vector else (n,)))
@@ -243,6 +248,16 @@ def _placed(
             f"each row is {view.name}.reshape({m}, 1)"
         )
     return _with_axes(view.broadcast(result), vectors)
+
+
+def _of_blocks(view: ArrayView, extents: tuple[int, int], block: Sequence[int], batch: Shape, said: str) -> ArrayView:
+    """An operand with one element for each block of a matrix, which ``said`` names in a message."""
+    shape = tuple(-(-extent // size) for extent, size in zip(extents, block, strict=True))
+    if view.shape[-2:] != shape:
+        raise ShapeError(
+            f"{view.name}: got shape {view.shape}; with {said} of {extents[0]} x {extents[1]} it needs {shape}"
+        )
+    return view.broadcast((*batch, *shape))
 
 
 def _with_axes(view: ArrayView, vectors: tuple[bool, bool]) -> ArrayView:

@@ -197,7 +197,7 @@ def arrange(
     fused = None
     if program is not None:
         fused = epilogue_operands(
-            program, operands or {}, left, batch, (m, n), vectors, output, outs, accumulator=accumulator, copy=copy
+            program, operands or {}, left, batch, (m, n, k), vectors, output, outs, accumulator=accumulator, copy=copy
         )  # fmt: skip
     target = _writable_in_place(destination, read, c_matrices, vectors, copies, fused)
 

@@ -127,7 +127,7 @@ def scale_factor(value: Any, name: str, a: ArrayView) -> float:
     if value is None:
         return 1.0
     if not a.dtype.name.startswith("float8"):
-        raise DTypeError(f"{name}: it is for float8 operands; a is {a.dtype.name}: give alpha={name} instead")
+        raise DTypeError(f"{name}: it is for operands of 8 bits; a is {a.dtype.name}: give alpha={name} instead")
     return number(value, name)
 
 

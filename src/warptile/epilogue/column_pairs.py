@@ -12,7 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from warptile.epilogue.epilogue_program import ACCUMULATOR, TENSOR, UNIFORM, ColumnPairs, Program, Step
+from warptile.epilogue.epilogue_program import (
+    ACCUMULATOR,
+    TENSOR,
+    UNIFORM,
+    ColumnPairs,
+    Program,
+    Step,
+    is_block_scale,
+)
 from warptile.epilogue.tracing import Trace, Traced, refuse
 
 HALVES, PAIRS = "halves", "pairs"
@@ -68,6 +76,11 @@ class Pairing:
     def _copy(self, trace: Trace, step: Step, copies: dict[int, Traced], second: bool) -> Traced:
         if step.name == UNIFORM:
             refuse(f"dropout comes behind {self.kind}: its random numbers are those of elements of D")
+        if is_block_scale(step):
+            refuse(
+                f"{self.kind} goes with scales of whole operands, rows and columns; with scales of blocks write two "
+                f"calls, one with the columns of b that are gates"
+            )
         if step.name == ACCUMULATOR:
             if step.value is not None:
                 refuse(f"{self.kind} of a value that came out of {self.kind}; once is enough")

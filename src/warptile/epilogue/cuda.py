@@ -11,12 +11,23 @@ from typing import Any
 import numpy as np
 
 from warptile.dtypes import DTYPES
-from warptile.epilogue.epilogue_program import ACCUMULATOR, CAST, CONSTANT, UNIFORM, Step
+from warptile.epilogue.epilogue_program import (
+    ACCUMULATOR,
+    BLOCKS_OF_A,
+    BLOCKS_OF_B,
+    CAST,
+    CONSTANT,
+    UNIFORM,
+    Step,
+    is_block_scale,
+)
 from warptile.epilogue.fused_epilogue import OPERAND, OUTPUT, Fused, Layout, Partials
 from warptile.epilogue.operations import FLAG, OPERATIONS
 from warptile.launch.params import Field, Pointer, Scalar
 
-HEADERS = ("epilogue/functions.cuh", "epilogue/operands.cuh", "epilogue/reductions.cuh")
+HEADERS = (
+    "epilogue/block_scales.cuh", "epilogue/functions.cuh", "epilogue/operands.cuh", "epilogue/reductions.cuh",
+)  # fmt: skip
 
 STAGED_BITS, STAGED_ALIGNMENT = 16, 16
 """Bits of an element, and alignment of rows in bytes, of tensors that are copied into the epilogue's buffers."""
@@ -55,8 +66,18 @@ class EpilogueSource:
         program = fused.program
         layouts = fused.layouts
         self._tensors = [each for each in program.tensors if each[0] in layouts]
+        self._scales = self._scales_as_seen()
+        # Of each tensor that is read for elements of D its number in the struct.
+        self._read = [i for i, (name, _) in enumerate(fused.tensors) if name not in self._scales.values()]
         self._numbers = list(fused.numbers)
         self._seeds = set(program.seeds)
+
+    def _scales_as_seen(self) -> dict[str, str]:
+        """Names of scales of blocks of the kernel's A and B, by its step."""
+        sides = [BLOCKS_OF_A, BLOCKS_OF_B]
+        seen = sides[::-1] if self._fused.swapped else sides
+        scales = self._fused.program.block_scales
+        return {side: scales[given][0] for side, given in zip(sides, seen, strict=True) if given in scales}
 
     @property
     def cuda_types(self) -> set[str]:
@@ -97,7 +118,7 @@ class EpilogueSource:
         """The definition of ``warptile::Epilogue``."""
         tensors = {name: index for index, (name, _) in enumerate(self._fused.tensors)}
         numbers = {name: index for index, name in enumerate(self._numbers)}
-        types = [self._tensor_type(layout, self._block(name)) for name, layout in self._fused.tensors]
+        types = [self._tensor_type(name, layout) for name, layout in self._fused.tensors]
         lines = [
             *(f'#include "{header}"' for header in HEADERS),
             "namespace warptile {",
@@ -109,11 +130,12 @@ class EpilogueSource:
         lines += [f"    T{index} t{index};" for index in range(len(types))]
         lines += [f"    {self._number_member_type(name)} n{index};" for name, index in numbers.items()]
         lines += [f"    {self._output_type(output)} o{index};" for index, output in enumerate(self._fused.outputs, 1)]
-        lines += self._loaded(len(types))
+        lines += self._block_scales(tensors)
+        lines += self._loaded()
         lines += self._staged()
-        lines += self._load(len(types))
+        lines += self._load()
         lines += self._apply(tensors, numbers)
-        lines += self._prefetch(len(types))
+        lines += self._prefetch()
         lines += self._select_matrix(len(types))
         lines += ["};", "}  // namespace warptile"]
         return "\n".join(lines)
@@ -128,8 +150,11 @@ class EpilogueSource:
         rows, columns = next((r, c) for tensor, r, c in self._tensors if tensor == name)
         return (columns, rows) if self._fused.swapped else (rows, columns)
 
-    @staticmethod
-    def _tensor_type(layout: Layout, block: tuple[int, int]) -> str:
+    def _tensor_type(self, name: str, layout: Layout) -> str:
+        block = self._block(name)
+        if name in self._scales.values():
+            lines = block[0] if self._scales.get(BLOCKS_OF_A) == name else block[1]
+            return f"BlockScales<{layout.dtype.cuda}, {lines}>"
         row, column = _stride_kind(layout.row_stride), _stride_kind(layout.column_stride)
         rows, columns = block
         return f"EpilogueTensor<{layout.dtype.cuda}, {row}, {column}, {rows}, {columns}, {layout.alignment_bytes}>"
@@ -140,6 +165,15 @@ class EpilogueSource:
             return f"EpiloguePartials<{output.dtype.cuda}, {REDUCTIONS[output.operation]}, {flags}>"
         row, column = _stride_kind(output.row_stride), _stride_kind(output.column_stride)
         return f"EpilogueOutput<{output.dtype.cuda}, {row}, {column}, {output.alignment_bytes}>"
+
+    def _block_scales(self, tensors: dict[str, int]) -> list[str]:
+        """What the mainloop reads: scales of blocks of the kernel's A and B."""
+        found = [f"    static constexpr bool BLOCK_SCALED = {str(bool(self._scales)).lower()};"]
+        for side, letter in ((BLOCKS_OF_A, "a"), (BLOCKS_OF_B, "b")):
+            index = tensors.get(self._scales.get(side, ""))
+            kind, value = ("NoBlockScales", "{}") if index is None else (f"T{index}", f"t{index}")
+            found.append(f"    __device__ __forceinline__ {kind} scales_of_{letter}() const {{ return {value}; }}")
+        return found if self._scales else found[:1]
 
     def _staged(self) -> list[str]:
         """The first tensor that is laid out as D is: parts of it can be copied to where parts of D will be."""
@@ -158,15 +192,13 @@ class EpilogueSource:
                 ]
         return ["    static constexpr bool HAS_STAGED = false;"]
 
-    @staticmethod
-    def _loaded(count: int) -> list[str]:
+    def _loaded(self) -> list[str]:
         """What is read for WIDTH elements: members of one struct, so that it can be read ahead."""
-        members = [f"        EpilogueElements<T{i}::ELEMENT, T{i}::template COUNT<WIDTH>> t{i};" for i in range(count)]
+        members = [f"        EpilogueElements<T{i}::ELEMENT, T{i}::template COUNT<WIDTH>> t{i};" for i in self._read]
         return ["    template <int WIDTH>", "    struct Loaded {", *members, "    };"]
 
-    @staticmethod
-    def _load(count: int) -> list[str]:
-        loads = ", ".join(f"t{i}.template load<WIDTH>(row, column, inside)" for i in range(count))
+    def _load(self) -> list[str]:
+        loads = ", ".join(f"t{i}.template load<WIDTH>(row, column, inside)" for i in self._read)
         return [
             "    template <int WIDTH>",
             "    __device__ __forceinline__ Loaded<WIDTH> load(int row, int column, int inside) const {",
@@ -174,8 +206,7 @@ class EpilogueSource:
             "    }",
         ]
 
-    @staticmethod
-    def _prefetch(count: int) -> list[str]:
+    def _prefetch(self) -> list[str]:
         """What brings the operands of a part of D into L2."""
         return [
             "    template <int ROWS, int COLUMNS>",
@@ -183,7 +214,7 @@ class EpilogueSource:
             "                                             int threads) const {",
             *(
                 f"        t{i}.template prefetch<ROWS, COLUMNS>(row, column, m, n, thread, threads);"
-                for i in range(count)
+                for i in self._read
             ),
             "    }",
         ]
@@ -230,6 +261,8 @@ class EpilogueSource:
         if step.name == UNIFORM:
             place = "column + i, row" if self._fused.swapped else "row, column + i"
             return f"philox_uniform(n{numbers[str(step.value)]}.value, {place})"
+        if is_block_scale(step):
+            return arguments[0]
         if isinstance(step.value, tuple):
             name = step.value[0]
             return f"static_cast<COMPUTE>(loaded.t{tensors[name]}[i])" if name in tensors else f"n{numbers[name]}.value"

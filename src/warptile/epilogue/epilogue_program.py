@@ -16,6 +16,12 @@ ACCUMULATOR, CONSTANT, TENSOR, CAST, UNIFORM = "accumulator", "constant", "tenso
 """Steps that are no operation on values: alpha * A @ B + beta * C, a number, an element of a named operand, rounding to
 an element type, a random number."""
 
+BLOCKS_OF_A, BLOCKS_OF_B = "blocks of a", "blocks of b"
+"""The accumulator with a scale for each block of A, or of B, applied as it is summed along K."""
+
+SCALE_K = 128
+"""Elements along K of a block that has a scale."""
+
 Value = float | int | str | tuple[str, int, int] | None
 
 
@@ -27,7 +33,8 @@ class Step:
         name: an operation, or one of the kinds above.
         arguments: indices of earlier steps.
         value: of a constant the number; of a tensor (name, rows, columns) of the block of D for which it has one
-            element; of a cast the element type's name; of a random number the name of its seed.
+            element; of scales the same of the block of A, or of B; of a cast the element type's name; of a random
+            number the name of its seed.
     """
 
     name: str
@@ -115,6 +122,11 @@ class Program:
         return tuple(dict.fromkeys(step.value for step in self.steps if isinstance(step.value, tuple)))
 
     @cached_property
+    def block_scales(self) -> dict[str, tuple[str, int, int]]:
+        """Scales of blocks of operands: by step, `BLOCKS_OF_A` or `BLOCKS_OF_B`, its value."""
+        return {step.name: step.value for step in self.steps if is_block_scale(step) and isinstance(step.value, tuple)}
+
+    @cached_property
     def operations(self) -> tuple[str, ...]:
         """Names of the steps that compute something."""
         return tuple(step.name for step in self.steps if step.name not in (ACCUMULATOR, CONSTANT, TENSOR))
@@ -140,7 +152,7 @@ class Program:
         """The outputs in float64: the reference of tests.
 
         Args:
-            accumulator: (M, N): alpha * A @ B + beta * C.
+            accumulator: (M, N): alpha * A @ B + beta * C, with what blocks of A and B are scaled by.
             operands: tensors that broadcast to (M, N), those of blocks with one element a block; numbers; seeds.
 
         Returns:
@@ -168,6 +180,8 @@ class Program:
             return np.asarray(arguments[0]).astype(DTYPES[str(step.value)].numpy).astype(np.float64)
         if step.name == UNIFORM:
             return philox(int(operands[str(step.value)]), rows, columns)
+        if is_block_scale(step):
+            return arguments[0]
         if isinstance(step.value, tuple):
             name, block_rows, block_columns = step.value
             found = np.asarray(operands[name], np.float64)
@@ -177,6 +191,11 @@ class Program:
                 found = np.repeat(found, block_columns, axis=-1)[..., :columns]
             return found
         return OPERATIONS[step.name].reference(*arguments)
+
+
+def is_block_scale(step: Step) -> bool:
+    """Whether a step is the accumulator with scales of blocks of A or of B."""
+    return step.name in (BLOCKS_OF_A, BLOCKS_OF_B)
 
 
 def _reduced(values: np.ndarray[Any, Any], how: Reduction) -> np.ndarray[Any, Any]:

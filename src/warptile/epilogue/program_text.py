@@ -14,7 +14,17 @@ from typing import Any
 
 from warptile.epilogue import tracing
 from warptile.epilogue.column_pairs import HALVES, PAIRS, two_columns
-from warptile.epilogue.epilogue_program import ACCUMULATOR, CAST, CONSTANT, TENSOR, UNIFORM, Program, Reduction, Step
+from warptile.epilogue.epilogue_program import (
+    ACCUMULATOR,
+    CAST,
+    CONSTANT,
+    TENSOR,
+    UNIFORM,
+    Program,
+    Reduction,
+    Step,
+    is_block_scale,
+)
 from warptile.epilogue.operations import OPERATIONS
 from warptile.epilogue.tracing import Reduced, Traced, refuse
 from warptile.errors import EpilogueError
@@ -102,6 +112,10 @@ def _repeated(step: Step, arguments: list[Traced], acc: Traced, operands: dict[s
         assert isinstance(step.value, tuple)
         operand, rows, columns = step.value
         return tracing.per_block(operands[operand], rows, columns)
+    if is_block_scale(step):
+        assert isinstance(step.value, tuple)
+        operand, rows, columns = step.value
+        return tracing.scaled_by_blocks(arguments[0], operands[operand], step.name, rows, columns)
     if step.name == UNIFORM:
         return tracing.uniform(operands[str(step.value)])
     if step.name == CAST:

@@ -22,6 +22,7 @@ from warptile.epilogue.epilogue_program import (
     Reduction,
     Step,
     Value,
+    is_block_scale,
 )
 from warptile.epilogue.operations import FLAG, NUMBER, OPERATIONS
 from warptile.errors import EpilogueError, WarptileError
@@ -289,6 +290,18 @@ def per_block(x: Traced, rows: int, columns: int) -> Traced:
     return x.trace.value(TENSOR, value=(x.operand, rows, columns))
 
 
+def scaled_by_blocks(x: Traced, scales: Traced, side: str, rows: int, columns: int) -> Traced:
+    """The accumulator with scales of blocks of ``rows`` x ``columns`` elements of A or of B.
+
+    Args:
+        x: the accumulator, or that with scales of the other operand.
+        scales: an operand of the epilogue.
+        side: `BLOCKS_OF_A` or `BLOCKS_OF_B`.
+        rows, columns: of a block.
+    """
+    return x.trace.value(side, (x.index,), (scales.operand or "", rows, columns))
+
+
 def uniform(seed: Traced) -> Traced:
     """A random number in [0, 1) for each element of D."""
     if not isinstance(seed, Traced) or seed.operand is None:
@@ -344,6 +357,7 @@ def trace(function: Callable[..., Any], given: Mapping[str, Any]) -> Program:
             program = replace(program, types=types, reductions=reductions)
         if noted.pairing is not None:
             program = noted.pairing.finished(program)
+        _check_block_scales(program)
     except RefusedError as error:
         raise EpilogueError(f"epilogue{_line(error, function)}: {error}") from None
     except WarptileError:
@@ -359,6 +373,21 @@ def trace(function: Callable[..., Any], given: Mapping[str, Any]) -> Program:
     if both:
         raise EpilogueError(f"epilogue: {both[0]!r} is a seed, and used as a number too; give it twice, by two names")
     return program
+
+
+def _check_block_scales(program: Program) -> None:
+    """Refuse what reads the accumulator without the scales of blocks, which are in it from the beginning."""
+    if not program.block_scales:
+        return
+    plain = [index for index, step in enumerate(program.steps) if step.name == ACCUMULATOR or is_block_scale(step)]
+    for index in plain:
+        readers = [each for each in program.steps if index in each.arguments]
+        last = index == plain[-1]
+        if not last and (index in program.outputs or not all(map(is_block_scale, readers))):
+            refuse(
+                "scales of blocks are applied while products are summed, and there is no accumulator without them, as "
+                "derivatives need: call it on detached arrays"
+            )
 
 
 def _result(noted: Trace, value: Any) -> Traced:

@@ -32,6 +32,7 @@ from warptile.jax.fused_primitive import fused_p
 from warptile.jax.primitive import ROWS, Options, alike, matmul_p, results_of, stored
 from warptile.rungs import rung as rung_named
 from warptile.runtime.execute import BACKENDS
+from warptile.scaled_call import known_epilogue, scaled_call
 
 
 def matmul(
@@ -46,8 +47,8 @@ def matmul(
     accumulate: Any = None,
     precision: str | None = None,
     epilogue: Callable[..., Any] | None = None,
-    scale_a: float | None = None,
-    scale_b: float | None = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
     rung: str | None = None,
     config: Mapping[str, int] | None = None,
     max_sms: int | None = None,
@@ -73,7 +74,8 @@ def matmul(
             `warptile.matmul`.
         b: (..., K, N) or (K,), of the same type.
         c: broadcastable to the result and of its type.
-        alpha, beta, scale_a, scale_b: numbers, as of `warptile.matmul`. They are static: part of the program.
+        alpha, beta: numbers, as of `warptile.matmul`. They are static: part of the program.
+        scale_a, scale_b: as of `warptile.matmul`. Numbers are static; arrays are values of the program.
         out_dtype, accumulate, precision, rung, config, max_sms: static too, as of `warptile.matmul`.
         backend: as of `warptile.matmul`; it has to agree with where XLA runs the program.
         epilogue: as of `warptile.matmul`: part of the same custom call. It is differentiated by JAX, as the same
@@ -90,6 +92,13 @@ def matmul(
         WarptileError: as `warptile.matmul`, when the function is traced or compiled.
         ArgumentTypeError: an option that is being traced.
     """
+    scaled = scaled_call(a, b, c, beta, (scale_a, scale_b), epilogue_tensors)
+    if scaled is not None:
+        return matmul(
+            a, b, alpha=alpha, out_dtype=out_dtype, accumulate=accumulate, precision=precision,
+            epilogue=known_epilogue(scaled, epilogue, "matmul", _KEYWORDS), scale_a=scaled.scale_a,
+            scale_b=scaled.scale_b, rung=rung, config=config, max_sms=max_sms, backend=backend, **scaled.operands,
+        )  # fmt: skip
     if epilogue is None:
         refuse_unknown("matmul", _KEYWORDS, epilogue_tensors)
     else:
@@ -102,7 +111,7 @@ def matmul(
                 "backend": backend,
             }  # fmt: skip
             return gated_product(_without_out, (a, b, c, None), said, gated, epilogue_tensors)
-    static = {"alpha": alpha, "beta": beta, "scale_a": scale_a, "scale_b": scale_b, "max_sms": max_sms}
+    static = {"alpha": alpha, "beta": beta, "max_sms": max_sms}
     for name, value in static.items():
         if isinstance(value, jax.core.Tracer):
             raise ArgumentTypeError(f"{name}: got a value that JAX is tracing; {_STATIC[name]}")
@@ -147,8 +156,6 @@ _MULTIPLY = "it is a number that the program is compiled for: multiply the resul
 _STATIC = {
     "alpha": _MULTIPLY,
     "beta": "it is a number that the program is compiled for: scale c instead, such as matmul(a, b, beta * c)",
-    "scale_a": _MULTIPLY.replace("alpha", "scale_a"),
-    "scale_b": _MULTIPLY.replace("alpha", "scale_b"),
     "max_sms": "it is a number that the program is compiled for: jax.jit(f, static_argnames='max_sms')",
 }
 """What to do with an option that is being traced."""

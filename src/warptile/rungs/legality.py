@@ -53,6 +53,7 @@ def operand_reason(
     sparse: bool = False,
     batches: bool = False,
     quantized: bool = False,
+    block_scales: bool = False,
 ) -> str | None:
     """Why operands of these types and majors cannot be taken, or None.
 
@@ -64,7 +65,13 @@ def operand_reason(
         sparse: it takes a sparse A, and no other.
         batches: it takes a batch of matrices in one launch.
         quantized: it takes a quantized B, and no other.
+        block_scales: it takes scales of blocks of A and B.
     """
+    if problem.epilogue is not None and problem.epilogue.program.block_scales and not block_scales:
+        return (
+            "blocks of A or B have scales, which wgmma-final alone applies as it promotes sums; multiply dequantized "
+            "operands, such as (a.to(torch.float32) * scales).to(torch.bfloat16)"
+        )
     if problem.batch > 1 and not batches:
         return f"the batch has {problem.batch} matrices; it takes one in a launch, such as problem.single"
     if problem.a.sparse != sparse:

@@ -89,7 +89,7 @@ def factors(
             continue
         if a.dtype not in (torch.float8_e4m3fn, torch.float8_e5m2):
             raise DTypeError(
-                f"{name}: it is for float8 operands; a is {str(a.dtype).removeprefix('torch.')}: "
+                f"{name}: it is for operands of 8 bits; a is {str(a.dtype).removeprefix('torch.')}: "
                 f"give alpha={name} instead"
             )
         alpha = _number(alpha, "alpha") * _number(scale, name)

@@ -18,6 +18,7 @@ from warptile.epilogue.program_text import checked, replayed, text_of
 from warptile.epilogue.tracing import Reduced, Traced
 from warptile.gated_call import GatedEpilogue, gated_product
 from warptile.linear_call import BIAS, by_rows, check_linear, of_linear
+from warptile.scaled_call import scaled_call, scaling_epilogue
 from warptile.torch.calls import (
     factors,
     is_direct,
@@ -204,6 +205,19 @@ def _traced_operator(
     if isinstance(a, np.ndarray):
         outputs = [each.numpy() for each in outputs]
     return outputs[0] if noted.outputs == 1 else tuple(outputs)
+
+
+def traced_scaled_call(a: Any, b: Any, c: Any, out: Any, options: dict[str, Any], epilogue: Any) -> Any:
+    """`warptile.matmul` with scales in arrays as Dynamo traces it; None where they are numbers."""
+    said = {name: each for name, each in options.items() if name in SAID}
+    operands = {name: each for name, each in options.items() if name not in SAID}
+    scales = tensor_of(said.get("scale_a")), tensor_of(said.get("scale_b"))
+    scaled = scaled_call(tensor_of(a), tensor_of(b), tensor_of(c), said.pop("beta", None), scales, operands)
+    if scaled is None:
+        return None
+    said["scale_a"], said["scale_b"] = scaled.scale_a, scaled.scale_b
+    function = scaling_epilogue(scaled.kinds, epilogue)
+    return traced_fused_call(a, b, None, out, said, function, scaled.operands)
 
 
 def traced_fused_linear(

@@ -1,7 +1,6 @@
 """``torch.ops.warptile.scaled_mm``: 8-bit floats with scales, called like ``torch._scaled_mm``.
 
-Scales of whole operands that are in host memory become a part of alpha. All others are operands of an epilogue, which
-the kernel reads from memory when it has its accumulators: nothing waits for them, and the result is rounded once.
+It is `warptile.matmul` with ``scale_a`` and ``scale_b``, of the shapes that torch's operator takes.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import torch
 
 from warptile.api import matmul
 from warptile.errors import DTypeError, LayoutError, ShapeError, UnsupportedError
+from warptile.scaled_call import FACTOR, is_number, scaled_call
 from warptile.torch.gradients import below_autograd, is_recorded
 from warptile.torch.library import LIBRARY, implement, overload, plain
 
@@ -28,32 +28,13 @@ def _scaled_mm(
 ) -> Any:  # fmt: skip
     out_dtype = _checked(a, b, scale_a, scale_b, bias, scale_result, out_dtype)
     a, b, scale_a, scale_b, bias = map(plain, (a, b, scale_a, scale_b, bias))
-    accumulate = "float32_fast" if use_fast_accum else None
-    if scale_a.numel() == scale_b.numel() == 1 and scale_a.device.type == scale_b.device.type == "cpu":
-        addend = None if bias is None else bias.to(out_dtype)
-        return matmul(
-            a, b, addend, scale_a=scale_a.item(), scale_b=scale_b.item(), out_dtype=out_dtype, accumulate=accumulate
-        )
-    operands = {"rows": _operand(scale_a, a), "columns": _operand(scale_b, a)}
-    options = {"out_dtype": out_dtype, "accumulate": accumulate}
-    if bias is None:
-        return matmul(a, b, **options, epilogue=_scaled, **operands)
-    return matmul(a, b, **options, epilogue=_scaled_with_bias, **operands, bias=bias)
-
-
-def _scaled(acc: Any, rows: Any, columns: Any) -> Any:
-    return acc * rows * columns
-
-
-def _scaled_with_bias(acc: Any, rows: Any, columns: Any, bias: Any) -> Any:
-    return acc * rows * columns + bias
-
-
-def _operand(scale: Any, a: Any) -> Any:
-    """A scale as an operand of an epilogue; one in host memory as a number."""
-    if scale.numel() > 1:
-        return scale
-    return scale.reshape(()) if scale.device == a.device else scale.item()
+    accumulate = None
+    if use_fast_accum:  # scales of blocks are applied as sums are promoted, which is more accurate than what is allowed
+        scaled = scaled_call(a, b, None, None, (scale_a, scale_b), {})
+        accumulate = "float32_fast" if scaled is None or max(scaled.kinds.a, scaled.kinds.b) <= FACTOR else None
+    if bias is not None and is_number(scale_a) and is_number(scale_b):
+        bias = bias.to(out_dtype)
+    return matmul(a, b, bias, scale_a=scale_a, scale_b=scale_b, out_dtype=out_dtype, accumulate=accumulate)
 
 
 def _scaled_mm_fake(
@@ -86,24 +67,20 @@ def _checked(a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any, scale_result
             f"out_dtype: got {out_dtype}; results are torch.bfloat16, torch.float16 or torch.float32, such as "
             f"{_EXAMPLE}"
         )
-    (m, _), n = a.shape, b.shape[1]
-    _check_scale("scale_a", scale_a, (m, 1), a)
-    _check_scale("scale_b", scale_b, (1, n), a)
+    n = b.shape[1]
+    _check_scale("scale_a", scale_a, a)
+    _check_scale("scale_b", scale_b, a)
+    scaled_call(a, b, None, None, (scale_a, scale_b), {})  # raises where shapes do not fit
     if bias is not None and tuple(bias.shape) != (n,):
         raise ShapeError(f"bias: got shape {tuple(bias.shape)}; it has one number for each column, shape ({n},)")
     return torch.bfloat16 if out_dtype is None else out_dtype
 
 
-def _check_scale(name: str, scale: Any, rows_or_columns: tuple[Any, Any], a: Any) -> None:
+def _check_scale(name: str, scale: Any, a: Any) -> None:
     if scale.dtype != torch.float32:
         raise DTypeError(f"{name}: got {scale.dtype}; scales are torch.float32: {name}.float()")
     if scale.numel() == 1 and scale.device.type == "cpu":
         return
-    if scale.numel() != 1 and tuple(scale.shape) != rows_or_columns:
-        raise UnsupportedError(
-            f"{name}: got shape {tuple(scale.shape)}; it takes one number or shape {rows_or_columns}. Scales of blocks "
-            f"are not available: multiply block by block with matmul, or {_EXAMPLE}"
-        )
     if scale.device != a.device:
         raise LayoutError(f"{name}: it is on {scale.device} and a is on {a.device}: {name}.to(a.device)")
 

@@ -271,7 +271,7 @@ def test_float8_with_scales(dtype, out_dtype):
 
 
 def test_scales_are_for_float8():
-    with pytest.raises(wt.DTypeError, match="scale_a: it is for float8 operands; a is float32: give alpha"):
+    with pytest.raises(wt.DTypeError, match="scale_a: it is for operands of 8 bits; a is float32: give alpha"):
         wt.matmul(drawn(4, 5), drawn(5, 3), scale_a=2.0, backend="emulator")
 
 

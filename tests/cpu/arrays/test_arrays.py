@@ -340,7 +340,7 @@ def test_other_scales_are_told_what_would_work():
     eighth = array_view.view(zeros(2, 2, dtype="float8_e4m3fn"), "a")
     with pytest.raises(ShapeError, match=r"scale_b: got shape \(2,\); it is one number"):
         scale_factor(np.ones(2), "scale_b", eighth)
-    with pytest.raises(DTypeError, match="scale_a: it is for float8 operands; a is float32: give alpha"):
+    with pytest.raises(DTypeError, match="scale_a: it is for operands of 8 bits; a is float32: give alpha"):
         scale_factor(2.0, "scale_a", array_view.view(zeros(2, 2), "a"))
     one = FakeDeviceArray()
     one.__cuda_array_interface__["shape"] = ()

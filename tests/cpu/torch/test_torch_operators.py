@@ -197,7 +197,7 @@ def test_scales_of_rows_and_columns_on_the_emulator(monkeypatch, eights):
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        ({"scale_a": torch.rand(3, 2)}, wt.UnsupportedError, "blocks"),
+        ({"scale_a": torch.rand(3, 2)}, wt.ShapeError, r"scale_a: got shape \(3, 2\).*numpy.ones\(\(3, 1\)"),
         ({"scale_a": torch.tensor(1)}, wt.DTypeError, r"scale_a\.float\(\)"),
         ({"scale_result": torch.tensor(1.0)}, wt.UnsupportedError, "scale_result"),
         ({"out_dtype": F8}, wt.UnsupportedError, "bfloat16"),

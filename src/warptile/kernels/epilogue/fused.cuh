@@ -11,7 +11,7 @@ namespace warptile {
 
 // D is alpha * accumulator + beta * C, and nothing else.
 struct NoEpilogue {
-    static constexpr bool FUSED = false, HAS_STAGED = false;
+    static constexpr bool FUSED = false, HAS_STAGED = false, BLOCK_SCALED = false;
 };
 
 template <typename>

@@ -1,13 +1,15 @@
 // Two-level accumulation of FP8: wgmma accumulates over short stretches of K, whose results are promoted to float32.
 #pragma once
 
+#include "tile/block_scale_factors.cuh"
 #include "tile/wgmma_operation.cuh"
 #include "tile/wgmma_smem_tile.cuh"
 
 namespace warptile {
 
 // wgmma keeps 13 fraction bits of FP8 sums. Here each PROMOTION_INTERVAL along K of a stage is a group of wgmmas with
-// accumulators of its own that begin at zero; these are then added to the tile's accumulators in float32.
+// accumulators of its own that begin at zero; these are then added to the tile's accumulators in float32, multiplied by
+// factors where blocks of operands have scales.
 template <typename OPERATION, typename TILE, int M64_BLOCKS>
 struct TwoLevelAccumulation {
     static constexpr int PROMOTION_INTERVAL = 128;
@@ -39,12 +41,18 @@ struct TwoLevelAccumulation {
     // Waits for them and adds them to `accumulators`; calls `release` once the stage has been read.
     template <typename ACCUMULATORS, typename RELEASE>
     __device__ __forceinline__ void promote(ACCUMULATORS& accumulators, const RELEASE& release) {
-        promote_part<0>(accumulators, release);
+        NoFactors none;
+        promote(accumulators, none, release);
+    }
+    template <typename ACCUMULATORS, typename FACTORS, typename RELEASE>
+    __device__ __forceinline__ void promote(ACCUMULATORS& accumulators, FACTORS& factors, const RELEASE& release) {
+        promote_part<0>(accumulators, factors, release);
     }
 
   private:
-    template <int PART, typename ACCUMULATORS, typename RELEASE>
-    __device__ __forceinline__ void promote_part(ACCUMULATORS& accumulators, const RELEASE& release) {
+    template <int PART, typename ACCUMULATORS, typename FACTORS, typename RELEASE>
+    __device__ __forceinline__ void promote_part(ACCUMULATORS& accumulators, FACTORS& factors, const RELEASE& release) {
+        factors.advance();
         wgmma_wait_group<PARTS - 1 - PART>();
 #pragma unroll
         for (int m64 = 0; m64 < M64_BLOCKS; ++m64) warpgroup_fence_operand(c[PART][m64]);
@@ -52,8 +60,9 @@ struct TwoLevelAccumulation {
 #pragma unroll
         for (int m64 = 0; m64 < M64_BLOCKS; ++m64)
 #pragma unroll
-            for (int i = 0; i < REGISTERS; ++i) ACCUMULATORS::add(accumulators.c[m64][i], c[PART][m64][i]);
-        if constexpr (PART + 1 < PARTS) promote_part<PART + 1>(accumulators, release);
+            for (int i = 0; i < REGISTERS; ++i)
+                factors.template promote<ACCUMULATORS>(accumulators.c[m64][i], c[PART][m64][i], m64, i);
+        if constexpr (PART + 1 < PARTS) promote_part<PART + 1>(accumulators, factors, release);
     }
 };
 

@@ -40,7 +40,9 @@ def clocks_per_element(fused: Fused) -> float:
     """Clocks of an SM for each element of D, with two warpgroups."""
     instructions = sum(INSTRUCTIONS.get(step.name, 1) for step in fused.program.steps)
     written = [each for each in fused.outputs if isinstance(each, Layout)]
-    matrices = sum(1 for _, each in fused.tensors if each.row_stride and each.column_stride) + len(written)
+    scales = {name for name, _, _ in fused.program.block_scales.values()}
+    read = [each for name, each in fused.tensors if name not in scales]
+    matrices = sum(1 for each in read if each.row_stride and each.column_stride) + len(written)
     for each in fused.outputs:
         if isinstance(each, Partials):
             instructions += PARTIALS_OF_ROWS if each.over_columns else PARTIALS_OF_COLUMNS

@@ -18,6 +18,7 @@ from warptile.rungs.rung import Extents, Rung
 from warptile.rungs.tensor_tiles import stages_reason
 from warptile.rungs.wgmma import (
     adapt,
+    block_scales,
     candidates,
     epilogue,
     estimates,
@@ -175,6 +176,7 @@ def _registers_reason(seen: Problem, config: Config, device: DeviceLimits) -> st
     """Why a consumer's accumulators do not fit into its registers, or None."""
     accumulators = accumulator_registers(seen, epilogue.rows_per_warpgroup(config), config["BN"])
     needed = epilogue.accumulator_registers(seen, config) + tiles.OVERHEAD_REGISTERS
+    needed += block_scales.registers(seen, config)
     if tiles.takes_unaligned_a(seen, config):
         needed += FRAGMENT_REGISTERS * epilogue.rows_per_warpgroup(config) // ROWS + READER_REGISTERS
     if config["OVERLAP"]:
@@ -226,7 +228,7 @@ def _reason(problem: Problem, tunables: tuple[tuple[str, int], ...], device: Dev
     """Why the kernel cannot run so, or None. A plan asks twice: when it chooses, and when it takes what was chosen."""
     config = dict(tunables)
     reason = (
-        common_reasons(problem, config, TUNABLES, FLAGS, batches=True)
+        common_reasons(problem, config, TUNABLES, FLAGS, batches=True, block_scales=True)
         or _division_reason(config)
         or _cluster_reason(config)
     )
@@ -236,6 +238,7 @@ def _reason(problem: Problem, tunables: tuple[tuple[str, int], ...], device: Dev
     seen = view.problem
     return (
         _two_level_reason(seen, config)
+        or block_scales.reason(seen, config)
         or tiles.shares_reason(seen, config)
         or _overlap_reason(seen, config, device)
         or _split_reason(problem, config)
@@ -317,7 +320,7 @@ class WgmmaFinal(Rung):
 
     def kernel_examples(self, like: Problem, device: DeviceLimits = REFERENCE) -> tuple[tuple[Problem, Config], ...]:
         """As `Rung.kernel_examples`."""
-        if tiles.type_reason(like, batches=True) is not None:
+        if tiles.type_reason(like, batches=True, block_scales=True) is not None:
             return ()
         return tuple(candidates.kernel_examples(like, illegal_on(device), device))
 

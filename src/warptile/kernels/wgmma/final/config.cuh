@@ -105,6 +105,9 @@ struct WgmmaFinal {
     // The mainloop.
     using ACCUMULATORS = WgmmaAccumulators<OPERATION, TILE, M64_BLOCKS, CONFIG::UNALIGNED_A>;
     using TWO_LEVEL = TwoLevelAccumulation<OPERATION, TILE, M64_BLOCKS>;
+    static constexpr bool BLOCK_SCALED = EpilogueOf<OPERATION>::type::BLOCK_SCALED;
+    static_assert(!BLOCK_SCALED || OPERATION::PROMOTED, "scales of blocks are applied when sums are promoted");
+    using FACTORS = typename FactorsOf<typename EpilogueOf<OPERATION>::type, TILE::BN, M64_BLOCKS>::type;
     static constexpr int ACCUMULATOR_REGISTERS =
         M64_BLOCKS * ACCUMULATORS::REGISTERS * (OPERATION::PROMOTED ? 1 + TWO_LEVEL::PARTS : 1);
 

@@ -22,6 +22,7 @@ struct ConsumerMainloop {
     typename KERNEL::PIPELINE::STATE& state;
     typename KERNEL::ACCUMULATORS& accumulators;
     typename KERNEL::TWO_LEVEL& two_level;
+    typename KERNEL::FACTORS& factors;
     const typename KERNEL::STAGE::A::FragmentLoader& loader;
 
     // Tells the producers that load parts of this stage, here and in neighbouring CTAs, that this warpgroup has read
@@ -36,6 +37,14 @@ struct ConsumerMainloop {
                    (thread % CLUSTER_M == rank % CLUSTER_M || thread / CLUSTER_M == rank / CLUSTER_M)) {
             mbarrier_arrive_remote(pipeline.empty_barrier(stage), position.leader + thread);
         }
+    }
+
+    // Where blocks of A and B have scales, loads those of the work tile's first interval along K.
+    __device__ __forceinline__ void begin(const WorkTile& work, const GemmParams<OPERATION>& gemm,
+                                          const typename KERNEL::Batch& batch) const {
+        if constexpr (KERNEL::BLOCK_SCALED)
+            factors.begin(*batch.first, work.batch, work.row + first_row, work.column, gemm.m, gemm.n,
+                          work.first_k_tile * KERNEL::TWO_LEVEL::PARTS, tiles_along(gemm.k, SCALE_K));
     }
 
     __device__ __forceinline__ void issue(bool first) const {
@@ -54,7 +63,7 @@ struct ConsumerMainloop {
 
     __device__ __forceinline__ void complete(bool first) const {
         if constexpr (OPERATION::PROMOTED) {
-            two_level.promote(accumulators, [&] { release(state.stage); });
+            two_level.promote(accumulators, factors, [&] { release(state.stage); });
         } else {
             wgmma_wait_group<1>();
             if (!first) release(state.previous_stage());
@@ -133,6 +142,7 @@ __device__ __forceinline__ void overlapped_mainloop(const ConsumerMainloop<KERNE
     };
     for (bool more = KERNEL::EARLY ? found : scheduler.next(work); more; more = scheduler.next(work)) {
         if constexpr (KERNEL::OPERATION::PROMOTED) accumulators.zero();
+        mainloop.begin(work, gemm, batch);
         prefetch_epilogue<KERNEL>(gemm, batch, work, mainloop.first_row);
         // The host makes sure that a tile has at least HELD iterations. A store warp is slower than TMA: for it
         // subtiles come further apart.
@@ -203,6 +213,7 @@ __device__ __forceinline__ void plain_mainloop(const ConsumerMainloop<KERNEL>& m
             accumulators.zero();
             accumulators.fence_operands();
         }
+        mainloop.begin(work, gemm, batch);
         for (int k_tile = 0; k_tile < work.k_tiles; ++k_tile) {
             mainloop.issue(k_tile == 0);
             mainloop.complete(k_tile == 0);
@@ -251,9 +262,11 @@ __device__ __forceinline__ void consumer(int consumer, const typename KERNEL::Sh
     typename KERNEL::EPILOGUE epilogue{gemm,         map_d, shared.epilogue(consumer),
                                        consumer + 1, 0,     CONFIG::RESIDUE_CLASSES > 1 ? 1 : batch.stride_d};
     typename KERNEL::TWO_LEVEL two_level;
+    typename KERNEL::FACTORS factors;
     const typename KERNEL::STAGE::A::FragmentLoader loader(gemm.a, gemm.lda);
     const int first_row = KERNEL::IS_PINGPONG ? 0 : consumer * KERNEL::M64_BLOCKS * 64;
-    const ConsumerMainloop<KERNEL> mainloop{pipeline, position, first_row, state, accumulators, two_level, loader};
+    const ConsumerMainloop<KERNEL> mainloop{pipeline,     position,  first_row, state,
+                                            accumulators, two_level, factors,   loader};
     if constexpr (CONFIG::OVERLAP_EPILOGUE) {
         overlapped_mainloop<KERNEL>(mainloop, epilogue, scheduler, work, found, gemm, batch);
     } else {

@@ -1,0 +1,288 @@
+"""Calls of `warptile.matmul` whose operands have scales in arrays, which the kernel reads: nothing waits for them.
+
+Such a call is one with an epilogue. Scales of whole operands, of rows of A and of columns of B are factors in it; those
+of blocks along K are operands that the mainloop reads as it promotes sums (`warptile.epilogue.tracing`).
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import sys
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from warptile.arrays.array_view import is_tracer
+from warptile.arrays.epilogue_operands import check_names
+from warptile.arrays.options import beta_of
+from warptile.epilogue.epilogue_program import BLOCKS_OF_A, BLOCKS_OF_B, SCALE_K
+from warptile.epilogue.identity import identity
+from warptile.epilogue.tracing import scaled_by_blocks, trace
+from warptile.errors import DTypeError, LayoutError, ShapeError, UnsupportedError
+from warptile.torch_route import has_no_memory
+
+SCALE_OF_A, SCALE_OF_B, ADDEND, ADDEND_FACTOR = "scale_of_a", "scale_of_b", "scaled_call_c", "scaled_call_beta"
+"""Operands of the epilogue that such a call becomes."""
+
+ABSENT, FACTOR = -1, 0
+"""In place of the lines of a block: no scale, or one that is a factor of the accumulator."""
+
+WIDE = 128
+"""Rows of A, or columns of B, of a square block."""
+
+MOST_KNOWN = 256
+"""Epilogues that are remembered."""
+
+
+class Kinds(NamedTuple):
+    """What makes two such calls' epilogues differ, beside the caller's own.
+
+    Attributes:
+        a: rows of A that share a scale in blocks; or `ABSENT` or `FACTOR`.
+        b: the same of columns of B.
+        adds: there is a C.
+        weighted: it has a factor.
+    """
+
+    a: int
+    b: int
+    adds: bool
+    weighted: bool
+
+
+@dataclass(frozen=True)
+class ScaledCall:
+    """A call with an epilogue in place of scales in arrays and of C.
+
+    Attributes:
+        scale_a, scale_b: scales that are numbers, and remain.
+        kinds: what the epilogue applies.
+        operands: its operands by name.
+    """
+
+    scale_a: Any
+    scale_b: Any
+    kinds: Kinds
+    operands: dict[str, Any]
+
+
+def scaled_call(
+    a: Any, b: Any, c: Any, beta: Any, scales: tuple[Any, Any], operands: Mapping[str, Any]
+) -> ScaledCall | None:
+    """The call that takes the place of one with scales; None where these are numbers, which alpha takes.
+
+    Args:
+        a, b, c, beta: as of `warptile.matmul`.
+        scales: ``scale_a`` and ``scale_b``, None for none.
+        operands: of the caller's epilogue.
+
+    Raises:
+        DTypeError: operands that are not of 8 bits.
+        ShapeError: scales of a shape that they cannot have, or beta without C.
+        LayoutError: tensors in another place than ``a``.
+        UnsupportedError: scales of blocks of integers.
+    """
+    element = str(getattr(a, "dtype", "")).rpartition(".")[2]
+    whole = element in ("int8", "uint8")
+    taken = [scale is not None and (whole or not is_number(scale)) for scale in scales]
+    if not any(taken):
+        return None
+    names = ("scale_a", "scale_b")
+    if not whole and not element.startswith("float8"):
+        name = names[taken.index(True)]
+        raise DTypeError(
+            f"{name}: it is for operands of 8 bits; a is {element}: have the kernel read it, such as "
+            f"epilogue=lambda acc, s: acc * s, s={name}"
+        )
+    found, kinds = dict(operands), [ABSENT, ABSENT]
+    shapes = tuple(getattr(a, "shape", ())), tuple(getattr(b, "shape", ()))
+    for side, (name, scale) in enumerate(zip((SCALE_OF_A, SCALE_OF_B), scales, strict=True)):
+        if taken[side]:
+            found[name], kinds[side] = (scale, FACTOR) if is_number(scale) else _operand(scale, side, shapes, a)
+            if kinds[side] > 0 and whole:
+                raise UnsupportedError(
+                    f"{names[side]}: got shape {tuple(scale.shape)}, one scale for each block along K, which operands "
+                    f"of 8-bit floats take; a is {element}: give one element, {_lines_text(side, shapes[side])}"
+                )
+    weight = beta_of(beta, c)
+    adds = weight != 0
+    if adds:
+        found[ADDEND] = c
+    if adds and weight != 1:
+        found[ADDEND_FACTOR] = float(weight)
+    rest = [None if each else scale for each, scale in zip(taken, scales, strict=True)]
+    return ScaledCall(rest[0], rest[1], Kinds(kinds[0], kinds[1], adds, adds and weight != 1), found)
+
+
+def is_number(scale: Any) -> bool:
+    """Whether a scale is a number, or an array of one element that can be read without waiting for a GPU."""
+    if isinstance(scale, np.ndarray):
+        return scale.size == 1
+    if not hasattr(scale, "shape") or isinstance(scale, np.generic):
+        return not hasattr(scale, "__cuda_array_interface__")
+    if is_tracer(scale) or math.prod(scale.shape) != 1:
+        return False
+    place = getattr(getattr(scale, "device", None), "type", None)
+    if place is not None:
+        return place == "cpu" and not has_no_memory(sys.modules["torch"], scale)
+    return not hasattr(scale, "__cuda_array_interface__")
+
+
+def _operand(scale: Any, side: int, shapes: Sequence[tuple[int, ...]], a: Any) -> tuple[Any, int]:
+    """A scale as an operand of the epilogue, and its kind."""
+    place = getattr(getattr(scale, "device", None), "type", None)
+    if place is not None and scale.device != getattr(a, "device", None) and hasattr(a, "device"):
+        name = ("scale_a", "scale_b")[side]
+        raise LayoutError(f"{name}: it is on {scale.device} and a is on {a.device}: give {name}.to(a.device)")
+    shape, matrix = tuple(scale.shape), shapes[side]
+    if math.prod(shape) == 1:
+        return (scale.reshape(()) if shape else scale), FACTOR
+    lines, k = (1, *matrix)[-2:] if side == 0 else (*matrix, 1)[:2] if len(matrix) == 1 else matrix[-2:][::-1]
+    alone = len(shapes[1 - side]) == 1  # the result lacks the other operand's axis
+    if shape == (lines,):
+        return (scale if alone or side == 1 else scale.reshape((lines, 1))), FACTOR
+    if len(shape) > 1:
+        last = shape[-2:] if side == 0 else shape[:-3:-1]
+        if last == (lines, 1):
+            return (scale.reshape((*shape[:-2], lines)) if alone else scale), FACTOR
+        blocks = -(-k // SCALE_K)
+        for wide in (1, WIDE):
+            if last == (-(-lines // wide), blocks):
+                return scale, wide
+    raise ShapeError(_shape_text(side, shape, lines, k))
+
+
+def _shape_text(side: int, shape: tuple[int, ...], lines: int, k: int) -> str:
+    name, operand, line = (("scale_a", "a", "row"), ("scale_b", "b", "column"))[side]
+    blocks = -(-k // SCALE_K)
+
+    def stated(count: int, along: int) -> str:
+        return f"({count}, {along})" if side == 0 else f"({along}, {count})"
+
+    return (
+        f"{name}: got shape {shape}; for {stated(lines, k)} of {operand} it has one element, or one for each {line} "
+        f"{stated(lines, 1)}, for each {WIDE} along K of a {line} {stated(lines, blocks)}, or for each block of {WIDE} "
+        f"x {WIDE} {stated(-(-lines // WIDE), blocks)}, such as {name}=numpy.ones({stated(lines, 1)}, 'float32')"
+    )
+
+
+def _lines_text(side: int, shape: tuple[int, ...]) -> str:
+    return f"or one for each row {(*shape[:-1], 1)}" if side == 0 else f"or one for each column {(1, shape[-1])}"
+
+
+# --- the epilogue ----------------------------------------------------------------------------------------------------
+
+
+def applied(kinds: Kinds, acc: Any, given: dict[str, Any]) -> Any:
+    """The accumulator with its scales and C. Takes what it uses out of ``given``; Dynamo traces this."""
+    sides = ((kinds.a, SCALE_OF_A), (kinds.b, SCALE_OF_B))
+    for (lines, name), step in zip(sides, (BLOCKS_OF_A, BLOCKS_OF_B), strict=True):
+        if lines > 0:
+            block = (lines, SCALE_K) if step == BLOCKS_OF_A else (SCALE_K, lines)
+            acc = scaled_by_blocks(acc, given.pop(name), step, *block)
+    for lines, name in sides:
+        if lines == FACTOR:
+            acc = acc * given.pop(name)
+    if kinds.adds:
+        addend = given.pop(ADDEND)
+        acc = acc + (given.pop(ADDEND_FACTOR) * addend if kinds.weighted else addend)
+    return acc
+
+
+def scaling_epilogue(kinds: Kinds, epilogue: Callable[..., Any] | None) -> Callable[..., Any]:
+    """The caller's epilogue, if there is one, of what `applied` makes of the accumulator."""
+
+    def scaled(acc: Any, **given: Any) -> Any:
+        acc = applied(kinds, acc, given)
+        return acc if epilogue is None else epilogue(acc, **given)
+
+    return scaled
+
+
+_known: dict[Hashable, Callable[..., Any]] = {}
+
+
+def known_epilogue(
+    call: ScaledCall, epilogue: Callable[..., Any] | None, function: str, keywords: Sequence[str]
+) -> Callable[..., Any]:
+    """`scaling_epilogue` with named parameters, traced once for each epilogue whose identity can be told.
+
+    Args:
+        call: the scales, and the operands of the caller's epilogue.
+        epilogue: the caller's, or None.
+        function, keywords: as of `warptile.arrays.epilogue_operands.check_names`.
+
+    Raises:
+        EpilogueError, ArgumentTypeError: as `check_names` and `warptile.epilogue.tracing.trace`.
+    """
+    identified = () if epilogue is None else identity(epilogue)
+    key = call.kinds, identified, tuple(call.operands)
+    if identified is not None and key in _known:
+        return _known[key]
+    own = {SCALE_OF_A, SCALE_OF_B, ADDEND, ADDEND_FACTOR}
+    kind = inspect.Parameter
+    parameters = [kind("acc", kind.POSITIONAL_ONLY)]
+    if epilogue is not None:
+        check_names(function, [*keywords, *own], epilogue, [name for name in call.operands if name not in own])
+        parameters = list(inspect.signature(epilogue).parameters.values())
+    found = scaling_epilogue(call.kinds, epilogue)
+    parameters += [kind(name, kind.KEYWORD_ONLY) for name in call.operands if name in own]
+    found.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    found.warptile_program = trace(found, call.operands)  # type: ignore[attr-defined]
+    if identified is not None:
+        if len(_known) >= MOST_KNOWN:
+            _known.clear()
+        _known[key] = found
+    return found
+
+
+@dataclass(frozen=True)
+class ScaledPlan:
+    """A held plan of such a call: as `warptile.MatmulPlan`, whose scales in arrays are given to each call.
+
+    Attributes:
+        plan: the plan with an epilogue in place of the scales.
+        kinds: what the epilogue applies.
+        beta: factor of C.
+    """
+
+    plan: Any
+    kinds: Kinds
+    beta: float
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.plan, name)
+
+    def __call__(
+        self, a: Any, b: Any, /, c: Any = None, *, out: Any = None, scale_a: Any = None, scale_b: Any = None,
+        **epilogue_tensors: Any,
+    ) -> Any:  # fmt: skip
+        """Multiply arrays like those that the plan was made for, with scales like those.
+
+        Args:
+            a, b, c, out, epilogue_tensors: as of `warptile.matmul`.
+            scale_a, scale_b: scales that were arrays when the plan was made.
+
+        Returns:
+            As `warptile.matmul`.
+
+        Raises:
+            ShapeError: scales that the plan was not made for, or that are missing.
+            WarptileError: as `warptile.MatmulPlan`.
+        """
+        given = scaled_call(a, b, c, None if c is None else self.beta, (scale_a, scale_b), epilogue_tensors)
+        if given is None or given.kinds != self.kinds:
+            wanted = [
+                f"{name}={name}"
+                for name, kind in (("scale_a", self.kinds.a), ("scale_b", self.kinds.b))
+                if kind != ABSENT
+            ]
+            addend = ", c" if self.kinds.adds else ""
+            raise ShapeError(
+                f"scale_a, scale_b: not of the shapes that the plan was made for; give it arrays like those, such as "
+                f"plan(a, b{addend}, {', '.join(wanted)})"
+            )
+        return self.plan(a, b, out=out, **given.operands)

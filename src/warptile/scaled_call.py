@@ -17,7 +17,7 @@ import numpy as np
 
 from warptile.arrays.array_view import is_tracer
 from warptile.arrays.epilogue_operands import check_names
-from warptile.arrays.options import beta_of
+from warptile.arrays.options import beta_of, number
 from warptile.epilogue.epilogue_program import BLOCKS_OF_A, BLOCKS_OF_B, SCALE_K
 from warptile.epilogue.identity import identity
 from warptile.epilogue.tracing import scaled_by_blocks, trace
@@ -70,7 +70,7 @@ class ScaledCall:
 
 
 def scaled_call(
-    a: Any, b: Any, c: Any, beta: Any, scales: tuple[Any, Any], operands: Mapping[str, Any]
+    a: Any, b: Any, c: Any, beta: Any, scales: tuple[Any, Any], operands: Mapping[str, Any], *, in_graph: bool = False
 ) -> ScaledCall | None:
     """The call that takes the place of one with scales; None where these are numbers, which alpha takes.
 
@@ -78,6 +78,7 @@ def scaled_call(
         a, b, c, beta: as of `warptile.matmul`.
         scales: ``scale_a`` and ``scale_b``, None for none.
         operands: of the caller's epilogue.
+        in_graph: Dynamo traces the call, and no tensor can be read.
 
     Raises:
         DTypeError: operands that are not of 8 bits.
@@ -87,7 +88,8 @@ def scaled_call(
     """
     element = str(getattr(a, "dtype", "")).rpartition(".")[2]
     whole = element in ("int8", "uint8")
-    taken = [scale is not None and (whole or not is_number(scale)) for scale in scales]
+    numbers = [is_number(scale, in_graph=in_graph) for scale in scales]
+    taken = [scale is not None and (whole or not numbers[side]) for side, scale in enumerate(scales)]
     if not any(taken):
         return None
     names = ("scale_a", "scale_b")
@@ -101,7 +103,10 @@ def scaled_call(
     shapes = tuple(getattr(a, "shape", ())), tuple(getattr(b, "shape", ()))
     for side, (name, scale) in enumerate(zip((SCALE_OF_A, SCALE_OF_B), scales, strict=True)):
         if taken[side]:
-            found[name], kinds[side] = (scale, FACTOR) if is_number(scale) else _operand(scale, side, shapes, a)
+            if numbers[side]:
+                found[name], kinds[side] = float(number(scale, names[side])), FACTOR
+            else:
+                found[name], kinds[side] = _operand(scale, side, shapes, a)
             if kinds[side] > 0 and whole:
                 raise UnsupportedError(
                     f"{names[side]}: got shape {tuple(scale.shape)}, one scale for each block along K, which operands "
@@ -117,8 +122,10 @@ def scaled_call(
     return ScaledCall(rest[0], rest[1], Kinds(kinds[0], kinds[1], adds, adds and weight != 1), found)
 
 
-def is_number(scale: Any) -> bool:
+def is_number(scale: Any, *, in_graph: bool = False) -> bool:
     """Whether a scale is a number, or an array of one element that can be read without waiting for a GPU."""
+    if in_graph:
+        return not hasattr(scale, "shape")
     if isinstance(scale, np.ndarray):
         return scale.size == 1
     if not hasattr(scale, "shape") or isinstance(scale, np.generic):

@@ -212,7 +212,8 @@ def traced_scaled_call(a: Any, b: Any, c: Any, out: Any, options: dict[str, Any]
     said = {name: each for name, each in options.items() if name in SAID}
     operands = {name: each for name, each in options.items() if name not in SAID}
     scales = tensor_of(said.get("scale_a")), tensor_of(said.get("scale_b"))
-    scaled = scaled_call(tensor_of(a), tensor_of(b), tensor_of(c), said.pop("beta", None), scales, operands)
+    left, right, addend = tensor_of(a), tensor_of(b), tensor_of(c)
+    scaled = scaled_call(left, right, addend, said.pop("beta", None), scales, operands, in_graph=True)
     if scaled is None:
         return None
     said["scale_a"], said["scale_b"] = scaled.scale_a, scaled.scale_b

@@ -194,6 +194,39 @@ def test_scales_of_rows_and_columns_on_the_emulator(monkeypatch, eights):
     assert torch.equal(d, exact.to(torch.bfloat16))
 
 
+def test_scales_of_blocks_on_the_emulator(monkeypatch):
+    monkeypatch.setenv("WARPTILE_BACKEND", "emulator")
+    a, b = drawn(5, 300, grad=False).to(F8), drawn(300, 140, grad=False).to(F8)
+    of_a, of_b = torch.rand(5, 3) + 0.5, torch.rand(3, 2) + 0.5
+    bias = torch.rand(140)
+    d = ops.scaled_mm(a, b, of_a, of_b, bias, out_dtype=torch.float32, use_fast_accum=True)
+    left = a.double() * of_a.double().repeat_interleave(128, 1)[:, :300]
+    right = b.double() * of_b.double().repeat_interleave(128, 0)[:300].repeat_interleave(128, 1)[:, :140]
+    bound = 4 * 33 * 2.0**-13 * (left.abs() @ right.abs()) + 1e-5
+    assert ((d - bias - left @ right).abs() <= bound).all()
+
+
+@pytest.mark.parametrize("kind", ["element", "rows", "blocks"])
+def test_programs_have_scales_in_tensors(quick, kind):
+    a, b, c = drawn(6, 300, grad=False).to(F8), drawn(300, 140, grad=False).to(F8), torch.rand(140)
+    of_a, of_b = {
+        "element": (torch.rand(1, 1), torch.rand(1, 140)),
+        "rows": (torch.rand(6), torch.rand(140)),
+        "blocks": (torch.rand(6, 3), torch.rand(3, 2)),
+    }[kind]
+
+    def layer(a, b, c, of_a, of_b, bias):
+        return wt.matmul(
+            a, b, c, scale_a=of_a, scale_b=of_b, out_dtype="float32", epilogue=lambda acc, bias: wt.relu(acc + bias),
+            bias=bias,
+        )  # fmt: skip
+
+    expected = layer(a, b, c, of_a, of_b, c)
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    assert torch.equal(compiled(a, b, c, of_a, of_b, c), expected)
+    assert expected.dtype == torch.float32
+
+
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [

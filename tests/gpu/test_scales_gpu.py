@@ -1,0 +1,168 @@
+"""Scales on the GPU: the same bits as on the emulator, nothing is waited for, and calls can be captured."""
+
+import numpy as np
+import pytest
+
+import scaled_products as sp
+import warptile as wt
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.gpu
+
+BLOCKS = [(1, 128), (1, 1), (128, 128), (128, 1)]
+E4M3 = torch.float8_e4m3fn
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(20261123)
+
+
+def on_gpu(array):
+    """A NumPy array with the same strides in a GPU's memory."""
+    by_rows = array if array.strides[-1] <= array.strides[-2] else np.swapaxes(array, -1, -2)
+    stored = np.ascontiguousarray(by_rows)
+    if stored.dtype.itemsize == 1:
+        found = torch.from_numpy(stored.view(np.uint8)).cuda().view(E4M3)
+    else:
+        found = torch.from_numpy(stored).cuda()
+    return found if by_rows is array else found.transpose(-1, -2)
+
+
+def drawn(m, n, k, seed=0):
+    """A and B of e4m3 on the GPU, B's columns contiguous."""
+    generator = torch.Generator("cuda").manual_seed(seed + m + n + k)
+    a, b = (torch.randn(rows, k, device="cuda", generator=generator).to(E4M3) for rows in (m, n))
+    return a, b.T
+
+
+def scales(*shape):
+    return torch.rand(shape, device="cuda") * 4 + 0.25
+
+
+def block_scales(m, n, k, lines):
+    blocks = -(-k // 128)
+    return scales(-(-m // lines[0]), blocks), scales(-(-n // lines[1]), blocks).T
+
+
+def dequantized(a, b, of_a, of_b, lines):
+    k = a.shape[-1]
+    wide_a = of_a.double().repeat_interleave(lines[0], 0).repeat_interleave(128, 1)[: a.shape[0], :k]
+    wide_b = of_b.double().repeat_interleave(128, 0).repeat_interleave(lines[1], 1)[:k, : b.shape[1]]
+    return a.double() * wide_a, b.double() * wide_b
+
+
+def assert_close(d, left, right, bits):
+    exact, sizes = left @ right, left.abs() @ right.abs()
+    bound = 4 * 33 * 2.0**-13 * sizes + 2.0**-bits * exact.abs()
+    assert not torch.isnan(d).any()
+    assert ((d.double() - exact).abs() <= bound).all()
+
+
+@pytest.mark.parametrize("lines", BLOCKS, ids=str)
+@pytest.mark.parametrize("extents", [(70, 150, 500), (257, 129, 1000)], ids=str)
+def test_the_same_bits_as_on_the_emulator(rng, lines, extents):
+    m, n, k = extents
+    a, b = sp.operands(rng, m, n, k)
+    of_a, of_b = sp.block_scales(rng, m, n, k, lines)
+    expected = wt.matmul(a, b, scale_a=of_a, scale_b=of_b, out_dtype="float32", backend="emulator")
+    given = [on_gpu(each) for each in (a, b, of_a, of_b)]
+    for _ in range(3):  # planned; bound; found again
+        d = wt.matmul(given[0], given[1], scale_a=given[2], scale_b=given[3], out_dtype="float32")
+        assert np.array_equal(d.cpu().numpy(), expected)
+
+
+@pytest.mark.parametrize("lines", BLOCKS, ids=str)
+@pytest.mark.parametrize(
+    "extents", [(4096, 2048, 2048), (16, 4096, 7168), (130, 4096, 7168), (1000, 3001, 777)], ids=str
+)
+def test_blocks_in_models_shapes(lines, extents):
+    a, b = drawn(*extents)
+    of_a, of_b = block_scales(*extents, lines)
+    d = wt.matmul(a, b, scale_a=of_a, scale_b=of_b)
+    assert d.dtype == torch.bfloat16
+    assert_close(d, *dequantized(a, b, of_a, of_b, lines), bits=8)
+
+
+@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize("extents", [(1024, 768, 2048), (16, 4096, 4096), (257, 1001, 333)], ids=str)
+def test_whole_operands_and_rows(fast, extents):
+    m, n, _ = extents
+    a, b = drawn(*extents)
+    accumulate = "float32_fast" if fast else None
+    for of_a, of_b in (
+        (scales(), scales(1)),
+        (scales(m), scales(n)),
+        (scales(m, 1), scales(1, n)),
+        (scales(m, 1), 0.5),
+    ):
+        d = wt.matmul(a, b, scale_a=of_a, scale_b=of_b, accumulate=accumulate, out_dtype="float32")
+        rows, columns = (torch.as_tensor(each, device="cuda").double() for each in (of_a, of_b))
+        rows = rows.reshape(-1, 1)
+        exact, sizes = (f(a) @ f(b) * rows * columns for f in (torch.Tensor.double, lambda x: x.double().abs()))
+        bound = (33 * 2.0**-13 * (extents[2] / 32 if fast else 4)) * sizes
+        assert ((d.double() - exact).abs() <= bound).all()
+
+
+def test_nothing_is_waited_for_and_graphs_see_new_scales():
+    m, n, k = 512, 768, 1024
+    a, b = drawn(m, n, k)
+    of_a, of_b = block_scales(m, n, k, (1, 128))
+    one, rows = scales(), scales(m, 1)
+    d = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
+
+    def calls():
+        wt.matmul(a, b, scale_a=of_a, scale_b=of_b, out=d)
+        return wt.matmul(a, b, scale_a=one, scale_b=one), wt.matmul(a, b, scale_a=rows, scale_b=one)
+
+    calls()
+    calls()
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        calls()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        whole, by_rows = calls()
+    of_a.mul_(3)
+    rows.mul_(0.25)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert_close(d, *dequantized(a, b, of_a, of_b, (1, 128)), bits=8)
+    assert_close(whole, a.double() * one, b.double() * one, bits=8)
+    assert_close(by_rows, a.double() * rows, b.double() * one, bits=8)
+
+
+def test_nothing_beside_out_is_written():
+    m, n, k = 300, 501, 700
+    a, b = drawn(m, n, k)
+    of_a, of_b = block_scales(m, n, k, (1, 128))
+    band = torch.full((m + 2, n + 6), float("nan"), device="cuda", dtype=torch.bfloat16)
+    for _ in range(2):
+        wt.matmul(a, b, scale_a=of_a, scale_b=of_b, out=band[1:-1, 3:-3])
+    assert_close(band[1:-1, 3:-3], *dequantized(a, b, of_a, of_b, (1, 128)), bits=8)
+    band[1:-1, 3:-3] = float("nan")
+    assert band.isnan().all()
+
+
+def test_integers_by_rows_and_columns():
+    a = torch.randint(-128, 128, (300, 640), device="cuda", dtype=torch.int8)
+    b = torch.randint(-128, 128, (200, 640), device="cuda", dtype=torch.int8).T
+    rows, columns = scales(300), scales(200)
+    d = wt.matmul(a, b, scale_a=rows, scale_b=columns)
+    exact = (a.double() @ b.double()).float() * rows[:, None] * columns
+    assert torch.equal(d, exact)
+
+
+def test_the_operator_of_torch_takes_blocks():
+    import warptile.torch  # noqa: F401
+
+    m, n, k = 256, 384, 512
+    a, b = drawn(m, n, k)
+    of_a, of_b = block_scales(m, n, k, (1, 128))
+    d = torch.ops.warptile.scaled_mm(a, b, of_a, of_b, use_fast_accum=True)
+    assert torch.equal(d, wt.matmul(a, b, scale_a=of_a, scale_b=of_b))
+    compiled = torch.compile(lambda *x: wt.matmul(x[0], x[1], scale_a=x[2], scale_b=x[3]), fullgraph=True)
+    assert torch.equal(compiled(a, b, of_a, of_b), d)

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         UnsupportedError,
         WarptileError,
     )
+    from warptile.grouped_call import matmul_grouped
     from warptile.linear_call import linear
     from warptile.runtime.compile_ahead import WarmKernel, WarmReport
     from warptile.user_kernels.emulated_launches import emulated
@@ -97,6 +98,7 @@ __all__ = [
     "linear",
     "log",
     "matmul",
+    "matmul_grouped",
     "maximum",
     "minimum",
     "pairs",
@@ -125,6 +127,7 @@ _HOME |= dict.fromkeys(
 )  # fmt: skip
 _HOME |= dict.fromkeys(("MatmulPlan", "matmul", "plan"), "warptile.api")
 _HOME |= dict.fromkeys(("SparseMatrix", "sparsify"), "warptile.arrays.sparse") | {"linear": "warptile.linear_call"}
+_HOME |= {"matmul_grouped": "warptile.grouped_call"}
 _HOME |= dict.fromkeys(("WarmKernel", "WarmReport"), "warptile.runtime.compile_ahead") | {"warm": "warptile.warming"}
 _HOME |= dict.fromkeys(("QuantizedWeights", "quantize"), "warptile.arrays.quantized_weights")
 _HOME |= {"UserKernel": "warptile.user_kernels.user_kernel", "kernel": "warptile.user_kernels.user_kernel"}

@@ -29,6 +29,7 @@ from warptile.launch.access import NOTHING, Access, Rows
 from warptile.launch.spec import LaunchSpec
 from warptile.planning import tuned_table
 from warptile.planning.addend import Addend
+from warptile.planning.grouped_plan import GroupedPlan
 from warptile.planning.plan import Plan, find_plan, make_plan, unlaunchable
 from warptile.problem import Problem
 from warptile.rungs import operand_copies
@@ -47,6 +48,10 @@ NO_NUMBERS: Mapping[str, float] = {}
 """Of a plan without an epilogue."""
 
 _log = logging.getLogger("warptile")
+
+
+Launchable = Plan | Addend | GroupedPlan
+"""What has a kernel and operands."""
 
 
 class Place(Protocol):
@@ -71,7 +76,7 @@ class Backend(Place, Protocol):
         """Architecture to compile for."""
 
     def run(
-        self, plan: Plan | Addend, operands: Mapping[str, ArrayView], indices: list[Shape], alpha: float, beta: float,
+        self, plan: Launchable, operands: Mapping[str, ArrayView], indices: list[Shape], alpha: float, beta: float,
         numbers: Mapping[str, float] = NO_NUMBERS,
     ) -> None:  # fmt: skip
         """Run ``plan`` once for each index of the leading axes of ``operands`` ("A", "B", "C", "D", and those of the
@@ -145,7 +150,7 @@ def _epilogue_spoils(plan: Plan, tuned: Mapping[str, int]) -> bool:
     return added_us - otherwise_us > WORTH_LEAVING_TUNED * tuned_us
 
 
-def compiled(plan: Plan | Addend) -> CompiledKernel:
+def compiled(plan: Launchable) -> CompiledKernel:
     """The kernel of ``plan``: compiled once a process, and once a machine through the cache on disk."""
     return KERNELS.kernel(translation_unit(plan.kernel), plan.arch)
 
@@ -167,7 +172,7 @@ def copy_launch(made: Sequence[OperandCopy], arch: str) -> tuple[CompiledKernel,
     return kernel, operand_copies.launch(made, kernel.entry)
 
 
-def copy_launches(plan: Plan | Addend) -> list[tuple[CompiledKernel, LaunchSpec]]:
+def copy_launches(plan: Launchable) -> list[tuple[CompiledKernel, LaunchSpec]]:
     """What has to be launched before the product of ``plan``, on the same stream: nothing, or all its copies."""
     return [copy_launch(plan.kernel.copies, plan.arch)] if plan.kernel.copies else []
 
@@ -203,7 +208,7 @@ def serving(plan: Plan, *, captured: bool = False) -> tuple[Plan, Future[Compile
     return plan, None
 
 
-def further_accesses(plan: Plan | Addend) -> dict[str, Access]:
+def further_accesses(plan: Launchable) -> dict[str, Access]:
     """Outputs of the epilogue after D, whose elements must have been written as well where they are by rows."""
     problem = plan.problem
     seen = plan.kernel.view.problem.epilogue  # says how partials are blocked
@@ -228,9 +233,11 @@ def _is_written(name: str) -> bool:
     return name == "D" or name.startswith(OUTPUT)
 
 
-def output_access(plan: Plan | Addend) -> Access:
-    """D: every element must have been written when the launch is over."""
+def output_access(plan: Launchable) -> Access:
+    """D: every element must have been written when the launch is over, unless groups have not all of it."""
     problem = plan.problem
+    if isinstance(plan, GroupedPlan) and not plan.writes_all_of_d:
+        return Access(writes=True)
     size = problem.d.dtype.bits // 8
     rows = Rows(
         problem.m,
@@ -344,7 +351,7 @@ class EmulatorBackend:
         return self.device.arch
 
     def run(
-        self, plan: Plan | Addend, operands: Mapping[str, ArrayView], indices: list[Shape], alpha: float, beta: float,
+        self, plan: Launchable, operands: Mapping[str, ArrayView], indices: list[Shape], alpha: float, beta: float,
         numbers: Mapping[str, float] = NO_NUMBERS,
     ) -> None:  # fmt: skip
         """Run ``plan`` once for each index of the leading axes of ``operands``."""
@@ -355,7 +362,7 @@ class EmulatorBackend:
 
     def emulate(
         self,
-        plan: Plan | Addend,
+        plan: Launchable,
         kernel: CompiledPtx,
         buffers: Mapping[str, np.ndarray[Any, Any]],
         alpha: float,
@@ -445,7 +452,7 @@ class GpuBackend:
         return _loaded(kernel, self.info.ordinal)
 
     def run(
-        self, plan: Plan | Addend, operands: Mapping[str, ArrayView], indices: list[Shape], alpha: float, beta: float,
+        self, plan: Launchable, operands: Mapping[str, ArrayView], indices: list[Shape], alpha: float, beta: float,
         numbers: Mapping[str, float] = NO_NUMBERS,
     ) -> None:  # fmt: skip
         """Run ``plan`` once for each index of the leading axes of ``operands``.
@@ -474,7 +481,7 @@ class GpuBackend:
                         area.copy_out(low, span, size_bytes)
 
     def _queue(
-        self, plan: Plan | Addend, operands: Mapping[str, ArrayView], indices: list[Shape], alpha: float, beta: float,
+        self, plan: Launchable, operands: Mapping[str, ArrayView], indices: list[Shape], alpha: float, beta: float,
         numbers: Mapping[str, float], stream: int,
     ) -> None:  # fmt: skip
         """Queue the launches for operands that are all in GPU memory."""

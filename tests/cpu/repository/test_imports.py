@@ -29,8 +29,8 @@ ORDER = (
     ("replay",),
     ("runtime",),
     (
-        "api", "gated_call", "scaled_call", "linear_call", "quantized_call", "torch_route", "measured", "ladder",
-        "doctor", "warming", "roofline", "jax",
+        "api", "gated_call", "grouped_call", "scaled_call", "linear_call", "quantized_call", "torch_route", "measured",
+        "ladder", "doctor", "warming", "roofline", "jax",
     ),
     ("tuning",),
     ("bench", "torch"),

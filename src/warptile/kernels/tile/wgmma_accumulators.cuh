@@ -16,11 +16,15 @@ struct AccumulatorTile {
     static constexpr int REGISTERS = COLUMNS * sizeof(ACC_ELEMENT) / 8;  // of a thread, for 64 rows
     typename INSTRUCTION::REGISTER c[M64_BLOCKS][REGISTERS];
 
-    __device__ __forceinline__ void zero() {
+    __device__ __forceinline__ void zero() { zero_from<0>(); }
+
+    // Zeros the columns from FIRST on.
+    template <int FIRST>
+    __device__ __forceinline__ void zero_from() {
 #pragma unroll
         for (int m64 = 0; m64 < M64_BLOCKS; ++m64)
 #pragma unroll
-            for (int i = 0; i < REGISTERS; ++i) c[m64][i] = 0;
+            for (int i = FIRST * sizeof(ACC_ELEMENT) / 8; i < REGISTERS; ++i) c[m64][i] = 0;
     }
 
     // Adds one register to another: one number, or two of float16.
@@ -79,8 +83,11 @@ struct WgmmaAccumulators
     using Part = AccumulatorTile<INSTRUCTION, typename OPERATION::ACC_ELEMENT, COLUMNS, M64_BLOCKS, UNALIGNED_A>;
 
     // Issues the wgmmas of the stage at a shared address, rows from `first_row` of A on, as one group. Without
-    // `accumulate` they overwrite the accumulators.
+    // `accumulate` they overwrite the accumulators. WIDTH: of the first columns alone.
+    template <int WIDTH = TILE::BN>
     __device__ __forceinline__ void multiply(unsigned stage, int first_row, bool accumulate) {
+        using NARROW = Wgmma<typename OPERATION::ELEMENT, typename OPERATION::MMA_ACCUMULATOR, WIDTH>;
+        using REGISTERS_OF_WIDTH = typename NARROW::REGISTER(&)[NARROW::REGISTERS];
         const unsigned long long a = STAGE::A::descriptor(stage) + STAGE::A::descriptor_offset(first_row, 0);
         const unsigned long long b = STAGE::B::descriptor(stage + STAGE::B_OFFSET);
         wgmma_fence();
@@ -88,9 +95,10 @@ struct WgmmaAccumulators
         for (int k_block = 0; k_block < STAGE::A::K_BLOCKS; ++k_block)
 #pragma unroll
             for (int m64 = 0; m64 < M64_BLOCKS; ++m64)
-                INSTRUCTION::template mma_async<OPERATION::A_COLUMN_MAJOR, !OPERATION::B_COLUMN_MAJOR>(
-                    this->c[m64], a + STAGE::A::descriptor_offset(64 * m64, k_block),
-                    b + STAGE::B::descriptor_offset(0, k_block), k_block > 0 || accumulate);
+                NARROW::template mma_async<OPERATION::A_COLUMN_MAJOR, !OPERATION::B_COLUMN_MAJOR>(
+                    reinterpret_cast<REGISTERS_OF_WIDTH>(this->c[m64]),
+                    a + STAGE::A::descriptor_offset(64 * m64, k_block), b + STAGE::B::descriptor_offset(0, k_block),
+                    k_block > 0 || accumulate);
         wgmma_commit_group();
     }
 

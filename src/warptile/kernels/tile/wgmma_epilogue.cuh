@@ -17,9 +17,10 @@ namespace warptile {
 // INTERLEAVED: accumulator rows are in the order of `block_row`. RESIDUE_CLASSES > 1: the matrices of the batch are
 // residue classes of the rows of one D (`TileScheduler`); `map` has the rows of all classes side by side, so TMA cannot
 // store a subtile that lies partly outside its class. OVERLAPPED: TMA stores subtiles between the K tiles of the next
-// mainloop, and they are kept small.
+// mainloop, and they are kept small. CLIPPED: the columns of a column-major D end at gemm.n, behind which others begin
+// that are not to be written. TMA stores the subtiles before that, and `store_clipped` the one in which they end.
 template <typename OPERATION, typename TILE, bool BY_TMA, int WIDTH, bool BATCHED = false, bool INTERLEAVED = false,
-          int RESIDUE_CLASSES = 1, bool OVERLAPPED = false>
+          int RESIDUE_CLASSES = 1, bool OVERLAPPED = false, bool CLIPPED = false>
 struct WgmmaEpilogue {
     using OUT = typename OPERATION::OUT;
     using SUBTILES = EpilogueSubtiles<OUT, TILE::BN, OPERATION::D_COLUMN_MAJOR,
@@ -147,6 +148,7 @@ struct WgmmaEpilogue {
         row += row_of(subtile);
         column += column_of(subtile);
         if constexpr (BY_TMA) {
+            if (CLIPPED && column + SUBTILES::COLUMNS > gemm.n) return;
             if (!FREE) wait_until_read<BUFFERS - 1>();
             write(subtile % SUBTILES::COUNT, source);
             fence_proxy_async();
@@ -321,6 +323,20 @@ struct WgmmaEpilogue {
         } else {
             store_subtiles<true>(accumulators, row, column);
         }
+    }
+
+    // Stores subtile `subtile` of the part of D that begins at (row, column) if columns end inside it.
+    template <typename SOURCE>
+    __device__ __forceinline__ void store_clipped(int subtile, int row, int column, const SOURCE& source) const {
+        static_assert(CLIPPED && BY_TMA && OPERATION::D_COLUMN_MAJOR, "else `store` stores all subtiles");
+        row += row_of(subtile);
+        column += column_of(subtile);
+        if (column >= gemm.n || column + SUBTILES::COLUMNS <= gemm.n) return;
+        wait_until_read<0>();
+        write(subtile % SUBTILES::COUNT, source);
+        sync_warpgroup();
+        store_subtile<SUBTILES, ALIGNED, WARPGROUP / 32>(buffer(), gemm, 0, row, column, threadIdx.x % WARPGROUP / 32);
+        sync_warpgroup();
     }
 
     // The two sides of a queue to the store warp. The consumer writes a subtile into an empty buffer, with its

@@ -53,11 +53,12 @@ struct WgmmaMainloop {
     }
 
     // One iteration in two parts: `issue` starts the wgmmas of a stage, `complete` releases the stage before it. Work
-    // between them overlaps with the wgmmas. The tile's first iteration does not `accumulate`.
-    template <typename ACCUMULATORS>
+    // between them overlaps with the wgmmas. The tile's first iteration does not `accumulate`. WIDTH: the tile's first
+    // columns alone are multiplied.
+    template <int WIDTH = TILE::BN, typename ACCUMULATORS>
     __device__ __forceinline__ void issue(ACCUMULATORS& accumulators, int first_row, bool accumulate) {
         pipeline.consumer_wait(state);
-        accumulators.multiply(pipeline.stage_address(state.stage), first_row, accumulate);
+        accumulators.template multiply<WIDTH>(pipeline.stage_address(state.stage), first_row, accumulate);
     }
     template <typename RELEASE>
     __device__ __forceinline__ void complete(const RELEASE& release, bool accumulate) {

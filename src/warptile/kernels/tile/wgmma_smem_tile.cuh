@@ -1,6 +1,7 @@
 // A stage in shared memory as TMA writes it and wgmma reads it: K tiles of A and B with the 128-byte swizzle.
 #pragma once
 
+#include "ptx/shared_memory.cuh"
 #include "tile/traits.cuh"
 #include "tile/wgmma_unaligned_a.cuh"
 
@@ -35,6 +36,29 @@ struct WgmmaSmemTile {
             } else {
                 cp_async_bulk_tensor_load_2d(to + panel * PANEL_BYTES, map, x + panel * ROW, y, barrier);
             }
+    }
+
+    // Starts the loads of the first `boxes` boxes of LINES_OF_BOX lines each, of a tile whose lines run along K.
+    template <int LINES_OF_BOX>
+    static __device__ __forceinline__ void load_boxes(unsigned to, const TensorMap& map, int start, int k_offset,
+                                                      unsigned barrier, int boxes) {
+        static_assert(K_MAJOR && LINES_OF_BOX % 8 == 0, "a box is whole swizzle atoms of eight lines");
+#pragma unroll
+        for (int panel = 0; panel < PANELS; ++panel)
+#pragma unroll 1
+            for (int box = 0; box < boxes; ++box)
+                cp_async_bulk_tensor_load_2d(to + panel * PANEL_BYTES + box * LINES_OF_BOX * 128, map,
+                                             k_offset + panel * ROW, start + box * LINES_OF_BOX, barrier);
+    }
+
+    // Overwrites lines from `first` on with zeros; the work of THREADS threads, of which this is `thread`.
+    template <int THREADS>
+    static __device__ __forceinline__ void clear_lines(unsigned at, int first, int thread) {
+#pragma unroll 1
+        for (int panel = 0; panel < PANELS; ++panel)
+#pragma unroll 1
+            for (int byte = (first * 8 + thread) * 16; byte < PANEL_BYTES; byte += THREADS * 16)
+                st_shared(at + panel * PANEL_BYTES + byte, Packet<16>{});
     }
 
     // Multicast: the lines are divided into SHARES parts, one for each CTA that needs this tile. Starts the loads of

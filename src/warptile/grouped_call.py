@@ -1,0 +1,291 @@
+"""matmul_grouped: GEMMs of groups that follow each other in one operand, in one launch."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from warptile.arrays import array_view
+from warptile.arrays.array_view import ArrayView, Shape
+from warptile.arrays.operands import _by_columns, _by_rows, _destination, _same_place
+from warptile.arrays.options import element_named, whole_number
+from warptile.dtypes import DTYPES, DType
+from warptile.errors import DTypeError, ShapeError, UnsupportedError
+from warptile.planning.grouped_plan import GroupedPlan
+from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, alignment_of
+from warptile.rungs.wgmma.grouped import ARCH, DTYPES_TAKEN, ENDS, OUTPUTS, GroupedProblem, lines_follow
+from warptile.runtime.execute import Place, choose_backend
+
+_EXAMPLE = "matmul_grouped(a, b, offsets) with a of shape (T, K), b of shape (G, K, N) and offsets of shape (G,)"
+
+_OFFSETS_NEEDED = "it takes an array of int32 or int64 in the place of a, such as numpy.array([3, 8], 'int32')"
+
+OFFSET_BITS = {"int32": 32, "int64": 64}
+"""Element types of offsets."""
+
+
+def matmul_grouped(
+    a: Any,
+    b: Any,
+    offsets: Any,
+    *,
+    out: Any = None,
+    out_dtype: Any = None,
+    max_sms: int | None = None,
+    backend: str | None = None,
+) -> Any:
+    """Multiplies groups that follow each other, each with an operand of its own, in one launch.
+
+    ======================  ============  ============  =========  ================================================
+    groups                  a             b             result     group g is [s, e), s = offsets[g - 1], e = offsets[g]
+    ======================  ============  ============  =========  ================================================
+    of rows of a            (T, K)        (G, K, N)     (T, N)     ``result[s:e] = a[s:e] @ b[g]``
+    along K                 (M, T)        (T, N)        (G, M, N)  ``result[g] = a[:, s:e] @ b[s:e]``
+    ======================  ============  ============  =========  ================================================
+
+    The first is a layer of a mixture of experts, whose rows are sorted by expert, and the gradient of its input (with
+    ``b`` transposed through its strides); the second is the gradient of its weights. Offsets stay where they are: the
+    GPU reads them, nothing waits for it, and the call can be captured in a CUDA graph, which then runs with whatever
+    they hold when it is launched.
+
+    Rows of the result behind the last offset are not written: those of a new result hold anything, as torch's do. A
+    group may be empty; along K its result is zeros. What lies in other groups or behind the last offset, infinities
+    and NaNs too, has no influence on a group.
+
+    Args:
+        a: NumPy, torch, CuPy or JAX, any strides; float16 or bfloat16. What the kernel cannot read as it lies is copied
+            first: groups of rows are read with K contiguous, groups along K by rows of M and N.
+        b: of the same type and in the same place, any strides. Weights that are stored as (G, N, K) are ``w.mT``.
+        offsets: (G,), int32 or int64, in the place of ``a``: where each group ends. Each begins where the one before
+            ends, the first at 0. Where offsets fall or pass T, they are taken as the nearest that do not.
+        out: where to write the result; returned. No two of its elements may share memory.
+        out_dtype: bfloat16, float16 or float32, as a name or a framework's dtype; by default that of the operands.
+        max_sms: the most SMs that the GEMM may occupy, all if None.
+        backend: ``"gpu"``, ``"emulator"``, or None for a GPU if there is one.
+
+    Returns:
+        ``out`` if it was given, else a new array of the framework and in the place of ``a``.
+
+    Raises:
+        ShapeError: shapes that do not go together.
+        DTypeError: element types that do not go together.
+        LayoutError: arrays of different frameworks or in different places, or an ``out`` that cannot be written.
+        UnsupportedError: another element type, or a GPU other than Hopper's.
+        NoDeviceError: ``backend="gpu"`` without a GPU.
+    """
+    place = choose_backend(backend, array_view.view(a, "a"))
+    arranged = _arrange(a, b, offsets, out, out_dtype)
+    if arranged.problem is None:
+        return _empty_product(arranged)
+    device = _hopper(place, arranged).device.occupying(whole_number(max_sms, "max_sms"))
+    target = arranged.target or _made(arranged)
+    operands = {"A": arranged.a, "B": arranged.b, "D": target, ENDS: arranged.ends}
+    place.run(_plan(arranged.problem, device), operands, [()], 1, 0)
+    if arranged.out is None:
+        return array_view.returned(target, arranged.a_given)
+    if arranged.target is None:
+        array_view.assign(arranged.out, target)
+    return arranged.out.array
+
+
+@lru_cache(maxsize=1024)
+def _plan(problem: GroupedProblem, device: Any) -> GroupedPlan:
+    return GroupedPlan.of(problem, device)
+
+
+def _hopper(place: Place, arranged: _Arranged) -> Place:
+    if place.device.arch != ARCH:
+        group = "a[s:e], b[g]" if arranged.by_rows else "a[:, s:e], b[s:e]"
+        raise UnsupportedError(
+            f"matmul_grouped: {place.device.name} is {place.device.arch}, and its kernel is for {ARCH} (Hopper); "
+            f"multiply one group after the other, such as matmul({group})"
+        )
+    return place
+
+
+# --- what the arrays mean --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Arranged:
+    """Operands in layouts that the kernel takes.
+
+    Attributes:
+        problem: what is computed; None where there is nothing to launch.
+        a_given: the caller's ``a``, whose framework makes the result.
+        a, b, ends: operands.
+        by_rows: groups are of rows.
+        result_shape: shape of the result.
+        output: its element type.
+        out: the caller's ``out``, or None.
+        target: ``out`` where the kernel can write there, else None.
+    """
+
+    problem: GroupedProblem | None
+    a_given: ArrayView
+    a: ArrayView
+    b: ArrayView
+    ends: ArrayView
+    by_rows: bool
+    result_shape: Shape
+    output: DType
+    out: ArrayView | None
+    target: ArrayView | None
+
+
+def _arrange(a: Any, b: Any, offsets: Any, out: Any, out_dtype: Any) -> _Arranged:
+    left, right = array_view.view(a, "a"), array_view.view(b, "b")
+    _same_place(left, right)
+    by_rows, groups, (extent, m, n, k) = _extents(left, right, offsets)
+    _check_types(left, right)
+    ends, offset_bits = _ends(offsets, left)
+    result_shape = (extent, n) if by_rows else (groups, m, n)
+    output = _output(left, out, out_dtype)
+    destination = _destination(out, left, output, result_shape)
+    if 0 in result_shape or 0 in (groups, extent) or (by_rows and k == 0):
+        return _Arranged(None, left, left, right, ends, by_rows, result_shape, output, destination, None)
+
+    a_matrix = left if _is_plain(left, rows=by_rows, columns=not by_rows) else _copied(left, columns=not by_rows)
+    b_matrices = right if _is_plain(right, rows=True, columns=by_rows) else _copied(right)
+    operand_b = _operand(b_matrices, groups)
+    lines = k if operand_b.major == "row" else n
+    if by_rows and operand_b.alignment_bytes < MAX_ALIGNMENT_BYTES and not lines_follow(operand_b, lines):
+        b_matrices = _copied(right)
+        operand_b = _operand(b_matrices, groups)
+    target = _in_place(destination, left, right)
+    fresh = array_view.ArrayView("out", None, "", 0, result_shape, array_view.row_major(result_shape), output)
+    operand_a, operand_d = _operand(a_matrix, 1, columns=not by_rows), _operand(target or fresh, groups)
+    problem = GroupedProblem(
+        "rows" if by_rows else "k", groups, extent, m, n, k, operand_a, operand_b, operand_d, offset_bits
+    )
+    return _Arranged(
+        problem, left, a_matrix, b_matrices, ends, by_rows, result_shape, output, destination, target
+    )  # fmt: skip
+
+
+def _extents(a: ArrayView, b: ArrayView, offsets: Any) -> tuple[bool, int, tuple[int, int, int, int]]:
+    """Whether groups are of rows, how many there are, and the extents that they divide, of M, N and K."""
+    if not hasattr(offsets, "shape"):
+        raise DTypeError(f"offsets: got {type(offsets).__name__}; {_OFFSETS_NEEDED}")
+    shape = tuple(offsets.shape)
+    if a.ndim != 2 or b.ndim not in (2, 3):
+        raise ShapeError(
+            f"a has shape {a.shape} and b has shape {b.shape}; a needs two axes, and b three (groups of rows) or two "
+            f"(groups along K), such as {_EXAMPLE}"
+        )
+    if a.shape[1] != b.shape[-2]:
+        raise ShapeError(
+            f"a has shape {a.shape} and b has shape {b.shape}: the last axis of a ({a.shape[1]}) must equal the second "
+            f"last axis of b ({b.shape[-2]}), such as {_EXAMPLE}"
+        )
+    if len(shape) != 1:
+        raise ShapeError(
+            f"offsets: got shape {shape}; it has one axis, with the end of each group: offsets.reshape(-1)"
+        )
+    if b.ndim == 3 and shape[0] != b.shape[0]:
+        raise ShapeError(
+            f"offsets: got {shape[0]} ends and b has {b.shape[0]} groups; it has one for each, such as {_EXAMPLE}"
+        )
+    by_rows = b.ndim == 3
+    extents = (a.shape[0], 0, b.shape[2], a.shape[1]) if by_rows else (a.shape[1], a.shape[0], b.shape[1], 0)
+    return by_rows, shape[0], extents
+
+
+def _check_types(a: ArrayView, b: ArrayView) -> None:
+    if a.dtype != b.dtype:
+        raise DTypeError(
+            f"a is {a.dtype.name} and b is {b.dtype.name}; both operands need one type: "
+            f"matmul_grouped(a, {array_view.cast('b', b.framework, a.dtype)}, offsets)"
+        )
+    if a.dtype.name not in DTYPES_TAKEN:
+        converted = array_view.cast("a", a.framework, DTYPES["bfloat16"])
+        raise UnsupportedError(
+            f"a, b: got {a.dtype.name}; matmul_grouped multiplies {' and '.join(DTYPES_TAKEN)}: convert both, such as "
+            f"{converted}, or multiply one group after the other with matmul"
+        )
+
+
+def _output(a: ArrayView, out: Any, out_dtype: Any) -> DType:
+    asked = element_named(out_dtype, "out_dtype")
+    found = asked or (a.dtype if out is None else array_view.view(out, "out").dtype)
+    if found.name not in OUTPUTS:
+        name = "out" if asked is None else "out_dtype"
+        raise DTypeError(f"{name}: got {found.name}; {a.dtype.name} operands give {' or '.join(OUTPUTS)}")
+    return found
+
+
+def _ends(offsets: Any, a: ArrayView) -> tuple[ArrayView, int]:
+    """The offsets as 32-bit words, and bits of each."""
+    name = str(getattr(offsets, "dtype", type(offsets).__name__)).removeprefix("torch.")
+    if name not in OFFSET_BITS:
+        raise DTypeError(f"offsets: got {name}; {_OFFSETS_NEEDED}")
+    if type(offsets).__module__.partition(".")[0] == "torch":
+        words = offsets.detach().contiguous().view(sys.modules["torch"].int32)
+    elif hasattr(offsets, "view") and hasattr(offsets, "__cuda_array_interface__"):
+        words = offsets.copy().view("int32")
+    else:
+        words = np.ascontiguousarray(np.asarray(offsets)).view(np.int32)
+    found = array_view.view(words, "offsets")
+    if a.framework != "jax":
+        _same_place(a, found)
+    return found, OFFSET_BITS[name]
+
+
+# --- layouts ---------------------------------------------------------------------------------------------------------
+
+
+def _is_plain(matrices: ArrayView, *, rows: bool, columns: bool) -> bool:
+    """Whether the kernel can read each matrix by rows, or by columns, as it lies."""
+    apart = matrices.ndim == 2 or matrices.shape[0] == 1 or matrices.strides[0] > 0
+    readable = (rows and _by_rows(matrices)) or (columns and _by_columns(matrices))
+    return readable and apart and not matrices.negated
+
+
+def _copied(matrices: ArrayView, *, columns: bool = False) -> ArrayView:
+    """A copy without gaps by rows, or by columns."""
+    if not columns:
+        return array_view.contiguous(matrices)
+    turned = array_view.contiguous(matrices.relaid(matrices.shape[::-1], matrices.strides[::-1]))
+    return turned.relaid(matrices.shape, turned.strides[::-1])
+
+
+def _operand(matrices: ArrayView, groups: int, *, columns: bool = False) -> Operand:
+    """Matrices as the kernel sees them: by rows where they can be read so, unless ``columns`` is asked for."""
+    major = "col" if columns or not _by_rows(matrices) else "row"
+    (inner, outer) = matrices.shape[:-3:-1] if major == "row" else matrices.shape[-2:]
+    size, leading = matrices.element_bytes, matrices.strides[-2 if major == "row" else -1]
+    apart = matrices.ndim == 3 and groups > 1
+    if outer == 1:  # how far the next line would be is free
+        whole = MAX_ALIGNMENT_BYTES // size
+        leading = max(matrices.strides[0], inner) if apart else -(-inner // whole) * whole
+    stride = matrices.strides[0] if apart else outer * leading if matrices.ndim == 3 else 0
+    aligned = alignment_of(matrices.pointer, leading * size, stride * size)
+    return Operand(matrices.dtype, major, leading, aligned, batch_stride=stride)
+
+
+def _in_place(destination: ArrayView | None, *read: ArrayView) -> ArrayView | None:
+    """``out`` where the kernel can write straight into it, else None."""
+    if destination is None or destination.negated or not _is_plain(destination, rows=True, columns=False):
+        return None
+    return None if any(each.overlaps(destination) for each in read) else destination
+
+
+def _made(arranged: _Arranged) -> ArrayView:
+    """New memory for the result; that of rows that will not be written holds what an ``out`` has there."""
+    if arranged.out is not None:
+        return array_view.contiguous(arranged.out)
+    return array_view.empty(arranged.a_given, arranged.result_shape, arranged.output)
+
+
+def _empty_product(arranged: _Arranged) -> Any:
+    """The result where it has no element, or where nothing is multiplied: zeros."""
+    result = arranged.out or array_view.empty(arranged.a_given, arranged.result_shape, arranged.output)
+    if result.framework == "torch":
+        result.array.zero_()
+    elif result.size:
+        result.array[...] = 0
+    return result.array if arranged.out is not None else array_view.returned(result, arranged.a_given)

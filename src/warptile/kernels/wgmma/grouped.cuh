@@ -1,0 +1,243 @@
+// wgmma-grouped: many GEMMs in one launch, whose extents are in device memory. Groups of columns of D have an A of
+// their own (mixture of experts, its operands swapped: the weights are A), or groups along K a D of their own (the
+// gradient of the weights).
+#pragma once
+
+#include "ptx/griddepcontrol.cuh"
+#include "tile/grouped_scheduler.cuh"
+#include "tile/wgmma_held_subtiles.cuh"
+#include "tile/wgmma_mainloop.cuh"
+
+namespace warptile {
+
+// map_a has a third dimension, the group; with groups along K map_d has it.
+template <typename CONFIG>
+struct WgmmaGroupedParams {
+    GemmParams<typename CONFIG::OPERATION> gemm;
+    TensorMap map_a, map_b, map_d;
+    const typename CONFIG::OFFSET* ends;
+    int groups;
+    long long batch_stride_d;
+};
+
+// What follows from a configuration.
+template <typename CONFIG>
+struct WgmmaGrouped {
+    using OPERATION = typename CONFIG::OPERATION;
+    using TILE = typename CONFIG::TILE;
+    static constexpr bool ALONG_K = CONFIG::ALONG_K, STORE_BY_TMA = CONFIG::STORE_BY_TMA;
+    static constexpr int CONSUMERS = 2, ROWS = TILE::BM / CONSUMERS, M64_BLOCKS = ROWS / 64;
+    static constexpr int STORE_WIDTH = CONFIG::STORE_WIDTH, STAGES = CONFIG::STAGES;
+    static_assert(ALONG_K ? OPERATION::A_COLUMN_MAJOR && !OPERATION::B_COLUMN_MAJOR : OPERATION::B_COLUMN_MAJOR,
+                  "groups divide a dimension that is not the innermost one: TMA takes any coordinate there");
+
+    // The last tile of a group may have fewer columns than others: the instruction is as narrow as a multiple of STEP
+    // allows, and B is loaded in boxes of STEP columns.
+    static constexpr int STEP = ALONG_K ? TILE::BN : CONFIG::STEP;
+    static_assert(TILE::BN % STEP == 0 && STEP % 8 == 0, "a box of B is whole swizzle atoms of eight lines");
+
+    // TMA stores the last HELD subtiles of a finished tile during the next mainloop, as in wgmma-overlap.
+    static constexpr bool CLIPPED = !ALONG_K && STORE_BY_TMA;
+    using EPILOGUE =
+        WgmmaEpilogue<OPERATION, TILE, STORE_BY_TMA, STORE_WIDTH, ALONG_K, false, 1, STORE_BY_TMA, CLIPPED>;
+    using ACCUMULATORS = WgmmaAccumulators<OPERATION, TILE, M64_BLOCKS>;
+    using SUBTILES = typename EPILOGUE::SUBTILES;
+    static constexpr int COUNT = M64_BLOCKS * SUBTILES::COUNT;
+    static constexpr int HELD =
+        STORE_BY_TMA ? held_subtiles<COUNT, SUBTILES::WORDS, M64_BLOCKS * ACCUMULATORS::REGISTERS>() : 0;
+    static constexpr int AT_ONCE = COUNT - HELD;
+
+    using MAINLOOP = WgmmaMainloop<OPERATION, TILE, STAGES, CONSUMERS * EPILOGUE::BYTES>;
+    using STAGE = typename MAINLOOP::STAGE;
+    using OFFSET = typename CONFIG::OFFSET;
+    using SCHEDULER = typename Choice<ALONG_K, KGroupScheduler<TILE, CONFIG::GROUP, OFFSET>,
+                                      ColumnGroupScheduler<TILE, CONFIG::GROUP, OFFSET>>::type;
+};
+
+// The producer, one thread: loads the K tiles of one tile of D, of B no more boxes than the tile has.
+template <typename KERNEL, typename PARAMS>
+__device__ __forceinline__ void load_grouped_tile(typename KERNEL::MAINLOOP& mainloop, const GroupedTile& work,
+                                                  const PARAMS& params) {
+    using STAGE = typename KERNEL::STAGE;
+    using TILE = typename KERNEL::TILE;
+    using ELEMENT = typename KERNEL::OPERATION::ELEMENT;
+    const int boxes = static_cast<int>(tiles_along(work.columns, KERNEL::STEP));
+    const int bytes = STAGE::A::BYTES + boxes * KERNEL::STEP * TILE::BK * static_cast<int>(sizeof(ELEMENT));
+    const int k_tiles = mainloop.k_tiles(work.k_end - work.k_begin);
+    auto& state = mainloop.state;
+    for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
+        const int k = work.k_begin + k_tile * TILE::BK;
+        mainloop.pipeline.producer_acquire(state);
+        const unsigned stage = mainloop.pipeline.stage_address(state.stage), b = stage + STAGE::B_OFFSET;
+        const unsigned full = mainloop.pipeline.full_barrier(state.stage);
+        mbarrier_arrive_expect_tx(full, KERNEL::ALONG_K ? STAGE::BYTES : bytes);
+        STAGE::A::template load<!KERNEL::ALONG_K>(stage, params.map_a, work.row, k, full, work.group);
+        if constexpr (KERNEL::ALONG_K) {
+            STAGE::B::load(b, params.map_b, work.column, k, full);
+        } else {
+            STAGE::B::template load_boxes<KERNEL::STEP>(b, params.map_b, work.column, k, full, boxes);
+        }
+        state.advance();
+    }
+}
+
+// A consumer, one warpgroup: multiplies and stores its rows of a tile, from `first_row` on.
+template <typename KERNEL>
+struct GroupedConsumer {
+    using ACCUMULATORS = typename KERNEL::ACCUMULATORS;
+    using EPILOGUE = typename KERNEL::EPILOGUE;
+    using MAINLOOP = typename KERNEL::MAINLOOP;
+    using OPERATION = typename KERNEL::OPERATION;
+    using SUBTILES = typename KERNEL::SUBTILES;
+    using TILE = typename KERNEL::TILE;
+    static constexpr int COUNT = KERNEL::COUNT, HELD = KERNEL::HELD, AT_ONCE = KERNEL::AT_ONCE;
+
+    MAINLOOP& mainloop;
+    GemmParams<OPERATION>& gemm;  // the epilogue's: its n is where columns of the tile that is stored end
+    EPILOGUE& epilogue;
+    const int first_row;
+    Vector<typename OPERATION::OUT, 2> held[KERNEL::M64_BLOCKS][TILE::BN / 8][2];
+    bool holding = false;  // a finished tile, at (row, column)
+    int row, column;
+
+    struct Held {
+        const GroupedConsumer& consumer;
+        const int m64;
+        __device__ __forceinline__ Vector<typename OPERATION::OUT, 2> operator()(int n8, int half) const {
+            return consumer.held[m64][n8][half];
+        }
+    };
+    __device__ __forceinline__ Held held_pairs(int subtile) const { return {*this, subtile / SUBTILES::COUNT}; }
+
+    __device__ __forceinline__ void store_held(int number) {
+        if (holding) epilogue.store(AT_ONCE + number, row, column, held_pairs(AT_ONCE + number));
+    }
+    __device__ __forceinline__ void store_all_held() {
+#pragma unroll
+        for (int number = 0; number < HELD; ++number) store_held(number);
+    }
+
+    // What is behind the end of a group along K belongs to the next one: in the stage that comes next, of which
+    // `inside` K units are in the group, all consumers overwrite the others with zeros, of both operands.
+    __device__ __forceinline__ void clear_behind_group(int inside) const {
+        using STAGE = typename KERNEL::STAGE;
+        constexpr int THREADS = KERNEL::CONSUMERS * WARPGROUP;
+        mainloop.pipeline.consumer_wait(mainloop.state);
+        const unsigned stage = mainloop.pipeline.stage_address(mainloop.state.stage);
+        STAGE::A::template clear_lines<THREADS>(stage, inside, threadIdx.x - WARPGROUP);
+        STAGE::B::template clear_lines<THREADS>(stage + STAGE::B_OFFSET, inside, threadIdx.x - WARPGROUP);
+        fence_proxy_async();
+        bar_sync<THREADS>(KERNEL::CONSUMERS + 1);
+    }
+
+    template <int WIDTH>
+    __device__ __forceinline__ void issue(ACCUMULATORS& accumulators, int k_tile, int k_extent) {
+        const int inside = k_extent - k_tile * TILE::BK;
+        if (KERNEL::ALONG_K && inside < TILE::BK) clear_behind_group(inside);
+        mainloop.template issue<WIDTH>(accumulators, first_row, k_tile > 0);
+    }
+
+    // Computes the first WIDTH columns of a tile, which has not more, while the tile before it is stored.
+    template <int WIDTH>
+    __device__ __forceinline__ void compute(const GroupedTile& work, int k_extent) {
+        ACCUMULATORS accumulators;
+        accumulators.zero();  // else those of all widths would be live at one time: the compiler takes them for inputs
+        accumulators.fence_operands();
+        const int k_tiles = mainloop.k_tiles(k_extent);
+        const auto release = [&](int stage) { mainloop.release(stage); };
+#pragma unroll
+        for (int k_tile = 0; k_tile < HELD; ++k_tile) {
+            if (k_tile < k_tiles) issue<WIDTH>(accumulators, k_tile, k_extent);
+            store_held(k_tile);
+            if (k_tile < k_tiles) mainloop.complete(release, k_tile > 0);
+        }
+        for (int k_tile = HELD; k_tile < k_tiles; ++k_tile) {
+            issue<WIDTH>(accumulators, k_tile, k_extent);
+            mainloop.complete(release, k_tile > 0);
+        }
+        mainloop.mma_tail(accumulators, release);
+
+        // From here on the epilogue is that of this tile. Narrow ones, which are few, are stored at once.
+        row = work.row + first_row;
+        column = work.column;
+        if constexpr (KERNEL::ALONG_K) {
+            epilogue.batch = work.group;
+        } else {
+            gemm.n = work.column + work.columns;
+        }
+        holding = WIDTH == TILE::BN;
+        if constexpr (WIDTH == TILE::BN) {
+            store_now<0, AT_ONCE, WIDTH>(accumulators);
+            finish_tile<false, 0, false>(held, accumulators, epilogue, gemm, row, column);
+            if constexpr (KERNEL::CLIPPED)
+#pragma unroll
+                for (int subtile = AT_ONCE; subtile < COUNT; ++subtile)
+                    epilogue.store_clipped(subtile, row, column, held_pairs(subtile));
+        } else {
+            store_now<0, COUNT, WIDTH>(accumulators);
+        }
+    }
+
+    // Stores subtiles from BEGIN up to END, as far as they are among the first WIDTH columns.
+    template <int BEGIN, int END, int WIDTH>
+    __device__ __forceinline__ void store_now(const ACCUMULATORS& accumulators) {
+#pragma unroll
+        for (int subtile = BEGIN; subtile < END; ++subtile) {
+            if (EPILOGUE::column_of(subtile) >= WIDTH) continue;
+            const auto pairs = [&, m64 = subtile / SUBTILES::COUNT](int n8, int half) {
+                return epilogue_pair<false>(accumulators, gemm, m64, n8, half, row, column);
+            };
+            epilogue.store(subtile, row, column, pairs);
+            if constexpr (KERNEL::CLIPPED) epilogue.store_clipped(subtile, row, column, pairs);
+        }
+    }
+
+    // The same with an instruction that is as narrow as the tile.
+    template <int WIDTH = KERNEL::STEP>
+    __device__ __forceinline__ void compute_columns(const GroupedTile& work, int columns, int k_extent) {
+        if constexpr (WIDTH < TILE::BN) {
+            if (columns > WIDTH) return compute_columns<WIDTH + KERNEL::STEP>(work, columns, k_extent);
+        }
+        compute<WIDTH>(work, k_extent);
+    }
+};
+
+template <typename CONFIG>
+__global__ void __launch_bounds__(3 * WARPGROUP, 1)
+    wgmma_grouped(const __grid_constant__ WgmmaGroupedParams<CONFIG> params) {
+    using KERNEL = WgmmaGrouped<CONFIG>;
+    using EPILOGUE = typename KERNEL::EPILOGUE;
+    extern __shared__ __align__(1024) unsigned char memory[];
+    typename KERNEL::MAINLOOP mainloop(memory);
+    GemmParams<typename KERNEL::OPERATION> gemm = params.gemm.values();
+    gemm.beta = 0;
+    if (threadIdx.x == 0) {
+        prefetch_tensormap(params.map_a);
+        prefetch_tensormap(params.map_b);
+        if (KERNEL::STORE_BY_TMA) prefetch_tensormap(params.map_d);
+        mainloop.pipeline.init(KERNEL::CONSUMERS);
+    }
+    __syncthreads();
+    griddepcontrol_wait();
+
+    typename KERNEL::SCHEDULER scheduler({params.ends, params.groups, KERNEL::ALONG_K ? gemm.k : gemm.n}, gemm.m,
+                                         gemm.n, gemm.k);
+    GroupedTile work;
+    const int group = warpgroup_index();
+    if (group == 0) {
+        setmaxnreg_dec<40>();
+        if (threadIdx.x == 0)
+            while (scheduler.next(work)) load_grouped_tile<KERNEL>(mainloop, work, params);
+    } else {
+        setmaxnreg_inc<232>();
+        const unsigned buffers = mainloop.extra() + (group - 1) * EPILOGUE::BYTES;
+        EPILOGUE epilogue{gemm, params.map_d, {buffers, 0}, group, 0, params.batch_stride_d};
+        GroupedConsumer<KERNEL> consumer{mainloop, gemm, epilogue, (group - 1) * KERNEL::ROWS};
+        while (scheduler.next(work))
+            consumer.compute_columns(work, warp_uniform(work.columns), warp_uniform(work.k_end - work.k_begin));
+        consumer.store_all_held();
+        epilogue.finish();
+    }
+}
+
+}  // namespace warptile

@@ -1,0 +1,268 @@
+"""wgmma-grouped: GEMMs of groups in one launch, their extents in device memory.
+
+It is no rung of the ladder, whose rungs all multiply the same two matrices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from warptile.device import REFERENCE, DeviceLimits
+from warptile.dtypes import DTYPES, DType
+from warptile.isa import wgmma
+from warptile.launch.params import Field, Params, Pointer, Scalar
+from warptile.launch.tensor_map import TensorMap
+from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, Problem
+from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members
+from warptile.rungs.legality import ceil_div
+from warptile.rungs.repack import Repack, repacked
+from warptile.rungs.tma import map_type
+from warptile.rungs.wgmma import tiles
+from warptile.rungs.wgmma.residue_classes import d_is_aligned
+from warptile.rungs.wgmma.tensor_maps import SWIZZLE
+from warptile.rungs.wgmma.tiles import WARPGROUP
+
+FILE, TEMPLATE = "wgmma/grouped.cuh", "wgmma_grouped"
+
+DTYPES_TAKEN = ("bfloat16", "float16")
+"""Operand types."""
+
+OUTPUTS = ("bfloat16", "float16", "float32")
+"""Result types."""
+
+CONSUMERS = 2
+ENDS = "offsets"
+"""Name of the memory that holds where groups end."""
+
+WIDE: Config = {"BM": 128, "BN": 256, "BK": 64, "STAGES": 4, "STEP": 32, "GROUP": 8}
+MEDIUM: Config = {"BM": 128, "BN": 128, "BK": 64, "STAGES": 6, "STEP": 32, "GROUP": 8}
+NARROW: Config = {"BM": 128, "BN": 64, "BK": 128, "STAGES": 4, "STEP": 16, "GROUP": 8}
+ROW_CONFIGS: tuple[tuple[float, Config], ...] = (
+    (64, NARROW), (160, MEDIUM), (float("inf"), WIDE),
+)  # fmt: skip
+"""Configurations for groups of rows, each for up to so many rows of a group on average. BM counts columns of B, which
+the kernel sees as rows, and BN rows of the group. A float32 result takes `MEDIUM` at most: subtiles of it have half as
+many columns, and one that is stored at once for each width of `WIDE` would not fit into registers."""
+
+K_CONFIG: Config = {"BM": 128, "BN": 256, "BK": 64, "STAGES": 4, "STEP": 256, "GROUP": 8}
+"""The configuration for groups along K."""
+
+
+@dataclass(frozen=True)
+class GroupedProblem:
+    """Groups of one operand's rows, or of the K that two share, which follow each other.
+
+    ======  ==================  ==================  ============
+    along   a                   b                   d
+    ======  ==================  ==================  ============
+    rows    [extent, k]         [groups, k, n]      [extent, n]
+    k       [m, extent]         [extent, n]         [groups, m, n]
+    ======  ==================  ==================  ============
+
+    Attributes:
+        along: ``"rows"`` or ``"k"``: what groups divide.
+        groups: how many there are.
+        extent: rows, or k, that all groups and what is behind them have together.
+        m: rows of each D, with groups along k.
+        n: columns of D.
+        k: extent along k, with groups of rows.
+        a, b, d: operands, the batch stride that of a group. With groups of rows ``a`` is row-major; with groups along k
+            ``a`` is column-major and ``b`` row-major. ``d`` is row-major.
+        offset_bits: of the end of a group: 32 or 64.
+    """
+
+    along: str
+    groups: int
+    extent: int
+    m: int
+    n: int
+    k: int
+    a: Operand
+    b: Operand
+    d: Operand
+    offset_bits: int
+
+    def __post_init__(self) -> None:
+        assert self.along in ("rows", "k"), self.along
+        assert self.offset_bits in (32, 64), self.offset_bits
+        assert min(self.groups, self.extent) >= 1, self
+        assert self.a.major == ("row" if self.along == "rows" else "col"), self.a
+        assert self.d.major == "row", self.d
+        assert self.along == "rows" or self.b.major == "row", self.b
+
+    @property
+    def accumulator(self) -> DType:
+        """Products are added up in float32."""
+        return DTYPES["float32"]
+
+    @cached_property
+    def _aligned(self) -> tuple[tuple[Operand, Repack | None], tuple[Operand, Repack | None]]:
+        """A and B as TMA can read them, and how each is repacked for that."""
+        of_a, of_b = (self.m, self.extent), (self.extent, self.n)
+        if self.along == "rows":
+            of_a, of_b = (self.extent, self.k), (self.k, self.n)
+        return _aligned("A", self.a, of_a, 1), _aligned("B", self.b, of_b, self.groups)
+
+    @cached_property
+    def view(self) -> View:
+        """What the kernel is given: operands that TMA cannot read are repacked. Groups of rows have their operands
+        swapped, so that the instruction can be as narrow as a group has rows: their weights are A, and its columns are
+        the rows of the user's ``a``.
+
+        The view's problem is all groups of rows as one matrix, or a batch of the groups along k: `group_stride` says
+        how far the weights of groups are apart.
+        """
+        (a, of_a), (b, of_b) = self._aligned
+        name_a, name_b = ("A" if of_a is None else of_a.target), ("B" if of_b is None else of_b.target)
+        repacks = tuple(each for each in (of_a, of_b) if each is not None)
+        along_k = self.along == "k"
+        batch = self.groups if along_k else 1
+        problem = Problem(
+            self.m if along_k else self.extent, self.n, self.extent if along_k else self.k, a=a,
+            b=replace(b, batch_stride=0), c=None, d=self.d if batch > 1 else replace(self.d, batch_stride=0),
+            accumulator=self.accumulator, batch=batch,
+        )  # fmt: skip
+        if along_k:
+            return View(problem, name_a, name_b, repacks)
+        return View(problem.swapped, name_b, name_a, repacks)
+
+    @property
+    def group_stride(self) -> int:
+        """Elements from one group's B to the next, as the kernel sees it, with groups of rows."""
+        (_, _), (b, _) = self._aligned
+        return b.batch_stride
+
+
+def _aligned(name: str, operand: Operand, extents: tuple[int, int], groups: int) -> tuple[Operand, Repack | None]:
+    """The operand as TMA can read it, and how it is repacked for that, if it is.
+
+    Matrices of groups are repacked as one with all their lines; those that are not so many lines apart have been copied
+    before (`lines_follow`).
+    """
+    if operand.alignment_bytes == MAX_ALIGNMENT_BYTES:
+        return operand, None
+    rows, columns = extents
+    if operand.batch_stride == 0:
+        return repacked(name, operand, rows, columns)
+    lines = rows if operand.major == "row" else columns
+    of_all = (groups * lines, columns) if operand.major == "row" else (rows, groups * lines)
+    assert lines_follow(operand, lines), operand
+    seen, repack = repacked(name, replace(operand, batch_stride=0), *of_all)
+    return replace(seen, batch_stride=lines * seen.leading_dimension), repack
+
+
+def lines_follow(operand: Operand, lines: int) -> bool:
+    """Whether the lines of one group's matrix, ``lines`` of them, follow those of the one before."""
+    return operand.batch_stride == lines * operand.leading_dimension
+
+
+def config_for(problem: GroupedProblem) -> Config:
+    """The configuration for a problem, by the rows that its groups have on average."""
+    if problem.along == "k":
+        return K_CONFIG
+    rows = problem.extent / problem.groups
+    found = next(config for most, config in ROW_CONFIGS if rows <= most)
+    return MEDIUM if found is WIDE and problem.d.dtype.bits == 32 else found
+
+
+def resolve(problem: GroupedProblem, config: Config, device: DeviceLimits = REFERENCE) -> KernelSpec:
+    """Everything that a launch needs, on a GPU of `warptile.rungs.wgmma`."""
+    view = problem.view
+    seen, sms = view.problem, device.max_ctas or device.sms
+    subtiles = tiles.EpilogueSubtiles.of(seen, {**config, "OVERLAP": 1}, device)
+    output = CONSUMERS * subtiles.buffers * subtiles.bytes
+    tiles_of_d = ceil_div(seen.m, config["BM"]) * (
+        ceil_div(seen.n, config["BN"]) * problem.groups
+        if problem.along == "k"
+        else ceil_div(seen.n, config["BN"]) + problem.groups
+    )
+    return KernelSpec(
+        seen,
+        config,
+        view,
+        _instance(problem, config),
+        grid=(min(tiles_of_d, sms), 1, 1),
+        block=(WARPGROUP * (CONSUMERS + 1), 1, 1),
+        params=Params(_members(problem, config, subtiles)),
+        dynamic_shared_bytes=tiles.shared_bytes(config["STAGES"], int(tiles.stage_bytes(seen, config)), output),
+        capability=tiles.CAPABILITY,
+        overlaps_previous=device.max_ctas is None,
+    )
+
+
+def _instance(problem: GroupedProblem, config: Config) -> Instance:
+    seen, along_k = problem.view.problem, problem.along == "k"
+    widths = [config["BN"]] if along_k else range(config["STEP"], config["BN"] + 1, config["STEP"])
+    return Instance(
+        FILE,
+        TEMPLATE,
+        (
+            ("OPERATION", tiles.operation_type(seen)),
+            ("TILE", tiles.tile_type(seen, config)),
+            ("OFFSET", "int" if problem.offset_bits == 32 else "long long"),
+        ),
+        (
+            ("ALONG_K", along_k), ("STORE_BY_TMA", d_is_aligned(seen)), ("STORE_WIDTH", tiles.store_width(seen)),
+            ("STAGES", config["STAGES"]), ("STEP", config["STEP"]), ("GROUP", config["GROUP"]),
+        ),
+        tuple(tiles.instruction(seen, {**config, "BN": width}) for width in widths),
+    )  # fmt: skip
+
+
+def _members(
+    problem: GroupedProblem, config: Config, subtiles: tiles.EpilogueSubtiles
+) -> tuple[tuple[str, Field], ...]:
+    """Members of ``WgmmaGroupedParams``."""
+    view, along_k, groups = problem.view, problem.along == "k", problem.groups
+    seen = view.problem
+    part_a, part_b = tiles.smem_tiles(seen, config)
+    lines_a = (seen.k, seen.m) if part_a.k_major else (seen.m, seen.k)
+    lines_b = (seen.k, seen.n) if part_b.k_major else (seen.n, seen.k)
+    lines_d = (seen.m, seen.n) if seen.d.major == "col" else (seen.n, seen.m)
+    box_a = part_a.row_units, part_a.lines
+    box_b = part_b.row_units, part_b.lines if along_k else config["STEP"]
+    map_b = _map(view.b, seen.b, lines_b, box_b)
+    if along_k:
+        map_a = _map(view.a, seen.a, lines_a, box_a)
+        of_d = groups, problem.d.batch_stride
+    else:
+        map_a = _map(view.a, seen.a, lines_a, box_a, (groups, problem.group_stride))
+        of_d = None
+    map_d = map_b  # stands in for it where TMA does not store D
+    if d_is_aligned(seen):
+        map_d = _map("D", seen.d, lines_d, subtiles.box, of_d, swizzle=subtiles.swizzle, l2_promotion="none")
+    return (
+        *gemm_members(view), ("map_a", map_a), ("map_b", map_b), ("map_d", map_d),
+        ("ends", Pointer(ENDS)), ("groups", Scalar("s32", groups)),
+        ("batch_stride_d", Scalar("s64", problem.d.batch_stride)),
+    )  # fmt: skip
+
+
+def _map(
+    name: str,
+    operand: Operand,
+    lines: tuple[int, int],
+    box: tuple[int, int],
+    of_groups: tuple[int, int] | None = None,
+    *,
+    swizzle: str = SWIZZLE,
+    l2_promotion: str = "128B",
+) -> TensorMap:
+    """The tensor map of an operand, which may have a matrix for each group: how many and how many elements apart."""
+    size = operand.dtype.bits // 8
+    line_bytes = ceil_div(operand.leading_dimension * size, MAX_ALIGNMENT_BYTES) * MAX_ALIGNMENT_BYTES
+    groups, stride = ((of_groups[0],), (of_groups[1] * size,)) if of_groups is not None else ((), ())
+    return TensorMap(
+        name,
+        map_type(operand),
+        dims=(*lines, *groups),
+        strides_bytes=(line_bytes, *stride),
+        box=(*box, *(1 for _ in groups)),
+        swizzle=swizzle,
+        l2_promotion=l2_promotion,
+    )
+
+
+ARCH = wgmma.ARCH
+"""The one architecture that has the instructions."""

@@ -1,0 +1,273 @@
+"""matmul_grouped on the emulator: every form, configuration, layout and alignment, and what it refuses."""
+
+import re
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import warptile as wt
+from grouped_products import expected, wrong_elements
+from warptile.planning.grouped_plan import GroupedPlan
+from warptile.rungs.wgmma import grouped
+
+BFLOAT16 = ml_dtypes.bfloat16
+PAGE = Path(__file__).parents[3] / "docs/grouped.md"
+
+
+def drawn(*shape, dtype=BFLOAT16, seed=0):
+    return np.random.default_rng(seed + sum(shape)).standard_normal(shape).astype(dtype)
+
+
+def transposed(*shape, **options):
+    """An array of the shape, its last two axes stored the other way round."""
+    return np.swapaxes(drawn(*shape[:-2], shape[-1], shape[-2], **options), -1, -2)
+
+
+def multiplied(a, b, offsets, **options):
+    return wt.matmul_grouped(a, b, np.array(offsets, np.int32), backend="emulator", **options)
+
+
+@pytest.fixture
+def plans(monkeypatch):
+    """Plans that are made."""
+    made = []
+    of = GroupedPlan.of
+    monkeypatch.setattr(GroupedPlan, "of", staticmethod(lambda *given: made.append(of(*given)) or made[-1]))
+    return made
+
+
+# --- groups of rows --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rows", "offsets", "config"),
+    [
+        (50, [10, 10, 11, 45], grouped.NARROW),
+        (75, [75], grouped.MEDIUM),
+        (200, [131, 131, 200], grouped.MEDIUM),
+        (700, [300, 300, 691], grouped.WIDE),
+    ],
+)
+@pytest.mark.parametrize("weights", [drawn, transposed])
+def test_groups_of_rows(plans, rows, offsets, config, weights):
+    a, b = drawn(rows, 200), weights(len(offsets), 200, 264)
+    d = multiplied(a, b, offsets, max_sms=2)  # CTAs take several tiles, of several groups
+    assert wrong_elements(d, a, b, offsets) == 0
+    assert dict(plans[0].config) == config
+    assert plans[0].kernel.grid == (2, 1, 1)
+
+
+@pytest.mark.parametrize("out_dtype", ["bfloat16", "float16", "float32"])
+@pytest.mark.parametrize("dtype", [BFLOAT16, np.float16])
+def test_types(dtype, out_dtype):
+    a, b, offsets = drawn(300, 72, dtype=dtype), transposed(2, 72, 136, dtype=dtype), [113, 290]
+    d = multiplied(a, b, offsets, out_dtype=out_dtype, max_sms=3)
+    assert d.dtype.name == out_dtype
+    assert wrong_elements(d, a, b, offsets) == 0
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+def test_types_of_offsets(kind):
+    a, b = drawn(40, 64), drawn(3, 64, 128)
+    for offsets in (np.array([7, 20, 40], kind), np.array([7, 0, 20, 0, 40, 0], kind)[::2]):
+        assert wrong_elements(wt.matmul_grouped(a, b, offsets, backend="emulator"), a, b, offsets) == 0
+
+
+@pytest.mark.parametrize(
+    "shape", [(90, 71, 137), (90, 72, 137), (90, 71, 136), (1, 1, 1), (9, 8, 1), (9, 1, 8)], ids=str
+)
+@pytest.mark.parametrize("weights", [drawn, transposed])
+def test_any_extents(shape, weights):
+    rows, k, n = shape
+    offsets = [rows // 3, rows]
+    a, b = drawn(rows, k), weights(2, k, n)
+    assert wrong_elements(multiplied(a, b, offsets), a, b, offsets) == 0
+
+
+def strided(array, *steps):
+    """The same elements in memory with gaps, steps of each axis from one to the next, misaligned."""
+    extents = (extent * abs(step) for extent, step in zip(array.shape, steps, strict=True))
+    found = np.full((3, *extents), np.nan, array.dtype)[1][tuple(slice(None, None, step) for step in steps)]
+    found[...] = array
+    return found
+
+
+@pytest.mark.parametrize("a_steps", [(1, 1), (3, 1), (1, 2), (-1, 1)], ids=str)
+@pytest.mark.parametrize("b_steps", [(1, 1, 1), (2, 1, 1), (1, 3, 1), (1, 1, 2), (-1, 1, 1)], ids=str)
+def test_any_strides(a_steps, b_steps):
+    a, b, offsets = drawn(37, 40), drawn(3, 40, 56), [5, 5, 30]
+    for left, right in ((a, b), (np.asfortranarray(a), transposed(3, 40, 56))):
+        found = multiplied(strided(left, *a_steps), strided(right, *b_steps), offsets)
+        assert wrong_elements(found, left, right, offsets) == 0
+
+
+def test_weights_that_all_groups_share():
+    a, b, offsets = drawn(37, 40), np.broadcast_to(drawn(40, 56), (3, 40, 56)), [5, 20, 37]
+    assert wrong_elements(multiplied(a, b, offsets), a, b, offsets) == 0
+
+
+@pytest.mark.parametrize("columns", [136, 137])
+@pytest.mark.parametrize("rows", [60, 600])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_nothing_else_is_written(columns, rows, dtype):
+    a, b, offsets = drawn(rows, 64), drawn(2, 64, columns), [rows // 2 - 3, rows - 11]
+    whole = np.full((rows + 8, columns + 24), 7, dtype)
+    out = whole[4:-4, 8 : 8 + columns]
+    assert multiplied(a, b, offsets, out=out, max_sms=2) is out
+    assert wrong_elements(out, a, b, offsets) == 0
+    out[: offsets[-1]] = 7
+    assert (whole == 7).all()
+
+
+@pytest.mark.parametrize("layout", ["columns", "shared with a"])
+def test_an_out_that_the_kernel_cannot_write_keeps_its_other_rows(layout):
+    a, b, offsets = drawn(40, 56), drawn(2, 56, 56), [9, 30]
+    out = a if layout == "shared with a" else np.full((56, 40), 7, BFLOAT16).T
+    given, before = a.copy(), out.copy()
+    multiplied(a, b, offsets, out=out)
+    assert wrong_elements(out[:30], given[:30], b, offsets) == 0
+    assert np.array_equal(out[30:], before[30:])
+
+
+def test_other_groups_have_no_influence():
+    a, b, offsets = drawn(300, 72), drawn(3, 72, 136), [100, 150, 280]
+    alone = multiplied(a, b, offsets)
+    a[:100], a[150:], b[0], b[2] = np.nan, np.inf, np.inf, np.nan
+    assert np.array_equal(multiplied(a, b, offsets)[100:150], alone[100:150])
+
+
+# --- groups along K --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("extent", [139, 400])
+@pytest.mark.parametrize("shape", [(136, 264), (135, 261), (1, 7)], ids=str)
+@pytest.mark.parametrize("out_dtype", ["bfloat16", "float32"])
+def test_groups_along_k(extent, shape, out_dtype):
+    m, n = shape
+    a, b, offsets = transposed(m, extent), drawn(extent, n), [70, 70, extent - 13]
+    a[:, offsets[-1] :], b[offsets[-1] :] = np.inf, np.nan
+    d = multiplied(a, b, offsets, out_dtype=out_dtype, max_sms=3)
+    assert wrong_elements(d, a, b, offsets) == 0
+    assert not d[1].any()
+
+
+@pytest.mark.parametrize("a_layout", [drawn, transposed])
+@pytest.mark.parametrize("b_layout", [drawn, transposed])
+def test_groups_along_k_in_any_layout(a_layout, b_layout):
+    a, b, offsets = a_layout(136, 150), b_layout(150, 72), [1, 64, 150]
+    assert wrong_elements(multiplied(a, b, offsets), a, b, offsets) == 0
+
+
+def test_infinities_stay_in_their_group_along_k():
+    a, b, offsets = transposed(64, 200), drawn(200, 128), [30, 100, 163]
+    alone = multiplied(a, b, offsets)
+    a[:, :30], b[100:] = np.inf, np.nan
+    assert np.array_equal(multiplied(a, b, offsets)[1], alone[1])
+
+
+def test_one_group_along_k():
+    a, b = transposed(136, 90), drawn(90, 72)
+    assert wrong_elements(multiplied(a, b, [77]), a, b, [77]) == 0
+
+
+def test_code_of_the_page_runs(monkeypatch):
+    monkeypatch.setenv("WARPTILE_BACKEND", "emulator")
+    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S)
+    names = {}
+    for block in blocks:
+        exec(compile(block, str(PAGE), "exec"), names)
+    assert (names["y"].shape, names["dx"].shape, names["dw"].shape) == ((300, 96), (300, 64), (4, 96, 64))
+    assert (names["y"][:290] == 64).all()
+    assert names["dw"][[0, 2, 3], 0, 0].tolist() == [64 * 120, 64 * 130, 64 * 40]
+
+
+# --- extents ---------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_random_groups(data):
+    groups = data.draw(st.integers(1, 9))
+    extent = data.draw(st.integers(1, 300))
+    offsets = sorted(data.draw(st.lists(st.integers(0, extent), min_size=groups, max_size=groups)))
+    k, n = data.draw(st.integers(1, 150)), data.draw(st.integers(1, 300))
+    sms = data.draw(st.integers(1, 4))
+    if data.draw(st.booleans()):
+        a, b = drawn(extent, k), data.draw(st.sampled_from([drawn, transposed]))(groups, k, n)
+    else:
+        a, b = transposed(k, extent), drawn(extent, n)
+    assert wrong_elements(multiplied(a, b, offsets, max_sms=sms), a, b, offsets) == 0
+
+
+@pytest.mark.parametrize("offsets", [[20, 10, 50], [-5, 10, 20], [30, 99, 35]], ids=str)
+def test_offsets_that_fall_or_pass_the_end_are_taken_as_the_nearest(offsets):
+    nearest = np.maximum.accumulate(np.clip(offsets, 0, 40))
+    a, b = drawn(40, 64), drawn(3, 64, 72)
+    assert wrong_elements(multiplied(a, b, offsets), a, b, nearest) == 0
+
+
+@pytest.mark.parametrize("shape", [(0, 64, 72), (40, 0, 72), (40, 64, 0)], ids=str)
+def test_nothing_to_multiply(shape):
+    rows, k, n = shape
+    d = multiplied(drawn(rows, k), drawn(2, k, n), [0, 0])
+    assert d.shape == (rows, n)
+    assert k or not d.any()
+    along_k = multiplied(drawn(n, rows), drawn(rows, 3), [0, 0])
+    assert along_k.shape == (2, n, 3)
+    assert not along_k.any()
+
+
+def test_no_group():
+    assert multiplied(drawn(4, 8), drawn(0, 8, 16), []).shape == (4, 16)
+    assert multiplied(drawn(4, 8), drawn(8, 16), []).shape == (0, 4, 16)
+
+
+def test_the_reference_tells_rows_of_no_group():
+    exact, _ = expected(drawn(5, 8), drawn(2, 8, 3), [1, 3])
+    assert np.isnan(exact).any(axis=1).tolist() == [False] * 3 + [True] * 2
+
+
+# --- what it refuses -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "offsets", "error", "words"),
+    [
+        ((8, 4), (2, 4, 5), (3,), wt.ShapeError, "3 ends and b has 2 groups"),
+        ((8, 4), (2, 5, 4), (2,), wt.ShapeError, r"last axis of a \(4\)"),
+        ((2, 8, 4), (4, 5), (2,), wt.ShapeError, "a needs two axes"),
+        ((8, 4), (2, 4, 5), (2, 1), wt.ShapeError, r"offsets.reshape\(-1\)"),
+    ],
+)
+def test_shapes_that_do_not_go_together(a, b, offsets, error, words):
+    with pytest.raises(error, match=words):
+        wt.matmul_grouped(drawn(*a), drawn(*b), np.zeros(offsets, np.int32), backend="emulator")
+
+
+def test_types_that_do_not_go_together():
+    a, b, offsets = drawn(8, 4), drawn(2, 4, 5), np.array([3, 8], np.int32)
+    with pytest.raises(wt.DTypeError, match="need one type"):
+        wt.matmul_grouped(a, b.astype(np.float16), offsets)
+    with pytest.raises(wt.UnsupportedError, match="bfloat16 and float16"):
+        wt.matmul_grouped(a.astype(np.float32), b.astype(np.float32), offsets)
+    with pytest.raises(wt.DTypeError, match="offsets: got float32"):
+        wt.matmul_grouped(a, b, offsets.astype(np.float32))
+    with pytest.raises(wt.DTypeError, match="offsets: got list"):
+        wt.matmul_grouped(a, b, [3, 8])
+    with pytest.raises(wt.DTypeError, match="out_dtype: got float64"):
+        wt.matmul_grouped(a, b, offsets, out_dtype="float64")
+
+
+def test_an_out_of_another_shape():
+    with pytest.raises(wt.ShapeError, match=r"the result has shape \(8, 5\)"):
+        multiplied(drawn(8, 4), drawn(2, 4, 5), [3, 8], out=np.empty((8, 4), BFLOAT16))
+
+
+def test_other_architectures(monkeypatch):
+    monkeypatch.setenv("WARPTILE_ARCH", "sm_80")
+    with pytest.raises(wt.UnsupportedError, match=r"one group after the other, such as matmul\(a\[s:e\], b\[g\]\)"):
+        multiplied(drawn(8, 4), drawn(2, 4, 5), [3, 8])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from warptile.api import MatmulPlan, matmul, plan
+    from warptile.arrays.quantized_checkpoints import quantized_from_checkpoint
     from warptile.arrays.quantized_weights import QuantizedWeights, quantize
     from warptile.arrays.sparse import SparseMatrix, sparsify
     from warptile.epilogue.expressions import (
@@ -105,6 +106,7 @@ __all__ = [
     "per_block",
     "plan",
     "quantize",
+    "quantized_from_checkpoint",
     "relu",
     "sigmoid",
     "silu",
@@ -130,6 +132,7 @@ _HOME |= dict.fromkeys(("SparseMatrix", "sparsify"), "warptile.arrays.sparse") |
 _HOME |= {"matmul_grouped": "warptile.grouped_call"}
 _HOME |= dict.fromkeys(("WarmKernel", "WarmReport"), "warptile.runtime.compile_ahead") | {"warm": "warptile.warming"}
 _HOME |= dict.fromkeys(("QuantizedWeights", "quantize"), "warptile.arrays.quantized_weights")
+_HOME |= {"quantized_from_checkpoint": "warptile.arrays.quantized_checkpoints"}
 _HOME |= {"UserKernel": "warptile.user_kernels.user_kernel", "kernel": "warptile.user_kernels.user_kernel"}
 _HOME |= dict.fromkeys(("struct", "tensor_map"), "warptile.user_kernels.parameter_values")
 _HOME |= {"emulate_triton": "warptile.user_kernels.triton_kernels"}

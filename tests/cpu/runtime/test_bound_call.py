@@ -91,6 +91,28 @@ def test_a_repeated_call_hands_over_what_the_first_one_would(gpu, torch, name):
     assert compiled[1] == compiled[2] == compiled[0], "nothing is planned anew"
 
 
+@pytest.mark.parametrize(("m", "k"), [(5, 256), (16, 8192), (3, 129)])
+def test_calls_with_quantized_weights_repeat_without_planning(gpu, torch, m, k):
+    for number in range(3):
+        made = wt.quantize(np.ones((64, k), np.float32))
+        packed = torch.empty(made.packed.shape, torch.uint8)
+        weights, x = wt.QuantizedWeights(**{**made.state(), "packed": packed}), torch.empty((m, k), torch.bfloat16)
+        torch.stream = 0x100 + number
+        d = wt.matmul(x, weights)
+        assert d.shape == (m, 64)
+        check(gpu, gpu.launches[-1], pointers_of(x, packed, None, d, torch.stream), torch.stream)
+    assert gpu.prepared == []
+    launches = 3 if k % 8 == 0 else 6  # of misaligned rows repacked ones are multiplied
+    assert len(gpu.launches) == launches
+    compiled = gpu.compiled
+    wt.matmul(x, wt.QuantizedWeights(**{**weights.state(), "dtype": "bfloat16", "group_size": 256}))
+    assert gpu.compiled == compiled, "a longer group is the same kernel"
+    other = wt.quantize(np.ones((64, k), np.float32), zero_point=True)
+    packed = torch.empty(other.packed.shape, torch.uint8)
+    wt.matmul(x, wt.QuantizedWeights(**{**other.state(), "packed": packed}))
+    assert gpu.compiled == compiled + 1, "zero points are another one"
+
+
 def test_operands_that_are_repacked_take_two_launches(gpu, torch):
     a, b = torch.empty((200, 1093), torch.bfloat16), torch.empty((1093, 136), torch.bfloat16)
     for _ in range(2):

@@ -115,7 +115,8 @@ def matmul(
         accumulate: ``"float16"`` to accumulate float16 or float8 operands in float16 instead of float32;
             ``"float32_fast"`` to keep float8 sums as Hopper's tensor cores do; ``"int32_saturating"`` for integers,
             whose sums and result then stop at int32's ends instead of wrapping around. Or a framework's dtype.
-        precision: ``"tf32"`` to let float32 operands use tensor cores at 11 significant bits.
+        precision: of float32 operands. None: an error no larger than that of float32 multiply-adds, by whatever is
+            fastest; ``"ieee"``: these multiply-adds on CUDA cores; ``"tf32"``: tensor cores at 11 significant bits.
         epilogue: a function that is applied to each element of ``alpha * a @ b + beta * c`` before it is rounded to
             the result's type, inside the kernel. Its first parameter is that element, its others are named operands:
             ``epilogue=lambda acc, bias: wt.gelu(acc + bias), bias=bias``. It is called once with symbolic values, which
@@ -423,8 +424,7 @@ class _Call:
             precision=self.precision, copy=copy, program=program, operands=operands,
         )  # fmt: skip
         problem = product.problem
-        types = problem.a.dtype, problem.accumulator, problem.d.dtype
-        if problem.a.major == "row" or takes_column_major_a(self.rung, self.backend.device, *types):
+        if problem.a.major == "row" or takes_column_major_a(problem, self.rung, self.backend.device):
             return product
         return product.with_row_major_a(copy=copy)
 

@@ -61,7 +61,8 @@ def alignment_of(*byte_distances: int) -> int:
 class Problem:
     """D[m, n] = alpha * (A[m, k] @ B[k, n]) + beta * C[m, n], or an epilogue of that, for each of ``batch`` matrices.
 
-    ``c`` is None when beta is zero: C is then never read. D is row-major, as C is.
+    ``c`` is None when beta is zero: C is then never read. D is row-major, as C is. ``ieee``: float32 products are
+    multiply-adds of IEEE 754 along K, and no others that are as accurate.
 
     Raises:
         ShapeError: a negative extent, no matrix in the batch, or one whose matrices share D or are sparse.
@@ -78,6 +79,7 @@ class Problem:
     accumulator: DType
     batch: int = 1
     epilogue: Fused | None = None
+    ieee: bool = False
 
     def __post_init__(self) -> None:
         if min(self.m, self.n, self.k) < 0:

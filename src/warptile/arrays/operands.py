@@ -211,6 +211,7 @@ def arrange(
         d=_operand(target, output) if target else _fresh_operand(batch, m, n, output),
         accumulator=accumulator,
         epilogue=None if fused is None else fused.fused(batch, m, n),
+        ieee=precision == "ieee" and element.name == "float32",
     )
     return Product(
         problem,

@@ -138,7 +138,8 @@ def make_plan(
 
     With a ``config``, that one (its ``rung`` must be named). With a ``rung`` alone, its default configuration, or the
     cheapest legal one where the default is illegal. With neither, the highest legal rung of the ladder that is
-    `automatic`, in its default configuration unless another is predicted to be clearly faster. All of that for
+    `automatic`, in its default configuration unless another is predicted to be clearly faster; one that `competes` is
+    taken where it is predicted to be faster than the next one in its default configuration. All of that for
     ``device``, by default the usual GPU of ``arch``; with ``max_sms`` among launches of at most so many CTAs.
 
     Args:
@@ -188,18 +189,39 @@ def find_plan(
         if reason is not None:
             raise _refused_config(given, problem, config, device, reason)
         return Plan(problem, given, config, "given", device, rung)
+    competing: Plan | None = None
     for each in _rungs_for(problem, rung):
         if problem.a.dtype.name not in each.dtypes or (problem.batch > 1 and not each.batches):
             continue
-        if _keeps_default(each, rung):
-            own = Plan(problem, each, each.default_config(problem, device), "predicted", device, rung)
-            refused = _out_of_reach(each, device) or each.illegal(problem, own.config, device)
-            if (refused or unlaunchable(own.kernel, device)) is None:  # the launch takes the kernel resolved here
-                return own
-        legal, _, best = _compared(each, problem, rung, device)
-        if legal:
-            return Plan(problem, *legal[best], "predicted", device, rung)
-    return None
+        if rung is None and each.unsuitable(problem) is not None:
+            continue
+        own = _in_default(each, problem, rung, device)
+        if rung is None and each.competes:
+            competing = own
+        elif competing is not None and own is not None and _is_faster(competing, own):
+            return competing
+        else:
+            found = own if own is not None and _keeps_default(each, rung) else _best_of(each, problem, rung, device)
+            if found is not None:
+                return found
+    return competing
+
+
+def _is_faster(one: Plan, other: Plan) -> bool:
+    return one.prediction.time_ms < other.prediction.time_ms
+
+
+def _in_default(rung: Rung, problem: Problem, asked: str | None, device: DeviceLimits) -> Plan | None:
+    """The plan with a rung in its default configuration, or None where that is not legal."""
+    own = Plan(problem, rung, rung.default_config(problem, device), "predicted", device, asked)
+    refused = _out_of_reach(rung, device) or rung.illegal(problem, own.config, device)
+    return own if (refused or unlaunchable(own.kernel, device)) is None else None  # a launch takes the kernel resolved
+
+
+def _best_of(rung: Rung, problem: Problem, asked: str | None, device: DeviceLimits) -> Plan | None:
+    """The plan with one rung, or None where no configuration of it is legal."""
+    legal, _, best = _compared(rung, problem, asked, device)
+    return Plan(problem, *legal[best], "predicted", device, asked) if legal else None
 
 
 def _rungs_for(problem: Problem, asked: str | None) -> tuple[Rung, ...]:
@@ -236,18 +258,32 @@ def _compared(
 def _rejected(problem: Problem, asked: str | None, device: DeviceLimits) -> list[tuple[str, str]]:
     """What a plan does not take, as (rung or configuration, reason)."""
     found: list[tuple[str, str]] = []
+    taken = find_plan(problem, rung=asked, device=device)
     for rung in _rungs_for(problem, asked):
+        unsuitable = rung.unsuitable(problem) if asked is None else None
+        if unsuitable is not None:
+            found.append((rung.name, unsuitable))
+            continue
         legal, refused, best = _compared(rung, problem, asked, device)
-        if legal:
-            costs = [cost(each, problem, device) for each in legal]
-            slower = [
-                (_label(each), f"predicted {costs[i].time_ms:.4g} ms, against {costs[best].time_ms:.4g} ms")
-                for i, each in enumerate(legal)
-                if i != best
+        if not legal:
+            found.append((rung.name, _common_reason(refused)))
+        elif taken is not None and taken.rung is not rung:
+            found.append((rung.name, _slower(legal[best], taken.prediction, problem, device)))
+            if not rung.competes:
+                break
+        else:
+            taken_ms = cost(legal[best], problem, device)
+            found += refused
+            found += [
+                (_label(each), _slower(each, taken_ms, problem, device)) for i, each in enumerate(legal) if i != best
             ]
-            return [*found, *refused, *slower]
-        found.append((rung.name, _common_reason(refused)))
+            if asked is not None or not rung.competes:
+                break
     return found
+
+
+def _slower(choice: Choice, taken: Prediction, problem: Problem, device: DeviceLimits) -> str:
+    return f"predicted {cost(choice, problem, device).time_ms:.4g} ms, against {taken.time_ms:.4g} ms"
 
 
 def _refused_config(rung: Rung, problem: Problem, config: Config, device: DeviceLimits, reason: str) -> WarptileError:
@@ -266,14 +302,26 @@ def _refused_config(rung: Rung, problem: Problem, config: Config, device: Device
     )
 
 
+def takes_column_major_a(problem: Problem, rung: str | None, device: DeviceLimits) -> bool:
+    """Whether ``problem``, whose A lies by columns, is taken as it is by the rung called ``rung``, or by a plan."""
+    element = problem.a.dtype
+    if _reads_columns(rung, device, element, problem.accumulator, problem.d.dtype):
+        return True
+    if rung is not None or not any(each.competes and element.name in each.dtypes for each in _automatic(sparse=False)):
+        return False
+    return find_plan(problem, device=device) is not None
+
+
 @lru_cache(maxsize=256)
-def takes_column_major_a(
-    rung: str | None, device: DeviceLimits, element: DType, accumulator: DType, output: DType
-) -> bool:
-    """Whether the rung called ``rung``, or the one that a plan takes for these types, reads A by columns too."""
+def _reads_columns(rung: str | None, device: DeviceLimits, element: DType, accumulator: DType, output: DType) -> bool:
+    """Whether the rung called ``rung``, or the one that takes all problems of these types, reads A by columns too."""
     size = (USUAL_SIZE,) * 3
     by_rows, by_columns = (
-        Problem.dense(*size, element, out=output, accumulator=accumulator, a_major=major) for major in ("row", "col")
+        replace(
+            Problem.dense(*size, element, out=output, accumulator=accumulator, a_major=major),
+            ieee=rung is None and element.name == "float32",
+        )
+        for major in ("row", "col")
     )
     try:
         chosen = make_plan(by_rows, rung=rung, device=device).rung

@@ -25,6 +25,12 @@ WARP_LANES = 32
 ACROSS_LINES = 32
 """Lines of a CTA where neighbouring elements are of neighbouring lines: as in `FILE`."""
 
+PART = 64
+"""Elements along K that a CTA of a cluster takes at least, where there is a cluster: a block of `FILE`."""
+
+MOST_PARTS = 8
+"""CTAs of a cluster at most: one for each warp of `THREADS`, and the most that every launch may have."""
+
 SLICE_BYTES = 2
 """Of an element in each slice."""
 
@@ -107,9 +113,19 @@ class Split:
         return THREADS if self.k >= LONG_LINE else WARP_LANES
 
     @property
+    def cluster(self) -> int:
+        """CTAs that share lines, each with a part of K, in a cluster."""
+        if not self.transposed:
+            return 1
+        parts = -(-self.k // PART)
+        return min(MOST_PARTS, 1 << (parts.bit_length() - 1))
+
+    @property
     def ctas(self) -> int:
         """CTAs for this operand."""
-        return -(-self.lines // (ACROSS_LINES if self.transposed else THREADS // self.threads_along))
+        if self.transposed:
+            return -(-self.lines // ACROSS_LINES) * self.cluster
+        return -(-self.lines // (THREADS // self.threads_along))
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
@@ -151,8 +167,10 @@ def launch(splits: Sequence[Split], entry: str) -> LaunchSpec:
     """The splitting pass: one launch for one or two operands, of the compiled kernel whose lowered symbol is
     ``entry``."""
     arguments = [argument for each in splits for argument in each.arguments]
+    cluster = max(each.cluster for each in splits)
+    ctas = [-(-each.ctas // cluster) * cluster for each in splits]  # no cluster has CTAs of both operands
     if len(splits) == 2:
-        arguments.append(Scalar("s32", splits[0].ctas))
+        arguments.append(Scalar("s32", ctas[0]))
     return LaunchSpec(
-        entry=entry, grid=(sum(each.ctas for each in splits), 1, 1), block=(THREADS, 1, 1), arguments=tuple(arguments)
+        entry=entry, grid=(sum(ctas), 1, 1), block=(THREADS, 1, 1), cluster=(cluster, 1, 1), arguments=tuple(arguments)
     )

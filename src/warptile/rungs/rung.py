@@ -34,6 +34,7 @@ class Rung(ABC):
         mechanism: how it moves operands.
         estimates: its `estimate_us` is fitted to measurements and ranks its configurations.
         automatic: a plan may take it where no rung is named.
+        competes: and does where it is predicted to be faster than the next rung of the ladder that takes the problem.
         persistent: a launch has no more CTAs than SMs, however many tiles D has.
         batches: one launch takes a batch of matrices.
     """
@@ -53,6 +54,7 @@ class Rung(ABC):
     persistent: bool = False
     batches: bool = False
     automatic: bool = True
+    competes: bool = False
 
     @property
     def template(self) -> str:
@@ -76,6 +78,10 @@ class Rung(ABC):
     def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
         """None when this rung can run ``problem`` in ``config``, else the reason as a sentence that says what was given
         and what would work. The single statement of each constraint on the Python side."""
+
+    def unsuitable(self, problem: Problem) -> str | None:
+        """Why a plan that names no rung does not take this one, though it can run ``problem``; None where it may."""
+        return None
 
     @abstractmethod
     def resolve(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> KernelSpec:

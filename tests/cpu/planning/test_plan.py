@@ -1,5 +1,7 @@
 """Plans: what is chosen, why, and the launch."""
 
+from dataclasses import replace
+
 import pytest
 
 from simt_product import problem
@@ -20,7 +22,6 @@ def predicted(time_ms):
     [
         ("float16", "wgmma-final"),
         ("bfloat16", "wgmma-final"),
-        ("float32", "simt-warptile"),
         ("float64", "mma-final"),
         ("int8", "wgmma-final"),
     ],
@@ -28,6 +29,28 @@ def predicted(time_ms):
 @pytest.mark.parametrize("shape", [(4096, 4096, 4096), (193, 161, 97), (1, 1, 1)])
 def test_the_highest_rung_that_takes_the_types(element, rung, shape):
     assert make_plan(problem(*shape, element)).rung.name == rung
+
+
+@pytest.mark.parametrize(
+    ("shape", "rung"),
+    [
+        ((4096, 4096, 4096), "wgmma-split"),
+        ((1024, 1024, 1024), "wgmma-split"),
+        ((4096, 4096, 48), "wgmma-split"),
+        ((4096, 4096, 47), "simt-warptile"),  # slices round more than a short chain does
+        ((193, 161, 97), "simt-warptile"),
+        ((1, 4096, 4096), "simt-warptile"),
+        ((1, 1, 1), "simt-warptile"),
+    ],
+)
+def test_float32_is_split_where_that_is_predicted_to_be_faster(shape, rung):
+    given = problem(*shape, "float32")
+    plan = make_plan(given)
+    assert plan.rung.name == rung
+    other = "simt-warptile" if rung == "wgmma-split" else "wgmma-split"
+    assert ("K is" if shape[2] < 48 else "predicted") in dict(plan.rejected)[other]
+    assert make_plan(replace(given, ieee=True)).rung.name == "simt-warptile"
+    assert make_plan(given, arch="sm_90").rung.name == "simt-warptile"
 
 
 @pytest.mark.parametrize(
@@ -171,10 +194,11 @@ def test_more_shared_memory_than_the_architecture_has():
 
 
 def test_explain_says_what_why_and_what_not():
-    text = make_plan(problem(4096, 4096, 4096, "float32")).explain()
+    text = make_plan(replace(problem(4096, 4096, 4096, "float32"), ieee=True)).explain()
     assert "D[4096, 4096] = A[4096, 4096] @ B[4096, 4096], float32 -> float32" in text
     assert "rung       simt-warptile" in text
     assert "1024 CTAs of 256 threads" in text
     assert "bound by" in text
     assert "wmma-final: operands are float32" in text
+    assert "wgmma-split: precision is 'ieee'" in text
     assert "against" in text

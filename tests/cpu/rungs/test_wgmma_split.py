@@ -100,6 +100,26 @@ def test_lines_of_zeros_and_of_subnormal_numbers():
     assert errors(np.delete(found, 6, 0), np.delete(a, 6, 0), b).max() <= 8
 
 
+@pytest.mark.parametrize("layout", range(4))
+@pytest.mark.parametrize("columns", [128, 64])
+def test_tiles_of_lines_that_cannot_be_split_are_chains_of_multiply_adds(layout, columns):
+    m, n, k = 139, 151, 83
+    a = drawn(m, k) if layout % 2 else drawn(k, m).T
+    b = drawn(k, n) if layout // 2 else drawn(n, k).T
+    a[:, 3] *= np.float32(1e15)
+    config = {"BM": 128, "BN": columns, "STAGES": 2, "BK": 64, "GROUP": 2, "SMS": 2}
+    assert np.array_equal(wt.matmul(a, b, config=config, **SPLIT), wt.matmul(a, b, **CHAIN))
+
+
+@pytest.mark.parametrize("k", [130, 700, 1000] if ALL else [700])
+def test_long_lines_that_are_not_contiguous_are_split_by_clusters(k):
+    a, b = drawn(k, 70).T, drawn(k, 45)
+    a[5, k - 1] = np.float32(1e30)
+    plan = wt.plan(a, b, **SPLIT).plan
+    assert max(each.cluster for each in plan.kernel.copies) == (2 if k == 130 else 8)
+    assert errors(wt.matmul(a, b, **SPLIT), a, b).max() <= 16
+
+
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
 def test_infinities_and_nan_are_those_of_float32(value):
     a, b = drawn(140, 40), drawn(40, 136)

@@ -97,14 +97,13 @@ class SearchTask:
 
 
 def suite_problems(suites: Sequence[str]) -> tuple[SuiteProblem, ...]:
-    """The problems of some suites and their neighbours, each once. Left out are sparse ones, those of
-    fewer SMs, and those of types that cost what others do (`warptile.planning.tuned_table.LIKE`). Problems
-    of one row come last: those of eight serve
-    them."""
+    """The problems of some suites and their neighbours, each once. Left out are those that the rung does not take, sparse
+    ones, those of fewer SMs, and those of types that cost what others do (`warptile.planning.tuned_table.LIKE`). Problems
+    of one row come last: those of eight serve them."""
     found: dict[object, SuiteProblem] = {}
     for row in (row for suite in suites for row in SUITES[suite] if not row.problem.sparse):
         for key, offset in ((row.problem, row.offset), (row.neighbour, 0)):
-            if key is not None:
+            if key is not None and key.dtype in RUNG.dtypes:
                 problem = to_problem(key, offset=offset)
                 found.setdefault(_like(key, offset), SuiteProblem(row_name(key, offset), problem, offset))
     return tuple(sorted(found.values(), key=lambda shape: shape.problem.m == 1))

@@ -32,7 +32,7 @@ _COLOR = {"faster": 0, "equal": 1, "slower": 2}
 
 TITLES = {
     "squares": "Square GEMMs", "llm": "GEMMs of language models", "ragged": "Misaligned GEMMs",
-    "small": "Small M, long K, a batch", "types": "Other types",
+    "small": "Small M, long K, a batch", "types": "Other types", "float32": "float32",
 }  # fmt: skip
 
 

@@ -14,7 +14,18 @@ from itertools import product
 import msgspec
 
 from warptile.bench.protocol.measurements import ProblemKey
-from warptile.bench.protocol.workloads import BF16, E4M3, E4M3_FAST, F16_F16, F16_F32, S8, TF32, UNALIGNED, TypeGroup
+from warptile.bench.protocol.workloads import (
+    BF16,
+    E4M3,
+    E4M3_FAST,
+    F16_F16,
+    F16_F32,
+    F32,
+    S8,
+    TF32,
+    UNALIGNED,
+    TypeGroup,
+)
 from warptile.device import REFERENCE
 
 CUBLASLT, NEIGHBOUR, WEIGHTS = "cuBLASLt", "beside", "TB/s"
@@ -58,6 +69,9 @@ CLASS_TARGETS = {
     "f32-out": ClassTarget("bf16 with float32 output, relative to bf16 output", NEIGHBOUR, each=0.95),
     "k-scaling": ClassTarget("scaling in K, relative to K = 4096", NEIGHBOUR, each=0.97),
     "max-sms": ClassTarget(f"{FEWER_SMS} of {REFERENCE.sms} SMs, relative to all of them", NEIGHBOUR),
+    "f32-large": ClassTarget("float32 from 4096^3 on", CUBLASLT, each=3.5),
+    "f32-medium": ClassTarget("float32, 2048^3", CUBLASLT, each=2.0),
+    "f32-small": ClassTarget("float32, smaller and skinny", CUBLASLT, each=1.0),
     "f16-sums": ClassTarget("f16 with f16 accumulators", CUBLASLT),
 }
 """The targets by class. Those without a figure are shown and not held to one."""
@@ -91,7 +105,8 @@ GROUP_NAMES = {
     (group.dtype, group.accumulator, group.out): name
     for group, name in (
         (BF16, "bf16"), (F16_F32, "f16"), (F16_F16, "f16, f16 accumulators"), (TF32, "tf32"), (E4M3, "e4m3"),
-        (E4M3_FAST, "e4m3 fast"), (S8, "s8"), (TypeGroup("", "bfloat16", "float32", "float32"), "bf16 -> f32"),
+        (E4M3_FAST, "e4m3 fast"), (S8, "s8"), (F32, "f32"),
+        (TypeGroup("", "bfloat16", "float32", "float32"), "bf16 -> f32"),
     )
 }  # fmt: skip
 
@@ -125,6 +140,11 @@ LONG_SHAPES = ((128, 128, 16384), (256, 256, 65536), (64, 64, 65536))
 FEW_TOKENS, MANY_WEIGHTS = 16, 8192 * 8192
 E4M3_SHAPES = ((4096, 4096, 4096), (8192, 8192, 8192), (8192, 28672, 4096), (128, 28672, 4096), (16, 28672, 4096))
 E4M3_UNALIGNED = ((4096, 4096, 4090), (4096, 4090, 4096))
+F32_SIZES = (128, 256, 512, 768, 1024, 1536, 2048, 4096, 8192)
+F32_SHAPES = (
+    (1, 4096, 4096), (16, 4096, 4096), (64, 4096, 4096), (128, 4096, 4096), (512, 4096, 1024), (4096, 4096, 64),
+    (1000, 3001, 777), (300, 300, 20000),
+)  # fmt: skip
 DEPTHS, DEPTH = (2048, 8192, 16384, 32768), 4096
 
 
@@ -187,12 +207,23 @@ def types() -> Iterator[SuiteRow]:
         yield SuiteRow(_tn(BF16, 4096, 4096, depth), ("k-scaling",), neighbour=_tn(BF16, 4096, 4096, DEPTH))
 
 
+def float32() -> Iterator[SuiteRow]:
+    """float32 as accurate as float32: squares, small M, long K, short K, and every layout."""
+    for size in F32_SIZES:
+        large, medium = size >= 4096, size == 2048
+        yield SuiteRow(_tn(F32, size), ("f32-large" if large else "f32-medium" if medium else "f32-small",))
+    for a_major, b_major in LAYOUTS:
+        yield SuiteRow(F32.key(4096, 4096, 4096, b_major, a_major), ("f32-large",))
+    yield from (SuiteRow(_tn(F32, *shape), ("f32-small",)) for shape in F32_SHAPES)
+
+
 SUITES = {
     "squares": tuple(squares()),
     "llm": tuple(llm()),
     "ragged": tuple(ragged()),
     "small": tuple(small()),
     "types": tuple(types()),
+    "float32": tuple(float32()),
 }
 """The rows by suite."""
 

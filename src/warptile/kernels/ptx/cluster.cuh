@@ -13,6 +13,13 @@ __device__ __forceinline__ unsigned cluster_ctarank() {
     return rank;
 }
 
+// CTAs of this cluster, 1 where the launch has none: the special register %cluster_nctarank.
+__device__ __forceinline__ unsigned cluster_nctarank() {
+    unsigned count;
+    asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(count));
+    return count;
+}
+
 // All threads of the cluster arrive and wait. Arrival releases this thread's earlier writes to those who wait; the
 // relaxed form orders no memory and only says that the thread has come this far.
 __device__ __forceinline__ void barrier_cluster_arrive() {

@@ -13,6 +13,7 @@
 
 #include <cuda_fp16.h>
 
+#include "ptx/cluster.cuh"
 #include "tile/split_scale.cuh"
 
 namespace operand_split {
@@ -76,6 +77,11 @@ __device__ __forceinline__ Slices split(float x, float scale) {
     return {high, __float2half_rn((scaled - __half2float(high)) * 0x1p11f)};
 }
 
+// As `split`, or zeros where the line cannot be split and `scale` is zero.
+__device__ __forceinline__ Slices split_or_zero(float x, float scale) {
+    return scale == 0.0f ? Slices{} : split(x, scale);
+}
+
 // Lines along K are contiguous: `along` threads for each, four neighbouring elements at a time. ALIGNED: these are
 // loaded as one vector.
 template <bool ALIGNED>
@@ -135,7 +141,7 @@ struct ByLines {
             load(x, from + at, k - at);
 #pragma unroll
             for (int i = 0; i < WIDTH; ++i) {
-                const Slices found = scale == 0.0f ? Slices{} : split(x[i], scale);
+                const Slices found = split_or_zero(x[i], scale);
                 highs[i] = found.high, lows[i] = found.low;
             }
             store(high + at, highs, k - at);
@@ -144,42 +150,66 @@ struct ByLines {
     }
 };
 
-// Neighbouring elements are of neighbouring lines: a CTA takes 32 lines, a lane one of them, and transposes blocks of
-// 64 along K through shared memory.
+// Neighbouring elements are of neighbouring lines: a lane takes one of 32 lines, and the CTAs of a cluster take parts
+// of K, as 32 lines alone would keep few loads under way. Each finds the ranges of its parts, the cluster exchanges
+// them, and blocks of 64 along K are transposed through shared memory.
 struct Across {
     static constexpr int LINES = 32, BLOCK = 64, PITCH = BLOCK + 2;  // in elements: rows begin in banks 33 apart
+    static constexpr int OF_WARP = BLOCK / WARPS;
 
     static __device__ __forceinline__ void move(const Operand& operand, int block) {
         __shared__ Range ranges[WARPS][LINES];
+        __shared__ alignas(8) Range of_part[LINES];
         __shared__ alignas(16) __half slices[2][LINES][PITCH];
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, k = operand.k;
-        const long long first = static_cast<long long>(block) * LINES, line = first + lane;
+        const int parts = warptile::cluster_nctarank(), part = warptile::cluster_ctarank();
+        const long long first = static_cast<long long>(block / parts) * LINES, line = first + lane;
         const bool inside = line < operand.lines;
         const float* const from = operand.source + (inside ? line : 0) * operand.line_stride;
+        const int extent = ((k + BLOCK - 1) / BLOCK + parts - 1) / parts * BLOCK;
+        const int begin = min(part * extent, k), end = min(begin + extent, k);
 
         Range range;
 #pragma unroll 8
-        for (int at = warp; at < k; at += WARPS) range.include(from[at * operand.k_stride]);
+        for (int at = begin + warp; at < end; at += WARPS) range.include(from[at * operand.k_stride]);
         ranges[warp][lane] = range;
         __syncthreads();
+        if (warp == 0) {
 #pragma unroll
-        for (int i = 0; i < WARPS; ++i) range.include(ranges[i][lane]);
+            for (int i = 1; i < WARPS; ++i) range.include(ranges[i][lane]);
+            of_part[lane] = range;
+        }
+        warptile::cluster_sync();
+        if (warp < parts) {
+            const unsigned here = warptile::shared_address(&of_part[lane]);
+            const auto found = warptile::ld_shared_cluster<8>(warptile::mapa(here, warp));
+            ranges[warp][lane] = {found.bits.x, found.bits.y};
+        }
+        __syncthreads();
+        warptile::barrier_cluster_arrive();  // no CTA ends before all have read its ranges
+        range = ranges[0][lane];
+        for (int i = 1; i < parts; ++i) range.include(ranges[i][lane]);
         const int s = range.exponent(k);
-        if (inside && warp == 0) operand.exponents[line] = s;
+        if (inside && warp == 0 && part == 0) operand.exponents[line] = s;
         const float scale = s == CANNOT_SPLIT ? 0.0f : warptile::power_of_two(s);
 
-        for (int begin = 0; begin < k; begin += BLOCK) {
+        for (int block_k = begin; block_k < end; block_k += BLOCK) {
+            float x[OF_WARP];
 #pragma unroll
-            for (int i = 0; i < BLOCK / WARPS; ++i) {
-                const int at = warp * (BLOCK / WARPS) + i;
-                Slices found{};
-                if (begin + at < k && scale != 0.0f) found = split(from[(begin + at) * operand.k_stride], scale);
-                slices[0][lane][at] = found.high;
-                slices[1][lane][at] = found.low;
+            for (int i = 0; i < OF_WARP; ++i) {
+                const int at = block_k + warp * OF_WARP + i;
+                x[i] = at < end ? from[at * operand.k_stride] : 0.0f;
+            }
+#pragma unroll
+            for (int i = 0; i < OF_WARP; i += 2) {
+                const Slices one = split_or_zero(x[i], scale), two = split_or_zero(x[i + 1], scale);
+                const int at = warp * OF_WARP + i;
+                *reinterpret_cast<__half2*>(&slices[0][lane][at]) = {one.high, two.high};
+                *reinterpret_cast<__half2*>(&slices[1][lane][at]) = {one.low, two.low};
             }
             __syncthreads();
             // A warp writes four lines of both slices, two neighbouring elements a lane.
-            const int at = begin + 2 * lane;
+            const int at = block_k + 2 * lane;
 #pragma unroll
             for (int i = 0; i < LINES / WARPS; ++i) {
                 const int row = warp * (LINES / WARPS) + i;
@@ -188,16 +218,17 @@ struct Across {
                 for (int slice = 0; slice < 2; ++slice) {
                     __half* const to =
                         (slice == 0 ? operand.high : operand.low()) + (first + row) * operand.target_stride + at;
-                    if (at + 1 < k) {
+                    if (at + 1 < end) {
                         *reinterpret_cast<unsigned*>(to) =
                             *reinterpret_cast<const unsigned*>(&slices[slice][row][2 * lane]);
-                    } else if (at < k) {
+                    } else if (at < end) {
                         *to = slices[slice][row][2 * lane];
                     }
                 }
             }
             __syncthreads();
         }
+        warptile::barrier_cluster_wait();
     }
 };
 

@@ -4,6 +4,7 @@
 
 #include "tile/split_accumulation.cuh"
 #include "tile/tile_scheduler.cuh"
+#include "tile/unsplit_product.cuh"
 #include "tile/wgmma_epilogue.cuh"
 #include "tile/wgmma_mainloop.cuh"
 #include "tile/wgmma_params.cuh"
@@ -90,7 +91,9 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
             if (a.all_split<TILE::BM>(work.row, gemm.m) && b.all_split<TILE::BN>(work.column, gemm.n)) {
                 undo_scales(accumulators, a, b, gemm, row, work.column);
             } else {
-                multiply_unsplit(accumulators, a, b, gemm, row, work.column);
+                epilogue.template wait_until_read<0>();
+                multiply_unsplit<EPILOGUE::BYTES>(accumulators, a, b, gemm, row, work.column,
+                                                  outputs + consumer * EPILOGUE::BYTES, group);
             }
             epilogue.store_all(accumulators, row, work.column);
         }

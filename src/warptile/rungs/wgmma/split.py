@@ -10,7 +10,7 @@ from warptile.launch.params import Field, Params, Pointer, Scalar
 from warptile.launch.tensor_map import TensorMap
 from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, Problem
 from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members, with_epilogue
-from warptile.rungs.legality import grid_reason, keys_reason, operand_reason
+from warptile.rungs.legality import blocks, ceil_div, grid_reason, keys_reason, operand_reason
 from warptile.rungs.operand_split import SLICE_BYTES, Split, split_of
 from warptile.rungs.tensor_tiles import stages_reason
 from warptile.rungs.tma import map_type
@@ -26,9 +26,15 @@ INTERVALS = ((2048, 128), (256, 64), (0, 32))
 """K from which main products are promoted after so many elements along K, at the latest.
 
 Of positive terms, whose truncations add up, the RMS error is up to 0.06 times the interval in units of 2^-24 |A| |B|,
-whatever K is; that of a chain of multiply-adds is about 0.23 sqrt(K) (both on the emulator). Below K = 48 no interval
-makes up for what the slices round.
+whatever K is; that of a chain of multiply-adds is about 0.23 sqrt(K) (both on the emulator). Below `LEAST_K` no
+interval makes up for what the slices round.
 """
+
+LEAST_K = 48
+"""From which K on results are no less accurate than those of a chain of multiply-adds."""
+
+TILE_COLUMNS = 64
+"""What a tile costs beside its columns, in columns. An estimate."""
 
 SETS_OF_ACCUMULATORS = 3
 """Of main products, of cross products, and those that main products are promoted to."""
@@ -36,6 +42,17 @@ SETS_OF_ACCUMULATORS = 3
 
 class WgmmaSplit(WgmmaRung):
     """The rung that splits float32 operands into two float16 slices each."""
+
+    competes = True
+
+    def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:
+        """As `Rung.default_config`: the fewest rounds of tiles over the SMs, each as long as a tile is wide and
+        TILE_COLUMNS more."""
+
+        def length(config: Config) -> int:
+            return ceil_div(blocks(problem, config), device.sms) * (config["BN"] + TILE_COLUMNS)
+
+        return min(self.candidates(problem, device), key=length)
 
     def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
         """As `Rung.candidates`."""
@@ -47,6 +64,8 @@ class WgmmaSplit(WgmmaRung):
         reason = operand_reason(problem, self.dtypes, ("float32",), ("row", "col")) or keys_reason(config, self.keys)
         if reason is not None:
             return reason
+        if problem.ieee:
+            return "precision is 'ieee', which asks for float32 multiply-adds; leave it out"
         if problem.k == 0:
             return "K is 0: there is nothing to split"
         if problem.d.dtype.name != "float32":
@@ -61,6 +80,12 @@ class WgmmaSplit(WgmmaRung):
         if needed > self._most_registers:
             return f"a thread needs about {needed} registers and has {self._most_registers}; take a smaller tile"
         return tiles.shared_reason(self._shared_bytes(seen, config, device))
+
+    def unsuitable(self, problem: Problem) -> str | None:
+        """As `Rung.unsuitable`."""
+        if problem.k < LEAST_K:
+            return f"K is {problem.k}; below {LEAST_K} it is less accurate than a chain of multiply-adds"
+        return None
 
     def _registers(self, seen: Problem, config: Config, device: DeviceLimits) -> int:
         return SETS_OF_ACCUMULATORS * super()._registers(seen, config, device)
@@ -155,5 +180,4 @@ WGMMA_SPLIT = WgmmaSplit(
     sizes=((128, 128, 3), (128, 64, 4)),
     dtypes=("float32",),
 )
-"""float32 on tensor cores. Not taken by plans before it is measured."""
-WGMMA_SPLIT.automatic = False
+"""float32 on tensor cores."""

@@ -97,9 +97,9 @@ class SearchTask:
 
 
 def suite_problems(suites: Sequence[str]) -> tuple[SuiteProblem, ...]:
-    """The problems of some suites and their neighbours, each once. Left out are those that the rung does not take, sparse
-    ones, those of fewer SMs, and those of types that cost what others do (`warptile.planning.tuned_table.LIKE`). Problems
-    of one row come last: those of eight serve them."""
+    """The problems of some suites and their neighbours, each once. Left out are those that the rung does not take,
+    sparse ones, those of fewer SMs, and those of types that cost what others do
+    (`warptile.planning.tuned_table.LIKE`). Problems of one row come last: those of eight serve them."""
     found: dict[object, SuiteProblem] = {}
     for row in (row for suite in suites for row in SUITES[suite] if not row.problem.sparse):
         for key, offset in ((row.problem, row.offset), (row.neighbour, 0)):

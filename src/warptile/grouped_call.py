@@ -19,6 +19,7 @@ from warptile.planning.grouped_plan import GroupedPlan
 from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, alignment_of
 from warptile.rungs.wgmma.grouped import ARCH, DTYPES_TAKEN, ENDS, OUTPUTS, GroupedProblem, lines_follow
 from warptile.runtime.execute import Place, choose_backend
+from warptile.torch_route import grouped_in_torch, shown_to_dynamo, torch_sees, traced_grouped
 
 _EXAMPLE = "matmul_grouped(a, b, offsets) with a of shape (T, K), b of shape (G, K, N) and offsets of shape (G,)"
 
@@ -56,6 +57,8 @@ def matmul_grouped(
     group may be empty; along K its result is zeros. What lies in other groups or behind the last offset, infinities
     and NaNs too, has no influence on a group.
 
+    Gradients of torch tensors are recorded, unless ``out`` is given: each is a grouped GEMM again, in one launch.
+
     Args:
         a: NumPy, torch, CuPy or JAX, any strides; float16 or bfloat16. What the kernel cannot read as it lies is copied
             first: groups of rows are read with K contiguous, groups along K by rows of M and N.
@@ -77,6 +80,10 @@ def matmul_grouped(
         UnsupportedError: another element type, or a GPU other than Hopper's.
         NoDeviceError: ``backend="gpu"`` without a GPU.
     """
+    if max_sms is None and backend is None and torch_sees(a, b, None, out):
+        if out is not None:
+            raise UnsupportedError("out: a call that torch records or transforms makes its own result; leave out= away")
+        return grouped_in_torch(a, b, offsets, out_dtype)
     place = choose_backend(backend, array_view.view(a, "a"))
     arranged = _arrange(a, b, offsets, out, out_dtype)
     if arranged.problem is None:
@@ -90,6 +97,17 @@ def matmul_grouped(
     if arranged.target is None:
         array_view.assign(arranged.out, target)
     return arranged.out.array
+
+
+shown_to_dynamo(matmul_grouped, traced_grouped)
+
+
+def takes(a: Any, out_dtype: Any) -> bool:
+    """Whether `matmul_grouped` takes operands of the type of ``a``, where ``a`` is, with such a result."""
+    view, output = array_view.view(a, "a"), element_named(out_dtype, "out_dtype")
+    if view.dtype.name not in DTYPES_TAKEN or (output is not None and output.name not in OUTPUTS):
+        return False
+    return choose_backend(None, view).device.arch == ARCH
 
 
 @lru_cache(maxsize=1024)

@@ -159,6 +159,18 @@ def traced_linear(x: Any, w: Any, bias: Any = None, *, epilogue: Any = None, **o
     return traced_fused_linear(x, w, bias, said, epilogue, operands)
 
 
+def grouped_in_torch(a: Any, b: Any, offsets: Any, out_dtype: Any) -> Any:
+    """`warptile.matmul_grouped` by an operator of torch."""
+    from warptile.torch.grouped_operator import grouped_call
+
+    return grouped_call(a, b, offsets, out_dtype)
+
+
+def traced_grouped(a: Any, b: Any, offsets: Any, *, out_dtype: Any = None) -> Any:
+    """What Dynamo traces instead of `warptile.matmul_grouped`; ``out`` and where it runs cannot be said there."""
+    return grouped_in_torch(a, b, offsets, out_dtype)
+
+
 def shown_to_dynamo(function: Callable[..., Any], traced: Callable[..., Any]) -> None:
     """Have Dynamo trace another function in place of ``function``.
 

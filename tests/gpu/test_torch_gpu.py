@@ -156,14 +156,23 @@ def test_nothing_waits_for_the_gpu(watched):
     step()
 
 
-def test_offsets_on_the_gpu_are_waited_for(watched):
-    x, experts = drawn(64, 128, grad=False), drawn(2, 128, 96, grad=False)
+def test_offsets_on_the_gpu_are_waited_for_in_float32_alone(watched):
+    x, experts = drawn(64, 128), drawn(2, 128, 96)
     offs = torch.tensor([40, 64], device="cuda", dtype=torch.int32)
-    d = ops.grouped_mm(x, experts, offs)
+
+    def step():
+        d = ops.grouped_mm(x, experts, offs)
+        d.backward(d.detach())
+        return d
+
+    d = step()
     assert_close(d[:40], x[:40].double() @ experts[0].double(), torch.bfloat16)
+    assert_close(x.grad[40:], d[40:].double() @ experts[1].double().T, torch.bfloat16)
+    assert_close(experts.grad[1], x[40:].double().T @ d[40:].double(), torch.bfloat16)
     watched(True)
+    step()
     with pytest.raises(RuntimeError, match="synchroniz"):
-        ops.grouped_mm(x, experts, offs)
+        ops.grouped_mm(x.detach().float(), experts.detach().float(), offs)
 
 
 def test_scales_on_the_gpu_and_on_the_host_agree():

@@ -9,8 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from grouped_products import ranges
 from warptile.arrays import array_view
 from warptile.epilogue.fused_epilogue import OPERAND, OUTPUT
+from warptile.planning.grouped_plan import GroupedPlan
+from warptile.rungs.wgmma.grouped import ENDS
 from warptile.runtime.execute import EmulatorBackend
 
 
@@ -24,6 +27,9 @@ def install(monkeypatch) -> list[tuple[int, int, int]]:
 
     def run(self, plan, operands, indices, alpha, beta, numbers=None):
         found = {name: _strided(view) for name, view in operands.items()}
+        if isinstance(plan, GroupedPlan):
+            made.append(_grouped(plan.grouped, found))
+            return
         d = found["D"]
         wide = np.int64 if d.dtype.kind in "iu" else np.float64
         result = np.zeros(d.shape, wide)
@@ -41,6 +47,18 @@ def install(monkeypatch) -> list[tuple[int, int, int]]:
     monkeypatch.setattr(EmulatorBackend, "run", run)
     monkeypatch.setenv("WARPTILE_BACKEND", "emulator")
     return made
+
+
+def _grouped(problem, found):
+    """Multiply groups; returns M, N and K of them together."""
+    a, b, d = found["A"].astype(np.float64), found["B"].astype(np.float64), found["D"]
+    ends = found[ENDS].view(f"i{problem.offset_bits // 8}")
+    for group, part in enumerate(ranges(ends.tolist())):
+        if problem.along == "rows":
+            d[part] = (a[part] @ b[group]).astype(d.dtype)
+        else:
+            d[group] = (a[:, part] @ b[part]).astype(d.dtype)
+    return a.shape[0], b.shape[-1], a.shape[1]
 
 
 _REDUCED = {"add": (np.sum, 0), "maximum": (np.max, -np.inf), "minimum": (np.min, np.inf)}

@@ -1,7 +1,8 @@
 """``torch.ops.warptile.grouped_mm``: groups of rows with weights of their own, called like ``torch._grouped_mm``.
 
-Every group is a GEMM of its own, and its extent is read on the host: **offsets in GPU memory are waited for**. Give
-``offs`` in host memory where that hurts.
+float16 and bfloat16 on Hopper, and on the emulator, are multiplied in one launch (`warptile.matmul_grouped`), which
+reads ``offs`` on the GPU. Of other types, and on other GPUs, every group is a GEMM of its own whose extent is read on
+the host: **offsets in GPU memory are waited for** there. Give ``offs`` in host memory where that hurts.
 
 The groups are those of the operand that two-dimensional tensors share, as in torch:
 
@@ -12,7 +13,8 @@ The groups are those of the operand that two-dimensional tensors share, as in to
 | (M, K) | (K, N) | of k | (G, M, N) |
 | (G, M, K) | (G, K, N) | one matrix each, no ``offs`` | (G, M, N) |
 
-Each of them has gradients that are others of them. Rows and columns behind the last group are zeros.
+Each of them has gradients that are others of them. Rows and columns behind the last group hold anything, as torch's do:
+do not use them, nor gradients of theirs.
 """
 
 from __future__ import annotations
@@ -24,9 +26,10 @@ import torch
 
 from warptile.api import matmul
 from warptile.errors import DTypeError, ShapeError, UnsupportedError
+from warptile.grouped_call import matmul_grouped, takes
 from warptile.torch.gradients import below_autograd, is_recorded, recorded, refuse_gradients
 from warptile.torch.library import LIBRARY, implement, overload, plain
-from warptile.torch.results import result_type
+from warptile.torch.results import result_type, torch_type
 
 _EXAMPLE = "grouped_mm(a, b, torch.tensor([3, 8])) with a of shape (8, K) and b of shape (2, K, N)"
 
@@ -99,9 +102,13 @@ def _grouped_mm(a: Any, b: Any, offs: Any = None, bias: Any = None, out_dtype: A
     a, b = plain(a), plain(b)
     if offs is None:
         return matmul(a, b, out_dtype=out_dtype)
-    d = a.new_empty(shape, dtype=result_type(a, b, out_dtype))
+    dtype = result_type(a, b, out_dtype)
+    extent = a.shape[-1] if a.dim() == b.dim() else shape[a.dim() - 2]
+    if takes(a, dtype) and not (a.is_cuda and not offs.is_cuda and torch.cuda.is_current_stream_capturing()):
+        return _in_one_launch(a, b, offs, extent, dtype)
+    d = a.new_empty(shape, dtype=dtype)
     done = 0
-    for group, part in enumerate(_ranges(offs, a.shape[-1] if a.dim() == b.dim() else shape[a.dim() - 2])):
+    for group, part in enumerate(_ranges(offs, extent)):
         done = part.stop
         if a.dim() == b.dim():
             matmul(a[:, part], b[part], out=d[group])
@@ -113,6 +120,17 @@ def _grouped_mm(a: Any, b: Any, offs: Any = None, bias: Any = None, out_dtype: A
         behind = d[done:] if b.dim() == 3 else d[:, done:]
         behind.zero_()
     return d
+
+
+def _in_one_launch(a: Any, b: Any, offs: Any, extent: int, dtype: Any) -> Any:
+    if not offs.is_cuda:
+        for _ in _ranges(offs, extent):  # in host memory they are checked
+            pass
+        offs = offs.to(a.device, non_blocking=True)
+    if a.dim() < 3:
+        return matmul_grouped(a, b, offs, out_dtype=dtype)
+    # Groups of columns are groups of rows of the transposed product.
+    return matmul_grouped(b.mT, a.mT, offs, out_dtype=dtype).mT.contiguous()
 
 
 def _grouped_mm_fake(a: Any, b: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Any:
@@ -151,6 +169,11 @@ def _grouped_mm_autograd(keyset: Any, a: Any, b: Any, offs: Any = None, bias: An
     if is_recorded(a, b):
         return recorded(_record, a, b, offs, compute)
     return compute()
+
+
+def grouped_call(a: Any, b: Any, offsets: Any, out_dtype: Any = None) -> Any:
+    """`warptile.matmul_grouped` by the operator."""
+    return GROUPED_MM(a, b, offsets, None, torch_type(out_dtype))
 
 
 GROUPED_MM = overload("grouped_mm")

@@ -48,7 +48,7 @@ _TAGS: dict[str, tuple[Any, ...]] = {
     "fused_matmul": (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout),
     "linear": (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout),
     "scaled_mm": (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout),
-    # Offsets are read on the host, which a graph could not repeat.
+    # Of some types offsets are read on the host, which a graph could not repeat.
     "grouped_mm": (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout, torch.Tag.cudagraph_unsafe),
 }
 

@@ -194,7 +194,8 @@ def enable_override(operators: Iterable[str] | None = None, *, device_types: Ite
     """Route torch's matrix products through warptile until `disable_override`, in the whole process.
 
     Args:
-        operators: names of `ROUTES`; all by default. ``"_grouped_mm"`` waits for the GPU, to read its offsets.
+        operators: names of `ROUTES`; all by default. ``"_grouped_mm"`` may wait for the GPU
+            (`warptile.torch.grouped_operator`).
         device_types: ``"cuda"``, and ``"cpu"`` to try it on the emulator.
 
     Returns:

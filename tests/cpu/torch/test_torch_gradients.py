@@ -284,6 +284,33 @@ def test_grouped_results_and_gradients(quick, case):
     assert torch.autograd.gradgradcheck(lambda a, b: ops.grouped_mm(a, b, offs), (a, b), fast_mode=True)
 
 
+@pytest.mark.parametrize("case", ["rows", "columns", "k"])
+def test_grouped_results_and_gradients_of_one_launch_each(quick, case):
+    a_shape, b_shape, ends = GROUPED[case]
+    a, b = (drawn(*shape).detach().bfloat16().requires_grad_() for shape in (a_shape, b_shape))
+    call = ops.grouped_mm if case == "columns" else wt.matmul_grouped
+    found, expected = call(a, b, torch.tensor(ends)), grouped(a.double(), b.double(), ends)
+    seed = torch.randn_like(expected).bfloat16()
+    given = found, *torch.autograd.grad(found, (a, b), seed)
+    wanted = expected, *torch.autograd.grad(expected, (a, b), seed.double())
+    assert len(quick) == 3
+    # What is behind the last group holds anything: of the result and of an operand without an axis of groups.
+    inside = slice(None, ends[-1])
+    kept = {
+        "rows": ((inside,), (inside,), ()),
+        "columns": ((slice(None), inside), (), (slice(None), inside)),
+        "k": ((), (slice(None), inside), (inside,)),
+    }[case]
+    for each, other, part in zip(given, wanted, kept, strict=True):
+        assert torch.allclose(each[part].double(), other[part].double(), rtol=1e-2, atol=5e-2)
+
+
+def test_matmul_grouped_is_traced_by_dynamo(quick):
+    a, b, offsets = drawn(8, 3).detach().half(), drawn(2, 3, 4).detach().half(), torch.tensor([3, 8])
+    compiled = torch.compile(lambda *given: wt.matmul_grouped(*given) + 1, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(a, b, offsets), wt.matmul_grouped(a, b, offsets) + 1)
+
+
 @pytest.mark.parametrize(
     ("ends", "error", "words"),
     [

@@ -24,4 +24,10 @@ __device__ __forceinline__ void cp_async_bulk_load(unsigned to, const void* from
                  : "memory");
 }
 
+// Starts to bring `bytes` from `from` on into L2, both of them multiples of 16. Nothing is read: another launch may
+// still write there.
+__device__ __forceinline__ void cp_async_bulk_prefetch_l2(const void* from, unsigned bytes) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
+
 }  // namespace warptile

@@ -54,13 +54,16 @@ struct WgmmaQuantized {
         int stream_k_tiles;
     };
 
+    // The blocks of a work tile in K tile `k_tile`.
+    static __device__ __forceinline__ const unsigned char* blocks(const unsigned char* weights, int row_blocks,
+                                                                  const WorkTile& work, int k_tile) {
+        return weights + (static_cast<long long>(k_tile) * row_blocks + work.row / 64) * BLOCK::BYTES;
+    }
+
     // The producer, one thread: loads a K tile. Weights that only this CTA reads need not stay in L2.
-    static __device__ __forceinline__ void load(unsigned stage, unsigned full, const unsigned char* weights,
-                                                int row_blocks, const TensorMap& map_b, const WorkTile& work,
-                                                int k_tile) {
+    static __device__ __forceinline__ void load(unsigned stage, unsigned full, const unsigned char* from,
+                                                const TensorMap& map_b, const WorkTile& work, int k_tile) {
         mbarrier_arrive_expect_tx(full, WEIGHT_BYTES + B::BYTES);
-        const auto* from = weights + (static_cast<long long>(k_tile) * row_blocks + work.row / 64) *
-                                         static_cast<long long>(BLOCK::BYTES);
         if constexpr (CONFIG::WEIGHTS_READ_ONCE) {
             cp_async_bulk_load_evict_first(stage, from, WEIGHT_BYTES, full);
         } else {
@@ -128,20 +131,27 @@ __global__ void __launch_bounds__((CONFIG::CONSUMERS + 1) * WARPGROUP, 1)
     typename KERNEL::SCHEDULER scheduler(gemm.m, gemm.n, gemm.k, params.stream_k_tiles, 0);
     WorkTile work;
     bool more = scheduler.next(work);
+    const auto* weights = reinterpret_cast<const unsigned char*>(gemm.a);
+    // While the launch before this one ends, the first weights are on their way into L2.
+    if (threadIdx.x == 0 && more)
+        for (int i = 0; i < min(work.k_tiles, CONFIG::STAGES); ++i)
+            cp_async_bulk_prefetch_l2(KERNEL::blocks(weights, params.row_blocks, work, work.first_k_tile + i),
+                                      KERNEL::WEIGHT_BYTES);
     griddepcontrol_wait();
 
     const int group = warpgroup_index();
     if (group == 0) {
         if constexpr (CONSUMERS == 2) setmaxnreg_dec<KERNEL::PRODUCER_REGISTERS>();
-        if (threadIdx.x == 0)
+        if (threadIdx.x == 0) {
             for (; more; more = scheduler.next(work))
                 for (int k_tile = work.first_k_tile; k_tile < work.first_k_tile + work.k_tiles; ++k_tile) {
                     pipeline.producer_acquire(state);
                     KERNEL::load(pipeline.stage_address(state.stage), pipeline.full_barrier(state.stage),
-                                 reinterpret_cast<const unsigned char*>(gemm.a), params.row_blocks, params.map_b, work,
-                                 k_tile);
+                                 KERNEL::blocks(weights, params.row_blocks, work, k_tile), params.map_b, work, k_tile);
                     state.advance();
                 }
+            griddepcontrol_launch_dependents();
+        }
     } else {
         if constexpr (CONSUMERS == 2) setmaxnreg_inc<KERNEL::CONSUMER_REGISTERS>();
         const int consumer = group - 1, first_row = consumer * KERNEL::ROWS;
@@ -173,7 +183,6 @@ __global__ void __launch_bounds__((CONFIG::CONSUMERS + 1) * WARPGROUP, 1)
                 epilogue.store_all(accumulators, work.row + first_row, work.column);
             }
         }
-        griddepcontrol_launch_dependents();
         epilogue.finish();
     }
 }

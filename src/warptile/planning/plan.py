@@ -307,7 +307,8 @@ def takes_column_major_a(problem: Problem, rung: str | None, device: DeviceLimit
     element = problem.a.dtype
     if _reads_columns(rung, device, element, problem.accumulator, problem.d.dtype):
         return True
-    if rung is not None or not any(each.competes and element.name in each.dtypes for each in _automatic(sparse=False)):
+    rungs = _automatic(sparse=False, quantized=False)
+    if rung is not None or not any(each.competes and element.name in each.dtypes for each in rungs):
         return False
     return find_plan(problem, device=device) is not None
 

@@ -19,6 +19,7 @@ from warptile.arrays.mixtures import refuse_beside_tracers
 from warptile.arrays.operands import Product, arrange, stored
 from warptile.arrays.options import (
     beta_of,
+    flag,
     number,
     refuse_unknown,
     scale_factor,
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 
 OPTIONS = (
     "alpha", "beta", "out_dtype", "accumulate", "precision", "epilogue", "scale_a", "scale_b", "rung", "config",
-    "max_sms", "backend",
+    "max_sms", "backend", "batch_invariant",
 )  # fmt: skip
 """Keywords of `matmul` that are no arrays, in the order of the tuple that its calls are found by."""
 
@@ -83,6 +84,7 @@ def matmul(
     config: Mapping[str, int] | None = None,
     max_sms: int | None = None,
     backend: str | None = None,
+    batch_invariant: bool = False,
     **epilogue_tensors: Any,
 ) -> Any:
     """``alpha * a @ b + beta * c``, as an array of the same kind as ``a``.
@@ -142,6 +144,10 @@ def matmul(
             pass, for operands whose layout or alignment no kernel takes, occupies all SMs while it runs
             (`MatmulPlan.explain` names such operands).
         backend: ``"gpu"``, ``"emulator"``, or None for a GPU if there is one.
+        batch_invariant: an element of the result has the same bits however many rows of ``a`` come with its own, in
+            whichever place: K is never split among CTAs, so that the bits follow from the row of ``a``, the column of
+            ``b``, the types and what is said here. See docs/batch-invariance.md; sums over rows or columns that an
+            epilogue asks for are not covered.
 
     Returns:
         ``out`` if it was given, else a new array of the framework and in the place of ``a``. Of two 1-D operands a
@@ -161,16 +167,21 @@ def matmul(
     """
     options = (
         alpha, beta, out_dtype, accumulate, precision, epilogue, scale_a, scale_b, rung, config, max_sms, backend,
+        batch_invariant,
     )  # fmt: skip
     calls = _calls.get(a.__class__)
-    said = alpha, beta, scale_a, scale_b, out_dtype, accumulate, precision, rung, config, max_sms, backend
+    said = (
+        alpha, beta, scale_a, scale_b, out_dtype, accumulate, precision, rung, config, max_sms, backend,
+        batch_invariant,
+    )  # fmt: skip
     if scale_a is not None or scale_b is not None:
         scaled = scaled_call(a, b, c, beta, (scale_a, scale_b), epilogue_tensors)
         if scaled is not None:
             return matmul(
                 a, b, out=out, alpha=alpha, out_dtype=out_dtype, accumulate=accumulate, precision=precision,
                 epilogue=known_epilogue(scaled, epilogue, "matmul", _keywords(matmul)), scale_a=scaled.scale_a,
-                scale_b=scaled.scale_b, rung=rung, config=config, max_sms=max_sms, backend=backend, **scaled.operands,
+                scale_b=scaled.scale_b, rung=rung, config=config, max_sms=max_sms, backend=backend,
+                batch_invariant=batch_invariant, **scaled.operands,
             )  # fmt: skip
     if epilogue is not None:
         return _fused((a, b, c, out), said, epilogue, epilogue_tensors)
@@ -198,6 +209,7 @@ def matmul(
         return traced(
             a, b, c, alpha=alpha, beta=beta, out_dtype=out_dtype, accumulate=accumulate, precision=precision,
             scale_a=scale_a, scale_b=scale_b, rung=rung, config=config, max_sms=max_sms, backend=backend,
+            batch_invariant=batch_invariant,
         )  # fmt: skip
     on_gpu = gpu_views(a, b, c, backend) if out is None else None
     if on_gpu is not None:
@@ -322,6 +334,7 @@ def plan(
     config: Mapping[str, int] | None = None,
     max_sms: int | None = None,
     backend: str | None = None,
+    batch_invariant: bool = False,
     **epilogue_tensors: Any,
 ) -> MatmulPlan | GatedPlan | ScaledPlan:
     """How `matmul` would multiply these arrays, as a plan that explains itself and can be called again and again.
@@ -331,7 +344,7 @@ def plan(
 
     Args:
         a, b, c, alpha, beta, out, out_dtype, accumulate, precision, epilogue, epilogue_tensors: as of `matmul`.
-        scale_a, scale_b, rung, config, max_sms, backend: as of `matmul`.
+        scale_a, scale_b, rung, config, max_sms, backend, batch_invariant: as of `matmul`.
 
     Returns:
         The plan, for these arrays and for others of the same shapes, types and layouts.
@@ -344,7 +357,8 @@ def plan(
         made = plan(
             a, b, out=out, alpha=alpha, out_dtype=out_dtype, accumulate=accumulate, precision=precision,
             epilogue=known_epilogue(scaled, epilogue, "plan", _keywords(matmul)), scale_a=scaled.scale_a,
-            scale_b=scaled.scale_b, rung=rung, config=config, max_sms=max_sms, backend=backend, **scaled.operands,
+            scale_b=scaled.scale_b, rung=rung, config=config, max_sms=max_sms, backend=backend,
+            batch_invariant=batch_invariant, **scaled.operands,
         )  # fmt: skip
         return ScaledPlan(made, scaled.kinds, beta_of(beta, c))
     program = None
@@ -354,15 +368,19 @@ def plan(
         check_names("plan", _keywords(matmul), epilogue, epilogue_tensors)
         gated = gated_epilogue(epilogue, identity(epilogue), epilogue_tensors)
         if gated is not None:
-            said = alpha, beta, scale_a, scale_b, out_dtype, accumulate, precision, rung, config, max_sms, backend
+            said = (
+                alpha, beta, scale_a, scale_b, out_dtype, accumulate, precision, rung, config, max_sms, backend,
+                batch_invariant,
+            )  # fmt: skip
             return gated_plan(plan, (a, b, c, out), dict(zip(SAID, said, strict=True)), gated, epilogue_tensors)
         program = trace(epilogue, epilogue_tensors)
     on_gpu = gpu_views(a, b, c, backend) if out is None and program is None else None
     if on_gpu is not None:
         a, b, c = on_gpu
     call = _Call.checked(
-        a, c, alpha, beta, scale_a, scale_b, out_dtype, accumulate, precision, rung, config, max_sms, backend
-    )
+        a, c, alpha, beta, scale_a, scale_b, out_dtype, accumulate, precision, rung, config, max_sms, backend,
+        batch_invariant,
+    )  # fmt: skip
     product = call.arranged(a, b, c, out, copy=False, program=program, operands=epilogue_tensors)
     chosen, apart = _planned(product, call)
     return MatmulPlan(chosen, product.batch, product.copies, call, apart, program)
@@ -383,7 +401,7 @@ class _Call:
         alpha: factor of the product, with the scales of float8 operands in it.
         beta: factor of C.
         beta_given: it was given; else it follows from whether there is a C.
-        out_dtype, accumulate, precision, rung, max_sms: as given.
+        out_dtype, accumulate, precision, rung, max_sms, batch_invariant: as given.
         config: names and whole numbers, or None.
         backend: where it runs.
     """
@@ -398,11 +416,12 @@ class _Call:
     config: dict[str, int] | None
     max_sms: int | None
     backend: Backend
+    batch_invariant: bool
 
     @staticmethod
     def checked(
         a: Any, c: Any, alpha: Any, beta: Any, scale_a: Any, scale_b: Any, out_dtype: Any, accumulate: Any,
-        precision: Any, rung: Any, config: Any, max_sms: Any, backend: Any,
+        precision: Any, rung: Any, config: Any, max_sms: Any, backend: Any, batch_invariant: Any,
     ) -> _Call:  # fmt: skip
         """The arguments of `matmul`, each in one form. What depends on other operands is checked by `arrange`."""
         left = stored(a)
@@ -412,6 +431,7 @@ class _Call:
         return _Call(
             number(alpha, "alpha") * scale, beta_of(beta, c), beta is not None, out_dtype, accumulate, precision, rung,
             tunables(config, rung), whole_number(max_sms, "max_sms"), choose_backend(backend, left),
+            flag(batch_invariant, "batch_invariant"),
         )  # fmt: skip
 
     def arranged(
@@ -423,6 +443,8 @@ class _Call:
             a, b, c, out, alpha=self.alpha, beta=self.beta, out_dtype=self.out_dtype, accumulate=self.accumulate,
             precision=self.precision, copy=copy, program=program, operands=operands,
         )  # fmt: skip
+        if self.batch_invariant:
+            product = replace(product, problem=replace(product.problem, batch_invariant=True))
         problem = product.problem
         if problem.a.major == "row" or takes_column_major_a(problem, self.rung, self.backend.device):
             return product

@@ -28,6 +28,7 @@ def linear(
     precision: str | None = None,
     max_sms: int | None = None,
     backend: str | None = None,
+    batch_invariant: bool = False,
     epilogue: Callable[..., Any] | None = None,
     **epilogue_tensors: Any,
 ) -> Any:
@@ -37,7 +38,7 @@ def linear(
         x: (..., K), any leading axes.
         w: (N, K), as ``torch.nn.Linear`` stores weights, or (K,); or a `warptile.QuantizedWeights`.
         bias: (N,), or a scalar array with a ``w`` of shape (K,); of the result's type.
-        out_dtype, accumulate, precision, max_sms, backend: as of `warptile.matmul`.
+        out_dtype, accumulate, precision, max_sms, backend, batch_invariant: as of `warptile.matmul`.
         epilogue: as of `warptile.matmul`; its accumulator has the bias in it.
         epilogue_tensors: the epilogue's operands, by name: numbers, and arrays of shape (N,) or of the result's.
 
@@ -51,7 +52,7 @@ def linear(
     """
     options = {
         "out_dtype": out_dtype, "accumulate": accumulate, "precision": precision, "max_sms": max_sms,
-        "backend": backend,
+        "backend": backend, "batch_invariant": batch_invariant,
     }  # fmt: skip
     if epilogue is not None or epilogue_tensors:
         check_linear(x, w, bias)

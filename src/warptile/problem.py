@@ -62,7 +62,9 @@ class Problem:
     """D[m, n] = alpha * (A[m, k] @ B[k, n]) + beta * C[m, n], or an epilogue of that, for each of ``batch`` matrices.
 
     ``c`` is None when beta is zero: C is then never read. D is row-major, as C is. ``ieee``: float32 products are
-    multiply-adds of IEEE 754 along K, and no others that are as accurate.
+    multiply-adds of IEEE 754 along K, and no others that are as accurate. ``batch_invariant``: an element
+    of D has the same bits whatever M is (docs/batch-invariance.md); configurations that would change them are not
+    legal.
 
     Raises:
         ShapeError: a negative extent, no matrix in the batch, or one whose matrices share D or are sparse.
@@ -80,6 +82,7 @@ class Problem:
     batch: int = 1
     epilogue: Fused | None = None
     ieee: bool = False
+    batch_invariant: bool = False
 
     def __post_init__(self) -> None:
         if min(self.m, self.n, self.k) < 0:

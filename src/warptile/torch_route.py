@@ -14,7 +14,7 @@ from typing import Any
 
 SAID = (
     "alpha", "beta", "scale_a", "scale_b", "out_dtype", "accumulate", "precision", "rung", "config", "max_sms",
-    "backend",
+    "backend", "batch_invariant",
 )  # fmt: skip
 """Keywords of `warptile.matmul` that are no arrays and no epilogue."""
 

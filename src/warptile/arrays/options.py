@@ -214,6 +214,17 @@ def whole_number(given: Any, argument: str) -> int | None:
     return value
 
 
+def flag(given: Any, argument: str) -> bool:
+    """True or False.
+
+    Raises:
+        ArgumentTypeError: something else.
+    """
+    if isinstance(given, (bool, np.bool_)):
+        return bool(given)
+    raise ArgumentTypeError(f"{argument}: got {given!r}; it takes True or False, such as {argument}=True")
+
+
 def tunables(config: Any, rung: str | None) -> dict[str, int] | None:
     """A configuration's names and whole numbers; None for None. Whether they are the rung's is for the planner.
 

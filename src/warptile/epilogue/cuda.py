@@ -35,6 +35,12 @@ STAGED_BITS, STAGED_ALIGNMENT = 16, 16
 SHORT = {"gelu": "gelu_for_16_bits({0})"}
 """Functions with a shorter form where all outputs have 16 bits."""
 
+ROUNDED = {
+    "add": "rounded_sum({0}, {1})", "subtract": "rounded_difference({0}, {1})", "multiply": "rounded_product({0}, {1})",
+}  # fmt: skip
+"""Operations that the compiler does not fuse with each other. Which products it fuses with sums may differ from kernel
+to kernel, and so the last bit of D."""
+
 REDUCTIONS = {"add": "SumOf", "maximum": "LargestOf", "minimum": "SmallestOf"}
 """Of kernels/epilogue/reductions.cuh, by the operation of a reduction."""
 
@@ -55,10 +61,13 @@ class EpilogueSource:
         d_bits: bits of an element of D.
         d_major: ``"row"`` or ``"col"``: how the kernel sees D.
         extents: rows and columns of the kernel's D.
+        rounded: each operation is rounded by itself: `ROUNDED`.
     """
 
-    def __init__(self, fused: Fused, accumulator: str, d_bits: int, d_major: str, extents: tuple[int, int]) -> None:
-        self._fused = fused
+    def __init__(
+        self, fused: Fused, accumulator: str, d_bits: int, d_major: str, extents: tuple[int, int], *, rounded: bool
+    ) -> None:
+        self._fused, self._rounded = fused, rounded
         self._d_bits, self._d_major = d_bits, d_major
         self._extents = extents
         self._short = all(bits == 16 for bits in (d_bits, *(each.dtype.bits for each in fused.outputs)))
@@ -266,7 +275,11 @@ class EpilogueSource:
         if isinstance(step.value, tuple):
             name = step.value[0]
             return f"static_cast<COMPUTE>(loaded.t{tensors[name]}[i])" if name in tensors else f"n{numbers[name]}.value"
-        text = SHORT[step.name] if self._short and step.name in SHORT else OPERATIONS[step.name].cuda
+        text = OPERATIONS[step.name].cuda
+        if self._short and step.name in SHORT:
+            text = SHORT[step.name]
+        elif self._rounded and step.name in ROUNDED:
+            text = ROUNDED[step.name]
         return text.format(*arguments)
 
     def _literal(self, value: float) -> str:

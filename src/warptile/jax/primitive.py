@@ -38,7 +38,7 @@ class Options:
         alpha: factor of the product, with the scales of float8 operands in it.
         beta: factor of C; zero where there is none.
         out_dtype, accumulate: names of element types, or None.
-        precision, rung, max_sms, backend: as of `warptile.matmul`.
+        precision, rung, max_sms, backend, batch_invariant: as of `warptile.matmul`.
         config: names and values, or None.
     """
 
@@ -51,6 +51,7 @@ class Options:
     config: tuple[tuple[str, int], ...] | None = None
     max_sms: int | None = None
     backend: str | None = None
+    batch_invariant: bool = False
 
     @property
     def without_addend(self) -> Options:

@@ -14,6 +14,7 @@ from warptile.arrays.epilogue_operands import check_matrices, check_names
 from warptile.arrays.options import (
     beta_of,
     element_named,
+    flag,
     number,
     precision_named,
     refuse_unknown,
@@ -53,6 +54,7 @@ def matmul(
     config: Mapping[str, int] | None = None,
     max_sms: int | None = None,
     backend: str | None = None,
+    batch_invariant: bool = False,
     **epilogue_tensors: Any,
 ) -> Any:
     """``alpha * a @ b + beta * c`` of JAX arrays, eagerly or in functions that JAX transforms.
@@ -76,7 +78,7 @@ def matmul(
         c: broadcastable to the result and of its type.
         alpha, beta: numbers, as of `warptile.matmul`. They are static: part of the program.
         scale_a, scale_b: as of `warptile.matmul`. Numbers are static; arrays are values of the program.
-        out_dtype, accumulate, precision, rung, config, max_sms: static too, as of `warptile.matmul`.
+        out_dtype, accumulate, precision, rung, config, max_sms, batch_invariant: static too, as of `warptile.matmul`.
         backend: as of `warptile.matmul`; it has to agree with where XLA runs the program.
         epilogue: as of `warptile.matmul`: part of the same custom call. It is differentiated by JAX, as the same
             operations of ``jax.numpy`` on the accumulators, which a call that is differentiated keeps. What it reduces
@@ -97,7 +99,8 @@ def matmul(
         return matmul(
             a, b, alpha=alpha, out_dtype=out_dtype, accumulate=accumulate, precision=precision,
             epilogue=known_epilogue(scaled, epilogue, "matmul", _KEYWORDS), scale_a=scaled.scale_a,
-            scale_b=scaled.scale_b, rung=rung, config=config, max_sms=max_sms, backend=backend, **scaled.operands,
+            scale_b=scaled.scale_b, rung=rung, config=config, max_sms=max_sms, backend=backend,
+            batch_invariant=batch_invariant, **scaled.operands,
         )  # fmt: skip
     if epilogue is None:
         refuse_unknown("matmul", _KEYWORDS, epilogue_tensors)
@@ -108,10 +111,10 @@ def matmul(
             said = {
                 "alpha": alpha, "beta": beta, "out_dtype": out_dtype, "accumulate": accumulate, "precision": precision,
                 "scale_a": scale_a, "scale_b": scale_b, "rung": rung, "config": config, "max_sms": max_sms,
-                "backend": backend,
+                "backend": backend, "batch_invariant": batch_invariant,
             }  # fmt: skip
             return gated_product(_without_out, (a, b, c, None), said, gated, epilogue_tensors)
-    static = {"alpha": alpha, "beta": beta, "max_sms": max_sms}
+    static = {"alpha": alpha, "beta": beta, "max_sms": max_sms, "batch_invariant": batch_invariant}
     for name, value in static.items():
         if isinstance(value, jax.core.Tracer):
             raise ArgumentTypeError(f"{name}: got a value that JAX is tracing; {_STATIC[name]}")
@@ -135,6 +138,7 @@ def matmul(
         config=None if of_config is None else tuple(of_config.items()),
         max_sms=whole_number(max_sms, "max_sms"),
         backend=backend,
+        batch_invariant=flag(batch_invariant, "batch_invariant"),
     )
     operands = [a, b] if weight == 0 else [a, b, _by_matrices(_array(c, "c"), a, b, options, epilogue is not None)]
     if epilogue is not None:
@@ -157,6 +161,7 @@ _STATIC = {
     "alpha": _MULTIPLY,
     "beta": "it is a number that the program is compiled for: scale c instead, such as matmul(a, b, beta * c)",
     "max_sms": "it is a number that the program is compiled for: jax.jit(f, static_argnames='max_sms')",
+    "batch_invariant": "it is True or False: jax.jit(f, static_argnames='batch_invariant')",
 }
 """What to do with an option that is being traced."""
 

@@ -6,20 +6,20 @@ type, whichever warpgroup, CTA or schedule issues it; 8-bit floats with float32 
 of K whatever the stage. An operand swap keeps it too: it exchanges the factors of each product. Splitting K among CTAs
 (SPLITS, and the tiles that stream-K splits) changes the order.
 
-Without a C the epilogue is one multiplication and one conversion, the same everywhere. With a C the compiler fuses one
-of two multiplications, alpha * sum or beta * C, with the addition; of a D of 32 bits kernels may differ in which.
+The epilogue is the same everywhere: one multiplication, with a C one fused multiply-add, and one conversion
+(kernels/tile/scale.cuh). Problems that ask for batch invariance have configurations of the first kind only
+(`warptile.rungs.legality.keeps_order`).
 """
 
 from __future__ import annotations
 
 from warptile.planning.plan import Plan
-from warptile.rungs.legality import ceil_div
+from warptile.rungs.legality import ANY_ORDER
 from warptile.rungs.wgmma.stream_k import PARTIAL_ACCUMULATORS
 
-ANY_ORDER = ("int32",)
-"""Accumulators whose sums wrap around, which is the same in any order."""
-
 UNSPLIT = ("one CTA accumulates K of a tile",)
+"""Zeros that fill the last stage behind K are accumulated as well, and change nothing: the adder of a tensor core never
+returns -0, so that there is no sum whose sign they could change."""
 
 OF_SPLITS = ("BM", "BN", "BK", "CONSUMERS", "SPLITS", "SWAP")
 """Tunables that decide which splits of K there are, and in which order they are reduced."""
@@ -53,7 +53,4 @@ def _order(plan: Plan) -> tuple[object, ...] | None:
         return (in_cluster, *(config[name] for name in OF_SPLITS))
     if config["STREAM"] and any(each.name == PARTIAL_ACCUMULATORS for each in kernel.workspaces):
         return tuple(value for name, value in config.items() if name not in NOT_OF_STREAM_K)
-    fused = (config["SWAP"], config["OVERLAP"]) if problem.c is not None and problem.d.dtype.bits == 32 else ()
-    # Behind K the last stage is full of zeros, which are accumulated as well. That changes no sum but the sign of a
-    # zero, if anything; with as many of them it certainly changes nothing.
-    return (*UNSPLIT, ceil_div(problem.k, config["BK"]) * config["BK"], *fused)
+    return UNSPLIT

@@ -99,6 +99,11 @@ class Plan:
             f"{problem.a.dtype.name} -> {problem.d.dtype.name}, accumulated in {problem.accumulator.name}"
             f"{f', {problem.batch} times' if problem.batch > 1 else ''}",
             *([f"epilogue   {problem.epilogue}"] if problem.epilogue is not None else []),
+            *(
+                ["invariant  an element's bits depend on its row of A, its column of B, K and types, not on M"]
+                if problem.batch_invariant
+                else []
+            ),
             f"rung       {rung.name}: {rung.idea}",
             f"config     {config_text(self.config)}",
             f"origin     {self.origin}{f': {basis}' if basis else ''}",
@@ -167,6 +172,11 @@ def make_plan(
     reasons = _rejected(problem, rung, limits)
     if rung is not None:
         raise UnsupportedError(f"rung {rung!r} does not take this problem on {limits.arch}: {reasons[0][1]}")
+    if not reasons:
+        what, dense = ("a is sparse", "a.to_dense()") if problem.a.sparse else ("b is quantized", "b.dequantize()")
+        raise UnsupportedError(
+            f"{what}, and no rung for that is batch-invariant: take {dense}, or leave batch_invariant out"
+        )
     listed = "; ".join(f"{name}: {reason}" for name, reason in reasons)
     raise UnsupportedError(f"no rung takes this problem on {limits.arch}. {listed}")
 
@@ -189,19 +199,24 @@ def find_plan(
         if reason is not None:
             raise _refused_config(given, problem, config, device, reason)
         return Plan(problem, given, config, "given", device, rung)
+    return _plan_of(_rungs_for(problem, rung, device), problem, rung, device)
+
+
+def _plan_of(rungs: tuple[Rung, ...], problem: Problem, asked: str | None, device: DeviceLimits) -> Plan | None:
+    """The plan with the first of ``rungs`` that takes the problem, or one that competes; None where none does."""
     competing: Plan | None = None
-    for each in _rungs_for(problem, rung):
+    for each in rungs:
         if problem.a.dtype.name not in each.dtypes or (problem.batch > 1 and not each.batches):
             continue
-        if rung is None and each.unsuitable(problem) is not None:
+        if asked is None and each.unsuitable(problem) is not None:
             continue
-        own = _in_default(each, problem, rung, device)
-        if rung is None and each.competes:
+        own = _in_default(each, problem, asked, device)
+        if asked is None and each.competes:
             competing = own
         elif competing is not None and own is not None and _is_faster(competing, own):
             return competing
         else:
-            found = own if own is not None and _keeps_default(each, rung) else _best_of(each, problem, rung, device)
+            found = own if own is not None and _keeps_default(each, asked) else _best_of(each, problem, asked, device)
             if found is not None:
                 return found
     return competing
@@ -214,7 +229,9 @@ def _is_faster(one: Plan, other: Plan) -> bool:
 def _in_default(rung: Rung, problem: Problem, asked: str | None, device: DeviceLimits) -> Plan | None:
     """The plan with a rung in its default configuration, or None where that is not legal."""
     own = Plan(problem, rung, rung.default_config(problem, device), "predicted", device, asked)
-    refused = _out_of_reach(rung, device) or rung.illegal(problem, own.config, device)
+    refused = (
+        _out_of_reach(rung, device) or _changes_with_batch(rung, problem) or rung.illegal(problem, own.config, device)
+    )
     return own if (refused or unlaunchable(own.kernel, device)) is None else None  # a launch takes the kernel resolved
 
 
@@ -224,11 +241,32 @@ def _best_of(rung: Rung, problem: Problem, asked: str | None, device: DeviceLimi
     return Plan(problem, *legal[best], "predicted", device, asked) if legal else None
 
 
-def _rungs_for(problem: Problem, asked: str | None) -> tuple[Rung, ...]:
-    """The rung that was asked for, or all that a plan may take, from the top of the ladder down."""
+def _rungs_for(problem: Problem, asked: str | None, device: DeviceLimits) -> tuple[Rung, ...]:
+    """The rung that was asked for, or all that a plan may take, from the top of the ladder down; with batch invariance
+    the one that takes such problems whatever their rows of A are."""
     if asked is not None:
         return (rung_named(asked),)
+    if problem.batch_invariant:
+        return _batch_invariant(_with_usual_rows(problem), usual_device(device.arch))
     return _automatic(problem.a.sparse, problem.b.quantized is not None)
+
+
+@lru_cache(maxsize=256)
+def _batch_invariant(problem: Problem, device: DeviceLimits) -> tuple[Rung, ...]:
+    automatic = _automatic(problem.a.sparse, problem.b.quantized is not None)
+    rungs = tuple(each for each in automatic if each.batch_invariant)
+    found = _plan_of(rungs, problem, None, device)
+    return rungs[:1] if found is None else (found.rung,)
+
+
+def _with_usual_rows(problem: Problem) -> Problem:
+    """A single GEMM of contiguous operands with USUAL_SIZE rows of A, and the types, N and K of another one."""
+    usual = Problem.dense(
+        USUAL_SIZE, problem.n, problem.k, problem.a.dtype, out=problem.d.dtype, accumulator=problem.accumulator,
+        b_major="col", sparse=problem.a.sparse,
+    )  # fmt: skip
+    b = replace(usual.b, quantized=problem.b.quantized)
+    return replace(usual, b=b, batch_invariant=True, ieee=problem.ieee)
 
 
 @lru_cache(maxsize=4)
@@ -259,7 +297,7 @@ def _rejected(problem: Problem, asked: str | None, device: DeviceLimits) -> list
     """What a plan does not take, as (rung or configuration, reason)."""
     found: list[tuple[str, str]] = []
     taken = find_plan(problem, rung=asked, device=device)
-    for rung in _rungs_for(problem, asked):
+    for rung in _rungs_for(problem, asked, device):
         unsuitable = rung.unsuitable(problem) if asked is None else None
         if unsuitable is not None:
             found.append((rung.name, unsuitable))
@@ -367,9 +405,18 @@ def illegal(rung: Rung, problem: Problem, config: Config, device: DeviceLimits) 
     """Why ``rung`` cannot run ``problem`` in ``config`` on ``device``, or None."""
     return (
         _out_of_reach(rung, device)
+        or _changes_with_batch(rung, problem)
         or rung.illegal(problem, config, device)
         or unlaunchable(rung.resolve(problem, config, device), device)
     )
+
+
+def _changes_with_batch(rung: Rung, problem: Problem) -> str | None:
+    """Why ``rung`` does not promise the batch invariance that is asked for, or None."""
+    if not problem.batch_invariant or rung.batch_invariant:
+        return None
+    promising = ", ".join(each.name for each in RUNGS.values() if each.batch_invariant)
+    return f"with batch_invariant=True it takes no problem; leave rung out, or take one of {promising}"
 
 
 def _out_of_reach(rung: Rung, device: DeviceLimits) -> str | None:

@@ -228,11 +228,12 @@ def gemm_members(view: View) -> tuple[tuple[str, Field], ...]:
 
 def epilogue_source(seen: Problem) -> EpilogueSource | None:
     """The epilogue of a problem, as a kernel sees it, in CUDA C++; None where there is none."""
-    return (
-        None
-        if seen.epilogue is None
-        else EpilogueSource(seen.epilogue, seen.accumulator.name, seen.d.dtype.bits, seen.d.major, (seen.m, seen.n))
-    )
+    if seen.epilogue is None:
+        return None
+    return EpilogueSource(
+        seen.epilogue, seen.accumulator.name, seen.d.dtype.bits, seen.d.major, (seen.m, seen.n),
+        rounded=seen.batch_invariant,
+    )  # fmt: skip
 
 
 def epilogue_members(seen: Problem) -> tuple[tuple[str, Field], ...]:

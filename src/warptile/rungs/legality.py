@@ -26,6 +26,9 @@ OUTPUTS_OF_ACCUMULATOR = {
 """Types of C and D that the epilogue can make from each accumulator."""
 
 
+ANY_ORDER = ("int32",)
+"""Accumulators whose sums wrap around, which is the same in any order."""
+
 INTEGER_ACCUMULATORS = ("int32", "int32_saturating")
 """Accumulators of which an epilogue makes floats too."""
 
@@ -114,6 +117,29 @@ def keys_reason(config: Config, keys: tuple[str, ...]) -> str | None:
         return f"the configuration has {', '.join(sorted(config)) or 'nothing'}; it needs {', '.join(keys)}"
     small = [key for key in keys if config[key] < 1]
     return f"{small[0]} is {config[small[0]]}; it must be at least 1" if small else None
+
+
+def keeps_order(problem: Problem) -> bool:
+    """Whether K may not be split, because batch invariance is asked for and sums depend on the order of additions."""
+    return problem.batch_invariant and problem.accumulator.name not in ANY_ORDER
+
+
+def padding_reason(problem: Problem, config: Config, usual_bk: int) -> str | None:
+    """Why a chain of multiply-adds has other bits than with K tiles of ``usual_bk``, where that matters, or None.
+
+    The zeros that fill the last K tile are multiplied too, and turn a sum of -0 (of products that underflow) into +0,
+    so that K has to be filled up to the same extent. The adder of a tensor core never returns -0; there zeros change
+    nothing.
+    """
+    if not keeps_order(problem):
+        return None
+    padded, usual = (ceil_div(problem.k, bk) * bk for bk in (config["BK"], usual_bk))
+    if padded == usual:
+        return None
+    return (
+        f"BK is {config['BK']}, which fills K up to {padded} with zeros; with batch_invariant=True it is {usual} in "
+        f"every configuration: take BK={usual_bk}"
+    )
 
 
 def grid_reason(problem: Problem, config: Config) -> str | None:

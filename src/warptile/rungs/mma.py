@@ -9,7 +9,7 @@ from warptile.device import REFERENCE, DeviceLimits
 from warptile.launch.params import Params
 from warptile.problem import Problem
 from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members, with_epilogue
-from warptile.rungs.legality import blocks
+from warptile.rungs.legality import blocks, keeps_order, padding_reason
 from warptile.rungs.mechanism import Mechanism
 from warptile.rungs.mma_tiles import INSTRUCTIONS, MmaResources, capability, common_reasons, mma_k, sets_reason
 from warptile.rungs.rung import Rung
@@ -120,6 +120,9 @@ SIZES_OF_TYPE = {
     **dict.fromkeys(("int4", "uint4"), FINAL_SIZES[2:]),
 }
 """Where registers do not suffice for all of `FINAL_SIZES`."""
+
+USUAL_BK_OF_DOUBLES = 16
+"""K extent whose zeros behind K are those of all configurations with batch invariance."""
 
 BUSY_SHARE = 0.75
 """A tile is the default where D has one for so large a share of the SMs."""
@@ -257,6 +260,8 @@ class MmaMultistage(MmaRung):
 class MmaFinal(MmaRung):
     """All of it, tuned."""
 
+    batch_invariant = True
+
     def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:
         """The first of the usual sizes that is legal and keeps enough SMs busy, else the last that is legal."""
         return first_busy(self, problem, usual(problem), device)
@@ -279,9 +284,26 @@ class MmaFinal(MmaRung):
         unique = {tuple(config.items()): config for config in found}
         return tuple(config for config in unique.values() if self.illegal(problem, config, device) is None)
 
+    def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
+        """As `Rung.illegal`."""
+        return super().illegal(problem, config, device) or _order_reason(problem, config)
+
     def resources(self, problem: Problem, config: Config) -> MmaResources:
         """What a CTA of a configuration takes of an SM."""
         return MmaResources(problem, config, stages=config["STAGES"], fragment_sets=2 if config["SETS"] == 2 else 0)
+
+
+def _order_reason(problem: Problem, config: Config) -> str | None:
+    """Why a configuration adds in another order than batch invariance asks for, or None: it has another instruction, or
+    doubles, whose sums are chains of multiply-adds, are filled up with other zeros."""
+    shape = INSTRUCTIONS[problem.a.dtype.name][0]
+    given = tuple(config[key] for key in SHAPE_KEYS)
+    if keeps_order(problem) and given != shape:
+        return (
+            f"FM, FN, FK are {', '.join(map(str, given))}; with batch_invariant=True the instruction is always "
+            f"{', '.join(map(str, shape))}"
+        )
+    return padding_reason(problem, config, USUAL_BK_OF_DOUBLES) if problem.a.dtype.name == "float64" else None
 
 
 MMA_RUNGS: tuple[Rung, ...] = (

@@ -35,6 +35,8 @@ class Rung(ABC):
         estimates: its `estimate_us` is fitted to measurements and ranks its configurations.
         automatic: a plan may take it where no rung is named.
         competes: and does where it is predicted to be faster than the next rung of the ladder that takes the problem.
+        batch_invariant: it takes problems that ask for batch invariance. Of these its legal configurations all add in
+            one order, which depends on types, N and K.
         persistent: a launch has no more CTAs than SMs, however many tiles D has.
         batches: one launch takes a batch of matrices.
     """
@@ -55,6 +57,7 @@ class Rung(ABC):
     batches: bool = False
     automatic: bool = True
     competes: bool = False
+    batch_invariant: bool = False
 
     @property
     def template(self) -> str:

@@ -10,7 +10,7 @@ from warptile.device import REFERENCE, DeviceLimits
 from warptile.launch.params import Params
 from warptile.problem import Problem
 from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members
-from warptile.rungs.legality import blocks, ceil_div, grid_reason, keys_reason, operand_reason
+from warptile.rungs.legality import blocks, ceil_div, grid_reason, keys_reason, operand_reason, padding_reason
 from warptile.rungs.mechanism import Mechanism
 from warptile.rungs.rung import Rung
 
@@ -309,6 +309,7 @@ class SimtWarptile(SimtRung):
     dtypes = WARPTILE_DTYPES
     mechanism = Mechanism(interleaved=True)
     keys = WARPTILE_KEYS
+    batch_invariant = True
 
     def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:
         """The first legal candidate if D has enough of its tiles for the SMs, else the smallest tile."""
@@ -334,6 +335,7 @@ class SimtWarptile(SimtRung):
             or _register_reason(problem, config)
             or grid_reason(problem, config)
             or _group_reason(problem, config)
+            or padding_reason(problem, config, 8 if problem.accumulator.bits == 64 else 16)
         )
 
     def threads(self, config: Config) -> int:

@@ -242,8 +242,8 @@ def tuning_of(plan: Plan, product: Product, backend: GpuBackend) -> tuple[Plan, 
     """The plan to run in the place of ``plan``, for which no rung was asked, and the tuning of its problem while that
     is under way: of a call on arrays in GPU memory that is one GEMM on the whole GPU."""
     mode = tuned_table.mode()
-    if mode not in (ON, ON_ANY) or plan.rung is not WGMMA_FINAL:
-        return plan, None
+    if mode not in (ON, ON_ANY) or plan.rung is not WGMMA_FINAL or plan.problem.batch_invariant:
+        return plan, None  # a table's outcomes are those of problems that allow every configuration
     if product.like.device is None or prod(product.batch) != plan.problem.batch or plan.device.max_ctas is not None:
         return plan, None
     key = backend.info.ordinal, plan.problem, mode, tuned_table.folder()

@@ -22,7 +22,7 @@ def _setting(options: tuple[Any, ...]) -> Setting | None:
     if any(said[name] is not None for name in ("epilogue", "scale_a", "scale_b", "config")):
         return None
     beta = 1 if said["beta"] is None else said["beta"]
-    return Setting(said["alpha"], beta, said["precision"], said["max_sms"], said["backend"])
+    return Setting(said["alpha"], beta, said["precision"], said["max_sms"], said["backend"], said["batch_invariant"])
 
 
 def recorded_call(calls: TorchCalls, found: BoundCall, a: Any, b: Any, c: Any, options: tuple[Any, ...]) -> Any:

@@ -61,8 +61,9 @@ def _setting(said: dict[str, Any], a: Any, c: Any) -> Setting:
     """What gradients have to know; raises where the call has none."""
     refuse_config(said["config"])
     return Setting(
-        number(said["alpha"], "alpha"), beta_of(said["beta"], c), said["precision"], said["max_sms"], said["backend"]
-    )
+        number(said["alpha"], "alpha"), beta_of(said["beta"], c), said["precision"], said["max_sms"], said["backend"],
+        said["batch_invariant"],
+    )  # fmt: skip
 
 
 def refuse_config(config: Any) -> None:
@@ -81,7 +82,7 @@ def refuse_config(config: Any) -> None:
 def factors(
     a: Any, c: Any, *, alpha: Any = 1, beta: Any = None, out_dtype: Any = None, accumulate: Any = None,
     precision: Any = None, scale_a: Any = None, scale_b: Any = None, rung: Any = None, max_sms: Any = None,
-    backend: Any = None,
+    backend: Any = None, batch_invariant: Any = False,
 ) -> dict[str, Any]:  # fmt: skip
     """Keywords of `warptile.matmul`, as the operators take them; Dynamo traces this."""
     for name, scale in (("scale_a", scale_a), ("scale_b", scale_b)):
@@ -98,6 +99,7 @@ def factors(
     return {
         "alpha": _number(alpha, "alpha"), "beta": _beta(beta, c), "out_dtype": torch_type(out_dtype),
         "accumulate": accumulate, "precision": precision, "rung": rung, "max_sms": max_sms, "backend": backend,
+        "batch_invariant": batch_invariant,
     }  # fmt: skip
 
 
@@ -132,7 +134,9 @@ def linear_call(x: Any, w: Any, bias: Any, options: dict[str, Any]) -> Any:
     if is_direct(x, w, bias):
         if not fits(x, w, bias):
             check_linear(x, w, bias)
-        setting = Setting(1, 1, options["precision"], options["max_sms"], options["backend"])
+        setting = Setting(
+            1, 1, options["precision"], options["max_sms"], options["backend"], options["batch_invariant"]
+        )
 
         def compute() -> Any:
             return product_of_rows(x, w, bias, options)
@@ -171,5 +175,6 @@ def options_of_plan(held: api.MatmulPlan) -> dict[str, Any]:
     return {
         "alpha": call.alpha, "beta": call.beta if call.beta_given else None, "out_dtype": call.out_dtype,
         "accumulate": call.accumulate, "precision": call.precision, "max_sms": call.max_sms,
-        "backend": call.backend.name, "rung": chosen.rung.name if isinstance(chosen, Plan) else None,
+        "backend": call.backend.name, "batch_invariant": call.batch_invariant,
+        "rung": chosen.rung.name if isinstance(chosen, Plan) else None,
     }  # fmt: skip

@@ -54,7 +54,7 @@ def fused_call(a: Any, b: Any, c: Any, options: dict[str, Any], epilogue: Any, o
 
     setting = Setting(
         number(options["alpha"], "alpha"), beta_of(options["beta"], c), options["precision"], options["max_sms"],
-        options["backend"],
+        options["backend"], options["batch_invariant"],
     )  # fmt: skip
     call = EpilogueCall(program, tuple(tensors), numbers, setting, compute)
     *outputs, _kept = record_fused(a, b, c, call, *tensors.values())
@@ -176,7 +176,8 @@ def traced_fused_call(
         return traced_fused_call(left, right, addend, out, said, epilogue, named)
 
     gated = GatedEpilogue(ColumnPairs(*noted.paired), noted, noted.names)  # type: ignore[arg-type]
-    return gated_product(multiply, (a, b, c, out), dict.fromkeys(SAID) | {"alpha": 1} | options, gated, operands)
+    said = dict.fromkeys(SAID) | {"alpha": 1, "batch_invariant": False} | options
+    return gated_product(multiply, (a, b, c, out), said, gated, operands)
 
 
 def _traced_operator(

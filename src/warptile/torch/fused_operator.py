@@ -90,7 +90,7 @@ def _fused_autograd(
         return outputs
     setting = Setting(
         options.get("alpha", 1), options.get("beta", 1), options.get("precision"), options.get("max_sms"),
-        options.get("backend"),
+        options.get("backend"), options.get("batch_invariant", False),
     )  # fmt: skip
     call = EpilogueCall(found, tuple(names[: len(tensors)]), _numbers(names, tensors, numbers, seeds), setting, compute)
     *outputs, _kept = recorded(record_fused, a, b, c, call, *tensors)

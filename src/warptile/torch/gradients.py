@@ -27,7 +27,7 @@ class Setting(NamedTuple):
     Attributes:
         alpha: factor of the product.
         beta: factor of C.
-        precision, max_sms, backend: as of `warptile.matmul`.
+        precision, max_sms, backend, batch_invariant: as of `warptile.matmul`.
     """
 
     alpha: Any = 1
@@ -35,12 +35,14 @@ class Setting(NamedTuple):
     precision: str | None = None
     max_sms: int | None = None
     backend: str | None = None
+    batch_invariant: bool = False
 
     def product(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         """``alpha * a @ b``, computed as the forward pass was."""
         found: torch.Tensor = matmul(
-            a, b, alpha=self.alpha, precision=self.precision, max_sms=self.max_sms, backend=self.backend
-        )
+            a, b, alpha=self.alpha, precision=self.precision, max_sms=self.max_sms, backend=self.backend,
+            batch_invariant=self.batch_invariant,
+        )  # fmt: skip
         return found
 
 

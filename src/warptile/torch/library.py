@@ -16,7 +16,7 @@ LIBRARY = torch.library.Library("warptile", "DEF")
 DEVICES = ("CUDA", "CPU")
 """Dispatch keys of tensors that have memory: on a GPU, and on the host, where the emulator computes."""
 
-_OPTIONS = "str? accumulate=None, str? precision=None, int? max_sms=None, str? backend=None"
+_OPTIONS = "str? accumulate=None, str? precision=None, int? max_sms=None, str? backend=None, bool batch_invariant=False"
 
 SCHEMAS = {
     "matmul": (

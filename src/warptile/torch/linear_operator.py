@@ -30,8 +30,9 @@ def _linear_autograd(keyset: Any, x: Any, w: Any, bias: Any = None, **options: A
 
     if is_recorded(x, w, bias):
         setting = Setting(
-            precision=options.get("precision"), max_sms=options.get("max_sms"), backend=options.get("backend")
-        )
+            precision=options.get("precision"), max_sms=options.get("max_sms"), backend=options.get("backend"),
+            batch_invariant=options.get("batch_invariant", False),
+        )  # fmt: skip
         return recorded(record_linear, x, w, bias, setting, compute)
     return compute()
 

@@ -33,7 +33,7 @@ def _matmul_autograd(keyset: Any, a: Any, b: Any, c: Any = None, **options: Any)
     if is_recorded(a, b, c):
         setting = Setting(
             options.get("alpha", 1), options.get("beta", 1), options.get("precision"), options.get("max_sms"),
-            options.get("backend"),
+            options.get("backend"), options.get("batch_invariant", False),
         )  # fmt: skip
         return recorded(record_matmul, a, b, c, setting, compute)
     return compute()

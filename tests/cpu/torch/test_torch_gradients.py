@@ -219,7 +219,7 @@ def test_a_bound_call_is_recorded(quick):
             assert not torch.is_grad_enabled()
             return (2 * (a @ b) + 3 * c).detach()
 
-    given = {"alpha": 2, "beta": 3}
+    given = {"alpha": 2, "beta": 3, "batch_invariant": False}
     options = tuple(given.get(name) for name in api.OPTIONS)
     d = bound_gradients.recorded_call(Calls(), "bound", a, b, c, options)
     expected = torch.autograd.grad((2 * (a @ b) + 3 * c).square().sum(), (a, b, c))

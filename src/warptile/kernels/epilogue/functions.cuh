@@ -3,6 +3,14 @@
 
 namespace warptile {
 
+// Sums, differences and products that the compiler does not fuse with other operations.
+__device__ __forceinline__ float rounded_sum(float a, float b) { return __fadd_rn(a, b); }
+__device__ __forceinline__ double rounded_sum(double a, double b) { return __dadd_rn(a, b); }
+__device__ __forceinline__ float rounded_difference(float a, float b) { return __fsub_rn(a, b); }
+__device__ __forceinline__ double rounded_difference(double a, double b) { return __dsub_rn(a, b); }
+__device__ __forceinline__ float rounded_product(float a, float b) { return __fmul_rn(a, b); }
+__device__ __forceinline__ double rounded_product(double a, double b) { return __dmul_rn(a, b); }
+
 // NaN where an argument is NaN, as NumPy's minimum and maximum.
 template <typename NUMBER>
 __device__ __forceinline__ NUMBER smaller(NUMBER a, NUMBER b) {

@@ -34,6 +34,12 @@ __device__ __forceinline__ int saturated_sum(int alpha, int value, int beta, int
     return static_cast<int>(sum > LARGEST ? LARGEST : sum < SMALLEST ? SMALLEST : sum);
 }
 
+// a * b + c, of floats rounded once: left to the compiler, which of two products it fuses with an addition would differ
+// from kernel to kernel, and with it the last bit of D.
+__device__ __forceinline__ float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
+__device__ __forceinline__ double multiply_add(double a, double b, double c) { return fma(a, b, c); }
+__device__ __forceinline__ int multiply_add(int a, int b, int c) { return a * b + c; }
+
 // One element of D. `c` is that element's address in C and is not touched when beta is zero: C may then be
 // null, and NaNs in it do not reach D (BLAS's rule).
 template <typename OUT, bool SATURATED = false, typename ACCUMULATOR, typename ADDEND>
@@ -42,7 +48,7 @@ __device__ __forceinline__ OUT scaled(ACCUMULATOR value, typename Scale<ACCUMULA
     using SCALE = typename Scale<ACCUMULATOR>::type;
     if constexpr (SATURATED) return saturated_sum(alpha, value, beta, beta != SCALE(0) ? *c : 0);
     SCALE result = alpha * static_cast<SCALE>(value);
-    if (beta != SCALE(0)) result += beta * static_cast<SCALE>(*c);
+    if (beta != SCALE(0)) result = multiply_add(beta, static_cast<SCALE>(*c), result);
     return static_cast<OUT>(result);
 }
 

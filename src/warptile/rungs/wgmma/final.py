@@ -13,7 +13,7 @@ from warptile.launch.params import Field, Params, Pointer, Scalar
 from warptile.launch.workspace import Workspace
 from warptile.problem import Problem
 from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members, with_epilogue
-from warptile.rungs.legality import ceil_div
+from warptile.rungs.legality import ceil_div, keeps_order
 from warptile.rungs.rung import Extents, Rung
 from warptile.rungs.tensor_tiles import stages_reason
 from warptile.rungs.wgmma import (
@@ -131,8 +131,14 @@ def _split_reason(problem: Problem, config: Config) -> str | None:
         return "PINGPONG is 1; STREAM and SPLITS split K of cooperative tiles"
     if config["STREAM"] and config["SPLITS"] > 1:
         return f"STREAM is 1 and SPLITS is {config['SPLITS']}; one of them splits K"
+    name = "STREAM" if config["STREAM"] else "SPLITS"
     if problem.accumulator.name == "int32_saturating":
         return "saturating accumulators depend on the order of additions, which STREAM and SPLITS change"
+    if keeps_order(problem):
+        return (
+            f"{name} is {config[name]}, which splits K of a tile, and of which tiles depends on M; with "
+            f"batch_invariant=True it is {0 if config['STREAM'] else 1}"
+        )
     registers = accumulator_registers(problem, epilogue.rows_per_warpgroup(config), config["BN"])
     if registers % 4:
         return f"BN is {config['BN']}; a thread's {registers} accumulator registers are reduced four at a time"
@@ -303,6 +309,7 @@ class WgmmaFinal(Rung):
     estimates = True
     persistent = True
     batches = True
+    batch_invariant = True
 
     # --- configurations -------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from warptile.problem import Problem
+from warptile.rungs.legality import keeps_order
 from warptile.rungs.wgmma.cost import TYPES
 from warptile.rungs.wgmma.launches import type_index
 
@@ -54,6 +55,9 @@ _TILES = (
     (256, 128, 2, 0), (256, 160, 2, 0), (256, 192, 2, 0),
 )  # fmt: skip
 
+
+WITHOUT_SPLITS = ("basic", "overlap", "ping-pong")
+"""Schedules in which one CTA accumulates K of a tile, whatever the extents."""
 
 CLUSTERS = ((2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4))
 """CTAs along M and N of clusters that mid-sized tiles are surveyed in: operands whose rows straddle lines of L2 cost
@@ -117,6 +121,11 @@ def _chosen() -> dict[str, tuple[Kernel, ...]]:
 
 
 @lru_cache(maxsize=64)
+def _unsplit(kind: str) -> tuple[Kernel, ...]:
+    return tuple(each for each in _for(kind) if each.schedule in WITHOUT_SPLITS)
+
+
+@lru_cache(maxsize=64)
 def _for(kind: str) -> tuple[Kernel, ...]:
     known = _chosen()
     if kind in known:
@@ -129,5 +138,5 @@ def _for(kind: str) -> tuple[Kernel, ...]:
 
 def kernels_for(problem: Problem) -> tuple[Kernel, ...]:
     """The kernels that plans choose from for the problem's types; those of another type of D where only that was
-    surveyed."""
-    return _for(kind_of(problem))
+    surveyed. Where K may not be split, those of them that never do."""
+    return _unsplit(kind_of(problem)) if keeps_order(problem) else _for(kind_of(problem))

@@ -153,14 +153,15 @@ def _rows_of(
     return _kind(
         a.dtype.name, problem.accumulator.name, d.dtype.name, a.major, b.major,
         a.alignment_bytes == MAX_ALIGNMENT_BYTES, b.alignment_bytes == MAX_ALIGNMENT_BYTES,
-        residue_classes.d_is_aligned(problem), problem.batch == 1, problem.c is not None, illegal, device, kernels,
+        residue_classes.d_is_aligned(problem), problem.batch == 1, problem.c is not None, problem.batch_invariant,
+        illegal, device, kernels,
     )  # fmt: skip
 
 
 @lru_cache(maxsize=64)
 def _kind(
     element: str, accumulator: str, output: str, a_major: str, b_major: str, a_aligned: bool, b_aligned: bool,
-    d_aligned: bool, single: bool, with_c: bool, illegal: Illegal, device: DeviceLimits,
+    d_aligned: bool, single: bool, with_c: bool, batch_invariant: bool, illegal: Illegal, device: DeviceLimits,
     kernels: tuple[Kernel, ...] | None,
 ) -> ConfigColumns:  # fmt: skip
     """The kernels that take problems of a kind, with as many stages as fit and every number of splits."""
@@ -172,7 +173,7 @@ def _kind(
             b_major=b_major, with_c=with_c, batch=1 if single else 2,
         )  # fmt: skip
         a, b, d = map(aligned, (problem.a, problem.b, problem.d), (a_aligned, b_aligned, d_aligned))
-        return replace(problem, a=a, b=b, d=d)
+        return replace(problem, a=a, b=b, d=d, batch_invariant=batch_invariant)
 
     def aligned(operand: Operand, holds: bool) -> Operand:
         return replace(operand, alignment_bytes=MAX_ALIGNMENT_BYTES if holds else max(1, operand.dtype.bits // 8))

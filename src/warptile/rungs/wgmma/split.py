@@ -44,6 +44,7 @@ class WgmmaSplit(WgmmaRung):
     """The rung that splits float32 operands into two float16 slices each."""
 
     competes = True
+    batch_invariant = True
 
     def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:
         """As `Rung.default_config`: the fewest rounds of tiles over the SMs, each as long as a tile is wide and

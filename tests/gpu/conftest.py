@@ -13,8 +13,10 @@ def planned_kernels(monkeypatch):
 
 def pytest_collection_modifyitems(items):
     """Mark every test of this folder, and skip it without a GPU."""
+    prototype = pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
     here = pytest.mark.skipif(not driver.available(), reason="needs an NVIDIA GPU")
     for item in items:
         if "gpu" in item.path.parent.parts[-1:]:
             item.add_marker(pytest.mark.gpu)
             item.add_marker(here)
+            item.add_marker(prototype)

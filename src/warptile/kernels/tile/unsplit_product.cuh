@@ -63,104 +63,144 @@ __device__ __forceinline__ void undo_scales(ACCUMULATORS& accumulators, const Sp
         }
 }
 
-// Tiles of float32 operands in shared memory: ROWS lines of A with elements along K side by side, and COLUMNS lines of
-// B, of which neighbours lie side by side. With these pitches neither stores nor loads have bank conflicts where lines
-// of both are contiguous. As many elements along K as fit into BYTES.
-template <int ROWS, int COLUMNS, int BYTES>
-struct UnsplitStage {
-    static __device__ constexpr int bytes(int k) { return 4 * (ROWS * (k + 4) + k * (COLUMNS + 2)); }
-    static constexpr int K = bytes(16) <= BYTES ? 16 : bytes(8) <= BYTES ? 8 : 4;
-    static constexpr int A_PITCH = K + 4, B_PITCH = COLUMNS + 2, B_OFFSET = 4 * ROWS * A_PITCH;
-    static constexpr int OF_A = (ROWS * K + WARPGROUP - 1) / WARPGROUP,
-                         OF_B = (COLUMNS * K + WARPGROUP - 1) / WARPGROUP;
-    static_assert(bytes(K) <= BYTES, "the output's buffers hold a tile of four along K");
-    float a[OF_A], b[OF_B];  // a thread's elements of the next tiles
+// How a warpgroup computes 64 * M64_BLOCKS x COLUMNS elements by multiply-adds: a thread has TM x TN of them in pieces
+// of four rows and four columns, as in simt/register_tile.cuh. Fragments of `wgmma` are two rows of many columns, for
+// which a thread would read twice as many operands.
+template <int M64_BLOCKS, int COLUMNS>
+struct UnsplitTile {
+    static constexpr int K = 16, PIECE = 4, ROWS = 64 * M64_BLOCKS, TM = 8 * M64_BLOCKS, TN = COLUMNS / 16;
+    static constexpr int A_PITCH = ROWS + PIECE, B_PITCH = COLUMNS + PIECE, B_OFFSET = 4 * K * A_PITCH;
+    static constexpr int OF_A = ROWS * K / WARPGROUP, OF_B = COLUMNS * K / WARPGROUP;
+    static constexpr int BYTES = B_OFFSET + 4 * K * B_PITCH, BLOCK_BYTES = 4 * 64 * 64;
+    static_assert(COLUMNS % 64 == 0, "a thread has whole pieces, and blocks of 64 x 64 are exchanged");
+
+    // Two by two warps of four by eight lanes.
+    static __device__ __forceinline__ int row(int i) {
+        const int warp = threadIdx.x % WARPGROUP / 32, lane = threadIdx.x % 32;
+        return warp / 2 * (ROWS / 2) + (lane / 8 + i / PIECE * 4) * PIECE + i % PIECE;
+    }
+    static __device__ __forceinline__ int column(int j) {
+        const int warp = threadIdx.x % WARPGROUP / 32, lane = threadIdx.x % 32;
+        return warp % 2 * (COLUMNS / 2) + (lane % 8 + j / PIECE * 8) * PIECE + j % PIECE;
+    }
 
     // Which element of a tile of LINES lines is number `number`: neighbouring threads have neighbours in memory.
     struct Element {
         int line, k;
     };
     template <int LINES>
-    static __device__ __forceinline__ Element element(int number, const SplitSource& source) {
-        if (source.k_stride == 1) return {number / K, number % K};
+    static __device__ __forceinline__ Element element(int i, bool along_k) {
+        const int number = threadIdx.x % WARPGROUP + i * WARPGROUP;
+        if (along_k) return {number / K, number % K};
         return {number % LINES, number / LINES};
     }
 
+    // This thread's elements of the tile of an operand from line `first` and from `k` on.
     template <int LINES, int COUNT>
     static __device__ __forceinline__ void load(float (&to)[COUNT], const SplitSource& source, int first, int end,
                                                 int k, int end_k) {
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) {
-            const auto [line, at] = element<LINES>(threadIdx.x % WARPGROUP + i * WARPGROUP, source);
+            const auto [line, at] = element<LINES>(i, source.k_stride == 1);
             to[i] = 0;
             if (k + at < end_k)
                 to[i] = source.data[min(first + line, end - 1) * source.line_stride + (k + at) * source.k_stride];
         }
     }
-
-    template <int LINES, int LINE_PITCH, int K_PITCH, int COUNT>
+    template <int LINES, int PITCH, int COUNT>
     static __device__ __forceinline__ void store(unsigned to, const float (&from)[COUNT], const SplitSource& source) {
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) {
-            const int number = threadIdx.x % WARPGROUP + i * WARPGROUP;
-            const auto [line, at] = element<LINES>(number, source);
-            if (LINES * K % WARPGROUP == 0 || number < LINES * K)
-                st_shared(to + 4 * (line * LINE_PITCH + at * K_PITCH), Packet<4>{__float_as_uint(from[i])});
+            const auto [line, at] = element<LINES>(i, source.k_stride == 1);
+            st_shared(to + 4 * (at * PITCH + line), Packet<4>{__float_as_uint(from[i])});
         }
+    }
+
+    // Pieces of one k's worth of a staged operand, APART bytes apart.
+    template <int APART, int COUNT>
+    static __device__ __forceinline__ void read(float (&to)[COUNT], unsigned from) {
+#pragma unroll
+        for (int i = 0; i < COUNT; i += PIECE) {
+            const uint4 bits = ld_shared<16>(from + i / PIECE * APART).bits;
+            to[i] = __uint_as_float(bits.x), to[i + 1] = __uint_as_float(bits.y);
+            to[i + 2] = __uint_as_float(bits.z), to[i + 3] = __uint_as_float(bits.w);
+        }
+    }
+
+    // Hands the elements over in the layout of `wgmma`'s fragments, 64 x 64 at a time.
+    template <typename ACCUMULATORS>
+    static __device__ __forceinline__ void to_fragments(ACCUMULATORS& accumulators, const float (&c)[TM][TN],
+                                                        unsigned memory, int barrier) {
+        const AccumulatorPosition mine(0, 0);
+#pragma unroll
+        for (int m64 = 0; m64 < M64_BLOCKS; ++m64)
+#pragma unroll
+            for (int n64 = 0; n64 < COLUMNS / 64; ++n64) {
+#pragma unroll
+                for (int i = 0; i < TM; ++i)
+#pragma unroll
+                    for (int j = 0; j < TN; j += PIECE)
+                        if (row(i) / 64 == m64 && column(j) / 64 == n64)
+                            st_shared(memory + 4 * (row(i) % 64 * 64 + column(j) % 64),
+                                      Packet<16>{make_uint4(__float_as_uint(c[i][j]), __float_as_uint(c[i][j + 1]),
+                                                            __float_as_uint(c[i][j + 2]),
+                                                            __float_as_uint(c[i][j + 3]))});
+                bar_sync<WARPGROUP>(barrier);
+#pragma unroll
+                for (int n8 = 0; n8 < 8; ++n8)
+#pragma unroll
+                    for (int half = 0; half < 2; ++half) {
+                        const uint2 pair =
+                            ld_shared<8>(memory + 4 * ((mine.row + 8 * half) * 64 + 8 * n8 + mine.column)).bits;
+                        float* const to = &accumulators.c[m64][4 * (8 * n64 + n8) + 2 * half];
+                        to[0] = __uint_as_float(pair.x), to[1] = __uint_as_float(pair.y);
+                    }
+                bar_sync<WARPGROUP>(barrier);
+            }
     }
 };
 
-// The elements of a warpgroup's part of D in float32, by fused multiply-adds along K: for tiles with lines that cannot
-// be split. Operands are staged in BYTES of shared memory at `memory`, which nothing reads any more; `barrier` is the
+// The elements of a warpgroup's part of D in float32, by fused multiply-adds along K: for tiles with lines that cannot be
+// split. Operands are staged in BYTES of shared memory at `memory`, which nothing reads any more; `barrier` is the
 // warpgroup's. Rows and columns past the end repeat the last one.
 template <int BYTES, typename ACCUMULATORS, typename GEMM>
 __device__ __forceinline__ void multiply_unsplit(ACCUMULATORS& accumulators, const SplitSource& a, const SplitSource& b,
                                                  const GEMM& gemm, int first_row, int first_column, unsigned memory,
                                                  int barrier) {
-    constexpr int ROWS = 64 * ACCUMULATORS::M64_BLOCKS, COLUMNS = 8 * ACCUMULATORS::N8_BLOCKS;
-    using STAGE = UnsplitStage<ROWS, COLUMNS, BYTES>;
-    const AccumulatorPosition inside(0, 0);
-    const unsigned rows = memory + 4 * inside.row * STAGE::A_PITCH;
-    const unsigned columns = memory + STAGE::B_OFFSET + 4 * inside.column;
-    STAGE next;
+    using TILE = UnsplitTile<ACCUMULATORS::M64_BLOCKS, 8 * ACCUMULATORS::N8_BLOCKS>;
+    static_assert(TILE::BYTES <= BYTES && TILE::BLOCK_BYTES <= BYTES, "the output's buffers hold what is staged");
+    constexpr int TM = TILE::TM, TN = TILE::TN, K = TILE::K;
+    const unsigned of_a = memory + 4 * TILE::row(0), of_b = memory + TILE::B_OFFSET + 4 * TILE::column(0);
+    float next_a[TILE::OF_A], next_b[TILE::OF_B];
     const auto load = [&](int k) {
-        STAGE::template load<ROWS>(next.a, a, first_row, gemm.m, k, gemm.k);
-        STAGE::template load<COLUMNS>(next.b, b, first_column, gemm.n, k, gemm.k);
+        TILE::template load<TILE::ROWS>(next_a, a, first_row, gemm.m, k, gemm.k);
+        TILE::template load<8 * ACCUMULATORS::N8_BLOCKS>(next_b, b, first_column, gemm.n, k, gemm.k);
     };
-    accumulators.zero();
+    float c[TM][TN] = {};
     load(0);
 #pragma unroll 1
-    for (int begin = 0; begin < gemm.k; begin += STAGE::K) {
-        STAGE::template store<ROWS, STAGE::A_PITCH, 1>(memory, next.a, a);
-        STAGE::template store<COLUMNS, 1, STAGE::B_PITCH>(memory + STAGE::B_OFFSET, next.b, b);
+    for (int begin = 0; begin < gemm.k; begin += K) {
+        TILE::template store<TILE::ROWS, TILE::A_PITCH>(memory, next_a, a);
+        TILE::template store<8 * ACCUMULATORS::N8_BLOCKS, TILE::B_PITCH>(memory + TILE::B_OFFSET, next_b, b);
         bar_sync<WARPGROUP>(barrier);
-        load(begin + STAGE::K);
-#pragma unroll 4
-        for (int k = 0; k < STAGE::K; ++k) {
-            float of_rows[ACCUMULATORS::M64_BLOCKS][2];
+        load(begin + K);
+        float rows[2][TM], columns[2][TN];
+        TILE::template read<64>(rows[0], of_a);
+        TILE::template read<128>(columns[0], of_b);
 #pragma unroll
-            for (int m64 = 0; m64 < ACCUMULATORS::M64_BLOCKS; ++m64)
-#pragma unroll
-                for (int half = 0; half < 2; ++half)
-                    of_rows[m64][half] =
-                        __uint_as_float(ld_shared<4>(rows + 4 * ((64 * m64 + 8 * half) * STAGE::A_PITCH + k)).bits);
-#pragma unroll
-            for (int n8 = 0; n8 < ACCUMULATORS::N8_BLOCKS; ++n8) {
-                const auto pair = ld_shared<8>(columns + 4 * (k * STAGE::B_PITCH + 8 * n8)).bits;
-                const float of_columns[2] = {__uint_as_float(pair.x), __uint_as_float(pair.y)};
-#pragma unroll
-                for (int m64 = 0; m64 < ACCUMULATORS::M64_BLOCKS; ++m64)
-#pragma unroll
-                    for (int half = 0; half < 2; ++half)
-#pragma unroll
-                        for (int j = 0; j < 2; ++j) {
-                            float& c = accumulators.c[m64][4 * n8 + 2 * half + j];
-                            c = __fmaf_rn(of_rows[m64][half], of_columns[j], c);
-                        }
+        for (int k = 0; k < K; ++k) {
+            if (k + 1 < K) {
+                TILE::template read<64>(rows[(k + 1) % 2], of_a + 4 * (k + 1) * TILE::A_PITCH);
+                TILE::template read<128>(columns[(k + 1) % 2], of_b + 4 * (k + 1) * TILE::B_PITCH);
             }
+#pragma unroll
+            for (int j = 0; j < TN; ++j)
+#pragma unroll
+                for (int i = 0; i < TM; ++i) c[i][j] = __fmaf_rn(rows[k % 2][i], columns[k % 2][j], c[i][j]);
         }
         bar_sync<WARPGROUP>(barrier);
     }
+    TILE::to_fragments(accumulators, c, memory, barrier);
 }
 
 }  // namespace warptile

@@ -33,6 +33,9 @@ interval makes up for what the slices round.
 LEAST_K = 48
 """From which K on results are no less accurate than those of a chain of multiply-adds."""
 
+COLUMNS = 64
+"""Columns of the blocks of a tile that is computed without slices (kernels/tile/unsplit_product.cuh)."""
+
 TILE_COLUMNS = 64
 """What a tile costs beside its columns, in columns. An estimate."""
 
@@ -73,6 +76,8 @@ class WgmmaSplit(WgmmaRung):
             return f"D is {problem.d.dtype.name}; it takes float32"
         if config["BM"] % (ROWS * self.parts):
             return f"BM is {config['BM']}; {self.parts} warpgroups need a multiple of {ROWS * self.parts}"
+        if config["BN"] % COLUMNS:
+            return f"BN is {config['BN']}; what cannot be split is computed in blocks of {COLUMNS} columns: a multiple of it"
         seen = split_view(problem).problem
         reason = tiles.tile_reason(seen, config) or grid_reason(problem, config) or stages_reason(config)
         if reason is not None:

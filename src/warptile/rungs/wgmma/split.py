@@ -77,7 +77,7 @@ class WgmmaSplit(WgmmaRung):
         if config["BM"] % (ROWS * self.parts):
             return f"BM is {config['BM']}; {self.parts} warpgroups need a multiple of {ROWS * self.parts}"
         if config["BN"] % COLUMNS:
-            return f"BN is {config['BN']}; what cannot be split is computed in blocks of {COLUMNS} columns: a multiple of it"
+            return f"BN is {config['BN']}; what cannot be split is computed in blocks of {COLUMNS} columns"
         seen = split_view(problem).problem
         reason = tiles.tile_reason(seen, config) or grid_reason(problem, config) or stages_reason(config)
         if reason is not None:

@@ -18,6 +18,7 @@ from warptile.arrays.operands import OUTPUTS
 from warptile.codegen.nvrtc import CompiledKernel
 from warptile.dtypes import DTYPES, DType
 from warptile.errors import UnsupportedError, WarptileError
+from warptile.expected.expected_time import expected_time
 from warptile.planning.plan import Plan, illegal
 from warptile.problem import Problem
 from warptile.rungs import Rung
@@ -82,7 +83,7 @@ class CompiledResources(msgspec.Struct, frozen=True):
 
 
 class PredictedTime(msgspec.Struct, frozen=True):
-    """`warptile.planning.cost_bounds`'s figures."""
+    """`warptile.expected.expected_time`'s figures."""
 
     time_ms: float
     bound: str
@@ -297,7 +298,7 @@ def _who(rung: Rung, plan: Plan | None) -> dict[str, Any]:
     }
     if plan is not None:
         dtype, accumulator, out = _types(plan.problem)
-        prediction = plan.prediction
+        prediction = expected_time(rung, plan.problem, plan.config, plan.device)
         who |= {
             "dtype": dtype,
             "out_dtype": out,

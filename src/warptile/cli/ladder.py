@@ -22,8 +22,8 @@ from warptile.cli._tables import Column, console_of, said_of, show
 from warptile.dtypes import DTYPES
 from warptile.dtypes import dtype as dtype_named
 from warptile.errors import DTypeError, UnsupportedError
+from warptile.expected.expected_time import ExpectedTime, expected_time
 from warptile.ladder import Addresses, Ladder, Launch, ProblemSize, RungResult
-from warptile.planning.cost_bounds import Prediction
 from warptile.problem import Problem
 from warptile.rungs import RUNGS, Rung, families
 from warptile.runtime.execute import Backend, GpuBackend, choose_backend
@@ -279,19 +279,20 @@ def environment(place: Backend, baseline: str | None) -> dict[str, Any]:
 
 def predictions(
     rungs: Sequence[Rung], place: Backend, dtype: str | None, accumulate: str | None
-) -> dict[str, Prediction]:
+) -> dict[str, ExpectedTime]:
     """What each rung should reach on the reference GPU at the recorded size, which suits a GPU."""
     found = {}
     for rung in rungs:
         try:
-            found[rung.name] = ladder.plan_for(rung, RECORDED_SIZE, place, dtype, accumulate).prediction
+            plan = ladder.plan_for(rung, RECORDED_SIZE, place, dtype, accumulate)
+            found[rung.name] = expected_time(rung, plan.problem, plan.config, plan.device)
         except UnsupportedError:
             continue  # its row says already that it is not taken here
     return found
 
 
 def draw(
-    console: Console, document: Ladder, at_recorded_size: Mapping[str, Prediction], *, verbose: bool = False
+    console: Console, document: Ladder, at_recorded_size: Mapping[str, ExpectedTime], *, verbose: bool = False
 ) -> None:
     """Print the table, as many of its columns as fit, and the notes below it."""
     size = document.problem
@@ -312,7 +313,7 @@ def draw(
         console.print(line, markup=False, highlight=False)
 
 
-def columns(document: Ladder, at_recorded_size: Mapping[str, Prediction]) -> list[Column]:
+def columns(document: Ladder, at_recorded_size: Mapping[str, ExpectedTime]) -> list[Column]:
     """The ladder's columns; ``*`` marks figures that are of the recorded size, and not of this run. Of what was not
     counted there is none."""
     results = document.rungs

@@ -5,14 +5,15 @@ BM * BN * BK multiply-adds. By resource:
 
 * dram: every operand once, and again for each wave of CTAs where operands do not fit into L2 (`_dram_bytes`).
 * l2: each CTA reads (BM + BN) * K elements: 1 / BM + 1 / BN elements a multiply-add.
-* shared: wavefronts of the L1 and shared memory data path, 128 bytes a clock and SM (`_operand_reads`).
+* shared: wavefronts of the L1 and shared memory data path, 128 bytes a clock and SM (`operand_reads`).
 * tensor: multiply-adds of the padded tiles at the issue rate of the tensor cores; only for tensor-core families.
 * issue: warp instructions, four a clock and SM, including the multiply-adds of the CUDA cores.
 * latency: time of one CTA over its K tiles, when other CTAs do not hide its latencies.
 
 The last four count the SM with the most CTAs, ceil(CTAs / SMs), so that wave quantization shows. The prediction is the
 largest of the six plus the launch, and the repacking pass if there is one: twice the operand's bytes over the DRAM
-bandwidth. A perfect schedule would reach this bound; each rung's page explains what its kernel loses against it.
+bandwidth. A perfect schedule would reach this bound, by which plans rank configurations; how long a launch takes is in
+`warptile.expected`.
 """
 
 from __future__ import annotations
@@ -102,8 +103,8 @@ def predict(rung: Rung, problem: Problem, config: Config, limits: DeviceLimits =
         return _prediction(kernel, device, cost_bounds_wgmma.terms(kernel, device))
     mechanism = rung.mechanism
     count = blocks(problem, config)
-    k_tiles = max(1, ceil_div(problem.k, config.get("BK", _fragment_k(rung, problem))))
-    work = _k_tile_work(rung, problem, config, mechanism, device)
+    k_tiles = max(1, ceil_div(problem.k, config.get("BK", fragment_k(rung, problem))))
+    work = k_tile_work(rung, problem, config, mechanism, device)
     ctas_per_sm = ceil_div(count, device.multiprocessors)
     resident = resident_ctas(rung, kernel, limits)
     clock_ms = 1e3 / device.clock_hz
@@ -171,7 +172,7 @@ def _short(device: Device) -> str:
     return device.name.removeprefix("NVIDIA ")
 
 
-def _fragment_k(rung: Rung, problem: Problem) -> int:
+def fragment_k(rung: Rung, problem: Problem) -> int:
     """K tile of a kernel without a BK: one element on CUDA cores, one fragment (16 f16) on tensor cores."""
     return 1 if rung.family == "simt" else max(1, 256 // problem.a.dtype.bits)
 
@@ -198,12 +199,12 @@ def _dram_bytes(problem: Problem, config: Config, mechanism: Mechanism, device: 
     return max(once, waves * _operand_bytes(problem, wave**0.5 * tiles)) + d_bytes
 
 
-def _k_tile_work(rung: Rung, problem: Problem, config: Config, mechanism: Mechanism, device: Device) -> KTileWork:
+def k_tile_work(rung: Rung, problem: Problem, config: Config, mechanism: Mechanism, device: Device) -> KTileWork:
     """Wavefronts, instructions and math of one K tile of one CTA."""
-    bm, bn, bk = config["BM"], config["BN"], config.get("BK", _fragment_k(rung, problem))
+    bm, bn, bk = config["BM"], config["BN"], config.get("BK", fragment_k(rung, problem))
     multiply_adds = bm * bn * bk
-    read_instructions, read_wavefronts = _operand_reads(rung, problem, config, mechanism)
-    copy_instructions, copy_wavefronts = _copies(problem, mechanism, (mechanism.a_density * bm + bn) * bk)
+    read_instructions, read_wavefronts = operand_reads(rung, problem, config, mechanism)
+    copy_instructions, copy_wavefronts = staging_copies(problem, mechanism, (mechanism.a_density * bm + bn) * bk)
     if rung.family == "simt":
         math_instructions = multiply_adds / WARP_LANES / mechanism.packed
         math_clocks = multiply_adds / mechanism.packed / MULTIPLY_ADD_LANES[problem.accumulator.name]
@@ -237,7 +238,7 @@ def _tensor_multiply_adds(rung: Rung, problem: Problem, config: Config) -> int:
     return 8 * 8 * 4 if problem.a.dtype.name == "float64" else 16 * 8 * (256 // problem.a.dtype.bits)
 
 
-def _operand_reads(rung: Rung, problem: Problem, config: Config, mechanism: Mechanism) -> tuple[float, float]:
+def operand_reads(rung: Rung, problem: Problem, config: Config, mechanism: Mechanism) -> tuple[float, float]:
     """Instructions and wavefronts that load one K tile's operands from shared (or global) memory for the math.
 
     * One element a thread (simt-naive, simt-shared): a warp's multiply-add at one k needs one element of A, the same
@@ -248,7 +249,7 @@ def _operand_reads(rung: Rung, problem: Problem, config: Config, mechanism: Mech
     * Tensor cores: a warp reads (WM + WN) * BK elements a K tile, 512 bytes an instruction (ldmatrix.x4), 128 bytes a
       wavefront times the bank conflicts of the row pitch; swizzled rows have none.
     """
-    bm, bn, bk = config["BM"], config["BN"], config.get("BK", _fragment_k(rung, problem))
+    bm, bn, bk = config["BM"], config["BN"], config.get("BK", fragment_k(rung, problem))
     if rung.family == "simt" and "TM" not in config:
         warps = bm * bn / WARP_LANES
         a_reads = 0.25 if mechanism.staged else 1.0
@@ -289,7 +290,7 @@ def row_conflict_ratio(pitch_bytes: float) -> float:
     return float(max(groups.count(group) for group in groups))
 
 
-def _copies(problem: Problem, mechanism: Mechanism, elements: float) -> tuple[float, float]:
+def staging_copies(problem: Problem, mechanism: Mechanism, elements: float) -> tuple[float, float]:
     """Instructions and wavefronts that stage ``elements`` operand elements: bytes over what an instruction moves.
 
     A load and a store for each piece; one ``cp.async``, whose bytes cross the data path once; or no instruction, with

@@ -22,6 +22,12 @@ class Mechanism:
         stages: buffers in shared memory, where the configuration does not say.
         interleaved: fragment loads are 16 bytes, in a lane order whose wavefronts serve two quarters of a warp.
         packed: multiply-adds of a lane in one instruction: 2 for half2.
+        loads_in_flight: where a thread stages through registers, how many of its loads are in flight at a time, with
+            float32 and with float16 accumulators; read off the machine code, whose registers limit it.
+        unrolled_k: of a kernel that does not stage, K tiles whose loads are in flight together; read off the machine
+            code.
+        overlaps_stages: fragments of the next stage are loaded during the last MMAs of this one, so that shared memory
+            and tensor cores work at the same time.
     """
 
     staged: bool = True
@@ -35,3 +41,6 @@ class Mechanism:
     stages: int = 1
     interleaved: bool = False
     packed: int = 1
+    loads_in_flight: tuple[int, int] = (8, 8)
+    unrolled_k: int = 1
+    overlaps_stages: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import ClassVar
 
@@ -312,7 +313,7 @@ MMA_RUNGS: tuple[Rung, ...] = (
         "ldmatrix and mma.sync instead of WMMA, tiles staged one element at a time",
         "wmma-final",
         vectors=False,
-        mechanism=Mechanism(vector=False, asynchronous=False, narrow_rows=True),
+        mechanism=Mechanism(vector=False, asynchronous=False, narrow_rows=True, loads_in_flight=(1, 1)),
     ),
     MmaRung(
         "mma-vectorized",
@@ -347,6 +348,7 @@ MMA_RUNGS: tuple[Rung, ...] = (
         "mma-multistage",
         keys=FINAL_KEYS,
         dynamic=True,
+        mechanism=replace(SWIZZLED, overlaps_stages=True),
     ),
 )
 """The mma family in ladder order."""

@@ -205,7 +205,7 @@ class MmaSparse(Rung):
     min_arch = 80
     dtypes = tuple(INSTRUCTIONS)
     sparse = True
-    mechanism = Mechanism(narrow_rows=True, swizzled=True, a_density=0.5)
+    mechanism = Mechanism(narrow_rows=True, swizzled=True, a_density=0.5, overlaps_stages=True)
 
     def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:
         """The first of the default choices that is legal and keeps enough SMs busy."""

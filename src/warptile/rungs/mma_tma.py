@@ -130,7 +130,7 @@ class MmaTma(MmaRung):
             previous,
             keys=KEYS,
             dynamic=True,
-            mechanism=Mechanism(narrow_rows=True, swizzled=swizzled, by_tma=True),
+            mechanism=Mechanism(narrow_rows=True, swizzled=swizzled, by_tma=True, overlaps_stages=True),
         )
         self.swizzled = swizzled
 

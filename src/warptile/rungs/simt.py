@@ -97,7 +97,7 @@ class SimtNaive(SimtRung):
     idea = "each thread computes one element of D, reading global memory directly"
     previous = None
     dtypes = ANY_DTYPE
-    mechanism = Mechanism(staged=False, vector=False, asynchronous=False)
+    mechanism = Mechanism(staged=False, vector=False, asynchronous=False, unrolled_k=16)
     keys = ("BM", "BN")
 
     def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:

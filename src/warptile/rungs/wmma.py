@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import ClassVar
 
@@ -362,7 +363,7 @@ WMMA_RUNGS: tuple[Rung, ...] = (
         keys=PADDED_KEYS,
         vectors=False,
         min_arch=70,
-        mechanism=Mechanism(vector=False, asynchronous=False, pad_elements=8),
+        mechanism=Mechanism(vector=False, asynchronous=False, pad_elements=8, loads_in_flight=(4, 2)),
     ),
     WmmaRung(
         "wmma-block",
@@ -370,7 +371,7 @@ WMMA_RUNGS: tuple[Rung, ...] = (
         "wmma-shared",
         vectors=False,
         min_arch=70,
-        mechanism=Mechanism(vector=False, asynchronous=False),
+        mechanism=Mechanism(vector=False, asynchronous=False, loads_in_flight=(4, 2)),
     ),
     WmmaRung(
         "wmma-vectorized",
@@ -419,6 +420,7 @@ WMMA_RUNGS: tuple[Rung, ...] = (
         "wmma-dynamic-smem",
         keys=FINAL_KEYS,
         dynamic=True,
+        mechanism=replace(PADDED, overlaps_stages=True),
     ),
 )
 """The WMMA family in ladder order."""

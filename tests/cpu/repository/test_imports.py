@@ -24,6 +24,7 @@ ORDER = (
     ("rungs",),
     ("codegen",),
     ("planning",),
+    ("expected",),
     ("gpu", "ptx"),
     ("emulator",),
     ("replay",),

@@ -11,6 +11,7 @@ from warptile.bench.html_report.page_data import PageData
 from warptile.bench.html_report.rendered_markdown import rung_view
 from warptile.bench.protocol.measurements import LadderCell
 from warptile.bench.protocol.workloads import GROUPS, MMA_GROUPS, WGMMA_GROUPS, square, to_problem
+from warptile.bench.report.expected_cells import expected_of
 from warptile.bench.report.ladder_cells import SHOWN_SIZE, group_of_rung, shown_cell, speedup_over
 from warptile.bench.report.markdown import number, percent
 from warptile.dtypes import DTYPES
@@ -72,7 +73,7 @@ class RungSpeed:
 
 def of_cell(cell: LadderCell, types: str) -> RungSpeed:
     """A recorded cell."""
-    said, ratio = cell.predicted, cell.ratio
+    said, ratio = expected_of(cell), cell.ratio
     return RungSpeed(
         cell.rung, types, cell.problem.shape, cell.tflops, said.tflops if said else None, said.bound if said else DASH,
         cell.baseline_tflops, ratio.median if ratio else None, (ratio.low, ratio.high) if ratio else None,

@@ -14,6 +14,7 @@ from warptile.bench.html_report.views import PageView, filled
 from warptile.bench.profiling.line_profile import LineProfile
 from warptile.bench.profiling.source_lines import LineCounts, busiest
 from warptile.bench.protocol.measurements import LadderCell, Profile
+from warptile.bench.report.expected_cells import expected_of
 from warptile.bench.report.ladder_cells import SizedCell, shown_cell, sized_cells
 from warptile.bench.report.markdown import count, number, percent
 from warptile.dtypes import DTYPES
@@ -129,12 +130,12 @@ def _config_table(rung: Rung, cell: LadderCell | None) -> Markup | None:
 
 def _prediction_words(cell: LadderCell | None) -> str:
     """The prediction beside the measurement in one sentence, or nothing."""
-    if cell is None or cell.predicted is None or cell.tflops is None:
+    said = expected_of(cell) if cell is not None else None
+    if cell is None or said is None or cell.tflops is None:
         return ""
     return (
-        f"At {cell.problem.shape} the prediction was {cell.predicted.tflops:.1f} TFLOP/s on {cell.predicted.arch}, "
-        f"limited by {cell.predicted.bound}. Measured: {cell.tflops:.1f} TFLOP/s, "
-        f"{100 * cell.tflops / cell.predicted.tflops:.0f} % of it."
+        f"At {cell.problem.shape} the prediction is {said.tflops:.1f} TFLOP/s on the {said.arch}, limited by "
+        f"{said.bound}. Measured: {cell.tflops:.1f} TFLOP/s, {100 * cell.tflops / said.tflops:.0f} % of it."
     )
 
 

@@ -21,6 +21,7 @@ from warptile.bench.report import (
     cluster_tables,
     emulator_tables,
     epilogue_tables,
+    expected_tables,
     isa_tables,
     limits,
     measured_summary,
@@ -33,6 +34,7 @@ from warptile.bench.report import (
 )
 from warptile.bench.report.claims import claim_tables
 from warptile.bench.report.claims.ladder_targets import LADDER_TARGETS, LadderTarget
+from warptile.bench.report.expected_cells import expected_of
 from warptile.bench.report.ladder_cells import SHOWN_SIZE, group_of_rung, shown_cell, sized_cells, speedup_over
 from warptile.bench.report.markdown import TableRow, count, markdown, number, percent
 from warptile.bench.report.record_lookup import NO_RECORD, RecordLookup
@@ -84,7 +86,7 @@ class DocumentTables:
         rows = []
         for name, each in RUNGS.items():
             cell, profile = shown_cell(self._lookup, name), self._lookup.profile(name)
-            predicted = cell.predicted if cell else None
+            predicted = expected_of(cell) if cell else None
             said = f"{predicted.tflops:.1f} ({predicted.bound})" if predicted else "–"
             conflicts = profile.counters.get("shared_load_conflict_ratio") if profile else None
             rows.append(
@@ -369,7 +371,7 @@ class DocumentTables:
             return NO_RECORD + "\n"
         rows = []
         for each in sized_cells(self._lookup, name):
-            cell, said = each.cell, each.cell.predicted
+            cell, said = each.cell, expected_of(each.cell)
             rows.append(
                 (
                     each.types.name, cell.problem.shape, number(said.tflops if said else None),
@@ -378,7 +380,7 @@ class DocumentTables:
                     cell.failed or cell.note or "",
                 )
             )  # fmt: skip
-        header = ("types", "size", "predicted TFLOP/s", "bound", "measured TFLOP/s", "of cuBLAS",
+        header = ("types", "size", "predicted TFLOP/s", "limited by", "measured TFLOP/s", "of cuBLAS",
                   "times previous rung", "")  # fmt: skip
         text = markdown(header, rows) + "\n" + self._lookup.origins() if rows else NO_RECORD + "\n"
         profile = self._lookup.profile(name)
@@ -409,6 +411,8 @@ class DocumentTables:
             return claim_tables.facts_table(name.removeprefix(FACTS), self._lookup)
         if name.startswith(LISTING) and name.removeprefix(LISTING) in claim_tables.LISTING_NAMES:
             return claim_tables.listing(name.removeprefix(LISTING).replace("-", "_"))
+        if name in expected_tables.TABLES:
+            return expected_tables.TABLES[name](self._lookup)
         if name in roofline_tables.TABLES:
             return roofline_tables.TABLES[name](self._lookup, self._summary)
         made: Callable[[], str] | None = getattr(self, f"table_{name.replace('-', '_')}", None)
@@ -442,6 +446,7 @@ def tables() -> tuple[str, ...]:
     facts = (f"{FACTS}{topic}" for topic in claim_tables.TOPIC_NAMES)
     return (
         *sorted(made),
+        *expected_tables.TABLES,
         *roofline_tables.TABLES,
         *limited,
         *facts,

@@ -132,6 +132,10 @@ class RecordLookup:
         wanted = set(names)
         self._used |= {record.id: record for record in self.records if record.id in wanted}
 
+    def sources(self) -> tuple[str, ...]:
+        """Names of the records that something was taken from since `origins` was last asked."""
+        return tuple(sorted(self._used))
+
     def origins(self) -> str:
         """The environment in one line, then the folded list of the records that something was taken from since this
         was last asked; nothing where that was none."""
@@ -261,6 +265,11 @@ class RecordLookup:
     def cell(self, name: str, group: TypeGroup, size: int, *, cool: bool = False) -> LadderCell | None:
         """The recorded cell of a rung, or None."""
         return self._take(self._cells["cool" if cool else "sustained"].get((name, _square(name, group, size))))
+
+    def ladder_cells(self) -> list[tuple[LadderCell, bool]]:
+        """Every recorded cell, and whether it was measured at the power limit."""
+        found = [(each, regime == "sustained") for regime, cells in self._cells.items() for each in cells.values()]
+        return [(cell, sustained) for (record, cell), sustained in found if self._take((record, cell)) is not None]
 
     def baseline(self, group: TypeGroup, size: int) -> BaselineTime | None:
         """The recorded baseline of a problem, or None."""

@@ -23,6 +23,7 @@ from warptile.bench.protocol.workloads import (
     to_problem,
     type_table_key,
 )
+from warptile.bench.report.expected_cells import expected_of
 from warptile.bench.report.markdown import TableRow, markdown, number, percent
 from warptile.bench.report.mma_tables import NOT_YET, layout_name, speed_of
 from warptile.bench.report.record_lookup import RecordLookup
@@ -56,7 +57,8 @@ def _ladder_row(lookup: RecordLookup, name: str, group: TypeGroup, size: int) ->
     cell, cool = lookup.cell(name, group, size), lookup.cell(name, group, size, cool=True)
     before = lookup.cell(previous, group, size) if previous else None
     speedup = cell.tflops / before.tflops if cell and cell.tflops and before and before.tflops else None
-    predicted = cell.predicted.tflops if cell and cell.predicted else None
+    said = expected_of(cell) if cell else None
+    predicted = said.tflops if said else None
     return (f"`{name}`", group.name, speed_of(cell), number(speedup, 2), speed_of(cool), number(predicted, 0))
 
 

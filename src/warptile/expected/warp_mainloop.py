@@ -1,0 +1,106 @@
+"""Clocks of a K tile where warps load fragments and issue MMAs or multiply-adds themselves: simt, wmma and mma.
+
+Two things limit an SM:
+
+* Throughput: the busiest of its units: warp instructions, four a clock; wavefronts of shared memory and L1, one a
+  clock; MMAs; bytes from L2. CTAs on one SM share them.
+* The chain of one CTA: a K tile's steps that wait for each other. Each CTA has a chain of its own, so that R CTAs on an
+  SM have R K tiles in the time of one chain.
+
+  - One stage: loads from global memory, as many round trips as the machine code makes; what they bring in; stores to
+    shared memory; fragment loads; MMAs. Barriers keep them apart.
+  - More stages: fragment loads and MMAs of a K tile beside the copies of a later one, which have as many K tiles' time
+    as there are stages in between.
+  - Not staged: one load's latency for the K tiles that are unrolled together, and the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from warptile.arch import Device
+from warptile.expected.kernel_work import LINE_BYTES, KTile
+from warptile.expected.limits import largest, overlapped
+from warptile.expected.time_constants import TimeConstants
+from warptile.planning.cost_bounds import ISSUE_PER_CLOCK, MULTIPLY_ADD_LANES, tensor_rate
+from warptile.rungs.kernel_spec import KernelSpec
+from warptile.rungs.legality import ceil_div
+from warptile.rungs.rung import Rung
+
+ELEMENTS_OF_VECTOR = 16
+"""Bytes of a vector load."""
+
+
+@dataclass(frozen=True)
+class Mainloop:
+    """A K tile of one CTA.
+
+    Attributes:
+        chain_clocks: from its first load to its last MMA, one CTA alone.
+        busy_clocks: of an SM's units, by name: ``issue``, ``shared``, ``l2``, and ``tensor`` or ``fma``.
+    """
+
+    chain_clocks: float
+    busy_clocks: dict[str, float]
+
+    def clocks(self, resident: int, norm: float) -> float:
+        """Of an SM for one K tile of one CTA, with so many CTAs on it."""
+        return overlapped(self.chain_clocks / resident, max(self.busy_clocks.values()), norm)
+
+    def limit(self, resident: int) -> str:
+        """What limits it then: ``latency`` or a unit."""
+        return largest({**self.busy_clocks, "latency": self.chain_clocks / resident})
+
+
+def warp_mainloop(
+    rung: Rung, kernel: KernelSpec, work: KTile, bk: int, constants: TimeConstants, rates: Device
+) -> Mainloop:
+    """The mainloop of a rung whose warps load fragments themselves."""
+    config, mechanism, stages = kernel.config, rung.mechanism, kernel.config.get("STAGES", rung.mechanism.stages)
+    issue = work.instructions / ISSUE_PER_CLOCK
+    math = _math_clocks(rung, kernel, config["BM"] * config["BN"] * bk, constants, rates)
+    by_tma = work.bytes / LINE_BYTES if mechanism.by_tma else 0.0
+    shared = work.read_wavefronts + work.write_wavefronts + by_tma + work.lines * constants.line_clocks
+    busy = {"issue": issue, "shared": shared, "fma" if rung.family == "simt" else "tensor": math}
+    if rung.family == "simt":  # multiply-adds are instructions too, which wait for the slower of the two
+        issue, math = max(issue, math), 0.0
+    if not mechanism.staged:  # L1 serves most of what is requested
+        chain = issue + shared + math + constants.load_clocks / mechanism.unrolled_k
+        return Mainloop(chain, busy)
+    fetched = work.bytes / constants.l2_bytes_per_clock
+    busy["l2"] = fetched
+    if stages == 1 and not mechanism.by_tma:
+        trips = _round_trips(rung, kernel, bk)
+        chain = issue + shared + math + trips * constants.load_clocks + fetched
+        return Mainloop(chain, busy)
+    fragments = issue + work.read_wavefronts
+    chain = overlapped(fragments, math, constants.overlap) if mechanism.overlaps_stages else fragments + math
+    copied = (constants.load_clocks + fetched + work.write_wavefronts) / max(stages - 1, 1)
+    return Mainloop(overlapped(chain, copied, constants.overlap), busy)
+
+
+def _math_clocks(
+    rung: Rung, kernel: KernelSpec, multiply_adds: float, constants: TimeConstants, rates: Device
+) -> float:
+    """Of the multiply-add units of an SM. Multiply-adds of CUDA cores are instructions, which ``issue`` counts; HFMA2
+    takes more than a clock to issue."""
+    problem = kernel.problem
+    if rung.family == "simt":
+        packed = rung.mechanism.packed > 1
+        return multiply_adds / (constants.fma16_per_clock if packed else MULTIPLY_ADD_LANES[problem.accumulator.name])
+    rate = tensor_rate(rung, problem, kernel.config, rates) * 1e12 / 2 / rates.multiprocessors / rates.clock_hz
+    return multiply_adds / rate
+
+
+def _round_trips(rung: Rung, kernel: KernelSpec, bk: int) -> int:
+    """How often in a K tile a thread waits for loads from global memory: with ``cp.async`` once; through registers for
+    each operand as often as its loads exceed those that are in flight together."""
+    mechanism, config, problem = rung.mechanism, kernel.config, kernel.problem
+    if mechanism.asynchronous:
+        return 1
+    in_flight = mechanism.loads_in_flight[problem.accumulator.name == "float16"]
+    width = ELEMENTS_OF_VECTOR / problem.a.dtype.bytes if mechanism.vector else 1
+    return sum(
+        max(1, ceil_div(ceil_div(int(extent * bk / width), kernel.threads), in_flight))
+        for extent in (config["BM"], config["BN"])
+    )

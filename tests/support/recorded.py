@@ -70,12 +70,14 @@ def about(date="2026-11-20T12:00:00Z", **changes):
 
 def cell(rung="wmma-final", group=F16_F32, size=4096, *, time_ms=0.5, baseline_ms=0.25, **changes):
     rounds = tuple(Round(time_ms * wobble, baseline_ms * wobble) for wobble in (0.9, 1.0, 1.1))
+    key = square(RUNGS[rung], group, size)
     given = {
-        "config": {"BM": 128}, "rounds": rounds, "launches": 30, "baseline_launches": 60, "method": "events",
+        "config": dict(RUNGS[rung].default_config(to_problem(key))), "rounds": rounds, "launches": 30,
+        "baseline_launches": 60, "method": "events",
         "baseline": "heuristic 1", "error_ratio": 0.2, "resources": RecordedResources(128, 65536, 0),
         "predicted": RecordedPrediction(0.4, "tensor", 343.6, "H200"),
     }  # fmt: skip
-    return LadderCell(rung=rung, problem=square(RUNGS[rung], group, size), **{**given, **changes})
+    return LadderCell(rung=rung, problem=key, **{**given, **changes})
 
 
 def baseline(group=F16_F32, size=4096, best_ms=0.25):

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from warptile.arch import Device
 from warptile.device import REFERENCE, DeviceLimits
 from warptile.expected.clock import share_of_boost
+from warptile.expected.combined_limits import overlapped
 from warptile.expected.kernel_work import KTile, k_tile, measured_kernel
 from warptile.expected.launch_shape import LaunchShape, launch_shape
-from warptile.expected.limits import overlapped
 from warptile.expected.time_constants import KernelWork, TimeConstants, shipped
 from warptile.expected.warp_mainloop import warp_mainloop
 from warptile.expected.wgmma_mainloop import wgmma_timeline

@@ -19,8 +19,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from warptile.arch import Device
+from warptile.expected.combined_limits import largest, overlapped
 from warptile.expected.kernel_work import LINE_BYTES, KTile
-from warptile.expected.limits import largest, overlapped
 from warptile.expected.time_constants import TimeConstants
 from warptile.planning.cost_bounds import ISSUE_PER_CLOCK, MULTIPLY_ADD_LANES, tensor_rate
 from warptile.rungs.kernel_spec import KernelSpec

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from warptile.arch import Device
+from warptile.expected.combined_limits import largest, overlapped
 from warptile.expected.kernel_work import LINE_BYTES
 from warptile.expected.launch_shape import LaunchShape
-from warptile.expected.limits import largest, overlapped
 from warptile.expected.time_constants import TimeConstants
 from warptile.planning.cost_bounds_wgmma import OVERLAPPED, PROMOTED_PER_CLOCK, ROWS, STREAM_K, TWO_LEVEL
 from warptile.rungs.kernel_spec import KernelSpec

@@ -31,6 +31,8 @@ def issue_tflops(rung: Rung, dtype: str, *, sparse: bool = False) -> float:
     if rung.family == "simt":
         return H200.fp32_tflops * rung.mechanism.packed
     if rung.family == "wgmma":
+        if dtype not in H200.wgmma_tflops:  # float32 as two float16 slices: three products for one
+            return H200.wgmma_tflops["float16"] / 3
         return H200.wgmma_tflops[dtype] * (H200.sparse_gain if sparse else 1.0)
     return H200.sparse_rate(dtype) if sparse else H200.tensor_rate(rung.family, dtype)
 

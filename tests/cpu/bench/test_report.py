@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from recorded import all_records, calls_record, ladder_record, profile_record
+from recorded import all_records, calls_record, cell, ladder_record, profile_record
 from warptile.bench.campaign import precision
 from warptile.bench.protocol.workloads import (
     BF16,
@@ -25,6 +25,7 @@ from warptile.bench.report.call_tables import NO_CALLS
 from warptile.bench.report.claims.ladder_targets import LADDER_TARGETS
 from warptile.bench.report.claims.rung_claims import CLAIMS, STEP, TFLOPS, Claim
 from warptile.bench.report.documents import MAIN_STEPS, DocumentTables, check, update
+from warptile.bench.report.expected_cells import expected_of
 from warptile.bench.report.record_lookup import NO_RECORD, environment_line
 from warptile.bench.report.update_documents import main as update_documents
 from warptile.errors import UnsupportedError
@@ -117,7 +118,9 @@ def test_the_ladder_has_a_row_for_every_rung(report):
     last = POSITION["wmma-final"]
     idea, conflicts, predicted, tflops, speedup, share = found["`wmma-final`"]
     assert (idea, conflicts) == (RUNGS["wmma-final"].idea, "–")
-    assert (predicted, tflops) == ("343.6 (tensor)", speed(64.0 / 2**last))
+    said = expected_of(cell())
+    assert (predicted, tflops) == (f"{said.tflops:.1f} ({said.bound})", speed(64.0 / 2**last))
+    assert 300 < said.tflops < 500
     assert share == f"{100 * 0.25 / (64.0 / 2**last):.1f} %"
     assert found["`wmma-padded`"][1] == "1.50"
     before = POSITION[RUNGS["wmma-final"].previous]
@@ -257,7 +260,8 @@ def test_the_wgmma_family_shows_its_gains(report):
     assert lines[0][2].startswith(speed(64.0 / 2 ** POSITION["wgmma-store"]))
     between = POSITION["wgmma-store"] - POSITION[RUNGS["wgmma-store"].previous]
     assert lines[0][3] == f"{2.0**between:.2f}"  # the made-up record doubles from rung to rung
-    assert lines[0][4:] == ["–", "344 |"]
+    said = expected_of(cell("wgmma-store", BF16))
+    assert lines[0][4:] == ["–", f"{said.tflops:.0f} |"]
 
 
 def test_the_last_rungs_types_stand_at_both_sizes(report):
@@ -350,7 +354,9 @@ def test_documents_are_rewritten_between_their_markers_only(tmp_path, report):
     assert "\nbetween\n" in text
     assert page.read_text().endswith("<!-- /measured -->\nafter")
     assert (check(tmp_path, report), update(tmp_path, report)) == ([], [])
-    readme.write_text(text.replace("343.6", "999.9"))
+    said = f"{expected_of(cell()).tflops:.1f}"
+    assert said in text
+    readme.write_text(text.replace(said, "999.9"))
     assert check(tmp_path, report) == [readme]
 
 

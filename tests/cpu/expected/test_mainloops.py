@@ -5,9 +5,9 @@ import pytest
 from simt_product import problem
 from warptile.arch import H200
 from warptile.device import REFERENCE
+from warptile.expected.combined_limits import overlapped
 from warptile.expected.expected_time import prepared, time_of
 from warptile.expected.kernel_work import k_tile, k_tile_by_formula, measured_kernel
-from warptile.expected.limits import overlapped
 from warptile.expected.time_constants import shipped
 from warptile.expected.warp_mainloop import Mainloop, warp_mainloop
 from warptile.rungs import RUNGS

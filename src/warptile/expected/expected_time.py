@@ -62,7 +62,7 @@ class _Work:
 
 
 @dataclass(frozen=True)
-class PreparedLaunch:
+class ExpectedLaunch:
     """All that an expected time depends on but the constants.
 
     Attributes:
@@ -103,17 +103,17 @@ def expected_time(
 
 def prepared(
     rung: Rung, problem: Problem, config: Config, limits: DeviceLimits, work: tuple[KernelWork, ...]
-) -> PreparedLaunch:
+) -> ExpectedLaunch:
     """A launch of a rung without a cost model of its own; ``work`` is that of the kernels that were measured."""
     rates = rates_of(limits)
     kernel = rung.resolve(problem, config, limits)
     shape = launch_shape(rung, kernel, measured_kernel(work, rung, problem, config), limits, rates)
     each = None if isinstance(rung, WgmmaRung) else k_tile(work, rung, problem, config)
     repacking = repacking_ms(kernel.copies, rates) + fused_repacking_ms(kernel.view.fused_repacks, rates)
-    return PreparedLaunch(rung, kernel, shape, each, rates, repacking)
+    return ExpectedLaunch(rung, kernel, shape, each, rates, repacking)
 
 
-def time_of(launch: PreparedLaunch, constants: TimeConstants, *, sustained: bool = True) -> ExpectedTime:
+def time_of(launch: ExpectedLaunch, constants: TimeConstants, *, sustained: bool = True) -> ExpectedTime:
     """How long a prepared launch takes with these constants."""
     kernel, shape, rates = launch.kernel, launch.shape, launch.rates
     work = _warp_work(launch, constants) if launch.k_tile is not None else _wgmma_work(launch, constants)
@@ -145,7 +145,7 @@ def _flop_pj(kernel: KernelSpec, constants: TimeConstants) -> float:
     return of_16_bits * share * (0.5 if kernel.problem.a.sparse else 1.0) * (3 if kernel.view.splits else 1)
 
 
-def _warp_work(launch: PreparedLaunch, constants: TimeConstants) -> _Work:
+def _warp_work(launch: ExpectedLaunch, constants: TimeConstants) -> _Work:
     """Tiles of the busiest SM, as many at a time as it holds CTAs."""
     rung, kernel, shape, each = launch.rung, launch.kernel, launch.shape, launch.k_tile
     assert each is not None
@@ -163,7 +163,7 @@ def _warp_work(launch: PreparedLaunch, constants: TimeConstants) -> _Work:
     return _Work(clocks, loop.limit(min(shape.resident, shape.tiles_of_busiest)), energy)
 
 
-def _wgmma_work(launch: PreparedLaunch, constants: TimeConstants) -> _Work:
+def _wgmma_work(launch: ExpectedLaunch, constants: TimeConstants) -> _Work:
     rung, shape = launch.rung, launch.shape
     assert isinstance(rung, WgmmaRung)
     found = wgmma_timeline(

@@ -23,7 +23,7 @@ from warptile.bench.protocol.records import LadderRecord
 from warptile.bench.protocol.workloads import PROFILE_SIZE, to_problem
 from warptile.bench.report.record_lookup import RecordLookup
 from warptile.device import REFERENCE
-from warptile.expected.expected_time import PreparedLaunch, prepared, time_of
+from warptile.expected.expected_time import ExpectedLaunch, prepared, time_of
 from warptile.expected.kernel_work import tile_of
 from warptile.expected.time_constants import (
     FILE,
@@ -99,7 +99,7 @@ class MeasuredLaunch:
 
     rung: str
     size: int
-    launch: PreparedLaunch
+    launch: ExpectedLaunch
     time_us: float
     sustained: bool
     clock_mhz: float | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,8 +18,11 @@ from warptile.errors import DTypeError, ShapeError, UnsupportedError
 from warptile.planning.grouped_plan import GroupedPlan
 from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, alignment_of
 from warptile.rungs.wgmma.grouped import ARCH, DTYPES_TAKEN, ENDS, OUTPUTS, GroupedProblem, lines_follow
-from warptile.runtime.execute import Place, choose_backend
+from warptile.runtime.execute import Backend, GpuBackend, choose_backend
 from warptile.torch_route import grouped_in_torch, shown_to_dynamo, torch_sees, traced_grouped
+
+if TYPE_CHECKING:
+    from warptile.runtime.grouped_calls import GroupedCalls
 
 _EXAMPLE = "matmul_grouped(a, b, offsets) with a of shape (T, K), b of shape (G, K, N) and offsets of shape (G,)"
 
@@ -80,6 +83,12 @@ def matmul_grouped(
         UnsupportedError: another element type, or a GPU other than Hopper's.
         NoDeviceError: ``backend="gpu"`` without a GPU.
     """
+    options = out_dtype, max_sms, backend
+    bound = _bound.get(type(a))
+    if bound is not None:
+        found = bound.repeat(a, b, offsets, out, options)
+        if found is not None:
+            return found
     if max_sms is None and backend is None and torch_sees(a, b, None, out):
         if out is not None:
             raise UnsupportedError("out: a call that torch records or transforms makes its own result; leave out= away")
@@ -91,7 +100,10 @@ def matmul_grouped(
     device = _hopper(place, arranged).device.occupying(whole_number(max_sms, "max_sms"))
     target = arranged.target or _made(arranged)
     operands = {"A": arranged.a, "B": arranged.b, "D": target, ENDS: arranged.ends}
-    place.run(_plan(arranged.problem, device), operands, [()], 1, 0)
+    plan = _plan(arranged.problem, device)
+    place.run(plan, operands, [()], 1, 0)
+    if isinstance(place, GpuBackend) and arranged.a_given.framework == "torch":
+        _calls(type(a)).learn_grouped((a, b, offsets, out), options, plan, place, operands)
     if arranged.out is None:
         return array_view.returned(target, arranged.a_given)
     if arranged.target is None:
@@ -110,12 +122,24 @@ def takes(a: Any, out_dtype: Any) -> bool:
     return choose_backend(None, view).device.arch == ARCH
 
 
+_bound: dict[type, GroupedCalls] = {}
+"""Calls on torch tensors in GPU memory that are bound, by the type of ``a``."""
+
+
+def _calls(kind: type) -> GroupedCalls:
+    if kind not in _bound:
+        from warptile.runtime.grouped_calls import GroupedCalls  # not before there is a GPU
+
+        _bound[kind] = GroupedCalls(sys.modules["torch"], may_change=False)
+    return _bound[kind]
+
+
 @lru_cache(maxsize=1024)
 def _plan(problem: GroupedProblem, device: Any) -> GroupedPlan:
     return GroupedPlan.of(problem, device)
 
 
-def _hopper(place: Place, arranged: _Arranged) -> Place:
+def _hopper(place: Backend, arranged: _Arranged) -> Backend:
     if place.device.arch != ARCH:
         group = "a[s:e], b[g]" if arranged.by_rows else "a[:, s:e], b[s:e]"
         raise UnsupportedError(

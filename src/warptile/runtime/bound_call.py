@@ -19,7 +19,7 @@ from warptile.launch.workspace import Workspace
 from warptile.planning.addend import Addend
 from warptile.planning.plan import Plan
 from warptile.problem import MAX_ALIGNMENT_BYTES
-from warptile.runtime.execute import GpuBackend, compiled, copy_launch
+from warptile.runtime.execute import GpuBackend, Launchable, compiled, copy_launch
 
 OPERANDS = ("A", "B", "C", "D")
 """The operands whose addresses a bound launch is given, in that order; 0 for a C that there is not."""
@@ -104,7 +104,7 @@ def bind(
     indices: list[Shape] = [()] if chosen.problem.batch > 1 else list(product.indices())
     if chosen.kernel.copies and len(indices) > 1:
         return None  # a shared operand would be repacked again and again
-    launches = _launches(chosen, backend, alpha, beta, {name: each for name, each in operands.items() if each})
+    launches = launches_of(chosen, backend, alpha, beta, {name: each for name, each in operands.items() if each})
     if launches is None:
         return None
     one, refuse = launches
@@ -152,18 +152,24 @@ def _each(one: Launch, offsets: list[tuple[int, ...]]) -> Launch:
     return launch
 
 
-def _launches(
-    chosen: Plan | Addend, backend: GpuBackend, alpha: float, beta: float, operands: Mapping[str, ArrayView]
+def launches_of(
+    chosen: Launchable,
+    backend: GpuBackend,
+    alpha: float,
+    beta: float,
+    operands: Mapping[str, ArrayView],
+    *,
+    names: tuple[str, ...] = OPERANDS,
 ) -> tuple[Launch, Callable[[int], DeviceError]] | None:
     """The launches of one product as one function, and what turns a status into an error; None where tensor maps cannot
-    be rewritten."""
+    be rewritten. ``names``: the four operands whose addresses it is given, in that order."""
     kernel = compiled(chosen)
     steps = [(backend.load(kernel), chosen.launch(kernel.entry, alpha, beta))]
     if chosen.kernel.copies:
         copying, before = copy_launch(chosen.kernel.copies, chosen.arch)
         steps.insert(0, (backend.load(copying), before))
     wanted = chosen.kernel.workspaces
-    names = (*OPERANDS, *(each.name for each in wanted))
+    names = (*names, *(each.name for each in wanted))
     pointers = {**dict.fromkeys(names, FRESH), **{name: each.pointer for name, each in operands.items()}}
     natives: list[Launch] = []
     for loaded, spec in steps:

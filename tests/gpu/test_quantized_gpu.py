@@ -75,6 +75,15 @@ def test_extents_inside_guard_bands(extents, bits):
         guarded[1:-1, 8:-8] = float("nan")
 
 
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("extents", [(2048, 8192, 1024), (300, 1000, 1032), (1030, 777, 520)], ids=str)
+def test_dequantized_by_a_pass(extents, bits):
+    m, n, k = extents
+    x, w = normal(m, k), wt.quantize(normal(n, k, dtype=torch.float32), bits, zero_point=bits == 8)
+    for _ in range(3):
+        check(wt.matmul(x, w, rung="wgmma-dequantized", out_dtype="float32"), x, w)
+
+
 @pytest.mark.parametrize("layout", ["columns", "gaps", "misaligned"])
 @pytest.mark.parametrize("m", [5, 150])
 def test_layouts(layout, m):

@@ -11,6 +11,7 @@ from warptile.rungs.mma_sparse import MMA_SPARSE
 from warptile.rungs.mma_tma import MMA_TMA_RUNGS
 from warptile.rungs.rung import Rung
 from warptile.rungs.simt import SIMT_RUNGS
+from warptile.rungs.wgmma.dequantized import WGMMA_DEQUANTIZED
 from warptile.rungs.wgmma.final import WGMMA_FINAL
 from warptile.rungs.wgmma.overlap import WGMMA_OVERLAP
 from warptile.rungs.wgmma.quantized import WGMMA_QUANTIZED
@@ -41,7 +42,7 @@ _ALL = (
 RUNGS: dict[str, Rung] = {rung.name: rung for rung in _ALL}
 """Every rung by name, in ladder order."""
 
-BESIDE_THE_LADDER: dict[str, Rung] = {WGMMA_QUANTIZED.name: WGMMA_QUANTIZED}
+BESIDE_THE_LADDER: dict[str, Rung] = {each.name: each for each in (WGMMA_QUANTIZED, WGMMA_DEQUANTIZED)}
 """Kernels for quantized weights, which no other rung can be compared on: plans take them, and calls may name them."""
 
 

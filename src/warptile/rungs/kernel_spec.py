@@ -16,6 +16,7 @@ from warptile.launch.spec import Dim3, LaunchSpec
 from warptile.launch.workspace import Workspace
 from warptile.problem import Operand, Problem
 from warptile.rungs.operand_copies import OperandCopy
+from warptile.rungs.operand_dequantization import Dequantization
 from warptile.rungs.operand_split import Split
 from warptile.rungs.repack import Repack
 
@@ -44,6 +45,7 @@ class View:
         repacks: operands that the repacking pass rewrites before the GEMM: at most two.
         fused_repacks: operands that the GEMM's own warps repack during its mainloop.
         splits: both operands, where the splitting pass splits them before the GEMM.
+        dequantizations: quantized weights, where the dequantizing pass rewrites them before the GEMM.
     """
 
     problem: Problem
@@ -52,6 +54,7 @@ class View:
     repacks: tuple[Repack, ...] = ()
     fused_repacks: tuple[Repack, ...] = ()
     splits: tuple[Split, ...] = ()
+    dequantizations: tuple[Dequantization, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -127,12 +130,14 @@ class KernelSpec:
     @cached_property
     def copies(self) -> tuple[OperandCopy, ...]:
         """Copies of operands that a launch before makes. Those without elements (K = 0) are left out."""
-        return self.view.splits or tuple(each for each in self.view.repacks if each.moved_bytes)
+        rewritten = self.view.splits or self.view.dequantizations
+        return rewritten or tuple(each for each in self.view.repacks if each.moved_bytes)
 
     @cached_property
     def workspaces(self) -> tuple[Workspace, ...]:
         """Memory that the launches need in addition to the operands: their copies and the kernel's workspaces."""
-        copies: tuple[OperandCopy, ...] = (*self.view.repacks, *self.view.fused_repacks, *self.view.splits)
+        view = self.view
+        copies: tuple[OperandCopy, ...] = (*view.repacks, *view.fused_repacks, *view.splits, *view.dequantizations)
         targets = (Workspace(name, max(size, 1)) for each in copies for name, size, _ in each.targets)
         return (*targets, *self.kernel_workspaces)
 

@@ -201,10 +201,43 @@ SIZES = [
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("bits", [4, 8])
 def test_plans_compile_without_spills(size, bits):
-    plan = make_plan(problem(*size, bits=bits, zero_point=size[0] > 64))
+    plan = make_plan(problem(*size, bits=bits, zero_point=size[0] > 64), rung=NAME)
     assert plan.rung is WGMMA_QUANTIZED
     resources = compiled(plan).resources
     assert resources.spill_store_bytes == 0
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize(("bits", "group_size", "zero_point"), [(4, 128, False), (4, 32, True), (8, 64, True)])
+def test_the_dequantizing_pass(bits, group_size, zero_point, dtype):
+    """What it writes are the documented weights, or else the results of both ways differed by more than additions."""
+    x, w = drawn(33, 300, dtype=dtype)[:, :296], wt.quantize(drawn(70, 296), bits, group_size, zero_point, dtype=dtype)
+    x = np.ascontiguousarray(x)
+    plan = wt.plan(x, w, rung="wgmma-dequantized", **FLOATS)
+    assert "dequantized B" in plan.explain()
+    check(plan(x, w), x, w)
+    c = drawn(33, 70)
+    found = wt.matmul(x, w, c, alpha=0.5, beta=2.0, rung="wgmma-dequantized", **FLOATS)
+    assert np.all(np.abs(found - (0.5 * exact(x, w)[0] + 2.0 * c)) <= 1e-4)
+
+
+def test_weights_are_dequantized_once_for_many_rows():
+    few, many = (make_plan(problem(m, 8192, 8192)) for m in (64, 8192))
+    assert (few.rung.name, many.rung.name) == (NAME, "wgmma-dequantized")
+    (copy,) = many.kernel.copies
+    assert copy.moved_bytes == 8192 * 8192 // 2 + 2 * 8192 * 64 + 2 * 8192 * 8192
+    assert "dequantized B" in {each.name for each in many.kernel.workspaces}
+    assert many.kernel.view.problem.b.quantized is None
+    assert compiled(many).resources.spill_store_bytes == 0
+
+
+def test_misaligned_activations_are_not_copied_beside_the_pass():
+    x, w = drawn(1000, 129, dtype="bfloat16")[:, :128], wt.quantize(drawn(1000, 128))
+    with pytest.raises(wt.UnsupportedError, match="such as a"):
+        wt.plan(x, w, rung="wgmma-dequantized", **FLOATS)
+    assert wt.plan(x, w, **FLOATS).plan.rung.name == NAME
+    with pytest.raises(wt.UnsupportedError, match="B is stored as it is"):
+        wt.plan(np.ascontiguousarray(x), w.dequantize().T, rung="wgmma-dequantized", **FLOATS)
 
 
 def test_few_rows_are_split_along_k():
@@ -212,7 +245,7 @@ def test_few_rows_are_split_along_k():
     plan = make_plan(problem(16, 8192, 8192))
     assert plan.kernel.ctas == 128
     assert plan.config["STAGES"] * 256 * 128 // 2 > 128 * 1024
-    assert make_plan(problem(2048, 8192, 8192)).config["SPLIT_K"] == 1
+    assert make_plan(problem(2048, 8192, 8192), rung=NAME).config["SPLIT_K"] == 1
 
 
 @pytest.mark.skipif(not ALL, reason="make test-all")

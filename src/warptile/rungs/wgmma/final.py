@@ -305,7 +305,7 @@ class WgmmaFinal(Rung):
     previous = "wgmma-overlap"
     min_arch = 90
     only_arch = wgmma.ARCH
-    dtypes = tiles.DTYPES
+    dtypes: tuple[str, ...] = tiles.DTYPES
     estimates = True
     persistent = True
     batches = True

@@ -24,6 +24,9 @@ INSTRUCTIONS = {4: 2.7, 8: 3.2}
 ISSUED_PER_CLOCK = 100
 """Of 128 threads' instructions that an SM can issue."""
 
+SUSTAINED = 0.65
+"""Of the issue rate of ``wgmma`` in short bursts, what the mainloop reaches: wgmma-final, 0.72 at the power limit."""
+
 LAUNCH_US, SPLIT_US = 3.0, 2.0
 
 
@@ -41,7 +44,7 @@ def terms_us(problem: Problem, config: Config, sms: int) -> tuple[dict[str, floa
     loaded = tiles * k_tiles * (bm // BLOCK_ROWS * packed.block_bytes + bn * BLOCK_K * element_bytes)
     partials = 2 * tiles * splits * bm * bn * 4 if splits > 1 else 0
     clock_us = 1e6 / H200.clock_hz
-    flop_per_clock = H200.wgmma_tflops["bfloat16"] * 1e12 / H200.multiprocessors / H200.clock_hz
+    flop_per_clock = SUSTAINED * H200.wgmma_tflops["bfloat16"] * 1e12 / H200.multiprocessors / H200.clock_hz
     found = {
         "dram": once / H200.dram_bytes_per_s * 1e6,
         "l2": (loaded + partials) / L2_BYTES_PER_S * 1e6,

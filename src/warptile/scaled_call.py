@@ -27,8 +27,8 @@ from warptile.torch_route import has_no_memory
 SCALE_OF_A, SCALE_OF_B, ADDEND, ADDEND_FACTOR = "scale_of_a", "scale_of_b", "scaled_call_c", "scaled_call_beta"
 """Operands of the epilogue that such a call becomes."""
 
-ABSENT, FACTOR = -1, 0
-"""In place of the lines of a block: no scale, or one that is a factor of the accumulator."""
+ABSENT, ELEMENT, FACTOR = -2, -1, 0
+"""In place of the lines of a block: no scale; one for the whole operand; one for each of its rows or columns."""
 
 WIDE = 128
 """Rows of A, or columns of B, of a square block."""
@@ -41,7 +41,7 @@ class Kinds(NamedTuple):
     """What makes two such calls' epilogues differ, beside the caller's own.
 
     Attributes:
-        a: rows of A that share a scale in blocks; or `ABSENT` or `FACTOR`.
+        a: rows of A that share a scale in blocks; or `ABSENT`, `ELEMENT` or `FACTOR`.
         b: the same of columns of B.
         adds: there is a C.
         weighted: it has a factor.
@@ -104,7 +104,7 @@ def scaled_call(
     for side, (name, scale) in enumerate(zip((SCALE_OF_A, SCALE_OF_B), scales, strict=True)):
         if taken[side]:
             if numbers[side]:
-                found[name], kinds[side] = float(number(scale, names[side])), FACTOR
+                found[name], kinds[side] = float(number(scale, names[side])), ELEMENT
             else:
                 found[name], kinds[side] = _operand(scale, side, shapes, a)
             if kinds[side] > 0 and whole:
@@ -146,7 +146,7 @@ def _operand(scale: Any, side: int, shapes: Sequence[tuple[int, ...]], a: Any) -
         raise LayoutError(f"{name}: it is on {scale.device} and a is on {a.device}: give {name}.to(a.device)")
     shape, matrix = tuple(scale.shape), shapes[side]
     if math.prod(shape) == 1:
-        return (scale.reshape(()) if shape else scale), FACTOR
+        return (scale.reshape(()) if shape else scale), ELEMENT
     lines, k = (1, *matrix)[-2:] if side == 0 else (*matrix, 1)[:2] if len(matrix) == 1 else matrix[-2:][::-1]
     alone = len(shapes[1 - side]) == 1  # the result lacks the other operand's axis
     if shape == (lines,):
@@ -190,9 +190,15 @@ def applied(kinds: Kinds, acc: Any, given: dict[str, Any]) -> Any:
         if lines > 0:
             block = (lines, SCALE_K) if step == BLOCKS_OF_A else (SCALE_K, lines)
             acc = scaled_by_blocks(acc, given.pop(name), step, *block)
+    if kinds.a == kinds.b == ELEMENT:
+        return _with_addend(kinds, acc * (given.pop(SCALE_OF_A) * given.pop(SCALE_OF_B)), given)
     for lines, name in sides:
-        if lines == FACTOR:
+        if lines in (ELEMENT, FACTOR):
             acc = acc * given.pop(name)
+    return _with_addend(kinds, acc, given)
+
+
+def _with_addend(kinds: Kinds, acc: Any, given: dict[str, Any]) -> Any:
     if kinds.adds:
         addend = given.pop(ADDEND)
         acc = acc + (given.pop(ADDEND_FACTOR) * addend if kinds.weighted else addend)

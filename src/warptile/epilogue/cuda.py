@@ -44,6 +44,9 @@ to kernel, and so the last bit of D."""
 REDUCTIONS = {"add": "SumOf", "maximum": "LargestOf", "minimum": "SmallestOf"}
 """Of kernels/epilogue/reductions.cuh, by the operation of a reduction."""
 
+FLOATS = ("float16", "float32", "float32_fast", "float64")
+"""Accumulators whose alpha has the type that an epilogue computes in."""
+
 COMPUTE = {"float64": "double"}
 """Type that an epilogue computes in, by the accumulator's; float for all others."""
 
@@ -61,12 +64,14 @@ class EpilogueSource:
         d_bits: bits of an element of D.
         d_major: ``"row"`` or ``"col"``: how the kernel sees D.
         extents: rows and columns of the kernel's D.
+        reads_c: there is a C, which is added to alpha times the accumulator before anything else.
         rounded: each operation is rounded by itself: `ROUNDED`.
     """
 
     def __init__(
-        self, fused: Fused, accumulator: str, d_bits: int, d_major: str, extents: tuple[int, int], *, rounded: bool
-    ) -> None:
+        self, fused: Fused, accumulator: str, d_bits: int, d_major: str, extents: tuple[int, int], *, reads_c: bool,
+        rounded: bool,
+    ) -> None:  # fmt: skip
         self._fused, self._rounded = fused, rounded
         self._d_bits, self._d_major = d_bits, d_major
         self._extents = extents
@@ -80,6 +85,9 @@ class EpilogueSource:
         self._read = [i for i, (name, _) in enumerate(fused.tensors) if name not in self._scales.values()]
         self._numbers = list(fused.numbers)
         self._seeds = set(program.seeds)
+        # What multiplies the accumulator by a value that does not depend on it, and by alpha with that.
+        index = None if reads_c or accumulator not in FLOATS else program.factor_of_accumulator
+        self._factor = None if index is None else program.steps[index]
 
     def _scales_as_seen(self) -> dict[str, str]:
         """Names of scales of blocks of the kernel's A and B, by its step."""
@@ -134,6 +142,7 @@ class EpilogueSource:
             "struct Epilogue {",
             f"    using COMPUTE = {self.compute};",
             "    static constexpr bool FUSED = true;",
+            f"    static constexpr bool MULTIPLIES_BY_ALPHA = {str(self._factor is not None).lower()};",
         ]
         lines += [f"    using T{index} = {each};" for index, each in enumerate(types)]
         lines += [f"    T{index} t{index};" for index in range(len(types))]
@@ -143,6 +152,7 @@ class EpilogueSource:
         lines += self._loaded()
         lines += self._staged()
         lines += self._load()
+        lines += self._load_beside()
         lines += self._apply(tensors, numbers)
         lines += self._prefetch()
         lines += self._select_matrix(len(types))
@@ -163,7 +173,8 @@ class EpilogueSource:
         block = self._block(name)
         if name in self._scales.values():
             lines = block[0] if self._scales.get(BLOCKS_OF_A) == name else block[1]
-            return f"BlockScales<{layout.dtype.cuda}, {lines}>"
+            pairs = layout.column_stride == 1 and 8 * layout.alignment_bytes >= 2 * layout.dtype.bits
+            return f"BlockScales<{layout.dtype.cuda}, {lines}, {str(pairs).lower()}>"
         row, column = _stride_kind(layout.row_stride), _stride_kind(layout.column_stride)
         rows, columns = block
         return f"EpilogueTensor<{layout.dtype.cuda}, {row}, {column}, {rows}, {columns}, {layout.alignment_bytes}>"
@@ -215,6 +226,21 @@ class EpilogueSource:
             "    }",
         ]
 
+    def _load_beside(self) -> list[str]:
+        """As `_load`, where those of a row above or of columns to the left are known."""
+        loads = ", ".join(
+            f"t{i}.template load_beside<WIDTH, HAS_ABOVE, HAS_LEFT>(above.t{i}, left.t{i}, row, column, inside)"
+            for i in self._read
+        )
+        return [
+            "    template <int WIDTH, bool HAS_ABOVE, bool HAS_LEFT>",
+            "    __device__ __forceinline__ Loaded<WIDTH> load_beside(const Loaded<WIDTH>& above,",
+            "                                                         const Loaded<WIDTH>& left, int row, int column,",
+            "                                                         int inside) const {",
+            f"        return {{{loads}}};",
+            "    }",
+        ]
+
     def _prefetch(self) -> list[str]:
         """What brings the operands of a part of D into L2."""
         return [
@@ -248,8 +274,9 @@ class EpilogueSource:
             body.append(f"            further{index}[i] = static_cast<{output.dtype.cuda}>(v{value});")
         return [
             "    template <int WIDTH, typename OUT>",
-            "    __device__ __forceinline__ void apply(const COMPUTE (&sums)[WIDTH], const Loaded<WIDTH>& loaded,",
-            "                                          OUT (&result)[WIDTH], int row, int column, int inside) const {",
+            "    __device__ __forceinline__ void apply(const COMPUTE (&sums)[WIDTH], COMPUTE alpha,",
+            "                                          const Loaded<WIDTH>& loaded, OUT (&result)[WIDTH], int row,",
+            "                                          int column, int inside) const {",
             *declared,
             "#pragma unroll",
             "        for (int i = 0; i < WIDTH; ++i) {",
@@ -280,6 +307,8 @@ class EpilogueSource:
             text = SHORT[step.name]
         elif self._rounded and step.name in ROUNDED:
             text = ROUNDED[step.name]
+        if step is self._factor:
+            arguments[1] = f"({text.format('alpha', arguments[1])})"
         return text.format(*arguments)
 
     def _literal(self, value: float) -> str:

@@ -141,6 +141,21 @@ class Program:
         """Names of seeds."""
         return tuple(dict.fromkeys(str(step.value) for step in self.steps if step.name == UNIFORM))
 
+    @cached_property
+    def factor_of_accumulator(self) -> int | None:
+        """The step that multiplies the accumulator, its first argument, by a value that does not depend on it, where
+        nothing else reads the accumulator; or None."""
+        known = [index for index, step in enumerate(self.steps) if step.name == ACCUMULATOR or is_block_scale(step)]
+        if not known:
+            return None
+        readers = [index for index, step in enumerate(self.steps) if known[-1] in step.arguments]
+        if len(readers) != 1 or set(known) & set(self.outputs):
+            return None
+        step = self.steps[readers[0]]
+        if step.name != "multiply" or step.arguments[0] != known[-1] or step.arguments[1] == known[-1]:
+            return None
+        return readers[0]
+
     @property
     def output_reductions(self) -> tuple[Reduction | None, ...]:
         """For each output its reduction, or None."""

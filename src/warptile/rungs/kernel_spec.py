@@ -237,7 +237,7 @@ def epilogue_source(seen: Problem) -> EpilogueSource | None:
         return None
     return EpilogueSource(
         seen.epilogue, seen.accumulator.name, seen.d.dtype.bits, seen.d.major, (seen.m, seen.n),
-        rounded=seen.batch_invariant,
+        reads_c=seen.c is not None, rounded=seen.batch_invariant,
     )  # fmt: skip
 
 

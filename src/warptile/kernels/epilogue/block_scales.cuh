@@ -12,12 +12,13 @@ struct NoBlockScales {
 };
 
 // One scale for each block of LINES rows of A (columns of B) and SCALE_K elements along K. A row of the scales belongs
-// to rows of A, or to elements along K of B. The host writes the members in the order of an EpilogueTensor's
-// (epilogue/cuda.py).
-template <typename ELEMENT_, int LINES_>
+// to rows of A, or to elements along K of B. PAIRS: those of two neighbouring columns of B, the first one even, are
+// read by one access. The host writes the members in the order of an EpilogueTensor's (epilogue/cuda.py).
+template <typename ELEMENT_, int LINES_, bool PAIRS_>
 struct BlockScales {
     using ELEMENT = ELEMENT_;
     static constexpr int LINES = LINES_;
+    static constexpr bool PAIRS = PAIRS_;
     const ELEMENT* data;
     long long row_stride, column_stride, matrix_stride;
 };

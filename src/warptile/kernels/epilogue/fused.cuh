@@ -3,6 +3,7 @@
 //
 // A translation unit with an epilogue defines `Epilogue`, written by warptile/epilogue/cuda.py: its members are the
 // epilogue's operands, `load` reads those for neighbouring elements of a row of D, `apply` evaluates the expression.
+// Where that begins with a factor of the accumulator, and there is no C, alpha is multiplied with the factor.
 #pragma once
 
 #include "tile/scale.cuh"
@@ -52,9 +53,14 @@ __device__ __forceinline__ void fused_elements(const ACCUMULATOR (&values)[WIDTH
     constexpr bool SATURATED = SATURATES<typename GEMM::ACCUMULATOR>;
     COMPUTE sums[WIDTH];
 #pragma unroll
-    for (int i = 0; i < WIDTH; ++i)
-        sums[i] = static_cast<COMPUTE>(scaled<typename GEMM::SCALE, SATURATED>(values[i], gemm.alpha, beta, c + i));
-    gemm.apply(sums, loaded, result, row, column, inside);
+    for (int i = 0; i < WIDTH; ++i) {
+        if constexpr (GEMM::EPILOGUE::MULTIPLIES_BY_ALPHA) {
+            sums[i] = static_cast<COMPUTE>(values[i]);
+        } else {
+            sums[i] = static_cast<COMPUTE>(scaled<typename GEMM::SCALE, SATURATED>(values[i], gemm.alpha, beta, c + i));
+        }
+    }
+    gemm.apply(sums, gemm.alpha, loaded, result, row, column, inside);
 }
 
 // The same of all kernels, with and without an epilogue.

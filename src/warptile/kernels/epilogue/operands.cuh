@@ -94,6 +94,21 @@ struct EpilogueTensor {
         }
         return found;
     }
+
+    // The same. HAS_ABOVE: those of a row above are known; HAS_LEFT: those of columns to the left. What repeats along
+    // rows or columns is taken from there.
+    template <int WIDTH, bool HAS_ABOVE, bool HAS_LEFT>
+    __device__ __forceinline__ EpilogueElements<ELEMENT, COUNT<WIDTH>> load_beside(
+        const EpilogueElements<ELEMENT, COUNT<WIDTH>>& above, const EpilogueElements<ELEMENT, COUNT<WIDTH>>& left,
+        int row, int column, int inside) const {
+        if constexpr (HAS_ABOVE && ROW == REPEATED) {
+            return above;
+        } else if constexpr (HAS_LEFT && COLUMN == REPEATED) {
+            return left;
+        } else {
+            return load<WIDTH>(row, column, inside);
+        }
+    }
 };
 
 // A number, the same for all elements.

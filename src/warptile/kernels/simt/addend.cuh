@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(CONFIG::THREADS) addend(const __grid_constant_
             const COMPUTE sum[] = {
                 static_cast<COMPUTE>(scaled<SCALE, CONFIG::SATURATED>(SCALE(0), SCALE(0), params.beta, from))};
             OUT result[1];
-            epilogue.apply(sum, epilogue.template load<1>(row, column, 1), result, row, column, 1);
+            epilogue.apply(sum, 1, epilogue.template load<1>(row, column, 1), result, row, column, 1);
             *to = result[0];
         } else {
             *to = scaled<OUT, CONFIG::SATURATED>(SCALE(0), SCALE(0), params.beta, from);

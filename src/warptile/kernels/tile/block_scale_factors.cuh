@@ -3,6 +3,7 @@
 #pragma once
 
 #include "epilogue/block_scales.cuh"
+#include "epilogue/operands.cuh"
 #include "ptx/warpgroup.cuh"
 #include "tile/traits.cuh"
 
@@ -18,12 +19,12 @@ struct NoFactors {
     }
 };
 
-// The scales of one operand that a thread needs for an interval: COUNT of them. `next` are loaded an interval ahead.
+// The scales of one operand that a thread needs for an interval: COUNT of them, loaded an interval ahead.
 template <typename SCALES, int COUNT>
 struct ScalesOfInterval {
     using ELEMENT = typename SCALES::ELEMENT;
     const ELEMENT* at[COUNT];  // those of the interval after `next`
-    float now[COUNT], next[COUNT];
+    float next[COUNT];
 
     __device__ __forceinline__ void load(long long k_stride) {
 #pragma unroll
@@ -32,35 +33,40 @@ struct ScalesOfInterval {
             at[i] += k_stride;
         }
     }
-
-    // `more`: there is an interval behind the next one.
-    __device__ __forceinline__ void advance(long long k_stride, bool more) {
-#pragma unroll
-        for (int i = 0; i < COUNT; ++i) now[i] = next[i];
-        if (more) load(k_stride);
-    }
 };
 template <int COUNT>
 struct ScalesOfInterval<NoBlockScales, COUNT> {
+    static constexpr float next[COUNT] = {1};
+
     __device__ __forceinline__ void load(long long) {}
-    __device__ __forceinline__ void advance(long long, bool) {}
 };
 
 // Scales of single columns of B are too many to be loaded an interval ahead: they are loaded before the wait for the
 // interval's wgmmas.
 template <typename SCALES, int N8_BLOCKS>
 struct ScalesOfColumns {
-    const typename SCALES::ELEMENT* row;  // of the scales, for the interval after this one
+    using ELEMENT = typename SCALES::ELEMENT;
+    const ELEMENT* row;  // of the scales, for the interval after this one
     long long column_stride;
     int first, last;  // columns of this thread's first element, and of D
     float now[N8_BLOCKS][2];
 
     __device__ __forceinline__ void load(long long k_stride) {
+        if (SCALES::PAIRS && first + 8 * N8_BLOCKS <= last) {
+            const auto* pairs = reinterpret_cast<const EpilogueVector<ELEMENT, 2>*>(row + first);
 #pragma unroll
-        for (int n8 = 0; n8 < N8_BLOCKS; ++n8)
+            for (int n8 = 0; n8 < N8_BLOCKS; ++n8) {
+                const EpilogueVector<ELEMENT, 2> pair = pairs[4 * n8];
 #pragma unroll
-            for (int j = 0; j < 2; ++j)
-                now[n8][j] = static_cast<float>(row[min(first + 8 * n8 + j, last) * column_stride]);
+                for (int j = 0; j < 2; ++j) now[n8][j] = static_cast<float>(pair.elements[j]);
+            }
+        } else {
+#pragma unroll
+            for (int n8 = 0; n8 < N8_BLOCKS; ++n8)
+#pragma unroll
+                for (int j = 0; j < 2; ++j)
+                    now[n8][j] = static_cast<float>(row[min(first + 8 * n8 + j, last) * column_stride]);
+        }
         row += k_stride;
     }
 };
@@ -75,13 +81,15 @@ struct BlockFactors {
     static constexpr bool BY_COLUMNS = LINES_B == 1;
     static constexpr int ROWS = LINES_A == 1 ? 2 : 1;  // scales of A for a thread's rows of a block of 64
     static_assert(LINES_A <= 1 || LINES_A % 64 == 0, "64 rows of A share a scale");
-    // Blocks of columns that a tile has a part of: one, or two of which the second begins with some n8 block.
-    static constexpr int COLUMN_BLOCKS = LINES_B <= 1 || LINES_B % BN == 0 ? 1 : 2;
-    static_assert(COLUMN_BLOCKS == 1 || LINES_B - (BN & -BN) + BN <= 2 * LINES_B, "a tile has a part of two blocks");
+    // Blocks of columns that a tile has a part of: one, or two. The second one begins with a multiple of STEP columns.
+    static constexpr int COLUMN_BLOCKS = LINES_B <= 1 || LINES_B % BN == 0 ? 1 : 2, STEP = BN & -BN;
+    static_assert(COLUMN_BLOCKS == 1 || LINES_B - STEP + BN <= 2 * LINES_B, "a tile has a part of two blocks");
 
-    ScalesOfInterval<SCALES_OF_A, M64_BLOCKS * ROWS> a;
+    static constexpr int ROW_BLOCKS = LINES_A > 0 ? M64_BLOCKS * ROWS : 1;
+    float products[ROW_BLOCKS][COLUMN_BLOCKS];  // of the scales of this interval, but those of single columns
+    ScalesOfInterval<SCALES_OF_A, ROW_BLOCKS> a;
     ScalesOfInterval<typename Choice<BY_COLUMNS, NoBlockScales, SCALES_OF_B>::type, COLUMN_BLOCKS> b;
-    ScalesOfColumns<typename Choice<BY_COLUMNS, SCALES_OF_B, BlockScales<float, 1>>::type, BN / 8> columns;
+    ScalesOfColumns<typename Choice<BY_COLUMNS, SCALES_OF_B, BlockScales<float, 1, false>>::type, BN / 8> columns;
     long long k_stride_a, k_stride_b;
     int ahead;         // intervals of the matrix behind this one
     int second_block;  // column of the tile that the second block of columns begins with
@@ -97,7 +105,7 @@ struct BlockFactors {
             k_stride_a = scales.column_stride;
             const auto* first = scales.data + batch * scales.matrix_stride + interval * k_stride_a;
 #pragma unroll
-            for (int i = 0; i < M64_BLOCKS * ROWS; ++i) {
+            for (int i = 0; i < ROW_BLOCKS; ++i) {
                 const int line =
                     ROWS == 2 ? min(first_row + 64 * (i / 2) + 8 * (i % 2), m - 1) : min(row + 64 * i, m - 1) / LINES_A;
                 a.at[i] = first + line * scales.row_stride;
@@ -120,35 +128,38 @@ struct BlockFactors {
             }
         }
         ahead = intervals - interval;
-        if (ahead > 0) {
-            a.load(k_stride_a);
-            b.load(k_stride_b);
-        }
+        load();
     }
 
     // Goes on to the next interval, the first one at first.
     __device__ __forceinline__ void advance() {
-        --ahead;
-        a.advance(k_stride_a, ahead > 0);
-        b.advance(k_stride_b, ahead > 0);
+#pragma unroll
+        for (int i = 0; i < ROW_BLOCKS; ++i)
+#pragma unroll
+            for (int j = 0; j < COLUMN_BLOCKS; ++j) products[i][j] = a.next[i] * b.next[j];
         if constexpr (BY_COLUMNS)
-            if (ahead >= 0) columns.load(k_stride_b);
+            if (ahead > 0) columns.load(k_stride_b);
+        --ahead;
+        load();
     }
 
     // Adds the interval's sum in register `i` of a block of 64 rows to an accumulator.
     template <typename ACCUMULATORS, typename REGISTER>
     __device__ __forceinline__ void promote(REGISTER& accumulator, REGISTER sum, int m64, int i) const {
         const int half = i / 2 % 2, n8 = i / 4;
-        float factor = 1;
-        if constexpr (LINES_A > 0) factor = a.now[m64 * ROWS + (ROWS == 2 ? half : 0)];
-        if constexpr (BY_COLUMNS) {
-            factor *= columns.now[n8][i % 2];
-        } else if constexpr (COLUMN_BLOCKS == 2) {
-            factor = 8 * n8 < second_block ? factor * b.now[0] : factor * b.now[1];
-        } else if constexpr (LINES_B > 0) {
-            factor *= b.now[0];
-        }
+        const auto& product = products[LINES_A > 0 ? m64 * ROWS + (ROWS == 2 ? half : 0) : 0];
+        float factor = product[0];
+        if constexpr (COLUMN_BLOCKS == 2) factor = 8 * n8 / STEP * STEP < second_block ? product[0] : product[1];
+        if constexpr (BY_COLUMNS) factor *= columns.now[n8][i % 2];
         accumulator = __fmaf_rn(sum, factor, accumulator);
+    }
+
+  private:
+    __device__ __forceinline__ void load() {
+        if (ahead > 0) {
+            a.load(k_stride_a);
+            b.load(k_stride_b);
+        }
     }
 };
 

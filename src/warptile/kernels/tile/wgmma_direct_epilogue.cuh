@@ -93,9 +93,9 @@ struct EpilogueReader {
     __device__ __forceinline__ void load(int subtile, int begin) {
         const int m64 = m64_of(subtile), first = first_of(subtile) + begin;
         if (row + 64 * (m64 + 1) <= gemm.m && column + 8 * (first + TOGETHER) <= gemm.n) {
-            load_blocks<true>(m64, first);
+            first > 0 ? load_blocks<true, true>(m64, first) : load_blocks<true, false>(m64, first);
         } else {
-            load_blocks<false>(m64, first);
+            first > 0 ? load_blocks<false, true>(m64, first) : load_blocks<false, false>(m64, first);
         }
     }
 
@@ -129,14 +129,24 @@ struct EpilogueReader {
     }
 
   private:
-    template <bool WHOLE>
+    // HAS_LEFT: those before were for blocks to the left, in the same rows.
+    template <bool WHOLE, bool HAS_LEFT>
     __device__ __forceinline__ void load_blocks(int m64, int first) {
+        load_pair<WHOLE, false, HAS_LEFT>(m64, first, 0, 0);
+        load_pair<WHOLE, true, HAS_LEFT>(m64, first, 0, 1);
 #pragma unroll
-        for (int n8 = 0; n8 < TOGETHER; ++n8)
-#pragma unroll
-            for (int half = 0; half < 2; ++half)
-                ahead[n8][half] = load_epilogue_pair<WHOLE>(gemm, row_of_pair<ACCUMULATORS>(m64, half, row),
-                                                            column_of_pair(first + n8, column));
+        for (int n8 = 1; n8 < TOGETHER; ++n8) {
+            load_pair<WHOLE, false, true>(m64, first, n8, 0);
+            load_pair<WHOLE, true, true>(m64, first, n8, 1);
+        }
+    }
+
+    template <bool WHOLE, bool HAS_ABOVE, bool HAS_LEFT>
+    __device__ __forceinline__ void load_pair(int m64, int first, int n8, int half) {
+        const int at_row = row_of_pair<ACCUMULATORS>(m64, half, row), at_column = column_of_pair(first + n8, column);
+        ahead[n8][half] = gemm.template load_beside<2, HAS_ABOVE, HAS_LEFT>(
+            ahead[n8][0], ahead[n8 > 0 ? n8 - 1 : TOGETHER - 1][half], at_row, at_column,
+            WHOLE ? 2 : elements_inside<2>(gemm, at_row, at_column));
     }
 };
 

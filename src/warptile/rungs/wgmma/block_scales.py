@@ -16,8 +16,8 @@ REGISTERS_OF_STATE = 6
 """For distances between scales along K, and how many are left."""
 
 MOST_SINGLE_COLUMNS = 64
-"""Columns of a tile up to which scales of single columns of B are cheap. With more of them, operands are not swapped
-where that makes them so."""
+"""Columns of a tile up to which scales of single columns of the kernel's B are cheap. Operands are swapped, which makes
+them of those of rows of A, for no more."""
 
 
 def lines(seen: Problem) -> tuple[int, int]:
@@ -42,7 +42,7 @@ def reason(seen: Problem, config: Config) -> str | None:
     bn = config["BN"]
     if of_b > 1 and of_b % bn and of_b - (bn & -bn) + bn > 2 * of_b:
         return f"BN is {bn}; where {of_b} columns of B share a scale, tiles have a part of two such blocks at most"
-    if config["SWAP"] and of_b == 1 and of_a != 1 and bn > MOST_SINGLE_COLUMNS:
+    if config["SWAP"] and of_b == 1 and bn > MOST_SINGLE_COLUMNS:
         return (
             f"SWAP is 1 and BN is {bn}; it makes scales of rows of A those of columns, of which at most "
             f"{MOST_SINGLE_COLUMNS} are cheap"

@@ -19,8 +19,9 @@ from warptile.torch.conversion import Conversion, convert
 from warptile.torch.inductor_choices import register_inductor, unregister_inductor
 from warptile.torch.layers import MLP, GatedMLP, Linear
 from warptile.torch.overriding import Counts, disable_override, enable_override, override
+from warptile.torch.quantized_layers import QuantizedLinear
 
 __all__ = [
-    "MLP", "Conversion", "Counts", "GatedMLP", "Linear", "convert", "disable_override", "enable_override", "override",
-    "register_inductor", "unregister_inductor",
+    "MLP", "Conversion", "Counts", "GatedMLP", "Linear", "QuantizedLinear", "convert", "disable_override",
+    "enable_override", "override", "register_inductor", "unregister_inductor",
 ]  # fmt: skip

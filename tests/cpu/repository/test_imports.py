@@ -4,13 +4,13 @@ import ast
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
+from collections.abc import Iterable
 
 import pytest
 
 import warptile
+from package_sources import PACKAGE, imports_of, nodes_in
 
-PACKAGE = Path(warptile.__file__).parent
 ROOT = PACKAGE.parents[1]
 
 ORDER = (
@@ -74,10 +74,10 @@ LIBCUDA = "cuda.bindings.driver"
 LEVEL = {name: level for level, group in enumerate(ORDER) for name in group}
 
 
-def imports_of(source: str) -> set[str]:
-    """Top-level parts of warptile that a source imports, wherever in the source."""
+def parts_of(imports: Iterable[ast.AST]) -> set[str]:
+    """Top-level parts of warptile that imports name."""
     found = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in imports:
         if isinstance(node, ast.ImportFrom) and node.module == "warptile":
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("warptile."):
@@ -88,10 +88,10 @@ def imports_of(source: str) -> set[str]:
     return found
 
 
-def modules_of(source: str) -> set[str]:
-    """Full names of modules, and of what is taken from them, that a source imports, wherever in the source."""
+def modules_of(imports: Iterable[ast.AST]) -> set[str]:
+    """Full names of modules, and of what is taken from them, that imports name."""
     found = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in imports:
         if isinstance(node, ast.ImportFrom):
             found |= {node.module or ""} | {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Import):
@@ -111,22 +111,24 @@ FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__in
 def test_imports_go_one_way(path):
     part = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
     assert part in LEVEL, f"give {part} a place in ORDER"
-    assert violations(part, imports_of(path.read_text()) - UPWARD.get(part, set())) == []
+    assert violations(part, parts_of(imports_of(path)) - UPWARD.get(part, set())) == []
 
 
 def test_a_backward_import_is_seen():
-    assert violations("planning", imports_of("def f():\n    from warptile.emulator import emulate\n")) == ["emulator"]
-    assert violations("gpu", imports_of("import warptile.ptx.parser\n")) == ["ptx"]
-    assert violations("emulator", imports_of("from warptile import rungs, errors\n")) == ["rungs"]
-    assert violations("gpu", imports_of("from warptile.rungs.kernel_spec import KernelSpec\n")) == ["rungs"]
-    assert violations("cli", imports_of("from warptile import bench\n")) == []
+    assert violations("planning", parts_of(nodes_in("def f():\n    from warptile.emulator import emulate\n"))) == [
+        "emulator"
+    ]
+    assert violations("gpu", parts_of(nodes_in("import warptile.ptx.parser\n"))) == ["ptx"]
+    assert violations("emulator", parts_of(nodes_in("from warptile import rungs, errors\n"))) == ["rungs"]
+    assert violations("gpu", parts_of(nodes_in("from warptile.rungs.kernel_spec import KernelSpec\n"))) == ["rungs"]
+    assert violations("cli", parts_of(nodes_in("from warptile import bench\n"))) == []
 
 
 @pytest.mark.parametrize("part", ONLY)
 def test_a_part_takes_of_those_below_it_only_what_it_needs(part):
     used = set()
     for path in (PACKAGE / part).rglob("*.py"):
-        below = {name for name in modules_of(path.read_text()) if name.split(".")[:2] in SHARED}
+        below = {name for name in modules_of(imports_of(path)) if name.split(".")[:2] in SHARED}
         used |= {".".join(name.split(".")[:3]) for name in below if name.split(".")[1] != part}
     assert used == ONLY[part]
 
@@ -135,7 +137,7 @@ SHARED = (["warptile", "codegen"], ["warptile", "rungs"])
 
 
 def test_only_the_driver_calls_libcuda():
-    users = {str(path.relative_to(PACKAGE)) for path in FILES if LIBCUDA in modules_of(path.read_text())}
+    users = {str(path.relative_to(PACKAGE)) for path in FILES if LIBCUDA in modules_of(imports_of(path))}
     assert users == {"gpu/driver.py", "programs/device_calls.py"}, "the latter takes names of errors from them"
     loaders = {str(path.relative_to(PACKAGE)) for path in FILES if 'CDLL("libcuda' in path.read_text()}
     assert loaders == {"runtime/execute.py"}, "which looks whether it can be loaded, and calls nothing of it"

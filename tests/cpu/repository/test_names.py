@@ -2,14 +2,12 @@
 
 import ast
 from collections import defaultdict
-from functools import cache
-from pathlib import Path
 
 import pytest
 
 import warptile
+from package_sources import PACKAGE, nodes_in, nodes_of
 
-PACKAGE = Path(warptile.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 NAMES = [str(path.relative_to(PACKAGE)) for path in FILES]
 
@@ -36,25 +34,19 @@ RUNG_CALLS = {"illegal": 3, "resolve": 3, "default_config": 2, "candidates": 2, 
 """Methods of a rung that take a device last, and how many arguments they have with it."""
 
 
-@cache
-def tree_of(name):
-    """The syntax tree of a module."""
-    return ast.parse((PACKAGE / name).read_text())
-
-
 def classes():
     """Name of a public class -> the modules that define it."""
     found = defaultdict(list)
     for name in NAMES:
-        for node in ast.walk(tree_of(name)):
+        for node in nodes_of(PACKAGE / name):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 found[node.name].append(name)
     return found
 
 
-def without_a_device(tree):
+def without_a_device(nodes):
     """Lines of calls of a rung's methods that leave the device to its default."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
         needed = RUNG_CALLS.get(node.func.attr)
@@ -64,9 +56,9 @@ def without_a_device(tree):
             yield node.lineno
 
 
-def fixed_sms(tree):
+def fixed_sms(nodes):
     """Lines with the literal 132."""
-    return [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Constant) and node.value == 132]
+    return [node.lineno for node in nodes if isinstance(node, ast.Constant) and node.value == 132]
 
 
 def test_modules_of_one_name_are_about_one_thing():
@@ -93,20 +85,23 @@ def test_a_class_name_has_one_meaning():
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith(("emulator/", "ptx/"))])
 def test_rungs_are_asked_for_a_device(name):
-    assert list(without_a_device(tree_of(name))) == []
+    assert list(without_a_device(nodes_of(PACKAGE / name))) == []
 
 
 def test_a_call_without_a_device_is_seen():
     source = (
         "rung.illegal(problem, config)\nRUNGS[n].default_config(p)\nPath(p).resolve()\nrung.resolve(p, c, device)\n"
     )
-    assert list(without_a_device(ast.parse(f"{source}rung.illegal(p, c, device=d)\nr.candidates(*a)\n"))) == [1, 2]
+    assert list(without_a_device(nodes_in(f"{source}rung.illegal(p, c, device=d)\nr.candidates(*a)\n"))) == [
+        1,
+        2,
+    ]
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("device.py", "arch.py")])
 def test_the_number_of_sms_of_one_gpu_is_stated_where_gpus_are(name):
-    assert fixed_sms(tree_of(name)) == []
+    assert fixed_sms(nodes_of(PACKAGE / name)) == []
 
 
 def test_a_fixed_number_of_sms_is_seen():
-    assert fixed_sms(ast.parse('"132 SMs"\nx = {"SMS": 132}\n')) == [2]
+    assert fixed_sms(nodes_in('"132 SMs"\nx = {"SMS": 132}\n')) == [2]

@@ -55,7 +55,8 @@ def compared(lookup: RecordLookup) -> list[Compared]:
 def types_of(cell: LadderCell) -> str:
     """The name of a cell's types."""
     types = cell.problem.dtype, cell.problem.accumulator
-    return next(each.name for each in SHOWN_GROUPS if (each.dtype, each.accumulator) == types)
+    named = (each.name for each in SHOWN_GROUPS if (each.dtype, each.accumulator) == types)
+    return next(named, ", ".join(types))
 
 
 def _size(all_of: Iterable[Compared]) -> list[float]:

@@ -287,9 +287,11 @@ def quantize(
     half = 2 ** (bits - 1)
     if zero_point:
         low, high = low.clip(None, 0), high.clip(0, None)
-        scales = framework.cast((high - low) / (2 * half - 1), element)
+        span, steps = high - low, 2 * half - 1
     else:
-        scales = framework.cast(framework.larger(-low, high) / (half - 1), element)
+        span, steps = framework.larger(-low, high), half - 1
+    # Divided by an array: by a number, torch on a GPU multiplies with its reciprocal, which rounds otherwise.
+    scales = framework.cast(span / (span * 0 + steps), element)
     divisors = framework.float32(scales)
     divisors = framework.where(divisors == 0, divisors + 1, divisors)
     codes = framework.rounded(whole / divisors[:, :, None])

@@ -37,12 +37,14 @@ __global__ void __launch_bounds__(WARPGROUP)
     const auto chunk_at = [&](int row, int chunk) { return rows + row * ROW_BYTES + (chunk ^ row % 8) * 16; };
 #pragma unroll
     for (int part = 0; part < BLOCK::PARTS; ++part) {
-        unsigned fragments[BLOCK::K_BLOCKS][4];
-        const typename BLOCK::Codes codes(from, part);
-        BLOCK::dequantize(fragments, codes, from, part);
+        typename BLOCK::Part weights;
+        weights.load(from, part);
 #pragma unroll
-        for (int k_block = 0; k_block < BLOCK::K_BLOCKS; ++k_block)
-            stmatrix_x4<false>(chunk_at(16 * warp + lane % 16, 2 * k_block + lane / 16), fragments[k_block]);
+        for (int k_block = 0; k_block < BLOCK::K_BLOCKS; ++k_block) {
+            unsigned fragment[4];
+            weights.dequantize(fragment, from, part, k_block);
+            stmatrix_x4<false>(chunk_at(16 * warp + lane % 16, 2 * k_block + lane / 16), fragment);
+        }
         __syncwarp();
 #pragma unroll
         for (int i = 0; i < 16 * CHUNKS; i += 32) {

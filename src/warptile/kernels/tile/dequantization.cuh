@@ -104,11 +104,22 @@ struct QuantizedBlock {
     static constexpr int PART = 64, PARTS = K / PART, K_BLOCKS = PART / 16, VECTORS = PART * BITS / 256;
     static_assert(GROUP % 16 == 0 && K % GROUP == 0, "whole blocks of K share a scale");
 
-    // This thread's codes of part `part` of the block at a shared address.
-    struct Codes {
-        unsigned words[VECTORS][4];
+    // Twice the lower, or the upper, half of a word: for two neighbours of a row.
+    static __device__ __forceinline__ unsigned twice(unsigned word, int half) {
+        return __byte_perm(word, word, half ? 0x3232 : 0x1010);
+    }
 
-        __device__ __forceinline__ Codes(unsigned block, int part) {
+    // A thread's word of the pairs of rows: rows lane / 4 and eight more of the warp's 16.
+    static __device__ __forceinline__ unsigned pair_of_rows(unsigned pairs) {
+        return ld_shared<4>(pairs + (threadIdx.x % WARPGROUP / 32 * 8 + threadIdx.x % 32 / 4) * 4).bits;
+    }
+
+    // One thread's way through a part of a block: its codes, and the scales and zero points of the group that it is in.
+    struct Part {
+        unsigned words[VECTORS][4], scales[2], zeros[2];
+
+        // Loads the codes of part `part` of the block at a shared address.
+        __device__ __forceinline__ void load(unsigned block, int part) {
 #pragma unroll
             for (int i = 0; i < VECTORS; ++i) {
                 const auto packet =
@@ -125,29 +136,16 @@ struct QuantizedBlock {
             if constexpr (BITS == 4) return words[0][k_block] >> 4 * i;
             return words[k_block / 2][k_block % 2 * 2 + i / 2] >> i % 2 * 8;
         }
-    };
 
-    // Twice the lower, or the upper, half of a word: for two neighbours of a row.
-    static __device__ __forceinline__ unsigned twice(unsigned word, int half) {
-        return __byte_perm(word, word, half ? 0x3232 : 0x1010);
-    }
-
-    // A thread's word of the pairs of rows: rows lane / 4 and eight more of the warp's 16.
-    static __device__ __forceinline__ unsigned pair_of_rows(unsigned pairs) {
-        return ld_shared<4>(pairs + (threadIdx.x % WARPGROUP / 32 * 8 + threadIdx.x % 32 / 4) * 4).bits;
-    }
-
-    // Fragments of part `part`, scale * (code - zero point), of 16-bit elements that are rounded once. PTX ISA,
-    // "Register Fragments for wgmma.mma_async.m64nNk16", matrix A: register i is of row lane / 4 + 8 (i % 2).
-    static __device__ __forceinline__ void dequantize(unsigned (&fragments)[K_BLOCKS][4], const Codes& codes,
-                                                      unsigned block, int part) {
-        unsigned scales[2], zeros[2] = {CODES::ZERO, CODES::ZERO};
-#pragma unroll
-        for (int k_block = 0; k_block < K_BLOCKS; ++k_block) {
+        // The fragment of k-block `k_block`, scale * (code - zero point), of 16-bit elements that are rounded once;
+        // k-blocks come in order. PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16", matrix A: register i is
+        // of row lane / 4 + 8 (i % 2).
+        __device__ __forceinline__ void dequantize(unsigned (&fragment)[4], unsigned block, int part, int k_block) {
             if (k_block == 0 || k_block * 16 % GROUP == 0) {
                 const unsigned pairs = block + CODE_BYTES + (part * PART + k_block * 16) / GROUP * GROUP_BYTES;
                 const unsigned scale = pair_of_rows(pairs);
                 scales[0] = twice(scale, 0), scales[1] = twice(scale, 1);
+                zeros[0] = zeros[1] = CODES::ZERO;
                 if constexpr (ZERO_POINT) {
                     const unsigned zero = pair_of_rows(pairs + SCALE_BYTES);
                     zeros[0] = twice(zero, 0), zeros[1] = twice(zero, 1);
@@ -155,12 +153,12 @@ struct QuantizedBlock {
             }
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                unsigned number = CODES::number(codes.word(k_block, i));
+                unsigned number = CODES::number(word(k_block, i));
                 if constexpr (ZERO_POINT || !CODES::EXACT_WITHOUT_ZERO) number = PAIR::subtract(number, zeros[i % 2]);
-                fragments[k_block][i] = PAIR::multiply(number, scales[i % 2]);
+                fragment[i] = PAIR::multiply(number, scales[i % 2]);
             }
         }
-    }
+    };
 };
 
 }  // namespace warptile

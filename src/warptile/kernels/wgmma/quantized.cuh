@@ -72,36 +72,43 @@ struct WgmmaQuantized {
         B::load(stage + B_OFFSET, map_b, work.column, k_tile * TILE::BK, full);
     }
 
-    // A consumer, one warpgroup: adds the products of a stage. One part of K is multiplied, in one group of wgmmas,
-    // while the next part is dequantized: there are two sets of fragments. When the second part of a stage begins, the
-    // stage before has been read: `release` it.
+    // A consumer, one warpgroup: adds the products of a stage. A warp that issues wgmmas waits until the tensor core
+    // takes them, and cannot dequantize meanwhile. So they are issued in groups of few k-blocks where each of them
+    // takes long; one group is multiplied while the next one is dequantized, into the other of two sets of fragments.
+    // When the second group of a stage begins, the stage before has been read: `release` it.
+    static constexpr int K_BLOCKS_OF_GROUP = TILE::BN < 64 ? BLOCK::K_BLOCKS : 1;
     template <typename RELEASE>
     static __device__ __forceinline__ void multiply(ACCUMULATORS& accumulators, unsigned stage, int first_block,
                                                     const RELEASE& release) {
+        constexpr int GROUPS = BLOCK::PARTS * BLOCK::K_BLOCKS / K_BLOCKS_OF_GROUP;
         const unsigned long long b = B::descriptor(stage + B_OFFSET);
-        unsigned fragments[BLOCK::PARTS][M64_BLOCKS][BLOCK::K_BLOCKS][4];
+        typename BLOCK::Part weights[M64_BLOCKS];
+        unsigned fragments[2][M64_BLOCKS][K_BLOCKS_OF_GROUP][4];
 #pragma unroll
-        for (int part = 0; part < BLOCK::PARTS; ++part) {
+        for (int group = 0; group < GROUPS; ++group) {
+            const int first = group * K_BLOCKS_OF_GROUP, part = first / BLOCK::K_BLOCKS, set = group % 2;
+            if (first % BLOCK::K_BLOCKS == 0)
+#pragma unroll
+                for (int m64 = 0; m64 < M64_BLOCKS; ++m64)
+                    weights[m64].load(stage + (first_block + m64) * BLOCK::BYTES, part);
             wgmma_wait_group<1>();
-            if (part == 1) release();
+            if (group == 1) release();
 #pragma unroll
-            for (int m64 = 0; m64 < M64_BLOCKS; ++m64) {
-                const unsigned block = stage + (first_block + m64) * BLOCK::BYTES;
-                const typename BLOCK::Codes codes(block, part);
-                BLOCK::dequantize(fragments[part][m64], codes, block, part);
-                // Or else the compiler moves some of this between the wgmmas, which it then serialises (C7513).
+            for (int i = 0; i < K_BLOCKS_OF_GROUP; ++i)
 #pragma unroll
-                for (int k_block = 0; k_block < BLOCK::K_BLOCKS; ++k_block)
-                    warpgroup_fence_operand(fragments[part][m64][k_block]);
-            }
+                for (int m64 = 0; m64 < M64_BLOCKS; ++m64) {
+                    weights[m64].dequantize(fragments[set][m64][i], stage + (first_block + m64) * BLOCK::BYTES, part,
+                                            (first + i) % BLOCK::K_BLOCKS);
+                    // Or else the compiler moves some of this between the wgmmas, which it then serialises (C7513).
+                    warpgroup_fence_operand(fragments[set][m64][i]);
+                }
             wgmma_fence();
 #pragma unroll
-            for (int k_block = 0; k_block < BLOCK::K_BLOCKS; ++k_block)
+            for (int i = 0; i < K_BLOCKS_OF_GROUP; ++i)
 #pragma unroll
                 for (int m64 = 0; m64 < M64_BLOCKS; ++m64)
                     ACCUMULATORS::INSTRUCTION::template mma_async<false, !OPERATION::B_COLUMN_MAJOR>(
-                        accumulators.c[m64], fragments[part][m64][k_block],
-                        b + B::descriptor_offset(0, part * BLOCK::K_BLOCKS + k_block), true);
+                        accumulators.c[m64], fragments[set][m64][i], b + B::descriptor_offset(0, first + i), true);
             wgmma_commit_group();
         }
     }
@@ -132,9 +139,10 @@ __global__ void __launch_bounds__((CONFIG::CONSUMERS + 1) * WARPGROUP, 1)
     WorkTile work;
     bool more = scheduler.next(work);
     const auto* weights = reinterpret_cast<const unsigned char*>(gemm.a);
-    // While the launch before this one ends, the first weights are on their way into L2.
+    // While the launch before this one ends, the first weights are on their way into L2: few, for those of all CTAs
+    // arrive together.
     if (threadIdx.x == 0 && more)
-        for (int i = 0; i < min(work.k_tiles, CONFIG::STAGES); ++i)
+        for (int i = 0; i < min(work.k_tiles, 2); ++i)
             cp_async_bulk_prefetch_l2(KERNEL::blocks(weights, params.row_blocks, work, work.first_k_tile + i),
                                       KERNEL::WEIGHT_BYTES);
     griddepcontrol_wait();

@@ -35,10 +35,9 @@ SMALLEST = {"BM": 128, "BN": 8, "BK": BLOCK_K, "STAGES": 2, "CONSUMERS": 2, "SPL
 ALTERNATIVES = 5
 """Predictions that a plan shows beside its own."""
 
-FEW_COLUMNS = 32
-"""Columns up to which there are four consumers, whose 16 warps dequantize while loads are under way."""
+MOST_STAGES = 4
+"""More of them delay the first: what all CTAs load at once arrives together."""
 
-MOST_STAGES = 12
 MAX_CONSUMERS = 4
 LEAST_K_TILES = 4
 """Of a split of K."""
@@ -94,9 +93,8 @@ class WgmmaQuantized(Rung):
 
     def _config(self, problem: Problem, bm: int, bn: int, device: DeviceLimits) -> Config:
         """Tiles of a size, with as many splits of K as there are SMs for, and stages as fit."""
-        consumers = bm // ROWS if bn <= FEW_COLUMNS else 2
         config = {
-            "BM": bm, "BN": bn, "BK": BLOCK_K, "STAGES": 2, "CONSUMERS": consumers, "SPLIT_K": 1, "GROUP": 8,
+            "BM": bm, "BN": bn, "BK": BLOCK_K, "STAGES": 2, "CONSUMERS": 2, "SPLIT_K": 1, "GROUP": 8,
             "SMS": device.sms,
         }  # fmt: skip
         count, k_tiles = _tiles(problem, config), ceil_div(problem.k, BLOCK_K)

@@ -141,10 +141,10 @@ struct UnsplitTile {
 #pragma unroll
                     for (int j = 0; j < TN; j += PIECE)
                         if (row(i) / 64 == m64 && column(j) / 64 == n64)
-                            st_shared(memory + 4 * (row(i) % 64 * 64 + column(j) % 64),
-                                      Packet<16>{make_uint4(__float_as_uint(c[i][j]), __float_as_uint(c[i][j + 1]),
-                                                            __float_as_uint(c[i][j + 2]),
-                                                            __float_as_uint(c[i][j + 3]))});
+                            st_shared(
+                                memory + 4 * (row(i) % 64 * 64 + column(j) % 64),
+                                Packet<16>{make_uint4(__float_as_uint(c[i][j]), __float_as_uint(c[i][j + 1]),
+                                                      __float_as_uint(c[i][j + 2]), __float_as_uint(c[i][j + 3]))});
                 bar_sync<WARPGROUP>(barrier);
 #pragma unroll
                 for (int n8 = 0; n8 < 8; ++n8)
@@ -160,8 +160,8 @@ struct UnsplitTile {
     }
 };
 
-// The elements of a warpgroup's part of D in float32, by fused multiply-adds along K: for tiles with lines that cannot be
-// split. Operands are staged in BYTES of shared memory at `memory`, which nothing reads any more; `barrier` is the
+// The elements of a warpgroup's part of D in float32, by fused multiply-adds along K: for tiles with lines that cannot
+// be split. Operands are staged in BYTES of shared memory at `memory`, which nothing reads any more; `barrier` is the
 // warpgroup's. Rows and columns past the end repeat the last one.
 template <int BYTES, typename ACCUMULATORS, typename GEMM>
 __device__ __forceinline__ void multiply_unsplit(ACCUMULATORS& accumulators, const SplitSource& a, const SplitSource& b,

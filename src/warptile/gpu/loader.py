@@ -76,6 +76,29 @@ class PackedArguments:
         self.address = ctypes.addressof(self._addresses)
 
 
+def _patches(
+    spec: LaunchSpec, arguments: PackedArguments, names: Sequence[str], pointers: Mapping[str, int]
+) -> list[Patch] | None:
+    """Where the arguments hold what calls give; None where a tensor map holds an address elsewhere too."""
+    patches: list[Patch] = []
+    for argument, slot in zip(spec.arguments, arguments.offsets, strict=True):
+        for name, place, field in placed_fields(argument):
+            offset = slot + place
+            if isinstance(field, Scalar) and name in names:
+                patches.append(Patch(offset, names.index(name), 0))
+            if isinstance(field, Scalar) or field.operand is None:
+                continue
+            start = pointers[field.operand]
+            if isinstance(field, Pointer):
+                written = start + field.offset_bytes
+            else:
+                placed, written = field.placed(start + field.offset_bytes)
+                if not tensor_map.address_is_a_field(placed):
+                    return None
+            patches.append(Patch(offset, names.index(field.operand), written - start))
+    return patches
+
+
 class LoadedKernel:
     """A kernel on one GPU, ready to launch."""
 
@@ -130,23 +153,11 @@ class LoadedKernel:
         """
         self._check_entry(spec)
         self._allow(spec)
-        arguments = PackedArguments(spec, pointers)
-        patches: list[Patch] = []
-        for argument, slot in zip(spec.arguments, arguments.offsets, strict=True):
-            for name, place, field in placed_fields(argument):
-                offset = slot + place
-                if isinstance(field, Scalar) and name in names:
-                    patches.append(Patch(offset, names.index(name), 0))
-                if isinstance(field, Scalar) or field.operand is None:
-                    continue
-                start = pointers[field.operand]
-                if isinstance(field, Pointer):
-                    written = start + field.offset_bytes
-                else:
-                    placed, written = field.placed(start + field.offset_bytes)
-                    if not tensor_map.address_is_a_field(placed):
-                        return None
-                patches.append(Patch(offset, names.index(field.operand), written - start))
+        with driver.on_device(self.device.ordinal):  # the driver encodes no tensor map without a context
+            arguments = PackedArguments(spec, pointers)
+            patches = _patches(spec, arguments, names, pointers)
+        if patches is None:
+            return None
         try:
             return native_launch(self._function, spec, arguments.image, arguments.offsets, patches, len(names))
         except (ImportError, OSError, RuntimeError) as error:  # a machine on which LLVM may not make code

@@ -102,20 +102,21 @@ def predict(rung: Rung, problem: Problem, config: Config, limits: DeviceLimits =
     if rung.family == "wgmma":
         return _prediction(kernel, device, cost_bounds_wgmma.terms(kernel, device))
     mechanism = rung.mechanism
-    count = blocks(problem, config)
-    k_tiles = max(1, ceil_div(problem.k, config.get("BK", fragment_k(rung, problem))))
+    count, splits = blocks(problem, config), config.get("SPLITS", 1)
+    k_tiles = max(1, ceil_div(ceil_div(problem.k, config.get("BK", fragment_k(rung, problem))), splits))
     work = k_tile_work(rung, problem, config, mechanism, device)
-    ctas_per_sm = ceil_div(count, device.multiprocessors)
+    ctas_per_sm = ceil_div(count * splits, device.multiprocessors)
     resident = resident_ctas(rung, kernel, limits)
     clock_ms = 1e3 / device.clock_hz
     issue_clocks = max(work.instructions / ISSUE_PER_CLOCK, 0.0 if rung.family != "simt" else work.math_clocks)
     l2_bytes = count * _operand_bytes(problem, mechanism.a_density * config["BM"] + config["BN"])
+    l2_bytes += sum(2 * each.bytes for each in kernel.kernel_workspaces)  # partial sums are written and read
     terms = {
         "dram": _dram_bytes(problem, config, mechanism, device, resident) / device.dram_bytes_per_s * 1e3,
         "l2": l2_bytes / device.l2_bytes_per_s * 1e3,
         "shared": ctas_per_sm * k_tiles * work.wavefronts * clock_ms,
         "issue": ctas_per_sm * k_tiles * issue_clocks * clock_ms,
-        "latency": _latency_clocks(problem, config, mechanism, work, k_tiles, device)
+        "latency": (_latency_clocks(problem, config, mechanism, work, k_tiles, device) + _meeting_clocks(splits))
         * ceil(ctas_per_sm / resident)
         * clock_ms,
     }
@@ -307,6 +308,11 @@ def staging_copies(problem: Problem, mechanism: Mechanism, elements: float) -> t
     wavefronts_per_piece = max(1.0, piece_bytes * WARP_LANES / 128)
     passes = 1 if mechanism.asynchronous else 2
     return pieces * passes, pieces * wavefronts_per_piece * passes
+
+
+def _meeting_clocks(splits: int) -> float:
+    """Clocks in which CTAs that share a tile write partial sums, one after the other, count arrivals and read sums."""
+    return 0.0 if splits == 1 else (3 + splits / 4) * L2_LATENCY_CLOCKS
 
 
 def _latency_clocks(

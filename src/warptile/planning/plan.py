@@ -208,11 +208,12 @@ def _plan_of(rungs: tuple[Rung, ...], problem: Problem, asked: str | None, devic
     for each in rungs:
         if problem.a.dtype.name not in each.dtypes or (problem.batch > 1 and not each.batches):
             continue
-        if asked is None and each.unsuitable(problem) is not None:
+        if asked is None and each.unsuitable(problem, device) is not None:
             continue
         own = _in_default(each, problem, asked, device)
         if asked is None and each.competes:
-            competing = own
+            if competing is None or (own is not None and _is_faster(own, competing)):
+                competing = own
         elif competing is not None and own is not None and _is_faster(competing, own):
             return competing
         else:
@@ -298,7 +299,7 @@ def _rejected(problem: Problem, asked: str | None, device: DeviceLimits) -> list
     found: list[tuple[str, str]] = []
     taken = find_plan(problem, rung=asked, device=device)
     for rung in _rungs_for(problem, asked, device):
-        unsuitable = rung.unsuitable(problem) if asked is None else None
+        unsuitable = rung.unsuitable(problem, device) if asked is None else None
         if unsuitable is not None:
             found.append((rung.name, unsuitable))
             continue

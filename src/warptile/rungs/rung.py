@@ -82,7 +82,7 @@ class Rung(ABC):
         """None when this rung can run ``problem`` in ``config``, else the reason as a sentence that says what was given
         and what would work. The single statement of each constraint on the Python side."""
 
-    def unsuitable(self, problem: Problem) -> str | None:
+    def unsuitable(self, problem: Problem, device: DeviceLimits = REFERENCE) -> str | None:
         """Why a plan that names no rung does not take this one, though it can run ``problem``; None where it may."""
         return None
 

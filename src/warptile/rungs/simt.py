@@ -306,9 +306,9 @@ class SimtWarptile(SimtRung):
     name = "simt-warptile"
     idea = "block, warp and register tiles, fed by cp.async and 16-byte loads"
     previous = "simt-shared"
-    dtypes = WARPTILE_DTYPES
+    dtypes: tuple[str, ...] = WARPTILE_DTYPES
     mechanism = Mechanism(interleaved=True)
-    keys = WARPTILE_KEYS
+    keys: tuple[str, ...] = WARPTILE_KEYS
     batch_invariant = True
 
     def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:

@@ -28,4 +28,11 @@ __device__ __forceinline__ void red_relaxed_gpu_inc(unsigned* address, unsigned 
     asm volatile("red.relaxed.gpu.global.inc.u32 [%0], %1;" ::"l"(address), "r"(limit) : "memory");
 }
 
+// As before, in the order of both a release and an acquire; gives the counter's value before.
+__device__ __forceinline__ unsigned atom_acq_rel_gpu_inc(unsigned* address, unsigned limit) {
+    unsigned before;
+    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(before) : "l"(address), "r"(limit) : "memory");
+    return before;
+}
+
 }  // namespace warptile

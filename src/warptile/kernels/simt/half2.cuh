@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(CONFIG::BM / CONFIG::WM * (CONFIG::BN / CONFIG
     __shared__ __align__(16) __half a_tile[A_OPERAND::ELEMENTS];
     __shared__ __align__(16) __half b_tile[B_OPERAND::ELEMENTS];
 
-    const BlockOrigin origin = BlockOrigin::grouped<BM, BN, 8>(m, n);
+    const BlockOrigin origin = BlockOrigin::grouped<BM, BN, 8>(m, n, blockIdx.x);
     A_OPERAND a_operand(gemm.a, gemm.lda, origin.row, m);
     B_OPERAND b_operand(gemm.b, gemm.ldb, origin.column, n);
 

@@ -86,9 +86,9 @@ struct BlockOrigin {
     unsigned row, column;
 
     template <int BM, int BN, int GROUP>
-    static __device__ __forceinline__ BlockOrigin grouped(int m, int n) {
+    static __device__ __forceinline__ BlockOrigin grouped(int m, int n, unsigned block) {
         const unsigned tiles_m = tiles_along(m, BM), tiles_n = tiles_along(n, BN);
-        const unsigned group = blockIdx.x / (GROUP * tiles_n), in_group = blockIdx.x % (GROUP * tiles_n);
+        const unsigned group = block / (GROUP * tiles_n), in_group = block % (GROUP * tiles_n);
         const unsigned rows = min(static_cast<unsigned>(GROUP), tiles_m - group * GROUP);  // the last group is shorter
         return {(group * GROUP + in_group % rows) * BM, in_group / rows * BN};
     }

@@ -24,20 +24,20 @@ __device__ __forceinline__ void outer_product(ACCUMULATOR (&accumulators)[TM][TN
 }
 
 template <typename CONFIG>
-__global__ void __launch_bounds__(CONFIG::BM / CONFIG::WM * (CONFIG::BN / CONFIG::WN) * 32, CONFIG::MIN_BLOCKS)
-    simt_warptile(const __grid_constant__ GemmParams<SimtOperation<CONFIG>> params) {
+using WarptileTile =
+    RegisterTile<typename CONFIG::ACCUMULATOR, CONFIG::BM, CONFIG::BN, CONFIG::WM, CONFIG::WN, CONFIG::TM, CONFIG::TN>;
+
+// Adds the products of a block's tile to `accumulators`, along part `part` of PARTS of K.
+template <typename CONFIG, int PARTS, typename GEMM>
+__device__ __forceinline__ void multiply_block(typename CONFIG::ACCUMULATOR (&accumulators)[CONFIG::TM][CONFIG::TN],
+                                               const GEMM& gemm, const BlockOrigin& origin, int part) {
     using ELEMENT = typename CONFIG::ELEMENT;
     using ACCUMULATOR = typename CONFIG::ACCUMULATOR;
-    constexpr bool B_COLUMN_MAJOR = CONFIG::B_COLUMN_MAJOR;
-    constexpr int B_WIDTH = CONFIG::B_WIDTH, D_WIDTH = CONFIG::D_WIDTH, BM = CONFIG::BM, BN = CONFIG::BN,
-                  BK = CONFIG::BK, WM = CONFIG::WM, WN = CONFIG::WN, TM = CONFIG::TM, TN = CONFIG::TN,
-                  STAGES = CONFIG::STAGES, GROUP = CONFIG::GROUP;
-    const auto gemm = params.values();
-    const int m = gemm.m, n = gemm.n, k = gemm.k;
-    using TILE = RegisterTile<ACCUMULATOR, BM, BN, WM, WN, TM, TN>;
-    using A_OPERAND = TransposedOperand<ELEMENT, ACCUMULATOR, BM, BK, TILE::THREADS>;
-    using B_OPERAND =
-        typename SelectOperand<B_COLUMN_MAJOR, ELEMENT, ACCUMULATOR, BN, BK, TILE::THREADS, B_WIDTH>::type;
+    constexpr int BK = CONFIG::BK, TM = CONFIG::TM, TN = CONFIG::TN, STAGES = CONFIG::STAGES;
+    using TILE = WarptileTile<CONFIG>;
+    using A_OPERAND = TransposedOperand<ELEMENT, ACCUMULATOR, CONFIG::BM, BK, TILE::THREADS>;
+    using B_OPERAND = typename SelectOperand<CONFIG::B_COLUMN_MAJOR, ELEMENT, ACCUMULATOR, CONFIG::BN, BK,
+                                             TILE::THREADS, CONFIG::B_WIDTH>::type;
     constexpr int STAGE = A_OPERAND::ELEMENTS + B_OPERAND::ELEMENTS;
     static_assert(STAGES >= 2, "one stage is filled while another is used");
     static_assert(BK % 2 == 0, "fragments alternate between two sets of registers");
@@ -45,15 +45,18 @@ __global__ void __launch_bounds__(CONFIG::BM / CONFIG::WM * (CONFIG::BN / CONFIG
     extern __shared__ __align__(128) unsigned char shared_bytes[];  // STAGES times A's tile and B's
     ACCUMULATOR* const stages = reinterpret_cast<ACCUMULATOR*>(shared_bytes);
 
-    const BlockOrigin origin = BlockOrigin::grouped<BM, BN, GROUP>(m, n);
-    A_OPERAND a_operand(gemm.a, gemm.lda, origin.row, m);
-    B_OPERAND b_operand(gemm.b, gemm.ldb, origin.column, n);
-
     // The ragged tile comes first: all the others are whole, and the mainloop needs no predicates.
-    const int tiles = tiles_along(k, BK), ragged = k - (tiles - 1) * BK;
+    const int all_tiles = tiles_along(gemm.k, BK), ragged = gemm.k - (all_tiles - 1) * BK;
+    const int begin = PARTS == 1 ? 0 : static_cast<long long>(all_tiles) * part / PARTS;
+    const int tiles = (PARTS == 1 ? all_tiles : static_cast<long long>(all_tiles) * (part + 1) / PARTS) - begin;
+    const int first = begin == 0 ? ragged : BK;
+    const long long skipped = begin == 0 ? 0 : ragged + (begin - 1) * static_cast<long long>(BK);
+    A_OPERAND a_operand(gemm.a + skipped, gemm.lda, origin.row, gemm.m);
+    B_OPERAND b_operand(gemm.b + (CONFIG::B_COLUMN_MAJOR ? skipped : skipped * gemm.ldb), gemm.ldb, origin.column,
+                        gemm.n);
     if (tiles > 0) {
-        a_operand.template stage<false>(stages, ragged);
-        b_operand.template stage<false>(stages + A_OPERAND::ELEMENTS, ragged);
+        a_operand.template stage<false>(stages, first);
+        b_operand.template stage<false>(stages + A_OPERAND::ELEMENTS, first);
     }
     commit_copies();
 #pragma unroll
@@ -73,7 +76,6 @@ __global__ void __launch_bounds__(CONFIG::BM / CONFIG::WM * (CONFIG::BN / CONFIG
     ACCUMULATOR* write = stages + (STAGES - 1) * STAGE;
     int reading = 0, writing = STAGES - 1;
 
-    ACCUMULATOR accumulators[TM][TN] = {};
     ACCUMULATOR a_fragment[2][TM], b_fragment[2][TN];
     if (tiles > 0) {
         TILE::template load<TILE::LANES_M>(a_fragment[0], a_read);
@@ -111,9 +113,18 @@ __global__ void __launch_bounds__(CONFIG::BM / CONFIG::WM * (CONFIG::BN / CONFIG
             outer_product(accumulators, a_fragment[now], b_fragment[now]);
         }
     }
+}
 
-    store_registers<TILE, D_WIDTH>(accumulators, gemm, origin.row + TILE::first_row(),
-                                   origin.column + TILE::first_column());
+template <typename CONFIG>
+__global__ void __launch_bounds__(CONFIG::BM / CONFIG::WM * (CONFIG::BN / CONFIG::WN) * 32, CONFIG::MIN_BLOCKS)
+    simt_warptile(const __grid_constant__ GemmParams<SimtOperation<CONFIG>> params) {
+    using TILE = WarptileTile<CONFIG>;
+    const auto gemm = params.values();
+    const BlockOrigin origin = BlockOrigin::grouped<CONFIG::BM, CONFIG::BN, CONFIG::GROUP>(gemm.m, gemm.n, blockIdx.x);
+    typename CONFIG::ACCUMULATOR accumulators[CONFIG::TM][CONFIG::TN] = {};
+    multiply_block<CONFIG, 1>(accumulators, gemm, origin, 0);
+    store_registers<TILE, CONFIG::D_WIDTH>(accumulators, gemm, origin.row + TILE::first_row(),
+                                           origin.column + TILE::first_column());
 }
 
 }  // namespace warptile

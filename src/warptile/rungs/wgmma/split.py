@@ -87,7 +87,7 @@ class WgmmaSplit(WgmmaRung):
             return f"a thread needs about {needed} registers and has {self._most_registers}; take a smaller tile"
         return tiles.shared_reason(self._shared_bytes(seen, config, device))
 
-    def unsuitable(self, problem: Problem) -> str | None:
+    def unsuitable(self, problem: Problem, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.unsuitable`."""
         if problem.k < LEAST_K:
             return f"K is {problem.k}; below {LEAST_K} it is less accurate than a chain of multiply-adds"

@@ -1,0 +1,88 @@
+"""simt-split-k: float32 products of few tiles, whose K several blocks share."""
+
+import numpy as np
+import pytest
+
+import warptile as wt
+from warptile.dtypes import DTYPES
+from warptile.errors import UnsupportedError
+from warptile.planning.plan import make_plan
+from warptile.problem import Problem
+
+SPLIT_K = {"rung": "simt-split-k", "backend": "emulator"}
+
+
+def drawn(*shape, seed=0):
+    return np.random.default_rng(seed + sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+def assert_product(d, exact, magnitude, k):
+    assert d.shape == exact.shape
+    assert (np.abs(d - exact) <= k * 2.0**-24 * magnitude).all()
+
+
+@pytest.mark.parametrize("extents", [(1, 130, 300), (9, 65, 257), (17, 70, 96), (70, 66, 200), (1, 1, 513)], ids=str)
+@pytest.mark.parametrize("layout", ["row", "col"])
+def test_products(extents, layout):
+    m, n, k = extents
+    a, b = drawn(m, k), drawn(k, n) if layout == "row" else drawn(n, k).T
+    wide = np.full((m + 2, n + 3), 7, np.float32)
+    d = wide[1:-1, 1:-2]
+    wt.matmul(a, b, out=d, **SPLIT_K)
+    assert_product(d, a.astype(np.float64) @ b, np.abs(a).astype(np.float64) @ np.abs(b), k)
+    wide[1:-1, 1:-2] = 7
+    assert (wide == 7).all()
+
+
+def test_addend_factors_and_epilogue():
+    a, b, c, bias = drawn(20, 160), drawn(160, 50), drawn(20, 50), drawn(50)
+    exact = a.astype(np.float64) @ b
+    found = wt.matmul(a, b, c, alpha=-0.5, beta=2, **SPLIT_K)
+    assert np.abs(found - (2 * c - 0.5 * exact)).max() <= 1e-4
+    fused = wt.matmul(a, b, epilogue=lambda acc, bias: wt.relu(acc + bias), bias=bias, **SPLIT_K)
+    assert np.abs(fused - np.maximum(exact + bias, 0)).max() <= 1e-4
+
+
+def test_parts_are_added_in_the_order_of_k_whoever_is_last():
+    a, b = drawn(5, 640), drawn(640, 40)
+    plan = wt.plan(a, b, **SPLIT_K)
+    splits, step = plan.plan.config["SPLITS"], plan.plan.config["BK"]
+    tiles = [len(each) * step for each in np.array_split(np.arange(640 // step), splits)]
+    assert min(tiles) == max(tiles)  # parts of one length, as np.array_split makes them
+    parts = zip(np.split(a, splits, 1), np.split(b, splits, 0), strict=True)
+    chain = {"rung": "simt-warptile", "backend": "emulator"}
+    expected = np.zeros((5, 40), np.float32)
+    for left, right in parts:
+        expected += wt.matmul(np.ascontiguousarray(left), right, **chain)
+    for _ in range(2):
+        assert np.array_equal(plan(a, b), expected)
+
+
+@pytest.mark.parametrize(
+    ("shape", "rung"),
+    [
+        ((1, 4096, 4096), "simt-split-k"), ((64, 4096, 4096), "simt-split-k"), ((300, 300, 20000), "simt-split-k"),
+        ((2048, 2048, 2048), "wgmma-split"), ((1, 64, 64), "simt-warptile"), ((256, 256, 256), "simt-warptile"),
+    ],
+)  # fmt: skip
+def test_plans_take_it_where_tiles_are_few_and_k_is_long(shape, rung):
+    single = DTYPES["float32"]
+    plan = make_plan(Problem.dense(*shape, single, out=single, accumulator=single))
+    assert plan.rung.name == rung
+    if rung == "simt-split-k":
+        assert "predicted" in dict(plan.rejected)["simt-warptile"]
+
+
+def test_what_it_does_not_take_is_refused():
+    a, b = drawn(8, 64), drawn(64, 8)
+    config = dict(wt.plan(a, b, **SPLIT_K).plan.config)
+    with pytest.raises(UnsupportedError, match="K is 64; 5 parts of whole tiles need 80"):
+        wt.matmul(a, b, config={**config, "SPLITS": 5}, **SPLIT_K)
+    with pytest.raises(UnsupportedError, match="blocks share a tile from 2 on"):
+        wt.matmul(a, b, config={**config, "SPLITS": 1}, **SPLIT_K)
+    with pytest.raises(UnsupportedError, match="precision is 'ieee'"):
+        wt.matmul(a, b, precision="ieee", **SPLIT_K)
+    with pytest.raises(UnsupportedError, match="batch_invariant=True it takes no problem"):
+        wt.matmul(a, b, batch_invariant=True, **SPLIT_K)
+    with pytest.raises(UnsupportedError, match="float16"):
+        wt.matmul(a.astype(np.float16), b.astype(np.float16), **SPLIT_K)

@@ -183,6 +183,11 @@ def test_the_split_of_float32_gives_the_same_bits_in_every_tile() -> None:
     ]
     assert len(found) >= 4
     assert all(same(each, found[0][: len(each)]) for each in found)
+    a[17, 3] = 1e20  # cannot be split: the others of its tile can
+    spoilt = multiplied(types, a, b, rung=rung.name)
+    assert same(spoilt[18:], found[0][18:])
+    assert same(spoilt[17:18], multiplied(types, a[17:18], b, rung=rung.name))
+    a[17, 3] = types.matrix(300, 200, 1)[17, 3]
     assert not same(found[0], multiplied(types, a, b, precision="ieee", rung="simt-warptile"))
 
 

@@ -111,6 +111,21 @@ def test_tiles_of_lines_that_cannot_be_split_are_chains_of_multiply_adds(layout,
     assert np.array_equal(wt.matmul(a, b, config=config, **SPLIT), wt.matmul(a, b, **CHAIN))
 
 
+@pytest.mark.parametrize("columns", [128, 64])
+def test_a_line_that_cannot_be_split_changes_no_bits_of_others(columns):
+    a, b = drawn(139, 83), drawn(83, 151)
+    spoilt = a.copy(), b.copy()
+    spoilt[0][77, 3], spoilt[1][5, 140], spoilt[0][3, 9] = 1e15, -1e25, np.inf
+    config = {"BM": 128, "BN": columns, "STAGES": 2, "BK": 64, "GROUP": 2, "SMS": 2}
+    usual, found = (wt.matmul(*each, config=config, **SPLIT) for each in ((a, b), spoilt))
+    chain = wt.matmul(*spoilt, **CHAIN)
+    marked = np.zeros(found.shape, bool)
+    marked[[3, 77]], marked[:, 140] = True, True
+    assert np.array_equal(found[marked], chain[marked], equal_nan=True)
+    assert np.array_equal(found[~marked], usual[~marked])
+    assert not np.array_equal(usual, wt.matmul(a, b, **CHAIN))
+
+
 @pytest.mark.parametrize("k", [130, 700, 1000] if ALL else [700])
 def test_long_lines_that_are_not_contiguous_are_split_by_clusters(k):
     a, b = drawn(k, 70).T, drawn(k, 45)

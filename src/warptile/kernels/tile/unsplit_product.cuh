@@ -1,4 +1,5 @@
-// What becomes of accumulators of scaled slices: scales are undone, or the tile is computed in float32.
+// What becomes of accumulators of scaled slices: scales are undone, and elements of lines that cannot be split are
+// computed in float32.
 #pragma once
 
 #include "ptx/shared_memory.cuh"
@@ -13,14 +14,23 @@ struct SplitSource {
     const int* exponents;
     long long line_stride, k_stride;
 
+    // Whether a line, if it is before `end`, cannot be split.
+    __device__ __forceinline__ bool marked(int line, int end) const {
+        return line < end && exponents[line] == CANNOT_SPLIT;
+    }
+
+    // The exponent of a line's scale; any that is legal for lines that have none.
+    __device__ __forceinline__ int exponent(int line, int end) const {
+        return line < end ? max(exponents[line], -MOST_SPLIT_EXPONENT) : 0;
+    }
+
     // Whether lines `first` to `first` + COUNT - 1, those before `end`, are all split. All lanes of a warp call it.
     template <int COUNT>
     __device__ __forceinline__ bool all_split(int first, int end) const {
-        bool marked = false;
+        bool found = false;
 #pragma unroll
-        for (int i = threadIdx.x % 32; i < COUNT; i += 32)
-            if (first + i < end) marked |= exponents[first + i] == CANNOT_SPLIT;
-        return !__any_sync(0xffffffff, marked);
+        for (int i = threadIdx.x % 32; i < COUNT; i += 32) found |= marked(first + i, end);
+        return !__any_sync(0xffffffff, found);
     }
 };
 
@@ -44,15 +54,13 @@ __device__ __forceinline__ void undo_scales(ACCUMULATORS& accumulators, const Sp
     for (int m64 = 0; m64 < ACCUMULATORS::M64_BLOCKS; ++m64)
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const int row = first.row + 64 * m64 + 8 * half;
-            of_rows[m64][half] = row < gemm.m ? a.exponents[row] : 0;
+            of_rows[m64][half] = a.exponent(first.row + 64 * m64 + 8 * half, gemm.m);
         }
 #pragma unroll
     for (int n8 = 0; n8 < ACCUMULATORS::N8_BLOCKS; ++n8)
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
-            const int column = first.column + 8 * n8 + j;
-            const int of_column = column < gemm.n ? b.exponents[column] : 0;
+            const int of_column = b.exponent(first.column + 8 * n8 + j, gemm.n);
 #pragma unroll
             for (int m64 = 0; m64 < ACCUMULATORS::M64_BLOCKS; ++m64)
 #pragma unroll
@@ -63,16 +71,22 @@ __device__ __forceinline__ void undo_scales(ACCUMULATORS& accumulators, const Sp
         }
 }
 
-// How a warpgroup computes 64 * M64_BLOCKS x COLUMNS elements by multiply-adds: a thread has TM x TN of them in pieces
-// of four rows and four columns, as in simt/register_tile.cuh. Fragments of `wgmma` are two rows of many columns, for
-// which a thread would read twice as many operands.
-template <int M64_BLOCKS, int COLUMNS>
+// Which rows and columns of a thread's accumulators cannot be split, a bit for each.
+struct MarkedLines {
+    unsigned rows, columns;
+};
+
+// How a warpgroup computes 64 * M64_BLOCKS x COLUMNS elements by multiply-adds, beside accumulators that it keeps: a
+// thread has TM x TN of them in pieces of four rows and four columns, as in simt/register_tile.cuh. Fragments of
+// `wgmma` are two rows of many columns, for which a thread would read more operands.
+template <int M64_BLOCKS>
 struct UnsplitTile {
-    static constexpr int K = 16, PIECE = 4, ROWS = 64 * M64_BLOCKS, TM = 8 * M64_BLOCKS, TN = COLUMNS / 16;
+    static constexpr int COLUMNS = 64, K = 16, PIECE = 4, ROWS = 64 * M64_BLOCKS, TM = 8 * M64_BLOCKS,
+                         TN = COLUMNS / 16;
     static constexpr int A_PITCH = ROWS + PIECE, B_PITCH = COLUMNS + PIECE, B_OFFSET = 4 * K * A_PITCH;
     static constexpr int OF_A = ROWS * K / WARPGROUP, OF_B = COLUMNS * K / WARPGROUP;
     static constexpr int BYTES = B_OFFSET + 4 * K * B_PITCH, BLOCK_BYTES = 4 * 64 * 64;
-    static_assert(COLUMNS % 64 == 0, "a thread has whole pieces, and blocks of 64 x 64 are exchanged");
+    static_assert(TN == PIECE, "a thread's columns are one piece");
 
     // Two by two warps of four by eight lanes.
     static __device__ __forceinline__ int row(int i) {
@@ -81,7 +95,7 @@ struct UnsplitTile {
     }
     static __device__ __forceinline__ int column(int j) {
         const int warp = threadIdx.x % WARPGROUP / 32, lane = threadIdx.x % 32;
-        return warp % 2 * (COLUMNS / 2) + (lane % 8 + j / PIECE * 8) * PIECE + j % PIECE;
+        return warp % 2 * (COLUMNS / 2) + lane % 8 * PIECE + j;
     }
 
     // Which element of a tile of LINES lines is number `number`: neighbouring threads have neighbours in memory.
@@ -127,80 +141,91 @@ struct UnsplitTile {
         }
     }
 
-    // Hands the elements over in the layout of `wgmma`'s fragments, 64 x 64 at a time.
+    // Hands the elements of marked rows and columns over in the layout of `wgmma`'s fragments, 64 rows at a time, to
+    // block number `n64` of 64 columns.
     template <typename ACCUMULATORS>
-    static __device__ __forceinline__ void to_fragments(ACCUMULATORS& accumulators, const float (&c)[TM][TN],
-                                                        unsigned memory, int barrier) {
+    static __device__ __forceinline__ void to_fragments(ACCUMULATORS& accumulators, int n64, const float (&c)[TM][TN],
+                                                        unsigned memory, int barrier, const MarkedLines& marked) {
         const AccumulatorPosition mine(0, 0);
 #pragma unroll
-        for (int m64 = 0; m64 < M64_BLOCKS; ++m64)
+        for (int m64 = 0; m64 < M64_BLOCKS; ++m64) {
 #pragma unroll
-            for (int n64 = 0; n64 < COLUMNS / 64; ++n64) {
+            for (int i = 0; i < TM; ++i)
+                if (row(i) / 64 == m64)
+                    st_shared(memory + 4 * (row(i) % 64 * 64 + column(0)),
+                              Packet<16>{make_uint4(__float_as_uint(c[i][0]), __float_as_uint(c[i][1]),
+                                                    __float_as_uint(c[i][2]), __float_as_uint(c[i][3]))});
+            bar_sync<WARPGROUP>(barrier);
 #pragma unroll
-                for (int i = 0; i < TM; ++i)
+            for (int n8 = 0; n8 < 8; ++n8)
 #pragma unroll
-                    for (int j = 0; j < TN; j += PIECE)
-                        if (row(i) / 64 == m64 && column(j) / 64 == n64)
-                            st_shared(
-                                memory + 4 * (row(i) % 64 * 64 + column(j) % 64),
-                                Packet<16>{make_uint4(__float_as_uint(c[i][j]), __float_as_uint(c[i][j + 1]),
-                                                      __float_as_uint(c[i][j + 2]), __float_as_uint(c[i][j + 3]))});
-                bar_sync<WARPGROUP>(barrier);
-#pragma unroll
-                for (int n8 = 0; n8 < 8; ++n8)
-#pragma unroll
-                    for (int half = 0; half < 2; ++half) {
-                        const uint2 pair =
-                            ld_shared<8>(memory + 4 * ((mine.row + 8 * half) * 64 + 8 * n8 + mine.column)).bits;
-                        float* const to = &accumulators.c[m64][4 * (8 * n64 + n8) + 2 * half];
-                        to[0] = __uint_as_float(pair.x), to[1] = __uint_as_float(pair.y);
-                    }
-                bar_sync<WARPGROUP>(barrier);
-            }
+                for (int half = 0; half < 2; ++half) {
+                    const uint2 pair =
+                        ld_shared<8>(memory + 4 * ((mine.row + 8 * half) * 64 + 8 * n8 + mine.column)).bits;
+                    float* const to = &accumulators.c[m64][4 * (8 * n64 + n8) + 2 * half];
+                    const unsigned lines =
+                        marked.rows >> (2 * m64 + half) & 1 ? 3 : marked.columns >> 2 * (8 * n64 + n8);
+                    if (lines & 1) to[0] = __uint_as_float(pair.x);
+                    if (lines & 2) to[1] = __uint_as_float(pair.y);
+                }
+            bar_sync<WARPGROUP>(barrier);
+        }
     }
 };
 
-// The elements of a warpgroup's part of D in float32, by fused multiply-adds along K: for tiles with lines that cannot
-// be split. Operands are staged in BYTES of shared memory at `memory`, which nothing reads any more; `barrier` is the
-// warpgroup's. Rows and columns past the end repeat the last one.
+// The elements of lines that cannot be split, of a warpgroup's part of D, in float32, by fused multiply-adds along K.
+// All others keep what they are, so that no element depends on other rows and columns than its own. Operands are staged
+// in BYTES of shared memory at `memory`, which nothing reads any more; `barrier` is the warpgroup's. Rows and columns
+// past the end repeat the last one.
 template <int BYTES, typename ACCUMULATORS, typename GEMM>
 __device__ __forceinline__ void multiply_unsplit(ACCUMULATORS& accumulators, const SplitSource& a, const SplitSource& b,
                                                  const GEMM& gemm, int first_row, int first_column, unsigned memory,
                                                  int barrier) {
-    using TILE = UnsplitTile<ACCUMULATORS::M64_BLOCKS, 8 * ACCUMULATORS::N8_BLOCKS>;
+    using TILE = UnsplitTile<ACCUMULATORS::M64_BLOCKS>;
     static_assert(TILE::BYTES <= BYTES && TILE::BLOCK_BYTES <= BYTES, "the output's buffers hold what is staged");
     constexpr int TM = TILE::TM, TN = TILE::TN, K = TILE::K;
+    MarkedLines marked{};
+    const AccumulatorPosition first(first_row, first_column);
+#pragma unroll
+    for (int i = 0; i < 2 * ACCUMULATORS::M64_BLOCKS; ++i)
+        marked.rows |= static_cast<unsigned>(a.marked(first.row + 64 * (i / 2) + 8 * (i % 2), gemm.m)) << i;
+#pragma unroll 4
+    for (int i = 0; i < 2 * ACCUMULATORS::N8_BLOCKS; ++i)
+        marked.columns |= static_cast<unsigned>(b.marked(first.column + 8 * (i / 2) + i % 2, gemm.n)) << i;
     const unsigned of_a = memory + 4 * TILE::row(0), of_b = memory + TILE::B_OFFSET + 4 * TILE::column(0);
-    float next_a[TILE::OF_A], next_b[TILE::OF_B];
-    const auto load = [&](int k) {
-        TILE::template load<TILE::ROWS>(next_a, a, first_row, gemm.m, k, gemm.k);
-        TILE::template load<8 * ACCUMULATORS::N8_BLOCKS>(next_b, b, first_column, gemm.n, k, gemm.k);
-    };
-    float c[TM][TN] = {};
-    load(0);
+#pragma unroll
+    for (int n64 = 0; n64 < ACCUMULATORS::N8_BLOCKS / 8; ++n64) {
+        float next_a[TILE::OF_A], next_b[TILE::OF_B];
+        const auto load = [&](int k) {
+            TILE::template load<TILE::ROWS>(next_a, a, first_row, gemm.m, k, gemm.k);
+            TILE::template load<TILE::COLUMNS>(next_b, b, first_column + 64 * n64, gemm.n, k, gemm.k);
+        };
+        float c[TM][TN] = {};
+        load(0);
 #pragma unroll 1
-    for (int begin = 0; begin < gemm.k; begin += K) {
-        TILE::template store<TILE::ROWS, TILE::A_PITCH>(memory, next_a, a);
-        TILE::template store<8 * ACCUMULATORS::N8_BLOCKS, TILE::B_PITCH>(memory + TILE::B_OFFSET, next_b, b);
-        bar_sync<WARPGROUP>(barrier);
-        load(begin + K);
-        float rows[2][TM], columns[2][TN];
-        TILE::template read<64>(rows[0], of_a);
-        TILE::template read<128>(columns[0], of_b);
+        for (int begin = 0; begin < gemm.k; begin += K) {
+            TILE::template store<TILE::ROWS, TILE::A_PITCH>(memory, next_a, a);
+            TILE::template store<TILE::COLUMNS, TILE::B_PITCH>(memory + TILE::B_OFFSET, next_b, b);
+            bar_sync<WARPGROUP>(barrier);
+            load(begin + K);
+            float rows[2][TM], columns[2][TN];
+            TILE::template read<64>(rows[0], of_a);
+            TILE::template read<128>(columns[0], of_b);
 #pragma unroll
-        for (int k = 0; k < K; ++k) {
-            if (k + 1 < K) {
-                TILE::template read<64>(rows[(k + 1) % 2], of_a + 4 * (k + 1) * TILE::A_PITCH);
-                TILE::template read<128>(columns[(k + 1) % 2], of_b + 4 * (k + 1) * TILE::B_PITCH);
+            for (int k = 0; k < K; ++k) {
+                if (k + 1 < K) {
+                    TILE::template read<64>(rows[(k + 1) % 2], of_a + 4 * (k + 1) * TILE::A_PITCH);
+                    TILE::template read<128>(columns[(k + 1) % 2], of_b + 4 * (k + 1) * TILE::B_PITCH);
+                }
+#pragma unroll
+                for (int j = 0; j < TN; ++j)
+#pragma unroll
+                    for (int i = 0; i < TM; ++i) c[i][j] = __fmaf_rn(rows[k % 2][i], columns[k % 2][j], c[i][j]);
             }
-#pragma unroll
-            for (int j = 0; j < TN; ++j)
-#pragma unroll
-                for (int i = 0; i < TM; ++i) c[i][j] = __fmaf_rn(rows[k % 2][i], columns[k % 2][j], c[i][j]);
+            bar_sync<WARPGROUP>(barrier);
         }
-        bar_sync<WARPGROUP>(barrier);
+        TILE::to_fragments(accumulators, n64, c, memory, barrier, marked);
     }
-    TILE::to_fragments(accumulators, c, memory, barrier);
 }
 
 }  // namespace warptile

@@ -88,9 +88,8 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
 
             const int row = work.row + first_row;
             const SplitSource &a = params.source_a, &b = params.source_b;
-            if (a.all_split<TILE::BM>(work.row, gemm.m) && b.all_split<TILE::BN>(work.column, gemm.n)) {
-                undo_scales(accumulators, a, b, gemm, row, work.column);
-            } else {
+            undo_scales(accumulators, a, b, gemm, row, work.column);
+            if (!(a.all_split<TILE::BM>(work.row, gemm.m) && b.all_split<TILE::BN>(work.column, gemm.n))) {
                 epilogue.template wait_until_read<0>();
                 multiply_unsplit<EPILOGUE::BYTES>(accumulators, a, b, gemm, row, work.column,
                                                   outputs + consumer * EPILOGUE::BYTES, group);

@@ -325,17 +325,29 @@ struct WgmmaEpilogue {
         }
     }
 
-    // Stores subtile `subtile` of the part of D that begins at (row, column) if columns end inside it.
+    // CLIPPED, in two steps, of which the second is the same code for all subtiles. `write_clipped` writes subtile
+    // `subtile` of 64 rows of D, which begin at `column`, into a buffer if columns end inside it;
     template <typename SOURCE>
-    __device__ __forceinline__ void store_clipped(int subtile, int row, int column, const SOURCE& source) const {
+    __device__ __forceinline__ void write_clipped(int subtile, int column, const SOURCE& source) {
         static_assert(CLIPPED && BY_TMA && OPERATION::D_COLUMN_MAJOR, "else `store` stores all subtiles");
-        row += row_of(subtile);
         column += column_of(subtile);
         if (column >= gemm.n || column + SUBTILES::COLUMNS <= gemm.n) return;
-        wait_until_read<0>();
-        write(subtile % SUBTILES::COUNT, source);
+        if (row_of(subtile) == 0) wait_until_read<0>();
+        write(subtile, source);
+        state.advance();
+    }
+
+    // `store_clipped` then stores it, or those below each other, of the 64 rows that begin at (row, column).
+    __device__ __forceinline__ void store_clipped(int row, int column) const {
+        static_assert(SUBTILES::DOWN <= BUFFERS, "the subtiles in which columns end are in buffers at one time");
+        const int whole = (gemm.n - column) / SUBTILES::COLUMNS * SUBTILES::COLUMNS;
+        if (column + whole == gemm.n) return;
         sync_warpgroup();
-        store_subtile<SUBTILES, ALIGNED, WARPGROUP / 32>(buffer(), gemm, 0, row, column, threadIdx.x % WARPGROUP / 32);
+#pragma unroll 1
+        for (int down = 0; down < SUBTILES::DOWN; ++down)
+            store_subtile<SUBTILES, ALIGNED, WARPGROUP / 32>(
+                buffers.stage_address((state.stage + BUFFERS - SUBTILES::DOWN + down) % BUFFERS), gemm, 0,
+                row + down * SUBTILES::ROWS, column + whole, threadIdx.x % WARPGROUP / 32);
         sync_warpgroup();
     }
 

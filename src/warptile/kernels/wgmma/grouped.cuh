@@ -28,6 +28,7 @@ struct WgmmaGrouped {
     static constexpr bool ALONG_K = CONFIG::ALONG_K, STORE_BY_TMA = CONFIG::STORE_BY_TMA;
     static constexpr int CONSUMERS = 2, ROWS = TILE::BM / CONSUMERS, M64_BLOCKS = ROWS / 64;
     static constexpr int STORE_WIDTH = CONFIG::STORE_WIDTH, STAGES = CONFIG::STAGES;
+    static_assert(M64_BLOCKS == 1, "of a consumer's rows one subtile, or those below each other, is clipped");
     static_assert(ALONG_K ? OPERATION::A_COLUMN_MAJOR && !OPERATION::B_COLUMN_MAJOR : OPERATION::B_COLUMN_MAJOR,
                   "groups divide a dimension that is not the innermost one: TMA takes any coordinate there");
 
@@ -172,7 +173,7 @@ struct GroupedConsumer {
             if constexpr (KERNEL::CLIPPED)
 #pragma unroll
                 for (int subtile = AT_ONCE; subtile < COUNT; ++subtile)
-                    epilogue.store_clipped(subtile, row, column, held_pairs(subtile));
+                    epilogue.write_clipped(subtile, column, held_pairs(subtile));
         } else {
             store_now<0, COUNT, WIDTH>(accumulators);
         }
@@ -188,11 +189,17 @@ struct GroupedConsumer {
                 return epilogue_pair<false>(accumulators, gemm, m64, n8, half, row, column);
             };
             epilogue.store(subtile, row, column, pairs);
-            if constexpr (KERNEL::CLIPPED) epilogue.store_clipped(subtile, row, column, pairs);
+            if constexpr (KERNEL::CLIPPED) epilogue.write_clipped(subtile, column, pairs);
         }
     }
 
-    // The same with an instruction that is as narrow as the tile.
+    // All of a tile, with an instruction that is as narrow as it is.
+    __device__ __forceinline__ void compute(const GroupedTile& work) {
+        compute_columns(work, warp_uniform(work.columns), warp_uniform(work.k_end - work.k_begin));
+        if constexpr (KERNEL::CLIPPED) epilogue.store_clipped(row, column);
+    }
+
+  private:
     template <int WIDTH = KERNEL::STEP>
     __device__ __forceinline__ void compute_columns(const GroupedTile& work, int columns, int k_extent) {
         if constexpr (WIDTH < TILE::BN) {
@@ -233,8 +240,7 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
         const unsigned buffers = mainloop.extra() + (group - 1) * EPILOGUE::BYTES;
         EPILOGUE epilogue{gemm, params.map_d, {buffers, 0}, group, 0, params.batch_stride_d};
         GroupedConsumer<KERNEL> consumer{mainloop, gemm, epilogue, (group - 1) * KERNEL::ROWS};
-        while (scheduler.next(work))
-            consumer.compute_columns(work, warp_uniform(work.columns), warp_uniform(work.k_end - work.k_begin));
+        while (scheduler.next(work)) consumer.compute(work);
         consumer.store_all_held();
         epilogue.finish();
     }

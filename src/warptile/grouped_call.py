@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,8 @@ import numpy as np
 from warptile.arrays import array_view
 from warptile.arrays.array_view import ArrayView, Shape
 from warptile.arrays.operands import _by_columns, _by_rows, _destination, _same_place
-from warptile.arrays.options import element_named, whole_number
+from warptile.arrays.options import element_named, tunables, whole_number
+from warptile.device import DeviceLimits
 from warptile.dtypes import DTYPES, DType
 from warptile.errors import DTypeError, ShapeError, UnsupportedError
 from warptile.planning.grouped_plan import GroupedPlan
@@ -39,6 +41,7 @@ def matmul_grouped(
     *,
     out: Any = None,
     out_dtype: Any = None,
+    config: Mapping[str, int] | None = None,
     max_sms: int | None = None,
     backend: str | None = None,
 ) -> Any:
@@ -70,6 +73,7 @@ def matmul_grouped(
             ends, the first at 0. Where offsets fall or pass T, they are taken as the nearest that do not.
         out: where to write the result; returned. No two of its elements may share memory.
         out_dtype: bfloat16, float16 or float32, as a name or a framework's dtype; by default that of the operands.
+        config: the kernel's tunables (`warptile.rungs.wgmma.grouped`).
         max_sms: the most SMs that the GEMM may occupy, all if None.
         backend: ``"gpu"``, ``"emulator"``, or None for a GPU if there is one.
 
@@ -80,16 +84,17 @@ def matmul_grouped(
         ShapeError: shapes that do not go together.
         DTypeError: element types that do not go together.
         LayoutError: arrays of different frameworks or in different places, or an ``out`` that cannot be written.
-        UnsupportedError: another element type, or a GPU other than Hopper's.
+        UnsupportedError: another element type, a configuration that the kernel does not have, or a GPU other than
+            Hopper's.
         NoDeviceError: ``backend="gpu"`` without a GPU.
     """
-    options = out_dtype, max_sms, backend
+    options = out_dtype, None if config is None else tuple(config.items()), max_sms, backend
     bound = _bound.get(type(a))
     if bound is not None:
         found = bound.repeat(a, b, offsets, out, options)
         if found is not None:
             return found
-    if max_sms is None and backend is None and torch_sees(a, b, None, out):
+    if options[1:] == (None, None, None) and torch_sees(a, b, None, out):
         if out is not None:
             raise UnsupportedError("out: a call that torch records or transforms makes its own result; leave out= away")
         return grouped_in_torch(a, b, offsets, out_dtype)
@@ -100,7 +105,8 @@ def matmul_grouped(
     device = _hopper(place, arranged).device.occupying(whole_number(max_sms, "max_sms"))
     target = arranged.target or _made(arranged)
     operands = {"A": arranged.a, "B": arranged.b, "D": target, ENDS: arranged.ends}
-    plan = _plan(arranged.problem, device)
+    tunable = tunables(config, "wgmma-grouped")
+    plan = _plan(arranged.problem, device, None if tunable is None else tuple(tunable.items()))
     place.run(plan, operands, [()], 1, 0)
     if isinstance(place, GpuBackend) and arranged.a_given.framework == "torch":
         _calls(type(a)).learn_grouped((a, b, offsets, out), options, plan, place, operands)
@@ -135,8 +141,8 @@ def _calls(kind: type) -> GroupedCalls:
 
 
 @lru_cache(maxsize=1024)
-def _plan(problem: GroupedProblem, device: Any) -> GroupedPlan:
-    return GroupedPlan.of(problem, device)
+def _plan(problem: GroupedProblem, device: DeviceLimits, config: tuple[tuple[str, int], ...] | None) -> GroupedPlan:
+    return GroupedPlan.of(problem, device, config)
 
 
 def _hopper(place: Backend, arranged: _Arranged) -> Backend:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from warptile.device import DeviceLimits
+from warptile.errors import UnsupportedError
 from warptile.launch.spec import LaunchSpec
 from warptile.problem import Problem
 from warptile.rungs.kernel_spec import Config, KernelSpec
@@ -29,9 +30,17 @@ class GroupedPlan:
     device: DeviceLimits
 
     @staticmethod
-    def of(problem: GroupedProblem, device: DeviceLimits) -> GroupedPlan:
-        """The plan in the configuration for such groups."""
-        return GroupedPlan(problem, tuple(grouped.config_for(problem).items()), device)
+    def of(problem: GroupedProblem, device: DeviceLimits, config: tuple[tuple[str, int], ...] | None) -> GroupedPlan:
+        """The plan in a configuration, by default the one for such groups.
+
+        Raises:
+            UnsupportedError: the kernel does not run in that configuration.
+        """
+        usual = grouped.config_for(problem)
+        reason = None if config is None else grouped.illegal(problem, dict(config))
+        if config is not None and reason is not None:
+            raise UnsupportedError(f"config: got {dict(config)}; {reason}. Leave it out, or give one such as config={dict(usual)}")
+        return GroupedPlan(problem, tuple(usual.items()) if config is None else config, device)
 
     @property
     def arch(self) -> str:

@@ -61,6 +61,42 @@ def test_groups_of_rows(plans, rows, offsets, config, weights):
     assert plans[0].kernel.grid == (2, 1, 1)
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"BM": 128, "BN": 32, "BK": 256, "STAGES": 2, "STEP": 16, "BOX": 32, "GROUP": 1},
+        {"BM": 128, "BN": 48, "BK": 192, "STAGES": 3, "STEP": 16, "BOX": 24, "GROUP": 2},
+        {"BM": 128, "BN": 192, "BK": 64, "STAGES": 4, "STEP": 64, "BOX": 192, "GROUP": 4},
+    ],
+)
+def test_any_configuration(config):
+    a, b, offsets = drawn(420, 200), transposed(3, 200, 136), [5, 207, 419]
+    assert wrong_elements(multiplied(a, b, offsets, config=config, max_sms=2), a, b, offsets) == 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"BN": 100}, "BN is 100"),
+        ({"STEP": 24}, "STEP is 24; it must be a multiple of 8 that divides BN"),
+        ({"BOX": 128}, "BOX is 128"),
+        ({"STAGES": 9}, "shared memory"),
+        ({"BM": 64}, "each of 2 warpgroups"),
+        ({"WARPS": 1}, "it needs BM, BN"),
+    ],
+)
+def test_a_configuration_that_there_is_not(changed, words):
+    with pytest.raises(wt.UnsupportedError, match=words):
+        multiplied(drawn(8, 4), drawn(2, 4, 5), [3, 8], config={**grouped.NARROW, **changed})
+
+
+def test_rows_of_a_group_are_divided_evenly():
+    a, b, offsets = drawn(300, 64), transposed(1, 64, 128), [300]
+    alone = multiplied(a, b, offsets)
+    assert wrong_elements(alone, a, b, offsets) == 0
+    assert np.array_equal(multiplied(a, b, offsets, config={**grouped.WIDE, "STEP": 256}), alone)
+
+
 @pytest.mark.parametrize("out_dtype", ["bfloat16", "float16", "float32"])
 @pytest.mark.parametrize("dtype", [BFLOAT16, np.float16])
 def test_types(dtype, out_dtype):

@@ -16,66 +16,63 @@ struct GroupedTile {
 // Groups follow each other: group g begins where the one before ends, and ends at ends[g]. An end that falls, or that
 // passes `extent`, is taken as the nearest one that does not, so that no tile lies outside the operands.
 template <typename OFFSET>
-struct GroupEnds {
-    const OFFSET* ends;
-    int groups, extent;
+__device__ __forceinline__ int end_of_group(const OFFSET* ends, int group, int begin, int extent) {
+    const OFFSET end = ends[group];
+    return end < begin ? begin : end > extent ? extent : static_cast<int>(end);
+}
 
-    __device__ __forceinline__ int end_of(int group, int begin) const {
-        const OFFSET end = ends[group];
-        return end < begin ? begin : end > extent ? extent : static_cast<int>(end);
-    }
-};
+// Both schedulers keep a reference to the kernel's parameters, which costs no registers between two tiles.
 
-// Groups of columns of D. Tiles are numbered group by group, and inside of a group down its columns first: the CTAs
-// that have the same rows of A at one time share them in L2. A CTA's tiles have rising numbers, so that it walks
-// through the groups once.
-template <typename TILE, int GROUP, typename OFFSET>
+// Groups of columns of D. A group is divided into tiles of nearly as many columns each, a multiple of STEP: CTAs that
+// take every so many-th tile have as much to do. Tiles are numbered group by group, and inside of a group along its
+// columns first: the CTAs that have the same rows of A at one time share them in L2. A CTA's tiles have rising numbers,
+// so that it walks through the groups once.
+template <typename TILE, int GROUP, int STEP, typename PARAMS>
 struct ColumnGroupScheduler {
-    GroupEnds<OFFSET> ends;
-    int tiles_m, k;
-    unsigned next_tile = blockIdx.x, first_tile = 0, tiles = 0;  // those of the group begin at `first_tile`
+    const PARAMS& params;
+    unsigned next_tile = blockIdx.x, first_tile = 0, tiles_n = 0;  // those of the group begin at `first_tile`
     int group = -1, begin = 0, end = 0;
 
-    __device__ __forceinline__ ColumnGroupScheduler(const GroupEnds<OFFSET>& ends, int m, int, int k)
-        : ends(ends), tiles_m(tiles_along(m, TILE::BM)), k(k) {}
+    __device__ __forceinline__ explicit ColumnGroupScheduler(const PARAMS& params) : params(params) {}
 
     // This CTA's next tile; false when there is none.
     __device__ __forceinline__ bool next(GroupedTile& work) {
-        while (next_tile >= first_tile + tiles) {
-            if (++group >= ends.groups) return false;
-            first_tile += tiles;
+        const unsigned tiles_m = tiles_along(params.gemm.m, TILE::BM);
+        while (next_tile >= first_tile + tiles_m * tiles_n) {
+            if (++group >= params.groups) return false;
+            first_tile += tiles_m * tiles_n;
             begin = end;
-            end = ends.end_of(group, begin);
-            tiles = tiles_m * tiles_along(end - begin, TILE::BN);
+            end = end_of_group(params.ends, group, begin, params.gemm.n);
+            tiles_n = tiles_along(end - begin, TILE::BN);
         }
-        const TilePosition position =
-            grouped_tile<GROUP>(next_tile - first_tile, tiles_along(end - begin, TILE::BN), tiles_m);
-        const int column = begin + position.row * TILE::BN;
-        work = {group, position.column * TILE::BM, column, min(end - column, TILE::BN), 0, k};
+        const int width = tiles_along(end - begin, STEP * tiles_n) * STEP;
+        const TilePosition position = grouped_tile<GROUP>(next_tile - first_tile, tiles_n, tiles_m);
+        const int column = begin + position.row * width;
+        work = {group, position.column * TILE::BM, column, min(end - column, width), 0, params.gemm.k};
         next_tile += gridDim.x;
         return true;
     }
 };
 
 // Groups along K: each has a D of the same extents, and all tiles of one come before those of the next.
-template <typename TILE, int GROUP, typename OFFSET>
+template <typename TILE, int GROUP, typename PARAMS>
 struct KGroupScheduler {
-    GroupEnds<OFFSET> ends;
-    int tiles_m, tiles_n, n;
+    const PARAMS& params;
     unsigned next_tile = blockIdx.x;
 
-    __device__ __forceinline__ KGroupScheduler(const GroupEnds<OFFSET>& ends, int m, int n, int)
-        : ends(ends), tiles_m(tiles_along(m, TILE::BM)), tiles_n(tiles_along(n, TILE::BN)), n(n) {}
+    __device__ __forceinline__ explicit KGroupScheduler(const PARAMS& params) : params(params) {}
 
     // This CTA's next tile; false when there is none.
     __device__ __forceinline__ bool next(GroupedTile& work) {
-        const unsigned of_group = tiles_m * tiles_n;
-        const int group = next_tile / of_group;
-        if (group >= ends.groups) return false;
-        const int begin = group > 0 ? ends.end_of(group - 1, 0) : 0;
-        const TilePosition position = grouped_tile<GROUP>(next_tile % of_group, tiles_m, tiles_n);
+        const int n = params.gemm.n, k = params.gemm.k;
+        const unsigned tiles_m = tiles_along(params.gemm.m, TILE::BM), tiles_n = tiles_along(n, TILE::BN);
+        const int group = next_tile / (tiles_m * tiles_n);
+        if (group >= params.groups) return false;
+        const int begin = group > 0 ? end_of_group(params.ends, group - 1, 0, k) : 0;
+        const int end = end_of_group(params.ends, group, begin, k);
+        const TilePosition position = grouped_tile<GROUP>(next_tile % (tiles_m * tiles_n), tiles_m, tiles_n);
         const int column = position.column * TILE::BN;
-        work = {group, position.row * TILE::BM, column, min(n - column, TILE::BN), begin, ends.end_of(group, begin)};
+        work = {group, position.row * TILE::BM, column, min(n - column, TILE::BN), begin, end};
         next_tile += gridDim.x;
         return true;
     }

@@ -26,44 +26,45 @@ struct WgmmaGrouped {
     using OPERATION = typename CONFIG::OPERATION;
     using TILE = typename CONFIG::TILE;
     static constexpr bool ALONG_K = CONFIG::ALONG_K, STORE_BY_TMA = CONFIG::STORE_BY_TMA;
-    static constexpr int CONSUMERS = 2, ROWS = TILE::BM / CONSUMERS, M64_BLOCKS = ROWS / 64;
-    static constexpr int STORE_WIDTH = CONFIG::STORE_WIDTH, STAGES = CONFIG::STAGES;
-    static_assert(M64_BLOCKS == 1, "of a consumer's rows one subtile, or those below each other, is clipped");
+    static constexpr int CONSUMERS = 2, STORE_WIDTH = CONFIG::STORE_WIDTH, STAGES = CONFIG::STAGES;
+    static_assert(TILE::BM == CONSUMERS * 64,
+                  "a consumer has 64 rows: one column of subtiles, of which one is clipped");
     static_assert(ALONG_K ? OPERATION::A_COLUMN_MAJOR && !OPERATION::B_COLUMN_MAJOR : OPERATION::B_COLUMN_MAJOR,
                   "groups divide a dimension that is not the innermost one: TMA takes any coordinate there");
 
-    // The last tile of a group may have fewer columns than others: the instruction is as narrow as a multiple of STEP
-    // allows, and B is loaded in boxes of STEP columns.
-    static constexpr int STEP = ALONG_K ? TILE::BN : CONFIG::STEP;
-    static_assert(TILE::BN % STEP == 0 && STEP % 8 == 0, "a box of B is whole swizzle atoms of eight lines");
+    // With groups of columns, tiles have a multiple of STEP columns: the instruction is as narrow as that. B is loaded
+    // in boxes of BOX columns.
+    static constexpr int STEP = ALONG_K ? TILE::BN : CONFIG::STEP, BOX = CONFIG::BOX;
+    static_assert(TILE::BN % STEP == 0 && STEP % 8 == 0, "an instruction has a multiple of eight columns");
+    static_assert(TILE::BN % BOX == 0 && BOX % 8 == 0, "a box of B is whole swizzle atoms of eight lines");
 
-    // TMA stores the last HELD subtiles of a finished tile during the next mainloop, as in wgmma-overlap.
+    // TMA stores a finished tile during the next mainloop, as in wgmma-overlap; all of it is held in registers.
     static constexpr bool CLIPPED = !ALONG_K && STORE_BY_TMA;
     using EPILOGUE =
         WgmmaEpilogue<OPERATION, TILE, STORE_BY_TMA, STORE_WIDTH, ALONG_K, false, 1, STORE_BY_TMA, CLIPPED>;
-    using ACCUMULATORS = WgmmaAccumulators<OPERATION, TILE, M64_BLOCKS>;
+    using ACCUMULATORS = WgmmaAccumulators<OPERATION, TILE, 1>;
     using SUBTILES = typename EPILOGUE::SUBTILES;
-    static constexpr int COUNT = M64_BLOCKS * SUBTILES::COUNT;
-    static constexpr int HELD =
-        STORE_BY_TMA ? held_subtiles<COUNT, SUBTILES::WORDS, M64_BLOCKS * ACCUMULATORS::REGISTERS>() : 0;
-    static constexpr int AT_ONCE = COUNT - HELD;
+    static_assert(!STORE_BY_TMA ||
+                      held_subtiles<SUBTILES::COUNT, SUBTILES::WORDS, ACCUMULATORS::REGISTERS>() == SUBTILES::COUNT,
+                  "a finished tile fits into registers beside the next one");
+    static constexpr int OVERLAPPED = STORE_BY_TMA ? SUBTILES::COUNT : 0;
 
     using MAINLOOP = WgmmaMainloop<OPERATION, TILE, STAGES, CONSUMERS * EPILOGUE::BYTES>;
     using STAGE = typename MAINLOOP::STAGE;
-    using OFFSET = typename CONFIG::OFFSET;
-    using SCHEDULER = typename Choice<ALONG_K, KGroupScheduler<TILE, CONFIG::GROUP, OFFSET>,
-                                      ColumnGroupScheduler<TILE, CONFIG::GROUP, OFFSET>>::type;
+    using PARAMS = WgmmaGroupedParams<CONFIG>;
+    using SCHEDULER = typename Choice<ALONG_K, KGroupScheduler<TILE, CONFIG::GROUP, PARAMS>,
+                                      ColumnGroupScheduler<TILE, CONFIG::GROUP, STEP, PARAMS>>::type;
 };
 
 // The producer, one thread: loads the K tiles of one tile of D, of B no more boxes than the tile has.
-template <typename KERNEL, typename PARAMS>
+template <typename KERNEL>
 __device__ __forceinline__ void load_grouped_tile(typename KERNEL::MAINLOOP& mainloop, const GroupedTile& work,
-                                                  const PARAMS& params) {
+                                                  const typename KERNEL::PARAMS& params) {
     using STAGE = typename KERNEL::STAGE;
     using TILE = typename KERNEL::TILE;
     using ELEMENT = typename KERNEL::OPERATION::ELEMENT;
-    const int boxes = static_cast<int>(tiles_along(work.columns, KERNEL::STEP));
-    const int bytes = STAGE::A::BYTES + boxes * KERNEL::STEP * TILE::BK * static_cast<int>(sizeof(ELEMENT));
+    const int boxes = static_cast<int>(tiles_along(work.columns, KERNEL::BOX));
+    const int bytes = STAGE::A::BYTES + boxes * KERNEL::BOX * TILE::BK * static_cast<int>(sizeof(ELEMENT));
     const int k_tiles = mainloop.k_tiles(work.k_end - work.k_begin);
     auto& state = mainloop.state;
     for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
@@ -76,7 +77,7 @@ __device__ __forceinline__ void load_grouped_tile(typename KERNEL::MAINLOOP& mai
         if constexpr (KERNEL::ALONG_K) {
             STAGE::B::load(b, params.map_b, work.column, k, full);
         } else {
-            STAGE::B::template load_boxes<KERNEL::STEP>(b, params.map_b, work.column, k, full, boxes);
+            STAGE::B::template load_boxes<KERNEL::BOX>(b, params.map_b, work.column, k, full, boxes);
         }
         state.advance();
     }
@@ -91,31 +92,88 @@ struct GroupedConsumer {
     using OPERATION = typename KERNEL::OPERATION;
     using SUBTILES = typename KERNEL::SUBTILES;
     using TILE = typename KERNEL::TILE;
-    static constexpr int COUNT = KERNEL::COUNT, HELD = KERNEL::HELD, AT_ONCE = KERNEL::AT_ONCE;
+    static constexpr int OVERLAPPED = KERNEL::OVERLAPPED;
 
     MAINLOOP& mainloop;
     GemmParams<OPERATION>& gemm;  // the epilogue's: its n is where columns of the tile that is stored end
     EPILOGUE& epilogue;
     const int first_row;
-    Vector<typename OPERATION::OUT, 2> held[KERNEL::M64_BLOCKS][TILE::BN / 8][2];
+    Vector<typename OPERATION::OUT, 2> held[1][TILE::BN / 8][2];
     bool holding = false;  // a finished tile, at (row, column)
     int row, column;
 
-    struct Held {
-        const GroupedConsumer& consumer;
-        const int m64;
-        __device__ __forceinline__ Vector<typename OPERATION::OUT, 2> operator()(int n8, int half) const {
-            return consumer.held[m64][n8][half];
-        }
-    };
-    __device__ __forceinline__ Held held_pairs(int subtile) const { return {*this, subtile / SUBTILES::COUNT}; }
-
-    __device__ __forceinline__ void store_held(int number) {
-        if (holding) epilogue.store(AT_ONCE + number, row, column, held_pairs(AT_ONCE + number));
-    }
-    __device__ __forceinline__ void store_all_held() {
+    // Computes and stores a tile, with an instruction that is as narrow as it is. TMA stores it during the next one.
+    __device__ __forceinline__ void compute(const GroupedTile& work) {
+        compute_columns<KERNEL::STEP>(work, warp_uniform(work.columns), warp_uniform(work.k_end - work.k_begin));
+        holding = true;
+        if constexpr (KERNEL::CLIPPED) {
 #pragma unroll
-        for (int number = 0; number < HELD; ++number) store_held(number);
+            for (int subtile = 0; subtile < SUBTILES::COUNT; ++subtile)
+                epilogue.write_clipped(subtile, column, held_pairs());
+            epilogue.store_clipped(row, column);
+        }
+        if constexpr (!KERNEL::STORE_BY_TMA) store_held();
+    }
+
+    // Stores what is held.
+    __device__ __forceinline__ void store_held() {
+#pragma unroll
+        for (int subtile = 0; subtile < SUBTILES::COUNT; ++subtile) store_held(subtile);
+        holding = false;
+    }
+
+  private:
+    __device__ __forceinline__ void store_held(int subtile) {
+        if (holding) epilogue.store(subtile, row, column, held_pairs());
+    }
+    __device__ __forceinline__ auto held_pairs() const {
+        return [this](int n8, int half) { return held[0][n8][half]; };
+    }
+
+    template <int WIDTH>
+    __device__ __forceinline__ void compute_columns(const GroupedTile& work, int columns, int k_extent) {
+        if constexpr (WIDTH < TILE::BN) {
+            if (columns > WIDTH) return compute_columns<WIDTH + KERNEL::STEP>(work, columns, k_extent);
+        }
+        multiply<WIDTH>(work, k_extent);
+    }
+
+    // Multiplies the first WIDTH columns of a tile, which has not more, while the tile before it is stored.
+    template <int WIDTH>
+    __device__ __forceinline__ void multiply(const GroupedTile& work, int k_extent) {
+        ACCUMULATORS accumulators;
+        accumulators.zero();  // else those of all widths would be live at one time: the compiler takes them for inputs
+        accumulators.fence_operands();
+        const int k_tiles = mainloop.k_tiles(k_extent);
+        const auto release = [&](int stage) { mainloop.release(stage); };
+#pragma unroll
+        for (int k_tile = 0; k_tile < OVERLAPPED; ++k_tile) {
+            if (k_tile < k_tiles) issue<WIDTH>(accumulators, k_tile, k_extent);
+            store_held(k_tile);
+            if (k_tile < k_tiles) mainloop.complete(release, k_tile > 0);
+        }
+        for (int k_tile = OVERLAPPED; k_tile < k_tiles; ++k_tile) {
+            issue<WIDTH>(accumulators, k_tile, k_extent);
+            mainloop.complete(release, k_tile > 0);
+        }
+        mainloop.mma_tail(accumulators, release);
+
+        // From here on the epilogue is that of this tile.
+        row = work.row + first_row;
+        column = work.column;
+        if constexpr (KERNEL::ALONG_K) {
+            epilogue.batch = work.group;
+        } else {
+            gemm.n = work.column + work.columns;
+        }
+        finish_tile<false, 0, false>(held, accumulators, epilogue, gemm, row, column);
+    }
+
+    template <int WIDTH>
+    __device__ __forceinline__ void issue(ACCUMULATORS& accumulators, int k_tile, int k_extent) {
+        const int inside = k_extent - k_tile * TILE::BK;
+        if (KERNEL::ALONG_K && inside < TILE::BK) clear_behind_group(inside);
+        mainloop.template issue<WIDTH>(accumulators, first_row, k_tile > 0);
     }
 
     // What is behind the end of a group along K belongs to the next one: in the stage that comes next, of which
@@ -129,83 +187,6 @@ struct GroupedConsumer {
         STAGE::B::template clear_lines<THREADS>(stage + STAGE::B_OFFSET, inside, threadIdx.x - WARPGROUP);
         fence_proxy_async();
         bar_sync<THREADS>(KERNEL::CONSUMERS + 1);
-    }
-
-    template <int WIDTH>
-    __device__ __forceinline__ void issue(ACCUMULATORS& accumulators, int k_tile, int k_extent) {
-        const int inside = k_extent - k_tile * TILE::BK;
-        if (KERNEL::ALONG_K && inside < TILE::BK) clear_behind_group(inside);
-        mainloop.template issue<WIDTH>(accumulators, first_row, k_tile > 0);
-    }
-
-    // Computes the first WIDTH columns of a tile, which has not more, while the tile before it is stored.
-    template <int WIDTH>
-    __device__ __forceinline__ void compute(const GroupedTile& work, int k_extent) {
-        ACCUMULATORS accumulators;
-        accumulators.zero();  // else those of all widths would be live at one time: the compiler takes them for inputs
-        accumulators.fence_operands();
-        const int k_tiles = mainloop.k_tiles(k_extent);
-        const auto release = [&](int stage) { mainloop.release(stage); };
-#pragma unroll
-        for (int k_tile = 0; k_tile < HELD; ++k_tile) {
-            if (k_tile < k_tiles) issue<WIDTH>(accumulators, k_tile, k_extent);
-            store_held(k_tile);
-            if (k_tile < k_tiles) mainloop.complete(release, k_tile > 0);
-        }
-        for (int k_tile = HELD; k_tile < k_tiles; ++k_tile) {
-            issue<WIDTH>(accumulators, k_tile, k_extent);
-            mainloop.complete(release, k_tile > 0);
-        }
-        mainloop.mma_tail(accumulators, release);
-
-        // From here on the epilogue is that of this tile. Narrow ones, which are few, are stored at once.
-        row = work.row + first_row;
-        column = work.column;
-        if constexpr (KERNEL::ALONG_K) {
-            epilogue.batch = work.group;
-        } else {
-            gemm.n = work.column + work.columns;
-        }
-        holding = WIDTH == TILE::BN;
-        if constexpr (WIDTH == TILE::BN) {
-            store_now<0, AT_ONCE, WIDTH>(accumulators);
-            finish_tile<false, 0, false>(held, accumulators, epilogue, gemm, row, column);
-            if constexpr (KERNEL::CLIPPED)
-#pragma unroll
-                for (int subtile = AT_ONCE; subtile < COUNT; ++subtile)
-                    epilogue.write_clipped(subtile, column, held_pairs(subtile));
-        } else {
-            store_now<0, COUNT, WIDTH>(accumulators);
-        }
-    }
-
-    // Stores subtiles from BEGIN up to END, as far as they are among the first WIDTH columns.
-    template <int BEGIN, int END, int WIDTH>
-    __device__ __forceinline__ void store_now(const ACCUMULATORS& accumulators) {
-#pragma unroll
-        for (int subtile = BEGIN; subtile < END; ++subtile) {
-            if (EPILOGUE::column_of(subtile) >= WIDTH) continue;
-            const auto pairs = [&, m64 = subtile / SUBTILES::COUNT](int n8, int half) {
-                return epilogue_pair<false>(accumulators, gemm, m64, n8, half, row, column);
-            };
-            epilogue.store(subtile, row, column, pairs);
-            if constexpr (KERNEL::CLIPPED) epilogue.write_clipped(subtile, column, pairs);
-        }
-    }
-
-    // All of a tile, with an instruction that is as narrow as it is.
-    __device__ __forceinline__ void compute(const GroupedTile& work) {
-        compute_columns(work, warp_uniform(work.columns), warp_uniform(work.k_end - work.k_begin));
-        if constexpr (KERNEL::CLIPPED) epilogue.store_clipped(row, column);
-    }
-
-  private:
-    template <int WIDTH = KERNEL::STEP>
-    __device__ __forceinline__ void compute_columns(const GroupedTile& work, int columns, int k_extent) {
-        if constexpr (WIDTH < TILE::BN) {
-            if (columns > WIDTH) return compute_columns<WIDTH + KERNEL::STEP>(work, columns, k_extent);
-        }
-        compute<WIDTH>(work, k_extent);
     }
 };
 
@@ -227,8 +208,7 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
     __syncthreads();
     griddepcontrol_wait();
 
-    typename KERNEL::SCHEDULER scheduler({params.ends, params.groups, KERNEL::ALONG_K ? gemm.k : gemm.n}, gemm.m,
-                                         gemm.n, gemm.k);
+    typename KERNEL::SCHEDULER scheduler(params);
     GroupedTile work;
     const int group = warpgroup_index();
     if (group == 0) {
@@ -239,9 +219,9 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
         setmaxnreg_inc<232>();
         const unsigned buffers = mainloop.extra() + (group - 1) * EPILOGUE::BYTES;
         EPILOGUE epilogue{gemm, params.map_d, {buffers, 0}, group, 0, params.batch_stride_d};
-        GroupedConsumer<KERNEL> consumer{mainloop, gemm, epilogue, (group - 1) * KERNEL::ROWS};
+        GroupedConsumer<KERNEL> consumer{mainloop, gemm, epilogue, (group - 1) * 64};
         while (scheduler.next(work)) consumer.compute(work);
-        consumer.store_all_held();
+        consumer.store_held();
         epilogue.finish();
     }
 }

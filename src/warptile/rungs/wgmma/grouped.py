@@ -15,10 +15,12 @@ from warptile.launch.params import Field, Params, Pointer, Scalar
 from warptile.launch.tensor_map import TensorMap
 from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, Problem
 from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members
-from warptile.rungs.legality import ceil_div
+from warptile.rungs.legality import ceil_div, keys_reason
 from warptile.rungs.repack import Repack, repacked
+from warptile.rungs.tensor_tiles import stages_reason
 from warptile.rungs.tma import map_type
 from warptile.rungs.wgmma import tiles
+from warptile.rungs.wgmma.epilogue import HELD_REGISTERS
 from warptile.rungs.wgmma.residue_classes import d_is_aligned
 from warptile.rungs.wgmma.tensor_maps import SWIZZLE
 from warptile.rungs.wgmma.tiles import WARPGROUP
@@ -31,22 +33,26 @@ DTYPES_TAKEN = ("bfloat16", "float16")
 OUTPUTS = ("bfloat16", "float16", "float32")
 """Result types."""
 
+KEYS = ("BM", "BN", "BK", "STAGES", "STEP", "BOX", "GROUP")
+"""Tunables: the tile, stages of the pipeline; columns of the tile that an instruction may have, a multiple of STEP; of
+a box that TMA loads; and tiles across which groups of tiles reach. BM counts columns of the user's B with groups of
+rows, BN rows of a group."""
+
 CONSUMERS = 2
 ENDS = "offsets"
 """Name of the memory that holds where groups end."""
 
-WIDE: Config = {"BM": 128, "BN": 256, "BK": 64, "STAGES": 4, "STEP": 32, "GROUP": 8}
-MEDIUM: Config = {"BM": 128, "BN": 128, "BK": 64, "STAGES": 6, "STEP": 32, "GROUP": 8}
-NARROW: Config = {"BM": 128, "BN": 64, "BK": 128, "STAGES": 4, "STEP": 16, "GROUP": 8}
-ROW_CONFIGS: tuple[tuple[float, Config], ...] = (
-    (64, NARROW), (160, MEDIUM), (float("inf"), WIDE),
-)  # fmt: skip
-"""Configurations for groups of rows, each for up to so many rows of a group on average. BM counts columns of B, which
-the kernel sees as rows, and BN rows of the group. A float32 result takes `MEDIUM` at most: subtiles of it have half as
-many columns, and one that is stored at once for each width of `WIDE` would not fit into registers."""
+WIDE: Config = {"BM": 128, "BN": 256, "BK": 64, "STAGES": 4, "STEP": 32, "BOX": 64, "GROUP": 8}
+MEDIUM: Config = {"BM": 128, "BN": 128, "BK": 64, "STAGES": 6, "STEP": 32, "BOX": 32, "GROUP": 8}
+NARROW: Config = {"BM": 128, "BN": 64, "BK": 128, "STAGES": 4, "STEP": 16, "BOX": 16, "GROUP": 8}
+ROW_CONFIGS: tuple[tuple[int, Config], ...] = ((160, WIDE), (64, MEDIUM), (0, NARROW))
+"""Configurations for groups of rows, each for more than so many rows of a group on average."""
 
-K_CONFIG: Config = {"BM": 128, "BN": 256, "BK": 64, "STAGES": 4, "STEP": 256, "GROUP": 8}
-"""The configuration for groups along K."""
+K_CONFIGS: tuple[Config, ...] = (
+    {"BM": 128, "BN": 256, "BK": 64, "STAGES": 4, "STEP": 256, "BOX": 256, "GROUP": 8},
+    {"BM": 128, "BN": 192, "BK": 64, "STAGES": 4, "STEP": 192, "BOX": 192, "GROUP": 8},
+)
+"""Configurations for groups along K: the first for results of 16 bits, which is too large for others."""
 
 
 @dataclass(frozen=True)
@@ -159,19 +165,46 @@ def lines_follow(operand: Operand, lines: int) -> bool:
 
 def config_for(problem: GroupedProblem) -> Config:
     """The configuration for a problem, by the rows that its groups have on average."""
-    if problem.along == "k":
-        return K_CONFIG
-    rows = problem.extent / problem.groups
-    found = next(config for most, config in ROW_CONFIGS if rows <= most)
-    return MEDIUM if found is WIDE and problem.d.dtype.bits == 32 else found
+    of_rows = [config for least, config in ROW_CONFIGS if problem.extent > least * problem.groups]
+    candidates = K_CONFIGS if problem.along == "k" else of_rows
+    return next(config for config in candidates if illegal(problem, config) is None)
+
+
+def illegal(problem: GroupedProblem, config: Config) -> str | None:
+    """None where the kernel runs in ``config``, else the reason."""
+    seen = problem.view.problem
+    reason = keys_reason(config, KEYS) or tiles.tile_reason(seen, config) or stages_reason(config)
+    if reason is not None:
+        return reason
+    if config["BM"] != CONSUMERS * tiles.ROWS:
+        return f"BM is {config['BM']}; each of {CONSUMERS} warpgroups has {tiles.ROWS} rows: {CONSUMERS * tiles.ROWS}"
+    for name in ("STEP", "BOX"):
+        if config[name] % 8 or config["BN"] % config[name]:
+            return f"{name} is {config[name]}; it must be a multiple of 8 that divides BN, which is {config['BN']}"
+    registers = config["BN"] * tiles.ROWS // WARPGROUP * (32 + problem.d.dtype.bits) // 32
+    if d_is_aligned(seen) and registers > HELD_REGISTERS:
+        return (
+            f"a thread needs {registers} registers for its part of a tile of {config['BN']} columns and of the one "
+            f"that is stored meanwhile, and has {HELD_REGISTERS}; take a smaller BN"
+        )
+    return tiles.shared_reason(_shared_bytes(problem, config))
+
+
+def _shared_bytes(problem: GroupedProblem, config: Config) -> int:
+    seen = problem.view.problem
+    subtiles = _subtiles(problem, config)
+    output = CONSUMERS * subtiles.buffers * subtiles.bytes
+    return tiles.shared_bytes(config["STAGES"], int(tiles.stage_bytes(seen, config)), output)
+
+
+def _subtiles(problem: GroupedProblem, config: Config) -> tiles.EpilogueSubtiles:
+    return tiles.EpilogueSubtiles.of(problem.view.problem, {**config, "OVERLAP": 1}, REFERENCE)
 
 
 def resolve(problem: GroupedProblem, config: Config, device: DeviceLimits = REFERENCE) -> KernelSpec:
     """Everything that a launch needs, on a GPU of `warptile.rungs.wgmma`."""
     view = problem.view
     seen, sms = view.problem, device.max_ctas or device.sms
-    subtiles = tiles.EpilogueSubtiles.of(seen, {**config, "OVERLAP": 1}, device)
-    output = CONSUMERS * subtiles.buffers * subtiles.bytes
     tiles_of_d = ceil_div(seen.m, config["BM"]) * (
         ceil_div(seen.n, config["BN"]) * problem.groups
         if problem.along == "k"
@@ -184,8 +217,8 @@ def resolve(problem: GroupedProblem, config: Config, device: DeviceLimits = REFE
         _instance(problem, config),
         grid=(min(tiles_of_d, sms), 1, 1),
         block=(WARPGROUP * (CONSUMERS + 1), 1, 1),
-        params=Params(_members(problem, config, subtiles)),
-        dynamic_shared_bytes=tiles.shared_bytes(config["STAGES"], int(tiles.stage_bytes(seen, config)), output),
+        params=Params(_members(problem, config)),
+        dynamic_shared_bytes=_shared_bytes(problem, config),
         capability=tiles.CAPABILITY,
         overlaps_previous=device.max_ctas is None,
     )
@@ -204,15 +237,14 @@ def _instance(problem: GroupedProblem, config: Config) -> Instance:
         ),
         (
             ("ALONG_K", along_k), ("STORE_BY_TMA", d_is_aligned(seen)), ("STORE_WIDTH", tiles.store_width(seen)),
-            ("STAGES", config["STAGES"]), ("STEP", config["STEP"]), ("GROUP", config["GROUP"]),
+            ("STAGES", config["STAGES"]), ("STEP", config["STEP"]), ("BOX", config["BOX"]),
+            ("GROUP", config["GROUP"]),
         ),
         tuple(tiles.instruction(seen, {**config, "BN": width}) for width in widths),
     )  # fmt: skip
 
 
-def _members(
-    problem: GroupedProblem, config: Config, subtiles: tiles.EpilogueSubtiles
-) -> tuple[tuple[str, Field], ...]:
+def _members(problem: GroupedProblem, config: Config) -> tuple[tuple[str, Field], ...]:
     """Members of ``WgmmaGroupedParams``."""
     view, along_k, groups = problem.view, problem.along == "k", problem.groups
     seen = view.problem
@@ -221,7 +253,7 @@ def _members(
     lines_b = (seen.k, seen.n) if part_b.k_major else (seen.n, seen.k)
     lines_d = (seen.m, seen.n) if seen.d.major == "col" else (seen.n, seen.m)
     box_a = part_a.row_units, part_a.lines
-    box_b = part_b.row_units, part_b.lines if along_k else config["STEP"]
+    box_b = part_b.row_units, part_b.lines if along_k else config["BOX"]
     map_b = _map(view.b, seen.b, lines_b, box_b)
     if along_k:
         map_a = _map(view.a, seen.a, lines_a, box_a)
@@ -231,6 +263,7 @@ def _members(
         of_d = None
     map_d = map_b  # stands in for it where TMA does not store D
     if d_is_aligned(seen):
+        subtiles = _subtiles(problem, config)
         map_d = _map("D", seen.d, lines_d, subtiles.box, of_d, swizzle=subtiles.swizzle, l2_promotion="none")
     return (
         *gemm_members(view), ("map_a", map_a), ("map_b", map_b), ("map_d", map_d),

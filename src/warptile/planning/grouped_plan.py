@@ -39,7 +39,9 @@ class GroupedPlan:
         usual = grouped.config_for(problem)
         reason = None if config is None else grouped.illegal(problem, dict(config))
         if config is not None and reason is not None:
-            raise UnsupportedError(f"config: got {dict(config)}; {reason}. Leave it out, or give one such as config={dict(usual)}")
+            raise UnsupportedError(
+                f"config: got {dict(config)}; {reason}. Leave it out, or give one such as config={dict(usual)}"
+            )
         return GroupedPlan(problem, tuple(usual.items()) if config is None else config, device)
 
     @property

@@ -86,6 +86,17 @@ def test_what_serves_while_a_kernel_is_compiled(monkeypatch):
             assert torch.equal(bits(invariant(a[:m], w, out_dtype=torch.float16)), bits(whole[:m])), m
 
 
+def test_rows_beside_one_that_cannot_be_split():
+    a, w = drawn(300, 2048, torch.float32), drawn(512, 2048, torch.float32, 1)
+    assert wt.plan(a, w.T, batch_invariant=True).plan.rung.name == "wgmma-split"
+    whole = invariant(a, w)
+    a[17, 3] = 1e25
+    spoilt = invariant(a, w)
+    assert torch.equal(bits(spoilt[18:]), bits(whole[18:]))
+    assert torch.equal(bits(invariant(a[17:18], w)), bits(spoilt[17:18]))
+    assert torch.equal(bits(spoilt[17:18]), bits(invariant(a[17:18], w, precision="ieee", rung="simt-warptile")))
+
+
 def test_other_plans_have_other_bits():
     a, w = drawn(520, 16384, torch.bfloat16), drawn(64, 16384, torch.bfloat16, 1)
     whole = invariant(a, w, out_dtype=torch.float32)

@@ -41,8 +41,14 @@ def on_another(measured: Measured) -> Measured:
     return Measured(measured.launches, measured.times_us * there / here, measured.problem, measured.library_us)
 
 
-def test_constants_of_another_gpu_are_found(measured):
-    found = calibrated(on_another(measured), BASE, H100.name, "a survey")
+@pytest.fixture(scope="module")
+def of_another(measured):
+    """The model that a survey of the other GPU gives."""
+    return calibrated(on_another(measured), BASE, H100.name, "a survey")
+
+
+def test_constants_of_another_gpu_are_found(of_another):
+    found = of_another
     for name, factor in OTHER.items():
         was, now = (np.mean(getattr(of.costs, name)) for of in (BASE, found))
         assert now / was == pytest.approx(factor, rel=0.05), name
@@ -51,10 +57,10 @@ def test_constants_of_another_gpu_are_found(measured):
         assert getattr(found.costs, name) == getattr(BASE.costs, name), name
 
 
-def test_predictions_are_better_than_those_of_the_gpu_it_was_fitted_to(measured):
+def test_predictions_are_better_than_those_of_the_gpu_it_was_fitted_to(measured, of_another):
     there = on_another(measured)
     before = quality(there, calibration._predicted(there, BASE, factors()))
-    after = calibrated(there, BASE, H100.name, "a survey").quality
+    after = of_another.quality
     assert after.median_error < 0.6 * before.median_error
     assert after.choice >= before.choice
     assert after.problems == before.problems == len(measured.library_us)

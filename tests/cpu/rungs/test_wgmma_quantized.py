@@ -19,7 +19,7 @@ from warptile.runtime.execute import EmulatorBackend, compiled
 FLOATS = {"out_dtype": "float32", "backend": "emulator"}
 NAME = "wgmma-quantized"
 UNIT = 2.0**-24
-TINY = {"BM": 128, "BN": 8, "BK": 128, "STAGES": 2, "CONSUMERS": 2, "SPLIT_K": 1, "GROUP": 2, "SMS": 3}
+TINY = {"BM": 128, "BN": 8, "BK": 128, "STAGES": 2, "CONSUMERS": 2, "SPLIT_K": 1, "STREAM": 0, "GROUP": 2, "SMS": 3}
 
 
 def drawn(*shape, dtype="float32", seed=0):
@@ -66,6 +66,8 @@ CONFIGS = [
     ((150, 500, 200), {"BM": 256, "BN": 128}),
     ((17, 100, 300), {"BN": 16, "CONSUMERS": 1, "SPLIT_K": 3}),
     ((100, 130, 140), {"BN": 192, "STAGES": 2}),
+    ((20, 500, 700), {"BN": 32, "STREAM": 1, "SMS": 5}),
+    ((37, 300, 900), {"BN": 8, "STREAM": 1, "SMS": 7, "STAGES": 3}),
 ]
 
 
@@ -184,6 +186,12 @@ def test_the_result_does_not_depend_on_when_loads_arrive(schedule):
         (lambda x, w: wt.matmul(x, w, rung=NAME, config=TINY | {"SPLIT_K": 9}), wt.UnsupportedError, "SPLIT_K is 9"),
         (lambda x, w: wt.matmul(x, w, rung=NAME, config=TINY | {"STAGES": 40}), wt.UnsupportedError, "shared memory"),
         (lambda x, w: wt.matmul(x, w, rung=NAME, config=TINY | {"CONSUMERS": 3}), wt.UnsupportedError, "CONSUMERS"),
+        (lambda x, w: wt.matmul(x, w, rung=NAME, config=TINY | {"STREAM": 2}), wt.UnsupportedError, "STREAM is 2"),
+        (
+            lambda x, w: wt.matmul(x, w, rung=NAME, config=TINY | {"STREAM": 1, "BN": 192}),
+            wt.UnsupportedError,
+            "96 accumulators",
+        ),
         (lambda x, w: wt.linear(x, w, np.zeros(3, "bfloat16")), wt.ShapeError, "bias"),
     ],
 )

@@ -7,6 +7,7 @@
 #include "ptx/griddepcontrol.cuh"
 #include "tile/dequantization.cuh"
 #include "tile/pipeline.cuh"
+#include "tile/stream_k.cuh"
 #include "tile/tile_scheduler.cuh"
 #include "tile/wgmma_epilogue.cuh"
 #include "wgmma/final/split_k.cuh"
@@ -30,6 +31,7 @@ struct WgmmaQuantized {
     using BLOCK = QuantizedBlock<typename OPERATION::ELEMENT, CONFIG::BITS, CONFIG::GROUP_IN_BLOCK, CONFIG::ZERO_POINT>;
     static constexpr int CONSUMERS = CONFIG::CONSUMERS, CLUSTER = 1, STORE_WIDTH = CONFIG::STORE_WIDTH;
     static constexpr int M64_BLOCKS = TILE::BM / 64 / CONSUMERS, ROWS = 64 * M64_BLOCKS;
+    static_assert(!CONFIG::SPLITS_K || !CONFIG::STREAM_K, "split-K or stream-K, not both");
     static_assert(TILE::BM % (64 * CONSUMERS) == 0 && TILE::BK == BLOCK::K, "whole blocks of weights");
 
     // A stage: blocks of weights, then the K tile of B.
@@ -46,7 +48,8 @@ struct WgmmaQuantized {
     using SCHEDULER = TileScheduler<TILE, 1, 1, CONFIG::GROUP, false>;
 
     // With two consumers, registers of a thread of the producer and of a consumer.
-    static constexpr int PRODUCER_REGISTERS = 40, CONSUMER_REGISTERS = 232;
+    static constexpr int PRODUCER_REGISTERS = CONFIG::STREAM_K ? 56 : 40;
+    static constexpr int CONSUMER_REGISTERS = CONFIG::STREAM_K ? 224 : 232;
 
     struct Workspace {
         unsigned char* accumulators;
@@ -187,9 +190,13 @@ __global__ void __launch_bounds__((CONFIG::CONSUMERS + 1) * WARPGROUP, 1)
                                             {params.partial_accumulators, params.flags, params.stream_k_tiles}, 0,
                                             consumer, work.row + first_row, work.column);
                 break;  // a CTA has one split of one tile
-            } else {
-                epilogue.store_all(accumulators, work.row + first_row, work.column);
             }
+            if constexpr (CONFIG::STREAM_K)
+                if (!complete_stream_k_tile(accumulators, scheduler, work,
+                                            {params.partial_accumulators, params.flags, group},
+                                            [&](int cta) { return cta * CONSUMERS + consumer; }))
+                    continue;
+            epilogue.store_all(accumulators, work.row + first_row, work.column);
         }
         epilogue.finish();
     }

@@ -23,13 +23,15 @@ from warptile.rungs.wgmma.residue_classes import d_is_aligned
 from warptile.rungs.wgmma.stream_k import PACKET_REGISTERS, PARTIAL_ACCUMULATORS, PARTIAL_FLAGS
 from warptile.rungs.wgmma.tiles import ROWS, WARPGROUP
 
-KEYS = ("BM", "BN", "BK", "STAGES", "CONSUMERS", "SPLIT_K", "GROUP", "SMS")
-"""Its tunables. BM is of weights, the rows of D^T, and BN of rows of D."""
+KEYS = ("BM", "BN", "BK", "STAGES", "CONSUMERS", "SPLIT_K", "STREAM", "GROUP", "SMS")
+"""Its tunables. BM is of weights, the rows of D^T, and BN of rows of D. With STREAM, all CTAs share the K tiles of the
+last tiles evenly."""
 
 HEIGHTS, COLUMNS = (2 * PADDED_ROWS, PADDED_ROWS), (8, 16, 32, 48, 64, 96, 128, 192)
 """BM and BN that plans choose from."""
 
-SMALLEST = {"BM": 128, "BN": 8, "BK": BLOCK_K, "STAGES": 2, "CONSUMERS": 2, "SPLIT_K": 1, "GROUP": 8, "SMS": 1}
+SMALLEST = {"BM": 128, "BN": 8, "BK": BLOCK_K, "STAGES": 2, "CONSUMERS": 2, "SPLIT_K": 1, "STREAM": 0,
+            "GROUP": 8, "SMS": 1}  # fmt: skip
 """A configuration that takes every problem."""
 
 ALTERNATIVES = 5
@@ -42,11 +44,18 @@ MAX_CONSUMERS = 4
 LEAST_K_TILES = 4
 """Of a split of K."""
 
-FRAGMENT_REGISTERS, OVERHEAD_REGISTERS = 34, 30
-"""Of a thread, for each 64 rows: two sets of fragments and codes; and for addresses, scales and loop state."""
+FRAGMENT_REGISTERS, FRAGMENT_REGISTERS_OF_WIDE, OVERHEAD_REGISTERS = 34, 16, 30
+"""Of a thread, for each 64 rows: two sets of fragments and codes, of four k-blocks, or from `WIDE` columns on of one;
+and for addresses, scales and loop state."""
+
+WIDE = 64
+"""As in kernels/wgmma/quantized.cuh."""
 
 REGISTERS = {1: 255, 2: 232, 3: 128, 4: 96}
 """Registers of a consumer's thread by CONSUMERS: with two they are reallocated."""
+
+STREAMED_ACCUMULATORS = 64
+"""Most accumulators of a thread with STREAM. With 96 the compiler runs out of registers."""
 
 
 class WgmmaQuantized(Rung):
@@ -79,7 +88,9 @@ class WgmmaQuantized(Rung):
             return (SMALLEST,)  # as good as any: `illegal` says why
         rows, most = BLOCK_ROWS * row_blocks(problem.n), next((n for n in COLUMNS if n >= problem.m), COLUMNS[-1])
         sizes = ((bm, bn) for bm in HEIGHTS for bn in COLUMNS if rows % bm == 0 and most // 4 <= bn <= most)
-        return tuple(self._config(problem, *each, device) for each in sizes)
+        found = [self._config(problem, *each, device) for each in sizes]
+        streamed = [_with_stages(problem, {**each, "SPLIT_K": 1, "STREAM": 1}, device) for each in found]
+        return (*found, *(each for each in streamed if _shared_tiles(problem, each)))
 
     def estimate_us(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> float:
         """As `Rung.estimate_us`."""
@@ -94,23 +105,21 @@ class WgmmaQuantized(Rung):
     def _config(self, problem: Problem, bm: int, bn: int, device: DeviceLimits) -> Config:
         """Tiles of a size, with as many splits of K as there are SMs for, and stages as fit."""
         config = {
-            "BM": bm, "BN": bn, "BK": BLOCK_K, "STAGES": 2, "CONSUMERS": 2, "SPLIT_K": 1, "GROUP": 8,
+            "BM": bm, "BN": bn, "BK": BLOCK_K, "STAGES": 2, "CONSUMERS": 2, "SPLIT_K": 1, "STREAM": 0, "GROUP": 8,
             "SMS": device.sms,
         }  # fmt: skip
         count, k_tiles = _tiles(problem, config), ceil_div(problem.k, BLOCK_K)
         most = device.co_resident_ctas(1) if device.max_ctas is None else device.max_ctas
         splits = max(min(most // max(count, 1), k_tiles // LEAST_K_TILES), 1)
         config["SPLIT_K"] = max(ceil_div(k_tiles, ceil_div(max(k_tiles, 1), splits)), 1)  # no split has fewer K tiles
-        fits = [n for n in range(2, MOST_STAGES + 1) if _fits(problem, {**config, "STAGES": n}, device)]
-        config["STAGES"] = fits[-1] if fits else 2
-        return config
+        return _with_stages(problem, config, device)
 
     # --- legality -------------------------------------------------------------------------------------------------
 
     def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.illegal`."""
         reason = operand_reason(problem, self.dtypes, ("float32",), ("row", "col"), quantized=True)
-        reason = reason or keys_reason(config, KEYS)
+        reason = reason or keys_reason({name: value + (name == "STREAM") for name, value in config.items()}, KEYS)
         if reason is not None:
             return reason
         if problem.k == 0:
@@ -165,6 +174,7 @@ class WgmmaQuantized(Rung):
             ("CONSUMERS", config["CONSUMERS"]),
             ("GROUP", config["GROUP"]),
             ("SPLITS_K", config["SPLIT_K"] > 1),
+            ("STREAM_K", _shared_tiles(seen.swapped, config) > 0),
             ("WEIGHTS_READ_ONCE", seen.n <= config["BN"]),
             ("READS_C", seen.c is not None),
             ("STORE_BY_TMA", d_is_aligned(seen)),
@@ -206,22 +216,43 @@ def _tiles(problem: Problem, config: Config) -> int:
 
 def _ctas(problem: Problem, config: Config) -> int:
     count = _tiles(problem, config)
+    if config["STREAM"]:
+        return config["SMS"]
     return count * config["SPLIT_K"] if config["SPLIT_K"] > 1 else min(count, config["SMS"])
+
+
+def _shared_tiles(problem: Problem, config: Config) -> int:
+    """Tiles whose K tiles all CTAs share with STREAM: those of the last wave, where it is not full, and of the wave
+    before it."""
+    count, ctas = _tiles(problem, config), _ctas(problem, config)
+    if not config["STREAM"] or count % ctas == 0:
+        return 0
+    return count - max(count // ctas - 1, 0) * ctas
+
+
+def _with_stages(problem: Problem, config: dict[str, int], device: DeviceLimits) -> dict[str, int]:
+    """The configuration with as many stages as fit, up to `MOST_STAGES`."""
+    fits = [n for n in range(2, MOST_STAGES + 1) if _fits(problem, {**config, "STAGES": n}, device)]
+    return {**config, "STAGES": fits[-1] if fits else 2}
 
 
 def _split_reason(problem: Problem, config: Config, device: DeviceLimits) -> str | None:
     """Why K of a tile cannot be split among CTAs so, or None."""
-    if config["SPLIT_K"] == 1:
+    if config["STREAM"] > 1 or (config["STREAM"] and config["SPLIT_K"] > 1):
+        return f"STREAM is {config['STREAM']} and SPLIT_K is {config['SPLIT_K']}; STREAM is 0 or, with SPLIT_K=1, 1"
+    if config["SPLIT_K"] == 1 and not config["STREAM"]:
         return None
     k_tiles, ctas, resident = ceil_div(problem.k, BLOCK_K), _ctas(problem, config), device.co_resident_ctas(1)
     if k_tiles < config["SPLIT_K"]:
         return f"SPLIT_K is {config['SPLIT_K']}; K has {k_tiles} tiles of {BLOCK_K}"
     if ctas > resident:
         return (
-            f"SPLIT_K={config['SPLIT_K']}: its {ctas} CTAs wait for each other; {device.name} certainly runs "
-            f"{resident} at a time: take fewer splits"
+            f"SPLIT_K={config['SPLIT_K']}, STREAM={config['STREAM']}: its {ctas} CTAs wait for each other; "
+            f"{device.name} certainly runs {resident} at a time: take fewer splits or SMS={resident}"
         )
     registers = tiles.accumulator_registers(problem, config["BM"] // config["CONSUMERS"], config["BN"])
+    if config["STREAM"] and registers > STREAMED_ACCUMULATORS:
+        return f"STREAM is 1 and a thread has {registers} accumulators; at most {STREAMED_ACCUMULATORS} fit"
     if registers % PACKET_REGISTERS:
         return f"BN is {config['BN']}; a thread's {registers} accumulators are reduced {PACKET_REGISTERS} at a time"
     return None
@@ -230,7 +261,8 @@ def _split_reason(problem: Problem, config: Config, device: DeviceLimits) -> str
 def _resources_reason(seen: Problem, config: Config, device: DeviceLimits) -> str | None:
     """Why registers or shared memory do not suffice, or None."""
     rows = config["BM"] // config["CONSUMERS"]
-    needed = tiles.accumulator_registers(seen, rows, config["BN"]) + FRAGMENT_REGISTERS * rows // ROWS
+    fragments = FRAGMENT_REGISTERS if config["BN"] < WIDE else FRAGMENT_REGISTERS_OF_WIDE
+    needed = tiles.accumulator_registers(seen, rows, config["BN"]) + fragments * rows // ROWS
     needed, has = needed + OVERHEAD_REGISTERS, REGISTERS[config["CONSUMERS"]]
     if needed > has:
         return f"a thread needs about {needed} registers and has {has}; take a smaller tile or fewer CONSUMERS"
@@ -250,11 +282,17 @@ def _shared_bytes(seen: Problem, config: Config, device: DeviceLimits) -> int:
 
 
 def _workspaces(seen: Problem, config: Config) -> tuple[Workspace, ...]:
-    if config["SPLIT_K"] == 1:
+    if not _split_tiles(seen, config):
         return ()
     slots = _ctas(seen.swapped, config) * config["CONSUMERS"]
     each = tiles.accumulator_registers(seen, config["BM"] // config["CONSUMERS"], config["BN"]) * 4 * WARPGROUP
     return Workspace(PARTIAL_ACCUMULATORS, slots * each), Workspace(PARTIAL_FLAGS, slots * 4, zero=True)
+
+
+def _split_tiles(seen: Problem, config: Config) -> int:
+    """Tiles of which several CTAs share K."""
+    problem = seen.swapped
+    return _tiles(problem, config) if config["SPLIT_K"] > 1 else _shared_tiles(problem, config)
 
 
 def _members(view: View, config: Config, device: DeviceLimits) -> tuple[tuple[str, Field], ...]:
@@ -264,7 +302,7 @@ def _members(view: View, config: Config, device: DeviceLimits) -> tuple[tuple[st
     lines = (seen.k, seen.n) if part.k_major else (seen.n, seen.k)
     map_b = operand_map(view.b, seen.b, lines, (part.row_units, part.lines), tensor_maps.SWIZZLE)
     map_d = tensor_maps.output_map(seen, config, device) if d_is_aligned(seen) else map_b
-    splits = config["SPLIT_K"] > 1
+    splits = _split_tiles(seen, config)
     return (
         *gemm_members(view),
         ("map_b", map_b),
@@ -272,7 +310,7 @@ def _members(view: View, config: Config, device: DeviceLimits) -> tuple[tuple[st
         ("partial_accumulators", Pointer(PARTIAL_ACCUMULATORS if splits else None)),
         ("flags", Pointer(PARTIAL_FLAGS if splits else None)),
         ("row_blocks", Scalar("s32", row_blocks(seen.m))),
-        ("stream_k_tiles", Scalar("s32", _tiles(seen.swapped, config) if splits else 0)),
+        ("stream_k_tiles", Scalar("s32", splits)),
     )
 
 

@@ -123,12 +123,25 @@ def test_a_graph_replays_it():
         check(d, x, w)
 
 
-def test_many_launches_in_a_row_are_bit_equal():
-    """Split K: each launch leaves its counters at zero, also where the next one overlaps with it."""
-    x, w = normal(16, 8192), wt.quantize(normal(8192, 8192, dtype=torch.float32))
-    first = wt.matmul(x, w)
-    found = [wt.matmul(x, w) for _ in range(200)]
+@pytest.mark.parametrize("m", [8, 64])
+@pytest.mark.parametrize("change", [{}, {"STREAM": 1, "SPLIT_K": 1}], ids=str)
+def test_many_launches_in_a_row_are_bit_equal(change, m):
+    """Each launch leaves its counters and flags at zero, also where the next one overlaps with it."""
+    x, w = normal(m, 8192), wt.quantize(normal(8192, 8192, dtype=torch.float32))
+    options = {"rung": "wgmma-quantized", "config": {**wt.plan(x, w, rung="wgmma-quantized").plan.config, **change}}
+    first = wt.matmul(x, w, **options)
+    check(first, x, w)
+    found = [wt.matmul(x, w, **options) for _ in range(200)]
     assert all(torch.equal(each, first) for each in found)
+
+
+@pytest.mark.parametrize("extents", [(17, 28672, 1024), (60, 1000, 3000), (130, 4099, 1031)], ids=str)
+def test_stream_k(extents):
+    m, n, k = extents
+    x, w = normal(m, k), wt.quantize(normal(n, k, dtype=torch.float32), zero_point=True)
+    config = {**wt.plan(x, w, rung="wgmma-quantized").plan.config, "BN": 32, "SPLIT_K": 1, "STREAM": 1}
+    for _ in range(3):
+        check(wt.matmul(x, w, rung="wgmma-quantized", config=config, out_dtype="float32"), x, w)
 
 
 def test_gradients_are_refused():

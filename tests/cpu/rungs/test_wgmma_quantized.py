@@ -158,10 +158,11 @@ def test_a_plan_is_called_with_other_weights_of_the_format():
 
 
 @pytest.mark.parametrize("schedule", ["earliest", "random:3"])
-def test_the_result_does_not_depend_on_when_loads_arrive(schedule):
+@pytest.mark.parametrize("change", [{"SPLIT_K": 2}, {"STREAM": 1}], ids=str)
+def test_the_result_does_not_depend_on_when_loads_arrive(change, schedule):
     x, w = drawn(20, 700, dtype="bfloat16"), wt.quantize(drawn(130, 700))
     product = arrange(x, w, out_dtype="float32")
-    plan = make_plan(product.problem, rung=NAME, config=TINY | {"BN": 32, "SPLIT_K": 2})
+    plan = make_plan(product.problem, rung=NAME, config=TINY | {"BN": 32} | change)
     found = []
     for each in ("latest", schedule):
         d = np.empty((20, 130), np.float32)

@@ -47,6 +47,11 @@ class DType:
         return self.bits / 8
 
     @property
+    def is_float8(self) -> bool:
+        """Whether it is a float of eight bits."""
+        return self.kind == "float" and self.bits == 8
+
+    @property
     def unit_roundoff(self) -> float:
         """Half the gap between 1 and the next number: u of the standard error bounds; 0 for integers."""
         return 0.0 if self.kind != "float" else 2.0 ** -(self.mantissa_bits + 1)

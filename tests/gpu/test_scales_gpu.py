@@ -156,6 +156,22 @@ def test_integers_by_rows_and_columns():
     assert torch.equal(d, exact)
 
 
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_a_quantized_copy_comes_with_the_result(dtype):
+    m, n, k = 300, 520, 640
+    a, b = drawn(m, n, k)
+    rows = scales(m)
+
+    def quantized(acc, factor):
+        return acc, wt.cast(acc * factor, dtype), abs(acc).max()
+
+    for _ in range(2):
+        d, copy, most = wt.matmul(a, b, scale_a=rows, out_dtype="float32", epilogue=quantized, factor=100.0)
+        largest = torch.finfo(dtype).max
+        assert torch.equal(copy.float(), (d * 100).clamp(-largest, largest).to(dtype).float())
+        assert most == d.abs().max()
+
+
 def test_the_operator_of_torch_takes_blocks():
     import warptile.torch  # noqa: F401
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from warptile.dtypes import DTYPES
-from warptile.epilogue.operations import OPERATIONS, philox
+from warptile.epilogue.operations import OPERATIONS, philox, rounded
 
 ACCUMULATOR, CONSTANT, TENSOR, CAST, UNIFORM = "accumulator", "constant", "tensor", "cast", "uniform"
 """Steps that are no operation on values: alpha * A @ B + beta * C, a number, an element of a named operand, rounding to
@@ -156,6 +156,11 @@ class Program:
             return None
         return readers[0]
 
+    @cached_property
+    def makes_float8(self) -> bool:
+        """Whether values are rounded to 8-bit floats."""
+        return any(step.name == CAST and DTYPES[str(step.value)].is_float8 for step in self.steps)
+
     @property
     def output_reductions(self) -> tuple[Reduction | None, ...]:
         """For each output its reduction, or None."""
@@ -192,7 +197,7 @@ class Program:
         if step.name == CONSTANT:
             return step.value
         if step.name == CAST:
-            return np.asarray(arguments[0]).astype(DTYPES[str(step.value)].numpy).astype(np.float64)
+            return rounded(np.asarray(arguments[0]), DTYPES[str(step.value)]).astype(np.float64)
         if step.name == UNIFORM:
             return philox(int(operands[str(step.value)]), rows, columns)
         if is_block_scale(step):

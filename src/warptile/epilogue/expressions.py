@@ -12,13 +12,16 @@ import numpy as np
 
 from warptile.dtypes import dtype as dtype_named
 from warptile.epilogue import column_pairs, tracing
-from warptile.epilogue.operations import OPERATIONS
+from warptile.epilogue.operations import OPERATIONS, rounded
 from warptile.epilogue.philox import uniform
 from warptile.epilogue.tracing import RefusedError, Traced
 from warptile.errors import ArgumentError, DTypeError
 
 CAST_TYPES = ("float16", "bfloat16", "float32", "float64", "int32", "int8", "uint8")
-"""Element types that values are rounded to and outputs have."""
+"""Element types that operands have, and that values are rounded to."""
+
+QUANTIZED_TYPES = ("float8_e4m3", "float8_e5m2")
+"""Further types that values are rounded to, and outputs after the first have."""
 
 
 def _applied(name: str, *arguments: Any) -> Any:
@@ -115,6 +118,9 @@ def where(condition: Any, x: Any, y: Any) -> Any:
 def cast(x: Any, dtype: Any) -> Any:
     """``x`` rounded to an element type. As an output of an epilogue, that output has the type.
 
+    Floats of 8 bits (compute capability 8.9) stop at their largest numbers, as quantization does; they are the type of
+    outputs after the first, beside a result of more bits.
+
     Args:
         x: a number.
         dtype: its name, such as ``"float16"``, or a framework's dtype.
@@ -126,11 +132,12 @@ def cast(x: Any, dtype: Any) -> Any:
     if not isinstance(dtype, str) and not name.isidentifier():
         name = np.dtype(dtype).name
     element = dtype_named(name)
-    if element.name not in CAST_TYPES:
-        raise DTypeError(f"dtype: got {name!r}; it is one of {', '.join(CAST_TYPES)}, such as cast(x, 'float16')")
+    types = CAST_TYPES + QUANTIZED_TYPES
+    if element.name not in types:
+        raise DTypeError(f"dtype: got {name!r}; it is one of {', '.join(types)}, such as cast(x, 'float16')")
     if isinstance(x, Traced):
         return tracing.cast(x, element.name)
-    return np.asarray(x).astype(element.numpy)
+    return rounded(np.asarray(x), element)
 
 
 def per_block(x: Any, rows: int, columns: int) -> Any:

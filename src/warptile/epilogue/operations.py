@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from warptile.dtypes import DType
 from warptile.epilogue.philox import uniform
 
 NUMBER, FLAG, SAME = "number", "flag", "same"
@@ -96,6 +97,13 @@ OPERATIONS: dict[str, EpilogueOperation] = {
     "gelu_tanh": _one("gelu_tanh", _gelu_tanh),
 }
 """Operations on values, by name. `warptile.epilogue.epilogue_program` has those that read operands."""
+
+
+def rounded(values: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+    """Numbers in an element type; beyond the largest 8-bit float they are that."""
+    if dtype.is_float8:
+        values = np.clip(values, -dtype.largest, dtype.largest)
+    return values.astype(dtype.numpy)
 
 
 def philox(seed: int, rows: int, columns: int) -> np.ndarray[Any, np.dtype[np.float64]]:

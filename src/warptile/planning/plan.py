@@ -25,6 +25,9 @@ from warptile.rungs.repack import fused_repacking_ms, repacking_ms
 WORTH_LEAVING_DEFAULT = 0.9
 """A candidate replaces a rung's default configuration when its predicted time is below this share of the default's."""
 
+FLOAT8_CAPABILITY = 89
+"""Compute capability times ten from which instructions convert to 8-bit floats."""
+
 CLUSTER_CAPABILITY = 90
 """Compute capability times ten from which CTAs come in clusters."""
 
@@ -436,6 +439,12 @@ def unlaunchable(kernel: KernelSpec, device: DeviceLimits) -> str | None:
     if arch.capability < kernel.capability:
         return (
             f"with {kernel.problem.a.dtype.name} operands it needs compute capability {kernel.capability / 10} and "
+            f"{arch.name} has {arch.capability / 10}"
+        )
+    fused = kernel.problem.epilogue
+    if fused is not None and fused.program.makes_float8 and arch.capability < FLOAT8_CAPABILITY:
+        return (
+            f"its epilogue rounds to 8-bit floats, which needs compute capability {FLOAT8_CAPABILITY / 10} and "
             f"{arch.name} has {arch.capability / 10}"
         )
     if kernel.threads > MAX_THREADS:

@@ -1,5 +1,6 @@
 """scale_a and scale_b of matmul: numbers, one element, rows and columns, and blocks along K, on the emulator."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -106,6 +107,31 @@ def test_the_largest_result_comes_with_it(rng):
     )
     assert largest.shape == ()
     assert largest == np.abs(d).max()
+
+
+@pytest.mark.parametrize("dtype", sp.TYPES)
+def test_a_quantized_copy_comes_with_the_result(rng, dtype):
+    a, b = sp.operands(rng, 37, 53, 70, dtype)
+    name, largest = f"float8_{dtype}", float(ml_dtypes.finfo(sp.TYPES[dtype]).max)
+
+    def quantized(acc, factor):
+        return acc, wt.cast(acc * factor, name), abs(acc).max()
+
+    for factor in (3.0, 1e4):  # within the type's range; beyond it, where numbers stop at the largest one
+        d, copy, most = wt.matmul(
+            a, b, scale_a=sp.scales(rng, 37), out_dtype="float32", epilogue=quantized, factor=factor, **EMULATOR
+        )
+        exact = np.clip(d.astype(np.float64) * factor, -largest, largest).astype(sp.TYPES[dtype])
+        assert copy.dtype == sp.TYPES[dtype]
+        assert np.array_equal(copy.astype(np.float64), exact.astype(np.float64))
+        assert most == np.abs(d).max()
+
+
+def test_architectures_without_8_bit_floats_say_so(rng, monkeypatch):
+    monkeypatch.setenv("WARPTILE_ARCH", "sm_80")
+    a, b = np.ones((5, 6), np.float16), np.ones((6, 7), np.float16)
+    with pytest.raises(wt.UnsupportedError, match=r"rounds to 8-bit floats, which needs compute capability 8\.9"):
+        wt.matmul(a, b, epilogue=lambda acc: (acc, wt.cast(acc, "float8_e4m3")), **EMULATOR)
 
 
 # --- blocks -----------------------------------------------------------------------------------------------------------

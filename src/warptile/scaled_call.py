@@ -30,11 +30,16 @@ SCALE_OF_A, SCALE_OF_B, ADDEND, ADDEND_FACTOR = "scale_of_a", "scale_of_b", "sca
 ABSENT, ELEMENT, FACTOR = -2, -1, 0
 """In place of the lines of a block: no scale; one for the whole operand; one for each of its rows or columns."""
 
+NUMBER = "number"
+"""In place of the shape of a scale: it is a number."""
+
+SCALES = ("scale_a", "scale_b")
+
 WIDE = 128
 """Rows of A, or columns of B, of a square block."""
 
 MOST_KNOWN = 256
-"""Epilogues that are remembered."""
+"""Epilogues, and calls, that are remembered."""
 
 
 class Kinds(NamedTuple):
@@ -86,40 +91,77 @@ def scaled_call(
         LayoutError: tensors in another place than ``a``.
         UnsupportedError: scales of blocks of integers.
     """
+    checked = _checked(a, b, c, beta, scales, in_graph=True) if in_graph else _found(a, b, c, beta, scales)
+    if checked is None:
+        return None
+    kinds, shapes = checked
+    found, rest = dict(operands), list(scales)
+    for side, (name, kind) in enumerate(((SCALE_OF_A, kinds.a), (SCALE_OF_B, kinds.b))):
+        if kind != ABSENT:
+            scale, shape, rest[side] = scales[side], shapes[side], None
+            if shape == NUMBER:
+                found[name] = float(number(scale, SCALES[side]))
+            else:
+                found[name] = scale if shape is None else scale.reshape(shape)
+    if kinds.adds:
+        found[ADDEND] = c
+    if kinds.weighted:
+        found[ADDEND_FACTOR] = float(beta_of(beta, c))
+    return ScaledCall(rest[0], rest[1], kinds, found)
+
+
+Checked = tuple[Kinds, tuple[Any, Any]]
+
+_known_calls: dict[Hashable, Checked] = {}
+
+
+def _found(a: Any, b: Any, c: Any, beta: Any, scales: tuple[Any, Any]) -> Checked | None:
+    """As `_checked`, once for calls that say the same."""
+    said: list[Any] = []
+    try:
+        for scale in scales:
+            said += (None,) if scale is None else (scale.__class__, scale.shape, getattr(scale, "device", None))
+        key = a.__class__, a.shape, a.dtype, getattr(a, "device", None), b.shape, c is None, beta, *said
+        known = _known_calls.get(key)
+    except (AttributeError, TypeError):  # a number, or what is no array or no key
+        return _checked(a, b, c, beta, scales)
+    if known is None:
+        known = _checked(a, b, c, beta, scales)
+        if known is not None and isinstance(beta, int | float | None):
+            if len(_known_calls) >= MOST_KNOWN:
+                _known_calls.clear()
+            _known_calls[key] = known
+    return known
+
+
+def _checked(a: Any, b: Any, c: Any, beta: Any, scales: tuple[Any, Any], *, in_graph: bool = False) -> Checked | None:
+    """The kinds of scales, and the shape that each is brought into: None as it is, `NUMBER` for a number."""
     element = str(getattr(a, "dtype", "")).rpartition(".")[2]
     whole = element in ("int8", "uint8")
     numbers = [is_number(scale, in_graph=in_graph) for scale in scales]
     taken = [scale is not None and (whole or not numbers[side]) for side, scale in enumerate(scales)]
     if not any(taken):
         return None
-    names = ("scale_a", "scale_b")
     if not whole and not element.startswith("float8"):
-        name = names[taken.index(True)]
+        name = SCALES[taken.index(True)]
         raise DTypeError(
             f"{name}: it is for operands of 8 bits; a is {element}: have the kernel read it, such as "
             f"epilogue=lambda acc, s: acc * s, s={name}"
         )
-    found, kinds = dict(operands), [ABSENT, ABSENT]
+    kinds: list[int] = [ABSENT, ABSENT]
+    found: list[Any] = [None, None]
     shapes = tuple(getattr(a, "shape", ())), tuple(getattr(b, "shape", ()))
-    for side, (name, scale) in enumerate(zip((SCALE_OF_A, SCALE_OF_B), scales, strict=True)):
+    for side, scale in enumerate(scales):
         if taken[side]:
-            if numbers[side]:
-                found[name], kinds[side] = float(number(scale, names[side])), ELEMENT
-            else:
-                found[name], kinds[side] = _operand(scale, side, shapes, a)
+            found[side], kinds[side] = (NUMBER, ELEMENT) if numbers[side] else _operand(scale, side, shapes, a)
             if kinds[side] > 0 and whole:
                 raise UnsupportedError(
-                    f"{names[side]}: got shape {tuple(scale.shape)}, one scale for each block along K, which operands "
+                    f"{SCALES[side]}: got shape {tuple(scale.shape)}, one scale for each block along K, which operands "
                     f"of 8-bit floats take; a is {element}: give one element, {_lines_text(side, shapes[side])}"
                 )
     weight = beta_of(beta, c)
     adds = weight != 0
-    if adds:
-        found[ADDEND] = c
-    if adds and weight != 1:
-        found[ADDEND_FACTOR] = float(weight)
-    rest = [None if each else scale for each, scale in zip(taken, scales, strict=True)]
-    return ScaledCall(rest[0], rest[1], Kinds(kinds[0], kinds[1], adds, adds and weight != 1), found)
+    return Kinds(kinds[0], kinds[1], adds, adds and weight != 1), (found[0], found[1])
 
 
 def is_number(scale: Any, *, in_graph: bool = False) -> bool:
@@ -139,26 +181,26 @@ def is_number(scale: Any, *, in_graph: bool = False) -> bool:
 
 
 def _operand(scale: Any, side: int, shapes: Sequence[tuple[int, ...]], a: Any) -> tuple[Any, int]:
-    """A scale as an operand of the epilogue, and its kind."""
+    """The shape that a scale has as an operand of the epilogue, None for its own, and its kind."""
     place = getattr(getattr(scale, "device", None), "type", None)
     if place is not None and scale.device != getattr(a, "device", None) and hasattr(a, "device"):
-        name = ("scale_a", "scale_b")[side]
+        name = SCALES[side]
         raise LayoutError(f"{name}: it is on {scale.device} and a is on {a.device}: give {name}.to(a.device)")
     shape, matrix = tuple(scale.shape), shapes[side]
     if math.prod(shape) == 1:
-        return (scale.reshape(()) if shape else scale), ELEMENT
+        return (() if shape else None), ELEMENT
     lines, k = (1, *matrix)[-2:] if side == 0 else (*matrix, 1)[:2] if len(matrix) == 1 else matrix[-2:][::-1]
     alone = len(shapes[1 - side]) == 1  # the result lacks the other operand's axis
     if shape == (lines,):
-        return (scale if alone or side == 1 else scale.reshape((lines, 1))), FACTOR
+        return (None if alone or side == 1 else (lines, 1)), FACTOR
     if len(shape) > 1:
         last = shape[-2:] if side == 0 else shape[:-3:-1]
         if last == (lines, 1):
-            return (scale.reshape((*shape[:-2], lines)) if alone else scale), FACTOR
+            return ((*shape[:-2], lines) if alone else None), FACTOR
         blocks = -(-k // SCALE_K)
         for wide in (1, WIDE):
             if last == (-(-lines // wide), blocks):
-                return scale, wide
+                return None, wide
     raise ShapeError(_shape_text(side, shape, lines, k))
 
 

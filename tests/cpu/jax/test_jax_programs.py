@@ -50,6 +50,28 @@ def test_a_program_gives_the_bits_of_an_eager_call(dtype):
         assert same_bits(found, expected)
 
 
+@pytest.mark.parametrize("kind", ["element", "rows", "blocks"])
+def test_scales_are_values_of_a_program(kind):
+    m, n, k = 9, 140, 300
+    a, b = (drawn(*shape, dtype=ml_dtypes.float8_e4m3fn) for shape in ((m, k), (k, n)))
+    shapes = {"element": ((), (1,)), "rows": ((m,), (1, n)), "blocks": ((m, 3), (3, 2))}[kind]
+    of_a, of_b = (jax.numpy.abs(drawn(*shape, seed=2)) + 0.5 for shape in shapes)
+
+    def scaled(a, b, of_a, of_b):
+        return wt.matmul(a, b, scale_a=of_a, scale_b=of_b, out_dtype="float32")
+
+    expected = wt.matmul(*(np.asarray(each) for each in (a, b)), scale_a=np.asarray(of_a), scale_b=np.asarray(of_b),
+                         out_dtype="float32", backend="emulator")  # fmt: skip
+    found = jax.jit(scaled)(a, b, of_a, of_b)
+    if kind == "element":  # numbers outside of a program, and a part of alpha
+        assert np.allclose(found, expected, rtol=1e-6)
+    else:
+        assert same_bits(found, expected)
+        both = jax.vmap(scaled, (None, None, 0, None))(a, b, jax.numpy.stack([of_a, 2 * of_a]), of_b)
+        assert same_bits(both[0], found)
+        assert np.allclose(both[1], 2 * found, rtol=1e-6)
+
+
 def test_float64_where_jax_has_it():
     with jax.enable_x64(True):
         a, b = drawn(9, 12, dtype=np.float64), drawn(12, 7, dtype=np.float64)
@@ -310,7 +332,7 @@ A, B = jax.numpy.ones((4, 8), np.float32), jax.numpy.ones((8, 6), np.float32)
         (lambda a: wt.matmul(a, B, out=a), wt.LayoutError, "out: JAX arrays cannot be written"),
         (lambda a: wt.matmul(a, B, alpha=a[0, 0]), wt.ArgumentTypeError, "alpha: got a value that JAX is tracing"),
         (lambda a: wt.matmul(a, B, B, beta=a[0, 0]), wt.ArgumentTypeError, "scale c instead"),
-        (lambda a: wt.matmul(a, B, scale_a=2), wt.DTypeError, "scale_a: it is for float8"),
+        (lambda a: wt.matmul(a, B, scale_a=2), wt.DTypeError, "scale_a: it is for operands of 8 bits"),
         (lambda a: wt.matmul(a, B, alpa=2), wt.ArgumentTypeError, "Did you mean 'alpha'"),
         (lambda a: warptile.jax.matmul(a, B, alpa=2), wt.ArgumentTypeError, "Did you mean 'alpha'"),
         (lambda a: wt.matmul(a, B, precision="high"), wt.DTypeError, "precision"),

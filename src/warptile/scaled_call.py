@@ -308,8 +308,25 @@ class ScaledPlan:
     kinds: Kinds
     beta: float
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.plan, name)
+    @property
+    def backend(self) -> Any:
+        """Where it runs."""
+        return self.plan.backend
+
+    @property
+    def copies(self) -> tuple[str, ...]:
+        """What has to be copied before the launch, and why."""
+        found: tuple[str, ...] = self.plan.copies
+        return found
+
+    def explain(self) -> str:
+        """The kernel, why it was chosen, what bounds it.
+
+        Returns:
+            Lines of text.
+        """
+        found: str = self.plan.explain()
+        return found
 
     def __call__(
         self, a: Any, b: Any, /, c: Any = None, *, out: Any = None, scale_a: Any = None, scale_b: Any = None,

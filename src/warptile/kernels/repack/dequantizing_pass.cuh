@@ -31,8 +31,8 @@ __global__ void __launch_bounds__(WARPGROUP)
     __syncthreads();
     mbarrier_wait(barrier, 0);
 
-    // A warp has 16 rows, and needs no other's: through shared memory they become whole rows. Chunks of 16 bytes change
-    // places by an XOR with the row, against bank conflicts.
+    // A warp has 16 rows, and needs no other's: through shared memory they become whole rows, with the XOR swizzle of
+    // 16-byte chunks against bank conflicts.
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const auto chunk_at = [&](int row, int chunk) { return rows + row * ROW_BYTES + (chunk ^ row % 8) * 16; };
 #pragma unroll

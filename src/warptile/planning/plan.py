@@ -176,9 +176,8 @@ def make_plan(
     if rung is not None:
         raise UnsupportedError(f"rung {rung!r} does not take this problem on {limits.arch}: {reasons[0][1]}")
     if not reasons:
-        what, dense = ("a is sparse", "a.to_dense()") if problem.a.sparse else ("b is quantized", "b.dequantize()")
         raise UnsupportedError(
-            f"{what}, and no rung for that is batch-invariant: take {dense}, or leave batch_invariant out"
+            "a is sparse, and no rung for that is batch-invariant: take a.to_dense(), or leave batch_invariant out"
         )
     listed = "; ".join(f"{name}: {reason}" for name, reason in reasons)
     raise UnsupportedError(f"no rung takes this problem on {limits.arch}. {listed}")
@@ -247,7 +246,7 @@ def _best_of(rung: Rung, problem: Problem, asked: str | None, device: DeviceLimi
 
 def _rungs_for(problem: Problem, asked: str | None, device: DeviceLimits) -> tuple[Rung, ...]:
     """The rung that was asked for, or all that a plan may take, from the top of the ladder down; with batch invariance
-    the one that takes such problems whatever their rows of A are."""
+    those of one order of additions that take such problems whatever their rows of A are."""
     if asked is not None:
         return (rung_named(asked),)
     if problem.batch_invariant:
@@ -259,6 +258,8 @@ def _rungs_for(problem: Problem, asked: str | None, device: DeviceLimits) -> tup
 def _batch_invariant(problem: Problem, device: DeviceLimits) -> tuple[Rung, ...]:
     automatic = _automatic(problem.a.sparse, problem.b.quantized is not None)
     rungs = tuple(each for each in automatic if each.batch_invariant)
+    if problem.b.quantized is not None:
+        return rungs  # they add in one order: what is dequantized, in registers or before, is multiplied the same
     found = _plan_of(rungs, problem, None, device)
     return rungs[:1] if found is None else (found.rung,)
 

@@ -36,7 +36,7 @@ class Rung(ABC):
         automatic: a plan may take it where no rung is named.
         competes: and does where it is predicted to be faster than the next rung of the ladder that takes the problem.
         batch_invariant: it takes problems that ask for batch invariance. Of these its legal configurations all add in
-            one order, which depends on types, N and K.
+            one order, which depends on types, N and K; those of rungs for quantized weights in the same one.
         persistent: a launch has no more CTAs than SMs, however many tiles D has.
         batches: one launch takes a batch of matrices.
     """

@@ -266,6 +266,28 @@ def test_an_epilogue_contracts_nothing() -> None:
         assert name not in usual
 
 
+def test_quantized_weights_give_the_bits_of_dequantized_ones() -> None:
+    """In registers or by a pass before the GEMM, whichever is the faster for the rows."""
+    n, k = 1040, 1152
+    generator = np.random.default_rng(7)
+    w, x = (generator.standard_normal((rows, k)).astype(np.float16) for rows in (n, 300))
+    packed = wt.quantize(w, bits=4, group_size=128)
+    said: dict[str, Any] = {"out_dtype": "float32", "backend": "emulator", "batch_invariant": True}
+    whole = wt.matmul(x, packed.dequantize().astype(np.float16).reshape(n, k).T, **said)
+    rungs = set()
+    for m in (1, 20, 130):
+        plan = wt.plan(x[:m], packed, **said).plan
+        rungs.add(plan.rung.name)
+        assert same(wt.matmul(x[:m], packed, **said), whole[:m])
+    for rung in ("wgmma-quantized", "wgmma-dequantized"):
+        assert same(wt.matmul(x[:40], packed, rung=rung, **said), whole[:40])
+    assert "wgmma-quantized" in rungs
+    usual = wt.plan(x[:1], packed, rung="wgmma-quantized", backend="emulator").plan
+    assert usual.config["SPLIT_K"] > 1 or usual.config["STREAM"]
+    with pytest.raises(UnsupportedError, match="K is not split: take SPLIT_K=1, STREAM=0"):
+        wt.plan(x[:1], packed, rung="wgmma-quantized", config=usual.config, **said)
+
+
 def test_batches_vectors_and_linear_layers() -> None:
     types, (n, k) = TYPES["bf16"], (72, 320)
     a, b = types.matrix(60, k, 1), types.matrix(n, k, 2).T

@@ -13,7 +13,7 @@ from warptile.launch.workspace import Workspace
 from warptile.problem import Problem
 from warptile.quantization import BLOCK_K, BLOCK_ROWS, PADDED_ROWS, Quantization, row_blocks
 from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members, with_epilogue
-from warptile.rungs.legality import ceil_div, grid_reason, keys_reason, operand_reason
+from warptile.rungs.legality import ceil_div, grid_reason, keeps_order, keys_reason, operand_reason
 from warptile.rungs.repack import repacked
 from warptile.rungs.rung import Rung
 from warptile.rungs.tensor_tiles import round_up, stages_reason
@@ -70,6 +70,7 @@ class WgmmaQuantized(Rung):
     dtypes = ("bfloat16", "float16")
     persistent = True
     quantized = True
+    batch_invariant = True
     estimates = True
 
     # --- configurations -------------------------------------------------------------------------------------------
@@ -89,6 +90,8 @@ class WgmmaQuantized(Rung):
         rows, most = BLOCK_ROWS * row_blocks(problem.n), next((n for n in COLUMNS if n >= problem.m), COLUMNS[-1])
         sizes = ((bm, bn) for bm in HEIGHTS for bn in COLUMNS if rows % bm == 0 and most // 4 <= bn <= most)
         found = [self._config(problem, *each, device) for each in sizes]
+        if keeps_order(problem):
+            return tuple(found)
         streamed = [_with_stages(problem, {**each, "SPLIT_K": 1, "STREAM": 1}, device) for each in found]
         return (*found, *(each for each in streamed if _shared_tiles(problem, each)))
 
@@ -110,7 +113,7 @@ class WgmmaQuantized(Rung):
         }  # fmt: skip
         count, k_tiles = _tiles(problem, config), ceil_div(problem.k, BLOCK_K)
         most = device.co_resident_ctas(1) if device.max_ctas is None else device.max_ctas
-        splits = max(min(most // max(count, 1), k_tiles // LEAST_K_TILES), 1)
+        splits = 1 if keeps_order(problem) else max(min(most // max(count, 1), k_tiles // LEAST_K_TILES), 1)
         config["SPLIT_K"] = max(ceil_div(k_tiles, ceil_div(max(k_tiles, 1), splits)), 1)  # no split has fewer K tiles
         return _with_stages(problem, config, device)
 
@@ -242,6 +245,11 @@ def _split_reason(problem: Problem, config: Config, device: DeviceLimits) -> str
         return f"STREAM is {config['STREAM']} and SPLIT_K is {config['SPLIT_K']}; STREAM is 0 or, with SPLIT_K=1, 1"
     if config["SPLIT_K"] == 1 and not config["STREAM"]:
         return None
+    if keeps_order(problem):
+        return (
+            f"SPLIT_K is {config['SPLIT_K']} and STREAM is {config['STREAM']}; with batch_invariant=True "
+            "K is not split: take SPLIT_K=1, STREAM=0"
+        )
     k_tiles, ctas, resident = ceil_div(problem.k, BLOCK_K), _ctas(problem, config), device.co_resident_ctas(1)
     if k_tiles < config["SPLIT_K"]:
         return f"SPLIT_K is {config['SPLIT_K']}; K has {k_tiles} tiles of {BLOCK_K}"

@@ -20,3 +20,4 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.gpu)
             item.add_marker(here)
             item.add_marker(prototype)
+            item.add_marker(pytest.mark.filterwarnings("ignore:`torch.jit.script"))

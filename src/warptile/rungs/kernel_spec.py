@@ -112,6 +112,7 @@ class KernelSpec:
         params: the struct that the kernel takes; ``alpha`` and ``beta`` are filled in at the launch.
         kernel_workspaces: memory that the kernel needs in addition to operands and repacked operands.
         overlaps_previous: the kernel waits by itself for the launch before it (programmatic dependent launch).
+        waits: CTAs wait for each other where they have a workspace that is left zero.
     """
 
     problem: Problem
@@ -126,6 +127,7 @@ class KernelSpec:
     capability: int = 0
     kernel_workspaces: tuple[Workspace, ...] = ()
     overlaps_previous: bool = False
+    waits: bool = True
 
     @cached_property
     def copies(self) -> tuple[OperandCopy, ...]:
@@ -184,7 +186,7 @@ class KernelSpec:
             cluster=self.cluster,
             dynamic_shared_bytes=self.dynamic_shared_bytes,
             overlaps_previous=self.overlaps_previous,
-            co_resident=any(each.zero for each in self.workspaces),
+            co_resident=self.waits and any(each.zero for each in self.workspaces),
         )
 
     def __str__(self) -> str:

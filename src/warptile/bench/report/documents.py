@@ -328,6 +328,10 @@ class DocumentTables:
         """Small M, long K, a batch."""
         return suite_tables.suite_table(self._lookup, "small")
 
+    def table_suite_float32(self) -> str:
+        """float32 beside CUDA cores' multiply-adds, every row."""
+        return suite_tables.suite_table(self._lookup, "float32")
+
     def table_suite_types(self) -> str:
         """Other types, and what goes with them."""
         return suite_tables.suite_table(self._lookup, "types")

@@ -249,6 +249,14 @@ def test_misaligned_activations_are_not_copied_beside_the_pass():
         wt.plan(np.ascontiguousarray(x), w.dequantize().T, rung="wgmma-dequantized", **FLOATS)
 
 
+@pytest.mark.parametrize("size", [SIZES[1], SIZES[3], (60, 28672, 8192), (1024, 8192, 8192)], ids=str)
+@pytest.mark.parametrize("bits", [4, 8])
+def test_plans_with_an_addend_compile_without_spills(size, bits):
+    bare = problem(*size, bits=bits, out="float32")
+    plan = make_plan(replace(bare, c=bare.d), rung=NAME)
+    assert compiled(plan).resources.spill_store_bytes == 0
+
+
 def test_few_rows_are_split_along_k():
     """So that all but a few SMs load weights, with more bytes under way than a microsecond of HBM brings."""
     plan = make_plan(problem(16, 8192, 8192))

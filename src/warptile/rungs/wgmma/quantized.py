@@ -55,7 +55,8 @@ REGISTERS = {1: 255, 2: 232, 3: 128, 4: 96}
 """Registers of a consumer's thread by CONSUMERS: with two they are reallocated."""
 
 STREAMED_ACCUMULATORS = 64
-"""Most accumulators of a thread with STREAM. With 96 the compiler runs out of registers."""
+"""Most accumulators of a thread with STREAM, and of one whose epilogue reads C where D has 32 bits or codes have 8.
+With more the compiler runs out of registers."""
 
 
 class WgmmaQuantized(Rung):
@@ -108,8 +109,8 @@ class WgmmaQuantized(Rung):
     def _config(self, problem: Problem, bm: int, bn: int, device: DeviceLimits) -> Config:
         """Tiles of a size, with as many splits of K as there are SMs for, and stages as fit."""
         config = {
-            "BM": bm, "BN": bn, "BK": BLOCK_K, "STAGES": 2, "CONSUMERS": 2, "SPLIT_K": 1, "STREAM": 0, "GROUP": 8,
-            "SMS": device.sms,
+            "BM": bm, "BN": bn, "BK": BLOCK_K, "STAGES": 2, "CONSUMERS": bm // ROWS if bn < WIDE else 2,
+            "SPLIT_K": 1, "STREAM": 0, "GROUP": 8, "SMS": device.sms,
         }  # fmt: skip
         count, k_tiles = _tiles(problem, config), ceil_div(problem.k, BLOCK_K)
         most = device.co_resident_ctas(1) if device.max_ctas is None else device.max_ctas
@@ -274,6 +275,10 @@ def _resources_reason(seen: Problem, config: Config, device: DeviceLimits) -> st
     needed, has = needed + OVERHEAD_REGISTERS, REGISTERS[config["CONSUMERS"]]
     if needed > has:
         return f"a thread needs about {needed} registers and has {has}; take a smaller tile or fewer CONSUMERS"
+    accumulators = tiles.accumulator_registers(seen, rows, config["BN"])
+    large = seen.d.dtype.bits == 32 or _format(seen).bits == 8
+    if seen.c is not None and large and config["SPLIT_K"] == 1 and accumulators > STREAMED_ACCUMULATORS:
+        return f"C is added and a thread has {accumulators} accumulators; at most {STREAMED_ACCUMULATORS} fit here"
     return tiles.shared_reason(_shared_bytes(seen, config, device))
 
 

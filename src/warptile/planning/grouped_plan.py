@@ -37,7 +37,7 @@ class GroupedPlan:
             UnsupportedError: the kernel does not run in that configuration.
         """
         usual = grouped.config_for(problem)
-        reason = None if config is None else grouped.illegal(problem, dict(config))
+        reason = None if config is None else grouped.reason_against(problem, dict(config))
         if config is not None and reason is not None:
             raise UnsupportedError(
                 f"config: got {dict(config)}; {reason}. Leave it out, or give one such as config={dict(usual)}"

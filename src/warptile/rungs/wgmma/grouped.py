@@ -167,10 +167,10 @@ def config_for(problem: GroupedProblem) -> Config:
     """The configuration for a problem, by the rows that its groups have on average."""
     of_rows = [config for least, config in ROW_CONFIGS if problem.extent > least * problem.groups]
     candidates = K_CONFIGS if problem.along == "k" else of_rows
-    return next(config for config in candidates if illegal(problem, config) is None)
+    return next(config for config in candidates if reason_against(problem, config) is None)
 
 
-def illegal(problem: GroupedProblem, config: Config) -> str | None:
+def reason_against(problem: GroupedProblem, config: Config) -> str | None:
     """None where the kernel runs in ``config``, else the reason."""
     seen = problem.view.problem
     reason = keys_reason(config, KEYS) or tiles.tile_reason(seen, config) or stages_reason(config)

@@ -13,7 +13,7 @@ from warptile.ladder import usual_b_major
 from warptile.planning.plan import illegal, make_plan
 from warptile.problem import Operand, Problem, alignment_of
 from warptile.roofline.rung_points import issue_tflops
-from warptile.rungs import RUNGS
+from warptile.rungs import rung as rung_named
 from warptile.rungs.kernel_spec import Config
 from warptile.rungs.rung import Rung
 
@@ -190,7 +190,7 @@ def to_key(problem: Problem) -> ProblemKey:
 
 def limit_tflops(name: str, key: ProblemKey) -> float:
     """TFLOP/s (TOP/s) at which the reference GPU can issue the instruction of a rung."""
-    return issue_tflops(RUNGS[name], key.dtype, sparse=key.sparse)
+    return issue_tflops(rung_named(name), key.dtype, sparse=key.sparse)
 
 
 @lru_cache(maxsize=256)

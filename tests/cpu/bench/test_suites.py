@@ -68,7 +68,8 @@ def test_every_row_has_a_plan():
     device = measure_rows.GpuModel(REFERENCE.arch, None)
     for row in ROWS:
         own, *_ = measure_rows.plans_of(row, device)
-        taken = ("wgmma-split", "simt-warptile", "simt-split-k") if row in suites.SUITES["float32"] else ("wgmma-final",)
+        single = ("wgmma-split", "simt-warptile", "simt-split-k")
+        taken = single if row in suites.SUITES["float32"] else ("wgmma-final",)
         assert own.rung.name in (("wgmma-sparse",) if row.problem.sparse else taken), row.name
         assert own.problem == to_problem(row.problem, offset=row.offset)
         assert row.max_sms is None or own.config["SMS"] <= row.max_sms < REFERENCE.sms

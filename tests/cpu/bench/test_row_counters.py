@@ -60,6 +60,7 @@ def named(suite, name):
 def results(slow):
     """Every row with a figure of 1.1, but for those in ``slow``, by their names."""
     rows = [(suite, row) for suite, each in SUITES.items() for row in each if "weights" not in row.classes]
+
     def usual(row):
         return 9.0 if row.problem.dtype == "float32" else 1.5 if row.problem.sparse else 1.1
 

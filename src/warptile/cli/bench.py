@@ -41,7 +41,8 @@ def baseline_names(context: click.Context, parameter: click.Parameter, text: str
 
 @click.command("bench")
 @click.option("--suite", type=one_of(*LADDERS, CALLS, EPILOGUES, EMULATOR, *SUITES), default="ladder",
-              show_default=True, help="What is measured.")  # fmt: skip
+              metavar="NAME", show_default=True,
+              help=f"What is measured: {', '.join((*LADDERS, CALLS, EPILOGUES, EMULATOR, *SUITES))}.")  # fmt: skip
 @click.option(
     "--size", "sizes", multiple=True, type=click.IntRange(1), help="ladder, sizes, calls: these extents instead."
 )

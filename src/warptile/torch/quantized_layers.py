@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import cache
+from typing import Any, ClassVar
 
 import torch
 
@@ -28,6 +30,8 @@ class QuantizedLinear(torch.nn.Module):
 
     packed: torch.Tensor
 
+    _outside_of_programs: ClassVar[Callable[..., Any]]
+
     def __init__(self, weights: QuantizedWeights, bias: torch.Tensor | None = None) -> None:
         super().__init__()
         self.out_features, self.in_features = weights.shape
@@ -36,6 +40,7 @@ class QuantizedLinear(torch.nn.Module):
         self.register_buffer("packed", weights.packed)
         self._fields = {name: getattr(weights, name) for name in FIELDS}
         self._made = weights
+        _break_graphs()
         if isinstance(bias, torch.nn.Parameter):
             self.bias: torch.Tensor | None = bias
         else:
@@ -73,7 +78,7 @@ class QuantizedLinear(torch.nn.Module):
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """(..., in_features) to (..., out_features), both of the activations' type."""
-        found: torch.Tensor = _product(input, self.bias, self.weights)
+        found: torch.Tensor = self._outside_of_programs(input, self.bias, self.weights)
         return found
 
     def get_extra_state(self) -> dict[str, Any]:
@@ -110,10 +115,18 @@ class _Product(torch.autograd.Function):
         return back, rows.sum(0) if of_bias else None, None
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
 def _product(input: torch.Tensor, bias: torch.Tensor | None, weights: QuantizedWeights) -> Any:
     """The linear function, its gradient recorded where one is asked for; a graph break in compiled programs."""
     wanted = input.requires_grad or (bias is not None and bias.requires_grad)
     if torch.is_grad_enabled() and wanted:
         return _Product.apply(input, bias, weights)
     return linear(input, weights, bias)
+
+
+@cache
+def _break_graphs() -> None:
+    """Let compiled programs break at the product. It loads Dynamo: done for the first layer, not by an import."""
+    QuantizedLinear._outside_of_programs = staticmethod(torch.compiler.disable(_product))
+
+
+QuantizedLinear._outside_of_programs = staticmethod(_product)

@@ -1,0 +1,172 @@
+// simt-gemv: few rows of D. Every element of B is loaded once, straight into registers, and multiplied with all rows of
+// A; what a block keeps in flight decides how fast B comes from DRAM. Warps of a block share K, and so do SPLITS
+// blocks; the last of these to finish adds up all partial sums, in the order of K, so that results do not depend on
+// who is last.
+#pragma once
+
+#include "ptx/memory_order.cuh"
+#include "simt/register_tile.cuh"
+#include "simt/operation.cuh"
+
+namespace warptile {
+
+// Beside the operands: a slot for each block's partial sums, and a counter of arrivals for each tile. Counters are zero
+// when a launch begins and when it ends.
+template <typename CONFIG>
+struct SimtGemvParams {
+    GemmParams<SimtOperation<CONFIG>> gemm;
+    typename CONFIG::ACCUMULATOR* partials;
+    unsigned* arrivals;
+};
+
+// COUNT neighbouring elements, in loads of WIDTH. Without WHOLE those from `inside` on are not read, and zero.
+template <bool WHOLE, int WIDTH, int COUNT, typename ELEMENT>
+__device__ __forceinline__ void load_elements(ELEMENT (&to)[COUNT], const ELEMENT* from, int inside) {
+    static_assert(COUNT % WIDTH == 0, "whole loads");
+    if constexpr (WHOLE) {
+#pragma unroll
+        for (int i = 0; i < COUNT; i += WIDTH) {
+            const auto vector = *reinterpret_cast<const Vector<ELEMENT, WIDTH>*>(from + i);
+#pragma unroll
+            for (int j = 0; j < WIDTH; ++j) to[i + j] = vector.element[j];
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) to[i] = i < inside ? from[i] : static_cast<ELEMENT>(0.0f);
+    }
+}
+
+// A thread's part of a tile of BM rows and BN columns.
+template <typename CONFIG>
+struct SimtGemv {
+    using ELEMENT = typename CONFIG::ELEMENT;
+    using ACCUMULATOR = typename CONFIG::ACCUMULATOR;
+    static constexpr int BM = CONFIG::BM, BN = CONFIG::BN, WARPS = CONFIG::WARPS;
+    static constexpr bool K_MAJOR = CONFIG::B_COLUMN_MAJOR;
+    // Its columns: with a K-major B all of the tile's, else LOADS vectors of B_WIDTH that lie 32 vectors apart.
+    static constexpr int B_WIDTH = CONFIG::B_WIDTH, LOADS = BN / (32 * B_WIDTH);
+    static constexpr int COLUMNS = K_MAJOR ? BN : LOADS * B_WIDTH;
+    // Its elements along K in one step, and those of all threads.
+    static constexpr int STEP = CONFIG::BK, DEPTH = K_MAJOR ? STEP / (32 * WARPS) : STEP / WARPS;
+    static_assert(K_MAJOR ? STEP % (32 * WARPS) == 0 && DEPTH % B_WIDTH == 0 : STEP % WARPS == 0, "equal shares of K");
+    static_assert(K_MAJOR || BN % (32 * B_WIDTH) == 0, "whole loads of B");
+
+    ACCUMULATOR sums[BM][COLUMNS];
+
+    // The products from `begin` to `end` along K.
+    template <typename GEMM>
+    __device__ __forceinline__ void multiply(const GEMM& gemm, int row, int column, int begin, int end) {
+#pragma unroll
+        for (int i = 0; i < BM; ++i)
+#pragma unroll
+            for (int j = 0; j < COLUMNS; ++j) sums[i][j] = 0;
+        int k = begin + static_cast<int>(K_MAJOR ? threadIdx.x : threadIdx.x / 32) * DEPTH;
+#pragma unroll 2
+        for (; k + DEPTH <= end; k += STEP) add_products<true>(gemm, row, column, k, DEPTH);
+        if (k < end) add_products<false>(gemm, row, column, k, end - k);
+    }
+
+    // Those of `inside` elements from k on. Past the end of K both operands count as zeros; rows and columns past the
+    // end of D are the last ones again, for sums that are never stored.
+    template <bool WHOLE, typename GEMM>
+    __device__ __forceinline__ void add_products(const GEMM& gemm, int row, int column, int k, int inside) {
+        ELEMENT b[K_MAJOR ? COLUMNS : DEPTH][K_MAJOR ? DEPTH : COLUMNS];
+        if constexpr (K_MAJOR) {
+#pragma unroll
+            for (int j = 0; j < COLUMNS; ++j)
+                load_elements<WHOLE, B_WIDTH>(b[j], gemm.b + min(column + j, gemm.n - 1) * gemm.ldb + k, inside);
+        } else {
+            // n is a multiple of B_WIDTH: a vector lies wholly inside or wholly outside.
+#pragma unroll
+            for (int l = 0; l < DEPTH; ++l)
+#pragma unroll
+                for (int load = 0; load < LOADS; ++load) {
+                    const int at = column + (load * 32 + static_cast<int>(threadIdx.x % 32)) * B_WIDTH;
+                    Vector<ELEMENT, B_WIDTH> vector{};
+                    if (at < gemm.n && (WHOLE || l < inside))
+                        vector = *reinterpret_cast<const Vector<ELEMENT, B_WIDTH>*>(gemm.b + (k + l) * gemm.ldb + at);
+#pragma unroll
+                    for (int j = 0; j < B_WIDTH; ++j) b[l][load * B_WIDTH + j] = vector.element[j];
+                }
+        }
+#pragma unroll
+        for (int i = 0; i < BM; ++i) {
+            ELEMENT a[DEPTH];
+            load_elements<WHOLE, CONFIG::A_WIDTH>(a, gemm.a + min(row + i, gemm.m - 1) * gemm.lda + k, inside);
+#pragma unroll
+            for (int l = 0; l < DEPTH; ++l)
+#pragma unroll
+                for (int j = 0; j < COLUMNS; ++j)
+                    sums[i][j] +=
+                        static_cast<ACCUMULATOR>(a[l]) * static_cast<ACCUMULATOR>(K_MAJOR ? b[j][l] : b[l][j]);
+        }
+    }
+
+    // Leaves each warp's sums of the tile in shared memory.
+    __device__ __forceinline__ void share(ACCUMULATOR (&of_warps)[WARPS][BM * BN]) {
+        const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+#pragma unroll
+        for (int i = 0; i < BM; ++i)
+#pragma unroll
+            for (int j = 0; j < COLUMNS; ++j) {
+                if constexpr (K_MAJOR) {
+#pragma unroll
+                    for (int other = 16; other > 0; other /= 2)
+                        sums[i][j] += __shfl_xor_sync(0xffffffff, sums[i][j], other);
+                    if (lane == 0) of_warps[warp][i * BN + j] = sums[i][j];
+                } else {
+                    of_warps[warp][i * BN + (j / B_WIDTH * 32 + lane) * B_WIDTH + j % B_WIDTH] = sums[i][j];
+                }
+            }
+        __syncthreads();
+    }
+};
+
+template <typename CONFIG>
+__global__ void __launch_bounds__(CONFIG::WARPS * 32) simt_gemv(const __grid_constant__ SimtGemvParams<CONFIG> params) {
+    using TILE = SimtGemv<CONFIG>;
+    using ACCUMULATOR = typename CONFIG::ACCUMULATOR;
+    constexpr int SPLITS = CONFIG::SPLITS, ELEMENTS = CONFIG::BM * CONFIG::BN, THREADS = CONFIG::WARPS * 32;
+    __shared__ ACCUMULATOR of_warps[CONFIG::WARPS][ELEMENTS];
+    __shared__ bool is_last;
+    const auto gemm = params.gemm.values();
+    const unsigned tile = blockIdx.x / SPLITS, part = blockIdx.x % SPLITS;
+    const unsigned tiles_n = tiles_along(gemm.n, CONFIG::BN);
+    const int row = tile / tiles_n * CONFIG::BM, column = tile % tiles_n * CONFIG::BN;
+    // All parts of K have one length, but for the last ones.
+    const int steps = tiles_along(gemm.k, TILE::STEP), of_part = tiles_along(steps, SPLITS);
+    const int begin = min(static_cast<int>(part) * of_part, steps) * TILE::STEP;
+    const int end = min(min(static_cast<int>(part + 1) * of_part, steps) * TILE::STEP, gemm.k);
+    TILE own;
+    own.multiply(gemm, row, column, begin, end);
+    own.share(of_warps);
+
+    const auto sum_of_block = [&](int e) {
+        ACCUMULATOR sum = of_warps[0][e];
+#pragma unroll
+        for (int warp = 1; warp < CONFIG::WARPS; ++warp) sum += of_warps[warp][e];
+        return sum;
+    };
+    // Element `e` of the tile, of all blocks that share it.
+    ACCUMULATOR* const of_tile = params.partials + static_cast<long long>(tile) * SPLITS * ELEMENTS;
+    if constexpr (SPLITS > 1) {
+        for (int e = threadIdx.x; e < ELEMENTS; e += THREADS) of_tile[part * ELEMENTS + e] = sum_of_block(e);
+        __syncthreads();
+        if (threadIdx.x == 0) is_last = atom_acq_rel_gpu_inc(params.arrivals + tile, SPLITS - 1) == SPLITS - 1;
+        __syncthreads();
+        if (!is_last) return;
+    }
+    for (int e = threadIdx.x; e < ELEMENTS; e += THREADS) {
+        if (row + e / CONFIG::BN >= gemm.m || column + e % CONFIG::BN >= gemm.n) continue;
+        ACCUMULATOR sum = 0;
+        if constexpr (SPLITS > 1) {
+#pragma unroll 4
+            for (int i = 0; i < SPLITS; ++i) sum += __ldcg(of_tile + i * ELEMENTS + e);
+        } else {
+            sum = sum_of_block(e);
+        }
+        store_element(sum, gemm, row + e / CONFIG::BN, column + e % CONFIG::BN);
+    }
+}
+
+}  // namespace warptile

@@ -1,0 +1,219 @@
+"""simt-gemv: a few rows of D on CUDA cores. B crosses DRAM once and no shared memory, in any layout and alignment."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import gcd
+
+from warptile.arch import H200, MAX_THREADS
+from warptile.device import REFERENCE, DeviceLimits
+from warptile.launch.params import Params, Pointer
+from warptile.launch.workspace import Workspace
+from warptile.problem import MAX_ALIGNMENT_BYTES, Problem
+from warptile.rungs.kernel_spec import Config, KernelSpec, gemm_members
+from warptile.rungs.legality import blocks, ceil_div, grid_reason, keys_reason, operand_reason
+from warptile.rungs.mechanism import Mechanism
+from warptile.rungs.simt import STATIC_SHARED_BYTES, SimtRung
+
+KEYS = ("BM", "BN", "BK", "WARPS", "SPLITS")
+ROWS = (1, 2, 4, 8)
+"""Rows of a tile."""
+
+LANES, COLUMNS, DEPTH, LOADS = 32, 4, 8, 4
+"""Lanes of a warp; columns of a thread where B is K-major; its elements along K, and loads along N, where it is not."""
+
+WARPS = {1: 8, 2: 4, 4: 4, 8: 2}
+"""Warps of a block by rows of its tile, where B is K-major."""
+
+ROW_MAJOR_WARPS, MOST_SHARED_BYTES = (8, 4, 2, 1), 32 * 1024
+"""Warps of a block where it is not: as many as share their sums in so many bytes."""
+
+UNSPLIT_THREADS, SPLIT_THREADS = 192, 1024
+"""Threads of an SM from which on K is not split, and how many it is split for. Estimates, as are the constants below
+without a source."""
+
+MOST_SPLITS, FEWEST_STEPS = 64, 2
+"""Parts of K at most, and steps along K that each has at least."""
+
+THREADS_OF_SM = 2048
+"""Threads that an SM holds: CUDA C++ Programming Guide, "Technical specifications per compute capability"."""
+
+PARTIALS, ARRIVALS = "partial sums", "arrivals"
+
+MOST_ROWS_IN_BOTH, MOST_ROWS_UNALIGNED = 1, 4
+"""Rows up to which plans take it whatever B's layout and type, and where no load of B can have 16 bytes."""
+
+STEP_CLOCKS, MEETING_CLOCKS = 700.0, 2500.0
+"""Clocks that two steps wait for their loads; and in which blocks that share a tile meet."""
+
+FURTHER_ROW = {("col", 4): 0.03, ("col", 2): 0.08, ("row", 4): 0.1, ("row", 2): 0.3}
+"""Share of the time of reading B that each row of D after the first one adds, by B's major and bytes of an element."""
+
+
+class SimtGemv(SimtRung):
+    """Matrix-vector products, of up to eight vectors at a time."""
+
+    name = "simt-gemv"
+    idea = "no tile is staged: B goes straight into registers, which multiply it with all rows of A"
+    previous = "simt-naive"
+    dtypes = ("float32", "float16", "bfloat16", "float64", "int8", "uint8")
+    mechanism = Mechanism(staged=False)
+    keys = KEYS
+    estimates = True
+    competes = True
+
+    def threads(self, config: Config) -> int:
+        """Threads of a CTA."""
+        return LANES * config["WARPS"]
+
+    def widths(self, problem: Problem) -> tuple[tuple[str, int], ...]:
+        """Elements of one load of A and of B."""
+        return ("A_WIDTH", _a_width(problem)), ("B_WIDTH", _b_width(problem))
+
+    def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:
+        """As `Rung.default_config`."""
+        bm = next((rows for rows in ROWS if rows >= problem.m), ROWS[-1])
+        width = _b_width(problem)
+        if problem.b.major == "col":
+            warps, bn = WARPS[bm], min(COLUMNS, problem.n)
+            if problem.k < FEWEST_STEPS * LANES * warps * width:
+                warps = max(1, warps // 2)
+            bk = LANES * warps * width
+        else:
+            bn = LANES * width * min(LOADS, _of_16_bytes(problem) // width)
+            fit = MOST_SHARED_BYTES // (bm * bn * problem.accumulator.bits // 8)
+            warps = next(each for each in ROW_MAJOR_WARPS if each <= fit)
+            bk = DEPTH * warps
+        config = {"BM": bm, "BN": bn, "BK": bk, "WARPS": warps, "SPLITS": 1}
+        threads = blocks(problem, config) * self.threads(config)
+        if threads < device.sms * UNSPLIT_THREADS:
+            wanted = ceil_div(device.sms * SPLIT_THREADS, threads)
+            config["SPLITS"] = max(1, min(wanted, ceil_div(problem.k, bk) // FEWEST_STEPS, MOST_SPLITS))
+        return config
+
+    def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
+        """As `Rung.candidates`: other numbers of parts of K."""
+        own = self.default_config(problem, device)
+        parts = (own["SPLITS"], 1, 2, 4, 8, 16, 32, MOST_SPLITS)
+        return tuple({**own, "SPLITS": each} for each in dict.fromkeys(parts))
+
+    def unsuitable(self, problem: Problem, device: DeviceLimits = REFERENCE) -> str | None:
+        """As `Rung.unsuitable`."""
+        rows, bytes_, by_k = problem.m, problem.b.dtype.bits // 8, problem.b.major == "col"
+        most = MOST_ROWS_IN_BOTH
+        if by_k and bytes_ >= 4:
+            most = ROWS[-1] * 4 // bytes_
+        elif _b_width(problem) * bytes_ < MAX_ALIGNMENT_BYTES:
+            most = MOST_ROWS_UNALIGNED
+        if rows > most:
+            return f"D has {rows} rows; with such a B other kernels are faster from {most + 1} on"
+        return None
+
+    def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
+        """As `Rung.illegal`."""
+        return (
+            operand_reason(problem, self.dtypes)
+            or keys_reason(config, KEYS)
+            or _order_reason(problem)
+            or _tile_reason(problem, config)
+            or grid_reason(problem, config)
+        )
+
+    def resolve(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> KernelSpec:
+        """As `Rung.resolve`."""
+        one = super().resolve(problem, config, device)
+        tiles, splits = blocks(problem, config), config["SPLITS"]
+        shared = splits > 1
+        members = (
+            *gemm_members(one.view),
+            ("partials", Pointer(PARTIALS if shared else None)),
+            ("arrivals", Pointer(ARRIVALS if shared else None)),
+        )
+        workspaces = (
+            Workspace(PARTIALS, tiles * splits * config["BM"] * config["BN"] * problem.accumulator.bits // 8),
+            Workspace(ARRIVALS, tiles * 4, zero=True),
+        )
+        return replace(
+            one,
+            grid=(tiles * splits, 1, 1),
+            waits=False,
+            params=Params(members),
+            kernel_workspaces=workspaces if shared else (),
+        )
+
+    def estimate_us(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> float:
+        """As `Rung.estimate_us`."""
+        return self.estimate_terms_us(problem, config, device)[1]
+
+    def estimate_terms_us(
+        self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE
+    ) -> tuple[dict[str, float], float]:
+        """As `Rung.estimate_terms_us`: B once from DRAM, and beside it what further rows of A cost; or what blocks wait
+        for their loads, those of an SM that do not fit at one time one after the other. Rates are the reference GPU's,
+        instructions in proportion to SMs."""
+        splits, bytes_ = config["SPLITS"], problem.a.dtype.bits // 8
+        moved = (problem.n + problem.m) * problem.k * bytes_
+        moved += problem.m * problem.n * problem.d.dtype.bits // 8 * (2 if problem.reads_matrix_c else 1)
+        further = FURTHER_ROW[problem.b.major, 4 if bytes_ >= 4 else 2] * (problem.m - 1)
+        at_once = max(1, THREADS_OF_SM // self.threads(config)) * device.sms
+        steps = ceil_div(ceil_div(problem.k, splits), config["BK"])
+        waves = ceil_div(blocks(problem, config) * splits, at_once)
+        waited = waves * (2 + steps) / 2 * STEP_CLOCKS + (MEETING_CLOCKS if splits > 1 else 0.0)
+        terms = {
+            "dram": moved / H200.dram_bytes_per_s * 1e6,
+            "issue": moved / H200.dram_bytes_per_s * 1e6 * further * H200.multiprocessors / device.sms,
+            "latency": waited / H200.clock_hz * 1e6,
+            "launch": H200.launch_s * 1e6,
+        }
+        return terms, max(terms["dram"] + terms["issue"], terms["latency"]) + terms["launch"]
+
+
+def _of_16_bytes(problem: Problem) -> int:
+    return MAX_ALIGNMENT_BYTES * 8 // problem.a.dtype.bits
+
+
+def _a_width(problem: Problem) -> int:
+    """Elements of one load of A: what its alignment allows and divides a thread's elements of a step along K."""
+    return gcd(problem.a.vector_elements, _b_width(problem) if problem.b.major == "col" else DEPTH)
+
+
+def _b_width(problem: Problem) -> int:
+    """Elements of one load of B: what its alignment allows and, where it is along N, divides N."""
+    along = 0 if problem.b.major == "col" else problem.n
+    return gcd(problem.b.vector_elements, along, _of_16_bytes(problem))
+
+
+def _order_reason(problem: Problem) -> str | None:
+    if problem.ieee:
+        return "precision is 'ieee', which asks for one chain of multiply-adds along K; leave it out"
+    return None
+
+
+def _tile_reason(problem: Problem, config: Config) -> str | None:
+    """Why threads cannot share a tile, or blocks K, or None: the static_asserts of kernels/simt/gemv.cuh."""
+    bm, bn, bk, warps, splits = (config[key] for key in KEYS)
+    width = _b_width(problem)
+    if warps > MAX_THREADS // LANES:
+        return f"WARPS is {warps}; a block has at most {MAX_THREADS // LANES}"
+    if problem.b.major == "col":
+        unit = LANES * warps * width
+        if bk % unit:
+            return f"BK is {bk}; {warps} warps load {unit} elements along K at once, so it must be a multiple of that"
+    elif bk != DEPTH * warps:
+        return f"BK is {bk}; {warps} warps take {DEPTH} rows of B each, so it must be {DEPTH * warps}"
+    elif bn % (LANES * width):
+        return f"BN is {bn}; a warp loads {LANES * width} columns at once, so it must be a multiple of that"
+    shared = warps * bm * bn * problem.accumulator.bits // 8
+    if shared > STATIC_SHARED_BYTES - 16:
+        return f"sums of {warps} warps take {shared} bytes; without opting in a block has {STATIC_SHARED_BYTES}"
+    if problem.k >= 2**31 - 2 * bk:
+        return f"K is {problem.k}; with steps of {bk} it takes less than {2**31 - 2 * bk}"
+    if splits > ceil_div(problem.k, bk):
+        return f"SPLITS is {splits}; K of {problem.k} has {ceil_div(problem.k, bk)} steps of {bk}"
+    if blocks(problem, config) * splits >= 2**31:
+        return f"it has {blocks(problem, config)} tiles of {splits} blocks; a grid has fewer than 2**31"
+    return None
+
+
+SIMT_GEMV = SimtGemv()
+"""GEMMs with up to eight rows."""

@@ -18,7 +18,7 @@ from warptile.rungs.wgmma.pool import SPLITS, pool
 from warptile.rungs.wgmma.tile_shapes import FEWEST_STAGES, stages
 from warptile.rungs.wgmma.tiles import ROW_BYTES
 
-MOST_KERNELS = 48
+MOST_KERNELS = 64
 """Kernels that plans choose from, each a compilation, for a combination of types and layouts."""
 
 SAMPLED = 40
@@ -115,7 +115,8 @@ def expected(problem, kernel, device):
     if config["STREAM"] and tiles_of_d(problem, config) * kernel.cm * kernel.cn < device.sms:
         return  # many CTAs would wait for each other at each tile
     k_tiles = ceil_div(problem.k, config["BK"])
-    most = min(device.sms // (tiles_of_d(problem, config) * kernel.cm * kernel.cn), k_tiles)
+    resident = tiles.resident_ctas(device)[kernel.cm * kernel.cn]
+    most = min(resident // (tiles_of_d(problem, config) * kernel.cm * kernel.cn), k_tiles)
     most_even = ceil_div(k_tiles, ceil_div(k_tiles, max(most, 1)))
     splits = {"split": {*SPLITS, most_even}, "cluster": {kernel.parts}}.get(kernel.schedule, {1})
     for number in splits:

@@ -25,7 +25,7 @@ ALWAYS = (
 """Kernels that are chosen whatever is predicted: warps of the first repack misaligned operands, which those of clusters
 do not; the others split a long K into any number of parts, on any number of SMs."""
 
-MOST = 48
+MOST = 64
 """Kernels for a combination of types."""
 
 FEWER_SMS = KNOWN["NVIDIA H20"]

@@ -43,6 +43,9 @@ START = Costs(
 FIXED = ("clock_mhz",)
 """What others are relative to."""
 
+AT_LEAST_ONE = ("straddling_d", "split_sector_d", "wide_d", "m_major_a", "n_major_b")
+"""Factors of what can only cost more; where it costs nothing that was measured, a fit may fall below."""
+
 CLOSE = 0.05
 """|log| of measured over predicted time up to which errors count as squares, beyond it as themselves."""
 
@@ -93,6 +96,9 @@ def fit_costs(measured: Measured, steps: int = STEPS) -> Costs:
         loss.backward()
         optimizer.step()
         schedule.step()
+        with torch.no_grad():
+            for name in AT_LEAST_ONE:
+                free[name].clamp_(min=0.0)
     found = {name: value.exp().detach().tolist() for name, value in (start | free).items()}
     return Costs(**{name: _rounded(value) for name, value in found.items()})
 

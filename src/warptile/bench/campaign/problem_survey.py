@@ -67,10 +67,11 @@ MOST_FLOPS, FEWEST_FLOPS = 2.0**41, 2.0**22
 MOST_BYTES = 3 * 2**30
 """Of A, B and D together."""
 
-BEST, CLUSTERED, ALONG_BOTH, SPLIT_CLUSTERED, NEAR, FAR = 10, 4, 3, 4, 6, 2
-"""Configurations of a problem: the best predictions; the best in clusters of more than two CTAs; where rows lie in two
-lines of L2 also the best in clusters along both M and N, and the best that split K and share loads; and samples of
-those within `NEAR_TIME` and `FAR_TIME` of the best."""
+BEST, CLUSTERED, SMALL_CLUSTERED, SMALL_SPLIT, ALONG_BOTH, SPLIT_CLUSTERED, NEAR, FAR = 8, 3, 6, 3, 3, 2, 4, 1
+"""Configurations of a problem: the best predictions; the best in clusters of more than two CTAs; the best in clusters
+with 64 rows or swapped operands, whole and with K split; where rows lie in two lines of L2 also the
+best in clusters along both M and N, and the best that split K and share loads; and samples of those within `NEAR_TIME`
+and `FAR_TIME` of the best."""
 
 NEAR_TIME, FAR_TIME = 1.5, 2.5
 
@@ -155,6 +156,10 @@ def configurations(problem: Problem, place: Place, seed: int = 0) -> tuple[Confi
     add(range(len(ranked)), BEST)
     along_m, along_n = (some.rows[name][ranked] for name in ("CM", "CN"))
     add([int(place) for place in np.flatnonzero(along_m * along_n > 2)], CLUSTERED)
+    small = ((some.rows["BM"][ranked] == 64) | (some.rows["SWAP"][ranked] == 1)) & (along_m * along_n > 1)
+    whole = some.rows["SPLITS"][ranked] == 1
+    add([int(place) for place in np.flatnonzero(small & whole)], SMALL_CLUSTERED)
+    add([int(place) for place in np.flatnonzero(small & ~whole)], SMALL_SPLIT)
     if _straddles(problem):
         splits = some.rows["SPLITS"][ranked] > 1
         add([int(place) for place in np.flatnonzero((along_m > 1) & (along_n > 1))], ALONG_BOTH)

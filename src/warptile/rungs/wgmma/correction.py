@@ -61,7 +61,7 @@ def features(launches: Launches, found: Predicted, xp: Any) -> dict[str, Number]
         "columns": x.bn / 128 - 1, "k_tile_bytes": log2(x.bk * x.element_bits / 8) - 7, "stages": log2(x.stages) - 2.3,
         "consumers": x.consumers - 1.5, "swap": x.swap, "overlap": x.overlap, "pingpong": x.pingpong,
         "stream": x.stream, "split": xp.where(split, 1.0, 0.0), "in_cluster": xp.where(x.cluster_k > 1, 1.0, 0.0),
-        "cm": xp.where(x.cm > 1, 1.0, 0.0), "cn": xp.where(x.cn > 1, 1.0, 0.0), "splits": log2(x.splits),
+        "cm": log2(x.cm), "cn": log2(x.cn), "splits": log2(x.splits),
         "a_by_k": x.a_by_k, "b_by_k": x.b_by_k, "d_bits": x.d_bits / 16 - 1, "by_tma": x.by_tma,
         "d_aligned": x.d_aligned, "unaligned_a": x.unaligned_a, "residues": x.residues, "waves": log2(waves),
         "full": full, "tiles": log2(x.tiles) - 6, "sms": x.sms / SMS, "k_tiles": log2(k_tiles) - 5,

@@ -1,12 +1,13 @@
 """The kernels of wgmma-final that plans choose from: tiles, K extents and schedules, as few as come close to the best.
 
-Every one of them is a compilation, so there are at most 48 for each combination of types and layouts. They were chosen
+Every one of them is a compilation, so there are at most 64 for each combination of types and layouts. They were chosen
 by how much each adds, over thousands of random problems, to the speed of the best of those chosen before
 (``python -m warptile.bench.campaign.choose_kernels``). All others stay legal: name them with ``config=``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -67,6 +68,24 @@ SPLIT_CLUSTERS = ((2, 1), (1, 2))
 """The same of clusters that also split K, or that K is split among."""
 
 
+_SHARING_ONE, _SHARING_TWO = (32, 48, 64, 80, 96, 112, 128, 144, 160, 192), (64, 96, 128, 160, 192)
+"""BN of tiles of one consumer, and of swapped tiles of two, that are surveyed in `CLUSTERS`."""
+
+
+def _small_tiles_in_clusters() -> Iterator[Kernel]:
+    """Tiles with few rows, or of swapped operands, in clusters: each CTA loads little of what it multiplies, and more
+    stages fit."""
+    for swap in (0, 1):
+        for bn in _SHARING_ONE:
+            for cm, cn in CLUSTERS:
+                if bn % (8 * cm) == 0:
+                    yield Kernel(64, bn, 1, swap, 1, "basic", 1, cm, cn)
+                    if 64 <= bn <= 160 and bn % 32 == 0 and cm * cn <= 4:
+                        yield Kernel(64, bn, 1, swap, 1, "split", 1, cm, cn)
+    for bn in _SHARING_TWO:
+        yield from (Kernel(128, bn, 2, 1, 1, "basic", 1, cm, cn) for cm, cn in CLUSTERS if bn % (8 * cm) == 0)
+
+
 def _surveyed() -> tuple[Kernel, ...]:
     found: list[Kernel] = []
     for bm, bn, consumers, swap in _TILES:
@@ -97,7 +116,7 @@ def _surveyed() -> tuple[Kernel, ...]:
             found += [
                 Kernel(*tile, schedule, 1, *pair) for schedule in ("basic", "overlap") for pair in ((2, 1), (1, 2))
             ]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys([*found, *_small_tiles_in_clusters()]))
 
 
 SURVEYED = _surveyed()

@@ -1,8 +1,9 @@
 """A user's CUDA C++ file to PTX and cubin: any kernels, with their own headers, none of warptile's.
 
-NVRTC knows no headers of the host. A header in angle brackets that is found nowhere is therefore left empty, and the
-integer types that such headers define are declared (`HOST_TYPES`). Functions that name no execution space are compiled
-as device functions; those of the file that do not compile so are host code, and are left out.
+NVRTC knows no headers of the host. Those of the C and C++ standards that device code uses are given
+(`warptile.codegen.host_headers`); any other header in angle brackets that is found nowhere is left empty. The integer
+types of ``<stdint.h>`` are always declared (`HOST_TYPES`). Functions that name no execution space are compiled
+as device functions; those of the file and of its own headers that do not compile so are host code, and are left out.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from warptile.codegen import headers
 from warptile.codegen.host_code import host_declarations, without
+from warptile.codegen.host_headers import CUB, HOST_HEADERS, IMPLIED, cub_parts
 from warptile.codegen.inputs import includes_of
 from warptile.codegen.kernel_names import declared_kernels, entries_of, exact_names, named_entry, plain_name
 from warptile.codegen.nvrtc import (
@@ -28,9 +30,12 @@ from warptile.codegen.nvrtc import (
     resources_of,
     run_program,
 )
+from warptile.codegen.own_headers import OwnHeader, in_memory, own_headers
 from warptile.errors import ArgumentError, CompileError, UnsupportedError
 
-OPTIONS = ("-lineinfo", "-default-device")
+OPTIONS = ("-lineinfo", "-default-device", "-diag-suppress=47")
+"""The last: libcu++ defines macros that the host's headers define too (`warptile.codegen.host_headers`)."""
+
 STANDARD = "c++17"
 """Of C++, where none is asked for."""
 
@@ -95,6 +100,7 @@ class CompiledFile:
         code: machine code for the GPU; None where it was not wanted.
         left_empty: headers that were found nowhere and left empty.
         left_out: first and last line of each declaration of host code that was left out.
+        left_out_of_headers: name, first and last line of those of headers.
     """
 
     entry: str
@@ -103,6 +109,7 @@ class CompiledFile:
     code: MachineCode | None
     left_empty: tuple[str, ...]
     left_out: tuple[tuple[int, int], ...]
+    left_out_of_headers: tuple[tuple[str, int, int], ...]
 
 
 def compile_file(
@@ -182,14 +189,23 @@ class _Program:
         path: the file.
         text: of it, without what was left out.
         left_out: first and last line of each declaration of host code that was left out.
+        left_out_of_headers: name, first and last line of those of headers.
         first_reason: the error for which the first one was.
     """
 
     def __init__(self, path: Path, text: bytes, flags: Sequence[str], wanted: Sequence[str]) -> None:
         self.path, self.text = path, text
         self._flags, self._wanted = flags, wanted
-        self._given = {HOST_HEADER: HOST_TYPES}
+        self._given = {HOST_HEADER: HOST_TYPES + IMPLIED}
+        own = [path.parent, *(folder for folder in self.folders if not _is_cuda(folder))]
+        self._given |= {
+            name: text for name, text in HOST_HEADERS.items() if not any((folder / name).is_file() for folder in own)
+        }
+        self._given |= cub_parts(self.folders)
+        self._headers: dict[Path, OwnHeader] | None = None
+        self._changed: dict[Path, OwnHeader] = {}
         self.left_out: list[tuple[int, int]] = []
+        self.left_out_of_headers: list[tuple[str, int, int]] = []
         self.first_reason = ""
 
     @property
@@ -198,15 +214,25 @@ class _Program:
         return [Path(flag[2:]) for flag in self._flags if flag.startswith("-I")]
 
     @property
+    def headers(self) -> dict[Path, OwnHeader]:
+        """The headers beside the file and in folders that are not CUDA's."""
+        if self._headers is None:
+            self._headers = own_headers(self.path, self.text, self.folders, _is_cuda)
+        return self._headers
+
+    @property
     def left_empty(self) -> tuple[str, ...]:
         """Headers that were found nowhere."""
-        return tuple(name for name in self._given if name != HOST_HEADER)
+        return tuple(name for name in self._given if name not in (HOST_HEADER, CUB, *HOST_HEADERS))
 
     def run(self, expression: str | None) -> ProgramOutcome:
-        """Compile. Headers that are missing are left empty, one after the other, and declarations of the file that do
-        not compile and are not for the device are left out."""
+        """Compile. Headers that are missing are left empty, one after the other, and declarations of the file and its
+        headers that do not compile and are not for the device are left out."""
         for _ in range(MOST_TRIES):
-            done = run_program(self.text, str(self.path), self._flags, self._wanted, self._given, expression=expression)
+            given = self._given | in_memory([*self._changed.values()], self.headers) if self._changed else self._given
+            # What a header in memory includes from beside it is found through its folder.
+            flags = [*self._flags, *(f"-I{folder}" for folder in dict.fromkeys(each.parent for each in self._changed))]
+            done = run_program(self.text, str(self.path), flags, self._wanted, given, expression=expression)
             log = done.log.decode(errors="replace")
             if done.compiled or not (self._empty_header(log) or self._leave_out(log)):
                 break
@@ -222,15 +248,29 @@ class _Program:
 
     def _leave_out(self, log: str) -> bool:
         """Leave out host code in which there are errors, if there is some."""
-        errors = {int(each["line"]): each["text"].strip() for each in _own_errors(log, self.path)}
-        text = self.text.decode(errors="surrogateescape")
-        found = host_declarations(text, errors)
-        self.text = without(text, found).encode(errors="surrogateescape")
-        self.left_out += [(each.first_line, each.last_line) for each in found]
-        if found and not self.first_reason:
-            line = min(line for line in errors if found[0].first_line <= line <= found[0].last_line)
-            self.first_reason = f"{self.path.name}({line}): {errors[line]}"
-        return bool(found)
+        some = False
+        for path, errors in _errors_by_file(log, self.path.parent).items():
+            header = self.headers.get(path)
+            if path != self.path and header is None:
+                continue
+            text = (self.text if header is None else header.text).decode(errors="surrogateescape")
+            found = host_declarations(text, errors)
+            if not found:
+                continue
+            some = True
+            left = without(text, found).encode(errors="surrogateescape")
+            lines = [(each.first_line, each.last_line) for each in found]
+            if header is None:
+                self.text = left
+                self.left_out += lines
+            else:
+                header.text = left
+                self._changed[path] = header
+                self.left_out_of_headers += [(path.name, *each) for each in lines]
+            if not self.first_reason:
+                line = min(line for line in errors if found[0].first_line <= line <= found[0].last_line)
+                self.first_reason = f"{path.name}({line}): {errors[line]}"
+        return some
 
     def _may_be_empty(self, includer: str, name: str) -> bool:
         """Whether a header is one of the host: in angle brackets, and no part of CUDA, such as ``<nv/target>``."""
@@ -244,26 +284,18 @@ class _Program:
 
     def kernels(self) -> list[str]:
         """Kernels that the file and the headers beside it declare, templates too."""
-        found = list(declared_kernels(self.text.decode(errors="replace")))
-        seen, pending = {self.path}, [(self.path, self.text)]
-        folders = [folder for folder in self.folders if not _is_cuda(folder)]
-        while pending:
-            includer, text = pending.pop()
-            for _, name in includes_of(text):
-                for folder in (includer.parent, *folders):
-                    at = (folder / name).resolve()
-                    if at.is_file() and at not in seen:
-                        seen.add(at)
-                        content = at.read_bytes()
-                        found += declared_kernels(content.decode(errors="replace"))
-                        pending.append((at, content))
-                        break
-        return list(dict.fromkeys(found))
+        texts = [self.text, *(header.text for header in self.headers.values())]
+        return list(dict.fromkeys(name for text in texts for name in declared_kernels(text.decode(errors="replace"))))
 
 
-def _own_errors(log: str, path: Path) -> list[re.Match[str]]:
-    """The errors of NVRTC's log that are in a file itself, the last one first."""
-    return [error for error in _ERROR.finditer(log) if error["file"] == str(path)][::-1]
+def _errors_by_file(log: str, folder: Path) -> dict[Path, dict[int, str]]:
+    """The errors of NVRTC's log: of each file the first one of each line. Names are relative to ``folder``."""
+    found: dict[Path, dict[int, str]] = {}
+    for error in _ERROR.finditer(log):
+        if not error["file"].startswith(NAME_MAP):
+            lines = found.setdefault((folder / error["file"]).resolve(), {})
+            lines.setdefault(int(error["line"]), error["text"].strip())
+    return found
 
 
 def _is_cuda(path: Path) -> bool:
@@ -281,7 +313,10 @@ def _compiled(program: _Program, done: ProgramOutcome, arch: str, entry: str | N
     code = None
     if len(done.outputs) > 1:
         code = MachineCode(done.outputs[1], resources_of(done.log.decode(errors="replace"), found))
-    return CompiledFile(found, arch, ptx, code, program.left_empty, tuple(sorted(program.left_out)))
+    return CompiledFile(
+        found, arch, ptx, code, program.left_empty, tuple(sorted(program.left_out)),
+        tuple(sorted(program.left_out_of_headers)),
+    )  # fmt: skip
 
 
 def _only_the_name_is_wrong(log: str) -> bool:
@@ -301,7 +336,7 @@ def _refusal(path: Path, arch: str, log: str, program: _Program) -> CompileError
     elif missing:
         said.append(f"-I FOLDER says where {missing['name']} is")
     else:
-        said += left_out_text(program.left_empty, program.left_out)
+        said += left_out_text(program.left_empty, program.left_out, program.left_out_of_headers)
         said += [f"the first for {program.first_reason}"] if program.first_reason else []
     if _HOST_CODE.search(log):
         said.append("NVRTC compiles device code alone: put #ifndef __CUDACC_RTC__ around code of the host")
@@ -311,15 +346,27 @@ def _refusal(path: Path, arch: str, log: str, program: _Program) -> CompileError
     return CompileError("\n".join(["; ".join(said), *shown]), log, line)
 
 
-def left_out_text(left_empty: Sequence[str], left_out: Sequence[tuple[int, int]]) -> list[str]:
+def left_out_text(
+    left_empty: Sequence[str],
+    left_out: Sequence[tuple[int, int]],
+    left_out_of_headers: Sequence[tuple[str, int, int]] = (),
+) -> list[str]:
     """What a message says of headers that were left empty, and of host code that was left out."""
     said = []
     if left_empty:
         said.append(f"headers found nowhere and left empty: {', '.join(f'<{name}>' for name in left_empty)}")
     if left_out:
-        lines = [f"{first}-{last}" if last > first else f"{first}" for first, last in sorted(left_out)]
-        said.append(f"host code left out: line{'s' if lines != [lines[0].split('-')[0]] else ''} {', '.join(lines)}")
+        said.append(f"host code left out: {_lines_text(left_out)}")
+    for name in dict.fromkeys(each[0] for each in left_out_of_headers):
+        lines = [(first, last) for each, first, last in left_out_of_headers if each == name]
+        said.append(f"host code of {name} left out: {_lines_text(lines)}")
     return said
+
+
+def _lines_text(ranges: Sequence[tuple[int, int]]) -> str:
+    """``line 3``, or ``lines 3, 10-14``."""
+    lines = [f"{first}-{last}" if last > first else f"{first}" for first, last in sorted(ranges)]
+    return f"line{'s' if lines != [lines[0].split('-')[0]] else ''} {', '.join(lines)}"
 
 
 def assemble_ptx(path: Path, arch: str, entry: str, ptx: bytes) -> MachineCode:

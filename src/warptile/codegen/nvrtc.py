@@ -27,7 +27,7 @@ from warptile.codegen import headers
 from warptile.codegen.cache import Cache, CacheEntry, key_of
 from warptile.codegen.inputs import INPUTS
 from warptile.codegen.translation_unit import Source
-from warptile.errors import CompileError, UnsupportedError, WarptileError
+from warptile.errors import CompileError, SlowCodeError, UnsupportedError, WarptileError
 
 VIRTUAL_FOLDER = "/warptile/kernels"
 """Where the compiler believes warptile's headers to be; removed again from PTX and logs."""
@@ -269,7 +269,7 @@ def resources_of(log: str, entry: str) -> Resources:
 
 
 def _refuse_costly(source: Source, arch: str, log: str, resources: Resources) -> None:
-    """Raise CompileError where the compiler gave up something that the rung is built on."""
+    """Raise SlowCodeError where the compiler gave up something that the rung is built on."""
     warnings = () if source.may_serialise else _COSTLY.finditer(log)
     defects = list(dict.fromkeys(match[0].strip() for match in warnings))
     if resources.spill_bytes and not source.may_spill:
@@ -279,7 +279,7 @@ def _refuse_costly(source: Source, arch: str, log: str, resources: Resources) ->
             f"or Source(..., may_spill=True) where spilling is the point"
         )
     if defects:
-        raise CompileError(f"{source.name_expression} for {arch}: it compiled, but {'; '.join(defects)}", log)
+        raise SlowCodeError(f"{source.name_expression} for {arch}: it compiled, but {'; '.join(defects)}", log)
 
 
 def _run_apart(

@@ -11,7 +11,7 @@ import numpy as np
 
 from warptile.codegen.kernel_names import instance_name, parameter_types
 from warptile.errors import ArgumentError, ArgumentTypeError
-from warptile.launch.params import SCALAR_BYTES, Pointer, Scalar, StructBytes, integer_range
+from warptile.launch.params import SCALAR_BYTES, MapPointer, Pointer, Scalar, StructBytes, integer_range
 from warptile.launch.spec import Argument
 from warptile.launch.tensor_map import TENSOR_MAP_BYTES, TensorMap
 from warptile.ptx.instruction import PtxFunction, Variable
@@ -66,6 +66,11 @@ class _Parameter:
         return self.size_bytes == POINTER_BYTES and self.ptx_type in ("u64", "s64", "b64")
 
     @property
+    def points_to_map(self) -> bool:
+        """It may be a pointer to a tensor map."""
+        return self.is_pointer and (self.cuda_type is None or "CUtensorMap" in self.cuda_type)
+
+    @property
     def kind(self) -> str | None:
         """Its type as a `Scalar`, where it is known."""
         return _SCALARS.get(self.cuda_type or "")
@@ -94,6 +99,8 @@ class _Parameter:
             return f"a NumPy record or ctypes structure of {self.size_bytes} bytes, or wt.struct(...)"
         if self.cuda_type is None and self.is_pointer:
             return "an array, None for a null pointer, or a whole number such as 5"
+        if self.points_to_map:
+            return "wt.tensor_map(x, box=(64, 64)), an array, or None for a null pointer"
         if self.is_pointer:
             return "an array, such as numpy.zeros(128, 'f4'), or None for a null pointer"
         return "2.0" if self.is_float else "True" if self.kind == "bool" else "5"
@@ -159,7 +166,14 @@ def _parameters(function: PtxFunction) -> list[_Parameter]:
     ]
 
 
-_Converted = Scalar | ArrayMemory | ArrayTensorMap | StructValue | None
+@dataclass(frozen=True)
+class _MapInMemory:
+    """A tensor map for a parameter that points to one."""
+
+    map: ArrayTensorMap
+
+
+_Converted = Scalar | ArrayMemory | ArrayTensorMap | _MapInMemory | StructValue | None
 
 
 def _converted(parameter: _Parameter, value: Any) -> _Converted:
@@ -171,6 +185,8 @@ def _converted(parameter: _Parameter, value: Any) -> _Converted:
     if isinstance(value, ArrayTensorMap):
         if parameter.is_struct and parameter.size_bytes == TENSOR_MAP_BYTES:
             return value
+        if parameter.points_to_map:
+            return _MapInMemory(value)
         raise parameter.refusal(value)
     content = value if isinstance(value, StructValue) else _struct(parameter, value)
     if content is not None:
@@ -205,6 +221,8 @@ def _named(one: _Converted, name: str) -> _Converted:
         return replace(
             one, fields=tuple((offset, path, _renamed(held, f"{name}.{path}")) for offset, path, held in one.fields)
         )
+    if isinstance(one, _MapInMemory):
+        return _MapInMemory(replace(one.map, memory=replace(one.map.memory, name=name)))
     return one if isinstance(one, Scalar) else _renamed(one, name)
 
 
@@ -260,6 +278,8 @@ def _memories(one: _Converted) -> list[ArrayMemory]:
         return [memory for _, _, field in one.fields for memory in _memories(field)]
     if isinstance(one, ArrayTensorMap):
         return [one.memory]
+    if isinstance(one, _MapInMemory):
+        return [one.map.memory]
     return [one] if isinstance(one, ArrayMemory) else []
 
 
@@ -268,6 +288,10 @@ def _argument(one: _Converted, pointer: Callable[[ArrayMemory], Pointer]) -> Arg
         return one
     if isinstance(one, StructValue):
         return StructBytes(one.content, tuple((offset, _field(field, pointer)) for offset, _, field in one.fields))
+    if isinstance(one, _MapInMemory):
+        found = _field(one.map, pointer)
+        assert isinstance(found, TensorMap)
+        return MapPointer(found)
     return _field(one, pointer)
 
 

@@ -7,10 +7,13 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 
 from warptile.bench.profiling.source_files import files_of
 from warptile.codegen.kernel_names import instance_name
 from warptile.emulator import emulate, select_checks
+from warptile.emulator import explore as emulate_all
+from warptile.errors import ArgumentError
 from warptile.launch.access import NOTHING, Access
 from warptile.launch.spec import LaunchSpec
 from warptile.runtime.kernel_file import KernelFile
@@ -27,6 +30,7 @@ class EmulatedLaunches:
     Attributes:
         arch: architecture to compile for and to emulate.
         schedule: as of `warptile.kernel`.
+        explore: under how many random schedules each launch runs again.
         checks: that are made.
         raises: a launch with findings other than warnings raises the first.
         reports: of all launches so far, in order.
@@ -34,6 +38,7 @@ class EmulatedLaunches:
 
     arch: str | None
     schedule: str | None
+    explore: int | None
     checks: frozenset[str] | None
     raises: bool
     reports: list[KernelReport] = field(default_factory=list)
@@ -51,6 +56,17 @@ def checks_of(checks: Iterable[str], *, ignore: Iterable[str], model: str, volat
     return select_checks(given[0], ignore=given[1], model=model, volatile=volatile)
 
 
+def seeds_of(explore: int) -> int:
+    """Under how many random schedules a launch runs again.
+
+    Raises:
+        ArgumentError: no whole number from 0.
+    """
+    if isinstance(explore, bool) or not isinstance(explore, int) or explore < 0:
+        raise ArgumentError(f"explore: got {explore!r}; it takes a whole number from 0, such as explore=16")
+    return explore
+
+
 def emulate_launch(
     kernel: KernelFile,
     spec: LaunchSpec,
@@ -58,6 +74,7 @@ def emulate_launch(
     *,
     arch: str,
     schedule: str,
+    explore: int,
     checks: frozenset[str],
     unwritten: Collection[str] = (),
 ) -> KernelReport:
@@ -68,14 +85,18 @@ def emulate_launch(
         spec: the launch.
         regions: the memory of its operands.
         arch, schedule, checks: as of `warptile.emulator.emulate`; inside `emulated`, schedule and checks are its own.
+        explore: as of `warptile.kernel`, likewise.
         unwritten: operands that hold nothing before the launch.
 
     Raises:
         EmulationError: what the emulator cannot run; or inside `emulated`, what the checks have found.
     """
     asked = current()
-    found = emulate(
-        kernel.module, spec, {region.name: region.host_bytes() for region in regions.all}, arch=arch, collect=True,
+    schedule = (asked and asked.schedule) or schedule
+    seeds = explore if asked is None or asked.explore is None else asked.explore
+    run = partial(emulate_all, seeds=seeds) if seeds else partial(emulate, collect=True)
+    found = run(
+        kernel.module, spec, {region.name: region.host_bytes() for region in regions.all}, arch=arch,
         accesses={
             region.name: Access(
                 writes=not region.read_only,
@@ -84,10 +105,10 @@ def emulate_launch(
             )
             for region in regions.all
         },
-        schedule=(asked and asked.schedule) or schedule,
+        schedule=schedule,
         checks=checks if asked is None or asked.checks is None else asked.checks,
     )  # fmt: skip
-    report = KernelReport(instance_name(kernel.entry), spec, arch, found, files_of(kernel))
+    report = KernelReport(instance_name(kernel.entry), spec, arch, schedule, found, files_of(kernel))
     if asked is not None:
         asked.add(report)
     elif not report.ok:
@@ -110,6 +131,7 @@ def emulated(
     *,
     arch: str | None = None,
     schedule: str | None = None,
+    explore: int | None = None,
     checks: Iterable[str] | None = None,
     ignore: Iterable[str] = (),
     model: str = "ptx",
@@ -119,7 +141,7 @@ def emulated(
     """Emulate every launch of a `warptile.kernel` inside the block, whatever its ``backend`` says.
 
     Args:
-        arch, schedule: instead of those of the kernels.
+        arch, schedule, explore: instead of those of the kernels.
         checks, ignore, model, volatile: of all launches, as of `warptile.kernel`; by default each kernel's own.
         raises: a launch whose findings are more than warnings raises the first of them.
 
@@ -128,6 +150,7 @@ def emulated(
 
     Raises:
         UnsupportedError: an unknown check or model.
+        ArgumentError: ``explore`` is no whole number from 0.
 
     Example:
         ``with wt.emulated(schedule="random:1") as launches: program()``
@@ -135,7 +158,8 @@ def emulated(
     chosen = None
     if checks is not None or ignore or (model, volatile) != ("ptx", "strong"):
         chosen = checks_of(("default",) if checks is None else checks, ignore=ignore, model=model, volatile=volatile)
-    launches = EmulatedLaunches(arch, schedule, chosen, raises)
+    seeds = None if explore is None else seeds_of(explore)
+    launches = EmulatedLaunches(arch, schedule, seeds, chosen, raises)
     token = _CURRENT.set(launches)
     try:
         yield launches

@@ -30,6 +30,7 @@ class KernelReport:
         name: the kernel, such as ``"gemm<128, 128>"``.
         spec: the launch.
         arch: architecture that was emulated.
+        schedule: that was asked for. A finding of another one, where several were explored, says which.
         emulation: all that the emulator reports.
         files: the kernel's source files.
     """
@@ -37,6 +38,7 @@ class KernelReport:
     name: str
     spec: LaunchSpec
     arch: str
+    schedule: str
     emulation: EmulationReport
     files: SourceFiles
 
@@ -126,8 +128,11 @@ class KernelReport:
         return _wrapped(f"{found.severity} [{found.check}] {event_text(found)}", "  ") + self._details(found)
 
     def _details(self, found: EmulationFinding) -> list[str]:
-        """The lines of a finding, what would have ordered its accesses, and what to do."""
-        return [line for each in details(found, self.files) for line in _wrapped(f"  {each}", "    ")]
+        """The lines of a finding, what would have ordered its accesses, what to do, and how to see it again."""
+        said = details(found, self.files)
+        if found.schedule != self.schedule:
+            said.append(f'replay: schedule="{found.schedule}"')
+        return [line for each in said for line in _wrapped(f"  {each}", "    ")]
 
     def _counters(self) -> list[str]:
         """Totals that are not zero, and ratios where there are conflicts, two beside each other where they fit."""

@@ -22,7 +22,7 @@ from warptile.launch.triton_metadata import SCRATCH, TritonLaunch, triton_launch
 from warptile.runtime.kernel_file import read_kernel
 from warptile.user_kernels.arguments import launch_arguments
 from warptile.user_kernels.array_memory import array_memory, is_array
-from warptile.user_kernels.emulated_launches import checks_of, emulate_launch
+from warptile.user_kernels.emulated_launches import checks_of, emulate_launch, seeds_of
 from warptile.user_kernels.kernel_report import KernelReport
 from warptile.user_kernels.parameter_values import ArrayTensorMap, tensor_map_of
 
@@ -41,6 +41,7 @@ def emulate_triton(
     grid: Any = None,
     arch: str | None = None,
     schedule: str = "latest",
+    explore: int = 0,
     checks: Iterable[str] = ("default",),
     ignore: Iterable[str] = (),
     model: str = "ptx",
@@ -57,7 +58,7 @@ def emulate_triton(
         grid: programs in x, y, z, where ``launch`` has none; may be a function of the arguments by name.
         arch: architecture that Triton compiles for and that is emulated; by default the reference architecture, and of
             a compiled kernel its own.
-        schedule, checks, ignore, model, volatile: as of `warptile.kernel`.
+        schedule, explore, checks, ignore, model, volatile: as of `warptile.kernel`.
         keywords: arguments by name, and Triton's options such as ``num_warps=4``.
 
     Raises:
@@ -99,8 +100,8 @@ def emulate_triton(
         dynamic_shared_bytes=how.shared_bytes, overlaps_previous=how.overlaps_previous, co_resident=how.cooperative,
     )  # fmt: skip
     return emulate_launch(
-        file, spec, regions, arch=arch or _known_arch(file.module.target), schedule=schedule, checks=chosen,
-        unwritten=SCRATCH,
+        file, spec, regions, arch=arch or _known_arch(file.module.target), schedule=schedule,
+        explore=seeds_of(explore), checks=chosen, unwritten=SCRATCH,
     )  # fmt: skip
 
 

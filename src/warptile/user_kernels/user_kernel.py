@@ -13,7 +13,7 @@ from warptile.runtime.execute import GpuBackend, choose_backend
 from warptile.runtime.kernel_file import KernelFile, compiled_kernel, read_kernel
 from warptile.user_kernels.arguments import arrays_in, launch_arguments
 from warptile.user_kernels.array_memory import ArrayMemory
-from warptile.user_kernels.emulated_launches import checks_of, current, emulate_launch
+from warptile.user_kernels.emulated_launches import checks_of, current, emulate_launch, seeds_of
 from warptile.user_kernels.kernel_report import KernelReport
 
 _EXAMPLE = "kernel[(8, 4), 128](x, y, 5)"
@@ -28,6 +28,7 @@ def kernel(
     include_folders: Sequence[str | Path] = (),
     backend: str | None = None,
     schedule: str = "latest",
+    explore: int = 0,
     checks: Iterable[str] = ("default",),
     ignore: Iterable[str] = (),
     model: str = "ptx",
@@ -49,6 +50,8 @@ def kernel(
         include_folders: where headers are looked for, before CUDA's.
         backend: ``"gpu"``, ``"emulator"``, or None: a GPU if there is one.
         schedule: of the emulator: ``"latest"``, ``"earliest"`` or ``"random:SEED"``.
+        explore: of the emulator: run again under ``"random:1"`` to ``"random:EXPLORE"``, and report what any run finds.
+            Arrays hold what ``schedule`` computes.
         checks: of the emulator: names in `warptile.emulator.ALL_CHECKS`, ``"default"`` or ``"all"``; ``()`` for none.
         ignore: names to take away from these.
         model: memory model of the emulator's checks, ``"ptx"`` or ``"common"``, as `warptile.emulator.select_checks`.
@@ -56,7 +59,7 @@ def kernel(
         cooperative: all blocks are resident at the same time, for ``grid.sync()`` of cooperative groups.
 
     Raises:
-        ArgumentError: the file does not exist.
+        ArgumentError: the file does not exist, or ``explore`` is no whole number from 0.
         UnsupportedError: an unknown check or model.
 
     Example:
@@ -66,7 +69,8 @@ def kernel(
     return UserKernel(
         path, text, entry, arch=arch, options=tuple(options),
         include_folders=tuple(Path(each) for each in include_folders), backend=backend, schedule=schedule,
-        checks=checks_of(checks, ignore=ignore, model=model, volatile=volatile), cooperative=cooperative,
+        explore=seeds_of(explore), checks=checks_of(checks, ignore=ignore, model=model, volatile=volatile),
+        cooperative=cooperative,
     )  # fmt: skip
 
 
@@ -110,13 +114,15 @@ class UserKernel:
         include_folders: tuple[Path, ...],
         backend: str | None,
         schedule: str,
+        explore: int,
         checks: frozenset[str],
         cooperative: bool,
     ) -> None:
         self._path, self._text, self._entry = path, text, entry
         self._arch, self._backend = arch, backend
         self._options, self._include_folders = options, include_folders
-        self._schedule, self._checks, self._cooperative = schedule, checks, cooperative
+        self._schedule, self._explore = schedule, explore
+        self._checks, self._cooperative = checks, cooperative
         self._compiled: dict[tuple[str, bool], _Compiled] = {}
 
     def __repr__(self) -> str:
@@ -165,7 +171,10 @@ class UserKernel:
         if isinstance(backend, GpuBackend):
             compiled.loaded.launch(spec, regions, backend.info.ordinal)
             return None
-        return emulate_launch(compiled.file, spec, regions, arch=arch, schedule=self._schedule, checks=self._checks)
+        return emulate_launch(
+            compiled.file, spec, regions, arch=arch, schedule=self._schedule, explore=self._explore,
+            checks=self._checks,
+        )  # fmt: skip
 
     def _for(self, arch: str, *, machine_code: bool) -> _Compiled:
         """The kernel for an architecture, compiled once."""

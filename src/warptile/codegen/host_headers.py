@@ -1,0 +1,303 @@
+"""What NVRTC is given for headers of the host's C and C++ libraries, which it does not have: what device code uses.
+
+Only those that are found nowhere else are given. Names are those of the C++ standard; other headers of the host, such
+as ``<vector>``, are empty, and code that uses them is host code (`warptile.codegen.host_code`). `std::move` and
+`std::forward` are NVRTC's own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+_MACRO = re.compile(r"^#define (\w+).*$", re.MULTILINE)
+
+_LIMITS = """
+#define CHAR_BIT 8
+#define SCHAR_MIN (-128)
+#define SCHAR_MAX 127
+#define UCHAR_MAX 255
+#define CHAR_MIN SCHAR_MIN
+#define CHAR_MAX SCHAR_MAX
+#define SHRT_MIN (-32768)
+#define SHRT_MAX 32767
+#define USHRT_MAX 65535
+#define INT_MAX 2147483647
+#define INT_MIN (-INT_MAX - 1)
+#define UINT_MAX 4294967295u
+#define LONG_MAX 9223372036854775807l
+#define LONG_MIN (-LONG_MAX - 1)
+#define ULONG_MAX 18446744073709551615ul
+#define LLONG_MAX 9223372036854775807ll
+#define LLONG_MIN (-LLONG_MAX - 1)
+#define ULLONG_MAX 18446744073709551615ull
+"""
+
+_FLOAT = """
+#define FLT_RADIX 2
+#define FLT_DIG 6
+#define FLT_MANT_DIG 24
+#define FLT_MIN 1.17549435e-38f
+#define FLT_MAX 3.40282347e+38f
+#define FLT_TRUE_MIN 1.40129846e-45f
+#define FLT_EPSILON 1.19209290e-07f
+#define DBL_DIG 15
+#define DBL_MANT_DIG 53
+#define DBL_MIN 2.2250738585072014e-308
+#define DBL_MAX 1.7976931348623157e+308
+#define DBL_TRUE_MIN 4.9406564584124654e-324
+#define DBL_EPSILON 2.2204460492503131e-16
+"""
+
+_STDINT = """
+typedef signed char int_fast8_t, int_least8_t;
+typedef unsigned char uint_fast8_t, uint_least8_t;
+typedef short int_least16_t;
+typedef unsigned short uint_least16_t;
+typedef int int_least32_t;
+typedef unsigned int uint_least32_t;
+typedef long int_fast16_t, int_fast32_t, int_fast64_t, int_least64_t, intmax_t;
+typedef unsigned long uint_fast16_t, uint_fast32_t, uint_fast64_t, uint_least64_t, uintmax_t;
+#define INT8_MIN (-128)
+#define INT8_MAX 127
+#define UINT8_MAX 255
+#define INT16_MIN (-32768)
+#define INT16_MAX 32767
+#define UINT16_MAX 65535
+#define INT32_MAX 2147483647
+#define INT32_MIN (-INT32_MAX - 1)
+#define UINT32_MAX 4294967295u
+#define INT64_MAX 9223372036854775807l
+#define INT64_MIN (-INT64_MAX - 1)
+#define UINT64_MAX 18446744073709551615ul
+#define INTPTR_MAX INT64_MAX
+#define UINTPTR_MAX UINT64_MAX
+#define PTRDIFF_MAX INT64_MAX
+#define SIZE_MAX UINT64_MAX
+namespace std {
+using ::int8_t; using ::int16_t; using ::int32_t; using ::int64_t; using ::intptr_t;
+using ::uint8_t; using ::uint16_t; using ::uint32_t; using ::uint64_t; using ::uintptr_t;
+}
+"""
+
+_STDDEF = """
+#define NULL 0
+#define offsetof(type, member) ((size_t)__INTADDR__(&((type*)0)->member))
+"""
+
+_FUNCTIONS = (
+    "abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign", "cos", "cosh", "erf",
+    "erfc", "exp", "exp2", "expm1", "fabs", "fdim", "floor", "fma", "fmax", "fmin", "fmod", "frexp", "hypot", "ilogb",
+    "isfinite", "isinf", "isnan", "ldexp", "lgamma", "llrint", "llround", "log", "log10", "log1p", "log2", "logb",
+    "lrint", "lround", "modf", "nearbyint", "nextafter", "pow", "remainder", "remquo", "rint", "round", "scalbn",
+    "signbit", "sin", "sinh", "sqrt", "tan", "tanh", "tgamma", "trunc",
+)  # fmt: skip
+
+_INFINITY, _NAN = "__builtin_bit_cast(float, 0x7f800000u)", "__builtin_bit_cast(float, 0x7fc00000u)"
+_INFINITY_64 = "__builtin_bit_cast(double, 0x7ff0000000000000ull)"
+_NAN_64 = "__builtin_bit_cast(double, 0x7ff8000000000000ull)"
+
+_MATH = f"""
+#define INFINITY ({_INFINITY})
+#define NAN ({_NAN})
+#define HUGE_VALF ({_INFINITY})
+#define HUGE_VAL ({_INFINITY_64})
+#define M_E 2.7182818284590452354
+#define M_LOG2E 1.4426950408889634074
+#define M_LOG10E 0.43429448190325182765
+#define M_LN2 0.69314718055994530942
+#define M_LN10 2.30258509299404568402
+#define M_PI 3.14159265358979323846
+#define M_PI_2 1.57079632679489661923
+#define M_PI_4 0.78539816339744830962
+#define M_1_PI 0.31830988618379067154
+#define M_2_PI 0.63661977236758134308
+#define M_2_SQRTPI 1.12837916709551257390
+#define M_SQRT2 1.41421356237309504880
+#define M_SQRT1_2 0.70710678118654752440
+namespace std {{
+{"".join(f"using ::{name};" for name in _FUNCTIONS)}
+}}
+"""
+
+_ALGORITHM = """
+namespace std {
+template <typename T> constexpr const T& min(const T& a, const T& b) { return b < a ? b : a; }
+template <typename T> constexpr const T& max(const T& a, const T& b) { return a < b ? b : a; }
+template <typename T> constexpr const T& clamp(const T& x, const T& a, const T& b) { return x < a ? a : b < x ? b : x; }
+template <typename T> constexpr void swap(T& a, T& b) { T held = a; a = b; b = held; }
+}
+"""
+
+_TYPE_TRAITS = """
+namespace std {
+template <typename T, T V> struct integral_constant {
+  static constexpr T value = V;
+  typedef T value_type;
+  typedef integral_constant type;
+  constexpr operator T() const { return V; }
+};
+template <bool V> using bool_constant = integral_constant<bool, V>;
+typedef bool_constant<true> true_type;
+typedef bool_constant<false> false_type;
+template <typename T, typename U> struct is_same : false_type {};
+template <typename T> struct is_same<T, T> : true_type {};
+template <bool C, typename T, typename U> struct conditional { typedef T type; };
+template <typename T, typename U> struct conditional<false, T, U> { typedef U type; };
+template <bool C, typename T = void> struct enable_if {};
+template <typename T> struct enable_if<true, T> { typedef T type; };
+template <typename T> struct remove_const { typedef T type; };
+template <typename T> struct remove_const<const T> { typedef T type; };
+template <typename T> struct remove_volatile { typedef T type; };
+template <typename T> struct remove_volatile<volatile T> { typedef T type; };
+template <typename T> struct remove_cv { typedef typename remove_volatile<typename remove_const<T>::type>::type type; };
+template <typename T> struct remove_reference { typedef T type; };
+template <typename T> struct remove_reference<T&> { typedef T type; };
+template <typename T> struct remove_reference<T&&> { typedef T type; };
+template <typename T> struct remove_pointer { typedef T type; };
+template <typename T> struct remove_pointer<T*> { typedef T type; };
+template <typename T> struct decay : remove_cv<typename remove_reference<T>::type> {};
+template <typename T> struct is_void : is_same<void, typename remove_cv<T>::type> {};
+template <typename T> struct is_const : false_type {};
+template <typename T> struct is_const<const T> : true_type {};
+template <typename T> struct is_pointer : false_type {};
+template <typename T> struct is_pointer<T*> : true_type {};
+template <typename T> struct is_reference : false_type {};
+template <typename T> struct is_reference<T&> : true_type {};
+template <typename T> struct is_reference<T&&> : true_type {};
+template <typename T, typename... U> struct __is_one_of : bool_constant<(is_same<T, U>::value || ...)> {};
+template <typename T>
+struct is_floating_point : __is_one_of<typename remove_cv<T>::type, float, double, long double> {};
+template <typename T>
+struct is_integral : __is_one_of<typename remove_cv<T>::type, bool, char, signed char, unsigned char, wchar_t, char16_t,
+                                 char32_t, short, unsigned short, int, unsigned int, long, unsigned long, long long,
+                                 unsigned long long> {};
+template <typename T> struct is_arithmetic : bool_constant<is_integral<T>::value || is_floating_point<T>::value> {};
+template <typename T, bool = is_arithmetic<T>::value> struct is_signed : false_type {};
+template <typename T> struct is_signed<T, true> : bool_constant<(T(-1) < T(0))> {};
+template <typename T, bool = is_arithmetic<T>::value> struct is_unsigned : false_type {};
+template <typename T> struct is_unsigned<T, true> : bool_constant<!(T(-1) < T(0))> {};
+template <typename T> struct is_enum : bool_constant<__is_enum(T)> {};
+template <typename T> struct is_class : bool_constant<__is_class(T)> {};
+template <typename T> struct is_trivially_copyable : bool_constant<__is_trivially_copyable(T)> {};
+template <typename T, typename U> struct is_base_of : bool_constant<__is_base_of(T, U)> {};
+template <bool C, typename T, typename U> using conditional_t = typename conditional<C, T, U>::type;
+template <bool C, typename T = void> using enable_if_t = typename enable_if<C, T>::type;
+template <typename T> using remove_const_t = typename remove_const<T>::type;
+template <typename T> using remove_cv_t = typename remove_cv<T>::type;
+template <typename T> using remove_reference_t = typename remove_reference<T>::type;
+template <typename T> using remove_pointer_t = typename remove_pointer<T>::type;
+template <typename T> using decay_t = typename decay<T>::type;
+template <typename...> using void_t = void;
+template <typename T, typename U> inline constexpr bool is_same_v = is_same<T, U>::value;
+template <typename T> inline constexpr bool is_void_v = is_void<T>::value;
+template <typename T> inline constexpr bool is_pointer_v = is_pointer<T>::value;
+template <typename T> inline constexpr bool is_integral_v = is_integral<T>::value;
+template <typename T> inline constexpr bool is_floating_point_v = is_floating_point<T>::value;
+template <typename T> inline constexpr bool is_arithmetic_v = is_arithmetic<T>::value;
+template <typename T> inline constexpr bool is_signed_v = is_signed<T>::value;
+template <typename T> inline constexpr bool is_unsigned_v = is_unsigned<T>::value;
+template <typename T> inline constexpr bool is_trivially_copyable_v = is_trivially_copyable<T>::value;
+template <typename T, typename U> inline constexpr bool is_base_of_v = is_base_of<T, U>::value;
+template <typename T> remove_reference_t<T>&& declval() noexcept;
+}
+"""
+
+_INTEGERS = {
+    "char": ("CHAR_MIN", "CHAR_MAX"), "signed char": ("SCHAR_MIN", "SCHAR_MAX"), "unsigned char": ("0", "UCHAR_MAX"),
+    "short": ("SHRT_MIN", "SHRT_MAX"), "unsigned short": ("0", "USHRT_MAX"), "int": ("INT_MIN", "INT_MAX"),
+    "unsigned int": ("0", "UINT_MAX"), "long": ("LONG_MIN", "LONG_MAX"), "unsigned long": ("0", "ULONG_MAX"),
+    "long long": ("LLONG_MIN", "LLONG_MAX"), "unsigned long long": ("0", "ULLONG_MAX"),
+}  # fmt: skip
+
+
+def _limits_of(type_name: str, least: str, largest: str, more: str) -> str:
+    return (
+        f"template <> struct numeric_limits<{type_name}> {{ static constexpr bool is_specialized = true; "
+        f"static constexpr {type_name} lowest() {{ return {least}; }} "
+        f"static constexpr {type_name} max() {{ return {largest}; }} {more} }};\n"
+    )
+
+
+def _limits_of_integer(type_name: str, least: str, largest: str) -> str:
+    more = f"static constexpr {type_name} min() {{ return {least}; }} static constexpr bool is_integer = true;"
+    return _limits_of(type_name, least, largest, more)
+
+
+def _limits_of_float(type_name: str, prefix: str, infinity: str, nan: str) -> str:
+    functions = {
+        "min": f"{prefix}_MIN", "epsilon": f"{prefix}_EPSILON", "denorm_min": f"{prefix}_TRUE_MIN",
+        "infinity": infinity, "quiet_NaN": nan,
+    }  # fmt: skip
+    more = "static constexpr bool is_integer = false; static constexpr bool has_infinity = true; " + " ".join(
+        f"static constexpr {type_name} {name}() {{ return {value}; }}" for name, value in functions.items()
+    )
+    return _limits_of(type_name, f"-{prefix}_MAX", f"{prefix}_MAX", more)
+
+
+_NUMERIC_LIMITS = f"""
+#include <limits.h>
+#include <float.h>
+namespace std {{
+template <typename T> struct numeric_limits {{ static constexpr bool is_specialized = false; }};
+{"".join(_limits_of_integer(name, *bounds) for name, bounds in _INTEGERS.items())}
+{_limits_of_float("float", "FLT", _INFINITY, _NAN)}{_limits_of_float("double", "DBL", _INFINITY_64, _NAN_64)}
+}}
+"""
+
+_LIBRARY_TYPES = """
+#include <cuComplex.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <library_types.h>
+"""
+"""What the headers of cuBLAS and other libraries include, and code relies on."""
+
+_TEXTS = {
+    ("limits.h", "climits"): _LIMITS,
+    ("float.h", "cfloat"): _FLOAT,
+    ("stdint.h", "cstdint", "inttypes.h", "cinttypes"): _STDINT,
+    ("stddef.h", "cstddef"): _STDDEF,
+    ("stdlib.h", "cstdlib"): _STDDEF + "#define EXIT_SUCCESS 0\n#define EXIT_FAILURE 1\n#define RAND_MAX 2147483647\n",
+    ("math.h", "cmath"): _MATH,
+    ("algorithm", "utility"): _ALGORITHM,
+    ("type_traits",): _TYPE_TRAITS,
+    ("limits",): _NUMERIC_LIMITS,
+    ("cublas_v2.h", "cublasLt.h", "cublas.h", "cudnn.h", "cufft.h", "cusparse.h", "cusolverDn.h"): _LIBRARY_TYPES,
+    ("assert.h", "cassert", "stdio.h", "cstdio", "string.h", "cstring", "time.h", "ctime"): "",
+}
+
+
+def _guarded(number: int, text: str) -> bytes:
+    """A text that counts once, and whose macros give way to those of others."""
+    guard = f"WARPTILE_HOST_HEADER_{number}"
+    text = _MACRO.sub(r"#ifndef \1\n\g<0>\n#endif", text)
+    return f"#ifndef {guard}\n#define {guard}\n{text}#endif\n".encode()
+
+
+HOST_HEADERS: Mapping[str, bytes] = {
+    name: _guarded(number, text) if text else b""
+    for number, (names, text) in enumerate(_TEXTS.items())
+    for name in names
+}
+"""The text of each header; a program may include several of one text."""
+
+IMPLIED = b"".join(HOST_HEADERS[name] for name in ("math.h", "limits.h", "stddef.h", "utility"))
+"""What nvcc includes before every file, by ``cuda_runtime.h``."""
+
+CUB = "cub/cub.cuh"
+"""CUB refuses this header under NVRTC, because of its functions of the host."""
+
+
+def cub_parts(folders: Sequence[Path]) -> dict[str, bytes]:
+    """`CUB` with what device code uses of it, the algorithms of blocks and warps; nothing where there is no CUB.
+
+    Args:
+        folders: where headers are looked for.
+    """
+    found = next((folder / CUB for folder in folders if (folder / CUB).is_file()), None)
+    if found is None:
+        return {}
+    parts = [each for room in ("block", "warp") for each in (found.parent / room).glob(f"{room}_*.cuh")]
+    return {CUB: "".join(f"#include <cub/{each.parent.name}/{each.name}>\n" for each in sorted(parts)).encode()}

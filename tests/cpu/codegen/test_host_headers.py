@@ -1,0 +1,115 @@
+"""Device code that uses headers of C and C++, as nvcc would compile it with those of the host."""
+
+import numpy as np
+import pytest
+
+import warptile as wt
+from warptile.codegen.host_headers import HOST_HEADERS, IMPLIED
+
+F32, F64 = np.finfo(np.float32), np.finfo(np.float64)
+
+VALUES = {
+    "INFINITY": np.inf, "-INFINITY": -np.inf, "isnan(NAN)": 1, "isnan((double)NAN)": 1, "HUGE_VAL": np.inf,
+    "M_PI": np.pi, "M_E": np.e, "M_SQRT1_2": np.sqrt(0.5), "M_2_SQRTPI": 2 / np.sqrt(np.pi), "M_LN10": np.log(10),
+    "M_LOG2E": np.log2(np.e), "M_LOG10E": np.log10(np.e), "M_LN2": np.log(2), "M_1_PI": 1 / np.pi, "M_SQRT2": 2**0.5,
+    "M_PI_2": np.pi / 2, "M_PI_4": np.pi / 4, "M_2_PI": 2 / np.pi,
+    "FLT_MAX": F32.max, "FLT_MIN": F32.tiny, "FLT_EPSILON": F32.eps, "FLT_TRUE_MIN": F32.smallest_subnormal,
+    "DBL_MAX": F64.max, "DBL_MIN": F64.tiny, "DBL_EPSILON": F64.eps, "DBL_TRUE_MIN": F64.smallest_subnormal,
+    "INT_MIN": -(2**31), "INT_MAX": 2**31 - 1, "UINT_MAX": 2**32 - 1, "SHRT_MIN": -(2**15), "CHAR_BIT": 8,
+    "LLONG_MIN": -(2.0**63), "ULONG_MAX": 2.0**64, "INT32_MIN": -(2**31), "UINT16_MAX": 65535, "SIZE_MAX": 2.0**64,
+    "sizeof(uint_fast16_t)": 8, "sizeof(int_least16_t)": 2, "sizeof(std::uint8_t)": 1, "offsetof(Pair, second)": 8,
+    "NULL == nullptr": 1, "EXIT_FAILURE": 1,
+    "std::numeric_limits<float>::max()": F32.max, "std::numeric_limits<float>::lowest()": -F32.max,
+    "std::numeric_limits<double>::epsilon()": F64.eps, "-std::numeric_limits<float>::infinity()": -np.inf,
+    "isnan(std::numeric_limits<double>::quiet_NaN())": 1, "std::numeric_limits<double>::infinity()": np.inf,
+    "std::numeric_limits<float>::denorm_min()": F32.smallest_subnormal, "std::numeric_limits<int>::min()": -(2**31),
+    "std::numeric_limits<unsigned char>::max()": 255, "std::numeric_limits<float>::min()": F32.tiny,
+    "std::min(3, 2)": 2, "std::max(2.5, -1.0)": 2.5, "std::clamp(7, 0, 5)": 5, "std::clamp(-7, 0, 5)": 0,
+    "swapped(3, 4)": 43, "std::abs(-3)": 3, "std::abs(-2.5f)": 2.5, "std::sqrt(2.25f)": 1.5, "std::floor(-0.5)": -1,
+    "std::fmax(1.0f, 2.0f)": 2, "std::isnan(0.0f)": 0, "std::is_same<int, float>::value": 0,
+}  # fmt: skip
+
+FACTS = (
+    "std::is_same_v<std::remove_cv_t<const volatile int>, int>", "std::is_same_v<std::decay_t<const float&>, float>",
+    "std::is_same_v<std::conditional_t<true, int, float>, int>", "std::is_same_v<std::remove_pointer_t<int*>, int>",
+    "std::is_same_v<std::conditional_t<false, int, float>, float>", "!std::is_same_v<int, unsigned>",
+    "std::is_same_v<std::enable_if_t<true, char>, char>", "std::is_integral_v<const unsigned long long>",
+    "!std::is_integral_v<float>", "std::is_floating_point_v<double>", "!std::is_floating_point_v<int>",
+    "std::is_signed_v<float> && std::is_signed_v<signed char>", "!std::is_signed_v<unsigned>",
+    "!std::is_signed_v<Pair>",
+    "std::is_unsigned_v<bool> && !std::is_unsigned_v<int>", "std::is_pointer_v<void*> && !std::is_pointer_v<int>",
+    "std::is_trivially_copyable_v<Pair>", "std::is_base_of_v<Base, Derived> && !std::is_base_of_v<Derived, Base>",
+    "std::is_enum<Color>::value && !std::is_enum<int>::value", "std::is_class<Pair>::value", "std::is_void_v<void>",
+    "std::true_type::value && !std::false_type()", "std::is_reference<int&>::value && !std::is_reference<int>::value",
+    "std::is_same_v<decltype(std::declval<int>()), int&&>", "std::is_const<const int>::value",
+    "!std::numeric_limits<Pair>::is_specialized && std::numeric_limits<long>::is_integer",
+    "std::numeric_limits<double>::max() == DBL_MAX && std::numeric_limits<long>::max() == LONG_MAX",
+)  # fmt: skip
+
+DECLARED = """
+struct Pair { double first; float second; };
+struct Base {};
+struct Derived : Base {};
+enum Color { RED };
+__device__ int swapped(int a, int b) { std::swap(a, b); return 10 * a + b; }
+"""
+
+
+def test_macros_types_and_functions_are_those_of_the_standards():
+    names = [name for name, text in HOST_HEADERS.items() if b"cuda" not in text]
+    source = "".join(f"#include <{name}>\n" for name in sorted(names)) + DECLARED
+    source += "".join(f"static_assert({fact});\n" for fact in FACTS)
+    source += "__global__ void k(double* y) {\n"
+    source += "".join(f"y[{i}] = (double)({text});\n" for i, text in enumerate(VALUES)) + "}\n"
+    y = np.zeros(len(VALUES))
+    assert wt.kernel(source, backend="emulator", arch="sm_90a")[1, 1](y).ok
+    assert dict(zip(VALUES, y.tolist(), strict=True)) == {name: float(value) for name, value in VALUES.items()}
+
+
+def test_what_cuda_includes_by_itself_takes_no_include():
+    y = np.zeros(3, np.float32)
+    source = "__global__ void k(float* y) { y[0] = M_PI; y[1] = -INFINITY; y[2] = std::min(INT_MAX, 4); }"
+    wt.kernel(source, backend="emulator", arch="sm_90a")[1, 1](y)
+    assert y.tolist() == [np.float32(np.pi), -np.inf, 4]
+
+
+def test_a_file_may_define_such_a_macro_before_or_after():
+    source = "#define FLT_MAX 5\n#include <float.h>\n__global__ void k(float* y) { y[0] = FLT_MAX; }"
+    y = np.zeros(1, np.float32)
+    wt.kernel(source, backend="emulator", arch="sm_90a")[1, 1](y)
+    assert y[0] == 5
+
+
+def test_headers_of_libraries_bring_the_types_of_their_functions():
+    source = "#include <cublas_v2.h>\n__global__ void k(__nv_bfloat16* y, const half* x) { y[0] = __half2float(x[0]); }"
+    y, x = np.zeros(1, np.uint16), np.ones(1, np.float16)
+    wt.kernel(source, backend="emulator", arch="sm_90a")[1, 1](y, x)
+    assert y[0] == 0x3F80
+
+
+@pytest.mark.parametrize("include", ["<stdio.h>", '"assert.h"', "<cassert>"])
+def test_others_are_empty(include):
+    source = f"#include {include}\n__global__ void k(int* y) {{ assert(y != nullptr); y[0] = 1; }}"
+    y = np.zeros(1, np.int32)
+    assert wt.kernel(source, backend="emulator", arch="sm_90a")[1, 1](y).ok
+    assert y[0] == 1
+
+
+def test_what_is_implied_comes_once():
+    assert HOST_HEADERS["math.h"] == HOST_HEADERS["cmath"] in IMPLIED
+    assert all(text.startswith(b"#ifndef WARPTILE_HOST_HEADER_") for text in HOST_HEADERS.values() if text)
+
+
+def test_cub_is_what_blocks_and_warps_use_of_it(tmp_path):
+    for name, text in {
+        "cub.cuh": "#error not with NVRTC",
+        "block/block_two.cuh": "namespace cub { __device__ inline int two() { return 2; } }",
+        "warp/warp_three.cuh": "namespace cub { __device__ inline int three() { return 3; } }",
+        "device/device_four.cuh": "#error of the host",
+    }.items():
+        (tmp_path / "cub" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "cub" / name).write_text(text)
+    source = "#include <cub/cub.cuh>\n__global__ void k(int* y) { y[0] = 10 * cub::two() + cub::three(); }"
+    y = np.zeros(1, np.int32)
+    wt.kernel(source, include_folders=[tmp_path], backend="emulator", arch="sm_90a")[1, 1](y)
+    assert y[0] == 23

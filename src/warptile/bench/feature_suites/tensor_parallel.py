@@ -1,0 +1,216 @@
+"""The suite tp: tensor-parallel GEMMs of all ranks of a process group, beside NCCL and torch's fused operators.
+
+Every rank runs the same calls in the same order. A round times each participant once, after a barrier; its time is that
+of the slowest rank.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import warptile as wt
+from warptile.bench.protocol.feature_times import CallTime, FeatureTimes
+from warptile.errors import UnsupportedError, WarptileError
+
+SUITE = "tp"
+"""Its name."""
+
+ROUNDS, BRIEF_ROUNDS, WARM_UP = 25, 7, 3
+CALLS = 8
+"""Calls of a participant in a round, one after the other."""
+
+ALONE = "the GEMM alone"
+"""The participant that rows are held to: what a rank multiplies, of operands that are there."""
+
+
+@dataclass(frozen=True)
+class TensorParallelRow:
+    """One row: a call and the extents of the layer, of which a rank has a part.
+
+    Attributes:
+        call: ``"all-gather"``, ``"reduce-scatter"`` or ``"all-reduce"``.
+        m, n, k: all rows; all columns; all of K.
+    """
+
+    call: str
+    m: int
+    n: int
+    k: int
+
+    @property
+    def name(self) -> str:
+        """Such as ``"all-gather 8192x14336x4096"``."""
+        return f"{self.call} {self.m}x{self.n}x{self.k}"
+
+
+LAYERS = ((8192, 14336, 4096), (8192, 4096, 14336), (2048, 28672, 8192), (512, 28672, 8192))
+"""M, N and K of layers with many rows: feed-forward blocks of models with 8 and 70 billion parameters."""
+
+DECODED = ((1, 8192, 28672), (16, 8192, 28672), (64, 8192, 28672))
+"""Of layers in decoding."""
+
+ROWS = (
+    *(TensorParallelRow(call, *layer) for call in ("all-gather", "reduce-scatter") for layer in LAYERS),
+    *(TensorParallelRow("all-reduce", *layer) for layer in DECODED),
+)
+
+Participant = tuple[str, Callable[[], Any]]
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The process group that is timed.
+
+    Attributes:
+        torch: the module.
+        device: of this rank's tensors: ``"cuda"``, or ``"cpu"`` in tests.
+    """
+
+    torch: Any
+    device: str
+
+    @property
+    def group(self) -> Any:
+        """All ranks."""
+        return self.torch.distributed.group.WORLD
+
+    @property
+    def size(self) -> int:
+        """How many ranks there are."""
+        return int(self.group.size())
+
+    def drawn(self, *shape: int) -> Any:
+        """A bf16 tensor."""
+        return self.torch.randn(*shape, device=self.device, dtype=self.torch.bfloat16)
+
+
+def here() -> Ranks:
+    """The ranks that torchrun started, a GPU each.
+
+    Raises:
+        UnsupportedError: torch is not installed, or this process was not started by torchrun.
+    """
+    try:
+        torch: Any = importlib.import_module("torch")
+    except ImportError as error:
+        raise UnsupportedError("torch is not installed; pip install 'warptile[torch]' adds it") from error
+    if "LOCAL_RANK" not in os.environ:
+        raise UnsupportedError(
+            "suite tp: this process is no rank of a group; start it with "
+            "torchrun --nproc-per-node 2 -m warptile.cli.main bench --suite tp"
+        )
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    if not torch.distributed.is_initialized():
+        torch.distributed.init_process_group("cpu:gloo,cuda:nccl")
+    return Ranks(torch, "cuda")
+
+
+def participants(ranks: Ranks, row: TensorParallelRow) -> Iterator[Participant]:
+    """What takes turns in a row, warptile first."""
+    makers = {"all-gather": _all_gather, "reduce-scatter": _reduce_scatter, "all-reduce": _all_reduce}
+    yield from makers[row.call](ranks, row)
+
+
+def _all_gather(ranks: Ranks, row: TensorParallelRow) -> Iterator[Participant]:
+    import warptile.distributed as wd
+
+    dist, group = ranks.torch.distributed, ranks.group
+    shard, w = ranks.drawn(row.m // ranks.size, row.k), ranks.drawn(row.n // ranks.size, row.k)
+    whole, b = ranks.drawn(row.m, row.k), w.T
+    yield "warptile", lambda: wd.all_gather_matmul(shard, b, group)
+    yield ALONE, lambda: wt.matmul(whole, b)
+
+    def by_torch() -> Any:
+        dist.all_gather_into_tensor(whole, shard, group=group)
+        return whole @ b
+
+    yield "NCCL, torch.matmul", by_torch
+    fused = ranks.torch.ops.symm_mem.fused_all_gather_matmul
+    yield "torch, fused", lambda: fused(shard, [b], 0, group.group_name, return_A=False)
+
+
+def _reduce_scatter(ranks: Ranks, row: TensorParallelRow) -> Iterator[Participant]:
+    import warptile.distributed as wd
+
+    dist, group = ranks.torch.distributed, ranks.group
+    a, w = ranks.drawn(row.m, row.k // ranks.size), ranks.drawn(row.n, row.k // ranks.size)
+    b, scattered = w.T, ranks.drawn(row.m // ranks.size, row.n)
+    yield "warptile", lambda: wd.matmul_reduce_scatter(a, b, group)
+    yield ALONE, lambda: wt.matmul(a, b)
+    yield "NCCL, torch.matmul", lambda: dist.reduce_scatter_tensor(scattered, a @ b, group=group)
+    fused = ranks.torch.ops.symm_mem.fused_matmul_reduce_scatter
+    yield "torch, fused", lambda: fused(a, b, "sum", 0, group.group_name)
+
+
+def _all_reduce(ranks: Ranks, row: TensorParallelRow) -> Iterator[Participant]:
+    import warptile.distributed as wd
+
+    dist, group = ranks.torch.distributed, ranks.group
+    a, w = ranks.drawn(row.m, row.k // ranks.size), ranks.drawn(row.n, row.k // ranks.size)
+    b = w.T
+    yield "warptile", lambda: wd.matmul_all_reduce(a, b, group)
+    yield ALONE, lambda: wt.matmul(a, b)
+    yield "NCCL, torch.matmul", lambda: dist.all_reduce(a @ b, group=group)
+
+
+def measure(ranks: Ranks, row: TensorParallelRow, *, rounds: int = ROUNDS) -> FeatureTimes:
+    """Time a row's participants in turns; every rank returns the same.
+
+    A participant that fails on one rank, such as an operator that torch does not have there, is left out on all.
+    """
+    made: list[Participant] = []
+    failed: list[tuple[str, str]] = []
+    for name, call in participants(ranks, row):
+        reason = _refusal(ranks, call)
+        if reason:
+            failed.append((name, reason))
+        else:
+            made.append((name, call))
+    found: list[list[float]] = [[] for _ in made]
+    for _ in range(rounds):
+        for (_, call), rounds_us in zip(made, found, strict=True):
+            rounds_us.append(_slowest(ranks, _time_us(ranks, call)))
+    times = [CallTime(name=name, rounds_us=tuple(each)) for (name, _), each in zip(made, found, strict=True)]
+    times += [CallTime(name=name, failed=reason) for name, reason in failed]
+    return FeatureTimes(row=row.name, times=tuple(times))
+
+
+def _refusal(ranks: Ranks, call: Callable[[], Any]) -> str:
+    """Why a call does not run on one of the ranks, after it has warmed up; empty where it does on all."""
+    try:
+        for _ in range(WARM_UP):
+            call()
+        reason = ""
+    except (RuntimeError, NotImplementedError, AttributeError, WarptileError) as error:
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    given: list[str] = [""] * ranks.size
+    ranks.torch.distributed.all_gather_object(given, reason, group=ranks.group)
+    return next((f"on rank {rank}: {each}" for rank, each in enumerate(given) if each), "")
+
+
+def _time_us(ranks: Ranks, call: Callable[[], Any]) -> float:
+    """Microseconds of a call on this rank, over `CALLS` of them, begun when all ranks are there."""
+    ranks.torch.distributed.barrier(group=ranks.group)
+    if ranks.device == "cpu":
+        start_s = time.perf_counter()
+        for _ in range(CALLS):
+            call()
+        return (time.perf_counter() - start_s) * 1e6 / CALLS
+    start, end = (ranks.torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    for _ in range(CALLS):
+        call()
+    end.record()
+    end.synchronize()
+    return float(start.elapsed_time(end)) * 1e3 / CALLS
+
+
+def _slowest(ranks: Ranks, time_us: float) -> float:
+    found = ranks.torch.tensor([time_us], dtype=ranks.torch.float64)
+    ranks.torch.distributed.all_reduce(found, ranks.torch.distributed.ReduceOp.MAX, group=ranks.group)
+    return float(found)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from warptile.errors import (
         ArgumentError,
         ArgumentTypeError,
+        CommunicationError,
         CompileError,
         DeviceError,
         DTypeError,
@@ -65,6 +66,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ArgumentError",
     "ArgumentTypeError",
+    "CommunicationError",
     "CompileError",
     "DTypeError",
     "DeviceError",

@@ -165,11 +165,18 @@ def matmul(
             whose kernels have a block for each tile and more tiles.
         NoDeviceError: ``backend="gpu"`` without a GPU.
     """
-    options = (
+    options: tuple[Any, ...] = (
         alpha, beta, out_dtype, accumulate, precision, epilogue, scale_a, scale_b, rung, config, max_sms, backend,
         batch_invariant,
     )  # fmt: skip
-    calls = _calls.get(a.__class__)
+    calls, quantized = _calls.get(a.__class__), b.__class__ is QuantizedWeights
+    bound_by = (a, b.packed, c, out) if quantized else (a, b, c, out)
+    if quantized:
+        options = (*options, b.key)
+    if calls is not None and epilogue is None and not epilogue_tensors:
+        found = calls.repeat(*bound_by, options)
+        if found is not None:
+            return found
     said = (
         alpha, beta, scale_a, scale_b, out_dtype, accumulate, precision, rung, config, max_sms, backend,
         batch_invariant,
@@ -185,13 +192,6 @@ def matmul(
             )  # fmt: skip
     if epilogue is not None:
         return _fused((a, b, c, out), said, epilogue, epilogue_tensors)
-    quantized = b.__class__ is QuantizedWeights
-    bound_by = (a, b.packed, c, out) if quantized else (a, b, c, out)
-    told_by: tuple[Any, ...] = (*options, b.key) if quantized else options
-    if calls is not None and not epilogue_tensors:
-        found = calls.repeat(*bound_by, told_by)
-        if found is not None:
-            return found
     refuse_unknown("matmul", _keywords(matmul), epilogue_tensors)
     if quantized:
         refuse_gradients(a, c, out)
@@ -199,7 +199,7 @@ def matmul(
             rows = a.reshape((prod(a.shape[:-1]), a.shape[-1]))
             joined = matmul(rows, b, c, **dict(zip(SAID, said, strict=True)))
             return joined.reshape((*a.shape[:-1], b.shape[0]))
-        return _matmul(bound_by, (a, b, c), told_by, said)
+        return _matmul(bound_by, (a, b, c), options, said)
     if torch_sees(a, b, c, out):
         return matmul_in_torch(a, b, c, out, options)
     if any(map(is_tracer, (a, b, c, out))):
@@ -216,7 +216,7 @@ def matmul(
         found = _matmul((a, b, c, out), on_gpu, options, said, through_host=False)
         if found is not None:
             return found
-    return _matmul((a, b, c, out), (a, b, c), options, said)
+    return _matmul(bound_by, (a, b, c), options, said)
 
 
 shown_to_dynamo(matmul, traced_matmul)

@@ -55,6 +55,11 @@ class CompileError(WarptileError, RuntimeError):
         self.line = line
 
 
+class SlowCodeError(CompileError):
+    """A kernel compiled to machine code that is right and slower than its source says: registers spill, or ``wgmma`` is
+    serialised. Builds and measurements refuse such a kernel; a call that has planned it runs it."""
+
+
 class DeviceError(WarptileError, RuntimeError):
     """The CUDA driver returned an error.
 
@@ -71,6 +76,20 @@ class DeviceError(WarptileError, RuntimeError):
 
 class NoDeviceError(DeviceError):
     """A GPU was asked for and there is none (no driver, or no device)."""
+
+
+class CommunicationError(WarptileError, RuntimeError):
+    """Ranks of a process group that did not answer: one has died, has called something else, or cannot be reached.
+
+    Attributes:
+        group: name of the process group.
+        ranks: the ranks of the group that are known to be missing; empty where the transport names none.
+    """
+
+    def __init__(self, message: str, *, group: str = "", ranks: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.group = group
+        self.ranks = ranks
 
 
 @dataclass(frozen=True)

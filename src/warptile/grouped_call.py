@@ -12,7 +12,7 @@ import numpy as np
 
 from warptile.arrays import array_view
 from warptile.arrays.array_view import ArrayView, Shape
-from warptile.arrays.operands import _by_columns, _by_rows, _destination, _same_place
+from warptile.arrays.operands import destination_of, lies_by_columns, lies_by_rows, require_same_place
 from warptile.arrays.options import element_named, tunables, whole_number
 from warptile.device import DeviceLimits
 from warptile.dtypes import DTYPES, DType
@@ -187,13 +187,13 @@ class _Arranged:
 
 def _arrange(a: Any, b: Any, offsets: Any, out: Any, out_dtype: Any) -> _Arranged:
     left, right = array_view.view(a, "a"), array_view.view(b, "b")
-    _same_place(left, right)
+    require_same_place(left, right)
     by_rows, groups, (extent, m, n, k) = _extents(left, right, offsets)
     _check_types(left, right)
     ends, offset_bits = _ends(offsets, left)
     result_shape = (extent, n) if by_rows else (groups, m, n)
     output = _output(left, out, out_dtype)
-    destination = _destination(out, left, output, result_shape)
+    destination = destination_of(out, left, output, result_shape)
     if 0 in result_shape or 0 in (groups, extent) or (by_rows and k == 0):
         return _Arranged(None, left, left, right, ends, by_rows, result_shape, output, destination, None)
 
@@ -279,7 +279,7 @@ def _ends(offsets: Any, a: ArrayView) -> tuple[ArrayView, int]:
         words = np.ascontiguousarray(np.asarray(offsets)).view(np.int32)
     found = array_view.view(words, "offsets")
     if a.framework != "jax":
-        _same_place(a, found)
+        require_same_place(a, found)
     return found, OFFSET_BITS[name]
 
 
@@ -289,7 +289,7 @@ def _ends(offsets: Any, a: ArrayView) -> tuple[ArrayView, int]:
 def _is_plain(matrices: ArrayView, *, rows: bool, columns: bool) -> bool:
     """Whether the kernel can read each matrix by rows, or by columns, as it lies."""
     apart = matrices.ndim == 2 or matrices.shape[0] == 1 or matrices.strides[0] > 0
-    readable = (rows and _by_rows(matrices)) or (columns and _by_columns(matrices))
+    readable = (rows and lies_by_rows(matrices)) or (columns and lies_by_columns(matrices))
     return readable and apart and not matrices.negated
 
 
@@ -303,7 +303,7 @@ def _copied(matrices: ArrayView, *, columns: bool = False) -> ArrayView:
 
 def _operand(matrices: ArrayView, groups: int, *, columns: bool = False) -> Operand:
     """Matrices as the kernel sees them: by rows where they can be read so, unless ``columns`` is asked for."""
-    major = "col" if columns or not _by_rows(matrices) else "row"
+    major = "col" if columns or not lies_by_rows(matrices) else "row"
     (inner, outer) = matrices.shape[:-3:-1] if major == "row" else matrices.shape[-2:]
     size, leading = matrices.element_bytes, matrices.strides[-2 if major == "row" else -1]
     apart = matrices.ndim == 3 and groups > 1

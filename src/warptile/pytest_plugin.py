@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FIXTURE, MARKER = "warptile_emulator", "warptile_emulator"
 
-_KEYWORDS = ("arch", "schedule", "checks", "ignore", "model", "volatile", "raises")
+_KEYWORDS = ("arch", "schedule", "explore", "checks", "ignore", "model", "volatile", "raises")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

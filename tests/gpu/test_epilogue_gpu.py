@@ -57,11 +57,12 @@ def test_values(case, dtype, extents):
 def test_every_rung(rung):
     rng = np.random.default_rng(2)
     m, n, k = 200, 264, 128
-    dtype = ml_dtypes.float8_e4m3fn if rung == "wgmma-two-level" else np.float16
+    dtype = {"wgmma-two-level": ml_dtypes.float8_e4m3fn, "wgmma-split": np.float32}.get(rung, np.float16)
+    output = "float32" if dtype == np.float32 else "float16"
     a, b = drawn(rng, m, k, dtype=dtype), drawn(rng, n, k, dtype=dtype)
-    operands = MIXED.drawn(m, n, "float16", rng)
+    operands = MIXED.drawn(m, n, output, rng)
     options = {"accumulate": "float16"} if rung == "simt-half2" else {}
-    d, pre = wt.matmul(a, b.T, epilogue=MIXED.function, rung=rung, out_dtype="float16", **options, **operands)
+    d, pre = wt.matmul(a, b.T, epilogue=MIXED.function, rung=rung, out_dtype=output, **options, **operands)
     exact = product(a, b.T) + operands["bias"]
     assert np.abs(pre - exact).max() < (0.5 if options or rung == "wgmma-two-level" else 0.01)
     expected = wt.gelu(exact) * operands["column"] + operands["full"] * 0.25

@@ -1,4 +1,4 @@
-"""Expected times on the GPU that they are calibrated to, of problems that no record holds."""
+"""Expected times on the GPU that they are calibrated to, on problems without a record."""
 
 import math
 

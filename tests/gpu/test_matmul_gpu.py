@@ -9,7 +9,7 @@ import warptile as wt
 from warptile.arrays.operands import OUTPUTS, arrange
 from warptile.cli.main import run
 from warptile.dtypes import DTYPES
-from warptile.rungs import RUNGS
+from warptile.rungs import BESIDE_THE_LADDER, RUNGS
 from warptile.verify.reference import error_ratio, is_correct, random_operand, reference
 
 TYPES = ["float16", "bfloat16", "float32", "float64", "int8", "uint8"]
@@ -63,7 +63,7 @@ def test_every_combination_of_majors_stays_where_it_is(torch, dtype, majors):
     assert_product(d.view(torch.int16).numpy().view("bfloat16") if dtype in EIGHTHS else d.numpy(), a, b)
 
 
-def test_float8_with_scales_on_the_host_alone(torch):
+def test_float8_with_scales_in_either_memory(torch):
     a = torch.randn(64, 48, device="cuda").to(torch.float8_e4m3fn)
     b = torch.randn(32, 48, device="cuda").to(torch.float8_e4m3fn).T
     d = wt.matmul(a, b, scale_a=0.5, scale_b=torch.tensor(4.0))
@@ -71,8 +71,8 @@ def test_float8_with_scales_on_the_host_alone(torch):
     lost = 2 * (a.float().abs() @ b.float().abs()) * 2**-12
     expected = 2 * (a.float() @ b.float())
     assert ((d.float() - expected).abs() <= lost + expected.abs() * 2**-8).all()
-    with pytest.raises(wt.UnsupportedError, match=r"scale_a: it is in a GPU's memory; .*float\(scale_a\)"):
-        wt.matmul(a, b, scale_a=torch.tensor(0.5, device="cuda"))
+    on_gpu = wt.matmul(a, b, scale_a=torch.tensor(0.5, device="cuda"), scale_b=torch.tensor([4.0], device="cuda"))
+    assert ((on_gpu.float() - expected).abs() <= lost + expected.abs() * 2**-8).all()
 
 
 @pytest.mark.parametrize("name", DENSE)
@@ -196,3 +196,17 @@ def test_the_ladder_is_timed(capsys):
         assert rung["correct"]
         assert rung["time_ms"] > 0
         assert rung["tflops"] == pytest.approx(2 * 1024 * 768 * 512 / rung["time_ms"] / 1e9)
+
+
+@pytest.mark.parametrize("dtype", BESIDE_THE_LADDER["simt-gemv"].dtypes)
+@pytest.mark.parametrize("layout", ["row", "col"])
+def test_few_rows_in_any_alignment(dtype, layout):
+    """By simt-gemv, and by what a plan takes."""
+    rng = np.random.default_rng(len(dtype))
+    for _ in range(8):
+        m, n, k, offset = (int(each) for each in rng.integers((1, 1, 1, 0), (10, 3000, 5000, 4)))
+        a = drawn(m, k, dtype=dtype, seed=n)
+        memory = drawn(offset + k * n, dtype=dtype, seed=k)[offset:]
+        b = memory.reshape(k, n) if layout == "row" else memory.reshape(n, k).T
+        for rung in ("simt-gemv", None):
+            assert_product(wt.matmul(a, b, rung=rung, backend="gpu"), a, b)

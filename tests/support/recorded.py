@@ -1,7 +1,10 @@
 """Records made up for tests: their numbers are round, so that tables show where each came from."""
 
+from warptile.bench.feature_suites.feature_row import OURS
+from warptile.bench.feature_suites.feature_suites import FEATURE_SUITES
 from warptile.bench.protocol.emulator_rates import COMPILED, INTERPRETED, EmulatorTime, EmulatorTimes
 from warptile.bench.protocol.environment import describe_processor
+from warptile.bench.protocol.feature_times import CallTime, FeatureTimes
 from warptile.bench.protocol.host_cost import CHAIN, MATMUL, CallCost, HostCosts
 from warptile.bench.protocol.measurements import (
     BaselineTime,
@@ -23,12 +26,15 @@ from warptile.bench.protocol.measurements import (
     TypeCell,
     UnalignedCell,
 )
+from warptile.bench.protocol.outside_verdicts import OutsideVerdict
 from warptile.bench.protocol.records import (
     CallsRecord,
     CorrectnessRecord,
     EmulatorRecord,
+    FeaturesRecord,
     LadderRecord,
     LayoutsRecord,
+    OutsideRecord,
     ProfileRecord,
     SanitizerRecord,
     SuitesRecord,
@@ -38,7 +44,7 @@ from warptile.bench.protocol.records import (
     UnalignedRecord,
 )
 from warptile.bench.protocol.row_result import ParticipantRounds, RowResult
-from warptile.bench.protocol.suites import SUITES
+from warptile.bench.protocol.suites import SUITES, WEIGHTS
 from warptile.bench.protocol.workloads import (
     BF16,
     F16_F16,
@@ -283,10 +289,42 @@ def emulator_record():
     return EmulatorRecord(groups=(group,), **about_it)
 
 
+def outside_record():
+    def verdict(case, **given):
+        return OutsideVerdict(case=case, seconds=2.5, warp_instructions=100, **given)
+
+    groups = (
+        verdict("clean", result=True, agrees=True),
+        verdict("caught", expected=("races",), found=("races",), agrees=True),
+        verdict("missed", expected=("races",), agrees=False),
+        verdict("strange", refused="UnknownInstruction: tcgen05.mma", agrees=False),
+    )
+    about_it = {**about(), "environment": describe_processor()}
+    return OutsideRecord(suite="Others' kernels", revision="0123456789abcdef", groups=groups, **about_it)
+
+
+def feature_times(suite, row, us=100.0, ratio=2.0):
+    """A row in three rounds, the same ratio to everything that its classes are compared with."""
+    others = dict.fromkeys(suite.goals[name].of for name in row.classes)
+    times = [CallTime(name=OURS, rounds_us=(us, 1.1 * us, us), config="wgmma-final BM=128", sets=2, error=0.5)]
+    times += [
+        CallTime(name=name, rounds_us=(ratio * us, ratio * 1.1 * us, ratio * us)) for name in others if name != WEIGHTS
+    ]
+    return FeatureTimes(row=row.name, times=tuple(times), read_bytes=row.read_bytes)
+
+
+def features_record(name="scales", rows=None, **changes):
+    suite = FEATURE_SUITES[name]
+    found = tuple(feature_times(suite, row) for row in suite.rows) if rows is None else tuple(rows)
+    return FeaturesRecord(suite=name, rows=found, **about(**changes))
+
+
 def all_records():
     return (
         ladder_record(), profile_record(), correctness_record(), sanitizer_record(), tuning_record(), types_record(),
         layouts_record(), unaligned_record(), suites_record(), survey_record(), emulator_record(),
+        outside_record(),
+        features_record(),
     )  # fmt: skip
 
 

@@ -162,7 +162,7 @@ def arrange(
     _check_sides(a, b, precision)
     quantized = b if isinstance(b, QuantizedWeights) else None
     left, right = stored(a), array_view.view(b, "b") if quantized is None else _weights(quantized, a)
-    _same_place(left, right)
+    require_same_place(left, right)
     element = _operand_type(left, right, precision)
     accumulator = _accumulator(element, element_named(accumulate, "accumulate"))
     output = output_type(element, element_named(out_dtype, "out_dtype"), out, program)
@@ -192,7 +192,7 @@ def arrange(
     if beta != 0:
         c_matrices = _addend(c, left, output, result_shape, beta)
         c_matrices = laid_out(_with_matrix_axes(c_matrices, vectors), ("row",))
-    destination = _destination(out, left, output, result_shape)
+    destination = destination_of(out, left, output, result_shape)
     read = [left, right] if reads_operands else []
     fused = None
     if program is not None:
@@ -257,6 +257,13 @@ def _weights(b: QuantizedWeights, a: Any) -> ArrayView:
         raise ShapeError(
             f"a has shape {shape} and b are quantized weights (N, K) of shape {b.shape}: the last axis of a "
             f"({shape[-1]}) must equal K ({k}), such as {hint}"
+        )
+    given = stored(a)
+    if given.dtype != b.element:
+        wanted = array_view.cast("a", given.framework, b.element)
+        raise DTypeError(
+            f"a is {given.dtype.name} and b are quantized weights for {b.element.name}: matmul({wanted}, b), or "
+            "quantize for a's type"
         )
     return replace(array_view.view(b.packed, "b"), shape=(k, n), strides=(1, max(k, 1)), dtype=b.element)
 
@@ -414,7 +421,8 @@ def _with_matrix_axes(result: ArrayView, vectors: tuple[bool, bool]) -> ArrayVie
 # --- layouts -------------------------------------------------------------------------------------------------------
 
 
-def _same_place(first: ArrayView, other: ArrayView) -> None:
+def require_same_place(first: ArrayView, other: ArrayView) -> None:
+    """Raise `LayoutError` unless both arrays are of one framework and in one memory."""
     if first.device == other.device or "jax" in (first.framework, other.framework):
         refuse_mixture(first, other)
     if first.device == other.device:
@@ -440,16 +448,16 @@ def _brought(other: ArrayView, first: ArrayView) -> str:
     return f"torch.as_tensor({other.name}, device='cuda:{first.device}')"
 
 
-def _by_rows(matrices: ArrayView) -> bool:
+def lies_by_rows(matrices: ArrayView) -> bool:
     """Whether each matrix in the last two axes has contiguous rows that do not overlap; all rows of C may be one."""
     (rows, columns), (row_stride, column_stride) = matrices.shape[-2:], matrices.strides[-2:]
     apart = rows == 1 or row_stride >= columns or (row_stride == 0 and matrices.name == "c")
     return matrices.size == 0 or ((columns == 1 or column_stride == 1) and apart)
 
 
-def _by_columns(matrices: ArrayView) -> bool:
+def lies_by_columns(matrices: ArrayView) -> bool:
     """Whether each matrix in the last two axes has contiguous columns that do not overlap."""
-    return _by_rows(
+    return lies_by_rows(
         matrices.relaid(
             (*matrices.shape[:-2], *matrices.shape[:-3:-1]), (*matrices.strides[:-2], *matrices.strides[:-3:-1])
         )
@@ -458,12 +466,12 @@ def _by_columns(matrices: ArrayView) -> bool:
 
 def _in_layout(matrices: ArrayView, layouts: tuple[str, ...], copies: list[str], copy: bool) -> ArrayView:
     """``matrices`` where the kernels can read them as they lie, else a copy; without ``copy`` its layout alone."""
-    if not matrices.negated and (_by_rows(matrices) or ("col" in layouts and _by_columns(matrices))):
+    if not matrices.negated and (lies_by_rows(matrices) or ("col" in layouts and lies_by_columns(matrices))):
         return matrices
     rows, columns = matrices.shape[-2:]
     if matrices.negated:
         stored = "negated (torch's negative bit)"
-    elif _by_columns(matrices):
+    elif lies_by_columns(matrices):
         stored = "stored by columns"
     else:
         stored = f"laid out with strides {matrices.strides[-2:]}"
@@ -477,8 +485,8 @@ def _in_layout(matrices: ArrayView, layouts: tuple[str, ...], copies: list[str],
 
 def _major(matrices: ArrayView) -> str:
     """By rows where it can be read so; but a B of a single column as that column, so that its loads can be wide."""
-    single_column = matrices.name == "b" and matrices.shape[-1] == 1 and _by_columns(matrices)
-    return "col" if single_column or not _by_rows(matrices) else "row"
+    single_column = matrices.name == "b" and matrices.shape[-1] == 1 and lies_by_columns(matrices)
+    return "col" if single_column or not lies_by_rows(matrices) else "row"
 
 
 def _operand(matrices: ArrayView, element: DType) -> Operand:
@@ -527,7 +535,7 @@ def _addend(c: Any, a: ArrayView, output: DType, shape: Shape, beta: float) -> A
     if c is None:
         raise ShapeError(f"c: got None with beta={beta}; give c of shape {shape}, or leave beta at 0")
     addend = array_view.view(c, "c")
-    _same_place(a, addend)
+    require_same_place(a, addend)
     if addend.dtype != output:
         raise DTypeError(
             f"c is {addend.dtype.name} and the result is {output.name}; they need one type: "
@@ -536,11 +544,18 @@ def _addend(c: Any, a: ArrayView, output: DType, shape: Shape, beta: float) -> A
     return addend.broadcast(shape)
 
 
-def _destination(out: Any, a: ArrayView, output: DType, shape: Shape) -> ArrayView | None:
+def destination_of(out: Any, a: ArrayView, output: DType, shape: Shape) -> ArrayView | None:
+    """The caller's ``out``, checked to be a writable place for a result of that type and shape; None without one.
+
+    Raises:
+        ShapeError: another shape.
+        DTypeError: another type.
+        LayoutError: another place, read-only memory, or elements that share memory.
+    """
     if out is None:
         return None
     destination = array_view.view(out, "out")
-    _same_place(a, destination)
+    require_same_place(a, destination)
     if destination.shape != shape:
         raise ShapeError(
             f"out: got shape {destination.shape}; the result has shape {shape}, such as "
@@ -579,7 +594,7 @@ def _writable_in_place(
     # What is read for an element of D alone may be where that element is.
     read += [each for each in by_elements if (each.pointer, each.strides) != (matrices.pointer, matrices.strides)]
     shared = [operand.name for operand in read if operand.overlaps(matrices)]
-    if _by_rows(matrices) and not shared and not matrices.negated:
+    if lies_by_rows(matrices) and not shared and not matrices.negated:
         return matrices
     if shared:
         reason = f"shares memory with {' and '.join(shared)}"

@@ -347,7 +347,7 @@ def file_launch(
         raise click.BadParameter(str(error), param_hint="--entry") from error
     except (OSError, UnicodeDecodeError) as error:
         raise click.BadParameter(f"{file}: not readable as {_kind(file)} ({error})", param_hint="FILE") from None
-    for said in left_out_text(kernel.left_empty, kernel.left_out):
+    for said in left_out_text(kernel.left_empty, kernel.left_out, kernel.left_out_of_headers):
         tell(f"{file}: {said}")
     if triton is not None:
         given = with_scratch(kernel.function, given, triton.scratch_bytes * math.prod(grid))

@@ -10,8 +10,9 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
+from warptile.bench.feature_suites.feature_suites import FEATURE_SUITES
 from warptile.bench.protocol.suites import SUITES
-from warptile.cli import _calls, _emulator, _epilogues, _suites
+from warptile.cli import _calls, _emulator, _epilogues, _features, _suites, _tensor_parallel
 from warptile.cli._names import RUNG, instead, one_of
 from warptile.cli._saving import SAVE, print_document, save
 from warptile.cli._tables import Column, console_of, said_of, show
@@ -28,6 +29,10 @@ EMULATOR = "emulator"
 """The suite of how fast the emulator is."""
 EPILOGUES = "epilogues"
 """The suite of what epilogues add to a GEMM."""
+TP = "tp"
+"""The suite of tensor-parallel GEMMs, for torchrun."""
+NAMES = (*LADDERS, CALLS, EPILOGUES, EMULATOR, TP, *FEATURE_SUITES, *SUITES)
+"""All suites."""
 
 
 def baseline_names(context: click.Context, parameter: click.Parameter, text: str) -> tuple[str, ...]:
@@ -40,9 +45,8 @@ def baseline_names(context: click.Context, parameter: click.Parameter, text: str
 
 
 @click.command("bench")
-@click.option("--suite", type=one_of(*LADDERS, CALLS, EPILOGUES, EMULATOR, *SUITES), default="ladder",
-              metavar="NAME", show_default=True,
-              help=f"What is measured: {', '.join((*LADDERS, CALLS, EPILOGUES, EMULATOR, *SUITES))}.")  # fmt: skip
+@click.option("--suite", type=one_of(*NAMES), default="ladder", metavar="NAME", show_default=True,
+              help=f"What is measured: {', '.join(NAMES)}.")  # fmt: skip
 @click.option(
     "--size", "sizes", multiple=True, type=click.IntRange(1), help="ladder, sizes, calls: these extents instead."
 )
@@ -75,7 +79,13 @@ def command(
 
     epilogues: GEMMs with fused epilogues beside the GEMM alone, torch.compile and cuBLASLt's own.
 
+    quantized, scales, grouped, invariance: weights of 4 and 8 bits, float8 with scales in GPU memory, grouped GEMMs and
+    batch-invariant ones, each beside torch or another GEMM of warptile, and with the project's goals. They need torch.
+
     emulator: millions of thread instructions a second that the emulator executes, of kernels of different kinds.
+
+    tp: tensor-parallel GEMMs on several GPUs, beside NCCL and torch's fused operators; start it with
+    torchrun --nproc-per-node 2 -m warptile.cli.main bench --suite tp.
 
     ladder and sizes compare rungs; a rung is called faster or slower only when every round says so. The other suites
     compare what warptile.matmul runs with cuBLASLt and torch, and with the project's targets; faster and slower mean
@@ -86,6 +96,7 @@ def command(
       warptile bench --rung wgmma-final --size 4096
       warptile bench --suite squares --brief
       warptile bench --suite calls
+      warptile bench --suite grouped --only ragged
       warptile bench --suite emulator --brief --only softmax
       warptile bench --suite llm --save llm.json
     """
@@ -95,6 +106,10 @@ def command(
         return _emulator.run(only=only, brief=brief, as_json=as_json, saved=saved)
     if suite == EPILOGUES:
         return _epilogues.run(brief=brief, as_json=as_json, saved=saved)
+    if suite == TP:
+        return _tensor_parallel.run(only=only, brief=brief, as_json=as_json, saved=saved)
+    if suite in FEATURE_SUITES:
+        return _features.run(suite, only=only, brief=brief, as_json=as_json, saved=saved)
     if suite in SUITES:
         return _suites.run(suite, only=only, brief=brief, plot=plot, as_json=as_json, saved=saved)
     from warptile.bench.campaign.ladder_sweep import Bench, plan_cells

@@ -16,9 +16,9 @@ from warptile.emulator.memory.spaces import MAPPED, GlobalSpace, room
 from warptile.emulator.program import used_variables
 from warptile.errors import EmulationError, LayoutError, ParameterMismatch
 from warptile.launch.access import Access, Rows
-from warptile.launch.params import Params, Pointer, StructBytes
+from warptile.launch.params import MapPointer, Params, Pointer, StructBytes
 from warptile.launch.spec import Argument, LaunchSpec
-from warptile.launch.tensor_map import TensorMap
+from warptile.launch.tensor_map import TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES, TensorMap
 from warptile.ptx.instruction import PtxModule, Variable
 
 
@@ -28,15 +28,16 @@ def place_operands(
     operands: Mapping[str, Array],
     accesses: Mapping[str, Access],
     device: DeviceMemory | None,
+    names: tuple[str, ...],
 ) -> DeviceMemory:
-    """Memory with the operands of a launch and the variables of its module: ``device``, or new memory.
+    """Memory with the operands ``names`` of a launch and the variables of its module: ``device``, or new memory.
 
     Raises:
         EmulationError: an operand has no array.
         LayoutError: one that has is not C-contiguous.
     """
     sizes: dict[str, int] = {}
-    for name in spec.operands:
+    for name in names:
         if name not in operands:
             raise EmulationError(
                 f"operand {name} is in the launch but has no array; there are {', '.join(operands) or 'none'}"
@@ -46,7 +47,7 @@ def place_operands(
     used = used_variables(module, spec.entry) if device is None else None
     device = device or DeviceMemory(sum(map(room, sizes.values())))
     device.start_launch()
-    for name in spec.operands:
+    for name in names:
         access = accesses.get(name, Access())
         device.place(name, bytes_of(name, operands[name]), writable=access.writes, lead=access.lead_bytes)
         if access.holds is not None:
@@ -92,20 +93,26 @@ def fill_parameters(space: GlobalSpace, parameters: tuple[object, ...], spec: La
             kernel=spec.entry,
         )
     content = bytearray(space.named(PARAMETERS).size)
+    start = GLOBAL_BASE + space.named(PARAMETERS).start
     addresses = {}
-    top = 0
+    top, bottom = 0, len(content)  # maps that are pointed to lie behind the parameters, from the end on
     for number, (parameter, argument) in enumerate(zip(parameters, spec.arguments, strict=True)):
         assert isinstance(parameter, Variable)
         top = -(-top // parameter.alignment_bytes) * parameter.alignment_bytes
-        addresses[parameter.name] = GLOBAL_BASE + space.named(PARAMETERS).start + top
-        raw = _argument_bytes(space, argument)
+        addresses[parameter.name] = start + top
+        if isinstance(argument, MapPointer):
+            bottom = (bottom - TENSOR_MAP_BYTES) // TENSOR_MAP_ALIGNMENT * TENSOR_MAP_ALIGNMENT
+            content[bottom : bottom + TENSOR_MAP_BYTES] = _argument_bytes(space, argument.map)
+            raw = (start + bottom).to_bytes(8, "little")
+        else:
+            raw = _argument_bytes(space, argument)
         if len(raw) != parameter.size_bytes:
             raise ParameterMismatch(
                 f"parameter {number}, {parameter.name}, has {parameter.size_bytes} bytes in the kernel; the launch "
                 f"gives {len(raw)}: {_described(argument)}",
                 kernel=spec.entry,
             )
-        if top + len(raw) > PARAMETER_BYTES:
+        if top + len(raw) > bottom:
             raise ParameterMismatch(
                 f"parameter {number}, {parameter.name}, ends at byte {top + len(raw)}; a kernel has at most "
                 f"{PARAMETER_BYTES} bytes of parameters",
@@ -126,6 +133,8 @@ def _described(argument: Argument) -> str:
         return f"a struct of {argument.size_bytes} bytes"
     if isinstance(argument, TensorMap):
         return f"a tensor map of {argument.operand}"
+    if isinstance(argument, MapPointer):
+        return f"a pointer to a tensor map of {argument.map.operand}"
     if isinstance(argument, Pointer):
         return f"a pointer to {argument.operand}" if argument.operand is not None else "a null pointer"
     return f"{argument.type} {argument.value}"
@@ -142,4 +151,5 @@ def _argument_bytes(space: GlobalSpace, argument: Argument) -> bytes:
         if argument.operand is not None:
             address = GLOBAL_BASE + space.named(argument.operand).start + argument.offset_bytes
         return address.to_bytes(8, "little")
+    assert not isinstance(argument, MapPointer), "it has a place of its own"
     return argument.encoded

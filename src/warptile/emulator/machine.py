@@ -154,7 +154,8 @@ class Machine:
         self.fenced_maps: set[int] = set()
         self.output: list[str] = []
         self.steps = 0
-        self.last_effect = 0
+        self.last_effect = 0  # step of the last store, barrier, ...
+        self.last_poll = 0  # step of the last strong read, or atomic that changed nothing
         self.live: NDArray[np.bool_] = geometry.exists.copy()
         self.why_trapped = ""
         reserved = shared_reserved_bytes(arch_capability)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from warptile.arch import arch as find_arch
 from warptile.emulator import program
+from warptile.emulator.async_ops.concurrent_streams import ConcurrentStreams
 from warptile.emulator.checks.cas_loops import first_reads
 from warptile.emulator.checks.leaks import report_leaks
 from warptile.emulator.checks.output_writers import OutputWriters
@@ -37,6 +38,7 @@ from warptile.errors import (
     UnwrittenOutput,
 )
 from warptile.launch.access import Access
+from warptile.launch.concurrent_stream import ConcurrentStream
 from warptile.launch.spec import LaunchSpec
 from warptile.ptx.instruction import PtxModule
 
@@ -91,6 +93,7 @@ def emulate(
     device: DeviceMemory | None = None,
     collect: bool = False,
     interpreted: bool = False,
+    beside: Sequence[ConcurrentStream] = (),
 ) -> EmulationReport:
     """Run one kernel.
 
@@ -108,6 +111,9 @@ def emulate(
             stay in it.
         collect: note down what the checks find in the report, and go on where that is possible.
         interpreted: execute every instruction by the interpreter. The report and the operands are the same.
+        beside: streams that copy into the operands, from this GPU or others, and set flags, while the kernel runs. All
+            CTAs of the launch have to be co-resident. What its operations write has to be writable (``accesses``); it
+            is updated like what the kernel writes.
 
     Raises:
         EmulationError: one of its subclasses, naming kernel, instruction and source line: what the first check has
@@ -117,15 +123,15 @@ def emulate(
         raise UnsupportedError(
             f"checks: got {', '.join(sorted(checks - ALL_CHECKS))}; there are {', '.join(sorted(ALL_CHECKS))}"
         )
-    launch = Launch(module, spec, accesses or {}, arch, schedule, interpreted)
+    launch = Launch(module, spec, accesses or {}, arch, schedule, interpreted, tuple(beside))
     alone = device is None
-    device = place_operands(module, spec, operands, launch.accesses, device)
+    device = place_operands(module, spec, operands, launch.accesses, device, launch.operands)
     before = device.snapshot() if collect or "uninitialised" in checks else None
     findings = Findings(collect=collect, schedule=schedule)
     run, findings = _run_followed(launch, device, before, checks, findings, recording)
     if run.finished:
         for name, access in launch.accesses.items():
-            if access.writes and name in spec.operands:
+            if access.writes and name in launch.operands:
                 bytes_of(name, operands[name])[:] = device.space.content(name)
         if alone and "leaks" in checks:
             report_leaks(device.heap, findings, spec.entry)
@@ -158,6 +164,12 @@ class Launch:
     arch: str
     schedule: str
     interpreted: bool = False
+    beside: tuple[ConcurrentStream, ...] = ()
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """Names of all memory that the launch and the streams beside it use."""
+        return tuple(dict.fromkeys((*self.spec.operands, *(name for each in self.beside for name in each.operands))))
 
 
 @dataclass
@@ -216,6 +228,8 @@ def _run(
             for routine in layout.routines.values():
                 routine.registers.poison(machine.live)
             compiled.start_wave()
+            if machine.memory.streams is not None:
+                machine.memory.streams.start()
             if recorder is None and launch.interpreted:
                 Scheduler(machine, steps, entry).run()
             elif recorder is None:
@@ -229,6 +243,8 @@ def _run(
             machine.remote_stores.end_wave()
             if machine.memory.previous is not None:
                 machine.memory.previous.end_wave()
+        if machine.memory.streams is not None:
+            machine.memory.streams.finish()
         _check_outputs(machine, launch, checks)
         run.finished = True
     except EmulationError as error:
@@ -284,9 +300,18 @@ def _prepare(
             shared=layout.shared,
             checks=checks,
             first_reads=first_reads(routine.function for routine in layout.routines.values()),
+            streams=bool(launch.beside),
         )
         if spec.overlaps_previous:
             memory.previous = PreviousLaunch(geometry.lanes, spec.operands, spec.entry, memory.thread, findings)
+    if launch.beside:
+        if geometry.ctas < geometry.total_ctas:
+            raise UnsupportedError(
+                f"beside: {spec.entry} has {geometry.total_ctas} CTAs and {geometry.ctas} of them run at a time; with "
+                "streams beside a launch all of them have to: launch fewer"
+            )
+        first_lane = memory.races.stream_lane if memory.races is not None else 0
+        memory.streams = ConcurrentStreams(memory, launch.beside, launch.schedule, first_lane)
     if "writes" in checks:
         whole = [name for name, access in accesses.items() if access.complete is not None and space.has(name)]
         memory.writers = OutputWriters({name: space.named(name).size for name in whole})

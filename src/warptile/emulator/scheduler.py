@@ -31,8 +31,14 @@ from warptile.errors import Deadlock, DivergentCollective, IllegalAddress
 PATIENCE = 4096
 """Steps that a ready group waits at most while another one loops."""
 
+SPIN_PATIENCE = 32
+"""The same, while that one reads flags or locks that nobody changes."""
+
 QUANTUM = 1024
 """Steps that such a group may then run before the lowest position goes first again."""
+
+STREAM_STEPS = 20_000
+"""Steps without an effect after which something happens in a stream beside the launch, if there is one."""
 
 SPIN_STEPS = 3_000_000
 """Steps without any store, barrier or exit after which the program is taken to spin forever."""
@@ -117,7 +123,7 @@ class Scheduler:
         until = 0
         if len(self._ready) > 1:
             oldest = min(self._since, key=self._since.__getitem__)
-            if self.machine.steps - self._since[oldest] > PATIENCE:
+            if self.machine.steps - self._since[oldest] > self._patience():
                 position, until = oldest, self.machine.steps + QUANTUM
         groups = self._ready.pop(position)
         del self._since[position]
@@ -136,9 +142,16 @@ class Scheduler:
         for position, active in waiting:
             self._put(position, active)
 
-    def _must_yield(self) -> bool:
+    def _must_yield(self, step: ProgramStep) -> bool:
         """After a backward branch: has somebody waited too long, or does everybody only spin?"""
-        machine = self.machine
+        machine, streams = self.machine, self.machine.memory.streams
+        if streams is not None and machine.steps - machine.last_effect > STREAM_STEPS:
+            if streams.advance():
+                machine.last_effect = machine.steps
+            elif machine.steps - machine.last_effect > 2 * STREAM_STEPS:
+                raise Deadlock(
+                    f"threads spin for something that no stream will do: {streams.waiting}", **self._where(step)
+                )
         if machine.steps - machine.last_effect > SPIN_STEPS:
             raise Deadlock(
                 f"{SPIN_STEPS} steps without a store, a barrier or an exit: threads spin for something nobody will do",
@@ -147,15 +160,19 @@ class Scheduler:
         if machine.mbarriers.parked and machine.steps - machine.mbarriers.parked_since > LONGEST_WAIT:
             machine.mbarriers.starve(machine.last_effect)
             machine.mbarriers.parked_since = machine.steps
-        return bool(self._since) and machine.steps - min(self._since.values()) > PATIENCE
+        return bool(self._since) and machine.steps - min(self._since.values()) > self._patience()
+
+    def _patience(self) -> int:
+        """Steps that a ready group waits at most while another one loops."""
+        return SPIN_PATIENCE if self.machine.last_poll > self.machine.last_effect else PATIENCE
 
     def _patience_ends(self) -> int:
         """The count of steps up to which `_must_yield` does nothing."""
         machine = self.machine
-        latest = machine.last_effect + SPIN_STEPS
+        latest = machine.last_effect + (SPIN_STEPS if machine.memory.streams is None else STREAM_STEPS)
         if machine.mbarriers.parked:
             latest = min(latest, machine.mbarriers.parked_since + LONGEST_WAIT)
-        return min(latest, min(self._since.values()) + PATIENCE) if self._since else latest
+        return min(latest, min(self._since.values()) + self._patience()) if self._since else latest
 
     # -- executing ---------------------------------------------------------------------------------------------
 
@@ -189,7 +206,7 @@ class Scheduler:
                         return
                     target = step.target if count else position + 1
                 if target <= position:
-                    if self._must_yield():
+                    if self._must_yield(step):
                         self._put(target, active)
                         return
                     compiled = compiled or self._find_compiled()

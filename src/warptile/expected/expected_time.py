@@ -3,8 +3,8 @@ measurement.
 
 `warptile.planning.cost_bounds` says how fast a perfect schedule could be, and plans rank configurations by it. This
 module says how long a launch takes: it adds what a schedule loses (latencies that too few CTAs hide, instructions that
-the compiler adds, epilogues, launches) and the clock that the power limit leaves. Nothing is fitted to a single rung;
-rungs differ by their tiles, their `Mechanism`, and the work that was counted in their machine code.
+the compiler adds, epilogues, launches) and the clock that the power limit leaves. No constant is fitted to one rung
+alone; rungs differ by their tiles, their `Mechanism`, and the work that was counted in their machine code.
 
 wgmma-final has a cost model of its own, which is fitted to surveys at the power limit; it is taken as it is.
 """

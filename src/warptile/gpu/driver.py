@@ -477,6 +477,27 @@ def copy_to_host(host: int, device: int, size_bytes: int, stream: int) -> None:
     check(answer, "copying from the GPU")
 
 
+def copy_between(target: int, source: int, size_bytes: int, stream: int) -> None:
+    """Queue a copy from address to address, of this GPU, of one whose memory it can access, or of pinned host memory.
+    Between two GPUs, or with the host, no SM takes part; within one GPU a kernel may do it."""
+    cuda = _cuda()
+    answer = cuda.cuMemcpyAsync(cuda.CUdeviceptr(target), cuda.CUdeviceptr(source), size_bytes, cuda.CUstream(stream))
+    check(answer, "copying between GPUs")
+
+
+def write_value(address: int, value: int, stream: int) -> None:
+    """Queue a write of 32 bits behind everything before it in the stream, with a fence of system scope between."""
+    cuda = _cuda()
+    check(cuda.cuStreamWriteValue32(cuda.CUstream(stream), cuda.CUdeviceptr(address), value, 0), "setting a flag")
+
+
+def wait_for_value(address: int, least: int, stream: int) -> None:
+    """Hold a stream until the 32 bits at an address, less ``least``, are at least 0 as a signed number."""
+    cuda = _cuda()
+    how = int(cuda.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_GEQ)
+    check(cuda.cuStreamWaitValue32(cuda.CUstream(stream), cuda.CUdeviceptr(address), least, how), "waiting for a flag")
+
+
 class Stream(_Owned):
     """A new stream that does not synchronize with the default stream. ``handle`` is what launches take."""
 

@@ -14,7 +14,7 @@ from warptile.codegen.nvrtc import CompiledKernel
 from warptile.errors import DeviceError, LayoutError, UnsupportedError
 from warptile.gpu import driver, tensor_map
 from warptile.gpu.native_launch import PARAMETER_ALIGNMENT, Launch, Patch, native_launch
-from warptile.launch.params import Params, Pointer, Scalar, StructBytes
+from warptile.launch.params import MapPointer, Params, Pointer, Scalar, StructBytes
 from warptile.launch.spec import Argument, Dim3, LaunchSpec, placed_fields
 from warptile.launch.tensor_map import TensorMap
 
@@ -40,6 +40,11 @@ def _encode(argument: Argument, pointers: Mapping[str, int]) -> bytes:
         return struct.pack("<Q", pointers[argument.operand] + argument.offset_bytes)
     if isinstance(argument, TensorMap):
         return tensor_map.encode(argument, pointers)
+    if isinstance(argument, MapPointer):
+        raise UnsupportedError(
+            "a pointer to a tensor map is passed on the emulator only; for a GPU, let the kernel take the map itself: "
+            "const __grid_constant__ CUtensorMap map"
+        )
     return argument.encoded
 
 

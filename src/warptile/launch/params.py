@@ -103,6 +103,17 @@ Field = Scalar | Pointer | TensorMap
 
 
 @dataclass(frozen=True)
+class MapPointer:
+    """A kernel parameter that is the address of a tensor map in global memory, which only the kernel may read.
+
+    Attributes:
+        map: which the emulator puts there. GPUs take maps as parameters (``const __grid_constant__ CUtensorMap``).
+    """
+
+    map: TensorMap
+
+
+@dataclass(frozen=True)
 class StructBytes:
     """One kernel parameter that is any struct, union or array in a struct, as the bytes that memory holds.
 

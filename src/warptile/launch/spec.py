@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from warptile.launch.params import Field, Params, Pointer, Scalar, StructBytes
+from warptile.launch.params import Field, MapPointer, Params, Pointer, Scalar, StructBytes
 from warptile.launch.tensor_map import TensorMap
 
 Dim3 = tuple[int, int, int]
 
-Argument = Scalar | Pointer | TensorMap | Params | StructBytes
+Argument = Scalar | Pointer | TensorMap | MapPointer | Params | StructBytes
 
 
 def placed_fields(argument: Argument) -> tuple[tuple[str, int, Field], ...]:
     """What a parameter holds: the name ("" for none), byte offset and value of each member, or of the one value."""
-    return argument.placed if isinstance(argument, Params | StructBytes) else (("", 0, argument),)
+    if isinstance(argument, Params | StructBytes):
+        return argument.placed
+    return (("", 0, argument.map if isinstance(argument, MapPointer) else argument),)
 
 
 @dataclass(frozen=True)

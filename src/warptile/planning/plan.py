@@ -315,10 +315,10 @@ def _rejected(problem: Problem, asked: str | None, device: DeviceLimits) -> list
             if not rung.competes:
                 break
         else:
-            taken_ms = cost(legal[best], problem, device)
+            fastest = cost(legal[best], problem, device)
             found += refused
             found += [
-                (_label(each), _slower(each, taken_ms, problem, device)) for i, each in enumerate(legal) if i != best
+                (_label(each), _slower(each, fastest, problem, device)) for i, each in enumerate(legal) if i != best
             ]
             if asked is not None or not rung.competes:
                 break

@@ -245,7 +245,9 @@ class EmulatedGpu:
         totals.findings += len(found.findings)
         self.findings |= {(kernel.entry, each.key): each for each in new}
         if new:
-            report = KernelReport(name, spec, self.options.arch, replace(found, findings=new), files_of(kernel))
+            report = KernelReport(
+                name, spec, self.options.arch, self.options.schedule, replace(found, findings=new), files_of(kernel)
+            )
             self._say(report.findings_text())
         if not found.finished:
             stopped = next((each.kind for each in reversed(found.findings) if each.stopped), "")

@@ -11,6 +11,7 @@ from warptile.rungs.mma_sparse import MMA_SPARSE
 from warptile.rungs.mma_tma import MMA_TMA_RUNGS
 from warptile.rungs.rung import Rung
 from warptile.rungs.simt import SIMT_RUNGS
+from warptile.rungs.simt_gemv import SIMT_GEMV
 from warptile.rungs.simt_split_k import SIMT_SPLIT_K
 from warptile.rungs.wgmma.dequantized import WGMMA_DEQUANTIZED
 from warptile.rungs.wgmma.final import WGMMA_FINAL
@@ -43,9 +44,11 @@ _ALL = (
 RUNGS: dict[str, Rung] = {rung.name: rung for rung in _ALL}
 """Every rung by name, in ladder order."""
 
-BESIDE_THE_LADDER: dict[str, Rung] = {each.name: each for each in (SIMT_SPLIT_K, WGMMA_QUANTIZED, WGMMA_DEQUANTIZED)}
-"""Kernels that plans take and calls may name, and that the ladder does not climb: for float32 products of few tiles,
-and for quantized weights, which no other rung can be compared on."""
+BESIDE_THE_LADDER: dict[str, Rung] = {
+    each.name: each for each in (SIMT_SPLIT_K, SIMT_GEMV, WGMMA_QUANTIZED, WGMMA_DEQUANTIZED)
+}
+"""Kernels that plans take and calls may name, and that the ladder does not climb: for products of few rows or few
+tiles, and for quantized weights, which no other rung can be compared on."""
 
 
 def rung(name: str) -> Rung:

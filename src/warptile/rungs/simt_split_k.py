@@ -11,6 +11,7 @@ from warptile.problem import Problem
 from warptile.rungs.kernel_spec import Config, KernelSpec, gemm_members
 from warptile.rungs.legality import blocks, ceil_div, operand_reason
 from warptile.rungs.simt import WARPTILE_KEYS, SimtWarptile
+from warptile.rungs.simt_gemv import SIMT_GEMV
 
 KEYS = (*WARPTILE_KEYS, "SPLITS")
 
@@ -29,7 +30,7 @@ BUSY_THREADS = 128
 """Threads of an SM from which on K need not be split. An estimate."""
 
 SHORT_K = 1024
-"""On an H200 512^3 is 2 to 10 % slower with K split."""
+"""K from which on splitting it pays where D has many small tiles. An estimate."""
 
 MOST_SPLITS, LEAST_STAGES = 16, 4
 """Parts of K at most, and tiles along K that each has at least."""
@@ -65,6 +66,8 @@ class SimtSplitK(SimtWarptile):
 
     def unsuitable(self, problem: Problem, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.unsuitable`."""
+        if SIMT_GEMV.unsuitable(problem, device) is None:
+            return f"D has {problem.m} row{'s' if problem.m > 1 else ''}; simt-gemv reads such a B faster"
         config = self.default_config(problem, device)
         tiles = blocks(problem, config)
         if config["BM"] < problem.m and tiles * self.threads(config) >= device.sms * BUSY_THREADS:

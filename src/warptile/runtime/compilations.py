@@ -8,11 +8,12 @@ import os
 import threading
 from collections import OrderedDict
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 from warptile.codegen.nvrtc import CompiledKernel, CompiledPtx, cached_kernel, compile_ptx, compile_source
 from warptile.codegen.translation_unit import Source
-from warptile.errors import UnsupportedError
+from warptile.errors import SlowCodeError, UnsupportedError
 from warptile.planning.plan import Plan
 from warptile.problem import Problem
 from warptile.rungs.kernel_spec import Config
@@ -69,7 +70,7 @@ class Compilations:
             known, under_way = self._known.get(key), self._under_way.get(key)
         if known is None:
             self.begin()
-            known = compile_source(source, arch) if under_way is None else under_way.result()
+            known = _compiled(source, arch) if under_way is None else under_way.result()
         self._keep(key, known)
         return known
 
@@ -101,7 +102,7 @@ class Compilations:
         with self._lock:
             if key in self._known or key in self._under_way or key in self._failed:
                 return key in self._known
-        found = cached_kernel(source, arch)
+        found = _cached(source, arch)
         if found is not None:
             self._keep(key, found)
         return found is not None
@@ -134,7 +135,7 @@ class Compilations:
 
     def _compile(self, key: tuple[Source, str], made: Future[CompiledKernel]) -> None:
         try:
-            kernel = compile_source(*key)
+            kernel = _compiled(*key)
         except BaseException as error:
             _log.warning("a kernel does not compile, so another one goes on serving: %s", error)
             with self._lock:
@@ -153,6 +154,27 @@ class Compilations:
             self._known.move_to_end(key)
             if len(self._known) > MOST_KERNELS:
                 self._known.popitem(last=False)
+
+
+def _any_code(source: Source) -> Source:
+    """The same source, whatever machine code the compiler makes of it."""
+    return replace(source, may_spill=True, may_serialise=True)
+
+
+def _cached(source: Source, arch: str) -> CompiledKernel | None:
+    return cached_kernel(source, arch) or cached_kernel(_any_code(source), arch)
+
+
+def _compiled(source: Source, arch: str) -> CompiledKernel:
+    """The kernel, also where its machine code is slower than planned: its results are right."""
+    known = _cached(source, arch)
+    if known is not None:
+        return known
+    try:
+        return compile_source(source, arch)
+    except SlowCodeError as error:
+        _log.info("a kernel is slower than planned: %s", error)
+        return compile_source(_any_code(source), arch)
 
 
 class StandIns:

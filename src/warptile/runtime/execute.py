@@ -29,6 +29,7 @@ from warptile.launch.access import NOTHING, Access, Rows
 from warptile.launch.spec import LaunchSpec
 from warptile.planning import tuned_table
 from warptile.planning.addend import Addend
+from warptile.planning.gathered_plan import GatheredPlan
 from warptile.planning.grouped_plan import GroupedPlan
 from warptile.planning.plan import Plan, find_plan, make_plan, unlaunchable
 from warptile.problem import Problem
@@ -50,7 +51,7 @@ NO_NUMBERS: Mapping[str, float] = {}
 _log = logging.getLogger("warptile")
 
 
-Launchable = Plan | Addend | GroupedPlan
+Launchable = Plan | Addend | GroupedPlan | GatheredPlan
 """What has a kernel and operands."""
 
 

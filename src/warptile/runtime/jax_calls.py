@@ -145,13 +145,16 @@ class JaxCalls(CallCache):
             return None
         if time.monotonic() >= self._next_look and self.is_stale():
             return None
+        given = (a, b) if c is None else (a, b, c)
+        if any(each.unsafe_buffer_pointer() & 15 for each in given):
+            return None  # made from DLPack: XLA takes none in a program, and may say so where the result is used
         try:
-            return program.run(a, b) if c is None else program.run(a, b, c)
-        except _MisplacedError:  # jax.default_device moves uncommitted arrays; arrays made from DLPack may be unaligned
+            return program.run(*given)
+        except _MisplacedError:  # jax.default_device moves uncommitted arrays
             return None
 
     def key(self, a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> Any:
-        """As of `CallCache`. Outside XLA arrays are row-major, and as good as always aligned."""
+        """As of `CallCache`. Outside XLA arrays are row-major; `repeat` looks at their alignment."""
         get = environment.get
         said = (
             a.__class__, a.shape, a.dtype, a.sharding, b.__class__, b.shape, b.dtype, b.sharding,

@@ -29,6 +29,7 @@ class KernelFile:
         code: machine code, None where it was not wanted.
         left_empty: headers that were found nowhere and left empty.
         left_out: first and last line of each declaration of host code that was left out.
+        left_out_of_headers: name, first and last line of those of headers.
         text: what the file holds, where it was given instead of read.
     """
 
@@ -41,6 +42,7 @@ class KernelFile:
     code: MachineCode | None = None
     left_empty: tuple[str, ...] = ()
     left_out: tuple[tuple[int, int], ...] = ()
+    left_out_of_headers: tuple[tuple[str, int, int], ...] = ()
     text: str | None = None
 
     @property
@@ -100,7 +102,8 @@ def read_kernel(
     given = None if text is None else text.decode("utf-8", errors="replace")
     if compiled is not None:
         return KernelFile(
-            path, found, shown, module, sources, names, compiled.code, compiled.left_empty, compiled.left_out, given
+            path, found, shown, module, sources, names, compiled.code, compiled.left_empty, compiled.left_out,
+            compiled.left_out_of_headers, given,
         )  # fmt: skip
     code = assemble_ptx(path, arch, found, ptx) if machine_code else None
     return KernelFile(path, found, shown, module, sources, names, code, text=given)

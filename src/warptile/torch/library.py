@@ -16,23 +16,24 @@ LIBRARY = torch.library.Library("warptile", "DEF")
 DEVICES = ("CUDA", "CPU")
 """Dispatch keys of tensors that have memory: on a GPU, and on the host, where the emulator computes."""
 
-_OPTIONS = "str? accumulate=None, str? precision=None, int? max_sms=None, str? backend=None, bool batch_invariant=False"
+OPTIONS = "str? accumulate=None, str? precision=None, int? max_sms=None, str? backend=None, bool batch_invariant=False"
+"""Keywords of `warptile.matmul` that every GEMM takes."""
 
 SCHEMAS = {
     "matmul": (
         "(Tensor a, Tensor b, Tensor? c=None, *, Scalar alpha=1, Scalar beta=1, ScalarType? out_dtype=None, "
-        f"{_OPTIONS}, str? rung=None) -> Tensor"
+        f"{OPTIONS}, str? rung=None) -> Tensor"
     ),
     "matmul_out": (
         "(Tensor a, Tensor b, Tensor? c=None, *, Scalar alpha=1, Scalar beta=1, "
-        f"{_OPTIONS}, str? rung=None, Tensor(a!) out) -> ()"
+        f"{OPTIONS}, str? rung=None, Tensor(a!) out) -> ()"
     ),
     "fused_matmul": (
         "(Tensor a, Tensor b, Tensor? c, Tensor[] tensors, *, str program, str[] names, float[] numbers=[], "
-        f"SymInt[] seeds=[], Scalar alpha=1, Scalar beta=1, ScalarType? out_dtype=None, {_OPTIONS}, str? rung=None) "
+        f"SymInt[] seeds=[], Scalar alpha=1, Scalar beta=1, ScalarType? out_dtype=None, {OPTIONS}, str? rung=None) "
         "-> Tensor[]"
     ),
-    "linear": f"(Tensor x, Tensor w, Tensor? bias=None, *, ScalarType? out_dtype=None, {_OPTIONS}) -> Tensor",
+    "linear": f"(Tensor x, Tensor w, Tensor? bias=None, *, ScalarType? out_dtype=None, {OPTIONS}) -> Tensor",
     "scaled_mm": (
         "(Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, Tensor? bias=None, Tensor? scale_result=None, "
         "ScalarType? out_dtype=None, bool use_fast_accum=False) -> Tensor"

@@ -42,7 +42,6 @@ def blocks(plan):
 def test_no_launch_has_more_blocks(shape, most):
     for gpu in (None, "NVIDIA H200"):
         plan = planned(problem(*shape), Place(gpu=gpu), max_sms=most)
-        assert plan.rung is FINAL
         assert 1 <= blocks(plan) <= most
 
 

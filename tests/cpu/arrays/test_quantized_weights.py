@@ -120,6 +120,11 @@ def test_a_scale_of_zero_is_of_zeros():
             "packed: got uint8",
         ),
         (lambda: wt.quantize(drawn(4, 4)).to("cpu"), wt.LayoutError, "torch"),
+        (
+            lambda: wt.matmul(drawn(2, 4).astype(np.float16), wt.quantize(drawn(3, 4)), backend="emulator"),
+            wt.DTypeError,
+            r"for bfloat16: matmul\(a.astype\('bfloat16'\), b\)",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(call, error, message):

@@ -19,13 +19,14 @@ def timed(base, rounds_us, **changes):
 
 
 def survey(*problems, command=COMMAND):
-    """A record whose problems have these configurations and times of cuBLASLt; each is ``(times by cluster, us)``."""
+    """A record whose problems have these configurations and times of cuBLASLt; each is ``(times, us)``,
+    times by CTAs of a cluster along M and N, splits, and rows of a tile where these are not 128."""
     like, _ = survey_record().surveyed
     found = [
         msgspec.structs.replace(
             like, cublaslt_us=(library_us,) * 3,
-            tried=tuple(timed(like.planned, rounds, CM=cm, CN=cn, SPLITS=splits)
-                        for (cm, cn, splits), rounds in times.items()),
+            tried=tuple(timed(like.planned, rounds, CM=cm, CN=cn, SPLITS=splits, BM=(*rows, 128)[0], SWAP=0)
+                        for (cm, cn, splits, *rows), rounds in times.items()),
         )
         for times, library_us in problems
     ]  # fmt: skip
@@ -38,14 +39,15 @@ def rows(text):
 
 def test_each_kind_counts_where_it_is_fastest_and_adds_to_those_above():
     first = {(1, 1, 1): (10.0,) * 3, (2, 1, 1): (8.0,) * 3, (1, 4, 1): (9.0,) * 3, (2, 2, 1): (7.9,) * 3}
-    second = {(1, 1, 4): (10.0,) * 3, (1, 2, 2): (5.0,) * 3, (1, 2, 1): (2.0, 4.0, 6.0)}
+    second = {(1, 1, 4): (10.0,) * 3, (1, 2, 2): (5.0,) * 3, (1, 2, 1): (2.0, 4.0, 6.0), (4, 1, 1, 64): (4.0,) * 3}
     text = table(RecordLookup([survey((first, 8.0), (second, 9.0))]))
     assert rows(text) == [
         ["none", "2", "0", "0", f"{math.sqrt(0.8 * 0.9):.3f}", "100.0 %"],
         ["two CTAs", "1", "0", "0", f"{math.sqrt(1.0 * 0.9):.3f}", "50.0 %"],
         ["four along one axis", "1", "0", "0", f"{math.sqrt(1.0 * 0.9):.3f}", "50.0 %"],
         ["four or eight along both axes", "1", "1", "0", f"{math.sqrt(8 / 7.9 * 0.9):.3f}", "50.0 %"],
-        ["two CTAs, and K is split", "1", "1", "1", f"{math.sqrt(8 / 7.9 * 1.8):.3f}", "0.0 %"],
+        ["two CTAs, and K is split", "1", "0", "0", f"{math.sqrt(8 / 7.9 * 1.8):.3f}", "0.0 %"],
+        ["any, of tiles with 64 rows or swapped operands", "1", "1", "1", f"{math.sqrt(8 / 7.9 * 2.25):.3f}", "0.0 %"],
     ]
     assert "survey-h200-" in text
 

@@ -79,7 +79,7 @@ def test_headers_of_one_name_keep_their_own_lines(capsys):
     assert lines["scale.cu", 9]["global_sectors"] == 64 * 4 // 32
     assert sum(line["time_share"] for line in document["lines"]) == pytest.approx(1)
     assert sum(line["warp_instructions"] for line in document["lines"]) == document["counters"]["warp_instructions"]
-    assert (document["schema"], document["left_empty"]) == ("warptile.file-profile/1", ["cstdio"])
+    assert (document["schema"], document["left_empty"]) == ("warptile.file-profile/1", [])
     assert all(line["ptx"] is None and line["sass"] is None for line in document["lines"])
 
 
@@ -282,12 +282,47 @@ def test_code_of_the_host_is_left_out_and_lines_stay(folder, capsys):
     assert (line["line"], line["text"]) == (7, "y[threadIdx.x] = twice(threadIdx.x);")
 
 
+OWN_HEADER = """\
+#pragma once
+#include <string>
+#include "deep/deep.h"
+inline void log(const std::string& text) {
+    std::fprintf(stderr, "%s", text.c_str());
+}
+__device__ inline void put_four(float* y) { y[threadIdx.x] = two() + TWO; }
+"""
+
+
+@pytest.mark.parametrize("twice", [False, True], ids=["", "included by two names"])
+def test_host_code_of_headers_is_left_out_too(folder, capsys, twice):
+    (folder / "own" / "deep").mkdir(parents=True)
+    (folder / "own" / "own.h").write_text(OWN_HEADER)
+    (folder / "own" / "deep" / "deep.h").write_text(
+        '#pragma once\nstatic FILE* sink = stderr;\n#define TWO 2\n#include "next.h"\n'
+    )
+    (folder / "own" / "deep" / "next.h").write_text("#pragma once\n__device__ inline int two() { return TWO; }\n")
+    text = '#include "own/own.h"\n' + ('#include "own/./own.h"\n' if twice else "")
+    text += "__global__ void k(float* y) { put_four(y); }\nint main() { log(__FILE__); }\n"
+    (folder / "k.cu").write_text(text)
+    assert run([*PROFILE, "k.cu", "--block", "64", "--arg", "inout:y.npy", "--json"]) == 0
+    said = capsys.readouterr()
+    document = json.loads(said.out)
+    assert document["left_out_of_headers"] == [["deep.h", 2, 2], ["own.h", 4, 6]]
+    assert "k.cu: host code of deep.h left out: line 2\n" in said.err
+    assert "k.cu: host code of own.h left out: lines 4-6\n" in said.err
+    (line,) = [line for line in document["lines"] if line["global_sectors"]]
+    assert (line["file"], line["line"]) == ("own.h", 7), "lines stay, and name the file"
+    assert line["text"] == "__device__ inline void put_four(float* y) { y[threadIdx.x] = two() + TWO; }"
+
+
 def test_an_error_in_a_header_or_a_kernel_is_one_still(folder, capsys):
-    (folder / "host.h").write_text("#include <string>\ninline void log(std::string text) {}\n")
-    (folder / "host.cu").write_text('#include "host.h"\n__global__ void k() {}\nint main() { log(""); }\n')
+    (folder / "host.h").write_text(
+        "#include <string>\nstruct Log {\n    std::string text;\n    __device__ int size() { return 0; }\n};\n"
+    )
+    (folder / "host.cu").write_text('#include "host.h"\n__global__ void k() {}\nint main() { Log log; }\n')
     assert run([*PROFILE, "host.cu"]) == 1
     said = capsys.readouterr().err
-    assert 'host.cu for sm_90a: host.h(2): namespace "std" has no member "string"' in said
+    assert 'host.cu for sm_90a: host.h(3): namespace "std" has no member "string"' in said
     assert "put #ifndef __CUDACC_RTC__ around code of the host" in said
     (folder / "helper.cu").write_text("int f() { return unknown; }\n__global__ void k(int* y) { y[0] = f(); }\n")
     assert run([*PROFILE, "helper.cu"]) == 1

@@ -8,6 +8,7 @@ import pytest
 from emulation import run_cuda
 from warptile.codegen.nvrtc import ptx_alone
 from warptile.codegen.translation_unit import Source
+from warptile.emulator.scheduler import SPIN_PATIENCE
 from warptile.errors import Deadlock, DivergentCollective, KernelTrap, UnknownInstruction
 from warptile.launch.params import Scalar
 
@@ -221,6 +222,35 @@ def test_trap_ends_the_launch() -> None:
     with pytest.raises(KernelTrap, match=r"first by thread \(5, 0, 0\)"):
         run_cuda("__global__ void k(int* out) { out[threadIdx.x] = 0; if (threadIdx.x >= 5) __trap(); }", "k",
                  [np.zeros(32, dtype=np.int32)])  # fmt: skip
+
+
+LOCK = """
+__device__ int lock;
+__global__ void k(int* out) {
+  while (atomicCAS(&lock, 0, 1) != 0) {}
+  __threadfence();
+  out[0] += 1;
+  __threadfence();
+  RELEASE
+}
+"""
+
+
+@pytest.mark.parametrize(("grid", "block"), [(64, 1), (1, 64)])
+def test_whoever_holds_a_contended_lock_goes_before_those_that_spin_for_it(grid: int, block: int) -> None:
+    out = np.zeros(1, dtype=np.int32)
+    report = run_cuda(
+        LOCK.replace("RELEASE", "atomicExch(&lock, 0);"), "k", [out], grid=grid, block=block, outputs={0: False}
+    )
+    assert out[0] == 64
+    # 64 takes of the lock, at each of which at most 64 warps (2 in one block) read it for SPIN_PATIENCE steps or so.
+    assert report.counters["warp_instructions"] < 64 * 64 * 2 * SPIN_PATIENCE
+
+
+def test_a_lock_that_nobody_releases_is_a_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("warptile.emulator.scheduler.SPIN_STEPS", 5_000)
+    with pytest.raises(Deadlock, match="spin"):
+        run_cuda(LOCK.replace("RELEASE", ""), "k", [np.zeros(1, dtype=np.int32)], grid=2, outputs={0: False})
 
 
 def test_threads_that_spin_on_a_flag_nobody_sets(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,10 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import click
+import numpy as np
 import pytest
 
+import warptile as wt
 from warptile.cli.main import warptile_command
 
 ROOT = Path(__file__).parents[3]
@@ -156,3 +158,14 @@ def test_the_licence_is_the_one_that_the_project_names():
     assert project["license"] == "Apache-2.0"
     assert "Apache License" in (ROOT / "LICENSE").read_text().splitlines()[1]
     assert "END OF TERMS AND CONDITIONS" in (ROOT / "LICENSE").read_text()
+
+
+def test_every_counter_of_the_emulator_is_documented_with_nsights_metric_or_none():
+    section = (ROOT / "docs" / "emulator.md").read_text().partition("## What it counts")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1:3] for line in section.splitlines() if line.startswith("| `")]
+    documented = {name: metric for names, metric in rows for name in re.findall(r"`(\w+)`", names)}
+    kernel = wt.kernel("__global__ void k(int* x) { x[0] = 1; }", backend="emulator", arch="sm_90a")
+    assert set(documented) == set(kernel[1, 1](np.zeros(1, np.int32)).counters)
+    assert all("__" in metric or metric.strip().startswith("none") for metric in documented.values())
+    assert "op_ldgsts" in documented["shared_async_copy_wavefronts"], "cp.async is in none of Nsight's op_st"
+    assert "op_ldgsts" not in documented["shared_store_wavefronts"]

@@ -61,9 +61,9 @@ def test_parts_are_added_in_the_order_of_k_whoever_is_last():
 @pytest.mark.parametrize(
     ("shape", "rung"),
     [
-        ((1, 4096, 4096), "simt-split-k"), ((64, 4096, 4096), "simt-split-k"), ((300, 300, 20000), "simt-split-k"),
+        ((16, 4096, 4096), "simt-split-k"), ((64, 4096, 4096), "simt-split-k"), ((300, 300, 20000), "simt-split-k"),
         ((512, 512, 512), "simt-warptile"), ((2048, 2048, 2048), "wgmma-split"),
-        ((1, 64, 64), "simt-warptile"), ((256, 256, 256), "simt-warptile"),
+        ((9, 64, 64), "simt-warptile"), ((256, 256, 256), "simt-warptile"),
     ],
 )  # fmt: skip
 def test_plans_take_it_where_tiles_are_few_and_k_is_long(shape, rung):

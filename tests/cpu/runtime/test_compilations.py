@@ -8,7 +8,7 @@ import pytest
 import warptile as wt
 from stubbed_gpu import StubbedGpu, stubbed_torch
 from warptile import api
-from warptile.errors import CompileError
+from warptile.errors import CompileError, SlowCodeError
 from warptile.runtime import compilations, execute
 
 
@@ -165,6 +165,27 @@ def test_a_kernel_that_does_not_compile_leaves_the_other_one_serving(gpu, torch,
     assert [each.getMessage() for each in caplog.records if "does not compile" in each.getMessage()] == [
         "a kernel does not compile, so another one goes on serving: registers spill"
     ]
+
+
+def test_a_kernel_that_spills_serves_all_the_same(gpu, torch):
+    """Its results are right; that it is slower than planned is no reason to refuse a call."""
+    real, seen = gpu.compiling, []
+
+    def spill(source):
+        seen.append(source)
+        if not source.may_spill:
+            raise SlowCodeError("it compiled, but registers spill")
+        if real is not None:
+            real(source)
+
+    gpu.compiling = spill
+    a, b = operands(torch, *LARGE)
+    wt.matmul(a, b)
+    settle()
+    strict, lenient = seen
+    assert (strict.may_spill, lenient.may_spill, lenient.may_serialise) == (False, True, True)
+    assert strict.text == lenient.text
+    assert gpu.launches
 
 
 def test_a_graph_gets_the_planned_kernel(gpu, torch):

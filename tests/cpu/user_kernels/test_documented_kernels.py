@@ -67,7 +67,7 @@ def test_the_fixture(tmp_path):
     assert len(verdicts) == 8 + 8, done.stdout
     assert "DataRace: write-read race on shared memory" in done.stdout
     assert "put __syncthreads() between the two accesses" in done.stdout
-    assert "got modle; it takes keywords: arch, schedule, checks" in done.stdout
+    assert "got modle; it takes keywords: arch, schedule, explore, checks" in done.stdout
 
 
 def test_without_the_fixture_nothing_of_warptile_is_loaded(tmp_path):

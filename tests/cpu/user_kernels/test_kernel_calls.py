@@ -187,6 +187,21 @@ def test_tensor_maps(swizzle):
     assert report.counters["tma_load_sectors"] == 4 * 4 + 4 * 5
 
 
+def test_a_pointer_takes_a_tensor_map_too():
+    source = TMA.replace("const __grid_constant__ CUtensorMap map", "const CUtensorMap* map, int times")
+    source = source.replace("&map", "map")
+    assert source.count("CUtensorMap* map") == 1
+    x, d = np.arange(20 * 72, dtype=np.uint16).reshape(20, 72), np.zeros((8, 64), np.uint16)
+    box = wt.kernel(source, "box", backend="emulator", arch="sm_90a")
+    box[1, 32](wt.tensor_map(x[:, 8:], box=(8, 64)), 1, d).raise_if_found()
+    assert d.tolist() == x[2:10, 8:].tolist()
+    with pytest.raises(wt.ArgumentTypeError, match=r"CUtensorMap.* takes wt\.tensor_map\(x, .*\), an array"):
+        box[1, 32](5, 1, d)
+    other = wt.kernel("__global__ void k(float* x) {}", backend="emulator", arch="sm_90a")
+    with pytest.raises(wt.ArgumentTypeError, match="is a tensor map; the parameter is float"):
+        other[1, 32](wt.tensor_map(x, box=(8, 8)))
+
+
 REFUSED = [
     ("shift", (FLOATS, FLOATS), "got 2 arguments; it takes 3 .float const., float., long long."),
     ("shift", (FLOATS, 5, 0), "argument 1 is int 5, which is no array; the parameter is float."),

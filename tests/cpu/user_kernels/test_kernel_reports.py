@@ -1,6 +1,7 @@
 """What an emulated call says: findings, counters, lines, and as text of 80 columns."""
 
 import logging
+from typing import Any
 
 import numpy as np
 import pytest
@@ -99,3 +100,40 @@ def test_volatile_accesses_are_strong_or_weak():
     with wt.emulated(volatile="weak", raises=False) as launches:
         made[2, 1](y)
     assert [each.check for each in launches.reports[0].findings] == ["volatile"]
+
+
+UNLOCKED = """
+__device__ int lock;
+__global__ void count(int* x, int* seen) {
+  while (atomicCAS(&lock, 0, 1) != 0) {}
+  __threadfence();
+  seen[blockIdx.x] = x[0];
+  __threadfence();
+  atomicExch(&lock, 0);
+  if (blockIdx.x == 0) x[0] = 1;  // not inside the lock: a race, unless block 0 is the last to take it
+}
+"""
+
+
+def test_explore_finds_what_depends_on_the_order_of_blocks_and_says_how_to_replay_it():
+    def arrays() -> tuple[np.ndarray, np.ndarray]:
+        return np.zeros(1, np.int32), np.zeros(2, np.int32)
+
+    def checks(**given: Any) -> list[str]:
+        with wt.emulated(raises=False, **given) as launches:
+            wt.kernel(UNLOCKED, arch="sm_90a", backend="emulator")[2, 1](*arrays())
+        return [each.check for each in launches.reports[0].findings]
+
+    outcomes = {seed: checks(schedule=f"random:{seed}") for seed in range(1, 9)}
+    first = min(seed for seed, found in outcomes.items() if found)
+    quiet = next(f"random:{seed}" for seed, found in outcomes.items() if not found)
+    x, seen = arrays()
+    report = wt.kernel(UNLOCKED, arch="sm_90a", backend="emulator", schedule=quiet, explore=8)[2, 1](x, seen)
+    (found,) = report.findings
+    assert (found.check, found.schedule) == ("races", f"random:{first}")
+    assert f'replay: schedule="random:{first}"' in str(report)
+    assert (x.tolist(), seen.tolist()) == ([1], [0, 0]), "what the schedule that was asked for computes"
+    assert checks(schedule=quiet, explore=8) == ["races"]
+    assert checks(schedule=quiet, explore=0) == []
+    with pytest.raises(wt.ArgumentError, match="explore: got -1"):
+        wt.kernel(UNLOCKED, explore=-1)

@@ -44,6 +44,7 @@ class FileProfile(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema",
         unfinished_copies: `cp.async` copies that the kernel never waited for; 0 on a GPU, which does not say.
         left_empty: headers that were found nowhere and left empty.
         left_out: first and last line of each declaration of host code that was left out.
+        left_out_of_headers: name, first and last line of those of headers.
         lines: by source line.
     """
 
@@ -60,6 +61,7 @@ class FileProfile(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema",
     unfinished_copies: int = 0
     left_empty: tuple[str, ...] = ()
     left_out: tuple[tuple[int, int], ...] = ()
+    left_out_of_headers: tuple[tuple[str, int, int], ...] = ()
     lines: tuple[LineCounts, ...] = ()
 
 
@@ -173,5 +175,5 @@ def _profile(
         backend=backend, file=str(launch.kernel.path), entry=spec.entry, arch=launch.arch, grid=spec.grid,
         block=spec.block, cluster=spec.cluster, dynamic_shared_bytes=spec.dynamic_shared_bytes, counters=counters,
         output=output, unfinished_copies=unfinished, left_empty=launch.kernel.left_empty,
-        left_out=launch.kernel.left_out, lines=lines,
+        left_out=launch.kernel.left_out, left_out_of_headers=launch.kernel.left_out_of_headers, lines=lines,
     )  # fmt: skip

@@ -16,6 +16,7 @@ import msgspec
 from warptile.bench.profiling.ncu_metrics import ParticipantCounters
 from warptile.bench.protocol.emulator_rates import EmulatorTimes
 from warptile.bench.protocol.epilogue_times import EpilogueTimes
+from warptile.bench.protocol.feature_times import FeatureTimes
 from warptile.bench.protocol.host_cost import HostCosts
 from warptile.bench.protocol.measurements import (
     BaselineTime,
@@ -31,6 +32,7 @@ from warptile.bench.protocol.measurements import (
     UnalignedCell,
 )
 from warptile.bench.protocol.model_times import ModelTimes
+from warptile.bench.protocol.outside_verdicts import OutsideVerdict
 from warptile.bench.protocol.row_result import RowResult
 from warptile.errors import WarptileError
 
@@ -42,7 +44,7 @@ DIGITS = 7
 """Significant digits that are written: the driver gives times as 32-bit floating-point numbers, which have no more."""
 
 ITEMS = ("cells", "baselines", "checks", "profiles", "runs", "tunings", "contests", "searches", "counted", "groups",
-         "surveyed")  # fmt: skip
+         "surveyed", "rows")  # fmt: skip
 """Fields of the records that list what was measured, which are written one to a line."""
 
 
@@ -189,6 +191,36 @@ class EmulatorRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag=
     groups: tuple[EmulatorTimes, ...]
 
 
+class OutsideRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag="warptile.record.outside/1"):
+    """What the emulator says of the kernels of a public suite, at a commit or version of it."""
+
+    suite: str
+    revision: str
+    groups: tuple[OutsideVerdict, ...]
+
+    @property
+    def kind(self) -> str:
+        """``"outside-indigo"``."""
+        return f"outside-{self.suite.lower().replace(' ', '-')}"
+
+
+class FeaturesRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag="warptile.record.features/1"):
+    """A suite of what goes beyond one plain GEMM: calls beside what they are compared with.
+
+    Attributes:
+        suite: its name.
+        rows: what was measured.
+    """
+
+    suite: str
+    rows: tuple[FeatureTimes, ...]
+
+    @property
+    def kind(self) -> str:
+        """The suite's name."""
+        return self.suite
+
+
 AnyRecord = (
     LadderRecord
     | CorrectnessRecord
@@ -206,6 +238,8 @@ AnyRecord = (
     | EpiloguesRecord
     | ModelsRecord
     | EmulatorRecord
+    | OutsideRecord
+    | FeaturesRecord
 )
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")

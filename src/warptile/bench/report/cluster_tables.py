@@ -26,12 +26,22 @@ def _along_both(config: Config) -> bool:
     return config["CM"] > 1 and config["CN"] > 1
 
 
+def _small(config: Config) -> bool:
+    return config["BM"] == 64 or config["SWAP"] == 1
+
+
+def _whole(config: Config) -> bool:
+    """A larger tile in a cluster, with K in one part."""
+    return config["SPLITS"] == 1 and not _small(config)
+
+
 KINDS: Sequence[tuple[str, Callable[[Config], bool]]] = (
     ("none", lambda config: _ctas(config) == 1),
-    ("two CTAs", lambda config: _ctas(config) == 2 and config["SPLITS"] == 1),
-    ("four along one axis", lambda config: _ctas(config) == 4 and config["SPLITS"] == 1 and not _along_both(config)),
-    ("four or eight along both axes", lambda config: config["SPLITS"] == 1 and _along_both(config)),
-    ("two CTAs, and K is split", lambda config: _ctas(config) > 1 and config["SPLITS"] > 1),
+    ("two CTAs", lambda config: _ctas(config) == 2 and _whole(config)),
+    ("four along one axis", lambda config: _ctas(config) == 4 and _whole(config) and not _along_both(config)),
+    ("four or eight along both axes", lambda config: _along_both(config) and _whole(config)),
+    ("two CTAs, and K is split", lambda config: config["SPLITS"] > 1 and not _small(config)),
+    ("any, of tiles with 64 rows or swapped operands", _small),
 )
 """Kinds of clusters that share loads: their name, and which configurations have them."""
 

@@ -22,11 +22,14 @@ from warptile.bench.report import (
     emulator_tables,
     epilogue_tables,
     expected_tables,
+    feature_tables,
     isa_tables,
     limits,
     measured_summary,
     mma_tables,
     model_tables,
+    outside_tables,
+    overlap_prediction,
     roofline_tables,
     suite_tables,
     survey_tables,
@@ -94,6 +97,14 @@ class DocumentTables:
             )  # fmt: skip
         header = ("rung", "idea", "bank conflicts (n-way)", "predicted TFLOP/s (limited by)", *_SPEEDS)
         return markdown(header, rows, right=2) + LADDER_CONDITIONS + FP8_CONDITION + self._lookup.origins()
+
+    def table_overlap_gather(self) -> str:
+        """What overlapping an all-gather with its GEMM gives, by arithmetic."""
+        return overlap_prediction.table(self._lookup, scatters=False)
+
+    def table_overlap_scatter(self) -> str:
+        """What overlapping a reduce-scatter with its GEMM gives, by arithmetic."""
+        return overlap_prediction.table(self._lookup, scatters=True)
 
     def table_ladder_summary(self) -> str:
         """The main steps of the ladder, each with its speedup over the row above, where both are of the same family."""
@@ -348,6 +359,10 @@ class DocumentTables:
         """What epilogues cost a GEMM, beside torch and cuBLASLt."""
         return epilogue_tables.table(self._lookup)
 
+    def table_outside(self) -> str:
+        """What the emulator says of kernels that others wrote."""
+        return outside_tables.table(self._lookup)
+
     def table_emulator(self) -> str:
         """How fast the emulator is, interpreted and compiled."""
         return emulator_tables.table(self._lookup)
@@ -415,6 +430,8 @@ class DocumentTables:
             return claim_tables.facts_table(name.removeprefix(FACTS), self._lookup)
         if name.startswith(LISTING) and name.removeprefix(LISTING) in claim_tables.LISTING_NAMES:
             return claim_tables.listing(name.removeprefix(LISTING).replace("-", "_"))
+        if name in feature_tables.TABLES:
+            return feature_tables.TABLES[name](self._lookup)
         if name in expected_tables.TABLES:
             return expected_tables.TABLES[name](self._lookup)
         if name in roofline_tables.TABLES:
@@ -451,6 +468,7 @@ def tables() -> tuple[str, ...]:
     return (
         *sorted(made),
         *expected_tables.TABLES,
+        *feature_tables.TABLES,
         *roofline_tables.TABLES,
         *limited,
         *facts,

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 from warptile.bench.profiling.ncu_metrics import SECTOR_BYTES, ParticipantCounters
 from warptile.bench.protocol.emulator_rates import EmulatorTimes
 from warptile.bench.protocol.epilogue_times import EpilogueTimes
+from warptile.bench.protocol.feature_times import FeatureTimes
 from warptile.bench.protocol.host_cost import HostCosts
 from warptile.bench.protocol.measurements import (
     BaselineTime,
@@ -26,6 +27,7 @@ from warptile.bench.protocol.measurements import (
     UnalignedCell,
 )
 from warptile.bench.protocol.model_times import ModelTimes
+from warptile.bench.protocol.outside_verdicts import OutsideSuite
 from warptile.bench.protocol.records import (
     AnyRecord,
     CallsRecord,
@@ -33,9 +35,11 @@ from warptile.bench.protocol.records import (
     CountersRecord,
     EmulatorRecord,
     EpiloguesRecord,
+    FeaturesRecord,
     LadderRecord,
     LayoutsRecord,
     ModelsRecord,
+    OutsideRecord,
     ProfileRecord,
     R,
     Record,
@@ -175,6 +179,12 @@ class RecordLookup:
         self._used[records[-1].id] = records[-1]
         return records[-1].groups
 
+    def outside_suites(self) -> tuple[OutsideSuite, ...]:
+        """Totals of the newest record of each public suite, by name; nothing where there is none."""
+        newest = {record.suite: record for record in self._of(OutsideRecord)}
+        self._used |= {record.id: record for record in newest.values()}
+        return tuple(OutsideSuite.of(name, newest[name].revision, newest[name].groups) for name in sorted(newest))
+
     def model_times(self) -> tuple[ModelTimes, ...]:
         """What the newest record of models holds; nothing where there is none."""
         records = self._of(ModelsRecord)
@@ -182,6 +192,13 @@ class RecordLookup:
             return ()
         self._used[records[-1].id] = records[-1]
         return records[-1].groups
+
+    def feature_times(self, suite: str) -> dict[str, FeatureTimes]:
+        """The rows of a feature suite by name, each from the newest record that has it."""
+        records = [record for record in self._of(FeaturesRecord) if record.suite == suite]
+        found = latest(records, lambda record: record.rows, lambda row: row.row)
+        self._used |= {record.id: record for record, _ in found.values()}
+        return {name: row for name, (_, row) in found.items()}
 
     def newest_survey(self) -> SurveyRecord | None:
         """The newest survey of problems of every kind, or None."""

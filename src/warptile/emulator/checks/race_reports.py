@@ -43,6 +43,9 @@ class RaceAccess:
     doing: int
 
 
+STREAM = "stream"
+"""Opcode of the instructions that stand for operations of streams beside the launch."""
+
 _NOUN = ("read", "write", "read", "write")
 _NOW = ("reads", "writes", "starts a copy from", "starts a copy into")
 _BEFORE = ("read", "wrote", "started a copy from", "started a copy into")
@@ -102,9 +105,14 @@ class RaceReports:
         )
 
     def _both(self, first: RaceAccess, second: RaceAccess) -> str:
-        now = f"{self._geometry.name(second.thread)} {_NOW[second.doing]} it with {second.instruction.text}"
-        before = f"{self._geometry.name(first.thread)} {_BEFORE[first.doing]} it with {first.instruction.text}"
+        now = f"{self._who(second)} {_NOW[second.doing]} it with {second.instruction.text}"
+        before = f"{self._who(first)} {_BEFORE[first.doing]} it with {first.instruction.text}"
         return f"{now}; {before} at {first.instruction.location}"
+
+    def _who(self, access: RaceAccess) -> str:
+        if access.instruction.opcode == STREAM:
+            return f"{access.instruction.location}, beside the launch,"
+        return self._geometry.name(access.thread)
 
     def too_early(self, instruction: Instruction, lane: int, cta: int) -> DataRace:
         """A lane uses shared memory of a CTA that may not be there yet."""
@@ -149,6 +157,16 @@ class RaceReports:
     def _missing(self, first: RaceAccess, second: RaceAccess) -> Missing:
         """What would order the two."""
         per_cta = self._geometry.lanes_per_cta
+        if first.instruction.opcode == STREAM:
+            return Missing(
+                "no flag that its stream sets behind it was read with acquire (ld.acquire.sys) before this access",
+                "set a flag behind the copy, in its stream, and wait for that flag with ld.acquire.sys",
+            )
+        if second.instruction.opcode == STREAM:
+            return Missing(
+                "its stream has not waited for what the launch does with that memory",
+                "have the stream wait for the launch, by an event or a flag",
+            )
         if first.doing >= COPYING_FROM and "bulk" in first.instruction.modifiers:
             return Missing(
                 "nobody has waited for the copy (the phase of its mbarrier, or cp.async.bulk.wait_group by the thread "

@@ -64,8 +64,10 @@ class RaceChecker:
         shared: addresses of shared variables.
         checks: names of the checks that are made.
         first_reads: ``id`` of the plain loads that are the first guess of a CAS loop (`checks.cas_loops`).
+        streams: whether streams beside the launch access memory, each as a thread that is in no CTA of the launch.
 
     Attributes:
+        stream_lane: the lane that stands for the first of such streams.
         collectives_order: whether every ``.sync`` instruction orders the lanes that execute it together.
         rows_by_warp: whether each warp reads its own rows of A of a `wgmma`, instead of the warpgroup all of them.
     """
@@ -80,6 +82,7 @@ class RaceChecker:
         shared: Mapping[str, int],
         checks: frozenset[str],
         first_reads: frozenset[int] = frozenset(),
+        streams: bool = False,
     ) -> None:
         self.collectives_order = "warp-order" not in checks
         self.rows_by_warp = "wgmma-rows" not in checks
@@ -91,7 +94,9 @@ class RaceChecker:
         self._reports_redundant = "redundant-stores" in checks
         self._geometry = geometry
         self._live: NDArray[np.bool_] = np.zeros(lanes, dtype=np.bool_)
-        self._clocks = VectorClocks(lanes, geometry.lanes_per_cta, geometry.cluster_ctas)
+        self.stream_lane = lanes
+        beside = geometry.lanes_per_cta * geometry.cluster_ctas if streams else 0
+        self._clocks = VectorClocks(lanes + beside, geometry.lanes_per_cta, geometry.cluster_ctas)
         self._lifetimes: CtaLifetimes | None = None
         if geometry.cluster_ctas > 1:
             self._lifetimes = CtaLifetimes(self._clocks, geometry.cluster_ctas, memory.shared_stride)
@@ -156,6 +161,20 @@ class RaceChecker:
             clock[lanes] = before
             self._enter(home, WRITING, instruction, tag, lanes, places, size)
             clock[lanes] = after
+
+    def by_stream(
+        self, instruction: Instruction, lane: int, buffer: GlobalBuffer, offset: int, size: int, *, writes: bool
+    ) -> None:
+        """An operation of a stream beside the launch reads or writes bytes of a buffer."""
+        if not buffer.writable:
+            return
+        number, order = self._known(instruction)
+        home, unit = Home(buffer.name, buffer.size), size if order.strength else CHUNK_BYTES
+        places = np.arange(offset // unit * unit, offset + size, unit, dtype=np.int64)
+        lanes = np.full(len(places), lane, dtype=np.intp)
+        self._enter(home, WRITING if writes else READING, instruction, number * 4 + order.strength, lanes, places, unit)
+        if order.strength:
+            (self._flags.write if writes else self._flags.read)(home.name, places, lanes, order)
 
     @property
     def clocks(self) -> VectorClocks:

@@ -33,6 +33,7 @@ from warptile.errors import IllegalAddress, MbarrierMisuse, MisalignedAccess, Un
 from warptile.ptx.instruction import Instruction
 
 if TYPE_CHECKING:
+    from warptile.emulator.async_ops.concurrent_streams import ConcurrentStreams
     from warptile.emulator.checks.races import RaceChecker
     from warptile.emulator.machine import LaunchGeometry
     from warptile.emulator.sync.dependent_launch import PreviousLaunch
@@ -101,6 +102,7 @@ class Memory:
         self.copy_into: Callable[[int, int], Instruction | None] | None = None
         self.races: RaceChecker | None = None
         self.previous: PreviousLaunch | None = None
+        self.streams: ConcurrentStreams | None = None
         self.has_mbarriers = False
         self.overwrite_mbarriers: Callable[[Instruction, int, int, int], None] | None = None
         self.clustered = geometry.cluster_ctas > 1
@@ -288,7 +290,7 @@ class Memory:
         self._check_mbarriers(instruction, active, where, offsets, size, "mbarriers")
         pending = where.lacks(offsets, size, MAPPED, unwanted=IN_FLIGHT)
         if pending.any():
-            copy = self.copy_into(int(offsets[pending].flat[0]), size) if self.copy_into is not None else None
+            copy = self._copy_into(where, int(offsets[pending].flat[0]), size)
             error = UninitializedRead(
                 f"{instruction.text}: {self._thread_of(active, offsets, pending)} reads {where.name} memory at "
                 f"{self._describe(where, offsets, pending)} while an asynchronous copy into it "
@@ -313,6 +315,12 @@ class Memory:
             **self._where(instruction),
         )
         self.findings.report(error, "padding" if padding else "uninitialised")
+
+    def _copy_into(self, where: Space, offset: int, size: int) -> Instruction | None:
+        """The asynchronous copy that will write bytes, where it is known."""
+        if where is self.global_space and self.streams is not None:
+            return self.streams.copy_into(offset)
+        return self.copy_into(offset, size) if self.copy_into is not None else None
 
     def check_write(
         self, instruction: Instruction, active: Active, where: Space, offsets: Offsets, size: int, words: Array | None

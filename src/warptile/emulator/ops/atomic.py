@@ -91,12 +91,16 @@ def build_atomic(instruction: Instruction, assembler: Assembler) -> Operation:
         in_global = where is memory.global_space
         if in_global:
             machine.count.access_global(instruction, active, addresses, together, write=True)
-        old = updates[in_global].apply(where.words(size), offsets // size, given, new)
+        words, places = where.words(size), offsets // size
+        old = updates[in_global].apply(words, places, given, new)
+        if any(np.any(words[places + each] != old[:, each]) for each in range(old.shape[1])):
+            machine.last_effect = machine.steps
+        else:  # a lock that is taken, a flag that is not set
+            machine.last_poll = machine.steps
         where.mark(offsets, together, MAPPED | INITIALISED | WRITTEN)
         return old
 
     def run(active: Active) -> None:
-        machine.last_effect = machine.steps
         addresses = address(active)
         old = update(active, addresses, values.read(active), swapped[0].read(active) if swapped else None)
         if target is not None:

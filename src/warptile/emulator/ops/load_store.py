@@ -32,6 +32,7 @@ _SPACES = (
     "param::func",
 )
 _SEMANTICS = ("relaxed", "acquire", "release", "weak", "volatile")
+_STRONG = frozenset(("relaxed", "acquire", "volatile"))
 SCOPES = ("cta", "cluster", "gpu", "sys")
 _CACHE = ("ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc")
 
@@ -147,8 +148,11 @@ def build_load(instruction: Instruction, assembler: Assembler) -> Operation:
     total = element.itemsize * count
     size = min(total, 16)
     counted = space != "local" and not reads_constants(instruction)
+    polls = not _STRONG.isdisjoint(instruction.modifiers)
 
     def load(active: Active) -> None:
+        if polls:
+            machine.last_poll = machine.steps
         addresses = address(active)
         columns: list[Array] = []
         for piece in range(0, total, size):

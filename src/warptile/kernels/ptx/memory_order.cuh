@@ -1,4 +1,4 @@
-// Accesses to global memory that order others, at the scope of the GPU (sm_70).
+// Accesses to global memory that order others, at the scope of the GPU or of the system (sm_70).
 // PTX ISA, "Memory Consistency Model": what a thread writes before a release can be read by a thread whose acquire
 // observes it.
 #pragma once
@@ -16,6 +16,13 @@ __device__ __forceinline__ void st_relaxed_gpu(unsigned* address, unsigned value
 __device__ __forceinline__ unsigned ld_acquire_gpu(const unsigned* address) {
     unsigned value;
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
+    return value;
+}
+
+// The same for writes by other GPUs and by copies that no kernel makes.
+__device__ __forceinline__ unsigned ld_acquire_sys(const unsigned* address) {
+    unsigned value;
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
     return value;
 }
 

@@ -16,6 +16,12 @@ __device__ __forceinline__ void wait_for_flag(const unsigned* flag) {
     }
 }
 
+// The same for a flag that a stream memory operation sets, behind a copy in its stream.
+__device__ __forceinline__ void wait_for_stream_flag(const unsigned* flag) {
+    while (!ld_acquire_sys(flag)) {
+    }
+}
+
 // A counter at which `members` arrive and which, when all of them have arrived, `leavers` leave. The last one to leave
 // wraps it around to zero, ready for the next launch. What a member wrote before it arrived can be read by those who
 // have waited.

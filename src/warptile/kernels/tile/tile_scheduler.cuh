@@ -18,19 +18,23 @@ struct WorkTile {
 // Osama et al., 2023, arXiv 2301.03598), so that a cluster may begin in the middle of one tile and end in the middle of
 // another. Split-K is the case of a multiple of clusters to the tiles.
 //
+// With ROTATED the tiles of the first rows come last: the order begins at the first tile whose rows all lie at
+// `first_row` or below it.
+//
 // With RESIDUE_CLASSES > 1 the matrices of the batch are residue classes of the rows of one matrix D: row r of class q
 // is row RESIDUE_CLASSES r + q of D. ALIGNED elements are 16 bytes. Every tile of a class begins at a multiple of 16
 // bytes of D, up to ALIGNED - 1 columns before the class does: the first tile of a row may begin, and the last may end,
 // outside D.
 template <typename TILE, int CLUSTER_M, int CLUSTER_N, int GROUP, bool RASTER_ALONG_N, bool BATCHED = false,
-          int RESIDUE_CLASSES = 1, int ALIGNED = 1>
+          int RESIDUE_CLASSES = 1, int ALIGNED = 1, bool ROTATED = false>
 struct TileScheduler {
     int tiles_m, tiles_n, k_tiles, whole_tiles, next_whole_tile, clusters, rank_m, rank_n, cluster;
     int shared_k_tiles, next_k_tile, end_k_tile;  // counted over all tiles that clusters share
+    int first_tile_m;                             // rotated: the row of tiles that comes first
     unsigned d, pitch;  // residue classes: where D begins and how far classes are apart, in elements
 
     __device__ __forceinline__ TileScheduler(int m, int n, int k, int stream_k_tiles, int rank, int batch = 1,
-                                             unsigned d = 0, unsigned pitch = 0)
+                                             unsigned d = 0, unsigned pitch = 0, int first_row = 0)
         : tiles_m(tiles_along(m, TILE::BM * CLUSTER_M) * RESIDUE_CLASSES),
           tiles_n(tiles_along(n + ALIGNED - 1, TILE::BN * CLUSTER_N)),
           k_tiles(max(1, static_cast<int>(tiles_along(k, TILE::BK)))),
@@ -43,6 +47,7 @@ struct TileScheduler {
           shared_k_tiles(stream_k_tiles * k_tiles),
           next_k_tile(first_k_tile_of(cluster)),
           end_k_tile(first_k_tile_of(cluster + 1)),
+          first_tile_m(ROTATED ? tiles_along(first_row, TILE::BM * CLUSTER_M) % tiles_m : 0),
           d(d),
           pitch(pitch) {}
 
@@ -99,6 +104,10 @@ struct TileScheduler {
             position = {position.column, position.row};
         } else {
             position = grouped_tile<GROUP>(index, tiles_m, tiles_n);
+        }
+        if constexpr (ROTATED) {
+            position.row += first_tile_m;
+            if (position.row >= tiles_m) position.row -= tiles_m;
         }
         if constexpr (RESIDUE_CLASSES > 1) {
             work.batch = position.row % RESIDUE_CLASSES;

@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(WgmmaConfig<CONFIG>::THREADS, 1)
         gemm.m, gemm.n, gemm.k, KERNEL::CONFIG::PARTIAL_TILES ? params.stream_k_tiles : 0, position.rank,
         CONFIG::BATCHED ? params.batch : 1,
         static_cast<unsigned>(reinterpret_cast<unsigned long long>(gemm.d)) / sizeof(typename OPERATION::OUT),
-        static_cast<unsigned>(params.batch_stride_d));
+        static_cast<unsigned>(params.batch_stride_d), CONFIG::GATHERED_A ? params.first_shard * params.shard_rows : 0);
     const int whole_tiles = scheduler.whole_tiles_left();
     WorkTile work;
     const bool found = KERNEL::EARLY && scheduler.next(work);

@@ -472,6 +472,7 @@ class WgmmaFinal(Rung):
             members.append((f"source_{letter}", Pointer(repack.source if repack else None)))
             pitch = repack.source_stride * repack.unit_bytes if repack else 0
             members.append((f"source_pitch_{letter}", Scalar("s64", pitch)))
+        members += [("shard_rows", Scalar("s32", 0)), ("first_shard", Scalar("s32", 0))]
         return tuple(members)
 
 

@@ -27,6 +27,8 @@ struct WgmmaFinalDefaults {
     static constexpr bool EVICT_FIRST_A = false, EVICT_FIRST_B = false;
     // Rows of A are not aligned to 16 bytes: A goes through registers.
     static constexpr bool UNALIGNED_A = false;
+    // Rows of A arrive from other GPUs while the kernel runs: the producer waits for them, shard by shard.
+    static constexpr bool GATHERED_A = false;
     // Warps beside the producer repack misaligned operands, while the mainloop consumes what they have repacked.
     static constexpr bool FUSED_REPACK = false;
     // beta may be other than zero, and C is then read. Code for that is most of an epilogue, and of the time that a
@@ -40,7 +42,8 @@ struct WgmmaFinalDefaults {
 // A configuration with what follows from it alone.
 template <typename CHOSEN>
 struct WgmmaConfig : CHOSEN {
-    using CHOSEN::BATCHED, CHOSEN::BROADCAST_B, CHOSEN::FUSED_REPACK, CHOSEN::OVERLAP_EPILOGUE, CHOSEN::RESIDUE_CLASSES;
+    using CHOSEN::BATCHED, CHOSEN::BROADCAST_B, CHOSEN::FUSED_REPACK, CHOSEN::GATHERED_A, CHOSEN::RASTER_ALONG_N,
+        CHOSEN::OVERLAP_EPILOGUE, CHOSEN::RESIDUE_CLASSES;
     using CHOSEN::CLUSTER_K, CHOSEN::CLUSTER_M, CHOSEN::CLUSTER_N, CHOSEN::CONSUMERS, CHOSEN::PINGPONG;
     using CHOSEN::SPLIT_K, CHOSEN::STREAM_K, CHOSEN::UNALIGNED_A;
     static constexpr int CLUSTER = CLUSTER_M * CLUSTER_N;
@@ -61,6 +64,8 @@ struct WgmmaConfig : CHOSEN {
                   "repacking goes with the overlapped epilogue");
     static_assert(!UNALIGNED_A || (!PINGPONG && CLUSTER == 1 && !OVERLAP_EPILOGUE && !STREAM_K && !BATCHED),
                   "an unaligned A goes with the simplest schedule, or with split-K");
+    static_assert(!GATHERED_A || !(RASTER_ALONG_N || PARTIAL_TILES || BATCHED || UNALIGNED_A || FUSED_REPACK),
+                  "shards are rows of one aligned A, in whole tiles that come row by row");
     // Registers of a thread after setmaxnreg, with two consumers: of the producer's warpgroup and of a consumer,
     static constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
     // with store warps in the producer's warpgroup,
@@ -100,7 +105,8 @@ struct WgmmaFinal {
 
     using SCHEDULER =
         TileScheduler<TILE, CLUSTER_M, CLUSTER_N, CONFIG::GROUP, CONFIG::RASTER_ALONG_N, CONFIG::BATCHED,
-                      CONFIG::RESIDUE_CLASSES, CONFIG::RESIDUE_CLASSES == 1 ? 1 : 16 / sizeof(typename OPERATION::OUT)>;
+                      CONFIG::RESIDUE_CLASSES, CONFIG::RESIDUE_CLASSES == 1 ? 1 : 16 / sizeof(typename OPERATION::OUT),
+                      CONFIG::GATHERED_A>;
 
     // The mainloop.
     using ACCUMULATORS = WgmmaAccumulators<OPERATION, TILE, M64_BLOCKS, CONFIG::UNALIGNED_A>;
@@ -219,6 +225,9 @@ struct WgmmaFinalParams {
     long long source_pitch_a;
     const char* source_b;
     long long source_pitch_b;
+    // With GATHERED_A `flags` has one for each shard of A, not zero when its rows have arrived; shard i has the rows
+    // from i * shard_rows on. Those of `first_shard` are there first.
+    int shard_rows, first_shard;
 };
 
 }  // namespace warptile

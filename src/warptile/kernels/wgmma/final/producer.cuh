@@ -1,6 +1,7 @@
 // The producer: one thread that loads the K tiles of A and B into the pipeline by TMA.
 #pragma once
 
+#include "tile/global_barrier.cuh"
 #include "wgmma/final/config.cuh"
 
 namespace warptile {
@@ -35,6 +36,15 @@ __device__ __forceinline__ void load_stage(unsigned stage, unsigned full, const 
     }
 }
 
+// Waits until every shard that has rows of the work tile has arrived; afterwards TMA can read them.
+template <typename KERNEL, typename PARAMS>
+__device__ __forceinline__ void wait_for_shards(const WorkTile& work, const PARAMS& params) {
+    const int last_row = min(work.row + KERNEL::TILE::BM, params.gemm.m) - 1;
+    for (int shard = work.row / params.shard_rows; shard * params.shard_rows <= last_row; ++shard)
+        wait_for_stream_flag(params.flags + shard);
+    fence_proxy_async_global();
+}
+
 // The producer's loop over this CTA's work tiles; `work` is the first of them if it was `found` early. `repack` says
 // what repack warps have ready.
 template <typename KERNEL, typename REPACK, typename PARAMS>
@@ -47,6 +57,7 @@ __device__ __forceinline__ void producer(const typename KERNEL::PIPELINE& pipeli
     const int outside = k > 0 ? 0 : TILE::BK;  // K = 0: one K tile of zeros, which TMA fills in outside the matrices
     int wave = 0;                              // whole tiles that this CTA has taken
     for (bool more = KERNEL::EARLY ? found : scheduler.next(work); more; more = scheduler.next(work)) {
+        if constexpr (KERNEL::CONFIG::GATHERED_A) wait_for_shards<KERNEL>(work, params);
         const bool repacked_now = KERNEL::CONFIG::FUSED_REPACK && repack.has_slices(wave);
         for (int k_tile = work.first_k_tile; k_tile < work.first_k_tile + work.k_tiles; ++k_tile) {
             if (repacked_now && k_tile % repack.K_TILES == 0)

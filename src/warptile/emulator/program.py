@@ -13,16 +13,10 @@ from dataclasses import dataclass, field
 from warptile.emulator.lanes import RegisterFile
 from warptile.errors import EmulationError, SourceLocation, UnknownInstruction
 from warptile.ptx.instruction import (
-    Address,
-    CallArguments,
     Instruction,
-    Operand,
     PtxFunction,
     PtxModule,
-    Symbol,
-    TensorAddress,
     Variable,
-    Vector,
 )
 
 PLAIN, WARP_COLLECTIVE, MASK_COLLECTIVE, BRANCH, INDEXED_BRANCH, CALL, RETURN, EXIT, BARRIER, MBARRIER_WAIT = range(10)
@@ -84,7 +78,7 @@ class ProgramLayout:
     def allocates(self) -> bool:
         """Whether some function calls `malloc`."""
         functions = (routine.function for routine in self.routines.values())
-        return any(name in ALLOCATORS for function in functions for name in symbol_names(function))
+        return any(name in ALLOCATORS for function in functions for name in function.symbols)
 
 
 def lay_out(
@@ -116,17 +110,7 @@ def lay_out(
 
 def callee_names(module: PtxModule, function: PtxFunction) -> list[str]:
     """Functions that ``function`` calls by name, or whose address it takes."""
-    return [name for name in symbol_names(function) if name in module.functions]
-
-
-def symbol_names(function: PtxFunction) -> dict[str, None]:
-    """Variables and functions that the instructions of ``function`` name, in order."""
-    names: dict[str, None] = {}
-    for instruction in function.body or ():
-        for operand in _flat(instruction.operands):
-            if isinstance(operand, Symbol):
-                names[operand.name] = None
-    return names
+    return [name for name in function.symbols if name in module.functions]
 
 
 def used_variables(module: PtxModule, entry: str) -> frozenset[str]:
@@ -134,26 +118,11 @@ def used_variables(module: PtxModule, entry: str) -> frozenset[str]:
     function = module.functions.get(entry)
     if function is None:
         return frozenset()
-    found = {name for reached in _reachable(module, function) for name in symbol_names(reached)}
+    found = {name for reached in _reachable(module, function) for name in reached.symbols}
     points_to = {each.name: {symbol for _, symbol, _ in each.relocations} for each in module.variables}
     while more := {target for name in found for target in points_to.get(name, ())} - found:
         found |= more
     return frozenset(found)
-
-
-def _flat(operands: tuple[Operand | None, ...]) -> list[Operand]:
-    """Operands without those that hold others: vectors, addresses and lists of arguments."""
-    found: list[Operand] = []
-    for operand in operands:
-        if isinstance(operand, Vector | CallArguments):
-            found.extend(_flat(operand.elements))
-        elif isinstance(operand, TensorAddress):
-            found.extend(_flat((operand.base, operand.coordinates)))
-        elif isinstance(operand, Address):
-            found.extend(_flat((operand.base,)))
-        elif operand is not None:
-            found.append(operand)
-    return found
 
 
 def _reachable(module: PtxModule, entry: PtxFunction) -> list[PtxFunction]:
@@ -197,7 +166,7 @@ def _place_shared(
 
     The others take no memory, as with ptxas: the shared arrays of all kernels of a file may stand at module scope.
     """
-    named = {name for function in order for name in symbol_names(function)}
+    named = {name for function in order for name in function.symbols}
     everywhere = (*module.variables, *(v for function in order for v in function.variables))
     variables = [v for v in everywhere if v.space == "shared" and v.name in named]
     top = shared_start

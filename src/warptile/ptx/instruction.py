@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 from warptile.errors import SourceLocation
 
@@ -112,6 +115,23 @@ Operand = (
 )
 
 
+def parts_of(*operands: Operand | None) -> Iterator[Operand]:
+    """Operands without those that hold others (vectors, pairs, addresses, lists of arguments), in order."""
+    for operand in operands:
+        if isinstance(operand, Vector | CallArguments):
+            yield from parts_of(*operand.elements)
+        elif isinstance(operand, Address):
+            yield from parts_of(operand.base)
+        elif isinstance(operand, TensorAddress):
+            yield from parts_of(operand.base, operand.coordinates)
+        elif isinstance(operand, Negated):
+            yield operand.register
+        elif isinstance(operand, Paired):
+            yield from parts_of(operand.first, operand.second)
+        elif operand is not None:
+            yield operand
+
+
 @dataclass(frozen=True)
 class Inlined:
     """One step of the inline chain of a ``.loc``: the function and where it was called."""
@@ -150,6 +170,11 @@ class Instruction:
 
     def __str__(self) -> str:
         return self.text
+
+    @cached_property
+    def registers(self) -> tuple[Register, ...]:
+        """The registers that its operands name, in order; the guard is none of them."""
+        return tuple(each for each in parts_of(*self.operands) if isinstance(each, Register))
 
 
 @dataclass(frozen=True)
@@ -192,6 +217,7 @@ class PtxFunction:
         labels: name -> index into body (one past the end is legal).
         branch_targets: name of a ``.branchtargets``/``.calltargets`` list -> its labels.
         directives: performance directives such as ``{"maxntid": (256, 1, 1), "reqntid": ...}``.
+        analyses: what was found out about it once, by whoever analyses it, for the launches that follow.
     """
 
     name: str
@@ -204,6 +230,13 @@ class PtxFunction:
     labels: dict[str, int] = field(default_factory=dict)
     branch_targets: dict[str, tuple[str, ...]] = field(default_factory=dict)
     directives: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    analyses: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    @cached_property
+    def symbols(self) -> dict[str, None]:
+        """Variables and functions that its instructions name, in order."""
+        operands = (each for instruction in self.body or () for each in instruction.operands)
+        return dict.fromkeys(each.name for each in parts_of(*operands) if isinstance(each, Symbol))
 
 
 @dataclass(frozen=True)

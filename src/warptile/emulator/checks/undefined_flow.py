@@ -39,8 +39,8 @@ from warptile.ptx.instruction import (
     Paired,
     Register,
     Symbol,
-    TensorAddress,
     Vector,
+    parts_of,
 )
 
 EFFECTS = frozenset({"st", "ld", "ldu", "red", "atom", "cp", "wmma", "wgmma", "ldmatrix", "stmatrix", "mbarrier"})
@@ -160,7 +160,7 @@ class UndefinedFlow:
     def written(self, step: ProgramStep, instruction: Instruction) -> list[Register]:
         """Registers that are followed and that a step writes."""
         names = set(step.writes) & self.registers.followed
-        return distinct(each for each in registers_of(instruction.operands) if each.name in names)
+        return distinct(each for each in instruction.registers if each.name in names)
 
     def following(self, step: ProgramStep, instruction: Instruction, read: list[Register], *, loads: bool) -> Run:
         """What a step does, and what that does to undefined bits.
@@ -220,13 +220,13 @@ class UndefinedFlow:
             self.machine.products.observe(instruction, lambda: self._multiplied(instruction, read, written))
             return run
         targets = [self.registers.of(each) for each in written]
-        flowing = {each.name for position in data for each in registers_in(instruction.operands[position])}
+        flowing = {each.name for position in data for each in registers_of(instruction.operands[position])}
         control = [each for each in read if each.name not in flowing]
         if reports_operands(instruction):
             control = []  # they have been reported
         memory, values = self.memory, self.machine.memory
         read = [each for each in read if each.name in flowing]
-        address = {each.name for each in registers_of(instruction.operands[1:])}
+        address = {each.name for each in registers_of(*instruction.operands[1:])}
         overwritten = any(each.name in address for each in written)
         stores = instruction.opcode in ("st", "stmatrix") or "store" in instruction.modifiers
         pair = instruction.operands[0]
@@ -438,28 +438,11 @@ def _any(registers: UndefinedRegisters, read: list[Register], active: Active) ->
     return found
 
 
-def registers_of(operands: Iterable[Operand]) -> list[Register]:
-    """The registers of several operands."""
-    return [each for operand in operands for each in registers_in(operand)]
+def registers_of(*operands: Operand | None) -> list[Register]:
+    """The registers of some operands."""
+    return [each for each in parts_of(*operands) if isinstance(each, Register)]
 
 
 def distinct(registers: Iterable[Register]) -> list[Register]:
     """Each register once."""
     return list({each.name: each for each in registers}.values())
-
-
-def registers_in(operand: Operand | None) -> list[Register]:
-    """The registers of one operand."""
-    if isinstance(operand, Register):
-        return [operand]
-    if isinstance(operand, Negated):
-        return [operand.register]
-    if isinstance(operand, Paired):
-        return [each for each in (operand.first, operand.second) if each is not None]
-    if isinstance(operand, Vector):
-        return [each for element in operand.elements for each in registers_in(element)]
-    if isinstance(operand, Address):
-        return registers_in(operand.base)
-    if isinstance(operand, TensorAddress):
-        return [*registers_in(operand.base), *registers_in(operand.coordinates)]
-    return []

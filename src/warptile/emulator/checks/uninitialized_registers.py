@@ -31,7 +31,10 @@ from warptile.ptx.instruction import Register
 def watch(routine: Routine, steps: list[ProgramStep], machine: Machine, memory: UndefinedMemory) -> None:
     """Make the steps of one function report such values. Guards must not have been folded into ``run`` yet."""
     follows_loads = machine.memory.follows_loads
-    doubtful = doubtful_reads(routine, steps, follows_loads=follows_loads)
+    analyses, key = routine.function.analyses, (doubtful_reads, follows_loads)
+    if key not in analyses:
+        analyses[key] = doubtful_reads(routine, steps, follows_loads=follows_loads)
+    doubtful: list[frozenset[str]] = analyses[key]
     if not any(doubtful):
         return
     # What a call or a barrier without `run` writes cannot be followed: such registers are taken as written.
@@ -53,11 +56,11 @@ def watch(routine: Routine, steps: list[ProgramStep], machine: Machine, memory: 
         data = moved_data(instruction) or ()
         if names:
             others = [operand for place, operand in enumerate(instruction.operands) if place not in data]
-            used = distinct(each for each in registers_of(others) if each.name in names)
+            used = distinct(each for each in registers_of(*others) if each.name in names)
             if used and reports_operands(instruction):
                 step.run = flow.reporting(step.run, instruction, used)
         loads = may_load_undefined(instruction, routine, follows_loads=follows_loads)
-        read = distinct(each for each in registers_of(instruction.operands) if each.name in names)
+        read = distinct(each for each in instruction.registers if each.name in names)
         if flow.written(step, instruction) or (read and data):
             step.run = flow.following(step, instruction, read, loads=loads)
 

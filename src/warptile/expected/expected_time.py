@@ -149,12 +149,12 @@ def _warp_work(launch: ExpectedLaunch, constants: TimeConstants) -> _Work:
     """Tiles of the busiest SM, as many at a time as it holds CTAs."""
     rung, kernel, shape, each = launch.rung, launch.kernel, launch.shape, launch.k_tile
     assert each is not None
-    loop = warp_mainloop(rung, kernel, each, shape.bk, constants, launch.rates)
+    loop = warp_mainloop(rung, kernel, each, shape, constants, launch.rates)
     full, rest = divmod(shape.tiles_of_busiest, shape.resident)
-    norm, k_tiles = constants.overlap, shape.k_tiles
-    clocks = full * shape.resident * k_tiles * loop.clocks(shape.resident, norm)
+    queueing, k_tiles = constants.queueing, shape.k_tiles
+    clocks = full * shape.resident * k_tiles * loop.clocks(shape.resident, queueing)
     if rest:
-        clocks += rest * k_tiles * loop.clocks(rest, norm)
+        clocks += rest * k_tiles * loop.clocks(rest, queueing)
     of_k_tile = each.instructions * constants.instruction_pj + loop.busy_clocks["shared"] * constants.wavefront_pj
     of_k_tile += each.bytes * constants.l2_pj if rung.mechanism.staged else 0.0
     energy = shape.tiles * k_tiles * of_k_tile

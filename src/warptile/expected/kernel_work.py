@@ -14,6 +14,7 @@ from warptile.expected.time_constants import KernelWork
 from warptile.planning.cost_bounds import fragment_k, k_tile_work, operand_reads, staging_copies
 from warptile.problem import Problem
 from warptile.rungs.kernel_spec import Config
+from warptile.rungs.legality import ceil_div
 from warptile.rungs.rung import Rung
 
 TILE = ("BM", "BN", "BK", "WM", "WN", "TM", "TN", "FM", "FN", "FK", "PAD")
@@ -29,8 +30,8 @@ class KTile:
     Attributes:
         instructions: issued by all its warps.
         read_wavefronts: of fragment loads from shared memory.
-        write_wavefronts: of stores to shared memory and of ``cp.async``.
-        lines: that global loads look up in L1.
+        write_wavefronts: of stores to shared memory, and of ``cp.async`` without bank conflicts.
+        lines: that global loads and ``cp.async`` look up in L1.
         bytes: requested of L2.
     """
 
@@ -90,6 +91,21 @@ def k_tile_by_formula(rung: Rung, problem: Problem, config: Config) -> KTile:
     if not mechanism.staged:
         return KTile(work.instructions, 0.0, 0.0, reads, copied)
     _, writes = staging_copies(problem, mechanism, elements)
-    if mechanism.asynchronous or mechanism.by_tma:
-        return KTile(work.instructions, reads, 0.0 if mechanism.by_tma else writes, 0.0, copied)
+    if mechanism.by_tma:
+        return KTile(work.instructions, reads, 0.0, 0.0, copied)
+    if mechanism.asynchronous:
+        return KTile(
+            work.instructions, reads, writes, _lines(problem, mechanism.a_density * config["BM"], bk, config), copied
+        )
     return KTile(work.instructions, reads, writes / 2, writes / 2, copied)  # half of the passes are loads
+
+
+def _lines(problem: Problem, rows_of_a: float, bk: int, config: Config) -> float:
+    """Lines of a K tile: those of each of its rows in memory."""
+    bits, bn = problem.a.dtype.bits, config["BN"]
+
+    def of(rows: float, elements: int) -> float:
+        return rows * ceil_div(elements * bits // 8, LINE_BYTES)
+
+    of_a = of(rows_of_a, bk) if problem.a.major == "row" else of(bk, int(rows_of_a))
+    return of_a + (of(bk, bn) if problem.b.major == "row" else of(bn, bk))

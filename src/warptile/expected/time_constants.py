@@ -26,13 +26,16 @@ class TimeConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         launch_us: between two launches of a stream.
         early_launch_us: of that, what programmatic dependent launch saves.
         load_clocks: from a global load, or a ``cp.async``, to its data; with the barrier that follows.
+        sync_clocks: of a K tile with several stages: the wait for its copies, and the barrier.
         tma_clocks: from the release of a stage to its operands, without their own time.
         overlap: exponent of the norm by which two limits that hide each other come together.
+        queueing: of CTAs that share an SM, as `warptile.expected.combined_limits.shared_unit_clocks` takes it.
         wgmma_share: of the issue rate of a loop of ``wgmma`` alone, what a mainloop reaches.
         fma16_per_clock: multiply-adds by HFMA2, of an SM.
-        line_clocks: of the L1 data path, for a line that a global load looks up.
+        wavefront_clocks: of the L1 data path, for a wavefront of a fragment load.
+        line_clocks: the same for a line that a global load or a ``cp.async`` looks up.
         l2_bytes_per_clock: from L2 into one SM.
-        tile_clocks: of an epilogue, beside its stores; out_bytes_per_clock: of an epilogue through TMA.
+        tile_clocks: of an epilogue, beside its stores; out_bytes_per_clock: of stores through TMA.
         register_clocks: of storing 128 accumulators from registers.
         stream_factor: of mainloop iterations under stream-K; partial_bytes_per_clock: of exchanging partial
             accumulators.
@@ -48,10 +51,13 @@ class TimeConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     launch_us: float
     early_launch_us: float
     load_clocks: float
+    sync_clocks: float
     tma_clocks: float
     overlap: float
+    queueing: float
     wgmma_share: float
     fma16_per_clock: float
+    wavefront_clocks: float
     line_clocks: float
     l2_bytes_per_clock: float
     tile_clocks: float
@@ -80,8 +86,9 @@ class KernelWork(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         shared_bytes: of a CTA.
         instructions: of all warps.
         read_wavefronts: of fragment loads from shared memory.
-        write_wavefronts: of stores to shared memory and of ``cp.async``.
-        lines: that global loads look up in L1.
+        write_wavefronts: of stores to shared memory, and those that ``cp.async`` takes without bank conflicts: it
+            waits for lines, not for banks.
+        lines: that global loads and ``cp.async`` look up in L1.
         sectors: of 32 bytes that global loads and TMA request.
     """
 

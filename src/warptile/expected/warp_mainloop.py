@@ -4,13 +4,13 @@ Two things limit an SM:
 
 * Throughput: the busiest of its units: warp instructions, four a clock; wavefronts of shared memory and L1, one a
   clock; MMAs; bytes from L2. CTAs on one SM share them.
-* The chain of one CTA: a K tile's steps that wait for each other. Each CTA has a chain of its own, so that R CTAs on an
-  SM have R K tiles in the time of one chain.
+* The chain of one CTA: a K tile's steps that wait for each other. Each CTA has a chain of its own, and those on an SM
+  queue for its busiest unit. Filling the stages and the epilogue belong to the chain of all K tiles.
 
   - One stage: loads from global memory, as many round trips as the machine code makes; what they bring in; stores to
     shared memory; fragment loads; MMAs. Barriers keep them apart.
   - More stages: fragment loads and MMAs of a K tile beside the copies of a later one, which have as many K tiles' time
-    as there are stages in between.
+    as there are stages in between; and a barrier.
   - Not staged: one load's latency for the K tiles that are unrolled together, and the rest.
 """
 
@@ -19,8 +19,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from warptile.arch import Device
-from warptile.expected.combined_limits import largest, overlapped
+from warptile.expected.combined_limits import largest, overlapped, shared_unit_clocks
 from warptile.expected.kernel_work import LINE_BYTES, KTile
+from warptile.expected.launch_shape import LaunchShape
 from warptile.expected.time_constants import TimeConstants
 from warptile.planning.cost_bounds import ISSUE_PER_CLOCK, MULTIPLY_ADD_LANES, tensor_rate
 from warptile.rungs.kernel_spec import KernelSpec
@@ -43,9 +44,9 @@ class Mainloop:
     chain_clocks: float
     busy_clocks: dict[str, float]
 
-    def clocks(self, resident: int, norm: float) -> float:
-        """Of an SM for one K tile of one CTA, with so many CTAs on it."""
-        return overlapped(self.chain_clocks / resident, max(self.busy_clocks.values()), norm)
+    def clocks(self, resident: int, queueing: float) -> float:
+        """Of an SM for one K tile of one CTA, with so many CTAs on it; ``queueing`` as of `TimeConstants`."""
+        return shared_unit_clocks(self.chain_clocks, max(self.busy_clocks.values()), resident, queueing)
 
     def limit(self, resident: int) -> str:
         """What limits it then: ``latency`` or a unit."""
@@ -53,14 +54,16 @@ class Mainloop:
 
 
 def warp_mainloop(
-    rung: Rung, kernel: KernelSpec, work: KTile, bk: int, constants: TimeConstants, rates: Device
+    rung: Rung, kernel: KernelSpec, work: KTile, shape: LaunchShape, constants: TimeConstants, rates: Device
 ) -> Mainloop:
     """The mainloop of a rung whose warps load fragments themselves."""
+    bk, k_tiles = shape.bk, shape.k_tiles
     config, mechanism, stages = kernel.config, rung.mechanism, kernel.config.get("STAGES", rung.mechanism.stages)
     issue = work.instructions / ISSUE_PER_CLOCK
     math = _math_clocks(rung, kernel, config["BM"] * config["BN"] * bk, constants, rates)
     by_tma = work.bytes / LINE_BYTES if mechanism.by_tma else 0.0
-    shared = work.read_wavefronts + work.write_wavefronts + by_tma + work.lines * constants.line_clocks
+    reads = work.read_wavefronts * constants.wavefront_clocks
+    shared = reads + work.write_wavefronts + by_tma + work.lines * constants.line_clocks
     busy = {"issue": issue, "shared": shared, "fma" if rung.family == "simt" else "tensor": math}
     if rung.family == "simt":  # multiply-adds are instructions too, which wait for the slower of the two
         issue, math = max(issue, math), 0.0
@@ -69,14 +72,16 @@ def warp_mainloop(
         return Mainloop(chain, busy)
     fetched = work.bytes / constants.l2_bytes_per_clock
     busy["l2"] = fetched
+    around = constants.tile_clocks / k_tiles
     if stages == 1 and not mechanism.by_tma:
         trips = _round_trips(rung, kernel, bk)
         chain = issue + shared + math + trips * constants.load_clocks + fetched
-        return Mainloop(chain, busy)
-    fragments = issue + work.read_wavefronts
+        return Mainloop(chain + around, busy)
+    around += constants.load_clocks / k_tiles + constants.sync_clocks
+    fragments = issue + reads
     chain = overlapped(fragments, math, constants.overlap) if mechanism.overlaps_stages else fragments + math
     copied = (constants.load_clocks + fetched + work.write_wavefronts) / max(stages - 1, 1)
-    return Mainloop(overlapped(chain, copied, constants.overlap), busy)
+    return Mainloop(overlapped(chain, copied, constants.overlap) + around, busy)
 
 
 def _math_clocks(

@@ -5,7 +5,7 @@ import pytest
 from simt_product import problem
 from warptile.arch import H200
 from warptile.device import REFERENCE
-from warptile.expected.combined_limits import overlapped
+from warptile.expected.combined_limits import overlapped, shared_unit_clocks
 from warptile.expected.expected_time import prepared, time_of
 from warptile.expected.kernel_work import k_tile, k_tile_by_formula, measured_kernel
 from warptile.expected.time_constants import shipped
@@ -23,7 +23,7 @@ def prepared_rung(name, given, **change):
 
 def mainloop(name, given, **change):
     launch = prepared_rung(name, given, **change)
-    return launch, warp_mainloop(launch.rung, launch.kernel, launch.k_tile, launch.shape.bk, MODEL.constants, H200)
+    return launch, warp_mainloop(launch.rung, launch.kernel, launch.k_tile, launch.shape, MODEL.constants, H200)
 
 
 @pytest.mark.parametrize(("one", "other"), [(3.0, 4.0), (4.0, 3.0), (5.0, 0.0), (0.0, 0.0)])
@@ -37,10 +37,19 @@ def test_ctas_hide_each_others_chains_and_not_throughput():
     loop = Mainloop(1200.0, {"shared": 300.0, "issue": 200.0})
     assert loop.limit(1) == loop.limit(2) == "latency"
     assert loop.limit(8) == "shared"
-    clocks = [loop.clocks(resident, 3.0) for resident in (1, 2, 4, 64)]
-    assert clocks == sorted(clocks, reverse=True)
-    assert clocks[0] == pytest.approx(overlapped(1200, 300, 3.0))
-    assert clocks[-1] == pytest.approx(300, rel=1e-3)
+    for queueing in (0.0, 0.5, 1.0):
+        clocks = [loop.clocks(resident, queueing) for resident in (1, 2, 4, 64)]
+        assert clocks == sorted(clocks, reverse=True)
+        assert clocks[0] == 1200
+        assert clocks[-1] == pytest.approx(300, rel=1e-3)
+
+
+def test_chains_queue_for_a_shared_unit():
+    # Two chains of 900 clocks elsewhere and 300 at the unit: a newcomer finds the other there a quarter of the time.
+    assert shared_unit_clocks(1200, 300, 2, 1.0) == pytest.approx((900 + 300 * 1.25) / 2)
+    assert shared_unit_clocks(1200, 300, 2, 0.0) == 600
+    assert shared_unit_clocks(1200, 300, 100, 0.0) == 300  # the unit is the limit
+    assert shared_unit_clocks(100, 300, 1, 1.0) == 300  # more work of the unit than a chain has clocks
 
 
 @pytest.mark.parametrize(
@@ -62,7 +71,8 @@ def test_one_stage_waits_for_its_round_trips(name, accumulator, trips):
     math = 0.0 if name.startswith("simt") else busy["tensor"]
     issue = max(busy["issue"], busy["fma"]) if name.startswith("simt") else busy["issue"]
     fetched = each.bytes / constants.l2_bytes_per_clock
-    alone = loop.chain_clocks - issue - busy["shared"] - math - fetched
+    epilogue = constants.tile_clocks / launch.shape.k_tiles
+    alone = loop.chain_clocks - issue - busy["shared"] - math - fetched - epilogue
     assert alone / constants.load_clocks == pytest.approx(trips)
 
 

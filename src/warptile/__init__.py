@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from warptile.arrays.quantized_checkpoints import quantized_from_checkpoint
     from warptile.arrays.quantized_weights import QuantizedWeights, quantize
     from warptile.arrays.sparse import SparseMatrix, sparsify
+    from warptile.arrays.split_matrix import SplitMatrix, split
     from warptile.epilogue.expressions import (
         abs,
         absolute,
@@ -79,6 +80,7 @@ __all__ = [
     "QuantizedWeights",
     "ShapeError",
     "SparseMatrix",
+    "SplitMatrix",
     "UnsupportedError",
     "UserKernel",
     "WarmKernel",
@@ -113,6 +115,7 @@ __all__ = [
     "sigmoid",
     "silu",
     "sparsify",
+    "split",
     "sqrt",
     "struct",
     "tanh",
@@ -134,6 +137,7 @@ _HOME |= dict.fromkeys(("SparseMatrix", "sparsify"), "warptile.arrays.sparse") |
 _HOME |= {"matmul_grouped": "warptile.grouped_call"}
 _HOME |= dict.fromkeys(("WarmKernel", "WarmReport"), "warptile.runtime.compile_ahead") | {"warm": "warptile.warming"}
 _HOME |= dict.fromkeys(("QuantizedWeights", "quantize"), "warptile.arrays.quantized_weights")
+_HOME |= dict.fromkeys(("SplitMatrix", "split"), "warptile.arrays.split_matrix")
 _HOME |= {"quantized_from_checkpoint": "warptile.arrays.quantized_checkpoints"}
 _HOME |= {"UserKernel": "warptile.user_kernels.user_kernel", "kernel": "warptile.user_kernels.user_kernel"}
 _HOME |= dict.fromkeys(("struct", "tensor_map"), "warptile.user_kernels.parameter_values")

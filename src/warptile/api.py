@@ -16,7 +16,7 @@ from warptile.arrays.batches import batched
 from warptile.arrays.epilogue_operands import EpilogueOperands, check_names
 from warptile.arrays.jax_arrays import gpu_views
 from warptile.arrays.mixtures import refuse_beside_tracers
-from warptile.arrays.operands import Product, arrange, stored
+from warptile.arrays.operands import Product, arrange
 from warptile.arrays.options import (
     beta_of,
     flag,
@@ -26,18 +26,19 @@ from warptile.arrays.options import (
     tunables,
     whole_number,
 )
-from warptile.arrays.quantized_weights import QuantizedWeights
+from warptile.arrays.packed_operands import stored
 from warptile.arrays.reductions import reduced
+from warptile.arrays.split_matrix import SplitMatrix
 from warptile.epilogue.epilogue_program import Program
 from warptile.epilogue.fused_epilogue import Fused, Layout, Partials
 from warptile.epilogue.identity import identity
 from warptile.epilogue.tracing import trace
 from warptile.errors import EpilogueError, LayoutError, ShapeError, UnsupportedError
 from warptile.gated_call import GatedPlan, gated_epilogue, gated_plan, gated_product
+from warptile.packed_call import PACKED, joins_rows, refuse_gradients
 from warptile.planning.addend import Addend, Nothing
 from warptile.planning.plan import Plan, illegal, takes_column_major_a
 from warptile.problem import Operand, Problem
-from warptile.quantized_call import joins_rows, refuse_gradients
 from warptile.rungs import rung as rung_named
 from warptile.rungs.kernel_spec import scale_value
 from warptile.runtime import execute
@@ -104,7 +105,8 @@ def matmul(
             float32, float64, float8 (e4m3fn or e5m2), int8 or uint8. Or 2:4 weights (M, K): `warptile.sparsify`.
         b: (..., K, N) or (K,), of the same type and in the same place. In functions that JAX transforms:
             `warptile.jax.matmul`. Or quantized weights (N, K), of NumPy or torch: `warptile.quantize`; the product is
-            then ``a @ b.dequantize().T``, with ``a`` of the type that they are for, and no gradient is recorded.
+            then ``a @ b.dequantize().T``, with ``a`` of the type that they are for, and no gradient is recorded. A
+            float32 ``a`` or ``b`` may be a `warptile.split` one; no gradient is recorded then either.
         c: broadcastable to the result and of its type; never read when beta is 0. This third argument is added, as in
             ``torch.addmm``; where the result is to be written is said by ``out=``.
         alpha: factor of the product. With 0, as in BLAS, ``a`` and ``b`` are not read: the result is ``beta * c``
@@ -169,10 +171,13 @@ def matmul(
         alpha, beta, out_dtype, accumulate, precision, epilogue, scale_a, scale_b, rung, config, max_sms, backend,
         batch_invariant,
     )  # fmt: skip
-    calls, quantized = _calls.get(a.__class__), b.__class__ is QuantizedWeights
-    bound_by = (a, b.packed, c, out) if quantized else (a, b, c, out)
-    if quantized:
+    calls, packed = _calls.get(a.__class__), b.__class__ in PACKED
+    bound_by = (a, b.packed, c, out) if packed else (a, b, c, out)
+    if packed:
         options = (*options, b.key)
+    if a.__class__ is SplitMatrix:
+        calls, packed = _calls.get(a.packed.__class__), True
+        bound_by, options = (a.packed, *bound_by[1:]), (*options, "a", a.key)
     if calls is not None and epilogue is None and not epilogue_tensors:
         found = calls.repeat(*bound_by, options)
         if found is not None:
@@ -190,15 +195,16 @@ def matmul(
                 scale_b=scaled.scale_b, rung=rung, config=config, max_sms=max_sms, backend=backend,
                 batch_invariant=batch_invariant, **scaled.operands,
             )  # fmt: skip
+    if packed:
+        refuse_gradients(a, b, c, out, epilogue_tensors.values())
     if epilogue is not None:
         return _fused((a, b, c, out), said, epilogue, epilogue_tensors)
     refuse_unknown("matmul", _keywords(matmul), epilogue_tensors)
-    if quantized:
-        refuse_gradients(a, c, out)
+    if packed:
         if joins_rows(a, c, out):  # of all matrices in one GEMM
             rows = a.reshape((prod(a.shape[:-1]), a.shape[-1]))
             joined = matmul(rows, b, c, **dict(zip(SAID, said, strict=True)))
-            return joined.reshape((*a.shape[:-1], b.shape[0]))
+            return joined.reshape((*a.shape[:-1], joined.shape[-1]))
         return _matmul(bound_by, (a, b, c), options, said)
     if torch_sees(a, b, c, out):
         return matmul_in_torch(a, b, c, out, options)

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from warptile.arrays import array_view
-from warptile.arrays.operands import stored
 from warptile.arrays.options import beta_of, element_named
+from warptile.arrays.packed_operands import stored
 from warptile.arrays.sparse import SparseMatrix
 from warptile.epilogue.column_pairs import HALVES, SECOND_PRODUCT, first_columns, second_columns
 from warptile.epilogue.epilogue_program import ColumnPairs
 from warptile.epilogue.program_text import replayed
 from warptile.epilogue.tracing import trace
-from warptile.errors import EpilogueError, ShapeError
+from warptile.errors import EpilogueError, ShapeError, UnsupportedError
 
 MOST_KNOWN = 256
 """Epilogues that are remembered."""
@@ -111,7 +111,14 @@ def product_columns(b: Any, kind: str) -> int:
 
     Raises:
         ShapeError: it is odd, or ``b`` is 1-D.
+        UnsupportedError: ``b`` has no columns that can be taken, since it is packed.
     """
+    if not hasattr(b, "__getitem__") and hasattr(b, "packed"):
+        raise UnsupportedError(
+            f"b: got a {type(b).__name__}, which is packed; {kind} takes columns of b: pack the gate's and "
+            "those of what it gates apart, such as matmul(x, gate, epilogue=lambda acc, up: wt.silu(acc) * up, "
+            "up=matmul(x, up))"
+        )
     shape = tuple(getattr(b, "shape", ()))
     if len(shape) < 2 or shape[-1] % 2:
         raise ShapeError(

@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import Any
 
 from warptile.api import matmul
-from warptile.arrays.quantized_weights import QuantizedWeights
 from warptile.epilogue.tracing import Reduced, refuse
 from warptile.errors import DTypeError, ShapeError
+from warptile.packed_call import PACKED
 from warptile.torch_route import linear_in_torch, requires_gradient, shown_to_dynamo, torch_sees, traced_linear
 
 BIAS = "linear_bias"
@@ -36,7 +36,8 @@ def linear(
 
     Args:
         x: (..., K), any leading axes.
-        w: (N, K), as ``torch.nn.Linear`` stores weights, or (K,); or a `warptile.QuantizedWeights`.
+        w: (N, K), as ``torch.nn.Linear`` stores weights, or (K,); or a `warptile.QuantizedWeights`, or a
+            `warptile.SplitMatrix` with ``axis=1``.
         bias: (N,), or a scalar array with a ``w`` of shape (K,); of the result's type.
         out_dtype, accumulate, precision, max_sms, backend, batch_invariant: as of `warptile.matmul`.
         epilogue: as of `warptile.matmul`; its accumulator has the bias in it.
@@ -57,7 +58,7 @@ def linear(
     if epilogue is not None or epilogue_tensors:
         check_linear(x, w, bias)
         return _fused_rows(x, w, bias, options, epilogue, epilogue_tensors)
-    if isinstance(w, QuantizedWeights):
+    if type(w) in PACKED:
         check_linear(x, w, bias)
         return product_of_rows(x, w, bias, options)
     if requires_gradient(x, w, bias):
@@ -110,7 +111,7 @@ def check_linear(x: Any, w: Any, bias: Any) -> None:
             f"axis of w ({w_shape[-1]}), "
             + ("such as linear(x, w.T)" if swapped else f"such as a w of shape (N, {x_shape[-1]})")
         )
-    if not isinstance(w, QuantizedWeights) and x.dtype != w.dtype:  # matmul compares activations with what w is for
+    if type(w) not in PACKED and x.dtype != w.dtype:  # matmul compares activations with what w is for
         raise DTypeError(
             f"x is {x.dtype} and w is {w.dtype}; both need one type, such as linear(x, w.{_conversion(w)}(x.dtype))"
         )

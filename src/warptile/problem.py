@@ -13,6 +13,10 @@ from warptile.quantization import Quantization
 
 MAX_ALIGNMENT_BYTES = 16
 
+LINE_BYTES = 128
+"""Lines that warptile lays out itself and that are at least this long start at multiples of it: an L2 line (4 sectors
+of 32 bytes)."""
+
 
 @dataclass(frozen=True)
 class Operand:
@@ -31,6 +35,8 @@ class Operand:
         batch_stride: elements from one matrix of a batch to the next; 0: all share one, or there is one.
         quantized: how its elements are stored as codes, in packed blocks (`warptile.quantization`); of B alone, None
             where they are stored as they are.
+        sliced: what is in memory is a `warptile.SplitMatrix` (`warptile.slicing`): behind its lines along K, which are
+            float32 as any others, stand their float16 slices.
     """
 
     dtype: DType
@@ -40,6 +46,7 @@ class Operand:
     sparse: bool = False
     batch_stride: int = 0
     quantized: Quantization | None = None
+    sliced: bool = False
 
     def __post_init__(self) -> None:
         assert self.major in ("row", "col"), self.major
@@ -55,6 +62,13 @@ class Operand:
 def alignment_of(*byte_distances: int) -> int:
     """Largest power of two, at most 16, that divides all the given addresses and byte distances."""
     return gcd(MAX_ALIGNMENT_BYTES, *byte_distances)
+
+
+def padded_stride(units: int, unit_bytes: int) -> int:
+    """The least stride of lines of ``units`` that is a multiple of 16 bytes, and of 128 where a line has as many."""
+    line_bytes = units * unit_bytes
+    step = LINE_BYTES if line_bytes >= LINE_BYTES else MAX_ALIGNMENT_BYTES
+    return max(-(-line_bytes // step), 1) * step // unit_bytes
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import numpy as np
 from warptile.codegen.translation_unit import Source
 from warptile.launch.params import Pointer
 from warptile.launch.spec import LaunchSpec
-from warptile.problem import alignment_of
-from warptile.rungs.repack import FILE, Repack, name_expression, padded_stride, repacked_name
+from warptile.problem import alignment_of, padded_stride
+from warptile.rungs.repack import FILE, Repack, name_expression, repacked_name
 
 UNITS = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 

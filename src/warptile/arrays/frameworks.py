@@ -1,4 +1,5 @@
-"""The few operations on whole arrays that `warptile.arrays.sparse` and `quantized_weights` need, in NumPy and in torch.
+"""The few operations on whole arrays that `warptile.arrays.sparse`, `quantized_weights` and `split_matrix` need, in
+NumPy and in torch.
 
 Values are moved as integers of their size, so that no bit changes on the way and types that a framework cannot compute
 with (8-bit floats) move like any other.
@@ -65,7 +66,7 @@ class Framework(Protocol):
         """As numbers of a 16-bit type, rounded to nearest."""
 
     def of_type(self, words: Any, element: DType) -> Any:
-        """16-bit integers as elements of a type."""
+        """Contiguous integers, or bytes, as elements of a type."""
 
     def finite(self, values: Any) -> bool:
         """Whether all elements are finite."""

@@ -18,8 +18,18 @@ from warptile.arrays.array_view import ArrayView, Shape
 from warptile.arrays.epilogue_operands import EpilogueOperands, epilogue_operands
 from warptile.arrays.mixtures import refuse_mixture
 from warptile.arrays.options import element_named, precision_named
+from warptile.arrays.packed_operands import (
+    blocks,
+    check_split,
+    quantized_operand,
+    right_stored,
+    sliced,
+    stored,
+    weights,
+)
 from warptile.arrays.quantized_weights import QuantizedWeights
 from warptile.arrays.sparse import SparseMatrix
+from warptile.arrays.split_matrix import SplitMatrix
 from warptile.dtypes import DTYPES, DType
 from warptile.epilogue.epilogue_program import Program
 from warptile.errors import DTypeError, LayoutError, ShapeError, UnsupportedError
@@ -53,7 +63,8 @@ class Product:
         vectors: whether a and b came as 1-D arrays, whose axis the result lacks.
         result_shape: shape of the result as the caller sees it.
         a: (\\*batch, m, k), matrices of ``problem.a.major``.
-        b: (\\*batch, k, n), matrices of ``problem.b.major``; of a quantized ``b`` its packed blocks.
+        b: (\\*batch, k, n), matrices of ``problem.b.major``; of a quantized ``b`` its packed blocks. Of a split
+            ``a`` or ``b`` its packed bytes.
         c: (\\*batch, m, n), or None when beta is zero.
         target: where the caller wants the result, when the kernel can write there; else None.
         out: the caller's ``out``, or None.
@@ -161,8 +172,9 @@ def arrange(
     precision_named(precision)
     _check_sides(a, b, precision)
     quantized = b if isinstance(b, QuantizedWeights) else None
-    left, right = stored(a), array_view.view(b, "b") if quantized is None else _weights(quantized, a)
+    left, right = stored(a), right_stored(b) if quantized is None else weights(quantized, a)
     require_same_place(left, right)
+    check_split(a, b, (left, right), precision)
     element = _operand_type(left, right, precision)
     accumulator = _accumulator(element, element_named(accumulate, "accumulate"))
     output = output_type(element, element_named(out_dtype, "out_dtype"), out, program)
@@ -178,13 +190,18 @@ def arrange(
     copies: list[str] = []
     laid_out = partial(_in_layout, copies=copies, copy=copy)
     if reads_operands:
-        a_matrices = laid_out(_promoted(left, a_shape, column=False), ("row",) if sparse else ("row", "col"))
-        a_operand = replace(_factor(a_matrices, element), sparse=sparse)
-        if quantized is None:
+        if isinstance(a, SplitMatrix):
+            a_matrices, a_operand = sliced(a, "a", copies)
+        else:
+            a_matrices = laid_out(_promoted(left, a_shape, column=False), ("row",) if sparse else ("row", "col"))
+            a_operand = replace(_factor(a_matrices, element), sparse=sparse)
+        if isinstance(b, SplitMatrix):
+            b_matrices, b_operand = sliced(b, "b", copies)
+        elif quantized is None:
             b_matrices = laid_out(_promoted(right, b_shape, column=True), ("row", "col"))
             b_operand = _factor(b_matrices, element)
         else:
-            b_matrices, b_operand = _blocks(quantized, copies), _quantized_operand(quantized)
+            b_matrices, b_operand = blocks(quantized, copies), quantized_operand(quantized)
     else:
         a_matrices, b_matrices = _unread(left, (m, k)), _unread(right, (k, n))
         a_operand, b_operand = Operand(element, "row", max(k, 1)), Operand(element, "row", max(n, 1))
@@ -234,52 +251,6 @@ def arrange(
 def _unread(operand: ArrayView, shape: Shape) -> ArrayView:
     """One matrix of an operand that is never read."""
     return operand.relaid(shape, (0, 0))
-
-
-def stored(a: Any) -> ArrayView:
-    """What is in memory of ``a``: the kept values of a `SparseMatrix`, any other array itself."""
-    if isinstance(a, QuantizedWeights):
-        raise UnsupportedError(
-            f"a: got quantized weights of shape {a.shape}; they are the second operand: matmul(x, w) is "
-            "x @ w.dequantize().T"
-        )
-    return array_view.view(a.values if isinstance(a, SparseMatrix) else a, "a")
-
-
-def _weights(b: QuantizedWeights, a: Any) -> ArrayView:
-    """Quantized weights (N, K) as the matrix (K, N) that they stand for; what is in memory are `_blocks`."""
-    n, k = b.shape
-    shape = tuple(getattr(a, "shape", ()))
-    if isinstance(a, SparseMatrix):
-        raise UnsupportedError("a: got a SparseMatrix beside quantized weights; give a.to_dense()")
-    if shape and shape[-1] != k:
-        hint = "quantize(w.T) of weights w (K, N)" if shape[-1] == n else f"an x of shape (..., {k})"
-        raise ShapeError(
-            f"a has shape {shape} and b are quantized weights (N, K) of shape {b.shape}: the last axis of a "
-            f"({shape[-1]}) must equal K ({k}), such as {hint}"
-        )
-    given = stored(a)
-    if given.dtype != b.element:
-        wanted = array_view.cast("a", given.framework, b.element)
-        raise DTypeError(
-            f"a is {given.dtype.name} and b are quantized weights for {b.element.name}: matmul({wanted}, b), or "
-            "quantize for a's type"
-        )
-    return replace(array_view.view(b.packed, "b"), shape=(k, n), strides=(1, max(k, 1)), dtype=b.element)
-
-
-def _blocks(b: QuantizedWeights, copies: list[str]) -> ArrayView:
-    """The packed blocks, which bulk copies read at multiples of 16 bytes."""
-    packed = array_view.view(b.packed, "b")
-    if packed.pointer % MAX_ALIGNMENT_BYTES == 0:
-        return packed
-    copies.append(f"b's blocks begin at an address that is no multiple of {MAX_ALIGNMENT_BYTES}: copied once")
-    return array_view.contiguous(packed)
-
-
-def _quantized_operand(b: QuantizedWeights) -> Operand:
-    k = -(-b.shape[1] // MAX_ALIGNMENT_BYTES) * MAX_ALIGNMENT_BYTES
-    return Operand(b.element, "col", max(k, 1), quantized=b.format)
 
 
 def _metadata(a: SparseMatrix, batch: Shape) -> ArrayView:

@@ -110,6 +110,7 @@ class Plan:
             f"rung       {rung.name}: {rung.idea}",
             f"config     {config_text(self.config)}",
             f"origin     {self.origin}{f': {basis}' if basis else ''}",
+            *(f"slices     of {each.source} are kept: it is not split" for each in kernel.view.splits if each.kept),
             *([f"launch     {repacked}, predicted {repacking_ms(kernel.copies):.4g} ms"] if repacked else []),
             f"launch     {kernel.ctas} CTAs of {kernel.threads} threads{clusters}, "
             f"{f'on {max_sms} SMs at most, ' if max_sms is not None else ''}"
@@ -270,7 +271,7 @@ def _with_usual_rows(problem: Problem) -> Problem:
         USUAL_SIZE, problem.n, problem.k, problem.a.dtype, out=problem.d.dtype, accumulator=problem.accumulator,
         b_major="col", sparse=problem.a.sparse,
     )  # fmt: skip
-    b = replace(usual.b, quantized=problem.b.quantized)
+    b = replace(usual.b, quantized=problem.b.quantized, sliced=problem.b.sliced)
     return replace(usual, b=b, batch_invariant=True, ieee=problem.ieee)
 
 

@@ -15,10 +15,10 @@ from warptile.rungs.simt_gemv import SIMT_GEMV
 from warptile.rungs.simt_split_k import SIMT_SPLIT_K
 from warptile.rungs.wgmma.dequantized import WGMMA_DEQUANTIZED
 from warptile.rungs.wgmma.final import WGMMA_FINAL
+from warptile.rungs.wgmma.float32_split import WGMMA_SPLIT
 from warptile.rungs.wgmma.overlap import WGMMA_OVERLAP
 from warptile.rungs.wgmma.quantized import WGMMA_QUANTIZED
 from warptile.rungs.wgmma.rungs import WGMMA_DEPENDENT_LAUNCH, WGMMA_RUNGS, WGMMA_SPARSE
-from warptile.rungs.wgmma.split import WGMMA_SPLIT
 from warptile.rungs.wgmma.stream_k import WGMMA_STREAM_K
 from warptile.rungs.wgmma.two_level import WGMMA_TWO_LEVEL
 from warptile.rungs.wmma import WMMA_RUNGS

@@ -44,7 +44,8 @@ class View:
         b: whose memory the kernel's B points to.
         repacks: operands that the repacking pass rewrites before the GEMM: at most two.
         fused_repacks: operands that the GEMM's own warps repack during its mainloop.
-        splits: both operands, where the splitting pass splits them before the GEMM.
+        splits: both operands, where the kernel multiplies their slices: kept ones, and those that the splitting pass
+            makes before the GEMM.
         dequantizations: quantized weights, where the dequantizing pass rewrites them before the GEMM.
     """
 
@@ -132,7 +133,7 @@ class KernelSpec:
     @cached_property
     def copies(self) -> tuple[OperandCopy, ...]:
         """Copies of operands that a launch before makes. Those without elements (K = 0) are left out."""
-        rewritten = self.view.splits or self.view.dequantizations
+        rewritten = tuple(each for each in self.view.splits if not each.kept) or self.view.dequantizations
         return rewritten or tuple(each for each in self.view.repacks if each.moved_bytes)
 
     @cached_property

@@ -9,8 +9,8 @@ from warptile.dtypes import DType
 from warptile.launch.access import Rows
 from warptile.launch.params import Pointer, Scalar
 from warptile.launch.spec import LaunchSpec
+from warptile.problem import padded_stride
 from warptile.quantization import Quantization, k_blocks, row_blocks
-from warptile.rungs.repack import padded_stride
 
 FILE = "repack/dequantizing_pass.cuh"
 """The kernel, below ``kernels/``."""

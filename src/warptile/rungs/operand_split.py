@@ -12,7 +12,7 @@ from warptile.launch.access import Rows
 from warptile.launch.params import Pointer, Scalar
 from warptile.launch.spec import Argument, LaunchSpec
 from warptile.problem import MAX_ALIGNMENT_BYTES, Operand
-from warptile.rungs.repack import padded_stride
+from warptile.slicing import SLICE_BYTES, SlicedLines
 
 FILE = "repack/splitting_pass.cuh"
 """The kernels, below ``kernels/``."""
@@ -31,9 +31,6 @@ PART = 64
 MOST_PARTS = 8
 """CTAs of a cluster at most: one for each warp of `THREADS`, and the most that every launch may have."""
 
-SLICE_BYTES = 2
-"""Of an element in each slice."""
-
 LONG_LINE = 4096
 """Elements along K from which a CTA takes one line instead of eight. An estimate."""
 
@@ -49,6 +46,7 @@ class Split:
         line_stride: elements from one line to the next.
         k_stride: elements from one element of a line to the next; this or ``line_stride`` is 1.
         source_alignment_bytes: as `Operand.alignment_bytes` of the source.
+        kept: its slices are there already, behind it (`warptile.slicing`): the pass leaves it out.
     """
 
     source: str
@@ -57,6 +55,7 @@ class Split:
     line_stride: int
     k_stride: int
     source_alignment_bytes: int
+    kept: bool = False
 
     def __post_init__(self) -> None:
         assert 1 in (self.line_stride, self.k_stride), self
@@ -64,17 +63,31 @@ class Split:
     @property
     def target(self) -> str:
         """Name of the memory of both slices: all lines of the high one, then all of the low one."""
-        return f"split {self.source}"
+        return self.source if self.kept else f"split {self.source}"
+
+    @property
+    def slices_offset_bytes(self) -> int:
+        """Where in `target` they begin."""
+        return self._lines.slices_offset_bytes if self.kept else 0
 
     @property
     def exponents(self) -> str:
         """Name of the memory of the lines' exponents, 32-bit integers."""
-        return f"exponents of {self.source}"
+        return self.source if self.kept else f"exponents of {self.source}"
+
+    @property
+    def exponents_pointer(self) -> Pointer:
+        """Where they are."""
+        return Pointer(self.exponents, self._lines.exponents_offset_bytes if self.kept else 0)
+
+    @property
+    def _lines(self) -> SlicedLines:
+        return SlicedLines(self.lines, self.k)
 
     @property
     def target_stride(self) -> int:
         """Elements from one line of a slice to the next. What is between lines is never written and never read."""
-        return padded_stride(self.k, SLICE_BYTES)
+        return self._lines.slice_stride
 
     @property
     def slice_elements(self) -> int:
@@ -83,7 +96,9 @@ class Split:
 
     @property
     def targets(self) -> tuple[tuple[str, int, Rows], ...]:
-        """What is written: name, bytes, and which elements."""
+        """What the pass writes: name, bytes, and which elements."""
+        if self.kept:
+            return ()
         stride_bytes = self.target_stride * SLICE_BYTES
         return (
             (self.target, 2 * self.lines * stride_bytes, Rows(2 * self.lines, self.k, SLICE_BYTES, stride_bytes)),
@@ -154,7 +169,7 @@ def split_of(name: str, operand: Operand, lines: int, k: int) -> Split:
     """
     along_k = operand.major == ("row" if name == "A" else "col")
     strides = (operand.leading_dimension, 1) if along_k else (1, operand.leading_dimension)
-    return Split(name, lines, k, *strides, operand.alignment_bytes)
+    return Split(name, lines, k, *strides, operand.alignment_bytes, operand.sliced)
 
 
 def name_expression(splits: Sequence[Split]) -> str:

@@ -15,10 +15,7 @@ from warptile.arch import H200, Device
 from warptile.launch.access import Rows
 from warptile.launch.params import Pointer, Scalar
 from warptile.launch.spec import Argument, LaunchSpec
-from warptile.problem import MAX_ALIGNMENT_BYTES, Operand
-
-LINE_BYTES = 128
-"""Repacked lines that are at least this long start at multiples of it: an L2 line (4 sectors of 32 bytes)."""
+from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, padded_stride
 
 UNIT_BYTES = (1, 2, 4)
 """Sizes of a unit: repacking moves bits, whatever they mean."""
@@ -198,13 +195,6 @@ FUSED_SHARE = 0.4
 def fused_repacking_ms(repacks: Sequence[Repack], device: Device = H200) -> float:
     """Predicted time that fused repacking adds to the GEMM."""
     return FUSED_SHARE * repacking_ms(repacks, device)
-
-
-def padded_stride(units: int, unit_bytes: int) -> int:
-    """The least stride of lines of ``units`` that is a multiple of 16 bytes, and of 128 where a line has as many."""
-    line_bytes = units * unit_bytes
-    step = LINE_BYTES if line_bytes >= LINE_BYTES else MAX_ALIGNMENT_BYTES
-    return max(-(-line_bytes // step), 1) * step // unit_bytes
 
 
 def repacked(

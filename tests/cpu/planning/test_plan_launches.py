@@ -15,10 +15,10 @@ from warptile.launch.tensor_map import TensorMap
 from warptile.launch.workspace import Workspace
 from warptile.planning.cost_bounds import predict
 from warptile.planning.plan import Plan, illegal, make_plan
-from warptile.problem import Problem
+from warptile.problem import Problem, padded_stride
 from warptile.rungs import rung
 from warptile.rungs.kernel_spec import View, gemm_members
-from warptile.rungs.repack import Repack, padded_stride, repacked
+from warptile.rungs.repack import Repack, repacked
 from warptile.runtime import execute
 from warptile.runtime.execute import EmulatorBackend
 

@@ -18,7 +18,7 @@ ORDER = (
     ("arch", "isa", "launch", "native"),
     ("figures",),
     ("epilogue",),
-    ("device", "problem"),
+    ("device", "problem", "slicing"),
     ("arrays",),
     ("verify",),
     ("rungs",),
@@ -30,7 +30,7 @@ ORDER = (
     ("replay",),
     ("runtime",),
     (
-        "api", "gated_call", "grouped_call", "scaled_call", "linear_call", "quantized_call", "torch_route", "measured",
+        "api", "gated_call", "grouped_call", "scaled_call", "linear_call", "packed_call", "torch_route", "measured",
         "ladder", "doctor", "warming", "roofline", "jax",
     ),
     ("tuning",),

@@ -113,6 +113,28 @@ def test_calls_with_quantized_weights_repeat_without_planning(gpu, torch, m, k):
     assert gpu.compiled == compiled + 1, "zero points are another one"
 
 
+@pytest.mark.parametrize("side", ["a", "b"])
+def test_calls_with_split_matrices_repeat_without_planning(gpu, torch, side):
+    m, n, k = 96, 160, 256
+    axis, shape = (1, (m, k)) if side == "a" else (0, (k, n))
+    made, other = wt.split(np.ones(shape, np.float32), axis), (m, k) if side == "b" else (k, n)
+    for number in range(3):
+        packed, plain = torch.empty(made.packed.shape, torch.uint8), torch.empty(other, torch.float32)
+        matrix = wt.SplitMatrix(packed, shape, axis)
+        torch.stream = 0x100 + number
+        before = len(gpu.launches)
+        d = wt.matmul(*((matrix, plain) if side == "a" else (plain, matrix)), rung="wgmma-split")
+        assert d.shape == (m, n)
+        copying, launched = gpu.launches[before:]
+        assert gpu.specs[copying.entry].operands[0] == ("B" if side == "a" else "A"), "one operand is split"
+        arrays = (packed, plain) if side == "a" else (plain, packed)
+        check(gpu, launched, pointers_of(*arrays, None, d, torch.stream), torch.stream)
+    assert gpu.prepared == []
+    before, turned = len(gpu.launches), torch.empty(other[::-1], torch.float32)
+    wt.matmul(*((turned, matrix.T) if side == "a" else (matrix.T, turned)), rung="wgmma-split")
+    assert gpu.specs[gpu.launches[before].entry].operands[0] == ("A" if side == "a" else "B"), "now the other one is"
+
+
 def test_operands_that_are_repacked_take_two_launches(gpu, torch):
     a, b = torch.empty((200, 1093), torch.bfloat16), torch.empty((1093, 136), torch.bfloat16)
     for _ in range(2):

@@ -11,13 +11,14 @@ from warptile.launch.tensor_map import TensorMap
 from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, Problem
 from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members, with_epilogue
 from warptile.rungs.legality import blocks, ceil_div, grid_reason, keys_reason, operand_reason
-from warptile.rungs.operand_split import SLICE_BYTES, Split, split_of
+from warptile.rungs.operand_split import Split, split_of
 from warptile.rungs.tensor_tiles import stages_reason
 from warptile.rungs.tma import map_type
 from warptile.rungs.wgmma import tensor_maps, tiles
 from warptile.rungs.wgmma.residue_classes import d_is_aligned
 from warptile.rungs.wgmma.rungs import TILE_KEYS, WgmmaRung
 from warptile.rungs.wgmma.tiles import ROWS
+from warptile.slicing import SLICE_BYTES
 
 SLICE = "float16"
 """Element type of the slices."""
@@ -162,6 +163,7 @@ def _slices_map(split: Split, extent: int) -> TensorMap:
         strides_bytes=(line_bytes, split.lines * line_bytes),
         box=(tiles.ROW_BYTES // SLICE_BYTES, extent, 1),
         swizzle=tensor_maps.SWIZZLE,
+        offset_bytes=split.slices_offset_bytes,
         l2_promotion="128B",
     )
 
@@ -170,7 +172,7 @@ def _source_members(name: str, split: Split) -> tuple[tuple[str, Field], ...]:
     """Members of a ``SplitSource`` (kernels/tile/split_accumulation.cuh)."""
     return (
         (f"{name}.data", Pointer(split.source)),
-        (f"{name}.exponents", Pointer(split.exponents)),
+        (f"{name}.exponents", split.exponents_pointer),
         (f"{name}.line_stride", Scalar("s64", split.line_stride)),
         (f"{name}.k_stride", Scalar("s64", split.k_stride)),
     )

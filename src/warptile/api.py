@@ -81,6 +81,8 @@ def matmul(
     epilogue: Callable[..., Any] | None = None,
     scale_a: Any = None,
     scale_b: Any = None,
+    scale_d: Any = None,
+    amax: bool = False,
     rung: str | None = None,
     config: Mapping[str, int] | None = None,
     max_sms: int | None = None,
@@ -115,7 +117,8 @@ def matmul(
         out: where to write the result; returned. No two of its elements may share memory.
         out_dtype: type of the result, as a name or a framework's dtype (``"float32"``, ``torch.float32``,
             ``numpy.float32``); by default that of the operands (int32 for 8-bit integers, bfloat16 for float8).
-            Floats of 16 and 8 bits give float16, bfloat16 or float32.
+            Floats of 16 and 8 bits give float16, bfloat16 or float32, or 8-bit floats (``"float8_e4m3"``,
+            ``"float8_e5m2"``), rounded to the nearest number and at most to the type's largest.
         accumulate: ``"float16"`` to accumulate float16 or float8 operands in float16 instead of float32;
             ``"float32_fast"`` to keep float8 sums as Hopper's tensor cores do; ``"int32_saturating"`` for integers,
             whose sums and result then stop at int32's ends instead of wrapping around. Or a framework's dtype.
@@ -139,6 +142,12 @@ def matmul(
             float32 unless ``out_dtype`` says otherwise.
         scale_b: the same of ``b``: (N,), (..., 1, N), (..., ceil(K / 128), N) or
             (..., ceil(K / 128), ceil(N / 128)).
+        scale_d: factor of the result before it is rounded, behind ``c`` and the epilogue: what brings a result of 8
+            bits into its type's range. A number, one element, (M, 1) for rows or (N,) for columns. Whoever reads the
+            result divides by it: ``scale_a=1 / scale_d``.
+        amax: the largest absolute value of the result, before ``scale_d`` and rounding, comes with it, for the scale
+            of the next one: the call returns (result, amax), the latter of no axes and in float32 (float64 of float64
+            operands). An epilogue's further outputs stand between both.
         rung: name of the kernel to use instead of the best one. Where nothing is multiplied (K or alpha is 0) neither
             it nor ``config`` is used.
         config: that kernel's tunables.
@@ -178,7 +187,7 @@ def matmul(
     if a.__class__ is SplitMatrix:
         calls, packed = _calls.get(a.packed.__class__), True
         bound_by, options = (a.packed, *bound_by[1:]), (*options, "a", a.key)
-    if calls is not None and epilogue is None and not epilogue_tensors:
+    if calls is not None and epilogue is None and scale_d is None and not amax and not epilogue_tensors:
         found = calls.repeat(*bound_by, options)
         if found is not None:
             return found
@@ -186,8 +195,8 @@ def matmul(
         alpha, beta, scale_a, scale_b, out_dtype, accumulate, precision, rung, config, max_sms, backend,
         batch_invariant,
     )  # fmt: skip
-    if scale_a is not None or scale_b is not None:
-        scaled = scaled_call(a, b, c, beta, (scale_a, scale_b), epilogue_tensors)
+    if scale_a is not None or scale_b is not None or scale_d is not None or amax is not False:
+        scaled = scaled_call(a, b, c, beta, (scale_a, scale_b), epilogue_tensors, (scale_d, amax))
         if scaled is not None:
             return matmul(
                 a, b, out=out, alpha=alpha, out_dtype=out_dtype, accumulate=accumulate, precision=precision,
@@ -336,6 +345,8 @@ def plan(
     epilogue: Callable[..., Any] | None = None,
     scale_a: Any = None,
     scale_b: Any = None,
+    scale_d: Any = None,
+    amax: bool = False,
     rung: str | None = None,
     config: Mapping[str, int] | None = None,
     max_sms: int | None = None,
@@ -350,7 +361,7 @@ def plan(
 
     Args:
         a, b, c, alpha, beta, out, out_dtype, accumulate, precision, epilogue, epilogue_tensors: as of `matmul`.
-        scale_a, scale_b, rung, config, max_sms, backend, batch_invariant: as of `matmul`.
+        scale_a, scale_b, scale_d, amax, rung, config, max_sms, backend, batch_invariant: as of `matmul`.
 
     Returns:
         The plan, for these arrays and for others of the same shapes, types and layouts.
@@ -358,7 +369,7 @@ def plan(
     Raises:
         WarptileError: as `matmul`.
     """
-    scaled = scaled_call(a, b, c, beta, (scale_a, scale_b), epilogue_tensors)
+    scaled = scaled_call(a, b, c, beta, (scale_a, scale_b), epilogue_tensors, (scale_d, amax))
     if scaled is not None:
         made = plan(
             a, b, out=out, alpha=alpha, out_dtype=out_dtype, accumulate=accumulate, precision=precision,

@@ -1,4 +1,5 @@
-"""Calls of `warptile.matmul` whose operands have scales in arrays, which the kernel reads: nothing waits for them.
+"""Calls of `warptile.matmul` whose operands have scales in arrays, which the kernel reads: nothing waits for them; and
+those whose result has a scale, or comes with its largest absolute value.
 
 Such a call is one with an epilogue. Scales of whole operands, of rows of A and of columns of B are factors in it; those
 of blocks along K are operands that the mainloop reads as it promotes sums (`warptile.epilogue.tracing`).
@@ -17,7 +18,7 @@ import numpy as np
 
 from warptile.arrays.array_view import is_tracer
 from warptile.arrays.epilogue_operands import check_names
-from warptile.arrays.options import beta_of, number
+from warptile.arrays.options import beta_of, flag, number
 from warptile.epilogue.epilogue_program import BLOCKS_OF_A, BLOCKS_OF_B, SCALE_K
 from warptile.epilogue.identity import identity
 from warptile.epilogue.tracing import scaled_by_blocks, trace
@@ -25,7 +26,14 @@ from warptile.errors import DTypeError, LayoutError, ShapeError, UnsupportedErro
 from warptile.torch_route import has_no_memory
 
 SCALE_OF_A, SCALE_OF_B, ADDEND, ADDEND_FACTOR = "scale_of_a", "scale_of_b", "scaled_call_c", "scaled_call_beta"
+SCALE_OF_D = "scale_of_d"
 """Operands of the epilogue that such a call becomes."""
+
+Result = tuple[Any, Any]
+"""``scale_d`` and ``amax`` of a call."""
+
+PLAIN: Result = (None, False)
+"""Those of a call that gives neither."""
 
 ABSENT, ELEMENT, FACTOR = -2, -1, 0
 """In place of the lines of a block: no scale; one for the whole operand; one for each of its rows or columns."""
@@ -50,12 +58,16 @@ class Kinds(NamedTuple):
         b: the same of columns of B.
         adds: there is a C.
         weighted: it has a factor.
+        d: the result has a scale.
+        amax: the largest absolute value of the result, before that scale, comes with it.
     """
 
     a: int
     b: int
     adds: bool
     weighted: bool
+    d: bool = False
+    amax: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,26 +87,35 @@ class ScaledCall:
 
 
 def scaled_call(
-    a: Any, b: Any, c: Any, beta: Any, scales: tuple[Any, Any], operands: Mapping[str, Any], *, in_graph: bool = False
-) -> ScaledCall | None:
+    a: Any, b: Any, c: Any, beta: Any, scales: tuple[Any, Any], operands: Mapping[str, Any], result: Result = PLAIN, *,
+    in_graph: bool = False,
+) -> ScaledCall | None:  # fmt: skip
     """The call that takes the place of one with scales; None where these are numbers, which alpha takes.
 
     Args:
         a, b, c, beta: as of `warptile.matmul`.
         scales: ``scale_a`` and ``scale_b``, None for none.
         operands: of the caller's epilogue.
+        result: ``scale_d`` and ``amax``.
         in_graph: Dynamo traces the call, and no tensor can be read.
 
     Raises:
         DTypeError: operands that are not of 8 bits.
         ShapeError: scales of a shape that they cannot have, or beta without C.
+        ArgumentTypeError: an ``amax`` that is no truth value.
         LayoutError: tensors in another place than ``a``.
         UnsupportedError: scales of blocks of integers.
     """
-    checked = _checked(a, b, c, beta, scales, in_graph=True) if in_graph else _found(a, b, c, beta, scales)
+    scale_d, amax = result
+    gives = scale_d is not None or flag(amax, "amax")
+    checked = (
+        _checked(a, b, c, beta, scales, gives, in_graph=True) if in_graph else _found(a, b, c, beta, scales, gives)
+    )
     if checked is None:
         return None
     kinds, shapes = checked
+    if gives:
+        kinds = kinds._replace(d=scale_d is not None, amax=bool(amax))
     found, rest = dict(operands), list(scales)
     for side, (name, kind) in enumerate(((SCALE_OF_A, kinds.a), (SCALE_OF_B, kinds.b))):
         if kind != ABSENT:
@@ -107,6 +128,8 @@ def scaled_call(
         found[ADDEND] = c
     if kinds.weighted:
         found[ADDEND_FACTOR] = float(beta_of(beta, c))
+    if kinds.d:
+        found[SCALE_OF_D] = _of_result(scale_d, a, b, in_graph=in_graph)
     return ScaledCall(rest[0], rest[1], kinds, found)
 
 
@@ -115,18 +138,35 @@ Checked = tuple[Kinds, tuple[Any, Any]]
 _known_calls: dict[Hashable, Checked] = {}
 
 
-def _found(a: Any, b: Any, c: Any, beta: Any, scales: tuple[Any, Any]) -> Checked | None:
+def _of_result(scale: Any, a: Any, b: Any, *, in_graph: bool) -> Any:
+    """``scale_d`` as an operand of the epilogue."""
+    if is_number(scale, in_graph=in_graph):
+        return float(number(scale, "scale_d"))
+    _check_place(scale, "scale_d", a)
+    shape, of_a, of_b = (tuple(getattr(each, "shape", ())) for each in (scale, a, b))
+    if math.prod(shape) == 1:
+        return scale.reshape(()) if shape else scale
+    rows, columns = of_a[-2] if len(of_a) > 1 else 1, of_b[-1] if len(of_b) > 1 else 1
+    if shape[-2:] not in ((rows, 1), (1, columns), (columns,)) or (shape == (columns,) and len(of_b) == 1):
+        raise ShapeError(
+            f"scale_d: got shape {shape}; for a result of {rows} x {columns} it has one element, one for each row "
+            f"{(rows, 1)} or one for each column {(columns,)}, such as scale_d=numpy.ones({(rows, 1)}, 'float32')"
+        )
+    return scale
+
+
+def _found(a: Any, b: Any, c: Any, beta: Any, scales: tuple[Any, Any], gives: bool) -> Checked | None:
     """As `_checked`, once for calls that say the same."""
     said: list[Any] = []
     try:
         for scale in scales:
             said += (None,) if scale is None else (scale.__class__, scale.shape, getattr(scale, "device", None))
-        key = a.__class__, a.shape, a.dtype, getattr(a, "device", None), b.shape, c is None, beta, *said
+        key = a.__class__, a.shape, a.dtype, getattr(a, "device", None), b.shape, c is None, beta, gives, *said
         known = _known_calls.get(key)
     except (AttributeError, TypeError):  # a number, or what is no array or no key
-        return _checked(a, b, c, beta, scales)
+        return _checked(a, b, c, beta, scales, gives)
     if known is None:
-        known = _checked(a, b, c, beta, scales)
+        known = _checked(a, b, c, beta, scales, gives)
         if known is not None and isinstance(beta, int | float | None):
             if len(_known_calls) >= MOST_KNOWN:
                 _known_calls.clear()
@@ -134,15 +174,18 @@ def _found(a: Any, b: Any, c: Any, beta: Any, scales: tuple[Any, Any]) -> Checke
     return known
 
 
-def _checked(a: Any, b: Any, c: Any, beta: Any, scales: tuple[Any, Any], *, in_graph: bool = False) -> Checked | None:
-    """The kinds of scales, and the shape that each is brought into: None as it is, `NUMBER` for a number."""
+def _checked(
+    a: Any, b: Any, c: Any, beta: Any, scales: tuple[Any, Any], gives: bool, *, in_graph: bool = False
+) -> Checked | None:
+    """The kinds of scales, and the shape that each is brought into: None as it is, `NUMBER` for a number. ``gives``:
+    the result has a scale, or its largest absolute value is asked for."""
     element = str(getattr(a, "dtype", "")).rpartition(".")[2]
     whole = element in ("int8", "uint8")
     numbers = [is_number(scale, in_graph=in_graph) for scale in scales]
     taken = [scale is not None and (whole or not numbers[side]) for side, scale in enumerate(scales)]
-    if not any(taken):
+    if not any(taken) and not gives:
         return None
-    if not whole and not element.startswith("float8"):
+    if any(taken) and not whole and not element.startswith("float8"):
         name = SCALES[taken.index(True)]
         raise DTypeError(
             f"{name}: it is for operands of 8 bits; a is {element}: have the kernel read it, such as "
@@ -182,10 +225,7 @@ def is_number(scale: Any, *, in_graph: bool = False) -> bool:
 
 def _operand(scale: Any, side: int, shapes: Sequence[tuple[int, ...]], a: Any) -> tuple[Any, int]:
     """The shape that a scale has as an operand of the epilogue, None for its own, and its kind."""
-    place = getattr(getattr(scale, "device", None), "type", None)
-    if place is not None and scale.device != getattr(a, "device", None) and hasattr(a, "device"):
-        name = SCALES[side]
-        raise LayoutError(f"{name}: it is on {scale.device} and a is on {a.device}: give {name}.to(a.device)")
+    _check_place(scale, SCALES[side], a)
     shape, matrix = tuple(scale.shape), shapes[side]
     if math.prod(shape) == 1:
         return (() if shape else None), ELEMENT
@@ -202,6 +242,12 @@ def _operand(scale: Any, side: int, shapes: Sequence[tuple[int, ...]], a: Any) -
             if last == (-(-lines // wide), blocks):
                 return None, wide
     raise ShapeError(_shape_text(side, shape, lines, k))
+
+
+def _check_place(scale: Any, name: str, a: Any) -> None:
+    place = getattr(getattr(scale, "device", None), "type", None)
+    if place is not None and scale.device != getattr(a, "device", None) and hasattr(a, "device"):
+        raise LayoutError(f"{name}: it is on {scale.device} and a is on {a.device}: give {name}.to(a.device)")
 
 
 def _shape_text(side: int, shape: tuple[int, ...], lines: int, k: int) -> str:
@@ -247,12 +293,26 @@ def _with_addend(kinds: Kinds, acc: Any, given: dict[str, Any]) -> Any:
     return acc
 
 
+def with_result(kinds: Kinds, returned: Any, scale_d: Any) -> Any:
+    """What an epilogue returns, its first output with its scale, and its largest absolute value before that; Dynamo
+    traces this."""
+    if not kinds.d and not kinds.amax:
+        return returned
+    first, *others = returned if isinstance(returned, (tuple, list)) else (returned,)
+    if kinds.amax:
+        others = [*others, abs(first).max()]
+    if kinds.d:
+        first = first * scale_d
+    return (first, *others) if others else first
+
+
 def scaling_epilogue(kinds: Kinds, epilogue: Callable[..., Any] | None) -> Callable[..., Any]:
-    """The caller's epilogue, if there is one, of what `applied` makes of the accumulator."""
+    """The caller's epilogue, if there is one, of what `applied` makes of the accumulator, and `with_result` of that."""
 
     def scaled(acc: Any, **given: Any) -> Any:
         acc = applied(kinds, acc, given)
-        return acc if epilogue is None else epilogue(acc, **given)
+        scale_d = given.pop(SCALE_OF_D) if kinds.d else None
+        return with_result(kinds, acc if epilogue is None else epilogue(acc, **given), scale_d)
 
     return scaled
 
@@ -277,7 +337,7 @@ def known_epilogue(
     key = call.kinds, identified, tuple(call.operands)
     if identified is not None and key in _known:
         return _known[key]
-    own = {SCALE_OF_A, SCALE_OF_B, ADDEND, ADDEND_FACTOR}
+    own = {SCALE_OF_A, SCALE_OF_B, SCALE_OF_D, ADDEND, ADDEND_FACTOR}
     kind = inspect.Parameter
     parameters = [kind("acc", kind.POSITIONAL_ONLY)]
     if epilogue is not None:
@@ -330,13 +390,14 @@ class ScaledPlan:
 
     def __call__(
         self, a: Any, b: Any, /, c: Any = None, *, out: Any = None, scale_a: Any = None, scale_b: Any = None,
-        **epilogue_tensors: Any,
+        scale_d: Any = None, **epilogue_tensors: Any,
     ) -> Any:  # fmt: skip
         """Multiply arrays like those that the plan was made for, with scales like those.
 
         Args:
             a, b, c, out, epilogue_tensors: as of `warptile.matmul`.
             scale_a, scale_b: scales that were arrays when the plan was made.
+            scale_d: the scale of the result, if the plan was made with one.
 
         Returns:
             As `warptile.matmul`.
@@ -345,16 +406,18 @@ class ScaledPlan:
             ShapeError: scales that the plan was not made for, or that are missing.
             WarptileError: as `warptile.MatmulPlan`.
         """
-        given = scaled_call(a, b, c, None if c is None else self.beta, (scale_a, scale_b), epilogue_tensors)
+        weight = None if c is None else self.beta
+        result = scale_d, self.kinds.amax
+        given = scaled_call(a, b, c, weight, (scale_a, scale_b), epilogue_tensors, result)
         if given is None or given.kinds != self.kinds:
             wanted = [
                 f"{name}={name}"
                 for name, kind in (("scale_a", self.kinds.a), ("scale_b", self.kinds.b))
                 if kind != ABSENT
-            ]
+            ] + ["scale_d=scale_d"] * self.kinds.d
             addend = ", c" if self.kinds.adds else ""
             raise ShapeError(
-                f"scale_a, scale_b: not of the shapes that the plan was made for; give it arrays like those, such as "
-                f"plan(a, b{addend}, {', '.join(wanted)})"
+                f"scale_a, scale_b, scale_d: not of the shapes that the plan was made for; give it arrays like those, "
+                f"such as plan(a, b{addend}, {', '.join(wanted)})"
             )
         return self.plan(a, b, out=out, **given.operands)

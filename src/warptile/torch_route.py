@@ -122,12 +122,15 @@ def linear_in_torch(x: Any, w: Any, bias: Any, options: dict[str, Any]) -> Any:
 
 def traced_matmul(a: Any, b: Any, /, c: Any = None, *, epilogue: Any = None, out: Any = None, **options: Any) -> Any:
     """What Dynamo traces instead of `warptile.matmul`."""
-    if options.get("scale_a") is not None or options.get("scale_b") is not None:
+    given = [options.get(name) for name in ("scale_a", "scale_b", "scale_d")]
+    if any(each is not None for each in given) or options.get("amax"):
         from warptile.torch.epilogue_calls import traced_scaled_call
 
         found = traced_scaled_call(a, b, c, out, options, epilogue)
         if found is not None:
             return found
+    options.pop("amax", None)
+    options.pop("scale_d", None)
     if epilogue is None:
         from warptile.torch.calls import traced_matmul_call
 

@@ -182,3 +182,71 @@ def test_the_operator_of_torch_takes_blocks():
     assert torch.equal(d, wt.matmul(a, b, scale_a=of_a, scale_b=of_b))
     compiled = torch.compile(lambda *x: wt.matmul(x[0], x[1], scale_a=x[2], scale_b=x[3]), fullgraph=True)
     assert torch.equal(compiled(a, b, of_a, of_b), d)
+
+
+# --- results of 8 bits -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("extents", [(37, 45, 70), (130, 256, 300), (257, 1000, 1040)], ids=str)
+@pytest.mark.parametrize("out_dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_results_of_8_bits_are_those_of_the_emulator(rng, extents, out_dtype):
+    m, n, k = extents
+    a, b = sp.operands(rng, m, n, k)
+    rows, columns, scale = sp.scales(rng, m, 1), sp.scales(rng, n), np.array([0.5], np.float32)
+    there = [on_gpu(each) for each in (a, b)]
+    options = {"scale_a": torch.from_numpy(rows).cuda(), "scale_b": torch.from_numpy(columns).cuda(), "amax": True}
+    options |= {"scale_d": torch.from_numpy(scale).cuda(), "out_dtype": out_dtype}
+    plan = wt.plan(*there, **options).plan.plan
+    expected, largest = wt.matmul(
+        a, b, scale_a=rows, scale_b=columns, scale_d=scale, amax=True, out_dtype=str(out_dtype).removeprefix("torch."),
+        rung=plan.rung.name, config=dict(plan.config), backend="emulator",
+    )  # fmt: skip
+    for _ in range(3):  # planned; bound; found again
+        d, amax = wt.matmul(*there, **options)
+        assert np.array_equal(d.view(torch.uint8).cpu().numpy(), expected.view(np.uint8))
+        assert amax.item() == largest
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.bfloat16])
+@pytest.mark.parametrize("extents", [(4096, 4096, 1024), (300, 4095, 520), (16, 8192, 4096), (8192, 256, 128)], ids=str)
+def test_results_of_8_bits_inside_guard_bands(extents, dtype):
+    m, n, k = extents
+    a, b = drawn(m, n, k)
+    a, b = a.to(dtype), b.to(dtype)
+    guarded = torch.full((m + 2, n + 32), 99, device="cuda", dtype=torch.uint8)
+    inside = guarded[1:-1, 16:-16]
+    expected = (wt.matmul(a, b, out_dtype=torch.float32) / 4).clamp(-448, 448)
+    for _ in range(2):
+        wt.matmul(a, b, alpha=0.25, out=inside.view(E4M3))
+        found = inside.view(E4M3).float()
+        assert ((found - expected).abs() <= expected.abs() / 16 + 2.0**-10).all()
+        inside[:] = 99
+        assert bool((guarded == 99).all())
+    assert (wt.matmul(a, b, alpha=1e6, out_dtype=E4M3).float().abs() <= 448).all()
+
+
+def test_results_of_8_bits_are_those_of_torch():
+    a, b = drawn(512, 768, 1024)
+    of_a, of_b, scale = (torch.tensor([each], device="cuda") for each in (0.5, 0.25, 2.0))
+    ours = torch.ops.warptile.scaled_mm(a, b, of_a, of_b, None, scale, E4M3, True)
+    theirs = torch._scaled_mm(a, b, of_a, of_b, None, scale, E4M3, True)
+    difference = (ours.float() - theirs.float()).abs()
+    assert (difference <= theirs.float().abs() / 7 + 2.0**-9).all()
+    assert (difference > 0).float().mean() < 0.02  # sums next to the middle of two numbers
+
+
+def test_scales_of_results_in_a_graph():
+    a, b = drawn(256, 512, 512)
+    scale = torch.ones(1, device="cuda")
+    options = {"scale_d": scale, "amax": True, "out_dtype": E4M3}
+    wt.matmul(a, b, **options)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        d, amax = wt.matmul(a, b, **options)
+    for value in (0.5, 4.0):
+        scale.fill_(value)
+        graph.replay()
+        expected, largest = wt.matmul(a, b, **options)
+        assert torch.equal(d.view(torch.uint8), expected.view(torch.uint8))
+        assert amax == largest

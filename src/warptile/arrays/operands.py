@@ -32,17 +32,18 @@ from warptile.arrays.sparse import SparseMatrix
 from warptile.arrays.split_matrix import SplitMatrix
 from warptile.dtypes import DTYPES, DType
 from warptile.epilogue.epilogue_program import Program
+from warptile.epilogue.expressions import QUANTIZED_TYPES
 from warptile.errors import DTypeError, LayoutError, ShapeError, UnsupportedError
 from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, Problem, alignment_of
 
 OUTPUTS = {
-    "float16": ("float16", "bfloat16", "float32"),
-    "bfloat16": ("bfloat16", "float16", "float32"),
+    "float16": ("float16", "bfloat16", "float32", *QUANTIZED_TYPES),
+    "bfloat16": ("bfloat16", "float16", "float32", *QUANTIZED_TYPES),
     "float32": ("float32",),
     "tfloat32": ("float32",),
     "float64": ("float64",),
-    "float8_e4m3": ("bfloat16", "float16", "float32"),
-    "float8_e5m2": ("bfloat16", "float16", "float32"),
+    "float8_e4m3": ("bfloat16", "float16", "float32", *QUANTIZED_TYPES),
+    "float8_e5m2": ("bfloat16", "float16", "float32", *QUANTIZED_TYPES),
     "int8": ("int32",),
     "uint8": ("int32",),
 }
@@ -178,6 +179,11 @@ def arrange(
     element = _operand_type(left, right, precision)
     accumulator = _accumulator(element, element_named(accumulate, "accumulate"))
     output = output_type(element, element_named(out_dtype, "out_dtype"), out, program)
+    if output.is_float8 and not accumulator.name.startswith("float32"):
+        raise DTypeError(
+            f"accumulate: got {accumulator.name} with a result of {output.name}, which is made of float32 sums: leave "
+            "accumulate out, or say accumulate='float32_fast' for float8 operands"
+        )
 
     whole = replace(left, shape=a.shape) if sparse else left
     a_shape, b_shape = _promoted_shapes(whole, right)
@@ -508,9 +514,10 @@ def _addend(c: Any, a: ArrayView, output: DType, shape: Shape, beta: float) -> A
     addend = array_view.view(c, "c")
     require_same_place(a, addend)
     if addend.dtype != output:
+        wanted = array_view.cast("c", addend.framework, output)
         raise DTypeError(
             f"c is {addend.dtype.name} and the result is {output.name}; they need one type: "
-            f"{array_view.cast('c', addend.framework, output)}"
+            f"{'with scale_d=1 it is added in its own' if output.is_float8 else wanted}"
         )
     return addend.broadcast(shape)
 

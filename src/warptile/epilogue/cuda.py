@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from warptile.dtypes import DTYPES, DType
+from warptile.dtypes import DTYPES
 from warptile.epilogue.epilogue_program import (
     ACCUMULATOR,
     BLOCKS_OF_A,
@@ -274,7 +274,7 @@ class EpilogueSource:
             step = program.steps[value]
             if step.name == CAST and step.value == output.dtype.name:  # rounded once, from what is cast
                 value = step.arguments[0]
-            body.append(f"            further{index}[i] = {_rounded(output.dtype, f'v{value}')};")
+            body.append(f"            further{index}[i] = static_cast<{output.dtype.cuda}>(v{value});")
         return [
             "    template <int WIDTH, typename OUT>",
             "    __device__ __forceinline__ void apply(const COMPUTE (&sums)[WIDTH], COMPUTE alpha,",
@@ -296,9 +296,7 @@ class EpilogueSource:
         if step.name == CONSTANT:
             return self._literal(float(step.value))  # type: ignore[arg-type]
         if step.name == CAST:
-            dtype = DTYPES[str(step.value)]
-            rounded = _rounded(dtype, arguments[0])
-            return f"static_cast<COMPUTE>({f'from_float8({rounded})' if dtype.is_float8 else rounded})"
+            return f"static_cast<COMPUTE>(static_cast<{DTYPES[str(step.value)].cuda}>({arguments[0]}))"
         if step.name == UNIFORM:
             place = "column + i, row" if self._fused.swapped else "row, column + i"
             return f"philox_uniform(n{numbers[str(step.value)]}.value, {place})"
@@ -335,11 +333,6 @@ class EpilogueSource:
             *(f"        {name}.data = first.{name}.data + matrix * first.{name}.matrix_stride;" for name in names),
             "    }",
         ]
-
-
-def _rounded(dtype: DType, value: str) -> str:
-    """A value in an element type."""
-    return f"to_float8<{dtype.cuda}>({value})" if dtype.is_float8 else f"static_cast<{dtype.cuda}>({value})"
 
 
 def number_member(name: str) -> str:

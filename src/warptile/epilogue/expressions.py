@@ -21,7 +21,7 @@ CAST_TYPES = ("float16", "bfloat16", "float32", "float64", "int32", "int8", "uin
 """Element types that operands have, and that values are rounded to."""
 
 QUANTIZED_TYPES = ("float8_e4m3", "float8_e5m2")
-"""Further types that values are rounded to, and outputs after the first have."""
+"""Further types that values are rounded to, and outputs have."""
 
 
 def _applied(name: str, *arguments: Any) -> Any:
@@ -118,8 +118,7 @@ def where(condition: Any, x: Any, y: Any) -> Any:
 def cast(x: Any, dtype: Any) -> Any:
     """``x`` rounded to an element type. As an output of an epilogue, that output has the type.
 
-    Floats of 8 bits (compute capability 8.9) stop at their largest numbers, as quantization does; they are the type of
-    outputs after the first, beside a result of more bits.
+    Floats of 8 bits (compute capability 8.9) stop at their largest numbers, as quantization does.
 
     Args:
         x: a number.

@@ -50,6 +50,8 @@ def matmul(
     epilogue: Callable[..., Any] | None = None,
     scale_a: Any = None,
     scale_b: Any = None,
+    scale_d: Any = None,
+    amax: bool = False,
     rung: str | None = None,
     config: Mapping[str, int] | None = None,
     max_sms: int | None = None,
@@ -77,7 +79,7 @@ def matmul(
         b: (..., K, N) or (K,), of the same type.
         c: broadcastable to the result and of its type.
         alpha, beta: numbers, as of `warptile.matmul`. They are static: part of the program.
-        scale_a, scale_b: as of `warptile.matmul`. Numbers are static; arrays are values of the program.
+        scale_a, scale_b, scale_d, amax: as of `warptile.matmul`. Numbers are static; arrays are values of the program.
         out_dtype, accumulate, precision, rung, config, max_sms, batch_invariant: static too, as of `warptile.matmul`.
         backend: as of `warptile.matmul`; it has to agree with where XLA runs the program.
         epilogue: as of `warptile.matmul`: part of the same custom call. It is differentiated by JAX, as the same
@@ -94,7 +96,7 @@ def matmul(
         WarptileError: as `warptile.matmul`, when the function is traced or compiled.
         ArgumentTypeError: an option that is being traced.
     """
-    scaled = scaled_call(a, b, c, beta, (scale_a, scale_b), epilogue_tensors)
+    scaled = scaled_call(a, b, c, beta, (scale_a, scale_b), epilogue_tensors, (scale_d, amax))
     if scaled is not None:
         return matmul(
             a, b, alpha=alpha, out_dtype=out_dtype, accumulate=accumulate, precision=precision,

@@ -444,7 +444,8 @@ def unlaunchable(kernel: KernelSpec, device: DeviceLimits) -> str | None:
             f"{arch.name} has {arch.capability / 10}"
         )
     fused = kernel.problem.epilogue
-    if fused is not None and fused.program.makes_float8 and arch.capability < FLOAT8_CAPABILITY:
+    rounds = kernel.problem.d.dtype.is_float8 or (fused is not None and fused.program.makes_float8)
+    if rounds and arch.capability < FLOAT8_CAPABILITY:
         return (
             f"its epilogue rounds to 8-bit floats, which needs compute capability {FLOAT8_CAPABILITY / 10} and "
             f"{arch.name} has {arch.capability / 10}"

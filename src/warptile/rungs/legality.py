@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, overload
 
+from warptile.epilogue.expressions import QUANTIZED_TYPES
 from warptile.problem import Problem
 from warptile.rungs.kernel_spec import Config
 
@@ -57,6 +58,7 @@ def operand_reason(
     batches: bool = False,
     quantized: bool = False,
     block_scales: bool = False,
+    eight_bits: bool = False,
 ) -> str | None:
     """Why operands of these types and majors cannot be taken, or None.
 
@@ -69,6 +71,7 @@ def operand_reason(
         batches: it takes a batch of matrices in one launch.
         quantized: it takes a quantized B, and no other.
         block_scales: it takes scales of blocks of A and B.
+        eight_bits: it writes 8-bit floats, from float32 sums.
     """
     if problem.epilogue is not None and problem.epilogue.program.block_scales and not block_scales:
         return (
@@ -92,6 +95,8 @@ def operand_reason(
     if problem.accumulator.name not in allowed:
         return f"the accumulator is {problem.accumulator.name}; for {element.name} it has {', '.join(allowed)}"
     outputs = OUTPUTS_OF_ACCUMULATOR[problem.accumulator.name]
+    if eight_bits and problem.accumulator.name.startswith("float32"):
+        outputs += QUANTIZED_TYPES
     if problem.epilogue is not None and problem.accumulator.name in INTEGER_ACCUMULATORS:
         outputs += OUTPUTS_OF_ACCUMULATOR["float32"]
         if problem.c is not None and problem.d.dtype.kind == "float":

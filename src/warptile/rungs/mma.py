@@ -166,11 +166,13 @@ class MmaRung(Rung):
         fragment_sets: sets of fragments that a thread holds.
         vectors: operands are staged 16 bytes at a time.
         dynamic: its stages are in dynamic shared memory.
+        eight_bits: it writes 8-bit floats.
     """
 
     family: ClassVar[str] = "mma"
     min_arch = 80
     dtypes = tuple(INSTRUCTIONS)
+    eight_bits = False
 
     def __init__(
         self,
@@ -206,7 +208,7 @@ class MmaRung(Rung):
     def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.illegal`."""
         return (
-            common_reasons(problem, config, self.keys)
+            common_reasons(problem, config, self.keys, eight_bits=self.eight_bits)
             or (stages_reason(config) if "STAGES" in self.keys else None)
             or (sets_reason(problem, config) if "SETS" in self.keys else None)
             or resource_reason(
@@ -262,6 +264,7 @@ class MmaFinal(MmaRung):
     """All of it, tuned."""
 
     batch_invariant = True
+    eight_bits = True
 
     def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:
         """The first of the usual sizes that is legal and keeps enough SMs busy, else the last that is legal."""

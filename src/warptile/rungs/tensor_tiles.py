@@ -58,10 +58,14 @@ def width(operand: Operand, bytes_each: int) -> int:
     return max(1, operand.alignment_bytes // bytes_each)
 
 
+MOST_STORED = 8
+"""Elements that one access stores at most: float32 accumulators of as many are read by two accesses."""
+
+
 def output_width(problem: Problem) -> int:
-    """Elements of C and D that one access may move."""
+    """Elements of C and D that one access may move: at most `MOST_STORED`."""
     each = problem.d.dtype.bits // 8
-    return min(width(operand, each) for operand in (problem.c, problem.d) if operand is not None)
+    return min(MOST_STORED, *(width(operand, each) for operand in (problem.c, problem.d) if operand is not None))
 
 
 def round_up(value: int, multiple: int) -> int:

@@ -211,10 +211,11 @@ def _traced_operator(
 def traced_scaled_call(a: Any, b: Any, c: Any, out: Any, options: dict[str, Any], epilogue: Any) -> Any:
     """`warptile.matmul` with scales in arrays as Dynamo traces it; None where they are numbers."""
     said = {name: each for name, each in options.items() if name in SAID}
-    operands = {name: each for name, each in options.items() if name not in SAID}
+    operands = {name: each for name, each in options.items() if name not in (*SAID, "scale_d", "amax")}
     scales = tensor_of(said.get("scale_a")), tensor_of(said.get("scale_b"))
+    result = tensor_of(options.get("scale_d")), options.get("amax", False)
     left, right, addend = tensor_of(a), tensor_of(b), tensor_of(c)
-    scaled = scaled_call(left, right, addend, said.pop("beta", None), scales, operands, in_graph=True)
+    scaled = scaled_call(left, right, addend, said.pop("beta", None), scales, operands, result, in_graph=True)
     if scaled is None:
         return None
     said["scale_a"], said["scale_b"] = scaled.scale_a, scaled.scale_b

@@ -18,7 +18,7 @@ from warptile.torch.library import LIBRARY, implement, overload, plain
 FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 """Operand types."""
 
-_RESULTS = (torch.bfloat16, torch.float16, torch.float32)
+_RESULTS = (torch.bfloat16, torch.float16, torch.float32, *FLOAT8)
 _EXAMPLE = "scaled_mm(a, b, torch.tensor(0.5), torch.tensor(2.0), out_dtype=torch.bfloat16)"
 
 
@@ -27,14 +27,18 @@ def _scaled_mm(
     use_fast_accum: bool = False,
 ) -> Any:  # fmt: skip
     out_dtype = _checked(a, b, scale_a, scale_b, bias, scale_result, out_dtype)
-    a, b, scale_a, scale_b, bias = map(plain, (a, b, scale_a, scale_b, bias))
+    a, b, scale_a, scale_b, bias, scale_result = map(plain, (a, b, scale_a, scale_b, bias, scale_result))
     accumulate = None
     if use_fast_accum:  # scales of blocks are applied as sums are promoted, which is more accurate than what is allowed
         scaled = scaled_call(a, b, None, None, (scale_a, scale_b), {})
         accumulate = "float32_fast" if scaled is None or max(scaled.kinds.a, scaled.kinds.b) <= FACTOR else None
-    if bias is not None and is_number(scale_a) and is_number(scale_b):
+    if out_dtype in FLOAT8 and scale_result is None and bias is not None:
+        scale_result = 1.0  # the bias keeps its type
+    if bias is not None and is_number(scale_a) and is_number(scale_b) and scale_result is None:
         bias = bias.to(out_dtype)
-    return matmul(a, b, bias, scale_a=scale_a, scale_b=scale_b, out_dtype=out_dtype, accumulate=accumulate)
+    return matmul(
+        a, b, bias, scale_a=scale_a, scale_b=scale_b, scale_d=scale_result, out_dtype=out_dtype, accumulate=accumulate
+    )
 
 
 def _scaled_mm_fake(
@@ -58,15 +62,22 @@ def _checked(a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any, scale_result
             f"a has shape {tuple(a.shape)} and b has shape {tuple(b.shape)}; scaled_mm multiplies (M, K) by (K, N), "
             f"such as {_EXAMPLE}"
         )
-    if scale_result is not None:
-        raise UnsupportedError(
-            "scale_result: it is for results of 8 bits, which no kernel writes; leave it out and quantize the result"
-        )
     if out_dtype is not None and out_dtype not in _RESULTS:
         raise UnsupportedError(
-            f"out_dtype: got {out_dtype}; results are torch.bfloat16, torch.float16 or torch.float32, such as "
-            f"{_EXAMPLE}"
+            f"out_dtype: got {out_dtype}; results are torch.bfloat16, torch.float16, torch.float32 or 8-bit floats, "
+            f"such as {_EXAMPLE}"
         )
+    if scale_result is not None:
+        if out_dtype not in FLOAT8:
+            raise UnsupportedError(
+                f"scale_result: it is for results of 8 bits, and this one is {out_dtype or torch.bfloat16}; leave it "
+                "out, or say out_dtype=torch.float8_e4m3fn"
+            )
+        if scale_result.numel() != 1:
+            raise ShapeError(
+                f"scale_result: got shape {tuple(scale_result.shape)}; it has one element, such as torch.tensor(2.0)"
+            )
+        _check_scale("scale_result", scale_result, a)
     n = b.shape[1]
     _check_scale("scale_a", scale_a, a)
     _check_scale("scale_b", scale_b, a)

@@ -1,8 +1,6 @@
 """Split matrices: slices as the pass makes them, what is refused, saving, and results with the bits of unsplit ones."""
 
 import io
-import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -226,13 +224,6 @@ A, B = drawn(13, 20), drawn(20, 16)
 def test_what_is_refused(call, kind, words):
     with pytest.raises(kind, match=words):
         call()
-
-
-def test_the_page_runs(monkeypatch):
-    monkeypatch.setenv("WARPTILE_BACKEND", "emulator")
-    page = (Path(__file__).parents[3] / "docs" / "precision.md").read_text()
-    (block,) = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
-    exec(block, {})
 
 
 @pytest.mark.skipif(not ALL, reason="make test-all")

@@ -207,6 +207,47 @@ def test_scales_of_blocks_on_the_emulator(monkeypatch):
     assert ((d - bias - left @ right).abs() <= bound).all()
 
 
+@pytest.mark.parametrize("out_dtype", [F8, torch.float8_e5m2])
+@pytest.mark.parametrize("rows", [False, True])
+def test_results_of_8_bits_on_the_emulator(monkeypatch, eights, rows, out_dtype):
+    monkeypatch.setenv("WARPTILE_BACKEND", "emulator")
+    a, b = eights
+    of_a, of_b = (torch.rand(3, 1), torch.rand(1, 5)) if rows else (torch.tensor(2.0), torch.tensor(0.25))
+    bias, scale = torch.rand(5), torch.tensor([8.0])
+    d = ops.scaled_mm(a, b, of_a, of_b, bias, scale, out_dtype)
+    exact = 8 * ((a.double() @ b.double()) * of_a * of_b + bias)
+    assert d.dtype == out_dtype
+    step = 2.0 ** -(3 if out_dtype == F8 else 2)
+    assert ((d.double() - exact).abs() <= step / 2 * exact.abs() + 2.0**-9).all()
+    plain = ops.scaled_mm(a, b, of_a, of_b, bias, out_dtype=out_dtype)
+    assert ((plain.double() - exact / 8).abs() <= step / 2 * exact.abs() / 8 + 2.0**-9).all()
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_scales_and_largest_values_of_results(monkeypatch, eights, traced):
+    monkeypatch.setenv("WARPTILE_BACKEND", "emulator")
+    a, b = eights
+
+    def call(a, b, rows, scale):
+        return wt.matmul(a, b, scale_a=rows, scale_d=scale, amax=True, out_dtype=F8)
+
+    rows, scale = torch.rand(3, 1), torch.tensor([4.0])
+    function = torch.compile(call, fullgraph=True, backend="aot_eager") if traced else call
+    d, amax = function(a, b, rows, scale)
+    before = wt.matmul(a, b, scale_a=rows, out_dtype=torch.float32)
+    assert torch.equal(d.view(torch.uint8), (before * 4).clamp(-448, 448).to(F8).view(torch.uint8))
+    assert amax == before.abs().max()
+    assert (amax.shape, amax.dtype) == ((), torch.float32)
+
+
+def test_gradients_go_through_amax_and_scales_of_results(monkeypatch):
+    monkeypatch.setenv("WARPTILE_BACKEND", "emulator")
+    a, b = drawn(4, 8), drawn(8, 6)
+    d, _ = wt.matmul(a, b, scale_d=3.0, amax=True)
+    d.sum().backward()
+    assert torch.allclose(a.grad, 3 * b.detach().sum(1).expand(4, 8), rtol=1e-5)
+
+
 @pytest.mark.parametrize("kind", ["element", "rows", "blocks"])
 def test_programs_have_scales_in_tensors(quick, kind):
     a, b, c = drawn(6, 300, grad=False).to(F8), drawn(300, 140, grad=False).to(F8), torch.rand(140)
@@ -233,8 +274,9 @@ def test_programs_have_scales_in_tensors(quick, kind):
     [
         ({"scale_a": torch.rand(3, 2)}, wt.ShapeError, r"scale_a: got shape \(3, 2\).*numpy.ones\(\(3, 1\)"),
         ({"scale_a": torch.tensor(1)}, wt.DTypeError, r"scale_a\.float\(\)"),
-        ({"scale_result": torch.tensor(1.0)}, wt.UnsupportedError, "scale_result"),
-        ({"out_dtype": F8}, wt.UnsupportedError, "bfloat16"),
+        ({"scale_result": torch.tensor(1.0)}, wt.UnsupportedError, "scale_result: .* torch.bfloat16; .* out_dtype="),
+        ({"scale_result": torch.ones(2), "out_dtype": F8}, wt.ShapeError, "scale_result: .* one element"),
+        ({"out_dtype": torch.int8}, wt.UnsupportedError, "8-bit floats"),
         ({"bias": torch.rand(3)}, wt.ShapeError, "each column"),
         ({"a": torch.zeros(3, 16)}, wt.DTypeError, "alpha=scale_a"),
         ({"b": torch.zeros(5, 16).to(F8)}, wt.ShapeError, r"\(K, N\)"),

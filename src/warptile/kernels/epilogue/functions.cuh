@@ -6,34 +6,6 @@
 
 namespace warptile {
 
-// The nearest 8-bit float, at most the largest one: PTX ISA, "cvt", .satfinite; from sm_89 on. The instruction converts
-// two numbers, of which the second one becomes the lower byte.
-template <typename ELEMENT>
-__device__ __forceinline__ ELEMENT to_float8(float x) {
-    unsigned short pair;
-    if constexpr (SAME<ELEMENT, float8_e4m3>) {
-        asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
-    } else {
-        asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
-    }
-    return {static_cast<unsigned char>(pair)};
-}
-
-// An 8-bit float as a number, by way of f16, which has all of them.
-template <typename ELEMENT>
-__device__ __forceinline__ float from_float8(ELEMENT x) {
-    const unsigned short pair = x.bits;
-    unsigned halves;
-    if constexpr (SAME<ELEMENT, float8_e4m3>) {
-        asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(pair));
-    } else {
-        asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(halves) : "h"(pair));
-    }
-    float number;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(number) : "h"(static_cast<unsigned short>(halves)));
-    return number;
-}
-
 // Sums, differences and products that the compiler does not fuse with other operations.
 __device__ __forceinline__ float rounded_sum(float a, float b) { return __fadd_rn(a, b); }
 __device__ __forceinline__ double rounded_sum(double a, double b) { return __dadd_rn(a, b); }

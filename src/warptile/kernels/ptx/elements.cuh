@@ -18,12 +18,44 @@ struct bit_packed {
     unsigned char octet;
 };
 
-// Eight-bit floats: a sign, 4 or 5 bits of exponent, 3 or 2 of fraction. e4m3 has no infinity.
+// Eight-bit floats: a sign, 4 or 5 bits of exponent, 3 or 2 of fraction. e4m3 has no infinity. From sm_89 on
+// instructions convert them: numbers to the nearest one, at most the largest one (PTX ISA, "cvt", .satfinite; they
+// convert two numbers, of which the second one becomes the lower byte), and back by way of f16, which has all of them.
 struct float8_e4m3 {
     unsigned char bits;
+
+    float8_e4m3() = default;
+    __device__ __forceinline__ explicit float8_e4m3(float x) {
+        unsigned short pair;
+        asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
+        bits = static_cast<unsigned char>(pair);
+    }
+    __device__ __forceinline__ explicit operator float() const {
+        unsigned halves;
+        float number;
+        asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<unsigned short>(bits)));
+        asm("cvt.f32.f16 %0, %1;" : "=f"(number) : "h"(static_cast<unsigned short>(halves)));
+        return number;
+    }
+    __device__ __forceinline__ explicit operator double() const { return static_cast<float>(*this); }
 };
 struct float8_e5m2 {
     unsigned char bits;
+
+    float8_e5m2() = default;
+    __device__ __forceinline__ explicit float8_e5m2(float x) {
+        unsigned short pair;
+        asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
+        bits = static_cast<unsigned char>(pair);
+    }
+    __device__ __forceinline__ explicit operator float() const {
+        unsigned halves;
+        float number;
+        asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(halves) : "h"(static_cast<unsigned short>(bits)));
+        asm("cvt.f32.f16 %0, %1;" : "=f"(number) : "h"(static_cast<unsigned short>(halves)));
+        return number;
+    }
+    __device__ __forceinline__ explicit operator double() const { return static_cast<float>(*this); }
 };
 
 // Accumulators that are int in memory and registers, and add differently.

@@ -34,7 +34,8 @@ struct EpilogueSubtiles {
     static constexpr int ROW_BYTES = W * sizeof(OUT), BYTES = WIDE ? ROW_BYTES * LINES : 64 * 128;
     static constexpr int BUFFERS = BYTES <= 72 * 128 ? 2 : 1;
     static constexpr int ROWS = D_COLUMN_MAJOR ? W : 64, COLUMNS = D_COLUMN_MAJOR ? LINES : W;
-    static constexpr int WORDS = ROW_BYTES * LINES / 4 / 128;  // of a thread, while the subtile is in registers
+    static constexpr int HELD_BYTES = sizeof(OUT) < 2 ? 2 : sizeof(OUT);  // of an element: pairs of them take registers
+    static constexpr int WORDS = W * LINES * HELD_BYTES / 4 / 128;  // of a thread, while the subtile is in registers
     static constexpr int DOWN = 64 / ROWS, ACROSS = BN / COLUMNS, COUNT = DOWN * ACROSS;
     static_assert(ROW_BYTES >= 16, "TMA moves rows of at least 16 bytes");
 

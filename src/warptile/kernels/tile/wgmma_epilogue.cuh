@@ -111,6 +111,17 @@ struct WgmmaEpilogue {
                             st_shared(to + SUBTILES::offset(column + i, row % SUBTILES::ROWS * sizeof(OUT)),
                                       *reinterpret_cast<const Packet<sizeof(OUT)>*>(&pair.elements[i]));
                 }
+        } else if constexpr (sizeof(OUT) == 1) {
+            // Two bytes of each lane: neighbouring lanes share words, and the swizzle keeps eight rows apart.
+#pragma unroll
+            for (int n8 = 0; n8 < N8_BLOCKS; ++n8)
+#pragma unroll
+                for (int half = 0; half < 2; ++half) {
+                    const auto pair = source(across * N8_BLOCKS + n8, half);
+                    const unsigned row = block_row<INTERLEAVED>(16 * warp + 8 * half + lane / 4);
+                    st_shared(to + SUBTILES::offset(row, 8 * n8 + lane % 4 * 2),
+                              *reinterpret_cast<const Packet<2>*>(&pair));
+                }
         } else {
             // Each lane stores eight bytes, and a half-warp covers four rows at once. Neighbouring rows would have bank
             // conflicts, for the swizzle only exchanges the two chunks that they store to: odd rows store the columns

@@ -19,7 +19,8 @@ __device__ constexpr int held_subtiles() {
 // tile's wgmmas: the unconverted accumulators would then need registers beside the next ones, and spill.
 template <typename OUT>
 __device__ __forceinline__ void hold(Vector<OUT, 2>& pair) {
-    static_assert(sizeof(pair) % 4 == 0, "held as words");
+    static_assert(sizeof(pair) == 2 || sizeof(pair) % 4 == 0, "held as words, or half of one");
+    if constexpr (sizeof(pair) == 2) asm volatile("" : "+h"(*reinterpret_cast<unsigned short*>(&pair))::"memory");
 #pragma unroll
     for (int word = 0; word < sizeof(pair) / 4; ++word)
         asm volatile("" : "+r"(reinterpret_cast<unsigned*>(&pair)[word])::"memory");

@@ -58,7 +58,7 @@ def schedules(problem: Problem, config: Config, device: DeviceLimits) -> Iterato
 
 def ranked(problem: Problem, illegal: Illegal, device: DeviceLimits) -> Iterator[Config]:
     """Legal configurations in order of predicted time."""
-    if tiles.type_reason(problem, batches=True, block_scales=True) is not None:
+    if tiles.type_reason(problem, batches=True, final=True) is not None:
         return
     found = pool(problem, illegal, device)
     for place in found.ranked():

@@ -18,6 +18,9 @@ from warptile.rungs.wgmma.tiles import ROWS, WARPGROUP
 D_POSITION_BYTES = 16
 """Row and column of D that go with each buffer of an epilogue subtile, for the warp that stores it."""
 
+HELD_BYTES = 2
+"""Of an element in registers, at least: pairs of narrower ones take one each."""
+
 HELD_REGISTERS = 192
 """Registers of a thread for accumulators and held results of the previous tile: ``HELD_REGISTERS`` in
 tile/wgmma_held_subtiles.cuh."""
@@ -60,7 +63,7 @@ def subtiles(seen: Problem, config: Config, device: DeviceLimits) -> tuple[int, 
 def held_subtiles(subtile: Any, seen: Problem, config: Mapping[str, Any]) -> tuple[Any, Any, Any]:
     """As `subtiles`, of `tiles.EpilogueSubtiles`."""
     line, lines = subtile.box
-    words = line * lines * subtile.element_bytes // 4 // WARPGROUP
+    words = line * lines * np.maximum(subtile.element_bytes, HELD_BYTES) // 4 // WARPGROUP
     count = rows_per_warpgroup(config) // ROWS * subtile.count
     held = np.minimum(count, np.maximum(HELD_REGISTERS - accumulator_registers(seen, config), 0) // words)
     if subtile.column_major:  # a thread has no element of half of the subtiles

@@ -11,7 +11,7 @@ from warptile.device import REFERENCE, DeviceLimits
 from warptile.isa import wgmma
 from warptile.launch.params import Field, Params, Pointer, Scalar
 from warptile.launch.workspace import Workspace
-from warptile.problem import Problem
+from warptile.problem import MAX_ALIGNMENT_BYTES, Problem
 from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members, with_epilogue
 from warptile.rungs.legality import ceil_div, keeps_order
 from warptile.rungs.rung import Extents, Rung
@@ -102,6 +102,17 @@ def _cluster_reason(config: Config) -> str | None:
     if config["CM"] * config["CN"] > config["SMS"]:
         return f"SMS is {config['SMS']}; a cluster has {config['CM'] * config['CN']} CTAs"
     return None
+
+
+def _subtile_reason(seen: Problem, config: Config, device: DeviceLimits) -> str | None:
+    """Why D cannot be stored in subtiles of the tile, or None: rows of them have 16 bytes at least."""
+    subtile = tiles.EpilogueSubtiles.of(seen, config, device)
+    if subtile.box[0] * subtile.element_bytes >= MAX_ALIGNMENT_BYTES:
+        return None
+    return (
+        f"BN is {config['BN']}, of which a CTA stores {subtile.bn} columns; of {seen.d.dtype.name} it must be "
+        f"a multiple of {MAX_ALIGNMENT_BYTES // subtile.element_bytes}"
+    )
 
 
 def _overlap_reason(seen: Problem, config: Config, device: DeviceLimits) -> str | None:
@@ -234,7 +245,7 @@ def _reason(problem: Problem, tunables: tuple[tuple[str, int], ...], device: Dev
     """Why the kernel cannot run so, or None. A plan asks twice: when it chooses, and when it takes what was chosen."""
     config = dict(tunables)
     reason = (
-        common_reasons(problem, config, TUNABLES, FLAGS, batches=True, block_scales=True)
+        common_reasons(problem, config, TUNABLES, FLAGS, batches=True, final=True)
         or _division_reason(config)
         or _cluster_reason(config)
     )
@@ -246,6 +257,7 @@ def _reason(problem: Problem, tunables: tuple[tuple[str, int], ...], device: Dev
         _two_level_reason(seen, config)
         or block_scales.reason(seen, config)
         or tiles.shares_reason(seen, config)
+        or _subtile_reason(seen, config, device)
         or _overlap_reason(seen, config, device)
         or _split_reason(problem, config)
         or _residency_reason(seen, view, config, device)
@@ -327,7 +339,7 @@ class WgmmaFinal(Rung):
 
     def kernel_examples(self, like: Problem, device: DeviceLimits = REFERENCE) -> tuple[tuple[Problem, Config], ...]:
         """As `Rung.kernel_examples`."""
-        if tiles.type_reason(like, batches=True, block_scales=True) is not None:
+        if tiles.type_reason(like, batches=True, final=True) is not None:
             return ()
         return tuple(candidates.kernel_examples(like, illegal_on(device), device))
 

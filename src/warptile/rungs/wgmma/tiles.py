@@ -313,15 +313,16 @@ def instruction(problem: Problem, config: Config) -> str:
 # --- legality -----------------------------------------------------------------------------------------------------
 
 
-def type_reason(
-    problem: Problem, *, sparse: bool = False, batches: bool = False, block_scales: bool = False
-) -> str | None:
-    """Why the operands cannot be taken at all, or None."""
+def type_reason(problem: Problem, *, sparse: bool = False, batches: bool = False, final: bool = False) -> str | None:
+    """Why the operands cannot be taken at all, or None. ``final``: wgmma-final applies scales of blocks, and writes
+    8-bit floats."""
     accumulators = tuple(name for name in problem.a.dtype.accumulators if name in RESULTS)
     majors = ("row",) if sparse else ("row", "col")
     dtypes = tuple(name for name in DTYPES if not sparse or name != "bit1")
     return (
-        operand_reason(problem, dtypes, accumulators, majors, sparse=sparse, batches=batches, block_scales=block_scales)
+        operand_reason(
+            problem, dtypes, accumulators, majors, sparse=sparse, batches=batches, block_scales=final, eight_bits=final
+        )
         or packing_reason(problem)
         or _batch_reason(problem)
     )
@@ -376,12 +377,12 @@ def common_reasons(
     *,
     sparse: bool = False,
     batches: bool = False,
-    block_scales: bool = False,
+    final: bool = False,
 ) -> str | None:
     """The reasons that all rungs share, in the order in which they build on each other."""
     counted = {name: value + (name in may_be_zero) for name, value in config.items()}
     return (
-        type_reason(problem, sparse=sparse, batches=batches, block_scales=block_scales)
+        type_reason(problem, sparse=sparse, batches=batches, final=final)
         or keys_reason(counted, keys)
         or tile_reason(view(problem, config).problem, config)
         or grid_reason(problem, config)

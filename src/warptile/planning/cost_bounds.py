@@ -91,12 +91,20 @@ class KTileWork:
     math_clocks: float
 
 
-def predict(rung: Rung, problem: Problem, config: Config, limits: DeviceLimits = REFERENCE) -> Prediction:
-    """Predicted time of ``rung`` on a device; see the module's text for the formulas."""
+def predict(
+    rung: Rung,
+    problem: Problem,
+    config: Config,
+    limits: DeviceLimits = REFERENCE,
+    *,
+    kernel: KernelSpec | None = None,
+) -> Prediction:
+    """Predicted time of ``rung`` on a device; see the module's text for the formulas. ``kernel`` is the resolved one,
+    where it is known."""
     device = rates_of(limits)
     if problem.m == 0 or problem.n == 0:
         return Prediction(0.0, "latency", 0.0, _short(device), {})
-    kernel = rung.resolve(problem, config, limits)
+    kernel = kernel or rung.resolve(problem, config, limits)
     if rung.estimates:
         return _estimated(rung, kernel, limits, device)
     if rung.family == "wgmma":

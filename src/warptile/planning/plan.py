@@ -63,7 +63,30 @@ class Plan:
     @cached_property
     def prediction(self) -> Prediction:
         """Predicted time and what bounds it."""
-        return cost((self.rung, self.config), self.problem, self.device)
+        return predict(self.rung, self.problem, self.config, self.device, kernel=self.kernel)
+
+    @property
+    def predicted_us(self) -> float:
+        """Predicted microseconds: as `prediction` says, without working out what bounds it."""
+        if self.rung.estimates and not self.kernel.copies and "prediction" not in self.__dict__:
+            return self.rung.estimate_us(self.problem, self.config, self.device)
+        return self.prediction.time_ms * 1e3
+
+    @property
+    def label(self) -> str:
+        """The rung with its configuration."""
+        return f"{self.rung.name} {config_text(self.config)}"
+
+    @cached_property
+    def refusal(self) -> str | None:
+        """Why the rung cannot run the problem in this configuration on the device, or None."""
+        rung, problem, device = self.rung, self.problem, self.device
+        return (
+            _out_of_reach(rung, device)
+            or _changes_with_batch(rung, problem)
+            or rung.illegal(problem, self.config, device)
+            or unlaunchable(self.kernel, device)
+        )
 
     @cached_property
     def rejected(self) -> tuple[tuple[str, str], ...]:
@@ -227,22 +250,19 @@ def _plan_of(rungs: tuple[Rung, ...], problem: Problem, asked: str | None, devic
 
 
 def _is_faster(one: Plan, other: Plan) -> bool:
-    return one.prediction.time_ms < other.prediction.time_ms
+    return one.predicted_us < other.predicted_us
 
 
 def _in_default(rung: Rung, problem: Problem, asked: str | None, device: DeviceLimits) -> Plan | None:
     """The plan with a rung in its default configuration, or None where that is not legal."""
     own = Plan(problem, rung, rung.default_config(problem, device), "predicted", device, asked)
-    refused = (
-        _out_of_reach(rung, device) or _changes_with_batch(rung, problem) or rung.illegal(problem, own.config, device)
-    )
-    return own if (refused or unlaunchable(own.kernel, device)) is None else None  # a launch takes the kernel resolved
+    return own if own.refusal is None else None
 
 
 def _best_of(rung: Rung, problem: Problem, asked: str | None, device: DeviceLimits) -> Plan | None:
     """The plan with one rung, or None where no configuration of it is legal."""
     legal, _, best = _compared(rung, problem, asked, device)
-    return Plan(problem, *legal[best], "predicted", device, asked) if legal else None
+    return legal[best] if legal else None
 
 
 def _rungs_for(problem: Problem, asked: str | None, device: DeviceLimits) -> tuple[Rung, ...]:
@@ -289,14 +309,15 @@ def _keeps_default(rung: Rung, asked: str | None) -> bool:
 
 def _compared(
     rung: Rung, problem: Problem, asked: str | None, device: DeviceLimits
-) -> tuple[list[Choice], list[tuple[str, str]], int]:
-    """The legal ones of a rung's candidates, the others as (configuration, reason), and which one to take."""
-    choices = candidates(rung, problem, device)
-    legal, refused = split_by_legality(choices, problem, device)
+) -> tuple[list[Plan], list[tuple[str, str]], int]:
+    """Plans of a rung's legal candidates, the others as (configuration, reason), and which one to take."""
+    tried = [Plan(problem, *each, "predicted", device, asked) for each in candidates(rung, problem, device)]
+    legal = [plan for plan in tried if plan.refusal is None]
+    refused = [(plan.label, plan.refusal) for plan in tried if plan.refusal is not None]
     if not legal:
         return [], refused, 0
-    keep_first = _keeps_default(rung, asked) and legal[0] == choices[0]
-    return legal, refused, choose([cost(each, problem, device) for each in legal], keep_first=keep_first)
+    keep_first = _keeps_default(rung, asked) and legal[0] is tried[0]
+    return legal, refused, choose([plan.prediction for plan in legal], keep_first=keep_first)
 
 
 def _rejected(problem: Problem, asked: str | None, device: DeviceLimits) -> list[tuple[str, str]]:
@@ -312,22 +333,19 @@ def _rejected(problem: Problem, asked: str | None, device: DeviceLimits) -> list
         if not legal:
             found.append((rung.name, _common_reason(refused)))
         elif taken is not None and taken.rung is not rung:
-            found.append((rung.name, _slower(legal[best], taken.prediction, problem, device)))
+            found.append((rung.name, _slower(legal[best], taken)))
             if not rung.competes:
                 break
         else:
-            fastest = cost(legal[best], problem, device)
             found += refused
-            found += [
-                (_label(each), _slower(each, fastest, problem, device)) for i, each in enumerate(legal) if i != best
-            ]
+            found += [(each.label, _slower(each, legal[best])) for i, each in enumerate(legal) if i != best]
             if asked is not None or not rung.competes:
                 break
     return found
 
 
-def _slower(choice: Choice, taken: Prediction, problem: Problem, device: DeviceLimits) -> str:
-    return f"predicted {cost(choice, problem, device).time_ms:.4g} ms, against {taken.time_ms:.4g} ms"
+def _slower(plan: Plan, taken: Plan) -> str:
+    return f"predicted {plan.prediction.time_ms:.4g} ms, against {taken.prediction.time_ms:.4g} ms"
 
 
 def _refused_config(rung: Rung, problem: Problem, config: Config, device: DeviceLimits, reason: str) -> WarptileError:
@@ -409,12 +427,7 @@ def _usual(name: str, problem: Problem, device: DeviceLimits) -> tuple[Config, .
 
 def illegal(rung: Rung, problem: Problem, config: Config, device: DeviceLimits) -> str | None:
     """Why ``rung`` cannot run ``problem`` in ``config`` on ``device``, or None."""
-    return (
-        _out_of_reach(rung, device)
-        or _changes_with_batch(rung, problem)
-        or rung.illegal(problem, config, device)
-        or unlaunchable(rung.resolve(problem, config, device), device)
-    )
+    return Plan(problem, rung, config, device=device).refusal
 
 
 def _changes_with_batch(rung: Rung, problem: Problem) -> str | None:
@@ -486,7 +499,7 @@ def split_by_legality(
         if reason is None:
             legal.append((rung, config))
         else:
-            refused.append((_label((rung, config)), reason))
+            refused.append((f"{rung.name} {config_text(config)}", reason))
     return legal, refused
 
 
@@ -512,10 +525,6 @@ def copy_text(copy: OperandCopy) -> str:
 def config_text(config: Config) -> str:
     """A configuration as one line, such as ``BM=128 BN=128 BK=16``."""
     return " ".join(f"{name}={value}" for name, value in config.items())
-
-
-def _label(choice: Choice) -> str:
-    return f"{choice[0].name} {config_text(choice[1])}"
 
 
 def _common_reason(refused: list[tuple[str, str]]) -> str:

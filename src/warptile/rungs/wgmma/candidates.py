@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from itertools import islice
 
@@ -58,19 +59,29 @@ def schedules(problem: Problem, config: Config, device: DeviceLimits) -> Iterato
 
 def ranked(problem: Problem, illegal: Illegal, device: DeviceLimits) -> Iterator[Config]:
     """Legal configurations in order of predicted time."""
+    return (config for config, _ in _timed(problem, illegal, device))
+
+
+def _timed(problem: Problem, illegal: Illegal, device: DeviceLimits) -> Iterator[tuple[Config, float]]:
+    """The same, each with its predicted microseconds."""
     if tiles.type_reason(problem, batches=True, final=True) is not None:
         return
     found = pool(problem, illegal, device)
     for place in found.ranked():
         config = found.config(int(place))
         if illegal(problem, config) is None:
-            yield config
+            yield config, float(found.times_us[place])
 
 
 def default(problem: Problem, illegal: Illegal, device: DeviceLimits) -> Config:
     """The configuration of least predicted time; where none is legal, one whose refusal says why."""
-    found = next(ranked(problem, illegal, device), None)
-    return _base(problem, 128, 128, 2, 0, ROW_BYTES, device) if found is None else found
+    return timed_default(problem, illegal, device)[0]
+
+
+def timed_default(problem: Problem, illegal: Illegal, device: DeviceLimits) -> tuple[Config, float]:
+    """The same with its predicted microseconds, which are infinite where it is not legal."""
+    found = next(_timed(problem, illegal, device), None)
+    return (_base(problem, 128, 128, 2, 0, ROW_BYTES, device), math.inf) if found is None else found
 
 
 def kernel_examples(like: Problem, illegal: Illegal, device: DeviceLimits) -> Iterator[tuple[Problem, Config]]:

@@ -327,7 +327,7 @@ class WgmmaFinal(Rung):
 
     def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:
         """The configuration of the least predicted time."""
-        return _default(self, problem, device)
+        return _default(self, problem, device)[0]
 
     def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
         """As `Rung.candidates`."""
@@ -356,7 +356,8 @@ class WgmmaFinal(Rung):
 
     def estimate_us(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> float:
         """As `Rung.estimate_us`."""
-        return estimates.estimate_us(problem, config, device)
+        chosen, time_us = _default(self, problem, device)
+        return time_us if config == chosen else estimates.estimate_us(problem, config, device)
 
     def estimate_terms_us(
         self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE
@@ -489,8 +490,9 @@ class WgmmaFinal(Rung):
 
 
 @lru_cache(maxsize=1024)
-def _default(rung: WgmmaFinal, problem: Problem, device: DeviceLimits) -> Config:
-    return candidates.default(problem, illegal_on(device), device)
+def _default(rung: WgmmaFinal, problem: Problem, device: DeviceLimits) -> tuple[Config, float]:
+    """The configuration of the least predicted time, and that time in microseconds: plans ask for both."""
+    return candidates.timed_default(problem, illegal_on(device), device)
 
 
 WGMMA_FINAL = WgmmaFinal()

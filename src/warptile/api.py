@@ -715,9 +715,8 @@ def _check_fits(made_for: Problem, given: Problem) -> None:
             f"the arrays are {given.m}, {given.n}, {given.k} of {given.a.dtype.name}: "
             f"make another with warptile.plan(a, b)"
         )
-    pairs = zip(
-        "abcd", (made_for.a, made_for.b, made_for.c, made_for.d), (given.a, given.b, given.c, given.d), strict=True
-    )
+    made = (made_for.a, made_for.b, made_for.c, made_for.d)
+    pairs = zip(("a", "b", "c", "out"), made, (given.a, given.b, given.c, given.d), strict=True)
     for name, wanted, operand in pairs:
         if not _operand_fits(wanted, operand):
             raise LayoutError(

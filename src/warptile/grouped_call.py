@@ -88,7 +88,8 @@ def matmul_grouped(
             Hopper's.
         NoDeviceError: ``backend="gpu"`` without a GPU.
     """
-    options = out_dtype, None if config is None else tuple(config.items()), max_sms, backend
+    named = None if config is None else tuple((tunables(config, "wgmma-grouped") or {}).items())
+    options = out_dtype, named, max_sms, backend
     bound = _bound.get(type(a))
     if bound is not None:
         found = bound.repeat(a, b, offsets, out, options)
@@ -105,8 +106,7 @@ def matmul_grouped(
     device = _hopper(place, arranged).device.occupying(whole_number(max_sms, "max_sms"))
     target = arranged.target or _made(arranged)
     operands = {"A": arranged.a, "B": arranged.b, "D": target, ENDS: arranged.ends}
-    tunable = tunables(config, "wgmma-grouped")
-    plan = _plan(arranged.problem, device, None if tunable is None else tuple(tunable.items()))
+    plan = _plan(arranged.problem, device, named)
     place.run(plan, operands, [()], 1, 0)
     if isinstance(place, GpuBackend) and arranged.a_given.framework == "torch":
         _calls(type(a)).learn_grouped((a, b, offsets, out), options, plan, place, operands)

@@ -53,6 +53,18 @@ class Operand:
         assert self.alignment_bytes in (1, 2, 4, 8, 16), self.alignment_bytes
         assert self.batch_stride >= 0, self.batch_stride
 
+    def __str__(self) -> str:
+        parts = [f"{self.dtype.name}, {'row' if self.major == 'row' else 'column'}-major"]
+        if self.quantized is not None:
+            parts.append(str(self.quantized))
+        else:
+            parts.append(f"leading dimension {self.leading_dimension}, aligned to {self.alignment_bytes} bytes")
+        if self.batch_stride:
+            parts.append(f"{self.batch_stride} elements from matrix to matrix")
+        if self.sparse:
+            parts.append("2:4 sparse")
+        return ", ".join(parts)
+
     @property
     def vector_elements(self) -> int:
         """Elements of the widest legal load: ``alignment_bytes`` over the element's bytes, at least one."""

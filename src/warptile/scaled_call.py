@@ -17,17 +17,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from warptile.arrays.array_view import is_tracer
-from warptile.arrays.epilogue_operands import check_names
+from warptile.arrays.epilogue_operands import ADDEND, ADDEND_FACTOR, SCALE_OF_A, SCALE_OF_B, SCALE_OF_D, check_names
 from warptile.arrays.options import beta_of, flag, number
 from warptile.epilogue.epilogue_program import BLOCKS_OF_A, BLOCKS_OF_B, SCALE_K
 from warptile.epilogue.identity import identity
 from warptile.epilogue.tracing import scaled_by_blocks, trace
 from warptile.errors import DTypeError, LayoutError, ShapeError, UnsupportedError
 from warptile.torch_route import has_no_memory
-
-SCALE_OF_A, SCALE_OF_B, ADDEND, ADDEND_FACTOR = "scale_of_a", "scale_of_b", "scaled_call_c", "scaled_call_beta"
-SCALE_OF_D = "scale_of_d"
-"""Operands of the epilogue that such a call becomes."""
 
 Result = tuple[Any, Any]
 """``scale_d`` and ``amax`` of a call."""

@@ -128,6 +128,11 @@ class ArrayView:
         (low, high), (other_low, other_high) = self.byte_range(), other.byte_range()
         return self.device == other.device and low < other_high and other_low < high
 
+    def is_same_memory(self, other: ArrayView) -> bool:
+        """Whether each element is exactly where the element of ``other`` at the same index is."""
+        mine = self.pointer, self.shape, self.strides, self.element_bytes
+        return mine == (other.pointer, other.shape, other.strides, other.element_bytes)
+
     def overlaps_itself(self) -> bool:
         """Whether two elements share memory. Where three or more axes interleave, they are taken to."""
         if self.size == 0:
@@ -177,9 +182,11 @@ def view(array: Any, name: str) -> ArrayView:
             f"{name}: got {type(array).__name__}, of a framework that warptile does not know; it takes NumPy, torch, "
             f"CuPy or JAX arrays, such as numpy.from_dlpack({name}) or torch.from_dlpack({name})"
         )
+    dense = [method for method in ("dequantize", "to_dense", "toarray") if hasattr(array, method)]
+    call = f"{name}.{dense[0]}()" if dense else f"numpy.asarray({name}, dtype='float32')"
     raise DTypeError(
         f"{name}: got {type(array).__name__}, which is not an array; it takes NumPy, torch, CuPy or JAX arrays, "
-        f"such as numpy.asarray({name}, dtype='float32')"
+        f"such as {call}"
     )
 
 
@@ -221,7 +228,7 @@ def element_type(name: str, operand: str, framework: str = "numpy") -> DType:
     words = f"{operand}: got element type {name}; it takes one of {taken}"
     if operand == "out":
         raise DTypeError(f"{words}; give an out of the result's type, or leave it out")
-    if name.startswith(("float8", "int4", "uint4")):
+    if name.startswith("float8") or name in ("int2", "uint2", "int4", "uint4"):
         wider = {"f": "float32", "i": "int8", "u": "uint8"}[name[0]]
         raise UnsupportedError(f"{words}; {name} is not available yet: {cast(operand, framework, DTYPES[wider])}")
     raise DTypeError(f"{words}; {_remedy(name, operand, framework)}")

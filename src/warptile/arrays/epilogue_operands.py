@@ -26,6 +26,14 @@ FRESH = 256
 """Alignment in bytes of memory that a framework allocates, or better."""
 
 
+SCALE_OF_A, SCALE_OF_B, ADDEND, ADDEND_FACTOR = "scale_of_a", "scale_of_b", "scaled_call_c", "scaled_call_beta"
+SCALE_OF_D = "scale_of_d"
+"""Operands of the epilogue that a call with scales in arrays becomes (`warptile.scaled_call`)."""
+
+KEYWORD_OF = {SCALE_OF_A: "scale_a", SCALE_OF_B: "scale_b", SCALE_OF_D: "scale_d", ADDEND: "c", ADDEND_FACTOR: "beta"}
+"""The keywords that they were given by, for messages."""
+
+
 @dataclass(frozen=True)
 class EpilogueOperands:
     """What an epilogue reads and writes in one call.
@@ -139,7 +147,7 @@ def epilogue_operands(
                 raise ShapeError(f"{name}: got a number; per_block takes an array of one element for each block")
             found[name] = float(value)
         else:
-            view = _readable(array_view.view(value, name), like, copy)
+            view = _readable(array_view.view(value, KEYWORD_OF.get(name, name)), like, copy)
             if name in scaled:
                 extents_of, block = scaled[name]
                 said = f"scales of blocks of {block[0]} x {block[1]} of a matrix"
@@ -156,8 +164,6 @@ def epilogue_operands(
         check_matrices(vectors)
         if outs:
             raise EpilogueError("out: an epilogue with reductions makes its own outputs; leave out= away")
-    if outs and len(outs) != len(types):
-        raise ShapeError(f"out: got {len(outs) + 1} arrays; the epilogue has {len(types) + 1} outputs")
     made = [
         _further(value, index, like, batch, (m, n), vectors, types[index - 1]) for index, value in enumerate(outs, 1)
     ]
@@ -200,6 +206,32 @@ def check_matrices(vectors: tuple[bool, bool]) -> None:
             "epilogue: its reductions go over rows and columns of the result, and one of a and b is 1-D; give "
             f"{'a.reshape(1, -1)' if vectors[0] else 'b.reshape(-1, 1)'}"
         )
+
+
+def check_apart(
+    given: Sequence[ArrayView], d: ArrayView | None, read: Sequence[ArrayView], by_elements: Sequence[ArrayView]
+) -> None:
+    """Raise unless outputs after the first can be written where they are while the operands are read.
+
+    Args:
+        given: the caller's arrays for these outputs.
+        d: that for the first one, or None.
+        read: operands whose elements are read for other elements of the result, too.
+        by_elements: operands that are read for one element of the result, which may be where that is written.
+
+    Raises:
+        LayoutError: an output that shares memory with another array.
+    """
+    for index, output in enumerate(given):
+        others = [*([] if d is None else [d]), *given[:index], *read]
+        others += [each for each in by_elements if not each.is_same_memory(output)]
+        shared = [each.name for each in others if each.overlaps(output)]
+        if shared:
+            copy = f"{output.name}.clone()" if output.framework == "torch" else f"{output.name}.copy()"
+            raise LayoutError(
+                f"{output.name}: it shares memory with {' and '.join(shared)}; the kernel writes it while these are "
+                f"read or written: give memory of its own, such as {copy}"
+            )
 
 
 def _is_number(value: Any) -> bool:

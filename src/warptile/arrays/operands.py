@@ -15,7 +15,7 @@ import numpy as np
 
 from warptile.arrays import array_view
 from warptile.arrays.array_view import ArrayView, Shape
-from warptile.arrays.epilogue_operands import EpilogueOperands, epilogue_operands
+from warptile.arrays.epilogue_operands import EpilogueOperands, check_apart, epilogue_operands
 from warptile.arrays.mixtures import refuse_mixture
 from warptile.arrays.options import element_named, precision_named
 from warptile.arrays.packed_operands import (
@@ -168,6 +168,11 @@ def arrange(
     sparse = isinstance(a, SparseMatrix)
     outs: tuple[Any, ...] = ()
     if program is not None and isinstance(out, (tuple, list)):
+        if len(out) != len(program.outputs):
+            raise ShapeError(
+                f"out: got {len(out)} arrays; the epilogue has {len(program.outputs)} outputs, and out is a tuple with "
+                "an array for each"
+            )
         out, *further = out
         outs = tuple(further)
     precision_named(precision)
@@ -222,7 +227,11 @@ def arrange(
         fused = epilogue_operands(
             program, operands or {}, left, batch, (m, n, k), vectors, output, outs, accumulator=accumulator, copy=copy
         )  # fmt: skip
-    target = _writable_in_place(destination, read, c_matrices, vectors, copies, fused)
+    by_elements = [] if c_matrices is None else [c_matrices]
+    if fused is not None:
+        by_elements += fused.tensors.values()
+        check_apart(fused.given, destination, read, by_elements)
+    target = _writable_in_place(destination, read, by_elements, vectors, copies)
 
     problem = Problem(
         m,
@@ -555,22 +564,18 @@ def destination_of(out: Any, a: ArrayView, output: DType, shape: Shape) -> Array
 def _writable_in_place(
     destination: ArrayView | None,
     operands: list[ArrayView],
-    addend: ArrayView | None,
+    by_elements: list[ArrayView],
     vectors: tuple[bool, bool],
     copies: list[str],
-    fused: EpilogueOperands | None,
 ) -> ArrayView | None:
-    """``destination`` as matrices when a kernel may write straight into it, else None."""
+    """``destination`` as matrices when a kernel may write straight into it, else None.
+
+    What is read for an element of D alone, ``by_elements``, may be where that element is.
+    """
     if destination is None:
         return None
     matrices = _with_matrix_axes(destination, vectors)
-    read = list(operands)
-    by_elements = [] if addend is None else [addend]
-    if fused is not None:
-        by_elements += fused.tensors.values()
-        read += fused.given
-    # What is read for an element of D alone may be where that element is.
-    read += [each for each in by_elements if (each.pointer, each.strides) != (matrices.pointer, matrices.strides)]
+    read = operands + [each for each in by_elements if not each.is_same_memory(matrices)]
     shared = [operand.name for operand in read if operand.overlaps(matrices)]
     if lies_by_rows(matrices) and not shared and not matrices.negated:
         return matrices

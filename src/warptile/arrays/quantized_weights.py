@@ -29,7 +29,7 @@ import numpy as np
 
 from warptile.arrays import array_view
 from warptile.arrays.frameworks import Framework, framework_of
-from warptile.arrays.options import element_named
+from warptile.arrays.options import element_named, flag
 from warptile.dtypes import DTYPES, DType
 from warptile.errors import ArgumentError, DTypeError, LayoutError, ShapeError, UnsupportedError
 from warptile.quantization import BITS, BLOCK_K, BLOCK_ROWS, Quantization, k_blocks, row_blocks
@@ -72,7 +72,10 @@ class QuantizedWeights:
     zero_point: bool
 
     def __post_init__(self) -> None:
-        n, k = (int(each) for each in self.shape)
+        try:
+            n, k = (int(each) for each in self.shape)
+        except (TypeError, ValueError):
+            raise ShapeError(f"shape: got {self.shape!r}; it is (N, K) of the weights, such as (4096, 4096)") from None
         numbers = {"bits": int(self.bits), "group_size": int(self.group_size), "zero_point": bool(self.zero_point)}
         for name, value in {"shape": (n, k), "dtype": str(self.dtype), **numbers}.items():
             object.__setattr__(self, name, value)  # plain values, also where a file gave arrays of one element
@@ -167,7 +170,7 @@ class QuantizedWeights:
         shape = _scales_shape(len(blocks), blocks.shape[1], how)
         octets = blocks[:, :, start : start + how.scale_bytes]
         words = framework.integers(framework.octets(octets), 2).reshape(*(shape[axis] for axis in _PACKED_SCALES))
-        rows = framework.permuted(words, _inverse(_PACKED_SCALES)).reshape(shape[0] * BLOCK_ROWS, -1)
+        rows = framework.permuted(words, _inverse(_PACKED_SCALES)).reshape(shape[0] * BLOCK_ROWS, shape[4] * shape[5])
         each = max(self.group_size // BLOCK_K, 1)  # blocks that repeat a scale
         found = framework.permuted(rows[:n, : _groups(k, how.group_in_block) : each], (0, 1))
         return framework.of_type(found, self.element)
@@ -204,9 +207,13 @@ class QuantizedWeights:
             The weights, of the framework and on the device of ``codes``.
 
         Raises:
-            ShapeError, ArgumentError, DTypeError: what does not fit together, or is out of range.
+            ShapeError, ArgumentError, DTypeError: what does not fit together, or is out of range; a weight that is not
+                finite in the type of the activations.
         """
         _check_format(bits, group_size)
+        _check_integers("codes", codes)
+        if zeros is not None:
+            _check_integers("zeros", zeros)
         if len(codes.shape) != 2:
             raise ShapeError(f"codes: got shape {tuple(codes.shape)}; they are one matrix (N, K)")
         n, k = (int(each) for each in codes.shape)
@@ -230,7 +237,14 @@ class QuantizedWeights:
                 "float32's range"
             )
         how = Quantization(bits, group_size, zeros is not None)
-        return _packed(framework.integer(codes), scales, zeros, how, element)
+        packed = _packed(framework.integer(codes), scales, zeros, how, element)
+        largest = framework.magnitude(scales).max() * 2 * half if 0 not in tuple(scales.shape) else 0
+        if largest > element.largest and not framework.finite(packed.dequantize()):
+            raise ArgumentError(
+                f"scales: some weights, codes times scales, are not finite in {element.name}; give smaller ones, or "
+                "dtype='bfloat16', which has float32's range"
+            )
+        return packed
 
 
 def quantize(
@@ -255,10 +269,12 @@ def quantize(
     Raises:
         ShapeError: not a matrix.
         DTypeError: an element type that is not quantized, or that activations cannot have.
-        ArgumentError: other bits or group sizes, or a weight that is not finite.
+        ArgumentError: other bits or group sizes, or a weight that is not finite, or not when it is quantized.
+        ArgumentTypeError: a ``zero_point`` that is not True or False.
         UnsupportedError: an array of another framework.
     """
     source = array_view.view(w, "w")
+    flag(zero_point, "zero_point")
     if source.framework not in ("numpy", "torch", "jax"):
         raise UnsupportedError(
             f"w: got a {source.framework} array; quantize takes NumPy and torch, such as quantize(torch.from_dlpack(w))"
@@ -310,7 +326,7 @@ def quantize(
 
 
 def _check_format(bits: int, group_size: int) -> None:
-    if bits not in BITS:
+    if not isinstance(bits, int | np.integer) or bits not in BITS:
         raise ArgumentError(f"bits: got {bits!r}; codes have 4 or 8 bits, such as quantize(w, bits=4)")
     whole = isinstance(group_size, int | np.integer) and group_size > 0
     if not whole or (group_size not in (32, 64) and group_size % BLOCK_K):
@@ -335,6 +351,13 @@ def _type_for(values: Any, dtype: Any) -> DType:
         return _activations(dtype)
     given = array_view.view(values, "scales").dtype.name
     return DTYPES[given if given in ACTIVATIONS else "bfloat16"]
+
+
+def _check_integers(name: str, values: Any) -> None:
+    given = str(getattr(values, "dtype", type(values).__name__))
+    if not hasattr(values, "shape") or not given.removeprefix("torch.").startswith(("int", "uint")):
+        cast = f"{name}.to(torch.int32)" if given.startswith("torch.") else f"numpy.asarray({name}, 'int32')"
+        raise DTypeError(f"{name}: got {given}; they are an array of integers, such as {cast}")
 
 
 def _check_range(name: str, values: Any, low: int, high: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from warptile.dtypes import DTYPES
+from warptile.dtypes import DTYPES, DType
 from warptile.epilogue.epilogue_program import (
     ACCUMULATOR,
     BLOCKS_OF_A,
@@ -22,7 +22,7 @@ from warptile.epilogue.epilogue_program import (
     is_block_scale,
 )
 from warptile.epilogue.fused_epilogue import OPERAND, OUTPUT, Fused, Layout, Partials
-from warptile.epilogue.operations import FLAG, OPERATIONS
+from warptile.epilogue.operations import FLAG, OPERATIONS, integer_range
 from warptile.launch.params import Field, Pointer, Scalar
 
 HEADERS = (
@@ -274,7 +274,7 @@ class EpilogueSource:
             step = program.steps[value]
             if step.name == CAST and step.value == output.dtype.name:  # rounded once, from what is cast
                 value = step.arguments[0]
-            body.append(f"            further{index}[i] = static_cast<{output.dtype.cuda}>(v{value});")
+            body.append(f"            further{index}[i] = {_rounded(output.dtype, f'v{value}')};")
         return [
             "    template <int WIDTH, typename OUT>",
             "    __device__ __forceinline__ void apply(const COMPUTE (&sums)[WIDTH], COMPUTE alpha,",
@@ -296,7 +296,7 @@ class EpilogueSource:
         if step.name == CONSTANT:
             return self._literal(float(step.value))  # type: ignore[arg-type]
         if step.name == CAST:
-            return f"static_cast<COMPUTE>(static_cast<{DTYPES[str(step.value)].cuda}>({arguments[0]}))"
+            return f"static_cast<COMPUTE>({_rounded(DTYPES[str(step.value)], arguments[0])})"
         if step.name == UNIFORM:
             place = "column + i, row" if self._fused.swapped else "row, column + i"
             return f"philox_uniform(n{numbers[str(step.value)]}.value, {place})"
@@ -333,6 +333,14 @@ class EpilogueSource:
             *(f"        {name}.data = first.{name}.data + matrix * first.{name}.matrix_stride;" for name in names),
             "    }",
         ]
+
+
+def _rounded(dtype: DType, value: str) -> str:
+    """A value in an element type. Numbers beyond the ends of a type of 8 bits, or of int32, become these."""
+    if dtype.kind in ("int", "uint") and dtype.bits == 8:
+        low, high = integer_range(dtype)
+        value = f"min(max(static_cast<int>({value}), {low}), {high})"  # the conversion to int stops at its ends, too
+    return f"static_cast<{dtype.cuda}>({value})"
 
 
 def number_member(name: str) -> str:

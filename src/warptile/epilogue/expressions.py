@@ -6,6 +6,7 @@ in NumPy what the kernel computes, as a reference.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -118,7 +119,8 @@ def where(condition: Any, x: Any, y: Any) -> Any:
 def cast(x: Any, dtype: Any) -> Any:
     """``x`` rounded to an element type. As an output of an epilogue, that output has the type.
 
-    Floats of 8 bits (compute capability 8.9) stop at their largest numbers, as quantization does.
+    Integers are rounded towards zero, as NumPy and torch do. They and floats of 8 bits (compute capability 8.9) stop at
+    the ends of their range, as quantization does.
 
     Args:
         x: a number.
@@ -217,9 +219,14 @@ def dropout_mask(seed: int, shape: tuple[int, int], p: float) -> np.ndarray[Any,
         A NumPy array of that shape: True where an element is kept.
 
     Raises:
-        ArgumentError: a ``p`` that is no probability below 1.
+        ArgumentError: a ``p`` that is no probability below 1, or a seed or a shape that a result cannot have.
     """
     _kept_share(p)
+    if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or not 0 <= seed < 2**64:
+        raise ArgumentError(f"seed: got {seed!r}; a seed is a whole number from 0 to 2**64 - 1, such as seed=1234")
+    extents = tuple(shape) if isinstance(shape, Iterable) else ()
+    if len(extents) != 2 or not all(isinstance(each, int | np.integer) and each >= 0 for each in extents):
+        raise ArgumentError(f"shape: got {shape!r}; it is (M, N), the shape of the result, such as y.shape")
     found: np.ndarray[Any, np.dtype[np.bool_]] = uniform(seed, *shape) >= np.float32(p)
     return found
 

@@ -100,10 +100,17 @@ OPERATIONS: dict[str, EpilogueOperation] = {
 
 
 def rounded(values: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
-    """Numbers in an element type; beyond the largest 8-bit float they are that."""
+    """Numbers in an element type. Beyond the ends of 8-bit floats and of integers they are these ends."""
     if dtype.is_float8:
         values = np.clip(values, -dtype.largest, dtype.largest)
+    elif dtype.kind != "float":
+        values = np.clip(np.nan_to_num(values.astype(np.float64)), *integer_range(dtype))  # float32 lacks 2**31 - 1
     return values.astype(dtype.numpy)
+
+
+def integer_range(dtype: DType) -> tuple[int, int]:
+    """The smallest and the largest number of an integer type."""
+    return (-(2 ** (dtype.bits - 1)) if dtype.kind == "int" else 0), int(dtype.largest)
 
 
 def philox(seed: int, rows: int, columns: int) -> np.ndarray[Any, np.dtype[np.float64]]:

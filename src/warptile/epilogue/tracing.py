@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import linecache
 import numbers
+import reprlib
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -254,7 +255,8 @@ def apply(name: str, *arguments: Any) -> Traced:
     for value, kind in zip(values, operation.takes, strict=True):
         if value.kind != kind:
             found = {NUMBER: "a number", FLAG: "a truth value"}
-            refuse(f"{name} takes {found[kind]} and got {found[value.kind]}; write warptile.where(condition, 1, 0)")
+            wanted = "x != 0" if kind == FLAG else "warptile.where(condition, 1, 0)"
+            refuse(f"{name} takes {found[kind]} and got {found[value.kind]}; write {wanted}")
     return trace.value(name, tuple(each.index for each in values), kind=operation.gives)
 
 
@@ -270,10 +272,17 @@ def _symbolic(trace: Trace, value: Any) -> Traced:
         )
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (numbers.Real, np.number)):
         refuse(
-            f"got {value!r} ({type(value).__name__}); constants are real numbers, and arrays are given by name: "
+            f"got {_short(value)}; constants are real numbers, and arrays are given by name: "
             f"matmul(a, b, epilogue=lambda acc, bias: acc + bias, bias=bias)"
         )
     return trace.value(CONSTANT, value=float(value))
+
+
+def _short(value: Any) -> str:
+    """What a value is, in few words: of an array its shape."""
+    if hasattr(value, "shape"):
+        return f"{type(value).__name__} of shape {tuple(value.shape)}"
+    return f"{reprlib.repr(value)} ({type(value).__name__})"
 
 
 def cast(x: Traced, dtype: str) -> Traced:

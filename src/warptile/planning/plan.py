@@ -203,7 +203,10 @@ def make_plan(
         raise UnsupportedError(
             "a is sparse, and no rung for that is batch-invariant: take a.to_dense(), or leave batch_invariant out"
         )
-    listed = "; ".join(f"{name}: {reason}" for name, reason in reasons)
+    named: dict[str, list[str]] = {}  # most rungs have the same reason
+    for name, reason in reasons:
+        named.setdefault(reason, []).append(name)
+    listed = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in named.items())
     raise UnsupportedError(f"no rung takes this problem on {limits.arch}. {listed}")
 
 

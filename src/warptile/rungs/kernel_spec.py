@@ -266,7 +266,7 @@ def scale_value(name: str, value: float, accumulator: DType) -> float:
         return ctypes.c_float(value).value if scale == "f32" else float(value)  # beyond float32's range: infinity
     if not math.isfinite(value) or value != int(value) or not -(2**31) <= value < 2**31:
         raise DTypeError(
-            f"{name} is {value}; with a {accumulator.name} accumulator it must be a whole number of 32 bits, "
+            f"{name} is {value}; with {accumulator.name} accumulators it must be a whole number of 32 bits, "
             f"such as {name}=2"
         )
     return int(value)

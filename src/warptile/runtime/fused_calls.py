@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from warptile.arrays.array_view import ArrayView
 from warptile.arrays.epilogue_operands import EpilogueOperands
 from warptile.arrays.operands import Product
 from warptile.arrays.reductions import reduced
@@ -130,9 +131,14 @@ def bind_fused(
         launch, refuse, (whole, *further), dtypes, (None, *epilogue.reductions), device,
         backend.info.ordinal,
         tuple(map(reach_of, (*read, product.c, result, *tensors))),
-        tuple(each is not None and each.strides == result.strides for each in (product.c, *tensors)),
+        tuple(each is not None and _is_like(each, result) for each in (product.c, *tensors)),
         formats, gradients,
     )  # fmt: skip
+
+
+def _is_like(operand: ArrayView, result: ArrayView) -> bool:
+    """Whether elements of the two at the same index share memory, and no others, where both begin at one address."""
+    return replace(operand, pointer=result.pointer).is_same_memory(result)
 
 
 def _launches(

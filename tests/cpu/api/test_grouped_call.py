@@ -244,6 +244,9 @@ def test_offsets_that_fall_or_pass_the_end_are_taken_as_the_nearest(offsets):
     nearest = np.maximum.accumulate(np.clip(offsets, 0, 40))
     a, b = drawn(40, 64), drawn(3, 64, 72)
     assert wrong_elements(multiplied(a, b, offsets), a, b, nearest) == 0
+    of_rows, of_columns = drawn(70, 40), drawn(40, 72)  # groups along K
+    along_k = multiplied(of_rows, of_columns, offsets, max_sms=2)
+    assert wrong_elements(along_k, of_rows, of_columns, nearest) == 0
 
 
 @pytest.mark.parametrize("shape", [(0, 64, 72), (40, 0, 72), (40, 64, 0)], ids=str)
@@ -307,3 +310,13 @@ def test_other_architectures(monkeypatch):
     monkeypatch.setenv("WARPTILE_ARCH", "sm_80")
     with pytest.raises(wt.UnsupportedError, match=r"one group after the other, such as matmul\(a\[s:e\], b\[g\]\)"):
         multiplied(drawn(8, 4), drawn(2, 4, 5), [3, 8])
+
+
+def test_a_config_that_is_no_mapping():
+    with pytest.raises(wt.ArgumentTypeError, match="config: got 5; it takes a mapping"):
+        multiplied(drawn(8, 4), drawn(2, 4, 5), [3, 8], config=5)
+
+
+def test_quantized_weights_are_refused_with_the_call_that_makes_an_array():
+    with pytest.raises(wt.DTypeError, match=r"b: got QuantizedWeights, .* such as b.dequantize\(\)"):
+        wt.matmul_grouped(drawn(8, 32), wt.quantize(drawn(5, 32)), np.array([8], np.int32), backend="emulator")

@@ -336,6 +336,19 @@ def test_a_plan_refuses_other_arrays():
         plan(np.zeros((8, 17), np.float32)[:, 1:], drawn(16, 8))
 
 
+def test_a_plan_says_in_words_which_layout_it_is_for():
+    a, b = np.ones((16, 32), np.float16), np.ones((32, 24), np.float16)
+    plan = wt.plan(a, b, backend="emulator")
+    with pytest.raises(wt.LayoutError) as refused:
+        plan(np.asfortranarray(a), b)
+    assert str(refused.value) == (
+        "a: this plan is for float16, row-major, leading dimension 32, aligned to 16 bytes, and it is float16, "
+        "column-major, leading dimension 16, aligned to 16 bytes; make another with warptile.plan(a, b)"
+    )
+    with pytest.raises(wt.LayoutError, match=r"^out: this plan is for float16"):
+        plan(a, b, out=np.zeros((16, 24), np.float32))
+
+
 def test_a_configuration_is_used():
     plan = wt.plan(drawn(8, 8), drawn(8, 8), rung="simt-naive", config={"BM": 4, "BN": 16}, backend="emulator")
     assert dict(plan.plan.config) == {"BM": 4, "BN": 16}

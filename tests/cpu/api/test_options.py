@@ -72,7 +72,7 @@ def test_a_wrong_option_is_a_typed_error(function, options, error, words):
 def test_integers_take_factors_of_32_bits(value):
     a, b = ones(2, 3, dtype="int8"), ones(3, 2, dtype="int8")
     for name, c in (("alpha", None), ("beta", ones(2, 2, dtype="int32"))):
-        with pytest.raises(wt.DTypeError, match=f"{name} is .*; with a int32 accumulator it must be a whole number"):
+        with pytest.raises(wt.DTypeError, match=f"{name} is .*; with int32 accumulators it must be a whole number"):
             wt.plan(a, b, c, **{name: value}, **EMULATOR)
 
 

@@ -254,6 +254,23 @@ def test_a_plan_takes_other_scales_of_the_same_shapes(rng):
         plan(a, b)
 
 
+def test_messages_name_the_keywords(rng):
+    a, b = sp.operands(rng, 30, 40, 200)
+    scale = np.ones((30, 1), ml_dtypes.float8_e8m0fnu)
+    with pytest.raises(wt.UnsupportedError, match=r"^scale_a: got element type float8_e8m0fnu;.*scale_a.astype"):
+        wt.matmul(a, b, scale_a=scale, **EMULATOR)
+    with pytest.raises(wt.ShapeError, match=r"^c: shape \(30, 3\) does not broadcast"):
+        wt.matmul(a, b, np.ones((30, 3), np.float32), scale_a=np.ones((30, 1), np.float32), **EMULATOR)
+
+
+def test_rungs_with_one_reason_share_it(rng):
+    a, b = sp.operands(rng, 30, 40, 200)
+    with pytest.raises(wt.UnsupportedError) as refused:
+        wt.matmul(a, b, scale_a=np.ones((30, 2), np.float32), accumulate="float16", **EMULATOR)
+    assert str(refused.value).count("which wgmma-final alone applies") == 1
+    assert "leave accumulate out" in str(refused.value)
+
+
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 

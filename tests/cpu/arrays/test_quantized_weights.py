@@ -113,7 +113,18 @@ def test_a_scale_of_zero_is_of_zeros():
         (lambda: wt.quantize(np.full((4, 4), np.nan, np.float32)), wt.ArgumentError, "infinite elements or NaN"),
         (lambda: wt.quantize(np.full((4, 4), 1e9, np.float32), 4, 32, dtype="float16"), wt.ArgumentError, "not finite"),
         (lambda: from_codes(np.full((2, 32), 8), np.ones((2, 1))), wt.ArgumentError, "from -8 to 7"),
-        (lambda: from_codes(np.zeros((2, 200)), np.ones((2, 1))), wt.ShapeError, r"\(2, 2\)"),
+        (lambda: from_codes(np.zeros((2, 200), int), np.ones((2, 1))), wt.ShapeError, r"\(2, 2\)"),
+        (lambda: from_codes(np.full((2, 32), 0.5), np.ones((2, 1))), wt.DTypeError, "codes: got float64; .* integers"),
+        (lambda: from_codes([[1]], np.ones((1, 1))), wt.DTypeError, r"codes: got list; .* numpy.asarray\("),
+        (
+            lambda: from_codes(np.ones((2, 32), int), np.ones((2, 1)), np.full((2, 1), 8.5)),
+            wt.DTypeError,
+            "zeros: got float64",
+        ),
+        (lambda: wt.quantize(drawn(4, 4), bits=4.0), wt.ArgumentError, "bits: got 4.0"),
+        (lambda: wt.quantize(drawn(4, 4), zero_point="no"), wt.ArgumentTypeError, "zero_point: got 'no'"),
+        (lambda: wt.quantize(wt.quantize(drawn(4, 4))), wt.DTypeError, r"such as w.dequantize\(\)"),
+        (lambda: wt.QuantizedWeights(np.zeros((1, 5), "u1"), 5, "float16", 4, 128, False), wt.ShapeError, "got 5; "),
         (
             lambda: wt.QuantizedWeights(np.zeros((1, 5), np.uint8), (8, 8), "float16", 4, 128, False),
             wt.ShapeError,
@@ -130,3 +141,29 @@ def test_a_scale_of_zero_is_of_zeros():
 def test_what_cannot_be_is_refused(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("shape", [(0, 200), (0, 0), (5, 0)], ids=str)
+@pytest.mark.parametrize("zero_point", [False, True])
+def test_weights_without_elements(shape, zero_point):
+    weights = wt.quantize(np.zeros(shape, np.float32), zero_point=zero_point)
+    assert weights.dequantize().shape == shape
+    x = np.ones((3, shape[1]), weights.dequantize().dtype)
+    assert wt.matmul(x, weights, backend="emulator").shape == (3, shape[0])
+
+
+@pytest.mark.parametrize(("bits", "zero_point"), [(4, False), (8, False), (4, True), (8, True)])
+def test_finite_weights_stay_finite_or_are_refused(bits, zero_point):
+    """A scale is rounded, so that the largest weights may pass float16's range when they are dequantized."""
+    refused = 0
+    for largest in np.arange(64000, 65520, 16, dtype=np.float16):
+        w = np.full((2, 32), largest)
+        w[1, ::2] = -1000
+        try:
+            found = wt.quantize(w, bits, 32, zero_point)
+        except wt.ArgumentError:
+            refused += 1
+        else:
+            assert np.isfinite(found.dequantize()).all()
+    assert refused < 40
+    assert np.isfinite(wt.quantize(w, bits, 32, zero_point, dtype="bfloat16").dequantize().astype(np.float32)).all()

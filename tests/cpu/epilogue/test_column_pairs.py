@@ -139,3 +139,11 @@ def test_what_cannot_be_paired_is_refused(epilogue, operands, error, message):
 def test_columns_must_pair_up(b):
     with pytest.raises(wt.ShapeError, match="an even N"):
         wt.matmul(drawn(8, 16), b, epilogue=lambda acc: wt.halves(acc)[0])
+
+
+def test_quantized_weights_are_not_taken_apart():
+    x, weights = drawn(8, 32), wt.quantize(drawn(12, 32))
+    with pytest.raises(wt.UnsupportedError, match="b: got a QuantizedWeights, which is packed; pairs takes columns"):
+        wt.matmul(x, weights, epilogue=lambda acc: wt.pairs(acc)[0])
+    with pytest.raises(wt.UnsupportedError, match="pack the gate's and those of what it gates apart"):
+        wt.plan(x, weights, epilogue=lambda acc: wt.halves(acc)[0])

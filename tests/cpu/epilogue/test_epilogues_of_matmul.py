@@ -190,6 +190,44 @@ def test_outputs_go_where_out_says():
     assert np.abs(behind[1:] - expected).max() < 0.02
 
 
+def two(acc):
+    return acc, acc * 2
+
+
+def test_outputs_share_memory_with_nothing_that_the_call_reads_or_writes():
+    rng = np.random.default_rng(12)
+    a, b, d = drawn(rng, 16, 16), drawn(rng, 16, 16), np.zeros((17, 16), "float16")
+    for taken, name in ((d[:16], "out"), (d[1:], "out"), (a, "a"), (b.T, "b")):
+        with pytest.raises(wt.LayoutError, match=rf"out\[1\]: it shares memory with {name}; .*out\[1\].copy\(\)"):
+            wt.matmul(a, b, out=(d[:16], taken), epilogue=two)
+    x = drawn(rng, 16, 16)
+    with pytest.raises(wt.LayoutError, match=r"out\[1\]: it shares memory with x"):
+        wt.matmul(a, b, out=(d[:16], x.T), epilogue=lambda acc, x: (acc, acc + x), x=x)
+    exact = product(a, b) + x
+    wt.matmul(a, b, out=(d[:16], x), epilogue=lambda acc, x: (acc, acc + x), x=x)  # element by element
+    assert np.abs(x - exact).max() < 0.05
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_out_has_an_array_for_each_output(count):
+    a = np.ones((4, 4), "float16")
+    with pytest.raises(wt.ShapeError, match=f"out: got {count} arrays; the epilogue has 2 outputs"):
+        wt.matmul(a, a, out=tuple(np.zeros((4, 4), "float16") for _ in range(count)), epilogue=two)
+
+
+@pytest.mark.parametrize("kind", ["blocks", "narrower"])
+def test_an_operand_at_the_address_of_d_but_with_other_elements_is_apart_from_it(kind):
+    a, b, d = np.ones((8, 8), "float16"), np.ones((8, 8), "float16"), np.ones((8, 8), "float32")
+    if kind == "blocks":  # element (i, j) is read for the whole block (i, j)
+        plan = wt.plan(a, b, out=d, epilogue=lambda acc, s: acc * wt.per_block(s, 4, 4), s=d[:2, :2])
+    else:  # as many elements to the next row, but of half the size
+        s = d.ravel().view("float16")[:64].reshape(8, 8)
+        plan = wt.plan(a, b, out=d, epilogue=lambda acc, s: acc * s, s=s)
+    assert plan.copies == ("out shares memory with s: the result is made apart and copied into it",)
+    whole = wt.plan(a, b, out=d, epilogue=lambda acc, s: acc * s, s=d)
+    assert whole.copies == ()
+
+
 def test_a_plan_takes_other_operands_of_the_same_kind():
     rng = np.random.default_rng(11)
     a, b, row = drawn(rng, 5, 7), drawn(rng, 7, 9), drawn(rng, 9)

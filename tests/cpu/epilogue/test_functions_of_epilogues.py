@@ -116,3 +116,16 @@ def test_a_mask_has_the_share_that_it_should():
     assert mask.shape == (500, 401)
     assert abs(mask.mean() - 0.75) < 4 * math.sqrt(0.25 * 0.75 / mask.size)
     assert wt.dropout_mask(3, (4, 4), 0).all()
+
+
+@pytest.mark.parametrize("name", ["int8", "uint8", "int32"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_cast_to_integers_stops_at_their_ends(name, dtype):
+    values = [-3e9, -300, -129, -128.9, -1.7, -0.5, 0.9, 1.5, 127.9, 128, 255.9, 256, 501, 3e9, np.inf, -np.inf]
+    x = np.array(values, dtype).reshape(1, -1)
+    _, found = wt.matmul(x[:, :0], x[:0], epilogue=lambda acc, x: (acc, wt.cast(x, name)), x=x, backend="emulator")
+    limits = np.iinfo(name)
+    exact = [int(np.clip(np.trunc(v), limits.min, limits.max)) for v in x[0].astype(float)]
+    assert found.dtype.name == name
+    assert found[0].tolist() == exact
+    assert wt.cast(x[0], name).tolist() == exact

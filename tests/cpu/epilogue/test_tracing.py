@@ -28,7 +28,8 @@ def branches(acc):
         ),
         (lambda acc: max(acc, 0), {}, "warptile.maximum"),
         (lambda acc: math.exp(acc), {}, "is no number: in place of math.exp"),
-        (lambda acc: acc + ROW, {}, "arrays are given by name: matmul"),
+        (lambda acc: acc + ROW, {}, r"got ndarray of shape \(.*\); constants .* arrays are given by name: matmul"),
+        (lambda acc, x: wt.where(x, acc, 0), {"x": ROW}, "where takes a truth value and got a number; write x != 0"),
         (lambda acc: acc.sum(), {}, "has no attribute 'sum'"),
         (lambda acc: acc[0], {}, "has no index"),
         (lambda acc: [*acc], {}, "cannot be iterated over"),
@@ -129,3 +130,17 @@ def test_the_program_in_float64_is_its_reference():
     assert np.allclose(d, inner / (1 + np.exp(-inner)), rtol=1e-12)
     assert np.array_equal(second, accumulator.astype(np.float16))
     assert program.types == (None, "float16")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((1, 13, 0.5), r"shape: got 13; it is \(M, N\)"),
+        ((1, (2, 3, 4), 0.5), "shape: got"),
+        ((1.5, (2, 3), 0.5), "seed: got 1.5"),
+        ((-1, (2, 3), 0.5), "seed: got -1"),
+    ],
+)
+def test_a_mask_of_dropout_that_there_is_not(arguments, words):
+    with pytest.raises(wt.ArgumentError, match=words):
+        wt.dropout_mask(*arguments)

@@ -126,7 +126,7 @@ def test_alpha_has_the_accumulators_type(element, scalar):
 
 def test_a_fractional_alpha_with_integers_is_refused():
     plan = make_plan(problem(4, 4, 4, "int8"), rung="simt-naive")
-    with pytest.raises(DTypeError, match=r"alpha is 0\.5; with a int32 accumulator it must be a whole number"):
+    with pytest.raises(DTypeError, match=r"alpha is 0\.5; with int32 accumulators it must be a whole number"):
         plan.launch("entry", 0.5, 0)
 
 

@@ -59,6 +59,7 @@ template <typename TILE, int GROUP, typename PARAMS>
 struct KGroupScheduler {
     const PARAMS& params;
     unsigned next_tile = blockIdx.x;
+    int group = 0, begin = 0;  // `group` begins at `begin`: where all groups before it have ended
 
     __device__ __forceinline__ explicit KGroupScheduler(const PARAMS& params) : params(params) {}
 
@@ -66,9 +67,9 @@ struct KGroupScheduler {
     __device__ __forceinline__ bool next(GroupedTile& work) {
         const int n = params.gemm.n, k = params.gemm.k;
         const unsigned tiles_m = tiles_along(params.gemm.m, TILE::BM), tiles_n = tiles_along(n, TILE::BN);
-        const int group = next_tile / (tiles_m * tiles_n);
-        if (group >= params.groups) return false;
-        const int begin = group > 0 ? end_of_group(params.ends, group - 1, 0, k) : 0;
+        const int wanted = next_tile / (tiles_m * tiles_n);
+        if (wanted >= params.groups) return false;
+        while (group < wanted) begin = end_of_group(params.ends, group++, begin, k);
         const int end = end_of_group(params.ends, group, begin, k);
         const TilePosition position = grouped_tile<GROUP>(next_tile % (tiles_m * tiles_n), tiles_m, tiles_n);
         const int column = position.column * TILE::BN;

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import warptile as wt
+from covering import covering, examples
 from grouped_products import expected, wrong_elements
 from warptile.planning.grouped_plan import GroupedPlan
 from warptile.rungs.wgmma import grouped
@@ -179,9 +180,9 @@ def test_other_groups_have_no_influence():
 # --- groups along K --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("extent", [139, 400])
-@pytest.mark.parametrize("shape", [(136, 264), (135, 261), (1, 7)], ids=str)
-@pytest.mark.parametrize("out_dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize(
+    ("extent", "shape", "out_dtype"), covering([139, 400], [(136, 264), (135, 261), (1, 7)], ["bfloat16", "float32"])
+)
 def test_groups_along_k(extent, shape, out_dtype):
     m, n = shape
     a, b, offsets = transposed(m, extent), drawn(extent, n), [70, 70, extent - 13]
@@ -224,7 +225,7 @@ def test_code_of_the_page_runs(monkeypatch):
 # --- extents ---------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_random_groups(data):
     groups = data.draw(st.integers(1, 9))

@@ -17,9 +17,10 @@ from warptile.arrays.options import element_named, tunables, whole_number
 from warptile.device import DeviceLimits
 from warptile.dtypes import DTYPES, DType
 from warptile.errors import DTypeError, ShapeError, UnsupportedError
+from warptile.group_scales import NO_SCALES, GroupScales, group_scales
 from warptile.planning.grouped_plan import GroupedPlan
 from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, alignment_of
-from warptile.rungs.wgmma.grouped import ARCH, DTYPES_TAKEN, ENDS, OUTPUTS, GroupedProblem, lines_follow
+from warptile.rungs.wgmma.grouped import ARCH, DTYPES_TAKEN, ENDS, FLOAT8, OUTPUTS, GroupedProblem, lines_follow
 from warptile.runtime.execute import Backend, GpuBackend, choose_backend
 from warptile.torch_route import grouped_in_torch, shown_to_dynamo, torch_sees, traced_grouped
 
@@ -41,6 +42,8 @@ def matmul_grouped(
     *,
     out: Any = None,
     out_dtype: Any = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
     config: Mapping[str, int] | None = None,
     max_sms: int | None = None,
     backend: str | None = None,
@@ -66,13 +69,22 @@ def matmul_grouped(
     Gradients of torch tensors are recorded, unless ``out`` is given: each is a grouped GEMM again, in one launch.
 
     Args:
-        a: NumPy, torch, CuPy or JAX, any strides; float16 or bfloat16. What the kernel cannot read as it lies is copied
-            first: groups of rows are read with K contiguous, groups along K by rows of M and N.
-        b: of the same type and in the same place, any strides. Weights that are stored as (G, N, K) are ``w.mT``.
+        a: NumPy, torch, CuPy or JAX, any strides; float16 or bfloat16, and for groups of rows float8 (e4m3fn or
+            e5m2). What the kernel cannot read as it lies is copied first: groups of rows are read with K contiguous,
+            groups along K by rows of M and N.
+        b: of the same type and in the same place, any strides. Weights that are stored as (G, N, K) are ``w.mT``;
+            those of float8 are copied so where they are stored otherwise.
         offsets: (G,), int32 or int64, in the place of ``a``: where each group ends. Each begins where the one before
             ends, the first at 0. Where offsets fall or pass T, they are taken as the nearest that do not.
         out: where to write the result; returned. No two of its elements may share memory.
-        out_dtype: bfloat16, float16 or float32, as a name or a framework's dtype; by default that of the operands.
+        out_dtype: bfloat16, float16 or float32, as a name or a framework's dtype; by default that of the operands,
+            bfloat16 for float8.
+        scale_a: scales of a float8 ``a``, by which its products are multiplied: a number or one element, or one for
+            each row, (T,) or (T, 1), or for each 128 elements along K of a row, (T, ceil(K / 128)). The kernel reads
+            arrays where they are, in the place of ``a``.
+        scale_b: the same of ``b``: a number or one element, one for each group, (G,), one for each column of each
+            group, (G, N) or (G, 1, N), or those of blocks along K of each group: (G, ceil(K / 128), N), or of
+            128 x 128, (G, ceil(K / 128), ceil(N / 128)).
         config: the kernel's tunables (`warptile.rungs.wgmma.grouped`).
         max_sms: the most SMs that the GEMM may occupy, all if None.
         backend: ``"gpu"``, ``"emulator"``, or None for a GPU if there is one.
@@ -90,25 +102,29 @@ def matmul_grouped(
     """
     named = None if config is None else tuple((tunables(config, "wgmma-grouped") or {}).items())
     options = out_dtype, named, max_sms, backend
-    bound = _bound.get(type(a))
-    if bound is not None:
+    bound, plain = _bound.get(type(a)), scale_a is None and scale_b is None
+    if bound is not None and plain:
         found = bound.repeat(a, b, offsets, out, options)
         if found is not None:
             return found
     if options[1:] == (None, None, None) and torch_sees(a, b, None, out):
+        if not plain:
+            raise UnsupportedError(
+                "scale_a, scale_b: a call that torch records or transforms takes none; call it on detached tensors"
+            )
         if out is not None:
             raise UnsupportedError("out: a call that torch records or transforms makes its own result; leave out= away")
         return grouped_in_torch(a, b, offsets, out_dtype)
     place = choose_backend(backend, array_view.view(a, "a"))
-    arranged = _arrange(a, b, offsets, out, out_dtype)
+    arranged = _arrange(a, b, offsets, out, out_dtype, (scale_a, scale_b))
     if arranged.problem is None:
         return _empty_product(arranged)
     device = _hopper(place, arranged).device.occupying(whole_number(max_sms, "max_sms"))
     target = arranged.target or _made(arranged)
-    operands = {"A": arranged.a, "B": arranged.b, "D": target, ENDS: arranged.ends}
+    operands = {"A": arranged.a, "B": arranged.b, "D": target, ENDS: arranged.ends, **arranged.scales.operands}
     plan = _plan(arranged.problem, device, named)
-    place.run(plan, operands, [()], 1, 0)
-    if isinstance(place, GpuBackend) and arranged.a_given.framework == "torch":
+    place.run(plan, operands, [()], arranged.scales.factor, 0)
+    if plain and isinstance(place, GpuBackend) and arranged.a_given.framework == "torch":
         _calls(type(a)).learn_grouped((a, b, offsets, out), options, plan, place, operands)
     if arranged.out is None:
         return array_view.returned(target, arranged.a_given)
@@ -171,6 +187,7 @@ class _Arranged:
         output: its element type.
         out: the caller's ``out``, or None.
         target: ``out`` where the kernel can write there, else None.
+        scales: of the operands.
     """
 
     problem: GroupedProblem | None
@@ -183,13 +200,15 @@ class _Arranged:
     output: DType
     out: ArrayView | None
     target: ArrayView | None
+    scales: GroupScales = NO_SCALES
 
 
-def _arrange(a: Any, b: Any, offsets: Any, out: Any, out_dtype: Any) -> _Arranged:
+def _arrange(a: Any, b: Any, offsets: Any, out: Any, out_dtype: Any, scales: tuple[Any, Any]) -> _Arranged:
     left, right = array_view.view(a, "a"), array_view.view(b, "b")
     require_same_place(left, right)
     by_rows, groups, (extent, m, n, k) = _extents(left, right, offsets)
-    _check_types(left, right)
+    _check_types(left, right, by_rows=by_rows)
+    given = group_scales(left, scales, (extent, n, groups, k))
     ends, offset_bits = _ends(offsets, left)
     result_shape = (extent, n) if by_rows else (groups, m, n)
     output = _output(left, out, out_dtype)
@@ -198,20 +217,22 @@ def _arrange(a: Any, b: Any, offsets: Any, out: Any, out_dtype: Any) -> _Arrange
         return _Arranged(None, left, left, right, ends, by_rows, result_shape, output, destination, None)
 
     a_matrix = left if _is_plain(left, rows=by_rows, columns=not by_rows) else _copied(left, columns=not by_rows)
-    b_matrices = right if _is_plain(right, rows=True, columns=by_rows) else _copied(right)
-    operand_b = _operand(b_matrices, groups)
+    along_k = left.dtype.is_float8  # 8-bit operands are read along K alone
+    b_matrices = right if _is_plain(right, rows=not along_k, columns=by_rows) else _copied(right, columns=along_k)
+    operand_b = _operand(b_matrices, groups, columns=along_k)
     lines = k if operand_b.major == "row" else n
     if by_rows and operand_b.alignment_bytes < MAX_ALIGNMENT_BYTES and not lines_follow(operand_b, lines):
-        b_matrices = _copied(right)
-        operand_b = _operand(b_matrices, groups)
+        b_matrices = _copied(right, columns=along_k)
+        operand_b = _operand(b_matrices, groups, columns=along_k)
     target = _in_place(destination, left, right)
     fresh = array_view.ArrayView("out", None, "", 0, result_shape, array_view.row_major(result_shape), output)
     operand_a, operand_d = _operand(a_matrix, 1, columns=not by_rows), _operand(target or fresh, groups)
     problem = GroupedProblem(
-        "rows" if by_rows else "k", groups, extent, m, n, k, operand_a, operand_b, operand_d, offset_bits
-    )
+        "rows" if by_rows else "k", groups, extent, m, n, k, operand_a, operand_b, operand_d, offset_bits,
+        given.fused,
+    )  # fmt: skip
     return _Arranged(
-        problem, left, a_matrix, b_matrices, ends, by_rows, result_shape, output, destination, target
+        problem, left, a_matrix, b_matrices, ends, by_rows, result_shape, output, destination, target, given
     )  # fmt: skip
 
 
@@ -243,23 +264,30 @@ def _extents(a: ArrayView, b: ArrayView, offsets: Any) -> tuple[bool, int, tuple
     return by_rows, shape[0], extents
 
 
-def _check_types(a: ArrayView, b: ArrayView) -> None:
+def _check_types(a: ArrayView, b: ArrayView, *, by_rows: bool) -> None:
     if a.dtype != b.dtype:
         raise DTypeError(
             f"a is {a.dtype.name} and b is {b.dtype.name}; both operands need one type: "
             f"matmul_grouped(a, {array_view.cast('b', b.framework, a.dtype)}, offsets)"
         )
-    if a.dtype.name not in DTYPES_TAKEN:
+    if a.dtype.is_float8 and not by_rows:
+        both = [array_view.cast(each.name, each.framework, DTYPES["bfloat16"]) for each in (a, b)]
+        raise UnsupportedError(
+            f"a, b: got {a.dtype.name} in groups along K; tensor cores read 8-bit operands along K, which such groups "
+            f"divide anywhere: multiply them in 16 bits, such as matmul_grouped({', '.join(both)}, offsets)"
+        )
+    if a.dtype.name not in (*DTYPES_TAKEN, *FLOAT8):
         converted = array_view.cast("a", a.framework, DTYPES["bfloat16"])
         raise UnsupportedError(
-            f"a, b: got {a.dtype.name}; matmul_grouped multiplies {' and '.join(DTYPES_TAKEN)}: convert both, such as "
-            f"{converted}, or multiply one group after the other with matmul"
+            f"a, b: got {a.dtype.name}; matmul_grouped multiplies {', '.join((*DTYPES_TAKEN, *FLOAT8))}: convert both, "
+            f"such as {converted}, or multiply one group after the other with matmul"
         )
 
 
 def _output(a: ArrayView, out: Any, out_dtype: Any) -> DType:
     asked = element_named(out_dtype, "out_dtype")
-    found = asked or (a.dtype if out is None else array_view.view(out, "out").dtype)
+    usual = DTYPES["bfloat16"] if a.dtype.is_float8 else a.dtype
+    found = asked or (usual if out is None else array_view.view(out, "out").dtype)
     if found.name not in OUTPUTS:
         name = "out" if asked is None else "out_dtype"
         raise DTypeError(f"{name}: got {found.name}; {a.dtype.name} operands give {' or '.join(OUTPUTS)}")
@@ -297,8 +325,12 @@ def _copied(matrices: ArrayView, *, columns: bool = False) -> ArrayView:
     """A copy without gaps by rows, or by columns."""
     if not columns:
         return array_view.contiguous(matrices)
-    turned = array_view.contiguous(matrices.relaid(matrices.shape[::-1], matrices.strides[::-1]))
-    return turned.relaid(matrices.shape, turned.strides[::-1])
+
+    def swapped(each: tuple[int, ...]) -> tuple[int, ...]:
+        return (*each[:-2], *each[:-3:-1])
+
+    turned = array_view.contiguous(matrices.relaid(swapped(matrices.shape), swapped(matrices.strides)))
+    return turned.relaid(matrices.shape, swapped(turned.strides))
 
 
 def _operand(matrices: ArrayView, groups: int, *, columns: bool = False) -> Operand:

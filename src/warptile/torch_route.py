@@ -170,7 +170,7 @@ def grouped_in_torch(a: Any, b: Any, offsets: Any, out_dtype: Any) -> Any:
 
 
 def traced_grouped(a: Any, b: Any, offsets: Any, *, out_dtype: Any = None) -> Any:
-    """What Dynamo traces instead of `warptile.matmul_grouped`; ``out`` and where it runs cannot be said there."""
+    """What Dynamo traces instead of `warptile.matmul_grouped`; ``out``, scales and the backend cannot be said there."""
     return grouped_in_torch(a, b, offsets, out_dtype)
 
 

@@ -123,3 +123,93 @@ def test_nothing_waits_for_the_gpu():
         done.record()
         assert not done.query()
     torch.cuda.synchronize()
+
+
+# --- 8-bit floats ----------------------------------------------------------------------------------------------------
+
+E4M3 = torch.float8_e4m3fn
+
+
+def eights(*shape, seed=0):
+    return drawn(*shape, dtype=E4M3, seed=seed)
+
+
+def scales(*shape):
+    return torch.rand(shape, device="cuda") + 0.5
+
+
+def scales_of(kind, rows, k, n, groups):
+    """Scales of a kind, and what they are for each element of the operands."""
+    blocks = -(-k // 128)
+    if kind == "none":
+        return None, None, 1, 1
+    if kind == "rows":
+        of_a, of_b = scales(rows, 1), scales(groups, 1, n)
+        return of_a, of_b, of_a, of_b
+    of_a, of_b = scales(rows, blocks), scales(groups, blocks, -(-n // 128))
+    whole_b = of_b.repeat_interleave(128, 1)[:, :k].repeat_interleave(128, 2)[:, :, :n]
+    return of_a, of_b, of_a.repeat_interleave(128, 1)[:, :k], whole_b
+
+
+def wrong_eights(found, a, b, offsets):
+    """Of groups, further off than two-level accumulation and the result's rounding allow."""
+    wrong = 0
+    for group, part in enumerate(parts(offsets)):
+        left, right = a[part], b[group]
+        exact, magnitude = left @ right, left.abs() @ right.abs()
+        bound = torch.finfo(found.dtype).eps * exact.abs() + 4 * 33 * 2.0**-13 * magnitude + 2.0**-24
+        wrong += int((~((found[part].double() - exact).abs() <= bound)).sum())
+    return wrong
+
+
+@pytest.mark.parametrize("kind", ["none", "rows", "blocks"])
+@pytest.mark.parametrize("extents", [(40, 200, 264), (250, 300, 137)], ids=str)
+def test_groups_of_8_bits_have_the_bits_of_the_emulator(kind, extents):
+    rows, k, n = extents
+    offsets = [rows // 3, rows // 3, rows - 9]
+    a, w = eights(rows, k), eights(3, n, k)
+    of_a, of_b, *_ = scales_of(kind, rows, k, n, 3)
+    on_host = [each.view(torch.uint8).cpu().numpy().view("float8_e4m3fn") for each in (a, w)]
+    of_host = [None if each is None else each.cpu().numpy() for each in (of_a, of_b)]
+    expected = wt.matmul_grouped(
+        on_host[0], on_host[1].transpose(0, 2, 1), np.array(offsets, np.int32), scale_a=of_host[0], scale_b=of_host[1],
+        out_dtype="float32", backend="emulator",
+    )[: rows - 9]  # fmt: skip
+    for _ in range(3):
+        d = wt.matmul_grouped(a, w.mT, ends(offsets), scale_a=of_a, scale_b=of_b, out_dtype=torch.float32)
+        assert np.array_equal(d[: rows - 9].cpu().numpy().view(np.uint32), expected.view(np.uint32))
+
+
+@pytest.mark.parametrize(
+    "offsets",
+    [[512 * group for group in range(1, 9)], [0, 3, 1030, 1030, 1031, 2500], [7 * group for group in range(1, 129)]],
+    ids=["even", "ragged", "many"],
+)
+@pytest.mark.parametrize("kind", ["none", "rows", "blocks"])
+@pytest.mark.parametrize("out_dtype", [torch.bfloat16, torch.float32])
+def test_large_groups_of_8_bits(offsets, kind, out_dtype):
+    rows, k, n, groups = offsets[-1] + 5, 1040, 1304, len(offsets)
+    a, w = eights(rows, k), eights(groups, n, k)
+    of_a, of_b, whole_a, whole_b = scales_of(kind, rows, k, n, groups)
+    guarded = torch.full((rows + 2, n + 16), 7, device="cuda", dtype=out_dtype)
+    d = guarded[1:-1, 8:-8]
+    wt.matmul_grouped(a, w.mT, ends(offsets), out=d, scale_a=of_a, scale_b=of_b)
+    assert wrong_eights(d, a.double() * whole_a, w.mT.double() * whole_b, offsets) == 0
+    d[: offsets[-1]] = 7
+    assert bool((guarded == 7).all())
+
+
+def test_groups_of_8_bits_in_a_graph():
+    a, w, where, of_a = eights(300, 512), eights(4, 256, 512), ends([0, 0, 0, 0]), scales(300)
+    of_b = scales(4, 256)
+    wt.matmul_grouped(a, w.mT, where, scale_a=of_a, scale_b=of_b)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        d = wt.matmul_grouped(a, w.mT, where, scale_a=of_a, scale_b=of_b)
+    for offsets in ([10, 100, 100, 290], [300, 300, 300, 300]):
+        where.copy_(ends(offsets))
+        of_a.uniform_(0.5, 2)
+        graph.replay()
+        whole = a.double() * of_a[:, None].double(), w.mT.double() * of_b[:, None].double()
+        assert wrong_eights(d, *whole, offsets) == 0

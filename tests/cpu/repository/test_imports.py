@@ -30,8 +30,8 @@ ORDER = (
     ("replay",),
     ("runtime",),
     (
-        "api", "gated_call", "grouped_call", "scaled_call", "linear_call", "packed_call", "torch_route", "measured",
-        "ladder", "doctor", "warming", "roofline", "jax",
+        "api", "gated_call", "group_scales", "grouped_call", "scaled_call", "linear_call", "packed_call",
+        "torch_route", "measured", "ladder", "doctor", "warming", "roofline", "jax",
     ),
     ("tuning",),
     ("torch",),

@@ -19,9 +19,28 @@ struct TwoLevelAccumulation {
     static constexpr int K_BLOCKS = PROMOTION_INTERVAL / 32, REGISTERS = INSTRUCTION::REGISTERS;
     typename INSTRUCTION::REGISTER c[PARTS][M64_BLOCKS][REGISTERS];
 
-    // Issues the wgmmas of the stage at a shared address, rows from `first_row` of A on.
+    // Gives all registers a value, where the compiler would take them for inputs of what is not executed.
+    __device__ __forceinline__ void zero() {
+#pragma unroll
+        for (int part = 0; part < PARTS; ++part)
+#pragma unroll
+            for (int m64 = 0; m64 < M64_BLOCKS; ++m64) {
+#pragma unroll
+                for (int i = 0; i < REGISTERS; ++i) c[part][m64][i] = 0;
+                warpgroup_fence_operand(c[part][m64]);
+            }
+    }
+
+    // The instruction for the first WIDTH columns of a tile, and registers that it writes.
+    template <int WIDTH>
+    using Narrow = Wgmma<typename OPERATION::ELEMENT, typename OPERATION::MMA_ACCUMULATOR, WIDTH>;
+
+    // Issues the wgmmas of the stage at a shared address, rows from `first_row` of A on, and the first WIDTH columns.
+    template <int WIDTH = TILE::BN>
     __device__ __forceinline__ void multiply(unsigned stage, int first_row) {
         static_assert(TILE::BK % PROMOTION_INTERVAL == 0, "a stage is promoted in whole intervals");
+        using NARROW = Narrow<WIDTH>;
+        using REGISTERS_OF_WIDTH = typename NARROW::REGISTER(&)[NARROW::REGISTERS];
         const auto a = STAGE::A::descriptor(stage) + STAGE::A::descriptor_offset(first_row, 0);
         const auto b = STAGE::B::descriptor(stage + STAGE::B_OFFSET);
         wgmma_fence();
@@ -31,26 +50,27 @@ struct TwoLevelAccumulation {
             for (int k_block = part * K_BLOCKS; k_block < (part + 1) * K_BLOCKS; ++k_block)
 #pragma unroll
                 for (int m64 = 0; m64 < M64_BLOCKS; ++m64)
-                    INSTRUCTION::template mma_async<OPERATION::A_COLUMN_MAJOR, !OPERATION::B_COLUMN_MAJOR>(
-                        c[part][m64], a + STAGE::A::descriptor_offset(64 * m64, k_block),
-                        b + STAGE::B::descriptor_offset(0, k_block), k_block > part * K_BLOCKS);
+                    NARROW::template mma_async<OPERATION::A_COLUMN_MAJOR, !OPERATION::B_COLUMN_MAJOR>(
+                        reinterpret_cast<REGISTERS_OF_WIDTH>(c[part][m64]),
+                        a + STAGE::A::descriptor_offset(64 * m64, k_block), b + STAGE::B::descriptor_offset(0, k_block),
+                        k_block > part * K_BLOCKS);
             wgmma_commit_group();
         }
     }
 
     // Waits for them and adds them to `accumulators`; calls `release` once the stage has been read.
-    template <typename ACCUMULATORS, typename RELEASE>
+    template <int WIDTH = TILE::BN, typename ACCUMULATORS, typename RELEASE>
     __device__ __forceinline__ void promote(ACCUMULATORS& accumulators, const RELEASE& release) {
         NoFactors none;
-        promote(accumulators, none, release);
+        promote<WIDTH>(accumulators, none, release);
     }
-    template <typename ACCUMULATORS, typename FACTORS, typename RELEASE>
+    template <int WIDTH = TILE::BN, typename ACCUMULATORS, typename FACTORS, typename RELEASE>
     __device__ __forceinline__ void promote(ACCUMULATORS& accumulators, FACTORS& factors, const RELEASE& release) {
-        promote_part<0>(accumulators, factors, release);
+        promote_part<WIDTH, 0>(accumulators, factors, release);
     }
 
   private:
-    template <int PART, typename ACCUMULATORS, typename FACTORS, typename RELEASE>
+    template <int WIDTH, int PART, typename ACCUMULATORS, typename FACTORS, typename RELEASE>
     __device__ __forceinline__ void promote_part(ACCUMULATORS& accumulators, FACTORS& factors, const RELEASE& release) {
         factors.advance();
         wgmma_wait_group<PARTS - 1 - PART>();
@@ -60,9 +80,9 @@ struct TwoLevelAccumulation {
 #pragma unroll
         for (int m64 = 0; m64 < M64_BLOCKS; ++m64)
 #pragma unroll
-            for (int i = 0; i < REGISTERS; ++i)
+            for (int i = 0; i < Narrow<WIDTH>::REGISTERS; ++i)
                 factors.template promote<ACCUMULATORS>(accumulators.c[m64][i], c[PART][m64][i], m64, i);
-        if constexpr (PART + 1 < PARTS) promote_part<PART + 1>(accumulators, factors, release);
+        if constexpr (PART + 1 < PARTS) promote_part<WIDTH, PART + 1>(accumulators, factors, release);
     }
 };
 

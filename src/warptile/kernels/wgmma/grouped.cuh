@@ -5,6 +5,7 @@
 
 #include "ptx/griddepcontrol.cuh"
 #include "tile/grouped_scheduler.cuh"
+#include "tile/two_level_accumulation.cuh"
 #include "tile/wgmma_held_subtiles.cuh"
 #include "tile/wgmma_mainloop.cuh"
 
@@ -44,8 +45,10 @@ struct WgmmaGrouped {
         WgmmaEpilogue<OPERATION, TILE, STORE_BY_TMA, STORE_WIDTH, ALONG_K, false, 1, STORE_BY_TMA, CLIPPED>;
     using ACCUMULATORS = WgmmaAccumulators<OPERATION, TILE, 1>;
     using SUBTILES = typename EPILOGUE::SUBTILES;
-    static_assert(!STORE_BY_TMA ||
-                      held_subtiles<SUBTILES::COUNT, SUBTILES::WORDS, ACCUMULATORS::REGISTERS>() == SUBTILES::COUNT,
+    // Those of 8-bit floats have two levels.
+    static constexpr int SETS = OPERATION::PROMOTED ? 2 : 1;
+    static_assert(!STORE_BY_TMA || held_subtiles<SUBTILES::COUNT, SUBTILES::WORDS, SETS * ACCUMULATORS::REGISTERS>() ==
+                                       SUBTILES::COUNT,
                   "a finished tile fits into registers beside the next one");
     static constexpr int OVERLAPPED = STORE_BY_TMA ? SUBTILES::COUNT : 0;
 
@@ -97,6 +100,7 @@ struct GroupedConsumer {
     MAINLOOP& mainloop;
     GemmParams<OPERATION>& gemm;  // the epilogue's: its n is where columns of the tile that is stored end
     EPILOGUE& epilogue;
+    const typename KERNEL::PARAMS& params;
     const int first_row;
     Vector<typename OPERATION::OUT, 2> held[1][TILE::BN / 8][2];
     bool holding = false;  // a finished tile, at (row, column)
@@ -145,18 +149,22 @@ struct GroupedConsumer {
         accumulators.zero();  // else those of all widths would be live at one time: the compiler takes them for inputs
         accumulators.fence_operands();
         const int k_tiles = mainloop.k_tiles(k_extent);
-        const auto release = [&](int stage) { mainloop.release(stage); };
+        if constexpr (OPERATION::PROMOTED) {
+            accumulate_in_two_levels<WIDTH>(accumulators, work, k_tiles);
+        } else {
+            const auto release = [&](int stage) { mainloop.release(stage); };
 #pragma unroll
-        for (int k_tile = 0; k_tile < OVERLAPPED; ++k_tile) {
-            if (k_tile < k_tiles) issue<WIDTH>(accumulators, k_tile, k_extent);
-            store_held(k_tile);
-            if (k_tile < k_tiles) mainloop.complete(release, k_tile > 0);
+            for (int k_tile = 0; k_tile < OVERLAPPED; ++k_tile) {
+                if (k_tile < k_tiles) issue<WIDTH>(accumulators, k_tile, k_extent);
+                store_held(k_tile);
+                if (k_tile < k_tiles) mainloop.complete(release, k_tile > 0);
+            }
+            for (int k_tile = OVERLAPPED; k_tile < k_tiles; ++k_tile) {
+                issue<WIDTH>(accumulators, k_tile, k_extent);
+                mainloop.complete(release, k_tile > 0);
+            }
+            mainloop.mma_tail(accumulators, release);
         }
-        for (int k_tile = OVERLAPPED; k_tile < k_tiles; ++k_tile) {
-            issue<WIDTH>(accumulators, k_tile, k_extent);
-            mainloop.complete(release, k_tile > 0);
-        }
-        mainloop.mma_tail(accumulators, release);
 
         // From here on the epilogue is that of this tile.
         row = work.row + first_row;
@@ -166,7 +174,40 @@ struct GroupedConsumer {
         } else {
             gemm.n = work.column + work.columns;
         }
+        if constexpr (GemmParams<OPERATION>::EPILOGUE::FUSED) gemm.select_matrix(params.gemm, work.group);
         finish_tile<false, 0, false>(held, accumulators, epilogue, gemm, row, column);
+    }
+
+    // As wgmma-two-level: sums of 128 along K are promoted to the accumulators, which begin at zero, times the scales
+    // of blocks of operands, if they have some.
+    template <int WIDTH>
+    __device__ __forceinline__ void accumulate_in_two_levels(ACCUMULATORS& accumulators, const GroupedTile& work,
+                                                             int k_tiles) {
+        using GEMM_EPILOGUE = typename GemmParams<OPERATION>::EPILOGUE;
+        typename FactorsOf<GEMM_EPILOGUE, TILE::BN, 1>::type factors;
+        if constexpr (GEMM_EPILOGUE::BLOCK_SCALED)
+            factors.begin(params.gemm, work.group, work.row + first_row, work.column, gemm.m,
+                          work.column + work.columns, 0, k_tiles);
+        TwoLevelAccumulation<OPERATION, TILE, 1> intervals;
+        intervals.zero();  // as the accumulators
+        const auto multiply = [&] {
+            mainloop.pipeline.consumer_wait(mainloop.state);
+            intervals.template multiply<WIDTH>(mainloop.pipeline.stage_address(mainloop.state.stage), first_row);
+        };
+        const auto promote = [&] {
+            intervals.template promote<WIDTH>(accumulators, factors, [&] { mainloop.release(mainloop.state.stage); });
+            mainloop.state.advance();
+        };
+#pragma unroll
+        for (int k_tile = 0; k_tile < OVERLAPPED; ++k_tile) {
+            if (k_tile < k_tiles) multiply();
+            store_held(k_tile);
+            if (k_tile < k_tiles) promote();
+        }
+        for (int k_tile = OVERLAPPED; k_tile < k_tiles; ++k_tile) {
+            multiply();
+            promote();
+        }
     }
 
     template <int WIDTH>
@@ -219,7 +260,7 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
         setmaxnreg_inc<232>();
         const unsigned buffers = mainloop.extra() + (group - 1) * EPILOGUE::BYTES;
         EPILOGUE epilogue{gemm, params.map_d, {buffers, 0}, group, 0, params.batch_stride_d};
-        GroupedConsumer<KERNEL> consumer{mainloop, gemm, epilogue, (group - 1) * 64};
+        GroupedConsumer<KERNEL> consumer{mainloop, gemm, epilogue, params, (group - 1) * 64};
         while (scheduler.next(work)) consumer.compute(work);
         consumer.store_held();
         epilogue.finish();

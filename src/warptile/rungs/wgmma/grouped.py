@@ -10,11 +10,13 @@ from functools import cached_property
 
 from warptile.device import REFERENCE, DeviceLimits
 from warptile.dtypes import DTYPES, DType
+from warptile.epilogue.epilogue_program import BLOCKS_OF_A
+from warptile.epilogue.fused_epilogue import Fused
 from warptile.isa import wgmma
 from warptile.launch.params import Field, Params, Pointer, Scalar
 from warptile.launch.tensor_map import TensorMap
 from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, Problem
-from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members
+from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members, with_epilogue
 from warptile.rungs.legality import ceil_div, keys_reason
 from warptile.rungs.repack import Repack, repacked
 from warptile.rungs.tensor_tiles import stages_reason
@@ -29,6 +31,9 @@ FILE, TEMPLATE = "wgmma/grouped.cuh", "wgmma_grouped"
 
 DTYPES_TAKEN = ("bfloat16", "float16")
 """Operand types."""
+
+FLOAT8 = ("float8_e4m3", "float8_e5m2")
+"""Those of groups of rows alone: `wgmma` reads 8-bit operands along K, which groups along K would divide."""
 
 OUTPUTS = ("bfloat16", "float16", "float32")
 """Result types."""
@@ -47,6 +52,12 @@ MEDIUM: Config = {"BM": 128, "BN": 128, "BK": 64, "STAGES": 6, "STEP": 32, "BOX"
 NARROW: Config = {"BM": 128, "BN": 64, "BK": 128, "STAGES": 4, "STEP": 16, "BOX": 16, "GROUP": 8}
 ROW_CONFIGS: tuple[tuple[int, Config], ...] = ((160, WIDE), (64, MEDIUM), (0, NARROW))
 """Configurations for groups of rows, each for more than so many rows of a group on average."""
+
+FLOAT8_CONFIGS: tuple[tuple[int, Config], ...] = (
+    (64, {"BM": 128, "BN": 128, "BK": 128, "STAGES": 6, "STEP": 32, "BOX": 32, "GROUP": 8}),
+    (0, {"BM": 128, "BN": 64, "BK": 128, "STAGES": 8, "STEP": 16, "BOX": 16, "GROUP": 8}),
+)
+"""The same of 8-bit floats, whose accumulators have two levels. Estimates."""
 
 K_CONFIGS: tuple[Config, ...] = (
     {"BM": 128, "BN": 256, "BK": 64, "STAGES": 4, "STEP": 256, "BOX": 256, "GROUP": 8},
@@ -76,6 +87,8 @@ class GroupedProblem:
         a, b, d: operands, the batch stride that of a group. With groups of rows ``a`` is row-major; with groups along k
             ``a`` is column-major and ``b`` row-major. ``d`` is row-major.
         offset_bits: of the end of a group: 32 or 64.
+        epilogue: scales of the operands, if there are some; with groups of rows. What belongs to one group's ``b`` has
+            a batch stride.
     """
 
     along: str
@@ -88,6 +101,7 @@ class GroupedProblem:
     b: Operand
     d: Operand
     offset_bits: int
+    epilogue: Fused | None = None
 
     def __post_init__(self) -> None:
         assert self.along in ("rows", "k"), self.along
@@ -96,6 +110,8 @@ class GroupedProblem:
         assert self.a.major == ("row" if self.along == "rows" else "col"), self.a
         assert self.d.major == "row", self.d
         assert self.along == "rows" or self.b.major == "row", self.b
+        assert self.a.dtype.name not in FLOAT8 or (self.along == "rows" and self.b.major == "col"), self
+        assert self.along == "rows" or self.epilogue is None, self
 
     @property
     def accumulator(self) -> DType:
@@ -127,7 +143,7 @@ class GroupedProblem:
         problem = Problem(
             self.m if along_k else self.extent, self.n, self.extent if along_k else self.k, a=a,
             b=replace(b, batch_stride=0), c=None, d=self.d if batch > 1 else replace(self.d, batch_stride=0),
-            accumulator=self.accumulator, batch=batch,
+            accumulator=self.accumulator, batch=batch, epilogue=self.epilogue,
         )  # fmt: skip
         if along_k:
             return View(problem, name_a, name_b, repacks)
@@ -165,7 +181,10 @@ def lines_follow(operand: Operand, lines: int) -> bool:
 
 def config_for(problem: GroupedProblem) -> Config:
     """The configuration for a problem, by the rows that its groups have on average."""
-    of_rows = [config for least, config in ROW_CONFIGS if problem.extent > least * problem.groups]
+    rows = FLOAT8_CONFIGS if problem.a.dtype.name in FLOAT8 else ROW_CONFIGS
+    if problem.epilogue is not None and BLOCKS_OF_A in problem.epilogue.program.block_scales:
+        rows = FLOAT8_CONFIGS[-1:]  # a thread has scales of many rows, for which wider tiles leave no registers
+    of_rows = [config for least, config in rows if problem.extent > least * problem.groups]
     candidates = K_CONFIGS if problem.along == "k" else of_rows
     return next(config for config in candidates if reason_against(problem, config) is None)
 
@@ -181,7 +200,10 @@ def reason_against(problem: GroupedProblem, config: Config) -> str | None:
     for name in ("STEP", "BOX"):
         if config[name] % 8 or config["BN"] % config[name]:
             return f"{name} is {config[name]}; it must be a multiple of 8 that divides BN, which is {config['BN']}"
-    registers = config["BN"] * tiles.ROWS // WARPGROUP * (32 + problem.d.dtype.bits) // 32
+    levels = 2 if tiles.two_level(seen) else 1
+    if levels == 2 and config["BK"] != tiles.TWO_LEVEL_K:
+        return f"BK is {config['BK']}; sums of 8-bit floats are promoted to float32 after each {tiles.TWO_LEVEL_K}"
+    registers = config["BN"] * tiles.ROWS // WARPGROUP * (32 * levels + problem.d.dtype.bits) // 32
     if d_is_aligned(seen) and registers > HELD_REGISTERS:
         return (
             f"a thread needs {registers} registers for its part of a tile of {config['BN']} columns and of the one "
@@ -231,7 +253,7 @@ def _instance(problem: GroupedProblem, config: Config) -> Instance:
         FILE,
         TEMPLATE,
         (
-            ("OPERATION", tiles.operation_type(seen)),
+            ("OPERATION", with_epilogue(tiles.operation_type(seen), seen)),
             ("TILE", tiles.tile_type(seen, config)),
             ("OFFSET", "int" if problem.offset_bits == 32 else "long long"),
         ),

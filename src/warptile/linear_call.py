@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from warptile.api import matmul
+from warptile.arrays.options import refuse_unknown
 from warptile.epilogue.tracing import Reduced, refuse
 from warptile.errors import DTypeError, ShapeError
 from warptile.packed_call import PACKED
@@ -16,6 +17,9 @@ from warptile.torch_route import linear_in_torch, requires_gradient, shown_to_dy
 
 BIAS = "linear_bias"
 """The bias among the operands of an epilogue."""
+
+OF_MATMUL = ("out", "alpha", "scale_a", "scale_b", "scale_d", "amax", "rung", "config")
+"""Keywords that are handed on to `warptile.matmul`."""
 
 
 def linear(
@@ -41,7 +45,9 @@ def linear(
         bias: (N,), or a scalar array with a ``w`` of shape (K,); of the result's type.
         out_dtype, accumulate, precision, max_sms, backend, batch_invariant: as of `warptile.matmul`.
         epilogue: as of `warptile.matmul`; its accumulator has the bias in it.
-        epilogue_tensors: the epilogue's operands, by name: numbers, and arrays of shape (N,) or of the result's.
+        epilogue_tensors: the epilogue's operands, by name: numbers, and arrays of shape (N,) or of the result's. Also,
+            as of `warptile.matmul`: ``out``, ``alpha`` (of the product, not of the bias), ``scale_a`` and ``scale_b``
+            (of x and of w.T), ``scale_d``, ``amax``, ``rung`` and ``config``.
 
     Returns:
         (..., N), or (...) with a ``w`` of shape (K,). A tuple of them where the epilogue returns one.
@@ -57,6 +63,9 @@ def linear(
     }  # fmt: skip
     if epilogue is not None or epilogue_tensors:
         check_linear(x, w, bias)
+        if epilogue is None:
+            keywords = (*OF_MATMUL, *options, "bias", "epilogue")
+            refuse_unknown("linear", keywords, {name: 0 for name in epilogue_tensors if name not in OF_MATMUL})
         return _fused_rows(x, w, bias, options, epilogue, epilogue_tensors)
     if type(w) in PACKED:
         check_linear(x, w, bias)
@@ -149,7 +158,8 @@ def product_of_rows(x: Any, w: Any, bias: Any, options: dict[str, Any]) -> Any:
 def _fused_rows(
     x: Any, w: Any, bias: Any, options: dict[str, Any], epilogue: Callable[..., Any] | None, operands: dict[str, Any]
 ) -> Any:
-    """`product_of_rows` with an epilogue, to which the bias is one more operand."""
+    """`product_of_rows` with an epilogue, to which the bias is one more operand, or with more options of `matmul`."""
+    addend = bias if epilogue is None else None
     if epilogue is not None:
         if bias is not None:
             operands = operands | {BIAS: bias}
@@ -157,7 +167,7 @@ def _fused_rows(
             epilogue = _linear_epilogue(epilogue, bias is not None, len(x.shape) > 2)
 
     def multiply(rows: Any, transposed: Any, given: dict[str, Any]) -> Any:
-        return matmul(rows, transposed, epilogue=epilogue, **options, **given)
+        return matmul(rows, transposed, addend, epilogue=epilogue, **options, **given)
 
     return by_rows(x, w, operands, multiply)
 
@@ -175,7 +185,7 @@ def by_rows(x: Any, w: Any, operands: dict[str, Any], multiply: Callable[[Any, A
     """
     leading = tuple(x.shape[:-1])
     transposed = w.T if len(w.shape) == 2 else w
-    if len(leading) <= 1:
+    if len(leading) <= 1 or operands.get("out") is not None:  # rows of an out cannot always be joined without a copy
         return multiply(x, transposed, operands)
     rows = math.prod(leading)
 

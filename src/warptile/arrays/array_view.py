@@ -311,6 +311,11 @@ def _view_numpy(array: np.ndarray[Any, Any], name: str) -> ArrayView:
 
 def _view_torch(tensor: Any, name: str) -> ArrayView:
     torch = sys.modules["torch"]
+    if tensor.is_nested:
+        raise LayoutError(
+            f"{name}: got a nested tensor, whose matrices differ in size; it takes one strided tensor, such as "
+            f"torch.nested.to_padded_tensor({name}, 0); groups of rows are for warptile.matmul_grouped"
+        )
     if tensor.layout != torch.strided or tensor.device.type not in ("cpu", "cuda"):
         remedy = f"{name}.cpu()" if tensor.layout == torch.strided else f"{name}.to_dense()"
         raise LayoutError(

@@ -98,6 +98,18 @@ class SparseMatrix:
         return _element(self.values, "values")
 
     @property
+    def T(self) -> SparseMatrix:
+        """There is none: metadata are of rows.
+
+        Raises:
+            UnsupportedError: always, with the call that multiplies by the transposed matrix.
+        """
+        raise UnsupportedError(
+            f"T: got a SparseMatrix of shape {self.shape}, which is sparse along its rows; with weights w (N, K) and "
+            "x (M, K), matmul(w, x.T).T is x @ w.T; or give w.to_dense()"
+        )
+
+    @property
     def nbytes(self) -> int:
         """Bytes of values and metadata: 9/16 of the dense matrix's, 5/8 of an 8-bit one's."""
         return int(self.values.nbytes) + int(self.metadata.nbytes)

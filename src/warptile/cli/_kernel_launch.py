@@ -13,7 +13,7 @@ import click
 from warptile.arch import ARCHES, REFERENCE_ARCH
 from warptile.cli._folding import tell
 from warptile.cli._made_arrays import FILLS, made_array
-from warptile.cli._names import OneOf
+from warptile.cli._names import OneOf, instead
 from warptile.codegen.cuda_file import STANDARD
 from warptile.codegen.kernel_names import plain_name
 from warptile.errors import ArgumentError
@@ -72,7 +72,22 @@ def arguments(context: click.Context, parameter: click.Parameter, specs: tuple[s
 
 def check_names(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
     """Names of checks, each option with one or several between commas."""
-    return tuple(name for each in given for name in map(str.strip, each.split(",")) if name)
+    from warptile.emulator.findings import ALL_CHECKS, CHECKS  # imports NumPy
+
+    names = tuple(name for each in given for name in map(str.strip, each.split(",")) if name)
+    known = {"default", "all"} if parameter.name == "checks" else set[str]()
+    for name in names:
+        if name not in (ALL_CHECKS | set(CHECKS) | known):
+            raise click.BadParameter(instead(name, tuple(sorted(ALL_CHECKS | known))))
+    return names
+
+
+def schedule_named(context: click.Context, parameter: click.Parameter, given: str) -> str:
+    """``latest``, ``earliest`` or ``random:SEED``."""
+    kind, _, seed = given.partition(":")
+    if given not in ("latest", "earliest") and not (kind == "random" and seed.isascii() and seed.isdigit()):
+        raise click.BadParameter(f"got {given!r}; it takes latest, earliest or random:SEED, such as random:7")
+    return given
 
 
 def argument(spec: str) -> KernelArgument:
@@ -257,7 +272,10 @@ _OPTIONS = (
     ),
     click.option("-D", "defines", metavar="NAME[=VALUE]", multiple=True, help="Define a macro."),
     click.option("--std", "standard", metavar="c++NN", help=f"Standard of C++.  [{STANDARD}]"),
-    click.option("--schedule", default="latest", show_default=True, help="latest, earliest or random:SEED."),
+    click.option(
+        "--schedule", default="latest", show_default=True, callback=schedule_named,
+        help="latest, earliest or random:SEED.",
+    ),
 )  # fmt: skip
 
 _CHECK_OPTIONS = (

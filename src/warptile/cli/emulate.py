@@ -100,8 +100,13 @@ def command(
     for name in written_of(given) if report.finished else ():
         one = buffers[name]
         if one.path is not None and one.array is not None and out_dir is not None:
-            out_dir.mkdir(parents=True, exist_ok=True)
-            np.save(out_dir / one.path.name, one.array)
+            try:
+                out_dir.mkdir(parents=True, exist_ok=True)
+                np.save(out_dir / one.path.name, one.array)
+            except OSError as error:
+                raise click.BadParameter(
+                    f"{out_dir / one.path.name} cannot be written ({error.strerror})", param_hint="--out-dir"
+                ) from error
             written.append(str(out_dir / one.path.name))
     files = files_of(launch.kernel)
     if sarif_file is not None:

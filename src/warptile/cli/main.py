@@ -72,9 +72,9 @@ def warptile_command() -> None:
 
     \b
     Examples:
-      warptile doctor                    # what is installed, and the fix for what is not
+      warptile doctor                    # what is installed, what is missing
       warptile ladder                    # every kernel from naive to Hopper
-      warptile isa mma.m16n8k16.f32.f16  # which lane of a warp holds which element
+      warptile isa mma.m16n8k16.f32.f16  # which lane holds which element
 
     Exit codes: 0 ok, 1 a check failed, 2 usage, 3 needs a GPU and there is none, 4 unsupported here, 130 interrupted.
     """

@@ -74,7 +74,8 @@ def command(name: str | None, file: Path | None, timeline_file: Path | None, lau
       warptile profile mma-swizzled --compare mma-vectorized
       warptile profile wgmma-specialized -k 512 --timeline timeline.html
       warptile profile wgmma-final -m 256 -n 256 -k 128 --backend emulator
-      warptile profile --file add.cu --block 256 --arg random:f32:256 --arg zeros:f32:256 --arg i32:256 --ptx
+      warptile profile --file add.cu --block 256 --ptx \\
+        --arg random:f32:256 --arg zeros:f32:256 --arg i32:256
     """
     from warptile.runtime.execute import choose_backend
 

@@ -448,7 +448,7 @@ def disassemble(cubin: bytes) -> str:
 
 def _dump(source: Source, kernel: CompiledKernel) -> None:
     """Write what WARPTILE_DUMP lists (of ``cu,ptx,cubin,sass``) into the folder ``warptile-dump`` here."""
-    wanted = [word for word in os.environ.get("WARPTILE_DUMP", "").split(",") if word]
+    wanted = [word for word in map(str.strip, os.environ.get("WARPTILE_DUMP", "").split(",")) if word]
     unknown = sorted(set(wanted) - {"cu", "ptx", "cubin", "sass"})
     if unknown:
         raise UnsupportedError(f"WARPTILE_DUMP: got {','.join(unknown)}; it takes some of cu,ptx,cubin,sass")

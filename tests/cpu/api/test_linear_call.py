@@ -94,3 +94,36 @@ def test_what_does_not_fit(arguments, error, words):
 def test_an_unknown_keyword():
     with pytest.raises(TypeError, match="unexpected keyword"):
         wt.linear(drawn(5, 7), drawn(3, 7), scale=2)
+
+
+@pytest.mark.parametrize("leading", [(), (5,), (2, 5), (2, 3, 4)], ids=str)
+@pytest.mark.parametrize("given", [{"alpha": 2.0}, {"rung": "simt-naive"}, {"out": "rows"}, {"out": "apart"}], ids=str)
+def test_options_of_matmul_leave_the_bias_where_it_is(leading, given):
+    x, w, bias = drawn(*leading, 7), drawn(3, 7), drawn(3)
+    if "out" in given:
+        memory = np.full((*leading[::-1], 3), np.nan, np.float32)
+        rows = memory.reshape((*leading, 3))
+        given = {"out": rows if given["out"] == "rows" else memory.transpose(*range(len(leading))[::-1], len(leading))}
+    d = wt.linear(x, w, bias, backend="emulator", **given)
+    assert np.allclose(d, given.get("alpha", 1) * (x @ w.T) + bias, atol=1e-5)
+    assert "out" not in given or d is given["out"]
+
+
+def test_scales_and_a_bias():
+    rng = np.random.default_rng(3)
+    x, w = rng.integers(-9, 9, (2, 5, 7)).astype(np.int8), rng.integers(-9, 9, (3, 7)).astype(np.int8)
+    rows, bias = rng.random((2, 5, 1), np.float32), drawn(3)
+    d = wt.linear(x, w, bias, scale_a=rows, scale_b=0.5, backend="emulator")
+    assert np.allclose(d, rows * 0.5 * (x.astype(np.float32) @ w.T) + bias, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["biass", "beta", "c", "outt"])
+def test_an_unknown_keyword_is_one_of_linear(name):
+    with pytest.raises(wt.ArgumentTypeError, match=rf"^linear\(\) got an unexpected keyword argument '{name}'"):
+        wt.linear(drawn(5, 7), drawn(3, 7), drawn(3), backend="emulator", **{name: 1})
+
+
+def test_sparse_weights_are_on_the_left():
+    weights = wt.sparsify(drawn(4, 8, dtype=np.float16))
+    with pytest.raises(wt.UnsupportedError, match=r"matmul\(w, x.T\).T is x @ w.T"):
+        wt.linear(drawn(5, 8, dtype=np.float16), weights, backend="emulator")

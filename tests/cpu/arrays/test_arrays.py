@@ -423,3 +423,11 @@ def test_out_is_written_in_place_when_it_can_be():
 def test_operands_in_two_places_are_refused():
     with pytest.raises(LayoutError, match="a is on cuda:0 and b is in host memory"):
         arrange(FakeDeviceArray(), zeros(6, 3, dtype=np.float16))
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_nested_tensor_is_refused():
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    nested = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)])
+    with pytest.raises(LayoutError, match=r"a: got a nested tensor.*torch.nested.to_padded_tensor\(a, 0\)"):
+        arrange(nested, torch.ones(3, 2))

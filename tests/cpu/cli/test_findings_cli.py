@@ -143,7 +143,7 @@ def test_the_help_names_every_check_and_fits_80_columns(capsys, monkeypatch):
 
 
 def test_a_check_that_does_not_exist_is_told(capsys):
-    assert emulate(*RIGHT, "--check", "racez") == 4
-    assert "got racez; there are" in capsys.readouterr().err
+    assert emulate(*RIGHT, "--check", "racez") == 2
+    assert "got 'racez'; did you mean races?" in capsys.readouterr().err
     assert emulate(*RIGHT, "--ignore", "deadlock") == 4
     assert "deadlock is always checked" in " ".join(capsys.readouterr().err.split())

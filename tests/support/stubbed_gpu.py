@@ -275,6 +275,7 @@ def stubbed_torch(monkeypatch):
     class Tensor:
         __module__ = "torch"
         requires_grad = False
+        is_nested = False
         layout = "strided"
 
         def __init__(self, array, kind, grad=False):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 from click.formatting import wrap_text
 
-from warptile.cli._names import OneOf
+from warptile.cli._names import CommandGroup, OneOf
 
 if TYPE_CHECKING:
     from warptile.learn.exercise import CheckOutcome
@@ -29,7 +29,7 @@ def _exercises() -> tuple[str, ...]:
 EXERCISE = OneOf("exercise", _exercises)
 
 
-@click.group("learn", invoke_without_command=True)
+@click.group("learn", cls=CommandGroup, invoke_without_command=True)
 @click.option("--build", "folder", type=click.Path(path_type=Path, file_okay=False), help="Only write the pages there.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of the server on this machine.  [any free one]")
 @click.option("--open/--no-open", "opens", default=True, show_default=True, help="Open the course in a browser.")

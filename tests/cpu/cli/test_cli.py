@@ -186,3 +186,9 @@ def test_a_reader_that_leaves_is_no_traceback(tmp_path):
 def test_sums_that_a_type_does_not_have_are_refused(capsys):
     assert run(["ladder", "--backend", "emulator", "--dtype", "bit1", "--accumulate", "float16"]) == 2
     assert "the sums of bit1 operands are kept in int32, int32_xor" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("group", "given", "meant"), [("learn", "quizz", "quiz"), ("cache", "clea", "clear")])
+def test_a_misspelt_subcommand_is_answered_with_the_nearest(group, given, meant, capsys):
+    assert run([group, given]) == 2
+    assert f"got {given!r}; did you mean {meant}" in capsys.readouterr().err

@@ -139,8 +139,10 @@ def _scaled_mm(
     a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any = None, scale_result: Any = None, out_dtype: Any = None,
     use_fast_accum: bool = False, *, out: Any = None,
 ) -> Any:  # fmt: skip
+    if scale_result is not None:
+        raise UnsupportedError("scale_result: left to torch, which takes it and does not apply it (seen with 2.11)")
     target = out_dtype or (a.dtype if out is None else out.dtype)  # torch's default is the operands' type
-    d = SCALED_MM(a, b, scale_a, scale_b, bias, scale_result, target, use_fast_accum)
+    d = SCALED_MM(a, b, scale_a, scale_b, bias, None, target, use_fast_accum)
     return d if out is None else _fitting(out, tuple(d.shape)).copy_(d)
 
 

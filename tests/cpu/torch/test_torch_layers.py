@@ -207,6 +207,17 @@ def test_float8_and_groups_are_routed(quick):
     assert len(quick) == 3
 
 
+def test_factors_of_results_are_left_to_torch(quick):
+    eight, one = torch.ones(16, 16).to(torch.float8_e4m3fn), torch.tensor(1.0)
+    said = {"scale_result": torch.tensor(0.5), "out_dtype": torch.float8_e4m3fn}
+    expected = torch._scaled_mm(eight, eight.T, one, one, **said)
+    with override(["_scaled_mm"]) as counts:
+        found = torch._scaled_mm(eight, eight.T, one, one, **said)
+    assert torch.equal(found.float(), expected.float())
+    assert counts.refused == {"aten::_scaled_mm": 1}
+    assert not quick
+
+
 def test_what_warptile_refuses_is_computed_by_torch_and_counted(quick):
     a = torch.randn(3, 3, dtype=torch.complex64)
     with override(["mm", "addmm"]) as counts:

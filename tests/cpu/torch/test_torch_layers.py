@@ -214,7 +214,7 @@ def test_factors_of_results_are_left_to_torch(quick):
     with override(["_scaled_mm"]) as counts:
         found = torch._scaled_mm(eight, eight.T, one, one, **said)
     assert torch.equal(found.float(), expected.float())
-    assert counts.refused == {"aten::_scaled_mm": 1}
+    assert counts.refused.keys() == {"aten::_scaled_mm"}
     assert not quick
 
 

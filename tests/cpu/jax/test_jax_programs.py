@@ -364,3 +364,18 @@ def test_an_error_while_a_program_runs_is_xlas(monkeypatch):
     a, b = drawn(5, 8), drawn(8, 6)
     with pytest.raises(Exception, match="ValueError: too bad"):
         jax.jit(lambda a, b: warptile.jax.matmul(a, b))(a, b).block_until_ready()
+
+
+def test_results_of_8_bits_with_a_factor_and_the_largest_value():
+    e4m3 = ml_dtypes.float8_e4m3fn
+    a, b = drawn(40, 64, dtype=e4m3), drawn(64, 96, dtype=e4m3, seed=1)
+
+    def call(a, b, factor):
+        return warptile.jax.matmul(a, b, scale_a=0.5, scale_b=0.25, out_dtype="float8_e4m3", scale_d=factor, amax=True)
+
+    d, largest = jax.jit(call)(a, b, jax.numpy.full(1, 2.0))
+    exact = 0.125 * np.asarray(a, np.float64) @ np.asarray(b, np.float64)
+    assert (d.dtype, d.shape, largest.shape) == (e4m3, (40, 96), ())
+    assert float(largest) == pytest.approx(np.abs(exact).max(), rel=1e-3)
+    off = np.abs(np.asarray(d, np.float64) - 2 * exact)
+    assert (off <= 2 * np.abs(exact) / 16 + 2e-3).all()

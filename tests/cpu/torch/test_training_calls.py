@@ -55,5 +55,6 @@ def test_a_training_step_plans_nothing(gpu, planned, autocast):
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
             y = model(x)
         y.float().square().mean().backward()
-        assert (planned == []) == (step >= 2), planned
+        assert planned or step > 0, "the first step plans"
+        assert not planned or step < 2, planned
     assert gpu.copies == []

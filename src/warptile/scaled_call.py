@@ -104,6 +104,8 @@ def scaled_call(
     """
     scale_d, amax = result
     gives = scale_d is not None or flag(amax, "amax")
+    if amax and 1 in (len(getattr(a, "shape", ())), len(getattr(b, "shape", ()))):
+        raise ShapeError("amax: it is of results of two axes or more; give a.reshape(1, -1), or b.reshape(-1, 1)")
     checked = (
         _checked(a, b, c, beta, scales, gives, in_graph=True) if in_graph else _found(a, b, c, beta, scales, gives)
     )

@@ -183,7 +183,10 @@ def view(array: Any, name: str) -> ArrayView:
             f"CuPy or JAX arrays, such as numpy.from_dlpack({name}) or torch.from_dlpack({name})"
         )
     dense = [method for method in ("dequantize", "to_dense", "toarray") if hasattr(array, method)]
-    call = f"{name}.{dense[0]}()" if dense else f"numpy.asarray({name}, dtype='float32')"
+    if hasattr(array, "unsplit_lines"):  # a SplitMatrix
+        call = f"{name}.matrix"
+    else:
+        call = f"{name}.{dense[0]}()" if dense else f"numpy.asarray({name}, dtype='float32')"
     raise DTypeError(
         f"{name}: got {type(array).__name__}, which is not an array; it takes NumPy, torch, CuPy or JAX arrays, "
         f"such as {call}"

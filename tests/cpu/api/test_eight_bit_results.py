@@ -223,6 +223,12 @@ def test_what_is_refused(options, kind, words):
         wt.matmul(A, B, **{"out_dtype": "e4m3"} | options, **EMULATOR)
 
 
+def test_the_largest_value_of_a_vector_is_refused():
+    for a, b in ((A[0], B), (A, B[:, 0])):
+        with pytest.raises(wt.ShapeError, match=r"amax: .* a\.reshape\(1, -1\)"):
+            wt.matmul(a, b, amax=True, **EMULATOR)
+
+
 def test_architectures_without_the_conversion_are_refused(monkeypatch):
     monkeypatch.setenv("WARPTILE_ARCH", "sm_86")
     with pytest.raises(wt.UnsupportedError, match=r"8-bit floats, which needs compute capability 8\.9"):

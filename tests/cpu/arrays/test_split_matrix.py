@@ -216,6 +216,8 @@ A, B = drawn(13, 20), drawn(20, 16)
         (lambda: wt.split(B[None]), wt.ShapeError, r"w.reshape\(-1, 16\)"),
         (lambda: wt.split(B, axis=2), wt.ArgumentError, "axis: got 2"),
         (lambda: wt.split([1.0]), wt.DTypeError, "not an array"),
+        (lambda: wt.split(wt.split(B)), wt.DTypeError, r"such as w\.matrix$"),
+        (lambda: wt.matmul_grouped(A, wt.split(B), np.array([13])), wt.DTypeError, r"such as b\.matrix$"),
         (lambda: wt.SplitMatrix(np.zeros(7, np.uint8), (2, 3), 0), wt.ShapeError, r"shape \(7,\)"),
         (lambda: wt.SplitMatrix(np.zeros(2 * 164, np.uint8)[::2], (2, 3), 1), wt.WarptileError, "packed"),
         (lambda: wt.split(B).to("cpu"), wt.LayoutError, "torch"),

@@ -67,11 +67,13 @@ MOST_FLOPS, FEWEST_FLOPS = 2.0**41, 2.0**22
 MOST_BYTES = 3 * 2**30
 """Of A, B and D together."""
 
-BEST, CLUSTERED, SMALL_CLUSTERED, SMALL_SPLIT, ALONG_BOTH, SPLIT_CLUSTERED, NEAR, FAR = 8, 3, 6, 3, 3, 2, 4, 1
+BEST, CLUSTERED, SMALL_CLUSTERED, SMALL_SPLIT, ALONG_BOTH, SPLIT_CLUSTERED, NEAR, FAR = 8, 2, 4, 2, 2, 2, 4, 1
+PING_PONG, BY_COLUMNS, ONE_CONSUMER = 5, 5, 3
 """Configurations of a problem: the best predictions; the best in clusters of more than two CTAs; the best in clusters
 with 64 rows or swapped operands, whole and with K split; where rows lie in two lines of L2 also the
 best in clusters along both M and N, and the best that split K and share loads; and samples of those within `NEAR_TIME`
-and `FAR_TIME` of the best."""
+and `FAR_TIME` of the best. `PING_PONG`: the best such in clusters, with swapped operands or other than 128 rows;
+`BY_COLUMNS`: the best tiles whose columns two consumers share; `ONE_CONSUMER`: the best of it with more than 64 rows."""
 
 NEAR_TIME, FAR_TIME = 1.5, 2.5
 
@@ -160,6 +162,13 @@ def configurations(problem: Problem, place: Place, seed: int = 0) -> tuple[Confi
     whole = some.rows["SPLITS"][ranked] == 1
     add([int(place) for place in np.flatnonzero(small & whole)], SMALL_CLUSTERED)
     add([int(place) for place in np.flatnonzero(small & ~whole)], SMALL_SPLIT)
+    row = {name: some.rows[name][ranked] for name in ("BM", "CONSUMERS", "PINGPONG", "SWAP")}
+    sharing = along_m * along_n > 1
+    turns = (row["PINGPONG"] == 1) & (sharing | (row["BM"] != 128) | (row["SWAP"] == 1))
+    by_columns = (row["PINGPONG"] == 0) & (row["CONSUMERS"] == 2) & (row["BM"] % 128 == 64)
+    alone = (row["CONSUMERS"] == 1) & (row["BM"] > 64)
+    for which, most in ((turns, PING_PONG), (by_columns, BY_COLUMNS), (alone, ONE_CONSUMER)):
+        add([int(place) for place in np.flatnonzero(which)], most)
     if _straddles(problem):
         splits = some.rows["SPLITS"][ranked] > 1
         add([int(place) for place in np.flatnonzero((along_m > 1) & (along_n > 1))], ALONG_BOTH)

@@ -9,12 +9,12 @@ namespace warptile {
 
 // wgmma keeps 13 fraction bits of FP8 sums. Here each PROMOTION_INTERVAL along K of a stage is a group of wgmmas with
 // accumulators of its own that begin at zero; these are then added to the tile's accumulators in float32, multiplied by
-// factors where blocks of operands have scales.
-template <typename OPERATION, typename TILE, int M64_BLOCKS>
+// factors where blocks of operands have scales. WIDTH_OF_PART columns of a tile are a warpgroup's.
+template <typename OPERATION, typename TILE, int M64_BLOCKS, int WIDTH_OF_PART = TILE::BN>
 struct TwoLevelAccumulation {
     static constexpr int PROMOTION_INTERVAL = 128;
     static constexpr int PARTS = OPERATION::PROMOTED ? TILE::BK / PROMOTION_INTERVAL : 1;  // of a stage
-    using INSTRUCTION = Wgmma<typename OPERATION::ELEMENT, typename OPERATION::MMA_ACCUMULATOR, TILE::BN>;
+    using INSTRUCTION = Wgmma<typename OPERATION::ELEMENT, typename OPERATION::MMA_ACCUMULATOR, WIDTH_OF_PART>;
     using STAGE = WgmmaStage<OPERATION, TILE>;
     static constexpr int K_BLOCKS = PROMOTION_INTERVAL / 32, REGISTERS = INSTRUCTION::REGISTERS;
     typename INSTRUCTION::REGISTER c[PARTS][M64_BLOCKS][REGISTERS];
@@ -35,14 +35,15 @@ struct TwoLevelAccumulation {
     template <int WIDTH>
     using Narrow = Wgmma<typename OPERATION::ELEMENT, typename OPERATION::MMA_ACCUMULATOR, WIDTH>;
 
-    // Issues the wgmmas of the stage at a shared address, rows from `first_row` of A on, and the first WIDTH columns.
-    template <int WIDTH = TILE::BN>
-    __device__ __forceinline__ void multiply(unsigned stage, int first_row) {
+    // Issues the wgmmas of the stage at a shared address: rows from `first_row` of A on, and WIDTH columns from
+    // `first_column` of B on.
+    template <int WIDTH = WIDTH_OF_PART>
+    __device__ __forceinline__ void multiply(unsigned stage, int first_row, int first_column = 0) {
         static_assert(TILE::BK % PROMOTION_INTERVAL == 0, "a stage is promoted in whole intervals");
         using NARROW = Narrow<WIDTH>;
         using REGISTERS_OF_WIDTH = typename NARROW::REGISTER(&)[NARROW::REGISTERS];
         const auto a = STAGE::A::descriptor(stage) + STAGE::A::descriptor_offset(first_row, 0);
-        const auto b = STAGE::B::descriptor(stage + STAGE::B_OFFSET);
+        const auto b = STAGE::B::descriptor(stage + STAGE::B_OFFSET) + STAGE::B::descriptor_offset(first_column, 0);
         wgmma_fence();
 #pragma unroll
         for (int part = 0; part < PARTS; ++part) {
@@ -59,12 +60,12 @@ struct TwoLevelAccumulation {
     }
 
     // Waits for them and adds them to `accumulators`; calls `release` once the stage has been read.
-    template <int WIDTH = TILE::BN, typename ACCUMULATORS, typename RELEASE>
+    template <int WIDTH = WIDTH_OF_PART, typename ACCUMULATORS, typename RELEASE>
     __device__ __forceinline__ void promote(ACCUMULATORS& accumulators, const RELEASE& release) {
         NoFactors none;
         promote<WIDTH>(accumulators, none, release);
     }
-    template <int WIDTH = TILE::BN, typename ACCUMULATORS, typename FACTORS, typename RELEASE>
+    template <int WIDTH = WIDTH_OF_PART, typename ACCUMULATORS, typename FACTORS, typename RELEASE>
     __device__ __forceinline__ void promote(ACCUMULATORS& accumulators, FACTORS& factors, const RELEASE& release) {
         promote_part<WIDTH, 0>(accumulators, factors, release);
     }

@@ -69,27 +69,28 @@ struct AccumulatorTile {
     }
 };
 
-// Accumulators of dense GEMMs whose operands are in stages.
-template <typename OPERATION, typename TILE, int M64_BLOCKS, bool UNALIGNED_A = false>
+// Accumulators of dense GEMMs whose operands are in stages: of WIDTH_OF_PART columns of a tile.
+template <typename OPERATION, typename TILE, int M64_BLOCKS, bool UNALIGNED_A = false, int WIDTH_OF_PART = TILE::BN>
 struct WgmmaAccumulators
-    : AccumulatorTile<Wgmma<typename OPERATION::ELEMENT, typename OPERATION::MMA_ACCUMULATOR, TILE::BN>,
-                      typename OPERATION::ACC_ELEMENT, TILE::BN, M64_BLOCKS, UNALIGNED_A> {
-    static_assert(TILE::BM == 64 * M64_BLOCKS || TILE::BM == 2 * 64 * M64_BLOCKS,
-                  "one or two warpgroups share the rows");
-    using INSTRUCTION = Wgmma<typename OPERATION::ELEMENT, typename OPERATION::MMA_ACCUMULATOR, TILE::BN>;
+    : AccumulatorTile<Wgmma<typename OPERATION::ELEMENT, typename OPERATION::MMA_ACCUMULATOR, WIDTH_OF_PART>,
+                      typename OPERATION::ACC_ELEMENT, WIDTH_OF_PART, M64_BLOCKS, UNALIGNED_A> {
+    static_assert(TILE::BM == 64 * M64_BLOCKS || (TILE::BM == 2 * 64 * M64_BLOCKS && TILE::BN == WIDTH_OF_PART),
+                  "warpgroups share the rows or the columns");
+    using INSTRUCTION = Wgmma<typename OPERATION::ELEMENT, typename OPERATION::MMA_ACCUMULATOR, WIDTH_OF_PART>;
     using STAGE = WgmmaStage<OPERATION, TILE, UNALIGNED_A>;
     // Accumulators of some of the columns.
     template <int COLUMNS>
     using Part = AccumulatorTile<INSTRUCTION, typename OPERATION::ACC_ELEMENT, COLUMNS, M64_BLOCKS, UNALIGNED_A>;
 
-    // Issues the wgmmas of the stage at a shared address, rows from `first_row` of A on, as one group. Without
-    // `accumulate` they overwrite the accumulators. WIDTH: of the first columns alone.
-    template <int WIDTH = TILE::BN>
-    __device__ __forceinline__ void multiply(unsigned stage, int first_row, bool accumulate) {
+    // Issues the wgmmas of the stage at a shared address, rows from `first_row` of A and columns from `first_column` of B
+    // on, as one group. Without `accumulate` they overwrite the accumulators. WIDTH: of the first columns alone.
+    template <int WIDTH = WIDTH_OF_PART>
+    __device__ __forceinline__ void multiply(unsigned stage, int first_row, bool accumulate, int first_column = 0) {
         using NARROW = Wgmma<typename OPERATION::ELEMENT, typename OPERATION::MMA_ACCUMULATOR, WIDTH>;
         using REGISTERS_OF_WIDTH = typename NARROW::REGISTER(&)[NARROW::REGISTERS];
         const unsigned long long a = STAGE::A::descriptor(stage) + STAGE::A::descriptor_offset(first_row, 0);
-        const unsigned long long b = STAGE::B::descriptor(stage + STAGE::B_OFFSET);
+        const unsigned long long b =
+            STAGE::B::descriptor(stage + STAGE::B_OFFSET) + STAGE::B::descriptor_offset(first_column, 0);
         wgmma_fence();
 #pragma unroll
         for (int k_block = 0; k_block < STAGE::A::K_BLOCKS; ++k_block)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from warptile.epilogue.epilogue_program import BLOCKS_OF_A, BLOCKS_OF_B
 from warptile.problem import Problem
 from warptile.rungs.kernel_spec import Config
-from warptile.rungs.wgmma import epilogue, tiles
+from warptile.rungs.wgmma import tiles
 from warptile.rungs.wgmma.tiles import ROWS
 
 REGISTERS_OF_SCALE = 4
@@ -39,9 +39,12 @@ def reason(seen: Problem, config: Config) -> str | None:
             f"blocks of A or B have scales, which are applied as sums of 8-bit floats are promoted to float32; "
             f"operands are {seen.a.dtype.name} and accumulate in {seen.accumulator.name}: leave accumulate out"
         )
-    bn = config["BN"]
+    bn = tiles.columns_per_warpgroup(config)
     if of_b > 1 and of_b % bn and of_b - (bn & -bn) + bn > 2 * of_b:
-        return f"BN is {bn}; where {of_b} columns of B share a scale, tiles have a part of two such blocks at most"
+        return (
+            f"BN is {config['BN']}; where {of_b} columns of B share a scale, the {bn} columns of a warpgroup have a "
+            "part of two such blocks at most"
+        )
     if config["SWAP"] and of_b == 1 and bn > MOST_SINGLE_COLUMNS:
         return (
             f"SWAP is 1 and BN is {bn}; it makes scales of rows of A those of columns, of which at most "
@@ -55,8 +58,8 @@ def registers(seen: Problem, config: Config) -> int:
     of_a, of_b = lines(seen)
     if of_a == of_b == 0:
         return 0
-    blocks_of_64 = epilogue.rows_per_warpgroup(config) // ROWS
+    blocks_of_64, bn = tiles.rows_per_warpgroup(config) // ROWS, tiles.columns_per_warpgroup(config)
     scales = {0: 0, 1: 2 * blocks_of_64}.get(of_a, blocks_of_64)
-    scales += 1 + (of_b % config["BN"] > 0) if of_b > 1 else 0
-    columns = config["BN"] // 4 if of_b == 1 else 0
+    scales += 1 + (of_b % bn > 0) if of_b > 1 else 0
+    columns = bn // 4 if of_b == 1 else 0
     return int(REGISTERS_OF_STATE + REGISTERS_OF_SCALE * scales + columns)

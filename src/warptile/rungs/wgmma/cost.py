@@ -1,9 +1,10 @@
 """Cost model of wgmma-final: predicted microseconds of a launch, by limiting resource.
 
 * SMs: the timeline of the busiest one. MMAs and shared memory (128 bytes a clock: TMA writes each operand once,
-  ``wgmma`` reads A once and B once for every 64 rows) limit what its consumers do in a mainloop iteration; lines from
-  L2, and the time from releasing a stage to having it refilled, what its producer does. Each tile adds its epilogue,
-  during which the producer goes on, unless the next mainloop hides it; a tile with split K adds a reduction among CTAs.
+  ``wgmma`` reads A once for each part of the columns, and B once for every 64 rows) limit what its consumers do in a
+  mainloop iteration; lines from L2, and the time from releasing a stage to having it refilled, what its producer does.
+  Each tile adds its epilogue, during which the producer goes on, unless the next mainloop hides it; a tile with split K
+  adds a reduction among CTAs.
 * DRAM: operands once, the part of repeated loads that misses L2, and D.
 * power: energy over the power limit. At the limit a GPU lowers its clock.
 
@@ -248,12 +249,14 @@ def predict(launches: Launches, costs: Any, xp: Any) -> Predicted:
 
     # a mainloop iteration
     mma_k_blocks = k_tile_bytes / 32
-    each = _above(x.bn / 2 * c.mma_clocks[x.type] * c.column_factor[x.bn // 8], c.least_mma_clocks, 4.0, xp)
+    parts = column_parts(x, xp)
+    columns = x.bn // parts  # of an instruction
+    each = _above(columns / 2 * c.mma_clocks[x.type] * c.column_factor[columns // 8], c.least_mma_clocks, 4.0, xp)
     factor = xp.where(x.a_by_k == 0, c.m_major_a, 1.0) * xp.where(x.b_by_k == 0, c.n_major_b, 1.0)
-    mma = x.bm / 64 * mma_k_blocks * each * factor * xp.where(x.swap > 0, c.swapped, 1.0)
+    mma = x.bm / 64 * parts * mma_k_blocks * each * factor * xp.where(x.swap > 0, c.swapped, 1.0)
     mma = mma + xp.where(x.type == 5, x.bm * x.bn / 2**16 * mma_k_blocks * c.two_level_clocks, 0.0)
     mma = mma + x.unaligned_a * x.bm / 64 * mma_k_blocks * c.fragment_clocks
-    moved = (2 * x.bm + (x.bm / 64 + 1) * x.bn) * k_tile_bytes
+    moved = ((1 + parts) * x.bm + (x.bm / 64 + 1) * x.bn) * k_tile_bytes
     shared = moved / 128
     compute = _above(mma, shared, c.iteration_norm, xp) + c.step_clocks
     compute = compute * xp.where(stream, c.stream_factor, xp.where(split, c.split_factor, 1.0))
@@ -323,6 +326,12 @@ def predict(launches: Launches, costs: Any, xp: Any) -> Predicted:
         mma, shared, fill, refill, compute, memory, epilogue, split_tiles, tiles_each, ctas,
         loaded / LINE_BYTES / c.l2_lines_per_clock / c.clock_mhz,
     )  # fmt: skip
+
+
+def column_parts(launches: Launches, xp: Any) -> Number:
+    """Parts of a tile's columns, each of one warpgroup: `warptile.rungs.wgmma.tiles.column_parts`."""
+    x = launches
+    return xp.where((x.consumers == 2) & (x.pingpong == 0) & (x.bm // 64 % 2 == 1), 2, 1)
 
 
 def schedule_of(launches: Launches, xp: Any) -> Number:

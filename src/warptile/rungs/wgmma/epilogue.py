@@ -41,15 +41,11 @@ def buffer_bytes(subtile: Any) -> Any:
     return subtile.buffers * (subtile.bytes + 2 * MBARRIER_BYTES + D_POSITION_BYTES) + MBARRIER_BYTES
 
 
-def rows_per_warpgroup(config: Mapping[str, Any]) -> Any:
-    """Rows of a tile that one consumer warpgroup computes: all of them with PINGPONG."""
-    return config["BM"] // (1 + (config["CONSUMERS"] - 1) * (config["PINGPONG"] == 0))
-
-
 def accumulator_registers(seen: Problem, config: Mapping[str, Any]) -> Any:
     """Accumulator registers of a thread, with those of the first level of two-level accumulation:
     ``TwoLevelAccumulation``."""
-    each = tiles.accumulator_registers(seen, rows_per_warpgroup(config), config["BN"])
+    rows, columns = tiles.rows_per_warpgroup(config), tiles.columns_per_warpgroup(config)
+    each = tiles.accumulator_registers(seen, rows, columns)
     return each * (1 + config["BK"] // tiles.TWO_LEVEL_K if tiles.two_level(seen) else 1)
 
 
@@ -64,7 +60,7 @@ def held_subtiles(subtile: Any, seen: Problem, config: Mapping[str, Any]) -> tup
     """As `subtiles`, of `tiles.EpilogueSubtiles`."""
     line, lines = subtile.box
     words = line * lines * np.maximum(subtile.element_bytes, HELD_BYTES) // 4 // WARPGROUP
-    count = rows_per_warpgroup(config) // ROWS * subtile.count
+    count = tiles.rows_per_warpgroup(config) // ROWS * subtile.count
     held = np.minimum(count, np.maximum(HELD_REGISTERS - accumulator_registers(seen, config), 0) // words)
     if subtile.column_major:  # a thread has no element of half of the subtiles
         held = np.where((line < ROWS) & (held < count), 0, held)

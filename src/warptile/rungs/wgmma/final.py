@@ -89,8 +89,6 @@ def _division_reason(config: Config) -> str | None:
         return f"CONSUMERS is {config['CONSUMERS']}; there are one or two consumer warpgroups"
     if config["PINGPONG"] and config["CONSUMERS"] != 2:
         return "PINGPONG is 1 and CONSUMERS is not 2; two warpgroups take turns"
-    if epilogue.rows_per_warpgroup(config) % ROWS or not epilogue.rows_per_warpgroup(config):
-        return f"BM is {config['BM']}; each of {config['CONSUMERS']} warpgroups needs a multiple of {ROWS} rows"
     return stages_reason(config)
 
 
@@ -110,7 +108,7 @@ def _subtile_reason(seen: Problem, config: Config, device: DeviceLimits) -> str 
     if subtile.box[0] * subtile.element_bytes >= MAX_ALIGNMENT_BYTES:
         return None
     return (
-        f"BN is {config['BN']}, of which a CTA stores {subtile.bn} columns; of {seen.d.dtype.name} it must be "
+        f"BN is {config['BN']}, of which a warpgroup stores {subtile.bn} columns; of {seen.d.dtype.name} it must be "
         f"a multiple of {MAX_ALIGNMENT_BYTES // subtile.element_bytes}"
     )
 
@@ -150,7 +148,7 @@ def _split_reason(problem: Problem, config: Config) -> str | None:
             f"{name} is {config[name]}, which splits K of a tile, and of which tiles depends on M; with "
             f"batch_invariant=True it is {0 if config['STREAM'] else 1}"
         )
-    registers = accumulator_registers(problem, epilogue.rows_per_warpgroup(config), config["BN"])
+    registers = accumulator_registers(problem, tiles.rows_per_warpgroup(config), tiles.columns_per_warpgroup(config))
     if registers % 4:
         return f"BN is {config['BN']}; a thread's {registers} accumulator registers are reduced four at a time"
     k_tiles = ceil_div(problem.k, config["BK"])
@@ -191,11 +189,11 @@ def _two_level_reason(seen: Problem, config: Config) -> str | None:
 
 def _registers_reason(seen: Problem, config: Config, device: DeviceLimits) -> str | None:
     """Why a consumer's accumulators do not fit into its registers, or None."""
-    accumulators = accumulator_registers(seen, epilogue.rows_per_warpgroup(config), config["BN"])
+    accumulators = accumulator_registers(seen, tiles.rows_per_warpgroup(config), tiles.columns_per_warpgroup(config))
     needed = epilogue.accumulator_registers(seen, config) + tiles.OVERHEAD_REGISTERS
     needed += block_scales.registers(seen, config)
     if tiles.takes_unaligned_a(seen, config):
-        needed += FRAGMENT_REGISTERS * epilogue.rows_per_warpgroup(config) // ROWS + READER_REGISTERS
+        needed += FRAGMENT_REGISTERS * tiles.rows_per_warpgroup(config) // ROWS + READER_REGISTERS
     if config["OVERLAP"]:
         _, held, words = epilogue.subtiles(seen, config, device)
         needed += held * words
@@ -219,13 +217,9 @@ def _registers_reason(seen: Problem, config: Config, device: DeviceLimits) -> st
                 f"SWAP is 1 and a thread has {accumulators} accumulators; for {seen.d.dtype.name} at most {most} fit: "
                 "take a smaller tile"
             )
-    if (
-        config["STREAM"]
-        and epilogue.rows_per_warpgroup(config) > ROWS
-        and not residue_classes.stores_by_tma(seen, config)
-    ):
+    if config["STREAM"] and tiles.rows_per_warpgroup(config) > ROWS and not residue_classes.stores_by_tma(seen, config):
         return (
-            f"STREAM is 1 and a warpgroup has {epilogue.rows_per_warpgroup(config)} rows of a D that TMA cannot store; "
+            f"STREAM is 1 and a warpgroup has {tiles.rows_per_warpgroup(config)} rows of a D that TMA cannot store; "
             f"with more than {ROWS} the compiler runs out of registers"
         )
     has = CONSUMER_REGISTERS
@@ -454,8 +448,8 @@ class WgmmaFinal(Rung):
             return ()
         seen = view.problem
         count = _ctas(seen, config) * config["CONSUMERS"]
-        rows = config["BM"] // config["CONSUMERS"]
-        each = accumulator_registers(seen, rows, config["BN"]) * 4 * WARPGROUP
+        rows, columns = tiles.rows_per_warpgroup(config), tiles.columns_per_warpgroup(config)
+        each = accumulator_registers(seen, rows, columns) * 4 * WARPGROUP
         return Workspace(PARTIAL_ACCUMULATORS, count * each), Workspace(PARTIAL_FLAGS, count * 4, zero=True)
 
     def _members(

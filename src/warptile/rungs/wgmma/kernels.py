@@ -86,6 +86,43 @@ def _small_tiles_in_clusters() -> Iterator[Kernel]:
         yield from (Kernel(128, bn, 2, 1, 1, "basic", 1, cm, cn) for cm, cn in CLUSTERS if bn % (8 * cm) == 0)
 
 
+_WIDE_ONE, _WIDE_TWO = (16, 32, 48, 64, 96, 128), (64, 96, 128, 160, 192, 256)
+"""BN of tiles of 128 and 192 rows of one consumer; of tiles of 192 rows whose columns two consumers share."""
+
+_PING_PONG = {
+    64: (96, 128, 160, 192, 256),
+    128: (64, 80, 96, 112, 128, 144, 160, 176, 192),
+    192: (48, 64, 80, 96, 112, 128),
+}
+"""BN of ping-pong tiles by BM."""
+
+
+def _in_clusters(kernel: Kernel) -> Iterator[Kernel]:
+    """A kernel, and the same in each of `CLUSTERS` whose CTAs load equal shares of a stage."""
+    yield kernel
+    for cm, cn in CLUSTERS:
+        if kernel.bn % (8 * cm) == 0:
+            yield kernel._replace(cm=cm, cn=cn)
+
+
+def _consumers_with_many_rows() -> Iterator[Kernel]:
+    """Tiles that one consumer computes alone, or in turns with another, and tiles whose columns two share."""
+    for swap in (0, 1):
+        for bm, columns in _PING_PONG.items():
+            for bn in columns:
+                yield from _in_clusters(Kernel(bm, bn, 2, swap, 1, "ping-pong"))
+        for bm in (128, 192):
+            for bn in _WIDE_ONE:
+                yield from _in_clusters(Kernel(bm, bn, 1, swap, 1))
+        for bm, columns in ((64, (128, 192, 256)), (192, _WIDE_TWO)):
+            for bn in columns:
+                yield from _in_clusters(Kernel(bm, bn, 2, swap, 1))
+                yield Kernel(bm, bn, 2, swap, 1, "split")
+                yield Kernel(bm, bn, 2, swap, 1, "overlap")
+        yield from (Kernel(192, bn, 2, swap, 1, "stream-K") for bn in (192, 256))
+        yield from (Kernel(192, bn, 2, swap, 1, "overlap", 1, *pair) for bn in (160, 192) for pair in SPLIT_CLUSTERS)
+
+
 def _surveyed() -> tuple[Kernel, ...]:
     found: list[Kernel] = []
     for bm, bn, consumers, swap in _TILES:
@@ -116,7 +153,7 @@ def _surveyed() -> tuple[Kernel, ...]:
             found += [
                 Kernel(*tile, schedule, 1, *pair) for schedule in ("basic", "overlap") for pair in ((2, 1), (1, 2))
             ]
-    return tuple(dict.fromkeys([*found, *_small_tiles_in_clusters()]))
+    return tuple(dict.fromkeys([*found, *_small_tiles_in_clusters(), *_consumers_with_many_rows()]))
 
 
 SURVEYED = _surveyed()

@@ -201,7 +201,8 @@ def _is_taken(of_extents: Callable[[int, int], Problem], rows: ConfigColumns, il
     config: dict[str, int] = dict(zip(TUNABLES, map(int, rows.numbers[:, 0].tolist()), strict=False))
     bm, bn, meeting = config["BM"], config["BN"], int(rows["meeting"][0])
     if meeting == _GLOBALLY:
-        config["SPLITS"] = next(each for each in _UNEVEN_SPLITS if bn % (8 * each))
+        columns = tiles.columns_per_warpgroup(config)
+        config["SPLITS"] = next(each for each in _UNEVEN_SPLITS if columns % (8 * each))
     m = bm * config["CM"] if meeting else TYPICAL
     if rows["unaligned_a"][0]:
         n = bn  # few columns: A is loaded through registers
@@ -221,9 +222,10 @@ def _filled(problem: Problem, kernel: Kernel, device: DeviceLimits, unaligned: i
     }  # fmt: skip
     seen = tiles.view(problem, {**config, "CM": 2, "CN": 2}).problem  # no residue classes, no A through registers
     widest = 0 if not residue_classes.d_is_aligned(seen) else WIDEST_OVERLAPPED if overlap else WIDEST
-    subtile = tiles.EpilogueSubtiles(seen.d.dtype.bits // 8, kernel.bn, seen.d.major == "col", widest)
+    columns = tiles.columns_per_warpgroup(config)
+    subtile = tiles.EpilogueSubtiles(seen.d.dtype.bits // 8, columns, seen.d.major == "col", widest)
     each = int(tiles.stage_bytes(seen, config, unaligned_a=bool(unaligned)))
-    part = replace(subtile, bn=kernel.bn // kernel.parts)  # what a CTA of a cluster that splits K stores
+    part = replace(subtile, bn=columns // kernel.parts)  # what a CTA of a cluster that splits K stores
     buffers = max(epilogue.buffer_bytes(subtile), epilogue.buffer_bytes(part))
     stages = int(stages_beside(kernel.consumers * buffers, each))
     if stages < (2 if overlap else FEWEST_STAGES) or (kernel.bm > 128 and stages < 2):

@@ -113,7 +113,7 @@ def loads_rows_of_a(columns: Any, config: Mapping[str, Any]) -> Any:
     """Whether this one does, for D of so many columns: of one configuration, or of an array of each tunable."""
     few = (columns <= np.maximum(FEW_COLUMNS, config["BN"])) | (columns == 2 * config["BN"])
     overlaps = config["OVERLAP"] + config["PINGPONG"] + config["STREAM"]
-    return few & (config["CM"] * config["CN"] == 1) & (overlaps == 0)
+    return few & (config["CM"] * config["CN"] == 1) & (overlaps == 0) & (column_parts(config) == 1)
 
 
 def view(problem: Problem, config: Config) -> View:
@@ -144,6 +144,25 @@ def view(problem: Problem, config: Config) -> View:
 
 
 # --- sizes --------------------------------------------------------------------------------------------------------
+
+
+def column_parts(config: Mapping[str, Any]) -> Any:
+    """Parts of the columns of a tile, each of one consumer warpgroup: more than one only where cooperative consumers
+    cannot share its rows in whole blocks of `ROWS`. Of one configuration, or of an array of each tunable."""
+    sharing = 1 + (config.get("CONSUMERS", 1) - 1) * (config.get("PINGPONG", 0) == 0)
+    return 1 + (config["BM"] // ROWS % sharing != 0) * (sharing - 1)
+
+
+def rows_per_warpgroup(config: Mapping[str, Any]) -> Any:
+    """Rows of a tile that one consumer warpgroup computes: all of them with PINGPONG, or where consumers share its
+    columns."""
+    sharing = 1 + (config["CONSUMERS"] - 1) * (config["PINGPONG"] == 0)
+    return config["BM"] * column_parts(config) // sharing
+
+
+def columns_per_warpgroup(config: Mapping[str, Any]) -> Any:
+    """Columns of a tile that one consumer warpgroup computes."""
+    return config["BN"] // column_parts(config)
 
 
 @dataclass(frozen=True)
@@ -215,7 +234,7 @@ class EpilogueSubtiles:
 
     Attributes:
         element_bytes: bytes of an element of D.
-        bn: columns of the tile, or of the part of it that a CTA stores.
+        bn: columns that a warpgroup stores of the tile.
         column_major: D's columns are contiguous.
         widest: most columns of a subtile of 16-bit elements that TMA stores, or 0.
     """
@@ -229,7 +248,7 @@ class EpilogueSubtiles:
     def of(seen: Problem, config: Config, device: DeviceLimits) -> EpilogueSubtiles:
         """The subtiles of a problem as the kernel sees it."""
         widest = 0 if not residue_classes.d_is_aligned(seen) else WIDEST_OVERLAPPED if config.get("OVERLAP") else WIDEST
-        columns = config["BN"] // (cluster_k(seen, config, device) if "SPLITS" in config else 1)
+        columns = columns_per_warpgroup(config) // (cluster_k(seen, config, device) if "SPLITS" in config else 1)
         return EpilogueSubtiles(seen.d.dtype.bits // 8, columns, seen.d.major == "col", widest)
 
     @property
@@ -307,7 +326,8 @@ def instruction(problem: Problem, config: Config) -> str:
     mma_k = MMA_K_BYTES * 8 // element.bits * (2 if problem.a.sparse else 1)
     family = "wgmma.sp" if problem.a.sparse else "wgmma"
     saturated = SATURATED if accumulator == "int32_saturating" else ""
-    return f"{family}.m{ROWS}n{config['BN']}k{mma_k}.{RESULTS[accumulator]}.{element.ptx}{saturated}"
+    columns = columns_per_warpgroup(config)
+    return f"{family}.m{ROWS}n{columns}k{mma_k}.{RESULTS[accumulator]}.{element.ptx}{saturated}"
 
 
 # --- legality -----------------------------------------------------------------------------------------------------
@@ -346,9 +366,16 @@ def tile_reason(problem: Problem, config: Config) -> str | None:
     if bm % ROWS or bm > MAX_BOX:
         return f"BM is {bm}; it must be a multiple of {ROWS}, at most {MAX_BOX}"
     family = next(each for each in wgmma.FAMILIES if problem.a.dtype.ptx in each.types)
-    if bn not in family.columns:
+    parts = column_parts(config)
+    if bn % parts or bn // parts not in family.columns or bn > MAX_BOX:
         columns = "a multiple of 8" if len(family.columns) == 32 else "8, 24 or a multiple of 16"
-        return f"BN is {bn}; for {problem.a.dtype.name} it must be {columns}, at most {MAX_BOX}"
+        shared = f"half of it, which is one warpgroup's with BM={bm}, " if parts > 1 else "it "
+        return f"BN is {bn}; for {problem.a.dtype.name} {shared}must be {columns}, and BN at most {MAX_BOX}"
+    if parts > 1 and not k_major(problem.b, is_a=False) and bn // parts % (ROW_BYTES * 8 // problem.b.dtype.bits):
+        return (
+            f"BN is {bn}, of which each of {parts} warpgroups has {bn // parts} columns with BM={bm}; of a B that is "
+            f"contiguous along N it must be a multiple of {ROW_BYTES * 8 // problem.b.dtype.bits}"
+        )
     k_bytes = config["BK"] * problem.a.dtype.bits // 8
     row_bytes = ROW_BYTES * (2 if problem.a.sparse else 1)
     if k_bytes % row_bytes:
@@ -438,7 +465,7 @@ def reduces_in_cluster(
     each = config["CM"] * config["CN"] * splits
     fits = bm * bn * accumulator_bits // 8 <= config["STAGES"] * each_stage_bytes
     most = lookup(resident_ctas(device), np.minimum(each, MAX_CLUSTER_CTAS + 1))
-    return (count * each <= most) & (bn % (8 * splits) == 0) & fits
+    return (count * each <= most) & (bn // column_parts(config) % (8 * splits) == 0) & fits
 
 
 @lru_cache(maxsize=64)

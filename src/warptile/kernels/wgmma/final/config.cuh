@@ -11,8 +11,8 @@ namespace warptile {
 // What a `Config` may set; by default everything is off, and one of each.
 struct WgmmaFinalDefaults {
     static constexpr int STAGES = 1, CONSUMERS = 1, GROUP = 1;
-    // Two warpgroups own a tile each: one runs its epilogue during the other's mainloop. Else CONSUMERS warpgroups own
-    // parts of the rows of one tile (cooperative).
+    // Two warpgroups own a tile each: one runs its epilogue during the other's mainloop. Else CONSUMERS warpgroups share
+    // one tile (cooperative): its rows, where each gets whole blocks of 64 of them, else its columns.
     static constexpr bool PINGPONG = false;
     // CTAs of a cluster along M and N. CLUSTER_K: CTAs of it that have the same tile, each a part of its K.
     static constexpr int CLUSTER_M = 1, CLUSTER_N = 1, CLUSTER_K = 1;
@@ -93,8 +93,14 @@ struct WgmmaFinal {
     static constexpr bool EARLY = !IN_CLUSTER;
 
     static constexpr int CONSUMERS_OF_TILE = IS_PINGPONG ? 1 : CONSUMERS;
-    static constexpr int M64_BLOCKS = TILE::BM / 64 / CONSUMERS_OF_TILE;  // of a warpgroup
-    static_assert(TILE::BM % (64 * CONSUMERS_OF_TILE) == 0, "each warpgroup has whole blocks of 64 rows");
+    static constexpr bool BY_COLUMNS = TILE::BM / 64 % CONSUMERS_OF_TILE != 0;
+    // What a warpgroup computes of a tile.
+    using PART = WgmmaTile<TILE::BM / (BY_COLUMNS ? 1 : CONSUMERS_OF_TILE),
+                           TILE::BN / (BY_COLUMNS ? CONSUMERS_OF_TILE : 1), TILE::BK>;
+    static constexpr int M64_BLOCKS = PART::BM / 64;
+    static_assert(!BY_COLUMNS || OPERATION::B_COLUMN_MAJOR || PART::BN % 64 == 0,
+                  "warpgroups that share the columns of an N-major B have whole panels of it");
+    static_assert(!BY_COLUMNS || !CONFIG::UNALIGNED_A, "fragments of an unaligned A are loaded once");
 
     // The pipeline. Loads of an unaligned A from a stage are each warp's own, and so are its arrivals.
     using STAGE = WgmmaStage<OPERATION, TILE, CONFIG::UNALIGNED_A>;
@@ -109,16 +115,16 @@ struct WgmmaFinal {
                       CONFIG::GATHERED_A>;
 
     // The mainloop.
-    using ACCUMULATORS = WgmmaAccumulators<OPERATION, TILE, M64_BLOCKS, CONFIG::UNALIGNED_A>;
-    using TWO_LEVEL = TwoLevelAccumulation<OPERATION, TILE, M64_BLOCKS>;
+    using ACCUMULATORS = WgmmaAccumulators<OPERATION, TILE, M64_BLOCKS, CONFIG::UNALIGNED_A, PART::BN>;
+    using TWO_LEVEL = TwoLevelAccumulation<OPERATION, TILE, M64_BLOCKS, PART::BN>;
     static constexpr bool BLOCK_SCALED = EpilogueOf<OPERATION>::type::BLOCK_SCALED;
     static_assert(!BLOCK_SCALED || OPERATION::PROMOTED, "scales of blocks are applied when sums are promoted");
-    using FACTORS = typename FactorsOf<typename EpilogueOf<OPERATION>::type, TILE::BN, M64_BLOCKS>::type;
+    using FACTORS = typename FactorsOf<typename EpilogueOf<OPERATION>::type, PART::BN, M64_BLOCKS>::type;
     static constexpr int ACCUMULATOR_REGISTERS =
         M64_BLOCKS * ACCUMULATORS::REGISTERS * (OPERATION::PROMOTED ? 1 + TWO_LEVEL::PARTS : 1);
 
-    // The epilogue: of a tile, or with CLUSTER_K of this CTA's part of its columns.
-    using STORED_TILE = WgmmaTile<TILE::BM, TILE::BN / CLUSTER_K, TILE::BK>;
+    // The epilogue: of a warpgroup's part of a tile, or with CLUSTER_K of this CTA's columns of it.
+    using STORED_TILE = WgmmaTile<PART::BM, PART::BN / CLUSTER_K, TILE::BK>;
     using EPILOGUE = WgmmaEpilogue<OPERATION, STORED_TILE, STORE_BY_TMA, STORE_WIDTH, CONFIG::BATCHED,
                                    CONFIG::UNALIGNED_A, CONFIG::RESIDUE_CLASSES, CONFIG::OVERLAP_EPILOGUE>;
     static constexpr int SUBTILES = M64_BLOCKS * EPILOGUE::SUBTILES::COUNT;  // of a warpgroup

@@ -18,7 +18,7 @@ struct ConsumerMainloop {
     using CONFIG = typename KERNEL::CONFIG;
     const typename KERNEL::PIPELINE& pipeline;
     const typename KERNEL::ClusterPosition& position;
-    const int first_row;  // of the tile, that this warpgroup has
+    const int first_row, first_column;  // of this warpgroup's part of a tile
     typename KERNEL::PIPELINE::STATE& state;
     typename KERNEL::ACCUMULATORS& accumulators;
     typename KERNEL::TWO_LEVEL& two_level;
@@ -43,7 +43,7 @@ struct ConsumerMainloop {
     __device__ __forceinline__ void begin(const WorkTile& work, const GemmParams<OPERATION>& gemm,
                                           const typename KERNEL::Batch& batch) const {
         if constexpr (KERNEL::BLOCK_SCALED)
-            factors.begin(*batch.first, work.batch, work.row + first_row, work.column, gemm.m, gemm.n,
+            factors.begin(*batch.first, work.batch, work.row + first_row, work.column + first_column, gemm.m, gemm.n,
                           work.first_k_tile * KERNEL::TWO_LEVEL::PARTS, tiles_along(gemm.k, SCALE_K));
     }
 
@@ -53,11 +53,11 @@ struct ConsumerMainloop {
         const int stage = CONFIG::STREAM_K ? warp_uniform(state.stage) : state.stage;
         pipeline.consumer_wait(state);
         if constexpr (OPERATION::PROMOTED) {
-            two_level.multiply(pipeline.stage_address(stage), first_row);
+            two_level.multiply(pipeline.stage_address(stage), first_row, first_column);
         } else if constexpr (CONFIG::UNALIGNED_A) {
             accumulators.multiply(loader, pipeline.stage_address(stage), first_row, !first);
         } else {
-            accumulators.multiply(pipeline.stage_address(stage), first_row, !first);
+            accumulators.multiply(pipeline.stage_address(stage), first_row, !first, first_column);
         }
     }
 
@@ -98,12 +98,12 @@ __device__ __forceinline__ void select_batch(typename KERNEL::EPILOGUE& epilogue
 template <typename KERNEL>
 __device__ __forceinline__ void prefetch_epilogue(const GemmParams<typename KERNEL::OPERATION>& gemm,
                                                   const typename KERNEL::Batch& batch, const WorkTile& work,
-                                                  int first_row) {
+                                                  int first_row, int first_column) {
     if constexpr (KERNEL::Batch::FUSED && !KERNEL::CONFIG::PARTIAL_TILES) {
         typename KERNEL::Batch::EPILOGUE_OPERANDS operands = *batch.first;
         if constexpr (KERNEL::CONFIG::BATCHED) operands.select_matrix(*batch.first, work.batch);
-        operands.template prefetch<64 * KERNEL::M64_BLOCKS, KERNEL::TILE::BN>(
-            work.row + first_row, work.column, gemm.m, gemm.n, threadIdx.x % WARPGROUP, WARPGROUP);
+        operands.template prefetch<KERNEL::PART::BM, KERNEL::PART::BN>(
+            work.row + first_row, work.column + first_column, gemm.m, gemm.n, threadIdx.x % WARPGROUP, WARPGROUP);
     }
 }
 
@@ -112,12 +112,12 @@ template <typename KERNEL>
 __device__ __forceinline__ void begin_epilogue(typename KERNEL::EPILOGUE& epilogue,
                                                GemmParams<typename KERNEL::OPERATION>& gemm,
                                                const typename KERNEL::Batch& batch, const WorkTile& work,
-                                               int first_row) {
+                                               int first_row, int first_column) {
     if constexpr (!KERNEL::CONFIG::PARTIAL_TILES) {
-        prefetch_epilogue<KERNEL>(gemm, batch, work, first_row);
+        prefetch_epilogue<KERNEL>(gemm, batch, work, first_row, first_column);
         if constexpr (KERNEL::EPILOGUE::STAGED) {
             select_batch<KERNEL>(epilogue, gemm, batch, work);
-            epilogue.begin_staging(work.row + first_row, work.column, KERNEL::SUBTILES);
+            epilogue.begin_staging(work.row + first_row, work.column + first_column, KERNEL::SUBTILES);
         }
     }
 }
@@ -134,7 +134,7 @@ __device__ __forceinline__ void overlapped_mainloop(const ConsumerMainloop<KERNE
     constexpr int HELD = KERNEL::HELD, AT_ONCE = KERNEL::AT_ONCE;
     constexpr bool HAS_STORE_WARP = KERNEL::STORE_WARPS > 0;
     auto& accumulators = mainloop.accumulators;
-    Vector<typename KERNEL::OPERATION::OUT, 2> held[KERNEL::M64_BLOCKS][KERNEL::TILE::BN / 8][2];
+    Vector<typename KERNEL::OPERATION::OUT, 2> held[KERNEL::M64_BLOCKS][KERNEL::PART::BN / 8][2];
     int held_row = 0, held_column = 0;
     bool holding = false;
     const auto held_subtile = [&](int subtile) {
@@ -143,7 +143,7 @@ __device__ __forceinline__ void overlapped_mainloop(const ConsumerMainloop<KERNE
     for (bool more = KERNEL::EARLY ? found : scheduler.next(work); more; more = scheduler.next(work)) {
         if constexpr (KERNEL::OPERATION::PROMOTED) accumulators.zero();
         mainloop.begin(work, gemm, batch);
-        prefetch_epilogue<KERNEL>(gemm, batch, work, mainloop.first_row);
+        prefetch_epilogue<KERNEL>(gemm, batch, work, mainloop.first_row, mainloop.first_column);
         // The host makes sure that a tile has at least HELD iterations. A store warp is slower than TMA: for it
         // subtiles come further apart.
         const int apart = HAS_STORE_WARP ? work.k_tiles / HELD : 1;
@@ -168,7 +168,7 @@ __device__ __forceinline__ void overlapped_mainloop(const ConsumerMainloop<KERNE
         mainloop.tail();
         select_batch<KERNEL>(epilogue, gemm, batch, work);
         held_row = work.row + mainloop.first_row;
-        held_column = work.column;
+        held_column = work.column + mainloop.first_column;
         holding = true;
         finish_tile<HAS_STORE_WARP, AT_ONCE, KERNEL::CONFIG::READS_C>(held, accumulators, epilogue, gemm, held_row,
                                                                       held_column);
@@ -201,13 +201,14 @@ __device__ __forceinline__ void plain_mainloop(const ConsumerMainloop<KERNEL>& m
                 mainloop.state.advance(work.k_tiles);  // the other consumer's stages
                 continue;
             }
-            begin_epilogue<KERNEL>(epilogue, gemm, batch, work, mainloop.first_row);
+            begin_epilogue<KERNEL>(epilogue, gemm, batch, work, mainloop.first_row, mainloop.first_column);
             if (number > 0) {
                 mbarrier_wait(shared.order_barrier(consumer), order_phase);
                 order_phase ^= 1;
             }
         }
-        if constexpr (!KERNEL::IS_PINGPONG) begin_epilogue<KERNEL>(epilogue, gemm, batch, work, mainloop.first_row);
+        if constexpr (!KERNEL::IS_PINGPONG)
+            begin_epilogue<KERNEL>(epilogue, gemm, batch, work, mainloop.first_row, mainloop.first_column);
         if constexpr (KERNEL::OPERATION::PROMOTED || CONFIG::PARTIAL_TILES) {
             // Otherwise the wgmmas seem to depend on additions to the accumulators, and the compiler serialises them.
             accumulators.zero();
@@ -229,21 +230,20 @@ __device__ __forceinline__ void plain_mainloop(const ConsumerMainloop<KERNEL>& m
                                         }))
                 continue;
         select_batch<KERNEL>(epilogue, gemm, batch, work);
+        const int row = work.row + mainloop.first_row, column = work.column + mainloop.first_column;
         if constexpr (KERNEL::CLUSTER_K > 1) {
             using REDUCTION = ClusterReduction<typename KERNEL::ACCUMULATORS, KERNEL::CLUSTER_K, KERNEL::CONSUMERS>;
             const int part = position.k_part();
             const REDUCTION reduction{shared.stages + consumer * REDUCTION::BYTES, position.rank, KERNEL::CLUSTER,
                                       part};
-            epilogue.store_all(reduction.reduce(accumulators), work.row + mainloop.first_row,
-                               work.column + part * KERNEL::STORED_TILE::BN);
+            epilogue.store_all(reduction.reduce(accumulators), row, column + part * KERNEL::STORED_TILE::BN);
             break;  // a CTA has one split of one tile
         } else if constexpr (CONFIG::SPLIT_K) {
             if constexpr (CONFIG::BATCHED) gemm.d = batch.d + work.batch * batch.stride_d;
-            finish_split_k_tile<KERNEL>(accumulators, gemm, scheduler, workspace, position.rank, consumer,
-                                        work.row + mainloop.first_row, work.column);
+            finish_split_k_tile<KERNEL>(accumulators, gemm, scheduler, workspace, position.rank, consumer, row, column);
             break;  // a CTA has one split of one tile
         }
-        epilogue.template store_all<!CONFIG::PARTIAL_TILES>(accumulators, work.row + mainloop.first_row, work.column);
+        epilogue.template store_all<!CONFIG::PARTIAL_TILES>(accumulators, row, column);
     }
 }
 
@@ -264,8 +264,9 @@ __device__ __forceinline__ void consumer(int consumer, const typename KERNEL::Sh
     typename KERNEL::TWO_LEVEL two_level;
     typename KERNEL::FACTORS factors;
     const typename KERNEL::STAGE::A::FragmentLoader loader(gemm.a, gemm.lda);
-    const int first_row = KERNEL::IS_PINGPONG ? 0 : consumer * KERNEL::M64_BLOCKS * 64;
-    const ConsumerMainloop<KERNEL> mainloop{pipeline,     position,  first_row, state,
+    const int first_row = KERNEL::IS_PINGPONG || KERNEL::BY_COLUMNS ? 0 : consumer * KERNEL::PART::BM;
+    const int first_column = KERNEL::BY_COLUMNS ? consumer * KERNEL::PART::BN : 0;
+    const ConsumerMainloop<KERNEL> mainloop{pipeline,     position,  first_row, first_column, state,
                                             accumulators, two_level, factors,   loader};
     if constexpr (CONFIG::OVERLAP_EPILOGUE) {
         overlapped_mainloop<KERNEL>(mainloop, epilogue, scheduler, work, found, gemm, batch);

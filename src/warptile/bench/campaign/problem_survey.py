@@ -73,7 +73,7 @@ PING_PONG, BY_COLUMNS, ONE_CONSUMER = 5, 5, 3
 with 64 rows or swapped operands, whole and with K split; where rows lie in two lines of L2 also the
 best in clusters along both M and N, and the best that split K and share loads; and samples of those within `NEAR_TIME`
 and `FAR_TIME` of the best. `PING_PONG`: the best such in clusters, with swapped operands or other than 128 rows;
-`BY_COLUMNS`: the best tiles whose columns two consumers share; `ONE_CONSUMER`: the best of it with more than 64 rows."""
+`BY_COLUMNS`: the best whose columns two consumers share; `ONE_CONSUMER`: the best of one with more rows than 64."""
 
 NEAR_TIME, FAR_TIME = 1.5, 2.5
 

@@ -72,6 +72,17 @@ STORE_REGISTERS = 12
 of 16 bits with PINGPONG."""
 
 
+MOST_ALONG_BOTH, PINGPONG_WIDE, PRODUCER_OF_PANELS = 160, 176, 160
+"""Most accumulators of a thread in clusters: along both M and N with PINGPONG or three blocks of rows; with PINGPONG if D
+has 32 bits; and with PINGPONG, or three blocks in clusters of four, if A or B has panels, whose producer keeps more
+state."""
+
+THREE_BLOCKS = 192
+MOST_OF_THREE, SWAPPED_OF_THREE, SWAPPED_OF_THREE_WITHOUT_TMA = 168, 144, 96
+"""Rows of a warpgroup in three blocks; and the most accumulators of a thread then: without TMA stores of D, with SWAP,
+with both."""
+
+
 def _shared_bytes(seen: Problem, config: Config, device: DeviceLimits) -> int:
     each = config["CONSUMERS"] * epilogue.consumer_bytes(seen, config, device)
     return tiles.shared_bytes(config["STAGES"], stage_bytes(seen, config), each)
@@ -234,6 +245,31 @@ def _registers_reason(seen: Problem, config: Config, device: DeviceLimits) -> st
     return None
 
 
+def _spilling_reason(seen: Problem, config: Config) -> str | None:
+    """Why the compiler would run out of registers although accumulators fit, or None: found by compiling."""
+    rows = tiles.rows_per_warpgroup(config)
+    accumulators = accumulator_registers(seen, rows, tiles.columns_per_warpgroup(config))
+    cluster, aligned = config["CM"] * config["CN"], residue_classes.d_is_aligned(seen)
+    limits: list[tuple[int, str]] = []
+    if min(config["CM"], config["CN"]) > 1 and (config["PINGPONG"] or rows == THREE_BLOCKS):
+        limits.append((MOST_ALONG_BOTH, "in a cluster along both M and N"))
+    if cluster > 1 and config["PINGPONG"] and seen.d.dtype.bits == 32:
+        limits.append((PINGPONG_WIDE, f"of {seen.d.dtype.name} in a cluster with PINGPONG=1"))
+    k_major = tiles.k_major(seen.a, is_a=True) and tiles.k_major(seen.b, is_a=False)
+    if cluster > 1 and not k_major and (config["PINGPONG"] or (rows == THREE_BLOCKS and cluster > 2)):
+        limits.append((PRODUCER_OF_PANELS, "in such a cluster where K is not contiguous in A and B"))
+    if rows == THREE_BLOCKS and config["SWAP"]:
+        limits.append((SWAPPED_OF_THREE if aligned else SWAPPED_OF_THREE_WITHOUT_TMA, f"with SWAP=1 and {rows} rows"))
+    elif rows == THREE_BLOCKS and not aligned:
+        limits.append((MOST_OF_THREE, f"of {rows} rows that TMA does not store"))
+    for most, where in limits:
+        if accumulators > most:
+            return f"a thread has {accumulators} accumulators; {most} fit {where}: take a smaller tile"
+    if rows > ROWS and config["SWAP"] and tiles.takes_unaligned_a(seen, config):
+        return f"SWAP is 1 and a warpgroup loads {rows} rows of an unaligned A; {ROWS} fit: take a smaller tile"
+    return None
+
+
 @lru_cache(maxsize=64)
 def _reason(problem: Problem, tunables: tuple[tuple[str, int], ...], device: DeviceLimits) -> str | None:
     """Why the kernel cannot run so, or None. A plan asks twice: when it chooses, and when it takes what was chosen."""
@@ -256,6 +292,7 @@ def _reason(problem: Problem, tunables: tuple[tuple[str, int], ...], device: Dev
         or _split_reason(problem, config)
         or _residency_reason(seen, view, config, device)
         or _registers_reason(seen, config, device)
+        or _spilling_reason(seen, config)
         or tiles.shared_reason(_shared_bytes(seen, config, device))
     )
 

@@ -82,8 +82,8 @@ struct WgmmaAccumulators
     template <int COLUMNS>
     using Part = AccumulatorTile<INSTRUCTION, typename OPERATION::ACC_ELEMENT, COLUMNS, M64_BLOCKS, UNALIGNED_A>;
 
-    // Issues the wgmmas of the stage at a shared address, rows from `first_row` of A and columns from `first_column` of B
-    // on, as one group. Without `accumulate` they overwrite the accumulators. WIDTH: of the first columns alone.
+    // Issues the wgmmas of the stage at a shared address, rows from `first_row` of A and columns from `first_column` of
+    // B on, as one group. Without `accumulate` they overwrite the accumulators. WIDTH: of the first columns alone.
     template <int WIDTH = WIDTH_OF_PART>
     __device__ __forceinline__ void multiply(unsigned stage, int first_row, bool accumulate, int first_column = 0) {
         using NARROW = Wgmma<typename OPERATION::ELEMENT, typename OPERATION::MMA_ACCUMULATOR, WIDTH>;

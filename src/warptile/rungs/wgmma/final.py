@@ -73,8 +73,8 @@ of 16 bits with PINGPONG."""
 
 
 MOST_ALONG_BOTH, PINGPONG_WIDE, PRODUCER_OF_PANELS = 160, 176, 160
-"""Most accumulators of a thread in clusters: along both M and N with PINGPONG or three blocks of rows; with PINGPONG if D
-has 32 bits; and with PINGPONG, or three blocks in clusters of four, if A or B has panels, whose producer keeps more
+"""Most accumulators of a thread in clusters: along both M and N with PINGPONG or three blocks of rows; with PINGPONG if
+D has 32 bits; and with PINGPONG, or three blocks in clusters of four, if A or B has panels, whose producer keeps more
 state."""
 
 THREE_BLOCKS = 192

@@ -11,8 +11,8 @@ namespace warptile {
 // What a `Config` may set; by default everything is off, and one of each.
 struct WgmmaFinalDefaults {
     static constexpr int STAGES = 1, CONSUMERS = 1, GROUP = 1;
-    // Two warpgroups own a tile each: one runs its epilogue during the other's mainloop. Else CONSUMERS warpgroups share
-    // one tile (cooperative): its rows, where each gets whole blocks of 64 of them, else its columns.
+    // Two warpgroups own a tile each: one runs its epilogue during the other's mainloop. Else CONSUMERS warpgroups
+    // share one tile (cooperative): its rows, where each gets whole blocks of 64 of them, else its columns.
     static constexpr bool PINGPONG = false;
     // CTAs of a cluster along M and N. CLUSTER_K: CTAs of it that have the same tile, each a part of its K.
     static constexpr int CLUSTER_M = 1, CLUSTER_N = 1, CLUSTER_K = 1;
@@ -72,8 +72,8 @@ struct WgmmaConfig : CHOSEN {
     static constexpr int STORE_WARP_REGISTERS = 56, CONSUMER_REGISTERS_WITH_STORE_WARPS = 224;
     // with repack warps there,
     static constexpr int REPACK_WARP_REGISTERS = 72, CONSUMER_REGISTERS_WITH_REPACK_WARPS = 216;
-    // and with a stream-K or split-K producer, or one that multicasts both operands or panels of an N-major B, which keep
-    // more state, if a thread has at most FEW_ACCUMULATORS of them.
+    // and with a stream-K or split-K producer, or one that multicasts both operands or panels of an N-major B, which
+    // keep more state, if a thread has at most FEW_ACCUMULATORS of them.
     static constexpr int LARGE_PRODUCER_REGISTERS = 40, CONSUMER_REGISTERS_BESIDE = 232, FEW_ACCUMULATORS = 160;
 };
 

@@ -111,8 +111,8 @@ __device__ __forceinline__ void prefetch_epilogue(const GemmParams<typename KERN
 template <typename KERNEL>
 __device__ __forceinline__ void begin_epilogue(typename KERNEL::EPILOGUE& epilogue,
                                                GemmParams<typename KERNEL::OPERATION>& gemm,
-                                               const typename KERNEL::Batch& batch, const WorkTile& work,
-                                               int first_row, int first_column) {
+                                               const typename KERNEL::Batch& batch, const WorkTile& work, int first_row,
+                                               int first_column) {
     if constexpr (!KERNEL::CONFIG::PARTIAL_TILES) {
         prefetch_epilogue<KERNEL>(gemm, batch, work, first_row, first_column);
         if constexpr (KERNEL::EPILOGUE::STAGED) {

@@ -21,9 +21,14 @@ class MethodDef(ctypes.Structure):
     )
 
 
+_ALIVE: list[Any] = []
+"""What owns machine code and descriptions of functions, for the life of the process. Two threads may make one function
+at the same time: a cache keeps the last, while each thread goes on calling its own."""
+
+
 def machine_code(module: str, name: str) -> tuple[int, Any]:
-    """The address of a function of an LLVM module, and the compiler that owns its machine code: keep it for as long as
-    the function is called.
+    """The address of a function of an LLVM module, and the compiler that owns its machine code. It stays for the life of
+    the process.
 
     Args:
         module: LLVM assembly.
@@ -45,6 +50,7 @@ def machine_code(module: str, name: str) -> tuple[int, Any]:
     )
     compiler = llvm.create_mcjit_compiler(parsed, machine)
     compiler.finalize_object()
+    _ALIVE.append(compiler)
     return compiler.get_function_address(name), compiler
 
 
@@ -63,7 +69,9 @@ def method(module: Any, name: str, flags: int, doc: str) -> tuple[MethodDef, Any
         ImportError, OSError, RuntimeError: as `machine_code`.
     """
     address, compiler = machine_code(str(module), name)
-    return MethodDef(name.encode(), address, flags, doc.encode()), compiler
+    described = MethodDef(name.encode(), address, flags, doc.encode())
+    _ALIVE.append(described)
+    return described, compiler
 
 
 def callable_of(described: MethodDef, itself: Any, module_name: str | None) -> Any:

@@ -18,6 +18,7 @@ from warptile.bench.campaign import problem_survey
 from warptile.bench.campaign.problem_survey import (
     ALONG_BOTH,
     BEST,
+    BY_COLUMNS,
     CLUSTERED,
     FAR,
     FEWEST_FLOPS,
@@ -25,6 +26,8 @@ from warptile.bench.campaign.problem_survey import (
     MOST_BYTES,
     MOST_FLOPS,
     NEAR,
+    ONE_CONSUMER,
+    PING_PONG,
     SMALL_CLUSTERED,
     SMALL_SPLIT,
     SPLIT_CLUSTERED,
@@ -103,7 +106,7 @@ def test_what_is_timed_are_legal_configurations_of_which_the_plans_own_is_the_fi
     assert found[0] == planned(problem, StubBackend()).config
     assert len({config_text(config) for config in found}) == len(found)
     clustered = CLUSTERED + SMALL_CLUSTERED + SMALL_SPLIT + ALONG_BOTH + SPLIT_CLUSTERED
-    assert len(found) <= 1 + BEST + clustered + NEAR + FAR
+    assert len(found) <= 1 + BEST + clustered + PING_PONG + BY_COLUMNS + ONE_CONSUMER + NEAR + FAR
     assert len(found) > BEST / 2
     assert all(RUNG.illegal(problem, config, REFERENCE) is None for config in found)
     assert all(tuple(config) == TUNABLES for config in found)  # records have their values alone

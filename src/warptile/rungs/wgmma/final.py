@@ -68,8 +68,7 @@ EPILOGUE_REGISTERS, REGISTERS_OF_TENSOR = 8, 4
 once. Where the epilogue overlaps with the next mainloop, a held tile has half of the registers of its accumulators."""
 
 STORE_REGISTERS = 12
-"""Further registers of a consumer in a cluster that stores D without TMA: all of it, or the ends of rows, except those
-of 16 bits with PINGPONG."""
+"""Further registers of a consumer in a cluster that stores D without TMA: all of it, or the ends of rows."""
 
 
 MOST_ALONG_BOTH, PINGPONG_WIDE, PRODUCER_OF_PANELS = 160, 176, 160
@@ -238,8 +237,7 @@ def _registers_reason(seen: Problem, config: Config, device: DeviceLimits) -> st
         has = CONSUMER_REGISTERS_WITH_STORE_WARPS
         needed += STORE_WARP_COSTS if config["SWAP"] else -STORE_WARP_SAVES
     elif config["CM"] * config["CN"] > 1 and not residue_classes.d_is_aligned(seen):
-        pingpong = residue_classes.by_residue_class(seen, config) and seen.d.dtype.bits == 16 and config["PINGPONG"]
-        needed += 0 if pingpong else STORE_REGISTERS
+        needed += STORE_REGISTERS
     if needed > has:
         return f"a thread needs about {needed} registers and has {has}; take a smaller tile"
     return None

@@ -27,8 +27,8 @@ at the same time: a cache keeps the last, while each thread goes on calling its 
 
 
 def machine_code(module: str, name: str) -> tuple[int, Any]:
-    """The address of a function of an LLVM module, and the compiler that owns its machine code. It stays for the life of
-    the process.
+    """The address of a function of an LLVM module, and the compiler that owns its machine code, which is kept for the
+    life of the process.
 
     Args:
         module: LLVM assembly.

@@ -73,7 +73,7 @@ PING_PONG, BY_COLUMNS, ONE_CONSUMER = 5, 5, 3
 with 64 rows or swapped operands, whole and with K split; where rows lie in two lines of L2 also the
 best in clusters along both M and N, and the best that split K and share loads; and samples of those within `NEAR_TIME`
 and `FAR_TIME` of the best. `PING_PONG`: the best such in clusters, with swapped operands or other than 128 rows;
-`BY_COLUMNS`: the best whose columns two consumers share; `ONE_CONSUMER`: the best of one with more rows than 64."""
+`BY_COLUMNS`: the best whose columns two consumers share; `ONE_CONSUMER`: the best of one with more than 64 rows."""
 
 NEAR_TIME, FAR_TIME = 1.5, 2.5
 
@@ -168,7 +168,7 @@ def configurations(problem: Problem, place: Place, seed: int = 0) -> tuple[Confi
     by_columns = (row["PINGPONG"] == 0) & (row["CONSUMERS"] == 2) & (row["BM"] % 128 == 64)
     alone = (row["CONSUMERS"] == 1) & (row["BM"] > 64)
     for which, most in ((turns, PING_PONG), (by_columns, BY_COLUMNS), (alone, ONE_CONSUMER)):
-        add([int(place) for place in np.flatnonzero(which)], most)
+        add([int(place) for place in np.flatnonzero(which[:far])], most)
     if _straddles(problem):
         splits = some.rows["SPLITS"][ranked] > 1
         add([int(place) for place in np.flatnonzero((along_m > 1) & (along_n > 1))], ALONG_BOTH)

@@ -11,10 +11,10 @@ A call copies the parameters to the stack before it writes into them: calls of s
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from warptile.gpu import driver
@@ -106,17 +106,10 @@ class _Address(int):
     parts: tuple[object, ...]
 
 
-_MADE: dict[driver.EntryPoints, tuple[MethodDef, Any]] = {}
-"""What was compiled, for the life of the process."""
-_MAKING = threading.Lock()
-
-
+@cache
 def _method(entries: driver.EntryPoints) -> MethodDef:
     """The native function, as CPython wants it described."""
-    with _MAKING:  # made once: the machine code of a second one would go with whoever lost the race
-        if entries not in _MADE:
-            _MADE[entries] = method(_module(entries), "launch", METH_FASTCALL, "Queue one launch.")
-        return _MADE[entries][0]
+    return method(_module(entries), "launch", METH_FASTCALL, "Queue one launch.")
 
 
 def _module(entries: driver.EntryPoints) -> Any:

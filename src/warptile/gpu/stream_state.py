@@ -33,7 +33,7 @@ State = Callable[[int], int]
 def state_function() -> State:
     """`State`, as machine code where LLVM may make some, else through the driver's bindings, which cost more."""
     try:
-        return _native(driver.entry_points())[0]
+        return _native(driver.entry_points())
     except (ImportError, OSError, RuntimeError):
         return asked
 
@@ -55,11 +55,9 @@ def asked(stream: int) -> int:
 
 
 @cache
-def _native(entries: driver.EntryPoints) -> tuple[State, Any]:
-    """The function, and what has to stay alive for it."""
-    described, compiler = method(_module(entries), "stream_state", METH_O, "See State.")
-    made: State = callable_of(described, None, __name__)
-    return made, (described, compiler)
+def _native(entries: driver.EntryPoints) -> State:
+    made: State = callable_of(method(_module(entries), "stream_state", METH_O, "See State."), None, __name__)
+    return made
 
 
 def _module(entries: driver.EntryPoints) -> Any:

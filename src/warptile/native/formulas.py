@@ -309,8 +309,8 @@ class Compiled:
         builder.cbranch(builder.icmp_signed("<", following, total), body, leave)
         builder.position_at_end(leave)
         builder.ret_void()
-        address, self._compiler = machine_code(str(module), "formulas")
-        self._call = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * 3)(address)
+        signature = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * 3)
+        self._call = signature(machine_code(str(module), "formulas"))
         self.results = len(results)
         """How many arrays come out."""
 

@@ -22,13 +22,12 @@ class MethodDef(ctypes.Structure):
 
 
 _ALIVE: list[Any] = []
-"""What owns machine code and descriptions of functions, for the life of the process. Two threads may make one function
-at the same time: a cache keeps the last, while each thread goes on calling its own."""
+"""Compilers, which own their machine code, and descriptions of functions, which CPython reads even when it frees a
+function: kept for the life of the process. Threads may make the same function at once, and each calls its own."""
 
 
-def machine_code(module: str, name: str) -> tuple[int, Any]:
-    """The address of a function of an LLVM module, and the compiler that owns its machine code, which is kept for the
-    life of the process.
+def machine_code(module: str, name: str) -> int:
+    """The address of a function of an LLVM module, valid for the life of the process.
 
     Args:
         module: LLVM assembly.
@@ -51,13 +50,11 @@ def machine_code(module: str, name: str) -> tuple[int, Any]:
     compiler = llvm.create_mcjit_compiler(parsed, machine)
     compiler.finalize_object()
     _ALIVE.append(compiler)
-    return compiler.get_function_address(name), compiler
+    return int(compiler.get_function_address(name))
 
 
-def method(module: Any, name: str, flags: int, doc: str) -> tuple[MethodDef, Any]:
-    """A function of an LLVM module as CPython wants it described, and the compiler that owns its machine code.
-
-    Keep both for the life of the process: CPython reads the description even when it frees a function.
+def method(module: Any, name: str, flags: int, doc: str) -> MethodDef:
+    """A function of an LLVM module as CPython wants it described, valid for the life of the process.
 
     Args:
         module: of ``llvmlite.ir``.
@@ -68,10 +65,9 @@ def method(module: Any, name: str, flags: int, doc: str) -> tuple[MethodDef, Any
     Raises:
         ImportError, OSError, RuntimeError: as `machine_code`.
     """
-    address, compiler = machine_code(str(module), name)
-    described = MethodDef(name.encode(), address, flags, doc.encode())
+    described = MethodDef(name.encode(), machine_code(str(module), name), flags, doc.encode())
     _ALIVE.append(described)
-    return described, compiler
+    return described
 
 
 def callable_of(described: MethodDef, itself: Any, module_name: str | None) -> Any:

@@ -29,9 +29,9 @@ from warptile.planning.plan import make_plan
 from warptile.problem import Problem
 from warptile.rungs import RUNGS
 from warptile.rungs.kernel_spec import Config
-from warptile.rungs.wgmma import model, tiles
+from warptile.rungs.wgmma import candidates, model, tiles
 from warptile.rungs.wgmma.correction import features
-from warptile.rungs.wgmma.cost import SCHEDULES, TYPES, Costs, Launches, Predicted
+from warptile.rungs.wgmma.cost import SCHEDULES, TYPES, Costs, Launches, Predicted, column_parts
 from warptile.rungs.wgmma.estimates import estimate_us, terms_us
 from warptile.rungs.wgmma.final import illegal_on
 from warptile.rungs.wgmma.launches import launches_of
@@ -161,6 +161,21 @@ def test_costs_know(shape: tuple[int, int, int], better: Config, worse: Config) 
     }  # fmt: skip
     times = [estimate_us(of, config(of, **{**plain, **changes}), REFERENCE) for changes in (better, worse)]
     assert times[0] < times[1]
+
+
+def test_formulas_and_kernels_agree_on_who_shares_columns() -> None:
+    problem = Problem.dense(
+        4096, 4096, 4096, DTYPES["bfloat16"], out=DTYPES["bfloat16"], accumulator=DTYPES["float32"], b_major="col"
+    )
+    made = candidates.made(problem, 128, 128, 2, 0, 128, REFERENCE)
+    changes = [
+        (bm, consumers, pingpong) for bm in (64, 128, 192, 256) for consumers, pingpong in ((1, 0), (2, 0), (2, 1))
+    ]
+    configs = [{**made, "BM": bm, "CONSUMERS": consumers, "PINGPONG": each} for bm, consumers, each in changes]
+    launches = together([launches_of(tiles.view(problem, each), each, REFERENCE) for each in configs])
+    parts = [tiles.column_parts(each) for each in configs]
+    np.testing.assert_array_equal(column_parts(launches, np), parts)
+    assert [change for change, of in zip(changes, parts, strict=True) if of == 2] == [(64, 2, 0), (192, 2, 0)]
 
 
 def test_a_residue_class_has_the_pitch_of_whole_rows() -> None:

@@ -2,7 +2,7 @@
 
 For each combination of types, thousands of problems are drawn as surveys draw them, and every surveyed kernel's best
 time for each is predicted. Kernels are then added one by one, each time the one that brings the best of the chosen
-closest to the best of all, until 48 are chosen or another adds nothing. Needs no GPU.
+closest to the best of all, until `MOST` are chosen or another adds nothing. Needs no GPU.
 """
 
 from __future__ import annotations

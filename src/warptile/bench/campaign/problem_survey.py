@@ -1,4 +1,4 @@
-"""A survey of the space of problems: hundreds of them drawn at random, each timed in some twenty configurations.
+"""A survey of the space of problems: hundreds of them drawn at random, each timed in some thirty configurations.
 
 Suites hold the problems that people name; a planner has to be right for all others. So problems are drawn
 log-uniformly over extents, types and layouts. Of each, the best predictions, a random sample of worse ones and
@@ -436,7 +436,7 @@ def main(
     prediction: str,
     until: float | None,
 ) -> None:
-    """Time COUNT random problems in some twenty configurations each."""
+    """Time COUNT random problems in some thirty configurations each."""
     out.mkdir(parents=True, exist_ok=True)
     if until is not None:
         problems = drawn(count, seed, straddling=straddling)

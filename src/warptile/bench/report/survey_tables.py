@@ -58,7 +58,7 @@ def table(lookup: RecordLookup) -> str:
     text = (
         "Random problems, log-uniform in M, N and K, of several types and layouts; none was tuned. Speeds are "
         f"geometric means. A problem is slow below {SLOW} of cuBLASLt's fastest algorithm. The last column is what a "
-        "search of some twenty configurations would reach.\n\n"
+        "search of twenty to thirty configurations would reach.\n\n"
     )
     return f"{text}{markdown(header, rows)}\n{lookup.origins()}"
 

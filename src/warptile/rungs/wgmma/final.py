@@ -70,7 +70,6 @@ once. Where the epilogue overlaps with the next mainloop, a held tile has half o
 STORE_REGISTERS = 12
 """Further registers of a consumer in a cluster that stores D without TMA: all of it, or the ends of rows."""
 
-
 MOST_ALONG_BOTH, PINGPONG_WIDE, PRODUCER_OF_PANELS = 160, 176, 160
 """Most accumulators of a thread in clusters: along both M and N with PINGPONG or three blocks of rows; with PINGPONG if
 D has 32 bits; and with PINGPONG, or three blocks in clusters of four, if A or B has panels, whose producer keeps more

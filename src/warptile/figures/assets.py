@@ -22,13 +22,19 @@ POLICY = (
 @cache
 def stylesheet() -> Markup:
     """The CSS, for a ``style`` element."""
-    return Markup((_FOLDER / "figures.css").read_text())
+    return Markup(_without_indentation("figures.css"))
 
 
 @cache
 def script() -> Markup:
     """The JavaScript, for a ``script`` element at the end of the body."""
-    return Markup((_FOLDER / "figures.js").read_text())
+    return Markup(_without_indentation("figures.js"))
+
+
+def _without_indentation(name: str) -> str:
+    """A file's lines without indentation, and without those that are comments alone. No literal runs over lines."""
+    lines = (line.lstrip() for line in (_FOLDER / name).read_text().splitlines())
+    return "".join(f"{line}\n" for line in lines if not line.startswith("//"))
 
 
 def document(title: str, body: Markup) -> str:

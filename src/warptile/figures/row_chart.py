@@ -24,6 +24,9 @@ COLORS = 6
 NAME_CHARACTER_REM, WIDEST_NAMES_REM = 0.56, 24.0
 """Room for a character of a name, and the most that names are given; the stylesheet cuts longer ones."""
 
+TICK_PLACES = 400
+"""Places of a row at which a tick may be: many problems have one, closer together than a tick is wide."""
+
 MOST_TICKS = 7
 LOG_STEPS = (1.0, 1.1, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)
 """Figures that may have a label on a logarithmic axis, between one power of ten and the next."""
@@ -145,9 +148,10 @@ class RowChart:
 
 def _row(row: ChartRow, series: Sequence[Series], axis: _Axis) -> Markup:
     named = '<a class="wt-label" href="{link}">{label}</a>' if row.link else '<span class="wt-label">{label}</span>'
-    marks = joined(
+    every = (
         _mark(each.shape, point, axis) for each, points in zip(series, row.points, strict=True) for point in points
     )
+    marks = joined(dict.fromkeys(every))  # those at one place are one
     words = Markup('<span class="wt-hidden"> {}</span>').format(row.words) if row.words else ""
     return Markup(
         '<li class="wt-color-{}">{}<span class="wt-plot">{}</span><span class="wt-shown">{}</span>{}</li>'
@@ -155,7 +159,8 @@ def _row(row: ChartRow, series: Sequence[Series], axis: _Axis) -> Markup:
 
 
 def _mark(shape: Shape, point: Point, axis: _Axis) -> Markup:
-    at = percentage(axis.place(point.value))
+    place = axis.place(point.value)
+    at = percentage(round(place * TICK_PLACES) / TICK_PLACES if shape == "tick" else place)
     if shape == "bar":
         return Markup('<i class="wt-bar" style="width:{}"></i>').format(at)
     interval = Markup("")

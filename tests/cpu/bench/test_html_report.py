@@ -88,12 +88,14 @@ def test_names_are_unique_and_links_lead_somewhere(document):
     assert wanted - set(names) == {"all"}, "the whole page in one, which the script makes of the hash"
 
 
-def test_headings_are_in_order_and_there_is_one_title(document):
+def test_headings_are_in_order_and_there_is_one_title(document, data):
     levels = [int(each.tag[1]) for each in document.walk() if re.fullmatch("h[1-6]", each.tag)]
     assert levels.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
     assert document.one("html").attributes["lang"] == "en"
-    assert document.one("title").text == document.one("h1").text == "warptile: measurements on NVIDIA H200"
+    assert data.gpus[0] == "NVIDIA H200"
+    title = f"warptile: measurements on {' and '.join(data.gpus)}"
+    assert document.one("title").text == document.one("h1").text == title
 
 
 def test_every_figure_has_a_table(document):

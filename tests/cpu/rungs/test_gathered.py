@@ -11,6 +11,7 @@ from warptile.errors import DataRace, Deadlock, UninitializedRead, UnsupportedEr
 from warptile.launch.concurrent_stream import ConcurrentStream, StreamFlag
 from warptile.planning.gathered_plan import GatheredPlan
 from warptile.planning.plan import Plan, make_plan
+from warptile.rungs import RUNGS
 from warptile.rungs.wgmma import gathered as option
 from warptile.rungs.wgmma.gathered import SHARD_FLAGS, Shards
 from wgmma_product import small
@@ -105,9 +106,10 @@ def test_plans_are_those_of_the_plain_gemm_where_these_can_gather():
 
 def test_a_plan_like_a_plain_one_adds_in_the_same_order():
     shards, large = Shards(2, 4096, 0), replace(USUAL, m=8192, n=4096, k=14336).problem
-    plain = make_plan(large, device=REFERENCE)
+    config = dict(GatheredPlan.of(large, shards, REFERENCE).config)
+    plain = Plan(large, RUNGS["wgmma-final"], config, "given", REFERENCE)
     like = GatheredPlan.like(plain, shards)
-    assert dict(like.config) == dict(plain.config)
+    assert dict(like.config) == config
     swapped = Plan(large, plain.rung, {**plain.config, "ALONG_N": 1}, "given", REFERENCE)
     assert dict(GatheredPlan.like(swapped, shards).config)["ALONG_N"] == 0
     for change in ({"SPLITS": 2, "OVERLAP": 0}, {"STREAM": 1, "OVERLAP": 0}):

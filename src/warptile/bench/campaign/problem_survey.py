@@ -254,6 +254,11 @@ def _fastest_algorithm(library: CublasLtMatmul, product: PooledProduct, workspac
     return candidate(min(times, key=lambda each: times[each]))
 
 
+def _us(time_ms: float) -> float:
+    """Microseconds, in as many digits as a measurement has: records of surveys are large."""
+    return float(f"{1e3 * time_ms:.4g}")
+
+
 class Survey:
     """What all problems of a run share."""
 
@@ -295,7 +300,7 @@ class Survey:
             except UnsupportedError:
                 pass
         turns.run(ROUNDS, drop_first=problem.flops >= LONG_FLOPS)
-        rounds = {name: tuple(1e3 * each for each in times) for name, times in turns.rounds_ms.items()}
+        rounds = {name: tuple(_us(each) for each in times) for name, times in turns.rounds_ms.items()}
         baseline = rounds.pop("", ())
         tried = [TimedConfig(tuple(config.values()), rounds[config_text(config)]) for config in configs
                  if config_text(config) in rounds]  # fmt: skip

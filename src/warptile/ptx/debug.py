@@ -8,6 +8,9 @@ from warptile.ptx.expression import integer
 from warptile.ptx.instruction import Inlined
 from warptile.ptx.lexer import Cursor, unquote
 
+_BYTES = ".b8 "
+"""How a token of several bytes begins (`Cursor`)."""
+
 
 @dataclass
 class DebugLines:
@@ -111,7 +114,9 @@ def _strings(cursor: Cursor, place: int) -> dict[str, bytes]:
     place += 1
     while tokens[place] not in ("}", ""):
         token = tokens[place]
-        if token.isdigit():
+        if token.startswith(_BYTES):
+            data.extend(int(each) & 0xFF for each in token[len(_BYTES) :].split(","))
+        elif token.isdigit():
             data.append(int(token) & 0xFF)
         elif token.startswith('"'):
             data.extend(unquote(token).encode() + b"\0")

@@ -10,7 +10,8 @@ from warptile.errors import PtxSyntaxError, SourceLocation
 _TOKEN = re.compile(
     r"""
     (
-    0[fF][0-9a-fA-F]{8}(?![\w$])
+    \.b8[ ][0-9]+(?:,[0-9]+)*(?=\s)
+  | 0[fF][0-9a-fA-F]{8}(?![\w$])
   | 0[dD][0-9a-fA-F]{16}(?![\w$])
   | 0[xX][0-9a-fA-F]+U?(?![\w$])
   | 0[bB][01]+U?(?![\w$])
@@ -36,7 +37,8 @@ _STRING_ESCAPES = re.compile(r"\\(.)")
 class Cursor:
     """The tokens of one PTX text, and a position among them.
 
-    The list ends with an empty token, so that looking at the current token is always legal.
+    A line of bytes in a section of debug information, ``.b8 104,105,0``, is one token: there are more such bytes than
+    tokens of instructions. The list ends with an empty token, so that looking at the current token is always legal.
 
     Raises:
         PtxSyntaxError: a character that begins no PTX token.

@@ -18,7 +18,8 @@ from warptile.rungs.wgmma import model
 from warptile.rungs.wgmma.model import model_of, shipped_model
 
 BASE = shipped_model(REFERENCE.name).fitted
-H100 = KNOWN["NVIDIA H100 80GB HBM3"]
+H100 = KNOWN["NVIDIA H100 NVL"]
+"""A GPU whose model does not ship."""
 OTHER = {"dram_bytes_per_us": 0.7, "clock_mhz": 1.1, "launch_us": 1.2, "l2_lines_per_clock": 0.9, "watts": 0.95}
 """How a pretended GPU differs from the reference."""
 

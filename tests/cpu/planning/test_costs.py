@@ -21,7 +21,8 @@ from covering import examples
 from random_problems import random_device, random_problem
 from recorded import about, survey_record
 from warptile.bench.campaign import fit_costs
-from warptile.bench.campaign.surveyed_launches import Measured, choices, measured_in
+from warptile.bench.campaign.calibration import FREE
+from warptile.bench.campaign.surveyed_launches import Measured, choices, measured_in, quality
 from warptile.bench.protocol.records import SurveyRecord, committed
 from warptile.device import KNOWN, REFERENCE, DeviceLimits
 from warptile.dtypes import DTYPES
@@ -37,6 +38,9 @@ from warptile.rungs.wgmma.final import illegal_on
 from warptile.rungs.wgmma.launches import launches_of
 from warptile.rungs.wgmma.model import FittedModel, model_of
 from warptile.rungs.wgmma.pool import pool
+
+FITTED_GPUS = (REFERENCE.name, "NVIDIA H100 80GB HBM3")
+"""GPU models with a model file."""
 
 MODEL = model_of(REFERENCE.name)
 FITTED = MODEL.fitted
@@ -251,7 +255,26 @@ def test_the_file_is_one_of_the_reference_gpus_surveys_and_the_records_are_commi
     assert FITTED.gpu == REFERENCE.name
     surveys = {each.id for each in committed() if isinstance(each, SurveyRecord) and each.environment.gpu == FITTED.gpu}
     assert set() != set(FITTED.records) <= surveys
-    assert {path.name for path in model.FOLDER.glob("model-*")} == {model.file_of(REFERENCE.name).name}
+    assert {path.name for path in model.FOLDER.glob("model-*")} == {model.file_of(each).name for each in FITTED_GPUS}
+
+
+@pytest.mark.parametrize("gpu", FITTED_GPUS[1:])
+def test_the_model_of_another_gpu_is_calibrated_with_its_surveys(gpu: str) -> None:
+    found = model_of(gpu).fitted
+    surveys = {each.id for each in committed() if isinstance(each, SurveyRecord) and each.environment.gpu == gpu}
+    assert found.gpu == gpu
+    assert set() != set(found.records) - set(FITTED.records) <= surveys
+    assert found.correction == FITTED.correction
+    changed = {
+        name for name, value in msgspec.structs.asdict(found.costs).items() if value != getattr(FITTED.costs, name)
+    }
+    assert set() != changed <= set(FREE)
+    own = measured_in(each for each in committed() if isinstance(each, SurveyRecord) and each.environment.gpu == gpu)
+    assert (found.quality.problems, found.quality.launches) == (len(own.library_us), len(own.times_us))
+    by_own, by_reference = (quality(own, model_of(each).predict(own.launches)[0]) for each in (gpu, REFERENCE.name))
+    assert by_own.median_error <= found.quality.median_error < 0.7 * by_reference.median_error
+    assert found.quality.error_90 < 0.7 * by_reference.error_90
+    assert by_own.choice > by_reference.choice - 0.005
 
 
 def test_constants_are_positive_and_there_is_one_for_each_of_what_they_are_by() -> None:
@@ -328,16 +351,22 @@ def test_the_file_that_is_written_is_that_of_all_committed_surveys_of_a_gpu(
         asked.append((len(measured.times_us), gpu, tuple(records)))
         return msgspec.structs.replace(FITTED, gpu=gpu)
 
+    def calibrated(measured: Measured, base: FittedModel, gpu: str, *records: str) -> FittedModel:
+        asked.append((len(measured.times_us), gpu, records))
+        return msgspec.structs.replace(base, gpu=gpu)
+
     mine, others = survey_record(), survey_record(**about(gpu="NVIDIA H20"))
     monkeypatch.setattr(fit_costs, "committed", lambda: (mine, others, mine))
     monkeypatch.setattr(fit_costs, "fit", fit)
+    monkeypatch.setattr(fit_costs, "calibrated", calibrated)
+    monkeypatch.setattr(fit_costs, "shipped_model", lambda gpu: MODEL)
     monkeypatch.setattr(model, "FOLDER", tmp_path)
-    result = CliRunner().invoke(fit_costs.main, ["--gpu", "NVIDIA H20"])
-    assert result.exit_code == 0, result.output
-    assert asked == [(4, "NVIDIA H20", (others.id,))]
-    (written,) = tmp_path.iterdir()
-    assert written.name == "model-wgmma-final-nvidia-h20.json"
-    assert msgspec.json.decode(written.read_bytes(), type=FittedModel).gpu == "NVIDIA H20"
+    for gpu, file in ((REFERENCE.name, "nvidia-h200"), ("NVIDIA H20", "nvidia-h20")):
+        result = CliRunner().invoke(fit_costs.main, ["--gpu", gpu])
+        assert result.exit_code == 0, result.output
+        written = tmp_path / f"model-wgmma-final-{file}.json"
+        assert msgspec.json.decode(written.read_bytes(), type=FittedModel).gpu == gpu
+    assert asked == [(8, REFERENCE.name, (mine.id, mine.id)), (4, "NVIDIA H20", (others.id,))]
 
 
 def test_a_gpu_without_surveys_is_an_error_that_says_so() -> None:

@@ -2,7 +2,8 @@
 
 GPUs with the same SMs differ in clocks, bandwidths, power limit and the cost of a launch. Those constants of the model
 that ships are multiplied by factors, which a short survey of random problems determines; all else stays. It takes a few
-minutes and no torch, unlike `warptile.bench.campaign.fit_costs`, which fits everything to an hour of surveys.
+minutes and no torch, unlike `warptile.bench.campaign.fit_costs`, which fits everything to an hour of surveys. The model
+of an H100 that ships is made so too, of the records of its surveys.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ COUNT, SEED = 400, 20
 """Problems of the survey, of which it measures as many as it has time for."""
 
 
-def calibrated(measured: Measured, base: FittedModel, gpu: str, name: str) -> FittedModel:
+def calibrated(measured: Measured, base: FittedModel, gpu: str, *names: str) -> FittedModel:
     """The model of a GPU, made from the one of another.
 
     Args:
         measured: launches on that GPU.
         base: the other one's model.
         gpu: name of the GPU, as its driver reports it.
-        name: of the survey.
+        names: of the surveys.
 
     Raises:
         UnsupportedError: fewer than `FEWEST_PROBLEMS` problems.
@@ -68,7 +69,7 @@ def calibrated(measured: Measured, base: FittedModel, gpu: str, name: str) -> Fi
         found = _factors(some(measured, ~of_fold), base, factors)
         left_out[of_fold] = _predicted(some(measured, of_fold), base, found)
     return msgspec.structs.replace(
-        _with(base, factors), gpu=gpu, records=(name, *base.records), quality=quality(measured, left_out)
+        _with(base, factors), gpu=gpu, records=(*names, *base.records), quality=quality(measured, left_out)
     )
 
 

@@ -1,5 +1,8 @@
 """Fit wgmma-final's cost model to surveys: ``python -m warptile.bench.campaign.fit_costs``. It needs torch.
 
+This is how the model of the reference GPU is made. Other models of GPUs, which have fewer surveys, are calibrated:
+`warptile.bench.campaign.calibration`, without torch.
+
 The constants of the formulas (`warptile.rungs.wgmma.cost`) are fitted first, by gradient descent on how far predicted
 times are off; then the networks of the correction (`warptile.rungs.wgmma.correction`) learn what is left, and to
 choose: they also minimize how much slower than the fastest measured configuration the softly chosen one is.
@@ -19,12 +22,13 @@ import click
 import msgspec
 import numpy as np
 
+from warptile.bench.campaign.calibration import calibrated
 from warptile.bench.campaign.surveyed_launches import Measured, choices, error_text, geomean, measured_in, quality
 from warptile.bench.protocol.records import SurveyRecord, committed
 from warptile.device import REFERENCE
 from warptile.rungs.wgmma.correction import Correction, Network, features
 from warptile.rungs.wgmma.cost import Costs, Launches, predict
-from warptile.rungs.wgmma.model import SCHEMA, FittedModel, Model, file_of
+from warptile.rungs.wgmma.model import SCHEMA, FittedModel, Model, file_of, shipped_model
 
 START = Costs(
     clock_mhz=1700.0, launch_us=(1.6,) * 6, start_clocks=900.0, refill_clocks=700.0, mma_clocks=(1.1,) * 6,
@@ -238,13 +242,18 @@ def _short(value: float) -> float:
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--gpu", default=REFERENCE.name, show_default=True, help="Fit to this model's surveys.")
 def main(gpu: str) -> None:
-    """Fit the cost model of a GPU model to all committed surveys of it, and write its file."""
+    """Fit the cost model of a GPU model to all committed surveys of it, and write its file. That of another GPU than
+    the reference is calibrated."""
     records = [each for each in committed() if isinstance(each, SurveyRecord) and each.environment.gpu == gpu]
     if not records:
         raise click.UsageError(f"--gpu {gpu}: there is no survey of it among the records")
     measured = measured_in(records)
     click.echo(f"{len(measured.library_us)} problems, {len(measured.times_us)} launches")
-    found = fit(measured, gpu, [each.id for each in records], click.echo)
+    names = [each.id for each in records]
+    if gpu == REFERENCE.name:
+        found = fit(measured, gpu, names, click.echo)
+    else:
+        found = calibrated(measured, shipped_model(REFERENCE.name).fitted, gpu, *names)
     path = file_of(gpu)
     path.write_bytes(msgspec.json.encode(found) + b"\n")
     click.echo(f"{path.name}: {path.stat().st_size} bytes; {Model(found).fitted.quality}")

@@ -38,6 +38,8 @@ UNFENCED = "a TMA store reads shared memory without a proxy fence, and may do so
 """Why kernels that their author takes for correct have findings."""
 
 Array = np.ndarray[Any, Any]
+Given = Callable[[], Sequence[Any]]
+"""Makes the arguments of a launch behind its extents."""
 
 
 class Gemm:
@@ -62,6 +64,14 @@ class Gemm:
         """`d`, full of zeros."""
         self.d[:] = 0
         return self.d
+
+    def stored(self, *more: Any) -> Given:
+        """D, full of zeros, and some more."""
+        return lambda: (self.zeros(), *more)
+
+    def stored_by_tma(self, box: tuple[int, ...], *more: Any) -> Given:
+        """The same with a tensor map of D's panels."""
+        return lambda: (wt.tensor_map(tiled(self.zeros()), box=box), *more)
 
     def maps(self, box_a: tuple[int, ...], box_b: tuple[int, ...]) -> tuple[Any, ...]:
         """Tensor maps of A and B; from three axes on, of their panels."""
@@ -103,17 +113,10 @@ def cases(folder: Path) -> Iterator[Case]:
     small, large = Gemm(256, 512, 320), Gemm(2048, 2048, 128)
     text = {each: (folder / f"examples/matmul/matmul_{each}.cuh").read_text() for each in range(1, 13)}
 
-    def case(
-        number: int,
-        arguments: str,
-        gemm: Gemm,
-        launch: tuple[Any, ...],
-        given: Callable[[], Sequence[Any]],
-        **more: Any,
-    ) -> Case:
+    def case(number: int, arguments: str, gemm: Gemm, launch: tuple[Any, ...], given: Given, **more: Any) -> Case:
         return Case(
             f"matmul_{number}", PRELUDE + text[number], f"M{number}::matmulKernel{number}<{arguments}>", launch,
-            lambda: (gemm.m, gemm.n, gemm.k, *given()), right=more.pop("right", lambda _: close(gemm.d, gemm.wanted)),
+            lambda: (gemm.m, gemm.n, gemm.k, *given()), right=lambda _: close(gemm.d, gemm.wanted),
             options={"arch": "sm_90a", "include_folders": [folder / "cccl"]}, **more,
         )  # fmt: skip
 
@@ -133,15 +136,15 @@ def cases(folder: Path) -> Iterator[Case]:
         launch = (small.m // bm * small.n // bn, threads, None, stage_bytes(bm, bn, stages))
         debug = (None,) if number == 3 else ()
         maps = small.maps((bm, 64), (bn, 64))
-        yield case(number, arguments, small, launch, lambda maps=maps, debug=debug: (small.zeros(), *maps, *debug))  # type: ignore[misc]
+        yield case(number, arguments, small, launch, small.stored(*maps, *debug))
 
     tile, ring = f"128, 256, 64, 384, 3, {CTAS}", stage_bytes(128, 256, 3)
     flat, panels = large.maps((128, 64), (256, 64)), large.maps((1, 128, 64), (1, 256, 64))
-    yield case(6, tile, large, (CTAS, 384, None, ring), lambda: (large.zeros(), *flat))
+    yield case(6, tile, large, (CTAS, 384, None, ring), large.stored(*flat))
     of_five_axes = large.maps((1, 1, 1, 128, 64), (1, 1, 1, 256, 64))
-    yield case(7, tile, large, (CTAS, 384, None, ring), lambda: (large.zeros(), *of_five_axes))
+    yield case(7, tile, large, (CTAS, 384, None, ring), large.stored(*of_five_axes))
     for number in (8, 9):
-        yield case(number, f"{tile}, 2, 1", large, (CTAS, 384, None, ring), lambda: (large.zeros(), *panels),
+        yield case(number, f"{tile}, 2, 1", large, (CTAS, 384, None, ring), large.stored(*panels),
                    finds=("races",), note=EXITED)  # fmt: skip
 
     tiles = schedule(CTAS // 2, small.m // 256, small.n // 256)
@@ -152,9 +155,7 @@ def cases(folder: Path) -> Iterator[Case]:
         maps = panels if gemm is large else of_small
         yield case(
             number, f"{tile}, 2, 1", gemm, (CTAS, 384, None, shared),
-            lambda gemm=gemm, box=box, maps=maps, more=more: (  # type: ignore[misc]
-                wt.tensor_map(tiled(gemm.zeros()), box=box), *maps, *more
-            ),
+            gemm.stored_by_tma(box, *maps, *more),
             finds=("bulk-exit", "races"), note=f"{EXITED}; {UNFENCED}",
         )  # fmt: skip
 

@@ -95,7 +95,7 @@ SCHEDULES = {
     "shared columns": _BASIC | {"BM": 192},
     "shared columns, overlapped": _BASIC | {"BM": 192, "OVERLAP": 1},
     "shared columns, swapped, in clusters": _BASIC | {"BM": 192, "SWAP": 1, "CM": 2},
-    "shared columns, split": _BASIC | {"BM": 64, "SPLITS": 2, "SMS": 132},
+    "shared columns, split": _BASIC | {"BM": 192, "SPLITS": 2, "SMS": 132},
     "odd tile": _BASIC | {"BM": 64, "BN": 72, "CONSUMERS": 1},
 }
 """Configurations of wgmma-final that store D in different ways."""

@@ -85,6 +85,9 @@ ALGORITHM_MS = 0.6
 """How long each of cuBLASLt's algorithms runs to find its fastest."""
 
 GRAPH_BELOW_MS = 0.06
+CAPTURES = 3
+"""How often a capture is tried: it may fail where another thread calls the driver."""
+
 TIME_LEFT_S = 8.0
 
 # --- problems ---------------------------------------------------------------------------------------------------------
@@ -201,12 +204,18 @@ class _Turns:
         self.rounds_ms: dict[str, list[float]] = {}
 
     def add(self, name: str, candidate: Candidate) -> None:
-        for _ in range(3):  # a capture may fail where another thread calls the driver; launch gaps would then be timed
-            self._runners[name] = runner_for(candidate, self._stream)
-            runner, one_ms = self._runners[name]
+        """One more candidate.
+
+        Raises:
+            UnsupportedError: it is short, and its launches cannot be captured: gaps between them would be timed.
+        """
+        for _ in range(CAPTURES):
+            runner, one_ms = runner_for(candidate, self._stream)
             if runner.method == GraphRunner.method or one_ms > GRAPH_BELOW_MS:
-                break
-        self.rounds_ms[name] = []
+                self._runners[name] = runner, one_ms
+                self.rounds_ms[name] = []
+                return
+        raise UnsupportedError(f"timing: {1e3 * one_ms:.1f} us a launch, which no graph could capture: left out")
 
     def run(self, rounds: int, *, drop_first: bool) -> None:
         """``rounds`` rounds whose order alternates; the first of them may be a warm-up."""

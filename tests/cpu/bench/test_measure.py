@@ -4,7 +4,7 @@ import pytest
 
 from warptile.bench.protocol.interleaving import SWEEP, compare
 from warptile.gpu.timing import take_turns
-from warptile.runtime.device_product import estimate_ms
+from warptile.runtime.device_product import GRAPH_MS, MOST_OF_GRAPH, estimate_ms, long_graph
 
 
 class Runner:
@@ -30,6 +30,31 @@ def test_the_first_launch_of_a_quick_kernel_does_not_count():
 def test_a_slow_kernel_is_launched_once_to_estimate_it():
     runner = Runner(4000.0)
     assert (estimate_ms(runner), runner.launches) == (4000.0, 1)
+
+
+class Graph:
+    """Launches of ``one_ms``; each replay of ``unit`` of them begins ``gap_ms`` after the one before."""
+
+    method = "graph"
+
+    def __init__(self, one_ms, gap_ms, unit):
+        self.one_ms, self.gap_ms, self.unit = one_ms, gap_ms, unit
+
+    def run(self, launches):
+        replays = -(-launches // self.unit)
+        return replays * (self.gap_ms + self.unit * self.one_ms), replays * self.unit
+
+
+@pytest.mark.parametrize("looked_like_ms", [2.0, 0.1, 0.012, 0.003])
+def test_the_time_between_replays_is_not_measured(looked_like_ms):
+    graph, one_ms = long_graph(lambda launches: Graph(0.003, 0.02, launches), looked_like_ms)
+    assert graph.unit * graph.one_ms >= 0.4 * GRAPH_MS
+    assert one_ms == pytest.approx(0.003, rel=0.06)
+
+
+def test_graphs_have_a_most_number_of_launches():
+    graph, _ = long_graph(lambda launches: Graph(1e-5, 0.0, launches), 0.01)
+    assert graph.unit == MOST_OF_GRAPH
 
 
 def test_rounds_interleave_the_baseline_first():

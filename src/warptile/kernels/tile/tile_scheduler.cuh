@@ -16,7 +16,9 @@ struct WorkTile {
 // Clusters of CLUSTER_M x CLUSTER_N CTAs compute as many neighbouring tiles together. In each wave every cluster takes
 // one whole tile. The last `stream_k_tiles` tiles are different: all clusters share their K tiles evenly ("stream-K":
 // Osama et al., 2023, arXiv 2301.03598), so that a cluster may begin in the middle of one tile and end in the middle of
-// another. Split-K is the case of a multiple of clusters to the tiles.
+// another. Split-K is the case of a multiple of clusters to the tiles. With SPLITS_APART, clusters that follow each other
+// then have the same part of K of different tiles, and not all parts of one tile: neighbours load the same rows of A or
+// columns of B at the same time, and L2 answers them together.
 //
 // With ROTATED the tiles of the first rows come last: the order begins at the first tile whose rows all lie at
 // `first_row` or below it.
@@ -26,7 +28,7 @@ struct WorkTile {
 // bytes of D, up to ALIGNED - 1 columns before the class does: the first tile of a row may begin, and the last may end,
 // outside D.
 template <typename TILE, int CLUSTER_M, int CLUSTER_N, int GROUP, bool RASTER_ALONG_N, bool BATCHED = false,
-          int RESIDUE_CLASSES = 1, int ALIGNED = 1, bool ROTATED = false>
+          int RESIDUE_CLASSES = 1, int ALIGNED = 1, bool ROTATED = false, bool SPLITS_APART = false>
 struct TileScheduler {
     int tiles_m, tiles_n, k_tiles, whole_tiles, next_whole_tile, clusters, rank_m, rank_n, cluster;
     int shared_k_tiles, next_k_tile, end_k_tile;  // counted over all tiles that clusters share
@@ -43,7 +45,9 @@ struct TileScheduler {
           clusters(gridDim.x / (CLUSTER_M * CLUSTER_N)),
           rank_m(rank % CLUSTER_M),
           rank_n(rank / CLUSTER_M),
-          cluster(next_whole_tile),
+          cluster(SPLITS_APART ? next_whole_tile % stream_k_tiles * (clusters / stream_k_tiles) +
+                                     next_whole_tile / stream_k_tiles
+                               : next_whole_tile),
           shared_k_tiles(stream_k_tiles * k_tiles),
           next_k_tile(first_k_tile_of(cluster)),
           end_k_tile(first_k_tile_of(cluster + 1)),

@@ -16,6 +16,9 @@ GPCS = 8
 MAX_SMS_PER_GPC = 18
 """SMs of a whole GPC on Hopper (NVIDIA H100 whitepaper); they come in pairs, the TPCs."""
 
+PORTABLE_CLUSTER_CTAS = 8
+"""CTAs of a cluster that every GPU with clusters takes (CUDA C++ Programming Guide, "Thread Block Clusters")."""
+
 _MIB = 2**20
 
 
@@ -29,6 +32,8 @@ class DeviceLimits:
         multiprocessors: SMs of the GPU.
         l2_bytes: size of the L2 cache.
         max_ctas: the most CTAs that a launch may have, so that other SMs stay free; None for any number.
+        clustered: CTAs that are co-resident, one on an SM, in clusters of 1, 2 and so on, as the driver counts them on
+            a GPU that is present. It is empty for a model, whose chips differ.
     """
 
     name: str
@@ -36,6 +41,7 @@ class DeviceLimits:
     multiprocessors: int
     l2_bytes: int
     max_ctas: int | None = None
+    clustered: tuple[int, ...] = ()
 
     @property
     def sms(self) -> int:
@@ -48,12 +54,17 @@ class DeviceLimits:
         return arch(self.arch)
 
     def co_resident_ctas(self, cluster_ctas: int) -> int:
-        """A lower bound of the co-resident CTAs, one on an SM, in clusters of ``cluster_ctas``.
+        """Co-resident CTAs, one on an SM, in clusters of ``cluster_ctas``.
 
         CTAs that wait for each other must all be resident. A cluster stays within a GPC, and which SMs of a GPC are
-        disabled differs from chip to chip, so this is the least over all ways to spread the SMs over GPCs.
+        disabled differs from chip to chip. Where the driver has not counted, this is the least over all ways to spread
+        the SMs over GPCs.
         """
-        return min(_least_clustered(self.multiprocessors, cluster_ctas), self.sms // cluster_ctas * cluster_ctas)
+        if cluster_ctas <= len(self.clustered):
+            most = self.clustered[cluster_ctas - 1]
+        else:
+            most = _least_clustered(self.multiprocessors, cluster_ctas)
+        return min(most, self.sms // cluster_ctas * cluster_ctas)
 
     def occupying(self, max_sms: int | None) -> DeviceLimits:
         """This GPU, of which a launch occupies at most ``max_sms`` SMs; None for all of them."""

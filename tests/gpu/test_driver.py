@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 
+import warptile as wt
 from warptile.arch import ARCHES
 from warptile.errors import DeviceError, LayoutError
 from warptile.gpu import driver
@@ -25,6 +26,29 @@ def test_the_device_describes_itself():
     assert len(device.uuid) == len("GPU-") + 36
     assert device.clock_hz > 5e8
     assert driver.device_count() >= 1
+
+
+MEETING = """
+extern "C" __global__ void meeting(unsigned* arrived, unsigned* met) {
+    if (threadIdx.x != 0) return;
+    atomicAdd(arrived, 1);
+    const long long start = clock64();
+    unsigned seen = 0;
+    while (seen < gridDim.x && clock64() - start < 100000000) seen = *reinterpret_cast<volatile unsigned*>(arrived);
+    if (seen >= gridDim.x) atomicAdd(met, 1);
+}
+"""
+
+
+@pytest.mark.skipif(not driver.available() or driver.device_info().capability < (9, 0), reason="needs clusters")
+def test_as_many_ctas_in_clusters_as_the_driver_counts_meet():
+    info = driver.device_info()
+    kernel = wt.kernel(MEETING, backend="gpu")
+    for size, ctas in enumerate(info.limits.clustered, 1):
+        assert 0 < ctas <= info.multiprocessors
+        arrived, met = np.zeros(1, np.uint32), np.zeros(1, np.uint32)
+        kernel[ctas, 32, size, info.shared_bytes_per_block](arrived, met)
+        assert (arrived[0], met[0]) == (ctas, ctas), size
 
 
 @pytest.mark.parametrize("shape", [(1,), (193, 161), (1023, 1025)])

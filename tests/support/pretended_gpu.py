@@ -148,6 +148,7 @@ class PretendedGpu:
 
         monkeypatch.setattr(driver, "enter", lambda ordinal=None: 0)
         monkeypatch.setattr(driver, "device_info", lambda ordinal=None: DEVICE)
+        monkeypatch.setattr(driver, "_clustered", lambda info: ())
         monkeypatch.setattr(driver, "synchronize", gpu.check)
         monkeypatch.setattr(driver, "Allocation", Allocation)
         monkeypatch.setattr(driver, "Event", Event)

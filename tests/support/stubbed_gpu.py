@@ -84,6 +84,8 @@ class StubbedGpu:
         gpu = self
         from cuda.bindings import driver as bindings
 
+        monkeypatch.setattr(driver, "_clustered", lambda info: ())
+
         def get_current(where):
             ctypes.cast(where, ctypes.POINTER(ctypes.c_uint64))[0] = gpu.current
             return 0

@@ -17,7 +17,7 @@ from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from warptile.arch import ARCHES
-from warptile.device import DeviceLimits
+from warptile.device import PORTABLE_CLUSTER_CTAS, DeviceLimits
 from warptile.errors import DeviceError, LayoutError, NoDeviceError
 from warptile.launch.spec import Dim3, LaunchSpec
 
@@ -166,7 +166,8 @@ class DeviceInfo:
         """What planning needs to know. The architecture is the newest that warptile knows and this GPU runs."""
         native = self.arch
         known = native if native in ARCHES else next((name for name in reversed(ARCHES) if self.runs(name)), native)
-        return DeviceLimits(self.name, known, self.multiprocessors, self.l2_bytes)
+        clustered = _clustered(self) if self.capability >= (9, 0) else ()
+        return DeviceLimits(self.name, known, self.multiprocessors, self.l2_bytes, clustered=clustered)
 
     def runs(self, arch: str) -> bool:
         """Whether a cubin for ``arch`` runs here: same major and no newer minor; forms with ``a`` only on their own."""
@@ -702,6 +703,27 @@ class Function:
     def refusal(self, spec: LaunchSpec, status: int) -> DeviceError:
         """The error for a launch that the driver refused with a status, given as a number."""
         return failure(_cuda().CUresult(status), self._launching(spec))
+
+
+_EMPTY_KERNEL = b""".version 8.0
+.target sm_90
+.address_size 64
+.visible .entry empty() { ret; }
+"""
+
+
+@cache
+def _clustered(info: DeviceInfo) -> tuple[int, ...]:
+    """`DeviceLimits.clustered` of a GPU: what the driver says of a kernel whose shared memory fills an SM."""
+    with on_device(info.ordinal), outside_captures():
+        kernel = Module(_EMPTY_KERNEL).function("empty")
+        kernel.set_attribute("MAX_DYNAMIC_SHARED_SIZE_BYTES", info.shared_bytes_per_block)
+        found = [info.multiprocessors]
+        for size in range(2, PORTABLE_CLUSTER_CTAS + 1):
+            shape = (size, 1, 1)
+            spec = LaunchSpec("empty", shape, (32, 1, 1), (), shape, info.shared_bytes_per_block)
+            found.append(size * kernel.co_resident_clusters(spec))
+    return tuple(found)
 
 
 def _launch_config(spec: LaunchSpec, stream: int) -> Any:

@@ -11,6 +11,7 @@ from functools import cache
 from itertools import accumulate
 
 from warptile.codegen.nvrtc import CompiledKernel
+from warptile.device import PORTABLE_CLUSTER_CTAS
 from warptile.errors import DeviceError, LayoutError, UnsupportedError
 from warptile.gpu import driver, tensor_map
 from warptile.gpu.native_launch import PARAMETER_ALIGNMENT, Launch, Patch, native_launch
@@ -20,9 +21,6 @@ from warptile.launch.tensor_map import TensorMap
 
 PLAIN_DYNAMIC_SHARED_BYTES = 48 * 1024
 """Dynamic shared memory that a kernel may use without asking (CUDA C++ Programming Guide, "Shared Memory")."""
-
-PORTABLE_CLUSTER_CTAS = 8
-"""CTAs of a cluster that every GPU with clusters takes (CUDA C++ Programming Guide, "Thread Block Clusters")."""
 
 _log = logging.getLogger("warptile.gpu")
 

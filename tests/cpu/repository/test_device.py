@@ -9,8 +9,18 @@ from pretended_gpu import DEVICE
 from warptile.arch import ARCHES
 from warptile.device import GPCS, KNOWN, MAX_SMS_PER_GPC, REFERENCE, DeviceLimits, usual
 from warptile.errors import UnsupportedError
+from warptile.gpu import driver
 
 CLUSTERS = (4, 8, 16)
+
+COUNTED = (132, 132, 117, 120, 110, 102, 105, 120)
+"""CTAs in clusters of 1 to 8 that the driver of an H100 80GB HBM3 counts; so many met on it."""
+
+
+@pytest.fixture(autouse=True)
+def counted(monkeypatch):
+    """No GPU is there whose driver could count clusters."""
+    monkeypatch.setattr(driver, "_clustered", lambda info: COUNTED)
 
 
 @pytest.fixture(scope="module")
@@ -95,9 +105,17 @@ def test_each_architecture_has_a_usual_gpu_and_the_reference_is_that_of_its_own(
 
 
 def test_a_gpu_that_is_present_has_the_limits_that_its_driver_reports():
-    assert DEVICE.limits == KNOWN["NVIDIA H200"]
+    assert DEVICE.limits == replace(KNOWN["NVIDIA H200"], clustered=COUNTED)
     smaller = replace(DEVICE, name="NVIDIA H200 MIG 3g.71gb", multiprocessors=60, l2_bytes=30 * 2**20)
-    assert smaller.limits == DeviceLimits("NVIDIA H200 MIG 3g.71gb", "sm_90a", 60, 30 * 2**20)
+    assert smaller.limits == DeviceLimits("NVIDIA H200 MIG 3g.71gb", "sm_90a", 60, 30 * 2**20, clustered=COUNTED)
+    assert replace(DEVICE, capability=(8, 9)).limits.clustered == (), "it has no clusters"
+
+
+def test_what_the_driver_counts_goes_before_the_worst_spread():
+    present = DEVICE.limits
+    assert tuple(map(present.co_resident_ctas, range(1, 9))) == COUNTED
+    assert present.co_resident_ctas(16) == gpu(132).co_resident_ctas(16), "it was not asked for so large ones"
+    assert tuple(map(present.occupying(60).co_resident_ctas, (1, 2, 3, 8))) == (60, 60, 60, 56)
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,11 @@ def alternating(cases: Sequence[Any]) -> list[Any]:
     return list(cases if ALL else cases[::2])
 
 
+def few(cases: Sequence[Any], count: int) -> list[Any]:
+    """All cases, or in an ordinary run ``count`` of them: the first, and others as far from each other as may be."""
+    return list(cases) if ALL or count >= len(cases) else [cases[at * len(cases) // count] for at in range(count)]
+
+
 def of_each(cases: Sequence[Any], parts: Callable[[Any], Iterable[Hashable]]) -> list[Any]:
     """The cases, in their order: in an ordinary run few that together have every part which any of them has."""
     if ALL:

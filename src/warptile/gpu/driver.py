@@ -716,7 +716,8 @@ _EMPTY_KERNEL = b""".version 8.0
 def _clustered(info: DeviceInfo) -> tuple[int, ...]:
     """`DeviceLimits.clustered` of a GPU: what the driver says of a kernel whose shared memory fills an SM."""
     with on_device(info.ordinal), outside_captures():
-        kernel = Module(_EMPTY_KERNEL).function("empty")
+        module = Module(_EMPTY_KERNEL)
+        kernel = module.function("empty")
         kernel.set_attribute("MAX_DYNAMIC_SHARED_SIZE_BYTES", info.shared_bytes_per_block)
         found = [info.multiprocessors]
         for size in range(2, PORTABLE_CLUSTER_CTAS + 1):

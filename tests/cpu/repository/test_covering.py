@@ -5,7 +5,7 @@ from itertools import combinations, product
 import pytest
 
 import covering as module
-from covering import alternating, covering, of_each
+from covering import alternating, covering, few, of_each
 
 AXES = ("abcdefgh", "stuvwx", "1234", "lmn")
 ROWS = AXES[0]
@@ -49,11 +49,15 @@ def test_every_second_case():
     assert alternating("abcde") == ["a", "c", "e"]
 
 
+def test_few_cases_from_everywhere():
+    assert [few("abcdefg", count) for count in (1, 2, 3, 9)] == [["a"], ["a", "d"], ["a", "c", "e"], list("abcdefg")]
+
+
 def test_few_cases_with_every_part():
     assert of_each(["ab", "cd", "abc", "d"], set) == ["cd", "abc"]
 
 
 @pytest.mark.usefixtures("everything")
 def test_every_case_on_demand():
-    assert alternating("abcde") == list("abcde")
+    assert alternating("abcde") == few("abcde", 2) == list("abcde")
     assert of_each(["ab", "cd", "abc", "d"], set) == ["ab", "cd", "abc", "d"]

@@ -16,9 +16,9 @@ struct WorkTile {
 // Clusters of CLUSTER_M x CLUSTER_N CTAs compute as many neighbouring tiles together. In each wave every cluster takes
 // one whole tile. The last `stream_k_tiles` tiles are different: all clusters share their K tiles evenly ("stream-K":
 // Osama et al., 2023, arXiv 2301.03598), so that a cluster may begin in the middle of one tile and end in the middle of
-// another. Split-K is the case of a multiple of clusters to the tiles. With SPLITS_APART, clusters that follow each other
-// then have the same part of K of different tiles, and not all parts of one tile: neighbours load the same rows of A or
-// columns of B at the same time, and L2 answers them together.
+// another. Split-K is the case of a multiple of clusters to the tiles. With SPLITS_APART, clusters that follow each
+// other then have the same part of K of different tiles, not all parts of one tile, if D is several tiles high and
+// wide: neighbours load the same rows of A or columns of B at the same time, and L2 answers them together.
 //
 // With ROTATED the tiles of the first rows come last: the order begins at the first tile whose rows all lie at
 // `first_row` or below it.
@@ -45,9 +45,10 @@ struct TileScheduler {
           clusters(gridDim.x / (CLUSTER_M * CLUSTER_N)),
           rank_m(rank % CLUSTER_M),
           rank_n(rank / CLUSTER_M),
-          cluster(SPLITS_APART ? next_whole_tile % stream_k_tiles * (clusters / stream_k_tiles) +
-                                     next_whole_tile / stream_k_tiles
-                               : next_whole_tile),
+          cluster(SPLITS_APART && tiles_m > 1 && tiles_n > 1
+                      ? next_whole_tile % stream_k_tiles * (clusters / stream_k_tiles) +
+                            next_whole_tile / stream_k_tiles
+                      : next_whole_tile),
           shared_k_tiles(stream_k_tiles * k_tiles),
           next_k_tile(first_k_tile_of(cluster)),
           end_k_tile(first_k_tile_of(cluster + 1)),

@@ -112,7 +112,7 @@ struct WgmmaFinal {
     using SCHEDULER =
         TileScheduler<TILE, CLUSTER_M, CLUSTER_N, CONFIG::GROUP, CONFIG::RASTER_ALONG_N, CONFIG::BATCHED,
                       CONFIG::RESIDUE_CLASSES, CONFIG::RESIDUE_CLASSES == 1 ? 1 : 16 / sizeof(typename OPERATION::OUT),
-                      CONFIG::GATHERED_A, CONFIG::SPLIT_K && CLUSTER_K == 1>;
+                      CONFIG::GATHERED_A, CONFIG::SPLIT_K && CLUSTER * CLUSTER_K == 1>;
 
     // The mainloop.
     using ACCUMULATORS = WgmmaAccumulators<OPERATION, TILE, M64_BLOCKS, CONFIG::UNALIGNED_A, PART::BN>;

@@ -80,7 +80,7 @@ def _small_tiles_in_clusters() -> Iterator[Kernel]:
             for cm, cn in CLUSTERS:
                 if bn % (8 * cm) == 0:
                     yield Kernel(64, bn, 1, swap, 1, "basic", 1, cm, cn)
-                    if 64 <= bn <= 160 and bn % 32 == 0 and cm * cn <= 4:
+                    if 64 <= bn <= 160 and bn % 32 == 0:
                         yield Kernel(64, bn, 1, swap, 1, "split", 1, cm, cn)
     for bn in _SHARING_TWO:
         yield from (Kernel(128, bn, 2, 1, 1, "basic", 1, cm, cn) for cm, cn in CLUSTERS if bn % (8 * cm) == 0)
@@ -114,6 +114,8 @@ def _consumers_with_many_rows() -> Iterator[Kernel]:
         for bm in (128, 192):
             for bn in _WIDE_ONE:
                 yield from _in_clusters(Kernel(bm, bn, 1, swap, 1))
+                if bn >= 64:
+                    yield from _in_clusters(Kernel(bm, bn, 1, swap, 1, "split"))
         for bm, columns in ((64, (128, 192, 256)), (192, _WIDE_TWO)):
             for bn in columns:
                 yield from _in_clusters(Kernel(bm, bn, 2, swap, 1))

@@ -43,7 +43,7 @@ GPUS: tuple[tuple[DeviceLimits, int], ...] = (
 """What kernels are chosen for: GPUs, and of how many problems one is looked at on each. One of them is smaller, so that
 kernels do not suit one number of SMs alone."""
 
-DRAWN, SEED = 12000, 20261122
+DRAWN, SEED = 8000, 20261127
 """Problems of all types together."""
 
 ENOUGH = 2e-4

@@ -8,6 +8,7 @@ closest to the best of all, until `MOST` are chosen or another adds nothing. Nee
 from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 
 import click
 import msgspec
@@ -18,7 +19,7 @@ from warptile.bench.campaign.problem_survey import drawn
 from warptile.device import KNOWN, REFERENCE, DeviceLimits
 from warptile.problem import Problem
 from warptile.rungs.wgmma.final import illegal_on
-from warptile.rungs.wgmma.kernels import FILE, SURVEYED, Kernel, kind_of
+from warptile.rungs.wgmma.kernels import FILE, STRADDLING, SURVEYED, Kernel, kind_of, straddles
 from warptile.rungs.wgmma.pool import pool
 
 ALWAYS = (
@@ -32,6 +33,11 @@ MOST = 64
 
 FEWER_SMS = KNOWN["NVIDIA H20"]
 """A quarter of the problems are looked at on a smaller GPU too, so that kernels do not suit one number of SMs alone."""
+
+COUNTED = (132, 132, 117, 120, 110, 102, 105, 120)
+"""CTAs in clusters of 1 to 8 that the driver of an H100 counts. Chips differ, but hold more than the least that
+`DeviceLimits.co_resident_ctas` is sure of; where rows lie in two lines of L2, on which larger clusters gain most,
+kernels are chosen for so many, on the reference GPU and for every second problem on an H100."""
 
 DRAWN, SEED = 20000, 20261122
 """Problems of all types together."""
@@ -74,7 +80,11 @@ def chosen(times: NDArray[np.float64]) -> list[int]:
 
 def chosen_for(kind: str, problems: list[Problem]) -> tuple[str, list[Kernel]]:
     """The kernels of a combination of types, and how good they are, in words."""
-    times = np.concatenate([times_of(problems, REFERENCE), times_of(problems[::4], FEWER_SMS)])
+    gpus = [(REFERENCE, 1), (FEWER_SMS, 4)]
+    if kind.endswith(STRADDLING):
+        h100 = KNOWN["NVIDIA H100 80GB HBM3"]
+        gpus = [(replace(REFERENCE, clustered=COUNTED), 1), (replace(h100, clustered=COUNTED), 2), (FEWER_SMS, 4)]
+    times = np.concatenate([times_of(problems[::step], device) for device, step in gpus])
     places = chosen(times)
     loss = times[:, places].min(axis=1) - times.min(axis=1)
     said = (
@@ -90,6 +100,8 @@ def main() -> None:
     by_kind: dict[str, list[Problem]] = {}
     for problem in drawn(DRAWN, SEED):
         by_kind.setdefault(kind_of(problem), []).append(problem)
+        if straddles(problem):
+            by_kind.setdefault(kind_of(problem, straddling=True), []).append(problem)
     kinds = sorted(by_kind)
     chosen_kernels: dict[str, list[Kernel]] = {}
     with ProcessPoolExecutor() as processes:

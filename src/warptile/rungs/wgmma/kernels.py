@@ -1,8 +1,9 @@
 """The kernels of wgmma-final that plans choose from: tiles, K extents and schedules, as few as come close to the best.
 
-Every one of them is a compilation, so there are at most 64 for each combination of types and layouts. They were chosen
-by how much each adds, over thousands of random problems, to the speed of the best of those chosen before
-(``python -m warptile.bench.campaign.choose_kernels``). All others stay legal: name them with ``config=``.
+Every one of them is a compilation, so there are at most 64 for each combination of types and layouts, and 64 for the
+same with rows that lie in two lines of L2. They were chosen by how much each adds, over random problems, to the speed of
+the best of those chosen before (``python -m warptile.bench.campaign.choose_kernels``). All others stay legal: name them
+with ``config=``.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from warptile.problem import Problem
+from warptile.problem import MAX_ALIGNMENT_BYTES, Problem
 from warptile.rungs.legality import keeps_order
-from warptile.rungs.wgmma.cost import TYPES
-from warptile.rungs.wgmma.launches import type_index
+from warptile.rungs.wgmma.cost import LINE_BYTES, TYPES
+from warptile.rungs.wgmma.launches import pitch_bytes, type_index
 
 
 class Kernel(NamedTuple):
@@ -166,11 +167,23 @@ FILE = Path(__file__).resolve().parents[2] / "data" / "kernels-wgmma-final.json"
 """The chosen kernels by `kind_of`."""
 
 
-def kind_of(problem: Problem) -> str:
+STRADDLING = ", rows in two lines"
+"""End of the names of kinds whose operands `straddles`."""
+
+
+def straddles(problem: Problem) -> bool:
+    """Whether rows of A or B that TMA can load lie in two lines of L2 each: larger clusters pay there."""
+    operands = problem.a, problem.b
+    if any(each.alignment_bytes < MAX_ALIGNMENT_BYTES for each in operands):
+        return False
+    return any(pitch_bytes(each) % LINE_BYTES for each in operands)
+
+
+def kind_of(problem: Problem, straddling: bool = False) -> str:
     """The types and layouts whose kernels a problem chooses from, such as ``"16 bits to 32, row col"``: majors of A and
-    of B, which only 16-bit kernels tell apart."""
+    of B, which only 16-bit kernels tell apart. Operands that `straddles` have kernels of their own."""
     majors = f"{problem.a.major} {problem.b.major}" if problem.a.dtype.bits == 16 else "row col"
-    return f"{TYPES[type_index(problem)]} to {problem.d.dtype.bits}, {majors}"
+    return f"{TYPES[type_index(problem)]} to {problem.d.dtype.bits}, {majors}{STRADDLING if straddling else ''}"
 
 
 @lru_cache(maxsize=1)
@@ -188,13 +201,16 @@ def _for(kind: str) -> tuple[Kernel, ...]:
     known = _chosen()
     if kind in known:
         return known[kind]
+    if kind.endswith(STRADDLING):
+        return _for(kind.removesuffix(STRADDLING))
     types, majors = kind.split(" to ")[0], kind.split(", ")[-1]
     alike = [name for name in known if name.split(" to ")[0] == types]
     same = [name for name in alike if name.endswith(majors)]
     return known[(same or alike)[0]] if alike else SURVEYED
 
 
-def kernels_for(problem: Problem) -> tuple[Kernel, ...]:
+def kernels_for(problem: Problem, straddling: bool = False) -> tuple[Kernel, ...]:
     """The kernels that plans choose from for the problem's types; those of another type of D where only that was
-    surveyed. Where K may not be split, those of them that never do."""
-    return _unsplit(kind_of(problem)) if keeps_order(problem) else _for(kind_of(problem))
+    surveyed. Where K may not be split, those of them that never do. ``straddling``: of operands that `straddles`."""
+    kind = kind_of(problem, straddling)
+    return _unsplit(kind) if keeps_order(problem) else _for(kind)

@@ -1,9 +1,9 @@
 """The kernels of wgmma-final that plans choose from: tiles, K extents and schedules, as few as come close to the best.
 
 Every one of them is a compilation, so there are at most 64 for each combination of types and layouts, and 64 for the
-same with rows that lie in two lines of L2. They were chosen by how much each adds, over random problems, to the speed of
-the best of those chosen before (``python -m warptile.bench.campaign.choose_kernels``). All others stay legal: name them
-with ``config=``.
+same with rows that lie in two lines of L2. They were chosen by how much each adds, over random problems, to the speed
+of the best of those chosen before (``python -m warptile.bench.campaign.choose_kernels``). All others stay legal: name
+them with ``config=``.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import warptile as wt
-from covering import covering
+from covering import covering, of_each
 from empty_operands import BETAS, EMPTY, LAYOUTS, TYPES, Case, run, tiny_cases
 from warptile.device import REFERENCE
 from warptile.gpu import driver, workspaces
@@ -38,7 +38,7 @@ def test_every_combination_of_zeros(dtype, extents, a_layout, b_layout, beta, ba
     assert ("nothing is launched" in plan.explain()) == empty
 
 
-@pytest.mark.parametrize("case", tiny_cases())
+@pytest.mark.parametrize("case", of_each(tiny_cases(), lambda case: vars(case).items()))
 def test_tiny_extents(case, request):
     torch = request.getfixturevalue("torch") if case.n % 5 == 0 else None
     run(case, "emulator", torch, planned=case.m % 2 == 0)

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import warptile as wt
-from covering import covering, examples
+from covering import ALL, alternating, covering, examples
 from grouped_products import expected, wrong_elements
 from warptile.planning.grouped_plan import GroupedPlan
 from warptile.rungs.wgmma import grouped
@@ -44,18 +44,27 @@ def plans(monkeypatch):
 # --- groups of rows --------------------------------------------------------------------------------------------------
 
 
+def name(each):
+    return str(each) if isinstance(each, tuple) else getattr(each, "__name__", None)
+
+
+GROUPS = [
+    (50, [10, 10, 11, 45], grouped.NARROW),
+    (75, [75], grouped.MEDIUM),
+    (200, [131, 131, 200], grouped.MEDIUM),
+    (700, [300, 300, 691], grouped.WIDE),
+]
+"""Rows of A, ends of groups, and the configuration that a plan takes."""
+
+
 @pytest.mark.parametrize(
-    ("rows", "offsets", "config"),
-    [
-        (50, [10, 10, 11, 45], grouped.NARROW),
-        (75, [75], grouped.MEDIUM),
-        (200, [131, 131, 200], grouped.MEDIUM),
-        (700, [300, 300, 691], grouped.WIDE),
-    ],
+    ("weights", "rows", "offsets", "config"),
+    [(weights, *groups) for weights, groups in covering([drawn, transposed], GROUPS, pairs=())],
+    ids=name,
 )
-@pytest.mark.parametrize("weights", [drawn, transposed])
-def test_groups_of_rows(plans, rows, offsets, config, weights):
-    a, b = drawn(rows, 200), weights(len(offsets), 200, 264)
+def test_groups_of_rows(plans, weights, rows, offsets, config):
+    k, n = (200, 264) if ALL else (136, 136)
+    a, b = drawn(rows, k), weights(len(offsets), k, n)
     d = multiplied(a, b, offsets, max_sms=2)  # CTAs take several tiles, of several groups
     assert wrong_elements(d, a, b, offsets) == 0
     assert dict(plans[0].config) == config
@@ -64,11 +73,13 @@ def test_groups_of_rows(plans, rows, offsets, config, weights):
 
 @pytest.mark.parametrize(
     "config",
-    [
-        {"BM": 128, "BN": 32, "BK": 256, "STAGES": 2, "STEP": 16, "BOX": 32, "GROUP": 1},
-        {"BM": 128, "BN": 48, "BK": 192, "STAGES": 3, "STEP": 16, "BOX": 24, "GROUP": 2},
-        {"BM": 128, "BN": 192, "BK": 64, "STAGES": 4, "STEP": 64, "BOX": 192, "GROUP": 4},
-    ],
+    alternating(
+        [
+            {"BM": 128, "BN": 48, "BK": 192, "STAGES": 3, "STEP": 16, "BOX": 24, "GROUP": 2},
+            {"BM": 128, "BN": 32, "BK": 256, "STAGES": 2, "STEP": 16, "BOX": 32, "GROUP": 1},
+            {"BM": 128, "BN": 192, "BK": 64, "STAGES": 4, "STEP": 64, "BOX": 192, "GROUP": 4},
+        ]
+    ),
 )
 def test_any_configuration(config):
     a, b, offsets = drawn(420, 200), transposed(3, 200, 136), [5, 207, 419]
@@ -98,10 +109,14 @@ def test_rows_of_a_group_are_divided_evenly():
     assert np.array_equal(multiplied(a, b, offsets, config={**grouped.WIDE, "STEP": 256}), alone)
 
 
-@pytest.mark.parametrize("out_dtype", ["bfloat16", "float16", "float32"])
-@pytest.mark.parametrize("dtype", [BFLOAT16, np.float16])
+@pytest.mark.parametrize(
+    ("dtype", "out_dtype"),
+    covering([BFLOAT16, np.float16], ["bfloat16", "float16", "float32"], pairs=()),
+    ids=name,
+)
 def test_types(dtype, out_dtype):
-    a, b, offsets = drawn(300, 72, dtype=dtype), transposed(2, 72, 136, dtype=dtype), [113, 290]
+    rows = 300 if ALL else 75
+    a, b, offsets = drawn(rows, 72, dtype=dtype), transposed(2, 72, 136, dtype=dtype), [rows // 3 + 13, rows - 10]
     d = multiplied(a, b, offsets, out_dtype=out_dtype, max_sms=3)
     assert d.dtype.name == out_dtype
     assert wrong_elements(d, a, b, offsets) == 0
@@ -115,10 +130,15 @@ def test_types_of_offsets(kind):
 
 
 @pytest.mark.parametrize(
-    "shape", [(90, 71, 137), (90, 72, 137), (90, 71, 136), (1, 1, 1), (9, 8, 1), (9, 1, 8)], ids=str
+    ("weights", "shape"),
+    covering(
+        [drawn, transposed],
+        [(90, 71, 137), (90, 72, 137), (90, 71, 136), (1, 1, 1), (9, 8, 1), (9, 1, 8)],
+        pairs=(),
+    ),
+    ids=name,
 )
-@pytest.mark.parametrize("weights", [drawn, transposed])
-def test_any_extents(shape, weights):
+def test_any_extents(weights, shape):
     rows, k, n = shape
     offsets = [rows // 3, rows]
     a, b = drawn(rows, k), weights(2, k, n)
@@ -133,9 +153,12 @@ def strided(array, *steps):
     return found
 
 
-@pytest.mark.parametrize("a_steps", [(1, 1), (3, 1), (1, 2), (-1, 1)], ids=str)
-@pytest.mark.parametrize("b_steps", [(1, 1, 1), (2, 1, 1), (1, 3, 1), (1, 1, 2), (-1, 1, 1)], ids=str)
-def test_any_strides(a_steps, b_steps):
+@pytest.mark.parametrize(
+    ("b_steps", "a_steps"),
+    covering([(1, 1, 1), (2, 1, 1), (1, 3, 1), (1, 1, 2), (-1, 1, 1)], [(1, 1), (3, 1), (1, 2), (-1, 1)], pairs=()),
+    ids=str,
+)
+def test_any_strides(b_steps, a_steps):
     a, b, offsets = drawn(37, 40), drawn(3, 40, 56), [5, 5, 30]
     for left, right in ((a, b), (np.asfortranarray(a), transposed(3, 40, 56))):
         found = multiplied(strided(left, *a_steps), strided(right, *b_steps), offsets)
@@ -147,10 +170,10 @@ def test_weights_that_all_groups_share():
     assert wrong_elements(multiplied(a, b, offsets), a, b, offsets) == 0
 
 
-@pytest.mark.parametrize("columns", [136, 137])
-@pytest.mark.parametrize("rows", [60, 600])
-@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
-def test_nothing_else_is_written(columns, rows, dtype):
+@pytest.mark.parametrize(
+    ("dtype", "rows", "columns"), covering(["bfloat16", "float32"], [60, 600], [136, 137], pairs=())
+)
+def test_nothing_else_is_written(dtype, rows, columns):
     a, b, offsets = drawn(rows, 64), drawn(2, 64, columns), [rows // 2 - 3, rows - 11]
     whole = np.full((rows + 8, columns + 24), 7, dtype)
     out = whole[4:-4, 8 : 8 + columns]
@@ -181,7 +204,8 @@ def test_other_groups_have_no_influence():
 
 
 @pytest.mark.parametrize(
-    ("extent", "shape", "out_dtype"), covering([139, 400], [(136, 264), (135, 261), (1, 7)], ["bfloat16", "float32"])
+    ("extent", "shape", "out_dtype"),
+    covering([139, 400], [(136, 264), (135, 261), (1, 7)], ["bfloat16", "float32"], pairs=()),
 )
 def test_groups_along_k(extent, shape, out_dtype):
     m, n = shape
@@ -192,9 +216,10 @@ def test_groups_along_k(extent, shape, out_dtype):
     assert not d[1].any()
 
 
-@pytest.mark.parametrize("a_layout", [drawn, transposed])
-@pytest.mark.parametrize("b_layout", [drawn, transposed])
-def test_groups_along_k_in_any_layout(a_layout, b_layout):
+@pytest.mark.parametrize(
+    ("b_layout", "a_layout"), covering([drawn, transposed], [drawn, transposed], pairs=()), ids=name
+)
+def test_groups_along_k_in_any_layout(b_layout, a_layout):
     a, b, offsets = a_layout(136, 150), b_layout(150, 72), [1, 64, 150]
     assert wrong_elements(multiplied(a, b, offsets), a, b, offsets) == 0
 

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import warptile as wt
+from covering import ALL, covering, examples
 from grouped_products import ranges
 from warptile import grouped_call
 from warptile.planning.grouped_plan import GroupedPlan
@@ -59,26 +60,38 @@ def plans(monkeypatch):
     return made
 
 
+def name(each):
+    return getattr(each, "__name__", str(each))
+
+
+GROUPS = [([131, 131, 195], 200), ([10, 10, 11, 45], 50), ([300], 300)]
+"""Ends of groups, and rows of A."""
+
+
 @pytest.mark.parametrize(
-    ("rows", "offsets", "config"), [(50, [10, 10, 11, 45], NARROW), (200, [131, 131, 195], WIDE), (300, [300], WIDE)]
+    ("out_dtype", "weights", "groups"), covering([None, "float32"], [drawn, transposed], GROUPS, pairs=()), ids=name
 )
-@pytest.mark.parametrize("weights", [drawn, transposed])
-@pytest.mark.parametrize("out_dtype", [None, "float32"])
-def test_groups_of_rows(plans, rows, offsets, config, weights, out_dtype):
+def test_groups_of_rows(plans, out_dtype, weights, groups):
+    offsets, rows = groups
     a, b = drawn(rows, 272), weights(len(offsets), 272, 264)
     d = multiplied(a, b, offsets, max_sms=2, out_dtype=out_dtype)  # CTAs take several tiles, of several groups
     assert d.dtype.name == (out_dtype or "bfloat16")
     assert wrong_elements(d, a, b, offsets) == 0
-    assert dict(plans[0].config) == config
-    assert execute.compiled(plans[0]).resources.spill_store_bytes == 0
+    assert dict(plans[0].config) == (NARROW if rows == 50 else WIDE)
+    if ALL:  # ptxas takes longer than all else
+        assert execute.compiled(plans[0]).resources.spill_store_bytes == 0
 
 
-@pytest.mark.parametrize("of_a", [None, 0.5, (1,), (83,), (83, 1)], ids=str)
-@pytest.mark.parametrize("of_b", [None, np.float32(2), (1, 1), (3,), (3, 136), (3, 1, 136)], ids=str)
-def test_scales(of_a, of_b):
+@pytest.mark.parametrize(
+    ("of_b", "of_a"),
+    covering([None, np.float32(2), (1, 1), (3,), (3, 136), (3, 1, 136)], [None, 0.5, (1,), (83,), (83, 1)], pairs=()),
+    ids=str,
+)
+def test_scales(of_b, of_a):
     a, b, offsets = drawn(83, 144), transposed(3, 144, 136), [40, 40, 77]
     given = [scales(*each) if isinstance(each, tuple) else each for each in (of_a, of_b)]
-    d = multiplied(a, b, offsets, scale_a=given[0], scale_b=given[1], out_dtype="float32", max_sms=2)
+    out_dtype = "float32" if ALL else "bfloat16"
+    d = multiplied(a, b, offsets, scale_a=given[0], scale_b=given[1], out_dtype=out_dtype, max_sms=2)
     assert wrong_elements(d, a, b, offsets, *(1.0 if each is None else each for each in given)) == 0
 
 
@@ -95,17 +108,20 @@ def of_blocks(rows, columns, k, n, groups):
     return of_a, of_b, whole_a, whole_b
 
 
+KINDS = [("blocks", "square"), ("blocks", "single"), (None, "square"), ("rows", "single"), ("blocks", "columns")]
+
+
 @pytest.mark.parametrize(
-    "kinds", [("blocks", "square"), ("blocks", "single"), (None, "square"), ("rows", "single"), ("blocks", "columns")]
+    ("extents", "kinds"), covering([(150, 300, 200), (83, 512, 264), (40, 130, 7)], KINDS, pairs=()), ids=str
 )
-@pytest.mark.parametrize("extents", [(150, 300, 200), (83, 512, 264), (40, 130, 7)], ids=str)
-def test_scales_along_k(plans, kinds, extents):
+def test_scales_along_k(plans, extents, kinds):
     rows, k, n = extents
     a, b, offsets = drawn(rows, k), transposed(3, k, n), [rows // 5, rows // 5, rows - 3]
     of_a, of_b, whole_a, whole_b = of_blocks(rows, kinds, k, n, 3)
     options = {"out_dtype": "float32" if n % 2 else "bfloat16", "max_sms": 2}
     d = multiplied(a, b, offsets, scale_a=of_a, scale_b=of_b, **options)
-    assert execute.compiled(plans[-1]).resources.spill_store_bytes == 0
+    if ALL or kinds == ("blocks", "square"):
+        assert execute.compiled(plans[-1]).resources.spill_store_bytes == 0
     left, right = a.astype(np.float64) * whole_a, b.astype(np.float64) * whole_b
     assert wrong_elements(d, left, right, offsets) == 0
 
@@ -119,19 +135,24 @@ def test_scales_along_k_of_one_group_leave_the_others_alone():
     assert np.array_equal(multiplied(a, b, offsets, scale_a=of_a, scale_b=of_b)[70:110], alone[70:110])
 
 
-@pytest.mark.parametrize("dtype", [E4M3, E5M2])
-@pytest.mark.parametrize("out_dtype", ["bfloat16", "float16", "float32"])
-def test_types(dtype, out_dtype):
-    a, b, offsets = drawn(140, 80, dtype=dtype), transposed(2, 80, 136, dtype=dtype), [113, 140]
-    of_a, of_b = scales(140).astype(ml_dtypes.bfloat16), scales(2, 136).astype(np.float16)
+@pytest.mark.parametrize(
+    ("out_dtype", "dtype"), covering(["bfloat16", "float16", "float32"], [E4M3, E5M2], pairs=()), ids=name
+)
+def test_types(out_dtype, dtype):
+    rows = 140 if ALL else 40
+    a, b, offsets = drawn(rows, 80, dtype=dtype), transposed(2, 80, 136, dtype=dtype), [rows - 27, rows]
+    of_a, of_b = scales(rows).astype(ml_dtypes.bfloat16), scales(2, 136).astype(np.float16)
     d = multiplied(a, b, offsets, out_dtype=out_dtype, scale_a=of_a, scale_b=of_b)
     assert d.dtype.name == out_dtype
     assert wrong_elements(d, a, b, offsets, of_a, of_b) == 0
 
 
-@pytest.mark.parametrize("shape", [(90, 71, 137), (90, 144, 137), (90, 71, 136), (1, 1, 1), (9, 16, 1)], ids=str)
-@pytest.mark.parametrize("weights", [drawn, transposed])
-def test_any_extents(shape, weights):
+@pytest.mark.parametrize(
+    ("weights", "shape"),
+    covering([drawn, transposed], [(90, 71, 137), (90, 144, 137), (90, 71, 136), (1, 1, 1), (9, 16, 1)], pairs=()),
+    ids=name,
+)
+def test_any_extents(weights, shape):
     rows, k, n = shape
     a, b, offsets, of_a, of_b = drawn(rows, k), weights(2, k, n), [rows // 3, rows], scales(rows), scales(2, n)
     assert wrong_elements(multiplied(a, b, offsets, scale_a=of_a, scale_b=of_b), a, b, offsets, of_a, of_b) == 0
@@ -147,24 +168,24 @@ def test_strides_of_operands_and_scales():
     assert wrong_elements(d, drawn(37, 80), shared, offsets, 1.0, scales(3)) == 0
 
 
-@pytest.mark.parametrize("columns", [136, 137])
-@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
-def test_nothing_else_is_written(columns, dtype):
-    a, b, offsets = drawn(150, 64), transposed(2, 64, columns), [70, 139]
-    whole = np.full((158, columns + 24), 7, dtype)
+@pytest.mark.parametrize(("dtype", "columns"), covering(["bfloat16", "float32"], [136, 137], pairs=()))
+def test_nothing_else_is_written(dtype, columns):
+    rows = 150 if ALL else 60
+    a, b, offsets = drawn(rows, 64), transposed(2, 64, columns), [rows // 2 - 5, rows - 11]
+    whole = np.full((rows + 8, columns + 24), 7, dtype)
     out = whole[4:-4, 8 : 8 + columns]
-    assert multiplied(a, b, offsets, out=out, scale_a=scales(150), max_sms=2) is out
-    assert wrong_elements(out, a, b, offsets, scales(150)) == 0
+    assert multiplied(a, b, offsets, out=out, scale_a=scales(rows), max_sms=2) is out
+    assert wrong_elements(out, a, b, offsets, scales(rows)) == 0
     out[: offsets[-1]] = 7
     assert (whole == 7).all()
 
 
 def test_other_groups_and_their_scales_have_no_influence():
-    a, b, offsets, of_a, of_b = drawn(200, 80), transposed(3, 80, 136), [70, 110, 180], scales(200), scales(3, 136)
+    a, b, offsets, of_a, of_b = drawn(90, 80), transposed(3, 80, 136), [30, 50, 80], scales(90), scales(3, 136)
     alone = multiplied(a, b, offsets, scale_a=of_a, scale_b=of_b)
-    for each in (a[:70], a[110:], b[0], b[2], of_a[:70], of_a[110:], of_b[0], of_b[2]):
+    for each in (a[:30], a[50:], b[0], b[2], of_a[:30], of_a[50:], of_b[0], of_b[2]):
         each[...] = np.nan
-    assert np.array_equal(multiplied(a, b, offsets, scale_a=of_a, scale_b=of_b)[70:110], alone[70:110])
+    assert np.array_equal(multiplied(a, b, offsets, scale_a=of_a, scale_b=of_b)[30:50], alone[30:50])
 
 
 def test_offsets_and_extents_of_nothing():
@@ -175,7 +196,7 @@ def test_offsets_and_extents_of_nothing():
     assert multiplied(drawn(0, 8), drawn(2, 8, 16), [0, 0]).shape == (0, 16)
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(8), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_random_groups(data):
     groups, extent = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 200))

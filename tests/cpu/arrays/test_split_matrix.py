@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import warptile as wt
-from covering import ALL
+from covering import ALL, covering
 from warptile.emulator import emulate
 from warptile.launch.access import NOTHING, Access
 from warptile.ptx import parse
@@ -107,9 +107,10 @@ def test_saving_and_loading():
     assert np.array_equal(loaded.packed, made.packed)
 
 
-@pytest.mark.parametrize("extents", [(139, 151, 83), (5, 257, 129), (1, 1, 1)], ids=str)
-@pytest.mark.parametrize("layout", range(4))
-def test_products_have_the_bits_of_unsplit_operands(extents, layout):
+@pytest.mark.parametrize(
+    ("layout", "extents"), covering(range(4), [(1, 1, 1), (5, 257, 129), (139, 151, 83)], pairs=()), ids=str
+)
+def test_products_have_the_bits_of_unsplit_operands(layout, extents):
     m, n, k = extents
     a = drawn(m, k) if layout % 2 else drawn(k, m).T
     b = drawn(k, n) if layout // 2 else drawn(n, k + 1).T[1:]  # columns with gaps

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from covering import ALL
+from covering import few, of_each
 from warptile.bench.campaign.ship_table import main, record_of, searches_of, ship, tables_of
 from warptile.bench.campaign.suite_search import environment_file
 from warptile.bench.protocol.environment import describe
@@ -31,7 +31,7 @@ SHARES = 4
 """In so many parts the kernels that ship are tested."""
 
 MODES = ("BM", "CONSUMERS", "PINGPONG", "CM", "CN", "ALONG_N", "OVERLAP", "STREAM", "SWAP")
-"""Tunables of which an ordinary run takes every value that ships."""
+"""Tunables by whose values an ordinary run chooses."""
 
 
 def entries_of_a_search(problem=CLASS, source="s"):
@@ -174,17 +174,15 @@ def kernels():
 
 
 def kernels_to_test():
-    """Kernels that ship: all of them, or a few that have every mode among them, and unaligned operands."""
-    if ALL:
-        return kernels()
-    seen, chosen = set(), []
-    for source, (problem, config) in kernels():
+    """Kernels that ship: all of them, or one for each share, of a few that have every mode among them and unaligned
+    operands (tests/cpu/rungs has all modes)."""
+
+    def parts(kernel):
+        _, (problem, config) = kernel
         values = {(mode, config[mode]) for mode in MODES} | {("SPLITS", config["SPLITS"] > 1)}
-        values |= {("aligned", problem.a_alignment >= 16, problem.b_alignment >= 16)}
-        if not values <= seen:
-            seen |= values
-            chosen.append((source, (problem, config)))
-    return chosen
+        return values | {("aligned", problem.a_alignment >= 16, problem.b_alignment >= 16)}
+
+    return few(of_each(kernels(), parts), SHARES)
 
 
 def test_the_tables_are_those_of_the_records():

@@ -1,10 +1,12 @@
 """Replayed launches as charts: which warp is what, what ships, and the page of `warptile profile --timeline`."""
 
 from functools import cache
+from pathlib import Path
 
 import msgspec
 import pytest
 
+from covering import ALL, few
 from page_tree import tree
 from warptile.bench.html_report import rung_timelines
 from warptile.bench.profiling import shipped_timelines
@@ -157,7 +159,9 @@ def test_a_dependent_launch_begins_while_the_first_one_stores():
 def test_the_timelines_that_ship_are_those_of_the_kernels_and_small():
     text = shipped_timelines.FILE.read_text()
     assert len(text) < MOST_FILE_BYTES
-    assert text == encode(made()), "run: make docs"
+    assert is_current(Path(__file__).parents[3]), "run: make docs"
+    if ALL:
+        assert text == encode(made()), "run: make docs"
 
 
 def test_a_checkout_whose_timelines_are_of_other_kernels_is_told(tmp_path):
@@ -213,7 +217,9 @@ def test_the_command_writes_a_page(tmp_path, capsys):
     assert len(tracks) == len(page.one("table", "wt-table").rows()) - 1
 
 
-@pytest.mark.parametrize("name", ["simt-naive", "wmma-multistage", "mma-final", "wgmma-multicast", "wgmma-final"])
+@pytest.mark.parametrize(
+    "name", few(["mma-final", "simt-naive", "wmma-multistage", "wgmma-multicast", "wgmma-final"], 2)
+)
 def test_launches_of_all_families_are_drawn(name):
     from warptile.ladder import plan_for
 

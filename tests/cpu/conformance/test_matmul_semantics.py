@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import warptile as wt
+from covering import covering
 from matmul_conformance import (
     LAYOUTS,
     MISMATCHED,
@@ -48,10 +49,13 @@ def test_shapes(arrays, shapes):
     multiply(arrays, Stored(shapes[0]), Stored(shapes[1]), "float32", **NAIVE)
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("shapes", [((5,), (5,)), ((5,), (5, 3)), ((4, 5), (5,)), ((2, 1, 4, 5), (3, 5, 3)),
-                                    ((4, 0), (0, 3)), ((0, 4, 5), (5, 3))], ids=str)  # fmt: skip
-def test_shapes_of_every_type(arrays, dtype, shapes):
+FEW_SHAPES = [
+    ((5,), (5,)), ((5,), (5, 3)), ((4, 5), (5,)), ((2, 1, 4, 5), (3, 5, 3)), ((4, 0), (0, 3)), ((0, 4, 5), (5, 3)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("shapes", "dtype"), covering(FEW_SHAPES, TYPES, pairs=()), ids=str)
+def test_shapes_of_every_type(arrays, shapes, dtype):
     multiply(arrays, Stored(shapes[0]), Stored(shapes[1]), dtype, **options(dtype))
 
 
@@ -81,24 +85,25 @@ def test_two_vectors_give_what_the_framework_calls_a_scalar(arrays):
 # --- layouts ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("of_b", LAYOUTS)
-@pytest.mark.parametrize("of_a", LAYOUTS)
+@pytest.mark.parametrize(("of_a", "of_b"), covering(LAYOUTS, LAYOUTS, pairs=()))
 def test_layouts_of_matrices(arrays, of_a, of_b):
     if "reversed" in (of_a, of_b) and not arrays.negative_strides:
         pytest.skip("torch has no negative strides")
     multiply(arrays, Stored((4, 5), of_a), Stored((5, 3), of_b), "float32", **NAIVE)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize(("dtype", "layout"), covering(TYPES, LAYOUTS, pairs=()))
 def test_layouts_of_every_type(arrays, dtype, layout):
     if layout == "reversed" and not arrays.negative_strides:
         pytest.skip("torch has no negative strides")
     multiply(arrays, Stored((4, 5), layout), Stored((5, 3), layout), dtype, **options(dtype))
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("shapes", [((2, 4, 5), (2, 5, 3)), ((2, 1, 4, 5), (3, 5, 3)), ((5,), (2, 5, 3))], ids=str)
+@pytest.mark.parametrize(
+    ("shapes", "layout"),
+    covering([((2, 4, 5), (2, 5, 3)), ((2, 1, 4, 5), (3, 5, 3)), ((5,), (2, 5, 3))], LAYOUTS, pairs=()),
+    ids=str,
+)
 def test_layouts_of_stacks(arrays, shapes, layout):
     if layout == "reversed" and not arrays.negative_strides:
         pytest.skip("torch has no negative strides")

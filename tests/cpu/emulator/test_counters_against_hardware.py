@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from covering import ALL
+from covering import ALL, few
 from warptile.bench.protocol.workloads import COUNTER_SHAPES, to_problem
 from warptile.bench.report.record_lookup import RecordLookup
 from warptile.codegen.nvrtc import ptx_alone
@@ -65,12 +65,14 @@ def recorded():
 
 
 def chosen():
-    """One recorded problem of each rung, the next one of the next rung; all of them with WARPTILE_TESTS=all."""
+    """One recorded problem of every fourth rung, the next one of the next; all of them with WARPTILE_TESTS=all."""
     profiles = recorded()
     of_rung = {}
     for profile in profiles:
         of_rung.setdefault(profile.rung, []).append(profile)
-    return profiles if ALL else [some[number % len(some)] for number, some in enumerate(of_rung.values())]
+    if ALL:
+        return profiles
+    return [some[number % len(some)] for number, some in enumerate(few(list(of_rung.values()), len(of_rung) // 4))]
 
 
 @pytest.mark.skipif(not recorded(), reason="no profile of the small problems is recorded yet")

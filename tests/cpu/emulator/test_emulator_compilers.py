@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from covering import few
 from warptile.cli.main import run
 from warptile.emulator import DEFAULT_CHECKS, emulate
 from warptile.errors import DataRace, MbarrierMisuse, RedundantStore
@@ -146,7 +147,7 @@ def specialized(text: str, schedule: str, checks: frozenset[str]) -> np.ndarray[
     return arrays["c"]
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("schedule", few(SCHEDULES, 1))
 def test_a_warp_specialised_product_that_makes_its_tensor_maps(schedule: str) -> None:
     """Triton 3.6 leaves mbarriers that nobody uses in memory that becomes tiles, which the ISA forbids and which
     changes nothing; and all 128 threads write one word, the same. With that mended no store is redundant."""

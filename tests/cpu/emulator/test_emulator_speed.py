@@ -1,12 +1,14 @@
-"""A product of 1024 x 1024 x 1024 on the emulator, every check on: well within a minute of processor time."""
+"""A product of 1024 x 1024 x 1024 on the emulator, every check on: well within a minute of processor time. An ordinary
+run takes an eighth of it, in an eighth of the time."""
 
 import time
 
+from covering import ALL
 from simt_product import problem, run
 
 
 def test_a_large_product_takes_less_than_a_minute(record_property):
-    size = 1024
+    size, most_seconds = (1024, 60) if ALL else (512, 7.5)
     start = time.process_time()
     result = run(problem(size, size, size, "float16"), "mma-final")
     seconds = time.process_time() - start
@@ -15,4 +17,4 @@ def test_a_large_product_takes_less_than_a_minute(record_property):
     assert counters["tensor_flops"] == 2 * size**3
     rate = 32 * counters["warp_instructions"] / seconds
     record_property("thread_instructions_per_second", round(rate))
-    assert seconds < 60, f"{seconds:.1f} s, {rate:.3g} thread instructions a second"
+    assert seconds < most_seconds, f"{seconds:.1f} s, {rate:.3g} thread instructions a second"

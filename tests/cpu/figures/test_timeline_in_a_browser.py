@@ -6,6 +6,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from browser import NARROW, WIDE, launched, opened, too_wide
+from covering import covering
 from warptile.figures.assets import standalone_page
 from warptile.figures.timeline_bars import TimelineBar, TimelineRow
 from warptile.figures.timeline_chart import timeline_chart
@@ -151,8 +152,7 @@ def test_no_digit_of_a_label_is_cut(chromium, url):
     assert "10" not in shown[NARROW]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [NARROW, WIDE])
+@pytest.mark.parametrize(("width", "scheme"), covering((NARROW, WIDE), ("light", "dark"), pairs=()))
 def test_it_fits_and_is_accessible(chromium, url, width, scheme):
     with opened(chromium, url, width=width, color_scheme=scheme) as (page, _):
         assert too_wide(page) == []

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from covering import few
 from warptile.codegen.nvrtc import compile_source
 from warptile.codegen.translation_unit import Source
 from warptile.errors import CompileError
@@ -77,7 +78,9 @@ def kernel(move, count, transposed):
     )
 
 
-@pytest.mark.parametrize("move", matrix_move.MOVES, ids=lambda move: f"{move.instruction}-{move.shape}-{move.type}")
+@pytest.mark.parametrize(
+    "move", few(matrix_move.MOVES, 4), ids=lambda move: f"{move.instruction}-{move.shape}-{move.type}"
+)
 def test_the_assembler_takes_every_form_from_its_architecture_on(move):
     for count in (move.counts[0], move.counts[-1]):
         for arch in ("sm_75", "sm_80", "sm_90a", "sm_100a"):

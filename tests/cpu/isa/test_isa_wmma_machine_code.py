@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from covering import alternating
+from covering import alternating, few
 from machine_code import Trace, kernels
 from warptile.arch import arch as find_arch
 from warptile.codegen import headers
@@ -122,7 +122,7 @@ def traced_bytes(trace, case, capability):
     return held
 
 
-@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90a"])
+@pytest.mark.parametrize("arch", few(["sm_75", "sm_80", "sm_90a"], 2))
 def test_loads_and_stores_are_those_of_the_machine_code(arch):
     capability = find_arch(arch).capability
     every = list(transfers(capability))
@@ -176,7 +176,7 @@ def multiplication_kernel(name, shape, accumulator, operation, capability):
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90a", "sm_100a", "sm_120a"])
+@pytest.mark.parametrize("arch", few(["sm_75", "sm_80", "sm_90a", "sm_100a", "sm_120a"], 2))
 def test_multiplications_become_the_instructions_in_the_table(arch):
     capability = find_arch(arch).capability
     cases = []

@@ -26,6 +26,17 @@ def url(folder, number):
     return (folder / pages.page_of(lesson)).as_uri()
 
 
+def show_all(page):
+    """Click "Show me" as long as there is one; all in the page, as a turn of the driver takes longer than the click."""
+    page.evaluate(
+        """() => {
+          const next = () => [...document.querySelectorAll("button")]
+            .find((each) => each.checkVisibility() && each.textContent.trim() === "Show me");
+          for (let button = next(); button; button = next()) button.click();
+        }"""
+    )
+
+
 def test_an_answer_opens_when_a_number_is_given(browser, folder):
     with opened(browser, url(folder, 8)) as (page, _):
         box = page.locator(".prediction").first
@@ -75,8 +86,7 @@ def test_the_bank_map_steps_and_the_fragment_marks(browser, folder):
 @pytest.mark.parametrize("number", [lesson.number for lesson in lessons()])
 def test_a_lesson_fits_380_pixels_without_errors(browser, folder, number):
     with opened(browser, url(folder, number), width=NARROW) as (page, _):
-        while page.get_by_role("button", name="Show me").count():
-            page.get_by_role("button", name="Show me").first.click()
+        show_all(page)
         assert not page.locator(".later").count()
         assert page.evaluate("document.documentElement.scrollWidth") <= NARROW
 
@@ -92,6 +102,7 @@ def test_without_the_script_answers_are_folded(browser, folder):
 def test_accessibility(browser, folder, number):
     address = url(folder, number) if number else (folder / pages.INDEX).as_uri()
     with opened(browser, address) as (page, _):
-        while page.get_by_role("button", name="Show me").count():
-            page.get_by_role("button", name="Show me").first.click()
+        show_all(page)
+        if not ALL:  # rows of a table are alike
+            page.evaluate("document.querySelectorAll('tbody tr:nth-child(n+5)').forEach((each) => each.remove())")
         assert inaccessible(page) == ""

@@ -25,7 +25,7 @@ from warptile.rungs.wgmma.pool import pool
 from warptile.runtime.execute import planned
 
 FINAL = RUNGS["wgmma-final"]
-MOST_ROWS = 1025
+MOST_ROWS = 1025 if ALL else 140
 BOUNDARIES = (1, 2, 8, 9, 16, 17, 63, 64, 65, 127, 128, 129, 256, 257, 384, 511, 512, 1024)
 """Numbers of rows at which tiles begin and end."""
 
@@ -93,10 +93,10 @@ def rows_that_matter(types: Types, n: int, k: int, most: int) -> list[int]:
         text = config_text({name: value for name, value in plan.config.items() if name != "SMS"})
         found.setdefault(text, []).append(m)
     ends = {end for each in found.values() for end in (each[0], each[-1])}
-    return sorted((ends | set(BOUNDARIES if ALL else BOUNDARIES[::4])) - {most})
+    return sorted(end for end in ends | set(BOUNDARIES if ALL else BOUNDARIES[::4]) if end < most)
 
 
-@pytest.mark.parametrize("name", alternating(list(TYPES)))
+@pytest.mark.parametrize("name", TYPES if ALL else ["bf16", "float32", "f16, f16 accumulators"])
 def test_rows_have_the_same_bits_however_many_there_are(name: str) -> None:
     types = TYPES[name]
     for n, k in [(72, 520), (40, 330)][: 2 if ALL else 1]:
@@ -107,15 +107,15 @@ def test_rows_have_the_same_bits_however_many_there_are(name: str) -> None:
         assert (np.abs(whole.astype(np.float64) - exact) <= bound).all()
         for m in rows_that_matter(types, n, k, MOST_ROWS):
             assert same(multiplied(types, a[:m], b), whole[:m]), f"the first {m} rows"
-        for first, m in ((700, 1), (3, 20), (1, 130)):
+        for first, m in ((700 if ALL else 90, 1), (3, 20), (1, 130)):
             assert same(multiplied(types, a[first : first + m], b), whole[first : first + m]), (first, m)
 
 
-@pytest.mark.parametrize("name", alternating(["bf16", "e4m3", "tf32"]))
+@pytest.mark.parametrize("name", ["bf16", "e4m3", "tf32"] if ALL else ["bf16"])
 def test_plans_of_another_order_are_noticed(name: str) -> None:
     """The comparison can fail: without batch invariance, a long K is split where there are few rows."""
-    types, n, k = TYPES[name], 64, 2048
-    a, b = types.matrix(200, k, 1), types.matrix(n, k, 2).T
+    types, n, k = TYPES[name], 64, 2048 if ALL else 1024
+    a, b = types.matrix(200 if ALL else 60, k, 1), types.matrix(n, k, 2).T
     few, whole = multiplied(types, a[:16], b), multiplied(types, a, b)
     assert same(few, whole[:16])
     usual = wt.plan(a[:16], b, backend="emulator", **types.keywords).plan
@@ -123,7 +123,7 @@ def test_plans_of_another_order_are_noticed(name: str) -> None:
     assert not same(multiplied(types, a[:16], b, batch_invariant=False), whole[:16])
 
 
-SMALL = (150, 136, 700)
+SMALL = (150, 136, 700 if ALL else 330)
 """M, N and K of a problem that is run with many kernels."""
 
 
@@ -140,12 +140,14 @@ def configurations(types: Types) -> list[Plan]:
 
 def parts(plan: Plan) -> Iterator[tuple[str, int]]:
     """What kernels differ in that could change the order of additions."""
-    for name in ("BM", "BK", "CONSUMERS", "PINGPONG", "CM", "CN", "OVERLAP", "SWAP"):
+    for name in ("BK", "CONSUMERS", "PINGPONG", "OVERLAP", "SWAP"):
         yield name, plan.config[name]
+    yield "cluster", plan.config["CM"] * plan.config["CN"] > 1
 
 
 @pytest.mark.parametrize(
-    "name", alternating(["bf16", "f16, f16 accumulators", "e4m3", "e4m3 fast", "tf32", "bf16 to bf16"])
+    "name",
+    ["bf16", "f16, f16 accumulators", "e4m3", "e4m3 fast", "tf32", "bf16 to bf16"] if ALL else ["bf16", "e4m3"],
 )
 def test_every_kernel_of_invariant_plans_gives_the_same_bits(name: str) -> None:
     types = TYPES[name]
@@ -170,7 +172,9 @@ def test_every_configuration_of_other_rungs_gives_the_same_bits(name: str, rung:
     types = TYPES[name]
     problem, chosen = types.problem(70, 72, 75), RUNGS[rung]
     configs = [each for each in chosen.candidates(problem) if illegal(chosen, problem, each, REFERENCE) is None]
-    kept = of_each(configs[:40], lambda config: ((key, config[key]) for key in ("BK", "BM", "STAGES")))
+    kept = of_each(
+        configs[:40], lambda each: [("BK", each["BK"]), ("BM", each["BM"]), ("STAGES", min(each["STAGES"], 4))]
+    )
     a, b = types.matrix(70, 75, 1), types.matrix(72, 75, 2).T
     a[:2] = -1e-30 if name == "float32" else -1e-200 if name == "float64" else 0  # sums that underflow to -0
     b = abs(b) if name == "bf16" else np.asfortranarray(abs(b) * (1e-30 if name == "float32" else 1e-200))
@@ -181,10 +185,10 @@ def test_every_configuration_of_other_rungs_gives_the_same_bits(name: str, rung:
 
 def test_the_split_of_float32_gives_the_same_bits_in_every_tile() -> None:
     rung, types = RUNGS["wgmma-split"], TYPES["float32"]
-    a, b = types.matrix(300, 200, 1), types.matrix(96, 200, 2).T
-    configs = rung.candidates(types.problem(300, 96, 200))
+    a, b = types.matrix(150, 100, 1), types.matrix(96, 100, 2).T
+    configs = rung.candidates(types.problem(150, 96, 100))
     found = [
-        multiplied(types, a[:m], b, rung=rung.name, config={**each, "SMS": 4}) for each in configs for m in (300, 7)
+        multiplied(types, a[:m], b, rung=rung.name, config={**each, "SMS": 4}) for each in configs for m in (150, 7)
     ]
     assert len(found) >= 4
     assert all(same(each, found[0][: len(each)]) for each in found)
@@ -192,14 +196,14 @@ def test_the_split_of_float32_gives_the_same_bits_in_every_tile() -> None:
     spoilt = multiplied(types, a, b, rung=rung.name)
     assert same(spoilt[18:], found[0][18:])
     assert same(spoilt[17:18], multiplied(types, a[17:18], b, rung=rung.name))
-    a[17, 3] = types.matrix(300, 200, 1)[17, 3]
+    a[17, 3] = types.matrix(150, 100, 1)[17, 3]
     assert not same(found[0], multiplied(types, a, b, precision="ieee", rung="simt-warptile"))
 
 
 # --- operands anywhere, factors, epilogues, batches ---
 
 
-@pytest.mark.parametrize("name", ["bf16", "e4m3", "float32", "tf32"])
+@pytest.mark.parametrize("name", alternating(["bf16", "e4m3", "float32", "tf32"]))
 def test_layout_and_alignment_of_operands_change_no_bits(name: str) -> None:
     types, (m, n, k) = TYPES[name], (133, 72, 200)
     a, b = types.matrix(m, k, 1), types.matrix(n, k, 2).T
@@ -219,9 +223,9 @@ def test_layout_and_alignment_of_operands_change_no_bits(name: str) -> None:
     assert np.isnan(out[:, n + 1 :]).all()
 
 
-@pytest.mark.parametrize("name", ["bf16", "bf16 to bf16", "float64", "float32"])
+@pytest.mark.parametrize("name", alternating(["bf16", "bf16 to bf16", "float64", "float32"]))
 def test_factors_and_addends_are_rounded_the_same(name: str) -> None:
-    types, (m, n, k) = TYPES[name], (200, 72, 320)
+    types, (m, n, k) = TYPES[name], (190, 72, 168)
     a, b = types.matrix(m, k, 1), types.matrix(n, k, 2).T
     c = np.random.default_rng(3).standard_normal((m, n)).astype(multiplied(types, a[:1], b).dtype)
     said = {"alpha": 1.3, "beta": -0.7}
@@ -241,7 +245,7 @@ def largest(acc: Any, bias: Any) -> Any:
 
 
 def test_an_epilogue_of_elements_is_rounded_the_same() -> None:
-    types, (m, n, k) = TYPES["bf16"], (200, 72, 320)
+    types, (m, n, k) = TYPES["bf16"], (190, 72, 168)
     generator = np.random.default_rng(4)
     a, b = types.matrix(m, k, 1), types.matrix(n, k, 2).T
     res = generator.standard_normal((m, n)).astype(np.float32)
@@ -273,9 +277,9 @@ def test_an_epilogue_contracts_nothing() -> None:
 
 def test_quantized_weights_give_the_bits_of_dequantized_ones() -> None:
     """In registers or by a pass before the GEMM, whichever is the faster for the rows."""
-    n, k = 1040, 1152
+    n, k = 264, 1152
     generator = np.random.default_rng(7)
-    w, x = (generator.standard_normal((rows, k)).astype(np.float16) for rows in (n, 300))
+    w, x = (generator.standard_normal((rows, k)).astype(np.float16) for rows in (n, 130))
     packed = wt.quantize(w, bits=4, group_size=128)
     said: dict[str, Any] = {"out_dtype": "float32", "backend": "emulator", "batch_invariant": True}
     whole = wt.matmul(x, packed.dequantize().astype(np.float16).reshape(n, k).T, **said)
@@ -286,7 +290,7 @@ def test_quantized_weights_give_the_bits_of_dequantized_ones() -> None:
         assert same(wt.matmul(x[:m], packed, **said), whole[:m])
     for rung in ("wgmma-quantized", "wgmma-dequantized"):
         assert same(wt.matmul(x[:40], packed, rung=rung, **said), whole[:40])
-    assert "wgmma-quantized" in rungs
+    assert rungs == {"wgmma-quantized", "wgmma-dequantized"}
     usual = wt.plan(x[:1], packed, rung="wgmma-quantized", backend="emulator").plan
     assert usual.config["SPLIT_K"] > 1 or usual.config["STREAM"]
     with pytest.raises(UnsupportedError, match="K is not split: take SPLIT_K=1, STREAM=0"):
@@ -319,7 +323,9 @@ def test_a_held_plan_is_of_the_same_order() -> None:
 # --- plans ---
 
 MODELS = ("NVIDIA H200", "NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe", "NVIDIA H20")
-ROWS = (1, 2, 7, 8, 16, 24, 33, 48, 64, 65, 100, 128, 129, 192, 256, 300, 512, 777, 1024, 1025, 4096, 20000)
+ROWS = alternating(
+    (1, 2, 7, 8, 16, 24, 33, 48, 64, 65, 100, 128, 129, 192, 256, 300, 512, 777, 1024, 1025, 4096, 20000)
+)
 WEIGHTS = ((4096, 4096), (1280, 8192), (256, 7168), (28672, 4096), (4095, 1031), (1, 65536), (50257, 768), (8, 24))
 
 
@@ -331,7 +337,7 @@ class Place:
     gpu: str | None = "NVIDIA H200"
 
 
-@pytest.mark.parametrize("name", ["bf16", "e4m3", "tf32", "f16, f16 accumulators", "bf16 to bf16"])
+@pytest.mark.parametrize("name", alternating(["bf16", "e4m3", "tf32", "f16, f16 accumulators", "bf16 to bf16"]))
 def test_plans_of_all_gpus_and_rows_add_in_one_order(name: str) -> None:
     types, usual_split = TYPES[name], 0
     for n, k in WEIGHTS:

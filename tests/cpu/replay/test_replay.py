@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from covering import few
 from warptile.bench.profiling.replayed import busiest_cluster, replayed
 from warptile.cli.main import run
 from warptile.emulator.recording import BulkCopy, Recording
@@ -47,7 +48,9 @@ def overlapping(some, others):
     return sum(max(0.0, min(a.end, b.end) - max(a.start, b.start)) for a in some for b in others)
 
 
-@pytest.mark.parametrize("name", ["simt-shared", "wmma-multistage", "mma-final", "wgmma-store", "wgmma-stream-k"])
+@pytest.mark.parametrize(
+    "name", few(["wgmma-store", "simt-shared", "wmma-multistage", "mma-final", "wgmma-stream-k"], 2)
+)
 def test_a_recording_changes_nothing_and_holds_every_instruction(name):
     plan, place, recording, operands, report = recorded(name)
     plain = host_operands(plan.problem)
@@ -59,7 +62,7 @@ def test_a_recording_changes_nothing_and_holds_every_instruction(name):
     )
 
 
-@pytest.mark.parametrize("name", list(RUNGS))
+@pytest.mark.parametrize("name", few(list(RUNGS), 6))
 def test_every_rung_is_replayed_to_its_end(name):
     plan, place = planned(name)
     timeline = replayed(plan, place).timeline

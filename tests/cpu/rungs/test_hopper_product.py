@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pytest
 
+from covering import covering
 from hopper_product import BK, BM, BN, run
 from warptile.emulator import EmulationReport
 
@@ -31,8 +32,15 @@ def product(
     return report
 
 
-@pytest.mark.parametrize("schedule", ["latest", "earliest", "random:4"])
-@pytest.mark.parametrize(("cluster", "blocks"), [(1, 132), (2, 132), (2, 2), (1, 1)])
+@pytest.mark.parametrize(
+    ("cluster", "blocks", "schedule"),
+    [
+        (*launch, schedule)
+        for launch, schedule in covering(
+            ((1, 132), (2, 132), (2, 2), (1, 1)), ("latest", "earliest", "random:4"), pairs=()
+        )
+    ],
+)
 def test_it_is_right_under_every_schedule(cluster: int, blocks: int, schedule: str) -> None:
     product(256, 256, 320, cluster=cluster, blocks=blocks, schedule=schedule)
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import warptile as wt
+from covering import ALL, covering, few
 from warptile.arrays.operands import arrange
 from warptile.arrays.sparse import SparseMatrix, sparsify
 from warptile.codegen.nvrtc import compile_source
@@ -81,18 +82,21 @@ def ok(m, n, k, *, dtype="float16", b_major="row", out=None, accumulate=None, al
 
 @pytest.mark.parametrize(
     ("dtype", "b_major", "gap"),
-    [
-        ("float16", "row", 3),
-        ("float16", "col", 4),
-        ("bfloat16", "row", 8),
-        ("tfloat32", "row", 4),
-        ("tfloat32", "col", 1),
-        ("int8", "row", 1),
-        ("int8", "col", 16),
-        ("uint8", "row", 16),
-        ("float8_e4m3", "col", 2),
-        ("float8_e5m2", "row", 16),
-    ],
+    few(
+        [
+            ("float16", "row", 3),
+            ("float16", "col", 4),
+            ("bfloat16", "row", 8),
+            ("tfloat32", "row", 4),
+            ("tfloat32", "col", 1),
+            ("int8", "row", 1),
+            ("int8", "col", 16),
+            ("uint8", "row", 16),
+            ("float8_e4m3", "col", 2),
+            ("float8_e5m2", "row", 16),
+        ],
+        4,
+    ),
 )
 def test_every_type_and_major_in_ragged_products_with_c_and_gaps(dtype, b_major, gap):
     ok(40, 70, 132, dtype=dtype, b_major=b_major, alpha=2, beta=3, gap=gap)
@@ -106,21 +110,20 @@ def test_sums_of_whole_numbers_are_exact():
     assert np.array_equal(d, w.to_dense().astype(np.float64) @ x)
 
 
-@pytest.mark.parametrize("schedule", ["latest", "earliest", "random:7"])
-@pytest.mark.parametrize("stages", [2, 5])
+@pytest.mark.parametrize(("stages", "schedule"), few(covering((2, 5), ("latest", "earliest", "random:7"), pairs=()), 2))
 def test_the_ring_does_not_depend_on_when_copies_land(stages, schedule):
     config = {**RUNG.default_config(problem(size=(64, 64, 500))), "STAGES": stages}
     ok(64, 80, 500, config=config, schedule=schedule)
 
 
-@pytest.mark.parametrize("schedule", ["latest", "random:3"])
+@pytest.mark.parametrize("schedule", few(["latest", "random:3"], 1))
 def test_a_stage_of_one_step(schedule):
     # The copies of a tile are then started before its only barrier.
     config = {**RUNG.default_config(problem(size=(64, 96, 200))), "BK": STEP // 2, "STAGES": 3}
     ok(64, 96, 200, config=config, schedule=schedule)
 
 
-@pytest.mark.parametrize("size", [(1, 1, 4), (33, 1, 36), (8, 8, 0)])
+@pytest.mark.parametrize("size", [(1, 1, 4), *([(33, 1, 36), (8, 8, 0)] if ALL else [])])
 def test_small_products(size):
     generator = np.random.default_rng(size)
     w, x = sparsify(matrix(*size[::2], "float16", generator)), matrix(size[2], size[1], "float16", generator)
@@ -128,6 +131,7 @@ def test_small_products(size):
     assert is_correct(error_ratio(d, reference(arrange(w, x).problem, w.to_dense(), x)))
 
 
+@pytest.mark.skipif(not ALL, reason="make test-all")
 def test_a_large_tile():
     # 130 rows and 96 columns of one 256 x 128 tile; 112 of 128 elements of depth in its last stage.
     config = RUNG.default_config(problem(size=(8192, 8192, 8192)))
@@ -135,7 +139,7 @@ def test_a_large_tile():
     ok(130, 96, 240, b_major="col", config=config)
 
 
-@pytest.mark.parametrize(("dtype", "accumulate"), [("float16", "float16"), ("int8", "int32_saturating")])
+@pytest.mark.parametrize(("dtype", "accumulate"), few([("float16", "float16"), ("int8", "int32_saturating")], 1))
 def test_other_accumulators(dtype, accumulate):
     ok(40, 48, 64, dtype=dtype, accumulate=accumulate)
 
@@ -190,12 +194,15 @@ def test_the_default_is_legal_whatever_the_alignment(dtype):
 
 @pytest.mark.parametrize(
     ("dtype", "size", "b_major"),
-    [
-        ("float16", (8192, 8192, 8192), "row"),
-        ("int8", (4096, 4096, 4096), "col"),
-        ("tfloat32", (4095, 4097, 4098), "row"),
-        ("float8_e4m3", (4095, 4097, 4100), "row"),
-    ],
+    few(
+        [
+            ("float16", (8192, 8192, 8192), "row"),
+            ("int8", (4096, 4096, 4096), "col"),
+            ("tfloat32", (4095, 4097, 4098), "row"),
+            ("float8_e4m3", (4095, 4097, 4100), "row"),
+        ],
+        1,
+    ),
 )
 def test_defaults_compile_without_spills(dtype, size, b_major):
     given = problem(dtype, size, b_major)
@@ -229,7 +236,7 @@ def test_python_and_the_kernel_draw_the_same_line(change, reason):
         compile_source(translation_unit(RUNG.resolve(given, beyond)), "sm_90a", cache=None)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "tfloat32", "int8"])
+@pytest.mark.parametrize("dtype", few(["float16", "tfloat32", "int8"], 1))
 def test_shared_memory_is_what_the_kernel_lays_out(dtype):
     given = problem(dtype)
     config = RUNG.default_config(given)

@@ -6,11 +6,10 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from functools import cache
-from itertools import combinations
 
 import pytest
 
-from covering import covering
+from covering import covering, few
 from tensor_product import compiled_once
 from warptile.codegen.nvrtc import compile_source, ptx_alone
 from warptile.codegen.translation_unit import translation_unit
@@ -73,7 +72,7 @@ def ok(name: str, m: int, n: int, k: int, **options: object) -> Result:
     ("name", "a_major", "b_major", "dtype", "gap", "beta", "schedule"),
     covering(
         NAMES, ("row", "col"), ("row", "col"), OF_EACH_SIZE, (0, 1, 5), (0, 3), SCHEDULES,
-        pairs=tuple(combinations(range(6), 2)),
+        pairs=((1, 2),),
     ),
 )  # fmt: skip
 def test_ragged_sizes_in_every_layout(
@@ -87,18 +86,21 @@ def test_ragged_sizes_in_every_layout(
 
 @pytest.mark.parametrize(
     ("name", "types"),
-    covering(
-        NAMES,
-        (
-            ("bfloat16", "float32", "bfloat16"),
-            ("float16", "float16", "float16"),
-            ("uint8", "int32", "int32"),
-            ("int8", "int32_saturating", "int32"),
-            ("float8_e4m3", "float32", "bfloat16"),
-            ("float8_e5m2", "float16", "float16"),
-            ("tfloat32", "float32", "float16"),
+    few(
+        covering(
+            NAMES,
+            (
+                ("bfloat16", "float32", "bfloat16"),
+                ("float16", "float16", "float16"),
+                ("uint8", "int32", "int32"),
+                ("int8", "int32_saturating", "int32"),
+                ("float8_e4m3", "float32", "bfloat16"),
+                ("float8_e5m2", "float16", "float16"),
+                ("tfloat32", "float32", "float16"),
+            ),
+            pairs=(),
         ),
-        pairs=((0, 1),),
+        2,
     ),
     ids=str,
 )
@@ -120,40 +122,39 @@ def test_other_types(name: str, types: tuple[str, str, str]) -> None:
     )
 
 
-@pytest.mark.parametrize("gap", [0, 1])
+NARROW = (
+    ("mma-tma", "int4", "int32"),
+    ("mma-tma-swizzled", "uint4", "int32_saturating"),
+    ("mma-tma", "bit1", "int32_xor"),
+    ("mma-tma-swizzled", "bit1", "int32"),
+)
+
+
 @pytest.mark.parametrize(
-    ("name", "dtype", "accumulator"),
-    [
-        ("mma-tma", "int4", "int32"),
-        ("mma-tma-swizzled", "uint4", "int32_saturating"),
-        ("mma-tma", "bit1", "int32_xor"),
-        ("mma-tma-swizzled", "bit1", "int32"),
-    ],
+    ("name", "dtype", "accumulator", "gap"), [(*case, gap) for case, gap in few(covering(NARROW, (0, 1), pairs=()), 2)]
 )
 def test_types_narrower_than_a_byte(name: str, dtype: str, accumulator: str, gap: int) -> None:
     ok(name, 38, 70, 264, dtype=dtype, accumulator=accumulator, b_major="col", alpha=2, beta=3, gap=gap)
 
 
-@pytest.mark.parametrize("size", [(1, 1, 1), (1, 70, 33), (70, 1, 64), (65, 63, 1), (40, 24, 0)])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("size", few([(1, 1, 1), (1, 70, 33), (70, 1, 64), (65, 63, 1), (40, 24, 0)], 3))
+@pytest.mark.parametrize("name", few(NAMES[::-1], 1))
 def test_hardly_any_rows_columns_or_k(name: str, size: tuple[int, int, int]) -> None:
     ok(name, *size, beta=2, gap=7, offset=8, a_major="col")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", few(NAMES, 1))
 def test_beta_zero_never_reads_c(name: str) -> None:
     ok(name, 64, 48, 33, with_c=True, beta=0, alpha=2)
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("stages", [2, 3, 5])
+@pytest.mark.parametrize(("stages", "schedule"), covering((2, 3, 5), SCHEDULES, pairs=()))
 def test_the_result_does_not_depend_on_when_tiles_arrive(stages: int, schedule: str) -> None:
     config = small("mma-tma-swizzled", STAGES=stages, GROUP=3)
     ok("mma-tma-swizzled", 72, 80, 520, schedule=schedule, config=config)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float64", "int4"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "dtype"), covering(NAMES, ("float16", "float64", "int4"), pairs=()))
 def test_operands_that_tma_cannot_read_are_repacked(name: str, dtype: str) -> None:
     b_major = "col" if dtype == "int4" else "row"
     aligned = ok(name, 32, 64, 64, dtype=dtype, b_major=b_major)
@@ -181,12 +182,16 @@ def tile_counts(name: str, dtype: str, a_major: str, b_major: str, bk: int) -> d
 
 @pytest.mark.parametrize(
     ("dtype", "a_major", "b_major", "bk", "ways"),
-    [
-        *(("float16", a_major, b_major, 64, 8) for a_major, b_major in MAJORS),
-        ("float16", "row", "col", 32, 4),  # rows of 64 bytes: every other one begins in the same bank
-        ("int8", "row", "col", 128, 8),
-        ("tfloat32", "row", "col", 32, 8),
-    ],
+    few(
+        [
+            ("float16", "row", "col", 64, 8),
+            ("int8", "row", "col", 128, 8),
+            ("tfloat32", "row", "col", 32, 8),
+            ("float16", "row", "col", 32, 4),  # rows of 64 bytes: every other one begins in the same bank
+            *(("float16", a_major, b_major, 64, 8) for a_major, b_major in MAJORS if (a_major, b_major) != MAJORS[1]),
+        ],
+        1,
+    ),
 )
 def test_plain_rows_have_the_conflicts_that_swizzled_ones_have_not(
     dtype: str, a_major: str, b_major: str, bk: int, ways: int
@@ -211,8 +216,9 @@ def test_tma_moves_every_byte_once_and_no_warp_copies(name: str) -> None:
     assert counts["tensor_instructions"] == 64 * 64 * 64 / (16 * 8 * 16)
 
 
-@pytest.mark.parametrize("dtype", OF_EACH_SIZE)
-@pytest.mark.parametrize(("a_major", "b_major"), MAJORS)
+@pytest.mark.parametrize(
+    ("a_major", "b_major", "dtype"), covering(("row", "col"), ("row", "col"), OF_EACH_SIZE, pairs=((0, 1),))
+)
 def test_swizzled_fragments_have_no_conflicts_in_any_layout(dtype: str, a_major: str, b_major: str) -> None:
     config = small("mma-tma-swizzled", dtype)
     four, five = (
@@ -299,7 +305,7 @@ def test_every_default_is_legal(name: str, dtype: str) -> None:
             assert RUNGS[name].illegal(of, RUNGS[name].default_config(of)) is None
 
 
-@pytest.mark.parametrize(("name", "dtype"), covering(NAMES, tuple(INSTRUCTIONS), pairs=()))
+@pytest.mark.parametrize(("name", "dtype"), few(covering(NAMES, tuple(INSTRUCTIONS), pairs=()), 1))
 def test_defaults_compile_without_spills(name: str, dtype: str) -> None:
     a_major, b_major = MAJORS[len(dtype) % 4]
     of = problem(dtype, (4096, 4096, 4096), a_major, b_major)
@@ -324,6 +330,10 @@ BOUNDARIES = [
 ]
 
 
+COMPILED = few([(name, reason) for *_, reason in BOUNDARIES for name in NAMES], 2)
+"""Whether kernels refuse the same: of few boundaries in an ordinary run."""
+
+
 @pytest.mark.parametrize(("of", "config", "change", "reason"), BOUNDARIES)
 @pytest.mark.parametrize("name", NAMES)
 def test_python_and_kernels_draw_the_same_line(
@@ -332,9 +342,11 @@ def test_python_and_kernels_draw_the_same_line(
     rung, beyond = RUNGS[name], {**config, **change}
     assert isinstance(rung, MmaTma)
     assert rung.illegal(of, config) is None
+    assert re.search(reason, rung.illegal(of, beyond) or "")
+    if (name, reason) not in COMPILED:
+        return
     kernel = rung.resolve(of, config)
     compiled_once(translation_unit(kernel), "sm_90a")
-    assert re.search(reason, rung.illegal(of, beyond) or "")
     with pytest.raises(CompileError, match="static assert"):
         compile_source(translation_unit(replace(kernel, instance=rung.instance(of, beyond))), "sm_90a", cache=None)
 

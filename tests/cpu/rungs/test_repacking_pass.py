@@ -6,6 +6,7 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
+from covering import covering, examples
 from operand_copy import UNITS, copy, expected, moved, numbers, source_text
 from warptile.arch import H200
 from warptile.codegen.nvrtc import compile_source
@@ -49,25 +50,26 @@ def assert_one(lines, units, stride, unit_bytes, transposed, offset_units=0):
     return assert_repacked(what, offset_units=offset_units)
 
 
-@pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("unit_bytes", UNITS)
+SHAPES = (
+    (1, 1, 1, 0),
+    (5, 37, 41, 1),
+    (130, 131, 133, 3),
+    (3, 700, 701, 1),
+    (200, 16, 16, 0),
+    (9, 64, 64, 7),
+    (33, 70, 72, 16),
+)
+
+
 @pytest.mark.parametrize(
-    ("lines", "units", "stride", "offset"),
-    [
-        (1, 1, 1, 0),
-        (5, 37, 41, 1),
-        (130, 131, 133, 3),
-        (3, 700, 701, 1),
-        (200, 16, 16, 0),
-        (9, 64, 64, 7),
-        (33, 70, 72, 16),
-    ],
+    ("lines", "units", "stride", "offset", "unit_bytes", "transposed"),
+    [(*shape, *how) for shape, *how in covering(SHAPES, tuple(UNITS), (False, True), pairs=((1, 2),))],
 )
 def test_every_bit_is_repacked_and_nothing_else_changes(transposed, unit_bytes, lines, units, stride, offset):
     assert_one(lines, units, stride, unit_bytes, transposed, offset)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(examples(24)))
 def test_random_sizes_strides_and_offsets(seed):
     draw = np.random.default_rng(seed).integers
     unit_bytes, transposed = (1, 2, 4)[seed % 3], bool(seed // 3 % 2)

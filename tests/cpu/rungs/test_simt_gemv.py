@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import warptile as wt
+from covering import covering, few
 from warptile.dtypes import DTYPES
 from warptile.errors import UnsupportedError
 from warptile.planning.plan import make_plan
@@ -34,9 +35,13 @@ def assert_product(d, a, b, spacing):
     assert (np.abs(d.astype(np.float64) - exact) <= (spacing and (chain + spacing)) * magnitude).all()
 
 
-@pytest.mark.parametrize("extents", [(1, 130, 300), (3, 64, 1024), (8, 33, 70), (5, 1, 513), (11, 40, 64)], ids=str)
-@pytest.mark.parametrize("layout", ["row", "col"])
-@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize(
+    ("name", "layout", "extents"),
+    covering(
+        tuple(TYPES), ("row", "col"), ((1, 130, 300), (3, 64, 1024), (8, 33, 70), (5, 1, 513), (11, 40, 64)), pairs=()
+    ),
+    ids=str,
+)
 def test_products(extents, layout, name):
     (m, n, k), (dtype, spacing) = extents, TYPES[name]
     a, b = drawn(m, k, dtype=dtype), matrix(k, n, layout, dtype)
@@ -77,7 +82,7 @@ def test_addend_factors_and_epilogue():
     assert np.abs(fused - np.maximum(exact + bias, 0)).max() <= 1e-4
 
 
-@pytest.mark.parametrize("layout", ["row", "col"])
+@pytest.mark.parametrize("layout", few(["row", "col"], 1))
 def test_blocks_that_share_k_give_the_same_bits_at_every_call(layout):
     a, b = drawn(2, 3000), matrix(3000, 20, layout, np.float32)
     plan = wt.plan(a, b, **GEMV)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import warptile as wt
+from covering import covering, few
 from warptile.dtypes import DTYPES
 from warptile.errors import UnsupportedError
 from warptile.planning.plan import make_plan
@@ -21,8 +22,11 @@ def assert_product(d, exact, magnitude, k):
     assert (np.abs(d - exact) <= k * 2.0**-24 * magnitude).all()
 
 
-@pytest.mark.parametrize("extents", [(1, 130, 300), (9, 65, 257), (17, 70, 96), (70, 66, 200), (1, 1, 513)], ids=str)
-@pytest.mark.parametrize("layout", ["row", "col"])
+@pytest.mark.parametrize(
+    ("layout", "extents"),
+    few(covering(("row", "col"), ((1, 130, 300), (9, 65, 257), (17, 70, 96), (70, 66, 200), (1, 1, 513)), pairs=()), 3),
+    ids=str,
+)
 def test_products(extents, layout):
     m, n, k = extents
     a, b = drawn(m, k), drawn(k, n) if layout == "row" else drawn(n, k).T

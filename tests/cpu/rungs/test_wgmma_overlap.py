@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from covering import few
 from warptile.codegen.nvrtc import compile_source
 from warptile.codegen.translation_unit import translation_unit
 from warptile.device import REFERENCE
@@ -44,7 +45,7 @@ CASES: tuple[tuple[tuple[int, int, int], Config, dict[str, object]], ...] = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("size", "change", "options"), CASES)
+@pytest.mark.parametrize(("size", "change", "options"), few(CASES, 2))
 def test_right_in_every_type(size: tuple[int, int, int], change: Config, options: dict[str, object]) -> None:
     config = {**small(NAME, str(options["dtype"])), **change}
     result = product(NAME, *size, config=config, **{"b_major": "col", **options})  # type: ignore[arg-type]
@@ -107,10 +108,13 @@ def test_the_kernel_draws_the_same_line() -> None:
 
 @pytest.mark.parametrize(
     ("of", "number"),
-    [
-        (problem(), 0), (problem(n=4095), 0), (problem(out="float32"), 1), (problem(out="float32", n=4095), 0),
-        (problem("int8", "int32"), 2), (problem("float16", "float16", "float16", n=4095), 1),
-    ],
+    few(
+        [
+            (problem(), 0), (problem(n=4095), 0), (problem(out="float32"), 1), (problem(out="float32", n=4095), 0),
+            (problem("int8", "int32"), 2), (problem("float16", "float16", "float16", n=4095), 1),
+        ],
+        1,
+    ),
 )  # fmt: skip
 def test_candidates_compile_without_spills(of: Problem, number: int) -> None:
     config = WGMMA_OVERLAP.candidates(of)[number]

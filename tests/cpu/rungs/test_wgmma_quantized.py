@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import warptile as wt
-from covering import ALL
+from covering import ALL, covering, few
 from warptile.arrays import array_view
 from warptile.arrays.operands import arrange
 from warptile.dtypes import DTYPES
@@ -44,16 +44,19 @@ def problem(m, n, k, bits=4, group_size=128, zero_point=False, dtype="bfloat16",
     return replace(dense, b=replace(dense.b, quantized=Quantization(bits, group_size, zero_point)))
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+FORMATS = ((4, 128, False), (4, 32, True), (8, 64, False), (8, 256, True))
+
+
 @pytest.mark.parametrize(
-    ("bits", "group_size", "zero_point"), [(4, 128, False), (4, 32, True), (8, 64, False), (8, 256, True)]
+    ("bits", "group_size", "zero_point", "dtype"),
+    [(*case, dtype) for case, dtype in few(covering(FORMATS, ("bfloat16", "float16"), pairs=()), 2)],
 )
 def test_formats(bits, group_size, zero_point, dtype):
     x, w = drawn(5, 300, dtype=dtype), wt.quantize(drawn(70, 300), bits, group_size, zero_point, dtype=dtype)
     check(wt.matmul(x, w, **FLOATS), x, w)
 
 
-@pytest.mark.parametrize("extents", [(1, 1, 1), (3, 130, 129), (65, 257, 130), (9, 64, 40)], ids=str)
+@pytest.mark.parametrize("extents", few([(65, 257, 130), (1, 1, 1), (3, 130, 129), (9, 64, 40)], 1), ids=str)
 def test_odd_extents(extents):
     m, n, k = extents
     x, w = drawn(m, k, dtype="bfloat16"), wt.quantize(drawn(n, k), zero_point=True)
@@ -71,8 +74,11 @@ CONFIGS = [
 ]
 
 
-@pytest.mark.parametrize(("extents", "change"), CONFIGS, ids=str)
-@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize(
+    ("bits", "extents", "change"),
+    [(bits, *case) for bits, case in few(covering((4, 8), CONFIGS, pairs=()), 2)],
+    ids=str,
+)
 def test_configurations(extents, change, bits):
     m, n, k = extents
     x, w = drawn(m, k, dtype="bfloat16"), wt.quantize(drawn(n, k), bits)
@@ -157,8 +163,9 @@ def test_a_plan_is_called_with_other_weights_of_the_format():
         plan(x, wt.quantize(drawn(130, 260)))
 
 
-@pytest.mark.parametrize("schedule", ["earliest", "random:3"])
-@pytest.mark.parametrize("change", [{"SPLIT_K": 2}, {"STREAM": 1}], ids=str)
+@pytest.mark.parametrize(
+    ("change", "schedule"), covering(({"SPLIT_K": 2}, {"STREAM": 1}), ("earliest", "random:3"), pairs=()), ids=str
+)
 def test_the_result_does_not_depend_on_when_loads_arrive(change, schedule):
     x, w = drawn(20, 700, dtype="bfloat16"), wt.quantize(drawn(130, 700))
     product = arrange(x, w, out_dtype="float32")
@@ -207,8 +214,7 @@ SIZES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("size", SIZES, ids=str)
-@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize(("bits", "size"), few(covering((4, 8), SIZES, pairs=()), 2), ids=str)
 def test_plans_compile_without_spills(size, bits):
     plan = make_plan(problem(*size, bits=bits, zero_point=size[0] > 64), rung=NAME)
     assert plan.rung is WGMMA_QUANTIZED
@@ -216,8 +222,13 @@ def test_plans_compile_without_spills(size, bits):
     assert resources.spill_store_bytes == 0
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-@pytest.mark.parametrize(("bits", "group_size", "zero_point"), [(4, 128, False), (4, 32, True), (8, 64, True)])
+@pytest.mark.parametrize(
+    ("bits", "group_size", "zero_point", "dtype"),
+    [
+        (*case, dtype)
+        for case, dtype in covering(((4, 128, False), (4, 32, True), (8, 64, True)), ("bfloat16", "float16"), pairs=())
+    ],
+)
 def test_the_dequantizing_pass(bits, group_size, zero_point, dtype):
     """What it writes are the documented weights, or else the results of both ways differed by more than additions."""
     x, w = drawn(33, 300, dtype=dtype)[:, :296], wt.quantize(drawn(70, 296), bits, group_size, zero_point, dtype=dtype)
@@ -249,8 +260,11 @@ def test_misaligned_activations_are_not_copied_beside_the_pass():
         wt.plan(np.ascontiguousarray(x), w.dequantize().T, rung="wgmma-dequantized", **FLOATS)
 
 
-@pytest.mark.parametrize("size", [SIZES[1], SIZES[3], (60, 28672, 8192), (1024, 8192, 8192)], ids=str)
-@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize(
+    ("bits", "size"),
+    few(covering((4, 8), (SIZES[1], SIZES[3], (60, 28672, 8192), (1024, 8192, 8192)), pairs=()), 1),
+    ids=str,
+)
 def test_plans_with_an_addend_compile_without_spills(size, bits):
     bare = problem(*size, bits=bits, out="float32")
     plan = make_plan(replace(bare, c=bare.d), rung=NAME)

@@ -6,13 +6,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import combinations
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from covering import ALL, covering, of_each
+from covering import ALL, covering, few, of_each
 from warptile.codegen.nvrtc import compile_source
 from warptile.codegen.translation_unit import Source, translation_unit
 from warptile.device import REFERENCE
@@ -52,7 +51,7 @@ def ok(*args: object, **kwargs: object) -> Result:
     ("name", "a_major", "b_major", "dtype", "out", "place", "beta", "schedule"),
     covering(
         NAMES, ("row", "col"), ("row", "col"), ("float16", "bfloat16"), ("float32", "float16", "bfloat16"), OFFSETS,
-        (0, 3), SCHEDULES, pairs=((0, 1), (0, 2), *combinations(range(1, 8), 2)),
+        (0, 3), SCHEDULES, pairs=((1, 2),),
     ),
 )  # fmt: skip
 def test_every_rung_in_every_layout(
@@ -77,7 +76,7 @@ OTHER_TYPES = (
 
 @pytest.mark.parametrize(
     ("name", "types", "majors", "beta", "gap", "schedule"),
-    covering(NAMES, OTHER_TYPES, LAYOUTS, (3, 0), (0, 1, 2), SCHEDULES, pairs=tuple(combinations(range(1, 6), 2))),
+    of_each(covering(NAMES, OTHER_TYPES, LAYOUTS, (3, 0), (0, 1, 2), SCHEDULES, pairs=()), lambda case: case[1:2]),
     ids=str,
 )
 def test_every_rung_in_other_types(
@@ -94,18 +93,18 @@ def test_every_rung_in_other_types(
 
 
 @pytest.mark.parametrize(
-    ("name", "size"), [(FINAL, (1, 70, 0)), *covering(NAMES[::-1], ((70, 1, 33), (1, 70, 0)), pairs=())]
+    ("name", "size"), [(FINAL, (1, 70, 0)), *few(covering(NAMES[::-1], ((70, 1, 33), (1, 70, 0)), pairs=()), 1)]
 )
 def test_tiny_extents(name: str, size: tuple[int, int, int]) -> None:
     ok(name, *size, beta=2, offset=8, gap=7, b_major="col", schedule=SCHEDULES[NAMES.index(name) % 3])
 
 
-@pytest.mark.parametrize("name", ["wgmma-tma", "wgmma-store", FINAL])
+@pytest.mark.parametrize("name", few(["wgmma-tma", "wgmma-store", FINAL], 2))
 def test_beta_zero_never_reads_c(name: str) -> None:
     ok(name, 100, 72, 40, with_c=True, beta=0, alpha=2)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", few(NAMES[::-1], 2))
 def test_nothing_is_repacked_where_tma_takes_the_operands(name: str) -> None:
     result = ok(name, 136, 72, 200, a_major="col", out="float16", schedule=SCHEDULES[NAMES.index(name) % 3])
     assert result.plan.kernel.copies == ()
@@ -119,16 +118,19 @@ def test_nothing_is_repacked_where_tma_takes_the_operands(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "accumulator", "out"),
-    [
-        ("float8_e4m3", "float32", "float32"),
-        ("float8_e5m2", "float32", "float16"),
-        ("float16", "float16", "float32"),
-        ("float16", "float16", "bfloat16"),
-        ("bit1", "int32", "int32"),
-        ("uint8", "int32", "int32"),
-        ("int8", "int32_saturating", "int32"),
-        ("tfloat32", "float32", "bfloat16"),
-    ],
+    few(
+        [
+            ("float8_e4m3", "float32", "float32"),
+            ("float8_e5m2", "float32", "float16"),
+            ("float16", "float16", "float32"),
+            ("float16", "float16", "bfloat16"),
+            ("bit1", "int32", "int32"),
+            ("uint8", "int32", "int32"),
+            ("int8", "int32_saturating", "int32"),
+            ("tfloat32", "float32", "bfloat16"),
+        ],
+        1,
+    ),
 )
 def test_final_in_other_types(dtype: str, accumulator: str, out: str) -> None:
     a_major = "row" if dtype == "bit1" else "col"
@@ -220,15 +222,11 @@ CASES: tuple[tuple[dict[str, int], Mapping[str, object]], ...] = (
 MODE_KEYS = ("PINGPONG", "OVERLAP", "STREAM", "SPLITS", "SWAP", "CM", "CN")
 
 
-RUN_TIME_KEYS = ("SMS", "GROUP", "ALONG_N")
-"""Keys whose every value takes the same code."""
-
-
 def _parts(case: tuple[Config, Mapping[str, object]]) -> set[tuple[object, ...]]:
-    """Each value of each key and option that selects code, every other key, and which modes meet."""
+    """Every key, each value of a mode, and whether stores overlap a mainloop: by TMA, and where lines have gaps."""
     change, options = case
-    values = {(key,) if key in RUN_TIME_KEYS else (key, value) for key, value in change.items()}
-    return {*values, *options.items(), tuple(key for key in MODE_KEYS if key in change)}
+    modes = {(key, change[key]) for key in MODE_KEYS if key in change}
+    return {*((key,) for key in change), *modes, ("OVERLAP" in change, "gap" in options)}
 
 
 @pytest.mark.parametrize(("change", "options"), of_each(CASES, _parts))
@@ -257,9 +255,9 @@ UNALIGNED_A: tuple[tuple[tuple[int, int, int], dict[str, int], Mapping[str, obje
 
 
 def _unaligned_parts(case: tuple[object, dict[str, int], Mapping[str, object]]) -> set[object]:
-    """Which tunables and options differ from the smallest configuration, and the modes."""
+    """What decides how A is read and D is stored."""
     _, change, options = case
-    return {*change, *options, *(options[key] for key in ("dtype", "out") if key in options), change.get("BM")}
+    return {*({"SWAP", "SPLITS", "BK"} & {*change}), *({"beta", "b_major"} & {*options})}
 
 
 @pytest.mark.parametrize(("size", "change", "options"), of_each(UNALIGNED_A, _unaligned_parts))
@@ -284,7 +282,7 @@ FUSED: tuple[tuple[tuple[int, int, int], dict[str, int], Mapping[str, object]], 
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("size", "change", "options"), FUSED)
+@pytest.mark.parametrize(("size", "change", "options"), few(FUSED, 1))
 def test_fused_repacking(
     monkeypatch: pytest.MonkeyPatch, size: tuple[int, int, int], change: dict[str, int], options: Mapping[str, object]
 ) -> None:
@@ -329,7 +327,7 @@ BY_RESIDUE_CLASS: tuple[tuple[tuple[int, int, int], dict[str, int], Mapping[str,
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("size", "change", "options"), BY_RESIDUE_CLASS)
+@pytest.mark.parametrize(("size", "change", "options"), few(BY_RESIDUE_CLASS, 1))
 def test_a_misaligned_d_is_stored_by_residue_class(
     monkeypatch: pytest.MonkeyPatch, size: tuple[int, int, int], change: dict[str, int], options: Mapping[str, object]
 ) -> None:
@@ -375,7 +373,7 @@ def test_every_cta_has_a_split_of_one_tile() -> None:
     assert first.d.tobytes() == second.d.tobytes()
 
 
-@pytest.mark.parametrize("swap", [0, 1])
+@pytest.mark.parametrize("swap", few([0, 1], 1))
 def test_an_operand_that_one_cta_loads_once_leaves_l2_first(swap: int) -> None:
     config = {**small(FINAL), "SWAP": swap, "BM": 64, "BN": 64, "CONSUMERS": 1, "SMS": 2}
     of = problem(size=(50, 200, 136))
@@ -445,6 +443,7 @@ def _problem_of(size: tuple[int, int, int], options: Mapping[str, object]) -> Pr
     )  # fmt: skip
 
 
+@pytest.mark.skipif(not ALL, reason="make test-all")
 @settings(
     max_examples=4,
     derandomize=True,
@@ -460,7 +459,7 @@ def test_any_legal_case(case: tuple[str, tuple[int, int, int], Config, dict[str,
 # --- arithmetic ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "dtype"), covering(NAMES, ("float16", "int8"), pairs=()))
+@pytest.mark.parametrize(("name", "dtype"), few(covering(NAMES, ("float16", "int8"), pairs=()), 1))
 def test_as_many_mmas_as_tiles_need(name: str, dtype: str) -> None:
     # 4 tiles of 128 x 64 with 3 K tiles each.
     depth = 3 * 1024 // DTYPES[dtype].bits
@@ -524,14 +523,20 @@ BOUNDARIES = [
 ]  # fmt: skip
 
 
+COMPILED = few([asserted for *_, asserted in BOUNDARIES], 4)
+"""What kernels refuse: of few boundaries in an ordinary run, and Python of all."""
+
+
 @pytest.mark.parametrize(("name", "of", "within", "beyond", "reason", "asserted"), BOUNDARIES)
 def test_python_and_kernels_draw_the_same_line(
     name: str, of: Problem, within: Config, beyond: Config, reason: str, asserted: str
 ) -> None:
     rung, dtype = RUNGS[name], of.a.dtype.name
     assert rung.illegal(of, small(name, dtype, **within)) is None
-    compiles(name, of, small(name, dtype, **within))
     assert re.search(reason, rung.illegal(of, small(name, dtype, **beyond)) or "")
+    if asserted not in COMPILED:
+        return
+    compiles(name, of, small(name, dtype, **within))
     # TensorMap refuses too large boxes before there is anything to compile.
     with pytest.raises((CompileError, LayoutError), match=f"(static assert|tensor map)[^\n]*{asserted}"):
         compiles(name, of, small(name, dtype, **beyond))
@@ -592,7 +597,7 @@ def test_a_configuration_has_every_key() -> None:
     assert "it needs" in (RUNGS[FINAL].illegal(problem(), small("wgmma-store")) or "")
 
 
-@pytest.mark.parametrize("size", [(4096, 4096, 4096), (1, 1, 8), (4095, 33, 80), (8192, 16, 8192), (7, 9, 0)])
+@pytest.mark.parametrize("size", few([(4096, 4096, 4096), (1, 1, 8), (4095, 33, 80), (8192, 16, 8192), (7, 9, 0)], 3))
 @pytest.mark.parametrize("dtype", WGMMA_FINAL.dtypes)
 def test_every_default_is_legal(dtype: str, size: tuple[int, int, int]) -> None:
     if dtype == "bit1":
@@ -611,7 +616,7 @@ def test_every_default_is_legal(dtype: str, size: tuple[int, int, int]) -> None:
                     assert refused is None, name
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", few(NAMES[::-1], 2))
 def test_defaults_compile_without_spills(name: str) -> None:
     turn = NAMES.index(name)
     a_major, b_major = LAYOUTS[turn % 4]
@@ -623,10 +628,13 @@ def test_defaults_compile_without_spills(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "accumulator"),
-    [
-        ("tfloat32", "float32"), ("int8", "int32"), ("float8_e4m3", "float32"), ("float8_e5m2", "float32_fast"),
-        ("float16", "float16"), ("bit1", "int32"),
-    ],
+    few(
+        [
+            ("tfloat32", "float32"), ("int8", "int32"), ("float8_e4m3", "float32"), ("float8_e5m2", "float32_fast"),
+            ("float16", "float16"), ("bit1", "int32"),
+        ],
+        1,
+    ),
 )  # fmt: skip
 def test_final_compiles_without_spills_in_every_type(dtype: str, accumulator: str) -> None:
     of = problem(dtype, accumulator=accumulator)

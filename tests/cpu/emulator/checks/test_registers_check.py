@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from covering import few
 from tensor_product import compiled_once
 from warptile.codegen.translation_unit import translation_unit
 from warptile.dtypes import DTYPES
@@ -165,7 +166,7 @@ def test_a_lane_that_has_left_gives_poison_to_a_shuffle() -> None:
     assert run(body).tolist() == [*range(1, 31), 0xFFFFFFFF, 0]
 
 
-@pytest.mark.parametrize("name", ["simt-shared", "wmma-naive", "wmma-final", "mma-naive", "mma-multistage"])
+@pytest.mark.parametrize("name", few(["simt-shared", "wmma-naive", "wmma-final", "mma-naive", "mma-multistage"], 2))
 def test_only_epilogues_of_the_rungs_have_registers_to_watch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # An epilogue loads C under one test of beta and adds it under another, which the dataflow analysis cannot relate.
     half = DTYPES["float16"]

@@ -77,8 +77,9 @@ BASE = {
     "ALONG_N": 0, "OVERLAP": 0, "STREAM": 0, "SPLITS": 1, "SWAP": 0, "SMS": 4,
 }  # fmt: skip
 CHANGES = [
-    {}, {"OVERLAP": 1}, {"PINGPONG": 1, "BM": 64}, {"SPLITS": 2}, {"SWAP": 1}, {"SWAP": 1, "OVERLAP": 1}, {"BN": 48},
-    *([{"STREAM": 1}, {"CM": 2}, {"SWAP": 1, "STREAM": 1}, {"SWAP": 1, "BN": 24}, {"BN": 80}] if ALL else []),
+    {}, {"OVERLAP": 1}, {"PINGPONG": 1, "BM": 64}, {"SPLITS": 2}, {"SWAP": 1, "OVERLAP": 1}, {"BN": 48},
+    *([{"SWAP": 1}, {"STREAM": 1}, {"CM": 2}, {"SWAP": 1, "STREAM": 1}] if ALL else []),
+    *([{"SWAP": 1, "BN": 24}, {"BN": 80}] if ALL else []),
 ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import warptile as wt
-from covering import ALL, alternating, covering, examples
+from covering import ALL, alternating, covering
 from grouped_products import expected, wrong_elements
 from warptile.planning.grouped_plan import GroupedPlan
 from warptile.rungs.wgmma import grouped
@@ -250,7 +250,7 @@ def test_code_of_the_page_runs(monkeypatch):
 # --- extents ---------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12 if ALL else 2, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_random_groups(data):
     groups = data.draw(st.integers(1, 9))

@@ -13,7 +13,7 @@ from warptile.rungs.legality import ceil_div
 from warptile.rungs.wgmma import candidates, cost, kernels, tiles
 from warptile.rungs.wgmma.estimates import estimate_us
 from warptile.rungs.wgmma.final import illegal_on
-from warptile.rungs.wgmma.kernels import SURVEYED, kernels_for
+from warptile.rungs.wgmma.kernels import SURVEYED, kernels_for, straddles
 from warptile.rungs.wgmma.pool import SPLITS, pool
 from warptile.rungs.wgmma.tile_shapes import FEWEST_STAGES, stages
 from warptile.rungs.wgmma.tiles import ROW_BYTES
@@ -148,7 +148,8 @@ def test_every_legal_kernel_is_listed_with_every_split(size, options):
         for _, config in pool(problem, illegal_on(REFERENCE), REFERENCE)
         if config["GROUP"] == 8
     }
-    alone = {config for kernel in kernels_for(problem) for config in expected(problem, kernel, REFERENCE)}
+    those = kernels_for(problem, straddles(problem))
+    alone = {config for kernel in those for config in expected(problem, kernel, REFERENCE)}
     assert alone - listed == set()
     assert listed - alone == set()
 
@@ -185,9 +186,10 @@ def test_plans_choose_from_a_few_of_the_surveyed_kernels_for_every_type(types):
             problem = Problem.dense(
                 512, 512, 512, element, out=out, accumulator=accumulator, a_major=a_major, b_major=b_major
             )
-            chosen = kernels_for(problem)
-            assert set(chosen) <= set(SURVEYED)
-            assert 0 < len(set(chosen)) == len(chosen) <= MOST_KERNELS
+            for straddling in (False, True):
+                chosen = kernels_for(problem, straddling)
+                assert set(chosen) <= set(SURVEYED)
+                assert 0 < len(set(chosen)) == len(chosen) <= MOST_KERNELS
 
 
 def test_every_list_of_kernels_is_of_types_that_there_are():

@@ -209,7 +209,7 @@ def _for(kind: str) -> tuple[Kernel, ...]:
     return known[(same or alike)[0]] if alike else SURVEYED
 
 
-def kernels_for(problem: Problem, straddling: bool = False) -> tuple[Kernel, ...]:
+def kernels_for(problem: Problem, straddling: bool) -> tuple[Kernel, ...]:
     """The kernels that plans choose from for the problem's types; those of another type of D where only that was
     surveyed. Where K may not be split, those of them that never do. ``straddling``: of operands that `straddles`."""
     kind = kind_of(problem, straddling)

@@ -102,6 +102,92 @@ def _encode(values: Any, accumulator: int, nan: int, raw: Any) -> None:
 
 
 @njit(cache=True)
+def _add(
+    a_values: Any, a_powers: Any, b_values: Any, b_powers: Any, c_values: Any, c_powers: Any, rows: Any, start: int,
+    stop: int, kept: int, smallest: int, sums: Any,
+) -> None:  # fmt: skip
+    """Sums of C and of the products ``start`` to ``stop`` along k, of matrices as `decode` gives them.
+
+    ``rows`` says, for each row of A, or for all, where the rows of B that it is multiplied by start.
+    """
+    unit, floor = octets.spread(_power(kept)), octets.spread(_power(smallest))
+    depth, columns = a_values.shape[1], sums.shape[1]
+    for row in range(len(a_values)):
+        starts, first = rows[row % len(rows)], row * depth
+        for block in range(0, columns, octets.WIDTH):
+            here = row * columns + block
+            largest = octets.larger(octets.load(c_powers, here), floor)
+            for k in range(start, stop):
+                power = octets.spread_at(a_powers, first + k)
+                largest = octets.larger(octets.multiply(power, octets.load(b_powers, starts[k] + block)), largest)
+            scale = octets.divide(unit, largest)
+            total = octets.trunc(octets.multiply(octets.load(c_values, here), scale))
+            for k in range(start, stop):
+                value = octets.spread_at(a_values, first + k)
+                product = octets.multiply(value, octets.load(b_values, starts[k] + block))
+                total = octets.add(total, octets.trunc(octets.multiply(product, scale)))
+            octets.store(sums, here, octets.divide(total, scale))
+
+
+_OPERANDS, _ADDENDS = (2.0**-40, 2.0**40), (2.0**-100, 2.0**80)
+"""Powers of A and B, and of C, with which float32 and int32 hold what `_add` computes in float64."""
+
+_SMALLEST = -100
+
+
+@njit(cache=True)
+def _fits(terms: int, kept: int) -> Any:
+    """Whether int32 holds the sum of C, less than 2^(kept + 1), and half of the products, each less than
+    2^(kept + 2)."""
+    return (((terms + 1) // 2) << (kept + 2)) + (1 << (kept + 1)) <= 1 << 31
+
+
+@njit(cache=True)
+def _in_range(values: Any, powers: Any, least: float, most: float) -> Any:
+    """Whether values are finite, and zero or of a power within a range."""
+    values, powers = values.ravel(), powers.ravel()
+    outside = 0
+    for i in range(len(values)):
+        power = powers[i]
+        outside += (values[i] - values[i] != 0.0) | ((power != 0.0) & ((power < least) | (power > most)))
+    return outside == 0
+
+
+@njit(cache=True)
+def _add_in_range(
+    a_values: Any, a_powers: Any, b_values: Any, b_powers: Any, c_values: Any, c_powers: Any, rows: Any, start: int,
+    stop: int, kept: int, smallest: int, sums: Any,
+) -> None:  # fmt: skip
+    """As `_add`, of matrices that are `_in_range`, A and B in float32: their products are exact, as none has more than
+    24 bits, and are aligned in int32."""
+    unit = octets.spread_single(np.float32(_power(kept)))
+    floor = octets.spread_single(np.float32(_power(max(smallest, _SMALLEST))))
+    last_place, zero = octets.spread(_power(-kept)), octets.as_integers(octets.spread_single(np.float32(0)))
+    depth, columns, half = a_values.shape[1], sums.shape[1], (start + stop) // 2
+    for row in range(len(a_values)):
+        starts, first = rows[row % len(rows)], row * depth
+        for block in range(0, columns, octets.WIDTH):
+            here = row * columns + block
+            largest = octets.larger(octets.as_singles(octets.load(c_powers, here)), floor)
+            for k in range(start, stop):
+                power = octets.spread_at(a_powers, first + k)
+                largest = octets.larger(octets.multiply(power, octets.load(b_powers, starts[k] + block)), largest)
+            scale = octets.divide(unit, largest)
+            total = octets.as_integers(octets.multiply(octets.as_singles(octets.load(c_values, here)), scale))
+            rest = zero
+            for k in range(start, half):
+                value = octets.spread_at(a_values, first + k)
+                product = octets.multiply(value, octets.load(b_values, starts[k] + block))
+                total = octets.add_integers(total, octets.as_integers(octets.multiply(product, scale)))
+            for k in range(half, stop):
+                value = octets.spread_at(a_values, first + k)
+                product = octets.multiply(value, octets.load(b_values, starts[k] + block))
+                rest = octets.add_integers(rest, octets.as_integers(octets.multiply(product, scale)))
+            exact = octets.add(octets.from_integers(total), octets.from_integers(rest))
+            octets.store(sums, here, octets.multiply(exact, octets.multiply(octets.from_singles(largest), last_place)))
+
+
+@njit(cache=True)
 def multiply(
     a: Any, b: Any, c: Any, chosen: Any, left: Any, right: Any, addend: Any, accumulator: int, terms: int, kept: int,
     smallest: int, lost_bits: int, nan: int, out: Any,
@@ -126,32 +212,31 @@ def multiply(
     """
     count, rows, depth = a.shape
     length, columns = b.shape[1:]
-    a_values, a_powers = np.empty(rows * depth), np.empty(rows * depth)
-    b_values, b_powers = np.empty(length * columns), np.empty(length * columns)
-    c_values, c_powers = np.empty(rows * columns), np.empty(rows * columns)
-    sums = np.empty(rows * columns)
-    unit, floor = octets.spread(_power(kept)), octets.spread(_power(smallest))
+    a_values, a_powers = np.empty((rows, depth)), np.empty((rows, depth))
+    b_values, b_powers = np.empty((length, columns)), np.empty((length, columns))
+    c_values, c_powers = np.empty((rows, columns)), np.empty((rows, columns))
+    sums = np.empty((rows, columns))
+    fits = _fits(terms, kept)
     for i in range(count):
-        decode(a[i].ravel(), left, a_values, a_powers)
-        decode(b[i].ravel(), right, b_values, b_powers)
-        decode(c[i].ravel(), addend, c_values, c_powers)
+        decode(a[i].ravel(), left, a_values.ravel(), a_powers.ravel())
+        decode(b[i].ravel(), right, b_values.ravel(), b_powers.ravel())
+        decode(c[i].ravel(), addend, c_values.ravel(), c_powers.ravel())
+        rows_of_b = chosen[i % chosen.shape[0]] * columns
+        in_range = fits and _in_range(a_values, a_powers, *_OPERANDS) and _in_range(b_values, b_powers, *_OPERANDS)
+        if in_range:
+            a_narrow, a_narrow_powers = a_values.astype(np.float32), a_powers.astype(np.float32)
+            b_narrow, b_narrow_powers = b_values.astype(np.float32), b_powers.astype(np.float32)
         for start in range(0, depth, terms):
             stop = min(start + terms, depth)
-            for row in range(rows):
-                places = chosen[i % chosen.shape[0], row % chosen.shape[1]]
-                for block in range(0, columns, octets.WIDTH):
-                    here = row * columns + block
-                    largest = octets.larger(octets.load(c_powers, here), floor)
-                    for k in range(start, stop):
-                        power = octets.spread(a_powers[row * depth + k])
-                        product = octets.multiply(power, octets.load(b_powers, places[k] * columns + block))
-                        largest = octets.larger(product, largest)
-                    scale = octets.divide(unit, largest)
-                    total = octets.trunc(octets.multiply(octets.load(c_values, here), scale))
-                    for k in range(start, stop):
-                        value = octets.spread(a_values[row * depth + k])
-                        product = octets.multiply(value, octets.load(b_values, places[k] * columns + block))
-                        total = octets.add(total, octets.trunc(octets.multiply(product, scale)))
-                    octets.store(sums, here, octets.divide(total, scale))
-            _round(sums, accumulator, lost_bits, c_values, c_powers)
-        _encode(c_values, accumulator, nan, out[i].reshape(rows * columns))
+            if in_range and _in_range(c_values, c_powers, *_ADDENDS):
+                _add_in_range(
+                    a_narrow, a_narrow_powers, b_narrow, b_narrow_powers, c_values, c_powers, rows_of_b, start, stop,
+                    kept, smallest, sums,
+                )  # fmt: skip
+            else:
+                _add(
+                    a_values, a_powers, b_values, b_powers, c_values, c_powers, rows_of_b, start, stop, kept, smallest,
+                    sums,
+                )  # fmt: skip
+            _round(sums.ravel(), accumulator, lost_bits, c_values.ravel(), c_powers.ravel())
+        _encode(c_values.ravel(), accumulator, nan, out[i].reshape(rows * columns))

@@ -8,7 +8,7 @@ import pytest
 
 import wmma_cases
 from exact_adder import bits_of, dot
-from warptile.emulator.arithmetic import accumulate
+from warptile.emulator.arithmetic import accumulate, adder
 from warptile.isa import wmma
 from warptile.isa.numerics import accumulation
 
@@ -48,6 +48,49 @@ def test_every_bit_is_that_of_exact_arithmetic(element, accumulator, kind, capab
     raw, values = stacks(element, accumulator, kind)
     got = accumulate.multiply_float(*raw, element, accumulator, model)
     np.testing.assert_array_equal(got, expected(values, element, accumulator, model))
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(("terms", "kept"), [(4, 23), (8, 24), (16, 25), (32, 13), (16, 13)])
+def test_float32_and_int32_hold_what_float64_does(terms, kept, seed):
+    """Values as large and as small as `adder.multiply` takes for in range, beside zeros and sums that cancel."""
+    generator = np.random.default_rng(seed)
+    rows, columns, depth = 3, 16, terms
+
+    def values(shape, bits, powers):
+        kept_bits = generator.integers(1 << bits - 1, 1 << bits, shape) * 2.0 ** (1 - bits)
+        found = kept_bits * 2.0 ** generator.integers(*powers, shape) * generator.choice([-1, 1], shape)
+        return np.where(generator.random(shape) < 0.2, 0.0, found)
+
+    span = 40 if seed % 2 else 4
+    a, b = values((rows, depth), 11, (-span, span + 1)), values((depth, columns), 11, (-span, span + 1))
+    a[1, depth // 2 :], b[depth // 2 :] = -a[1, : depth // 2], b[: depth // 2]
+    a[2], b[:, 3] = 2.0**span * 1.9990234375, 2.0**span * 1.9990234375  # the largest there is, in every term
+    c = values((rows, columns), 24, (-100, 81) if seed % 3 else (-2, 3))
+    c[2, 3] = 2.0**81 - 2.0**57
+    if seed == 0:
+        a[:] = 0
+    powers = [np.where(each == 0, 0.0, 2.0 ** np.floor(np.log2(np.abs(each) + (each == 0)))) for each in (a, b, c)]
+    starts = np.arange(depth).reshape(1, depth) * columns
+    wide, narrow = np.empty((rows, columns)), np.empty((rows, columns))
+    last = (c, powers[2], starts, 0, depth, kept, -133)
+    assert adder._fits(terms, kept)
+    assert all(adder._in_range(each, power, 2.0**-100, 2.0**80) for each, power in zip((a, b, c), powers, strict=True))
+    adder._add(a, powers[0], b, powers[1], *last, wide)
+    of_a, of_b = (
+        (each.astype(np.float32), power.astype(np.float32)) for each, power in zip((a, b), powers, strict=False)
+    )
+    adder._add_in_range(*of_a, *of_b, *last, narrow)
+    np.testing.assert_array_equal(narrow, wide)
+
+
+def test_what_float32_does_not_hold_is_out_of_range():
+    powers = np.array([0.0, 1.0, 0.0, 2.0**-41, 2.0**41])
+    for number, value in enumerate((0.0, -1.5, math.inf, 2.0**-41, 2.0**41)):
+        found = adder._in_range(np.array([1.0, value]), np.array([1.0, powers[number]]), 2.0**-40, 2.0**40)
+        assert found == (number < 2)
+    assert not adder._in_range(np.array([math.nan]), np.array([0.0]), 2.0**-40, 2.0**40)
+    assert not adder._fits(32, 25)
 
 
 def test_architectures_differ_in_their_last_bits():

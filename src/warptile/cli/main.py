@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import io
 import logging
@@ -111,6 +112,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def main() -> None:
     """Entry point of the ``warptile`` script."""
+    # A kernel that the emulator runs is some hundred thousand objects, which stay: with Python's own thresholds a sixth
+    # of the time of a small launch goes into looking for garbage among them.
+    gc.set_threshold(100_000, 50, 100)
     try:
         code = run()
         sys.stdout.flush()

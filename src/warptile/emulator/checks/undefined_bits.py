@@ -274,8 +274,29 @@ class UndefinedAssembler(Assembler):
 def moving(instruction: Instruction, machine: Machine, undefined: UndefinedMachine, data: tuple[int, ...]) -> Run:
     """What an instruction does to undefined bits, the operands ``data`` being data.
 
-    A second result, such as the predicate of `shfl`, holds no data.
+    A second result, such as the predicate of `shfl`, holds no data. It is assembled when it is first called, as few
+    instructions ever meet an undefined bit; but that of a `wgmma` at once, as others look for it.
     """
+    if instruction.opcode == "wgmma":
+        return _assembled(instruction, machine, undefined, data)
+    for register in instruction.registers:
+        if register.name in undefined.registers.followed:
+            undefined.registers.of(register)  # their bits are kept from the start
+    of_function = machine.registers, machine.frame
+    assembled: list[Run] = []
+
+    def run(active: Active) -> None:
+        if not assembled:
+            now = machine.registers, machine.frame
+            machine.registers, machine.frame = of_function
+            assembled.append(_assembled(instruction, machine, undefined, data))
+            machine.registers, machine.frame = now
+        assembled[0](active)
+
+    return run
+
+
+def _assembled(instruction: Instruction, machine: Machine, undefined: UndefinedMachine, data: tuple[int, ...]) -> Run:
     operands = list(instruction.operands)
     if isinstance(operands[0], Paired):
         operands[0] = operands[0].first or Sink()

@@ -115,6 +115,10 @@ KNOWN = {
 """GPU models by the name that the driver reports. Sources: NVIDIA's architecture whitepapers and data sheets; the H200
 and the H100 SXM as their drivers report them."""
 
+CLUSTERED_ON_AN_H100 = (132, 132, 117, 120, 110, 102, 105, 120)
+"""``clustered`` of the H100 that was asked (`docs/lab-notebook/2026-11-27.md`). Chips of a model differ, but hold more
+than the least that `DeviceLimits.co_resident_ctas` is sure of."""
+
 REFERENCE = KNOWN["NVIDIA H200"]
 """The GPU that predictions and records are made for."""
 

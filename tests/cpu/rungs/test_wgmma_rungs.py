@@ -191,6 +191,12 @@ CASES: tuple[tuple[dict[str, int], Mapping[str, object]], ...] = (
     ({"SWAP": 1}, {**HALF, "a_major": "col", "beta": 2}),
     ({"SWAP": 1, "SMS": 1, "BN": 24}, {"dtype": "int8", "a_major": "col", "gap": 1}),
     ({"SWAP": 1, "BN": 8, "SMS": 5}, {"dtype": "bfloat16", "out": "float32", "b_major": "col", "offset": 1}),
+    # D of 32 bits from many accumulators, by columns: two warps write half of the rows of a subtile each.
+    ({"SWAP": 1, "BN": 256, "SMS": 2, "STAGES": 2}, {"dtype": "bfloat16", "out": "float32"}),
+    ({"SWAP": 1, "BN": 128, "SMS": 2, "OVERLAP": 1}, {"dtype": "bfloat16", "out": "float32", "beta": 2}),
+    ({"SWAP": 1, "BM": 192, "BN": 128, "SMS": 3}, {"dtype": "int8", "beta": 3}),
+    ({"SWAP": 1, "BN": 192, "SMS": 2}, {"dtype": "tfloat32", "gap": 1, "offset": 3}),
+    ({"SWAP": 1, "BN": 96, "SMS": 4, "PINGPONG": 1, "CM": 2}, {"dtype": "float8_e4m3", "out": "float32"}),
     # Other tiles.
     ({"BN": 8, "SMS": 8}, {"dtype": "float16", "b_major": "col"}),
     ({"BN": 16, "SMS": 8}, {"dtype": "int8", "gap": 1}),

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warptile.bench.campaign.problem_survey import drawn
-from warptile.device import KNOWN, REFERENCE, DeviceLimits
+from warptile.device import CLUSTERED_ON_AN_H100, KNOWN, REFERENCE, DeviceLimits
 from warptile.problem import Problem
 from warptile.rungs.wgmma.final import illegal_on
 from warptile.rungs.wgmma.kernels import FILE, STRADDLING, SURVEYED, Kernel, kind_of, straddles
@@ -33,11 +33,6 @@ MOST = 64
 
 FEWER_SMS = KNOWN["NVIDIA H20"]
 """A quarter of the problems are looked at on a smaller GPU too, so that kernels do not suit one number of SMs alone."""
-
-COUNTED = (132, 132, 117, 120, 110, 102, 105, 120)
-"""CTAs in clusters of 1 to 8 that the driver of an H100 counts. Chips differ, but hold more than the least that
-`DeviceLimits.co_resident_ctas` is sure of; where rows lie in two lines of L2, on which larger clusters gain most,
-kernels are chosen for so many, on the reference GPU and for every second problem on an H100."""
 
 DRAWN, SEED = 20000, 20261122
 """Problems of all types together."""
@@ -79,11 +74,13 @@ def chosen(times: NDArray[np.float64]) -> list[int]:
 
 
 def chosen_for(kind: str, problems: list[Problem]) -> tuple[str, list[Kernel]]:
-    """The kernels of a combination of types, and how good they are, in words."""
+    """The kernels of a combination of types, and how good they are, in words. Where rows lie in two lines of L2, on
+    which larger clusters gain most, they are chosen for as many clusters as an H100 holds."""
     gpus = [(REFERENCE, 1), (FEWER_SMS, 4)]
     if kind.endswith(STRADDLING):
         h100 = KNOWN["NVIDIA H100 80GB HBM3"]
-        gpus = [(replace(REFERENCE, clustered=COUNTED), 1), (replace(h100, clustered=COUNTED), 2), (FEWER_SMS, 4)]
+        counted = [replace(gpu, clustered=CLUSTERED_ON_AN_H100) for gpu in (REFERENCE, h100)]
+        gpus = [(counted[0], 1), (counted[1], 2), (FEWER_SMS, 4)]
     times = np.concatenate([times_of(problems[::step], device) for device, step in gpus])
     places = chosen(times)
     loss = times[:, places].min(axis=1) - times.min(axis=1)

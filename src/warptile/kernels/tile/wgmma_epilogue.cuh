@@ -97,20 +97,23 @@ struct WgmmaEpilogue {
             if constexpr (N8_BLOCKS % 2 == 1)
                 write_columns<1>(to, lane, warp, across * N8_BLOCKS, N8_BLOCKS - 1, source);
         } else if constexpr (OPERATION::D_COLUMN_MAJOR) {
-            // A subtile of 32-bit elements has 32 rows: those of two warps, or with INTERLEAVED parts of all four.
+            // A subtile of 32-bit elements has 32 rows: those of two warps, or with INTERLEAVED parts of all four. Every
+            // eighth column has the same swizzle.
 #pragma unroll
-            for (int n8 = 0; n8 < N8_BLOCKS; ++n8)
+            for (int half = 0; half < 2; ++half) {
+                const unsigned row = block_row<INTERLEAVED>(16 * warp + 8 * half + lane / 4), column = lane % 4 * 2;
+                if (row / SUBTILES::ROWS != down) continue;
+                const unsigned inside = row % SUBTILES::ROWS * sizeof(OUT);
+                const unsigned at[] = {to + SUBTILES::offset(column, inside), to + SUBTILES::offset(column + 1, inside)};
 #pragma unroll
-                for (int half = 0; half < 2; ++half) {
+                for (int n8 = 0; n8 < N8_BLOCKS; ++n8) {
                     const auto pair = source(across * N8_BLOCKS + n8, half);
-                    const unsigned row = block_row<INTERLEAVED>(16 * warp + 8 * half + lane / 4);
-                    const unsigned column = 8 * n8 + lane % 4 * 2;
-                    if (row / SUBTILES::ROWS == down)
 #pragma unroll
-                        for (int i = 0; i < 2; ++i)
-                            st_shared(to + SUBTILES::offset(column + i, row % SUBTILES::ROWS * sizeof(OUT)),
-                                      *reinterpret_cast<const Packet<sizeof(OUT)>*>(&pair.elements[i]));
+                    for (int i = 0; i < 2; ++i)
+                        st_shared(at[i] + n8 * 8 * SUBTILES::ROW_BYTES,
+                                  *reinterpret_cast<const Packet<sizeof(OUT)>*>(&pair.elements[i]));
                 }
+            }
         } else if constexpr (sizeof(OUT) == 1) {
             // Two bytes of each lane: neighbouring lanes share words, and the swizzle keeps eight rows apart.
 #pragma unroll
@@ -324,12 +327,11 @@ struct WgmmaEpilogue {
     }
 
     // Stores the warpgroup's part of D, from (row, column) on. Whether there is a C is decided once: a branch for every
-    // pair would split the conversions into short basic blocks. (For a column-major D of 32 bits the code of both cases
-    // does not fit into the registers.) BEGUN: `begin_staging` has been called.
+    // pair would split the conversions into short basic blocks. BEGUN: `begin_staging` has been called.
     template <bool BEGUN = false, typename ACCUMULATORS>
     __device__ __forceinline__ void store_all(const ACCUMULATORS& accumulators, int row, int column) {
         if (STAGED && !BEGUN) begin_staging(row, column, ACCUMULATORS::M64_BLOCKS * SUBTILES::COUNT);
-        if ((sizeof(OUT) == 2 || !OPERATION::D_COLUMN_MAJOR) && gemm.beta == typename OPERATION::SCALE(0)) {
+        if (gemm.beta == typename OPERATION::SCALE(0)) {
             store_subtiles<false>(accumulators, row, column);
         } else {
             store_subtiles<true>(accumulators, row, column);

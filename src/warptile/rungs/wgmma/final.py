@@ -41,9 +41,9 @@ ALTERNATIVES = 5
 
 CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4))
 
-SWAPPED_WIDE, SWAPPED_PINGPONG = 64, 96
-"""Most accumulators of a thread with SWAP: if D has 32 bits, and with PINGPONG if operands do not have 16 bits or TMA
-does not store D. With more of them the compiler runs out of registers."""
+SWAPPED_PINGPONG = 96
+"""Most accumulators of a thread with SWAP and PINGPONG if operands do not have 16 bits or TMA does not store D. With
+more of them the compiler runs out of registers."""
 
 STREAM_REGISTERS, CLUSTER_REGISTERS, STREAM_WIDE_REGISTERS = 8, 4, 8
 """Further registers with STREAM or SPLITS, of these in clusters, and with STREAM where D has 32 bits or is one of a
@@ -218,14 +218,12 @@ def _registers_reason(seen: Problem, config: Config, device: DeviceLimits) -> st
         most = STREAM_CLUSTERED if clustered and wide else STREAM_WITHOUT_TMA if without_tma else accumulators
         if accumulators > most:
             return f"STREAM is 1 and a thread has {accumulators} accumulators; {most} fit here: take a smaller tile"
-    if config["SWAP"]:
-        tight = config["PINGPONG"] and not (residue_classes.d_is_aligned(seen) and seen.a.dtype.bits == 16)
-        most = SWAPPED_WIDE if seen.d.dtype.bits == 32 else SWAPPED_PINGPONG if tight else accumulators
-        if accumulators > most:
-            return (
-                f"SWAP is 1 and a thread has {accumulators} accumulators; for {seen.d.dtype.name} at most {most} fit: "
-                "take a smaller tile"
-            )
+    tight = not (residue_classes.d_is_aligned(seen) and seen.a.dtype.bits == 16)
+    if config["SWAP"] and config["PINGPONG"] and tight and accumulators > SWAPPED_PINGPONG:
+        return (
+            f"SWAP and PINGPONG are 1 and a thread has {accumulators} accumulators; {SWAPPED_PINGPONG} fit here: take "
+            "a smaller tile"
+        )
     if config["STREAM"] and tiles.rows_per_warpgroup(config) > ROWS and not residue_classes.stores_by_tma(seen, config):
         return (
             f"STREAM is 1 and a warpgroup has {tiles.rows_per_warpgroup(config)} rows of a D that TMA cannot store; "

@@ -97,14 +97,15 @@ struct WgmmaEpilogue {
             if constexpr (N8_BLOCKS % 2 == 1)
                 write_columns<1>(to, lane, warp, across * N8_BLOCKS, N8_BLOCKS - 1, source);
         } else if constexpr (OPERATION::D_COLUMN_MAJOR) {
-            // A subtile of 32-bit elements has 32 rows: those of two warps, or with INTERLEAVED parts of all four. Every
-            // eighth column has the same swizzle.
+            // A subtile of 32-bit elements has 32 rows: those of two warps, or with INTERLEAVED parts of all four.
+            // Every eighth column has the same swizzle.
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 const unsigned row = block_row<INTERLEAVED>(16 * warp + 8 * half + lane / 4), column = lane % 4 * 2;
                 if (row / SUBTILES::ROWS != down) continue;
                 const unsigned inside = row % SUBTILES::ROWS * sizeof(OUT);
-                const unsigned at[] = {to + SUBTILES::offset(column, inside), to + SUBTILES::offset(column + 1, inside)};
+                const unsigned at[] = {to + SUBTILES::offset(column, inside),
+                                       to + SUBTILES::offset(column + 1, inside)};
 #pragma unroll
                 for (int n8 = 0; n8 < N8_BLOCKS; ++n8) {
                     const auto pair = source(across * N8_BLOCKS + n8, half);

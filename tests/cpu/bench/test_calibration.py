@@ -4,6 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from covering import ALL
 from warptile.bench.campaign import calibration, problem_survey
 from warptile.bench.campaign.calibration import FREE, calibrated
 from warptile.bench.campaign.surveyed_launches import Measured, error_text, measured_in, quality, some
@@ -18,6 +19,7 @@ from warptile.rungs.wgmma import model
 from warptile.rungs.wgmma.model import model_of, shipped_model
 
 BASE = shipped_model(REFERENCE.name).fitted
+STEP = 6 if ALL else 20
 H100 = KNOWN["NVIDIA H100 NVL"]
 """A GPU whose model does not ship."""
 OTHER = {"dram_bytes_per_us": 0.7, "clock_mhz": 1.1, "launch_us": 1.2, "l2_lines_per_clock": 0.9, "watts": 0.95}
@@ -26,10 +28,10 @@ OTHER = {"dram_bytes_per_us": 0.7, "clock_mhz": 1.1, "launch_us": 1.2, "l2_lines
 
 @pytest.fixture(scope="module")
 def measured() -> Measured:
-    """Every sixth problem of the committed surveys."""
+    """Every `STEP`-th problem of the committed surveys."""
     whole = measured_in(each for each in committed() if isinstance(each, SurveyRecord))
-    chosen = some(whole, whole.problem % 6 == 0)
-    return Measured(chosen.launches, chosen.times_us, chosen.problem // 6, whole.library_us[::6])
+    chosen = some(whole, whole.problem % STEP == 0)
+    return Measured(chosen.launches, chosen.times_us, chosen.problem // STEP, whole.library_us[::STEP])
 
 
 def factors(**changes):

@@ -35,6 +35,9 @@ OTHER = {
 }
 """Changes that do not."""
 
+FEW = ("narrow", "ping-pong", "cluster", "swapped, overlapped", "splits")
+"""Changes of an ordinary run."""
+
 TYPES = {
     "bfloat16": {"dtype": "bfloat16", "out": "bfloat16"},
     "bfloat16 to float32": {"dtype": "bfloat16", "out": "float32"},
@@ -70,7 +73,7 @@ def test_what_has_equal_bits_by_its_configuration_has_equal_bits(name: str) -> N
     plain = gemm({}, **options)  # type: ignore[arg-type]
     assert plain is not None
     kept, changed = [], []
-    for change in (*SAME, *OTHER):
+    for change in (*SAME, *OTHER) if ALL else FEW:
         other = gemm({**SAME, **OTHER}[change], **options)  # type: ignore[arg-type]
         if other is None:
             continue

@@ -188,9 +188,11 @@ def test_the_split_of_float32_gives_the_same_bits_in_every_tile() -> None:
     a, b = types.matrix(150, 100, 1), types.matrix(96, 100, 2).T
     configs = rung.candidates(types.problem(150, 96, 100))
     found = [
-        multiplied(types, a[:m], b, rung=rung.name, config={**each, "SMS": 4}) for each in configs for m in (150, 7)
+        multiplied(types, a[:m], b, rung=rung.name, config={**each, "SMS": 4})
+        for number, each in enumerate(configs)
+        for m in ((150, 7) if ALL else ((150, 7)[number % 2],))
     ]
-    assert len(found) >= 4
+    assert len(found) >= 2
     assert all(same(each, found[0][: len(each)]) for each in found)
     a[17, 3] = 1e20  # cannot be split: the others of its tile can
     spoilt = multiplied(types, a, b, rung=rung.name)

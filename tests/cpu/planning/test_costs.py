@@ -357,6 +357,7 @@ def test_the_file_that_is_written_is_that_of_all_committed_surveys_of_a_gpu(
 
     mine, others = survey_record(), survey_record(**about(gpu="NVIDIA H20"))
     monkeypatch.setattr(fit_costs, "committed", lambda: (mine, others, mine))
+    monkeypatch.setattr(fit_costs, "_torch", lambda: None)
     monkeypatch.setattr(fit_costs, "fit", fit)
     monkeypatch.setattr(fit_costs, "calibrated", calibrated)
     monkeypatch.setattr(fit_costs, "shipped_model", lambda gpu: MODEL)

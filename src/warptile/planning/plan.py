@@ -34,8 +34,8 @@ CLUSTER_CAPABILITY = 90
 MAX_CLUSTER_CTAS = 16
 """Most CTAs of a cluster on sm_90: CUDA C++ Programming Guide, "Thread Block Clusters" (above 8 not portable)."""
 
-USUAL, USUAL_SIZE = 24, 4096
-"""How many of a rung's candidates a plan looks at, and the extents for which they are listed."""
+USUAL_SIZE = 4096
+"""The extents for which a rung's candidates are listed."""
 
 Choice = tuple[Rung, Config]
 
@@ -397,9 +397,9 @@ def _reads_columns(rung: str | None, device: DeviceLimits, element: DType, accum
 
 
 def candidates(rung: Rung, problem: Problem, device: DeviceLimits) -> tuple[Choice, ...]:
-    """The default configuration of ``rung`` and its next best predictions; where it predicts none, the first USUAL of
-    its others. The rest are for tuning. On a part of a GPU, where a launch has no more CTAs than SMs, the default
-    alone."""
+    """The default configuration of ``rung`` and its next best predictions; where it predicts none, the first of its
+    others (`Rung.looked_at`). The rest are for tuning. On a part of a GPU, where a launch has no more CTAs than SMs,
+    the default alone."""
     own = rung.default_config(problem, device)
     if device.max_ctas is not None and rung.persistent:
         return ((rung, own),)
@@ -425,7 +425,8 @@ def _of_usual_size(problem: Problem) -> Problem:
 def _usual(name: str, problem: Problem, device: DeviceLimits) -> tuple[Config, ...]:
     """The first candidates of a rung. A rung may list hundreds, so they are listed once for problems that differ in
     sizes alone; legality is decided later, for the problem itself."""
-    return rung_named(name).candidates(problem, device)[:USUAL]
+    rung = rung_named(name)
+    return rung.candidates(problem, device)[: rung.looked_at(problem)]
 
 
 def illegal(rung: Rung, problem: Problem, config: Config, device: DeviceLimits) -> str | None:

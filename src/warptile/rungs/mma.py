@@ -288,6 +288,11 @@ class MmaFinal(MmaRung):
         unique = {tuple(config.items()): config for config in found}
         return tuple(config for config in unique.values() if self.illegal(problem, config, device) is None)
 
+    def looked_at(self, problem: Problem) -> int:
+        """As `Rung.looked_at`. Of 160 random problems of doubles, on an H200 and an A100, one would take another
+        configuration than the usual ones, predicted to be 2 % faster."""
+        return len(usual(problem)) if problem.a.dtype.name == "float64" else super().looked_at(problem)
+
     def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.illegal`."""
         return super().illegal(problem, config, device) or _order_reason(problem, config)

@@ -75,7 +75,12 @@ class Rung(ABC):
 
     @abstractmethod
     def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
-        """Every configuration worth trying, legal ones and others."""
+        """Every configuration worth trying, legal ones and others, those first that a plan looks at."""
+
+    def looked_at(self, problem: Problem) -> int:
+        """How many of the first `candidates` a plan looks at; the others are for tuning. Most rungs predict no times of
+        their own, and each candidate costs a plan some 50 us."""
+        return 24
 
     @abstractmethod
     def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:

@@ -11,6 +11,7 @@ from warptile.launch.params import Pointer, Scalar
 from warptile.planning.cost_bounds import Prediction
 from warptile.planning.plan import candidates, choose, config_text, make_plan
 from warptile.rungs import RUNGS
+from warptile.rungs.mma import usual
 
 
 def predicted(time_ms):
@@ -29,6 +30,15 @@ def predicted(time_ms):
 @pytest.mark.parametrize("shape", [(4096, 4096, 4096), (193, 161, 97), (9, 1, 1)])
 def test_the_highest_rung_that_takes_the_types(element, rung, shape):
     assert make_plan(problem(*shape, element)).rung.name == rung
+
+
+@pytest.mark.parametrize("shape", [(3072, 2304, 3584), (200, 100, 5000), (17, 4096, 64)])
+def test_plans_of_doubles_compare_the_usual_configurations_alone(shape):
+    given, rung = problem(*shape, "float64"), RUNGS["mma-final"]
+    looked_at = [config for _, config in candidates(rung, given, REFERENCE)]
+    assert {*map(config_text, looked_at)} == {*map(config_text, usual(given))}
+    assert make_plan(given).config in looked_at
+    assert len(candidates(rung, problem(*shape, "float16"), REFERENCE)) > 20
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,7 @@
 """Kernels that others wrote, on the emulator: tables of what has to be found in them, and what is.
 
-A table is a Python file with ``NAME`` and ``cases(folder)``, which gives a `Case` for each launch, or a `Program` for
-each run. It holds verdicts alone: the kernels are in the folder, which somebody else's suite or library was unpacked
-into.
+A table is a Python file with ``NAME`` and ``cases(folder)``, which gives a `Case` for each launch. It holds verdicts
+alone: the kernels are in the folder, which somebody else's suite or library was unpacked into.
 
     python tests/outside/outside_suite.py TABLE.py FOLDER [--only TEXT] [--revision COMMIT] [--json RECORDS]
 
@@ -20,7 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import click
 import numpy as np
@@ -30,21 +29,8 @@ from warptile.bench.protocol.environment import describe_processor, git_hash, no
 from warptile.bench.protocol.outside_verdicts import OutsideSuite, OutsideVerdict
 from warptile.bench.protocol.records import OutsideRecord, write
 from warptile.errors import WarptileError
-from warptile.user_kernels.kernel_report import KernelReport
 
-
-class Judged(Protocol):
-    """What a table gives: `Case`, or a whole program (``outside_program.py``)."""
-
-    @property
-    def name(self) -> str:
-        """In tables."""
-
-    def verdict(self) -> OutsideVerdict:
-        """Run it on the emulator, and compare."""
-
-
-Table = Callable[[Path], Iterable[Judged]]
+Table = Callable[[Path], Iterable["Case"]]
 
 
 @dataclass(frozen=True)
@@ -82,10 +68,12 @@ class Case:
         result, refused, instructions = None, "", 0
         started = time.perf_counter()
         try:
-            report = self.report(arguments)
+            kernel = wt.kernel(self.source, self.entry, backend="emulator", **self.options)
+            report = kernel[self.launch](*arguments)
         except WarptileError as error:
             refused = f"{type(error).__name__}: {str(error).splitlines()[0]}"
         else:
+            assert report is not None, "the emulator reports"
             found = tuple(sorted({each.check for each in report.findings if each.fails}))
             instructions = int(report.counters["warp_instructions"])
             if self.right is not None and not self.finds:
@@ -98,13 +86,6 @@ class Case:
             seconds=seconds, warp_instructions=instructions, note=self.note,
         )  # fmt: skip
 
-    def report(self, arguments: Sequence[Any]) -> KernelReport:
-        """What the emulator says of the launch."""
-        kernel = wt.kernel(self.source, self.entry, backend="emulator", **self.options)
-        report = kernel[self.launch](*arguments)
-        assert report is not None, "the emulator reports"
-        return report
-
 
 def close(got: Any, wanted: Any, *, relative: float = 1e-4) -> bool:
     """Whether an array is near to what it should be, relative to the largest element; NaN is not."""
@@ -112,7 +93,7 @@ def close(got: Any, wanted: Any, *, relative: float = 1e-4) -> bool:
     return got.shape == wanted.shape and bool(np.abs(got - wanted).max() <= relative * np.abs(wanted).max())
 
 
-def judge(cases: Iterable[Judged], said: Callable[[str], None]) -> tuple[OutsideVerdict, ...]:
+def judge(cases: Iterable[Case], said: Callable[[str], None]) -> tuple[OutsideVerdict, ...]:
     """The verdicts of some cases; what differs is said at once.
 
     Raises:

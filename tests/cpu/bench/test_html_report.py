@@ -63,6 +63,12 @@ def test_the_command_writes_one_small_file_in_time(tmp_path, capsys):
     assert re.fullmatch(rf"{re.escape(str(out))}: \d\.\d\d MB, \d\.\d s\n", capsys.readouterr().err)
 
 
+def test_quotes_of_texts_alone_are_not_escaped():
+    assert page.with_plain_quotes('<a title="&#34;1 &gt; 0&#34;">&#34;it&#39;s&#34; &lt;b&gt; &amp;#34;</a>') == (
+        '<a title="&#34;1 &gt; 0&#34;">"it\'s" &lt;b&gt; &amp;#34;</a>'
+    )
+
+
 def test_it_loads_nothing(document, text):
     for element in document.walk():
         for name in ("src", "srcset", "data", "poster", "action", "background"):

@@ -6,6 +6,7 @@ nothing for it. A further part, such as a roofline or the timeline of a CTA, is 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from markupsafe import Markup
@@ -54,7 +55,7 @@ def html(data: PageData) -> str:
     """The whole document."""
     views = [view for section in SECTIONS for view in section(data)]
     groups = {family: [view for view in views if view.group == family] for family in families()}
-    return str(
+    return with_plain_quotes(
         filled(
             "page.html", data=data, title=_title(data), views=views, policy=POLICY,
             listed=[view for view in views if not view.group], groups={k: v for k, v in groups.items() if v},
@@ -62,6 +63,12 @@ def html(data: PageData) -> str:
             scripts=Markup("\n").join((script(), asset("page.js"))), early=asset("early.js"),
         )
     )  # fmt: skip
+
+
+def with_plain_quotes(document: str) -> str:
+    """The document with the quotes of its texts as they are: HTML wants them escaped in attributes alone, and sources
+    have thousands. Tags must not have a ``>`` in an attribute, which escaping sees to."""
+    return re.sub(r">[^<]*", lambda found: found[0].replace("&#34;", '"').replace("&#39;", "'"), document)
 
 
 def _title(data: PageData) -> str:

@@ -112,8 +112,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def main() -> None:
     """Entry point of the ``warptile`` script."""
-    # A kernel that the emulator runs is some hundred thousand objects, which stay: with Python's own thresholds a sixth
-    # of the time of a small launch goes into looking for garbage among them.
+    # A kernel that the emulator runs is some hundred thousand objects, which stay: with Python's own thresholds much of
+    # the time of a small launch goes into looking for garbage among them.
     gc.set_threshold(100_000, 50, 100)
     try:
         code = run()

@@ -78,8 +78,8 @@ class Rung(ABC):
         """Every configuration worth trying, legal ones and others, those first that a plan looks at."""
 
     def looked_at(self, problem: Problem) -> int:
-        """How many of the first `candidates` a plan looks at; the others are for tuning. Most rungs predict no times of
-        their own, and each candidate costs a plan some 50 us."""
+        """How many of the first `candidates` a plan of a rung without `estimates` looks at, as each of them takes time;
+        the others are for tuning."""
         return 24
 
     @abstractmethod

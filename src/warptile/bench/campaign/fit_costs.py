@@ -245,7 +245,7 @@ def main(gpu: str) -> None:
     """Fit the cost model of a GPU model to all committed surveys of it, and write its file. That of another GPU than
     the reference is calibrated."""
     if gpu == REFERENCE.name:
-        _torch()  # before an hour of surveys is read
+        _torch()  # before the surveys are read, which takes a while
     records = [each for each in committed() if isinstance(each, SurveyRecord) and each.environment.gpu == gpu]
     if not records:
         raise click.UsageError(f"--gpu {gpu}: there is no survey of it among the records")

@@ -129,10 +129,11 @@ def _add(
             octets.store(sums, here, octets.divide(total, scale))
 
 
-_OPERANDS, _ADDENDS = (2.0**-40, 2.0**40), (2.0**-100, 2.0**80)
-"""Powers of A and B, and of C, with which float32 and int32 hold what `_add` computes in float64."""
-
 _SMALLEST = -100
+"""Exponent that terms are aligned to at least in float32, whose powers of two end at 2^127."""
+
+_OPERANDS, _ADDENDS = (2.0**-40, 2.0**40), (2.0**_SMALLEST, 2.0**80)
+"""Powers of A and B, and of C, with which float32 and int32 hold what `_add` computes in float64."""
 
 
 @njit(cache=True)

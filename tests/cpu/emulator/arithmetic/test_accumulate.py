@@ -75,7 +75,8 @@ def test_float32_and_int32_hold_what_float64_does(terms, kept, seed):
     wide, narrow = np.empty((rows, columns)), np.empty((rows, columns))
     last = (c, powers[2], starts, 0, depth, kept, -133)
     assert adder._fits(terms, kept)
-    assert all(adder._in_range(each, power, 2.0**-100, 2.0**80) for each, power in zip((a, b, c), powers, strict=True))
+    for each, power, limits in zip((a, b, c), powers, (adder._OPERANDS, adder._OPERANDS, adder._ADDENDS), strict=True):
+        assert adder._in_range(each, power, *limits)
     adder._add(a, powers[0], b, powers[1], *last, wide)
     of_a, of_b = (
         (each.astype(np.float32), power.astype(np.float32)) for each, power in zip((a, b), powers, strict=False)
@@ -85,11 +86,12 @@ def test_float32_and_int32_hold_what_float64_does(terms, kept, seed):
 
 
 def test_what_float32_does_not_hold_is_out_of_range():
-    powers = np.array([0.0, 1.0, 0.0, 2.0**-41, 2.0**41])
-    for number, value in enumerate((0.0, -1.5, math.inf, 2.0**-41, 2.0**41)):
-        found = adder._in_range(np.array([1.0, value]), np.array([1.0, powers[number]]), 2.0**-40, 2.0**40)
+    least, most = adder._OPERANDS
+    powers = np.array([0.0, 1.0, 0.0, least / 2, most * 2])
+    for number, value in enumerate((0.0, -1.5, math.inf, least / 2, most * 2)):
+        found = adder._in_range(np.array([1.0, value]), np.array([1.0, powers[number]]), least, most)
         assert found == (number < 2)
-    assert not adder._in_range(np.array([math.nan]), np.array([0.0]), 2.0**-40, 2.0**40)
+    assert not adder._in_range(np.array([math.nan]), np.array([0.0]), least, most)
     assert not adder._fits(32, 25)
 
 

@@ -61,14 +61,16 @@ struct WgmmaSmemTile {
                 st_shared(at + panel * PANEL_BYTES + byte, Packet<16>{});
     }
 
-    // Multicast: the lines are divided into SHARES parts, one for each CTA that needs this tile. Starts the loads of
-    // part `share` into all CTAs of `cta_mask`.
+    // Multicast to all SHARES CTAs of `cta_mask`, which need this tile; this is the `share`-th of them. Each loads an
+    // equal part of the lines, where parts are whole swizzle atoms of eight lines; else they take turns at loading all
+    // lines of a K tile.
     template <int SHARES, bool BATCHED = false>
     static __device__ __forceinline__ void load_multicast(unsigned to, const TensorMap& map, int start, int k_offset,
                                                           unsigned barrier, int share, unsigned short cta_mask,
                                                           int batch = 0) {
-        static_assert(LINES % (8 * SHARES) == 0, "a share is whole swizzle atoms of eight lines");
-        const int line = share * (LINES / SHARES);
+        constexpr bool EQUAL_PARTS = LINES % (8 * SHARES) == 0;
+        if (!EQUAL_PARTS && k_offset / K_EXTENT % SHARES != share) return;
+        const int line = EQUAL_PARTS ? share * (LINES / SHARES) : 0;
 #pragma unroll
         for (int panel = 0; panel < PANELS; ++panel) {
             const int x = (K_MAJOR ? k_offset : start) + panel * ROW, y = (K_MAJOR ? start : k_offset) + line;

@@ -75,6 +75,9 @@ MOST_ALONG_BOTH, PINGPONG_WIDE, PRODUCER_OF_PANELS = 160, 176, 160
 D has 32 bits; and with PINGPONG, or three blocks in clusters of four, if A or B has panels, whose producer keeps more
 state."""
 
+SWAPPED_EIGHTS = 128
+"""Most accumulators of a thread with SWAP and PINGPONG where D has 32 bits and BN is no multiple of 16."""
+
 THREE_BLOCKS = 192
 MOST_OF_THREE, SWAPPED_OF_THREE, SWAPPED_OF_THREE_WITHOUT_TMA = 168, 144, 96
 """Rows of a warpgroup in three blocks; and the most accumulators of a thread then: without TMA stores of D, with SWAP,
@@ -250,6 +253,8 @@ def _spilling_reason(seen: Problem, config: Config) -> str | None:
         limits.append((MOST_ALONG_BOTH, "in a cluster along both M and N"))
     if cluster > 1 and config["PINGPONG"] and seen.d.dtype.bits == 32:
         limits.append((PINGPONG_WIDE, f"of {seen.d.dtype.name} in a cluster with PINGPONG=1"))
+    if config["SWAP"] and config["PINGPONG"] and seen.d.dtype.bits == 32 and config["BN"] % 16:
+        limits.append((SWAPPED_EIGHTS, f"of {seen.d.dtype.name} with SWAP=1, PINGPONG=1, BN={config['BN']}"))
     k_major = tiles.k_major(seen.a, is_a=True) and tiles.k_major(seen.b, is_a=False)
     if cluster > 1 and not k_major and (config["PINGPONG"] or (rows == THREE_BLOCKS and cluster > 2)):
         limits.append((PRODUCER_OF_PANELS, "in such a cluster where K is not contiguous in A and B"))
@@ -281,7 +286,6 @@ def _reason(problem: Problem, tunables: tuple[tuple[str, int], ...], device: Dev
     return (
         _two_level_reason(seen, config)
         or block_scales.reason(seen, config)
-        or tiles.shares_reason(seen, config)
         or _subtile_reason(seen, config, device)
         or _overlap_reason(seen, config, device)
         or _split_reason(problem, config)

@@ -46,14 +46,13 @@ class Kernel(NamedTuple):
     cn: int = 1
 
 
-_FEW, _ONE = (8, 16, 24, 32, 48), (64, 96, 128, 160, 192, 256)
-_TWO = (64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256)
-_SWAPPED = (16, 32, 48, 64, 80, 96, 112, 128)
+_FEW, _ONE = (8, 16, 24, 32, 40, 48, 56), (64, 72, 80, 88, 96, 112, 128, 144, 160, 192, 224, 256)
+_TWO = tuple(range(64, 257, 8))
 _TILES = (
-    *((64, bn, 1, 1) for bn in (*_FEW, 64, 96, 128)),
-    *((64, bn, 1, 0) for bn in (32, *_ONE)),
+    *((64, bn, 1, 1) for bn in (*_FEW, 64, 72, 80, 88, 96, 112, 128)),
+    *((64, bn, 1, 0) for bn in (32, 48, *_ONE)),
     *((128, bn, 2, 0) for bn in _TWO),
-    *((128, bn, 2, 1) for bn in _SWAPPED),
+    *((128, bn, 2, 1) for bn in (16, 24, 32, 40, 48, 56, *_TWO)),
     (256, 128, 2, 0), (256, 160, 2, 0), (256, 192, 2, 0),
 )  # fmt: skip
 
@@ -69,7 +68,8 @@ SPLIT_CLUSTERS = ((2, 1), (1, 2))
 """The same of clusters that also split K, or that K is split among."""
 
 
-_SHARING_ONE, _SHARING_TWO = (32, 48, 64, 80, 96, 112, 128, 144, 160, 192), (64, 96, 128, 160, 192)
+_SHARING_ONE = (32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120, 128, 144, 160, 176, 192)
+_SHARING_TWO = tuple(range(64, 209, 8))
 """BN of tiles of one consumer, and of swapped tiles of two, that are surveyed in `CLUSTERS`."""
 
 
@@ -79,31 +79,28 @@ def _small_tiles_in_clusters() -> Iterator[Kernel]:
     for swap in (0, 1):
         for bn in _SHARING_ONE:
             for cm, cn in CLUSTERS:
-                if bn % (8 * cm) == 0:
-                    yield Kernel(64, bn, 1, swap, 1, "basic", 1, cm, cn)
-                    if 64 <= bn <= 160 and bn % 32 == 0:
-                        yield Kernel(64, bn, 1, swap, 1, "split", 1, cm, cn)
-    for bn in _SHARING_TWO:
-        yield from (Kernel(128, bn, 2, 1, 1, "basic", 1, cm, cn) for cm, cn in CLUSTERS if bn % (8 * cm) == 0)
+                yield Kernel(64, bn, 1, swap, 1, "basic", 1, cm, cn)
+                if 64 <= bn <= 160 and bn % 16 == 0:
+                    yield Kernel(64, bn, 1, swap, 1, "split", 1, cm, cn)
+        for bn in _SHARING_TWO:
+            yield from (Kernel(128, bn, 2, swap, 1, "basic", 1, cm, cn) for cm, cn in CLUSTERS)
 
 
 _WIDE_ONE, _WIDE_TWO = (16, 32, 48, 64, 96, 128), (64, 96, 128, 160, 192, 256)
 """BN of tiles of 128 and 192 rows of one consumer; of tiles of 192 rows whose columns two consumers share."""
 
 _PING_PONG = {
-    64: (96, 128, 160, 192, 256),
-    128: (64, 80, 96, 112, 128, 144, 160, 176, 192),
-    192: (48, 64, 80, 96, 112, 128),
+    64: (24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256),
+    128: tuple(range(56, 201, 8)),
+    192: (48, 64, 72, 80, 88, 96, 104, 112, 120, 128),
 }
 """BN of ping-pong tiles by BM."""
 
 
 def _in_clusters(kernel: Kernel) -> Iterator[Kernel]:
-    """A kernel, and the same in each of `CLUSTERS` whose CTAs load equal shares of a stage."""
+    """A kernel, and the same in each of `CLUSTERS`."""
     yield kernel
-    for cm, cn in CLUSTERS:
-        if kernel.bn % (8 * cm) == 0:
-            yield kernel._replace(cm=cm, cn=cn)
+    yield from (kernel._replace(cm=cm, cn=cn) for cm, cn in CLUSTERS)
 
 
 def _consumers_with_many_rows() -> Iterator[Kernel]:
@@ -140,12 +137,8 @@ def _surveyed() -> tuple[Kernel, ...]:
         tile = (bm, bn, consumers, swap, 1)
         if size >= 128 * 64:
             found.append(Kernel(*tile, "overlap"))
-        if bm == 128 and 96 <= bn <= 192 and not swap:
-            found.append(Kernel(*tile, "ping-pong"))
         if size >= 128 * 256:
             found.append(Kernel(*tile, "stream-K"))
-        if bm == 128 and 64 <= bn <= 192 and bn % 32 == 0 and not swap:
-            found += [Kernel(*tile, "basic", 1, *pair) for pair in CLUSTERS]
         if bm >= 128 and bn >= 96 and bn % 32 == 0 and not swap:
             found += [Kernel(*tile, "split", 1, *pair) for pair in SPLIT_CLUSTERS]
             found += [

@@ -111,7 +111,6 @@ class WgmmaRung(Rung):
             return f"K is {problem.k}; a group of {problem.a.dtype.name} is {width} along K: a multiple of that"
         seen = tiles.view(problem, config).problem
         reason = self._accumulation_reason(seen, config, device)
-        reason = reason or tiles.shares_reason(seen, self._with_cluster(config))
         if reason is not None:
             return reason
         needed = self._registers(seen, config, device) + tiles.OVERHEAD_REGISTERS

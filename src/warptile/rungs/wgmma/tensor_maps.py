@@ -20,15 +20,13 @@ def operand_maps(found: View, config: Config, device: DeviceLimits) -> tuple[Ten
     part_a, part_b = smem_tiles(seen, config)
     lines_a = (stored_k(seen), seen.m) if part_a.k_major else (seen.m, seen.k)
     lines_b = (seen.k, seen.n) if part_b.k_major else (seen.n, seen.k)
+    at_once_a = part_a.lines_loaded_at_once(config.get("CN", 1))
+    at_once_b = part_b.lines_loaded_at_once(config.get("CM", 1))
     if part_a.unaligned:
         a = residue_class_map(found.a, seen, part_a, 0)
     else:
-        a = operand_map(
-            found.a, seen.a, lines_a, (part_a.row_units, part_a.lines // config.get("CN", 1)), SWIZZLE, seen.batch
-        )
-    b = operand_map(
-        found.b, seen.b, lines_b, (part_b.row_units, part_b.lines // config.get("CM", 1)), SWIZZLE, seen.batch
-    )
+        a = operand_map(found.a, seen.a, lines_a, (part_a.row_units, at_once_a), SWIZZLE, seen.batch)
+    b = operand_map(found.b, seen.b, lines_b, (part_b.row_units, at_once_b), SWIZZLE, seen.batch)
     return a, b, output_map(seen, config, device) if stores_by_tma(seen, config) else a
 
 

@@ -39,6 +39,9 @@ ROWS = wgmma.ROWS
 ROW_BYTES = 128
 """Bytes of a row of a smem tile: the widest TMA swizzle."""
 
+ATOM_LINES = 8
+"""Lines after which the pattern of a swizzle repeats."""
+
 FEW_COLUMNS = 128
 """Columns of D up to which an unaligned A is loaded through registers whatever the tile: the kernel reads A once or
 twice, and repacking would double or triple the time. With more columns, only tiles as wide as D or half of it do so:
@@ -199,6 +202,11 @@ class SmemTile:
     def lines(self) -> int:
         """Lines of a box."""
         return self.extent if self.k_major else self.k_units
+
+    def lines_loaded_at_once(self, ctas: int) -> int:
+        """Lines of a box where ``ctas`` CTAs of a cluster load the tile for each other: equal parts, or if those are not
+        whole swizzle atoms all lines, which they take turns at (``WgmmaSmemTile::load_multicast``)."""
+        return self.lines if self.lines % (ATOM_LINES * ctas) else self.lines // ctas
 
     @property
     def bytes(self) -> int:
@@ -384,15 +392,6 @@ def tile_reason(problem: Problem, config: Config) -> str | None:
     part_a, part_b = smem_tiles(problem, config)
     if max(part_a.lines, part_b.lines) > MAX_BOX:
         return f"BK is {config['BK']}; a TMA box has at most {MAX_BOX} lines"
-    return None
-
-
-def shares_reason(seen: Problem, config: Config) -> str | None:
-    """Why the CTAs of a cluster cannot load equal shares of a stage and multicast them, or None."""
-    part_a, part_b = smem_tiles(seen, config)
-    for name, part, shares in (("A", part_a, config.get("CN", 1)), ("B", part_b, config.get("CM", 1))):
-        if part.lines % (8 * shares):
-            return f"a stage has {part.lines} lines of {name}; {shares} CTAs load groups of 8 lines each"
     return None
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from covering import ALL
 from warptile.bench.campaign import calibration, problem_survey
-from warptile.bench.campaign.calibration import FREE, calibrated
+from warptile.bench.campaign.calibration import DIFFERING, calibrated
 from warptile.bench.campaign.surveyed_launches import Measured, error_text, measured_in, quality, some
 from warptile.bench.protocol.records import SurveyRecord, committed
 from warptile.cli.main import run
@@ -28,14 +28,15 @@ OTHER = {"dram_bytes_per_us": 0.7, "clock_mhz": 1.1, "launch_us": 1.2, "l2_lines
 
 @pytest.fixture(scope="module")
 def measured() -> Measured:
-    """Every `STEP`-th problem of the committed surveys."""
-    whole = measured_in(each for each in committed() if isinstance(each, SurveyRecord))
+    """Every `STEP`-th problem of the committed surveys of the reference."""
+    surveys = (each for each in committed() if isinstance(each, SurveyRecord))
+    whole = measured_in(each for each in surveys if each.environment.gpu == REFERENCE.name)
     chosen = some(whole, whole.problem % STEP == 0)
     return Measured(chosen.launches, chosen.times_us, chosen.problem // STEP, whole.library_us[::STEP])
 
 
 def factors(**changes):
-    return np.log([changes.get(name, 1.0) for name in FREE])
+    return np.log([changes.get(name, 1.0) for name in DIFFERING])
 
 
 def on_another(measured: Measured) -> Measured:
@@ -56,7 +57,7 @@ def test_constants_of_another_gpu_are_found(of_another):
         was, now = (np.mean(getattr(of.costs, name)) for of in (BASE, found))
         assert now / was == pytest.approx(factor, rel=0.05), name
     assert (found.gpu, found.records[0], found.correction) == (H100.name, "a survey", BASE.correction)
-    for name in msgspec.structs.asdict(BASE.costs).keys() - set(FREE):
+    for name in msgspec.structs.asdict(BASE.costs).keys() - set(DIFFERING):
         assert getattr(found.costs, name) == getattr(BASE.costs, name), name
 
 

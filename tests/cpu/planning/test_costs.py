@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import pairwise
 from pathlib import Path
@@ -21,7 +21,7 @@ from covering import examples
 from random_problems import random_device, random_problem
 from recorded import about, survey_record
 from warptile.bench.campaign import fit_costs
-from warptile.bench.campaign.calibration import FREE
+from warptile.bench.campaign.calibration import DIFFERING
 from warptile.bench.campaign.surveyed_launches import Measured, choices, measured_in, quality
 from warptile.bench.protocol.records import SurveyRecord, committed
 from warptile.device import KNOWN, REFERENCE, DeviceLimits
@@ -44,7 +44,8 @@ FITTED_GPUS = (REFERENCE.name, "NVIDIA H100 80GB HBM3")
 
 MODEL = model_of(REFERENCE.name)
 FITTED = MODEL.fitted
-SURVEYS = [each for each in committed() if isinstance(each, SurveyRecord) and each.id in FITTED.records]
+ALL_SURVEYS = [each for each in committed() if isinstance(each, SurveyRecord)]
+SURVEYS = [each for each in ALL_SURVEYS if each.environment.gpu == REFERENCE.name and each.id in FITTED.records]
 MEASURED = measured_in(SURVEYS)
 
 
@@ -248,28 +249,27 @@ def test_the_networks_see_the_features_that_the_file_names() -> None:
 # --- the model file ---------------------------------------------------------------------------------------------------
 
 
-def test_the_file_is_one_of_the_reference_gpus_surveys_and_the_records_are_committed() -> None:
+def test_the_file_is_one_of_all_surveys_and_the_records_are_committed() -> None:
     raw = model.file_of(REFERENCE.name).read_bytes()
     assert msgspec.json.encode(msgspec.json.decode(raw, type=FittedModel)) + b"\n" == raw
     assert FITTED.schema == model.SCHEMA
     assert FITTED.gpu == REFERENCE.name
-    surveys = {each.id for each in committed() if isinstance(each, SurveyRecord) and each.environment.gpu == FITTED.gpu}
-    assert set() != set(FITTED.records) <= surveys
+    assert set(FITTED.records) <= {each.id for each in ALL_SURVEYS}
+    assert {each.environment.gpu for each in ALL_SURVEYS if each.id in FITTED.records} == set(FITTED_GPUS)
     assert {path.name for path in model.FOLDER.glob("model-*")} == {model.file_of(each).name for each in FITTED_GPUS}
 
 
 @pytest.mark.parametrize("gpu", FITTED_GPUS[1:])
-def test_the_model_of_another_gpu_is_calibrated_with_its_surveys(gpu: str) -> None:
+def test_the_model_of_another_gpu_has_constants_of_its_own_and_the_same_correction(gpu: str) -> None:
     found = model_of(gpu).fitted
-    surveys = {each.id for each in committed() if isinstance(each, SurveyRecord) and each.environment.gpu == gpu}
     assert found.gpu == gpu
-    assert set() != set(found.records) - set(FITTED.records) <= surveys
+    assert found.records == FITTED.records
     assert found.correction == FITTED.correction
     changed = {
         name for name, value in msgspec.structs.asdict(found.costs).items() if value != getattr(FITTED.costs, name)
     }
-    assert set() != changed <= set(FREE)
-    own = measured_in(each for each in committed() if isinstance(each, SurveyRecord) and each.environment.gpu == gpu)
+    assert set() != changed <= set(DIFFERING)
+    own = measured_in(each for each in ALL_SURVEYS if each.environment.gpu == gpu and each.id in found.records)
     assert (found.quality.problems, found.quality.launches) == (len(own.library_us), len(own.times_us))
     by_own, by_reference = (quality(own, model_of(each).predict(own.launches)[0]) for each in (gpu, REFERENCE.name))
     assert by_own.median_error <= found.quality.median_error < 0.7 * by_reference.median_error
@@ -342,38 +342,32 @@ def test_the_choice_of_a_problem_is_the_time_of_what_is_predicted_to_be_fastest(
     assert chosen.tolist() == [5.5, 235.0]
 
 
-def test_the_file_that_is_written_is_that_of_all_committed_surveys_of_a_gpu(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_file_is_written_for_each_gpu_with_committed_surveys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked: list[tuple[object, ...]] = []
 
-    def fit(measured: Measured, gpu: str, records: Sequence[str], say: object) -> FittedModel:
-        asked.append((len(measured.times_us), gpu, tuple(records)))
-        return msgspec.structs.replace(FITTED, gpu=gpu)
-
-    def calibrated(measured: Measured, base: FittedModel, gpu: str, *records: str) -> FittedModel:
-        asked.append((len(measured.times_us), gpu, records))
-        return msgspec.structs.replace(base, gpu=gpu)
+    def fit(measured: Mapping[str, Measured], records: Mapping[str, Sequence[str]], say: object) -> list[FittedModel]:
+        asked.extend((gpu, len(of.times_us), records[gpu]) for gpu, of in measured.items())
+        return [msgspec.structs.replace(FITTED, gpu=gpu) for gpu in measured]
 
     mine, others = survey_record(), survey_record(**about(gpu="NVIDIA H20"))
-    monkeypatch.setattr(fit_costs, "committed", lambda: (mine, others, mine))
+    monkeypatch.setattr(fit_costs, "committed", lambda: (others, mine, mine))
     monkeypatch.setattr(fit_costs, "_torch", lambda: None)
     monkeypatch.setattr(fit_costs, "fit", fit)
-    monkeypatch.setattr(fit_costs, "calibrated", calibrated)
-    monkeypatch.setattr(fit_costs, "shipped_model", lambda gpu: MODEL)
     monkeypatch.setattr(model, "FOLDER", tmp_path)
+    result = CliRunner().invoke(fit_costs.main, [])
+    assert result.exit_code == 0, result.output
     for gpu, file in ((REFERENCE.name, "nvidia-h200"), ("NVIDIA H20", "nvidia-h20")):
-        result = CliRunner().invoke(fit_costs.main, ["--gpu", gpu])
-        assert result.exit_code == 0, result.output
         written = tmp_path / f"model-wgmma-final-{file}.json"
         assert msgspec.json.decode(written.read_bytes(), type=FittedModel).gpu == gpu
-    assert asked == [(8, REFERENCE.name, (mine.id, mine.id)), (4, "NVIDIA H20", (others.id,))]
+    assert asked == [(REFERENCE.name, 8, [mine.id, mine.id]), ("NVIDIA H20", 4, [others.id])]
 
 
-def test_a_gpu_without_surveys_is_an_error_that_says_so() -> None:
-    result = CliRunner().invoke(fit_costs.main, ["--gpu", "NVIDIA A100"])
+def test_a_fit_without_surveys_of_the_reference_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit_costs, "committed", lambda: (survey_record(**about(gpu="NVIDIA H20")),))
+    monkeypatch.setattr(fit_costs, "_torch", lambda: None)
+    result = CliRunner().invoke(fit_costs.main, [])
     assert result.exit_code == 2
-    assert "--gpu NVIDIA A100: there is no survey of it" in result.output
+    assert f"there is no survey of the {REFERENCE.name}" in result.output
 
 
 def test_a_fit_needs_torch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -408,20 +402,31 @@ def torch() -> Iterator[Any]:
     module.set_default_dtype(before)
 
 
+SLOWER = "a slower GPU"
+
+
 @pytest.mark.usefixtures("torch")
 def test_a_fit_descends_and_its_networks_do_better_still(monkeypatch: pytest.MonkeyPatch) -> None:
     few = first_problems(40)
-    costs = fit_costs.fit_costs(few, steps=40)
-    assert costs.clock_mhz == fit_costs.START.clock_mhz
-    assert error(few, costs) < 0.8 * error(few, fit_costs.START)
+    measured = {"a GPU": few, SLOWER: replace(few, times_us=1.3 * few.times_us)}
+    costs = fit_costs.fit_costs(measured, steps=40)
+    assert {of.clock_mhz for of in costs.values()} == {fit_costs.START.clock_mhz}
+    for gpu, of in measured.items():
+        assert error(of, costs[gpu]) < 0.8 * error(of, fit_costs.START)
+    names = msgspec.structs.asdict(fit_costs.START)
+    differing = {name for name in names if len({getattr(of, name) for of in costs.values()}) > 1}
+    assert {"launch_us", "watts"} <= differing <= set(DIFFERING)
     monkeypatch.setattr(fit_costs, "NETWORK_STEPS", 50)
     monkeypatch.setattr(fit_costs, "fit_costs", lambda measured: costs)
     said: list[str] = []
-    found = fit_costs.fit(few, "a GPU", ["a record"], said.append)
-    assert (found.gpu, found.records, found.costs) == ("a GPU", ("a record",), costs)
-    assert found.quality.problems == 40
-    assert found.quality.launches == len(few.times_us)
-    assert 0.5 < found.quality.choice <= 1
-    times, _ = model.Model(found).predict(few.launches)
-    assert np.median(np.abs(np.log(few.times_us / times))) < error(few, costs)
-    assert len(said) == 4
+    models = fit_costs.fit(measured, {"a GPU": ["a record"], SLOWER: ["another"]}, said.append)
+    assert [each.gpu for each in models] == list(measured)
+    assert models[0].correction == models[1].correction
+    for found, of in zip(models, measured.values(), strict=True):
+        assert (found.records, found.costs) == (("a record", "another"), costs[found.gpu])
+        assert found.quality.problems == 40
+        assert found.quality.launches == len(of.times_us)
+        assert 0.5 < found.quality.choice <= 1
+        times, _ = model.Model(found).predict(of.launches)
+        assert np.median(np.abs(np.log(of.times_us / times))) < error(of, costs[found.gpu])
+    assert len(said) == 6

@@ -183,6 +183,11 @@ CASES: tuple[tuple[dict[str, int], Mapping[str, object]], ...] = (
     ({"CM": 4, "CN": 2, "SMS": 16, "BM": 64, "CONSUMERS": 1}, {**HALF, "gap": 8}),
     ({"CM": 2, "CN": 4, "SMS": 8, "BN": 64, "OVERLAP": 1}, {"dtype": "int8", "b_major": "col"}),
     ({"CM": 2, "CN": 4, "SMS": 8, "PINGPONG": 1}, {**HALF, "a_major": "col", "gap": 3}),
+    # CTAs of a cluster take turns at loading B, whose lines are no equal parts of eight.
+    ({"CM": 2, "SMS": 4, "BN": 72}, {**HALF, "b_major": "col"}),
+    ({"CM": 4, "SMS": 4, "BM": 64, "CONSUMERS": 1, "BN": 40}, {"dtype": "tfloat32", "b_major": "col", "beta": 2}),
+    ({"CM": 4, "CN": 2, "SMS": 8, "BN": 48, "SWAP": 1}, {"dtype": "int8", "b_major": "col"}),
+    ({"CM": 2, "SPLITS": 2, "SMS": 132, "BN": 88}, {"dtype": "bfloat16", "b_major": "col", "gap": 1}),
     # Multicast boxes reach beyond the end of lines along N, along M, and along K.
     ({"CM": 2, "SMS": 4, "BK": 128, "STAGES": 2}, {**HALF, "b_major": "col"}),
     ({"CM": 2, "SMS": 4, "BN": 192}, HALF),
@@ -422,7 +427,7 @@ def any_case(draw: st.DrawFn) -> tuple[str, tuple[int, int, int], Config, dict[s
     )
     panel = 1024 // element.bits
     config: dict[str, int] = {
-        **small(name, dtype), "BM": one(64, 128, 256), "BN": one(8, 16, 32, 48, 64, 96, 128, 192, 256),
+        **small(name, dtype), "BM": one(64, 128, 256), "BN": one(8, 16, 32, 48, 64, 72, 96, 128, 136, 192, 256),
         "BK": one(panel, panel, 2 * panel),
     }  # type: ignore[dict-item]  # fmt: skip
     if "STAGES" in config:
@@ -516,13 +521,10 @@ BOUNDARIES = [
     ("wgmma-cooperative", problem(), {"BM": 128}, {"BM": 192}, "multiple of 128",
      "warpgroups share the rows or the columns"),
     ("wgmma-specialized", problem(), {"STAGES": 2}, {"STAGES": 1}, "at least 2", "at least two stages"),
-    ("wgmma-multicast", problem(), {"BN": 16}, {"BN": 24}, "2 CTAs load groups of 8", "swizzle atoms of eight lines"),
     (FINAL, problem(b_major="row"), {"BM": 192, "BN": 128}, {"BM": 192, "BN": 96}, "contiguous along N",
      "whole panels of it"),
     (FINAL, problem(), {"STAGES": 2}, {"STAGES": 1}, "at least 2", "at least two stages"),
     (FINAL, problem(), {"PINGPONG": 1}, {"PINGPONG": 1, "CONSUMERS": 1}, "take turns", "two warpgroups alternate"),
-    (FINAL, problem(), {"CM": 4, "SMS": 4, "BN": 32}, {"CM": 4, "SMS": 4, "BN": 48}, "4 CTAs load groups of 8",
-     "swizzle atoms of eight lines"),
     (FINAL, problem(), {"OVERLAP": 1}, {"OVERLAP": 1, "STREAM": 1}, "goes with", "whole, cooperative tiles alone"),
     (FINAL, problem(accumulator="float16"), {"STREAM": 1, "BN": 16}, {"STREAM": 1, "BN": 24}, "four at a time",
      "packets of four"),
@@ -588,6 +590,14 @@ REASONS = [
     (FINAL, problem(b_major="col"), {"BM": 64, "BN": 24}, "one warpgroup's with BM=64, must be a multiple of 8"),
     (FINAL, problem(), {"PINGPONG": 1, "CM": 2, "CN": 2, "SMS": 4, "BN": 192}, "160 fit in a cluster along both"),
     (FINAL, problem(b_major="col"), {"BM": 192, "BN": 256, "SWAP": 1}, "144 fit with SWAP=1 and 192 rows"),
+    (FINAL, problem(out="float32"), {"PINGPONG": 1, "BM": 128, "BN": 200}, "192 fit of float32 with PINGPONG=1"),
+    (FINAL, problem(out="float32"), {"BN": 216, "SWAP": 1, "SMS": 2}, "104 fit of float32 with SWAP=1 and BN=216"),
+    (
+        FINAL,
+        problem(size=(4096, 4095, 4096)),
+        {"PINGPONG": 1, "CM": 2, "SMS": 4, "BM": 128, "BN": 152},
+        "144 fit in a cluster with PINGPONG=1 and BN=152",
+    ),
     (FINAL, problem(), {"STAGES": 9}, "bytes of shared memory"),
     (FINAL, problem(size=(2**31 - 1, 2**31 - 1, 64)), {}, "take larger tiles"),
 ]

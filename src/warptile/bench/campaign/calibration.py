@@ -2,8 +2,8 @@
 
 GPUs with the same SMs differ in clocks, bandwidths, power limit and the cost of a launch. Those constants of the model
 that ships are multiplied by factors, which a short survey of random problems determines; all else stays. It takes a few
-minutes and no torch, unlike `warptile.bench.campaign.fit_costs`, which fits everything to an hour of surveys. The model
-of an H100 that ships is made so too, of the records of its surveys.
+minutes and no torch, unlike `warptile.bench.campaign.fit_costs`, which fits everything to an hour of surveys and makes
+the models that ship.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from warptile.native.formulas import FloatArray
 from warptile.rungs.wgmma.final import WGMMA_FINAL
 from warptile.rungs.wgmma.model import FittedModel, Model, shipped_model, user_file
 
-FREE = (
+DIFFERING = (
     "clock_mhz", "launch_us", "start_clocks", "refill_clocks", "l2_lines_per_clock", "missed", "stream_missed",
     "meeting_clocks", "cluster_meeting_clocks", "stream_clocks", "l2_partial_bytes_per_clock", "dram_bytes_per_us",
     "watts",
 )  # fmt: skip
-"""Constants that are multiplied by a factor of their own."""
+"""Constants in which GPUs with the same SMs differ."""
 
 EXPECTED_ERROR, EXPECTED_FACTOR = 0.05, 0.3
 """Of |log(measured / predicted)| of a launch, and of |log| of a factor: what the data say weighs against that factors
@@ -62,7 +62,7 @@ def calibrated(measured: Measured, base: FittedModel, gpu: str, *names: str) -> 
             f"calibration: {len(measured.library_us)} problems were measured; it needs {FEWEST_PROBLEMS}: give it more "
             "time, such as --minutes 10"
         )
-    factors = _factors(measured, base, np.zeros(len(FREE)))
+    factors = _factors(measured, base, np.zeros(len(DIFFERING)))
     left_out = np.zeros(len(measured.times_us))
     for fold in range(FOLDS):
         of_fold = measured.problem % FOLDS == fold
@@ -76,7 +76,7 @@ def calibrated(measured: Measured, base: FittedModel, gpu: str, *names: str) -> 
 def _with(base: FittedModel, factors: FloatArray) -> FittedModel:
     """The model with its constants multiplied by the exponentials of these."""
     changed: dict[str, Any] = {}
-    for name, factor in zip(FREE, np.exp(factors).tolist(), strict=True):
+    for name, factor in zip(DIFFERING, np.exp(factors).tolist(), strict=True):
         value = getattr(base.costs, name)
         changed[name] = tuple(each * factor for each in value) if isinstance(value, tuple) else value * factor
     return msgspec.structs.replace(base, costs=msgspec.structs.replace(base.costs, **changed))
@@ -141,7 +141,7 @@ def calibrate(device: DeviceLimits, out: Path, minutes: float, say: Say) -> Path
     measured = measured_of(problem_survey.surveyed(out), device)
     base = shipped_model(device.name).fitted
     found = calibrated(measured, base, device.name, f"calibration-{now()}")
-    as_it_was = quality(measured, _predicted(measured, base, np.zeros(len(FREE))))
+    as_it_was = quality(measured, _predicted(measured, base, np.zeros(len(DIFFERING))))
     say(f"predictions of {found.quality.problems} problems were {error_text(as_it_was)}")
     say(f"now they are {error_text(found.quality)} (of problems left out)")
     path = user_file(device.name)

@@ -34,7 +34,7 @@ MOST = 64
 FEWER_SMS = KNOWN["NVIDIA H20"]
 """A quarter of the problems are looked at on a smaller GPU too, so that kernels do not suit one number of SMs alone."""
 
-DRAWN, SEED = 20000, 20261122
+DRAWN, SEED = 12000, 20261122
 """Problems of all types together."""
 
 ENOUGH = 2e-4

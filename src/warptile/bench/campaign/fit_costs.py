@@ -1,20 +1,22 @@
-"""Fit wgmma-final's cost model to surveys: ``python -m warptile.bench.campaign.fit_costs``. It needs torch.
+"""Fit wgmma-final's cost models to surveys: ``python -m warptile.bench.campaign.fit_costs``. It needs torch.
 
-This is how the model of the reference GPU is made. Other models of GPUs, which have fewer surveys, are calibrated:
-`warptile.bench.campaign.calibration`, without torch.
+This is how the models that ship are made, one for each GPU that was surveyed. The model of a user's own GPU is
+calibrated in minutes and without torch: `warptile.bench.campaign.calibration`.
 
 The constants of the formulas (`warptile.rungs.wgmma.cost`) are fitted first, by gradient descent on how far predicted
-times are off; then the networks of the correction (`warptile.rungs.wgmma.correction`) learn what is left, and to
-choose: they also minimize how much slower than the fastest measured configuration the softly chosen one is.
+times are off. GPUs share them but for the few in which those with the same SMs differ (`DIFFERING`). Then the networks
+of the correction (`warptile.rungs.wgmma.correction`) learn what is left of all surveys, and to choose: they also
+minimize how much slower than the fastest measured configuration the softly chosen one is. They are the same for all
+GPUs: what they see is relative to what the formulas say of a GPU.
 
-Every fifth problem is left out in turn, and the networks are judged on those; the file says how good they are there.
+Every fifth problem is left out in turn, and the networks are judged on those; the files say how good they are there.
 The networks that ship are trained on all problems.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,13 +24,21 @@ import click
 import msgspec
 import numpy as np
 
-from warptile.bench.campaign.calibration import calibrated
-from warptile.bench.campaign.surveyed_launches import Measured, choices, error_text, geomean, measured_in, quality
+from warptile.bench.campaign.calibration import DIFFERING
+from warptile.bench.campaign.surveyed_launches import (
+    Measured,
+    choices,
+    error_text,
+    geomean,
+    joined,
+    measured_in,
+    quality,
+)
 from warptile.bench.protocol.records import SurveyRecord, committed
 from warptile.device import REFERENCE
-from warptile.rungs.wgmma.correction import Correction, Network, features
+from warptile.rungs.wgmma.correction import MOST, Correction, Network, features
 from warptile.rungs.wgmma.cost import Costs, Launches, predict
-from warptile.rungs.wgmma.model import SCHEMA, FittedModel, Model, file_of, shipped_model
+from warptile.rungs.wgmma.model import SCHEMA, FittedModel, file_of
 
 START = Costs(
     clock_mhz=1700.0, launch_us=(1.6,) * 6, start_clocks=900.0, refill_clocks=700.0, mma_clocks=(1.1,) * 6,
@@ -60,7 +70,7 @@ SHARPNESS = 30.0
 """Exponent of the soft choice: a prediction 3 % slower has 0.4 of the weight."""
 
 WIDTH, NETWORKS, FOLDS = 32, 2, 5
-STEPS, NETWORK_STEPS = 700, 700
+STEPS, NETWORK_STEPS = 700, 1000
 LEARNING_RATE, NETWORK_LEARNING_RATE, DECAY = 0.03, 6e-3, 0.3
 CHOOSING = 0.3
 """Weight of the soft choice, relative to that of predicted times."""
@@ -82,29 +92,43 @@ def _tensors(torch: Any, measured: Measured) -> Any:
     return Launches(**{name: torch.tensor(column) for name, column in columns})
 
 
-def fit_costs(measured: Measured, steps: int = STEPS) -> Costs:
-    """The constants that descend from `START`."""
+def fit_costs(measured: Mapping[str, Measured], steps: int = STEPS) -> dict[str, Costs]:
+    """The constants of each GPU that descend from `START`: those of the first, of which the others have factors."""
     torch = _torch()
-    launches, logs = _tensors(torch, measured), torch.tensor(measured.times_us).log()
+    surveys = [(gpu, _tensors(torch, each), torch.tensor(each.times_us).log()) for gpu, each in measured.items()]
     start = {name: torch.tensor(value).double().log() for name, value in msgspec.structs.asdict(START).items()}
     free = {name: value.clone().requires_grad_(True) for name, value in start.items() if name not in FIXED}
-    optimizer = torch.optim.Adam(list(free.values()), lr=LEARNING_RATE)
+    first, *others = measured
+    factors = {gpu: {name: torch.zeros((), requires_grad=True) for name in DIFFERING} for gpu in others}
+
+    def constants(gpu: str) -> dict[str, Any]:
+        own = factors.get(gpu, {})
+        return {name: (value + own.get(name, 0.0)).exp() for name, value in (start | free).items()}
+
+    of_others = [value for own in factors.values() for value in own.values()]
+    optimizer = torch.optim.Adam([*free.values(), *of_others], lr=LEARNING_RATE)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     for _ in range(steps):
         optimizer.zero_grad()
-        costs = SimpleNamespace(**{name: value.exp() for name, value in (start | free).items()})
-        off = logs - predict(launches, costs, _TorchFunctions(torch)).total_us.log()
-        loss = _soft(torch, off).mean()
+        off = [
+            logs - predict(launches, SimpleNamespace(**constants(gpu)), _TorchFunctions(torch)).total_us.log()
+            for gpu, launches, logs in surveys
+        ]
+        loss = _soft(torch, torch.cat(off)).mean()
         for name, value in free.items():
             loss = loss + ((value - start[name]) ** 2).sum() * (DRAWN_TABLE if name == "column_factor" else DRAWN)
+        for value in of_others:
+            loss = loss + value**2 * DRAWN
         loss.backward()
         optimizer.step()
         schedule.step()
         with torch.no_grad():
             for name in AT_LEAST_ONE:
                 free[name].clamp_(min=0.0)
-    found = {name: value.exp().detach().tolist() for name, value in (start | free).items()}
-    return Costs(**{name: _rounded(value) for name, value in found.items()})
+    return {
+        gpu: Costs(**{name: _rounded(value.detach().tolist()) for name, value in constants(gpu).items()})
+        for gpu in (first, *others)
+    }
 
 
 def _rounded(value: Any) -> Any:
@@ -144,22 +168,47 @@ class _TorchFunctions:
 # --- the correction ---------------------------------------------------------------------------------------------------
 
 
-def _scaled(measured: Measured, costs: Costs) -> tuple[tuple[str, ...], Any, Any, Any, Any]:
-    """Names of features, their means, scales and scaled values, and logarithms of what the formulas predict."""
-    arrays = {
-        name: np.array(value) if isinstance(value, tuple) else value
-        for name, value in msgspec.structs.asdict(costs).items()
-    }
-    found = predict(measured.launches, SimpleNamespace(**arrays), np)
-    made = features(measured.launches, found, np)
-    values = np.stack([np.broadcast_to(each, len(measured.times_us)) for each in made.values()], 1).astype(np.float32)
-    mean, scale = values.mean(0), values.std(0) + 1e-6
-    return tuple(made), mean, scale, np.clip((values - mean) / scale, -4, 4), np.log(found.total_us)
+@dataclass(frozen=True)
+class _Inputs:
+    """What networks are trained on.
+
+    Attributes:
+        names: of the features.
+        mean, scale: of each.
+        values: scaled, a row for each launch.
+        formula: logarithms of what the formulas predict.
+    """
+
+    names: tuple[str, ...]
+    mean: Any
+    scale: Any
+    values: Any
+    formula: Any
 
 
-def _trained(torch: Any, values: Any, measured: Measured, formula: Any, chosen: Any, seed: int) -> Any:
+def _inputs(measured: Mapping[str, Measured], costs: Mapping[str, Costs]) -> _Inputs:
+    values: list[Any] = []
+    formulas: list[Any] = []
+    names: tuple[str, ...] = ()
+    for gpu, of in measured.items():
+        arrays = {
+            name: np.array(value) if isinstance(value, tuple) else value
+            for name, value in msgspec.structs.asdict(costs[gpu]).items()
+        }
+        found = predict(of.launches, SimpleNamespace(**arrays), np)
+        made = features(of.launches, found, np)
+        names = tuple(made)
+        values.append(np.stack([np.broadcast_to(each, len(of.times_us)) for each in made.values()], 1))
+        formulas.append(np.log(found.total_us))
+    rows = np.concatenate(values).astype(np.float32)
+    mean, scale = rows.mean(0), rows.std(0) + 1e-6
+    return _Inputs(names, mean, scale, np.clip((rows - mean) / scale, -MOST, MOST), np.concatenate(formulas))
+
+
+def _trained(torch: Any, inputs: _Inputs, measured: Measured, chosen: Any, seed: int) -> Any:
     """A network trained on some launches."""
     torch.manual_seed(seed)
+    values, formula = inputs.values, inputs.formula
     network = torch.nn.Sequential(
         torch.nn.Linear(values.shape[1], WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU(),
         torch.nn.Linear(WIDTH, 1),
@@ -193,32 +242,44 @@ def _trained(torch: Any, values: Any, measured: Measured, formula: Any, chosen: 
     return network
 
 
-def fit(measured: Measured, gpu: str, records: Sequence[str], say: Any = lambda text: None) -> FittedModel:
-    """Constants and correction, with their quality on problems left out."""
+def fit(measured: Mapping[str, Measured], records: Mapping[str, Sequence[str]], say: Any) -> list[FittedModel]:
+    """The models of some GPUs, with their quality on problems left out.
+
+    Args:
+        measured: launches by GPU, those of the reference first.
+        records: names of their surveys.
+        say: told how good the models are.
+    """
     torch = _torch()
     costs = fit_costs(measured)
-    names, mean, scale, values, formula = _scaled(measured, costs)
-    say(f"formulas alone are {error_text(quality(measured, np.exp(formula)))}")
-    left_out = np.zeros_like(formula)
+    inputs, together = _inputs(measured, costs), joined(measured.values())
+    left_out = inputs.formula.copy()
     for fold in range(FOLDS):
-        of_fold = measured.problem % FOLDS == fold
+        of_fold = together.problem % FOLDS == fold
         for seed in range(NETWORKS):
-            network = _trained(torch, values, measured, formula, ~of_fold, seed)
+            network = _trained(torch, inputs, together, ~of_fold, seed)
             with torch.no_grad():
-                left_out[of_fold] += network(torch.tensor(values[of_fold]))[:, 0].double().numpy() / NETWORKS
-    predicted = np.exp(formula + left_out)
-    best, chosen = choices(measured, predicted)
-    found = quality(measured, predicted)
-    say(f"of problems left out, predictions are {error_text(found)}")
-    beside = measured.library_us / chosen
-    beside = beside[~np.isnan(beside)]
-    say(f"beside cuBLASLt: {geomean(beside):.4f}, {np.mean(beside < 0.97):.3f} below 0.97; ")
-    of_best = (measured.library_us / best)[~np.isnan(measured.library_us)]
-    say(f"the best measured: {geomean(of_best):.4f}, {np.mean(of_best < 0.97):.3f} below 0.97")
-    everything = np.ones(len(formula), np.bool_)
-    networks = tuple(_layers(_trained(torch, values, measured, formula, everything, seed)) for seed in range(NETWORKS))
-    correction = Correction(names, tuple(map(_short, mean.tolist())), tuple(map(_short, scale.tolist())), networks)
-    return FittedModel(SCHEMA, gpu, tuple(records), found, costs, correction)
+                left_out[of_fold] += network(torch.tensor(inputs.values[of_fold]))[:, 0].double().numpy() / NETWORKS
+    everything = np.ones(len(left_out), np.bool_)
+    networks = tuple(_layers(_trained(torch, inputs, together, everything, seed)) for seed in range(NETWORKS))
+    mean, scale = (tuple(map(_short, each.tolist())) for each in (inputs.mean, inputs.scale))
+    correction = Correction(inputs.names, mean, scale, networks)
+    models, names = [], tuple(name for of in records.values() for name in of)
+    for gpu, of in measured.items():
+        here, left_out = np.exp(left_out[: len(of.times_us)]), left_out[len(of.times_us) :]
+        found = quality(of, here)
+        say(f"{gpu}: of problems left out, predictions are {error_text(found)}")
+        _say_beside_library(of, here, say)
+        models.append(FittedModel(SCHEMA, gpu, names, found, costs[gpu], correction))
+    return models
+
+
+def _say_beside_library(measured: Measured, predicted_us: Any, say: Any) -> None:
+    best, chosen = choices(measured, predicted_us)
+    timed = ~np.isnan(measured.library_us)
+    for name, times in (("what they choose", chosen), ("the best measured", best)):
+        beside = (measured.library_us / times)[timed]
+        say(f"  {name}: {geomean(beside):.4f} of cuBLASLt, {np.mean(beside < 0.97):.3f} below 0.97")
 
 
 def _layers(network: Any) -> Network:
@@ -240,25 +301,23 @@ def _short(value: float) -> float:
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--gpu", default=REFERENCE.name, show_default=True, help="Fit to this model's surveys.")
-def main(gpu: str) -> None:
-    """Fit the cost model of a GPU model to all committed surveys of it, and write its file. That of another GPU than
-    the reference is calibrated."""
-    if gpu == REFERENCE.name:
-        _torch()  # before the surveys are read, which takes a while
-    records = [each for each in committed() if isinstance(each, SurveyRecord) and each.environment.gpu == gpu]
-    if not records:
-        raise click.UsageError(f"--gpu {gpu}: there is no survey of it among the records")
-    measured = measured_in(records)
-    click.echo(f"{len(measured.library_us)} problems, {len(measured.times_us)} launches")
-    names = [each.id for each in records]
-    if gpu == REFERENCE.name:
-        found = fit(measured, gpu, names, click.echo)
-    else:
-        found = calibrated(measured, shipped_model(REFERENCE.name).fitted, gpu, *names)
-    path = file_of(gpu)
-    path.write_bytes(msgspec.json.encode(found) + b"\n")
-    click.echo(f"{path.name}: {path.stat().st_size} bytes; {Model(found).fitted.quality}")
+def main() -> None:
+    """Fit the cost models of all GPUs of which there are surveys among the committed records, and write their files."""
+    _torch()  # before the surveys are read, which takes a while
+    surveys: dict[str, list[SurveyRecord]] = {REFERENCE.name: []}
+    for each in committed():
+        if isinstance(each, SurveyRecord):
+            surveys.setdefault(each.environment.gpu, []).append(each)
+    if not surveys[REFERENCE.name]:
+        raise click.UsageError(f"there is no survey of the {REFERENCE.name} among the records")
+    measured = {gpu: measured_in(records) for gpu, records in surveys.items()}
+    for gpu, of in measured.items():
+        click.echo(f"{gpu}: {len(of.library_us)} problems, {len(of.times_us)} launches")
+    names = {gpu: [each.id for each in records] for gpu, records in surveys.items()}
+    for model in fit(measured, names, click.echo):
+        path = file_of(model.gpu)
+        path.write_bytes(msgspec.json.encode(model) + b"\n")
+        click.echo(f"{path.name}: {path.stat().st_size} bytes")
 
 
 if __name__ == "__main__":

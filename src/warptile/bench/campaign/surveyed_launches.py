@@ -76,6 +76,21 @@ def some(measured: Measured, chosen: NDArray[np.bool_]) -> Measured:
     return Measured(Launches(**columns), measured.times_us[chosen], measured.problem[chosen], measured.library_us)
 
 
+def joined(of: Iterable[Measured]) -> Measured:
+    """All launches of several; problems are numbered through."""
+    every = list(of)
+    columns = {
+        field.name: np.concatenate([getattr(each.launches, field.name) for each in every]) for field in fields(Launches)
+    }
+    before = np.cumsum([0, *(len(each.library_us) for each in every)])
+    return Measured(
+        Launches(**columns),
+        np.concatenate([each.times_us for each in every]),
+        np.concatenate([each.problem + first for each, first in zip(every, before, strict=False)]),
+        np.concatenate([each.library_us for each in every]),
+    )
+
+
 def choices(measured: Measured, predicted_us: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """By problem: measured time of the fastest configuration, and of the one predicted to be."""
     best, chosen = [], []

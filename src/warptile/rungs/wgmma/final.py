@@ -75,8 +75,12 @@ MOST_ALONG_BOTH, PINGPONG_WIDE, PRODUCER_OF_PANELS = 160, 176, 160
 D has 32 bits; and with PINGPONG, or three blocks in clusters of four, if A or B has panels, whose producer keeps more
 state."""
 
-SWAPPED_EIGHTS = 128
-"""Most accumulators of a thread with SWAP and PINGPONG where D has 32 bits and BN is no multiple of 16."""
+PINGPONG_MOST = 192
+"""Most accumulators of a thread with PINGPONG where D has 32 bits, or with SWAP in clusters."""
+
+EIGHTS, PINGPONG_EIGHTS, UNALIGNED_EIGHTS = 104, 128, 144
+"""Most accumulators of a thread where BN is no multiple of 16: with SWAP if D has 32 bits, and so with PINGPONG; and
+with PINGPONG in clusters if TMA does not store D."""
 
 THREE_BLOCKS = 192
 MOST_OF_THREE, SWAPPED_OF_THREE, SWAPPED_OF_THREE_WITHOUT_TMA = 168, 144, 96
@@ -253,8 +257,15 @@ def _spilling_reason(seen: Problem, config: Config) -> str | None:
         limits.append((MOST_ALONG_BOTH, "in a cluster along both M and N"))
     if cluster > 1 and config["PINGPONG"] and seen.d.dtype.bits == 32:
         limits.append((PINGPONG_WIDE, f"of {seen.d.dtype.name} in a cluster with PINGPONG=1"))
-    if config["SWAP"] and config["PINGPONG"] and seen.d.dtype.bits == 32 and config["BN"] % 16:
-        limits.append((SWAPPED_EIGHTS, f"of {seen.d.dtype.name} with SWAP=1, PINGPONG=1, BN={config['BN']}"))
+    wide, in_turns, eights = seen.d.dtype.bits == 32, bool(config["PINGPONG"]), bool(config["BN"] % 16)
+    if in_turns and (wide or (config["SWAP"] and cluster > 1)):
+        limits.append((PINGPONG_MOST, f"of {seen.d.dtype.name} with PINGPONG=1, SWAP={config['SWAP']}"))
+    if eights and config["SWAP"] and wide:
+        most = PINGPONG_EIGHTS if in_turns else EIGHTS
+        limits.append((most, f"of {seen.d.dtype.name} with SWAP=1 and BN={config['BN']}"))
+    if eights and in_turns and cluster > 1 and not aligned:
+        where = f"in a cluster with PINGPONG=1 and BN={config['BN']} if TMA does not store D"
+        limits.append((UNALIGNED_EIGHTS, where))
     k_major = tiles.k_major(seen.a, is_a=True) and tiles.k_major(seen.b, is_a=False)
     if cluster > 1 and not k_major and (config["PINGPONG"] or (rows == THREE_BLOCKS and cluster > 2)):
         limits.append((PRODUCER_OF_PANELS, "in such a cluster where K is not contiguous in A and B"))

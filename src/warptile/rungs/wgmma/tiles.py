@@ -204,8 +204,8 @@ class SmemTile:
         return self.extent if self.k_major else self.k_units
 
     def lines_loaded_at_once(self, ctas: int) -> int:
-        """Lines of a box where ``ctas`` CTAs of a cluster load the tile for each other: equal parts, or if those are not
-        whole swizzle atoms all lines, which they take turns at (``WgmmaSmemTile::load_multicast``)."""
+        """Lines of a box where ``ctas`` CTAs of a cluster load the tile for each other: of equal parts, or if those are
+        not whole swizzle atoms all lines, which they take turns at (``WgmmaSmemTile::load_multicast``)."""
         return self.lines if self.lines % (ATOM_LINES * ctas) else self.lines // ctas
 
     @property

@@ -63,6 +63,11 @@ class BoundCall:
     stands_in: bool
     may_be_cast: bool = False
 
+    def overlapping(self, operand: int) -> tuple[int, int]:
+        """Distances in bytes from the address of A (0), B (1) or C (2) to that of D between which they share bytes."""
+        (low, high), (d_low, d_high) = self.reaches[operand], self.reaches[3]
+        return low - d_high, high - d_low
+
     def overlaps(self, a: int, b: int, c: int, d: int) -> bool:
         """Whether D, at these addresses, shares bytes with what is read (by address ranges), a C in place excepted."""
         (a_low, a_high), (b_low, b_high), (c_low, c_high), (d_low, d_high) = self.reaches

@@ -186,18 +186,30 @@ class PlanCalls(TorchCalls):
         super().__init__(torch, may_change=False)
         compiled = getattr(torch._C, "_dynamo", None)
         self._guards = getattr(getattr(compiled, "guards", None), "TensorGuards", None)
-        self._guarded: dict[bool, tuple[Callable[..., bool], BoundCall]] = {}
+        self._allocating: tuple[Callable[..., bool], BoundCall] | None = None
+        self._into_out: tuple[Callable[..., bool], BoundCall, int, int, int, int] | None = None
 
     def repeat(self, a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> Any:
         """As `TorchCalls.repeat`."""
-        guarded = self._guarded.get(out is None)
-        if guarded is not None and c is None:
-            agrees, found = guarded
+        if c is None:
             try:
-                if agrees(a, b) if out is None else agrees(a, b, out):
-                    at_a, at_b, at_d = a.data_ptr(), b.data_ptr(), 0 if out is None else out.data_ptr()
-                    if not (at_a | at_b | at_d) & 15:
-                        return self.launched(found, at_a, at_b, 0, at_d, out)
+                if out is None:
+                    if self._allocating is not None:
+                        agrees, found = self._allocating
+                        if agrees(a, b):
+                            at_a, at_b = a.data_ptr(), b.data_ptr()
+                            if not (at_a | at_b) & 15:
+                                return self.launched(found, at_a, at_b, 0, 0, None)
+                elif self._into_out is not None:
+                    agrees, found, below_a, above_a, below_b, above_b = self._into_out
+                    if agrees(a, b, out):
+                        at_a, at_b, at_d = a.data_ptr(), b.data_ptr(), out.data_ptr()
+                        overlaps = below_a < at_d - at_a < above_a or below_b < at_d - at_b < above_b
+                        if not (at_a | at_b | at_d) & 15 and not overlaps:
+                            status = found.launch(self._stream(found.ordinal), at_a, at_b, 0, at_d)
+                            if status:
+                                raise found.refuse(status)
+                            return out
             except TypeError:  # no tensor
                 pass
         return super().repeat(a, b, c, out, options)
@@ -217,7 +229,10 @@ class PlanCalls(TorchCalls):
         if self._guards is None or c is not None or any(each.data_ptr() & 15 for each in given):
             return
         guards = self._guards(*given, dynamic_dims_sizes=None, dynamic_dims_strides=None)
-        self._guarded[out is None] = guards.check, found
+        if out is None:
+            self._allocating = guards.check, found
+        else:
+            self._into_out = guards.check, found, *found.overlapping(0), *found.overlapping(1)
 
 
 def _key(a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -439,6 +439,24 @@ def test_a_held_plan_looks_at_addresses_that_its_guard_does_not_know(gpu, torch)
     assert len(gpu.launches) == 2, "b is an operand: the result is made apart"
 
 
+@pytest.mark.parametrize(("start", "apart"), [(0, True), (8, False), (4088, False), (8184, False), (8192, True)])
+def test_a_held_plan_writes_at_once_into_memory_that_no_operand_shares(gpu, torch, start, apart):
+    memory = torch.empty((3 * 4096,), torch.bfloat16)
+
+    def matrix(start):
+        return torch.Tensor(memory.array[start : start + 4096].reshape(64, 64), torch.bfloat16)
+
+    a, b, out = matrix(4096), torch.empty((64, 64), torch.bfloat16), torch.empty((64, 64), torch.bfloat16)
+    torch.Tensor.copy_ = lambda self, other: None
+    plan = wt.plan(a, b)
+    for first, second in ((a, b), (b, a)):
+        plan(first, second, out=out)
+        plan(first, second, out=out)
+        launched = len(gpu.launches)
+        plan(first, second, out=matrix(start))
+        assert (len(gpu.launches) > launched) == apart
+
+
 def test_calls_take_the_long_way_where_no_machine_code_can_be_made(gpu, torch, monkeypatch, caplog):
     def refuse(*given):
         raise RuntimeError("no executable memory")

@@ -28,13 +28,13 @@ ALWAYS = (
 """Kernels that are chosen whatever is predicted: warps of the first repack misaligned operands, which those of clusters
 do not; the others split a long K into any number of parts, on any number of SMs."""
 
-MOST = 64
+MOST = 128
 """Kernels for a combination of types."""
 
 FEWER_SMS = KNOWN["NVIDIA H20"]
 """A quarter of the problems are looked at on a smaller GPU too, so that kernels do not suit one number of SMs alone."""
 
-DRAWN, SEED = 12000, 20261122
+DRAWN, SEED = 20000, 20261122
 """Problems of all types together."""
 
 ENOUGH = 2e-4

@@ -1,9 +1,9 @@
 """The kernels of wgmma-final that plans choose from: tiles, K extents and schedules, as few as come close to the best.
 
-Every one of them is a compilation, so there are at most 64 for each combination of types and layouts, and 64 for the
-same with rows that lie in two lines of L2. They were chosen by how much each adds, over random problems, to the speed
-of the best of those chosen before (``python -m warptile.bench.campaign.choose_kernels``). All others stay legal: name
-them with ``config=``.
+Every one of them is a compilation, so there are at most 128 for each combination of types and layouts, and as many for
+the same with rows that lie in two lines of L2. They were chosen by how much each adds, over random problems, to the
+speed of the best of those chosen before (``python -m warptile.bench.campaign.choose_kernels``). All others stay legal:
+name them with ``config=``.
 """
 
 from __future__ import annotations
@@ -70,12 +70,11 @@ SPLIT_CLUSTERS = ((2, 1), (1, 2))
 
 _SHARING_ONE = (32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120, 128, 144, 160, 176, 192)
 _SHARING_TWO = tuple(range(64, 209, 8))
-"""BN of tiles of one consumer, and of swapped tiles of two, that are surveyed in `CLUSTERS`."""
+"""BN of tiles of one consumer, and of tiles of two, that are surveyed in `CLUSTERS`."""
 
 
-def _small_tiles_in_clusters() -> Iterator[Kernel]:
-    """Tiles with few rows, or of swapped operands, in clusters: each CTA loads little of what it multiplies, and more
-    stages fit."""
+def _tiles_in_clusters() -> Iterator[Kernel]:
+    """Small tiles in clusters: each CTA loads little of what it multiplies, and more stages fit."""
     for swap in (0, 1):
         for bn in _SHARING_ONE:
             for cm, cn in CLUSTERS:
@@ -149,7 +148,7 @@ def _surveyed() -> tuple[Kernel, ...]:
             found += [
                 Kernel(*tile, schedule, 1, *pair) for schedule in ("basic", "overlap") for pair in ((2, 1), (1, 2))
             ]
-    return tuple(dict.fromkeys([*found, *_small_tiles_in_clusters(), *_consumers_with_many_rows()]))
+    return tuple(dict.fromkeys([*found, *_tiles_in_clusters(), *_consumers_with_many_rows()]))
 
 
 SURVEYED = _surveyed()

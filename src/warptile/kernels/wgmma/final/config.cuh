@@ -72,8 +72,8 @@ struct WgmmaConfig : CHOSEN {
     static constexpr int STORE_WARP_REGISTERS = 56, CONSUMER_REGISTERS_WITH_STORE_WARPS = 224;
     // with repack warps there,
     static constexpr int REPACK_WARP_REGISTERS = 72, CONSUMER_REGISTERS_WITH_REPACK_WARPS = 216;
-    // and with a stream-K or split-K producer, or one that multicasts both operands or panels of an N-major B, which
-    // keep more state, if a thread has at most FEW_ACCUMULATORS of them.
+    // and with a stream-K or split-K producer, or one of a cluster that multicasts both operands or loads panels of an
+    // M-major A or an N-major B, which keep more state, if a thread has at most FEW_ACCUMULATORS of them.
     static constexpr int LARGE_PRODUCER_REGISTERS = 40, CONSUMER_REGISTERS_BESIDE = 232, FEW_ACCUMULATORS = 160;
 };
 
@@ -143,7 +143,8 @@ struct WgmmaFinal {
     static constexpr int REPACK_WARPS = CONFIG::FUSED_REPACK ? WARPGROUP / 32 - 1 : 0;
     static_assert(REPACK_WARPS == 0 || STORE_WARPS == 0, "the same warps cannot do both");
 
-    static constexpr bool MULTICASTS_PANELS = CLUSTER > 1 && !OPERATION::B_COLUMN_MAJOR && !CONFIG::OVERLAP_EPILOGUE;
+    static constexpr bool LOADS_PANELS = OPERATION::A_COLUMN_MAJOR || !OPERATION::B_COLUMN_MAJOR;
+    static constexpr bool MULTICASTS_PANELS = CLUSTER > 1 && LOADS_PANELS && !CONFIG::OVERLAP_EPILOGUE;
     static constexpr bool LARGE_PRODUCER =
         (CONFIG::PARTIAL_TILES || (CLUSTER_M > 1 && CLUSTER_N > 1) || MULTICASTS_PANELS) &&
         ACCUMULATOR_REGISTERS <= CONFIG::FEW_ACCUMULATORS;

@@ -29,7 +29,7 @@ OTHER = {"dram_bytes_per_us": 0.7, "clock_mhz": 1.1, "launch_us": 1.2, "l2_lines
 @pytest.fixture(scope="module")
 def measured() -> Measured:
     """Every `STEP`-th problem of the committed surveys of the reference."""
-    surveys = (each for each in committed() if isinstance(each, SurveyRecord))
+    surveys = (each for each in committed() if isinstance(each, SurveyRecord) and not each.of_plans)
     whole = measured_in(each for each in surveys if each.environment.gpu == REFERENCE.name)
     chosen = some(whole, whole.problem % STEP == 0)
     return Measured(chosen.launches, chosen.times_us, chosen.problem // STEP, whole.library_us[::STEP])

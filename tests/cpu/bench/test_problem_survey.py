@@ -20,8 +20,10 @@ from warptile.bench.campaign.problem_survey import (
     BEST,
     BY_COLUMNS,
     CLUSTERED,
+    EIGHTS,
     FAR,
     FEWEST_FLOPS,
+    IN_TURNS,
     KINDS,
     MOST_BYTES,
     MOST_FLOPS,
@@ -31,6 +33,7 @@ from warptile.bench.campaign.problem_survey import (
     SMALL_CLUSTERED,
     SMALL_SPLIT,
     SPLIT_CLUSTERED,
+    SWAPPED_WIDE,
     configurations,
     described,
     drawn,
@@ -106,7 +109,8 @@ def test_what_is_timed_are_legal_configurations_of_which_the_plans_own_is_the_fi
     assert found[0] == planned(problem, StubBackend()).config
     assert len({config_text(config) for config in found}) == len(found)
     clustered = CLUSTERED + SMALL_CLUSTERED + SMALL_SPLIT + ALONG_BOTH + SPLIT_CLUSTERED
-    assert len(found) <= 1 + BEST + clustered + PING_PONG + BY_COLUMNS + ONE_CONSUMER + NEAR + FAR
+    of_kinds = PING_PONG + BY_COLUMNS + ONE_CONSUMER + IN_TURNS + EIGHTS + SWAPPED_WIDE
+    assert len(found) <= 1 + BEST + clustered + of_kinds + NEAR + FAR
     assert len(found) > BEST / 2
     assert all(RUNG.illegal(problem, config, REFERENCE) is None for config in found)
     assert all(tuple(config) == TUNABLES for config in found)  # records have their values alone
@@ -116,6 +120,13 @@ def test_what_is_timed_are_legal_configurations_of_which_the_plans_own_is_the_fi
         if config["CM"] * config["CN"] == 1 or (config["CM"] * config["CN"] == 2 and not is_small(config))
     ]  # the best in larger clusters, and of small tiles in any, are taken however slow
     assert max(times) <= problem_survey.FAR_TIME * 1.001 * min(times)
+
+
+def test_what_plans_choose_is_timed_alone_where_that_is_asked_for() -> None:
+    problems = drawn(20, 7)
+    plans = [planned(problem, StubBackend()) for problem in problems]
+    found = [configurations(problem, StubBackend(), plans_only=True) for problem in problems]
+    assert found == [(plan.config,) if plan.rung is RUNG else () for plan in plans]
 
 
 @pytest.mark.parametrize("problem", drawn(examples(8), 3, straddling=True))

@@ -44,7 +44,7 @@ FITTED_GPUS = (REFERENCE.name, "NVIDIA H100 80GB HBM3")
 
 MODEL = model_of(REFERENCE.name)
 FITTED = MODEL.fitted
-ALL_SURVEYS = [each for each in committed() if isinstance(each, SurveyRecord)]
+ALL_SURVEYS = [each for each in committed() if isinstance(each, SurveyRecord) and not each.of_plans]
 SURVEYS = [each for each in ALL_SURVEYS if each.environment.gpu == REFERENCE.name and each.id in FITTED.records]
 MEASURED = measured_in(SURVEYS)
 

@@ -306,7 +306,7 @@ def main() -> None:
     _torch()  # before the surveys are read, which takes a while
     surveys: dict[str, list[SurveyRecord]] = {REFERENCE.name: []}
     for each in committed():
-        if isinstance(each, SurveyRecord):
+        if isinstance(each, SurveyRecord) and not each.of_plans:
             surveys.setdefault(each.environment.gpu, []).append(each)
     if not surveys[REFERENCE.name]:
         raise click.UsageError(f"there is no survey of the {REFERENCE.name} among the records")

@@ -7,7 +7,8 @@ cuBLASLt's fastest algorithm take turns of a few milliseconds in several rounds,
     python -m warptile.bench.campaign.problem_survey --out DIR --count 400 --seed 1 --minutes 9 --records records
 
 adds a line for each problem to DIR/survey.jsonl, and makes a record of them; a run that was stopped goes on where it
-was.
+was. With ``--plans-only``, only what plans choose and cuBLASLt are timed, in a fraction of the time: that says how good
+plans are, and cost models are not fitted to it.
 """
 
 from __future__ import annotations
@@ -144,8 +145,11 @@ def _draw(random: np.random.Generator) -> Problem | None:
 # --- configurations ---------------------------------------------------------------------------------------------------
 
 
-def configurations(problem: Problem, place: Place, seed: int = 0) -> tuple[Config, ...]:
-    """What is timed on a problem: the plan's own configuration, the best predictions, and samples of worse ones."""
+def configurations(problem: Problem, place: Place, seed: int = 0, *, plans_only: bool = False) -> tuple[Config, ...]:
+    """What is timed on a problem: the plan's own configuration, the best predictions, and samples of worse ones; with
+    ``plans_only`` the plan's own, none where that is of another rung."""
+    if plans_only:
+        return tuple(plan.config for plan in _own(problem, place))
     random, device = np.random.default_rng((seed, problem.m, problem.n, problem.k)), place.device
     found = {config_text(plan.config): plan.config for plan in _own(problem, place)}
     some = pool(problem, illegal_on(device), device, SURVEYED)
@@ -349,7 +353,9 @@ def _done(out: Path) -> dict[ProblemClass, Surveyed]:
     return {each.problem: each for each in found}
 
 
-def work(out: Path, problems: Sequence[Problem], seed: int, until_s: float, *, with_library: bool) -> int:
+def work(
+    out: Path, problems: Sequence[Problem], seed: int, until_s: float, *, with_library: bool, plans_only: bool
+) -> int:
     """Survey until ``until_s`` of the clock; the number of problems left."""
     driver.enter()
     info = driver.device_info()
@@ -359,7 +365,8 @@ def work(out: Path, problems: Sequence[Problem], seed: int, until_s: float, *, w
 
     start_s, done = time.monotonic(), _done(out)
     left = [each for each in problems if ProblemClass.of(each) not in done]
-    tasks = [(each, configurations(each, Here(), seed)) for each in left]
+    found = ((each, configurations(each, Here(), seed, plans_only=plans_only)) for each in left)
+    tasks = [(each, configs) for each, configs in found if configs]
     sources = [tuple(source_of(each, config, info.limits) for config in configs) for each, configs in tasks]
     say(f"{len(tasks)} problems, {len({s for of in sources for s in of})} kernels; {time.monotonic() - start_s:.1f} s")
     processes = max((os.cpu_count() or 1) - RESERVED_CORES, 1)
@@ -371,10 +378,10 @@ def work(out: Path, problems: Sequence[Problem], seed: int, until_s: float, *, w
                 (problem, configs), of = tasks.pop(0), sources.pop(0)
                 reasons = kernels.reasons(of, waiting=state.touch)
                 state.write_bytes(msgspec.json.encode(ProblemClass.of(problem)))
-                found = survey.measure(problem, configs, reasons)
+                measured = survey.measure(problem, configs, reasons)
                 with journal(out).open("ab") as lines:
-                    lines.write(msgspec.json.encode(found) + b"\n")
-                _tell(found)
+                    lines.write(msgspec.json.encode(measured) + b"\n")
+                _tell(measured)
         finally:
             environment: Environment = describe(sampler.since(start_s))
             (out / "environment.json").write_bytes(msgspec.json.encode(environment))
@@ -443,6 +450,7 @@ def supervise(out: Path, arguments: Sequence[str], until_s: float) -> None:
 @click.option("--seed", default=1, show_default=True, help="Of the problems that are drawn.")
 @click.option("--minutes", default=9.0, show_default=True, help="Begin nothing after that; 0 only makes the record.")
 @click.option("--straddling", is_flag=True, help="Only problems with rows that lie in two lines of L2.")
+@click.option("--plans-only", is_flag=True, help="Time only what plans choose, and cuBLASLt.")
 @click.option("--library/--no-library", "with_library", default=True, help="Time cuBLASLt too.")
 @click.option("--records", type=click.Path(path_type=Path, file_okay=False), help="Write a record to this folder.")
 @click.option("--notes", default="", help="What was learned, for the record.")
@@ -454,19 +462,22 @@ def main(
     seed: int,
     minutes: float,
     straddling: bool,
+    plans_only: bool,
     with_library: bool,
     records: Path | None,
     notes: str,
     prediction: str,
     until: float | None,
 ) -> None:
-    """Time COUNT random problems in some thirty configurations each."""
+    """Time COUNT random problems in some forty configurations each."""
     out.mkdir(parents=True, exist_ok=True)
     if until is not None:
         problems = drawn(count, seed, straddling=straddling)
-        sys.exit(STATUS_TIME if work(out, problems, seed, until, with_library=with_library) else 0)
+        left = work(out, problems, seed, until, with_library=with_library, plans_only=plans_only)
+        sys.exit(STATUS_TIME if left else 0)
     arguments = ["--count", str(count), "--seed", str(seed), "--library" if with_library else "--no-library"]
     arguments += ["--straddling"] if straddling else []
+    arguments += ["--plans-only"] if plans_only else []
     supervise(out, arguments, time.time() + 60 * minutes)
     if records is None:
         return

@@ -166,6 +166,12 @@ class SurveyRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag="w
     keys: tuple[str, ...]
     surveyed: tuple[Surveyed, ...]
 
+    @property
+    def of_plans(self) -> bool:
+        """Whether only what plans choose was timed: such records say how good plans are, and models are not fitted to
+        them."""
+        return "--plans-only" in self.command
+
 
 class CallsRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag="warptile.record.calls/1"):
     """What calls cost the host, beside other libraries."""

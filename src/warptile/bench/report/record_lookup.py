@@ -202,11 +202,20 @@ class RecordLookup:
 
     def newest_survey(self) -> SurveyRecord | None:
         """The newest survey of problems of every kind, or None."""
-        records = [record for record in self._of(SurveyRecord) if "--straddling" not in record.command]
+        records = [record for record in self._surveys_of_every_kind() if not record.of_plans]
         if not records:
             return None
         self._used[records[-1].id] = records[-1]
         return records[-1]
+
+    def newest_surveys_of_plans(self) -> list[SurveyRecord]:
+        """By GPU, the newest survey of problems of every kind; those of plans alone count too."""
+        newest = {record.environment.gpu: record for record in self._surveys_of_every_kind()}
+        self._used |= {record.id: record for record in newest.values()}
+        return [newest[gpu] for gpu in sorted(newest)]
+
+    def _surveys_of_every_kind(self) -> list[SurveyRecord]:
+        return [record for record in self._of(SurveyRecord) if "--straddling" not in record.command]
 
     def straddling_surveys(self) -> list[SurveyRecord]:
         """All surveys of problems whose rows lie in two lines of L2."""

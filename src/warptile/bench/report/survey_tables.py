@@ -58,9 +58,22 @@ def table(lookup: RecordLookup) -> str:
     text = (
         "Random problems, log-uniform in M, N and K, of several types and layouts; none was tuned. Speeds are "
         f"geometric means. A problem is slow below {SLOW} of cuBLASLt's fastest algorithm. The last column is what a "
-        "search of twenty to thirty configurations would reach.\n\n"
+        "search of twenty to forty configurations would reach.\n\n"
     )
-    return f"{text}{markdown(header, rows)}\n{lookup.origins()}"
+    newest = "The newest surveys of each GPU, of which some time plans alone:\n\n"
+    return f"{text}{markdown(header, rows)}\n{newest}{_by_gpu(lookup)}\n{lookup.origins()}"
+
+
+def _by_gpu(lookup: RecordLookup) -> str:
+    """Plans of random problems beside cuBLASLt, by GPU."""
+    rows: list[TableRow] = []
+    for record in lookup.newest_surveys_of_plans():
+        shares = [share for each in record.surveyed if (share := speedup_over_library(each)) is not None]
+        if shares:
+            slow = sum(share < SLOW for share in shares) / len(shares)
+            drawn = f"{record.environment.gpu}, {record.date[:10]}"
+            rows.append((drawn, str(len(shares)), number(geomean(shares), 3), percent(slow), number(min(shares), 2)))
+    return markdown(("GPU", "number", "of cuBLASLt", "slow", "lowest"), rows)
 
 
 def _row(name: str, record: SurveyRecord, chosen: Callable[[Surveyed], bool]) -> TableRow | None:

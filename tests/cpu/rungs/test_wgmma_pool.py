@@ -18,7 +18,7 @@ from warptile.rungs.wgmma.pool import SPLITS, pool
 from warptile.rungs.wgmma.tile_shapes import FEWEST_STAGES, stages
 from warptile.rungs.wgmma.tiles import ROW_BYTES
 
-MOST_KERNELS = 64
+MOST_KERNELS = 128
 """Kernels that plans choose from, each a compilation, for a combination of types and layouts."""
 
 SAMPLED = 40

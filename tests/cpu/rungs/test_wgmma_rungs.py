@@ -590,6 +590,13 @@ REASONS = [
     (FINAL, problem(b_major="col"), {"BM": 64, "BN": 24}, "one warpgroup's with BM=64, must be a multiple of 8"),
     (FINAL, problem(), {"PINGPONG": 1, "CM": 2, "CN": 2, "SMS": 4, "BN": 192}, "160 fit in a cluster along both"),
     (FINAL, problem(b_major="col"), {"BM": 192, "BN": 256, "SWAP": 1}, "144 fit with SWAP=1 and 192 rows"),
+    (
+        FINAL,
+        problem(size=(4096, 4095, 4096), b_major="row"),
+        {"BM": 256, "BN": 192},
+        "176 fit where K is not contiguous",
+    ),
+    (FINAL, problem(size=(4096, 4095, 4096)), {"BM": 256, "BN": 128, "SWAP": 1}, "120 fit of float16 with SWAP=1"),
     (FINAL, problem(out="float32"), {"PINGPONG": 1, "BM": 128, "BN": 200}, "192 fit of float32 with PINGPONG=1"),
     (FINAL, problem(out="float32"), {"BN": 216, "SWAP": 1, "SMS": 2}, "104 fit of float32 with SWAP=1 and BN=216"),
     (

@@ -82,6 +82,11 @@ EIGHTS, PINGPONG_EIGHTS, UNALIGNED_EIGHTS = 104, 128, 144
 """Most accumulators of a thread where BN is no multiple of 16: with SWAP if D has 32 bits, and so with PINGPONG; and
 with PINGPONG in clusters if TMA does not store D."""
 
+TWO_BLOCKS = 128
+SWAPPED_OF_TWO, PANELS_OF_TWO = 120, 176
+"""Rows of a warpgroup in two blocks; and the most accumulators of a thread then if TMA does not store D: with SWAP if
+D has 16 bits, and without it if A or B has panels."""
+
 THREE_BLOCKS = 192
 MOST_OF_THREE, SWAPPED_OF_THREE, SWAPPED_OF_THREE_WITHOUT_TMA = 168, 144, 96
 """Rows of a warpgroup in three blocks; and the most accumulators of a thread then: without TMA stores of D, with SWAP,
@@ -269,6 +274,10 @@ def _spilling_reason(seen: Problem, config: Config) -> str | None:
     k_major = tiles.k_major(seen.a, is_a=True) and tiles.k_major(seen.b, is_a=False)
     if cluster > 1 and not k_major and (config["PINGPONG"] or (rows == THREE_BLOCKS and cluster > 2)):
         limits.append((PRODUCER_OF_PANELS, "in such a cluster where K is not contiguous in A and B"))
+    if rows == TWO_BLOCKS and not aligned and config["SWAP"] and not wide:
+        limits.append((SWAPPED_OF_TWO, f"of {seen.d.dtype.name} with SWAP=1 if TMA does not store D"))
+    if rows == TWO_BLOCKS and not aligned and not config["SWAP"] and not k_major:
+        limits.append((PANELS_OF_TWO, "where K is not contiguous in A and B and TMA does not store D"))
     if rows == THREE_BLOCKS and config["SWAP"]:
         limits.append((SWAPPED_OF_THREE if aligned else SWAPPED_OF_THREE_WITHOUT_TMA, f"with SWAP=1 and {rows} rows"))
     elif rows == THREE_BLOCKS and not aligned:

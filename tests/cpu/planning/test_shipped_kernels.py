@@ -39,7 +39,7 @@ def test_on_the_gpu_that_was_tuned_they_are_what_matmul_takes(monkeypatch, tmp_p
 def test_every_kernel_that_plans_choose_from_is_among_them(b_major):
     brain = dtype("bfloat16")
     problem = Problem.dense(64, 64, 64, brain, out=brain, accumulator=dtype("float32"), b_major=b_major)
-    kernels = kernels_for(problem, straddling=False)
+    kernels = {each for straddling in (False, True) for each in kernels_for(problem, straddling)}
     tiles = {(each.bm, each.bn, each.consumers, each.swap, 64 * each.rows) for each in kernels}
     plans = [plan for plan in shipped_plans(REFERENCE, [brain]) if plan.origin == EXAMPLE]
     listed = [plan.config for plan in plans if plan.problem.b.major == b_major]
@@ -75,7 +75,7 @@ def test_a_gpu_without_shipped_kernels_has_none():
 
 
 def test_plans_share_kernels():
-    plans = list(shipped_plans(REFERENCE))
+    plans = list(shipped_plans(REFERENCE, [dtype("bfloat16")]))
     assert len({translation_unit(plan.kernel) for plan in plans}) < len(plans)
     small = replace(REFERENCE, name="cut", multiprocessors=66)
-    assert all(plan.config["SMS"] <= 66 for plan in shipped_plans(small))
+    assert all(plan.config["SMS"] <= 66 for plan in shipped_plans(small, [dtype("bfloat16")]))

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from warptile.device import DeviceLimits
-from warptile.problem import Problem
+from warptile.problem import MAX_ALIGNMENT_BYTES, Problem
 from warptile.rungs.kernel_spec import Config, View
 from warptile.rungs.rung import Extents
 from warptile.rungs.wgmma import tiles
+from warptile.rungs.wgmma.kernels import Kernel, kernels_for, straddles
 from warptile.rungs.wgmma.pool import pool
 from warptile.rungs.wgmma.tile_shapes import OTHER_SCHEDULES, fewest_sms, stages
 from warptile.rungs.wgmma.tiles import ROW_BYTES
@@ -85,16 +86,18 @@ def timed_default(problem: Problem, illegal: Illegal, device: DeviceLimits) -> t
 
 
 def kernel_examples(like: Problem, illegal: Illegal, device: DeviceLimits) -> Iterator[tuple[Problem, Config]]:
-    """A problem and a configuration for each kernel that plans choose from, as far as one of `TYPICAL` has it."""
-    found: set[int] = set()
-    for extents in TYPICAL:
+    """A problem and a configuration for each kernel that plans choose from, as far as one of `TYPICAL` has it, or the
+    same with 16 bytes more in each row, so that rows lie in two lines of L2."""
+    found: set[Kernel] = set()
+    more = MAX_ALIGNMENT_BYTES * 8 // min(like.a.dtype.bits, like.d.dtype.bits)
+    for extents in (*TYPICAL, *((m + more, n + more, k + more) for m, n, k in TYPICAL)):
         problem = Problem.dense(
             *extents, like.a.dtype, out=like.d.dtype, accumulator=like.accumulator, a_major=like.a.major,
             b_major=like.b.major,
         )  # fmt: skip
-        some = pool(problem, illegal, device)
+        kernels, some = kernels_for(problem, straddles(problem)), pool(problem, illegal, device)
         for place in some.ranked():
-            kernel, config = int(some.rows["order"][place]), some.config(int(place))
+            kernel, config = kernels[int(some.rows["order"][place])], some.config(int(place))
             if kernel not in found and illegal(problem, config) is None:
                 found.add(kernel)
                 yield problem, config

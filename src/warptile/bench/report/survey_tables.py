@@ -60,7 +60,7 @@ def table(lookup: RecordLookup) -> str:
         f"geometric means. A problem is slow below {SLOW} of cuBLASLt's fastest algorithm. The last column is what a "
         "search of twenty to forty configurations would reach.\n\n"
     )
-    newest = "The newest surveys of each GPU, of which some time plans alone:\n\n"
+    newest = "The newest survey of each GPU, planned by the cost model of its day; some time plans alone:\n\n"
     return f"{text}{markdown(header, rows)}\n{newest}{_by_gpu(lookup)}\n{lookup.origins()}"
 
 

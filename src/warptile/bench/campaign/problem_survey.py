@@ -70,14 +70,15 @@ MOST_BYTES = 3 * 2**30
 
 BEST, CLUSTERED, SMALL_CLUSTERED, SMALL_SPLIT, ALONG_BOTH, SPLIT_CLUSTERED, NEAR, FAR = 8, 2, 4, 2, 2, 2, 4, 1
 PING_PONG, BY_COLUMNS, ONE_CONSUMER = 4, 3, 2
-IN_TURNS, EIGHTS, SWAPPED_WIDE = 3, 3, 3
+IN_TURNS, EIGHTS, SWAPPED_WIDE, STREAMED = 3, 3, 3, 4
 """Configurations of a problem: the best predictions; the best in clusters of more than two CTAs; the best in clusters
 with 64 rows or swapped operands, whole and with K split; where rows lie in two lines of L2 also the
 best in clusters along both M and N, and the best that split K and share loads; and samples of those within `NEAR_TIME`
 and `FAR_TIME` of the best. `PING_PONG`: the best such in clusters, with swapped operands or other than 128 rows;
 `BY_COLUMNS`: the best whose columns two consumers share; `ONE_CONSUMER`: the best of one with more than 64 rows.
 `IN_TURNS`: the best in clusters whose CTAs take turns at loading B; `EIGHTS`: the best with BN no multiple of 16;
-`SWAPPED_WIDE`: the best with swapped operands and more than 128 columns, or 64 where D has 32 bits."""
+`SWAPPED_WIDE`: the best with swapped operands and more than 128 columns, or 64 where D has 32 bits.
+`STREAMED`: the best with stream-K."""
 
 NEAR_TIME, FAR_TIME = 1.5, 2.5
 
@@ -182,7 +183,7 @@ def configurations(problem: Problem, place: Place, seed: int = 0, *, plans_only:
     wide = (row["SWAP"] == 1) & (columns > (64 if problem.d.dtype.bits == 32 else 128))
     kinds = (
         (turns, PING_PONG), (by_columns, BY_COLUMNS), (alone, ONE_CONSUMER), (in_turns, IN_TURNS),
-        (columns % 16 == 8, EIGHTS), (wide, SWAPPED_WIDE),
+        (columns % 16 == 8, EIGHTS), (wide, SWAPPED_WIDE), (some.rows["STREAM"][ranked] == 1, STREAMED),
     )  # fmt: skip
     for which, most in kinds:
         add([int(place) for place in np.flatnonzero(which[:far])], most)

@@ -122,6 +122,24 @@ def _consumers_with_many_rows() -> Iterator[Kernel]:
         yield from (Kernel(192, bn, 2, swap, 1, "overlap", 1, *pair) for bn in (160, 192) for pair in SPLIT_CLUSTERS)
 
 
+_STREAMED = {
+    (64, 1): (96, 128, 160, 192),
+    (128, 2): (96, 112, 128, 144, 160, 176, 192),
+}
+"""BN of stream-K tiles that are surveyed in clusters too, by BM and consumers; with more columns the producer of a
+cluster spills."""
+
+
+def _streamed() -> Iterator[Kernel]:
+    """Tiles whose K all CTAs share in the last waves: large problems of few waves, of which the last is not full."""
+    for swap in (0, 1):
+        for (bm, consumers), columns in _STREAMED.items():
+            for bn in columns:
+                for cm, cn in ((1, 1), *SPLIT_CLUSTERS):
+                    yield Kernel(bm, bn, consumers, swap, 1, "stream-K", 1, cm, cn)
+        yield from (Kernel(128, bn, 2, swap, 1, "stream-K") for bn in (208, 224, 240))
+
+
 def _surveyed() -> tuple[Kernel, ...]:
     found: list[Kernel] = []
     for bm, bn, consumers, swap in _TILES:
@@ -148,7 +166,7 @@ def _surveyed() -> tuple[Kernel, ...]:
             found += [
                 Kernel(*tile, schedule, 1, *pair) for schedule in ("basic", "overlap") for pair in ((2, 1), (1, 2))
             ]
-    return tuple(dict.fromkeys([*found, *_tiles_in_clusters(), *_consumers_with_many_rows()]))
+    return tuple(dict.fromkeys([*found, *_tiles_in_clusters(), *_consumers_with_many_rows(), *_streamed()]))
 
 
 SURVEYED = _surveyed()

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Hashable, Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -54,10 +55,14 @@ class CallCache:
 
     Args:
         may_change: what tuning finds later replaces what is bound; not so for the calls of one plan.
+
+    Attributes:
+        forgotten: how often bound calls were forgotten: whoever keeps one looks whether this has changed.
     """
 
     def __init__(self, *, may_change: bool = True) -> None:
         self._bound: dict[Any, BoundCall] = {}
+        self.forgotten = 0
         self._fused: dict[Any, FusedCall] = {}
         self._learning = threading.Lock()
         self._next_look = 0.0 if may_change else math.inf
@@ -160,6 +165,7 @@ class CallCache:
         with self._learning:
             if len(self._bound) >= MOST_CALLS:
                 del self._bound[next(iter(self._bound))]
+                self.forgotten += 1
             key = self.key(*arrays, options)
             found = self.completed(key, found)
             self._bound[key] = found
@@ -172,8 +178,16 @@ class CallCache:
 
     def _forget(self, key: Any, found: BoundCall) -> None:
         with self._learning:
-            if self._bound.get(key) is found:
+            kept = self._bound.get(key)
+            if kept is not None and kept.launch is found.launch:
                 del self._bound[key]
+                self.forgotten += 1
+
+    def changed(self, key: Any, found: BoundCall, **changes: Any) -> None:
+        """Keep a bound call with changes, if it is still the one that is kept."""
+        with self._learning:
+            if self._bound.get(key) is found:
+                self._bound[key] = replace(found, **changes)
 
     def _look_now(self) -> None:
         self._next_look = 0.0
@@ -190,6 +204,7 @@ class CallCache:
         with self._learning:
             self._bound.clear()
             self._fused.clear()
+            self.forgotten += 1
         self._outcomes.clear()
         return True
 

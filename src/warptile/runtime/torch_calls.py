@@ -14,6 +14,7 @@ from warptile.runtime.bound_call import BoundCall
 from warptile.runtime.call_cache import AUTOTUNE, BACKEND, FOLDER, NOT_BOUND, Arrays, CallCache, environment
 from warptile.runtime.execute import GpuBackend
 from warptile.runtime.fused_calls import NUMBERS, bind_fused
+from warptile.runtime.torch_allocation import allocator
 
 RECORDER = "warptile.torch.bound_gradients"
 """The module that makes a bound call and records its gradient."""
@@ -36,7 +37,7 @@ class TorchCalls(CallCache):
         self._forward_ad = torch.autograd.forward_ad
         self._stream: Callable[[int], int] = torch._C._cuda_getCurrentRawStream
         self._is_captured: Callable[[], bool] = torch.cuda.is_current_stream_capturing
-        self._empty = torch.empty
+        self._new = allocator(torch)
 
     def repeat(self, a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> Any:
         """The result of a call that is bound, or None where it has to take the long way."""
@@ -51,14 +52,15 @@ class TorchCalls(CallCache):
         if time.monotonic() >= self._next_look and self.is_stale():
             return None
         if found.gradients and self._records_gradients():
-            return self._recorded(found, a, b, c, out, options)
+            recorder = found.recorder
+            return self._recorded(found, a, b, c, out, options) if recorder is None else recorder(a, b)
         at_d = 0 if out is None else out.data_ptr()
         return self.launched(found, a.data_ptr(), b.data_ptr(), 0 if c is None else c.data_ptr(), at_d, out)
 
     def launched(self, found: BoundCall, at_a: int, at_b: int, at_c: int, at_d: int, out: Any) -> Any:
         """The result of a bound call on tensors at these addresses; None if ``out`` shares memory with an operand."""
         if out is None:
-            out = self._empty(found.shape, dtype=found.dtype, device=found.device)
+            out = self._new(found.shape, found.dtype, found.device, found.ordinal)
             at_d = out.data_ptr()
         elif found.overlaps(at_a, at_b, at_c, at_d):
             return None
@@ -75,7 +77,19 @@ class TorchCalls(CallCache):
         room = sys.modules.get(RECORDER)
         if room is None or out is not None:
             return None
+        if c is None and (recorder := room.recorder_of(self, found, a, b, options)) is not None:
+            self.changed(_key(a, b, c, out, options), found, recorder=recorder)
+            return recorder(a, b)
         return room.recorded_call(self, found, a, b, c, options)
+
+    def bound(self, a: Any, b: Any, options: tuple[Any, ...]) -> BoundCall | None:
+        """The bound call on these tensors, if the planned kernel serves it."""
+        found = self._bound.get(_key(a, b, None, None, options))
+        return None if found is None or found.stands_in else found
+
+    def is_cast(self, found: BoundCall) -> bool:
+        """Whether autocast changes the type of this call's operands now."""
+        return found.may_be_cast and self._autocasts("cuda")
 
     def repeat_fused(
         self, arrays: Arrays, options: tuple[Any, ...], epilogue: Hashable, operands: Mapping[str, Any]
@@ -98,7 +112,7 @@ class TorchCalls(CallCache):
             return None
         first = int(out is not None)
         made = [
-            self._empty(shape, dtype=dtype, device=found.device)
+            self._new(shape, dtype, found.device, found.ordinal)
             for shape, dtype in zip(found.shapes[first:], found.dtypes[first:], strict=True)
         ]
         outputs = made if out is None else [out, *made]

@@ -260,11 +260,23 @@ def test_a_bound_call_whose_gradient_is_recorded_is_launched_by_what_records_it(
         assert (a, b, c, options[0]) == (memory, weights, None, 1)
         return "recorded", calls.launched(found, a.data_ptr(), b.data_ptr(), 0, 0, None)
 
-    monkeypatch.setitem(sys.modules, torch_calls.RECORDER, types.SimpleNamespace(recorded_call=record))
+    asked = []
+
+    def no_recorder(calls, found, *arguments):
+        asked.append(arguments)
+
+    room = types.SimpleNamespace(recorded_call=record, recorder_of=no_recorder)
+    monkeypatch.setitem(sys.modules, torch_calls.RECORDER, room)
     said, d = wt.matmul(memory, weights)
     assert said == "recorded"
-    assert (len(gpu.launches), len(long_way)) == (3, 1)
+    assert (len(gpu.launches), len(long_way), len(asked)) == (3, 1, 1)
     check(gpu, gpu.launches[-1], pointers_of(memory, weights, None, d, 0), torch.stream)
+
+    room.recorder_of = lambda calls, found, *arguments: lambda a, b: ("kept", a, b)
+    for _ in range(2):
+        assert wt.matmul(memory, weights) == ("kept", memory, weights)
+        room.recorder_of = no_recorder
+    assert len(asked) == 1, "the second call asks for no recorder"
 
 
 def test_gradients_are_refused_where_nothing_records_them(gpu, torch):

@@ -58,3 +58,129 @@ def test_a_training_step_plans_nothing(gpu, planned, autocast):
         assert planned or step > 0, "the first step plans"
         assert not planned or step < 2, planned
     assert gpu.copies == []
+
+
+# --- the GEMMs of a backward pass that are kept ----------------------------------------------------------------------
+
+
+def products(launches):
+    """Entry and parameters of GEMMs, without D's address, which differs from call to call: the addresses and strides of
+    operands are in the tensor maps and the pointers of A and B."""
+    return [(each.entry, each.parameters[0][:16], each.grid) for each in launches]
+
+
+@pytest.fixture
+def long_way(monkeypatch):
+    """Shapes of the gradients that `matmul_gradients` computed."""
+    import warptile.torch.bound_gradients as bound_gradients
+
+    found, real = [], bound_gradients.matmul_gradients
+
+    def counted(setting, a, b, shapes, dtype, grad, wanted):
+        found.append(tuple(grad.shape))
+        return real(setting, a, b, shapes, dtype, grad, wanted)
+
+    monkeypatch.setattr(bound_gradients, "matmul_gradients", counted)
+    return found
+
+
+def operands(m=64, k=48, n=96, *, transposed=False):
+    a = torch.randn(k, m).bfloat16().T if transposed else torch.randn(m, k).bfloat16()
+    return a.requires_grad_(), torch.randn(k, n).bfloat16().requires_grad_()
+
+
+@pytest.fixture
+def launching(gpu, monkeypatch):
+    """The stubbed GPU, recording launches."""
+    return StubbedGpu().install(monkeypatch)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("alpha", [1, 0.5])
+def test_kept_gemms_launch_what_the_long_way_does(launching, long_way, transposed, alpha):
+    a, b = operands(transposed=transposed)
+    g = torch.randn(64, 96).bfloat16()
+    rounds = []
+    for _ in range(5):
+        d = api.matmul(a, b, alpha=alpha)
+        before = len(launching.launches)
+        torch.autograd.grad(d, (a, b), g)
+        rounds.append(products(launching.launches[before:]))
+    assert 1 <= len(long_way) <= 3
+    assert len(rounds[-1]) == 2
+    assert rounds[-1] == rounds[-2] == rounds[1]
+
+
+@pytest.mark.parametrize("frozen", ["a", "b"])
+def test_an_operand_without_a_gradient(launching, long_way, frozen):
+    a, b = operands()
+    (a if frozen == "a" else b).requires_grad_(False)
+    g = torch.randn(64, 96).bfloat16()
+    for _ in range(4):
+        d = api.matmul(a, b)
+        before = len(launching.launches)
+        (found,) = torch.autograd.grad(d, (b,) if frozen == "a" else (a,), g)
+        assert len(launching.launches) == before + 1
+        assert found.shape == (b if frozen == "a" else a).shape
+    assert len(long_way) < 4
+
+
+def test_another_gradient_takes_the_long_way(gpu, long_way):
+    a, b = operands()
+    usual = torch.randn(64, 96).bfloat16()
+    for _ in range(4):
+        torch.autograd.grad(api.matmul(a, b), (a, b), usual)
+    memory = torch.randn(64 * 96 + 8).bfloat16()
+    others = (
+        torch.randn(96, 64).bfloat16().T,  # other strides
+        memory[1 : 64 * 96 + 1].view(64, 96),  # other alignment
+        torch.randn(1, 1).bfloat16().expand(64, 96),
+    )
+    for other in others:
+        del long_way[:]
+        torch.autograd.grad(api.matmul(a, b), (a, b), other)
+        assert long_way == [(64, 96)]
+
+
+def test_saved_operands_that_come_back_with_other_strides_take_the_long_way(gpu, long_way):
+    a, b = operands()
+    g = torch.randn(64, 96).bfloat16()
+    for _ in range(4):
+        torch.autograd.grad(api.matmul(a, b), (a, b), g)
+    del long_way[:]
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x.mT.contiguous().mT):
+        torch.autograd.grad(api.matmul(a, b), (a, b), g)
+    assert long_way == [(64, 96)]
+
+
+def test_gradients_of_gradients_are_recorded(gpu, long_way):
+    a, b = operands()
+    g = torch.randn(64, 96).bfloat16()
+    for _ in range(4):
+        torch.autograd.grad(api.matmul(a, b), (a, b), g)
+    del long_way[:]
+    found = torch.autograd.grad(api.matmul(a, b), (a, b), g, create_graph=True)
+    assert long_way == [(64, 96)]
+    assert all(each.grad_fn is not None for each in found)
+
+
+def test_gemms_are_not_kept_once_calls_were_forgotten(gpu, long_way):
+    a, b = operands()
+    g = torch.randn(64, 96).bfloat16()
+    for _ in range(4):
+        d = api.matmul(a, b)
+        torch.autograd.grad(d, (a, b), g)
+    d = api.matmul(a, b)
+    del long_way[:]
+    (calls,) = {type(each): each for each in api._calls.values()}.values()
+    calls.forgotten += 1
+    torch.autograd.grad(d, (a, b), g)
+    assert long_way == [(64, 96)]
+
+
+def test_a_wider_result_takes_the_long_way(gpu, long_way):
+    a, b = operands()
+    for step in range(4):  # the first call is not bound yet
+        d = api.matmul(a, b, out_dtype=torch.float32)
+        torch.autograd.grad(d, (a, b), torch.randn(64, 96))
+        assert len(long_way) == step

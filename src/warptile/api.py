@@ -66,6 +66,19 @@ OPTIONS = (
 """Keywords of `matmul` that are no arrays, in the order of the tuple that its calls are found by."""
 
 
+_UNSAID = {"alpha": 1, "batch_invariant": False}
+
+
+def options_of(**given: Any) -> tuple[Any, ...]:
+    """The tuple that a call of `matmul` with these keywords is found by; what is not given is as by default."""
+    return tuple(given.get(name, _UNSAID.get(name)) for name in OPTIONS)
+
+
+def bound_calls(kind: type) -> CallCache | None:
+    """Bound calls on arrays of a type; None where there are none yet."""
+    return _calls.get(kind)
+
+
 def matmul(
     a: Any,
     b: Any,

@@ -8,12 +8,18 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from warptile.api import matmul
+from warptile.api import bound_calls, matmul, options_of
 from warptile.arrays.options import refuse_unknown
 from warptile.epilogue.tracing import Reduced, refuse
 from warptile.errors import DTypeError, ShapeError
 from warptile.packed_call import PACKED
 from warptile.torch_route import linear_in_torch, requires_gradient, shown_to_dynamo, torch_sees, traced_linear
+
+LINEAR = "linear"
+"""What a bound call of `linear` is told from one of `matmul` by."""
+
+OPTIONS_OF_LINEAR = ("out_dtype", "accumulate", "precision", "max_sms", "backend", "batch_invariant")
+"""Keywords of `linear` that are no arrays, in the order of the tuple that its calls are found by."""
 
 BIAS = "linear_bias"
 """The bias among the operands of an epilogue."""
@@ -70,13 +76,18 @@ def linear(
     if type(w) in PACKED:
         check_linear(x, w, bias)
         return product_of_rows(x, w, bias, options)
+    calls = bound_calls(x.__class__)
+    if calls is not None and calls.binds_linear:
+        found = calls.repeat(x, w, bias, None, (LINEAR, *options.values()))
+        if found is not None:
+            return found
     if requires_gradient(x, w, bias):
         return linear_in_torch(x, w, bias, options)
     if not fits(x, w, bias):
         if torch_sees(x, w, bias, None):  # autocast may cast what does not fit
             return linear_in_torch(x, w, bias, options)
         check_linear(x, w, bias)
-    return product_of_rows(x, w, bias, options)
+    return product_of_rows(x, w, bias, options, binds=True)
 
 
 def fits(x: Any, w: Any, bias: Any) -> bool:
@@ -135,24 +146,24 @@ def _conversion(array: Any) -> str:
     return "astype" if hasattr(array, "astype") else "to"
 
 
-def product_of_rows(x: Any, w: Any, bias: Any, options: dict[str, Any]) -> Any:
+def product_of_rows(x: Any, w: Any, bias: Any, options: dict[str, Any], *, binds: bool = False) -> Any:
     """``x @ w.T + bias`` of arrays that were checked: all rows of ``x`` in one GEMM.
 
     Args:
         x, w, bias: as of `linear`.
         options: of `warptile.matmul`.
+        binds: these are arrays and options of a call of `linear`, which later ones are found by.
 
     Returns:
         As `linear`.
     """
     transposed = w.T if len(w.shape) == 2 else w
-    if len(x.shape) <= 2:
-        return matmul(x, transposed, bias, **options)
-    rows = 1
-    for extent in x.shape[:-1]:
-        rows *= extent
-    d = matmul(x.reshape((rows, x.shape[-1])), transposed, bias, **options)
-    return d.reshape((*x.shape[:-1], *w.shape[:-1]))
+    rows = x if len(x.shape) <= 2 else x.reshape((math.prod(x.shape[:-1]), x.shape[-1]))
+    d = matmul(rows, transposed, bias, **options)
+    calls = bound_calls(type(rows)) if binds else None
+    if calls is not None and calls.binds_linear:
+        calls.learn_linear((x, w, bias), (LINEAR, *options.values()), (rows, transposed, bias), options_of(**options))
+    return d if rows is x else d.reshape((*x.shape[:-1], *w.shape[:-1]))
 
 
 def _fused_rows(

@@ -49,7 +49,7 @@ class BoundCall:
         gradients: an array asks for gradients, which only a caller that records none may leave out.
         stands_in: its kernel serves until the planned one is compiled.
         may_be_cast: torch's autocast, where it is on, would change the operands' type.
-        recorder: makes the call on A and B and records its gradient; None until the first such call.
+        recorder: makes the call on A, B and C and records its gradient; None until the first such call.
     """
 
     launch: Launch
@@ -63,7 +63,7 @@ class BoundCall:
     gradients: bool
     stands_in: bool
     may_be_cast: bool = False
-    recorder: Callable[[Any, Any], Any] | None = None
+    recorder: Callable[[Any, Any, Any], Any] | None = None
 
     def overlapping(self, operand: int) -> tuple[int, int]:
         """Distances in bytes from the address of A (0), B (1) or C (2) to that of D between which they share bytes."""

@@ -58,7 +58,10 @@ class CallCache:
 
     Attributes:
         forgotten: how often bound calls were forgotten: whoever keeps one looks whether this has changed.
+        binds_linear: calls of `warptile.linear` are bound too, by `learn_linear`.
     """
+
+    binds_linear = False
 
     def __init__(self, *, may_change: bool = True) -> None:
         self._bound: dict[Any, BoundCall] = {}
@@ -102,6 +105,22 @@ class CallCache:
                 del self._fused[next(iter(self._fused))]
             self._fused[key] = found
         self._outcomes.setdefault(gpu, tuned_table.outcomes(gpu))
+
+    def learn_linear(
+        self,
+        arrays: tuple[Any, Any, Any],
+        said: tuple[Any, ...],
+        multiplied: tuple[Any, Any, Any],
+        options: tuple[Any, ...],
+    ) -> None:
+        """Bind a linear layer, so that `repeat` finds it, if its GEMM is bound.
+
+        Args:
+            arrays: x, w and bias.
+            said: what tells the call from others on the same arrays.
+            multiplied: A, B and C of the GEMM.
+            options: of the GEMM.
+        """
 
     def key(self, a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> Any:
         """All that a plan may depend on: addresses only as far as they decide alignment."""
@@ -162,19 +181,22 @@ class CallCache:
             return False
         if tuning is not None and until is None:
             found, until = tuning.applied(found, partial(bind, product, backend=backend, alpha=alpha, beta=beta))
-        with self._learning:
-            if len(self._bound) >= MOST_CALLS:
-                del self._bound[next(iter(self._bound))]
-                self.forgotten += 1
-            key = self.key(*arrays, options)
-            found = self.completed(key, found)
-            self._bound[key] = found
+        key = self.key(*arrays, options)
+        found = self.completed(key, found)
+        self._add(key, found)
         if until is not None:
             until.add_done_callback(lambda done: self._forget(key, found))
         self.learnt(arrays, key, found)
         if self._next_look < math.inf:
             self._outcomes.setdefault(backend.info.name, tuned_table.outcomes(backend.info.name))
         return True
+
+    def _add(self, key: Any, found: BoundCall) -> None:
+        with self._learning:
+            if len(self._bound) >= MOST_CALLS:
+                del self._bound[next(iter(self._bound))]
+                self.forgotten += 1
+            self._bound[key] = found
 
     def _forget(self, key: Any, found: BoundCall) -> None:
         with self._learning:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from warptile.arrays.operands import Product
@@ -27,6 +28,8 @@ class TorchCalls(CallCache):
         torch: the module.
         may_change: as of `CallCache`.
     """
+
+    binds_linear = True
 
     def __init__(self, torch: Any, *, may_change: bool = True) -> None:
         super().__init__(may_change=may_change)
@@ -53,7 +56,7 @@ class TorchCalls(CallCache):
             return None
         if found.gradients and self._records_gradients():
             recorder = found.recorder
-            return self._recorded(found, a, b, c, out, options) if recorder is None else recorder(a, b)
+            return self._recorded(found, a, b, c, out, options) if recorder is None else recorder(a, b, c)
         at_d = 0 if out is None else out.data_ptr()
         return self.launched(found, a.data_ptr(), b.data_ptr(), 0 if c is None else c.data_ptr(), at_d, out)
 
@@ -77,15 +80,45 @@ class TorchCalls(CallCache):
         room = sys.modules.get(RECORDER)
         if room is None or out is not None:
             return None
-        if c is None and (recorder := room.recorder_of(self, found, a, b, options)) is not None:
+        recorder = room.recorder_of(self, found, a, b, c, options)
+        if recorder is not None:
             self.changed(_key(a, b, c, out, options), found, recorder=recorder)
-            return recorder(a, b)
+            return recorder(a, b, c)
         return room.recorded_call(self, found, a, b, c, options)
 
     def bound(self, a: Any, b: Any, options: tuple[Any, ...]) -> BoundCall | None:
         """The bound call on these tensors, if the planned kernel serves it."""
         found = self._bound.get(_key(a, b, None, None, options))
         return None if found is None or found.stands_in else found
+
+    def learn_linear(
+        self,
+        arrays: tuple[Any, Any, Any],
+        said: tuple[Any, ...],
+        multiplied: tuple[Any, Any, Any],
+        options: tuple[Any, ...],
+    ) -> None:
+        """As of `CallCache`: where the rows of x are one matrix without a copy."""
+        (x, w, bias), (rows, transposed, addend) = arrays, multiplied
+        try:
+            if w.dim() != 2 or not self.shares_memory(x, rows):
+                return
+            found = self._bound[_key(rows, transposed, addend, None, options)]
+            if found.stands_in:
+                return
+            key = _key(x, w, bias, None, said)
+        except NOT_BOUND:
+            return
+        shape = (*x.shape[:-1], w.shape[0])
+        self._add(key, replace(found, shape=shape, gradients=self.wants_gradients((x, w, bias, None)), recorder=None))
+
+    @staticmethod
+    def shares_memory(tensor: Any, view: Any) -> bool:
+        """Whether a reshaped tensor is a view of this one, at the same address."""
+        if tensor is view:
+            return True
+        same: bool = tensor.untyped_storage().data_ptr() == view.untyped_storage().data_ptr()
+        return same and bool(tensor.data_ptr() == view.data_ptr())
 
     def is_cast(self, found: BoundCall) -> bool:
         """Whether autocast changes the type of this call's operands now."""

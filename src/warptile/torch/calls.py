@@ -139,7 +139,7 @@ def linear_call(x: Any, w: Any, bias: Any, options: dict[str, Any]) -> Any:
         )
 
         def compute() -> Any:
-            return product_of_rows(x, w, bias, options)
+            return product_of_rows(x, w, bias, options, binds=True)
 
         return record_linear(x, w, bias, setting, compute)
     return _operate_linear(x, w, bias, **options)

@@ -101,7 +101,7 @@ def matmul_gradients(
     a_shape, b_shape, c_shape = shapes
     grad_c = None
     if wanted[2] and c_shape is not None:
-        grad_c = grad.new_zeros(c_shape) if setting.beta == 0 else _scaled(grad.sum_to_size(c_shape), setting.beta)
+        grad_c = gradient_of_addend(grad, c_shape, setting.beta)
     if not (wanted[0] or wanted[1]):
         return None, None, grad_c
     g = grad.to(dtype)
@@ -119,6 +119,37 @@ def matmul_gradients(
         matrices = a.unsqueeze(0) if len(a_shape) == 1 else a
         grad_b = _gradient_of_b(setting, matrices, g, b_shape)
     return grad_a, grad_b, grad_c
+
+
+def linear_gradients(
+    setting: Setting,
+    x: torch.Tensor | None,
+    w: torch.Tensor | None,
+    shapes: tuple[Any, Any, Any],
+    dtype: Any,
+    grad: torch.Tensor,
+    wanted: tuple[bool, bool, bool],
+) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
+    """Gradients of x, w and bias of a linear layer, given and returned as of `matmul_gradients`."""
+    x_shape, w_shape, bias_shape = shapes
+    grad_x = grad_w = None
+    grad_bias = grad.sum_to_size(bias_shape) if wanted[2] else None
+    g = grad.to(dtype)
+    if len(w_shape) == 1:
+        g = g.unsqueeze(-1)
+    rows = g.flatten(0, -2) if g.dim() > 1 else g.unsqueeze(0)
+    if wanted[0]:
+        assert w is not None
+        grad_x = setting.product(rows, w if w.dim() == 2 else w.unsqueeze(0)).reshape(x_shape)
+    if wanted[1]:
+        assert x is not None
+        grad_w = setting.product(rows.mT, x.flatten(0, -2) if x.dim() > 1 else x.unsqueeze(0)).reshape(w_shape)
+    return grad_x, grad_w, grad_bias
+
+
+def gradient_of_addend(grad: torch.Tensor, shape: Any, beta: Any) -> torch.Tensor:
+    """``beta * grad``, summed over the axes along which an addend of this shape was broadcast."""
+    return grad.new_zeros(shape) if beta == 0 else _scaled(grad.sum_to_size(shape), beta)
 
 
 def matmul_tangent(setting: Setting, a: Any, b: Any, along_a: Any, along_b: Any, along_c: Any) -> torch.Tensor | None:
@@ -190,26 +221,15 @@ class LinearFunction(torch.autograd.Function):
         """``compute()``, which multiplies; it runs with gradients disabled."""
         refuse_gradients(x, "linear(x.detach(), w.detach())")
         _save(ctx, x, w)
-        ctx.said = setting, x.shape, w.shape, x.dtype, None if bias is None else bias.shape
+        ctx.said = setting, (x.shape, w.shape, None if bias is None else bias.shape), x.dtype
         return compute()
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
         """Gradients of x, w and bias."""
         x, w = ctx.saved_tensors
-        setting, x_shape, w_shape, dtype, bias_shape = ctx.said
-        grad_x = grad_w = grad_bias = None
-        if ctx.needs_input_grad[2]:
-            grad_bias = grad.sum_to_size(bias_shape)
-        g = grad.to(dtype)
-        if len(w_shape) == 1:
-            g = g.unsqueeze(-1)
-        rows = g.flatten(0, -2) if g.dim() > 1 else g.unsqueeze(0)
-        if ctx.needs_input_grad[0]:
-            grad_x = setting.product(rows, w if w.dim() == 2 else w.unsqueeze(0)).reshape(x_shape)
-        if ctx.needs_input_grad[1]:
-            grad_w = setting.product(rows.mT, x.flatten(0, -2) if x.dim() > 1 else x.unsqueeze(0)).reshape(w_shape)
-        return grad_x, grad_w, grad_bias, None, None
+        setting, shapes, dtype = ctx.said
+        return *linear_gradients(setting, x, w, shapes, dtype, grad, ctx.needs_input_grad[:3]), None, None
 
     @staticmethod
     def jvp(ctx: Any, along_x: Any, along_w: Any, along_bias: Any, *_: Any) -> Any:

@@ -597,6 +597,12 @@ REASONS = [
         "176 fit where K is not contiguous",
     ),
     (FINAL, problem(size=(4096, 4095, 4096)), {"BM": 256, "BN": 128, "SWAP": 1}, "120 fit of float16 with SWAP=1"),
+    (
+        FINAL,
+        problem(size=(4096, 4095, 4096), accumulator="float16"),
+        {"BM": 128, "BN": 192, "PINGPONG": 1, "SWAP": 1},
+        "92 fit of float16 with SWAP=1",
+    ),
     (FINAL, problem(out="float32"), {"PINGPONG": 1, "BM": 128, "BN": 200}, "192 fit of float32 with PINGPONG=1"),
     (FINAL, problem(out="float32"), {"BN": 216, "SWAP": 1, "SMS": 2}, "104 fit of float32 with SWAP=1 and BN=216"),
     (

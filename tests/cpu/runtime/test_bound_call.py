@@ -272,9 +272,9 @@ def test_a_bound_call_whose_gradient_is_recorded_is_launched_by_what_records_it(
     assert (len(gpu.launches), len(long_way), len(asked)) == (3, 1, 1)
     check(gpu, gpu.launches[-1], pointers_of(memory, weights, None, d, 0), torch.stream)
 
-    room.recorder_of = lambda calls, found, *arguments: lambda a, b: ("kept", a, b)
+    room.recorder_of = lambda calls, found, *arguments: lambda a, b, c: ("kept", a, b, c)
     for _ in range(2):
-        assert wt.matmul(memory, weights) == ("kept", memory, weights)
+        assert wt.matmul(memory, weights) == ("kept", memory, weights, None)
         room.recorder_of = no_recorder
     assert len(asked) == 1, "the second call asks for no recorder"
 

@@ -9,7 +9,9 @@ from stubbed_gpu import StubbedGpu
 from warptile.arrays import array_view
 
 torch = pytest.importorskip("torch")
+import warptile as wt  # noqa: E402
 import warptile.torch  # noqa: E402
+import warptile.torch.bound_gradients as bound_gradients  # noqa: E402
 
 STREAM = 0x5EED
 
@@ -71,16 +73,16 @@ def products(launches):
 
 @pytest.fixture
 def long_way(monkeypatch):
-    """Shapes of the gradients that `matmul_gradients` computed."""
-    import warptile.torch.bound_gradients as bound_gradients
+    """Shapes of the results whose gradients took the long way."""
+    found = []
+    for kind in (bound_gradients.BoundProduct, bound_gradients.BoundLinear):
+        real = kind.long_way
 
-    found, real = [], bound_gradients.matmul_gradients
+        def counted(setting, a, b, shapes, dtype, grad, wanted, real=real):
+            found.append(tuple(grad.shape))
+            return real(setting, a, b, shapes, dtype, grad, wanted)
 
-    def counted(setting, a, b, shapes, dtype, grad, wanted):
-        found.append(tuple(grad.shape))
-        return real(setting, a, b, shapes, dtype, grad, wanted)
-
-    monkeypatch.setattr(bound_gradients, "matmul_gradients", counted)
+        monkeypatch.setattr(kind, "long_way", staticmethod(counted))
     return found
 
 
@@ -102,7 +104,7 @@ def test_kept_gemms_launch_what_the_long_way_does(launching, long_way, transpose
     g = torch.randn(64, 96).bfloat16()
     rounds = []
     for _ in range(5):
-        d = api.matmul(a, b, alpha=alpha)
+        d = wt.matmul(a, b, alpha=alpha)
         before = len(launching.launches)
         torch.autograd.grad(d, (a, b), g)
         rounds.append(products(launching.launches[before:]))
@@ -111,13 +113,56 @@ def test_kept_gemms_launch_what_the_long_way_does(launching, long_way, transpose
     assert rounds[-1] == rounds[-2] == rounds[1]
 
 
+@pytest.mark.parametrize("leading", [(), (2,), (2, 3)])
+@pytest.mark.parametrize("biased", [False, True])
+def test_a_linear_layer_launches_what_the_long_way_does(launching, long_way, leading, biased):
+    x = torch.randn(*leading, 16, 64).bfloat16().requires_grad_()
+    w = torch.randn(96, 64).bfloat16().requires_grad_()
+    bias = torch.randn(96).bfloat16().requires_grad_() if biased else None
+    g = torch.randn(*leading, 16, 96).bfloat16()
+    given = (x, w, bias) if biased else (x, w)
+    forward, backward = [], []
+    for _ in range(5):
+        before = len(launching.launches)
+        y = wt.linear(x, w, bias)
+        between = len(launching.launches)
+        gradients = torch.autograd.grad(y, given, g)
+        forward.append(products(launching.launches[before:between]))
+        backward.append(products(launching.launches[between:]))
+        assert y.shape == g.shape
+        assert [each.shape for each in gradients] == [each.shape for each in given]
+    assert 1 <= len(long_way) <= 3
+    assert forward[-1] == forward[-2] == forward[1]
+    assert backward[-1] == backward[-2] == backward[1]
+    assert len(backward[-1]) == 2
+
+
+def test_a_linear_layer_whose_rows_lie_apart_is_not_bound(gpu, planned):
+    base = torch.randn(4, 16, 64).bfloat16()
+    x, w = base.transpose(0, 1), torch.randn(96, 64).bfloat16()  # its rows are one matrix only after a copy
+    for _ in range(3):
+        assert wt.linear(x, w).shape == (16, 4, 96)
+    (calls,) = api._calls.values()
+    assert all(len(each.shape) == 2 for each in calls._bound.values())
+
+
+def test_linear_and_matmul_are_told_apart(launching):
+    x, w = torch.randn(64, 64).bfloat16(), torch.randn(64, 64).bfloat16()
+    for _ in range(3):
+        wt.linear(x, w)
+        of_linear = products(launching.launches[-1:])
+        wt.matmul(x, w)
+        of_matmul = products(launching.launches[-1:])
+    assert of_linear != of_matmul
+
+
 @pytest.mark.parametrize("frozen", ["a", "b"])
 def test_an_operand_without_a_gradient(launching, long_way, frozen):
     a, b = operands()
     (a if frozen == "a" else b).requires_grad_(False)
     g = torch.randn(64, 96).bfloat16()
     for _ in range(4):
-        d = api.matmul(a, b)
+        d = wt.matmul(a, b)
         before = len(launching.launches)
         (found,) = torch.autograd.grad(d, (b,) if frozen == "a" else (a,), g)
         assert len(launching.launches) == before + 1
@@ -129,7 +174,7 @@ def test_another_gradient_takes_the_long_way(gpu, long_way):
     a, b = operands()
     usual = torch.randn(64, 96).bfloat16()
     for _ in range(4):
-        torch.autograd.grad(api.matmul(a, b), (a, b), usual)
+        torch.autograd.grad(wt.matmul(a, b), (a, b), usual)
     memory = torch.randn(64 * 96 + 8).bfloat16()
     others = (
         torch.randn(96, 64).bfloat16().T,  # other strides
@@ -138,7 +183,7 @@ def test_another_gradient_takes_the_long_way(gpu, long_way):
     )
     for other in others:
         del long_way[:]
-        torch.autograd.grad(api.matmul(a, b), (a, b), other)
+        torch.autograd.grad(wt.matmul(a, b), (a, b), other)
         assert long_way == [(64, 96)]
 
 
@@ -146,10 +191,10 @@ def test_saved_operands_that_come_back_with_other_strides_take_the_long_way(gpu,
     a, b = operands()
     g = torch.randn(64, 96).bfloat16()
     for _ in range(4):
-        torch.autograd.grad(api.matmul(a, b), (a, b), g)
+        torch.autograd.grad(wt.matmul(a, b), (a, b), g)
     del long_way[:]
     with torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x.mT.contiguous().mT):
-        torch.autograd.grad(api.matmul(a, b), (a, b), g)
+        torch.autograd.grad(wt.matmul(a, b), (a, b), g)
     assert long_way == [(64, 96)]
 
 
@@ -157,9 +202,9 @@ def test_gradients_of_gradients_are_recorded(gpu, long_way):
     a, b = operands()
     g = torch.randn(64, 96).bfloat16()
     for _ in range(4):
-        torch.autograd.grad(api.matmul(a, b), (a, b), g)
+        torch.autograd.grad(wt.matmul(a, b), (a, b), g)
     del long_way[:]
-    found = torch.autograd.grad(api.matmul(a, b), (a, b), g, create_graph=True)
+    found = torch.autograd.grad(wt.matmul(a, b), (a, b), g, create_graph=True)
     assert long_way == [(64, 96)]
     assert all(each.grad_fn is not None for each in found)
 
@@ -168,9 +213,9 @@ def test_gemms_are_not_kept_once_calls_were_forgotten(gpu, long_way):
     a, b = operands()
     g = torch.randn(64, 96).bfloat16()
     for _ in range(4):
-        d = api.matmul(a, b)
+        d = wt.matmul(a, b)
         torch.autograd.grad(d, (a, b), g)
-    d = api.matmul(a, b)
+    d = wt.matmul(a, b)
     del long_way[:]
     (calls,) = {type(each): each for each in api._calls.values()}.values()
     calls.forgotten += 1
@@ -181,6 +226,6 @@ def test_gemms_are_not_kept_once_calls_were_forgotten(gpu, long_way):
 def test_a_wider_result_takes_the_long_way(gpu, long_way):
     a, b = operands()
     for step in range(4):  # the first call is not bound yet
-        d = api.matmul(a, b, out_dtype=torch.float32)
+        d = wt.matmul(a, b, out_dtype=torch.float32)
         torch.autograd.grad(d, (a, b), torch.randn(64, 96))
         assert len(long_way) == step

@@ -83,9 +83,9 @@ EIGHTS, PINGPONG_EIGHTS, UNALIGNED_EIGHTS = 104, 128, 144
 with PINGPONG in clusters if TMA does not store D."""
 
 TWO_BLOCKS = 128
-SWAPPED_OF_TWO, PANELS_OF_TWO = 120, 176
+SWAPPED_OF_TWO, SWAPPED_HALVES_OF_TWO, PANELS_OF_TWO = 120, 92, 176
 """Rows of a warpgroup in two blocks; and the most accumulators of a thread then if TMA does not store D: with SWAP if
-D has 16 bits, and without it if A or B has panels."""
+D has 16 bits, the same with pairs of 16-bit accumulators, and without SWAP if A or B has panels."""
 
 THREE_BLOCKS = 192
 MOST_OF_THREE, SWAPPED_OF_THREE, SWAPPED_OF_THREE_WITHOUT_TMA = 168, 144, 96
@@ -275,7 +275,8 @@ def _spilling_reason(seen: Problem, config: Config) -> str | None:
     if cluster > 1 and not k_major and (config["PINGPONG"] or (rows == THREE_BLOCKS and cluster > 2)):
         limits.append((PRODUCER_OF_PANELS, "in such a cluster where K is not contiguous in A and B"))
     if rows == TWO_BLOCKS and not aligned and config["SWAP"] and not wide:
-        limits.append((SWAPPED_OF_TWO, f"of {seen.d.dtype.name} with SWAP=1 if TMA does not store D"))
+        most = SWAPPED_HALVES_OF_TWO if seen.accumulator.bits == 16 else SWAPPED_OF_TWO
+        limits.append((most, f"of {seen.d.dtype.name} with SWAP=1 if TMA does not store D"))
     if rows == TWO_BLOCKS and not aligned and not config["SWAP"] and not k_major:
         limits.append((PANELS_OF_TWO, "where K is not contiguous in A and B and TMA does not store D"))
     if rows == THREE_BLOCKS and config["SWAP"]:

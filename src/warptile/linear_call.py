@@ -10,6 +10,7 @@ from typing import Any
 
 from warptile.api import bound_calls, matmul, options_of
 from warptile.arrays.options import refuse_unknown
+from warptile.epilogue.identity import MadeOf
 from warptile.epilogue.tracing import Reduced, refuse
 from warptile.errors import DTypeError, ShapeError
 from warptile.packed_call import PACKED
@@ -220,6 +221,9 @@ def _linear_epilogue(epilogue: Callable[..., Any], has_bias: bool, joins_rows: b
     added = [inspect.Parameter(BIAS, inspect.Parameter.KEYWORD_ONLY)] if has_bias else []
     found.__signature__ = signature.replace(  # type: ignore[attr-defined]
         parameters=[*signature.parameters.values(), *added]
+    )
+    found.warptile_made_of = MadeOf(  # type: ignore[attr-defined]
+        ("linear", has_bias, joins_rows), epilogue
     )
     return found
 

@@ -14,7 +14,7 @@ from warptile import api
 torch = pytest.importorskip("torch", reason="torch is not installed")
 if not torch.cuda.is_available():
     pytest.skip("this torch has no CUDA", allow_module_level=True)
-import warptile.torch  # noqa: E402
+import warptile.torch.bound_gradients  # noqa: E402
 from warptile.runtime.torch_calls import TorchCalls  # noqa: E402
 
 ops = torch.ops.warptile
@@ -70,7 +70,7 @@ def test_gradients(case, dtype):
     g = torch.randn_like(expected)
     wanted = torch.autograd.grad(expected, exact, g)
     for call in (wt.matmul, ops.matmul):
-        for _ in range(3):  # planned, bound, repeated
+        for _ in range(5):  # planned, bound, backward passes planned, bound, repeated
             d = call(a, b, c)
             assert_close(d, expected, dtype)
             for found, want in zip(torch.autograd.grad(d, (a, b, c), g.to(dtype)), wanted, strict=True):
@@ -82,7 +82,7 @@ def test_linear(dtype):
     x, w, bias = drawn(4, 37, 96, dtype=dtype), drawn(200, 96, dtype=dtype), drawn(200, dtype=dtype)
     exact = [each.detach().double().requires_grad_() for each in (x, w, bias)]
     wanted = gradients_of(torch.nn.functional.linear, *exact)
-    for call in (wt.linear, ops.linear, wt.linear):
+    for call in (wt.linear, ops.linear, *[wt.linear] * 4):
         for found, want in zip(gradients_of(call, x, w, bias), wanted, strict=True):
             assert_close(found, want, dtype)
 
@@ -104,6 +104,49 @@ def test_repeated_training_calls_are_bound(monkeypatch):
     d.backward(torch.ones_like(d))
     assert_close(a.grad, torch.ones_like(d).double() @ b.double().T, torch.bfloat16)
     assert any(type(each) is TorchCalls for each in api._calls.values())
+
+
+def test_repeated_linear_layers_are_bound(monkeypatch):
+    x, w, bias = drawn(3, 40, 128), drawn(96, 128), drawn(96)
+    g = torch.randn(3, 40, 96, dtype=torch.bfloat16, device="cuda")
+    for _ in range(4):
+        torch.autograd.grad(wt.linear(x, w, bias), (x, w, bias), g)
+
+    def fail(*arguments, **options):
+        raise AssertionError("a bound call went the long way")
+
+    monkeypatch.setattr(api, "_matmul", fail)
+    monkeypatch.setattr(warptile.torch.bound_gradients.BoundLinear, "long_way", fail)
+    y = wt.linear(x, w, bias)
+    found = torch.autograd.grad(y, (x, w, bias), g)
+    exact = [each.detach().double().requires_grad_() for each in (x, w, bias)]
+    expected = torch.nn.functional.linear(*exact)
+    assert_close(y, expected, torch.bfloat16)
+    for one, other in zip(found, torch.autograd.grad(expected, exact, g.double()), strict=True):
+        assert one.shape == other.shape
+        assert_close(one, other, torch.bfloat16)
+
+
+@pytest.mark.parametrize("layer", [False, True])
+def test_saved_operands_may_come_from_elsewhere(layer):
+    a, b = drawn(40, 128), drawn(128, 96)
+    call = (lambda a, b: wt.linear(a, b.T)) if layer else wt.matmul
+    g = torch.randn(40, 96, dtype=torch.bfloat16, device="cuda")
+    usual = None
+    for _ in range(4):
+        usual = torch.autograd.grad(call(a, b), (a, b), g)
+    elsewhere = (
+        torch.autograd.graph.save_on_cpu(),
+        torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x.clone()),
+        torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x.mT.contiguous().mT),
+    )
+    for hooks in elsewhere:
+        with hooks:
+            for one, other in zip(torch.autograd.grad(call(a, b), (a, b), g), usual, strict=True):
+                assert_close(one, other, torch.bfloat16)
+    recomputed = torch.utils.checkpoint.checkpoint(call, a, b, use_reentrant=False)
+    for one, other in zip(torch.autograd.grad(recomputed, (a, b), g), usual, strict=True):
+        assert torch.equal(one, other)
 
 
 def test_gradients_of_gradients():

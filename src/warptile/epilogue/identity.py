@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from warptile.epilogue.epilogue_program import Program
@@ -22,13 +23,33 @@ DEEPEST = 4
 MOST_PROGRAMS = 1024
 """Programs that are remembered."""
 
+
+@dataclass(frozen=True)
+class MadeOf:
+    """What an epilogue that warptile made of a caller's is known by: its attribute ``warptile_made_of``.
+
+    Attributes:
+        how: identifies what was made of it.
+        epilogue: the caller's.
+    """
+
+    how: Hashable
+    epilogue: Callable[..., Any]
+
+
 _NUMBERS = (float, int, bool, type(None), str)
 
 
 def identity(function: Callable[..., Any]) -> Hashable | None:
     """What a function's trace depends on; None where that cannot be told."""
     program: Hashable | None = getattr(function, "warptile_program", None)  # of `program_text.replayed`
-    return _of(function, 0) if program is None else program
+    if program is not None:
+        return program
+    made_of: MadeOf | None = getattr(function, "warptile_made_of", None)
+    if made_of is None:
+        return _of(function, 0)
+    inner = identity(made_of.epilogue)
+    return None if inner is None else (made_of.how, inner)
 
 
 _programs: dict[Hashable, Program] = {}
@@ -53,7 +74,7 @@ def _of(value: Any, depth: int) -> Hashable | None:
     if isinstance(value, _NUMBERS):
         return type(value), repr(value)  # 0.0 equals -0.0 and 1 equals True
     if isinstance(value, types.ModuleType):
-        return value.__name__ if value.__name__ == MODULE else None
+        return value.__name__ if value.__name__ in (MODULE, OWN) else None
     if not isinstance(value, types.FunctionType) or depth > DEEPEST:
         return None
     if value.__module__ == OWN:

@@ -229,3 +229,25 @@ def test_a_wider_result_takes_the_long_way(gpu, long_way):
         d = wt.matmul(a, b, out_dtype=torch.float32)
         torch.autograd.grad(d, (a, b), torch.randn(64, 96))
         assert len(long_way) == step
+
+
+# --- modules with fused activations ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", ["MLP", "GatedMLP"])
+@pytest.mark.parametrize("activation", ["gelu", "gelu_tanh", "relu", "silu"])
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_fused_module_plans_nothing_again(gpu, monkeypatch, module, activation, recorded):
+    made = getattr(warptile.torch, module)(48, 96, activation, dtype=torch.bfloat16)
+    x = torch.randn(4, 8, 48).bfloat16().requires_grad_(recorded)
+    planned = []
+    real = api._planned
+    monkeypatch.setattr(api, "_planned", lambda *arguments: planned.append(arguments) or real(*arguments))
+    for step in range(5):
+        del planned[:]
+        with torch.set_grad_enabled(recorded):
+            y = made(x)
+        if recorded:
+            y.float().square().mean().backward()
+        assert planned or step > 0, "the first step plans"
+        assert not planned or step < 3

@@ -15,6 +15,7 @@ from typing import Any
 
 import warptile.api as wt
 from warptile.bench.protocol.host_cost import CallCost
+from warptile.linear_call import linear
 
 CALLS = 200
 """Calls of a round: a stream takes about a thousand launches before the host has to wait."""
@@ -113,6 +114,7 @@ def _of_torch(torch: Any, size: int) -> Iterator[Participant]:
     both = "forward and backward"
     yield Participant(f"torch.matmul, {both}", "torch", both_ways(torch.matmul))
     yield Participant(f"warptile.matmul, {both}", "torch", both_ways(wt.matmul), f"torch.matmul, {both}")
+    yield from _of_layers(torch, size)
     library = installed("nvmath.linalg.advanced")
     if library is not None:
         stateful = library.Matmul(a, b)
@@ -124,6 +126,28 @@ def _of_torch(torch: Any, size: int) -> Iterator[Participant]:
     launch = installed("warptile.bench.baselines.triton_launch")
     if launch is not None:
         yield Participant("Triton launch", "torch", lambda: launch.empty_gemm(a, b, out), "torch.mm, out")
+
+
+def _of_layers(torch: Any, size: int) -> Iterator[Participant]:
+    """A linear layer with a bias whose gradients are recorded, on two matrices of ``size`` rows."""
+
+    def drawn(*shape: int) -> Any:
+        return torch.randn(shape, device="cuda").to(torch.bfloat16).requires_grad_()
+
+    x, w, bias = drawn(2, size, size), drawn(size, size), drawn(size)
+    ones = torch.ones_like(x)
+    layers = {"torch": torch.nn.functional.linear, "warptile": linear}
+    for name, layer in layers.items():
+
+        def forward(layer: Any = layer) -> Any:
+            return layer(x, w, bias)
+
+        def both_ways(layer: Any = layer) -> Any:
+            return torch.autograd.grad(layer(x, w, bias), (x, w, bias), ones)
+
+        for said, call in (("recorded", forward), ("forward and backward", both_ways)):
+            beside = None if name == "torch" else f"torch linear, {said}"
+            yield Participant(f"{name} linear, {said}", "torch", call, beside)
 
 
 def _of_others(size: int) -> Iterator[Participant]:

@@ -19,6 +19,13 @@ SHORT = (
         "torch.matmul, forward and backward",
         "warptile.matmul, forward and backward",
     ),
+    ("torch", "`linear(x, w, bias)`, gradients recorded", "torch linear, recorded", "warptile linear, recorded"),
+    (
+        "torch",
+        "`linear(x, w, bias)`, forward and backward",
+        "torch linear, forward and backward",
+        "warptile linear, forward and backward",
+    ),
     ("CuPy", "`matmul(a, b)`", "cupy.matmul", "warptile.matmul, CuPy"),
     ("JAX", "`matmul(a, b)`", "jax.numpy.matmul", "warptile.matmul, JAX"),
     ("NumPy", "`matmul(a, b)`, copied to the GPU and back", "", "warptile.matmul, NumPy"),

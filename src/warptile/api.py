@@ -74,6 +74,11 @@ def options_of(**given: Any) -> tuple[Any, ...]:
     return tuple(given.get(name, _UNSAID.get(name)) for name in OPTIONS)
 
 
+def said_of(**given: Any) -> tuple[Any, ...]:
+    """The same of a call with an epilogue, which is found by its identity and operands too."""
+    return tuple(given.get(name, _UNSAID.get(name)) for name in SAID)
+
+
 def bound_calls(kind: type) -> CallCache | None:
     """Bound calls on arrays of a type; None where there are none yet."""
     return _calls.get(kind)

@@ -6,15 +6,18 @@ import inspect
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from warptile.api import bound_calls, matmul, options_of
+from warptile.api import bound_calls, matmul, options_of, said_of
 from warptile.arrays.options import refuse_unknown
-from warptile.epilogue.identity import MadeOf
+from warptile.epilogue.identity import MadeOf, identity
 from warptile.epilogue.tracing import Reduced, refuse
 from warptile.errors import DTypeError, ShapeError
 from warptile.packed_call import PACKED
 from warptile.torch_route import linear_in_torch, requires_gradient, shown_to_dynamo, torch_sees, traced_linear
+
+if TYPE_CHECKING:
+    from warptile.runtime.call_cache import Fused
 
 LINEAR = "linear"
 """What a bound call of `linear` is told from one of `matmul` by."""
@@ -25,7 +28,7 @@ OPTIONS_OF_LINEAR = ("out_dtype", "accumulate", "precision", "max_sms", "backend
 BIAS = "linear_bias"
 """The bias among the operands of an epilogue."""
 
-OF_MATMUL = ("out", "alpha", "scale_a", "scale_b", "scale_d", "amax", "rung", "config")
+OF_MATMUL = frozenset(("out", "alpha", "scale_a", "scale_b", "scale_d", "amax", "rung", "config"))
 """Keywords that are handed on to `warptile.matmul`."""
 
 
@@ -69,10 +72,13 @@ def linear(
         "backend": backend, "batch_invariant": batch_invariant,
     }  # fmt: skip
     if epilogue is not None or epilogue_tensors:
-        check_linear(x, w, bias)
+        if not fits(x, w, bias):
+            check_linear(x, w, bias)
         if epilogue is None:
             keywords = (*OF_MATMUL, *options, "bias", "epilogue")
             refuse_unknown("linear", keywords, {name: 0 for name in epilogue_tensors if name not in OF_MATMUL})
+        if epilogue is not None and not OF_MATMUL.intersection(epilogue_tensors):
+            return _fused_layer(x, w, bias, options, epilogue, epilogue_tensors)
         return _fused_rows(x, w, bias, options, epilogue, epilogue_tensors)
     if type(w) in PACKED:
         check_linear(x, w, bias)
@@ -167,10 +173,37 @@ def product_of_rows(x: Any, w: Any, bias: Any, options: dict[str, Any], *, binds
     return d if rows is x else d.reshape((*x.shape[:-1], *w.shape[:-1]))
 
 
-def _fused_rows(
-    x: Any, w: Any, bias: Any, options: dict[str, Any], epilogue: Callable[..., Any] | None, operands: dict[str, Any]
+def _fused_layer(
+    x: Any, w: Any, bias: Any, options: dict[str, Any], epilogue: Callable[..., Any], operands: dict[str, Any]
 ) -> Any:
-    """`product_of_rows` with an epilogue, to which the bias is one more operand, or with more options of `matmul`."""
+    """`_fused_rows`, without a look at rows if the call is bound; it is if its GEMM is."""
+    calls = bound_calls(x.__class__)
+    known = identity(epilogue) if calls is not None and calls.binds_linear else None
+    if calls is None or known is None:
+        return _fused_rows(x, w, bias, options, epilogue, operands)
+    with_bias = operands if bias is None else operands | {BIAS: bias}
+    given: Fused = (x, w, None, None), (LINEAR, *options.values()), known, with_bias
+    found = calls.repeat_fused_linear(*given)
+    if found is not None:
+        return found
+    multiplied: list[Fused] = []
+    found = _fused_rows(x, w, bias, options, epilogue, operands, multiplied.append)
+    if len(multiplied) == 1:
+        calls.learn_fused_linear(given, multiplied[0], tuple(x.shape[:-1]))
+    return found
+
+
+def _fused_rows(
+    x: Any,
+    w: Any,
+    bias: Any,
+    options: dict[str, Any],
+    epilogue: Callable[..., Any] | None,
+    operands: dict[str, Any],
+    multiplied: Callable[[Fused], None] | None = None,
+) -> Any:
+    """`product_of_rows` with an epilogue, to which the bias is one more operand, or with more options of `matmul`.
+    ``multiplied`` is called with what its matmul is found by."""
     addend = bias if epilogue is None else None
     if epilogue is not None:
         if bias is not None:
@@ -179,7 +212,10 @@ def _fused_rows(
             epilogue = _linear_epilogue(epilogue, bias is not None, len(x.shape) > 2)
 
     def multiply(rows: Any, transposed: Any, given: dict[str, Any]) -> Any:
-        return matmul(rows, transposed, addend, epilogue=epilogue, **options, **given)
+        found = matmul(rows, transposed, addend, epilogue=epilogue, **options, **given)
+        if multiplied is not None and epilogue is not None:
+            multiplied(((rows, transposed, None, None), said_of(**options), identity(epilogue), given))
+        return found
 
     return by_rows(x, w, operands, multiply)
 

@@ -39,6 +39,9 @@ MOST_CALLS = 4096
 Arrays = tuple[Any, Any, Any, Any]
 """A, B, C and ``out`` as a caller gives them; None for what is not given."""
 
+Fused = tuple[Arrays, tuple[Any, ...], Hashable, Mapping[str, Any]]
+"""Arrays, options, identity of the epilogue, and its operands by name, of a call with an epilogue."""
+
 NOT_BOUND = (KeyError, TypeError, AttributeError, RuntimeError, ValueError)
 """What reading arrays raises where a call is not bound, or where an argument is no array of the framework or no key:
 the long way says what is wrong."""
@@ -105,6 +108,21 @@ class CallCache:
                 del self._fused[next(iter(self._fused))]
             self._fused[key] = found
         self._outcomes.setdefault(gpu, tuned_table.outcomes(gpu))
+
+    def repeat_fused_linear(
+        self, arrays: Arrays, said: tuple[Any, ...], epilogue: Hashable, operands: Mapping[str, Any]
+    ) -> Any:
+        """As `repeat_fused`, of a call of `warptile.linear` on x, w, and neither C nor ``out``."""
+        return None
+
+    def learn_fused_linear(self, given: Fused, multiplied: Fused, leading: tuple[int, ...]) -> None:
+        """Bind a linear layer with an epilogue, so that `repeat_fused_linear` finds it, if its GEMM is bound.
+
+        Args:
+            given: arrays, what tells the call from others, the epilogue's identity, and operands.
+            multiplied: the same of the GEMM.
+            leading: extents of x before the last one.
+        """
 
     def learn_linear(
         self,

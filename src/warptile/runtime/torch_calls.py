@@ -12,7 +12,7 @@ from warptile.arrays.operands import Product
 from warptile.planning.addend import Addend
 from warptile.planning.plan import Plan
 from warptile.runtime.bound_call import BoundCall
-from warptile.runtime.call_cache import AUTOTUNE, BACKEND, FOLDER, NOT_BOUND, Arrays, CallCache, environment
+from warptile.runtime.call_cache import AUTOTUNE, BACKEND, FOLDER, NOT_BOUND, Arrays, CallCache, Fused, environment
 from warptile.runtime.execute import GpuBackend
 from warptile.runtime.fused_calls import NUMBERS, bind_fused
 from warptile.runtime.torch_allocation import allocator
@@ -185,6 +185,32 @@ class TorchCalls(CallCache):
             return
         if found is not None:
             self.keep(key, found, backend.info.name)
+
+    def repeat_fused_linear(
+        self, arrays: Arrays, said: tuple[Any, ...], epilogue: Hashable, operands: Mapping[str, Any]
+    ) -> Any:
+        """As of `CallCache`."""
+        if self._autocasts("cuda") or self._forward_ad._current_level >= 0:
+            return None
+        return self.repeat_fused(arrays, said, epilogue, operands)
+
+    def learn_fused_linear(self, given: Fused, multiplied: Fused, leading: tuple[int, ...]) -> None:
+        """As of `CallCache`: where the rows of x, and of operands that have as many, are one matrix without a copy."""
+        (x, w, _, _), _, _, operands = given
+        rows, flat = multiplied[0][0], multiplied[3]
+        tensors = [x, *(each for each in operands.values() if each.__class__ in self._types)]
+        matrices = [rows, *(each for each in flat.values() if each.__class__ in self._types)]
+        try:
+            found = self._fused[self._fused_key(*multiplied)]
+            key = self._fused_key(*given)
+            if not all(map(self.shares_memory, tensors, matrices)) or any(found.reductions):
+                return
+        except NOT_BOUND:
+            return
+        shapes = tuple((*leading, *shape[1:]) for shape in found.shapes)
+        gradients = any(each.requires_grad for each in (*tensors, w))
+        with self._learning:
+            self._fused[key] = replace(found, shapes=shapes, gradients=gradients)
 
     def _fused_key(
         self, arrays: Arrays, options: tuple[Any, ...], epilogue: Hashable, operands: Mapping[str, Any]

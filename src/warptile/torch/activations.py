@@ -53,14 +53,25 @@ def _gated_by(name: str) -> Callable[..., Any]:
 _GATES = {name: _gated_by(name) for name in EPILOGUES}
 
 
-def can_fuse(x: torch.Tensor, layer: torch.nn.Linear) -> bool:
-    """Whether an activation behind ``layer`` can be part of its GEMM: nobody looks at what is between them."""
+def can_fuse(x: torch.Tensor, layer: torch.nn.Linear, *others: torch.Tensor) -> bool:
+    """Whether an activation behind ``layer`` is best part of its GEMM: nobody looks at what is between them, and no
+    gradient is recorded step by step.
+
+    The backward pass of a fused activation evaluates its derivative by several of torch's operations on float32
+    (`warptile.torch.epilogue_values`), which a compiler fuses, and which eagerly take longer than the activation's own
+    backward operation and the pass that fusing saves.
+    """
     hooked = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
-    return not hooked and x.element_size() > 1
+    if hooked or x.element_size() == 1:
+        return False
+    if torch.compiler.is_compiling() or not torch.is_grad_enabled():
+        return True
+    recorded = [x, layer.weight, *others] if layer.bias is None else [x, layer.weight, layer.bias, *others]
+    return not any(each.requires_grad for each in recorded)
 
 
 def activated_linear(name: str, layer: torch.nn.Linear, x: torch.Tensor) -> torch.Tensor:
-    """``activation(layer(x))``, in one kernel where it can be."""
+    """``activation(layer(x))``, in one kernel where that is best."""
     if not can_fuse(x, layer):
         return activated(name, layer(x))
     found: torch.Tensor = linear(x, layer.weight, layer.bias, epilogue=EPILOGUES[name])
@@ -68,8 +79,8 @@ def activated_linear(name: str, layer: torch.nn.Linear, x: torch.Tensor) -> torc
 
 
 def gated_linear(name: str, layer: torch.nn.Linear, x: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
-    """``activation(layer(x)) * up``, in one kernel where it can be."""
-    if not can_fuse(x, layer):
+    """``activation(layer(x)) * up``, in one kernel where that is best."""
+    if not can_fuse(x, layer, up):
         return gated(name, layer(x), up)
     found: torch.Tensor = linear(x, layer.weight, layer.bias, epilogue=_GATES[name], up=up)
     return found

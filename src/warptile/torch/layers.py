@@ -31,7 +31,7 @@ class Linear(torch.nn.Linear):
 class MLP(torch.nn.Module):
     """``down(activation(up(x)))``: the feed-forward block of GPT-2 and of most encoders.
 
-    The activation is part of the first GEMM, unless that layer has hooks.
+    Without gradients, and in compiled programs, the activation is part of the first GEMM, unless that layer has hooks.
 
     Args:
         features: extent of the last axis of input and result.
@@ -74,7 +74,8 @@ class MLP(torch.nn.Module):
 class GatedMLP(torch.nn.Module):
     """``down(activation(gate(x)) * up(x))``: the feed-forward block of Llama (SwiGLU), or with ``gelu`` GEGLU.
 
-    The activation and the product with ``up(x)`` are part of the gate's GEMM, unless that layer has hooks.
+    Without gradients, and in compiled programs, the activation and the product with ``up(x)`` are part of the gate's
+    GEMM, unless that layer has hooks.
 
     Args:
         features: extent of the last axis of input and result.

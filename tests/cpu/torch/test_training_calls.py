@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 import warptile as wt  # noqa: E402
 import warptile.torch  # noqa: E402
 import warptile.torch.bound_gradients as bound_gradients  # noqa: E402
+from warptile import linear_call  # noqa: E402
 
 STREAM = 0x5EED
 
@@ -251,3 +252,58 @@ def test_a_fused_module_plans_nothing_again(gpu, monkeypatch, module, activation
             y.float().square().mean().backward()
         assert planned or step > 0, "the first step plans"
         assert not planned or step < 3
+
+
+@pytest.mark.parametrize("leading", [(), (2, 3)])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_a_fused_linear_layer_launches_what_its_gemm_does(launching, monkeypatch, leading, biased, outputs):
+    x, w = torch.randn(*leading, 16, 64).bfloat16(), torch.randn(96, 64).bfloat16()
+    bias = torch.randn(96).bfloat16() if biased else None
+    res = torch.randn(*leading, 16, 96).bfloat16()
+
+    def layer(factor):
+        def epilogue(acc, res):
+            found = wt.gelu(acc) * factor + res
+            return (found, acc) if outputs == 2 else found
+
+        return wt.linear(x, w, bias, epilogue=epilogue, res=res)
+
+    for _ in range(2):
+        layer(2.0)
+    expected = products(launching.launches[-1:])
+    looked, real = [], linear_call.by_rows
+    monkeypatch.setattr(linear_call, "by_rows", lambda *arguments: looked.append(arguments) or real(*arguments))
+    found = layer(2.0)
+    assert looked == [], "the call is bound"
+    assert products(launching.launches[-1:]) == expected
+    for each in found if outputs == 2 else [found]:
+        assert each.shape == res.shape
+        assert each.is_contiguous()
+    layer(3.0)
+    assert len(looked) == 1, "another number is another epilogue"
+
+
+def test_a_fused_linear_layer_of_other_operands_is_another_call(launching, monkeypatch):
+    w, looked, real = torch.randn(96, 64).bfloat16(), [], linear_call.by_rows
+    monkeypatch.setattr(linear_call, "by_rows", lambda *arguments: looked.append(arguments) or real(*arguments))
+    base = torch.randn(4, 16, 64).bfloat16()
+    x, res = torch.randn(2, 16, 64).bfloat16(), torch.randn(2, 16, 96).bfloat16()
+    for case in ((x, res), (x, res[:, :, :1]), (x, res.transpose(0, 1).contiguous().transpose(0, 1)),
+                 (base[::2], res)):  # fmt: skip
+        del looked[:]
+        wt.linear(case[0], w, epilogue=lambda acc, res: acc + res, res=case[1])
+        assert len(looked) == 1
+    del looked[:]
+    wt.linear(base.transpose(0, 1), w, epilogue=wt.gelu)
+    wt.linear(base.transpose(0, 1), w, epilogue=wt.gelu)
+    assert len(looked) == 2, "rows that lie apart are copied every time"
+
+
+def test_modules_that_record_gradients_leave_the_activation_to_torch(gpu, planned):
+    made = warptile.torch.MLP(48, 96, "gelu", dtype=torch.bfloat16)
+    x = torch.randn(4, 8, 48).bfloat16()
+    names = {type(each[0]).__name__ for each in made(x).grad_fn.next_functions if each[0] is not None}
+    assert "GeluBackward0" in names
+    with torch.no_grad():
+        assert made(x).grad_fn is None

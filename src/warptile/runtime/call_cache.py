@@ -103,10 +103,7 @@ class CallCache:
     def keep(self, key: Hashable, found: FusedCall, gpu: str) -> None:
         """Remember a bound call with an epilogue, until a search on that model of GPU ends."""
         self.is_stale()  # looked at before: else the first call would find itself forgotten
-        with self._learning:
-            if len(self._fused) >= MOST_CALLS:
-                del self._fused[next(iter(self._fused))]
-            self._fused[key] = found
+        self._add_fused(key, found)
         self._outcomes.setdefault(gpu, tuned_table.outcomes(gpu))
 
     def repeat_fused_linear(
@@ -215,6 +212,12 @@ class CallCache:
                 del self._bound[next(iter(self._bound))]
                 self.forgotten += 1
             self._bound[key] = found
+
+    def _add_fused(self, key: Hashable, found: FusedCall) -> None:
+        with self._learning:
+            if len(self._fused) >= MOST_CALLS:
+                del self._fused[next(iter(self._fused))]
+            self._fused[key] = found
 
     def _forget(self, key: Any, found: BoundCall) -> None:
         with self._learning:

@@ -209,8 +209,7 @@ class TorchCalls(CallCache):
             return
         shapes = tuple((*leading, *shape[1:]) for shape in found.shapes)
         gradients = any(each.requires_grad for each in (*tensors, w))
-        with self._learning:
-            self._fused[key] = replace(found, shapes=shapes, gradients=gradients)
+        self._add_fused(key, replace(found, shapes=shapes, gradients=gradients))
 
     def _fused_key(
         self, arrays: Arrays, options: tuple[Any, ...], epilogue: Hashable, operands: Mapping[str, Any]

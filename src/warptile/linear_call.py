@@ -28,7 +28,7 @@ OPTIONS_OF_LINEAR = ("out_dtype", "accumulate", "precision", "max_sms", "backend
 BIAS = "linear_bias"
 """The bias among the operands of an epilogue."""
 
-OF_MATMUL = frozenset(("out", "alpha", "scale_a", "scale_b", "scale_d", "amax", "rung", "config"))
+OF_MATMUL = ("out", "alpha", "scale_a", "scale_b", "scale_d", "amax", "rung", "config")
 """Keywords that are handed on to `warptile.matmul`."""
 
 
@@ -77,7 +77,7 @@ def linear(
         if epilogue is None:
             keywords = (*OF_MATMUL, *options, "bias", "epilogue")
             refuse_unknown("linear", keywords, {name: 0 for name in epilogue_tensors if name not in OF_MATMUL})
-        if epilogue is not None and not OF_MATMUL.intersection(epilogue_tensors):
+        if epilogue is not None and not any(name in OF_MATMUL for name in epilogue_tensors):
             return _fused_layer(x, w, bias, options, epilogue, epilogue_tensors)
         return _fused_rows(x, w, bias, options, epilogue, epilogue_tensors)
     if type(w) in PACKED:

@@ -103,7 +103,8 @@ class CallCache:
     def keep(self, key: Hashable, found: FusedCall, gpu: str) -> None:
         """Remember a bound call with an epilogue, until a search on that model of GPU ends."""
         self.is_stale()  # looked at before: else the first call would find itself forgotten
-        self._add_fused(key, found)
+        with self._learning:
+            self._add_fused(key, found)
         self._outcomes.setdefault(gpu, tuned_table.outcomes(gpu))
 
     def repeat_fused_linear(
@@ -196,9 +197,10 @@ class CallCache:
             return False
         if tuning is not None and until is None:
             found, until = tuning.applied(found, partial(bind, product, backend=backend, alpha=alpha, beta=beta))
-        key = self.key(*arrays, options)
-        found = self.completed(key, found)
-        self._add(key, found)
+        with self._learning:
+            key = self.key(*arrays, options)
+            found = self.completed(key, found)
+            self._add(key, found)
         if until is not None:
             until.add_done_callback(lambda done: self._forget(key, found))
         self.learnt(arrays, key, found)
@@ -207,17 +209,17 @@ class CallCache:
         return True
 
     def _add(self, key: Any, found: BoundCall) -> None:
-        with self._learning:
-            if len(self._bound) >= MOST_CALLS:
-                del self._bound[next(iter(self._bound))]
-                self.forgotten += 1
-            self._bound[key] = found
+        """Keep a bound call, in the place of the oldest where there are too many. Whoever calls it holds the lock."""
+        if len(self._bound) >= MOST_CALLS:
+            del self._bound[next(iter(self._bound))]
+            self.forgotten += 1
+        self._bound[key] = found
 
     def _add_fused(self, key: Hashable, found: FusedCall) -> None:
-        with self._learning:
-            if len(self._fused) >= MOST_CALLS:
-                del self._fused[next(iter(self._fused))]
-            self._fused[key] = found
+        """The same of one with an epilogue."""
+        if len(self._fused) >= MOST_CALLS:
+            del self._fused[next(iter(self._fused))]
+        self._fused[key] = found
 
     def _forget(self, key: Any, found: BoundCall) -> None:
         with self._learning:

@@ -1,8 +1,8 @@
 """Empty tensors of torch on a GPU, as cheaply as torch makes them.
 
 ``torch.empty`` parses its arguments and goes through the dispatcher, which together cost more than the allocation.
-Code that torch compiles allocates by a function without either, in a quarter of the time. It is no public one, so
-where this torch has none ``torch.empty`` takes its place.
+Code that torch compiles allocates by a function without either. It is no public one, so where this torch has none
+``torch.empty`` takes its place.
 """
 
 from __future__ import annotations

@@ -110,7 +110,9 @@ class TorchCalls(CallCache):
         except NOT_BOUND:
             return
         shape = (*x.shape[:-1], w.shape[0])
-        self._add(key, replace(found, shape=shape, gradients=self.wants_gradients((x, w, bias, None)), recorder=None))
+        gradients = self.wants_gradients((x, w, bias, None))
+        with self._learning:
+            self._add(key, replace(found, shape=shape, gradients=gradients, recorder=None))
 
     @staticmethod
     def shares_memory(tensor: Any, view: Any) -> bool:
@@ -207,9 +209,10 @@ class TorchCalls(CallCache):
                 return
         except NOT_BOUND:
             return
-        shapes = tuple((*leading, *shape[1:]) for shape in found.shapes)
+        shapes = found.shapes if rows is x else tuple((*leading, *shape[1:]) for shape in found.shapes)
         gradients = any(each.requires_grad for each in (*tensors, w))
-        self._add_fused(key, replace(found, shapes=shapes, gradients=gradients))
+        with self._learning:
+            self._add_fused(key, replace(found, shapes=shapes, gradients=gradients))
 
     def _fused_key(
         self, arrays: Arrays, options: tuple[Any, ...], epilogue: Hashable, operands: Mapping[str, Any]

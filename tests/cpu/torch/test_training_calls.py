@@ -307,3 +307,23 @@ def test_modules_that_record_gradients_leave_the_activation_to_torch(gpu, planne
     assert "GeluBackward0" in names
     with torch.no_grad():
         assert made(x).grad_fn is None
+
+
+SHAPES = (
+    ((0, 64), (32, 64)), ((2, 0, 64), (32, 64)), ((3, 64), (0, 64)), ((2, 3, 0), (32, 0)), ((64,), (32, 64)),
+    ((2, 3, 64), (64,)), ((1, 1, 1), (1, 1)), ((2, 5, 63), (33, 63)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("of_x", "of_w"), SHAPES)
+@pytest.mark.parametrize("epilogue", [None, wt.gelu])
+@pytest.mark.parametrize("recorded", [False, True])
+def test_repeated_linear_layers_have_the_shapes_of_the_first(gpu, of_x, of_w, epilogue, recorded):
+    x, w = (torch.randn(*shape).bfloat16().requires_grad_(recorded) for shape in (of_x, of_w))
+    bias = torch.randn(of_w[0]).bfloat16() if len(of_w) == 2 else None
+    for _ in range(4):
+        y = wt.linear(x, w, bias) if epilogue is None else wt.linear(x, w, bias, epilogue=epilogue)
+        assert y.shape == (*of_x[:-1], *of_w[:-1])
+        if recorded:
+            gradients = torch.autograd.grad(y, (x, w), torch.ones_like(y))
+            assert [each.shape for each in gradients] == [x.shape, w.shape]

@@ -31,6 +31,7 @@ class KTile:
         instructions: issued by all its warps.
         read_wavefronts: of fragment loads from shared memory.
         write_wavefronts: of stores to shared memory, and of ``cp.async`` without bank conflicts.
+        requests: load instructions of global memory, of all warps; counted where fragments are not staged.
         lines: that global loads and ``cp.async`` look up in L1.
         bytes: requested of L2.
     """
@@ -38,6 +39,7 @@ class KTile:
     instructions: float
     read_wavefronts: float
     write_wavefronts: float
+    requests: float
     lines: float
     bytes: float
 
@@ -65,8 +67,8 @@ def k_tile(work: Sequence[KernelWork], rung: Rung, problem: Problem, config: Con
     same = [each for each in known if each.tile == tile_of(config) and each.element_bits == problem.a.dtype.bits]
     counted = (same or known)[0]
     if same:
-        return KTile(counted.instructions, counted.read_wavefronts, counted.write_wavefronts, counted.lines,
-                     counted.sectors * SECTOR_BYTES)  # fmt: skip
+        return KTile(counted.instructions, counted.read_wavefronts, counted.write_wavefronts, counted.requests,
+                     counted.lines, counted.sectors * SECTOR_BYTES)  # fmt: skip
     beside = k_tile_by_formula(rung, problem, {**config, **counted.tile})
 
     def scaled(wanted: float, there: float, by_formula: float) -> float:
@@ -76,6 +78,7 @@ def k_tile(work: Sequence[KernelWork], rung: Rung, problem: Problem, config: Con
         scaled(formula.instructions, counted.instructions, beside.instructions),
         scaled(formula.read_wavefronts, counted.read_wavefronts, beside.read_wavefronts),
         scaled(formula.write_wavefronts, counted.write_wavefronts, beside.write_wavefronts),
+        scaled(formula.requests, counted.requests, beside.requests),
         scaled(formula.lines, counted.lines, beside.lines),
         scaled(formula.bytes, counted.sectors * SECTOR_BYTES, beside.bytes),
     )
@@ -87,17 +90,16 @@ def k_tile_by_formula(rung: Rung, problem: Problem, config: Config) -> KTile:
     elements = (mechanism.a_density * config["BM"] + config["BN"]) * bk
     copied = elements * problem.a.dtype.bytes
     work = k_tile_work(rung, problem, config, mechanism, H200)
-    _, reads = operand_reads(rung, problem, config, mechanism)
+    loads, reads = operand_reads(rung, problem, config, mechanism)
     if not mechanism.staged:
-        return KTile(work.instructions, 0.0, 0.0, reads, copied)
+        return KTile(work.instructions, 0.0, 0.0, loads, reads, copied)
     _, writes = staging_copies(problem, mechanism, elements)
     if mechanism.by_tma:
-        return KTile(work.instructions, reads, 0.0, 0.0, copied)
+        return KTile(work.instructions, reads, 0.0, 0.0, 0.0, copied)
     if mechanism.asynchronous:
-        return KTile(
-            work.instructions, reads, writes, _lines(problem, mechanism.a_density * config["BM"], bk, config), copied
-        )
-    return KTile(work.instructions, reads, writes / 2, writes / 2, copied)  # half of the passes are loads
+        lines = _lines(problem, mechanism.a_density * config["BM"], bk, config)
+        return KTile(work.instructions, reads, writes, 0.0, lines, copied)
+    return KTile(work.instructions, reads, writes / 2, 0.0, writes / 2, copied)  # half of the passes are loads
 
 
 def _lines(problem: Problem, rows_of_a: float, bk: int, config: Config) -> float:

@@ -31,6 +31,7 @@ class LaunchShape:
         tiles_of_busiest: tiles of the SM that has most.
         operand_bytes: of A and B once.
         dram_bytes: to and from DRAM.
+        repeated_bytes: of the operand that each row of tiles reads anew.
         flops: counted on whole tiles.
     """
 
@@ -41,6 +42,7 @@ class LaunchShape:
     tiles_of_busiest: int
     operand_bytes: float
     dram_bytes: float
+    repeated_bytes: float
     flops: float
 
 
@@ -70,7 +72,8 @@ def launch_shape(
     return LaunchShape(
         tiles=tiles, k_tiles=k_tiles, bk=bk, resident=resident,
         tiles_of_busiest=ceil_div(tiles, min(limits.multiprocessors, config.get("SMS", limits.multiprocessors))),
-        operand_bytes=once, dram_bytes=loaded + d_bytes, flops=2.0 * tiles * bm * bn * k_tiles * bk,
+        operand_bytes=once, dram_bytes=loaded + d_bytes, repeated_bytes=seen.n * of_b * k_bytes,
+        flops=2.0 * tiles * bm * bn * k_tiles * bk,
     )  # fmt: skip
 
 

@@ -26,6 +26,9 @@ class TimeConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         launch_us: between two launches of a stream.
         early_launch_us: of that, what programmatic dependent launch saves.
         load_clocks: from a global load, or a ``cp.async``, to its data; with the barrier that follows.
+        dram_clocks: of a global load whose data L2 does not hold, beyond ``load_clocks``.
+        requests_in_flight: global loads of an SM's warps that its L1 keeps at a time; it returns them in order.
+        l2_kept: of L2, what holds operands that are read again and again.
         sync_clocks: of a K tile with several stages: the wait for its copies, and the barrier.
         tma_clocks: from the release of a stage to its operands, without their own time.
         overlap: exponent of the norm by which two limits that hide each other come together.
@@ -34,6 +37,7 @@ class TimeConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         fma16_per_clock: multiply-adds by HFMA2, of an SM.
         wavefront_clocks: of the L1 data path, for a wavefront of a fragment load.
         line_clocks: the same for a line that a global load or a ``cp.async`` looks up.
+        narrow_store_clocks: the same for a store to shared memory of less than 32 bits a lane, beyond its wavefront.
         l2_bytes_per_clock: from L2 into one SM.
         tile_clocks: of an epilogue, beside its stores; out_bytes_per_clock: of stores through TMA.
         register_clocks: of storing 128 accumulators from registers.
@@ -51,6 +55,9 @@ class TimeConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     launch_us: float
     early_launch_us: float
     load_clocks: float
+    dram_clocks: float
+    requests_in_flight: float
+    l2_kept: float
     sync_clocks: float
     tma_clocks: float
     overlap: float
@@ -59,6 +66,7 @@ class TimeConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fma16_per_clock: float
     wavefront_clocks: float
     line_clocks: float
+    narrow_store_clocks: float
     l2_bytes_per_clock: float
     tile_clocks: float
     out_bytes_per_clock: float
@@ -88,6 +96,7 @@ class KernelWork(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         read_wavefronts: of fragment loads from shared memory.
         write_wavefronts: of stores to shared memory, and those that ``cp.async`` takes without bank conflicts: it
             waits for lines, not for banks.
+        requests: load instructions of global memory, of all warps.
         lines: that global loads and ``cp.async`` look up in L1.
         sectors: of 32 bytes that global loads and TMA request.
     """
@@ -101,6 +110,7 @@ class KernelWork(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     instructions: float = 0.0
     read_wavefronts: float = 0.0
     write_wavefronts: float = 0.0
+    requests: float = 0.0
     lines: float = 0.0
     sectors: float = 0.0
 

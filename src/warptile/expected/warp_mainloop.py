@@ -12,6 +12,10 @@ Two things limit an SM:
   - More stages: fragment loads and MMAs of a K tile beside the copies of a later one, which have as many K tiles' time
     as there are stages in between; and a barrier.
   - Not staged: one load's latency for the K tiles that are unrolled together, and the rest.
+
+Where warps load fragments from global memory, L1 returns loads in the order of their requests, hits behind misses, and
+keeps a limited number of them: so it passes at most that number in one load's latency. Rows of tiles drift apart, so
+that each reads B anew; what L2 no longer holds of it comes from DRAM, which takes longer.
 """
 
 from __future__ import annotations
@@ -19,8 +23,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from warptile.arch import Device
-from warptile.expected.combined_limits import largest, overlapped, shared_unit_clocks
-from warptile.expected.kernel_work import LINE_BYTES, KTile
+from warptile.expected.combined_limits import largest, overlapped, share_kept, shared_unit_clocks
+from warptile.expected.kernel_work import LINE_BYTES, WARP, KTile
 from warptile.expected.launch_shape import LaunchShape
 from warptile.expected.time_constants import TimeConstants
 from warptile.planning.cost_bounds import ISSUE_PER_CLOCK, MULTIPLY_ADD_LANES, tensor_rate
@@ -63,12 +67,17 @@ def warp_mainloop(
     math = _math_clocks(rung, kernel, config["BM"] * config["BN"] * bk, constants, rates)
     by_tma = work.bytes / LINE_BYTES if mechanism.by_tma else 0.0
     reads = work.read_wavefronts * constants.wavefront_clocks
-    shared = reads + work.write_wavefronts + by_tma + work.lines * constants.line_clocks
+    narrow = _narrow_stores(rung, kernel, bk) * constants.narrow_store_clocks
+    shared = reads + narrow + work.write_wavefronts + by_tma + work.lines * constants.line_clocks
     busy = {"issue": issue, "shared": shared, "fma" if rung.family == "simt" else "tensor": math}
     if rung.family == "simt":  # multiply-adds are instructions too, which wait for the slower of the two
         issue, math = max(issue, math), 0.0
     if not mechanism.staged:  # L1 serves most of what is requested
-        chain = issue + shared + math + constants.load_clocks / mechanism.unrolled_k
+        missed = 1 - share_kept(shape.repeated_bytes, constants.l2_kept * rates.l2_bytes)
+        latency = constants.load_clocks + missed * constants.dram_clocks
+        in_order = work.requests * latency / constants.requests_in_flight
+        busy["shared"] = overlapped(shared, in_order, constants.overlap)
+        chain = issue + busy["shared"] + math + latency / mechanism.unrolled_k
         return Mainloop(chain, busy)
     fetched = work.bytes / constants.l2_bytes_per_clock
     busy["l2"] = fetched
@@ -95,6 +104,15 @@ def _math_clocks(
         return multiply_adds / (constants.fma16_per_clock if packed else MULTIPLY_ADD_LANES[problem.accumulator.name])
     rate = tensor_rate(rung, problem, kernel.config, rates) * 1e12 / 2 / rates.multiprocessors / rates.clock_hz
     return multiply_adds / rate
+
+
+def _narrow_stores(rung: Rung, kernel: KernelSpec, bk: int) -> float:
+    """Warp instructions of a K tile that store an element of less than 32 bits for each lane to shared memory."""
+    mechanism, config, element = rung.mechanism, kernel.config, kernel.problem.a.dtype
+    if not mechanism.staged or mechanism.asynchronous or mechanism.by_tma or element.bits >= 32:
+        return 0.0
+    transposed = config["BM"] if mechanism.packed > 1 else 0  # simt-half2 stores A's columns as rows
+    return (transposed if mechanism.vector else config["BM"] + config["BN"]) * bk / WARP
 
 
 def _round_trips(rung: Rung, kernel: KernelSpec, bk: int) -> int:

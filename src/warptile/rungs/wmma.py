@@ -371,7 +371,7 @@ WMMA_RUNGS: tuple[Rung, ...] = (
         "wmma-shared",
         vectors=False,
         min_arch=70,
-        mechanism=Mechanism(vector=False, asynchronous=False, loads_in_flight=(4, 2)),
+        mechanism=Mechanism(vector=False, asynchronous=False, loads_in_flight=(4, 3)),
     ),
     WmmaRung(
         "wmma-vectorized",

@@ -52,8 +52,8 @@ def test_the_residuals_are_those_of_the_records(measured):
     found = fit_times.residuals(fit_times.errors(measured, MODEL.constants))
     assert msgspec.structs.astuple(found) == pytest.approx(msgspec.structs.astuple(MODEL.fitted), rel=0.02), AGAIN
     assert found.median <= 0.05
-    assert found.tenth <= 0.11
-    assert found.worst <= 0.25
+    assert found.tenth <= 0.1
+    assert found.worst <= 0.15
 
 
 def test_another_step_changes_nothing(measured):

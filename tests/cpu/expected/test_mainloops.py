@@ -5,7 +5,7 @@ import pytest
 from simt_product import problem
 from warptile.arch import H200
 from warptile.device import REFERENCE
-from warptile.expected.combined_limits import overlapped, shared_unit_clocks
+from warptile.expected.combined_limits import overlapped, share_kept, shared_unit_clocks
 from warptile.expected.expected_time import prepared, time_of
 from warptile.expected.kernel_work import k_tile, k_tile_by_formula, measured_kernel
 from warptile.expected.time_constants import shipped
@@ -14,6 +14,7 @@ from warptile.rungs import RUNGS
 
 MODEL = shipped()
 LARGE = (4096, 4096, 4096)
+HALF2 = {"simt-half2": {"BM": 256, "BN": 128}}
 
 
 def prepared_rung(name, given, **change):
@@ -58,6 +59,7 @@ def test_chains_queue_for_a_shared_unit():
         ("mma-naive", None, 64),  # 32 loads of one element for each operand, one after the other
         ("wmma-shared", None, 8),  # 16 of each, four in flight
         ("wmma-shared", "float16", 16),  # two in flight
+        ("wmma-block", "float16", 12),  # three
         ("wmma-vectorized", None, 2),  # two loads of 16 bytes for each operand
         ("mma-swizzled", None, 2),
         ("wmma-async", None, 1),  # one wait for both
@@ -74,6 +76,55 @@ def test_one_stage_waits_for_its_round_trips(name, accumulator, trips):
     epilogue = constants.tile_clocks / launch.shape.k_tiles
     alone = loop.chain_clocks - issue - busy["shared"] - math - fetched - epilogue
     assert alone / constants.load_clocks == pytest.approx(trips)
+
+
+def test_a_cache_with_random_replacement_keeps_a_share():
+    assert share_kept(30e6, 30e6) == 1.0
+    for times, kept in ((2, 0.2032), (4, 0.0198)):  # the fixed points of exp((h - 1) * times)
+        assert share_kept(times * 30e6, 30e6) == pytest.approx(kept, abs=1e-4)
+
+
+def test_loads_that_l2_does_not_hold_hold_up_those_behind_them():
+    """Of simt-naive: B of 16 MB stays in L2, B of 256 MB does not."""
+    constants = MODEL.constants
+    found = {}
+    for size in (2048, 8192):
+        launch, loop = mainloop("simt-naive", problem(size, size, size, "float32"))
+        lines = launch.k_tile.lines * constants.line_clocks
+        kept = share_kept(4 * size**2, constants.l2_kept * H200.l2_bytes)
+        latency = constants.load_clocks + (1 - kept) * constants.dram_clocks
+        in_order = launch.k_tile.requests * latency / constants.requests_in_flight
+        found[size] = loop.busy_clocks["shared"]
+        assert found[size] == pytest.approx(overlapped(lines, in_order, constants.overlap))
+    assert found[8192] > 1.15 * found[2048]
+
+
+def test_fragments_from_global_memory_ask_for_few_loads():
+    """Of wmma-naive: each load looks up eight lines, so that lines are the limit, not the loads in flight."""
+    launch, _ = mainloop("wmma-naive", problem(8192, 8192, 8192, "float16"))
+    assert launch.k_tile.lines == 8 * launch.k_tile.requests
+
+
+@pytest.mark.parametrize(
+    ("name", "element", "stores"),
+    [
+        ("wmma-block", "float16", 256),  # (128 + 128) * 32 elements, 32 of each instruction
+        ("mma-naive", "bfloat16", 512),
+        ("simt-half2", "float16", 128),  # 256 x 16 of A; B is copied in vectors
+        ("simt-shared", "float32", 0),
+        ("wmma-vectorized", "float16", 0),
+        ("wmma-async", "float16", 0),
+        ("mma-tma", "float16", 0),
+    ],
+)
+def test_stores_of_16_bits_take_longer(name, element, stores):
+    accumulator = "float16" if name == "simt-half2" else None
+    launch, loop = mainloop(name, problem(*LARGE, element, accumulator=accumulator), **HALF2.get(name, {}))
+    each, constants = launch.k_tile, MODEL.constants
+    by_tma = each.bytes / 128 if RUNGS[name].mechanism.by_tma else 0
+    plain = each.read_wavefronts * constants.wavefront_clocks + each.write_wavefronts + by_tma
+    plain += each.lines * constants.line_clocks
+    assert loop.busy_clocks["shared"] - plain == pytest.approx(stores * constants.narrow_store_clocks, abs=1e-6)
 
 
 def test_more_stages_wait_less():

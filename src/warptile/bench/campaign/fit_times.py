@@ -41,23 +41,25 @@ from warptile.rungs.legality import blocks, ceil_div
 
 START = TimeConstants(
     boost_mhz=1980.0, power_w=690.0, idle_w=80.0, launch_us=2.65, early_launch_us=0.7, load_clocks=640.0,
-    sync_clocks=60.0, tma_clocks=793.0, overlap=2.75, queueing=0.8, wgmma_share=0.89, fma16_per_clock=118.0,
-    wavefront_clocks=1.0, line_clocks=1.2, l2_bytes_per_clock=56.8, tile_clocks=649.0, out_bytes_per_clock=35.2,
+    dram_clocks=400.0, requests_in_flight=700.0, l2_kept=0.85, sync_clocks=60.0, tma_clocks=793.0, overlap=2.75,
+    queueing=0.8, wgmma_share=0.89, fma16_per_clock=118.0, wavefront_clocks=1.0, line_clocks=1.2,
+    narrow_store_clocks=4.0, l2_bytes_per_clock=56.8, tile_clocks=649.0, out_bytes_per_clock=35.2,
     register_clocks=45.0, stream_factor=1.223, partial_bytes_per_clock=30.0, mma_pj=1.6, wgmma_pj=1.7, bf16_share=0.91,
     instruction_pj=830.0, wavefront_pj=35.0, l2_pj=1.77, dram_pj=31.0,
 )  # fmt: skip
 """Where the fit begins. What is not `FREE` stays; the first three are taken from the records."""
 
 FREE = (
-    "launch_us", "early_launch_us", "load_clocks", "sync_clocks", "overlap", "queueing", "wgmma_share",
-    "fma16_per_clock", "wavefront_clocks", "line_clocks", "register_clocks", "partial_bytes_per_clock", "mma_pj",
-    "wgmma_pj", "bf16_share", "instruction_pj",
+    "launch_us", "early_launch_us", "load_clocks", "dram_clocks", "requests_in_flight", "sync_clocks", "overlap",
+    "queueing", "wgmma_share", "fma16_per_clock", "wavefront_clocks", "line_clocks", "narrow_store_clocks",
+    "register_clocks", "partial_bytes_per_clock", "mma_pj", "wgmma_pj", "bf16_share", "instruction_pj",
 )  # fmt: skip
 """Constants that are fitted."""
 
 FITTED = "fitted to the ladder records"
 SURVEY = "fitted to the surveys of wgmma-final (data/model-wgmma-final-nvidia-h200.json)"
 SOURCES = {
+    "l2_kept": "DRAM bytes of simt-naive at 4096^3 and 8192^3 that Nsight Compute counted (lab notebook, 2026-11-28)",
     "boost_mhz": "the highest clock sampled in the ladder records",
     "power_w": "median over the cells at the power limit of the power sampled",
     "idle_w": "the lowest power sampled in the ladder records",
@@ -144,9 +146,10 @@ def counted(made: KernelWork, profile: Profile) -> KernelWork:
     def of_opcode(opcode: str, name: str) -> float:
         return profile.by_opcode.get(opcode, {}).get(name, 0.0) / each
 
+    requests = 0.0 if rung.mechanism.staged else of("global_load_requests")
     lines = of_opcode("LDG", "l1_tag_requests") + of_opcode("LDGSTS", "l1_tag_requests")
     return msgspec.structs.replace(
-        made, instructions=of("warp_instructions"), read_wavefronts=of("shared_load_wavefronts"),
+        made, instructions=of("warp_instructions"), requests=requests, read_wavefronts=of("shared_load_wavefronts"),
         write_wavefronts=of("shared_store_wavefronts") + of_opcode("LDGSTS", "shared_wavefronts_ideal"),
         lines=float(f"{lines:.5g}"), sectors=of("global_load_sectors") + of("tma_load_sectors"),
     )  # fmt: skip

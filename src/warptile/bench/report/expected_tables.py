@@ -20,7 +20,10 @@ from warptile.planning.cost_bounds import predict
 from warptile.rungs import RUNGS
 
 FAR_OFF = 0.15
-"""Residual from which a cell is listed with the reason."""
+"""The goal for every residual."""
+
+FURTHEST = 10
+"""Launches that are listed as those furthest off."""
 
 LIMITED_W, LIMITED_MHZ = 680.0, 1900.0
 """Sampled power and clock of cells at the power limit."""
@@ -152,8 +155,8 @@ def clocks_table(lookup: RecordLookup) -> str:
 
 
 def worst_table(lookup: RecordLookup) -> str:
-    """Launches that are off by more than `FAR_OFF`."""
-    far = [each for each in compared(lookup) if abs(math.log(1 + each.off)) > FAR_OFF]
+    """The `FURTHEST` launches that are furthest off."""
+    far = sorted(compared(lookup), key=lambda each: -abs(math.log(1 + each.off)))[:FURTHEST]
     rows = [
         (f"`{each.cell.rung}`", types_of(each.cell), each.cell.problem.shape,
          "sustained" if each.sustained else "cool", each.said.bound, _share(each.off))

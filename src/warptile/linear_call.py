@@ -9,9 +9,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from warptile.api import bound_calls, matmul, options_of, said_of
+from warptile.arrays.epilogue_operands import check_names
 from warptile.arrays.options import refuse_unknown
 from warptile.epilogue.identity import MadeOf, identity
-from warptile.epilogue.tracing import Reduced, refuse
+from warptile.epilogue.tracing import Reduced, operand_names, refuse
 from warptile.errors import DTypeError, ShapeError
 from warptile.packed_call import PACKED
 from warptile.torch_route import linear_in_torch, requires_gradient, shown_to_dynamo, torch_sees, traced_linear
@@ -30,6 +31,12 @@ BIAS = "linear_bias"
 
 OF_MATMUL = ("out", "alpha", "scale_a", "scale_b", "scale_d", "amax", "rung", "config")
 """Keywords that are handed on to `warptile.matmul`."""
+
+KEYWORDS = ("x", "w", "bias", "epilogue", *OPTIONS_OF_LINEAR, *OF_MATMUL)
+"""Names of all arguments of `linear`, which no operand of an epilogue has."""
+
+MATMULS_OWN = ("c", "beta")
+"""Arguments of `warptile.matmul` that `linear` has not, and no operand of its epilogue can have the name of."""
 
 
 def linear(
@@ -74,9 +81,7 @@ def linear(
     if epilogue is not None or epilogue_tensors:
         if not fits(x, w, bias):
             check_linear(x, w, bias)
-        if epilogue is None:
-            keywords = (*OF_MATMUL, *options, "bias", "epilogue")
-            refuse_unknown("linear", keywords, {name: 0 for name in epilogue_tensors if name not in OF_MATMUL})
+        _check_names(bias, epilogue, tuple(epilogue_tensors))
         if epilogue is not None and not any(name in OF_MATMUL for name in epilogue_tensors):
             return _fused_layer(x, w, bias, options, epilogue, epilogue_tensors)
         return _fused_rows(x, w, bias, options, epilogue, epilogue_tensors)
@@ -95,6 +100,30 @@ def linear(
             return linear_in_torch(x, w, bias, options)
         check_linear(x, w, bias)
     return product_of_rows(x, w, bias, options, binds=True)
+
+
+def _check_names(bias: Any, epilogue: Callable[..., Any] | None, given: tuple[str, ...]) -> None:
+    """Raise where an operand has no name that the epilogue knows, or one of `linear`'s own."""
+    operands = () if epilogue is None else _operand_names(epilogue)
+    if epilogue is not None and any(name in KEYWORDS or name in MATMULS_OWN for name in operands):
+        check_names("linear", KEYWORDS, epilogue, ())
+        check_names("matmul", MATMULS_OWN, epilogue, ())
+    unknown = [name for name in given if name not in operands and name not in OF_MATMUL]
+    if not unknown:
+        return
+
+    def call(wrong: str, right: str) -> str:
+        said = [] if bias is None else ["bias"]
+        said += [] if epilogue is None else ["epilogue"]
+        said += [right if name == wrong else name for name in given]
+        return f"linear(x, w, {', '.join(f'{name}={name}' for name in said)})"
+
+    there = {"x", "w", *given, *(() if bias is None else ("bias",))}
+    names = [name for name in (*operands, *KEYWORDS) if name not in there]
+    refuse_unknown("linear", tuple(names), dict.fromkeys(unknown), call)
+
+
+_operand_names = lru_cache(maxsize=256)(operand_names)
 
 
 def fits(x: Any, w: Any, bias: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
@@ -17,13 +17,16 @@ from warptile.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeE
 PRECISIONS = ("ieee", "tf32")
 
 
-def refuse_unknown(function: str, names: tuple[str, ...], unknown: Mapping[str, object]) -> None:
+def refuse_unknown(
+    function: str, names: tuple[str, ...], unknown: Mapping[str, object], call: Callable[[str, str], str] | None = None
+) -> None:
     """Raise if there are keywords that ``function`` does not have.
 
     Args:
         function: as the caller wrote it, such as ``"matmul"``.
         names: the keywords that it has.
         unknown: the others that were given.
+        call: writes the caller's call with a keyword, the second one, in the place of one that there is not.
 
     Raises:
         ArgumentTypeError: there is one; the message names the nearest keyword.
@@ -31,6 +34,8 @@ def refuse_unknown(function: str, names: tuple[str, ...], unknown: Mapping[str, 
     for name in unknown:
         nearest = get_close_matches(name, names, n=1)
         hint = f"Did you mean {nearest[0]!r}?" if nearest else f"It has {', '.join(names)}"
+        if nearest and call is not None:
+            hint += f" Write {call(name, nearest[0])}"
         raise ArgumentTypeError(f"{function}() got an unexpected keyword argument {name!r}. {hint}")
 
 

@@ -123,6 +123,48 @@ def test_an_unknown_keyword_is_one_of_linear(name):
         wt.linear(drawn(5, 7), drawn(3, 7), drawn(3), backend="emulator", **{name: 1})
 
 
+def plus(acc, res):
+    return acc + res
+
+
+@pytest.mark.parametrize(
+    ("given", "written"),
+    [
+        ({"bais": "bias", "epilogue": wt.relu}, "linear(x, w, epilogue=epilogue, bias=bias)"),
+        ({"ress": "res", "epilogue": plus}, "linear(x, w, epilogue=epilogue, res=res)"),
+        ({"ress": "res", "bias": "bias", "epilogue": plus}, "linear(x, w, bias=bias, epilogue=epilogue, res=res)"),
+        ({"res": "res", "bais": "bias", "epilogue": plus}, "linear(x, w, epilogue=epilogue, res=res, bias=bias)"),
+        ({"outt": "out", "alpha": 2.0, "epilogue": wt.relu}, "linear(x, w, epilogue=epilogue, out=out, alpha=alpha)"),
+        ({"bais": "bias"}, "linear(x, w, bias=bias)"),
+    ],
+)
+def test_a_misspelt_operand_is_refused_with_a_call_that_runs(given, written):
+    there = {"x": drawn(5, 7), "w": drawn(3, 7), "bias": drawn(3), "res": drawn(5, 3), "out": drawn(5, 3), "alpha": 2.0}
+    said = {name: there[each] if isinstance(each, str) else each for name, each in given.items()}
+    (wrong,) = set(given) - {"epilogue", "bias", "res", "alpha"}
+    with pytest.raises(wt.ArgumentTypeError) as refused:
+        wt.linear(there["x"], there["w"], backend="emulator", **said)
+    words = str(refused.value)
+    assert words.startswith(f"linear() got an unexpected keyword argument {wrong!r}. Did you mean {given[wrong]!r}? ")
+    assert words.endswith(f" Write {written}")
+    d = eval(written, {"linear": wt.linear} | there | {"epilogue": given.get("epilogue")})
+    assert d.shape == (5, 3)
+
+
+@pytest.mark.parametrize(
+    ("epilogue", "function"),
+    [
+        (lambda acc, bias: acc + bias, "linear"), (lambda acc, w: acc + w, "linear"),
+        (lambda acc, alpha: acc * alpha, "linear"), (lambda acc, c: acc + c, "matmul"),
+    ],
+)  # fmt: skip
+def test_an_operand_with_the_name_of_an_argument(epilogue, function):
+    (name,) = epilogue.__code__.co_varnames[1:]
+    given = {} if name == "w" else {name: drawn(3)}
+    with pytest.raises(wt.EpilogueError, match=f"its operand '{name}' has the name of an argument of {function}"):
+        wt.linear(drawn(5, 7), drawn(3, 7), epilogue=epilogue, backend="emulator", **given)
+
+
 def test_sparse_weights_are_on_the_left():
     weights = wt.sparsify(drawn(4, 8, dtype=np.float16))
     with pytest.raises(wt.UnsupportedError, match=r"matmul\(w, x.T\).T is x @ w.T"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -28,14 +28,21 @@ from warptile.arrays.options import (
 )
 from warptile.arrays.packed_operands import stored
 from warptile.arrays.reductions import reduced
-from warptile.arrays.split_matrix import SplitMatrix
 from warptile.epilogue.epilogue_program import Program
 from warptile.epilogue.fused_epilogue import Fused, Layout, Partials
 from warptile.epilogue.identity import identity
 from warptile.epilogue.tracing import trace
 from warptile.errors import EpilogueError, LayoutError, ShapeError, UnsupportedError
 from warptile.gated_call import GatedPlan, gated_epilogue, gated_plan, gated_product
-from warptile.packed_call import PACKED, joins_rows, refuse_gradients
+from warptile.packed_call import (
+    NOTHING_BESIDE,
+    PACKED,
+    PACKED_LEFT,
+    Stored,
+    joins_rows,
+    refuse_gradients,
+    stored_as,
+)
 from warptile.planning.addend import Addend, Nothing
 from warptile.planning.plan import Plan, illegal, takes_column_major_a
 from warptile.problem import Operand, Problem
@@ -43,7 +50,14 @@ from warptile.rungs import rung as rung_named
 from warptile.rungs.kernel_spec import scale_value
 from warptile.runtime import execute
 from warptile.runtime.execute import Backend, GpuBackend, choose_backend, find_planned, planned, serving
-from warptile.scaled_call import ScaledPlan, known_epilogue, scaled_call
+from warptile.scaled_call import (
+    ScaledPlan,
+    is_array,
+    known_epilogue,
+    read_on_host,
+    scaled_call,
+    stated,
+)
 from warptile.torch_route import (
     SAID,
     fused_in_torch,
@@ -194,45 +208,46 @@ def matmul(
             whose kernels have a block for each tile and more tiles.
         NoDeviceError: ``backend="gpu"`` without a GPU.
     """
+    scaled = scale_d is not None or amax is not False
+    if scale_a is not None or scale_b is not None:
+        scale_a, scale_b = read_on_host(scale_a, "scale_a"), read_on_host(scale_b, "scale_b")
+        scaled = scaled or is_array(scale_a) or is_array(scale_b)
     options: tuple[Any, ...] = (
         alpha, beta, out_dtype, accumulate, precision, epilogue, scale_a, scale_b, rung, config, max_sms, backend,
         batch_invariant,
     )  # fmt: skip
     calls, packed = _calls.get(a.__class__), b.__class__ in PACKED
-    bound_by = (a, b.packed, c, out) if packed else (a, b, c, out)
-    if packed:
-        options = (*options, b.key)
-    if a.__class__ is SplitMatrix:
-        calls, packed = _calls.get(a.packed.__class__), True
-        bound_by, options = (a.packed, *bound_by[1:]), (*options, "a", a.key)
-    if calls is not None and epilogue is None and scale_d is None and not amax and not epilogue_tensors:
-        found = calls.repeat(*bound_by, options)
+    plain = epilogue is None and not scaled and not epilogue_tensors
+    if calls is not None and plain and not packed:
+        found = calls.repeat(a, b, c, out, options)
+        if found is not None:
+            return found
+    memory = Stored((a, b, c, out))
+    if packed or a.__class__ in PACKED_LEFT:
+        memory, packed = stored_as(a, b, c, out), packed or a.__class__ in PACKED
+        options = (*options, *memory.key)
+        found = _repeated_packed(memory, options) if plain else None
         if found is not None:
             return found
     said = (
         alpha, beta, scale_a, scale_b, out_dtype, accumulate, precision, rung, config, max_sms, backend,
         batch_invariant,
     )  # fmt: skip
-    if scale_a is not None or scale_b is not None or scale_d is not None or amax is not False:
-        scaled = scaled_call(a, b, c, beta, (scale_a, scale_b), epilogue_tensors, (scale_d, amax))
-        if scaled is not None:
-            return matmul(
-                a, b, out=out, alpha=alpha, out_dtype=out_dtype, accumulate=accumulate, precision=precision,
-                epilogue=known_epilogue(scaled, epilogue, "matmul", _keywords(matmul)), scale_a=scaled.scale_a,
-                scale_b=scaled.scale_b, rung=rung, config=config, max_sms=max_sms, backend=backend,
-                batch_invariant=batch_invariant, **scaled.operands,
-            )  # fmt: skip
+    if scale_a is not None or scale_b is not None or scaled:
+        found = _scaled((a, b, c, out), said, epilogue, epilogue_tensors, (scale_d, amax), memory)
+        if found is not None:
+            return found
     if packed:
         refuse_gradients(a, b, c, out, epilogue_tensors.values())
     if epilogue is not None:
-        return _fused((a, b, c, out), said, epilogue, epilogue_tensors)
+        return _fused((a, b, c, out), said, epilogue, epilogue_tensors, memory)
     refuse_unknown("matmul", _keywords(matmul), epilogue_tensors)
     if packed:
         if joins_rows(a, c, out):  # of all matrices in one GEMM
             rows = a.reshape((prod(a.shape[:-1]), a.shape[-1]))
             joined = matmul(rows, b, c, **dict(zip(SAID, said, strict=True)))
             return joined.reshape((*a.shape[:-1], joined.shape[-1]))
-        return _matmul(bound_by, (a, b, c), options, said)
+        return _matmul(memory.arrays, (a, b, c), options, said, memory.beside)
     if torch_sees(a, b, c, out):
         return matmul_in_torch(a, b, c, out, options)
     if any(map(is_tracer, (a, b, c, out))):
@@ -246,13 +261,54 @@ def matmul(
         )  # fmt: skip
     on_gpu = gpu_views(a, b, c, backend) if out is None else None
     if on_gpu is not None:
-        found = _matmul((a, b, c, out), on_gpu, options, said, through_host=False)
+        found = _matmul(memory.arrays, on_gpu, options, said, through_host=False)
         if found is not None:
             return found
-    return _matmul(bound_by, (a, b, c), options, said)
+    return _matmul(memory.arrays, (a, b, c), options, said, memory.beside)
 
 
 shown_to_dynamo(matmul, traced_matmul)
+
+
+def _scaled(
+    arrays: tuple[Any, Any, Any, Any],
+    said: tuple[Any, ...],
+    epilogue: Callable[..., Any] | None,
+    operands: Mapping[str, Any],
+    result: tuple[Any, Any],
+    memory: Stored,
+) -> Any:
+    """A call of `matmul` with scales, or whose result has one or comes with its largest absolute value: bound, or
+    restated as one with an epilogue. None where its scales are numbers that alpha takes.
+
+    Args:
+        arrays: A, B, C and ``out`` as given.
+        said: other arguments, in the order of `SAID`.
+        epilogue, operands: as given.
+        result: ``scale_d`` and ``amax``.
+        memory: the arrays in memory.
+    """
+    a, b, c, out = arrays
+    given = stated(memory, said, epilogue, operands, result)
+    calls = _calls.get(memory.arrays[0].__class__)
+    if calls is not None and given is not None:
+        found = calls.repeat_fused(*given)
+        if found is not None:
+            return found
+    options = dict(zip(SAID, said, strict=True))
+    scales = options["scale_a"], options["scale_b"]
+    call = scaled_call(a, b, c, options.pop("beta"), scales, operands, result)
+    if call is None:
+        return None
+    options |= {"scale_a": call.scale_a, "scale_b": call.scale_b}
+    made = known_epilogue(call, epilogue, "matmul", _keywords(matmul))
+    found = matmul(a, b, out=out, epilogue=made, **options, **call.operands)
+    calls = _calls.get(memory.arrays[0].__class__)
+    if calls is not None and given is not None:
+        at_a, at_b, _, _ = memory.arrays
+        restated = (*said_of(**options), *memory.key), identity(made), {**call.operands, **memory.beside}
+        calls.learn_restated(given, ((at_a, at_b, None, out), *restated))
+    return found
 
 
 def _fused(
@@ -260,16 +316,18 @@ def _fused(
     said: tuple[Any, ...],
     epilogue: Callable[..., Any],
     operands: Mapping[str, Any],
+    memory: Stored,
 ) -> Any:
     """A call of `matmul` with an epilogue: bound, if it can be told that it is the same one as before."""
     a, b, c, out = arrays
-    traced = any(map(is_tracer, (a, b, c, out, *operands.values())))
-    seen, known = torch_sees(a, b, c, out, operands.values()), identity(epilogue)
-    calls = _calls.get(a.__class__)
-    if calls is not None and known is not None and not seen and not traced:
-        found = calls.repeat_fused(arrays, said, known, operands)
+    known, calls = identity(epilogue), _calls.get(memory.arrays[0].__class__)
+    found_by = (*said, *memory.key), known, {**operands, **memory.beside}
+    if calls is not None and known is not None:
+        found = calls.repeat_fused(memory.arrays, *found_by)
         if found is not None:
             return found
+    traced = any(map(is_tracer, (a, b, c, out, *operands.values())))
+    seen = torch_sees(a, b, c, out, operands.values())
     check_names("matmul", _keywords(matmul), epilogue, operands)
     options = dict(zip(SAID, said, strict=True))
     gated = gated_epilogue(epilogue, known, operands)
@@ -290,23 +348,19 @@ def _fused(
     call = _Call.checked(a, c, *said)
     product = call.arranged(a, b, c, out, program=program, operands=operands)
     chosen, _ = _planned(product, call)
-    backend = call.backend
-    if isinstance(backend, GpuBackend) and not isinstance(chosen, Nothing) and known is not None:
-        cache = _calls_of(product, type(a))
-        if cache is not None and cache.may_bind(said):
-            cache.learn_fused(arrays, said, known, operands, product, chosen, backend, call.alpha, call.beta)
+    if known is not None:
+        _learned_fused(_calls, memory.arrays, found_by, product, chosen, call)
     return _run(chosen, product, call)
 
 
-def _calls_of(product: Product, kind: type) -> CallCache | None:
-    """Bound calls of `matmul` on arrays of a type, or None where those of its framework cannot be bound."""
-    if kind not in _calls:
-        from warptile.runtime.caches import new_cache  # not before there is a GPU
-
-        made = new_cache(product.like, of_plan=False)
-        if made is not None:
-            _calls[kind] = made
-    return _calls.get(kind)
+def _repeated_packed(memory: Stored, options: tuple[Any, ...]) -> Any:
+    """A bound call of `matmul` on packed operands, without an epilogue; None where it is not bound."""
+    calls = _calls.get(memory.arrays[0].__class__)
+    if calls is None:
+        return None
+    if memory.beside:
+        return calls.repeat_fused(memory.arrays, options, None, memory.beside)
+    return calls.repeat(*memory.arrays, options)
 
 
 def _matmul(
@@ -314,16 +368,18 @@ def _matmul(
     read: tuple[Any, Any, Any],
     options: tuple[Any, ...],
     said: tuple[Any, ...],
+    beside: Mapping[str, Any] = NOTHING_BESIDE,
     *,
     through_host: bool = True,
 ) -> Any:
     """A call of `matmul` that is not bound yet.
 
     Args:
-        arrays: A, B, C and ``out`` as given.
-        read: A, B and C, or views of them in GPU memory.
+        arrays: A, B, C and ``out`` as they are in memory.
+        read: A, B and C as given, or views of them in GPU memory.
         options: what a bound call is found by.
         said: the arguments of `_Call.checked` behind the arrays.
+        beside: further operands in memory.
         through_host: arrays of JAX may be copied to the host and back. Without, where they would have to be, the result
             is None.
     """
@@ -339,7 +395,11 @@ def _matmul(
         chosen, tuning = tuning_of(chosen, product, call.backend)
         chosen, until = serving(chosen, captured=call.backend.is_captured(product.like.stream))
     try:
-        found = _learned(_calls, arrays, options, product, chosen, call, until=until, tuning=tuning)
+        if beside:
+            if until is None:
+                _learned_fused(_calls, arrays, (options, None, beside), product, chosen, call)
+        else:
+            found = _learned(_calls, arrays, options, product, chosen, call, until=until, tuning=tuning)
         return _run(chosen, product, call) if found is None and through_host else found
     finally:
         if until is not None:
@@ -555,6 +615,17 @@ class MatmulPlan:
             found = calls.repeat(a, b, c, out, ())
             if found is not None:
                 return found
+        packed = b.__class__ in PACKED or a.__class__ in PACKED_LEFT
+        memory = stored_as(a, b, c, out) if packed else Stored((a, b, c, out))
+        calls, beside = self.calls.get(memory.arrays[0].__class__), {**epilogue_tensors, **memory.beside}
+        if calls is not None and (beside or self.program is not None):
+            found = calls.repeat_fused(memory.arrays, memory.key, None, beside)
+            if found is not None:
+                return found
+        elif calls is not None and packed:
+            found = calls.repeat(*memory.arrays, memory.key)
+            if found is not None:
+                return found
         if c is not None and self.beta == 0 and not self.call.beta_given:
             raise ShapeError(
                 "c: this plan was made without it and would not read it; make another: warptile.plan(a, b, c)"
@@ -566,20 +637,30 @@ class MatmulPlan:
             raise EpilogueError(f"epilogue: it takes {missing[0]!r}, which was not given: give {missing[0]}=...")
         on_gpu = gpu_views(a, b, c, self.backend.name) if out is None and self.program is None else None
         if on_gpu is not None:
-            found = self._called((a, b, c, out), on_gpu, {}, through_host=False)
+            found = self._called(memory, on_gpu, {}, through_host=False)
             if found is not None:
                 return found
-        return self._called((a, b, c, out), (a, b, c), epilogue_tensors)
+        return self._called(memory, (a, b, c), epilogue_tensors)
 
     def _called(
         self,
-        arrays: tuple[Any, Any, Any, Any],
+        memory: Stored,
         read: tuple[Any, Any, Any],
         operands: Mapping[str, Any],
         *,
         through_host: bool = True,
     ) -> Any:
-        """A call that is not bound yet; arguments and result as of `_matmul`."""
+        """A call that is not bound yet.
+
+        Args:
+            memory: the arrays in memory.
+            read, through_host: as of `_matmul`.
+            operands: the epilogue's.
+
+        Returns:
+            As `_matmul`.
+        """
+        arrays, beside = memory.arrays, {**operands, **memory.beside}
         product = self._fixed.arranged(*read, arrays[3], copy=through_host, program=self.program, operands=operands)
         given = product.problem
         if isinstance(self.plan, Nothing) and product.batch != self.batch:
@@ -597,8 +678,10 @@ class MatmulPlan:
             given = whole
         _check_fits(self.plan.problem, given)
         found = None
-        if self.program is None:
-            found = _learned(self.calls, arrays, (), product, self.plan, self.call, of_plan=True)
+        if self.program is None and not beside:
+            found = _learned(self.calls, arrays, memory.key, product, self.plan, self.call, of_plan=True)
+        else:
+            _learned_fused(self.calls, arrays, (memory.key, None, beside), product, self.plan, self.call, of_plan=True)
         return _run(self.plan, product, self.call) if found is None and through_host else found
 
     @property
@@ -651,21 +734,46 @@ def _learned(
     tuning: OnlineTuning | None = None,
 ) -> Any:
     """Bind a call, ``until`` a better kernel is compiled, and make it; the result, or None where it cannot be bound."""
-    backend, like = call.backend, product.like
+    backend = call.backend
     if not isinstance(backend, GpuBackend) or isinstance(chosen, Nothing):
         return None
-    kind = type(arrays[0])
-    known = calls.get(kind)
-    if known is None:
-        from warptile.runtime.caches import new_cache  # not before there is a GPU
-
-        known = new_cache(like, of_plan=of_plan)
-        if known is None:
-            return None
-        calls[kind] = known
-    if not known.learn(arrays, options, product, chosen, backend, call.alpha, call.beta, until, tuning):
+    known = _cache_of(calls, type(arrays[0]), product, of_plan=of_plan)
+    if known is None or not known.learn(
+        arrays, options, product, chosen, backend, call.alpha, call.beta, until, tuning
+    ):
         return None
     return known.repeat(*arrays, options)
+
+
+def _learned_fused(
+    calls: dict[type, CallCache],
+    arrays: tuple[Any, Any, Any, Any],
+    found_by: tuple[tuple[Any, ...], Hashable, Mapping[str, Any]],
+    product: Product,
+    chosen: Plan | Addend | Nothing,
+    call: _Call,
+    *,
+    of_plan: bool = False,
+) -> None:
+    """Bind a call with further operands, if it can be; ``found_by``: its options, the identity of its epilogue, and
+    these operands."""
+    backend = call.backend
+    if isinstance(backend, GpuBackend) and not isinstance(chosen, Nothing):
+        known = _cache_of(calls, type(arrays[0]), product, of_plan=of_plan)
+        if known is not None:
+            known.learn_fused(arrays, *found_by, product, chosen, backend, call.alpha, call.beta)
+
+
+def _cache_of(calls: dict[type, CallCache], kind: type, product: Product, *, of_plan: bool) -> CallCache | None:
+    """Bound calls on arrays of a type, or None where those of its framework cannot be bound."""
+    if kind not in calls:
+        from warptile.runtime.caches import new_cache  # not before there is a GPU
+
+        made = new_cache(product.like, of_plan=of_plan)
+        if made is None:
+            return None
+        calls[kind] = made
+    return calls[kind]
 
 
 def _run(chosen: Plan | Addend | Nothing, product: Product, call: _Call) -> Any:

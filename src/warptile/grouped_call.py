@@ -12,6 +12,7 @@ import numpy as np
 
 from warptile.arrays import array_view
 from warptile.arrays.array_view import ArrayView, Shape
+from warptile.arrays.epilogue_operands import SCALE_OF_A, SCALE_OF_B
 from warptile.arrays.operands import destination_of, lies_by_columns, lies_by_rows, require_same_place
 from warptile.arrays.options import element_named, tunables, whole_number
 from warptile.device import DeviceLimits
@@ -22,6 +23,7 @@ from warptile.planning.grouped_plan import GroupedPlan
 from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, alignment_of
 from warptile.rungs.wgmma.grouped import ARCH, DTYPES_TAKEN, ENDS, FLOAT8, OUTPUTS, GroupedProblem, lines_follow
 from warptile.runtime.execute import Backend, GpuBackend, choose_backend
+from warptile.scaled_call import is_array, read_on_host
 from warptile.torch_route import grouped_in_torch, shown_to_dynamo, torch_sees, traced_grouped
 
 if TYPE_CHECKING:
@@ -101,13 +103,18 @@ def matmul_grouped(
         NoDeviceError: ``backend="gpu"`` without a GPU.
     """
     named = None if config is None else tuple((tunables(config, "wgmma-grouped") or {}).items())
-    options = out_dtype, named, max_sms, backend
-    bound, plain = _bound.get(type(a)), scale_a is None and scale_b is None
-    if bound is not None and plain:
-        found = bound.repeat(a, b, offsets, out, options)
+    plain, tensors = scale_a is None and scale_b is None, {}
+    if not plain:
+        scale_a, scale_b = read_on_host(scale_a, "scale_a"), read_on_host(scale_b, "scale_b")
+        tensors = {name: each for name, each in ((SCALE_OF_A, scale_a), (SCALE_OF_B, scale_b)) if is_array(each)}
+    numbers = [each for each in (scale_a, scale_b) if each is not None and not is_array(each)]
+    options = out_dtype, named, max_sms, backend, *numbers
+    arrays, bound = (a, b, offsets, out), _bound.get(type(a))
+    if bound is not None:
+        found = bound.repeat_fused(arrays, options, None, tensors) if tensors else bound.repeat(*arrays, options)
         if found is not None:
             return found
-    if options[1:] == (None, None, None) and torch_sees(a, b, None, out):
+    if (named, max_sms, backend) == (None, None, None) and torch_sees(a, b, None, out):
         if not plain:
             raise UnsupportedError(
                 "scale_a, scale_b: a call that torch records or transforms takes none; call it on detached tensors"
@@ -124,8 +131,8 @@ def matmul_grouped(
     operands = {"A": arranged.a, "B": arranged.b, "D": target, ENDS: arranged.ends, **arranged.scales.operands}
     plan = _plan(arranged.problem, device, named)
     place.run(plan, operands, [()], arranged.scales.factor, 0)
-    if plain and isinstance(place, GpuBackend) and arranged.a_given.framework == "torch":
-        _calls(type(a)).learn_grouped((a, b, offsets, out), options, plan, place, operands)
+    if isinstance(place, GpuBackend) and arranged.a_given.framework == "torch":
+        _calls(type(a)).learn_grouped(arrays, options, plan, place, operands, arranged.scales.factor, tensors)
     if arranged.out is None:
         return array_view.returned(target, arranged.a_given)
     if arranged.target is None:

@@ -212,13 +212,13 @@ def _fused_layer(
         return _fused_rows(x, w, bias, options, epilogue, operands)
     with_bias = operands if bias is None else operands | {BIAS: bias}
     given: Fused = (x, w, None, None), (LINEAR, *options.values()), known, with_bias
-    found = calls.repeat_fused_linear(*given)
+    found = calls.repeat_fused(*given)
     if found is not None:
         return found
     multiplied: list[Fused] = []
     found = _fused_rows(x, w, bias, options, epilogue, operands, multiplied.append)
     if len(multiplied) == 1:
-        calls.learn_fused_linear(given, multiplied[0], tuple(x.shape[:-1]))
+        calls.learn_restated(given, multiplied[0], tuple(x.shape[:-1]) if len(x.shape) > 2 else None)
     return found
 
 

@@ -12,7 +12,7 @@ import math
 import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,11 @@ from warptile.epilogue.epilogue_program import BLOCKS_OF_A, BLOCKS_OF_B, SCALE_K
 from warptile.epilogue.identity import identity
 from warptile.epilogue.tracing import scaled_by_blocks, trace
 from warptile.errors import DTypeError, LayoutError, ShapeError, UnsupportedError
+from warptile.packed_call import Stored, stored_as
 from warptile.torch_route import has_no_memory
+
+if TYPE_CHECKING:
+    from warptile.runtime.call_cache import Fused
 
 Result = tuple[Any, Any]
 """``scale_d`` and ``amax`` of a call."""
@@ -221,6 +225,61 @@ def is_number(scale: Any, *, in_graph: bool = False) -> bool:
     return not hasattr(scale, "__cuda_array_interface__")
 
 
+def is_array(scale: Any) -> bool:
+    """Whether a scale that `read_on_host` has seen is in memory that a kernel reads."""
+    return scale is not None and scale.__class__ not in (float, int) and hasattr(scale, "shape")
+
+
+def read_on_host(scale: Any, name: str) -> Any:
+    """A scale as a number, where it is an array of one element that can be read without waiting for a GPU; else itself.
+
+    Args:
+        scale: as given.
+        name: the argument, for messages.
+    """
+    if scale is None or scale.__class__ in (float, int) or not hasattr(scale, "shape"):
+        return scale
+    return number(scale, name) if is_number(scale) else scale
+
+
+def stated(
+    memory: Stored, said: tuple[Any, ...], epilogue: Callable[..., Any] | None, operands: Mapping[str, Any],
+    result: Result,
+) -> Fused | None:  # fmt: skip
+    """What such a call is found by when it is bound; None where it cannot be told from others.
+
+    Its operands have the names and the order of those of a `ScaledCall`, without a look at what they mean.
+
+    Args:
+        memory: its arrays in memory.
+        said: its other arguments, in the order of `warptile.torch_route.SAID`.
+        epilogue: the caller's, or None.
+        operands: of that.
+        result: ``scale_d`` and ``amax``.
+    """
+    (a, b, c, out), key, beside = memory
+    alpha, beta, scale_a, scale_b, *others = said
+    scale_d, amax = result
+    known = None if epilogue is None else identity(epilogue)
+    if (known is None) != (epilogue is None) or not (beta is None or beta.__class__ in (float, int)):
+        return None
+    found = dict(operands)
+    if is_array(scale_a):
+        found[SCALE_OF_A], scale_a = scale_a, None
+    if is_array(scale_b):
+        found[SCALE_OF_B], scale_b = scale_b, None
+    if c is not None and beta != 0:
+        found[ADDEND] = c
+        if beta is not None and beta != 1:
+            found[ADDEND_FACTOR], beta = float(beta), None
+    if scale_d is not None:
+        scale_d = read_on_host(scale_d, "scale_d")
+        found[SCALE_OF_D] = float(scale_d) if scale_d.__class__ is int else scale_d
+    found.update(beside)
+    options = alpha, beta, scale_a, scale_b, *others, amax, *key
+    return (a, b, None, out), options, ("scaled", known), found
+
+
 def _operand(scale: Any, side: int, shapes: Sequence[tuple[int, ...]], a: Any) -> tuple[Any, int]:
     """The shape that a scale has as an operand of the epilogue, None for its own, and its kind."""
     _check_place(scale, SCALES[side], a)
@@ -406,6 +465,14 @@ class ScaledPlan:
         """
         weight = None if c is None else self.beta
         result = scale_d, self.kinds.amax
+        memory = stored_as(a, b, c, out)
+        said = stated(memory, (None, weight, scale_a, scale_b), None, epilogue_tensors, result)
+        known = getattr(self.plan, "calls", {})  # a plan of two GEMMs has two of them
+        calls = known.get(memory.arrays[0].__class__)
+        if calls is not None and said is not None:
+            found = calls.repeat_fused(*said)
+            if found is not None:
+                return found
         given = scaled_call(a, b, c, weight, (scale_a, scale_b), epilogue_tensors, result)
         if given is None or given.kinds != self.kinds:
             wanted = [
@@ -418,4 +485,10 @@ class ScaledPlan:
                 f"scale_a, scale_b, scale_d: not of the shapes that the plan was made for; give it arrays like those, "
                 f"such as plan(a, b{addend}, {', '.join(wanted)})"
             )
-        return self.plan(a, b, out=out, **given.operands)
+        found = self.plan(a, b, out=out, **given.operands)
+        calls = known.get(memory.arrays[0].__class__)
+        if calls is not None and said is not None:
+            at_a, at_b, _, _ = memory.arrays
+            operands = {**given.operands, **memory.beside}
+            calls.learn_restated(said, ((at_a, at_b, None, out), memory.key, None, operands))
+        return found

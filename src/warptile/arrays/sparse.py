@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -39,6 +38,9 @@ LEGAL = (0x4, 0x8, 0xC, 0x9, 0xD, 0xE)
 LEGAL_OF_TWO = (0x4, 0xE)
 PADDING = 0x44
 """Two groups that keep their first positions: padding of metadata outside the matrix."""
+
+METADATA = "metadata of a"
+"""What a call knows packed metadata by, beside the operands of its epilogue."""
 
 
 def group_width(element: DType) -> int:
@@ -139,10 +141,17 @@ class SparseMatrix:
         return framework.like(dense.reshape(m, k), self.values)
 
     def packed(self) -> Any:
-        """Packed metadata: int32, (k-blocks, words of a k-block), of the same framework; made once."""
-        return self._packed
+        """Packed metadata: int32, (k-blocks, words of a k-block), of the same framework.
 
-    @cached_property
+        They are made once; of tensors of torch again where `metadata` were written to since. NumPy does not say that
+        its arrays were: a matrix with other metadata is then another `SparseMatrix`.
+        """
+        state = _state(self.metadata)
+        made: tuple[Any, Any] | None = self.__dict__.get("_made")
+        if made is None or made[0] != state:
+            made = self.__dict__["_made"] = state, self._packed()
+        return made[1]
+
     def _packed(self) -> Any:
         m, k = self.shape
         framework, element = framework_of(self.values), self.element
@@ -256,6 +265,14 @@ class SparseMatrix:
             meta_t=None,
             compressed_swizzled_bitmask=None,
         )
+
+
+def _state(metadata: Any) -> Any:
+    """What changes when metadata are written to, as far as their framework says."""
+    try:
+        return metadata.data_ptr(), metadata._version
+    except (AttributeError, RuntimeError):  # none of torch's; a tensor of its inference mode
+        return None
 
 
 def sparsify(w: Any, *, exact: bool = False) -> SparseMatrix:

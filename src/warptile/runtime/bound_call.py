@@ -19,7 +19,7 @@ from warptile.launch.workspace import Workspace
 from warptile.planning.addend import Addend
 from warptile.planning.plan import Plan
 from warptile.problem import MAX_ALIGNMENT_BYTES
-from warptile.runtime.execute import GpuBackend, Launchable, compiled, copy_launch
+from warptile.runtime.execute import NO_NUMBERS, GpuBackend, Launchable, compiled, copy_launch
 
 OPERANDS = ("A", "B", "C", "D")
 """The operands whose addresses a bound launch is given, in that order; 0 for a C that there is not."""
@@ -167,18 +167,29 @@ def launches_of(
     operands: Mapping[str, ArrayView],
     *,
     names: tuple[str, ...] = OPERANDS,
-) -> tuple[Launch, Callable[[int], DeviceError]] | None:
+    numbers: Mapping[str, float] = NO_NUMBERS,
+) -> tuple[Callable[..., int], Callable[[int], DeviceError]] | None:
     """The launches of one product as one function, and what turns a status into an error; None where tensor maps cannot
-    be rewritten. ``names``: the four operands whose addresses it is given, in that order."""
+    be rewritten.
+
+    Args:
+        chosen: the plan.
+        backend: the GPU.
+        alpha, beta: factors.
+        operands: what is in memory already.
+        names: what the function is given behind the stream, in that order: addresses of operands, and members of the
+            parameters that hold numbers.
+        numbers: the epilogue's, of this call.
+    """
     kernel = compiled(chosen)
-    steps = [(backend.load(kernel), chosen.launch(kernel.entry, alpha, beta))]
+    steps = [(backend.load(kernel), chosen.launch(kernel.entry, alpha, beta, numbers))]
     if chosen.kernel.copies:
         copying, before = copy_launch(chosen.kernel.copies, chosen.arch)
         steps.insert(0, (backend.load(copying), before))
     wanted = chosen.kernel.workspaces
     names = (*names, *(each.name for each in wanted))
     pointers = {**dict.fromkeys(names, FRESH), **{name: each.pointer for name, each in operands.items()}}
-    natives: list[Launch] = []
+    natives: list[Callable[..., int]] = []
     for loaded, spec in steps:
         try:
             native = loaded.bind(spec, names, pointers)
@@ -198,7 +209,9 @@ def launches_of(
     return _with_workspaces(natives, wanted, backend.info.ordinal), refuse
 
 
-def _with_workspaces(natives: Sequence[Launch], wanted: Sequence[Workspace], ordinal: int) -> Launch:
+def _with_workspaces(
+    natives: Sequence[Callable[..., int]], wanted: Sequence[Workspace], ordinal: int
+) -> Callable[..., int]:
     """Launches that need the workspaces of their stream.
 
     Their addresses are asked for once for each stream that has memory of its own: that memory is kept when a larger one
@@ -209,14 +222,14 @@ def _with_workspaces(natives: Sequence[Launch], wanted: Sequence[Workspace], ord
     state_of = stream_state.state_function()
     known: dict[int, tuple[Workspaces, tuple[int, ...]]] = {}
 
-    def launches(stream: int, beside: Sequence[int], a: int, b: int, c: int, d: int) -> int:
+    def launches(stream: int, beside: Sequence[int], addresses: Sequence[int]) -> int:
         for native in natives:
-            status = native(stream, a, b, c, d, *beside)
+            status = native(stream, *addresses, *beside)
             if status:
                 return status
         return 0
 
-    def looked_up(state: int, stream: int, a: int, b: int, c: int, d: int) -> int:
+    def looked_up(state: int, stream: int, addresses: Sequence[int]) -> int:
         with driver.on_device(ordinal):
             shared = workspaces.of_stream(ordinal, stream, state)
             with shared.used_on(stream):
@@ -224,23 +237,23 @@ def _with_workspaces(natives: Sequence[Launch], wanted: Sequence[Workspace], ord
                 beside = tuple(found[each.name] for each in wanted)
                 if shared.lasting and not stream_state.is_captured(state):
                     known[state] = shared, beside
-                return launches(stream, beside, a, b, c, d)
+                return launches(stream, beside, addresses)
 
     (last,) = natives[-1:]
 
-    def launch_one(stream: int, a: int, b: int, c: int, d: int) -> int:
+    def launch_one(stream: int, *addresses: int) -> int:
         state = state_of(stream)
         found = known.get(state)
         if found is None or found[0].closed:
-            return looked_up(state, stream, a, b, c, d)
-        return last(stream, a, b, c, d, *found[1])
+            return looked_up(state, stream, addresses)
+        return last(stream, *addresses, *found[1])
 
-    def launch_all(stream: int, a: int, b: int, c: int, d: int) -> int:
+    def launch_all(stream: int, *addresses: int) -> int:
         state = state_of(stream)
         found = known.get(state)
         if found is None or found[0].closed:
-            return looked_up(state, stream, a, b, c, d)
+            return looked_up(state, stream, addresses)
         with found[0].lock:
-            return launches(stream, found[1], a, b, c, d)
+            return launches(stream, found[1], addresses)
 
     return launch_one if len(natives) == 1 else launch_all

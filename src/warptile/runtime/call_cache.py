@@ -14,7 +14,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
@@ -28,7 +28,7 @@ from warptile.planning.addend import Addend
 from warptile.planning.plan import Plan
 from warptile.runtime.bound_call import BoundCall, bind
 from warptile.runtime.execute import GpuBackend
-from warptile.runtime.fused_calls import FusedCall
+from warptile.runtime.fused_calls import NUMBERS, FusedCall
 
 if TYPE_CHECKING:
     from warptile.runtime.online_tuning import OnlineTuning
@@ -39,8 +39,11 @@ MOST_CALLS = 4096
 Arrays = tuple[Any, Any, Any, Any]
 """A, B, C and ``out`` as a caller gives them; None for what is not given."""
 
+Outputs = tuple[Any, ...]
+"""Arrays that a caller gives for results."""
+
 Fused = tuple[Arrays, tuple[Any, ...], Hashable, Mapping[str, Any]]
-"""Arrays, options, identity of the epilogue, and its operands by name, of a call with an epilogue."""
+"""Arrays, options, identity of the epilogue, and operands by name, of a call with further operands."""
 
 NOT_BOUND = (KeyError, TypeError, AttributeError, RuntimeError, ValueError)
 """What reading arrays raises where a call is not bound, or where an argument is no array of the framework or no key:
@@ -83,7 +86,10 @@ class CallCache:
     def repeat_fused(
         self, arrays: Arrays, options: tuple[Any, ...], epilogue: Hashable, operands: Mapping[str, Any]
     ) -> Any:
-        """As `repeat`, of a call with an epilogue, identified by ``epilogue``, and its operands."""
+        """As `repeat`, of a call with further operands: with an epilogue, identified by ``epilogue``, or a sparse A.
+
+        It may be asked about any call; ``out`` may be a tuple.
+        """
         return None
 
     def learn_fused(
@@ -98,29 +104,55 @@ class CallCache:
         alpha: float,
         beta: float,
     ) -> None:
-        """Bind a call with an epilogue, if it can be, so that `repeat_fused` finds it."""
+        """Bind a call with further operands, if it can be, so that `repeat_fused` finds it."""
 
     def keep(self, key: Hashable, found: FusedCall, gpu: str) -> None:
-        """Remember a bound call with an epilogue, until a search on that model of GPU ends."""
+        """Remember a bound call with further operands, until a search on that model of GPU ends."""
         self.is_stale()  # looked at before: else the first call would find itself forgotten
         with self._learning:
             self._add_fused(key, found)
         self._outcomes.setdefault(gpu, tuned_table.outcomes(gpu))
 
-    def repeat_fused_linear(
-        self, arrays: Arrays, said: tuple[Any, ...], epilogue: Hashable, operands: Mapping[str, Any]
-    ) -> Any:
-        """As `repeat_fused`, of a call of `warptile.linear` on x, w, and neither C nor ``out``."""
-        return None
-
-    def learn_fused_linear(self, given: Fused, multiplied: Fused, leading: tuple[int, ...]) -> None:
-        """Bind a linear layer with an epilogue, so that `repeat_fused_linear` finds it, if its GEMM is bound.
+    def learn_restated(self, given: Fused, restated: Fused, leading: tuple[int, ...] | None = None) -> None:
+        """Bind a call that was restated as another one with an epilogue, so that `repeat_fused` finds it as it was
+        given: if the other one is bound, and reads and writes the same memory.
 
         Args:
-            given: arrays, what tells the call from others, the epilogue's identity, and operands.
-            multiplied: the same of the GEMM.
-            leading: extents of x before the last one.
+            given: arrays, what tells the call from others, an identity, and operands.
+            restated: the same of the other call.
+            leading: extents that the result has in place of its first one; None where both have one shape.
         """
+        (a, b, c, out), options, _, operands = given
+        (other_a, other_b, other_c, other_out), _, _, other_operands = restated
+        outs, other_outs = outputs_of(out), outputs_of(other_out)
+        mine = (a, b, c, *outs, *operands.values())
+        others = (other_a, other_b, other_c, *other_outs, *other_operands.values())
+        if len(outs) != len(other_outs) or list(operands) != list(other_operands) or not self.may_bind(options):
+            return
+        try:
+            found = self._fused[self.fused_key(*restated)]
+            key = self.fused_key(*given)
+            if not all(map(self.is_same, mine, others)) or (leading is not None and any(found.reductions)):
+                return
+        except NOT_BOUND:
+            return
+        shapes = found.shapes if leading is None else tuple((*leading, *shape[1:]) for shape in found.shapes)
+        with self._learning:
+            self._add_fused(key, replace(found, shapes=shapes, gradients=self.wants_gradients(mine)))
+
+    def is_same(self, one: Any, other: Any) -> bool:
+        """Whether a launch is given the same of two operands: an address, or a number that is written in one way."""
+        return one is other or (one.__class__ is other.__class__ and one.__class__ in NUMBERS)
+
+    def fused_key(
+        self, arrays: Arrays, options: tuple[Any, ...], epilogue: Hashable, operands: Mapping[str, Any]
+    ) -> Hashable:
+        """As `key`, of a call with further operands; numbers are given to each call, and tell their type alone.
+
+        Raises:
+            KeyError: no such call is bound.
+        """
+        raise KeyError(epilogue)
 
     def learn_linear(
         self,
@@ -155,8 +187,8 @@ class CallCache:
         """Element type and device of a new result, as the framework names them."""
         return None, None
 
-    def wants_gradients(self, arrays: Arrays) -> bool:
-        """Whether an array asks for gradients."""
+    def wants_gradients(self, arrays: Iterable[Any]) -> bool:
+        """Whether an array asks for gradients; what is none does not."""
         return False
 
     def may_be_cast(self, arrays: Arrays) -> bool:
@@ -167,7 +199,7 @@ class CallCache:
         """A call that is about to be kept, with what its framework adds."""
         return found
 
-    def learnt(self, arrays: Arrays, key: Any, found: BoundCall) -> None:
+    def learnt(self, arrays: Arrays, options: tuple[Any, ...], found: BoundCall) -> None:
         """Called with every call that has been bound."""
 
     def learn(
@@ -203,7 +235,7 @@ class CallCache:
             self._add(key, found)
         if until is not None:
             until.add_done_callback(lambda done: self._forget(key, found))
-        self.learnt(arrays, key, found)
+        self.learnt(arrays, options, found)
         if self._next_look < math.inf:
             self._outcomes.setdefault(backend.info.name, tuned_table.outcomes(backend.info.name))
         return True
@@ -216,7 +248,7 @@ class CallCache:
         self._bound[key] = found
 
     def _add_fused(self, key: Hashable, found: FusedCall) -> None:
-        """The same of one with an epilogue."""
+        """The same of one with further operands."""
         if len(self._fused) >= MOST_CALLS:
             del self._fused[next(iter(self._fused))]
         self._fused[key] = found
@@ -252,6 +284,13 @@ class CallCache:
             self.forgotten += 1
         self._outcomes.clear()
         return True
+
+
+def outputs_of(out: Any) -> Outputs:
+    """The arrays of an ``out``, which may be a tuple."""
+    if out is None:
+        return ()
+    return tuple(out) if isinstance(out, tuple | list) else (out,)
 
 
 def _may_change(option: Any) -> bool:

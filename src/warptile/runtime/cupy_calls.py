@@ -11,7 +11,16 @@ from warptile.arrays.operands import Product
 from warptile.gpu import driver
 from warptile.planning.addend import Addend
 from warptile.planning.plan import Plan
-from warptile.runtime.call_cache import AUTOTUNE, BACKEND, FOLDER, NOT_BOUND, Arrays, CallCache, environment
+from warptile.runtime.call_cache import (
+    AUTOTUNE,
+    BACKEND,
+    FOLDER,
+    NOT_BOUND,
+    Arrays,
+    CallCache,
+    environment,
+    outputs_of,
+)
 from warptile.runtime.execute import GpuBackend
 from warptile.runtime.fused_calls import NUMBERS, bind_fused
 
@@ -62,22 +71,24 @@ class CupyCalls(CallCache):
         self, arrays: Arrays, options: tuple[Any, ...], epilogue: Hashable, operands: Mapping[str, Any]
     ) -> Any:
         """As of `CallCache`."""
+        a, b, c, out = arrays
+        given = outputs_of(out)
         try:
-            found = self._fused[self._fused_key(arrays, options, epilogue, operands)]
+            found = self._fused[self.fused_key(arrays, options, epilogue, operands)]
+            values = operands.values()
+            tensors = [each.data.ptr for each in values if each.__class__ is self._array]
+            numbers = found.words([each for each in values if each.__class__ is not self._array])
         except NOT_BOUND:
             return None
         if self._device() != found.ordinal or (time.monotonic() >= self._next_look and self.is_stale()):
             return None
-        a, b, c, out = arrays
-        values = operands.values()
-        tensors = [each.data.ptr for each in values if each.__class__ is self._array]
-        numbers = found.words([each for each in values if each.__class__ is not self._array])
         at_a, at_b, at_c = a.data.ptr, b.data.ptr, 0 if c is None else c.data.ptr
-        if out is not None and found.overlaps(at_a, at_b, at_c, out.data.ptr, tensors):
-            return None
-        outputs = [] if out is None else [out]
-        pairs = zip(found.shapes[len(outputs) :], found.dtypes[len(outputs) :], strict=True)
-        outputs += [self._array(shape, dtype) for shape, dtype in pairs]
+        if given:
+            at_d, *at_others = [each.data.ptr for each in given]
+            if found.overlaps(at_a, at_b, at_c, at_d, tensors, at_others):
+                return None
+        pairs = zip(found.shapes[len(given) :], found.dtypes[len(given) :], strict=True)
+        outputs = [*given, *(self._array(shape, dtype) for shape, dtype in pairs)]
         d, *further = [each.data.ptr for each in outputs]
         status = found.launch(self._stream().ptr, at_a, at_b, at_c, d, *tensors, *numbers, *further)
         if status:
@@ -97,28 +108,40 @@ class CupyCalls(CallCache):
         beta: float,
     ) -> None:
         """As of `CallCache`."""
-        if isinstance(arrays[3], tuple | list) or not self.takes(arrays, product, backend):
+        a, b, c, out = arrays
+        given = outputs_of(out)
+        own = all(type(each) is self._array for each in given)
+        if not own or not self.takes((a, b, c, None), product, backend) or not self.may_bind(options):
             return
         further = () if product.epilogue is None else product.epilogue.types
         dtypes = tuple(map(numpy_dtype, (product.problem.d.dtype, *further)))
         addresses = {name: each.data.ptr if each.__class__ is self._array else 0 for name, each in operands.items()}
         found = bind_fused(product, addresses, chosen, backend, alpha, beta, dtypes=dtypes)
         try:
-            key = self._fused_key(arrays, options, epilogue, operands)
+            key = self.fused_key(arrays, options, epilogue, operands)
         except NOT_BOUND:
             return
         if found is not None:
             self.keep(key, found, backend.info.name)
 
-    def _fused_key(
+    def is_same(self, one: Any, other: Any) -> bool:
+        """As of `CallCache`."""
+        if one.__class__ is self._array and other.__class__ is self._array:
+            return bool(one.data.ptr == other.data.ptr)
+        return super().is_same(one, other)
+
+    def fused_key(
         self, arrays: Arrays, options: tuple[Any, ...], epilogue: Hashable, operands: Mapping[str, Any]
     ) -> Hashable:
-        """As `key`; numbers are given to each call, and tell their type alone."""
+        """As of `CallCache`."""
+        a, b, c, out = arrays
+        outs = outputs_of(out)
         said = tuple(
             (name, _said(each) if each.__class__ is self._array else NUMBERS[each.__class__])
             for name, each in operands.items()
         )
-        return self.key(*arrays, options), epilogue, said
+        key = self.key(a, b, c, outs[0] if outs else None, options), epilogue, said
+        return key if len(outs) < 2 else (*key, *map(_said, outs[1:]))
 
     def key(self, a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> Any:
         """As of `CallCache`."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from warptile.arrays.array_view import ArrayView
+from warptile.epilogue.fused_epilogue import OPERAND
 from warptile.planning.grouped_plan import GroupedPlan
 from warptile.rungs.wgmma.grouped import ENDS
 from warptile.runtime.bound_call import BoundCall, launches_of, reach_of
-from warptile.runtime.call_cache import MOST_CALLS, NOT_BOUND, Arrays
+from warptile.runtime.call_cache import NOT_BOUND, Arrays
 from warptile.runtime.execute import GpuBackend
+from warptile.runtime.fused_calls import FusedCall
 from warptile.runtime.torch_calls import TorchCalls
 
 OPERANDS = ("A", "B", ENDS, "D")
@@ -25,9 +28,12 @@ class GroupedCalls(TorchCalls):
         options: tuple[Any, ...],
         plan: GroupedPlan,
         backend: GpuBackend,
-        operands: dict[str, ArrayView],
+        operands: Mapping[str, ArrayView],
+        factor: float,
+        scales: Mapping[str, Any],
     ) -> None:
-        """Bind a call that was planned, if its arrays are read and written as they lie.
+        """Bind a call that was planned, if its arrays are read and written as they lie, so that `repeat` finds it, or
+        `repeat_fused` where there are scales in arrays.
 
         Args:
             arrays: A, B, offsets and ``out`` as given.
@@ -35,30 +41,41 @@ class GroupedCalls(TorchCalls):
             plan: the kernel.
             backend: the GPU.
             operands: what the kernel is given.
+            factor: scales that are numbers.
+            scales: those in arrays, by their names in an epilogue.
         """
         a, b, offsets, out = arrays
-        given = (a, b, offsets, operands["D"].array if out is None else out)
+        d = operands["D"].array if out is None else out
+        given = (a, b, offsets, d, *scales.values())
         if any(type(each) not in self._types or each.get_device() < 0 for each in given) or not self.may_bind(options):
             return
-        views = [operands[name] for name in OPERANDS]
+        names = (*OPERANDS, *(f"{OPERAND} {name}" for name in scales))
+        views = [operands[name] for name in names]
         if any(each.data_ptr() != view.pointer for each, view in zip(given, views, strict=True)):
             return  # a copy of it
-        found = launches_of(plan, backend, 1, 0, operands, names=OPERANDS)
+        found = launches_of(plan, backend, factor, 0, operands, names=names)
         if found is None:
             return
-        d, gradients = given[3], a.requires_grad or b.requires_grad
-        bound = BoundCall(
-            *found, tuple(d.shape), d.dtype, d.device, backend.info.ordinal, tuple(map(reach_of, views)), False,
-            gradients, False,
-        )  # fmt: skip
+        ordinal, reaches, gradients = backend.info.ordinal, tuple(map(reach_of, views)), self.wants_gradients(given)
         try:
+            if scales:
+                self.keep(
+                    self.fused_key(arrays, options, None, scales),
+                    FusedCall(
+                        *found, (tuple(d.shape),), (d.dtype,), (None,), d.device, ordinal, reaches,
+                        (False,) * (1 + len(scales)), (), gradients,
+                    ),
+                    backend.info.name,
+                )  # fmt: skip
+                return
             key = self.key(*arrays, options)
         except NOT_BOUND:
             return
+        bound = BoundCall(
+            *found, tuple(d.shape), d.dtype, d.device, ordinal, reaches, False, gradients, False
+        )  # fmt: skip
         with self._learning:
-            if len(self._bound) >= MOST_CALLS:
-                del self._bound[next(iter(self._bound))]
-            self._bound[key] = bound
+            self._add(key, bound)
 
     def _recorded(self, found: BoundCall, a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> Any:
         """None: an operator of torch records the gradient."""

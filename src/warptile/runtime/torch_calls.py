@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,16 @@ from warptile.arrays.operands import Product
 from warptile.planning.addend import Addend
 from warptile.planning.plan import Plan
 from warptile.runtime.bound_call import BoundCall
-from warptile.runtime.call_cache import AUTOTUNE, BACKEND, FOLDER, NOT_BOUND, Arrays, CallCache, Fused, environment
+from warptile.runtime.call_cache import (
+    AUTOTUNE,
+    BACKEND,
+    FOLDER,
+    NOT_BOUND,
+    Arrays,
+    CallCache,
+    environment,
+    outputs_of,
+)
 from warptile.runtime.execute import GpuBackend
 from warptile.runtime.fused_calls import NUMBERS, bind_fused
 from warptile.runtime.torch_allocation import allocator
@@ -131,26 +140,32 @@ class TorchCalls(CallCache):
     ) -> Any:
         """As of `CallCache`."""
         a, b, c, out = arrays
+        given = outputs_of(out)
         try:
-            found = self._fused[self._fused_key(arrays, options, epilogue, operands)]
+            found = self._fused[self.fused_key(arrays, options, epilogue, operands)]
+            if (found.may_be_cast and self._autocasts("cuda")) or self._forward_ad._current_level >= 0:
+                return None
+            tensors, values = [], []
+            for each in operands.values():
+                if each.__class__ in self._types:
+                    tensors.append(each.data_ptr())
+                else:
+                    values.append(each)
+            numbers = found.words(values) if values else values
         except NOT_BOUND:
             return None
         if found.gradients and self._records_gradients():
             return None
         if time.monotonic() >= self._next_look and self.is_stale():
             return None
-        values = operands.values()
-        tensors = [each.data_ptr() for each in values if each.__class__ in self._types]
-        numbers = found.words([each for each in values if each.__class__ not in self._types])
         at_a, at_b, at_c = a.data_ptr(), b.data_ptr(), 0 if c is None else c.data_ptr()
-        if out is not None and found.overlaps(at_a, at_b, at_c, out.data_ptr(), tensors):
-            return None
-        first = int(out is not None)
-        made = [
-            self._new(shape, dtype, found.device, found.ordinal)
-            for shape, dtype in zip(found.shapes[first:], found.dtypes[first:], strict=True)
-        ]
-        outputs = made if out is None else [out, *made]
+        if given:
+            at_d, *at_others = [each.data_ptr() for each in given]
+            if found.overlaps(at_a, at_b, at_c, at_d, tensors, at_others):
+                return None
+        outputs = list(given)
+        for shape, dtype in zip(found.shapes[len(given) :], found.dtypes[len(given) :], strict=True):
+            outputs.append(self._new(shape, dtype, found.device, found.ordinal))
         d, *further = [each.data_ptr() for each in outputs]
         status = found.launch(self._stream(found.ordinal), at_a, at_b, at_c, d, *tensors, *numbers, *further)
         if status:
@@ -170,60 +185,46 @@ class TorchCalls(CallCache):
         beta: float,
     ) -> None:
         """As of `CallCache`."""
-        if not self.takes(arrays, product, backend) or isinstance(arrays[3], tuple | list):
+        a, b, c, out = arrays
+        given = outputs_of(out)
+        of_types = all(type(each) in self._types for each in given)
+        if not of_types or not self.takes((a, b, c, None), product, backend) or not self.may_bind(options):
             return
         first, device = self.result_of(product)
         further = product.epilogue.types if product.epilogue is not None else ()
         dtypes = (first, *(getattr(self._torch, each.torch or each.name) for each in further))
-        tensors = [each for each in operands.values() if each.__class__ in self._types]
-        gradients = self.wants_gradients(arrays) or any(each.requires_grad for each in tensors)
+        gradients = self.wants_gradients((a, b, c, *given, *operands.values()))
         addresses = {name: each.data_ptr() if each.__class__ in self._types else 0 for name, each in operands.items()}
         found = bind_fused(
-            product, addresses, chosen, backend, alpha, beta, dtypes=dtypes, device=device, gradients=gradients
-        )
+            product, addresses, chosen, backend, alpha, beta, dtypes=dtypes, device=device, gradients=gradients,
+            may_be_cast=self.may_be_cast(arrays),
+        )  # fmt: skip
         try:
-            key = self._fused_key(arrays, options, epilogue, operands)
+            key = self.fused_key(arrays, options, epilogue, operands)
         except NOT_BOUND:
             return
         if found is not None:
             self.keep(key, found, backend.info.name)
 
-    def repeat_fused_linear(
-        self, arrays: Arrays, said: tuple[Any, ...], epilogue: Hashable, operands: Mapping[str, Any]
-    ) -> Any:
+    def is_same(self, one: Any, other: Any) -> bool:
         """As of `CallCache`."""
-        if self._autocasts("cuda") or self._forward_ad._current_level >= 0:
-            return None
-        return self.repeat_fused(arrays, said, epilogue, operands)
+        if one.__class__ in self._types and other.__class__ in self._types:
+            return self.shares_memory(one, other)
+        return super().is_same(one, other)
 
-    def learn_fused_linear(self, given: Fused, multiplied: Fused, leading: tuple[int, ...]) -> None:
-        """As of `CallCache`: where the rows of x, and of operands that have as many, are one matrix without a copy."""
-        (x, w, _, _), _, _, operands = given
-        rows, flat = multiplied[0][0], multiplied[3]
-        tensors = [x, *(each for each in operands.values() if each.__class__ in self._types)]
-        matrices = [rows, *(each for each in flat.values() if each.__class__ in self._types)]
-        try:
-            found = self._fused[self._fused_key(*multiplied)]
-            key = self._fused_key(*given)
-            if not all(map(self.shares_memory, tensors, matrices)) or any(found.reductions):
-                return
-        except NOT_BOUND:
-            return
-        shapes = found.shapes if rows is x else tuple((*leading, *shape[1:]) for shape in found.shapes)
-        gradients = any(each.requires_grad for each in (*tensors, w))
-        with self._learning:
-            self._add_fused(key, replace(found, shapes=shapes, gradients=gradients))
-
-    def _fused_key(
+    def fused_key(
         self, arrays: Arrays, options: tuple[Any, ...], epilogue: Hashable, operands: Mapping[str, Any]
     ) -> Hashable:
-        """As `key`; numbers are given to each call, and tell their type alone."""
+        """As of `CallCache`."""
+        a, b, c, out = arrays
+        outs = outputs_of(out)
         types = self._types
         said = tuple(
             (name, _said(each) if each.__class__ in types else NUMBERS[each.__class__])
             for name, each in operands.items()
         )
-        return _key(*arrays, options), epilogue, said
+        key = _key(a, b, c, outs[0] if outs else None, options), epilogue, said
+        return key if len(outs) < 2 else (*key, *map(_said, outs[1:]))
 
     def key(self, a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> Any:
         """As of `CallCache`."""
@@ -238,9 +239,9 @@ class TorchCalls(CallCache):
         output = product.problem.d.dtype
         return getattr(self._torch, output.torch or output.name), product.like.array.device
 
-    def wants_gradients(self, arrays: Arrays) -> bool:
+    def wants_gradients(self, arrays: Iterable[Any]) -> bool:
         """Whether a tensor requires a gradient."""
-        return any(each.requires_grad for each in arrays if each is not None)
+        return any(each.requires_grad for each in arrays if each.__class__ in self._types)
 
     def may_be_cast(self, arrays: Arrays) -> bool:
         """Whether autocast would change an operand's type: it casts float32. A call with ``out`` is never cast."""
@@ -266,7 +267,7 @@ class PlanCalls(TorchCalls):
 
     def repeat(self, a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> Any:
         """As `TorchCalls.repeat`."""
-        if c is None:
+        if c is None and not options:
             try:
                 if out is None:
                     if self._allocating is not None:
@@ -297,11 +298,11 @@ class PlanCalls(TorchCalls):
         """False: a plan is made for one type."""
         return False
 
-    def learnt(self, arrays: Arrays, key: Any, found: BoundCall) -> None:
-        """Compare later calls with this one, if its operands are aligned as usual."""
+    def learnt(self, arrays: Arrays, options: tuple[Any, ...], found: BoundCall) -> None:
+        """Compare later calls with this one, if its operands are aligned as usual and all that it says."""
         a, b, c, out = arrays
         given = [each for each in (a, b, out) if each is not None]
-        if self._guards is None or c is not None or any(each.data_ptr() & 15 for each in given):
+        if self._guards is None or c is not None or options or any(each.data_ptr() & 15 for each in given):
             return
         guards = self._guards(*given, dynamic_dims_sizes=None, dynamic_dims_strides=None)
         if out is None:

@@ -41,6 +41,7 @@ class XlaCalls(CallCache):
         """As of `CallCache`."""
         try:
             found = self._fused[_fused_key(arrays, operands)]
+            numbers = found.words([each for each in operands.values() if not isinstance(each, ArrayView)])
         except NOT_BOUND:
             return None
         if time.monotonic() >= self._next_look and self.is_stale():
@@ -48,7 +49,6 @@ class XlaCalls(CallCache):
         a, b, c, out = arrays
         first, *further = out if isinstance(out, tuple) else (out,)
         tensors = [each.pointer for each in operands.values() if isinstance(each, ArrayView)]
-        numbers = found.words([each for each in operands.values() if not isinstance(each, ArrayView)])
         status = found.launch(
             first.stream, a.pointer, b.pointer, 0 if c is None else c.pointer, first.pointer, *tensors, *numbers,
             *(each.pointer for each in further),

@@ -46,6 +46,7 @@ def _scaled_mm_fake(
     use_fast_accum: bool = False,
 ) -> Any:  # fmt: skip
     dtype = _checked(a, b, scale_a, scale_b, bias, scale_result, out_dtype)
+    scaled_call(a, b, None, None, (scale_a, scale_b), {})  # raises where shapes do not fit, as matmul does
     return a.new_empty((a.shape[0], b.shape[1]), dtype=dtype)
 
 
@@ -81,7 +82,6 @@ def _checked(a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any, scale_result
     n = b.shape[1]
     _check_scale("scale_a", scale_a, a)
     _check_scale("scale_b", scale_b, a)
-    scaled_call(a, b, None, None, (scale_a, scale_b), {})  # raises where shapes do not fit
     if bias is not None and tuple(bias.shape) != (n,):
         raise ShapeError(f"bias: got shape {tuple(bias.shape)}; it has one number for each column, shape ({n},)")
     return torch.bfloat16 if out_dtype is None else out_dtype

@@ -106,6 +106,30 @@ def test_cupy_calls_with_an_epilogue_and_a_configuration_are_planned_each_time(g
     assert len(gpu.prepared) == 2
 
 
+def test_cupy_calls_with_scales_and_with_two_outs_repeat_without_planning(gpu, cupy):
+    for _ in range(3):
+        a, rows = cupy.ndarray((64, 96), np.int8), cupy.ndarray((64, 1))
+        b = cupy.ndarray((), memory=aligned((32, 96), np.int8).T)
+        d = wt.matmul(a, b, scale_a=rows)
+    assert len(gpu.launches) == 2
+    spec = gpu.specs[gpu.launches[-1].entry]
+    pointers = {"A": a.data.ptr, "B": b.data.ptr, "D": d.data.ptr, "epilogue operand scale_of_a": rows.data.ptr}
+    assert gpu.launches[-1].parameters == gpu.expect(spec, pointers)
+
+    def both(acc):
+        return wt.relu(acc), acc
+
+    for _ in range(3):
+        a, b, d, other = (cupy.ndarray((64, 64)) for _ in range(4))
+        assert wt.matmul(a, b, epilogue=both, out=(d, other))[1] is other
+    assert len(gpu.launches) == 4
+    spec = gpu.specs[gpu.launches[-1].entry]
+    pointers = {"A": a.data.ptr, "B": b.data.ptr, "D": d.data.ptr, "epilogue output 1": other.data.ptr}
+    assert gpu.launches[-1].parameters == gpu.expect(spec, pointers)
+    with pytest.raises(wt.LayoutError, match=r"out\[1\]: it shares memory with"):
+        wt.matmul(a, b, epilogue=both, out=(d, d))
+
+
 def test_cupy_arrays_on_another_device_than_the_current_one_take_the_long_way(gpu, cupy, monkeypatch):
     a, b = cupy.ndarray((64, 64)), cupy.ndarray((64, 64))
     wt.matmul(a, b)

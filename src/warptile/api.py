@@ -33,7 +33,7 @@ from warptile.epilogue.fused_epilogue import Fused, Layout, Partials
 from warptile.epilogue.identity import identity
 from warptile.epilogue.tracing import trace
 from warptile.errors import EpilogueError, LayoutError, ShapeError, UnsupportedError
-from warptile.gated_call import GatedPlan, gated_epilogue, gated_plan, gated_product
+from warptile.gated_call import GatedPlan, gated_epilogue, gated_plan, gated_product, remembered_gate
 from warptile.packed_call import (
     NOTHING_BESIDE,
     PACKED,
@@ -326,13 +326,15 @@ def _fused(
         found = calls.repeat_fused(memory.arrays, *found_by)
         if found is not None:
             return found
-    traced = any(map(is_tracer, (a, b, c, out, *operands.values())))
-    seen = torch_sees(a, b, c, out, operands.values())
-    check_names("matmul", _keywords(matmul), epilogue, operands)
     options = dict(zip(SAID, said, strict=True))
-    gated = gated_epilogue(epilogue, known, operands)
+    gated = remembered_gate(known, operands)
+    if gated is None:
+        check_names("matmul", _keywords(matmul), epilogue, operands)
+        gated = gated_epilogue(epilogue, known, operands)
     if gated is not None:
         return gated_product(matmul, arrays, options, gated, operands)
+    traced = any(map(is_tracer, (a, b, c, out, *operands.values())))
+    seen = torch_sees(a, b, c, out, operands.values())
     if traced or (out is None and gpu_views(a, b, c, options["backend"]) is not None):
         from warptile.jax.traced_matmul import matmul as in_program  # imports JAX
 

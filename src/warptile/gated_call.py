@@ -89,6 +89,11 @@ def gated_epilogue(
     return found
 
 
+def remembered_gate(known: Hashable | None, operands: Mapping[str, Any]) -> GatedEpilogue | None:
+    """What `gated_epilogue` made before of an epilogue with these names of operands; None where it made nothing."""
+    return None if known is None else _known.get((known, *operands))
+
+
 def columns(array: Any, name: str, kind: str, n: int, *, second: bool) -> Any:
     """The first, or the second, column of each pair of an array's N columns; what has one column, or none, itself.
 

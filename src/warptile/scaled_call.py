@@ -181,8 +181,7 @@ def _checked(
 ) -> Checked | None:
     """The kinds of scales, and the shape that each is brought into: None as it is, `NUMBER` for a number. ``gives``:
     the result has a scale, or its largest absolute value is asked for."""
-    element = str(getattr(a, "dtype", "")).rpartition(".")[2]
-    whole = element in ("int8", "uint8")
+    element, whole = _element(a), _is_whole(a)
     numbers = [is_number(scale, in_graph=in_graph) for scale in scales]
     taken = [scale is not None and (whole or not numbers[side]) for side, scale in enumerate(scales)]
     if not any(taken) and not gives:
@@ -207,6 +206,15 @@ def _checked(
     weight = beta_of(beta, c)
     adds = weight != 0
     return Kinds(kinds[0], kinds[1], adds, adds and weight != 1), (found[0], found[1])
+
+
+def _element(a: Any) -> str:
+    return str(getattr(a, "dtype", "")).rpartition(".")[2]
+
+
+def _is_whole(a: Any) -> bool:
+    """Whether the operands are integers, whose scales are operands of the epilogue even where they are numbers."""
+    return _element(a) in ("int8", "uint8")
 
 
 def is_number(scale: Any, *, in_graph: bool = False) -> bool:
@@ -264,20 +272,24 @@ def stated(
     if (known is None) != (epilogue is None) or not (beta is None or beta.__class__ in (float, int)):
         return None
     found = dict(operands)
-    if is_array(scale_a):
-        found[SCALE_OF_A], scale_a = scale_a, None
-    if is_array(scale_b):
-        found[SCALE_OF_B], scale_b = scale_b, None
+    if is_array(scale_a) or (scale_a is not None and _is_whole(a)):
+        found[SCALE_OF_A], scale_a = _written(scale_a), None
+    if is_array(scale_b) or (scale_b is not None and _is_whole(a)):
+        found[SCALE_OF_B], scale_b = _written(scale_b), None
     if c is not None and beta != 0:
         found[ADDEND] = c
         if beta is not None and beta != 1:
             found[ADDEND_FACTOR], beta = float(beta), None
     if scale_d is not None:
-        scale_d = read_on_host(scale_d, "scale_d")
-        found[SCALE_OF_D] = float(scale_d) if scale_d.__class__ is int else scale_d
+        found[SCALE_OF_D] = _written(read_on_host(scale_d, "scale_d"))
     found.update(beside)
     options = alpha, beta, scale_a, scale_b, *others, amax, *key
     return (a, b, None, out), options, ("scaled", known), found
+
+
+def _written(scale: Any) -> Any:
+    """A scale as it is among the operands of a `ScaledCall`."""
+    return float(scale) if scale.__class__ is int else scale
 
 
 def _operand(scale: Any, side: int, shapes: Sequence[tuple[int, ...]], a: Any) -> tuple[Any, int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import add
 from typing import Any
 
 from warptile.arrays.array_view import ArrayView, Shape, row_major
@@ -116,10 +117,9 @@ def bind(
         return None
     one, refuse = launches
     result = product.target or row_major_result(product)
-    offsets = [tuple(_offset(each, index) for each in (product.a, product.b, product.c, result)) for index in indices]
-    if any(offset % MAX_ALIGNMENT_BYTES for each in offsets for offset in each[:2]):
-        return None  # tensor maps hold how far A and B are behind a multiple of 16 bytes
-    launch = one if offsets == [(0, 0, 0, 0)] else _each(one, offsets)
+    launch = for_each(one, indices, (product.a, product.b, product.c, result))
+    if launch is None:
+        return None
     reaches = tuple(
         map(reach_of, (*((product.a, product.b) if product.reads_operands else (None, None)), product.c, result))
     )
@@ -137,26 +137,36 @@ def row_major_result(product: Product) -> ArrayView:
     return product.as_matrices(described)
 
 
-def _offset(operand: ArrayView | None, index: Shape) -> int:
-    return 0 if operand is None else operand.at(index).pointer - operand.pointer
+def for_each(
+    one: Callable[..., int], indices: Sequence[Shape], operands: Sequence[ArrayView | None]
+) -> Callable[..., int] | None:
+    """A launch for each matrix of a batch; None where they are aligned otherwise than the first.
 
+    Args:
+        one: the launch of one, given the addresses of ``operands``.
+        indices: of the matrices.
+        operands: A, B, and others.
+    """
+    offsets = [tuple(0 if each is None else each.at(index).pointer - each.pointer for each in operands)
+               for index in indices]  # fmt: skip
+    if any(offset % MAX_ALIGNMENT_BYTES for each in offsets for offset in each[:2]):
+        return None  # tensor maps hold how far A and B are behind a multiple of 16 bytes
+    if len(offsets) == 1 and not any(offsets[0]):
+        return one
 
-def reach_of(operand: ArrayView | None) -> tuple[int, int]:
-    """Bytes from an operand's address to its lowest element, and past its highest one."""
-    return (0, 0) if operand is None else operand.reach()
-
-
-def _each(one: Launch, offsets: list[tuple[int, ...]]) -> Launch:
-    """A launch for each matrix of a batch."""
-
-    def launch(stream: int, a: int, b: int, c: int, d: int) -> int:
-        for of_a, of_b, of_c, of_d in offsets:
-            status = one(stream, a + of_a, b + of_b, c + of_c, d + of_d)
+    def launch(stream: int, *addresses: int) -> int:
+        for offset in offsets:
+            status = one(stream, *map(add, addresses, offset))
             if status:
                 return status
         return 0
 
     return launch
+
+
+def reach_of(operand: ArrayView | None) -> tuple[int, int]:
+    """Bytes from an operand's address to its lowest element, and past its highest one."""
+    return (0, 0) if operand is None else operand.reach()
 
 
 def launches_of(

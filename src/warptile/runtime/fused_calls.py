@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from warptile.arrays.array_view import ArrayView
+from warptile.arrays.array_view import ArrayView, Shape
 from warptile.arrays.operands import Product
 from warptile.arrays.reductions import reduced
 from warptile.arrays.sparse import METADATA
@@ -20,7 +20,7 @@ from warptile.errors import DeviceError
 from warptile.launch.params import Scalar
 from warptile.planning.addend import Addend
 from warptile.planning.plan import Plan
-from warptile.runtime.bound_call import OPERANDS, launches_of, reach_of, row_major_result
+from warptile.runtime.bound_call import OPERANDS, for_each, launches_of, reach_of, row_major_result
 from warptile.runtime.execute import NO_NUMBERS, GpuBackend
 
 Launch = Callable[..., int]
@@ -121,8 +121,8 @@ def bind_fused(
     gradients: bool = False,
     may_be_cast: bool = False,
 ) -> FusedCall | None:
-    """The call with all but addresses, numbers and the stream fixed; None where it is not one GEMM on operands as they
-    lie.
+    """The call with all but addresses, numbers and the stream fixed; None where operands are not read as they lie, or
+    where an epilogue would be launched for each matrix of a batch.
 
     Args:
         product: the arrays.
@@ -134,7 +134,9 @@ def bind_fused(
     """
     epilogue = product.epilogue
     direct = product.out is None or product.target is not None
-    if product.copies or not direct or (chosen.problem.batch == 1 and len(list(product.indices())) > 1):
+    indices: list[Shape] = [()] if chosen.problem.batch > 1 else list(product.indices())
+    apart = len(indices) > 1  # each matrix has a launch of its own
+    if product.copies or not direct or (apart and (epilogue is not None or chosen.kernel.copies)):
         return None
     named = {} if epilogue is None else dict(epilogue.tensors)
     if product.metadata is not None:
@@ -148,8 +150,11 @@ def bind_fused(
     native = _launches(chosen, backend, alpha, beta, product, tensors, tuple(addresses))
     if native is None:
         return None
-    launch, refuse, formats = native
+    one, refuse, formats = native
     result = product.target or row_major_result(product)
+    launch = for_each(one, indices, (product.a, product.b, product.c, result, *tensors.values())) if apart else one
+    if launch is None:
+        return None
     whole, problem = product.result_shape, product.problem
     further = (
         () if epilogue is None

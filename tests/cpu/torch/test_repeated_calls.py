@@ -66,11 +66,12 @@ class Recorded(StubbedGpu):
         assert self.packed == [], "it is planned and packed"
         return list(self.launches), returned
 
-    def check(self, call, out=None, held=None):
-        """A bound call hands over what the long way does, with the memory that it returns."""
+    def check(self, call, out=None, held=None, each=lambda index: {}):
+        """A bound call hands over what the long way does, with the memory that it returns; ``each``: how far into it
+        the launch of that number writes."""
         found, returned = self.launched(call)
         written = [*(() if out is None else outputs(out)), *self.made]
-        where = {f"{OUTPUT} {index}" if index else "D": each.data_ptr() for index, each in enumerate(written)}
+        where = {f"{OUTPUT} {index}" if index else "D": array.data_ptr() for index, array in enumerate(written)}
         assert outputs(returned)[0].data_ptr() == written[0].data_ptr()
         forget(held)
         del self.packed[:]
@@ -79,10 +80,11 @@ class Recorded(StubbedGpu):
         pairs = zip(outputs(returned), outputs(again), strict=True)
         assert all((one.shape, one.dtype) == (other.shape, other.dtype) for one, other in pairs)
         assert len(self.packed) == len(found) > 0
-        for launched, (spec, pointers) in zip(found, self.packed, strict=True):
+        for index, (launched, (spec, pointers)) in enumerate(zip(found, self.packed, strict=True)):
             assert (launched.entry, launched.grid, launched.cluster) == (spec.entry, spec.grid, spec.cluster)
             assert launched.stream == self.stream
-            assert launched.parameters == self.expect(spec, pointers | where)
+            moved = {name: address + each(index).get(name, 0) for name, address in where.items()}
+            assert launched.parameters == self.expect(spec, pointers | moved)
 
 
 def forget(held=None):
@@ -168,6 +170,8 @@ CALLS = {
         a8, b8, scale_a=rows, epilogue=activated, bias=bias, factor=2
     ),
     "integers": lambda ai, bi, rows, columns: wt.matmul(ai, bi, scale_a=rows, scale_b=columns),
+    "integers and numbers": lambda ai, bi: wt.matmul(ai, bi, scale_a=2, scale_b=0.5),
+    "integers, a number and columns": lambda ai, bi, columns: wt.matmul(ai, bi, scale_a=0.25, scale_b=columns),
     "scaled result": lambda a8, b8: wt.matmul(a8, b8, scale_d=2.0, out_dtype="float8_e4m3"),
     "scaled columns": lambda a8, b8, columns, out8: wt.matmul(a8, b8, scale_d=columns, out=out8),
     "amax": lambda a, b: wt.matmul(a, b, amax=True),
@@ -399,12 +403,29 @@ def test_a_sparse_product_that_is_not_read_is_no_other_call(gpu, said):
         assert wt.matmul(nothing, drawn(0, N), c).shape == (M, N)
 
 
-def test_a_batch_beside_a_sparse_matrix_takes_a_launch_for_each(gpu):
-    matrix = wt.sparsify(drawn(M, K))
+@pytest.mark.parametrize("shape", [(3, K, N), (2, 3, K, N)])
+def test_a_batch_beside_a_sparse_matrix_takes_a_launch_for_each(gpu, shape):
     for _ in range(3):
-        del gpu.launches[:], gpu.packed[:]
-        assert wt.matmul(matrix, drawn(3, K, N)).shape == (3, M, N)
-        assert len(gpu.launches) + len(gpu.packed) == 3
+        matrix, b = wt.sparsify(drawn(M, K)), drawn(*shape)
+        wt.matmul(matrix, b)
+    found, d = gpu.launched(lambda: wt.matmul(matrix, b))
+    assert d.shape == (*shape[:-2], M, N)
+    assert len(found) == shape[0] * (shape[1] if len(shape) == 4 else 1)
+    gpu.check(lambda: wt.matmul(matrix, b), each=lambda index: {"D": 2 * M * N * index})
+
+
+def test_an_epilogue_of_two_columns_is_two_bound_calls(gpu, monkeypatch):
+    def gate(a, b, **given):
+        return wt.matmul(a, b, epilogue=lambda acc: wt.silu(wt.halves(acc)[0]) * wt.halves(acc)[1], **given)
+
+    for _ in range(2):
+        gate(drawn(M, K), drawn(K, N))
+    with monkeypatch.context() as within:
+        within.setattr(api, "check_names", None)
+        found, d = gpu.launched(lambda: gate(drawn(M, K), drawn(K, N)))
+    assert (len(found), d.shape) == (2, (M, N // 2))
+    with pytest.raises(wt.ArgumentTypeError, match="unexpected keyword argument 'bais'"):
+        gate(drawn(M, K), drawn(K, N), bais=drawn(N))
 
 
 def test_memory_that_is_used_again_is_what_its_tensors_say(gpu):

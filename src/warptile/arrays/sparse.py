@@ -143,13 +143,17 @@ class SparseMatrix:
     def packed(self) -> Any:
         """Packed metadata: int32, (k-blocks, words of a k-block), of the same framework.
 
-        They are made once; of tensors of torch again where `metadata` were written to since. NumPy does not say that
-        its arrays were: a matrix with other metadata is then another `SparseMatrix`.
+        They are made once. Where torch says that `metadata` have been written to since, they are packed again into the
+        same memory, which captured graphs read. NumPy does not say so of its arrays: other metadata need another
+        `SparseMatrix`.
         """
         state = _state(self.metadata)
         made: tuple[Any, Any] | None = self.__dict__.get("_made")
         if made is None or made[0] != state:
-            made = self.__dict__["_made"] = state, self._packed()
+            found = self._packed()
+            if made is not None and made[1].device == found.device:
+                found = made[1].copy_(found)
+            made = self.__dict__["_made"] = state, found
         return made[1]
 
     def _packed(self) -> Any:

@@ -1,5 +1,7 @@
 """A cost model is adapted to another GPU by a short survey of it."""
 
+from itertools import chain, islice
+
 import msgspec
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ import pytest
 from covering import ALL
 from warptile.bench.campaign import calibration, problem_survey
 from warptile.bench.campaign.calibration import DIFFERING, calibrated
-from warptile.bench.campaign.surveyed_launches import Measured, error_text, measured_in, quality, some
+from warptile.bench.campaign.surveyed_launches import Measured, error_text, measured_of, quality, some
 from warptile.bench.protocol.records import SurveyRecord, committed
 from warptile.cli.main import run
 from warptile.device import KNOWN, REFERENCE
@@ -30,9 +32,8 @@ OTHER = {"dram_bytes_per_us": 0.7, "clock_mhz": 1.1, "launch_us": 1.2, "l2_lines
 def measured() -> Measured:
     """Every `STEP`-th problem of the committed surveys of the reference."""
     surveys = (each for each in committed() if isinstance(each, SurveyRecord) and not each.of_plans)
-    whole = measured_in(each for each in surveys if each.environment.gpu == REFERENCE.name)
-    chosen = some(whole, whole.problem % STEP == 0)
-    return Measured(chosen.launches, chosen.times_us, chosen.problem // STEP, whole.library_us[::STEP])
+    every = chain.from_iterable(each.surveyed for each in surveys if each.environment.gpu == REFERENCE.name)
+    return measured_of(islice(every, 0, None, STEP), REFERENCE)
 
 
 def factors(**changes):

@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,12 @@ MODEL = model_of(REFERENCE.name)
 FITTED = MODEL.fitted
 ALL_SURVEYS = [each for each in committed() if isinstance(each, SurveyRecord) and not each.of_plans]
 SURVEYS = [each for each in ALL_SURVEYS if each.environment.gpu == REFERENCE.name and each.id in FITTED.records]
-MEASURED = measured_in(SURVEYS)
+
+
+@lru_cache(maxsize=1)
+def every_launch() -> Measured:
+    """All launches of these surveys: of no use to a process that only collects tests, or runs others."""
+    return measured_in(SURVEYS)
 
 
 def problem(m: int, n: int, k: int, **options: Any) -> Problem:
@@ -293,20 +299,21 @@ def test_a_gpu_without_a_file_has_the_model_of_the_reference() -> None:
 
 def test_the_model_is_at_least_as_good_on_its_survey_as_on_problems_left_out() -> None:
     quality = FITTED.quality
-    assert (quality.problems, quality.launches) == (len(MEASURED.library_us), len(MEASURED.times_us))
+    surveyed = every_launch()
+    assert (quality.problems, quality.launches) == (len(surveyed.library_us), len(surveyed.times_us))
     assert quality.choice > 0.95
     assert quality.median_error < 0.06
-    times, _ = MODEL.predict(MEASURED.launches)
-    best, chosen = choices(MEASURED, times)
-    off = np.abs(np.log(MEASURED.times_us / times))
+    times, _ = MODEL.predict(surveyed.launches)
+    best, chosen = choices(surveyed, times)
+    off = np.abs(np.log(surveyed.times_us / times))
     assert math.exp(float(np.log(best / chosen).mean())) >= quality.choice - 0.003
     assert np.median(off) <= quality.median_error * 1.02
     assert np.quantile(off, 0.9) <= quality.error_90 * 1.02
 
 
 def test_the_correction_makes_predictions_better_than_formulas_alone() -> None:
-    times, found = MODEL.predict(MEASURED.launches)
-    logs = np.log(MEASURED.times_us)
+    times, found = MODEL.predict(every_launch().launches)
+    logs = np.log(every_launch().times_us)
     assert np.median(np.abs(logs - np.log(times))) < np.median(np.abs(logs - np.log(found.total_us)))
     assert np.median(np.abs(logs - np.log(found.total_us))) < 0.1
 
@@ -379,11 +386,10 @@ def test_a_fit_needs_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def first_problems(count: int) -> Measured:
     """The first problems of the survey."""
-    kept = MEASURED.problem < count
-    columns = {each.name: getattr(MEASURED.launches, each.name)[kept] for each in fields(Launches)}
-    return Measured(
-        Launches(**columns), MEASURED.times_us[kept], MEASURED.problem[kept], MEASURED.library_us[:count]
-    )  # fmt: skip
+    every = every_launch()
+    kept = every.problem < count
+    columns = {each.name: getattr(every.launches, each.name)[kept] for each in fields(Launches)}
+    return Measured(Launches(**columns), every.times_us[kept], every.problem[kept], every.library_us[:count])
 
 
 def error(measured: Measured, costs: Costs) -> float:

@@ -63,6 +63,10 @@ TERMS = {
 }  # fmt: skip
 """Each retired term with the field's one, and a phrase that it must find."""
 
+ANY_TERM = re.compile(r"\b(?=\w)(?:" + "|".join(TERMS).removeprefix(r"\b").replace(r"|\b", "|") + ")", re.I)
+"""Found in every text that has a term. All terms begin where a word does: said once, that makes one search several
+times as fast as one for each term in turn."""
+
 FINE = """
 Repacking copies the operand. Partial sums, a product of exponents, pipeline depth, residue classes of rows, warps are
 resident, a beginner's block, the layouts, swap operands, all rows are aligned, read by mistake, take turns, K-major,
@@ -78,6 +82,8 @@ def unwrapped(text: str) -> str:
 def retired(text: str) -> Iterator[str]:
     """Every retired term in a text, with some words around it and what to say instead."""
     plain = unwrapped(text)
+    if not ANY_TERM.search(plain):
+        return
     for pattern, (instead, _) in TERMS.items():
         for found in re.finditer(pattern, plain, re.IGNORECASE):
             around = plain[max(0, found.start() - 30) : found.end() + 30].replace("\n", " ")

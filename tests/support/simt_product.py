@@ -11,7 +11,7 @@ from warptile.dtypes import DType, dtype
 from warptile.emulator import EmulationReport
 from warptile.planning.plan import Plan, make_plan
 from warptile.problem import Operand, Problem, alignment_of
-from warptile.runtime.execute import EmulatorBackend, compiled
+from warptile.runtime.execute import EmulatorBackend, compiled_ptx
 from warptile.verify.reference import error_ratio, random_operand, reference
 
 GUARD = 9
@@ -88,7 +88,7 @@ def run(
         buffers["C"] = c
     as_bytes = {name: array.view(np.uint8).reshape(-1) for name, array in buffers.items()}
     backend = EmulatorBackend(arch, schedule)
-    report = backend.emulate(plan, compiled(plan), as_bytes, alpha, beta)
+    report = backend.emulate(plan, compiled_ptx(plan), as_bytes, alpha, beta)
     b_matrix = b[: given.k, : given.n] if given.b.major == "row" else b[: given.n, : given.k].T
     expected = reference(
         given, a[:, : given.k], b_matrix, None if c is None else c[:, : given.n], alpha=alpha, beta=beta

@@ -62,12 +62,12 @@ class PredictedNumber:
 @cache
 def counted(name: str, size: int = 128) -> EmulationReport:
     """The emulator's report of a rung on a small cube."""
-    from warptile.runtime.execute import EmulatorBackend, compiled
+    from warptile.runtime.execute import EmulatorBackend, compiled_ptx
     from warptile.runtime.host_operands import host_operands
 
     place = EmulatorBackend()
     plan = plan_for(rung(name), (size, size, size), place, "float16")
-    report: EmulationReport = place.emulate(plan, compiled(plan), host_operands(plan.problem), 1.0, 0.0)
+    report: EmulationReport = place.emulate(plan, compiled_ptx(plan), host_operands(plan.problem), 1.0, 0.0)
     return report
 
 

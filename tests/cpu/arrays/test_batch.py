@@ -23,7 +23,7 @@ from warptile.planning.tuned_table import ProblemClass
 from warptile.problem import Problem
 from warptile.rungs import RUNGS
 from warptile.runtime.device_product import DeviceProduct
-from warptile.runtime.execute import EmulatorBackend, compiled, output_access
+from warptile.runtime.execute import EmulatorBackend, compiled_ptx, output_access
 from warptile.runtime.host_operands import host_operands, set_bytes
 from warptile.verify.reference import error_ratio, is_correct, random_operand, reference
 from wgmma_product import small
@@ -397,7 +397,7 @@ def test_every_matrix_must_be_written():
     assert rows.element(2304 + 96 * 5 + 4 * 7) == (1, 5, 7)
     between = Rows(24, 8, 4, 64, matrices=2, matrix_stride_bytes=32)
     assert between.element(64 * 5 + 32 + 4 * 7) == (1, 5, 7)
-    kernel, operands = compiled(plan), host_operands(plan.problem)
+    kernel, operands = compiled_ptx(plan), host_operands(plan.problem)
 
     class OnlyTheFirst(type(FINAL)):
         """Tells the kernel of one matrix."""

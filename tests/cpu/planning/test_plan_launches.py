@@ -125,7 +125,7 @@ def toy(monkeypatch):
             "D": np.full((given.m, given.n), np.nan, np.float32),
         }
         kept = {name: each.copy() for name, each in buffers.items()}
-        report = EmulatorBackend(schedule=schedule).emulate(plan, execute.compiled(plan), buffers, alpha, 0)
+        report = EmulatorBackend(schedule=schedule).emulate(plan, execute.compiled_ptx(plan), buffers, alpha, 0)
         assert all(np.array_equal(buffers[name], kept[name]) for name in "AB")
         return plan, buffers, report
 

@@ -18,7 +18,7 @@ from warptile.replay.replayer import Replayer
 from warptile.replay.timeline import KINDS, Timeline, TraceSpan, merged, trace_events
 from warptile.rungs import RUNGS
 from warptile.rungs import rung as rung_named
-from warptile.runtime.execute import choose_backend, compiled
+from warptile.runtime.execute import choose_backend, compiled_ptx
 from warptile.runtime.host_operands import host_operands
 
 
@@ -31,7 +31,7 @@ def recorded(name, *extents):
     plan, place = planned(name, *extents)
     recording = Recording()
     operands = host_operands(plan.problem)
-    report = place.emulate(plan, compiled(plan), operands, 1.0, 0.0, recording)
+    report = place.emulate(plan, compiled_ptx(plan), operands, 1.0, 0.0, recording)
     return plan, place, recording, operands, report
 
 
@@ -54,7 +54,7 @@ def overlapping(some, others):
 def test_a_recording_changes_nothing_and_holds_every_instruction(name):
     plan, place, recording, operands, report = recorded(name)
     plain = host_operands(plan.problem)
-    expected = place.emulate(plan, compiled(plan), plain, 1.0, 0.0)
+    expected = place.emulate(plan, compiled_ptx(plan), plain, 1.0, 0.0)
     np.testing.assert_array_equal(operands["D"].view(np.uint8), plain["D"].view(np.uint8))
     assert report.counters == expected.counters
     assert sum(len(note.warps) for note in recording.notes) == report.counters["warp_instructions"] + sum(
@@ -111,7 +111,7 @@ def test_a_dependent_launch_begins_before_the_one_before_has_ended():
     plan, place = planned("wgmma-dependent-launch")
     found = {}
     recording = Recording()
-    place.emulate(plan, compiled(plan), host_operands(plan.problem), 1.0, 0.0, recording)
+    place.emulate(plan, compiled_ptx(plan), host_operands(plan.problem), 1.0, 0.0, recording)
     ctas = [(cta,) for cta in busiest_cluster(recording)]
     for overlaps in (False, True):
         timeline = Replayer(recording, ctas, launches=2, overlaps=overlaps, side_by_side=True).run()

@@ -13,7 +13,7 @@ from warptile.emulator import DEFAULT_CHECKS
 from warptile.errors import DataRace, UninitializedRead
 from warptile.ladder import climb, plan_for
 from warptile.rungs import RUNGS
-from warptile.runtime.execute import EmulatorBackend, compiled
+from warptile.runtime.execute import EmulatorBackend, compiled_ptx
 
 SIZE = (136, 72, 104)
 """m, n, k: more than one block and more than one step of k, none of them full."""
@@ -52,7 +52,7 @@ def test_a_rung_is_free_of_races_on_unaligned_rows(rung: str) -> None:
 def test_every_barrier_and_every_wait_of_a_rung_is_needed(rung: str, k: int, spare: int) -> None:
     backend = EmulatorBackend()
     plan = plan_for(RUNGS[rung], (72, 72, k), backend)
-    kernel = compiled(plan)
+    kernel = compiled_ptx(plan)
     ptx = kernel.ptx.decode()
     problem = plan.problem
     bits = {

@@ -19,7 +19,7 @@ from warptile.planning.plan import make_plan
 from warptile.problem import Problem
 from warptile.rungs import RUNGS
 from warptile.rungs.mma_sparse import INSTRUCTIONS, SparseMmaResources
-from warptile.runtime.execute import EmulatorBackend, compiled
+from warptile.runtime.execute import EmulatorBackend, compiled_ptx
 from warptile.verify.reference import error_ratio, is_correct, random_operand, reference
 
 RUNG = RUNGS["mma-sparse"]
@@ -69,7 +69,7 @@ def ok(m, n, k, *, dtype="float16", b_major="row", out=None, accumulate=None, al
     plan = make_plan(product.problem, rung="mma-sparse", config=config)
     buffers = {"A": a.values.base, "B": b.base, "E": a.packed(), "D": frame}
     buffers |= {"C": c.base} if c is not None else {}
-    report = EmulatorBackend(schedule=schedule).emulate(plan, compiled(plan), buffers, alpha, beta)
+    report = EmulatorBackend(schedule=schedule).emulate(plan, compiled_ptx(plan), buffers, alpha, beta)
     expected = reference(product.problem, a.to_dense(), b, c, alpha=alpha, beta=beta)
     assert is_correct(error_ratio(np.ascontiguousarray(frame[:, :n]), expected))
     assert np.all(frame[:, n:] == np.asarray(9, frame.dtype))

@@ -12,7 +12,7 @@ from warptile.emulator.recording import Recording
 from warptile.planning.plan import Plan
 from warptile.replay.replayer import Replayer
 from warptile.replay.timeline import Timeline
-from warptile.runtime.execute import compiled
+from warptile.runtime.execute import compiled_ptx
 from warptile.runtime.host_operands import host_operands
 
 
@@ -45,7 +45,7 @@ def replayed(plan: Plan, place: Any, launches: int = 1) -> Replayed:
         EmulationError: the kernel did something that is not allowed.
     """
     recording = Recording()
-    report = place.emulate(plan, compiled(plan), host_operands(plan.problem), 1.0, 0.0, recording)
+    report = place.emulate(plan, compiled_ptx(plan), host_operands(plan.problem), 1.0, 0.0, recording)
     return replay_of(
         recording, report, launches=launches, overlaps=plan.kernel.overlaps_previous,
         side_by_side=2 * plan.kernel.dynamic_shared_bytes <= plan.device.generation.shared_bytes_per_sm,

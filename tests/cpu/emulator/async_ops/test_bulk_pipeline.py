@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from warptile.codegen.nvrtc import compile_source
+from warptile.codegen.nvrtc import ptx_alone
 from warptile.codegen.translation_unit import Source
 from warptile.emulator import EmulationReport, emulate
 from warptile.errors import DataRace, EmulationError
@@ -90,8 +90,8 @@ def compiled(without: str, stages: int) -> tuple[PtxModule, str]:
     defines = "".join(
         f"#define {part}(...){'' if part == without else ' __VA_ARGS__'}\n" for part in PARTS
     )  # fmt: skip
-    kernel = compile_source(Source(defines + RING, f"ring<{stages}>", may_spill=True), "sm_90a", cache=None)
-    return parse(kernel.ptx), kernel.entry
+    entry, ptx = ptx_alone(Source(defines + RING, f"ring<{stages}>"), "sm_90a")
+    return parse(ptx), entry
 
 
 def run(without: str, schedule: str, *, stages: int = 3, boxes: int = 7, blocks: int = 3) -> EmulationReport:

@@ -6,6 +6,7 @@ import ml_dtypes  # noqa: F401
 import numpy as np
 
 import warptile as wt
+from covering import ALL
 
 
 @dataclass(frozen=True)
@@ -99,3 +100,10 @@ SCHEDULES = {
     "odd tile": _BASIC | {"BM": 64, "BN": 72, "CONSUMERS": 1},
 }
 """Configurations of wgmma-final that store D in different ways."""
+
+
+def emulated(name):
+    """One of them as the emulator runs it: in an ordinary run, tiles of 64 rows where these are stored in the same way
+    and compiled in a fraction of the time: ping-pong, and columns that two warpgroups share."""
+    config = SCHEDULES[name]
+    return config if ALL or not (config["PINGPONG"] or config["BM"] == 192) else config | {"BM": 64}

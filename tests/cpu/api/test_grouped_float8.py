@@ -17,6 +17,9 @@ from warptile.runtime import execute
 E4M3, E5M2 = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2
 UNITS = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-23}
 WIDE, NARROW = (dict(config) for _, config in grouped.FLOAT8_CONFIGS)
+SMALL = {} if ALL else {"config": NARROW | {"STEP": 64}}
+"""Options of a call: an instruction of one width, which is compiled in a fraction of the time of the several that plans
+take. Theirs are run with groups of rows, and with scales along K."""
 
 
 def drawn(*shape, dtype=E4M3, seed=0):
@@ -91,7 +94,7 @@ def test_scales(of_b, of_a):
     a, b, offsets = drawn(83, 144), transposed(3, 144, 136), [40, 40, 77]
     given = [scales(*each) if isinstance(each, tuple) else each for each in (of_a, of_b)]
     out_dtype = "float32" if ALL else "bfloat16"
-    d = multiplied(a, b, offsets, scale_a=given[0], scale_b=given[1], out_dtype=out_dtype, max_sms=2)
+    d = multiplied(a, b, offsets, scale_a=given[0], scale_b=given[1], out_dtype=out_dtype, max_sms=2, **SMALL)
     assert wrong_elements(d, a, b, offsets, *(1.0 if each is None else each for each in given)) == 0
 
 
@@ -142,7 +145,7 @@ def test_types(out_dtype, dtype):
     rows = 140 if ALL else 40
     a, b, offsets = drawn(rows, 80, dtype=dtype), transposed(2, 80, 136, dtype=dtype), [rows - 27, rows]
     of_a, of_b = scales(rows).astype(ml_dtypes.bfloat16), scales(2, 136).astype(np.float16)
-    d = multiplied(a, b, offsets, out_dtype=out_dtype, scale_a=of_a, scale_b=of_b)
+    d = multiplied(a, b, offsets, out_dtype=out_dtype, scale_a=of_a, scale_b=of_b, **SMALL)
     assert d.dtype.name == out_dtype
     assert wrong_elements(d, a, b, offsets, of_a, of_b) == 0
 
@@ -155,16 +158,17 @@ def test_types(out_dtype, dtype):
 def test_any_extents(weights, shape):
     rows, k, n = shape
     a, b, offsets, of_a, of_b = drawn(rows, k), weights(2, k, n), [rows // 3, rows], scales(rows), scales(2, n)
-    assert wrong_elements(multiplied(a, b, offsets, scale_a=of_a, scale_b=of_b), a, b, offsets, of_a, of_b) == 0
+    d = multiplied(a, b, offsets, scale_a=of_a, scale_b=of_b, **SMALL)
+    assert wrong_elements(d, a, b, offsets, of_a, of_b) == 0
 
 
 def test_strides_of_operands_and_scales():
     a, b, offsets = drawn(74, 160)[::2, ::2], transposed(3, 160, 112)[:, ::2, ::2], [5, 5, 30]
     of_a, of_b = scales(37, 3)[::-1, 1], np.asfortranarray(scales(3, 56))
-    d = multiplied(a, b, offsets, scale_a=of_a, scale_b=of_b)
+    d = multiplied(a, b, offsets, scale_a=of_a, scale_b=of_b, **SMALL)
     assert wrong_elements(d, a, b, offsets, of_a, of_b) == 0
     shared = np.broadcast_to(transposed(80, 56), (3, 80, 56))
-    d = multiplied(drawn(37, 80), shared, offsets, scale_b=scales(3))
+    d = multiplied(drawn(37, 80), shared, offsets, scale_b=scales(3), **SMALL)
     assert wrong_elements(d, drawn(37, 80), shared, offsets, 1.0, scales(3)) == 0
 
 
@@ -174,7 +178,7 @@ def test_nothing_else_is_written(dtype, columns):
     a, b, offsets = drawn(rows, 64), transposed(2, 64, columns), [rows // 2 - 5, rows - 11]
     whole = np.full((rows + 8, columns + 24), 7, dtype)
     out = whole[4:-4, 8 : 8 + columns]
-    assert multiplied(a, b, offsets, out=out, scale_a=scales(rows), max_sms=2) is out
+    assert multiplied(a, b, offsets, out=out, scale_a=scales(rows), max_sms=2, **SMALL) is out
     assert wrong_elements(out, a, b, offsets, scales(rows)) == 0
     out[: offsets[-1]] = 7
     assert (whole == 7).all()
@@ -182,10 +186,10 @@ def test_nothing_else_is_written(dtype, columns):
 
 def test_other_groups_and_their_scales_have_no_influence():
     a, b, offsets, of_a, of_b = drawn(90, 80), transposed(3, 80, 136), [30, 50, 80], scales(90), scales(3, 136)
-    alone = multiplied(a, b, offsets, scale_a=of_a, scale_b=of_b)
+    alone = multiplied(a, b, offsets, scale_a=of_a, scale_b=of_b, **SMALL)
     for each in (a[:30], a[50:], b[0], b[2], of_a[:30], of_a[50:], of_b[0], of_b[2]):
         each[...] = np.nan
-    assert np.array_equal(multiplied(a, b, offsets, scale_a=of_a, scale_b=of_b)[30:50], alone[30:50])
+    assert np.array_equal(multiplied(a, b, offsets, scale_a=of_a, scale_b=of_b, **SMALL)[30:50], alone[30:50])
 
 
 def test_offsets_and_extents_of_nothing():
@@ -204,7 +208,7 @@ def test_random_groups(data):
     k, n = data.draw(st.integers(1, 300)), data.draw(st.integers(1, 200))
     a, b = drawn(extent, k), data.draw(st.sampled_from([drawn, transposed]))(groups, k, n)
     of_a, of_b = scales(extent), scales(groups, n)
-    d = multiplied(a, b, offsets, scale_a=of_a, scale_b=of_b, max_sms=data.draw(st.integers(1, 3)))
+    d = multiplied(a, b, offsets, scale_a=of_a, scale_b=of_b, max_sms=data.draw(st.integers(1, 3)), **SMALL)
     assert wrong_elements(d, a, b, offsets, of_a, of_b) == 0
 
 

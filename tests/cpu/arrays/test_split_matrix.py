@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import warptile as wt
-from covering import ALL, covering
+from covering import ALL, covering, few
 from warptile.emulator import emulate
 from warptile.launch.access import NOTHING, Access
 from warptile.ptx import parse
@@ -119,7 +119,7 @@ def test_products_have_the_bits_of_unsplit_operands(layout, extents):
     expected = wt.matmul(a, b, **SPLIT)
     left, right = wt.split(a, axis=1), wt.split(b)
     assert np.isfinite(expected).any()
-    for operands in ((a, right), (left, b), (left, right)):
+    for operands in few([(left, right), (a, right), (left, b)], 3 if m > 5 else 1):
         found = wt.matmul(*operands, **SPLIT)
         assert np.array_equal(found.view(np.uint32), expected.view(np.uint32))
 

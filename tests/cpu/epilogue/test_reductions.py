@@ -7,7 +7,7 @@ import pytest
 
 import warptile as wt
 from covering import ALL, covering
-from epilogue_cases import SCHEDULES
+from epilogue_cases import SCHEDULES, emulated
 from warptile.rungs import RUNGS
 from warptile.runtime import execute
 
@@ -64,7 +64,7 @@ def test_values(m, n, k, dtype):
 
 @pytest.mark.parametrize("name", SCHEDULES if ALL else list(SCHEDULES)[2::3])
 def test_schedules_of_the_last_rung(name):
-    assert_right(drawn(136, 192), drawn(200, 192).T, drawn(200), rung="wgmma-final", config=SCHEDULES[name])
+    assert_right(drawn(136, 192), drawn(200, 192).T, drawn(200), rung="wgmma-final", config=emulated(name))
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,9 @@ QUANTUM = 1024
 STREAM_STEPS = 20_000
 """Steps without an effect after which something happens in a stream beside the launch, if there is one."""
 
+POLLED_STREAM_STEPS = 2_000
+"""The same, while flags are read that nobody changes: the kernel waits for the stream."""
+
 SPIN_STEPS = 3_000_000
 """Steps without any store, barrier or exit after which the program is taken to spin forever."""
 
@@ -145,10 +148,10 @@ class Scheduler:
     def _must_yield(self, step: ProgramStep) -> bool:
         """After a backward branch: has somebody waited too long, or does everybody only spin?"""
         machine, streams = self.machine, self.machine.memory.streams
-        if streams is not None and machine.steps - machine.last_effect > STREAM_STEPS:
+        if streams is not None and machine.steps - machine.last_effect > self._stream_steps():
             if streams.advance():
                 machine.last_effect = machine.steps
-            elif machine.steps - machine.last_effect > 2 * STREAM_STEPS:
+            elif machine.steps - machine.last_effect > 2 * self._stream_steps():
                 raise Deadlock(
                     f"threads spin for something that no stream will do: {streams.waiting}", **self._where(step)
                 )
@@ -166,10 +169,14 @@ class Scheduler:
         """Steps that a ready group waits at most while another one loops."""
         return SPIN_PATIENCE if self.machine.last_poll > self.machine.last_effect else PATIENCE
 
+    def _stream_steps(self) -> int:
+        """Steps without an effect after which a stream goes on."""
+        return POLLED_STREAM_STEPS if self.machine.last_poll > self.machine.last_effect else STREAM_STEPS
+
     def _patience_ends(self) -> int:
         """The count of steps up to which `_must_yield` does nothing."""
         machine = self.machine
-        latest = machine.last_effect + (SPIN_STEPS if machine.memory.streams is None else STREAM_STEPS)
+        latest = machine.last_effect + (SPIN_STEPS if machine.memory.streams is None else self._stream_steps())
         if machine.mbarriers.parked:
             latest = min(latest, machine.mbarriers.parked_since + LONGEST_WAIT)
         return min(latest, min(self._since.values()) + self._patience()) if self._since else latest

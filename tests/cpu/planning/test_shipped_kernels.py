@@ -1,6 +1,7 @@
 """The plans whose kernels are compiled ahead: legal on the GPU, of the types that are asked for."""
 
 from dataclasses import replace
+from functools import cache
 from types import SimpleNamespace
 
 import pytest
@@ -16,20 +17,31 @@ from warptile.rungs.wgmma.kernels import kernels_for
 from warptile.runtime.execute import planned
 
 
+@pytest.fixture(autouse=True)
+def nothing_was_tuned(monkeypatch, tmp_path):
+    """Plans are those that ship, whatever the user has tuned or calibrated."""
+    monkeypatch.setenv("WARPTILE_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("WARPTILE_AUTOTUNE", raising=False)
+
+
+@cache
+def shipped(device, *dtypes):
+    """The plans that ship for a GPU, of all types or of some."""
+    return tuple(shipped_plans(device, dtypes or None))
+
+
 @pytest.mark.parametrize("name", ["NVIDIA H200", "NVIDIA H100 PCIe", "NVIDIA H20"])
 def test_plans_are_legal_on_the_gpu_that_they_are_for(name):
     device = KNOWN[name]
-    plans = list(shipped_plans(device))
+    plans = shipped(device)
     assert plans
     for plan in plans:
         assert plan.device == device
         assert illegal(plan.rung, plan.problem, plan.config, device) is None
 
 
-def test_on_the_gpu_that_was_tuned_they_are_what_matmul_takes(monkeypatch, tmp_path):
-    monkeypatch.setenv("WARPTILE_CACHE_DIR", str(tmp_path))
-    monkeypatch.delenv("WARPTILE_AUTOTUNE", raising=False)
-    for plan in list(shipped_plans(REFERENCE))[::8]:
+def test_on_the_gpu_that_was_tuned_they_are_what_matmul_takes():
+    for plan in shipped(REFERENCE)[::8]:
         if plan.origin != EXAMPLE:
             found = tuned_table.lookup(plan.rung, plan.problem, REFERENCE.name)
             assert found.config == plan.config
@@ -41,18 +53,16 @@ def test_every_kernel_that_plans_choose_from_is_among_them(b_major):
     problem = Problem.dense(64, 64, 64, brain, out=brain, accumulator=dtype("float32"), b_major=b_major)
     kernels = {each for straddling in (False, True) for each in kernels_for(problem, straddling)}
     tiles = {(each.bm, each.bn, each.consumers, each.swap, 64 * each.rows) for each in kernels}
-    plans = [plan for plan in shipped_plans(REFERENCE, [brain]) if plan.origin == EXAMPLE]
+    plans = [plan for plan in shipped(REFERENCE, brain) if plan.origin == EXAMPLE]
     listed = [plan.config for plan in plans if plan.problem.b.major == b_major]
     assert len(listed) == len(kernels)
     assert tiles == {tuple(config[key] for key in ("BM", "BN", "CONSUMERS", "SWAP", "BK")) for config in listed}
 
 
 @pytest.mark.parametrize("name", ["NVIDIA H200", "NVIDIA H100 PCIe", "NVIDIA H20"])
-def test_they_are_what_plans_take_on_any_number_of_sms(monkeypatch, tmp_path, name):
-    monkeypatch.setenv("WARPTILE_CACHE_DIR", str(tmp_path))
-    monkeypatch.delenv("WARPTILE_AUTOTUNE", raising=False)
+def test_they_are_what_plans_take_on_any_number_of_sms(name):
     place = SimpleNamespace(device=KNOWN[name], gpu=name)
-    for plan in list(shipped_plans(KNOWN[name]))[::8]:
+    for plan in shipped(KNOWN[name])[::8]:
         if plan.origin != EXAMPLE:
             taken = planned(plan.problem, place)
             assert (taken.rung, taken.config) == (plan.rung, plan.config)
@@ -61,10 +71,10 @@ def test_they_are_what_plans_take_on_any_number_of_sms(monkeypatch, tmp_path, na
 def test_a_type_takes_the_kernels_of_one_that_costs_the_same():
     half, brain = dtype("float16"), dtype("bfloat16")
     assert {half, brain} <= set(shipped_dtypes())
-    plans = list(shipped_plans(REFERENCE, [half]))
+    plans = shipped(REFERENCE, half)
     assert {plan.problem.a.dtype for plan in plans} == {plan.problem.b.dtype for plan in plans} == {half}
     assert {plan.problem.d.dtype.name for plan in plans} <= {"float16", "float32"}
-    tiles = {tuple(plan.config.items()) for plan in shipped_plans(REFERENCE, [brain])}
+    tiles = {tuple(plan.config.items()) for plan in shipped(REFERENCE, brain)}
     assert tiles <= {tuple(plan.config.items()) for plan in plans}
 
 
@@ -75,7 +85,7 @@ def test_a_gpu_without_shipped_kernels_has_none():
 
 
 def test_plans_share_kernels():
-    plans = list(shipped_plans(REFERENCE, [dtype("bfloat16")]))
+    plans = shipped(REFERENCE, dtype("bfloat16"))
     assert len({translation_unit(plan.kernel) for plan in plans}) < len(plans)
     small = replace(REFERENCE, name="cut", multiprocessors=66)
     assert all(plan.config["SMS"] <= 66 for plan in shipped_plans(small, [dtype("bfloat16")]))

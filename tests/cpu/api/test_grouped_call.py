@@ -19,6 +19,11 @@ BFLOAT16 = ml_dtypes.bfloat16
 PAGE = Path(__file__).parents[3] / "docs/grouped.md"
 
 
+SMALL = {} if ALL else {"config": grouped.NARROW | {"STEP": 64}}
+"""Options of a call for groups of rows: an instruction of one width, which is compiled in a fraction of the time of the
+several that plans take. Theirs are run by the first tests."""
+
+
 def drawn(*shape, dtype=BFLOAT16, seed=0):
     return np.random.default_rng(seed + sum(shape)).standard_normal(shape).astype(dtype)
 
@@ -118,7 +123,7 @@ def test_rows_of_a_group_are_divided_evenly():
 def test_types(dtype, out_dtype):
     rows = 300 if ALL else 75
     a, b, offsets = drawn(rows, 72, dtype=dtype), transposed(2, 72, 136, dtype=dtype), [rows // 3 + 13, rows - 10]
-    d = multiplied(a, b, offsets, out_dtype=out_dtype, max_sms=3)
+    d = multiplied(a, b, offsets, out_dtype=out_dtype, max_sms=3, **SMALL)
     assert d.dtype.name == out_dtype
     assert wrong_elements(d, a, b, offsets) == 0
 
@@ -143,7 +148,7 @@ def test_any_extents(weights, shape):
     rows, k, n = shape
     offsets = [rows // 3, rows]
     a, b = drawn(rows, k), weights(2, k, n)
-    assert wrong_elements(multiplied(a, b, offsets), a, b, offsets) == 0
+    assert wrong_elements(multiplied(a, b, offsets, **SMALL), a, b, offsets) == 0
 
 
 def strided(array, *steps):
@@ -162,13 +167,13 @@ def strided(array, *steps):
 def test_any_strides(b_steps, a_steps):
     a, b, offsets = drawn(37, 40), drawn(3, 40, 56), [5, 5, 30]
     for left, right in ((a, b), (np.asfortranarray(a), transposed(3, 40, 56))):
-        found = multiplied(strided(left, *a_steps), strided(right, *b_steps), offsets)
+        found = multiplied(strided(left, *a_steps), strided(right, *b_steps), offsets, **SMALL)
         assert wrong_elements(found, left, right, offsets) == 0
 
 
 def test_weights_that_all_groups_share():
     a, b, offsets = drawn(37, 40), np.broadcast_to(drawn(40, 56), (3, 40, 56)), [5, 20, 37]
-    assert wrong_elements(multiplied(a, b, offsets), a, b, offsets) == 0
+    assert wrong_elements(multiplied(a, b, offsets, **SMALL), a, b, offsets) == 0
 
 
 @pytest.mark.parametrize(

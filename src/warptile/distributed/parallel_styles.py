@@ -14,7 +14,7 @@ from torch.distributed.tensor.parallel import ParallelStyle
 from warptile.distributed.parallel_linear import ColumnParallelLinear, Layouts, RowParallelLinear, replicated
 from warptile.distributed.process_groups import name_of
 from warptile.errors import ArgumentError, UnsupportedError
-from warptile.torch.layers import Linear
+from warptile.torch.linear_layer import Linear
 
 _LAYERS = (torch.nn.Linear, Linear)
 

@@ -7,7 +7,7 @@ import linecache
 import numbers
 import reprlib
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
@@ -43,18 +43,20 @@ _UFUNCS = {name: name for name in OPERATIONS} | {
 
 @dataclass
 class Trace:
-    """The steps noted so far; equal ones are noted once. ``pairing`` is what `warptile.epilogue.column_pairs` notes."""
+    """The steps noted so far; equal ones are noted once. ``pairing`` is what `warptile.epilogue.column_pairs` notes.
+    ``most_steps`` bounds their number, unneeded ones included."""
 
     steps: list[Step] = field(default_factory=list)
     known: dict[str, int] = field(default_factory=dict)
     pairing: Any = None
+    most_steps: int | None = MOST_STEPS
 
     def value(self, name: str, arguments: tuple[int, ...] = (), value: Value = None, kind: str = NUMBER) -> Traced:
         """The value of a step."""
         step = Step(name, arguments, value)
         index = self.known.setdefault(repr(step), len(self.steps))
         if index == len(self.steps):
-            if index == MOST_STEPS:
+            if index == self.most_steps:
                 raise EpilogueError(
                     f"epilogue: it has more than {MOST_STEPS} operations; apply a part of it afterwards"
                 )
@@ -358,12 +360,7 @@ def trace(function: Callable[..., Any], given: Mapping[str, Any]) -> Program:
             refuse("it returns no value")
         if isinstance(outputs[0], Reduced):
             refuse("its first output is the result, and no reduction: return that too, as in (y, y.max(axis=-1))")
-        values = [each.value if isinstance(each, Reduced) else each for each in outputs]
-        program = _pruned(noted.steps, [_result(noted, each).index for each in values])
-        reductions = tuple(each.how if isinstance(each, Reduced) else None for each in outputs)
-        if any(reductions):
-            types = tuple(None if how else each for each, how in zip(program.types, reductions, strict=True))
-            program = replace(program, types=types, reductions=reductions)
+        program = noted_program(noted, outputs)
         if noted.pairing is not None:
             program = noted.pairing.finished(program)
         _check_block_scales(program)
@@ -382,6 +379,22 @@ def trace(function: Callable[..., Any], given: Mapping[str, Any]) -> Program:
     if both:
         raise EpilogueError(f"epilogue: {both[0]!r} is a seed, and used as a number too; give it twice, by two names")
     return program
+
+
+def noted_program(noted: Trace, outputs: Sequence[Any]) -> Program:
+    """The program of what was noted, without steps that no output needs.
+
+    Args:
+        noted: the steps.
+        outputs: values and reductions of values; numbers are values too.
+    """
+    values = [each.value if isinstance(each, Reduced) else each for each in outputs]
+    program = _pruned(noted.steps, [_result(noted, each).index for each in values])
+    reductions = tuple(each.how if isinstance(each, Reduced) else None for each in outputs)
+    if not any(reductions):
+        return program
+    types = tuple(None if how else each for each, how in zip(program.types, reductions, strict=True))
+    return replace(program, types=types, reductions=reductions)
 
 
 def _check_block_scales(program: Program) -> None:

@@ -37,7 +37,7 @@ class TimeConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         fma16_per_clock: multiply-adds by HFMA2, of an SM.
         wavefront_clocks: of the L1 data path, for a wavefront of a fragment load.
         line_clocks: the same for a line that a global load or a ``cp.async`` looks up.
-        narrow_store_clocks: the same for a store to shared memory of less than 32 bits a lane, beyond its wavefront.
+        narrow_load_clocks: the same for a global load of less than 32 bits a lane, beyond its line.
         l2_bytes_per_clock: from L2 into one SM.
         tile_clocks: of an epilogue, beside its stores; out_bytes_per_clock: of stores through TMA.
         register_clocks: of storing 128 accumulators from registers.
@@ -66,7 +66,7 @@ class TimeConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fma16_per_clock: float
     wavefront_clocks: float
     line_clocks: float
-    narrow_store_clocks: float
+    narrow_load_clocks: float
     l2_bytes_per_clock: float
     tile_clocks: float
     out_bytes_per_clock: float

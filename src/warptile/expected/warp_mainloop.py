@@ -67,7 +67,7 @@ def warp_mainloop(
     math = _math_clocks(rung, kernel, config["BM"] * config["BN"] * bk, constants, rates)
     by_tma = work.bytes / LINE_BYTES if mechanism.by_tma else 0.0
     reads = work.read_wavefronts * constants.wavefront_clocks
-    narrow = _narrow_stores(rung, kernel, bk) * constants.narrow_store_clocks
+    narrow = _narrow_loads(rung, kernel, bk) * constants.narrow_load_clocks
     shared = reads + narrow + work.write_wavefronts + by_tma + work.lines * constants.line_clocks
     busy = {"issue": issue, "shared": shared, "fma" if rung.family == "simt" else "tensor": math}
     if rung.family == "simt":  # multiply-adds are instructions too, which wait for the slower of the two
@@ -106,12 +106,12 @@ def _math_clocks(
     return multiply_adds / rate
 
 
-def _narrow_stores(rung: Rung, kernel: KernelSpec, bk: int) -> float:
-    """Warp instructions of a K tile that store an element of less than 32 bits for each lane to shared memory."""
+def _narrow_loads(rung: Rung, kernel: KernelSpec, bk: int) -> float:
+    """Warp instructions of a K tile that load an element of less than 32 bits for each lane from global memory."""
     mechanism, config, element = rung.mechanism, kernel.config, kernel.problem.a.dtype
     if not mechanism.staged or mechanism.asynchronous or mechanism.by_tma or element.bits >= 32:
         return 0.0
-    transposed = config["BM"] if mechanism.packed > 1 else 0  # simt-half2 stores A's columns as rows
+    transposed = config["BM"] if mechanism.packed > 1 else 0  # simt-half2 copies A element by element
     return (transposed if mechanism.vector else config["BM"] + config["BN"]) * bk / WARP
 
 

@@ -19,7 +19,10 @@ from warptile.rungs.kernel_spec import SCALE_TYPE, Instance, KernelSpec, View, e
 FILE = "simt/addend.cuh"
 THREADS = 256
 MAX_CTAS = 4096
-"""Most CTAs of a launch: many times the SMs of a GPU; beyond that, a thread computes several elements."""
+"""Most CTAs of a launch: many times the SMs of a GPU; beyond that, a thread computes several groups."""
+
+GROUP_BYTES, LARGEST_GROUP = 16, 8
+"""Bytes of D that a thread stores at once, and the most elements of them."""
 
 _CUDA_SCALE = {"f32": "float", "f64": "double", "s32": "int"}
 
@@ -47,7 +50,9 @@ class Addend:
         problem = self.problem
         c, d, accumulator = problem.c, problem.d, problem.accumulator.name
         scale = SCALE_TYPE[accumulator]
-        elements = problem.m * problem.n * problem.batch
+        size = d.dtype.bits // 8
+        width = min(GROUP_BYTES // size, LARGEST_GROUP)
+        groups = problem.m * -(-problem.n // width) * problem.batch
         return KernelSpec(
             problem,
             {},
@@ -60,9 +65,14 @@ class Addend:
                     ("OUT", d.dtype.cuda),
                     *((("EPILOGUE", "Epilogue"),) if problem.epilogue is not None else ()),
                 ),
-                (("SATURATED", accumulator == "int32_saturating"), ("THREADS", THREADS)),
+                (
+                    ("SATURATED", accumulator == "int32_saturating"),
+                    ("THREADS", THREADS),
+                    ("WIDTH", width),
+                    ("ALIGNED", d.alignment_bytes >= width * size),
+                ),
             ),
-            grid=(min(-(-elements // THREADS), MAX_CTAS, self.device.max_ctas or MAX_CTAS), 1, 1),
+            grid=(min(-(-groups // THREADS), MAX_CTAS, self.device.max_ctas or MAX_CTAS), 1, 1),
             block=(THREADS, 1, 1),
             params=Params(
                 (

@@ -17,7 +17,8 @@ from warptile.torch import (  # noqa: F401  (importing these registers operators
 )
 from warptile.torch.conversion import Conversion, convert
 from warptile.torch.inductor_choices import register_inductor, unregister_inductor
-from warptile.torch.layers import MLP, GatedMLP, Linear
+from warptile.torch.layers import MLP, GatedMLP
+from warptile.torch.linear_layer import Linear
 from warptile.torch.overriding import Counts, disable_override, enable_override, override
 from warptile.torch.quantized_layers import QuantizedLinear
 

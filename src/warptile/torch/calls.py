@@ -16,12 +16,10 @@ from warptile.arrays.options import beta_of, number
 from warptile.errors import DTypeError, UnsupportedError
 from warptile.linear_call import check_linear, fits, product_of_rows
 from warptile.planning.plan import Plan
-from warptile.torch.gradients import Setting, record_linear, record_matmul
+from warptile.torch.gradients import Setting, is_direct, record_linear, record_matmul
 from warptile.torch.linear_operator import LINEAR
 from warptile.torch.matmul_operator import MATMUL, MATMUL_OUT
 from warptile.torch.results import torch_type
-
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def matmul_call(a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> Any:
@@ -43,18 +41,6 @@ def matmul_call(a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> A
 
         return record_matmul(a, b, c, setting, compute)
     return _operate(a, b, c, out, **said)
-
-
-def is_direct(*tensors: Any) -> bool:
-    """Whether nothing but the gradient has to be seen of a call on these tensors."""
-    for each in tensors:
-        if each is not None and (type(each) not in _PLAIN or each.is_meta):
-            return False
-    return not (
-        torch._C._are_functorch_transforms_active()
-        or torch._C._len_torch_dispatch_stack()
-        or torch._C._is_any_autocast_enabled()
-    )
 
 
 def _setting(said: dict[str, Any], a: Any, c: Any) -> Setting:

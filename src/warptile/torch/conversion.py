@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from warptile.errors import ArgumentTypeError
-from warptile.torch.layers import Linear
+from warptile.torch.linear_layer import Linear
 
 TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 """Weights that are multiplied and have gradients."""

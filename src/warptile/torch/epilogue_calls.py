@@ -21,7 +21,6 @@ from warptile.linear_call import BIAS, by_rows, check_linear, of_linear
 from warptile.scaled_call import scaled_call, scaling_epilogue
 from warptile.torch.calls import (
     factors,
-    is_direct,
     options_of_plan,
     refuse_config,
     tensor_of,
@@ -29,7 +28,7 @@ from warptile.torch.calls import (
 )
 from warptile.torch.fused_gradients import EpilogueCall, record_fused
 from warptile.torch.fused_operator import FUSED_MATMUL, signed
-from warptile.torch.gradients import Setting
+from warptile.torch.gradients import Setting, is_direct
 from warptile.torch_route import SAID, shown_to_dynamo
 
 

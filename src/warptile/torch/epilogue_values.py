@@ -16,6 +16,7 @@ from torch.autograd import forward_ad
 
 from warptile.api import matmul
 from warptile.epilogue import tracing
+from warptile.epilogue.derivative import ARITHMETIC, active_steps
 from warptile.epilogue.epilogue_program import ACCUMULATOR, CAST, CONSTANT, UNIFORM, Program, Reduction
 from warptile.errors import UnsupportedError
 from warptile.torch.results import torch_type
@@ -51,11 +52,7 @@ def _of_silu(g: Any, y: Any, x: Any) -> Any:
 
 
 PARTIALS: dict[str, tuple[Any, ...]] = {
-    "add": (lambda g, y, a, b: g, lambda g, y, a, b: g),
-    "subtract": (lambda g, y, a, b: g, lambda g, y, a, b: -g),
-    "multiply": (lambda g, y, a, b: g * b, lambda g, y, a, b: g * a),
-    "divide": (lambda g, y, a, b: g / b, lambda g, y, a, b: -g * y / b),
-    "negative": (lambda g, y, x: -g,),
+    **ARITHMETIC,
     "where": (
         None,
         lambda g, y, c, a, b: torch.where(c, g, 0.0),
@@ -64,9 +61,6 @@ PARTIALS: dict[str, tuple[Any, ...]] = {
     "minimum": (lambda g, y, a, b: _chosen(b, a, g), lambda g, y, a, b: _chosen(a, b, g)),
     "maximum": (lambda g, y, a, b: _chosen(a, b, g), lambda g, y, a, b: _chosen(b, a, g)),
     "absolute": (lambda g, y, x: g * torch.sgn(x),),
-    "sqrt": (lambda g, y, x: g / (2 * y),),
-    "exp": (lambda g, y, x: g * y,),
-    "log": (lambda g, y, x: g / x,),
     "tanh": (lambda g, y, x: _aten.tanh_backward(g, y),),
     "erf": (lambda g, y, x: g * (torch.exp(-x * x) * (2 / sqrt(pi))),),
     "sigmoid": (lambda g, y, x: _aten.sigmoid_backward(g, y),),
@@ -75,8 +69,8 @@ PARTIALS: dict[str, tuple[Any, ...]] = {
     "gelu": (lambda g, y, x: _aten.gelu_backward(g, x),),
     "gelu_tanh": (lambda g, y, x: _aten.gelu_backward(g, x, approximate="tanh"),),
 }
-"""For each argument of an operation ``g`` times the partial derivative; given ``g``, the result and the arguments.
-An elementwise operation has a diagonal Jacobian, so that these serve both directions. Truth values have none."""
+"""As of `warptile.epilogue.derivative`, on tensors. An elementwise operation has a diagonal Jacobian, so that these
+serve both directions. Truth values have none."""
 
 
 def _as_tensor(value: Any, like: torch.Tensor) -> torch.Tensor:
@@ -175,22 +169,6 @@ def _block_sums(values: torch.Tensor, block: tuple[int, int]) -> torch.Tensor:
     return values
 
 
-def _active(program: Program, names: Collection[str], *, accumulator: bool) -> list[bool]:
-    """Which steps depend on the accumulator or on operands with these names, in a way that has a derivative."""
-    found: list[bool] = []
-    for step in program.steps:
-        if step.name == ACCUMULATOR:
-            depends = accumulator
-        elif isinstance(step.value, tuple):
-            depends = step.value[0] in names
-        elif step.name == CAST:  # whole numbers are constant almost everywhere
-            depends = torch_type(str(step.value)).is_floating_point and found[step.arguments[0]]
-        else:
-            depends = step.name in PARTIALS and any(found[index] for index in step.arguments)
-        found.append(depends)
-    return found
-
-
 def pulled_back(
     program: Program,
     accumulator: torch.Tensor,
@@ -212,7 +190,7 @@ def pulled_back(
         operand's shape and type. An operand that no output depends on has none.
     """
     values = step_values(program, accumulator, operands)
-    active = _active(program, names, accumulator=True)
+    active = active_steps(program, names, accumulator=True)
     found: list[torch.Tensor | None] = [None] * len(values)
 
     def add(index: int, gradient: torch.Tensor) -> None:
@@ -269,7 +247,7 @@ def pushed_forward(
         For each output its tangent, of its shape, or None where it has none.
     """
     values = step_values(program, accumulator, operands)
-    active = _active(program, tangents, accumulator=tangent is not None)
+    active = active_steps(program, tangents, accumulator=tangent is not None)
     found: list[torch.Tensor | None] = []
     for index, step in enumerate(program.steps):
         along: torch.Tensor | None = None

@@ -1,9 +1,12 @@
 """Epilogues whose derivatives torch records: the forward pass is one kernel, which also stores the accumulators.
 
 The accumulators, rounded to the operands' type, are one more output of the autograd node. Its backward pass is the
-derivative of the epilogue, evaluated on them by torch's operations (`warptile.torch.epilogue_values`), and the GEMMs of
-any matmul. Both are differentiable, and reach A, B and C through the accumulators, so that derivatives of any order
-follow.
+derivative of the epilogue on them, and the GEMMs of any matmul.
+
+The derivative is one kernel (`warptile.epilogue.derivative`), the epilogue of a product with K = 0. Where somebody
+differentiates, maps or traces it, or where one kernel does not compute it, it is evaluated by torch's operations
+(`warptile.torch.epilogue_values`). Both these and the GEMMs are differentiable, and reach A, B and C through the
+accumulators, so that derivatives of any order follow.
 """
 
 from __future__ import annotations
@@ -14,10 +17,12 @@ from typing import Any, NamedTuple
 import torch
 from torch.autograd import forward_ad
 
+from warptile.api import matmul
+from warptile.epilogue.derivative import KEPT, WantedGradient, derivative, gradient_name
 from warptile.epilogue.epilogue_program import Program
-from warptile.epilogue.program_text import keeping_accumulator
+from warptile.epilogue.program_text import keeping_accumulator, replayed
 from warptile.torch.epilogue_values import pulled_back, pushed_forward
-from warptile.torch.gradients import Setting, matmul_gradients, matmul_tangent, refuse_gradients
+from warptile.torch.gradients import Setting, is_direct, matmul_gradients, matmul_tangent, refuse_gradients
 
 
 class EpilogueCall(NamedTuple):
@@ -64,11 +69,14 @@ class FusedFunction(torch.autograd.Function):
         call, shapes, dtype = ctx.said
         *of_outputs, of_kept = gradients
         wanted = ctx.needs_input_grad
-        vectors = len(shapes[0]) == 1, len(shapes[1]) == 1
-        accumulator, operands = _evaluated_on(call, kept, tensors, vectors)
         names = [name for name, needs in zip(call.names, wanted[4:], strict=True) if needs]
-        given = [None if each is None else _with_axes(each, vectors) for each in of_outputs]
-        of_accumulator, of_operands = pulled_back(call.program, accumulator, operands, given, names)
+        found = _in_one_kernel(call, kept, tensors, of_outputs, names, dtype)
+        if found is None:
+            vectors = len(shapes[0]) == 1, len(shapes[1]) == 1
+            accumulator, operands = _evaluated_on(call, kept, tensors, vectors)
+            given = [None if each is None else _with_axes(each, vectors) for each in of_outputs]
+            found = pulled_back(call.program, accumulator, operands, given, names)
+        of_accumulator, of_operands = found
         parts = [each.reshape(kept.shape) for each in (of_accumulator, of_kept) if each is not None]
         of_product = (None, None, None)
         if parts:
@@ -102,6 +110,64 @@ class FusedFunction(torch.autograd.Function):
             _as_output(each, shape, dtype, kept)
             for each, (shape, dtype) in zip((*found, tangent), ctx.made, strict=True)
         )
+
+
+def _in_one_kernel(
+    call: EpilogueCall, kept: Any, tensors: Any, gradients: Any, names: list[str], dtype: Any
+) -> tuple[Any, dict[str, Any]] | None:
+    """Gradients of the accumulator and of the named operands, as of `pulled_back`; None where they take more."""
+    if torch.is_grad_enabled() or kept.dim() != 2 or dtype.itemsize == 1:
+        return None
+    if not is_direct(kept, *tensors, *gradients) or not all(each.dtype.is_floating_point for each in tensors):
+        return None
+    named = dict(zip(call.names, tensors, strict=True))
+    wanted = tuple(WantedGradient(name, summed_over(named[name], kept), name_of(named[name].dtype)) for name in names)
+    given = tuple(each is not None for each in gradients)
+    made = derivative(call.program, name_of(dtype), given, wanted)
+    if made is None:
+        return None
+    hows = call.program.output_reductions
+    operands = {KEPT: kept, **call.numbers, **named} | {
+        gradient_name(output): each if how is None else each.reshape(_KEPT_AXES[how.over](kept.shape))
+        for output, (each, how) in enumerate(zip(gradients, hows, strict=True))
+        if each is not None
+    }
+    read = made.program.operands
+    rows, columns = kept.shape
+    left, right = kept.new_empty((rows, 0), dtype=dtype), kept.new_empty((0, columns), dtype=dtype)
+    outputs = matmul(
+        left, right, max_sms=call.setting.max_sms, backend=call.setting.backend, epilogue=replayed(made.program),
+        **{name: each for name, each in operands.items() if name in read},
+    )  # fmt: skip
+    of_accumulator, *others = outputs if isinstance(outputs, tuple) else (outputs,)
+    of_operands = dict(zip(made.names, others, strict=True))
+    for name in made.summed:
+        of_operands[name] = of_accumulator.sum_to_size((1, 1, *named[name].shape)[-2:])
+    return of_accumulator, {
+        name: each.to(named[name].dtype).reshape(named[name].shape) for name, each in of_operands.items()
+    }
+
+
+_KEPT_AXES: dict[str, Callable[[Any], tuple[int, int]]] = {
+    "columns": lambda shape: (shape[0], 1), "rows": lambda shape: (1, shape[1]), "matrix": lambda _: (1, 1),
+    "all": lambda _: (1, 1),
+}  # fmt: skip
+"""The shape in which the gradient of a reduction broadcasts to D, by what the reduction goes over."""
+
+
+def summed_over(operand: Any, d: Any) -> str | None:
+    """What the gradient of an operand that broadcasts to D, a matrix, is summed over; None where it is D's shape."""
+    rows, columns = (1, 1, *operand.shape)[-2:]
+    if (rows, columns) == tuple(d.shape):
+        return None
+    if rows == d.shape[0]:
+        return "columns"
+    return "rows" if columns == d.shape[1] else "matrix"
+
+
+def name_of(dtype: Any) -> str:
+    """torch's type as warptile names it."""
+    return str(dtype).removeprefix("torch.")
 
 
 def _evaluated_on(

@@ -20,6 +20,8 @@ from torch.autograd import forward_ad
 from warptile.api import matmul
 from warptile.errors import UnsupportedError
 
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
 
 class Setting(NamedTuple):
     """What gradients have to know of the call beside its tensors.
@@ -257,6 +259,18 @@ def is_recorded(*tensors: Any) -> bool:
     if torch._C._are_functorch_transforms_active():  # its tensors cannot always be unpacked
         return True
     return any(forward_ad.unpack_dual(each).tangent is not None for each in tensors if each is not None)
+
+
+def is_direct(*tensors: Any) -> bool:
+    """Whether nothing but the gradient has to be seen of a call on these tensors."""
+    for each in tensors:
+        if each is not None and (type(each) not in _PLAIN or each.is_meta):
+            return False
+    return not (
+        torch._C._are_functorch_transforms_active()
+        or torch._C._len_torch_dispatch_stack()
+        or torch._C._is_any_autocast_enabled()
+    )
 
 
 def below_autograd(operator: Any, keyset: Any, *arguments: Any, **options: Any) -> Any:

@@ -4,28 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from warptile.linear_call import linear
 from warptile.torch.activations import activated_linear, check_activation, gated_linear
-
-
-class Linear(torch.nn.Linear):
-    """``x @ weight.T + bias`` by warptile's kernels.
-
-    Arguments, initialization, parameters and state dict are those of ``torch.nn.Linear``, of which it is a subclass:
-    what looks for linear layers (initializers, optimizers' parameter groups) finds it.
-    """
-
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        """The layer's result.
-
-        Args:
-            input: (..., in_features), of the weight's type.
-
-        Returns:
-            (..., out_features).
-        """
-        found: torch.Tensor = linear(input, self.weight, self.bias)
-        return found
+from warptile.torch.linear_layer import Linear
 
 
 class MLP(torch.nn.Module):

@@ -106,7 +106,7 @@ def test_fragments_from_global_memory_ask_for_few_loads():
 
 
 @pytest.mark.parametrize(
-    ("name", "element", "stores"),
+    ("name", "element", "loads"),
     [
         ("wmma-block", "float16", 256),  # (128 + 128) * 32 elements, 32 of each instruction
         ("mma-naive", "bfloat16", 512),
@@ -117,14 +117,14 @@ def test_fragments_from_global_memory_ask_for_few_loads():
         ("mma-tma", "float16", 0),
     ],
 )
-def test_stores_of_16_bits_take_longer(name, element, stores):
+def test_loads_of_16_bits_take_longer(name, element, loads):
     accumulator = "float16" if name == "simt-half2" else None
     launch, loop = mainloop(name, problem(*LARGE, element, accumulator=accumulator), **HALF2.get(name, {}))
     each, constants = launch.k_tile, MODEL.constants
     by_tma = each.bytes / 128 if RUNGS[name].mechanism.by_tma else 0
     plain = each.read_wavefronts * constants.wavefront_clocks + each.write_wavefronts + by_tma
     plain += each.lines * constants.line_clocks
-    assert loop.busy_clocks["shared"] - plain == pytest.approx(stores * constants.narrow_store_clocks, abs=1e-6)
+    assert loop.busy_clocks["shared"] - plain == pytest.approx(loads * constants.narrow_load_clocks, abs=1e-6)
 
 
 def test_more_stages_wait_less():

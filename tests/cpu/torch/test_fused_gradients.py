@@ -200,3 +200,91 @@ def test_modules_fuse_their_activation(name, made):
     handle.remove()
     assert gemms == (2 if name == "MLP" else 3)
     assert compared((fused,), (plain,), [x, *module.parameters()]) < 1e-12
+
+
+class Scaled(torch.nn.Linear):
+    """A linear layer with something more."""
+
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_layer_of_another_class_is_called(recorded):
+    import warptile.torch
+
+    module = warptile.torch.MLP(6, 8, dtype=torch.float64)
+    plain = module.up
+    x = torch.randn(3, 6, dtype=torch.float64)
+    module.up = Scaled(6, 8, dtype=torch.float64)
+    module.up.load_state_dict(plain.state_dict())
+    with torch.set_grad_enabled(recorded):
+        expected = module.down(torch.nn.functional.gelu(2 * plain(x)))
+        assert torch.allclose(module(x), expected)
+
+
+# --- the derivative in one kernel ------------------------------------------------------------------------------------
+
+
+def test_the_derivative_is_one_kernel_unless_it_is_differentiated(monkeypatch):
+    from warptile.torch import fused_gradients
+
+    stepwise = []
+    real = fused_gradients.pulled_back
+    monkeypatch.setattr(fused_gradients, "pulled_back", lambda *said: stepwise.append(said) or real(*said))
+    a, b, bias, up = drawn(5, 7), drawn(7, 9), drawn(9), drawn(5, 9)
+
+    def layer():
+        return wt.matmul(a, b, bias=bias, up=up, epilogue=lambda acc, bias, up: wt.gelu(acc + bias) * up)
+
+    inputs, g = [a, b, bias, up], torch.randn(5, 9, dtype=torch.float64)
+    found = torch.autograd.grad(layer(), inputs, g)
+    assert stepwise == []
+    again = torch.autograd.grad(layer(), inputs, g, create_graph=True)
+    assert len(stepwise) == 1
+    for one, other in zip(found, again, strict=True):
+        assert one.shape == other.shape
+        assert torch.allclose(one, other, rtol=1e-12, atol=1e-12)
+    expected = torch.autograd.grad(functional.gelu(a @ b + bias) * up, inputs, g)
+    for one, other in zip(found, expected, strict=True):
+        assert torch.allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_one_kernel_gives_what_operations_give(dtype, monkeypatch):
+    from warptile.torch import fused_gradients
+
+    torch.manual_seed(7)
+    a, b, bias, column = (drawn(*shape, dtype=dtype) for shape in ((17, 8), (8, 21), (21,), (17, 1)))
+    scale = torch.tensor(0.5, dtype=dtype, requires_grad=True)
+
+    def layer(acc, bias, column, scale):
+        y = wt.silu(acc * column + bias)
+        return y * scale, (y * y).sum(axis=-1)
+
+    inputs = [a, b, bias, column, scale]
+    results = []
+    for one_kernel in (True, False):
+        if not one_kernel:
+            monkeypatch.setattr(fused_gradients, "_in_one_kernel", lambda *_: None)
+        y, sums = wt.matmul(a, b, bias=bias, column=column, scale=scale, epilogue=layer)
+        given = [torch.linspace(-1, 1, each.numel()).reshape(each.shape).to(each.dtype) for each in (y, sums)]
+        results.append(torch.autograd.grad((y, sums), inputs, given))
+    for one, other in zip(*results, strict=True):
+        assert (one.shape, one.dtype) == (other.shape, other.dtype)
+        off = (one - other).float().abs().max()
+        assert float(off) <= 8 * torch.finfo(dtype).eps * float(other.float().abs().max())
+
+
+@pytest.mark.parametrize("shape", [(0, 6), (3, 6), (2, 0, 6), (1, 6)])
+def test_gated_blocks_of_few_or_no_rows_have_gradients(shape):
+    import warptile.torch
+
+    module = warptile.torch.GatedMLP(6, 8, "silu", bias=True, dtype=torch.float64)
+    x = drawn(*shape)
+    expected = module.down(functional.silu(module.gate(x)) * module.up(x))
+    gradients = torch.autograd.grad(module(x).sum(), [x, *module.parameters()])
+    theirs = torch.autograd.grad(expected.sum(), [x, *module.parameters()])
+    for one, other in zip(gradients, theirs, strict=True):
+        assert one.shape == other.shape
+        assert torch.allclose(one, other, atol=1e-12)

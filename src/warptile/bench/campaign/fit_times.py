@@ -43,7 +43,7 @@ START = TimeConstants(
     boost_mhz=1980.0, power_w=690.0, idle_w=80.0, launch_us=2.65, early_launch_us=0.7, load_clocks=640.0,
     dram_clocks=400.0, requests_in_flight=700.0, l2_kept=0.85, sync_clocks=60.0, tma_clocks=793.0, overlap=2.75,
     queueing=0.8, wgmma_share=0.89, fma16_per_clock=118.0, wavefront_clocks=1.0, line_clocks=1.2,
-    narrow_store_clocks=4.0, l2_bytes_per_clock=56.8, tile_clocks=649.0, out_bytes_per_clock=35.2,
+    narrow_load_clocks=4.0, l2_bytes_per_clock=56.8, tile_clocks=649.0, out_bytes_per_clock=35.2,
     register_clocks=45.0, stream_factor=1.223, partial_bytes_per_clock=30.0, mma_pj=1.6, wgmma_pj=1.7, bf16_share=0.91,
     instruction_pj=830.0, wavefront_pj=35.0, l2_pj=1.77, dram_pj=31.0,
 )  # fmt: skip
@@ -51,7 +51,7 @@ START = TimeConstants(
 
 FREE = (
     "launch_us", "early_launch_us", "load_clocks", "dram_clocks", "requests_in_flight", "sync_clocks", "overlap",
-    "queueing", "wgmma_share", "fma16_per_clock", "wavefront_clocks", "line_clocks", "narrow_store_clocks",
+    "queueing", "wgmma_share", "fma16_per_clock", "wavefront_clocks", "line_clocks", "narrow_load_clocks",
     "register_clocks", "partial_bytes_per_clock", "mma_pj", "wgmma_pj", "bf16_share", "instruction_pj",
 )  # fmt: skip
 """Constants that are fitted."""

@@ -98,16 +98,29 @@ TIME_LEFT_S = 8.0
 # --- problems ---------------------------------------------------------------------------------------------------------
 
 
-def drawn(count: int, seed: int, *, straddling: bool = False) -> tuple[Problem, ...]:
+def drawn(count: int, seed: int, *, straddling: bool = False, weight_gradients: bool = False) -> tuple[Problem, ...]:
     """Problems drawn at random, each once; the same for the same seed. ``straddling``: only aligned ones with more than
-    96 rows of A and operands whose rows lie in two lines of L2."""
+    96 rows of A and operands whose rows lie in two lines of L2. ``weight_gradients``: only such as gradients of weights
+    are, with operands stored along M and along N, and K longer than both."""
     random = np.random.default_rng(seed)
     found: dict[Problem, None] = {}
     while len(found) < count:
         problem = _draw(random)
-        if problem is not None and (not straddling or _straddles(problem)):
+        if problem is None or (straddling and not _straddles(problem)):
+            continue
+        if not weight_gradients or _is_weight_gradient(problem):
             found[problem] = None
     return tuple(found)
+
+
+def _is_weight_gradient(problem: Problem) -> bool:
+    along_rows = (problem.a.major, problem.b.major) == ("col", "row")
+    return (
+        along_rows
+        and is_aligned(problem)
+        and min(problem.m, problem.n) >= 256
+        and problem.k > max(problem.m, problem.n)
+    )
 
 
 def _straddles(problem: Problem) -> bool:
@@ -451,6 +464,7 @@ def supervise(out: Path, arguments: Sequence[str], until_s: float) -> None:
 @click.option("--seed", default=1, show_default=True, help="Of the problems that are drawn.")
 @click.option("--minutes", default=9.0, show_default=True, help="Begin nothing after that; 0 only makes the record.")
 @click.option("--straddling", is_flag=True, help="Only problems with rows that lie in two lines of L2.")
+@click.option("--weight-gradients", is_flag=True, help="Only A stored along M, B along N, and K longer than both.")
 @click.option("--plans-only", is_flag=True, help="Time only what plans choose, and cuBLASLt.")
 @click.option("--library/--no-library", "with_library", default=True, help="Time cuBLASLt too.")
 @click.option("--records", type=click.Path(path_type=Path, file_okay=False), help="Write a record to this folder.")
@@ -463,6 +477,7 @@ def main(
     seed: int,
     minutes: float,
     straddling: bool,
+    weight_gradients: bool,
     plans_only: bool,
     with_library: bool,
     records: Path | None,
@@ -473,11 +488,12 @@ def main(
     """Time COUNT random problems in some forty configurations each."""
     out.mkdir(parents=True, exist_ok=True)
     if until is not None:
-        problems = drawn(count, seed, straddling=straddling)
+        problems = drawn(count, seed, straddling=straddling, weight_gradients=weight_gradients)
         left = work(out, problems, seed, until, with_library=with_library, plans_only=plans_only)
         sys.exit(STATUS_TIME if left else 0)
     arguments = ["--count", str(count), "--seed", str(seed), "--library" if with_library else "--no-library"]
     arguments += ["--straddling"] if straddling else []
+    arguments += ["--weight-gradients"] if weight_gradients else []
     arguments += ["--plans-only"] if plans_only else []
     supervise(out, arguments, time.time() + 60 * minutes)
     if records is None:

@@ -114,6 +114,10 @@ def environment_line(records: Sequence[Record]) -> str:
     return f"*{', '.join(part for part in parts if part)}; measured {measured}.*"
 
 
+OF_A_KIND = ("--straddling", "--weight-gradients")
+"""Options of surveys that draw problems of one kind only."""
+
+
 class RecordLookup:
     """Lookups in some records, oldest first; by default the committed ones."""
 
@@ -215,13 +219,19 @@ class RecordLookup:
         return [newest[gpu] for gpu in sorted(newest)]
 
     def _surveys_of_every_kind(self) -> list[SurveyRecord]:
-        return [record for record in self._of(SurveyRecord) if "--straddling" not in record.command]
+        return [record for record in self._of(SurveyRecord) if not any(each in record.command for each in OF_A_KIND)]
 
     def straddling_surveys(self) -> list[SurveyRecord]:
         """All surveys of problems whose rows lie in two lines of L2."""
         records = [record for record in self._of(SurveyRecord) if "--straddling" in record.command]
         self._used |= {record.id: record for record in records}
         return records
+
+    def newest_survey_of_weight_gradients(self) -> SurveyRecord | None:
+        """The newest survey of problems such as gradients of weights, or None."""
+        records = [record for record in self._of(SurveyRecord) if "--weight-gradients" in record.command]
+        self._used |= {record.id: record for record in records[-1:]}
+        return records[-1] if records else None
 
     # --- all of a kind, the newest of each ---
 

@@ -60,8 +60,14 @@ def table(lookup: RecordLookup) -> str:
         f"geometric means. A problem is slow below {SLOW} of cuBLASLt's fastest algorithm. The last column is what a "
         "search of twenty to forty configurations would reach.\n\n"
     )
+    text += f"{markdown(header, rows)}\n"
+    gradients = lookup.newest_survey_of_weight_gradients()
+    row = None if gradients is None else _row("all", gradients, lambda _: True)
+    if row is not None:
+        text += "Gradients of weights: A stored along M, B along N, K longer than both, in a survey of their own:\n\n"
+        text += f"{markdown(header, [row])}\n"
     newest = "The newest survey of each GPU, planned by the cost model of its day; some time plans alone:\n\n"
-    return f"{text}{markdown(header, rows)}\n{newest}{_by_gpu(lookup)}\n{lookup.origins()}"
+    return f"{text}{newest}{_by_gpu(lookup)}\n{lookup.origins()}"
 
 
 def _by_gpu(lookup: RecordLookup) -> str:

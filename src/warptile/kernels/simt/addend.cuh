@@ -3,6 +3,7 @@
 #pragma once
 
 #include "epilogue/fused.cuh"
+#include "epilogue/operands.cuh"
 
 namespace warptile {
 
@@ -17,29 +18,45 @@ struct AddendParams : EpilogueOf<CONFIG>::type {
     typename CONFIG::SCALE beta;
 };
 
-// Neighbouring threads compute neighbours in a row of D; each takes every (threads of the grid)-th element.
+// Each thread takes every (threads of the grid)-th group of WIDTH neighbours in a row of D. ALIGNED: groups of D begin
+// at multiples of their size in bytes.
 template <typename CONFIG>
 __global__ void __launch_bounds__(CONFIG::THREADS) addend(const __grid_constant__ AddendParams<CONFIG> params) {
     using OUT = typename CONFIG::OUT;
     using SCALE = typename CONFIG::SCALE;
-    const int m = params.m, n = params.n;
-    const long long elements = static_cast<long long>(m) * n * params.batch;
+    constexpr int WIDTH = CONFIG::WIDTH;
+    const int m = params.m, n = params.n, groups_of_row = (n + WIDTH - 1) / WIDTH;
+    const long long groups = static_cast<long long>(m) * groups_of_row * params.batch;
     const long long step = static_cast<long long>(gridDim.x) * CONFIG::THREADS;
-    for (long long i = static_cast<long long>(blockIdx.x) * CONFIG::THREADS + threadIdx.x; i < elements; i += step) {
-        const long long column = i % n, row = i / n % m, matrix = i / n / m;
+    for (long long i = static_cast<long long>(blockIdx.x) * CONFIG::THREADS + threadIdx.x; i < groups; i += step) {
+        const int column = static_cast<int>(i % groups_of_row) * WIDTH, inside = min(WIDTH, n - column);
+        const long long row = i / groups_of_row % m, matrix = i / groups_of_row / m;
         const OUT* from = params.c + (matrix * params.batch_stride_c + row * params.ldc + column);
         OUT* to = params.d + (matrix * params.batch_stride_d + row * params.ldd + column);
+        EpilogueVector<OUT, WIDTH> result;
         if constexpr (AddendParams<CONFIG>::EPILOGUE::FUSED) {
             using COMPUTE = typename AddendParams<CONFIG>::EPILOGUE::COMPUTE;
             auto epilogue = static_cast<const typename AddendParams<CONFIG>::EPILOGUE&>(params);
             epilogue.select_matrix(params, matrix);
-            const COMPUTE sum[] = {
-                static_cast<COMPUTE>(scaled<SCALE, CONFIG::SATURATED>(SCALE(0), SCALE(0), params.beta, from))};
-            OUT result[1];
-            epilogue.apply(sum, 1, epilogue.template load<1>(row, column, 1), result, row, column, 1);
-            *to = result[0];
+            COMPUTE sums[WIDTH];
+#pragma unroll
+            for (int j = 0; j < WIDTH; ++j)
+                sums[j] = static_cast<COMPUTE>(
+                    scaled<SCALE, CONFIG::SATURATED>(SCALE(0), SCALE(0), params.beta, from + (j < inside ? j : 0)));
+            epilogue.apply(sums, 1, epilogue.template load<WIDTH>(row, column, inside), result.elements, row, column,
+                           inside);
         } else {
-            *to = scaled<OUT, CONFIG::SATURATED>(SCALE(0), SCALE(0), params.beta, from);
+#pragma unroll
+            for (int j = 0; j < WIDTH; ++j)
+                result.elements[j] =
+                    scaled<OUT, CONFIG::SATURATED>(SCALE(0), SCALE(0), params.beta, from + (j < inside ? j : 0));
+        }
+        if (CONFIG::ALIGNED && inside == WIDTH) {
+            *reinterpret_cast<EpilogueVector<OUT, WIDTH>*>(to) = result;
+        } else {
+#pragma unroll
+            for (int j = 0; j < WIDTH; ++j)
+                if (j < inside) to[j] = result.elements[j];
         }
     }
 }

@@ -139,11 +139,11 @@ def launched(monkeypatch):
 @pytest.mark.parametrize("alpha", [1, 0])
 def test_a_gpu_gets_no_null_pointer(launched, alpha):
     k = 0 if alpha else 24
-    a, b, out = DeviceArray(140, k), DeviceArray(k, 30), DeviceArray(140, 30, address=0xd000)
+    a, b, out = DeviceArray(140, k), DeviceArray(k, 30), DeviceArray(140, 30, address=0xD000)
     assert wt.matmul(a, b, alpha=alpha, out=out) is out
     assert wt.matmul(a, b, DeviceArray(140, 30, address=0x8000), alpha=alpha, out=out) is out
     # Four groups of eight elements in each of 140 rows, the last of them not full: 560 threads.
-    assert launched == [((3, 1, 1), {"D": 0xd000}, 5), ((3, 1, 1), {"C": 0x8000, "D": 0xd000}, 5)]
+    assert launched == [((3, 1, 1), {"D": 0xD000}, 5), ((3, 1, 1), {"C": 0x8000, "D": 0xD000}, 5)]
 
 
 def test_a_gpu_launches_nothing_for_an_empty_result(launched):

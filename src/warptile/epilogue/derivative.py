@@ -139,10 +139,7 @@ class Derivative(NamedTuple):
 
 @lru_cache(maxsize=MOST_KNOWN)
 def derivative(
-    program: Program,
-    dtype: str,
-    given: tuple[bool, ...],
-    wanted: tuple[WantedGradient, ...] = (),
+    program: Program, dtype: str, given: tuple[bool, ...], wanted: tuple[WantedGradient, ...] = ()
 ) -> Derivative | None:
     """The derivative of an epilogue on matrices.
 
@@ -154,13 +151,15 @@ def derivative(
 
     Returns:
         The derivative, or None where one kernel does not compute it: no output depends on the accumulator, an output is
-        a largest or smallest element, operands or operands' scales have an element for each block, or there are more
-        than `MOST_STEPS` operations.
+        a largest or smallest element, operands or operands' scales have an element for each block, an operand has the
+        name of one that is added here, or there are more than `MOST_STEPS` operations.
     """
     blocks = {name for name, *block in program.tensors if block != [1, 1]}
     hows = [how for has, how in zip(given, program.output_reductions, strict=True) if has and how is not None]
+    added = {KEPT, *map(gradient_name, range(len(given)))}
     if (
-        program.block_scales
+        added & set(program.operands)
+        or program.block_scales
         or program.paired
         or blocks & {each.name for each in wanted}
         or any(how.operation != "add" for how in hows)
@@ -219,8 +218,8 @@ def _pulled_back(
     return of_accumulator, of_operands
 
 
-def _operand(noted: Trace, name: str, rows: int = 1, columns: int = 1) -> Traced:
-    return noted.value(TENSOR, value=(name, rows, columns))
+def _operand(noted: Trace, name: str) -> Traced:
+    return noted.value(TENSOR, value=(name, 1, 1))
 
 
 def _repeated(noted: Trace, program: Program) -> list[Traced]:

@@ -52,7 +52,7 @@ class FusedFunction(torch.autograd.Function):
         wanted = ctx.needs_input_grad
         if wanted[0] or wanted[1]:
             refuse_gradients(a, "matmul(a.detach(), b.detach(), ...)")
-        kept_type = "float32" if a.element_size() == 1 else str(a.dtype).removeprefix("torch.")
+        kept_type = "float32" if a.element_size() == 1 else name_of(a.dtype)
         outputs = call.compute(keeping_accumulator(call.program, kept_type))
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(a if wanted[1] else None, b if wanted[0] else None, outputs[-1], *tensors)
@@ -119,6 +119,8 @@ def _in_one_kernel(
     if torch.is_grad_enabled() or kept.dim() != 2 or dtype.itemsize == 1:
         return None
     if not is_direct(kept, *tensors, *gradients) or not all(each.dtype.is_floating_point for each in tensors):
+        return None
+    if any(each is not None and each.element_size() == 1 for each in gradients):  # operands are no 8-bit floats
         return None
     named = dict(zip(call.names, tensors, strict=True))
     wanted = tuple(WantedGradient(name, summed_over(named[name], kept), name_of(named[name].dtype)) for name in names)

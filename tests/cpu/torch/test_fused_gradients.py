@@ -288,3 +288,32 @@ def test_gated_blocks_of_few_or_no_rows_have_gradients(shape):
     for one, other in zip(gradients, theirs, strict=True):
         assert one.shape == other.shape
         assert torch.allclose(one, other, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["kept_accumulator", "gradient_of_output_0"])
+def test_operands_may_have_names_of_the_derivative(name):
+    a, b, factor = drawn(5, 7), drawn(7, 9), drawn(5, 9)
+    source = f"lambda acc, {name}: wt.gelu(acc) * {name}"
+    y = wt.matmul(a, b, epilogue=eval(source, {"wt": wt}), **{name: factor})
+    assert compared((y,), (functional.gelu(a @ b) * factor,), [a, b, factor]) < 1e-12
+
+
+def test_outputs_of_8_bit_floats_have_gradients():
+    a, b = drawn(5, 16, dtype=torch.bfloat16), drawn(16, 8, dtype=torch.bfloat16)
+    y = wt.matmul(a, b, epilogue=lambda acc: wt.cast(acc, "float8_e4m3"))
+    of_a, of_b = torch.autograd.grad(y.float().sum(), (a, b))
+    ones = torch.ones(5, 8, dtype=torch.bfloat16)
+    assert torch.allclose(of_a, ones @ b.mT, rtol=0.02, atol=0.02)
+    assert torch.allclose(of_b, a.mT @ ones, rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(0, 8, 6), (8, 0, 6), (5, 8, 0), (1, 1, 1)])
+def test_one_kernel_on_few_or_no_elements(m, n, k):
+    a, b, bias, scale = drawn(m, k), drawn(k, n), drawn(n), drawn(1)
+    y = wt.matmul(a, b, bias=bias, scale=scale, epilogue=lambda acc, bias, scale: wt.gelu(acc + bias) * scale)
+    inputs = [a, b, bias, scale]
+    found = torch.autograd.grad(y.sum(), inputs)
+    expected = torch.autograd.grad((functional.gelu(a @ b + bias) * scale).sum(), inputs)
+    for one, other in zip(found, expected, strict=True):
+        assert one.shape == other.shape
+        assert torch.allclose(one, other, rtol=1e-12, atol=1e-12)

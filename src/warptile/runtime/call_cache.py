@@ -73,6 +73,7 @@ class CallCache:
         self._bound: dict[Any, BoundCall] = {}
         self.forgotten = 0
         self._fused: dict[Any, FusedCall] = {}
+        self._recorders: dict[Any, Any] = {}
         self._learning = threading.Lock()
         self._next_look = 0.0 if may_change else math.inf
         self._outcomes: dict[str, str] = {}
@@ -130,15 +131,32 @@ class CallCache:
         if len(outs) != len(other_outs) or list(operands) != list(other_operands) or not self.may_bind(options):
             return
         try:
-            found = self._fused[self.fused_key(*restated)]
-            key = self.fused_key(*given)
-            if not all(map(self.is_same, mine, others)) or (leading is not None and any(found.reductions)):
+            key, other_key = self.fused_key(*given), self.fused_key(*restated)
+            if not all(map(self.is_same, mine, others)):
                 return
         except NOT_BOUND:
+            return
+        recorder = self._recorders.get(other_key)
+        if recorder is not None:
+            self.keep_recorder(key, recorder.restated(given))
+        found = self._fused.get(other_key)
+        if found is None or (leading is not None and any(found.reductions)):
             return
         shapes = found.shapes if leading is None else tuple((*leading, *shape[1:]) for shape in found.shapes)
         with self._learning:
             self._add_fused(key, replace(found, shapes=shapes, gradients=self.wants_gradients(mine)))
+
+    def keep_recorder(self, key: Hashable, recorder: Any) -> None:
+        """Remember what makes a bound call and records its gradient; None for nothing.
+
+        Args:
+            key: of the call.
+            recorder: as of `warptile.torch.bound_epilogues`.
+        """
+        if recorder is not None:
+            with self._learning:
+                _make_room(self._recorders)
+                self._recorders[key] = recorder
 
     def is_same(self, one: Any, other: Any) -> bool:
         """Whether a launch is given the same of two operands: an address, or a number that is written in one way."""
@@ -249,8 +267,7 @@ class CallCache:
 
     def _add_fused(self, key: Hashable, found: FusedCall) -> None:
         """The same of one with further operands."""
-        if len(self._fused) >= MOST_CALLS:
-            del self._fused[next(iter(self._fused))]
+        _make_room(self._fused)
         self._fused[key] = found
 
     def _forget(self, key: Any, found: BoundCall) -> None:
@@ -281,9 +298,16 @@ class CallCache:
         with self._learning:
             self._bound.clear()
             self._fused.clear()
+            self._recorders.clear()
             self.forgotten += 1
         self._outcomes.clear()
         return True
+
+
+def _make_room(kept: dict[Any, Any]) -> None:
+    """Forget the oldest entry where there are too many."""
+    if len(kept) >= MOST_CALLS:
+        del kept[next(iter(kept))]
 
 
 def outputs_of(out: Any) -> Outputs:

@@ -19,11 +19,12 @@ from warptile.runtime.call_cache import (
     NOT_BOUND,
     Arrays,
     CallCache,
+    Fused,
     environment,
     outputs_of,
 )
 from warptile.runtime.execute import GpuBackend
-from warptile.runtime.fused_calls import NUMBERS, bind_fused
+from warptile.runtime.fused_calls import NUMBERS, FusedCall, bind_fused
 from warptile.runtime.torch_allocation import allocator
 
 RECORDER = "warptile.torch.bound_gradients"
@@ -142,9 +143,16 @@ class TorchCalls(CallCache):
         a, b, c, out = arrays
         given = outputs_of(out)
         try:
-            found = self._fused[self.fused_key(arrays, options, epilogue, operands)]
-            if (found.may_be_cast and self._autocasts("cuda")) or self._forward_ad._current_level >= 0:
-                return None
+            key = self.fused_key(arrays, options, epilogue, operands)
+        except NOT_BOUND:
+            return None
+        found = self._fused.get(key)
+        if (found is None or found.gradients) and self._records_gradients():
+            recorder = self._recorders.get(key)
+            return None if recorder is None else recorder.recorded(a, b, c, operands)
+        if found is None or self.may_not_repeat(found):
+            return None
+        try:
             tensors, values = [], []
             for each in operands.values():
                 if each.__class__ in self._types:
@@ -153,10 +161,6 @@ class TorchCalls(CallCache):
                     values.append(each)
             numbers = found.words(values) if values else values
         except NOT_BOUND:
-            return None
-        if found.gradients and self._records_gradients():
-            return None
-        if time.monotonic() >= self._next_look and self.is_stale():
             return None
         at_a, at_b, at_c = a.data_ptr(), b.data_ptr(), 0 if c is None else c.data_ptr()
         if given:
@@ -171,6 +175,40 @@ class TorchCalls(CallCache):
         if status:
             raise found.refuse(status)
         return found.returned(outputs)
+
+    def may_not_repeat(self, found: FusedCall) -> bool:
+        """Whether a call has to take the long way now: it is cast, has tangents, or was tuned since."""
+        if (found.may_be_cast and self._autocasts("cuda")) or self._forward_ad._current_level >= 0:
+            return True
+        return time.monotonic() >= self._next_look and self.is_stale()
+
+    def fused(self, *said: Any) -> FusedCall | None:
+        """The bound call with further operands that is found by these, in the order of `repeat_fused`."""
+        try:
+            return self._fused.get(self.fused_key(*said))
+        except NOT_BOUND:
+            return None
+
+    def learn_recorder(self, given: Fused, recorder: Any) -> None:
+        """Have a recorder make this call from now on, where its gradient is recorded."""
+        if self.may_bind(given[1]):
+            self.keep_recorder(self.fused_key(*given), recorder)
+
+    def launched_fused(self, found: FusedCall, *addresses: int) -> list[Any]:
+        """New outputs of a bound call, reductions in parts.
+
+        Args:
+            found: the call.
+            addresses: of A, B and C; then of tensors; then numbers as they are launched.
+        """
+        device, ordinal, new = found.device, found.ordinal, self._new
+        outputs = [new(shape, dtype, device, ordinal) for shape, dtype in zip(found.shapes, found.dtypes, strict=True)]
+        at_a, at_b, at_c, *others = addresses
+        d, *further = [each.data_ptr() for each in outputs]
+        status = found.launch(self._stream(ordinal), at_a, at_b, at_c, d, *others, *further)
+        if status:
+            raise found.refuse(status)
+        return outputs
 
     def learn_fused(
         self,

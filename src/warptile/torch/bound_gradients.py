@@ -146,7 +146,7 @@ class BoundProduct:
 
     def _keep(self, a: Any, b: Any, grad: Any, tensors: list[Any]) -> None:
         """Keep the GEMMs of this backward pass if they have been bound."""
-        guards = _guards()
+        guards = tensor_guards()
         if guards is None or grad.dtype != self._dtype or any(each.data_ptr() & 15 for each in tensors):
             return
         forgotten = self.calls.forgotten
@@ -181,7 +181,7 @@ class BoundLinear(BoundProduct):
 
 
 @lru_cache(maxsize=1)
-def _guards() -> Any:
+def tensor_guards() -> Any:
     """torch's own comparison of tensors with others, as compiled code of torch has it, where this torch has it."""
     return getattr(getattr(getattr(torch._C, "_dynamo", None), "guards", None), "TensorGuards", None)
 

@@ -19,6 +19,7 @@ from warptile.epilogue.tracing import Reduced, Traced
 from warptile.gated_call import GatedEpilogue, gated_product
 from warptile.linear_call import BIAS, by_rows, check_linear, of_linear
 from warptile.scaled_call import scaled_call, scaling_epilogue
+from warptile.torch.bound_epilogues import learn
 from warptile.torch.calls import (
     factors,
     options_of_plan,
@@ -26,7 +27,7 @@ from warptile.torch.calls import (
     tensor_of,
     traced_matmul_call,
 )
-from warptile.torch.fused_gradients import EpilogueCall, record_fused
+from warptile.torch.fused_gradients import EpilogueCall, record_fused, with_accumulators
 from warptile.torch.fused_operator import FUSED_MATMUL, signed
 from warptile.torch.gradients import Setting, is_direct
 from warptile.torch_route import SAID, shown_to_dynamo
@@ -57,6 +58,7 @@ def fused_call(a: Any, b: Any, c: Any, options: dict[str, Any], epilogue: Any, o
     )  # fmt: skip
     call = EpilogueCall(program, tuple(tensors), numbers, setting, compute)
     *outputs, _kept = record_fused(a, b, c, call, *tensors.values())
+    learn(a, b, c, options, epilogue, operands, call, with_accumulators(program, a))
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
 

@@ -11,14 +11,14 @@ accumulators, so that derivatives of any order follow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch.autograd import forward_ad
 
 from warptile.api import matmul
-from warptile.epilogue.derivative import KEPT, WantedGradient, derivative, gradient_name
+from warptile.epilogue.derivative import KEPT, Derivative, WantedGradient, derivative, gradient_name
 from warptile.epilogue.epilogue_program import Program
 from warptile.epilogue.program_text import keeping_accumulator, replayed
 from warptile.torch.epilogue_values import pulled_back, pushed_forward
@@ -33,14 +33,14 @@ class EpilogueCall(NamedTuple):
         names: of its operands that are tensors, in the order in which these are given.
         numbers: its other operands by name.
         setting: factors and options.
-        compute: makes the outputs of another program on the same tensors.
+        compute: makes the outputs of another program on the same tensors; None where they are made already.
     """
 
     program: Program
     names: tuple[str, ...]
     numbers: Mapping[str, Any]
     setting: Setting
-    compute: Callable[[Program], Any]
+    compute: Callable[[Program], Any] | None
 
 
 class FusedFunction(torch.autograd.Function):
@@ -52,8 +52,8 @@ class FusedFunction(torch.autograd.Function):
         wanted = ctx.needs_input_grad
         if wanted[0] or wanted[1]:
             refuse_gradients(a, "matmul(a.detach(), b.detach(), ...)")
-        kept_type = "float32" if a.element_size() == 1 else name_of(a.dtype)
-        outputs = call.compute(keeping_accumulator(call.program, kept_type))
+        assert call.compute is not None
+        outputs = call.compute(with_accumulators(call.program, a))
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(a if wanted[1] else None, b if wanted[0] else None, outputs[-1], *tensors)
         if forward_ad._current_level >= 0:
@@ -67,26 +67,13 @@ class FusedFunction(torch.autograd.Function):
         """Gradients of a, b, c and the epilogue's tensors."""
         a, b, kept, *tensors = ctx.saved_tensors
         call, shapes, dtype = ctx.said
-        *of_outputs, of_kept = gradients
-        wanted = ctx.needs_input_grad
-        names = [name for name, needs in zip(call.names, wanted[4:], strict=True) if needs]
-        found = _in_one_kernel(call, kept, tensors, of_outputs, names, dtype)
-        if found is None:
-            vectors = len(shapes[0]) == 1, len(shapes[1]) == 1
-            accumulator, operands = _evaluated_on(call, kept, tensors, vectors)
-            given = [None if each is None else _with_axes(each, vectors) for each in of_outputs]
-            found = pulled_back(call.program, accumulator, operands, given, names)
-        of_accumulator, of_operands = found
-        parts = [each.reshape(kept.shape) for each in (of_accumulator, of_kept) if each is not None]
+        wanted, vectors = ctx.needs_input_grad, (len(shapes[0]) == 1, len(shapes[1]) == 1)
+        names = wanted_names(call, wanted)
+        total, of_operands = through_epilogue(call, kept, tensors, gradients, names, dtype, vectors)
         of_product = (None, None, None)
-        if parts:
-            total = parts[0] if len(parts) == 1 else parts[0] + parts[1]
+        if total is not None:
             of_product = matmul_gradients(call.setting, a, b, shapes, dtype, total, wanted[:3])
-        of_tensors = [
-            of_operands[name].reshape(each.shape) if name in of_operands else None
-            for name, each in zip(call.names, tensors, strict=True)
-        ]
-        return (*of_product, None, *of_tensors)
+        return (*of_product, None, *in_order(call, tensors, of_operands))
 
     @staticmethod
     def jvp(ctx: Any, along_a: Any, along_b: Any, along_c: Any, _: Any, *along: Any) -> Any:
@@ -112,10 +99,88 @@ class FusedFunction(torch.autograd.Function):
         )
 
 
-def _in_one_kernel(
-    call: EpilogueCall, kept: Any, tensors: Any, gradients: Any, names: list[str], dtype: Any
-) -> tuple[Any, dict[str, Any]] | None:
-    """Gradients of the accumulator and of the named operands, as of `pulled_back`; None where they take more."""
+def with_accumulators(program: Program, a: Any) -> Program:
+    """The epilogue that also stores the accumulators of a product of ``a``, rounded to a type for gradients."""
+    return keeping_accumulator(program, "float32" if a.element_size() == 1 else name_of(a.dtype))
+
+
+def wanted_names(call: EpilogueCall, wanted: tuple[bool, ...]) -> list[str]:
+    """Operands whose gradients are wanted, of what says so for a, b, c, the call and its tensors."""
+    return [name for name, needs in zip(call.names, wanted[4:], strict=True) if needs]
+
+
+def in_order(call: EpilogueCall, tensors: Sequence[Any], of_operands: Mapping[str, Any]) -> list[Any]:
+    """Gradients of the epilogue's tensors, each of its tensor's shape; None for one that has none."""
+    return [
+        of_operands[name].reshape(each.shape) if name in of_operands else None
+        for name, each in zip(call.names, tensors, strict=True)
+    ]
+
+
+def through_epilogue(
+    call: EpilogueCall, kept: Any, tensors: Sequence[Any], gradients: Sequence[Any], names: list[str], dtype: Any,
+    vectors: tuple[bool, bool],
+) -> tuple[Any, dict[str, Any]]:  # fmt: skip
+    """Gradients of the accumulators, of the shape of ``kept`` or None, and of the named operands.
+
+    Args:
+        call: the call.
+        kept: the accumulators.
+        tensors: operands of the epilogue.
+        gradients: of its outputs and of ``kept``; None for one that has none.
+        names: operands whose gradients are wanted.
+        dtype: of A and B.
+        vectors: whether each of these is 1-D.
+    """
+    *of_outputs, of_kept = gradients
+    made = in_one_kernel(call, kept, tensors, of_outputs, names, dtype)
+    if made is not None:
+        found = made.computed()
+    else:
+        accumulator, operands = _evaluated_on(call, kept, tensors, vectors)
+        given = [None if each is None else _with_axes(each, vectors) for each in of_outputs]
+        found = pulled_back(call.program, accumulator, operands, given, names)
+    of_accumulator, of_operands = found
+    parts = [each.reshape(kept.shape) for each in (of_accumulator, of_kept) if each is not None]
+    total = None if not parts else parts[0] if len(parts) == 1 else parts[0] + parts[1]
+    return total, of_operands
+
+
+class OneKernel(NamedTuple):
+    """The derivative of an epilogue as the epilogue of a product with K = 0.
+
+    Attributes:
+        derivative: its program, and what the outputs are.
+        arrays: A, B, C and ``out`` of the product.
+        options: its other keywords.
+        operands: of its epilogue.
+        named: tensors of the forward pass's epilogue.
+    """
+
+    derivative: Derivative
+    arrays: tuple[Any, Any, None, None]
+    options: dict[str, Any]
+    operands: dict[str, Any]
+    named: dict[str, Any]
+
+    def computed(self) -> tuple[Any, dict[str, Any]]:
+        """Gradients of the accumulators and of operands, these by name."""
+        left, right, *_ = self.arrays
+        outputs = matmul(left, right, epilogue=replayed(self.derivative.program), **self.options, **self.operands)
+        of_accumulator, *others = outputs if isinstance(outputs, tuple) else (outputs,)
+        of_operands = dict(zip(self.derivative.names, others, strict=True))
+        for name in self.derivative.summed:
+            of_operands[name] = of_accumulator.sum_to_size((1, 1, *self.named[name].shape)[-2:])
+        return of_accumulator, {
+            name: each.to(self.named[name].dtype).reshape(self.named[name].shape) for name, each in of_operands.items()
+        }
+
+
+def in_one_kernel(
+    call: EpilogueCall, kept: Any, tensors: Sequence[Any], gradients: Sequence[Any], names: list[str], dtype: Any
+) -> OneKernel | None:
+    """What computes the gradients of the accumulator and of the named operands, as `pulled_back` does; None where they
+    take more than a kernel."""
     if torch.is_grad_enabled() or kept.dim() != 2 or dtype.itemsize == 1:
         return None
     if not is_direct(kept, *tensors, *gradients) or not all(each.dtype.is_floating_point for each in tensors):
@@ -137,17 +202,10 @@ def _in_one_kernel(
     read = made.program.operands
     rows, columns = kept.shape
     left, right = kept.new_empty((rows, 0), dtype=dtype), kept.new_empty((0, columns), dtype=dtype)
-    outputs = matmul(
-        left, right, max_sms=call.setting.max_sms, backend=call.setting.backend, epilogue=replayed(made.program),
-        **{name: each for name, each in operands.items() if name in read},
+    return OneKernel(
+        made, (left, right, None, None), {"max_sms": call.setting.max_sms, "backend": call.setting.backend},
+        {name: each for name, each in operands.items() if name in read}, named,
     )  # fmt: skip
-    of_accumulator, *others = outputs if isinstance(outputs, tuple) else (outputs,)
-    of_operands = dict(zip(made.names, others, strict=True))
-    for name in made.summed:
-        of_operands[name] = of_accumulator.sum_to_size((1, 1, *named[name].shape)[-2:])
-    return of_accumulator, {
-        name: each.to(named[name].dtype).reshape(named[name].shape) for name, each in of_operands.items()
-    }
 
 
 _KEPT_AXES: dict[str, Callable[[Any], tuple[int, int]]] = {

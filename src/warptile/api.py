@@ -208,15 +208,24 @@ def matmul(
             whose kernels have a block for each tile and more tiles.
         NoDeviceError: ``backend="gpu"`` without a GPU.
     """
-    scaled = scale_d is not None or amax is not False
+    scaled, calls = scale_d is not None or amax is not False, _calls.get(a.__class__)
     if scale_a is not None or scale_b is not None:
         scale_a, scale_b = read_on_host(scale_a, "scale_a"), read_on_host(scale_b, "scale_b")
         scaled = scaled or is_array(scale_a) or is_array(scale_b)
+    said = (
+        alpha, beta, scale_a, scale_b, out_dtype, accumulate, precision, rung, config, max_sms, backend,
+        batch_invariant,
+    )  # fmt: skip
+    known = None if epilogue is None or scaled else identity(epilogue)
+    if calls is not None and known is not None:
+        found = calls.repeat_fused((a, b, c, out), said, known, epilogue_tensors)
+        if found is not None:
+            return found
     options: tuple[Any, ...] = (
         alpha, beta, out_dtype, accumulate, precision, epilogue, scale_a, scale_b, rung, config, max_sms, backend,
         batch_invariant,
     )  # fmt: skip
-    calls, packed = _calls.get(a.__class__), b.__class__ in PACKED
+    packed = b.__class__ in PACKED
     plain = epilogue is None and not scaled and not epilogue_tensors
     if calls is not None and plain and not packed:
         found = calls.repeat(a, b, c, out, options)
@@ -229,10 +238,6 @@ def matmul(
         found = _repeated_packed(memory, options) if plain else None
         if found is not None:
             return found
-    said = (
-        alpha, beta, scale_a, scale_b, out_dtype, accumulate, precision, rung, config, max_sms, backend,
-        batch_invariant,
-    )  # fmt: skip
     if scale_a is not None or scale_b is not None or scaled:
         found = _scaled((a, b, c, out), said, epilogue, epilogue_tensors, (scale_d, amax), memory)
         if found is not None:
@@ -240,7 +245,7 @@ def matmul(
     if packed:
         refuse_gradients(a, b, c, out, epilogue_tensors.values())
     if epilogue is not None:
-        return _fused((a, b, c, out), said, epilogue, epilogue_tensors, memory)
+        return _fused((a, b, c, out), said, epilogue, known, epilogue_tensors, memory)
     refuse_unknown("matmul", _keywords(matmul), epilogue_tensors)
     if packed:
         if joins_rows(a, c, out):  # of all matrices in one GEMM
@@ -315,13 +320,15 @@ def _fused(
     arrays: tuple[Any, Any, Any, Any],
     said: tuple[Any, ...],
     epilogue: Callable[..., Any],
+    known: Hashable | None,
     operands: Mapping[str, Any],
     memory: Stored,
 ) -> Any:
-    """A call of `matmul` with an epilogue: bound, if it can be told that it is the same one as before."""
+    """A call of `matmul` with an epilogue that is not bound yet, or has packed operands; ``known`` is the epilogue's
+    identity."""
     a, b, c, out = arrays
-    known, calls = identity(epilogue), _calls.get(memory.arrays[0].__class__)
     found_by = (*said, *memory.key), known, {**operands, **memory.beside}
+    calls = _calls.get(memory.arrays[0].__class__) if memory.key else None
     if calls is not None and known is not None:
         found = calls.repeat_fused(memory.arrays, *found_by)
         if found is not None:

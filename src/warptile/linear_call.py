@@ -18,7 +18,7 @@ from warptile.packed_call import PACKED
 from warptile.torch_route import linear_in_torch, requires_gradient, shown_to_dynamo, torch_sees, traced_linear
 
 if TYPE_CHECKING:
-    from warptile.runtime.call_cache import Fused
+    from warptile.runtime.call_cache import CallCache, Fused
 
 LINEAR = "linear"
 """What a bound call of `linear` is told from one of `matmul` by."""
@@ -74,25 +74,20 @@ def linear(
         DTypeError: element types that no kernel takes together.
         WarptileError: as `warptile.matmul`.
     """
-    options = {
-        "out_dtype": out_dtype, "accumulate": accumulate, "precision": precision, "max_sms": max_sms,
-        "backend": backend, "batch_invariant": batch_invariant,
-    }  # fmt: skip
+    said = (LINEAR, out_dtype, accumulate, precision, max_sms, backend, batch_invariant)
+    calls = bound_calls(x.__class__)
+    if calls is not None and not calls.binds_linear:
+        calls = None
     if epilogue is not None or epilogue_tensors:
-        if not fits(x, w, bias):
-            check_linear(x, w, bias)
-        _check_names(bias, epilogue, tuple(epilogue_tensors))
-        if epilogue is not None and not any(name in OF_MATMUL for name in epilogue_tensors):
-            return _fused_layer(x, w, bias, options, epilogue, epilogue_tensors)
-        return _fused_rows(x, w, bias, options, epilogue, epilogue_tensors)
+        return _fused_layer(x, w, bias, said, epilogue, epilogue_tensors, calls)
+    if calls is not None:
+        found = calls.repeat(x, w, bias, None, said)
+        if found is not None:
+            return found
+    options = dict(zip(OPTIONS_OF_LINEAR, said[1:], strict=True))
     if type(w) in PACKED:
         check_linear(x, w, bias)
         return product_of_rows(x, w, bias, options)
-    calls = bound_calls(x.__class__)
-    if calls is not None and calls.binds_linear:
-        found = calls.repeat(x, w, bias, None, (LINEAR, *options.values()))
-        if found is not None:
-            return found
     if requires_gradient(x, w, bias):
         return linear_in_torch(x, w, bias, options)
     if not fits(x, w, bias):
@@ -203,18 +198,29 @@ def product_of_rows(x: Any, w: Any, bias: Any, options: dict[str, Any], *, binds
 
 
 def _fused_layer(
-    x: Any, w: Any, bias: Any, options: dict[str, Any], epilogue: Callable[..., Any], operands: dict[str, Any]
-) -> Any:
-    """`_fused_rows`, without a look at rows if the call is bound; it is if its GEMM is."""
-    calls = bound_calls(x.__class__)
-    known = identity(epilogue) if calls is not None and calls.binds_linear else None
-    if calls is None or known is None:
-        return _fused_rows(x, w, bias, options, epilogue, operands)
+    x: Any, w: Any, bias: Any, said: tuple[Any, ...], epilogue: Callable[..., Any] | None, operands: dict[str, Any],
+    calls: CallCache | None,
+) -> Any:  # fmt: skip
+    """A linear layer with an epilogue, or with more options of `matmul`. One with an epilogue is bound if its GEMM is.
+
+    Args:
+        x, w, bias, epilogue, operands: as of `linear`.
+        said: what it is told from other calls on the same arrays by.
+        calls: bound calls, if those of `linear` can be.
+    """
+    known = None if calls is None or epilogue is None else identity(epilogue)
     with_bias = operands if bias is None else operands | {BIAS: bias}
-    given: Fused = (x, w, None, None), (LINEAR, *options.values()), known, with_bias
-    found = calls.repeat_fused(*given)
-    if found is not None:
-        return found
+    given: Fused = (x, w, None, None), said, known, with_bias
+    if calls is not None and known is not None:
+        found = calls.repeat_fused(*given)
+        if found is not None:
+            return found
+    if not fits(x, w, bias):
+        check_linear(x, w, bias)
+    _check_names(bias, epilogue, tuple(operands))
+    options = dict(zip(OPTIONS_OF_LINEAR, said[1:], strict=True))
+    if calls is None or known is None or any(name in OF_MATMUL for name in operands):
+        return _fused_rows(x, w, bias, options, epilogue, operands)
     multiplied: list[Fused] = []
     found = _fused_rows(x, w, bias, options, epilogue, operands, multiplied.append)
     if len(multiplied) == 1:

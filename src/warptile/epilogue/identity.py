@@ -10,6 +10,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from warptile.epilogue.epilogue_program import Program
@@ -38,6 +39,7 @@ class MadeOf:
 
 
 _NUMBERS = (float, int, bool, type(None), str)
+_MODULES = {MODULE: MODULE, OWN: OWN}
 
 
 def identity(function: Callable[..., Any]) -> Hashable | None:
@@ -71,22 +73,39 @@ def traced(function: Callable[..., Any], given: Mapping[str, Any]) -> Program:
 
 
 def _of(value: Any, depth: int) -> Hashable | None:
-    if isinstance(value, _NUMBERS):
-        return type(value), repr(value)  # 0.0 equals -0.0 and 1 equals True
-    if isinstance(value, types.ModuleType):
-        return value.__name__ if value.__name__ in (MODULE, OWN) else None
-    if not isinstance(value, types.FunctionType) or depth > DEEPEST:
+    if not isinstance(value, types.FunctionType):
+        if isinstance(value, _NUMBERS):
+            return type(value), repr(value)  # 0.0 equals -0.0 and 1 equals True
+        return _MODULES.get(value.__name__) if isinstance(value, types.ModuleType) else None
+    if depth > DEEPEST:
         return None
     if value.__module__ == OWN:
         return value.__qualname__
     code = value.__code__
-    if any(isinstance(each, types.CodeType) for each in code.co_consts):
+    names = _names_read(code)
+    if names is None:
         return None
+    found: list[Hashable] = [code]
+    globals_of, cells = value.__globals__, value.__closure__
+    around = [globals_of[name] for name in names if name in globals_of]
     try:
-        around = [cell.cell_contents for cell in value.__closure__ or ()]
+        if cells:
+            around += [cell.cell_contents for cell in cells]
     except ValueError:  # a cell that is still empty
         return None
-    around += [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
-    around += [value.__globals__[name] for name in code.co_names if name in value.__globals__]
-    found = [_of(each, depth + 1) for each in around]
-    return None if None in found else (code, *found)
+    if value.__defaults__:
+        around += value.__defaults__
+    if value.__kwdefaults__:
+        around += value.__kwdefaults__.values()
+    for each in around:
+        known = _of(each, depth + 1)
+        if known is None:
+            return None
+        found.append(known)
+    return tuple(found)
+
+
+@lru_cache(maxsize=MOST_PROGRAMS)
+def _names_read(code: types.CodeType) -> tuple[str, ...] | None:
+    """Names of globals and attributes that code reads; None where a function is made in it."""
+    return None if any(isinstance(each, types.CodeType) for each in code.co_consts) else code.co_names

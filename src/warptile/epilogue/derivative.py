@@ -65,11 +65,11 @@ def _of_gelu(g: Traced, y: Traced, x: Traced) -> Any:
 
 
 def _of_gelu_tanh(g: Traced, y: Traced, x: Traced) -> Any:
-    scale, cubic = sqrt(2 / pi), 0.044715
+    """Of x times sigmoid(u), u = sqrt(8 / pi) (x + 0.044715 x^3): sigmoid is cheaper than tanh."""
+    scale, cubic = sqrt(8 / pi), 0.044715
     square = x * x
-    inner = expressions.tanh(x * (scale + scale * cubic * square))
-    slope = x * (0.5 - 0.5 * inner * inner) * (scale + 3 * scale * cubic * square)
-    return g * (0.5 + 0.5 * inner + slope)
+    share = expressions.sigmoid(x * (scale + scale * cubic * square))
+    return g * (share + x * (share * (1 - share)) * (scale + 3 * scale * cubic * square))
 
 
 PARTIALS: dict[str, tuple[Callable[..., Any] | None, ...]] = {
@@ -130,16 +130,24 @@ class Derivative(NamedTuple):
         program: its outputs are the accumulator's gradient and those of ``names``.
         names: operands with a gradient of their own, of the ones that were asked for and that an output depends on.
         summed: those whose gradient is the accumulator's, summed, as that of a bias is.
+        passed: those whose gradient is an output's, as that of a residual is, and that output.
+        unchanged: the output whose gradient is the accumulator's, where the program has nothing else to compute.
     """
 
     program: Program
     names: tuple[str, ...]
     summed: tuple[str, ...]
+    passed: tuple[tuple[str, int], ...] = ()
+    unchanged: int | None = None
 
 
 @lru_cache(maxsize=MOST_KNOWN)
 def derivative(
-    program: Program, dtype: str, given: tuple[bool, ...], wanted: tuple[WantedGradient, ...] = ()
+    program: Program,
+    dtype: str,
+    given: tuple[bool, ...],
+    wanted: tuple[WantedGradient, ...] = (),
+    types: tuple[str | None, ...] = (),
 ) -> Derivative | None:
     """The derivative of an epilogue on matrices.
 
@@ -148,6 +156,8 @@ def derivative(
         dtype: type of the accumulator's gradient.
         given: for each output whether it has a gradient. That of a sum broadcasts to D.
         wanted: gradients of operands.
+        types: those of the outputs' gradients, which may be handed on where they are gradients of operands; None for
+            one that may not, empty for none.
 
     Returns:
         The derivative, or None where one kernel does not compute it: no output depends on the accumulator, an output is
@@ -171,7 +181,14 @@ def derivative(
         return None
     found = [each for each in wanted if each.name in of_operands]
     summed = [each for each in found if each.over and of_operands[each.name].index == of_accumulator.index]
-    found = [each for each in found if each not in summed]
+    whole = {
+        (_operand(noted, gradient_name(output)).index, kind): output
+        for output, (kind, has, how) in enumerate(zip(types, given, program.output_reductions, strict=False))
+        if kind is not None and has and how is None
+    }
+    handed = {each.name: whole.get((of_operands[each.name].index, each.dtype)) for each in found if each.over is None}
+    passed = {name: output for name, output in handed.items() if output is not None}
+    found = [each for each in found if each not in summed and each.name not in passed]
     outputs: list[Traced | Reduced] = [tracing.cast(of_accumulator, dtype)]
     for each in found:
         gradient = of_operands[each.name]
@@ -182,7 +199,10 @@ def derivative(
     made = tracing.noted_program(noted, outputs)
     if len(made.steps) > MOST_STEPS:
         return None
-    return Derivative(made, tuple(each.name for each in found), tuple(each.name for each in summed))
+    unchanged = None if found else whole.get((of_accumulator.index, dtype))
+    return Derivative(
+        made, tuple(each.name for each in found), tuple(each.name for each in summed), tuple(passed.items()), unchanged
+    )
 
 
 def _pulled_back(

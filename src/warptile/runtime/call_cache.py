@@ -155,7 +155,7 @@ class CallCache:
         """
         if recorder is not None:
             with self._learning:
-                _make_room(self._recorders)
+                make_room(self._recorders)
                 self._recorders[key] = recorder
 
     def is_same(self, one: Any, other: Any) -> bool:
@@ -267,7 +267,7 @@ class CallCache:
 
     def _add_fused(self, key: Hashable, found: FusedCall) -> None:
         """The same of one with further operands."""
-        _make_room(self._fused)
+        make_room(self._fused)
         self._fused[key] = found
 
     def _forget(self, key: Any, found: BoundCall) -> None:
@@ -304,7 +304,7 @@ class CallCache:
         return True
 
 
-def _make_room(kept: dict[Any, Any]) -> None:
+def make_room(kept: dict[Any, Any]) -> None:
     """Forget the oldest entry where there are too many."""
     if len(kept) >= MOST_CALLS:
         del kept[next(iter(kept))]

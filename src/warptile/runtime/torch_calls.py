@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from warptile.arrays.operands import Product
 from warptile.planning.addend import Addend
@@ -20,7 +20,9 @@ from warptile.runtime.call_cache import (
     Arrays,
     CallCache,
     Fused,
+    Outputs,
     environment,
+    make_room,
     outputs_of,
 )
 from warptile.runtime.execute import GpuBackend
@@ -29,6 +31,21 @@ from warptile.runtime.torch_allocation import allocator
 
 RECORDER = "warptile.torch.bound_gradients"
 """The module that makes a bound call and records its gradient."""
+
+
+class UsualCall(NamedTuple):
+    """A bound call with further operands, which the next one is likely to repeat.
+
+    Attributes:
+        agrees: whether tensors are as this call's: torch's own guard, of type, dispatch keys, element type, device,
+            shape, strides and whether they require gradients.
+        found: the call.
+        recorder: what makes it and records its gradient; None where none is recorded.
+    """
+
+    agrees: Callable[..., bool]
+    found: FusedCall
+    recorder: Any
 
 
 class TorchCalls(CallCache):
@@ -51,6 +68,9 @@ class TorchCalls(CallCache):
         self._stream: Callable[[int], int] = torch._C._cuda_getCurrentRawStream
         self._is_captured: Callable[[], bool] = torch.cuda.is_current_stream_capturing
         self._new = allocator(torch)
+        compiled = getattr(torch._C, "_dynamo", None)
+        self._guards = getattr(getattr(compiled, "guards", None), "TensorGuards", None)
+        self._usual: dict[Any, UsualCall] = {}
 
     def repeat(self, a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> Any:
         """The result of a call that is bound, or None where it has to take the long way."""
@@ -141,40 +161,79 @@ class TorchCalls(CallCache):
     ) -> Any:
         """As of `CallCache`."""
         a, b, c, out = arrays
-        given = outputs_of(out)
+        if out is not None:
+            return self._repeated_fused(arrays, options, epilogue, operands)[0]
+        said, get = (a, b, *operands.values()) if c is None else (a, b, c, *operands.values()), environment.get
+        place = usual = addresses = None
+        try:
+            place = (
+                epilogue, options, a.shape, b.shape, c is None, self._records_gradients(), *operands, get(BACKEND),
+                get(AUTOTUNE), get(FOLDER),
+            )  # fmt: skip
+            usual = self._usual.get(place)
+            if usual is not None and usual.agrees(*said):
+                addresses = [each.data_ptr() for each in said]
+        except NOT_BOUND:  # a number among the operands, or what the long way refuses
+            pass
+        if addresses is None or not _all_aligned(addresses):
+            returned, found, recorder = self._repeated_fused(arrays, options, epilogue, operands)
+            if returned is not None:
+                self._keep_usual(place, said, found, recorder)
+            return returned
+        assert usual is not None
+        if self.may_not_repeat(usual.found):
+            return None
+        if c is None:
+            addresses.insert(2, 0)
+        if usual.recorder is not None:
+            return usual.recorder.recorded(a, b, c, said[2:] if c is None else said[3:], (), addresses)
+        return usual.found.returned(self.launched_fused(usual.found, *addresses))
+
+    def _keep_usual(self, place: Any, said: tuple[Any, ...], found: Any, recorder: Any) -> None:
+        """Compare later calls of the same epilogue, options and shapes with this one, which is cheaper than a key: if its
+        operands are tensors, each another one, and aligned as usual."""
+        if self._guards is None or any(each.__class__ not in self._types or each.data_ptr() & 15 for each in said):
+            return
+        if len(set(map(id, said))) < len(said):  # a guard refuses one tensor in two places
+            return
+        guards = self._guards(*said, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+        with self._learning:
+            make_room(self._usual)
+            self._usual[place] = UsualCall(guards.check, found, recorder)
+
+    def _repeated_fused(
+        self, arrays: Arrays, options: tuple[Any, ...], epilogue: Hashable, operands: Mapping[str, Any]
+    ) -> tuple[Any, Any, Any]:
+        """As `repeat_fused`, by `fused_key`; and the bound call, and what records it."""
+        a, b, c, out = arrays
+        given, recorder = outputs_of(out), None
         try:
             key = self.fused_key(arrays, options, epilogue, operands)
+            found = self._fused.get(key)
         except NOT_BOUND:
-            return None
-        found = self._fused.get(key)
+            return None, None, None
         if (found is None or found.gradients) and self._records_gradients():
             recorder = self._recorders.get(key)
-            return None if recorder is None else recorder.recorded(a, b, c, operands)
+            found = None if recorder is None else recorder.kept
         if found is None or self.may_not_repeat(found):
-            return None
+            return None, None, None
+        tensors = [each for each in operands.values() if each.__class__ in self._types]
         try:
-            tensors, values = [], []
-            for each in operands.values():
-                if each.__class__ in self._types:
-                    tensors.append(each.data_ptr())
-                else:
-                    values.append(each)
+            addresses = [a.data_ptr(), b.data_ptr(), 0 if c is None else c.data_ptr()]
+            addresses += [each.data_ptr() for each in tensors]
+            values = [each for each in operands.values() if each.__class__ not in self._types]
             numbers = found.words(values) if values else values
         except NOT_BOUND:
-            return None
-        at_a, at_b, at_c = a.data_ptr(), b.data_ptr(), 0 if c is None else c.data_ptr()
-        if given:
-            at_d, *at_others = [each.data_ptr() for each in given]
-            if found.overlaps(at_a, at_b, at_c, at_d, tensors, at_others):
-                return None
-        outputs = list(given)
-        for shape, dtype in zip(found.shapes[len(given) :], found.dtypes[len(given) :], strict=True):
-            outputs.append(self._new(shape, dtype, found.device, found.ordinal))
-        d, *further = [each.data_ptr() for each in outputs]
-        status = found.launch(self._stream(found.ordinal), at_a, at_b, at_c, d, *tensors, *numbers, *further)
-        if status:
-            raise found.refuse(status)
-        return found.returned(outputs)
+            return None, None, None
+        if recorder is not None:
+            return recorder.recorded(a, b, c, tensors, values, addresses + numbers), found, recorder
+        if not given:
+            return found.returned(self.launched_fused(found, *addresses, *numbers)), found, None
+        at_a, at_b, at_c, *at_tensors = addresses
+        at_d, *at_others = [each.data_ptr() for each in given]
+        if found.overlaps(at_a, at_b, at_c, at_d, at_tensors, at_others):
+            return None, None, None
+        return found.returned(self.launched_fused(found, *addresses, *numbers, given=given)), found, None
 
     def may_not_repeat(self, found: FusedCall) -> bool:
         """Whether a call has to take the long way now: it is cast, has tangents, or was tuned since."""
@@ -194,21 +253,38 @@ class TorchCalls(CallCache):
         if self.may_bind(given[1]):
             self.keep_recorder(self.fused_key(*given), recorder)
 
-    def launched_fused(self, found: FusedCall, *addresses: int) -> list[Any]:
-        """New outputs of a bound call, reductions in parts.
+    def launched_fused(self, found: FusedCall, *addresses: int, given: Outputs = ()) -> list[Any]:
+        """Outputs of a bound call, reductions in parts.
 
         Args:
             found: the call.
             addresses: of A, B and C; then of tensors; then numbers as they are launched.
+            given: the first outputs, where the caller gives them.
         """
         device, ordinal, new = found.device, found.ordinal, self._new
-        outputs = [new(shape, dtype, device, ordinal) for shape, dtype in zip(found.shapes, found.dtypes, strict=True)]
+        if given:
+            outputs = self._outputs_beside(found, given)
+        else:
+            made = zip(found.shapes, found.dtypes, strict=True)
+            outputs = [new(shape, dtype, device, ordinal) for shape, dtype in made]
         at_a, at_b, at_c, *others = addresses
         d, *further = [each.data_ptr() for each in outputs]
         status = found.launch(self._stream(ordinal), at_a, at_b, at_c, d, *others, *further)
         if status:
             raise found.refuse(status)
         return outputs
+
+    def _outputs_beside(self, found: FusedCall, given: Outputs) -> list[Any]:
+        """The outputs that a caller gives, and new ones."""
+        missing = zip(found.shapes[len(given) :], found.dtypes[len(given) :], strict=True)
+        return [*given, *(self._new(shape, dtype, found.device, found.ordinal) for shape, dtype in missing)]
+
+    def is_stale(self) -> bool:
+        """As of `CallCache`."""
+        stale = super().is_stale()
+        if stale:
+            self._usual.clear()
+        return stale
 
     def learn_fused(
         self,
@@ -298,8 +374,6 @@ class PlanCalls(TorchCalls):
 
     def __init__(self, torch: Any) -> None:
         super().__init__(torch, may_change=False)
-        compiled = getattr(torch._C, "_dynamo", None)
-        self._guards = getattr(getattr(compiled, "guards", None), "TensorGuards", None)
         self._allocating: tuple[Callable[..., bool], BoundCall] | None = None
         self._into_out: tuple[Callable[..., bool], BoundCall, int, int, int, int] | None = None
 
@@ -360,6 +434,14 @@ def _key(a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> tuple[An
     if c is None and out is None:
         return said
     return (*said, c is None, *(_said(each) for each in (c, out) if each is not None))
+
+
+def _all_aligned(addresses: list[int]) -> bool:
+    """Whether these are multiples of 16 bytes."""
+    together = 0
+    for each in addresses:
+        together |= each
+    return not together & 15
 
 
 def _said(x: Any) -> tuple[Any, ...]:

@@ -68,20 +68,23 @@ class BoundBackward:
     Attributes:
         agrees: whether saved tensors and gradients are as when these were bound.
         forgotten: of the cache, as it was then.
-        derivative: the kernel that makes gradients of the accumulators and of operands.
-        read: its operands that are tensors.
+        derivative: the kernel that makes gradients of the accumulators and of operands; None where the gradient of an
+            output is that of the accumulators.
+        read: its operands that are tensors; or that gradient.
         numbers: names of those that are numbers.
         of_operands: the operands' gradients.
+        passed: for each operand whose gradient is that of an output, its place and that gradient.
         of_a, of_b: GEMMs; None for one that is not wanted.
         at_a, at_b: the saved operands; None for one that is not saved.
     """
 
     agrees: Callable[..., bool]
     forgotten: int
-    derivative: FusedCall
+    derivative: FusedCall | None
     read: tuple[int, ...]
     numbers: tuple[str, ...]
     of_operands: tuple[OperandGradient, ...]
+    passed: tuple[tuple[int, int], ...]
     of_a: BoundCall | None
     of_b: BoundCall | None
     at_a: int | None
@@ -104,7 +107,8 @@ class BoundEpilogue:
         self, calls: TorchCalls, kept: FusedCall, call: EpilogueCall, a: Any, b: Any, c: Any,
         operands: Mapping[str, Any], *, layer: bool = False,
     ) -> None:  # fmt: skip
-        self._calls, self._kept, self._layer = calls, kept, layer
+        self._calls, self.kept, self._layer = calls, kept, layer
+        self._reduces = any(how is not None for how in kept.reductions)
         self._call = call._replace(compute=None)  # which would keep the tensors of that call
         self._shapes, self._dtype = (a.shape, b.shape, None if c is None else c.shape), a.dtype
         self._needs_a, self._needs_b = b.requires_grad, a.requires_grad
@@ -122,7 +126,7 @@ class BoundEpilogue:
         (x, w, c, out), options, _, operands = given
         if not options or options[0] != LINEAR or c is not None or out is not None or x.dim() < 2 or w.dim() != 2:
             return None
-        kept = self._kept
+        kept = self.kept
         if x.dim() > 2:
             if any(kept.reductions):
                 return None
@@ -132,29 +136,26 @@ class BoundEpilogue:
 
     # --- forward ---
 
-    def recorded(self, a: Any, b: Any, c: Any, operands: Mapping[str, Any]) -> Any:
-        """The outputs with their gradient recorded, or None where the call has to take the long way."""
-        kept, call = self._kept, self._call
-        if self._calls.may_not_repeat(kept) or torch._C._len_torch_dispatch_stack():
+    def recorded(
+        self, a: Any, b: Any, c: Any, tensors: Sequence[Any], numbers: Sequence[Any], addresses: list[int]
+    ) -> Any:
+        """The outputs with their gradient recorded, or None where the call has to take the long way.
+
+        Args:
+            a, b, c: of this call.
+            tensors, numbers: of its epilogue.
+            addresses: of a, b, c and tensors; then numbers as they are launched.
+        """
+        if torch._C._len_torch_dispatch_stack():
             return None
-        if not call.numbers:
-            outputs = _record(a, b, c, (self, NO_NUMBERS, ()), *operands.values())
-        else:
-            numbers = {name: operands[name] for name in call.numbers}
-            try:
-                words = kept.words(list(numbers.values()))
-            except ValueError:  # the long way rounds or refuses it
-                return None
-            outputs = _record(a, b, c, (self, numbers, words), *[operands[name] for name in call.names])
+        named = dict(zip(self._call.numbers, numbers, strict=True)) if numbers else NO_NUMBERS
+        outputs = _record(a, b, c, (self, named, addresses), *tensors)
         return outputs[0] if len(outputs) == 2 else outputs[:-1]
 
-    def launched(self, a: Any, b: Any, c: Any, tensors: Sequence[Any], words: Sequence[int]) -> tuple[Any, ...]:
+    def launched(self, addresses: list[int]) -> Any:
         """The outputs, and the accumulators."""
-        at_c = 0 if c is None else c.data_ptr()
-        addresses = [each.data_ptr() for each in tensors]
-        outputs = self._calls.launched_fused(self._kept, a.data_ptr(), b.data_ptr(), at_c, *addresses, *words)
-        found: tuple[Any, ...] = self._kept.returned(outputs)
-        return found
+        outputs = self._calls.launched_fused(self.kept, *addresses)
+        return self.kept.returned(outputs) if self._reduces else tuple(outputs)
 
     def save(self, ctx: Any, a: Any, b: Any, kept: Any, tensors: Sequence[Any]) -> None:
         """Keep what the gradients need."""
@@ -203,11 +204,15 @@ class BoundEpilogue:
         if together % ALIGNMENT:
             return None
         calls, derivative = self._calls, bound.derivative
-        try:
-            words = derivative.words([numbers[name] for name in bound.numbers]) if bound.numbers else ()
-        except ValueError:
-            return None
-        outputs = calls.launched_fused(derivative, 0, 0, 0, *[addresses[each] for each in bound.read], *words)
+        if derivative is None:
+            (at,) = bound.read
+            outputs = [given[at] if self._leading is None else _joined(given[at], len(self._leading))]
+        else:
+            try:
+                words = derivative.words([numbers[name] for name in bound.numbers]) if bound.numbers else ()
+            except ValueError:
+                return None
+            outputs = calls.launched_fused(derivative, 0, 0, 0, *[addresses[each] for each in bound.read], *words)
         total = outputs[0]
         at_total = total.data_ptr()
         grad_a = grad_b = grad_c = None
@@ -225,6 +230,8 @@ class BoundEpilogue:
         for place, output, finish in bound.of_operands:
             found = outputs[output]
             of_tensors[place] = found if finish is None else finish(found)
+        for place, at in bound.passed:
+            of_tensors[place] = given[at]
         return grad_a, grad_b, grad_c, None, *of_tensors
 
     def _by_the_long_way(
@@ -271,29 +278,35 @@ class BoundEpilogue:
         gemms = self._gemms(a, b, torch.empty_like(kept, dtype=self._dtype), wanted)
         if made is None or gemms is None:
             return
-        derivative = calls.fused(made.arrays, said_of(**made.options), made.derivative.program, made.operands)
-        read = self._read(made, a, b, gradients, given)
-        if derivative is None or read is None:
+        places = self._places(a, b, gradients)
+        derivative, unchanged = None, made.unchanged
+        if unchanged is None:
+            derivative = calls.fused(made.arrays, said_of(**made.options), made.derivative.program, made.operands)
+            found = [(places[name], each) for name, each in made.operands.items() if name in places]
+            shared = all(calls.shares_memory(given[place], each) for place, each in found)
+            if derivative is None or not shared:
+                return
+            read = tuple(place for place, _ in found)
+        else:
+            read = (places[gradient_name(unchanged)],)
+        passed = tuple(
+            (call.names.index(name), places[gradient_name(output)]) for name, output in made.derivative.passed
+        )
+        if any(given[at].shape != tensors[place].shape for place, at in passed):
             return
-        derivative, of_operands = self._operand_gradients(made, derivative, tensors, rows)
+        derivative, of_operands = self._operand_gradients(made, derivative, kept, tensors, rows)
         numbers = tuple(name for name in made.operands if name in call.numbers)
         agrees = guards(*given, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
         at_a, at_b = None if a is None else 0, None if b is None else int(a is not None)
         self._backward[pattern] = BoundBackward(
-            agrees, forgotten, derivative, read, numbers, of_operands, *gemms, at_a, at_b
+            agrees, forgotten, derivative, read, numbers, of_operands, passed, *gemms, at_a, at_b
         )
 
-    def _read(
-        self, made: OneKernel, a: Any, b: Any, gradients: Sequence[Any], given: list[Any]
-    ) -> tuple[int, ...] | None:
-        """Which of the given tensors the derivative reads; None where it reads another one's memory."""
+    def _places(self, a: Any, b: Any, gradients: Sequence[Any]) -> dict[str, int]:
+        """Places among the given tensors, by the names that operands of a derivative have."""
         before = (a is not None) + (b is not None)
-        names = [KEPT, *self._call.names, *(gradient_name(i) for i, each in enumerate(gradients) if each is not None)]
-        places = {name: place for place, name in enumerate(names, before)}
-        found = [(places[name], each) for name, each in made.operands.items() if name in places]
-        if not all(self._calls.shares_memory(given[place], each) for place, each in found):
-            return None
-        return tuple(place for place, _ in found)
+        of_outputs = (gradient_name(output) for output, each in enumerate(gradients) if each is not None)
+        return {name: place for place, name in enumerate((KEPT, *self._call.names, *of_outputs), before)}
 
     def _gemms(
         self, a: Any, b: Any, total: Any, wanted: tuple[bool, ...]
@@ -324,13 +337,13 @@ class BoundEpilogue:
         return of_a, of_b
 
     def _operand_gradients(
-        self, made: OneKernel, derivative: FusedCall, tensors: Sequence[Any], rows: Sequence[Any]
-    ) -> tuple[FusedCall, tuple[OperandGradient, ...]]:
+        self, made: OneKernel, derivative: FusedCall | None, kept: Any, tensors: Sequence[Any], rows: Sequence[Any]
+    ) -> tuple[FusedCall | None, tuple[OperandGradient, ...]]:
         """The derivative's kernel, whose outputs have the shapes of operands where they can, and where their gradients
         are."""
         program: Program = made.derivative.program
         places = {name: place for place, name in enumerate(self._call.names)}
-        shapes, found = list(derivative.shapes), []
+        shapes, found = [] if derivative is None else list(derivative.shapes), []
         for output, name in enumerate(made.derivative.names, 1):
             place, how = places[name], program.output_reductions[output]
             operand = tensors[place]
@@ -340,12 +353,12 @@ class BoundEpilogue:
             found.append(OperandGradient(place, output, finish))
         for name in made.derivative.summed:
             operand = tensors[places[name]]
-            over = summed_over(rows[places[name]], made.operands[KEPT])
+            over = summed_over(rows[places[name]], kept)
             row = over == "rows" and operand.dim() == 1
             axes = None if row else (1, 1, *operand.shape)[-2:]
             finish = partial(_summed, axes, operand.dtype, tuple(operand.shape))
             found.append(OperandGradient(places[name], 0, finish))
-        return replace(derivative, shapes=tuple(shapes)), tuple(found)
+        return None if derivative is None else replace(derivative, shapes=tuple(shapes)), tuple(found)
 
 
 def _joined(tensor: Any, leading: int) -> Any:
@@ -396,8 +409,8 @@ class BoundEpilogueFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, a: Any, b: Any, c: Any, said: Any, *tensors: Any) -> Any:
         """The outputs, and the accumulators."""
-        bound, numbers, words = said
-        outputs = bound.launched(a, b, c, tensors, words)
+        bound, numbers, addresses = said
+        outputs = bound.launched(addresses)
         ctx.set_materialize_grads(False)
         bound.save(ctx, a, b, outputs[-1], tensors)
         ctx.said = bound, numbers

@@ -155,6 +155,7 @@ class OneKernel(NamedTuple):
         options: its other keywords.
         operands: of its epilogue.
         named: tensors of the forward pass's epilogue.
+        gradients: of the outputs of the forward pass.
     """
 
     derivative: Derivative
@@ -162,15 +163,28 @@ class OneKernel(NamedTuple):
     options: dict[str, Any]
     operands: dict[str, Any]
     named: dict[str, Any]
+    gradients: Sequence[Any]
+
+    @property
+    def unchanged(self) -> int | None:
+        """The output whose gradient is that of the accumulators as it lies, where no kernel is needed."""
+        output = self.derivative.unchanged
+        return output if output is not None and self.gradients[output].is_contiguous() else None
 
     def computed(self) -> tuple[Any, dict[str, Any]]:
         """Gradients of the accumulators and of operands, these by name."""
-        left, right, *_ = self.arrays
-        outputs = matmul(left, right, epilogue=replayed(self.derivative.program), **self.options, **self.operands)
-        of_accumulator, *others = outputs if isinstance(outputs, tuple) else (outputs,)
-        of_operands = dict(zip(self.derivative.names, others, strict=True))
-        for name in self.derivative.summed:
+        made, of_operands = self.derivative, {}
+        if self.unchanged is not None:
+            of_accumulator = self.gradients[self.unchanged]
+        else:
+            left, right, *_ = self.arrays
+            outputs = matmul(left, right, epilogue=replayed(made.program), **self.options, **self.operands)
+            of_accumulator, *others = outputs if isinstance(outputs, tuple) else (outputs,)
+            of_operands = dict(zip(made.names, others, strict=True))
+        for name in made.summed:
             of_operands[name] = of_accumulator.sum_to_size((1, 1, *self.named[name].shape)[-2:])
+        for name, output in made.passed:
+            of_operands[name] = self.gradients[output]
         return of_accumulator, {
             name: each.to(self.named[name].dtype).reshape(self.named[name].shape) for name, each in of_operands.items()
         }
@@ -190,7 +204,8 @@ def in_one_kernel(
     named = dict(zip(call.names, tensors, strict=True))
     wanted = tuple(WantedGradient(name, summed_over(named[name], kept), name_of(named[name].dtype)) for name in names)
     given = tuple(each is not None for each in gradients)
-    made = derivative(call.program, name_of(dtype), given, wanted)
+    types = tuple(None if each is None else name_of(each.dtype) for each in gradients)
+    made = derivative(call.program, name_of(dtype), given, wanted, types)
     if made is None:
         return None
     hows = call.program.output_reductions
@@ -204,7 +219,7 @@ def in_one_kernel(
     left, right = kept.new_empty((rows, 0), dtype=dtype), kept.new_empty((0, columns), dtype=dtype)
     return OneKernel(
         made, (left, right, None, None), {"max_sms": call.setting.max_sms, "backend": call.setting.backend},
-        {name: each for name, each in operands.items() if name in read}, named,
+        {name: each for name, each in operands.items() if name in read}, named, gradients,
     )  # fmt: skip
 
 

@@ -179,3 +179,28 @@ def test_it_runs_as_the_epilogue_of_an_empty_product():
     exact = made.program.evaluate(np.zeros((5, 37)), given)
     for each, wanted in zip(found, exact, strict=True):
         np.testing.assert_allclose(each, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_gradients_of_outputs_are_handed_on_where_they_are_those_of_operands():
+    wanted = tuple(WantedGradient(name, None, "float32") for name in ("res", "up"))
+    program = trace(lambda acc, res, up: (wt.silu(acc) * up + res, acc), {"res": 0, "up": 0})
+    made = derivative(program, "float32", (True, True), wanted, ("float32", "float32"))
+    assert (made.passed, made.names, made.unchanged) == ((("res", 0),), ("up",), None)
+    assert derivative(program, "float32", (True, True), wanted).names == ("res", "up")
+    assert derivative(program, "float32", (True, True), wanted, ("bfloat16", "float32")).passed == ()
+    assert derivative(program, "float32", (True, True), wanted, (None, None)).passed == ()
+
+
+def test_an_output_whose_gradient_is_the_accumulators_needs_no_kernel():
+    def program(function):
+        return trace(function, {"res": 0, "bias": 0})
+
+    wanted = WantedGradient("res", None, "float32"), WantedGradient("bias", "rows", "float32")
+    added = program(lambda acc, res, bias: acc + bias + res)
+    made = derivative(added, "float32", (True,), wanted, ("float32",))
+    assert (made.unchanged, made.passed, made.summed, made.names) == (0, (("res", 0),), ("bias",), ())
+    assert derivative(added, "bfloat16", (True,), wanted, ("float32",)).unchanged is None, "it is rounded"
+    subtracted = derivative(program(lambda acc, res, bias: acc + bias - res), "float32", (True,), wanted, ("float32",))
+    assert (subtracted.unchanged, subtracted.names) == (None, ("res",))
+    doubled = derivative(program(lambda acc, res, bias: acc * 2 + bias + res), "float32", (True,), (), ("float32",))
+    assert doubled.unchanged is None

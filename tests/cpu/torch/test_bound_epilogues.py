@@ -181,6 +181,19 @@ CASES = {
         lambda a, b, x: wt.matmul(a, b, epilogue=lambda acc, x: (acc * x, (acc * acc).sum(axis=-1)), x=x),
         lambda a, b, x: (a @ b * x, (a @ b).square().sum(-1)), [(M, K), (K, N), (N,)],
     ),
+    "a residual alone": (
+        lambda a, b, res: wt.matmul(a, b, epilogue=lambda acc, res: acc + res, res=res), lambda a, b, res: a @ b + res,
+        [(M, K), (K, N), (M, N)],
+    ),
+    "a residual and a number": (
+        lambda a, b, res: wt.matmul(a, b, epilogue=lambda acc, res: acc * 2 - res, res=res),
+        lambda a, b, res: a @ b * 2 - res, [(M, K), (K, N), (M, N)],
+    ),
+    "a layer, its bias and a residual": (
+        lambda x, w, bias, res: wt.linear(x, w, bias, epilogue=lambda acc, res: acc + res, res=res),
+        lambda x, w, bias, res: functional.linear(x, w, bias) + res,
+        [(2, M // 2, K), (N, K), (N,), (2, M // 2, N)],
+    ),
     "layer": (
         lambda x, w: wt.linear(x, w, epilogue=wt.gelu), lambda x, w: functional.gelu(x @ w.T), [(2, M // 2, K), (N, K)],
     ),
@@ -462,3 +475,17 @@ def test_the_first_gradient_may_be_of_the_accumulators_alone(launches):
         found = torch.autograd.grad(square.sum(), [a, b], retain_graph=True)
         close(found, torch.autograd.grad((a @ b).square().sum(), [a, b]))
         close(torch.autograd.grad(y.sum(), [a, b]), torch.autograd.grad((a @ b).sum(), [a, b]))
+
+
+@pytest.mark.parametrize("name", ["a residual alone", "a layer, its bias and a residual"])
+def test_a_residual_needs_no_kernel_of_its_own(launches, name):
+    torch.manual_seed(13)
+    ours, _, shapes = CASES[name]
+    given = [drawn(*shape) for shape in shapes]
+    for _ in range(4):
+        y = ours(*given)
+        launches.bound, launches.planned = 0, []
+        gradient = torch.randn_like(y)
+        *_, of_residual = torch.autograd.grad(y, given, gradient)
+        assert of_residual.data_ptr() == gradient.data_ptr()
+        assert launches.bound + len(launches.planned) == 2, "the GEMMs"

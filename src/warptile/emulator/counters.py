@@ -24,7 +24,6 @@ docs/counters.md shows the patterns and what was read. Each rule has a test with
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -376,7 +375,7 @@ def with_ratios(sums: dict[str, float]) -> dict[str, float]:
     return sums
 
 
-def columns(rows: Sequence[NDArray[np.int64]]) -> dict[str, float]:
+def columns(rows: NDArray[np.int64]) -> dict[str, float]:
     """The fields of some rows of the table, added up."""
-    total = np.sum(np.stack(list(rows)), axis=0) if rows else np.zeros(len(FIELDS), dtype=np.int64)
-    return with_ratios({name: float(value) for name, value in zip(FIELDS, total, strict=True)})
+    total = rows.sum(axis=0).astype(np.float64)
+    return with_ratios(dict(zip(FIELDS, total.tolist(), strict=True)))

@@ -140,10 +140,11 @@ def emulate(
     if collect and before is not None and lenient != checks and any(each.check == "races" for each in found):
         after = device.snapshot()
         device.restore(before)
-        _, without = _run_followed(launch, device, before, lenient, findings.empty(), None)
+        again, without = _run_followed(launch, device, before, lenient, findings.empty(), None)
+        again.release()
         device.restore(after)
         found = findings.weighed(without)
-    return EmulationReport(
+    report = EmulationReport(
         counters=_totals(run.machine.count),
         lines=_lines(run.machine.count, run.steps),
         output="".join(run.machine.output),
@@ -152,6 +153,8 @@ def emulate(
         findings=found,
         finished=run.finished,
     )
+    run.release()
+    return report
 
 
 @dataclass(frozen=True)
@@ -177,9 +180,21 @@ class _Run:
     """A launch that has been run, to its end unless an error stopped it."""
 
     machine: Machine
+    layout: program.ProgramLayout
     steps: list[program.ProgramStep]
     unfinished_copies: int = 0
     finished: bool = False
+
+    def release(self) -> None:
+        """Free the memory of the launch now: its parts refer to each other, so that they would otherwise stay until
+        Python looks for cycles. What has been read of them, such as counters, remains."""
+        self.steps.clear()
+        machine = self.machine
+        parts: list[object] = [routine.registers for routine in self.layout.routines.values()]
+        parts += [machine.copies, machine.bulk, machine.remote_stores, machine.memory.races, machine.memory, machine]
+        for part in parts:
+            if part is not None:
+                vars(part).clear()
 
 
 def _run_followed(
@@ -220,7 +235,7 @@ def _run(
     entry = layout.routines[spec.entry].start
     recorder = None if recording is None else Recorder(recording, machine, steps)
     compiled = CompiledWhenItPays(machine, layout, steps)
-    run = _Run(machine, steps)
+    run = _Run(machine, layout, steps)
     try:
         waves = list(range(0, geometry.total_ctas, geometry.ctas))
         for first in waves if machine.turns is None else machine.turns.waves(waves):
@@ -380,12 +395,12 @@ def _lines(count: Counters, steps: list[program.ProgramStep]) -> tuple[LineCount
     """The table of counts, summed by source line."""
     rows: dict[tuple[str | None, int], list[int]] = {}
     first: dict[tuple[str | None, int], SourceLocation] = {}
-    for position, step in enumerate(steps):
-        if step.location is None or not count.table[position].any():
+    for position in np.flatnonzero(count.table.any(axis=1)).tolist():
+        at = steps[position].location
+        if at is None:
             continue
-        at = step.location
         key = (at.file, at.line) if at.file and at.line else (None, at.ptx_line)
         rows.setdefault(key, []).append(position)
         first.setdefault(key, at)
     ordered = sorted(rows, key=lambda key: (key[0] or "", key[1]))
-    return tuple(LineCounters(first[key], columns([count.table[i] for i in rows[key]])) for key in ordered)
+    return tuple(LineCounters(first[key], columns(count.table[rows[key]])) for key in ordered)

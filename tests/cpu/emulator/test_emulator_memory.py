@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
 from emulation import run_cuda
-from warptile.emulator import DEFAULT_CHECKS
+from warptile.emulator import DEFAULT_CHECKS, run_grid
 from warptile.errors import (
     ConflictingWrites,
     DataRace,
@@ -327,3 +330,31 @@ def test_warp_votes_matches_and_reductions() -> None:
     up = np.where(lanes % 8 >= 3, lanes - 3, lanes)
     down = np.where(lanes + 2 < 32, lanes + 2, lanes)
     np.testing.assert_array_equal(out[7], up * 100 + down)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_the_memory_of_a_launch_is_freed_when_it_is_over(monkeypatch, schedule) -> None:
+    """At once, and not when Python next looks for cycles."""
+    parts = []
+    assemble = run_grid.assemble
+
+    def observed(module, layout, machine):
+        steps = assemble(module, layout, machine)
+        memory = machine.memory
+        parts.extend(map(weakref.ref, (memory.global_space, memory.shared_space, memory.local_space, *steps)))
+        return steps
+
+    monkeypatch.setattr(run_grid, "assemble", observed)
+    gc.disable()
+    try:
+        run_cuda("""__global__ void k(int* o, const int* a) {
+                      __shared__ int s[32];
+                      asm volatile("cp.async.ca.shared.global [%0], [%1], 4; cp.async.wait_all;"
+                          :: "r"((unsigned)__cvta_generic_to_shared(s + threadIdx.x)), "l"(a + threadIdx.x));
+                      __syncthreads();
+                      o[threadIdx.x] = s[31 - threadIdx.x];
+                    }""", "k", [np.zeros(32, np.int32), np.ones(32, np.int32)], schedule=schedule)  # fmt: skip
+    finally:
+        gc.enable()
+    assert parts
+    assert [part() for part in parts if part() is not None] == []

@@ -31,6 +31,8 @@ from warptile.ptx.instruction import (
 if TYPE_CHECKING:
     from warptile.emulator.machine import Machine
 
+_UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
+
 Source = Callable[[Active], Array]
 """Reads an operand for the active lanes: an array of ``active.count`` elements, or of one (an immediate: broadcast it).
 
@@ -166,16 +168,15 @@ class Assembler:
             return lambda active: ~plain[active.index]
         if isinstance(operand, Register):
             self.reads.append(operand.name)
-        if isinstance(operand, Register | SpecialRegister):
-            array = (
-                self.machine.special(operand.name)
-                if isinstance(operand, SpecialRegister)
-                else self.machine.registers.array(operand)
-            )
-            view = _low_part(array, wanted)
-            if view is None:
-                raise UnknownInstruction(f"operand {operand.name} is narrower than {wanted.name}")
-            return _reader(view)
+            known = self.machine.registers.readers
+            reader = known.get((operand.name, wanted))
+            if reader is None:
+                reader = known[operand.name, wanted] = _low_reader(
+                    operand, self.machine.registers.array(operand), wanted
+                )
+            return reader
+        if isinstance(operand, SpecialRegister):
+            return _low_reader(operand, self.machine.special(operand.name), wanted)
         if isinstance(operand, Immediate):
             constant = immediate_array(operand, wanted)
         elif isinstance(operand, Symbol):
@@ -194,6 +195,13 @@ class Assembler:
         if not isinstance(operand, Register):
             raise UnknownInstruction(f"operand {operand} cannot be written")
         self.writes.append(operand.name)
+        known = self.machine.registers.writers
+        writer = known.get((operand.name, written))
+        if writer is None:
+            writer = known[operand.name, written] = self._writer(operand, written)
+        return writer
+
+    def _writer(self, operand: Register, written: np.dtype[Any]) -> Destination:
         array = self.machine.registers.array(operand)
         if array.dtype == np.bool_:
             if written != np.bool_:
@@ -254,6 +262,14 @@ def _reader(view: Array) -> Source:
     return read
 
 
+def _low_reader(operand: Register | SpecialRegister, array: Array, wanted: np.dtype[Any]) -> Source:
+    """Reads a register as ``wanted``, its low part where it is wider."""
+    view = _low_part(array, wanted)
+    if view is None:
+        raise UnknownInstruction(f"operand {operand.name} is narrower than {wanted.name}")
+    return _reader(view)
+
+
 def _low_part(array: Array, wanted: np.dtype[Any]) -> Array | None:
     """``array`` reinterpreted as ``wanted``: its low part where it is wider (lanes stay the first axis)."""
     if array.dtype == np.bool_:
@@ -277,4 +293,4 @@ def immediate_array(operand: Immediate, wanted: np.dtype[Any]) -> Array:
     if wanted.kind == "f":
         return np.array([operand.value], dtype=wanted)
     mask = (1 << (8 * wanted.itemsize)) - 1
-    return np.array([int(operand.value) & mask], dtype=f"u{wanted.itemsize}").view(wanted)
+    return np.array([int(operand.value) & mask], dtype=_UNSIGNED[wanted.itemsize]).view(wanted)

@@ -127,10 +127,14 @@ class RegisterFile:
 
     Attributes:
         at_start_of_wave: called by `poison`, with the lanes that have a thread.
+        readers: by name and type, what reads a register as that type, once an instruction has asked for it.
+        writers: likewise, what writes it.
     """
 
     def __init__(self, lane_capacity: int) -> None:
         self.lane_capacity = lane_capacity
+        self.readers: dict[tuple[str, np.dtype[Any]], Callable[[Active], Array]] = {}
+        self.writers: dict[tuple[str, np.dtype[Any]], Callable[[Active, Array], None]] = {}
         self._arrays: dict[str, Array] = {}
         self.at_start_of_wave: Callable[[NDArray[np.bool_]], None] = lambda live: None
         self._used = False

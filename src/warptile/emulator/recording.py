@@ -156,7 +156,7 @@ class Recorder:
 
             def decide(active: Active) -> NDArray[np.bool_]:
                 self.note(position, active, lambda: None)
-                return np.ones(active.count, np.bool_) if guard is None else cast(NDArray[np.bool_], guard(active))
+                return np.ones(active.count, np.bool_) if guard is None else cast("NDArray[np.bool_]", guard(active))
 
             step.guard = decide
         elif step.run is not None:

@@ -205,7 +205,7 @@ class Scheduler:
                 if step.guard is None:
                     target = step.target
                 else:
-                    taken = cast(NDArray[np.bool_], step.guard(active))
+                    taken = cast("NDArray[np.bool_]", step.guard(active))
                     count = int(np.count_nonzero(taken))
                     if 0 < count < active.count:
                         self._put(step.target, active.where(taken))
@@ -221,7 +221,7 @@ class Scheduler:
             else:
                 going = active
                 if step.guard is not None:
-                    mask = cast(NDArray[np.bool_], step.guard(active))
+                    mask = cast("NDArray[np.bool_]", step.guard(active))
                     if not mask.all():
                         self._put(position + 1, active.where(~mask))
                         going = active.where(mask)

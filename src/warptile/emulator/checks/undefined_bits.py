@@ -74,11 +74,16 @@ class UndefinedRegisters:
     Args:
         registers: their values.
         followed: their names; of all others, every bit is taken to be defined.
+
+    Attributes:
+        readers, writers: as of `RegisterFile`, of these bits.
     """
 
     def __init__(self, registers: RegisterFile, followed: frozenset[str]) -> None:
         self._values = registers
         self.followed = followed
+        self.readers: dict[tuple[str, np.dtype[Any]], Source] = {}
+        self.writers: dict[tuple[str, np.dtype[Any]], Destination] = {}
         self._found: dict[str, UndefinedRegister] = {}
         self._started = False
 

@@ -157,23 +157,20 @@ class UndefinedFlow:
 
     # -- steps -------------------------------------------------------------------------------------------------
 
-    def written(self, step: ProgramStep, instruction: Instruction) -> list[Register]:
-        """Registers that are followed and that a step writes."""
-        names = set(step.writes) & self.registers.followed
-        return distinct(each for each in instruction.registers if each.name in names)
-
-    def following(self, step: ProgramStep, instruction: Instruction, read: list[Register], *, loads: bool) -> Run:
+    def following(
+        self, step: ProgramStep, instruction: Instruction, read: list[Register], written: list[Register], *, loads: bool
+    ) -> Run:
         """What a step does, and what that does to undefined bits.
 
         Args:
             step: of the program.
             instruction: that it executes.
             read: registers, among those that it reads, that may be undefined there.
+            written: registers, among those that are followed, that it writes.
             loads: memory that it reads may be undefined.
         """
         run = step.run
         assert run is not None
-        written = self.written(step, instruction)
         data = moved_data(instruction)
         if data is not None and (loads or read):
             return self._moving(run, instruction, data, read, written, loads=loads)

@@ -11,6 +11,7 @@ calls count as written.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from warptile.emulator import program as p
 from warptile.emulator.checks.undefined_bits import UndefinedMemory, UndefinedRegisters
@@ -28,41 +29,98 @@ from warptile.emulator.program import ProgramStep, Routine
 from warptile.ptx.instruction import Register
 
 
+@dataclass(frozen=True)
+class _Watched:
+    """What is watched at a step.
+
+    Attributes:
+        position: of the step, from the start of its function.
+        guard: a guard that must hold something, and may not.
+        used: operands of which the same is true.
+        read: registers that may be undefined where the step reads them.
+        written: registers that are followed, where the step has an effect on what is undefined of them; else None.
+        loads: memory that it reads may be undefined.
+    """
+
+    position: int
+    guard: Register | None
+    used: list[Register]
+    read: list[Register]
+    written: list[Register] | None
+    loads: bool
+
+
+@dataclass(frozen=True)
+class _WatchPlan:
+    """What is watched in a function: the same at every launch.
+
+    Attributes:
+        followed: registers whose undefined bits are followed.
+        steps: those at which there is something to do.
+    """
+
+    followed: frozenset[str]
+    steps: list[_Watched]
+
+
 def watch(routine: Routine, steps: list[ProgramStep], machine: Machine, memory: UndefinedMemory) -> None:
     """Make the steps of one function report such values. Guards must not have been folded into ``run`` yet."""
     follows_loads = machine.memory.follows_loads
-    analyses, key = routine.function.analyses, (doubtful_reads, follows_loads)
+    analyses, key = routine.function.analyses, (_watch_plan, follows_loads)
     if key not in analyses:
-        analyses[key] = doubtful_reads(routine, steps, follows_loads=follows_loads)
-    doubtful: list[frozenset[str]] = analyses[key]
-    if not any(doubtful):
+        analyses[key] = _watch_plan(routine, steps, follows_loads=follows_loads)
+    plan: _WatchPlan | None = analyses[key]
+    if plan is None:
         return
+    registers = UndefinedRegisters(routine.registers, plan.followed)
+    routine.registers.at_start_of_wave = registers.start_wave
+    flow = UndefinedFlow(machine, memory, registers)
+    for watched in plan.steps:
+        step = steps[watched.position]
+        instruction = step.instruction
+        assert instruction is not None
+        if watched.guard is not None and step.guard is not None:
+            step.guard = flow.reporting(step.guard, instruction, [watched.guard])
+        if watched.used and step.run is not None:
+            step.run = flow.reporting(step.run, instruction, watched.used)
+        if watched.written is not None:
+            step.run = flow.following(step, instruction, watched.read, watched.written, loads=watched.loads)
+
+
+def _watch_plan(routine: Routine, steps: list[ProgramStep], *, follows_loads: bool) -> _WatchPlan | None:
+    """What has to be watched in a function; None if every register holds something where it is read."""
+    doubtful = doubtful_reads(routine, steps, follows_loads=follows_loads)
+    if not any(doubtful):
+        return None
     # What a call or a barrier without `run` writes cannot be followed: such registers are taken as written.
     followed = frozenset().union(*doubtful) - {name for step in steps if step.run is None for name in step.writes}
     followed -= _formals(routine)
-    registers = UndefinedRegisters(routine.registers, followed)
-    routine.registers.at_start_of_wave = registers.start_wave
-    flow = UndefinedFlow(machine, memory, registers)
-    for step, reads in zip(steps, doubtful, strict=True):
+    found = []
+    for position, (step, reads) in enumerate(zip(steps, doubtful, strict=True)):
         instruction = step.instruction
         if instruction is None:
             continue
         guard = instruction.predicate
-        if step.guard is not None and guard is not None and guard.name in reads & followed:
-            step.guard = flow.reporting(step.guard, instruction, [guard])
-        if step.run is None:
-            continue
-        names = reads & followed & set(step.reads)
-        data = moved_data(instruction) or ()
-        if names:
-            others = [operand for place, operand in enumerate(instruction.operands) if place not in data]
-            used = distinct(each for each in registers_of(*others) if each.name in names)
-            if used and reports_operands(instruction):
-                step.run = flow.reporting(step.run, instruction, used)
-        loads = may_load_undefined(instruction, routine, follows_loads=follows_loads)
-        read = distinct(each for each in instruction.registers if each.name in names)
-        if flow.written(step, instruction) or (read and data):
-            step.run = flow.following(step, instruction, read, loads=loads)
+        if step.guard is None or guard is None or guard.name not in reads & followed:
+            guard = None
+        used: list[Register] = []
+        read: list[Register] = []
+        written: list[Register] | None = None
+        if step.run is not None:
+            names = reads & followed & set(step.reads)
+            data = moved_data(instruction) or ()
+            if names and reports_operands(instruction):
+                others = [operand for place, operand in enumerate(instruction.operands) if place not in data]
+                used = distinct(each for each in registers_of(*others) if each.name in names)
+            read = distinct(each for each in instruction.registers if each.name in names)
+            writes = set(step.writes) & followed
+            written = distinct(each for each in instruction.registers if each.name in writes)
+            if not written and not (read and data):
+                written = None
+        if guard is not None or used or written is not None:
+            loads = may_load_undefined(instruction, routine, follows_loads=follows_loads)
+            found.append(_Watched(position, guard, used, read, written, loads))
+    return _WatchPlan(followed, found)
 
 
 def doubtful_reads(routine: Routine, steps: list[ProgramStep], *, follows_loads: bool = False) -> list[frozenset[str]]:

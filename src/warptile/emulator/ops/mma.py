@@ -42,7 +42,7 @@ def build_mma(instruction: Instruction, assembler: Assembler) -> Operation:
     rounding = modifiers.take(*mma.ROUNDINGS)
     if len(modifiers.rest) != 4:
         raise unknown(instruction, "needs the types of D, A, B and C")
-    result, left, right, addend = types = modifiers.rest[0], modifiers.rest[1], modifiers.rest[2], modifiers.rest[3]
+    result, left, right, addend = modifiers.rest[0], modifiers.rest[1], modifiers.rest[2], modifiers.rest[3]
     shape = mma_sp.find(name, left, right, result=result) if variant else mma.find(name, left, right)
     if shape is None or (result, addend) not in shape.accumulators:
         raise unknown(instruction, f"{name} does not multiply .{left} by .{right} to .{result} with .{addend} added")
@@ -53,21 +53,30 @@ def build_mma(instruction: Instruction, assembler: Assembler) -> Operation:
         left, right, addend, result, capability,
         operation=operation, saturate=saturate, rounding=rounding or "rn", quads=quads,
     )  # fmt: skip
-    matrices = (("a", left), ("b", right), ("c", addend), ("c", result))
     if len(instruction.operands) != (6 if variant else 4):
         raise unknown(instruction, f"takes D, A, B, C{', metadata and a selector' if variant else ''}")
-    if isinstance(shape, SparseShape):
-        operands = Operands(arithmetic, *(shape.fragment(matrix, element) for matrix, element in matrices))
-        stored = _stored(instruction, assembler, shape)
-        native = _native_count(shape.opcode(types), capability)
-        return multiplication(instruction, assembler, operands, native=native, flops=shape.flops, stored=stored)
-    fragments = (shape.fragment(matrix, element, layouts) for matrix, element in matrices)
-    operands = Operands(arithmetic, *fragments, matrices=shape.matrices)
-    native = _native_count(shape.opcode(types, layouts=layouts, operation=operation or ""), capability)
-    return multiplication(instruction, assembler, operands, native=native, flops=shape.flops)
+    stored = _stored(instruction, assembler, shape) if isinstance(shape, SparseShape) else None
+    operands, native = _operands(arithmetic, name, layouts, isinstance(shape, SparseShape))
+    return multiplication(instruction, assembler, operands, native=native, flops=shape.flops, stored=stored)
 
 
 @cache
+def _operands(arithmetic: Arithmetic, name: str, layouts: tuple[str, str], sparse: bool) -> tuple[Operands, int]:
+    """The fragments of an instruction that is known, and how many tensor-core instructions it becomes."""
+    left, right, addend, result = arithmetic.left, arithmetic.right, arithmetic.addend, arithmetic.result
+    types = (result, left, right, addend)
+    matrices = (("a", left), ("b", right), ("c", addend), ("c", result))
+    shape = mma_sp.find(name, left, right, result=result) if sparse else mma.find(name, left, right)
+    assert shape is not None
+    if isinstance(shape, SparseShape):
+        operands = Operands(arithmetic, *(shape.fragment(matrix, element) for matrix, element in matrices))
+        return operands, _native_count(shape.opcode(types), arithmetic.capability)
+    fragments = (shape.fragment(matrix, element, layouts) for matrix, element in matrices)
+    operands = Operands(arithmetic, *fragments, matrices=shape.matrices)
+    opcode = shape.opcode(types, layouts=layouts, operation=arithmetic.operation or "")
+    return operands, _native_count(opcode, arithmetic.capability)
+
+
 def _native_count(opcode: str, capability: int) -> int:
     """Tensor-core instructions that one of these becomes, on the newest architecture of the table that is no newer."""
     name = next(each.name for each in catalogue.multiplications() if each.opcode == opcode)

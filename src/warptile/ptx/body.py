@@ -206,8 +206,7 @@ class FunctionBody:
         if "//" in written or "/*" in written:
             written = _COMMENT.sub(" ", written)
         debug = self.debug
-        callers = tuple((step.file, step.line) for step in debug.inlined if step.file and step.line)
-        location = SourceLocation(cursor.line(start), debug.file, debug.line, callers)
+        location = SourceLocation(cursor.line(start), debug.file, debug.line, debug.callers)
         self.instructions.append(
             Instruction(
                 opcode,

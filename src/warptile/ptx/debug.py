@@ -22,6 +22,7 @@ class DebugLines:
         file: name of the file of the last ``.loc``, or None before the first of a function.
         line: its line.
         inlined: its inline chain, innermost first.
+        callers: files and lines of that chain, where they are known.
     """
 
     files: dict[int, str]
@@ -29,6 +30,7 @@ class DebugLines:
     file: str | None = None
     line: int | None = None
     inlined: tuple[Inlined, ...] = ()
+    callers: tuple[tuple[str, int], ...] = ()
     _chains: dict[tuple[int, int, int], tuple[Inlined, ...]] = field(default_factory=dict)
 
     @staticmethod
@@ -49,7 +51,7 @@ class DebugLines:
     def enter_function(self) -> None:
         """Forget the position: each function starts without one."""
         self.file = self.line = None
-        self.inlined = ()
+        self.inlined = self.callers = ()
 
     def skip_file(self, cursor: Cursor) -> None:
         """Move past ``.file 1 "name"[, timestamp, size]``, read before."""
@@ -77,6 +79,7 @@ class DebugLines:
         self.file = self.files.get(position[0])
         self.line = position[1] or None
         self.inlined = chain
+        self.callers = tuple((step.file, step.line) for step in chain if step.file and step.line)
 
     def _string(self, cursor: Cursor) -> str:
         label = cursor.take_name("string in .debug_str")

@@ -71,9 +71,9 @@ def places(wanted: Sequence[Wanted], area: Box, taken: Iterable[Box] = (), point
     crowded = sorted(range(len(wanted)), key=lambda index: (-_neighbors(wanted, index), index))
     for index in crowded:
         boxes = [*blocked, *found.values()]
-        tried = list(_around(wanted[index], point_radius))
+        tried = _around(wanted[index], point_radius)
         free = (box for box in tried if box.within(area) and not any(box.overlaps(other) for other in boxes))
-        found[index] = next(free, tried[0])
+        found[index] = next(free, None) or next(_around(wanted[index], point_radius))
     return [found[index] for index in range(len(wanted))]
 
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from warptile.codegen.nvrtc import ptx_alone
+from warptile.codegen.nvrtc import compile_ptx
 from warptile.codegen.translation_unit import Source
 from warptile.emulator import DEFAULT_CHECKS, EmulationReport, emulate
 from warptile.launch.access import Access, Rows
@@ -20,8 +20,8 @@ from warptile.ptx.instruction import PtxModule
 @lru_cache(maxsize=64)
 def compiled(text: str, name: str, arch: str) -> tuple[str, PtxModule]:
     """Entry and module of one kernel. ptxas does not run: its result is not emulated."""
-    entry, ptx = ptx_alone(Source(text, name), arch)
-    return entry, parse(ptx)
+    kernel = compile_ptx(Source(text, name), arch)
+    return kernel.entry, parse(kernel.ptx)
 
 
 def run_cuda(

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from warptile.arrays.array_view import numpy_dtype
-from warptile.codegen.nvrtc import ptx_alone
+from warptile.codegen.nvrtc import compile_ptx
 from warptile.codegen.translation_unit import translation_unit
 from warptile.device import REFERENCE
 from warptile.dtypes import DTYPES
@@ -62,8 +62,8 @@ class Gathered:
 def _module(gathered: Gathered):
     """Entry and PTX, the same on both GPUs."""
     source = translation_unit(gathered.plan(0).kernel)
-    entry, ptx = ptx_alone(replace(source, text=gathered.before + source.text), ARCH)
-    return entry, parse(ptx)
+    kernel = compile_ptx(replace(source, text=gathered.before + source.text), ARCH)
+    return kernel.entry, parse(kernel.ptx)
 
 
 def push(gathered: Gathered, target: int) -> tuple[StreamCopy, StreamFlag]:

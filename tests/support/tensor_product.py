@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from warptile.codegen.nvrtc import CompiledKernel, compile_source, ptx_alone
+from warptile.codegen.nvrtc import CompiledKernel, compile_ptx, compile_source
 from warptile.codegen.translation_unit import Source, translation_unit
 from warptile.dtypes import DTYPES, DType
 from warptile.emulator import EmulationReport, emulate
@@ -60,7 +60,8 @@ def compiled_once(source: Source, arch: str) -> CompiledKernel:
 @lru_cache(maxsize=256)
 def ptx_once(source: Source, arch: str) -> tuple[str, bytes]:
     """Entry and PTX, for tests that do not ask what ptxas says."""
-    return ptx_alone(source, arch)
+    kernel = compile_ptx(source, arch)
+    return kernel.entry, kernel.ptx
 
 
 parsed_once = lru_cache(maxsize=256)(parse)

@@ -10,8 +10,8 @@ from functools import cache
 import pytest
 
 from covering import covering, few
-from tensor_product import compiled_once
-from warptile.codegen.nvrtc import compile_source, ptx_alone
+from tensor_product import compiled_once, ptx_once
+from warptile.codegen.nvrtc import compile_source
 from warptile.codegen.translation_unit import translation_unit
 from warptile.dtypes import DTYPES
 from warptile.errors import CompileError, DataRace, UninitializedRead, UnsupportedError
@@ -250,7 +250,7 @@ def test_predictions_know_the_conflicts() -> None:
 def kernel_of(name: str, m: int, n: int, k: int) -> tuple[str, str]:
     """Entry and PTX of the small configuration."""
     of = problem(size=(m, n, k))
-    entry, ptx = ptx_alone(translation_unit(RUNGS[name].resolve(of, small(name))), "sm_90a")
+    entry, ptx = ptx_once(translation_unit(RUNGS[name].resolve(of, small(name))), "sm_90a")
     return entry, ptx.decode()
 
 

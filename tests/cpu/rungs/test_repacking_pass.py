@@ -9,7 +9,7 @@ import pytest
 from covering import covering, examples
 from operand_copy import UNITS, copy, expected, moved, numbers, source_text
 from warptile.arch import H200
-from warptile.codegen.nvrtc import ptx_alone
+from warptile.codegen.nvrtc import compile_ptx
 from warptile.emulator import emulate
 from warptile.launch.access import Access
 from warptile.ptx import parse
@@ -21,8 +21,8 @@ UNWRITTEN = 0xA5
 
 @lru_cache
 def kernel(source):
-    entry, ptx = ptx_alone(source, "sm_90a")
-    return entry, parse(ptx.decode())
+    compiled = compile_ptx(source, "sm_90a")
+    return compiled.entry, parse(compiled.ptx.decode())
 
 
 def assert_repacked(*repacks, offset_units=0):

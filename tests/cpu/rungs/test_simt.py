@@ -6,7 +6,8 @@ import pytest
 
 from covering import ALL, covering, few, of_each
 from simt_product import problem, run
-from warptile.codegen.nvrtc import compile_source, ptx_alone
+from tensor_product import ptx_once
+from warptile.codegen.nvrtc import compile_source
 from warptile.codegen.translation_unit import translation_unit
 from warptile.errors import CompileError
 from warptile.rungs import RUNGS
@@ -204,7 +205,7 @@ def test_the_inner_loop_is_multiply_adds():
     rung = RUNGS["simt-warptile"]
     given = problem(4096, 4096, 4096, "float32")
     config = rung.default_config(given)
-    ptx = ptx_alone(translation_unit(rung.resolve(given, config)), "sm_90a")[1].decode()
+    ptx = ptx_once(translation_unit(rung.resolve(given, config)), "sm_90a")[1].decode()
     lines = [line.strip() for line in ptx.splitlines()]
     at = [i for i, line in enumerate(lines) if line.startswith("fma.rn.f32")]
     tile = config["TM"] * config["TN"]

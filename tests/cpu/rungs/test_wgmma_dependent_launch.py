@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from covering import covering, few
-from tensor_product import compiled_once
-from warptile.codegen.nvrtc import ptx_alone
+from tensor_product import compiled_once, ptx_once
 from warptile.codegen.translation_unit import translation_unit
 from warptile.device import REFERENCE
 from warptile.dtypes import DTYPES
@@ -81,7 +80,7 @@ def of(size: tuple[int, int, int] = (512, 512, 512), out: str = "float16", d_ali
 @pytest.mark.parametrize("gap", [0, 1])
 def test_operands_are_touched_only_after_the_wait(instruction: str, gap: int) -> None:
     given = product(NAME, 70, 72, 64, out="float16", gap=gap).plan
-    entry, ptx = ptx_alone(translation_unit(given.kernel), "sm_90a")
+    entry, ptx = ptx_once(translation_unit(given.kernel), "sm_90a")
     text = ptx.decode()
     assert text.count(f"{instruction};") == 1
     mutant = text.replace(f"{instruction};", f"// {instruction};")
@@ -90,7 +89,7 @@ def test_operands_are_touched_only_after_the_wait(instruction: str, gap: int) ->
 
 
 def test_the_prologue_is_ahead_of_the_wait_and_the_trigger_behind_the_last_store() -> None:
-    _, ptx = ptx_alone(translation_unit(RUNG.resolve(of(), RUNG.default_config(of()))), "sm_90a")
+    _, ptx = ptx_once(translation_unit(RUNG.resolve(of(), RUNG.default_config(of()))), "sm_90a")
     text = ptx.decode()
     wait, trigger = text.index("griddepcontrol.wait;"), text.index("griddepcontrol.launch_dependents;")
     assert text.count("prefetch.tensormap", 0, wait) == 3
@@ -100,7 +99,7 @@ def test_the_prologue_is_ahead_of_the_wait_and_the_trigger_behind_the_last_store
 
 
 def test_the_barriers_of_the_pipeline_are_initialised_for_everyone() -> None:
-    entry, ptx = ptx_alone(translation_unit(RUNG.resolve(of((193, 161, 200)), small(NAME))), "sm_90a")
+    entry, ptx = ptx_once(translation_unit(RUNG.resolve(of((193, 161, 200)), small(NAME))), "sm_90a")
     text = ptx.decode()
     start = re.search(r"^\s*(bar\.sync|barrier\.sync)\S*\s+0", text, re.M)
     assert start is not None

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from tensor_product import ptx_once
 from warptile.arrays.array_view import numpy_dtype
-from warptile.codegen.nvrtc import ptx_alone
 from warptile.dtypes import DTYPES
 from warptile.emulator import emulate
 from warptile.launch.access import Access, Rows
@@ -13,7 +13,7 @@ from warptile.runtime.rank_sum import PARTIALS, SUM, RankSum
 
 
 def added(kind, partials, divisor=1.0):
-    entry, ptx = ptx_alone(kind.source, "sm_90a")
+    entry, ptx = ptx_once(kind.source, "sm_90a")
     count, out = partials.shape[1], numpy_dtype(DTYPES[kind.out])
     total = np.full(count, np.nan, out)
     emulate(

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from warptile.codegen.nvrtc import ptx_alone
+from tensor_product import ptx_once
 from warptile.codegen.translation_unit import Source
 from warptile.emulator import EmulationReport, emulate
 from warptile.errors import DataRace, EmulationError
@@ -90,7 +90,7 @@ def compiled(without: str, stages: int) -> tuple[PtxModule, str]:
     defines = "".join(
         f"#define {part}(...){'' if part == without else ' __VA_ARGS__'}\n" for part in PARTS
     )  # fmt: skip
-    entry, ptx = ptx_alone(Source(defines + RING, f"ring<{stages}>"), "sm_90a")
+    entry, ptx = ptx_once(Source(defines + RING, f"ring<{stages}>"), "sm_90a")
     return parse(ptx), entry
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from warptile.codegen.nvrtc import ptx_alone
+from tensor_product import ptx_once
 from warptile.codegen.translation_unit import Source
 from warptile.emulator import emulate
 from warptile.errors import DataRace, IllegalAddress, UninitializedRead, UnsupportedError
@@ -50,7 +50,7 @@ BACK = StreamWait("flags", 4), StreamCopy("out", "back", BYTES)
 
 
 def run(*streams, kernel="received", blocks=1, **options):
-    entry, ptx = ptx_alone(Source(KERNELS, kernel), "sm_90a")
+    entry, ptx = ptx_once(Source(KERNELS, kernel), "sm_90a")
     names = ("in", "out", "flags")
     arrays = {name: np.zeros(THREADS, np.uint32) for name in (*names, "back")}
     arrays["there"] = np.arange(THREADS, dtype=np.uint32)

@@ -158,7 +158,7 @@ def _rows_of(
     )  # fmt: skip
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)  # of 100 KB at most
 def _kind(
     element: str, accumulator: str, output: str, a_major: str, b_major: str, a_aligned: bool, b_aligned: bool,
     d_aligned: bool, single: bool, with_c: bool, batch_invariant: bool, straddling: bool, illegal: Illegal,

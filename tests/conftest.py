@@ -6,6 +6,6 @@ import os
 # The suite runs on every core already: BLAS threads would only wait for each other. Set before NumPy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-# Parsed modules and assembled kernels are hundreds of thousands of objects that live as long as a test module's caches:
-# with the default thresholds much of the suite's time goes into looking for garbage among them.
+# Parsed kernels are millions of objects that live as long as a worker's caches: with the default thresholds much of the
+# suite's time goes into looking for garbage among them. A launch on the emulator leaves next to none.
 gc.set_threshold(100_000, 50, 100)

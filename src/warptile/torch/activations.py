@@ -58,9 +58,8 @@ def can_fuse(x: torch.Tensor, layer: torch.nn.Linear, *others: torch.Tensor) -> 
     """Whether an activation behind ``layer`` is best part of its GEMM: the layer is a plain linear one, and no gradient
     is recorded step by step.
 
-    Where it is, the GEMM also stores what the activation is of, and the node of autograd says more than that of a
-    linear layer. On the GPU a fused block gains no more than a few percent of a training step from it; its host time is
-    longer.
+    Where it is, the GEMM also stores what the activation is of. On the GPU a fused block gains no more than a few
+    percent of a training step from it, or loses them.
     """
     if not is_plain(layer) or x.element_size() == 1:
         return False

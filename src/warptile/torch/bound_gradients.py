@@ -141,8 +141,15 @@ class BoundProduct:
             first, second = (at_grad, at_a) if self.grad_first else (at_a, at_grad)
             grad_b = calls.launched(of_b, first, second, 0, 0, None)
         if wanted[2]:
-            grad_c = gradient_of_addend(grad, self._shapes[2], self._setting.beta)
+            grad_c = self._gradient_of_addend(grad)
         return grad_a, grad_b, grad_c
+
+    def _gradient_of_addend(self, grad: Any) -> Any:
+        """As of `warptile.torch.gradients`; of a bias by a sum over named axes, which costs less than by extents."""
+        shape, beta = self._shapes[2], self._setting.beta
+        if beta == 1 and len(shape) == 1 and shape[0] == grad.shape[-1]:
+            return grad.sum(tuple(range(grad.dim() - 1)))
+        return gradient_of_addend(grad, shape, beta)
 
     def _keep(self, a: Any, b: Any, grad: Any, tensors: list[Any]) -> None:
         """Keep the GEMMs of this backward pass if they have been bound."""

@@ -3,6 +3,7 @@ computed by NumPy: bound calls give what torch's own operations give, and are ne
 
 import gc
 import struct
+import time
 import weakref
 from dataclasses import replace
 
@@ -489,3 +490,82 @@ def test_a_residual_needs_no_kernel_of_its_own(launches, name):
         *_, of_residual = torch.autograd.grad(y, given, gradient)
         assert of_residual.data_ptr() == gradient.data_ptr()
         assert launches.bound + len(launches.planned) == 2, "the GEMMs"
+
+
+# --- host time -------------------------------------------------------------------------------------------------------
+
+
+def work():
+    """Work of plain Python in the order of a call: attributes, a tuple, a dictionary."""
+    known = {}
+    for number in range(100):
+        said = tuple(str(number + place) for place in range(10))
+        known[said] = known.get(said, 0) + len(said)
+    return known
+
+
+def of_plain(a, b, bias, res, x, up):
+    return lambda: wt.matmul(a, b)
+
+
+def of_activation(a, b, bias, res, x, up):
+    return lambda: wt.matmul(a, b, epilogue=wt.gelu)
+
+
+def of_residual(a, b, bias, res, x, up):
+    return lambda: wt.matmul(
+        a, b, epilogue=lambda acc, bias, res: wt.gelu(acc + bias) + res, bias=bias, res=res
+    )  # fmt: skip
+
+
+def of_number(a, b, bias, res, x, up):
+    return lambda: wt.matmul(a, b, epilogue=lambda acc, factor: wt.silu(acc) * factor, factor=0.5)
+
+
+def of_gated_layer(a, b, bias, res, x, up):
+    return lambda: wt.linear(x, b, bias, epilogue=lambda acc, up: wt.silu(acc) * up, up=up)
+
+
+def cpu_seconds(call, number):
+    started = time.thread_time()
+    for _ in range(number):
+        call()
+    return (time.thread_time() - started) / number
+
+
+@pytest.mark.parametrize(
+    ("case", "most_forward", "most_both"),
+    [
+        (of_plain, 0.12, 0.42), (of_activation, 0.19, 0.6), (of_residual, 0.23, 0.8), (of_number, 0.32, 0.85),
+        (of_gated_layer, 0.24, 0.84),
+    ],
+)  # fmt: skip
+def test_recorded_calls_cost_little_python(monkeypatch, case, most_forward, most_both):
+    """As a share of `work`, in the same run: nothing is traced or planned again, forward or backward."""
+    install(monkeypatch).record_nothing(monkeypatch)
+    square, rows = (16, 16), (2, 8, 16)
+    given = [drawn(*shape, dtype=torch.bfloat16) for shape in (square, square, (16,), square, rows, rows)]
+    forward = case(*given)
+    run = torch.autograd.Variable._execution_engine.run_backward  # torch.autograd.grad takes as long as a node
+
+    gradient = torch.ones_like(forward())
+
+    def both():
+        run((forward(),), (gradient,), False, False, inputs_of(case, given), True, accumulate_grad=False)
+
+    for _ in range(5):
+        both()
+    gc.disable()
+    try:
+        rounds = [(cpu_seconds(forward, 50), cpu_seconds(both, 50), cpu_seconds(work, 4)) for _ in range(40)]
+    finally:
+        gc.enable()
+    of_forward, of_both, unit = map(min, zip(*rounds, strict=True))
+    assert of_forward <= most_forward * unit, f"{of_forward / unit:.3f} of a unit of work"
+    assert of_both <= most_both * unit, f"{of_both / unit:.3f} of a unit of work"
+
+
+def inputs_of(case, given):
+    """The tensors that a case reads."""
+    a, b, bias, res, x, up = given
+    return {of_residual: (a, b, bias, res), of_gated_layer: (x, b, bias, up)}.get(case, (a, b))

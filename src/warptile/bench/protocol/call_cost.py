@@ -15,6 +15,7 @@ from typing import Any
 
 import warptile.api as wt
 from warptile.bench.protocol.host_cost import CallCost
+from warptile.epilogue.expressions import gelu
 from warptile.linear_call import linear
 
 CALLS = 200
@@ -129,7 +130,8 @@ def _of_torch(torch: Any, size: int) -> Iterator[Participant]:
 
 
 def _of_layers(torch: Any, size: int) -> Iterator[Participant]:
-    """A linear layer with a bias whose gradients are recorded, on two matrices of ``size`` rows."""
+    """A linear layer with a bias whose gradients are recorded, on two matrices of ``size`` rows; and one with an
+    epilogue behind it, which is two operations of torch."""
 
     def drawn(*shape: int) -> Any:
         return torch.randn(shape, device="cuda").to(torch.bfloat16).requires_grad_()
@@ -148,6 +150,27 @@ def _of_layers(torch: Any, size: int) -> Iterator[Participant]:
         for said, call in (("recorded", forward), ("forward and backward", both_ways)):
             beside = None if name == "torch" else f"torch linear, {said}"
             yield Participant(f"{name} linear, {said}", "torch", call, beside)
+
+    def unfused() -> Any:
+        return torch.nn.functional.gelu(torch.nn.functional.linear(x, w, bias)) + residual
+
+    def fused() -> Any:
+        return linear(x, w, bias, epilogue=gelu_residual, residual=residual)
+
+    residual = drawn(2, size, size)
+    for name, with_epilogue in (("torch", unfused), ("warptile", fused)):
+
+        def with_gradients(product: Any = with_epilogue) -> Any:
+            return torch.autograd.grad(product(), (x, w, bias, residual), ones)
+
+        for said, made in (("recorded", with_epilogue), ("forward and backward", with_gradients)):
+            beside = None if name == "torch" else f"torch linear with an epilogue, {said}"
+            yield Participant(f"{name} linear with an epilogue, {said}", "torch", made, beside)
+
+
+def gelu_residual(acc: Any, residual: Any) -> Any:
+    """An epilogue."""
+    return gelu(acc) + residual
 
 
 def _of_others(size: int) -> Iterator[Participant]:

@@ -147,7 +147,7 @@ class BoundProduct:
     def _gradient_of_addend(self, grad: Any) -> Any:
         """As of `warptile.torch.gradients`; of a bias by a sum over named axes, which costs less than by extents."""
         shape, beta = self._shapes[2], self._setting.beta
-        if beta == 1 and len(shape) == 1 and shape[0] == grad.shape[-1]:
+        if beta == 1 and shape is not None and len(shape) == 1 and shape[0] == grad.shape[-1]:
             return grad.sum(tuple(range(grad.dim() - 1)))
         return gradient_of_addend(grad, shape, beta)
 

@@ -29,9 +29,6 @@ HEADERS = (
     "epilogue/block_scales.cuh", "epilogue/functions.cuh", "epilogue/operands.cuh", "epilogue/reductions.cuh",
 )  # fmt: skip
 
-STAGED_BITS, STAGED_ALIGNMENT = 16, 16
-"""Bits of an element, and alignment of rows in bytes, of tensors that are copied into the epilogue's buffers."""
-
 SHORT = {"gelu": "gelu_for_16_bits({0})"}
 """Functions with a shorter form where all outputs have 16 bits."""
 
@@ -61,7 +58,7 @@ class EpilogueSource:
     Args:
         fused: the epilogue, as the kernel sees it.
         accumulator: name of the accumulator's type.
-        d_bits: bits of an element of D.
+        d_dtype: element type of D.
         d_major: ``"row"`` or ``"col"``: how the kernel sees D.
         extents: rows and columns of the kernel's D.
         reads_c: there is a C, which is added to alpha times the accumulator before anything else.
@@ -69,13 +66,14 @@ class EpilogueSource:
     """
 
     def __init__(
-        self, fused: Fused, accumulator: str, d_bits: int, d_major: str, extents: tuple[int, int], *, reads_c: bool,
+        self, fused: Fused, accumulator: str, d_dtype: DType, d_major: str, extents: tuple[int, int], *, reads_c: bool,
         rounded: bool,
     ) -> None:  # fmt: skip
         self._fused, self._rounded = fused, rounded
-        self._d_bits, self._d_major = d_bits, d_major
         self._extents = extents
-        self._short = all(bits == 16 for bits in (d_bits, *(each.dtype.bits for each in fused.outputs)))
+        self._staged = fused.staged(d_dtype, d_major)
+        self._kept = fused.kept(d_dtype, d_major)
+        self._short = all(bits == 16 for bits in (d_dtype.bits, *(each.dtype.bits for each in fused.outputs)))
         self.compute = COMPUTE.get(accumulator, "float")
         program = fused.program
         layouts = fused.layouts
@@ -150,7 +148,7 @@ class EpilogueSource:
         lines += [f"    {self._output_type(output)} o{index};" for index, output in enumerate(self._fused.outputs, 1)]
         lines += self._block_scales(tensors)
         lines += self._loaded()
-        lines += self._staged()
+        lines += self._staging(tensors)
         lines += self._load()
         lines += self._load_beside()
         lines += self._apply(tensors, numbers)
@@ -195,22 +193,30 @@ class EpilogueSource:
             found.append(f"    __device__ __forceinline__ {kind} scales_of_{letter}() const {{ return {value}; }}")
         return found if self._scales else found[:1]
 
-    def _staged(self) -> list[str]:
-        """The first tensor that is laid out as D is: parts of it can be copied to where parts of D will be."""
-        for index, (name, layout) in enumerate(self._fused.tensors):
-            lines, line = layout.row_stride, layout.column_stride
-            if self._d_major == "col":
-                lines, line = line, lines
-            like_d = line == 1 and lines > 1 and layout.dtype.bits == self._d_bits == STAGED_BITS
-            if like_d and layout.alignment_bytes == STAGED_ALIGNMENT and self._block(name) == (1, 1):
-                return [
-                    "    static constexpr bool HAS_STAGED = true;",
-                    f"    __device__ __forceinline__ const T{index}& staged() const {{ return t{index}; }}",
-                    "    template <int WIDTH>",
-                    "    __device__ __forceinline__ static auto& staged(Loaded<WIDTH>& loaded) "
-                    f"{{ return loaded.t{index}; }}",
-                ]
-        return ["    static constexpr bool HAS_STAGED = false;"]
+    def _staging(self, tensors: dict[str, int]) -> list[str]:
+        """What a kernel needs that moves matrices laid out as D is by itself: those that are read for elements of D,
+        and the output that is computed with them."""
+        staged = [tensors[name] for name in self._staged]
+        lines = [
+            f"    static constexpr int STAGED = {len(staged)}, KEPT = {int(self._kept is not None)};",
+            "    template <int WIDTH>",
+            "    struct Kept {",
+            "        static constexpr bool KEEPS = KEPT > 0;",
+        ]
+        if self._kept is not None:
+            lines.append(f"        {self._kept[1].dtype.cuda} elements[WIDTH];")
+        lines.append("    };")
+        has_batch = [f"(set == {number} && t{index}.matrix_stride != 0)" for number, index in enumerate(staged)]
+        return [
+            *lines,
+            "    template <int SET, int WIDTH>",
+            "    __device__ __forceinline__ static auto& staged(Loaded<WIDTH>& loaded) {",
+            *(f"        if constexpr (SET == {number}) return loaded.t{index};" for number, index in enumerate(staged)),
+            "    }",
+            "    __device__ __forceinline__ bool staged_has_batch(int set) const {",
+            f"        return {' || '.join(has_batch) or 'false'};",
+            "    }",
+        ]
 
     def _loaded(self) -> list[str]:
         """What is read for WIDTH elements: members of one struct, so that it can be read ahead."""
@@ -229,11 +235,11 @@ class EpilogueSource:
     def _load_beside(self) -> list[str]:
         """As `_load`, where those of a row above or of columns to the left are known."""
         loads = ", ".join(
-            f"t{i}.template load_beside<WIDTH, HAS_ABOVE, HAS_LEFT>(above.t{i}, left.t{i}, row, column, inside)"
+            f"t{i}.template load_beside<WIDTH, WHOLE, HAS_ABOVE, HAS_LEFT>(above.t{i}, left.t{i}, row, column, inside)"
             for i in self._read
         )
         return [
-            "    template <int WIDTH, bool HAS_ABOVE, bool HAS_LEFT>",
+            "    template <int WIDTH, bool WHOLE, bool HAS_ABOVE, bool HAS_LEFT>",
             "    __device__ __forceinline__ Loaded<WIDTH> load_beside(const Loaded<WIDTH>& above,",
             "                                                         const Loaded<WIDTH>& left, int row, int column,",
             "                                                         int inside) const {",
@@ -242,13 +248,16 @@ class EpilogueSource:
         ]
 
     def _prefetch(self) -> list[str]:
-        """What brings the operands of a part of D into L2."""
+        """What brings the operands of a part of D into L2; with SOME_STAGED those that are not staged."""
+        staged = set(self._staged)
+        names = {index: name for index, (name, _) in enumerate(self._fused.tensors)}
         return [
-            "    template <int ROWS, int COLUMNS>",
+            "    template <int ROWS, int COLUMNS, bool SOME_STAGED>",
             "    __device__ __forceinline__ void prefetch(int row, int column, int m, int n, int thread,",
             "                                             int threads) const {",
             *(
-                f"        t{i}.template prefetch<ROWS, COLUMNS>(row, column, m, n, thread, threads);"
+                f"        {'if (!SOME_STAGED) ' if names[i] in staged else ''}"
+                f"t{i}.template prefetch<ROWS, COLUMNS>(row, column, m, n, thread, threads);"
                 for i in self._read
             ),
             "    }",
@@ -257,10 +266,20 @@ class EpilogueSource:
     def _apply(self, tensors: dict[str, int], numbers: dict[str, int]) -> list[str]:
         """The expression, for WIDTH elements of a row of the kernel's D."""
         program = self._fused.program
-        stores = [
-            f"        o{index}.template store<WIDTH>(further{index}, row, column, inside);"
-            for index in range(1, len(program.outputs))
-        ]
+        stores = []
+        for index in range(1, len(program.outputs)):
+            store = f"o{index}.template store<WIDTH>(further{index}, row, column, inside);"
+            if self._kept is None or index != self._kept[0]:
+                stores.append(f"        {store}")
+                continue
+            stores += [
+                "        if constexpr (KEPT_ELEMENTS::KEEPS) {",
+                "#pragma unroll",
+                f"            for (int i = 0; i < WIDTH; ++i) kept.elements[i] = further{index}[i];",
+                "        } else {",
+                f"            {store}",
+                "        }",
+            ]
         declared = [
             f"        {layout.dtype.cuda} further{index}[WIDTH];" for index, layout in enumerate(self._fused.outputs, 1)
         ]
@@ -276,10 +295,10 @@ class EpilogueSource:
                 value = step.arguments[0]
             body.append(f"            further{index}[i] = {_rounded(output.dtype, f'v{value}')};")
         return [
-            "    template <int WIDTH, typename OUT>",
+            "    template <int WIDTH, typename OUT, typename KEPT_ELEMENTS>",
             "    __device__ __forceinline__ void apply(const COMPUTE (&sums)[WIDTH], COMPUTE alpha,",
-            "                                          const Loaded<WIDTH>& loaded, OUT (&result)[WIDTH], int row,",
-            "                                          int column, int inside) const {",
+            "                                          const Loaded<WIDTH>& loaded, KEPT_ELEMENTS& kept,",
+            "                                          OUT (&result)[WIDTH], int row, int column, int inside) const {",
             *declared,
             "#pragma unroll",
             "        for (int i = 0; i < WIDTH; ++i) {",
@@ -304,7 +323,9 @@ class EpilogueSource:
             return arguments[0]
         if isinstance(step.value, tuple):
             name = step.value[0]
-            return f"static_cast<COMPUTE>(loaded.t{tensors[name]}[i])" if name in tensors else f"n{numbers[name]}.value"
+            if name in tensors:
+                return f"loaded.t{tensors[name]}.template value<COMPUTE>(i)"
+            return f"n{numbers[name]}.value"
         text = OPERATIONS[step.name].cuda
         if self._short and step.name in SHORT:
             text = SHORT[step.name]

@@ -67,6 +67,22 @@ class Partials:
         return (-(-n // block), m) if self.over_columns else (-(-m // block), n)
 
 
+STAGED_BITS, STAGED_ALIGNMENT, MOST_STAGED = 16, 16, 2
+"""Bits of an element, and alignment of rows in bytes, of matrices that take the way of D; and the most operands."""
+
+
+def _is_like(layout: Layout, d_dtype: DType, d_major: str) -> bool:
+    lines, line = layout.row_stride, layout.column_stride
+    if d_major == "col":
+        lines, line = line, lines
+    return (
+        line == 1
+        and lines > 1
+        and layout.dtype.bits == d_dtype.bits == STAGED_BITS
+        and layout.alignment_bytes == STAGED_ALIGNMENT
+    )
+
+
 @dataclass(frozen=True)
 class Fused:
     """A traced epilogue and its operands.
@@ -111,6 +127,18 @@ class Fused:
             tensors=tuple((name, replace(each, batch_stride=0)) for name, each in self.tensors),
             outputs=tuple(replace(each, batch_stride=0) if isinstance(each, Layout) else each for each in self.outputs),
         )
+
+    def staged(self, d_dtype: DType, d_major: str) -> tuple[str, ...]:
+        """Names of operands that take the way of D through shared memory, where a kernel stages them: laid out as D is
+        (``"row"`` or ``"col"`` major), with elements of as many bits."""
+        blocks = {name: (rows, columns) for name, rows, columns in self.program.tensors}
+        alike = (name for name, each in self.tensors if blocks[name] == (1, 1) and _is_like(each, d_dtype, d_major))
+        return tuple(alike)[:MOST_STAGED]
+
+    def kept(self, d_dtype: DType, d_major: str) -> tuple[int, Layout] | None:
+        """The further output that does so, its number from 1 on and its layout; None if there is none."""
+        layouts = ((i, each) for i, each in enumerate(self.outputs, 1) if isinstance(each, Layout))
+        return next(((i, each) for i, each in layouts if _is_like(each, d_dtype, d_major)), None)
 
     def __str__(self) -> str:
         count = len(self.program.operations)

@@ -239,7 +239,7 @@ def epilogue_source(seen: Problem) -> EpilogueSource | None:
     if seen.epilogue is None:
         return None
     return EpilogueSource(
-        seen.epilogue, seen.accumulator.name, seen.d.dtype.bits, seen.d.major, (seen.m, seen.n),
+        seen.epilogue, seen.accumulator.name, seen.d.dtype, seen.d.major, (seen.m, seen.n),
         reads_c=seen.c is not None, rounded=seen.batch_invariant,
     )  # fmt: skip
 

@@ -104,9 +104,10 @@ __device__ __forceinline__ float gelu_for_16_bits(float x) {
 }
 __device__ __forceinline__ double gelu(double x) { return weighted(x, 0.5 * erfc(x * -0.70710678118654752440)); }
 
-// 0.5 x (1 + tanh(u)), u = sqrt(2 / pi) (x + 0.044715 x^3), which is x / (1 + e^(-2 u)).
+// 0.5 x (1 + tanh(u)), u = sqrt(2 / pi) (x + 0.044715 x^3), which is x / (1 + e^(-2 u)); e^(-2 u) is
+// 2^(x (p + q x^2)) with p = -2 sqrt(2 / pi) / ln(2) and q = 0.044715 p.
 __device__ __forceinline__ float gelu_tanh(float x) {
-    return weighted(x, sigmoid(1.59576912f * x * fmaf(0.044715f * x, x, 1.0f)));
+    return weighted(x, reciprocal_approximate(1.0f + exp2_approximate(x * fmaf(-0.102943240f, x * x, -2.30220819f))));
 }
 __device__ __forceinline__ double gelu_tanh(double x) {
     return weighted(x, sigmoid(1.59576912160573071176 * x * (1.0 + 0.044715 * x * x)));

@@ -12,7 +12,14 @@ namespace warptile {
 
 // D is alpha * accumulator + beta * C, and nothing else.
 struct NoEpilogue {
-    static constexpr bool FUSED = false, HAS_STAGED = false, BLOCK_SCALED = false;
+    static constexpr bool FUSED = false, BLOCK_SCALED = false;
+    static constexpr int STAGED = 0, KEPT = 0;
+};
+
+// In place of the elements of a further output that whoever evaluates an epilogue stores by itself: there is no such
+// output, and the epilogue stores all of them.
+struct NoneKept {
+    static constexpr bool KEEPS = false;
 };
 
 template <typename>
@@ -43,10 +50,11 @@ __device__ __forceinline__ int elements_inside(const GEMM& gemm, int row, int co
 }
 
 // WIDTH neighbours of a row of D from (row, column) on, of which `inside` lie in D, with what the epilogue `loaded` for
-// them. `c` points to the same elements of C, and is not touched where beta is zero.
-template <int WIDTH, typename GEMM, typename ACCUMULATOR, typename LOADED>
+// them. `c` points to the same elements of C, and is not touched where beta is zero. A further output goes to `kept`
+// instead of memory, unless that is `NoneKept`.
+template <int WIDTH, typename GEMM, typename ACCUMULATOR, typename LOADED, typename KEPT>
 __device__ __forceinline__ void fused_elements(const ACCUMULATOR (&values)[WIDTH], typename GEMM::SCALE beta,
-                                               const typename GEMM::OUT* c, const LOADED& loaded,
+                                               const typename GEMM::OUT* c, const LOADED& loaded, KEPT& kept,
                                                typename GEMM::OUT (&result)[WIDTH], const GEMM& gemm, int row,
                                                int column, int inside) {
     using COMPUTE = typename GEMM::EPILOGUE::COMPUTE;
@@ -60,7 +68,7 @@ __device__ __forceinline__ void fused_elements(const ACCUMULATOR (&values)[WIDTH
             sums[i] = static_cast<COMPUTE>(scaled<typename GEMM::SCALE, SATURATED>(values[i], gemm.alpha, beta, c + i));
         }
     }
-    gemm.apply(sums, gemm.alpha, loaded, result, row, column, inside);
+    gemm.apply(sums, gemm.alpha, loaded, kept, result, row, column, inside);
 }
 
 // The same of all kernels, with and without an epilogue.
@@ -69,8 +77,9 @@ __device__ __forceinline__ void elements_of_d(const ACCUMULATOR (&values)[WIDTH]
                                               typename GEMM::OUT (&result)[WIDTH], const GEMM& gemm, int row,
                                               int column, int inside = WIDTH) {
     if constexpr (GEMM::EPILOGUE::FUSED) {
-        fused_elements(values, gemm.beta, c, gemm.template load<WIDTH>(row, column, inside), result, gemm, row, column,
-                       inside);
+        NoneKept kept;
+        fused_elements(values, gemm.beta, c, gemm.template load<WIDTH>(row, column, inside), kept, result, gemm, row,
+                       column, inside);
     } else {
 #pragma unroll
         for (int i = 0; i < WIDTH; ++i)

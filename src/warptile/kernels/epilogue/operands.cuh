@@ -1,6 +1,9 @@
 // What an epilogue reads and writes beside A, B, C and D: tensors, numbers, further outputs.
 #pragma once
 
+#include "ptx/elements.cuh"
+#include "tile/traits.cuh"
+
 namespace warptile {
 
 // Strides along an axis that are known when the kernel is compiled.
@@ -11,12 +14,46 @@ struct __align__(COUNT * sizeof(ELEMENT)) EpilogueVector {
     ELEMENT elements[COUNT];
 };
 
-// Elements of a tensor that belong to WIDTH neighbours in a row of D: as many, or one for all.
-template <typename ELEMENT, int COUNT>
+// Elements of a tensor that belong to WIDTH neighbours in a row of D: as many, or one for all. Pairs of 16 bits are
+// held as words: the compiler would take a register for each of them, and split and join words.
+template <typename ELEMENT, int COUNT, bool IN_WORDS = sizeof(ELEMENT) == 2 && COUNT % 2 == 0>
 struct EpilogueElements {
     ELEMENT elements[COUNT];
 
-    __device__ __forceinline__ const ELEMENT& operator[](int i) const { return elements[COUNT == 1 ? 0 : i]; }
+    template <typename COMPUTE>
+    __device__ __forceinline__ COMPUTE value(int i) const {
+        return static_cast<COMPUTE>(elements[COUNT == 1 ? 0 : i]);
+    }
+    __device__ __forceinline__ void set(int i, ELEMENT element) { elements[i] = element; }
+    template <int TOGETHER>
+    __device__ __forceinline__ void set_from(int i, const ELEMENT* from) {
+        const auto vector = *reinterpret_cast<const EpilogueVector<ELEMENT, TOGETHER>*>(from);
+#pragma unroll
+        for (int j = 0; j < TOGETHER; ++j) elements[i + j] = vector.elements[j];
+    }
+};
+template <typename ELEMENT, int COUNT>
+struct EpilogueElements<ELEMENT, COUNT, true> {
+    unsigned words[COUNT / 2];
+
+    template <typename COMPUTE>
+    __device__ __forceinline__ COMPUTE value(int i) const {
+        const unsigned word = words[i / 2];
+        if constexpr (SAME<ELEMENT, __nv_bfloat16>) return __uint_as_float(i % 2 ? word & 0xffff0000 : word << 16);
+        const unsigned short bits = word >> (16 * (i % 2));
+        return static_cast<COMPUTE>(*reinterpret_cast<const ELEMENT*>(&bits));
+    }
+    __device__ __forceinline__ void set(int i, ELEMENT element) {
+        const unsigned bits = *reinterpret_cast<const unsigned short*>(&element);
+        unsigned& word = words[i / 2];
+        word = i % 2 ? (word & 0xffff) | bits << 16 : (word & 0xffff0000) | bits;
+    }
+    template <int TOGETHER>
+    __device__ __forceinline__ void set_from(int i, const ELEMENT* from) {
+        const auto vector = *reinterpret_cast<const EpilogueVector<unsigned, TOGETHER / 2>*>(from);
+#pragma unroll
+        for (int j = 0; j < TOGETHER / 2; ++j) words[i / 2 + j] = vector.elements[j];
+    }
 };
 
 // Elements that one access moves: of WIDTH neighbours, of `size` bytes each, in rows aligned to `alignment` bytes.
@@ -69,35 +106,43 @@ struct EpilogueTensor {
         }
     }
 
-    // Those for the first `inside` of WIDTH elements of D from (row, column) on; `column` is a multiple of WIDTH. Where
-    // `inside` is the constant WIDTH, as inside of D, there is no branch.
+    // Those for the first `inside` of WIDTH elements of D from (row, column) on; `column` is a multiple of WIDTH.
     template <int WIDTH>
     __device__ __forceinline__ EpilogueElements<ELEMENT, COUNT<WIDTH>> load(int row, int column, int inside) const {
+        return inside >= WIDTH ? load_all<WIDTH>(row, column) : load_some<WIDTH>(row, column, inside);
+    }
+
+    // All WIDTH.
+    template <int WIDTH>
+    __device__ __forceinline__ EpilogueElements<ELEMENT, COUNT<WIDTH>> load_all(int row, int column) const {
         constexpr int FOUND = COUNT<WIDTH>;
         constexpr int TOGETHER =
             COLUMN == CONTIGUOUS && COLUMNS == 1 ? access_width(FOUND, sizeof(ELEMENT), ALIGNMENT) : 1;
         EpilogueElements<ELEMENT, FOUND> found{};
-        if constexpr (FOUND == 1) {
-            if (inside > 0) found.elements[0] = *address(row, column);
-        } else if (inside >= WIDTH && TOGETHER > 1) {
-            const ELEMENT* from = address(row, column);
 #pragma unroll
-            for (int i = 0; i < FOUND; i += TOGETHER) {
-                const auto vector = *reinterpret_cast<const EpilogueVector<ELEMENT, TOGETHER>*>(from + i);
-#pragma unroll
-                for (int j = 0; j < TOGETHER; ++j) found.elements[i + j] = vector.elements[j];
+        for (int i = 0; i < FOUND; i += TOGETHER) {
+            if constexpr (TOGETHER > 1) {
+                found.template set_from<TOGETHER>(i, address(row, column + i));
+            } else {
+                found.set(i, *address(row, column + i));
             }
-        } else {
-#pragma unroll
-            for (int i = 0; i < FOUND; ++i)
-                if (i < inside) found.elements[i] = *address(row, column + i);
         }
         return found;
     }
 
-    // The same. HAS_ABOVE: those of a row above are known; HAS_LEFT: those of columns to the left. What repeats along
-    // rows or columns is taken from there.
-    template <int WIDTH, bool HAS_ABOVE, bool HAS_LEFT>
+    // The first `inside`. There is no branch: instead of the others the tensor's first element is loaded.
+    template <int WIDTH>
+    __device__ __forceinline__ EpilogueElements<ELEMENT, COUNT<WIDTH>> load_some(int row, int column,
+                                                                                 int inside) const {
+        EpilogueElements<ELEMENT, COUNT<WIDTH>> found{};
+#pragma unroll
+        for (int i = 0; i < COUNT<WIDTH>; ++i) found.set(i, *(i < inside ? address(row, column + i) : data));
+        return found;
+    }
+
+    // All of them if WHOLE, else the first `inside`. HAS_ABOVE: those of a row above are known; HAS_LEFT: those of
+    // columns to the left. What repeats along rows or columns is taken from there.
+    template <int WIDTH, bool WHOLE, bool HAS_ABOVE, bool HAS_LEFT>
     __device__ __forceinline__ EpilogueElements<ELEMENT, COUNT<WIDTH>> load_beside(
         const EpilogueElements<ELEMENT, COUNT<WIDTH>>& above, const EpilogueElements<ELEMENT, COUNT<WIDTH>>& left,
         int row, int column, int inside) const {
@@ -105,8 +150,10 @@ struct EpilogueTensor {
             return above;
         } else if constexpr (HAS_LEFT && COLUMN == REPEATED) {
             return left;
+        } else if constexpr (WHOLE) {
+            return load_all<WIDTH>(row, column);
         } else {
-            return load<WIDTH>(row, column, inside);
+            return load_some<WIDTH>(row, column, inside);
         }
     }
 };

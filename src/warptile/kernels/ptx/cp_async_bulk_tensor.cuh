@@ -66,6 +66,18 @@ __device__ __forceinline__ void cp_async_bulk_tensor_load_3d_multicast(unsigned 
         : "memory");
 }
 
+// Brings the box at (x, y) into L2.
+__device__ __forceinline__ void cp_async_bulk_tensor_prefetch_2d(const TensorMap& map, int x, int y) {
+    asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(&map), "r"(x), "r"(y)
+                 : "memory");
+}
+
+__device__ __forceinline__ void cp_async_bulk_tensor_prefetch_3d(const TensorMap& map, int x, int y, int batch) {
+    asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%0, {%1, %2, %3}];" ::"l"(&map), "r"(x), "r"(y),
+                 "r"(batch)
+                 : "memory");
+}
+
 // Stores shared memory to the box at (x, y); elements outside the matrix are not written.
 __device__ __forceinline__ void cp_async_bulk_tensor_store_2d(const TensorMap& map, int x, int y, unsigned from) {
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map), "r"(x),

@@ -19,6 +19,20 @@ __device__ __forceinline__ void ldmatrix_x4(unsigned (&words)[4], unsigned addre
     }
 }
 
+// Loads two matrices; the addresses of lanes 16 to 31 are not used.
+template <bool TRANS>
+__device__ __forceinline__ void ldmatrix_x2(unsigned (&words)[2], unsigned address) {
+    if constexpr (TRANS) {
+        asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+                     : "=r"(words[0]), "=r"(words[1])
+                     : "r"(address));
+    } else {
+        asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+                     : "=r"(words[0]), "=r"(words[1])
+                     : "r"(address));
+    }
+}
+
 // Stores four matrices, with the same layout.
 template <bool TRANS>
 __device__ __forceinline__ void stmatrix_x4(unsigned address, const unsigned (&words)[4]) {

@@ -43,8 +43,9 @@ __global__ void __launch_bounds__(CONFIG::THREADS) addend(const __grid_constant_
             for (int j = 0; j < WIDTH; ++j)
                 sums[j] = static_cast<COMPUTE>(
                     scaled<SCALE, CONFIG::SATURATED>(SCALE(0), SCALE(0), params.beta, from + (j < inside ? j : 0)));
-            epilogue.apply(sums, 1, epilogue.template load<WIDTH>(row, column, inside), result.elements, row, column,
-                           inside);
+            NoneKept kept;
+            epilogue.apply(sums, 1, epilogue.template load<WIDTH>(row, column, inside), kept, result.elements, row,
+                           column, inside);
         } else {
 #pragma unroll
             for (int j = 0; j < WIDTH; ++j)

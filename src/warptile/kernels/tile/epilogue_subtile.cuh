@@ -11,8 +11,11 @@ namespace warptile {
 // The subtiles in which 64 rows of a tile, BN columns wide, are stored. A *line* of a subtile is contiguous in D: W
 // elements of a row, or of a column where D is column-major; a subtile has LINES of them. Subtiles of 16-bit elements
 // are as wide as possible, up to MOST columns, because each costs a warpgroup two named barriers. With MOST = 0 their
-// extents are powers of two.
-template <typename OUT, int BN, bool D_COLUMN_MAJOR, int MOST>
+// extents are powers of two. IN_PAIRS: there are two buffers, however wide a subtile is; it has at most MOST_IN_PAIRS
+// columns unless it would be very narrow.
+inline constexpr int MOST_IN_PAIRS = 72, NARROW = 32;
+
+template <typename OUT, int BN, bool D_COLUMN_MAJOR, int MOST, bool IN_PAIRS = false>
 struct EpilogueSubtiles {
     static constexpr int FITS = 128 / sizeof(OUT);
 
@@ -22,17 +25,20 @@ struct EpilogueSubtiles {
     // Columns of a subtile. Of a column-major D any number of columns will do. Rows of a row-major D have 128 or 64
     // bytes with a swizzle, or else an odd number of 16-byte chunks: eight rows then begin in different banks without a
     // swizzle.
-    static __device__ constexpr int columns() {
-        int some = BN % 64 == 0 ? 64 : !D_COLUMN_MAJOR && BN % 32 == 0 ? 32 : MOST;
+    static __device__ constexpr int columns(int most) {
+        int some = BN % 64 == 0 ? 64 : !D_COLUMN_MAJOR && BN % 32 == 0 ? 32 : most;
         while (some > 8 && (BN % some || !(D_COLUMN_MAJOR || some / 8 % 2 || (some & (some - 1)) == 0))) some -= 8;
         return some;
+    }
+    static __device__ constexpr int columns() {
+        return IN_PAIRS && columns(MOST_IN_PAIRS) >= NARROW ? columns(MOST_IN_PAIRS) : columns(MOST);
     }
 
     static constexpr bool WIDE = MOST > 0 && sizeof(OUT) == 2;
     static constexpr int W = D_COLUMN_MAJOR ? (FITS < 64 ? FITS : 64) : WIDE ? columns() : part(FITS);
     static constexpr int LINES = !D_COLUMN_MAJOR ? 64 : WIDE ? columns() : part(64);
     static constexpr int ROW_BYTES = W * sizeof(OUT), BYTES = WIDE ? ROW_BYTES * LINES : 64 * 128;
-    static constexpr int BUFFERS = BYTES <= 72 * 128 ? 2 : 1;
+    static constexpr int BUFFERS = IN_PAIRS || BYTES <= 72 * 128 ? 2 : 1;
     static constexpr int ROWS = D_COLUMN_MAJOR ? W : 64, COLUMNS = D_COLUMN_MAJOR ? LINES : W;
     static constexpr int HELD_BYTES = sizeof(OUT) < 2 ? 2 : sizeof(OUT);  // of an element: pairs of them take registers
     static constexpr int WORDS = W * LINES * HELD_BYTES / 4 / 128;  // of a thread, while the subtile is in registers

@@ -14,20 +14,20 @@ __device__ __forceinline__ OUT* element_at(OUT* matrix, long long leading, int r
     return matrix + (OPERATION::D_COLUMN_MAJOR ? column * leading + row : row * leading + column);
 }
 
-// What an epilogue reads for the two elements of D at (row, column) and its right neighbour. WHOLE: both are inside.
-template <bool WHOLE = false, typename OPERATION>
+// What an epilogue reads for the two elements of D at (row, column) and its right neighbour.
+template <typename OPERATION>
 __device__ __forceinline__ auto load_epilogue_pair(const GemmParams<OPERATION>& gemm, int row, int column) {
-    return gemm.template load<2>(row, column, WHOLE ? 2 : elements_inside<2>(gemm, row, column));
+    return gemm.template load<2>(row, column, elements_inside<2>(gemm, row, column));
 }
 
 // The two elements of D at (row, column) and its right neighbour: alpha * accumulator + beta * C, and the epilogue of
-// that with what it has `loaded` for them, if there is one. C is read where beta is not zero; without WITH_C it is
-// known to be zero.
-template <bool WITH_C = true, typename OPERATION, typename... LOADED>
+// that if there is one, with what it has loaded for them and where it leaves a further output (`fused_elements`). C is
+// read where beta is not zero; without WITH_C it is known to be zero.
+template <bool WITH_C = true, typename OPERATION, typename... FUSED>
 __device__ __forceinline__ Vector<typename OPERATION::OUT, 2> epilogue_pair(typename OPERATION::ACC_ELEMENT left,
                                                                             typename OPERATION::ACC_ELEMENT right,
                                                                             const GemmParams<OPERATION>& gemm, int row,
-                                                                            int column, const LOADED&... loaded) {
+                                                                            int column, FUSED&... fused) {
     using OUT = typename OPERATION::OUT;
     OUT source[2] = {};
     const auto beta = WITH_C ? gemm.beta : typename OPERATION::SCALE(0);
@@ -38,7 +38,7 @@ __device__ __forceinline__ Vector<typename OPERATION::OUT, 2> epilogue_pair(type
     if constexpr (GemmParams<OPERATION>::EPILOGUE::FUSED) {
         const typename OPERATION::ACC_ELEMENT values[] = {left, right};
         Vector<OUT, 2> result;
-        fused_elements(values, beta, source, loaded..., result.elements, gemm, row, column,
+        fused_elements(values, beta, source, fused..., result.elements, gemm, row, column,
                        elements_inside<2>(gemm, row, column));
         return result;
     } else {
@@ -58,15 +58,15 @@ __device__ __forceinline__ int row_of_pair(int m64, int half, int row) {
 __device__ __forceinline__ int column_of_pair(int n8, int column) { return column + 8 * n8 + threadIdx.x % 4 * 2; }
 
 // That pair of D.
-template <bool WITH_C = true, typename OPERATION, typename ACCUMULATORS, typename... LOADED>
+template <bool WITH_C = true, typename OPERATION, typename ACCUMULATORS, typename... FUSED>
 __device__ __forceinline__ Vector<typename OPERATION::OUT, 2> epilogue_pair(const ACCUMULATORS& accumulators,
                                                                             const GemmParams<OPERATION>& gemm, int m64,
                                                                             int n8, int half, int row, int column,
-                                                                            const LOADED&... loaded) {
+                                                                            FUSED&... fused) {
     typename OPERATION::ACC_ELEMENT left, right;
     accumulators.pair(m64, n8, half, left, right);
     return epilogue_pair<WITH_C>(left, right, gemm, row_of_pair<ACCUMULATORS>(m64, half, row),
-                                 column_of_pair(n8, column), loaded...);
+                                 column_of_pair(n8, column), fused...);
 }
 
 // Most n8 blocks whose operands of an epilogue are in registers at a time.
@@ -74,8 +74,8 @@ inline constexpr int LOADED_AHEAD = 4;
 
 // Reads an epilogue's operands for a warpgroup's part of D, which begins at (row, column), a few n8 blocks ahead of the
 // elements that are computed: loads of the next blocks are under way while these are. SUBTILES are parts of D that are
-// computed and stored one after the other. STAGED: one of the operands is in shared memory when they are.
-template <typename OPERATION, typename ACCUMULATORS, typename SUBTILES, bool STAGED = false>
+// computed and stored one after the other.
+template <typename OPERATION, typename ACCUMULATORS, typename SUBTILES>
 struct EpilogueReader {
     using GEMM = GemmParams<OPERATION>;
     using OUT = typename OPERATION::OUT;
@@ -99,12 +99,11 @@ struct EpilogueReader {
         }
     }
 
-    // The pairs of a subtile, whose first loads are under way; starts those of the next one, if it is before `end`.
-    // `staged(n8, half)` is a pair of the staged operand.
-    template <bool WITH_C, typename STAGED_PAIR>
-    __device__ __forceinline__ void compute(Vector<OUT, 2> (*pairs)[2], const ACCUMULATORS& accumulators, int subtile,
-                                            int end, const STAGED_PAIR& staged) {
-        const int m64 = m64_of(subtile), first = first_of(subtile);
+    // Calls `visit(n8, loaded)` for each block of a subtile, whose first loads are under way, with what is loaded for
+    // its two pairs; `visit_two(n8, loaded)` for two of them at a time instead, as far as there are two. Starts loads
+    // of the next subtile, if that is before `end`.
+    template <typename VISIT_TWO, typename VISIT>
+    __device__ __forceinline__ void visit_blocks(int subtile, int end, const VISIT_TWO& visit_two, const VISIT& visit) {
 #pragma unroll
         for (int begin = 0; begin < N8_BLOCKS; begin += TOGETHER) {
             LOADED loaded[TOGETHER][2];
@@ -118,14 +117,33 @@ struct EpilogueReader {
                 load(subtile + 1, 0);
             }
 #pragma unroll
-            for (int n8 = begin; n8 < begin + TOGETHER && n8 < N8_BLOCKS; ++n8)
-#pragma unroll
-                for (int half = 0; half < 2; ++half) {
-                    if constexpr (STAGED) GEMM::EPILOGUE::staged(loaded[n8 - begin][half]) = staged(n8, half);
-                    pairs[n8][half] = epilogue_pair<WITH_C>(accumulators, gemm, m64, first + n8, half, row, column,
-                                                            loaded[n8 - begin][half]);
+            for (int n8 = begin; n8 < begin + TOGETHER && n8 < N8_BLOCKS; n8 += 2) {
+                if (n8 + 1 < begin + TOGETHER && n8 + 1 < N8_BLOCKS) {
+                    visit_two(n8, &loaded[n8 - begin]);
+                } else {
+                    visit(n8, &loaded[n8 - begin]);
                 }
+            }
         }
+    }
+
+    // The pairs of a subtile. The epilogue stores its further outputs.
+    template <bool WITH_C>
+    __device__ __forceinline__ void compute(Vector<OUT, 2> (*pairs)[2], const ACCUMULATORS& accumulators, int subtile,
+                                            int end) {
+        const auto of_block = [&](int n8, LOADED(*loaded)[2]) {
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                NoneKept kept;
+                pairs[n8][half] = epilogue_pair<WITH_C>(accumulators, gemm, m64_of(subtile), first_of(subtile) + n8,
+                                                        half, row, column, (*loaded)[half], kept);
+            }
+        };
+        const auto of_two = [&](int n8, LOADED(*loaded)[2]) {
+            of_block(n8, loaded);
+            of_block(n8 + 1, loaded + 1);
+        };
+        visit_blocks(subtile, end, of_two, of_block);
     }
 
   private:
@@ -144,9 +162,9 @@ struct EpilogueReader {
     template <bool WHOLE, bool HAS_ABOVE, bool HAS_LEFT>
     __device__ __forceinline__ void load_pair(int m64, int first, int n8, int half) {
         const int at_row = row_of_pair<ACCUMULATORS>(m64, half, row), at_column = column_of_pair(first + n8, column);
-        ahead[n8][half] = gemm.template load_beside<2, HAS_ABOVE, HAS_LEFT>(
+        ahead[n8][half] = gemm.template load_beside<2, WHOLE, HAS_ABOVE, HAS_LEFT>(
             ahead[n8][0], ahead[n8 > 0 ? n8 - 1 : TOGETHER - 1][half], at_row, at_column,
-            WHOLE ? 2 : elements_inside<2>(gemm, at_row, at_column));
+            elements_inside<2>(gemm, at_row, at_column));
     }
 };
 
@@ -157,7 +175,9 @@ __device__ __forceinline__ void store_pair(typename OPERATION::ACC_ELEMENT left,
     if (row >= gemm.m || column >= gemm.n) return;
     Vector<typename OPERATION::OUT, 2> pair;
     if constexpr (GemmParams<OPERATION>::EPILOGUE::FUSED) {
-        pair = epilogue_pair(left, right, gemm, row, column, load_epilogue_pair(gemm, row, column));
+        const auto loaded = load_epilogue_pair(gemm, row, column);
+        NoneKept kept;
+        pair = epilogue_pair(left, right, gemm, row, column, loaded, kept);
     } else {
         pair = epilogue_pair(left, right, gemm, row, column);
     }

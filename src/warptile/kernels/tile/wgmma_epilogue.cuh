@@ -2,7 +2,6 @@
 // vectors.
 #pragma once
 
-#include "ptx/cp_async.cuh"
 #include "ptx/cp_async_bulk_tensor.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "tile/epilogue_subtile.cuh"
@@ -11,32 +10,56 @@
 
 namespace warptile {
 
+// Tensor maps of what an epilogue has STAGED: operands, then the output that it keeps. A base class of a kernel's
+// parameters, which takes no bytes without.
+template <int COUNT>
+struct TensorMaps {
+    TensorMap of_epilogue[COUNT];
+
+    __device__ __forceinline__ const TensorMap* epilogue_maps() const { return of_epilogue; }
+};
+template <>
+struct TensorMaps<0> {
+    __device__ __forceinline__ const TensorMap* epilogue_maps() const { return nullptr; }
+};
+template <typename OPERATION, bool STAGED>
+using EpilogueMaps = TensorMaps<STAGED ? EpilogueOf<OPERATION>::type::STAGED + EpilogueOf<OPERATION>::type::KEPT : 0>;
+
 // What one warpgroup stores. Its buffers, two subtiles or a large one, alternate: one is filled while the other is
 // read, by TMA, by the warpgroup itself, or by a *store warp* beside the producer.
 //
 // INTERLEAVED: accumulator rows are in the order of `block_row`. RESIDUE_CLASSES > 1: the matrices of the batch are
 // residue classes of the rows of one D (`TileScheduler`); `map` has the rows of all classes side by side, so TMA cannot
 // store a subtile that lies partly outside its class. OVERLAPPED: TMA stores subtiles between the K tiles of the next
-// mainloop, and they are kept small. CLIPPED: the columns of a column-major D end at gemm.n, behind which others begin
+// mainloop, and they are kept small. STAGED: TMA also moves the matrices of an epilogue that are laid out as D is
+// (`store_staged`). CLIPPED: the columns of a column-major D end at gemm.n, behind which others begin
 // that are not to be written. TMA stores the subtiles before that, and `store_clipped` the one in which they end.
 template <typename OPERATION, typename TILE, bool BY_TMA, int WIDTH, bool BATCHED = false, bool INTERLEAVED = false,
-          int RESIDUE_CLASSES = 1, bool OVERLAPPED = false, bool CLIPPED = false>
+          int RESIDUE_CLASSES = 1, bool OVERLAPPED = false, bool CLIPPED = false, bool STAGED = false>
 struct WgmmaEpilogue {
     using OUT = typename OPERATION::OUT;
+    using FUSION = typename GemmParams<OPERATION>::EPILOGUE;
     using SUBTILES = EpilogueSubtiles<OUT, TILE::BN, OPERATION::D_COLUMN_MAJOR,
                                       (!BY_TMA || RESIDUE_CLASSES > 1) ? 0
                                       : OVERLAPPED                     ? 56
-                                                                       : 128>;
-    static constexpr int BUFFERS = SUBTILES::BUFFERS, BYTES = BUFFERS * SUBTILES::BYTES;
+                                                                       : 128,
+                                      STAGED>;
+    static constexpr int MAPS = STAGED ? FUSION::STAGED + FUSION::KEPT : 0;
+    static constexpr int SETS = !STAGED ? 1 : FUSION::STAGED > FUSION::KEPT ? FUSION::STAGED : 1 + FUSION::KEPT;
+    static constexpr int BUFFERS = SUBTILES::BUFFERS, BYTES = SETS * BUFFERS * SUBTILES::BYTES;
+    static_assert(!STAGED || (BY_TMA && sizeof(OUT) == 2 && BUFFERS == 2 && SUBTILES::DOWN == 1 && !INTERLEAVED &&
+                              RESIDUE_CLASSES == 1 && !OVERLAPPED && !CLIPPED),
+                  "staged matrices have the fragments of D, and subtiles in two buffers");
     static constexpr bool ALIGNED = WIDTH * sizeof(OUT) == 16;
     using PIPELINE = Pipeline<BUFFERS, SUBTILES::BYTES>;
     static constexpr int COORDINATE_BYTES = 16, QUEUE_BYTES = PIPELINE::BARRIER_BYTES + BUFFERS * COORDINATE_BYTES;
     const GemmParams<OPERATION>& gemm;
     const TensorMap& map;
-    PIPELINE buffers;  // barriers, and behind them the coordinates of queued subtiles, are there with store warps only
+    PIPELINE buffers;  // barriers are there if STAGED, and with store warps; behind these, coordinates of subtiles
     int barrier;       // this warpgroup's named barrier
     int batch = 0;     // the matrix that is stored; with RESIDUE_CLASSES where its first row begins in D
     long long batch_stride = 0;
+    const TensorMap* further_maps = nullptr;  // of the epilogue's staged operands, then of the output it keeps
     typename PIPELINE::STATE state;
 
     __device__ __forceinline__ void sync_warpgroup() const { bar_sync<WARPGROUP>(barrier); }
@@ -62,24 +85,37 @@ struct WgmmaEpilogue {
         stmatrix_x2<TRANS>(to, words);
     }
 
+    template <bool TRANS>
+    static __device__ __forceinline__ void ldmatrix(unsigned (&words)[4], unsigned from) {
+        ldmatrix_x4<TRANS>(words, from);
+    }
+    template <bool TRANS>
+    static __device__ __forceinline__ void ldmatrix(unsigned (&words)[2], unsigned from) {
+        ldmatrix_x2<TRANS>(words, from);
+    }
+
+    // Where in a subtile the row of 16 bytes begins whose address this lane gives to ldmatrix or stmatrix, for COUNT n8
+    // blocks from block `n8` on.
+    template <int COUNT>
+    static __device__ __forceinline__ unsigned fragment_offset(unsigned lane, unsigned warp, int n8) {
+        const unsigned high = lane / 8 % 2, right = COUNT == 2 ? lane / 16 : 0;
+        if constexpr (OPERATION::D_COLUMN_MAJOR)
+            return SUBTILES::offset(8 * (n8 + right) + lane % 8, 32 * warp + 16 * high);
+        return SUBTILES::offset(block_row<INTERLEAVED>(16 * warp + lane % 16), 16 * (n8 + right));
+    }
+
     // Writes COUNT n8 blocks of a subtile, from its block `n8` on, by one stmatrix. The subtile's first block is number
     // `first` of the accumulators.
     template <int COUNT, typename SOURCE>
     static __device__ __forceinline__ void write_columns(unsigned to, unsigned lane, unsigned warp, int first, int n8,
                                                          const SOURCE& source) {
-        const unsigned high = lane / 8 % 2, right = COUNT == 2 ? lane / 16 : 0;
         unsigned words[2 * COUNT];
 #pragma unroll
         for (int i = 0; i < 2 * COUNT; ++i) {
             const auto pair = source(first + n8 + i / 2, i % 2);
             words[i] = *reinterpret_cast<const unsigned*>(&pair);
         }
-        if constexpr (OPERATION::D_COLUMN_MAJOR) {
-            stmatrix<true>(to + SUBTILES::offset(8 * (n8 + right) + lane % 8, 32 * warp + 16 * high), words);
-        } else {
-            stmatrix<false>(to + SUBTILES::offset(block_row<INTERLEAVED>(16 * warp + lane % 16), 16 * (n8 + right)),
-                            words);
-        }
+        stmatrix<OPERATION::D_COLUMN_MAJOR>(to + fragment_offset<COUNT>(lane, warp, n8), words);
     }
 
     // Writes subtile `subtile` of a block of 64 rows into the buffer. `source(n8, half)` gives two neighbouring
@@ -156,15 +192,14 @@ struct WgmmaEpilogue {
         }
     }
 
-    // Stores subtile `subtile` of the part of D that begins at (row, column), and goes on to the other buffer. FREE:
-    // TMA has read the buffer already.
-    template <bool FREE = false, typename SOURCE>
+    // Stores subtile `subtile` of the part of D that begins at (row, column), and goes on to the other buffer.
+    template <typename SOURCE>
     __device__ __forceinline__ void store(int subtile, int row, int column, const SOURCE& source) {
         row += row_of(subtile);
         column += column_of(subtile);
         if constexpr (BY_TMA) {
             if (CLIPPED && column + SUBTILES::COLUMNS > gemm.n) return;
-            if (!FREE) wait_until_read<BUFFERS - 1>();
+            wait_until_read<BUFFERS - 1>();
             write(subtile % SUBTILES::COUNT, source);
             fence_proxy_async();
             sync_warpgroup();
@@ -199,86 +234,138 @@ struct WgmmaEpilogue {
     template <bool WITH_C, typename ACCUMULATORS>
     __device__ __forceinline__ void store_subtiles(const ACCUMULATORS& accumulators, int row, int column) {
         constexpr int END = ACCUMULATORS::M64_BLOCKS * SUBTILES::COUNT;
-        auto reader = reader_of<STAGED, ACCUMULATORS>(gemm, row, column);
+        auto reader = reader_of<ACCUMULATORS>(gemm, row, column);
 #pragma unroll
         for (int subtile = 0; subtile < END; ++subtile) {
             if constexpr (STAGED) {
-                if (subtile >= 1 && subtile + 1 < END) {
-                    wait_until_read<0>();
-                    stage(subtile + 1, row, column, buffers.stage_address(1 - state.stage));
-                }
-                if (subtile + 1 < END) {
-                    cp_async_wait_group<1>();
-                } else {
-                    cp_async_wait_group<0>();
-                }
-                __syncwarp();  // a warp reads only what it has copied itself
-                FusedSource found;
-                found.first = reader.first_of(subtile);
-                reader.template compute<WITH_C>(found.pairs, accumulators, subtile, END,
-                                                [&](int n8, int half) { return staged_pair(n8, half); });
-                __syncwarp();
-                store<true>(subtile, row, column, found);
+                store_staged<WITH_C, END>(accumulators, reader, subtile, row, column);
             } else {
                 store(subtile, row, column, pairs_of<WITH_C, END>(accumulators, gemm, reader, subtile, row, column));
             }
         }
     }
 
-    // An operand of the epilogue that is laid out as D is: its subtiles are copied into the buffers of D's, two ahead,
-    // and each thread overwrites elements with those of D that it has computed from them. Registers could not hold
-    // enough of it while it is under way.
-    static constexpr bool STAGED = GemmParams<OPERATION>::EPILOGUE::HAS_STAGED && BY_TMA && sizeof(OUT) == 2 &&
-                                   BUFFERS == 2 && SUBTILES::DOWN == 1 && RESIDUE_CLASSES == 1 && !INTERLEAVED &&
-                                   !OVERLAPPED;
+    // STAGED: matrices of the epilogue that are laid out as D is take the way that D takes, in sets of buffers beside
+    // each other. TMA loads subtiles of operands, and each thread overwrites their elements with those of D, and of a
+    // further output, that it has computed from them.
 
-    // Starts copies of the operand for the first subtiles of the part of D that begins at (row, column), of `end`.
-    __device__ __forceinline__ void begin_staging(int row, int column, int end) const {
-        if constexpr (STAGED) {
-            wait_until_read<0>();
-            stage(0, row, column, buffer());
-            if (end > 1) stage(1, row, column, buffers.stage_address(1 - state.stage));
-        }
+    // Set `set` of buffer `stage`.
+    __device__ __forceinline__ unsigned buffer_of(int set, int stage) const {
+        return buffers.stage_address(stage) + set * BUFFERS * SUBTILES::BYTES;
     }
 
-    // Starts this warp's copies for its 16 rows of a subtile, as one group.
-    __device__ __forceinline__ void stage(int subtile, int row, int column, unsigned to) const {
-        const auto& tensor = gemm.staged();
-        const int lane = threadIdx.x % 32, warp = threadIdx.x % WARPGROUP / 32;
+    // One thread starts loads of the operands for subtile `subtile` of the part of D that begins at (row, column), or
+    // with PREFETCH brings them into L2.
+    template <bool PREFETCH = false>
+    __device__ __forceinline__ void load_operands(int subtile, int row, int column, int stage) const {
         row += row_of(subtile);
         column += column_of(subtile);
-        constexpr bool BY_COLUMNS = OPERATION::D_COLUMN_MAJOR;
-        constexpr int PER_LINE = BY_COLUMNS ? 2 : SUBTILES::ROW_BYTES / 16, LINES = BY_COLUMNS ? SUBTILES::LINES : 16;
-#pragma unroll 2
-        for (int i = lane; i < LINES * PER_LINE; i += 32) {
-            const int line = i / PER_LINE + (BY_COLUMNS ? 0 : 16 * warp);
-            const int piece = i % PER_LINE + (BY_COLUMNS ? 2 * warp : 0);
-            const int at_row = row + (BY_COLUMNS ? 8 * piece : line),
-                      at_column = column + (BY_COLUMNS ? line : 8 * piece);
-            const int left = BY_COLUMNS ? gemm.m - at_row : gemm.n - at_column;
-            const bool outside = at_row >= gemm.m || at_column >= gemm.n;
-            cp_async_zero_fill<16>(to + SUBTILES::offset(line, 16 * piece),
-                                   outside ? tensor.data : tensor.address(at_row, at_column),
-                                   outside ? 0 : min(2 * left, 16));
+        const int x = OPERATION::D_COLUMN_MAJOR ? row : column, y = OPERATION::D_COLUMN_MAJOR ? column : row;
+        const unsigned full = buffers.full_barrier(stage);
+        if (!PREFETCH) mbarrier_arrive_expect_tx(full, FUSION::STAGED * SUBTILES::BYTES);
+#pragma unroll
+        for (int set = 0; set < FUSION::STAGED; ++set) {
+            const TensorMap& map_of_operand = further_maps[set];
+            const int matrix = BATCHED && gemm.staged_has_batch(set) ? batch : 0;
+            if constexpr (PREFETCH && BATCHED) {
+                cp_async_bulk_tensor_prefetch_3d(map_of_operand, x, y, matrix);
+            } else if constexpr (PREFETCH) {
+                cp_async_bulk_tensor_prefetch_2d(map_of_operand, x, y);
+            } else if constexpr (BATCHED) {
+                cp_async_bulk_tensor_load_3d(buffer_of(set, stage), map_of_operand, x, y, matrix, full);
+            } else {
+                cp_async_bulk_tensor_load_2d(buffer_of(set, stage), map_of_operand, x, y, full);
+            }
         }
-        cp_async_commit_group();
     }
 
-    // This thread's pair of the staged operand, in block `n8` of the subtile.
-    __device__ __forceinline__ auto staged_pair(int n8, int half) const {
-        using ELEMENTS = decltype(gemm.staged().template load<2>(0, 0, 0));
-        ELEMENTS found;
-        const int lane = threadIdx.x % 32, warp = threadIdx.x % WARPGROUP / 32;
-        const unsigned row = 16 * warp + 8 * half + lane / 4, column = 8 * n8 + lane % 4 * 2;
-        if constexpr (OPERATION::D_COLUMN_MAJOR) {
-#pragma unroll
-            for (int i = 0; i < 2; ++i)
-                *reinterpret_cast<Packet<2>*>(&found.elements[i]) =
-                    ld_shared<2>(buffer() + SUBTILES::offset(column + i, 2 * row));
-        } else {
-            *reinterpret_cast<Packet<4>*>(&found) = ld_shared<4>(buffer() + SUBTILES::offset(row, 2 * column));
+    // Starts loads of the operands for the first of `end` subtiles of the part of D that begins at (row, column): as
+    // many as there are buffers. The others come into L2.
+    __device__ __forceinline__ void begin_staging(int row, int column, int end) const {
+        if constexpr (STAGED && FUSION::STAGED > 0) {
+            if (threadIdx.x % WARPGROUP != 0) return;
+            cp_async_bulk_wait_group_read<0>();
+            load_operands(0, row, column, state.stage);
+            if (end > 1) load_operands(1, row, column, 1 - state.stage);
+            for (int subtile = BUFFERS; subtile < end; ++subtile) load_operands<true>(subtile, row, column, 0);
         }
-        return found;
+    }
+
+    // Computes and stores subtile `subtile`, of END.
+    template <bool WITH_C, int END, typename ACCUMULATORS, typename READER>
+    __device__ __forceinline__ void store_staged(const ACCUMULATORS& accumulators, READER& reader, int subtile, int row,
+                                                 int column) {
+        using PAIRS_OF_BLOCK = typename READER::LOADED[2];
+        if constexpr (FUSION::STAGED > 0) {
+            buffers.consumer_wait(state);
+        } else {
+            wait_until_read<BUFFERS - 1>();
+        }
+        // When half of the subtile is computed, TMA has probably read the other buffer: operands may come into it.
+        const auto refill = [&](int n8) {
+            if (FUSION::STAGED == 0 || n8 != SUBTILES::COLUMNS / 8 / 4 * 2 || subtile < 1 || subtile + 1 >= END) return;
+            if (threadIdx.x % WARPGROUP == 0) {
+                cp_async_bulk_wait_group_read<0>();
+                load_operands(subtile + 1, row, column, 1 - state.stage);
+            }
+        };
+        reader.visit_blocks(
+            subtile, END,
+            [&](int n8, PAIRS_OF_BLOCK* loaded) {
+                refill(n8);
+                compute_staged<WITH_C, 2>(accumulators, reader, subtile, n8, loaded);
+            },
+            [&](int n8, PAIRS_OF_BLOCK* loaded) {
+                refill(n8);
+                compute_staged<WITH_C, 1>(accumulators, reader, subtile, n8, loaded);
+            });
+        fence_proxy_async();
+        sync_warpgroup();
+        if (threadIdx.x % WARPGROUP == 0) {
+            row += row_of(subtile);
+            column += column_of(subtile);
+            if (row < gemm.m && column < gemm.n) {
+                const int x = OPERATION::D_COLUMN_MAJOR ? row : column, y = OPERATION::D_COLUMN_MAJOR ? column : row;
+#pragma unroll
+                for (int set = 0; set <= FUSION::KEPT; ++set) {
+                    const TensorMap& to = set == 0 ? map : further_maps[FUSION::STAGED + set - 1];
+                    if constexpr (BATCHED) {
+                        cp_async_bulk_tensor_store_3d(to, x, y, batch, buffer_of(set, state.stage));
+                    } else {
+                        cp_async_bulk_tensor_store_2d(to, x, y, buffer_of(set, state.stage));
+                    }
+                }
+            }
+            cp_async_bulk_commit_group();
+        }
+        state.advance();
+    }
+
+    // COUNT blocks of a subtile, from its block `n8` on: operands from shared memory, outputs to it.
+    template <bool WITH_C, int COUNT, typename ACCUMULATORS, typename READER>
+    __device__ __forceinline__ void compute_staged(const ACCUMULATORS& accumulators, const READER& reader, int subtile,
+                                                   int n8, typename READER::LOADED (*loaded)[2]) const {
+        const unsigned lane = threadIdx.x % 32, warp = threadIdx.x % WARPGROUP / 32;
+        const unsigned at = buffer() + fragment_offset<COUNT>(lane, warp, n8);
+        unsigned words[SETS][2 * COUNT];
+#pragma unroll
+        for (int set = 0; set < FUSION::STAGED; ++set)
+            ldmatrix<OPERATION::D_COLUMN_MAJOR>(words[set], at + set * BUFFERS * SUBTILES::BYTES);
+#pragma unroll
+        for (int i = 0; i < 2 * COUNT; ++i) {
+            auto& operands = loaded[i / 2][i % 2];
+            if constexpr (FUSION::STAGED > 0) FUSION::template staged<0>(operands).words[0] = words[0][i];
+            if constexpr (FUSION::STAGED > 1) FUSION::template staged<1>(operands).words[0] = words[1][i];
+            typename FUSION::template Kept<2> kept;
+            const auto pair = epilogue_pair<WITH_C>(accumulators, gemm, READER::m64_of(subtile),
+                                                    READER::first_of(subtile) + n8 + i / 2, i % 2, reader.row,
+                                                    reader.column, operands, kept);
+            words[0][i] = *reinterpret_cast<const unsigned*>(&pair);
+            if constexpr (FUSION::KEPT > 0) words[1][i] = *reinterpret_cast<const unsigned*>(kept.elements);
+        }
+#pragma unroll
+        for (int set = 0; set <= FUSION::KEPT; ++set)
+            stmatrix<OPERATION::D_COLUMN_MAJOR>(at + set * BUFFERS * SUBTILES::BYTES, words[set]);
     }
 
     // Waits until TMA has read all buffers but the last PENDING. Bulk groups belong to the thread that committed them:
@@ -292,10 +379,10 @@ struct WgmmaEpilogue {
     struct NoReader {};
 
     // What reads an epilogue's operands ahead, its first loads under way; nothing without an epilogue.
-    template <bool IS_STAGED, typename ACCUMULATORS>
+    template <typename ACCUMULATORS>
     static __device__ __forceinline__ auto reader_of(const GemmParams<OPERATION>& gemm, int row, int column) {
         if constexpr (GemmParams<OPERATION>::EPILOGUE::FUSED) {
-            EpilogueReader<OPERATION, ACCUMULATORS, SUBTILES, IS_STAGED> reader{gemm, row, column};
+            EpilogueReader<OPERATION, ACCUMULATORS, SUBTILES> reader{gemm, row, column};
             reader.load(0, 0);
             return reader;
         } else {
@@ -318,7 +405,7 @@ struct WgmmaEpilogue {
         if constexpr (GemmParams<OPERATION>::EPILOGUE::FUSED) {
             FusedSource found;
             found.first = READER::first_of(subtile);
-            reader.template compute<WITH_C>(found.pairs, accumulators, subtile, END, nullptr);
+            reader.template compute<WITH_C>(found.pairs, accumulators, subtile, END);
             return found;
         } else {
             return [&, m64 = subtile / SUBTILES::COUNT, row, column](int n8, int half) {

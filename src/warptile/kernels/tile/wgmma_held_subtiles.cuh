@@ -35,7 +35,7 @@ __device__ __forceinline__ void finish_tile_with(Vector<typename OPERATION::OUT,
                                                  const GemmParams<OPERATION>& gemm, int row, int column) {
     using SUBTILES = typename EPILOGUE::SUBTILES;
     constexpr int END = M64_BLOCKS * SUBTILES::COUNT;
-    auto reader = EPILOGUE::template reader_of<false, ACCUMULATORS>(gemm, row, column);
+    auto reader = EPILOGUE::template reader_of<ACCUMULATORS>(gemm, row, column);
 #pragma unroll
     for (int subtile = 0; subtile < AT_ONCE; ++subtile)
         epilogue.template store_or_enqueue<HAS_STORE_WARP>(
@@ -48,7 +48,7 @@ __device__ __forceinline__ void finish_tile_with(Vector<typename OPERATION::OUT,
         for (int subtile = AT_ONCE; subtile < END; ++subtile) {
             if (subtile % SUBTILES::COUNT >= SUBTILES::ACROSS) continue;  // computed with the subtile beside it
             auto* pairs = &held[subtile / SUBTILES::COUNT][subtile % SUBTILES::ACROSS * N8_BLOCKS_OF_SUBTILE];
-            reader.template compute<WITH_C>(pairs, accumulators, subtile, END, nullptr);
+            reader.template compute<WITH_C>(pairs, accumulators, subtile, END);
 #pragma unroll
             for (int n8 = 0; n8 < N8_BLOCKS_OF_SUBTILE; ++n8)
 #pragma unroll

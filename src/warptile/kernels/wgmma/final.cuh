@@ -32,6 +32,7 @@ __global__ void __launch_bounds__(WgmmaConfig<CONFIG>::THREADS, 1)
         for (const TensorMap& map : params.map_a) prefetch_tensormap(map);
         prefetch_tensormap(params.map_b);
         if (CONFIG::STORE_BY_TMA) prefetch_tensormap(params.map_d);
+        for (int i = 0; i < KERNEL::EPILOGUE::MAPS; ++i) prefetch_tensormap(params.epilogue_maps()[i]);
         shared.init();
     }
     if constexpr (KERNEL::IN_CLUSTER) {
@@ -64,6 +65,7 @@ __global__ void __launch_bounds__(WgmmaConfig<CONFIG>::THREADS, 1)
     } else {
         if constexpr (KERNEL::CONSUMERS == 2) setmaxnreg_inc<KERNEL::CONSUMER_REGISTERS>();
         consumer<KERNEL>(group - 1, shared, scheduler, work, found, gemm, position, params.map_d,
+                         params.epilogue_maps(),
                          {params.gemm.c, params.gemm.d, params.batch_stride_c, params.batch_stride_d, &params.gemm},
                          {params.partial_accumulators, params.flags, params.stream_k_tiles});
     }

@@ -14,8 +14,8 @@
 
 namespace warptile {
 
-template <typename OPERATION>
-struct WgmmaQuantizedParams {
+template <typename OPERATION, bool STAGE_EPILOGUE>
+struct WgmmaQuantizedParams : EpilogueMaps<OPERATION, STAGE_EPILOGUE> {
     GemmParams<OPERATION> gemm;  // `a` points to the packed blocks
     TensorMap map_b, map_d;
     unsigned char* partial_accumulators;
@@ -42,7 +42,8 @@ struct WgmmaQuantized {
     using ACCUMULATORS =
         AccumulatorTile<Wgmma<typename OPERATION::ELEMENT, typename OPERATION::MMA_ACCUMULATOR, TILE::BN>,
                         typename OPERATION::ACC_ELEMENT, TILE::BN, M64_BLOCKS>;
-    using EPILOGUE = WgmmaEpilogue<OPERATION, TILE, CONFIG::STORE_BY_TMA, STORE_WIDTH>;
+    using EPILOGUE = WgmmaEpilogue<OPERATION, TILE, CONFIG::STORE_BY_TMA, STORE_WIDTH, false, false, 1, false, false,
+                                   CONFIG::STAGE_EPILOGUE>;
     // CTAs that split K finish a tile without it.
     static constexpr int EPILOGUE_BYTES = CONFIG::SPLITS_K ? 0 : EPILOGUE::BYTES;
     using SCHEDULER = TileScheduler<TILE, 1, 1, CONFIG::GROUP, false>;
@@ -118,8 +119,8 @@ struct WgmmaQuantized {
 };
 
 template <typename CONFIG>
-__global__ void __launch_bounds__((CONFIG::CONSUMERS + 1) * WARPGROUP, 1)
-    wgmma_quantized(const __grid_constant__ WgmmaQuantizedParams<typename CONFIG::OPERATION> params) {
+__global__ void __launch_bounds__((CONFIG::CONSUMERS + 1) * WARPGROUP, 1) wgmma_quantized(
+    const __grid_constant__ WgmmaQuantizedParams<typename CONFIG::OPERATION, CONFIG::STAGE_EPILOGUE> params) {
     using KERNEL = WgmmaQuantized<CONFIG>;
     using OPERATION = typename CONFIG::OPERATION;
     using EPILOGUE = typename KERNEL::EPILOGUE;
@@ -130,12 +131,19 @@ __global__ void __launch_bounds__((CONFIG::CONSUMERS + 1) * WARPGROUP, 1)
     if constexpr (!CONFIG::READS_C) gemm.beta = 0;
     const unsigned outputs = shared_address(memory) + CONFIG::STAGES * (KERNEL::B_OFFSET + KERNEL::B::BYTES);
     const PIPELINE pipeline{shared_address(memory), outputs + CONSUMERS * KERNEL::EPILOGUE_BYTES};
+    const auto epilogue_pipeline = [&](int consumer) {
+        return typename EPILOGUE::PIPELINE{
+            outputs + consumer * KERNEL::EPILOGUE_BYTES,
+            pipeline.barriers + PIPELINE::BARRIER_BYTES + consumer * EPILOGUE::PIPELINE::BARRIER_BYTES};
+    };
     typename PIPELINE::STATE state;
     if (threadIdx.x == 0) {
         prefetch_tensormap(params.map_b);
         if (CONFIG::STORE_BY_TMA) prefetch_tensormap(params.map_d);
         // Codes are loaded by each warp for itself, and so each warp releases a stage.
         pipeline.init(CONSUMERS * WARPGROUP / 32);
+        if constexpr (CONFIG::STAGE_EPILOGUE)
+            for (int consumer = 0; consumer < CONSUMERS; ++consumer) epilogue_pipeline(consumer).init(1);
     }
     __syncthreads();
     typename KERNEL::SCHEDULER scheduler(gemm.m, gemm.n, gemm.k, params.stream_k_tiles, 0);
@@ -167,12 +175,15 @@ __global__ void __launch_bounds__((CONFIG::CONSUMERS + 1) * WARPGROUP, 1)
         if constexpr (CONSUMERS == 2) setmaxnreg_inc<KERNEL::CONSUMER_REGISTERS>();
         const int consumer = group - 1, first_row = consumer * KERNEL::ROWS;
         typename KERNEL::ACCUMULATORS accumulators;
-        EPILOGUE epilogue{gemm, params.map_d, {outputs + consumer * KERNEL::EPILOGUE_BYTES, 0}, group};
+        EPILOGUE epilogue{gemm, params.map_d, epilogue_pipeline(consumer), group, 0, 0, params.epilogue_maps()};
         const auto release = [&](int stage, bool was_read) {
             __syncwarp();
             mbarrier_arrive_if(pipeline.empty_barrier(stage), was_read && threadIdx.x % 32 == 0);
         };
         for (; more; more = scheduler.next(work)) {
+            if constexpr (!CONFIG::STREAM_K)
+                epilogue.begin_staging(work.row + first_row, work.column,
+                                       KERNEL::M64_BLOCKS * EPILOGUE::SUBTILES::COUNT);
             // Otherwise the wgmmas seem to depend on the tile before, and the compiler serialises them.
             accumulators.zero();
             accumulators.fence_operands();
@@ -196,7 +207,7 @@ __global__ void __launch_bounds__((CONFIG::CONSUMERS + 1) * WARPGROUP, 1)
                                             {params.partial_accumulators, params.flags, group},
                                             [&](int cta) { return cta * CONSUMERS + consumer; }))
                     continue;
-            epilogue.store_all(accumulators, work.row + first_row, work.column);
+            epilogue.template store_all<!CONFIG::STREAM_K>(accumulators, work.row + first_row, work.column);
         }
         epilogue.finish();
     }

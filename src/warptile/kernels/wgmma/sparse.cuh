@@ -48,8 +48,8 @@ struct SparseMetadata {
     }
 };
 
-template <typename OPERATION>
-struct WgmmaSparseParams {
+template <typename OPERATION, bool STAGE_EPILOGUE>
+struct WgmmaSparseParams : EpilogueMaps<OPERATION, STAGE_EPILOGUE> {
     GemmParams<OPERATION> gemm;
     TensorMap map_a, map_b, map_d;
     const unsigned* metadata;
@@ -57,7 +57,7 @@ struct WgmmaSparseParams {
 
 template <typename CONFIG>
 __global__ void __launch_bounds__(3 * WARPGROUP, 1)
-    wgmma_sparse(const __grid_constant__ WgmmaSparseParams<typename CONFIG::OPERATION> params) {
+    wgmma_sparse(const __grid_constant__ WgmmaSparseParams<typename CONFIG::OPERATION, CONFIG::STAGE_EPILOGUE> params) {
     using OPERATION = typename CONFIG::OPERATION;
     using TILE = typename CONFIG::TILE;
     constexpr bool STORE_BY_TMA = CONFIG::STORE_BY_TMA;
@@ -66,12 +66,22 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
     constexpr int CONSUMERS = 2, M64_BLOCKS = TILE::BM / 64 / CONSUMERS;
     using STAGE = SparseWgmmaStage<OPERATION, TILE>;
     using PIPELINE = Pipeline<STAGES, STAGE::BYTES>;
-    using EPILOGUE = WgmmaEpilogue<OPERATION, TILE, STORE_BY_TMA, STORE_WIDTH>;
+    using EPILOGUE = WgmmaEpilogue<OPERATION, TILE, STORE_BY_TMA, STORE_WIDTH, false, false, 1, false, false,
+                                   CONFIG::STAGE_EPILOGUE>;
     using INSTRUCTION = SparseWgmma<typename OPERATION::ELEMENT, typename OPERATION::MMA_ACCUMULATOR, TILE::BN>;
     extern __shared__ __align__(1024) unsigned char memory[];
     const unsigned stages = shared_address(memory), epilogue_buffers = stages + STAGES * STAGE::BYTES;
     const PIPELINE pipeline{stages, epilogue_buffers + CONSUMERS * EPILOGUE::BYTES};
-    if (threadIdx.x == 0) pipeline.init(CONSUMERS);
+    const auto epilogue_pipeline = [&](int consumer) {
+        return typename EPILOGUE::PIPELINE{
+            epilogue_buffers + consumer * EPILOGUE::BYTES,
+            pipeline.barriers + PIPELINE::BARRIER_BYTES + consumer * EPILOGUE::PIPELINE::BARRIER_BYTES};
+    };
+    if (threadIdx.x == 0) {
+        pipeline.init(CONSUMERS);
+        if constexpr (CONFIG::STAGE_EPILOGUE)
+            for (int consumer = 0; consumer < CONSUMERS; ++consumer) epilogue_pipeline(consumer).init(1);
+    }
     __syncthreads();
     griddepcontrol_launch_dependents();
     griddepcontrol_wait();
@@ -97,12 +107,13 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
     } else {
         setmaxnreg_inc<240>();
         const int consumer = group - 1, first_row = consumer * M64_BLOCKS * 64;
-        EPILOGUE epilogue{gemm, params.map_d, {epilogue_buffers + consumer * EPILOGUE::BYTES, 0}, group};
+        EPILOGUE epilogue{gemm, params.map_d, epilogue_pipeline(consumer), group, 0, 0, params.epilogue_maps()};
         const SparseMetadata<OPERATION, M64_BLOCKS, STAGE::K_BLOCKS> metadata(params.metadata, gemm.m, gemm.k);
         AccumulatorTile<INSTRUCTION, typename OPERATION::ACC_ELEMENT, TILE::BN, M64_BLOCKS> accumulators;
         unsigned sets[2][M64_BLOCKS][STAGE::K_BLOCKS];  // of metadata: in use, and of the next K tile
         int previous = 0;
         while (scheduler.next(work)) {
+            epilogue.begin_staging(work.row + first_row, work.column, M64_BLOCKS * EPILOGUE::SUBTILES::COUNT);
             const auto multiply = [&](int k_tile, int set) {
                 pipeline.consumer_wait(state);
                 const unsigned stage = pipeline.stage_address(state.stage);
@@ -135,7 +146,7 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
             wgmma_wait_group<0>();
             accumulators.fence_operands();
             if (threadIdx.x % WARPGROUP == 0) mbarrier_arrive(pipeline.empty_barrier(previous));
-            epilogue.store_all(accumulators, work.row + first_row, work.column);
+            epilogue.template store_all<true>(accumulators, work.row + first_row, work.column);
         }
         epilogue.finish();
     }

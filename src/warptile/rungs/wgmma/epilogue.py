@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from warptile.device import DeviceLimits
+from warptile.epilogue.fused_epilogue import STAGED_BITS
 from warptile.problem import Problem
 from warptile.rungs.kernel_spec import Config
 from warptile.rungs.tma import MBARRIER_BYTES
@@ -28,17 +29,51 @@ tile/wgmma_held_subtiles.cuh."""
 
 def consumer_bytes(seen: Problem, config: Config, device: DeviceLimits) -> int:
     """Shared memory of a consumer warpgroup: `buffer_bytes` of its epilogue subtiles."""
-    return int(buffer_bytes(tiles.EpilogueSubtiles.of(seen, config, device)))
+    subtile = tiles.EpilogueSubtiles.of(seen, config, device)
+    return int(buffer_bytes(subtile, staged_sets(seen)))
 
 
-def buffer_bytes(subtile: Any) -> Any:
+def staging_bytes(seen: Problem, config: Config, device: DeviceLimits) -> int:
+    """Shared memory of a consumer warpgroup's epilogue subtiles, with the mbarriers by which TMA says that operands
+    are there: of kernels in which that is all that the epilogue needs."""
+    subtile = tiles.EpilogueSubtiles.of(seen, config, device)
+    if not subtile.in_pairs:
+        return int(subtile.buffers * subtile.bytes)
+    return int(subtile.buffers * (staged_sets(seen) * subtile.bytes + 2 * MBARRIER_BYTES))
+
+
+def buffer_bytes(subtile: Any, sets: int) -> Any:
     """Shared memory of a consumer warpgroup: buffers of epilogue subtiles, each with two mbarriers and its position in
     D, and the mbarrier by which warpgroups take turns.
 
     Args:
         subtile: `tiles.EpilogueSubtiles`.
+        sets: `staged_sets`; what the kernel does not stage takes none.
     """
-    return subtile.buffers * (subtile.bytes + 2 * MBARRIER_BYTES + D_POSITION_BYTES) + MBARRIER_BYTES
+    beside = sets if subtile.in_pairs else 1
+    return subtile.buffers * (beside * subtile.bytes + 2 * MBARRIER_BYTES + D_POSITION_BYTES) + MBARRIER_BYTES
+
+
+def staged_sets(seen: Problem) -> int:
+    """Sets of buffers where the kernel stages the epilogue (`tiles.stages_epilogue`): as many as operands that are laid
+    out as D is, or as outputs. ``WgmmaEpilogue::SETS``; 0 if no kernel stages it."""
+    if seen.epilogue is None or seen.d.dtype.bits != STAGED_BITS:
+        return 0
+    operands, kept = _alike(seen)
+    return max(operands, 1 + kept)
+
+
+def staged_matrices(seen: Problem) -> int:
+    """How many matrices of the epilogue the kernel then stages."""
+    return sum(_alike(seen))
+
+
+def _alike(seen: Problem) -> tuple[int, int]:
+    """Operands, and further outputs, that are laid out as D is."""
+    fused, dtype, major = seen.epilogue, seen.d.dtype, seen.d.major
+    if fused is None:
+        return 0, 0
+    return len(fused.staged(dtype, major)), int(fused.kept(dtype, major) is not None)
 
 
 def accumulator_registers(seen: Problem, config: Mapping[str, Any]) -> Any:

@@ -2,8 +2,8 @@
 
 Threads of a consumer evaluate it, between a tile's mainloop and its store. Two warpgroups that take turns (ping-pong)
 hide it behind each other's mainloops; in all other schedules it adds to the time of each tile, in an overlapped one
-too, where a finished tile is computed before it waits in registers. The constants are from one H200, bias + gelu +
-residual at 4096^3: 0.57 clocks of an SM for each element in tiles of 128 x 256.
+too, where a finished tile is computed before it waits in registers. The constants are from one H200, five expressions
+at 4096^3 and 16384 x 3072 x 768 (docs/lab-notebook/2026-11-28.md).
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ import numpy as np
 from warptile.epilogue.epilogue_program import ACCUMULATOR, CAST, TENSOR, UNIFORM, is_block_scale
 from warptile.epilogue.fused_epilogue import Fused, Layout, Partials
 from warptile.problem import Problem
+from warptile.rungs.wgmma.epilogue import staged_matrices
+from warptile.rungs.wgmma.residue_classes import d_is_aligned
 from warptile.rungs.wgmma.tile_shapes import cluster_tiles
 
 INSTRUCTIONS = {
     "divide": 8, "sqrt": 6, "exp": 8, "log": 10, "tanh": 16, "erf": 16, "sigmoid": 4, "silu": 6, "gelu": 14,
-    "gelu_tanh": 9, "minimum": 2, "maximum": 2, "where": 1, TENSOR: 1, CAST: 2, UNIFORM: 45,
+    "gelu_tanh": 7, "minimum": 2, "maximum": 2, "where": 1, TENSOR: 1, CAST: 2, UNIFORM: 45,
 }  # fmt: skip
 """Machine instructions of a step for an element; of all others one."""
 
@@ -28,16 +30,16 @@ PARTIALS_OF_ROWS, PARTIALS_OF_COLUMNS = 3, 7
 """Those of a reduction: shuffles, what combines two numbers, and a share of the store, counted in
 kernels/epilogue/reductions.cuh; not measured."""
 
-PER_CLOCK, TENSOR_CLOCKS = 64, 0.19
+PER_CLOCK, STAGED_CLOCKS, TENSOR_CLOCKS = 36, 0.09, 0.19
 """Instructions of threads that an SM executes in a clock while two warpgroups evaluate an epilogue, and clocks for each
-element of a matrix that is read or written beside D."""
+element of a matrix that is read or written beside D: by TMA (`tiles.stages_epilogue`), and by threads."""
 
 CLOCK_MHZ = 1755
 """Clock at which these were measured."""
 
 
-def clocks_per_element(fused: Fused) -> float:
-    """Clocks of an SM for each element of D, with two warpgroups."""
+def clocks_per_element(fused: Fused, staged: int) -> float:
+    """Clocks of an SM for each element of D, with two warpgroups. TMA moves ``staged`` matrices."""
     instructions = sum(_instructions(fused))
     written = [each for each in fused.outputs if isinstance(each, Layout)]
     scales = {name for name, _, _ in fused.program.block_scales.values()}
@@ -46,7 +48,8 @@ def clocks_per_element(fused: Fused) -> float:
     for each in fused.outputs:
         if isinstance(each, Partials):
             instructions += PARTIALS_OF_ROWS if each.over_columns else PARTIALS_OF_COLUMNS
-    return instructions / PER_CLOCK + TENSOR_CLOCKS * matrices
+    staged = min(staged, matrices)
+    return instructions / PER_CLOCK + STAGED_CLOCKS * staged + TENSOR_CLOCKS * (matrices - staged)
 
 
 def _instructions(fused: Fused) -> Iterator[int]:
@@ -75,7 +78,9 @@ def added_us(problem: Problem, config: Mapping[str, Any], times_us: Any) -> Any:
         return 0.0
     tiles = cluster_tiles((problem.m, problem.n, problem.k, problem.batch), config)
     waves = np.ceil(tiles / np.maximum(config["SMS"] // (config["CM"] * config["CN"]), 1))
-    of_tile_us = config["BM"] * config["BN"] * clocks_per_element(problem.epilogue) / CLOCK_MHZ
+    staged = staged_matrices(problem) if d_is_aligned(problem) else 0
+    clocks = np.where(config["OVERLAP"], *(clocks_per_element(problem.epilogue, count) for count in (0, staged)))
+    of_tile_us = config["BM"] * config["BN"] * clocks / CLOCK_MHZ
     alone_us = 2 * of_tile_us  # by one warpgroup
     turn_us = times_us / waves
     hidden = np.maximum(waves / 2 * (turn_us + alone_us) - waves * turn_us, 0.0) + alone_us

@@ -442,6 +442,7 @@ class WgmmaFinal(Rung):
         through_global = _split_tiles(seen, config) > 0 and cluster_k == 1
         if seen.epilogue is not None and _by_fragments(seen, config, through_global):
             view = replace(view, problem=replace(seen, epilogue=replace(seen.epilogue, in_quads=True)))
+        maps = tensor_maps.epilogue_maps(seen, config, device)
         return KernelSpec(
             problem,
             config,
@@ -449,7 +450,7 @@ class WgmmaFinal(Rung):
             self._instance(view, config, device, cluster_k),
             grid=(_ctas(seen, config), 1, 1),
             block=(WARPGROUP * (config["CONSUMERS"] + 1), 1, 1),
-            params=Params(self._members(view, config, device, through_global)),
+            params=Params((*maps, *self._members(view, config, device, through_global))),
             cluster=(config["CM"] * config["CN"] * cluster_k, 1, 1),
             dynamic_shared_bytes=_shared_bytes(seen, config, device),
             capability=tiles.CAPABILITY,
@@ -486,6 +487,7 @@ class WgmmaFinal(Rung):
             # of their mainloop, which has not been timed. An overlapped one stays the same.
             "READS_C": seen.c is not None or not (config["OVERLAP"] or seen.epilogue),
             "STORE_BY_TMA": residue_classes.stores_by_tma(seen, config),
+            "STAGE_EPILOGUE": tiles.stages_epilogue(seen, config),
             "STORE_WIDTH": tiles.store_width(seen),
         }
         stated = tuple((name, value) for name, value in values.items() if value is True or (value and value != 1))

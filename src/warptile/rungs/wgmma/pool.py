@@ -154,14 +154,14 @@ def _rows_of(
         a.dtype.name, problem.accumulator.name, d.dtype.name, a.major, b.major,
         a.alignment_bytes == MAX_ALIGNMENT_BYTES, b.alignment_bytes == MAX_ALIGNMENT_BYTES,
         residue_classes.d_is_aligned(problem), problem.batch == 1, problem.c is not None, problem.batch_invariant,
-        straddles(problem), illegal, device, kernels,
+        straddles(problem), epilogue.staged_sets(problem), illegal, device, kernels,
     )  # fmt: skip
 
 
 @lru_cache(maxsize=512)  # of 100 KB at most
 def _kind(
     element: str, accumulator: str, output: str, a_major: str, b_major: str, a_aligned: bool, b_aligned: bool,
-    d_aligned: bool, single: bool, with_c: bool, batch_invariant: bool, straddling: bool, illegal: Illegal,
+    d_aligned: bool, single: bool, with_c: bool, batch_invariant: bool, straddling: bool, sets: int, illegal: Illegal,
     device: DeviceLimits, kernels: tuple[Kernel, ...] | None,
 ) -> ConfigColumns:  # fmt: skip
     """The kernels that take problems of a kind, with as many stages as fit and every number of splits."""
@@ -184,7 +184,7 @@ def _kind(
     found: list[ConfigColumns] = []
     for order, kernel in enumerate(kernels or kernels_for(problem, straddling)):
         for unaligned in (0, 1) if through[kernel.swap] and kernel.schedule in ("basic", "split", "cluster") else (0,):
-            made = _filled(problem, kernel, device, unaligned, order)
+            made = _filled(problem, kernel, device, unaligned, sets, order)
             if made is not None and _is_taken(of_extents, made, illegal):
                 found.append(made)
     return ConfigColumns.joined(*found) if found else ConfigColumns(np.zeros((len(_NUMBERS), 0)))
@@ -212,8 +212,19 @@ def _is_taken(of_extents: Callable[[int, int], Problem], rows: ConfigColumns, il
     return illegal(of_extents(n, m) if config["SWAP"] else of_extents(m, n), config) is None
 
 
-def _filled(problem: Problem, kernel: Kernel, device: DeviceLimits, unaligned: int, order: int) -> ConfigColumns | None:
-    """A kernel's configurations, one for each number of splits; None if too few stages fit."""
+def _filled(
+    problem: Problem, kernel: Kernel, device: DeviceLimits, unaligned: int, sets: int, order: int
+) -> ConfigColumns | None:
+    """A kernel's configurations, one for each number of splits; None if too few stages fit.
+
+    Args:
+        problem: of the kind that the kernel takes, without an epilogue.
+        kernel: the kernel.
+        device: where it runs.
+        unaligned: 1 if A is loaded through registers.
+        sets: `epilogue.staged_sets` of problems with an epilogue.
+        order: the kernel's number.
+    """
     overlap = int(kernel.schedule == "overlap")
     config: dict[str, int] = {
         "BM": kernel.bm, "BN": kernel.bn, "BK": kernel.rows * ROW_BYTES * 8 // problem.a.dtype.bits, "STAGES": 2,
@@ -224,10 +235,11 @@ def _filled(problem: Problem, kernel: Kernel, device: DeviceLimits, unaligned: i
     seen = tiles.view(problem, {**config, "CM": 2, "CN": 2}).problem  # no residue classes, no A through registers
     widest = 0 if not residue_classes.d_is_aligned(seen) else WIDEST_OVERLAPPED if overlap else WIDEST
     columns = tiles.columns_per_warpgroup(config)
-    subtile = tiles.EpilogueSubtiles(seen.d.dtype.bits // 8, columns, seen.d.major == "col", widest)
+    staged = sets > 0 and widest > 0 and not unaligned and not overlap
+    subtile = tiles.EpilogueSubtiles(seen.d.dtype.bits // 8, columns, seen.d.major == "col", widest, staged)
     each = int(tiles.stage_bytes(seen, config, unaligned_a=bool(unaligned)))
     part = replace(subtile, bn=columns // kernel.parts)  # what a CTA of a cluster that splits K stores
-    buffers = max(epilogue.buffer_bytes(subtile), epilogue.buffer_bytes(part))
+    buffers = max(epilogue.buffer_bytes(subtile, sets), epilogue.buffer_bytes(part, sets))
     stages = int(stages_beside(kernel.consumers * buffers, each))
     if stages < (2 if overlap else FEWEST_STAGES) or (kernel.bm > 128 and stages < 2):
         return None

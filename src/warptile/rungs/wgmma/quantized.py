@@ -18,7 +18,7 @@ from warptile.rungs.repack import repacked
 from warptile.rungs.rung import Rung
 from warptile.rungs.tensor_tiles import round_up, stages_reason
 from warptile.rungs.tma import operand_map
-from warptile.rungs.wgmma import quantized_cost, tensor_maps, tiles
+from warptile.rungs.wgmma import epilogue, quantized_cost, tensor_maps, tiles
 from warptile.rungs.wgmma.residue_classes import d_is_aligned
 from warptile.rungs.wgmma.stream_k import PACKET_REGISTERS, PARTIAL_ACCUMULATORS, PARTIAL_FLAGS
 from warptile.rungs.wgmma.tiles import ROWS, WARPGROUP
@@ -157,7 +157,7 @@ class WgmmaQuantized(Rung):
             self._instance(seen, config),
             grid=(_ctas(problem, config), 1, 1),
             block=(WARPGROUP * (config["CONSUMERS"] + 1), 1, 1),
-            params=Params(_members(view, config, device)),
+            params=Params((*tensor_maps.epilogue_maps(seen, config, device), *_members(view, config, device))),
             dynamic_shared_bytes=_shared_bytes(seen, config, device),
             capability=tiles.CAPABILITY,
             kernel_workspaces=_workspaces(seen, config),
@@ -182,6 +182,7 @@ class WgmmaQuantized(Rung):
             ("WEIGHTS_READ_ONCE", seen.n <= config["BN"]),
             ("READS_C", seen.c is not None),
             ("STORE_BY_TMA", d_is_aligned(seen)),
+            ("STAGE_EPILOGUE", tiles.stages_epilogue(seen, config)),
             ("STORE_WIDTH", tiles.store_width(seen)),
         )
         return Instance(self.file, self.template, types, values, (tiles.instruction(seen, config),))
@@ -289,8 +290,7 @@ def _fits(problem: Problem, config: Config, device: DeviceLimits) -> bool:
 def _shared_bytes(seen: Problem, config: Config, device: DeviceLimits) -> int:
     """Shared memory of a CTA: ``WgmmaQuantized``."""
     weights = round_up(config["BM"] // BLOCK_ROWS * _format(seen).block_bytes, 1024)
-    subtiles = tiles.EpilogueSubtiles.of(seen, config, device)
-    output = config["CONSUMERS"] * subtiles.buffers * subtiles.bytes if config["SPLIT_K"] == 1 else 0
+    output = config["CONSUMERS"] * epilogue.staging_bytes(seen, config, device) if config["SPLIT_K"] == 1 else 0
     return tiles.shared_bytes(config["STAGES"], weights + tiles.smem_tiles(seen, config)[1].bytes, output)
 
 

@@ -14,7 +14,7 @@ from warptile.rungs.legality import blocks, ceil_div
 from warptile.rungs.rung import Rung
 from warptile.rungs.tensor_tiles import output_width, stages_reason
 from warptile.rungs.tma import MBARRIER_BYTES
-from warptile.rungs.wgmma import tensor_maps, tiles
+from warptile.rungs.wgmma import epilogue, tensor_maps, tiles
 from warptile.rungs.wgmma.residue_classes import d_is_aligned
 from warptile.rungs.wgmma.tiles import ROW_BYTES, ROWS, WARPGROUP, accumulator_registers, stage_bytes
 
@@ -147,8 +147,7 @@ class WgmmaRung(Rung):
         each = int(stage_bytes(seen, config))
         if not self.producer:
             return each + MBARRIER_BYTES
-        panels = tiles.EpilogueSubtiles.of(seen, config, device)
-        output = self.consumers * panels.buffers * panels.bytes if self.stores else 0
+        output = self.consumers * epilogue.staging_bytes(seen, config, device) if self.stores else 0
         turns = self.consumers * MBARRIER_BYTES
         return tiles.shared_bytes(config["STAGES"], each, output) + turns
 
@@ -165,7 +164,7 @@ class WgmmaRung(Rung):
             self._instance(seen, config),
             grid=(self._ctas(seen, config), 1, 1),
             block=(self.threads, 1, 1),
-            params=Params(self._members(view, config, device)),
+            params=Params((*tensor_maps.epilogue_maps(seen, config, device), *self._members(view, config, device))),
             cluster=(self.cluster, 1, 1),
             dynamic_shared_bytes=self._shared_bytes(seen, config, device),
             capability=tiles.CAPABILITY,
@@ -189,6 +188,8 @@ class WgmmaRung(Rung):
             values = (("STORE_BY_TMA", d_is_aligned(seen)), ("STORE_WIDTH", tiles.store_width(seen)))
         else:
             values = (("STORE_PAIRS", output_width(seen) >= 2),)
+        if self.sparse:
+            values += (("STAGE_EPILOGUE", tiles.stages_epilogue(seen, config)),)
         values += tuple((key, config[key]) for key in self.keys if key not in (*TILE_KEYS, "SMS"))
         return Instance(self.file, self.template, types, values, (tiles.instruction(seen, config),))
 

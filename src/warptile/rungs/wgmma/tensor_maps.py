@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from warptile.device import DeviceLimits
+from warptile.epilogue.fused_epilogue import OPERAND, OUTPUT
 from warptile.launch.tensor_map import TensorMap
 from warptile.problem import Problem
 from warptile.rungs.kernel_spec import Config, View
 from warptile.rungs.tma import batch_dimension, map_type, operand_map
 from warptile.rungs.wgmma.residue_classes import RESIDUE_CLASSES, by_residue_class, stores_by_tma
-from warptile.rungs.wgmma.tiles import ROW_BYTES, EpilogueSubtiles, SmemTile, smem_tiles, stored_k
+from warptile.rungs.wgmma.tiles import (
+    ROW_BYTES,
+    EpilogueSubtiles,
+    SmemTile,
+    smem_tiles,
+    stages_epilogue,
+    stored_k,
+)
 
 SWIZZLE = f"{ROW_BYTES}B"
 """Of operands in shared memory."""
@@ -53,6 +63,31 @@ def other_residue_class_maps(found: View, config: Config) -> tuple[TensorMap, ..
     if not part.unaligned:
         return ()
     return tuple(residue_class_map(found.a, found.problem, part, number) for number in range(1, RESIDUE_CLASSES))
+
+
+def epilogue_maps(seen: Problem, config: Config, device: DeviceLimits) -> tuple[tuple[str, TensorMap], ...]:
+    """Members of ``EpilogueMaps``: maps of matrices of the epilogue that are laid out as D is, in boxes as D's; none if
+    the kernel does not stage them."""
+    fused = seen.epilogue
+    if fused is None or not stages_epilogue(seen, config):
+        return ()
+    like = output_map(seen, config, device)
+    layouts = [(f"{OPERAND} {name}", fused.layouts[name]) for name in fused.staged(seen.d.dtype, seen.d.major)]
+    kept = fused.kept(seen.d.dtype, seen.d.major)
+    if kept is not None:
+        number, layout = kept
+        layouts.append((f"{OUTPUT} {number}", layout))
+    found = []
+    for index, (name, layout) in enumerate(layouts):
+        size, lines = layout.dtype.bits // 8, layout.row_stride if seen.d.major == "row" else layout.column_stride
+        matrices: tuple[int, ...] = ()
+        strides: tuple[int, ...] = (size * lines,)
+        if seen.batch > 1:
+            matrices = (seen.batch if layout.batch_stride else 1,)
+            strides = (size * lines, size * (layout.batch_stride or lines))
+        map_of_matrix = replace(like, operand=name, dims=(*like.dims[:2], *matrices), strides_bytes=strides)
+        found.append((f"of_epilogue[{index}]", map_of_matrix))
+    return tuple(found)
 
 
 def output_map(seen: Problem, config: Config, device: DeviceLimits) -> TensorMap:

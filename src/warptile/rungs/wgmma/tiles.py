@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from warptile.device import DeviceLimits
+from warptile.epilogue.fused_epilogue import STAGED_BITS
 from warptile.isa import wgmma
 from warptile.isa.wrappers.wgmma import SATURATED
 from warptile.launch.tensor_map import SWIZZLE_BYTES
@@ -60,6 +61,7 @@ CAPABILITY = 90
 
 
 WIDEST, WIDEST_OVERLAPPED, WIDEST_DOUBLE_BUFFERED = 128, 56, 72
+WIDEST_IN_PAIRS, NARROW = 72, 32
 """Most columns of an epilogue subtile of 16-bit elements that TMA stores, of one whose store overlaps the next
 mainloop, and of one that is double-buffered."""
 
@@ -245,19 +247,22 @@ class EpilogueSubtiles:
         bn: columns that a warpgroup stores of the tile.
         column_major: D's columns are contiguous.
         widest: most columns of a subtile of 16-bit elements that TMA stores, or 0.
+        in_pairs: there are two buffers, however wide a subtile is: the kernel stages matrices of an epilogue in them.
     """
 
     element_bytes: int
     bn: int
     column_major: bool
     widest: int
+    in_pairs: bool = False
 
     @staticmethod
     def of(seen: Problem, config: Config, device: DeviceLimits) -> EpilogueSubtiles:
         """The subtiles of a problem as the kernel sees it."""
         widest = 0 if not residue_classes.d_is_aligned(seen) else WIDEST_OVERLAPPED if config.get("OVERLAP") else WIDEST
         columns = columns_per_warpgroup(config) // (cluster_k(seen, config, device) if "SPLITS" in config else 1)
-        return EpilogueSubtiles(seen.d.dtype.bits // 8, columns, seen.d.major == "col", widest)
+        in_pairs = stages_epilogue(seen, config)
+        return EpilogueSubtiles(seen.d.dtype.bits // 8, columns, seen.d.major == "col", widest, in_pairs)
 
     @property
     def _wide(self) -> bool:
@@ -265,11 +270,15 @@ class EpilogueSubtiles:
 
     def _columns(self) -> int:
         """The most columns of a subtile that divide BN and whose rows start in different banks."""
+        some = self._columns_up_to(WIDEST_IN_PAIRS) if self.in_pairs else 0
+        return some if some >= NARROW else self._columns_up_to(self.widest)
+
+    def _columns_up_to(self, widest: int) -> int:
         if self.bn % 64 == 0:
             return 64
         if not self.column_major and self.bn % 32 == 0:
             return 32
-        spread = (c for c in range(self.widest, 8, -8) if self.column_major or c == 16 or c // 8 % 2 == 1)
+        spread = (c for c in range(widest, 8, -8) if self.column_major or c == 16 or c // 8 % 2 == 1)
         return next((columns for columns in spread if self.bn % columns == 0), 8)
 
     def _part(self, most: int) -> int:
@@ -293,7 +302,7 @@ class EpilogueSubtiles:
     @property
     def buffers(self) -> int:
         """Buffers of a warpgroup."""
-        return 1 if self.bytes > WIDEST_DOUBLE_BUFFERED * ROW_BYTES else 2
+        return 2 if self.in_pairs or self.bytes <= WIDEST_DOUBLE_BUFFERED * ROW_BYTES else 1
 
     @property
     def count(self) -> int:
@@ -306,6 +315,19 @@ class EpilogueSubtiles:
         """The swizzle of the buffer, as a tensor map names it."""
         row_bytes = self.box[0] * self.element_bytes
         return next((name for name, span in SWIZZLE_BYTES.items() if span == row_bytes), "none")
+
+
+def stages_epilogue(seen: Problem, config: Mapping[str, Any]) -> bool:
+    """Whether an epilogue is staged: evaluated a few columns at a time between shared memory and shared memory, where
+    TMA moves matrices that are laid out as D is. The kernel stores D by TMA when a tile is finished, in fragments whose
+    rows are in order. Those that do are wgmma-final and wgmma-quantized, known by their tunables, and wgmma-sparse."""
+    is_final, is_quantized = "SPLITS" in config, "SPLIT_K" in config
+    fused = seen.epilogue
+    if fused is None or not (is_final or is_quantized or seen.a.sparse) or not residue_classes.d_is_aligned(seen):
+        return False
+    if is_final and (config["OVERLAP"] or takes_unaligned_a(seen, config)):
+        return False
+    return seen.d.dtype.bits == STAGED_BITS and not (is_quantized and config["SPLIT_K"] > 1)
 
 
 # --- template arguments -------------------------------------------------------------------------------------------

@@ -34,8 +34,9 @@ struct WgmmaFinalDefaults {
     // beta may be other than zero, and C is then read. Code for that is most of an epilogue, and of the time that a
     // kernel takes to compile.
     static constexpr bool READS_C = false;
-    // TMA stores D; else registers do, at most STORE_WIDTH elements at a time.
-    static constexpr bool STORE_BY_TMA = false;
+    // TMA stores D; else registers do, at most STORE_WIDTH elements at a time. STAGE_EPILOGUE: it also loads operands
+    // of an epilogue, and stores a further output, that are laid out as D is.
+    static constexpr bool STORE_BY_TMA = false, STAGE_EPILOGUE = false;
     static constexpr int STORE_WIDTH = 1;
 };
 
@@ -123,10 +124,12 @@ struct WgmmaFinal {
     static constexpr int ACCUMULATOR_REGISTERS =
         M64_BLOCKS * ACCUMULATORS::REGISTERS * (OPERATION::PROMOTED ? 1 + TWO_LEVEL::PARTS : 1);
 
+    static constexpr bool EPILOGUE_STAGED = CONFIG::STAGE_EPILOGUE;
     // The epilogue: of a warpgroup's part of a tile, or with CLUSTER_K of this CTA's columns of it.
     using STORED_TILE = WgmmaTile<PART::BM, PART::BN / CLUSTER_K, TILE::BK>;
-    using EPILOGUE = WgmmaEpilogue<OPERATION, STORED_TILE, STORE_BY_TMA, STORE_WIDTH, CONFIG::BATCHED,
-                                   CONFIG::UNALIGNED_A, CONFIG::RESIDUE_CLASSES, CONFIG::OVERLAP_EPILOGUE>;
+    using EPILOGUE =
+        WgmmaEpilogue<OPERATION, STORED_TILE, STORE_BY_TMA, STORE_WIDTH, CONFIG::BATCHED, CONFIG::UNALIGNED_A,
+                      CONFIG::RESIDUE_CLASSES, CONFIG::OVERLAP_EPILOGUE, false, EPILOGUE_STAGED>;
     static constexpr int SUBTILES = M64_BLOCKS * EPILOGUE::SUBTILES::COUNT;  // of a warpgroup
 
     // Overlapped epilogue: the last HELD subtiles of a finished tile, as many as fit into registers beside the next
@@ -184,6 +187,8 @@ struct WgmmaFinal {
                 for (int consumer = 0; consumer < CONSUMERS; ++consumer) mbarrier_init(order_barrier(consumer), 1);
             if constexpr (STORE_WARPS > 0)
                 for (int consumer = 0; consumer < CONSUMERS; ++consumer) epilogue(consumer).init(1, WARPGROUP / 32);
+            if constexpr (EPILOGUE_STAGED)
+                for (int consumer = 0; consumer < CONSUMERS; ++consumer) epilogue(consumer).init(1);
             pipeline().init(CONSUMER_ARRIVALS);
         }
     };
@@ -218,7 +223,7 @@ struct WgmmaFinal {
 
 // What the kernel takes: written by `WgmmaFinal.resolve` (rungs/wgmma/final.py), which knows the offset of each member.
 template <typename CHOSEN>
-struct WgmmaFinalParams {
+struct WgmmaFinalParams : EpilogueMaps<typename CHOSEN::OPERATION, CHOSEN::STAGE_EPILOGUE> {
     using OPERATION = typename CHOSEN::OPERATION;
 
     GemmParams<OPERATION> gemm;

@@ -102,7 +102,7 @@ __device__ __forceinline__ void prefetch_epilogue(const GemmParams<typename KERN
     if constexpr (KERNEL::Batch::FUSED && !KERNEL::CONFIG::PARTIAL_TILES) {
         typename KERNEL::Batch::EPILOGUE_OPERANDS operands = *batch.first;
         if constexpr (KERNEL::CONFIG::BATCHED) operands.select_matrix(*batch.first, work.batch);
-        operands.template prefetch<KERNEL::PART::BM, KERNEL::PART::BN>(
+        operands.template prefetch<KERNEL::PART::BM, KERNEL::PART::BN, KERNEL::EPILOGUE_STAGED>(
             work.row + first_row, work.column + first_column, gemm.m, gemm.n, threadIdx.x % WARPGROUP, WARPGROUP);
     }
 }
@@ -115,7 +115,7 @@ __device__ __forceinline__ void begin_epilogue(typename KERNEL::EPILOGUE& epilog
                                                int first_column) {
     if constexpr (!KERNEL::CONFIG::PARTIAL_TILES) {
         prefetch_epilogue<KERNEL>(gemm, batch, work, first_row, first_column);
-        if constexpr (KERNEL::EPILOGUE::STAGED) {
+        if constexpr (KERNEL::EPILOGUE_STAGED) {
             select_batch<KERNEL>(epilogue, gemm, batch, work);
             epilogue.begin_staging(work.row + first_row, work.column + first_column, KERNEL::SUBTILES);
         }
@@ -253,14 +253,15 @@ __device__ __forceinline__ void consumer(int consumer, const typename KERNEL::Sh
                                          typename KERNEL::SCHEDULER scheduler, WorkTile& work, bool found,
                                          GemmParams<typename KERNEL::OPERATION>& gemm,
                                          const typename KERNEL::ClusterPosition& position, const TensorMap& map_d,
-                                         const typename KERNEL::Batch& batch,
+                                         const TensorMap* epilogue_maps, const typename KERNEL::Batch& batch,
                                          const typename KERNEL::Workspace& workspace) {
     using CONFIG = typename KERNEL::CONFIG;
     const auto pipeline = shared.pipeline();
     typename KERNEL::PIPELINE::STATE state;
     typename KERNEL::ACCUMULATORS accumulators;
     typename KERNEL::EPILOGUE epilogue{gemm,         map_d, shared.epilogue(consumer),
-                                       consumer + 1, 0,     CONFIG::RESIDUE_CLASSES > 1 ? 1 : batch.stride_d};
+                                       consumer + 1, 0,     CONFIG::RESIDUE_CLASSES > 1 ? 1 : batch.stride_d,
+                                       epilogue_maps};
     typename KERNEL::TWO_LEVEL two_level;
     typename KERNEL::FACTORS factors;
     const typename KERNEL::STAGE::A::FragmentLoader loader(gemm.a, gemm.lda);

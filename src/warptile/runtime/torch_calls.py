@@ -190,8 +190,8 @@ class TorchCalls(CallCache):
         return usual.found.returned(self.launched_fused(usual.found, *addresses))
 
     def _keep_usual(self, place: Any, said: tuple[Any, ...], found: Any, recorder: Any) -> None:
-        """Compare later calls of the same epilogue, options and shapes with this one, which is cheaper than a key: if its
-        operands are tensors, each another one, and aligned as usual."""
+        """Compare later calls of the same epilogue, options and shapes with this one, which costs less than a key: if
+        its operands are tensors, each another one, and aligned as usual."""
         if self._guards is None or any(each.__class__ not in self._types or each.data_ptr() & 15 for each in said):
             return
         if len(set(map(id, said))) < len(said):  # a guard refuses one tensor in two places

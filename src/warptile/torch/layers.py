@@ -5,13 +5,15 @@ from __future__ import annotations
 import torch
 
 from warptile.torch.activations import activated_linear, check_activation, gated_linear
+from warptile.torch.feed_forward import feed_forward, gated_feed_forward, keeps_activation
 from warptile.torch.linear_layer import Linear
 
 
 class MLP(torch.nn.Module):
     """``down(activation(up(x)))``: the feed-forward block of GPT-2 and of most encoders.
 
-    Without gradients, and in compiled programs, the activation is part of the first GEMM, unless that layer has hooks.
+    The activation is part of the first GEMM, and its derivative of the one that makes the hidden layer's gradient. That
+    does not hold of layers with hooks, nor, where gradients are recorded step by step, of float32.
 
     Args:
         features: extent of the last axis of input and result.
@@ -43,6 +45,8 @@ class MLP(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(..., features) to (..., features)."""
+        if keeps_activation(x, self.up, self.down):
+            return feed_forward(self.activation, x, self.up, self.down)
         found: torch.Tensor = self.down(activated_linear(self.activation, self.up, x))
         return found
 
@@ -54,8 +58,9 @@ class MLP(torch.nn.Module):
 class GatedMLP(torch.nn.Module):
     """``down(activation(gate(x)) * up(x))``: the feed-forward block of Llama (SwiGLU), or with ``gelu`` GEGLU.
 
-    Without gradients, and in compiled programs, the activation and the product with ``up(x)`` are part of the gate's
-    GEMM, unless that layer has hooks.
+    The activation and the product with ``up(x)`` are part of the gate's GEMM, and their derivatives of the GEMM that
+    makes the hidden layer's gradient. That does not hold of layers with hooks, nor, where gradients are recorded step
+    by step, of float32.
 
     Args:
         features: extent of the last axis of input and result.
@@ -87,6 +92,8 @@ class GatedMLP(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(..., features) to (..., features)."""
+        if keeps_activation(x, self.gate, self.up, self.down):
+            return gated_feed_forward(self.activation, x, self.gate, self.up, self.down)
         found: torch.Tensor = self.down(gated_linear(self.activation, self.gate, x, self.up(x)))
         return found
 

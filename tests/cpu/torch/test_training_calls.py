@@ -312,11 +312,14 @@ def nodes_behind(y):
 
 
 @pytest.mark.parametrize("module", ["MLP", "GatedMLP"])
-def test_modules_that_record_gradients_leave_the_activation_to_torch(gpu, planned, module):
-    made = getattr(warptile.torch, module)(48, 96, "gelu", dtype=torch.bfloat16)
-    x = torch.randn(4, 8, 48).bfloat16()
-    assert "GeluBackward0" in nodes_behind(made(x))
-    assert "FusedFunctionBackward" not in nodes_behind(made(x))
+def test_modules_that_record_gradients_are_one_operation_with_16_bits_and_layers_otherwise(gpu, planned, module):
+    for dtype in (torch.bfloat16, torch.float32):
+        made = getattr(warptile.torch, module)(48, 96, "gelu", dtype=dtype)
+        x = torch.randn(4, 8, 48, dtype=dtype)
+        behind = nodes_behind(made(x))
+        assert ("FeedForwardBackward" in behind) == (dtype == torch.bfloat16)
+        assert ("GeluBackward0" in behind) == (dtype == torch.float32)
+        assert "FusedFunctionBackward" not in behind
     with torch.no_grad():
         assert made(x).grad_fn is None
 

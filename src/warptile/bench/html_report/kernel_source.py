@@ -86,7 +86,9 @@ def listing(file: str, heat: Mapping[int, tuple[float, str]] | None = None) -> M
             )
         else:
             lines.append(Markup("<li>") + line)
-    return Markup('<ol class="code">{}</ol>').format(joined(lines, "\n"))
+    # HTML lets text have a > as it is, and an & before a space or another one: there are thousands of them.
+    text = str(Markup('<ol class="code">{}</ol>').format(joined(lines, "")))
+    return Markup(text.replace("&gt;", ">").replace("&amp; ", "& ").replace("&amp;&amp;", "&&"))
 
 
 @cache

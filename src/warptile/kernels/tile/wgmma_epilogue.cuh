@@ -31,9 +31,10 @@ using EpilogueMaps = TensorMaps<STAGED ? EpilogueOf<OPERATION>::type::STAGED + E
 // INTERLEAVED: accumulator rows are in the order of `block_row`. RESIDUE_CLASSES > 1: the matrices of the batch are
 // residue classes of the rows of one D (`TileScheduler`); `map` has the rows of all classes side by side, so TMA cannot
 // store a subtile that lies partly outside its class. OVERLAPPED: TMA stores subtiles between the K tiles of the next
-// mainloop, and they are kept small. STAGED: TMA also moves the matrices of an epilogue that are laid out as D is
-// (`store_staged`). CLIPPED: the columns of a column-major D end at gemm.n, behind which others begin
+// mainloop, and they are kept small. CLIPPED: the columns of a column-major D end at gemm.n, behind which others begin
 // that are not to be written. TMA stores the subtiles before that, and `store_clipped` the one in which they end.
+// STAGED: an epilogue is evaluated a few columns at a time, straight into the buffers. Operands that are laid out as D is
+// come there first (`store_staged`).
 template <typename OPERATION, typename TILE, bool BY_TMA, int WIDTH, bool BATCHED = false, bool INTERLEAVED = false,
           int RESIDUE_CLASSES = 1, bool OVERLAPPED = false, bool CLIPPED = false, bool STAGED = false>
 struct WgmmaEpilogue {
@@ -245,9 +246,9 @@ struct WgmmaEpilogue {
         }
     }
 
-    // STAGED: matrices of the epilogue that are laid out as D is take the way that D takes, in sets of buffers beside
-    // each other. TMA loads subtiles of operands, and each thread overwrites their elements with those of D, and of a
-    // further output, that it has computed from them.
+    // STAGED: matrices of the epilogue that are laid out as D is have sets of buffers, beside each other. TMA loads
+    // subtiles of operands, each thread overwrites their elements with those of D, and of a further output, that it has
+    // computed from them, and TMA stores these.
 
     // Set `set` of buffer `stage`.
     __device__ __forceinline__ unsigned buffer_of(int set, int stage) const {

@@ -33,8 +33,8 @@ using EpilogueMaps = TensorMaps<STAGED ? EpilogueOf<OPERATION>::type::STAGED + E
 // store a subtile that lies partly outside its class. OVERLAPPED: TMA stores subtiles between the K tiles of the next
 // mainloop, and they are kept small. CLIPPED: the columns of a column-major D end at gemm.n, behind which others begin
 // that are not to be written. TMA stores the subtiles before that, and `store_clipped` the one in which they end.
-// STAGED: an epilogue is evaluated a few columns at a time, straight into the buffers. Operands that are laid out as D is
-// come there first (`store_staged`).
+// STAGED: an epilogue is evaluated a few columns at a time, straight into the buffers, where operands that are laid out
+// as D is come first (`store_staged`).
 template <typename OPERATION, typename TILE, bool BY_TMA, int WIDTH, bool BATCHED = false, bool INTERLEAVED = false,
           int RESIDUE_CLASSES = 1, bool OVERLAPPED = false, bool CLIPPED = false, bool STAGED = false>
 struct WgmmaEpilogue {

@@ -319,9 +319,9 @@ class EpilogueSubtiles:
 
 def stages_epilogue(seen: Problem, config: Mapping[str, Any]) -> bool:
     """Whether an epilogue is staged: evaluated a few columns at a time, straight into the buffers through which D
-    leaves; TMA loads operands that are laid out as D is there first. The kernel stores D by TMA when a tile is finished,
-    in fragments whose rows are in order. Those that do are wgmma-final and wgmma-quantized, known by their tunables,
-    and wgmma-sparse."""
+    leaves, and into which TMA loads operands that are laid out as D is. The kernel stores D by TMA when a tile is
+    finished, in fragments whose rows are in order. Those that do are wgmma-final and wgmma-quantized, known by their
+    tunables, and wgmma-sparse."""
     is_final, is_quantized = "SPLITS" in config, "SPLIT_K" in config
     fused = seen.epilogue
     if fused is None or not (is_final or is_quantized or seen.a.sparse) or not residue_classes.d_is_aligned(seen):

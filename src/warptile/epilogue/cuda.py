@@ -21,7 +21,7 @@ from warptile.epilogue.epilogue_program import (
     Step,
     is_block_scale,
 )
-from warptile.epilogue.fused_epilogue import OPERAND, OUTPUT, Fused, Layout, Partials
+from warptile.epilogue.fused_epilogue import OPERAND, OUTPUT, Fused, Layout, Partials, StoredD
 from warptile.epilogue.operations import FLAG, OPERATIONS, integer_range
 from warptile.launch.params import Field, Pointer, Scalar
 
@@ -58,22 +58,18 @@ class EpilogueSource:
     Args:
         fused: the epilogue, as the kernel sees it.
         accumulator: name of the accumulator's type.
-        d_dtype: element type of D.
-        d_major: ``"row"`` or ``"col"``: how the kernel sees D.
-        extents: rows and columns of the kernel's D.
+        d: D, as the kernel sees it.
         reads_c: there is a C, which is added to alpha times the accumulator before anything else.
         rounded: each operation is rounded by itself: `ROUNDED`.
     """
 
     def __init__(
-        self, fused: Fused, accumulator: str, d_dtype: DType, d_major: str, extents: tuple[int, int], *, reads_c: bool,
-        rounded: bool,
+        self, fused: Fused, accumulator: str, d: StoredD, *, reads_c: bool, rounded: bool
     ) -> None:  # fmt: skip
         self._fused, self._rounded = fused, rounded
-        self._extents = extents
-        self._staged = fused.staged(d_dtype, d_major)
-        self._kept = fused.kept(d_dtype, d_major)
-        self._short = all(bits == 16 for bits in (d_dtype.bits, *(each.dtype.bits for each in fused.outputs)))
+        self._extents = d.extents
+        self._staged, self._kept = fused.staged(d), fused.kept(d)
+        self._short = all(bits == 16 for bits in (d.dtype.bits, *(each.dtype.bits for each in fused.outputs)))
         self.compute = COMPUTE.get(accumulator, "float")
         program = fused.program
         layouts = fused.layouts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from warptile.dtypes import DType
 from warptile.epilogue.epilogue_program import Program
@@ -71,14 +72,29 @@ STAGED_BITS, STAGED_ALIGNMENT, MOST_STAGED = 16, 16, 2
 """Bits of an element, and alignment of rows in bytes, of matrices that take the way of D; and the most operands."""
 
 
-def _is_like(layout: Layout, d_dtype: DType, d_major: str) -> bool:
-    lines, line = layout.row_stride, layout.column_stride
-    if d_major == "col":
-        lines, line = line, lines
+class StoredD(NamedTuple):
+    """How a kernel sees D in memory.
+
+    Attributes:
+        dtype: element type.
+        major: ``"row"`` or ``"col"``.
+        extents: rows and columns.
+    """
+
+    dtype: DType
+    major: str
+    extents: tuple[int, int]
+
+
+def _is_like(layout: Layout, d: StoredD) -> bool:
+    """Whether a matrix is laid out as D is. Its lines do not overlap: nobody promises that a tensor map may say so."""
+    lines, line, elements = layout.row_stride, layout.column_stride, d.extents[1]
+    if d.major == "col":
+        lines, line, elements = line, lines, d.extents[0]
     return (
         line == 1
-        and lines > 1
-        and layout.dtype.bits == d_dtype.bits == STAGED_BITS
+        and lines >= max(elements, 2)
+        and layout.dtype.bits == d.dtype.bits == STAGED_BITS
         and layout.alignment_bytes == STAGED_ALIGNMENT
     )
 
@@ -128,17 +144,17 @@ class Fused:
             outputs=tuple(replace(each, batch_stride=0) if isinstance(each, Layout) else each for each in self.outputs),
         )
 
-    def staged(self, d_dtype: DType, d_major: str) -> tuple[str, ...]:
-        """Names of operands that take the way of D through shared memory, where a kernel stages them: laid out as D is
-        (``"row"`` or ``"col"`` major), with elements of as many bits."""
+    def staged(self, d: StoredD) -> tuple[str, ...]:
+        """Names of operands that take the way of D through shared memory, where a kernel stages them: laid out as D is,
+        with elements of as many bits."""
         blocks = {name: (rows, columns) for name, rows, columns in self.program.tensors}
-        alike = (name for name, each in self.tensors if blocks[name] == (1, 1) and _is_like(each, d_dtype, d_major))
+        alike = (name for name, each in self.tensors if blocks[name] == (1, 1) and _is_like(each, d))
         return tuple(alike)[:MOST_STAGED]
 
-    def kept(self, d_dtype: DType, d_major: str) -> tuple[int, Layout] | None:
+    def kept(self, d: StoredD) -> tuple[int, Layout] | None:
         """The further output that does so, its number from 1 on and its layout; None if there is none."""
         layouts = ((i, each) for i, each in enumerate(self.outputs, 1) if isinstance(each, Layout))
-        return next(((i, each) for i, each in layouts if _is_like(each, d_dtype, d_major)), None)
+        return next(((i, each) for i, each in layouts if _is_like(each, d)), None)
 
     def __str__(self) -> str:
         count = len(self.program.operations)

@@ -10,6 +10,7 @@ from functools import cached_property
 
 from warptile.dtypes import DType
 from warptile.epilogue.cuda import EpilogueSource, number_member
+from warptile.epilogue.fused_epilogue import StoredD
 from warptile.errors import DTypeError, ShapeError
 from warptile.launch.params import Field, Params, Pointer, Scalar
 from warptile.launch.spec import Dim3, LaunchSpec
@@ -239,9 +240,14 @@ def epilogue_source(seen: Problem) -> EpilogueSource | None:
     if seen.epilogue is None:
         return None
     return EpilogueSource(
-        seen.epilogue, seen.accumulator.name, seen.d.dtype, seen.d.major, (seen.m, seen.n),
-        reads_c=seen.c is not None, rounded=seen.batch_invariant,
+        seen.epilogue, seen.accumulator.name, stored_d(seen), reads_c=seen.c is not None,
+        rounded=seen.batch_invariant,
     )  # fmt: skip
+
+
+def stored_d(seen: Problem) -> StoredD:
+    """D in memory, as a kernel sees it."""
+    return StoredD(seen.d.dtype, seen.d.major, (seen.m, seen.n))
 
 
 def epilogue_members(seen: Problem) -> tuple[tuple[str, Field], ...]:

@@ -94,16 +94,27 @@ def test_c_beside_a_staged_operand():
 
 @pytest.mark.parametrize(
     ("layout", "staged"),
-    [("as D", 1), ("rows of another pitch", 1), ("column-major", 0), ("misaligned rows", 0), ("float32", 0)],
+    [
+        ("as D", 1),
+        ("rows of another pitch", 1),
+        ("column-major", 0),
+        ("misaligned rows", 0),
+        ("float32", 0),
+        ("sliding windows", 0),
+    ],
 )
 def test_what_is_staged(layout, staged):
     """Operands with rows as D has them, and elements of as many bits."""
     a, b, x = drawn(1, 72, 64), drawn(2, 64, 80), drawn(3, 72, 80)
     pitched = np.zeros((72, 96 if layout == "rows of another pitch" else 81), np.float16)
     pitched[:, :80] = x
-    given = {"as D": x, "column-major": np.asfortranarray(x), "float32": x.astype(np.float32)}.get(
-        layout, pitched[:, :80]
-    )
+    windows = np.lib.stride_tricks.as_strided(drawn(4, 72 * 8 + 80), (72, 80), (16, 2))
+    given = {
+        "as D": x,
+        "sliding windows": windows,
+        "column-major": np.asfortranarray(x),
+        "float32": x.astype(np.float32),
+    }.get(layout, pitched[:, :80])
     plan = wt.plan(a, b, epilogue=lambda acc, x: acc + x, x=given, rung="wgmma-final", config=BASE)
     assert len(maps_of(plan)) == staged
     check(a, b, lambda acc, x: acc + x, {"x": given}, rung="wgmma-final", config=BASE)

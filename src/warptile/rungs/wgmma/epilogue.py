@@ -11,7 +11,7 @@ import numpy as np
 from warptile.device import DeviceLimits
 from warptile.epilogue.fused_epilogue import STAGED_BITS
 from warptile.problem import Problem
-from warptile.rungs.kernel_spec import Config
+from warptile.rungs.kernel_spec import Config, stored_d
 from warptile.rungs.tma import MBARRIER_BYTES
 from warptile.rungs.wgmma import tiles
 from warptile.rungs.wgmma.tiles import ROWS, WARPGROUP
@@ -70,10 +70,10 @@ def staged_matrices(seen: Problem) -> int:
 
 def _alike(seen: Problem) -> tuple[int, int]:
     """Operands, and further outputs, that are laid out as D is."""
-    fused, dtype, major = seen.epilogue, seen.d.dtype, seen.d.major
-    if fused is None:
+    if seen.epilogue is None:
         return 0, 0
-    return len(fused.staged(dtype, major)), int(fused.kept(dtype, major) is not None)
+    d = stored_d(seen)
+    return len(seen.epilogue.staged(d)), int(seen.epilogue.kept(d) is not None)
 
 
 def accumulator_registers(seen: Problem, config: Mapping[str, Any]) -> Any:

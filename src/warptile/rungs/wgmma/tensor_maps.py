@@ -8,7 +8,7 @@ from warptile.device import DeviceLimits
 from warptile.epilogue.fused_epilogue import OPERAND, OUTPUT
 from warptile.launch.tensor_map import TensorMap
 from warptile.problem import Problem
-from warptile.rungs.kernel_spec import Config, View
+from warptile.rungs.kernel_spec import Config, View, stored_d
 from warptile.rungs.tma import batch_dimension, map_type, operand_map
 from warptile.rungs.wgmma.residue_classes import RESIDUE_CLASSES, by_residue_class, stores_by_tma
 from warptile.rungs.wgmma.tiles import (
@@ -71,9 +71,9 @@ def epilogue_maps(seen: Problem, config: Config, device: DeviceLimits) -> tuple[
     fused = seen.epilogue
     if fused is None or not stages_epilogue(seen, config):
         return ()
-    like = output_map(seen, config, device)
-    layouts = [(f"{OPERAND} {name}", fused.layouts[name]) for name in fused.staged(seen.d.dtype, seen.d.major)]
-    kept = fused.kept(seen.d.dtype, seen.d.major)
+    like, d = output_map(seen, config, device), stored_d(seen)
+    layouts = [(f"{OPERAND} {name}", fused.layouts[name]) for name in fused.staged(d)]
+    kept = fused.kept(d)
     if kept is not None:
         number, layout = kept
         layouts.append((f"{OUTPUT} {number}", layout))

@@ -54,9 +54,8 @@ def gated_feed_forward(
     activation: str, x: torch.Tensor, gate: torch.nn.Linear, up: torch.nn.Linear, down: torch.nn.Linear
 ) -> torch.Tensor:
     """``down(activation(gate(x)) * up(x))``, recorded as one operation."""
-    found: torch.Tensor = _record(
-        activation, x, gate.weight, gate.bias, up.weight, up.bias, down.weight, down.bias
-    )  # fmt: skip
+    parameters = gate.weight, gate.bias, up.weight, up.bias, down.weight, down.bias
+    found: torch.Tensor = _record(activation, x, *parameters)
     return found
 
 

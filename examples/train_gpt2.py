@@ -5,8 +5,9 @@
     python examples/train_gpt2.py --compare                     # all backends, in turns of a few steps
     python examples/train_gpt2.py --tiny --backend warptile     # seconds, also without a GPU
 
-The model is written with torch.nn alone. `warptile.torch.convert` is all that differs between the backends: it has
-warptile compute every linear layer, the output layer of 50257 columns too, forward and backward.
+The model is written with torch.nn. For warptile two things are changed in it: `warptile.torch.MLP` takes the place and
+the weights of each feed-forward block, and `warptile.torch.convert` has warptile compute all other linear layers, the
+output layer of 50257 columns too. So warptile computes every GEMM outside of attention, forward and backward.
 """
 
 from __future__ import annotations
@@ -43,6 +44,19 @@ TURN = 10
 """Steps of one backend before the next one's turn."""
 
 
+class FeedForward(nn.Module):
+    """Two linear layers with a gelu between them."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.up = nn.Linear(features, 4 * features)
+        self.down = nn.Linear(4 * features, features)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(..., features) to the same shape."""
+        return self.down(functional.gelu(self.up(x), approximate="tanh"))
+
+
 class Block(nn.Module):
     """Attention and a feed-forward network, each behind a layer norm and beside a residual connection."""
 
@@ -53,8 +67,7 @@ class Block(nn.Module):
         self.attention = nn.Linear(size.features, 3 * size.features)
         self.projection = nn.Linear(size.features, size.features)
         self.norm_2 = nn.LayerNorm(size.features)
-        self.up = nn.Linear(size.features, 4 * size.features)
-        self.down = nn.Linear(4 * size.features, size.features)
+        self.feed_forward: nn.Module = FeedForward(size.features)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(batch, length, features) to the same shape."""
@@ -63,7 +76,7 @@ class Block(nn.Module):
         q, k, v = (part.view(batch, length, self.heads, -1).transpose(1, 2) for part in parts)
         mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.projection(mixed.transpose(1, 2).reshape(batch, length, features))
-        return x + self.down(functional.gelu(self.up(self.norm_2(x)), approximate="tanh"))
+        return x + self.feed_forward(self.norm_2(x))
 
 
 class GPT2(nn.Module):
@@ -88,6 +101,18 @@ class GPT2(nn.Module):
             x = block(x)
         logits = self.head(self.norm(x))
         return functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+
+
+def computed_by_warptile(model: GPT2) -> None:
+    """Change a model in place: its linear layers, and the gelu and its derivative, become warptile's GEMMs."""
+    for block in model.blocks:
+        weights = block.feed_forward.state_dict()
+        features = weights["up.weight"].shape[1]
+        fused = warptile.torch.MLP(features, activation="gelu_tanh", device=weights["up.weight"].device)
+        fused.load_state_dict(weights)
+        block.feed_forward = fused
+    converted = warptile.torch.convert(model)
+    assert not converted.left, converted
 
 
 def batches(size: Size, steps: int, device: str) -> torch.Tensor:
@@ -120,8 +145,7 @@ class Training:
         torch.manual_seed(0)
         self.model = GPT2(size).to(device)
         if backend.startswith("warptile"):
-            converted = warptile.torch.convert(self.model)
-            assert not converted.left, converted
+            computed_by_warptile(self.model)
         self.call = torch.compile(self.model) if backend.endswith("compile") else self.model
         self.backend, self.on_gpu = backend, device == "cuda"
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=3e-4, betas=(0.9, 0.95), fused=self.on_gpu)

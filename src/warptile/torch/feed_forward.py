@@ -22,71 +22,87 @@ from warptile.epilogue.program_text import replayed
 from warptile.epilogue.tracing import trace
 from warptile.linear_call import linear
 from warptile.torch.activations import ACTIVATIONS, EPILOGUES
-from warptile.torch.gradients import is_direct
+from warptile.torch.gradients import are_plain
 from warptile.torch.linear_layer import is_plain
+from warptile.torch_route import is_cast
 
 Layer = tuple[Any, Any]
 """Weight and bias, or None for no bias."""
 
-
-def keeps_activation(x: torch.Tensor, *layers: torch.nn.Linear) -> bool:
-    """Whether a block of these layers is best recorded as one operation: gradients are recorded step by step, of
-    16-bit values, and nobody looks at the layers' calls."""
-    if torch.compiler.is_compiling() or not torch.is_grad_enabled() or forward_ad._current_level >= 0:
-        return False
-    parameters = [each for layer in layers for each in (layer.weight, layer.bias)]
-    return (
-        x.element_size() == 2
-        and all(each is None or each.dtype == x.dtype for each in parameters)
-        and is_direct(x, *parameters)
-        and all(map(is_plain, layers))
-        and (x.requires_grad or any(each is not None and each.requires_grad for each in parameters))
-    )
+Operands = tuple[Any, ...]
+"""Input of a block, and weight and bias of each layer."""
 
 
-def feed_forward(activation: str, x: torch.Tensor, up: torch.nn.Linear, down: torch.nn.Linear) -> torch.Tensor:
-    """``down(activation(up(x)))``, recorded as one operation."""
-    found: torch.Tensor = _record(activation, x, None, None, up.weight, up.bias, down.weight, down.bias)
-    return found
+def operands_of_block(x: torch.Tensor, *layers: torch.nn.Linear) -> Operands | None:
+    """What a block of these layers multiplies, cast as autocast does, if it is best recorded as one operation. None if
+    it is not: no gradient is recorded, values have not 16 bits, or somebody looks at the layers' calls."""
+    if not torch.is_grad_enabled() or not all(map(is_plain, layers)):
+        return None
+    given = [x]
+    for layer in layers:
+        given += [layer.weight, layer.bias]
+    if not any(each is not None and each.requires_grad for each in given):
+        return None
+    # Inside a program that is compiled all tensors are plain ones to what runs it.
+    if not torch.compiler.is_compiling() and (forward_ad._current_level >= 0 or not are_plain(*given)):
+        return None
+    if is_cast(torch, [each for each in given if each is not None]):
+        dtype = torch.get_autocast_dtype(x.device.type)
+        given = [each.to(dtype) if each is not None and each.dtype == torch.float32 else each for each in given]
+    dtype = given[0].dtype
+    if dtype.itemsize != 2 or any(each is not None and each.dtype != dtype for each in given):
+        return None
+    return tuple(given)
 
 
-def gated_feed_forward(
-    activation: str, x: torch.Tensor, gate: torch.nn.Linear, up: torch.nn.Linear, down: torch.nn.Linear
-) -> torch.Tensor:
-    """``down(activation(gate(x)) * up(x))``, recorded as one operation."""
-    parameters = gate.weight, gate.bias, up.weight, up.bias, down.weight, down.bias
-    found: torch.Tensor = _record(activation, x, *parameters)
+def feed_forward(activation: str, operands: Operands) -> torch.Tensor:
+    """``down(activation(up(x)))``, recorded as one operation, of `operands_of_block` with layers up and down."""
+    x, *up_and_down = operands
+    return _recorded(activation, x, None, None, *up_and_down)
+
+
+def gated_feed_forward(activation: str, operands: Operands) -> torch.Tensor:
+    """``down(activation(gate(x)) * up(x))``, recorded as one operation; layers are gate, up and down."""
+    return _recorded(activation, *operands)
+
+
+def _recorded(*arguments: Any) -> torch.Tensor:
+    record = FeedForward.apply if torch.compiler.is_compiling() else _record
+    found: torch.Tensor = record(*arguments)
     return found
 
 
 # --- epilogues --------------------------------------------------------------------------------------------------------
 
 
-def _program(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
-    """An epilogue that is traced once."""
-    return replayed(trace(function, dict.fromkeys(names)))
-
-
-@cache
 def _forward(name: str, *, gated: bool) -> Callable[..., Any]:
     """Of the GEMM before the activation: the hidden layer, and what the activation is of."""
     function = EPILOGUES[name]
     if gated:
-        return _program(lambda acc, up: (function(acc) * up, acc), "up")
-    return _program(lambda acc: (function(acc), acc))
+        return lambda acc, up: (function(acc) * up, acc)
+    return lambda acc: (function(acc), acc)
 
 
-@cache
 def _backward(name: str, *, gated: bool) -> Callable[..., Any]:
     """Of the GEMM that makes the hidden layer's gradient: the gradients of ``kept``, what the activation is of, and of
     ``up``."""
     function, (slope,) = EPILOGUES[name], PARTIALS[name]
     assert slope is not None
     if gated:
-        return _program(
-            lambda acc, kept, up: (slope(acc * up, function(kept), kept), acc * function(kept)), "kept", "up"
-        )
-    return _program(lambda acc, kept: slope(acc, function(kept), kept), "kept")
+        return lambda acc, kept, up: (slope(acc * up, function(kept), kept), acc * function(kept))
+    return lambda acc, kept: slope(acc, function(kept), kept)
+
+
+def _epilogue(made: Callable[..., Callable[..., Any]], name: str, *names: str) -> Callable[..., Any]:
+    """One of the above, with operands of these names: traced once, or as it is for Dynamo to trace."""
+    if torch.compiler.is_compiling():
+        return made(name, gated="up" in names)
+    return _traced(made, name, names)
+
+
+@cache
+def _traced(made: Callable[..., Callable[..., Any]], name: str, names: tuple[str, ...]) -> Callable[..., Any]:
+    return replayed(trace(made(name, gated="up" in names), dict.fromkeys(names)))
 
 
 # --- the recorded operation -------------------------------------------------------------------------------------------
@@ -102,10 +118,10 @@ class FeedForward(torch.autograd.Function):
         rows = x.reshape(-1, x.shape[-1])
         above = None
         if gate is None:
-            hidden, kept = linear(rows, *up, epilogue=_forward(activation, gated=False))
+            hidden, kept = linear(rows, *up, epilogue=_epilogue(_forward, activation))
         else:
             above = linear(rows, *up)
-            hidden, kept = linear(rows, *gate, epilogue=_forward(activation, gated=True), up=above)
+            hidden, kept = linear(rows, *gate, epilogue=_epilogue(_forward, activation, "up"), up=above)
         ctx.save_for_backward(x, hidden, kept, above, *parameters)
         ctx.activation = activation
         return linear(hidden, *down).reshape(*x.shape[:-1], down[0].shape[0])
@@ -116,15 +132,17 @@ class FeedForward(torch.autograd.Function):
         x, hidden, kept, above, *parameters = ctx.saved_tensors
         gate, up, down = _layers(parameters)
         wanted = dict(zip(_INPUTS, ctx.needs_input_grad[1:], strict=True))
-        if torch.is_grad_enabled() or not is_direct(gradient, x, *parameters):
+        compiling = torch.compiler.is_compiling()
+        if not compiling and (torch.is_grad_enabled() or not are_plain(gradient, x, *parameters)):
             return None, *_through_layers(ctx.activation, x, parameters, gradient, tuple(wanted.values()))
         rows, of_result = x.reshape(-1, x.shape[-1]), gradient.reshape(-1, gradient.shape[-1])
         found: dict[str, Any] = dict(_of_layer("down", of_result, hidden, wanted))
         if any(wanted[name] for name in wanted if not name.startswith("down")):
-            epilogue = _backward(ctx.activation, gated=gate is not None)
             if gate is None:
+                epilogue = _epilogue(_backward, ctx.activation, "kept")
                 of_up = matmul(of_result, down[0], epilogue=epilogue, kept=kept)
             else:
+                epilogue = _epilogue(_backward, ctx.activation, "kept", "up")
                 of_gate, of_up = matmul(of_result, down[0], epilogue=epilogue, kept=kept, up=above)
                 found |= _of_layer("gate", of_gate, rows, wanted)
             found |= _of_layer("up", of_up, rows, wanted)

@@ -45,15 +45,19 @@ def _numbers(names: Sequence[str], tensors: Sequence[Any], numbers: Sequence[Any
     return dict(zip(names[len(tensors) :], [*numbers, *map(_unsigned, seeds)], strict=True))
 
 
-def _fused(
+def _fused(a: Any, b: Any, c: Any, tensors: Any, **options: Any) -> list[Any]:
+    return _compiled(plain(a), plain(b), plain(c), list(map(plain, tensors)), **options)
+
+
+def _compiled(
     a: Any, b: Any, c: Any, tensors: Any, *, program: str, names: Any, numbers: Any = (), seeds: Any = (),
     beta: Any = 1, **options: Any,
 ) -> list[Any]:  # fmt: skip
-    found = program_of(program)
-    operands = dict(zip(names, map(plain, tensors), strict=False)) | _numbers(names, tensors, numbers, seeds)
-    outputs = matmul(
-        plain(a), plain(b), plain(c), beta=None if c is None else beta, epilogue=replayed(found), **options, **operands
-    )
+    operands = dict(zip(names, tensors, strict=False))
+    if len(names) > len(tensors):
+        operands |= _numbers(names, tensors, numbers, seeds)
+    epilogue = replayed(program_of(program))
+    outputs = matmul(a, b, c, beta=None if c is None else beta, epilogue=epilogue, **options, **operands)
     return list(outputs) if isinstance(outputs, tuple) else [outputs]
 
 
@@ -98,6 +102,6 @@ def _fused_autograd(
 
 
 FUSED_MATMUL = overload("fused_matmul")
-implement("fused_matmul", _fused, _fused_fake)
+implement("fused_matmul", _fused, _fused_fake, compiled=_compiled)
 LIBRARY.impl("fused_matmul", _fused_autograd, "Autograd", with_keyset=True)
 torch.library.register_vmap("warptile::fused_matmul", fused_rule, lib=LIBRARY)

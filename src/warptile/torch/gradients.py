@@ -101,17 +101,13 @@ def matmul_gradients(
         The gradients; None for one that is not wanted.
     """
     a_shape, b_shape, c_shape = shapes
-    grad_c = None
-    if wanted[2] and c_shape is not None:
-        grad_c = gradient_of_addend(grad, c_shape, setting.beta)
-    if not (wanted[0] or wanted[1]):
-        return None, None, grad_c
-    g = grad.to(dtype)
-    if len(b_shape) == 1:
-        g = g.unsqueeze(-1)
-    if len(a_shape) == 1:
-        g = g.unsqueeze(-2)
-    grad_a = grad_b = None
+    grad_a = grad_b = grad_c = None
+    if wanted[0] or wanted[1]:
+        g = grad.to(dtype)
+        if len(b_shape) == 1:
+            g = g.unsqueeze(-1)
+        if len(a_shape) == 1:
+            g = g.unsqueeze(-2)
     if wanted[0]:
         assert b is not None
         matrices = b.unsqueeze(-1) if len(b_shape) == 1 else b
@@ -120,6 +116,8 @@ def matmul_gradients(
         assert a is not None
         matrices = a.unsqueeze(0) if len(a_shape) == 1 else a
         grad_b = _gradient_of_b(setting, matrices, g, b_shape)
+    if wanted[2] and c_shape is not None:  # behind the GEMMs, as a bias's gradient in `linear_gradients`
+        grad_c = gradient_of_addend(grad, c_shape, setting.beta)
     return grad_a, grad_b, grad_c
 
 
@@ -134,8 +132,7 @@ def linear_gradients(
 ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
     """Gradients of x, w and bias of a linear layer, given and returned as of `matmul_gradients`."""
     x_shape, w_shape, bias_shape = shapes
-    grad_x = grad_w = None
-    grad_bias = grad.sum_to_size(bias_shape) if wanted[2] else None
+    grad_x = grad_w = grad_bias = None
     g = grad.to(dtype)
     if len(w_shape) == 1:
         g = g.unsqueeze(-1)
@@ -146,6 +143,8 @@ def linear_gradients(
     if wanted[1]:
         assert x is not None
         grad_w = setting.product(rows.mT, x.flatten(0, -2) if x.dim() > 1 else x.unsqueeze(0)).reshape(w_shape)
+    if wanted[2]:  # behind the GEMMs: a compiler has stored the gradient for them by then, and computes it once
+        grad_bias = grad.sum_to_size(bias_shape)
     return grad_x, grad_w, grad_bias
 
 
@@ -263,14 +262,15 @@ def is_recorded(*tensors: Any) -> bool:
 
 def is_direct(*tensors: Any) -> bool:
     """Whether nothing but the gradient has to be seen of a call on these tensors."""
+    return are_plain(*tensors) and not torch._C._is_any_autocast_enabled()
+
+
+def are_plain(*tensors: Any) -> bool:
+    """Whether nothing but the gradient, and autocast, has to be seen of a call on these tensors."""
     for each in tensors:
         if each is not None and (type(each) not in _PLAIN or each.is_meta):
             return False
-    return not (
-        torch._C._are_functorch_transforms_active()
-        or torch._C._len_torch_dispatch_stack()
-        or torch._C._is_any_autocast_enabled()
-    )
+    return not (torch._C._are_functorch_transforms_active() or torch._C._len_torch_dispatch_stack())
 
 
 def below_autograd(operator: Any, keyset: Any, *arguments: Any, **options: Any) -> Any:

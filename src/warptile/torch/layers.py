@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from warptile.torch.activations import activated_linear, check_activation, gated_linear
-from warptile.torch.feed_forward import feed_forward, gated_feed_forward, keeps_activation
+from warptile.torch.feed_forward import feed_forward, gated_feed_forward, operands_of_block
 from warptile.torch.linear_layer import Linear
 
 
@@ -45,8 +45,9 @@ class MLP(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(..., features) to (..., features)."""
-        if keeps_activation(x, self.up, self.down):
-            return feed_forward(self.activation, x, self.up, self.down)
+        operands = operands_of_block(x, self.up, self.down)
+        if operands is not None:
+            return feed_forward(self.activation, operands)
         found: torch.Tensor = self.down(activated_linear(self.activation, self.up, x))
         return found
 
@@ -92,8 +93,9 @@ class GatedMLP(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(..., features) to (..., features)."""
-        if keeps_activation(x, self.gate, self.up, self.down):
-            return gated_feed_forward(self.activation, x, self.gate, self.up, self.down)
+        operands = operands_of_block(x, self.gate, self.up, self.down)
+        if operands is not None:
+            return gated_feed_forward(self.activation, operands)
         found: torch.Tensor = self.down(gated_linear(self.activation, self.gate, x, self.up(x)))
         return found
 

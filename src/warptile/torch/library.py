@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import torch
+
+from warptile.torch.inductor_lowerings import call_directly, tell_inductor
 
 LIBRARY = torch.library.Library("warptile", "DEF")
 """Registrations live as long as this object, which is to say as long as the process."""
@@ -62,17 +65,27 @@ def overload(name: str) -> Any:
     return getattr(torch.ops.warptile, name).default
 
 
-def implement(name: str, function: Callable[..., Any], fake: Callable[..., Any]) -> None:
+def implement(
+    name: str, function: Callable[..., Any], fake: Callable[..., Any], compiled: Callable[..., Any] | None = None
+) -> None:
     """Register what an operator does on tensors in memory, and on those without.
 
     Args:
         name: of the operator.
         function: computes; it is given tensors whose gradients nobody records.
         fake: makes an empty result of the right shape, type and device.
+        compiled: what Inductor's programs call in its place; ``function`` by default.
     """
     for device in DEVICES:
         LIBRARY.impl(name, function, device)
-    torch.library.register_fake(f"warptile::{name}", fake, lib=LIBRARY)
+
+    @wraps(fake)
+    def traced(*arguments: Any, **options: Any) -> Any:
+        tell_inductor()
+        return fake(*arguments, **options)
+
+    torch.library.register_fake(f"warptile::{name}", traced, lib=LIBRARY)
+    call_directly(overload(name), compiled or function)
 
 
 def plain(tensor: Any) -> Any:

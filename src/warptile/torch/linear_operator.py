@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from warptile.linear_call import check_linear, product_of_rows
+from warptile.linear_call import check_linear, linear, product_of_rows
 from warptile.torch.gradients import Setting, below_autograd, is_recorded, record_linear, recorded
 from warptile.torch.library import LIBRARY, implement, overload, plain
 from warptile.torch.results import linear_shape, result_type
@@ -38,6 +38,6 @@ def _linear_autograd(keyset: Any, x: Any, w: Any, bias: Any = None, **options: A
 
 
 LINEAR = overload("linear")
-implement("linear", _linear, _linear_fake)
+implement("linear", _linear, _linear_fake, compiled=linear)
 LIBRARY.impl("linear", _linear_autograd, "Autograd", with_keyset=True)
 torch.library.register_vmap("warptile::linear", linear_rule, lib=LIBRARY)

@@ -16,8 +16,12 @@ from warptile.torch.vmap_rules import matmul_rule
 _BELOW_INPLACE = torch._C._after_ADInplaceOrView_keyset
 
 
-def _matmul(a: Any, b: Any, c: Any = None, *, beta: Any = 1, **options: Any) -> Any:
-    return matmul(plain(a), plain(b), plain(c), beta=None if c is None else beta, **options)
+def _matmul(a: Any, b: Any, c: Any = None, **options: Any) -> Any:
+    return _compiled(plain(a), plain(b), plain(c), **options)
+
+
+def _compiled(a: Any, b: Any, c: Any = None, *, beta: Any = 1, **options: Any) -> Any:
+    return matmul(a, b, c, beta=None if c is None else beta, **options)
 
 
 def _matmul_fake(a: Any, b: Any, c: Any = None, *, out_dtype: Any = None, **options: Any) -> Any:
@@ -69,7 +73,7 @@ def _matmul_out_written(keyset: Any, *args: Any, out: Any, **options: Any) -> No
 
 
 MATMUL, MATMUL_OUT = overload("matmul"), overload("matmul_out")
-implement("matmul", _matmul, _matmul_fake)
+implement("matmul", _matmul, _matmul_fake, compiled=_compiled)
 implement("matmul_out", _matmul_out, _matmul_out_fake)
 LIBRARY.impl("matmul", _matmul_autograd, "Autograd", with_keyset=True)
 LIBRARY.impl("matmul_out", _matmul_out_autograd, "Autograd", with_keyset=True)

@@ -3,6 +3,8 @@
 import pytest
 
 torch = pytest.importorskip("torch")
+from torch._dynamo.backends.common import aot_autograd  # noqa: E402
+
 import warptile.torch  # noqa: E402
 from warptile.torch import feed_forward  # noqa: E402
 
@@ -132,11 +134,65 @@ def test_when_a_block_is_recorded_as_layers(kind):
     handle.remove()
     with torch.no_grad():
         assert module(x).grad_fn is None
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert node(module(x)) != "FeedForwardBackward"
+    with torch.autocast("cpu", dtype=torch.float16):
+        assert node(module(x)) == "FeedForwardBackward"  # 16-bit values stay what they are
     wide = getattr(warptile.torch, kind)(16, 24)
     assert node(wide(x.float())) != "FeedForwardBackward"
     stacked = torch.func.vmap(module)(x[None])
     assert torch.allclose(stacked[0].float(), module(x).float(), atol=0.02)
     derivative = torch.func.grad(lambda one: module(one).float().sum())(x)
     assert derivative.shape == x.shape
+
+
+of_torchs_compiler = pytest.mark.filterwarnings("ignore")
+
+
+@of_torchs_compiler
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("inside", [False, True])
+def test_autocast_of_float32_parameters(kind, compiled, inside):
+    """A block is cast once, and its gradients reach parameters and input in float32; also of a backward pass under
+    autocast."""
+    torch.manual_seed(5)
+    torch._dynamo.reset()
+    module = getattr(warptile.torch, kind)(16, 24, "gelu_tanh", bias=True)
+    x = torch.randn(3, 4, 16, requires_grad=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = (torch.compile(module, fullgraph=True, backend="aot_eager") if compiled else module)(x)
+        if inside:
+            y.float().square().sum().backward()
+    assert y.dtype == torch.bfloat16
+    if not compiled:
+        assert node(y) == "FeedForwardBackward"
+    if not inside:
+        y.float().square().sum().backward()
+    wide = [each.detach().double().requires_grad_() for each in (x, *module.parameters())]
+    gate = wide[1:3] if kind == "GatedMLP" else [None, None]
+    by_layers("gelu_tanh", wide[0], *gate, *wide[-4:]).square().sum().backward()
+    for found, exact in zip((x, *module.parameters()), wide, strict=True):
+        assert found.grad.dtype == torch.float32
+        assert (found.grad - exact.grad).norm() <= 0.03 * exact.grad.norm()
+
+
+@of_torchs_compiler
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_compiled_step_has_the_derivative_in_a_gemm(kind, made):
+    """Forward and backward are GEMMs alone: two or three, and five or eight."""
+    torch._dynamo.reset()
+    module = getattr(warptile.torch, kind)(16, 24, "gelu", dtype=torch.bfloat16)
+    x = torch.randn(5, 16, dtype=torch.bfloat16, requires_grad=True)
+    graphs = []
+
+    def keep(graph, _inputs):
+        graphs.append([node.target for node in graph.graph.nodes if node.op == "call_function"])
+        return graph.forward
+
+    y = torch.compile(module, fullgraph=True, backend=aot_autograd(fw_compiler=keep, bw_compiler=keep))(x)
+    y.float().sum().backward()
+    ours = [[each for each in graph if getattr(each, "namespace", "") == "warptile"] for graph in graphs]
+    fused = torch.ops.warptile.fused_matmul.default
+    gated = kind == "GatedMLP"
+    assert [len(each) for each in ours] == ([3, 6] if gated else [2, 4])
+    assert [each.count(fused) for each in ours] == [1, 1]
+    assert not any("gelu" in str(each) or "silu" in str(each) for graph in graphs for each in graph)

@@ -272,3 +272,50 @@ def test_inductor_times_warptile_beside_its_own_candidates(quick, monkeypatch):
         assert quick, "it was timed"
         warptile.torch.unregister_inductor()
         assert config.external_matmul == []
+
+
+def test_programs_of_inductor_call_functions_without_the_dispatcher():
+    from torch._inductor.utils import run_and_get_code
+
+    def call(x, w, bias, b):
+        h = wt.linear(x, w, bias)
+        return wt.matmul(h, b, h @ b, beta=0.5) + wt.matmul(h, b, epilogue=wt.silu)
+
+    x, w, bias, b = (drawn(*shape, dtype=torch.float32) for shape in ((6, 4), (5, 4), (5,), (5, 3)))
+    d, codes = run_and_get_code(torch.compile(call, fullgraph=True), x, w, bias, b)
+    with torch.no_grad():
+        h = torch.nn.functional.linear(x, w, bias)
+        assert torch.allclose(d, 1.5 * (h @ b) + torch.nn.functional.silu(h @ b), atol=1e-5)
+    (forward,) = (code for code in codes if "warptile.linear" in code)
+    for name in ("linear", "matmul", "fused_matmul"):
+        assert f"= torch.ops.warptile.{name}.default.function(" in forward
+        assert f"= torch.ops.warptile.{name}.default(" not in forward
+    expected = torch.autograd.grad(call(x, w, bias, b).square().sum(), (x, w, bias, b))
+    for found, exact in zip(torch.autograd.grad(d.square().sum(), (x, w, bias, b)), expected, strict=True):
+        assert torch.allclose(found, exact, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["linear", "matmul"])
+def test_the_gradient_of_an_addend_is_summed_behind_the_gemms(name):
+    """Inductor stores what an operator is given. Before one it would compute the gradient for the sum alone, and again
+    for the GEMMs."""
+    from torch._dynamo.backends.common import aot_autograd
+
+    backward = []
+
+    def keep(graph, _inputs):
+        backward[:] = [str(node.target) for node in graph.graph.nodes]
+        return graph.forward
+
+    def call(x, w, bias):
+        product = wt.linear(x, w, bias) if name == "linear" else wt.matmul(x, w.mT, bias)
+        return torch.tanh(product).sum()
+
+    arguments = drawn(6, 4), drawn(5, 4), drawn(5)
+    torch.compile(call, fullgraph=True, backend=aot_autograd(fw_compiler=lambda g, _: g.forward, bw_compiler=keep))(
+        *arguments
+    ).backward()
+    gemms = [index for index, each in enumerate(backward) if each == "warptile.matmul.default"]
+    (summed,) = (index for index, each in enumerate(backward) if each.startswith("aten.sum"))
+    assert len(gemms) == 2
+    assert max(gemms) < summed

@@ -103,11 +103,11 @@ def test_alpha_beta_and_an_unread_c():
 
 
 DENSE = [name for name, rung in RUNGS.items() if not rung.sparse]
-"""An ordinary run takes each of these rungs through one of three tests."""
+"""An ordinary run takes rungs of each family through each of three tests. tests/cpu/rungs has each of them."""
 
 
-@pytest.mark.parametrize("name", DENSE if ALL else DENSE[2::3])
-@pytest.mark.parametrize("n", [40, 37] if ALL else [40])
+@pytest.mark.parametrize("name", DENSE if ALL else DENSE[2::6])
+@pytest.mark.parametrize("n", [40, 37] if ALL else [37])
 def test_one_row_is_added_to_all_rows(name, n):
     kind = {"wgmma-two-level": "float8_e4m3", "wgmma-split": "float32"}.get(name, "float16")
     output = "float32" if name == "wgmma-split" else "float16"
@@ -116,10 +116,10 @@ def test_one_row_is_added_to_all_rows(name, n):
     a, b = random_operand((35, 32), DTYPES[kind], rng), random_operand((32, n), DTYPES[kind], rng)
     bias = random_operand((1, n), DTYPES[output], rng)
     every_row = np.ascontiguousarray(np.broadcast_to(bias, (35, n)))
-    found, same = (wt.matmul(a, b, c, beta=0.5, rung=name, backend="emulator", **options) for c in (bias[0], every_row))
-    assert np.abs(found.astype(np.float64) - same).max() <= 2e-3 * np.abs(same).max()
-    without = wt.matmul(a, b, np.zeros_like(bias[0]), beta=0.5, rung=name, backend="emulator", **options)
-    assert not np.array_equal(found, without)
+    found = wt.matmul(a, b, bias[0], beta=0.5, rung=name, backend="emulator", **options)
+    assert_product(found, a, b, every_row, beta=0.5, **options)
+    with pytest.raises(AssertionError):  # it can fail: without the row the result is another one
+        assert_product(found, a, b, 0 * every_row, beta=0.5, **options)
 
 
 def test_a_third_argument_is_added_unless_beta_says_otherwise():
@@ -215,7 +215,7 @@ def test_the_same_call_gives_the_same_bits():
     assert np.array_equal(wt.matmul(a, b, backend="emulator"), first)
 
 
-@pytest.mark.parametrize("name", DENSE if ALL else DENSE[::3])
+@pytest.mark.parametrize("name", DENSE if ALL else DENSE[::6])
 def test_every_rung_through_the_drop_in_on_ragged_sizes(name):
     dtype = RUNGS[name].dtypes[0]
     a, b, c = (
@@ -242,7 +242,7 @@ def assert_single(shape, orders, dtype, **options):
     assert_product(wt.matmul(a, b, backend="emulator", **options), a, b, **what)
 
 
-@pytest.mark.parametrize("name", DENSE if ALL else DENSE[1::3])
+@pytest.mark.parametrize("name", DENSE if ALL else DENSE[4::6])
 def test_every_rung_with_a_single_row_of_odd_bytes(name):
     dtype = RUNGS[name].dtypes[0]
     options = {"accumulate": "float16"} if name == "simt-half2" else {}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import warptile as wt
-from covering import ALL, covering, few
+from covering import ALL, covering
 from warptile.emulator import emulate
 from warptile.launch.access import NOTHING, Access
 from warptile.ptx import parse
@@ -108,7 +108,7 @@ def test_saving_and_loading():
 
 
 @pytest.mark.parametrize(
-    ("layout", "extents"), covering(range(4), [(1, 1, 1), (5, 257, 129), (139, 151, 83)], pairs=()), ids=str
+    ("layout", "extents"), covering(range(4), [(139, 151, 83), (5, 257, 129), (1, 1, 1)], pairs=()), ids=str
 )
 def test_products_have_the_bits_of_unsplit_operands(layout, extents):
     m, n, k = extents
@@ -119,7 +119,8 @@ def test_products_have_the_bits_of_unsplit_operands(layout, extents):
     expected = wt.matmul(a, b, **SPLIT)
     left, right = wt.split(a, axis=1), wt.split(b)
     assert np.isfinite(expected).any()
-    for operands in few([(left, right), (a, right), (left, b)], 3 if m > 5 else 1):
+    pairs = [(left, right), (a, right), (left, b)]
+    for operands in pairs if ALL else pairs[layout % 3 :][:1]:
         found = wt.matmul(*operands, **SPLIT)
         assert np.array_equal(found.view(np.uint32), expected.view(np.uint32))
 

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 import warptile as wt
+from covering import ALL, covering
 
 BASE = {
-    "BM": 128, "BN": 64, "BK": 64, "STAGES": 3, "CONSUMERS": 2, "PINGPONG": 1, "CM": 1, "CN": 1, "GROUP": 8,
-    "ALONG_N": 0, "OVERLAP": 0, "STREAM": 0, "SPLITS": 1, "SWAP": 0, "SMS": 2,
+    "BM": 128, "BN": 64 if ALL else 32, "BK": 64, "STAGES": 3, "CONSUMERS": 2, "PINGPONG": 1, "CM": 1, "CN": 1,
+    "GROUP": 8, "ALONG_N": 0, "OVERLAP": 0, "STREAM": 0, "SPLITS": 1, "SWAP": 0, "SMS": 2,
 }  # fmt: skip
+"""An ordinary run has tiles of half the columns: kernels of half the code."""
 
 EPILOGUES = {
     "operand": lambda acc, x, bias: acc + x + bias,
@@ -59,12 +61,14 @@ def maps_of(plan):
     return [name for name, _ in plan.plan.kernel.params.members if name.startswith("of_epilogue")]
 
 
-@pytest.mark.parametrize("epilogue", EPILOGUES)
-@pytest.mark.parametrize("schedule", ["ping-pong", "ping-pong, swapped"])
+@pytest.mark.parametrize(
+    ("epilogue", "schedule"), covering(list(EPILOGUES), ["ping-pong", "ping-pong, swapped"], pairs=())
+)
 def test_epilogues(epilogue, schedule):
     function, config = EPILOGUES[epilogue], BASE | SCHEDULES[schedule]
-    a, b = drawn(1, 200, 96), drawn(2, 96, 136)
-    given = operands(function.__code__.co_varnames, 200, 136)
+    m, n, k = (200, 136, 96) if ALL else (144, 72, 96)
+    a, b = drawn(1, m, k), drawn(2, k, n)
+    given = operands(function.__code__.co_varnames, m, n)
     staged = maps_of(wt.plan(a, b, epilogue=function, rung="wgmma-final", config=config, **given))
     assert len(staged) == min(2, sum(name in "xyz" for name in given)) + ("output" in epilogue)
     check(a, b, function, given, rung="wgmma-final", config=config)
@@ -73,8 +77,9 @@ def test_epilogues(epilogue, schedule):
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_schedules(schedule):
     function, config = EPILOGUES["operand and output"], BASE | SCHEDULES[schedule]
-    a, b = drawn(1, 144, 200), drawn(2, 200, 184)
-    check(a, b, function, operands("x", 144, 184), rung="wgmma-final", config=config)
+    n = 184 if ALL else 88
+    a, b = drawn(1, 144, 200), drawn(2, 200, n)
+    check(a, b, function, operands("x", 144, n), rung="wgmma-final", config=config)
 
 
 @pytest.mark.parametrize("shared", [False, True])

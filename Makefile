@@ -27,6 +27,8 @@ endif
 
 CLANG_FORMAT := find src/warptile/kernels -name '*.cuh' | xargs $(RUN) -c 'from clang_format import clang_format; clang_format()'
 PYTEST := -m pytest --durations=15 -rs
+# All but the tests that `make check` has run before.
+MOST_TESTS := -n 2 --dist worksteal tests/cpu tests/gpu --ignore=tests/cpu/repository/test_imports.py
 
 .PHONY: ladder test test-all test-gpu docs check format clean
 
@@ -34,10 +36,10 @@ ladder: $(INSTALLED)
 	@$(RUN) -m warptile.cli.main ladder $(ARGS)
 
 test: checked-and-warm
-	@$(RUN) $(PYTEST) -n 2 --dist worksteal tests/cpu tests/gpu
+	@$(RUN) $(PYTEST) $(MOST_TESTS)
 
 test-all: checked-and-warm
-	@WARPTILE_TESTS=all $(RUN) $(PYTEST) -n 2 --dist worksteal tests/cpu tests/gpu
+	@WARPTILE_TESTS=all $(RUN) $(PYTEST) $(MOST_TESTS)
 
 # The checks take one core. Meanwhile the other compiles what both workers of the tests would compile each for itself:
 # their modules, and the emulator's loops. What goes wrong there goes wrong in the tests too, with a message.
@@ -46,8 +48,7 @@ checked-and-warm: $(INSTALLED)
 	@$(MAKE) --no-print-directory --jobs=2 check warm
 
 warm: $(INSTALLED)
-	-@$(RUN) -m warptile.cli.main ladder --backend emulator -m 40 -n 40 -k 40 --rung wmma-final --rung mma-final \
-		--rung wgmma-final >/dev/null 2>&1
+	-@$(RUN) -c 'from warptile.emulator.compiled_steps.step_library import library; library(wait=True)' >/dev/null 2>&1
 	-@$(RUN) -m pytest -qq --collect-only tests/cpu tests/gpu >/dev/null 2>&1
 
 test-gpu: $(INSTALLED)

@@ -103,7 +103,10 @@ SCHEDULES = {
 
 
 def emulated(name):
-    """One of them as the emulator runs it: in an ordinary run, tiles of 64 rows where these are stored in the same way
-    and compiled in a fraction of the time: ping-pong, and columns that two warpgroups share."""
+    """One of them as the emulator runs it: in an ordinary run, tiles of at most 64 columns, and of 64 rows where these
+    are stored in the same way, compiled in a fraction of the time: ping-pong, and columns that two warpgroups share."""
     config = SCHEDULES[name]
-    return config if ALL or not (config["PINGPONG"] or config["BM"] == 192) else config | {"BM": 64}
+    if ALL:
+        return config
+    rows = 64 if config["PINGPONG"] or config["BM"] == 192 else config["BM"]
+    return config | {"BM": rows, "BN": min(config["BN"], 64) if name != "odd tile" else config["BN"]}

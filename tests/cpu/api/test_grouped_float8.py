@@ -17,7 +17,7 @@ from warptile.runtime import execute
 E4M3, E5M2 = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2
 UNITS = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-23}
 WIDE, NARROW = (dict(config) for _, config in grouped.FLOAT8_CONFIGS)
-SMALL = {} if ALL else {"config": NARROW | {"STEP": 64}}
+SMALL = {} if ALL else {"config": NARROW | {"BN": 32, "STEP": 32, "BOX": 32}}
 """Options of a call: an instruction of one width, which is compiled in a fraction of the time of the several that plans
 take. Theirs are run with groups of rows, and with blocks of scales along K."""
 
@@ -134,10 +134,10 @@ def test_scales_along_k(plans, extents, kinds):
 def test_scales_along_k_of_one_group_leave_the_others_alone():
     a, b, offsets = drawn(200, 300), transposed(3, 300, 136), [70, 110, 180]
     of_a, of_b, *_ = of_blocks(200, ("blocks", "square"), 300, 136, 3)
-    alone = multiplied(a, b, offsets, scale_a=of_a, scale_b=of_b)
+    alone = multiplied(a, b, offsets, scale_a=of_a, scale_b=of_b, **SMALL)
     for each in (a[:70], a[110:], b[0], b[2], of_a[:70], of_a[110:], of_b[0], of_b[2]):
         each[...] = np.nan
-    assert np.array_equal(multiplied(a, b, offsets, scale_a=of_a, scale_b=of_b)[70:110], alone[70:110])
+    assert np.array_equal(multiplied(a, b, offsets, scale_a=of_a, scale_b=of_b, **SMALL)[70:110], alone[70:110])
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,9 @@ def test_saving_and_loading():
 
 
 @pytest.mark.parametrize(
-    ("layout", "extents"), covering(range(4), [(139, 151, 83), (5, 257, 129), (1, 1, 1)], pairs=()), ids=str
+    ("layout", "extents"),
+    covering(range(4), [(139, 151 if ALL else 71, 83), (5, 257, 129), (1, 1, 1)], pairs=()),
+    ids=str,
 )
 def test_products_have_the_bits_of_unsplit_operands(layout, extents):
     m, n, k = extents

@@ -1,15 +1,24 @@
 """Every tensor instruction on the emulator, bit for bit what an H200 answered."""
 
+import re
+
 import numpy as np
 import pytest
 
 import captured
+from covering import of_each
 from probes import Probe
 from tensor_probes import LANES, TENSOR_PROBES
 from warptile.isa import mma
 
 
-@pytest.mark.parametrize("tensor", TENSOR_PROBES, ids=lambda tensor: tensor.name)
+def instruction_and_selector(tensor):
+    """Every instruction, and every selector of each shape of sparse ones."""
+    instruction, _, selector = tensor.name.partition(" ")
+    return instruction, (selector, re.search(r"m\d+n\d+k\d+", instruction)[0])
+
+
+@pytest.mark.parametrize("tensor", of_each(TENSOR_PROBES, instruction_and_selector), ids=lambda tensor: tensor.name)
 def test_equals_the_gpu(tensor):
     expected = captured.vectors()[tensor.name]
     found = captured.kept(tensor, captured.tensor_answers(tensor, recorded_chain(tensor, expected)))

@@ -5,6 +5,7 @@ import json
 import pytest
 
 import captured
+from covering import of_each
 from warptile.isa import wgmma
 from wgmma_probes import SEED, SUITES, GroupProbe
 
@@ -16,7 +17,17 @@ def recorded():
     return json.loads((captured.DATA / "wgmma_h200.json").read_text())
 
 
-@pytest.mark.parametrize(("suite", "probe"), PROBES, ids=[f"{suite}: {probe.name}" for suite, probe in PROBES])
+def instruction_and_modifiers(case):
+    """Of each suite every instruction, and every way to use one."""
+    suite, probe = case
+    instruction, _, modifiers = probe.name.partition(" ")
+    return (suite, instruction), (suite, modifiers)
+
+
+CHOSEN = of_each(PROBES, instruction_and_modifiers)
+
+
+@pytest.mark.parametrize(("suite", "probe"), CHOSEN, ids=[f"{suite}: {probe.name}" for suite, probe in CHOSEN])
 def test_equals_the_gpu(suite, probe, recorded):
     """A checksum for each case, and for each one chained to it."""
     expected = recorded["suites"][suite][probe.name]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import exact_rounding as exact
+from covering import covering
 from emulation import run_cuda
 from one_instruction import execute
 from warptile.emulator import DEFAULT_CHECKS
@@ -153,8 +154,10 @@ def vector_source(opcode: str, text: str, element: str, count: int) -> str:
       }}"""
 
 
-@pytest.mark.parametrize("opcode", ["atom", "red"])
-@pytest.mark.parametrize(("element", "count", "name"), VECTORS)
+@pytest.mark.parametrize(
+    ("element", "count", "name", "opcode"),
+    [(*vector, opcode) for vector, opcode in covering(VECTORS, ["atom", "red"], pairs=())],
+)
 def test_each_element_of_a_vector_is_an_atomic_of_its_own(element, count, name, opcode) -> None:
     plain = element.removesuffix("x2")
     word = np.uint32 if element == "f32" else np.uint16

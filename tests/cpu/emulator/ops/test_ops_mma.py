@@ -4,6 +4,7 @@ and their sums against exact arithmetic."""
 import numpy as np
 import pytest
 
+from covering import covering
 from exact_adder import FLOAT_TYPES, bits_of, dot
 from warptile.emulator import emulate
 from warptile.errors import AccumulatorOverflow, DivergentCollective, EmulationError, UnknownInstruction
@@ -326,8 +327,14 @@ ADDERS = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["normal", "exponents", "cancellation", "special"])
-@pytest.mark.parametrize(("each", "arch"), ADDERS, ids=[f"{each.name}-{arch}" for each, arch in ADDERS])
+SUMS = [
+    (*adder, kind) for adder, kind in covering(ADDERS, ["normal", "exponents", "cancellation", "special"], pairs=())
+]
+
+
+@pytest.mark.parametrize(
+    ("each", "arch", "kind"), SUMS, ids=[f"{each.name}-{arch}-{kind}" for each, arch, kind in SUMS]
+)
 def test_sums_are_those_of_exact_arithmetic(each, arch, kind):
     random = np.random.default_rng(sum(map(ord, kind + each.name)))
     values = inputs(each, unusual(random, kind))

@@ -60,7 +60,7 @@ def test_results_are_rounded_to_nearest_and_stop_at_the_largest_number(rng, dtyp
     covering(
         ["wgmma-final", "mma-final"],
         ["TN", "NT"],
-        [(1, 1, 1), (37, 45, 70), (130, 256, 96), (129, 250, 130), (3, 528, 64)],
+        [(1, 1, 1), (37, 45, 70), (130, 256, 96), (3, 528, 64), *([(129, 250, 130)] if ALL else [])],
         pairs=[(0, 1)],
     ),
     ids=str,
@@ -134,7 +134,8 @@ def test_scales_of_the_result(rng, of_d):
     d, amax = wt.matmul(a, b, out_dtype="float8_e4m3", scale_d=scale, amax=True, **options)
     assert same(d, rounded(before * np.asarray(scale, np.float32), E4M3))
     assert (amax.shape, amax.dtype, amax) == ((), np.float32, np.abs(before).max())
-    assert same(wt.matmul(a, b, out_dtype="float8_e4m3", scale_d=scale, **options), d)
+    if ALL or scale is of_d:
+        assert same(wt.matmul(a, b, out_dtype="float8_e4m3", scale_d=scale, **options), d)
 
 
 def test_out_is_that_of_the_result_alone(rng):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from warptile.emulator.checks.access_history import ANYWHERE, WEAK, WITHIN_CLUSTER, WITHIN_CTA
+from warptile.emulator.checks.displaced_accesses import ANYWHERE, WEAK, WITHIN_CLUSTER, WITHIN_CTA
 from warptile.emulator.checks.vector_clocks import Lanes, VectorClocks
 from warptile.emulator.lanes import WARP
 from warptile.ptx.instruction import Instruction

@@ -13,7 +13,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from warptile.emulator.checks.access_history import published
+from warptile.emulator.checks.knowledge import published
 from warptile.emulator.checks.vector_clocks import Lanes, VectorClocks, distinct
 
 

@@ -14,7 +14,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from warptile.emulator.checks.access_history import COLUMNS, WRITE, AccessHistory, published, rows
+from warptile.emulator.checks.access_history import COLUMNS, WRITE, AccessHistory, rows
+from warptile.emulator.checks.displaced_accesses import TAG
+from warptile.emulator.checks.knowledge import published
 from warptile.emulator.checks.vector_clocks import Lanes, VectorClocks
 from warptile.emulator.lanes import WARP
 
@@ -67,7 +69,7 @@ class ProxyFences:
         """
         self._clocks.settle(lanes)
         number, offset = _first_missing(
-            history.tables, history.shifts, offsets, size, lanes, plain, *self._state(space)
+            history.tables, history.shifts, history.displaced.headers, offsets, size, lanes, plain, *self._state(space)
         )
         return (number, offset) if number >= 0 else None
 
@@ -113,8 +115,8 @@ def _missing(lane: int, thread: int, clock: int, fences: Any, seen: Any, now: An
 
 @njit(cache=True)
 def _first_missing(
-    tables: Any, shifts: Any, offsets: Any, size: int, lanes: Any, plain: Any, fences: Any, seen: Any, now: Any,
-    told: Any,
+    tables: Any, shifts: Any, headers: Any, offsets: Any, size: int, lanes: Any, plain: Any, fences: Any, seen: Any,
+    now: Any, told: Any,
 ) -> tuple[int, int]:  # fmt: skip
     """`ProxyFences.first_missing`; what has just been found right is not looked at again."""
     last_lane, last_thread, last_clock = -1, 0, 0
@@ -122,8 +124,10 @@ def _first_missing(
         shift, start, end = rows(shifts, offsets[i], size)
         table = tables[shift]
         for row in range(start + WRITE, end + WRITE, COLUMNS):
-            thread, clock = table[row], table[row + 1]
-            if thread <= 0 or not plain[table[row + 2] >> 2]:
+            thread, clock, tag = table[row], table[row + 1], table[row + 2]
+            if tag < 0:
+                tag = headers[-tag, TAG]
+            if thread <= 0 or not plain[tag >> 2]:
                 continue
             if lanes[i] == last_lane and thread == last_thread and clock == last_clock:
                 continue

@@ -14,18 +14,16 @@ from numpy.typing import NDArray
 
 from warptile.emulator.async_ops.cp_async import CopyBatch
 from warptile.emulator.checks.access_history import (
-    ANYWHERE,
     COPYING_FROM,
     COPYING_TO,
     READING,
-    WEAK,
-    WITHIN_CLUSTER,
     WRITE,
     WRITING,
     AccessHistory,
 )
 from warptile.emulator.checks.acquire_release import AcquireReleaseState, MemoryOrder
 from warptile.emulator.checks.cta_lifetimes import CtaLifetimes
+from warptile.emulator.checks.displaced_accesses import ANYWHERE, WEAK, WITHIN_CLUSTER
 from warptile.emulator.checks.proxies import ProxyFences
 from warptile.emulator.checks.race_reports import GENERIC_TO_ASYNC, Missing, RaceAccess, RaceReports
 from warptile.emulator.checks.repeated_stores import RepeatedStores
@@ -220,7 +218,8 @@ class RaceChecker:
     def _history(self, home: Home) -> AccessHistory:
         found = self._histories.get(home.name)
         if found is None:
-            found = self._histories[home.name] = AccessHistory(home.size, self._clocks)
+            within_cta = home.name == "shared" and self._geometry.cluster_ctas == 1
+            found = self._histories[home.name] = AccessHistory(home.size, self._clocks, within_cta=within_cta)
         return found
 
     def _enter(

@@ -1,11 +1,12 @@
 """The race check of weak accesses as machine code: `access_history._access` for many lanes.
 
-Lanes of a warp that read one place are taken together.
+Lanes of a warp that read one place are taken together. A place that has displaced accesses (its tag says so) is the
+interpreter's.
 """
 
 from __future__ import annotations
 
-from warptile.emulator.checks.access_history import COLUMNS, FIRST_READ, OTHER_READ, PAGE, WRITE
+from warptile.emulator.checks.access_history import COLUMNS, FIRST_READ, LOGGED, OTHER_READ, PAGE, WRITE
 from warptile.emulator.compiled_steps import memory_state as m
 from warptile.emulator.compiled_steps.access_counts import at
 from warptile.emulator.compiled_steps.word_code import WordFunction, read_i32, write_32, write_64
@@ -49,14 +50,17 @@ def _enter(place: int, thread: int, clock: int, tag: int) -> int:
 
 
 def _refine(history: int, page: int, old: int, new: int) -> int:
-    """`access_history._refine` of one page."""
+    """`access_history._refine` of one page; False where something has been displaced."""
     longer, shorter, parts = at(history, 1 + old), at(history, 1 + new), old - new
+    for place in range(page << (PAGE - old), (page + 1) << (PAGE - old)):
+        if read_i32(longer + 4 * COLUMNS * place + 8) < 0:
+            return 0
     for place in range(page << (PAGE - new), (page + 1) << (PAGE - new)):
         for column in range(COLUMNS):
             known = read_i32(longer + 4 * COLUMNS * (place >> parts) + 4 * column)
             write_32(shorter + 4 * COLUMNS * place + 4 * column, known)
     write_64(at(history, 0) + 8 * page, new)
-    return 0
+    return 1
 
 
 def note(state: int, history: int, writes: int, base: int, count: int, size: int, tag: int) -> int:
@@ -70,6 +74,9 @@ def note(state: int, history: int, writes: int, base: int, count: int, size: int
     first_thread, per_cta = at(state, m.FIRST_THREAD), at(state, m.LANES_PER_CTA)
     warp_end = cta_end = -1
     cta_first = passed = warp_first = warp_passed = 0
+    within_cta = 0
+    if history == at(state, m.SHARED_HISTORY):
+        within_cta = at(state, m.WITHIN_CTA)
     finest = 0
     while 1 << (finest + 1) <= size:
         finest += 1
@@ -103,12 +110,20 @@ def note(state: int, history: int, writes: int, base: int, count: int, size: int
             write_64(state + 8 * m.MISSING_SHIFT, finest)
             return 0
         if shift > finest:
-            _refine(history, offset >> PAGE, shift, finest)
+            if not _refine(history, offset >> PAGE, shift, finest):
+                return 0
             shift = finest
             table = at(history, 1 + finest)
         row = table + 4 * COLUMNS * (offset >> shift)
         end = table + 4 * COLUMNS * ((offset + size) >> shift)
         while row < end:
+            held = read_i32(row + 8)
+            if held < 0:
+                return 0
+            if held >= LOGGED:
+                if within_cta == 0 or read_i32(row) <= 0 or read_i32(row + 4) >= passed:
+                    return 0
+                write_32(row + 8, held - LOGGED)  # a barrier has made up for what was displaced
             if writes:
                 for column in (WRITE, FIRST_READ, OTHER_READ):
                     other = read_i32(row + 4 * column)

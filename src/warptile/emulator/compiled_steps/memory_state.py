@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 (SHARED_DATA, SHARED_SHADOW, SHARED_BYTES, SHARED_STRIDE, LOCAL_DATA, LOCAL_SHADOW, LOCAL_BYTES, LOCAL_STRIDE,
  GLOBAL_DATA, GLOBAL_SHADOW, LANES_PER_CTA, FIRST_THREAD, BUFFERS, BUFFER_COUNT, RACES, CLOCK, CTA_FLOOR, WARP_FLOOR,
  KNOWN, STARTS, KEYS, VALUES, KEY_STRIDE, SHARED_HISTORY, OFFSETS, LANE_NUMBERS, BANK_WORDS, BANK_COUNTS, MUST_HOLD,
- KNOWLEDGE, LOWEST, HIGHEST, GROUPS, WARPS, MISSING, MISSING_SHIFT, WORDS) = range(37)  # fmt: skip
+ KNOWLEDGE, LOWEST, HIGHEST, GROUPS, WARPS, MISSING, MISSING_SHIFT, WITHIN_CTA, WORDS) = range(38)  # fmt: skip
 """Words: addresses of bytes and shadows of each space, its bytes for a CTA or lane and how far those are apart; lanes
 of a CTA; number of the thread in lane 0; the buffers of global memory and how many; whether races are looked for, then
 the arrays of `VectorClocks`; the history of shared memory; room for the offsets and lanes of an access, and for
 counting bank conflicts; whether bytes must hold a value to be read; whether any thread has a table of knowledge; of an
 access to global memory its least and its largest offset; room for the ends and patterns of its warps, and how many they
-are. After a refusal: the history that lacks the table of some length of places, or 0, and that length's logarithm."""
+are. After a refusal: the history that lacks the table of some length of places, or 0, and that length's logarithm.
+Last, whether shared memory is accessed by threads of its own CTA only."""
 
 HISTORY_WORDS = 1 + LONGEST + 1
 """Words of a history: the address of its ``shifts``, and of the table of each; 0 where there is none."""
@@ -60,6 +61,7 @@ class MemoryState:
             words[first : first + 4] = address_of(each.data), address_of(each.shadow), size, stride
         words[LANES_PER_CTA] = geometry.lanes_per_cta
         words[[OFFSETS, LANE_NUMBERS, BANK_WORDS, BANK_COUNTS, GROUPS]] = [address_of(room) for room in self._rooms]
+        words[WITHIN_CTA] = geometry.cluster_ctas == 1
         words[MUST_HOLD] = memory.check_uninitialised or memory.check_padding
         self.refresh()
 

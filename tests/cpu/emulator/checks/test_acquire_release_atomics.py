@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from emulation import run_cuda
-from warptile.emulator.checks.access_history import ANYWHERE
 from warptile.emulator.checks.acquire_release import AcquireReleaseState, MemoryOrder
+from warptile.emulator.checks.displaced_accesses import ANYWHERE
 from warptile.emulator.checks.vector_clocks import VectorClocks
 from warptile.errors import DataRace
 

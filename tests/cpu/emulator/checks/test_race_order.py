@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from warptile.emulator.checks.access_history import COPYING_TO, PAGE, READING, WRITE, WRITING, AccessHistory
+from warptile.emulator.checks.displaced_accesses import ANYWHERE, WEAK, WITHIN_CLUSTER, WITHIN_CTA
 from warptile.emulator.checks.vector_clocks import VectorClocks
 
 BLOCKS, PER_BLOCK = 3, 64
@@ -38,10 +39,11 @@ class Both:
     """A random history of synchronisation, told to `VectorClocks` and to the reference."""
 
     rng: np.random.Generator
+    cluster: int = 1
 
     def __post_init__(self) -> None:
-        self.clocks = VectorClocks(LANES, PER_BLOCK)
-        self.clocks.start_wave(5 * PER_BLOCK)  # not the first wave
+        self.clocks = VectorClocks(LANES, PER_BLOCK, self.cluster)
+        self.clocks.start_wave(6 * PER_BLOCK)  # not the first wave
         self.reference = Reference()
         self.messages: list[tuple[int, np.ndarray]] = []
 
@@ -58,6 +60,12 @@ class Both:
                 clocks.join_ctas(slice(None))
                 for start in range(0, LANES, PER_BLOCK):
                     reference.join(np.arange(start, start + PER_BLOCK))
+            case "g":  # the whole grid
+                blocks = np.arange(LANES).reshape(BLOCKS, PER_BLOCK)
+                known = np.max([reference.released(each) for each in blocks], axis=0)
+                table = clocks.union([clocks.release(each) for each in blocks])
+                clocks.known[:] = clocks.union([*np.unique(clocks.known).tolist(), table])
+                reference.acquire(np.arange(LANES), known)
             case "w":
                 warps = np.flatnonzero(rng.random(LANES // 32) < 0.5)
                 clocks.join_warps(warps)
@@ -172,3 +180,85 @@ def test_places_are_as_short_as_the_shortest_access_to_their_page() -> None:
     assert history.access(np.array([2 * second - 1]), 1, one, READING, tag=4) is None
     assert history.shifts.tolist() == [4, 0, 4, 4]
     assert history.access(np.array([second + 22]), 1, one, READING, tag=4) is not None  # what was known is kept
+
+
+@dataclass(frozen=True)
+class Done:
+    """An access of the reference; the event of an unfinished copy is none that anybody knows."""
+
+    lane: int
+    event: int
+    writes: bool
+    strength: int
+    copy: int = 0
+
+    def races(self, both: Both, lane: int, writes: bool, strength: int) -> bool:
+        """Whether nothing orders it before an access of a lane, with which it conflicts."""
+        if not (self.writes or writes) or (lane == self.lane and not self.copy):
+            return False
+        first = both.clocks.first_thread
+        allies, threads = min(strength, self.strength), (first + lane, first + self.lane)
+        size = {WEAK: 0, WITHIN_CTA: PER_BLOCK, WITHIN_CLUSTER: PER_BLOCK * both.cluster, ANYWHERE: 1 << 20}[allies]
+        within_cta = allies == WITHIN_CTA
+        if size and threads[0] // size == threads[1] // size and not (within_cta and self.copy):
+            return False
+        return bool(self.copy or self.event > both.reference.seen[lane, self.lane])
+
+
+@pytest.mark.parametrize("kinds", ["g", "bBwprraaag", "bwpg"])
+@pytest.mark.parametrize("strengths", [(0.05, 0, 0, 0.95), (0.05, 0.01, 0.02, 0.92), (0.1, 0.01, 0.5, 0.39)])
+@pytest.mark.parametrize("within_cta", [False, True])
+def test_each_write_is_kept_until_all_that_conflicts_with_it_conflicts_with_a_later_one(
+    kinds: str, strengths: tuple[float, ...], within_cta: bool
+) -> None:
+    """Whatever strong accesses come between: a race with any write is found, and every report is a race."""
+    rng = np.random.default_rng(11)
+    reported = behind_others = ordered = 0
+    for _ in range(100):
+        both = Both(rng, cluster=3)
+        history = AccessHistory(32, both.clocks, within_cta=within_cta)
+        done: list[list[Done]] = [[] for _ in range(32)]  # of every byte
+        for step in range(400):
+            if rng.random() < 0.2:
+                both.step(kinds)
+            size = 16 if step < 200 or rng.random() < 0.9 else int(rng.choice([4, 8]))
+            offset = int(rng.integers(32 // size)) * size
+            strength = int(rng.choice(4, p=strengths))
+            writes = strength == WEAK or bool(rng.random() < 0.9)
+            if strength == WEAK and rng.random() < 0.7:
+                both.step("g")  # mostly a weak access is ordered
+            copies = strength == ANYWHERE and writes and bool(rng.random() < 0.05)
+            lane = int(rng.integers(PER_BLOCK if within_cta else LANES))
+            if done[offset] and rng.random() < (0.1 if strength else 0.5):
+                lane = done[offset][-1].lane  # its own access is the last one
+            both.reference.events[lane] += 1
+            event = int(both.reference.events[lane])
+            earlier = [each for byte in done[offset : offset + size] for each in byte]
+            if within_cta and strength:
+                strength = ANYWHERE
+            races = [each for each in earlier if each.races(both, lane, writes, strength)]
+            doing = COPYING_TO if copies else WRITING if writes else READING
+            places, lanes = np.array([offset]), np.array([lane])
+            found = history.access(places, size, lanes, doing, tag=4 * copies + strength)
+            if found is not None:
+                assert races
+                thread = abs(int(found[3][0])) - 1 - both.clocks.first_thread
+                assert any(each.lane == thread for each in races)
+                reported += 1
+                behind_others += any(each.writes for each in races) and done[offset][-1] not in races
+                break
+            assert not any(each.writes for each in races)
+            if races:
+                break
+            ordered += strength == WEAK and len({each.lane for each in earlier}) > 4
+            for byte in done[offset : offset + size]:
+                byte.append(Done(lane, event, writes, strength, copies))
+            if copies and rng.random() < 0.97:
+                history.finish_copies(places, size, lanes, tag=4 + strength)
+                both.reference.events[lane] += 1
+                over = Done(lane, int(both.reference.events[lane]), writes, strength)
+                for byte in done[offset : offset + size]:
+                    byte[:] = [over if each.lane == lane and each.copy else each for each in byte]
+    assert reported > 20
+    assert behind_others > 5
+    assert ordered > 5

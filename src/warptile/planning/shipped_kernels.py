@@ -13,7 +13,7 @@ from warptile.device import KNOWN, REFERENCE, DeviceLimits
 from warptile.dtypes import DTYPES, DType
 from warptile.planning import shipped_table
 from warptile.planning.plan import Plan, illegal
-from warptile.planning.tuned_table import LIKE, ProblemClass
+from warptile.planning.tuned_table import LIKE, ProblemClass, is_outdated
 from warptile.problem import Problem
 from warptile.rungs import RUNGS, Config
 
@@ -22,9 +22,9 @@ EXAMPLE = "an example of its kernel"
 
 
 def shipped_plans(device: DeviceLimits, dtypes: Collection[DType] | None = None) -> Iterator[Plan]:
-    """Legal plans on a GPU: for the problems of the shipped tables, as tuned, or on another number of SMs, for which
-    tuned configurations do not count, as predicted; and one for each kernel that plans choose from. Many have the same
-    kernel.
+    """Legal plans on a GPU: for the problems of the shipped tables, as tuned, or as predicted where tuned
+    configurations do not count, on another number of SMs and where they are outdated; and one for each kernel that
+    plans choose from. Many have the same kernel.
 
     Args:
         device: the GPU.
@@ -49,8 +49,11 @@ def shipped_plans(device: DeviceLimits, dtypes: Collection[DType] | None = None)
                     c=None if shipped.c is None else replace(shipped.c, dtype=out),
                 )  # fmt: skip
                 made, origin = config, table.words(entry)
-                if tuned_on.multiprocessors != device.multiprocessors:
-                    made, origin = rung.default_config(problem, device), "predicted"
+                chosen = rung.default_config(problem, device)
+                if tuned_on.multiprocessors != device.multiprocessors or is_outdated(
+                    problem, rung, config, chosen, device
+                ):
+                    made, origin = chosen, "predicted"
                 if illegal(rung, problem, made, device) is None:
                     yield Plan(problem, rung, made, origin, device)
 

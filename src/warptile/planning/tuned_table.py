@@ -42,6 +42,10 @@ ON, ON_ANY = "on", "on,any"
 (`warptile.planning.accumulation_order`), and among all."""
 
 MODES = ("off", "cached", ON, ON_ANY)
+WORTH_LEAVING_TUNED = 0.02
+"""A configuration that was tuned is left where what its search did not have adds so much more of its time than to the
+predicted one: an epilogue, or later kernels."""
+
 LOOK_S = 1.0
 """A running process looks for outcomes that others added to the user's table at most this often."""
 
@@ -337,6 +341,17 @@ def _shipped(rung: str) -> Outcomes:
         )
         for entry in table.entries
     )
+
+
+def is_outdated(problem: Problem, rung: Rung, tuned: Config, predicted: Config, device: DeviceLimits) -> bool:
+    """Whether a tuned configuration is predicted to be clearly slower than the rung's own choice by what its search did
+    not have: an epilogue, or kernels as they are now."""
+    if not rung.estimates or (problem.epilogue is None and not rung.changed_since_searches(problem)):
+        return False
+    searched_us = rung.searched_us(problem, tuned, device)
+    added_us = rung.estimate_us(problem, tuned, device) - searched_us
+    otherwise_us = rung.estimate_us(problem, predicted, device) - rung.searched_us(problem, predicted, device)
+    return added_us - otherwise_us > WORTH_LEAVING_TUNED * searched_us
 
 
 def lookup(

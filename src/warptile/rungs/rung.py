@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import ClassVar
 
 from warptile.device import REFERENCE, DeviceLimits
@@ -98,6 +99,15 @@ class Rung(ABC):
     def estimate_us(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> float:
         """Predicted microseconds of a legal configuration, where ``estimates`` says that there is such a model."""
         raise NotImplementedError(f"{self.name} has no cost model of its own: see warptile.planning.cost_bounds")
+
+    def changed_since_searches(self, problem: Problem) -> bool:
+        """Whether kernels for this problem have become faster, in some configurations more than in others, since the
+        searches that the shipped tuned table is from."""
+        return False
+
+    def searched_us(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> float:
+        """As `estimate_us`, of kernels as those searches had them, without an epilogue."""
+        return self.estimate_us(replace(problem, epilogue=None), config, device)
 
     def alternatives(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
         """The legal configurations that are predicted to be the fastest after the default one; none where it does not

@@ -41,10 +41,6 @@ BACKENDS = ("gpu", "emulator")
 NO_ELEMENT_BYTES = 16
 """Bytes given to an operand that has no element (K = 0): an address that is never used."""
 
-WORTH_LEAVING_TUNED = 0.03
-"""A configuration that was tuned without an epilogue is left where the epilogue adds so much more of its time than to
-the predicted one."""
-
 NO_NUMBERS: Mapping[str, float] = {}
 """Of a plan without an epilogue."""
 
@@ -134,21 +130,9 @@ def _planned(
     if plan is None or config is not None or gpu is None:
         return plan
     found = tuned_table.lookup(plan.rung, problem, gpu, device=device)
-    if found is None or _epilogue_spoils(plan, found.config):
+    if found is None or tuned_table.is_outdated(problem, plan.rung, found.config, plan.config, device):
         return plan
     return Plan(problem, plan.rung, found.config, found.origin, device, rung)
-
-
-def _epilogue_spoils(plan: Plan, tuned: Mapping[str, int]) -> bool:
-    """Whether a configuration that was tuned without an epilogue is predicted to be clearly slower with it."""
-    problem, rung, device = plan.problem, plan.rung, plan.device
-    if problem.epilogue is None or not rung.estimates:
-        return False
-    bare = replace(problem, epilogue=None)
-    tuned_us = rung.estimate_us(bare, tuned, device)
-    added_us = rung.estimate_us(problem, tuned, device) - tuned_us
-    otherwise_us = rung.estimate_us(problem, plan.config, device) - rung.estimate_us(bare, plan.config, device)
-    return added_us - otherwise_us > WORTH_LEAVING_TUNED * tuned_us
 
 
 def compiled(plan: Launchable) -> CompiledKernel:

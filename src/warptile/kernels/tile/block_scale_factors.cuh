@@ -11,6 +11,8 @@ namespace warptile {
 
 // Operands whose blocks have no scales: promotion adds.
 struct NoFactors {
+    static constexpr int REGISTERS = 0;
+
     __device__ __forceinline__ void advance() {}
 
     template <typename ACCUMULATORS, typename REGISTER>
@@ -19,11 +21,16 @@ struct NoFactors {
     }
 };
 
-// The scales of one operand that a thread needs for an interval: COUNT of them, loaded an interval ahead.
+// `value`, for all that the compiler knows different in each lane. It keeps what it knows to be the same in uniform
+// registers, and to bring a loaded value there it waits for the load at once.
+__device__ __forceinline__ int not_uniform(int value) { return __shfl_sync(~0u, value, threadIdx.x % 32); }
+
+// The scales of one operand that a thread needs for an interval: COUNT of them, loaded two intervals ahead. One is not
+// enough: a warp that waits for a load from L2 does not issue the next wgmmas.
 template <typename SCALES, int COUNT>
 struct ScalesOfInterval {
     using ELEMENT = typename SCALES::ELEMENT;
-    const ELEMENT* at[COUNT];  // those of the interval after `next`
+    const ELEMENT* at[COUNT];  // those of the interval after `after`
     float next[COUNT];
 
     __device__ __forceinline__ void load(long long k_stride) {
@@ -39,6 +46,7 @@ struct ScalesOfInterval<NoBlockScales, COUNT> {
     static constexpr float next[COUNT] = {1};
 
     __device__ __forceinline__ void load(long long) {}
+    __device__ __forceinline__ void advance() {}
 };
 
 // Scales of single columns of B are too many to be loaded an interval ahead: they are loaded before the wait for the
@@ -86,16 +94,19 @@ struct BlockFactors {
     static_assert(COLUMN_BLOCKS == 1 || LINES_B - STEP + BN <= 2 * LINES_B, "a tile has a part of two blocks");
 
     static constexpr int ROW_BLOCKS = LINES_A > 0 ? M64_BLOCKS * ROWS : 1;
+    // Of a thread: distances and counters; of each scale an address, two values and a factor; values of columns.
+    static constexpr int SCALES = (LINES_A > 0 ? ROW_BLOCKS : 0) + (LINES_B > 1 ? COLUMN_BLOCKS : 0);
+    static constexpr int REGISTERS = 6 + 5 * SCALES + (BY_COLUMNS ? BN / 4 : 0);
     float products[ROW_BLOCKS][COLUMN_BLOCKS];  // of the scales of this interval, but those of single columns
     ScalesOfInterval<SCALES_OF_A, ROW_BLOCKS> a;
     ScalesOfInterval<typename Choice<BY_COLUMNS, NoBlockScales, SCALES_OF_B>::type, COLUMN_BLOCKS> b;
     ScalesOfColumns<typename Choice<BY_COLUMNS, SCALES_OF_B, BlockScales<float, 1, false>>::type, BN / 8> columns;
     long long k_stride_a, k_stride_b;
-    int ahead;         // intervals of the matrix behind this one
+    int ahead;         // intervals of the matrix whose scales are not loaded yet
     int second_block;  // column of the tile that the second block of columns begins with
 
     // Begins with interval number `interval` of `intervals` of a tile, for the part of matrix `batch` of D that begins
-    // at (row, column) and is inside of m x n. Loads the scales of that interval.
+    // at (row, column) and is inside of m x n. Loads the scales of the first two.
     __device__ __forceinline__ void begin(const EPILOGUE& epilogue, int batch, int row, int column, int m, int n,
                                           int interval, int intervals) {
         // Where this thread's accumulators are: PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16", matrix D.
@@ -123,7 +134,8 @@ struct BlockFactors {
             } else {
 #pragma unroll
                 for (int i = 0; i < COLUMN_BLOCKS; ++i)
-                    b.at[i] = first + min(column + LINES_B * i, n - 1) / LINES_B * scales.column_stride;
+                    b.at[i] =
+                        first + min(column + LINES_B * i, n - 1) / LINES_B * scales.column_stride + not_uniform(0);
                 second_block = LINES_B - column % LINES_B;
             }
         }

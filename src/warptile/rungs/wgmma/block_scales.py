@@ -3,14 +3,17 @@ tile/block_scale_factors.cuh."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from warptile.epilogue.epilogue_program import BLOCKS_OF_A, BLOCKS_OF_B
 from warptile.problem import Problem
 from warptile.rungs.kernel_spec import Config
 from warptile.rungs.wgmma import tiles
 from warptile.rungs.wgmma.tiles import ROWS
 
-REGISTERS_OF_SCALE = 4
-"""Registers of a thread for a scale that is loaded an interval ahead: its address, and two values."""
+REGISTERS_OF_SCALE = 5
+"""Registers of a thread for a scale that is loaded two intervals ahead: its address, two values, and a factor."""
 
 REGISTERS_OF_STATE = 6
 """For distances between scales along K, and how many are left."""
@@ -53,8 +56,8 @@ def reason(seen: Problem, config: Config) -> str | None:
     return None
 
 
-def registers(seen: Problem, config: Config) -> int:
-    """Registers of a thread for scales of blocks."""
+def registers(seen: Problem, config: Mapping[str, Any]) -> Any:
+    """Registers of a thread for scales of blocks: ``BlockFactors::REGISTERS``. Tunables may be arrays."""
     of_a, of_b = lines(seen)
     if of_a == of_b == 0:
         return 0
@@ -62,4 +65,4 @@ def registers(seen: Problem, config: Config) -> int:
     scales = {0: 0, 1: 2 * blocks_of_64}.get(of_a, blocks_of_64)
     scales += 1 + (of_b % bn > 0) if of_b > 1 else 0
     columns = bn // 4 if of_b == 1 else 0
-    return int(REGISTERS_OF_STATE + REGISTERS_OF_SCALE * scales + columns)
+    return REGISTERS_OF_STATE + REGISTERS_OF_SCALE * scales + columns

@@ -34,6 +34,10 @@ PER_CLOCK, STAGED_CLOCKS, TENSOR_CLOCKS = 36, 0.09, 0.19
 """Instructions of threads that an SM executes in a clock while two warpgroups evaluate an epilogue, and clocks for each
 element of a matrix that is read or written beside D: by TMA (`tiles.stages_epilogue`), and by threads."""
 
+VECTOR_CLOCKS = 500
+"""Clocks for each operand that is a row or a column, of a tile whose epilogue nothing hides: it comes from L2, subtile
+by subtile. From float8 at 4096^3 and 8192^3 with a scale for each row and column."""
+
 CLOCK_MHZ = 1755
 """Clock at which these were measured."""
 
@@ -71,6 +75,13 @@ def _instructions(fused: Fused) -> Iterator[int]:
             yield INSTRUCTIONS.get(step.name, 1)
 
 
+def _vectors(fused: Fused) -> int:
+    """Operands that are the same along rows, or along columns."""
+    scales = {name for name, _, _ in fused.program.block_scales.values()}
+    read = [each for name, each in fused.tensors if name not in scales]
+    return sum(1 for each in read if (each.row_stride == 0) != (each.column_stride == 0))
+
+
 def added_us(problem: Problem, config: Mapping[str, Any], times_us: Any) -> Any:
     """Microseconds that the epilogue adds to the predicted ``times_us`` of a configuration, or of an array of each
     tunable; 0 without an epilogue."""
@@ -80,7 +91,7 @@ def added_us(problem: Problem, config: Mapping[str, Any], times_us: Any) -> Any:
     waves = np.ceil(tiles / np.maximum(config["SMS"] // (config["CM"] * config["CN"]), 1))
     staged = staged_matrices(problem) if d_is_aligned(problem) else 0
     clocks = np.where(config["OVERLAP"], *(clocks_per_element(problem.epilogue, count) for count in (0, staged)))
-    of_tile_us = config["BM"] * config["BN"] * clocks / CLOCK_MHZ
+    of_tile_us = (config["BM"] * config["BN"] * clocks + VECTOR_CLOCKS * _vectors(problem.epilogue)) / CLOCK_MHZ
     alone_us = 2 * of_tile_us  # by one warpgroup
     turn_us = times_us / waves
     hidden = np.maximum(waves / 2 * (turn_us + alone_us) - waves * turn_us, 0.0) + alone_us

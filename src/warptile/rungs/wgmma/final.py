@@ -410,6 +410,16 @@ class WgmmaFinal(Rung):
         chosen, time_us = _default(self, problem, device)
         return time_us if config == chosen else estimates.estimate_us(problem, config, device)
 
+    def changed_since_searches(self, problem: Problem) -> bool:
+        """As `Rung.changed_since_searches`: sums are promoted while the next stage is multiplied."""
+        return tiles.two_level(problem)
+
+    def searched_us(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> float:
+        """As `Rung.searched_us`."""
+        if not self.changed_since_searches(problem):
+            return super().searched_us(problem, config, device)
+        return estimates.surveyed_us(replace(problem, epilogue=None), config, device)
+
     def estimate_terms_us(
         self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE
     ) -> tuple[dict[str, float], float]:

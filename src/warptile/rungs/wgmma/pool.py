@@ -22,7 +22,7 @@ from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, Problem
 from warptile.rungs.kernel_spec import Config
 from warptile.rungs.legality import ceil_div
 from warptile.rungs.repack import fused_repacking_ms, repacking_ms
-from warptile.rungs.wgmma import epilogue, epilogue_cost, fused_repack, residue_classes, tiles
+from warptile.rungs.wgmma import epilogue, epilogue_cost, fused_repack, promotion, residue_classes, tiles
 from warptile.rungs.wgmma.cost import Launches
 from warptile.rungs.wgmma.kernels import Kernel, kernels_for, straddles
 from warptile.rungs.wgmma.launches import pitch_bytes, type_index
@@ -140,6 +140,7 @@ def pool(problem: Problem, illegal: Illegal, device: DeviceLimits, kernels: tupl
     numbers = np.array([*shared, *(number for seen in views for number in _seen(seen))], float)
     predictions = _predictions(model_of(device.name), len(as_seen) > 0)
     times_us = predictions.times_us(np.concatenate((rows.numbers, as_seen)), numbers)
+    times_us = times_us * promotion.factor(problem, rows.config)
     return Pool(rows, times_us + epilogue_cost.added_us(problem, rows.config, times_us))
 
 

@@ -76,6 +76,8 @@ struct WgmmaConfig : CHOSEN {
     // and with a stream-K or split-K producer, or one of a cluster that multicasts both operands or loads panels of an
     // M-major A or an N-major B, which keep more state, if a thread has at most FEW_ACCUMULATORS of them.
     static constexpr int LARGE_PRODUCER_REGISTERS = 40, CONSUMER_REGISTERS_BESIDE = 232, FEW_ACCUMULATORS = 160;
+    // Most registers of a consumer for accumulators of both levels, and factors, if the first level has two sets.
+    static constexpr int MOST_WITH_TWO_SETS = 216;
 };
 
 // What follows from a configuration and its types.
@@ -117,12 +119,17 @@ struct WgmmaFinal {
 
     // The mainloop.
     using ACCUMULATORS = WgmmaAccumulators<OPERATION, TILE, M64_BLOCKS, CONFIG::UNALIGNED_A, PART::BN>;
-    using TWO_LEVEL = TwoLevelAccumulation<OPERATION, TILE, M64_BLOCKS, PART::BN>;
     static constexpr bool BLOCK_SCALED = EpilogueOf<OPERATION>::type::BLOCK_SCALED;
     static_assert(!BLOCK_SCALED || OPERATION::PROMOTED, "scales of blocks are applied when sums are promoted");
     using FACTORS = typename FactorsOf<typename EpilogueOf<OPERATION>::type, PART::BN, M64_BLOCKS>::type;
+    // Two-level accumulation has two sets of registers where they fit, so that wgmmas run while sums are promoted.
+    static constexpr bool ALTERNATES =
+        OPERATION::PROMOTED && TILE::BK == PROMOTION_INTERVAL && CONSUMERS == 2 && !CONFIG::OVERLAP_EPILOGUE &&
+        !CONFIG::PARTIAL_TILES &&
+        3 * M64_BLOCKS * ACCUMULATORS::REGISTERS + FACTORS::REGISTERS <= CONFIG::MOST_WITH_TWO_SETS;
+    using TWO_LEVEL = TwoLevelAccumulation<OPERATION, TILE, M64_BLOCKS, PART::BN, ALTERNATES ? 2 : 1>;
     static constexpr int ACCUMULATOR_REGISTERS =
-        M64_BLOCKS * ACCUMULATORS::REGISTERS * (OPERATION::PROMOTED ? 1 + TWO_LEVEL::PARTS : 1);
+        M64_BLOCKS * ACCUMULATORS::REGISTERS * (OPERATION::PROMOTED ? 1 + TWO_LEVEL::PARTS * TWO_LEVEL::SETS : 1);
 
     static constexpr bool EPILOGUE_STAGED = CONFIG::STAGE_EPILOGUE;
     // The epilogue: of a warpgroup's part of a tile, or with CLUSTER_K of this CTA's columns of it.

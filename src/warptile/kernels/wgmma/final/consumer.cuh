@@ -71,12 +71,54 @@ struct ConsumerMainloop {
         state.advance();
     }
 
+    // All iterations of a tile where two-level accumulation has two sets of registers: a stage's sums are promoted while
+    // the next stage is multiplied.
+    __device__ __forceinline__ void alternate(int k_tiles) const {
+        issue_set<0>();
+        int stage = state.stage;
+        state.advance();
+        int k_tile = 1;
+        for (; k_tile + 1 < k_tiles; k_tile += 2) {
+            issue_set<1>();
+            promote_set<0, 1>(stage);
+            stage = state.stage;
+            state.advance();
+            issue_set<0>();
+            promote_set<1, 1>(stage);
+            stage = state.stage;
+            state.advance();
+        }
+        if (k_tile < k_tiles) {
+            issue_set<1>();
+            promote_set<0, 1>(stage);
+            promote_set<1, 0>(state.stage);
+            state.advance();
+        } else {
+            promote_set<0, 0>(stage);
+        }
+    }
+
     __device__ __forceinline__ void tail() const {
         if constexpr (!OPERATION::PROMOTED) {
             wgmma_wait_group<0>();
             accumulators.fence_operands();
             release(state.previous_stage());
         }
+    }
+
+  private:
+    // Returns the stage.
+    template <int SET>
+    __device__ __forceinline__ void issue_set() const {
+        const int stage = state.stage;
+        pipeline.consumer_wait(state);
+        two_level.template multiply<KERNEL::PART::BN, SET>(pipeline.stage_address(stage), first_row, first_column);
+    }
+
+    // LATER: stages that have been issued after this one, 1 or 0.
+    template <int SET, int LATER>
+    __device__ __forceinline__ void promote_set(int stage) const {
+        two_level.template promote<KERNEL::PART::BN, SET, LATER>(accumulators, factors, [&] { release(stage); });
     }
 };
 
@@ -215,9 +257,13 @@ __device__ __forceinline__ void plain_mainloop(const ConsumerMainloop<KERNEL>& m
             accumulators.fence_operands();
         }
         mainloop.begin(work, gemm, batch);
-        for (int k_tile = 0; k_tile < work.k_tiles; ++k_tile) {
-            mainloop.issue(k_tile == 0);
-            mainloop.complete(k_tile == 0);
+        if constexpr (KERNEL::ALTERNATES) {
+            mainloop.alternate(work.k_tiles);
+        } else {
+            for (int k_tile = 0; k_tile < work.k_tiles; ++k_tile) {
+                mainloop.issue(k_tile == 0);
+                mainloop.complete(k_tile == 0);
+            }
         }
         // All wgmmas are issued: the other consumer's may follow.
         if (KERNEL::IS_PINGPONG && threadIdx.x % WARPGROUP == 0) mbarrier_arrive(shared.order_barrier(1 - consumer));

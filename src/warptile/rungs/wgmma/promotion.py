@@ -1,0 +1,59 @@
+"""Promotion in two-level accumulation of 8-bit floats, and what it costs beside what the models of surveys say.
+
+With two sets of first-level registers (``WgmmaFinal::ALTERNATES``), a consumer promotes the sums of one stage while the
+tensor cores multiply the next stage; the surveys are older than that. They have no scales of blocks either. The factors
+are from one H200, tiles of 128 x 112 to 144 at 4096^3, 8192^3 and 4096 x 7168 x 16384
+(docs/lab-notebook/2026-11-28.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from warptile.problem import Problem
+from warptile.rungs.wgmma import block_scales, tiles
+
+MOST_WITH_TWO_SETS = 216
+"""Registers of a thread for accumulators of both levels, and scales of blocks: ``WgmmaConfig::MOST_WITH_TWO_SETS``."""
+
+ALTERNATING = 0.95
+"""Time of a kernel with two sets of registers, of that with one."""
+
+SCALED, SCALED_ALTERNATING, SCALED_BY_TWO = 1.19, 1.14, 1.37
+"""Time of a kernel with scales of blocks, of that without: with one set of registers and with two; and where a
+warpgroup's columns have parts of two blocks."""
+
+
+def alternates(seen: Problem, config: Mapping[str, Any]) -> Any:
+    """Whether consumers have two sets of registers; of a view of the problem. Tunables may be arrays."""
+    if not tiles.two_level(seen):
+        return False
+    rows, columns = tiles.rows_per_warpgroup(config), tiles.columns_per_warpgroup(config)
+    needed = 3 * tiles.accumulator_registers(seen, rows, columns) + block_scales.registers(seen, config)
+    plain = (config["OVERLAP"] == 0) & (config["STREAM"] == 0) & (config["SPLITS"] == 1)
+    whole = (config["BK"] == tiles.TWO_LEVEL_K) & (config["CONSUMERS"] == 2)
+    return plain & whole & (needed <= MOST_WITH_TWO_SETS)
+
+
+def factor(problem: Problem, config: Mapping[str, Any]) -> Any:
+    """What the predicted time of a configuration, or of an array of each tunable, is multiplied by."""
+    if not tiles.two_level(problem):
+        return 1.0
+    as_given = factor_of_view(problem, config)
+    return np.where(config["SWAP"] == 0, as_given, factor_of_view(problem.swapped, config))
+
+
+def factor_of_view(seen: Problem, config: Mapping[str, Any]) -> Any:
+    """The same, of a problem whose operands are swapped already if the configuration swaps them."""
+    if not tiles.two_level(seen):
+        return 1.0
+    alternating = alternates(seen, config)
+    found = np.where(alternating, ALTERNATING, 1.0)
+    of_a, of_b = block_scales.lines(seen)
+    if of_a == of_b == 0:
+        return found
+    two = (of_b > 1) & (of_b % tiles.columns_per_warpgroup(config) > 0)
+    return found * np.where(two, SCALED_BY_TWO, np.where(alternating, SCALED_ALTERNATING, SCALED))

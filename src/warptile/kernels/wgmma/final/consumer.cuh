@@ -71,8 +71,8 @@ struct ConsumerMainloop {
         state.advance();
     }
 
-    // All iterations of a tile where two-level accumulation has two sets of registers: a stage's sums are promoted while
-    // the next stage is multiplied.
+    // All iterations of a tile where two-level accumulation has two sets of registers: a stage's sums are promoted
+    // while the next stage is multiplied.
     __device__ __forceinline__ void alternate(int k_tiles) const {
         issue_set<0>();
         int stage = state.stage;

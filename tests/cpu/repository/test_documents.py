@@ -108,7 +108,7 @@ def test_the_checks_can_fail():
 def test_the_readme_states_the_two_commands_and_holds_short_tables():
     text = (ROOT / "README.md").read_text()
     assert {"make ladder", "make test"} <= set(phrases(text))
-    assert re.findall(r"<!-- table:([\w-]+) -->", text) == ["ladder-summary", "untuned", "calls"]
+    assert re.findall(r"<!-- table:([\w-]+) -->", text) == ["ladder-summary", "untuned", "calls", "recipes"]
     table = re.search(r"<!-- table:ladder-summary -->\n(.*?)<!-- /table -->", text, re.S)
     assert table
     assert 10 <= len([line for line in table[1].splitlines() if line.startswith("| [`")]) <= 15

@@ -30,6 +30,7 @@ from warptile.bench.report import (
     model_tables,
     outside_tables,
     overlap_prediction,
+    recipe_tables,
     roofline_tables,
     suite_tables,
     survey_tables,
@@ -370,6 +371,10 @@ class DocumentTables:
     def table_models(self) -> str:
         """Steps of whole models by torch and by warptile."""
         return model_tables.table(self._lookup)
+
+    def table_recipes(self) -> str:
+        """What README's recipes gain."""
+        return recipe_tables.table(self._lookup)
 
     def table_untuned(self) -> str:
         """What plans reach on problems that nobody tuned."""

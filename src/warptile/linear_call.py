@@ -143,9 +143,11 @@ def check_linear(x: Any, w: Any, bias: Any) -> None:
     """
     for name, operand in (("x", x), ("w", w), ("bias", bias)):
         if not hasattr(operand, "shape") and not (name == "bias" and bias is None):
+            lent = hasattr(operand, "__dlpack__")
             raise DTypeError(
-                f"{name}: got {type(operand).__name__}, which is not an array; linear takes arrays x (..., K), "
-                f"w (N, K) and bias (N,), such as linear(x, w)"
+                f"{name}: got {type(operand).__name__}, which {'has no shape' if lent else 'is not an array'}; linear "
+                f"takes arrays x (..., K), w (N, K) and bias (N,), such as "
+                f"{f'{name} = numpy.from_dlpack({name})' if lent else 'linear(x, w)'}"
             )
     x_shape, w_shape = tuple(x.shape), tuple(w.shape)
     if len(w_shape) not in (1, 2):

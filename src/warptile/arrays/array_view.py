@@ -1,7 +1,7 @@
 """A user's array, whatever made it, as an `ArrayView`: where it is, how it is laid out, which stream it lives on.
 
-NumPy, torch, CuPy, JAX and anything with ``__cuda_array_interface__``. A framework is touched only when
-an array of it is given; none is ever imported here for its own sake.
+NumPy, torch, CuPy, JAX, and anything with ``__cuda_array_interface__`` or ``__dlpack__``. A framework is touched only
+when an array of it is given; none is ever imported here for its own sake.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import ml_dtypes  # noqa: F401  (registers bfloat16 and the 8-bit floats with NumPy)
 import numpy as np
 
+from warptile.arrays import dlpack
 from warptile.dtypes import DTYPES, DType
 from warptile.errors import DTypeError, LayoutError, ShapeError, UnsupportedError
 
@@ -40,7 +41,7 @@ class ArrayView:
         name: the operand in messages, such as ``"a"``.
         array: the user's object; keeps the memory alive.
         framework: ``"numpy"``, ``"torch"``, ``"cupy"``, ``"jax"``, ``"xla"`` (a buffer of a program of JAX's) or
-            ``"cuda"`` (only the array interface is known).
+            ``"cuda"`` (only the array interface or DLPack is known).
         pointer: address of the first element, on the host or the device.
         shape: extents.
         strides: elements (not bytes) from one index to the next.
@@ -177,11 +178,8 @@ def view(array: Any, name: str) -> ArrayView:
         return _view_cuda_interface(array, name, "cupy" if module == "cupy" else "cuda")
     if isinstance(array, np.generic):
         raise ShapeError(f"{name}: got a scalar; it needs at least one axis: {name}.reshape(1)")
-    if hasattr(array, "__dlpack__"):
-        raise DTypeError(
-            f"{name}: got {type(array).__name__}, of a framework that warptile does not know; it takes NumPy, torch, "
-            f"CuPy or JAX arrays, such as numpy.from_dlpack({name}) or torch.from_dlpack({name})"
-        )
+    if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__"):
+        return _view_dlpack(array, name)
     dense = [method for method in ("dequantize", "to_dense", "toarray") if hasattr(array, method)]
     if hasattr(array, "unsplit_lines"):  # a SplitMatrix
         call = f"{name}.matrix"
@@ -367,6 +365,24 @@ def _view_cuda_interface(array: Any, name: str, framework: str) -> ArrayView:
         int(device),
         int(stream),
         bool(read_only),
+    )
+
+
+def _view_dlpack(array: Any, name: str) -> ArrayView:
+    """An array of which only DLPack is known: memory of the host as a NumPy array, of a GPU as it is."""
+    found = dlpack.lent(array)
+    dtype = element_type(found.element, name)
+    strides = row_major(found.shape) if found.strides is None else found.strides
+    kind, ordinal = found.device
+    if kind in (dlpack.HOST, dlpack.CUDA_HOST):
+        return _view_numpy(found.on_host(strides), name)
+    if kind in (dlpack.CUDA, dlpack.CUDA_MANAGED):
+        return ArrayView(
+            name, found, "cuda", found.pointer, found.shape, strides, dtype, ordinal, read_only=found.read_only
+        )
+    raise LayoutError(
+        f"{name}: got {type(array).__name__} on a device of DLPack's kind {kind}; it takes memory of the host and of "
+        f"CUDA GPUs, such as a copy of {name} there"
     )
 
 

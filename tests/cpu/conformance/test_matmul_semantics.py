@@ -397,23 +397,6 @@ def test_what_is_no_array_is_a_type_error_that_names_it(operand):
             wt.matmul(a, a, out=operand, **NAIVE)
 
 
-def test_arrays_of_an_unknown_framework_are_told_of_dlpack():
-    class Foreign:
-        def __init__(self, array):
-            self.array = array
-
-        def __dlpack__(self, **given):
-            return self.array.__dlpack__(**given)
-
-        def __dlpack_device__(self):
-            return self.array.__dlpack_device__()
-
-    a = Foreign(np.ones((3, 3), np.float32))
-    with pytest.raises(TypeError, match=r"a: got Foreign, of a framework .* numpy\.from_dlpack\(a\)"):
-        wt.matmul(a, a, **NAIVE)
-    assert np.all(wt.matmul(np.from_dlpack(a), np.from_dlpack(a), **NAIVE) == 3)
-
-
 def test_the_cases_are_stored_as_they_say():
     """The cases' own layouts: what `Stored` makes has the strides that its name says."""
     arrays = NumpyArrays()

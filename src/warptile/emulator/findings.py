@@ -252,7 +252,8 @@ class EmulationFinding:
         check: name of the check.
         severity: ``error``, ``model`` or ``warning``.
         kind: class of the error in `warptile.errors`.
-        message: what happened the first time, with threads and addresses.
+        message: what happened the first time, with threads and addresses; of two accesses, the first time that they
+            needed a barrier of as many threads as at any time.
         location: the instruction, or None where no single one is to blame.
         first: of two accesses, the instruction of the one that came first.
         missing: of two accesses, what would have ordered them.
@@ -334,13 +335,19 @@ class Findings:
             raise error
         self._note(error, error.check, 1, stopped=True)
 
-    def known(self, error: type[EmulationError], first: SourceLocation | None, location: SourceLocation | None) -> bool:
-        """Count a finding once more if its pair of lines has been reported; whether it has."""
+    def known(
+        self, error: type[EmulationError], first: SourceLocation | None, location: SourceLocation | None
+    ) -> EmulationFinding | None:
+        """The finding of a pair of lines, counted once more; None if it has not been reported."""
         key = _key(error.__name__, first, location, "")
         found = self._found.get(key)
         if found is not None:
-            self._found[key] = replace(found, count=found.count + 1)
-        return found is not None
+            self._found[key] = found = replace(found, count=found.count + 1)
+        return found
+
+    def reword(self, known: EmulationFinding, error: EmulationError) -> None:
+        """Say what happened now of a finding, in place of what happened the first time."""
+        self._found[known.key] = replace(known, message=error.said, missing=error.missing, fix=error.fix)
 
     def _note(self, error: EmulationError, check: str, count: int, *, stopped: bool) -> tuple[object, ...]:
         rule = CHECKS[check]

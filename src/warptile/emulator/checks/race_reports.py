@@ -27,6 +27,21 @@ class Missing:
     fix: str
 
 
+SYNCWARP = Missing(
+    "no __syncwarp() (bar.warp.sync) or barrier between them, and lanes of a warp need not keep step",
+    "put __syncwarp() between the two accesses",
+)
+SYNCTHREADS = Missing(
+    "no barrier (__syncthreads()) between them, and no mbarrier's phase",
+    "put __syncthreads() between the two accesses, where all threads of the block execute it",
+)
+CLUSTER_SYNC = Missing(
+    "no barrier of their cluster between them (barrier.cluster.arrive, not .relaxed, and wait; cluster.sync())",
+    "put cluster.sync() between the two accesses",
+)
+WIDER = {SYNCWARP.fix: (SYNCTHREADS, CLUSTER_SYNC), SYNCTHREADS.fix: (CLUSTER_SYNC,)}
+"""For a fix that orders threads of a warp or of a CTA, what orders more of them too."""
+
 GENERIC_TO_ASYNC = Missing(
     "the write went through the generic proxy, this goes through the async proxy, and no fence.proxy.async "
     "stands between them (behind the write, in the thread that wrote, before the barrier)",
@@ -82,7 +97,7 @@ class RaceReports:
     ) -> DataRace:
         """Nothing orders two accesses; by default what is ``missing`` is worked out from the two."""
         kind = f"{_NOUN[first.doing]}-{_NOUN[second.doing]}"
-        missing = missing or self._missing(first, second)
+        missing = missing or self.missing(first, second)
         return DataRace(
             f"{kind} race on {self._place(home, offset)}: {self._both(first, second)}, "
             f"and nothing orders the two: {missing.what}",
@@ -154,7 +169,7 @@ class RaceReports:
         address, name = below[-1]
         return f"shared memory{owner}, {_unmangled(name)}+{offset - address}"
 
-    def _missing(self, first: RaceAccess, second: RaceAccess) -> Missing:
+    def missing(self, first: RaceAccess, second: RaceAccess) -> Missing:
         """What would order the two."""
         per_cta = self._geometry.lanes_per_cta
         if first.instruction.opcode == STREAM:
@@ -196,11 +211,7 @@ class RaceReports:
         if first.thread // per_cta != second.thread // per_cta:
             per_cluster = per_cta * self._geometry.cluster_ctas
             if first.thread // per_cluster == second.thread // per_cluster:
-                return Missing(
-                    "no barrier of their cluster between them (barrier.cluster.arrive, not .relaxed, and wait; "
-                    "cluster.sync())",
-                    "put cluster.sync() between the two accesses",
-                )
+                return CLUSTER_SYNC
             return Missing(
                 "CTAs run in any order; a flag orders them if it is written behind a fence (or with release) and "
                 "read before a fence (or with acquire), by strong accesses: atomic, volatile, relaxed",
@@ -212,14 +223,8 @@ class RaceReports:
                 "put __syncthreads() after the wait for the copy",
             )
         if first.thread // WARP == second.thread // WARP:
-            return Missing(
-                "no __syncwarp() (bar.warp.sync) or barrier between them, and lanes of a warp need not keep step",
-                "put __syncwarp() between the two accesses",
-            )
-        return Missing(
-            "no barrier (__syncthreads()) between them, and no mbarrier's phase",
-            "put __syncthreads() between the two accesses, where all threads of the block execute it",
-        )
+            return SYNCWARP
+        return SYNCTHREADS
 
 
 def _unmangled(name: str) -> str:

@@ -25,7 +25,7 @@ from warptile.emulator.checks.acquire_release import AcquireReleaseState, Memory
 from warptile.emulator.checks.cta_lifetimes import CtaLifetimes
 from warptile.emulator.checks.displaced_accesses import ANYWHERE, WEAK, WITHIN_CLUSTER
 from warptile.emulator.checks.proxies import ProxyFences
-from warptile.emulator.checks.race_reports import GENERIC_TO_ASYNC, Missing, RaceAccess, RaceReports
+from warptile.emulator.checks.race_reports import GENERIC_TO_ASYNC, WIDER, Missing, RaceAccess, RaceReports
 from warptile.emulator.checks.repeated_stores import RepeatedStores
 from warptile.emulator.checks.vector_clocks import Clock, Lanes, VectorClocks, distinct
 from warptile.emulator.lanes import WARP, Active, Array
@@ -264,9 +264,13 @@ class RaceChecker:
     def _race(
         self, home: Home, offset: int, first: RaceAccess, second: RaceAccess, missing: Missing | None = None
     ) -> None:
-        if not self._findings.known(DataRace, first.instruction.location, second.instruction.location):
+        known = self._findings.known(DataRace, first.instruction.location, second.instruction.location)
+        if known is None:
             race = self._reports.race(home, offset, first, second, missing)
             self._findings.report(race, relies_on=self._model_check(first.instruction, second.instruction))
+        elif missing is None and self._reports.missing(first, second) in WIDER.get(known.fix, ()):
+            # The barrier that one pair of threads needs is not enough for this one.
+            self._findings.reword(known, self._reports.race(home, offset, first, second))
 
     def _model_check(self, *pair: Instruction) -> str:
         """Which check of severity ``model`` it is, should one of them be what the order of two accesses relies on."""

@@ -182,3 +182,10 @@ def shown_to_dynamo(function: Callable[..., Any], traced: Callable[..., Any]) ->
     no torch and costs a call nothing.
     """
     function._torchdynamo_inline = traced  # type: ignore[attr-defined]
+
+
+def constant_to_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Have Dynamo call a function while it traces, as ``torch.compiler.assume_constant_result`` does; that one imports
+    the compiler."""
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function

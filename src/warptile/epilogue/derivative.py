@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from functools import lru_cache
-from math import pi, sqrt
 from typing import Any, NamedTuple
 
 from warptile.dtypes import DTYPES
@@ -41,7 +40,8 @@ ARITHMETIC: dict[str, tuple[Callable[..., Any], ...]] = {
     "log": (lambda g, y, x: g / x,),
 }
 """For each argument of an operation ``g`` times the partial derivative, from ``g``, the result y and the arguments:
-those that are made of operators alone, and so serve symbolic values, arrays and tensors."""
+those that are made of operators alone, and so serve symbolic values, arrays and tensors. (Numbers are literals here and
+below: others are symbols where Dynamo traces with dynamic shapes.)"""
 
 
 def _chosen(x: Traced, y: Traced, g: Traced) -> Any:
@@ -60,13 +60,13 @@ def _of_silu(g: Traced, y: Traced, x: Traced) -> Any:
 
 def _of_gelu(g: Traced, y: Traced, x: Traced) -> Any:
     """The normal distribution's cumulative distribution function, and x times its density."""
-    below = 0.5 + 0.5 * expressions.erf(x * sqrt(0.5))
-    return g * (below + x * (expressions.exp(x * x * -0.5) * (1 / sqrt(2 * pi))))
+    below = 0.5 + 0.5 * expressions.erf(x * 0.7071067811865476)  # sqrt(1 / 2)
+    return g * (below + x * (expressions.exp(x * x * -0.5) * 0.3989422804014327))  # 1 / sqrt(2 pi)
 
 
 def _of_gelu_tanh(g: Traced, y: Traced, x: Traced) -> Any:
     """Of x times sigmoid(u), u = sqrt(8 / pi) (x + 0.044715 x^3): sigmoid is cheaper than tanh."""
-    scale, cubic = sqrt(8 / pi), 0.044715
+    scale, cubic = 1.5957691216057308, 0.044715  # sqrt(8 / pi)
     square = x * x
     share = expressions.sigmoid(x * (scale + scale * cubic * square))
     return g * (share + x * (share * (1 - share)) * (scale + 3 * scale * cubic * square))
@@ -83,7 +83,7 @@ PARTIALS: dict[str, tuple[Callable[..., Any] | None, ...]] = {
     "maximum": (lambda g, y, a, b: _chosen(a, b, g), lambda g, y, a, b: _chosen(b, a, g)),
     "absolute": (_of_absolute,),
     "tanh": (lambda g, y, x: g * (1 - y * y),),
-    "erf": (lambda g, y, x: g * (expressions.exp(-x * x) * (2 / sqrt(pi))),),
+    "erf": (lambda g, y, x: g * (expressions.exp(-x * x) * 1.1283791670955126),),  # 2 / sqrt(pi)
     "sigmoid": (lambda g, y, x: g * (y * (1 - y)),),
     "relu": (lambda g, y, x: expressions.where(y <= 0, 0.0, g),),
     "silu": (_of_silu,),

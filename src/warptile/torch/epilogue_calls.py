@@ -30,7 +30,7 @@ from warptile.torch.calls import (
 from warptile.torch.fused_gradients import EpilogueCall, record_fused, with_accumulators
 from warptile.torch.fused_operator import FUSED_MATMUL, signed
 from warptile.torch.gradients import Setting, is_direct
-from warptile.torch_route import SAID, shown_to_dynamo
+from warptile.torch_route import SAID, constant_to_dynamo, shown_to_dynamo
 
 
 def fused_call(a: Any, b: Any, c: Any, options: dict[str, Any], epilogue: Any, operands: Mapping[str, Any]) -> Any:
@@ -120,14 +120,7 @@ class Noted(NamedTuple):
     names: tuple[str, ...]
 
 
-def _constant_to_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Have Dynamo call a function while it traces, as ``torch.compiler.assume_constant_result`` does; that one imports
-    the compiler."""
-    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
-    return function
-
-
-@_constant_to_dynamo
+@constant_to_dynamo
 def _traced_text(steps: Any, outputs: Any, reductions: Any) -> tuple[Any, ...]:
     """The program of steps, as the fields of a `Noted`."""
     hows = tuple(Reduction(*how) if how else None for how in reductions)

@@ -24,7 +24,7 @@ from warptile.linear_call import linear
 from warptile.torch.activations import ACTIVATIONS, EPILOGUES
 from warptile.torch.gradients import are_plain
 from warptile.torch.linear_layer import is_plain
-from warptile.torch_route import is_cast
+from warptile.torch_route import constant_to_dynamo, is_cast
 
 Layer = tuple[Any, Any]
 """Weight and bias, or None for no bias."""
@@ -35,16 +35,19 @@ Operands = tuple[Any, ...]
 
 def operands_of_block(x: torch.Tensor, *layers: torch.nn.Linear) -> Operands | None:
     """What a block of these layers multiplies, cast as autocast does, if it is best recorded as one operation. None if
-    it is not: no gradient is recorded, values have not 16 bits, or somebody looks at the layers' calls."""
-    if not torch.is_grad_enabled() or not all(map(is_plain, layers)):
+    it is not: no gradient is recorded, values have not 16 bits, somebody looks at the layers' calls, or the program is
+    exported, which is for inference."""
+    if not torch.is_grad_enabled() or not all(map(is_plain, layers)) or torch.compiler.is_exporting():
         return None
     given = [x]
     for layer in layers:
         given += [layer.weight, layer.bias]
     if not any(each is not None and each.requires_grad for each in given):
         return None
-    # Inside a program that is compiled all tensors are plain ones to what runs it.
-    if not torch.compiler.is_compiling() and (forward_ad._current_level >= 0 or not are_plain(*given)):
+    if torch.compiler.is_compiling():
+        if _is_transformed():
+            return None
+    elif forward_ad._current_level >= 0 or not are_plain(*given):
         return None
     if is_cast(torch, [each for each in given if each is not None]):
         dtype = torch.get_autocast_dtype(x.device.type)
@@ -53,6 +56,13 @@ def operands_of_block(x: torch.Tensor, *layers: torch.nn.Linear) -> Operands | N
     if dtype.itemsize != 2 or any(each is not None and each.dtype != dtype for each in given):
         return None
     return tuple(given)
+
+
+@constant_to_dynamo
+def _is_transformed() -> bool:
+    """Whether `torch.func` transforms what is called here. (Dynamo guards it.)"""
+    found: bool = torch._C._are_functorch_transforms_active()
+    return found
 
 
 def feed_forward(activation: str, operands: Operands) -> torch.Tensor:

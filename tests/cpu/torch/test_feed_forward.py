@@ -196,3 +196,76 @@ def test_a_compiled_step_has_the_derivative_in_a_gemm(kind, made):
     assert [len(each) for each in ours] == ([3, 6] if gated else [2, 4])
     assert [each.count(fused) for each in ours] == [1, 1]
     assert not any("gelu" in str(each) or "silu" in str(each) for graph in graphs for each in graph)
+
+
+@of_torchs_compiler
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("frozen", ["nothing", "x", "up", "down", "gate", "all but x"])
+def test_a_compiled_block_has_the_gradients_that_are_wanted(kind, frozen):
+    torch.manual_seed(6)
+    torch._dynamo.reset()
+    module = getattr(warptile.torch, kind)(16, 24, "silu", bias=True, dtype=torch.bfloat16)
+    x = torch.randn(5, 16, dtype=torch.bfloat16, requires_grad=frozen != "x")
+    for name, each in module.named_parameters():
+        each.requires_grad_(frozen != "all but x" and not name.startswith(frozen))
+    inputs = [each for each in (x, *module.parameters()) if each.requires_grad]
+    compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
+    found, exact = (torch.autograd.grad(call(x).float().square().sum(), inputs) for call in (compiled, module))
+    for one, other in zip(found, exact, strict=True):
+        assert torch.equal(one, other)
+
+
+@of_torchs_compiler
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_transforms_inside_of_a_compiled_program(kind, backend):
+    torch.manual_seed(7)
+    torch._dynamo.reset()
+    module = getattr(warptile.torch, kind)(16, 24, dtype=torch.bfloat16)
+    x = torch.randn(3, 4, 16).bfloat16()
+
+    def gradient(x):
+        return torch.func.grad(lambda each: module(each).float().square().sum())(x)
+
+    for call in (gradient, torch.vmap(module), torch.vmap(gradient)):
+        expected = call(x)
+        found = torch.compile(lambda x, call=call: call(x), backend=backend)(x)
+        assert torch.allclose(found.float(), expected.float(), rtol=0.02, atol=0.02)
+
+
+@of_torchs_compiler
+def test_a_compiled_program_inside_of_transforms():
+    torch.manual_seed(8)
+    torch._dynamo.reset()
+    module = warptile.torch.MLP(16, 24, dtype=torch.bfloat16)
+    x = torch.randn(3, 4, 16).bfloat16()
+    compiled = torch.compile(module, backend="aot_eager")
+    assert torch.allclose(compiled(x).float(), module(x).float(), atol=0.02)
+    assert torch.allclose(torch.vmap(compiled)(x).float(), module(x).float(), atol=0.02)
+    found = torch.func.grad(lambda each: compiled(each).float().sum())(x)
+    assert torch.allclose(found.float(), torch.func.grad(lambda each: module(each).float().sum())(x).float(), atol=0.02)
+
+
+@of_torchs_compiler
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("strict", [False, True])
+def test_an_exported_block_keeps_nothing_for_gradients(kind, strict):
+    module = getattr(warptile.torch, kind)(16, 24, dtype=torch.bfloat16)
+    x = torch.randn(5, 16).bfloat16()
+    exported = torch.export.export(module, (x,), strict=strict)
+    (fused,) = (node for node in exported.graph.nodes if str(node.target) == "warptile.fused_matmul.default")
+    assert len(fused.meta["val"]) == 1
+    assert torch.equal(exported.module()(x), module(x).detach())
+
+
+@of_torchs_compiler
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("activation", FUNCTIONS)
+def test_shapes_may_change_in_a_compiled_block(kind, activation):
+    torch._dynamo.reset()
+    module = getattr(warptile.torch, kind)(16, 24, activation, dtype=torch.bfloat16)
+    compiled = torch.compile(module, dynamic=True, fullgraph=True, backend="aot_eager")
+    for rows in (3, 5, 9):
+        x = torch.randn(rows, 16, dtype=torch.bfloat16, requires_grad=True)
+        found, exact = (torch.autograd.grad(call(x).float().square().sum(), x)[0] for call in (compiled, module))
+        assert torch.equal(found, exact)

@@ -12,10 +12,7 @@ struct PipelineState {
     int stage = 0;
     unsigned phase = 0;
 
-    // The stage so many before the next one, at most STAGES.
-    __device__ __forceinline__ int previous_stage(int count = 1) const {
-        return stage < count ? stage + STAGES - count : stage - count;
-    }
+    __device__ __forceinline__ int previous_stage() const { return stage == 0 ? STAGES - 1 : stage - 1; }
 
     __device__ __forceinline__ void advance() {
         if (++stage == STAGES) {

@@ -107,12 +107,11 @@ struct ConsumerMainloop {
     }
 
   private:
-    // Returns the stage.
     template <int SET>
     __device__ __forceinline__ void issue_set() const {
-        const int stage = state.stage;
         pipeline.consumer_wait(state);
-        two_level.template multiply<KERNEL::PART::BN, SET>(pipeline.stage_address(stage), first_row, first_column);
+        two_level.template multiply<KERNEL::PART::BN, SET>(pipeline.stage_address(state.stage), first_row,
+                                                           first_column);
     }
 
     // LATER: stages that have been issued after this one, 1 or 0.

@@ -370,7 +370,13 @@ def _view_cuda_interface(array: Any, name: str, framework: str) -> ArrayView:
 
 def _view_dlpack(array: Any, name: str) -> ArrayView:
     """An array of which only DLPack is known: memory of the host as a NumPy array, of a GPU as it is."""
-    found = dlpack.lent(array)
+    try:
+        found = dlpack.lent(array)
+    except (BufferError, RuntimeError) as error:
+        raise LayoutError(
+            f"{name}: its framework does not lend the memory of this {type(array).__name__}: {error}; give an array "
+            f"that numpy.from_dlpack({name}) takes"
+        ) from error
     dtype = element_type(found.element, name)
     strides = row_major(found.shape) if found.strides is None else found.strides
     kind, ordinal = found.device

@@ -149,6 +149,18 @@ def test_what_no_kernel_takes_is_said(change, said):
         wt.matmul(Made(memory.ctypes.data, (2, 2), None, **change), memory, **NAIVE)
 
 
+def test_what_a_framework_does_not_lend_is_said():
+    class Kept(Foreign):
+        def __dlpack__(self, **given):
+            raise BufferError("it is needed here")
+
+    memory = np.ones((2, 2), "f4")
+    with pytest.raises(
+        wt.LayoutError, match="b: its framework does not lend .* Kept: it is needed here; give an array"
+    ):
+        wt.matmul(memory, Kept(memory), **NAIVE)
+
+
 def test_empty_memory_has_no_address():
     made = Made(None, (0, 6), None)
     assert wt.matmul(made, np.ones((6, 3), "f4"), **NAIVE).shape == (0, 3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 
+from warptile.bench.feature_suites.scale_rows import ROW, TORCH
 from warptile.bench.protocol.epilogue_times import EpilogueTimes
 from warptile.bench.report.markdown import TableRow, markdown, number
 from warptile.bench.report.model_tables import COMPARED
@@ -14,8 +15,7 @@ BY = {"torch": "torch", "compile": "`torch.compile`"}
 """How the table names what warptile is compared with in whole models."""
 
 GATED, COMPILED = "silu(acc) * gate", "torch.compile, max-autotune"
-SCALED = "row-wise, fast"
-LIBRARY = "torch._scaled_mm"
+SCALED = f"{ROW}, fast"
 
 
 def table(lookup: RecordLookup) -> str:
@@ -44,12 +44,8 @@ def _gated(lookup: RecordLookup) -> Iterator[TableRow]:
     for group in lookup.epilogue_times()[:2]:
         theirs, ours = _rounds(group, COMPILED), _rounds(group, "warptile")
         if theirs and ours:
-            yield (
-                "SwiGLU block",
-                f"`{GATED}`, {_shape(group.m, group.n, group.k)}",
-                "max-autotune",
-                *_cells(theirs, ours),
-            )
+            what = f"`{GATED}`, {_shape(group.m, group.n, group.k)}"
+            yield "SwiGLU block", what, "`torch.compile`, max-autotune", *_cells(theirs, ours)
 
 
 def _rounds(group: EpilogueTimes, name: str) -> tuple[float, ...]:
@@ -57,13 +53,13 @@ def _rounds(group: EpilogueTimes, name: str) -> tuple[float, ...]:
 
 
 def _scaled(lookup: RecordLookup) -> Iterator[TableRow]:
-    for name, row in list(lookup.feature_times("scales").items()):
+    for name, row in lookup.feature_times("scales").items():
         shape, _, kind = name.partition(" ")
-        theirs = next((each.rounds_us for each in row.times if each.name == LIBRARY), ())
+        theirs = next((each.rounds_us for each in row.times if each.name == TORCH), ())
         if kind == SCALED and row.ours is not None and theirs and len(set(shape.split("x"))) == 1:
             cells = _cells(theirs, row.ours.rounds_us)
             what = f"{_shape(*shape.split('x'))}, fast accumulation"
-            yield "float8 with scales of rows", what, f"`{LIBRARY}`", *cells
+            yield "float8 with scales of rows", what, f"`{TORCH}`", *cells
 
 
 def _shape(*extents: int | str) -> str:

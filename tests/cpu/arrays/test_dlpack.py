@@ -156,7 +156,7 @@ def test_what_a_framework_does_not_lend_is_said():
 
     memory = np.ones((2, 2), "f4")
     with pytest.raises(
-        wt.LayoutError, match="b: its framework does not lend .* Kept: it is needed here; give an array"
+        wt.LayoutError, match=r"b: its framework does not lend .* Kept: it is needed here; give an array"
     ):
         wt.matmul(memory, Kept(memory), **NAIVE)
 

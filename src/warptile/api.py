@@ -820,11 +820,11 @@ def _run(chosen: Plan | Addend | Nothing, product: Product, call: _Call) -> Any:
     else:
         if not direct:
             array_view.assign(out, result)
-        first = out.array
+        first = out.given
     if fused is None or not further:
         return first
     if fused.given:
-        return (first, *(each.array for each in further))
+        return (first, *(each.given for each in further))
     made = [array_view.returned(each, product.like) for each in further]
     hows = fused.reductions
     return (first, *(each if how is None else reduced(each, how) for each, how in zip(made, hows, strict=True)))

@@ -137,7 +137,7 @@ def matmul_grouped(
         return array_view.returned(target, arranged.a_given)
     if arranged.target is None:
         array_view.assign(arranged.out, target)
-    return arranged.out.array
+    return arranged.out.given
 
 
 shown_to_dynamo(matmul_grouped, traced_grouped)
@@ -375,4 +375,4 @@ def _empty_product(arranged: _Arranged) -> Any:
         result.array.zero_()
     elif result.size:
         result.array[...] = 0
-    return result.array if arranged.out is not None else array_view.returned(result, arranged.a_given)
+    return arranged.out.given if arranged.out is not None else array_view.returned(result, arranged.a_given)

@@ -39,7 +39,7 @@ class ArrayView:
 
     Attributes:
         name: the operand in messages, such as ``"a"``.
-        array: the user's object; keeps the memory alive.
+        array: keeps the memory alive: the user's object, or what that lends through DLPack.
         framework: ``"numpy"``, ``"torch"``, ``"cupy"``, ``"jax"``, ``"xla"`` (a buffer of a program of JAX's) or
             ``"cuda"`` (only the array interface or DLPack is known).
         pointer: address of the first element, on the host or the device.
@@ -63,6 +63,11 @@ class ArrayView:
     stream: int = STREAM_LEGACY
     read_only: bool = False
     negated: bool = False
+
+    @property
+    def given(self) -> Any:
+        """The caller's object: ``array``, or what lent it through DLPack."""
+        return dlpack.lender(self.array)
 
     @property
     def element_bytes(self) -> int:
@@ -444,7 +449,7 @@ def empty(like: ArrayView, shape: Shape, dtype: DType) -> ArrayView:
             return _view_cuda_interface(cupy.empty(shape, dtype=numpy_dtype(dtype)), "out", "cupy")
     if like.framework == "cuda":
         raise UnsupportedError(
-            f"{like.name}: a {type(like.array).__name__} says where its memory is but not how to make more; "
+            f"{like.name}: a {type(like.given).__name__} says where its memory is but not how to make more; "
             f"give out= of shape {shape} and type {dtype.name}"
         )
     return _view_numpy(np.empty(shape, numpy_dtype(dtype)), "out")

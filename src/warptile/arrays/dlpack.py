@@ -96,9 +96,20 @@ class _HostMemory:
 
 def is_lent(array: Any) -> bool:
     """Whether a NumPy array is made of what DLPack lends."""
+    return isinstance(_base(array), _HostMemory)
+
+
+def lender(array: Any) -> Any:
+    """The array that lent this memory, or ``array`` itself where it is nobody else's."""
+    base = _base(array)
+    lent = base.lent if isinstance(base, _HostMemory) else base
+    return lent.array if isinstance(lent, Lent) else array
+
+
+def _base(array: Any) -> Any:
     while isinstance(array, np.ndarray):
         array = array.base
-    return isinstance(array, _HostMemory)
+    return array
 
 
 def lent(array: Any) -> Lent:

@@ -85,6 +85,44 @@ def test_configurations(extents, change, bits):
     check(wt.matmul(x, w, rung=NAME, config=TINY | change, **FLOATS), x, w)
 
 
+def scales_of(rows, groups, bits, dtype, kind):
+    """Scales of either sign, and a row of zeros and one of subnormal numbers: all small enough that a code is
+    dequantized by one instruction; or in some warps' rows the first scale that is not; or all of them large."""
+    limit = {("bfloat16", 4): 2.0**-5, ("bfloat16", 8): 2.0**-5, ("float16", 4): 2.0**-4, ("float16", 8): 2.0**-8}
+    drawn_ones = np.random.default_rng(rows).uniform(0.01, 0.99, (rows, groups)) * limit[dtype, bits]
+    found = np.where(np.arange(rows)[:, None] % 3 == 0, -drawn_ones, drawn_ones).astype(dtype)
+    found[5], found[9] = 0, {"bfloat16": 2.0**-130, "float16": 2.0**-20}[dtype]
+    if kind == "some":
+        found[[3, 70], -1] = limit[dtype, bits]
+    return (found.astype(np.float32) * 100).astype(dtype) if kind == "large" else found
+
+
+@pytest.mark.parametrize("kind", ["small", "some", "large"])
+@pytest.mark.parametrize(
+    ("bits", "dtype", "bn"), covering((4, 8), ("bfloat16", "float16"), (8, 16, 32, 64), pairs=[(0, 1), (1, 2)]), ids=str
+)
+def test_every_weight_is_the_dequantized_one(bits, dtype, bn, kind):
+    """Rows of x with a single one pick columns of W, whose elements come out as they are multiplied."""
+    rows, k, group = 128, 160, 32
+    codes = np.random.default_rng(bn).integers(-(2 ** (bits - 1)), 2 ** (bits - 1), (rows, k))
+    w = wt.QuantizedWeights.from_codes(
+        codes, scales_of(rows, k // group, bits, dtype, kind), bits=bits, group_size=group, dtype=dtype
+    )
+    picked = np.random.default_rng(bn).permutation(k)[:bn]
+    x = np.zeros((bn, k), dtype)
+    x[np.arange(bn), picked] = 1
+    for each in (x, np.asfortranarray(x)):
+        d = wt.matmul(each, w, rung=NAME, config=TINY | {"BN": bn}, **FLOATS)
+        assert np.array_equal(d, w.dequantize()[:, picked].T.astype(np.float32))
+
+
+def test_few_columns_have_the_bits_of_many():
+    x, w = drawn(16, 700, dtype="bfloat16"), wt.quantize(drawn(128, 700) * 0.02)
+    found = [wt.matmul(x, w, rung=NAME, config=TINY | {"BN": bn}, **FLOATS) for bn in (8, 16, 32)]
+    assert np.array_equal(found[0], found[1])
+    assert np.array_equal(found[0], found[2])
+
+
 def test_a_zero_is_no_rounding_error():
     """Of infinite activations too: a weight that is zero makes NaN of infinity, and any other one infinity."""
     x, w = drawn(2, 32, dtype="float16"), wt.quantize(drawn(64, 32), 4, 32, dtype="float16")

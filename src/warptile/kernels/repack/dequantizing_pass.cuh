@@ -35,6 +35,8 @@ __global__ void __launch_bounds__(WARPGROUP)
     // 16-byte chunks against bank conflicts.
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const auto chunk_at = [&](int row, int chunk) { return rows + row * ROW_BYTES + (chunk ^ row % 8) * 16; };
+    typename BLOCK::Scales scales;
+    scales.load(from);
 #pragma unroll
     for (int part = 0; part < BLOCK::PARTS; ++part) {
         typename BLOCK::Part weights;
@@ -42,7 +44,7 @@ __global__ void __launch_bounds__(WARPGROUP)
 #pragma unroll
         for (int k_block = 0; k_block < BLOCK::K_BLOCKS; ++k_block) {
             unsigned fragment[4];
-            weights.dequantize(fragment, from, part, k_block);
+            weights.template dequantize<false>(fragment, scales, part, k_block);
             stmatrix_x4<false>(chunk_at(16 * warp + lane % 16, 2 * k_block + lane / 16), fragment);
         }
         __syncwarp();

@@ -24,6 +24,11 @@ struct PairArithmetic<__half> {
         asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(left), "r"(right));
         return product;
     }
+    static __device__ __forceinline__ unsigned multiply_add(unsigned left, unsigned right, unsigned addend) {
+        unsigned sum;
+        asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(left), "r"(right), "r"(addend));
+        return sum;
+    }
 };
 template <>
 struct PairArithmetic<__nv_bfloat16> {
@@ -38,6 +43,11 @@ struct PairArithmetic<__nv_bfloat16> {
         unsigned product;
         asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(left), "r"(right));
         return product;
+    }
+    static __device__ __forceinline__ unsigned multiply_add(unsigned left, unsigned right, unsigned addend) {
+        unsigned sum;
+        asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(left), "r"(right), "r"(addend));
+        return sum;
     }
 };
 
@@ -86,6 +96,45 @@ struct CodePair<__nv_bfloat16, 8> {
     }
 };
 
+// The same where scales are small: s * q - s * zero in one instruction, rounded once. The bits of a code are a number
+// as they are, q times a power of two: a subnormal one, or with the lowest bit of the exponent a normal one next to it.
+// What the scale is multiplied by makes up for that power of two: FACTOR and then, in even and odd registers of a
+// fragment, REST. LIMIT is what scales are below; the code of zero is -NEGATED_ZERO.
+template <typename ELEMENT, int BITS>
+struct SmallScale;
+template <>
+struct SmallScale<__nv_bfloat16, 4> {  // the lowest bit is 2^-133; codes of odd registers are four bits above it
+    static constexpr unsigned LIMIT = 0x3d003d00, FACTOR = 0x7f007f00, REST[] = {0x42804280, 0x40804080};
+    static constexpr unsigned NEGATED_ZERO = 0xc100c100;
+    static __device__ __forceinline__ unsigned number(unsigned word, int odd) {
+        return word & (odd ? 0x00f000f0 : 0x000f000f);
+    }
+};
+template <>
+struct SmallScale<__half, 4> {  // the lowest bit is 2^-24; codes of even registers come up to those of odd ones
+    static constexpr unsigned LIMIT = 0x2c002c00, FACTOR = 0x78007800, REST[] = {0x50005000, 0x50005000};
+    static constexpr unsigned NEGATED_ZERO = 0xc800c800, SIXTEEN = 0x4c004c00;
+    static __device__ __forceinline__ unsigned number(unsigned word, int odd) {
+        return odd ? word & 0x00f000f0 : PairArithmetic<__half>::multiply(word & 0x000f000f, SIXTEEN);
+    }
+};
+template <>
+struct SmallScale<__nv_bfloat16, 8> {  // the inverted sign bit adds 128
+    static constexpr unsigned LIMIT = 0x3d003d00, FACTOR = 0x7f007f00, REST[] = {0x42804280, 0x42804280};
+    static constexpr unsigned NEGATED_ZERO = 0xc300c300;
+    static __device__ __forceinline__ unsigned number(unsigned word, int) {
+        return and_xor(word, 0x00ff00ff, 0x00800080);
+    }
+};
+template <>
+struct SmallScale<__half, 8> {
+    static constexpr unsigned LIMIT = 0x1c001c00, FACTOR = 0x78007800, REST[] = {0x60006000, 0x60006000};
+    static constexpr unsigned NEGATED_ZERO = 0xd800d800;
+    static __device__ __forceinline__ unsigned number(unsigned word, int) {
+        return and_xor(word, 0x00ff00ff, 0x00800080);
+    }
+};
+
 // A block of 64 rows x 128 elements along K in shared memory, as `warptile.arrays.quantized_weights` packs it: codes in
 // 16-byte vectors of each thread, then for each GROUP along K a word for each pair of rows that are eight apart: their
 // scales; with ZERO_POINT the same again: what their groups' zero points are as `CodePair::number`.
@@ -94,11 +143,12 @@ struct QuantizedBlock {
     using ELEMENT = ELEMENT_;
     using PAIR = PairArithmetic<ELEMENT>;
     using CODES = CodePair<ELEMENT, BITS_>;
-    static constexpr int BITS = BITS_, GROUP = GROUP_, ROWS = 64, K = 128;
+    using SMALL = SmallScale<ELEMENT, BITS_>;
+    static constexpr int BITS = BITS_, GROUP = GROUP_, ROWS = 64, K = 128, GROUPS = K / GROUP;
     static constexpr bool ZERO_POINT = ZERO_POINT_;
     static constexpr int VECTOR_BYTES = 16 * WARPGROUP, CODE_BYTES = ROWS * K * BITS / 8;
     static constexpr int GROUP_BYTES = ROWS * static_cast<int>(sizeof(unsigned short)),
-                         SCALE_BYTES = K / GROUP * GROUP_BYTES;
+                         SCALE_BYTES = GROUPS * GROUP_BYTES;
     static constexpr int BYTES = CODE_BYTES + SCALE_BYTES * (1 + ZERO_POINT);
     // A thread dequantizes PART elements along K at a time: K_BLOCKS of 16, each the K of one instruction.
     static constexpr int PART = 64, PARTS = K / PART, K_BLOCKS = PART / 16, VECTORS = PART * BITS / 256;
@@ -114,9 +164,41 @@ struct QuantizedBlock {
         return ld_shared<4>(pairs + (threadIdx.x % WARPGROUP / 32 * 8 + threadIdx.x % 32 / 4) * 4).bits;
     }
 
-    // One thread's way through a part of a block: its codes, and the scales and zero points of the group that it is in.
+    // What a thread needs of the scales and zero points of a block: a word for each group along K.
+    struct Scales {
+        unsigned pairs[GROUPS], zero_pairs[ZERO_POINT ? GROUPS : 1];
+
+        // Loads those of the block at a shared address.
+        __device__ __forceinline__ void load(unsigned block) {
+#pragma unroll
+            for (int group = 0; group < GROUPS; ++group) {
+                pairs[group] = pair_of_rows(block + CODE_BYTES + group * GROUP_BYTES);
+                if constexpr (ZERO_POINT)
+                    zero_pairs[group] = pair_of_rows(block + CODE_BYTES + SCALE_BYTES + group * GROUP_BYTES);
+            }
+        }
+    };
+
+    // Whether all scales of BLOCKS blocks that follow each other are small: one answer for all warps, which read the
+    // same words.
+    template <int BLOCKS>
+    static __device__ __forceinline__ bool has_small_scales(unsigned block) {
+        static_assert(GROUP_BYTES == 32 * 4, "a word for each lane");
+        if constexpr (ZERO_POINT) return false;
+        unsigned large = 0;  // bits 15 and 31: a scale is at its type's limit or above it, or is no number
+#pragma unroll
+        for (int i = 0; i < BLOCKS; ++i)
+#pragma unroll
+            for (int group = 0; group < GROUPS; ++group) {
+                const unsigned pairs = block + i * BYTES + CODE_BYTES + group * GROUP_BYTES;
+                large |= (ld_shared<4>(pairs + threadIdx.x % 32 * 4).bits & 0x7fff7fff) + (0x80008000 - SMALL::LIMIT);
+            }
+        return __all_sync(0xffffffff, (large & 0x80008000) == 0);
+    }
+
+    // One thread's way through a part of a block: its codes, and factors and addends of the group that it is in.
     struct Part {
-        unsigned words[VECTORS][4], scales[2], zeros[2];
+        unsigned words[VECTORS][4], factors[2], addends[2];
 
         // Loads the codes of part `part` of the block at a shared address.
         __device__ __forceinline__ void load(unsigned block, int part) {
@@ -131,31 +213,52 @@ struct QuantizedBlock {
             }
         }
 
-        // The word that has, at bits 0 and 16, the codes of register `i` of the fragment of k-block `k_block`.
+        template <bool HAS_SMALL_SCALES>
+        __device__ __forceinline__ void begin_group(const Scales& scales, int group) {
+#pragma unroll
+            for (int row = 0; row < 2; ++row) {
+                const unsigned scale = twice(scales.pairs[group], row);
+                if constexpr (HAS_SMALL_SCALES) {
+                    factors[row] = PAIR::multiply(PAIR::multiply(scale, SMALL::FACTOR), SMALL::REST[row]);
+                    addends[row] = PAIR::multiply(scale, SMALL::NEGATED_ZERO);
+                } else {
+                    factors[row] = scale;
+                    if constexpr (ZERO_POINT) {
+                        addends[row] = twice(scales.zero_pairs[group], row);
+                    } else {
+                        addends[row] = CODES::ZERO;
+                    }
+                }
+            }
+        }
+
+        // The word that has the codes of register `i` of the fragment of k-block `k_block` at bits `bit_of(i)` and 16
+        // more.
         __device__ __forceinline__ unsigned word(int k_block, int i) const {
-            if constexpr (BITS == 4) return words[0][k_block] >> 4 * i;
+            if constexpr (BITS == 4) return words[0][k_block] >> i / 2 * 8;
             return words[k_block / 2][k_block % 2 * 2 + i / 2] >> i % 2 * 8;
         }
+        static __device__ constexpr int bit_of(int i) { return BITS == 4 ? i % 2 * 4 : 0; }
 
         // The fragment of k-block `k_block`, scale * (code - zero point), of 16-bit elements that are rounded once;
         // k-blocks come in order. PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16", matrix A: register i is
         // of row lane / 4 + 8 (i % 2).
-        __device__ __forceinline__ void dequantize(unsigned (&fragment)[4], unsigned block, int part, int k_block) {
-            if (k_block == 0 || k_block * 16 % GROUP == 0) {
-                const unsigned pairs = block + CODE_BYTES + (part * PART + k_block * 16) / GROUP * GROUP_BYTES;
-                const unsigned scale = pair_of_rows(pairs);
-                scales[0] = twice(scale, 0), scales[1] = twice(scale, 1);
-                zeros[0] = zeros[1] = CODES::ZERO;
-                if constexpr (ZERO_POINT) {
-                    const unsigned zero = pair_of_rows(pairs + SCALE_BYTES);
-                    zeros[0] = twice(zero, 0), zeros[1] = twice(zero, 1);
-                }
-            }
+        template <bool HAS_SMALL_SCALES>
+        __device__ __forceinline__ void dequantize(unsigned (&fragment)[4], const Scales& scales, int part,
+                                                   int k_block) {
+            if (k_block == 0 || k_block * 16 % GROUP == 0)
+                begin_group<HAS_SMALL_SCALES>(scales, (part * PART + k_block * 16) / GROUP);
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                unsigned number = CODES::number(word(k_block, i));
-                if constexpr (ZERO_POINT || !CODES::EXACT_WITHOUT_ZERO) number = PAIR::subtract(number, zeros[i % 2]);
-                fragment[i] = PAIR::multiply(number, scales[i % 2]);
+                if constexpr (HAS_SMALL_SCALES) {
+                    const unsigned number = SMALL::number(word(k_block, i), i % 2);
+                    fragment[i] = PAIR::multiply_add(number, factors[i % 2], addends[i % 2]);
+                } else {
+                    unsigned number = CODES::number(word(k_block, i) >> bit_of(i));
+                    if constexpr (ZERO_POINT || !CODES::EXACT_WITHOUT_ZERO)
+                        number = PAIR::subtract(number, addends[i % 2]);
+                    fragment[i] = PAIR::multiply(number, factors[i % 2]);
+                }
             }
         }
     };

@@ -38,15 +38,22 @@ def test_the_bits_of_torch_tensors(dtype, extents):
     foreign = Foreign(a), Foreign(b)
     for _ in range(3):  # the second call and later ones are bound
         out.zero_()
-        returned = wt.matmul(*foreign, out=Foreign(out))
+        target = Foreign(out)
+        assert wt.matmul(*foreign, out=target) is target
         torch.cuda.synchronize()
-        assert returned.tensor is out
         assert torch.equal(out, expected)
 
 
 def test_one_operand_beside_a_torch_tensor():
     a, b = normal(64, 96), normal(96, 40)
-    assert torch.equal(torch.from_dlpack(wt.matmul(Foreign(a), b)), wt.matmul(a, b))
+    expected = wt.matmul(a, b)
+    assert torch.equal(wt.matmul(a, Foreign(b)), expected)
+    out = torch.zeros_like(expected)
+    assert wt.matmul(Foreign(a), b, out=out) is out
+    torch.cuda.synchronize()
+    assert torch.equal(out, expected)
+    with pytest.raises(WarptileError, match="Foreign says where its memory is"):
+        wt.matmul(Foreign(a), b)
 
 
 def test_it_waits_for_the_stream_that_wrote_an_operand():
@@ -62,5 +69,5 @@ def test_it_waits_for_the_stream_that_wrote_an_operand():
 
 def test_a_tensor_that_needs_a_gradient_is_refused():
     a = normal(8, 8, dtype=torch.float32).requires_grad_()
-    with pytest.raises(WarptileError, match="DLPack"):
+    with pytest.raises(WarptileError, match="does not lend the memory"):
         wt.matmul(Foreign(a), normal(8, 8, dtype=torch.float32))

@@ -150,3 +150,21 @@ def test_gradients_are_refused():
         wt.matmul(x, w)
     with torch.no_grad():
         check(wt.matmul(x, w), x, w)
+
+
+@pytest.mark.parametrize("size", [0.001, 0.02, 1.0, 300.0])
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_every_weight_is_the_dequantized_one(dtype, bits, size):
+    """Of rows with a single one every result is a weight; with one instruction or several for each, and both."""
+    n, k, group = 384, 512, 32
+    generator = torch.Generator("cuda").manual_seed(bits)
+    codes = torch.randint(-(2 ** (bits - 1)), 2 ** (bits - 1), (n, k), generator=generator, device="cuda")
+    scales = (size * torch.randn((n, k // group), generator=generator, device="cuda")).to(dtype)
+    scales[7], scales[200] = 0, torch.finfo(dtype).smallest_normal / 8
+    w = wt.QuantizedWeights.from_codes(codes, scales, bits=bits, group_size=group)
+    x = torch.eye(k, dtype=dtype, device="cuda")
+    expected = w.dequantize().T
+    assert bool((expected.float() == (codes * scales.repeat_interleave(group, 1)).to(dtype).float().T).all())
+    for rows in (7, 16, 32, 60, 128, 512):
+        assert torch.equal(wt.matmul(x[:rows], w), expected[:rows] + 0.0)

@@ -276,21 +276,17 @@ def test_an_epilogue_contracts_nothing() -> None:
 
 
 def test_quantized_weights_give_the_bits_of_dequantized_ones() -> None:
-    """In registers or by a pass before the GEMM, whichever is the faster for the rows."""
+    """In registers, by kernels for few rows and for more, or by a pass before the GEMM."""
     n, k = 136 if ALL else 72, 1152
     generator = np.random.default_rng(7)
     w, x = (generator.standard_normal((rows, k)).astype(np.float16) for rows in (n, 130))
     packed = wt.quantize(w, bits=4, group_size=128)
     said: dict[str, Any] = {"out_dtype": "float32", "backend": "emulator", "batch_invariant": True}
     whole = wt.matmul(x, packed.dequantize().astype(np.float16).reshape(n, k).T, **said)
-    rungs = set()
     for m in (1, 20, 130):
-        plan = wt.plan(x[:m], packed, **said).plan
-        rungs.add(plan.rung.name)
         assert same(wt.matmul(x[:m], packed, **said), whole[:m])
     for rung in ("wgmma-quantized", "wgmma-dequantized"):
         assert same(wt.matmul(x[:40], packed, rung=rung, **said), whole[:40])
-    assert rungs == {"wgmma-quantized", "wgmma-dequantized"}
     usual = wt.plan(x[:1], packed, rung="wgmma-quantized", backend="emulator").plan
     assert usual.config["SPLIT_K"] > 1 or usual.config["STREAM"]
     with pytest.raises(UnsupportedError, match="K is not split: take SPLIT_K=1, STREAM=0"):

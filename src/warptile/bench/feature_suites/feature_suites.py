@@ -39,7 +39,8 @@ FEATURE_SUITES = {
         FeatureSuite(
             "quantized", "weights of 4 and 8 bits",
             f"M x N x K; bfloat16 activations, symmetric weights stored [N, K] in groups of "
-            f"{quantized_rows.GROUP_SIZE} along K", tuple(quantized_rows.rows()), quantized_rows.GOALS,
+            f"{quantized_rows.GROUP_SIZE} along K, normal with variance 1 / K, or {quantized_rows.LARGE:.0f} times as "
+            "large where it says so", tuple(quantized_rows.rows()), quantized_rows.GOALS,
         ),
         FeatureSuite(
             "scales", "float8 with scales in GPU memory",

@@ -30,6 +30,9 @@ INNER_K_TILES = 8
 TORCH_SLACK = 2e-2
 """torch's kernel rounds more often on the way."""
 
+LARGE_SCALES, LARGE = (1, 16, 64), 64.0
+"""Rows that are also measured with weights so many times as large, whose scales no single instruction applies."""
+
 WEIGHTS = ((8192, 8192), (28672, 8192), (8192, 28672))
 TOKENS = (1, 8, 16, 32, 64, 128, 256, 1024, 4096)
 
@@ -40,6 +43,7 @@ GOALS = {
     "4-medium": ClassTarget("4 bits, M = 128 and 256", BF16, each=1.0),
     "4-many": ClassTarget("4 bits, M >= 1024", BF16, each=0.95),
     "4-torch": ClassTarget("4 bits, all M", TORCH_INT4),
+    "4-large": ClassTarget("4 bits, scales of 2^-5 and more", BF16),
     "8-few": ClassTarget("8 bits, M <= 64", BF16),
     "8-medium": ClassTarget("8 bits, M = 128 and 256", BF16, each=1.0),
     "8-many": ClassTarget("8 bits, M >= 1024", BF16, each=0.95),
@@ -47,13 +51,20 @@ GOALS = {
 
 
 def rows() -> Iterator[FeatureRow]:
-    """Both widths at every number of rows."""
+    """Both widths at every number of rows, and a few with large scales."""
     for bits in (4, 8):
         for n, k in WEIGHTS:
             for m in TOKENS:
                 yield FeatureRow(
                     f"{bits} bits, {m}x{n}x{k}", _classes(bits, m), partial(participants, bits=bits, m=m, n=n, k=k)
                 )
+    n, k = WEIGHTS[1]
+    for m in LARGE_SCALES:
+        yield FeatureRow(
+            f"4 bits, {m}x{n}x{k}, large scales",
+            ("4-large",),
+            partial(participants, bits=4, m=m, n=n, k=k, factor=LARGE),
+        )
 
 
 def _classes(bits: int, m: int) -> tuple[str, ...]:
@@ -63,10 +74,12 @@ def _classes(bits: int, m: int) -> tuple[str, ...]:
     return mine, "4-torch"
 
 
-def participants(maker: OperandMaker, *, bits: int, m: int, n: int, k: int) -> tuple[FeatureCall, ...]:
-    """Quantized weights, and the same weights in bfloat16."""
+def participants(
+    maker: OperandMaker, *, bits: int, m: int, n: int, k: int, factor: float = 1
+) -> tuple[FeatureCall, ...]:
+    """Quantized weights of variance ``factor**2 / K``, and the same weights in bfloat16."""
     x = maker.normal(m, k)
-    w = wt.quantize(maker.normal(n, k, seed=1), bits=bits, group_size=GROUP_SIZE)
+    w = wt.quantize(maker.normal(n, k, seed=1) * (factor / k**0.5), bits=bits, group_size=GROUP_SIZE)
     wide = w.dequantize()
     quantized = [w, *(_clone(w) for _ in range(maker.sets(w) - 1))]
     dense = copies(wide.T, maker.sets(wide))

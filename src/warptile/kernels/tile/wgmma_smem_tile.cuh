@@ -38,14 +38,6 @@ struct WgmmaSmemTile {
             }
     }
 
-    // Where `ldmatrix` finds, of a tile at address 0, row `row` of the 8x8 matrix of columns 8 `n8` and up and of units
-    // 8 `k8` and up along K: the swizzle exchanges the 16-byte chunks of a line by the lowest three bits of its number.
-    static __device__ __forceinline__ unsigned matrix_row(int n8, int k8, int row) {
-        static_assert(sizeof(ELEMENT) == 2, "8x8 matrices have elements of 16 bits");
-        const int line = (K_MAJOR ? n8 : k8) * 8 + row, chunk = K_MAJOR ? k8 : n8;
-        return chunk / 8 * PANEL_BYTES + line * 128 + (chunk % 8 ^ row) * 16;
-    }
-
     // Starts the loads of the first `boxes` boxes of LINES_OF_BOX lines each, of a tile whose lines run along K.
     template <int LINES_OF_BOX>
     static __device__ __forceinline__ void load_boxes(unsigned to, const TensorMap& map, int start, int k_offset,

@@ -5,8 +5,6 @@
 
 #include "ptx/cp_async_bulk.cuh"
 #include "ptx/griddepcontrol.cuh"
-#include "ptx/ldmatrix.cuh"
-#include "ptx/mma.cuh"
 #include "tile/dequantization.cuh"
 #include "tile/pipeline.cuh"
 #include "tile/stream_k.cuh"
@@ -78,33 +76,50 @@ struct WgmmaQuantized {
         B::load(stage + B_OFFSET, map_b, work.column, k_tile * TILE::BK, full);
     }
 
+    // What a consumer reads of its blocks before it multiplies a stage.
+    struct Blocks {
+        unsigned address;
+        typename BLOCK::Part weights[M64_BLOCKS];
+        typename BLOCK::Scales scales[M64_BLOCKS];
+        bool have_small_scales;
+
+        explicit __device__ __forceinline__ Blocks(unsigned address_) : address(address_) {
+            load(0);
+#pragma unroll
+            for (int m64 = 0; m64 < M64_BLOCKS; ++m64) scales[m64].load(address + m64 * BLOCK::BYTES);
+            have_small_scales = BLOCK::template has_small_scales<M64_BLOCKS>(address);
+        }
+
+        // Loads the codes of a part.
+        __device__ __forceinline__ void load(int part) {
+#pragma unroll
+            for (int m64 = 0; m64 < M64_BLOCKS; ++m64) weights[m64].load(address + m64 * BLOCK::BYTES, part);
+        }
+    };
+
     // A consumer, one warpgroup: adds the products of a stage. A warp that issues wgmmas waits until the tensor core
     // takes them, and cannot dequantize meanwhile. So they are issued in groups of few k-blocks where each of them
     // takes long; one group is multiplied while the next one is dequantized, into the other of two sets of fragments.
     // When the second group of a stage begins, the stage before has been read: `release` it.
     static constexpr int K_BLOCKS_OF_GROUP = TILE::BN < 64 ? BLOCK::K_BLOCKS : 1;
-    template <bool HAS_SMALL_SCALES, typename RELEASE>
-    static __device__ __forceinline__ void multiply(ACCUMULATORS& accumulators, unsigned stage, unsigned blocks,
-                                                    const typename BLOCK::Scales (&scales)[M64_BLOCKS],
+    template <bool HAVE_SMALL_SCALES, typename RELEASE>
+    static __device__ __forceinline__ void multiply(ACCUMULATORS& accumulators, unsigned stage, Blocks& blocks,
                                                     const RELEASE& release) {
         constexpr int GROUPS = BLOCK::PARTS * BLOCK::K_BLOCKS / K_BLOCKS_OF_GROUP;
         const unsigned long long b = B::descriptor(stage + B_OFFSET);
-        typename BLOCK::Part weights[M64_BLOCKS];
         unsigned fragments[2][M64_BLOCKS][K_BLOCKS_OF_GROUP][4];
 #pragma unroll
         for (int group = 0; group < GROUPS; ++group) {
             const int first = group * K_BLOCKS_OF_GROUP, part = first / BLOCK::K_BLOCKS, set = group % 2;
-            if (first % BLOCK::K_BLOCKS == 0)
-#pragma unroll
-                for (int m64 = 0; m64 < M64_BLOCKS; ++m64) weights[m64].load(blocks + m64 * BLOCK::BYTES, part);
+            if (part > 0 && first % BLOCK::K_BLOCKS == 0) blocks.load(part);
             wgmma_wait_group<1>();
             if (group == 1) release();
 #pragma unroll
             for (int i = 0; i < K_BLOCKS_OF_GROUP; ++i)
 #pragma unroll
                 for (int m64 = 0; m64 < M64_BLOCKS; ++m64) {
-                    weights[m64].template dequantize<HAS_SMALL_SCALES>(fragments[set][m64][i], scales[m64], part,
-                                                                       (first + i) % BLOCK::K_BLOCKS);
+                    blocks.weights[m64].template dequantize<HAVE_SMALL_SCALES>(
+                        fragments[set][m64][i], blocks.scales[m64], part, (first + i) % BLOCK::K_BLOCKS);
                     // Or else the compiler moves some of this between the wgmmas, which it then serialises (C7513).
                     warpgroup_fence_operand(fragments[set][m64][i]);
                 }
@@ -116,43 +131,6 @@ struct WgmmaQuantized {
                     ACCUMULATORS::INSTRUCTION::template mma_async<false, !OPERATION::B_COLUMN_MAJOR>(
                         accumulators.c[m64], fragments[set][m64][i], b + B::descriptor_offset(0, first + i), true);
             wgmma_commit_group();
-        }
-    }
-
-    // The same of few columns, by mma.sync: 64 rows are the 16 rows of each warp, whose fragments and accumulators are
-    // those of wgmma, and so are all bits. The stage has been read when this returns.
-    static constexpr bool BY_WARPS = TILE::BN <= 16;
-    template <bool HAS_SMALL_SCALES>
-    static __device__ __forceinline__ void multiply_by_warps(ACCUMULATORS& accumulators, unsigned stage,
-                                                             unsigned blocks,
-                                                             const typename BLOCK::Scales (&scales)[M64_BLOCKS]) {
-        using MMA = Mma<typename OPERATION::ELEMENT, float, 16, 8, 16>;
-        constexpr int N8_BLOCKS = TILE::BN / 8, K32_BLOCKS = BLOCK::PART / 32;
-        const int lane = threadIdx.x % 32;
-#pragma unroll
-        for (int part = 0; part < BLOCK::PARTS; ++part) {
-            typename BLOCK::Part weights[M64_BLOCKS];
-#pragma unroll
-            for (int m64 = 0; m64 < M64_BLOCKS; ++m64) weights[m64].load(blocks + m64 * BLOCK::BYTES, part);
-#pragma unroll
-            for (int k32 = 0; k32 < K32_BLOCKS; ++k32) {
-                unsigned columns[N8_BLOCKS][4];
-#pragma unroll
-                for (int n8 = 0; n8 < N8_BLOCKS; ++n8)
-                    ldmatrix_x4<!B::K_MAJOR>(
-                        columns[n8],
-                        stage + B_OFFSET + B::matrix_row(n8, 4 * (part * K32_BLOCKS + k32) + lane / 8, lane % 8));
-#pragma unroll
-                for (int k16 = 0; k16 < 2; ++k16)
-#pragma unroll
-                    for (int m64 = 0; m64 < M64_BLOCKS; ++m64) {
-                        unsigned fragment[4];
-                        weights[m64].template dequantize<HAS_SMALL_SCALES>(fragment, scales[m64], part, 2 * k32 + k16);
-#pragma unroll
-                        for (int n8 = 0; n8 < N8_BLOCKS; ++n8)
-                            MMA::mma_sync(accumulators.c[m64] + 4 * n8, fragment, columns[n8] + 2 * k16);
-                    }
-            }
         }
     }
 };
@@ -229,34 +207,18 @@ __global__ void __launch_bounds__((CONFIG::CONSUMERS + 1) * WARPGROUP, 1) wgmma_
             for (int k_tile = 0; k_tile < work.k_tiles; ++k_tile) {
                 pipeline.consumer_wait(state);
                 const unsigned stage = pipeline.stage_address(state.stage);
-                const unsigned blocks = stage + consumer * KERNEL::M64_BLOCKS * KERNEL::BLOCK::BYTES;
-                const bool small = KERNEL::BLOCK::template has_small_scales<KERNEL::M64_BLOCKS>(blocks);
-                typename KERNEL::BLOCK::Scales scales[KERNEL::M64_BLOCKS];
-#pragma unroll
-                for (int m64 = 0; m64 < KERNEL::M64_BLOCKS; ++m64)
-                    scales[m64].load(blocks + m64 * KERNEL::BLOCK::BYTES);
-                if constexpr (KERNEL::BY_WARPS) {
-                    if (small) {
-                        KERNEL::template multiply_by_warps<true>(accumulators, stage, blocks, scales);
-                    } else {
-                        KERNEL::template multiply_by_warps<false>(accumulators, stage, blocks, scales);
-                    }
-                    release(state.stage, true);
+                typename KERNEL::Blocks blocks(stage + consumer * KERNEL::M64_BLOCKS * KERNEL::BLOCK::BYTES);
+                const auto release_previous = [&] { release(state.previous_stage(), k_tile > 0); };
+                if (blocks.have_small_scales) {
+                    KERNEL::template multiply<true>(accumulators, stage, blocks, release_previous);
                 } else {
-                    const auto release_previous = [&] { release(state.previous_stage(), k_tile > 0); };
-                    if (small) {
-                        KERNEL::template multiply<true>(accumulators, stage, blocks, scales, release_previous);
-                    } else {
-                        KERNEL::template multiply<false>(accumulators, stage, blocks, scales, release_previous);
-                    }
+                    KERNEL::template multiply<false>(accumulators, stage, blocks, release_previous);
                 }
                 state.advance();
             }
-            if constexpr (!KERNEL::BY_WARPS) {
-                wgmma_wait_group<0>();
-                accumulators.fence_operands();
-                release(state.previous_stage(), true);
-            }
+            wgmma_wait_group<0>();
+            accumulators.fence_operands();
+            release(state.previous_stage(), true);
             if constexpr (CONFIG::SPLITS_K) {
                 finish_split_k_tile<KERNEL>(accumulators, gemm, scheduler,
                                             {params.partial_accumulators, params.flags, params.stream_k_tiles}, 0,

@@ -37,16 +37,18 @@ SMALLEST = {"BM": 128, "BN": 8, "BK": BLOCK_K, "STAGES": 2, "CONSUMERS": 2, "SPL
 ALTERNATIVES = 5
 """Predictions that a plan shows beside its own."""
 
-MOST_STAGES = 4
-"""More of them delay the first: what all CTAs load at once arrives together."""
+MOST_STAGES = 6
+"""Of plans: more of them delay the first, for what all CTAs load at once arrives together."""
 
-MAX_CONSUMERS = 4
+CONSUMERS, MAX_CONSUMERS = 2, 4
+"""Of plans: two have the most registers, and four more instructions for as much work; and what is taken."""
+
 LEAST_K_TILES = 4
 """Of a split of K."""
 
-FRAGMENT_REGISTERS, FRAGMENT_REGISTERS_OF_WIDE, OVERHEAD_REGISTERS = 34, 16, 30
+FRAGMENT_REGISTERS, FRAGMENT_REGISTERS_OF_WIDE, OVERHEAD_REGISTERS, STREAM_REGISTERS = 34, 16, 30, 16
 """Of a thread, for each 64 rows: two sets of fragments and codes, of four k-blocks, or from `WIDE` columns on of one;
-and for addresses, scales and loop state."""
+for addresses, scales and loop state; and with STREAM more of them."""
 
 WIDE = 64
 """As in kernels/wgmma/quantized.cuh."""
@@ -109,7 +111,7 @@ class WgmmaQuantized(Rung):
     def _config(self, problem: Problem, bm: int, bn: int, device: DeviceLimits) -> Config:
         """Tiles of a size, with as many splits of K as there are SMs for, and stages as fit."""
         config = {
-            "BM": bm, "BN": bn, "BK": BLOCK_K, "STAGES": 2, "CONSUMERS": bm // ROWS if bn < WIDE else 2,
+            "BM": bm, "BN": bn, "BK": BLOCK_K, "STAGES": 2, "CONSUMERS": CONSUMERS,
             "SPLIT_K": 1, "STREAM": 0, "GROUP": 8, "SMS": device.sms,
         }  # fmt: skip
         count, k_tiles = _tiles(problem, config), ceil_div(problem.k, BLOCK_K)
@@ -273,7 +275,8 @@ def _resources_reason(seen: Problem, config: Config, device: DeviceLimits) -> st
     rows = config["BM"] // config["CONSUMERS"]
     fragments = FRAGMENT_REGISTERS if config["BN"] < WIDE else FRAGMENT_REGISTERS_OF_WIDE
     needed = tiles.accumulator_registers(seen, rows, config["BN"]) + fragments * rows // ROWS
-    needed, has = needed + OVERHEAD_REGISTERS, REGISTERS[config["CONSUMERS"]]
+    needed += OVERHEAD_REGISTERS + config["STREAM"] * STREAM_REGISTERS
+    has = REGISTERS[config["CONSUMERS"]]
     if needed > has:
         return f"a thread needs about {needed} registers and has {has}; take a smaller tile or fewer CONSUMERS"
     accumulators = tiles.accumulator_registers(seen, rows, config["BN"])

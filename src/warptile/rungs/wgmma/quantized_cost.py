@@ -1,10 +1,16 @@
 """Predicted time of wgmma-quantized, by the resources that it uses.
 
 * dram: packed weights, activations and D once.
-* l2: what all CTAs load, and partial accumulators, written and read.
-* issue: instructions that dequantize, of the SM with the most K tiles.
+* sm: what the SM with the most K tiles loads, at the rate of one SM.
+* issue: instructions that dequantize, of that SM, and what each consumer does once for a K tile.
 * tensor: multiply-adds of whole tiles, likewise. Both add up: warps that wait to issue wgmmas do not dequantize.
+* power: what tiles multiply and dequantize, at the rates that the GPU's power allows.
+* l2: partial accumulators, written and read.
 * launch: the launch, the first loads and the last stores, and where K is split the rendezvous.
+
+Constants are fitted to timings of 88 problems of 1 to 3,000 rows on an H200, whose weights had small scales (as
+kernels/tile/dequantization.cuh says): of what was tried there, the one predicted to be the fastest takes 1.01 of the
+time of the one that is, and 1.16 at most (2026-11-28, no record).
 """
 
 from __future__ import annotations
@@ -15,23 +21,28 @@ from warptile.quantization import BLOCK_K, BLOCK_ROWS, Quantization, k_blocks, r
 from warptile.rungs.kernel_spec import Config
 from warptile.rungs.legality import ceil_div
 
-L2_BYTES_PER_S = 6e12
-"""From L2 to shared memory, all SMs together. An estimate, as is what follows."""
+DRAM_BYTES_PER_S, SM_BYTES_PER_S, L2_BYTES_PER_S = 4.58e12, 75.4e9, 6e12
+"""From DRAM to all SMs, and to one; to L2 and back: an estimate."""
 
-INSTRUCTIONS, OF_K_TILE = {4: 2.1, 8: 2.6}, 0.8
-"""Of a thread for each weight, by bits of a code; and those of a K tile, for each weight of a warpgroup that has one
-block of 64 rows. Counted in machine code."""
+CLOCKS_OF_WEIGHT = {4: 0.0166, 8: 0.0190}
+"""Clocks of an SM in which a weight is dequantized, by bits of a code."""
 
-ISSUED_PER_CLOCK = 100
-"""Of 128 threads' instructions that an SM can issue."""
+CLOCKS_OF_K_TILE = 34
+"""Of each consumer, for a K tile: waiting, scales, descriptors."""
 
-OVERLAPPED = 0.95
-"""Share of the time of both that is left where they overlap after all: from timings on an H200."""
+MULTIPLY_ADDS_PER_CLOCK, NARROWEST = 3035, 16
+"""Of an SM's tensor cores with weights in registers; columns that a narrower tile takes as long as."""
 
-TWO_STAGES = 1.25
-"""How much longer a mainloop takes with two stages than with more. An estimate."""
+SUSTAINED_FLOP_PER_S, SUSTAINED_WEIGHTS_PER_S = 1147e12, {4: 65.8e12, 8: 50.6e12}
+"""What all SMs multiply, or dequantize, where nothing else takes power."""
 
-LAUNCH_US, SPLIT_US, STREAM_US = 3.0, 2.0, 0.7
+SLOWER_WITH_STAGES = {2: 1.3, 3: 1.07}
+"""How much longer a mainloop takes with so few stages."""
+
+SMOOTHNESS = 3.45
+"""Exponent of the norm of the resources' times: the larger, the better they overlap."""
+
+LAUNCH_US, SPLIT_US, STREAM_US = 1.86, 2.04, 0.62
 """Of a launch; of the rendezvous of splits; and of each part of a tile that a CTA adds to its own with STREAM."""
 
 
@@ -47,18 +58,22 @@ def terms_us(problem: Problem, config: Config, sms: int) -> tuple[dict[str, floa
     element_bytes = problem.a.dtype.bits // 8
     d_bytes = problem.m * problem.n * problem.d.dtype.bits // 8 * (2 if problem.reads_matrix_c else 1)
     once = blocks * k_tiles * packed.block_bytes + problem.m * problem.k * element_bytes + d_bytes
-    loaded = tiles * k_tiles * (bm // BLOCK_ROWS * packed.block_bytes + bn * BLOCK_K * element_bytes)
+    stage_bytes = bm // BLOCK_ROWS * packed.block_bytes + bn * BLOCK_K * element_bytes
     slots = sms if streams else tiles * splits if splits > 1 else 0
-    instructions = INSTRUCTIONS[packed.bits] + OF_K_TILE * config["CONSUMERS"] * BLOCK_ROWS / bm
+    issue_clocks = bm * BLOCK_K * CLOCKS_OF_WEIGHT[packed.bits] + CLOCKS_OF_K_TILE * config["CONSUMERS"]
+    tensor_clocks = bm * max(bn, NARROWEST) * BLOCK_K / MULTIPLY_ADDS_PER_CLOCK
+    dequantized = tiles * bm * k_tiles * BLOCK_K
     clock_us = 1e6 / H200.clock_hz
-    flop_per_clock = H200.wgmma_tflops["bfloat16"] * 1e12 / H200.multiprocessors / H200.clock_hz
     found = {
-        "dram": once / H200.dram_bytes_per_s * 1e6,
-        "l2": (loaded + 2 * slots * bm * bn * 4) / L2_BYTES_PER_S * 1e6,
-        "issue": of_busiest * bm * BLOCK_K * instructions / ISSUED_PER_CLOCK * clock_us,
-        "tensor": of_busiest * 2 * bm * bn * BLOCK_K / flop_per_clock * clock_us,
+        "dram": once / DRAM_BYTES_PER_S * 1e6,
+        "sm": of_busiest * stage_bytes / SM_BYTES_PER_S * 1e6,
+        "issue": of_busiest * issue_clocks * clock_us,
+        "tensor": of_busiest * tensor_clocks * clock_us,
+        "power": (2 * bn / SUSTAINED_FLOP_PER_S + 1 / SUSTAINED_WEIGHTS_PER_S[packed.bits]) * dequantized * 1e6,
+        "l2": 2 * slots * bm * bn * 4 / L2_BYTES_PER_S * 1e6,
         "launch": LAUNCH_US + (SPLIT_US if splits > 1 else 0.0) + (streams * STREAM_US * (ceil_div(sms, tiles) + 1)),
     }
-    busy = OVERLAPPED * (found["issue"] + found["tensor"])
-    mainloop = max(found["dram"], found["l2"], busy) * (TWO_STAGES if config["STAGES"] == 2 else 1)
-    return found, mainloop + found["launch"]
+    busy = (found["issue"] + found["tensor"]) * SLOWER_WITH_STAGES.get(config["STAGES"], 1)
+    overlapping = found["dram"], found["sm"], busy, found["power"]
+    mainloop = sum(each**SMOOTHNESS for each in overlapping) ** (1 / SMOOTHNESS)
+    return found, mainloop + found["l2"] + found["launch"]

@@ -128,7 +128,8 @@ def test_a_graph_replays_it():
 def test_many_launches_in_a_row_are_bit_equal(change, m):
     """Each launch leaves its counters and flags at zero, also where the next one overlaps with it."""
     x, w = normal(m, 8192), wt.quantize(normal(8192, 8192, dtype=torch.float32))
-    options = {"rung": "wgmma-quantized", "config": {**wt.plan(x, w, rung="wgmma-quantized").plan.config, **change}}
+    planned = wt.plan(x, w, rung="wgmma-quantized").plan.config
+    options = {"rung": "wgmma-quantized", "config": {**planned, "STAGES": 4, **change}}
     first = wt.matmul(x, w, **options)
     check(first, x, w)
     found = [wt.matmul(x, w, **options) for _ in range(200)]
@@ -152,7 +153,7 @@ def test_gradients_are_refused():
         check(wt.matmul(x, w), x, w)
 
 
-@pytest.mark.parametrize("size", [0.001, 0.02, 1.0, 300.0])
+@pytest.mark.parametrize("size", [0.0005, 0.02, 0.5, 40.0])
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_every_weight_is_the_dequantized_one(dtype, bits, size):

@@ -37,8 +37,11 @@ SMALLEST = {"BM": 128, "BN": 8, "BK": BLOCK_K, "STAGES": 2, "CONSUMERS": 2, "SPL
 ALTERNATIVES = 5
 """Predictions that a plan shows beside its own."""
 
-MOST_STAGES = 6
-"""Of plans: more of them delay the first, for what all CTAs load at once arrives together."""
+MOST_STAGES = {4: 6, 8: 4}
+"""Of plans, by bits of a code: more of them delay the first, for what all CTAs load at once arrives together."""
+
+WIDEST_WITH_TWO_STAGES = 128
+"""BN of plans that have no room for more stages."""
 
 CONSUMERS, MAX_CONSUMERS = 2, 4
 """Of plans: two have the most registers, and four more instructions for as much work; and what is taken."""
@@ -93,6 +96,7 @@ class WgmmaQuantized(Rung):
         rows, most = BLOCK_ROWS * row_blocks(problem.n), next((n for n in COLUMNS if n >= problem.m), COLUMNS[-1])
         sizes = ((bm, bn) for bm in HEIGHTS for bn in COLUMNS if rows % bm == 0 and most // 4 <= bn <= most)
         found = [self._config(problem, *each, device) for each in sizes]
+        found = [each for each in found if each["STAGES"] > 2 or each["BN"] <= WIDEST_WITH_TWO_STAGES]
         if keeps_order(problem):
             return tuple(found)
         streamed = [_with_stages(problem, {**each, "SPLIT_K": 1, "STREAM": 1}, device) for each in found]
@@ -239,7 +243,7 @@ def _shared_tiles(problem: Problem, config: Config) -> int:
 
 def _with_stages(problem: Problem, config: dict[str, int], device: DeviceLimits) -> dict[str, int]:
     """The configuration with as many stages as fit, up to `MOST_STAGES`."""
-    fits = [n for n in range(2, MOST_STAGES + 1) if _fits(problem, {**config, "STAGES": n}, device)]
+    fits = [n for n in range(2, MOST_STAGES[_format(problem.swapped).bits] + 1) if _fits(problem, {**config, "STAGES": n}, device)]
     return {**config, "STAGES": fits[-1] if fits else 2}
 
 

@@ -62,6 +62,17 @@ GROUPS = [
 """Rows of A, ends of groups, and the configuration that a plan takes."""
 
 
+@pytest.mark.parametrize("groups", [64, 65])
+def test_groups_in_the_order_of_their_width_and_as_they_are(groups):
+    """Of up to 64 groups those of wide tiles come first, whatever order they have in memory."""
+    sizes = np.random.default_rng(groups).integers(0, 9, groups)
+    sizes[[3, 40]] = 70, 33
+    offsets = np.cumsum(sizes)
+    a, b = drawn(offsets[-1] + 2, 40), drawn(groups, 40, 24)
+    config = grouped.NARROW | {"BN": 32, "STEP": 32, "BOX": 32}
+    assert wrong_elements(multiplied(a, b, offsets, config=config, max_sms=3), a, b, offsets) == 0
+
+
 @pytest.mark.parametrize(
     ("weights", "rows", "offsets", "config"),
     [(weights, *groups) for weights, groups in covering([drawn, transposed], GROUPS, pairs=())],

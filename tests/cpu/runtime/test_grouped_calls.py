@@ -6,6 +6,9 @@ import pytest
 import warptile as wt
 from stubbed_gpu import StubbedGpu, stubbed_torch
 from warptile import grouped_call
+from warptile.gpu import workspaces
+from warptile.launch.workspace import Workspace
+from warptile.rungs.wgmma.grouped import COUNTERS
 
 
 @pytest.fixture
@@ -38,10 +41,14 @@ def ends(torch):
 def check(gpu, launched, a, b, offsets, d, stream):
     """A launch is what its spec says, with these operands."""
     spec = gpu.specs[launched.entry]
-    pointers = {"A": a, "B": b, "offsets": offsets, "D": d}
+    pointers = {name: each.data_ptr() for name, each in (("A", a), ("B", b), ("offsets", offsets), ("D", d))}
+    if COUNTERS in spec.operands:
+        shared = workspaces.of_stream(0, stream)
+        with shared.used_on(stream):
+            pointers |= shared.pointers((Workspace(COUNTERS, 8, zero=True),))
     assert (launched.grid, launched.shared, launched.overlaps) == (spec.grid, spec.dynamic_shared_bytes, True)
     assert launched.stream == stream
-    assert launched.parameters == gpu.expect(spec, {name: each.data_ptr() for name, each in pointers.items()})
+    assert launched.parameters == gpu.expect(spec, pointers)
 
 
 @pytest.mark.parametrize("along_k", [False, True])

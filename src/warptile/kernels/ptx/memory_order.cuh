@@ -35,7 +35,14 @@ __device__ __forceinline__ void red_relaxed_gpu_inc(unsigned* address, unsigned 
     asm volatile("red.relaxed.gpu.global.inc.u32 [%0], %1;" ::"l"(address), "r"(limit) : "memory");
 }
 
-// As before, in the order of both a release and an acquire; gives the counter's value before.
+// Adds to a counter; gives its value before.
+__device__ __forceinline__ unsigned atom_relaxed_gpu_add(unsigned* address, unsigned addend) {
+    unsigned before;
+    asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(address), "r"(addend) : "memory");
+    return before;
+}
+
+// Increments a counter as before, in the order of both a release and an acquire; gives the counter's value before.
 __device__ __forceinline__ unsigned atom_acq_rel_gpu_inc(unsigned* address, unsigned limit) {
     unsigned before;
     asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(before) : "l"(address), "r"(limit) : "memory");

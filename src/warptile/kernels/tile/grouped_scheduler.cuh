@@ -23,33 +23,75 @@ __device__ __forceinline__ int end_of_group(const OFFSET* ends, int group, int b
 
 // Both schedulers keep a reference to the kernel's parameters, which costs no registers between two tiles.
 
-// Groups of columns of D. A group is divided into tiles of nearly as many columns each, a multiple of STEP: CTAs that
-// take every so many-th tile have as much to do. Tiles are numbered group by group, and inside of a group along its
-// columns first: the CTAs that have the same rows of A at one time share them in L2. A CTA's tiles have rising numbers,
-// so that it walks through the groups once.
+// Groups of columns of D. A group is divided into tiles of nearly as many columns each, a multiple of STEP. Tiles are
+// numbered group by group, and inside of a group along its columns first: the CTAs that have the same rows of A at one
+// time share them in L2. Groups of wide tiles come first, so that what the last CTAs still have to do is short; with
+// more than MOST_SORTED groups they come as they are. A CTA asks for tiles with rising numbers, so that it walks
+// through the groups once.
 template <typename TILE, int GROUP, int STEP, typename PARAMS>
 struct ColumnGroupScheduler {
+    struct Columns {
+        int group, begin, end;
+    };
+    // In shared memory: groups in their order, and what their tiles' columns are.
+    static constexpr int MOST_SORTED = 64;
+    struct Table {
+        Columns sorted[MOST_SORTED];
+        int widths[MOST_SORTED];
+    };
+
     const PARAMS& params;
-    unsigned next_tile = blockIdx.x, first_tile = 0, tiles_n = 0;  // those of the group begin at `first_tile`
-    int group = -1, begin = 0, end = 0;
+    const Table& table;
+    unsigned first_tile = 0, tiles_n = 0;  // those of the group begin at `first_tile`
+    int place = -1;                        // in the order of groups
+    Columns columns = {-1, 0, 0};
 
-    __device__ __forceinline__ explicit ColumnGroupScheduler(const PARAMS& params) : params(params) {}
+    // Columns of a group's tiles, all but the last.
+    static __device__ __forceinline__ int width_of(int extent) {
+        return tiles_along(extent, STEP * tiles_along(extent, TILE::BN)) * STEP;
+    }
 
-    // This CTA's next tile; false when there is none.
-    __device__ __forceinline__ bool next(GroupedTile& work) {
-        const unsigned tiles_m = tiles_along(params.gemm.m, TILE::BM);
-        while (next_tile >= first_tile + tiles_m * tiles_n) {
-            if (++group >= params.groups) return false;
-            first_tile += tiles_m * tiles_n;
-            begin = end;
-            end = end_of_group(params.ends, group, begin, params.gemm.n);
-            tiles_n = tiles_along(end - begin, TILE::BN);
+    // All threads of the CTA write the table.
+    static __device__ __forceinline__ void sort(const PARAMS& params, Table& table) {
+        const int groups = params.groups, extent = params.gemm.n, group = threadIdx.x;
+        if (groups > MOST_SORTED) return;
+        Columns mine{group, 0, 0};
+        int width = 0;
+        if (group < groups) {
+            for (int before = 0; before < group; ++before)
+                mine.begin = end_of_group(params.ends, before, mine.begin, extent);
+            mine.end = end_of_group(params.ends, group, mine.begin, extent);
+            if (mine.end > mine.begin) width = width_of(mine.end - mine.begin);
+            table.widths[group] = width;
         }
-        const int width = tiles_along(end - begin, STEP * tiles_n) * STEP;
-        const TilePosition position = grouped_tile<GROUP>(next_tile - first_tile, tiles_n, tiles_m);
-        const int column = begin + position.row * width;
-        work = {group, position.column * TILE::BM, column, min(end - column, width), 0, params.gemm.k};
-        next_tile += gridDim.x;
+        __syncthreads();
+        if (group < groups) {
+            int rank = 0;
+            for (int other = 0; other < groups; ++other)
+                rank += table.widths[other] > width || (table.widths[other] == width && other < group);
+            table.sorted[rank] = mine;
+        }
+        __syncthreads();
+    }
+
+    // The tile of a number; false when there is none.
+    __device__ __forceinline__ bool find(unsigned tile, GroupedTile& work) {
+        const unsigned tiles_m = tiles_along(params.gemm.m, TILE::BM);
+        while (tile >= first_tile + tiles_m * tiles_n) {
+            if (++place >= params.groups) return false;
+            first_tile += tiles_m * tiles_n;
+            if (params.groups <= MOST_SORTED) {
+                columns = table.sorted[place];
+            } else {
+                const int begin = columns.end;
+                columns = {place, begin, end_of_group(params.ends, place, begin, params.gemm.n)};
+            }
+            tiles_n = tiles_along(columns.end - columns.begin, TILE::BN);
+        }
+        const int width = width_of(columns.end - columns.begin);
+        const TilePosition position = grouped_tile<GROUP>(tile - first_tile, tiles_n, tiles_m);
+        const int column = columns.begin + position.row * width;
+        work = {columns.group, position.column * TILE::BM, column, min(columns.end - column, width), 0, params.gemm.k};
         return true;
     }
 };

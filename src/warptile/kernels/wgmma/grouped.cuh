@@ -4,6 +4,7 @@
 #pragma once
 
 #include "ptx/griddepcontrol.cuh"
+#include "ptx/memory_order.cuh"
 #include "tile/grouped_scheduler.cuh"
 #include "tile/two_level_accumulation.cuh"
 #include "tile/wgmma_held_subtiles.cuh"
@@ -17,6 +18,7 @@ struct WgmmaGroupedParams {
     GemmParams<typename CONFIG::OPERATION> gemm;
     TensorMap map_a, map_b, map_d;
     const typename CONFIG::OFFSET* ends;
+    unsigned* counters;  // with groups of columns: tiles that were taken, and CTAs that found no more
     int groups;
     long long batch_stride_d;
 };
@@ -52,17 +54,25 @@ struct WgmmaGrouped {
                   "a finished tile fits into registers beside the next one");
     static constexpr int OVERLAPPED = STORE_BY_TMA ? SUBTILES::COUNT : 0;
 
-    using MAINLOOP = WgmmaMainloop<OPERATION, TILE, STAGES, CONSUMERS * EPILOGUE::BYTES>;
-    using STAGE = typename MAINLOOP::STAGE;
     using PARAMS = WgmmaGroupedParams<CONFIG>;
     using SCHEDULER = typename Choice<ALONG_K, KGroupScheduler<TILE, CONFIG::GROUP, PARAMS>,
                                       ColumnGroupScheduler<TILE, CONFIG::GROUP, STEP, PARAMS>>::type;
+    // What the kernel has in shared memory beside stages: epilogue buffers, and with groups of columns this.
+    struct Shared {
+        typename ColumnGroupScheduler<TILE, CONFIG::GROUP, STEP, PARAMS>::Table table;
+        unsigned tiles[STAGES];  // number of the tile whose first K tile is in a stage
+    };
+    static constexpr int SHARED_BYTES = ALONG_K ? 0 : (static_cast<int>(sizeof(Shared)) + 15) / 16 * 16;
+    using MAINLOOP = WgmmaMainloop<OPERATION, TILE, STAGES, CONSUMERS * EPILOGUE::BYTES + SHARED_BYTES>;
+    using STAGE = typename MAINLOOP::STAGE;
+    static constexpr int SHARED_OFFSET = STAGES * STAGE::BYTES + CONSUMERS * EPILOGUE::BYTES;
 };
 
-// The producer, one thread: loads the K tiles of one tile of D, of B no more boxes than the tile has.
-template <typename KERNEL>
+// The producer, one thread: loads the K tiles of one tile of D, of B no more boxes than the tile has. It calls
+// `announce(stage)` before the first one arrives.
+template <typename KERNEL, typename ANNOUNCE>
 __device__ __forceinline__ void load_grouped_tile(typename KERNEL::MAINLOOP& mainloop, const GroupedTile& work,
-                                                  const typename KERNEL::PARAMS& params) {
+                                                  const typename KERNEL::PARAMS& params, const ANNOUNCE& announce) {
     using STAGE = typename KERNEL::STAGE;
     using TILE = typename KERNEL::TILE;
     using ELEMENT = typename KERNEL::OPERATION::ELEMENT;
@@ -73,6 +83,7 @@ __device__ __forceinline__ void load_grouped_tile(typename KERNEL::MAINLOOP& mai
     for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
         const int k = work.k_begin + k_tile * TILE::BK;
         mainloop.pipeline.producer_acquire(state);
+        if (k_tile == 0) announce(state.stage);
         const unsigned stage = mainloop.pipeline.stage_address(state.stage), b = stage + STAGE::B_OFFSET;
         const unsigned full = mainloop.pipeline.full_barrier(state.stage);
         mbarrier_arrive_expect_tx(full, KERNEL::ALONG_K ? STAGE::BYTES : bytes);
@@ -231,6 +242,45 @@ struct GroupedConsumer {
     }
 };
 
+// Groups of columns: whichever CTA is free takes the next tile, for tiles differ in what they take. The producer asks
+// for one before it loads the tile before, and tells the consumers by the stage that the tile begins in.
+template <typename KERNEL>
+struct TilesOnDemand {
+    using PARAMS = typename KERNEL::PARAMS;
+    static constexpr unsigned NO_MORE = ~0u;
+
+    typename KERNEL::MAINLOOP& mainloop;
+    const PARAMS& params;
+    typename KERNEL::Shared& shared;
+    typename KERNEL::SCHEDULER scheduler{params, shared.table};
+
+    // The producer, one thread.
+    __device__ __forceinline__ void load() {
+        GroupedTile work;
+        unsigned next = blockIdx.x;
+        while (scheduler.find(next, work)) {
+            const unsigned tile = next;
+            next = gridDim.x + atom_relaxed_gpu_add(params.counters, 1);
+            load_grouped_tile<KERNEL>(mainloop, work, params, [&](int stage) { shared.tiles[stage] = tile; });
+        }
+        const auto& state = mainloop.state;
+        mainloop.pipeline.producer_acquire(state);
+        shared.tiles[state.stage] = NO_MORE;
+        mbarrier_arrive(mainloop.pipeline.full_barrier(state.stage));
+        // The last CTA leaves the counters at zero.
+        if (atom_acq_rel_gpu_inc(params.counters + 1, gridDim.x - 1) == gridDim.x - 1)
+            st_relaxed_gpu(params.counters, 0);
+    }
+
+    // A consumer's next tile; false when there is none.
+    __device__ __forceinline__ bool next(GroupedTile& work, const typename KERNEL::EPILOGUE& epilogue) {
+        mainloop.pipeline.consumer_wait(mainloop.state);
+        const unsigned tile = shared.tiles[mainloop.state.stage];
+        epilogue.sync_warpgroup();  // all warps have read it before the first thread releases the stage
+        return scheduler.find(tile, work);
+    }
+};
+
 template <typename CONFIG>
 __global__ void __launch_bounds__(3 * WARPGROUP, 1)
     wgmma_grouped(const __grid_constant__ WgmmaGroupedParams<CONFIG> params) {
@@ -249,19 +299,32 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
     __syncthreads();
     griddepcontrol_wait();
 
-    typename KERNEL::SCHEDULER scheduler(params);
-    GroupedTile work;
     const int group = warpgroup_index();
+    auto& shared = *reinterpret_cast<typename KERNEL::Shared*>(memory + KERNEL::SHARED_OFFSET);
+    if constexpr (!KERNEL::ALONG_K) KERNEL::SCHEDULER::sort(params, shared.table);
     if (group == 0) {
         setmaxnreg_dec<40>();
-        if (threadIdx.x == 0)
-            while (scheduler.next(work)) load_grouped_tile<KERNEL>(mainloop, work, params);
+        if (threadIdx.x == 0) {
+            if constexpr (KERNEL::ALONG_K) {
+                typename KERNEL::SCHEDULER scheduler(params);
+                for (GroupedTile work; scheduler.next(work);)
+                    load_grouped_tile<KERNEL>(mainloop, work, params, [](int) {});
+            } else {
+                TilesOnDemand<KERNEL>{mainloop, params, shared}.load();
+            }
+        }
     } else {
         setmaxnreg_inc<232>();
         const unsigned buffers = mainloop.extra() + (group - 1) * EPILOGUE::BYTES;
         EPILOGUE epilogue{gemm, params.map_d, {buffers, 0}, group, 0, params.batch_stride_d};
         GroupedConsumer<KERNEL> consumer{mainloop, gemm, epilogue, params, (group - 1) * 64};
-        while (scheduler.next(work)) consumer.compute(work);
+        if constexpr (KERNEL::ALONG_K) {
+            typename KERNEL::SCHEDULER scheduler(params);
+            for (GroupedTile work; scheduler.next(work);) consumer.compute(work);
+        } else {
+            TilesOnDemand<KERNEL> tiles{mainloop, params, shared};
+            for (GroupedTile work; tiles.next(work, epilogue);) consumer.compute(work);
+        }
         consumer.store_held();
         epilogue.finish();
     }

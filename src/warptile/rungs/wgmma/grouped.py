@@ -15,11 +15,12 @@ from warptile.epilogue.fused_epilogue import Fused
 from warptile.isa import wgmma
 from warptile.launch.params import Field, Params, Pointer, Scalar
 from warptile.launch.tensor_map import TensorMap
+from warptile.launch.workspace import Workspace
 from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, Problem
 from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members, with_epilogue
 from warptile.rungs.legality import ceil_div, keys_reason
 from warptile.rungs.repack import Repack, repacked
-from warptile.rungs.tensor_tiles import stages_reason
+from warptile.rungs.tensor_tiles import round_up, stages_reason
 from warptile.rungs.tma import map_type
 from warptile.rungs.wgmma import tiles
 from warptile.rungs.wgmma.epilogue import HELD_REGISTERS
@@ -46,6 +47,13 @@ rows, BN rows of a group."""
 CONSUMERS = 2
 ENDS = "offsets"
 """Name of the memory that holds where groups end."""
+
+COUNTERS = "tile counters"
+"""Name of the workspace with two counters, of tiles that were taken and of CTAs that found no more, with groups of rows."""
+
+MOST_SORTED, SORTED_BYTES, STAGE_NUMBER_BYTES = 64, 16, 4
+"""What a CTA keeps of groups of rows in shared memory, as kernels/tile/grouped_scheduler.cuh says: of so many groups
+their extents and widths, and of each stage the number of a tile."""
 
 WIDE: Config = {"BM": 128, "BN": 256, "BK": 64, "STAGES": 4, "STEP": 32, "BOX": 64, "GROUP": 8}
 MEDIUM: Config = {"BM": 128, "BN": 128, "BK": 64, "STAGES": 6, "STEP": 32, "BOX": 32, "GROUP": 8}
@@ -216,6 +224,8 @@ def _shared_bytes(problem: GroupedProblem, config: Config) -> int:
     seen = problem.view.problem
     subtiles = _subtiles(problem, config)
     output = CONSUMERS * subtiles.buffers * subtiles.bytes
+    if problem.along == "rows":
+        output += round_up(MOST_SORTED * SORTED_BYTES + config["STAGES"] * STAGE_NUMBER_BYTES, 16)
     return tiles.shared_bytes(config["STAGES"], int(tiles.stage_bytes(seen, config)), output)
 
 
@@ -242,7 +252,9 @@ def resolve(problem: GroupedProblem, config: Config, device: DeviceLimits = REFE
         params=Params(_members(problem, config)),
         dynamic_shared_bytes=_shared_bytes(problem, config),
         capability=tiles.CAPABILITY,
+        kernel_workspaces=() if problem.along == "k" else (Workspace(COUNTERS, 8, zero=True),),
         overlaps_previous=device.max_ctas is None,
+        waits=False,
     )
 
 
@@ -289,7 +301,7 @@ def _members(problem: GroupedProblem, config: Config) -> tuple[tuple[str, Field]
         map_d = _map("D", seen.d, lines_d, subtiles.box, of_d, swizzle=subtiles.swizzle, l2_promotion="none")
     return (
         *gemm_members(view), ("map_a", map_a), ("map_b", map_b), ("map_d", map_d),
-        ("ends", Pointer(ENDS)), ("groups", Scalar("s32", groups)),
+        ("ends", Pointer(ENDS)), ("counters", Pointer(None if along_k else COUNTERS)), ("groups", Scalar("s32", groups)),
         ("batch_stride_d", Scalar("s64", problem.d.batch_stride)),
     )  # fmt: skip
 

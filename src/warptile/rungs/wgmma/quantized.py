@@ -243,7 +243,11 @@ def _shared_tiles(problem: Problem, config: Config) -> int:
 
 def _with_stages(problem: Problem, config: dict[str, int], device: DeviceLimits) -> dict[str, int]:
     """The configuration with as many stages as fit, up to `MOST_STAGES`."""
-    fits = [n for n in range(2, MOST_STAGES[_format(problem.swapped).bits] + 1) if _fits(problem, {**config, "STAGES": n}, device)]
+    fits = [
+        n
+        for n in range(2, MOST_STAGES[_format(problem.swapped).bits] + 1)
+        if _fits(problem, {**config, "STAGES": n}, device)
+    ]
     return {**config, "STAGES": fits[-1] if fits else 2}
 
 

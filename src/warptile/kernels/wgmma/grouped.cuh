@@ -211,9 +211,11 @@ struct GroupedConsumer {
         };
 #pragma unroll
         for (int k_tile = 0; k_tile < OVERLAPPED; ++k_tile) {
-            if (k_tile < k_tiles) multiply();
             store_held(k_tile);
-            if (k_tile < k_tiles) promote();
+            if (k_tile < k_tiles) {
+                multiply();
+                promote();
+            }
         }
         for (int k_tile = OVERLAPPED; k_tile < k_tiles; ++k_tile) {
             multiply();

@@ -49,7 +49,8 @@ ENDS = "offsets"
 """Name of the memory that holds where groups end."""
 
 COUNTERS = "tile counters"
-"""Name of the workspace with two counters, of tiles that were taken and of CTAs that found no more, with groups of rows."""
+"""Name of the workspace with two counters, with groups of rows: of tiles that were taken, and of CTAs that found no
+more."""
 
 MOST_SORTED, SORTED_BYTES, STAGE_NUMBER_BYTES = 64, 16, 4
 """What a CTA keeps of groups of rows in shared memory, as kernels/tile/grouped_scheduler.cuh says: of so many groups
@@ -301,7 +302,8 @@ def _members(problem: GroupedProblem, config: Config) -> tuple[tuple[str, Field]
         map_d = _map("D", seen.d, lines_d, subtiles.box, of_d, swizzle=subtiles.swizzle, l2_promotion="none")
     return (
         *gemm_members(view), ("map_a", map_a), ("map_b", map_b), ("map_d", map_d),
-        ("ends", Pointer(ENDS)), ("counters", Pointer(None if along_k else COUNTERS)), ("groups", Scalar("s32", groups)),
+        ("ends", Pointer(ENDS)), ("counters", Pointer(None if along_k else COUNTERS)),
+        ("groups", Scalar("s32", groups)),
         ("batch_stride_d", Scalar("s64", problem.d.batch_stride)),
     )  # fmt: skip
 

@@ -68,6 +68,12 @@ FLOAT8_CONFIGS: tuple[tuple[int, Config], ...] = (
 )
 """The same of 8-bit floats, whose accumulators have two levels. Estimates."""
 
+BLOCK_SCALED_CONFIGS: tuple[tuple[int, Config], ...] = (
+    (64, {"BM": 128, "BN": 96, "BK": 128, "STAGES": 5, "STEP": 48, "BOX": 48, "GROUP": 8}),
+    FLOAT8_CONFIGS[-1],
+)
+"""The same where A has scales along K: a thread has those of many rows, for which wider tiles leave no registers."""
+
 K_CONFIGS: tuple[Config, ...] = (
     {"BM": 128, "BN": 256, "BK": 64, "STAGES": 4, "STEP": 256, "BOX": 256, "GROUP": 8},
     {"BM": 128, "BN": 192, "BK": 64, "STAGES": 4, "STEP": 192, "BOX": 192, "GROUP": 8},
@@ -192,7 +198,7 @@ def config_for(problem: GroupedProblem) -> Config:
     """The configuration for a problem, by the rows that its groups have on average."""
     rows = FLOAT8_CONFIGS if problem.a.dtype.name in FLOAT8 else ROW_CONFIGS
     if problem.epilogue is not None and BLOCKS_OF_A in problem.epilogue.program.block_scales:
-        rows = FLOAT8_CONFIGS[-1:]  # a thread has scales of many rows, for which wider tiles leave no registers
+        rows = BLOCK_SCALED_CONFIGS
     of_rows = [config for least, config in rows if problem.extent > least * problem.groups]
     candidates = K_CONFIGS if problem.along == "k" else of_rows
     return next(config for config in candidates if reason_against(problem, config) is None)

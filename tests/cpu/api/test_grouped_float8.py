@@ -137,7 +137,7 @@ def test_scales_along_k_of_groups_of_many_rows(plans):
     a, b, offsets = drawn(rows, k), transposed(3, k, n), [40, 170, rows - 3]
     of_a, of_b, whole_a, whole_b = of_blocks(rows, ("blocks", "square"), k, n, 3)
     d = multiplied(a, b, offsets, scale_a=of_a, scale_b=of_b, max_sms=2)
-    assert plans[-1].config["BN"] == 96
+    assert dict(plans[-1].config)["BN"] == 96
     assert execute.compiled(plans[-1]).resources.spill_store_bytes == 0
     assert wrong_elements(d, a.astype(np.float64) * whole_a, b.astype(np.float64) * whole_b, offsets) == 0
 

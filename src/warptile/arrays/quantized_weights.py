@@ -238,7 +238,7 @@ class QuantizedWeights:
             )
         how = Quantization(bits, group_size, zeros is not None)
         packed = _packed(framework.integer(codes), scales, zeros, how, element)
-        largest = framework.magnitude(scales).max() * 2 * half if 0 not in tuple(scales.shape) else 0
+        largest = float(framework.magnitude(scales).max()) * 2 * half if 0 not in tuple(scales.shape) else 0
         if largest > element.largest and not framework.finite(packed.dequantize()):
             raise ArgumentError(
                 f"scales: some weights, codes times scales, are not finite in {element.name}; give smaller ones, or "

@@ -167,3 +167,9 @@ def test_finite_weights_stay_finite_or_are_refused(bits, zero_point):
             assert np.isfinite(found.dequantize()).all()
     assert refused < 40
     assert np.isfinite(wt.quantize(w, bits, 32, zero_point, dtype="bfloat16").dequantize().astype(np.float32)).all()
+
+
+def test_scales_near_the_largest_number_warn_of_nothing():
+    """That they may overflow is looked at in Python's floats: pytest makes an error of a warning."""
+    w = from_codes(np.array([[-1, 0, 1] * 16]), np.full((1, 2), 3e38, np.float32), bits=4, group_size=32)
+    assert np.array_equal(np.sign(w.dequantize().astype(np.float32)), [[-1, 0, 1] * 16])

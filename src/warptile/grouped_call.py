@@ -371,8 +371,5 @@ def _made(arranged: _Arranged) -> ArrayView:
 def _empty_product(arranged: _Arranged) -> Any:
     """The result where it has no element, or where nothing is multiplied: zeros."""
     result = arranged.out or array_view.empty(arranged.a_given, arranged.result_shape, arranged.output)
-    if result.framework == "torch":
-        result.array.zero_()
-    elif result.size:
-        result.array[...] = 0
+    array_view.clear(result)
     return arranged.out.given if arranged.out is not None else array_view.returned(result, arranged.a_given)

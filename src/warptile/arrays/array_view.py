@@ -50,6 +50,7 @@ class ArrayView:
         stream: handle of the caller's current stream on that device.
         read_only: nothing may write here.
         negated: the elements are the negatives of what is in memory (torch's negative bit).
+        lender: the user's object, where only DLPack is known of it.
     """
 
     name: str
@@ -63,11 +64,12 @@ class ArrayView:
     stream: int = STREAM_LEGACY
     read_only: bool = False
     negated: bool = False
+    lender: Any = None
 
     @property
     def given(self) -> Any:
         """The caller's object: ``array``, or what lent it through DLPack."""
-        return dlpack.lender(self.array)
+        return self.array if self.lender is None else self.lender
 
     @property
     def element_bytes(self) -> int:
@@ -386,11 +388,12 @@ def _view_dlpack(array: Any, name: str) -> ArrayView:
     strides = row_major(found.shape) if found.strides is None else found.strides
     kind, ordinal = found.device
     if kind in (dlpack.HOST, dlpack.CUDA_HOST):
-        return _view_numpy(found.on_host(strides), name)
+        return replace(_view_numpy(found.on_host(strides), name), lender=array)
     if kind in (dlpack.CUDA, dlpack.CUDA_MANAGED):
         return ArrayView(
-            name, found, "cuda", found.pointer, found.shape, strides, dtype, ordinal, read_only=found.read_only
-        )
+            name, found, "cuda", found.pointer, found.shape, strides, dtype, ordinal, read_only=found.read_only,
+            lender=array,
+        )  # fmt: skip
     raise LayoutError(
         f"{name}: got {type(array).__name__} on a device of DLPack's kind {kind}; it takes memory of the host and of "
         f"CUDA GPUs, such as a copy of {name} there"
@@ -470,6 +473,25 @@ def assign(target: ArrayView, source: ArrayView) -> None:
         target.array.copy_(source.array)
     else:
         target.array[...] = source.array
+
+
+def clear(target: ArrayView) -> None:
+    """Write zeros, by the array's own framework.
+
+    Raises:
+        UnsupportedError: only DLPack is known of an array in GPU memory.
+    """
+    if target.size == 0:
+        return
+    if target.framework == "torch":
+        target.array.zero_()
+    elif target.framework == "cuda" and target.lender is not None:
+        raise UnsupportedError(
+            f"{target.name}: nothing is multiplied, and a {type(target.given).__name__} in GPU memory says where its "
+            f"memory is but not how to write zeros; give {target.name} as an array of its own framework"
+        )
+    else:
+        target.array[...] = 0
 
 
 def returned(result: ArrayView, like: ArrayView) -> Any:

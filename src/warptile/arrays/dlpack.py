@@ -94,24 +94,6 @@ class _HostMemory:
         }  # fmt: skip
 
 
-def is_lent(array: Any) -> bool:
-    """Whether a NumPy array is made of what DLPack lends."""
-    return isinstance(_base(array), _HostMemory)
-
-
-def lender(array: Any) -> Any:
-    """The array that lent this memory, or ``array`` itself where it is nobody else's."""
-    base = _base(array)
-    lent = base.lent if isinstance(base, _HostMemory) else base
-    return lent.array if isinstance(lent, Lent) else array
-
-
-def _base(array: Any) -> Any:
-    while isinstance(array, np.ndarray):
-        array = array.base
-    return array
-
-
 def lent(array: Any) -> Lent:
     """What ``array`` lends, once the work that its framework has queued for it comes before the default stream's."""
     kind, ordinal = map(int, array.__dlpack_device__())

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from warptile.arrays.array_view import ArrayView
-from warptile.arrays.dlpack import is_lent
 from warptile.errors import LayoutError
 
 _NAMES = {"numpy": "a NumPy array", "torch": "a torch tensor", "cupy": "a CuPy array", "jax": "a JAX array"}
@@ -28,7 +27,7 @@ def refuse_mixture(first: ArrayView, other: ArrayView) -> None:
     frameworks = first.framework, other.framework
     if frameworks[0] == frameworks[1] or not all(each in _NAMES for each in frameworks):
         return
-    if is_lent(first.array) or is_lent(other.array):
+    if first.lender is not None or other.lender is not None:
         return
     raise LayoutError(
         f"{first.name} is {_NAMES[frameworks[0]]} and {other.name} is {_NAMES[frameworks[1]]}; both must be of one "

@@ -88,6 +88,25 @@ def test_out_is_written_in_place(rng):
     assert np.array_equal(out, wt.matmul(a, b, **NAIVE))
 
 
+@pytest.mark.parametrize("extents", [(0, 4, 5), (3, 0, 5), (3, 4, 0)], ids=str)
+def test_an_out_without_elements_or_products_is_returned(extents):
+    m, n, k = extents
+    foreign = Foreign(np.full((m, n), 7, "f4"))
+    assert wt.matmul(np.ones((m, k), "f4"), np.ones((k, n), "f4"), out=foreign) is foreign
+    assert not foreign.array.any()
+
+
+def test_zeros_of_groups_without_products():
+    ends = np.array([2, 3], np.int32)
+    foreign = Foreign(np.full((3, 4), 7, np.float16))
+    a, b = np.ones((3, 0), np.float16), np.ones((2, 0, 4), np.float16)
+    assert wt.matmul_grouped(a, b, ends, out=foreign) is foreign
+    assert not foreign.array.any()
+    on_gpu = array_view.view(Made(4096, (2, 2), None, device=(dlpack.CUDA, 0)), "out")
+    with pytest.raises(wt.UnsupportedError, match="a Made in GPU memory says where its memory is but not how to write"):
+        array_view.clear(on_gpu)
+
+
 def test_a_flag_says_that_nothing_may_be_written():
     memory = np.ones((3, 3), "f4")
     made = Made(memory.ctypes.data, (3, 3), None, flags=dlpack.READ_ONLY)

@@ -31,7 +31,8 @@ TORCH_SLACK = 2e-2
 """torch's kernel rounds more often on the way."""
 
 LARGE_SCALES, LARGE = (1, 16, 64), 64.0
-"""Rows that are also measured with weights so many times as large, whose scales no single instruction applies."""
+"""Numbers of rows that are also measured with weights this many times as large: their scales are above the limit up to
+which one instruction dequantizes."""
 
 WEIGHTS = ((8192, 8192), (28672, 8192), (8192, 28672))
 TOKENS = (1, 8, 16, 32, 64, 128, 256, 1024, 4096)

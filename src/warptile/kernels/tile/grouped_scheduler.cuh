@@ -28,13 +28,12 @@ __device__ __forceinline__ int end_of_group(const OFFSET* ends, int group, int b
 // time share them in L2. Groups of wide tiles come first, so that what the last CTAs still have to do is short; with
 // more than MOST_SORTED groups they come as they are. A CTA asks for tiles with rising numbers, so that it walks
 // through the groups once.
-template <typename TILE, int GROUP, int STEP, typename PARAMS>
+template <typename TILE, int GROUP, int STEP, int MOST_SORTED, typename PARAMS>
 struct ColumnGroupScheduler {
     struct Columns {
         int group, begin, end;
     };
-    // In shared memory: groups in their order, and what their tiles' columns are.
-    static constexpr int MOST_SORTED = 64;
+    // In shared memory: the groups in that order, and the columns of each one's tiles.
     struct Table {
         Columns sorted[MOST_SORTED];
         int widths[MOST_SORTED];
@@ -46,7 +45,7 @@ struct ColumnGroupScheduler {
     int place = -1;                        // in the order of groups
     Columns columns = {-1, 0, 0};
 
-    // Columns of a group's tiles, all but the last.
+    // Columns of a tile of a group of `extent` columns; its last tile may have fewer.
     static __device__ __forceinline__ int width_of(int extent) {
         return tiles_along(extent, STEP * tiles_along(extent, TILE::BN)) * STEP;
     }

@@ -55,11 +55,11 @@ struct WgmmaGrouped {
     static constexpr int OVERLAPPED = STORE_BY_TMA ? SUBTILES::COUNT : 0;
 
     using PARAMS = WgmmaGroupedParams<CONFIG>;
-    using SCHEDULER = typename Choice<ALONG_K, KGroupScheduler<TILE, CONFIG::GROUP, PARAMS>,
-                                      ColumnGroupScheduler<TILE, CONFIG::GROUP, STEP, PARAMS>>::type;
-    // What the kernel has in shared memory beside stages: epilogue buffers, and with groups of columns this.
+    using COLUMN_SCHEDULER = ColumnGroupScheduler<TILE, CONFIG::GROUP, STEP, CONFIG::MOST_SORTED, PARAMS>;
+    using SCHEDULER = typename Choice<ALONG_K, KGroupScheduler<TILE, CONFIG::GROUP, PARAMS>, COLUMN_SCHEDULER>::type;
+    // What groups of columns have in shared memory beside stages and epilogue buffers.
     struct Shared {
-        typename ColumnGroupScheduler<TILE, CONFIG::GROUP, STEP, PARAMS>::Table table;
+        typename COLUMN_SCHEDULER::Table table;
         unsigned tiles[STAGES];  // number of the tile whose first K tile is in a stage
     };
     static constexpr int SHARED_BYTES = ALONG_K ? 0 : (static_cast<int>(sizeof(Shared)) + 15) / 16 * 16;
@@ -244,8 +244,8 @@ struct GroupedConsumer {
     }
 };
 
-// Groups of columns: whichever CTA is free takes the next tile, for tiles differ in what they take. The producer asks
-// for one before it loads the tile before, and tells the consumers by the stage that the tile begins in.
+// Groups of columns: a CTA takes the next tile whenever it is free, as tiles differ in size. The producer asks for a
+// tile's number one tile ahead; consumers find the number beside the stage that has the tile's first K tile.
 template <typename KERNEL>
 struct TilesOnDemand {
     using PARAMS = typename KERNEL::PARAMS;

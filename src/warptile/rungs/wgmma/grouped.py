@@ -52,9 +52,11 @@ COUNTERS = "tile counters"
 """Name of the workspace with two counters, with groups of rows: of tiles that were taken, and of CTAs that found no
 more."""
 
-MOST_SORTED, SORTED_BYTES, STAGE_NUMBER_BYTES = 64, 16, 4
-"""What a CTA keeps of groups of rows in shared memory, as kernels/tile/grouped_scheduler.cuh says: of so many groups
-their extents and widths, and of each stage the number of a tile."""
+MOST_SORTED = 64
+"""Most groups of rows that are taken in the order of their tiles' width."""
+
+SORTED_BYTES, STAGE_NUMBER_BYTES = 16, 4
+"""Shared memory for a group of rows, ``ColumnGroupScheduler::Table``, and for the number of a stage's tile."""
 
 WIDE: Config = {"BM": 128, "BN": 256, "BK": 64, "STAGES": 4, "STEP": 32, "BOX": 64, "GROUP": 8}
 MEDIUM: Config = {"BM": 128, "BN": 128, "BK": 64, "STAGES": 6, "STEP": 32, "BOX": 32, "GROUP": 8}
@@ -279,7 +281,7 @@ def _instance(problem: GroupedProblem, config: Config) -> Instance:
         (
             ("ALONG_K", along_k), ("STORE_BY_TMA", d_is_aligned(seen)), ("STORE_WIDTH", tiles.store_width(seen)),
             ("STAGES", config["STAGES"]), ("STEP", config["STEP"]), ("BOX", config["BOX"]),
-            ("GROUP", config["GROUP"]),
+            ("GROUP", config["GROUP"]), ("MOST_SORTED", MOST_SORTED),
         ),
         tuple(tiles.instruction(seen, {**config, "BN": width}) for width in widths),
     )  # fmt: skip

@@ -43,8 +43,10 @@ MOST_STAGES = {4: 6, 8: 4}
 WIDEST_WITH_TWO_STAGES = 128
 """BN of plans that have no room for more stages."""
 
-CONSUMERS, MAX_CONSUMERS = 2, 4
-"""Of plans: two have the most registers, and four more instructions for as much work; and what is taken."""
+CONSUMERS = 2
+"""Of plans: with more of them a thread has fewer registers, and the same work takes more instructions."""
+
+MAX_CONSUMERS = 4
 
 LEAST_K_TILES = 4
 """Of a split of K."""

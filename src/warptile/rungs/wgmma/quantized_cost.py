@@ -8,9 +8,9 @@
 * l2: partial accumulators, written and read.
 * launch: the launch, the first loads and the last stores, and where K is split the rendezvous.
 
-Constants are fitted to timings of 88 problems of 1 to 3,000 rows on an H200, whose weights had small scales (as
-kernels/tile/dequantization.cuh says): of what was tried there, the one predicted to be the fastest takes 1.01 of the
-time of the one that is, and 1.06 at most (2026-11-28, no record).
+Constants are fitted to timings of 77 problems of 1 to 3,000 rows on an H200, with some 21 configurations each and small
+scales, which one instruction applies (``SmallScale`` in kernels/tile/dequantization.cuh). The configuration that a plan
+would take there needs 1.006 times as long as the fastest, and 1.05 times at most (2026-11-28, no record).
 """
 
 from __future__ import annotations

@@ -32,7 +32,11 @@ MOST_PARTS = 8
 """CTAs of a cluster at most: one for each warp of `THREADS`, and the most that every launch may have."""
 
 LONG_LINE = 4096
-"""Elements along K from which a CTA takes one line instead of eight. An estimate."""
+"""Elements along K from which a CTA takes one line instead of eight, and of which the CTAs that share one have as many
+at least. An estimate."""
+
+MOST_CTAS = 1056
+"""CTAs in which contiguous lines are split at most, if several share one: those that 132 SMs hold at a time."""
 
 
 @dataclass(frozen=True)
@@ -118,21 +122,21 @@ class Split:
     @property
     def way(self) -> str:
         """The C++ type that splits lines."""
-        if self.transposed:
-            return "operand_split::Across"
-        return f"operand_split::ByLines<{str(self.source_alignment_bytes >= MAX_ALIGNMENT_BYTES).lower()}>"
+        way = "Across" if self.transposed else "ByLines"
+        return f"operand_split::{way}<{str(self.source_alignment_bytes >= MAX_ALIGNMENT_BYTES).lower()}>"
 
     @property
     def threads_along(self) -> int:
         """Threads for a contiguous line."""
-        return THREADS if self.k >= LONG_LINE else WARP_LANES
+        return WARP_LANES if self.k < LONG_LINE else THREADS * self.cluster
 
     @property
     def cluster(self) -> int:
         """CTAs that share lines, each with a part of K, in a cluster."""
-        if not self.transposed:
-            return 1
-        parts = -(-self.k // PART)
+        if self.transposed:
+            parts = -(-self.k // PART)
+        else:
+            parts = max(1, min(self.k // LONG_LINE, MOST_CTAS // self.lines))
         return min(MOST_PARTS, 1 << (parts.bit_length() - 1))
 
     @property
@@ -140,7 +144,7 @@ class Split:
         """CTAs for this operand."""
         if self.transposed:
             return -(-self.lines // ACROSS_LINES) * self.cluster
-        return -(-self.lines // (THREADS // self.threads_along))
+        return -(-self.lines * self.threads_along // THREADS)
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
@@ -187,5 +191,10 @@ def launch(splits: Sequence[Split], entry: str) -> LaunchSpec:
     if len(splits) == 2:
         arguments.append(Scalar("s32", ctas[0]))
     return LaunchSpec(
-        entry=entry, grid=(sum(ctas), 1, 1), block=(THREADS, 1, 1), cluster=(cluster, 1, 1), arguments=tuple(arguments)
+        entry=entry,
+        grid=(sum(ctas), 1, 1),
+        block=(THREADS, 1, 1),
+        cluster=(cluster, 1, 1),
+        arguments=tuple(arguments),
+        overlaps_previous=True,
     )

@@ -73,8 +73,45 @@ def test_the_table_of_its_page():
 )
 def test_other_configurations(config):
     a, b = drawn(140, 300), drawn(300, 132)
-    fixed = {"BK": 64, "GROUP": 2, "SMS": 3}
+    fixed = {"BK": 64, "SPLIT_K": 1, "GROUP": 2, "SMS": 3}
     assert errors(wt.matmul(a, b, config=config | fixed, **SPLIT), a, b).max() <= 8
+
+
+@pytest.mark.parametrize(
+    ("k", "columns", "splits"), few([(300, 64, 5), (700, 128, 3), (2100, 64, 16), (130, 128, 2)], 2)
+)
+def test_k_split_among_ctas(k, columns, splits):
+    a, b = drawn(140, k), drawn(k, 132)
+    a[3, k - 1], b[5, 131] = 1e30, np.inf  # a line of each operand that is not split, in different parts of K
+    config = {"BM": 128, "BN": columns, "STAGES": 2, "BK": 64, "SPLIT_K": splits, "GROUP": 2, "SMS": 2}
+    plan = wt.plan(a, b, config=config, **SPLIT).plan
+    assert plan.kernel.ctas == plan.kernel.grid[0] == splits * (6 if columns == 64 else 4)
+    found, chain = wt.matmul(a, b, config=config, **SPLIT), wt.matmul(a, b, **CHAIN)
+    rest = np.delete(found[:, :131], 3, 0)
+    assert errors(rest, np.delete(a, 3, 0), b[:, :131]).max() <= 8
+    assert np.allclose(found[3, :131], chain[3, :131], rtol=1e-5, atol=0)
+    assert np.array_equal(np.isfinite(found), np.isfinite(chain))
+
+
+def test_k_is_split_into_whole_intervals_and_for_one_order_of_additions_not_at_all():
+    a, b = drawn(8, 2048), drawn(2048, 8)
+    config = {"BM": 128, "BN": 64, "STAGES": 2, "BK": 64, "SPLIT_K": 17, "GROUP": 2, "SMS": 2}
+    with pytest.raises(wt.UnsupportedError, match="K has 16 parts of 128"):
+        wt.plan(a, b, config=config, **SPLIT)
+    with pytest.raises(wt.UnsupportedError, match="take SPLIT_K=1"):
+        wt.plan(a, b, config={**config, "SPLIT_K": 2}, batch_invariant=True, **SPLIT)
+    with pytest.raises(wt.UnsupportedError, match="take fewer splits"):
+        wt.plan(drawn(1300, 2048), drawn(2048, 64), config={**config, "SPLIT_K": 16}, **SPLIT)
+    assert wt.plan(a, b, batch_invariant=True, **SPLIT).plan.config["SPLIT_K"] == 1
+
+
+@pytest.mark.parametrize("columns", [40, 38])
+def test_lines_that_are_not_contiguous_in_vectors_and_one_by_one(columns):
+    """Four neighbours are loaded together where they are aligned; the last lines are fewer than four."""
+    a, b = drawn(90, columns).T, drawn(90, columns)
+    b[:, 7] *= np.float32(1e30)
+    b[3, 7] = 1e-30
+    assert errors(wt.matmul(a, b, **SPLIT), a, b).max() <= 8
 
 
 @pytest.mark.parametrize(("where", "outlier"), few(covering(("a", "b"), (1e3, 1e6, 1e9, 1e12, 1e30), pairs=()), 3))
@@ -115,7 +152,7 @@ def test_tiles_of_lines_that_cannot_be_split_are_chains_of_multiply_adds(layout,
     a = drawn(m, k) if layout % 2 else drawn(k, m).T
     b = drawn(k, n) if layout // 2 else drawn(n, k).T
     a[:, 3] *= np.float32(1e15)
-    config = {"BM": 128, "BN": columns, "STAGES": 2, "BK": 64, "GROUP": 2, "SMS": 2}
+    config = {"BM": 128, "BN": columns, "STAGES": 2, "BK": 64, "SPLIT_K": 1, "GROUP": 2, "SMS": 2}
     assert np.array_equal(wt.matmul(a, b, config=config, **SPLIT), wt.matmul(a, b, **CHAIN))
 
 
@@ -124,7 +161,7 @@ def test_a_line_that_cannot_be_split_changes_no_bits_of_others(columns):
     a, b = drawn(139, 83), drawn(83, 151)
     spoilt = a.copy(), b.copy()
     spoilt[0][77, 3], spoilt[1][5, 140], spoilt[0][3, 9] = 1e15, -1e25, np.inf
-    config = {"BM": 128, "BN": columns, "STAGES": 2, "BK": 64, "GROUP": 2, "SMS": 2}
+    config = {"BM": 128, "BN": columns, "STAGES": 2, "BK": 64, "SPLIT_K": 1, "GROUP": 2, "SMS": 2}
     usual, found = (wt.matmul(*each, config=config, **SPLIT) for each in ((a, b), spoilt))
     chain = wt.matmul(*spoilt, **CHAIN)
     marked = np.zeros(found.shape, bool)
@@ -140,6 +177,15 @@ def test_long_lines_that_are_not_contiguous_are_split_by_clusters(k):
     a[5, k - 1] = np.float32(1e30)
     plan = wt.plan(a, b, **SPLIT).plan
     assert max(each.cluster for each in plan.kernel.copies) == (2 if k == 130 else 8)
+    assert errors(wt.matmul(a, b, **SPLIT), a, b).max() <= 16
+
+
+@pytest.mark.parametrize("k", [8192, 16390] if ALL else [8195])
+def test_few_long_lines_that_are_contiguous_are_split_by_clusters(k):
+    a, b = drawn(3, k), drawn(k, 2)
+    a[0, k - 1], a[1, 0] = np.float32(1e30), np.float32(1e6)
+    plan = wt.plan(a, b, **SPLIT).plan
+    assert [each.cluster for each in plan.kernel.copies] == [k // 4096, 8]
     assert errors(wt.matmul(a, b, **SPLIT), a, b).max() <= 16
 
 

@@ -6,7 +6,7 @@
 //     high = RN16(2^s x)        low = RN16(2^11 (2^s x - high))        x = 2^-s (high + 2^-11 low)
 //
 // where RN16 rounds to the nearest float16. What is lost of x is at most 2^-23 |x|, or 2^-36 2^-s where low is
-// subnormal. A line that this does not suit (`suits`) is marked; the GEMM then computes what it touches in float32.
+// subnormal. A line that this does not suit (`Range::exponent`) is marked; the GEMM then computes what it touches in float32.
 //
 // Not in namespace warptile: profiling commands select the GEMM kernels by that name.
 #pragma once
@@ -14,6 +14,7 @@
 #include <cuda_fp16.h>
 
 #include "ptx/cluster.cuh"
+#include "ptx/griddepcontrol.cuh"
 #include "tile/split_scale.cuh"
 
 namespace operand_split {
@@ -30,7 +31,7 @@ struct Operand {
     long long lines;
     int k;
     long long line_stride, k_stride, target_stride;
-    int along;  // threads for a line that is contiguous: 32 or THREADS
+    int along;  // threads for a line that is contiguous: 32, or all of one or more CTAs
 
     __device__ __forceinline__ __half* low() const { return high + lines * target_stride; }
 };
@@ -66,50 +67,67 @@ struct Range {
     }
 };
 
+// Both slices of two elements.
 struct Slices {
-    __half high, low;
+    __half2 high, low;
 };
 
-// The slices of x, whose line is scaled by `scale` = 2^s.
-__device__ __forceinline__ Slices split(float x, float scale) {
-    const float scaled = x * scale;
-    const __half high = __float2half_rn(scaled);
-    return {high, __float2half_rn((scaled - __half2float(high)) * 0x1p11f)};
+// The slices of x and y, whose lines are scaled by `scale` = 2^s, or zeros where lines cannot be split and it is zero.
+__device__ __forceinline__ Slices split_or_zero(float x, float y, float scale) {
+    if (scale == 0.0f) return {};
+    const float scaled_x = x * scale, scaled_y = y * scale;
+    const __half2 high = __floats2half2_rn(scaled_x, scaled_y);
+    const float2 back = __half22float2(high);
+    return {high, __floats2half2_rn((scaled_x - back.x) * 0x1p11f, (scaled_y - back.y) * 0x1p11f)};
 }
 
-// As `split`, or zeros where the line cannot be split and `scale` is zero.
-__device__ __forceinline__ Slices split_or_zero(float x, float scale) {
-    return scale == 0.0f ? Slices{} : split(x, scale);
+__device__ __forceinline__ float scale_of(int s) { return s == CANNOT_SPLIT ? 0.0f : warptile::power_of_two(s); }
+
+// Loads `count` neighbouring elements, WIDTH at most, and zeros for the rest. ALIGNED: WIDTH are loaded as one vector.
+template <bool ALIGNED>
+__device__ __forceinline__ void load(float (&x)[WIDTH], const float* from, int count) {
+    if (ALIGNED && count >= WIDTH) {
+        const float4 vector = *reinterpret_cast<const float4*>(from);
+        x[0] = vector.x, x[1] = vector.y, x[2] = vector.z, x[3] = vector.w;
+    } else {
+#pragma unroll
+        for (int i = 0; i < WIDTH; ++i) x[i] = i < count ? from[i] : 0.0f;
+    }
 }
 
-// Lines along K are contiguous: `along` threads for each, four neighbouring elements at a time. ALIGNED: these are
-// loaded as one vector.
+__device__ __forceinline__ uint2 bits_of(__half2 first, __half2 second) {
+    return {*reinterpret_cast<const unsigned*>(&first), *reinterpret_cast<const unsigned*>(&second)};
+}
+
+// Stores `count` neighbouring elements of a slice, WIDTH at most.
+__device__ __forceinline__ void store(__half* to, uint2 slice, int count) {
+    if (count >= WIDTH) {
+        *reinterpret_cast<uint2*>(to) = slice;
+    } else {
+        const __half* const elements = reinterpret_cast<const __half*>(&slice);
+#pragma unroll
+        for (int i = 0; i < WIDTH; ++i)
+            if (i < count) to[i] = elements[i];
+    }
+}
+
+// What CTA `rank` of this cluster has at the address of `here` in its shared memory.
+__device__ __forceinline__ Range range_of(const Range& here, int rank) {
+    const auto found = warptile::ld_shared_cluster<8>(warptile::mapa(warptile::shared_address(&here), rank));
+    return {found.bits.x, found.bits.y};
+}
+
+// Lines along K are contiguous: `along` threads for each, four neighbouring elements at a time. Few long lines would
+// keep few loads under way: the CTAs of a cluster share each. ALIGNED: neighbouring elements are loaded as one vector.
 template <bool ALIGNED>
 struct ByLines {
-    static __device__ __forceinline__ void load(float (&x)[WIDTH], const float* from, int count) {
-        if (ALIGNED && count >= WIDTH) {
-            const float4 vector = *reinterpret_cast<const float4*>(from);
-            x[0] = vector.x, x[1] = vector.y, x[2] = vector.z, x[3] = vector.w;
-        } else {
-#pragma unroll
-            for (int i = 0; i < WIDTH; ++i) x[i] = i < count ? from[i] : 0.0f;
-        }
-    }
-
-    static __device__ __forceinline__ void store(__half* to, const __half (&slice)[WIDTH], int count) {
-        if (count >= WIDTH) {
-            *reinterpret_cast<uint2*>(to) = *reinterpret_cast<const uint2*>(slice);
-        } else {
-#pragma unroll
-            for (int i = 0; i < WIDTH; ++i)
-                if (i < count) to[i] = slice[i];
-        }
-    }
-
     static __device__ __forceinline__ void move(const Operand& operand, int block) {
         __shared__ Range ranges[WARPS];
-        const int lines = THREADS / operand.along, thread = threadIdx.x % operand.along, warp = threadIdx.x / 32;
-        const long long line = static_cast<long long>(block) * lines + threadIdx.x / operand.along;
+        __shared__ alignas(8) Range of_part;
+        const int parts = max(operand.along / THREADS, 1), rank = warptile::cluster_ctarank(), part = rank % parts;
+        const int threads = min(operand.along, THREADS), warp = threadIdx.x / 32;
+        const int thread = part * THREADS + threadIdx.x % threads;
+        const long long line = static_cast<long long>(block / parts) * (THREADS / threads) + threadIdx.x / threads;
         const bool inside = line < operand.lines;
         const float* const from = operand.source + (inside ? line : 0) * operand.line_stride;
         const int k = inside ? operand.k : 0, step = operand.along * WIDTH;
@@ -118,7 +136,7 @@ struct ByLines {
         float x[WIDTH];
 #pragma unroll 4
         for (int at = thread * WIDTH; at < k; at += step) {
-            load(x, from + at, k - at);
+            load<ALIGNED>(x, from + at, k - at);
 #pragma unroll
             for (int i = 0; i < WIDTH; ++i) range.include(x[i]);
         }
@@ -129,102 +147,125 @@ struct ByLines {
 #pragma unroll
             for (int i = 0; i < WARPS; ++i) range.include(ranges[i]);
         }
+        if (parts > 1) {
+            if (threadIdx.x == 0) of_part = range;
+            warptile::cluster_sync();
+            if (warp < parts && threadIdx.x % 32 == 0) ranges[warp] = range_of(of_part, rank - part + warp);
+            __syncthreads();
+            warptile::barrier_cluster_arrive();  // no CTA ends before all have read its range
+            for (int i = 0; i < parts; ++i) range.include(ranges[i]);
+        }
         const int s = range.exponent(operand.k);
         if (inside && thread == 0) operand.exponents[line] = s;
-        const float scale = s == CANNOT_SPLIT ? 0.0f : warptile::power_of_two(s);
+        const float scale = scale_of(s);
 
         __half* const high = operand.high + line * operand.target_stride;
         __half* const low = operand.low() + line * operand.target_stride;
 #pragma unroll 4
         for (int at = thread * WIDTH; at < k; at += step) {
-            alignas(8) __half highs[WIDTH], lows[WIDTH];
-            load(x, from + at, k - at);
-#pragma unroll
-            for (int i = 0; i < WIDTH; ++i) {
-                const Slices found = split_or_zero(x[i], scale);
-                highs[i] = found.high, lows[i] = found.low;
-            }
-            store(high + at, highs, k - at);
-            store(low + at, lows, k - at);
+            load<ALIGNED>(x, from + at, k - at);
+            const Slices one = split_or_zero(x[0], x[1], scale), two = split_or_zero(x[2], x[3], scale);
+            store(high + at, bits_of(one.high, two.high), k - at);
+            store(low + at, bits_of(one.low, two.low), k - at);
         }
+        if (parts > 1) warptile::barrier_cluster_wait();
     }
 };
 
-// Neighbouring elements are of neighbouring lines: a lane takes one of 32 lines, and the CTAs of a cluster take parts
-// of K, as 32 lines alone would keep few loads under way. Each finds the ranges of its parts, the cluster exchanges
-// them, and blocks of 64 along K are transposed through shared memory.
+// Neighbouring elements are of neighbouring lines: a CTA takes 32 lines, a lane four of them, and the CTAs of a cluster
+// take parts of K, as 32 lines alone would keep few loads under way. Each finds the ranges of its parts, the cluster
+// exchanges them, and blocks of 64 along K are transposed through shared memory. ALIGNED: a lane's four elements are
+// loaded as one vector.
+template <bool ALIGNED>
 struct Across {
-    static constexpr int LINES = 32, BLOCK = 64, PITCH = BLOCK + 2;  // in elements: rows begin in banks 33 apart
-    static constexpr int OF_WARP = BLOCK / WARPS;
+    static constexpr int LINES = 32, BLOCK = 64, PITCH = BLOCK + WIDTH;
+    static constexpr int QUADS = LINES / WIDTH, ROWS = 32 / QUADS;  // of a warp: lanes across lines, and along K
+    static constexpr int OF_WARP = BLOCK / WARPS;                   // along K, of a block
+    static_assert(OF_WARP == 2 * ROWS, "a lane has two neighbours along K");
 
     static __device__ __forceinline__ void move(const Operand& operand, int block) {
         __shared__ Range ranges[WARPS][LINES];
         __shared__ alignas(8) Range of_part[LINES];
-        __shared__ alignas(16) __half slices[2][LINES][PITCH];
+        __shared__ float scales[LINES];
+        __shared__ alignas(8) __half slices[2][LINES][PITCH];
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, k = operand.k;
+        const int mine = lane % QUADS * WIDTH, row = lane / QUADS;  // the first of this lane's lines
         const int parts = warptile::cluster_nctarank(), part = warptile::cluster_ctarank();
-        const long long first = static_cast<long long>(block / parts) * LINES, line = first + lane;
-        const bool inside = line < operand.lines;
-        const float* const from = operand.source + (inside ? line : 0) * operand.line_stride;
+        const long long first = static_cast<long long>(block / parts) * LINES, left = operand.lines - first;
+        const int count = static_cast<int>(min(max(left - mine, 0ll), static_cast<long long>(WIDTH)));
+        const float* const from = operand.source + (count > 0 ? first + mine : 0);
         const int extent = ((k + BLOCK - 1) / BLOCK + parts - 1) / parts * BLOCK;
         const int begin = min(part * extent, k), end = min(begin + extent, k);
 
-        Range range;
-#pragma unroll 8
-        for (int at = begin + warp; at < end; at += WARPS) range.include(from[at * operand.k_stride]);
-        ranges[warp][lane] = range;
+        Range found[WIDTH];
+#pragma unroll 4
+        for (int at = begin + warp * ROWS + row; at < end; at += WARPS * ROWS) {
+            float x[WIDTH];
+            load<ALIGNED>(x, from + at * operand.k_stride, count);
+#pragma unroll
+            for (int i = 0; i < WIDTH; ++i) found[i].include(x[i]);
+        }
+#pragma unroll
+        for (int i = 0; i < WIDTH; ++i) {
+#pragma unroll
+            for (int apart = QUADS; apart < 32; apart *= 2)
+                found[i].include(Range{__shfl_xor_sync(0xffffffff, found[i].largest, apart),
+                                       __shfl_xor_sync(0xffffffff, found[i].smallest, apart)});
+            if (row == 0) ranges[warp][mine + i] = found[i];
+        }
         __syncthreads();
         if (warp == 0) {
+            Range range = ranges[0][lane];
 #pragma unroll
             for (int i = 1; i < WARPS; ++i) range.include(ranges[i][lane]);
             of_part[lane] = range;
         }
         warptile::cluster_sync();
-        if (warp < parts) {
-            const unsigned here = warptile::shared_address(&of_part[lane]);
-            const auto found = warptile::ld_shared_cluster<8>(warptile::mapa(here, warp));
-            ranges[warp][lane] = {found.bits.x, found.bits.y};
-        }
+        if (warp < parts) ranges[warp][lane] = range_of(of_part[lane], warp);
         __syncthreads();
         warptile::barrier_cluster_arrive();  // no CTA ends before all have read its ranges
-        range = ranges[0][lane];
-        for (int i = 1; i < parts; ++i) range.include(ranges[i][lane]);
-        const int s = range.exponent(k);
-        if (inside && warp == 0 && part == 0) operand.exponents[line] = s;
-        const float scale = s == CANNOT_SPLIT ? 0.0f : warptile::power_of_two(s);
+        if (warp == 0) {
+            Range range = ranges[0][lane];
+            for (int i = 1; i < parts; ++i) range.include(ranges[i][lane]);
+            const int s = range.exponent(k);
+            if (lane < left && part == 0) operand.exponents[first + lane] = s;
+            scales[lane] = scale_of(s);
+        }
+        __syncthreads();
+        float scale[WIDTH];
+#pragma unroll
+        for (int i = 0; i < WIDTH; ++i) scale[i] = scales[mine + i];
 
-        for (int block_k = begin; block_k < end; block_k += BLOCK) {
-            float x[OF_WARP];
+        // The elements of this lane's lines at two neighbours along K.
+        float x[2][WIDTH];
+        const int own = warp * OF_WARP + 2 * row;
+        const auto load_block = [&](int block_k) {
 #pragma unroll
-            for (int i = 0; i < OF_WARP; ++i) {
-                const int at = block_k + warp * OF_WARP + i;
-                x[i] = at < end ? from[at * operand.k_stride] : 0.0f;
+            for (int i = 0; i < 2; ++i) {
+                const int at = block_k + own + i;
+                load<ALIGNED>(x[i], from + at * operand.k_stride, at < end ? count : 0);
             }
+        };
+        load_block(begin);
+        for (int block_k = begin; block_k < end; block_k += BLOCK) {
 #pragma unroll
-            for (int i = 0; i < OF_WARP; i += 2) {
-                const Slices one = split_or_zero(x[i], scale), two = split_or_zero(x[i + 1], scale);
-                const int at = warp * OF_WARP + i;
-                *reinterpret_cast<__half2*>(&slices[0][lane][at]) = {one.high, two.high};
-                *reinterpret_cast<__half2*>(&slices[1][lane][at]) = {one.low, two.low};
+            for (int i = 0; i < WIDTH; ++i) {
+                const Slices both = split_or_zero(x[0][i], x[1][i], scale[i]);
+                *reinterpret_cast<__half2*>(&slices[0][mine + i][own]) = both.high;
+                *reinterpret_cast<__half2*>(&slices[1][mine + i][own]) = both.low;
             }
             __syncthreads();
-            // A warp writes four lines of both slices, two neighbouring elements a lane.
-            const int at = block_k + 2 * lane;
+            load_block(block_k + BLOCK);
+            // A warp writes four lines of both slices, two lines at a time, four neighbouring elements a lane.
+            const int of_lane = lane % (BLOCK / WIDTH) * WIDTH, at = block_k + of_lane;
 #pragma unroll
-            for (int i = 0; i < LINES / WARPS; ++i) {
-                const int row = warp * (LINES / WARPS) + i;
-                if (first + row >= operand.lines) continue;
+            for (int i = 0; i < LINES / WARPS; i += 2) {
+                const int line = warp * (LINES / WARPS) + i + lane / (BLOCK / WIDTH);
+                if (line >= left || at >= end) continue;
 #pragma unroll
-                for (int slice = 0; slice < 2; ++slice) {
-                    __half* const to =
-                        (slice == 0 ? operand.high : operand.low()) + (first + row) * operand.target_stride + at;
-                    if (at + 1 < end) {
-                        *reinterpret_cast<unsigned*>(to) =
-                            *reinterpret_cast<const unsigned*>(&slices[slice][row][2 * lane]);
-                    } else if (at < end) {
-                        *to = slices[slice][row][2 * lane];
-                    }
-                }
+                for (int slice = 0; slice < 2; ++slice)
+                    store((slice == 0 ? operand.high : operand.low()) + (first + line) * operand.target_stride + at,
+                          *reinterpret_cast<const uint2*>(&slices[slice][line][of_lane]), end - at);
             }
             __syncthreads();
         }
@@ -236,6 +277,8 @@ template <typename WAY>
 __global__ void __launch_bounds__(THREADS)
     split_one(const float* source, __half* high, int* exponents, long long lines, int k, long long line_stride,
               long long k_stride, long long target_stride, int along) {
+    warptile::griddepcontrol_launch_dependents();
+    warptile::griddepcontrol_wait();
     WAY::move({source, high, exponents, lines, k, line_stride, k_stride, target_stride, along}, blockIdx.x);
 }
 
@@ -246,6 +289,8 @@ __global__ void __launch_bounds__(THREADS)
               long long k_stride, long long target_stride, int along, const float* source2, __half* high2,
               int* exponents2, long long lines2, int k2, long long line_stride2, long long k_stride2,
               long long target_stride2, int along2, int blocks) {
+    warptile::griddepcontrol_launch_dependents();
+    warptile::griddepcontrol_wait();
     const int block = blockIdx.x;
     if (block < blocks) {
         FIRST::move({source, high, exponents, lines, k, line_stride, k_stride, target_stride, along}, block);

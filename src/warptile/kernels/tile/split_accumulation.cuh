@@ -48,6 +48,9 @@ struct SplitAccumulation {
         for (int m64 = 0; m64 < M64_BLOCKS; ++m64)
 #pragma unroll
             for (int i = 0; i < REGISTERS; ++i) cross[m64][i] = 0;
+        // Or else the compiler takes the zeros for a part of the first wgmmas, and serialises them (C7515).
+#pragma unroll
+        for (int m64 = 0; m64 < M64_BLOCKS; ++m64) warpgroup_fence_operand(cross[m64]);
     }
 
     // Issues the wgmmas of a part of the stage at a shared address, rows from `first_row` of A on: main products as one

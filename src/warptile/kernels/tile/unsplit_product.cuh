@@ -173,14 +173,14 @@ struct UnsplitTile {
     }
 };
 
-// The elements of lines that cannot be split, of a warpgroup's part of D, in float32, by fused multiply-adds along K.
-// All others keep what they are, so that no element depends on other rows and columns than its own. Operands are staged
-// in BYTES of shared memory at `memory`, which nothing reads any more; `barrier` is the warpgroup's. Rows and columns
-// past the end repeat the last one.
+// The elements of lines that cannot be split, of a warpgroup's part of D, in float32, by fused multiply-adds along K
+// from `first_k` to `end_k`. All others keep what they are, so that no element depends on other rows and columns than
+// its own. Operands are staged in BYTES of shared memory at `memory`, which nothing reads any more; `barrier` is the
+// warpgroup's. Rows and columns past the end repeat the last one.
 template <int BYTES, typename ACCUMULATORS, typename GEMM>
 __device__ __forceinline__ void multiply_unsplit(ACCUMULATORS& accumulators, const SplitSource& a, const SplitSource& b,
-                                                 const GEMM& gemm, int first_row, int first_column, unsigned memory,
-                                                 int barrier) {
+                                                 const GEMM& gemm, int first_row, int first_column, int first_k,
+                                                 int end_k, unsigned memory, int barrier) {
     using TILE = UnsplitTile<ACCUMULATORS::M64_BLOCKS>;
     static_assert(TILE::BYTES <= BYTES && TILE::BLOCK_BYTES <= BYTES, "the output's buffers hold what is staged");
     constexpr int TM = TILE::TM, TN = TILE::TN, K = TILE::K;
@@ -197,13 +197,13 @@ __device__ __forceinline__ void multiply_unsplit(ACCUMULATORS& accumulators, con
     for (int n64 = 0; n64 < ACCUMULATORS::N8_BLOCKS / 8; ++n64) {
         float next_a[TILE::OF_A], next_b[TILE::OF_B];
         const auto load = [&](int k) {
-            TILE::template load<TILE::ROWS>(next_a, a, first_row, gemm.m, k, gemm.k);
-            TILE::template load<TILE::COLUMNS>(next_b, b, first_column + 64 * n64, gemm.n, k, gemm.k);
+            TILE::template load<TILE::ROWS>(next_a, a, first_row, gemm.m, k, end_k);
+            TILE::template load<TILE::COLUMNS>(next_b, b, first_column + 64 * n64, gemm.n, k, end_k);
         };
         float c[TM][TN] = {};
-        load(0);
+        load(first_k);
 #pragma unroll 1
-        for (int begin = 0; begin < gemm.k; begin += K) {
+        for (int begin = first_k; begin < end_k; begin += K) {
             TILE::template store<TILE::ROWS, TILE::A_PITCH>(memory, next_a, a);
             TILE::template store<TILE::COLUMNS, TILE::B_PITCH>(memory + TILE::B_OFFSET, next_b, b);
             bar_sync<WARPGROUP>(barrier);

@@ -2,12 +2,14 @@
 // products of slices, of which the largest is promoted to float32 registers, are as accurate as float32.
 #pragma once
 
+#include "ptx/griddepcontrol.cuh"
 #include "tile/split_accumulation.cuh"
 #include "tile/tile_scheduler.cuh"
 #include "tile/unsplit_product.cuh"
 #include "tile/wgmma_epilogue.cuh"
 #include "tile/wgmma_mainloop.cuh"
 #include "tile/wgmma_params.cuh"
+#include "wgmma/final/split_k.cuh"
 
 namespace warptile {
 
@@ -16,48 +18,76 @@ struct WgmmaSplitParams {
     GemmParams<OPERATION> gemm;
     TensorMap map_a, map_b, map_d;
     SplitSource source_a, source_b;
+    unsigned char* partial_accumulators;
+    unsigned* counters;
+    int split_tiles;  // tiles whose K several CTAs share: all or none
+};
+
+// What follows from a configuration.
+template <typename CONFIG>
+struct WgmmaSplit {
+    using OPERATION = typename CONFIG::OPERATION;
+    using TILE = typename CONFIG::TILE;
+    static constexpr int CONSUMERS = 2, ROWS = TILE::BM / CONSUMERS, CLUSTER = 1, STORE_WIDTH = CONFIG::STORE_WIDTH;
+    using EPILOGUE = WgmmaEpilogue<OPERATION, TILE, CONFIG::STORE_BY_TMA, STORE_WIDTH>;
+    using ACCUMULATORS = WgmmaAccumulators<OPERATION, TILE, ROWS / 64>;
+    using STAGE = SplitStage<OPERATION, TILE>;
+    using SPLIT = SplitAccumulation<OPERATION, TILE, ROWS / 64, CONFIG::INTERVAL>;
+    using PIPELINE = Pipeline<CONFIG::STAGES, STAGE::BYTES>;
+
+    // Work is counted in whole intervals of promotion: past the end of K, TMA fills tiles with zeros.
+    static constexpr int STAGES_OF_INTERVAL = SPLIT::STAGES_OF_INTERVAL, K_OF_INTERVAL = STAGES_OF_INTERVAL * TILE::BK;
+    struct ScheduledTile {
+        static constexpr int BM = TILE::BM, BN = TILE::BN, BK = K_OF_INTERVAL;
+    };
+    using SCHEDULER = TileScheduler<ScheduledTile, 1, 1, CONFIG::GROUP, false>;
+
+    struct Workspace {
+        unsigned char* accumulators;
+        unsigned* flags;
+        int stream_k_tiles;
+    };
 };
 
 template <typename CONFIG>
 __global__ void __launch_bounds__(3 * WARPGROUP, 1)
     wgmma_split(const __grid_constant__ WgmmaSplitParams<typename CONFIG::OPERATION> params) {
-    using OPERATION = typename CONFIG::OPERATION;
-    using TILE = typename CONFIG::TILE;
-    constexpr bool STORE_BY_TMA = CONFIG::STORE_BY_TMA;
-    constexpr int STORE_WIDTH = CONFIG::STORE_WIDTH, STAGES = CONFIG::STAGES, GROUP = CONFIG::GROUP;
+    using KERNEL = WgmmaSplit<CONFIG>;
+    using OPERATION = typename KERNEL::OPERATION;
+    using TILE = typename KERNEL::TILE;
+    using EPILOGUE = typename KERNEL::EPILOGUE;
+    using STAGE = typename KERNEL::STAGE;
+    using SPLIT = typename KERNEL::SPLIT;
+    constexpr int CONSUMERS = KERNEL::CONSUMERS, STAGES_OF_INTERVAL = KERNEL::STAGES_OF_INTERVAL;
     const GemmParams<OPERATION> gemm = params.gemm.values();
-    constexpr int CONSUMERS = 2, ROWS = TILE::BM / CONSUMERS;
-    using EPILOGUE = WgmmaEpilogue<OPERATION, TILE, STORE_BY_TMA, STORE_WIDTH>;
-    using STAGE = SplitStage<OPERATION, TILE>;
-    using SPLIT = SplitAccumulation<OPERATION, TILE, ROWS / 64, CONFIG::INTERVAL>;
-    using PIPELINE = Pipeline<STAGES, STAGE::BYTES>;
     extern __shared__ __align__(1024) unsigned char memory[];
-    const unsigned stages = shared_address(memory), outputs = stages + STAGES * STAGE::BYTES;
-    const PIPELINE pipeline{stages, outputs + CONSUMERS * EPILOGUE::BYTES};
-    typename PIPELINE::STATE state;
+    const unsigned stages = shared_address(memory), outputs = stages + CONFIG::STAGES * STAGE::BYTES;
+    const typename KERNEL::PIPELINE pipeline{stages, outputs + CONSUMERS * EPILOGUE::BYTES};
+    typename KERNEL::PIPELINE::STATE state;
     if (threadIdx.x == 0) pipeline.init(CONSUMERS);
     __syncthreads();
+    griddepcontrol_wait();
 
-    // Whole intervals of promotion: past the end of K, TMA fills tiles with zeros.
-    const int k_tiles =
-        SPLIT::STAGES_OF_INTERVAL * static_cast<int>(tiles_along(gemm.k, SPLIT::STAGES_OF_INTERVAL * TILE::BK));
-    TileScheduler<TILE, 1, 1, GROUP, false> scheduler(gemm.m, gemm.n, gemm.k, 0, 0);
-    WorkTile work;
+    typename KERNEL::SCHEDULER scheduler(gemm.m, gemm.n, gemm.k, CONFIG::SPLITS_K ? params.split_tiles : 0, 0);
+    WorkTile work;  // its K tiles are intervals
     const int group = warpgroup_index();
     if (group == 0) {
         setmaxnreg_dec<24>();
         if (threadIdx.x == 0)
-            while (scheduler.next(work))
-                for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
+            while (scheduler.next(work)) {
+                const int first = work.first_k_tile * STAGES_OF_INTERVAL, count = work.k_tiles * STAGES_OF_INTERVAL;
+                for (int k_tile = first; k_tile < first + count; ++k_tile) {
                     pipeline.producer_acquire(state);
                     STAGE::load(pipeline.stage_address(state.stage), params.map_a, params.map_b, work.row, work.column,
                                 k_tile * TILE::BK, pipeline.full_barrier(state.stage));
                     state.advance();
                 }
+            }
+        griddepcontrol_launch_dependents();
     } else {
         setmaxnreg_inc<240>();
-        const int consumer = group - 1, first_row = consumer * ROWS;
-        WgmmaAccumulators<OPERATION, TILE, ROWS / 64> accumulators;
+        const int consumer = group - 1, first_row = consumer * KERNEL::ROWS;
+        typename KERNEL::ACCUMULATORS accumulators;
         SPLIT split;
         EPILOGUE epilogue{gemm, params.map_d, {outputs + consumer * EPILOGUE::BYTES, 0}, group};
         const auto release = [&](int stage) {
@@ -66,14 +96,14 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
         while (scheduler.next(work)) {
             accumulators.zero();
             split.begin();
-            for (int k_tile = 0; k_tile < k_tiles; k_tile += SPLIT::STAGES_OF_INTERVAL) {
+            for (int interval = 0; interval < work.k_tiles; ++interval) {
 #pragma unroll
-                for (int i = 0; i < SPLIT::STAGES_OF_INTERVAL; ++i) {
+                for (int i = 0; i < STAGES_OF_INTERVAL; ++i) {
                     pipeline.consumer_wait(state);
                     split.multiply(pipeline.stage_address(state.stage), first_row, 0, i > 0);
                     // Of the stage before all products are complete.
                     wgmma_wait_group<2>();
-                    if (k_tile + i > 0) release(state.previous_stage());
+                    if (interval + i > 0) release(state.previous_stage());
 #pragma unroll
                     for (int part = 1; part < SPLIT::PARTS; ++part) {
                         split.promote(accumulators);
@@ -91,8 +121,16 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
             undo_scales(accumulators, a, b, gemm, row, work.column);
             if (!(a.all_split<TILE::BM>(work.row, gemm.m) && b.all_split<TILE::BN>(work.column, gemm.n))) {
                 epilogue.template wait_until_read<0>();
-                multiply_unsplit<EPILOGUE::BYTES>(accumulators, a, b, gemm, row, work.column,
+                const int first_k = work.first_k_tile * KERNEL::K_OF_INTERVAL;
+                multiply_unsplit<EPILOGUE::BYTES>(accumulators, a, b, gemm, row, work.column, first_k,
+                                                  min(gemm.k, first_k + work.k_tiles * KERNEL::K_OF_INTERVAL),
                                                   outputs + consumer * EPILOGUE::BYTES, group);
+            }
+            if constexpr (CONFIG::SPLITS_K) {
+                finish_split_k_tile<KERNEL>(accumulators, gemm, scheduler,
+                                            {params.partial_accumulators, params.counters, params.split_tiles}, 0,
+                                            consumer, row, work.column);
+                break;  // a CTA has one split of one tile
             }
             epilogue.store_all(accumulators, row, work.column);
         }

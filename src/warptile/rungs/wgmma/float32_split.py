@@ -8,16 +8,18 @@ from warptile.device import REFERENCE, DeviceLimits
 from warptile.dtypes import DTYPES
 from warptile.launch.params import Field, Params, Pointer, Scalar
 from warptile.launch.tensor_map import TensorMap
+from warptile.launch.workspace import Workspace
 from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, Problem
 from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members, with_epilogue
-from warptile.rungs.legality import blocks, ceil_div, grid_reason, keys_reason, operand_reason
+from warptile.rungs.legality import blocks, ceil_div, grid_reason, keeps_order, keys_reason, operand_reason
 from warptile.rungs.operand_split import Split, split_of
 from warptile.rungs.tensor_tiles import stages_reason
 from warptile.rungs.tma import map_type
 from warptile.rungs.wgmma import tensor_maps, tiles
 from warptile.rungs.wgmma.residue_classes import d_is_aligned
-from warptile.rungs.wgmma.rungs import TILE_KEYS, WgmmaRung
-from warptile.rungs.wgmma.tiles import ROWS
+from warptile.rungs.wgmma.rungs import PERSISTENT_KEYS, TILE_KEYS, WgmmaRung
+from warptile.rungs.wgmma.stream_k import PARTIAL_ACCUMULATORS, PARTIAL_FLAGS
+from warptile.rungs.wgmma.tiles import ROWS, WARPGROUP
 from warptile.slicing import SLICE_BYTES
 
 SLICE = "float16"
@@ -33,6 +35,9 @@ interval makes up for what the slices round.
 
 LEAST_K = 48
 """From which K on results are no less accurate than those of a chain of multiply-adds."""
+
+BK = tiles.ROW_BYTES // SLICE_BYTES
+"""K of a stage."""
 
 COLUMNS = 64
 """Columns of the blocks of a tile that is computed without slices (kernels/tile/unsplit_product.cuh)."""
@@ -60,9 +65,15 @@ class WgmmaSplit(WgmmaRung):
         return min(self.candidates(problem, device), key=length)
 
     def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
-        """As `Rung.candidates`."""
-        fixed = {"BK": tiles.ROW_BYTES // SLICE_BYTES, "GROUP": 8, "SMS": device.sms}
-        return tuple({"BM": bm, "BN": bn, "STAGES": stages, **fixed} for bm, bn, stages in self.sizes)
+        """As `Rung.candidates`: for each tile K in one piece, and in as many as there are SMs for."""
+        found = []
+        for bm, bn, stages in self.sizes:
+            config = {"BM": bm, "BN": bn, "BK": BK, "STAGES": stages, "SPLIT_K": 1, "GROUP": 8, "SMS": device.sms}
+            most = _most_ctas(device) // max(blocks(problem, config), 1)
+            splits = 1 if keeps_order(problem) else max(min(most, _intervals(problem)), 1)
+            splits = ceil_div(_intervals(problem), ceil_div(_intervals(problem), splits))  # as many, none with less
+            found += [config, {**config, "SPLIT_K": splits}] if splits > 1 else [config]
+        return tuple(found)
 
     def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.illegal`."""
@@ -81,6 +92,9 @@ class WgmmaSplit(WgmmaRung):
             return f"BN is {config['BN']}; what cannot be split is computed in blocks of {COLUMNS} columns"
         seen = split_view(problem).problem
         reason = tiles.tile_reason(seen, config) or grid_reason(problem, config) or stages_reason(config)
+        if reason is not None:
+            return reason
+        reason = _split_reason(problem, config, device)
         if reason is not None:
             return reason
         needed = self._registers(seen, config, device) + tiles.OVERHEAD_REGISTERS
@@ -111,12 +125,21 @@ class WgmmaSplit(WgmmaRung):
             config,
             view,
             self._instance(seen, config),
-            grid=(self._ctas(seen, config), 1, 1),
+            grid=(_ctas(problem, config), 1, 1),
             block=(self.threads, 1, 1),
             params=Params(self._members(view, config, device)),
             dynamic_shared_bytes=self._shared_bytes(seen, config, device),
             capability=tiles.CAPABILITY,
+            kernel_workspaces=self._workspaces(seen, config),
+            overlaps_previous=device.max_ctas is None,
         )
+
+    def _workspaces(self, seen: Problem, config: Config) -> tuple[Workspace, ...]:
+        if config["SPLIT_K"] == 1:
+            return ()
+        slots = _ctas(seen, config) * self.consumers
+        each = tiles.accumulator_registers(seen, config["BM"] // self.parts, config["BN"]) * 4 * WARPGROUP
+        return Workspace(PARTIAL_ACCUMULATORS, slots * each), Workspace(PARTIAL_FLAGS, slots * 4, zero=True)
 
     def _instance(self, seen: Problem, config: Config) -> Instance:
         types = (
@@ -126,19 +149,61 @@ class WgmmaSplit(WgmmaRung):
         values: tuple[tuple[str, int | bool], ...] = (
             ("STORE_BY_TMA", d_is_aligned(seen)), ("STORE_WIDTH", tiles.store_width(seen)),
         )  # fmt: skip
-        values += (("INTERVAL", next(interval for least, interval in INTERVALS if seen.k >= least)),)
-        values += tuple((key, config[key]) for key in self.keys if key not in (*TILE_KEYS, "SMS"))
+        values += (("INTERVAL", _interval(seen)), ("SPLITS_K", config["SPLIT_K"] > 1))
+        values += tuple((key, config[key]) for key in self.keys if key not in (*TILE_KEYS, "SPLIT_K", "SMS"))
         return Instance(self.file, self.template, types, values, (tiles.instruction(seen, config),))
 
     def _members(self, view: View, config: Config, device: DeviceLimits) -> tuple[tuple[str, Field], ...]:
         of_a, of_b = view.splits
         map_a, map_b = _slices_map(of_a, config["BM"]), _slices_map(of_b, config["BN"])
+        splits = config["SPLIT_K"] > 1
         stores_by_tma = d_is_aligned(view.problem)
         map_d = tensor_maps.output_map(view.problem, config, device) if stores_by_tma else map_a
         return (
             *gemm_members(view), ("map_a", map_a), ("map_b", map_b), ("map_d", map_d),
             *_source_members("source_a", of_a), *_source_members("source_b", of_b),
+            ("partial_accumulators", Pointer(PARTIAL_ACCUMULATORS if splits else None)),
+            ("counters", Pointer(PARTIAL_FLAGS if splits else None)),
+            ("split_tiles", Scalar("s32", blocks(view.problem, config) if splits else 0)),
         )  # fmt: skip
+
+
+def _interval(problem: Problem) -> int:
+    """How much of K main products have in common before they are promoted."""
+    return next(interval for least, interval in INTERVALS if problem.k >= least)
+
+
+def _intervals(problem: Problem) -> int:
+    """Pieces of K that a tile may be split into at most: whole stages, and whole intervals of promotion."""
+    return max(ceil_div(problem.k, max(_interval(problem), BK)), 1)
+
+
+def _most_ctas(device: DeviceLimits) -> int:
+    """CTAs that may wait for each other."""
+    return device.co_resident_ctas(1) if device.max_ctas is None else device.max_ctas
+
+
+def _ctas(problem: Problem, config: Config) -> int:
+    count = blocks(problem, config)
+    return count * config["SPLIT_K"] if config["SPLIT_K"] > 1 else min(count, config["SMS"])
+
+
+def _split_reason(problem: Problem, config: Config, device: DeviceLimits) -> str | None:
+    """Why K of a tile cannot be split among CTAs so, or None."""
+    splits = config["SPLIT_K"]
+    if splits == 1:
+        return None
+    if keeps_order(problem):
+        return f"SPLIT_K is {splits}; with batch_invariant=True K is not split: take SPLIT_K=1"
+    if splits > _intervals(problem):
+        return f"SPLIT_K is {splits}; K has {_intervals(problem)} parts of {max(_interval(problem), BK)}"
+    ctas, resident = _ctas(problem, config), device.co_resident_ctas(1)
+    if ctas > resident:
+        return (
+            f"SPLIT_K is {splits}: its {ctas} CTAs wait for each other, and {device.name} certainly runs {resident} at "
+            "a time: take fewer splits"
+        )
+    return None
 
 
 def split_view(problem: Problem) -> View:
@@ -186,6 +251,7 @@ WGMMA_SPLIT = WgmmaSplit(
     parts=2,
     stores=True,
     sizes=((128, 128, 3), (128, 64, 4)),
+    keys=(*PERSISTENT_KEYS, "SPLIT_K"),
     dtypes=("float32",),
 )
 """float32 on tensor cores."""

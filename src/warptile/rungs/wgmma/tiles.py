@@ -320,9 +320,9 @@ class EpilogueSubtiles:
 def stages_epilogue(seen: Problem, config: Mapping[str, Any]) -> bool:
     """Whether an epilogue is staged: evaluated a few columns at a time, straight into the buffers through which D
     leaves, and into which TMA loads operands that are laid out as D is. The kernel stores D by TMA when a tile is
-    finished, in fragments whose rows are in order. Those that do are wgmma-final and wgmma-quantized, known by their
-    tunables, and wgmma-sparse."""
-    is_final, is_quantized = "SPLITS" in config, "SPLIT_K" in config
+    finished, in fragments whose rows are in order. Those that do are wgmma-final, known by its tunables,
+    wgmma-quantized and wgmma-sparse."""
+    is_final, is_quantized = "SPLITS" in config, seen.a.quantized is not None
     fused = seen.epilogue
     if fused is None or not (is_final or is_quantized or seen.a.sparse) or not residue_classes.d_is_aligned(seen):
         return False

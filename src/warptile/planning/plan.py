@@ -253,7 +253,12 @@ def _plan_of(rungs: tuple[Rung, ...], problem: Problem, asked: str | None, devic
 
 
 def _is_faster(one: Plan, other: Plan) -> bool:
-    return one.predicted_us < other.predicted_us
+    return _compared_us(one) < _compared_us(other)
+
+
+def _compared_us(plan: Plan) -> float:
+    compared = plan.rung.compared_us(plan.problem, plan.config, plan.device)
+    return plan.predicted_us if compared is None else compared
 
 
 def _in_default(rung: Rung, problem: Problem, asked: str | None, device: DeviceLimits) -> Plan | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from warptile.arch import Device
 from warptile.dtypes import DType
 from warptile.launch.access import Rows
 from warptile.launch.params import Pointer, Scalar
@@ -63,6 +64,10 @@ class Dequantization:
     def moved_bytes(self) -> int:
         """Bytes that are read and written."""
         return self.blocks * self.packed.block_bytes + self.n * self.k * self.element.bits // 8
+
+    def seconds(self, device: Device) -> float:
+        """Predicted time, without the launch."""
+        return self.moved_bytes / device.dram_bytes_per_s
 
     @property
     def transposed(self) -> bool:

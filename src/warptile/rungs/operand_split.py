@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from warptile.arch import Device
 from warptile.launch.access import Rows
 from warptile.launch.params import Pointer, Scalar
 from warptile.launch.spec import Argument, LaunchSpec
@@ -22,6 +23,13 @@ THREADS = 256
 
 WARP_LANES = 32
 
+DRAM_SHARE = {False: 0.73, True: 0.56}
+"""Share of DRAM's bandwidth that the pass reaches where lines are contiguous, and where they are transposed: fitted
+with `warptile.rungs.wgmma.split_cost`, as is the constant below."""
+
+BLOCK_S, RESIDENT_CTAS = 0.55e-6, 396
+"""How long a CTA takes to transpose 32 lines of `PART` along K, and how many do so at a time."""
+
 ACROSS_LINES = 32
 """Lines of a CTA where neighbouring elements are of neighbouring lines: as in `FILE`."""
 
@@ -34,6 +42,9 @@ MOST_PARTS = 8
 LONG_LINE = 4096
 """Elements along K from which a CTA takes one line instead of eight, and of which the CTAs that share one have as many
 at least. An estimate."""
+
+FEW_LINES, MEDIUM_LINE = 4096, 1024
+"""Lines below which it does so from fewer elements on: with a warp for each, too few loads would be under way."""
 
 MOST_CTAS = 1056
 """CTAs in which contiguous lines are split at most, if several share one: those that 132 SMs hold at a time."""
@@ -114,6 +125,14 @@ class Split:
         """Bytes that are read and written; the second time an operand is read, caches have it."""
         return 2 * 4 * self.lines * self.k
 
+    def seconds(self, device: Device) -> float:
+        """Predicted time, without the launch."""
+        moving = self.moved_bytes / (device.dram_bytes_per_s * DRAM_SHARE[self.transposed])
+        if not self.transposed:
+            return moving
+        blocks = -(-self.k // (PART * self.cluster)) * -(-self.ctas // RESIDENT_CTAS)
+        return max(moving, blocks * BLOCK_S)
+
     @property
     def transposed(self) -> bool:
         """Whether lines are not contiguous in the source."""
@@ -128,13 +147,14 @@ class Split:
     @property
     def threads_along(self) -> int:
         """Threads for a contiguous line."""
-        return WARP_LANES if self.k < LONG_LINE else THREADS * self.cluster
+        long = self.k >= LONG_LINE or (self.k >= MEDIUM_LINE and self.lines < FEW_LINES)
+        return THREADS * self.cluster if long else WARP_LANES
 
     @property
     def cluster(self) -> int:
         """CTAs that share lines, each with a part of K, in a cluster."""
         if self.transposed:
-            parts = -(-self.k // PART)
+            parts = max(1, -(-self.k // PART))
         else:
             parts = max(1, min(self.k // LONG_LINE, MOST_CTAS // self.lines))
         return min(MOST_PARTS, 1 << (parts.bit_length() - 1))

@@ -98,6 +98,10 @@ class Repack:
         """Bytes that are read and written: twice the operand's size."""
         return 2 * self.lines * self.units * self.unit_bytes
 
+    def seconds(self, device: Device) -> float:
+        """Predicted time, without the launch."""
+        return self.moved_bytes / device.dram_bytes_per_s
+
     def tile_type(self, once: bool) -> str:
         """The C++ type that repacks a tile; with ``once`` it marks the source evict-first in L2."""
         aligned = self.source_alignment_bytes >= MAX_ALIGNMENT_BYTES
@@ -176,16 +180,15 @@ def launch(repacks: Sequence[Repack], entry: str) -> LaunchSpec:
     )
 
 
-class _Moves(Protocol):
-    @property
-    def moved_bytes(self) -> int: ...
+class _Copies(Protocol):
+    def seconds(self, device: Device) -> float: ...
 
 
-def repacking_ms(repacks: Sequence[_Moves], device: Device = H200) -> float:
-    """Predicted time of the repacking or splitting pass: every byte read and written once, and the launch; 0 without
+def repacking_ms(repacks: Sequence[_Copies], device: Device = H200) -> float:
+    """Predicted time of the pass before a GEMM that repacks, splits or dequantizes operands, with its launch; 0 without
     copies."""
-    moved_bytes = sum(each.moved_bytes for each in repacks)
-    return (moved_bytes / device.dram_bytes_per_s + device.launch_s) * 1e3 if moved_bytes else 0.0
+    copying_s = sum(each.seconds(device) for each in repacks)
+    return (copying_s + device.launch_s) * 1e3 if copying_s else 0.0
 
 
 FUSED_SHARE = 0.4

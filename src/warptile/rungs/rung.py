@@ -100,6 +100,11 @@ class Rung(ABC):
         """Predicted microseconds of a legal configuration, where ``estimates`` says that there is such a model."""
         raise NotImplementedError(f"{self.name} has no cost model of its own: see warptile.planning.cost_bounds")
 
+    def compared_us(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> float | None:
+        """Microseconds that a plan compares with those of kernels that compete, where this rung has no ``estimates``
+        and its bound (`warptile.planning.cost_bounds`) would be too low for that; None for the bound."""
+        return None
+
     def changed_since_searches(self, problem: Problem) -> bool:
         """Whether kernels for this problem have become faster, in some configurations more than in others, since the
         searches that the shipped tuned table is from."""

@@ -9,6 +9,7 @@ from warptile.arch import MAX_THREADS
 from warptile.device import REFERENCE, DeviceLimits
 from warptile.launch.params import Params
 from warptile.problem import Problem
+from warptile.rungs import simt_cost
 from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members
 from warptile.rungs.legality import blocks, ceil_div, grid_reason, keys_reason, operand_reason, padding_reason
 from warptile.rungs.mechanism import Mechanism
@@ -44,7 +45,7 @@ class SimtRung(Rung):
         """Dynamic shared memory of a CTA."""
         return 0
 
-    def widths(self, problem: Problem) -> tuple[tuple[str, int], ...]:
+    def widths(self, problem: Problem, config: Config) -> tuple[tuple[str, int], ...]:
         """Elements of one access, where the kernel takes them as compile-time values."""
         return ()
 
@@ -58,8 +59,9 @@ class SimtRung(Rung):
             *((("EPILOGUE", "Epilogue"),) if problem.epilogue is not None else ()),
         )
         values = (
+            ("A_COLUMN_MAJOR", problem.a.major == "col"),
             ("B_COLUMN_MAJOR", problem.b.major == "col"),
-            *self.widths(problem),
+            *self.widths(problem, config),
             *((key, config[key]) for key in self.keys),
         )
         return KernelSpec(
@@ -168,6 +170,15 @@ def _b_width(problem: Problem, staged_bits: int) -> int:
     return gcd(problem.b.vector_elements, problem.n, _piece(staged_bits))
 
 
+def _a_width(problem: Problem, config: Config, staged_bits: int) -> int:
+    """Elements of one copy of A: 1 where its rows run along K and are transposed; else as of B, and at most as many as
+    leave a copy of each row of the tile to some thread."""
+    if problem.a.major == "row":
+        return 1
+    most = max(1, config["BM"] * config["BK"] // _tiled_thread_count(config))
+    return gcd(problem.a.vector_elements, problem.m, _piece(staged_bits), 1 << (most.bit_length() - 1))
+
+
 def _d_width(problem: Problem, staged_bits: int) -> int:
     """Elements of one store to D (and load of C): what both alignments allow and divides n, inside one piece."""
     c_elements = problem.c.vector_elements if problem.c is not None else problem.d.vector_elements
@@ -175,9 +186,9 @@ def _d_width(problem: Problem, staged_bits: int) -> int:
 
 
 def _staged_elements(problem: Problem, config: Config, staged_bits: int) -> int:
-    """Elements of one stage: A's tile with 16 bytes of padding a row, and B's, padded when it is transposed."""
-    pad = _piece(staged_bits)
-    return config["BK"] * (config["BM"] + pad + config["BN"] + (pad if problem.b.major == "col" else 0))
+    """Elements of one stage: tiles of A and B, with 16 bytes of padding a row when they are transposed."""
+    padded = (problem.a.major == "row") + (problem.b.major == "col")
+    return config["BK"] * (config["BM"] + config["BN"] + padded * _piece(staged_bits))
 
 
 def _tile_reason(problem: Problem, config: Config, staged_bits: int) -> str | None:
@@ -200,19 +211,23 @@ def _tile_reason(problem: Problem, config: Config, staged_bits: int) -> str | No
 
 def _copy_reason(problem: Problem, config: Config, threads: int, staged_bits: int) -> str | None:
     """Why the threads of a block cannot share the copying of a tile evenly, or None: static_asserts of staging.cuh."""
-    bk, bn = config["BK"], config["BN"]
+    bk = config["BK"]
     if bk % LANES_K:
         return f"BK is {bk}; transposed tiles are copied {LANES_K} k at a time, so it must be a multiple of that"
-    transposed = [config["BM"], bn] if problem.b.major == "col" else [config["BM"]]
-    for extent in transposed:
-        if extent % (threads // LANES_K):
-            return f"{threads} threads copy {threads // LANES_K} rows at once, which does not divide a tile of {extent}"
-    if problem.b.major == "row":
-        width = _b_width(problem, staged_bits)
-        per_row = bn // width
+    operands = (
+        ("A", config["BM"], problem.a.major == "row", _a_width(problem, config, staged_bits)),
+        ("B", config["BN"], problem.b.major == "col", _b_width(problem, staged_bits)),
+    )
+    for name, extent, along_k, width in operands:
+        if along_k:
+            if extent % (threads // LANES_K):
+                copied = threads // LANES_K
+                return f"{threads} threads copy {copied} rows at once, which does not divide a tile of {extent}"
+            continue
+        per_row = extent // width
         rows, parts = max(1, threads // per_row), max(1, per_row // threads)
-        if bn % width or bk % rows or rows * per_row != parts * threads:
-            return f"{threads} threads cannot share a {bk} x {bn} tile of B evenly, {width} elements at a time"
+        if extent % width or bk % rows or rows * per_row != parts * threads:
+            return f"{threads} threads cannot share a {bk} x {extent} tile of {name} evenly, {width} elements at a time"
     return None
 
 
@@ -309,6 +324,7 @@ class SimtWarptile(SimtRung):
     dtypes: tuple[str, ...] = WARPTILE_DTYPES
     mechanism = Mechanism(interleaved=True)
     keys: tuple[str, ...] = WARPTILE_KEYS
+    a_layouts: tuple[str, ...] = ("row",)
     batch_invariant = True
 
     def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:
@@ -317,6 +333,10 @@ class SimtWarptile(SimtRung):
         large = next((config for config in candidates if self.illegal(problem, config, device) is None), small)
         return large if blocks(problem, large) >= BUSY_SHARE * device.sms else small
 
+    def compared_us(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> float | None:
+        """As `Rung.compared_us`: of float32."""
+        return simt_cost.terms_us(problem, config, device.sms)[1] if problem.a.dtype.name == "float32" else None
+
     def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
         """As `Rung.candidates`."""
         return FLOAT64_CANDIDATES if problem.accumulator.bits == 64 else WARPTILE_CANDIDATES
@@ -324,7 +344,7 @@ class SimtWarptile(SimtRung):
     def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.illegal`."""
         return (
-            operand_reason(problem, WARPTILE_DTYPES)
+            operand_reason(problem, WARPTILE_DTYPES, a_layouts=self.a_layouts)
             or keys_reason(config, WARPTILE_KEYS)
             or _tile_reason(problem, config, problem.accumulator.bits)
             or (
@@ -347,10 +367,11 @@ class SimtWarptile(SimtRung):
         bits = problem.accumulator.bits
         return config["STAGES"] * _staged_elements(problem, config, bits) * bits // 8
 
-    def widths(self, problem: Problem) -> tuple[tuple[str, int], ...]:
-        """Elements of one copy of B and of one store to D."""
+    def widths(self, problem: Problem, config: Config) -> tuple[tuple[str, int], ...]:
+        """Elements of one copy of A and of B, and of one store to D."""
         bits = problem.accumulator.bits
-        return ("B_WIDTH", _b_width(problem, bits)), ("D_WIDTH", _d_width(problem, bits))
+        widths = _a_width(problem, config, bits), _b_width(problem, bits), _d_width(problem, bits)
+        return tuple(zip(("A_WIDTH", "B_WIDTH", "D_WIDTH"), widths, strict=True))
 
 
 # --- simt-half2 ---------------------------------------------------------------------------------------------------
@@ -400,7 +421,7 @@ class SimtHalf2(SimtRung):
         """A warp for each warp tile."""
         return _tiled_thread_count(config)
 
-    def widths(self, problem: Problem) -> tuple[tuple[str, int], ...]:
+    def widths(self, problem: Problem, config: Config) -> tuple[tuple[str, int], ...]:
         """Elements of one copy of B and of one store to D."""
         return ("B_WIDTH", _b_width(problem, 16)), ("D_WIDTH", _d_width(problem, 16))
 

@@ -66,7 +66,7 @@ class SimtGemv(SimtRung):
         """Threads of a CTA."""
         return LANES * config["WARPS"]
 
-    def widths(self, problem: Problem) -> tuple[tuple[str, int], ...]:
+    def widths(self, problem: Problem, config: Config) -> tuple[tuple[str, int], ...]:
         """Elements of one load of A and of B."""
         return ("A_WIDTH", _a_width(problem)), ("B_WIDTH", _b_width(problem))
 

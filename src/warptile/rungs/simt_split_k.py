@@ -8,6 +8,7 @@ from warptile.device import REFERENCE, DeviceLimits
 from warptile.launch.params import Params, Pointer
 from warptile.launch.workspace import Workspace
 from warptile.problem import Problem
+from warptile.rungs import simt_cost
 from warptile.rungs.kernel_spec import Config, KernelSpec, gemm_members
 from warptile.rungs.legality import blocks, ceil_div, operand_reason
 from warptile.rungs.simt import WARPTILE_KEYS, SimtWarptile
@@ -29,12 +30,6 @@ TILES = (
 THREADS_OF_SM = 512
 """Threads that an SM is given at once, blocks of several tiles and parts together. An estimate, as is what follows."""
 
-BUSY_THREADS = 128
-"""Threads of an SM from which on K need not be split. An estimate."""
-
-SHORT_K = 1024
-"""K from which on splitting it pays where D has many small tiles. An estimate."""
-
 MOST_SPLITS, LEAST_STAGES = 16, 4
 """Parts of K at most, and tiles along K that each has at least."""
 
@@ -49,13 +44,18 @@ class SimtSplitK(SimtWarptile):
     previous = "simt-warptile"
     dtypes = ("float32",)
     keys = KEYS
+    a_layouts = ("row", "col")
     competes = True
+    estimates = True
     batch_invariant = False
 
     def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:
-        """As `Rung.default_config`: the first tile that has all rows of D, or the largest."""
-        found = self.candidates(problem, device)
-        return next((config for config in found if config["BM"] >= problem.m), found[-1])
+        """As `Rung.default_config`: the legal one of the least predicted time."""
+        return self._ranked(problem, device)[0]
+
+    def alternatives(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
+        """As `Rung.alternatives`."""
+        return tuple(self._ranked(problem, device)[1:])
 
     def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
         """As `Rung.candidates`: for each tile, as many parts as keep the GPU busy."""
@@ -67,23 +67,37 @@ class SimtSplitK(SimtWarptile):
             found.append({**config, "SPLITS": max(2, min(wanted, most, MOST_SPLITS))})
         return tuple(found)
 
+    def estimate_us(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> float:
+        """As `Rung.estimate_us`."""
+        return simt_cost.terms_us(problem, config, device.sms)[1]
+
+    def estimate_terms_us(
+        self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE
+    ) -> tuple[dict[str, float], float]:
+        """As `Rung.estimate_terms_us`."""
+        return simt_cost.terms_us(problem, config, device.sms)
+
+    def _ranked(self, problem: Problem, device: DeviceLimits) -> list[Config]:
+        """Candidates by predicted time, those that are not legal last."""
+
+        def rank(config: Config) -> tuple[bool, float]:
+            return self.illegal(problem, config, device) is not None, self.estimate_us(problem, config, device)
+
+        return sorted(self.candidates(problem, device), key=rank)
+
     def unsuitable(self, problem: Problem, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.unsuitable`."""
-        if SIMT_GEMV.unsuitable(problem, device) is None:
+        if problem.a.major == "row" and SIMT_GEMV.unsuitable(problem, device) is None:
             return f"D has {problem.m} row{'s' if problem.m > 1 else ''}; simt-gemv reads such a B faster"
-        config = self.default_config(problem, device)
-        tiles = blocks(problem, config)
-        if config["BM"] < problem.m and tiles * self.threads(config) >= device.sms * BUSY_THREADS:
-            return f"D has {tiles} tiles, enough for {device.sms} SMs without splitting K"
-        if problem.k < SHORT_K and ceil_div(problem.m, 32) * ceil_div(problem.n, 32) >= device.sms:
-            return f"K is {problem.k}; where D has a 32 x 32 tile for each SM, splitting pays from {SHORT_K} on"
         return None
 
     def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.illegal`."""
         splits = config.get("SPLITS", 0)
         other_keys = {key: value for key, value in config.items() if key != "SPLITS"}
-        reason = operand_reason(problem, self.dtypes) or super().illegal(problem, other_keys, device)
+        reason = operand_reason(problem, self.dtypes, a_layouts=self.a_layouts) or super().illegal(
+            problem, other_keys, device
+        )
         if reason is not None:
             return reason
         if problem.ieee:

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 import warptile as wt
-from covering import covering, few
+from covering import ALL, covering, few
 from warptile.dtypes import DTYPES
 from warptile.errors import UnsupportedError
 from warptile.planning.plan import make_plan
 from warptile.problem import Problem
+from warptile.rungs.simt_split_k import SIMT_SPLIT_K
 
 SPLIT_K = {"rung": "simt-split-k", "backend": "emulator"}
 
@@ -24,18 +25,39 @@ def assert_product(d, exact, magnitude, k):
 
 @pytest.mark.parametrize(
     ("layout", "extents"),
-    few(covering(("row", "col"), ((1, 130, 300), (9, 65, 257), (17, 70, 96), (70, 66, 200), (1, 1, 513)), pairs=()), 3),
+    few(
+        covering(
+            ("row row", "row col", "col row", "col col"),
+            ((1, 130, 300), (9, 65, 257), (17, 70, 96), (70, 66, 200), (1, 1, 513), (40, 36, 130)),
+            pairs=(),
+        ),
+        4,
+    ),
     ids=str,
 )
 def test_products(extents, layout):
     m, n, k = extents
-    a, b = drawn(m, k), drawn(k, n) if layout == "row" else drawn(n, k).T
+    a = drawn(m, k) if layout.startswith("row") else drawn(k, m).T
+    b = drawn(k, n) if layout.endswith("row") else drawn(n, k).T
     wide = np.full((m + 2, n + 3), 7, np.float32)
     d = wide[1:-1, 1:-2]
     wt.matmul(a, b, out=d, **SPLIT_K)
     assert_product(d, a.astype(np.float64) @ b, np.abs(a).astype(np.float64) @ np.abs(b), k)
     wide[1:-1, 1:-2] = 7
     assert (wide == 7).all()
+
+
+@pytest.mark.parametrize("m", few([70, 68], 1))
+def test_every_tile_gives_the_same_bits_for_either_layout_of_a(m):
+    a, b = drawn(m, 130), drawn(130, 140)
+    columns = np.asfortranarray(a)
+    plan = wt.plan(columns, b, **SPLIT_K)
+    assert plan.plan.problem.a.major == "col"
+    assert not plan.copies
+    configs = [each for each in SIMT_SPLIT_K.candidates(plan.plan.problem) if ALL or each["BM"] in (8, 32, 64)]
+    for config in configs:
+        expected = wt.matmul(a, b, config=config, **SPLIT_K)
+        assert np.array_equal(wt.matmul(columns, b, config=config, **SPLIT_K), expected), config
 
 
 def test_addend_factors_and_epilogue():
@@ -65,9 +87,9 @@ def test_parts_are_added_in_the_order_of_k_whoever_is_last():
 @pytest.mark.parametrize(
     ("shape", "rung"),
     [
-        ((16, 4096, 4096), "simt-split-k"), ((64, 4096, 4096), "simt-split-k"), ((300, 300, 20000), "simt-split-k"),
-        ((512, 512, 512), "simt-warptile"), ((2048, 2048, 2048), "wgmma-split"),
-        ((9, 64, 64), "simt-warptile"), ((256, 256, 256), "simt-warptile"),
+        ((16, 4096, 4096), "simt-split-k"), ((64, 4096, 4096), "simt-split-k"), ((300, 300, 20000), "wgmma-split"),
+        ((512, 512, 512), "wgmma-split"), ((2048, 2048, 2048), "wgmma-split"),
+        ((9, 64, 64), "simt-warptile"), ((256, 256, 256), "simt-split-k"), ((272, 1568, 64), "simt-warptile"),
     ],
 )  # fmt: skip
 def test_plans_take_it_where_tiles_are_few_and_k_is_long(shape, rung):

@@ -81,7 +81,7 @@ def test_other_configurations(config):
     ("k", "columns", "splits"), few([(300, 64, 5), (700, 128, 3), (2100, 64, 16), (130, 128, 2)], 2)
 )
 def test_k_split_among_ctas(k, columns, splits):
-    a, b = drawn(140, k), drawn(k, 132)
+    a, b = drawn(130, k), drawn(k, 132)
     a[3, k - 1], b[5, 131] = 1e30, np.inf  # a line of each operand that is not split, in different parts of K
     config = {"BM": 128, "BN": columns, "STAGES": 2, "BK": 64, "SPLIT_K": splits, "GROUP": 2, "SMS": 2}
     plan = wt.plan(a, b, config=config, **SPLIT).plan
@@ -183,7 +183,7 @@ def test_long_lines_that_are_not_contiguous_are_split_by_clusters(k):
 @pytest.mark.parametrize("k", [8192, 16390] if ALL else [8195])
 def test_few_long_lines_that_are_contiguous_are_split_by_clusters(k):
     a, b = drawn(3, k), drawn(k, 2)
-    a[0, k - 1], a[1, 0] = np.float32(1e30), np.float32(1e6)
+    a[0, k - 1], a[1, 0] = np.float32(1e5), np.float32(1e6)
     plan = wt.plan(a, b, **SPLIT).plan
     assert [each.cluster for each in plan.kernel.copies] == [k // 4096, 8]
     assert errors(wt.matmul(a, b, **SPLIT), a, b).max() <= 16

@@ -6,7 +6,8 @@
 //     high = RN16(2^s x)        low = RN16(2^11 (2^s x - high))        x = 2^-s (high + 2^-11 low)
 //
 // where RN16 rounds to the nearest float16. What is lost of x is at most 2^-23 |x|, or 2^-36 2^-s where low is
-// subnormal. A line that this does not suit (`Range::exponent`) is marked; the GEMM then computes what it touches in float32.
+// subnormal. A line that this does not suit (`Range::exponent`) is marked; the GEMM then computes what it touches in
+// float32.
 //
 // Not in namespace warptile: profiling commands select the GEMM kernels by that name.
 #pragma once
@@ -72,10 +73,10 @@ struct Slices {
     __half2 high, low;
 };
 
-// The slices of x and y, whose lines are scaled by `scale` = 2^s, or zeros where lines cannot be split and it is zero.
+// The slices of x and y, whose line is scaled by `scale` = 2^s, or zeros where it cannot be split and that is zero.
 __device__ __forceinline__ Slices split_or_zero(float x, float y, float scale) {
-    if (scale == 0.0f) return {};
-    const float scaled_x = x * scale, scaled_y = y * scale;
+    // What cannot be split may be infinite.
+    const float scaled_x = scale == 0.0f ? 0.0f : x * scale, scaled_y = scale == 0.0f ? 0.0f : y * scale;
     const __half2 high = __floats2half2_rn(scaled_x, scaled_y);
     const float2 back = __half22float2(high);
     return {high, __floats2half2_rn((scaled_x - back.x) * 0x1p11f, (scaled_y - back.y) * 0x1p11f)};
@@ -179,39 +180,70 @@ struct ByLines {
 template <bool ALIGNED>
 struct Across {
     static constexpr int LINES = 32, BLOCK = 64, PITCH = BLOCK + WIDTH;
-    static constexpr int QUADS = LINES / WIDTH, ROWS = 32 / QUADS;  // of a warp: lanes across lines, and along K
-    static constexpr int OF_WARP = BLOCK / WARPS;                   // along K, of a block
-    static_assert(OF_WARP == 2 * ROWS, "a lane has two neighbours along K");
+    static constexpr int QUADS = LINES / WIDTH, ROWS = 2 * 32 / QUADS;  // lanes across lines; a warp's extent along K
+    static constexpr int BLOCKS = 4;  // that are loaded at a time: an even number, as there are two buffers
+    static_assert(WARPS * ROWS == BLOCK, "a lane has two neighbours along K");
+
+    // Loads a lane's elements at two neighbours along K in each of BLOCKS blocks, and zeros from `left` along K on and
+    // for all but `count` lines. Nothing is in the way of vectors, so that all of them are under way together.
+    static __device__ __forceinline__ void load_blocks(float (&x)[2 * BLOCKS][WIDTH], const float* from,
+                                                       long long k_stride, int left, int count) {
+        const bool in_vectors = ALIGNED && count == WIDTH;
+        const long long block_stride = BLOCK * k_stride;
+#pragma unroll
+        for (int i = 0; i < 2 * BLOCKS; ++i) {
+            const float* const row = from + i / 2 * block_stride + i % 2 * k_stride;
+            const bool inside = i / 2 * BLOCK + i % 2 < left;
+            float4 vector{};
+            if (in_vectors && inside) vector = *reinterpret_cast<const float4*>(row);
+            x[i][0] = vector.x, x[i][1] = vector.y, x[i][2] = vector.z, x[i][3] = vector.w;
+        }
+        if (in_vectors) return;
+#pragma unroll
+        for (int i = 0; i < 2 * BLOCKS; ++i) {
+            const float* const row = from + i / 2 * block_stride + i % 2 * k_stride;
+#pragma unroll
+            for (int j = 0; j < WIDTH; ++j)
+                if (j < count && i / 2 * BLOCK + i % 2 < left) x[i][j] = row[j];
+        }
+    }
 
     static __device__ __forceinline__ void move(const Operand& operand, int block) {
         __shared__ Range ranges[WARPS][LINES];
         __shared__ alignas(8) Range of_part[LINES];
         __shared__ float scales[LINES];
-        __shared__ alignas(8) __half slices[2][LINES][PITCH];
+        __shared__ alignas(8) __half slices[2][2][LINES][PITCH];
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, k = operand.k;
-        const int mine = lane % QUADS * WIDTH, row = lane / QUADS;  // the first of this lane's lines
         const int parts = warptile::cluster_nctarank(), part = warptile::cluster_ctarank();
-        const long long first = static_cast<long long>(block / parts) * LINES, left = operand.lines - first;
-        const int count = static_cast<int>(min(max(left - mine, 0ll), static_cast<long long>(WIDTH)));
-        const float* const from = operand.source + (count > 0 ? first + mine : 0);
+        const long long first = static_cast<long long>(block / parts) * LINES;
+        const int lines = static_cast<int>(max(min(operand.lines - first, static_cast<long long>(LINES)), 0ll));
         const int extent = ((k + BLOCK - 1) / BLOCK + parts - 1) / parts * BLOCK;
         const int begin = min(part * extent, k), end = min(begin + extent, k);
 
+        // This lane's first line and first neighbour along K, among those of the CTA and of a block.
+        const int line = lane % QUADS * WIDTH, own = warp * ROWS + lane / QUADS * 2;
+        const int count = min(max(lines - line, 0), WIDTH);
+        const float* const source =
+            operand.source + (count > 0 ? first + line : 0) + static_cast<long long>(begin + own) * operand.k_stride;
+        const long long step = BLOCKS * BLOCK * operand.k_stride;
+        float x[2 * BLOCKS][WIDTH];
+
         Range found[WIDTH];
-#pragma unroll 4
-        for (int at = begin + warp * ROWS + row; at < end; at += WARPS * ROWS) {
-            float x[WIDTH];
-            load<ALIGNED>(x, from + at * operand.k_stride, count);
+        const float* from = source;
+        for (int first_k = begin; first_k < end; first_k += BLOCKS * BLOCK, from += step) {
+            load_blocks(x, from, operand.k_stride, end - first_k - own, count);
 #pragma unroll
-            for (int i = 0; i < WIDTH; ++i) found[i].include(x[i]);
+            for (int i = 0; i < 2 * BLOCKS; ++i)
+#pragma unroll
+                for (int j = 0; j < WIDTH; ++j) found[j].include(x[i][j]);
         }
 #pragma unroll
-        for (int i = 0; i < WIDTH; ++i) {
+        for (int j = 0; j < WIDTH; ++j) {
 #pragma unroll
             for (int apart = QUADS; apart < 32; apart *= 2)
-                found[i].include(Range{__shfl_xor_sync(0xffffffff, found[i].largest, apart),
-                                       __shfl_xor_sync(0xffffffff, found[i].smallest, apart)});
-            if (row == 0) ranges[warp][mine + i] = found[i];
+                found[j].include(Range{__shfl_xor_sync(0xffffffff, found[j].largest, apart),
+                                       __shfl_xor_sync(0xffffffff, found[j].smallest, apart)});
+            if (lane < QUADS) ranges[warp][line + j] = found[j];
         }
         __syncthreads();
         if (warp == 0) {
@@ -228,46 +260,42 @@ struct Across {
             Range range = ranges[0][lane];
             for (int i = 1; i < parts; ++i) range.include(ranges[i][lane]);
             const int s = range.exponent(k);
-            if (lane < left && part == 0) operand.exponents[first + lane] = s;
+            if (lane < lines && part == 0) operand.exponents[first + lane] = s;
             scales[lane] = scale_of(s);
         }
         __syncthreads();
         float scale[WIDTH];
 #pragma unroll
-        for (int i = 0; i < WIDTH; ++i) scale[i] = scales[mine + i];
+        for (int j = 0; j < WIDTH; ++j) scale[j] = scales[line + j];
 
-        // The elements of this lane's lines at two neighbours along K.
-        float x[2][WIDTH];
-        const int own = warp * OF_WARP + 2 * row;
-        const auto load_block = [&](int block_k) {
+        // A warp writes four lines of both slices of a block, two lines at a time, four neighbouring elements a lane.
+        const int written = warp * (LINES / WARPS) + lane / (BLOCK / WIDTH), along = lane % (BLOCK / WIDTH) * WIDTH;
+        __half* to = operand.high + (first + written) * operand.target_stride + begin + along;
+        const long long next_lines = 2 * operand.target_stride, low = operand.low() - operand.high;
+        from = source;
+        for (int first_k = begin; first_k < end; first_k += BLOCKS * BLOCK, from += step) {
+            load_blocks(x, from, operand.k_stride, end - first_k - own, count);
 #pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                const int at = block_k + own + i;
-                load<ALIGNED>(x[i], from + at * operand.k_stride, at < end ? count : 0);
+            for (int number = 0; number < BLOCKS; ++number, to += BLOCK) {
+                const int left = end - first_k - number * BLOCK;
+                if (left <= 0) break;
+                auto& of_block = slices[number % 2];
+#pragma unroll
+                for (int j = 0; j < WIDTH; ++j) {
+                    const Slices both = split_or_zero(x[2 * number][j], x[2 * number + 1][j], scale[j]);
+                    *reinterpret_cast<__half2*>(&of_block[0][line + j][own]) = both.high;
+                    *reinterpret_cast<__half2*>(&of_block[1][line + j][own]) = both.low;
+                }
+                // One barrier for a block: who writes the other buffer has finished reading it before this one.
+                __syncthreads();
+#pragma unroll
+                for (int i = 0; i < LINES / WARPS; i += 2) {
+                    if (written + i >= lines) continue;
+                    __half* const high = to + i / 2 * next_lines;
+                    store(high, *reinterpret_cast<const uint2*>(&of_block[0][written + i][along]), left - along);
+                    store(high + low, *reinterpret_cast<const uint2*>(&of_block[1][written + i][along]), left - along);
+                }
             }
-        };
-        load_block(begin);
-        for (int block_k = begin; block_k < end; block_k += BLOCK) {
-#pragma unroll
-            for (int i = 0; i < WIDTH; ++i) {
-                const Slices both = split_or_zero(x[0][i], x[1][i], scale[i]);
-                *reinterpret_cast<__half2*>(&slices[0][mine + i][own]) = both.high;
-                *reinterpret_cast<__half2*>(&slices[1][mine + i][own]) = both.low;
-            }
-            __syncthreads();
-            load_block(block_k + BLOCK);
-            // A warp writes four lines of both slices, two lines at a time, four neighbouring elements a lane.
-            const int of_lane = lane % (BLOCK / WIDTH) * WIDTH, at = block_k + of_lane;
-#pragma unroll
-            for (int i = 0; i < LINES / WARPS; i += 2) {
-                const int line = warp * (LINES / WARPS) + i + lane / (BLOCK / WIDTH);
-                if (line >= left || at >= end) continue;
-#pragma unroll
-                for (int slice = 0; slice < 2; ++slice)
-                    store((slice == 0 ? operand.high : operand.low()) + (first + line) * operand.target_stride + at,
-                          *reinterpret_cast<const uint2*>(&slices[slice][line][of_lane]), end - at);
-            }
-            __syncthreads();
         }
         warptile::barrier_cluster_wait();
     }

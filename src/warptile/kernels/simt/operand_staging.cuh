@@ -89,7 +89,7 @@ struct TransposedOperand {
     }
 };
 
-// An operand whose rows run across K (B as [K, N]), staged as it is: [BK][EXTENT], WIDTH elements a copy.
+// An operand whose rows run across K (B as [K, N], A as [K, M]), staged as it is: [BK][EXTENT], WIDTH elements a copy.
 // The matrix's own extent is a multiple of WIDTH, so that a vector lies wholly inside or wholly outside.
 template <typename ELEMENT, typename STAGED, int EXTENT, int BK, int THREADS, int WIDTH>
 struct DirectOperand {
@@ -137,8 +137,8 @@ struct DirectOperand {
     }
 };
 
-// B by its major: stored as [N, K] (true) or as [K, N].
-template <bool COLUMN_MAJOR, typename ELEMENT, typename STAGED, int EXTENT, int BK, int THREADS, int WIDTH>
+// An operand by its layout: with rows along K (true), or across K.
+template <bool ROWS_ALONG_K, typename ELEMENT, typename STAGED, int EXTENT, int BK, int THREADS, int WIDTH>
 struct SelectOperand {
     using type = DirectOperand<ELEMENT, STAGED, EXTENT, BK, THREADS, WIDTH>;
 };

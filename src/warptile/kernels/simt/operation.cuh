@@ -6,7 +6,7 @@
 
 namespace warptile {
 
-// Types and layouts of a CUDA-core kernel's configuration; A is row-major.
+// Types and layouts of a CUDA-core kernel's configuration.
 template <typename CONFIG>
 struct SimtOperation {
     using ELEMENT = typename CONFIG::ELEMENT;
@@ -14,7 +14,7 @@ struct SimtOperation {
     using OUT = typename CONFIG::OUT;
     using SCALE = typename Scale<ACCUMULATOR>::type;
     using EPILOGUE = typename EpilogueOf<CONFIG>::type;
-    static constexpr bool A_COLUMN_MAJOR = false, B_COLUMN_MAJOR = CONFIG::B_COLUMN_MAJOR;
+    static constexpr bool A_COLUMN_MAJOR = CONFIG::A_COLUMN_MAJOR, B_COLUMN_MAJOR = CONFIG::B_COLUMN_MAJOR;
 };
 
 // Stores one element of D.

@@ -35,7 +35,8 @@ __device__ __forceinline__ void multiply_block(typename CONFIG::ACCUMULATOR (&ac
     using ACCUMULATOR = typename CONFIG::ACCUMULATOR;
     constexpr int BK = CONFIG::BK, TM = CONFIG::TM, TN = CONFIG::TN, STAGES = CONFIG::STAGES;
     using TILE = WarptileTile<CONFIG>;
-    using A_OPERAND = TransposedOperand<ELEMENT, ACCUMULATOR, CONFIG::BM, BK, TILE::THREADS>;
+    using A_OPERAND = typename SelectOperand<!CONFIG::A_COLUMN_MAJOR, ELEMENT, ACCUMULATOR, CONFIG::BM, BK,
+                                             TILE::THREADS, CONFIG::A_WIDTH>::type;
     using B_OPERAND = typename SelectOperand<CONFIG::B_COLUMN_MAJOR, ELEMENT, ACCUMULATOR, CONFIG::BN, BK,
                                              TILE::THREADS, CONFIG::B_WIDTH>::type;
     constexpr int STAGE = A_OPERAND::ELEMENTS + B_OPERAND::ELEMENTS;
@@ -51,7 +52,7 @@ __device__ __forceinline__ void multiply_block(typename CONFIG::ACCUMULATOR (&ac
     const int tiles = (PARTS == 1 ? all_tiles : static_cast<long long>(all_tiles) * (part + 1) / PARTS) - begin;
     const int first = begin == 0 ? ragged : BK;
     const long long skipped = begin == 0 ? 0 : ragged + (begin - 1) * static_cast<long long>(BK);
-    A_OPERAND a_operand(gemm.a + skipped, gemm.lda, origin.row, gemm.m);
+    A_OPERAND a_operand(gemm.a + (CONFIG::A_COLUMN_MAJOR ? skipped * gemm.lda : skipped), gemm.lda, origin.row, gemm.m);
     B_OPERAND b_operand(gemm.b + (CONFIG::B_COLUMN_MAJOR ? skipped : skipped * gemm.ldb), gemm.ldb, origin.column,
                         gemm.n);
     if (tiles > 0) {

@@ -66,6 +66,7 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
     typename KERNEL::PIPELINE::STATE state;
     if (threadIdx.x == 0) pipeline.init(CONSUMERS);
     __syncthreads();
+    // The next launch is not let in early: the CTAs of its pass would crowd on the first SMs that become free.
     griddepcontrol_wait();
 
     typename KERNEL::SCHEDULER scheduler(gemm.m, gemm.n, gemm.k, CONFIG::SPLITS_K ? params.split_tiles : 0, 0);
@@ -83,7 +84,6 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
                     state.advance();
                 }
             }
-        griddepcontrol_launch_dependents();
     } else {
         setmaxnreg_inc<240>();
         const int consumer = group - 1, first_row = consumer * KERNEL::ROWS;

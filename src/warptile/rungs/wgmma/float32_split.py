@@ -15,7 +15,7 @@ from warptile.rungs.legality import blocks, ceil_div, grid_reason, keeps_order, 
 from warptile.rungs.operand_split import Split, split_of
 from warptile.rungs.tensor_tiles import stages_reason
 from warptile.rungs.tma import map_type
-from warptile.rungs.wgmma import tensor_maps, tiles
+from warptile.rungs.wgmma import split_cost, tensor_maps, tiles
 from warptile.rungs.wgmma.residue_classes import d_is_aligned
 from warptile.rungs.wgmma.rungs import PERSISTENT_KEYS, TILE_KEYS, WgmmaRung
 from warptile.rungs.wgmma.stream_k import PARTIAL_ACCUMULATORS, PARTIAL_FLAGS
@@ -42,9 +42,6 @@ BK = tiles.ROW_BYTES // SLICE_BYTES
 COLUMNS = 64
 """Columns of the blocks of a tile that is computed without slices (kernels/tile/unsplit_product.cuh)."""
 
-TILE_COLUMNS = 64
-"""What a tile costs beside its columns, in columns. An estimate."""
-
 SETS_OF_ACCUMULATORS = 3
 """Of main products, of cross products, and those that main products are promoted to."""
 
@@ -53,27 +50,46 @@ class WgmmaSplit(WgmmaRung):
     """The rung that splits float32 operands into two float16 slices each."""
 
     competes = True
+    estimates = True
     batch_invariant = True
 
     def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:
-        """As `Rung.default_config`: the fewest rounds of tiles over the SMs, each as long as a tile is wide and
-        TILE_COLUMNS more."""
+        """As `Rung.default_config`."""
+        return self._ranked(problem, device)[0]
 
-        def length(config: Config) -> int:
-            return ceil_div(blocks(problem, config), device.sms) * (config["BN"] + TILE_COLUMNS)
-
-        return min(self.candidates(problem, device), key=length)
+    def alternatives(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
+        """As `Rung.alternatives`."""
+        return tuple(self._ranked(problem, device)[1:])
 
     def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
-        """As `Rung.candidates`: for each tile K in one piece, and in as many as there are SMs for."""
+        """As `Rung.candidates`: for each tile K in one piece, and in as many as there are SMs for, half and a quarter
+        of that."""
         found = []
         for bm, bn, stages in self.sizes:
             config = {"BM": bm, "BN": bn, "BK": BK, "STAGES": stages, "SPLIT_K": 1, "GROUP": 8, "SMS": device.sms}
-            most = _most_ctas(device) // max(blocks(problem, config), 1)
-            splits = 1 if keeps_order(problem) else max(min(most, _intervals(problem)), 1)
-            splits = ceil_div(_intervals(problem), ceil_div(_intervals(problem), splits))  # as many, none with less
-            found += [config, {**config, "SPLIT_K": splits}] if splits > 1 else [config]
+            units, most = _units(problem), _most_ctas(device) // max(blocks(problem, config), 1)
+            most = 1 if keeps_order(problem) else max(min(most, units), 1)
+            # As many units each as any of them has: none with fewer.
+            splits = {ceil_div(units, ceil_div(units, max(most // share, 1))) for share in (1, 2, 4)} | {1}
+            found += [{**config, "SPLIT_K": each} for each in sorted(splits)]
         return tuple(found)
+
+    def estimate_us(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> float:
+        """As `Rung.estimate_us`."""
+        return self.estimate_terms_us(problem, config, device)[1]
+
+    def estimate_terms_us(
+        self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE
+    ) -> tuple[dict[str, float], float]:
+        """As `Rung.estimate_terms_us`."""
+        kept = problem.a.sliced and problem.b.sliced
+        return split_cost.terms_us(
+            problem, config, device.sms, unit=_unit(problem), interval=_interval(problem), passes=not kept
+        )
+
+    def _ranked(self, problem: Problem, device: DeviceLimits) -> list[Config]:
+        """Candidates, the one of the least predicted time first."""
+        return sorted(self.candidates(problem, device), key=lambda config: self.estimate_us(problem, config, device))
 
     def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.illegal`."""
@@ -173,9 +189,13 @@ def _interval(problem: Problem) -> int:
     return next(interval for least, interval in INTERVALS if problem.k >= least)
 
 
-def _intervals(problem: Problem) -> int:
-    """Pieces of K that a tile may be split into at most: whole stages, and whole intervals of promotion."""
-    return max(ceil_div(problem.k, max(_interval(problem), BK)), 1)
+def _unit(problem: Problem) -> int:
+    """What K is split into: whole stages, and whole intervals of promotion."""
+    return max(_interval(problem), BK)
+
+
+def _units(problem: Problem) -> int:
+    return max(ceil_div(problem.k, _unit(problem)), 1)
 
 
 def _most_ctas(device: DeviceLimits) -> int:
@@ -195,8 +215,8 @@ def _split_reason(problem: Problem, config: Config, device: DeviceLimits) -> str
         return None
     if keeps_order(problem):
         return f"SPLIT_K is {splits}; with batch_invariant=True K is not split: take SPLIT_K=1"
-    if splits > _intervals(problem):
-        return f"SPLIT_K is {splits}; K has {_intervals(problem)} parts of {max(_interval(problem), BK)}"
+    if splits > _units(problem):
+        return f"SPLIT_K is {splits}; K has {_units(problem)} parts of {_unit(problem)}"
     ctas, resident = _ctas(problem, config), device.co_resident_ctas(1)
     if ctas > resident:
         return (

@@ -1,0 +1,67 @@
+"""Predicted time of wgmma-split, without the pass before it (`warptile.rungs.operand_split`).
+
+* sm: what the SM with the most tiles multiplies: stages of 64 along K, and what a tile costs once, its part of D too.
+* dram: slices once.
+* power: what tiles multiply, at the rate that the GPU's power allows.
+* splits: the rendezvous of CTAs that share K, and the reduction of their sums.
+* launch: the launch, the first loads and the last stores.
+
+The terms add up: so fits best. Constants are fitted to timings of 82 problems in all layouts on an H200, with two to
+eight configurations each. The configuration that a plan would take there needs 1.005 times as long as the fastest, and
+1.15 times at most; predictions, with the pass, are within 15 % on eight of ten (2026-11-28, no record).
+"""
+
+from __future__ import annotations
+
+from warptile.arch import H200
+from warptile.problem import Problem
+from warptile.rungs.kernel_spec import Config
+from warptile.rungs.legality import blocks, ceil_div
+
+STAGE_CLOCKS, TILE_CLOCKS = {64: 840.0, 128: 1374.0}, {64: 3200.0, 128: 6520.0}
+"""Of a stage, and of a tile beside its stages, by BN."""
+
+SHORTER_INTERVALS = {128: 1.0, 64: 1.2, 32: 1.21}
+"""How much longer a stage takes where main products are promoted more often."""
+
+DRAM_BYTES_PER_S, SUSTAINED_FLOP_PER_S = 5.92e12, 6020e12
+"""What is left of these times where SMs are busy: constants of a sum, not limits of the GPU."""
+
+SPLIT_US, EACH_SPLIT_US = 3.7, 0.048
+"""Of the rendezvous, and of each split that a CTA adds."""
+
+LAUNCH_US, LAUNCH_AFTER_PASS_US = 3.0, 0.6
+"""Of the launch; and where it follows a pass, which `repacking_ms` gives a launch of its own."""
+
+PRODUCTS = 3
+"""Of slices, for one of elements."""
+
+
+def terms_us(
+    problem: Problem, config: Config, sms: int, *, unit: int, interval: int, passes: bool
+) -> tuple[dict[str, float], float]:
+    """Microseconds of each term and of the whole kernel.
+
+    Args:
+        problem: as the user sees it.
+        config: its tunables.
+        sms: of the GPU.
+        unit: K of what is split at the least.
+        interval: K after which main products are promoted.
+        passes: a splitting pass comes before.
+    """
+    bm, bn, splits = config["BM"], config["BN"], config["SPLIT_K"]
+    tiles, units = blocks(problem, config), ceil_div(problem.k, unit)
+    stages = ceil_div(units, splits) * unit // config["BK"]
+    of_busiest = ceil_div(tiles * splits, sms)
+    slices = 4 * (problem.m + problem.n) * problem.k * problem.batch
+    flop = 2 * PRODUCTS * tiles * bm * bn * ceil_div(problem.k, config["BK"]) * config["BK"]
+    clocks = of_busiest * (stages * STAGE_CLOCKS[bn] * SHORTER_INTERVALS[interval] + TILE_CLOCKS[bn]) * bm / 128
+    found = {
+        "sm": clocks / H200.clock_hz * 1e6,
+        "dram": slices / DRAM_BYTES_PER_S * 1e6,
+        "power": flop / SUSTAINED_FLOP_PER_S * 1e6,
+        "splits": SPLIT_US + EACH_SPLIT_US * splits if splits > 1 else 0.0,
+        "launch": LAUNCH_AFTER_PASS_US if passes else LAUNCH_US,
+    }
+    return found, sum(found.values())

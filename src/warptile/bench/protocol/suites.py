@@ -72,6 +72,7 @@ CLASS_TARGETS = {
     "f32-large": ClassTarget("float32 from 4096^3 on", CUBLASLT, each=3.5),
     "f32-medium": ClassTarget("float32, 2048^3", CUBLASLT, each=2.0),
     "f32-small": ClassTarget("float32, smaller and skinny", CUBLASLT, each=1.0),
+    "f32-drawn": ClassTarget("float32, sizes and layouts drawn at random", CUBLASLT, each=1.0),
     "f16-sums": ClassTarget("f16 with f16 accumulators", CUBLASLT),
 }
 """The targets by class. Those without a figure are shown and not held to one."""
@@ -145,6 +146,19 @@ F32_SHAPES = (
     (1, 4096, 4096), (16, 4096, 4096), (64, 4096, 4096), (128, 4096, 4096), (512, 4096, 1024), (4096, 4096, 64),
     (1000, 3001, 777), (300, 300, 20000),
 )  # fmt: skip
+F32_DRAWN = (
+    (141, 3117, 4842, "row", "row"), (72, 976, 3048, "row", "row"), (440, 696, 928, "col", "col"),
+    (16, 7600, 624, "row", "row"), (1088, 1984, 12664, "row", "row"), (16, 6768, 15104, "row", "row"),
+    (402, 13625, 3142, "row", "row"), (1104, 328, 5656, "row", "col"), (16, 12110, 568, "col", "row"),
+    (96, 1032, 496, "row", "col"), (1548, 1975, 8591, "col", "col"), (350, 338, 1591, "row", "row"),
+    (96, 464, 6752, "col", "col"), (1064, 600, 88, "row", "col"), (985, 1347, 275, "row", "row"),
+    (1808, 2280, 1960, "row", "col"), (224, 56, 7744, "row", "row"), (160, 2832, 3400, "col", "row"),
+    (96, 928, 775, "col", "row"), (568, 864, 3144, "row", "col"), (208, 14712, 1208, "col", "row"),
+    (182, 7211, 827, "row", "row"), (24, 4208, 1784, "row", "col"), (48, 1312, 3080, "col", "col"),
+)  # fmt: skip
+"""M, N, K and the majors of A and B, drawn once: sizes log-uniformly, half of them multiples of 8. No cost model is
+fitted to them."""
+
 DEPTHS, DEPTH = (2048, 8192, 16384, 32768), 4096
 
 
@@ -208,13 +222,15 @@ def types() -> Iterator[SuiteRow]:
 
 
 def float32() -> Iterator[SuiteRow]:
-    """float32 as accurate as float32: squares, small M, long K, short K, and every layout."""
+    """float32 as accurate as float32: squares, small M, long K, short K, every layout, and sizes drawn at random."""
     for size in F32_SIZES:
         large, medium = size >= 4096, size == 2048
         yield SuiteRow(_tn(F32, size), ("f32-large" if large else "f32-medium" if medium else "f32-small",))
     for a_major, b_major in LAYOUTS:
         yield SuiteRow(F32.key(4096, 4096, 4096, b_major, a_major), ("f32-large",))
     yield from (SuiteRow(_tn(F32, *shape), ("f32-small",)) for shape in F32_SHAPES)
+    for m, n, k, a_major, b_major in F32_DRAWN:
+        yield SuiteRow(F32.key(m, n, k, b_major, a_major), ("f32-drawn",))
 
 
 SUITES = {

@@ -1,5 +1,6 @@
 """matmul_grouped on a GPU: the emulator's bits, large groups, guard bands, CUDA graphs that read new offsets."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -169,7 +170,7 @@ def test_groups_of_8_bits_have_the_bits_of_the_emulator(kind, extents):
     offsets = [rows // 3, rows // 3, rows - 9]
     a, w = eights(rows, k), eights(3, n, k)
     of_a, of_b, *_ = scales_of(kind, rows, k, n, 3)
-    on_host = [each.view(torch.uint8).cpu().numpy().view("float8_e4m3fn") for each in (a, w)]
+    on_host = [each.view(torch.uint8).cpu().numpy().view(ml_dtypes.float8_e4m3fn) for each in (a, w)]
     of_host = [None if each is None else each.cpu().numpy() for each in (of_a, of_b)]
     expected = wt.matmul_grouped(
         on_host[0], on_host[1].transpose(0, 2, 1), np.array(offsets, np.int32), scale_a=of_host[0], scale_b=of_host[1],

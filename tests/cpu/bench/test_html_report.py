@@ -155,7 +155,7 @@ def test_a_rung_has_its_page_its_prediction_its_counters_and_its_source(document
     assert stalls[1][0] == data.lookup.profile("mma-swizzled").top_stall
     lines = [each.text for each in shown.one("ol", "code").all("li")]
     source = (KERNELS / RUNGS["mma-swizzled"].file).read_text().rstrip("\n").split("\n")
-    assert [line.rstrip("\n") for line in lines] == source
+    assert [line.rstrip("\n").expandtabs(kernel_source.INDENT) for line in lines] == source
 
 
 @pytest.mark.parametrize("name", [name for name in RUNGS if name not in UNMEASURED])

@@ -86,9 +86,11 @@ def listing(file: str, heat: Mapping[int, tuple[float, str]] | None = None) -> M
             )
         else:
             lines.append(Markup("<li>") + line)
-    # HTML lets text have a > as it is, and an & before a space or another one: there are thousands of them.
+    # HTML lets text have a > as it is, and an & before a space or another one; the page shows tabs as INDENT spaces.
+    # There are thousands of each.
     text = str(Markup('<ol class="code">{}</ol>').format(joined(lines, "")))
-    return Markup(text.replace("&gt;", ">").replace("&amp; ", "& ").replace("&amp;&amp;", "&&"))
+    text = text.replace("&gt;", ">").replace("&amp; ", "& ").replace("&amp;&amp;", "&&")
+    return Markup(_INDENTED.sub(lambda found: found[1] + "\t" * (len(found[2]) // INDENT), text))
 
 
 @cache
@@ -110,6 +112,10 @@ def _highlighted(file: str) -> tuple[Markup, ...]:
     return tuple(joined(_span(name, text) for name, text in line) for line in lines)
 
 
+INDENT = 4
+"""Spaces of a tab, as page.css has it."""
+
+_INDENTED = re.compile(rf"(<li[^>]*>)((?: {{{INDENT}}})+)")
 _INCLUDE = re.compile(r'^(#include\s+)"([^"]+)"(.*)$', re.DOTALL)
 
 

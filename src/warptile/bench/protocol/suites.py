@@ -156,7 +156,7 @@ F32_DRAWN = (
     (96, 928, 775, "col", "row"), (568, 864, 3144, "row", "col"), (208, 14712, 1208, "col", "row"),
     (182, 7211, 827, "row", "row"), (24, 4208, 1784, "row", "col"), (48, 1312, 3080, "col", "col"),
 )  # fmt: skip
-"""M, N, K and the majors of A and B, drawn once: sizes log-uniformly, half of them multiples of 8. No cost model is
+"""M, N, K and how A and B are stored, drawn once: sizes log-uniformly, half of them multiples of 8. No cost model is
 fitted to them."""
 
 DEPTHS, DEPTH = (2048, 8192, 16384, 32768), 4096

@@ -51,11 +51,13 @@ class SimtSplitK(SimtWarptile):
 
     def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:
         """As `Rung.default_config`: the legal one of the least predicted time."""
-        return self._ranked(problem, device)[0]
+        ranked = self._ranked(problem, device)
+        return next((config for config in ranked if self.illegal(problem, config, device) is None), ranked[0])
 
     def alternatives(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
         """As `Rung.alternatives`."""
-        return tuple(self._ranked(problem, device)[1:])
+        own = self.default_config(problem, device)
+        return tuple(config for config in self._ranked(problem, device) if config != own)
 
     def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
         """As `Rung.candidates`: for each tile, as many parts as keep the GPU busy."""
@@ -78,12 +80,7 @@ class SimtSplitK(SimtWarptile):
         return simt_cost.terms_us(problem, config, device.sms)
 
     def _ranked(self, problem: Problem, device: DeviceLimits) -> list[Config]:
-        """Candidates by predicted time, those that are not legal last."""
-
-        def rank(config: Config) -> tuple[bool, float]:
-            return self.illegal(problem, config, device) is not None, self.estimate_us(problem, config, device)
-
-        return sorted(self.candidates(problem, device), key=rank)
+        return sorted(self.candidates(problem, device), key=lambda config: self.estimate_us(problem, config, device))
 
     def unsuitable(self, problem: Problem, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.unsuitable`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from warptile.device import REFERENCE, DeviceLimits
-from warptile.launch.params import Params, Pointer
+from warptile.launch.params import Params, Pointer, Scalar
 from warptile.launch.workspace import Workspace
 from warptile.problem import Problem
 from warptile.rungs import simt_cost
@@ -17,7 +17,7 @@ from warptile.rungs.simt_gemv import SIMT_GEMV
 KEYS = (*WARPTILE_KEYS, "SPLITS")
 
 TILES = (
-    (8, 128, 16, 8, 64, 4, 4, 3, 8, 8),
+    (8, 128, 16, 8, 64, 4, 4, 3, 6, 8),
     (16, 64, 16, 16, 32, 4, 4, 3, 8, 8),
     (32, 32, 16, 16, 32, 4, 4, 3, 8, 8),
     (32, 64, 16, 32, 32, 8, 4, 3, 8, 8),
@@ -111,9 +111,14 @@ class SimtSplitK(SimtWarptile):
         """As `Rung.resolve`."""
         one = super().resolve(problem, config, device)
         tiles, splits = blocks(problem, config), config["SPLITS"]
-        members = (*gemm_members(one.view), ("partials", Pointer(PARTIALS)), ("arrivals", Pointer(ARRIVALS)))
+        members = (
+            *gemm_members(one.view), ("partials", Pointer(PARTIALS)), ("arrivals", Pointer(ARRIVALS)),
+            ("splits", Scalar("s32", splits)),
+        )  # fmt: skip
         return replace(
             one,
+            # One kernel for any number of splits.
+            instance=replace(one.instance, values=tuple(each for each in one.instance.values if each[0] != "SPLITS")),
             grid=(tiles * splits, 1, 1),
             waits=False,
             params=Params(members),

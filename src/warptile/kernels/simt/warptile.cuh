@@ -27,10 +27,10 @@ template <typename CONFIG>
 using WarptileTile =
     RegisterTile<typename CONFIG::ACCUMULATOR, CONFIG::BM, CONFIG::BN, CONFIG::WM, CONFIG::WN, CONFIG::TM, CONFIG::TN>;
 
-// Adds the products of a block's tile to `accumulators`, along part `part` of PARTS of K.
-template <typename CONFIG, int PARTS, typename GEMM>
+// Adds the products of a block's tile to `accumulators`: along all of K or, if IN_PARTS, along part `part` of `parts`.
+template <typename CONFIG, bool IN_PARTS, typename GEMM>
 __device__ __forceinline__ void multiply_block(typename CONFIG::ACCUMULATOR (&accumulators)[CONFIG::TM][CONFIG::TN],
-                                               const GEMM& gemm, const BlockOrigin& origin, int part) {
+                                               const GEMM& gemm, const BlockOrigin& origin, int part, int parts) {
     using ELEMENT = typename CONFIG::ELEMENT;
     using ACCUMULATOR = typename CONFIG::ACCUMULATOR;
     constexpr int BK = CONFIG::BK, TM = CONFIG::TM, TN = CONFIG::TN, STAGES = CONFIG::STAGES;
@@ -48,8 +48,8 @@ __device__ __forceinline__ void multiply_block(typename CONFIG::ACCUMULATOR (&ac
 
     // The ragged tile comes first: all the others are whole, and the mainloop needs no predicates.
     const int all_tiles = tiles_along(gemm.k, BK), ragged = gemm.k - (all_tiles - 1) * BK;
-    const int begin = PARTS == 1 ? 0 : static_cast<long long>(all_tiles) * part / PARTS;
-    const int tiles = (PARTS == 1 ? all_tiles : static_cast<long long>(all_tiles) * (part + 1) / PARTS) - begin;
+    const int begin = IN_PARTS ? static_cast<long long>(all_tiles) * part / parts : 0;
+    const int tiles = (IN_PARTS ? static_cast<long long>(all_tiles) * (part + 1) / parts : all_tiles) - begin;
     const int first = begin == 0 ? ragged : BK;
     const long long skipped = begin == 0 ? 0 : ragged + (begin - 1) * static_cast<long long>(BK);
     A_OPERAND a_operand(gemm.a + (CONFIG::A_COLUMN_MAJOR ? skipped * gemm.lda : skipped), gemm.lda, origin.row, gemm.m);
@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(CONFIG::BM / CONFIG::WM * (CONFIG::BN / CONFIG
     const auto gemm = params.values();
     const BlockOrigin origin = BlockOrigin::grouped<CONFIG::BM, CONFIG::BN, CONFIG::GROUP>(gemm.m, gemm.n, blockIdx.x);
     typename CONFIG::ACCUMULATOR accumulators[CONFIG::TM][CONFIG::TN] = {};
-    multiply_block<CONFIG, 1>(accumulators, gemm, origin, 0);
+    multiply_block<CONFIG, false>(accumulators, gemm, origin, 0, 1);
     store_registers<TILE, CONFIG::D_WIDTH>(accumulators, gemm, origin.row + TILE::first_row(),
                                            origin.column + TILE::first_column());
 }

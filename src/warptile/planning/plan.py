@@ -353,7 +353,7 @@ def _rejected(problem: Problem, asked: str | None, device: DeviceLimits) -> list
 
 
 def _slower(plan: Plan, taken: Plan) -> str:
-    return f"predicted {plan.prediction.time_ms:.4g} ms, against {taken.prediction.time_ms:.4g} ms"
+    return f"predicted {_compared_us(plan) / 1e3:.4g} ms, against {_compared_us(taken) / 1e3:.4g} ms"
 
 
 def _refused_config(rung: Rung, problem: Problem, config: Config, device: DeviceLimits, reason: str) -> WarptileError:

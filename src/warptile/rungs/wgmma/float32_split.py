@@ -83,9 +83,7 @@ class WgmmaSplit(WgmmaRung):
     ) -> tuple[dict[str, float], float]:
         """As `Rung.estimate_terms_us`."""
         kept = problem.a.sliced and problem.b.sliced
-        return split_cost.terms_us(
-            problem, config, device.sms, unit=_unit(problem), interval=_interval(problem), passes=not kept
-        )
+        return split_cost.terms_us(problem, config, device.sms, interval=_interval(problem), passes=not kept)
 
     def _ranked(self, problem: Problem, device: DeviceLimits) -> list[Config]:
         """Candidates, the one of the least predicted time first."""

@@ -31,14 +31,14 @@ SPLIT_US, EACH_SPLIT_US = 3.7, 0.048
 """Of the rendezvous, and of each split that a CTA adds."""
 
 LAUNCH_US, LAUNCH_AFTER_PASS_US = 3.0, 0.6
-"""Of the launch; and where it follows a pass, which `repacking_ms` gives a launch of its own."""
+"""Of the launch, an estimate; and where it follows a pass, which `repacking_ms` gives a launch of its own."""
 
 PRODUCTS = 3
 """Of slices, for one of elements."""
 
 
 def terms_us(
-    problem: Problem, config: Config, sms: int, *, unit: int, interval: int, passes: bool
+    problem: Problem, config: Config, sms: int, *, interval: int, passes: bool
 ) -> tuple[dict[str, float], float]:
     """Microseconds of each term and of the whole kernel.
 
@@ -46,11 +46,11 @@ def terms_us(
         problem: as the user sees it.
         config: its tunables.
         sms: of the GPU.
-        unit: K of what is split at the least.
         interval: K after which main products are promoted.
         passes: a splitting pass comes before.
     """
     bm, bn, splits = config["BM"], config["BN"], config["SPLIT_K"]
+    unit = max(interval, config["BK"])  # K that one CTA has at least
     tiles, units = blocks(problem, config), ceil_div(problem.k, unit)
     stages = ceil_div(units, splits) * unit // config["BK"]
     of_busiest = ceil_div(tiles * splits, sms)

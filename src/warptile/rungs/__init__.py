@@ -13,6 +13,7 @@ from warptile.rungs.rung import Rung
 from warptile.rungs.simt import SIMT_RUNGS
 from warptile.rungs.simt_gemv import SIMT_GEMV
 from warptile.rungs.simt_split_k import SIMT_SPLIT_K
+from warptile.rungs.wgmma.bf16x6 import WGMMA_BF16X6
 from warptile.rungs.wgmma.dequantized import WGMMA_DEQUANTIZED
 from warptile.rungs.wgmma.final import WGMMA_FINAL
 from warptile.rungs.wgmma.float32_split import WGMMA_SPLIT
@@ -45,7 +46,7 @@ RUNGS: dict[str, Rung] = {rung.name: rung for rung in _ALL}
 """Every rung by name, in ladder order."""
 
 BESIDE_THE_LADDER: dict[str, Rung] = {
-    each.name: each for each in (SIMT_SPLIT_K, SIMT_GEMV, WGMMA_QUANTIZED, WGMMA_DEQUANTIZED)
+    each.name: each for each in (SIMT_SPLIT_K, SIMT_GEMV, WGMMA_BF16X6, WGMMA_QUANTIZED, WGMMA_DEQUANTIZED)
 }
 """Kernels that plans take and calls may name, and that the ladder does not climb: for products of few rows or few
 tiles, and for quantized weights, which no other rung can be compared on."""

@@ -3,8 +3,8 @@
 // is last.
 #pragma once
 
-#include "ptx/memory_order.cuh"
 #include "simt/warptile.cuh"
+#include "tile/parts_of_k.cuh"
 
 namespace warptile {
 
@@ -23,31 +23,16 @@ __global__ void __launch_bounds__(CONFIG::BM / CONFIG::WM * (CONFIG::BN / CONFIG
     simt_split_k(const __grid_constant__ SimtSplitKParams<CONFIG> params) {
     using TILE = WarptileTile<CONFIG>;
     using ACCUMULATOR = typename CONFIG::ACCUMULATOR;
-    constexpr int TM = CONFIG::TM, TN = CONFIG::TN, ELEMENTS = TM * TN;
+    constexpr int TM = CONFIG::TM, TN = CONFIG::TN;
     const auto gemm = params.gemm.values();
     const unsigned splits = params.splits, tile = blockIdx.x / splits, part = blockIdx.x % splits;
     const BlockOrigin origin = BlockOrigin::grouped<CONFIG::BM, CONFIG::BN, CONFIG::GROUP>(gemm.m, gemm.n, tile);
     ACCUMULATOR accumulators[TM][TN] = {};
     multiply_block<CONFIG, true>(accumulators, gemm, origin, part, splits);
 
-    // Element `e` of all threads of a block is contiguous.
-    ACCUMULATOR* const of_tile = params.partials + static_cast<long long>(tile) * splits * ELEMENTS * TILE::THREADS;
-    ACCUMULATOR* const own = of_tile + part * ELEMENTS * TILE::THREADS + threadIdx.x;
-#pragma unroll
-    for (int e = 0; e < ELEMENTS; ++e) own[e * TILE::THREADS] = accumulators[e / TN][e % TN];
-    __shared__ bool is_last;
-    __syncthreads();
-    if (threadIdx.x == 0) is_last = atom_acq_rel_gpu_inc(params.arrivals + tile, splits - 1) == splits - 1;
-    __syncthreads();
-    if (!is_last) return;
-#pragma unroll
-    for (int e = 0; e < ELEMENTS; ++e) accumulators[e / TN][e % TN] = 0;
-#pragma unroll 2
-    for (unsigned i = 0; i < splits; ++i) {
-        const ACCUMULATOR* const other = of_tile + i * ELEMENTS * TILE::THREADS + threadIdx.x;
-#pragma unroll
-        for (int e = 0; e < ELEMENTS; ++e) accumulators[e / TN][e % TN] += __ldcg(other + e * TILE::THREADS);
-    }
+    ACCUMULATOR* const slots = params.partials + static_cast<long long>(tile) * splits * TM * TN * TILE::THREADS;
+    auto& sums = reinterpret_cast<ACCUMULATOR(&)[TM * TN]>(accumulators);
+    if (!add_parts<TILE::THREADS>(sums, slots, params.arrivals + tile, part, splits)) return;
     store_registers<TILE, CONFIG::D_WIDTH>(accumulators, gemm, origin.row + TILE::first_row(),
                                            origin.column + TILE::first_column());
 }

@@ -1,0 +1,322 @@
+// wgmma-bf16x6: float32 on tensor cores without a pass before, for D with few rows. A float32 is the sum of three
+// bfloat16, its slices: 24 bits are three times 8. Warps split what they load, B into registers and A into shared
+// memory, and multiply six pairs of slices; the other three pairs are too small to count.
+//
+// The kernel computes the transpose of D: columns of B are the rows that wgmma takes from registers, so that every
+// element of B, of which there are many, is split by one thread, once for each tile of rows of D.
+#pragma once
+
+#include "ptx/cp_async.cuh"
+#include "ptx/cp_async_bulk_tensor.cuh"
+#include "ptx/shared_memory.cuh"
+#include "ptx/warpgroup.cuh"
+#include "ptx/wgmma.cuh"
+#include "simt/operation.cuh"
+#include "tile/parts_of_k.cuh"
+
+namespace warptile {
+
+// Beside the operands: a slot for each CTA's partial sums, and a counter of arrivals for each tile. Counters are zero
+// when a launch begins and when it ends.
+template <typename CONFIG>
+struct Bf16x6Params {
+    GemmParams<SimtOperation<CONFIG>> gemm;
+    float* partials;
+    unsigned* arrivals;
+    int splits;
+};
+
+inline constexpr int SLICES = 3;
+
+// Whether a float32 is not the sum of three bfloat16: infinities, NaNs, and what is so small that the last bits are
+// below the smallest bfloat16, 2^-133.
+__device__ __forceinline__ bool cannot_split(float value) {
+    constexpr unsigned LEAST = (127u - 110) << 24, END = 255u << 24;  // twice the bits of 2^-110 and of infinity
+    const unsigned twice = __float_as_uint(value) << 1;
+    return twice - LEAST >= END - LEAST && twice != 0;
+}
+
+// The slices of two values, those of the first in the lower halves. Cutting 16 bits off leaves 8 of the mantissa, and
+// the difference is exact.
+__device__ __forceinline__ void split_pair(unsigned (&slices)[SLICES], float first, float second) {
+#pragma unroll
+    for (int slice = 0; slice < SLICES; ++slice) {
+        slices[slice] = __byte_perm(__float_as_uint(first), __float_as_uint(second), 0x7632);
+        first -= __uint_as_float(__float_as_uint(first) & 0xffff0000);
+        second -= __uint_as_float(__float_as_uint(second) & 0xffff0000);
+    }
+}
+
+// One CTA's tile: BM rows and BN columns of D, 64 columns for each warpgroup.
+template <typename CONFIG>
+struct Bf16x6Tile {
+    static constexpr int BM = CONFIG::BM, BN = CONFIG::BN, BK = CONFIG::BK, THREADS = BN * 2;
+    static constexpr bool B_ALONG_K = CONFIG::B_COLUMN_MAJOR;
+    static_assert(BN % 64 == 0 && BK % 16 == 0 && BM % 8 == 0, "64 x BM x 16 for each instruction");
+
+    // B's tile in shared memory as float32: columns of BK or rows of BN elements, and so far apart that the lanes of a
+    // warp read from different banks.
+    static constexpr int B_PITCH = B_ALONG_K ? BK + 16 : BN + 8, B_BYTES = 4 * B_PITCH * (B_ALONG_K ? BN : BK);
+    // A's tile as slices, in core matrices of 8 rows and 16 bytes, those along K first.
+    static constexpr int CORE_BYTES = 128, CORES_K = BK / 8, SLICE_BYTES = BM / 8 * CORES_K * CORE_BYTES;
+    static constexpr int A_BYTES = SLICES * SLICE_BYTES;
+
+    // Lane group `t` of four holds k 2t, 2t + 1, 2t + 8 and 2t + 9 of an instruction (PTX ISA, "Register Fragments for
+    // wgmma.mma_async.m64nNk16", matrix A). A sum has no order along K: these are elements k_of(t, 0) to k_of(t, 3) of
+    // both operands, which the lanes read from shared memory without bank conflicts.
+    static __device__ __forceinline__ constexpr int k_of(int t, int j) { return B_ALONG_K ? 4 * t + j : t + 4 * j; }
+
+    // PTX ISA, "Matrix Descriptor Format": no swizzle; bits 32-45: from eight rows to the next, bits 16-29: from eight
+    // elements along K to the next, all without their lowest four bits.
+    static __device__ __forceinline__ unsigned long long a_descriptor(unsigned at) {
+        constexpr unsigned long long STRIDE = static_cast<unsigned long long>(CORES_K * CORE_BYTES) >> 4 << 32;
+        return STRIDE | static_cast<unsigned long long>(CORE_BYTES) >> 4 << 16 | (at & 0x3ffff) >> 4;
+    }
+};
+
+// A CTA's copies of A: a unit is the four elements that one lane group multiplies. The next tile is loaded into
+// registers while this one is multiplied.
+template <typename CONFIG, typename GEMM>
+struct Bf16x6Rows {
+    using TILE = Bf16x6Tile<CONFIG>;
+    static constexpr int UNITS = TILE::BM * TILE::BK / 4, COUNT = (UNITS + TILE::THREADS - 1) / TILE::THREADS;
+    static constexpr int STEPS = TILE::BK / 16;
+
+    struct Unit {
+        int row, step, t;
+    };
+    static __device__ __forceinline__ Unit unit(int i) {
+        const int number = threadIdx.x + i * TILE::THREADS;
+        if constexpr (CONFIG::A_COLUMN_MAJOR) {
+            return {number % TILE::BM, number / TILE::BM / 4, number / TILE::BM % 4};
+        } else {
+            return {number / (4 * STEPS), number / 4 % STEPS, number % 4};
+        }
+    }
+    static __device__ __forceinline__ bool exists(int i) {
+        return UNITS % TILE::THREADS == 0 || threadIdx.x + i * TILE::THREADS < UNITS;
+    }
+
+    float values[COUNT][4];
+
+    // Loads the tile at `k`; rows past the end are the last one again, and elements from `end` on are zeros.
+    __device__ __forceinline__ void load(const GEMM& gemm, int first_row, int k, int end) {
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) {
+            const auto [row, step, t] = unit(i);
+            const long long from = min(first_row + row, gemm.m - 1);
+            const int at = k + 16 * step;
+#pragma unroll
+            for (int j = 0; j < 4; ++j) values[i][j] = 0;
+            if (!exists(i)) continue;
+            if constexpr (CONFIG::A_WIDTH == 4) {
+                if (at + 4 * t < end) {
+                    const float4 four = *reinterpret_cast<const float4*>(gemm.a + from * gemm.lda + at + 4 * t);
+                    values[i][0] = four.x, values[i][1] = four.y, values[i][2] = four.z, values[i][3] = four.w;
+                }
+            } else {
+#pragma unroll
+                for (int j = 0; j < 4; ++j) {
+                    const long long along = at + TILE::k_of(t, j);
+                    if (along < end)
+                        values[i][j] =
+                            CONFIG::A_COLUMN_MAJOR ? gemm.a[along * gemm.lda + from] : gemm.a[from * gemm.lda + along];
+                }
+            }
+        }
+    }
+
+    // Stores the slices of what was loaded; gives whether an element cannot be split.
+    __device__ __forceinline__ bool store(unsigned to) const {
+        bool bad = false;
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) {
+            if (!exists(i)) continue;
+            const auto [row, step, t] = unit(i);
+            const unsigned at = to + (row / 8 * TILE::CORES_K + 2 * step) * TILE::CORE_BYTES + row % 8 * 16 + t * 4;
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                unsigned slices[SLICES];
+                split_pair(slices, values[i][2 * half], values[i][2 * half + 1]);
+#pragma unroll
+                for (int slice = 0; slice < SLICES; ++slice)
+                    st_shared(at + slice * TILE::SLICE_BYTES + half * TILE::CORE_BYTES, Packet<4>{slices[slice]});
+            }
+#pragma unroll
+            for (int j = 0; j < 4; ++j) bad |= cannot_split(values[i][j]);
+        }
+        return bad;
+    }
+};
+
+// Starts the copies of B's tile at column `first` and `k` to shared memory: columns past the end are the last ones
+// again, and elements from `end` on are zeros.
+template <typename CONFIG, typename GEMM>
+__device__ __forceinline__ void stage_columns(unsigned to, const GEMM& gemm, int first, int k, int end) {
+    using TILE = Bf16x6Tile<CONFIG>;
+    constexpr int WIDTH = CONFIG::B_WIDTH, PER_LINE = (TILE::B_ALONG_K ? TILE::BK : TILE::BN) / WIDTH;
+    constexpr int UNITS = TILE::BN * TILE::BK / WIDTH;
+    constexpr int COUNT = UNITS / TILE::THREADS,
+                  UNROLLED = WIDTH == 1 || COUNT < 2 ? 1 : 2;  // addresses take registers
+    static_assert(UNITS % TILE::THREADS == 0, "every thread copies the same number of vectors");
+#pragma unroll UNROLLED
+    for (int i = 0; i < COUNT; ++i) {
+        const int number = threadIdx.x + i * TILE::THREADS;
+        const int line = number / PER_LINE, in_line = number % PER_LINE * WIDTH;
+        const int column = TILE::B_ALONG_K ? line : in_line, along = k + (TILE::B_ALONG_K ? in_line : line);
+        const long long from = min(first + column, gemm.n - (TILE::B_ALONG_K ? 1 : WIDTH)), at = min(along, end - 1);
+        const float* const source =
+            gemm.b + (TILE::B_ALONG_K ? from * gemm.ldb + (along < end ? along : 0) : at * gemm.ldb + from);
+        cp_async_zero_fill<4 * WIDTH>(to + 4 * (line * TILE::B_PITCH + in_line), source, along < end ? 4 * WIDTH : 0);
+    }
+}
+
+// A warp's fragments of B for one tile: slices of 16 columns.
+template <typename CONFIG>
+struct Bf16x6Fragments {
+    using TILE = Bf16x6Tile<CONFIG>;
+    static constexpr int STEPS = TILE::BK / 16;
+    unsigned slices[STEPS][SLICES][4];
+
+    // Defines them before what follows.
+    __device__ __forceinline__ void fence() {
+#pragma unroll
+        for (int step = 0; step < STEPS; ++step)
+#pragma unroll
+            for (int slice = 0; slice < SLICES; ++slice) warpgroup_fence_operand(slices[step][slice]);
+    }
+
+    // Reads and splits them; gives whether an element cannot be split.
+    __device__ __forceinline__ bool load(unsigned from) {
+        const int lane = threadIdx.x % 32, t = lane % 4;
+        bool bad = false;
+#pragma unroll
+        for (int step = 0; step < STEPS; ++step)
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                const int column = threadIdx.x / 32 * 16 + lane / 4 + 8 * half;
+                float values[4];
+                if constexpr (TILE::B_ALONG_K) {
+                    const uint4 bits = ld_shared<16>(from + 4 * (column * TILE::B_PITCH + 16 * step + 4 * t)).bits;
+                    values[0] = __uint_as_float(bits.x), values[1] = __uint_as_float(bits.y);
+                    values[2] = __uint_as_float(bits.z), values[3] = __uint_as_float(bits.w);
+                } else {
+#pragma unroll
+                    for (int j = 0; j < 4; ++j) {
+                        const int k = 16 * step + TILE::k_of(t, j);
+                        values[j] = __uint_as_float(ld_shared<4>(from + 4 * (k * TILE::B_PITCH + column)).bits);
+                    }
+                }
+#pragma unroll
+                for (int pair = 0; pair < 2; ++pair) {
+                    unsigned split[SLICES];
+                    split_pair(split, values[2 * pair], values[2 * pair + 1]);
+#pragma unroll
+                    for (int slice = 0; slice < SLICES; ++slice) slices[step][slice][2 * pair + half] = split[slice];
+                }
+#pragma unroll
+                for (int j = 0; j < 4; ++j) bad |= cannot_split(values[j]);
+            }
+        return bad;
+    }
+};
+
+template <typename CONFIG>
+__global__ void __launch_bounds__(CONFIG::BN * 2, CONFIG::MIN_BLOCKS)
+    wgmma_bf16x6(const __grid_constant__ Bf16x6Params<CONFIG> params) {
+    using TILE = Bf16x6Tile<CONFIG>;
+    using INSTRUCTION = Wgmma<__nv_bfloat16, float, TILE::BM>;
+    constexpr int BK = TILE::BK, STAGES = CONFIG::STAGES, STEPS = BK / 16, REGISTERS = INSTRUCTION::REGISTERS;
+    const auto gemm = params.gemm.values();
+    const unsigned splits = params.splits, tile_number = blockIdx.x / splits, part = blockIdx.x % splits;
+    const unsigned tiles_m = tiles_along(gemm.m, TILE::BM);
+    const int first_row = tile_number % tiles_m * TILE::BM, first_column = tile_number / tiles_m * TILE::BN;
+    const long long all_tiles = tiles_along(gemm.k, BK);
+    const int begin = all_tiles * part / splits, tiles = static_cast<int>(all_tiles * (part + 1) / splits) - begin;
+    const int first_k = begin * BK, end_k = min(gemm.k, (begin + tiles) * BK);
+
+    extern __shared__ __align__(128) unsigned char shared_bytes[];  // STAGES tiles of B, and two of A
+    const unsigned b_stages = shared_address(shared_bytes), a_stages = b_stages + STAGES * TILE::B_BYTES;
+
+    Bf16x6Rows<CONFIG, decltype(gemm)> rows;
+    rows.load(gemm, first_row, first_k, end_k);
+#pragma unroll
+    for (int tile = 0; tile < STAGES - 1; ++tile) {
+        stage_columns<CONFIG>(b_stages + tile * TILE::B_BYTES, gemm, first_column, first_k + tile * BK, end_k);
+        cp_async_commit_group();
+    }
+
+    float products[REGISTERS], sums[REGISTERS];
+#pragma unroll
+    for (int i = 0; i < REGISTERS; ++i) products[i] = sums[i] = 0;
+    warpgroup_fence_operand(products);  // or else the compiler takes the zeros for a part of the first wgmmas (C7515)
+    Bf16x6Fragments<CONFIG> fragments;
+    bool bad = false;
+    const auto promote = [&] {
+        wgmma_wait_group<0>();
+        warpgroup_fence_operand(products);
+#pragma unroll
+        for (int i = 0; i < REGISTERS; ++i) sums[i] += products[i];
+    };
+#pragma unroll 1
+    for (int tile = 0; tile < tiles; ++tile) {
+        const unsigned slices_of_a = a_stages + tile % 2 * TILE::A_BYTES;
+        cp_async_wait_group<STAGES - 2>();
+        __syncthreads();
+        if (tile + STAGES - 1 < tiles)
+            stage_columns<CONFIG>(b_stages + (tile + STAGES - 1) % STAGES * TILE::B_BYTES, gemm, first_column,
+                                  first_k + (tile + STAGES - 1) * BK, end_k);
+        cp_async_commit_group();
+        bad |= rows.store(slices_of_a);
+        fence_proxy_async();
+        if (tile + 1 < tiles) rows.load(gemm, first_row, first_k + (tile + 1) * BK, end_k);
+        promote();
+        bad |= fragments.load(b_stages + tile % STAGES * TILE::B_BYTES);
+        __syncthreads();
+        // From small products to large ones: the tensor core truncates, relative to what it has added up.
+        constexpr int OF_B[] = {2, 0, 1, 1, 0, 0}, OF_A[] = {0, 2, 1, 0, 1, 0};
+        fragments.fence();
+        wgmma_fence();
+#pragma unroll
+        for (int pair = 0; pair < 6; ++pair)
+#pragma unroll
+            for (int step = 0; step < STEPS; ++step)
+                INSTRUCTION::template mma_async<false, false>(
+                    products, fragments.slices[step][OF_B[pair]],
+                    TILE::a_descriptor(slices_of_a + OF_A[pair] * TILE::SLICE_BYTES + 2 * step * TILE::CORE_BYTES),
+                    pair > 0 || step > 0);
+        wgmma_commit_group();
+    }
+    promote();
+
+    // What cannot be split, or overflowed: this part of the tile by multiply-adds, as float32 has it.
+    const int row = first_row + threadIdx.x % 4 * 2;
+    const int column = first_column + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
+#pragma unroll
+    for (int i = 0; i < REGISTERS; ++i) bad |= (__float_as_uint(sums[i]) & 0x7f800000) == 0x7f800000;
+    if (__syncthreads_or(bad)) {
+#pragma unroll
+        for (int i = 0; i < REGISTERS; ++i) sums[i] = 0;
+#pragma unroll 1
+        for (int k = first_k; k < end_k; ++k) {
+            float of_b[2];
+#pragma unroll
+            for (int half = 0; half < 2; ++half) of_b[half] = *gemm.b_at(k, min(column + 8 * half, gemm.n - 1));
+#pragma unroll
+            for (int i = 0; i < REGISTERS; ++i) {
+                const int at = min(row + i / 4 * 8 + i % 2, gemm.m - 1);
+                sums[i] = __fmaf_rn(*gemm.a_at(at, k), of_b[i / 2 % 2], sums[i]);
+            }
+        }
+    }
+
+    float* const slots = params.partials + static_cast<long long>(tile_number) * splits * REGISTERS * TILE::THREADS;
+    if (splits > 1 && !add_parts<TILE::THREADS>(sums, slots, params.arrivals + tile_number, part, splits)) return;
+#pragma unroll
+    for (int i = 0; i < REGISTERS; ++i) {
+        const int to = row + i / 4 * 8 + i % 2, at = column + i / 2 % 2 * 8;
+        if (to < gemm.m && at < gemm.n) store_element(sums[i], gemm, to, at);
+    }
+}
+
+}  // namespace warptile

@@ -1,0 +1,221 @@
+"""wgmma-bf16x6: float32 GEMMs with few rows on tensor cores, as accurate as float32, without a pass before."""
+
+from __future__ import annotations
+
+from math import gcd
+
+from warptile.device import REFERENCE, DeviceLimits
+from warptile.launch.params import Params, Pointer, Scalar
+from warptile.launch.workspace import Workspace
+from warptile.problem import Problem
+from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members
+from warptile.rungs.legality import blocks, ceil_div, grid_reason, keys_reason, operand_reason
+from warptile.rungs.rung import Rung
+from warptile.rungs.simt_gemv import SIMT_GEMV
+from warptile.rungs.tensor_tiles import stages_reason
+from warptile.rungs.wgmma import bf16x6_cost, tiles
+from warptile.rungs.wgmma.float32_split import LEAST_K
+
+KEYS = ("BM", "BN", "BK", "STAGES", "MIN_BLOCKS", "SPLITS")
+
+SIZES = (
+    (16, 128, 3, 2),
+    (16, 64, 4, 4),
+    (32, 128, 3, 2),
+    (32, 64, 3, 4),
+    (64, 128, 3, 2),
+    (64, 64, 3, 3),
+    (96, 128, 3, 1),
+    (128, 128, 3, 1),
+)
+"""Rows and columns of tiles, stages, and CTAs of an SM that registers are kept free for."""
+
+BK = 32
+"""K of a stage, after which products are promoted: added to float32 registers."""
+
+CTAS_OF_SM = (1, 2, 4)
+"""Into how many parts K is split: as many as give an SM so many CTAs."""
+
+MOST_ROWS = 256
+"""Rows of D up to which a plan looks at this rung. For each tile of rows it splits B anew, as wgmma-split does once."""
+
+MOST_SPLITS, LEAST_STAGES = 64, 4
+"""Parts of K at most, and stages that each has at least."""
+
+MOST_K = 2**31 - 1024
+"""Stages that reach past the end of K, or are looked ahead to, are counted in 32 bits too."""
+
+SLICES, SLICE_BYTES, ELEMENT_BYTES, VECTOR = 3, 2, 4, 4
+K_OF_INSTRUCTION, COLUMNS_OF_WARPGROUP, MOST_BM = 16, 64, 256
+
+FRAGMENT_REGISTERS, OTHER_REGISTERS, REGISTERS = 24, 24, 65536
+"""Registers of a thread for slices of B, others beside sums, and those of an SM. An estimate: see `_registers`."""
+
+PARTIALS, ARRIVALS = "partial sums", "arrivals"
+
+
+class WgmmaBf16x6(Rung):
+    """The rung that splits float32 operands into three bfloat16 slices each, in registers."""
+
+    family = "wgmma"
+    name = "wgmma-bf16x6"
+    idea = "float32 with few rows on tensor cores: warps split what they load into three bfloat16 slices"
+    previous = "wgmma-split"
+    dtypes = ("float32",)
+    min_arch = tiles.CAPABILITY
+    only_arch = "sm_90a"
+    keys = KEYS
+    competes = True
+    estimates = True
+
+    def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
+        """As `Rung.candidates`: tiles with not too many rows, each with as many parts of K as fill the GPU."""
+        found = []
+        for bm, bn, stages, least in SIZES:
+            if bm > SIZES[0][0] and bm >= 2 * problem.m:
+                continue
+            config = {"BM": bm, "BN": bn, "BK": BK, "STAGES": stages, "MIN_BLOCKS": least}
+            count = max(blocks(problem, config), 1)
+            most = max(min(MOST_SPLITS, problem.k // (BK * LEAST_STAGES)), 1)
+            splits = {max(min(device.sms * ctas // count, most), 1) for ctas in CTAS_OF_SM}
+            found += [{**config, "SPLITS": each} for each in sorted(splits)]
+        return tuple(found)
+
+    def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:
+        """As `Rung.default_config`: the legal one of the least predicted time."""
+        ranked = self._ranked(problem, device)
+        return next((config for config in ranked if self.illegal(problem, config, device) is None), ranked[0])
+
+    def alternatives(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
+        """As `Rung.alternatives`."""
+        own = self.default_config(problem, device)
+        return tuple(config for config in self._ranked(problem, device) if config != own)
+
+    def estimate_us(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> float:
+        """As `Rung.estimate_us`."""
+        return self.estimate_terms_us(problem, config, device)[1]
+
+    def estimate_terms_us(
+        self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE
+    ) -> tuple[dict[str, float], float]:
+        """As `Rung.estimate_terms_us`."""
+        return bf16x6_cost.terms_us(
+            problem, config, device.sms, a_in_vectors=_a_width(problem) > 1, b_in_vectors=_b_width(problem) > 1
+        )
+
+    def _ranked(self, problem: Problem, device: DeviceLimits) -> list[Config]:
+        return sorted(self.candidates(problem, device), key=lambda config: self.estimate_us(problem, config, device))
+
+    def unsuitable(self, problem: Problem, device: DeviceLimits = REFERENCE) -> str | None:
+        """As `Rung.unsuitable`."""
+        if problem.k < LEAST_K:
+            return f"K is {problem.k}; below {LEAST_K} it is less accurate than a chain of multiply-adds"
+        if problem.m > MOST_ROWS:
+            return f"D has {problem.m} rows; from {MOST_ROWS + 1} on wgmma-split is faster"
+        if problem.a.major == "row" and SIMT_GEMV.unsuitable(problem, device) is None:
+            return f"D has {problem.m} row{'s' if problem.m > 1 else ''}; simt-gemv reads such a B faster"
+        return None
+
+    def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
+        """As `Rung.illegal`."""
+        reason = operand_reason(problem, self.dtypes, ("float32",), ("row", "col")) or keys_reason(config, KEYS)
+        if reason is not None:
+            return reason
+        if problem.ieee:
+            return "precision is 'ieee', which asks for float32 multiply-adds; leave it out"
+        if problem.a.sliced or problem.b.sliced:
+            return "an operand is split already; this rung splits float32 operands as it loads them"
+        if not 0 < problem.k <= MOST_K:
+            return f"K is {problem.k}; it takes 1 to {MOST_K}"
+        bm, bn, bk, splits = config["BM"], config["BN"], config["BK"], config["SPLITS"]
+        if bm % 8 or bm > MOST_BM:
+            return f"BM is {bm}; an instruction takes 8 to {MOST_BM} rows of D, in steps of 8"
+        if bn % COLUMNS_OF_WARPGROUP or bn > 4 * COLUMNS_OF_WARPGROUP:
+            return f"BN is {bn}; a CTA has one to four warpgroups with {COLUMNS_OF_WARPGROUP} columns of D each"
+        if bk % (2 * K_OF_INSTRUCTION):
+            return f"BK is {bk}; columns of shared memory are {2 * K_OF_INSTRUCTION} elements or a multiple of that"
+        if splits > ceil_div(problem.k, bk):
+            return f"SPLITS is {splits}; K of {problem.k} has {ceil_div(problem.k, bk)} stages of {bk}"
+        if blocks(problem, config) * splits >= 2**31:
+            return f"it has {blocks(problem, config)} tiles of {splits} CTAs; a grid has fewer than 2**31"
+        needed, available = _registers(config), min(255, REGISTERS // (config["MIN_BLOCKS"] * self.threads(config)))
+        if needed > available:
+            return f"a thread needs about {needed} registers and has {available}; take a smaller BM or MIN_BLOCKS"
+        return (
+            grid_reason(problem, config)
+            or stages_reason(config)
+            or tiles.shared_reason(_shared_bytes(problem, config) * config["MIN_BLOCKS"])
+        )
+
+    def threads(self, config: Config) -> int:
+        """Threads of a CTA: a warpgroup for 64 columns."""
+        return config["BN"] // COLUMNS_OF_WARPGROUP * tiles.WARPGROUP
+
+    def resolve(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> KernelSpec:
+        """As `Rung.resolve`."""
+        view = View(problem)
+        types = (
+            ("ELEMENT", problem.a.dtype.cuda),
+            ("ACCUMULATOR", problem.accumulator.cuda),
+            ("OUT", problem.d.dtype.cuda),
+            *((("EPILOGUE", "Epilogue"),) if problem.epilogue is not None else ()),
+        )
+        values = (
+            ("A_COLUMN_MAJOR", problem.a.major == "col"),
+            ("B_COLUMN_MAJOR", problem.b.major == "col"),
+            ("A_WIDTH", _a_width(problem)),
+            ("B_WIDTH", _b_width(problem)),
+            # One kernel for any number of splits.
+            *((key, config[key]) for key in KEYS if key != "SPLITS"),
+        )
+        count, splits = blocks(problem, config) * config["SPLITS"], config["SPLITS"]
+        members = (
+            *gemm_members(view), ("partials", Pointer(PARTIALS)), ("arrivals", Pointer(ARRIVALS)),
+            ("splits", Scalar("s32", splits)),
+        )  # fmt: skip
+        return KernelSpec(
+            problem,
+            config,
+            view,
+            Instance(self.file, self.template, types, values, instructions=(f"wgmma.m64n{config['BM']}k16.f32.bf16",)),
+            grid=(count, 1, 1),
+            block=(self.threads(config), 1, 1),
+            params=Params(members),
+            dynamic_shared_bytes=_shared_bytes(problem, config),
+            capability=tiles.CAPABILITY,
+            kernel_workspaces=(
+                Workspace(PARTIALS, count * config["BM"] * config["BN"] * ELEMENT_BYTES),
+                Workspace(ARRIVALS, count // splits * 4, zero=True),
+            ),
+            waits=False,
+        )
+
+
+def _a_width(problem: Problem) -> int:
+    """Elements of one load of A: four that a lane multiplies, where these are neighbours."""
+    along_k = problem.a.major == "row" and problem.b.major == "col"
+    return VECTOR if along_k and gcd(problem.a.vector_elements, problem.k) % VECTOR == 0 else 1
+
+
+def _b_width(problem: Problem) -> int:
+    """Elements of one copy of B to shared memory."""
+    extent = problem.k if problem.b.major == "col" else problem.n
+    return VECTOR if gcd(problem.b.vector_elements, extent) % VECTOR == 0 else 1
+
+
+def _shared_bytes(problem: Problem, config: Config) -> int:
+    """Stages of B as float32, padded as kernels/wgmma/bf16x6.cuh says, and two of A as slices."""
+    bm, bn, bk = config["BM"], config["BN"], config["BK"]
+    of_b = bn * (bk + 16) if problem.b.major == "col" else bk * (bn + 8)
+    return config["STAGES"] * of_b * ELEMENT_BYTES + 2 * SLICES * bm * bk * SLICE_BYTES
+
+
+def _registers(config: Config) -> int:
+    """Registers that a thread needs, about: products and sums, slices of B, what it loads of A, and others."""
+    bm, bk = config["BM"], config["BK"]
+    of_a = bm * bk // (2 * config["BN"])
+    return bm + FRAGMENT_REGISTERS * bk // BK + 2 * of_a + OTHER_REGISTERS
+
+
+WGMMA_BF16X6 = WgmmaBf16x6()
+"""float32 GEMMs with 9 to 256 rows."""

@@ -19,8 +19,9 @@ from warptile.launch.params import MapPointer, Params, Pointer, Scalar, StructBy
 from warptile.launch.spec import Argument, Dim3, LaunchSpec, placed_fields
 from warptile.launch.tensor_map import TensorMap
 
-PLAIN_DYNAMIC_SHARED_BYTES = 48 * 1024
-"""Dynamic shared memory that a kernel may use without asking (CUDA C++ Programming Guide, "Shared Memory")."""
+PLAIN_SHARED_BYTES = 48 * 1024
+"""Shared memory, static and dynamic, that a kernel may use without asking (CUDA C++ Programming Guide, "Shared
+Memory")."""
 
 _log = logging.getLogger("warptile.gpu")
 
@@ -110,7 +111,7 @@ class LoadedKernel:
         self.device = device
         self._module = module
         self._function = module.function(kernel.entry)
-        self._dynamic_shared_bytes = PLAIN_DYNAMIC_SHARED_BYTES
+        self._dynamic_shared_bytes = PLAIN_SHARED_BYTES - kernel.resources.static_shared_bytes
         self._large_clusters = False
         self._most_co_resident: dict[tuple[Dim3, Dim3, int], int] = {}
 

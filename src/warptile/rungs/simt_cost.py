@@ -33,7 +33,8 @@ take at 128 a clock."""
 STORED_CLOCKS = 0.26
 """Of an element of a tile, on its way to D."""
 
-DRAM_BYTES_PER_S, LAUNCH_US = 2.07e12, 2.1
+DRAM_BYTES_PER_S, LAUNCH_US = {1: 2.4e12, 4: 3.4e12}, 2.1
+"""By how many elements one copy of B moves; of the launch."""
 
 SPLIT_US, ELEMENT_US = 1.28, 0.0073
 """Of a block's arrival, and of each element of a thread for each part of K that the last block adds."""
@@ -57,7 +58,7 @@ def terms_us(problem: Problem, config: Config, sms: int) -> tuple[dict[str, floa
     moved = problem.m * problem.k + problem.k * problem.n + problem.m * problem.n * (2 if problem.reads_matrix_c else 1)
     found = {
         "sm": clocks / H200.clock_hz * 1e6,
-        "dram": moved * problem.batch * element_bytes / DRAM_BYTES_PER_S * 1e6,
+        "dram": moved * problem.batch * element_bytes / DRAM_BYTES_PER_S[_elements_of_copy(problem.b, "row")] * 1e6,
         "splits": SPLIT_US + ELEMENT_US * splits * config["TM"] * config["TN"] if splits > 1 else 0.0,
         "launch": LAUNCH_US,
     }

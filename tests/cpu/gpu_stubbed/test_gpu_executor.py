@@ -133,6 +133,14 @@ def test_more_than_48_kb_of_dynamic_shared_memory_is_asked_for_once(function):
     assert function.calls[0][3] == 48 * 1024
 
 
+def test_static_shared_memory_counts_towards_the_48_kb(function):
+    loaded = _loaded(function, static_shared_bytes=16)
+    loaded.launch(_spec(dynamic_shared_bytes=48 * 1024 - 16), {})
+    assert len(function.calls) == 1
+    loaded.launch(_spec(dynamic_shared_bytes=48 * 1024), {})
+    assert function.calls[1] == ("MAX_DYNAMIC_SHARED_SIZE_BYTES", 48 * 1024)
+
+
 def test_more_shared_memory_than_a_block_can_have_is_refused_before_the_driver(function):
     loaded = _loaded(function, static_shared_bytes=1024)
     loaded.launch(_spec(dynamic_shared_bytes=232448 - 1024), {})

@@ -23,7 +23,8 @@ __device__ __forceinline__ bool add_parts(SUM (&sums)[COUNT], SUM* slots, unsign
     if (!is_last) return false;
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) sums[i] = 0;
-#pragma unroll 2
+    constexpr int AT_ONCE = COUNT <= 16 ? 4 : 2;  // parts whose loads are in flight
+#pragma unroll AT_ONCE
     for (unsigned other = 0; other < parts; ++other) {
         const SUM* const theirs = slots + other * COUNT * THREADS + threadIdx.x;
 #pragma unroll

@@ -28,13 +28,16 @@ struct Bf16x6Params {
 
 inline constexpr int SLICES = 3;
 
-// Whether a float32 is not the sum of three bfloat16: infinities, NaNs, and what is so small that the last bits are
-// below the smallest bfloat16, 2^-133.
-__device__ __forceinline__ bool cannot_split(float value) {
-    constexpr unsigned LEAST = (127u - 110) << 24, END = 255u << 24;  // twice the bits of 2^-110 and of infinity
-    const unsigned twice = __float_as_uint(value) << 1;
-    return twice - LEAST >= END - LEAST && twice != 0;
-}
+// Whether all values that a thread has loaded are sums of three bfloat16. What is so small that its last bits are below
+// the smallest bfloat16, 2^-133, is not: values other than zero below 2^-110. Infinities and NaNs are not either, but
+// have slices that are NaN, and so have all sums that they are a part of.
+struct SplitCheck {
+    static constexpr unsigned LEAST = (127u - 110) << 24;  // twice the bits of 2^-110
+    unsigned least = ~0u;  // of all values, twice their bits minus one: of zero, all ones
+
+    __device__ __forceinline__ void add(float value) { least = min(least, 2 * __float_as_uint(value) - 1); }
+    __device__ __forceinline__ bool failed() const { return least < LEAST - 1; }
+};
 
 // The slices of two values, those of the first in the lower halves. Cutting 16 bits off leaves 8 of the mantissa, and
 // the difference is exact.
@@ -126,9 +129,8 @@ struct Bf16x6Rows {
         }
     }
 
-    // Stores the slices of what was loaded; gives whether an element cannot be split.
-    __device__ __forceinline__ bool store(unsigned to) const {
-        bool bad = false;
+    // Stores the slices of what was loaded.
+    __device__ __forceinline__ void store(unsigned to, SplitCheck& check) const {
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) {
             if (!exists(i)) continue;
@@ -143,9 +145,8 @@ struct Bf16x6Rows {
                     st_shared(at + slice * TILE::SLICE_BYTES + half * TILE::CORE_BYTES, Packet<4>{slices[slice]});
             }
 #pragma unroll
-            for (int j = 0; j < 4; ++j) bad |= cannot_split(values[i][j]);
+            for (int j = 0; j < 4; ++j) check.add(values[i][j]);
         }
-        return bad;
     }
 };
 
@@ -186,10 +187,9 @@ struct Bf16x6Fragments {
             for (int slice = 0; slice < SLICES; ++slice) warpgroup_fence_operand(slices[step][slice]);
     }
 
-    // Reads and splits them; gives whether an element cannot be split.
-    __device__ __forceinline__ bool load(unsigned from) {
+    // Reads and splits them.
+    __device__ __forceinline__ void load(unsigned from, SplitCheck& check) {
         const int lane = threadIdx.x % 32, t = lane % 4;
-        bool bad = false;
 #pragma unroll
         for (int step = 0; step < STEPS; ++step)
 #pragma unroll
@@ -215,9 +215,8 @@ struct Bf16x6Fragments {
                     for (int slice = 0; slice < SLICES; ++slice) slices[step][slice][2 * pair + half] = split[slice];
                 }
 #pragma unroll
-                for (int j = 0; j < 4; ++j) bad |= cannot_split(values[j]);
+                for (int j = 0; j < 4; ++j) check.add(values[j]);
             }
-        return bad;
     }
 };
 
@@ -251,7 +250,7 @@ __global__ void __launch_bounds__(CONFIG::BN * 2, CONFIG::MIN_BLOCKS)
     for (int i = 0; i < REGISTERS; ++i) products[i] = sums[i] = 0;
     warpgroup_fence_operand(products);  // or else the compiler takes the zeros for a part of the first wgmmas (C7515)
     Bf16x6Fragments<CONFIG> fragments;
-    bool bad = false;
+    SplitCheck check;
     const auto promote = [&] {
         wgmma_wait_group<0>();
         warpgroup_fence_operand(products);
@@ -267,11 +266,11 @@ __global__ void __launch_bounds__(CONFIG::BN * 2, CONFIG::MIN_BLOCKS)
             stage_columns<CONFIG>(b_stages + (tile + STAGES - 1) % STAGES * TILE::B_BYTES, gemm, first_column,
                                   first_k + (tile + STAGES - 1) * BK, end_k);
         cp_async_commit_group();
-        bad |= rows.store(slices_of_a);
+        rows.store(slices_of_a, check);
         fence_proxy_async();
         if (tile + 1 < tiles) rows.load(gemm, first_row, first_k + (tile + 1) * BK, end_k);
         promote();
-        bad |= fragments.load(b_stages + tile % STAGES * TILE::B_BYTES);
+        fragments.load(b_stages + tile % STAGES * TILE::B_BYTES, check);
         __syncthreads();
         // From small products to large ones: the tensor core truncates, relative to what it has added up.
         constexpr int OF_B[] = {2, 0, 1, 1, 0, 0}, OF_A[] = {0, 2, 1, 0, 1, 0};
@@ -292,6 +291,7 @@ __global__ void __launch_bounds__(CONFIG::BN * 2, CONFIG::MIN_BLOCKS)
     // What cannot be split, or overflowed: this part of the tile by multiply-adds, as float32 has it.
     const int row = first_row + threadIdx.x % 4 * 2;
     const int column = first_column + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
+    bool bad = check.failed();
 #pragma unroll
     for (int i = 0; i < REGISTERS; ++i) bad |= (__float_as_uint(sums[i]) & 0x7f800000) == 0x7f800000;
     if (__syncthreads_or(bad)) {

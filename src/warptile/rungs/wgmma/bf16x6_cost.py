@@ -6,9 +6,9 @@
 * splits: where CTAs share K, the last one of a tile adds up all partial sums.
 * launch: the launch.
 
-Constants are fitted to timings of 42 problems with 10 to 440 rows in all layouts on an H200, with some 30
-configurations each. The configuration that is predicted to be the fastest needs 1.04 times as long as the fastest, and
-1.7 times at most; predictions are within 12 % on eight of ten (2026-11-29, no record).
+Constants are fitted to timings of 100 problems with 5 to 440 rows in all layouts on an H200, of 42 of them with some 30
+configurations each. The configuration that is predicted to be the fastest needs 1.014 times as long as the fastest, and
+1.36 times at most; predictions are within 11 % on eight of ten (2026-11-29, no record).
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from warptile.problem import Problem
 from warptile.rungs.kernel_spec import Config
 from warptile.rungs.legality import blocks, ceil_div
 
-OF_B, OF_SCALAR_B, OF_SCALAR_A, OF_SUM, OF_WARP = 8.0, 36.1, 16.6, 15.0, 141.0
+OF_B, OF_SCALAR_B, OF_SCALAR_A, OF_SUM = 27.1, 30.0, 11.1, 14.3
 """Clocks of an SM for each stage: of 128 elements of B; more if they are copied one by one; of 128 elements of A if
-they are; of 128 sums; and of 32 columns, a warp's two times 16."""
+they are loaded one by one; and of 128 sums."""
 
-LATENCY_CLOCKS, LATENCY_OF_ROW = 1055.0, 12.1
-"""Of a stage of a CTA alone: whatever its size, and of each row, for the instructions take longer."""
+LATENCY_CLOCKS, LATENCY_OF_ROW, LATENCY_OF_SCALAR_B, LATENCY_OF_A_BY_COLUMNS = 941.0, 12.7, 609.0, 370.0
+"""Of a stage of a CTA alone: whatever its size; of each row; and more where B is copied by elements, and A lies so."""
 
-STORED_CLOCKS = 0.48
+STORED_CLOCKS = 0.49
 """Of an element of a tile, on its way to D."""
 
-DRAM_BYTES_PER_S, LAUNCH_US = 3.66e12, 2.05
+DRAM_BYTES_PER_S, LAUNCH_US = 4.1e12, 2.0
 
-SPLIT_US, ELEMENT_US = 1.13, 0.0114
+SPLIT_US, ELEMENT_US = 1.27, 0.0116
 """Of a CTA's arrival, and of each element of a thread for each part of K that the last CTA adds."""
 
 BUSY_OR_WAITING, SM_OR_DRAM = 3.0, 5.0
@@ -53,8 +53,10 @@ def terms_us(
     stages = ceil_div(ceil_div(problem.k, bk), splits)
     of_b = (OF_B + (0 if b_in_vectors else OF_SCALAR_B)) * bn * bk / 128
     of_a = (0 if a_in_vectors else OF_SCALAR_A) * bm * bk / 128
-    busy = of_busiest * (of_b + of_a + OF_SUM * bm * bn / 128 + OF_WARP * bn / 32)
-    waiting = ceil_div(of_busiest, config["MIN_BLOCKS"]) * (LATENCY_CLOCKS + LATENCY_OF_ROW * bm)
+    busy = of_busiest * (of_b + of_a + OF_SUM * bm * bn / 128)
+    latency = LATENCY_CLOCKS + LATENCY_OF_ROW * bm
+    latency += (0 if b_in_vectors else LATENCY_OF_SCALAR_B) + LATENCY_OF_A_BY_COLUMNS * (problem.a.major == "col")
+    waiting = ceil_div(of_busiest, config["MIN_BLOCKS"]) * latency
     clocks = stages * _norm(busy, waiting, BUSY_OR_WAITING) + of_busiest * bm * bn * STORED_CLOCKS
     moved = problem.m * problem.k + problem.k * problem.n + problem.m * problem.n * (2 if problem.reads_matrix_c else 1)
     found = {

@@ -68,7 +68,7 @@ def test_every_row_has_a_plan():
     device = measure_rows.GpuModel(REFERENCE.arch, None)
     for row in ROWS:
         own, *_ = measure_rows.plans_of(row, device)
-        single = ("wgmma-split", "simt-warptile", "simt-split-k", "simt-gemv")
+        single = ("wgmma-split", "wgmma-bf16x6", "simt-warptile", "simt-split-k", "simt-gemv")
         taken = single if row in suites.SUITES["float32"] else ("wgmma-final",)
         assert own.rung.name in (("wgmma-sparse",) if row.problem.sparse else taken), row.name
         assert own.problem == to_problem(row.problem, offset=row.offset)

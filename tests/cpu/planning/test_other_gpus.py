@@ -57,7 +57,7 @@ def test_every_row_of_the_suites_has_a_plan(suite: str) -> None:
     for row, place in cases():
         if row in SUITES[suite]:
             plan = planned(to_problem(row.problem, offset=row.offset), place, max_sms=row.max_sms)
-            single = ("wgmma-split", "simt-split-k", "simt-gemv", "simt-warptile")
+            single = ("wgmma-split", "wgmma-bf16x6", "simt-split-k", "simt-gemv", "simt-warptile")
             others = single if suite == "float32" else ("wgmma-final",)
             assert plan.rung.name in (("wgmma-sparse",) if row.problem.sparse else others), row.name
             assert_sound(plan, place.device)

@@ -109,6 +109,12 @@ def test_addend_factors_and_epilogue():
     assert np.abs(fused - np.maximum(exact + bias, 0)).max() <= 1e-4
 
 
+def test_of_split_weights_it_reads_the_matrix():
+    a, b = drawn(20, 130), drawn(130, 70)
+    expected = wt.matmul(a, b, **BF16X6)
+    assert np.array_equal(wt.matmul(a, wt.split(b), **BF16X6), expected)
+
+
 def test_parts_are_added_in_the_order_of_k_whoever_is_last():
     a, b = drawn(5, 192), drawn(192, 40)
     expected = np.zeros((5, 40), np.float32)
@@ -172,5 +178,3 @@ def test_calls_that_ask_for_something_else_are_refused():
         wt.matmul(a, b, batch_invariant=True, **BF16X6)
     with pytest.raises(UnsupportedError, match="float16"):
         wt.matmul(a.astype(np.float16), b.astype(np.float16), **BF16X6)
-    with pytest.raises(UnsupportedError, match="split already"):
-        wt.matmul(a, wt.split(b), **BF16X6)

@@ -123,8 +123,6 @@ class WgmmaBf16x6(Rung):
             return reason
         if problem.ieee:
             return "precision is 'ieee', which asks for float32 multiply-adds; leave it out"
-        if problem.a.sliced or problem.b.sliced:
-            return "an operand is split already; this rung splits float32 operands as it loads them"
         if not 0 < problem.k <= MOST_K:
             return f"K is {problem.k}; it takes 1 to {MOST_K}"
         bm, bn, bk, splits = config["BM"], config["BN"], config["BK"], config["SPLITS"]

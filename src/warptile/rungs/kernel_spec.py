@@ -207,6 +207,16 @@ class KernelSpec:
         return "\n".join(lines)
 
 
+def element_types(problem: Problem) -> tuple[tuple[str, str], ...]:
+    """C++ types of a kernel that takes each of them by itself (kernels/simt/operation.cuh)."""
+    return (
+        ("ELEMENT", problem.a.dtype.cuda),
+        ("ACCUMULATOR", problem.accumulator.cuda),
+        ("OUT", problem.d.dtype.cuda),
+        *((("EPILOGUE", "Epilogue"),) if problem.epilogue is not None else ()),
+    )
+
+
 def gemm_members(view: View) -> tuple[tuple[str, Field], ...]:
     """Members of ``GemmParams`` (kernels/tile/gemm.cuh), which every kernel takes: first those of the epilogue, if
     there is one; K, lda and ldb in units of A and B, which for types narrower than a byte are bytes."""

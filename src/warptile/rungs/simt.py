@@ -10,7 +10,7 @@ from warptile.device import REFERENCE, DeviceLimits
 from warptile.launch.params import Params
 from warptile.problem import Problem
 from warptile.rungs import simt_cost
-from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members
+from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, element_types, gemm_members
 from warptile.rungs.legality import blocks, ceil_div, grid_reason, keys_reason, operand_reason, padding_reason
 from warptile.rungs.mechanism import Mechanism
 from warptile.rungs.rung import Rung
@@ -52,12 +52,6 @@ class SimtRung(Rung):
     def resolve(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> KernelSpec:
         """As `Rung.resolve`."""
         view = View(problem)
-        types = (
-            ("ELEMENT", problem.a.dtype.cuda),
-            ("ACCUMULATOR", problem.accumulator.cuda),
-            ("OUT", problem.d.dtype.cuda),
-            *((("EPILOGUE", "Epilogue"),) if problem.epilogue is not None else ()),
-        )
         values = (
             ("A_COLUMN_MAJOR", problem.a.major == "col"),
             ("B_COLUMN_MAJOR", problem.b.major == "col"),
@@ -68,7 +62,7 @@ class SimtRung(Rung):
             problem,
             config,
             view,
-            Instance(self.file, self.template, types, values),
+            Instance(self.file, self.template, element_types(problem), values),
             grid=(blocks(problem, config), 1, 1),
             block=(self.threads(config), 1, 1),
             params=Params(gemm_members(view)),

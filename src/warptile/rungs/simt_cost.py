@@ -53,7 +53,7 @@ def terms_us(problem: Problem, config: Config, sms: int) -> tuple[dict[str, floa
     copies = (bm * bk / _elements_of_copy(problem.a, "col") + bn * bk / _elements_of_copy(problem.b, "row")) / 32
     busy = of_busiest * (fma * FMA_CLOCKS + copies * COPY_CLOCKS + warps * WARP_CLOCKS)
     waiting = ceil_div(of_busiest, config["MIN_BLOCKS"]) * (LATENCY_CLOCKS + WARP_LATENCY * fma / warps)
-    clocks = k_tiles * _norm(busy, waiting, BUSY_OR_WAITING) + of_busiest * bm * bn * STORED_CLOCKS
+    clocks = k_tiles * overlapped(busy, waiting, BUSY_OR_WAITING) + of_busiest * bm * bn * STORED_CLOCKS
     element_bytes = problem.a.dtype.bits // 8
     moved = problem.m * problem.k + problem.k * problem.n + problem.m * problem.n * (2 if problem.reads_matrix_c else 1)
     found = {
@@ -62,7 +62,7 @@ def terms_us(problem: Problem, config: Config, sms: int) -> tuple[dict[str, floa
         "splits": SPLIT_US + ELEMENT_US * splits * config["TM"] * config["TN"] if splits > 1 else 0.0,
         "launch": LAUNCH_US,
     }
-    return found, _norm(found["sm"], found["dram"], SM_OR_DRAM) + found["splits"] + found["launch"]
+    return found, overlapped(found["sm"], found["dram"], SM_OR_DRAM) + found["splits"] + found["launch"]
 
 
 def _elements_of_copy(operand: Operand, in_vectors: str) -> int:
@@ -71,5 +71,6 @@ def _elements_of_copy(operand: Operand, in_vectors: str) -> int:
     return 4 if operand.major == in_vectors and operand.alignment_bytes >= MAX_ALIGNMENT_BYTES else 1
 
 
-def _norm(one: float, other: float, exponent: float) -> float:
+def overlapped(one: float, other: float, exponent: float) -> float:
+    """The time of two limits that overlap: the norm of their times, which is the larger one where one is far below."""
     return float((one**exponent + other**exponent) ** (1 / exponent))

@@ -11,6 +11,7 @@ from warptile.problem import Problem
 from warptile.rungs import simt_cost
 from warptile.rungs.kernel_spec import Config, KernelSpec, gemm_members
 from warptile.rungs.legality import blocks, ceil_div, operand_reason
+from warptile.rungs.ranked import RankedRung
 from warptile.rungs.simt import WARPTILE_KEYS, SimtWarptile
 from warptile.rungs.simt_gemv import SIMT_GEMV
 
@@ -36,7 +37,7 @@ MOST_SPLITS, LEAST_STAGES = 16, 4
 PARTIALS, ARRIVALS = "partial sums", "arrivals"
 
 
-class SimtSplitK(SimtWarptile):
+class SimtSplitK(RankedRung, SimtWarptile):
     """simt-warptile with K split among blocks."""
 
     name = "simt-split-k"
@@ -46,18 +47,7 @@ class SimtSplitK(SimtWarptile):
     keys = KEYS
     a_layouts = ("row", "col")
     competes = True
-    estimates = True
     batch_invariant = False
-
-    def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:
-        """As `Rung.default_config`: the legal one of the least predicted time."""
-        ranked = self._ranked(problem, device)
-        return next((config for config in ranked if self.illegal(problem, config, device) is None), ranked[0])
-
-    def alternatives(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
-        """As `Rung.alternatives`."""
-        own = self.default_config(problem, device)
-        return tuple(config for config in self._ranked(problem, device) if config != own)
 
     def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
         """As `Rung.candidates`: for each tile, as many parts as keep the GPU busy."""
@@ -78,9 +68,6 @@ class SimtSplitK(SimtWarptile):
     ) -> tuple[dict[str, float], float]:
         """As `Rung.estimate_terms_us`."""
         return simt_cost.terms_us(problem, config, device.sms)
-
-    def _ranked(self, problem: Problem, device: DeviceLimits) -> list[Config]:
-        return sorted(self.candidates(problem, device), key=lambda config: self.estimate_us(problem, config, device))
 
     def unsuitable(self, problem: Problem, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.unsuitable`."""

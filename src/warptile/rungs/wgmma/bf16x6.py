@@ -8,9 +8,9 @@ from warptile.device import REFERENCE, DeviceLimits
 from warptile.launch.params import Params, Pointer, Scalar
 from warptile.launch.workspace import Workspace
 from warptile.problem import Problem
-from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members
+from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, element_types, gemm_members
 from warptile.rungs.legality import blocks, ceil_div, grid_reason, keys_reason, operand_reason
-from warptile.rungs.rung import Rung
+from warptile.rungs.ranked import RankedRung
 from warptile.rungs.simt_gemv import SIMT_GEMV
 from warptile.rungs.tensor_tiles import stages_reason
 from warptile.rungs.wgmma import bf16x6_cost, tiles
@@ -28,7 +28,7 @@ SIZES = (
     (96, 128, 3, 1),
     (128, 128, 3, 1),
 )
-"""Rows and columns of tiles, stages, and CTAs of an SM that registers are kept free for."""
+"""Rows and columns of tiles, stages, and for how many CTAs of an SM the compiler leaves registers."""
 
 BK = 32
 """K of a stage, after which products are promoted: added to float32 registers."""
@@ -37,7 +37,7 @@ CTAS_OF_SM = (1, 2, 4)
 """Into how many parts K is split: as many as give an SM so many CTAs."""
 
 MOST_ROWS = 256
-"""Rows of D up to which a plan looks at this rung. For each tile of rows it splits B anew, as wgmma-split does once."""
+"""Rows of D up to which a plan looks at this rung. Each tile of rows splits B again; wgmma-split splits it once."""
 
 MOST_SPLITS, LEAST_STAGES = 64, 4
 """Parts of K at most, and stages that each has at least."""
@@ -54,7 +54,7 @@ FRAGMENT_REGISTERS, OTHER_REGISTERS, REGISTERS = 24, 24, 65536
 PARTIALS, ARRIVALS = "partial sums", "arrivals"
 
 
-class WgmmaBf16x6(Rung):
+class WgmmaBf16x6(RankedRung):
     """The rung that splits float32 operands into three bfloat16 slices each, in registers."""
 
     family = "wgmma"
@@ -66,7 +66,6 @@ class WgmmaBf16x6(Rung):
     only_arch = "sm_90a"
     keys = KEYS
     competes = True
-    estimates = True
 
     def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
         """As `Rung.candidates`: tiles with not too many rows, each with as many parts of K as fill the GPU."""
@@ -81,16 +80,6 @@ class WgmmaBf16x6(Rung):
             found += [{**config, "SPLITS": each} for each in sorted(splits)]
         return tuple(found)
 
-    def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:
-        """As `Rung.default_config`: the legal one of the least predicted time."""
-        ranked = self._ranked(problem, device)
-        return next((config for config in ranked if self.illegal(problem, config, device) is None), ranked[0])
-
-    def alternatives(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
-        """As `Rung.alternatives`."""
-        own = self.default_config(problem, device)
-        return tuple(config for config in self._ranked(problem, device) if config != own)
-
     def estimate_us(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> float:
         """As `Rung.estimate_us`."""
         return self.estimate_terms_us(problem, config, device)[1]
@@ -102,9 +91,6 @@ class WgmmaBf16x6(Rung):
         return bf16x6_cost.terms_us(
             problem, config, device.sms, a_in_vectors=_a_width(problem) > 1, b_in_vectors=_b_width(problem) > 1
         )
-
-    def _ranked(self, problem: Problem, device: DeviceLimits) -> list[Config]:
-        return sorted(self.candidates(problem, device), key=lambda config: self.estimate_us(problem, config, device))
 
     def unsuitable(self, problem: Problem, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.unsuitable`."""
@@ -140,9 +126,7 @@ class WgmmaBf16x6(Rung):
         if needed > available:
             return f"a thread needs about {needed} registers and has {available}; take a smaller BM or MIN_BLOCKS"
         return (
-            grid_reason(problem, config)
-            or stages_reason(config)
-            or tiles.shared_reason(_shared_bytes(problem, config) * config["MIN_BLOCKS"])
+            grid_reason(problem, config) or stages_reason(config) or tiles.shared_reason(_shared_bytes(problem, config))
         )
 
     def threads(self, config: Config) -> int:
@@ -152,12 +136,6 @@ class WgmmaBf16x6(Rung):
     def resolve(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> KernelSpec:
         """As `Rung.resolve`."""
         view = View(problem)
-        types = (
-            ("ELEMENT", problem.a.dtype.cuda),
-            ("ACCUMULATOR", problem.accumulator.cuda),
-            ("OUT", problem.d.dtype.cuda),
-            *((("EPILOGUE", "Epilogue"),) if problem.epilogue is not None else ()),
-        )
         values = (
             ("A_COLUMN_MAJOR", problem.a.major == "col"),
             ("B_COLUMN_MAJOR", problem.b.major == "col"),
@@ -175,7 +153,13 @@ class WgmmaBf16x6(Rung):
             problem,
             config,
             view,
-            Instance(self.file, self.template, types, values, instructions=(f"wgmma.m64n{config['BM']}k16.f32.bf16",)),
+            Instance(
+                self.file,
+                self.template,
+                element_types(problem),
+                values,
+                instructions=(f"wgmma.m64n{config['BM']}k16.f32.bf16",),
+            ),
             grid=(count, 1, 1),
             block=(self.threads(config), 1, 1),
             params=Params(members),

@@ -17,6 +17,7 @@ from warptile.arch import H200
 from warptile.problem import Problem
 from warptile.rungs.kernel_spec import Config
 from warptile.rungs.legality import blocks, ceil_div
+from warptile.rungs.simt_cost import overlapped
 
 OF_B, OF_SCALAR_B, OF_SCALAR_A, OF_SUM = 27.1, 30.0, 11.1, 14.3
 """Clocks of an SM for each stage: of 128 elements of B; more if they are copied one by one; of 128 elements of A if
@@ -57,7 +58,7 @@ def terms_us(
     latency = LATENCY_CLOCKS + LATENCY_OF_ROW * bm
     latency += (0 if b_in_vectors else LATENCY_OF_SCALAR_B) + LATENCY_OF_A_BY_COLUMNS * (problem.a.major == "col")
     waiting = ceil_div(of_busiest, config["MIN_BLOCKS"]) * latency
-    clocks = stages * _norm(busy, waiting, BUSY_OR_WAITING) + of_busiest * bm * bn * STORED_CLOCKS
+    clocks = stages * overlapped(busy, waiting, BUSY_OR_WAITING) + of_busiest * bm * bn * STORED_CLOCKS
     moved = problem.m * problem.k + problem.k * problem.n + problem.m * problem.n * (2 if problem.reads_matrix_c else 1)
     found = {
         "sm": clocks / H200.clock_hz * 1e6,
@@ -65,8 +66,4 @@ def terms_us(
         "splits": SPLIT_US + ELEMENT_US * splits * bm / 2 if splits > 1 else 0.0,
         "launch": LAUNCH_US,
     }
-    return found, _norm(found["sm"], found["dram"], SM_OR_DRAM) + found["splits"] + found["launch"]
-
-
-def _norm(one: float, other: float, exponent: float) -> float:
-    return float((one**exponent + other**exponent) ** (1 / exponent))
+    return found, overlapped(found["sm"], found["dram"], SM_OR_DRAM) + found["splits"] + found["launch"]

@@ -49,24 +49,29 @@ class SimtRung(Rung):
         """Elements of one access, where the kernel takes them as compile-time values."""
         return ()
 
+    def view(self, problem: Problem, config: Config) -> View:
+        """What the kernel is given."""
+        return View(problem)
+
     def resolve(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> KernelSpec:
         """As `Rung.resolve`."""
-        view = View(problem)
+        view = self.view(problem, config)
+        seen = view.problem
         values = (
-            ("A_COLUMN_MAJOR", problem.a.major == "col"),
-            ("B_COLUMN_MAJOR", problem.b.major == "col"),
-            *self.widths(problem, config),
+            ("A_COLUMN_MAJOR", seen.a.major == "col"),
+            ("B_COLUMN_MAJOR", seen.b.major == "col"),
+            *self.widths(seen, config),
             *((key, config[key]) for key in self.keys),
         )
         return KernelSpec(
             problem,
             config,
             view,
-            Instance(self.file, self.template, element_types(problem), values),
-            grid=(blocks(problem, config), 1, 1),
+            Instance(self.file, self.template, element_types(seen), values),
+            grid=(blocks(seen, config), 1, 1),
             block=(self.threads(config), 1, 1),
             params=Params(gemm_members(view)),
-            dynamic_shared_bytes=self.dynamic_shared_bytes(problem, config),
+            dynamic_shared_bytes=self.dynamic_shared_bytes(seen, config),
         )
 
 
@@ -174,7 +179,10 @@ def _a_width(problem: Problem, config: Config, staged_bits: int) -> int:
 
 
 def _d_width(problem: Problem, staged_bits: int) -> int:
-    """Elements of one store to D (and load of C): what both alignments allow and divides n, inside one piece."""
+    """Elements of one store to D (and load of C): what both alignments allow and divides n, inside one piece; 1 where D
+    lies by columns."""
+    if problem.d.major == "col":
+        return 1
     c_elements = problem.c.vector_elements if problem.c is not None else problem.d.vector_elements
     return gcd(problem.d.vector_elements, c_elements, problem.n, _piece(staged_bits))
 
@@ -318,7 +326,6 @@ class SimtWarptile(SimtRung):
     dtypes: tuple[str, ...] = WARPTILE_DTYPES
     mechanism = Mechanism(interleaved=True)
     keys: tuple[str, ...] = WARPTILE_KEYS
-    a_layouts: tuple[str, ...] = ("row",)
     batch_invariant = True
 
     def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:
@@ -338,18 +345,24 @@ class SimtWarptile(SimtRung):
     def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.illegal`."""
         return (
-            operand_reason(problem, WARPTILE_DTYPES, a_layouts=self.a_layouts)
+            operand_reason(problem, WARPTILE_DTYPES)
             or keys_reason(config, WARPTILE_KEYS)
-            or _tile_reason(problem, config, problem.accumulator.bits)
+            or self.tiles_reason(problem, config)
+        )
+
+    def tiles_reason(self, seen: Problem, config: Config) -> str | None:
+        """Why tiles do not suit the problem as the kernel sees it, or None."""
+        return (
+            _tile_reason(seen, config, seen.accumulator.bits)
             or (
                 f"STAGES is {config['STAGES']}; one is filled while another is used: 2"
                 if config["STAGES"] < 2
                 else None
             )
-            or _register_reason(problem, config)
-            or grid_reason(problem, config)
-            or _group_reason(problem, config)
-            or padding_reason(problem, config, 8 if problem.accumulator.bits == 64 else 16)
+            or _register_reason(seen, config)
+            or grid_reason(seen, config)
+            or _group_reason(seen, config)
+            or padding_reason(seen, config, 8 if seen.accumulator.bits == 64 else 16)
         )
 
     def threads(self, config: Config) -> int:

@@ -1,4 +1,6 @@
-"""simt-gemv: a few rows of D on CUDA cores. B crosses DRAM once and no shared memory, in any layout and alignment."""
+"""simt-gemv: a few rows of D, or a few columns, on CUDA cores. B, or A, crosses DRAM once and no shared memory, in any
+layout and alignment. With a few columns it computes the transpose of D: what is said of rows and of B here is meant of
+the problem as the kernel sees it."""
 
 from __future__ import annotations
 
@@ -10,12 +12,13 @@ from warptile.device import REFERENCE, DeviceLimits
 from warptile.launch.params import Params, Pointer
 from warptile.launch.workspace import Workspace
 from warptile.problem import MAX_ALIGNMENT_BYTES, Problem
-from warptile.rungs.kernel_spec import Config, KernelSpec, gemm_members
-from warptile.rungs.legality import blocks, ceil_div, grid_reason, keys_reason, operand_reason
+from warptile.rungs.kernel_spec import Config, KernelSpec, View, gemm_members
+from warptile.rungs.legality import blocks, ceil_div, grid_reason, operand_reason
 from warptile.rungs.mechanism import Mechanism
+from warptile.rungs.orientation import SWAP, fewer_columns, seen, swap_reason, view
 from warptile.rungs.simt import STATIC_SHARED_BYTES, SimtRung
 
-KEYS = ("BM", "BN", "BK", "WARPS", "SPLITS")
+KEYS = ("BM", "BN", "BK", "WARPS", "SPLITS", SWAP)
 ROWS = (1, 2, 4, 8)
 """Rows of a tile."""
 
@@ -72,6 +75,8 @@ class SimtGemv(SimtRung):
 
     def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:
         """As `Rung.default_config`."""
+        swap = fewer_columns(problem)
+        problem = seen(problem, swap)
         bm = next((rows for rows in ROWS if rows >= problem.m), ROWS[-1])
         width = _b_width(problem)
         if problem.b.major == "col":
@@ -84,7 +89,7 @@ class SimtGemv(SimtRung):
             fit = MOST_SHARED_BYTES // (bm * bn * problem.accumulator.bits // 8)
             warps = next(each for each in ROW_MAJOR_WARPS if each <= fit)
             bk = DEPTH * warps
-        config = {"BM": bm, "BN": bn, "BK": bk, "WARPS": warps, "SPLITS": 1}
+        config = {"BM": bm, "BN": bn, "BK": bk, "WARPS": warps, "SPLITS": 1, SWAP: swap}
         threads = blocks(problem, config) * self.threads(config)
         if threads < device.sms * UNSPLIT_THREADS:
             wanted = ceil_div(device.sms * SPLIT_THREADS, threads)
@@ -99,30 +104,43 @@ class SimtGemv(SimtRung):
 
     def unsuitable(self, problem: Problem, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.unsuitable`."""
-        rows, bytes_, by_k = problem.m, problem.b.dtype.bits // 8, problem.b.major == "col"
+        swap = fewer_columns(problem)
+        as_seen = seen(problem, swap)
+        few, bytes_, by_k = as_seen.m, as_seen.b.dtype.bits // 8, as_seen.b.major == "col"
         most = MOST_ROWS_IN_BOTH
         if by_k and bytes_ >= 4:
             most = ROWS[-1] * 4 // bytes_
-        elif _b_width(problem) * bytes_ < MAX_ALIGNMENT_BYTES:
+        elif _b_width(as_seen) * bytes_ < MAX_ALIGNMENT_BYTES:
             most = MOST_ROWS_UNALIGNED
-        if rows > most:
-            return f"D has {rows} rows; with such a B other kernels are faster from {most + 1} on"
+        if few > most:
+            lines, operand = ("columns", "an A") if swap else ("rows", "a B")
+            return f"D has {few} {lines}; with such {operand} other kernels are faster from {most + 1} on"
         return None
+
+    def preferred(self, problem: Problem) -> str | None:
+        """Why kernels for more rows are not needed where this one is suitable; None where it is not."""
+        if self.unsuitable(problem) is not None:
+            return None
+        few = min(problem.m, problem.n)
+        line, operand = ("column", "an A") if fewer_columns(problem) else ("row", "a B")
+        return f"D has {few} {line}{'s' if few > 1 else ''}; simt-gemv reads such {operand} faster"
 
     def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.illegal`."""
-        return (
-            operand_reason(problem, self.dtypes)
-            or keys_reason(config, KEYS)
-            or _order_reason(problem)
-            or _tile_reason(problem, config)
-            or grid_reason(problem, config)
-        )
+        reason = operand_reason(problem, self.dtypes, a_layouts=("row", "col")) or swap_reason(config, KEYS)
+        if reason is not None:
+            return reason
+        as_seen = seen(problem, config[SWAP])
+        return _order_reason(as_seen) or _tile_reason(as_seen, config) or grid_reason(as_seen, config)
+
+    def view(self, problem: Problem, config: Config) -> View:
+        """As `SimtRung.view`."""
+        return view(problem, config[SWAP])
 
     def resolve(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> KernelSpec:
         """As `Rung.resolve`."""
         one = super().resolve(problem, config, device)
-        tiles, splits = blocks(problem, config), config["SPLITS"]
+        tiles, splits = one.grid[0], config["SPLITS"]
         shared = splits > 1
         members = (
             *gemm_members(one.view),
@@ -133,8 +151,11 @@ class SimtGemv(SimtRung):
             Workspace(PARTIALS, tiles * splits * config["BM"] * config["BN"] * problem.accumulator.bits // 8),
             Workspace(ARRIVALS, tiles * 4, zero=True),
         )
+        compiled = {name: value for name, value in one.instance.values if name != SWAP}
+        compiled["D_COLUMN_MAJOR"] = bool(config[SWAP])
         return replace(
             one,
+            instance=replace(one.instance, values=tuple(compiled.items())),
             grid=(tiles * splits, 1, 1),
             waits=False,
             params=Params(members),
@@ -151,6 +172,7 @@ class SimtGemv(SimtRung):
         """As `Rung.estimate_terms_us`: B once from DRAM, and beside it what further rows of A cost; or what blocks wait
         for their loads, those of an SM that do not fit at one time one after the other. Rates are the reference GPU's,
         instructions in proportion to SMs."""
+        problem = seen(problem, config[SWAP])
         splits, bytes_ = config["SPLITS"], problem.a.dtype.bits // 8
         moved = (problem.n + problem.m) * problem.k * bytes_
         moved += problem.m * problem.n * problem.d.dtype.bits // 8 * (2 if problem.reads_matrix_c else 1)
@@ -174,6 +196,8 @@ def _of_16_bytes(problem: Problem) -> int:
 
 def _a_width(problem: Problem) -> int:
     """Elements of one load of A: what its alignment allows and divides a thread's elements of a step along K."""
+    if problem.a.major == "col":
+        return 1
     return gcd(problem.a.vector_elements, _b_width(problem) if problem.b.major == "col" else DEPTH)
 
 
@@ -191,7 +215,7 @@ def _order_reason(problem: Problem) -> str | None:
 
 def _tile_reason(problem: Problem, config: Config) -> str | None:
     """Why threads cannot share a tile, or blocks K, or None: the static_asserts of kernels/simt/gemv.cuh."""
-    bm, bn, bk, warps, splits = (config[key] for key in KEYS)
+    bm, bn, bk, warps, splits = (config[key] for key in KEYS if key != SWAP)
     width = _b_width(problem)
     if warps > MAX_THREADS // LANES:
         return f"WARPS is {warps}; a block has at most {MAX_THREADS // LANES}"
@@ -216,4 +240,4 @@ def _tile_reason(problem: Problem, config: Config) -> str | None:
 
 
 SIMT_GEMV = SimtGemv()
-"""GEMMs with up to eight rows."""
+"""GEMMs with up to eight rows or columns."""

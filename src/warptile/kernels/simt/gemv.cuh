@@ -1,4 +1,4 @@
-// simt-gemv: few rows of D. Every element of B is loaded once, straight into registers, and multiplied with all rows of
+// simt-gemv: few rows of D, or of its transpose. Every element of B is loaded once, straight into registers, and multiplied with all rows of
 // A; what a block keeps in flight decides how fast B comes from DRAM. Warps of a block share K, and so do SPLITS
 // blocks; the last of these to finish adds up all partial sums, in the order of K, so that results do not depend on
 // who is last.
@@ -14,7 +14,7 @@ namespace warptile {
 // when a launch begins and when it ends.
 template <typename CONFIG>
 struct SimtGemvParams {
-    GemmParams<SimtOperation<CONFIG>> gemm;
+    GemmParams<SwappableOperation<CONFIG>> gemm;
     typename CONFIG::ACCUMULATOR* partials;
     unsigned* arrivals;
 };
@@ -92,7 +92,14 @@ struct SimtGemv {
 #pragma unroll
         for (int i = 0; i < BM; ++i) {
             ELEMENT a[DEPTH];
-            load_elements<WHOLE, CONFIG::A_WIDTH>(a, gemm.a + min(row + i, gemm.m - 1) * gemm.lda + k, inside);
+            const int of_row = min(row + i, gemm.m - 1);
+            if constexpr (CONFIG::A_COLUMN_MAJOR) {
+#pragma unroll
+                for (int l = 0; l < DEPTH; ++l)
+                    a[l] = WHOLE || l < inside ? *gemm.a_at(of_row, k + l) : static_cast<ELEMENT>(0.0f);
+            } else {
+                load_elements<WHOLE, CONFIG::A_WIDTH>(a, gemm.a_at(of_row, k), inside);
+            }
 #pragma unroll
             for (int l = 0; l < DEPTH; ++l)
 #pragma unroll

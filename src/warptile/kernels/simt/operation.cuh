@@ -15,6 +15,14 @@ struct SimtOperation {
     using SCALE = typename Scale<ACCUMULATOR>::type;
     using EPILOGUE = typename EpilogueOf<CONFIG>::type;
     static constexpr bool A_COLUMN_MAJOR = CONFIG::A_COLUMN_MAJOR, B_COLUMN_MAJOR = CONFIG::B_COLUMN_MAJOR;
+    static constexpr bool D_COLUMN_MAJOR = false;
+};
+
+// The same of a kernel that also computes D^T = B^T A^T, where D has few columns: its D, the transpose, then lies by
+// columns.
+template <typename CONFIG>
+struct SwappableOperation : SimtOperation<CONFIG> {
+    static constexpr bool D_COLUMN_MAJOR = CONFIG::D_COLUMN_MAJOR;
 };
 
 // Stores one element of D.
@@ -23,9 +31,9 @@ __device__ __forceinline__ void store_element(ACCUMULATOR accumulator, const GEM
                                               long long column) {
     const ACCUMULATOR value[] = {accumulator};
     typename GEMM::OUT result[1];
-    elements_of_d(value, gemm.c + (row * gemm.ldc + column), result, gemm, static_cast<int>(row),
+    elements_of_d(value, gemm.c + gemm.c_offset(row, column), result, gemm, static_cast<int>(row),
                   static_cast<int>(column));
-    gemm.d[row * gemm.ldd + column] = result[0];
+    gemm.d[gemm.d_offset(row, column)] = result[0];
 }
 
 }  // namespace warptile

@@ -53,8 +53,8 @@ struct RegisterTile {
     }
 };
 
-// Stores a thread's accumulators, D_WIDTH of a row at once. The tile starts at (row, column) of D; n is a multiple of
-// D_WIDTH, so that a vector lies wholly inside or wholly outside.
+// Stores a thread's accumulators, D_WIDTH of a row at once, one where D lies by columns. The tile starts at (row, column)
+// of D; n is a multiple of D_WIDTH, so that a vector lies wholly inside or wholly outside.
 template <typename TILE, int D_WIDTH, typename GEMM, typename ACCUMULATOR, int TM, int TN>
 __device__ __forceinline__ void store_registers(const ACCUMULATOR (&accumulators)[TM][TN], const GEMM& gemm,
                                                 long long row, long long column) {
@@ -70,12 +70,12 @@ __device__ __forceinline__ void store_registers(const ACCUMULATOR (&accumulators
             if (at >= gemm.n) continue;
             Vector<OUT, D_WIDTH> source{}, result;
             if (gemm.beta != SCALE(0))
-                source = *reinterpret_cast<const Vector<OUT, D_WIDTH>*>(gemm.c + (to * gemm.ldc + at));
+                source = *reinterpret_cast<const Vector<OUT, D_WIDTH>*>(gemm.c + gemm.c_offset(to, at));
             ACCUMULATOR values[D_WIDTH];
 #pragma unroll
             for (int l = 0; l < D_WIDTH; ++l) values[l] = accumulators[i][j + l];
             elements_of_d(values, source.element, result.element, gemm, static_cast<int>(to), static_cast<int>(at));
-            *reinterpret_cast<Vector<OUT, D_WIDTH>*>(gemm.d + (to * gemm.ldd + at)) = result;
+            *reinterpret_cast<Vector<OUT, D_WIDTH>*>(gemm.d + gemm.d_offset(to, at)) = result;
         }
     }
 }

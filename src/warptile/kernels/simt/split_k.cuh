@@ -1,6 +1,6 @@
-// simt-split-k: simt-warptile where D has too few tiles to fill the GPU. `splits` blocks share a tile, each with a
-// part of K; the last one to finish adds up all partial sums, in the order of K, so that results do not depend on who
-// is last.
+// simt-split-k: simt-warptile for D with few tiles, and for any layout of A and D. `splits` blocks share a tile, each
+// with a part of K; the last one to finish adds up all partial sums, in the order of K, so that results do not depend on
+// who is last.
 #pragma once
 
 #include "simt/warptile.cuh"
@@ -12,7 +12,7 @@ namespace warptile {
 // when a launch begins and when it ends.
 template <typename CONFIG>
 struct SimtSplitKParams {
-    GemmParams<SimtOperation<CONFIG>> gemm;
+    GemmParams<SwappableOperation<CONFIG>> gemm;
     typename CONFIG::ACCUMULATOR* partials;
     unsigned* arrivals;
     int splits;
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(CONFIG::BM / CONFIG::WM * (CONFIG::BN / CONFIG
 
     ACCUMULATOR* const slots = params.partials + static_cast<long long>(tile) * splits * TM * TN * TILE::THREADS;
     auto& sums = reinterpret_cast<ACCUMULATOR(&)[TM * TN]>(accumulators);
-    if (!add_parts<TILE::THREADS>(sums, slots, params.arrivals + tile, part, splits)) return;
+    if (splits > 1 && !add_parts<TILE::THREADS>(sums, slots, params.arrivals + tile, part, splits)) return;
     store_registers<TILE, CONFIG::D_WIDTH>(accumulators, gemm, origin.row + TILE::first_row(),
                                            origin.column + TILE::first_column());
 }

@@ -50,6 +50,14 @@ struct GemmParams : EpilogueOf<OPERATION>::type {
     __device__ __forceinline__ const ELEMENT* b_at(int k_offset, int column) const {
         return OPERATION::B_COLUMN_MAJOR ? b + column * ldb + k_offset : b + k_offset * ldb + column;
     }
+
+    // Elements from the first one of C to C[row, column]; and of D.
+    __device__ __forceinline__ long long c_offset(long long row, long long column) const {
+        return OPERATION::D_COLUMN_MAJOR ? column * ldc + row : row * ldc + column;
+    }
+    __device__ __forceinline__ long long d_offset(long long row, long long column) const {
+        return OPERATION::D_COLUMN_MAJOR ? column * ldd + row : row * ldd + column;
+    }
 };
 
 }  // namespace warptile

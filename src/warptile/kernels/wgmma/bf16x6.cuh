@@ -20,7 +20,7 @@ namespace warptile {
 // when a launch begins and when it ends.
 template <typename CONFIG>
 struct Bf16x6Params {
-    GemmParams<SimtOperation<CONFIG>> gemm;
+    GemmParams<SwappableOperation<CONFIG>> gemm;
     float* partials;
     unsigned* arrivals;
     int splits;

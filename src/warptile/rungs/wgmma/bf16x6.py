@@ -1,4 +1,5 @@
-"""wgmma-bf16x6: float32 GEMMs with few rows on tensor cores, as accurate as float32, without a pass before."""
+"""wgmma-bf16x6: float32 GEMMs with few rows or few columns on tensor cores, as accurate as float32, without a pass
+before."""
 
 from __future__ import annotations
 
@@ -8,15 +9,16 @@ from warptile.device import REFERENCE, DeviceLimits
 from warptile.launch.params import Params, Pointer, Scalar
 from warptile.launch.workspace import Workspace
 from warptile.problem import Problem
-from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, element_types, gemm_members
-from warptile.rungs.legality import blocks, ceil_div, grid_reason, keys_reason, operand_reason
+from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, element_types, gemm_members
+from warptile.rungs.legality import blocks, ceil_div, grid_reason, operand_reason
+from warptile.rungs.orientation import SWAP, fewer_columns, seen, swap_reason, view
 from warptile.rungs.ranked import RankedRung
 from warptile.rungs.simt_gemv import SIMT_GEMV
 from warptile.rungs.tensor_tiles import stages_reason
 from warptile.rungs.wgmma import bf16x6_cost, tiles
 from warptile.rungs.wgmma.float32_split import LEAST_K
 
-KEYS = ("BM", "BN", "BK", "STAGES", "MIN_BLOCKS", "SPLITS")
+KEYS = ("BM", "BN", "BK", "STAGES", "MIN_BLOCKS", "SPLITS", SWAP)
 
 SIZES = (
     (16, 128, 3, 2),
@@ -37,7 +39,8 @@ CTAS_OF_SM = (1, 2, 4)
 """Into how many parts K is split: as many as give an SM so many CTAs."""
 
 MOST_ROWS = 256
-"""Rows of D up to which a plan looks at this rung. Each tile of rows splits B again; wgmma-split splits it once."""
+"""Rows of D up to which a plan looks at this rung, or columns with SWAP. Each tile of rows splits B again; wgmma-split
+splits it once."""
 
 MOST_SPLITS, LEAST_STAGES = 64, 4
 """Parts of K at most, and stages that each has at least."""
@@ -69,7 +72,8 @@ class WgmmaBf16x6(RankedRung):
 
     def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
         """As `Rung.candidates`: tiles with not too many rows, each with as many parts of K as fill the GPU."""
-        found = []
+        found, swap = [], fewer_columns(problem)
+        problem = seen(problem, swap)
         for bm, bn, stages, least in SIZES:
             if bm > SIZES[0][0] and bm >= 2 * problem.m:
                 continue
@@ -77,7 +81,7 @@ class WgmmaBf16x6(RankedRung):
             count = max(blocks(problem, config), 1)
             most = max(min(MOST_SPLITS, problem.k // (BK * LEAST_STAGES)), 1)
             splits = {max(min(device.sms * ctas // count, most), 1) for ctas in CTAS_OF_SM}
-            found += [{**config, "SPLITS": each} for each in sorted(splits)]
+            found += [{**config, "SPLITS": each, SWAP: swap} for each in sorted(splits)]
         return tuple(found)
 
     def estimate_us(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> float:
@@ -88,6 +92,7 @@ class WgmmaBf16x6(RankedRung):
         self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE
     ) -> tuple[dict[str, float], float]:
         """As `Rung.estimate_terms_us`."""
+        problem = seen(problem, config[SWAP])
         return bf16x6_cost.terms_us(
             problem, config, device.sms, a_in_vectors=_a_width(problem) > 1, b_in_vectors=_b_width(problem) > 1
         )
@@ -96,19 +101,20 @@ class WgmmaBf16x6(RankedRung):
         """As `Rung.unsuitable`."""
         if problem.k < LEAST_K:
             return f"K is {problem.k}; below {LEAST_K} it is less accurate than a chain of multiply-adds"
-        if problem.m > MOST_ROWS:
-            return f"D has {problem.m} rows; from {MOST_ROWS + 1} on wgmma-split is faster"
-        if problem.a.major == "row" and SIMT_GEMV.unsuitable(problem, device) is None:
-            return f"D has {problem.m} row{'s' if problem.m > 1 else ''}; simt-gemv reads such a B faster"
-        return None
+        few = min(problem.m, problem.n)
+        if few > MOST_ROWS:
+            lines = "columns" if fewer_columns(problem) else "rows"
+            return f"D has {few} {lines}; from {MOST_ROWS + 1} on wgmma-split is faster"
+        return SIMT_GEMV.preferred(problem)
 
     def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.illegal`."""
-        reason = operand_reason(problem, self.dtypes, ("float32",), ("row", "col")) or keys_reason(config, KEYS)
+        reason = operand_reason(problem, self.dtypes, ("float32",), ("row", "col")) or swap_reason(config, KEYS)
         if reason is not None:
             return reason
         if problem.ieee:
             return "precision is 'ieee', which asks for float32 multiply-adds; leave it out"
+        problem = seen(problem, config[SWAP])
         if not 0 < problem.k <= MOST_K:
             return f"K is {problem.k}; it takes 1 to {MOST_K}"
         bm, bn, bk, splits = config["BM"], config["BN"], config["BK"], config["SPLITS"]
@@ -135,35 +141,37 @@ class WgmmaBf16x6(RankedRung):
 
     def resolve(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> KernelSpec:
         """As `Rung.resolve`."""
-        view = View(problem)
+        of_kernel = view(problem, config[SWAP])
+        as_seen = of_kernel.problem
         values = (
-            ("A_COLUMN_MAJOR", problem.a.major == "col"),
-            ("B_COLUMN_MAJOR", problem.b.major == "col"),
-            ("A_WIDTH", _a_width(problem)),
-            ("B_WIDTH", _b_width(problem)),
+            ("A_COLUMN_MAJOR", as_seen.a.major == "col"),
+            ("B_COLUMN_MAJOR", as_seen.b.major == "col"),
+            ("D_COLUMN_MAJOR", as_seen.d.major == "col"),
+            ("A_WIDTH", _a_width(as_seen)),
+            ("B_WIDTH", _b_width(as_seen)),
             # One kernel for any number of splits.
-            *((key, config[key]) for key in KEYS if key != "SPLITS"),
+            *((key, config[key]) for key in KEYS if key not in ("SPLITS", SWAP)),
         )
-        count, splits = blocks(problem, config) * config["SPLITS"], config["SPLITS"]
+        count, splits = blocks(as_seen, config) * config["SPLITS"], config["SPLITS"]
         members = (
-            *gemm_members(view), ("partials", Pointer(PARTIALS)), ("arrivals", Pointer(ARRIVALS)),
+            *gemm_members(of_kernel), ("partials", Pointer(PARTIALS)), ("arrivals", Pointer(ARRIVALS)),
             ("splits", Scalar("s32", splits)),
         )  # fmt: skip
         return KernelSpec(
             problem,
             config,
-            view,
+            of_kernel,
             Instance(
                 self.file,
                 self.template,
-                element_types(problem),
+                element_types(as_seen),
                 values,
                 instructions=(f"wgmma.m64n{config['BM']}k16.f32.bf16",),
             ),
             grid=(count, 1, 1),
             block=(self.threads(config), 1, 1),
             params=Params(members),
-            dynamic_shared_bytes=_shared_bytes(problem, config),
+            dynamic_shared_bytes=_shared_bytes(as_seen, config),
             capability=tiles.CAPABILITY,
             kernel_workspaces=(
                 Workspace(PARTIALS, count * config["BM"] * config["BN"] * ELEMENT_BYTES),
@@ -200,4 +208,4 @@ def _registers(config: Config) -> int:
 
 
 WGMMA_BF16X6 = WgmmaBf16x6()
-"""float32 GEMMs with 9 to 256 rows."""
+"""float32 GEMMs with 9 to 256 rows or columns."""

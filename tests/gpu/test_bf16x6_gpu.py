@@ -35,7 +35,7 @@ def test_the_same_bits_as_on_the_emulator(extents, size, majors, outlier):
     a, b = drawn(m, k), drawn(k, n)
     a[3, 7] *= np.float32(outlier)
     bm, bn, stages, least = size
-    config = {"BM": bm, "BN": bn, "BK": 32, "STAGES": stages, "MIN_BLOCKS": least, "SPLITS": 2}
+    config = {"BM": bm, "BN": bn, "BK": 32, "STAGES": stages, "MIN_BLOCKS": least, "SPLITS": 2, "SWAP": k % 2}
     left, right = on_gpu(a, majors[0]), on_gpu(b, majors[1])
     expected = wt.matmul(
         np.asarray(a, order="C" if majors[0] == "row" else "F"),

@@ -370,9 +370,12 @@ class SimtWarptile(SimtRung):
         return _tiled_thread_count(config)
 
     def dynamic_shared_bytes(self, problem: Problem, config: Config) -> int:
-        """All stages."""
-        bits = problem.accumulator.bits
-        return config["STAGES"] * _staged_elements(problem, config, bits) * bits // 8
+        """All stages, or what a block's warps exchange before they store (kernels/simt/register_tile.cuh)."""
+        bits, exchanged = problem.accumulator.bits, 0
+        if _d_width(problem, bits) < _piece(bits):
+            rows = config["WM"] // config["TM"] * _piece(bits)
+            exchanged = _tiled_thread_count(config) // 32 * rows * (config["WN"] + 1)
+        return max(config["STAGES"] * _staged_elements(problem, config, bits), exchanged) * bits // 8
 
     def widths(self, problem: Problem, config: Config) -> tuple[tuple[str, int], ...]:
         """Elements of one copy of A and of B, and of one store to D."""

@@ -71,7 +71,7 @@ class SimtGemv(SimtRung):
 
     def widths(self, problem: Problem, config: Config) -> tuple[tuple[str, int], ...]:
         """Elements of one load of A and of B."""
-        return ("A_WIDTH", _a_width(problem)), ("B_WIDTH", _b_width(problem))
+        return ("A_WIDTH", _a_width(problem, config)), ("B_WIDTH", _b_width(problem))
 
     def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:
         """As `Rung.default_config`."""
@@ -110,7 +110,7 @@ class SimtGemv(SimtRung):
         most = MOST_ROWS_IN_BOTH
         if by_k and bytes_ >= 4:
             most = ROWS[-1] * 4 // bytes_
-        elif _b_width(as_seen) * bytes_ < MAX_ALIGNMENT_BYTES:
+        elif _widest_b(as_seen) * bytes_ < MAX_ALIGNMENT_BYTES:
             most = MOST_ROWS_UNALIGNED
         if few > most:
             lines, operand = ("columns", "an A") if swap else ("rows", "a B")
@@ -194,15 +194,23 @@ def _of_16_bytes(problem: Problem) -> int:
     return MAX_ALIGNMENT_BYTES * 8 // problem.a.dtype.bits
 
 
-def _a_width(problem: Problem) -> int:
-    """Elements of one load of A: what its alignment allows and divides a thread's elements of a step along K."""
+def _a_width(problem: Problem, config: Config) -> int:
+    """Elements of one load of A: what its alignment allows and divides a thread's elements of a step along K or, where
+    columns are contiguous, M and BM."""
     if problem.a.major == "col":
-        return 1
+        return gcd(problem.a.vector_elements, problem.m, config["BM"])
     return gcd(problem.a.vector_elements, _b_width(problem) if problem.b.major == "col" else DEPTH)
 
 
 def _b_width(problem: Problem) -> int:
-    """Elements of one load of B: what its alignment allows and, where it is along N, divides N."""
+    """Elements of one load of B. One where it is along K and A is not: lanes then load neighbouring columns of A."""
+    if problem.a.major == "col" and problem.b.major == "col" and problem.m > 1:
+        return 1
+    return _widest_b(problem)
+
+
+def _widest_b(problem: Problem) -> int:
+    """Elements of the widest load of B: what its alignment allows and, where it is along N, divides N."""
     along = 0 if problem.b.major == "col" else problem.n
     return gcd(problem.b.vector_elements, along, _of_16_bytes(problem))
 

@@ -19,7 +19,7 @@ def drawn(*shape, seed=0):
 
 
 def configuration(**changes):
-    return {**dict(zip(KEYS, (16, 128, 32, 3, 2, 1), strict=True)), **changes}
+    return {**dict(zip(KEYS, (16, 128, 32, 3, 2, 1, 0), strict=True)), **changes}
 
 
 def exact_and_magnitude(a, b):
@@ -41,7 +41,7 @@ def chain(a, b):
         covering(
             ("row row", "row col", "col row", "col col"),
             ((9, 130, 300), (13, 65, 257), (40, 132, 96), (70, 66, 100), (1, 1, 513), (33, 40, 64)),
-            ({}, {"BM": 64, "SPLITS": 2}, {"BM": 32, "BN": 64, "STAGES": 4}, {"BM": 8, "BK": 64, "SPLITS": 2}),
+            ({}, {"BM": 64, "SPLITS": 2}, {"BM": 32, "BN": 64, "SWAP": 1}, {"BM": 8, "BK": 64, "SPLITS": 2}),
             pairs=((0, 1), (0, 2)),
         ),
         6,

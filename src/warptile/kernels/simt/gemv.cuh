@@ -1,7 +1,7 @@
-// simt-gemv: few rows of D, or of its transpose. Every element of B is loaded once, straight into registers, and multiplied with all rows of
-// A; what a block keeps in flight decides how fast B comes from DRAM. Warps of a block share K, and so do SPLITS
-// blocks; the last of these to finish adds up all partial sums, in the order of K, so that results do not depend on
-// who is last.
+// simt-gemv: few rows of D, or of its transpose. Every element of B is loaded once, straight into registers, and
+// multiplied with all rows of A; what a block keeps in flight decides how fast B comes from DRAM. Warps of a block
+// share K, and so do SPLITS blocks; the last of these to finish adds up all partial sums, in the order of K, so that
+// results do not depend on who is last.
 #pragma once
 
 #include "ptx/memory_order.cuh"
@@ -89,23 +89,34 @@ struct SimtGemv {
                     for (int j = 0; j < B_WIDTH; ++j) b[l][load * B_WIDTH + j] = vector.element[j];
                 }
         }
-#pragma unroll
-        for (int i = 0; i < BM; ++i) {
-            ELEMENT a[DEPTH];
-            const int of_row = min(row + i, gemm.m - 1);
-            if constexpr (CONFIG::A_COLUMN_MAJOR) {
-#pragma unroll
-                for (int l = 0; l < DEPTH; ++l)
-                    a[l] = WHOLE || l < inside ? *gemm.a_at(of_row, k + l) : static_cast<ELEMENT>(0.0f);
-            } else {
-                load_elements<WHOLE, CONFIG::A_WIDTH>(a, gemm.a_at(of_row, k), inside);
-            }
+        const auto product = [&](ELEMENT of_a, int l, int j) {
+            return static_cast<ACCUMULATOR>(of_a) * static_cast<ACCUMULATOR>(K_MAJOR ? b[j][l] : b[l][j]);
+        };
+        if constexpr (CONFIG::A_COLUMN_MAJOR) {
+            // m is a multiple of A_WIDTH: rows past the end are the last vector again.
 #pragma unroll
             for (int l = 0; l < DEPTH; ++l)
 #pragma unroll
-                for (int j = 0; j < COLUMNS; ++j)
-                    sums[i][j] +=
-                        static_cast<ACCUMULATOR>(a[l]) * static_cast<ACCUMULATOR>(K_MAJOR ? b[j][l] : b[l][j]);
+                for (int i = 0; i < BM; i += CONFIG::A_WIDTH) {
+                    ELEMENT a[CONFIG::A_WIDTH] = {};
+                    if (WHOLE || l < inside)
+                        load_elements<true, CONFIG::A_WIDTH>(
+                            a, gemm.a_at(min(row + i, gemm.m - CONFIG::A_WIDTH), k + l), CONFIG::A_WIDTH);
+#pragma unroll
+                    for (int of_vector = 0; of_vector < CONFIG::A_WIDTH; ++of_vector)
+#pragma unroll
+                        for (int j = 0; j < COLUMNS; ++j) sums[i + of_vector][j] += product(a[of_vector], l, j);
+                }
+        } else {
+#pragma unroll
+            for (int i = 0; i < BM; ++i) {
+                ELEMENT a[DEPTH];
+                load_elements<WHOLE, CONFIG::A_WIDTH>(a, gemm.a_at(min(row + i, gemm.m - 1), k), inside);
+#pragma unroll
+                for (int l = 0; l < DEPTH; ++l)
+#pragma unroll
+                    for (int j = 0; j < COLUMNS; ++j) sums[i][j] += product(a[l], l, j);
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 // How a block tile is shared out among warps, lanes and registers.
 #pragma once
 
+#include "simt/operation.cuh"
 #include "tile/gemm.cuh"
 #include "tile/scale.cuh"
 
@@ -18,7 +19,7 @@ template <typename STAGED, int BM, int BN, int WM, int WN, int TM, int TN>
 struct RegisterTile {
     static constexpr int PIECE = 16 / sizeof(STAGED);
     static constexpr int LANES_M = WM / TM, LANES_N = WN / TN;
-    static constexpr int WARPS_N = BN / WN, WARPS = BM / WM * WARPS_N, THREADS = WARPS * 32;
+    static constexpr int WARPS_N = BN / WN, WARPS = BM / WM * WARPS_N, THREADS = WARPS * 32, WARP_COLUMNS = WN;
     static_assert(BM % WM == 0 && BN % WN == 0, "a block tile is a whole number of warp tiles");
     static_assert(WM % TM == 0 && WN % TN == 0 && LANES_M * LANES_N == 32, "a warp tile is 32 thread tiles");
     static_assert(LANES_M >= 2 && LANES_N >= 2, "lanes are interleaved two by two");
@@ -29,13 +30,11 @@ struct RegisterTile {
     static __device__ __forceinline__ int lane_m(int lane) { return lane / 2 % 2 + lane / 4 / (LANES_N / 2) * 2; }
     static __device__ __forceinline__ int lane_n(int lane) { return lane % 2 + lane / 4 % (LANES_N / 2) * 2; }
 
-    // Row (column) in the block tile of this thread's first element.
-    static __device__ __forceinline__ int first_row() {
-        return threadIdx.x / 32 / WARPS_N * WM + lane_m(threadIdx.x % 32) * PIECE;
-    }
-    static __device__ __forceinline__ int first_column() {
-        return threadIdx.x / 32 % WARPS_N * WN + lane_n(threadIdx.x % 32) * PIECE;
-    }
+    // Row (column) in the block tile of this warp's first element, and of this thread's.
+    static __device__ __forceinline__ int warp_row() { return threadIdx.x / 32 / WARPS_N * WM; }
+    static __device__ __forceinline__ int warp_column() { return threadIdx.x / 32 % WARPS_N * WN; }
+    static __device__ __forceinline__ int first_row() { return warp_row() + lane_m(threadIdx.x % 32) * PIECE; }
+    static __device__ __forceinline__ int first_column() { return warp_column() + lane_n(threadIdx.x % 32) * PIECE; }
 
     // Distance from this thread's first row (column) to its i-th.
     static constexpr __device__ __forceinline__ int row(int i) { return i / PIECE * LANES_M * PIECE + i % PIECE; }
@@ -53,8 +52,8 @@ struct RegisterTile {
     }
 };
 
-// Stores a thread's accumulators, D_WIDTH of a row at once, one where D lies by columns. The tile starts at (row, column)
-// of D; n is a multiple of D_WIDTH, so that a vector lies wholly inside or wholly outside.
+// Stores a thread's accumulators, D_WIDTH of a row at once. The tile starts at (row, column) of D; n is a multiple of
+// D_WIDTH, so that a vector lies wholly inside or wholly outside.
 template <typename TILE, int D_WIDTH, typename GEMM, typename ACCUMULATOR, int TM, int TN>
 __device__ __forceinline__ void store_registers(const ACCUMULATOR (&accumulators)[TM][TN], const GEMM& gemm,
                                                 long long row, long long column) {
@@ -77,6 +76,45 @@ __device__ __forceinline__ void store_registers(const ACCUMULATOR (&accumulators
             elements_of_d(values, source.element, result.element, gemm, static_cast<int>(to), static_cast<int>(at));
             *reinterpret_cast<Vector<OUT, D_WIDTH>*>(gemm.d + gemm.d_offset(to, at)) = result;
         }
+    }
+}
+
+// The same element by element, for a D whose rows are not aligned or that lies by columns. What the lanes of a warp
+// store together would lie 16 bytes apart; they exchange it in shared memory, so that neighbours store neighbours. The
+// block's tile starts at (row, column); all threads of the block call it, and `shared` has `Exchange<TILE>::OF_WARP`
+// elements for each warp.
+template <typename TILE>
+struct Exchange {
+    static constexpr int ROWS = TILE::PIECE * TILE::LANES_M, COLUMNS = TILE::WARP_COLUMNS, PITCH = COLUMNS + 1;
+    static constexpr int OF_WARP = ROWS * PITCH;
+};
+
+template <typename TILE, typename GEMM, typename ACCUMULATOR, int TM, int TN>
+__device__ __forceinline__ void exchange_and_store(const ACCUMULATOR (&accumulators)[TM][TN], const GEMM& gemm,
+                                                   long long row, long long column, ACCUMULATOR* shared) {
+    using EXCHANGE = Exchange<TILE>;
+    constexpr int ROWS = EXCHANGE::ROWS, COLUMNS = EXCHANGE::COLUMNS, PITCH = EXCHANGE::PITCH;
+    const int lane = threadIdx.x % 32;
+    ACCUMULATOR* const of_warp = shared + threadIdx.x / 32 * EXCHANGE::OF_WARP;
+    ACCUMULATOR* const own = of_warp + TILE::lane_m(lane) * TILE::PIECE * PITCH + TILE::lane_n(lane) * TILE::PIECE;
+    row += TILE::warp_row();
+    column += TILE::warp_column();
+    __syncthreads();  // all warps have read the last tiles of A and B
+#pragma unroll
+    for (int piece = 0; piece < TM / TILE::PIECE; ++piece) {
+#pragma unroll
+        for (int i = 0; i < TILE::PIECE; ++i)
+#pragma unroll
+            for (int j = 0; j < TN; ++j) own[i * PITCH + TILE::column(j)] = accumulators[piece * TILE::PIECE + i][j];
+        __syncwarp();
+#pragma unroll 4
+        for (int e = lane; e < ROWS * COLUMNS; e += 32) {
+            const int i = GEMM::d_column_major() ? e % ROWS : e / COLUMNS,
+                      j = GEMM::d_column_major() ? e / ROWS : e % COLUMNS;
+            const long long to = row + piece * ROWS + i, at = column + j;
+            if (to < gemm.m && at < gemm.n) store_element(of_warp[i * PITCH + j], gemm, to, at);
+        }
+        __syncwarp();
     }
 }
 

@@ -1,6 +1,6 @@
 // simt-split-k: simt-warptile for D with few tiles, and for any layout of A and D. `splits` blocks share a tile, each
-// with a part of K; the last one to finish adds up all partial sums, in the order of K, so that results do not depend on
-// who is last.
+// with a part of K; the last one to finish adds up all partial sums, in the order of K, so that results do not depend
+// on who is last.
 #pragma once
 
 #include "simt/warptile.cuh"
@@ -33,8 +33,7 @@ __global__ void __launch_bounds__(CONFIG::BM / CONFIG::WM * (CONFIG::BN / CONFIG
     ACCUMULATOR* const slots = params.partials + static_cast<long long>(tile) * splits * TM * TN * TILE::THREADS;
     auto& sums = reinterpret_cast<ACCUMULATOR(&)[TM * TN]>(accumulators);
     if (splits > 1 && !add_parts<TILE::THREADS>(sums, slots, params.arrivals + tile, part, splits)) return;
-    store_registers<TILE, CONFIG::D_WIDTH>(accumulators, gemm, origin.row + TILE::first_row(),
-                                           origin.column + TILE::first_column());
+    store_block<CONFIG>(accumulators, gemm, origin);
 }
 
 }  // namespace warptile

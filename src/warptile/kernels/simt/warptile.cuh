@@ -116,16 +116,29 @@ __device__ __forceinline__ void multiply_block(typename CONFIG::ACCUMULATOR (&ac
     }
 }
 
+// Stores a block's tile.
+template <typename CONFIG, typename GEMM>
+__device__ __forceinline__ void store_block(const typename CONFIG::ACCUMULATOR (&accumulators)[CONFIG::TM][CONFIG::TN],
+                                            const GEMM& gemm, const BlockOrigin& origin) {
+    using TILE = WarptileTile<CONFIG>;
+    if constexpr (CONFIG::D_WIDTH < TILE::PIECE) {
+        extern __shared__ __align__(128) unsigned char shared_bytes[];
+        exchange_and_store<TILE>(accumulators, gemm, origin.row, origin.column,
+                                 reinterpret_cast<typename CONFIG::ACCUMULATOR*>(shared_bytes));
+    } else {
+        store_registers<TILE, CONFIG::D_WIDTH>(accumulators, gemm, origin.row + TILE::first_row(),
+                                               origin.column + TILE::first_column());
+    }
+}
+
 template <typename CONFIG>
 __global__ void __launch_bounds__(CONFIG::BM / CONFIG::WM * (CONFIG::BN / CONFIG::WN) * 32, CONFIG::MIN_BLOCKS)
     simt_warptile(const __grid_constant__ GemmParams<SimtOperation<CONFIG>> params) {
-    using TILE = WarptileTile<CONFIG>;
     const auto gemm = params.values();
     const BlockOrigin origin = BlockOrigin::grouped<CONFIG::BM, CONFIG::BN, CONFIG::GROUP>(gemm.m, gemm.n, blockIdx.x);
     typename CONFIG::ACCUMULATOR accumulators[CONFIG::TM][CONFIG::TN] = {};
     multiply_block<CONFIG, false>(accumulators, gemm, origin, 0, 1);
-    store_registers<TILE, CONFIG::D_WIDTH>(accumulators, gemm, origin.row + TILE::first_row(),
-                                           origin.column + TILE::first_column());
+    store_block<CONFIG>(accumulators, gemm, origin);
 }
 
 }  // namespace warptile

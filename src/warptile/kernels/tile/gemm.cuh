@@ -51,12 +51,15 @@ struct GemmParams : EpilogueOf<OPERATION>::type {
         return OPERATION::B_COLUMN_MAJOR ? b + column * ldb + k_offset : b + k_offset * ldb + column;
     }
 
+    // Whether D lies by columns, and C with it: of operations that say so.
+    static constexpr __device__ __forceinline__ bool d_column_major() { return OPERATION::D_COLUMN_MAJOR; }
+
     // Elements from the first one of C to C[row, column]; and of D.
     __device__ __forceinline__ long long c_offset(long long row, long long column) const {
-        return OPERATION::D_COLUMN_MAJOR ? column * ldc + row : row * ldc + column;
+        return d_column_major() ? column * ldc + row : row * ldc + column;
     }
     __device__ __forceinline__ long long d_offset(long long row, long long column) const {
-        return OPERATION::D_COLUMN_MAJOR ? column * ldd + row : row * ldd + column;
+        return d_column_major() ? column * ldd + row : row * ldd + column;
     }
 };
 

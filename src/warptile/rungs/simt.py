@@ -336,7 +336,9 @@ class SimtWarptile(SimtRung):
 
     def compared_us(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> float | None:
         """As `Rung.compared_us`: of float32."""
-        return simt_cost.terms_us(problem, config, device.sms)[1] if problem.a.dtype.name == "float32" else None
+        if problem.a.dtype.name != "float32":
+            return None
+        return simt_cost.terms_us(self.view(problem, config).problem, config, device.sms)[1]
 
     def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
         """As `Rung.candidates`."""

@@ -46,11 +46,16 @@ PARTIALS, ARRIVALS = "partial sums", "arrivals"
 MOST_ROWS_IN_BOTH, MOST_ROWS_UNALIGNED = 1, 4
 """Rows up to which plans take it whatever B's layout and type, and where no load of B can have 16 bytes."""
 
+MOST_BY_COLUMNS = 4
+"""Rows up to which no other kernel is looked at where K is contiguous in B and not in A."""
+
 STEP_CLOCKS, MEETING_CLOCKS = 700.0, 2500.0
 """Clocks that two steps wait for their loads; and in which blocks that share a tile meet."""
 
 FURTHER_ROW = {("col", 4): 0.03, ("col", 2): 0.08, ("row", 4): 0.1, ("row", 2): 0.3}
-"""Share of the time of reading B that each row of D after the first one adds, by B's major and bytes of an element."""
+BY_COLUMNS = 0.22
+"""Share of the time of reading B that each row of D after the first one adds, by B's major and bytes of an element; and
+where K is contiguous in B and not in A."""
 
 
 class SimtGemv(SimtRung):
@@ -119,7 +124,8 @@ class SimtGemv(SimtRung):
 
     def preferred(self, problem: Problem) -> str | None:
         """Why kernels for more rows are not needed where this one is suitable; None where it is not."""
-        if self.unsuitable(problem) is not None:
+        as_seen = seen(problem, fewer_columns(problem))
+        if self.unsuitable(problem) is not None or (_along_k_in_b_alone(as_seen) and as_seen.m > MOST_BY_COLUMNS):
             return None
         few = min(problem.m, problem.n)
         line, operand = ("column", "an A") if fewer_columns(problem) else ("row", "a B")
@@ -176,7 +182,8 @@ class SimtGemv(SimtRung):
         splits, bytes_ = config["SPLITS"], problem.a.dtype.bits // 8
         moved = (problem.n + problem.m) * problem.k * bytes_
         moved += problem.m * problem.n * problem.d.dtype.bits // 8 * (2 if problem.reads_matrix_c else 1)
-        further = FURTHER_ROW[problem.b.major, 4 if bytes_ >= 4 else 2] * (problem.m - 1)
+        of_row = FURTHER_ROW[problem.b.major, 4 if bytes_ >= 4 else 2]
+        further = (max(of_row, BY_COLUMNS) if _along_k_in_b_alone(problem) else of_row) * (problem.m - 1)
         at_once = max(1, THREADS_OF_SM // self.threads(config)) * device.sms
         steps = ceil_div(ceil_div(problem.k, splits), config["BK"])
         waves = ceil_div(blocks(problem, config) * splits, at_once)
@@ -204,9 +211,12 @@ def _a_width(problem: Problem, config: Config) -> int:
 
 def _b_width(problem: Problem) -> int:
     """Elements of one load of B. One where it is along K and A is not: lanes then load neighbouring columns of A."""
-    if problem.a.major == "col" and problem.b.major == "col" and problem.m > 1:
-        return 1
-    return _widest_b(problem)
+    return 1 if _along_k_in_b_alone(problem) and problem.m > 1 else _widest_b(problem)
+
+
+def _along_k_in_b_alone(problem: Problem) -> bool:
+    """Whether B is contiguous along K, and A is not."""
+    return problem.a.major == "col" and problem.b.major == "col"
 
 
 def _widest_b(problem: Problem) -> int:

@@ -37,6 +37,10 @@ THREADS_OF_SM = 512
 MOST_SPLITS, LEAST_STAGES = 16, 4
 """Parts of K at most, and tiles along K that each has at least."""
 
+FEW_COLUMNS, LONG_K = 16, 200
+"""D's transpose is computed where D has fewer columns than rows, if it has so few, or K is so long: sums take longer to
+store transposed."""
+
 PARTIALS, ARRIVALS = "partial sums", "arrivals"
 
 
@@ -53,7 +57,7 @@ class SimtSplitK(RankedRung, SimtWarptile):
 
     def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
         """As `Rung.candidates`: for each tile, as many parts as keep the GPU busy."""
-        found, swap = [], fewer_columns(problem)
+        found, swap = [], fewer_columns(problem) & (problem.n <= FEW_COLUMNS or problem.k >= LONG_K)
         for values in TILES:
             config = dict(zip(WARPTILE_KEYS, values, strict=True))
             wanted = ceil_div(device.sms * THREADS_OF_SM, blocks(seen(problem, swap), config) * self.threads(config))
@@ -69,7 +73,7 @@ class SimtSplitK(RankedRung, SimtWarptile):
         self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE
     ) -> tuple[dict[str, float], float]:
         """As `Rung.estimate_terms_us`."""
-        return simt_cost.terms_us(seen(problem, config[SWAP]), config, device.sms)
+        return simt_cost.terms_us(self.view(problem, config).problem, config, device.sms)
 
     def unsuitable(self, problem: Problem, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.unsuitable`."""

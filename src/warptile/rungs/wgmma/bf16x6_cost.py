@@ -6,9 +6,10 @@
 * splits: where CTAs share K, the last one of a tile adds up all partial sums.
 * launch: the launch.
 
-Constants are fitted to timings of 100 problems with 5 to 440 rows in all layouts on an H200, of 42 of them with some 30
-configurations each. The configuration that is predicted to be the fastest needs 1.014 times as long as the fastest, and
-1.36 times at most; predictions are within 11 % on eight of ten (2026-11-29, no record).
+Constants are fitted to timings of 230 problems with K from 48 on in all layouts on an H200, with some thirteen
+configurations each, most of them with few columns. The configuration that is predicted to be the fastest needs 1.03
+times as long as the fastest, and 1.6 times at most; predictions are within 11 % on eight of ten (2026-11-29, no
+record).
 """
 
 from __future__ import annotations
@@ -19,19 +20,20 @@ from warptile.rungs.kernel_spec import Config
 from warptile.rungs.legality import blocks, ceil_div
 from warptile.rungs.simt_cost import overlapped
 
-OF_B, OF_SCALAR_B, OF_SCALAR_A, OF_SUM = 27.1, 30.0, 11.1, 14.3
+OF_B, OF_SCALAR_B, OF_SCALAR_A, OF_SUM = 28.3, 31.8, 13.6, 12.9
 """Clocks of an SM for each stage: of 128 elements of B; more if they are copied one by one; of 128 elements of A if
 they are loaded one by one; and of 128 sums."""
 
-LATENCY_CLOCKS, LATENCY_OF_ROW, LATENCY_OF_SCALAR_B, LATENCY_OF_A_BY_COLUMNS = 941.0, 12.7, 609.0, 370.0
+LATENCY_CLOCKS, LATENCY_OF_ROW, LATENCY_OF_SCALAR_B, LATENCY_OF_A_BY_COLUMNS = 676.0, 18.7, 1097.0, 213.0
 """Of a stage of a CTA alone: whatever its size; of each row; and more where B is copied by elements, and A lies so."""
 
-STORED_CLOCKS = 0.49
+STORED_CLOCKS = 0.408
 """Of an element of a tile, on its way to D."""
 
-DRAM_BYTES_PER_S, LAUNCH_US = 4.1e12, 2.0
+DRAM_BYTES_PER_S, STORED_BYTES_PER_S, LAUNCH_US = 3.28e12, 1.32e12, 1.72
+"""Of operands, of D, and of the launch."""
 
-SPLIT_US, ELEMENT_US = 1.27, 0.0116
+SPLIT_US, ELEMENT_US = 1.34, 0.0084
 """Of a CTA's arrival, and of each element of a thread for each part of K that the last CTA adds."""
 
 BUSY_OR_WAITING, SM_OR_DRAM = 3.0, 5.0
@@ -44,7 +46,7 @@ def terms_us(
     """Microseconds of each term and of the whole kernel.
 
     Args:
-        problem: as the user sees it.
+        problem: as the kernel sees it.
         config: its tunables.
         sms: of the GPU.
         a_in_vectors, b_in_vectors: elements are loaded four at a time.
@@ -59,10 +61,12 @@ def terms_us(
     latency += (0 if b_in_vectors else LATENCY_OF_SCALAR_B) + LATENCY_OF_A_BY_COLUMNS * (problem.a.major == "col")
     waiting = ceil_div(of_busiest, config["MIN_BLOCKS"]) * latency
     clocks = stages * overlapped(busy, waiting, BUSY_OR_WAITING) + of_busiest * bm * bn * STORED_CLOCKS
-    moved = problem.m * problem.k + problem.k * problem.n + problem.m * problem.n * (2 if problem.reads_matrix_c else 1)
+    element_bytes = problem.a.dtype.bits // 8
+    operand_bytes = (problem.m + problem.n) * problem.k * element_bytes
+    d_bytes = problem.m * problem.n * element_bytes * (2 if problem.reads_matrix_c else 1)
     found = {
         "sm": clocks / H200.clock_hz * 1e6,
-        "dram": moved * problem.a.dtype.bits // 8 / DRAM_BYTES_PER_S * 1e6,
+        "dram": (operand_bytes / DRAM_BYTES_PER_S + d_bytes / STORED_BYTES_PER_S) * 1e6,
         "splits": SPLIT_US + ELEMENT_US * splits * bm / 2 if splits > 1 else 0.0,
         "launch": LAUNCH_US,
     }

@@ -1,5 +1,5 @@
-"""Predicted time of float32 kernels with register tiles on CUDA cores, simt-warptile and simt-split-k, where they
-compete with others.
+"""Predicted time of kernels with register tiles on CUDA cores, simt-warptile and simt-split-k, of float32 and float64,
+where they compete with others.
 
 * sm: what the SM with the most blocks does, by what limits a K tile: the instructions of all its blocks (multiply-adds,
   copies into shared memory and what a warp does once), or how long a block's warps take to issue theirs, for as many
@@ -9,10 +9,10 @@ compete with others.
 * launch: the launch.
 
 `warptile.planning.cost_bounds` says how fast a perfect schedule would be, which ranks configurations of one kernel,
-and `warptile.expected` how long simt-warptile takes on large matrices. Constants are fitted to timings of 270 problems
-in all layouts on an H200, with some fourteen configurations each: a third of them with K below 64, half with fewer than
-100 columns. The configuration that is predicted to be the fastest needs 1.03 times as long as the fastest; predictions
-are within 13 % on eight of ten (2026-11-29, no record).
+and `warptile.expected` how long simt-warptile takes on large matrices. Constants are fitted to timings of 340 float32
+problems in all layouts on an H200, with some fourteen configurations each: a third of them with K below 64, half with
+fewer than 100 columns, a fifth tiny. The configuration that is predicted to be the fastest needs 1.03 times as long as
+the fastest; predictions are within 13 % on eight of ten (2026-11-29, no record).
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from warptile.problem import Operand, Problem
 from warptile.rungs.kernel_spec import Config
 from warptile.rungs.legality import blocks, ceil_div
 
-FMA_CLOCKS, COPY_CLOCKS, TRANSPOSING, WARP_CLOCKS = 0.89, 4.76, 0.63, 11.6
-"""Of the SM: of multiply-adds, in clocks that they take at 128 a clock; of 32 copies to shared memory, and the share of
-that of copies which transpose; and of a warp for each K tile."""
+FMA_CLOCKS, COPY_CLOCKS, TRANSPOSING, WARP_CLOCKS = 0.985, 4.14, 0.533, 12.3
+"""Of the SM: of multiply-adds, in clocks that they take at its full rate; of 32 copies to shared memory, and the share
+of that of copies which transpose; and of a warp for each K tile."""
 
-FMA_OF_WARP, COPY_OF_WARP = 3.28, 23.1
+FMA_OF_WARP, COPY_OF_WARP = 2.12, 34.4
 """Of a K tile of a block alone: of the multiply-adds of one of its warps, and of its copies, in the same units."""
 
-FIRST_CLOCKS, STORED_CLOCKS, EXCHANGED_CLOCKS = 279.0, 0.141, 0.472
-"""Of a block's first loads; and of an element of a tile, on its way to D, in vectors or by way of shared memory."""
+FIRST_CLOCKS, STORED_CLOCKS, EXCHANGED_CLOCKS = 250.0, 0.123, 0.49
+"""Of a block's first loads; and of four bytes of a tile, on their way to D, in vectors or by way of shared memory."""
 
-DRAM_BYTES_PER_S, STORED_BYTES_PER_S, LAUNCH_US = {True: 3.84e12, False: 3.35e12}, 3.3e12, 2.15
+DRAM_BYTES_PER_S, STORED_BYTES_PER_S, LAUNCH_US = {True: 3.74e12, False: 2.9e12}, 2.78e12, 2.18
 """Of operands, by whether copies of B have 16 bytes; of D; and of the launch."""
 
-SPLIT_US, ELEMENT_US = 1.14, 0.0069
-"""Of a block's arrival, and of each element of a thread for each part of K that the last block adds."""
+SPLIT_US, ELEMENT_US = 1.0, 0.0072
+"""Of a block's arrival, and of each four bytes of a thread for each part of K that the last block adds."""
 
-BUSY_OR_WAITING, SM_OR_DRAM = 1.54, 2.46
+BUSY_OR_WAITING, SM_OR_DRAM = 1.48, 2.73
 """Exponents of the norms of times that overlap: the larger, the better."""
 
-VECTOR = 4
-"""Elements of 16 bytes."""
+FMA_A_CLOCK = {"float32": 128, "float64": 64}
+"""Multiply-adds of an SM: CUDA C++ Programming Guide, "Throughput of native arithmetic instructions"."""
 
 
 def terms_us(seen: Problem, config: Config, sms: int) -> tuple[dict[str, float], float]:
@@ -54,33 +54,35 @@ def terms_us(seen: Problem, config: Config, sms: int) -> tuple[dict[str, float],
     k_tiles = ceil_div(ceil_div(seen.k, bk), splits)
     of_busiest = ceil_div(blocks(seen, config) * splits, sms)
     at_a_time = ceil_div(of_busiest, config["MIN_BLOCKS"])
-    fma = bm * bn * bk / 128
+    words = seen.a.dtype.bits // 32
+    fma = bm * bn * bk / FMA_A_CLOCK[seen.a.dtype.name]
     most_a = max(1, bm * bk // (32 * warps))
     of_a, of_b = _elements_of_copy(seen.a, "col", seen.m, most_a), _elements_of_copy(seen.b, "row", seen.n)
     copies = bm * bk / of_a / 32 * (1.0 if seen.a.major == "col" else TRANSPOSING)
     copies += bn * bk / of_b / 32 * (1.0 if seen.b.major == "row" else TRANSPOSING)
     busy = of_busiest * (fma * FMA_CLOCKS + copies * COPY_CLOCKS + warps * WARP_CLOCKS)
     waiting = at_a_time * (fma * FMA_OF_WARP + copies * COPY_OF_WARP) / warps
-    in_vectors = seen.d.major == "row" and _elements_of_copy(seen.d, "row", seen.n) == VECTOR
-    stored = of_busiest * bm * bn * (STORED_CLOCKS if in_vectors else EXCHANGED_CLOCKS)
+    vector = 4 // words  # elements of 16 bytes
+    in_vectors = seen.d.major == "row" and _elements_of_copy(seen.d, "row", seen.n) == vector
+    stored = of_busiest * bm * bn * words * (STORED_CLOCKS if in_vectors else EXCHANGED_CLOCKS)
     clocks = k_tiles * overlapped(busy, waiting, BUSY_OR_WAITING) + stored + at_a_time * FIRST_CLOCKS
     operand_bytes = (seen.m + seen.n) * seen.k * seen.batch * seen.a.dtype.bits // 8
     d_bytes = seen.m * seen.n * seen.batch * seen.d.dtype.bits // 8 * (2 if seen.reads_matrix_c else 1)
     found = {
         "sm": clocks / H200.clock_hz * 1e6,
-        "dram": (operand_bytes / DRAM_BYTES_PER_S[of_b == VECTOR] + d_bytes / STORED_BYTES_PER_S) * 1e6,
-        "splits": SPLIT_US + ELEMENT_US * splits * config["TM"] * config["TN"] if splits > 1 else 0.0,
+        "dram": (operand_bytes / DRAM_BYTES_PER_S[of_b == vector] + d_bytes / STORED_BYTES_PER_S) * 1e6,
+        "splits": SPLIT_US + ELEMENT_US * splits * config["TM"] * config["TN"] * words if splits > 1 else 0.0,
         "launch": LAUNCH_US,
     }
     return found, overlapped(found["sm"], found["dram"], SM_OR_DRAM) + found["splits"] + found["launch"]
 
 
-def _elements_of_copy(operand: Operand, in_vectors: str, extent: int, most: int = VECTOR) -> int:
+def _elements_of_copy(operand: Operand, in_vectors: str, extent: int, most: int = 4) -> int:
     """Elements that one copy moves: where the operand has the major that is copied as it lies, what its alignment
     allows and divides its extent along that, and ``most``; else one."""
     if operand.major != in_vectors:
         return 1
-    return gcd(operand.alignment_bytes // 4, extent, 1 << (min(most, VECTOR).bit_length() - 1))
+    return gcd(operand.vector_elements, extent, 1 << (min(most, 4).bit_length() - 1))
 
 
 def overlapped(one: float, other: float, exponent: float) -> float:

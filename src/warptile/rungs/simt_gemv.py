@@ -31,12 +31,12 @@ WARPS = {1: 8, 2: 4, 4: 4, 8: 2}
 ROW_MAJOR_WARPS, MOST_SHARED_BYTES = (8, 4, 2, 1), 32 * 1024
 """Warps of a block where it is not: as many as share their sums in so many bytes."""
 
-UNSPLIT_THREADS, SPLIT_THREADS = 192, 1024
-"""Threads of an SM from which on K is not split, and how many it is split for. Estimates, as are the constants below
-without a source."""
+UNSPLIT_BYTES, SPLIT_BYTES = 192 * 16, 1024 * 16
+"""Bytes that the threads of an SM load at once, one load each, from which on K is not split; and how many it is split
+for. Estimates, as are the constants below without a source."""
 
-MOST_SPLITS, FEWEST_STEPS = 64, 2
-"""Parts of K at most, and steps along K that each has at least."""
+MOST_SPLITS, FEWEST_STEPS = 64, {"col": 4, "row": 1}
+"""Parts of K at most, and steps along K that each has at least, by B's major."""
 
 THREADS_OF_SM = 2048
 """Threads that an SM holds: CUDA C++ Programming Guide, "Technical specifications per compute capability"."""
@@ -86,7 +86,7 @@ class SimtGemv(SimtRung):
         width = _b_width(problem)
         if problem.b.major == "col":
             warps, bn = WARPS[bm], min(COLUMNS, problem.n)
-            if problem.k < FEWEST_STEPS * LANES * warps * width:
+            if problem.k < 2 * LANES * warps * width:
                 warps = max(1, warps // 2)
             bk = LANES * warps * width
         else:
@@ -95,10 +95,11 @@ class SimtGemv(SimtRung):
             warps = next(each for each in ROW_MAJOR_WARPS if each <= fit)
             bk = DEPTH * warps
         config = {"BM": bm, "BN": bn, "BK": bk, "WARPS": warps, "SPLITS": 1, SWAP: swap}
-        threads = blocks(problem, config) * self.threads(config)
-        if threads < device.sms * UNSPLIT_THREADS:
-            wanted = ceil_div(device.sms * SPLIT_THREADS, threads)
-            config["SPLITS"] = max(1, min(wanted, ceil_div(problem.k, bk) // FEWEST_STEPS, MOST_SPLITS))
+        loaded = blocks(problem, config) * self.threads(config) * width * problem.b.dtype.bits // 8
+        if loaded < device.sms * UNSPLIT_BYTES:
+            wanted = ceil_div(device.sms * SPLIT_BYTES, loaded)
+            most = ceil_div(problem.k, bk) // FEWEST_STEPS[problem.b.major]
+            config["SPLITS"] = max(1, min(wanted, most, MOST_SPLITS))
         return config
 
     def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:

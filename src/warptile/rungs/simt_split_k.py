@@ -1,5 +1,5 @@
-"""simt-split-k: float32 on CUDA cores where D has too few tiles to fill the GPU, or operands lie in other layouts than
-simt-warptile takes. Blocks share the K of a tile."""
+"""simt-split-k: float32 and float64 on CUDA cores where D has too few tiles to fill the GPU, or operands lie in other
+layouts than simt-warptile takes. Blocks share the K of a tile."""
 
 from __future__ import annotations
 
@@ -29,7 +29,15 @@ TILES = (
     (64, 128, 16, 32, 64, 8, 8, 3, 3, 8),
     (128, 128, 16, 64, 64, 16, 8, 3, 2, 8),
 )
-"""Tiles from few rows, or columns with SWAP, to many; values in the order of `WARPTILE_KEYS`."""
+"""Tiles of float32 from few rows, or columns with SWAP, to many; values in the order of `WARPTILE_KEYS`."""
+
+FLOAT64_TILES = (
+    (8, 64, 16, 8, 32, 2, 4, 3, 8, 8),
+    (16, 64, 16, 16, 32, 4, 4, 3, 6, 8),
+    (32, 32, 16, 16, 32, 4, 4, 3, 6, 8),
+    (32, 64, 16, 32, 32, 8, 4, 3, 4, 8),
+)
+"""The same of float64, whose large tiles are for tensor cores."""
 
 THREADS_OF_SM = 512
 """Threads that an SM is given at once, blocks of several tiles and parts together. An estimate, as is what follows."""
@@ -50,7 +58,7 @@ class SimtSplitK(RankedRung, SimtWarptile):
     name = "simt-split-k"
     idea = "simt-warptile for few tiles: blocks share the K of a tile, and the last one adds up"
     previous = "simt-warptile"
-    dtypes = ("float32",)
+    dtypes = ("float32", "float64")
     keys = KEYS
     competes = True
     batch_invariant = False
@@ -58,7 +66,7 @@ class SimtSplitK(RankedRung, SimtWarptile):
     def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
         """As `Rung.candidates`: for each tile, as many parts as keep the GPU busy."""
         found, swap = [], fewer_columns(problem) & (problem.n <= FEW_COLUMNS or problem.k >= LONG_K)
-        for values in TILES:
+        for values in FLOAT64_TILES if problem.accumulator.bits == 64 else TILES:
             config = dict(zip(WARPTILE_KEYS, values, strict=True))
             wanted = ceil_div(device.sms * THREADS_OF_SM, blocks(seen(problem, swap), config) * self.threads(config))
             most = 1 if problem.ieee else ceil_div(problem.k, config["BK"] * LEAST_STAGES)
@@ -132,4 +140,4 @@ def _compiled(values: tuple[tuple[str, int | bool], ...]) -> tuple[tuple[str, in
 
 
 SIMT_SPLIT_K = SimtSplitK()
-"""float32 GEMMs with few rows or columns, or a long K."""
+"""float32 and float64 GEMMs with few rows or columns, or a long K."""

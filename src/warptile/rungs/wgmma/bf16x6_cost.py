@@ -6,7 +6,7 @@
 * splits: where CTAs share K, the last one of a tile adds up all partial sums.
 * launch: the launch.
 
-Constants are fitted to timings of 230 problems with K from 48 on in all layouts on an H200, with some thirteen
+Constants are fitted to timings of 270 problems with K from 48 on in all layouts on an H200, with some thirteen
 configurations each, most of them with few columns. The configuration that is predicted to be the fastest needs 1.03
 times as long as the fastest, and 1.6 times at most; predictions are within 11 % on eight of ten (2026-11-29, no
 record).
@@ -20,20 +20,20 @@ from warptile.rungs.kernel_spec import Config
 from warptile.rungs.legality import blocks, ceil_div
 from warptile.rungs.simt_cost import overlapped
 
-OF_B, OF_SCALAR_B, OF_SCALAR_A, OF_SUM = 28.3, 31.8, 13.6, 12.9
+OF_B, OF_SCALAR_B, OF_SCALAR_A, OF_SUM = 29.1, 32.0, 13.7, 12.6
 """Clocks of an SM for each stage: of 128 elements of B; more if they are copied one by one; of 128 elements of A if
 they are loaded one by one; and of 128 sums."""
 
-LATENCY_CLOCKS, LATENCY_OF_ROW, LATENCY_OF_SCALAR_B, LATENCY_OF_A_BY_COLUMNS = 676.0, 18.7, 1097.0, 213.0
+LATENCY_CLOCKS, LATENCY_OF_ROW, LATENCY_OF_SCALAR_B, LATENCY_OF_A_BY_COLUMNS = 598.0, 19.5, 1087.0, 204.0
 """Of a stage of a CTA alone: whatever its size; of each row; and more where B is copied by elements, and A lies so."""
 
-STORED_CLOCKS = 0.408
+STORED_CLOCKS = 0.398
 """Of an element of a tile, on its way to D."""
 
-DRAM_BYTES_PER_S, STORED_BYTES_PER_S, LAUNCH_US = 3.28e12, 1.32e12, 1.72
+DRAM_BYTES_PER_S, STORED_BYTES_PER_S, LAUNCH_US = 3.29e12, 1.24e12, 1.67
 """Of operands, of D, and of the launch."""
 
-SPLIT_US, ELEMENT_US = 1.34, 0.0084
+SPLIT_US, ELEMENT_US = 1.41, 0.0086
 """Of a CTA's arrival, and of each element of a thread for each part of K that the last CTA adds."""
 
 BUSY_OR_WAITING, SM_OR_DRAM = 3.0, 5.0

@@ -101,27 +101,24 @@ __device__ __forceinline__ void multiply_streamed(MmaAccumulators<OPERATION, TIL
     ++state.tile;
 }
 
+// The accumulators of the block's tile at (row, column), with stages at `stages`. All warps have read those when it
+// returns: their memory may become that of the patches.
 template <typename CONFIG>
-__global__ void __launch_bounds__(CONFIG::TILE::THREADS, CONFIG::MIN_BLOCKS)
-    mma_final(const __grid_constant__ GemmParams<typename CONFIG::OPERATION> params) {
+__device__ __forceinline__ void multiply_tile(
+    MmaAccumulators<typename CONFIG::OPERATION, typename CONFIG::TILE>& accumulators,
+    const GemmParams<typename CONFIG::OPERATION>& gemm, int row, int column, unsigned stages) {
     using OPERATION = typename CONFIG::OPERATION;
     using TILE = typename CONFIG::TILE;
     using ACCESS = typename CONFIG::ACCESS;
-    constexpr int STAGES = CONFIG::STAGES, SETS = CONFIG::SETS, GROUP = CONFIG::GROUP;
-    const GemmParams<OPERATION> gemm = params.values();
-    const auto position = grouped_tile<GROUP>(blockIdx.x, tiles_along(gemm.m, TILE::BM), tiles_along(gemm.n, TILE::BN));
-    const int row = position.row * TILE::BM, column = position.column * TILE::BN;
+    constexpr int STAGES = CONFIG::STAGES, SETS = CONFIG::SETS;
     static_assert(SETS == 1 || SETS == 2, "fragments come in one set or two");
     constexpr int AHEAD = SETS == 2 ? STAGES - 1 : STAGES - 2;
     static_assert(AHEAD >= 1,
                   "a pipeline has a stage to fill beside those that are read: two with one set of fragments");
-    extern __shared__ __align__(128) unsigned char memory[];
-    const unsigned stages = shared_address(memory);
     using ITERATOR = MmaTileIterator<AsyncPacketCopy, OPERATION, TILE, ACCESS, true>;
     using LOADER = MmaFragmentLoader<OPERATION, TILE, true>;
     using STATE = MmaMainloopState<STAGES, AHEAD, ITERATOR::STAGE::BYTES>;
 
-    MmaAccumulators<OPERATION, TILE> accumulators;
     accumulators.zero();
     const LOADER loader;
     ITERATOR iterator(gemm, row, column);
@@ -154,8 +151,22 @@ __global__ void __launch_bounds__(CONFIG::TILE::THREADS, CONFIG::MIN_BLOCKS)
         while (state.tile < iterator.tiles_k)
             multiply_streamed<false>(accumulators, fragments, loader, iterator, stages, state);
     }
-    __syncthreads();  // the memory of the stages becomes that of the patches
-    store_tile<ACCESS::D / static_cast<int>(sizeof(typename OPERATION::OUT))>(
+    __syncthreads();
+}
+
+template <typename CONFIG>
+__global__ void __launch_bounds__(CONFIG::TILE::THREADS, CONFIG::MIN_BLOCKS)
+    mma_final(const __grid_constant__ GemmParams<typename CONFIG::OPERATION> params) {
+    using OPERATION = typename CONFIG::OPERATION;
+    using TILE = typename CONFIG::TILE;
+    const GemmParams<OPERATION> gemm = params.values();
+    const auto position =
+        grouped_tile<CONFIG::GROUP>(blockIdx.x, tiles_along(gemm.m, TILE::BM), tiles_along(gemm.n, TILE::BN));
+    const int row = position.row * TILE::BM, column = position.column * TILE::BN;
+    extern __shared__ __align__(128) unsigned char memory[];  // stages, then patches
+    MmaAccumulators<OPERATION, TILE> accumulators;
+    multiply_tile<CONFIG>(accumulators, gemm, row, column, shared_address(memory));
+    store_tile<CONFIG::ACCESS::D / static_cast<int>(sizeof(typename OPERATION::OUT))>(
         accumulators, reinterpret_cast<MmaPatch<OPERATION, TILE>*>(memory), gemm, row, column);
 }
 

@@ -1,0 +1,54 @@
+// mma-split-k: mma-final where D has too few tiles to fill the GPU. `splits` blocks share a tile, each with a part of
+// K; the last one to finish adds up all partial sums, in the order of K, so that results do not depend on who is last.
+#pragma once
+
+#include "mma/final.cuh"
+#include "tile/parts_of_k.cuh"
+
+namespace warptile {
+
+// Beside the operands: a slot for each block's partial sums, and a counter of arrivals for each tile. Counters are zero
+// when a launch begins and when it ends.
+template <typename CONFIG>
+struct MmaSplitKParams {
+    GemmParams<typename CONFIG::OPERATION> gemm;
+    typename CONFIG::OPERATION::ACC_ELEMENT* partials;
+    unsigned* arrivals;
+    int splits;
+};
+
+template <typename CONFIG>
+__global__ void __launch_bounds__(CONFIG::TILE::THREADS, CONFIG::MIN_BLOCKS)
+    mma_split_k(const __grid_constant__ MmaSplitKParams<CONFIG> params) {
+    using OPERATION = typename CONFIG::OPERATION;
+    using TILE = typename CONFIG::TILE;
+    using ELEMENT = typename OPERATION::ACC_ELEMENT;
+    using ACCUMULATORS = MmaAccumulators<OPERATION, TILE>;
+    static_assert(sizeof(typename OPERATION::REGISTER) == sizeof(ELEMENT), "a register is one sum");
+    const GemmParams<OPERATION> gemm = params.gemm.values();
+    const unsigned splits = params.splits, tile = blockIdx.x / splits, part = blockIdx.x % splits;
+    const auto position =
+        grouped_tile<CONFIG::GROUP>(tile, tiles_along(gemm.m, TILE::BM), tiles_along(gemm.n, TILE::BN));
+    const int row = position.row * TILE::BM, column = position.column * TILE::BN;
+
+    // The part begins and ends at a whole K tile, but for the last one's end.
+    const long long tiles_k = tiles_along(gemm.k, TILE::BK);
+    const int begin = static_cast<int>(tiles_k * part / splits) * TILE::BK;
+    const int end = static_cast<int>(min(tiles_k * (part + 1) / splits * TILE::BK, static_cast<long long>(gemm.k)));
+    GemmParams<OPERATION> of_part = gemm;
+    of_part.a = gemm.a_at(0, begin);
+    of_part.b = gemm.b_at(begin, 0);
+    of_part.k = end - begin;
+    extern __shared__ __align__(128) unsigned char memory[];  // stages, then patches
+    ACCUMULATORS accumulators;
+    multiply_tile<CONFIG>(accumulators, of_part, row, column, shared_address(memory));
+
+    constexpr int COUNT = sizeof(accumulators.at) / sizeof(ELEMENT);
+    auto& sums = reinterpret_cast<ELEMENT(&)[COUNT]>(accumulators.at);
+    ELEMENT* const slots = params.partials + static_cast<long long>(tile) * splits * COUNT * TILE::THREADS;
+    if (splits > 1 && !add_parts<TILE::THREADS>(sums, slots, params.arrivals + tile, part, splits)) return;
+    store_tile<CONFIG::ACCESS::D / static_cast<int>(sizeof(typename OPERATION::OUT))>(
+        accumulators, reinterpret_cast<MmaPatch<OPERATION, TILE>*>(memory), gemm, row, column);
+}
+
+}  // namespace warptile

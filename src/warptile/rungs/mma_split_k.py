@@ -1,0 +1,121 @@
+"""mma-split-k: float64 on tensor cores where D has too few tiles to fill the GPU; blocks share the K of a tile."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from warptile.device import REFERENCE, DeviceLimits
+from warptile.launch.params import Params, Pointer, Scalar
+from warptile.launch.workspace import Workspace
+from warptile.problem import Problem
+from warptile.rungs import mma_split_k_cost
+from warptile.rungs.kernel_spec import Config, KernelSpec, gemm_members
+from warptile.rungs.legality import blocks, ceil_div
+from warptile.rungs.mma import FINAL_KEYS, SWIZZLED, MmaFinal
+from warptile.rungs.ranked import RankedRung
+from warptile.rungs.simt_gemv import SIMT_GEMV
+
+KEYS = (*FINAL_KEYS, "SPLITS")
+
+SHAPE, BK = (16, 8, 8), 32
+"""The instruction, and K of a stage."""
+
+SIZES = (
+    (16, 64, 16, 16, 4, 2),
+    (64, 16, 16, 16, 4, 2),
+    (32, 64, 32, 16, 4, 2),
+    (64, 32, 16, 32, 4, 2),
+    (64, 64, 32, 32, 3, 2),
+)
+"""Rows and columns of tiles and of warps' tiles, stages, and CTAs of an SM."""
+
+CTAS_OF_SM = (1, 2, 4)
+"""Into how many parts K is split: as many as give an SM so many CTAs."""
+
+MOST_SPLITS, LEAST_STAGES = 64, 2
+"""Parts of K at most, and stages that each has at least."""
+
+PARTIALS, ARRIVALS = "partial sums", "arrivals"
+
+
+class MmaSplitK(RankedRung, MmaFinal):
+    """mma-final with K split among blocks."""
+
+    dtypes = ("float64",)
+    competes = True
+    batch_invariant = False
+
+    def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
+        """As `Rung.candidates`: tiles that D fills, each with as many parts of K as keep the GPU busy."""
+        found = []
+        for bm, bn, wm, wn, stages, least in SIZES:
+            if (bm > SIZES[0][0] and bm >= 2 * problem.m) or (bn > SIZES[1][1] and bn >= 2 * problem.n):
+                continue
+            sizes = dict(zip(FINAL_KEYS, (bm, bn, BK, wm, wn, *SHAPE, stages, 2, 8, least), strict=True))
+            count = max(blocks(problem, sizes), 1)
+            most = max(min(MOST_SPLITS, problem.k // (BK * LEAST_STAGES)), 1)
+            splits = {max(min(device.sms * ctas // count, most), 1) for ctas in CTAS_OF_SM}
+            found += [{**sizes, "SPLITS": each} for each in sorted(splits)]
+        return tuple(found)
+
+    def estimate_us(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> float:
+        """As `Rung.estimate_us`."""
+        return self.estimate_terms_us(problem, config, device)[1]
+
+    def estimate_terms_us(
+        self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE
+    ) -> tuple[dict[str, float], float]:
+        """As `Rung.estimate_terms_us`."""
+        return mma_split_k_cost.terms_us(problem, config, device.sms)
+
+    def unsuitable(self, problem: Problem, device: DeviceLimits = REFERENCE) -> str | None:
+        """As `Rung.unsuitable`."""
+        return SIMT_GEMV.preferred(problem)
+
+    def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
+        """As `Rung.illegal`."""
+        reason = super().illegal(problem, config, device)
+        if reason is not None:
+            return reason
+        splits, stages = config["SPLITS"], ceil_div(problem.k, config["BK"])
+        if splits > max(stages, 1):
+            return f"SPLITS is {splits}; K of {problem.k} has {stages} stages of {config['BK']}"
+        if blocks(problem, config) * splits >= 2**31:
+            return f"it has {blocks(problem, config)} tiles of {splits} blocks; a grid has fewer than 2**31"
+        return None
+
+    def resolve(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> KernelSpec:
+        """As `Rung.resolve`."""
+        one = super().resolve(problem, config, device)
+        tiles, splits = one.grid[0], config["SPLITS"]
+        members = (
+            *gemm_members(one.view),
+            ("partials", Pointer(PARTIALS if splits > 1 else None)),
+            ("arrivals", Pointer(ARRIVALS if splits > 1 else None)),
+            ("splits", Scalar("s32", splits)),
+        )
+        workspaces = (
+            Workspace(PARTIALS, tiles * splits * config["BM"] * config["BN"] * problem.accumulator.bits // 8),
+            Workspace(ARRIVALS, tiles * 4, zero=True),
+        )
+        # One kernel for any number of splits.
+        values = tuple(each for each in one.instance.values if each[0] != "SPLITS")
+        return replace(
+            one,
+            instance=replace(one.instance, values=values),
+            grid=(tiles * splits, 1, 1),
+            waits=False,
+            params=Params(members),
+            kernel_workspaces=workspaces if splits > 1 else (),
+        )
+
+
+MMA_SPLIT_K = MmaSplitK(
+    "mma-split-k",
+    "mma-final for few tiles: blocks share the K of a tile, and the last one adds up",
+    "mma-final",
+    keys=KEYS,
+    dynamic=True,
+    mechanism=SWIZZLED,
+)
+"""float64 GEMMs."""

@@ -210,3 +210,24 @@ def test_few_rows_in_any_alignment(dtype, layout):
         b = memory.reshape(k, n) if layout == "row" else memory.reshape(n, k).T
         for rung in ("simt-gemv", None):
             assert_product(wt.matmul(a, b, rung=rung, backend="gpu"), a, b)
+            # The same with few columns: of the transposes.
+            assert_product(wt.matmul(b.T, a.T, rung=rung, backend="gpu"), b.T, a.T)
+
+
+@pytest.mark.parametrize(
+    ("rung", "dtype"), [("simt-split-k", "float32"), ("simt-split-k", "float64"), ("mma-split-k", "float64")]
+)
+@pytest.mark.parametrize("layout", ["row row", "row col", "col row", "col col"])
+def test_few_tiles_have_the_same_bits_as_on_the_emulator(rung, dtype, layout):
+    rng = np.random.default_rng(len(layout))
+    for case in range(6):
+        m, n, k = (int(each) for each in rng.integers((1, 1, 16), (150, 150, 400)))
+        a, b = drawn(m, k, dtype=dtype, seed=n), drawn(k, n, dtype=dtype, seed=m)
+        a, b = (np.asarray(x, order="C" if w == "row" else "F") for x, w in zip((a, b), layout.split(), strict=True))
+        config = dict(wt.plan(a, b, rung=rung, backend="gpu").plan.config)
+        if "SWAP" in config:
+            config["SWAP"] = case % 2
+        expected = wt.matmul(a, b, rung=rung, config=config, backend="emulator")
+        for _ in range(2):
+            assert np.array_equal(wt.matmul(a, b, rung=rung, config=config, backend="gpu"), expected)
+            assert_product(wt.matmul(a, b, backend="gpu"), a, b)

@@ -46,11 +46,9 @@ class MmaSplitK(RankedRung, MmaFinal):
     batch_invariant = False
 
     def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
-        """As `Rung.candidates`: tiles that D fills, each with as many parts of K as keep the GPU busy."""
+        """As `Rung.candidates`: each tile with as many parts of K as keep the GPU busy."""
         found = []
         for bm, bn, wm, wn, stages, least in SIZES:
-            if (bm > SIZES[0][0] and bm >= 2 * problem.m) or (bn > SIZES[1][1] and bn >= 2 * problem.n):
-                continue
             sizes = dict(zip(FINAL_KEYS, (bm, bn, BK, wm, wn, *SHAPE, stages, 2, 8, least), strict=True))
             count = max(blocks(problem, sizes), 1)
             most = max(min(MOST_SPLITS, problem.k // (BK * LEAST_STAGES)), 1)

@@ -43,8 +43,9 @@ SPLIT_US, ELEMENT_US = 1.0, 0.0072
 BUSY_OR_WAITING, SM_OR_DRAM = 1.48, 2.73
 """Exponents of the norms of times that overlap: the larger, the better."""
 
-FMA_A_CLOCK = {"float32": 128, "float64": 64}
-"""Multiply-adds of an SM: CUDA C++ Programming Guide, "Throughput of native arithmetic instructions"."""
+FMA_A_CLOCK = {1: 128, 2: 64}
+"""Multiply-adds of an SM by words of an accumulator: CUDA C++ Programming Guide, "Throughput of native arithmetic
+instructions"."""
 
 
 def terms_us(seen: Problem, config: Config, sms: int) -> tuple[dict[str, float], float]:
@@ -54,8 +55,8 @@ def terms_us(seen: Problem, config: Config, sms: int) -> tuple[dict[str, float],
     k_tiles = ceil_div(ceil_div(seen.k, bk), splits)
     of_busiest = ceil_div(blocks(seen, config) * splits, sms)
     at_a_time = ceil_div(of_busiest, config["MIN_BLOCKS"])
-    words = seen.a.dtype.bits // 32
-    fma = bm * bn * bk / FMA_A_CLOCK[seen.a.dtype.name]
+    words = max(seen.accumulator.bits // 32, 1)
+    fma = bm * bn * bk / FMA_A_CLOCK[words]
     most_a = max(1, bm * bk // (32 * warps))
     of_a, of_b = _elements_of_copy(seen.a, "col", seen.m, most_a), _elements_of_copy(seen.b, "row", seen.n)
     copies = bm * bk / of_a / 32 * (1.0 if seen.a.major == "col" else TRANSPOSING)

@@ -46,8 +46,8 @@ PARTIALS, ARRIVALS = "partial sums", "arrivals"
 MOST_ROWS_IN_BOTH, MOST_ROWS_UNALIGNED = 1, 4
 """Rows up to which plans take it whatever B's layout and type, and where no load of B can have 16 bytes."""
 
-MOST_BY_COLUMNS = 4
-"""Rows up to which no other kernel is looked at where K is contiguous in B and not in A."""
+MOST_PREFERRED = 4
+"""Rows up to which no other kernel is looked at where K is contiguous in B and not in A, or elements have 64 bits."""
 
 STEP_CLOCKS, MEETING_CLOCKS = 700.0, 2500.0
 """Clocks that two steps wait for their loads; and in which blocks that share a tile meet."""
@@ -115,7 +115,7 @@ class SimtGemv(SimtRung):
         few, bytes_, by_k = as_seen.m, as_seen.b.dtype.bits // 8, as_seen.b.major == "col"
         most = MOST_ROWS_IN_BOTH
         if by_k and bytes_ >= 4:
-            most = ROWS[-1] * 4 // bytes_
+            most = ROWS[-1]
         elif _widest_b(as_seen) * bytes_ < MAX_ALIGNMENT_BYTES:
             most = MOST_ROWS_UNALIGNED
         if few > most:
@@ -126,7 +126,8 @@ class SimtGemv(SimtRung):
     def preferred(self, problem: Problem) -> str | None:
         """Why kernels for more rows are not needed where this one is suitable; None where it is not."""
         as_seen = seen(problem, fewer_columns(problem))
-        if self.unsuitable(problem) is not None or (_along_k_in_b_alone(as_seen) and as_seen.m > MOST_BY_COLUMNS):
+        compared = _along_k_in_b_alone(as_seen) or as_seen.b.dtype.bits > 32
+        if self.unsuitable(problem) is not None or (compared and as_seen.m > MOST_PREFERRED):
             return None
         few = min(problem.m, problem.n)
         line, operand = ("column", "an A") if fewer_columns(problem) else ("row", "a B")

@@ -68,8 +68,12 @@ def test_every_row_has_a_plan():
     device = measure_rows.GpuModel(REFERENCE.arch, None)
     for row in ROWS:
         own, *_ = measure_rows.plans_of(row, device)
-        single = ("wgmma-split", "wgmma-bf16x6", "simt-warptile", "simt-split-k", "simt-gemv")
-        taken = single if row in suites.SUITES["float32"] else ("wgmma-final",)
+        few = ("simt-split-k", "simt-gemv")
+        of_types = {
+            "float32": ("wgmma-split", "wgmma-bf16x6", "simt-warptile", *few),
+            "float64": ("mma-final", "mma-split-k", *few),
+        }
+        taken = of_types.get(row.problem.dtype, ("wgmma-final",))
         assert own.rung.name in (("wgmma-sparse",) if row.problem.sparse else taken), row.name
         assert own.problem == to_problem(row.problem, offset=row.offset)
         assert row.max_sms is None or own.config["SMS"] <= row.max_sms < REFERENCE.sms

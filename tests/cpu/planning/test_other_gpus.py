@@ -52,14 +52,20 @@ def cases() -> list[tuple[SuiteRow, StubBackend]]:
     return [(row, place) for i, row in enumerate(ROWS) for j, place in enumerate(PLACES) if ALL or i % len(PLACES) == j]
 
 
+FEW = ("simt-split-k", "simt-gemv")
+RUNGS_OF_SUITE = {
+    "float32": ("wgmma-split", "wgmma-bf16x6", "simt-warptile", *FEW), "float64": ("mma-final", "mma-split-k", *FEW)
+}  # fmt: skip
+"""What plans take, where that is not wgmma-final."""
+
+
 @pytest.mark.parametrize("suite", SUITES)
 def test_every_row_of_the_suites_has_a_plan(suite: str) -> None:
     for row, place in cases():
         if row in SUITES[suite]:
             plan = planned(to_problem(row.problem, offset=row.offset), place, max_sms=row.max_sms)
-            single = ("wgmma-split", "wgmma-bf16x6", "simt-split-k", "simt-gemv", "simt-warptile")
-            others = single if suite == "float32" else ("wgmma-final",)
-            assert plan.rung.name in (("wgmma-sparse",) if row.problem.sparse else others), row.name
+            taken = ("wgmma-sparse",) if row.problem.sparse else RUNGS_OF_SUITE.get(suite, ("wgmma-final",))
+            assert plan.rung.name in taken, row.name
             assert_sound(plan, place.device)
 
 

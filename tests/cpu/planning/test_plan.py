@@ -27,9 +27,17 @@ def predicted(time_ms):
         ("int8", "wgmma-final"),
     ],
 )
-@pytest.mark.parametrize("shape", [(4096, 4096, 4096), (193, 161, 97), (9, 1, 1)])
+@pytest.mark.parametrize("shape", [(4096, 4096, 4096), (193, 161, 97), (9, 40, 16)])
 def test_the_highest_rung_that_takes_the_types(element, rung, shape):
-    assert make_plan(problem(*shape, element)).rung.name == rung
+    few_tiles = element == "float64" and shape[0] < 4096
+    assert make_plan(problem(*shape, element)).rung.name in (("mma-split-k", "simt-split-k") if few_tiles else (rung,))
+
+
+@pytest.mark.parametrize("element", ["float16", "bfloat16", "float32", "float64", "int8"])
+def test_one_column_of_d_is_computed_by_simt_gemv_as_one_row(element):
+    plan = make_plan(problem(4096, 1, 4096, element))
+    assert plan.rung.name == "simt-gemv"
+    assert plan.config["SWAP"] == plan.config["BM"] == 1
 
 
 @pytest.mark.parametrize("shape", [(3072, 2304, 3584), (200, 100, 5000), (17, 4096, 64)])
@@ -37,7 +45,7 @@ def test_plans_of_doubles_compare_the_usual_configurations_alone(shape):
     given, rung = problem(*shape, "float64"), RUNGS["mma-final"]
     looked_at = [config for _, config in candidates(rung, given, REFERENCE)]
     assert {*map(config_text, looked_at)} == {*map(config_text, usual(given))}
-    assert make_plan(given).config in looked_at
+    assert make_plan(given, rung="mma-final").config in looked_at
     assert len(candidates(rung, problem(*shape, "float16"), REFERENCE)) > 20
 
 
@@ -49,7 +57,6 @@ def test_plans_of_doubles_compare_the_usual_configurations_alone(shape):
         ((4096, 4096, 48), "wgmma-split"),
         ((4096, 4096, 47), "simt-warptile"),  # slices round more than a short chain does
         ((193, 161, 97), "simt-warptile"),
-        ((64, 64, 64), "simt-warptile"),
         ((9, 1, 1), "simt-warptile"),
     ],
 )
@@ -57,9 +64,9 @@ def test_float32_is_split_where_that_is_predicted_to_be_faster(shape, rung):
     given = problem(*shape, "float32")
     plan = make_plan(given)
     assert plan.rung.name == rung
-    other = "simt-warptile" if rung == "wgmma-split" else "wgmma-split"
+    other = "simt-split-k" if rung == "wgmma-split" else "wgmma-split"
     assert ("K is" if shape[2] < 48 else "predicted") in dict(plan.rejected)[other]
-    assert make_plan(replace(given, ieee=True)).rung.name == "simt-warptile"
+    assert make_plan(replace(given, ieee=True)).rung.name in ("simt-warptile", "simt-split-k")
     assert make_plan(given, arch="sm_90").rung.name in ("simt-warptile", "simt-split-k")
 
 

@@ -54,6 +54,34 @@ def test_products(extents, layout, name):
     assert (wide == 7).all()
 
 
+@pytest.mark.parametrize(
+    ("name", "layout", "extents"),
+    few(
+        covering(
+            tuple(TYPES),
+            ("row row", "row col", "col row", "col col"),
+            ((130, 1, 300), (64, 3, 256), (33, 8, 70), (90, 5, 129), (40, 11, 64)),
+            pairs=((0, 1),),
+        ),
+        8,
+    ),
+    ids=str,
+)
+def test_few_columns(extents, layout, name):
+    """D^T = B^T A^T: few columns are few rows, in every layout of both operands."""
+    (m, n, k), (dtype, spacing) = extents, TYPES[name]
+    a, b = (
+        matrix(*shape, major, dtype) for shape, major in zip(((m, k), (k, n)), layout.split(), strict=True)
+    )  # fmt: skip
+    wide = np.full((m + 2, n + 3), 7, np.int32 if "int8" in name else dtype)
+    d = wide[1:-1, 1:-2]
+    assert wt.plan(a, b, **GEMV).plan.config["SWAP"] == 1
+    wt.matmul(a, b, out=d, **GEMV)
+    assert_product(d, a, b, spacing)
+    wide[1:-1, 1:-2] = 7
+    assert (wide == 7).all()
+
+
 @pytest.mark.parametrize("layout", ["row", "col"])
 def test_operands_that_are_not_aligned(layout):
     for offset, k in ((1, 96), (2, 97), (3, 130)):

@@ -1,4 +1,4 @@
-"""simt-split-k: float32 products of few tiles, whose K several blocks share."""
+"""simt-split-k: float32 and float64 products of few tiles, whose K several blocks share, and of few columns."""
 
 import re
 
@@ -11,7 +11,7 @@ from warptile.dtypes import DTYPES
 from warptile.errors import UnsupportedError
 from warptile.planning.plan import make_plan
 from warptile.problem import Problem
-from warptile.rungs.simt_split_k import SIMT_SPLIT_K
+from warptile.rungs.simt_split_k import FEW_COLUMNS, LONG_K, SIMT_SPLIT_K
 
 SPLIT_K = {"rung": "simt-split-k", "backend": "emulator"}
 
@@ -62,6 +62,50 @@ def test_every_tile_gives_the_same_bits_for_either_layout_of_a(m):
         assert np.array_equal(wt.matmul(columns, b, config=config, **SPLIT_K), expected), config
 
 
+@pytest.mark.parametrize(
+    ("layout", "extents", "element"),
+    few(
+        covering(
+            ("row row", "row col", "col row", "col col"),
+            ((130, 3, 70), (97, 9, 200), (64, 16, 64), (65, 40, 130)),
+            (np.float32, np.float64),
+            pairs=(),
+        ),
+        4,
+    ),
+    ids=str,
+)
+def test_few_columns(layout, extents, element):
+    m, n, k = extents
+    a = (drawn(m, k) if layout.startswith("row") else drawn(k, m).T).astype(element)
+    b = (drawn(k, n) if layout.endswith("row") else drawn(n, k).T).astype(element)
+    c, bias = drawn(m, n).astype(element), drawn(n).astype(element)
+    wide = np.full((m + 2, n + 3), 7, element)
+    d = wide[1:-1, 1:-2]
+    plan = wt.plan(a, b, **SPLIT_K)
+    assert plan.plan.config["SWAP"] == (k >= LONG_K or n <= FEW_COLUMNS)
+    for swap in (0, 1):
+        config = {**plan.plan.config, "SWAP": swap}
+        wt.matmul(a, b, c, beta=2, epilogue=lambda acc, bias: acc + bias, bias=bias, out=d, config=config, **SPLIT_K)
+        exact = a.astype(np.float64) @ b + 2 * c.astype(np.float64) + bias
+        magnitude = np.abs(a).astype(np.float64) @ np.abs(b) + 2 * np.abs(c) + np.abs(bias)
+        assert (np.abs(d - exact) <= (k + 2) * (2.0**-24 if element == np.float32 else 2.0**-53) * magnitude).all()
+        wide[1:-1, 1:-2] = 7
+        assert (wide == 7).all()
+
+
+def test_k_in_one_piece_is_one_chain_whichever_operand_comes_first():
+    """The bits of simt-warptile, in every layout and orientation: multiply-adds in the order of K."""
+    a, b = drawn(33, 50), drawn(50, 45)
+    expected = wt.matmul(a, b, rung="simt-warptile", backend="emulator")
+    config = wt.plan(a, b, precision="ieee", **SPLIT_K).plan.config
+    assert config["SPLITS"] == 1
+    for swap, columns in ((0, True), (1, False), (1, True)):
+        left = np.asfortranarray(a) if columns else a
+        found = wt.matmul(left, b, precision="ieee", config={**config, "SWAP": swap}, **SPLIT_K)
+        assert np.array_equal(found, expected)
+
+
 def test_addend_factors_and_epilogue():
     a, b, c, bias = drawn(20, 160), drawn(160, 50), drawn(20, 50), drawn(50)
     exact = a.astype(np.float64) @ b
@@ -89,9 +133,9 @@ def test_parts_are_added_in_the_order_of_k_whoever_is_last():
 @pytest.mark.parametrize(
     ("shape", "rung"),
     [
-        ((16, 1024, 1024), "simt-split-k"), ((72, 976, 3048), "simt-split-k"), ((300, 300, 20000), "wgmma-split"),
+        ((40, 120, 600), "simt-split-k"), ((72, 480, 600), "simt-split-k"), ((300, 300, 20000), "wgmma-split"),
         ((512, 512, 512), "wgmma-split"), ((2048, 2048, 2048), "wgmma-split"),
-        ((9, 64, 64), "simt-warptile"), ((256, 256, 256), "simt-split-k"), ((272, 1568, 64), "simt-warptile"),
+        ((193, 161, 97), "simt-warptile"), ((256, 256, 256), "simt-split-k"), ((400, 30, 300), "simt-split-k"),
     ],
 )  # fmt: skip
 def test_plans_take_it_where_tiles_are_few_and_k_is_long(shape, rung):
@@ -109,10 +153,12 @@ def test_what_it_does_not_take_is_refused():
     config = dict(wt.plan(a, b, **SPLIT_K).plan.config)
     with pytest.raises(UnsupportedError, match="K is 64; 5 parts of whole tiles need 80"):
         wt.matmul(a, b, config={**config, "SPLITS": 5}, **SPLIT_K)
-    with pytest.raises(UnsupportedError, match="blocks share a tile from 2 on"):
-        wt.matmul(a, b, config={**config, "SPLITS": 1}, **SPLIT_K)
-    with pytest.raises(UnsupportedError, match="precision is 'ieee'"):
-        wt.matmul(a, b, precision="ieee", **SPLIT_K)
+    with pytest.raises(UnsupportedError, match="SPLITS is 0; it must be at least 1"):
+        wt.matmul(a, b, config={**config, "SPLITS": 0}, **SPLIT_K)
+    with pytest.raises(UnsupportedError, match="SWAP is 2; it is 1 where operands are swapped, else 0"):
+        wt.matmul(a, b, config={**config, "SWAP": 2}, **SPLIT_K)
+    with pytest.raises(UnsupportedError, match="SPLITS is 2; precision is 'ieee', one chain"):
+        wt.matmul(a, b, config={**config, "SPLITS": 2}, precision="ieee", **SPLIT_K)
     with pytest.raises(UnsupportedError, match="batch_invariant=True it takes no problem"):
         wt.matmul(a, b, batch_invariant=True, **SPLIT_K)
     with pytest.raises(UnsupportedError, match="float16"):

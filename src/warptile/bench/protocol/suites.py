@@ -21,6 +21,7 @@ from warptile.bench.protocol.workloads import (
     F16_F16,
     F16_F32,
     F32,
+    F64,
     S8,
     TF32,
     UNALIGNED,
@@ -73,6 +74,9 @@ CLASS_TARGETS = {
     "f32-medium": ClassTarget("float32, 2048^3", CUBLASLT, each=2.0),
     "f32-small": ClassTarget("float32, smaller and skinny", CUBLASLT, each=1.0),
     "f32-drawn": ClassTarget("float32, sizes and layouts drawn at random", CUBLASLT, each=1.0),
+    "f32-columns": ClassTarget("float32 with few columns, drawn at random", CUBLASLT, each=1.0),
+    "f64": ClassTarget("float64, squares, few rows or columns, long and short K", CUBLASLT),
+    "f64-drawn": ClassTarget("float64, sizes and layouts drawn at random", CUBLASLT),
     "f16-sums": ClassTarget("f16 with f16 accumulators", CUBLASLT),
 }
 """The targets by class. Those without a figure are shown and not held to one."""
@@ -106,7 +110,7 @@ GROUP_NAMES = {
     (group.dtype, group.accumulator, group.out): name
     for group, name in (
         (BF16, "bf16"), (F16_F32, "f16"), (F16_F16, "f16, f16 accumulators"), (TF32, "tf32"), (E4M3, "e4m3"),
-        (E4M3_FAST, "e4m3 fast"), (S8, "s8"), (F32, "f32"),
+        (E4M3_FAST, "e4m3 fast"), (S8, "s8"), (F32, "f32"), (F64, "f64"),
         (TypeGroup("", "bfloat16", "float32", "float32"), "bf16 -> f32"),
     )
 }  # fmt: skip
@@ -158,6 +162,28 @@ F32_DRAWN = (
 )  # fmt: skip
 """M, N, K and how A and B are stored, drawn once: sizes log-uniformly, half of them multiples of 8. No cost model is
 fitted to them."""
+
+F32_COLUMNS = (
+    (1030, 80, 2061, "row", "row"), (7784, 16, 3344, "col", "col"), (1817, 43, 2570, "col", "row"),
+    (768, 88, 10608, "col", "row"), (11674, 26, 1374, "row", "col"), (1912, 8, 8496, "col", "row"),
+    (2328, 32, 1568, "col", "col"), (3145, 34, 5563, "row", "col"), (480, 56, 6680, "row", "col"),
+    (2936, 24, 288, "col", "col"), (616, 48, 48, "row", "col"), (1232, 8, 2680, "col", "col"),
+    (2912, 64, 6008, "col", "col"), (1730, 27, 12847, "col", "col"), (17341, 48, 776, "row", "col"),
+    (1288, 8, 6960, "row", "col"), (383, 8, 1149, "row", "row"), (4712, 16, 120, "col", "col"),
+)  # fmt: skip
+"""The same with few columns."""
+
+F64_SIZES = (128, 256, 512, 1024, 2048, 4096)
+F64_SHAPES = ((1, 4096, 4096), (4096, 1, 4096), (16, 4096, 4096), (4096, 16, 4096), (256, 256, 16384), (4096, 4096, 64))
+F64_DRAWN = (
+    (2470, 7, 1877, "col", "row"), (80, 24, 3064, "col", "col"), (63, 65, 7007, "col", "col"),
+    (280, 8, 6456, "row", "row"), (112, 184, 176, "col", "col"), (773, 29, 50, "col", "row"),
+    (166, 289, 68, "row", "col"), (144, 160, 5288, "col", "row"), (96, 2912, 168, "row", "col"),
+    (3344, 520, 1024, "row", "col"), (410, 103, 13441, "col", "col"), (2840, 24, 1136, "col", "row"),
+    (100, 476, 5713, "row", "row"), (240, 16, 296, "row", "col"), (464, 1624, 104, "row", "row"),
+    (285, 485, 13427, "col", "col"), (513, 15, 1122, "col", "row"), (799, 8, 579, "row", "row"),
+)  # fmt: skip
+"""As `F32_DRAWN`."""
 
 DEPTHS, DEPTH = (2048, 8192, 16384, 32768), 4096
 
@@ -229,8 +255,15 @@ def float32() -> Iterator[SuiteRow]:
     for a_major, b_major in LAYOUTS:
         yield SuiteRow(F32.key(4096, 4096, 4096, b_major, a_major), ("f32-large",))
     yield from (SuiteRow(_tn(F32, *shape), ("f32-small",)) for shape in F32_SHAPES)
-    for m, n, k, a_major, b_major in F32_DRAWN:
-        yield SuiteRow(F32.key(m, n, k, b_major, a_major), ("f32-drawn",))
+    for rows, name in ((F32_DRAWN, "f32-drawn"), (F32_COLUMNS, "f32-columns")):
+        yield from (SuiteRow(F32.key(m, n, k, b_major, a_major), (name,)) for m, n, k, a_major, b_major in rows)
+
+
+def float64() -> Iterator[SuiteRow]:
+    """float64: squares, few rows, few columns, long and short K, and sizes drawn at random."""
+    yield from (SuiteRow(_tn(F64, size), ("f64",)) for size in F64_SIZES)
+    yield from (SuiteRow(_tn(F64, *shape), ("f64",)) for shape in F64_SHAPES)
+    yield from (SuiteRow(F64.key(m, n, k, b_major, a_major), ("f64-drawn",)) for m, n, k, a_major, b_major in F64_DRAWN)
 
 
 SUITES = {
@@ -240,6 +273,7 @@ SUITES = {
     "small": tuple(small()),
     "types": tuple(types()),
     "float32": tuple(float32()),
+    "float64": tuple(float64()),
 }
 """The rows by suite."""
 

@@ -1,5 +1,6 @@
-// mma-split-k: mma-final where D has too few tiles to fill the GPU. `splits` blocks share a tile, each with a part of
-// K; the last one to finish adds up all partial sums, in the order of K, so that results do not depend on who is last.
+// mma-split-k: mma-final for float64 where D has too few tiles to fill the GPU. `splits` blocks share a tile, each with
+// a part of K; the last one to finish adds up all partial sums, in the order of K, so that results do not depend on who
+// is last.
 #pragma once
 
 #include "mma/final.cuh"

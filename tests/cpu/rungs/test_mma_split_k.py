@@ -1,0 +1,95 @@
+"""mma-split-k: float64 products of few tiles on tensor cores, whose K several blocks share."""
+
+import numpy as np
+import pytest
+
+import warptile as wt
+from covering import covering, few
+from warptile.dtypes import DTYPES
+from warptile.errors import UnsupportedError
+from warptile.planning.plan import make_plan
+from warptile.problem import Problem
+from warptile.rungs.mma_split_k import MMA_SPLIT_K, SIZES
+
+SPLIT_K = {"rung": "mma-split-k", "backend": "emulator"}
+DOUBLE = DTYPES["float64"]
+
+
+def drawn(*shape, seed=0):
+    return np.random.default_rng(seed + sum(shape)).standard_normal(shape)
+
+
+def dense(*extents):
+    return Problem.dense(*extents, DOUBLE, out=DOUBLE, accumulator=DOUBLE, b_major="col")
+
+
+@pytest.mark.parametrize(
+    ("layout", "extents", "size", "splits"),
+    few(
+        covering(
+            ("row row", "row col", "col row", "col col"),
+            ((16, 64, 200), (70, 33, 257), (5, 130, 100), (90, 7, 130)),
+            tuple(size[:2] for size in SIZES),
+            (1, 2, 4),
+            pairs=((0, 1), (0, 2)),
+        ),
+        8,
+    ),
+    ids=str,
+)
+def test_products(layout, extents, size, splits):
+    m, n, k = extents
+    a = drawn(m, k) if layout.startswith("row") else drawn(k, m).T
+    b = drawn(k, n) if layout.endswith("row") else drawn(n, k).T
+    c = drawn(m, n)
+    wide = np.full((m + 2, n + 3), 7.0)
+    d = wide[1:-1, 1:-2]
+    config = next(each for each in MMA_SPLIT_K.candidates(dense(m, n, k)) if (each["BM"], each["BN"]) == size)
+    wt.matmul(a, b, c, alpha=-0.5, beta=2, out=d, config={**config, "SPLITS": splits}, **SPLIT_K)
+    magnitude = np.abs(a) @ np.abs(b) + np.abs(c)
+    assert (np.abs(d - (2 * c - 0.5 * (a @ b))) <= (k + 2) * 2.0**-53 * magnitude).all()
+    wide[1:-1, 1:-2] = 7
+    assert (wide == 7).all()
+
+
+def test_parts_are_added_in_the_order_of_k_whoever_is_last():
+    a, b = drawn(20, 192), drawn(192, 40)
+    plan = wt.plan(a, b, **SPLIT_K)
+    config = {**plan.plan.config, "SPLITS": 3}
+    expected = np.zeros((20, 40))
+    for left, right in zip(np.split(a, 3, 1), np.split(b, 3, 0), strict=True):
+        expected += wt.matmul(np.ascontiguousarray(left), right, rung="mma-final", backend="emulator")
+    for _ in range(2):
+        assert np.array_equal(wt.matmul(a, b, config=config, **SPLIT_K), expected)
+
+
+def test_an_epilogue():
+    a, b, bias = drawn(20, 160), drawn(160, 50), drawn(50)
+    fused = wt.matmul(a, b, epilogue=lambda acc, bias: wt.relu(acc + bias), bias=bias, **SPLIT_K)
+    assert np.abs(fused - np.maximum(a @ b + bias, 0)).max() <= 1e-12
+
+
+@pytest.mark.parametrize(
+    ("shape", "rung"),
+    [
+        ((2048, 8, 8192), "mma-split-k"), ((16, 4096, 4096), "mma-split-k"), ((300, 300, 3000), "mma-split-k"),
+        ((4096, 4096, 4096), "mma-final"), ((2, 4096, 4096), "simt-gemv"),
+    ],
+)  # fmt: skip
+def test_plans_take_it_where_tiles_are_few(shape, rung):
+    plan = make_plan(dense(*shape))
+    assert plan.rung.name == rung
+    if rung == "mma-split-k":
+        assert plan.config in MMA_SPLIT_K.candidates(dense(*shape))
+        assert not plan.launch("entry").co_resident  # blocks count arrivals and wait for none
+
+
+def test_what_it_does_not_take_is_refused():
+    a, b = drawn(16, 64), drawn(64, 16)
+    config = wt.plan(a, b, **SPLIT_K).plan.config
+    with pytest.raises(UnsupportedError, match="SPLITS is 3; K of 64 has 2 stages of 32"):
+        wt.matmul(a, b, config={**config, "SPLITS": 3}, **SPLIT_K)
+    with pytest.raises(UnsupportedError, match="batch_invariant=True it takes no problem"):
+        wt.matmul(a, b, batch_invariant=True, **SPLIT_K)
+    with pytest.raises(UnsupportedError, match="operands are float32"):
+        wt.matmul(a.astype(np.float32), b.astype(np.float32), **SPLIT_K)

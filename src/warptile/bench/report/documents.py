@@ -344,6 +344,10 @@ class DocumentTables:
         """float32 beside CUDA cores' multiply-adds, every row."""
         return suite_tables.suite_table(self._lookup, "float32")
 
+    def table_suite_float64(self) -> str:
+        """float64, every row."""
+        return suite_tables.suite_table(self._lookup, "float64")
+
     def table_suite_types(self) -> str:
         """Other types, and what goes with them."""
         return suite_tables.suite_table(self._lookup, "types")

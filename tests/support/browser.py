@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pytest
@@ -67,22 +68,51 @@ class Seen:
 
 @contextmanager
 def opened(browser: Browser, url: str, *, width: int = WIDE, **options) -> Iterator[tuple[Page, Seen]]:
-    """A page in a context of its own. At its end nothing may have gone wrong, and nothing may have been loaded but it.
+    """A page with nothing left of the pages before it. At its end nothing may have gone wrong, and nothing may have
+    been loaded but it.
 
     ``options`` are those of playwright's `Browser.new_context`, such as ``color_scheme="dark"``.
     """
-    context = browser.new_context(viewport={"width": width, "height": HEIGHT}, **options)
-    try:
-        page, seen = context.new_page(), Seen()
-        page.on("console", lambda message: seen.errors.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: seen.errors.append(str(error)))
-        page.on("request", lambda request: seen.requests.append(request.url.split("#")[0]))
+    with _fresh_page(browser, width, options) as page:
+        seen = Seen()
+        listeners = {
+            "console": lambda message: seen.errors.append(f"{message.type}: {message.text}"),
+            "pageerror": lambda error: seen.errors.append(str(error)),
+            "request": lambda request: seen.requests.append(request.url.split("#")[0]),
+        }
+        for event, listener in listeners.items():
+            page.on(event, listener)
         page.goto(url)
         yield page, seen
         assert seen.errors == []
         assert set(seen.requests) == {url.split("#")[0]}
+        for event, listener in listeners.items():
+            page.remove_listener(event, listener)
+
+
+_idle: WeakKeyDictionary[Browser, dict[frozenset, Page]] = WeakKeyDictionary()
+"""Of each browser, pages by what they were opened with: opening another one takes longer than most tests do."""
+
+
+@contextmanager
+def _fresh_page(browser: Browser, width: int, options: dict[str, object]) -> Iterator[Page]:
+    """An empty page. It is kept for another test unless something went wrong, or no script could tidy up."""
+    idle = _idle.setdefault(browser, {})
+    key = frozenset({"width": width, **options}.items())
+    page = idle.pop(key, None) or browser.new_context(viewport={"width": width, "height": HEIGHT}, **options).new_page()
+    kept = False
+    try:
+        yield page
+        if options.get("java_script_enabled", True):
+            page.evaluate("() => { localStorage.clear(); sessionStorage.clear(); }")
+            page.goto("about:blank")
+            page.set_viewport_size({"width": width, "height": HEIGHT})
+            page.emulate_media(media="null", color_scheme=options.get("color_scheme", "light"))
+            page.mouse.move(0, 0)
+            idle[key], kept = page, True
     finally:
-        context.close()
+        if not kept:
+            page.context.close()
 
 
 def too_wide(page: Page) -> list[str]:

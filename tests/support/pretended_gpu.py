@@ -11,7 +11,7 @@ from warptile.arrays.array_view import numpy_dtype
 from warptile.bench.campaign import ladder_sweep
 from warptile.codegen.nvrtc import CompiledKernel, Resources
 from warptile.errors import DeviceError, UnsupportedError
-from warptile.gpu import driver
+from warptile.gpu import driver, timing
 from warptile.planning.plan import config_text
 from warptile.runtime import device_product
 from warptile.runtime.device_product import DENSE
@@ -21,6 +21,13 @@ DEVICE = driver.DeviceInfo(
     ordinal=0, name="NVIDIA H200", capability=(9, 0), multiprocessors=132, memory_bytes=2**37, l2_bytes=60 * 2**20,
     shared_bytes_per_block=232448, clock_hz=1.7e9, driver_cuda=(13, 0), uuid="GPU-0",
 )  # fmt: skip
+
+L2_SIZES = timing._L2_SIZES
+"""Of operands, before a set of them is used again on a real GPU."""
+
+FEW_L2_SIZES = 1 / 64
+"""The same on the pretended one, where a problem has many sets still: nothing is faster for being used again, and
+copying hundreds of sets would take most of the time of a test."""
 
 
 def unpacked(stored, element):
@@ -54,7 +61,7 @@ class PretendedGpu:
         self.plans, self.copied = {}, []
         self.alive = True
 
-    def install(self, monkeypatch):
+    def install(self, monkeypatch, l2_sizes=FEW_L2_SIZES):
         gpu = self
 
         class Allocation:
@@ -146,6 +153,7 @@ class PretendedGpu:
                     raise UnsupportedError(f"baseline: no {key.dtype}")
                 return Product()
 
+        monkeypatch.setattr(timing, "_L2_SIZES", l2_sizes)
         monkeypatch.setattr(driver, "enter", lambda ordinal=None: 0)
         monkeypatch.setattr(driver, "device_info", lambda ordinal=None: DEVICE)
         monkeypatch.setattr(driver, "_clustered", lambda info: ())

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from covering import ALL, few
-from pretended_gpu import PretendedGpu
+from pretended_gpu import L2_SIZES, PretendedGpu
 from recorded import all_records, environment, ladder_record
 from warptile.bench.campaign import (
     correctness,
@@ -59,6 +59,7 @@ from warptile.bench.protocol.workloads import (
 )
 from warptile.device import REFERENCE
 from warptile.errors import DeviceError
+from warptile.gpu import timing
 from warptile.planning.plan import config_text
 from warptile.rungs import RUNGS
 from warptile.rungs.wgmma import residue_classes, tiles
@@ -124,7 +125,8 @@ def test_a_defect_is_found_in_its_rung_and_nowhere_else(gpu, tmp_path, defect, f
     assert found[field]
 
 
-def test_the_sweep_measures_each_rung_against_cublaslt(gpu, tmp_path):
+def test_the_sweep_measures_each_rung_against_cublaslt(gpu, tmp_path, monkeypatch):
+    monkeypatch.setattr(timing, "_L2_SIZES", L2_SIZES)  # launches that take long enough to be sampled
     gpu.time_ms = lambda rung, config: {"simt-naive": 8.0, "wmma-naive": 2.0, "wmma-final": 1.0}[rung]
     assert run.worker("sweep", work(tmp_path), FOREVER) == 0
     record = records(tmp_path)[LadderRecord]

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from pretended_gpu import DEVICE, PretendedGpu
+from pretended_gpu import DEVICE, L2_SIZES, PretendedGpu
 from warptile.bench.protocol.operand_pool import OperandPool, PooledProduct, spread
 from warptile.dtypes import dtype
 from warptile.planning.plan import make_plan
@@ -28,7 +28,7 @@ def pooled(given, offset=0):
 
 @pytest.fixture
 def gpu(monkeypatch):
-    return PretendedGpu().install(monkeypatch)
+    return PretendedGpu().install(monkeypatch, L2_SIZES)  # of the small L2 that tests give
 
 
 @pytest.mark.parametrize("a_major", ["row", "col"])

@@ -6,9 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pretended_gpu import PretendedGpu
+from pretended_gpu import L2_SIZES, PretendedGpu
 from warptile.arrays.array_view import packed
 from warptile.dtypes import DTYPES, dtype
+from warptile.gpu import timing
 from warptile.planning.plan import make_plan
 from warptile.problem import Problem
 from warptile.runtime.device_product import DENSE, GUARD_BYTES, CheckResult, DeviceProduct, unwritten_elements
@@ -43,7 +44,8 @@ def test_a_large_matrix_repeats_a_block_out_of_step_with_its_rows(monkeypatch):
     np.testing.assert_array_equal(drawn.reshape(-1)[1021:2042], drawn.reshape(-1)[:1021])
 
 
-def test_operand_sets_outlast_l2(gpu):
+def test_operand_sets_outlast_l2(gpu, monkeypatch):
+    monkeypatch.setattr(timing, "_L2_SIZES", L2_SIZES)
     problem = dense(1024, 1024, 1024)
     assert set_bytes(problem) == 3 * 2 * 2**20
     product = DeviceProduct(dense(256, 256, 256))

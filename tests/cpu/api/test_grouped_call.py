@@ -121,7 +121,7 @@ def test_a_configuration_that_there_is_not(changed, words):
 
 
 def test_rows_of_a_group_are_divided_evenly():
-    a, b, offsets = drawn(300, 64), transposed(1, 64, 128), [300]
+    a, b, offsets = drawn(300, 64), drawn(1, 64, 128), [300]
     divided = grouped.WIDE if ALL else grouped.NARROW
     alone = multiplied(a, b, offsets, config=divided)
     assert wrong_elements(alone, a, b, offsets) == 0
@@ -196,7 +196,7 @@ def test_nothing_else_is_written(dtype, rows, columns):
     a, b, offsets = drawn(rows, 64), drawn(2, 64, columns), [rows // 2 - 3, rows - 11]
     whole = np.full((rows + 8, columns + 24), 7, dtype)
     out = whole[4:-4, 8 : 8 + columns]
-    assert multiplied(a, b, offsets, out=out, max_sms=2) is out
+    assert multiplied(a, b, offsets, out=out, max_sms=2, **SMALL) is out
     assert wrong_elements(out, a, b, offsets) == 0
     out[: offsets[-1]] = 7
     assert (whole == 7).all()
@@ -213,10 +213,10 @@ def test_an_out_that_the_kernel_cannot_write_keeps_its_other_rows(layout):
 
 
 def test_other_groups_have_no_influence():
-    a, b, offsets = drawn(300, 72), drawn(3, 72, 136), [100, 150, 280]
-    alone = multiplied(a, b, offsets)
-    a[:100], a[150:], b[0], b[2] = np.nan, np.inf, np.inf, np.nan
-    assert np.array_equal(multiplied(a, b, offsets)[100:150], alone[100:150])
+    a, b, offsets = drawn(200, 72), drawn(3, 72, 136), [70, 120, 180]
+    alone = multiplied(a, b, offsets, **SMALL)
+    a[:70], a[120:], b[0], b[2] = np.nan, np.inf, np.inf, np.nan
+    assert np.array_equal(multiplied(a, b, offsets, **SMALL)[70:120], alone[70:120])
 
 
 # --- groups along K --------------------------------------------------------------------------------------------------

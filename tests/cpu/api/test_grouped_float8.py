@@ -125,7 +125,7 @@ def test_scales_along_k(plans, extents, kinds):
     if kinds != ("blocks", "square"):
         options |= SMALL
     d = multiplied(a, b, offsets, scale_a=of_a, scale_b=of_b, **options)
-    if ALL or kinds == ("blocks", "square"):
+    if ALL:  # in an ordinary run those of wider tiles, below: ptxas takes longer than all else
         assert execute.compiled(plans[-1]).resources.spill_store_bytes == 0
     left, right = a.astype(np.float64) * whole_a, b.astype(np.float64) * whole_b
     assert wrong_elements(d, left, right, offsets) == 0

@@ -106,7 +106,7 @@ DENSE = [name for name, rung in RUNGS.items() if not rung.sparse]
 """An ordinary run takes rungs of each family through each of three tests. tests/cpu/rungs has each of them."""
 
 
-@pytest.mark.parametrize("name", DENSE if ALL else DENSE[2::6])
+@pytest.mark.parametrize("name", DENSE if ALL else DENSE[2::12])
 @pytest.mark.parametrize("n", [40, 37] if ALL else [37])
 def test_one_row_is_added_to_all_rows(name, n):
     kind = {"wgmma-two-level": "float8_e4m3", "wgmma-split": "float32"}.get(name, "float16")
@@ -215,7 +215,7 @@ def test_the_same_call_gives_the_same_bits():
     assert np.array_equal(wt.matmul(a, b, backend="emulator"), first)
 
 
-@pytest.mark.parametrize("name", DENSE if ALL else DENSE[::6])
+@pytest.mark.parametrize("name", DENSE if ALL else DENSE[::12])
 def test_every_rung_through_the_drop_in_on_ragged_sizes(name):
     dtype = RUNGS[name].dtypes[0]
     a, b, c = (
@@ -242,7 +242,7 @@ def assert_single(shape, orders, dtype, **options):
     assert_product(wt.matmul(a, b, backend="emulator", **options), a, b, **what)
 
 
-@pytest.mark.parametrize("name", DENSE if ALL else DENSE[4::6])
+@pytest.mark.parametrize("name", DENSE if ALL else DENSE[4::12])
 def test_every_rung_with_a_single_row_of_odd_bytes(name):
     dtype = RUNGS[name].dtypes[0]
     options = {"accumulate": "float16"} if name == "simt-half2" else {}

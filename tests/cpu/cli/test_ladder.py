@@ -80,7 +80,7 @@ def test_a_sparse_rung_draws_weights_that_it_takes():
             ("bfloat16", "tfloat32", "float64", "int8", "uint8", "int4", "uint4", "bit1", "float8_e4m3", "float8_e5m2"),
             pairs=(),
         ),
-        3,
+        2,
     ),
 )
 def test_every_type_is_reachable_through_the_mma_family(name, dtype):

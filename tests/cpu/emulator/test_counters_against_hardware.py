@@ -65,14 +65,14 @@ def recorded():
 
 
 def chosen():
-    """One recorded problem of every fourth rung, the next one of the next; all of them with WARPTILE_TESTS=all."""
+    """One recorded problem of every sixth rung, the next one of the next; all of them with WARPTILE_TESTS=all."""
     profiles = recorded()
     of_rung = {}
     for profile in profiles:
         of_rung.setdefault(profile.rung, []).append(profile)
     if ALL:
         return profiles
-    return [some[number % len(some)] for number, some in enumerate(few(list(of_rung.values()), len(of_rung) // 4))]
+    return [some[number % len(some)] for number, some in enumerate(few(list(of_rung.values()), len(of_rung) // 6))]
 
 
 @pytest.mark.skipif(not recorded(), reason="no profile of the small problems is recorded yet")

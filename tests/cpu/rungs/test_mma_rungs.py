@@ -194,7 +194,7 @@ def test_rings_do_not_depend_on_when_copies_land(name: str, schedule: str) -> No
     ok(name, 72, 80, 392, schedule=schedule, config=small(name, "float16"))
 
 
-@pytest.mark.parametrize("change", few([{"GROUP": 3}, {"STAGES": 2}, {"SETS": 1, "STAGES": 5}, {"MIN_BLOCKS": 2}], 2))
+@pytest.mark.parametrize("change", few([{"GROUP": 3}, {"STAGES": 2}, {"SETS": 1, "STAGES": 5}, {"MIN_BLOCKS": 2}], 1))
 def test_final_in_other_configurations(change: Config) -> None:
     ok("mma-final", 200, 136, 392, config={**small("mma-final", "float16"), **change})
 
@@ -223,7 +223,8 @@ def step_counts(name: str) -> dict[str, float]:
 
 
 @pytest.mark.parametrize(
-    ("name", "ratio"), [("mma-naive", 8), ("mma-vectorized", 8), ("mma-swizzled", 1), ("mma-double-buffer", 1)]
+    ("name", "ratio"),
+    few([("mma-naive", 8), ("mma-vectorized", 8), ("mma-swizzled", 1), ("mma-double-buffer", 1)], 2),
 )
 def test_the_swizzle_takes_conflicts_from_eight_to_one(name: str, ratio: int) -> None:
     # Four warps x four MMA-K blocks x (two groups of 16 rows of A and two of B) x four matrices each. Without the XOR
@@ -263,7 +264,7 @@ def resources_of(name: str, of: Problem, config: Config, arch: str = "sm_90a") -
     return compiled_once(translation_unit(RUNGS[name].resolve(of, config)), arch).resources.static_shared_bytes
 
 
-@pytest.mark.parametrize("name", few(NAMES, 2))
+@pytest.mark.parametrize("name", few(NAMES, 1))
 def test_defaults_compile_without_spills(name: str) -> None:
     of = problem(size=(4096, 4096, 4096))
     config = RUNGS[name].default_config(of)

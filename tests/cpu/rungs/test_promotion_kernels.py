@@ -52,7 +52,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("change", "lines", "extents"), few(CASES, 5), ids=str)
+@pytest.mark.parametrize(("change", "lines", "extents"), few(CASES, 4), ids=str)
 def test_products(rng, change, lines, extents):
     a, b, scales = drawn(rng, lines, extents)
     kernel = kernel_of(a, b, lines, scales, change)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import warptile as wt
-from covering import ALL, covering
+from covering import ALL, alternating, covering, few
 
 BASE = {
     "BM": 128, "BN": 64 if ALL else 32, "BK": 64, "STAGES": 3, "CONSUMERS": 2, "PINGPONG": 1, "CM": 1, "CN": 1,
@@ -74,7 +74,7 @@ def test_epilogues(epilogue, schedule):
     check(a, b, function, given, rung="wgmma-final", config=config)
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("schedule", alternating(list(SCHEDULES)[2:]))
 def test_schedules(schedule):
     function, config = EPILOGUES["operand and output"], BASE | SCHEDULES[schedule]
     n = 184 if ALL else 88
@@ -122,7 +122,8 @@ def test_what_is_staged(layout, staged):
     }.get(layout, pitched[:, :80])
     plan = wt.plan(a, b, epilogue=lambda acc, x: acc + x, x=given, rung="wgmma-final", config=BASE)
     assert len(maps_of(plan)) == staged
-    check(a, b, lambda acc, x: acc + x, {"x": given}, rung="wgmma-final", config=BASE)
+    if ALL or layout not in ("misaligned rows", "float32"):  # other tests multiply with such operands
+        check(a, b, lambda acc, x: acc + x, {"x": given}, rung="wgmma-final", config=BASE)
 
 
 def test_nothing_is_staged_where_stores_overlap_or_tma_cannot_store():
@@ -134,7 +135,7 @@ def test_nothing_is_staged_where_stores_overlap_or_tma_cannot_store():
     assert not maps_of(wt.plan(a, b, x=drawn(3, 72, 81), config=BASE, **options))
 
 
-@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("bits", few([4, 8], 1))
 def test_quantized_weights(bits):
     x, w = drawn(1, 40, 256), wt.quantize(drawn(2, 136, 256), bits=bits, group_size=128)
     res = drawn(3, 40, 136)

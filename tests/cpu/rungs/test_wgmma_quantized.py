@@ -99,7 +99,7 @@ def scales_of(rows, groups, bits, dtype, kind):
 
 @pytest.mark.parametrize("kind", ["small", "some", "large"])
 @pytest.mark.parametrize(
-    ("bits", "dtype", "bn"), covering((4, 8), ("bfloat16", "float16"), (8, 16, 32, 64), pairs=[(0, 1), (1, 2)]), ids=str
+    ("bits", "dtype", "bn"), covering((4, 8), ("bfloat16", "float16"), (8, 16, 32, 64), pairs=[(0, 1)]), ids=str
 )
 def test_every_weight_is_the_dequantized_one(bits, dtype, bn, kind):
     """Rows of x with a single one pick columns of W, whose elements come out as they are multiplied."""
@@ -202,7 +202,9 @@ def test_a_plan_is_called_with_other_weights_of_the_format():
 
 
 @pytest.mark.parametrize(
-    ("change", "schedule"), covering(({"SPLIT_K": 2}, {"STREAM": 1}), ("earliest", "random:3"), pairs=()), ids=str
+    ("change", "schedule"),
+    few(covering(({"STREAM": 1}, {"SPLIT_K": 2}), ("earliest", "random:3"), pairs=()), 1),
+    ids=str,
 )
 def test_the_result_does_not_depend_on_when_loads_arrive(change, schedule):
     x, w = drawn(20, 700, dtype="bfloat16"), wt.quantize(drawn(130, 700))
@@ -252,7 +254,7 @@ SIZES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("bits", "size"), few(covering((4, 8), SIZES, pairs=()), 2), ids=str)
+@pytest.mark.parametrize(("bits", "size"), few(covering((4, 8), SIZES, pairs=()), 1), ids=str)
 def test_plans_compile_without_spills(size, bits):
     plan = make_plan(problem(*size, bits=bits, zero_point=size[0] > 64), rung=NAME)
     assert plan.rung is WGMMA_QUANTIZED
@@ -286,7 +288,8 @@ def test_weights_are_dequantized_once_for_many_rows():
     assert copy.moved_bytes == 8192 * 8192 + 2 * 8192 * 64 + 2 * 8192 * 8192
     assert "dequantized B" in {each.name for each in many.kernel.workspaces}
     assert many.kernel.view.problem.b.quantized is None
-    assert compiled(many).resources.spill_store_bytes == 0
+    if ALL:  # ptxas takes longer than all else, and the kernel is that of a dense product
+        assert compiled(many).resources.spill_store_bytes == 0
 
 
 def test_misaligned_activations_are_not_copied_beside_the_pass():

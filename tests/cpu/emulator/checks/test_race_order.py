@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from covering import covering
 from warptile.emulator.checks.access_history import COPYING_TO, PAGE, READING, WRITE, WRITING, AccessHistory
 from warptile.emulator.checks.displaced_accesses import ANYWHERE, WEAK, WITHIN_CLUSTER, WITHIN_CTA
 from warptile.emulator.checks.vector_clocks import VectorClocks
@@ -205,9 +206,15 @@ class Done:
         return bool(self.copy or self.event > both.reference.seen[lane, self.lane])
 
 
-@pytest.mark.parametrize("kinds", ["g", "bBwprraaag", "bwpg"])
-@pytest.mark.parametrize("strengths", [(0.05, 0, 0, 0.95), (0.05, 0.01, 0.02, 0.92), (0.1, 0.01, 0.5, 0.39)])
-@pytest.mark.parametrize("within_cta", [False, True])
+@pytest.mark.parametrize(
+    ("kinds", "strengths", "within_cta"),
+    covering(
+        ["g", "bBwprraaag", "bwpg"],
+        [(0.05, 0, 0, 0.95), (0.05, 0.01, 0.02, 0.92), (0.1, 0.01, 0.5, 0.39)],
+        [False, True],
+        pairs=[(0, 2), (1, 2)],
+    ),
+)
 def test_each_write_is_kept_until_all_that_conflicts_with_it_conflicts_with_a_later_one(
     kinds: str, strengths: tuple[float, ...], within_cta: bool
 ) -> None:

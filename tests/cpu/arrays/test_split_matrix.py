@@ -155,12 +155,12 @@ def test_an_out_inside_guard_bands():
 
 
 def test_several_rows_of_matrices_and_vectors():
-    a, b = drawn(2, 3, 5, 64), drawn(64, 20)
+    a, b = drawn(2, 2, 5, 64), drawn(64, 20)
     made = wt.split(b)
-    assert np.array_equal(wt.matmul(a, made, **SPLIT), wt.matmul(a.reshape(-1, 64), b, **SPLIT).reshape(2, 3, 5, 20))
+    assert np.array_equal(wt.matmul(a, made, **SPLIT), wt.matmul(a.reshape(-1, 64), b, **SPLIT).reshape(2, 2, 5, 20))
     assert np.array_equal(wt.matmul(a[0, 0, 0], made, **SPLIT), wt.matmul(a[0, 0, 0], b, **SPLIT))
-    shared = wt.matmul(wt.split(b.T, axis=1), drawn(3, 64, 7), **SPLIT)
-    assert np.array_equal(shared, wt.matmul(b.T, drawn(3, 64, 7), **SPLIT))
+    shared = wt.matmul(wt.split(b.T, axis=1), drawn(2, 64, 7), **SPLIT)
+    assert np.array_equal(shared, wt.matmul(b.T, drawn(2, 64, 7), **SPLIT))
 
 
 def test_linear():

@@ -37,10 +37,11 @@ class Element:
 
     def walk(self):
         """It and every element below it."""
-        yield self
-        for each in self.children:
-            if isinstance(each, Element):
-                yield from each.walk()
+        waiting = [self]  # no recursion: every element would pass through as many generators as it lies deep
+        while waiting:
+            element = waiting.pop()
+            yield element
+            waiting.extend(each for each in reversed(element.children) if isinstance(each, Element))
 
     def all(self, tag: str = "", class_: str = "", **attributes: str) -> list[Element]:
         """The elements below it with a tag, a class and attributes."""

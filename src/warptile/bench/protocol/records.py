@@ -276,7 +276,7 @@ def _compact(value: Any) -> Any:
         tagged = {config.tag_field: config.tag} if config.tag_field else {}
         return tagged | {
             field.encode_name: _compact(getattr(value, field.name))
-            for field in msgspec.structs.fields(value)
+            for field in _fields(type(value))
             if field.required or getattr(value, field.name) != _default(field)
         }
     if isinstance(value, dict):
@@ -284,6 +284,12 @@ def _compact(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return [_compact(each) for each in value]
     return _rounded(value) if isinstance(value, float) else value
+
+
+@cache
+def _fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """Fields of a kind of record, which msgspec works out anew from its annotations each time."""
+    return msgspec.structs.fields(kind)
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from browser import NARROW, WIDE, inaccessible, launched, opened, too_wide
+from browser import NARROW, WIDE, inaccessible, opened, too_wide
 from covering import ALL, few
 from recorded import all_records, calls_record
 from warptile.bench.html_report import instruction_section, page_data
@@ -34,12 +34,6 @@ FEW_FILES = ("tile/mma_stage.cuh", "ptx/ldmatrix.cuh")
 USED_RUNGS = ("mma-swizzled", "mma-double-buffer", "wgmma-final")
 USED_INSTRUCTIONS = ("mma.m16n8k16.f32.f16",)
 USED_FILES = ("tile/mma_stage.cuh", "tile/swizzle.cuh")
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with launched() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from browser import NARROW, inaccessible, keep, launched, opened, picture, pixels, too_wide
+from browser import NARROW, inaccessible, keep, opened, picture, pixels, too_wide
 from covering import ALL, covering, few
 from warptile.figures.assets import standalone_page
 from warptile.figures.bank_map import SharedTile, bank_map
@@ -70,12 +70,6 @@ PARTS = {
     "fragment": (".wt-matrix", 400),
 }  # fmt: skip
 """What of each figure is compared, and its width: the picture without caption, legend and notes."""
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with launched() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

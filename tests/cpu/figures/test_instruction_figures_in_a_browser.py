@@ -23,12 +23,6 @@ CASES = 150
 
 
 @pytest.fixture(scope="module")
-def chromium():
-    with browser.launched() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
 def urls(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     some = (

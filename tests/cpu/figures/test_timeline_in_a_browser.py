@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from browser import NARROW, WIDE, launched, opened, too_wide
+from browser import NARROW, WIDE, opened, too_wide
 from covering import covering
 from warptile.figures.assets import standalone_page
 from warptile.figures.timeline_bars import TimelineBar, TimelineRow
@@ -31,12 +31,6 @@ ROWS = (
         (400 * i, 400 * i + 400, "phase", f"phase {i}", "", str(i)) for i in range(20)
     )),
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with launched() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

@@ -2,16 +2,10 @@
 
 import pytest
 
-from browser import NARROW, inaccessible, launched, opened
+from browser import NARROW, inaccessible, opened
 from covering import ALL
 from warptile.learn import pages
 from warptile.learn.course import lessons
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with launched() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +31,8 @@ def show_all(page):
     )
 
 
-def test_an_answer_opens_when_a_number_is_given(browser, folder):
-    with opened(browser, url(folder, 8)) as (page, _):
+def test_an_answer_opens_when_a_number_is_given(chromium, folder):
+    with opened(chromium, url(folder, 8)) as (page, _):
         box = page.locator(".prediction").first
         details = box.locator("details")
         assert details.is_hidden()
@@ -60,23 +54,23 @@ def test_an_answer_opens_when_a_number_is_given(browser, folder):
         assert other.locator("details").is_visible()
 
 
-def test_a_guess_within_the_factor_is_right(browser, folder):
-    with opened(browser, url(folder, 2)) as (page, _):
+def test_a_guess_within_the_factor_is_right(chromium, folder):
+    with opened(chromium, url(folder, 2)) as (page, _):
         clocks = page.locator(".prediction").nth(1)
         clocks.get_by_label("Your number").fill("8,0")
         clocks.get_by_role("button", name="This is my prediction").click()
         assert clocks.locator(".verdict").inner_text() == "Right."
 
 
-def test_the_bank_map_steps_and_the_fragment_marks(browser, folder):
-    with opened(browser, url(folder, 8)) as (page, _):
+def test_the_bank_map_steps_and_the_fragment_marks(chromium, folder):
+    with opened(chromium, url(folder, 8)) as (page, _):
         for _ in range(3):
             page.get_by_role("button", name="Show me").first.click()
         figure = page.locator(".wt-banks").last
         assert figure.locator(".wt-wavefronts").all_inner_texts() == ["8 wavefronts", "1 wavefront", "1 wavefront"]
         figure.get_by_role("button", name="next phase").click()
         assert "chunk 1" in figure.locator("output").inner_text()
-    with opened(browser, url(folder, 7)) as (page, _):
+    with opened(chromium, url(folder, 7)) as (page, _):
         page.get_by_role("button", name="Show me").first.click()
         figure = page.locator(".wt-figure").first
         figure.locator(".wt-matrix tbody tr").nth(5).locator("td").nth(3).click()
@@ -84,24 +78,24 @@ def test_the_bank_map_steps_and_the_fragment_marks(browser, folder):
 
 
 @pytest.mark.parametrize("number", [lesson.number for lesson in lessons()])
-def test_a_lesson_fits_380_pixels_without_errors(browser, folder, number):
-    with opened(browser, url(folder, number), width=NARROW) as (page, _):
+def test_a_lesson_fits_380_pixels_without_errors(chromium, folder, number):
+    with opened(chromium, url(folder, number), width=NARROW) as (page, _):
         show_all(page)
         assert not page.locator(".later").count()
         assert page.evaluate("document.documentElement.scrollWidth") <= NARROW
 
 
-def test_without_the_script_answers_are_folded(browser, folder):
-    with opened(browser, url(folder, 8), java_script_enabled=False) as (page, _):
+def test_without_the_script_answers_are_folded(chromium, folder):
+    with opened(chromium, url(folder, 8), java_script_enabled=False) as (page, _):
         details = page.locator(".prediction details").first
         assert details.is_visible()
         assert not details.locator("p").is_visible()
 
 
 @pytest.mark.parametrize("number", [0, 1, 7, 8] if ALL else [0, 8])
-def test_accessibility(browser, folder, number):
+def test_accessibility(chromium, folder, number):
     address = url(folder, number) if number else (folder / pages.INDEX).as_uri()
-    with opened(browser, address) as (page, _):
+    with opened(chromium, address) as (page, _):
         show_all(page)
         if not ALL:  # rows of a table are alike
             page.evaluate("document.querySelectorAll('tbody tr:nth-child(n+5)').forEach((each) => each.remove())")

@@ -62,9 +62,10 @@ def test_which_rung_each_type_gets():
         a = drawn(64, 64, dtype=dtype)
         return wt.plan(a, a, backend="emulator", **options).plan.rung
 
-    assert rung_of("float32").name == rung_of("float32", precision="ieee").name == "simt-warptile"
+    assert rung_of("float32").name == "wgmma-bf16x6"
+    assert rung_of("float32", precision="ieee").name == "simt-split-k"
     assert rung_of("float32", precision="tf32").name == "wgmma-final"
-    assert rung_of("float64").name == "mma-final"
+    assert rung_of("float64").name == "mma-split-k"
     for dtype in ("float16", "bfloat16", "int8", "uint8", "float8_e4m3", "float8_e5m2"):
         assert rung_of(dtype).name == "wgmma-final"
 

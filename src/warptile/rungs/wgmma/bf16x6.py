@@ -154,9 +154,15 @@ class WgmmaBf16x6(RankedRung):
         )
         count, splits = blocks(as_seen, config) * config["SPLITS"], config["SPLITS"]
         members = (
-            *gemm_members(of_kernel), ("partials", Pointer(PARTIALS)), ("arrivals", Pointer(ARRIVALS)),
+            *gemm_members(of_kernel),
+            ("partials", Pointer(PARTIALS if splits > 1 else None)),
+            ("arrivals", Pointer(ARRIVALS if splits > 1 else None)),
             ("splits", Scalar("s32", splits)),
-        )  # fmt: skip
+        )
+        workspaces = (
+            Workspace(PARTIALS, count * config["BM"] * config["BN"] * ELEMENT_BYTES),
+            Workspace(ARRIVALS, count // splits * 4, zero=True),
+        )
         return KernelSpec(
             problem,
             config,
@@ -173,10 +179,7 @@ class WgmmaBf16x6(RankedRung):
             params=Params(members),
             dynamic_shared_bytes=_shared_bytes(as_seen, config),
             capability=tiles.CAPABILITY,
-            kernel_workspaces=(
-                Workspace(PARTIALS, count * config["BM"] * config["BN"] * ELEMENT_BYTES),
-                Workspace(ARRIVALS, count // splits * 4, zero=True),
-            ),
+            kernel_workspaces=workspaces if splits > 1 else (),
             waits=False,
         )
 

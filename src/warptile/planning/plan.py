@@ -239,17 +239,37 @@ def _plan_of(rungs: tuple[Rung, ...], problem: Problem, asked: str | None, devic
             continue
         if asked is None and each.unsuitable(problem, device) is not None:
             continue
-        own = _in_default(each, problem, asked, device)
         if asked is None and each.competes:
-            if competing is None or (own is not None and _is_faster(own, competing)):
-                competing = own
-        elif competing is not None and own is not None and _is_faster(competing, own):
+            competing = _faster_of(competing, each, problem, device)
+            continue
+        if competing is not None and _is_slower(each, each.default_config(problem, device), competing):
+            return competing
+        own = _in_default(each, problem, asked, device)
+        if competing is not None and own is not None and _is_faster(competing, own):
             return competing
         else:
             found = own if own is not None and _keeps_default(each, asked) else _best_of(each, problem, asked, device)
             if found is not None:
                 return found
     return competing
+
+
+def _faster_of(taken: Plan | None, rung: Rung, problem: Problem, device: DeviceLimits) -> Plan | None:
+    """A plan of rungs that compete, or the one with ``rung`` where that is legal and faster."""
+    config = rung.default_config(problem, device)
+    if taken is not None and _is_slower(rung, config, taken):
+        return taken
+    own = Plan(problem, rung, config, "predicted", device)
+    return own if own.refusal is None and (taken is None or _is_faster(own, taken)) else taken
+
+
+def _is_slower(rung: Rung, config: Config, taken: Plan) -> bool:
+    """Whether a configuration is slower than a plan even without copies of operands. Where that is known the kernel
+    need not be resolved, which takes longer than all else."""
+    time_us = rung.compared_us(taken.problem, config, taken.device)
+    if time_us is None and rung.estimates:
+        time_us = rung.estimate_us(taken.problem, config, taken.device)
+    return time_us is not None and time_us > _compared_us(taken)
 
 
 def _is_faster(one: Plan, other: Plan) -> bool:

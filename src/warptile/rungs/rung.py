@@ -101,8 +101,9 @@ class Rung(ABC):
         raise NotImplementedError(f"{self.name} has no cost model of its own: see warptile.planning.cost_bounds")
 
     def compared_us(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> float | None:
-        """Microseconds that a plan compares with those of kernels that compete, where this rung has no ``estimates``
-        and its bound (`warptile.planning.cost_bounds`) would be too low for that; None for the bound."""
+        """Microseconds that a plan compares with those of kernels that compete, copies of operands included, where
+        this rung has no ``estimates`` and its bound (`warptile.planning.cost_bounds`) would be too low for that, or
+        where they are known without resolving the kernel; None for the predicted ones."""
         return None
 
     def changed_since_searches(self, problem: Problem) -> bool:

@@ -42,6 +42,9 @@ MOST_ROWS = 256
 """Rows of D up to which a plan looks at this rung, or columns with SWAP. Each tile of rows splits B again; wgmma-split
 splits it once."""
 
+MOST_TILES_OF_ROWS = 8
+"""Of a candidate: as many times is B split."""
+
 MOST_SPLITS, LEAST_STAGES = 64, 4
 """Parts of K at most, and stages that each has at least."""
 
@@ -75,7 +78,7 @@ class WgmmaBf16x6(RankedRung):
         found, swap = [], fewer_columns(problem)
         problem = seen(problem, swap)
         for bm, bn, stages, least in SIZES:
-            if bm > SIZES[0][0] and bm >= 2 * problem.m:
+            if (bm > SIZES[0][0] and bm >= 2 * problem.m) or bm * MOST_TILES_OF_ROWS < problem.m:
                 continue
             config = {"BM": bm, "BN": bn, "BK": BK, "STAGES": stages, "MIN_BLOCKS": least}
             count = max(blocks(problem, config), 1)

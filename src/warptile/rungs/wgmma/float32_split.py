@@ -13,6 +13,7 @@ from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, Problem
 from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members, with_epilogue
 from warptile.rungs.legality import blocks, ceil_div, grid_reason, keeps_order, keys_reason, operand_reason
 from warptile.rungs.operand_split import Split, split_of
+from warptile.rungs.repack import repacking_ms
 from warptile.rungs.tensor_tiles import stages_reason
 from warptile.rungs.tma import map_type
 from warptile.rungs.wgmma import split_cost, tensor_maps, tiles
@@ -84,6 +85,11 @@ class WgmmaSplit(WgmmaRung):
         """As `Rung.estimate_terms_us`."""
         kept = problem.a.sliced and problem.b.sliced
         return split_cost.terms_us(problem, config, device.sms, interval=_interval(problem), passes=not kept)
+
+    def compared_us(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> float | None:
+        """As `Rung.compared_us`: with the pass that splits."""
+        passes = [each for each in _splits(problem) if not each.kept]
+        return self.estimate_us(problem, config, device) + 1e3 * repacking_ms(passes)
 
     def _ranked(self, problem: Problem, device: DeviceLimits) -> list[Config]:
         """Candidates, the one of the least predicted time first."""
@@ -224,10 +230,14 @@ def _split_reason(problem: Problem, config: Config, device: DeviceLimits) -> str
     return None
 
 
+def _splits(problem: Problem) -> tuple[Split, Split]:
+    """How A and B are split."""
+    return split_of("A", problem.a, problem.m, problem.k), split_of("B", problem.b, problem.n, problem.k)
+
+
 def split_view(problem: Problem) -> View:
     """The problem as the kernel sees it: both operands K-major, of float16, in the memory of their slices."""
-    of_a = split_of("A", problem.a, problem.m, problem.k)
-    of_b = split_of("B", problem.b, problem.n, problem.k)
+    of_a, of_b = _splits(problem)
 
     def slices(split: Split, major: str) -> Operand:
         return Operand(DTYPES[SLICE], major, split.target_stride, MAX_ALIGNMENT_BYTES)

@@ -143,6 +143,13 @@ def test_plans_take_it_for_few_rows_of_a_large_b(shape, rung):
         assert make_plan(problem, arch="sm_80").rung.name != rung
 
 
+@pytest.mark.parametrize("extents", [(1, 1, 64), (300, 5000, 64), (4096, 4096, 4096), (20000, 3, 48)])
+def test_a_call_may_name_it_whatever_the_extents(extents):
+    single = DTYPES["float32"]
+    plan = make_plan(Problem.dense(*extents, single, out=single, accumulator=single), rung="wgmma-bf16x6")
+    assert plan.config["SWAP"] == (extents[1] < extents[0])
+
+
 def test_every_size_is_legal_whatever_the_layout():
     single = DTYPES["float32"]
     for b_major in ("row", "col"):

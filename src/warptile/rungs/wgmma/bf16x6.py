@@ -78,7 +78,7 @@ class WgmmaBf16x6(RankedRung):
         found, swap = [], fewer_columns(problem)
         problem = seen(problem, swap)
         for bm, bn, stages, least in SIZES:
-            if (bm > SIZES[0][0] and bm >= 2 * problem.m) or bm * MOST_TILES_OF_ROWS < problem.m:
+            if bm * MOST_TILES_OF_ROWS < min(problem.m, MOST_ROWS) or (bm > SIZES[0][0] and bm >= 2 * problem.m):
                 continue
             config = {"BM": bm, "BN": bn, "BK": BK, "STAGES": stages, "MIN_BLOCKS": least}
             count = max(blocks(problem, config), 1)

@@ -353,7 +353,8 @@ def _rejected(problem: Problem, asked: str | None, device: DeviceLimits) -> list
     found: list[tuple[str, str]] = []
     taken = find_plan(problem, rung=asked, device=device)
     for rung in _rungs_for(problem, asked, device):
-        unsuitable = rung.unsuitable(problem, device) if asked is None else None
+        takes_type = problem.a.dtype.name in rung.dtypes
+        unsuitable = rung.unsuitable(problem, device) if asked is None and takes_type else None
         if unsuitable is not None:
             found.append((rung.name, unsuitable))
             continue

@@ -10,7 +10,7 @@ from warptile.launch.workspace import Workspace
 from warptile.problem import Problem
 from warptile.rungs import mma_split_k_cost
 from warptile.rungs.kernel_spec import Config, KernelSpec, gemm_members
-from warptile.rungs.legality import blocks, ceil_div
+from warptile.rungs.legality import blocks, ceil_div, operand_reason
 from warptile.rungs.mma import FINAL_KEYS, SWIZZLED, MmaFinal
 from warptile.rungs.ranked import RankedRung
 from warptile.rungs.simt_gemv import SIMT_GEMV
@@ -72,7 +72,8 @@ class MmaSplitK(RankedRung, MmaFinal):
 
     def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.illegal`."""
-        reason = super().illegal(problem, config, device)
+        reason = operand_reason(problem, self.dtypes, a_layouts=("row", "col"))
+        reason = reason or super().illegal(problem, config, device)
         if reason is not None:
             return reason
         splits, stages = config["SPLITS"], ceil_div(problem.k, config["BK"])

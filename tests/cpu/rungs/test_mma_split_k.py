@@ -91,5 +91,6 @@ def test_what_it_does_not_take_is_refused():
         wt.matmul(a, b, config={**config, "SPLITS": 3}, **SPLIT_K)
     with pytest.raises(UnsupportedError, match="batch_invariant=True it takes no problem"):
         wt.matmul(a, b, batch_invariant=True, **SPLIT_K)
-    with pytest.raises(UnsupportedError, match="operands are float32"):
-        wt.matmul(a.astype(np.float32), b.astype(np.float32), **SPLIT_K)
+    for name in ("float32", "float16", "int8"):
+        with pytest.raises(UnsupportedError, match=f"operands are {name}; it takes float64"):
+            wt.matmul(a.astype(name), b.astype(name), **SPLIT_K)

@@ -9,7 +9,7 @@ from typing import ClassVar
 from warptile.device import REFERENCE, DeviceLimits
 from warptile.launch.params import Params
 from warptile.problem import Problem
-from warptile.rungs import mma_split_k_cost
+from warptile.rungs import mma_cost
 from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members, with_epilogue
 from warptile.rungs.legality import blocks, keeps_order, padding_reason
 from warptile.rungs.mechanism import Mechanism
@@ -300,7 +300,7 @@ class MmaFinal(MmaRung):
     def compared_us(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> float | None:
         """As `Rung.compared_us`: of float64."""
         is_double = problem.a.dtype.name == "float64"
-        return mma_split_k_cost.terms_us(problem, config, device.sms)[1] if is_double else None
+        return mma_cost.terms_us(problem, config, device.sms)[1] if is_double else None
 
     def resources(self, problem: Problem, config: Config) -> MmaResources:
         """What a CTA of a configuration takes of an SM."""

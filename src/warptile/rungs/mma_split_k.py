@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from warptile.device import REFERENCE, DeviceLimits
-from warptile.launch.params import Params, Pointer, Scalar
-from warptile.launch.workspace import Workspace
 from warptile.problem import Problem
-from warptile.rungs import mma_split_k_cost
-from warptile.rungs.kernel_spec import Config, KernelSpec, gemm_members
+from warptile.rungs import mma_cost
+from warptile.rungs.kernel_spec import Config, KernelSpec
 from warptile.rungs.legality import blocks, ceil_div, operand_reason
 from warptile.rungs.mma import FINAL_KEYS, SWIZZLED, MmaFinal
+from warptile.rungs.parts_of_k import parts_reason, shared_by_blocks
 from warptile.rungs.ranked import RankedRung
 from warptile.rungs.simt_gemv import SIMT_GEMV
 
@@ -34,8 +33,6 @@ CTAS_OF_SM = (1, 2, 4)
 
 MOST_SPLITS, LEAST_STAGES = 64, 2
 """Parts of K at most, and stages that each has at least."""
-
-PARTIALS, ARRIVALS = "partial sums", "arrivals"
 
 
 class MmaSplitK(RankedRung, MmaFinal):
@@ -64,7 +61,7 @@ class MmaSplitK(RankedRung, MmaFinal):
         self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE
     ) -> tuple[dict[str, float], float]:
         """As `Rung.estimate_terms_us`."""
-        return mma_split_k_cost.terms_us(problem, config, device.sms)
+        return mma_cost.terms_us(problem, config, device.sms)
 
     def unsuitable(self, problem: Problem, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.unsuitable`."""
@@ -79,34 +76,16 @@ class MmaSplitK(RankedRung, MmaFinal):
         splits, stages = config["SPLITS"], ceil_div(problem.k, config["BK"])
         if splits > max(stages, 1):
             return f"SPLITS is {splits}; K of {problem.k} has {stages} stages of {config['BK']}"
-        if blocks(problem, config) * splits >= 2**31:
-            return f"it has {blocks(problem, config)} tiles of {splits} blocks; a grid has fewer than 2**31"
-        return None
+        return parts_reason(blocks(problem, config), splits)
 
     def resolve(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> KernelSpec:
         """As `Rung.resolve`."""
         one = super().resolve(problem, config, device)
-        tiles, splits = one.grid[0], config["SPLITS"]
-        members = (
-            *gemm_members(one.view),
-            ("partials", Pointer(PARTIALS if splits > 1 else None)),
-            ("arrivals", Pointer(ARRIVALS if splits > 1 else None)),
-            ("splits", Scalar("s32", splits)),
-        )
-        workspaces = (
-            Workspace(PARTIALS, tiles * splits * config["BM"] * config["BN"] * problem.accumulator.bits // 8),
-            Workspace(ARRIVALS, tiles * 4, zero=True),
-        )
         # One kernel for any number of splits.
         values = tuple(each for each in one.instance.values if each[0] != "SPLITS")
-        return replace(
-            one,
-            instance=replace(one.instance, values=values),
-            grid=(tiles * splits, 1, 1),
-            waits=False,
-            params=Params(members),
-            kernel_workspaces=workspaces if splits > 1 else (),
-        )
+        one = replace(one, instance=replace(one.instance, values=values))
+        tile_bytes = config["BM"] * config["BN"] * problem.accumulator.bits // 8
+        return shared_by_blocks(one, config["SPLITS"], tile_bytes)
 
 
 MMA_SPLIT_K = MmaSplitK(

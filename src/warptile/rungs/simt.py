@@ -31,11 +31,13 @@ class SimtRung(Rung):
 
     Attributes:
         keys: its tunables; the kernel takes them as compile-time values.
+        not_compiled: but for these.
     """
 
     family: ClassVar[str] = "simt"
     min_arch = 70
     keys: tuple[str, ...]
+    not_compiled: tuple[str, ...] = ()
 
     def threads(self, config: Config) -> int:
         """Threads of a CTA: one for each element of the tile."""
@@ -46,7 +48,8 @@ class SimtRung(Rung):
         return 0
 
     def widths(self, problem: Problem, config: Config) -> tuple[tuple[str, int], ...]:
-        """Elements of one access, where the kernel takes them as compile-time values."""
+        """Elements of one access, where the kernel takes them as compile-time values; and whether D lies by columns,
+        where it may."""
         return ()
 
     def view(self, problem: Problem, config: Config) -> View:
@@ -61,7 +64,7 @@ class SimtRung(Rung):
             ("A_COLUMN_MAJOR", seen.a.major == "col"),
             ("B_COLUMN_MAJOR", seen.b.major == "col"),
             *self.widths(seen, config),
-            *((key, config[key]) for key in self.keys),
+            *((key, config[key]) for key in self.keys if key not in self.not_compiled),
         )
         return KernelSpec(
             problem,

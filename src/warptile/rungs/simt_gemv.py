@@ -4,18 +4,16 @@ the problem as the kernel sees it."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import gcd
 
 from warptile.arch import H200, MAX_THREADS
 from warptile.device import REFERENCE, DeviceLimits
-from warptile.launch.params import Params, Pointer
-from warptile.launch.workspace import Workspace
 from warptile.problem import MAX_ALIGNMENT_BYTES, Problem
-from warptile.rungs.kernel_spec import Config, KernelSpec, View, gemm_members
+from warptile.rungs.kernel_spec import Config, KernelSpec, View
 from warptile.rungs.legality import blocks, ceil_div, grid_reason, operand_reason
 from warptile.rungs.mechanism import Mechanism
 from warptile.rungs.orientation import SWAP, fewer_columns, seen, swap_reason, view
+from warptile.rungs.parts_of_k import parts_reason, shared_by_blocks
 from warptile.rungs.simt import STATIC_SHARED_BYTES, SimtRung
 
 KEYS = ("BM", "BN", "BK", "WARPS", "SPLITS", SWAP)
@@ -41,8 +39,6 @@ MOST_SPLITS, FEWEST_STEPS = 64, {"col": 4, "row": 1}
 THREADS_OF_SM = 2048
 """Threads that an SM holds: CUDA C++ Programming Guide, "Technical specifications per compute capability"."""
 
-PARTIALS, ARRIVALS = "partial sums", "arrivals"
-
 MOST_ROWS_IN_BOTH, MOST_ROWS_UNALIGNED = 1, 4
 """Rows up to which plans take it whatever B's layout and type, and where no load of B can have 16 bytes."""
 
@@ -67,6 +63,7 @@ class SimtGemv(SimtRung):
     dtypes = ("float32", "float16", "bfloat16", "float64", "int8", "uint8")
     mechanism = Mechanism(staged=False)
     keys = KEYS
+    not_compiled = (SWAP,)
     estimates = True
     competes = True
 
@@ -75,8 +72,9 @@ class SimtGemv(SimtRung):
         return LANES * config["WARPS"]
 
     def widths(self, problem: Problem, config: Config) -> tuple[tuple[str, int], ...]:
-        """Elements of one load of A and of B."""
-        return ("A_WIDTH", _a_width(problem, config)), ("B_WIDTH", _b_width(problem))
+        """As `SimtRung.widths`: elements of one load of A and of B."""
+        widths = ("A_WIDTH", _a_width(problem, config)), ("B_WIDTH", _b_width(problem))
+        return *widths, ("D_COLUMN_MAJOR", problem.d.major == "col")
 
     def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:
         """As `Rung.default_config`."""
@@ -148,27 +146,8 @@ class SimtGemv(SimtRung):
     def resolve(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> KernelSpec:
         """As `Rung.resolve`."""
         one = super().resolve(problem, config, device)
-        tiles, splits = one.grid[0], config["SPLITS"]
-        shared = splits > 1
-        members = (
-            *gemm_members(one.view),
-            ("partials", Pointer(PARTIALS if shared else None)),
-            ("arrivals", Pointer(ARRIVALS if shared else None)),
-        )
-        workspaces = (
-            Workspace(PARTIALS, tiles * splits * config["BM"] * config["BN"] * problem.accumulator.bits // 8),
-            Workspace(ARRIVALS, tiles * 4, zero=True),
-        )
-        compiled = {name: value for name, value in one.instance.values if name != SWAP}
-        compiled["D_COLUMN_MAJOR"] = bool(config[SWAP])
-        return replace(
-            one,
-            instance=replace(one.instance, values=tuple(compiled.items())),
-            grid=(tiles * splits, 1, 1),
-            waits=False,
-            params=Params(members),
-            kernel_workspaces=workspaces if shared else (),
-        )
+        tile_bytes = config["BM"] * config["BN"] * problem.accumulator.bits // 8
+        return shared_by_blocks(one, config["SPLITS"], tile_bytes, at_run_time=False)
 
     def estimate_us(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> float:
         """As `Rung.estimate_us`."""
@@ -254,9 +233,7 @@ def _tile_reason(problem: Problem, config: Config) -> str | None:
         return f"K is {problem.k}; with steps of {bk} it takes less than {2**31 - 2 * bk}"
     if splits > ceil_div(problem.k, bk):
         return f"SPLITS is {splits}; K of {problem.k} has {ceil_div(problem.k, bk)} steps of {bk}"
-    if blocks(problem, config) * splits >= 2**31:
-        return f"it has {blocks(problem, config)} tiles of {splits} blocks; a grid has fewer than 2**31"
-    return None
+    return parts_reason(blocks(problem, config), splits)
 
 
 SIMT_GEMV = SimtGemv()

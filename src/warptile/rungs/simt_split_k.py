@@ -3,16 +3,13 @@ layouts than simt-warptile takes. Blocks share the K of a tile."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from warptile.device import REFERENCE, DeviceLimits
-from warptile.launch.params import Params, Pointer, Scalar
-from warptile.launch.workspace import Workspace
 from warptile.problem import Problem
 from warptile.rungs import simt_cost
-from warptile.rungs.kernel_spec import Config, KernelSpec, View, gemm_members
+from warptile.rungs.kernel_spec import Config, KernelSpec, View
 from warptile.rungs.legality import blocks, ceil_div, operand_reason
 from warptile.rungs.orientation import SWAP, fewer_columns, seen, swap_reason, view
+from warptile.rungs.parts_of_k import parts_reason, shared_by_blocks
 from warptile.rungs.ranked import RankedRung
 from warptile.rungs.simt import WARPTILE_KEYS, SimtWarptile
 from warptile.rungs.simt_gemv import SIMT_GEMV
@@ -49,8 +46,6 @@ FEW_COLUMNS, LONG_K = 16, 200
 """D's transpose is computed where D has fewer columns than rows, if it has so few, or K is so long: sums take longer to
 store transposed."""
 
-PARTIALS, ARRIVALS = "partial sums", "arrivals"
-
 
 class SimtSplitK(RankedRung, SimtWarptile):
     """simt-warptile with K split among blocks, or not, for D or its transpose."""
@@ -60,6 +55,7 @@ class SimtSplitK(RankedRung, SimtWarptile):
     previous = "simt-warptile"
     dtypes = ("float32", "float64")
     keys = KEYS
+    not_compiled = ("SPLITS", SWAP)  # one kernel for any number of splits
     competes = True
     batch_invariant = False
 
@@ -100,43 +96,21 @@ class SimtSplitK(RankedRung, SimtWarptile):
             return f"SPLITS is {splits}; precision is 'ieee', one chain of multiply-adds along K: take SPLITS=1"
         if splits > 1 and problem.k < splits * config["BK"]:
             return f"K is {problem.k}; {splits} parts of whole tiles need {splits * config['BK']}"
-        if blocks(as_seen, config) * splits >= 2**31:
-            return f"it has {blocks(as_seen, config)} tiles of {splits} blocks; a grid has fewer than 2**31"
-        return None
+        return parts_reason(blocks(as_seen, config), splits)
 
     def view(self, problem: Problem, config: Config) -> View:
         """As `SimtRung.view`."""
         return view(problem, config[SWAP])
 
+    def widths(self, problem: Problem, config: Config) -> tuple[tuple[str, int], ...]:
+        """As `SimtRung.widths`."""
+        return *super().widths(problem, config), ("D_COLUMN_MAJOR", problem.d.major == "col")
+
     def resolve(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> KernelSpec:
         """As `Rung.resolve`."""
         one = super().resolve(problem, config, device)
-        tiles, splits = one.grid[0], config["SPLITS"]
-        members = (
-            *gemm_members(one.view),
-            ("partials", Pointer(PARTIALS if splits > 1 else None)),
-            ("arrivals", Pointer(ARRIVALS if splits > 1 else None)),
-            ("splits", Scalar("s32", splits)),
-        )
-        workspaces = (
-            Workspace(PARTIALS, tiles * splits * config["BM"] * config["BN"] * problem.accumulator.bits // 8),
-            Workspace(ARRIVALS, tiles * 4, zero=True),
-        )
-        return replace(
-            one,
-            instance=replace(one.instance, values=_compiled(one.instance.values)),
-            grid=(tiles * splits, 1, 1),
-            waits=False,
-            params=Params(members),
-            kernel_workspaces=workspaces if splits > 1 else (),
-        )
-
-
-def _compiled(values: tuple[tuple[str, int | bool], ...]) -> tuple[tuple[str, int | bool], ...]:
-    """Values that are known when the kernel is compiled: one kernel for any number of splits."""
-    kept = {name: value for name, value in values if name != "SPLITS"}
-    swap = kept.pop(SWAP)
-    return (*kept.items(), ("D_COLUMN_MAJOR", bool(swap)))
+        tile_bytes = config["BM"] * config["BN"] * problem.accumulator.bits // 8
+        return shared_by_blocks(one, config["SPLITS"], tile_bytes)
 
 
 SIMT_SPLIT_K = SimtSplitK()

@@ -6,12 +6,12 @@ from __future__ import annotations
 from math import gcd
 
 from warptile.device import REFERENCE, DeviceLimits
-from warptile.launch.params import Params, Pointer, Scalar
-from warptile.launch.workspace import Workspace
+from warptile.launch.params import Params
 from warptile.problem import Problem
 from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, element_types, gemm_members
 from warptile.rungs.legality import blocks, ceil_div, grid_reason, operand_reason
 from warptile.rungs.orientation import SWAP, fewer_columns, seen, swap_reason, view
+from warptile.rungs.parts_of_k import parts_reason, shared_by_blocks
 from warptile.rungs.ranked import RankedRung
 from warptile.rungs.simt_gemv import SIMT_GEMV
 from warptile.rungs.tensor_tiles import stages_reason
@@ -56,8 +56,6 @@ K_OF_INSTRUCTION, COLUMNS_OF_WARPGROUP, MOST_BM = 16, 64, 256
 
 FRAGMENT_REGISTERS, OTHER_REGISTERS, REGISTERS = 24, 24, 65536
 """Registers of a thread for slices of B, others beside sums, and those of an SM. An estimate: see `_registers`."""
-
-PARTIALS, ARRIVALS = "partial sums", "arrivals"
 
 
 class WgmmaBf16x6(RankedRung):
@@ -129,13 +127,14 @@ class WgmmaBf16x6(RankedRung):
             return f"BK is {bk}; columns of shared memory are {2 * K_OF_INSTRUCTION} elements or a multiple of that"
         if splits > ceil_div(problem.k, bk):
             return f"SPLITS is {splits}; K of {problem.k} has {ceil_div(problem.k, bk)} stages of {bk}"
-        if blocks(problem, config) * splits >= 2**31:
-            return f"it has {blocks(problem, config)} tiles of {splits} CTAs; a grid has fewer than 2**31"
         needed, available = _registers(config), min(255, REGISTERS // (config["MIN_BLOCKS"] * self.threads(config)))
         if needed > available:
             return f"a thread needs about {needed} registers and has {available}; take a smaller BM or MIN_BLOCKS"
         return (
-            grid_reason(problem, config) or stages_reason(config) or tiles.shared_reason(_shared_bytes(problem, config))
+            grid_reason(problem, config)
+            or parts_reason(blocks(problem, config), splits)
+            or stages_reason(config)
+            or tiles.shared_reason(_shared_bytes(problem, config))
         )
 
     def threads(self, config: Config) -> int:
@@ -155,18 +154,7 @@ class WgmmaBf16x6(RankedRung):
             # One kernel for any number of splits.
             *((key, config[key]) for key in KEYS if key not in ("SPLITS", SWAP)),
         )
-        count, splits = blocks(as_seen, config) * config["SPLITS"], config["SPLITS"]
-        members = (
-            *gemm_members(of_kernel),
-            ("partials", Pointer(PARTIALS if splits > 1 else None)),
-            ("arrivals", Pointer(ARRIVALS if splits > 1 else None)),
-            ("splits", Scalar("s32", splits)),
-        )
-        workspaces = (
-            Workspace(PARTIALS, count * config["BM"] * config["BN"] * ELEMENT_BYTES),
-            Workspace(ARRIVALS, count // splits * 4, zero=True),
-        )
-        return KernelSpec(
+        one = KernelSpec(
             problem,
             config,
             of_kernel,
@@ -177,14 +165,13 @@ class WgmmaBf16x6(RankedRung):
                 values,
                 instructions=(f"wgmma.m64n{config['BM']}k16.f32.bf16",),
             ),
-            grid=(count, 1, 1),
+            grid=(blocks(as_seen, config), 1, 1),
             block=(self.threads(config), 1, 1),
-            params=Params(members),
+            params=Params(gemm_members(of_kernel)),
             dynamic_shared_bytes=_shared_bytes(as_seen, config),
             capability=tiles.CAPABILITY,
-            kernel_workspaces=workspaces if splits > 1 else (),
-            waits=False,
         )
+        return shared_by_blocks(one, config["SPLITS"], config["BM"] * config["BN"] * ELEMENT_BYTES)
 
 
 def _a_width(problem: Problem) -> int:

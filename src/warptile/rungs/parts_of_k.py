@@ -1,0 +1,46 @@
+"""Blocks that share the K of a tile of D: their launch. The last one to finish adds up what all have
+(kernels/tile/parts_of_k.cuh)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from warptile.launch.params import Field, Params, Pointer, Scalar
+from warptile.launch.workspace import Workspace
+from warptile.rungs.kernel_spec import KernelSpec, gemm_members
+
+PARTIALS, ARRIVALS = "partial sums", "arrivals"
+
+
+def shared_by_blocks(one: KernelSpec, splits: int, tile_bytes: int, *, at_run_time: bool = True) -> KernelSpec:
+    """A launch with ``splits`` blocks for each tile.
+
+    Args:
+        one: the launch with one block for each, whose parameters are those of every GEMM.
+        splits: parts of K; without workspace where there is one.
+        tile_bytes: of a tile's sums.
+        at_run_time: the kernel takes the number of parts as a parameter, the last one.
+    """
+    tiles, shared = one.grid[0], splits > 1
+    members: tuple[tuple[str, Field], ...] = (
+        *gemm_members(one.view),
+        ("partials", Pointer(PARTIALS if shared else None)),
+        ("arrivals", Pointer(ARRIVALS if shared else None)),
+    )
+    if at_run_time:
+        members += (("splits", Scalar("s32", splits)),)
+    workspaces = (Workspace(PARTIALS, tiles * splits * tile_bytes), Workspace(ARRIVALS, tiles * 4, zero=True))
+    return replace(
+        one,
+        grid=(tiles * splits, 1, 1),
+        waits=False,  # blocks count arrivals and wait for none
+        params=Params(members),
+        kernel_workspaces=workspaces if shared else (),
+    )
+
+
+def parts_reason(tiles: int, splits: int) -> str | None:
+    """Why a grid cannot have a block for each part of each tile, or None."""
+    if tiles * splits >= 2**31:
+        return f"it has {tiles} tiles of {splits} blocks; a grid has fewer than 2**31"
+    return None

@@ -12,7 +12,8 @@ where they compete with others.
 and `warptile.expected` how long simt-warptile takes on large matrices. Constants are fitted to timings of 340 float32
 problems in all layouts on an H200, with some fourteen configurations each: a third of them with K below 64, half with
 fewer than 100 columns, a fifth tiny. The configuration that is predicted to be the fastest needs 1.03 times as long as
-the fastest; predictions are within 13 % on eight of ten (2026-11-29, no record).
+the fastest, and 2.6 times for one problem (5424 x 4 x 72); predictions are within 13 % on eight of ten (2026-11-29, no
+record).
 """
 
 from __future__ import annotations

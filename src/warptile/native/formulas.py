@@ -3,8 +3,8 @@
 With some dozens of elements an operation of NumPy takes a microsecond, nearly all of it the call. `Formulas` are
 evaluated by NumPy a few times; a process that goes on using them has them compiled in the background. `Compiled` calls
 them once with a `Value` in the place of each array: operators, and NumPy's functions through its own protocols (NEP 13,
-NEP 18), note down what is done, and LLVM makes one loop of it. All numbers are float64, so whole numbers are exact up
-to 2^53.
+NEP 18), note down what is done, and LLVM makes one loop over vectors of it. All numbers are float64, so whole numbers
+are exact up to 2^53.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from warptile.native.elementary import Elementary
 from warptile.native.functions import machine_code
 
 FloatArray = NDArray[np.float64]
@@ -26,13 +27,19 @@ Function = Callable[[Mapping[str, Any]], Sequence[Any]]
 CALLS_BY_NUMPY = 4
 """Calls until formulas are compiled: a process that makes fewer never pays for it."""
 
+WIDTH = 8
+"""Elements that one pass of the loop computes, as vectors."""
+
+ALIGNMENT = 8
+"""Of arrays, in bytes."""
+
 THREAD = "warptile-formulas"
 """Name of threads that compile."""
 
 _FUNCTIONS = {
-    np.ceil: "llvm.ceil", np.floor: "llvm.floor", np.log: "llvm.log", np.log2: "llvm.log2", np.exp: "llvm.exp",
-    np.minimum: "llvm.minnum", np.maximum: "llvm.maxnum",
+    np.ceil: "llvm.ceil", np.floor: "llvm.floor", np.minimum: "llvm.minnum", np.maximum: "llvm.maxnum",
 }  # fmt: skip
+_ELEMENTARY = {np.log: Elementary.log, np.log2: Elementary.log2, np.exp: Elementary.exp}
 _OPERATORS = {
     np.add: "add", np.subtract: "subtract", np.multiply: "multiply", np.true_divide: "divide", np.floor_divide: "whole",
     np.remainder: "rest", np.power: "power", np.greater: ">", np.greater_equal: ">=", np.less: "<",
@@ -79,6 +86,8 @@ class Value:
             return NotImplemented
         if function in _FUNCTIONS:
             return self.trace.call(_FUNCTIONS[function], *inputs)
+        if function in _ELEMENTARY:
+            return self.trace.elementary(_ELEMENTARY[function], *inputs)
         return self.trace.operate(_OPERATORS[function], *inputs) if function in _OPERATORS else NotImplemented
 
     def __array_function__(self, function: Any, types: Any, inputs: Any, options: Any) -> Any:
@@ -173,18 +182,19 @@ class _Trace:
 
     def __init__(self, ir: Any, builder: Any) -> None:
         self._ir, self._builder = ir, builder
-        self.double = ir.DoubleType()
+        self._vector = ir.VectorType(ir.DoubleType(), WIDTH)
+        self._elementary = Elementary(ir, builder, WIDTH)
         self._made: dict[tuple[Any, ...], Value] = {}
         self._constants: dict[Any, Any] = {}
 
     def number(self, of: Any) -> Any:
-        """LLVM's float64 of a value or constant."""
+        """LLVM's numbers of a value or constant."""
         if isinstance(of, Value):
-            return self._once(("double", of.of), self._widened, of).of if of.truth else of.of
+            return self._once(("number", of.of), self._widened, of).of if of.truth else of.of
         return self._constant(float(of))
 
     def truth(self, of: Any) -> Any:
-        """LLVM's truth value of a value or constant."""
+        """LLVM's truth values of a value or constant."""
         if isinstance(of, Value):
             return of.of if of.truth else (of != 0.0).of
         return self._constant(bool(of))
@@ -201,7 +211,7 @@ class _Trace:
         if operator == "rest":
             return self.operate("subtract", one, self.operate("multiply", self.operate("whole", one, other), other))
         if operator == "power":
-            return self.call("llvm.pow", one, other)
+            return self.elementary(Elementary.power, one, other)
         of = self.number(one), self.number(other)
         if operator in (">", ">=", "<", "<=", "==", "!="):
             compare = builder.fcmp_unordered if operator == "!=" else builder.fcmp_ordered
@@ -216,13 +226,12 @@ class _Trace:
     def call(self, function: str, *inputs: Any) -> Value:
         """The result of one of LLVM's functions of float64."""
         of = tuple(map(self.number, inputs))
+        return self._once((function, *of), lambda: Value(self, self._elementary.call(function, *of)))
 
-        def make() -> Value:
-            kind = self._ir.FunctionType(self.double, [self.double] * len(of))
-            callee = self._builder.module.declare_intrinsic(function, [self.double], kind)
-            return Value(self, self._builder.call(callee, of))
-
-        return self._once((function, *of), make)
+    def elementary(self, function: Callable[..., Any], *inputs: Any) -> Value:
+        """The result of one of the methods of `Elementary`."""
+        of = tuple(map(self.number, inputs))
+        return self._once((function, *of), lambda: Value(self, function(self._elementary, *of)))
 
     def select(self, condition: Any, one: Any, other: Any) -> Any:
         """``one`` where the condition holds, else ``other``."""
@@ -239,11 +248,16 @@ class _Trace:
         numbers = tuple(map(float, table))
 
         def make() -> Value:
-            kind = ir.ArrayType(self.double, len(numbers))
+            double, place_of = ir.DoubleType(), ir.IntType(64)
+            kind = ir.ArrayType(double, len(numbers))
             array = ir.GlobalVariable(builder.module, kind, builder.module.get_unique_name("table"))
             array.global_constant, array.linkage, array.initializer = True, "internal", ir.Constant(kind, numbers)
-            place = builder.fptosi(self.number(index), ir.IntType(64))
-            return Value(self, builder.load(builder.gep(array, [ir.Constant(ir.IntType(64), 0), place])))
+            places = builder.fptosi(self.number(index), ir.VectorType(place_of, WIDTH))
+            found: Any = ir.Constant(self._vector, ir.Undefined)
+            for lane in (ir.Constant(ir.IntType(32), number) for number in range(WIDTH)):
+                place = builder.gep(array, [ir.Constant(place_of, 0), builder.extract_element(places, lane)])
+                found = builder.insert_element(found, builder.load(place), lane)
+            return Value(self, found)
 
         return self._once(("lookup", numbers, index.of), make)
 
@@ -254,18 +268,26 @@ class _Trace:
         return self._made[key]
 
     def _widened(self, of: Value) -> Value:
-        return Value(self, self._builder.uitofp(of.of, self.double))
+        return Value(self, self._builder.uitofp(of.of, self._vector))
 
     def _constant(self, number: float | bool) -> Any:
         key = type(number), number
         if key not in self._constants:
-            kind = self._ir.IntType(1) if isinstance(number, bool) else self.double
-            self._constants[key] = self._ir.Constant(kind, number)
+            truths = self._ir.VectorType(self._ir.IntType(1), WIDTH)
+            kind = truths if isinstance(number, bool) else self._vector
+            self._constants[key] = self._ir.Constant(kind, [number] * WIDTH)
         return self._constants[key]
 
 
+def _splat(ir: Any, builder: Any, number: Any) -> Any:
+    """A vector of equal elements."""
+    undefined, first = ir.Constant(ir.VectorType(number.type, WIDTH), ir.Undefined), ir.Constant(ir.IntType(32), 0)
+    one = builder.insert_element(undefined, number, first)
+    return builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [0] * WIDTH))
+
+
 class Compiled:
-    """Formulas as a loop of machine code.
+    """Formulas as a loop of machine code, over vectors of `WIDTH` elements.
 
     Args:
         formulas: given a value for each name, the results.
@@ -280,32 +302,43 @@ class Compiled:
         from llvmlite import ir
 
         double, count = ir.DoubleType(), ir.IntType(64)
-        pointer = double.as_pointer()
+        vector, pointer = ir.VectorType(double, WIDTH), double.as_pointer()
         module = ir.Module("formulas")
         function = ir.Function(module, ir.FunctionType(ir.VoidType(), [count, pointer, pointer, pointer]), "formulas")
         total, from_columns, from_numbers, to = function.args
         enter, body, leave = (function.append_basic_block(name) for name in ("enter", "body", "leave"))
         builder = ir.IRBuilder(enter)
         values = {
-            name: builder.load(builder.gep(from_numbers, [ir.Constant(count, place)]))
+            name: _splat(ir, builder, builder.load(builder.gep(from_numbers, [ir.Constant(count, place)])))
             for place, name in enumerate(numbers)
         }
         builder.cbranch(builder.icmp_signed(">", total, ir.Constant(count, 0)), body, leave)
         builder.position_at_end(body)
-        each = builder.phi(count)
-        each.add_incoming(ir.Constant(count, 0), enter)
+        first = builder.phi(count)
+        first.add_incoming(ir.Constant(count, 0), enter)
+
+        lanes = ir.Constant(ir.VectorType(count, WIDTH), list(range(WIDTH)))
+        left = builder.icmp_signed("<", lanes, _splat(ir, builder, builder.sub(total, first)))
+        alignment = ir.Constant(ir.IntType(32), ALIGNMENT)
+        kinds = {"load": (vector, [pointer, alignment.type, left.type, vector])}
+        kinds["store"] = ir.VoidType(), [vector, pointer, alignment.type, left.type]
+        masked = {
+            name: ir.Function(module, ir.FunctionType(*kind), f"llvm.masked.{name}.v{WIDTH}f64.p0")
+            for name, kind in kinds.items()
+        }
 
         def place_of(start: Any, row: int) -> Any:
-            return builder.gep(start, [builder.add(builder.mul(total, ir.Constant(count, row)), each)])
+            return builder.gep(start, [builder.add(builder.mul(total, ir.Constant(count, row)), first)])
 
+        ones = ir.Constant(vector, [1.0] * WIDTH)
         for row, name in enumerate(columns):
-            values[name] = builder.load(place_of(from_columns, row))
+            values[name] = builder.call(masked["load"], [place_of(from_columns, row), alignment, left, ones])
         trace = _Trace(ir, builder)
         results = formulas({name: Value(trace, of) for name, of in values.items()})
         for row, result in enumerate(results):
-            builder.store(trace.number(result), place_of(to, row))
-        following = builder.add(each, ir.Constant(count, 1))
-        each.add_incoming(following, body)
+            builder.call(masked["store"], [trace.number(result), place_of(to, row), alignment, left])
+        following = builder.add(first, ir.Constant(count, WIDTH))
+        first.add_incoming(following, body)
         builder.cbranch(builder.icmp_signed("<", following, total), body, leave)
         builder.position_at_end(leave)
         builder.ret_void()

@@ -1,7 +1,7 @@
 """The plans that ship: those whose kernels are worth compiling before anything is computed.
 
-They are those of the tuned tables, and one for each kernel that plans choose from, for aligned operands in the two
-layouts that networks have: B as [N, K], and as [K, N].
+They are those of the tuned tables, and one for each of the kernels that plans choose most, for aligned operands in the
+two layouts that networks have: B as [N, K], and as [K, N].
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ EXAMPLE = "an example of its kernel"
 
 def shipped_plans(device: DeviceLimits, dtypes: Collection[DType] | None = None) -> Iterator[Plan]:
     """Legal plans on a GPU: for the problems of the shipped tables, as tuned, or as predicted where tuned
-    configurations do not count, on another number of SMs and where they are outdated; and one for each kernel that
-    plans choose from. Many have the same kernel.
+    configurations do not count, on another number of SMs and where they are outdated; and one for each of the
+    kernels that plans choose most. Many have the same kernel.
 
     Args:
         device: the GPU.

@@ -131,7 +131,9 @@ def configurations(types: Types) -> list[Plan]:
     """A plan of one small problem with each kernel that invariant plans choose from."""
     small = types.problem(*SMALL)
     found = {}
-    for _, config in pool(types.problem(2048, 2048, 8192), illegal_on(REFERENCE), REFERENCE):
+    large = types.problem(2048, 2048, 8192)
+    listed = kernels.kernels_for(large, kernels.straddles(large))
+    for _, config in pool(large, illegal_on(REFERENCE), REFERENCE, listed):
         config = {**config, "SMS": 6}
         if illegal(FINAL, small, config, REFERENCE) is None:
             found[config_text(config)] = Plan(small, FINAL, config, "given", REFERENCE, FINAL.name)

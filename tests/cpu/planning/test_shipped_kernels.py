@@ -14,7 +14,7 @@ from warptile.planning import tuned_table
 from warptile.planning.plan import illegal
 from warptile.planning.shipped_kernels import EXAMPLE, shipped_dtypes, shipped_plans
 from warptile.problem import Problem
-from warptile.rungs.wgmma.kernels import kernels_for
+from warptile.rungs.wgmma.kernels import COMPILED_AHEAD, kernels_for
 from warptile.runtime.execute import planned
 
 
@@ -43,21 +43,21 @@ def test_plans_are_legal_on_the_gpu_that_they_are_for(name):
 
 def test_on_the_gpu_that_was_tuned_they_are_what_tuning_found_unless_kernels_have_changed():
     counted = {True: 0, False: 0}
-    for plan in shipped(REFERENCE)[::4]:
-        if plan.origin != EXAMPLE:
-            found = tuned_table.lookup(plan.rung, plan.problem, REFERENCE.name)
-            outdated = plan.origin == "predicted"
-            assert (found.config == plan.config) is not outdated
-            assert not outdated or plan.rung.changed_since_searches(plan.problem)
-            counted[outdated] += 1
+    for plan in [each for each in shipped(REFERENCE) if each.origin != EXAMPLE][::3]:
+        found = tuned_table.lookup(plan.rung, plan.problem, REFERENCE.name)
+        outdated = plan.origin == "predicted"
+        assert (found.config == plan.config) is not outdated
+        assert not outdated or plan.rung.changed_since_searches(plan.problem)
+        counted[outdated] += 1
     assert all(counted.values()), counted
 
 
 @pytest.mark.parametrize("b_major", ["row", "col"])
-def test_every_kernel_that_plans_choose_from_is_among_them(b_major):
+def test_the_kernels_that_plans_choose_most_are_among_them(b_major):
     brain = dtype("bfloat16")
     problem = Problem.dense(64, 64, 64, brain, out=brain, accumulator=dtype("float32"), b_major=b_major)
-    kernels = {each for straddling in (False, True) for each in kernels_for(problem, straddling)}
+    lists = [kernels_for(problem, straddling)[:COMPILED_AHEAD] for straddling in (False, True)]
+    kernels = {each for some in lists for each in some}
     tiles = {(each.bm, each.bn, each.consumers, each.swap, 64 * each.rows) for each in kernels}
     plans = [plan for plan in shipped(REFERENCE, brain) if plan.origin == EXAMPLE]
     listed = [plan.config for plan in plans if plan.problem.b.major == b_major]

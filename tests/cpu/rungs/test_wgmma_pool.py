@@ -18,7 +18,7 @@ from warptile.rungs.wgmma.pool import SPLITS, pool
 from warptile.rungs.wgmma.tile_shapes import FEWEST_STAGES, stages
 from warptile.rungs.wgmma.tiles import ROW_BYTES
 
-MOST_KERNELS = 128
+MOST_KERNELS = 256
 """Kernels that plans choose from, each a compilation, for a combination of types and layouts."""
 
 SAMPLED = 40
@@ -42,12 +42,17 @@ def most_stages(problem, config, device):
     return max(min(stages(tiles.view(problem, one).problem, one, device) for one in each), 2)
 
 
+def all_of(problem, device=REFERENCE):
+    """Every configuration of the kernels that plans choose from."""
+    return pool(problem, illegal_on(device), device, kernels_for(problem, straddles(problem)))
+
+
 @pytest.mark.parametrize("seed", range(examples(150)))
 def test_each_configuration_is_as_it_is_alone(seed):
     generator = np.random.default_rng(seed)
     problem, device = random_problem(generator), random_device(generator)
     illegal = illegal_on(device)
-    found = pool(problem, illegal, device)
+    found = all_of(problem, device)
     assert len(found.rows) == len(found.times_us) > 0
     for place in generator.choice(len(found.rows), min(len(found.rows), SAMPLED), replace=False):
         config = found.config(int(place))
@@ -59,6 +64,17 @@ def test_each_configuration_is_as_it_is_alone(seed):
         if splits > 1:
             assert ceil_div(k_tiles, ceil_div(k_tiles, splits)) == splits, config
             assert tiles_of_d(problem, config) * config["CM"] * config["CN"] * splits <= device.sms, config
+
+
+@pytest.mark.parametrize("seed", range(examples(60)))
+def test_a_choice_among_the_nearest_is_one_among_all(seed):
+    generator = np.random.default_rng(seed)
+    problem, device = random_problem(generator), random_device(generator)
+    found, every = pool(problem, illegal_on(device), device), all_of(problem, device)
+    assert 0 < len(found.times_us) <= len(every.times_us)
+    best, among_all = (of.config(int(of.ranked()[0])) for of in (found, every))
+    assert best == among_all
+    assert found.times_us.min() == pytest.approx(every.times_us.min(), rel=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(examples(12)))
@@ -143,11 +159,7 @@ def expected(problem, kernel, device):
 )  # fmt: skip
 def test_every_legal_kernel_is_listed_with_every_split(size, options):
     problem = half(*size, **options)
-    listed = {
-        tuple(sorted(config.items()))
-        for _, config in pool(problem, illegal_on(REFERENCE), REFERENCE)
-        if config["GROUP"] == 8
-    }
+    listed = {tuple(sorted(config.items())) for _, config in all_of(problem) if config["GROUP"] == 8}
     those = kernels_for(problem, straddles(problem))
     alone = {config for kernel in those for config in expected(problem, kernel, REFERENCE)}
     assert alone - listed == set()
@@ -164,7 +176,7 @@ def test_every_legal_kernel_is_listed_with_every_split(size, options):
 def test_splits_that_the_kernel_never_takes_are_not_listed(types, splits):
     element, out, accumulator = (DTYPES[name] for name in types)
     problem = Problem.dense(16, 96, 65536, element, out=out, accumulator=accumulator, b_major="col")
-    listed = [config for _, config in pool(problem, illegal_on(REFERENCE), REFERENCE)]
+    listed = [config for _, config in all_of(problem)]
     assert listed
     columns = {config["BN"] for config in listed if config["SPLITS"] > 1 or config["STREAM"]}
     assert not columns & {8, 24}
@@ -174,7 +186,7 @@ def test_splits_that_the_kernel_never_takes_are_not_listed(types, splits):
 @pytest.mark.parametrize(("k", "groups"), [(4095, {8, 16}), (4096, {8})])
 def test_a_square_group_is_offered_where_it_lets_the_gemm_repack(k, groups):
     problem = half(4096, 4096, k, b_major="col")
-    found = pool(problem, illegal_on(REFERENCE), REFERENCE)
+    found = all_of(problem)
     assert {config["GROUP"] for _, config in found if config["OVERLAP"]} == groups
 
 

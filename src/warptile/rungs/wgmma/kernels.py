@@ -1,9 +1,9 @@
 """The kernels of wgmma-final that plans choose from: tiles, K extents and schedules, as few as come close to the best.
 
-Every one of them is a compilation, so there are at most 128 for each combination of types and layouts, and as many for
-the same with rows that lie in two lines of L2. They were chosen by how much each adds, over random problems, to the
-speed of the best of those chosen before (``python -m warptile.bench.campaign.choose_kernels``). All others stay legal:
-name them with ``config=``.
+There are 256 for each combination of types and layouts, and as many for the same with rows that lie in two lines of
+L2. They were chosen by how much each adds, over random problems, to the speed of the best of those chosen before
+(``python -m warptile.bench.campaign.choose_kernels``), and are listed in that order. All others stay legal: name them
+with ``config=``.
 """
 
 from __future__ import annotations
@@ -171,6 +171,10 @@ def _surveyed() -> tuple[Kernel, ...]:
 
 SURVEYED = _surveyed()
 """What surveys measure."""
+
+
+COMPILED_AHEAD = 96
+"""Each is a compilation: of a list, so many are worth compiling before anything is computed."""
 
 
 FILE = Path(__file__).resolve().parents[2] / "data" / "kernels-wgmma-final.json"

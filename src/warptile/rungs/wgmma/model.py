@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from warptile.device import REFERENCE
 from warptile.folders import CHOSEN, user_folder
@@ -29,6 +30,10 @@ from warptile.rungs.wgmma.cost import Costs, Launches, Predicted, predict
 
 SCHEMA = "warptile.model/1"
 FOLDER = Path(__file__).resolve().parents[2] / "data"
+
+NEAREST = 1.5
+"""How many times as long as the fastest, by the formulas alone, a launch may take that is the fastest when corrected:
+at most 1.3 in 400 random problems."""
 
 
 class Quality(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -84,6 +89,13 @@ class Predictions:
         found = self.formulas(columns, numbers)
         times: FloatArray = found[0] * self.corrector.factor(found[1:])
         return times
+
+    def nearest(self, columns: FloatArray, numbers: FloatArray) -> tuple[NDArray[np.int64], FloatArray]:
+        """Places of the launches that may be the fastest, and their microseconds: those that the formulas alone have
+        within `NEAREST` of the fastest."""
+        found = self.formulas(columns, numbers)
+        near = np.flatnonzero(found[0] <= NEAREST * found[0].min(initial=np.inf))
+        return near, found[0, near] * self.corrector.factor(found[1:, near])
 
 
 @dataclass(frozen=True, eq=False)

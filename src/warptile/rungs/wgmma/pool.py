@@ -120,13 +120,14 @@ class Pool:
 
 
 def pool(problem: Problem, illegal: Illegal, device: DeviceLimits, kernels: tuple[Kernel, ...] | None = None) -> Pool:
-    """Kernels whose tiles are not mostly padding, with every split of K, and their times.
+    """Kernels whose tiles are not mostly padding, with every split of K, and their times: of those that plans choose
+    from, only configurations that may be the fastest.
 
     Args:
         problem: whose types the kernel must take.
         illegal: the rung's own legality.
         device: where it runs.
-        kernels: these, by default those that plans choose from.
+        kernels: all configurations of these.
     """
     rows = _fitting(problem, _rows_of(problem, illegal, device, kernels), device)
     views = [problem, problem.swapped]
@@ -139,7 +140,12 @@ def pool(problem: Problem, illegal: Illegal, device: DeviceLimits, kernels: tupl
         as_seen = unaligned.as_seen(rows)
     numbers = np.array([*shared, *(number for seen in views for number in _seen(seen))], float)
     predictions = _predictions(model_of(device.name), len(as_seen) > 0)
-    times_us = predictions.times_us(np.concatenate((rows.numbers, as_seen)), numbers)
+    columns = np.concatenate((rows.numbers, as_seen))
+    if kernels is None:
+        near, times_us = predictions.nearest(columns, numbers)
+        rows = rows.take(near)
+    else:
+        times_us = predictions.times_us(columns, numbers)
     times_us = times_us * promotion.factor(problem, rows.config)
     return Pool(rows, times_us + epilogue_cost.added_us(problem, rows.config, times_us))
 
@@ -209,7 +215,7 @@ def _is_taken(of_extents: Callable[[int, int], Problem], rows: ConfigColumns, il
     if rows["unaligned_a"][0]:
         n = bn  # few columns: A is loaded through registers
     else:
-        n = bn * max(tiles.FEW_COLUMNS // bn + 1, 3) if meeting else TYPICAL
+        n = bn * max(tiles.FEW_COLUMNS // bn + 1, config["CN"]) if meeting else TYPICAL
     return illegal(of_extents(n, m) if config["SWAP"] else of_extents(m, n), config) is None
 
 

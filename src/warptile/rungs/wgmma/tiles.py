@@ -270,16 +270,8 @@ class EpilogueSubtiles:
 
     def _columns(self) -> int:
         """The most columns of a subtile that divide BN and whose rows start in different banks."""
-        some = self._columns_up_to(WIDEST_IN_PAIRS) if self.in_pairs else 0
-        return some if some >= NARROW else self._columns_up_to(self.widest)
-
-    def _columns_up_to(self, widest: int) -> int:
-        if self.bn % 64 == 0:
-            return 64
-        if not self.column_major and self.bn % 32 == 0:
-            return 32
-        spread = (c for c in range(widest, 8, -8) if self.column_major or c == 16 or c // 8 % 2 == 1)
-        return next((columns for columns in spread if self.bn % columns == 0), 8)
+        some = _subtile_columns(self.bn, self.column_major, WIDEST_IN_PAIRS) if self.in_pairs else 0
+        return some if some >= NARROW else _subtile_columns(self.bn, self.column_major, self.widest)
 
     def _part(self, most: int) -> int:
         """The largest power of two up to ``most`` that divides BN."""
@@ -315,6 +307,17 @@ class EpilogueSubtiles:
         """The swizzle of the buffer, as a tensor map names it."""
         row_bytes = self.box[0] * self.element_bytes
         return next((name for name, span in SWIZZLE_BYTES.items() if span == row_bytes), "none")
+
+
+@lru_cache(maxsize=1024)
+def _subtile_columns(bn: int, column_major: bool, widest: int) -> int:
+    """The most columns, up to ``widest``, that divide BN and whose rows start in different banks."""
+    if bn % 64 == 0:
+        return 64
+    if not column_major and bn % 32 == 0:
+        return 32
+    spread = (c for c in range(widest, 8, -8) if column_major or c == 16 or c // 8 % 2 == 1)
+    return next((columns for columns in spread if bn % columns == 0), 8)
 
 
 def stages_epilogue(seen: Problem, config: Mapping[str, Any]) -> bool:

@@ -130,6 +130,13 @@ def test_what_plans_choose_is_timed_alone_where_that_is_asked_for() -> None:
     assert found == [(plan.config,) if plan.rung is RUNG else () for plan in plans]
 
 
+def test_the_best_predictions_are_timed_alone_where_that_is_asked_for() -> None:
+    for problem in drawn(6, 9):
+        found = configurations(problem, StubBackend(), best_only=True)
+        assert found == configurations(problem, StubBackend())[: len(found)]
+        assert BEST <= len(found) <= 1 + BEST
+
+
 @pytest.mark.parametrize("problem", drawn(examples(8), 3, straddling=True))
 def test_clusters_along_both_axes_are_timed_where_rows_straddle_lines(problem: Problem) -> None:
     found = configurations(problem, StubBackend(), seed=7)

@@ -98,3 +98,34 @@ def test_without_llvm_numpy_goes_on(monkeypatch):
     some.compile()
     assert some.compiled is None
     np.testing.assert_array_equal(some(np.ones((1, 3)), np.zeros(0)), [[2, 2, 2]])
+
+
+def test_elementary_functions_are_those_of_numpy_over_all_magnitudes():
+    def functions(of):
+        x, y = of["x"], of["y"]
+        return [np.log2(x), np.log(x), np.exp(y), x**0.37, x**-1.5]
+
+    x = 2.0 ** np.random.default_rng(1).uniform(-600, 600, 1001)
+    y = np.linspace(-600, 700, 1001)
+    both = np.array([x, y])
+    found = Compiled(functions, ("x", "y"))(both, np.zeros(0))
+    expected = Formulas(functions, ("x", "y")).by_numpy(both, np.zeros(0))
+    np.testing.assert_allclose(found, expected, rtol=3e-13, atol=1e-13)
+
+
+def test_zero_negative_and_undefined_numbers_are_as_in_numpy():
+    def functions(of):
+        x = of["x"]
+        return [np.log2(x), np.log(x), np.exp(x)]
+
+    x = np.array([[0.0, -1.0, np.nan, 1.0]])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        expected = Formulas(functions, ("x",)).by_numpy(x, np.zeros(0))
+    np.testing.assert_allclose(Compiled(functions, ("x",))(x, np.zeros(0)), expected, rtol=1e-14)
+    (powers,) = Compiled(lambda of: (of["x"] ** 8.0,), ("x",))(np.array([[0.0, 1.0]]), np.zeros(0))
+    np.testing.assert_allclose(powers, [0, 1], atol=1e-300)
+
+
+def test_exponents_beyond_those_of_normal_numbers_give_the_least_and_the_largest_power_of_two():
+    (found,) = Compiled(lambda of: (np.exp(of["x"]),), ("x",))(np.array([[-1e4, 1e4]]), np.zeros(0))
+    np.testing.assert_allclose(found, [2.0**-1022, 2.0**1023], rtol=1e-12)

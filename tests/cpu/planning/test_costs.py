@@ -422,7 +422,7 @@ def test_a_fit_descends_and_its_networks_do_better_still(monkeypatch: pytest.Mon
     names = msgspec.structs.asdict(fit_costs.START)
     differing = {name for name in names if len({getattr(of, name) for of in costs.values()}) > 1}
     assert {"launch_us", "watts"} <= differing <= set(DIFFERING)
-    monkeypatch.setattr(fit_costs, "NETWORK_STEPS", 50)
+    monkeypatch.setattr(fit_costs, "EPOCHS", 50)
     monkeypatch.setattr(fit_costs, "fit_costs", lambda measured: costs)
     said: list[str] = []
     models = fit_costs.fit(measured, {"a GPU": ["a record"], SLOWER: ["another"]}, said.append)

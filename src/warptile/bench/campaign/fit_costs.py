@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -69,10 +70,19 @@ DRAWN, DRAWN_TABLE = 3e-5, 3e-4
 SHARPNESS = 30.0
 """Exponent of the soft choice: a prediction 3 % slower has 0.4 of the weight."""
 
-WIDTH, NETWORKS, FOLDS = 32, 2, 5
-STEPS, NETWORK_STEPS = 700, 1000
-LEARNING_RATE, NETWORK_LEARNING_RATE, DECAY = 0.03, 6e-3, 0.3
-CHOOSING = 0.3
+STEPS, LEARNING_RATE = 700, 0.03
+"""Of constants."""
+
+WIDTHS, NETWORKS, FOLDS = (256, 64, 32), 2, 5
+"""Layers of a network, how many are averaged, and of how many parts of the problems each is left out in turn."""
+
+ROUGH_WIDTHS = (32, 32)
+"""Layers of the rough network."""
+
+EPOCHS, PROBLEMS_AT_ONCE, NETWORK_LEARNING_RATE, DECAY = 60, 96, 6e-3, 0.3
+"""Of networks: each step sees all launches of so many problems."""
+
+CHOOSING = 0.15
 """Weight of the soft choice, relative to that of predicted times."""
 
 # --- constants --------------------------------------------------------------------------------------------------------
@@ -205,41 +215,50 @@ def _inputs(measured: Mapping[str, Measured], costs: Mapping[str, Costs]) -> _In
     return _Inputs(names, mean, scale, np.clip((rows - mean) / scale, -MOST, MOST), np.concatenate(formulas))
 
 
-def _trained(torch: Any, inputs: _Inputs, measured: Measured, chosen: Any, seed: int) -> Any:
+def _trained(
+    torch: Any, inputs: _Inputs, measured: Measured, chosen: Any, seed: int, widths: Sequence[int] = WIDTHS
+) -> Any:
     """A network trained on some launches."""
     torch.manual_seed(seed)
-    values, formula = inputs.values, inputs.formula
-    network = torch.nn.Sequential(
-        torch.nn.Linear(values.shape[1], WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU(),
-        torch.nn.Linear(WIDTH, 1),
-    ).float()  # fmt: skip
-    with torch.no_grad():
-        network[-1].weight *= 0.1
-        network[-1].bias *= 0.0
-    rows = torch.tensor(values[chosen])
-    base, logs = (torch.tensor(each[chosen], dtype=torch.float32) for each in (formula, np.log(measured.times_us)))
-    _, group = torch.unique(torch.tensor(measured.problem[chosen]), return_inverse=True)
-    groups = int(group.max()) + 1
-    least = torch.full((groups,), 1e9, dtype=torch.float32).scatter_reduce(0, group, logs, "amin")
-    over = logs - least[group]
+    network = _network(torch, (inputs.values.shape[1], *widths))
+    places = torch.tensor(np.flatnonzero(chosen))
+    values = torch.tensor(inputs.values)
+    base, logs = (torch.tensor(each, dtype=torch.float32) for each in (inputs.formula, np.log(measured.times_us)))
+    problem = torch.tensor(measured.problem)
+    least = torch.full((int(problem.max()) + 1,), 1e9, dtype=torch.float32)
+    over = logs - least.scatter_reduce(0, problem, logs, "amin")[problem]
     weight = torch.exp(-2 * over) + 0.15  # what is far from the best need not be predicted well
-    weight = weight / weight.mean()
+    _, counts = torch.unique_consecutive(problem[places], return_counts=True)
+    problems = torch.split(places, counts.tolist())
+    steps = EPOCHS * max(len(problems) // PROBLEMS_AT_ONCE, 1)
     optimizer = torch.optim.AdamW(network.parameters(), lr=NETWORK_LEARNING_RATE, weight_decay=DECAY)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=NETWORK_LEARNING_RATE, total_steps=NETWORK_STEPS)
-    zeros = torch.zeros(groups, dtype=torch.float32)
-    for _ in range(NETWORK_STEPS):
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=NETWORK_LEARNING_RATE, total_steps=steps)
+    for _ in range(steps):
+        some = [problems[int(each)] for each in torch.randperm(len(problems))[:PROBLEMS_AT_ONCE]]
+        rows, zeros = torch.cat(some), torch.zeros(len(some), dtype=torch.float32)
+        group = torch.repeat_interleave(torch.tensor([len(each) for each in some]))
         optimizer.zero_grad()
-        said = network(rows)[:, 0]
-        loss = (weight * _soft(torch, logs - base - said)).mean()
-        score = -(said + base) * SHARPNESS
-        highest = torch.full((groups,), -1e9, dtype=torch.float32).scatter_reduce(0, group, score, "amax")
+        said = network(values[rows])[:, 0]
+        loss = (weight[rows] * _soft(torch, logs[rows] - base[rows] - said)).sum() / weight[rows].sum()
+        score = -(said + base[rows]) * SHARPNESS
+        highest = (zeros - 1e9).scatter_reduce(0, group, score, "amax")
         share = torch.exp(score - highest[group])
         total = zeros.scatter_add(0, group, share)
-        loss = loss + CHOOSING * (zeros.scatter_add(0, group, share * over) / total).mean()
+        loss = loss + CHOOSING * (zeros.scatter_add(0, group, share * over[rows]) / total).mean()
         loss.backward()
         optimizer.step()
         schedule.step()
     return network
+
+
+def _network(torch: Any, sizes: Sequence[int]) -> Any:
+    """A network that as yet corrects little."""
+    layers = [part for pair in pairwise(sizes) for part in (torch.nn.Linear(*pair), torch.nn.ReLU())]
+    last = torch.nn.Linear(sizes[-1], 1)
+    with torch.no_grad():
+        last.weight *= 0.1
+        last.bias *= 0.0
+    return torch.nn.Sequential(*layers, last).float()
 
 
 def fit(measured: Mapping[str, Measured], records: Mapping[str, Sequence[str]], say: Any) -> list[FittedModel]:
@@ -263,7 +282,8 @@ def fit(measured: Mapping[str, Measured], records: Mapping[str, Sequence[str]], 
     everything = np.ones(len(left_out), np.bool_)
     networks = tuple(_layers(_trained(torch, inputs, together, everything, seed)) for seed in range(NETWORKS))
     mean, scale = (tuple(map(_short, each.tolist())) for each in (inputs.mean, inputs.scale))
-    correction = Correction(inputs.names, mean, scale, networks)
+    rough = _layers(_trained(torch, inputs, together, everything, NETWORKS, ROUGH_WIDTHS))
+    correction = Correction(inputs.names, mean, scale, networks, (rough,))
     models, names = [], tuple(name for of in records.values() for name in of)
     for gpu, of in measured.items():
         here, left_out = np.exp(left_out[: len(of.times_us)]), left_out[len(of.times_us) :]

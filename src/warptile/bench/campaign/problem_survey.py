@@ -8,7 +8,8 @@ cuBLASLt's fastest algorithm take turns of a few milliseconds in several rounds,
 
 adds a line for each problem to DIR/survey.jsonl, and makes a record of them; a run that was stopped goes on where it
 was. With ``--plans-only``, only what plans choose and cuBLASLt are timed, in a fraction of the time: that says how good
-plans are, and cost models are not fitted to it.
+plans are, and cost models are not fitted to it. With ``--best-only``, the plan's own configuration and the best
+predictions are: what a model that chooses among them has to tell apart, of several times as many problems.
 """
 
 from __future__ import annotations
@@ -159,9 +160,11 @@ def _draw(random: np.random.Generator) -> Problem | None:
 # --- configurations ---------------------------------------------------------------------------------------------------
 
 
-def configurations(problem: Problem, place: Place, seed: int = 0, *, plans_only: bool = False) -> tuple[Config, ...]:
+def configurations(
+    problem: Problem, place: Place, seed: int = 0, *, plans_only: bool = False, best_only: bool = False
+) -> tuple[Config, ...]:
     """What is timed on a problem: the plan's own configuration, the best predictions, and samples of worse ones; with
-    ``plans_only`` the plan's own, none where that is of another rung."""
+    ``best_only`` no worse ones; with ``plans_only`` the plan's own, none where that is of another rung."""
     if plans_only:
         return tuple(plan.config for plan in _own(problem, place))
     random, device = np.random.default_rng((seed, problem.m, problem.n, problem.k)), place.device
@@ -180,6 +183,8 @@ def configurations(problem: Problem, place: Place, seed: int = 0, *, plans_only:
 
     near, far = (int(np.searchsorted(times, factor * times[0])) for factor in (NEAR_TIME, FAR_TIME))
     add(range(len(ranked)), BEST)
+    if best_only:
+        return tuple(found.values())
     along_m, along_n = (some.rows[name][ranked] for name in ("CM", "CN"))
     add([int(place) for place in np.flatnonzero(along_m * along_n > 2)], CLUSTERED)
     small = ((some.rows["BM"][ranked] == 64) | (some.rows["SWAP"][ranked] == 1)) & (along_m * along_n > 1)
@@ -368,7 +373,14 @@ def _done(out: Path) -> dict[ProblemClass, Surveyed]:
 
 
 def work(
-    out: Path, problems: Sequence[Problem], seed: int, until_s: float, *, with_library: bool, plans_only: bool
+    out: Path,
+    problems: Sequence[Problem],
+    seed: int,
+    until_s: float,
+    *,
+    with_library: bool,
+    plans_only: bool,
+    best_only: bool,
 ) -> int:
     """Survey until ``until_s`` of the clock; the number of problems left."""
     driver.enter()
@@ -379,7 +391,7 @@ def work(
 
     start_s, done = time.monotonic(), _done(out)
     left = [each for each in problems if ProblemClass.of(each) not in done]
-    found = ((each, configurations(each, Here(), seed, plans_only=plans_only)) for each in left)
+    found = ((each, configurations(each, Here(), seed, plans_only=plans_only, best_only=best_only)) for each in left)
     tasks = [(each, configs) for each, configs in found if configs]
     sources = [tuple(source_of(each, config, info.limits) for config in configs) for each, configs in tasks]
     say(f"{len(tasks)} problems, {len({s for of in sources for s in of})} kernels; {time.monotonic() - start_s:.1f} s")
@@ -466,6 +478,7 @@ def supervise(out: Path, arguments: Sequence[str], until_s: float) -> None:
 @click.option("--straddling", is_flag=True, help="Only problems with rows that lie in two lines of L2.")
 @click.option("--weight-gradients", is_flag=True, help="Only A stored along M, B along N, and K longer than both.")
 @click.option("--plans-only", is_flag=True, help="Time only what plans choose, and cuBLASLt.")
+@click.option("--best-only", is_flag=True, help="Time only what plans choose, the best predictions, and cuBLASLt.")
 @click.option("--library/--no-library", "with_library", default=True, help="Time cuBLASLt too.")
 @click.option("--records", type=click.Path(path_type=Path, file_okay=False), help="Write a record to this folder.")
 @click.option("--notes", default="", help="What was learned, for the record.")
@@ -479,6 +492,7 @@ def main(
     straddling: bool,
     weight_gradients: bool,
     plans_only: bool,
+    best_only: bool,
     with_library: bool,
     records: Path | None,
     notes: str,
@@ -489,12 +503,13 @@ def main(
     out.mkdir(parents=True, exist_ok=True)
     if until is not None:
         problems = drawn(count, seed, straddling=straddling, weight_gradients=weight_gradients)
-        left = work(out, problems, seed, until, with_library=with_library, plans_only=plans_only)
+        left = work(out, problems, seed, until, with_library=with_library, plans_only=plans_only, best_only=best_only)
         sys.exit(STATUS_TIME if left else 0)
     arguments = ["--count", str(count), "--seed", str(seed), "--library" if with_library else "--no-library"]
     arguments += ["--straddling"] if straddling else []
     arguments += ["--weight-gradients"] if weight_gradients else []
     arguments += ["--plans-only"] if plans_only else []
+    arguments += ["--best-only"] if best_only else []
     supervise(out, arguments, time.time() + 60 * minutes)
     if records is None:
         return

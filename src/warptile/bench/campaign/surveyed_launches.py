@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from warptile.bench.protocol.measurements import Surveyed
 from warptile.bench.protocol.records import SurveyRecord
 from warptile.device import KNOWN, REFERENCE, DeviceLimits
-from warptile.rungs.wgmma import tiles
+from warptile.rungs.wgmma import promotion, tiles
 from warptile.rungs.wgmma.cost import Launches
 from warptile.rungs.wgmma.launches import launches_of
 from warptile.rungs.wgmma.model import Quality
@@ -41,9 +41,15 @@ class Measured:
 
 
 def measured_in(records: Iterable[SurveyRecord]) -> Measured:
-    """The launches of some records."""
+    """The launches of some records. Two-level accumulation counts as it was before it had two sets of registers
+    (`warptile.rungs.wgmma.promotion`)."""
     devices = ((record, KNOWN.get(record.environment.gpu, REFERENCE)) for record in records)
-    return _measured((each, device) for record, device in devices for each in record.surveyed)
+    return _measured(
+        (each, device)
+        for record, device in devices
+        for each in record.surveyed
+        if record.date < promotion.SINCE or not tiles.two_level(each.problem.problem())
+    )
 
 
 def measured_of(surveyed: Iterable[Surveyed], device: DeviceLimits) -> Measured:

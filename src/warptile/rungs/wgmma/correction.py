@@ -1,10 +1,9 @@
 """What measurements add to the formulas of wgmma-final's cost model: a correction learned from surveys.
 
 Formulas with one constant for each effect miss how effects meet: a short K with an epilogue that no mainloop hides, a
-few tiles that share lines of L2. Small networks (two layers of a few dozen units,
-whose outputs are averaged) take what the formulas say, and what they depend on, and say by which factor the time
-differs. They are trained on surveys of random problems, and judged on problems that they were not trained on:
-`warptile.bench.campaign.fit_costs`.
+few tiles that share lines of L2. Small networks, whose outputs are averaged, take what the formulas say, and what they
+depend on, and say by which factor the time differs. They are trained on surveys of random problems, and judged on
+problems that they were not trained on: `warptile.bench.campaign.fit_costs`.
 """
 
 from __future__ import annotations
@@ -35,12 +34,14 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         features: names, in the order of `features`.
         mean, scale: of each.
         networks: whose outputs are averaged.
+        rough: networks of a tenth of their size, which say what they need not look at.
     """
 
     features: tuple[str, ...]
     mean: tuple[float, ...]
     scale: tuple[float, ...]
     networks: tuple[Network, ...]
+    rough: tuple[Network, ...]
 
 
 def features(launches: Launches, found: Predicted, xp: Any) -> dict[str, Number]:
@@ -90,19 +91,7 @@ class Corrector:
 
     def __init__(self, correction: Correction) -> None:
         self._of = correction
-        # All networks side by side: beyond the first layer their weights form blocks along the diagonal. The last layer
-        # takes the mean of their outputs.
-        layers = list(zip(*(each.layers for each in correction.networks), strict=True))
-        self._layers = [
-            (
-                _side_by_side([np.array(weights).T for weights, _ in of], diagonal=depth > 0),
-                np.concatenate([np.array(bias, np.float32) for _, bias in of]),
-            )
-            for depth, of in enumerate(layers)
-        ]
-        if layers:
-            weights, bias = self._layers.pop()
-            self._last = weights.mean(axis=1), bias.mean()
+        self._networks, self._rough = _Averaged(correction.networks), _Averaged(correction.rough)
 
     def inputs(self, launches: Launches, found: Predicted) -> list[Number]:
         """The features as the networks take them."""
@@ -112,24 +101,33 @@ class Corrector:
 
     def factor(self, inputs: NDArray[np.float64]) -> NDArray[np.float64]:
         """Measured time over `Predicted.total_us`, as expected, of launches with these inputs, a row for each."""
-        if not self._of.networks:
+        return self._networks.factor(inputs)
+
+    def rough_factor(self, inputs: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The same in less time, and not as close."""
+        return self._rough.factor(inputs)
+
+
+class _Averaged:
+    """Networks of equal sizes, evaluated together: one network's part of a layer is a slice of the arrays."""
+
+    def __init__(self, networks: tuple[Network, ...]) -> None:
+        self._layers = [
+            (
+                np.array([weights for weights, _ in layer], np.float32).transpose(0, 2, 1).copy(),
+                np.array([bias for _, bias in layer], np.float32)[:, None, :],
+            )
+            for layer in zip(*(each.layers for each in networks), strict=True)
+        ]
+
+    def factor(self, inputs: NDArray[np.float64]) -> NDArray[np.float64]:
+        if not self._layers:
             return np.ones(inputs.shape[1])
         values = inputs.T.astype(np.float32)
-        for weights, bias in self._layers:
-            values = np.maximum(values @ weights + bias, 0)
-        weights, bias = self._last
-        found: NDArray[np.float64] = np.exp((values @ weights + bias).astype(np.float64))
+        *hidden, (last, of_last) = self._layers
+        for weights, bias in hidden:
+            values = values @ weights
+            values += bias
+            np.maximum(values, 0, out=values)
+        found: NDArray[np.float64] = np.exp((values @ last + of_last)[..., 0].mean(axis=0, dtype=np.float64))
         return found
-
-
-def _side_by_side(weights: list[NDArray[Any]], *, diagonal: bool) -> NDArray[np.float32]:
-    """Weights of several networks as those of one, whose inputs they share unless they form blocks of a diagonal."""
-    if not diagonal:
-        return np.concatenate(weights, axis=1).astype(np.float32)
-    whole = np.zeros(np.sum([each.shape for each in weights], axis=0), np.float32)
-    row = column = 0
-    for each in weights:
-        rows, columns = each.shape
-        whole[row : row + rows, column : column + columns] = each
-        row, column = row + rows, column + columns
-    return whole

@@ -33,7 +33,10 @@ FOLDER = Path(__file__).resolve().parents[2] / "data"
 
 NEAREST = 1.5
 """How many times as long as the fastest, by the formulas alone, a launch may take that is the fastest when corrected:
-at most 1.3 in 400 random problems."""
+at most 1.39 in 400 random problems."""
+
+FEW = 16
+"""Launches among which a choice is made: the larger networks take as long for them as the rough ones for all."""
 
 
 class Quality(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,10 +94,13 @@ class Predictions:
         return times
 
     def nearest(self, columns: FloatArray, numbers: FloatArray) -> tuple[NDArray[np.int64], FloatArray]:
-        """Places of the launches that may be the fastest, and their microseconds: those that the formulas alone have
-        within `NEAREST` of the fastest."""
+        """Places of the launches that may be the fastest, and their microseconds: of those that the formulas alone have
+        within `NEAREST` of the fastest, the `FEW` that are fastest by the rough correction."""
         found = self.formulas(columns, numbers)
         near = np.flatnonzero(found[0] <= NEAREST * found[0].min(initial=np.inf))
+        if len(near) > FEW:
+            roughly = found[0, near] * self.corrector.rough_factor(found[1:, near])
+            near = np.sort(near[np.argpartition(roughly, FEW)[:FEW]])
         return near, found[0, near] * self.corrector.factor(found[1:, near])
 
 

@@ -1,8 +1,8 @@
 """Promotion in two-level accumulation of 8-bit floats, and what it costs beside what the models of surveys say.
 
 With two sets of first-level registers (``WgmmaFinal::ALTERNATES``), a consumer promotes the sums of one stage while the
-tensor cores multiply the next stage; the surveys are older than that. They have no scales of blocks either. The factors
-are from one H200, tiles of 128 x 112 to 144 at 4096^3, 8192^3 and 4096 x 7168 x 16384
+tensor cores multiply the next stage. The surveys that models are fitted to are older than that (`SINCE`), and have no
+scales of blocks. The factors are from one H200, tiles of 128 x 112 to 144 at 4096^3, 8192^3 and 4096 x 7168 x 16384
 (docs/lab-notebook/2026-11-28.md).
 """
 
@@ -15,6 +15,9 @@ import numpy as np
 
 from warptile.problem import Problem
 from warptile.rungs.wgmma import block_scales, tiles
+
+SINCE = "2026-11-28T12:00:00Z"
+"""Surveys from then on have kernels with two sets of registers."""
 
 MOST_WITH_TWO_SETS = 216
 """Registers of a thread for accumulators of both levels, and scales of blocks: ``WgmmaConfig::MOST_WITH_TWO_SETS``."""

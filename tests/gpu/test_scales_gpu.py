@@ -7,6 +7,7 @@ import scaled_products as sp
 import warptile as wt
 
 torch = pytest.importorskip("torch")
+pytest.importorskip("warptile.torch")  # registers the operators
 pytestmark = pytest.mark.gpu
 
 BLOCKS = [(1, 128), (1, 1), (128, 128), (128, 1)]

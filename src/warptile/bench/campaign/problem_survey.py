@@ -251,13 +251,17 @@ class _Turns:
         raise UnsupportedError(f"timing: {1e3 * one_ms:.1f} us a launch, which no graph could capture: left out")
 
     def run(self, rounds: int, *, drop_first: bool) -> None:
-        """``rounds`` rounds whose order alternates; the first of them may be a warm-up."""
+        """``rounds`` rounds whose order alternates; the first of them may be a warm-up. What proves to be short without
+        having been captured is left out."""
         for number in range(-1 if drop_first else 0, rounds):
             items = list(self._runners.items())
             for name, (runner, one_ms) in items if number % 2 else items[::-1]:
                 elapsed_ms, launches = runner.run(max(1, round(TURN_MS / one_ms)))
                 if number >= 0:
                     self.rounds_ms[name].append(elapsed_ms / launches)
+        for name, (runner, _) in self._runners.items():
+            if runner.method != GraphRunner.method and min(self.rounds_ms[name]) < GRAPH_BELOW_MS:
+                del self.rounds_ms[name]
 
 
 def _fastest_algorithm(library: CublasLtMatmul, product: PooledProduct, workspace: int, stream: int) -> Candidate:

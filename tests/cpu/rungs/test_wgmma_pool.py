@@ -1,8 +1,10 @@
 """All configurations at once say what each of them says alone: stages, SMs, splits, predicted time."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
+import warptile as wt
 from covering import examples
 from random_problems import TYPES, random_device, random_problem
 from warptile.device import REFERENCE
@@ -14,6 +16,7 @@ from warptile.rungs.wgmma import candidates, cost, kernels, tiles
 from warptile.rungs.wgmma.estimates import estimate_us
 from warptile.rungs.wgmma.final import illegal_on
 from warptile.rungs.wgmma.kernels import SURVEYED, kernels_for, straddles
+from warptile.rungs.wgmma.model import FEW
 from warptile.rungs.wgmma.pool import SPLITS, pool
 from warptile.rungs.wgmma.tile_shapes import FEWEST_STAGES, stages
 from warptile.rungs.wgmma.tiles import ROW_BYTES
@@ -70,11 +73,30 @@ def test_each_configuration_is_as_it_is_alone(seed):
 def test_a_choice_among_the_nearest_is_one_among_all(seed):
     generator = np.random.default_rng(seed)
     problem, device = random_problem(generator), random_device(generator)
+    assert_chosen_among_all(problem, device)
+
+
+def assert_chosen_among_all(problem, device=REFERENCE):
+    """What is fastest of the few that are looked at closely is, within 2 %, the fastest of all."""
     found, every = pool(problem, illegal_on(device), device), all_of(problem, device)
-    assert 0 < len(found.times_us) <= len(every.times_us)
-    best, among_all = (of.config(int(of.ranked()[0])) for of in (found, every))
-    assert best == among_all
-    assert found.times_us.min() == pytest.approx(every.times_us.min(), rel=1e-6)
+    assert 0 < len(found.times_us) <= min(len(every.times_us), FEW)
+    assert every.times_us.min() == pytest.approx(found.times_us.min(), rel=0.02)
+    as_all = {tuple(config.items()): time_us for time_us, config in every}
+    for time_us, config in found:
+        assert time_us == pytest.approx(as_all[tuple(config.items())], rel=1e-6)
+
+
+@pytest.mark.parametrize("m", [16, 200, 4096])
+def test_scales_and_epilogues_count_before_few_are_looked_at_closely(m):
+    generator = np.random.default_rng(m)
+    a, b = (generator.standard_normal(shape).astype(ml_dtypes.float8_e4m3fn) for shape in ((m, 7168), (2048, 7168)))
+    scales = np.ones((m, 56), np.float32), np.ones((56, 16), np.float32)
+    blocks = wt.plan(a, b.T, scale_a=scales[0], scale_b=scales[1], out_dtype="bfloat16", backend="emulator")
+    assert_chosen_among_all(blocks.plan.plan.problem)
+    half = generator.standard_normal((m, 512)).astype(np.float16), np.zeros((512, 3072), np.float16)
+    fused = wt.plan(*half, epilogue=lambda acc: wt.gelu(acc), backend="emulator")
+    assert fused.plan.problem.epilogue is not None
+    assert_chosen_among_all(fused.plan.problem)
 
 
 @pytest.mark.parametrize("seed", range(examples(12)))

@@ -31,6 +31,9 @@ from warptile.rungs.wgmma.cost import Costs, Launches, Predicted, predict
 SCHEMA = "warptile.model/1"
 FOLDER = Path(__file__).resolve().parents[2] / "data"
 
+AllIn = Callable[[FloatArray, NDArray[np.int64]], FloatArray]
+"""From microseconds of some launches and their places to microseconds with more in them."""
+
 NEAREST = 1.5
 """How many times as long as the fastest, by the formulas alone, a launch may take that is the fastest when corrected:
 at most 1.39 in 400 random problems."""
@@ -93,15 +96,21 @@ class Predictions:
         times: FloatArray = found[0] * self.corrector.factor(found[1:])
         return times
 
-    def nearest(self, columns: FloatArray, numbers: FloatArray) -> tuple[NDArray[np.int64], FloatArray]:
+    def nearest(self, columns: FloatArray, numbers: FloatArray, all_in: AllIn) -> tuple[NDArray[np.int64], FloatArray]:
         """Places of the launches that may be the fastest, and their microseconds: of those that the formulas alone have
-        within `NEAREST` of the fastest, the `FEW` that are fastest by the rough correction."""
+        within `NEAREST` of the fastest, the `FEW` that are fastest by the rough correction.
+
+        Args:
+            columns, numbers: as of `Formulas`.
+            all_in: what the model does not know of, added to the times of some places.
+        """
         found = self.formulas(columns, numbers)
-        near = np.flatnonzero(found[0] <= NEAREST * found[0].min(initial=np.inf))
+        by_formula = all_in(found[0], np.arange(found.shape[1]))
+        near = np.flatnonzero(by_formula <= NEAREST * by_formula.min(initial=np.inf))
         if len(near) > FEW:
-            roughly = found[0, near] * self.corrector.rough_factor(found[1:, near])
+            roughly = all_in(found[0, near] * self.corrector.rough_factor(found[1:, near]), near)
             near = np.sort(near[np.argpartition(roughly, FEW)[:FEW]])
-        return near, found[0, near] * self.corrector.factor(found[1:, near])
+        return near, all_in(found[0, near] * self.corrector.factor(found[1:, near]), near)
 
 
 @dataclass(frozen=True, eq=False)

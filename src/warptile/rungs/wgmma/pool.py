@@ -141,13 +141,19 @@ def pool(problem: Problem, illegal: Illegal, device: DeviceLimits, kernels: tupl
     numbers = np.array([*shared, *(number for seen in views for number in _seen(seen))], float)
     predictions = _predictions(model_of(device.name), len(as_seen) > 0)
     columns = np.concatenate((rows.numbers, as_seen))
+
+    def all_in(times_us: FloatArray, places: IntArray) -> FloatArray:
+        if problem.epilogue is None and not tiles.two_level(problem):
+            return times_us
+        config = rows.take(places).config
+        promoted = times_us * promotion.factor(problem, config)
+        found: FloatArray = promoted + epilogue_cost.added_us(problem, config, promoted)
+        return found
+
     if kernels is None:
-        near, times_us = predictions.nearest(columns, numbers)
-        rows = rows.take(near)
-    else:
-        times_us = predictions.times_us(columns, numbers)
-    times_us = times_us * promotion.factor(problem, rows.config)
-    return Pool(rows, times_us + epilogue_cost.added_us(problem, rows.config, times_us))
+        near, times_us = predictions.nearest(columns, numbers, all_in)
+        return Pool(rows.take(near), times_us)
+    return Pool(rows, all_in(predictions.times_us(columns, numbers), np.arange(len(rows))))
 
 
 # --- what does not depend on extents ----------------------------------------------------------------------------

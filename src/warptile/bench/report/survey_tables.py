@@ -57,8 +57,8 @@ def table(lookup: RecordLookup) -> str:
     )
     text = (
         "Random problems, log-uniform in M, N and K, of several types and layouts; none was tuned. Speeds are "
-        f"geometric means. A problem is slow below {SLOW} of cuBLASLt's fastest algorithm. The last column is what a "
-        "search of the eight to forty configurations that were tried would reach.\n\n"
+        f"geometric means. A problem is slow below {SLOW} of cuBLASLt's fastest algorithm. The last column is of "
+        "the eight to forty configurations that were tried.\n\n"
     )
     text += f"{markdown(header, rows)}\n"
     gradients = lookup.newest_survey_of_weight_gradients()

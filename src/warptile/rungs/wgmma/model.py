@@ -188,7 +188,18 @@ def _model_of(gpu: str, _chosen: str | None) -> Model:
 
 @lru_cache(maxsize=16)
 def shipped_model(gpu: str) -> Model:
-    """The model of a GPU that ships; that of the reference GPU where it has none of its own."""
-    path = file_of(gpu)
-    raw = (path if path.exists() else file_of(REFERENCE.name)).read_bytes()
-    return Model(msgspec.json.decode(raw, type=FittedModel))
+    """The model of a GPU that ships; that of the reference GPU where it has none of its own. All share the networks of
+    the reference GPU, which its file alone has."""
+    path, of_reference = file_of(gpu), file_of(REFERENCE.name)
+    found = msgspec.json.decode((path if path.exists() else of_reference).read_bytes())
+    if "correction" not in found:
+        found["correction"] = msgspec.json.decode(of_reference.read_bytes())["correction"]
+    return Model(msgspec.convert(found, type=FittedModel))
+
+
+def written(model: FittedModel) -> bytes:
+    """The content of a file that ships."""
+    found = msgspec.to_builtins(model)
+    if model.gpu != REFERENCE.name:
+        del found["correction"]
+    return msgspec.json.encode(found) + b"\n"

@@ -417,7 +417,7 @@ def test_a_fit_descends_and_its_networks_do_better_still(monkeypatch: pytest.Mon
     few = first_problems(40)
     measured = {"a GPU": few, SLOWER: replace(few, times_us=1.3 * few.times_us)}
     costs = fit_costs.fit_costs(measured, steps=40)
-    assert {of.clock_mhz for of in costs.values()} == {fit_costs.START.clock_mhz}
+    assert costs["a GPU"].clock_mhz == fit_costs.START.clock_mhz  # that of others has a factor
     for gpu, of in measured.items():
         assert error(of, costs[gpu]) < 0.8 * error(of, fit_costs.START)
     names = msgspec.structs.asdict(fit_costs.START)

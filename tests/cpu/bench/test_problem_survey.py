@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from covering import examples
 from recorded import environment, survey_record
@@ -135,6 +136,13 @@ def test_the_best_predictions_are_timed_alone_where_that_is_asked_for() -> None:
         found = configurations(problem, StubBackend(), best_only=True)
         assert found == configurations(problem, StubBackend())[: len(found)]
         assert BEST <= len(found) <= 1 + BEST
+
+
+def test_a_survey_is_of_plans_or_of_the_best_predictions(tmp_path: Path) -> None:
+    given = ["--out", str(tmp_path), "--plans-only", "--best-only"]
+    result = CliRunner().invoke(problem_survey.main, given)
+    assert result.exit_code == 2
+    assert "give one of them" in result.output
 
 
 @pytest.mark.parametrize("problem", drawn(examples(8), 3, straddling=True))

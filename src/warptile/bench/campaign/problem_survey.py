@@ -504,6 +504,8 @@ def main(
     until: float | None,
 ) -> None:
     """Time COUNT random problems in some forty configurations each."""
+    if plans_only and best_only:
+        raise click.UsageError("--plans-only and --best-only were given; give one of them, such as --plans-only")
     out.mkdir(parents=True, exist_ok=True)
     if until is not None:
         problems = drawn(count, seed, straddling=straddling, weight_gradients=weight_gradients)

@@ -39,7 +39,8 @@ NEAREST = 1.5
 at most 1.39 in 400 random problems."""
 
 FEW = 16
-"""Launches among which a choice is made: the larger networks take as long for them as the rough ones for all."""
+"""Launches that the larger networks look at. In 500 random problems these lacked the fastest of all four times, which
+cost 0.02 % in the mean."""
 
 
 class Quality(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -133,9 +133,13 @@ def test_what_plans_choose_is_timed_alone_where_that_is_asked_for() -> None:
 
 def test_the_best_predictions_are_timed_alone_where_that_is_asked_for() -> None:
     for problem in drawn(6, 9):
-        found = configurations(problem, StubBackend(), best_only=True)
-        assert found == configurations(problem, StubBackend())[: len(found)]
-        assert BEST <= len(found) <= 1 + BEST
+        own, *others = configurations(problem, StubBackend(), best_only=True)
+        assert own == configurations(problem, StubBackend())[0]
+        assert problem_survey.BEST_ALONE - 2 <= len(others) <= problem_survey.BEST_ALONE
+        tiles = Counter((config["BM"], config["BN"], config["SWAP"]) for config in others)
+        assert max(tiles.values()) == problem_survey.OF_TILE
+        predicted = [estimate_us(problem, config, REFERENCE) for config in others]
+        assert predicted == sorted(predicted)
 
 
 def test_a_survey_is_of_plans_or_of_the_best_predictions(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ cuBLASLt's fastest algorithm take turns of a few milliseconds in several rounds,
 adds a line for each problem to DIR/survey.jsonl, and makes a record of them; a run that was stopped goes on where it
 was. With ``--plans-only``, only what plans choose and cuBLASLt are timed, in a fraction of the time: that says how good
 plans are, and cost models are not fitted to it. With ``--best-only``, the plan's own configuration and the best
-predictions are: what a model that chooses among them has to tell apart, of several times as many problems.
+predictions are, a few of each tile: what a model that chooses among them has to tell apart, of several times as many
+problems.
 """
 
 from __future__ import annotations
@@ -19,12 +20,18 @@ import os
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import click
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from warptile.bench.baselines.cublaslt import WORKSPACE_BYTES, CublasLt, CublasLtMatmul
 from warptile.bench.campaign.suite_search import RESERVED_CORES, RUNG, STATUS_TIME, CompileAhead, say, watch
@@ -47,7 +54,7 @@ from warptile.rungs.wgmma.cost import LINE_BYTES
 from warptile.rungs.wgmma.final import illegal_on
 from warptile.rungs.wgmma.kernels import SURVEYED
 from warptile.rungs.wgmma.launches import pitch_bytes
-from warptile.rungs.wgmma.pool import pool
+from warptile.rungs.wgmma.pool import Pool, pool
 from warptile.rungs.wgmma.tile_shapes import TUNABLES
 from warptile.rungs.wgmma.tiles import is_aligned
 from warptile.runtime.device_product import Launcher, runner_for
@@ -80,6 +87,10 @@ and `FAR_TIME` of the best. `PING_PONG`: the best such in clusters, with swapped
 `IN_TURNS`: the best in clusters whose CTAs take turns at loading B; `EIGHTS`: the best with BN no multiple of 16;
 `SWAPPED_WIDE`: the best with swapped operands and more than 128 columns, or 64 where D has 32 bits.
 `STREAMED`: the best with stream-K."""
+
+BEST_ALONE, OF_TILE = 13, 2
+"""Configurations with ``--best-only``, and how many of them may have the same tile: predictions are wrong by tiles, so
+that the fastest is often one of a tile whose others are predicted to be slow too."""
 
 NEAR_TIME, FAR_TIME = 1.5, 2.5
 
@@ -181,10 +192,11 @@ def configurations(
             if config_text(config) not in found and RUNG.illegal(problem, config, device) is None:
                 found[config_text(config)] = config
 
+    if best_only:
+        add(_of_many_tiles(some, ranked), BEST_ALONE)
+        return tuple(found.values())
     near, far = (int(np.searchsorted(times, factor * times[0])) for factor in (NEAR_TIME, FAR_TIME))
     add(range(len(ranked)), BEST)
-    if best_only:
-        return tuple(found.values())
     along_m, along_n = (some.rows[name][ranked] for name in ("CM", "CN"))
     add([int(place) for place in np.flatnonzero(along_m * along_n > 2)], CLUSTERED)
     small = ((some.rows["BM"][ranked] == 64) | (some.rows["SWAP"][ranked] == 1)) & (along_m * along_n > 1)
@@ -212,6 +224,18 @@ def configurations(
     add(list(random.permutation(near)), NEAR)
     add(list(near + random.permutation(max(far - near, 0))), FAR)
     return tuple(found.values())
+
+
+def _of_many_tiles(some: Pool, ranked: NDArray[np.int64]) -> list[int]:
+    """Places in ``ranked`` of the best predictions, `OF_TILE` of each tile."""
+    tiles = np.stack([some.rows[name][ranked] for name in ("BM", "BN", "SWAP")], axis=1)
+    seen: Counter[tuple[float, ...]] = Counter()
+    found = []
+    for place, tile in enumerate(map(tuple, tiles.tolist())):
+        seen[tile] += 1
+        if seen[tile] <= OF_TILE:
+            found.append(place)
+    return found
 
 
 def _own(problem: Problem, place: Place) -> Iterator[Plan]:
@@ -357,6 +381,22 @@ class Survey:
         )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class _Here:
+    """The GPU, for processes that have none."""
+
+    device: DeviceLimits
+    gpu: str
+
+
+def _chosen(
+    here: _Here, seed: int, problem: Problem, *, plans_only: bool, best_only: bool
+) -> tuple[tuple[Config, ...], tuple[Source, ...]]:
+    """What is timed on a problem, and what that is compiled from."""
+    configs = configurations(problem, here, seed, plans_only=plans_only, best_only=best_only)
+    return configs, tuple(source_of(problem, config, here.device) for config in configs)
+
+
 # --- a worker and its parent ------------------------------------------------------------------------------------------
 
 
@@ -390,16 +430,16 @@ def work(
     driver.enter()
     info = driver.device_info()
 
-    class Here:
-        device, gpu = info.limits, info.name
-
     start_s, done = time.monotonic(), _done(out)
     left = [each for each in problems if ProblemClass.of(each) not in done]
-    found = ((each, configurations(each, Here(), seed, plans_only=plans_only, best_only=best_only)) for each in left)
-    tasks = [(each, configs) for each, configs in found if configs]
-    sources = [tuple(source_of(each, config, info.limits) for config in configs) for each, configs in tasks]
-    say(f"{len(tasks)} problems, {len({s for of in sources for s in of})} kernels; {time.monotonic() - start_s:.1f} s")
     processes = max((os.cpu_count() or 1) - RESERVED_CORES, 1)
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # in the processes to come, each of which would use all cores
+    chosen = partial(_chosen, _Here(info.limits, info.name), seed, plans_only=plans_only, best_only=best_only)
+    with ProcessPoolExecutor(processes, get_context("spawn")) as workers:
+        found = list(workers.map(chosen, left, chunksize=max(1, len(left) // (4 * processes))))
+    tasks = [(each, configs) for each, (configs, _) in zip(left, found, strict=True) if configs]
+    sources = [of for configs, of in found if configs]
+    say(f"{len(tasks)} problems, {len({s for of in sources for s in of})} kernels; {time.monotonic() - start_s:.1f} s")
     state = out / "doing"
     with CompileAhead([s for of in sources for s in of], info.arch, processes) as kernels, Sampler() as sampler:
         survey = Survey(problems, with_library=with_library)

@@ -141,6 +141,7 @@ def test_final_in_other_types(dtype: str, accumulator: str, out: str) -> None:
 
 
 HALF = {"dtype": "float16", "out": "float16"}
+TF32 = {"dtype": "tfloat32", "out": "float32"}
 CASES: tuple[tuple[dict[str, int], Mapping[str, object]], ...] = (
     # Ping-pong: two warpgroups alternate in mainloop and epilogue.
     ({"PINGPONG": 1}, HALF),
@@ -262,13 +263,16 @@ UNALIGNED_A: tuple[tuple[tuple[int, int, int], dict[str, int], Mapping[str, obje
     # K is split.
     ((200, 120, 261), {"SPLITS": 2, "SMS": 16}, {**HALF, "offset": 2}),
     ((16, 200, 197), {"SWAP": 1, "BN": 16, "SPLITS": 3, "SMS": 132}, {**HALF, "gap": 2, "offset": 5}),
+    # Elements of 32 bits.
+    ((3, 130, 163), {"SWAP": 1, "BM": 64, "BN": 8, "CONSUMERS": 1, "SPLITS": 2, "SMS": 132}, {**TF32, "offset": 1}),
+    ((136, 40, 98), {"BN": 40, "BK": 64, "STAGES": 3}, {**TF32, "gap": 3, "offset": 2, "beta": 2}),
 )  # fmt: skip
 
 
 def _unaligned_parts(case: tuple[object, dict[str, int], Mapping[str, object]]) -> set[object]:
     """What decides how A is read and D is stored."""
     _, change, options = case
-    return {*({"SWAP", "SPLITS", "BK"} & {*change}), *({"beta", "b_major"} & {*options})}
+    return {*({"SWAP", "SPLITS", "BK"} & {*change}), *({"beta", "b_major"} & {*options}), str(options["dtype"])}
 
 
 @pytest.mark.parametrize(("size", "change", "options"), of_each(UNALIGNED_A, _unaligned_parts))
@@ -276,7 +280,7 @@ def test_an_unaligned_a_is_loaded_through_registers(
     size: tuple[int, int, int], change: dict[str, int], options: Mapping[str, object]
 ) -> None:
     """A is not repacked, whatever is between its rows: NaN, or the next row."""
-    config = {**small(FINAL), **change}
+    config = {**small(FINAL, str(options["dtype"])), **change}
     number = [id(each) for _, each, _ in UNALIGNED_A].index(id(change))
     result = ok(FINAL, *size, config=config, schedule=SCHEDULES[number % 3], **{"b_major": "col", **options})
     copied = {copy.source for copy in result.plan.kernel.copies}

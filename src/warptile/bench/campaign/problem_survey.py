@@ -110,17 +110,50 @@ TIME_LEFT_S = 8.0
 # --- problems ---------------------------------------------------------------------------------------------------------
 
 
-def drawn(count: int, seed: int, *, straddling: bool = False, weight_gradients: bool = False) -> tuple[Problem, ...]:
-    """Problems drawn at random, each once; the same for the same seed. ``straddling``: only aligned ones with more than
-    96 rows of A and operands whose rows lie in two lines of L2. ``weight_gradients``: only such as gradients of weights
-    are, with operands stored along M and along N, and K longer than both."""
+@dataclass(frozen=True)
+class Wanted:
+    """Which of the problems that are drawn a survey takes.
+
+    Attributes:
+        straddling: only aligned ones with more than 96 rows of A and operands whose rows lie in two lines of L2.
+        weight_gradients: only such as gradients of weights are, with operands stored along M and along N, and K longer
+            than both.
+        misaligned: only those that the kernel cannot take as they are.
+        dtype: of A and B, or None.
+    """
+
+    straddling: bool = False
+    weight_gradients: bool = False
+    misaligned: bool = False
+    dtype: str | None = None
+
+    def takes(self, problem: Problem) -> bool:
+        """Whether this is one."""
+        return (
+            (not self.straddling or _straddles(problem))
+            and (not self.weight_gradients or _is_weight_gradient(problem))
+            and (not self.misaligned or not is_aligned(problem))
+            and self.dtype in (None, problem.a.dtype.name)
+        )
+
+    @property
+    def options(self) -> list[str]:
+        """As the command takes them."""
+        flags = ("straddling", "weight_gradients", "misaligned")
+        found = [f"--{name.replace('_', '-')}" for name in flags if getattr(self, name)]
+        return [*found, "--dtype", self.dtype] if self.dtype else found
+
+
+ALL = Wanted()
+
+
+def drawn(count: int, seed: int, wanted: Wanted = ALL) -> tuple[Problem, ...]:
+    """Problems drawn at random, each once; the same for the same seed."""
     random = np.random.default_rng(seed)
     found: dict[Problem, None] = {}
     while len(found) < count:
         problem = _draw(random)
-        if problem is None or (straddling and not _straddles(problem)):
-            continue
-        if not weight_gradients or _is_weight_gradient(problem):
+        if problem is not None and wanted.takes(problem):
             found[problem] = None
     return tuple(found)
 
@@ -521,6 +554,8 @@ def supervise(out: Path, arguments: Sequence[str], until_s: float) -> None:
 @click.option("--minutes", default=9.0, show_default=True, help="Begin nothing after that; 0 only makes the record.")
 @click.option("--straddling", is_flag=True, help="Only problems with rows that lie in two lines of L2.")
 @click.option("--weight-gradients", is_flag=True, help="Only A stored along M, B along N, and K longer than both.")
+@click.option("--misaligned", is_flag=True, help="Only problems that the kernel cannot take as they are.")
+@click.option("--dtype", type=click.Choice(sorted({kind.dtype for kind, *_ in KINDS})), help="Only of this type.")
 @click.option("--plans-only", is_flag=True, help="Time only what plans choose, and cuBLASLt.")
 @click.option("--best-only", is_flag=True, help="Time only what plans choose, the best predictions, and cuBLASLt.")
 @click.option("--library/--no-library", "with_library", default=True, help="Time cuBLASLt too.")
@@ -535,6 +570,8 @@ def main(
     minutes: float,
     straddling: bool,
     weight_gradients: bool,
+    misaligned: bool,
+    dtype: str | None,
     plans_only: bool,
     best_only: bool,
     with_library: bool,
@@ -546,14 +583,14 @@ def main(
     """Time COUNT random problems in some forty configurations each."""
     if plans_only and best_only:
         raise click.UsageError("--plans-only and --best-only were given; give one of them, such as --plans-only")
+    wanted = Wanted(straddling, weight_gradients, misaligned, dtype)
     out.mkdir(parents=True, exist_ok=True)
     if until is not None:
-        problems = drawn(count, seed, straddling=straddling, weight_gradients=weight_gradients)
+        problems = drawn(count, seed, wanted)
         left = work(out, problems, seed, until, with_library=with_library, plans_only=plans_only, best_only=best_only)
         sys.exit(STATUS_TIME if left else 0)
     arguments = ["--count", str(count), "--seed", str(seed), "--library" if with_library else "--no-library"]
-    arguments += ["--straddling"] if straddling else []
-    arguments += ["--weight-gradients"] if weight_gradients else []
+    arguments += wanted.options
     arguments += ["--plans-only"] if plans_only else []
     arguments += ["--best-only"] if best_only else []
     supervise(out, arguments, time.time() + 60 * minutes)

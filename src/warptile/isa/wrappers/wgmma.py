@@ -48,7 +48,7 @@ def wrapper(name: str) -> str:
     template = "SparseWgmma" if shape.sparse else "Wgmma"
     opcode = shape.opcode(types) + SATURATED * saturate
     methods = [_method(shape, opcode, count, register, constraint, fragments=False)]
-    if shape.family.transposable and not shape.sparse:
+    if shape.family.bits >= 16 and not shape.sparse:
         methods.append(_method(shape, opcode, count, register, constraint, fragments=True))
     body = "".join(methods)
     return (

@@ -14,7 +14,7 @@ __device__ __forceinline__ constexpr int block_row(int row) {
     return INTERLEAVED ? row % 8 * 8 + row / 8 : row;
 }
 
-// EXTENT rows of A, K_EXTENT elements of 16 bits along K. TMA needs strides that are multiples of 16 bytes. Rows that
+// EXTENT rows of A, K_EXTENT elements of 16 or 32 bits along K. TMA needs strides that are multiples of 16 bytes. Rows that
 // are eight apart have one, whatever the leading dimension. So each *residue class*, the rows with one remainder modulo
 // 8, has a tensor map of its own, which begins at the last multiple of 16 bytes before its first row: all its rows are
 // shifted by the same number of elements. A box has 16 more bytes of each row than K_EXTENT, or than half of it. It is
@@ -26,7 +26,8 @@ struct WgmmaUnalignedA {
     static constexpr int ROW_BYTES = W * SIZE + 16, CLASS_BYTES = EXTENT / CLASSES * ROW_BYTES;
     static constexpr int PART_BYTES = EXTENT * ROW_BYTES, BYTES = PARTS * PART_BYTES;
     static constexpr int K_BLOCKS = K_EXTENT * SIZE / 32, PART_K_BLOCKS = K_BLOCKS / PARTS;
-    static_assert(SIZE == 2 && EXTENT % 64 == 0 && W % 64 == 0, "whole blocks of 64 rows of 16-bit elements");
+    static_assert((SIZE == 2 || SIZE == 4) && EXTENT % 64 == 0 && W * SIZE % 128 == 0,
+                  "whole blocks of 64 rows of 16-bit or 32-bit elements");
     static_assert(W + 16 / SIZE <= 256, "a box has 256 elements at most");
 
     // Starts the loads of the rows from `row` on at `k_offset`, through the tensor map of each class.
@@ -73,7 +74,7 @@ struct WgmmaUnalignedA {
                     k_block / PART_K_BLOCKS * PART_BYTES + k_block % PART_K_BLOCKS * 32 + i / 2 * 16;
                 const unsigned at = stage + begin[i % 2] + row / CLASSES * ROW_BYTES + offset;
                 fragment[i] = next[i] = ld_shared<4>(at).bits;
-                if (bits[i % 2]) next[i] = ld_shared<4>(at + 4).bits;
+                if (SIZE < 4 && bits[i % 2]) next[i] = ld_shared<4>(at + 4).bits;
             }
 #pragma unroll
             for (int i = 0; i < 4; ++i) fragment[i] = __funnelshift_r(fragment[i], next[i], bits[i % 2]);

@@ -102,14 +102,14 @@ def is_aligned(problem: Problem) -> bool:
 
 def takes_unaligned_a(seen: Problem, config: Config) -> bool:
     """Whether a misaligned A is loaded through registers instead of repacked, which only wgmma-final does: K-major A of
-    16 bits, few columns of D, and a basic or split-K schedule."""
+    16 or 32 bits, few columns of D, and a basic or split-K schedule."""
     return "SPLITS" in config and may_take_unaligned_a(seen) and bool(loads_rows_of_a(seen.n, config))
 
 
 def may_take_unaligned_a(seen: Problem) -> bool:
     """Whether some configuration loads a misaligned A through registers."""
     a = seen.a
-    if a.alignment_bytes == MAX_ALIGNMENT_BYTES or a.dtype.bits != 16 or a.sparse or not k_major(a, is_a=True):
+    if a.alignment_bytes == MAX_ALIGNMENT_BYTES or a.dtype.bits < 16 or a.sparse or not k_major(a, is_a=True):
         return False
     return seen.batch == 1 and seen.k > 0
 

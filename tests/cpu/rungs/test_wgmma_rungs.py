@@ -263,6 +263,13 @@ UNALIGNED_A: tuple[tuple[tuple[int, int, int], dict[str, int], Mapping[str, obje
     # K is split.
     ((200, 120, 261), {"SPLITS": 2, "SMS": 16}, {**HALF, "offset": 2}),
     ((16, 200, 197), {"SWAP": 1, "BN": 16, "SPLITS": 3, "SMS": 132}, {**HALF, "gap": 2, "offset": 5}),
+    # A is contiguous along M: an odd pitch, and pitches of an even number of elements and of four of them; K that is no
+    # multiple of eight; K split.
+    ((73, 40, 197), {"BM": 64, "BN": 16, "CONSUMERS": 1}, {**HALF, "a_major": "col", "offset": 3}),
+    ((10, 130, 100), {"SWAP": 1, "BN": 16}, {"dtype": "bfloat16", "b_major": "row", "offset": 1, "beta": 2}),
+    ((196, 24, 261), {"BM": 192, "CONSUMERS": 1, "BN": 24, "BK": 128, "STAGES": 2}, {**HALF, "a_major": "col"}),
+    ((5, 203, 333), {"SWAP": 1, "BM": 64, "BN": 8, "CONSUMERS": 1, "SPLITS": 3, "SMS": 132},
+     {**HALF, "b_major": "row", "gap": 2, "offset": 5}),
     # Elements of 32 bits.
     ((3, 130, 163), {"SWAP": 1, "BM": 64, "BN": 8, "CONSUMERS": 1, "SPLITS": 2, "SMS": 132}, {**TF32, "offset": 1}),
     ((136, 40, 98), {"BN": 40, "BK": 64, "STAGES": 3}, {**TF32, "gap": 3, "offset": 2, "beta": 2}),
@@ -272,7 +279,9 @@ UNALIGNED_A: tuple[tuple[tuple[int, int, int], dict[str, int], Mapping[str, obje
 def _unaligned_parts(case: tuple[object, dict[str, int], Mapping[str, object]]) -> set[object]:
     """What decides how A is read and D is stored."""
     _, change, options = case
-    return {*({"SWAP", "SPLITS", "BK"} & {*change}), *({"beta", "b_major"} & {*options}), str(options["dtype"])}
+    return {
+        *({"SWAP", "SPLITS", "BK"} & {*change}), *({"beta", "a_major", "b_major"} & {*options}), str(options["dtype"]),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(("size", "change", "options"), of_each(UNALIGNED_A, _unaligned_parts))

@@ -113,8 +113,11 @@ struct WgmmaSmemTile {
 // registers.
 template <typename OPERATION, typename TILE, bool UNALIGNED_A = false>
 struct WgmmaStage {
+    using UNALIGNED = typename Choice<OPERATION::A_COLUMN_MAJOR,
+                                      WgmmaUnalignedPanels<typename OPERATION::ELEMENT, TILE::BM, TILE::BK>,
+                                      WgmmaUnalignedA<typename OPERATION::ELEMENT, TILE::BM, TILE::BK>>::type;
     using A = typename Choice<
-        UNALIGNED_A, WgmmaUnalignedA<typename OPERATION::ELEMENT, TILE::BM, TILE::BK>,
+        UNALIGNED_A, UNALIGNED,
         WgmmaSmemTile<typename OPERATION::ELEMENT, TILE::BM, TILE::BK, !OPERATION::A_COLUMN_MAJOR>>::type;
     using B = WgmmaSmemTile<typename OPERATION::ELEMENT, TILE::BN, TILE::BK, OPERATION::B_COLUMN_MAJOR>;
     static constexpr int B_OFFSET = A::BYTES, BYTES = A::BYTES + B::BYTES;

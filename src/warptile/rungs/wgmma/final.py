@@ -79,8 +79,14 @@ PINGPONG_MOST = 192
 """Most accumulators of a thread with PINGPONG where D has 32 bits, or with SWAP in clusters."""
 
 EIGHTS, PINGPONG_EIGHTS, UNALIGNED_EIGHTS = 104, 128, 144
-"""Most accumulators of a thread where BN is no multiple of 16: with SWAP if D has 32 bits, and so with PINGPONG; and
-with PINGPONG in clusters if TMA does not store D."""
+CLUSTERED_EIGHTS, OVERLAPPED_EIGHTS = 84, 52
+"""Most accumulators of a thread where BN is no multiple of 16: with SWAP if D has 32 bits, and so with PINGPONG; with
+PINGPONG in clusters if TMA does not store D; and with SWAP in clusters, or with OVERLAP, if D has 32 bits and TMA does
+not store it."""
+
+LOADED_PANELS = 52
+"""Most accumulators of a thread with SWAP where an unaligned A is contiguous along M, D has 32 bits, and TMA does not
+store it."""
 
 TWO_BLOCKS = 128
 SWAPPED_OF_TWO, SWAPPED_HALVES_OF_TWO, PANELS_OF_TWO = 120, 92, 176
@@ -268,6 +274,12 @@ def _spilling_reason(seen: Problem, config: Config) -> str | None:
     if eights and config["SWAP"] and wide:
         most = PINGPONG_EIGHTS if in_turns else EIGHTS
         limits.append((most, f"of {seen.d.dtype.name} with SWAP=1 and BN={config['BN']}"))
+    if eights and config["SWAP"] and wide and not aligned and (cluster > 1 or config["OVERLAP"]):
+        where = f"with SWAP=1, OVERLAP={config['OVERLAP']} and BN={config['BN']} in clusters of {cluster}"
+        limits.append((OVERLAPPED_EIGHTS if config["OVERLAP"] else CLUSTERED_EIGHTS, where))
+    panels = not tiles.k_major(seen.a, is_a=True) and tiles.takes_unaligned_a(seen, config)
+    if panels and config["SWAP"] and wide and not aligned:
+        limits.append((LOADED_PANELS, "with SWAP=1 where an unaligned A is contiguous along M"))
     if eights and in_turns and cluster > 1 and not aligned:
         where = f"in a cluster with PINGPONG=1 and BN={config['BN']} if TMA does not store D"
         limits.append((UNALIGNED_EIGHTS, where))

@@ -399,7 +399,7 @@ class _Unaligned:
         loaded = np.zeros(len(rows), np.bool_)
         for swap in (0, 1):
             if self._through[swap]:
-                fits = tiles.loads_rows_of_a(self._views[swap].problem.n, rows.config)
+                fits = tiles.loads_unaligned_a(self._views[swap].problem, rows.config)
                 loaded |= (rows["SWAP"] == swap) & fits
         rows = rows.take(loaded == (rows["unaligned_a"] == 1))
         square = rows.changed(GROUP=SQUARE_GROUP)

@@ -41,14 +41,15 @@ def operand_maps(found: View, config: Config, device: DeviceLimits) -> tuple[Ten
 
 
 def residue_class_map(name: str, seen: Problem, part: SmemTile, number: int) -> TensorMap:
-    """The tensor map of the rows of A whose index is ``number`` modulo `RESIDUE_CLASSES`; if there are none, an unused
-    map of other rows."""
-    first = number % seen.m
+    """The tensor map of the lines of A whose index is ``number`` modulo `RESIDUE_CLASSES`; if there are no such rows, an
+    unused map of others."""
+    along, lines = (seen.k, seen.m) if part.k_major else (seen.m, seen.k)
+    first = number % lines
     pitch_bytes = seen.a.leading_dimension * part.unit_bytes
     return TensorMap(
         name,
         map_type(seen.a),
-        dims=(seen.k, -(-(seen.m - first) // RESIDUE_CLASSES)),
+        dims=(along, -(-(lines - first) // RESIDUE_CLASSES)),
         strides_bytes=(RESIDUE_CLASSES * pitch_bytes,),
         box=(part.row_units, part.lines // RESIDUE_CLASSES),
         l2_promotion="128B",

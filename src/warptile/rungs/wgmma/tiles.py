@@ -101,24 +101,31 @@ def is_aligned(problem: Problem) -> bool:
 
 
 def takes_unaligned_a(seen: Problem, config: Config) -> bool:
-    """Whether a misaligned A is loaded through registers instead of repacked, which only wgmma-final does: K-major A of
-    16 or 32 bits, few columns of D, and a basic or split-K schedule."""
-    return "SPLITS" in config and may_take_unaligned_a(seen) and bool(loads_rows_of_a(seen.n, config))
+    """Whether a misaligned A is loaded through registers instead of repacked, which only wgmma-final does: A of 16 bits,
+    or K-major of 32, few columns of D, and a basic or split-K schedule."""
+    return "SPLITS" in config and may_take_unaligned_a(seen) and bool(loads_unaligned_a(seen, config))
 
 
 def may_take_unaligned_a(seen: Problem) -> bool:
     """Whether some configuration loads a misaligned A through registers."""
     a = seen.a
-    if a.alignment_bytes == MAX_ALIGNMENT_BYTES or a.dtype.bits < 16 or a.sparse or not k_major(a, is_a=True):
+    if a.alignment_bytes == MAX_ALIGNMENT_BYTES or a.dtype.bits < 16 or a.sparse or seen.batch > 1:
         return False
-    return seen.batch == 1 and seen.k > 0
+    # Each residue class of lines along M needs one.
+    return seen.k > 0 if k_major(a, is_a=True) else a.dtype.bits == 16 and seen.k >= residue_classes.RESIDUE_CLASSES
 
 
-def loads_rows_of_a(columns: Any, config: Mapping[str, Any]) -> Any:
-    """Whether this one does, for D of so many columns: of one configuration, or of an array of each tunable."""
-    few = (columns <= np.maximum(FEW_COLUMNS, config["BN"])) | (columns == 2 * config["BN"])
+def loads_unaligned_a(seen: Problem, config: Mapping[str, Any]) -> Any:
+    """Whether this one does, where some do: of one configuration, or of an array of each tunable."""
+    few = (seen.n <= np.maximum(FEW_COLUMNS, config["BN"])) | (seen.n == 2 * config["BN"])
     overlaps = config["OVERLAP"] + config["PINGPONG"] + config["STREAM"]
-    return few & (config["CM"] * config["CN"] == 1) & (overlaps == 0) & (column_parts(config) == 1)
+    of_a_box = k_major(seen.a, is_a=True) | (config["BM"] + _padding(seen.a.dtype.bits // 8) <= MAX_BOX)
+    return few & of_a_box & (config["CM"] * config["CN"] == 1) & (overlaps == 0) & (column_parts(config) == 1)
+
+
+def _padding(unit_bytes: int) -> int:
+    """Units that a line of an unaligned A may begin too early: of its whole alignment."""
+    return MAX_ALIGNMENT_BYTES // unit_bytes
 
 
 def view(problem: Problem, config: Config) -> View:
@@ -179,7 +186,7 @@ class SmemTile:
         k_units: K extent in units.
         unit_bytes: bytes of a unit.
         k_major: lines run along K.
-        unaligned: rows may start at any element: ``WgmmaUnalignedA``.
+        unaligned: lines may start at any element: ``WgmmaUnalignedA``, ``WgmmaUnalignedPanels``.
     """
 
     extent: int
@@ -190,15 +197,15 @@ class SmemTile:
 
     @property
     def row_units(self) -> int:
-        """Units of a row of a swizzle atom, or of an unaligned row with its padding."""
+        """Units of a row of a swizzle atom, or of an unaligned line with its padding."""
         if self.unaligned:
-            return self.k_units // self.boxes + MAX_ALIGNMENT_BYTES // self.unit_bytes
+            return (self.k_units // self.boxes if self.k_major else self.extent) + _padding(self.unit_bytes)
         return ROW_BYTES // self.unit_bytes
 
     @property
     def boxes(self) -> int:
-        """TMA boxes of an unaligned row: one, or two halves where one would be too wide."""
-        return 1 + (self.k_units + MAX_ALIGNMENT_BYTES // self.unit_bytes > MAX_BOX)
+        """TMA boxes of an unaligned line: one, or along K two halves where one would be too wide."""
+        return 1 + (self.k_major and self.k_units + _padding(self.unit_bytes) > MAX_BOX)
 
     @property
     def lines(self) -> int:
@@ -214,7 +221,7 @@ class SmemTile:
     def bytes(self) -> int:
         """Bytes of the whole tile."""
         if self.unaligned:
-            return self.boxes * self.extent * self.row_units * self.unit_bytes
+            return self.boxes * self.lines * self.row_units * self.unit_bytes
         return -(-(self.k_units if self.k_major else self.extent) // self.row_units) * self.lines * ROW_BYTES
 
 

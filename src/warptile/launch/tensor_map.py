@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from warptile.errors import DTypeError, LayoutError, UnsupportedError
@@ -73,44 +72,47 @@ class TensorMap:
             object.__setattr__(self, "element_strides", (1,) * len(self.dims))
         if self.interleave != "none":
             raise UnsupportedError(f"{self._name}: interleave {self.interleave!r}; only interleave='none' is supported")
+        refused = self._refused()
+        if refused is not None:
+            field, needed = refused
+            raise LayoutError(f"{self._name}: {field} is {getattr(self, field)!r}; it takes {needed}")
+
+    def _refused(self) -> tuple[str, str] | None:
+        """The first field outside the limits, and what it takes; None where all are within."""
         rank = len(self.dims)
-        self._need(1 <= rank <= 5, "dims", "one to five dimensions")
-        self._need(
-            len(self.strides_bytes) == rank - 1,
-            "strides_bytes",
-            lambda: f"{rank - 1}: one for every dimension but the innermost",
-        )
-        self._need(len(self.box) == rank, "box", lambda: f"{rank} extents, as dims has")
-        self._need(len(self.element_strides) == rank, "element_strides", lambda: f"{rank} strides, as dims has")
-        self._need(min(self.dims) >= 1 and max(self.dims) <= 1 << 32, "dims", "extents of 1 to 2^32")
-        self._need(
-            all(0 <= stride < 1 << 40 and stride % 16 == 0 for stride in self.strides_bytes),
-            "strides_bytes",
-            "multiples of 16 below 2^40",
-        )
-        self._need(min(self.box) >= 1 and max(self.box) <= 256, "box", "extents of 1 to 256")
-        self._need(min(self.element_strides) >= 1 and max(self.element_strides) <= 8, "element_strides", "1 to 8")
+        if not 1 <= rank <= 5:
+            return "dims", "one to five dimensions"
+        if len(self.strides_bytes) != rank - 1:
+            return "strides_bytes", f"{rank - 1}: one for every dimension but the innermost"
+        if len(self.box) != rank:
+            return "box", f"{rank} extents, as dims has"
+        if len(self.element_strides) != rank:
+            return "element_strides", f"{rank} strides, as dims has"
+        if min(self.dims) < 1 or max(self.dims) > 1 << 32:
+            return "dims", "extents of 1 to 2^32"
+        for stride in self.strides_bytes:
+            if not 0 <= stride < 1 << 40 or stride % 16:
+                return "strides_bytes", "multiples of 16 below 2^40"
+        if min(self.box) < 1 or max(self.box) > 256:
+            return "box", "extents of 1 to 256"
+        if min(self.element_strides) < 1 or max(self.element_strides) > 8:
+            return "element_strides", "1 to 8"
         start = self.element_bytes if self.any_start else TENSOR_START_BYTES
-        self._need(
-            self.offset_bytes >= 0 and self.offset_bytes % start == 0,
-            "offset_bytes",
-            lambda: f"a multiple of {start}: the tensor starts at such an address",
-        )
-        self._need(self.swizzle in SWIZZLE_BYTES, "swizzle", lambda: f"one of {', '.join(SWIZZLE_BYTES)}")
+        if self.offset_bytes < 0 or self.offset_bytes % start:
+            return "offset_bytes", f"a multiple of {start}: the tensor starts at such an address"
+        if self.swizzle not in SWIZZLE_BYTES:
+            return "swizzle", f"one of {', '.join(SWIZZLE_BYTES)}"
         inner, span = self.box[0] * self.element_bytes, SWIZZLE_BYTES[self.swizzle]
-        self._need(inner % 16 == 0, "box", lambda: f"an innermost extent of a multiple of 16 bytes; it has {inner}")
-        self._need(
-            not span or inner <= span,
-            "box",
-            lambda: f"at most {span} bytes innermost under swizzle {self.swizzle}; it has {inner}",
-        )
+        if inner % 16:
+            return "box", f"an innermost extent of a multiple of 16 bytes; it has {inner}"
+        if span and inner > span:
+            return "box", f"at most {span} bytes innermost under swizzle {self.swizzle}; it has {inner}"
         fills = ("zero", "nan") if self.dtype[0] in "fbt" else ("zero",)
-        self._need(
-            self.oob_fill in fills,
-            "oob_fill",
-            lambda: " or ".join(map(repr, fills)) + ("" if len(fills) > 1 else f" for {self.dtype}"),
-        )
-        self._need(self.l2_promotion in _L2_PROMOTIONS, "l2_promotion", lambda: f"one of {', '.join(_L2_PROMOTIONS)}")
+        if self.oob_fill not in fills:
+            return "oob_fill", " or ".join(map(repr, fills)) + ("" if len(fills) > 1 else f" for {self.dtype}")
+        if self.l2_promotion not in _L2_PROMOTIONS:
+            return "l2_promotion", f"one of {', '.join(_L2_PROMOTIONS)}"
+        return None
 
     @property
     def element_bytes(self) -> int:
@@ -130,9 +132,3 @@ class TensorMap:
     @property
     def _name(self) -> str:
         return f"tensor map of {self.operand}"
-
-    def _need(self, holds: bool, field: str, needed: str | Callable[[], str]) -> None:
-        """Texts are made only where they are raised: a plan makes three maps."""
-        if not holds:
-            text = needed if isinstance(needed, str) else needed()
-            raise LayoutError(f"{self._name}: {field} is {getattr(self, field)!r}; it takes {text}")

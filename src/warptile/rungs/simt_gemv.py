@@ -8,7 +8,7 @@ from math import gcd
 
 from warptile.arch import H200, MAX_THREADS
 from warptile.device import REFERENCE, DeviceLimits
-from warptile.problem import MAX_ALIGNMENT_BYTES, Problem
+from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, Problem
 from warptile.rungs.kernel_spec import Config, KernelSpec, View
 from warptile.rungs.legality import blocks, ceil_div, grid_reason, operand_reason
 from warptile.rungs.mechanism import Mechanism
@@ -109,12 +109,12 @@ class SimtGemv(SimtRung):
     def unsuitable(self, problem: Problem, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.unsuitable`."""
         swap = fewer_columns(problem)
-        as_seen = seen(problem, swap)
-        few, bytes_, by_k = as_seen.m, as_seen.b.dtype.bits // 8, as_seen.b.major == "col"
+        b, k_major = (problem.a, "row") if swap else (problem.b, "col")  # the kernel's B
+        few, columns, bytes_, by_k = *sorted((problem.m, problem.n)), b.dtype.bits // 8, b.major == k_major
         most = MOST_ROWS_IN_BOTH
         if by_k and bytes_ >= 4:
             most = ROWS[-1]
-        elif _widest_b(as_seen) * bytes_ < MAX_ALIGNMENT_BYTES:
+        elif _widest(b, 0 if by_k else columns) * bytes_ < MAX_ALIGNMENT_BYTES:
             most = MOST_ROWS_UNALIGNED
         if few > most:
             lines, operand = ("columns", "an A") if swap else ("rows", "a B")
@@ -202,8 +202,12 @@ def _along_k_in_b_alone(problem: Problem) -> bool:
 
 def _widest_b(problem: Problem) -> int:
     """Elements of the widest load of B: what its alignment allows and, where it is along N, divides N."""
-    along = 0 if problem.b.major == "col" else problem.n
-    return gcd(problem.b.vector_elements, along, _of_16_bytes(problem))
+    return _widest(problem.b, 0 if problem.b.major == "col" else problem.n)
+
+
+def _widest(b: Operand, along: int) -> int:
+    """The same of an operand, ``along`` N or, where that is 0, along K."""
+    return gcd(b.vector_elements, along, MAX_ALIGNMENT_BYTES * 8 // b.dtype.bits)
 
 
 def _order_reason(problem: Problem) -> str | None:

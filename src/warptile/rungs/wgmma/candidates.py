@@ -13,7 +13,7 @@ from warptile.rungs.kernel_spec import Config, View
 from warptile.rungs.rung import Extents
 from warptile.rungs.wgmma import tiles
 from warptile.rungs.wgmma.kernels import COMPILED_AHEAD, Kernel, kernels_for, straddles
-from warptile.rungs.wgmma.pool import pool
+from warptile.rungs.wgmma.pool import Pool, pool
 from warptile.rungs.wgmma.tile_shapes import OTHER_SCHEDULES, fewest_sms, stages
 from warptile.rungs.wgmma.tiles import ROW_BYTES
 
@@ -68,14 +68,19 @@ def _timed(problem: Problem, illegal: Illegal, device: DeviceLimits) -> Iterator
     if tiles.type_reason(problem, batches=True, final=True) is not None:
         return
     legal = False
-    for kernels in (None, kernels_for(problem, straddles(problem))):
-        if not legal:  # none of those that may be the fastest
-            found = pool(problem, illegal, device, kernels)
-            for place in found.ranked():
-                config = found.config(int(place))
-                if illegal(problem, config) is None:
-                    legal = True
-                    yield config, float(found.times_us[place])
+    for config, time_us in _legal(problem, pool(problem, illegal, device), illegal):
+        legal = True
+        yield config, time_us
+    if not legal:  # none of those that may be the fastest
+        every = kernels_for(problem, straddles(problem))
+        yield from _legal(problem, pool(problem, illegal, device, every), illegal)
+
+
+def _legal(problem: Problem, some: Pool, illegal: Illegal) -> Iterator[tuple[Config, float]]:
+    for place in some.ranked().tolist():
+        config = some.config(place)
+        if illegal(problem, config) is None:
+            yield config, float(some.times_us[place])
 
 
 def default(problem: Problem, illegal: Illegal, device: DeviceLimits) -> Config:

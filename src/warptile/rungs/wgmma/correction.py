@@ -129,5 +129,6 @@ class _Averaged:
             values = values @ weights
             values += bias
             np.maximum(values, 0, out=values)
-        found: NDArray[np.float64] = np.exp((values @ last + of_last)[..., 0].mean(axis=0, dtype=np.float64))
+        outputs = (values @ last + of_last)[..., 0]
+        found: NDArray[np.float64] = np.exp(np.add.reduce(outputs, axis=0, dtype=np.float64) / len(outputs))
         return found

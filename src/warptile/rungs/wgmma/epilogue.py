@@ -6,8 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from warptile.device import DeviceLimits
 from warptile.epilogue.fused_epilogue import STAGED_BITS
 from warptile.problem import Problem
@@ -30,7 +28,7 @@ tile/wgmma_held_subtiles.cuh."""
 def consumer_bytes(seen: Problem, config: Config, device: DeviceLimits) -> int:
     """Shared memory of a consumer warpgroup: `buffer_bytes` of its epilogue subtiles."""
     subtile = tiles.EpilogueSubtiles.of(seen, config, device)
-    return int(buffer_bytes(subtile, staged_sets(seen)))
+    return buffer_bytes(subtile, staged_sets(seen))
 
 
 def staging_bytes(seen: Problem, config: Config, device: DeviceLimits) -> int:
@@ -38,18 +36,14 @@ def staging_bytes(seen: Problem, config: Config, device: DeviceLimits) -> int:
     are there: of kernels in which that is all that the epilogue needs."""
     subtile = tiles.EpilogueSubtiles.of(seen, config, device)
     if not subtile.in_pairs:
-        return int(subtile.buffers * subtile.bytes)
-    return int(subtile.buffers * (staged_sets(seen) * subtile.bytes + 2 * MBARRIER_BYTES))
+        return subtile.buffers * subtile.bytes
+    return subtile.buffers * (staged_sets(seen) * subtile.bytes + 2 * MBARRIER_BYTES)
 
 
-def buffer_bytes(subtile: Any, sets: int) -> Any:
+def buffer_bytes(subtile: tiles.EpilogueSubtiles, sets: int) -> int:
     """Shared memory of a consumer warpgroup: buffers of epilogue subtiles, each with two mbarriers and its position in
-    D, and the mbarrier by which warpgroups take turns.
-
-    Args:
-        subtile: `tiles.EpilogueSubtiles`.
-        sets: `staged_sets`; what the kernel does not stage takes none.
-    """
+    D, and the mbarrier by which warpgroups take turns. ``sets``: `staged_sets`; what the kernel does not stage takes
+    none."""
     beside = sets if subtile.in_pairs else 1
     return subtile.buffers * (beside * subtile.bytes + 2 * MBARRIER_BYTES + D_POSITION_BYTES) + MBARRIER_BYTES
 
@@ -87,16 +81,15 @@ def accumulator_registers(seen: Problem, config: Mapping[str, Any]) -> Any:
 def subtiles(seen: Problem, config: Config, device: DeviceLimits) -> tuple[int, int, int]:
     """Epilogue subtiles of a warpgroup's part of a tile, how many of them can wait in registers for the next tile's
     mainloop, and registers of a thread for each."""
-    count, held, words = held_subtiles(tiles.EpilogueSubtiles.of(seen, config, device), seen, config)
-    return int(count), int(held), int(words)
+    return held_subtiles(tiles.EpilogueSubtiles.of(seen, config, device), seen, config)
 
 
-def held_subtiles(subtile: Any, seen: Problem, config: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-    """As `subtiles`, of `tiles.EpilogueSubtiles`."""
+def held_subtiles(subtile: tiles.EpilogueSubtiles, seen: Problem, config: Config) -> tuple[int, int, int]:
+    """As `subtiles`, where the subtiles are known."""
     line, lines = subtile.box
-    words = line * lines * np.maximum(subtile.element_bytes, HELD_BYTES) // 4 // WARPGROUP
+    words = line * lines * max(subtile.element_bytes, HELD_BYTES) // 4 // WARPGROUP
     count = tiles.rows_per_warpgroup(config) // ROWS * subtile.count
-    held = np.minimum(count, np.maximum(HELD_REGISTERS - accumulator_registers(seen, config), 0) // words)
-    if subtile.column_major:  # a thread has no element of half of the subtiles
-        held = np.where((line < ROWS) & (held < count), 0, held)
+    held = min(count, max(HELD_REGISTERS - accumulator_registers(seen, config), 0) // words)
+    if subtile.column_major and line < ROWS and held < count:
+        held = 0  # a thread has no element of half of the subtiles
     return count, held, words

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from itertools import islice
 from typing import ClassVar
 
@@ -13,7 +13,7 @@ from warptile.launch.params import Field, Params, Pointer, Scalar
 from warptile.launch.workspace import Workspace
 from warptile.problem import MAX_ALIGNMENT_BYTES, Problem
 from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members, with_epilogue
-from warptile.rungs.legality import ceil_div, keeps_order
+from warptile.rungs.legality import ceil_div, grid_reason, keeps_order
 from warptile.rungs.rung import Extents, Rung
 from warptile.rungs.tensor_tiles import stages_reason
 from warptile.rungs.wgmma import (
@@ -29,9 +29,10 @@ from warptile.rungs.wgmma import (
 )
 from warptile.rungs.wgmma.candidates import Illegal
 from warptile.rungs.wgmma.model import model_of
+from warptile.rungs.wgmma.sizes import Sizes, sizes_of
 from warptile.rungs.wgmma.stream_k import PARTIAL_ACCUMULATORS, PARTIAL_FLAGS
 from warptile.rungs.wgmma.tile_shapes import TUNABLES
-from warptile.rungs.wgmma.tiles import ROWS, WARPGROUP, accumulator_registers, common_reasons, stage_bytes
+from warptile.rungs.wgmma.tiles import ROWS, WARPGROUP
 
 FLAGS = ("PINGPONG", "ALONG_N", "OVERLAP", "STREAM", "SWAP")
 """Keys that are 0 or 1."""
@@ -99,9 +100,14 @@ MOST_OF_THREE, SWAPPED_OF_THREE, SWAPPED_OF_THREE_WITHOUT_TMA = 168, 144, 96
 with both."""
 
 
-def _shared_bytes(seen: Problem, config: Config, device: DeviceLimits) -> int:
-    each = config["CONSUMERS"] * epilogue.consumer_bytes(seen, config, device)
-    return tiles.shared_bytes(config["STAGES"], stage_bytes(seen, config), each)
+PARTIALS, NO_PARTIALS = (
+    (Pointer(PARTIAL_ACCUMULATORS), Pointer(PARTIAL_FLAGS)),
+    (Pointer(None), Pointer(None)),
+)
+NO_SOURCE = Pointer(None), Scalar("s64", 0)
+NO_SHARDS = ("shard_rows", Scalar("s32", 0)), ("first_shard", Scalar("s32", 0))
+"""Members of the parameter struct that are always the same: of splits that meet in global memory or do not, of an
+operand that the kernel does not repack, and of an A that is there."""
 
 
 # --- legality -----------------------------------------------------------------------------------------------------
@@ -129,9 +135,8 @@ def _cluster_reason(config: Config) -> str | None:
     return None
 
 
-def _subtile_reason(seen: Problem, config: Config, device: DeviceLimits) -> str | None:
+def _subtile_reason(seen: Problem, config: Config, subtile: tiles.EpilogueSubtiles) -> str | None:
     """Why D cannot be stored in subtiles of the tile, or None: rows of them have 16 bytes at least."""
-    subtile = tiles.EpilogueSubtiles.of(seen, config, device)
     if subtile.box[0] * subtile.element_bytes >= MAX_ALIGNMENT_BYTES:
         return None
     return (
@@ -140,13 +145,12 @@ def _subtile_reason(seen: Problem, config: Config, device: DeviceLimits) -> str 
     )
 
 
-def _overlap_reason(seen: Problem, config: Config, device: DeviceLimits) -> str | None:
+def _overlap_reason(seen: Problem, config: Config, held: int) -> str | None:
     """Why the epilogue of a tile cannot overlap the next tile's mainloop, or None."""
     if not config["OVERLAP"]:
         return None
     if config["PINGPONG"] or config["STREAM"] or config["SPLITS"] > 1:
         return "OVERLAP is 1; it goes with PINGPONG=0, STREAM=0, SPLITS=1"
-    _, held, _ = epilogue.subtiles(seen, config, device)
     if held == 0:
         registers = epilogue.accumulator_registers(seen, config)
         return (
@@ -159,7 +163,7 @@ def _overlap_reason(seen: Problem, config: Config, device: DeviceLimits) -> str 
     return None
 
 
-def _split_reason(problem: Problem, config: Config) -> str | None:
+def _split_reason(problem: Problem, config: Config, accumulators: int) -> str | None:
     """Why K of a tile cannot be split among CTAs so, or None."""
     if not config["STREAM"] and config["SPLITS"] == 1:
         return None
@@ -175,21 +179,20 @@ def _split_reason(problem: Problem, config: Config) -> str | None:
             f"{name} is {config[name]}, which splits K of a tile, and of which tiles depends on M; with "
             f"batch_invariant=True it is {0 if config['STREAM'] else 1}"
         )
-    registers = accumulator_registers(problem, tiles.rows_per_warpgroup(config), tiles.columns_per_warpgroup(config))
-    if registers % 4:
-        return f"BN is {config['BN']}; a thread's {registers} accumulator registers are reduced four at a time"
+    if accumulators % 4:
+        return f"BN is {config['BN']}; a thread's {accumulators} accumulator registers are reduced four at a time"
     k_tiles = ceil_div(problem.k, config["BK"])
     if k_tiles < config["SPLITS"]:
         return f"SPLITS is {config['SPLITS']}; K has {k_tiles} tiles of {config['BK']}"
     return None
 
 
-def _residency_reason(seen: Problem, view: View, config: Config, device: DeviceLimits) -> str | None:
+def _residency_reason(view: View, config: Config, sizes: Sizes, device: DeviceLimits) -> str | None:
     """Why CTAs that wait for each other may not all be resident, or None."""
     if not config["STREAM"] and config["SPLITS"] == 1 and not view.fused_repacks:
         return None
-    cluster = config["CM"] * config["CN"] * tiles.cluster_k(seen, config, device)
-    ctas, resident = _ctas(seen, config), device.co_resident_ctas(cluster)
+    cluster = config["CM"] * config["CN"] * sizes.cluster_k
+    ctas, resident = sizes.ctas, device.co_resident_ctas(cluster)
     if ctas > resident:
         what = "STREAM" if config["STREAM"] else f"SPLITS={config['SPLITS']}" if config["SPLITS"] > 1 else "OVERLAP"
         return (
@@ -197,11 +200,6 @@ def _residency_reason(seen: Problem, view: View, config: Config, device: DeviceL
             f"{f' in clusters of {cluster}' if cluster > 1 else ''}: take SMS={resident} or fewer splits"
         )
     return None
-
-
-def _has_store_warps(seen: Problem, config: Config) -> bool:
-    """Whether epilogue store warps, in the producer's warpgroup, store finished tiles."""
-    return bool(config["OVERLAP"]) and not residue_classes.stores_by_tma(seen, config)
 
 
 def _two_level_reason(seen: Problem, config: Config) -> str | None:
@@ -214,55 +212,52 @@ def _two_level_reason(seen: Problem, config: Config) -> str | None:
     return None
 
 
-def _registers_reason(seen: Problem, config: Config, device: DeviceLimits) -> str | None:
+def _registers_reason(seen: Problem, config: Config, sizes: Sizes) -> str | None:
     """Why a consumer's accumulators do not fit into its registers, or None."""
-    accumulators = accumulator_registers(seen, tiles.rows_per_warpgroup(config), tiles.columns_per_warpgroup(config))
+    accumulators, clustered = sizes.accumulators, config["CM"] * config["CN"] > 1
     needed = epilogue.accumulator_registers(seen, config) + tiles.OVERHEAD_REGISTERS
     needed += block_scales.registers(seen, config)
-    if tiles.takes_unaligned_a(seen, config):
-        needed += FRAGMENT_REGISTERS * tiles.rows_per_warpgroup(config) // ROWS + READER_REGISTERS
+    if sizes.unaligned_a:
+        needed += FRAGMENT_REGISTERS * sizes.rows // ROWS + READER_REGISTERS
     if config["OVERLAP"]:
-        _, held, words = epilogue.subtiles(seen, config, device)
-        needed += held * words
+        needed += sizes.held * sizes.held_registers
     elif seen.epilogue is not None:
         needed += EPILOGUE_REGISTERS + REGISTERS_OF_TENSOR * len(seen.epilogue.tensors)
     if config["STREAM"] or config["SPLITS"] > 1:
-        needed += STREAM_REGISTERS + (CLUSTER_REGISTERS if config["CM"] * config["CN"] > 1 else 0)
+        needed += STREAM_REGISTERS + (CLUSTER_REGISTERS if clustered else 0)
     if config["STREAM"] and (seen.d.dtype.bits == 32 or seen.batch > 1):
         needed += STREAM_WIDE_REGISTERS
     if config["STREAM"]:
-        clustered, without_tma = config["CM"] * config["CN"] > 1, not residue_classes.stores_by_tma(seen, config)
-        wide = without_tma or seen.d.dtype.bits == 32 or min(config["CM"], config["CN"]) > 1
-        most = STREAM_CLUSTERED if clustered and wide else STREAM_WITHOUT_TMA if without_tma else accumulators
+        wide = not sizes.by_tma or seen.d.dtype.bits == 32 or min(config["CM"], config["CN"]) > 1
+        most = STREAM_CLUSTERED if clustered and wide else accumulators if sizes.by_tma else STREAM_WITHOUT_TMA
         if accumulators > most:
             return f"STREAM is 1 and a thread has {accumulators} accumulators; {most} fit here: take a smaller tile"
-    tight = not (residue_classes.d_is_aligned(seen) and seen.a.dtype.bits == 16)
+    tight = not (sizes.d_is_aligned and seen.a.dtype.bits == 16)
     if config["SWAP"] and config["PINGPONG"] and tight and accumulators > SWAPPED_PINGPONG:
         return (
             f"SWAP and PINGPONG are 1 and a thread has {accumulators} accumulators; {SWAPPED_PINGPONG} fit here: take "
             "a smaller tile"
         )
-    if config["STREAM"] and tiles.rows_per_warpgroup(config) > ROWS and not residue_classes.stores_by_tma(seen, config):
+    if config["STREAM"] and sizes.rows > ROWS and not sizes.by_tma:
         return (
-            f"STREAM is 1 and a warpgroup has {tiles.rows_per_warpgroup(config)} rows of a D that TMA cannot store; "
-            f"with more than {ROWS} the compiler runs out of registers"
+            f"STREAM is 1 and a warpgroup has {sizes.rows} rows of a D that TMA cannot store; with more than {ROWS} "
+            "the compiler runs out of registers"
         )
     has = CONSUMER_REGISTERS
-    if _has_store_warps(seen, config):
+    if config["OVERLAP"] and not sizes.by_tma:  # epilogue store warps store finished tiles
         has = CONSUMER_REGISTERS_WITH_STORE_WARPS
         needed += STORE_WARP_COSTS if config["SWAP"] else -STORE_WARP_SAVES
-    elif config["CM"] * config["CN"] > 1 and not residue_classes.d_is_aligned(seen):
+    elif clustered and not sizes.d_is_aligned:
         needed += STORE_REGISTERS
     if needed > has:
         return f"a thread needs about {needed} registers and has {has}; take a smaller tile"
     return None
 
 
-def _spilling_reason(seen: Problem, config: Config) -> str | None:
+def _spilling_reason(seen: Problem, config: Config, sizes: Sizes) -> str | None:
     """Why the compiler would run out of registers although accumulators fit, or None: found by compiling."""
-    rows = tiles.rows_per_warpgroup(config)
-    accumulators = accumulator_registers(seen, rows, tiles.columns_per_warpgroup(config))
-    cluster, aligned = config["CM"] * config["CN"], residue_classes.d_is_aligned(seen)
+    rows, accumulators = sizes.rows, sizes.accumulators
+    cluster, aligned = config["CM"] * config["CN"], sizes.d_is_aligned
     limits: list[tuple[int, str]] = []
     if min(config["CM"], config["CN"]) > 1 and (config["PINGPONG"] or rows == THREE_BLOCKS):
         limits.append((MOST_ALONG_BOTH, "in a cluster along both M and N"))
@@ -298,35 +293,59 @@ def _spilling_reason(seen: Problem, config: Config) -> str | None:
     for most, where in limits:
         if accumulators > most:
             return f"a thread has {accumulators} accumulators; {most} fit {where}: take a smaller tile"
-    if rows > ROWS and config["SWAP"] and tiles.takes_unaligned_a(seen, config):
+    if rows > ROWS and config["SWAP"] and sizes.unaligned_a:
         return f"SWAP is 1 and a warpgroup loads {rows} rows of an unaligned A; {ROWS} fit: take a smaller tile"
     return None
 
 
-@lru_cache(maxsize=64)
-def _reason(problem: Problem, tunables: tuple[tuple[str, int], ...], device: DeviceLimits) -> str | None:
-    """Why the kernel cannot run so, or None. A plan asks twice: when it chooses, and when it takes what was chosen."""
-    config = dict(tunables)
-    reason = (
-        common_reasons(problem, config, TUNABLES, FLAGS, batches=True, final=True)
-        or _division_reason(config)
-        or _cluster_reason(config)
-    )
-    if reason is not None:
-        return reason
-    view = tiles.view(problem, config)
-    seen = view.problem
-    return (
-        _two_level_reason(seen, config)
-        or block_scales.reason(seen, config)
-        or _subtile_reason(seen, config, device)
-        or _overlap_reason(seen, config, device)
-        or _split_reason(problem, config)
-        or _residency_reason(seen, view, config, device)
-        or _registers_reason(seen, config, device)
-        or _spilling_reason(seen, config)
-        or tiles.shared_reason(_shared_bytes(seen, config, device))
-    )
+class _Configured:
+    """A configuration for a problem on a device. A plan asks several times: whether it is legal when it chooses and
+    when it takes what was chosen, and how it is launched."""
+
+    def __init__(self, problem: Problem, tunables: tuple[tuple[str, int], ...], device: DeviceLimits) -> None:
+        self._problem, self._config, self._device = problem, dict(tunables), device
+
+    @cached_property
+    def view(self) -> View:
+        """The problem as the kernel sees it."""
+        return tiles.view(self._problem, self._config)
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        """What follows from the configuration, of a tile that there is."""
+        return sizes_of(self.view.problem, self._config, self._device)
+
+    @cached_property
+    def reason(self) -> str | None:
+        """Why the kernel cannot run so, or None."""
+        problem, config = self._problem, self._config
+        return (
+            tiles.type_reason(problem, batches=True, final=True)
+            or tiles.tunables_reason(config, TUNABLES, FLAGS)
+            or tiles.tile_reason(self.view.problem, config)
+            or grid_reason(problem, config)
+            or _division_reason(config)
+            or _cluster_reason(config)
+            or self._reason_of_sizes()
+        )
+
+    def _reason_of_sizes(self) -> str | None:
+        problem, config, view, sizes = self._problem, self._config, self.view, self.sizes
+        seen = view.problem
+        return (
+            _two_level_reason(seen, config)
+            or block_scales.reason(seen, config)
+            or _subtile_reason(seen, config, sizes.subtile)
+            or _overlap_reason(seen, config, sizes.held)
+            or _split_reason(problem, config, sizes.accumulators)
+            or _residency_reason(view, config, sizes, self._device)
+            or _registers_reason(seen, config, sizes)
+            or _spilling_reason(seen, config, sizes)
+            or tiles.shared_reason(sizes.shared_bytes)
+        )
+
+
+_configured = lru_cache(maxsize=64)(_Configured)
 
 
 # --- the launch ---------------------------------------------------------------------------------------------------
@@ -340,26 +359,10 @@ def _loaded_once(seen: Problem, config: Config, device: DeviceLimits) -> tuple[b
     return of_a, of_b
 
 
-def _cluster_tiles(seen: Problem, config: Config) -> int:
-    """Tiles of the batch, those of a cluster counted as one."""
-    columns = residue_classes.columns(seen, config)
-    each = ceil_div(seen.m, config["BM"] * config["CM"]) * ceil_div(columns, config["BN"] * config["CN"])
-    return each * seen.batch
-
-
-def _clusters(seen: Problem, config: Config) -> int:
-    """Clusters of the launch, each with its share of the tiles."""
-    count = _cluster_tiles(seen, config)
-    if config["SPLITS"] > 1:
-        return count * config["SPLITS"]
-    most = max(config["SMS"] // (config["CM"] * config["CN"]), 1)
-    return most if config["STREAM"] else min(count, most)
-
-
-def _split_tiles(seen: Problem, config: Config) -> int:
+def _split_tiles(config: Config, sizes: Sizes) -> int:
     """Tiles of which several clusters split K: all of them with SPLITS, else those of the last wave, where it is not
     full, and of the one before it."""
-    count, clusters = _cluster_tiles(seen, config), _clusters(seen, config)
+    count, clusters = sizes.cluster_tiles, sizes.clusters
     if config["SPLITS"] > 1:
         return count
     if not config["STREAM"] or count % clusters == 0:
@@ -367,8 +370,45 @@ def _split_tiles(seen: Problem, config: Config) -> int:
     return count - max(count // clusters - 1, 0) * clusters
 
 
-def _ctas(seen: Problem, config: Config) -> int:
-    return _clusters(seen, config) * config["CM"] * config["CN"]
+def _workspaces(view: View, config: Config, sizes: Sizes, through_global: bool) -> tuple[Workspace, ...]:
+    if view.fused_repacks:
+        return (fused_repack.counters(view.problem, config),)
+    if not through_global:
+        return ()
+    count = sizes.ctas * config["CONSUMERS"]
+    partials = Workspace(PARTIAL_ACCUMULATORS, count * sizes.accumulators * 4 * WARPGROUP)
+    return partials, Workspace(PARTIAL_FLAGS, count * 4, zero=True)
+
+
+def _members(view: View, config: Config, sizes: Sizes, split_tiles: int) -> tuple[tuple[str, Field], ...]:
+    """Members of ``WgmmaFinalParams``."""
+    seen = view.problem
+    map_a, map_b, map_d = tensor_maps.operand_maps(view, config, sizes.subtile)
+    residues = tensor_maps.other_residue_class_maps(view, config)
+    partials, flags = NO_PARTIALS
+    if view.fused_repacks:
+        flags = Pointer(fused_repack.SLICES)
+    elif split_tiles > 0 and sizes.cluster_k == 1:
+        partials, flags = PARTIALS
+    stride_c, stride_d = (each.batch_stride if each is not None else 0 for each in (seen.c, seen.d))
+    fused = {each.target: each for each in view.fused_repacks}
+    members: list[tuple[str, Field]] = [*gemm_members(view), ("map_b", map_b), ("map_d", map_d), ("map_a", map_a)]
+    members += [(f"map_a[{index}]", each) for index, each in enumerate(residues, 1)]
+    members += [
+        ("partial_accumulators", partials),
+        ("flags", flags),
+        ("stream_k_tiles", Scalar("s32", split_tiles)),
+        ("batch", Scalar("s32", seen.batch)),
+        ("batch_stride_c", Scalar("s64", stride_c)),
+        ("batch_stride_d", Scalar("s64", stride_d)),
+    ]
+    for letter, name in (("a", view.a), ("b", view.b)):
+        repack = fused.get(name)
+        source, pitch = NO_SOURCE
+        if repack is not None:
+            source, pitch = Pointer(repack.source), Scalar("s64", repack.source_stride * repack.unit_bytes)
+        members += [(f"source_{letter}", source), (f"source_pitch_{letter}", pitch)]
+    return (*members, *NO_SHARDS)
 
 
 class WgmmaFinal(Rung):
@@ -452,35 +492,36 @@ class WgmmaFinal(Rung):
 
     def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.illegal`."""
-        return _reason(problem, tuple(config.items()), device)
+        return _configured(problem, tuple(config.items()), device).reason
 
     # --- the launch -----------------------------------------------------------------------------------------------
 
     def resolve(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> KernelSpec:
         """As `Rung.resolve`."""
-        view = tiles.view(problem, config)
-        seen = view.problem
-        cluster_k = tiles.cluster_k(seen, config, device)
-        through_global = _split_tiles(seen, config) > 0 and cluster_k == 1
-        if seen.epilogue is not None and _by_fragments(seen, config, through_global):
+        configured = _configured(problem, tuple(config.items()), device)
+        view, sizes = configured.view, configured.sizes
+        seen, split_tiles = view.problem, _split_tiles(config, sizes)
+        through_global = split_tiles > 0 and sizes.cluster_k == 1
+        if seen.epilogue is not None and not (through_global or sizes.unaligned_a or sizes.by_residue_class):
+            # Whole warps evaluate the epilogue for accumulator fragments, whose rows are in order.
             view = replace(view, problem=replace(seen, epilogue=replace(seen.epilogue, in_quads=True)))
-        maps = tensor_maps.epilogue_maps(seen, config, device)
+        maps = tensor_maps.epilogue_maps(seen, config, sizes.subtile)
         return KernelSpec(
             problem,
             config,
             view,
-            self._instance(view, config, device, cluster_k),
-            grid=(_ctas(seen, config), 1, 1),
+            self._instance(view, config, sizes, device),
+            grid=(sizes.ctas, 1, 1),
             block=(WARPGROUP * (config["CONSUMERS"] + 1), 1, 1),
-            params=Params((*maps, *self._members(view, config, device, through_global))),
-            cluster=(config["CM"] * config["CN"] * cluster_k, 1, 1),
-            dynamic_shared_bytes=_shared_bytes(seen, config, device),
+            params=Params((*maps, *_members(view, config, sizes, split_tiles))),
+            cluster=(config["CM"] * config["CN"] * sizes.cluster_k, 1, 1),
+            dynamic_shared_bytes=sizes.shared_bytes,
             capability=tiles.CAPABILITY,
-            kernel_workspaces=self._workspaces(view, config, through_global),
+            kernel_workspaces=_workspaces(view, config, sizes, through_global),
             overlaps_previous=device.max_ctas is None,
         )
 
-    def _instance(self, view: View, config: Config, device: DeviceLimits, cluster_k: int) -> Instance:
+    def _instance(self, view: View, config: Config, sizes: Sizes, device: DeviceLimits) -> Instance:
         """Flags that are off, and numbers that are 1, are as ``WgmmaFinalDefaults`` has them."""
         seen = view.problem
         batched = seen.batch > 1
@@ -491,9 +532,9 @@ class WgmmaFinal(Rung):
             "PINGPONG": bool(config["PINGPONG"]),
             "CLUSTER_M": config["CM"],
             "CLUSTER_N": config["CN"],
-            "CLUSTER_K": cluster_k,
+            "CLUSTER_K": sizes.cluster_k,
             "GROUP": config["GROUP"],
-            "RESIDUE_CLASSES": residue_classes.RESIDUE_CLASSES if residue_classes.by_residue_class(seen, config) else 1,
+            "RESIDUE_CLASSES": residue_classes.RESIDUE_CLASSES if sizes.by_residue_class else 1,
             "RASTER_ALONG_N": bool(config["ALONG_N"]),
             "OVERLAP_EPILOGUE": bool(config["OVERLAP"]),
             "STREAM_K": bool(config["STREAM"]),
@@ -503,12 +544,12 @@ class WgmmaFinal(Rung):
             "BROADCAST_B": batched and seen.b.batch_stride == 0,
             "EVICT_FIRST_A": once_a,
             "EVICT_FIRST_B": once_b,
-            "UNALIGNED_A": tiles.takes_unaligned_a(seen, config),
+            "UNALIGNED_A": sizes.unaligned_a,
             "FUSED_REPACK": bool(view.fused_repacks),
             # Without a C the other schedules compile in half of the time too; but ptxas then makes other machine code
             # of their mainloop, which has not been timed. An overlapped one stays the same.
             "READS_C": seen.c is not None or not (config["OVERLAP"] or seen.epilogue),
-            "STORE_BY_TMA": residue_classes.stores_by_tma(seen, config),
+            "STORE_BY_TMA": sizes.by_tma,
             "STAGE_EPILOGUE": tiles.stages_epilogue(seen, config),
             "STORE_WIDTH": tiles.store_width(seen),
         }
@@ -522,47 +563,6 @@ class WgmmaFinal(Rung):
             defaults="WgmmaFinalDefaults",
         )
 
-    def _workspaces(self, view: View, config: Config, through_global: bool) -> tuple[Workspace, ...]:
-        if view.fused_repacks:
-            return (fused_repack.counters(view.problem, config),)
-        if not through_global:
-            return ()
-        seen = view.problem
-        count = _ctas(seen, config) * config["CONSUMERS"]
-        rows, columns = tiles.rows_per_warpgroup(config), tiles.columns_per_warpgroup(config)
-        each = accumulator_registers(seen, rows, columns) * 4 * WARPGROUP
-        return Workspace(PARTIAL_ACCUMULATORS, count * each), Workspace(PARTIAL_FLAGS, count * 4, zero=True)
-
-    def _members(
-        self, view: View, config: Config, device: DeviceLimits, through_global: bool
-    ) -> tuple[tuple[str, Field], ...]:
-        """Members of ``WgmmaFinalParams``."""
-        seen = view.problem
-        map_a, map_b, map_d = tensor_maps.operand_maps(view, config, device)
-        residues = tensor_maps.other_residue_class_maps(view, config)
-        partials, flags = (PARTIAL_ACCUMULATORS, PARTIAL_FLAGS) if through_global else (None, None)
-        if view.fused_repacks:
-            flags = fused_repack.SLICES
-        stride_c, stride_d = (each.batch_stride if each is not None else 0 for each in (seen.c, seen.d))
-        fused = {each.target: each for each in view.fused_repacks}
-        members: list[tuple[str, Field]] = [*gemm_members(view), ("map_b", map_b), ("map_d", map_d), ("map_a", map_a)]
-        members += [(f"map_a[{index}]", each) for index, each in enumerate(residues, 1)]
-        members += [
-            ("partial_accumulators", Pointer(partials)),
-            ("flags", Pointer(flags)),
-            ("stream_k_tiles", Scalar("s32", _split_tiles(seen, config))),
-            ("batch", Scalar("s32", seen.batch)),
-            ("batch_stride_c", Scalar("s64", stride_c)),
-            ("batch_stride_d", Scalar("s64", stride_d)),
-        ]
-        for letter, name in (("a", view.a), ("b", view.b)):
-            repack = fused.get(name)
-            members.append((f"source_{letter}", Pointer(repack.source if repack else None)))
-            pitch = repack.source_stride * repack.unit_bytes if repack else 0
-            members.append((f"source_pitch_{letter}", Scalar("s64", pitch)))
-        members += [("shard_rows", Scalar("s32", 0)), ("first_shard", Scalar("s32", 0))]
-        return tuple(members)
-
 
 @lru_cache(maxsize=1024)
 def _default(rung: WgmmaFinal, problem: Problem, device: DeviceLimits) -> tuple[Config, float]:
@@ -572,13 +572,6 @@ def _default(rung: WgmmaFinal, problem: Problem, device: DeviceLimits) -> tuple[
 
 WGMMA_FINAL = WgmmaFinal()
 """The last rung."""
-
-
-def _by_fragments(seen: Problem, config: Config, through_global: bool) -> bool:
-    """Whether whole warps evaluate the epilogue for accumulator fragments whose rows are in order."""
-    return not (
-        through_global or tiles.takes_unaligned_a(seen, config) or residue_classes.by_residue_class(seen, config)
-    )
 
 
 @lru_cache(maxsize=64)

@@ -134,7 +134,7 @@ class WgmmaSplit(WgmmaRung):
     def _shared_bytes(self, seen: Problem, config: Config, device: DeviceLimits) -> int:
         subtiles = tiles.EpilogueSubtiles.of(seen, config, device)
         output = self.consumers * subtiles.buffers * subtiles.bytes
-        return tiles.shared_bytes(config["STAGES"], 2 * int(tiles.stage_bytes(seen, config)), output)
+        return tiles.shared_bytes(config["STAGES"], 2 * tiles.stage_bytes(seen, config), output)
 
     def resolve(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> KernelSpec:
         """As `Rung.resolve`."""
@@ -178,7 +178,8 @@ class WgmmaSplit(WgmmaRung):
         map_a, map_b = _slices_map(of_a, config["BM"]), _slices_map(of_b, config["BN"])
         splits = config["SPLIT_K"] > 1
         stores_by_tma = d_is_aligned(view.problem)
-        map_d = tensor_maps.output_map(view.problem, config, device) if stores_by_tma else map_a
+        subtile = tiles.EpilogueSubtiles.of(view.problem, config, device)
+        map_d = tensor_maps.output_map(view.problem, config, subtile) if stores_by_tma else map_a
         return (
             *gemm_members(view), ("map_a", map_a), ("map_b", map_b), ("map_d", map_d),
             *_source_members("source_a", of_a), *_source_members("source_b", of_b),

@@ -235,7 +235,7 @@ def _shared_bytes(problem: GroupedProblem, config: Config) -> int:
     output = CONSUMERS * subtiles.buffers * subtiles.bytes
     if problem.along == "rows":
         output += round_up(MOST_SORTED * SORTED_BYTES + config["STAGES"] * STAGE_NUMBER_BYTES, 16)
-    return tiles.shared_bytes(config["STAGES"], int(tiles.stage_bytes(seen, config)), output)
+    return tiles.shared_bytes(config["STAGES"], tiles.stage_bytes(seen, config), output)
 
 
 def _subtiles(problem: GroupedProblem, config: Config) -> tiles.EpilogueSubtiles:

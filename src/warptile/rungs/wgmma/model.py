@@ -31,8 +31,12 @@ from warptile.rungs.wgmma.cost import Costs, Launches, Predicted, predict
 SCHEMA = "warptile.model/1"
 FOLDER = Path(__file__).resolve().parents[2] / "data"
 
-AllIn = Callable[[FloatArray, NDArray[np.int64]], FloatArray]
+Places = NDArray[np.int64] | slice
+AllIn = Callable[[FloatArray, Places], FloatArray]
 """From microseconds of some launches and their places to microseconds with more in them."""
+
+EVERY = slice(None)
+"""Places of all launches."""
 
 NEAREST = 1.5
 """How many times as long as the fastest, by the formulas alone, a launch may take that is the fastest when corrected:
@@ -106,8 +110,8 @@ class Predictions:
             all_in: what the model does not know of, added to the times of some places.
         """
         found = self.formulas(columns, numbers)
-        by_formula = all_in(found[0], np.arange(found.shape[1]))
-        near = np.flatnonzero(by_formula <= NEAREST * by_formula.min(initial=np.inf))
+        by_formula = all_in(found[0], EVERY)
+        near = (by_formula <= NEAREST * by_formula.min(initial=np.inf)).nonzero()[0]
         if len(near) > FEW:
             roughly = all_in(found[0, near] * self.corrector.rough_factor(found[1:, near]), near)
             near = np.sort(near[np.argpartition(roughly, FEW)[:FEW]])

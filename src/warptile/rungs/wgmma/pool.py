@@ -26,7 +26,7 @@ from warptile.rungs.wgmma import epilogue, epilogue_cost, fused_repack, promotio
 from warptile.rungs.wgmma.cost import Launches
 from warptile.rungs.wgmma.kernels import Kernel, kernels_for, straddles
 from warptile.rungs.wgmma.launches import pitch_bytes, type_index
-from warptile.rungs.wgmma.model import Model, Predictions, model_of
+from warptile.rungs.wgmma.model import EVERY, Model, Places, Predictions, model_of
 from warptile.rungs.wgmma.tile_shapes import (
     FEWEST_STAGES,
     SQUARE_GROUP,
@@ -81,8 +81,8 @@ class ConfigColumns:
         """The tunables by name."""
         return dict(zip(TUNABLES, self.numbers, strict=False))
 
-    def take(self, places: IntArray | BoolArray) -> ConfigColumns:
-        """Some of them, as a copy."""
+    def take(self, places: Places | BoolArray) -> ConfigColumns:
+        """Some of them."""
         return ConfigColumns(self.numbers[:, places])
 
     def changed(self, **values: Any) -> ConfigColumns:
@@ -130,19 +130,16 @@ def pool(problem: Problem, illegal: Illegal, device: DeviceLimits, kernels: tupl
         kernels: all configurations of these.
     """
     rows = _fitting(problem, _rows_of(problem, illegal, device, kernels), device)
-    views = [problem, problem.swapped]
-    shared = _shared_by_all(problem)
-    if tiles.is_aligned(problem):
-        as_seen = np.empty((0, len(rows)))
+    aligned = tiles.is_aligned(problem)
+    if aligned:
+        numbers, columns = _problem_numbers(problem), rows.numbers
     else:
         unaligned = _Unaligned(problem)
-        rows, views = unaligned.applicable(rows), unaligned.seen
-        as_seen = unaligned.as_seen(rows)
-    numbers = np.array([*shared, *(number for seen in views for number in _seen(seen))], float)
-    predictions = _predictions(model_of(device.name), len(as_seen) > 0)
-    columns = np.concatenate((rows.numbers, as_seen))
+        rows = unaligned.applicable(rows)
+        numbers, columns = _problem_numbers(unaligned.seen), np.concatenate((rows.numbers, unaligned.as_seen(rows)))
+    predictions = _predictions(model_of(device.name), not aligned)
 
-    def all_in(times_us: FloatArray, places: IntArray) -> FloatArray:
+    def all_in(times_us: FloatArray, places: Places) -> FloatArray:
         if problem.epilogue is None and not tiles.two_level(problem):
             return times_us
         config = rows.take(places).config
@@ -153,7 +150,7 @@ def pool(problem: Problem, illegal: Illegal, device: DeviceLimits, kernels: tupl
     if kernels is None:
         near, times_us = predictions.nearest(columns, numbers, all_in)
         return Pool(rows.take(near), times_us)
-    return Pool(rows, all_in(predictions.times_us(columns, numbers), np.arange(len(rows))))
+    return Pool(rows, all_in(predictions.times_us(columns, numbers), EVERY))
 
 
 # --- what does not depend on extents ----------------------------------------------------------------------------
@@ -249,11 +246,11 @@ def _filled(
     widest = 0 if not residue_classes.d_is_aligned(seen) else WIDEST_OVERLAPPED if overlap else WIDEST
     columns = tiles.columns_per_warpgroup(config)
     staged = sets > 0 and widest > 0 and not unaligned and not overlap
-    subtile = tiles.EpilogueSubtiles(seen.d.dtype.bits // 8, columns, seen.d.major == "col", widest, staged)
-    each = int(tiles.stage_bytes(seen, config, unaligned_a=bool(unaligned)))
+    subtile = tiles.epilogue_subtiles(seen.d.dtype.bits // 8, columns, seen.d.major == "col", widest, staged)
+    each = tiles.stage_bytes(seen, config, unaligned_a=bool(unaligned))
     part = replace(subtile, bn=columns // kernel.parts)  # what a CTA of a cluster that splits K stores
     buffers = max(epilogue.buffer_bytes(subtile, sets), epilogue.buffer_bytes(part, sets))
-    stages = int(stages_beside(kernel.consumers * buffers, each))
+    stages = stages_beside(kernel.consumers * buffers, each)
     if stages < (2 if overlap else FEWEST_STAGES) or (kernel.bm > 128 and stages < 2):
         return None
     config["STAGES"] = max(stages, 2)
@@ -266,7 +263,7 @@ def _filled(
         splits, meeting = (kernel.parts,), _IN_CLUSTER
     elif kernel.schedule == "split":
         splits, meeting = (*SPLITS, _MOST_SPLITS), _GLOBALLY
-    rest = (unaligned, each, int(held), int(count), meeting, order)
+    rest = (unaligned, each, held, count, meeting, order)
     return ConfigColumns(np.array([(*({**config, "SPLITS": number}.values()), *rest) for number in splits], float).T)
 
 
@@ -280,7 +277,7 @@ def _fitting(problem: Problem, rows: ConfigColumns, device: DeviceLimits) -> Con
     """Those that the extents allow, with their numbers of splits and of SMs."""
     extents = (problem.m, problem.n, problem.k, problem.batch, problem.accumulator.bits)
     fits, splits, sms = _fit_formulas(device)(rows.numbers, np.array(extents, float))
-    places = np.flatnonzero(fits)
+    places = (fits > 0).nonzero()[0]  # of truth values: NumPy is slower to find numbers other than 0
     chosen = rows.take(places)
     chosen["SPLITS"][:], chosen["SMS"][:] = splits[places], sms[places]
     return chosen
@@ -307,7 +304,9 @@ def _fit(of: Mapping[str, Any], device: DeviceLimits) -> tuple[Any, Any, Any]:
     listed = np.where(splits == _MOST_SPLITS, ~np.isin(even, SPLITS), even == wanted)  # each number once
     fits = fits & ((meeting == 0) | ((wanted > 1) & (wanted <= most) & (even > 1) & listed))
     config = {**of, "SPLITS": np.where(meeting == 0, splits, even)}
-    together = tiles.reduces_in_cluster(of["accumulator_bits"], config, count, of["stage_bytes"], device)
+    ctas = np.minimum(of["CM"] * of["CN"] * config["SPLITS"], tiles.MAX_CLUSTER_CTAS + 1)
+    meets = lookup(tiles.resident_ctas(device), ctas)
+    together = tiles.reduces_in_cluster(of["accumulator_bits"], config, count, of["stage_bytes"], meets)
     fits = fits & ((meeting == 0) | (together == (meeting == _IN_CLUSTER)))
     fits = fits & ((of["OVERLAP"] == 0) | (k_tiles >= of["held"]))
     # Stream-K with fewer tiles than CTAs has many of them meet at each tile, one after the other: four times slower.
@@ -315,42 +314,42 @@ def _fit(of: Mapping[str, Any], device: DeviceLimits) -> tuple[Any, Any, Any]:
     return fits, config["SPLITS"], fewest_sms(extents, config, device)
 
 
-_SHARED = ("k", "batch", "pitch_d", "d_aligned", "element_bits", "d_bits", "with_c", "type")
-"""Numbers that all configurations of a problem share."""
+_OF_PROBLEM = (
+    "m", "n", "k", "batch", "of_a", "of_b", "pitch_a", "pitch_b", "pitch_d", "a_by_k", "b_by_k", "d_by_column",
+    "d_aligned", "store_width", "element_bits", "d_bits", "with_c", "type",
+)  # fmt: skip
+"""Numbers of a problem, as all configurations see it."""
 
-_SEEN = ("m", "n", "of_a", "of_b", "pitch_a", "pitch_b", "a_by_k", "b_by_k", "d_by_column", "store_width")
-"""Numbers that differ with swapped operands."""
+_EXCHANGED = (("m", "n"), ("of_a", "of_b"), ("pitch_a", "pitch_b"), ("a_by_k", "b_by_k"))
+"""Those that change places where operands are swapped."""
 
 _UNALIGNED = ("m", "across", "batch", "of_a", "pitch_a", "residues", "repacking_us")
 """Numbers that differ from configuration to configuration where the kernel does not take a problem as it is."""
 
 
-def _shared_by_all(problem: Problem) -> tuple[float, ...]:
-    return (
-        max(problem.k, 1), problem.batch, pitch_bytes(problem.d), residue_classes.d_is_aligned(problem),
-        problem.a.dtype.bits, problem.d.dtype.bits, problem.reads_matrix_c, type_index(problem),
-    )  # fmt: skip
-
-
-def _seen(seen: Problem) -> tuple[float, ...]:
-    return (
-        seen.m, seen.n, *seen.operand_matrices, pitch_bytes(seen.a), pitch_bytes(seen.b), seen.a.major == "row",
-        seen.b.major == "col", seen.d.major == "col", tiles.store_width(seen),
-    )  # fmt: skip
+def _problem_numbers(seen: Problem) -> FloatArray:
+    """A number for each of `_OF_PROBLEM`: of a problem whose operands are not swapped."""
+    a, b, d = seen.a, seen.b, seen.d
+    return np.array((
+        seen.m, seen.n, max(seen.k, 1), seen.batch, *seen.operand_matrices, pitch_bytes(a), pitch_bytes(b),
+        pitch_bytes(d), a.major == "row", b.major == "col", d.major == "col", residue_classes.d_is_aligned(seen),
+        tiles.store_width(seen), a.dtype.bits, d.dtype.bits, seen.reads_matrix_c, type_index(seen),
+    ), float)  # fmt: skip
 
 
 @lru_cache(maxsize=16)
 def _predictions(model: Model, unaligned: bool) -> Predictions:
     """A model's predictions for configurations of one problem."""
     columns = (*_NUMBERS, *(f"{name} here" for name in _UNALIGNED if unaligned))
-    seen = (f"{name} {view}" for view in ("plain", "swapped") for name in _SEEN)
-    return model.formulas(_launches, columns, (*_SHARED, *seen))
+    return model.formulas(_launches, columns, _OF_PROBLEM)
 
 
 def _launches(of: Mapping[str, Any]) -> Launches:
     """What predictions depend on, of configurations and numbers of a problem by name."""
     swapped = of["SWAP"] == 1
-    seen = {name: np.where(swapped, of[f"{name} swapped"], of[f"{name} plain"]) for name in _SEEN}
+    seen: dict[str, Any] = {}
+    for one, other in _EXCHANGED:
+        seen |= {one: np.where(swapped, of[other], of[one]), other: np.where(swapped, of[one], of[other])}
     seen |= {"across": seen["n"], "batch": of["batch"], "residues": 0.0, "repacking_us": 0.0}
     seen |= {name: of[f"{name} here"] for name in _UNALIGNED if f"{name} here" in of}
     down, across = ceil_div(seen["m"], of["BM"] * of["CM"]), ceil_div(seen["across"], of["BN"] * of["CN"])
@@ -361,9 +360,10 @@ def _launches(of: Mapping[str, Any]) -> Launches:
         cluster_k=np.where(of["meeting"] == _IN_CLUSTER, of["SPLITS"], 1.0), held=of["held"] / of["subtiles"],
         m=seen["m"], n=seen["n"], k=of["k"], batch=seen["batch"], tiles=down * across * seen["batch"],
         of_a=seen["of_a"], of_b=seen["of_b"], pitch_a=seen["pitch_a"], pitch_b=seen["pitch_b"], pitch_d=of["pitch_d"],
-        a_by_k=seen["a_by_k"], b_by_k=seen["b_by_k"], d_by_column=seen["d_by_column"], unaligned_a=of["unaligned_a"],
+        a_by_k=seen["a_by_k"], b_by_k=seen["b_by_k"],
+        d_by_column=np.where(swapped, 1 - of["d_by_column"], of["d_by_column"]), unaligned_a=of["unaligned_a"],
         by_tma=np.where((of["d_aligned"] == 1) | (seen["residues"] == 1), 1.0, 0.0), d_aligned=of["d_aligned"],
-        residues=seen["residues"], store_width=seen["store_width"], element_bits=of["element_bits"],
+        residues=seen["residues"], store_width=of["store_width"], element_bits=of["element_bits"],
         d_bits=of["d_bits"], with_c=of["with_c"], type=of["type"], repacking_us=seen["repacking_us"],
     )  # fmt: skip
 
@@ -389,9 +389,9 @@ class _Unaligned:
         self._repacks = [view.repacks or view.fused_repacks for view in self._views]
 
     @property
-    def seen(self) -> list[Problem]:
-        """The problem as the kernel sees it without and with operands swapped."""
-        return [view.problem for view in self._views]
+    def seen(self) -> Problem:
+        """The problem as the kernel sees it with operands as they are."""
+        return self._views[0].problem
 
     def applicable(self, rows: ConfigColumns) -> ConfigColumns:
         """Those in which a misaligned A is loaded as the kernel does there; and others in square groups of tiles, where
@@ -429,7 +429,7 @@ class _Unaligned:
 
     def as_seen(self, rows: ConfigColumns) -> FloatArray:
         """A row for each of `_UNALIGNED`."""
-        plain, swapped = self.seen
+        plain, swapped = (view.problem for view in self._views)
         turned, through = rows["SWAP"] == 1, rows["unaligned_a"] == 1
         m, n = np.where(turned, swapped.m, plain.m), np.where(turned, swapped.n, plain.n)
         of_a = np.where(turned, swapped.operand_matrices[0], plain.operand_matrices[0])

@@ -158,6 +158,7 @@ class WgmmaQuantized(Rung):
         """As `Rung.resolve`."""
         view = quantized_view(problem)
         seen = view.problem
+        subtile = tiles.EpilogueSubtiles.of(seen, config, device)
         return KernelSpec(
             problem,
             config,
@@ -165,7 +166,7 @@ class WgmmaQuantized(Rung):
             self._instance(seen, config),
             grid=(_ctas(problem, config), 1, 1),
             block=(WARPGROUP * (config["CONSUMERS"] + 1), 1, 1),
-            params=Params((*tensor_maps.epilogue_maps(seen, config, device), *_members(view, config, device))),
+            params=Params((*tensor_maps.epilogue_maps(seen, config, subtile), *_members(view, config, subtile))),
             dynamic_shared_bytes=_shared_bytes(seen, config, device),
             capability=tiles.CAPABILITY,
             kernel_workspaces=_workspaces(seen, config),
@@ -321,13 +322,13 @@ def _split_tiles(seen: Problem, config: Config) -> int:
     return _tiles(problem, config) if config["SPLIT_K"] > 1 else _shared_tiles(problem, config)
 
 
-def _members(view: View, config: Config, device: DeviceLimits) -> tuple[tuple[str, Field], ...]:
+def _members(view: View, config: Config, subtile: tiles.EpilogueSubtiles) -> tuple[tuple[str, Field], ...]:
     """Members of ``WgmmaQuantizedParams``."""
     seen = view.problem
     part = tiles.smem_tiles(seen, config)[1]
     lines = (seen.k, seen.n) if part.k_major else (seen.n, seen.k)
     map_b = operand_map(view.b, seen.b, lines, (part.row_units, part.lines), tensor_maps.SWIZZLE)
-    map_d = tensor_maps.output_map(seen, config, device) if d_is_aligned(seen) else map_b
+    map_d = tensor_maps.output_map(seen, config, subtile) if d_is_aligned(seen) else map_b
     splits = _split_tiles(seen, config)
     return (
         *gemm_members(view),

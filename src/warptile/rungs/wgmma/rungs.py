@@ -144,7 +144,7 @@ class WgmmaRung(Rung):
 
     def _shared_bytes(self, seen: Problem, config: Config, device: DeviceLimits) -> int:
         """Shared memory of a CTA."""
-        each = int(stage_bytes(seen, config))
+        each = stage_bytes(seen, config)
         if not self.producer:
             return each + MBARRIER_BYTES
         output = self.consumers * epilogue.staging_bytes(seen, config, device) if self.stores else 0
@@ -157,6 +157,7 @@ class WgmmaRung(Rung):
         """As `Rung.resolve`."""
         view = tiles.view(problem, config)
         seen = view.problem
+        subtile = tiles.EpilogueSubtiles.of(seen, config, device)
         return KernelSpec(
             problem,
             config,
@@ -164,7 +165,7 @@ class WgmmaRung(Rung):
             self._instance(seen, config),
             grid=(self._ctas(seen, config), 1, 1),
             block=(self.threads, 1, 1),
-            params=Params((*tensor_maps.epilogue_maps(seen, config, device), *self._members(view, config, device))),
+            params=Params((*tensor_maps.epilogue_maps(seen, config, subtile), *self._members(view, config, device))),
             cluster=(self.cluster, 1, 1),
             dynamic_shared_bytes=self._shared_bytes(seen, config, device),
             capability=tiles.CAPABILITY,
@@ -195,7 +196,9 @@ class WgmmaRung(Rung):
 
     def _members(self, view: View, config: Config, device: DeviceLimits) -> tuple[tuple[str, Field], ...]:
         """Members of the kernel's parameter struct."""
-        map_a, map_b, map_d = tensor_maps.operand_maps(view, self._with_cluster(config), device)
+        clustered = self._with_cluster(config)
+        subtile = tiles.EpilogueSubtiles.of(view.problem, clustered, device)
+        map_a, map_b, map_d = tensor_maps.operand_maps(view, clustered, subtile)
         members: tuple[tuple[str, Field], ...] = (*gemm_members(view), ("map_a", map_a), ("map_b", map_b))
         if self.stores:
             members += (("map_d", map_d),)

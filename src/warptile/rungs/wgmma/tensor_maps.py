@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from warptile.device import DeviceLimits
 from warptile.epilogue.fused_epilogue import OPERAND, OUTPUT
 from warptile.launch.tensor_map import TensorMap
 from warptile.problem import Problem
@@ -24,7 +23,7 @@ SWIZZLE = f"{ROW_BYTES}B"
 """Of operands in shared memory."""
 
 
-def operand_maps(found: View, config: Config, device: DeviceLimits) -> tuple[TensorMap, TensorMap, TensorMap]:
+def operand_maps(found: View, config: Config, subtile: EpilogueSubtiles) -> tuple[TensorMap, TensorMap, TensorMap]:
     """The tensor maps of A and B, and of D; where TMA cannot store D, A's stands in for it and is not used."""
     seen = found.problem
     part_a, part_b = smem_tiles(seen, config)
@@ -37,7 +36,7 @@ def operand_maps(found: View, config: Config, device: DeviceLimits) -> tuple[Ten
     else:
         a = operand_map(found.a, seen.a, lines_a, (part_a.row_units, at_once_a), SWIZZLE, seen.batch)
     b = operand_map(found.b, seen.b, lines_b, (part_b.row_units, at_once_b), SWIZZLE, seen.batch)
-    return a, b, output_map(seen, config, device) if stores_by_tma(seen, config) else a
+    return a, b, output_map(seen, config, subtile) if stores_by_tma(seen, config) else a
 
 
 def residue_class_map(name: str, seen: Problem, part: SmemTile, number: int) -> TensorMap:
@@ -66,13 +65,13 @@ def other_residue_class_maps(found: View, config: Config) -> tuple[TensorMap, ..
     return tuple(residue_class_map(found.a, found.problem, part, number) for number in range(1, RESIDUE_CLASSES))
 
 
-def epilogue_maps(seen: Problem, config: Config, device: DeviceLimits) -> tuple[tuple[str, TensorMap], ...]:
+def epilogue_maps(seen: Problem, config: Config, subtile: EpilogueSubtiles) -> tuple[tuple[str, TensorMap], ...]:
     """Members of ``EpilogueMaps``: maps of matrices of the epilogue that are laid out as D is, in boxes as D's; none if
     the kernel does not stage them."""
     fused = seen.epilogue
     if fused is None or not stages_epilogue(seen, config):
         return ()
-    like, d = output_map(seen, config, device), stored_d(seen)
+    like, d = output_map(seen, config, subtile), stored_d(seen)
     layouts = [(f"{OPERAND} {name}", fused.layouts[name]) for name in fused.staged(d)]
     kept = fused.kept(d)
     if kept is not None:
@@ -91,10 +90,9 @@ def epilogue_maps(seen: Problem, config: Config, device: DeviceLimits) -> tuple[
     return tuple(found)
 
 
-def output_map(seen: Problem, config: Config, device: DeviceLimits) -> TensorMap:
+def output_map(seen: Problem, config: Config, subtile: EpilogueSubtiles) -> TensorMap:
     """The tensor map of D. By residue class, a line of the map is one row of each class, one after the other."""
     row_major = seen.d.major == "row"
-    subtiles = EpilogueSubtiles.of(seen, config, device)
     line, lines = (seen.n, seen.m) if row_major else (seen.m, seen.n)
     matrices, strides, one = batch_dimension(seen.d, seen.batch)
     split = by_residue_class(seen, config)
@@ -102,7 +100,7 @@ def output_map(seen: Problem, config: Config, device: DeviceLimits) -> TensorMap
         line, matrices, strides, one = (
             seen.d.leading_dimension,
             (),
-            (seen.d.leading_dimension * subtiles.element_bytes,),
+            (seen.d.leading_dimension * subtile.element_bytes,),
             (),
         )
     return TensorMap(
@@ -110,7 +108,7 @@ def output_map(seen: Problem, config: Config, device: DeviceLimits) -> TensorMap
         map_type(seen.d),
         dims=(line, lines, *matrices),
         strides_bytes=strides,
-        box=(*subtiles.box, *one),
-        swizzle=subtiles.swizzle,
+        box=(*subtile.box, *one),
+        swizzle=subtile.swizzle,
         any_start=split,
     )

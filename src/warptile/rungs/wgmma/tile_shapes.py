@@ -53,13 +53,13 @@ OTHER_SCHEDULES: tuple[dict[str, int], ...] = (
 def stages(seen: Problem, config: Config, device: DeviceLimits, ctas_per_sm: int = 1) -> int:
     """The most stages that fit, up to `MOST_STAGES`, with ``ctas_per_sm`` CTAs on an SM."""
     output = config["CONSUMERS"] * epilogue.consumer_bytes(seen, config, device)
-    return int(stages_beside(output, tiles.stage_bytes(seen, config), ctas_per_sm))
+    return stages_beside(output, tiles.stage_bytes(seen, config), ctas_per_sm)
 
 
-def stages_beside(output_bytes: Any, stage_bytes: Any, ctas_per_sm: int = 1) -> Any:
-    """The most stages that fit beside epilogue buffers: of one configuration, or of an array of each."""
+def stages_beside(output_bytes: int, stage_bytes: int, ctas_per_sm: int = 1) -> int:
+    """The most stages that fit beside epilogue buffers."""
     each = (SHARED_BYTES + RESERVED_BYTES) // ctas_per_sm - RESERVED_BYTES
-    return np.minimum((each - output_bytes - 2 * MOST_STAGES * MBARRIER_BYTES) // stage_bytes, MOST_STAGES)
+    return min((each - output_bytes - 2 * MOST_STAGES * MBARRIER_BYTES) // stage_bytes, MOST_STAGES)
 
 
 def columns_of_full_waves(problem: Problem, bm: int, swap: int = 0, *, device: DeviceLimits) -> list[int]:

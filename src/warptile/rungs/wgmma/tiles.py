@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ from warptile.epilogue.fused_epilogue import STAGED_BITS
 from warptile.isa import wgmma
 from warptile.isa.wrappers.wgmma import SATURATED
 from warptile.launch.tensor_map import SWIZZLE_BYTES
-from warptile.native.formulas import lookup
 from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, Problem
 from warptile.rungs.kernel_spec import Config, View
 from warptile.rungs.legality import ceil_div, grid_reason, keys_reason, operand_reason
@@ -217,7 +216,7 @@ class SmemTile:
         not whole swizzle atoms all lines, which they take turns at (``WgmmaSmemTile::load_multicast``)."""
         return self.lines if self.lines % (ATOM_LINES * ctas) else self.lines // ctas
 
-    @property
+    @cached_property
     def bytes(self) -> int:
         """Bytes of the whole tile."""
         if self.unaligned:
@@ -225,22 +224,24 @@ class SmemTile:
         return -(-(self.k_units if self.k_major else self.extent) // self.row_units) * self.lines * ROW_BYTES
 
 
-def smem_tiles(
-    seen: Problem, config: Mapping[str, Any], *, unaligned_a: bool | None = None
-) -> tuple[SmemTile, SmemTile]:
-    """A's and B's parts of a stage, for the problem as the kernel sees it; of one configuration or, with
-    ``unaligned_a``, of an array of each tunable."""
+_smem_tile = lru_cache(maxsize=1024)(SmemTile)
+"""One object for equal ones: their sizes are computed once."""
+
+
+def smem_tiles(seen: Problem, config: Config, *, unaligned_a: bool | None = None) -> tuple[SmemTile, SmemTile]:
+    """A's and B's parts of a stage, for the problem as the kernel sees it. ``unaligned_a``: whether A is loaded through
+    registers, where that is known."""
     unaligned = takes_unaligned_a(seen, config) if unaligned_a is None else unaligned_a
     units, each = config["BK"] // elements_per_unit(seen), unit_bytes(seen)
     stored = units // 2 if seen.a.sparse else units
     return (
-        SmemTile(config["BM"], stored, each, k_major(seen.a, is_a=True), unaligned),
-        SmemTile(config["BN"], units, each, k_major(seen.b, is_a=False)),
+        _smem_tile(config["BM"], stored, each, k_major(seen.a, is_a=True), unaligned),
+        _smem_tile(config["BN"], units, each, k_major(seen.b, is_a=False)),
     )
 
 
-def stage_bytes(seen: Problem, config: Mapping[str, Any], *, unaligned_a: bool | None = None) -> Any:
-    """Bytes of a stage: ``WgmmaStage``. Arrays as in `smem_tiles`."""
+def stage_bytes(seen: Problem, config: Config, *, unaligned_a: bool | None = None) -> int:
+    """Bytes of a stage: ``WgmmaStage``; arguments as of `smem_tiles`."""
     part_a, part_b = smem_tiles(seen, config, unaligned_a=unaligned_a)
     return part_a.bytes + part_b.bytes
 
@@ -266,10 +267,14 @@ class EpilogueSubtiles:
     @staticmethod
     def of(seen: Problem, config: Config, device: DeviceLimits) -> EpilogueSubtiles:
         """The subtiles of a problem as the kernel sees it."""
+        return EpilogueSubtiles.shared(seen, config, cluster_k(seen, config, device) if "SPLITS" in config else 1)
+
+    @staticmethod
+    def shared(seen: Problem, config: Config, ctas: int) -> EpilogueSubtiles:
+        """As `of`, where ``ctas`` CTAs of a cluster, which split K, each store a part of a tile's columns."""
         widest = 0 if not residue_classes.d_is_aligned(seen) else WIDEST_OVERLAPPED if config.get("OVERLAP") else WIDEST
-        columns = columns_per_warpgroup(config) // (cluster_k(seen, config, device) if "SPLITS" in config else 1)
-        in_pairs = stages_epilogue(seen, config)
-        return EpilogueSubtiles(seen.d.dtype.bits // 8, columns, seen.d.major == "col", widest, in_pairs)
+        columns, in_pairs = columns_per_warpgroup(config) // ctas, stages_epilogue(seen, config)
+        return epilogue_subtiles(seen.d.dtype.bits // 8, columns, seen.d.major == "col", widest, in_pairs)
 
     @property
     def _wide(self) -> bool:
@@ -284,7 +289,7 @@ class EpilogueSubtiles:
         """The largest power of two up to ``most`` that divides BN."""
         return next(part for part in (128, 64, 32, 16, 8) if part <= most and self.bn % part == 0)
 
-    @property
+    @cached_property
     def box(self) -> tuple[int, int]:
         """Elements of a line, and lines."""
         fits = ROW_BYTES // self.element_bytes
@@ -292,7 +297,7 @@ class EpilogueSubtiles:
             return min(fits, 64), self._columns() if self._wide else self._part(64)
         return self._columns() if self._wide else self._part(fits), 64
 
-    @property
+    @cached_property
     def bytes(self) -> int:
         """Bytes of a subtile's buffer."""
         line, lines = self.box
@@ -314,6 +319,10 @@ class EpilogueSubtiles:
         """The swizzle of the buffer, as a tensor map names it."""
         row_bytes = self.box[0] * self.element_bytes
         return next((name for name, span in SWIZZLE_BYTES.items() if span == row_bytes), "none")
+
+
+epilogue_subtiles = lru_cache(maxsize=1024)(EpilogueSubtiles)
+"""One object for equal ones: their sizes are computed once."""
 
 
 @lru_cache(maxsize=1024)
@@ -374,6 +383,7 @@ def instruction(problem: Problem, config: Config) -> str:
 # --- legality -----------------------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=64)  # asked for all candidates, and for the one that is taken
 def type_reason(problem: Problem, *, sparse: bool = False, batches: bool = False, final: bool = False) -> str | None:
     """Why the operands cannot be taken at all, or None. ``final``: wgmma-final applies scales of blocks, and writes
     8-bit floats."""
@@ -428,21 +438,22 @@ def tile_reason(problem: Problem, config: Config) -> str | None:
     return None
 
 
+def tunables_reason(config: Config, keys: tuple[str, ...], may_be_zero: tuple[str, ...] = ()) -> str | None:
+    """Why the names of a configuration are wrong, or a number is too small, or None."""
+    return keys_reason({name: value + (name in may_be_zero) for name, value in config.items()}, keys)
+
+
 def common_reasons(
     problem: Problem,
     config: Config,
     keys: tuple[str, ...],
-    may_be_zero: tuple[str, ...] = (),
     *,
     sparse: bool = False,
-    batches: bool = False,
-    final: bool = False,
 ) -> str | None:
-    """The reasons that all rungs share, in the order in which they build on each other."""
-    counted = {name: value + (name in may_be_zero) for name, value in config.items()}
+    """The reasons that all rungs of one launch a matrix share, in the order in which they build on each other."""
     return (
-        type_reason(problem, sparse=sparse, batches=batches, final=final)
-        or keys_reason(counted, keys)
+        type_reason(problem, sparse=sparse)
+        or tunables_reason(config, keys)
         or tile_reason(view(problem, config).problem, config)
         or grid_reason(problem, config)
     )
@@ -477,12 +488,14 @@ def cluster_k(seen: Problem, config: Config, device: DeviceLimits) -> int:
     if splits == 1:
         return 1
     tiles = ceil_div(seen.m, config["BM"] * config["CM"]) * ceil_div(seen.n, config["BN"] * config["CN"]) * seen.batch
-    bits = seen.accumulator.bits
-    return splits if reduces_in_cluster(bits, config, tiles, stage_bytes(seen, config), device) else 1
+    resident = resident_ctas(device)[min(config["CM"] * config["CN"] * splits, MAX_CLUSTER_CTAS + 1)]
+    return (
+        splits if reduces_in_cluster(seen.accumulator.bits, config, tiles, stage_bytes(seen, config), resident) else 1
+    )
 
 
 def reduces_in_cluster(
-    accumulator_bits: Any, config: Mapping[str, Any], count: Any, each_stage_bytes: Any, device: DeviceLimits
+    accumulator_bits: Any, config: Mapping[str, Any], count: Any, each_stage_bytes: Any, resident: Any
 ) -> Any:
     """Whether the CTAs that split K of a tile form a cluster: of one configuration, or of an array of each tunable.
 
@@ -491,13 +504,12 @@ def reduces_in_cluster(
         config: configurations.
         count: tiles of the GEMM, those of a cluster without the splits counted as one.
         each_stage_bytes: bytes of a stage.
-        device: where it runs.
+        resident: CTAs that are certainly co-resident in such clusters: of `resident_ctas`.
     """
     bm, bn, splits = config["BM"], config["BN"], config["SPLITS"]
     each = config["CM"] * config["CN"] * splits
     fits = bm * bn * accumulator_bits // 8 <= config["STAGES"] * each_stage_bytes
-    most = lookup(resident_ctas(device), np.minimum(each, MAX_CLUSTER_CTAS + 1))
-    return (count * each <= most) & (bn // column_parts(config) % (8 * splits) == 0) & fits
+    return (count * each <= resident) & (bn // column_parts(config) % (8 * splits) == 0) & fits
 
 
 @lru_cache(maxsize=64)

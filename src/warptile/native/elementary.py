@@ -85,10 +85,13 @@ class Elementary:
         return self.exp2(self._builder.fmul(self.log2(x), y))
 
     def _polynomial(self, coefficients: tuple[float, ...], x: Any) -> Any:
-        found = self._number(coefficients[-1])
-        for each in coefficients[-2::-1]:
-            found = self._builder.fadd(self._builder.fmul(found, x), self._number(each))
-        return found
+        """By Estrin's scheme, in which few operations wait for each other."""
+        terms = [self._number(each) for each in coefficients]
+        while len(terms) > 1:
+            pairs = [self.call("llvm.fmuladd", terms[i + 1], x, terms[i]) for i in range(0, len(terms) - 1, 2)]
+            terms = pairs + terms[2 * len(pairs) :]
+            x = self._builder.fmul(x, x)
+        return terms[0]
 
     def _number(self, of: float) -> Any:
         return self._constant(self._double, [of] * self._width)

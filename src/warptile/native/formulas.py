@@ -9,32 +9,25 @@ are exact up to 2^53.
 
 from __future__ import annotations
 
-import ctypes
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from warptile.native.background import MadeLater
 from warptile.native.elementary import Elementary
-from warptile.native.functions import machine_code
+from warptile.native.functions import elements_of, function_of_arrays, machine_code
 
 FloatArray = NDArray[np.float64]
 Function = Callable[[Mapping[str, Any]], Sequence[Any]]
 """Formulas: from arrays and numbers by name to results."""
-
-CALLS_BY_NUMPY = 4
-"""Calls until formulas are compiled: a process that makes fewer never pays for it."""
 
 WIDTH = 8
 """Elements that one pass of the loop computes, as vectors."""
 
 ALIGNMENT = 8
 """Of arrays, in bytes."""
-
-THREAD = "warptile-formulas"
-"""Name of threads that compile."""
 
 _FUNCTIONS = {
     np.ceil: "llvm.ceil", np.floor: "llvm.floor", np.minimum: "llvm.minnum", np.maximum: "llvm.maxnum",
@@ -304,10 +297,12 @@ class Compiled:
         double, count = ir.DoubleType(), ir.IntType(64)
         vector, pointer = ir.VectorType(double, WIDTH), double.as_pointer()
         module = ir.Module("formulas")
-        function = ir.Function(module, ir.FunctionType(ir.VoidType(), [count, pointer, pointer, pointer]), "formulas")
-        total, from_columns, from_numbers, to = function.args
+        arrays = [ir.IntType(8).as_pointer()] * 3
+        function = ir.Function(module, ir.FunctionType(ir.VoidType(), [count, *arrays]), "formulas")
         enter, body, leave = (function.append_basic_block(name) for name in ("enter", "body", "leave"))
         builder = ir.IRBuilder(enter)
+        total, *given = function.args
+        from_columns, from_numbers, to = (elements_of(ir, builder, each, double) for each in given)
         values = {
             name: _splat(ir, builder, builder.load(builder.gep(from_numbers, [ir.Constant(count, place)])))
             for place, name in enumerate(numbers)
@@ -342,8 +337,7 @@ class Compiled:
         builder.cbranch(builder.icmp_signed("<", following, total), body, leave)
         builder.position_at_end(leave)
         builder.ret_void()
-        signature = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * 3)
-        self._call = signature(machine_code(str(module), "formulas"))
+        self._call = function_of_arrays(machine_code(str(module), "formulas"), 1, len(arrays))
         self.results = len(results)
         """How many arrays come out."""
 
@@ -357,13 +351,13 @@ class Compiled:
         columns, numbers = np.ascontiguousarray(columns, np.float64), np.ascontiguousarray(numbers, np.float64)
         count = columns.shape[1]
         found = np.empty((self.results, count))
-        self._call(count, columns.ctypes.data, numbers.ctypes.data, found.ctypes.data)
+        self._call(count, columns, numbers, found)
         return found
 
 
 class Formulas:
-    """Formulas that NumPy evaluates until their machine code is made, which begins in the background after
-    `CALLS_BY_NUMPY` calls. Where none can be made, NumPy goes on. Any number of threads may call them.
+    """Formulas that NumPy evaluates until their machine code is made, in the background. Where none can be made, NumPy
+    goes on. Any number of threads may call them.
 
     Args:
         formulas: given an array or number for each name, the results.
@@ -373,21 +367,13 @@ class Formulas:
 
     def __init__(self, formulas: Function, columns: Sequence[str], numbers: Sequence[str] = ()) -> None:
         self._formulas, self._columns, self._numbers = formulas, tuple(columns), tuple(numbers)
-        self._calls = 0
-        self._lock = threading.Lock()
-        self.compiled: Compiled | None = None
-        """Their machine code, when it is made."""
+        self.compiled = MadeLater(lambda: Compiled(formulas, columns, numbers))
+        """Their machine code."""
 
     def __call__(self, columns: FloatArray, numbers: FloatArray) -> FloatArray:
         """The results, a row for each; arguments as of `Compiled`."""
-        if self.compiled is not None:
-            return self.compiled(columns, numbers)
-        with self._lock:
-            self._calls += 1
-            if self._calls == CALLS_BY_NUMPY:
-                # No daemon: the interpreter waits for it at exit instead of unloading LLVM while it runs.
-                threading.Thread(target=self.compile, name=THREAD).start()
-        return self.by_numpy(columns, numbers)
+        compiled = self.compiled.asked()
+        return self.by_numpy(columns, numbers) if compiled is None else compiled(columns, numbers)
 
     def by_numpy(self, columns: FloatArray, numbers: FloatArray) -> FloatArray:
         """As a call, always by NumPy."""
@@ -397,10 +383,3 @@ class Formulas:
         for row, result in enumerate(results):
             found[row] = result
         return found
-
-    def compile(self) -> None:
-        """Make machine code now; do nothing where none can be made."""
-        try:
-            self.compiled = Compiled(self._formulas, self._columns, self._numbers)
-        except (ImportError, OSError, RuntimeError):
-            return

@@ -53,6 +53,26 @@ def machine_code(module: str, name: str) -> int:
     return int(compiler.get_function_address(name))
 
 
+def elements_of(ir: Any, builder: Any, array: Any, element: Any) -> Any:
+    """The address of the first element of a NumPy array, in a function that is given the array itself: asking NumPy for
+    it takes longer than a short loop. It follows the header of the object (``PyArrayObject``, NumPy C-API).
+
+    Args:
+        ir: llvmlite's module of that name.
+        builder: where the code goes.
+        array: the object's address.
+        element: LLVM's type of elements.
+    """
+    place = builder.gep(array, [ir.Constant(ir.IntType(64), object.__basicsize__)])
+    return builder.load(builder.bitcast(place, element.as_pointer().as_pointer()))
+
+
+def function_of_arrays(address: int, numbers: int, arrays: int) -> Any:
+    """The Python function of machine code that is given so many whole numbers and then NumPy arrays (`elements_of`). It
+    holds the interpreter's lock: for what takes less time than to wait for that again."""
+    return ctypes.PYFUNCTYPE(None, *[ctypes.c_int64] * numbers, *[ctypes.py_object] * arrays)(address)
+
+
 def method(module: Any, name: str, flags: int, doc: str) -> MethodDef:
     """A function of an LLVM module as CPython wants it described, valid for the life of the process.
 

@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 
-from warptile.native import formulas
+from warptile.native import background
 from warptile.native.formulas import Compiled, Constants, Formulas, lookup
 
 TABLE = (3.0, -1.5, 8.0, 0.25)
@@ -75,28 +75,28 @@ def test_what_cannot_be_compiled_raises(formula):
 def test_formulas_are_compiled_after_a_few_calls_and_say_the_same():
     some = Formulas(everything, ("x", "y"), ("n",))
     both, numbers = columns(9), np.array([1.5])
-    by_numpy = [some(both, numbers) for _ in range(formulas.CALLS_BY_NUMPY)]
+    by_numpy = [some(both, numbers) for _ in range(background.CALLS_WITHOUT)]
     for thread in threading.enumerate():
-        if thread.name == formulas.THREAD:
+        if thread.name == background.THREAD:
             thread.join()
-    assert some.compiled is not None
+    assert some.compiled.made is not None
     for each in by_numpy:
         np.testing.assert_allclose(some(both, numbers), each, rtol=1e-12, atol=1e-12)
 
 
 def test_fewer_calls_compile_nothing():
     some = Formulas(everything, ("x", "y"), ("n",))
-    for _ in range(formulas.CALLS_BY_NUMPY - 1):
+    for _ in range(background.CALLS_WITHOUT - 1):
         some(columns(3), np.array([1.5]))
-    assert some.compiled is None
-    assert not [thread for thread in threading.enumerate() if thread.name == formulas.THREAD]
+    assert some.compiled.made is None
+    assert not [thread for thread in threading.enumerate() if thread.name == background.THREAD]
 
 
 def test_without_llvm_numpy_goes_on(monkeypatch):
     monkeypatch.setitem(sys.modules, "llvmlite", None)
     some = Formulas(lambda of: (2 * of["x"],), ("x",))
-    some.compile()
-    assert some.compiled is None
+    some.compiled.make_now()
+    assert some.compiled.made is None
     np.testing.assert_array_equal(some(np.ones((1, 3)), np.zeros(0)), [[2, 2, 2]])
 
 

@@ -130,9 +130,9 @@ def test_machine_code_predicts_what_numpy_does(seed, monkeypatch):
 
 
 def by_machine_code(formulas, columns, numbers):
-    if formulas.compiled is None:
-        formulas.compile()
-    return formulas.compiled(columns, numbers)
+    if formulas.compiled.made is None:
+        formulas.compiled.make_now()
+    return formulas.compiled.made(columns, numbers)
 
 
 def expected(problem, kernel, device):

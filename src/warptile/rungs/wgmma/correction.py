@@ -14,7 +14,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from warptile.native.background import MadeLater
+from warptile.native.networks import CompiledNetworks
 from warptile.rungs.wgmma.cost import SMS, TYPES, Launches, Number, Predicted, log2_of_width, straddling
+
+FloatArray = NDArray[np.float64]
+Places = NDArray[np.int64]
 
 MOST = 4.0
 """A feature is at most so many standard deviations from its mean: problems far from all that were surveyed are
@@ -99,13 +104,18 @@ class Corrector:
         scaled = ((made[name] - mean) / scale for name, mean, scale in zip(of.features, of.mean, of.scale, strict=True))
         return [np.clip(each, -MOST, MOST) for each in scaled]
 
-    def factor(self, inputs: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Measured time over `Predicted.total_us`, as expected, of launches with these inputs, a row for each."""
-        return self._networks.factor(inputs)
+    def factor(self, inputs: FloatArray, places: Places) -> FloatArray:
+        """Measured time over `Predicted.total_us`, as expected, of some launches.
 
-    def rough_factor(self, inputs: NDArray[np.float64]) -> NDArray[np.float64]:
+        Args:
+            inputs: a row for each of `inputs`, a column for each launch.
+            places: columns of launches.
+        """
+        return self._networks.factor(inputs, places)
+
+    def rough_factor(self, inputs: FloatArray, places: Places) -> FloatArray:
         """The same in less time, and not as close."""
-        return self._rough.factor(inputs)
+        return self._rough.factor(inputs, places)
 
 
 class _Averaged:
@@ -120,9 +130,16 @@ class _Averaged:
             for layer in zip(*(each.layers for each in networks), strict=True)
         ]
 
-    def factor(self, inputs: NDArray[np.float64]) -> NDArray[np.float64]:
+        self._compiled = MadeLater(lambda: CompiledNetworks(self._layers))
+
+    def factor(self, inputs: FloatArray, places: Places) -> FloatArray:
         if not self._layers:
-            return np.ones(inputs.shape[1])
+            return np.ones(len(places))
+        compiled = self._compiled.asked()
+        found: FloatArray = np.exp(self._by_numpy(inputs[:, places]) if compiled is None else compiled(inputs, places))
+        return found
+
+    def _by_numpy(self, inputs: FloatArray) -> FloatArray:
         values = inputs.T.astype(np.float32)
         *hidden, (last, of_last) = self._layers
         for weights, bias in hidden:
@@ -130,5 +147,5 @@ class _Averaged:
             values += bias
             np.maximum(values, 0, out=values)
         outputs = (values @ last + of_last)[..., 0]
-        found: NDArray[np.float64] = np.exp(np.add.reduce(outputs, axis=0, dtype=np.float64) / len(outputs))
-        return found
+        mean: FloatArray = np.add.reduce(outputs, axis=0, dtype=np.float64) / len(outputs)
+        return mean

@@ -98,7 +98,7 @@ class Predictions:
     def times_us(self, columns: FloatArray, numbers: FloatArray) -> FloatArray:
         """Microseconds of each launch; arguments as of `Formulas`."""
         found = self.formulas(columns, numbers)
-        times: FloatArray = found[0] * self.corrector.factor(found[1:])
+        times: FloatArray = found[0] * self.corrector.factor(found[1:], np.arange(found.shape[1]))
         return times
 
     def nearest(self, columns: FloatArray, numbers: FloatArray, all_in: AllIn) -> tuple[NDArray[np.int64], FloatArray]:
@@ -113,9 +113,9 @@ class Predictions:
         by_formula = all_in(found[0], EVERY)
         near = (by_formula <= NEAREST * by_formula.min(initial=np.inf)).nonzero()[0]
         if len(near) > FEW:
-            roughly = all_in(found[0, near] * self.corrector.rough_factor(found[1:, near]), near)
+            roughly = all_in(found[0, near] * self.corrector.rough_factor(found[1:], near), near)
             near = np.sort(near[np.argpartition(roughly, FEW)[:FEW]])
-        return near, all_in(found[0, near] * self.corrector.factor(found[1:, near]), near)
+        return near, all_in(found[0, near] * self.corrector.factor(found[1:], near), near)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +152,7 @@ class Model:
         found = predict(launches, self._costs, np)
         inputs = np.stack(np.broadcast_arrays(found.total_us, *self._corrector.inputs(launches, found)))
         rows = inputs.reshape(len(inputs), -1)
-        return rows[0] * self._corrector.factor(rows[1:]), found
+        return rows[0] * self._corrector.factor(rows[1:], np.arange(rows.shape[1])), found
 
 
 def file_name(gpu: str) -> str:

@@ -321,7 +321,7 @@ _OF_PROBLEM = (
 """Numbers of a problem, as all configurations see it."""
 
 _EXCHANGED = (("m", "n"), ("of_a", "of_b"), ("pitch_a", "pitch_b"), ("a_by_k", "b_by_k"))
-"""Those that change places where operands are swapped."""
+"""Pairs of them that are exchanged where operands are swapped."""
 
 _UNALIGNED = ("m", "across", "batch", "of_a", "pitch_a", "residues", "repacking_us")
 """Numbers that differ from configuration to configuration where the kernel does not take a problem as it is."""

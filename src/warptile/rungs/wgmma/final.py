@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from itertools import islice
+from operator import itemgetter
 from typing import ClassVar
 
 from warptile.device import REFERENCE, DeviceLimits
@@ -29,13 +30,18 @@ from warptile.rungs.wgmma import (
 )
 from warptile.rungs.wgmma.candidates import Illegal
 from warptile.rungs.wgmma.model import model_of
-from warptile.rungs.wgmma.sizes import Sizes, sizes_of
+from warptile.rungs.wgmma.sizes import Alike, Clusters, Sizes, clusters_of, sizes_of
 from warptile.rungs.wgmma.stream_k import PARTIAL_ACCUMULATORS, PARTIAL_FLAGS
 from warptile.rungs.wgmma.tile_shapes import TUNABLES
 from warptile.rungs.wgmma.tiles import ROWS, WARPGROUP
 
 FLAGS = ("PINGPONG", "ALONG_N", "OVERLAP", "STREAM", "SWAP")
 """Keys that are 0 or 1."""
+
+OF_KERNEL = tuple(name for name in TUNABLES if name != "SMS")
+"""Keys that a kernel depends on."""
+
+_of_kernel = itemgetter(*OF_KERNEL)
 
 ALTERNATIVES = 5
 """Predictions that a plan shows beside its own."""
@@ -187,12 +193,12 @@ def _split_reason(problem: Problem, config: Config, accumulators: int) -> str | 
     return None
 
 
-def _residency_reason(view: View, config: Config, sizes: Sizes, device: DeviceLimits) -> str | None:
+def _residency_reason(view: View, config: Config, cluster_k: int, ctas: int, device: DeviceLimits) -> str | None:
     """Why CTAs that wait for each other may not all be resident, or None."""
     if not config["STREAM"] and config["SPLITS"] == 1 and not view.fused_repacks:
         return None
-    cluster = config["CM"] * config["CN"] * sizes.cluster_k
-    ctas, resident = sizes.ctas, device.co_resident_ctas(cluster)
+    cluster = config["CM"] * config["CN"] * cluster_k
+    resident = device.co_resident_ctas(cluster)
     if ctas > resident:
         what = "STREAM" if config["STREAM"] else f"SPLITS={config['SPLITS']}" if config["SPLITS"] > 1 else "OVERLAP"
         return (
@@ -298,50 +304,98 @@ def _spilling_reason(seen: Problem, config: Config, sizes: Sizes) -> str | None:
     return None
 
 
+class _Kernel:
+    """A configuration but for its SMs, and a problem that stands for all that are `Alike`: what does not depend on
+    extents is worked out once for all of them."""
+
+    def __init__(self, alike: Alike, tunables: tuple[int, ...], cluster_k: int) -> None:
+        self._seen, self._config = alike.problem, dict(zip(OF_KERNEL, tunables, strict=True))
+        self._cluster_k = cluster_k
+
+    @cached_property
+    def tile_reason(self) -> str | None:
+        """Why there is no such tile, or None."""
+        return tiles.tile_reason(self._seen, self._config)
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        """Of a tile that there is."""
+        return sizes_of(self._seen, self._config, self._cluster_k)
+
+    @cached_property
+    def output_reason(self) -> str | None:
+        """Why its sums cannot be added up or stored, or None."""
+        seen, config = self._seen, self._config
+        return (
+            _two_level_reason(seen, config)
+            or block_scales.reason(seen, config)
+            or _subtile_reason(seen, config, self.sizes.subtile)
+        )
+
+    @cached_property
+    def resources_reason(self) -> str | None:
+        """Why it does not fit into an SM, or None."""
+        seen, config, sizes = self._seen, self._config, self.sizes
+        return (
+            _registers_reason(seen, config, sizes)
+            or _spilling_reason(seen, config, sizes)
+            or tiles.shared_reason(sizes.shared_bytes)
+        )
+
+
+_kernel = lru_cache(maxsize=1024)(_Kernel)
+
+
 class _Configured:
     """A configuration for a problem on a device. A plan asks several times: whether it is legal when it chooses and
     when it takes what was chosen, and how it is launched."""
 
     def __init__(self, problem: Problem, tunables: tuple[tuple[str, int], ...], device: DeviceLimits) -> None:
-        self._problem, self._config, self._device = problem, dict(tunables), device
+        self._problem, self.config, self.device = problem, dict(tunables), device
 
     @cached_property
     def view(self) -> View:
         """The problem as the kernel sees it."""
-        return tiles.view(self._problem, self._config)
+        return tiles.view(self._problem, self.config)
 
     @cached_property
-    def sizes(self) -> Sizes:
-        """What follows from the configuration, of a tile that there is."""
-        return sizes_of(self.view.problem, self._config, self._device)
+    def alike(self) -> tuple[Alike, tuple[int, ...], int]:
+        """What its kernel depends on."""
+        seen = self.view.problem
+        return Alike(seen), _of_kernel(self.config), tiles.cluster_k(seen, self.config, self.device)
+
+    @cached_property
+    def kernel(self) -> _Kernel:
+        """What follows from the configuration whatever the extents."""
+        return _kernel(*self.alike)
+
+    @cached_property
+    def clusters(self) -> Clusters:
+        """Of the launch."""
+        return clusters_of(self.view.problem, self.config)
 
     @cached_property
     def reason(self) -> str | None:
         """Why the kernel cannot run so, or None."""
-        problem, config = self._problem, self._config
+        problem, config = self._problem, self.config
         return (
             tiles.type_reason(problem, batches=True, final=True)
             or tiles.tunables_reason(config, TUNABLES, FLAGS)
-            or tiles.tile_reason(self.view.problem, config)
+            or self.kernel.tile_reason
             or grid_reason(problem, config)
             or _division_reason(config)
             or _cluster_reason(config)
-            or self._reason_of_sizes()
+            or self.kernel.output_reason
+            or self._extents_reason()
+            or self.kernel.resources_reason
         )
 
-    def _reason_of_sizes(self) -> str | None:
-        problem, config, view, sizes = self._problem, self._config, self.view, self.sizes
-        seen = view.problem
+    def _extents_reason(self) -> str | None:
+        problem, config, sizes = self._problem, self.config, self.kernel.sizes
         return (
-            _two_level_reason(seen, config)
-            or block_scales.reason(seen, config)
-            or _subtile_reason(seen, config, sizes.subtile)
-            or _overlap_reason(seen, config, sizes.held)
+            _overlap_reason(self.view.problem, config, sizes.held)
             or _split_reason(problem, config, sizes.accumulators)
-            or _residency_reason(view, config, sizes, self._device)
-            or _registers_reason(seen, config, sizes)
-            or _spilling_reason(seen, config, sizes)
-            or tiles.shared_reason(sizes.shared_bytes)
+            or _residency_reason(self.view, config, sizes.cluster_k, self.clusters.ctas, self.device)
         )
 
 
@@ -359,36 +413,28 @@ def _loaded_once(seen: Problem, config: Config, device: DeviceLimits) -> tuple[b
     return of_a, of_b
 
 
-def _split_tiles(config: Config, sizes: Sizes) -> int:
-    """Tiles of which several clusters split K: all of them with SPLITS, else those of the last wave, where it is not
-    full, and of the one before it."""
-    count, clusters = sizes.cluster_tiles, sizes.clusters
-    if config["SPLITS"] > 1:
-        return count
-    if not config["STREAM"] or count % clusters == 0:
-        return 0
-    return count - max(count // clusters - 1, 0) * clusters
-
-
-def _workspaces(view: View, config: Config, sizes: Sizes, through_global: bool) -> tuple[Workspace, ...]:
+def _workspaces(configured: _Configured, through_global: bool) -> tuple[Workspace, ...]:
+    view, config, accumulators = configured.view, configured.config, configured.kernel.sizes.accumulators
     if view.fused_repacks:
         return (fused_repack.counters(view.problem, config),)
     if not through_global:
         return ()
-    count = sizes.ctas * config["CONSUMERS"]
-    partials = Workspace(PARTIAL_ACCUMULATORS, count * sizes.accumulators * 4 * WARPGROUP)
+    count = configured.clusters.ctas * config["CONSUMERS"]
+    partials = Workspace(PARTIAL_ACCUMULATORS, count * accumulators * 4 * WARPGROUP)
     return partials, Workspace(PARTIAL_FLAGS, count * 4, zero=True)
 
 
-def _members(view: View, config: Config, sizes: Sizes, split_tiles: int) -> tuple[tuple[str, Field], ...]:
+def _members(
+    view: View, config: Config, subtile: tiles.EpilogueSubtiles, split_tiles: int, through_global: bool
+) -> tuple[tuple[str, Field], ...]:
     """Members of ``WgmmaFinalParams``."""
     seen = view.problem
-    map_a, map_b, map_d = tensor_maps.operand_maps(view, config, sizes.subtile)
+    map_a, map_b, map_d = tensor_maps.operand_maps(view, config, subtile)
     residues = tensor_maps.other_residue_class_maps(view, config)
     partials, flags = NO_PARTIALS
     if view.fused_repacks:
         flags = Pointer(fused_repack.SLICES)
-    elif split_tiles > 0 and sizes.cluster_k == 1:
+    elif through_global:
         partials, flags = PARTIALS
     stride_c, stride_d = (each.batch_stride if each is not None else 0 for each in (seen.c, seen.d))
     fused = {each.target: each for each in view.fused_repacks}
@@ -499,69 +545,82 @@ class WgmmaFinal(Rung):
     def resolve(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> KernelSpec:
         """As `Rung.resolve`."""
         configured = _configured(problem, tuple(config.items()), device)
-        view, sizes = configured.view, configured.sizes
-        seen, split_tiles = view.problem, _split_tiles(config, sizes)
-        through_global = split_tiles > 0 and sizes.cluster_k == 1
+        view, sizes, clusters = configured.view, configured.kernel.sizes, configured.clusters
+        seen = view.problem
+        through_global = clusters.split_tiles > 0 and sizes.cluster_k == 1
         if seen.epilogue is not None and not (through_global or sizes.unaligned_a or sizes.by_residue_class):
             # Whole warps evaluate the epilogue for accumulator fragments, whose rows are in order.
             view = replace(view, problem=replace(seen, epilogue=replace(seen.epilogue, in_quads=True)))
         maps = tensor_maps.epilogue_maps(seen, config, sizes.subtile)
+        members = _members(view, config, sizes.subtile, clusters.split_tiles, through_global)
+        once = _loaded_once(seen, config, device)
         return KernelSpec(
             problem,
             config,
             view,
-            self._instance(view, config, sizes, device),
-            grid=(sizes.ctas, 1, 1),
+            _instance(self.file, self.template, *configured.alike, once, bool(view.fused_repacks)),
+            grid=(clusters.ctas, 1, 1),
             block=(WARPGROUP * (config["CONSUMERS"] + 1), 1, 1),
-            params=Params((*maps, *_members(view, config, sizes, split_tiles))),
+            params=Params((*maps, *members)),
             cluster=(config["CM"] * config["CN"] * sizes.cluster_k, 1, 1),
             dynamic_shared_bytes=sizes.shared_bytes,
             capability=tiles.CAPABILITY,
-            kernel_workspaces=_workspaces(view, config, sizes, through_global),
+            kernel_workspaces=_workspaces(configured, through_global),
             overlaps_previous=device.max_ctas is None,
         )
 
-    def _instance(self, view: View, config: Config, sizes: Sizes, device: DeviceLimits) -> Instance:
-        """Flags that are off, and numbers that are 1, are as ``WgmmaFinalDefaults`` has them."""
-        seen = view.problem
-        batched = seen.batch > 1
-        once_a, once_b = _loaded_once(seen, config, device)
-        values = {
-            "STAGES": config["STAGES"],
-            "CONSUMERS": config["CONSUMERS"],
-            "PINGPONG": bool(config["PINGPONG"]),
-            "CLUSTER_M": config["CM"],
-            "CLUSTER_N": config["CN"],
-            "CLUSTER_K": sizes.cluster_k,
-            "GROUP": config["GROUP"],
-            "RESIDUE_CLASSES": residue_classes.RESIDUE_CLASSES if sizes.by_residue_class else 1,
-            "RASTER_ALONG_N": bool(config["ALONG_N"]),
-            "OVERLAP_EPILOGUE": bool(config["OVERLAP"]),
-            "STREAM_K": bool(config["STREAM"]),
-            "SPLIT_K": config["SPLITS"] > 1,
-            "BATCHED": batched,
-            "BROADCAST_A": batched and seen.a.batch_stride == 0,
-            "BROADCAST_B": batched and seen.b.batch_stride == 0,
-            "EVICT_FIRST_A": once_a,
-            "EVICT_FIRST_B": once_b,
-            "UNALIGNED_A": sizes.unaligned_a,
-            "FUSED_REPACK": bool(view.fused_repacks),
-            # Without a C the other schedules compile in half of the time too; but ptxas then makes other machine code
-            # of their mainloop, which has not been timed. An overlapped one stays the same.
-            "READS_C": seen.c is not None or not (config["OVERLAP"] or seen.epilogue),
-            "STORE_BY_TMA": sizes.by_tma,
-            "STAGE_EPILOGUE": tiles.stages_epilogue(seen, config),
-            "STORE_WIDTH": tiles.store_width(seen),
-        }
-        stated = tuple((name, value) for name, value in values.items() if value is True or (value and value != 1))
-        return Instance(
-            self.file,
-            self.template,
-            (("OPERATION", with_epilogue(tiles.operation_type(seen), seen)), ("TILE", tiles.tile_type(seen, config))),
-            stated,
-            (tiles.instruction(seen, config),),
-            defaults="WgmmaFinalDefaults",
-        )
+
+@lru_cache(maxsize=1024)
+def _instance(
+    file: str, template: str, alike: Alike, tunables: tuple[int, ...], cluster_k: int, once: tuple[bool, bool],
+    fused_repack: bool,
+) -> Instance:  # fmt: skip
+    """The kernel of a `_Kernel`. Flags that are off, and numbers that are 1, are as ``WgmmaFinalDefaults`` has them.
+
+    Args:
+        file, template: of the rung.
+        alike, tunables, cluster_k: `_Configured.alike`.
+        once: whether A, and B, is evicted first from L2.
+        fused_repack: operands are repacked by the kernel itself.
+    """
+    seen, sizes = alike.problem, _kernel(alike, tunables, cluster_k).sizes
+    config, batched = dict(zip(OF_KERNEL, tunables, strict=True)), seen.batch > 1
+    values = {
+        "STAGES": config["STAGES"],
+        "CONSUMERS": config["CONSUMERS"],
+        "PINGPONG": bool(config["PINGPONG"]),
+        "CLUSTER_M": config["CM"],
+        "CLUSTER_N": config["CN"],
+        "CLUSTER_K": cluster_k,
+        "GROUP": config["GROUP"],
+        "RESIDUE_CLASSES": residue_classes.RESIDUE_CLASSES if sizes.by_residue_class else 1,
+        "RASTER_ALONG_N": bool(config["ALONG_N"]),
+        "OVERLAP_EPILOGUE": bool(config["OVERLAP"]),
+        "STREAM_K": bool(config["STREAM"]),
+        "SPLIT_K": config["SPLITS"] > 1,
+        "BATCHED": batched,
+        "BROADCAST_A": batched and seen.a.batch_stride == 0,
+        "BROADCAST_B": batched and seen.b.batch_stride == 0,
+        "EVICT_FIRST_A": once[0],
+        "EVICT_FIRST_B": once[1],
+        "UNALIGNED_A": sizes.unaligned_a,
+        "FUSED_REPACK": fused_repack,
+        # Without a C the other schedules compile in half of the time too; but ptxas then makes other machine code of
+        # their mainloop, which has not been timed. An overlapped one stays the same.
+        "READS_C": seen.c is not None or not (config["OVERLAP"] or seen.epilogue),
+        "STORE_BY_TMA": sizes.by_tma,
+        "STAGE_EPILOGUE": tiles.stages_epilogue(seen, config),
+        "STORE_WIDTH": tiles.store_width(seen),
+    }
+    stated = tuple((name, value) for name, value in values.items() if value is True or (value and value != 1))
+    return Instance(
+        file,
+        template,
+        (("OPERATION", with_epilogue(tiles.operation_type(seen), seen)), ("TILE", tiles.tile_type(seen, config))),
+        stated,
+        (tiles.instruction(seen, config),),
+        defaults="WgmmaFinalDefaults",
+    )
 
 
 @lru_cache(maxsize=1024)

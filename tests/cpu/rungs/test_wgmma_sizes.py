@@ -1,0 +1,76 @@
+"""What is worked out once for all problems that are alike is what each of them has alone."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from covering import examples
+from random_problems import random_device, random_problem
+from warptile.device import REFERENCE
+from warptile.dtypes import DTYPES
+from warptile.epilogue.fused_epilogue import Fused, Layout
+from warptile.epilogue.tracing import trace
+from warptile.problem import Problem
+from warptile.rungs.wgmma import final
+from warptile.rungs.wgmma.final import WGMMA_FINAL
+from warptile.rungs.wgmma.sizes import Alike
+
+CHANGES = ({}, {"STAGES": 12}, {"BN": 256}, {"BM": 192}, {"CM": 2}, {"SWAP": 1}, {"SPLITS": 2}, {"OVERLAP": 1})
+"""Of configurations: many are illegal then, for one reason or another."""
+
+
+def half(m, n, k, **options):
+    element = DTYPES["bfloat16"]
+    return Problem.dense(m, n, k, element, out=element, accumulator=DTYPES["float32"], b_major="col", **options)
+
+
+def forget():
+    for remembered in (final._kernel, final._instance, final._configured):
+        remembered.cache_clear()
+
+
+def said_of(problem, config, device):
+    """Why a configuration is illegal, or its launch."""
+    reason = WGMMA_FINAL.illegal(problem, config, device)
+    return reason or WGMMA_FINAL.resolve(problem, config, device)
+
+
+@pytest.mark.parametrize("seed", range(examples(10)))
+def test_reasons_and_launches_do_not_depend_on_what_was_planned_before(seed):
+    generator = np.random.default_rng(seed)
+    asked = []
+    for _ in range(12):
+        first, device = random_problem(generator), random_device(generator)
+        config = WGMMA_FINAL.default_config(first, device)
+        m, n, k = (max(each // 2, 1) for each in (first.m, first.n, first.k))
+        smaller = Problem.dense(
+            m, n, k, first.a.dtype, out=first.d.dtype, accumulator=first.accumulator, a_major=first.a.major,
+            b_major=first.b.major, with_c=first.c is not None, batch=first.batch,
+        )  # fmt: skip
+        asked += [(each, {**config, **change}, device) for change in CHANGES for each in (first, smaller)]
+    forget()
+    together = [said_of(*each) for each in asked]
+    assert any(isinstance(each, str) for each in together)
+    for each, found in zip(asked, together, strict=True):
+        forget()
+        assert said_of(*each) == found, each
+
+
+def test_problems_that_differ_in_extents_have_one_kernel():
+    config = WGMMA_FINAL.default_config(half(512, 512, 512), REFERENCE)
+    one, other = (WGMMA_FINAL.resolve(half(size, 512, 512), config, REFERENCE) for size in (512, 768))
+    assert one.instance is other.instance
+    assert one.params != other.params
+
+
+def test_problems_are_alike_where_no_kernel_can_tell_them_apart():
+    usual = half(512, 512, 512)
+    biased = Fused(trace(lambda acc, bias: acc + bias, {"bias": 0}), (("bias", Layout(DTYPES["bfloat16"], 0, 1, 16)),))
+    assert Alike(usual) == Alike(half(768, 1024, 64))
+    others = [
+        half(512, 500, 512), half(512, 512, 500), half(512, 512, 512, batch=2), half(512, 512, 512, with_c=True),
+        replace(usual, epilogue=biased), usual.swapped, usual.displaced(1),
+    ]  # fmt: skip
+    assert len({Alike(each) for each in (usual, *others)}) == 1 + len(others)
+    assert Alike(half(64, 500, 512)) != Alike(half(128, 500, 512)), "rows decide how a misaligned D is stored"

@@ -131,6 +131,9 @@ class Value:
     def __mod__(self, other: Any) -> Value:
         return self.trace.operate("rest", self, other)
 
+    def __rmod__(self, other: Any) -> Value:
+        return self.trace.operate("rest", other, self)
+
     def __pow__(self, other: Any) -> Value:
         return self.trace.operate("power", self, other)
 

@@ -58,6 +58,11 @@ class View:
     splits: tuple[Split, ...] = ()
     dequantizations: tuple[Dequantization, ...] = ()
 
+    @property
+    def swapped(self) -> View:
+        """The same with operands swapped, of a view without copies for slices or quantized weights."""
+        return View(self.problem.swapped, self.b, self.a, self.repacks[::-1], self.fused_repacks[::-1])
+
 
 @dataclass(frozen=True)
 class Instance:

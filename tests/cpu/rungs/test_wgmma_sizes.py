@@ -12,7 +12,7 @@ from warptile.dtypes import DTYPES
 from warptile.epilogue.fused_epilogue import Fused, Layout
 from warptile.epilogue.tracing import trace
 from warptile.problem import Problem
-from warptile.rungs.wgmma import final
+from warptile.rungs.wgmma import final, tiles
 from warptile.rungs.wgmma.final import WGMMA_FINAL
 from warptile.rungs.wgmma.sizes import Alike
 
@@ -74,3 +74,14 @@ def test_problems_are_alike_where_no_kernel_can_tell_them_apart():
     ]  # fmt: skip
     assert len({Alike(each) for each in (usual, *others)}) == 1 + len(others)
     assert Alike(half(64, 500, 512)) != Alike(half(128, 500, 512)), "rows decide how a misaligned D is stored"
+
+
+@pytest.mark.parametrize("seed", range(examples(60)))
+def test_a_view_with_operands_swapped_is_that_of_swapped_operands(seed):
+    generator = np.random.default_rng(seed)
+    for _ in range(20):
+        problem = random_problem(generator)
+        config = {**WGMMA_FINAL.default_config(problem, REFERENCE), "OVERLAP": 1}  # no residue classes, no unaligned A
+        plain, swapped = (tiles.view(problem, {**config, "SWAP": swap}) for swap in (0, 1))
+        if bool(plain.fused_repacks) == bool(swapped.fused_repacks):  # which depends on rows and columns of tiles
+            assert swapped == plain.swapped

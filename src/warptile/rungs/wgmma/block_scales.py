@@ -23,7 +23,10 @@ MOST_SINGLE_COLUMNS = 64
 them of those of rows of A, for no more."""
 
 
-def lines(seen: Problem) -> tuple[int, int]:
+Lines = tuple[int, int]
+
+
+def lines(seen: Problem) -> Lines:
     """Rows of the kernel's A, and columns of its B, that share a scale; 0 of an operand without scales of blocks."""
     if seen.epilogue is None:
         return 0, 0
@@ -58,7 +61,12 @@ def reason(seen: Problem, config: Config) -> str | None:
 
 def registers(seen: Problem, config: Mapping[str, Any]) -> Any:
     """Registers of a thread for scales of blocks: ``BlockFactors::REGISTERS``. Tunables may be arrays."""
-    of_a, of_b = lines(seen)
+    return registers_of(lines(seen), config)
+
+
+def registers_of(found: Lines, config: Mapping[str, Any]) -> Any:
+    """The same where `lines` are known."""
+    of_a, of_b = found
     if of_a == of_b == 0:
         return 0
     blocks_of_64, bn = tiles.rows_per_warpgroup(config) // ROWS, tiles.columns_per_warpgroup(config)

@@ -9,13 +9,14 @@ at 4096^3 and 16384 x 3072 x 768 (docs/lab-notebook/2026-11-28.md).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from warptile.epilogue.epilogue_program import ACCUMULATOR, CAST, TENSOR, UNIFORM, is_block_scale
 from warptile.epilogue.fused_epilogue import Fused, Layout, Partials
 from warptile.problem import Problem
+from warptile.rungs.rung import Extents
 from warptile.rungs.wgmma.epilogue import staged_matrices
 from warptile.rungs.wgmma.residue_classes import d_is_aligned
 from warptile.rungs.wgmma.tile_shapes import cluster_tiles
@@ -42,9 +43,30 @@ CLOCK_MHZ = 1755
 """Clock at which these were measured."""
 
 
-def clocks_per_element(fused: Fused, staged: int) -> float:
-    """Clocks of an SM for each element of D, with two warpgroups. TMA moves ``staged`` matrices."""
+class EpilogueWork(NamedTuple):
+    """What evaluating an epilogue takes.
+
+    Attributes:
+        clocks: of an SM for each element of D, with two warpgroups.
+        overlapped_clocks: the same where the next mainloop overlaps, and TMA moves no matrix of the epilogue.
+        vectors: operands that are the same along rows, or along columns.
+    """
+
+    clocks: float
+    overlapped_clocks: float
+    vectors: int
+
+
+def work_of(problem: Problem, fused: Fused) -> EpilogueWork:
+    """What the epilogue of a problem takes."""
     instructions = sum(_instructions(fused))
+    staged = staged_matrices(problem) if d_is_aligned(problem) else 0
+    clocks, overlapped = (_clocks_per_element(fused, instructions, count) for count in (staged, 0))
+    return EpilogueWork(clocks, overlapped, _vectors(fused))
+
+
+def _clocks_per_element(fused: Fused, instructions: int, staged: int) -> float:
+    """Clocks where TMA moves ``staged`` matrices."""
     written = [each for each in fused.outputs if isinstance(each, Layout)]
     scales = {name for name, _, _ in fused.program.block_scales.values()}
     read = [each for name, each in fused.tensors if name not in scales]
@@ -87,11 +109,16 @@ def added_us(problem: Problem, config: Mapping[str, Any], times_us: Any) -> Any:
     tunable; 0 without an epilogue."""
     if problem.epilogue is None:
         return 0.0
-    tiles = cluster_tiles((problem.m, problem.n, problem.k, problem.batch), config)
+    extents = problem.m, problem.n, problem.k, problem.batch
+    return added_by(work_of(problem, problem.epilogue), extents, config, times_us)
+
+
+def added_by(work: EpilogueWork, extents: Extents, config: Mapping[str, Any], times_us: Any) -> Any:
+    """The same of an epilogue that takes so much, in a GEMM of these extents."""
+    tiles = cluster_tiles(extents, config)
     waves = np.ceil(tiles / np.maximum(config["SMS"] // (config["CM"] * config["CN"]), 1))
-    staged = staged_matrices(problem) if d_is_aligned(problem) else 0
-    clocks = np.where(config["OVERLAP"], *(clocks_per_element(problem.epilogue, count) for count in (0, staged)))
-    of_tile_us = (config["BM"] * config["BN"] * clocks + VECTOR_CLOCKS * _vectors(problem.epilogue)) / CLOCK_MHZ
+    clocks = np.where(config["OVERLAP"], work.overlapped_clocks, work.clocks)
+    of_tile_us = (config["BM"] * config["BN"] * clocks + VECTOR_CLOCKS * work.vectors) / CLOCK_MHZ
     alone_us = 2 * of_tile_us  # by one warpgroup
     turn_us = times_us / waves
     hidden = np.maximum(waves / 2 * (turn_us + alone_us) - waves * turn_us, 0.0) + alone_us

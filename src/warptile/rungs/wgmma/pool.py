@@ -22,11 +22,11 @@ from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, Problem
 from warptile.rungs.kernel_spec import Config
 from warptile.rungs.legality import ceil_div
 from warptile.rungs.repack import fused_repacking_ms, repacking_ms
-from warptile.rungs.wgmma import epilogue, epilogue_cost, fused_repack, promotion, residue_classes, tiles
+from warptile.rungs.wgmma import block_scales, epilogue, epilogue_cost, fused_repack, promotion, residue_classes, tiles
 from warptile.rungs.wgmma.cost import Launches
 from warptile.rungs.wgmma.kernels import Kernel, kernels_for, straddles
 from warptile.rungs.wgmma.launches import pitch_bytes, type_index
-from warptile.rungs.wgmma.model import EVERY, Model, Places, Predictions, model_of
+from warptile.rungs.wgmma.model import EVERY, AllIn, Model, Places, Predictions, model_of
 from warptile.rungs.wgmma.tile_shapes import (
     FEWEST_STAGES,
     SQUARE_GROUP,
@@ -139,14 +139,7 @@ def pool(problem: Problem, illegal: Illegal, device: DeviceLimits, kernels: tupl
         numbers, columns = _problem_numbers(unaligned.seen), np.concatenate((rows.numbers, unaligned.as_seen(rows)))
     predictions = _predictions(model_of(device.name), not aligned)
 
-    def all_in(times_us: FloatArray, places: Places) -> FloatArray:
-        if problem.epilogue is None and not tiles.two_level(problem):
-            return times_us
-        config = rows.take(places).config
-        promoted = times_us * promotion.factor(problem, config)
-        found: FloatArray = promoted + epilogue_cost.added_us(problem, config, promoted)
-        return found
-
+    all_in = _all_in(problem, rows)
     if kernels is None:
         near, times_us = predictions.nearest(columns, numbers, all_in)
         return Pool(rows.take(near), times_us)
@@ -190,7 +183,7 @@ def _kind(
         return replace(operand, alignment_bytes=MAX_ALIGNMENT_BYTES if holds else max(1, operand.dtype.bits // 8))
 
     problem = of_extents(TYPICAL, TYPICAL)
-    through = [tiles.may_take_unaligned_a(problem.swapped if swap else problem) for swap in (0, 1)]
+    through = [tiles.may_take_unaligned_a(problem, swap) for swap in (0, 1)]
     found: list[ConfigColumns] = []
     for order, kernel in enumerate(kernels or kernels_for(problem, straddling)):
         for unaligned in (0, 1) if through[kernel.swap] and kernel.schedule in ("basic", "split", "cluster") else (0,):
@@ -368,9 +361,45 @@ def _launches(of: Mapping[str, Any]) -> Launches:
     )  # fmt: skip
 
 
-def _base(swap: int) -> Config:
+def _all_in(problem: Problem, rows: ConfigColumns) -> AllIn:
+    """What adds to the times of some rows what surveys did not have: promotion in two levels, and an epilogue."""
+    two_level, fused = tiles.two_level(problem), problem.epilogue
+    if not two_level and fused is None:
+        return lambda times_us, _: times_us
+    formulas = _beside_surveys(block_scales.lines(problem) if two_level else None, fused is not None)
+    work = (0.0, 0.0, 0) if fused is None else epilogue_cost.work_of(problem, fused)
+    numbers = np.array((problem.m, problem.n, problem.k, problem.batch, *work), float)
+
+    def all_in(times_us: FloatArray, places: Places) -> FloatArray:
+        columns = np.empty((len(TUNABLES) + 1, len(times_us)))
+        columns[:-1], columns[-1] = rows.numbers[: len(TUNABLES), places], times_us
+        found: FloatArray = formulas(columns, numbers)[0]
+        return found
+
+    return all_in
+
+
+@lru_cache(maxsize=32)
+def _beside_surveys(lines: block_scales.Lines | None, fused: bool) -> Formulas:
+    """Times with promotion, in two levels with these `block_scales.lines`, and with an epilogue, where there is one."""
+
+    def evaluated(of: Mapping[str, Any]) -> tuple[Any]:
+        times_us = of["times_us"]
+        if lines is not None:
+            times_us = times_us * promotion.factor_with(lines, of)
+        if fused:
+            work = epilogue_cost.EpilogueWork(*(of[name] for name in epilogue_cost.EpilogueWork._fields))
+            extents = of["m"], of["n"], of["k"], of["batch"]
+            times_us = times_us + epilogue_cost.added_by(work, extents, of, times_us)
+        return (times_us,)
+
+    numbers = ("m", "n", "k", "batch", *epilogue_cost.EpilogueWork._fields)
+    return Formulas(evaluated, (*TUNABLES, "times_us"), numbers)
+
+
+def _base() -> Config:
     """A configuration that takes no misaligned A and makes no residue classes."""
-    return {**dict.fromkeys(TUNABLES, 1), "BM": 128, "BN": 128, "STREAM": 0, "PINGPONG": 0, "ALONG_N": 0, "SWAP": swap}
+    return {**dict.fromkeys(TUNABLES, 1), "BM": 128, "BN": 128, "STREAM": 0, "PINGPONG": 0, "ALONG_N": 0, "SWAP": 0}
 
 
 class _Unaligned:
@@ -383,10 +412,17 @@ class _Unaligned:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        self._views = [tiles.view(problem, _base(swap)) for swap in (0, 1)]
-        self._through = [tiles.may_take_unaligned_a(problem.swapped if swap else problem) for swap in (0, 1)]
+        plain = tiles.view(problem, _base())
+        self._views = [plain, plain.swapped]
+        self._through = [tiles.may_take_unaligned_a(problem, swap) for swap in (0, 1)]
         self._classes = [residue_classes.residue_classes_of(view.problem) for view in self._views]
         self._repacks = [view.repacks or view.fused_repacks for view in self._views]
+        self._may_fuse = [
+            fused_repack.may_fit(
+                view.problem, (view.a, view.b), repacks, stores_by_tma=residue_classes.d_is_aligned(view.problem)
+            )
+            for view, repacks in zip(self._views, self._repacks, strict=True)
+        ]
 
     @property
     def seen(self) -> Problem:
@@ -402,6 +438,8 @@ class _Unaligned:
                 fits = tiles.loads_unaligned_a(self._views[swap].problem, rows.config)
                 loaded |= (rows["SWAP"] == swap) & fits
         rows = rows.take(loaded == (rows["unaligned_a"] == 1))
+        if not any(self._may_fuse):
+            return rows
         square = rows.changed(GROUP=SQUARE_GROUP)
         gained = self._fused(square) & ~self._fused(rows)
         return ConfigColumns.joined(rows, square.take(gained)) if gained.any() else rows
@@ -409,21 +447,21 @@ class _Unaligned:
     def _fused(self, rows: ConfigColumns) -> BoolArray:
         """Where the GEMM's own warps repack."""
         found = np.zeros(len(rows), np.bool_)
-        for swap, view in enumerate(self._views):
-            names, repacks = (view.a, view.b), self._repacks[swap]
-            by_tma = residue_classes.d_is_aligned(view.problem)
-            if fused_repack.may_fit(view.problem, names, repacks, stores_by_tma=by_tma):
+        for swap, (view, repacks) in enumerate(zip(self._views, self._repacks, strict=True)):
+            if self._may_fuse[swap]:
                 here = rows["SWAP"] == swap
-                found |= here & fused_repack.schedule_allows(view.problem, names, repacks, rows.config)
+                found |= here & fused_repack.schedule_allows(view.problem, (view.a, view.b), repacks, rows.config)
         return found
 
     def _repacking_us(self, rows: ConfigColumns) -> FloatArray:
         """Microseconds of repacking, in a pass of its own or fused."""
         fused, found = self._fused(rows), np.zeros(len(rows))
         for swap, repacks in enumerate(self._repacks):
-            rest = [each for each in repacks if each.source != "AB"[swap]]
-            apart = np.where(rows["unaligned_a"] == 1, _pass_us(rest), _pass_us(repacks))
-            here = np.where(fused, 1e3 * fused_repacking_ms(repacks), apart)
+            apart: Any = _pass_us(repacks)
+            if self._through[swap]:
+                rest = [each for each in repacks if each.source != "AB"[swap]]
+                apart = np.where(rows["unaligned_a"] == 1, _pass_us(rest), apart)
+            here = np.where(fused, 1e3 * fused_repacking_ms(repacks), apart) if self._may_fuse[swap] else apart
             found = np.where(rows["SWAP"] == swap, here, found)
         return found
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from warptile.problem import Problem
 from warptile.rungs.wgmma import block_scales, tiles
+from warptile.rungs.wgmma.block_scales import Lines
 
 SINCE = "2026-11-28T12:00:00Z"
 """Surveys from then on have kernels with two sets of registers."""
@@ -32,10 +33,13 @@ warpgroup's columns have parts of two blocks."""
 
 def alternates(seen: Problem, config: Mapping[str, Any]) -> Any:
     """Whether consumers have two sets of registers; of a view of the problem. Tunables may be arrays."""
-    if not tiles.two_level(seen):
-        return False
-    rows, columns = tiles.rows_per_warpgroup(config), tiles.columns_per_warpgroup(config)
-    needed = 3 * tiles.accumulator_registers(seen, rows, columns) + block_scales.registers(seen, config)
+    return _alternates(block_scales.lines(seen), config) if tiles.two_level(seen) else False
+
+
+def _alternates(lines: Lines, config: Mapping[str, Any]) -> Any:
+    """The same in two-level accumulation, whose accumulators have 32 bits."""
+    elements = tiles.rows_per_warpgroup(config) * tiles.columns_per_warpgroup(config)
+    needed = 3 * (elements // tiles.WARPGROUP) + block_scales.registers_of(lines, config)
     plain = (config["OVERLAP"] == 0) & (config["STREAM"] == 0) & (config["SPLITS"] == 1)
     whole = (config["BK"] == tiles.TWO_LEVEL_K) & (config["CONSUMERS"] == 2)
     return plain & whole & (needed <= MOST_WITH_TWO_SETS)
@@ -43,20 +47,24 @@ def alternates(seen: Problem, config: Mapping[str, Any]) -> Any:
 
 def factor(problem: Problem, config: Mapping[str, Any]) -> Any:
     """What the predicted time of a configuration, or of an array of each tunable, is multiplied by."""
-    if not tiles.two_level(problem):
-        return 1.0
-    as_given = factor_of_view(problem, config)
-    return np.where(config["SWAP"] == 0, as_given, factor_of_view(problem.swapped, config))
+    return factor_with(block_scales.lines(problem), config) if tiles.two_level(problem) else 1.0
+
+
+def factor_with(lines: Lines, config: Mapping[str, Any]) -> Any:
+    """The same of a problem with two-level accumulation and these `block_scales.lines`."""
+    return np.where(config["SWAP"] == 0, _factor_of_view(lines, config), _factor_of_view(lines[::-1], config))
 
 
 def factor_of_view(seen: Problem, config: Mapping[str, Any]) -> Any:
     """The same, of a problem whose operands are swapped already if the configuration swaps them."""
-    if not tiles.two_level(seen):
-        return 1.0
-    alternating = alternates(seen, config)
+    return _factor_of_view(block_scales.lines(seen), config) if tiles.two_level(seen) else 1.0
+
+
+def _factor_of_view(lines: Lines, config: Mapping[str, Any]) -> Any:
+    alternating = _alternates(lines, config)
     found = np.where(alternating, ALTERNATING, 1.0)
-    of_a, of_b = block_scales.lines(seen)
+    of_a, of_b = lines
     if of_a == of_b == 0:
         return found
-    two = (of_b > 1) & (of_b % tiles.columns_per_warpgroup(config) > 0)
+    two = (of_b % tiles.columns_per_warpgroup(config) > 0) if of_b > 1 else False
     return found * np.where(two, SCALED_BY_TWO, np.where(alternating, SCALED_ALTERNATING, SCALED))

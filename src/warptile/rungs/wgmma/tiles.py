@@ -100,18 +100,19 @@ def is_aligned(problem: Problem) -> bool:
 
 
 def takes_unaligned_a(seen: Problem, config: Config) -> bool:
-    """Whether a misaligned A is loaded through registers instead of repacked, which only wgmma-final does: A of 16 bits,
-    or K-major of 32, few columns of D, and a basic or split-K schedule."""
+    """Whether a misaligned A is loaded through registers instead of repacked, which only wgmma-final does: an A of 16
+    bits, or K-major of 32; few columns of D; and a basic or split-K schedule."""
     return "SPLITS" in config and may_take_unaligned_a(seen) and bool(loads_unaligned_a(seen, config))
 
 
-def may_take_unaligned_a(seen: Problem) -> bool:
-    """Whether some configuration loads a misaligned A through registers."""
-    a = seen.a
-    if a.alignment_bytes == MAX_ALIGNMENT_BYTES or a.dtype.bits < 16 or a.sparse or seen.batch > 1:
+def may_take_unaligned_a(problem: Problem, swap: int = 0) -> bool:
+    """Whether some configuration loads a misaligned A, or with ``swap`` B, through registers."""
+    a = problem.b if swap else problem.a
+    if a.alignment_bytes == MAX_ALIGNMENT_BYTES or a.dtype.bits < 16 or a.sparse or problem.batch > 1:
         return False
-    # Each residue class of lines along M needs one.
-    return seen.k > 0 if k_major(a, is_a=True) else a.dtype.bits == 16 and seen.k >= residue_classes.RESIDUE_CLASSES
+    if k_major(a, is_a=not swap):
+        return problem.k > 0
+    return a.dtype.bits == 16 and problem.k >= residue_classes.RESIDUE_CLASSES  # each class of lines has one
 
 
 def loads_unaligned_a(seen: Problem, config: Mapping[str, Any]) -> Any:

@@ -183,11 +183,13 @@ def _kind(
         return replace(operand, alignment_bytes=MAX_ALIGNMENT_BYTES if holds else max(1, operand.dtype.bits // 8))
 
     problem = of_extents(TYPICAL, TYPICAL)
+    plain = tiles.view(problem, _base())
+    views = plain.problem, plain.swapped.problem
     through = [tiles.may_take_unaligned_a(problem, swap) for swap in (0, 1)]
     found: list[ConfigColumns] = []
     for order, kernel in enumerate(kernels or kernels_for(problem, straddling)):
         for unaligned in (0, 1) if through[kernel.swap] and kernel.schedule in ("basic", "split", "cluster") else (0,):
-            made = _filled(problem, kernel, device, unaligned, sets, order)
+            made = _filled(views[kernel.swap], kernel, device, unaligned, sets, order)
             if made is not None and _is_taken(of_extents, made, illegal):
                 found.append(made)
     return ConfigColumns.joined(*found) if found else ConfigColumns(np.zeros((len(_NUMBERS), 0)))
@@ -216,12 +218,13 @@ def _is_taken(of_extents: Callable[[int, int], Problem], rows: ConfigColumns, il
 
 
 def _filled(
-    problem: Problem, kernel: Kernel, device: DeviceLimits, unaligned: int, sets: int, order: int
+    seen: Problem, kernel: Kernel, device: DeviceLimits, unaligned: int, sets: int, order: int
 ) -> ConfigColumns | None:
     """A kernel's configurations, one for each number of splits; None if too few stages fit.
 
     Args:
-        problem: of the kind that the kernel takes, without an epilogue.
+        seen: a problem of the kind that the kernel takes, without an epilogue, as it is seen without residue classes
+            and without an A that is loaded through registers.
         kernel: the kernel.
         device: where it runs.
         unaligned: 1 if A is loaded through registers.
@@ -230,24 +233,25 @@ def _filled(
     """
     overlap = int(kernel.schedule == "overlap")
     config: dict[str, int] = {
-        "BM": kernel.bm, "BN": kernel.bn, "BK": kernel.rows * ROW_BYTES * 8 // problem.a.dtype.bits, "STAGES": 2,
+        "BM": kernel.bm, "BN": kernel.bn, "BK": kernel.rows * ROW_BYTES * 8 // seen.a.dtype.bits, "STAGES": 2,
         "CONSUMERS": kernel.consumers, "PINGPONG": int(kernel.schedule == "ping-pong"), "CM": kernel.cm,
         "CN": kernel.cn, "GROUP": 8, "ALONG_N": 0, "OVERLAP": overlap, "STREAM": int(kernel.schedule == "stream-K"),
         "SPLITS": 1, "SWAP": kernel.swap, "SMS": device.sms,
     }  # fmt: skip
-    seen = tiles.view(problem, {**config, "CM": 2, "CN": 2}).problem  # no residue classes, no A through registers
     widest = 0 if not residue_classes.d_is_aligned(seen) else WIDEST_OVERLAPPED if overlap else WIDEST
     columns = tiles.columns_per_warpgroup(config)
     staged = sets > 0 and widest > 0 and not unaligned and not overlap
-    subtile = tiles.epilogue_subtiles(seen.d.dtype.bits // 8, columns, seen.d.major == "col", widest, staged)
+    whole, part = (  # what a CTA stores: of a tile, and where CTAs of a cluster that split K share its columns
+        tiles.epilogue_subtiles(seen.d.dtype.bits // 8, each, seen.d.major == "col", widest, staged)
+        for each in (columns, columns // kernel.parts)
+    )
     each = tiles.stage_bytes(seen, config, unaligned_a=bool(unaligned))
-    part = replace(subtile, bn=columns // kernel.parts)  # what a CTA of a cluster that splits K stores
-    buffers = max(epilogue.buffer_bytes(subtile, sets), epilogue.buffer_bytes(part, sets))
+    buffers = max(epilogue.buffer_bytes(whole, sets), epilogue.buffer_bytes(part, sets))
     stages = stages_beside(kernel.consumers * buffers, each)
     if stages < (2 if overlap else FEWEST_STAGES) or (kernel.bm > 128 and stages < 2):
         return None
     config["STAGES"] = max(stages, 2)
-    count, held, _ = epilogue.held_subtiles(subtile, seen, config) if overlap else (1, 0, 0)
+    count, held, _ = epilogue.held_subtiles(whole, seen, config) if overlap else (1, 0, 0)
     if overlap and held == 0:
         return None
     splits: tuple[int, ...] = (1,)

@@ -32,6 +32,7 @@ class Elementary:
         self._builder, self._width = builder, width
         self._double, self._bits = (ir.VectorType(of, width) for of in (ir.DoubleType(), ir.IntType(64)))
         self._constant, self._function = ir.Constant, ir.FunctionType
+        self._splats: dict[tuple[Any, float], Any] = {}
 
     def call(self, name: str, *of: Any) -> Any:
         """The result of one of LLVM's own functions of float64."""
@@ -94,7 +95,13 @@ class Elementary:
         return terms[0]
 
     def _number(self, of: float) -> Any:
-        return self._constant(self._double, [of] * self._width)
+        return self._splat(self._double, of)
 
     def _whole(self, of: int) -> Any:
-        return self._constant(self._bits, [of] * self._width)
+        return self._splat(self._bits, of)
+
+    def _splat(self, kind: Any, number: float) -> Any:
+        """A vector of equal numbers, one object for each: llvmlite writes out each object that it meets."""
+        if (kind, number) not in self._splats:
+            self._splats[kind, number] = self._constant(kind, [number] * self._width)
+        return self._splats[kind, number]

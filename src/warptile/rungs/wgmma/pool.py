@@ -1,7 +1,7 @@
 """All kernels that plans choose from for a problem, with their splits of K, and the predicted time of each, at once.
 
 What does not depend on extents (which kernels take the types and layouts, how many stages fit) is worked out once for
-all problems of a kind. What does is two sets of formulas, which become machine code in a process that plans much
+all problems of a kind. What does is formulas, which become machine code in a process that plans much
 (`warptile.native.formulas`).
 """
 

@@ -116,6 +116,11 @@ class Problem:
     ieee: bool = False
     batch_invariant: bool = False
 
+    def __hash__(self) -> int:
+        """Of what tells most problems apart: a plan looks its problem up many times."""
+        a, b, d = self.a, self.b, self.d
+        return hash((self.m, self.n, self.k, self.batch, a.dtype.name, a.major, b.major, d.dtype.name))
+
     def __post_init__(self) -> None:
         if min(self.m, self.n, self.k) < 0:
             raise ShapeError(

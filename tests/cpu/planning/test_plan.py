@@ -221,3 +221,14 @@ def test_explain_says_what_why_and_what_not():
     assert "wmma-final: operands are float32" in text
     assert "wgmma-split: precision is 'ieee'" in text
     assert "against" in text
+
+
+def test_problems_are_looked_up_by_all_that_they_say():
+    one = problem(64, 48, 32, "float16")
+    others = [
+        replace(one, k=40), replace(one, accumulator=one.a.dtype), replace(one, c=one.d), replace(one, ieee=True),
+        replace(one, batch_invariant=True), replace(one, a=replace(one.a, alignment_bytes=2)), one.swapped,
+    ]  # fmt: skip
+    found = {one, *others}
+    assert len(found) == 1 + len(others)
+    assert problem(64, 48, 32, "float16") in found

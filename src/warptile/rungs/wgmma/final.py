@@ -278,7 +278,7 @@ def _spilling_reason(seen: Problem, config: Config, sizes: Sizes) -> str | None:
     if eights and config["SWAP"] and wide and not aligned and (cluster > 1 or config["OVERLAP"]):
         where = f"with SWAP=1, OVERLAP={config['OVERLAP']} and BN={config['BN']} in clusters of {cluster}"
         limits.append((OVERLAPPED_EIGHTS if config["OVERLAP"] else CLUSTERED_EIGHTS, where))
-    panels = not tiles.k_major(seen.a, is_a=True) and tiles.takes_unaligned_a(seen, config)
+    panels = sizes.unaligned_a and not tiles.k_major(seen.a, is_a=True)
     if panels and config["SWAP"] and wide and not aligned:
         limits.append((LOADED_PANELS, "with SWAP=1 where an unaligned A is contiguous along M"))
     if eights and in_turns and cluster > 1 and not aligned:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from warptile.problem import MAX_ALIGNMENT_BYTES, Problem
@@ -83,15 +84,20 @@ def residue_classes_of(seen: Problem) -> Problem | None:
         return None
     if seen.a.major != "row" or seen.a.alignment_bytes < MAX_ALIGNMENT_BYTES:
         return None
+    batch = _residue_classes(seen)
+    return batch if may_be_residue_classes(batch) else None
+
+
+@lru_cache(maxsize=64)  # planning asks for hundreds of configurations of one problem
+def _residue_classes(seen: Problem) -> Problem:
     a, d, rows = seen.a, seen.d, seen.m // RESIDUE_CLASSES
-    batch = replace(
+    return replace(
         seen,
         m=rows,
         a=replace(a, leading_dimension=RESIDUE_CLASSES * a.leading_dimension, batch_stride=a.leading_dimension),
         d=replace(d, leading_dimension=RESIDUE_CLASSES * d.leading_dimension, batch_stride=d.leading_dimension),
         batch=RESIDUE_CLASSES,
     )
-    return batch if may_be_residue_classes(batch) else None
 
 
 def columns(seen: Problem, config: Config) -> int:

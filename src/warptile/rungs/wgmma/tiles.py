@@ -137,22 +137,31 @@ def view(problem: Problem, config: Config) -> View:
         problem, names = problem.swapped, ("B", "A")
     if is_aligned(problem):
         return View(problem, *names)
-    repacks: list[Repack] = []
-    seen, found = [], []
-    for operand, name, is_a in ((problem.a, names[0], True), (problem.b, names[1], False)):
-        if needs_repacking(operand, is_a=is_a) and not (is_a and takes_unaligned_a(problem, config)):
+    seen, found, repacks = _repacked(problem, names, takes_unaligned_a(problem, config))
+    gemm = residue_classes.split_by_residue_class(seen, config)
+    stores_by_tma = residue_classes.stores_by_tma(gemm, config)
+    if fused_repack.fits(gemm, found, repacks, config, stores_by_tma=stores_by_tma):
+        return View(gemm, *found, fused_repacks=repacks)
+    return View(gemm, *found, repacks)
+
+
+@lru_cache(maxsize=64)  # planning asks for hundreds of configurations of one problem
+def _repacked(
+    problem: Problem, names: tuple[str, str], loads_a: bool
+) -> tuple[Problem, tuple[str, str], tuple[Repack, ...]]:
+    """The problem with operands repacked, their names and how: all that the kernel does not load as they are. Of A
+    ``loads_a`` says whether it does whatever its alignment."""
+    seen, found = [problem.a, problem.b], list(names)
+    repacks = []
+    for place, operand in enumerate(seen):
+        is_a = place == 0
+        if needs_repacking(operand, is_a=is_a) and not (is_a and loads_a):
             rows, columns = (problem.m, problem.k) if is_a else (problem.k, problem.n)
             transposed = not k_major(operand, is_a=is_a) and operand.dtype.bits != 16
-            operand, repack = repacked(name, operand, rows, columns, transposed=transposed)
+            seen[place], repack = repacked(names[place], operand, rows, columns, transposed=transposed)
             repacks.append(repack)
-            name = repack.target
-        seen.append(operand)
-        found.append(name)
-    gemm = residue_classes.split_by_residue_class(replace(problem, a=seen[0], b=seen[1]), config)
-    stores_by_tma = residue_classes.stores_by_tma(gemm, config)
-    if fused_repack.fits(gemm, (found[0], found[1]), repacks, config, stores_by_tma=stores_by_tma):
-        return View(gemm, found[0], found[1], fused_repacks=tuple(repacks))
-    return View(gemm, found[0], found[1], tuple(repacks))
+            found[place] = repack.target
+    return replace(problem, a=seen[0], b=seen[1]), (found[0], found[1]), tuple(repacks)
 
 
 # --- sizes --------------------------------------------------------------------------------------------------------

@@ -8,8 +8,7 @@ and returns an `Operation`. Executing is then only array arithmetic.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,8 +43,7 @@ Destination = Callable[[Active, Array], None]
 Run = Callable[[Active], None]
 
 
-@dataclass(frozen=True)
-class Operation:
+class Operation(NamedTuple):
     """An instruction that is ready to run: what a builder returns.
 
     Attributes:
@@ -162,19 +160,18 @@ class Assembler:
         the PTX.
         """
         wanted = np.dtype(dtype)
+        if isinstance(operand, Register):
+            self.reads.append(operand.name)
+            registers = self.machine.registers
+            reader = registers.readers.get((operand.name, wanted))
+            if reader is None:
+                reader = _low_reader(operand, registers.array(operand), wanted)
+                registers.readers[operand.name, wanted] = reader
+            return reader
         if isinstance(operand, Negated):
             self.reads.append(operand.register.name)
             plain = self.machine.registers.array(operand.register)
             return lambda active: ~plain[active.index]
-        if isinstance(operand, Register):
-            self.reads.append(operand.name)
-            known = self.machine.registers.readers
-            reader = known.get((operand.name, wanted))
-            if reader is None:
-                reader = known[operand.name, wanted] = _low_reader(
-                    operand, self.machine.registers.array(operand), wanted
-                )
-            return reader
         if isinstance(operand, SpecialRegister):
             return _low_reader(operand, self.machine.special(operand.name), wanted)
         if isinstance(operand, Immediate):
@@ -272,9 +269,9 @@ def _low_reader(operand: Register | SpecialRegister, array: Array, wanted: np.dt
 
 def _low_part(array: Array, wanted: np.dtype[Any]) -> Array | None:
     """``array`` reinterpreted as ``wanted``: its low part where it is wider (lanes stay the first axis)."""
-    if array.dtype == np.bool_:
-        return array if wanted == np.bool_ else None
-    if wanted == np.bool_ or array.dtype.itemsize < wanted.itemsize:
+    if array.dtype == wanted:
+        return array
+    if array.dtype == np.bool_ or wanted == np.bool_ or array.dtype.itemsize < wanted.itemsize:
         return None
     ratio = array.dtype.itemsize // wanted.itemsize
     return array.view(wanted)[::ratio]

@@ -24,6 +24,7 @@ docs/counters.md shows the patterns and what was read. Each rule has a test with
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -269,9 +270,10 @@ class Counters:
         self.table: NDArray[np.int64] = np.zeros((slots, len(FIELDS)), dtype=np.int64)
         self._slot: dict[int, int] = {}
 
-    def place(self, instruction: Instruction, slot: int) -> None:
-        """Remember the slot of an instruction (by identity: two alike stand in different lines)."""
-        self._slot[id(instruction)] = slot
+    def place(self, instructions: Iterable[Instruction], start: int) -> None:
+        """Remember the slots of instructions that follow each other from slot ``start`` on (by identity: two alike
+        stand in different lines)."""
+        self._slot.update((id(instruction), slot) for slot, instruction in enumerate(instructions, start))
 
     def row(self, instruction: Instruction) -> NDArray[np.int64]:
         """The counters of one instruction: a view of its row of the table."""

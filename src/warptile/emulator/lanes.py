@@ -24,6 +24,9 @@ REGISTER_BYTES = {
 }  # fmt: skip
 """Bytes of every PTX register type; ``pred`` is a NumPy bool."""
 
+_BLOCK_REGISTERS, _BLOCK_BYTES = 32, 1 << 18
+"""Registers of a width that get their memory at once: so many, or as many as fit into so many bytes."""
+
 _STORAGE: dict[int, np.dtype[Any]] = {
     1: np.dtype(np.uint8),
     2: np.dtype(np.uint16),
@@ -136,6 +139,8 @@ class RegisterFile:
         self.readers: dict[tuple[str, np.dtype[Any]], Callable[[Active], Array]] = {}
         self.writers: dict[tuple[str, np.dtype[Any]], Callable[[Active, Array], None]] = {}
         self._arrays: dict[str, Array] = {}
+        self._blocks: list[Array] = []
+        self._free: dict[int, list[Array]] = {}
         self.at_start_of_wave: Callable[[NDArray[np.bool_]], None] = lambda live: None
         self._used = False
 
@@ -143,22 +148,28 @@ class RegisterFile:
         """The storage of ``register``: unsigned of its width, bool for a predicate, (lanes, 2) uint64 for b128."""
         found = self._arrays.get(register.name)
         if found is None:
-            if register.type == "pred":
-                found = np.zeros(self.lane_capacity, dtype=np.bool_)
-            else:
-                size = REGISTER_BYTES[register.type]
-                if size == 16:
-                    found = np.empty((self.lane_capacity, 2), dtype=np.uint64)
-                else:
-                    found = np.empty(self.lane_capacity, dtype=_STORAGE[size])
-                found.view(np.uint8).fill(POISON_BYTE)
-            self._arrays[register.name] = found
+            found = self._arrays[register.name] = self._free_array(register.type)
         return found
+
+    def _free_array(self, type_name: str) -> Array:
+        """An array of a block that is full of poison; there is one block after the other for each width."""
+        size = 0 if type_name == "pred" else REGISTER_BYTES[type_name]
+        free = self._free.get(size)
+        if not free:
+            lanes = (self.lane_capacity, 2) if size == 16 else (self.lane_capacity,)
+            count = max(1, min(_BLOCK_REGISTERS, _BLOCK_BYTES // (max(size, 1) * self.lane_capacity)))
+            if size == 0:
+                block: Array = np.zeros((count, *lanes), dtype=np.bool_)
+            else:
+                block = np.empty((count, *lanes), dtype=_STORAGE[min(size, 8)])
+                block.view(np.uint8).fill(POISON_BYTE)
+            self._blocks.append(block)
+            free = self._free[size] = list(block)
+        return free.pop()
 
     def poison(self, live: NDArray[np.bool_]) -> None:
         """Forget every value, as at the start of a new wave of CTAs whose ``live`` lanes have a thread."""
         self.at_start_of_wave(live)
-        arrays = self._arrays.values() if self._used else ()  # new ones are full of poison
+        for block in self._blocks if self._used else ():  # new ones are full of poison
+            block.view(np.uint8).fill(0 if block.dtype == np.bool_ else POISON_BYTE)
         self._used = True
-        for array in arrays:
-            array.view(np.uint8).fill(0 if array.dtype == np.bool_ else POISON_BYTE)

@@ -30,6 +30,12 @@ from warptile.ptx.instruction import (
     Variable,
 )
 
+_CONTROL = frozenset({"bra", "brx", "exit", "ret", "call", "bar", "barrier"})
+"""Opcodes of control flow and of barriers, which the scheduler executes."""
+
+_KINDS = {None: p.PLAIN, "warp": p.WARP_COLLECTIVE, "mask": p.MASK_COLLECTIVE}
+"""Kinds of steps by `Operation.collective`."""
+
 
 class CallPlan:
     """A call: which bytes and registers go in and come out, and where the callee starts.
@@ -61,9 +67,8 @@ def assemble(module: PtxModule, layout: ProgramLayout, machine: Machine) -> list
         machine.frame = layout.frame_of(routine)
         body = routine.function.body
         assert body is not None
-        for instruction in body:
-            steps.append(_located(module, layout, machine, routine, instruction))
-            machine.count.place(instruction, len(steps) - 1)
+        machine.count.place(body, len(steps))
+        steps += [_located(module, layout, machine, routine, instruction) for instruction in body]
         steps.append(ProgramStep(p.EXIT if routine.function.entry else p.RETURN, None))
         built = [(step.run, step.guard) for step in steps[routine.start :]]
         if machine.memory.check_uninitialised:
@@ -119,6 +124,8 @@ def _step(
     assembler: Assembler,
 ) -> ProgramStep:
     opcode = instruction.opcode
+    if opcode not in _CONTROL:
+        return _plain(machine, instruction, assembler)
     if opcode == "bra":
         modifiers = Modifiers(instruction)
         modifiers.flag("uni")
@@ -134,12 +141,16 @@ def _step(
         return _call(module, layout, machine, assembler, routine, instruction)
     if opcode == "barrier" and "cluster" in instruction.modifiers:
         return ProgramStep(p.CLUSTER_BARRIER, instruction, detail=ops.cluster.parse_barrier(instruction))
-    if opcode in ("bar", "barrier"):
-        parts = ops.bar.parse(instruction, assembler)
-        if parts.warp_mask is not None:
-            run = _warp_barrier(machine, parts.warp_mask)
-            return ProgramStep(p.MASK_COLLECTIVE, instruction, run=run, detail=parts.warp_mask)
-        return ProgramStep(p.BARRIER, instruction, detail=parts)
+    parts = ops.bar.parse(instruction, assembler)
+    if parts.warp_mask is not None:
+        run = _warp_barrier(machine, parts.warp_mask)
+        return ProgramStep(p.MASK_COLLECTIVE, instruction, run=run, detail=parts.warp_mask)
+    return ProgramStep(p.BARRIER, instruction, detail=parts)
+
+
+def _plain(machine: Machine, instruction: Instruction, assembler: Assembler) -> ProgramStep:
+    """The step of an instruction that has a builder."""
+    opcode = instruction.opcode
     build = BUILDERS.get(f"{opcode}.async") if "async" in instruction.modifiers else None
     build = build or BUILDERS.get(opcode)
     if build is None:
@@ -148,8 +159,7 @@ def _step(
     if operation.wait is not None:
         kind = p.MBARRIER_WAIT if operation.collective is None else p.WARP_COLLECTIVE
         return ProgramStep(kind, instruction, detail=operation.wait)
-    kind = {None: p.PLAIN, "warp": p.WARP_COLLECTIVE, "mask": p.MASK_COLLECTIVE}[operation.collective]
-    run = operation.run
+    kind, run = _KINDS[operation.collective], operation.run
     if operation.collective is not None:
         run = _ordering(machine, instruction, run, operation.mask)
     return ProgramStep(kind, instruction, run=run, detail=operation.mask)

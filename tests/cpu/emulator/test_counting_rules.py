@@ -34,7 +34,7 @@ def count(pattern: Pattern) -> dict[str, int]:
     active = Active.of(lanes)
     instruction = Instruction("x", (), (), SourceLocation(1), "x")
     counters = Counters(1)
-    counters.place(instruction, 0)
+    counters.place([instruction], 0)
     source, target = pattern.source[lanes], pattern.target[lanes]
     if pattern.kind == "cp.async":
         reads = np.ones(len(lanes), dtype=np.bool_)

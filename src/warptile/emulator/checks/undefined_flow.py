@@ -54,11 +54,17 @@ PACKED = {("f16x2",), ("bf16x2",), ("u16x2",), ("s16x2",)}
 
 BITWISE = frozenset({"and", "or", "xor", "not", "lop3"})
 
+MOVES = frozenset(
+    {"ld", "ldu", "ldmatrix", "wmma", "mov", "st", "stmatrix", "shfl", "movmatrix", "mma", "wgmma", "shl", "shr", "bfe",
+     "prmt", "cvt"}
+)  # fmt: skip
+"""Opcodes of which some instructions only move data, or multiply it."""
+
 
 def moved_data(instruction: Instruction) -> tuple[int, ...] | None:
     """Which operands are data that the instruction only moves, or multiplies; None if it does neither."""
     opcode, modifiers, operands = instruction.opcode, instruction.modifiers, instruction.operands
-    if "async" in modifiers:
+    if opcode not in MOVES or "async" in modifiers:
         return None
     if opcode in ("ld", "ldu", "ldmatrix") or (opcode == "wmma" and "load" in modifiers):
         return ()

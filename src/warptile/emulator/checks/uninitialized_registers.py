@@ -26,7 +26,7 @@ from warptile.emulator.checks.undefined_flow import (
 )
 from warptile.emulator.machine import Machine
 from warptile.emulator.program import ProgramStep, Routine
-from warptile.ptx.instruction import Register
+from warptile.ptx.instruction import Instruction, Register
 
 
 @dataclass(frozen=True)
@@ -100,21 +100,21 @@ def _watch_plan(routine: Routine, steps: list[ProgramStep], *, follows_loads: bo
         instruction = step.instruction
         if instruction is None:
             continue
-        guard = instruction.predicate
-        if step.guard is None or guard is None or guard.name not in reads & followed:
+        doubts = reads & followed
+        guard = instruction.predicate if doubts and step.guard is not None else None
+        if guard is not None and guard.name not in doubts:
             guard = None
         used: list[Register] = []
         read: list[Register] = []
         written: list[Register] | None = None
         if step.run is not None:
-            names = reads & followed & set(step.reads)
-            data = moved_data(instruction) or ()
+            names = doubts.intersection(step.reads)
+            data = (moved_data(instruction) or ()) if names else ()
             if names and reports_operands(instruction):
                 others = [operand for place, operand in enumerate(instruction.operands) if place not in data]
                 used = distinct(each for each in registers_of(*others) if each.name in names)
-            read = distinct(each for each in instruction.registers if each.name in names)
-            writes = set(step.writes) & followed
-            written = distinct(each for each in instruction.registers if each.name in writes)
+            read = _those(instruction, names)
+            written = _those(instruction, followed.intersection(step.writes))
             if not written and not (read and data):
                 written = None
         if guard is not None or used or written is not None:
@@ -123,29 +123,44 @@ def _watch_plan(routine: Routine, steps: list[ProgramStep], *, follows_loads: bo
     return _WatchPlan(followed, found)
 
 
+def _those(instruction: Instruction, names: frozenset[str]) -> list[Register]:
+    """The registers of an instruction that are called so."""
+    return distinct(each for each in instruction.registers if each.name in names) if names else []
+
+
+class _Bits(dict[str, int]):
+    """A bit for each name, given when it is first asked for."""
+
+    def __missing__(self, name: str) -> int:
+        bit = self[name] = 1 << len(self)
+        return bit
+
+    def of(self, names: Iterable[str]) -> int:
+        """The bits of some names together."""
+        mask = 0
+        for name in names:
+            mask |= self[name]
+        return mask
+
+
 def doubtful_reads(routine: Routine, steps: list[ProgramStep], *, follows_loads: bool = False) -> list[frozenset[str]]:
     """For each step, the registers among its reads (and its guard) that may hold nothing, or come from nothing.
 
     ``follows_loads`` is that of `Memory`.
     """
-    bit: dict[str, int] = {}
-
-    def bits(names: Iterable[str]) -> int:
-        mask = 0
-        for name in names:
-            mask |= bit.setdefault(name, 1 << len(bit))
-        return mask
-
+    bits = _Bits()
     effects = []
     for step in steps:
         instruction = step.instruction
-        guard = bits([instruction.predicate.name]) if instruction and instruction.predicate else 0
-        flows = instruction is not None and hands_on(instruction)
-        loads = instruction is not None and may_load_undefined(instruction, routine, follows_loads=follows_loads)
-        effects.append((bits(step.reads), bits(step.writes), guard, flows, loads))
+        if instruction is None:
+            effects.append((0, 0, 0, False, False))
+            continue
+        guard = bits[instruction.predicate.name] if instruction.predicate is not None else 0
+        loads = may_load_undefined(instruction, routine, follows_loads=follows_loads)
+        effects.append((bits.of(step.reads), bits.of(step.writes), guard, hands_on(instruction), loads))
     blocks = _blocks(steps, routine.start)
-    held = dict.fromkeys(blocks, (1 << len(bit)) - 1)  # registers that hold a value on every path to a block
-    held[0] = bits(_formals(routine))
+    held = dict.fromkeys(blocks, (1 << len(bits)) - 1)  # registers that hold a value on every path to a block
+    held[0] = bits.of(_formals(routine))
     pending = list(reversed(blocks))
     while pending:
         leader = pending.pop()
@@ -158,7 +173,7 @@ def doubtful_reads(routine: Routine, steps: list[ProgramStep], *, follows_loads:
                 held[successor] &= holding
                 pending.append(successor)
     nothing: frozenset[str] = frozenset()
-    names = list(bit)  # in the order of their bits
+    names = list(bits)  # in their order
     found = []
     for leader, (behind, _) in blocks.items():
         holding = held[leader]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hopper_patterns import GLOBAL_BYTES, METRICS, PATTERNS, Pattern, text
-from warptile.codegen.nvrtc import ptx_alone
+from warptile.codegen.nvrtc import compile_ptx
 from warptile.codegen.translation_unit import Source
 from warptile.emulator import emulate
 from warptile.launch.access import Access
@@ -23,11 +23,11 @@ COUNTS = {each["name"]: each for each in RECORDED["counts"]}
 
 
 def counters(pattern: Pattern) -> dict[str, float]:
-    entry, ptx = ptx_alone(Source(text(pattern), pattern.kernel), "sm_90a")
+    kernel = compile_ptx(Source(text(pattern), pattern.kernel), "sm_90a")
     operands = {"G": np.zeros(GLOBAL_BYTES, np.uint8)}
     access = {"G": Access(writes=True)}
-    spec = pattern.spec(entry)  # reads shared memory that nothing has written: no check
-    return emulate(parse(ptx), spec, operands, accesses=access, arch="sm_90a", checks=frozenset()).counters
+    spec = pattern.spec(kernel.entry)  # reads shared memory that nothing has written: no check
+    return emulate(parse(kernel.ptx), spec, operands, accesses=access, arch="sm_90a", checks=frozenset()).counters
 
 
 def named(name: str) -> Pattern:

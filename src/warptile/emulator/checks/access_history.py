@@ -105,8 +105,9 @@ class AccessHistory:
         if shift == LONGEST:
             return
         pages = offsets >> PAGE
-        coarse = np.unique(pages[self.shifts[pages] > shift])
-        if len(coarse):
+        too_long = self.shifts[pages] > shift
+        if too_long.any():
+            coarse = np.unique(pages[too_long])
             self.expect(shift)
             headers = self.displaced.used[FRESH_HEADER] > 1
             if headers:

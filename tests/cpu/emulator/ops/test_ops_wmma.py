@@ -5,7 +5,7 @@ import pytest
 
 import wmma_cases
 from emulation import run_cuda
-from warptile.codegen.nvrtc import ptx_alone
+from warptile.codegen.nvrtc import compile_ptx
 from warptile.codegen.translation_unit import Source
 from warptile.emulator import emulate
 from warptile.emulator.arithmetic import accumulate
@@ -25,7 +25,7 @@ TILES = 3
 @pytest.fixture(scope="module")
 def module():
     text = wmma_cases.translation_unit(CASES)
-    return parse(ptx_alone(Source(text, CASES[0].name), "sm_90a")[1])
+    return parse(compile_ptx(Source(text, CASES[0].name), "sm_90a").ptx)
 
 
 def by_definition(case, values):

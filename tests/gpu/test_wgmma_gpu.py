@@ -117,6 +117,17 @@ def cases():
                 yield (name, dtype, size, MAJORS[which], gap, offset, (number + turn + which) % 2), sums
 
 
+def test_misaligned_operands_of_few_rows_or_columns():
+    """They are loaded through registers, whatever their type and layout."""
+    torch = hopper()
+    draw = np.random.default_rng(11).integers
+    for turn, (dtype, majors) in enumerate((dtype, majors) for dtype in TYPES[:3] for majors in MAJORS):
+        few, many, k = int(draw(1, 40)), int(draw(500, 3000)), int(draw(8, 5000))
+        for size in ((few, many, k), (many, few, k)):
+            gap, offset = (int(each) for each in draw(0, 9, 2))
+            check(torch, "wgmma-final", dtype, size, majors, gap, offset, turn % 2)
+
+
 def test_every_rung_type_and_major():
     torch = hopper()
     with ThreadPoolExecutor(12) as pool:  # compiling takes longest

@@ -95,9 +95,12 @@ that the fastest is often one of a tile whose others are predicted to be slow to
 NEAR_TIME, FAR_TIME = 1.5, 2.5
 
 ROUNDS, TURN_MS = 4, 2.5
-"""Turns of a configuration, and how long each is. The first round of a GEMM that reaches the power limit warms up."""
+"""Turns of a configuration, and how long each is."""
 
-LONG_FLOPS = 2.0**34
+WARM_UP_MS = 60.0
+"""Turns before those that count. A chip that was idle has a higher clock, which cuBLASLt gains more from: in the first
+round after a pause its times are 5 % below those of later ones for gradients of weights, those of wgmma-final 1 %."""
+
 ALGORITHM_MS = 0.6
 """How long each of cuBLASLt's algorithms runs to find its fastest."""
 
@@ -307,10 +310,11 @@ class _Turns:
                 return
         raise UnsupportedError(f"timing: {1e3 * one_ms:.1f} us a launch, which no graph could capture: left out")
 
-    def run(self, rounds: int, *, drop_first: bool) -> None:
-        """``rounds`` rounds whose order alternates; the first of them may be a warm-up. What proves to be short without
-        having been captured is left out."""
-        for number in range(-1 if drop_first else 0, rounds):
+    def run(self, rounds: int) -> None:
+        """``rounds`` rounds whose order alternates, after some that warm up. What proves to be short without having
+        been captured is left out."""
+        warm_up = math.ceil(WARM_UP_MS / (TURN_MS * max(len(self._runners), 1)))
+        for number in range(-warm_up, rounds):
             items = list(self._runners.items())
             for name, (runner, one_ms) in items if number % 2 else items[::-1]:
                 elapsed_ms, launches = runner.run(max(1, round(TURN_MS / one_ms)))
@@ -402,7 +406,7 @@ class Survey:
                 turns.add("", _fastest_algorithm(library, product, self._workspace.address, self._stream.handle))
             except UnsupportedError:
                 pass
-        turns.run(ROUNDS, drop_first=problem.flops >= LONG_FLOPS)
+        turns.run(ROUNDS)
         rounds = {name: tuple(_us(each) for each in times) for name, times in turns.rounds_ms.items()}
         baseline = rounds.pop("", ())
         tried = [TimedConfig(tuple(config.values()), rounds[config_text(config)]) for config in configs

@@ -40,8 +40,8 @@ def operand_maps(found: View, config: Config, subtile: EpilogueSubtiles) -> tupl
 
 
 def residue_class_map(name: str, seen: Problem, part: SmemTile, number: int) -> TensorMap:
-    """The tensor map of the lines of A whose index is ``number`` modulo `RESIDUE_CLASSES`; if no rows have it, an unused
-    map of others."""
+    """The tensor map of the lines of A whose index is ``number`` modulo `RESIDUE_CLASSES`; if no rows have it, one of
+    others, which is not used."""
     along, lines = (seen.k, seen.m) if part.k_major else (seen.m, seen.k)
     first = number % lines
     pitch_bytes = seen.a.leading_dimension * part.unit_bytes

@@ -123,9 +123,12 @@ def test_misaligned_operands_of_few_rows_or_columns():
     draw = np.random.default_rng(11).integers
     for turn, (dtype, majors) in enumerate((dtype, majors) for dtype in TYPES[:3] for majors in MAJORS):
         few, many, k = int(draw(1, 40)), int(draw(500, 3000)), int(draw(8, 5000))
-        for size in ((few, many, k), (many, few, k)):
-            gap, offset = (int(each) for each in draw(0, 9, 2))
-            check(torch, "wgmma-final", dtype, size, majors, gap, offset, turn % 2)
+        for swap, size in ((1, (few, many, k)), (0, (many, few, k))):
+            config = {**WGMMA_PLAIN, "BM": 64 * (1 + turn % 2), "BN": -(-few // 8) * 8, "CONSUMERS": 1 + turn % 2,
+                      "BK": 1024 // DTYPES[dtype].bits, "STAGES": 4, "SPLITS": 1 + turn % 4, "SWAP": swap,
+                      "SMS": 132}  # fmt: skip
+            gap, offset = 1 + 2 * int(draw(0, 4)), int(draw(0, 9))
+            check(torch, "wgmma-final", dtype, size, majors, gap, offset, turn % 2, config=config)
 
 
 def test_every_rung_type_and_major():

@@ -114,7 +114,8 @@ def environment_line(records: Sequence[Record]) -> str:
     return f"*{', '.join(part for part in parts if part)}; measured {measured}.*"
 
 
-OF_A_KIND = ("--straddling", "--weight-gradients")
+GRADIENTS = "--weight-gradients"
+OF_A_KIND = ("--straddling", GRADIENTS, "--misaligned", "--dtype")
 """Options of surveys that draw problems of one kind only."""
 
 
@@ -213,10 +214,13 @@ class RecordLookup:
         return records[-1]
 
     def newest_surveys_of_plans(self) -> list[SurveyRecord]:
-        """By GPU, the newest survey of problems of every kind; those of plans alone count too."""
-        newest = {record.environment.gpu: record for record in self._surveys_of_every_kind()}
+        """By GPU, the newest survey of problems of every kind, and that of gradients of weights; those of plans alone
+        count too."""
+        of_every_kind = {(record.environment.gpu, False): record for record in self._surveys_of_every_kind()}
+        gradients = {(record.environment.gpu, True): record for record in self._surveys_of_weight_gradients()}
+        newest = of_every_kind | gradients
         self._used |= {record.id: record for record in newest.values()}
-        return [newest[gpu] for gpu in sorted(newest)]
+        return [newest[which] for which in sorted(newest)]
 
     def _surveys_of_every_kind(self) -> list[SurveyRecord]:
         return [record for record in self._of(SurveyRecord) if not any(each in record.command for each in OF_A_KIND)]
@@ -228,10 +232,13 @@ class RecordLookup:
         return records
 
     def newest_survey_of_weight_gradients(self) -> SurveyRecord | None:
-        """The newest survey of problems such as gradients of weights, or None."""
-        records = [record for record in self._of(SurveyRecord) if "--weight-gradients" in record.command]
+        """The newest survey of problems such as gradients of weights, not of plans alone; or None."""
+        records = [record for record in self._surveys_of_weight_gradients() if not record.of_plans]
         self._used |= {record.id: record for record in records[-1:]}
         return records[-1] if records else None
+
+    def _surveys_of_weight_gradients(self) -> list[SurveyRecord]:
+        return [record for record in self._of(SurveyRecord) if GRADIENTS in record.command]
 
     # --- all of a kind, the newest of each ---
 

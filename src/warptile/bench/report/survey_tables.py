@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from warptile.bench.protocol.measurements import Surveyed
 from warptile.bench.protocol.records import SurveyRecord
 from warptile.bench.report.markdown import TableRow, markdown, number, percent
-from warptile.bench.report.record_lookup import RecordLookup
+from warptile.bench.report.record_lookup import GRADIENTS, RecordLookup
 from warptile.rungs.wgmma.cost import LINE_BYTES
 from warptile.rungs.wgmma.launches import pitch_bytes
 from warptile.rungs.wgmma.tiles import is_aligned
@@ -66,7 +66,7 @@ def table(lookup: RecordLookup) -> str:
     if row is not None:
         text += "Gradients of weights: A stored along M, B along N, K longer than both, in a survey of their own:\n\n"
         text += f"{markdown(header, [row])}\n"
-    newest = "The newest survey of each GPU, planned by the cost model of its day; some time plans alone:\n\n"
+    newest = "The newest surveys of each GPU, planned by the cost model of its day; some time plans alone:\n\n"
     return f"{text}{newest}{_by_gpu(lookup)}\n{lookup.origins()}"
 
 
@@ -77,8 +77,16 @@ def _by_gpu(lookup: RecordLookup) -> str:
         shares = [share for each in record.surveyed if (share := speedup_over_library(each)) is not None]
         if shares:
             slow = sum(share < SLOW for share in shares) / len(shares)
-            drawn = f"{record.environment.gpu}, {record.date[:10]}"
-            rows.append((drawn, str(len(shares)), number(geomean(shares), 3), percent(slow), number(min(shares), 2)))
+            which = ", gradients of weights" if GRADIENTS in record.command else ""
+            rows.append(
+                (
+                    f"{record.environment.gpu}, {record.date[:10]}{which}",
+                    str(len(shares)),
+                    number(geomean(shares), 3),
+                    percent(slow),
+                    number(min(shares), 2),
+                )
+            )
     return markdown(("GPU", "number", "of cuBLASLt", "slow", "lowest"), rows)
 
 

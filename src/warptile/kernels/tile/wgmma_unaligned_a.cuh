@@ -14,11 +14,11 @@ __device__ __forceinline__ constexpr int block_row(int row) {
     return INTERLEAVED ? row % 8 * 8 + row / 8 : row;
 }
 
-// EXTENT rows of A, K_EXTENT elements of 16 or 32 bits along K. TMA needs strides that are multiples of 16 bytes. Rows that
-// are eight apart have one, whatever the leading dimension. So each *residue class*, the rows with one remainder modulo
-// 8, has a tensor map of its own, which begins at the last multiple of 16 bytes before its first row: all its rows are
-// shifted by the same number of elements. A box has 16 more bytes of each row than K_EXTENT, or than half of it. It is
-// not swizzled: eight rows of a class begin four banks apart.
+// EXTENT rows of A, K_EXTENT elements of 16 or 32 bits along K. TMA needs strides that are multiples of 16 bytes. Rows
+// that are eight apart have one, whatever the leading dimension. So each *residue class*, the rows with one remainder
+// modulo 8, has a tensor map of its own, which begins at the last multiple of 16 bytes before its first row: all its
+// rows are shifted by the same number of elements. A box has 16 more bytes of each row than K_EXTENT, or than half of
+// it. It is not swizzled: eight rows of a class begin four banks apart.
 template <typename ELEMENT, int EXTENT, int K_EXTENT>
 struct WgmmaUnalignedA {
     static constexpr int CLASSES = 8, SIZE = sizeof(ELEMENT), PARTS = K_EXTENT + 16 / SIZE > 256 ? 2 : 1,

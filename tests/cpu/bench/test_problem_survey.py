@@ -36,7 +36,7 @@ from warptile.bench.campaign.problem_survey import (
     SPLIT_CLUSTERED,
     STREAMED,
     SWAPPED_WIDE,
-    Wanted,
+    Selection,
     configurations,
     described,
     drawn,
@@ -95,7 +95,7 @@ def test_problems_are_the_same_for_a_seed_each_once_and_of_every_kind() -> None:
 
 
 def test_problems_with_straddling_rows_can_be_drawn_alone() -> None:
-    problems = drawn(40, 3, Wanted(straddling=True))
+    problems = drawn(40, 3, Selection(straddling=True))
     for problem in problems:
         assert tiles.is_aligned(problem)
         assert problem.m > 96
@@ -127,12 +127,12 @@ def test_what_is_timed_are_legal_configurations_of_which_the_plans_own_is_the_fi
 
 
 def test_surveys_of_some_problems_alone() -> None:
-    found = drawn(12, 3, Wanted(misaligned=True, dtype="tfloat32"))
+    found = drawn(12, 3, Selection(misaligned=True, dtype="tfloat32"))
     assert not any(is_aligned(problem) for problem in found)
     assert {problem.a.dtype.name for problem in found} == {"tfloat32"}
-    gradients = drawn(6, 3, Wanted(weight_gradients=True))
+    gradients = drawn(6, 3, Selection(weight_gradients=True))
     assert all((each.a.major, each.b.major) == ("col", "row") and each.k > max(each.m, each.n) for each in gradients)
-    assert Wanted(weight_gradients=True, dtype="int8").options == ["--weight-gradients", "--dtype", "int8"]
+    assert Selection(weight_gradients=True, dtype="int8").options == ["--weight-gradients", "--dtype", "int8"]
 
 
 def test_what_plans_choose_is_timed_alone_where_that_is_asked_for() -> None:
@@ -160,14 +160,14 @@ def test_a_survey_is_of_plans_or_of_the_best_predictions(tmp_path: Path) -> None
     assert "give one of them" in result.output
 
 
-@pytest.mark.parametrize("problem", drawn(examples(8), 3, Wanted(straddling=True)))
+@pytest.mark.parametrize("problem", drawn(examples(8), 3, Selection(straddling=True)))
 def test_clusters_along_both_axes_are_timed_where_rows_straddle_lines(problem: Problem) -> None:
     found = configurations(problem, StubBackend(), seed=7)
     assert sum(config["CM"] > 1 and config["CN"] > 1 for config in found) >= ALONG_BOTH
 
 
 def test_clusters_that_split_k_and_share_loads_are_timed_where_rows_straddle_lines() -> None:
-    found = [configurations(problem, StubBackend(), seed=7) for problem in drawn(40, 6, Wanted(straddling=True))]
+    found = [configurations(problem, StubBackend(), seed=7) for problem in drawn(40, 6, Selection(straddling=True))]
     both = [sum(each["CM"] * each["CN"] > 1 and each["SPLITS"] > 1 for each in configs) for configs in found]
     assert sum(count >= SPLIT_CLUSTERED for count in both) > 10
 

@@ -128,7 +128,7 @@ def counted(requests: Requests, place: Place, kind: str) -> tuple[int, int]:
         lanes += [32 * warp + lane for lane in range(len(request))]
     instruction = Instruction("x", (), (), SourceLocation(1), "x")
     counters, active = Counters(1), Active.of(np.array(lanes))
-    counters.place(instruction, 0)
+    counters.place([instruction], 0)
     target, source = np.array(targets, dtype=np.int64), np.array(sources, dtype=np.int64)
     if kind == "cp.async":
         reads = np.ones(len(lanes), dtype=np.bool_)

@@ -114,7 +114,7 @@ TIME_LEFT_S = 8.0
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Selection:
     """Which of the problems that are drawn a survey takes.
 
     Attributes:
@@ -147,16 +147,16 @@ class Wanted:
         return [*found, "--dtype", self.dtype] if self.dtype else found
 
 
-ALL = Wanted()
+ALL = Selection()
 
 
-def drawn(count: int, seed: int, wanted: Wanted = ALL) -> tuple[Problem, ...]:
+def drawn(count: int, seed: int, selection: Selection = ALL) -> tuple[Problem, ...]:
     """Problems drawn at random, each once; the same for the same seed."""
     random = np.random.default_rng(seed)
     found: dict[Problem, None] = {}
     while len(found) < count:
         problem = _draw(random)
-        if problem is not None and wanted.takes(problem):
+        if problem is not None and selection.takes(problem):
             found[problem] = None
     return tuple(found)
 
@@ -220,9 +220,9 @@ def configurations(
     ranked, times = some.ranked(), np.sort(some.times_us)
 
     def add(places: Sequence[int], most: int) -> None:
-        wanted = len(found) + most
+        limit = len(found) + most
         for index in places:
-            if len(found) >= wanted:
+            if len(found) >= limit:
                 return
             config = some.config(int(ranked[index]))
             if config_text(config) not in found and RUNG.illegal(problem, config, device) is None:
@@ -587,14 +587,14 @@ def main(
     """Time COUNT random problems in some forty configurations each."""
     if plans_only and best_only:
         raise click.UsageError("--plans-only and --best-only were given; give one of them, such as --plans-only")
-    wanted = Wanted(straddling, weight_gradients, misaligned, dtype)
+    selection = Selection(straddling, weight_gradients, misaligned, dtype)
     out.mkdir(parents=True, exist_ok=True)
     if until is not None:
-        problems = drawn(count, seed, wanted)
+        problems = drawn(count, seed, selection)
         left = work(out, problems, seed, until, with_library=with_library, plans_only=plans_only, best_only=best_only)
         sys.exit(STATUS_TIME if left else 0)
     arguments = ["--count", str(count), "--seed", str(seed), "--library" if with_library else "--no-library"]
-    arguments += wanted.options
+    arguments += selection.options
     arguments += ["--plans-only"] if plans_only else []
     arguments += ["--best-only"] if best_only else []
     supervise(out, arguments, time.time() + 60 * minutes)

@@ -263,6 +263,8 @@ UNALIGNED_A: tuple[tuple[tuple[int, int, int], dict[str, int], Mapping[str, obje
     # K is split.
     ((200, 120, 261), {"SPLITS": 2, "SMS": 16}, {**HALF, "offset": 2}),
     ((16, 200, 197), {"SWAP": 1, "BN": 16, "SPLITS": 3, "SMS": 132}, {**HALF, "gap": 2, "offset": 5}),
+    # K is split in clusters, whose partial sums overwrite stages that warps read at their own pace.
+    ((31, 72, 228), {"SWAP": 1, "BM": 64, "BN": 32, "CONSUMERS": 1, "SPLITS": 2, "SMS": 132}, {**HALF, "offset": 3}),
     # A is contiguous along M: an odd pitch, and pitches of an even number of elements and of four of them; K that is no
     # multiple of eight; K split.
     ((73, 40, 197), {"BM": 64, "BN": 16, "CONSUMERS": 1}, {**HALF, "a_major": "col", "offset": 3}),
@@ -280,7 +282,7 @@ def _unaligned_parts(case: tuple[object, dict[str, int], Mapping[str, object]]) 
     """What decides how A is read and D is stored."""
     _, change, options = case
     return {
-        *({"SWAP", "SPLITS", "BK"} & {*change}), *({"beta", "a_major", "b_major"} & {*options}), str(options["dtype"]),
+        *({"SWAP", "SPLITS", "BK"} & {*change}), (change.get("SPLITS"), "CONSUMERS" in change), *({"beta", "a_major", "b_major"} & {*options}), str(options["dtype"]),
     }  # fmt: skip
 
 

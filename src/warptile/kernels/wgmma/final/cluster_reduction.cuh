@@ -24,8 +24,8 @@ struct ClusterReduction {
 
     // The sum over all CTAs of this CTA's part. The producer's warps take part in the cluster barrier inside.
     __device__ __forceinline__ PART reduce(const ACCUMULATORS& accumulators) const {
-        // The stages are overwritten: the other warpgroup must have read them too.
-        if constexpr (CONSUMERS > 1) bar_sync<CONSUMERS * WARPGROUP>(CONSUMERS + 1);
+        // The stages are overwritten: all consumer warps must have read them.
+        bar_sync<CONSUMERS * WARPGROUP>(CONSUMERS + 1);
         const auto* packets = reinterpret_cast<const Packet<PACKET_BYTES>*>(&accumulators.c[0][0]);
 #pragma unroll
         for (int i = 0; i < M64_BLOCKS * N8_BLOCKS; ++i) st_shared(packet_address(i), packets[i]);

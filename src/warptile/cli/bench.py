@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from warptile.bench.feature_suites.feature_suites import FEATURE_SUITES
 from warptile.bench.protocol.suites import SUITES
-from warptile.cli import _calls, _emulator, _epilogues, _features, _suites, _tensor_parallel
+from warptile.cli import _calls, _emulator, _epilogues, _features, _planning, _suites, _tensor_parallel
 from warptile.cli._names import RUNG, instead, one_of
 from warptile.cli._saving import SAVE, print_document, save
 from warptile.cli._tables import Column, console_of, said_of, show
@@ -27,11 +27,13 @@ CALLS = "calls"
 """The suite of host costs."""
 EMULATOR = "emulator"
 """The suite of how fast the emulator is."""
+PLANNING = "planning"
+"""The suite of how long plans take."""
 EPILOGUES = "epilogues"
 """The suite of what epilogues add to a GEMM."""
 TP = "tp"
 """The suite of tensor-parallel GEMMs, for torchrun."""
-NAMES = (*LADDERS, CALLS, EPILOGUES, EMULATOR, TP, *FEATURE_SUITES, *SUITES)
+NAMES = (*LADDERS, CALLS, PLANNING, EPILOGUES, EMULATOR, TP, *FEATURE_SUITES, *SUITES)
 """All suites."""
 
 
@@ -70,12 +72,14 @@ def command(
     as_json: bool,
     saved: Path | None,
 ) -> int:
-    """Time GEMMs against cuBLASLt's fastest algorithm. Needs a GPU, but for the suite emulator.
+    """Time GEMMs against cuBLASLt's fastest algorithm. Needs a GPU, but for emulator and planning.
 
     Rounds are interleaved, sustained, and over operands that L2 cannot hold.
 
     calls: host microseconds of a call, and of chains of small GEMMs, beside torch and whatever else is installed. With
     --json it prints a record. What --save keeps is a record of every suite.
+
+    planning: host microseconds to plan a problem that was never planned before, by types and layouts.
 
     epilogues: GEMMs with fused epilogues beside the GEMM alone, torch.compile and cuBLASLt's own.
 
@@ -104,6 +108,8 @@ def command(
         return _calls.run(sizes, brief=brief, as_json=as_json, saved=saved)
     if suite == EMULATOR:
         return _emulator.run(only=only, brief=brief, as_json=as_json, saved=saved)
+    if suite == PLANNING:
+        return _planning.run(only=only, brief=brief, as_json=as_json, saved=saved)
     if suite == EPILOGUES:
         return _epilogues.run(brief=brief, as_json=as_json, saved=saved)
     if suite == TP:

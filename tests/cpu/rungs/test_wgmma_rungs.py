@@ -281,9 +281,8 @@ UNALIGNED_A: tuple[tuple[tuple[int, int, int], dict[str, int], Mapping[str, obje
 def _unaligned_parts(case: tuple[object, dict[str, int], Mapping[str, object]]) -> set[object]:
     """What decides how A is read and D is stored."""
     _, change, options = case
-    return {
-        *({"SWAP", "SPLITS", "BK"} & {*change}), (change.get("SPLITS"), "CONSUMERS" in change), *({"beta", "a_major", "b_major"} & {*options}), str(options["dtype"]),
-    }  # fmt: skip
+    split = change.get("SPLITS"), "CONSUMERS" in change
+    return {*({"SWAP", "BK"} & {*change}), split, *({"beta", "a_major", "b_major"} & {*options}), options["dtype"]}
 
 
 @pytest.mark.parametrize(("size", "change", "options"), of_each(UNALIGNED_A, _unaligned_parts))

@@ -33,6 +33,7 @@ from warptile.bench.protocol.measurements import (
 )
 from warptile.bench.protocol.model_times import ModelTimes
 from warptile.bench.protocol.outside_verdicts import OutsideVerdict
+from warptile.bench.protocol.planning_times import PlanningTimes
 from warptile.bench.protocol.row_result import RowResult
 from warptile.errors import WarptileError
 
@@ -197,6 +198,12 @@ class EmulatorRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag=
     groups: tuple[EmulatorTimes, ...]
 
 
+class PlanningRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag="warptile.record.planning/1"):
+    """How long plans take on the host."""
+
+    groups: tuple[PlanningTimes, ...]
+
+
 class OutsideRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag="warptile.record.outside/1"):
     """What the emulator says of the kernels of a public suite, at a commit or version of it."""
 
@@ -244,6 +251,7 @@ AnyRecord = (
     | EpiloguesRecord
     | ModelsRecord
     | EmulatorRecord
+    | PlanningRecord
     | OutsideRecord
     | FeaturesRecord
 )

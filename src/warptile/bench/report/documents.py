@@ -30,6 +30,7 @@ from warptile.bench.report import (
     model_tables,
     outside_tables,
     overlap_prediction,
+    planning_tables,
     recipe_tables,
     roofline_tables,
     suite_tables,
@@ -371,6 +372,10 @@ class DocumentTables:
     def table_emulator(self) -> str:
         """How fast the emulator is, interpreted and compiled."""
         return emulator_tables.table(self._lookup)
+
+    def table_planning(self) -> str:
+        """How long plans take on the host."""
+        return planning_tables.table(self._lookup)
 
     def table_models(self) -> str:
         """Steps of whole models by torch and by warptile."""

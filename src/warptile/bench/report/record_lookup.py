@@ -28,6 +28,7 @@ from warptile.bench.protocol.measurements import (
 )
 from warptile.bench.protocol.model_times import ModelTimes
 from warptile.bench.protocol.outside_verdicts import OutsideSuite
+from warptile.bench.protocol.planning_times import PlanningTimes
 from warptile.bench.protocol.records import (
     AnyRecord,
     CallsRecord,
@@ -40,6 +41,7 @@ from warptile.bench.protocol.records import (
     LayoutsRecord,
     ModelsRecord,
     OutsideRecord,
+    PlanningRecord,
     ProfileRecord,
     R,
     Record,
@@ -179,6 +181,14 @@ class RecordLookup:
     def emulator_times(self) -> tuple[EmulatorTimes, ...]:
         """What the newest record of the emulator holds; nothing where there is none."""
         records = self._of(EmulatorRecord)
+        if not records:
+            return ()
+        self._used[records[-1].id] = records[-1]
+        return records[-1].groups
+
+    def planning_times(self) -> tuple[PlanningTimes, ...]:
+        """What the newest record of planning holds; nothing where there is none."""
+        records = self._of(PlanningRecord)
         if not records:
             return ()
         self._used[records[-1].id] = records[-1]

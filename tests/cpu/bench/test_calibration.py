@@ -18,10 +18,10 @@ from warptile.errors import UnsupportedError
 from warptile.planning.plan import make_plan
 from warptile.problem import Problem
 from warptile.rungs.wgmma import model
-from warptile.rungs.wgmma.model import model_of, shipped_model
+from warptile.rungs.wgmma.model import Model, model_of, shipped_model
 
 BASE = shipped_model(REFERENCE.name).fitted
-STEP = 6 if ALL else 20
+STEP = 8 if ALL else 26
 H100 = KNOWN["NVIDIA H100 NVL"]
 """A GPU whose model does not ship."""
 OTHER = {"dram_bytes_per_us": 0.7, "clock_mhz": 1.1, "launch_us": 1.2, "l2_lines_per_clock": 0.9, "watts": 0.95}
@@ -42,7 +42,7 @@ def factors(**changes):
 
 def on_another(measured: Measured) -> Measured:
     """The launches as a GPU that differs so would take them, errors of the predictions included."""
-    here, there = (calibration._predicted(measured, BASE, each) for each in (factors(), factors(**OTHER)))
+    here, there = (calibration._predicted(measured, Model(BASE), each) for each in (factors(), factors(**OTHER)))
     return Measured(measured.launches, measured.times_us * there / here, measured.problem, measured.library_us)
 
 
@@ -64,7 +64,7 @@ def test_constants_of_another_gpu_are_found(of_another):
 
 def test_predictions_are_better_than_those_of_the_gpu_it_was_fitted_to(measured, of_another):
     there = on_another(measured)
-    before = quality(there, calibration._predicted(there, BASE, factors()))
+    before = quality(there, calibration._predicted(there, Model(BASE), factors()))
     after = of_another.quality
     assert after.median_error < 0.6 * before.median_error
     assert after.choice >= before.choice

@@ -22,6 +22,7 @@ from warptile.bench.protocol.environment import now
 from warptile.device import DeviceLimits
 from warptile.errors import NoDeviceError, UnsupportedError
 from warptile.native.formulas import FloatArray
+from warptile.rungs.wgmma.cost import Costs
 from warptile.rungs.wgmma.final import WGMMA_FINAL
 from warptile.rungs.wgmma.model import FittedModel, Model, shipped_model, user_file
 
@@ -62,32 +63,34 @@ def calibrated(measured: Measured, base: FittedModel, gpu: str, *names: str) -> 
             f"calibration: {len(measured.library_us)} problems were measured; it needs {FEWEST_PROBLEMS}: give it more "
             "time, such as --minutes 10"
         )
-    factors = _factors(measured, base, np.zeros(len(DIFFERING)))
+    ready = Model(base)
+    factors = _factors(measured, ready, np.zeros(len(DIFFERING)))
     left_out = np.zeros(len(measured.times_us))
     for fold in range(FOLDS):
         of_fold = measured.problem % FOLDS == fold
-        found = _factors(some(measured, ~of_fold), base, factors)
-        left_out[of_fold] = _predicted(some(measured, of_fold), base, found)
+        found = _factors(some(measured, ~of_fold), ready, factors)
+        left_out[of_fold] = _predicted(some(measured, of_fold), ready, found)
     return msgspec.structs.replace(
-        _with(base, factors), gpu=gpu, records=(*names, *base.records), quality=quality(measured, left_out)
-    )
+        base, costs=_multiplied(base.costs, factors), gpu=gpu, records=(*names, *base.records),
+        quality=quality(measured, left_out),
+    )  # fmt: skip
 
 
-def _with(base: FittedModel, factors: FloatArray) -> FittedModel:
-    """The model with its constants multiplied by the exponentials of these."""
+def _multiplied(costs: Costs, factors: FloatArray) -> Costs:
+    """The constants multiplied by the exponentials of these."""
     changed: dict[str, Any] = {}
     for name, factor in zip(DIFFERING, np.exp(factors).tolist(), strict=True):
-        value = getattr(base.costs, name)
+        value = getattr(costs, name)
         changed[name] = tuple(each * factor for each in value) if isinstance(value, tuple) else value * factor
-    return msgspec.structs.replace(base, costs=msgspec.structs.replace(base.costs, **changed))
+    return msgspec.structs.replace(costs, **changed)
 
 
-def _predicted(measured: Measured, base: FittedModel, factors: FloatArray) -> FloatArray:
-    times, _ = Model(_with(base, factors)).predict(measured.launches)
+def _predicted(measured: Measured, base: Model, factors: FloatArray) -> FloatArray:
+    times, _ = base.with_costs(_multiplied(base.fitted.costs, factors)).predict(measured.launches)
     return times
 
 
-def _factors(measured: Measured, base: FittedModel, start: FloatArray) -> FloatArray:
+def _factors(measured: Measured, base: Model, start: FloatArray) -> FloatArray:
     """Logarithms of the factors, by least squares with large errors counted as themselves instead of their squares.
 
     Launches of one problem err alike, so they count as one.
@@ -141,7 +144,7 @@ def calibrate(device: DeviceLimits, out: Path, minutes: float, say: Say) -> Path
     measured = measured_of(problem_survey.surveyed(out), device)
     base = shipped_model(device.name).fitted
     found = calibrated(measured, base, device.name, f"calibration-{now()}")
-    as_it_was = quality(measured, _predicted(measured, base, np.zeros(len(DIFFERING))))
+    as_it_was = quality(measured, _predicted(measured, Model(base), np.zeros(len(DIFFERING))))
     say(f"predictions of {found.quality.problems} problems were {error_text(as_it_was)}")
     say(f"now they are {error_text(found.quality)} (of problems left out)")
     path = user_file(device.name)

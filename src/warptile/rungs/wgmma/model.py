@@ -135,6 +135,12 @@ class Model:
     def _corrector(self) -> Corrector:
         return Corrector(self.fitted.correction)
 
+    def with_costs(self, costs: Costs) -> Model:
+        """The model with other constants; both share what is learned on top, which takes a while to make ready."""
+        changed = Model(msgspec.structs.replace(self.fitted, costs=costs))
+        changed.__dict__["_corrector"] = self._corrector
+        return changed
+
     def formulas(
         self, launches: Callable[[Mapping[str, Any]], Launches], columns: Sequence[str], numbers: Sequence[str] = ()
     ) -> Predictions:

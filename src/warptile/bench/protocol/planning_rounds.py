@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -32,10 +33,10 @@ class _Place:
     gpu: str = REFERENCE.name
 
 
-def _dense(dtype: str, accumulator: str, out: str, **options: object) -> Callable[[int, int, int], Problem]:
+def _dense(dtype: str, accumulator: str, out: str, **options: Any) -> Callable[[int, int, int], Problem]:
     def made(m: int, n: int, k: int) -> Problem:
         given = {"b_major": "col", **options}
-        return Problem.dense(m, n, k, DTYPES[dtype], accumulator=DTYPES[accumulator], out=DTYPES[out], **given)  # type: ignore[arg-type]
+        return Problem.dense(m, n, k, DTYPES[dtype], accumulator=DTYPES[accumulator], out=DTYPES[out], **given)
 
     return made
 

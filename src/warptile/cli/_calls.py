@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
-from warptile.cli._saving import save
+from warptile.cli._saving import hand_over
 from warptile.cli._tables import Column, console_of, show
 
 if TYPE_CHECKING:
@@ -34,7 +31,7 @@ def run(sizes: tuple[int, ...], *, brief: bool, as_json: bool, saved: Path | Non
     from warptile.bench.protocol import call_chains, call_cost
     from warptile.bench.protocol.environment import describe, git_hash, now
     from warptile.bench.protocol.host_cost import CHAIN, MATMUL, HostCosts
-    from warptile.bench.protocol.records import CallsRecord, encode
+    from warptile.bench.protocol.records import CallsRecord
     from warptile.gpu import driver
 
     driver.enter()
@@ -61,12 +58,8 @@ def run(sizes: tuple[int, ...], *, brief: bool, as_json: bool, saved: Path | Non
         date=now(), git_hash=git_hash(), command=f"warptile bench --suite calls --json{words}",
         environment=describe(None), groups=tuple(groups),
     )  # fmt: skip
-    if saved is not None:
-        save(encode(record).decode(), saved)
-    if as_json:
-        sys.stdout.write(encode(record).decode())
-        click.echo(f"to keep this record: records/{record.id}.json, then make docs", err=True)
-    else:
+    hand_over(record, as_json=as_json, saved=saved, in_report=True)
+    if not as_json:
         for group in groups:
             draw(group)
     return 0

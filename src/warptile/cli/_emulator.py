@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from warptile.cli._names import instead
-from warptile.cli._saving import save
+from warptile.cli._saving import hand_over
 from warptile.cli._tables import Column, console_of, show
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def run(*, only: Sequence[str], brief: bool, as_json: bool, saved: Path | None) 
     from warptile.bench.emulator_suite import emulator_rounds
     from warptile.bench.emulator_suite.emulated_kernels import names
     from warptile.bench.protocol.environment import describe_processor, git_hash, now
-    from warptile.bench.protocol.records import EmulatorRecord, encode
+    from warptile.bench.protocol.records import EmulatorRecord
 
     unknown = [name for name in only if name not in names()]
     if unknown:
@@ -44,12 +43,8 @@ def run(*, only: Sequence[str], brief: bool, as_json: bool, saved: Path | None) 
         date=now(), git_hash=git_hash(), command=f"warptile bench --suite emulator --json{words}",
         environment=describe_processor(), groups=tuple(groups),
     )  # fmt: skip
-    if saved is not None:
-        save(encode(record).decode(), saved)
-    if as_json:
-        sys.stdout.write(encode(record).decode())
-        click.echo(f"to keep this record: records/{record.id}.json, then make docs", err=True)
-    else:
+    hand_over(record, as_json=as_json, saved=saved)
+    if not as_json:
         draw(groups)
     return 0
 

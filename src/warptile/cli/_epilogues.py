@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from warptile.cli._saving import save
+from warptile.cli._saving import hand_over
 from warptile.cli._tables import Column, console_of, show
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def run(*, brief: bool, as_json: bool, saved: Path | None) -> int:
     """
     from warptile.bench.protocol import epilogue_rounds
     from warptile.bench.protocol.environment import Sampler, describe, git_hash, now
-    from warptile.bench.protocol.records import EpiloguesRecord, encode
+    from warptile.bench.protocol.records import EpiloguesRecord
     from warptile.gpu import driver
 
     driver.enter()
@@ -44,12 +43,8 @@ def run(*, brief: bool, as_json: bool, saved: Path | None) -> int:
         date=now(), git_hash=git_hash(), command=f"warptile bench --suite epilogues{' --brief' * brief}",
         environment=describe(sampler.since(start_s)), groups=tuple(groups),
     )  # fmt: skip
-    if saved is not None:
-        save(encode(record).decode(), saved)
-    if as_json:
-        sys.stdout.write(encode(record).decode())
-        click.echo(f"to keep this record: records/{record.id}.json, then make docs", err=True)
-    else:
+    hand_over(record, as_json=as_json, saved=saved)
+    if not as_json:
         for group in groups:
             draw(group)
     return 0

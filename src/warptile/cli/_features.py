@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.markup import escape
 
-from warptile.cli._saving import save
+from warptile.cli._saving import hand_over
 from warptile.cli._tables import Column, console_of, said_of, show
 from warptile.errors import WarptileError
 
@@ -37,7 +36,7 @@ def run(name: str, *, only: tuple[str, ...], brief: bool, as_json: bool, saved: 
     from warptile.bench.feature_suites import feature_rounds
     from warptile.bench.feature_suites.feature_suites import FEATURE_SUITES
     from warptile.bench.protocol.environment import Sampler, describe, git_hash, now
-    from warptile.bench.protocol.records import FeaturesRecord, encode
+    from warptile.bench.protocol.records import FeaturesRecord
     from warptile.gpu import driver
 
     suite = FEATURE_SUITES[name]
@@ -65,13 +64,9 @@ def run(name: str, *, only: tuple[str, ...], brief: bool, as_json: bool, saved: 
         environment=describe(sampler.since(start_s), f"torch {maker.torch.__version__}"), suite=name,
         rows=tuple(results), failures=tuple(f"{row.row}: {row.failed}" for row in results if row.failed),
     )  # fmt: skip
-    if saved is not None:
-        save(encode(record).decode(), saved)
-    if as_json:
-        sys.stdout.write(encode(record).decode())
-    else:
+    hand_over(record, as_json=as_json, saved=saved)
+    if not as_json:
         draw(suite, results)
-    click.echo(f"to keep this record: records/{record.id}.json, then make docs", err=True)
     return 1 if record.failures else 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from warptile.cli._names import instead
-from warptile.cli._saving import save
+from warptile.cli._saving import hand_over
 from warptile.cli._tables import Column, console_of, show
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ def run(*, only: Sequence[str], brief: bool, as_json: bool, saved: Path | None) 
     """
     from warptile.bench.protocol import planning_rounds
     from warptile.bench.protocol.environment import describe_processor, git_hash, now
-    from warptile.bench.protocol.records import PlanningRecord, encode
+    from warptile.bench.protocol.records import PlanningRecord
 
     kinds = list(planning_rounds.KINDS)
     unknown = [kind for kind in only if kind not in kinds]
@@ -41,12 +40,8 @@ def run(*, only: Sequence[str], brief: bool, as_json: bool, saved: Path | None) 
         date=now(), git_hash=git_hash(), command=f"warptile bench --suite planning --json{words}",
         environment=describe_processor(), groups=groups,
     )  # fmt: skip
-    if saved is not None:
-        save(encode(record).decode(), saved)
-    if as_json:
-        sys.stdout.write(encode(record).decode())
-        click.echo(f"to keep this record: records/{record.id}.json, then make docs", err=True)
-    else:
+    hand_over(record, as_json=as_json, saved=saved)
+    if not as_json:
         draw(groups)
     return 0
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
+
+if TYPE_CHECKING:
+    from warptile.bench.protocol.records import AnyRecord
 
 
 def _into_a_folder(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
@@ -34,8 +37,32 @@ def print_document(document: Any) -> None:
     sys.stdout.write(encoded(document))
 
 
-def save(text: str, path: Path) -> None:
-    """Write a file and say what it is for.
+def hand_over(record: AnyRecord, *, as_json: bool, saved: Path | None, in_report: bool = False) -> None:
+    """Write a record to a file, if there is one, and to standard output if ``as_json``; then say under which name it
+    would be committed.
+
+    Args:
+        record: what was measured.
+        as_json: print it.
+        saved: the file, or None.
+        in_report: ``warptile report`` has a section for such records.
+
+    Raises:
+        click.FileError: the file cannot be written.
+    """
+    from warptile.bench.protocol.records import encode
+
+    text = encode(record).decode()
+    if saved is not None:
+        save(text, saved, in_report=in_report)
+    if as_json:
+        sys.stdout.write(text)
+    if as_json or saved is not None:
+        click.echo(f"to keep this record: records/{record.id}.json, then make docs", err=True)
+
+
+def save(text: str, path: Path, *, in_report: bool = True) -> None:
+    """Write a file and say so; what it is for, if ``warptile report`` shows it.
 
     Raises:
         click.FileError: it cannot be written.
@@ -44,4 +71,5 @@ def save(text: str, path: Path) -> None:
         path.write_text(text)
     except OSError as error:
         raise click.FileError(str(path), hint=str(error.strerror)) from error
-    click.echo(f"{path}: saved; `warptile report --run {path}` shows it", err=True)
+    shown = f"; `warptile report --run {path}` shows it" if in_report else ""
+    click.echo(f"{path}: saved{shown}", err=True)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from warptile.cli._saving import save
+from warptile.cli._saving import hand_over
 from warptile.cli._tables import Column, console_of, show
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def run(*, only: tuple[str, ...], brief: bool, as_json: bool, saved: Path | None
     """
     from warptile.bench.feature_suites import tensor_parallel
     from warptile.bench.protocol.environment import Sampler, describe, git_hash, now
-    from warptile.bench.protocol.records import FeaturesRecord, encode
+    from warptile.bench.protocol.records import FeaturesRecord
     from warptile.gpu import driver
 
     rows = [row for row in tensor_parallel.ROWS if not only or any(each in row.name for each in only)]
@@ -59,12 +58,8 @@ def run(*, only: tuple[str, ...], brief: bool, as_json: bool, saved: Path | None
         command=f"torchrun --nproc-per-node {ranks.size} -m warptile.cli.main bench --suite tp{words}",
         rows=tuple(results),
     )  # fmt: skip
-    if saved is not None:
-        save(encode(record).decode(), saved)
-    if as_json:
-        sys.stdout.write(encode(record).decode())
-        click.echo(f"to keep this record: records/{record.id}.json", err=True)
-    else:
+    hand_over(record, as_json=as_json, saved=saved)
+    if not as_json:
         for each in results:
             draw(each)
     return 0

@@ -50,7 +50,10 @@ def test_the_command_writes_a_record(tmp_path, monkeypatch, capsys):
     assert run(words) == 0
     record = decode(saved.read_bytes(), "it")
     assert isinstance(record, PlanningRecord)
-    assert json.loads(capsys.readouterr().out)["command"] == record.command
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["command"] == record.command
+    assert f"{saved}: saved\n" in printed.err  # a report has no section for it
+    assert f"records/{record.id}.json" in printed.err
     assert record.id.startswith("planning-cpu-")
     (group,) = record.groups
     assert group.kind == "tf32"

@@ -164,35 +164,23 @@ class RecordLookup:
 
     def host_costs(self) -> tuple[HostCosts, ...]:
         """What the newest record of calls holds; nothing where there is none."""
-        records = self._of(CallsRecord)
-        if not records:
-            return ()
-        self._used[records[-1].id] = records[-1]
-        return records[-1].groups
+        newest = self._newest(CallsRecord)
+        return newest.groups if newest is not None else ()
 
     def epilogue_times(self) -> tuple[EpilogueTimes, ...]:
         """What the newest record of epilogues holds; nothing where there is none."""
-        records = self._of(EpiloguesRecord)
-        if not records:
-            return ()
-        self._used[records[-1].id] = records[-1]
-        return records[-1].groups
+        newest = self._newest(EpiloguesRecord)
+        return newest.groups if newest is not None else ()
 
     def emulator_times(self) -> tuple[EmulatorTimes, ...]:
         """What the newest record of the emulator holds; nothing where there is none."""
-        records = self._of(EmulatorRecord)
-        if not records:
-            return ()
-        self._used[records[-1].id] = records[-1]
-        return records[-1].groups
+        newest = self._newest(EmulatorRecord)
+        return newest.groups if newest is not None else ()
 
     def planning_times(self) -> tuple[PlanningTimes, ...]:
         """What the newest record of planning holds; nothing where there is none."""
-        records = self._of(PlanningRecord)
-        if not records:
-            return ()
-        self._used[records[-1].id] = records[-1]
-        return records[-1].groups
+        newest = self._newest(PlanningRecord)
+        return newest.groups if newest is not None else ()
 
     def outside_suites(self) -> tuple[OutsideSuite, ...]:
         """Totals of the newest record of each public suite, by name; nothing where there is none."""
@@ -202,11 +190,8 @@ class RecordLookup:
 
     def model_times(self) -> tuple[ModelTimes, ...]:
         """What the newest record of models holds; nothing where there is none."""
-        records = self._of(ModelsRecord)
-        if not records:
-            return ()
-        self._used[records[-1].id] = records[-1]
-        return records[-1].groups
+        newest = self._newest(ModelsRecord)
+        return newest.groups if newest is not None else ()
 
     def feature_times(self, suite: str) -> dict[str, FeatureTimes]:
         """The rows of a feature suite by name, each from the newest record that has it."""
@@ -251,6 +236,12 @@ class RecordLookup:
         return [record for record in self._of(SurveyRecord) if GRADIENTS in record.command]
 
     # --- all of a kind, the newest of each ---
+
+    def _newest(self, kind: type[R]) -> R | None:
+        """The newest record of a kind, of which something will be shown; None where there is none."""
+        records = self._of(kind)
+        self._used |= {record.id: record for record in records[-1:]}
+        return records[-1] if records else None
 
     def _of(self, kind: type[R]) -> list[R]:
         return [record for record in self.records if isinstance(record, kind)]

@@ -72,6 +72,14 @@ RAGGED, FEW_ROWS, MODEL_LIKE = 0.18, 0.35, 0.4
 """Shares of problems with an extent that is no multiple of 16 bytes, with at most 256 rows, and whose N and K are
 multiples of 128, as those of networks are."""
 
+FEW_COLUMNS, SHORT_K, BATCHED = SHAPES = ("few-columns", "short-k", "batched")
+"""Shapes that a survey can be of instead: at most `MOST_FEW_COLUMNS` columns of D, K of at most `MOST_SHORT_K`, and
+batches of 2 to `MOST_BATCH` matrices."""
+
+MOST_FEW_COLUMNS, MOST_SHORT_K, MOST_BATCH = 96, 128, 96
+WHOLE = 0.6
+"""Of these, the share whose rows of D, or few columns, are a multiple of eight or more."""
+
 MOST_FLOPS, FEWEST_FLOPS = 2.0**41, 2.0**22
 MOST_BYTES = 3 * 2**30
 """Of A, B and D together."""
@@ -123,12 +131,14 @@ class Selection:
             than both.
         misaligned: only those that the kernel cannot take as they are.
         dtype: of A and B, or None.
+        shape: one of `SHAPES`, or None for those of most problems.
     """
 
     straddling: bool = False
     weight_gradients: bool = False
     misaligned: bool = False
     dtype: str | None = None
+    shape: str | None = None
 
     def takes(self, problem: Problem) -> bool:
         """Whether this is one."""
@@ -144,7 +154,8 @@ class Selection:
         """As the command takes them."""
         flags = ("straddling", "weight_gradients", "misaligned")
         found = [f"--{name.replace('_', '-')}" for name in flags if getattr(self, name)]
-        return [*found, "--dtype", self.dtype] if self.dtype else found
+        found += ["--dtype", self.dtype] if self.dtype else []
+        return [*found, "--shape", self.shape] if self.shape else found
 
 
 ALL = Selection()
@@ -155,7 +166,7 @@ def drawn(count: int, seed: int, selection: Selection = ALL) -> tuple[Problem, .
     random = np.random.default_rng(seed)
     found: dict[Problem, None] = {}
     while len(found) < count:
-        problem = _draw(random)
+        problem = _draw(random, selection.shape)
         if problem is not None and selection.takes(problem):
             found[problem] = None
     return tuple(found)
@@ -180,28 +191,56 @@ def _log_uniform(random: np.random.Generator, low: float, high: float) -> float:
     return float(math.exp(random.uniform(math.log(low), math.log(high))))
 
 
-def _draw(random: np.random.Generator) -> Problem | None:
+def _multiple(extent: float, unit: int) -> int:
+    return max(unit, round(extent / unit) * unit)
+
+
+def _draw(random: np.random.Generator, shape: str | None) -> Problem | None:
     place = random.choice(len(KINDS), p=np.array([share for *_, share in KINDS]) / sum(share for *_, share in KINDS))
     group, a_major, b_major, _ = KINDS[int(place)]
     element, out = DTYPES[group.dtype], DTYPES[group.out]
+    unit = max(16 * 8 // element.bits, 16 * 8 // out.bits)
     few, model_like, ragged = (random.random() < share for share in (FEW_ROWS, MODEL_LIKE, RAGGED))
-    m = _log_uniform(random, 1, 256) if few else _log_uniform(random, 256, 16384)
-    n, k = _log_uniform(random, 96, 32768), _log_uniform(random, 96, 32768)
-    unit = 128 if model_like else max(16 * 8 // element.bits, 16 * 8 // out.bits)
-    n, k = max(unit, round(n / unit) * unit), max(unit, round(k / unit) * unit)
-    m = round(m) if few or random.random() < 0.4 else max(64, round(m / 64) * 64)
+    if shape is None:
+        unit = 128 if model_like else unit
+        (m, n, k), batch = _usual(random, few, unit), 1
+    else:
+        (m, n, k), batch = _of_shape(shape, random, unit)
     if a_major == "col":
-        m = max(unit, round(m / unit) * unit)
-    if ragged:
+        m = _multiple(m, unit)
+    if ragged and shape != BATCHED:  # a batch that is not aligned is multiplied matrix by matrix
         n, k = (n - int(random.integers(1, 16)), k) if random.random() < 0.6 else (n, k - int(random.integers(1, 16)))
-    if not FEWEST_FLOPS <= 2.0 * m * n * k <= MOST_FLOPS:
+    if min(n, k) < 1 or not FEWEST_FLOPS <= 2.0 * m * n * k * batch <= MOST_FLOPS:
         return None
-    if ((m + n) * k * element.bits + m * n * out.bits) / 8 > MOST_BYTES:
+    if batch * ((m + n) * k * element.bits + m * n * out.bits) / 8 > MOST_BYTES:
         return None
     return Problem.dense(
-        int(m), int(n), int(k), element, out=out, accumulator=DTYPES[group.accumulator], a_major=a_major,
-        b_major=b_major,
-    )  # fmt: skip
+        m, n, k, element, out=out, accumulator=DTYPES[group.accumulator], a_major=a_major, b_major=b_major, batch=batch
+    )
+
+
+def _usual(random: np.random.Generator, few_rows: bool, unit: int) -> tuple[int, int, int]:
+    """M, N and K of most problems; N and K are multiples of ``unit``."""
+    m = _log_uniform(random, 1, 256) if few_rows else _log_uniform(random, 256, 16384)
+    n, k = (_multiple(_log_uniform(random, 96, 32768), unit) for _ in range(2))
+    return round(m) if few_rows or random.random() < 0.4 else _multiple(m, 64), n, k
+
+
+def _of_shape(shape: str, random: np.random.Generator, unit: int) -> tuple[tuple[int, int, int], int]:
+    """M, N and K of one of `SHAPES`, and the matrices of the batch."""
+    ranges = {
+        FEW_COLUMNS: ((256, 32768), (1, MOST_FEW_COLUMNS), (96, 32768)),
+        SHORT_K: ((16, 16384), (64, 16384), (4, MOST_SHORT_K)),
+        BATCHED: ((8, 2048), (16, 2048), (16, 2048)),
+    }
+    m, n, k = (_log_uniform(random, *each) for each in ranges[shape])
+    if shape == FEW_COLUMNS:
+        n = _multiple(n, 8) if random.random() < WHOLE else max(round(n), 1)
+    else:
+        n = _multiple(n, unit)
+    m = _multiple(m, unit) if random.random() < WHOLE else round(m)
+    batch = round(_log_uniform(random, 2, MOST_BATCH)) if shape == BATCHED else 1
+    return (m, n, _multiple(k, unit)), batch
 
 
 # --- configurations ---------------------------------------------------------------------------------------------------
@@ -560,6 +599,7 @@ def supervise(out: Path, arguments: Sequence[str], until_s: float) -> None:
 @click.option("--weight-gradients", is_flag=True, help="Only A stored along M, B along N, and K longer than both.")
 @click.option("--misaligned", is_flag=True, help="Only problems that the kernel cannot take as they are.")
 @click.option("--dtype", type=click.Choice(sorted({kind.dtype for kind, *_ in KINDS})), help="Only of this type.")
+@click.option("--shape", type=click.Choice(SHAPES), help="Problems of this shape, of which others have none.")
 @click.option("--plans-only", is_flag=True, help="Time only what plans choose, and cuBLASLt.")
 @click.option("--best-only", is_flag=True, help="Time only what plans choose, the best predictions, and cuBLASLt.")
 @click.option("--library/--no-library", "with_library", default=True, help="Time cuBLASLt too.")
@@ -576,6 +616,7 @@ def main(
     weight_gradients: bool,
     misaligned: bool,
     dtype: str | None,
+    shape: str | None,
     plans_only: bool,
     best_only: bool,
     with_library: bool,
@@ -587,7 +628,7 @@ def main(
     """Time COUNT random problems in some forty configurations each."""
     if plans_only and best_only:
         raise click.UsageError("--plans-only and --best-only were given; give one of them, such as --plans-only")
-    selection = Selection(straddling, weight_gradients, misaligned, dtype)
+    selection = Selection(straddling, weight_gradients, misaligned, dtype, shape)
     out.mkdir(parents=True, exist_ok=True)
     if until is not None:
         problems = drawn(count, seed, selection)

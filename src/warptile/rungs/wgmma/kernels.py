@@ -47,12 +47,10 @@ class Kernel(NamedTuple):
 
 
 _FEW, _ONE = (8, 16, 24, 32, 40, 48, 56), (64, 72, 80, 88, 96, 112, 128, 144, 160, 192, 224, 256)
-_TWO = tuple(range(64, 257, 8))
+_TWO = (16, 24, 32, 40, 48, 56, *range(64, 257, 8))
 _TILES = (
-    *((64, bn, 1, 1) for bn in (*_FEW, 64, 72, 80, 88, 96, 112, 128)),
-    *((64, bn, 1, 0) for bn in (32, 48, *_ONE)),
-    *((128, bn, 2, 0) for bn in _TWO),
-    *((128, bn, 2, 1) for bn in (16, 24, 32, 40, 48, 56, *_TWO)),
+    *((64, bn, 1, swap) for swap in (1, 0) for bn in (*_FEW, *_ONE)),
+    *((128, bn, 2, swap) for swap in (0, 1) for bn in _TWO),
     (256, 128, 2, 0), (256, 160, 2, 0), (256, 192, 2, 0),
 )  # fmt: skip
 
@@ -143,8 +141,8 @@ def _streamed() -> Iterator[Kernel]:
 def _surveyed() -> tuple[Kernel, ...]:
     found: list[Kernel] = []
     for bm, bn, consumers, swap in _TILES:
-        size, few = bm * bn, bn <= 48 and swap == 1
-        for rows in (2, 4) if few else (1, 2) if size <= 64 * 128 else (1,):
+        size, few = bm * bn, bn <= 48
+        for rows in (1, 2, 4) if few else (1, 2) if size <= 64 * 128 else (1,):
             tile = (bm, bn, consumers, swap, rows)
             found.append(Kernel(*tile))
             found.append(Kernel(*tile, "split"))

@@ -11,8 +11,8 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from warptile.arrays import array_view
-from warptile.arrays.array_view import ArrayView, Shape, is_tracer
-from warptile.arrays.batches import batched
+from warptile.arrays.array_view import ArrayView, is_tracer
+from warptile.arrays.batches import batched, launch_indices
 from warptile.arrays.epilogue_operands import EpilogueOperands, check_names
 from warptile.arrays.jax_arrays import gpu_views
 from warptile.arrays.mixtures import refuse_beside_tracers
@@ -44,7 +44,7 @@ from warptile.packed_call import (
     stored_as,
 )
 from warptile.planning.addend import Addend, Nothing
-from warptile.planning.plan import Plan, illegal, takes_column_major_a
+from warptile.planning.plan import Plan, illegal, is_faster_apart, takes_column_major_a
 from warptile.problem import Operand, Problem
 from warptile.rungs import rung as rung_named
 from warptile.rungs.kernel_spec import scale_value
@@ -565,7 +565,7 @@ class MatmulPlan:
         batch: leading axes of the result.
         copies: what has to be copied before a launch, and why.
         call: factors, types and backend.
-        apart: why each matrix of the batch has a launch of its own; None where one launch takes all.
+        apart: why one launch does not take the whole batch; None where it does.
         program: the epilogue, or None.
         calls: what calls of the plan have bound, by the type of ``a``.
     """
@@ -601,7 +601,9 @@ class MatmulPlan:
         """
         lines = [self.plan.explain(), f"backend    {self.backend.name}, {self.backend.arch}"]
         if self.batch and not isinstance(self.plan, Nothing):
-            launches = "one launch for all" if self.apart is None else f"one launch for each matrix: {self.apart}"
+            count = self.plan.problem.batch
+            each = "each matrix" if count == 1 else f"every {count} matrices"
+            launches = "one launch for all" if self.apart is None else f"one launch for {each}: {self.apart}"
             lines.append(f"batch      {self.batch}: {launches}")
         lines += [f"copy       {sentence}" for sentence in self.copies]
         return "\n".join(lines)
@@ -678,13 +680,12 @@ class MatmulPlan:
                 f"make another with warptile.plan(a, b)"
             )
         if self.plan.problem.batch > 1:
-            whole = batched(product)
-            if isinstance(whole, str):
+            given, apart = batched(product)
+            if apart is not None and given.batch != self.plan.problem.batch:
                 raise LayoutError(
-                    f"this plan is for a batch of {self.plan.problem.batch} in one launch, and {whole}; "
+                    f"this plan is for a batch of {self.plan.problem.batch} in one launch, and {apart}; "
                     f"make another with warptile.plan(a, b)"
                 )
-            given = whole
         _check_fits(self.plan.problem, given)
         found = None
         if self.program is None and not beside:
@@ -703,25 +704,28 @@ shown_to_dynamo(MatmulPlan.__call__, traced_plan)
 
 
 def _planned(product: Product, call: _Call) -> tuple[Plan | Addend | Nothing, str | None]:
-    """The plan for the whole batch, or the one for each of its matrices and why the batch is not one launch."""
+    """The plan for the whole batch, or the one for a part of it, and why the batch is not one launch."""
     for name, factor in (("alpha", call.alpha), ("beta", call.beta)):
         scale_value(name, factor, product.problem.accumulator)
     if product.empty:
         return Nothing(product.problem, product.result_shape), None
-    whole = batched(product)
-    problem, apart = (product.problem, whole) if isinstance(whole, str) else (whole, None)
+    problem, apart = batched(product)
     if not product.reads_operands:
         return Addend(problem, call.backend.device.occupying(call.max_sms)), apart
     made = partial(planned, backend=call.backend, rung=call.rung, config=call.config, max_sms=call.max_sms)
-    if apart is not None:
+    if problem.batch == 1:
         return made(problem), apart
     try:
         found = find_planned(problem, call.backend, rung=call.rung, config=call.config, max_sms=call.max_sms)
     except UnsupportedError:  # the configuration that was given takes no batch, or nothing
         found = None
-    if found is not None:
-        return found, None
+    if found is not None and (call.rung is not None or not found.rung.competes):
+        return found, apart
     single = made(product.problem)
+    if found is not None:
+        if not is_faster_apart(found, single):
+            return found, apart
+        return single, f"{single.rung.name} takes one matrix at a time, and is predicted to be faster"
     reason = illegal(single.rung, problem, single.config, single.device)
     return single, reason or f"{single.rung.name} takes one matrix at a time"
 
@@ -812,9 +816,8 @@ def _run(chosen: Plan | Addend | Nothing, product: Product, call: _Call) -> Any:
             operands["C"] = product.c
         if product.metadata is not None:
             operands["E"] = product.metadata
-        first: Shape = ()
-        launches = [first] if chosen.problem.batch > 1 else list(product.indices())
-        call.backend.run(chosen, operands, launches, call.alpha, call.beta, fused.numbers if fused else {})
+        indices, numbers = launch_indices(product, chosen.problem), fused.numbers if fused else {}
+        call.backend.run(chosen, operands, indices, call.alpha, call.beta, numbers)
     if out is None:
         first = array_view.returned(result, product.like)
     else:

@@ -5,10 +5,9 @@ Shapes follow the array API's ``matmul``: a 1-D operand is promoted, leading axe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -119,10 +118,6 @@ class Product:
             a=a.broadcast(self.a.shape),
             copies=tuple(copies),
         )
-
-    def indices(self) -> Iterator[Shape]:
-        """Every index of the batch, in row-major order; one empty index for a single matrix."""
-        return product(*map(range, self.batch))
 
 
 def arrange(

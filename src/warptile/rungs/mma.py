@@ -209,7 +209,7 @@ class MmaRung(Rung):
     def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.illegal`."""
         return (
-            common_reasons(problem, config, self.keys, eight_bits=self.eight_bits)
+            common_reasons(problem, config, self.keys, eight_bits=self.eight_bits, batches=self.batches)
             or (stages_reason(config) if "STAGES" in self.keys else None)
             or (sets_reason(problem, config) if "SETS" in self.keys else None)
             or resource_reason(

@@ -59,6 +59,7 @@ def terms_us(problem: Problem, config: Config, sms: int) -> tuple[dict[str, floa
     clocks = k_tiles * overlapped(busy, waiting, BUSY_OR_WAITING)
     clocks += of_busiest * bm * bn * STORED_CLOCKS + at_a_time * FIRST_CLOCKS
     moved = problem.m * problem.k + problem.k * problem.n + problem.m * problem.n * (2 if problem.reads_matrix_c else 1)
+    moved *= problem.batch
     found = {
         "sm": clocks / H200.clock_hz * 1e6,
         "dram": moved * problem.a.dtype.bits // 8 / BYTES_PER_S * 1e6,

@@ -41,6 +41,7 @@ class MmaSplitK(RankedRung, MmaFinal):
     dtypes = ("float64",)
     competes = True
     batch_invariant = False
+    batches = True
 
     def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
         """As `Rung.candidates`: each tile with as many parts of K as keep the GPU busy."""
@@ -69,7 +70,7 @@ class MmaSplitK(RankedRung, MmaFinal):
 
     def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.illegal`."""
-        reason = operand_reason(problem, self.dtypes, a_layouts=("row", "col"))
+        reason = operand_reason(problem, self.dtypes, a_layouts=("row", "col"), batches=True)
         reason = reason or super().illegal(problem, config, device)
         if reason is not None:
             return reason

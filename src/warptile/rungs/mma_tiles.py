@@ -154,10 +154,12 @@ class MmaResources:
         return register_limit(self.threads, max(self.config["MIN_BLOCKS"], 1))
 
 
-def type_reason(problem: Problem, *, eight_bits: bool = False) -> str | None:
-    """Why the operands cannot be taken by the family at all, or None. ``eight_bits``: as of `operand_reason`."""
+def type_reason(problem: Problem, *, eight_bits: bool = False, batches: bool = False) -> str | None:
+    """Why the operands cannot be taken by the family at all, or None. ``eight_bits``, ``batches``: as of
+    `operand_reason`."""
     accumulators = tuple(name for name in problem.a.dtype.accumulators if name != "float32_fast")
-    reason = operand_reason(problem, tuple(INSTRUCTIONS), accumulators, ("row", "col"), eight_bits=eight_bits)
+    layouts = ("row", "col")
+    reason = operand_reason(problem, tuple(INSTRUCTIONS), accumulators, layouts, eight_bits=eight_bits, batches=batches)
     return reason or packing_reason(problem)
 
 
@@ -215,11 +217,13 @@ def sets_reason(problem: Problem, config: Config) -> str | None:
     return None
 
 
-def common_reasons(problem: Problem, config: Config, keys: tuple[str, ...], *, eight_bits: bool = False) -> str | None:
+def common_reasons(
+    problem: Problem, config: Config, keys: tuple[str, ...], *, eight_bits: bool = False, batches: bool = False
+) -> str | None:
     """The reasons that all rungs share, in the order in which they build on each other."""
     counted = {name: value + (name in MAY_BE_ZERO) for name, value in config.items()}
     return (
-        type_reason(problem, eight_bits=eight_bits)
+        type_reason(problem, eight_bits=eight_bits, batches=batches)
         or keys_reason(counted, keys)
         or shape_reason(INSTRUCTIONS, problem, config)
         or tiling_reason(problem, config)

@@ -1,5 +1,5 @@
-"""Blocks that share the K of a tile of D: their launch. The last one to finish adds up what all have
-(kernels/tile/parts_of_k.cuh)."""
+"""Blocks that share the K of a tile of D: their launch, for a batch too. The last one to finish adds up what all have
+(kernels/tile/parts_of_k.cuh, kernels/tile/batch.cuh)."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ def shared_by_blocks(one: KernelSpec, splits: int, tile_bytes: int, *, at_run_ti
         at_run_time: the kernel takes the number of parts as a parameter, the last one.
     """
     tiles, shared = one.grid[0], splits > 1
+    seen = one.view.problem
+    operands = (("a", seen.a), ("b", seen.b), ("c", seen.c), ("d", seen.d))
     members: tuple[tuple[str, Field], ...] = (
         *gemm_members(one.view),
         ("partials", Pointer(PARTIALS if shared else None)),
@@ -29,6 +31,10 @@ def shared_by_blocks(one: KernelSpec, splits: int, tile_bytes: int, *, at_run_ti
     )
     if at_run_time:
         members += (("splits", Scalar("s32", splits)),)
+    members += tuple(
+        (f"strides.{name}", Scalar("s64", operand.batch_stride if operand is not None else 0))
+        for name, operand in operands
+    )
     workspaces = (Workspace(PARTIALS, tiles * splits * tile_bytes), Workspace(ARRIVALS, tiles * 4, zero=True))
     return replace(
         one,

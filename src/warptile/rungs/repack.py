@@ -41,7 +41,7 @@ def repacked_name(name: str) -> str:
 
 @dataclass(frozen=True)
 class Repack:
-    """How one operand is rewritten into another buffer.
+    """How one operand is rewritten into another buffer: a matrix, or each one of a batch.
 
     A line is what is contiguous in the source: a row of a row-major matrix, a column of a column-major one. A unit is
     one element, or a byte of several packed elements.
@@ -49,7 +49,7 @@ class Repack:
     Attributes:
         source: operand that is read, such as ``"A"``.
         target: name of the memory that is written, such as ``"repacked A"``; it starts at a multiple of 256 bytes.
-        lines: lines of the source.
+        lines: lines of a matrix of the source.
         units: units of a line of the source.
         source_stride: units from one line of the source to the next.
         unit_bytes: 1, 2 or 4.
@@ -58,6 +58,8 @@ class Repack:
         target_stride: units from one line of the target to the next, a multiple of 16 bytes. The padding
             between lines is undefined: nothing may read it, and TMA, whose tensor maps state how long lines are, does
             not.
+        matrices: of the batch. Those of the target follow each other without a gap.
+        source_matrix_stride: units from one matrix of the source to the next.
     """
 
     source: str
@@ -69,6 +71,8 @@ class Repack:
     source_alignment_bytes: int
     transposed: bool
     target_stride: int
+    matrices: int = 1
+    source_matrix_stride: int = 0
 
     def __post_init__(self) -> None:
         assert self.unit_bytes in UNIT_BYTES, self.unit_bytes
@@ -77,10 +81,11 @@ class Repack:
         assert self.target_stride >= self.target_units, self
         assert self.target_stride * self.unit_bytes % MAX_ALIGNMENT_BYTES == 0, self
         assert self.source_alignment_bytes % self.unit_bytes == 0, self
+        assert self.matrices >= 1, self
 
     @property
     def target_lines(self) -> int:
-        """Lines of the target."""
+        """Lines of a matrix of the target."""
         return self.units if self.transposed else self.lines
 
     @property
@@ -89,14 +94,19 @@ class Repack:
         return self.lines if self.transposed else self.units
 
     @property
+    def target_matrix_stride(self) -> int:
+        """Units from one matrix of the target to the next."""
+        return self.target_lines * self.target_stride
+
+    @property
     def target_bytes(self) -> int:
         """Size of the target."""
-        return self.target_lines * self.target_stride * self.unit_bytes
+        return self.matrices * self.target_matrix_stride * self.unit_bytes
 
     @property
     def moved_bytes(self) -> int:
         """Bytes that are read and written: twice the operand's size."""
-        return 2 * self.lines * self.units * self.unit_bytes
+        return 2 * self.matrices * self.lines * self.units * self.unit_bytes
 
     def seconds(self, device: Device) -> float:
         """Predicted time, without the launch."""
@@ -119,16 +129,22 @@ class Repack:
         return min(pieces, THREADS // across)
 
     @property
-    def tiles(self) -> int:
-        """CTAs of the launch for this operand."""
+    def matrix_tiles(self) -> int:
+        """CTAs of the launch for a matrix of this operand."""
         along = self.threads_along
         across = TRANSPOSED_LINES if self.transposed else THREADS // along * LINES
         return -(-self.units * self.unit_bytes // (along * MAX_ALIGNMENT_BYTES)) * -(-self.lines // across)
 
     @property
+    def tiles(self) -> int:
+        """CTAs of the launch for this operand."""
+        return self.matrices * self.matrix_tiles
+
+    @property
     def written(self) -> Rows:
         """The part of the target that is written: its lines without the padding between them."""
-        return Rows(self.target_lines, self.target_units, self.unit_bytes, self.target_stride * self.unit_bytes)
+        lines = self.matrices * self.target_lines
+        return Rows(lines, self.target_units, self.unit_bytes, self.target_stride * self.unit_bytes)
 
     @property
     def targets(self) -> tuple[tuple[str, int, Rows], ...]:
@@ -145,6 +161,9 @@ class Repack:
             Scalar("s64", self.units * self.unit_bytes),
             Scalar("s64", self.source_stride * self.unit_bytes),
             Scalar("s64", self.target_stride * self.unit_bytes),
+            Scalar("s64", self.source_matrix_stride * self.unit_bytes),
+            Scalar("s64", self.target_matrix_stride * self.unit_bytes),
+            Scalar("s32", self.matrix_tiles),
             Scalar("s32", self.threads_along),
         )
 
@@ -201,10 +220,10 @@ def fused_repacking_ms(repacks: Sequence[Repack], device: Device = H200) -> floa
 
 
 def repacked(
-    name: str, operand: Operand, rows: int, columns: int, *, transposed: bool = False
+    name: str, operand: Operand, rows: int, columns: int, *, batch: int = 1, transposed: bool = False
 ) -> tuple[Operand, Repack]:
-    """How to repack an operand of ``rows`` x ``columns`` elements, and the repacked operand: on 16-byte boundaries,
-    and with ``transposed`` in the other layout.
+    """How to repack an operand of ``rows`` x ``columns`` elements, ``batch`` times unless all share one, and the
+    repacked operand: on 16-byte boundaries, and with ``transposed`` in the other layout.
 
     Of a sparse operand half the columns are stored. Elements that share a byte, and float64, which moves as two units
     of 4 bytes, can be repacked, but not transposed.
@@ -217,16 +236,25 @@ def repacked(
     lines, line_elements = (rows, columns) if operand.major == "row" else (columns, rows)
     units = -(-line_elements // elements_per_unit) * units_per_element
     stride = padded_stride(lines if transposed else units, unit_bytes)
+    matrices = batch if operand.batch_stride else 1
+    of_source = operand.leading_dimension, operand.batch_stride if matrices > 1 else 0
+    source_stride, source_matrix_stride = (each // elements_per_unit * units_per_element for each in of_source)
+    of_target = (units if transposed else lines) * stride * (matrices > 1)
+    if matrices > 1 and not transposed and source_matrix_stride == lines * source_stride >= lines * units:
+        # One matrix with the lines of all: a CTA moves lines of several.
+        matrices, lines, source_matrix_stride = 1, matrices * lines, 0
     repack = Repack(
         source=name,
         target=repacked_name(name),
         lines=lines,
         units=units,
-        source_stride=operand.leading_dimension // elements_per_unit * units_per_element,
+        source_stride=source_stride,
         unit_bytes=unit_bytes,
         source_alignment_bytes=max(operand.alignment_bytes, unit_bytes),
         transposed=transposed,
         target_stride=stride,
+        matrices=matrices,
+        source_matrix_stride=source_matrix_stride,
     )
     major = {"row": "col", "col": "row"}[operand.major] if transposed else operand.major
     seen = replace(
@@ -234,5 +262,6 @@ def repacked(
         major=major,
         leading_dimension=stride * elements_per_unit // units_per_element,
         alignment_bytes=MAX_ALIGNMENT_BYTES,
+        batch_stride=of_target * elements_per_unit // units_per_element,
     )
     return seen, repack

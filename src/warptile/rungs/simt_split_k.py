@@ -58,6 +58,7 @@ class SimtSplitK(RankedRung, SimtWarptile):
     not_compiled = ("SPLITS", SWAP)  # one kernel for any number of splits
     competes = True
     batch_invariant = False
+    batches = True
 
     def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
         """As `Rung.candidates`: for each tile, as many parts as keep the GPU busy."""
@@ -85,7 +86,9 @@ class SimtSplitK(RankedRung, SimtWarptile):
 
     def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.illegal`."""
-        reason = operand_reason(problem, self.dtypes, a_layouts=("row", "col")) or swap_reason(config, KEYS)
+        reason = operand_reason(problem, self.dtypes, a_layouts=("row", "col"), batches=True) or swap_reason(
+            config, KEYS
+        )
         if reason is not None:
             return reason
         as_seen, splits = seen(problem, config[SWAP]), config["SPLITS"]

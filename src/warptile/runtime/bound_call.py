@@ -12,6 +12,7 @@ from operator import add
 from typing import Any
 
 from warptile.arrays.array_view import ArrayView, Shape, row_major
+from warptile.arrays.batches import launch_indices
 from warptile.arrays.operands import Product
 from warptile.errors import DeviceError
 from warptile.gpu import driver, stream_state, workspaces
@@ -109,7 +110,7 @@ def bind(
     if product.copies or product.metadata is not None or not direct:
         return None
     operands = {"A": product.a, "B": product.b, "C": product.c, "D": product.target}
-    indices: list[Shape] = [()] if chosen.problem.batch > 1 else list(product.indices())
+    indices = launch_indices(product, chosen.problem)
     if chosen.kernel.copies and len(indices) > 1:
         return None  # a shared operand would be repacked again and again
     launches = launches_of(chosen, backend, alpha, beta, {name: each for name, each in operands.items() if each})

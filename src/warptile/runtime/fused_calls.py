@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from warptile.arrays.array_view import ArrayView, Shape
+from warptile.arrays.array_view import ArrayView
+from warptile.arrays.batches import launch_indices
 from warptile.arrays.operands import Product
 from warptile.arrays.reductions import reduced
 from warptile.arrays.sparse import METADATA
@@ -134,7 +135,7 @@ def bind_fused(
     """
     epilogue = product.epilogue
     direct = product.out is None or product.target is not None
-    indices: list[Shape] = [()] if chosen.problem.batch > 1 else list(product.indices())
+    indices = launch_indices(product, chosen.problem)
     apart = len(indices) > 1  # each matrix has a launch of its own
     if product.copies or not direct or (apart and (epilogue is not None or chosen.kernel.copies)):
         return None

@@ -1,4 +1,4 @@
-"""Batches: as one problem, as one launch of wgmma-final on the emulator, and one matrix at a time where that fails."""
+"""Batches: as one problem, as one launch on the emulator, and as several where strides or times are against that."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from covering import alternating, few
 from pretended_gpu import PretendedGpu
 from warptile import emulator
 from warptile.arrays.array_view import view
-from warptile.arrays.batches import batch_stride, batched
+from warptile.arrays.batches import batch_stride, batched, launch_indices
 from warptile.arrays.operands import arrange
 from warptile.device import REFERENCE
 from warptile.dtypes import DTYPES, dtype
@@ -94,15 +94,38 @@ def test_one_rung_takes_batches_and_the_others_say_that_they_do_not():
         took += [rung.name] if reason is None else []
         single = rung.illegal(given.single, rung.default_config(given.single))
         assert reason is None or single is not None or "the batch has 2 matrices; it takes one" in reason, rung.name
-    assert took == ["wgmma-final"]
+    assert took == ["wgmma-final"]  # of the ladder; four beside it do too
 
 
-def test_operands_that_need_a_copy_are_not_copied_for_a_batch():
-    uneven = dense(100, 40, 36, 3)  # lines of 72 bytes
-    assert "the batch has 3 matrices and A needs repacking" in FINAL.illegal(uneven, small("wgmma-final"))
-    assert FINAL.illegal(uneven.single, small("wgmma-final")) is None
+def repacks_of(problem, **changes):
+    return {each.source: each for each in planned(problem, **changes).kernel.copies}
+
+
+def test_operands_that_need_a_copy_are_copied_in_one_launch_for_a_batch():
+    problem = dense(100, 40, 36, 3)  # lines of A of 72 bytes
+    (of_a,) = repacks_of(problem).values()
+    # One behind the other they are one matrix of 300 lines, of 80 bytes then.
+    assert (of_a.matrices, of_a.lines, of_a.target_stride, of_a.target_bytes) == (1, 300, 40, 300 * 80)
+    assert planned(problem).kernel.view.problem.a.batch_stride == 100 * 40
+
+    apart = replace(problem, a=replace(problem.a, batch_stride=5000))
+    (of_a,) = repacks_of(apart).values()
+    assert (of_a.matrices, of_a.lines, of_a.source_matrix_stride, of_a.target_bytes) == (3, 100, 5000, 300 * 80)
+    assert of_a.moved_bytes == 2 * 3 * 100 * 72
+    assert of_a.tiles == 3 * of_a.matrix_tiles
+
+    shared = replace(problem, a=replace(problem.a, batch_stride=0))
+    (of_a,) = repacks_of(shared).values()
+    assert (of_a.matrices, of_a.lines) == (1, 100)
+    assert planned(shared).kernel.view.problem.a.batch_stride == 0
+
+
+def test_transposed_copies_are_matrices_one_behind_the_other():
     across = dense(100, 48, 64, 3, "int8", "int32")
-    assert "B needs repacking" in FINAL.illegal(across, small("wgmma-final", "int8"))
+    plan = make_plan(across, rung="wgmma-final", config=small("wgmma-final", "int8"), arch="sm_90a")
+    (of_b,) = plan.kernel.copies
+    assert (of_b.matrices, of_b.transposed, of_b.target_matrix_stride) == (3, True, 48 * 64)
+    assert plan.kernel.view.problem.b.batch_stride == 48 * 64
 
 
 def test_the_launch_has_tiles_of_every_matrix():
@@ -191,7 +214,9 @@ def test_leading_axes_at_one_distance():
 
 
 def whole(a, b, c=None, out=None, **options):
-    return batched(arrange(a, b, c, out, **options))
+    """The problem of one launch for all, or why there is none."""
+    problem, apart = batched(arrange(a, b, c, out, **options))
+    return problem if apart is None else apart
 
 
 def test_a_batch_of_arrays_is_one_problem():
@@ -199,7 +224,11 @@ def test_a_batch_of_arrays_is_one_problem():
     assert whole(a, b[0]).b.batch_stride == 0
     found = whole(a, np.broadcast_to(b[0], (2, 3, 16, 24)), np.zeros(24, np.float16), beta=1)
     assert (found.batch, found.a.batch_stride, found.c.batch_stride, found.d.batch_stride) == (6, 128, 0, 192)
-    assert whole(a, b) == "the matrices of b have no single batch stride"
+    # b has three matrices for two batches of three: two launches.
+    found, said = batched(arrange(a, b))
+    assert (found.batch, found.b.batch_stride) == (3, 384)
+    assert said == "the matrices of b have no single batch stride"
+    assert launch_indices(arrange(a, b), found) == [(0,), (1,)]
     assert whole(a[0], b).d.batch_stride == 192
     out = np.zeros((8, 3, 24), np.float16)
     found = whole(a[0], b, out=out.swapaxes(0, 1))
@@ -209,7 +238,65 @@ def test_a_batch_of_arrays_is_one_problem():
     assert "no products" in whole(a[0, :0], b[:0])
 
 
+TYPES = {"float32": ("float32", "float32"), "float64": ("float64", "float64"), "bfloat16": ("bfloat16", "bfloat16")}
+BATCHED = (
+    ("simt-split-k", "float32"),
+    ("simt-gemv", "bfloat16"),
+    ("mma-split-k", "float64"),
+    ("wgmma-bf16x6", "float32"),
+)
+
+
+@pytest.mark.parametrize(("rung", "name"), BATCHED)
+@pytest.mark.parametrize("swap", [False, True])
+def test_kernels_beside_the_ladder_take_batches(rung, name, swap):
+    extents = (200, 3, 256) if swap else (3, 200, 256)
+    problem = dense(*extents, 5, name, TYPES[name][1], b_major="col")
+    all_of_it = make_plan(problem, rung=rung, arch="sm_90a")
+    one = make_plan(problem.single, rung=rung, config=all_of_it.config, arch="sm_90a")
+    seen = all_of_it.kernel.view.problem
+    strides = [members(all_of_it.launch("entry"))[f"strides.{each}"].value for each in "abcd"]
+    assert strides == [seen.a.batch_stride, seen.b.batch_stride, 0, 600]
+    assert min(strides[:2]) > 0
+    assert all_of_it.kernel.grid == (5 * one.kernel.grid[0], 1, 1)
+    assert all_of_it.kernel.instance == one.kernel.instance
+    assert all_of_it.predicted_us < 5 * one.predicted_us
+
+
+def test_float32_takes_one_launch_or_one_for_each_matrix_whichever_is_predicted_to_be_faster():
+    small_ones, large = ((np.empty((8, size, size), np.float32),) * 2 for size in (64, 2048))
+    found = wt.plan(*small_ones, backend="emulator")
+    assert (found.plan.problem.batch, found.apart) == (8, None)
+    found = wt.plan(*large, backend="emulator")
+    assert (found.plan.rung.name, found.plan.problem.batch) == ("wgmma-split", 1)
+    assert "wgmma-split takes one matrix at a time, and is predicted to be faster" in found.explain()
+    named = wt.plan(*large, backend="emulator", rung="simt-split-k")
+    assert named.plan.problem.batch == 8
+
+
 # --- products --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("rung", "name"), BATCHED)
+@pytest.mark.parametrize("case", ["few rows", "few columns", "shared"])
+def test_products_of_kernels_beside_the_ladder(monkeypatch, rung, name, case):
+    monkeypatch.setenv("WARPTILE_ARCH", "sm_90a")
+    m, n, k = (5, 70, 136) if case != "few columns" else (70, 3, 130)
+    a, b = drawn(3, m, k, dtype=name), drawn(3, n, k, dtype=name, seed=1).swapaxes(1, 2)
+    bias = drawn(3, 1, n, dtype=name, seed=2)
+    if case == "shared":
+        a, bias = a[0], drawn(1, n, dtype=name, seed=2)
+    found = wt.plan(a, b, backend="emulator", rung=rung)
+    d = wt.matmul(a, b, backend="emulator", rung=rung)
+    assert found.plan.problem.batch == 3
+    expected = reference(arrange(a, b).problem, a, b)
+    for index in range(3):
+        one = replace(expected, d=expected.d[index], bound=expected.bound[index])
+        assert is_correct(error_ratio(d[index], one)), index
+    # Operands of an epilogue are those of the matrix.
+    moved = wt.matmul(a, b, epilogue=lambda acc, of: acc + of, of=bias, backend="emulator", rung=rung)
+    wanted = expected.d.astype(np.float64) + bias.astype(np.float64)
+    assert np.abs(moved.astype(np.float64) - wanted).max() < 0.05 * np.abs(wanted).max()
 
 
 @pytest.fixture
@@ -305,17 +392,44 @@ def test_two_leading_axes(launches):
     assert_batch(launches, a, b)
 
 
-@pytest.mark.parametrize("case", ["uneven", "backwards", "narrow"])
-def test_batches_that_are_launched_one_at_a_time(launches, case):
+def test_batches_that_are_launched_one_at_a_time(launches):
     a, b = drawn(3, 16, 64, dtype="float16"), drawn(3, 64, 24, dtype="float16", seed=1)
-    if case == "uneven":
-        a, b = drawn(2, 3, 16, 64, dtype="float16")[:, :2], b[:1, None]
-    elif case == "backwards":
-        a = a[::-1]
-    else:
-        a, b = drawn(3, 16, 33, dtype="float16"), drawn(3, 33, 24, dtype="float16", seed=1)
-    matrices = 4 if case == "uneven" else 3
-    assert_batch(launches, a, b, expected_launches=matrices)
+    assert_batch(launches, a[::-1], b, expected_launches=3)
+
+
+def test_a_launch_takes_the_last_axes_that_have_one_stride(launches):
+    a, b = drawn(2, 3, 4, 16, 64, dtype="float16")[:, :2], drawn(2, 2, 4, 64, 24, dtype="float16", seed=1)
+    assert_batch(launches, a, b, expected_launches=2)
+    assert members(launches[0])["batch"] == Scalar("s32", 8)
+    found = wt.plan(a, b, backend="emulator")
+    assert found.plan.problem.batch == 8
+    assert (
+        "(2, 2, 4): one launch for every 8 matrices: the matrices of a have no single batch stride" in found.explain()
+    )
+
+
+def test_heads_of_attention_are_one_launch_for_each_sequence(launches):
+    q, k = (drawn(2, 24, 3, 16, dtype="float16", seed=seed).swapaxes(1, 2) for seed in (0, 1))
+    assert_batch(launches, q, k.swapaxes(2, 3), expected_launches=2)
+
+
+@pytest.mark.parametrize("case", alternating(["behind", "apart", "between", "transposed"]))
+def test_misaligned_batches_are_repacked_in_one_launch(launches, case):
+    a, b = drawn(3, 40, 33, dtype="float16"), drawn(33, 24, dtype="float16", seed=1)
+    if case == "apart":
+        a = drawn(6, 40, 33, dtype="float16")[::2]
+    elif case == "between":
+        a = drawn(40, 3, 33, dtype="float16").swapaxes(0, 1)
+    elif case == "transposed":
+        a = drawn(3, 33, 41, dtype="float16").swapaxes(1, 2)
+    assert_batch(launches, a, b, expected_launches=2)
+    assert "repack" in launches[0].entry
+
+
+@pytest.mark.parametrize("b_major", ["row", "col"])
+def test_bytes_of_a_batch_are_transposed_in_one_launch(launches, b_major):
+    b = drawn(3, 70, 24, dtype="int8", seed=1) if b_major == "row" else drawn(3, 24, 70, dtype="int8").swapaxes(1, 2)
+    assert_batch(launches, drawn(3, 40, 70, dtype="int8"), b, dtype="int8", expected_launches=2)
 
 
 @pytest.mark.parametrize(

@@ -26,11 +26,15 @@ from warptile.bench.campaign.problem_survey import (
     FEWEST_FLOPS,
     IN_TURNS,
     KINDS,
+    MOST_BATCH,
     MOST_BYTES,
+    MOST_FEW_COLUMNS,
     MOST_FLOPS,
+    MOST_SHORT_K,
     NEAR,
     ONE_CONSUMER,
     PING_PONG,
+    SHAPES,
     SMALL_CLUSTERED,
     SMALL_SPLIT,
     SPLIT_CLUSTERED,
@@ -133,6 +137,20 @@ def test_surveys_of_some_problems_alone() -> None:
     gradients = drawn(6, 3, Selection(weight_gradients=True))
     assert all((each.a.major, each.b.major) == ("col", "row") and each.k > max(each.m, each.n) for each in gradients)
     assert Selection(weight_gradients=True, dtype="int8").options == ["--weight-gradients", "--dtype", "int8"]
+
+
+def test_surveys_of_shapes_that_others_leave_out() -> None:
+    few, short, batched = (drawn(60, 3, Selection(shape=shape)) for shape in SHAPES)
+    assert {min(each.n, MOST_FEW_COLUMNS) for each in few} == {each.n for each in few} >= {8}
+    assert any(each.n % 8 for each in few)
+    assert all(each.m > each.n for each in few)
+    assert all(each.k <= MOST_SHORT_K for each in short)
+    assert min(each.k for each in short) < 32
+    assert all(each.batch == 1 for each in (*few, *short))
+    assert all(2 <= each.batch <= MOST_BATCH for each in batched)
+    # B of a batch in rows of 12 bytes, say, would have to be repacked, matrix by matrix.
+    assert all(planned(each, StubBackend()).rung is RUNG for each in batched)
+    assert Selection(shape="short-k").options == ["--shape", "short-k"]
 
 
 def test_what_plans_choose_is_timed_alone_where_that_is_asked_for() -> None:

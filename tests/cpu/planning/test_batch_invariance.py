@@ -132,7 +132,7 @@ def configurations(types: Types) -> list[Plan]:
     small = types.problem(*SMALL)
     found = {}
     large = types.problem(2048, 2048, 8192)
-    listed = kernels.kernels_for(large, kernels.straddles(large))
+    listed = kernels.kernels_for(large, kernels.shape_of(large))
     for _, config in pool(large, illegal_on(REFERENCE), REFERENCE, listed):
         config = {**config, "SMS": 6}
         if illegal(FINAL, small, config, REFERENCE) is None:
@@ -380,8 +380,8 @@ def test_kernels_of_invariant_plans_are_among_those_of_all() -> None:
         if types.names[0] in FINAL.dtypes and types.names[2] != "int32":
             problem = types.problem(64, 64, 64)
             free = replace(problem, batch_invariant=False)
-            for straddling in (False, True):
-                chosen, every = (kernels.kernels_for(each, straddling) for each in (problem, free))
+            for shape in ("", *kernels.SHAPES):
+                chosen, every = (kernels.kernels_for(each, shape) for each in (problem, free))
                 assert set(chosen) < set(every)
                 assert len(chosen) >= 20
 

@@ -14,7 +14,7 @@ from warptile.planning import tuned_table
 from warptile.planning.plan import illegal
 from warptile.planning.shipped_kernels import EXAMPLE, shipped_dtypes, shipped_plans
 from warptile.problem import Problem
-from warptile.rungs.wgmma.kernels import COMPILED_AHEAD, kernels_for
+from warptile.rungs.wgmma.kernels import COMPILED_AHEAD, SHAPES, kernels_for
 from warptile.runtime.execute import planned
 
 
@@ -58,7 +58,7 @@ def test_on_the_gpu_that_was_tuned_they_are_what_tuning_found_unless_kernels_hav
 def test_the_kernels_that_plans_choose_most_are_among_them(b_major):
     brain = dtype("bfloat16")
     problem = Problem.dense(64, 64, 64, brain, out=brain, accumulator=dtype("float32"), b_major=b_major)
-    lists = [kernels_for(problem, straddling)[:COMPILED_AHEAD] for straddling in (False, True)]
+    lists = [kernels_for(problem, shape)[:COMPILED_AHEAD] for shape in ("", *SHAPES)]
     kernels = {each for some in lists for each in some}
     tiles = {(each.bm, each.bn, each.consumers, each.swap, 64 * each.rows) for each in kernels}
     plans = [plan for plan in shipped(REFERENCE, brain) if plan.origin == EXAMPLE]

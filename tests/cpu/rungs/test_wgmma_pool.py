@@ -15,7 +15,7 @@ from warptile.rungs.legality import ceil_div
 from warptile.rungs.wgmma import candidates, cost, kernels, tiles
 from warptile.rungs.wgmma.estimates import estimate_us
 from warptile.rungs.wgmma.final import illegal_on
-from warptile.rungs.wgmma.kernels import SURVEYED, kernels_for, straddles
+from warptile.rungs.wgmma.kernels import SHAPES, SURVEYED, kernels_for, shape_of
 from warptile.rungs.wgmma.model import FEW
 from warptile.rungs.wgmma.pool import SPLITS, pool
 from warptile.rungs.wgmma.tile_shapes import FEWEST_STAGES, stages
@@ -47,7 +47,7 @@ def most_stages(problem, config, device):
 
 def all_of(problem, device=REFERENCE):
     """Every configuration of the kernels that plans choose from."""
-    return pool(problem, illegal_on(device), device, kernels_for(problem, straddles(problem)))
+    return pool(problem, illegal_on(device), device, kernels_for(problem, shape_of(problem)))
 
 
 @pytest.mark.parametrize("seed", range(examples(150)))
@@ -182,7 +182,7 @@ def expected(problem, kernel, device):
 def test_every_legal_kernel_is_listed_with_every_split(size, options):
     problem = half(*size, **options)
     listed = {tuple(sorted(config.items())) for _, config in all_of(problem) if config["GROUP"] == 8}
-    those = kernels_for(problem, straddles(problem))
+    those = kernels_for(problem, shape_of(problem))
     alone = {config for kernel in those for config in expected(problem, kernel, REFERENCE)}
     assert alone - listed == set()
     assert listed - alone == set()
@@ -220,8 +220,8 @@ def test_plans_choose_from_a_few_of_the_surveyed_kernels_for_every_type(types):
             problem = Problem.dense(
                 512, 512, 512, element, out=out, accumulator=accumulator, a_major=a_major, b_major=b_major
             )
-            for straddling in (False, True):
-                chosen = kernels_for(problem, straddling)
+            for shape in ("", *SHAPES):
+                chosen = kernels_for(problem, shape)
                 assert set(chosen) <= set(SURVEYED)
                 assert 0 < len(set(chosen)) == len(chosen) <= MOST_KERNELS
 

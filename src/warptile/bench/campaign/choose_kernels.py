@@ -1,9 +1,9 @@
 """Choose the kernels that plans of wgmma-final take: ``python -m warptile.bench.campaign.choose_kernels``.
 
-For each combination of types, thousands of problems are drawn as surveys draw them, and every surveyed kernel's best
-time for each is predicted. Kernels are then added one by one, each time the one that brings the best of the chosen
-closest to the best of all, until `MOST` are chosen or another adds nothing. The file has them in that order. Needs no
-GPU.
+For each combination of types, and each shape of problems that has kernels of its own, hundreds of problems are drawn as
+surveys draw them, and every surveyed kernel's best time for each is predicted. Kernels are then added one by one, each
+time the one that brings the best of the chosen closest to the best of all, until `MOST` are chosen or another adds
+nothing. The file has them in that order. Needs no GPU.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from warptile.bench.campaign.problem_survey import drawn
+from warptile.bench.campaign.problem_survey import Selection, drawn
 from warptile.device import CLUSTERED_ON_AN_H100, KNOWN, REFERENCE, DeviceLimits
 from warptile.problem import Problem
 from warptile.rungs.wgmma.final import illegal_on
-from warptile.rungs.wgmma.kernels import FILE, STRADDLING, SURVEYED, Kernel, kind_of, straddles
+from warptile.rungs.wgmma.kernels import FILE, STRADDLING, SURVEYED, Kernel, kind_of, shape_of
 from warptile.rungs.wgmma.pool import pool
 
 ALWAYS = (
@@ -36,8 +36,11 @@ MOST = 256
 FEWER_SMS = KNOWN["NVIDIA H20"]
 """A quarter of the problems are looked at on a smaller GPU too, so that kernels do not suit one number of SMs alone."""
 
-DRAWN, SEED = 20000, 20261122
-"""Problems of all types together."""
+DRAWN = {None: 100_000, "few-columns": 25_000, "short-k": 10_000, "batched": 10_000}
+"""Problems of all types together that are drawn, by `Selection.shape`."""
+
+LOOKED_AT, SEED = 1500, 20261122
+"""Of them, how many are looked at for a kind."""
 
 ENOUGH = 2e-4
 """A kernel that brings less than this, in the mean of log times, is not added."""
@@ -96,11 +99,13 @@ def chosen_for(kind: str, problems: list[Problem]) -> tuple[str, list[Kernel]]:
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
     """Choose kernels for every combination of types, and write the file."""
+    problems = [each for shape, count in DRAWN.items() for each in drawn(count, SEED, Selection(shape=shape))]
     by_kind: dict[str, list[Problem]] = {}
-    for problem in drawn(DRAWN, SEED):
-        by_kind.setdefault(kind_of(problem), []).append(problem)
-        if straddles(problem):
-            by_kind.setdefault(kind_of(problem, straddling=True), []).append(problem)
+    for place in np.random.default_rng(SEED).permutation(len(problems)).tolist():
+        problem = problems[place]
+        of_kind = by_kind.setdefault(kind_of(problem, shape_of(problem)), [])
+        if len(of_kind) < LOOKED_AT:
+            of_kind.append(problem)
     kinds = sorted(by_kind)
     chosen_kernels: dict[str, list[Kernel]] = {}
     with ProcessPoolExecutor() as processes:

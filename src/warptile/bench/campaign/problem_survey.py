@@ -423,8 +423,17 @@ class Survey:
             self._pools[element.name] = OperandPool(element, alike, self._info.limits.l2_bytes)
         return self._pools[element.name]
 
-    def measure(self, problem: Problem, configs: Sequence[Config], refused: Sequence[str | None]) -> Surveyed:
-        """Check every configuration once, then time all of them in turns."""
+    def measure(
+        self, problem: Problem, configs: Sequence[Config], refused: Sequence[str | None], planned_as: Config | None
+    ) -> Surveyed:
+        """Check every configuration once, then time all of them in turns.
+
+        Args:
+            problem: what is computed.
+            configs: what is timed.
+            refused: why each does not compile, or None.
+            planned_as: which of them a plan takes; None where it takes another rung.
+        """
         product = PooledProduct(problem, self._pool(problem), self._launcher, self._info.limits.l2_bytes)
         turns, failed = _Turns(self._stream.handle), {}
         for config, reason in zip(configs, refused, strict=True):
@@ -451,7 +460,7 @@ class Survey:
         tried = [TimedConfig(tuple(config.values()), rounds[config_text(config)]) for config in configs
                  if config_text(config) in rounds]  # fmt: skip
         return Surveyed(
-            problem=ProblemClass.of(problem), planned=tuple(configs[0].values()),
+            problem=ProblemClass.of(problem), planned=tuple(planned_as.values()) if planned_as is not None else (),
             tried=tuple(sorted(tried, key=lambda each: statistics.median(each.rounds_us))), cublaslt_us=baseline,
             failed=tuple(f"{text}: {why}" for text, why in failed.items()),
         )  # fmt: skip
@@ -510,7 +519,8 @@ def work(
     left = [each for each in problems if ProblemClass.of(each) not in done]
     processes = max((os.cpu_count() or 1) - RESERVED_CORES, 1)
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # in the processes to come, each of which would use all cores
-    chosen = partial(_chosen, _Here(info.limits, info.name), seed, plans_only=plans_only, best_only=best_only)
+    here = _Here(info.limits, info.name)
+    chosen = partial(_chosen, here, seed, plans_only=plans_only, best_only=best_only)
     with ProcessPoolExecutor(processes, get_context("spawn")) as workers:
         found = list(workers.map(chosen, left, chunksize=max(1, len(left) // (4 * processes))))
     tasks = [(each, configs) for each, (configs, _) in zip(left, found, strict=True) if configs]
@@ -524,7 +534,8 @@ def work(
                 (problem, configs), of = tasks.pop(0), sources.pop(0)
                 reasons = kernels.reasons(of, waiting=state.touch)
                 state.write_bytes(msgspec.json.encode(ProblemClass.of(problem)))
-                measured = survey.measure(problem, configs, reasons)
+                own = next((plan.config for plan in _own(problem, here)), None)
+                measured = survey.measure(problem, configs, reasons, own)
                 with journal(out).open("ab") as lines:
                     lines.write(msgspec.json.encode(measured) + b"\n")
                 _tell(measured)

@@ -13,6 +13,7 @@ from warptile.bench.html_report.views import PageView, filled
 from warptile.bench.protocol.records import SurveyRecord
 from warptile.bench.report import survey_tables
 from warptile.bench.report.markdown import number
+from warptile.bench.report.record_lookup import OF_ALL
 from warptile.figures.figure import DataTable, Figure
 from warptile.figures.row_chart import ChartRow, Point, RowChart, Series
 from warptile.planning import shipped_table
@@ -32,7 +33,7 @@ def _untuned(data: PageData) -> tuple[PageView, ...]:
     if not data.has(SurveyRecord):
         return ()
     table = rendered(survey_tables.table(data.lookup), "untuned problems")
-    record = data.lookup.newest_survey()
+    record = data.lookup.newest_surveys().get(OF_ALL)
     data.lookup.origins()
     if record is None:
         return ()

@@ -463,7 +463,7 @@ class Surveyed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     Attributes:
         problem: what is computed.
-        planned: the configuration that a plan took when it was measured.
+        planned: the configuration that a plan took when it was measured; none where it took another kernel.
         tried: what was timed.
         cublaslt_us: rounds of cuBLASLt's fastest algorithm; none where it takes no such problem.
         failed: what went wrong, with its configuration.

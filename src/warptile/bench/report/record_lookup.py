@@ -116,9 +116,24 @@ def environment_line(records: Sequence[Record]) -> str:
     return f"*{', '.join(part for part in parts if part)}; measured {measured}.*"
 
 
-GRADIENTS = "--weight-gradients"
-OF_A_KIND = ("--straddling", GRADIENTS, "--misaligned", "--dtype")
-"""Options of surveys that draw problems of one kind only."""
+OF_ALL = "problems of all kinds"
+KINDS_OF_SURVEYS = {
+    "--weight-gradients": "gradients of weights: A along M, B along N, K longer than both",
+    "--shape few-columns": "at most 96 columns",
+    "--shape short-k": "K of at most 128",
+    "--shape batched": "batches of 2 to 96 matrices",
+}
+"""Options of surveys that draw problems of one kind, and what those are."""
+
+OTHER_SURVEYS = ("--straddling", "--misaligned", "--dtype")
+"""The same of surveys that models are fitted to and tables of plans leave out."""
+
+
+def kind_of_survey(record: SurveyRecord) -> str | None:
+    """Which problems a survey drew: `OF_ALL`, one of `KINDS_OF_SURVEYS`, or None for others."""
+    if any(option in record.command for option in OTHER_SURVEYS):
+        return None
+    return next((kind for option, kind in KINDS_OF_SURVEYS.items() if option in record.command), OF_ALL)
 
 
 class RecordLookup:
@@ -200,40 +215,29 @@ class RecordLookup:
         self._used |= {record.id: record for record, _ in found.values()}
         return {name: row for name, (_, row) in found.items()}
 
-    def newest_survey(self) -> SurveyRecord | None:
-        """The newest survey of problems of every kind, or None."""
-        records = [record for record in self._surveys_of_every_kind() if not record.of_plans]
-        if not records:
-            return None
-        self._used[records[-1].id] = records[-1]
-        return records[-1]
-
-    def newest_surveys_of_plans(self) -> list[SurveyRecord]:
-        """By GPU, the newest survey of problems of every kind, and that of gradients of weights; those of plans alone
-        count too."""
-        of_every_kind = {(record.environment.gpu, False): record for record in self._surveys_of_every_kind()}
-        gradients = {(record.environment.gpu, True): record for record in self._surveys_of_weight_gradients()}
-        newest = of_every_kind | gradients
+    def newest_surveys(self) -> dict[str, SurveyRecord]:
+        """The newest survey of each kind of problems (`kind_of_survey`), those of plans alone left out."""
+        newest = {kind: record for kind, record in self._surveys() if not record.of_plans}
         self._used |= {record.id: record for record in newest.values()}
-        return [newest[which] for which in sorted(newest)]
+        return {kind: newest[kind] for kind in (OF_ALL, *KINDS_OF_SURVEYS.values()) if kind in newest}
 
-    def _surveys_of_every_kind(self) -> list[SurveyRecord]:
-        return [record for record in self._of(SurveyRecord) if not any(each in record.command for each in OF_A_KIND)]
+    def newest_surveys_of_plans(self) -> list[tuple[str, SurveyRecord]]:
+        """The newest survey of each kind of problems on each GPU, by GPU; those of plans alone count too."""
+        newest = {(record.environment.gpu, kind): record for kind, record in self._surveys()}
+        self._used |= {record.id: record for record in newest.values()}
+        kinds = (OF_ALL, *KINDS_OF_SURVEYS.values())
+        order = sorted(newest, key=lambda which: (which[0], kinds.index(which[1])))
+        return [(kind, newest[gpu, kind]) for gpu, kind in order]
+
+    def _surveys(self) -> list[tuple[str, SurveyRecord]]:
+        found = ((kind_of_survey(record), record) for record in self._of(SurveyRecord))
+        return [(kind, record) for kind, record in found if kind is not None]
 
     def straddling_surveys(self) -> list[SurveyRecord]:
         """All surveys of problems whose rows lie in two lines of L2."""
         records = [record for record in self._of(SurveyRecord) if "--straddling" in record.command]
         self._used |= {record.id: record for record in records}
         return records
-
-    def newest_survey_of_weight_gradients(self) -> SurveyRecord | None:
-        """The newest survey of problems such as gradients of weights, not of plans alone; or None."""
-        records = [record for record in self._surveys_of_weight_gradients() if not record.of_plans]
-        self._used |= {record.id: record for record in records[-1:]}
-        return records[-1] if records else None
-
-    def _surveys_of_weight_gradients(self) -> list[SurveyRecord]:
-        return [record for record in self._of(SurveyRecord) if GRADIENTS in record.command]
 
     # --- all of a kind, the newest of each ---
 

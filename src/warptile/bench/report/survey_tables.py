@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from warptile.bench.protocol.measurements import Surveyed
 from warptile.bench.protocol.records import SurveyRecord
 from warptile.bench.report.markdown import TableRow, markdown, number, percent
-from warptile.bench.report.record_lookup import GRADIENTS, RecordLookup
+from warptile.bench.report.record_lookup import OF_ALL, RecordLookup
 from warptile.rungs.wgmma.cost import LINE_BYTES
 from warptile.rungs.wgmma.launches import pitch_bytes
 from warptile.rungs.wgmma.tiles import is_aligned
@@ -42,7 +42,8 @@ GROUPS: Sequence[tuple[str, Callable[[Surveyed], bool]]] = (
 
 def table(lookup: RecordLookup) -> str:
     """Plans of random problems beside cuBLASLt and beside the fastest configuration tried, by what TMA loads."""
-    record = lookup.newest_survey()
+    surveys = lookup.newest_surveys()
+    record = surveys.pop(OF_ALL, None)
     if record is None:
         return NO_SURVEY
     rows = [row for name, chosen in GROUPS if (row := _row(name, record, chosen)) is not None]
@@ -61,33 +62,23 @@ def table(lookup: RecordLookup) -> str:
         "the eight to forty configurations that were tried.\n\n"
     )
     text += f"{markdown(header, rows)}\n"
-    gradients = lookup.newest_survey_of_weight_gradients()
-    row = None if gradients is None else _row("all", gradients, lambda _: True)
-    if row is not None:
-        text += "Gradients of weights: A stored along M, B along N, K longer than both, in a survey of their own:\n\n"
-        text += f"{markdown(header, [row])}\n"
+    others = [row for kind, of in surveys.items() if (row := _row(kind, of, lambda _: True)) is not None]
+    if others:
+        text += f"Problems of one kind, in surveys of their own:\n\n{markdown(header, others)}\n"
     newest = "The newest surveys of each GPU, planned by the cost model of its day; some time plans alone:\n\n"
     return f"{text}{newest}{_by_gpu(lookup)}\n{lookup.origins()}"
 
 
 def _by_gpu(lookup: RecordLookup) -> str:
-    """Plans of random problems beside cuBLASLt, by GPU."""
+    """Plans of random problems beside cuBLASLt, by GPU and kind of problems."""
     rows: list[TableRow] = []
-    for record in lookup.newest_surveys_of_plans():
+    for kind, record in lookup.newest_surveys_of_plans():
         shares = [share for each in record.surveyed if (share := speedup_over_library(each)) is not None]
         if shares:
             slow = sum(share < SLOW for share in shares) / len(shares)
-            which = ", gradients of weights" if GRADIENTS in record.command else ""
-            rows.append(
-                (
-                    f"{record.environment.gpu}, {record.date[:10]}{which}",
-                    str(len(shares)),
-                    number(geomean(shares), 3),
-                    percent(slow),
-                    number(min(shares), 2),
-                )
-            )
-    return markdown(("GPU", "number", "of cuBLASLt", "slow", "lowest"), rows)
+            about = record.environment.gpu, record.date[:10], kind, str(len(shares))
+            rows.append((*about, number(geomean(shares), 3), percent(slow), number(min(shares), 2)))
+    return markdown(("GPU", "date", "problems", "number", "of cuBLASLt", "slow", "lowest"), rows)
 
 
 def _row(name: str, record: SurveyRecord, chosen: Callable[[Surveyed], bool]) -> TableRow | None:

@@ -1,9 +1,10 @@
 // mma-split-k: mma-final for float64 where D has too few tiles to fill the GPU. `splits` blocks share a tile, each with
 // a part of K; the last one to finish adds up all partial sums, in the order of K, so that results do not depend on who
-// is last.
+// is last. A launch takes a batch.
 #pragma once
 
 #include "mma/final.cuh"
+#include "tile/batch.cuh"
 #include "tile/parts_of_k.cuh"
 
 namespace warptile {
@@ -16,6 +17,7 @@ struct MmaSplitKParams {
     typename CONFIG::OPERATION::ACC_ELEMENT* partials;
     unsigned* arrivals;
     int splits;
+    BatchStrides strides;
 };
 
 template <typename CONFIG>
@@ -26,16 +28,17 @@ __global__ void __launch_bounds__(CONFIG::TILE::THREADS, CONFIG::MIN_BLOCKS)
     using ELEMENT = typename OPERATION::ACC_ELEMENT;
     using ACCUMULATORS = MmaAccumulators<OPERATION, TILE>;
     static_assert(sizeof(typename OPERATION::REGISTER) == sizeof(ELEMENT), "a register is one sum");
-    const GemmParams<OPERATION> gemm = params.gemm.values();
-    const unsigned splits = params.splits, tile = blockIdx.x / splits, part = blockIdx.x % splits;
-    const auto position =
-        grouped_tile<CONFIG::GROUP>(tile, tiles_along(gemm.m, TILE::BM), tiles_along(gemm.n, TILE::BN));
+    const unsigned splits = params.splits;
+    const int tiles_m = tiles_along(params.gemm.m, TILE::BM), tiles_n = tiles_along(params.gemm.n, TILE::BN);
+    const PartOfTile own(splits, tiles_m * tiles_n);
+    const GemmParams<OPERATION> gemm = matrix_of_batch(params.gemm, params.strides, own.matrix);
+    const auto position = grouped_tile<CONFIG::GROUP>(own.tile, tiles_m, tiles_n);
     const int row = position.row * TILE::BM, column = position.column * TILE::BN;
 
     // The part begins and ends at a whole K tile, but for the last one's end.
     const long long tiles_k = tiles_along(gemm.k, TILE::BK);
-    const int begin = static_cast<int>(tiles_k * part / splits) * TILE::BK;
-    const int end = static_cast<int>(min(tiles_k * (part + 1) / splits * TILE::BK, static_cast<long long>(gemm.k)));
+    const int begin = static_cast<int>(tiles_k * own.part / splits) * TILE::BK;
+    const int end = static_cast<int>(min(tiles_k * (own.part + 1) / splits * TILE::BK, static_cast<long long>(gemm.k)));
     GemmParams<OPERATION> of_part = gemm;
     of_part.a = gemm.a_at(0, begin);
     of_part.b = gemm.b_at(begin, 0);
@@ -46,8 +49,8 @@ __global__ void __launch_bounds__(CONFIG::TILE::THREADS, CONFIG::MIN_BLOCKS)
 
     constexpr int COUNT = sizeof(accumulators.at) / sizeof(ELEMENT);
     auto& sums = reinterpret_cast<ELEMENT(&)[COUNT]>(accumulators.at);
-    ELEMENT* const slots = params.partials + static_cast<long long>(tile) * splits * COUNT * TILE::THREADS;
-    if (splits > 1 && !add_parts<TILE::THREADS>(sums, slots, params.arrivals + tile, part, splits)) return;
+    ELEMENT* const slots = params.partials + static_cast<long long>(own.number) * splits * COUNT * TILE::THREADS;
+    if (splits > 1 && !add_parts<TILE::THREADS>(sums, slots, params.arrivals + own.number, own.part, splits)) return;
     store_tile<CONFIG::ACCESS::D / static_cast<int>(sizeof(typename OPERATION::OUT))>(
         accumulators, reinterpret_cast<MmaPatch<OPERATION, TILE>*>(memory), gemm, row, column);
 }

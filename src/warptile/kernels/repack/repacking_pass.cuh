@@ -100,12 +100,14 @@ __device__ __forceinline__ void load_pieces(const char* const (&from)[COUNT], co
     for (int i = 0; i < COUNT; ++i) pieces[i] = load_units<UNIT_BYTES>(from[i], from[i], end);
 }
 
-// One operand, as `Copy` of warptile/rungs/repack.py describes it; lengths and strides in bytes. A CTA moves a tile.
+// One operand, as `Repack` of warptile/rungs/repack.py describes it; lengths and strides in bytes. A CTA moves a tile of
+// one matrix, of which each has `tiles`.
 constexpr int THREADS = 256;
 struct Operand {
     const char* source;
     char* target;
-    long long lines, bytes, source_stride, target_stride;
+    long long lines, bytes, source_stride, target_stride, source_matrix, target_matrix;
+    int tiles;
     int along;  // threads of a block along a line, a power of two
 
     __device__ __forceinline__ const char* end() const { return source + (lines - 1) * source_stride + bytes; }
@@ -264,7 +266,10 @@ struct Transposed {
 };
 
 template <typename WAY>
-__device__ __forceinline__ void repack_tile(const Operand& operand, int tile) {
+__device__ __forceinline__ void repack_tile(Operand operand, int block) {
+    const int matrix = block / operand.tiles, tile = block % operand.tiles;
+    operand.source += matrix * operand.source_matrix;
+    operand.target += matrix * operand.target_matrix;
     const int pieces = operand.along * PIECE, tiles_along = static_cast<int>((operand.bytes + pieces - 1) / pieces);
     WAY::move(operand, tile % tiles_along, tile / tiles_along);
 }
@@ -272,21 +277,29 @@ __device__ __forceinline__ void repack_tile(const Operand& operand, int tile) {
 template <typename WAY>
 __global__ void __launch_bounds__(THREADS, 4)
     repack_one(const char* source, char* target, long long lines, long long bytes, long long source_stride,
-               long long target_stride, int along) {
-    repack_tile<WAY>({source, target, lines, bytes, source_stride, target_stride, along}, blockIdx.x);
+               long long target_stride, long long source_matrix, long long target_matrix, int tiles, int along) {
+    repack_tile<WAY>({source, target, lines, bytes, source_stride, target_stride, source_matrix, target_matrix, tiles,
+                      along},
+                     blockIdx.x);
 }
 
-// Two operands in one launch; the first has `tiles` tiles.
+// Two operands in one launch; the first `blocks` blocks move the first one.
 template <typename FIRST, typename SECOND>
 __global__ void __launch_bounds__(THREADS, 4)
     repack_two(const char* source, char* target, long long lines, long long bytes, long long source_stride,
-               long long target_stride, int along, const char* source2, char* target2, long long lines2,
-               long long bytes2, long long source_stride2, long long target_stride2, int along2, int tiles) {
+               long long target_stride, long long source_matrix, long long target_matrix, int tiles, int along,
+               const char* source2, char* target2, long long lines2, long long bytes2, long long source_stride2,
+               long long target_stride2, long long source_matrix2, long long target_matrix2, int tiles2, int along2,
+               int blocks) {
     const int block = blockIdx.x;
-    if (block < tiles) {
-        repack_tile<FIRST>({source, target, lines, bytes, source_stride, target_stride, along}, block);
+    if (block < blocks) {
+        repack_tile<FIRST>({source, target, lines, bytes, source_stride, target_stride, source_matrix, target_matrix,
+                            tiles, along},
+                           block);
     } else {
-        repack_tile<SECOND>({source2, target2, lines2, bytes2, source_stride2, target_stride2, along2}, block - tiles);
+        repack_tile<SECOND>({source2, target2, lines2, bytes2, source_stride2, target_stride2, source_matrix2,
+                             target_matrix2, tiles2, along2},
+                            block - blocks);
     }
 }
 

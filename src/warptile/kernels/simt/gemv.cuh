@@ -1,12 +1,13 @@
 // simt-gemv: few rows of D, or of its transpose. Every element of B is loaded once, straight into registers, and
 // multiplied with all rows of A; what a block keeps in flight decides how fast B comes from DRAM. Warps of a block
 // share K, and so do SPLITS blocks; the last of these to finish adds up all partial sums, in the order of K, so that
-// results do not depend on who is last.
+// results do not depend on who is last. A launch takes a batch.
 #pragma once
 
 #include "ptx/memory_order.cuh"
 #include "simt/register_tile.cuh"
 #include "simt/operation.cuh"
+#include "tile/batch.cuh"
 
 namespace warptile {
 
@@ -17,6 +18,7 @@ struct SimtGemvParams {
     GemmParams<SwappableOperation<CONFIG>> gemm;
     typename CONFIG::ACCUMULATOR* partials;
     unsigned* arrivals;
+    BatchStrides strides;
 };
 
 // COUNT neighbouring elements, in loads of WIDTH. Without WHOLE those from `inside` on are not read, and zero.
@@ -147,10 +149,11 @@ __global__ void __launch_bounds__(CONFIG::WARPS * 32) simt_gemv(const __grid_con
     constexpr int SPLITS = CONFIG::SPLITS, ELEMENTS = CONFIG::BM * CONFIG::BN, THREADS = CONFIG::WARPS * 32;
     __shared__ ACCUMULATOR of_warps[CONFIG::WARPS][ELEMENTS];
     __shared__ bool is_last;
-    const auto gemm = params.gemm.values();
-    const unsigned tile = blockIdx.x / SPLITS, part = blockIdx.x % SPLITS;
-    const unsigned tiles_n = tiles_along(gemm.n, CONFIG::BN);
-    const int row = tile / tiles_n * CONFIG::BM, column = tile % tiles_n * CONFIG::BN;
+    const unsigned tiles_n = tiles_along(params.gemm.n, CONFIG::BN);
+    const PartOfTile share(SPLITS, tiles_along(params.gemm.m, CONFIG::BM) * tiles_n);
+    const auto gemm = matrix_of_batch(params.gemm, params.strides, share.matrix);
+    const unsigned part = share.part;
+    const int row = share.tile / tiles_n * CONFIG::BM, column = share.tile % tiles_n * CONFIG::BN;
     // All parts of K have one length, but for the last ones.
     const int steps = tiles_along(gemm.k, TILE::STEP), of_part = tiles_along(steps, SPLITS);
     const int begin = min(static_cast<int>(part) * of_part, steps) * TILE::STEP;
@@ -166,11 +169,11 @@ __global__ void __launch_bounds__(CONFIG::WARPS * 32) simt_gemv(const __grid_con
         return sum;
     };
     // Element `e` of the tile, of all blocks that share it.
-    ACCUMULATOR* const of_tile = params.partials + static_cast<long long>(tile) * SPLITS * ELEMENTS;
+    ACCUMULATOR* const of_tile = params.partials + static_cast<long long>(share.number) * SPLITS * ELEMENTS;
     if constexpr (SPLITS > 1) {
         for (int e = threadIdx.x; e < ELEMENTS; e += THREADS) of_tile[part * ELEMENTS + e] = sum_of_block(e);
         __syncthreads();
-        if (threadIdx.x == 0) is_last = atom_acq_rel_gpu_inc(params.arrivals + tile, SPLITS - 1) == SPLITS - 1;
+        if (threadIdx.x == 0) is_last = atom_acq_rel_gpu_inc(params.arrivals + share.number, SPLITS - 1) == SPLITS - 1;
         __syncthreads();
         if (!is_last) return;
     }

@@ -1,9 +1,10 @@
 // simt-split-k: simt-warptile for D with few tiles, and for any layout of A and D. `splits` blocks share a tile, each
 // with a part of K; the last one to finish adds up all partial sums, in the order of K, so that results do not depend
-// on who is last.
+// on who is last. A launch takes a batch.
 #pragma once
 
 #include "simt/warptile.cuh"
+#include "tile/batch.cuh"
 #include "tile/parts_of_k.cuh"
 
 namespace warptile {
@@ -16,6 +17,7 @@ struct SimtSplitKParams {
     typename CONFIG::ACCUMULATOR* partials;
     unsigned* arrivals;
     int splits;
+    BatchStrides strides;
 };
 
 template <typename CONFIG>
@@ -24,15 +26,16 @@ __global__ void __launch_bounds__(CONFIG::BM / CONFIG::WM * (CONFIG::BN / CONFIG
     using TILE = WarptileTile<CONFIG>;
     using ACCUMULATOR = typename CONFIG::ACCUMULATOR;
     constexpr int TM = CONFIG::TM, TN = CONFIG::TN;
-    const auto gemm = params.gemm.values();
-    const unsigned splits = params.splits, tile = blockIdx.x / splits, part = blockIdx.x % splits;
-    const BlockOrigin origin = BlockOrigin::grouped<CONFIG::BM, CONFIG::BN, CONFIG::GROUP>(gemm.m, gemm.n, tile);
+    const unsigned splits = params.splits;
+    const PartOfTile own(splits, tiles_along(params.gemm.m, CONFIG::BM) * tiles_along(params.gemm.n, CONFIG::BN));
+    const auto gemm = matrix_of_batch(params.gemm, params.strides, own.matrix);
+    const BlockOrigin origin = BlockOrigin::grouped<CONFIG::BM, CONFIG::BN, CONFIG::GROUP>(gemm.m, gemm.n, own.tile);
     ACCUMULATOR accumulators[TM][TN] = {};
-    multiply_block<CONFIG, true>(accumulators, gemm, origin, part, splits);
+    multiply_block<CONFIG, true>(accumulators, gemm, origin, own.part, splits);
 
-    ACCUMULATOR* const slots = params.partials + static_cast<long long>(tile) * splits * TM * TN * TILE::THREADS;
+    ACCUMULATOR* const slots = params.partials + static_cast<long long>(own.number) * splits * TM * TN * TILE::THREADS;
     auto& sums = reinterpret_cast<ACCUMULATOR(&)[TM * TN]>(accumulators);
-    if (splits > 1 && !add_parts<TILE::THREADS>(sums, slots, params.arrivals + tile, part, splits)) return;
+    if (splits > 1 && !add_parts<TILE::THREADS>(sums, slots, params.arrivals + own.number, own.part, splits)) return;
     store_block<CONFIG>(accumulators, gemm, origin);
 }
 

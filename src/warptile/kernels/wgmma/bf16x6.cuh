@@ -12,6 +12,7 @@
 #include "ptx/warpgroup.cuh"
 #include "ptx/wgmma.cuh"
 #include "simt/operation.cuh"
+#include "tile/batch.cuh"
 #include "tile/parts_of_k.cuh"
 
 namespace warptile {
@@ -24,6 +25,7 @@ struct Bf16x6Params {
     float* partials;
     unsigned* arrivals;
     int splits;
+    BatchStrides strides;
 };
 
 inline constexpr int SLICES = 3;
@@ -226,12 +228,12 @@ __global__ void __launch_bounds__(CONFIG::BN * 2, CONFIG::MIN_BLOCKS)
     using TILE = Bf16x6Tile<CONFIG>;
     using INSTRUCTION = Wgmma<__nv_bfloat16, float, TILE::BM>;
     constexpr int BK = TILE::BK, STAGES = CONFIG::STAGES, STEPS = BK / 16, REGISTERS = INSTRUCTION::REGISTERS;
-    const auto gemm = params.gemm.values();
-    const unsigned splits = params.splits, tile_number = blockIdx.x / splits, part = blockIdx.x % splits;
-    const unsigned tiles_m = tiles_along(gemm.m, TILE::BM);
-    const int first_row = tile_number % tiles_m * TILE::BM, first_column = tile_number / tiles_m * TILE::BN;
+    const unsigned splits = params.splits, tiles_m = tiles_along(params.gemm.m, TILE::BM);
+    const PartOfTile own(splits, tiles_m * tiles_along(params.gemm.n, TILE::BN));
+    const auto gemm = matrix_of_batch(params.gemm, params.strides, own.matrix);
+    const int first_row = own.tile % tiles_m * TILE::BM, first_column = own.tile / tiles_m * TILE::BN;
     const long long all_tiles = tiles_along(gemm.k, BK);
-    const int begin = all_tiles * part / splits, tiles = static_cast<int>(all_tiles * (part + 1) / splits) - begin;
+    const int begin = all_tiles * own.part / splits, tiles = static_cast<int>(all_tiles * (own.part + 1) / splits) - begin;
     const int first_k = begin * BK, end_k = min(gemm.k, (begin + tiles) * BK);
 
     extern __shared__ __align__(128) unsigned char shared_bytes[];  // STAGES tiles of B, and two of A
@@ -310,8 +312,8 @@ __global__ void __launch_bounds__(CONFIG::BN * 2, CONFIG::MIN_BLOCKS)
         }
     }
 
-    float* const slots = params.partials + static_cast<long long>(tile_number) * splits * REGISTERS * TILE::THREADS;
-    if (splits > 1 && !add_parts<TILE::THREADS>(sums, slots, params.arrivals + tile_number, part, splits)) return;
+    float* const slots = params.partials + static_cast<long long>(own.number) * splits * REGISTERS * TILE::THREADS;
+    if (splits > 1 && !add_parts<TILE::THREADS>(sums, slots, params.arrivals + own.number, own.part, splits)) return;
 #pragma unroll
     for (int i = 0; i < REGISTERS; ++i) {
         const int to = row + i / 4 * 8 + i % 2, at = column + i / 2 % 2 * 8;

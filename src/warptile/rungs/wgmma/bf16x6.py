@@ -70,6 +70,7 @@ class WgmmaBf16x6(RankedRung):
     only_arch = "sm_90a"
     keys = KEYS
     competes = True
+    batches = True
 
     def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
         """As `Rung.candidates`: tiles with not too many rows, each with as many parts of K as fill the GPU."""
@@ -110,7 +111,9 @@ class WgmmaBf16x6(RankedRung):
 
     def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.illegal`."""
-        reason = operand_reason(problem, self.dtypes, ("float32",), ("row", "col")) or swap_reason(config, KEYS)
+        reason = operand_reason(problem, self.dtypes, ("float32",), ("row", "col"), batches=True) or swap_reason(
+            config, KEYS
+        )
         if reason is not None:
             return reason
         if problem.ieee:

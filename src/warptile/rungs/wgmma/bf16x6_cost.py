@@ -62,8 +62,8 @@ def terms_us(
     waiting = ceil_div(of_busiest, config["MIN_BLOCKS"]) * latency
     clocks = stages * overlapped(busy, waiting, BUSY_OR_WAITING) + of_busiest * bm * bn * STORED_CLOCKS
     element_bytes = problem.a.dtype.bits // 8
-    operand_bytes = (problem.m + problem.n) * problem.k * element_bytes
-    d_bytes = problem.m * problem.n * element_bytes * (2 if problem.reads_matrix_c else 1)
+    operand_bytes = (problem.m + problem.n) * problem.k * problem.batch * element_bytes
+    d_bytes = problem.m * problem.n * problem.batch * element_bytes * (2 if problem.reads_matrix_c else 1)
     found = {
         "sm": clocks / H200.clock_hz * 1e6,
         "dram": (operand_bytes / DRAM_BYTES_PER_S + d_bytes / STORED_BYTES_PER_S) * 1e6,

@@ -12,14 +12,15 @@ from warptile.problem import MAX_ALIGNMENT_BYTES, Problem
 from warptile.rungs.kernel_spec import Config, View
 from warptile.rungs.rung import Extents
 from warptile.rungs.wgmma import tiles
-from warptile.rungs.wgmma.kernels import COMPILED_AHEAD, Kernel, kernels_for, straddles
+from warptile.rungs.wgmma.kernels import COMPILED_AHEAD, Kernel, kernels_for, shape_of
 from warptile.rungs.wgmma.pool import Pool, pool
 from warptile.rungs.wgmma.tile_shapes import OTHER_SCHEDULES, fewest_sms, stages
 from warptile.rungs.wgmma.tiles import ROW_BYTES
 
+_SKINNY = ((64, 4096, 8192), (16, 4096, 8192), (8, 2048, 16384), (48, 512, 16384))
 TYPICAL = (
-    (8192, 8192, 8192), (64, 4096, 8192), (16, 4096, 8192), (8, 2048, 16384), (256, 256, 16384), (512, 512, 8192),
-    (128, 1024, 16384), (48, 512, 16384),
+    (8192, 8192, 8192), (256, 256, 16384), (512, 512, 8192), (128, 1024, 16384), *_SKINNY,
+    *((n, m, k) for m, n, k in _SKINNY),
 )  # fmt: skip
 """M, N and K of problems that together have every kernel: large ones, skinny ones, and few tiles with a long K."""
 
@@ -72,7 +73,7 @@ def _timed(problem: Problem, illegal: Illegal, device: DeviceLimits) -> Iterator
         legal = True
         yield config, time_us
     if not legal:  # none of those that may be the fastest
-        every = kernels_for(problem, straddles(problem))
+        every = kernels_for(problem, shape_of(problem))
         yield from _legal(problem, pool(problem, illegal, device, every), illegal)
 
 
@@ -104,7 +105,7 @@ def kernel_examples(like: Problem, illegal: Illegal, device: DeviceLimits) -> It
             *extents, like.a.dtype, out=like.d.dtype, accumulator=like.accumulator, a_major=like.a.major,
             b_major=like.b.major,
         )  # fmt: skip
-        kernels = kernels_for(problem, straddles(problem))[:COMPILED_AHEAD]
+        kernels = kernels_for(problem, shape_of(problem))[:COMPILED_AHEAD]
         some = pool(problem, illegal, device, kernels)
         for place in some.ranked():
             kernel, config = kernels[int(some.rows["order"][place])], some.config(int(place))

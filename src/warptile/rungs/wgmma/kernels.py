@@ -1,7 +1,7 @@
 """The kernels of wgmma-final that plans choose from: tiles, K extents and schedules, as few as come close to the best.
 
-There are 256 for each combination of types and layouts, and as many for the same with rows that lie in two lines of
-L2. They were chosen by how much each adds, over random problems, to the speed of the best of those chosen before
+There are up to 256 for each combination of types and layouts, and as many for each of `SHAPES`. They were chosen by how
+much each adds, over random problems, to the speed of the best of those chosen before
 (``python -m warptile.bench.campaign.choose_kernels``), and are listed in that order. All others stay legal: name them
 with ``config=``.
 """
@@ -171,7 +171,7 @@ SURVEYED = _surveyed()
 """What surveys measure."""
 
 
-COMPILED_AHEAD = 96
+COMPILED_AHEAD = 64
 """Each is a compilation: of a list, so many are worth compiling before anything is computed."""
 
 
@@ -179,8 +179,11 @@ FILE = Path(__file__).resolve().parents[2] / "data" / "kernels-wgmma-final.json"
 """The chosen kernels by `kind_of`."""
 
 
-STRADDLING = ", rows in two lines"
-"""End of the names of kinds whose operands `straddles`."""
+STRADDLING, FEW_ROWS, FEW_COLUMNS = SHAPES = (", rows in two lines", ", few rows", ", few columns")
+"""Ends of the names of kinds with lists of their own: of operands that `straddles`, and of a D of at most `MOST_FEW`
+rows or columns."""
+
+MOST_FEW = 96
 
 
 def straddles(problem: Problem) -> bool:
@@ -191,11 +194,18 @@ def straddles(problem: Problem) -> bool:
     return any(pitch_bytes(each) % LINE_BYTES for each in operands)
 
 
-def kind_of(problem: Problem, straddling: bool = False) -> str:
-    """The types and layouts whose kernels a problem chooses from, such as ``"16 bits to 32, row col"``: majors of A and
-    of B, which only 16-bit kernels tell apart. Operands that `straddles` have kernels of their own."""
+def shape_of(problem: Problem) -> str:
+    """Which of `SHAPES` a problem has; empty for none."""
+    if min(problem.m, problem.n) <= MOST_FEW:
+        return FEW_ROWS if problem.m <= problem.n else FEW_COLUMNS
+    return STRADDLING if straddles(problem) else ""
+
+
+def kind_of(problem: Problem, shape: str) -> str:
+    """The types and layouts whose kernels a problem of a shape chooses from, such as ``"16 bits to 32, row col"``:
+    majors of A and of B, which only 16-bit kernels tell apart. Each of `SHAPES` has kernels of its own."""
     majors = f"{problem.a.major} {problem.b.major}" if problem.a.dtype.bits == 16 else "row col"
-    return f"{TYPES[type_index(problem)]} to {problem.d.dtype.bits}, {majors}{STRADDLING if straddling else ''}"
+    return f"{TYPES[type_index(problem)]} to {problem.d.dtype.bits}, {majors}{shape}"
 
 
 @lru_cache(maxsize=1)
@@ -213,16 +223,17 @@ def _for(kind: str) -> tuple[Kernel, ...]:
     known = _chosen()
     if kind in known:
         return known[kind]
-    if kind.endswith(STRADDLING):
-        return _for(kind.removesuffix(STRADDLING))
+    for shape in SHAPES:
+        if kind.endswith(shape):
+            return _for(kind.removesuffix(shape))
     types, majors = kind.split(" to ")[0], kind.split(", ")[-1]
     alike = [name for name in known if name.split(" to ")[0] == types]
     same = [name for name in alike if name.endswith(majors)]
     return known[(same or alike)[0]] if alike else SURVEYED
 
 
-def kernels_for(problem: Problem, straddling: bool) -> tuple[Kernel, ...]:
+def kernels_for(problem: Problem, shape: str) -> tuple[Kernel, ...]:
     """The kernels that plans choose from for the problem's types; those of another type of D where only that was
-    surveyed. Where K may not be split, those of them that never do. ``straddling``: of operands that `straddles`."""
-    kind = kind_of(problem, straddling)
+    surveyed. Where K may not be split, those of them that never do. ``shape``: `shape_of` such problems."""
+    kind = kind_of(problem, shape)
     return _unsplit(kind) if keeps_order(problem) else _for(kind)

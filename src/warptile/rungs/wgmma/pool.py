@@ -24,7 +24,7 @@ from warptile.rungs.legality import ceil_div
 from warptile.rungs.repack import fused_repacking_ms, repacking_ms
 from warptile.rungs.wgmma import block_scales, epilogue, epilogue_cost, fused_repack, promotion, residue_classes, tiles
 from warptile.rungs.wgmma.cost import Launches
-from warptile.rungs.wgmma.kernels import Kernel, kernels_for, straddles
+from warptile.rungs.wgmma.kernels import Kernel, kernels_for, shape_of
 from warptile.rungs.wgmma.launches import pitch_bytes, type_index
 from warptile.rungs.wgmma.model import EVERY, AllIn, Model, Places, Predictions, model_of
 from warptile.rungs.wgmma.tile_shapes import (
@@ -157,14 +157,14 @@ def _rows_of(
         a.dtype.name, problem.accumulator.name, d.dtype.name, a.major, b.major,
         a.alignment_bytes == MAX_ALIGNMENT_BYTES, b.alignment_bytes == MAX_ALIGNMENT_BYTES,
         residue_classes.d_is_aligned(problem), problem.batch == 1, problem.c is not None, problem.batch_invariant,
-        straddles(problem), epilogue.staged_sets(problem), illegal, device, kernels,
+        shape_of(problem), epilogue.staged_sets(problem), illegal, device, kernels,
     )  # fmt: skip
 
 
 @lru_cache(maxsize=512)  # of 100 KB at most
 def _kind(
     element: str, accumulator: str, output: str, a_major: str, b_major: str, a_aligned: bool, b_aligned: bool,
-    d_aligned: bool, single: bool, with_c: bool, batch_invariant: bool, straddling: bool, sets: int, illegal: Illegal,
+    d_aligned: bool, single: bool, with_c: bool, batch_invariant: bool, shape: str, sets: int, illegal: Illegal,
     device: DeviceLimits, kernels: tuple[Kernel, ...] | None,
 ) -> ConfigColumns:  # fmt: skip
     """The kernels that take problems of a kind, with as many stages as fit and every number of splits."""
@@ -187,7 +187,7 @@ def _kind(
     views = plain.problem, plain.swapped.problem
     through = [tiles.may_take_unaligned_a(problem, swap) for swap in (0, 1)]
     found: list[ConfigColumns] = []
-    for order, kernel in enumerate(kernels or kernels_for(problem, straddling)):
+    for order, kernel in enumerate(kernels or kernels_for(problem, shape)):
         for unaligned in (0, 1) if through[kernel.swap] and kernel.schedule in ("basic", "split", "cluster") else (0,):
             made = _filled(views[kernel.swap], kernel, device, unaligned, sets, order)
             if made is not None and _is_taken(of_extents, made, illegal):

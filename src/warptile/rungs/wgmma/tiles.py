@@ -158,7 +158,9 @@ def _repacked(
         if needs_repacking(operand, is_a=is_a) and not (is_a and loads_a):
             rows, columns = (problem.m, problem.k) if is_a else (problem.k, problem.n)
             transposed = not k_major(operand, is_a=is_a) and operand.dtype.bits != 16
-            seen[place], repack = repacked(names[place], operand, rows, columns, transposed=transposed)
+            seen[place], repack = repacked(
+                names[place], operand, rows, columns, batch=problem.batch, transposed=transposed
+            )
             repacks.append(repack)
             found[place] = repack.target
     return replace(problem, a=seen[0], b=seen[1]), (found[0], found[1]), tuple(repacks)
@@ -400,25 +402,9 @@ def type_reason(problem: Problem, *, sparse: bool = False, batches: bool = False
     accumulators = tuple(name for name in problem.a.dtype.accumulators if name in RESULTS)
     majors = ("row",) if sparse else ("row", "col")
     dtypes = tuple(name for name in DTYPES if not sparse or name != "bit1")
-    return (
-        operand_reason(
-            problem, dtypes, accumulators, majors, sparse=sparse, batches=batches, block_scales=final, eight_bits=final
-        )
-        or packing_reason(problem)
-        or _batch_reason(problem)
-    )
-
-
-def _batch_reason(problem: Problem) -> str | None:
-    """Why a batch cannot be one launch, or None."""
-    if problem.batch > 1:
-        for name, operand, is_a in (("A", problem.a, True), ("B", problem.b, False)):
-            if needs_repacking(operand, is_a=is_a):
-                return (
-                    f"the batch has {problem.batch} matrices and {name} needs repacking, which is done for one matrix, "
-                    "such as problem.single"
-                )
-    return None
+    return operand_reason(
+        problem, dtypes, accumulators, majors, sparse=sparse, batches=batches, block_scales=final, eight_bits=final
+    ) or packing_reason(problem)
 
 
 def tile_reason(problem: Problem, config: Config) -> str | None:

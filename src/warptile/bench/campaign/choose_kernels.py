@@ -42,8 +42,8 @@ DRAWN = {None: 100_000, "few-columns": 25_000, "short-k": 10_000, "batched": 10_
 LOOKED_AT, SEED = 1500, 20261122
 """Of them, how many are looked at for a kind."""
 
-ENOUGH = 2e-4
-"""A kernel that brings less than this, in the mean of log times, is not added."""
+ENOUGH = 1e-5
+"""A kernel that brings less than this, in the mean of log times as `WORST` weighs them, is not added."""
 
 WORST = 4.0
 """Weight of the mean square of log times beyond the best, relative to their mean: a few slow problems count more than
@@ -71,7 +71,7 @@ def chosen(times: NDArray[np.float64]) -> list[int]:
         losses = (with_each + WORST * with_each**2).mean(axis=0)
         now = (so_far + WORST * so_far**2).mean()
         place = int(losses.argmin())
-        if now - losses[place] < ENOUGH * now and len(found) > 4:
+        if now - losses[place] < ENOUGH:
             break
         found.append(place)
         so_far = with_each[:, place]

@@ -208,7 +208,7 @@ def _draw(random: np.random.Generator, shape: str | None) -> Problem | None:
         (m, n, k), batch = _of_shape(shape, random, unit)
     if a_major == "col":
         m = _multiple(m, unit)
-    if ragged and shape != BATCHED:  # a batch that is not aligned is multiplied matrix by matrix
+    if ragged:
         n, k = (n - int(random.integers(1, 16)), k) if random.random() < 0.6 else (n, k - int(random.integers(1, 16)))
     if min(n, k) < 1 or not FEWEST_FLOPS <= 2.0 * m * n * k * batch <= MOST_FLOPS:
         return None

@@ -77,6 +77,9 @@ CLASS_TARGETS = {
     "f32-columns": ClassTarget("float32 with few columns, drawn at random", CUBLASLT, each=1.0),
     "f64": ClassTarget("float64, squares, few rows or columns, long and short K", CUBLASLT),
     "f64-drawn": ClassTarget("float64, sizes and layouts drawn at random", CUBLASLT),
+    "f32-batch": ClassTarget("batches of float32", CUBLASLT, each=1.0),
+    "f64-batch": ClassTarget("batches of float64", CUBLASLT, each=1.0),
+    "bf16-batch": ClassTarget("batches of bf16, some misaligned", CUBLASLT, each=1.0),
     "f16-sums": ClassTarget("f16 with f16 accumulators", CUBLASLT),
 }
 """The targets by class. Those without a figure are shown and not held to one."""
@@ -185,6 +188,27 @@ F64_DRAWN = (
 )  # fmt: skip
 """As `F32_DRAWN`."""
 
+F32_BATCHES = (
+    (64, 128, 128, 128, "row", "col"), (16, 512, 512, 512, "row", "row"),
+    (5, 8, 24, 400, "row", "col"), (33, 57, 75, 253, "row", "row"), (24, 176, 8, 696, "col", "row"),
+    (64, 11, 37, 230, "row", "row"), (16, 8, 16, 24, "row", "row"), (106, 11, 100, 499, "col", "col"),
+    (4, 256, 480, 400, "col", "col"), (3, 46, 95, 254, "row", "row"),
+)  # fmt: skip
+F64_BATCHES = (
+    (64, 128, 128, 128, "row", "col"),
+    (7, 16, 24, 176, "col", "col"), (186, 12, 179, 194, "col", "row"), (9, 88, 24, 8, "col", "col"),
+    (11, 27, 17, 346, "row", "col"), (70, 16, 288, 40, "row", "row"), (66, 15, 293, 12, "col", "row"),
+)  # fmt: skip
+BF16_BATCHES = (
+    (64, 127, 127, 127, "row", "col"), (96, 197, 197, 64, "row", "col"), (96, 197, 64, 197, "row", "row"),
+    (17, 184, 48, 32, "col", "row"), (12, 241, 38, 532, "col", "col"), (146, 112, 8, 56, "row", "row"),
+    (2, 63, 190, 104, "row", "row"), (2, 16, 32, 552, "col", "col"), (34, 31, 22, 138, "row", "col"),
+    (2, 312, 8, 56, "row", "col"), (37, 12, 24, 605, "row", "row"), (24, 24, 248, 16, "col", "col"),
+    (43, 13, 80, 11, "row", "col"),
+)  # fmt: skip
+"""Batches: matrices, M, N, K and how A and B are stored. The first ones are usual sizes (197 tokens of 64 features are
+heads of a vision transformer), the others were drawn once, log-uniformly, half of them multiples of 8."""
+
 DEPTHS, DEPTH = (2048, 8192, 16384, 32768), 4096
 
 
@@ -266,6 +290,14 @@ def float64() -> Iterator[SuiteRow]:
     yield from (SuiteRow(F64.key(m, n, k, b_major, a_major), ("f64-drawn",)) for m, n, k, a_major, b_major in F64_DRAWN)
 
 
+def batches() -> Iterator[SuiteRow]:
+    """Batches of matrices of any size: float32, float64 and bfloat16, misaligned ones among them."""
+    kinds = ((F32, F32_BATCHES, "f32-batch"), (F64, F64_BATCHES, "f64-batch"), (BF16, BF16_BATCHES, "bf16-batch"))
+    for group, drawn, name in kinds:
+        for batch, m, n, k, a_major, b_major in drawn:
+            yield SuiteRow(msgspec.structs.replace(group.key(m, n, k, b_major, a_major), batch=batch), (name,))
+
+
 SUITES = {
     "squares": tuple(squares()),
     "llm": tuple(llm()),
@@ -274,6 +306,7 @@ SUITES = {
     "types": tuple(types()),
     "float32": tuple(float32()),
     "float64": tuple(float64()),
+    "batches": tuple(batches()),
 }
 """The rows by suite."""
 

@@ -349,6 +349,10 @@ class DocumentTables:
         """float64, every row."""
         return suite_tables.suite_table(self._lookup, "float64")
 
+    def table_suite_batches(self) -> str:
+        """Batches of matrices of any size, every row."""
+        return suite_tables.suite_table(self._lookup, "batches")
+
     def table_suite_types(self) -> str:
         """Other types, and what goes with them."""
         return suite_tables.suite_table(self._lookup, "types")

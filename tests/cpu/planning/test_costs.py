@@ -322,6 +322,8 @@ def test_the_correction_makes_predictions_better_than_formulas_alone() -> None:
 def test_what_was_planned_is_among_what_was_measured(record: SurveyRecord) -> None:
     for surveyed in record.surveyed:
         timed = [each.config for each in surveyed.tried]
+        if not surveyed.planned:  # another kernel was
+            continue
         text = " ".join(f"{name}={value}" for name, value in zip(record.keys, surveyed.planned, strict=True))
         refused = any(each.startswith(text) for each in surveyed.failed)  # its registers spilled
         assert surveyed.planned in timed or refused, surveyed.problem

@@ -51,7 +51,7 @@ def test_on_the_gpu_that_was_tuned_they_are_what_tuning_found_unless_kernels_hav
         assert (found.config == plan.config) is not outdated
         assert not outdated or plan.rung.changed_since_searches(plan.problem)
         counted[outdated] += 1
-    assert all(counted.values()), counted
+    assert counted[False], counted  # whether one is outdated depends on the model: test_promotion.py has made-up ones
 
 
 @pytest.mark.parametrize("b_major", ["row", "col"])

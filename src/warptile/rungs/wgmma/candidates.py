@@ -17,7 +17,7 @@ from warptile.rungs.wgmma.pool import Pool, pool
 from warptile.rungs.wgmma.tile_shapes import OTHER_SCHEDULES, fewest_sms, stages
 from warptile.rungs.wgmma.tiles import ROW_BYTES
 
-_SKINNY = ((64, 4096, 8192), (16, 4096, 8192), (8, 2048, 16384), (48, 512, 16384))
+_SKINNY = ((64, 4096, 8192), (64, 32768, 4096), (16, 4096, 8192), (8, 2048, 16384), (48, 512, 16384))
 TYPICAL = (
     (8192, 8192, 8192), (256, 256, 16384), (512, 512, 8192), (128, 1024, 16384), *_SKINNY,
     *((n, m, k) for m, n, k in _SKINNY),

@@ -43,8 +43,8 @@ NEAREST = 1.5
 at most 1.39 in 400 random problems."""
 
 FEW = 16
-"""Launches that the larger networks look at. In 500 random problems these lacked the fastest of all four times, which
-cost 0.02 % in the mean."""
+"""Launches that the larger networks look at. These rarely lack the fastest of all: in random problems that costs 0.01 %
+in the mean, with few columns 0.04 %, with K of at most 128 0.13 % (5 % at most)."""
 
 
 class Quality(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

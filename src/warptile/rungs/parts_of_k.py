@@ -36,8 +36,10 @@ def shared_by_blocks(one: KernelSpec, splits: int, tile_bytes: int, *, at_run_ti
         for name, operand in operands
     )
     workspaces = (Workspace(PARTIALS, tiles * splits * tile_bytes), Workspace(ARRIVALS, tiles * 4, zero=True))
+    values = (*one.instance.values, ("BATCHED", seen.batch > 1))
     return replace(
         one,
+        instance=replace(one.instance, values=values),
         grid=(tiles * splits, 1, 1),
         waits=False,  # blocks count arrivals and wait for none
         params=Params(members),

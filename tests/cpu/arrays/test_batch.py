@@ -259,7 +259,9 @@ def test_kernels_beside_the_ladder_take_batches(rung, name, swap):
     assert strides == [seen.a.batch_stride, seen.b.batch_stride, 0, 600]
     assert min(strides[:2]) > 0
     assert all_of_it.kernel.grid == (5 * one.kernel.grid[0], 1, 1)
-    assert all_of_it.kernel.instance == one.kernel.instance
+    values, of_one = dict(all_of_it.kernel.instance.values), dict(one.kernel.instance.values)
+    # Addresses of a single GEMM stay constants.
+    assert {name for name in values if values[name] != of_one[name]} == {"BATCHED"}
     assert all_of_it.predicted_us < 5 * one.predicted_us
 
 

@@ -30,8 +30,8 @@ __global__ void __launch_bounds__(CONFIG::TILE::THREADS, CONFIG::MIN_BLOCKS)
     static_assert(sizeof(typename OPERATION::REGISTER) == sizeof(ELEMENT), "a register is one sum");
     const unsigned splits = params.splits;
     const int tiles_m = tiles_along(params.gemm.m, TILE::BM), tiles_n = tiles_along(params.gemm.n, TILE::BN);
-    const PartOfTile own(splits, tiles_m * tiles_n);
-    const GemmParams<OPERATION> gemm = matrix_of_batch(params.gemm, params.strides, own.matrix);
+    const PartOfTile<CONFIG::BATCHED> own(splits, tiles_m * tiles_n);
+    const GemmParams<OPERATION> gemm = matrix_of_batch<CONFIG::BATCHED>(params.gemm, params.strides, own.matrix);
     const auto position = grouped_tile<CONFIG::GROUP>(own.tile, tiles_m, tiles_n);
     const int row = position.row * TILE::BM, column = position.column * TILE::BN;
 

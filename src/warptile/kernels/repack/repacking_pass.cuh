@@ -100,8 +100,8 @@ __device__ __forceinline__ void load_pieces(const char* const (&from)[COUNT], co
     for (int i = 0; i < COUNT; ++i) pieces[i] = load_units<UNIT_BYTES>(from[i], from[i], end);
 }
 
-// One operand, as `Repack` of warptile/rungs/repack.py describes it; lengths and strides in bytes. A CTA moves a tile of
-// one matrix, of which each has `tiles`.
+// One operand, as `Repack` of warptile/rungs/repack.py describes it; lengths and strides in bytes. A CTA moves a tile
+// of one matrix, of which each has `tiles`.
 constexpr int THREADS = 256;
 struct Operand {
     const char* source;
@@ -278,9 +278,9 @@ template <typename WAY>
 __global__ void __launch_bounds__(THREADS, 4)
     repack_one(const char* source, char* target, long long lines, long long bytes, long long source_stride,
                long long target_stride, long long source_matrix, long long target_matrix, int tiles, int along) {
-    repack_tile<WAY>({source, target, lines, bytes, source_stride, target_stride, source_matrix, target_matrix, tiles,
-                      along},
-                     blockIdx.x);
+    repack_tile<WAY>(
+        {source, target, lines, bytes, source_stride, target_stride, source_matrix, target_matrix, tiles, along},
+        blockIdx.x);
 }
 
 // Two operands in one launch; the first `blocks` blocks move the first one.
@@ -293,9 +293,9 @@ __global__ void __launch_bounds__(THREADS, 4)
                int blocks) {
     const int block = blockIdx.x;
     if (block < blocks) {
-        repack_tile<FIRST>({source, target, lines, bytes, source_stride, target_stride, source_matrix, target_matrix,
-                            tiles, along},
-                           block);
+        repack_tile<FIRST>(
+            {source, target, lines, bytes, source_stride, target_stride, source_matrix, target_matrix, tiles, along},
+            block);
     } else {
         repack_tile<SECOND>({source2, target2, lines2, bytes2, source_stride2, target_stride2, source_matrix2,
                              target_matrix2, tiles2, along2},

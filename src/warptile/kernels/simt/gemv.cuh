@@ -150,8 +150,8 @@ __global__ void __launch_bounds__(CONFIG::WARPS * 32) simt_gemv(const __grid_con
     __shared__ ACCUMULATOR of_warps[CONFIG::WARPS][ELEMENTS];
     __shared__ bool is_last;
     const unsigned tiles_n = tiles_along(params.gemm.n, CONFIG::BN);
-    const PartOfTile share(SPLITS, tiles_along(params.gemm.m, CONFIG::BM) * tiles_n);
-    const auto gemm = matrix_of_batch(params.gemm, params.strides, share.matrix);
+    const PartOfTile<CONFIG::BATCHED> share(SPLITS, tiles_along(params.gemm.m, CONFIG::BM) * tiles_n);
+    const auto gemm = matrix_of_batch<CONFIG::BATCHED>(params.gemm, params.strides, share.matrix);
     const unsigned part = share.part;
     const int row = share.tile / tiles_n * CONFIG::BM, column = share.tile % tiles_n * CONFIG::BN;
     // All parts of K have one length, but for the last ones.

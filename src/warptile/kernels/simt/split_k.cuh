@@ -27,8 +27,9 @@ __global__ void __launch_bounds__(CONFIG::BM / CONFIG::WM * (CONFIG::BN / CONFIG
     using ACCUMULATOR = typename CONFIG::ACCUMULATOR;
     constexpr int TM = CONFIG::TM, TN = CONFIG::TN;
     const unsigned splits = params.splits;
-    const PartOfTile own(splits, tiles_along(params.gemm.m, CONFIG::BM) * tiles_along(params.gemm.n, CONFIG::BN));
-    const auto gemm = matrix_of_batch(params.gemm, params.strides, own.matrix);
+    const PartOfTile<CONFIG::BATCHED> own(
+        splits, tiles_along(params.gemm.m, CONFIG::BM) * tiles_along(params.gemm.n, CONFIG::BN));
+    const auto gemm = matrix_of_batch<CONFIG::BATCHED>(params.gemm, params.strides, own.matrix);
     const BlockOrigin origin = BlockOrigin::grouped<CONFIG::BM, CONFIG::BN, CONFIG::GROUP>(gemm.m, gemm.n, own.tile);
     ACCUMULATOR accumulators[TM][TN] = {};
     multiply_block<CONFIG, true>(accumulators, gemm, origin, own.part, splits);

@@ -229,11 +229,12 @@ __global__ void __launch_bounds__(CONFIG::BN * 2, CONFIG::MIN_BLOCKS)
     using INSTRUCTION = Wgmma<__nv_bfloat16, float, TILE::BM>;
     constexpr int BK = TILE::BK, STAGES = CONFIG::STAGES, STEPS = BK / 16, REGISTERS = INSTRUCTION::REGISTERS;
     const unsigned splits = params.splits, tiles_m = tiles_along(params.gemm.m, TILE::BM);
-    const PartOfTile own(splits, tiles_m * tiles_along(params.gemm.n, TILE::BN));
-    const auto gemm = matrix_of_batch(params.gemm, params.strides, own.matrix);
+    const PartOfTile<CONFIG::BATCHED> own(splits, tiles_m * tiles_along(params.gemm.n, TILE::BN));
+    const auto gemm = matrix_of_batch<CONFIG::BATCHED>(params.gemm, params.strides, own.matrix);
     const int first_row = own.tile % tiles_m * TILE::BM, first_column = own.tile / tiles_m * TILE::BN;
     const long long all_tiles = tiles_along(gemm.k, BK);
-    const int begin = all_tiles * own.part / splits, tiles = static_cast<int>(all_tiles * (own.part + 1) / splits) - begin;
+    const int begin = all_tiles * own.part / splits,
+              tiles = static_cast<int>(all_tiles * (own.part + 1) / splits) - begin;
     const int first_k = begin * BK, end_k = min(gemm.k, (begin + tiles) * BK);
 
     extern __shared__ __align__(128) unsigned char shared_bytes[];  // STAGES tiles of B, and two of A

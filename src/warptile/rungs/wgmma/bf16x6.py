@@ -54,8 +54,9 @@ MOST_K = 2**31 - 1024
 SLICES, SLICE_BYTES, ELEMENT_BYTES, VECTOR = 3, 2, 4, 4
 K_OF_INSTRUCTION, COLUMNS_OF_WARPGROUP, MOST_BM = 16, 64, 256
 
-FRAGMENT_REGISTERS, OTHER_REGISTERS, REGISTERS = 24, 24, 65536
-"""Registers of a thread for slices of B, others beside sums, and those of an SM. An estimate: see `_registers`."""
+FRAGMENT_REGISTERS, OTHER_REGISTERS, BATCH_REGISTERS, REGISTERS = 24, 24, 8, 65536
+"""Registers of a thread for slices of B, others beside sums, more for a batch, and those of an SM. An estimate: see
+`_registers`."""
 
 
 class WgmmaBf16x6(RankedRung):
@@ -130,7 +131,8 @@ class WgmmaBf16x6(RankedRung):
             return f"BK is {bk}; columns of shared memory are {2 * K_OF_INSTRUCTION} elements or a multiple of that"
         if splits > ceil_div(problem.k, bk):
             return f"SPLITS is {splits}; K of {problem.k} has {ceil_div(problem.k, bk)} stages of {bk}"
-        needed, available = _registers(config), min(255, REGISTERS // (config["MIN_BLOCKS"] * self.threads(config)))
+        needed = _registers(problem, config)
+        available = min(255, REGISTERS // (config["MIN_BLOCKS"] * self.threads(config)))
         if needed > available:
             return f"a thread needs about {needed} registers and has {available}; take a smaller BM or MIN_BLOCKS"
         return (
@@ -196,11 +198,13 @@ def _shared_bytes(problem: Problem, config: Config) -> int:
     return config["STAGES"] * of_b * ELEMENT_BYTES + 2 * SLICES * bm * bk * SLICE_BYTES
 
 
-def _registers(config: Config) -> int:
-    """Registers that a thread needs, about: products and sums, slices of B, what it loads of A, and others."""
+def _registers(problem: Problem, config: Config) -> int:
+    """Registers that a thread needs, about: products and sums, slices of B, what it loads of A, and others; of a batch
+    also the addresses of its matrices, which are no constants."""
     bm, bk = config["BM"], config["BK"]
     of_a = bm * bk // (2 * config["BN"])
-    return bm + FRAGMENT_REGISTERS * bk // BK + 2 * of_a + OTHER_REGISTERS
+    addresses = BATCH_REGISTERS if problem.batch > 1 else 0
+    return bm + FRAGMENT_REGISTERS * bk // BK + 2 * of_a + OTHER_REGISTERS + addresses
 
 
 WGMMA_BF16X6 = WgmmaBf16x6()

@@ -110,12 +110,12 @@ def _ints(names: str) -> tuple[tuple[str, type], ...]:
     return tuple((name, ctypes.c_int) for name in names.split())
 
 
-class _Properties13(ctypes.Structure):
+class Properties13(ctypes.Structure):
     """``cudaDeviceProp`` of CUDA 13 (``driver_types.h``)."""
 
     _fields_ = (
         *_START, ("totalConstMem", ctypes.c_size_t), *_ints("major minor"), *_TEXTURES,
-        *_ints("multiProcessorCount integrated canMapHostMemory"), ("textures", ctypes.c_int * 40),
+        *_ints("multiProcessorCount integrated canMapHostMemory"), ("textures", ctypes.c_int * 39),
         ("surfaceAlignment", ctypes.c_size_t),
         *_ints(
             "concurrentKernels ECCEnabled pciBusID pciDeviceID pciDomainID tccDriver asyncEngineCount unifiedAddressing"
@@ -146,7 +146,7 @@ class _Properties13(ctypes.Structure):
     )  # fmt: skip
 
 
-class _Properties12(ctypes.Structure):
+class Properties12(ctypes.Structure):
     """``cudaDeviceProp`` of CUDA 12 (``driver_types.h``), whose function is called ``cudaGetDeviceProperties_v2``."""
 
     _fields_ = (
@@ -154,7 +154,7 @@ class _Properties12(ctypes.Structure):
         *_ints(
             "deviceOverlap multiProcessorCount kernelExecTimeoutEnabled integrated canMapHostMemory computeMode"
         ),
-        ("textures", ctypes.c_int * 41), ("surfaceAlignment", ctypes.c_size_t),
+        ("textures", ctypes.c_int * 40), ("surfaceAlignment", ctypes.c_size_t),
         *_ints(
             "concurrentKernels ECCEnabled pciBusID pciDeviceID pciDomainID tccDriver asyncEngineCount unifiedAddressing"
             " memoryClockRate memoryBusWidth l2CacheSize persistingL2CacheMaxSize maxThreadsPerMultiProcessor"
@@ -172,6 +172,12 @@ class _Properties12(ctypes.Structure):
             " accessPolicyMaxWindowSize"
         ),
         ("reservedSharedMemPerBlock", ctypes.c_size_t),
+        *_ints(
+            "hostRegisterSupported sparseCudaArraySupported hostRegisterReadOnlySupported"
+            " timelineSemaphoreInteropSupported memoryPoolsSupported gpuDirectRDMASupported"
+            " gpuDirectRDMAFlushWritesOptions gpuDirectRDMAWritesOrdering memoryPoolSupportedHandleTypes"
+            " deferredMappingCudaArraySupported ipcEventSupported clusterLaunch unifiedFunctionPointers"
+        ),
     )  # fmt: skip
 
 
@@ -179,14 +185,14 @@ class _Properties12(ctypes.Structure):
 def get_device_properties(call: Call, where: int, device: int) -> None:
     """``cudaGetDeviceProperties(cudaDeviceProp*, int)`` of CUDA 13."""
     _check_device(device)
-    call.memory.write(where, bytes(_filled(call, _Properties13())))
+    call.memory.write(where, bytes(_filled(call, Properties13())))
 
 
 @answers("cudaGetDeviceProperties_v2")
 def get_device_properties_12(call: Call, where: int, device: int) -> None:
     """``cudaGetDeviceProperties`` of CUDA 12; fields behind those that are known stay as they are."""
     _check_device(device)
-    call.memory.write(where, bytes(_filled(call, _Properties12())))
+    call.memory.write(where, bytes(_filled(call, Properties12())))
 
 
 def _filled(call: Call, made: ctypes.Structure) -> ctypes.Structure:

@@ -11,6 +11,7 @@ import pytest
 from warptile.cli.main import run
 from warptile.codegen.nvrtc import ptx_alone
 from warptile.codegen.translation_unit import Source
+from warptile.programs.device_calls import Properties12
 from warptile.programs.elf_file import ElfFile
 from warptile.programs.run_program import read_program
 
@@ -282,6 +283,27 @@ print(value.value)
     )  # fmt: skip
     assert code == 0, err
     assert out == f"1 NVIDIA H200 (emulated) 9 0 {227 * 1024}\n8\n"
+
+
+def test_every_known_property_has_the_place_that_cudas_header_gives_it(program):
+    code, out, err = program(
+        """
+from cuda.bindings.runtime import cudaDeviceProp
+properties = cudaDeviceProp()
+ok(cuda.cudaGetDeviceProperties(c_void_p(properties.getPtr()), 0))
+print(properties.multiProcessorCount, properties.concurrentKernels, properties.sharedMemPerMultiprocessor >> 10)
+print(properties.managedMemory, properties.cooperativeLaunch, properties.clusterLaunch, properties.hostNumaId)
+""",
+        "--arch", "sm_90a",
+    )  # fmt: skip
+    assert code == 0, err
+    assert out == "132 1 228\n1 1 1 0\n"
+
+
+def test_properties_of_cuda_12_are_where_its_header_has_them():
+    offsets = {"surfaceAlignment": 568, "concurrentKernels": 576, "sharedMemPerMultiprocessor": 640,
+               "cooperativeLaunch": 688, "sharedMemPerBlockOptin": 696, "clusterLaunch": 772}  # fmt: skip
+    assert {name: getattr(Properties12, name).offset for name in offsets} == offsets
 
 
 DRIVER = """

@@ -17,7 +17,8 @@ from warptile.emulator.ops.typed import INTEGERS, elementwise, joined, pieces, t
 from warptile.ptx.instruction import Instruction, Register
 
 CARRY = Register("%cc", "pred")
-"""The carry flag CC.CF, one bit a lane."""
+"""The carry flag CC.CF, one bit a lane: the carry-out of an adder. A subtraction adds the complement, as machine code
+does, so that it leaves (and ``subc`` expects) 1 where nothing is borrowed; ``addc`` after ``sub.cc`` shows it."""
 
 _SCALARS = "u16 u32 u64 s16 s32 s64"
 _PAIRS = {"u16x2": np.dtype(np.uint16), "s16x2": np.dtype(np.int16)}
@@ -87,7 +88,7 @@ def packed_sum(instruction: Instruction, assembler: Assembler) -> Operation:
 
 @typed("addc subc", "u32 s32 u64 s64")
 def carried_sum(instruction: Instruction, assembler: Assembler) -> Operation:
-    """``addc{.cc}`` and ``subc{.cc}``: with the carry (or borrow) flag."""
+    """``addc{.cc}`` and ``subc{.cc}``: with the carry flag, which is 0 after a borrow."""
     modifiers = Modifiers(instruction)
     writes = modifiers.flag("cc")
     name = modifiers.last()
@@ -104,15 +105,12 @@ def _with_carry(instruction: Instruction, assembler: Assembler, name: str, *, re
 
     def run(active: Active) -> None:
         left, right = a(active), b(active)
-        incoming = flag[active.index].astype(kind) if reads else kind.type(0)
+        incoming = flag[active.index].astype(kind) if reads else kind.type(subtract)
         if subtract:
-            partial = left - right
-            total = partial - incoming
-            outgoing = (left < right) | (partial < incoming)
-        else:
-            partial = left + right
-            total = partial + incoming
-            outgoing = (partial < left) | (total < partial)
+            right = ~right
+        partial = left + right
+        total = partial + incoming
+        outgoing = (partial < left) | (total < partial)
         write(active, total)
         if writes:
             flag[active.index] = outgoing

@@ -165,6 +165,18 @@ def test_carries_make_128_bit_sums_and_products(columns) -> None:
 
 
 @settings(max_examples=examples(30), deadline=None)
+@given(columns=rows("u32", "u32"))
+def test_sums_and_differences_share_one_flag_which_is_an_adders_carry(columns) -> None:
+    """Division of 128-bit integers, as NVVM writes it, asks by ``addc`` whether ``subc.cc`` has borrowed."""
+    a, b = (array(column, "u32") for column in zip(*columns, strict=True))
+    difference, kept, total, less = execute(
+        "sub.cc.u32 d, a, b; addc.u32 e, 0, 0; add.cc.u32 h, a, b; subc.u32 i, 10, 0;", "b32 +d +e +h +i a b", a=a, b=b
+    )
+    for (x, y), got in zip(columns, zip(difference, kept, total, less, strict=True), strict=True):
+        assert got == ((x - y) & M32, x >= y, (x + y) & M32, 9 + (x + y > M32))
+
+
+@settings(max_examples=examples(30), deadline=None)
 @given(columns=rows("u64", "u64"))
 def test_carries_make_the_schoolbook_product(columns) -> None:
     parts = [array([value >> shift & M32 for value in column], "u32")

@@ -11,6 +11,7 @@ from warptile.arch import arch as find_arch
 from warptile.emulator import program
 from warptile.emulator.async_ops.concurrent_streams import ConcurrentStreams
 from warptile.emulator.checks.cas_loops import first_reads
+from warptile.emulator.checks.deciding_reads import DecidingReads
 from warptile.emulator.checks.leaks import report_leaks
 from warptile.emulator.checks.output_writers import OutputWriters
 from warptile.emulator.checks.races import RaceChecker
@@ -315,6 +316,7 @@ def _prepare(
             shared=layout.shared,
             checks=checks,
             first_reads=first_reads(routine.function for routine in layout.routines.values()),
+            deciding=DecidingReads(routine.function for routine in layout.routines.values()),
             streams=bool(launch.beside),
         )
         if spec.overlaps_previous:

@@ -44,6 +44,7 @@ from warptile.emulator.checks.displaced_accesses import (
     has_room,
     length,
     new_header,
+    observes,
 )
 from warptile.emulator.checks.knowledge import published
 from warptile.emulator.checks.vector_clocks import VectorClocks
@@ -125,12 +126,21 @@ class AccessHistory:
             self.tables = (*self.tables[:shift], self._table(shift), *self.tables[shift + 1 :])
 
     def access(
-        self, offsets: Places, size: int, lanes: NDArray[np.intp], doing: int, tag: int, unchecked: int = 0
+        self,
+        offsets: Places,
+        size: int,
+        lanes: NDArray[np.intp],
+        doing: int,
+        tag: int,
+        unchecked: int = 0,
+        observers: NDArray[np.bool_] | None = None,
     ) -> tuple[int, int, int, Table] | None:
         """Enter one access for each lane; None, or the first that nothing orders after an earlier one.
 
         Of that: its number, its offset, and the other access: its column and the three values there. The first
-        ``unchecked`` accesses are entered whatever they conflict with: so to go on after a conflict.
+        ``unchecked`` accesses are entered whatever they conflict with: so to go on after a conflict. ``observers`` says
+        of each instruction, by its number, whether this access waits for what it reads: then it lies behind the strong
+        writes before that one, of the same place.
         """
         self.fit(offsets, size)
         clocks, displaced, done = self._clocks, self.displaced, 0
@@ -140,12 +150,13 @@ class AccessHistory:
             displaced.keep(tag, size, clocks.first_thread, lanes, offsets, clocks.clock[lanes])
             if displaced.logged > _LONGEST_LOG:
                 self._replay()
+        observers = _NO_OBSERVERS if observers is None else observers
         while True:
             index, offset, why = _access(
                 self.tables, self.shifts, offsets[done:], size, lanes[done:], doing, tag, max(0, unchecked - done),
-                self._within_cta, len(displaced.log) > 0, *displaced.arrays, self._other, clocks.first_thread,
-                clocks.shape, clocks.clock, clocks.cta_floor, clocks.warp_floor, clocks.known, clocks.starts,
-                clocks.keys, clocks.values,
+                self._within_cta, len(displaced.log) > 0, observers, *displaced.arrays, self._other,
+                clocks.first_thread, clocks.shape, clocks.clock, clocks.cta_floor, clocks.warp_floor, clocks.known,
+                clocks.starts, clocks.keys, clocks.values,
             )  # fmt: skip
             if index < 0:
                 return None
@@ -207,6 +218,7 @@ class AccessHistory:
 
 
 _NOTHING: Table = np.zeros(0, dtype=np.int32)
+_NO_OBSERVERS = np.zeros(0, dtype=np.bool_)
 
 
 @numba.njit(cache=True)
@@ -266,6 +278,26 @@ def _tells(memo: Any, thread: int, clock: int, table: int, shape: Any, starts: A
         memo[0], memo[1], memo[2] = thread, clock, table
         memo[3] = published(thread, clock, table, shape, starts, keys, values)
     return bool(memo[3] != 0)
+
+
+@numba.njit(cache=True)
+def _observed(
+    table: Any, row: int, me: int, observers: Any, cta_first: int, cta_end: int, passed: int, warp_first: int,
+    warp_passed: int, known: int, shape: Any, starts: Any, keys: Any, values: Any,
+) -> bool:  # fmt: skip
+    """Whether a strong read of a place's last write lies before thread ``me`` (from 1): its own, or one that it is
+    ordered after. Then so do that write and the strong ones before it (see `checks.deciding_reads`)."""
+    for column in (FIRST_READ, OTHER_READ):
+        other, since = table[row + column], table[row + column + 1]
+        if other <= 0 or not observes(table[row + column + 2], observers):
+            continue
+        if other == me or published(other - 1, since, max(0, known), shape, starts, keys, values):
+            return True
+        if cta_first <= other < cta_end and (
+            since < passed or (since < warp_passed and warp_first <= other < warp_first + WARP)
+        ):
+            return True
+    return False
 
 
 @numba.njit(cache=True)
@@ -393,8 +425,9 @@ def _displace(
 @numba.njit(cache=True)
 def _access(
     tables: Any, shifts: Any, offsets: Any, size: int, lanes: Any, doing: int, tag: int, unchecked: int,
-    within_cta: bool, logs: bool, headers: Any, entries: Any, used: Any, conflict: Any, first_thread: int,
-    shape: Any, clock: Any, cta_floor: Any, warp_floor: Any, known: Any, starts: Any, keys: Any, values: Any,
+    within_cta: bool, logs: bool, observers: Any, headers: Any, entries: Any, used: Any, conflict: Any,
+    first_thread: int, shape: Any, clock: Any, cta_floor: Any, warp_floor: Any, known: Any, starts: Any, keys: Any,
+    values: Any,
 ) -> tuple[int, int, int]:  # fmt: skip
     """Enter accesses one after the other; -1, or of the first that cannot be entered the number, the offset, and why.
 
@@ -465,6 +498,11 @@ def _access(
                 if other < 0 or not _tells(
                     memos[column // 3], other - 1, since, known[lane], shape, starts, keys, values
                 ):
+                    if column == WRITE and its_tag & 3 == ANYWHERE and other > 0 and _observed(
+                        table, row, me, observers, cta_first, cta_end, passed, warp_first, warp_passed, known[lane],
+                        shape, starts, keys, values,
+                    ):  # fmt: skip
+                        continue
                     conflict[0], conflict[1], conflict[2], conflict[3] = other, since, its_tag, column
                     return i, row // COLUMNS << shift, _CONFLICT
             if (
@@ -500,10 +538,19 @@ def _access(
                     chains = 0
                 meaning = FREE
                 for number in range(chains):
+                    last = headers[header, WIDE if number else NARROW]
                     means, entry, other = first_race(
-                        entries, headers[header, WIDE if number else NARROW], me, reading, strength, cta_first, cta_end,
-                        passed, warp_passed, known[lane], shape, starts, keys, values,
+                        entries, last, me, reading, strength, observers, False, cta_first, cta_end, passed, warp_passed,
+                        known[lane], shape, starts, keys, values,
                     )  # fmt: skip
+                    if means == RACES and number and _observed(
+                        table, row, me, observers, cta_first, cta_end, passed, warp_first, warp_passed, known[lane],
+                        shape, starts, keys, values,
+                    ):  # fmt: skip
+                        means, entry, other = first_race(
+                            entries, last, me, reading, strength, observers, True, cta_first, cta_end, passed,
+                            warp_passed, known[lane], shape, starts, keys, values,
+                        )  # fmt: skip
                     if means == UNSETTLED:
                         return i, 0, _UNSETTLED
                     if means == RACES:

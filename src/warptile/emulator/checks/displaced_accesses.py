@@ -290,17 +290,30 @@ def finish_copy(
 
 
 @numba.njit(cache=True)
+def observes(tag: int, observers: Any) -> bool:
+    """Whether an access is strong for all threads, and what it reads is waited for."""
+    return bool(tag & 3 == ANYWHERE and tag >> 2 < len(observers) and observers[tag >> 2])
+
+
+@numba.njit(cache=True)
 def first_race(
-    entries: Any, entry: int, me: int, reading: bool, strength: int, cta_first: int, cta_end: int, passed: int,
-    warp_passed: int, table: int, shape: Any, starts: Any, keys: Any, values: Any,
+    entries: Any, entry: int, me: int, reading: bool, strength: int, observers: Any, observed: bool, cta_first: int,
+    cta_end: int, passed: int, warp_passed: int, table: int, shape: Any, starts: Any, keys: Any, values: Any,
 ) -> tuple[int, int, int]:  # fmt: skip
     """Of a list from ``entry`` on, what it means for an access of thread ``me`` (from 1), and of the first race its
-    entry and thread (from 1; negative if it is an unfinished copy)."""
+    entry and thread (from 1; negative if it is an unfinished copy).
+
+    Writes for all threads lie behind ``me`` if an atomic that comes after them does and is one of the ``observers``;
+    ``observed``: a later read puts all of them there.
+    """
     meaning = FREE
     while entry:
         each, entry = entry, entries[entry, NEXT]
         kind, lanes, warp = entries[each, KIND], entries[each, LANES], entries[each, WARP_NUMBER]
         if (reading and kind & READ) or lanes == 0:
+            continue
+        if observed and kind == 0 and entries[each, ENTRY_TAG] & 3 == ANYWHERE:
+            meaning = FREE_FOR_LANE
             continue
         first = warp * WARP + 1
         near = cta_first <= first < cta_end and not kind & UNFINISHED
@@ -316,15 +329,18 @@ def first_race(
             return RACES, each, -(first + lane)
         clock = entries[each, CLOCK]
         if near and clock < passed:
+            observed = observed or (kind == 0 and observes(entries[each, ENTRY_TAG], observers))
             continue
         if warp == (me - 1) // WARP:
             meaning = FREE_FOR_LANE
             lanes &= ~(1 << (me - 1) % WARP)
             if lanes == 0 or clock < warp_passed:
+                observed = observed or (kind == 0 and observes(entries[each, ENTRY_TAG], observers))
                 continue
         if table < 0:
             return UNSETTLED, 0, 0
         lane = first_unpublished(warp, lanes, clock, table, shape, starts, keys, values)
         if lane >= 0:
             return RACES, each, first + lane
+        observed = observed or (kind == 0 and observes(entries[each, ENTRY_TAG], observers))
     return meaning, 0, 0

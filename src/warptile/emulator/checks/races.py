@@ -23,6 +23,7 @@ from warptile.emulator.checks.access_history import (
 )
 from warptile.emulator.checks.acquire_release import AcquireReleaseState, MemoryOrder
 from warptile.emulator.checks.cta_lifetimes import CtaLifetimes
+from warptile.emulator.checks.deciding_reads import DecidingReads
 from warptile.emulator.checks.displaced_accesses import ANYWHERE, WEAK, WITHIN_CLUSTER
 from warptile.emulator.checks.proxies import ProxyFences
 from warptile.emulator.checks.race_reports import GENERIC_TO_ASYNC, WIDER, Missing, RaceAccess, RaceReports
@@ -62,6 +63,7 @@ class RaceChecker:
         shared: addresses of shared variables.
         checks: names of the checks that are made.
         first_reads: ``id`` of the plain loads that are the first guess of a CAS loop (`checks.cas_loops`).
+        deciding: which loads and atomics an access waits for.
         streams: whether streams beside the launch access memory, each as a thread that is in no CTA of the launch.
 
     Attributes:
@@ -80,12 +82,14 @@ class RaceChecker:
         shared: Mapping[str, int],
         checks: frozenset[str],
         first_reads: frozenset[int] = frozenset(),
+        deciding: DecidingReads | None = None,
         streams: bool = False,
     ) -> None:
         self.collectives_order = "warp-order" not in checks
         self.rows_by_warp = "wgmma-rows" not in checks
         self._atomic_reads = frozenset[int]() if "cas-read" in checks else first_reads
         self._first_reads = first_reads
+        self._deciding = deciding
         self._weak_volatile = "volatile" in checks
         self._memory = memory
         self._findings = memory.findings
@@ -238,13 +242,18 @@ class RaceChecker:
             early = self._lifetimes.use(lanes, places, tag >> 2, at_once=doing in (READING, WRITING))
             if early is not None:
                 self._findings.report(self._reports.too_early(instruction, *early))
-        history, conflicts, unchecked = self._history(home), 0, 0
+        history, conflicts, unchecked, observers = self._history(home), 0, 0, None
         while True:
-            conflict = history.access(places, size, lanes, doing, tag, unchecked)
+            conflict = history.access(places, size, lanes, doing, tag, unchecked, observers)
             if conflict is None:
                 return
             index, offset, column, other = conflict
             lanes, places = lanes[index:], places[index:]
+            if observers is None and column == WRITE and other[2] & 3 == ANYWHERE and doing in (READING, WRITING):
+                observers = self._observers(instruction)
+                if observers.any():
+                    unchecked = max(0, unchecked - index)
+                    continue
             second = RaceAccess(instruction, self._clocks.first_thread + int(lanes[0]), doing)
             did = (WRITING if column == WRITE else READING) + (COPYING_FROM if other[0] < 0 else 0)
             first = RaceAccess(self._instructions[int(other[2]) >> 2][0], abs(int(other[0])) - 1, did)
@@ -260,6 +269,11 @@ class RaceChecker:
             conflicts += 1
             if conflicts == CONFLICTS_OF_ONE_ACCESS:
                 unchecked = len(lanes)
+
+    def _observers(self, instruction: Instruction) -> NDArray[np.bool_]:
+        """Of each instruction, by its number, whether it reads what decides about this one."""
+        deciding = frozenset[int]() if self._deciding is None else self._deciding.of(instruction)
+        return np.array([id(each) in deciding for each, _ in self._instructions])
 
     def _race(
         self, home: Home, offset: int, first: RaceAccess, second: RaceAccess, missing: Missing | None = None

@@ -73,6 +73,14 @@ class Negated:
 
 
 @dataclass(frozen=True)
+class Selected:
+    """A byte or half of a 32-bit register, ``%r1.b2`` or ``%r1.h0``, in video instructions."""
+
+    register: Register
+    part: str
+
+
+@dataclass(frozen=True)
 class Paired:
     """``%p|%q``: the two destinations of setp, shfl, vote and the like; a sink is None."""
 
@@ -108,6 +116,7 @@ Operand = (
     | TensorAddress
     | Vector
     | Negated
+    | Selected
     | Paired
     | Sink
     | Label
@@ -124,7 +133,7 @@ def parts_of(*operands: Operand | None) -> Iterator[Operand]:
             yield from parts_of(operand.base)
         elif isinstance(operand, TensorAddress):
             yield from parts_of(operand.base, operand.coordinates)
-        elif isinstance(operand, Negated):
+        elif isinstance(operand, Negated | Selected):
             yield operand.register
         elif isinstance(operand, Paired):
             yield from parts_of(operand.first, operand.second)

@@ -11,6 +11,7 @@ from warptile.ptx.instruction import (
     Operand,
     Paired,
     Register,
+    Selected,
     Sink,
     SpecialRegister,
     Symbol,
@@ -22,6 +23,7 @@ from warptile.ptx.scope import SPECIAL_REGISTERS, Scope
 
 _SPECIAL = {f"%{name}": SpecialRegister(name) for name in SPECIAL_REGISTERS}
 _SINK = Sink()
+_PARTS = frozenset({"b0", "b1", "b2", "b3", "h0", "h1"})
 
 
 def operand(cursor: Cursor, scope: Scope) -> Operand:
@@ -43,6 +45,10 @@ def operand(cursor: Cursor, scope: Scope) -> Operand:
         return Negated(register(cursor, scope))
     if starts_expression(token):
         return constant(cursor)
+    selected = _selected(token, scope)
+    if selected is not None:
+        cursor.index += 1
+        return selected
     found = _named(cursor, scope)
     following = cursor.tokens[cursor.index]
     if following == "|" and isinstance(found, Register):
@@ -103,6 +109,15 @@ def _named(cursor: Cursor, scope: Scope) -> Register | SpecialRegister | Symbol 
         raise cursor.error(f"{name!r} is not declared", place)
     cursor.index += 1
     return found
+
+
+def _selected(token: str, scope: Scope) -> Selected | None:
+    """A part of a register that is declared, unless the whole token is a name."""
+    name, dot, part = token.rpartition(".")
+    if not dot or part not in _PARTS:
+        return None
+    found = None if scope.find(token) else scope.find(name)
+    return Selected(found, part) if isinstance(found, Register) else None
 
 
 def _address(cursor: Cursor, scope: Scope) -> Address | TensorAddress:

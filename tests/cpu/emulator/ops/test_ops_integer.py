@@ -445,6 +445,82 @@ def test_video_instructions_work_part_by_part() -> None:
         assert execute(text, "b32 d a b c", a=a, b=b, c=c)[0] == expected, text
 
 
+PARTS = {"": (0, 32), **{f".b{i}": (8 * i, 8) for i in range(4)}, ".h0": (0, 16), ".h1": (16, 16)}
+
+
+def scalar_video(
+    name: str, types: tuple[str, str, str], parts: tuple[str, str], row: tuple[int, int], mode: str
+) -> int:
+    """What a scalar video instruction computes before saturation."""
+    x, y = (
+        wrap(value >> PARTS[part][0], f"{kind[0]}{PARTS[part][1]}")
+        for value, part, kind in zip(row, parts, types[1:], strict=True)
+    )
+    by = min(y, 32) if mode == "clamp" else y & 31
+    return {
+        "vadd": lambda: x + y, "vsub": lambda: x - y, "vabsdiff": lambda: abs(x - y), "vmin": lambda: min(x, y),
+        "vmax": lambda: max(x, y), "vshl": lambda: x << by, "vshr": lambda: x >> by,
+    }[name]()  # fmt: skip
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(data=st.data())
+@pytest.mark.parametrize("name", ["vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr"])
+def test_scalar_video_instructions(name, data) -> None:
+    shifts = name in ("vshl", "vshr")
+    types = tuple(data.draw(st.sampled_from(["u32", "s32"])) for _ in range(3))
+    types = (*types[:2], "u32") if shifts else types
+    mode = data.draw(st.sampled_from(["clamp", "wrap"])) if shifts else ""
+    sides = tuple(data.draw(st.sampled_from(list(PARTS))) for _ in range(2))
+    saturate, second = data.draw(st.booleans()), data.draw(st.sampled_from(["", "add", "min", "max"]))
+    into = "" if second else data.draw(st.sampled_from(list(PARTS)))
+    columns = data.draw(rows("u32", "u32", "u32"))
+    words = [name, *types, "sat" if saturate else "", mode, second]
+    third = ", c" if second or into else ""
+    text = f"{'.'.join(word for word in words if word)} d{into}, a{sides[0]}, b{sides[1]}{third};"
+    low, bits = PARTS[into]
+    expected = []
+    for *row, c in columns:
+        made = scalar_video(name, types, sides, tuple(row), mode)
+        if saturate:
+            least = -(1 << bits - 1) if types[0] == "s32" else 0
+            made = max(least, min(made, least + (1 << bits) - 1))
+        if second:
+            made = {"add": int.__add__, "min": min, "max": max}[second](made, wrap(c, types[0]))
+        elif into:
+            made = (made & (1 << bits) - 1) << low | c & ~((1 << bits) - 1 << low)
+        expected.append(made & M32)
+    values = {letter: array(column, "u32") for letter, column in zip("abc", zip(*columns, strict=True), strict=True)}
+    assert execute(text, "b32 d a b c", **values).tolist() == expected, text
+
+
+def test_vmad_and_vset() -> None:
+    a, b, c = (np.array([value], dtype=np.uint32) for value in (0x80FF7F02, 0x00FE8003, 5))
+    for text, expected in (
+        ("vmad.u32.u32.u32 d, a, b, c;", (0x80FF7F02 * 0x00FE8003 + 5) & M32),
+        ("vmad.s32.s32.u32 d, a.b3, b.b2, c;", (-128 * 254 + 5) & M32),
+        ("vmad.u32.u32.u32.po d, a.h0, b.h0, c;", 0x7F02 * 0x8003 + 6),
+        ("vmad.s32.s32.s32.shr7 d, a.h0, b.h0, c;", (0x7F02 * (0x8003 - 65536) + 5 >> 7) & M32),
+        ("vmad.u32.u32.u32.sat.shr15 d, a, b, c;", M32),
+        ("vmad.s32.s32.s32.sat d, a, b, c;", 0x80000000),
+        ("vset.u32.u32.lt d, a.b0, b.b0;", 1),
+        ("vset.s32.u32.lt.add d, a.b2, b.b2, c;", 6),
+        ("vset.u32.u32.lt d.h1, a.b2, b.b2, c;", 5),
+        ("vset.s32.s32.ne d.b1, a, b, c;", 0x105),
+    ):
+        assert execute(text, "b32 d a b c", a=a, b=b, c=c)[0] == expected, text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["vadd.u32.u32.u32 d, a, a, a;", "vadd.u32.u32.u32.add d.b0, a, a, a;", "vadd.u32.u32.u32.add d, a, a;",
+     "vshl.u32.u32.s32.clamp d, a, a;", "vshl.u32.u32.u32 d, a, a;", "add.u32 d, a.b0, a;"],
+)  # fmt: skip
+def test_video_forms_that_ptx_does_not_have_are_refused(text) -> None:
+    with pytest.raises(UnknownInstruction):
+        execute(text, "b32 d a")
+
+
 def test_relu_may_follow_the_type() -> None:
     a = np.array([-5, 3], dtype=np.int32)
     assert execute("max.s32.relu d, a, -7;", "s32 d a", a=a).tolist() == [0, 3]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warptile.emulator import program as p
-from warptile.emulator.builders import Blocking
+from warptile.emulator.builders import Blocking, unknown
 from warptile.emulator.checks.races import FULL_MASK
 from warptile.emulator.compiled_steps import step_records
 from warptile.emulator.compiled_steps.compiled_program import CompiledProgram
@@ -27,6 +27,7 @@ from warptile.emulator.steps import CallPlan
 from warptile.emulator.sync.cluster_barriers import ClusterBarriers
 from warptile.emulator.sync.cta_barriers import CtaBarriers
 from warptile.errors import Deadlock, DivergentCollective, IllegalAddress
+from warptile.ptx.instruction import Instruction
 
 PATIENCE = 4096
 """Steps that a ready group waits at most while another one loops."""
@@ -51,6 +52,9 @@ LONGEST_WAIT = 1 << 12
 
 NOWHERE = 1 << 62
 """A position behind every program."""
+
+NOT_CALLED = -1
+"""Where a lane returns to from a function that it is not in."""
 
 Lanes = NDArray[np.intp]
 
@@ -283,19 +287,28 @@ class Scheduler:
         targets = np.array([plan.starts.get(int(a), -1) for a in addresses], dtype=np.int64)
         if (targets < 0).any():
             raise IllegalAddress(f"{step.instruction}: the pointer is no function's address", **self._where(step))
-        for target in np.unique(targets):
-            self._enter(plan, int(target), position, active.where(targets == target))
+        for target in np.unique(targets).tolist():
+            part = active.where(targets == target)
+            if target in self._returns and (self._returns[target][part.index] != NOT_CALLED).any():
+                raise unknown(
+                    cast("Instruction", step.instruction),
+                    "recursion through a pointer: the emulator gives each function one set of registers",
+                )
+            self._enter(plan, target, position, part)
         return self._scatter(active, targets)
 
     def _enter(self, plan: CallPlan, target: int, position: int, active: Active) -> None:
         for move in plan.before[target]:
             move(active)
-        table = self._returns.setdefault(target, np.zeros(self.machine.geometry.lanes, dtype=np.int64))
+        table = self._returns.get(target)
+        if table is None:
+            table = self._returns[target] = np.full(self.machine.geometry.lanes, NOT_CALLED, dtype=np.int64)
         table[active.index] = position
 
     def _return(self, position: int, active: Active) -> tuple[int, Active] | None:
         start = position_of_routine(self.steps, position)
-        calls = self._returns[start][active.index]
+        calls = self._returns[start][active.index].copy()
+        self._returns[start][active.index] = NOT_CALLED
         for call in np.unique(calls):
             plan = cast(CallPlan, self.steps[int(call)].detail)
             part = active.where(calls == call)

@@ -258,3 +258,25 @@ def test_threads_that_spin_on_a_flag_nobody_sets(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(Deadlock, match="spin"):
         run_cuda("__global__ void k(volatile int* out) { while (out[0] == 0) ; }", "k",
                  [np.zeros(1, dtype=np.int32)], outputs={0: False})  # fmt: skip
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_recursion_through_a_pointer_is_refused_when_it_happens(depth: int) -> None:
+    text = """struct Node { __device__ virtual int sum(int x) const = 0; };
+              struct Leaf : Node { int v; __device__ int sum(int x) const override { return v * x; } };
+              struct Twice : Node { Node* of; __device__ int sum(int x) const override { return 2 * of->sum(x + 1); } };
+              __global__ void k(int* out, int depth) {
+                Leaf leaf;
+                Twice twice[3];
+                leaf.v = threadIdx.x;
+                Node* node = &leaf;
+                for (int i = 0; i < depth; ++i) { twice[i].of = node; node = &twice[i]; }
+                out[threadIdx.x] = node->sum(1);
+              }"""
+    out = np.zeros(32, dtype=np.int32)
+    if depth > 1:
+        with pytest.raises(UnknownInstruction, match="recursion through a pointer"):
+            run_cuda(text, "k", [out, Scalar("s32", depth)], block=32)
+    else:
+        run_cuda(text, "k", [out, Scalar("s32", depth)], block=32)
+        assert out.tolist() == [2 * 2 * lane for lane in range(32)]

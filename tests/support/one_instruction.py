@@ -26,6 +26,7 @@ class Bench:
 
     def __init__(self, lanes: int) -> None:
         self.registers = RegisterFile(lanes)
+        self.shifts: dict[str, Any] = {}
         self.steps = 0
         self._lane = np.arange(lanes, dtype=np.uint32)
 

@@ -177,6 +177,10 @@ class Assembler:
         if isinstance(operand, Immediate):
             constant = immediate_array(operand, wanted)
         elif isinstance(operand, Symbol):
+            shift = self.machine.shifts.get(operand.name)
+            if shift is not None:
+                start = self.machine.address_of(operand.name) + operand.offset
+                return lambda active: (shift[active.index] + start).astype(wanted)
             constant = self.machine.addresses_of(operand.name, operand.offset).astype(wanted)
             if len(constant) > 1:
                 return _reader(constant)

@@ -132,6 +132,8 @@ class RegisterFile:
         at_start_of_wave: called by `poison`, with the lanes that have a thread.
         readers: by name and type, what reads a register as that type, once an instruction has asked for it.
         writers: likewise, what writes it.
+        shadows: what else is kept of registers, in arrays over all lanes; ``restored`` is called when values of these
+            have come back.
     """
 
     def __init__(self, lane_capacity: int) -> None:
@@ -142,6 +144,8 @@ class RegisterFile:
         self._blocks: list[Array] = []
         self._free: dict[int, list[Array]] = {}
         self.at_start_of_wave: Callable[[NDArray[np.bool_]], None] = lambda live: None
+        self.shadows: list[Array] = []
+        self.restored: Callable[[], None] = lambda: None
         self._used = False
 
     def array(self, register: Register) -> Array:
@@ -150,6 +154,10 @@ class RegisterFile:
         if found is None:
             found = self._arrays[register.name] = self._free_array(register.type)
         return found
+
+    def kept(self) -> list[Array]:
+        """All that is known of the registers, as arrays over all lanes."""
+        return [*self._arrays.values(), *self.shadows]
 
     def _free_array(self, type_name: str) -> Array:
         """An array of a block that is full of poison; there is one block after the other for each width."""

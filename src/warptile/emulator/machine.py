@@ -105,7 +105,8 @@ class LaunchGeometry:
 class Machine:
     """The state that operations act on; one machine runs all waves of a launch, one after the other.
 
-    While a function is being assembled, ``registers`` and ``frame`` (offsets of its locals) are that function's.
+    While a function is being assembled, ``registers``, ``frame`` (offsets of its locals) and ``shifts`` (how far each
+    lane's present activation has moved them, see `recursion`) are that function's.
 
     Attributes:
         cooperative: whether the launch is, so that its CTAs may wait for each other.
@@ -140,6 +141,7 @@ class Machine:
         self.symbols = dict(symbols)
         self.shared = frozenset(shared)
         self.frame: dict[str, int] = {}
+        self.shifts: Mapping[str, NDArray[np.int64]] = {}
         self.multiprocessors = multiprocessors
         self.cooperative = grid_workspace != 0
         self.heap = heap if heap is not None else DeviceHeap(memory.global_space)
@@ -224,8 +226,13 @@ class Machine:
         return found
 
     def addresses_of(self, symbol: str, offset: int = 0) -> Array:
-        """The same and ``offset`` bytes more: one element, or of shared memory in a cluster, one for each lane."""
+        """The same and ``offset`` bytes more: one element, or of shared memory in a cluster, one for each lane.
+
+        Those of variables that move (``shifts``) are what they are now.
+        """
         place = np.array([self.address_of(symbol) + offset], dtype=np.int64)
+        if symbol in self.shifts:
+            return place + self.shifts[symbol]
         own = self.memory.clustered and symbol in self.shared and symbol not in self.frame
         return place + self.memory.shared_base if own else place
 

@@ -2,7 +2,8 @@
 
 Called functions precede the entry, so that lanes inside a call (at lower positions) run before those that wait after
 it, and lanes inside a loop before those that have left it: the scheduler always runs the lowest position.
-Registers and local variables are one set per function: recursion is refused.
+Registers and local variables are one set per function; `recursion` says what becomes of them in functions that are
+called while they run.
 """
 
 from __future__ import annotations
@@ -10,12 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from warptile.emulator.lanes import RegisterFile
 from warptile.errors import EmulationError, SourceLocation, UnknownInstruction
 from warptile.ptx.instruction import (
     Instruction,
     PtxFunction,
     PtxModule,
+    Register,
+    Symbol,
     Variable,
 )
 
@@ -27,6 +33,14 @@ FUNCTION_ADDRESS_BASE = 0x1000
 
 ALLOCATORS = ("malloc", "__cuda_syscall_aligned_malloc")
 """What `malloc`, ``new`` and `__nv_aligned_device_malloc` are to the compiler."""
+
+_ROOM_FOR_RECURSION = 1 << 28
+"""Bytes that local variables of further activations take at most in all lanes together, but for ``_LEAST_ROOM``."""
+
+_FRAME_ALIGNMENT = 16
+
+_LEAST_ROOM, _MOST_ROOM = 1 << 10, 1 << 14
+"""The least and the most of them that a lane gets: 1 KiB is the default of ``cudaLimitStackSize``."""
 
 NATIVE_FUNCTIONS = ("vprintf", "__assertfail", *ALLOCATORS, "free")
 """Functions that CUDA's run time supplies; the emulator does."""
@@ -59,6 +73,9 @@ class ProgramLayout:
             ``local_bytes`` is the end.
         constants: module variables in global memory by name.
         length: number of positions.
+        shifts: of each function that may be called while it runs and has local variables, how far these are from their
+            places in each lane's present activation.
+        recursion_start: where further activations have theirs, up to ``local_bytes``.
     """
 
     entry: PtxFunction
@@ -68,6 +85,25 @@ class ProgramLayout:
     local: dict[tuple[str, str], int] = field(default_factory=dict)
     local_bytes: int = 0
     length: int = 0
+    shifts: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    recursion_start: int = 0
+
+    def first_local(self, name: str) -> int:
+        """Where a function's own local variables start, or a little before: at a multiple of what aligns frames."""
+        return min((self.local[name, each.name] for each in self._locals(name)), default=0) & -_FRAME_ALIGNMENT
+
+    def moved_bytes(self, name: str) -> int:
+        """Bytes that each further activation of a function takes for them."""
+        ends = (self.local[name, each.name] + each.size_bytes for each in self._locals(name))
+        return _up(max(ends, default=self.first_local(name)) - self.first_local(name), _FRAME_ALIGNMENT)
+
+    def shifts_of(self, routine: Routine) -> dict[str, NDArray[np.int64]]:
+        """`shifts` of each local variable of a function that moves."""
+        name = routine.function.name
+        return {each.name: self.shifts[name] for each in self._locals(name)} if name in self.shifts else {}
+
+    def _locals(self, name: str) -> list[Variable]:
+        return [each for each in self.routines[name].function.variables if each.space == "local"]
 
     def frame_of(self, routine: Routine) -> dict[str, int]:
         """Offset of each local variable and call parameter of a function."""
@@ -105,7 +141,54 @@ def lay_out(
             layout.local[reached.name, variable.name] = top
             top += variable.size_bytes
     layout.local_bytes = top
+    again = _recursive(module, order)
+    layout.shifts = {
+        each.name: np.zeros(lanes, dtype=np.int64)
+        for each in order
+        if each.name in again and any(variable.space == "local" for variable in each.variables)
+    }
+    if layout.shifts:
+        layout.recursion_start = _up(top, _FRAME_ALIGNMENT)
+        layout.local_bytes = layout.recursion_start + min(max(_LEAST_ROOM, _ROOM_FOR_RECURSION // lanes), _MOST_ROOM)
     return layout
+
+
+def _recursive(module: PtxModule, order: list[PtxFunction]) -> set[str]:
+    """Functions that may be called while they run: by name, or through a pointer to whatever has its address taken."""
+    names = {function.name for function in order}
+    pointed = {symbol for variable in module.variables for _, symbol, _ in variable.relocations}
+    calls: dict[str, set[str]] = {}
+    for function in order:
+        body = function.body or ()
+        direct = {_callee(each) for each in body if each.opcode == "call"}
+        pointed |= set(function.symbols) - direct
+        calls[function.name] = direct
+    pointed &= names
+    for found in calls.values():
+        if "" in found:
+            found |= pointed
+        found &= names
+    again = set[str]()
+    for name in calls:
+        reached, pending = set[str](), list(calls[name])
+        while pending:
+            each = pending.pop()
+            if each not in reached:
+                reached.add(each)
+                pending += calls[each]
+        if name in reached:
+            again.add(name)
+    return again
+
+
+def _callee(call: Instruction) -> str:
+    """The name of the function that is called; empty where a register holds its address."""
+    for operand in call.operands:
+        if isinstance(operand, Register):
+            return ""
+        if isinstance(operand, Symbol):
+            return operand.name
+    return ""
 
 
 def callee_names(module: PtxModule, function: PtxFunction) -> list[str]:
@@ -132,10 +215,7 @@ def _reachable(module: PtxModule, entry: PtxFunction) -> list[PtxFunction]:
     pointed = [symbol for variable in module.variables for _, symbol, _ in variable.relocations]
 
     def visit(function: PtxFunction) -> None:
-        if function.name in path:
-            cycle = " -> ".join([*path[path.index(function.name) :], function.name])
-            raise UnknownInstruction(f"recursion ({cycle}): the emulator gives each function one set of registers")
-        if function.name in done or function.body is None:
+        if function.name in path or function.name in done or function.body is None:
             return
         path.append(function.name)
         names = callee_names(module, function)

@@ -21,7 +21,7 @@ from warptile.emulator.lanes import WARP, Active
 from warptile.emulator.machine import Machine
 from warptile.emulator.ops.bar import BarInstruction
 from warptile.emulator.ops.mbarrier import MbarrierWait, by_offset
-from warptile.emulator.program import ProgramStep
+from warptile.emulator.program import ProgramLayout, ProgramStep
 from warptile.emulator.scheduler import Scheduler
 from warptile.isa.swizzle import CHUNK_BYTES
 from warptile.ptx.instruction import Instruction
@@ -257,8 +257,8 @@ def _reads(step: ProgramStep) -> tuple[str, ...]:
 class RecordingScheduler(Scheduler):
     """A scheduler that also has what it executes itself noted down: barriers, waits, calls and exits."""
 
-    def __init__(self, machine: Machine, steps: list[ProgramStep], entry: int, recorder: Recorder) -> None:
-        super().__init__(machine, steps, entry)
+    def __init__(self, machine: Machine, steps: list[ProgramStep], layout: ProgramLayout, recorder: Recorder) -> None:
+        super().__init__(machine, steps, layout)
         self._recorder = recorder
 
     def _special(self, kind: int, step: ProgramStep, position: int, active: Active) -> tuple[int, Active] | None:

@@ -229,11 +229,9 @@ def _run(
     follows_loads: bool = False,
 ) -> _Run:
     """Run a launch once, whose operands lie in ``device``."""
-    spec = launch.spec
     machine, layout = _prepare(launch, device, checks, findings, follows_loads=follows_loads)
     steps = assemble(launch.module, layout, machine)
     geometry = machine.geometry
-    entry = layout.routines[spec.entry].start
     recorder = None if recording is None else Recorder(recording, machine, steps)
     compiled = CompiledWhenItPays(machine, layout, steps)
     run = _Run(machine, layout, steps)
@@ -247,11 +245,11 @@ def _run(
             if machine.memory.streams is not None:
                 machine.memory.streams.start()
             if recorder is None and launch.interpreted:
-                Scheduler(machine, steps, entry).run()
+                Scheduler(machine, steps, layout).run()
             elif recorder is None:
-                Scheduler(machine, steps, entry, compiled).run()
+                Scheduler(machine, steps, layout, compiled).run()
             else:
-                RecordingScheduler(machine, steps, entry, recorder).run()
+                RecordingScheduler(machine, steps, layout, recorder).run()
             machine.products.end_wave()
             run.unfinished_copies += sum(len(batch.lanes) for batch in machine.copies.unfinished())
             run.unfinished_copies += machine.bulk.unfinished

@@ -9,25 +9,26 @@ turn it is (`random_turns`); the others are set aside.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from warptile.emulator import program as p
-from warptile.emulator.builders import Blocking, unknown
+from warptile.emulator.builders import Blocking
 from warptile.emulator.checks.races import FULL_MASK
 from warptile.emulator.compiled_steps import step_records
 from warptile.emulator.compiled_steps.compiled_program import CompiledProgram
 from warptile.emulator.lanes import WARP, Active
 from warptile.emulator.machine import Machine
-from warptile.emulator.program import ProgramStep
+from warptile.emulator.program import ProgramLayout, ProgramStep
 from warptile.emulator.random_turns import RandomTurns
+from warptile.emulator.recursion import Activations
 from warptile.emulator.steps import CallPlan
 from warptile.emulator.sync.cluster_barriers import ClusterBarriers
 from warptile.emulator.sync.cta_barriers import CtaBarriers
 from warptile.errors import Deadlock, DivergentCollective, IllegalAddress
-from warptile.ptx.instruction import Instruction
 
 PATIENCE = 4096
 """Steps that a ready group waits at most while another one loops."""
@@ -65,7 +66,7 @@ class Scheduler:
     Args:
         machine: what runs.
         steps: the program.
-        entry: position at which every lane starts.
+        layout: where its functions and their variables are.
         compiled: gives the machine code of some steps, once that pays.
     """
 
@@ -73,13 +74,13 @@ class Scheduler:
         self,
         machine: Machine,
         steps: list[ProgramStep],
-        entry: int,
+        layout: ProgramLayout,
         compiled: Callable[[], CompiledProgram | None] = lambda: None,
     ) -> None:
         self.machine = machine
         self._find_compiled = compiled
         self.steps = steps
-        self.entry = entry
+        self.entry = layout.routines[layout.entry.name].start
         self._ready: dict[int, list[Active]] = {}
         self._since: dict[int, int] = {}
         self._lowest = NOWHERE
@@ -88,6 +89,11 @@ class Scheduler:
         self._until = 0
         self._collectives: dict[int, Lanes] = {}
         self._returns: dict[int, NDArray[np.int64]] = {}
+        self._layout = layout
+        self._activations: dict[int, Activations] = {}
+        self._moved = np.zeros(machine.geometry.lanes, dtype=np.int64)
+        for shift in layout.shifts.values():
+            shift.fill(0)
         self._warps = machine.count.table[:, 0]
         self._races = machine.memory.races
         machine.mbarriers.wake = machine.pool.wake = self._put
@@ -288,32 +294,42 @@ class Scheduler:
         if (targets < 0).any():
             raise IllegalAddress(f"{step.instruction}: the pointer is no function's address", **self._where(step))
         for target in np.unique(targets).tolist():
-            part = active.where(targets == target)
-            if target in self._returns and (self._returns[target][part.index] != NOT_CALLED).any():
-                raise unknown(
-                    cast("Instruction", step.instruction),
-                    "recursion through a pointer: the emulator gives each function one set of registers",
-                )
-            self._enter(plan, target, position, part)
+            self._enter(plan, target, position, active.where(targets == target))
         return self._scatter(active, targets)
 
     def _enter(self, plan: CallPlan, target: int, position: int, active: Active) -> None:
-        for move in plan.before[target]:
-            move(active)
         table = self._returns.get(target)
         if table is None:
             table = self._returns[target] = np.full(self.machine.geometry.lanes, NOT_CALLED, dtype=np.int64)
+        running = table[active.index] != NOT_CALLED
+        if running.any():
+            again = active.where(running)
+            self._activations_of(target).enter(again, table[again.index])
+        for move in plan.before[target]:
+            move(active)
         table[active.index] = position
+
+    def _activations_of(self, start: int) -> Activations:
+        found = self._activations.get(start)
+        if found is None:
+            routine = next(each for each in self._layout.routines.values() if each.start == start)
+            found = Activations(routine, self._layout, self.machine.memory, self._moved)
+            self._activations[start] = found
+        return found
 
     def _return(self, position: int, active: Active) -> tuple[int, Active] | None:
         start = position_of_routine(self.steps, position)
         calls = self._returns[start][active.index].copy()
-        self._returns[start][active.index] = NOT_CALLED
+        activations = self._activations.get(start)
         for call in np.unique(calls):
             plan = cast(CallPlan, self.steps[int(call)].detail)
             part = active.where(calls == call)
-            for move in plan.after[start]:
-                move(part)
+            deliver = partial(_deliver, plan.after[start])
+            if activations is None:
+                deliver(part)
+                self._returns[start][part.index] = NOT_CALLED
+            else:
+                self._returns[start][part.index] = activations.leave(part, deliver)
         return self._scatter(active, calls + 1)
 
     def _exit(self, active: Active) -> None:
@@ -433,6 +449,12 @@ class Scheduler:
 
     def _where(self, step: ProgramStep) -> dict[str, Any]:
         return {"kernel": self.machine.kernel, "location": step.location}
+
+
+def _deliver(moves: list[Callable[[Active], None]], active: Active) -> None:
+    """Move the results of a call."""
+    for move in moves:
+        move(active)
 
 
 def position_of_routine(steps: list[ProgramStep], position: int) -> int:

@@ -64,7 +64,7 @@ def assemble(module: PtxModule, layout: ProgramLayout, machine: Machine) -> list
     undefined = UndefinedMemory(machine.memory)
     for routine in layout.routines.values():
         machine.registers = routine.registers
-        machine.frame = layout.frame_of(routine)
+        machine.frame, machine.shifts = layout.frame_of(routine), layout.shifts_of(routine)
         body = routine.function.body
         assert body is not None
         machine.count.place(body, len(steps))

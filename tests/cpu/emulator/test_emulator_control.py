@@ -9,7 +9,7 @@ from emulation import run_cuda
 from warptile.codegen.nvrtc import ptx_alone
 from warptile.codegen.translation_unit import Source
 from warptile.emulator.scheduler import SPIN_PATIENCE
-from warptile.errors import Deadlock, DivergentCollective, KernelTrap, UnknownInstruction
+from warptile.errors import Deadlock, DivergentCollective, KernelTrap
 from warptile.launch.params import Scalar
 
 
@@ -187,18 +187,6 @@ def test_switches_become_indexed_branches() -> None:
     assert out.tolist() == expected
 
 
-def test_recursion_is_refused_by_name() -> None:
-    with pytest.raises(UnknownInstruction, match="recursion"):
-        run_cuda(
-            """__device__ __noinline__ int f(int n, int* p) {
-                 if (n <= p[0]) return 1;
-                 return f(n - 1, p) * 3 + f(n - 2, p);
-               }
-               __global__ void k(int* out) { out[0] = f(out[1], out); }""",
-            "k", [np.zeros(2, dtype=np.int32)], outputs={0: False},
-        )  # fmt: skip
-
-
 def test_printf_and_assert() -> None:
     out = np.zeros(1, dtype=np.int32)
     source = """__global__ void k(int* out, int limit) {
@@ -258,25 +246,3 @@ def test_threads_that_spin_on_a_flag_nobody_sets(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(Deadlock, match="spin"):
         run_cuda("__global__ void k(volatile int* out) { while (out[0] == 0) ; }", "k",
                  [np.zeros(1, dtype=np.int32)], outputs={0: False})  # fmt: skip
-
-
-@pytest.mark.parametrize("depth", [1, 3])
-def test_recursion_through_a_pointer_is_refused_when_it_happens(depth: int) -> None:
-    text = """struct Node { __device__ virtual int sum(int x) const = 0; };
-              struct Leaf : Node { int v; __device__ int sum(int x) const override { return v * x; } };
-              struct Twice : Node { Node* of; __device__ int sum(int x) const override { return 2 * of->sum(x + 1); } };
-              __global__ void k(int* out, int depth) {
-                Leaf leaf;
-                Twice twice[3];
-                leaf.v = threadIdx.x;
-                Node* node = &leaf;
-                for (int i = 0; i < depth; ++i) { twice[i].of = node; node = &twice[i]; }
-                out[threadIdx.x] = node->sum(1);
-              }"""
-    out = np.zeros(32, dtype=np.int32)
-    if depth > 1:
-        with pytest.raises(UnknownInstruction, match="recursion through a pointer"):
-            run_cuda(text, "k", [out, Scalar("s32", depth)], block=32)
-    else:
-        run_cuda(text, "k", [out, Scalar("s32", depth)], block=32)
-        assert out.tolist() == [2 * 2 * lane for lane in range(32)]

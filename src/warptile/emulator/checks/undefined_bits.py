@@ -105,10 +105,17 @@ class UndefinedRegisters:
     def start_wave(self, live: Flags) -> None:
         """Nothing holds a value in the lanes that have a thread."""
         self._started = True
+        self._values.shadows = [register.bits for register in self._found.values()]
+        self._values.restored = self._restored
         for register in self._found.values():
             bits = register.bits
             bits[:] = 0
             bits[live] = _ones(bits.dtype)
+            register.some = True
+
+    def _restored(self) -> None:
+        """Bits have come back that were put aside."""
+        for register in self._found.values():
             register.some = True
 
 
@@ -287,15 +294,15 @@ def moving(instruction: Instruction, machine: Machine, undefined: UndefinedMachi
     for register in instruction.registers:
         if register.name in undefined.registers.followed:
             undefined.registers.of(register)  # their bits are kept from the start
-    of_function = machine.registers, machine.frame
+    of_function = machine.registers, machine.frame, machine.shifts
     assembled: list[Run] = []
 
     def run(active: Active) -> None:
         if not assembled:
-            now = machine.registers, machine.frame
-            machine.registers, machine.frame = of_function
+            now = machine.registers, machine.frame, machine.shifts
+            machine.registers, machine.frame, machine.shifts = of_function
             assembled.append(_assembled(instruction, machine, undefined, data))
-            machine.registers, machine.frame = now
+            machine.registers, machine.frame, machine.shifts = now
         assembled[0](active)
 
     return run

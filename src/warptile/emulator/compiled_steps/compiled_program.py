@@ -51,7 +51,7 @@ class CompiledProgram:
         starts = np.zeros(len(steps) + 1, dtype=np.int64)
         for routine in layout.routines.values():
             machine.registers = routine.registers
-            machine.frame = layout.frame_of(routine)
+            machine.frame, machine.shifts = layout.frame_of(routine), layout.shifts_of(routine)
             body = routine.function.body or ()
             for position in range(routine.start, routine.start + len(body)):
                 start = len(self._words)

@@ -86,6 +86,10 @@ def address_source(assembler: Assembler, operand: Operand, space: str) -> tuple[
         offset += GLOBAL_BASE if space == "global" else 0
         return lambda active: read(active).astype(np.int64) + offset, space
     if isinstance(base, Symbol):
+        shift = assembler.machine.shifts.get(base.name)
+        if shift is not None:
+            start = assembler.machine.address_of(base.name) + base.offset + int(offset)
+            return lambda active: shift[active.index] + start, space
         position = assembler.machine.addresses_of(base.name, base.offset + int(offset))
         if space == "param":
             space = "local" if base.name in assembler.machine.frame else "global"

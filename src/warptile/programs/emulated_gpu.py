@@ -87,6 +87,8 @@ class EmulatedGpu:
         findings: of all launches, each once.
         capture: work that was given since a stream is captured, ``captured_stream``; None where none is.
         graphs: work of each graph, by handle.
+        pools: attributes of each memory pool, by handle; the first is the default one, ``pool`` another one that is
+            used in its place.
         last_error: what ``cudaGetLastError`` returns.
         sticky: an error of a kernel, which all later calls return.
         unknown: CUDA functions that the program called and that nothing answers.
@@ -109,6 +111,8 @@ class EmulatedGpu:
         self.capture: list[Work] | None = None
         self.captured_stream = 0
         self.graphs: dict[int, list[Work]] = {}
+        self.pools: dict[int, dict[int, int]] = {}
+        self.pool = 0
         self.last_error = SUCCESS
         self.sticky = SUCCESS
         self.unknown: dict[str, int] = {}

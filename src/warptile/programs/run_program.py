@@ -24,6 +24,7 @@ from warptile.programs import (
     graph_calls,
     launch_calls,
     memory_calls,
+    pool_calls,
     stream_calls,
 )
 from warptile.programs.elf_file import ElfFile
@@ -34,7 +35,9 @@ from warptile.programs.process_memory import ProcessMemory
 from warptile.programs.stand_in_library import StandInLibrary
 from warptile.programs.trampolines import CALL, FAILED, FRAME, REPLY, RETURN, SYSTEM_CALL, machine_code
 
-HANDLERS = (device_calls, driver_calls, driver_modules, graph_calls, launch_calls, memory_calls, stream_calls)
+HANDLERS = (
+    device_calls, driver_calls, driver_modules, graph_calls, launch_calls, memory_calls, pool_calls, stream_calls,
+)  # fmt: skip
 """Modules whose functions answer calls."""
 
 RUNTIME = "libcudart.so"

@@ -285,6 +285,33 @@ print(value.value)
     assert out == f"1 NVIDIA H200 (emulated) 9 0 {227 * 1024}\n8\n"
 
 
+def test_memory_pools_give_memory_and_keep_what_they_are_told(program):
+    code, out, err = program("""
+first, pool, found, value = c_void_p(), c_void_p(), c_void_p(), c_uint64(1 << 40)
+ok(cuda.cudaDeviceGetDefaultMemPool(byref(first), 0))
+ok(cuda.cudaMemPoolSetAttribute(first, 4, byref(value)))
+value.value = 0
+ok(cuda.cudaMemPoolGetAttribute(first, 4, byref(value)))
+print(value.value == 1 << 40)
+ok(cuda.cudaMemPoolCreate(byref(pool), ctypes.create_string_buffer(88)))
+ok(cuda.cudaDeviceSetMemPool(0, pool))
+ok(cuda.cudaDeviceGetMemPool(byref(found), 0))
+print(found.value == pool.value != first.value)
+ok(cuda.cudaMallocFromPoolAsync(byref(found), c_size_t(128), pool, None))
+ok(cuda.cudaMemsetAsync(found, 0, c_size_t(128), None))
+ok(launch("scale", 1, 32, found, c_int(32)))
+ok(cuda.cudaFreeAsync(found, None))
+ok(cuda.cudaMemPoolTrimTo(pool, c_size_t(0)))
+ok(cuda.cudaMemPoolDestroy(pool))
+print(cuda.cudaMemPoolDestroy(first), cuda.cudaMemPoolTrimTo(pool, c_size_t(0)))
+print(cuda.cudaMemPoolGetAttribute(first, 7, byref(value)), cuda.cudaMemPoolGetAttribute(first, 99, byref(value)))
+""")
+    assert code == 0, err
+    assert out == "True\nTrue\n1 1\n801 1\n"
+    assert "the default pool of a device cannot be destroyed" in err
+    assert "how much memory a pool has is not emulated" in err
+
+
 def test_every_known_property_has_the_place_that_cudas_header_gives_it(program):
     code, out, err = program(
         """

@@ -245,7 +245,15 @@ def memcpy_anywhere(call: Call, target: int, source: int, size: int) -> None:
     copy(call, target, source, size, _DEFAULT)
 
 
-@answers("cudaMemcpy2D", "cudaMemcpy2DAsync")
+@answers("cudaMemcpy2DAsync")
+def memcpy_2d_async(
+    call: Call, target: int, target_pitch: int, source: int, source_pitch: int, width: int, height: int, kind: int
+) -> None:
+    """``cudaMemcpy2DAsync(dst, dpitch, src, spitch, width, height, kind, stream)``."""
+    call.do(lambda now: memcpy_2d(now, target, target_pitch, source, source_pitch, width, height, kind))
+
+
+@answers("cudaMemcpy2D")
 def memcpy_2d(
     call: Call, target: int, target_pitch: int, source: int, source_pitch: int, width: int, height: int, kind: int
 ) -> None:
@@ -254,13 +262,25 @@ def memcpy_2d(
         copy(call, target + row * target_pitch, source + row * source_pitch, width, unsigned(kind))
 
 
-@answers("cudaMemcpyToSymbol", "cudaMemcpyToSymbolAsync")
+@answers("cudaMemcpyToSymbolAsync")
+def memcpy_to_symbol_async(call: Call, symbol: int, source: int, size: int, offset: int, kind: int) -> None:
+    """``cudaMemcpyToSymbolAsync(symbol, src, count, offset, kind, stream)``."""
+    call.do(lambda now: memcpy_to_symbol(now, symbol, source, size, offset, kind))
+
+
+@answers("cudaMemcpyFromSymbolAsync")
+def memcpy_from_symbol_async(call: Call, target: int, symbol: int, size: int, offset: int, kind: int) -> None:
+    """``cudaMemcpyFromSymbolAsync(dst, symbol, count, offset, kind, stream)``."""
+    call.do(lambda now: memcpy_from_symbol(now, target, symbol, size, offset, kind))
+
+
+@answers("cudaMemcpyToSymbol")
 def memcpy_to_symbol(call: Call, symbol: int, source: int, size: int, offset: int, kind: int) -> None:
     """``cudaMemcpyToSymbol(symbol, src, count, offset, kind)``."""
     copy(call, call.gpu.symbol(symbol)[0] + offset, source, size, unsigned(kind))
 
 
-@answers("cudaMemcpyFromSymbol", "cudaMemcpyFromSymbolAsync")
+@answers("cudaMemcpyFromSymbol")
 def memcpy_from_symbol(call: Call, target: int, symbol: int, size: int, offset: int, kind: int) -> None:
     """``cudaMemcpyFromSymbol(dst, symbol, count, offset, kind)``."""
     copy(call, target, call.gpu.symbol(symbol)[0] + offset, size, unsigned(kind))
@@ -294,7 +314,13 @@ def memset(call: Call, address: int, value: int, size: int) -> None:
         call.gpu.memory.fill(address, bytes([value & 0xFF]), size)
 
 
-@answers("cudaMemset2D", "cudaMemset2DAsync")
+@answers("cudaMemset2DAsync")
+def memset_2d_async(call: Call, address: int, pitch: int, value: int, width: int, height: int) -> None:
+    """``cudaMemset2DAsync(void*, size_t pitch, int, size_t width, size_t height, cudaStream_t)``."""
+    call.do(lambda now: memset_2d(now, address, pitch, value, width, height))
+
+
+@answers("cudaMemset2D")
 def memset_2d(call: Call, address: int, pitch: int, value: int, width: int, height: int) -> None:
     """``cudaMemset2D(void*, size_t pitch, int, size_t width, size_t height)``."""
     for row in range(height):

@@ -204,6 +204,34 @@ assert cuda.cudaGraphLaunch(ready, stream) == 1
     assert code == 0, err
 
 
+def test_copies_of_rows_and_symbols_are_captured_too(program):
+    code, _, err = program("""
+x, back, seen = (c_float * 64)(*range(64)), (c_float * 64)(), c_float()
+factor, symbol = c_float(2), c_void_p(host["factor"])
+device, stream, graph, ready = malloc(256), c_void_p(), c_void_p(), c_void_p()
+ok(cuda.cudaMemcpyToSymbol(symbol, byref(c_float(1)), c_size_t(4), c_size_t(0), 1))
+ok(cuda.cudaMemset(device, 0, c_size_t(256)))
+ok(cuda.cudaStreamCreate(byref(stream)))
+ok(cuda.cudaStreamBeginCapture(stream, 0))
+ok(cuda.cudaMemcpyToSymbolAsync(symbol, byref(factor), c_size_t(4), c_size_t(0), 1, stream))
+rows = (c_size_t(64), c_size_t(64), c_size_t(4))  # pitch of the other side, width, height
+ok(cuda.cudaMemcpy2DAsync(device, c_size_t(64), x, *rows, 1, stream))
+ok(cuda.cudaMemset2DAsync(device, c_size_t(64), 0, c_size_t(8), c_size_t(4), stream))
+ok(launch("scale", 1, 64, device, c_int(64)))
+ok(cuda.cudaMemcpyFromSymbolAsync(byref(seen), symbol, c_size_t(4), c_size_t(0), 2, stream))
+ok(cuda.cudaStreamEndCapture(stream, byref(graph)))
+ok(cuda.cudaMemcpy(back, device, c_size_t(256), 2))
+assert list(back) == [0] * 64 and seen.value == 0
+ok(cuda.cudaGraphInstantiate(byref(ready), graph, c_uint64(0)))
+for factor.value in (2, 3):
+    ok(cuda.cudaGraphLaunch(ready, stream))
+    ok(cuda.cudaMemcpy(back, device, c_size_t(256), 2))
+    assert list(back) == [0 if each % 16 < 2 else factor.value * each for each in range(64)]
+    assert seen.value == factor.value
+""")
+    assert code == 0, err
+
+
 def test_bugs_of_kernels_are_listed_and_the_program_goes_on(program):
     code, out, err = program("""
 device = malloc(256)

@@ -39,6 +39,10 @@ class Arch:
 MAX_THREADS = 1024
 """Most threads of a block: CUDA C++ Programming Guide, "Technical specifications per compute capability"."""
 
+MAX_BLOCK = (1024, 1024, 64)
+MAX_GRID = (2**31 - 1, 65535, 65535)
+"""Most threads of a block, and blocks of a grid, along x, y and z: the same table."""
+
 L2_SHARE_FOR_OPERANDS = 0.6
 """Share of L2 that operands can count on: the H200's L2 is two halves that keep some lines twice. An assumption."""
 

@@ -232,6 +232,19 @@ def check_arguments(function: PtxFunction, given: tuple[KernelArgument, ...]) ->
                 f"--arg {position} has {size} bytes and parameter {position} of {plain_name(function.name)} is "
                 f"{parameter.type} of {parameter.size_bytes} bytes"
             )
+        if isinstance(one.argument, Scalar):
+            _check_kind(position, parameter, one.argument.type)
+
+
+def _check_kind(position: int, parameter: Variable, given: str) -> None:
+    """A parameter that is a whole number in PTX takes no floating-point number of its size, nor the other way round."""
+    kind = str(parameter.type).lstrip(".")
+    if kind[0] not in "suf" or (kind[0] == "f") == ("f" in given):
+        return
+    raise click.UsageError(
+        f"--arg {position} is {given} and parameter {position} is {parameter.type}, which would read its bits as "
+        f"another number; give --arg {_example(parameter)}"
+    )
 
 
 def _example(parameter: Variable) -> str:
@@ -239,7 +252,7 @@ def _example(parameter: Variable) -> str:
     kind = str(parameter.type).lstrip(".")
     if parameter.size_bytes > 8:
         return "tensormap:map.json" if parameter.size_bytes == TENSOR_MAP_BYTES else "..."
-    return {"u64": "inout:a.npy", "b64": "inout:a.npy", "b32": "i32:1"}.get(kind, f"{kind}:1")
+    return {"u64": "zeros:f32:1024", "b64": "zeros:f32:1024", "b32": "i32:1"}.get(kind, f"{kind}:1")
 
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -362,7 +375,8 @@ def file_launch(
             file, arch, entry=entry, include_folders=include_folders, options=options, machine_code=machine_code
         )
     except ArgumentError as error:
-        raise click.BadParameter(str(error), param_hint="--entry") from error
+        hint, _, said = str(error).partition(": ")
+        raise click.BadParameter(said, param_hint=f"--{hint}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise click.BadParameter(f"{file}: not readable as {_kind(file)} ({error})", param_hint="FILE") from None
     for said in left_out_text(kernel.left_empty, kernel.left_out, kernel.left_out_of_headers):

@@ -157,7 +157,7 @@ def compile_file(
     if not done.compiled and expression is not None and _only_the_name_is_wrong(log):
         done = program.run(None)  # a kernel in a namespace may be named without it, where the name is clear
         if done.compiled:
-            return _compiled(program, done, arch, entry)
+            return _compiled(program, done, arch, entry, _of_arguments(entry, log))
     if not done.compiled:
         raise _refusal(path, arch, log, program)
     return _compiled(program, done, arch, done.entry or entry)
@@ -303,12 +303,18 @@ def _is_cuda(path: Path) -> bool:
     return any(folder.path in (path, *path.parents) for folder in headers.candidates())
 
 
-def _compiled(program: _Program, done: ProgramOutcome, arch: str, entry: str | None) -> CompiledFile:
+def _of_arguments(entry: str | None, log: str) -> str:
+    """What is wrong with the arguments of a template, as the first error of the log says."""
+    found = _ERROR.search(log) if "<" in (entry or "") else None
+    return "" if found is None else found["text"].strip()
+
+
+def _compiled(program: _Program, done: ProgramOutcome, arch: str, entry: str | None, why: str = "") -> CompiledFile:
     ptx = done.outputs[0].rstrip(b"\0")
     entries = entries_of(ptx)
     unqualified = {plain_name(name).split("::")[-1] for name in entries}
     found = named_entry(
-        entries, entry, [*exact_names(entries), *(name for name in program.kernels() if name not in unqualified)]
+        entries, entry, [*exact_names(entries), *(name for name in program.kernels() if name not in unqualified)], why
     )
     code = None
     if len(done.outputs) > 1:

@@ -144,13 +144,14 @@ def declared_kernels(text: str) -> Iterator[str]:
         yield f"{found['name']}<...>" if found["template"] else found["name"]
 
 
-def named_entry(entries: Sequence[str], name: str | None, known: Sequence[str]) -> str:
+def named_entry(entries: Sequence[str], name: str | None, known: Sequence[str], why: str = "") -> str:
     """The kernel that a name stands for: one of the `spellings` of one kernel alone.
 
     Args:
         entries: lowered names of a file's kernels.
         name: that is looked for, or None for the file's only kernel.
         known: what its kernels are called, for messages.
+        why: what the compiler says about the name, where it refuses it.
 
     Raises:
         ArgumentError: none or several have it; the message lists the file's kernels, the nearest first.
@@ -163,7 +164,7 @@ def named_entry(entries: Sequence[str], name: str | None, known: Sequence[str]) 
         found = [each for each in entries if _normal(name) in map(_normal, spellings(each))]
     if len(found) == 1:
         return found[0]
-    got = "left out" if name is None else f"got {name!r}"
+    got = "entry: left out" if name is None else f"entry: got {name!r}{f' ({why})' if why else ''}"
     if len(found) > 1 and name is not None:
         exact = exact_names(found)
         raise ArgumentError(f"{got}, which stands for {_listed(exact)}; give one of them, such as '{exact[0]}'")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from warptile.arch import MAX_THREADS, Arch
+from warptile.arch import MAX_BLOCK, MAX_GRID, MAX_THREADS, Arch
 from warptile.device import usual
 from warptile.emulator.lanes import WARP
 from warptile.emulator.machine import LaunchGeometry
@@ -58,6 +58,13 @@ def _geometry(spec: LaunchSpec, cluster: Dim3) -> LaunchGeometry:
             f"grid {spec.grid}, block {spec.block}: every extent is at least 1 and a CTA has at most {MAX_THREADS} "
             "threads"
         )
+    for what, extents, most in (("grid", spec.grid, MAX_GRID), ("block", spec.block, MAX_BLOCK)):
+        for axis, extent, largest in zip("xyz", extents, most, strict=True):
+            if extent > largest:
+                raise UnsupportedError(
+                    f"{what}: got {extents}; a {what} has at most {largest} along {axis}, such as "
+                    f"{what}={tuple(map(min, extents, most))}"
+                )
     total = spec.grid[0] * spec.grid[1] * spec.grid[2]
     together = max(1, min(total, LANES_PER_WAVE // (-(-threads // 32) * 32)))
     if spec.dynamic_shared_bytes:

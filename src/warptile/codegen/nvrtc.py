@@ -197,7 +197,7 @@ def _usual_compiler() -> tuple[str, tuple[str, ...]]:
 
 def _check_arch(arch: str, version: str, known: tuple[str, ...]) -> None:
     """Raise UnsupportedError unless ``arch`` is one of the targets that NVRTC of this version knows."""
-    match = _ARCH.fullmatch(arch)
+    match = _ARCH.fullmatch(arch) if isinstance(arch, str) else None
     if match is None or f"sm_{match[1]}" not in known or (match[2] and int(match[1]) < 90):
         raise UnsupportedError(
             f"arch: got {arch!r}; {version} compiles for {', '.join(known)} "

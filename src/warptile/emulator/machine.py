@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from warptile.device import REFERENCE
 from warptile.emulator.async_ops.bulk_copies import BulkCopies
-from warptile.emulator.async_ops.cp_async import PendingAsyncCopies
+from warptile.emulator.async_ops.cp_async import PendingAsyncCopies, check_schedule
 from warptile.emulator.async_ops.remote_stores import RemoteStores
 from warptile.emulator.async_ops.wgmma_groups import PendingWgmmas
 from warptile.emulator.counters import Counters
@@ -132,6 +132,7 @@ class Machine:
         heap: DeviceHeap | None = None,
         grid_workspace: int = 0,
     ) -> None:
+        check_schedule(schedule)
         self.geometry = geometry
         self.memory = memory
         self.count = counters

@@ -32,6 +32,12 @@ _SCALARS = {
 }  # fmt: skip
 """A type in C++ -> that of a `warptile.launch.params.Scalar`."""
 
+_LARGEST = {
+    "f16": 65504.0, "bf16": float.fromhex("0x1.fep127"), "f32": float.fromhex("0x1.fffffep127"),
+    "f64": float.fromhex("0x1.fffffffffffffp1023"),
+}  # fmt: skip
+"""The largest number of each floating-point type."""
+
 _NUMPY = {kind: name for name, kind in SCALAR_TYPES.items()}
 
 
@@ -257,12 +263,22 @@ def _number(parameter: _Parameter, value: bool | int | float) -> Scalar:
         kind = _kind_by_size(parameter, value)
     if isinstance(value, float) and "f" not in kind:
         raise parameter.refusal(value)
-    if "f" not in kind and kind != "bool" and value not in integer_range(kind):
+    if not _holds(kind, value):
         raise ArgumentError(
             f"{parameter.kernel}: argument {parameter.position} is {value}; the parameter is {parameter.shown}, which "
             f"does not hold it: give a smaller number, such as {parameter.example}"
         )
     return Scalar(kind, value)
+
+
+def _holds(kind: str, value: bool | int | float) -> bool:
+    """Whether a type has a number near a value: an integer itself, a float one that is finite if the value is."""
+    if kind == "bool":
+        return True
+    if "f" not in kind:
+        return value in integer_range(kind)
+    largest = _LARGEST[kind]
+    return not abs(value) > largest or value in (float("inf"), float("-inf"))
 
 
 def _kind_by_size(parameter: _Parameter, value: bool | int | float) -> str:

@@ -66,12 +66,17 @@ def array_memory(array: Any, name: str) -> ArrayMemory:
     """Where an array is; it need not be contiguous.
 
     Raises:
-        DTypeError: elements that are Python objects.
+        DTypeError: elements that are Python objects, or not in the native byte order.
         LayoutError: memory that strides cannot describe.
     """
     if isinstance(array, np.ndarray):
         if array.dtype.hasobject:
             raise DTypeError(f"{name}: got elements that are Python objects; give numbers: numpy.zeros(4, 'f4')")
+        if not array.dtype.isnative:
+            raise DTypeError(
+                f"{name}: got byte order {array.dtype.str!r}, and a GPU reads and writes the native one: "
+                f"{name}.astype({str(array.dtype.newbyteorder('='))!r})"
+            )
         if isinstance(array, np.ma.MaskedArray):
             raise LayoutError(f"{name}: got a masked array, whose mask no kernel looks at; fill it: {name}.filled(0)")
         pointer, owner = int(array.__array_interface__["data"][0]), array

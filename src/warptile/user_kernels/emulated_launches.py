@@ -13,6 +13,7 @@ from warptile.bench.profiling.source_files import files_of
 from warptile.codegen.kernel_names import instance_name
 from warptile.emulator import emulate, select_checks
 from warptile.emulator import explore as emulate_all
+from warptile.emulator.async_ops.cp_async import check_schedule
 from warptile.errors import ArgumentError
 from warptile.launch.access import NOTHING, Access
 from warptile.launch.spec import LaunchSpec
@@ -149,7 +150,7 @@ def emulated(
         An object whose ``reports`` has the report of each launch.
 
     Raises:
-        UnsupportedError: an unknown check or model.
+        UnsupportedError: an unknown check, model or schedule.
         ArgumentError: ``explore`` is no whole number from 0.
 
     Example:
@@ -159,6 +160,8 @@ def emulated(
     if checks is not None or ignore or (model, volatile) != ("ptx", "strong"):
         chosen = checks_of(("default",) if checks is None else checks, ignore=ignore, model=model, volatile=volatile)
     seeds = None if explore is None else seeds_of(explore)
+    if schedule is not None:
+        check_schedule(schedule)
     launches = EmulatedLaunches(arch, schedule, seeds, chosen, raises)
     token = _CURRENT.set(launches)
     try:

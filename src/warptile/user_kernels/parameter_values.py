@@ -102,6 +102,12 @@ def tensor_map_of(
     l2_promotion: str = "none",
 ) -> TensorMap:
     """The map of memory with shape and strides; arguments and errors as of `tensor_map`."""
+    for what, extents in (("box", box), ("element_strides", () if element_strides is None else element_strides)):
+        if not isinstance(extents, Sequence) or isinstance(extents, str) or not all(map(_is_whole, extents)):
+            raise ArgumentTypeError(
+                f"tensor_map: {what} is {extents!r}; it takes a whole number for each axis, such as {what}="
+                f"{tuple(min(each, 64) if what == 'box' else 1 for each in memory.shape)}"
+            )
     kind = dtype or _MAP_TYPES.get(memory.element)
     if kind is None:
         raise DTypeError(
@@ -118,18 +124,27 @@ def tensor_map_of(
             f"tensor_map: shape {memory.shape}, strides {memory.strides} bytes; the elements along the last axis have "
             f"to follow each other: numpy.ascontiguousarray(array)"
         )
-    return TensorMap(
-        "the array",
-        kind,
-        dims=memory.shape[::-1],
-        strides_bytes=memory.strides[:-1][::-1],
-        box=tuple(box)[::-1],
-        element_strides=() if element_strides is None else tuple(element_strides)[::-1],
-        swizzle=swizzle,
-        interleave=interleave,
-        oob_fill=oob_fill,
-        l2_promotion=l2_promotion,
-    )
+    try:
+        return TensorMap(
+            "the array",
+            kind,
+            dims=memory.shape[::-1],
+            strides_bytes=memory.strides[:-1][::-1],
+            box=tuple(map(int, box))[::-1],
+            element_strides=() if element_strides is None else tuple(map(int, element_strides))[::-1],
+            swizzle=swizzle,
+            interleave=interleave,
+            oob_fill=oob_fill,
+            l2_promotion=l2_promotion,
+        )
+    except LayoutError as error:
+        if len(memory.shape) < 2:
+            raise
+        raise LayoutError(f"{error}; axes are named as a tensor map has them, the innermost first") from None
+
+
+def _is_whole(value: Any) -> bool:
+    return not isinstance(value, bool) and hasattr(value, "__index__")
 
 
 @dataclass(frozen=True)

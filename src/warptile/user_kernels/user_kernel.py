@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from warptile.emulator.async_ops.cp_async import check_schedule
 from warptile.errors import ArgumentError, ArgumentTypeError, LayoutError
 from warptile.launch.spec import Dim3, LaunchSpec
 from warptile.runtime.execute import GpuBackend, choose_backend
@@ -59,16 +61,22 @@ def kernel(
         cooperative: all blocks are resident at the same time, for ``grid.sync()`` of cooperative groups.
 
     Raises:
-        ArgumentError: the file does not exist, or ``explore`` is no whole number from 0.
-        UnsupportedError: an unknown check or model.
+        ArgumentError: a file or folder does not exist, or ``explore`` is no whole number from 0.
+        ArgumentTypeError: a value of another type.
+        UnsupportedError: an unknown check, model or schedule.
 
     Example:
         ``gemm = wt.kernel("gemm.cu", "gemm<128, 128>")``, then ``report = gemm[(8, 8), 256](a, b, c, 1024)``
     """
     path, text = _source(source)
+    if entry is not None and not isinstance(entry, str):
+        raise ArgumentTypeError(
+            f"entry: got {entry!r}; it takes the name of a kernel, such as wt.kernel('gemm.cu', 'gemm<128>')"
+        )
+    check_schedule(schedule)
     return UserKernel(
-        path, text, entry, arch=arch, options=tuple(options),
-        include_folders=tuple(Path(each) for each in include_folders), backend=backend, schedule=schedule,
+        path, text, entry, arch=arch, options=_options(options), include_folders=_folders(include_folders),
+        backend=backend, schedule=schedule,
         explore=seeds_of(explore), checks=checks_of(checks, ignore=ignore, model=model, volatile=volatile),
         cooperative=cooperative,
     )  # fmt: skip
@@ -84,12 +92,34 @@ def _source(source: str | Path) -> tuple[Path, bytes | None]:
             f"source: got {type(source).__name__}; it takes a file or text, such as wt.kernel('gemm.cu', 'gemm<128>')"
         )
     path = Path(source)
-    if not path.is_file():
+    if not os.path.isfile(path):  # of names that no system takes, Path.is_file raises
         raise ArgumentError(
             f"source: there is no file {str(source)!r}; it takes a file of CUDA C++ or PTX, or its text, "
             f"such as wt.kernel('gemm.cu', 'gemm<128>')"
         )
     return path, None
+
+
+def _options(options: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(options, str) or not all(isinstance(each, str) for each in options):
+        raise ArgumentTypeError(
+            f"options: got {options!r}; it takes a sequence of NVRTC's options, such as options=('-DTILE=64',)"
+        )
+    return tuple(options)
+
+
+def _folders(folders: Sequence[str | Path]) -> tuple[Path, ...]:
+    if isinstance(folders, str | Path) or not all(isinstance(each, str | Path) for each in folders):
+        raise ArgumentTypeError(
+            f"include_folders: got {folders!r}; it takes a sequence of folders, such as include_folders=('include',)"
+        )
+    for each in folders:
+        if not os.path.isdir(each):
+            raise ArgumentError(
+                f"include_folders: there is no folder {str(each)!r}; it takes folders with headers, such as "
+                f"include_folders=('include',)"
+            )
+    return tuple(Path(each) for each in folders)
 
 
 @dataclass(frozen=True)
@@ -127,6 +157,14 @@ class UserKernel:
 
     def __repr__(self) -> str:
         return f"warptile.kernel({str(self._path)!r}{f', {self._entry!r}' if self._entry else ''})"
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> None:
+        """Refused: a launch has a grid and blocks.
+
+        Raises:
+            ArgumentError: always.
+        """
+        raise ArgumentError(f"{self!r}: called without grid and block; give them first, such as {_EXAMPLE}")
 
     def __getitem__(self, configuration: Any) -> KernelLaunch:
         """How to launch: ``[grid, block]``, ``[grid, block, cluster]`` or ``[grid, block, cluster, shared bytes]``.
@@ -211,7 +249,7 @@ class KernelLaunch:
     cluster: Dim3 = (1, 1, 1)
     shared_bytes: int = 0
 
-    def __call__(self, *arguments: Any) -> KernelReport | None:
+    def __call__(self, *arguments: Any, **keywords: Any) -> KernelReport | None:
         """Launch the kernel.
 
         Args:
@@ -219,6 +257,7 @@ class KernelLaunch:
                 ``__cuda_array_interface__``), which the kernel may write in place, or None; a number takes a number; a
                 struct takes a NumPy record, a ctypes structure or `warptile.struct`; a ``CUtensorMap`` takes
                 `warptile.tensor_map`.
+            keywords: refused; parameters have no names.
 
         Returns:
             On the emulator, what it counted and found. On a GPU None: arrays in its memory are ready as the caller's
@@ -231,6 +270,11 @@ class KernelLaunch:
                 the report.
             DeviceError, UnsupportedError: the GPU refuses the launch.
         """
+        if keywords:
+            raise ArgumentTypeError(
+                f"kernel[...](): got {', '.join(f'{name}=' for name in keywords)}; the compiler keeps no names of "
+                f"parameters: give arguments in order, such as {_EXAMPLE}"
+            )
         return self.kernel.launch(self.grid, self.block, self.cluster, self.shared_bytes, arguments)
 
 

@@ -217,13 +217,23 @@ REFUSED = [
     ("plain", (FLOATS, 1, np.float64(1)), "argument 2 is float64 .*; the parameter is .f32"),
     ("plain", (FLOATS, np.float32(1), 1.0), "argument 1 is float32 .*; the parameter is .u32"),
     ("mine::scale<__half, 1>", (FLOATS, np.float32(1), 1), "which is not numpy.float16"),
+    ("mine::scale<float, 1>", (FLOATS, 1e39, 1), "argument 1 is 1e.39; the parameter is float .* does not hold it"),
+    ("mine::scale<__half, 1>", (FLOATS, -70000, 1), "argument 1 is -70000; .* does not hold it"),
+    ("mine::scale<float, 1>", (FLOATS.astype(">f4"), 1.0, 1), "byte order '>f4'.* arg0.astype.'float32'."),
 ]
 
 
 @pytest.mark.parametrize(("name", "values", "said"), REFUSED, ids=[said for *_, said in REFUSED])
 def test_arguments_that_a_parameter_does_not_take(name, values, said):
-    with pytest.raises((wt.ArgumentError, wt.ArgumentTypeError), match=said):
+    with pytest.raises((wt.ArgumentError, wt.ArgumentTypeError, wt.DTypeError), match=said):
         kernel(name)[1, 16](*values)
+
+
+@pytest.mark.parametrize("by", [np.inf, -np.inf, np.nan, 3.4e38])
+def test_a_float_takes_every_value_that_it_has(by):
+    x = np.ones(1, np.float32)
+    kernel("mine::scale<float, 1>")[1, 1](x, float(by), 1)
+    np.testing.assert_array_equal(x, np.float32(by))
 
 
 @pytest.mark.parametrize(
@@ -232,6 +242,23 @@ def test_arguments_that_a_parameter_does_not_take(name, values, said):
         (lambda: wt.kernel("missing.cu"), "there is no file 'missing.cu'"),
         (lambda: wt.kernel(5), "got int; it takes a file or text"),
         (lambda: kernel("plain", checks=["rces"]), "got rces; there are"),
+        (lambda: wt.kernel("a" * 300 + ".cu"), "there is no file 'a"),
+        (lambda: kernel(3), "entry: got 3; it takes the name of a kernel"),
+        (lambda: kernel("plan")[1, 1](FLOATS), "entry: got 'plan'; the file has plain"),
+        (lambda: kernel("mine::scale<foo, 1>")[1, 1](FLOATS), 'got .*foo, 1>. .identifier "foo" is undefined.; the'),
+        (lambda: wt.kernel(SOURCE, "plain", arch=90, backend="emulator")[1, 1](FLOATS), "arch: got 90; NVRTC"),
+        (lambda: kernel("plain", options="-O3"), "options: got '-O3'; it takes a sequence of NVRTC's options"),
+        (lambda: kernel("plain", options=[3]), "options: got .3.; it takes a sequence"),
+        (lambda: kernel("plain", include_folders="tests"), "include_folders: got 'tests'; it takes a sequence"),
+        (lambda: kernel("plain", include_folders=["nowhere"]), "there is no folder 'nowhere'"),
+        (lambda: kernel("plain", schedule="random:x"), "schedule: got 'random:x'; it is latest, earliest or"),
+        (lambda: kernel("plain", schedule=3), "schedule: got 3; it is latest, earliest or"),
+        (lambda: wt.emulated(schedule="late").__enter__(), "schedule: got 'late'; it is latest, earliest or"),
+        (lambda: kernel("plain")(FLOATS, 1, 1.0), r"called without grid and block; .* kernel\[\(8, 4\), 128\]"),
+        (lambda: kernel("plain")[1, 1](x=FLOATS), r"got x=; .* give arguments in order, such as kernel\["),
+        (lambda: kernel("plain")[2**31, 1](FLOATS, 1, 1.0), "a grid has at most 2147483647 along x, such as grid=.214"),
+        (lambda: kernel("plain")[(1, 70000), 1](FLOATS, 1, 1.0), "at most 65535 along y, such as grid=.1, 65535, 1."),
+        (lambda: kernel("plain")[1, (1, 1, 65)](FLOATS, 1, 1.0), "a block has at most 64 along z"),
         (lambda: kernel("plain")[1], "got 1 of grid, block"),
         (lambda: kernel("plain")[1, 0], "got block 0; it takes one to three whole numbers from 1"),
         (lambda: kernel("plain")[1.5, 32], r"got grid 1\.5"),
@@ -246,6 +273,11 @@ def test_arguments_that_a_parameter_does_not_take(name, values, said):
         (lambda: wt.tensor_map(np.zeros(8, "c8"), (8,)), "elements of type complex64"),
         (lambda: wt.tensor_map(np.zeros(8, "f4"), (8,), dtype="f16"), "has 2 bytes and the array's float32 has 4"),
         (lambda: wt.tensor_map(np.zeros((4, 8), "f4"), (8,)), "box is .8,.; it takes 2 extents"),
+        (lambda: wt.tensor_map(np.zeros((4, 8), "f4"), (2, 300)), "box is .300, 2.; .* axes .* the innermost first"),
+        (lambda: wt.tensor_map(np.zeros((4, 8), "f4"), 8), "box is 8; it takes a whole .* such as box=.4, 8."),
+        (lambda: wt.tensor_map(np.zeros((4, 8), "f4"), (2.5, 8)), "box is .2.5, 8.; it takes a whole number for each"),
+        (lambda: wt.tensor_map(np.zeros((4, 8), "f4"), "48"), "box is '48'; it takes a whole number for each axis"),
+        (lambda: wt.tensor_map(np.zeros(8, "f4"), (8,), element_strides=2), "element_strides is 2; .* such as .*=.1,."),
     ],
 )
 def test_what_is_no_kernel_launch_struct_or_map(make, said):

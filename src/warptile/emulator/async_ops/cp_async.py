@@ -59,8 +59,8 @@ class CopyArrival:
 
 def check_schedule(schedule: str) -> None:
     """Raise UnsupportedError unless ``schedule`` is ``latest``, ``earliest`` or ``random:SEED``."""
-    kind, _, seed = schedule.partition(":")
-    if not (schedule in ("latest", "earliest") or (kind == "random" and seed.isdigit())):
+    kind, _, seed = schedule.partition(":") if isinstance(schedule, str) else ("", "", "")
+    if schedule not in ("latest", "earliest") and not (kind == "random" and seed.isascii() and seed.isdigit()):
         raise UnsupportedError(
             f"schedule: got {schedule!r}; it is latest, earliest or random:SEED, such as schedule='random:7'"
         )
@@ -70,7 +70,6 @@ class PendingAsyncCopies:
     """All unfinished copies of a wave."""
 
     def __init__(self, memory: Memory, schedule: str, lanes: int, mbarriers: Mbarriers) -> None:
-        check_schedule(schedule)
         self._memory = memory
         self._schedule = schedule
         self._random = np.random.default_rng(int(schedule.partition(":")[2] or 0))

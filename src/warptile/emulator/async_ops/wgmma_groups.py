@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warptile.emulator.arithmetic.wgmma_products import UndefinedWgmma, Warps, WgmmaIssue
-from warptile.emulator.async_ops.cp_async import check_schedule
 from warptile.emulator.checks.wgmma_registers import Rows, WgmmaRegisters
 from warptile.emulator.lanes import WARP, Active, RegisterFile
 from warptile.emulator.memory.accesses import Memory
@@ -40,7 +39,6 @@ class PendingWgmmas:
     """
 
     def __init__(self, memory: Memory, schedule: str, lanes: int) -> None:
-        check_schedule(schedule)
         self._memory = memory
         self._schedule = schedule
         self._random = np.random.default_rng(int(schedule.partition(":")[2] or 0))

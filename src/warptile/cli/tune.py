@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from warptile.bench.protocol.suites import SUITES
-from warptile.cli._names import DTYPE, RUNG, one_of
+from warptile.cli._names import DTYPE, RUNG, instead, one_of
 from warptile.cli._tables import Column, console_of, show
 from warptile.errors import NoDeviceError
 
@@ -34,7 +34,7 @@ SUITE_HELP = "Search all problems of a suite in a few seconds each; several, or 
 
 
 @click.command("tune")
-@click.argument("name", metavar="RUNG", required=False, type=RUNG, default="wmma-final")
+@click.argument("name", metavar="[RUNG]", required=False, type=RUNG, default="wmma-final")
 @click.option("-m", default=4096, show_default=True, type=click.IntRange(1), help="Rows of A and D.")
 @click.option("-n", default=4096, show_default=True, type=click.IntRange(1), help="Columns of B and D.")
 @click.option("-k", default=4096, show_default=True, type=click.IntRange(1), help="Columns of A, rows of B.")
@@ -161,6 +161,9 @@ def tune_suites(
     from warptile.planning.tuned_table import folder
     from warptile.runtime.execute import has_gpu
 
+    if not suite_search.tasks_of(suites, only):
+        names = [shape.name for shape in suite_search.suite_problems(suites)]
+        raise click.UsageError(f"--only: {instead(' or '.join(only), names)}")
     if compile_only:
         return 1 if suite_search.compile_only(suite_search.tasks_of(suites, only), suite_search.say, processes) else 0
     if out is None:

@@ -7,6 +7,7 @@ Versioning".
 from __future__ import annotations
 
 import struct
+import sys
 from dataclasses import dataclass
 
 from warptile.errors import ArgumentError
@@ -44,11 +45,22 @@ class ElfFile:
         """Read it.
 
         Raises:
-            ArgumentError: it is none.
+            ArgumentError: it is none, or not all of one.
         """
         if content[:6] != b"\x7fELF\x02\x01" or len(content) < _HEADER.size:
-            raise ArgumentError(f"{name} is no 64-bit ELF file; give an executable that nvcc linked, such as ./program")
+            script = content[:2] == b"#!"
+            raise ArgumentError(
+                f"{name} is {'a script' if script else 'no 64-bit ELF file'}; give an executable that nvcc linked, "
+                f"such as ./program, or the Python that a program runs in: {sys.executable}"
+            )
         self._content = content
+        try:
+            self._read()
+        except (struct.error, IndexError, ValueError) as error:
+            raise ArgumentError(f"{name} is cut short ({error}); give an executable as the linker wrote it") from error
+
+    def _read(self) -> None:
+        content = self._content
         header = _HEADER.unpack_from(content)
         start, count, names = header[6], header[12], header[13]
         raw = [_SECTION.unpack_from(content, start + 64 * number) for number in range(count)]

@@ -158,6 +158,10 @@ def test_the_command_compiles_without_a_gpu_and_refuses_to_measure(monkeypatch):
     assert CliRunner().invoke(command, arguments, standalone_mode=False).return_value == 0
     assert asked == [(len([each for each in suite_problems(("squares",)) if "4096^3" in each.name]), 2)]
     assert CliRunner().invoke(command, ["--only", "x"]).exit_code == 2
+    none = CliRunner().invoke(command, ["--suite", "squares", "--only", "4097^3", "--compile-only"])
+    assert none.exit_code == 2
+    assert "--only: got '4097^3'; it takes 1024^3 bf16 TN" in none.output
+    assert len(asked) == 1
 
 
 def test_the_command_asks_where_results_go():

@@ -441,7 +441,14 @@ def test_what_is_no_program(tmp_path, capfd):
     assert run(["run", str(script)]) == 2
     said = capfd.readouterr().err
     assert "no executable file, such as ./program" in said
-    assert "is no 64-bit ELF file" in said
+    assert "is a script; give an executable that nvcc linked, such as ./program, or the Python" in said
+    assert sys.executable in said
+    script.write_bytes(Path(sys.executable).read_bytes()[:4000])
+    assert run(["run", str(script)]) == 2
+    assert "is cut short" in capfd.readouterr().err
+    script.write_text("text")
+    assert run(["run", str(script)]) == 2
+    assert "is no 64-bit ELF file" in capfd.readouterr().err
 
 
 def test_elf_files():

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-import msgspec
 from rich.console import Console
 from rich.text import Text
 
 from warptile.bench.profiling.source_files import PTX, SourceFiles
+from warptile.cli._files import write_file
+from warptile.cli._saving import encoded
 from warptile.errors import SourceLocation
 
 if TYPE_CHECKING:
@@ -62,7 +63,11 @@ def documents(findings: Sequence[EmulationFinding], files: SourceFiles) -> list[
 
 
 def write_sarif(path: Path, report: EmulationReport, files: SourceFiles, kernel: Path) -> None:
-    """Write a SARIF file. Files below the working directory, as in a repository, are named relative to it."""
+    """Write a SARIF file. Files below the working directory, as in a repository, are named relative to it.
+
+    Raises:
+        click.FileError: it cannot be written.
+    """
     from warptile.emulator.sarif import sarif
 
     def place(where: SourceLocation) -> tuple[str, int, str]:
@@ -72,7 +77,7 @@ def write_sarif(path: Path, report: EmulationReport, files: SourceFiles, kernel:
         return _uri(files.path(name) or Path(name)), line, files.text(name, line)
 
     content = sarif(report.findings, place, finished=report.finished)
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
+    write_file(path, encoded(content))
 
 
 def _uri(path: Path) -> str:

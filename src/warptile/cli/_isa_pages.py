@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from warptile.cli._files import write_file
+
 HERE = ""
 """What ``--html`` is without a path."""
 
@@ -63,8 +65,5 @@ def write(name: str | None, page: str, unknown: Callable[[str], str]) -> None:
 def _save(path: Path, text: str) -> int:
     """Write a file and return its size in bytes."""
     raw = text.encode()
-    try:
-        path.write_bytes(raw)
-    except OSError as error:
-        raise click.FileError(str(path), hint=str(error.strerror)) from error
+    write_file(path, raw)
     return len(raw)

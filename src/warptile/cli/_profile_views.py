@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
 import msgspec
 from rich.markup import escape
 
+from warptile.cli._files import write_file
 from warptile.cli._tables import Column, console_of, said_of, show
 
 if TYPE_CHECKING:
@@ -125,16 +125,13 @@ def write_timeline(found: Replayed, title: str, config: str, path: Path) -> None
         path: a page if it ends in ``.html``, else a trace for Perfetto.
 
     Raises:
-        click.UsageError: the file cannot be written.
+        click.FileError: the file cannot be written.
     """
     from warptile.replay.timeline import KINDS
 
     timeline = found.timeline
     is_page = path.suffix.lower() in (".html", ".htm")
-    try:
-        path.write_bytes(_page(found, title, config) if is_page else _trace(found, title, config))
-    except OSError as error:
-        raise click.UsageError(f"--timeline {path}: {error.strerror}; give a file in a folder that exists") from error
+    write_file(path, _page(found, title, config) if is_page else _trace(found, title, config))
     console = console_of()
     warps = [track for track in timeline.tracks if " warp " in track]
     shares = [timeline.shares(track) for track in warps]

@@ -9,19 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from warptile.cli._files import FILE_TO_WRITE, write_file
+
 if TYPE_CHECKING:
     from warptile.bench.protocol.records import AnyRecord
 
 
-def _into_a_folder(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
-    """The path, whose folder is looked for before anything is measured."""
-    if path is not None and not path.absolute().parent.is_dir():
-        raise click.BadParameter(f"got {str(path)!r}, and there is no folder {str(path.parent)!r}; make it first")
-    return path
-
-
 SAVE = click.option(
-    "--save", "saved", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", callback=_into_a_folder,
+    "--save", "saved", type=FILE_TO_WRITE, metavar="FILE",
     help="Also keep the results in FILE, for `warptile report --run FILE`.",
 )  # fmt: skip
 """The option of a command whose results a report can show."""
@@ -67,9 +62,6 @@ def save(text: str, path: Path, *, in_report: bool = True) -> None:
     Raises:
         click.FileError: it cannot be written.
     """
-    try:
-        path.write_text(text)
-    except OSError as error:
-        raise click.FileError(str(path), hint=str(error.strerror)) from error
+    write_file(path, text)
     shown = f"; `warptile report --run {path}` shows it" if in_report else ""
     click.echo(f"{path}: saved{shown}", err=True)

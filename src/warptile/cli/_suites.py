@@ -13,6 +13,7 @@ import msgspec
 from rich.console import Console
 from rich.markup import escape
 
+from warptile.cli._files import write_file
 from warptile.cli._saving import print_document, save
 from warptile.cli._tables import Column, console_of, said_of, show
 
@@ -56,7 +57,7 @@ def run(suite: str, *, only: tuple[str, ...], brief: bool, plot: Path | None, as
     )
     if plot is not None:
         title = f"{suite} on {bench.device.name}: speedup over cuBLASLt, or over another GEMM of ours"
-        plot.write_text(chart.svg(title, results))
+        write_file(plot, chart.svg(title, results))
     if saved is not None:
         words = "".join(f" --only {shlex.quote(each)}" for each in only) + (" --brief" if brief else "")
         record = SuitesRecord(

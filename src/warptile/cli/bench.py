@@ -13,6 +13,7 @@ from rich.markup import escape
 from warptile.bench.feature_suites.feature_suites import FEATURE_SUITES
 from warptile.bench.protocol.suites import SUITES
 from warptile.cli import _calls, _emulator, _epilogues, _features, _planning, _suites, _tensor_parallel
+from warptile.cli._files import FILE_TO_WRITE
 from warptile.cli._names import RUNG, instead, one_of
 from warptile.cli._saving import SAVE, print_document, save
 from warptile.cli._tables import Column, console_of, said_of, show
@@ -58,7 +59,7 @@ def baseline_names(context: click.Context, parameter: click.Parameter, text: str
               help="ladder, sizes: which to show.")  # fmt: skip
 @click.option("--only", multiple=True, metavar="TEXT", help="Other suites: only rows named so, such as '4096^3 bf16'.")
 @click.option("--brief", is_flag=True, help="All but ladder and sizes: short rounds, a look in two minutes.")
-@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Other suites: write an SVG picture.")
+@click.option("--plot", type=FILE_TO_WRITE, help="Other suites: write an SVG picture.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document with every round.")
 @SAVE
 def command(

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from warptile.cli._files import FILE_TO_WRITE
 from warptile.cli._names import DTYPE, SHAPE, CommandGroup, one_of
 
 if TYPE_CHECKING:
@@ -85,8 +87,8 @@ def clear() -> None:
 
 
 @command.command("export")
-@click.argument("file", type=click.Path(dir_okay=False))
-def export_entries(file: str) -> None:
+@click.argument("file", type=FILE_TO_WRITE)
+def export_entries(file: Path) -> None:
     """Write all compiled kernels to FILE, a zip archive.
 
     \b

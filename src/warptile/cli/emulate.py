@@ -11,6 +11,7 @@ import click
 import msgspec
 from rich.table import Table
 
+from warptile.cli._files import FILE_TO_WRITE
 from warptile.cli._findings import documents, show_findings, write_sarif
 from warptile.cli._kernel_launch import (
     KERNEL_FILE,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     "--sarif",
     "sarif_file",
     metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE_TO_WRITE,
     help="Write the findings as SARIF 2.1.0 too.",
 )
 def command(

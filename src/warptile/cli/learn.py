@@ -6,12 +6,14 @@ import functools
 import http.server
 import tempfile
 import webbrowser
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from click.formatting import wrap_text
 
+from warptile.cli._files import FILE_TO_WRITE, write_file
 from warptile.cli._names import CommandGroup, OneOf
 
 if TYPE_CHECKING:
@@ -57,12 +59,21 @@ def command(context: click.Context, folder: Path | None, port: int, opens: bool)
     with tempfile.TemporaryDirectory() as made:
         build(Path(made))
         handler = functools.partial(_Quiet, directory=made)
-        with http.server.ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
+        with _server(port, handler) as server:
             address = f"http://127.0.0.1:{server.server_address[1]}/"
             click.echo(f"{address}: the course; interrupt to end")
             if opens:
                 webbrowser.open(address)
             server.serve_forever()
+
+
+def _server(port: int, handler: Callable[..., _Quiet]) -> http.server.ThreadingHTTPServer:
+    try:
+        return http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
+    except OSError as error:
+        raise click.UsageError(
+            f"--port: got {port} ({error.strerror}); leave it out, and a free one is taken"
+        ) from None
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):
@@ -72,7 +83,7 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
 @command.command("start")
 @click.argument("name", type=EXERCISE)
-@click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", required=False, type=FILE_TO_WRITE)
 def start(name: str, file: Path | None) -> int:
     """Write an exercise to FILE, by default NAME.cu.
 
@@ -86,16 +97,13 @@ def start(name: str, file: Path | None) -> int:
     if path.exists():
         raise click.UsageError(f"{path} exists; give another name: warptile learn start {name} mine.cu")
     exercise = named(name)
-    try:
-        path.write_text(exercise.text())
-    except OSError as error:
-        raise click.UsageError(f"{path}: {error.strerror}; give a file in a folder that exists") from error
+    write_file(path, exercise.text())
     click.echo(f"{path}: {exercise.title}\n\n{wrap_text(exercise.task)}\n\nwarptile learn check {path}")
     return 0
 
 
 @command.command("check")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 def check(file: Path) -> int:
     """Run an exercise on the emulator; say what is wrong.
 
@@ -105,7 +113,14 @@ def check(file: Path) -> int:
     """
     from warptile.learn.exercise import check as checked
 
-    outcome = checked(file.read_text())
+    if not file.exists():
+        name = file.with_suffix("").name
+        raise click.UsageError(
+            f"there is no file {str(file)!r}; warptile learn start {name} {file.with_suffix('.cu')} writes the exercise"
+            if name in _exercises()
+            else f"there is no file {str(file)!r}; give one that `warptile learn start` wrote, such as swizzle.cu"
+        )
+    outcome = checked(file.read_text("utf-8", errors="replace"))
     _tell(outcome, file)
     return 0 if outcome.passed else 1
 

@@ -107,7 +107,19 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except WarptileError as error:
         tell(f"{type(error).__name__}: {error}")
         return exit_code(error)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        tell(_told(error))
+        logging.getLogger("warptile").debug("where it came from", exc_info=True)
+        return CHECK_FAILED
     return outcome if isinstance(outcome, int) else 0
+
+
+def _told(error: OSError) -> str:
+    """An error of the system in a line: a disk that is full, a file that nobody may read."""
+    where = f"{error.filename}: " if error.filename is not None else ""
+    return f"{type(error).__name__}: {where}{error.strerror or error}"
 
 
 def main() -> None:
@@ -115,11 +127,16 @@ def main() -> None:
     # A kernel that the emulator runs is some hundred thousand objects, which stay: with Python's own thresholds much of
     # the time of a small launch goes into looking for garbage among them.
     gc.set_threshold(100_000, 50, 100)
+    if sys.stdout is None:  # closed by who started us (`>&-`): what is printed goes nowhere
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (as long as the process lives)
     try:
         code = run()
         sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader has gone (`warptile ladder | head`): that is no error of ours, and nothing can be written any more.
+    except OSError as error:
+        # The reader has gone (`warptile ladder | head`), which is no error of ours, or the disk is full; in both cases
+        # nothing can be written any more.
+        if not isinstance(error, BrokenPipeError):
+            tell(_told(error))
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = CHECK_FAILED
     sys.exit(code)

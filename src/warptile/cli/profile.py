@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from warptile.cli._files import FILE_TO_WRITE
 from warptile.cli._folding import tell
 from warptile.cli._kernel_launch import KERNEL_FILE, file_launch, launch_options
 from warptile.cli._names import BACKEND, DTYPE, RUNG
@@ -34,7 +35,7 @@ OF_FILES = (
 """Options that go with a file."""
 
 _TIMELINE = click.option(
-    "--timeline", "timeline_file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
+    "--timeline", "timeline_file", metavar="FILE", type=FILE_TO_WRITE,
     help="Write what each warp of one CTA does when: a page if FILE ends in .html, else a trace for ui.perfetto.dev.",
 )  # fmt: skip
 

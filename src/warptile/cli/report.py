@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from warptile.cli._files import FILE_TO_WRITE, write_file
 from warptile.cli._names import RUNG
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ FILE = Path("report.html")
 
 
 @click.command("report")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), default=FILE, show_default=True, metavar="FILE",
+@click.option("--out", type=FILE_TO_WRITE, default=FILE, show_default=True, metavar="FILE",
               help="The file to write.")  # fmt: skip
 @click.option("--run", "runs", multiple=True, type=click.Path(dir_okay=False, path_type=Path),
               metavar="FILE", help="Show this saved run instead of the records; may be repeated.")  # fmt: skip
@@ -63,10 +64,7 @@ def command(
     if emulate:
         data = counted(data, names)
     text = page.html(data)
-    try:
-        out.write_text(text)
-    except OSError as error:
-        raise click.FileError(str(out), hint=str(error.strerror)) from error
+    write_file(out, text)
     size = len(text.encode())
     click.echo(f"{out}: {size / 1e6:.2f} MB, {time.perf_counter() - start_s:.1f} s", err=True)
     if opened:

@@ -10,6 +10,7 @@ import click
 
 from warptile import measured
 from warptile.cli import _roofline_views as views
+from warptile.cli._files import FILE_TO_WRITE, write_file
 from warptile.cli._names import DTYPE, RUNG, OneOf, one_of
 from warptile.cli._tables import console_of
 from warptile.errors import UnsupportedError
@@ -41,7 +42,7 @@ GPU = _Gpu("name", lambda: tuple(GPUS), listed=True)
 @click.option("-k", type=click.IntRange(1), help="Columns of A, rows of B.")
 @click.option("--list", "listed", is_flag=True, help="Print the figures of the GPUs with their sources.")
 @click.option("--derive", is_flag=True, help="Print where T0's 4, 128 and 224 FLOP/byte come from.")
-@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Rungs: write an SVG picture as well.")
+@click.option("--plot", type=FILE_TO_WRITE, help="Rungs: write an SVG picture as well.")
 @click.option("--ascii", "in_ascii", is_flag=True, help="Draw with ASCII characters alone.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(
@@ -107,12 +108,9 @@ def write(path: Path, picture: str) -> None:
     """Write the picture of ``--plot``.
 
     Raises:
-        click.BadParameter: the file cannot be written.
+        click.FileError: the file cannot be written.
     """
-    try:
-        path.write_text(picture)
-    except OSError as error:
-        raise click.BadParameter(f"{path}: {error.strerror}", param_hint="--plot") from None
+    write_file(path, picture)
     click.echo(f"{path}: written", err=True)
 
 

@@ -381,8 +381,8 @@ def test_a_rung_without_emulate_is_refused(capsys):
 
 
 def test_a_file_that_cannot_be_written_is_said(tmp_path, capsys):
-    assert run(["report", "--out", str(tmp_path / "none" / "report.html")]) == 1
-    assert "No such file or directory" in capsys.readouterr().err
+    assert run(["report", "--out", str(tmp_path / "none" / "report.html")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
 
 
 def test_other_records_are_read_from_a_folder(tmp_path):

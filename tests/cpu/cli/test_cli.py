@@ -183,6 +183,54 @@ def test_a_reader_that_leaves_is_no_traceback(tmp_path):
     assert "Traceback" not in done.stderr
 
 
+def shell(command):
+    """A command of a shell with warptile in front of its words."""
+    return subprocess.run(
+        ["/bin/sh", "-c", f"{sys.executable} -m warptile.cli.main {command}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("words", ["isa mma.m16n8k16.f32.f16", "isa mma.m16n8k16.f32.f16 --json"])
+def test_a_full_disk_is_no_traceback(words):
+    done = shell(f"{words} > /dev/full")
+    assert done.returncode == 1
+    assert done.stderr == "OSError: No space left on device\n"
+
+
+def test_output_that_is_closed_goes_nowhere():
+    done = shell("isa mma.m16n8k16.f32.f16 >&-")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+WRITES = [
+    (words, parameter)
+    for words, command in EVERY_COMMAND
+    for parameter in command.params
+    if isinstance(parameter.type, click.Path) and not parameter.type.exists and not parameter.type.dir_okay
+]
+
+
+def test_commands_that_write_files():
+    written = {" ".join([*words, max(parameter.opts)]) for words, parameter in WRITES}
+    assert {"bench --plot", "cache export file", "emulate --sarif", "profile --timeline", "report --out"} <= written
+
+
+@pytest.mark.parametrize(("words", "parameter"), WRITES, ids=[" ".join([*w, max(p.opts)]) for w, p in WRITES])
+@pytest.mark.parametrize(("path", "said"), [("no/x", "there is no folder 'no'"), ("file/x", "'file' is a file")])
+def test_where_a_command_writes_is_looked_at_before_it_computes(words, parameter, path, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    if " ".join([*words, parameter.name]) in ("report runs", "learn check file"):
+        return  # these are read
+    with pytest.raises(click.BadParameter, match=f"got '{path}', and {said}"):
+        parameter.type.convert(path, parameter, None)
+
+
 def test_sums_that_a_type_does_not_have_are_refused(capsys):
     assert run(["ladder", "--backend", "emulator", "--dtype", "bit1", "--accumulate", "float16"]) == 2
     assert "the sums of bit1 operands are kept in int32, int32_xor" in capsys.readouterr().err

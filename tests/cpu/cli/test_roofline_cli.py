@@ -181,7 +181,7 @@ def test_a_picture_is_written(capsys, tmp_path, level):
     assert f"{path}: written" in told.err
     assert "wgmma-final" in path.read_text()
     ET.fromstring(path.read_text())
-    assert "No such file or directory" in output(capsys, "--plot", str(tmp_path / "no" / "a.svg"), code=2).err
+    assert "there is no folder" in output(capsys, "--plot", str(tmp_path / "no" / "a.svg"), code=2).err
 
 
 def test_records_are_not_needed(capsys, monkeypatch):

@@ -111,3 +111,6 @@ def test_from_start_to_passed(tmp_path, monkeypatch, capsys):
     assert run(["learn", "answer", "swizzle"]) == 0
     assert "chunk ^ (row & 7)" in capsys.readouterr().out
     assert run(["learn", "check", "none.cu"]) == 2
+    assert "there is no file 'none.cu'; give one that" in " ".join(capsys.readouterr().err.split())
+    assert run(["learn", "check", "stream-k"]) == 2
+    assert "warptile learn start stream-k stream-k.cu writes the" in " ".join(capsys.readouterr().err.split())

@@ -12,7 +12,7 @@ import numpy as np
 from warptile.arrays import array_view
 from warptile.arrays.array_view import ArrayView, Shape, row_major
 from warptile.arrays.mixtures import refuse_mixture
-from warptile.arrays.options import refuse_unknown
+from warptile.arrays.options import number, refuse_unknown
 from warptile.arrays.reductions import partials_of
 from warptile.dtypes import DTYPES, DType
 from warptile.epilogue.epilogue_program import BLOCKS_OF_A, Program, Reduction
@@ -145,7 +145,7 @@ def epilogue_operands(
         elif _is_number(value):
             if blocks[name] != (1, 1):
                 raise ShapeError(f"{name}: got a number; per_block takes an array of one element for each block")
-            found[name] = float(value)
+            found[name] = float(number(value, name))
         else:
             view = _readable(array_view.view(value, KEYWORD_OF.get(name, name)), like, copy)
             if name in scaled:

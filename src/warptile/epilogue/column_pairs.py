@@ -22,6 +22,7 @@ from warptile.epilogue.epilogue_program import (
     is_block_scale,
 )
 from warptile.epilogue.tracing import Trace, Traced, refuse
+from warptile.errors import ShapeError
 
 HALVES, PAIRS = "halves", "pairs"
 
@@ -45,7 +46,9 @@ def two_columns(x: Any, kind: str) -> tuple[Any, Any]:
     """The values of ``x`` in the first and in the second column of each pair; also of NumPy arrays."""
     if not isinstance(x, Traced):
         array = np.asarray(x)
-        n = array.shape[-1]
+        n = array.shape[-1] if array.ndim else 1
+        if n % 2:
+            raise ShapeError(f"{kind}: got shape {array.shape}; it takes an even number of columns, such as (4, 8)")
         return (array[..., : n // 2], array[..., n // 2 :]) if kind == HALVES else (array[..., 0::2], array[..., 1::2])
     pairing = x.trace.pairing = x.trace.pairing or Pairing(kind)
     if pairing.kind != kind:

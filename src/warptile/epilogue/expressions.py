@@ -6,6 +6,7 @@ in NumPy what the kernel computes, as a reference.
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,7 +17,7 @@ from warptile.epilogue import column_pairs, tracing
 from warptile.epilogue.operations import OPERATIONS, rounded
 from warptile.epilogue.philox import uniform
 from warptile.epilogue.tracing import RefusedError, Traced
-from warptile.errors import ArgumentError, DTypeError
+from warptile.errors import ArgumentError, ArgumentTypeError, DTypeError
 
 CAST_TYPES = ("float16", "bfloat16", "float32", "float64", "int32", "int8", "uint8")
 """Element types that operands have, and that values are rounded to."""
@@ -28,7 +29,18 @@ QUANTIZED_TYPES = ("float8_e4m3", "float8_e5m2")
 def _applied(name: str, *arguments: Any) -> Any:
     if any(isinstance(each, Traced) for each in arguments):
         return tracing.apply(name, *arguments)
-    return OPERATIONS[name].reference(*map(np.asarray, arguments))
+    return OPERATIONS[name].reference(*(_numbers(name, each) for each in arguments))
+
+
+def _numbers(name: str, value: Any) -> np.ndarray[Any, Any]:
+    """An argument outside of epilogues: numbers in NumPy."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "biufV" or array.dtype.fields is not None:  # V: bfloat16 and floats of 8 bits
+        raise ArgumentTypeError(
+            f"{name}: got {f'elements of type {array.dtype}' if array.ndim else repr(value)}; outside of epilogues it "
+            f"takes real numbers and NumPy arrays of them, such as {name}(numpy.ones(4, 'float32'))"
+        )
+    return array
 
 
 def exp(x: Any) -> Any:
@@ -132,13 +144,16 @@ def cast(x: Any, dtype: Any) -> Any:
     name = dtype if isinstance(dtype, str) else str(dtype).removeprefix("torch.")
     if not isinstance(dtype, str) and not name.isidentifier():
         name = np.dtype(dtype).name
-    element = dtype_named(name)
     types = CAST_TYPES + QUANTIZED_TYPES
-    if element.name not in types:
+    try:
+        element = dtype_named(name)
+    except DTypeError:
+        element = None
+    if element is None or element.name not in types:
         raise DTypeError(f"dtype: got {name!r}; it is one of {', '.join(types)}, such as cast(x, 'float16')")
     if isinstance(x, Traced):
         return tracing.cast(x, element.name)
-    return rounded(np.asarray(x), element)
+    return rounded(_numbers("cast", x), element)
 
 
 def per_block(x: Any, rows: int, columns: int) -> Any:
@@ -232,6 +247,6 @@ def dropout_mask(seed: int, shape: tuple[int, int], p: float) -> np.ndarray[Any,
 
 
 def _kept_share(p: float) -> float:
-    if isinstance(p, Traced) or not 0 <= p < 1:
+    if not isinstance(p, numbers.Real) or not 0 <= p < 1:
         raise ArgumentError(f"p: got {p!r}; it is a number from 0 to less than 1, such as p=0.1")
     return 1 - p

@@ -165,6 +165,14 @@ class Traced:
 
     # --- what a symbolic value is not ---
 
+    def __mod__(self, other: Any) -> NoReturn:
+        refuse("%, // and @ cannot be fused; there are + - * /, ** n, comparisons, & | ~ and abs")
+
+    __rmod__ = __floordiv__ = __rfloordiv__ = __matmul__ = __rmatmul__ = __mod__
+
+    def __rpow__(self, base: Any) -> NoReturn:
+        refuse(f"{base!r} ** x cannot be fused; write warptile.exp(x * math.log({base!r}))")
+
     def __bool__(self) -> bool:
         refuse(
             "a symbolic value has no truth value: in place of if, and, or, min() and max() write "
@@ -185,7 +193,12 @@ class Traced:
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
-        refuse(f"a symbolic value has no attribute {name!r}; write warptile.{name}(x) if there is such a function")
+        if name in OPERATIONS:
+            refuse(f"a symbolic value has no attribute {name!r}; write warptile.{name}(x)")
+        refuse(
+            f"a symbolic value has no attribute {name!r}; it has operators, .sum, .max and .min, and warptile's "
+            f"functions take it: {', '.join(OPERATIONS)}"
+        )
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         name = _UFUNCS.get(ufunc.__name__)
@@ -323,8 +336,8 @@ def uniform(seed: Traced) -> Traced:
     return seed.trace.value(UNIFORM, value=seed.operand)
 
 
-class RefusedError(Exception):
-    """What an epilogue does and no kernel can; becomes an `EpilogueError` with the line where it does it."""
+class RefusedError(EpilogueError):
+    """What an epilogue does and no kernel can; in a trace it becomes an `EpilogueError` with the line that does it."""
 
 
 def refuse(reason: str) -> NoReturn:
@@ -436,6 +449,8 @@ def _operands(function: Callable[..., Any]) -> list[inspect.Parameter]:
         raise EpilogueError(
             f"epilogue: got {type(function).__name__}; it takes a function of the accumulator, such as {example}"
         )
+    if isinstance(function, np.ufunc):  # its other parameters, such as out, are NumPy's
+        return []
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):

@@ -129,3 +129,31 @@ def test_a_cast_to_integers_stops_at_their_ends(name, dtype):
     assert found.dtype.name == name
     assert found[0].tolist() == exact
     assert wt.cast(x[0], name).tolist() == exact
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: wt.gelu("x"), wt.ArgumentTypeError, "gelu: got 'x'; outside of epilogues it takes real numbers"),
+        (
+            lambda: wt.relu(None),
+            wt.ArgumentTypeError,
+            r"relu: got None; .*, such as relu\(numpy.ones\(4, ",
+        ),
+        (lambda: wt.maximum(["a"], 1), wt.ArgumentTypeError, "maximum: got elements of type <U1"),
+        (lambda: wt.exp(1j), wt.ArgumentTypeError, "exp: got 1j"),
+        (lambda: wt.cast(["a"], "int8"), wt.ArgumentTypeError, "cast: got elements of type <U1"),
+        (
+            lambda: wt.halves(np.ones((2, 3))),
+            wt.ShapeError,
+            r"halves: got shape \(2, 3\); .* an even number",
+        ),
+        (lambda: wt.pairs(1.0), wt.ShapeError, r"pairs: got shape \(\); .* an even number of columns"),
+        (lambda: wt.dropout_mask(1, (2, 2), "x"), wt.ArgumentError, "p: got 'x'; it is a number from 0"),
+        (lambda: wt.dropout(np.ones(2), 0.5, 1), wt.EpilogueError, r"outside, write x \* dropout_mask"),
+        (lambda: wt.per_block(np.ones((1, 1)), 2, 2), wt.EpilogueError, "per_block takes an operand of the epilogue"),
+    ],
+)
+def test_what_functions_refuse_outside_of_epilogues(call, error, words):
+    with pytest.raises(error, match=words):
+        call()

@@ -1,6 +1,7 @@
 """What of a Python function becomes an epilogue, and what is refused, with which words and which line."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -30,12 +31,21 @@ def branches(acc):
         (lambda acc: math.exp(acc), {}, "is no number: in place of math.exp"),
         (lambda acc: acc + ROW, {}, r"got ndarray of shape \(.*\); constants .* arrays are given by name: matmul"),
         (lambda acc, x: wt.where(x, acc, 0), {"x": ROW}, "where takes a truth value and got a number; write x != 0"),
-        (lambda acc: acc.sum(), {}, "has no attribute 'sum'"),
+        (
+            lambda acc: acc.mean(),
+            {},
+            r"has no attribute 'mean'; it has operators, \.sum, \.max",
+        ),
+        (lambda acc: acc.tanh(), {}, r"has no attribute 'tanh'; write warptile\.tanh\(x\)$"),
+        (lambda acc: acc % 2, {}, "%, // and @ cannot be fused; there are"),
+        (lambda acc: acc @ acc, {}, "%, // and @ cannot be fused; there are"),
+        (lambda acc: 2**acc, {}, r"2 \*\* x cannot be fused; write warptile\.exp\(x \* math\.log\(2\)\)"),
+        (np.maximum, {}, "maximum.. takes from 2 to 3 positional arguments"),
         (lambda acc: acc[0], {}, "has no index"),
         (lambda acc: [*acc], {}, "cannot be iterated over"),
         (lambda acc: np.sin(acc), {}, "numpy.sin cannot be fused; there are add, "),
         (lambda acc: acc**0.3, {}, "the exponent is 0.5 or a whole number"),
-        (lambda acc: np.sum(acc), {}, "numpy.sum cannot be fused"),
+        (lambda acc: np.sum(acc), {}, "its first output is the result, and no reduction"),
         (lambda acc: acc + True, {}, "constants are real numbers"),
         (lambda acc: None, {}, "it returns None"),
         (lambda acc: (), {}, "it returns no value"),
@@ -56,8 +66,27 @@ def branches(acc):
     ],
 )
 def test_refused(function, operands, words):
-    with pytest.raises(wt.EpilogueError, match=words):
+    with pytest.raises(wt.EpilogueError) as raised:
         wt.matmul(A, B, epilogue=function, backend="emulator", **operands)
+    said = re.sub(r", line \d+: \(lambda .*?\): ", ": ", str(raised.value))  # the line of this file has the words too
+    assert re.search(words, said), said
+
+
+def test_an_operand_beyond_every_float_is_told():
+    with pytest.raises(wt.ArgumentError, match=r"s: got an integer beyond float64's range; give s=float\('inf'\)"):
+        wt.matmul(A, B, epilogue=lambda acc, s: acc * s, s=10**400, backend="emulator")
+
+
+def test_types_that_values_are_not_rounded_to():
+    for name in ("bit1", "int64", "foo"):
+        with pytest.raises(wt.DTypeError, match=f"got '{name}'; it is one of float16, .*float8_e5m2, such as cast"):
+            wt.matmul(A, B, epilogue=lambda acc: wt.cast(acc, name), backend="emulator")  # noqa: B023
+
+
+def test_a_function_of_numpy_is_an_epilogue():
+    x = A.astype(np.float32)
+    plain = wt.matmul(x, B.astype(np.float32), epilogue=wt.tanh, backend="emulator")
+    assert np.array_equal(wt.matmul(x, B.astype(np.float32), epilogue=np.tanh, backend="emulator"), plain)
 
 
 def test_wrong_keywords_and_operands():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,9 @@ KEYWORDS = ("x", "w", "bias", "epilogue", *OPTIONS_OF_LINEAR, *OF_MATMUL)
 
 MATMULS_OWN = ("c", "beta")
 """Arguments of `warptile.matmul` that `linear` has not, and no operand of its epilogue can have the name of."""
+
+
+_C = re.compile(r"\bc(?= is|\.)")
 
 
 def linear(
@@ -192,7 +196,12 @@ def product_of_rows(x: Any, w: Any, bias: Any, options: dict[str, Any], *, binds
     """
     transposed = w.T if len(w.shape) == 2 else w
     rows = x if len(x.shape) <= 2 else x.reshape((math.prod(x.shape[:-1]), x.shape[-1]))
-    d = matmul(rows, transposed, bias, **options)
+    try:
+        d = matmul(rows, transposed, bias, **options)
+    except DTypeError as error:
+        if bias is None or not str(error).startswith("c is "):
+            raise
+        raise DTypeError(_C.sub("bias", str(error))) from None  # which matmul knows as c
     calls = bound_calls(type(rows)) if binds else None
     if calls is not None and calls.binds_linear:
         calls.learn_linear((x, w, bias), (LINEAR, *options.values()), (rows, transposed, bias), options_of(**options))

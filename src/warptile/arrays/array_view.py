@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any
@@ -196,6 +197,37 @@ def view(array: Any, name: str) -> ArrayView:
         f"{name}: got {type(array).__name__}, which is not an array; it takes NumPy, torch, CuPy or JAX arrays, "
         f"such as {call}"
     )
+
+
+def view_of(array: Any, name: str, types: Sequence[str], advice: str = "") -> ArrayView:
+    """`view` of an array that has one of some element types.
+
+    Args:
+        array: what was given.
+        name: of the argument, for messages.
+        types: names of the types; the last one is what others are converted to.
+        advice: a call that makes such an array, where that is no conversion.
+
+    Raises:
+        DTypeError: no array, or one of another type.
+        ShapeError, UnsupportedError, LayoutError: as of `view`.
+    """
+    dtype = getattr(array, "dtype", None)
+    given = type(array).__name__ if dtype is None else getattr(dtype, "name", str(dtype).removeprefix("torch."))
+    if not advice:
+        framework = "torch" if str(dtype).startswith("torch.") else "numpy"
+        made = f"numpy.asarray({name}, dtype={DTYPES[types[-1]].numpy!r})"
+        advice = made if dtype is None else cast(name, framework, DTYPES[types[-1]])
+    refusal = DTypeError(f"{name}: got {given}; it takes an array of {' or '.join(types)}, such as {advice}")
+    try:
+        found = view(array, name)
+    except (DTypeError, UnsupportedError):
+        if given in _ELEMENTS:  # its type is not what is wrong
+            raise
+        raise refusal from None
+    if found.dtype.name not in types:
+        raise refusal
+    return found
 
 
 def is_tracer(array: Any) -> bool:

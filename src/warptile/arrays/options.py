@@ -39,6 +39,11 @@ def refuse_unknown(
         raise ArgumentTypeError(f"{function}() got an unexpected keyword argument {name!r}. {hint}")
 
 
+def plain(value: Any) -> Any:
+    """A whole number that is an array or a scalar of NumPy's, as a file gives it, as Python's; else what was given."""
+    return value.item() if isinstance(value, np.generic | np.ndarray) and value.size == 1 else value
+
+
 def number(value: Any, name: str) -> float:
     """A real number that is given as a Python or NumPy number or as an array of one element in host memory.
 

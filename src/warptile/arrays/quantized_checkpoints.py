@@ -57,11 +57,15 @@ def quantized_from_checkpoint(
         raise ArgumentError(f"format: got {format!r}; it is one of {', '.join(FORMATS)}")
     if bits not in BITS or (format == "awq" and bits != 4):
         raise ArgumentError(f"bits: got {bits!r}; {format} has {'4' if format == 'awq' else '4 or 8'}")
+    per_word = WORD_BITS // bits
     for name, words in (("qweight", qweight), ("qzeros", qzeros)):
-        seen = array_view.view(words, name)
-        if seen.dtype.name != "int32" or seen.ndim != 2:
-            raise ShapeError(f"{name}: got {seen.dtype.name} of shape {seen.shape}; it is a matrix of int32 words")
-    framework, per_word = framework_of(qweight), WORD_BITS // bits
+        seen = array_view.view_of(words, name, ("int32",))
+        if seen.ndim != 2:
+            raise ShapeError(f"{name}: got shape {seen.shape}; it is a matrix of words of {per_word} codes")
+    if len(getattr(scales, "shape", ())) != 2:
+        shown = tuple(scales.shape) if hasattr(scales, "shape") else type(scales).__name__
+        raise ShapeError(f"scales: got {shown}; they are an array of shape (groups, N)")
+    framework = framework_of(qweight)
     groups, n = (int(each) for each in scales.shape)
     order = AWQ_ORDER if format == "awq" else tuple(range(per_word))
     if format == "awq":

@@ -29,7 +29,7 @@ import numpy as np
 
 from warptile.arrays import array_view
 from warptile.arrays.frameworks import Framework, framework_of
-from warptile.arrays.options import element_named, flag
+from warptile.arrays.options import element_named, flag, plain
 from warptile.dtypes import DTYPES, DType
 from warptile.errors import ArgumentError, DTypeError, LayoutError, ShapeError, UnsupportedError
 from warptile.quantization import BITS, BLOCK_K, BLOCK_ROWS, Quantization, k_blocks, row_blocks
@@ -76,14 +76,15 @@ class QuantizedWeights:
             n, k = (int(each) for each in self.shape)
         except (TypeError, ValueError):
             raise ShapeError(f"shape: got {self.shape!r}; it is (N, K) of the weights, such as (4096, 4096)") from None
-        numbers = {"bits": int(self.bits), "group_size": int(self.group_size), "zero_point": bool(self.zero_point)}
+        numbers = {"bits": plain(self.bits), "group_size": plain(self.group_size)}
+        numbers["zero_point"] = bool(self.zero_point)
         for name, value in {"shape": (n, k), "dtype": str(self.dtype), **numbers}.items():
             object.__setattr__(self, name, value)  # plain values, also where a file gave arrays of one element
         _check_format(self.bits, self.group_size)
         object.__setattr__(self, "dtype", _activations(self.dtype).name)
         needed = k_blocks(k), row_blocks(n) * self.format.block_bytes
-        seen = array_view.view(self.packed, "packed")
-        if seen.shape != needed or seen.dtype.name != "uint8":
+        seen = array_view.view_of(self.packed, "packed", ("uint8",), "quantize(w).packed")
+        if seen.shape != needed:
             raise ShapeError(
                 f"packed: got {seen.dtype.name} of shape {seen.shape}; {self.format} of weights {self.shape} is uint8 "
                 f"of shape {needed}: quantize(w) makes it"
@@ -233,8 +234,8 @@ class QuantizedWeights:
         scales = framework.cast(scales, element)
         if not framework.finite(scales):
             raise ArgumentError(
-                f"scales: some are not finite in {element.name}; give finite weights, or dtype='bfloat16', which has "
-                "float32's range"
+                f"scales: some are not finite in {element.name}; give finite ones"
+                + (", or dtype='bfloat16', which has float32's range" if element.name == "float16" else "")
             )
         how = Quantization(bits, group_size, zeros is not None)
         packed = _packed(framework.integer(codes), scales, zeros, how, element)
@@ -273,16 +274,11 @@ def quantize(
         ArgumentTypeError: a ``zero_point`` that is not True or False.
         UnsupportedError: an array of another framework.
     """
-    source = array_view.view(w, "w")
+    source = array_view.view_of(w, "w", SOURCES)
     flag(zero_point, "zero_point")
     if source.framework not in ("numpy", "torch", "jax"):
         raise UnsupportedError(
             f"w: got a {source.framework} array; quantize takes NumPy and torch, such as quantize(torch.from_dlpack(w))"
-        )
-    if source.dtype.name not in SOURCES:
-        raise DTypeError(
-            f"w: got {source.dtype.name}; quantize takes {', '.join(SOURCES)}, such as "
-            f"{array_view.cast('w', source.framework, DTYPES['float32'])}"
         )
     if source.ndim != 2:
         raise ShapeError(f"w: got shape {source.shape}; quantize takes one matrix (N, K), such as w.reshape(-1, K)")

@@ -20,6 +20,7 @@ import numpy as np
 from warptile.arrays import array_view
 from warptile.arrays.array_view import ArrayView
 from warptile.arrays.frameworks import Framework, framework_of
+from warptile.arrays.options import plain
 from warptile.dtypes import DTYPES
 from warptile.errors import ArgumentError, DTypeError, LayoutError, ShapeError, UnsupportedError
 from warptile.slicing import EXPONENT_BYTES, FLOAT_BYTES, SLICE_BYTES, SlicedLines
@@ -58,11 +59,14 @@ class SplitMatrix:
     axis: int
 
     def __post_init__(self) -> None:
-        rows, columns = (int(each) for each in self.shape)
+        try:
+            rows, columns = (int(each) for each in self.shape)
+        except (TypeError, ValueError):
+            raise ShapeError(f"shape: got {self.shape!r}; it is that of the matrix, such as (4096, 4096)") from None
         object.__setattr__(self, "shape", (rows, columns))  # plain values, also where a file gave arrays of one element
         object.__setattr__(self, "axis", _checked_axis(self.axis))
-        seen, needed = array_view.view(self.packed, "packed"), self.format.bytes
-        if seen.shape != (needed,) or seen.dtype.name != "uint8":
+        seen, needed = array_view.view_of(self.packed, "packed", ("uint8",), "split(w).packed"), self.format.bytes
+        if seen.shape != (needed,):
             raise ShapeError(
                 f"packed: got {seen.dtype.name} of shape {seen.shape}; a {self.shape} matrix with slices along axis "
                 f"{self.axis} is uint8 of shape {(needed,)}: split(w) makes it"
@@ -185,12 +189,13 @@ def _last(source: ArrayView) -> int:
 
 
 def _checked_axis(axis: Any) -> int:
-    if not isinstance(axis, int | np.integer | np.ndarray) or isinstance(axis, bool) or int(axis) not in range(-2, 2):
+    axis = plain(axis)
+    if not isinstance(axis, int) or isinstance(axis, bool) or axis not in range(-2, 2):
         raise ArgumentError(
             f"axis: got {axis!r}; it is the one that is summed over: 0 for matmul(x, split(w, axis=0)), 1 for "
             "linear(x, split(w, axis=1))"
         )
-    return int(axis) % 2
+    return axis % 2
 
 
 def _split_lines(framework: Framework, how: SlicedLines, packed: Any, first: int, lines: Any) -> None:

@@ -84,6 +84,7 @@ def test_options_are_those_of_matmul():
         ((drawn(5, 7), drawn(3, 7, dtype=np.float16)), wt.DTypeError, r"w\.astype\(x\.dtype\)"),
         ((drawn(5, 7), [[1.0] * 7]), wt.DTypeError, "w: got list"),
         ((drawn(5, 7), drawn(3, 7), 2.0), wt.DTypeError, "bias: got float"),
+        ((drawn(5, 7), drawn(3, 7), np.ones(3)), wt.DTypeError, r"^bias is float64 .*: bias.astype\('float32'\)$"),
     ],
 )
 def test_what_does_not_fit(arguments, error, words):

@@ -104,11 +104,15 @@ def layer(**changes):
     [
         (layer(format="ggml"), wt.ArgumentError, "gptq, gptq_v2, awq"),
         (layer(format="awq", bits=8), wt.ArgumentError, "awq has 4"),
-        (layer(qweight=np.zeros((32, 64))), wt.ShapeError, "qweight: got float64"),
+        (layer(qweight=np.zeros((32, 64))), wt.DTypeError, "qweight: got float64"),
         (layer(scales=np.ones((2, 60), np.float16)), wt.ShapeError, "do not belong together"),
         (layer(scales=np.ones((3, 64), np.float16), qzeros=np.zeros((3, 8), np.int32)), wt.ShapeError, "groups"),
         (layer(g_idx=np.arange(256)[::-1] // 128), wt.UnsupportedError, "desc_act"),
         (layer(g_idx=np.arange(8)), wt.ShapeError, "g_idx"),
+        (layer(scales=None), wt.ShapeError, "scales: got NoneType; they are an array of shape"),
+        (layer(scales=np.ones(64, np.float16)), wt.ShapeError, r"scales: got \(64,\); they are an array of shape"),
+        (layer(qzeros=None), wt.DTypeError, r"qzeros: got NoneType; .* numpy.asarray\(qzeros, dtype='int32'\)"),
+        (layer(qzeros=np.zeros((2, 8), "u4")), wt.DTypeError, r"qzeros: got uint32; .* qzeros.astype\('int32'\)"),
         (
             layer(scales=np.ones((16, 64), np.float16), qzeros=np.zeros((16, 8), np.int32)),
             wt.UnsupportedError,

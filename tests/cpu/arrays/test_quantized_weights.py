@@ -108,7 +108,15 @@ def test_a_scale_of_zero_is_of_zeros():
         (lambda: wt.quantize(drawn(4, 4), bits=3), wt.ArgumentError, "bits: got 3"),
         (lambda: wt.quantize(drawn(4, 4), group_size=100), wt.ArgumentError, "group_size: got 100"),
         (lambda: wt.quantize(drawn(4)), wt.ShapeError, "takes one matrix"),
-        (lambda: wt.quantize(np.zeros((4, 4), np.int8)), wt.DTypeError, "quantize takes"),
+        (lambda: wt.quantize(np.zeros((4, 4), np.int8)), wt.DTypeError, r"w: got int8; .* w.astype\('float32'\)"),
+        (
+            lambda: wt.quantize(np.zeros((4, 4), int)),
+            wt.DTypeError,
+            r"w: got int64; .* w.astype\('float32'\)",
+        ),
+        (lambda: wt.quantize([[1.0]]), wt.DTypeError, r"w: got list; .* such as numpy.asarray\(w, dtype='float32'\)"),
+        (lambda: wt.quantize(drawn(4, 4).astype(">f4")), wt.DTypeError, r"byte order '>f4'.* w.astype\('float32'\)"),
+        (lambda: from_codes(np.zeros((2, 32), int), np.full((2, 1), np.nan)), wt.ArgumentError, "; give finite ones$"),
         (lambda: wt.quantize(drawn(4, 4), dtype="float32"), wt.DTypeError, "activations are bfloat16 or float16"),
         (lambda: wt.quantize(np.full((4, 4), np.nan, np.float32)), wt.ArgumentError, "infinite elements or NaN"),
         (lambda: wt.quantize(np.full((4, 4), 1e9, np.float32), 4, 32, dtype="float16"), wt.ArgumentError, "not finite"),
@@ -129,6 +137,15 @@ def test_a_scale_of_zero_is_of_zeros():
             lambda: wt.QuantizedWeights(np.zeros((1, 5), np.uint8), (8, 8), "float16", 4, 128, False),
             wt.ShapeError,
             "packed: got uint8",
+        ),
+        *(
+            (lambda given=given: wt.QuantizedWeights(**wt.quantize(drawn(4, 4)).state() | given), error, words)
+            for given, error, words in (
+                ({"bits": "x"}, wt.ArgumentError, "bits: got 'x'"),
+                ({"bits": 4.7}, wt.ArgumentError, "bits: got 4.7"),
+                ({"group_size": "x"}, wt.ArgumentError, "group_size: got 'x'"),
+                ({"packed": "x"}, wt.DTypeError, r"packed: got str; it takes an array of uint8, .*quantize\(w\)"),
+            )
         ),
         (lambda: wt.quantize(drawn(4, 4)).to("cpu"), wt.LayoutError, "torch"),
         (

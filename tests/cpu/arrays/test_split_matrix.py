@@ -225,6 +225,10 @@ A, B = drawn(13, 20), drawn(20, 16)
         (lambda: wt.SplitMatrix(np.zeros(7, np.uint8), (2, 3), 0), wt.ShapeError, r"shape \(7,\)"),
         (lambda: wt.SplitMatrix(np.zeros(2 * 164, np.uint8)[::2], (2, 3), 1), wt.WarptileError, "packed"),
         (lambda: wt.split(B).to("cpu"), wt.LayoutError, "torch"),
+        (lambda: wt.SplitMatrix(wt.split(B).packed, 3, 0), wt.ShapeError, "shape: got 3; it is that of the matrix"),
+        (lambda: wt.SplitMatrix(wt.split(B).packed, "ab", 0), wt.ShapeError, "shape: got 'ab'"),
+        (lambda: wt.SplitMatrix(wt.split(B).packed, B.shape, np.arange(2)), wt.ArgumentError, "axis: got array"),
+        (lambda: wt.SplitMatrix(None, B.shape, 0), wt.DTypeError, r"packed: got NoneType; .*split\(w\)"),
     ],
 )  # fmt: skip
 def test_what_is_refused(call, kind, words):
